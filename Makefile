@@ -1,0 +1,60 @@
+# Two commands are enough: `make reproduce` and `make test`. Both set up .venv by themselves.
+PROFILE ?= smoke
+PYTHON ?= python3
+CORES ?= $(shell nproc 2>/dev/null || sysctl -n hw.ncpu)
+VENV := .venv
+BIN := $(VENV)/bin
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+export TOKENIZERS_PARALLELISM := false
+export PYTHONWARNINGS ?= ignore
+
+.DEFAULT_GOAL := help
+.PHONY: help install reproduce test nightly figures publish notebooks lint format lock lab clean
+
+help:  ## list the commands
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+
+install: $(VENV)/installed  ## make .venv from requirements.lock
+
+$(VENV)/installed: requirements.lock pyproject.toml
+	@echo "==> setting up $(VENV) from requirements.lock (a few minutes, once)"
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "saobp needs Python 3.11 or newer, this is " + sys.version.split()[0] + ": make PYTHON=python3.11 install")'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
+	@touch $@
+
+reproduce: install  ## run every notebook under PROFILE (smoke), then open build/PROFILE/index.html
+	@saobp reproduce --profile $(PROFILE) --cores $(CORES)
+
+test: install  ## unit, property and end-to-end tests, then the notebooks under nbval
+	@python -m pytest -n $(CORES) --dist loadfile --cov=saobp --cov-report=term:skip-covered
+	@OMP_NUM_THREADS=1 python -m pytest -n $(CORES) --dist loadfile --nbval-lax --nbval-cell-timeout=900 -p no:cacheprovider notebooks
+
+nightly: install  ## the slow tests and the thousands of generated cases
+	@python -m pytest -m 'slow or nightly'
+
+figures: install  ## rebuild figures/ from the tracked records
+	@saobp figures
+
+publish: install  ## copy a finished profile's records to data/results/ and rebuild figures/
+	@saobp publish --profile $(PROFILE)
+
+notebooks: install  ## put the outputs of the finished smoke run into notebooks/
+	@saobp notebooks
+
+lint: install  ## ruff, on code and notebooks
+	@ruff check .
+
+format: install  ## let ruff mend what it can
+	@ruff check --fix . && ruff format .
+
+lab: install  ## open the notebooks in JupyterLab
+	@jupyter lab notebooks
+
+lock: $(VENV)/installed  ## refresh requirements.lock and environment.yml
+	@python -m pip install --quiet --disable-pip-version-check uv
+	@python tests/lock.py
+
+clean:  ## remove build/ (the environment stays)
+	@rm -rf build

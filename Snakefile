@@ -1,0 +1,124 @@
+"""The graph of runs: one rule a notebook, one record a run, everything below build/<profile>/."""
+
+import sys
+from pathlib import Path
+
+from saobp.study.profile import load_profile
+
+ROOT = Path(workflow.basedir)
+PROFILE = config["profile"]
+profile = load_profile(PROFILE)
+THREADS = int(config.get("threads", 1))  # a run; two runs side by side beat one run with two threads
+
+RUN = (
+    f"OMP_NUM_THREADS={THREADS} '{sys.executable}' -m saobp.study.runner run {{input.notebook}} {{output.notebook}} -f '{PROFILE}' "
+    "-p record {output.record} "
+)
+TRAINED = ["{}-{}-{}".format(m, a, s) for m in profile.models for a in profile.algorithms for s in profile.seeds]
+THEORY = [path.stem for path in sorted((ROOT / "notebooks").glob("0[1239]-*.ipynb"))]
+RUNS = (
+    THEORY
+    + [f"04-pretrain-{t}" for t in TRAINED]
+    + [f"05-finetune-{t}-{g}-{s}" for t in TRAINED for g in profile.finetune.groups for s in profile.finetune.seeds]
+    + [f"06-attention-{t}-{k}" for t in TRAINED for k in profile.attention.tasks]
+)
+
+
+def notebook(stem):
+    return ROOT / "notebooks" / f"{stem}.ipynb"
+
+
+wildcard_constraints:
+    model="|".join(profile.models),
+    algorithm="|".join(profile.algorithms),
+    seed=r"\d+",
+    head=r"\d+",
+    group="|".join(profile.finetune.groups),
+    task="|".join(profile.attention.tasks) or "none",
+    theory="|".join(THEORY),
+
+
+rule all:
+    input:
+        "index.html",
+
+
+rule theory:
+    input:
+        notebook=ROOT / "notebooks" / "{theory}.ipynb",
+    output:
+        notebook="notebooks/{theory}.ipynb",
+        record="records/{theory}.json",
+    log:
+        "logs/{theory}.log",
+    shell:
+        RUN + "2>&1 | tee {log}"
+
+
+rule pretrain:
+    input:
+        notebook=notebook("04-pretrain"),
+    output:
+        notebook="notebooks/04-pretrain-{model}-{algorithm}-{seed}.ipynb",
+        record="records/04-pretrain-{model}-{algorithm}-{seed}.json",
+        weights="checkpoints/{model}-{algorithm}-{seed}/model.safetensors",
+    log:
+        "logs/04-pretrain-{model}-{algorithm}-{seed}.log",
+    shell:
+        RUN + "-p model {wildcards.model} -p algorithm {wildcards.algorithm} -p seed {wildcards.seed} 2>&1 | tee {log}"
+
+
+rule finetune:
+    input:
+        notebook=notebook("05-finetune"),
+        weights=rules.pretrain.output.weights,
+    output:
+        notebook="notebooks/05-finetune-{model}-{algorithm}-{seed}-{group}-{head}.ipynb",
+        record="records/05-finetune-{model}-{algorithm}-{seed}-{group}-{head}.json",
+    log:
+        "logs/05-finetune-{model}-{algorithm}-{seed}-{group}-{head}.log",
+    shell:
+        RUN + "-p model {wildcards.model} -p algorithm {wildcards.algorithm} -p seed {wildcards.seed} "
+        "-p group {wildcards.group} -p finetune_seed {wildcards.head} 2>&1 | tee {log}"
+
+
+rule attention:
+    input:
+        notebook=notebook("06-attention"),
+        weights=rules.pretrain.output.weights,
+    output:
+        notebook="notebooks/06-attention-{model}-{algorithm}-{seed}-{task}.ipynb",
+        record="records/06-attention-{model}-{algorithm}-{seed}-{task}.json",
+    log:
+        "logs/06-attention-{model}-{algorithm}-{seed}-{task}.log",
+    shell:
+        RUN + "-p model {wildcards.model} -p algorithm {wildcards.algorithm} -p seed {wildcards.seed} "
+        "-p task {wildcards.task} 2>&1 | tee {log}"
+
+
+rule summary:
+    input:
+        notebook=ROOT / "notebooks" / "{summary}.ipynb",
+        records=expand("records/{run}.json", run=RUNS),
+    output:
+        notebook="notebooks/{summary}.ipynb",
+        record="records/{summary}.json",
+    wildcard_constraints:
+        summary="10-tables|11-figures",
+    log:
+        "logs/{summary}.log",
+    shell:
+        RUN + "2>&1 | tee {log}"
+
+
+rule report:
+    input:
+        expand("notebooks/{run}.ipynb", run=RUNS),
+        tables="notebooks/10-tables.ipynb",
+        figures="notebooks/11-figures.ipynb",
+    output:
+        "index.html",
+    log:
+        "logs/report.log",
+    shell:
+        f"'{sys.executable}' -m saobp.study.runner report --profile '{PROFILE}' 2>&1 | tee {{log}}"

@@ -1,0 +1,70 @@
+"""Print the measured numbers as tables, and put them into README.md: `python benchmarks/table.py`."""
+
+import json
+from pathlib import Path
+
+from saobp.study.paths import write_text
+
+HERE = Path(__file__).parent
+MARK = "<!-- tables: written by table.py -->\n"
+
+
+def row(*cells: object) -> str:
+    """Return a line of a Markdown table."""
+    return "| " + " | ".join(map(str, cells)) + " |"
+
+
+def times(title: str, found: dict, base: str) -> list[str]:
+    """Tabulate ways of doing the same, times and ratios to the first."""
+    lines = [row(title, "median ms", f"× {base}", "quartiles", "fastest ms", "pairs"), row(*["---"] * 6)]
+    for name, way in found.items():
+        low, high = way["ratio_quartiles"]
+        ratio, quartiles = f"{way['ratio']:.2f}", f"{low:.2f} – {high:.2f}"
+        median, fastest = f"{way['median_ms']:.1f}", f"{way['fastest_ms']:.1f}"
+        lines.append(row(name, median, ratio, quartiles, fastest, way["rounds"]))
+    return [*lines, ""]
+
+
+def circumstances(found: dict) -> str:
+    """Say where and when."""
+    return (
+        f"{found['device']}; torch {found['torch']}; {found['threads']} threads; "
+        f"load average at the start {found['load_average']:.1f}."
+    )
+
+
+def memory(found: dict) -> list[str]:
+    """Tabulate peaks of memory and what they amount to."""
+    peaks = found["peak_mib"]
+    lines = [row("peak above inputs", "MiB"), row("---", "---")]
+    lines += [row(name.replace("_", ", L = "), f"{value:.0f}") for name, value in peaks.items()]
+    share, growth = found["peak_share_of_materialised"], found["peak_growth_4096_to_8192"]
+    lines += [row("high of materialised, L = 4096", f"{share:.1%}")]
+    return [*lines, row("high, L = 8192 over 4096", f"× {growth:.2f}"), ""]
+
+
+def tables() -> str:
+    """Return all tables as Markdown."""
+    attention = json.loads((HERE / "attention.json").read_text())
+    step = json.loads((HERE / "bert_step.json").read_text())
+    lines = ["**Attention, forward and backward.** " + circumstances(attention), ""]
+    for part in ("short", "long"):
+        shape = " × ".join(map(str, attention[part]["shape"]))
+        lines += times(f"batch × heads × L × D = {shape}", attention[part]["ways"], "sdpa")
+    lines += memory(attention)
+    size = " × ".join(map(str, step["batch"]))
+    lines += [f"**A training step of BERT-Mini, {size} tokens.** " + circumstances(step), ""]
+    for part in ("without_dropout", "with_dropout"):
+        lines += times(part.replace("_", " "), step[part]["ways"], "original")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Print the tables and replace those in the README."""
+    readme = HERE / "README.md"
+    write_text(readme, readme.read_text().partition(MARK)[0] + MARK + "\n" + tables())
+    print(tables())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+"""Ways of doing the same, timed in turns in one process, and the memory that a call takes at its peak."""
+
+import os
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+THREADS, ROUNDS, WARM_UP = 2, 31, 3
+
+
+def interleaved(ways: dict[str, Callable[[], object]], rounds: int = ROUNDS) -> dict[str, dict[str, float]]:
+    """Time each way once a round, in turning order; compare with the first way round by round.
+
+    The machine's speed drifts, so a ratio is the median of the rounds' ratios, with their quartiles.
+    """
+    names, spent = list(ways), {name: [] for name in ways}
+    for turn in range(rounds + WARM_UP):
+        shift = turn % len(names)
+        for name in names[shift:] + names[:shift]:
+            start = time.perf_counter()
+            ways[name]()
+            spent[name].append(1e3 * (time.perf_counter() - start))
+    return {name: summary(spent[name][WARM_UP:], spent[names[0]][WARM_UP:]) for name in names}
+
+
+def summary(milliseconds: list[float], base: list[float]) -> dict[str, float]:
+    """Return medians of times and of ratios to the base's time of the same round."""
+    ratios = [one / other for one, other in zip(milliseconds, base)]
+    low, middle, high = statistics.quantiles(ratios, n=4)
+    return {
+        "median_ms": statistics.median(milliseconds),
+        "fastest_ms": min(milliseconds),
+        "ratio": middle,
+        "ratio_quartiles": [low, high],
+        "ratio_of_fastest": min(milliseconds) / min(base),
+        "rounds": len(ratios),
+    }
+
+
+def profile(call: Callable[[], object], rows: int = 12) -> dict[str, float]:
+    """Return the operations of a call that take most of the time, each with its share of all."""
+    call()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as found:
+        call()
+    times = {event.key: event.self_cpu_time_total for event in found.key_averages()}
+    total = sum(times.values())
+    first = sorted(times, key=times.get, reverse=True)[:rows]
+    return {name: round(times[name] / total, 4) for name in first}
+
+
+def peak_above_now(call: Callable[[], object]) -> float:
+    """Return by how many MiB resident memory rises above what it is now, at most, during a call (Linux)."""
+    Path("/proc/self/clear_refs").write_text("5")  # the high-water mark starts anew
+    before = resident("VmRSS")
+    call()
+    return (resident("VmHWM") - before) / 1024
+
+
+def resident(field: str) -> int:
+    """Return a field of /proc/self/status in KiB."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(field))
+
+
+def circumstances() -> dict[str, object]:
+    """Return what a time depends on: versions, threads, and how busy the machine is."""
+    load = os.getloadavg()[0]
+    return {"torch": torch.__version__, "threads": torch.get_num_threads(), "load_average": load}

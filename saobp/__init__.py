@@ -1,0 +1,24 @@
+"""Self-attention refinement by one step of belief propagation, for any transformers model.
+
+refine             refine attention probabilities (Eq. 7-11, 15, 16)
+saobp_attention    the same, fused from query, key and value
+apply              put it into a transformers model
+gtd, indirect_entropy, attention_entropy, sparsity
+                   what an attention matrix does (Eq. 2, 12-14, App. E)
+"""
+
+from saobp.attention import saobp_attention
+from saobp.diagnostics import attention_entropy, gtd, indirect_entropy, sparsity
+from saobp.huggingface import apply
+from saobp.refine import FACTORS, refine
+
+__all__ = [
+    "FACTORS",
+    "apply",
+    "attention_entropy",
+    "gtd",
+    "indirect_entropy",
+    "refine",
+    "saobp_attention",
+    "sparsity",
+]

@@ -1,0 +1,101 @@
+"""Which modules of a transformers model are self-attention that can be refined, and which models are refused.
+
+A module counts as attention if its `forward` goes through transformers' attention interface. That is read
+from the source, as transformers itself does, because models declare it nowhere else.
+"""
+
+import functools
+import inspect
+import re
+from collections.abc import Iterator
+
+from torch import nn
+
+NAME = "saobp"
+"""Of the attention implementation, the config field, and the submodule of each refined attention module."""
+
+# scores bent, sinks beside the keys: probabilities that are not softmax(query key / scale + mask)
+UNSERVED_ARGUMENTS = ("softcap", "s_aux", "sinks", "indices", "topk_indices")
+CROSS_NAMES = re.compile(r"cross|EncDecAttention|encoder_attn", re.IGNORECASE)
+INTERFACE = "ALL_ATTENTION_FUNCTIONS"
+
+
+@functools.cache
+def uses_interface(module_class: type[nn.Module]) -> bool:
+    """Tell whether modules of a class call the attention interface themselves."""
+    try:
+        return INTERFACE in inspect.getsource(module_class.forward)
+    except (OSError, TypeError):
+        return False
+
+
+def is_cross_attention(name: str, module: nn.Module) -> bool:
+    """Tell attention from one sequence to another: its rows are not among its columns, so no messages."""
+    last = ".".join(name.split(".")[-2:])
+    declared = getattr(module, "is_cross_attention", False)
+    return bool(declared or CROSS_NAMES.search(type(module).__name__) or CROSS_NAMES.search(last))
+
+
+def attention_modules(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    """Yield every module that calls the attention interface, with its name, in the order of the model."""
+    return ((name, module) for name, module in model.named_modules() if uses_interface(type(module)))
+
+
+def self_attention_modules(model: nn.Module) -> list[nn.Module]:
+    """List the modules to refine: all self-attention, of encoder-decoders the encoder's only."""
+    named = attention_modules(model)
+    modules = [module for name, module in named if not is_cross_attention(name, module)]
+    if getattr(model.config, "is_encoder_decoder", False):
+        modules = [module for module in modules if not is_causal_module(module)]
+    return modules
+
+
+def refuse(model: nn.Module) -> None:
+    """Raise ValueError, naming the model, unless it has self-attention that can be served exactly."""
+    name = type(model).__name__
+    settable = getattr(model, "_can_set_attn_implementation", None)
+    if settable is None or not hasattr(model, "config"):
+        raise ValueError(
+            f"model: {name} is not a transformers model; "
+            "for other models call saobp.saobp_attention or saobp.refine in your attention"
+        )
+    modules = self_attention_modules(model)
+    if not modules or not settable():
+        raise ValueError(
+            f"model: {name} has no self-attention that goes through transformers' attention interface; "
+            "saobp.apply cannot refine it"
+        )
+    for module in modules:
+        refuse_module(model, module)
+
+
+def refuse_module(model: nn.Module, module: nn.Module) -> None:
+    """Raise ValueError if the probabilities of `module` are not a masked softmax of scaled products."""
+    name = f"model: {type(model).__name__} ({type(module).__name__})"
+    if getattr(module, "sinks", None) is not None:
+        raise ValueError(f"{name} has attention sinks beside the keys; saobp.apply cannot refine it")
+    if getattr(module, "attn_logit_softcapping", None) is not None:
+        raise ValueError(f"{name} caps its attention scores; saobp.apply cannot refine it")
+    if not hasattr(module, "is_causal"):
+        raise ValueError(f"{name} does not say whether it is causal; saobp.apply cannot refine it")
+    if is_causal_module(module) and getattr(module, "layer_idx", 0) is None:
+        raise ValueError(
+            f"{name} has no layer_idx, so its cache could not carry the column sums; "
+            "build the model with transformers' own classes"
+        )
+
+
+def is_causal_module(module: nn.Module) -> bool:
+    """Tell whether rows of `module` see earlier keys only; transformers lets a config overrule the module."""
+    return bool(module.is_causal and getattr(getattr(module, "config", None), "is_causal", True))
+
+
+def number_of_heads(module: nn.Module) -> int:
+    """Return the number of query heads of an attention module."""
+    for holder in (module, getattr(module, "config", None)):
+        for attribute in ("num_attention_heads", "num_heads", "n_heads"):
+            if isinstance(getattr(holder, attribute, None), int):
+                return getattr(holder, attribute)
+    raise ValueError(
+        f"model: {type(module).__name__} does not say how many heads it has; use one strength for all"
+    )

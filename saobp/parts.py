@@ -1,0 +1,242 @@
+"""The files of a capture: parts that survive a kill, joined into one parquet file, and its summary.
+
+A part is named by a hash of the model, the plan and its inputs: finding it again means that it is the same
+computation. Parts and the final file are written aside and renamed; each carries in its metadata the sums
+from which the summary is made, so that never more than one part is in memory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from torch import Tensor
+
+MATRICES = ("raw", "refined")
+METADATA = b"saobp"
+POSITIONS = "positional_entropy"
+
+
+@dataclass
+class Tally:
+    """Running sums and numbers of defined values in them: (matrix, layer, head) unless named otherwise."""
+
+    samples: int = 0
+    tokens: int = 0
+    sums: dict[str, np.ndarray] = field(default_factory=dict)
+    counts: dict[str, np.ndarray] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, values: dict[str, np.ndarray], tokens: int) -> Tally:
+        """Sum the columns (sample, layer, head, matrix) of one batch over its samples."""
+        tally = cls(len(next(iter(values.values()))), tokens)
+        for name, value in values.items():
+            tally.add(name, np.moveaxis(value, -1, 0))
+        return tally
+
+    def add(self, name: str, values: np.ndarray) -> None:
+        """Sum values (matrix, sample, ...) over the samples where they are defined."""
+        self.sums[name] = np.nansum(values, axis=1)
+        self.counts[name] = np.isfinite(values).sum(axis=1)
+
+    def add_positions(self, sums: Tensor, counts: Tensor) -> None:
+        """Take the sums of row entropies (matrix, layer, position)."""
+        self.sums[POSITIONS], self.counts[POSITIONS] = sums.numpy(), counts.numpy()
+
+    def merge(self, other: Tally) -> None:
+        """Add another tally; positions may be longer in one of the two."""
+        self.samples += other.samples
+        self.tokens += other.tokens
+        for mine, theirs in ((self.sums, other.sums), (self.counts, other.counts)):
+            for name, value in theirs.items():
+                mine[name] = _padded_sum(mine[name], value) if name in mine else value
+
+    def to_json(self) -> dict[str, Any]:
+        """Write the tally as plain lists and numbers."""
+        arrays = {key: {k: v.tolist() for k, v in getattr(self, key).items()} for key in ("sums", "counts")}
+        return {"samples": self.samples, "tokens": self.tokens, **arrays}
+
+    @classmethod
+    def from_json(cls, said: Mapping[str, Any]) -> Tally:
+        """Read what `to_json` wrote."""
+        arrays = [{k: np.array(v) for k, v in said[key].items()} for key in ("sums", "counts")]
+        return cls(said["samples"], said["tokens"], *arrays)
+
+
+class Parts:
+    """The parts and the final file of one capture.
+
+    `identity` is the hash of model and plan, `plan` what the summary repeats of it.
+    """
+
+    def __init__(self, path: Path, identity: str, plan: dict[str, Any], resume: bool):
+        self.path, self.identity, self.plan, self.resume = path, identity, plan, resume
+        self.folder = path.with_name(path.name + ".parts")
+        self.files: list[Path] = []
+        self.tables: list[pa.Table] = []
+        self.tally = Tally()
+        if not resume:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def finished(self, chunks: Iterable[Sequence[Mapping[str, Tensor]]]) -> bool:
+        """Tell whether the final file is there and made from exactly these inputs."""
+        said = _metadata(self.path) if self.resume and self.path.exists() else {}
+        if "parts" not in said or said["parts"] != [self._digest(chunk) for chunk in chunks]:
+            return False
+        shutil.rmtree(self.folder, ignore_errors=True)
+        return True
+
+    def begin(self, chunk: Sequence[Mapping[str, Tensor]]) -> bool:
+        """Start a part; False if it is already there."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.files.append(self.folder / f"{len(self.files):05d}-{self._digest(chunk)}.parquet")
+        self.tables, self.tally = [], Tally()
+        return not self.files[-1].exists()
+
+    def add(self, columns: dict[str, np.ndarray], tally: Tally) -> None:
+        """Take one batch's values into the part."""
+        self.tables.append(_table(columns))
+        self.tally.merge(tally)
+
+    def keep(self, sample: int, arrays: dict[str, np.ndarray]) -> None:
+        """Put one sample's maps aside until the capture is finished."""
+        target = self.files[-1].with_suffix(f".{sample}.npz")
+        with _aside(target) as temporary, open(temporary, "wb") as file:
+            np.savez(file, **arrays)
+
+    def commit(self) -> None:
+        """Write the part, whole or not at all."""
+        table = pa.concat_tables(self.tables)
+        with _aside(self.files[-1]) as temporary:
+            said = {METADATA: json.dumps(self.tally.to_json())}
+            pq.write_table(table.replace_schema_metadata(said), temporary)
+
+    def finish(self) -> dict[str, Any]:
+        """Join the parts into the final file, a row group each, and return the summary."""
+        if not self.files:
+            raise ValueError("batches: there were none")
+        total = Tally()
+        for file in self.files:
+            total.merge(Tally.from_json(_metadata(file)))
+        digests = [file.stem.partition("-")[2] for file in self.files]
+        said = {"plan": self.plan, "parts": digests, "tally": total.to_json()}
+        schema = pq.read_schema(self.files[0]).with_metadata({METADATA: json.dumps(said)})
+        self._join_maps()
+        with _aside(self.path) as temporary, pq.ParquetWriter(temporary, schema) as writer:
+            for file in self.files:
+                writer.write_table(pq.read_table(file).replace_schema_metadata(schema.metadata))
+        shutil.rmtree(self.folder)
+        return summary(self.path)
+
+    def _join_maps(self) -> None:
+        """Gather the maps put aside, raw_0, refined_0, input_ids_0, raw_1, ..., in one file."""
+        joined = {}
+        for file in self.files:
+            for maps in self.folder.glob(f"{file.stem}.*.npz"):
+                with np.load(maps) as arrays:
+                    joined |= {f"{name}_{maps.suffixes[-2][1:]}": arrays[name] for name in arrays.files}
+        if joined:
+            with _aside(self.path.with_suffix(".maps.npz")) as temporary, open(temporary, "wb") as file:
+                np.savez_compressed(file, **joined)
+
+    def _digest(self, chunk: Sequence[Mapping[str, Tensor]]) -> str:
+        """Hash one part's inputs with the identity of model and plan."""
+        digest = hashlib.blake2b(self.identity.encode(), digest_size=16)
+        for batch in chunk:
+            for name in sorted(batch):
+                digest.update(f"{name}{tuple(batch[name].shape)}".encode())
+                digest.update(batch[name].detach().cpu().contiguous().numpy().data)
+        return digest.hexdigest()
+
+
+def summary(path: str | Path) -> dict[str, Any]:
+    """Summarise a finished capture from its file's metadata: means over samples and counts of NaN."""
+    said = _metadata(Path(path))
+    if "parts" not in said:
+        raise ValueError(f"{path}: not a finished capture; run saobp.capture.capture again")
+    tally = Tally.from_json(said["tally"])
+    layers, heads = tally.sums["gtd"].shape[1:]
+    size = {"samples": tally.samples, "tokens": tally.tokens, "layers": layers, "heads": heads}
+    matrices = {matrix: _means(tally, index) for index, matrix in enumerate(MATRICES)}
+    return size | said["plan"] | {"matrices": matrices, "nan": _undefined(tally)}
+
+
+def _means(tally: Tally, matrix: int) -> dict[str, Any]:
+    """Mean every number over the samples where it is defined; NaN where it is nowhere."""
+    found: dict[str, Any] = {"by_layer": {}, "overall": {}}
+    for name in tally.sums:
+        total, count = tally.sums[name][matrix], tally.counts[name][matrix]
+        if name == POSITIONS:
+            found[name] = _ratio(total.sum(0), count.sum(0))
+            found[f"{name}_by_layer"] = _ratio(total, count)
+            continue
+        found[name] = _ratio(total, count)
+        found["overall"][name] = _ratio(total.sum(), count.sum())
+        if total.ndim == 2:
+            found["by_layer"][name] = _ratio(total.sum(-1), count.sum(-1))
+    return found
+
+
+def _undefined(tally: Tally) -> dict[str, dict[str, int]]:
+    """Count the samples' values that are NaN, over all layers and heads."""
+    names = [name for name in tally.sums if name != POSITIONS]
+    missing = {name: tally.samples - tally.counts[name] for name in names}
+    return {
+        matrix: {name: int(missing[name][index].sum()) for name in names}
+        for index, matrix in enumerate(MATRICES)
+    }
+
+
+def _ratio(total: np.ndarray, count: np.ndarray) -> Any:
+    with np.errstate(invalid="ignore"):
+        return np.true_divide(total, count).tolist()
+
+
+def _padded_sum(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Add two arrays of which one may be longer in the last axis."""
+    result = np.zeros(np.maximum(one.shape, other.shape), dtype=one.dtype)
+    for array in (one, other):
+        result[..., : array.shape[-1]] += array
+    return result
+
+
+def _table(columns: dict[str, np.ndarray]) -> pa.Table:
+    """Lay values (sample, layer, head, matrix) out in rows; `sample` and `tokens` have one a sample."""
+    measures = {name: value for name, value in columns.items() if value.ndim == 4}
+    shape = next(iter(measures.values())).shape
+    sample, layer, head, matrix = (index.reshape(-1) for index in np.indices(shape))
+    names = pa.DictionaryArray.from_arrays(pa.array(matrix, pa.int8()), pa.array(MATRICES))
+    places = {
+        "sample": pa.array(columns["sample"][sample], pa.int32()),
+        "tokens": pa.array(columns["tokens"][sample], pa.int32()),
+        "layer": pa.array(layer, pa.int16()),
+        "head": pa.array(head, pa.int16()),
+        "matrix": names,
+    }
+    return pa.table(places | {name: pa.array(value.reshape(-1)) for name, value in measures.items()})
+
+
+def _metadata(path: Path) -> dict[str, Any]:
+    """Read what a part or a final file says of itself; nothing from a file that is not one."""
+    try:
+        return json.loads((pq.read_schema(path).metadata or {}).get(METADATA, "{}"))
+    except (OSError, pa.ArrowInvalid):
+        return {}
+
+
+@contextmanager
+def _aside(target: Path) -> Iterator[str]:
+    """Yield a temporary path that takes the target's place when it has been written."""
+    temporary = f"{target}.tmp"
+    yield temporary
+    os.replace(temporary, target)

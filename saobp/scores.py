@@ -1,0 +1,97 @@
+"""From query, key and a mask to plain probabilities, and to which pairs of tokens are real.
+
+A mask is what transformers hands over: None, boolean (True = may look) or additive (0 = may look, the type's
+most negative number = may not, anything between is a bias), (batch, head or 1, query or 1, key). With a cache
+the queries are the last of the keys.
+"""
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+
+def probabilities(
+    query: Float[Tensor, "batch head query dim"],
+    key: Float[Tensor, "batch group key dim"],
+    mask: Tensor | None,
+    scaling: float | None = None,
+    *,
+    causal: bool = False,
+    position_bias: Tensor | None = None,
+) -> Float[Tensor, "batch head query key"]:
+    """Return softmax(query key^T scaling + mask), in float32 or better even under autocast."""
+    scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
+    key = per_head(key, query.shape[1])
+    scores = torch.matmul(query, key.mT)
+    scores = scores.to(torch.promote_types(scores.dtype, torch.float32)) * scaling
+    if position_bias is not None:
+        scores = scores + position_bias
+    lowest = torch.finfo(scores.dtype).min
+    if mask is not None and mask.dtype != torch.bool:
+        scores = scores + mask.clamp(min=torch.finfo(mask.dtype).min)
+    scores = scores.masked_fill(
+        ~allowed_pairs(mask, query.shape[-2], key.shape[-2], causal, scores.device), lowest
+    )
+    return scores.softmax(-1)
+
+
+def per_head(states: Float[Tensor, "batch group key dim"], heads: int) -> Float[Tensor, "batch head key dim"]:
+    """Repeat grouped keys or values so that every query head has its own."""
+    groups = states.shape[1]
+    return states if groups == heads else states.repeat_interleave(heads // groups, dim=1)
+
+
+def allowed_pairs(
+    mask: Tensor | None, queries: int, keys: int, causal: bool, device: torch.device
+) -> Bool[Tensor, "#batch #head query key"]:
+    """Return True where a query may look at a key; without a mask a causal query sees itself and the past."""
+    if mask is None:
+        pairs = torch.ones(queries, keys, dtype=torch.bool, device=device)
+        return (pairs.tril(keys - queries) if causal else pairs)[None, None]
+    allowed = mask if mask.dtype == torch.bool else mask > torch.finfo(mask.dtype).min / 2
+    return allowed.expand(*allowed.shape[:-2], queries, keys)
+
+
+def real_queries(allowed: Bool[Tensor, "#batch #head query key"]) -> Bool[Tensor, "#batch #head query"]:
+    """Return which queries are tokens: those that may look at themselves.
+
+    A padded query has its own key masked, whatever else its row holds.
+    """
+    return allowed.diagonal(allowed.shape[-1] - allowed.shape[-2], -2, -1)
+
+
+def visible_pairs(allowed: Bool[Tensor, "#batch #head query key"]) -> Bool[Tensor, "#batch #head query key"]:
+    """Return True where a real query may look at a key; whole rows of padded queries are False."""
+    return allowed & real_queries(allowed)[..., None]
+
+
+def padding_alone(mask: Tensor | None, causal: bool) -> tuple[bool, Bool[Tensor, "batch key"] | None]:
+    """Tell whether `mask` says nothing but padding (and causality), and which tokens it calls real.
+
+    The answer is kept on the mask, since all layers of a forward pass are handed the same one; a mask changed
+    in place is looked at again.
+    """
+    if mask is None:
+        return True, None
+    if torch.compiler.is_compiling() or mask.shape[1] != 1 or mask.shape[-2] not in (1, mask.shape[-1]):
+        return False, None
+    if mask.is_inference():  # counts no versions
+        return _padding_alone(mask, causal)
+    state = (causal, mask._version)
+    known, answer = getattr(mask, "_saobp", (None, None))
+    if known != state:
+        answer = _padding_alone(mask, causal)
+        mask._saobp = (state, answer)
+    return answer
+
+
+def _padding_alone(mask: Tensor, causal: bool) -> tuple[bool, Tensor | None]:
+    length = mask.shape[-1]
+    allowed = allowed_pairs(mask, length, length, causal, mask.device)[:, 0]
+    real = allowed.diagonal(0, -2, -1)
+    expected = real[:, None, :].expand_as(allowed)
+    expected = expected.tril() if causal else expected
+    agrees = (allowed == expected) | ~real[:, :, None]
+    if mask.dtype != torch.bool:  # a bias between 0 and the lowest number is more than padding
+        agrees = agrees & ((mask[:, 0] == 0) | ~allowed)
+    return (True, real) if bool(agrees.all() & real.any(-1).all()) else (False, None)

@@ -1,0 +1,103 @@
+"""Arithmetic on printed numbers: what counts they can come from, and whether they differ by more than chance.
+
+Nothing here needs a model or a data set; notebook 09 applies it to the tables of the paper.
+"""
+
+from dataclasses import dataclass
+from math import ceil, floor, sqrt
+
+from scipy import stats
+
+# rows of the public evaluation splits (MNLI: matched); the label counts are those of the same files
+ITEMS = {
+    "CoLA": 1043, "MRPC": 408, "RTE": 277, "SST2": 872, "STS-B": 1500, "WNLI": 71, "QNLI": 5463, "MNLI": 9815,
+    "QQP": 40430, "HellaSwag": 10042, "RACE_Middle": 1436, "SQuAD": 10570, "BoolQ": 3270,
+}  # fmt: skip
+LABEL_COUNTS = {
+    "MRPC": (129, 279), "RTE": (146, 131), "SST2": (428, 444), "WNLI": (40, 31), "QNLI": (2702, 2761),
+    "MNLI": (3479, 3123, 3213), "QQP": (25545, 14885),
+}  # fmt: skip
+BOOLQ_NO = 1237  # of the 3,270 questions
+LENGTH, VOCABULARY = 128, 30522
+LAYER_NORM = 5  # operations an element that the counter charges for a layer norm
+
+
+def grim(percent: float, items: int, decimals: int = 2) -> list[int]:
+    """Numbers of right answers out of `items` that print as `percent`; empty if none does.
+
+    Rounding half up or half to even both count. With few items, or few decimals, nearly every number passes.
+    Raises ValueError if `items` is not positive.
+    Source: Brown and Heathers 2017 (GRIM).
+    """
+    if items < 1:
+        raise ValueError(f"items: {items}; a percentage needs at least one item")
+    half = 0.5 * 10**-decimals * (1 + 1e-9)
+    low, high = (percent - half) / 100 * items, (percent + half) / 100 * items
+    return [count for count in range(max(0, ceil(low)), min(items, floor(high)) + 1)]
+
+
+def grim_rate(items: int, decimals: int = 2) -> float:
+    """Share of all percentages with so many decimals that some count of `items` gives: GRIM's blindness."""
+    return min(1.0, (items + 1) / (100 * 10**decimals + 1))
+
+
+def z_of_difference(first: float, second: float, items: int) -> float:
+    """Difference of two accuracies (percent) in standard errors, both on `items` items, unpaired.
+
+    Seeds are not in it: a single seed has more error than this.
+    """
+    a, b = first / 100, second / 100
+    return (a - b) / sqrt((a * (1 - a) + b * (1 - b)) / items)
+
+
+def z_from_chance(percent: float, chance: float, items: int) -> float:
+    """Distance of an accuracy from a guess (both percent) in the guess's standard errors."""
+    share = chance / 100
+    return (percent / 100 - share) / sqrt(share * (1 - share) / items)
+
+
+def majority(task: str) -> float:
+    """Accuracy in percent of always giving the task's commonest label."""
+    counts = LABEL_COUNTS[task]
+    return 100 * max(counts) / sum(counts)
+
+
+def critical_correlation(points: int, p: float) -> float:
+    """Smallest |r| of so many independent points whose two-sided p-value is below `p`."""
+    t = float(stats.t.ppf(1 - p / 2, points - 2))
+    return t / sqrt(points - 2 + t * t)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A BERT as its multiply-accumulates see it (Table 4)."""
+
+    layers: int
+    hidden: int
+    heads: int
+    ffn: int
+
+
+def parameters(shape: Shape, positions: int = 512) -> int:
+    """Parameters of BERT's encoder with pooler: embeddings, layers, biases and norms."""
+    h = shape.hidden
+    embeddings = (VOCABULARY + positions + 2) * h + 2 * h
+    layer = 4 * (h * h + h) + 2 * h * shape.ffn + shape.ffn + h + 4 * h
+    return embeddings + shape.layers * layer + h * h + h
+
+
+def macs(shape: Shape, algorithm: str, *, training: bool) -> float:
+    """Multiply-accumulates of one forward pass over one sequence of 128 tokens, in units of 10^9.
+
+    As a counter that cannot look into fused attention sees them: Original without its two attention products,
+    High and Low with them, ElemMul with one more product of L x L matrices a head. Training has the pooler
+    and the vocabulary head on top; the softmax and the messages themselves are not counted.
+    """
+    h, n = shape.hidden, LENGTH
+    layer = 4 * n * h * h + 2 * n * h * shape.ffn + 2 * LAYER_NORM * n * h
+    layer += 0 if algorithm == "Original" else 2 * n * n * h
+    layer += shape.heads * n**3 if algorithm == "ElemMul" else 0
+    total = shape.layers * layer + LAYER_NORM * n * h + h * h
+    if training:
+        total += n * h * h + LAYER_NORM * n * h + n * h * VOCABULARY + 2 * h
+    return total / 1e9

@@ -1,0 +1,110 @@
+"""Checkpoints that are known to be whole: sealed when written, checked before they are trusted."""
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+
+from transformers import PreTrainedModel, PreTrainedTokenizerFast, TrainerCallback
+
+from saobp.study import paths
+from saobp.study.profile import Profile
+from saobp.study.sources import Source
+
+SEAL = "whole.json"
+
+
+def work_folder(study: Profile, model: str, algorithm: str, seed: int, text: str) -> Path:
+    """Return where a pretraining run keeps what it continues from; another recipe or text gets another folder."""
+    identity = repr((asdict(study.pretrain), study.strengths.get(model), text)).encode()
+    name = f"{model}-{algorithm}-{seed}-{hashlib.sha256(identity).hexdigest()[:8]}"
+    return paths.build(study.name) / "work" / name
+
+
+def finetune_folder(study: Profile, checkpoint: Path, group: str, seed: int, source: Source) -> Path:
+    """Return where a fine-tuning run keeps its finished tasks; other weights or another recipe get another folder."""
+    identity = repr((asdict(study.finetune), source.name, digest(checkpoint / "model.safetensors"))).encode()
+    name = f"{checkpoint.name}-{group}-{seed}-{hashlib.sha256(identity).hexdigest()[:8]}"
+    return paths.build(study.name) / "work" / name
+
+
+def pretrained(profile: str, model: str, algorithm: str, seed: int) -> Path:
+    """Return the folder of a pretrained model, training it by notebook 04 first if nobody has yet."""
+    folder = published_folder(Path(profile).stem, model, algorithm, seed)
+    if not (folder / "model.safetensors").is_file():
+        from saobp.study import execution
+
+        print(f"{folder} is not there yet: running notebook 04-pretrain, which may take a while")
+        notebook = paths.root() / "notebooks" / "04-pretrain.ipynb"
+        output = paths.build(Path(profile).stem) / "interactive" / f"04-pretrain-{folder.name}.ipynb"
+        given = {"profile": profile, "model": model, "algorithm": algorithm, "seed": str(seed)}
+        execution.run(notebook, output, given)
+    return folder
+
+
+def published_folder(profile: str, model: str, algorithm: str, seed: int) -> Path:
+    """Return where a finished model lies for the stages after it."""
+    return paths.build(profile) / "checkpoints" / f"{model}-{algorithm}-{seed}"
+
+
+def publish(
+    network: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, profile: str, model: str, algorithm: str, seed: int
+) -> Path:
+    """Save a finished model with its tokenizer, whole or not at all, and return the folder."""
+    folder = published_folder(profile, model, algorithm, seed)
+    with paths.new_folder(folder) as unfinished:
+        network.save_pretrained(unfinished)
+        tokenizer.save_pretrained(unfinished)
+    return folder
+
+
+def digest(path: Path) -> str:
+    """Return the SHA-256 of a file."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def seal(folder: Path) -> None:
+    """Write the hash of every file of a finished checkpoint beside them."""
+    files = sorted(path for path in folder.iterdir() if path.is_file() and path.name != SEAL)
+    paths.write_text(folder / SEAL, json.dumps({path.name: digest(path) for path in files}, indent=1))
+
+
+def flaw(folder: Path) -> str | None:
+    """Say what is wrong with a checkpoint, in a few words; None if it is whole."""
+    try:
+        hashes = json.loads((folder / SEAL).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return "it was not written to its end"
+    for name, expected in hashes.items():
+        path = folder / name
+        if not path.is_file():
+            return f"{name} is missing"
+        if digest(path) != expected:
+            return f"{name} is damaged"
+    return None
+
+
+def step_of(folder: Path) -> int:
+    """Return the step in a checkpoint's name, `checkpoint-<step>`."""
+    return int(folder.name.rsplit("-", 1)[1])
+
+
+def newest_whole(folder: Path, say: Callable[[str], None] = print) -> Path | None:
+    """Return the newest whole checkpoint of a run, saying which newer ones are passed over and why."""
+    for candidate in sorted(folder.glob("checkpoint-*"), key=step_of, reverse=True):
+        problem = flaw(candidate)
+        if problem is None:
+            return candidate
+        say(f"{candidate}: {problem}; falling back to the checkpoint before it")
+    return None
+
+
+class SealCheckpoints(TrainerCallback):
+    """Seals each checkpoint once the Trainer has written all of it, unless its weights are no numbers."""
+
+    def on_save(self, args, state, control, model=None, **kwargs):
+        """Seal the checkpoint that was just saved, once per run and not once per process."""
+        if state.is_world_process_zero and all(p.isfinite().all() for p in model.parameters()):
+            seal(Path(args.output_dir) / f"checkpoint-{state.global_step}")

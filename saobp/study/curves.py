@@ -1,0 +1,41 @@
+"""Learning curves: what a pretraining log says, as tables for plots and as the record's metrics."""
+
+import math
+from typing import Any
+
+import pandas as pd
+
+
+def held_out_curve(log: list[dict[str, Any]]) -> pd.DataFrame:
+    """Return one row a held-out check: step, loss (nats), perplexity."""
+    checks = [{"step": entry["step"], **entry["heldout"]} for entry in log if "heldout" in entry]
+    return pd.DataFrame(checks)[["step", "loss", "perplexity"]]
+
+
+def layer_curve(log: list[dict[str, Any]]) -> pd.DataFrame:
+    """Return one row a held-out check and layer: step, layer (from 1), entropy (nats), gtd."""
+    return pd.DataFrame(
+        {"step": entry["step"], "layer": layer, "entropy": entropy, "gtd": gtd}
+        for entry in log
+        if "heldout" in entry
+        for layer, (entropy, gtd) in enumerate(zip(entry["heldout"]["entropy"], entry["heldout"]["gtd"]), start=1)
+    )
+
+
+def uniform_entropy(length: int) -> float:
+    """Return the entropy of a query that attends to all `length` tokens alike, in nats."""
+    return math.log(length)
+
+
+def summary(log: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return what a pretraining record holds: the curve, its last point, and the last training loss."""
+    curve = [{"step": entry["step"], **entry["heldout"]} for entry in log if "heldout" in entry]
+    losses = [entry for entry in log if "loss" in entry]
+    return {
+        "steps": curve[-1]["step"],
+        "loss": losses[-1]["loss"] if losses else None,
+        "perplexity": curve[-1]["perplexity"],
+        "seconds": curve[-1]["seconds"],
+        "curve": curve,
+        "training": [{key: entry[key] for key in ("step", "loss", "learning_rate")} for entry in losses],
+    }

@@ -1,0 +1,58 @@
+"""What a run does differently from the paper, in words that go with every number it gives."""
+
+from typing import Any
+
+from saobp.study import models, published
+from saobp.study.profile import Finetuning, Pretraining, Profile
+
+PAPER_LENGTH = 128  # Table 9: tokens a second times seconds a step is 128 in every row
+
+
+def departures(study: Profile, model: str, text: Any) -> list[str]:
+    """Name everything that makes a pretraining run another one than the paper's: model, text, schedule."""
+    size = models.SIZES[model]
+    found = [f"text: {text.description}; the paper: WikiText, BookCorpus and OpenWebText"] if partial(text) else []
+    if size.twin_of:
+        found.append(f"model: a twin of BERT-{size.twin_of.title()}, {size.layers} layers, {size.hidden} wide")
+    if study.tokenizer != "bert":
+        found.append(f"vocabulary: {study.tokenizer} of {study.vocabulary} words, not BERT's 30522")
+    return found + schedule(study.pretrain, size.twin_of or model)
+
+
+def partial(text: Any) -> bool:
+    """Say whether any split behind a text is less than what was published under its name."""
+    return not all(split.get("complete") for split in text.splits) or any(
+        split["dataset"].startswith(("saobp/", "local/")) for split in text.splits
+    )
+
+
+def schedule(recipe: Pretraining, size: str) -> list[str]:
+    """Compare a recipe with Table 5 and with the reading of what it leaves out."""
+    paper, row = published.load(), {"model": size.title()}
+    pairs = [
+        ("steps", recipe.steps, paper.value(5, metric="max_steps", **row)),
+        ("learning rate", recipe.learning_rate, paper.value(5, metric="learning_rate", **row)),
+        ("warm-up steps", recipe.warmup, paper.value(5, metric="warmup_steps", **row)),
+        ("scheduler", recipe.scheduler, paper.printed(5, metric="lr_scheduler_type", **row)),
+        ("tokens a sequence", recipe.length, PAPER_LENGTH),
+    ]
+    found = [f"{name}: {_plain(ours)}, not {_plain(theirs)}" for name, ours, theirs in pairs if ours != theirs]
+    usual = Pretraining(length=1, batch=1, steps=1, learning_rate=1.0, warmup=0)
+    for name in ("masking", "dropout"):
+        if getattr(recipe, name) != getattr(usual, name):
+            found.append(f"{name}: {getattr(recipe, name)}, not BERT's {getattr(usual, name)}")
+    return [*found, f"batch: {recipe.batch} sequences; the paper gives none"]
+
+
+def _plain(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, int | float) else str(value)
+
+
+def finetuning(study: Finetuning) -> list[str]:
+    """Name what limits a fine-tuning run: items left out and splits that stand in for others."""
+    found = []
+    if study.limit_train or study.limit_evaluation:
+        found.append(f"items: at most {study.limit_train} to train on and {study.limit_evaluation} reported")
+    for task, (train, reported) in study.splits.items():
+        found.append(f"{task}: trained on {train}, reported on {reported}")
+    return [*found, f"length {study.length}, batch {study.batch}, {study.epochs} epochs: the paper gives none of these"]

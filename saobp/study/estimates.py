@@ -1,0 +1,273 @@
+"""From run records to numbers: which runs answer a question, and the estimate they give."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from math import isfinite, sqrt
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from saobp.study import labels
+from saobp.study.records import select
+from saobp.study.statistics import (
+    Difference,
+    Estimate,
+    binomial_error,
+    correlation_error,
+    mean_interval,
+    paired_bootstrap,
+    paired_correlations,
+    wilson,
+)
+
+Record = dict[str, Any]
+GLUE = ("cola", "mrpc", "rte", "sst2", "stsb", "wnli", "qnli", "mnli", "qqp")  # the columns of Table 8
+CORRELATIONS = ("matthews", "pearson", "spearman", "matthews_correlation")
+
+
+@dataclass(frozen=True)
+class Score:
+    """One run's score on one task, in percent, with what its sampling error needs."""
+
+    value: float
+    metric: str
+    items: int
+    key: tuple[Any, ...]  # the run's seeds: what pairs it with a run of another algorithm
+    outcomes: np.ndarray | None = None  # one number an item, in percent, whose mean is `value`
+    predictions: np.ndarray | None = None  # of a correlation, with `labels`
+    labels: np.ndarray | None = None
+    flags: tuple[str, ...] = field(default=())
+
+    @property
+    def item_error(self) -> float:
+        """Standard error of the score over the items, in points."""
+        if self.outcomes is not None and len(self.outcomes) > 1:
+            return float(self.outcomes.std(ddof=1) / sqrt(len(self.outcomes)))
+        share = min(max(self.value / 100, -1.0), 1.0)
+        if self.metric in CORRELATIONS:
+            return 100 * correlation_error(share, self.items)
+        return 100 * binomial_error(abs(share), self.items)
+
+
+def models(records: Iterable[Record], *, decoder: bool = False) -> list[str]:
+    """The models with runs, one a size in the paper's order; a twin only where the size itself has no run."""
+    present = {record["parameters"].get("model") for record in records} - {None}
+    names = [name for name in present if labels.is_decoder(name) == decoder]
+    chosen = []
+    for size in labels.SIZES:
+        same = sorted((name for name in names if labels.size(name) == size), key=labels.is_twin)
+        chosen += same[:1]
+    return chosen
+
+
+def algorithms(records: Iterable[Record]) -> list[str]:
+    """The algorithms with runs, in the order of `labels.ALGORITHMS`."""
+    present = {record["parameters"].get("algorithm") for record in records}
+    return [name for name in labels.ALGORITHMS if name in present]
+
+
+def seed_key(record: Record) -> tuple[Any, ...]:
+    """The seeds of a run, pretraining's first; equal keys pair runs of two algorithms."""
+    parameters = record["parameters"]
+    return parameters.get("seed"), parameters.get("finetune_seed")
+
+
+def scores(records: Iterable[Record], model: str, algorithm: str, task: str) -> list[Score]:
+    """All finished runs' scores on a task; a run that failed (no finite score) is left out."""
+    found = []
+    for record in select(list(records), model=model, algorithm=algorithm):
+        entry = (record["metrics"].get("tasks") or {}).get(task)
+        if entry and not entry.get("failed") and _value(entry) is not None:
+            found.append(_score(entry, seed_key(record)))
+    return found
+
+
+def _value(entry: dict[str, Any]) -> float | None:
+    value = (entry.get("scores") or {}).get(entry.get("metric"))  # a failed run has neither
+    return float(value) if value is not None and isfinite(value) else None
+
+
+def _score(entry: dict[str, Any], key: tuple[Any, ...]) -> Score:
+    value = _value(entry)
+    names = {"below_chance": "below chance", "constant": "constant predictor"}
+    flags = tuple(words for flag, words in names.items() if entry.get(flag))
+    outcomes, gold = _array(entry.get("outcomes")), _array(entry.get("labels"))
+    items = int(entry.get("items") or (0 if outcomes is None else len(outcomes)))
+    if gold is not None and outcomes is not None and len(gold) == len(outcomes):
+        return Score(value, entry["metric"], items, key, None, outcomes, gold, flags)
+    if outcomes is not None and abs(100 * outcomes.mean() - value) < 0.06:  # the rounding of a score
+        return Score(value, entry["metric"], items, key, 100 * outcomes, flags=flags)
+    return Score(value, entry["metric"], items, key, flags=flags)
+
+
+def _array(values: Any) -> np.ndarray | None:
+    """Numbers without gaps, or None."""
+    array = np.asarray(values if values is not None else [], dtype=float)
+    return array if array.size and np.isfinite(array).all() else None
+
+
+def by_pretraining(runs: list[Score]) -> list[Score]:
+    """One score a pretraining seed, the mean over its fine-tuning seeds; unchanged for a single one.
+
+    Runs from one checkpoint are no independent runs: with several checkpoints, these are what counts.
+    """
+    groups: dict[Any, list[Score]] = {}
+    for run in runs:
+        groups.setdefault(run.key[0], []).append(run)
+    if len(groups) < 2 or len(groups) == len(runs):
+        return runs
+    return [_merged(group) for group in groups.values()]
+
+
+def _merged(group: list[Score]) -> Score:
+    first, value = group[0], float(np.mean([run.value for run in group]))
+    flags = tuple(dict.fromkeys(flag for run in group for flag in run.flags))
+    whole = all(run.outcomes is not None and len(run.outcomes) == first.items for run in group)
+    outcomes = np.mean([run.outcomes for run in group], axis=0) if whole else None
+    return Score(value, first.metric, first.items, (first.key[0], None), outcomes, flags=flags)
+
+
+def score_estimate(runs: list[Score]) -> Estimate | None:
+    """Mean score in percent with its interval over seeds and items; None without a run."""
+    if not runs:
+        return None
+    runs = by_pretraining(runs)
+    if len(runs) == 1 and _is_binary(runs[0].outcomes):
+        low, high = wilson(runs[0].outcomes.sum() / 100, runs[0].items)
+        return Estimate(runs[0].value, 100 * low, 100 * high, 1, runs[0].items)
+    error = float(np.mean([run.item_error for run in runs]))
+    return mean_interval([run.value for run in runs], item_error=error, items=runs[0].items)
+
+
+def _is_binary(outcomes: np.ndarray | None) -> bool:
+    return outcomes is not None and bool(np.isin(outcomes, (0, 100)).all())
+
+
+def average_estimate(by_task: dict[str, list[Score]]) -> Estimate | None:
+    """Mean over tasks of a benchmark, as the paper's GLUE column; None unless some seed has all tasks."""
+    keys = set.intersection(*({run.key for run in runs} for runs in by_task.values()))
+    if not keys:
+        return None
+    chosen = {task: {run.key: run for run in runs} for task, runs in by_task.items()}
+    values = [
+        Score(float(np.mean([runs[key].value for runs in chosen.values()])), "mean", 0, key)
+        for key in sorted(keys, key=str)
+    ]
+    errors = [np.mean([runs[key].item_error for key in keys]) for runs in chosen.values()]
+    items = sum(runs[0].items for runs in by_task.values())
+    seeds = [run.value for run in by_pretraining(values)]
+    return mean_interval(seeds, item_error=float(np.linalg.norm(errors)) / len(errors), items=items)
+
+
+def score_difference(ours: list[Score], theirs: list[Score]) -> Difference | None:
+    """Ours minus theirs, paired by item and seed where the score is a mean over items.
+
+    A correlation (Matthews, Pearson) is computed anew on the items drawn; without its labels, its
+    difference takes both sampling errors as if they were independent, which is too wide rather than too
+    narrow. None where either side has no run.
+    """
+    if not ours or not theirs:
+        return None
+    ours, theirs = (by_pretraining(side) for side in _paired(ours, theirs))
+    tables = [[run.outcomes for run in side] for side in (ours, theirs)]
+    lengths = {len(row) if row is not None else 0 for table in tables for row in table}
+    if len(lengths) == 1 and lengths != {0}:
+        return paired_bootstrap(np.stack(tables[0]), np.stack(tables[1]))
+    if _same_labels(ours + theirs):
+        first, second = (np.stack([run.predictions for run in side]) for side in (ours, theirs))
+        return paired_correlations(first, second, ours[0].labels)
+    return _approximate_difference(ours, theirs)
+
+
+def _same_labels(runs: list[Score]) -> bool:
+    """Whether all runs predicted a correlation on the same items (Spearman's ranks are not redrawn)."""
+    if any(run.labels is None or run.metric == "spearman" for run in runs):
+        return False
+    return all(np.array_equal(run.labels, runs[0].labels) for run in runs)
+
+
+def average_difference(ours: dict[str, list[Score]], theirs: dict[str, list[Score]]) -> Difference | None:
+    """Difference of two averages over tasks, seed by seed; None unless every task has both sides."""
+    gaps = [score_difference(ours[task], theirs[task]) for task in ours]
+    if None in gaps:
+        return None
+    pooled = pool([(gap, seed_differences(ours[task], theirs[task])) for task, gap in zip(ours, gaps)])
+    items = sum(gap.items for gap in gaps)
+    return _normal_difference(pooled.value, pooled.half_width, pooled.seeds, items)
+
+
+def seed_differences(ours: list[Score], theirs: list[Score]) -> dict[tuple[Any, ...], float]:
+    """Ours minus theirs for each seed that both sides have."""
+    right = {run.key: run.value for run in theirs}
+    return {run.key: run.value - right[run.key] for run in ours if run.key in right}
+
+
+def pool(gaps: list[tuple[Difference, dict[tuple[Any, ...], float]]]) -> Estimate:
+    """Mean difference over tasks, averaged within each pretraining seed first: its tasks move together.
+
+    The items of different tasks are independent, so their errors add in squares. Without a seed that all
+    tasks share, the mean of the tasks' differences counts as one run.
+    """
+    shared = sorted(set.intersection(*(set(by_seed) for _, by_seed in gaps)), key=str)
+    checkpoints = list(dict.fromkeys(key[0] for key in shared))  # pretraining seeds
+    values = [
+        float(np.mean([by_seed[key] for _, by_seed in gaps for key in shared if key[0] == checkpoint]))
+        for checkpoint in checkpoints
+    ]
+    errors = [(gap.high - gap.low) / 2 / stats.norm.ppf(0.975) for gap, _ in gaps]
+    error = float(np.linalg.norm(errors)) / len(gaps)
+    return mean_interval(values or [float(np.mean([gap.value for gap, _ in gaps]))], item_error=error)
+
+
+def _paired(ours: list[Score], theirs: list[Score]) -> tuple[list[Score], list[Score]]:
+    """The runs whose seeds both sides have, in one order; all runs if no seed is shared."""
+    left, right = ({run.key: run for run in side} for side in (ours, theirs))
+    keys = sorted(left.keys() & right.keys(), key=str)
+    return ([left[k] for k in keys], [right[k] for k in keys]) if keys else (ours, theirs)
+
+
+def _approximate_difference(ours: list[Score], theirs: list[Score]) -> Difference:
+    first, second = score_estimate(ours), score_estimate(theirs)
+    reach = float(np.hypot(first.half_width, second.half_width))
+    return _normal_difference(first.value - second.value, reach, min(first.seeds, second.seeds), first.items)
+
+
+def _normal_difference(value: float, reach: float, seeds: int, items: int) -> Difference:
+    """A difference from the half-width of its 95 % interval, with the p-value of the normal law."""
+    p = float(2 * stats.norm.sf(abs(value) / reach * stats.norm.ppf(0.975))) if reach > 0 else float("nan")
+    return Difference(value, value - reach, value + reach, p, seeds, items)
+
+
+def matrix(record: Record, kind: str = "refined") -> dict[str, Any]:
+    """The attention measures of a record: of the refined matrix (that multiplies the values) or the raw one.
+
+    Plain attention has one matrix; whichever a record holds serves for both.
+    """
+    matrices = record["metrics"].get("matrices") or {}
+    return matrices.get(kind) or matrices.get("raw") or {}
+
+
+def attention_runs(records: Iterable[Record], model: str, algorithm: str, task: str) -> list[Record]:
+    """The attention records of a model and algorithm on a task."""
+    runs = select(list(records), "attention", model=model, algorithm=algorithm)
+    return [run for run in runs if run["metrics"].get("task") == task]
+
+
+def mean_over_runs(values: Iterable[float | None]) -> Estimate | None:
+    """Mean of one number a run with Student's interval over runs (none for a single run)."""
+    finite = [float(value) for value in values if value is not None and isfinite(value)]
+    return mean_interval(finite) if finite else None
+
+
+def nested_mean(values: Any) -> float | None:
+    """Mean of nested lists of numbers, undefined entries (None, NaN) left out; None if nothing is left."""
+    flat = np.asarray(_flatten(values), dtype=float)
+    flat = flat[np.isfinite(flat)]
+    return float(flat.mean()) if flat.size else None
+
+
+def _flatten(values: Any) -> list[float]:
+    if isinstance(values, list | tuple):
+        return [number for value in values for number in _flatten(value)]
+    return [float("nan") if values is None else float(values)]

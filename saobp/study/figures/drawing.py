@@ -1,0 +1,91 @@
+"""One figure by its number: first its data, then the picture of them."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from saobp.study.figures import correlations, grids, joint, maps, style
+from saobp.study.tables import context
+
+Record = dict[str, Any]
+
+
+class FigureError(ValueError):
+    """A figure that these records cannot draw; the message says which runs are missing."""
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """How one figure is made: its data from records, its picture from the data, and what it needs."""
+
+    data: Callable[[Sequence[Record]], pd.DataFrame]
+    plot: Callable[[pd.DataFrame, float], Figure]
+    caption: str
+    needs: str
+
+
+def _grid(number: int, title: str) -> Drawing:
+    caption = f"GTD and entropy by layer and head on {title} (refined matrix)."
+    needs = f"attention records of task {grids.TASKS[number]}"
+    return Drawing(partial(grids.data, number), grids.plot, caption, needs)
+
+
+GRAPH = "attention records of task race with a graph block"
+MAPS = "attention records with example maps"
+POINTS = "pretraining records with a curve, or fine-tuning and attention records"
+WITHIN = "r is over the checkpoints of each run; r_w over runs, centred by algorithm."
+FIGURES = {
+    1: Drawing(maps.before_after_data, maps.before_after, "One head before and after the refinement.", MAPS),
+    2: Drawing(partial(joint.data, 2), joint.plot, "GTD against clustering and betweenness.", GRAPH),
+    3: Drawing(
+        partial(correlations.data, 3),
+        correlations.plot,
+        f"GTD and performance, BERT-Mini. {WITHIN}",
+        POINTS,
+    ),
+    4: _grid(4, "RACE-Middle"),
+    5: Drawing(partial(joint.data, 5), joint.plot, "GTD against graph measures, one algorithm each.", GRAPH),
+    6: Drawing(maps.sparsity_data, maps.sparsity, "Attention maps of the last layer with sparsity.", MAPS),
+    7: _grid(7, "SQuAD"),
+    8: _grid(8, "SST2"),
+    9: Drawing(
+        partial(correlations.data, 9),
+        correlations.plot,
+        f"GTD and performance, larger sizes. {WITHIN}",
+        POINTS,
+    ),
+}
+
+
+def data(number: int, records: Sequence[Record]) -> pd.DataFrame:
+    """The numbers that Figure `number` shows, one row a point.
+
+    Raises ValueError for another number or records of several profiles, FigureError if no record has what
+    it needs.
+    """
+    if number not in FIGURES:
+        raise ValueError(f"number: the paper has no Figure {number}; choose 1 to 9")
+    context.profile(records)
+    frame = FIGURES[number].data(context.relevant(f"figure{number}", records))
+    if frame.empty:
+        raise FigureError(f"Figure {number}: no run yet, it needs {FIGURES[number].needs}")
+    return frame
+
+
+def figure(number: int, records: Sequence[Record], *, width: float = style.PAGE) -> Figure:
+    """Draw Figure `number` (1 to 9), `width` inches wide, from the records of one profile.
+
+    Raises as `data` does, and ValueError for a width that no page has.
+    """
+    frame = data(number, records)
+    with style.paper():
+        return FIGURES[number].plot(frame, width)
+
+
+def caption(number: int, records: Sequence[Record]) -> str:
+    """What the figure shows, and of which profile and data."""
+    return f"{FIGURES[number].caption} {context.describe(records)}"

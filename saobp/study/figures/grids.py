@@ -1,0 +1,92 @@
+"""Figures 4, 7 and 8: GTD and entropies by layer and head, one row a model size."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from saobp.study import estimates, labels
+from saobp.study.figures import style
+
+Record = dict[str, Any]
+TASKS = {4: "race", 7: "squad", 8: "sst2"}
+PANELS = {
+    "gtd": ("GTD", "Layer"),
+    "indirect_entropy": ("Indirect entropy (nats)", "Layer"),
+    "entropy": ("Mean entropy (nats)", "Layer"),
+    "final_entropy": ("Last-layer entropy (nats)", "Head"),
+}
+
+
+def data(number: int, records: Sequence[Record], matrix: str = "refined") -> pd.DataFrame:
+    """One row a point: model, algorithm, panel, x (from 1), mean over runs with its interval.
+
+    `matrix` is "refined" (what multiplies the values) or "raw" (the softmax). The third panel averages over
+    positions and heads, by layer, as the caption's x-axis says; `positional_entropy` (by position) is in
+    the data, not drawn.
+    """
+    rows = []
+    for model in estimates.models(records):
+        for algorithm in estimates.algorithms(records):
+            runs = estimates.attention_runs(records, model, algorithm, TASKS[number])
+            measures = [estimates.matrix(run, matrix) for run in runs]
+            for panel in (*PANELS, "positional_entropy"):
+                rows += [(model, algorithm, panel, *point) for point in _points(measures, panel)]
+    columns = ["model", "algorithm", "panel", "x", "value", "low", "high", "runs"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def _points(measures: list[Record], panel: str) -> list[tuple[float, ...]]:
+    """Mean over runs at each layer, head or position."""
+    series = [curve for measure in measures if (curve := _curve(measure, panel))]
+    points = []
+    for x in range(min(map(len, series), default=0)):
+        estimate = estimates.mean_over_runs(curve[x] for curve in series)
+        if estimate is not None:
+            points.append((x + 1, estimate.value, estimate.low, estimate.high, estimate.seeds))
+    return points
+
+
+def _curve(measure: Record, panel: str) -> list[float | None]:
+    if panel == "positional_entropy":
+        return measure.get(panel) or []
+    if panel == "final_entropy":
+        return (measure.get("entropy") or [[]])[-1]
+    return [estimates.nested_mean(heads) for heads in measure.get(panel) or []]
+
+
+def plot(frame: pd.DataFrame, width: float) -> Figure:
+    """Draw the grid; narrower than five inches, the four columns fold into two."""
+    models = list(dict.fromkeys(frame["model"]))
+    columns = 4 if width >= style.NARROW else 2
+    folded = 4 // columns
+    height = 0.35 + len(models) * folded * (1.25 if columns == 4 else 1.2)
+    figure = style.new_figure(width, height)
+    axes = figure.subplots(len(models) * folded, columns, squeeze=False)
+    for index, model in enumerate(models):
+        for position, panel in enumerate(PANELS):
+            ax = axes[index * folded + position // columns, position % columns]
+            panel_axes(ax, frame[(frame["model"] == model) & (frame["panel"] == panel)], panel)
+            last = index == len(models) - 1 or folded > 1
+            ax.set_xlabel(PANELS[panel][1] if last else "")
+            ax.set_title(PANELS[panel][0] if index == 0 or folded > 1 else "", pad=3)
+        axes[index * folded, 0].set_ylabel(labels.model_title(model), fontweight="bold")
+    style.algorithm_legend(figure, dict.fromkeys(frame["algorithm"]))
+    return figure
+
+
+def panel_axes(ax: Axes, frame: pd.DataFrame, panel: str) -> Axes:
+    """Draw one panel: a line an algorithm, a band where there are several runs."""
+    for algorithm, points in frame.groupby("algorithm", sort=False):
+        look = style.line_style(str(algorithm))
+        ax.plot(points["x"], points["value"], **look)
+        if np.isfinite(points["low"]).any():
+            ax.fill_between(points["x"], points["low"], points["high"], color=look["color"], alpha=0.15, lw=0)
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6, min_n_ticks=1))
+    ax.yaxis.set_major_locator(MaxNLocator(nbins=4))
+    ax.margins(x=0.12)
+    return ax

@@ -1,0 +1,89 @@
+"""Figures 2 and 5: GTD against clustering and betweenness of the token graph, one point a sample and head.
+
+Figure 2 is BERT-Mini Original, as the paper's evidence for GTD; Figure 5 shows every algorithm.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from saobp.study import estimates, labels
+from saobp.study.figures import style
+from saobp.study.statistics import correlation_error
+
+Record = dict[str, Any]
+MEASURES = {"clustering": "Clustering coefficient", "betweenness": "Betweenness"}
+BINS = 24
+
+
+def data(number: int, records: Sequence[Record]) -> pd.DataFrame:
+    """One row a sample and head: model, algorithm, run, gtd, graph measures (empty where undefined)."""
+    model = next(iter(estimates.models(records)), None)
+    names = ["original"] if number == 2 else estimates.algorithms(records)
+    parts = []
+    for algorithm in names:
+        for run in estimates.attention_runs(records, model, algorithm, "race"):
+            graph = run["metrics"].get("graph")
+            if graph:
+                columns = {key: pd.array(graph[key], dtype="Float64") for key in ("gtd", *MEASURES)}
+                parts.append(pd.DataFrame(columns).assign(model=model, algorithm=algorithm, run=run["name"]))
+    columns = ["model", "algorithm", "run", "gtd", *MEASURES]
+    return pd.concat(parts, ignore_index=True)[columns] if parts else pd.DataFrame(columns=columns)
+
+
+def plot(frame: pd.DataFrame, width: float) -> Figure:
+    """Draw both panels with their marginal histograms; below five inches one above the other."""
+    side = width >= style.NARROW
+    lines = 0.15 * frame["algorithm"].nunique()
+    figure = style.new_figure(width, 2.6 + lines if side else 2 * (2.4 + lines))
+    halves = figure.add_gridspec(1, 2) if side else figure.add_gridspec(2, 1)
+    for half, measure in zip(halves, MEASURES):
+        ratios = {"width_ratios": (5, 1), "height_ratios": (1, 5)}
+        axes = half.subgridspec(2, 2, **ratios).subplots(sharex="col", sharey="row")
+        joint_axes(axes[1, 0], axes[0, 0], axes[1, 1], frame, measure)
+        axes[0, 1].set_axis_off()
+    if frame["algorithm"].nunique() > 1:
+        style.algorithm_legend(figure, dict.fromkeys(frame["algorithm"]))
+    return figure
+
+
+def joint_axes(ax: Axes, above: Axes, beside: Axes, frame: pd.DataFrame, measure: str) -> Axes:
+    """Draw one joint plot: points, the densities of both variables, r for each algorithm."""
+    defined = frame.dropna(subset=["gtd", measure])
+    lines = []
+    for algorithm, points in defined.groupby("algorithm", sort=False):
+        look = labels.ALGORITHMS[str(algorithm)]
+        x, y = points["gtd"].astype(float), points[measure].astype(float)
+        ax.scatter(
+            x, y, s=4, color=look.colour, marker=look.marker, alpha=0.35, linewidths=0, rasterized=True
+        )
+        for histogram, values, way in ((above, x, "vertical"), (beside, y, "horizontal")):
+            histogram.hist(
+                values,
+                bins=BINS,
+                color=look.colour,
+                histtype="step",
+                linewidth=0.8,
+                orientation=way,
+                density=True,
+            )
+        lines.append(describe(x, y, str(algorithm)))
+    ax.set(xlabel="GTD", ylabel=MEASURES[measure])
+    above.set_title("\n".join(lines), loc="left", pad=2)
+    for histogram in (above, beside):
+        histogram.axis("off")
+    return ax
+
+
+def describe(x: pd.Series, y: pd.Series, algorithm: str) -> str:
+    """Pearson's r with the half-width of its interval, as if points were independent, and their number."""
+    if len(x) < 4 or np.ptp(x) == 0 or np.ptp(y) == 0:
+        return f"{labels.algorithm_title(algorithm)}: too few points"
+    r = float(np.corrcoef(x, y)[0, 1])
+    half = 1.96 * correlation_error(r, len(x))
+    title = labels.algorithm_title(algorithm)
+    return title + f": $r$ = {r:.2f} ± {half:.2f}, $n$ = {len(x)}".replace("-", "−")

@@ -1,0 +1,159 @@
+"""Write figures and tables with the manifest that says where each file comes from."""
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from saobp.study import paths, tables
+from saobp.study.figures import drawing, style
+from saobp.study.tables import context
+
+Record = dict[str, Any]
+FORMATS = ("pdf", "svg", "png", "csv")
+METADATA = {  # no dates and no versions inside: equal figures are equal files
+    "pdf": {"CreationDate": None, "Producer": None, "Creator": None},
+    "svg": {"Date": None, "Creator": None},
+    "png": {"Software": None},
+}
+LICENCE = "MIT (LICENSE); the paper's printed numbers: CC BY 4.0 (data/README.md)"
+
+
+def write(
+    number: int,
+    records: Sequence[Record],
+    folder: str | Path,
+    formats: Sequence[str] = FORMATS,
+    *,
+    width: float = style.PAGE,
+) -> list[Path]:
+    """Write figure<number> into `folder` in each format, and the CSV that drew it; returns the paths.
+
+    The same records give the same bytes. Raises ValueError for an unknown format, FigureError without the
+    runs.
+    """
+    unknown = [name for name in formats if name not in FORMATS]
+    if unknown:
+        raise ValueError(f"formats: {unknown[0]!r} is none of {', '.join(FORMATS)}")
+    frame = drawing.data(number, records)
+    figure = drawing.figure(number, records, width=width)
+    settle(figure)
+    written = []
+    for name in formats:
+        path = Path(folder) / f"figure{number}.{name}"
+        if name == "csv":
+            text = frame.to_csv(index=False, float_format="%.6g", lineterminator="\n")
+            written.append(paths.write_text(path, text))
+        else:
+            written.append(save(figure, path))
+    return written
+
+
+def settle(figure: Figure) -> None:
+    """Lay the figure out once for all formats, to a hundred-thousandth of its size.
+
+    The solver's last digits differ from run to run, and the ids in an SVG are hashes of them.
+    """
+    with style.paper():
+        figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+    for ax in figure.axes:
+        ax.set_position([round(edge, 5) for edge in ax.get_position(original=True).bounds])
+
+
+def save(figure: Figure, path: Path) -> Path:
+    """Write a figure whole or not at all, without a date, so that equal figures are equal files."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    kind = path.suffix[1:]
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    os.close(descriptor)
+    try:
+        with style.paper():
+            figure.savefig(temporary, format=kind, metadata=METADATA[kind])
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+    return path
+
+
+def publish(records: Sequence[Record], folder: str | Path, *, formats: Sequence[str] = FORMATS) -> list[Path]:
+    """Write every table and figure that the records can fill, the verdicts, and manifest.json.
+
+    A figure without its runs is left out; the manifest gives the reason. Returns the paths, the manifest
+    last.
+    """
+    folder, files, missing = Path(folder), [], {}
+    for number in tables.TABLES:
+        files += tables.write(number, records, folder)
+    files += tables.write_verdicts(records, folder)
+    for number in drawing.FIGURES:
+        try:
+            files += write(number, records, folder, formats)
+        except drawing.FigureError as error:
+            missing[f"figure{number}"] = str(error)
+    return [*files, write_manifest(records, files, missing, folder)]
+
+
+def write_manifest(
+    records: Sequence[Record], files: Sequence[Path], missing: dict[str, str], folder: Path
+) -> Path:
+    """Write manifest.json: for each file its hash and sources; for each absent figure the reason.
+
+    Dates are those of the runs, so that a rebuild from the same records is the same file.
+    """
+    entries = {path.name: _entry(path, records) for path in files}
+    manifest = {"licence": LICENCE, "drawn_with": _drawn_with(), "files": entries, "missing": missing}
+    manifest["records"] = {record["name"]: digest(record) for record in records}
+    text = json.dumps(manifest, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
+    return paths.write_text(Path(folder) / "manifest.json", text)
+
+
+def _entry(path: Path, records: Sequence[Record]) -> dict[str, Any]:
+    used = context.relevant(path.stem, records)
+    entry = provenance(used) | {"sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
+    if path.stem.startswith("figure"):
+        entry["caption"] = drawing.caption(int(path.stem.removeprefix("figure")), used)
+    return entry
+
+
+def shown(number: int, folder: str | Path) -> Any:
+    """A published figure for a notebook: the picture, or the reason why there is none."""
+    from IPython.display import Image, Markdown
+
+    folder = Path(folder)
+    missing = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))["missing"]
+    reason = missing.get(f"figure{number}")
+    return Markdown(f"*{reason}.*") if reason else Image(folder / f"figure{number}.png", width=900)
+
+
+def provenance(records: Sequence[Record]) -> dict[str, Any]:
+    """Where a set of records comes from: profile, data, code, versions, last run's date."""
+    data = {(run["data"].get("source"), run["data"].get("fingerprint")) for run in records if run.get("data")}
+    code = {(run["code"].get("version"), run["code"].get("commit")) for run in records}
+    versions = {name: number for run in records for name, number in (run.get("packages") or {}).items()}
+    return {
+        "records": [record["name"] for record in records],
+        "profile": context.profile(records),
+        "data": [{"source": source, "fingerprint": mark} for source, mark in sorted(data, key=str)],
+        "completeness": context.splits(records),
+        "code": [{"version": number, "commit": commit} for number, commit in sorted(code, key=str)],
+        "versions": dict(sorted(versions.items())),
+        "date": max((run["started"] for run in records), default=None),
+    }
+
+
+def digest(record: Record) -> str:
+    """SHA-256 of a record's content, whatever its file's layout."""
+    return hashlib.sha256(json.dumps(record, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
+
+
+def _drawn_with() -> dict[str, str]:
+    return {name: version(name) for name in ("matplotlib", "numpy", "pandas")}

@@ -1,0 +1,53 @@
+"""How every figure looks: the style sheet, the widths of a page, one colour an algorithm."""
+
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from saobp.study import labels
+
+SHEET = Path(__file__).resolve().parents[1] / "paper.mplstyle"
+COLUMN, PAGE = 3.03, 6.3  # inches: one column and the whole width of an ACL page
+NARROW = 5.0  # below this width a grid of four columns folds into two
+
+
+def paper() -> AbstractContextManager[None]:
+    """The paper's style, for as long as the block lasts; independent of a reader's own settings."""
+    return mpl.rc_context(
+        {**mpl.rcParamsDefault, **mpl.rc_params_from_file(SHEET, use_default_template=False)}
+    )
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure of the given size in inches. Raises ValueError for a width no page has."""
+    if not 1.5 <= width <= 20:
+        raise ValueError(f"width: {width} inches; give 1.5 to 20 (an ACL column is {COLUMN}, a page {PAGE})")
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def line_style(algorithm: str) -> dict[str, object]:
+    """Colour, dash and marker of an algorithm, for `Axes.plot`."""
+    look = labels.ALGORITHMS[algorithm]
+    dash = look.dash if isinstance(look.dash, str) else (0, look.dash)
+    return {"color": look.colour, "marker": look.marker, "linestyle": dash}
+
+
+def algorithm_legend(figure: Figure, algorithms: Iterable[str]) -> None:
+    """One legend above all axes, where it covers no data."""
+    shown = sorted(set(algorithms), key=list(labels.ALGORITHMS).index)
+    handles = [Line2D([], [], **line_style(name), label=labels.algorithm_title(name)) for name in shown]
+    lines = -(-len(handles) // max(1, int(figure.get_figwidth() / 0.85)))
+    columns = -(-len(handles) // lines) if handles else 1
+    figure.legend(handles=handles, loc="outside upper center", ncols=columns)
+
+
+def blank(ax: Axes, reason: str) -> Axes:
+    """Leave an axes empty and say why."""
+    ax.set_axis_off()
+    ax.text(0.5, 0.5, reason, ha="center", va="center", transform=ax.transAxes, color="0.35", wrap=True)
+    return ax

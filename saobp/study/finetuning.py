@@ -1,0 +1,166 @@
+"""Fine-tuning: one recipe for every algorithm, the epoch chosen on a slice of train, scored on the reported split."""
+
+import copy
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import datasets
+import torch
+from torch import nn
+from transformers import (
+    AutoModelForMultipleChoice,
+    AutoModelForQuestionAnswering,
+    AutoModelForSequenceClassification,
+    PreTrainedTokenizerFast,
+    PrinterCallback,
+    Trainer,
+    TrainerCallback,
+    TrainingArguments,
+)
+
+import saobp  # noqa: F401  a refined checkpoint comes back refined only where saobp has been imported
+from saobp.study import paths
+from saobp.study.encoding import collator, encode
+from saobp.study.evaluation import score
+from saobp.study.profile import Finetuning
+from saobp.study.records import finite
+from saobp.study.sources import Source
+from saobp.study.tasks import Task, load_task
+from saobp.study.training import Progress, StopAtNaN, TrainingFailed, bf16_is_native, quiet
+
+HEADS = {
+    "classification": AutoModelForSequenceClassification,
+    "regression": AutoModelForSequenceClassification,
+    "choice": AutoModelForMultipleChoice,
+    "span": AutoModelForQuestionAnswering,
+}
+
+
+def task_of(name: str, recipe: Finetuning, source: Source) -> Task:
+    """Load a task with the recipe's limits and split mapping."""
+    train_split, evaluation_split = recipe.splits.get(name, (None, None))[:2]
+    return load_task(
+        name, source, train_split=train_split, evaluation_split=evaluation_split,
+        limit_train=recipe.limit_train, limit_evaluation=recipe.limit_evaluation,
+    )  # fmt: skip
+
+
+def with_head(task: Task, checkpoint: Path, recipe: Finetuning, seed: int) -> nn.Module:
+    """Put the task's untrained head on a pretrained model; the refinement that it was trained with stays on."""
+    quiet()
+    torch.manual_seed(seed)
+    options = {"num_labels": task.spec.num_labels} if task.spec.kind in ("classification", "regression") else {}
+    return HEADS[task.spec.kind].from_pretrained(
+        checkpoint, hidden_dropout_prob=recipe.dropout, attention_probs_dropout_prob=recipe.dropout, **options
+    )
+
+
+@dataclass
+class KeepBest(TrainerCallback):
+    """Keeps the weights of the epoch that does best on the development slice; the reported split plays no part."""
+
+    judge: Any  # model -> headline score on the development slice
+    best: float = float("-inf")
+    epoch: int = 0
+    weights: dict[str, torch.Tensor] = field(default_factory=dict)
+
+    def on_epoch_end(self, args, state, control, model=None, **kwargs):
+        """Judge the epoch that ended."""
+        value = self.judge()
+        if value > self.best or not self.weights:
+            self.best, self.epoch = value, round(state.epoch)
+            self.weights = copy.deepcopy(model.state_dict())
+
+
+def arguments(recipe: Finetuning, folder: Path, seed: int) -> TrainingArguments:
+    """Translate a recipe into the Trainer's arguments."""
+    return TrainingArguments(
+        output_dir=str(folder),
+        num_train_epochs=recipe.epochs,
+        per_device_train_batch_size=recipe.batch,
+        per_device_eval_batch_size=2 * recipe.batch,
+        learning_rate=recipe.learning_rate,
+        lr_scheduler_type="linear",
+        warmup_steps=recipe.warmup_share,  # a share of all steps when below 1
+        weight_decay=recipe.weight_decay,
+        bf16=bf16_is_native(),
+        seed=seed,
+        logging_steps=10,
+        logging_nan_inf_filter=False,
+        save_strategy="no",
+        dataloader_pin_memory=torch.cuda.is_available(),
+        disable_tqdm=True,
+        remove_unused_columns=True,
+        report_to="none",
+    )
+
+
+def finetune(
+    task: Task,
+    checkpoint: Path,
+    tokenizer: PreTrainedTokenizerFast,
+    recipe: Finetuning,
+    *,
+    seed: int,
+    folder: Path,
+) -> dict[str, Any]:
+    """Fine-tune on one task with one seed and return its scores on the reported split.
+
+    A run whose loss is no number returns {"failed": reason} and is never averaged with the others.
+    """
+    spec = task.spec
+    parts = {
+        part: encode(spec, getattr(task, part), tokenizer, recipe.length)
+        for part in ("train", "development", "evaluation")
+    }
+    model = with_head(task, checkpoint, recipe, seed)
+    trainer = Trainer(
+        model,
+        args=arguments(recipe, folder, seed),
+        train_dataset=parts["train"],
+        data_collator=collator(spec, tokenizer),
+        callbacks=[StopAtNaN(folder), Progress(f"{spec.name} seed {seed}")],
+    )
+    trainer.remove_callback(PrinterCallback)
+    keep = KeepBest(lambda: scored(trainer, task, "development", parts["development"])["headline"])
+    trainer.add_callback(keep)
+    try:
+        trainer.train()
+    except TrainingFailed as failure:
+        return {"failed": str(failure)}
+    model.load_state_dict(keep.weights)
+    return {"epoch": keep.epoch, **scored(trainer, task, "evaluation", parts["evaluation"])}
+
+
+def scored(trainer: Trainer, task: Task, part: str, features: datasets.Dataset) -> dict[str, Any]:
+    """Predict a part of a task and score it as its owners do."""
+    outputs = trainer.predict(features).predictions
+    return score(task.spec, outputs, getattr(task, part), features)
+
+
+def finetune_all(
+    names: list[str],
+    checkpoint: Path,
+    tokenizer: PreTrainedTokenizerFast,
+    recipe: Finetuning,
+    source: Source,
+    *,
+    seed: int,
+    folder: Path,
+) -> tuple[dict[str, dict[str, Any]], list[dict[str, Any]]]:
+    """Fine-tune on every task in turn, skipping those that an interrupted run has finished.
+
+    Returns task -> scores, and the completeness of every split that was used.
+    """
+    results, splits = {}, []
+    for name in names:
+        task = task_of(name, recipe, source)
+        splits += task.splits
+        done = folder / f"{name}.json"
+        if not done.exists():
+            result = finetune(task, checkpoint, tokenizer, recipe, seed=seed, folder=folder)
+            paths.write_text(done, json.dumps(finite(result)))
+        results[name] = json.loads(done.read_text(encoding="utf-8"))
+    return results, splits

@@ -1,0 +1,63 @@
+"""What models, algorithms and tasks are called, and the one colour each algorithm has everywhere."""
+
+from dataclasses import dataclass
+
+SIZES = ("mini", "small", "medium")
+DECODER = "gpt2-"
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """How one algorithm is named and drawn (colours: Okabe and Ito's, told apart by colour-blind readers)."""
+
+    title: str
+    colour: str
+    marker: str
+    dash: tuple[float, ...] | str
+
+
+ALGORITHMS = {
+    "original": Algorithm("Original", "#0072B2", "o", "solid"),
+    "high": Algorithm("High", "#009E73", "s", "solid"),
+    "low": Algorithm("Low", "#D55E00", "v", (4, 1.5)),
+    "elemmul": Algorithm("ElemMul", "#E69F00", "^", (6, 1.5, 1.5, 1.5)),
+    "entropy_reg": Algorithm("Entropy-Reg", "#CC79A7", "D", (3, 1)),
+    "eigen_reg": Algorithm("Eigen-Reg", "#56B4E9", "P", (1.5, 1)),
+    "sinkhorn": Algorithm("Sinkhorn", "#000000", "X", (5, 1, 1, 1)),
+    "uniform": Algorithm("Uniform", "#7F7F7F", "<", (2, 2)),
+    "shuffled": Algorithm("Shuffled", "#8C6D1F", ">", (7, 2)),
+}
+PAPER = ("original", "high", "low", "elemmul")  # the rows of Tables 1, 2, 8 and 9, in their order
+
+
+def size(model: str) -> str:
+    """The size in the paper that a model is or stands in for: "gpt2-mini-twin" -> "mini"."""
+    return model.removeprefix(DECODER).partition("-")[0]
+
+
+def is_twin(model: str) -> bool:
+    """Whether a model is a scaled-down stand-in ("mini-twin", "mini-narrow") for the size in its name."""
+    return "-" in model.removeprefix(DECODER)
+
+
+def is_decoder(model: str) -> bool:
+    """Whether a model is one of the causal ones of Table 7."""
+    return model.startswith(DECODER)
+
+
+def published_model(model: str) -> str:
+    """A model's name in the published tables: "mini-twin" -> "Mini", "gpt2-mini" -> "GPT2-Mini"."""
+    return ("GPT2-" if is_decoder(model) else "") + size(model).capitalize()
+
+
+def model_title(model: str) -> str:
+    """A model's name for readers: "BERT-Mini", "GPT2-Small", "BERT-Mini (twin)" or "(narrow twin)"."""
+    family = "" if is_decoder(model) else "BERT-"
+    kind = model.removeprefix(DECODER).partition("-")[2]
+    kind = kind if kind in ("", "twin") else f"{kind} twin"
+    return family + published_model(model) + (f" ({kind})" if kind else "")
+
+
+def algorithm_title(algorithm: str) -> str:
+    """An algorithm's name for readers; an unknown one keeps its own name."""
+    return ALGORITHMS[algorithm].title if algorithm in ALGORITHMS else algorithm

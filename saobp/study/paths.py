@@ -1,0 +1,80 @@
+"""Where things are: the repository, a profile's build folder, the shared cache."""
+
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+def root() -> Path:
+    """Return the repository: the nearest folder above here that holds `notebooks/profiles`."""
+    here = Path.cwd().resolve()
+    for folder in (here, *here.parents, Path(__file__).resolve().parents[2]):
+        if (folder / "notebooks" / "profiles").is_dir():
+            return folder
+    raise FileNotFoundError(f"{here} is not inside the saobp repository: change into it first")
+
+
+def build(profile: str) -> Path:
+    """Return `build/<profile>`, where a profile's runs leave everything they make."""
+    return root() / "build" / profile
+
+
+def cache() -> Path:
+    """Return the folder for tokenised corpora and generated data, shared by all profiles."""
+    return root() / "build" / "cache"
+
+
+def results(profile: str) -> Path:
+    """Return the folder of a profile's tracked records."""
+    return root() / "data" / "results" / profile
+
+
+def figures() -> Path:
+    """Return the folder of published tables and figures."""
+    return root() / "figures"
+
+
+def write_text(path: Path, text: str) -> Path:
+    """Write a text file whole or not at all: to a temporary neighbour, then renamed."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+            stream.write(text)
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+    return path
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Wait until no other process is in a block like this one for the same folder, then hold it.
+
+    The hold is the operating system's: it ends with the process, however that dies.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("a") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
+def new_folder(path: Path) -> Iterator[Path]:
+    """Yield a temporary folder that becomes `path`, replacing it, when the block ends without an error."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
+    try:
+        yield temporary
+        temporary.chmod(0o755)
+        if path.exists():
+            shutil.rmtree(path)
+        os.replace(temporary, path)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)

@@ -1,0 +1,158 @@
+"""What a profile may say: the whole difference between a check of minutes and the paper's own runs."""
+
+import difflib
+import hashlib
+import json
+from dataclasses import asdict, field
+from pathlib import Path
+from typing import Annotated, Literal
+
+import yaml
+from annotated_types import Ge, Gt, Le, MinLen
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass
+
+from saobp.study import paths
+
+Positive = Annotated[int, Gt(0)]
+Rate = Annotated[float, Gt(0), Le(1)]
+Share = Annotated[float, Ge(0), Le(1)]
+Algorithm = Literal["original", "high", "low", "elemmul", "sinkhorn", "uniform", "shuffled"]
+Model = Literal["mini", "small", "medium", "mini-narrow", "mini-twin", "small-twin", "medium-twin"]
+
+STRICT = ConfigDict(extra="forbid", strict=True)
+
+
+class ProfileError(ValueError):
+    """A profile that cannot be used; the message names the file and the key."""
+
+
+@dataclass(frozen=True, config=STRICT, kw_only=True)
+class Pretraining:
+    """How a model is pretrained (Table 5 where the paper says; methods it leaves open are named here)."""
+
+    length: Positive  # tokens a sequence, [CLS] and [SEP] included
+    batch: Positive  # sequences a step; the paper gives none
+    steps: Positive
+    learning_rate: Rate
+    warmup: Annotated[int, Ge(0)]  # steps
+    scheduler: Literal["cosine", "linear", "constant_with_warmup"] = "cosine"
+    masking: Rate = 0.15  # share of tokens to predict, 80/10/10
+    dropout: Share = 0.1
+    weight_decay: Share = 0.01
+    precision: Literal["auto", "bf16", "fp32"] = "auto"  # auto: bf16 only where the processor has it
+    evaluations: Positive = 20  # held-out checks, at geometrically spaced steps
+    evaluation_sequences: Positive = 256  # on one fixed mask set
+    save_every: Positive = 500  # steps between checkpoints a killed run continues from
+    limit_tokens: Positive | None = None  # of the corpus; null = all
+
+
+@dataclass(frozen=True, config=STRICT, kw_only=True)
+class Finetuning:
+    """One recipe for every algorithm: the same budget, grid and seeds."""
+
+    groups: Annotated[dict[str, Annotated[list[str], MinLen(1)]], MinLen(1)]  # run name -> its tasks
+    length: Positive = 128
+    batch: Positive = 32
+    epochs: Positive = 3
+    learning_rate: Rate = 5e-5
+    warmup_share: Share = 0.1
+    dropout: Share = 0.1
+    weight_decay: Share = 0.01
+    seeds: Annotated[list[int], MinLen(1)] = field(default_factory=lambda: [42])
+    limit_train: Positive | None = None  # items; null = all
+    limit_evaluation: Positive | None = None
+    splits: dict[str, Annotated[list[str], MinLen(2)]] = field(default_factory=dict)  # task -> [train, reported]
+
+
+@dataclass(frozen=True, config=STRICT, kw_only=True)
+class AttentionCapture:
+    """Which attention is measured, and on how much."""
+
+    tasks: list[str]
+    samples: Positive = 1024  # caption of Fig. 4
+    batch: Positive = 16
+    length: Positive = 128
+
+
+@dataclass(frozen=True, config=STRICT, kw_only=True)
+class Profile:
+    """A whole study: data, models, algorithms, seeds and the recipe of each stage."""
+
+    name: str
+    data: str  # "synthetic", "hub", or a folder laid out like the hub; SAOBP_DATA overrides it
+    corpus: Annotated[dict[str, Annotated[float, Gt(0)]], MinLen(1)]  # data set -> weight
+    tokenizer: Literal["bert", "gpt2", "wordpiece", "bpe"]
+    models: Annotated[list[Model], MinLen(1)]
+    algorithms: Annotated[list[Algorithm], MinLen(1)]
+    pretrain: Pretraining
+    finetune: Finetuning
+    attention: AttentionCapture
+    vocabulary: Positive | None = None  # of a trained tokenizer
+    seeds: Annotated[list[int], MinLen(1)] = field(default_factory=lambda: [42])  # the paper's only seed
+    strengths: dict[Model, Annotated[float, Ge(0)]] = field(default_factory=dict)  # λ; default Sec. 6, by size
+
+    def fingerprint(self) -> str:
+        """Return 12 hex digits that change with any value of the profile."""
+        return hashlib.sha256(repr(asdict(self)).encode()).hexdigest()[:12]
+
+
+def available() -> list[str]:
+    """List the names of the profiles that come with the repository."""
+    return sorted(path.stem for path in (paths.root() / "notebooks" / "profiles").glob("*.yaml"))
+
+
+def find(name_or_path: str | Path) -> Path:
+    """Return the file of a profile given by name (`smoke`) or path (`my/profile.yaml`)."""
+    text = str(name_or_path)
+    if text.endswith((".yaml", ".yml")):
+        return Path(text)
+    known = paths.root() / "notebooks" / "profiles" / f"{text}.yaml"
+    if "/" in text or not known.is_file():
+        raise ProfileError(f"no profile is called '{text}': choose one of {', '.join(available())}")
+    return known
+
+
+def load_profile(name_or_path: str | Path) -> Profile:
+    """Read a profile; every key is checked before anything runs.
+
+    Raises ProfileError, one line that names the file and the key, for a missing or unreadable file,
+    an unknown key, a wrong type or an impossible value.
+    """
+    path = find(name_or_path)
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
+        raise ProfileError(f"{path}: cannot be read as YAML ({reason})") from None
+    if not isinstance(values, dict):
+        raise ProfileError(f"{path}: a profile is a mapping of keys to values")
+    try:
+        # as JSON, because there a mapping may become a dataclass while numbers and texts stay strictly apart
+        return TypeAdapter(Profile).validate_json(json.dumps(values, default=str))
+    except ValidationError as error:
+        raise ProfileError(f"{path}: {_explain(error)}") from None
+
+
+def _explain(error: ValidationError) -> str:
+    """Put the first validation error in one line that names the key; a misspelt key comes before a missing one."""
+    errors = error.errors(include_url=False)
+    unknown = ("unexpected_keyword_argument", "extra_forbidden")
+    first = next((e for e in errors if e["type"] in unknown), errors[0])
+    key = ".".join(str(part) for part in first["loc"])
+    if first["type"] in unknown:
+        section = {"pretrain": Pretraining, "finetune": Finetuning, "attention": AttentionCapture}
+        known = section.get(str(first["loc"][0]), Profile) if len(first["loc"]) > 1 else Profile
+        close = difflib.get_close_matches(str(first["loc"][-1]), known.__dataclass_fields__, n=1)
+        return f"unknown key '{key}'" + (f": did you mean '{close[0]}'?" if close else "")
+    if first["type"] == "missing":
+        return f"key '{key}' is missing"
+    hint = " (in YAML a number needs a point before its exponent: 1.0e-4)" if _like_number(first["input"]) else ""
+    return f"key '{key}': {first['msg'][0].lower()}{first['msg'][1:]}, not {first['input']!r}{hint}"
+
+
+def _like_number(value: object) -> bool:
+    try:
+        return isinstance(value, str) and float(value) is not None
+    except ValueError:
+        return False

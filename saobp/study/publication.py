@@ -1,0 +1,130 @@
+"""From a profile's records to tracked results, published figures, and single files for somebody's next paper."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import nbformat
+
+from saobp.study import figures, paths, records, tables
+from saobp.study.execution import declared_parameters
+
+RESULTS = ("<!-- results: written by `make figures`, not by hand -->", "<!-- end of results -->")
+SUMMARIES = ("10-tables", "11-figures")  # their records hold nothing that the others do not
+
+
+def publish(profile: str) -> None:
+    """Copy a finished profile's records to `data/results/<profile>/` and rebuild `figures/` from them.
+
+    Raises FileNotFoundError when the profile has not been run.
+    """
+    name = Path(profile).stem
+    folder = paths.build(name) / "records"
+    found = [path for path in sorted(folder.glob("*.json")) if path.stem not in SUMMARIES]
+    if not found:
+        raise FileNotFoundError(f"{folder}: no records there; run `make reproduce PROFILE={name}` first")
+    for path in found:
+        records.read(path)
+    with paths.new_folder(paths.results(name)) as target:
+        for path in found:
+            shutil.copyfile(path, target / path.name)
+    print(f"{len(found)} records in {paths.results(name)}")
+    rebuild(name)
+
+
+def published_profile() -> str:
+    """Return the profile whose results `figures/` shows: the largest that has tracked records.
+
+    Raises FileNotFoundError when nothing is tracked.
+    """
+    for name in ("paper", "laptop", "smoke"):
+        if any(paths.results(name).glob("*.json")):
+            return name
+    raise FileNotFoundError(f"{paths.results('laptop').parent}: no records there; publish a profile first")
+
+
+def rebuild(profile: str | None = None) -> None:
+    """Rebuild `figures/` from tracked records alone; the same records give the same bytes."""
+    name = profile or published_profile()
+    written = figures.publish(records.load(paths.results(name)), paths.figures())
+    readme = paths.root() / "README.md"
+    paths.write_text(readme, with_results(readme.read_text(encoding="utf-8")))
+    print(f"{len(written)} files in {paths.figures()}, from {paths.results(name)}; README.md's results renewed")
+
+
+def with_results(readme: str) -> str:
+    """Return the README with the results of the tracked records between its two markers."""
+    found = records.load(paths.results(published_profile()))
+    start, end = (readme.index(marker) for marker in RESULTS)
+    start += len(RESULTS[0])
+    return readme[:start] + "\n" + results_text(found) + readme[end:]
+
+
+def results_text(found: list[dict[str, Any]]) -> str:
+    """Say how large the runs were and what came out: Table 2 beside the paper's, and the verdicts."""
+    runs = records.select(found, "pretrain")
+    measured = [run["metrics"] for run in runs]
+    sizes = sorted({f"{m['steps']:,} steps, {m['tokens'] / 1e6:.1f} million tokens" for m in measured})
+    hours = sum(m["seconds"] for m in measured) / 3600
+    small = (
+        f"**How small this is.** Profile `{found[0]['profile']}`: {len(runs)} pretraining runs "
+        f"({'; '.join(sizes)}), {hours:.1f} hours of training in all. What differs from the paper:"
+    )
+    departures = list(dict.fromkeys(line for run in found for line in run["departures"]))
+    listed = "\n".join(f"- {line}" for line in departures)
+    return "\n".join([small, "", listed, "", tables.table(2, found).to_markdown(), ""])
+
+
+def single(
+    kind: str, number: int, profile: str, file_format: str, width: float | None, folder: Path
+) -> Path:
+    """Write one figure or table of a profile into a folder and return the file.
+
+    Raises FileNotFoundError when the profile has no records, ValueError for an unknown format or when the
+    records cannot fill the figure.
+    """
+    found = records.load(profile)
+    if not found:
+        raise FileNotFoundError(f"profile '{profile}' has no records: run `make reproduce PROFILE={profile}` first")
+    if kind == "table":
+        return tables.write(number, found, folder, [file_format])[0]
+    return figures.write(number, found, folder, [file_format], width=width or figures.PAGE)[0]
+
+
+def renew_notebooks() -> None:
+    """Put the outputs of the finished smoke run into `notebooks/`, without its paths, times and progress bars.
+
+    Raises FileNotFoundError when a notebook has not been run.
+    """
+    for notebook in sorted((paths.root() / "notebooks").glob("*.ipynb")):
+        values = [str(v) for k, v in declared_parameters(notebook).items() if k not in ("profile", "record")]
+        folder = paths.build("smoke") / "notebooks"
+        candidates = [folder / f"{'-'.join([notebook.stem, *values])}.ipynb", folder / notebook.name]
+        executed = next((path for path in candidates if path.is_file()), None)
+        if executed is None:
+            raise FileNotFoundError(f"{candidates[0]}: not run yet; run `make reproduce` first")
+        paths.write_text(notebook, nbformat.writes(_clean(nbformat.read(executed, as_version=4))) + "\n")
+
+
+def _clean(node: nbformat.NotebookNode) -> nbformat.NotebookNode:
+    """Keep what a reader of the notebook's defaults would see, and nothing of the machine it ran on."""
+    node.metadata = {key: node.metadata[key] for key in ("kernelspec", "language_info") if key in node.metadata}
+    node.cells = [cell for cell in node.cells if "injected-parameters" not in cell.metadata.get("tags", [])]
+    for cell in node.cells:
+        tags = cell.metadata.get("tags", [])
+        cell.metadata = {"tags": tags} if tags else {}
+        if cell.cell_type == "code":
+            cell.outputs = [output for output in cell.outputs if not is_progress(output)]
+    codes = [cell for cell in node.cells if cell.cell_type == "code"]
+    for count, cell in enumerate(codes, start=1):
+        cell.execution_count = count
+        for output in cell.outputs:
+            if "execution_count" in output:
+                output.execution_count = count
+    return node
+
+
+def is_progress(output: nbformat.NotebookNode) -> bool:
+    """Say whether an output is a progress bar or another message for the log."""
+    widget = "application/vnd.jupyter.widget-view+json" in output.get("data", {})
+    return widget or output.get("name") == "stderr"

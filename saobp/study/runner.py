@@ -1,0 +1,119 @@
+"""The `saobp` command: one run, a whole profile, one figure or table, or everything published."""
+
+import argparse
+import sys
+import warnings
+from pathlib import Path
+
+from saobp.study import paths
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line; an error for people is one line on stderr and exit code 2 (1 for a failing run)."""
+    warnings.filterwarnings("ignore", category=FutureWarning)
+    options = parser().parse_args(arguments)
+    from saobp.study.execution import NotebookFailed
+    from saobp.study.workflow import WorkflowFailed
+
+    try:
+        return options.action(options) or 0
+    except (NotebookFailed, WorkflowFailed) as error:
+        print(f"saobp: {error}", file=sys.stderr)
+        return 1
+    except (ValueError, FileNotFoundError, PermissionError) as error:
+        print(f"saobp: {error}", file=sys.stderr)
+        return 2
+
+
+def parser() -> argparse.ArgumentParser:
+    """Describe the commands and their options."""
+    top = argparse.ArgumentParser(prog="saobp", description="Runs the notebooks of the SAOBP companion.")
+    commands = top.add_subparsers(required=True, metavar="COMMAND")
+
+    run = commands.add_parser("run", help="execute one notebook by papermill and leave one record")
+    run.add_argument("notebook", type=Path)
+    run.add_argument("output", type=Path)
+    run.add_argument("-p", "--parameter", nargs=2, action="append", default=[], metavar=("KEY", "VALUE"))
+    run.add_argument("-f", "--profile", type=Path, metavar="PROFILE.yaml")
+    run.set_defaults(action=run_notebook)
+
+    reproduce = commands.add_parser("reproduce", help="run every notebook under a profile")
+    reproduce.add_argument("--profile", default="smoke")
+    reproduce.add_argument("--cores", type=int, default=2)
+    reproduce.set_defaults(action=reproduce_profile)
+
+    report = commands.add_parser("report", help="write build/PROFILE/index.html from what is there")
+    report.add_argument("--profile", default="smoke")
+    report.set_defaults(action=write_report)
+
+    for name, what in (("figure", "draw"), ("table", "write")):
+        one = commands.add_parser(name, help=f"{what} a single {name} for reuse")
+        one.add_argument("number", type=int, choices=range(1, 10))
+        one.add_argument("--profile", default="smoke")
+        one.add_argument("--format", default="pdf" if name == "figure" else "tex")
+        one.add_argument("--width", type=float, help="inches", default=None)
+        one.add_argument("--out", type=Path, default=Path())
+        one.set_defaults(action=single, kind=name)
+
+    publish = commands.add_parser("publish", help="copy a profile's records to data/results and rebuild figures")
+    publish.add_argument("--profile", default="laptop")
+    publish.set_defaults(action=publish_profile)
+    figures = commands.add_parser("figures", help="rebuild figures/ from the tracked records")
+    figures.set_defaults(action=rebuild_figures)
+    notebooks = commands.add_parser("notebooks", help="put the finished smoke run's outputs into notebooks/")
+    notebooks.set_defaults(action=renew_notebooks)
+    return top
+
+
+def run_notebook(options: argparse.Namespace) -> None:
+    """`saobp run NOTEBOOK OUT -p key value … -f profile.yaml`."""
+    from saobp.study import execution
+
+    record = execution.run(options.notebook, options.output, dict(options.parameter), options.profile)
+    print(f"{options.notebook.stem}: {record['seconds']:.0f} s, {record['name']}.json")
+
+
+def reproduce_profile(options: argparse.Namespace) -> None:
+    """`saobp reproduce --profile smoke --cores 2`."""
+    from saobp.study import workflow
+
+    workflow.reproduce(options.profile, options.cores)
+
+
+def write_report(options: argparse.Namespace) -> None:
+    """`saobp report --profile smoke`."""
+    from saobp.study import profile, report
+
+    print(report.write(paths.build(profile.load_profile(options.profile).name)))
+
+
+def single(options: argparse.Namespace) -> None:
+    """`saobp figure 4 --profile laptop --width 3.03 --format pdf --out DIR`, `saobp table 2 --format tex`."""
+    from saobp.study import publication
+
+    print(publication.single(options.kind, options.number, options.profile, options.format, options.width, options.out))
+
+
+def publish_profile(options: argparse.Namespace) -> None:
+    """`saobp publish --profile laptop`."""
+    from saobp.study import publication
+
+    publication.publish(options.profile)
+
+
+def renew_notebooks(options: argparse.Namespace) -> None:
+    """`saobp notebooks`."""
+    from saobp.study import publication
+
+    publication.renew_notebooks()
+
+
+def rebuild_figures(options: argparse.Namespace) -> None:
+    """`saobp figures`."""
+    from saobp.study import publication
+
+    publication.rebuild()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

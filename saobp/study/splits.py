@@ -1,0 +1,89 @@
+"""Which rows a split expression means, and how many of the published ones they are."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import datasets
+
+REMEDY = "set SAOBP_DATA to 'hub', 'synthetic' or a folder laid out like the hub"
+
+# rows of the published splits, as the hub states them: what a local copy is measured against
+PUBLISHED_ROWS: dict[tuple[str, str | None], dict[str, int]] = {
+    ("nyu-mll/glue", "cola"): {"train": 8551, "validation": 1043},
+    ("nyu-mll/glue", "sst2"): {"train": 67349, "validation": 872},
+    ("nyu-mll/glue", "mrpc"): {"train": 3668, "validation": 408},
+    ("nyu-mll/glue", "qqp"): {"train": 363846, "validation": 40430},
+    ("nyu-mll/glue", "stsb"): {"train": 5749, "validation": 1500},
+    ("nyu-mll/glue", "mnli"): {"train": 392702, "validation_matched": 9815, "validation_mismatched": 9832},
+    ("nyu-mll/glue", "qnli"): {"train": 104743, "validation": 5463},
+    ("nyu-mll/glue", "rte"): {"train": 2490, "validation": 277},
+    ("nyu-mll/glue", "wnli"): {"train": 635, "validation": 71},
+    ("rajpurkar/squad", "plain_text"): {"train": 87599, "validation": 10570},
+    ("Rowan/hellaswag", "default"): {"train": 39905, "validation": 10042},
+    ("ehovy/race", "middle"): {"train": 25421, "validation": 1436, "test": 1436},
+    ("google/boolq", "default"): {"train": 9427, "validation": 3270},
+    ("Salesforce/wikitext", "wikitext-103-v1"): {"train": 1801350, "validation": 3760, "test": 4358},
+    ("Salesforce/wikitext", "wikitext-103-raw-v1"): {"train": 1801350, "validation": 3760, "test": 4358},
+}
+
+
+class DataError(ValueError):
+    """Data that cannot be had; one line that names the file or split and the remedy."""
+
+
+class MissingSplit(DataError):
+    """A data set that is there, without the split that was asked for."""
+
+
+def first_line(error: Exception) -> str:
+    """Return the first line of an error's message, shortened."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+
+
+def base_splits(split: str) -> list[str]:
+    """Return the splits that an expression takes its rows from: `train[:10%]+validation` -> both names."""
+    parts = [part.strip() for part in split.split("+")]
+    if not all(re.fullmatch(r"\w+(\[[^\[\]]*\])?", part) for part in parts):
+        raise DataError(f"'{split}' is no split: write a name or a slice such as validation[:80%]")
+    return [part.split("[")[0] for part in parts]
+
+
+def intervals(split: str, rows: Callable[[str], int]) -> list[tuple[str, int, int]]:
+    """Return the (split, first row, end row) pieces that an expression means; `rows` counts a whole split."""
+    counts = {base: rows(base) for base in base_splits(split)}
+    try:
+        pieces = datasets.ReadInstruction.from_spec(split).to_absolute(counts)
+    except (ValueError, AssertionError) as error:
+        raise DataError(f"'{split}' is no slice ({first_line(error)}): write validation[:80%]") from None
+    return [(p.splitname, p.from_ or 0, counts[p.splitname] if p.to is None else p.to) for p in pieces]
+
+
+def overlap(one: list[tuple[str, int, int]], other: list[tuple[str, int, int]]) -> bool:
+    """Say whether two lists of pieces share a row."""
+    return any(a[0] == b[0] and a[1] < b[2] and b[1] < a[2] for a in one for b in other)
+
+
+def completeness(
+    dataset: str,
+    config: str | None,
+    split: str,
+    pieces: list[tuple[str, int, int]],
+    published: list[int | None],
+    whole: bool,
+    notes: list[str],
+) -> dict[str, Any]:
+    """Put what a split holds of the published one in a dictionary; a slice is never complete."""
+    rows = sum(stop - start for _, start, stop in pieces)
+    if "[" in split:
+        bases = " and ".join(dict.fromkeys(base for base, _, _ in pieces))
+        whole, notes = False, [*notes, f"{rows} rows of {bases}"]
+    return {
+        "dataset": dataset,
+        "config": config,
+        "split": split,
+        "rows": rows,
+        "published_rows": None if None in published else sum(published),
+        "complete": whole,
+        "note": "; ".join(dict.fromkeys(note for note in notes if note)),
+    }

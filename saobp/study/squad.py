@@ -1,0 +1,143 @@
+"""SQuAD v1.1: windows over long contexts, the best span, and the owners' exact match and F1.
+
+Source: Rajpurkar et al. 2016 and its evaluation script, version 1.1; windows as in Devlin et al. 2019.
+"""
+
+import re
+import string
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import datasets
+import numpy as np
+from transformers import PreTrainedTokenizerBase
+
+SCORING_COLUMNS = ("item", "offsets")
+QUESTION_TOKENS = 64  # Devlin et al.'s maximum; a longer question loses its end
+ANSWER_TOKENS = 30  # the longest span that may be predicted
+CANDIDATES = 20  # starts and ends that are paired in a window
+NOWHERE = [-1, -1]  # the offset of a token outside the context
+
+
+def windows(
+    batch: Mapping[str, list],
+    indices: Sequence[int],
+    spec: Any,
+    tokenizer: PreTrainedTokenizerBase,
+    length: int,
+    doc_stride: int | None,
+) -> dict[str, list]:
+    """Cut every context into overlapping windows behind its question.
+
+    A window that does not hold the first gold answer whole is unanswerable: both positions are 0, [CLS].
+    Raises ValueError if `length` leaves no room for a context.
+    """
+    question, context = spec.texts
+    questions = _shortened(batch[question], tokenizer, min(QUESTION_TOKENS, length // 2))
+    overlap = min(128, length // 3) if doc_stride is None else doc_stride
+    longest = max(map(len, tokenizer(questions, add_special_tokens=False)["input_ids"]))
+    room = length - longest - tokenizer.num_special_tokens_to_add(pair=True)
+    if not 0 <= overlap < room:
+        raise ValueError(f"doc_stride={overlap} must be under the {room} tokens that length={length} leaves")
+    encoded = tokenizer(
+        questions,
+        list(batch[context]),
+        truncation="only_second",
+        max_length=length,
+        stride=overlap,
+        return_overflowing_tokens=True,
+        return_offsets_mapping=True,
+    )
+    items = encoded.pop("overflow_to_sample_mapping")
+    raw = encoded.pop("offset_mapping")
+    offsets = [
+        [list(span) if part == 1 else NOWHERE for span, part in zip(spans, encoded.sequence_ids(window))]
+        for window, spans in enumerate(raw)
+    ]
+    positions = [gold_positions(spans, batch[spec.gold][item]) for spans, item in zip(offsets, items)]
+    return {
+        **encoded,
+        "start_positions": [start for start, _ in positions],
+        "end_positions": [end for _, end in positions],
+        "item": [indices[item] for item in items],
+        "offsets": offsets,
+    }
+
+
+def _shortened(questions: Sequence[str], tokenizer: PreTrainedTokenizerBase, most: int) -> list[str]:
+    """Cut questions after their first `most` tokens."""
+    stripped = [question.strip() for question in questions]
+    spans = tokenizer(stripped, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
+    return [q if len(span) <= most else q[: span[most - 1][1]] for q, span in zip(stripped, spans)]
+
+
+def gold_positions(offsets: Sequence[Sequence[int]], answers: Mapping[str, list]) -> tuple[int, int]:
+    """Return the first and last token of the first gold answer, or (0, 0) if the window does not hold it."""
+    if not answers["text"]:
+        return 0, 0
+    begin = answers["answer_start"][0]
+    end = begin + len(answers["text"][0])
+    first = [t for t, (a, b) in enumerate(offsets) if a <= begin < b]
+    last = [t for t, (a, b) in enumerate(offsets) if a < end <= b]
+    return (first[0], last[-1]) if first and last else (0, 0)
+
+
+def best_answers(
+    start_logits: np.ndarray, end_logits: np.ndarray, features: datasets.Dataset, rows: datasets.Dataset
+) -> list[str]:
+    """Return the text of the best span over all windows of each item.
+
+    The score of a span is its start logit plus its end logit; it lies in the context, ends no earlier than it
+    starts and has at most 30 tokens. Every question of version 1.1 has an answer, so none is never chosen.
+    """
+    best = {}
+    contexts = rows["context"][:]
+    for window, (item, offsets) in enumerate(zip(features["item"][:], features["offsets"][:])):
+        found = best_span(start_logits[window], end_logits[window], np.asarray(offsets))
+        if found is not None and (item not in best or found[0] > best[item][0]):
+            score, first, last = found
+            best[item] = score, contexts[item][offsets[first][0] : offsets[last][1]]
+    return [best[item][1] if item in best else "" for item in range(len(rows))]
+
+
+def best_span(
+    start_logits: np.ndarray, end_logits: np.ndarray, offsets: np.ndarray
+) -> tuple[float, int, int] | None:
+    """Return the score, first and last token of a window's best span, or None without a context token."""
+    inside = np.flatnonzero(offsets[:, 0] >= 0)  # also drops the padding behind the window
+    if not len(inside):
+        return None
+    starts = inside[np.argsort(-start_logits[inside], kind="stable")[:CANDIDATES]]
+    ends = inside[np.argsort(-end_logits[inside], kind="stable")[:CANDIDATES]]
+    length = ends[None, :] - starts[:, None] + 1
+    scores = start_logits[starts][:, None] + end_logits[ends][None, :]
+    scores = np.where((length >= 1) & (length <= ANSWER_TOKENS), scores, -np.inf)
+    row, column = np.unravel_index(np.argmax(scores), scores.shape)
+    if np.isinf(scores[row, column]):  # the likely starts all lie behind the likely ends: one token then
+        token = inside[np.argmax(start_logits[inside] + end_logits[inside])]
+        return float(start_logits[token] + end_logits[token]), int(token), int(token)
+    return float(scores[row, column]), int(starts[row]), int(ends[column])
+
+
+def normalize_answer(text: str) -> str:
+    """Lower the case, drop punctuation and the articles a, an, the, and squeeze the blanks."""
+    kept = "".join(c for c in text.lower() if c not in string.punctuation)
+    return " ".join(re.sub(r"\b(a|an|the)\b", " ", kept).split())
+
+
+def squad_exact_match(prediction: str, golds: Sequence[str]) -> float:
+    """Return 1.0 if the prediction equals one of the gold answers after normalisation, else 0.0."""
+    return float(any(normalize_answer(prediction) == normalize_answer(gold) for gold in golds))
+
+
+def squad_f1(prediction: str, golds: Sequence[str]) -> float:
+    """Return the F1 of shared words with the nearest gold answer, from 0 to 1; no word shared is 0."""
+    return max(
+        (_f1(normalize_answer(prediction).split(), normalize_answer(g).split()) for g in golds), default=0.0
+    )
+
+
+def _f1(prediction: list[str], gold: list[str]) -> float:
+    shared = sum((Counter(prediction) & Counter(gold)).values())
+    return 2 * shared / (len(prediction) + len(gold)) if shared else 0.0

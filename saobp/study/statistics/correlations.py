@@ -1,0 +1,143 @@
+"""Correlations over checkpoints and over seeds, with the caveat built in.
+
+Checkpoints of one run are not independent: two unrelated learning curves correlate because both move. The
+interval here is that of the *effective* number of points, which is smaller than the number plotted.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import atanh, sqrt, tanh
+
+import numpy as np
+from scipy import stats
+
+MOST = 1 - 1e-12  # atanh(1) is infinite; a perfect line keeps a finite interval
+
+
+@dataclass(frozen=True)
+class Correlation:
+    """Pearson's r with the naive p-value and an interval for dependent points."""
+
+    r: float
+    low: float
+    high: float
+    p: float  # for the effective number of points
+    naive_p: float  # as if the points were independent
+    points: int
+    effective: float
+
+
+def effective_sample_size(x: Sequence[float], y: Sequence[float]) -> float:
+    """Number of independent points that carry as much about r as these (Bartlett 1935).
+
+    n / (1 + 2 sum_k (1 - k/n) a_k b_k) with the autocorrelations a, b of the two series up to a quarter of
+    their length, between 2 and n: n for white noise, towards 2 for two smooth trends.
+    """
+    x, y = _series(x, y)
+    n = len(x)
+    lags = range(1, max(2, n // 4 + 1))
+    products = [(1 - k / n) * _lagged(x, k) * _lagged(y, k) for k in lags]
+    inflation = 1 + 2 * sum(product for product in products if product > 0)
+    return float(np.clip(n / inflation, 2, n))
+
+
+def correlation(
+    x: Sequence[float], y: Sequence[float], *, detrend: bool = False, level: float = 0.95
+) -> Correlation:
+    """Pearson's r of two series of checkpoints, with an interval that knows they are autocorrelated.
+
+    Fisher's interval at the effective sample size. With three effective points or fewer the interval is
+    [-1, 1] and p is 1: the series say nothing. Two curves that both saturate share a trend, which no
+    effective size removes; `detrend` correlates the steps from one checkpoint to the next instead. Raises
+    ValueError for fewer than three points or a constant series.
+    """
+    x, y = _series(x, y)
+    if detrend:
+        x, y = _series(np.diff(x), np.diff(y))
+    r = float(np.corrcoef(x, y)[0, 1])
+    naive = float(stats.pearsonr(x, y).pvalue)
+    effective = effective_sample_size(x, y)
+    low, high, p = _fisher(r, effective, level)
+    return Correlation(r, low, high, p, naive, len(x), effective)
+
+
+def block_bootstrap(
+    x: Sequence[float],
+    y: Sequence[float],
+    *,
+    block: int | None = None,
+    resamples: int = 2000,
+    level: float = 0.95,
+    seed: int = 0,
+) -> tuple[float, float]:
+    """Interval of r from resampled blocks of consecutive checkpoints (circular moving blocks).
+
+    `block` is n^(1/3), rounded up, unless given. A second opinion on `correlation`, valid for stationary
+    series; a trend over the whole length is not stationary, so prefer the wider of the two.
+    """
+    x, y = _series(x, y)
+    n = len(x)
+    block = int(np.ceil(n ** (1 / 3))) if block is None else block
+    if not 1 <= block <= n:
+        raise ValueError(f"block: {block} is not between 1 and the {n} points")
+    random = np.random.default_rng(seed)
+    starts = random.integers(0, n, size=(resamples, -(-n // block)))
+    rows = ((starts[:, :, None] + np.arange(block)) % n).reshape(resamples, -1)[:, :n]
+    left, right = x[rows], y[rows]
+    spread = left.std(axis=1) * right.std(axis=1)
+    covariance = (left * right).mean(axis=1) - left.mean(axis=1) * right.mean(axis=1)
+    draws = covariance[spread > 0] / spread[spread > 0]
+    low, high = np.clip(np.quantile(draws, [0.5 - level / 2, 0.5 + level / 2]), -1, 1)
+    return float(low), float(high)
+
+
+def across_seeds(
+    x: Sequence[float], y: Sequence[float], groups: Sequence[str] | None = None, *, level: float = 0.95
+) -> Correlation:
+    """Pearson's r of independent runs, one point a run; with `groups`, of deviations from group means.
+
+    The honest version of a correlation over checkpoints. Centring by group (the algorithm, say) asks
+    whether runs of one kind with more x have more y; it costs one degree of freedom a group, which the
+    interval counts.
+    """
+    x, y = _series(x, y)
+    centred = 0
+    if groups is not None:
+        names = np.asarray(groups)
+        centred = len(np.unique(names)) - 1
+        for name in np.unique(names):
+            x[names == name] -= x[names == name].mean()
+            y[names == name] -= y[names == name].mean()
+        _series(x, y)
+    r = float(np.corrcoef(x, y)[0, 1])
+    effective = float(len(x) - centred)
+    low, high, p = _fisher(r, effective, level)
+    return Correlation(r, low, high, p, float(stats.pearsonr(x, y).pvalue), len(x), effective)
+
+
+def _fisher(r: float, effective: float, level: float) -> tuple[float, float, float]:
+    """Fisher's interval and p-value of r for an effective number of points."""
+    if effective <= 3:
+        return -1.0, 1.0, 1.0
+    centre, error = atanh(float(np.clip(r, -MOST, MOST))), 1 / sqrt(effective - 3)
+    reach = float(stats.norm.ppf(0.5 + level / 2)) * error
+    p = float(2 * stats.norm.sf(abs(centre) / error))
+    return tanh(centre - reach), tanh(centre + reach), p
+
+
+def _lagged(series: np.ndarray, lag: int) -> float:
+    """Autocorrelation of a series at one lag."""
+    centred = series - series.mean()
+    return float((centred[lag:] * centred[:-lag]).sum() / (centred**2).sum())
+
+
+def _series(x: Sequence[float], y: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
+    x, y = np.array(x, dtype=float), np.array(y, dtype=float)
+    if len(x) != len(y):
+        raise ValueError(f"y: {len(y)} points against {len(x)} of x; a correlation needs pairs")
+    if len(x) < 3 or not np.isfinite(x).all() or not np.isfinite(y).all():
+        raise ValueError(f"x: {len(x)} points; a correlation needs at least three finite pairs")
+    for name, series in (("x", x), ("y", y)):
+        if np.ptp(series) <= 1e-12 * max(1.0, np.abs(series).max()):
+            raise ValueError(f"{name}: all points are equal; a correlation needs variation")
+    return x, y

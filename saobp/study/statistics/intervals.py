@@ -1,0 +1,87 @@
+"""Intervals of one score: over the items it was measured on and the seeds it was trained with."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import hypot, isfinite, sqrt
+
+import numpy as np
+from scipy import stats
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean with its 95 % interval, and how many seeds and items stand behind it."""
+
+    value: float
+    low: float
+    high: float
+    seeds: int
+    items: int | None = None
+
+    @property
+    def half_width(self) -> float:
+        """Half the width of the interval: the number after the ± sign (NaN if there is no interval)."""
+        return (self.high - self.low) / 2
+
+
+def wilson(successes: float, items: int, level: float = 0.95) -> tuple[float, float]:
+    """Interval of a proportion by Wilson's score method.
+
+    Both ends lie in [0, 1] and the interval has positive width even at 0 or all successes.
+    Raises ValueError if `items` is not positive or `successes` lies outside 0..items.
+    Source: Wilson 1927.
+    """
+    if items < 1:
+        raise ValueError(f"items: {items}; a proportion needs at least one item")
+    if not 0 <= successes <= items:
+        raise ValueError(f"successes: {successes} is not between 0 and items = {items}")
+    z = float(stats.norm.ppf(0.5 + level / 2))
+    share = successes / items
+    centre = (share + z * z / (2 * items)) / (1 + z * z / items)
+    spread = z * sqrt(share * (1 - share) / items + z * z / (4 * items**2)) / (1 + z * z / items)
+    return max(0.0, min(centre - spread, share)), min(1.0, max(centre + spread, share))  # rounding at 0 and 1
+
+
+def binomial_error(share: float, items: int) -> float:
+    """Standard error of a proportion `share` of `items` independent items."""
+    return sqrt(share * (1 - share) / items)
+
+
+def correlation_error(r: float, items: int) -> float:
+    """Standard error (1 - r^2)/sqrt(n - 1) of a correlation over `items` pairs (Pearson, Matthews ...).
+
+    An approximation: exact for normal data in the limit of many items.
+    """
+    if items < 2:
+        raise ValueError(f"items: {items}; a correlation needs at least two pairs")
+    return (1 - r * r) / sqrt(items - 1)
+
+
+def mean_interval(
+    values: Sequence[float], *, item_error: float = 0.0, items: int | None = None, level: float = 0.95
+) -> Estimate:
+    """Mean over seeds with an interval that covers the choice of seeds and of items.
+
+    The variance of the mean is s^2/S over S seeds plus `item_error`^2, the sampling variance of the score
+    over the items, which the seeds share and which more seeds do not shrink. The degrees of freedom are
+    Satterthwaite's. One seed: the interval covers the items only. No seed spread and no item error: no
+    interval (NaN ends), never one of width 0. Raises ValueError if `values` is empty or not finite.
+    """
+    values = np.asarray(values, dtype=float)
+    if values.size == 0 or not np.isfinite(values).all():
+        raise ValueError(f"values: need at least one finite score, got {values.tolist()}")
+    seeds, mean = len(values), float(values.mean())
+    seed_error = float(values.std(ddof=1) / sqrt(seeds)) if seeds > 1 else 0.0
+    error = hypot(seed_error, item_error)
+    if error == 0 or not isfinite(error):
+        return Estimate(mean, float("nan"), float("nan"), seeds, items)
+    reach = _critical(seed_error, item_error, seeds, level) * error
+    return Estimate(mean, mean - reach, mean + reach, seeds, items)
+
+
+def _critical(seed_error: float, item_error: float, seeds: int, level: float) -> float:
+    """Student's quantile at Satterthwaite's degrees of freedom; the items count as many."""
+    if seed_error == 0:
+        return float(stats.norm.ppf(0.5 + level / 2))
+    freedom = (seed_error**2 + item_error**2) ** 2 * (seeds - 1) / seed_error**4
+    return float(stats.t.ppf(0.5 + level / 2, freedom))

@@ -1,0 +1,63 @@
+"""The paper's tables, published beside ours, built from run records alone."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from saobp.study import paths
+from saobp.study import published as published_numbers
+from saobp.study.published import Published
+from saobp.study.tables import context, measures, scores, setup
+from saobp.study.tables.cells import Cell, Row, Table
+from saobp.study.tables.verdicts import Verdict, Verdicts, verdicts
+
+Record = dict[str, Any]
+TABLES = {
+    1: measures.table1,
+    2: scores.table2,
+    3: scores.table3,
+    4: setup.table4,
+    5: setup.table5,
+    6: measures.table6,
+    7: scores.table7,
+    8: scores.table8,
+    9: setup.table9,
+}
+FORMATS = {"csv": "to_csv", "md": "to_markdown", "tex": "to_latex"}
+
+__all__ = [
+    "FORMATS", "TABLES", "Cell", "Row", "Table", "Verdict", "Verdicts", "table", "verdicts", "write",
+    "write_verdicts",
+]  # fmt: skip
+
+
+def table(number: int, records: Sequence[Record], published: Published | None = None) -> Table:
+    """Build Table `number` (1 to 9) from the records of one profile.
+
+    Raises ValueError for another number, or for records of several profiles.
+    """
+    if number not in TABLES:
+        raise ValueError(f"number: the paper has no Table {number}; choose 1 to 9")
+    context.profile(records)
+    used = context.relevant(f"table{number}", records)
+    return TABLES[number](used, published or published_numbers.load())
+
+
+def write(
+    number: int, records: Sequence[Record], folder: str | Path, formats: Sequence[str] = tuple(FORMATS)
+) -> list[Path]:
+    """Write table<number>.csv, .md and .tex into `folder`; returns their paths."""
+    built = table(number, records)
+    return _write(built, f"table{number}", Path(folder), formats)
+
+
+def write_verdicts(records: Sequence[Record], folder: str | Path) -> list[Path]:
+    """Write verdicts.csv, .md and .tex into `folder`; returns their paths."""
+    return _write(verdicts(records), "verdicts", Path(folder), tuple(FORMATS))
+
+
+def _write(built: Table | Verdicts, stem: str, folder: Path, formats: Sequence[str]) -> list[Path]:
+    unknown = [name for name in formats if name not in FORMATS]
+    if unknown:
+        raise ValueError(f"formats: {unknown[0]!r} is none of {', '.join(FORMATS)}")
+    return [paths.write_text(folder / f"{stem}.{name}", getattr(built, FORMATS[name])()) for name in formats]

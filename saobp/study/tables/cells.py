@@ -1,0 +1,117 @@
+"""A table as data: the paper's number, ours with its interval, and why a cell is empty."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import isnan
+
+from saobp.study.statistics import Difference, Estimate, holm
+
+LEVEL = 0.05  # family-wise, over all comparisons of a table
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One number of the paper beside ours."""
+
+    published: str = ""  # the characters in the paper; empty where it prints none
+    ours: Estimate | str | None = None  # a text where the quantity is a word
+    difference: Difference | None = None  # ours against Original, same items and seeds
+    adjusted_p: float | None = None  # Holm over the table
+    flags: tuple[str, ...] = ()
+    reason: str = ""  # why `ours` is empty
+    digits: int = 2
+
+    @property
+    def differs(self) -> bool:
+        """Whether the difference from Original survives the correction for the whole table."""
+        return self.adjusted_p is not None and self.adjusted_p < LEVEL
+
+    def number(self) -> str:
+        """Ours with its half-width, as text: "54.66 ± 1.20", or empty."""
+        if not isinstance(self.ours, Estimate):
+            return self.ours or ""
+        text = f"{self.ours.value:.{self.digits}f}"
+        half = self.ours.half_width
+        return text if isnan(half) else f"{text} ± {half:.{self.digits}f}"
+
+    def count(self) -> str:
+        """How much stands behind ours: "3×277" for 3 runs on 277 items each, "3" where items do not apply."""
+        if not isinstance(self.ours, Estimate):
+            return ""
+        return f"{self.ours.seeds}×{self.ours.items}" if self.ours.items else f"{self.ours.seeds}"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of a table: its labels (model, algorithm) and its cells by column."""
+
+    labels: tuple[str, ...]
+    cells: Mapping[str, Cell]
+
+
+@dataclass(frozen=True)
+class Table:
+    """One of the paper's tables, published beside ours; `caption` names profile, data and completeness."""
+
+    number: int
+    caption: str
+    heads: tuple[str, ...]  # of the label columns
+    columns: Mapping[str, str]  # key -> title
+    rows: tuple[Row, ...]
+    notes: tuple[str, ...] = ()
+
+    def to_csv(self) -> str:
+        """One row a cell, for reuse in another analysis."""
+        from saobp.study.tables import render
+
+        return render.csv(self)
+
+    def to_markdown(self) -> str:
+        """A pipe table with the caption above and the notes below."""
+        from saobp.study.tables import render
+
+        return render.markdown(self)
+
+    def to_latex(self) -> str:
+        """A booktabs float to \\input into an ACL paper (needs the package booktabs only)."""
+        from saobp.study.tables import render
+
+        return render.latex(self)
+
+    def cell(self, *labels: str, column: str) -> Cell:
+        """The cell of the row with these labels. Raises ValueError that lists the rows if there is none."""
+        for row in self.rows:
+            if row.labels == labels and column in row.cells:
+                return row.cells[column]
+        known = "; ".join(", ".join(row.labels) for row in self.rows)
+        raise ValueError(f"labels: no cell {labels} {column!r} in Table {self.number}; rows are {known}")
+
+
+def corrected(rows: list[Row]) -> tuple[Row, ...]:
+    """Adjust the p-values of all comparisons in a table together (Holm)."""
+    compared = [
+        (index, key)
+        for index, row in enumerate(rows)
+        for key, cell in row.cells.items()
+        if cell.difference is not None
+    ]
+    raw = [rows[index].cells[key].difference.p for index, key in compared]
+    cells = [dict(row.cells) for row in rows]
+    for (index, key), p in zip(compared, holm(raw), strict=True):
+        cells[index][key] = replace(cells[index][key], adjusted_p=p)
+    return tuple(Row(row.labels, new) for row, new in zip(rows, cells, strict=True))
+
+
+def empty_notes(table: Table) -> tuple[str, ...]:
+    """Say once for each reason which cells are empty because of it."""
+    places: dict[str, list[str]] = {}
+    for row in table.rows:
+        by_reason: dict[str, list[str]] = {}
+        for key, cell in row.cells.items():
+            if cell.ours is None and cell.reason:
+                by_reason.setdefault(cell.reason, []).append(table.columns[key])
+        for reason, columns in by_reason.items():
+            where = " ".join(label for label in row.labels if label)
+            everything = len(columns) == len(row.cells)
+            places.setdefault(reason, []).append(where if everything else f"{where} ({', '.join(columns)})")
+    return tuple(f"Empty, {reason}: {'; '.join(where)}." for reason, where in places.items())

@@ -1,0 +1,97 @@
+"""What every caption must say: the profile, the data and how complete they are."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from saobp.study import labels
+
+Record = dict[str, Any]
+STAGES = {  # which stages' records a table or figure reads, and so may be dated and described by
+    "table1": ("attention", "finetune"),
+    "table2": ("finetune",),
+    "table3": ("pretrain", "finetune"),
+    "table4": ("pretrain",),
+    "table5": ("pretrain",),
+    "table6": ("pretrain", "finetune", "attention"),
+    "table7": ("pretrain", "decoder"),
+    "table8": ("finetune",),
+    "table9": ("cost",),
+    **{f"figure{number}": ("attention",) for number in (1, 2, 4, 5, 6, 7, 8)},
+    **{f"figure{number}": ("pretrain", "finetune", "attention") for number in (3, 9)},
+}
+DECODER_ONLY = ("table7",)
+
+
+def relevant(stem: str, records: Iterable[Record]) -> list[Record]:
+    """The records that a table or figure ("table2", "figure4") reads; all of them for any other file."""
+    stages = STAGES.get(stem)
+    chosen = [record for record in records if stages is None or record["stage"] in stages]
+    if stages is None:
+        return chosen
+    wanted = stem in DECODER_ONLY
+    return [r for r in chosen if labels.is_decoder(str(r["parameters"].get("model"))) == wanted]
+
+
+def profile(records: Sequence[Record]) -> str:
+    """The one profile that records come from ("none" without a record).
+
+    Raises ValueError for records of several profiles: runs of different recipes must not share a cell.
+    """
+    names = sorted({record["profile"] for record in records})
+    if len(names) > 1:
+        raise ValueError(f"records: of several profiles ({', '.join(names)}); choose the records of one")
+    return names[0] if names else "none"
+
+
+def describe(records: Sequence[Record]) -> str:
+    """Profile, source and completeness of the data, twins: the end of every caption."""
+    parts = [f"Profile {profile(records)}."]
+    if not records:
+        return parts[0] + " No run yet."
+    sources = sorted({str(record["data"].get("source")) for record in records if record.get("data")})
+    if sources:
+        parts.append(f"Data: {', '.join(sources)}" + _incomplete(records) + ".")
+    if any(labels.is_twin(str(record["parameters"].get("model"))) for record in records):
+        parts.append("A twin is a scaled-down model that stands in for the size in its name.")
+    return " ".join(parts)
+
+
+def _incomplete(records: Sequence[Record]) -> str:
+    """Name every split that is not the published one, with both numbers of rows."""
+    partial = {_split_words(split) for split in splits(records) if not split.get("complete", True)}
+    if not partial:
+        return ", splits complete"
+    return "; not the published splits: " + ", ".join(sorted(partial))
+
+
+def _split_words(split: Record) -> str:
+    config = split.get("config")
+    name = split["dataset"].split("/")[-1] + (f"/{config}" if config not in (None, "", "default") else "")
+    total = split.get("published_rows")
+    size = f"{split['rows']:,} of {total:,} rows" if total else f"{split['rows']:,} rows"
+    return f"{name} {split['split']} ({size})"
+
+
+def splits(records: Iterable[Record]) -> list[Record]:
+    """All distinct splits behind some records, in a fixed order."""
+    found = {}
+    for record in records:
+        for split in (record.get("data") or {}).get("splits") or []:
+            found[(split["dataset"], str(split.get("config")), split["split"], split["rows"])] = split
+    return [found[key] for key in sorted(found)]
+
+
+def departures(records: Iterable[Record]) -> list[str]:
+    """All distinct departures from the paper's recipe that the records name, in a fixed order."""
+    return sorted({words for record in records for words in record.get("departures") or []})
+
+
+def notes(records: Sequence[Record]) -> tuple[str, ...]:
+    """What goes below a table: what the intervals cover, and the departures from the paper's recipe."""
+    words = departures(records)
+    found = (f"Departures from the paper: {'; '.join(words)}.",) if words else ()
+    seeds = {record["parameters"].get("seed") for record in records if record["stage"] == "finetune"}
+    if len(seeds) == 1:
+        one = "One pretraining seed: intervals cover fine-tuning seeds and items, not pretraining."
+        found = (one, *found)
+    return found

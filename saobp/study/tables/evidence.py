@@ -1,0 +1,95 @@
+"""Evidence for a statement: a quantity that is positive if it holds, with its interval, in words."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any
+
+import numpy as np
+
+from saobp.study import estimates, labels
+from saobp.study.records import select
+from saobp.study.statistics import Difference, Estimate, holm, mean_interval
+
+Record = dict[str, Any]
+Gaps = list[tuple[str, Difference, dict[tuple[Any, ...], float]]]  # model, difference, difference by seed
+YES, NO, OPEN = "reproduced", "not reproduced", "cannot be decided at this scale"
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """A quantity that is positive if the statement holds, with its interval, in words."""
+
+    words: str
+    low: float = float("nan")
+    high: float = float("nan")
+    twins: bool = False
+
+    def verdict(self) -> str:
+        """Decided where the interval lies on one side of 0 and the models are the paper's own sizes."""
+        if self.twins or not isfinite(self.low) or not isfinite(self.high):
+            return OPEN
+        return YES if self.low > 0 else NO if self.high < 0 else OPEN
+
+
+def pooled(gaps: Gaps, what: str) -> Evidence | None:
+    """The mean difference over models and tasks, and how many cells stand alone after Holm's correction.
+
+    One seed decides nothing: the words say so and the interval stays open.
+    """
+    if not gaps:
+        return None
+    by_model: dict[str, list] = {}
+    for model, gap, by_seed in gaps:
+        by_model.setdefault(model, []).append((gap, by_seed))
+    parts = [estimates.pool(cells) for cells in by_model.values()]
+    mean = float(np.mean([part.value for part in parts]))
+    half = float(np.linalg.norm([part.half_width for part in parts])) / len(parts)
+    seeds = min(part.seeds for part in parts)
+    words = f"{what} {mean:+.2f} points [{mean - half:.2f}, {mean + half:.2f}] over {len(gaps)} cells; "
+    words += _alone([gap for _, gap, _ in gaps]) + ("; one seed" if seeds == 1 else f"; {seeds} seeds")
+    reach = half if seeds > 1 else float("nan")
+    return Evidence(words, mean - reach, mean + reach, all(map(labels.is_twin, by_model)))
+
+
+def _alone(gaps: list[Difference]) -> str:
+    sure = [gap for gap, p in zip(gaps, holm([gap.p for gap in gaps])) if p < 0.05]
+    up = sum(gap.value > 0 for gap in sure)
+    return f"{up} up and {len(sure) - up} down after correction"
+
+
+def change(
+    records: Sequence[Record], measure: Callable[[Record], float | None], stage: str, task: str | None = None
+) -> tuple[Estimate, bool] | None:
+    """High minus Original of one number a run, paired by seed, over all models: (estimate, twins)."""
+    values, models = [], []
+    for model in estimates.models(records):
+        sides = []
+        for name in ("high", "original"):
+            runs = select(list(records), stage, model=model, algorithm=name)
+            runs = [run for run in runs if task is None or run["metrics"].get("task") == task]
+            sides.append({estimates.seed_key(run): v for run in runs if (v := measure(run)) is not None})
+        shared = sides[0].keys() & sides[1].keys()
+        values += [sides[0][key] - sides[1][key] for key in sorted(shared, key=str)]
+        models += [model] if shared else []
+    return (mean_interval(values), all(map(labels.is_twin, models))) if values else None
+
+
+def judged(found: tuple[Estimate, bool] | None, what: str, sign: int = 1, digits: int = 3) -> Evidence | None:
+    """A change in words; `sign` is the direction that the paper states."""
+    if found is None:
+        return None
+    estimate, twins = found
+    interval = f"[{estimate.low:.{digits}f}, {estimate.high:.{digits}f}]"
+    words = f"{what} {estimate.value:+.{digits}f} {interval}, {estimate.seeds} pairs of runs"
+    if not isfinite(estimate.low):
+        words = f"{what} {estimate.value:+.{digits}f}, one pair of runs and so no interval"
+    low, high = sorted((sign * estimate.low, sign * estimate.high))
+    return Evidence(words, low, high, twins)
+
+
+def words_of(estimate: Estimate) -> str:
+    """A value with its interval, where it has one."""
+    if not isfinite(estimate.low):
+        return f"{estimate.value:.2f}"
+    return f"{estimate.value:.2f} [{estimate.low:.2f}, {estimate.high:.2f}]"

@@ -1,0 +1,157 @@
+"""Evidence on scores, perplexity, time and strength: statements Q01-Q05, Q07, Q09, Q11-Q14."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from saobp.study import estimates, labels
+from saobp.study.records import select
+from saobp.study.statistics import mean_interval
+from saobp.study.tables.evidence import Evidence, Gaps, change, judged, pooled
+
+Record = dict[str, Any]
+TASKS = ("hellaswag", "race", "squad")
+
+
+def _sides(records: Sequence[Record], model: str, task: str, ours: str, theirs: str) -> tuple[list, list]:
+    first, second = (estimates.scores(records, model, name, task) for name in (ours, theirs))
+    return first, second
+
+
+def _gaps(
+    records: Sequence[Record], tasks: Sequence[str], *, ours: str = "high", theirs: str = "original"
+) -> Gaps:
+    """Differences of all models on these tasks, where both sides have runs."""
+    found = []
+    for model in estimates.models(records):
+        for task in tasks:
+            sides = _sides(records, model, task, ours, theirs)
+            if all(sides):
+                gap = estimates.score_difference(*sides)
+                found.append((model, gap, estimates.seed_differences(*sides)))
+    return found
+
+
+def _improves(records: Sequence[Record]) -> Evidence | None:
+    return pooled(_gaps(records, (*TASKS, *estimates.GLUE)), "High − Original:")
+
+
+def _glue(records: Sequence[Record]) -> Evidence | None:
+    return pooled(_gaps(records, estimates.GLUE), "GLUE, High − Original:")
+
+
+def _long_range(records: Sequence[Record]) -> Evidence | None:
+    return pooled(_gaps(records, ("qnli", "race")), "QNLI and RACE-Middle, High − Original:")
+
+
+def _suited(records: Sequence[Record]) -> Evidence | None:
+    """ElemMul above High on SQuAD and SST2, below it on RACE-Middle and MNLI: positive if both hold."""
+    first = _gaps(records, ("squad", "sst2"), ours="elemmul", theirs="high")
+    second = _gaps(records, ("race", "mnli"), ours="high", theirs="elemmul")
+    if not first or not second:
+        return None
+    return pooled(first + second, "ElemMul − High on SQuAD, SST2 with High − ElemMul on RACE, MNLI:")
+
+
+def _narrows(records: Sequence[Record]) -> Evidence | None:
+    """The gap of the smallest size minus that of the largest, on the tasks that both have."""
+    models = estimates.models(records)
+    ends = {
+        model: _gaps(select(list(records), model=model), TASKS) for model in (models[:1] + models[1:][-1:])
+    }
+    if len(ends) < 2 or len({len(gaps) for gaps in ends.values()} | {0}) != 2:
+        return None
+    small, large = (estimates.pool([cell[1:] for cell in gaps]) for gaps in ends.values())
+    mean, half = small.value - large.value, float(np.hypot(small.half_width, large.half_width))
+    words = f"gap of the smallest − of the largest: {mean:+.2f} points [{mean - half:.2f}, {mean + half:.2f}]"
+    reach = half if min(small.seeds, large.seeds) > 1 else float("nan")
+    return Evidence(words, mean - reach, mean + reach, any(map(labels.is_twin, ends)))
+
+
+def _mini_reaches_small(records: Sequence[Record]) -> Evidence | None:
+    sizes = {labels.size(model): model for model in estimates.models(records)}
+    if not {"mini", "small"} <= sizes.keys():
+        return None
+    gaps = []
+    for task in ("mnli", "qqp"):
+        ours = estimates.scores(records, sizes["mini"], "high", task)
+        theirs = estimates.scores(records, sizes["small"], "original", task)
+        gap = estimates.score_difference(ours, theirs)
+        gaps += [(sizes["mini"], gap, estimates.seed_differences(ours, theirs))] if gap else []
+    return pooled(gaps, "Mini High − Small Original on MNLI, QQP:")
+
+
+def _regularizers(records: Sequence[Record]) -> Evidence | None:
+    tasks = ("qnli", "squad")
+    gaps = [g for name in ("entropy_reg", "eigen_reg") for g in _gaps(records, tasks, theirs=name)]
+    return pooled(gaps, "High − regularisers on QNLI, SQuAD:")
+
+
+def _cost(records: Sequence[Record]) -> Evidence | None:
+    """Positive if High takes less than a tenth more time a step."""
+    ratios, models = [], []
+    for model in estimates.models(select(list(records), "cost")):
+        runs = select(list(records), "cost", model=model)
+        times = {run["parameters"]["algorithm"]: run["metrics"].get("train", {}) for run in runs}
+        pair = [times.get(name, {}).get("milliseconds") for name in ("high", "original")]
+        if None not in pair:
+            first, second = (value["median"] if isinstance(value, dict) else value for value in pair)
+            ratios.append(first / second)
+            models.append(model)
+    if not ratios:
+        return None
+    words = "time a step, High / Original: " + ", ".join(f"×{ratio:.2f}" for ratio in ratios)
+    return Evidence(words, 1.1 - max(ratios), 1.1 - min(ratios), all(map(labels.is_twin, models)))
+
+
+def _converges(records: Sequence[Record]) -> Evidence | None:
+    """Mean held-out log-perplexity over the curve: the area under it, lower is faster."""
+
+    def area(run: Record) -> float | None:
+        points = [p["perplexity"] for p in run["metrics"].get("curve") or [] if p.get("perplexity")]
+        return float(np.mean(np.log(points))) if points else None
+
+    what = "mean held-out loss over training, High − Original, nats:"
+    return judged(change(_encoders(records), area, "pretrain"), what, -1)
+
+
+def _encoders(records: Sequence[Record]) -> list[Record]:
+    return [r for r in records if not labels.is_decoder(str(r["parameters"].get("model")))]
+
+
+def _decoders(records: Sequence[Record]) -> Evidence | None:
+    values, models = [], estimates.models(records, decoder=True)
+    for model in models:
+        means = [
+            estimates.mean_over_runs(
+                run["metrics"].get("perplexity") for run in select(list(records), model=model, algorithm=name)
+            )
+            for name in ("high", "original")
+        ]
+        if None not in means:
+            values.append(np.log(means[0].value / means[1].value))
+    if not values:
+        return None
+    found = mean_interval(values), all(map(labels.is_twin, models))
+    return judged(found, "log perplexity, High − Original:", -1)
+
+
+def _strengths(records: Sequence[Record]) -> Evidence | None:
+    """Whether λ times the number of parameters is the same for all sizes."""
+    products = {}
+    for run in select(list(records), "pretrain", algorithm="high"):
+        count, model = run["metrics"].get("parameters"), run["parameters"]["model"]
+        if count and not labels.is_twin(model):
+            products[model] = run["parameters"]["strength"] * count / 1e6
+    if len(products) < 2:
+        return None
+    spread = max(products.values()) / min(products.values()) - 1
+    words = "λ × parameters (millions): " + ", ".join(f"{m} {v:.2f}" for m, v in products.items())
+    return Evidence(words, 0.1 - spread, 0.1 - spread)
+
+
+JUDGES = {
+    "Q01": _improves, "Q02": _narrows, "Q03": _mini_reaches_small, "Q04": _long_range, "Q05": _suited,
+    "Q07": _regularizers, "Q09": _glue, "Q11": _cost, "Q12": _converges, "Q13": _decoders, "Q14": _strengths,
+}  # fmt: skip

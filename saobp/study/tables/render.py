@@ -1,0 +1,185 @@
+"""Tables as CSV (one row a cell), Markdown and booktabs LaTeX."""
+
+import csv as csv_writer
+import io
+import re
+from itertools import groupby
+
+from saobp.study.statistics import Estimate
+from saobp.study.tables.cells import Cell, Row, Table, empty_notes
+
+MARK = "*"
+MARKED = "* differs from Original after Holm's correction over the table (paired bootstrap, level 0.05)"
+FLAGS = {"below chance": r"\dagger", "constant predictor": r"\ddagger"}
+NEEDS = r"% needs \usepackage{booktabs,graphicx}"
+FIT = r"\resizebox{\ifdim\width>\textwidth\textwidth\else\width\fi}{!}{%"  # shrinks what is too wide only
+WIDE = 5  # more columns than this and ours stands below the paper's number, not beside it
+FIELDS = (
+    "table", "row", "column", "published", "ours", "low", "high", "runs", "items", "difference",
+    "difference_low", "difference_high", "p_adjusted", "differs", "flags", "reason",
+)  # fmt: skip
+ESCAPES = {"\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "#": r"\#", "_": r"\_", "$": r"\$", "{": r"\{",
+           "}": r"\}", "~": r"$\sim$", "^": r"\^{}", "×": r"$\times$", "±": r"$\pm$", "λ": r"$\lambda$",
+           "–": "--", "−": "$-$", "β": r"$\beta$", "<": r"$<$", ">": r"$>$", "→": r"$\to$"}  # fmt: skip
+
+
+def csv(table: Table) -> str:
+    """Return one line a cell; numbers to six significant digits."""
+    stream = io.StringIO()
+    writer = csv_writer.writer(stream, lineterminator="\n")
+    writer.writerow(FIELDS)
+    for row in table.rows:
+        for key, cell in row.cells.items():
+            writer.writerow([table.number, " ".join(filter(None, row.labels)), key, *_fields(cell)])
+    return stream.getvalue()
+
+
+def _fields(cell: Cell) -> list[object]:
+    ours, gap = cell.ours, cell.difference
+    estimate = ours if isinstance(ours, Estimate) else None
+    numbers = [estimate.value, estimate.low, estimate.high] if estimate else [ours, None, None]
+    counts = [estimate.seeds, estimate.items] if estimate else [None, None]
+    gaps = [gap.value, gap.low, gap.high] if gap else [None] * 3
+    differs = {True: "yes", False: "no"}[cell.differs] if gap else None
+    tail = [cell.adjusted_p, differs, "; ".join(cell.flags), "" if ours is not None else cell.reason]
+    return [cell.published, *(_plain(value) for value in (*numbers, *counts, *gaps, *tail))]
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, float):
+        return "" if value != value else f"{value:.6g}"
+    return "" if value is None else value
+
+
+def markdown(table: Table) -> str:
+    """Return a pipe table, the paper's number and ours in one cell: "53.37 / **54.10 ± 1.20** (3×277)"."""
+    heads = [*table.heads, *table.columns.values()]
+    lines = [f"**Table {table.number}.** {table.caption}", "", _pipe(heads)]
+    lines.append("|" + "|".join(["---"] * len(table.heads) + ["---:"] * len(table.columns)) + "|")
+    for row in table.rows:
+        cells = [_markdown_cell(row.cells[key]) if key in row.cells else "" for key in table.columns]
+        lines.append(_pipe([*row.labels, *cells]))
+    notes = ["Each cell: paper / **ours** (runs×items).", *_notes(table)]
+    return "\n".join([*lines, "", *(f"{note}  " for note in notes)]).rstrip() + "\n"
+
+
+def _markdown_cell(cell: Cell) -> str:
+    published = cell.published or "–"
+    if cell.ours is None:
+        return f"{published} /" if cell.reason or cell.published else ""
+    flags = f" [{', '.join(cell.flags)}]" if cell.flags else ""
+    count = f" ({cell.count()})" if cell.count() else ""
+    return f"{published} / **{cell.number()}**{MARK if cell.differs else ''}{count}{flags}"
+
+
+def _pipe(cells: list[str]) -> str:
+    return "| " + " | ".join(text.replace("|", "\\|") for text in cells) + " |"
+
+
+def _notes(table: Table) -> list[str]:
+    marked = any(cell.differs for row in table.rows for cell in row.cells.values())
+    return [*([f"\\{MARKED}."] if marked else []), *table.notes, *empty_notes(table)]
+
+
+def latex(table: Table) -> str:
+    """Return a booktabs float; with more than five columns ours stands below the paper's number."""
+    stacked = len(table.columns) > WIDE
+    size, body = ("scriptsize", _stacked(table)) if stacked else ("footnotesize", _beside(table))
+    notes = [*_flag_notes(table), *(escape(note.lstrip("\\")) for note in _notes(table))]
+    caption = escape(f"{table.caption} Ours: mean ± half of the 95 % interval (runs×items).")
+    lines = [
+        NEEDS, r"\begin{table*}[t]", rf"\centering\{size}\setlength{{\tabcolsep}}{{3pt}}", FIT, *body, "}",
+        *([r"\par\smallskip\begin{minipage}{\textwidth}\scriptsize " + " ".join(notes) + r"\end{minipage}"]
+          if notes else []),
+        rf"\caption{{{caption}}}", rf"\label{{tab:saobp-{table.number}}}", r"\end{table*}",
+    ]  # fmt: skip
+    return "\n".join(lines) + "\n"
+
+
+def _flag_notes(table: Table) -> list[str]:
+    """Explain the daggers that occur (Markdown writes the words in the cell)."""
+    used = {flag for row in table.rows for cell in row.cells.values() for flag in cell.flags}
+    return [f"${mark}$ {flag}." for flag, mark in FLAGS.items() if flag in used]
+
+
+def _beside(table: Table) -> list[str]:
+    """Two columns a quantity: paper, ours."""
+    labels = len(table.heads)
+    groups = [rf"\multicolumn{{2}}{{c}}{{{escape(title)}}}" for title in table.columns.values()]
+    rules = [rf"\cmidrule(lr){{{labels + 1 + 2 * i}-{labels + 2 + 2 * i}}}" for i in range(len(groups))]
+    heads = [*map(escape, table.heads), *(["paper", "ours"] * len(groups))]
+    lines = [
+        rf"\begin{{tabular}}{{{'l' * labels}{'rl' * len(groups)}}}", r"\toprule",
+        " & ".join([""] * labels + groups).strip() + r" \\", "".join(rules), " & ".join(heads) + r" \\",
+    ]  # fmt: skip
+    for _, rows in groupby(table.rows, key=_group):
+        lines.append(r"\midrule")
+        lines += [_line(_labels(row, first), _pairs(table, row)) for first, row in _first(rows)]
+    return [*lines, r"\bottomrule", r"\end{tabular}"]
+
+
+def _pairs(table: Table, row: Row) -> list[str]:
+    cells = [row.cells.get(key, Cell()) for key in table.columns]
+    return [text for cell in cells for text in (escape(cell.published), _latex_cell(cell))]
+
+
+def _stacked(table: Table) -> list[str]:
+    """Two lines a row: the paper's numbers, ours below."""
+    labels = len(table.heads)
+    heads = [*map(escape, table.heads), "", *(escape(title) for title in table.columns.values())]
+    lines = [rf"\begin{{tabular}}{{{'l' * (labels + 1)}{'r' * len(table.columns)}}}", r"\toprule"]
+    lines.append(" & ".join(heads) + r" \\")
+    for _, rows in groupby(table.rows, key=_group):
+        lines.append(r"\midrule")
+        for first, row in _first(rows):
+            cells = [row.cells.get(key, Cell()) for key in table.columns]
+            lines.append(_line([*_labels(row, first), "paper"], [escape(cell.published) for cell in cells]))
+            lines.append(_line([*[""] * labels, "ours"], [_latex_cell(cell, stacked=True) for cell in cells]))
+    return [*lines, r"\bottomrule", r"\end{tabular}"]
+
+
+def _group(row: Row) -> str:
+    """Rows of one model stand together; a table with one label column is one group."""
+    return row.labels[0] if len(row.labels) > 1 else ""
+
+
+def _first(rows):
+    return ((index == 0, row) for index, row in enumerate(rows))
+
+
+def _labels(row: Row, first: bool) -> list[str]:
+    """A group's name on its first line only."""
+    return [escape(row.labels[0] if first or len(row.labels) == 1 else ""), *map(escape, row.labels[1:])]
+
+
+def _line(labels: list[str], cells: list[str]) -> str:
+    return " & ".join([*labels, *cells]) + r" \\"
+
+
+def _latex_cell(cell: Cell, stacked: bool = False) -> str:
+    if cell.ours is None:
+        return ""
+    if isinstance(cell.ours, str):
+        return escape(cell.ours)  # a word or a setting
+    value, _, half = cell.number().partition(" ± ")
+    marks = (MARK if cell.differs else "") + "".join(FLAGS.get(flag, "") for flag in cell.flags)
+    star = "^{" + marks + "}" if marks else ""
+    error = rf"\pm {half}" if half else ""
+    count = rf"{{\tiny({escape(cell.count())})}}"
+    if stacked:
+        lines = [f"${value}{star}$", *([rf"{{\tiny${error}$}}"] if half else []), count]
+        return _stack("r", lines)
+    below = f"_{{{error}}}" if half else ""
+    return _stack("l", [f"${value}{star}{below}$", count])
+
+
+def _stack(side: str, lines: list[str]) -> str:
+    """Lines on top of each other, the first level with the row."""
+    return rf"\begin{{tabular}}[t]{{@{{}}{side}@{{}}}}" + r"\\[-2pt]".join(lines) + r"\end{tabular}"
+
+
+def escape(text: str) -> str:
+    """Make a text safe for LaTeX; the few signs of these tables become their commands."""
+    if re.fullmatch(r"[\d.]+e\^\{-?\d+\}", text):
+        return f"${text}$"  # a power of ten as the paper prints it
+    return "".join(ESCAPES.get(letter, letter) for letter in text)

@@ -1,0 +1,125 @@
+"""Tables 4, 5 and 9: sizes, schedules and cost."""
+
+from collections.abc import Sequence
+from math import nan
+from typing import Any
+
+from saobp.study import estimates, labels
+from saobp.study.published import Published
+from saobp.study.records import select
+from saobp.study.statistics import Estimate
+from saobp.study.tables import context
+from saobp.study.tables.cells import Cell, Row, Table
+
+Record = dict[str, Any]
+SHAPE = {
+    "layers": "layers",
+    "hidden": "hidden",
+    "heads": "heads",
+    "ffn": "feedforward",
+    "params": "parameters",
+}
+SCHEDULE = {
+    "max_steps": "steps", "learning_rate": "learning_rate", "lr_scheduler_type": "scheduler",
+    "warmup_steps": "warmup", "seed": "seed",
+}  # fmt: skip
+COST = {
+    ("train", "step_per_s (ms)"): "milliseconds",
+    ("train", "tok_per_s (tok/s)"): "tokens_per_second",
+    ("train", "FLOPs (GFLOPs)"): "gmacs",
+    ("inference", "Latency/batch (ms)"): "milliseconds",
+    ("inference", "Throughput samples/s"): "samples_per_second",
+    ("inference", "FLOPs (GFLOPs)"): "gmacs",
+}
+
+
+def table4(records: Sequence[Record], published: Published) -> Table:
+    """The sizes of the models."""
+    titles = {"layers": "Layers", "hidden": "Hidden", "heads": "Heads", "ffn": "FFN", "params": "Parameters"}
+    return _settings(4, "Structure of the models.", titles, SHAPE, records, published)
+
+
+def table5(records: Sequence[Record], published: Published) -> Table:
+    """The schedule of pretraining."""
+    titles = {"max_steps": "Steps", "learning_rate": "Learning rate", "lr_scheduler_type": "Scheduler",
+              "warmup_steps": "Warm-up steps", "seed": "Seed"}  # fmt: skip
+    return _settings(5, "Pretraining.", titles, SCHEDULE, records, published)
+
+
+def _settings(number, caption, titles, names, records, published) -> Table:
+    """A table of settings: ours are read from the pretraining records."""
+    rows = []
+    for model in estimates.models(records) or ["mini"]:
+        runs = select(list(records), "pretrain", model=model)
+        shown = labels.published_model(model)
+        cells = {
+            key: Cell(published.printed(number, model=shown, metric=key), *_setting(runs, name))
+            for key, name in names.items()
+        }
+        cells = {key: _with_reason(cell, bool(runs)) for key, cell in cells.items()}
+        rows.append(Row((labels.model_title(model),), cells))
+    caption = f"{caption} {context.describe(records)}"
+    return Table(number, caption, ("Model",), titles, tuple(rows), context.notes(records))
+
+
+def _setting(runs: list[Record], name: str) -> tuple[str | None]:
+    """All values that the runs used, as one text: "42, 43, 44"; for parameters in millions."""
+    values = [value for run in runs if (value := setting(run, name)) is not None]
+    if name == "parameters":
+        values = [f"{value / 1e6:.2f}M" for value in values]
+    texts = dict.fromkeys(f"{value:g}" if isinstance(value, float) else str(value) for value in values)
+    return (", ".join(texts) or None,)
+
+
+def setting(run: Record, name: str) -> Any:
+    """One setting of a pretraining run: from its parameters, its metrics, or the recipe and size in them."""
+    metrics = run["metrics"]
+    places = [run["parameters"], metrics.get("size") or {}, metrics.get("recipe") or {}]
+    if name in ("steps", "parameters"):
+        places.append(metrics)
+    return next((place[name] for place in places if place.get(name) is not None), None)
+
+
+def _with_reason(cell: Cell, ran: bool) -> Cell:
+    reason = "" if cell.ours else "not in the record" if ran else "no pretraining run"
+    return Cell(cell.published, cell.ours, reason=reason)
+
+
+def table9(records: Sequence[Record], published: Published) -> Table:
+    """Time and multiply-accumulates; medians with the range of repeated, interleaved measurements."""
+    rows = []
+    for model in estimates.models(select(list(records), "cost")) or ["mini"]:
+        runs = select(list(records), "cost", model=model)
+        measured = [(run["parameters"]["algorithm"], run) for run in runs]
+        measured += [(name, None) for name in labels.PAPER if name not in dict(measured)]
+        order = list(labels.ALGORITHMS)
+        for algorithm, run in sorted(measured, key=lambda pair: order.index(pair[0])):
+            rows.append(_cost_row(run, published, model, algorithm))
+    titles = {
+        "train milliseconds": "ms/step", "train tokens_per_second": "tokens/s", "train gmacs": "GMACs",
+        "inference milliseconds": "ms/batch", "inference samples_per_second": "samples/s",
+        "inference gmacs": "GMACs (inf.)",
+    }  # fmt: skip
+    caption = f"Cost of training and inference; ± is half the range. {context.describe(records)}"
+    return Table(9, caption, ("Model", "Algorithm"), titles, tuple(rows), context.notes(records))
+
+
+def _cost_row(run: Record | None, published: Published, model: str, algorithm: str) -> Row:
+    name, shown = labels.algorithm_title(algorithm), labels.published_model(model)
+    kind = run["parameters"].get("implementation") if run else None
+    cells = {}
+    for (phase, metric), key in COST.items():
+        printed = published.printed(9, model=shown, algorithm=name, phase=phase, metric=metric)
+        value = ((run["metrics"].get(phase) or {}) if run else {}).get(key)
+        reason = "" if value is not None else "not measured" if run else "no cost run"
+        ours = _measured(value, run) if value is not None else None
+        cells[f"{phase} {key}"] = Cell(printed, ours, reason=reason)
+    return Row((labels.model_title(model), f"{name} ({kind})" if kind else name), cells)
+
+
+def _measured(value: Any, run: Record) -> Estimate:
+    """A median with its range, or a plain number."""
+    repeats = int(run["metrics"].get("repeats") or 1)
+    if isinstance(value, dict):
+        return Estimate(value["median"], value["low"], value["high"], repeats)
+    return Estimate(float(value), nan, nan, 1)

@@ -1,0 +1,74 @@
+"""What the paper states, what our records show, and what follows: decided by code, never typed."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from saobp.study import published as published_numbers
+from saobp.study.published import Published
+from saobp.study.tables import context, evidence_attention, evidence_scores, render
+from saobp.study.tables.evidence import Evidence
+
+Record = dict[str, Any]
+JUDGES = evidence_scores.JUDGES | evidence_attention.JUDGES
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One statement of the paper beside our evidence."""
+
+    id: str
+    where: str
+    statement: str
+    evidence: str
+    verdict: str
+
+
+@dataclass(frozen=True)
+class Verdicts:
+    """The table of verdicts with its caption; written as CSV, Markdown and LaTeX like the others."""
+
+    rows: tuple[Verdict, ...]
+    caption: str
+
+    def to_csv(self) -> str:
+        """One line a statement."""
+        return pd.DataFrame([vars(row) for row in self.rows]).to_csv(index=False, lineterminator="\n")
+
+    def to_markdown(self) -> str:
+        """A pipe table."""
+        heads = ["| Paper | Where | Our evidence | Verdict |", "|---|---|---|---|"]
+        lines = [f"**Verdicts.** {self.caption}", "", *heads]
+        for row in self.rows:
+            lines.append(f"| {row.statement} | {row.where} | {row.evidence} | **{row.verdict}** |")
+        return "\n".join(lines) + "\n"
+
+    def to_latex(self) -> str:
+        """A booktabs float over both columns."""
+        head = r"\begin{tabular}{p{0.27\textwidth}p{0.1\textwidth}p{0.4\textwidth}p{0.13\textwidth}}"
+        lines = ["% needs \\usepackage{booktabs}", r"\begin{table*}[t]", r"\centering\scriptsize", head]
+        lines += [r"\toprule", r"Paper & Where & Our evidence & Verdict \\", r"\midrule"]
+        for row in self.rows:
+            cells = (row.statement, row.where, row.evidence, row.verdict)
+            lines.append(" & ".join(map(render.escape, cells)) + r" \\")
+        lines += [r"\bottomrule", r"\end{tabular}", rf"\caption{{{render.escape(self.caption)}}}"]
+        return "\n".join([*lines, r"\label{tab:saobp-verdicts}", r"\end{table*}"]) + "\n"
+
+
+def verdicts(records: Sequence[Record], published: Published | None = None) -> Verdicts:
+    """Judge every statement of statements.csv by the records of one profile.
+
+    A statement holds if the interval of what it says lies above 0, and does not if it lies below; if the
+    interval holds 0, no run was made, or only stand-ins of the paper's sizes were, it cannot be decided at
+    this scale.
+    """
+    context.profile(records)
+    published = published or published_numbers.load()
+    rows = []
+    for _, line in published.statements.iterrows():
+        found = (JUDGES[line["id"]](records) if line["id"] in JUDGES else None) or Evidence("no run")
+        evidence = found.words + (" (stand-ins of the paper's sizes)" if found.twins else "")
+        rows.append(Verdict(line["id"], line["where"], line["statement"], evidence, found.verdict()))
+    return Verdicts(tuple(rows), f"What the paper states and what our runs show. {context.describe(records)}")

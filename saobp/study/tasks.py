@@ -1,0 +1,211 @@
+"""The paper's benchmarks as values: where each lies, what is read, how it is scored (Tables 2, 3, 7, 8)."""
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import datasets
+import numpy as np
+
+from saobp.study.sources import DataError, Source
+from saobp.study.splits import overlap
+
+Kind = Literal["classification", "regression", "choice", "span"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskSpec:
+    """One benchmark: its columns on the hub, its labels and its metrics, the headline first."""
+
+    name: str
+    title: str  # the paper's column name
+    dataset: str
+    config: str
+    kind: Kind
+    texts: tuple[str, ...]  # columns; choice: article, question (or none), options; span: question, context
+    labels: tuple[str, ...] = ()
+    metrics: tuple[str, ...] = ("accuracy",)
+    gold: str = "label"  # the column that holds the answer
+    train_split: str = "train"
+    evaluation_split: str = "validation"
+
+    @property
+    def headline(self) -> str:
+        """The metric that the paper's tables hold."""
+        return self.metrics[0]
+
+    @property
+    def num_labels(self) -> int:
+        """Outputs of the head: classes; one score for a regression or an option, two for a span's ends."""
+        return {"classification": len(self.labels), "span": 2}.get(self.kind, 1)
+
+
+def _glue(name: str, title: str, *texts: str, labels: tuple[str, ...], **options: Any) -> TaskSpec:
+    values = {"kind": "classification", "labels": labels, **options}
+    return TaskSpec(name=name, title=title, dataset="nyu-mll/glue", config=name, texts=texts, **values)
+
+
+_ENTAILMENT = ("entailment", "not_entailment")
+_PARAPHRASE = ("accuracy", "f1")  # audit T4: the paper's MRPC and QQP are accuracies
+_SENTENCES = ("sentence1", "sentence2")
+
+TASKS: dict[str, TaskSpec] = {
+    spec.name: spec
+    for spec in (
+        _glue("cola", "CoLA", "sentence", labels=("unacceptable", "acceptable"), metrics=("matthews",)),
+        _glue("mrpc", "MRPC", *_SENTENCES, labels=("different", "equivalent"), metrics=_PARAPHRASE),
+        _glue("rte", "RTE", *_SENTENCES, labels=_ENTAILMENT),
+        _glue("sst2", "SST2", "sentence", labels=("negative", "positive")),
+        _glue("stsb", "STS-B", *_SENTENCES, labels=(), kind="regression", metrics=("pearson", "spearman")),
+        _glue("wnli", "WNLI", *_SENTENCES, labels=("not_entailment", "entailment")),
+        _glue("qnli", "QNLI", "question", "sentence", labels=_ENTAILMENT),
+        _glue(
+            "mnli",
+            "MNLI",
+            "premise",
+            "hypothesis",
+            labels=("entailment", "neutral", "contradiction"),
+            evaluation_split="validation_matched",
+        ),
+        _glue("qqp", "QQP", "question1", "question2", labels=("different", "duplicate"), metrics=_PARAPHRASE),
+        TaskSpec(
+            name="squad",
+            title="SQuAD",
+            dataset="rajpurkar/squad",
+            config="plain_text",
+            kind="span",
+            texts=("question", "context"),
+            metrics=("exact_match", "f1"),
+            gold="answers",
+        ),
+        TaskSpec(
+            name="hellaswag",
+            title="HellaSwag",
+            dataset="Rowan/hellaswag",
+            config="default",
+            kind="choice",
+            texts=("ctx", "", "endings"),
+            labels=("0", "1", "2", "3"),
+        ),
+        TaskSpec(
+            name="race",
+            title="RACE-Middle",
+            dataset="ehovy/race",
+            config="middle",
+            kind="choice",
+            texts=("article", "question", "options"),
+            labels=("A", "B", "C", "D"),
+            gold="answer",
+        ),
+        TaskSpec(
+            name="boolq",
+            title="BoolQ",
+            dataset="google/boolq",
+            config="default",
+            kind="classification",
+            texts=("question", "passage"),
+            labels=("False", "True"),
+            gold="answer",
+        ),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Task:
+    """A benchmark's rows, every one with its answer in `label` (a span's answers stay in `answers`).
+
+    `development` is a slice of train that chooses the epoch; `evaluation` is reported and chooses nothing.
+    """
+
+    spec: TaskSpec
+    train: datasets.Dataset
+    development: datasets.Dataset
+    evaluation: datasets.Dataset
+    splits: list[dict[str, Any]]  # what each split is and lacks, for the record and the caption
+
+
+def load_task(
+    name: str,
+    source: Source,
+    *,
+    train_split: str | None = None,
+    evaluation_split: str | None = None,
+    limit_train: int | None = None,
+    limit_evaluation: int | None = None,
+    seed: int = 0,
+) -> Task:
+    """Load a benchmark and set aside a tenth of train, 1,000 rows at most, for choosing the epoch.
+
+    Splits may be slices (`validation[:80%]`); a limit draws that many rows by `seed`, train's limit with its
+    development slice. Every substitution and limit is noted in `splits`.
+    Raises DataError if the name or a split is unknown, if rows have no answers, or if train and evaluation
+    share rows.
+    """
+    if name not in TASKS:
+        raise DataError(f"no task is called '{name}': choose from {', '.join(TASKS)}")
+    usual = TASKS[name]
+    spec = replace(
+        usual,
+        train_split=train_split or usual.train_split,
+        evaluation_split=evaluation_split or usual.evaluation_split,
+    )
+    pieces = [
+        source.intervals(spec.dataset, spec.config, s) for s in (spec.train_split, spec.evaluation_split)
+    ]
+    if overlap(*pieces):
+        shared = f"'{spec.train_split}' and '{spec.evaluation_split}'"
+        raise DataError(f"{name}: the splits {shared} share rows; slice them apart")
+    train = _load(spec, source, spec.train_split, limit_train, seed)
+    evaluation = _load(spec, source, spec.evaluation_split, limit_evaluation, seed)
+    order = np.random.default_rng(seed).permutation(len(train))
+    aside = min(1000, max(1, len(train) // 10))
+    described = [
+        _described(source, spec, "train", usual.train_split, len(train)),
+        _described(source, spec, "evaluation", usual.evaluation_split, len(evaluation)),
+    ]
+    return Task(spec, train.select(order[aside:]), train.select(order[:aside]), evaluation, described)
+
+
+def _load(spec: TaskSpec, source: Source, split: str, limit: int | None, seed: int) -> datasets.Dataset:
+    """Return a split with its answers in `label`, or a seeded draw of its rows in their own order."""
+    rows = _answered(spec, source.load(spec.dataset, spec.config, split), split)
+    if limit is None or limit >= len(rows):
+        return rows
+    return rows.select(np.sort(np.random.default_rng(seed).choice(len(rows), limit, replace=False)))
+
+
+def _answered(spec: TaskSpec, rows: datasets.Dataset, split: str) -> datasets.Dataset:
+    """Put the answer of every row in `label`: a class's or an option's number, a similarity from 0 to 5."""
+    wanted = [*filter(None, spec.texts), spec.gold]
+    if missing := [column for column in wanted if column not in rows.column_names]:
+        raise DataError(
+            f"{spec.dataset} {split}: no column {', '.join(missing)}; name columns as the hub does"
+        )
+    if spec.kind == "span":
+        return rows
+    gold = rows[spec.gold][:]
+    if spec.kind == "regression":
+        labels = [float(value) for value in gold]
+        hidden = min(labels, default=0.0) < 0
+    else:
+        numbers = {text: number for number, text in enumerate(spec.labels)}
+        labels = [numbers.get(v, -1) if isinstance(v, str) else int(v) for v in gold]
+        hidden = not set(labels) <= set(range(len(spec.labels)))
+    if hidden:
+        raise DataError(f"{spec.dataset} {split}: its rows have no answers; choose a split that has them")
+    if "label" in rows.column_names:
+        rows = rows.remove_columns("label")
+    return rows.add_column("label", labels)
+
+
+def _described(source: Source, spec: TaskSpec, role: str, usual: str, used: int) -> dict[str, Any]:
+    """Return a split's completeness, its role and the rows used; the note holds every substitution."""
+    split = spec.train_split if role == "train" else spec.evaluation_split
+    found = source.completeness(spec.dataset, spec.config, split)
+    notes = [found["note"]]
+    if split != usual:
+        notes.append(f"stands in for the {usual} split")
+    if used < found["rows"]:
+        notes.append(f"{used} rows drawn")
+    complete = found["complete"] and len(notes) == 1
+    return {**found, "role": role, "used": used, "complete": complete, "note": "; ".join(filter(None, notes))}

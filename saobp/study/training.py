@@ -1,0 +1,238 @@
+"""Pretraining on transformers' Trainer: the paper's recipe, resumable after a kill, stopped by a NaN."""
+
+import contextlib
+import hashlib
+import math
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import datasets
+import torch
+from torch import nn
+from torch.utils.data import Dataset
+from tqdm import tqdm
+from transformers import (
+    DataCollatorForLanguageModeling,
+    PreTrainedTokenizerFast,
+    PrinterCallback,
+    Trainer,
+    TrainerCallback,
+    TrainingArguments,
+)
+from transformers.utils import logging
+
+from saobp.study import checkpoints, paths
+from saobp.study.profile import Pretraining
+
+
+class TrainingFailed(RuntimeError):
+    """Training met a loss that is no number; the message names step, rate and last good checkpoint."""
+
+
+@dataclass
+class SeededMasking:
+    """Masks 15 % (or `share`) of the tokens, 80/10/10, anew each time a sequence is seen.
+
+    The masks of a batch depend on the seed, the epoch's order and nothing else, so a run that was killed and
+    continued sees the masks it would have seen.
+    """
+
+    tokenizer: PreTrainedTokenizerFast
+    share: float
+    seed: int
+
+    def __post_init__(self):
+        self._collator = DataCollatorForLanguageModeling(self.tokenizer, mlm_probability=self.share, seed=self.seed)
+
+    def __call__(self, items: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
+        tokens = torch.stack([torch.as_tensor(item["input_ids"]) for item in items])
+        fingerprint = hashlib.sha256(tokens.numpy().tobytes() + str(self.seed).encode()).digest()
+        generator = torch.Generator().manual_seed(int.from_bytes(fingerprint[:8]) >> 1)
+        self._collator.generator = generator
+        inputs, labels = self._collator.torch_mask_tokens(tokens.clone())
+        return {"input_ids": inputs, "attention_mask": torch.ones_like(inputs), "labels": labels}
+
+
+@dataclass
+class CausalBatch:
+    """Stacks sequences for a causal model: every token is the label of the position before it."""
+
+    def __call__(self, items: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
+        tokens = torch.stack([torch.as_tensor(item["input_ids"]) for item in items])
+        return {"input_ids": tokens, "attention_mask": torch.ones_like(tokens), "labels": tokens.clone()}
+
+
+def evaluation_steps(steps: int, evaluations: int) -> list[int]:
+    """Return step 0, the last step, and geometrically spaced ones between: at least `evaluations` where steps allow.
+
+    Early training moves fast and late training slowly; Figures 3 and 9 need 10 to 20 points along it.
+    """
+    inner = {round(steps ** (k / (evaluations - 2))) for k in range(evaluations - 1)} if evaluations > 2 else {steps}
+    filler = (step for step in range(1, steps + 1) if step not in inner)
+    while len(inner) + 1 < min(evaluations, steps + 1):
+        inner.add(next(filler))
+    return sorted({0, steps} | inner)
+
+
+class FollowHeldOut(TrainerCallback):
+    """Measures the held-out set on the schedule and keeps the curve with the checkpoints."""
+
+    def __init__(self, measure: Callable[[nn.Module], dict[str, Any]], schedule: list[int]):
+        self.measure, self.schedule = measure, set(schedule)
+
+    def on_train_begin(self, args, state, control, model=None, **kwargs):
+        """Measure the untrained model, unless the run continues from a checkpoint."""
+        earlier = [entry["heldout"]["seconds"] for entry in state.log_history if "heldout" in entry]
+        self.clock = time.perf_counter() - max(earlier, default=0.0)
+        if state.global_step == 0:
+            self.on_step_end(args, state, control, model=model)
+
+    def on_step_end(self, args, state, control, model=None, **kwargs):
+        """Measure at a scheduled step, with no effect on the run: evaluation mode, no random numbers."""
+        if state.global_step not in self.schedule or not state.is_world_process_zero:
+            return
+        model.eval()
+        with torch.no_grad():
+            measured = self.measure(model)
+        model.train()
+        measured["seconds"] = round(time.perf_counter() - self.clock, 1)  # of training, earlier sittings included
+        state.log_history.append({"step": state.global_step, "heldout": measured})
+
+
+class StopAtNaN(TrainerCallback):
+    """Stops a run whose loss is not a number, before a table can be filled with it."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+
+    def on_log(self, args, state, control, logs=None, **kwargs):
+        """Look at the loss of every log; the Trainer's own NaN filter is off so that it gets here."""
+        loss = (logs or {}).get("loss")
+        if loss is not None and not math.isfinite(loss):
+            last = checkpoints.newest_whole(self.folder)
+            raise TrainingFailed(
+                f"the loss is {loss} at step {state.global_step} (learning rate {logs.get('learning_rate'):.2e}); "
+                f"the last finite checkpoint is {last or 'none'}: lower the learning rate or the strength"
+            )
+
+
+class Progress(TrainerCallback):
+    """One tqdm bar over the steps, with the loss; quiet enough for a log file."""
+
+    def __init__(self, title: str):
+        self.title = title
+
+    def on_train_begin(self, args, state, control, **kwargs):
+        """Open the bar where the run continues."""
+        hidden = not state.is_world_process_zero
+        self.bar = tqdm(
+            total=state.max_steps, initial=state.global_step, desc=self.title, mininterval=5, disable=hidden
+        )
+
+    def on_step_end(self, args, state, control, **kwargs):
+        """Move the bar to the step."""
+        self.bar.update(state.global_step - self.bar.n)
+
+    def on_log(self, args, state, control, logs=None, **kwargs):
+        """Show the loss."""
+        if logs and "loss" in logs:
+            self.bar.set_postfix(loss=f"{logs['loss']:.3f}", refresh=False)
+
+    def on_train_end(self, args, state, control, **kwargs):
+        """Close the bar."""
+        self.bar.close()
+
+
+def quiet() -> None:
+    """Silence transformers' load reports and shard bars: our own progress bar says what matters."""
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    datasets.disable_progress_bars()
+
+
+def bf16_is_native() -> bool:
+    """Say whether the processor computes in bfloat16 itself; emulated, it is slower than float32."""
+    if torch.cuda.is_available():
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+
+
+def arguments(recipe: Pretraining, folder: Path, seed: int) -> TrainingArguments:
+    """Translate a recipe into the Trainer's arguments; AdamW as BERT's successors set it."""
+    bf16 = recipe.precision == "bf16" or (recipe.precision == "auto" and bf16_is_native())
+    return TrainingArguments(
+        output_dir=str(folder),
+        max_steps=recipe.steps,
+        per_device_train_batch_size=recipe.batch,
+        learning_rate=recipe.learning_rate,
+        lr_scheduler_type=recipe.scheduler,
+        warmup_steps=recipe.warmup,
+        weight_decay=recipe.weight_decay,
+        adam_beta1=0.9,
+        adam_beta2=0.98,
+        adam_epsilon=1e-6,
+        max_grad_norm=1.0,
+        bf16=bf16,
+        seed=seed,
+        data_seed=seed,
+        save_steps=recipe.save_every,
+        save_total_limit=2,
+        logging_steps=min(50, max(1, recipe.steps // 20)),
+        logging_nan_inf_filter=False,
+        dataloader_drop_last=True,
+        dataloader_pin_memory=torch.cuda.is_available(),
+        remove_unused_columns=False,
+        disable_tqdm=True,
+        report_to="none",
+    )
+
+
+def pretrain(
+    model: nn.Module,
+    blocks: Dataset,
+    collator: Callable,
+    recipe: Pretraining,
+    *,
+    folder: Path,
+    seed: int,
+    measure: Callable[[nn.Module], dict[str, Any]],
+    title: str = "pretraining",
+    callbacks: tuple[TrainerCallback, ...] = (),
+) -> list[dict[str, Any]]:
+    """Pretrain a model in place, or continue where a killed run left its last whole checkpoint.
+
+    `folder` keeps the checkpoints; `measure` is called on the held-out schedule. Returns the log: one entry
+    a logged step ("loss", "learning_rate") or held-out check ("heldout").
+    Raises TrainingFailed when the loss is no number.
+    """
+    quiet()
+    trainer = Trainer(
+        model,
+        args=arguments(recipe, folder, seed),
+        train_dataset=blocks,
+        data_collator=collator,
+        callbacks=[
+            FollowHeldOut(measure, evaluation_steps(recipe.steps, recipe.evaluations)),
+            StopAtNaN(folder),
+            checkpoints.SealCheckpoints(),
+            Progress(title),
+            *callbacks,
+        ],
+    )
+    trainer.remove_callback(PrinterCallback)
+    with alone(folder):
+        start = checkpoints.newest_whole(folder, tqdm.write)
+        if start is not None:
+            tqdm.write(f"continuing from {start.name}")
+        trainer.train(resume_from_checkpoint=str(start) if start else False)
+    return trainer.state.log_history
+
+
+def alone(folder: Path) -> contextlib.AbstractContextManager[None]:
+    """Keep a second run of the same recipe waiting; the processes of one distributed run stay together."""
+    distributed = int(os.environ.get("WORLD_SIZE", "1")) > 1
+    return contextlib.nullcontext() if distributed else paths.locked(folder)

@@ -1,0 +1,119 @@
+"""GTD against performance: over the checkpoints of each run, and over runs (Figures 3 and 9, Table 6)."""
+
+from collections.abc import Iterable, Sequence
+from math import atanh, tanh
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from saobp.study import estimates
+from saobp.study.records import select
+from saobp.study.statistics import Correlation, Estimate, across_seeds, correlation, mean_interval
+
+Record = dict[str, Any]
+TASKS = {"wikitext": "Perplexity", "sst2": "SST2", "hellaswag": "HellaSwag", "race": "RACE-Middle"}
+
+
+def checkpoints(records: Sequence[Record], model: str, task: str) -> pd.DataFrame:
+    """One row a checkpoint: algorithm, run, step, gtd, cross_gtd, score.
+
+    Pretraining's own curve for "wikitext" (held-out perplexity); for a task the "curve" of its fine-tuning
+    scores, where the run kept one.
+    """
+    rows = []
+    for record in select(list(records), model=model):
+        for point in _curve(record, task):
+            score = point.get("perplexity") if task == "wikitext" else point.get("score")
+            gtd = estimates.nested_mean(point.get("gtd"))
+            cross = estimates.nested_mean(point.get("cross_layer_gtd"))
+            if score is not None and gtd is not None:
+                rows.append((_algorithm(record), record["name"], point["step"], gtd, cross, score))
+    return pd.DataFrame(rows, columns=["algorithm", "run", "step", "gtd", "cross_gtd", "score"])
+
+
+def _curve(record: Record, task: str) -> list[Record]:
+    if task == "wikitext":
+        return record["metrics"].get("curve") or [] if record["stage"] == "pretrain" else []
+    return ((record["metrics"].get("tasks") or {}).get(task) or {}).get("curve") or []
+
+
+def _algorithm(record: Record) -> str:
+    return str(record["parameters"].get("algorithm"))
+
+
+def runs(records: Sequence[Record], model: str, task: str) -> pd.DataFrame:
+    """One row a pretraining run: algorithm, run (its seed), gtd, cross_gtd, mean score.
+
+    GTD is the refined attention's on the task, else on RACE-Middle; for "wikitext" the curve's last point.
+    """
+    if task == "wikitext":
+        last = checkpoints(records, model, task).groupby("run", as_index=False, sort=False).last()
+        return last.drop(columns="step")
+    rows = []
+    for algorithm in estimates.algorithms(records):
+        measured = estimates.attention_runs(records, model, algorithm, task)
+        measured = measured or estimates.attention_runs(records, model, algorithm, "race")
+        by_seed = {record["parameters"].get("seed"): estimates.matrix(record) for record in measured}
+        found = estimates.by_pretraining(estimates.scores(records, model, algorithm, task))
+        for score in found:
+            matrix = by_seed.get(score.key[0]) or {}
+            gtd, cross = (estimates.nested_mean(matrix.get(key)) for key in ("gtd", "cross_layer_gtd"))
+            if gtd is not None:
+                rows.append((algorithm, f"{algorithm} {score.key[0]}", gtd, cross, score.value))
+    return pd.DataFrame(rows, columns=["algorithm", "run", "gtd", "cross_gtd", "score"])
+
+
+def over_checkpoints(points: pd.DataFrame, measure: str = "gtd") -> Estimate | None:
+    """Mean correlation of `measure` and score over runs, each run's checkpoints apart.
+
+    Averaged as Fisher's z. One run: its own interval at the effective number of checkpoints; several:
+    Student's over runs, no narrower than that. None without a run of three checkpoints.
+    """
+    found = [c for _, run in points.groupby("run", sort=False) if (c := _correlation(run, measure))]
+    if not found:
+        return None
+    count = int(np.median([c.points for c in found]))
+    if len(found) == 1:
+        return Estimate(found[0].r, found[0].low, found[0].high, 1, count)
+    z = mean_interval([atanh(_inside(c.r)) for c in found])
+    half = max(z.half_width, np.median([_half(c) for c in found]) / np.sqrt(len(found)))
+    return Estimate(tanh(z.value), tanh(z.value - half), tanh(z.value + half), len(found), count)
+
+
+def over_runs(points: pd.DataFrame, measure: str = "gtd") -> Estimate | None:
+    """Correlation over runs, one point a run, centred by algorithm; None if there are too few runs."""
+    points = points.dropna(subset=[measure, "score"])
+    repeated = points[points.groupby("algorithm")["run"].transform("count") > 1]
+    try:
+        found = across_seeds(repeated[measure], repeated["score"], repeated["algorithm"].tolist())
+    except ValueError:
+        return None
+    return Estimate(found.r, found.low, found.high, len(repeated))
+
+
+def _correlation(run: pd.DataFrame, measure: str) -> Correlation | None:
+    run = run.dropna(subset=[measure, "score"])
+    try:
+        return correlation(run[measure], run["score"])
+    except ValueError:  # fewer than three checkpoints, or nothing moved
+        return None
+
+
+def _half(found: Correlation) -> float:
+    return (atanh(_inside(found.high)) - atanh(_inside(found.low))) / 2
+
+
+def _inside(r: float) -> float:
+    return float(np.clip(r, -1 + 1e-9, 1 - 1e-9))
+
+
+def tasks_with_points(records: Sequence[Record], models: Iterable[str]) -> list[str]:
+    """The tasks for which some model has a point to plot."""
+    return [task for task in TASKS if any(len(points(records, model, task)) for model in models)]
+
+
+def points(records: Sequence[Record], model: str, task: str) -> pd.DataFrame:
+    """Checkpoints where the runs kept them, else one point a run (`step` is then empty)."""
+    found = checkpoints(records, model, task)
+    return found if len(found) else runs(records, model, task).assign(step=np.nan)

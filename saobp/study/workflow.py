@@ -1,0 +1,74 @@
+"""Runs a whole profile through Snakemake: one run at a time per folder, restarted where it was cut off."""
+
+import contextlib
+import fcntl
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from saobp.study import paths, sources
+from saobp.study.profile import find, load_profile
+
+
+class WorkflowFailed(RuntimeError):
+    """Some runs failed; what was finished stays finished."""
+
+
+@contextlib.contextmanager
+def claimed(folder: Path) -> Iterator[int]:
+    """Hold a build folder for this process and its children; refuse if another living run holds it.
+
+    The hold is the operating system's: it ends with the last process that has it, however that dies.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        stream = (folder / ".running").open("a+")
+    except OSError as error:
+        raise PermissionError(f"{folder}: cannot be written ({error.strerror}): choose a folder you own") from None
+    with stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            stream.seek(0)
+            holder = stream.read().strip() or "unknown"
+            raise WorkflowFailed(f"{folder} is in use by process {holder}: wait for it to end, or stop it") from None
+        stream.truncate(0)
+        stream.write(str(os.getpid()))
+        stream.flush()
+        yield stream.fileno()
+
+
+def reproduce(profile_name: str, cores: int) -> None:
+    """Run every notebook under a profile and write its report.
+
+    Raises ProfileError or DataError before anything runs, WorkflowFailed when a run fails.
+    """
+    path, profile = find(profile_name).resolve(), load_profile(profile_name)
+    source = sources.resolve(profile.data)
+    folder = paths.build(profile.name)
+    clock = time.perf_counter()
+    print(f"==> profile {profile.name}: {path}\n==> data: {source.name}\n==> build: {folder}", flush=True)
+    with claimed(folder) as hold:
+        # no living run holds the folder, so a lock that is there belongs to one that was killed
+        _snakemake(folder, path, cores, hold, "--unlock", quiet=True)
+        code = _snakemake(folder, path, cores, hold, "--rerun-incomplete", "--keep-going")
+    minutes, seconds = divmod(time.perf_counter() - clock, 60)
+    spent = f"{minutes:.0f} min {seconds:.0f} s"
+    if code:
+        raise WorkflowFailed(
+            f"some runs failed after {spent} (lines with 'saobp:' above say why, logs are in {folder}/logs); "
+            "what was finished stays finished: mend the cause and give the same command again"
+        )
+    print(f"==> done in {spent}: open {folder / 'index.html'}")
+
+
+def _snakemake(folder: Path, profile: Path, cores: int, hold: int, *options: str, quiet: bool = False) -> int:
+    command = [
+        sys.executable, "-m", "snakemake", "--snakefile", str(paths.root() / "Snakefile"), "--directory", str(folder),
+        "--cores", str(cores), "--config", f"profile={profile}", "--quiet", "rules", "host", *options,
+    ]  # fmt: skip
+    sink = subprocess.DEVNULL if quiet else None
+    return subprocess.run(command, pass_fds=[hold], stdout=sink, stderr=sink, check=False).returncode

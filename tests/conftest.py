@@ -1,0 +1,26 @@
+"""Settings for every test: one thread, fixed seeds, no network, and hypothesis without deadlines."""
+
+import os
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+import pytest
+import torch
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "everyday",
+    deadline=None,  # the machine may be busy: a slow example is not a wrong one
+    max_examples=30,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("everyday")
+
+
+@pytest.fixture(autouse=True)
+def reproducible():
+    """Start every test from the same random state, on one thread."""
+    torch.set_num_threads(1)
+    torch.manual_seed(0)

@@ -1,0 +1,140 @@
+"""Run records made by code, in the form the notebooks write, for the tests of tables and figures."""
+
+import numpy as np
+
+GLUE = ("cola", "sst2", "mrpc", "qqp", "stsb", "mnli", "qnli", "rte", "wnli")
+METRIC = {"cola": "matthews", "stsb": "pearson", "squad": "f1"}
+LIFT = {"original": 0.0, "high": 0.12, "low": -0.12, "elemmul": 0.02}
+ITEMS = 300
+LAYERS, HEADS = 3, 2
+
+
+def record(stage, model, algorithm, seed, metrics, **parameters):
+    """One record of the schema, with the parts that every stage has."""
+    return {
+        "schema": 1,
+        "stage": stage,
+        "profile": "smoke",
+        "name": f"{stage}-{model}-{algorithm}-{seed}",
+        "parameters": {"model": model, "algorithm": algorithm, "strength": 0.2, "seed": seed, **parameters},
+        "metrics": metrics,
+        "data": {"source": "synthetic", "fingerprint": "f00d", "splits": [split("ehovy/race", "middle")]},
+        "code": {"version": "0.1.0", "commit": "abc123"},
+        "packages": {"torch": "2.13.0"},
+        "device": "cpu",
+        "started": f"2026-01-0{1 + seed % 5}T00:00:00+00:00",
+        "seconds": 1.0,
+        "departures": ["batch 8 x 32 tokens"],
+    }
+
+
+def split(dataset, config, rows=300, published_rows=1436):
+    return {
+        "dataset": dataset, "config": config, "split": "validation", "rows": rows,
+        "published_rows": published_rows, "complete": rows == published_rows, "note": "",
+    }  # fmt: skip
+
+
+def scores(task, seed, lift, items=ITEMS):
+    """A Scores dict: correctness of the same items, more of them right the larger the lift."""
+    random = np.random.default_rng([sum(map(ord, task)), seed])
+    difficulty = np.random.default_rng(sum(map(ord, task))).random(items)
+    noise = random.normal(0, 0.05, items)
+    outcomes = (difficulty + noise < 0.45 + lift).astype(int)
+    metric = METRIC.get(task, "accuracy")
+    share = float(outcomes.mean())
+    value = 100 * share
+    extra = {"outcomes": outcomes.tolist()}
+    if metric in ("matthews", "pearson"):
+        labels = (difficulty > 0.5).astype(int)
+        predictions = np.where(outcomes, labels, 1 - labels)
+        value = 100 * float(np.corrcoef(predictions, labels)[0, 1])
+        extra = {"outcomes": predictions.tolist(), "labels": labels.tolist()}
+    return {
+        "scores": {metric: value}, "headline": value, "metric": metric, "items": items, "chance": 50.0,
+        "majority": 52.0, "below_chance": value < 50, "constant": False, **extra,
+        "by_hops": {"1": [90, 100], "2": [60, 100]},
+    }  # fmt: skip
+
+
+def finetune(model="mini", algorithm="original", seed=42, tasks=(*GLUE, "hellaswag", "race", "squad")):
+    results = {task: scores(task, seed, LIFT.get(algorithm, 0.0)) for task in tasks}
+    return record("finetune", model, algorithm, seed, {"tasks": results})
+
+
+def matrices(algorithm, seed, scale=1.0):
+    random = np.random.default_rng([len(algorithm), seed])
+    shape = (LAYERS, HEADS)
+
+    def values(level):
+        return (level * scale + LIFT.get(algorithm, 0) + random.normal(0, 0.02, shape)).tolist()
+
+    return {
+        "gtd": values(0.7), "indirect_entropy": values(2.2), "entropy": values(2.0), "sparsity": values(0.8),
+        "positional_entropy": (2 + random.normal(0, 0.1, 16)).tolist(),
+    }  # fmt: skip
+
+
+def attention(model="mini", algorithm="original", seed=42, task="race"):
+    random = np.random.default_rng([7, len(algorithm), seed])
+    gtd = random.uniform(0.3, 0.95, 80)
+    graph = {
+        "gtd": gtd.tolist(),
+        "clustering": (gtd * 0.5 + random.normal(0, 0.05, 80)).tolist(),
+        "betweenness": [*(8 - 5 * gtd + random.normal(0, 0.5, 80)).tolist()[:-1], None],
+    }
+    maps = [attention_map(layer, head, random) for layer in range(LAYERS) for head in range(HEADS)]
+    metrics = {
+        "task": task, "samples": 64, "nan": {"betweenness": 1}, "graph": graph, "maps": maps,
+        "matrices": {"raw": matrices(algorithm, seed, 0.9), "refined": matrices(algorithm, seed)},
+    }  # fmt: skip
+    return record("attention", model, algorithm, seed, metrics, task=task)
+
+
+def attention_map(layer, head, random, length=10):
+    raw = random.dirichlet(np.full(length, 0.3), size=length)
+    refined = raw**0.5 / (raw**0.5).sum(axis=1, keepdims=True)
+    words = ["anna", "gave", "the", "old", "book", "to", "ben", "in", "may", "."]
+    return {
+        "layer": layer, "head": head, "tokens": words, "raw": raw.round(4).tolist(),
+        "refined": refined.round(4).tolist(),
+    }  # fmt: skip
+
+
+def pretrain(model="mini", algorithm="original", seed=42, points=12):
+    random = np.random.default_rng([3, len(algorithm), seed])
+    rise = 1 - np.exp(-np.arange(1, points + 1) / 4)
+    curve = []
+    for k, r in enumerate(rise):
+        loss, gtd = 6 - 3 * r, (0.5 + 0.3 * r + random.normal(0, 0.02, LAYERS)).tolist()
+        point = {"step": 10 * (k + 1), "loss": loss, "entropy": [2.0] * LAYERS, "gtd": gtd}
+        curve.append(point | {"perplexity": float(np.exp(loss + random.normal(0, 0.05)))})
+    metrics = {
+        "steps": 10 * points, "tokens": 320 * points, "loss": curve[-1]["loss"],
+        "perplexity": curve[-1]["perplexity"], "curve": curve, "parameters": 11_170_000,
+    }  # fmt: skip
+    settings = {"steps": 10 * points, "learning_rate": 5e-5, "scheduler": "cosine", "warmup": 5}
+    shape = {"layers": 4, "hidden": 256, "heads": 4, "feedforward": 1024}
+    return record("pretrain", model, algorithm, seed, metrics, **settings, **shape)
+
+
+def cost(model="mini", algorithm="original"):
+    slow = 1 + LIFT.get(algorithm, 0)
+    train = {"milliseconds": {"median": 28 * slow, "low": 27 * slow, "high": 30 * slow}, "gmacs": 1.45}
+    train["tokens_per_second"] = {"median": 4500 / slow, "low": 4300 / slow, "high": 4700 / slow}
+    inference = {"milliseconds": 7.4 * slow, "samples_per_second": 4300 / slow, "gmacs": 0.44}
+    metrics = {"repeats": 9, "train": train, "inference": inference}
+    return record("cost", model, algorithm, 0, metrics, batch=1, length=128)
+
+
+def decoder(model="gpt2-mini", algorithm="original", seed=42):
+    tasks = {task: scores(task, seed, LIFT.get(algorithm, 0.0)) for task in ("race", "boolq")}
+    return record(
+        "decoder", model, algorithm, seed, {"tasks": tasks, "perplexity": 60 - 100 * LIFT[algorithm]}
+    )
+
+
+def study(models=("mini",), algorithms=("original", "high"), seeds=(42, 43, 44)):
+    """Pretraining, fine-tuning and attention of each model, algorithm and seed."""
+    runs = [(m, a, s) for m in models for a in algorithms for s in seeds]
+    return [make(*run) for make in (pretrain, finetune, attention) for run in runs]

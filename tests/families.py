@@ -1,0 +1,97 @@
+"""Small random transformers models with sharp attention, one of each family that saobp serves."""
+
+from collections.abc import Callable
+
+import torch
+from torch import nn
+from transformers import (
+    BertConfig,
+    BertForMaskedLM,
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
+    ModernBertConfig,
+    ModernBertForMaskedLM,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+    RobertaConfig,
+    RobertaForMaskedLM,
+    T5Config,
+    T5EncoderModel,
+    T5ForConditionalGeneration,
+    ViTConfig,
+    ViTForImageClassification,
+)
+
+VOCABULARY, PAD = 61, 0
+TOKENS = {"vocab_size": VOCABULARY, "pad_token_id": PAD, "bos_token_id": 1, "eos_token_id": 2}
+SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}
+GROUPS = {"num_key_value_heads": 2, "max_position_embeddings": 512}
+T5_SIZES = {"d_model": 32, "d_kv": 8, "d_ff": 48, "num_layers": 2, "num_heads": 4}
+IMAGE = {"image_size": 12, "patch_size": 4, "num_labels": 3}
+QUERY_AND_KEY = ("query.weight", "key.weight", "Wqkv", "c_attn.weight", "q_proj.weight", "k_proj.weight")
+
+BUILDERS: dict[str, Callable[[], nn.Module]] = {
+    "bert": lambda: BertForMaskedLM(BertConfig(**TOKENS, **SIZES)),
+    "roberta": lambda: RobertaForMaskedLM(RobertaConfig(**TOKENS, **SIZES)),
+    "modernbert": lambda: ModernBertForMaskedLM(
+        ModernBertConfig(**TOKENS, **SIZES, local_attention=6, global_attn_every_n_layers=2, sep_token_id=2,
+                         cls_token_id=1)
+    ),
+    "gpt2": lambda: GPT2LMHeadModel(GPT2Config(**TOKENS, n_embd=32, n_layer=2, n_head=4, n_positions=512)),
+    "llama": lambda: LlamaForCausalLM(LlamaConfig(**TOKENS, **SIZES, **GROUPS)),
+    "qwen2": lambda: Qwen2ForCausalLM(Qwen2Config(**TOKENS, **SIZES, **GROUPS)),
+    "mistral": lambda: MistralForCausalLM(MistralConfig(**TOKENS, **SIZES, **GROUPS, sliding_window=5)),
+    "t5": lambda: T5EncoderModel(T5Config(**TOKENS, **T5_SIZES)),
+    "vit": lambda: ViTForImageClassification(ViTConfig(**SIZES, **IMAGE)),
+}  # fmt: skip
+TEXT = [family for family in BUILDERS if family != "vit"]
+CAUSAL = ["gpt2", "llama", "qwen2", "mistral"]
+
+
+def encoder_decoder() -> nn.Module:
+    """Build a T5 with encoder, decoder and cross-attention."""
+    return sharpened(T5ForConditionalGeneration(T5Config(**TOKENS, **T5_SIZES, decoder_start_token_id=0)))
+
+
+def sharpened(model: nn.Module, factor: float = 10.0) -> nn.Module:
+    """Scale query and key weights up, so that attention is far from uniform and messages matter."""
+    if model.config.model_type == "t5":  # does not scale its scores: sharp by itself
+        return model.eval()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            sharp = name.endswith(QUERY_AND_KEY) or "Wqkv" in name
+            if sharp or ("embed" in name and "norm" not in name.lower()):
+                parameter.mul_(factor)
+    return model.eval()
+
+
+def build(family: str, seed: int = 0) -> nn.Module:
+    """Build the model of a family from a seed, in eval mode."""
+    torch.manual_seed(seed)
+    return sharpened(BUILDERS[family]())
+
+
+def tokens(batch: int = 2, length: int = 9, seed: int = 1) -> torch.Tensor:
+    """Draw token ids, none of them special."""
+    return torch.randint(3, VOCABULARY, (batch, length), generator=torch.Generator().manual_seed(seed))
+
+
+def run(model: nn.Module, ids: torch.Tensor, mask: torch.Tensor | None = None, **kwargs) -> torch.Tensor:
+    """Return logits or last hidden states; positions count real tokens, as they must under left padding."""
+    family = model.config.model_type
+    if mask is not None and family in ("bert", "gpt2", "llama", "qwen2", "mistral", "modernbert"):
+        kwargs["position_ids"] = (mask.cumsum(-1) - 1).clamp(min=0)
+    output = model(ids, attention_mask=mask, **kwargs)
+    return output.logits if "logits" in output else output.last_hidden_state
+
+
+def run_any(family: str, model: nn.Module, **kwargs) -> torch.Tensor:
+    """Run a model of any family on its own kind of input."""
+    if family == "vit":
+        pixels = torch.randn(2, 3, 12, 12, generator=torch.Generator().manual_seed(2))
+        return model(pixel_values=3 * pixels, **kwargs).logits
+    return run(model, tokens(), **kwargs)

@@ -1,0 +1,42 @@
+"""A word-level tokenizer, a text of random words and a recipe that trains in seconds."""
+
+import torch
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
+from tokenizers.processors import TemplateProcessing
+from torch.utils.data import Dataset
+from transformers import PreTrainedTokenizerFast
+
+from saobp.study.profile import Pretraining
+
+SPECIAL = {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "unk", "cls", "sep", "mask")}
+RECIPE = Pretraining(
+    length=16, batch=4, steps=30, learning_rate=1e-3, warmup=5, dropout=0.1, evaluations=4,
+    evaluation_sequences=4, save_every=6, precision="fp32",
+)  # fmt: skip
+
+
+def word_tokenizer(words: int = 100) -> PreTrainedTokenizerFast:
+    """Return a tokenizer whose words are w0, w1, …"""
+    vocabulary = {word: i for i, word in enumerate([*SPECIAL.values(), *(f"w{i}" for i in range(words))])}
+    tokenizer = Tokenizer(WordLevel(vocabulary, "[UNK]"))
+    tokenizer.pre_tokenizer = Whitespace()
+    tokenizer.post_processor = TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **SPECIAL)
+
+
+class RandomText(Dataset):
+    """Sequences of random words, the same at every reading."""
+
+    def __init__(self, sequences: int = 50, length: int = 16, words: int = 100):
+        generator = torch.Generator().manual_seed(0)
+        self.tokens = torch.randint(5, 5 + words, (sequences, length), generator=generator)
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
+        return {"input_ids": self.tokens[index]}

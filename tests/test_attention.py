@@ -1,0 +1,316 @@
+"""The fused operation against `saobp.refine` of the whole matrix, the equations and finite differences."""
+
+import itertools
+from functools import partial
+
+import pytest
+import torch
+from reference import equation_11, equation_15
+from torch.utils.checkpoint import checkpoint
+
+import saobp.tiles.forms
+import saobp.tiles.heads
+from saobp.attention import saobp_attention, visible_keys
+from saobp.refine import FACTORS, refine
+
+
+def masks(*lengths):
+    """Return masks of sequences of these lengths, padded to the first, in several ways."""
+    token, real = torch.arange(lengths[0]), torch.tensor(lengths)[:, None]
+    left = token >= lengths[0] - real
+    return {"none": None, "right": token < real, "left": left, "holes": token % real.clamp(max=5) > 0}
+
+
+MASKS = masks(13, 9, 4)
+RIGHT = MASKS["right"]
+WHOLE_MATRIX = torch.eye(7, dtype=torch.float64)[None, None]  # the values that show the weights
+SWITCHES = list(itertools.product((False, True), (True, False), MASKS))
+CASES = [("high", *x) for x in SWITCHES] + [(f, *x) for f in ("low", "elemmul") for x in SWITCHES[::3]]
+
+
+@pytest.fixture(params=["one tile", "many tiles"])
+def tiles(request, monkeypatch):
+    """Work in one tile, or in tiles of a few queries with a short one at the end."""
+    if request.param == "many tiles":
+        monkeypatch.setattr(saobp.tiles.heads, "WHOLE", 4)
+        monkeypatch.setattr(saobp.tiles.heads, "TILE", 64)
+        monkeypatch.setattr(saobp.tiles.heads, "QUERIES", 5)
+
+
+def heads(batch=3, heads=4, groups=2, length=13, width=5, value_width=3, sharpness=3.0, dtype=torch.float64):
+    """Return query, key and value of sharp random attention, wanting gradients."""
+    shapes = [(heads, length, width), (groups, length, width), (groups, length, value_width)]
+    query, key, value = (torch.randn(batch, *shape, dtype=dtype) for shape in shapes)
+    return [x.requires_grad_() for x in (query * sharpness, key, value)]
+
+
+def spelled_out(query, key, value, factor="high", strength=0.2, mask=None, is_causal=False, **options):
+    """Return refine(softmax(query key^T / sqrt(D))) @ value."""
+    key, value = (x.repeat_interleave(query.shape[1] // x.shape[1], 1) for x in (key, value))
+    scores = query @ key.mT / query.shape[-1] ** 0.5
+    real = torch.ones(len(query), query.shape[2], dtype=torch.bool) if mask is None else mask
+    visible = visible_keys(real, is_causal)
+    scores = scores.masked_fill(~visible, -torch.inf).masked_fill(~visible.any(-1, keepdim=True), 0)
+    attention = scores.softmax(-1).masked_fill(~visible, 0)
+    return refine(attention, factor, strength, mask=mask, causal=is_causal, **options) @ value
+
+
+def agree(inputs, strength, tolerance=1e-9, **options):
+    """Assert that both ways give the same output and gradients."""
+    found = saobp_attention(*inputs, strength=strength, **options)
+    expected = spelled_out(*inputs, strength=strength, **options)
+    torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance / 1e3)
+    wanted = [*inputs, strength] if isinstance(strength, torch.Tensor) else inputs
+    upstream = torch.randn_like(expected)
+    gradients = (torch.autograd.grad(output, wanted, upstream) for output in (found, expected))
+    for mine, theirs in zip(*gradients):
+        torch.testing.assert_close(mine, theirs, rtol=tolerance, atol=tolerance * theirs.abs().max().item())
+
+
+@pytest.mark.parametrize("factor, causal, exclude_self, mask", CASES)
+def test_output_and_gradients_are_those_of_refine(factor, causal, exclude_self, mask, tiles):
+    options = {"factor": factor, "is_causal": causal, "exclude_self": exclude_self, "mask": MASKS[mask]}
+    agree(heads(), 0.2, **options)
+    if factor != "elemmul":
+        shape = (3, 1) if causal else (4,)
+        agree(heads(), torch.rand(shape, dtype=torch.float64, requires_grad=True), **options)
+
+
+@pytest.mark.parametrize("exclude_self", [True, False])
+@pytest.mark.parametrize("factor", ["high", "low"])
+def test_loads_too_wide_for_products_are_summed_in_logarithms(factor, exclude_self, tiles, monkeypatch):
+    narrow = []
+    inner = saobp.tiles.forms.key_loads
+    monkeypatch.setattr(saobp.tiles.forms, "key_loads", lambda *a: narrow.append(inner(*a)) or narrow[-1])
+    options = {"factor": factor, "exclude_self": exclude_self}
+    agree(heads(sharpness=8), 30.0, tolerance=1e-6, **options, mask=RIGHT)  # 1 - A at e^-30 costs digits
+    learned = torch.tensor(30.0, dtype=torch.float64, requires_grad=True)
+    agree(heads(sharpness=8), learned, tolerance=1e-6, **options)
+    assert not all(is_factor for _, is_factor in narrow)
+
+
+@pytest.mark.parametrize("factor", [f for f in FACTORS if f not in ("high", "low", "elemmul")])
+@pytest.mark.parametrize("causal", [False, True])
+def test_factors_that_do_not_fit_tiles_give_the_same_numbers(factor, causal):
+    agree(heads(), 0.3, factor=factor, is_causal=causal, mask=RIGHT)
+    agree(heads(), 0.3, factor=factor, is_causal=causal)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("low", [False, True])
+def test_the_loops_of_equation_11_give_the_same_numbers(low, causal):
+    query, key, value = heads(batch=1, heads=1, groups=1, length=7)
+    attention = spelled_out(query, key, WHOLE_MATRIX, "none", is_causal=causal)
+    expected = equation_11(attention[0, 0].detach(), 0.4, low=low, causal=causal) @ value[0, 0]
+    options = {"factor": "low" if low else "high", "strength": 0.4, "is_causal": causal}
+    torch.testing.assert_close(saobp_attention(query, key, value, **options)[0, 0], expected)
+
+
+def test_the_loops_of_equation_15_give_the_same_numbers():
+    query, key, value = heads(batch=1, heads=1, groups=1, length=7)
+    attention = spelled_out(query, key, WHOLE_MATRIX, "none")
+    expected = equation_15(attention[0, 0].detach()) @ value[0, 0]
+    torch.testing.assert_close(saobp_attention(query, key, value, factor="elemmul")[0, 0], expected)
+
+
+@pytest.mark.parametrize("factor, causal, exclude_self, mask", CASES)
+def test_gradients_equal_finite_differences(factor, causal, exclude_self, mask):
+    inputs = heads(batch=2, heads=2, groups=1, length=5, width=2, value_width=2, sharpness=1.5)
+    options = {"factor": factor, "is_causal": causal, "exclude_self": exclude_self, "mask": masks(5, 3)[mask]}
+    if factor != "elemmul":
+        inputs.append(torch.tensor([0.3, 0.8], dtype=torch.float64, requires_grad=True))
+    attend = lambda q, k, v, s=0.2: saobp_attention(q, k, v, strength=s, **options)  # noqa: E731
+    assert torch.autograd.gradcheck(attend, inputs, fast_mode=mask != "none")
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_gradients_equal_finite_differences_under_dropout_and_tiles(causal, tiles):
+    inputs = heads(batch=1, heads=2, groups=1, length=11, width=2, value_width=2, sharpness=1.0)
+
+    def repeated(query, key, value):
+        torch.manual_seed(3)
+        return saobp_attention(query, key, value, strength=0.5, is_causal=causal, dropout_p=0.4)
+
+    assert torch.autograd.gradcheck(repeated, inputs, fast_mode=True)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_strength_zero_and_factor_none_are_plain_attention_exactly(causal):
+    query, key, value = (x.repeat_interleave(4 // x.shape[1], 1) for x in heads())
+    plain = torch.nn.functional.scaled_dot_product_attention(query, key, value, is_causal=causal)
+    for options in ({"strength": 0}, {"factor": "low", "strength": 0.0}, {"factor": "none"}):
+        assert torch.equal(saobp_attention(query, key, value, is_causal=causal, **options), plain)
+
+
+def test_two_tokens_by_hand():
+    # both rows put 3/4 on the first key; strength ln 2, so c = 1/2; each hears the other: 1 - 3/8 and 1 - 1/8
+    scores = torch.tensor([3.0, 1.0]).log()
+    query, key = torch.ones(1, 1, 2, 1), scores[None, None, :, None]
+    value = torch.tensor([1.0, 0.0])[None, None, :, None]
+    first, second = 0.75 * 0.625, 0.25 * 0.875
+    found = saobp_attention(query, key, value, strength=torch.tensor(2.0).log().item(), scale=1.0)
+    torch.testing.assert_close(found.flatten(), torch.full((2,), first / (first + second)))
+
+
+@pytest.mark.parametrize("factor", FACTORS)
+def test_future_tokens_never_change_earlier_outputs(factor, tiles):
+    inputs = [x.detach() for x in heads(groups=4)]
+    changed = [x.clone() for x in inputs]
+    for x in changed:
+        x[:, :, 8:] += torch.randn_like(x[:, :, 8:])
+    options = {"factor": factor, "strength": 0.7, "is_causal": True}
+    before, after = (saobp_attention(*x, **options) for x in (inputs, changed))
+    assert torch.equal(before[:, :, :8], after[:, :, :8]) and not torch.equal(before, after)
+
+
+@pytest.mark.parametrize("factor", FACTORS)
+def test_the_gradient_of_earlier_outputs_does_not_reach_future_tokens(factor, tiles):
+    inputs = heads(groups=4)
+    saobp_attention(*inputs, factor=factor, strength=0.7, is_causal=True)[:, :, :8].sum().backward()
+    assert all(torch.equal(x.grad[:, :, 8:], torch.zeros_like(x.grad[:, :, 8:])) for x in inputs)
+    assert all(x.grad[:, :, :8].abs().max() > 0 for x in inputs)
+
+
+@pytest.mark.parametrize("factor", ["high", "low", "elemmul"])
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_padding_never_changes_real_tokens(factor, side):
+    short = [x[:1, :, :9].detach() for x in heads(batch=1, groups=4)]
+    room = (0, 0, 0, 4) if side == "right" else (0, 0, 4, 0)
+    real = torch.nn.functional.pad(torch.ones(1, 9, dtype=torch.bool), room[2:])
+    for causal, junk in itertools.product((False, True), (0.0, 1e3)):
+        longer = [torch.nn.functional.pad(x, room, value=junk) for x in short]
+        found = saobp_attention(*longer, factor=factor, mask=real, is_causal=causal)
+        expected = saobp_attention(*short, factor=factor, is_causal=causal)
+        torch.testing.assert_close(found[:, :, real[0]], expected)
+        assert found.isfinite().all()
+
+
+def test_nothing_of_size_length_squared_lives_between_forward_and_backward(tiles):
+    for factor, causal in itertools.product(("high", "low", "elemmul"), (False, True)):
+        if factor == "elemmul" and causal:
+            continue
+        sizes = []
+
+        def note(tensor, sizes=sizes):
+            sizes.append(tensor.numel())
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+            saobp_attention(*heads(length=90, groups=4), factor=factor, is_causal=causal)
+        assert max(sizes) <= 3 * 4 * 90 * 5 and len(sizes) <= 10
+
+
+def test_a_sink_shared_by_a_thousand_tokens_keeps_float32_exact_to_rounding():
+    query, key, value = (x.detach() for x in heads(1, 1, 1, length=1024, width=4, value_width=4))
+    key[..., 7, :], query[..., 0] = 4.0, query[..., 0].abs() + 2  # one key loses hundreds of nats
+    exact = saobp_attention(query, key, value, strength=1.0)
+    single = [x.float().requires_grad_() for x in (query, key, value)]
+    found = saobp_attention(*single, strength=1.0)
+    torch.testing.assert_close(found.double(), exact, rtol=2e-3, atol=2e-4)
+    found.sum().backward()
+    assert all(x.grad.isfinite().all() for x in single)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("factor", ["high", "low", "elemmul"])
+def test_one_hot_rows_stay_finite_at_any_strength(factor, causal):
+    for strength, sharpness in itertools.product((0.2, 5.0, 60.0, 1e4), (1e2, 1e4)):
+        inputs = heads(dtype=torch.float32, sharpness=sharpness)
+        found = saobp_attention(*inputs, factor=factor, strength=strength, is_causal=causal)
+        found.square().sum().backward()
+        assert found.isfinite().all() and all(x.grad.isfinite().all() for x in inputs)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_half_precision_inputs_have_statistics_in_float32(causal):
+    halves = [x.detach().to(torch.bfloat16).requires_grad_() for x in heads(sharpness=1)]
+    wide = [x.detach().float().requires_grad_() for x in halves]
+    found, expected = (saobp_attention(*x, strength=0.5, is_causal=causal) for x in (halves, wide))
+    assert torch.equal(found, expected.bfloat16())  # one rounding, at the end
+    found.sum().backward()
+    expected.sum().backward()
+    assert all(torch.allclose(x.grad.float(), y.grad, rtol=0.05, atol=0.02) for x, y in zip(halves, wide))
+
+
+def test_autocast_does_not_reach_inside():
+    inputs = heads(dtype=torch.float32)
+    expected = saobp_attention(*inputs)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = saobp_attention(*inputs)
+        torch.autograd.grad(found.sum(), inputs)
+    assert torch.equal(found, expected)
+
+
+def test_dropout_keeps_the_mean_and_drops_its_share():
+    query, key = torch.zeros(1, 2, 40, 3), torch.zeros(1, 2, 40, 3)
+    value = torch.eye(40).expand(1, 2, 40, 40)  # so that the output is the dropped-out matrix, entries 1/40
+    for factor in ("high", "sinkhorn"):
+        options = {"factor": factor, "dropout_p": 0.3}
+        kept = torch.stack([saobp_attention(query, key, value, **options) for _ in range(50)])
+        torch.testing.assert_close(kept[kept > 0], torch.full_like(kept[kept > 0], 1 / 40 / 0.7))
+        share = (kept == 0).float()
+        assert abs(share.mean() - 0.3) < 0.005  # six standard errors
+        for axis in (0, 2, 3, 4):  # no run, head, query or key is dropped more than others
+            others = [a for a in range(5) if a != axis]
+            assert (share.mean(others) - 0.3).abs().max() < 0.05
+        for axis in (0, 2, 3, 4):  # neighbours along any axis are dropped independently
+            both = share.narrow(axis, 1, share.shape[axis] - 1) * share.narrow(axis, 0, share.shape[axis] - 1)
+            assert abs(both.mean() - 0.09) < 0.006
+
+
+def test_dropout_is_repeated_by_seed_and_by_gradient_checkpointing():
+    inputs, runs = heads(dtype=torch.float32), []
+    dropped = partial(saobp_attention, dropout_p=0.3)
+    for attend in (dropped, partial(checkpoint, dropped, use_reentrant=False)):
+        torch.manual_seed(5)
+        output = attend(*inputs)
+        runs.append([output, *torch.autograd.grad(output.square().sum(), inputs)])
+    assert all(torch.equal(x, y) for x, y in zip(*runs))
+
+
+def test_any_memory_layout_gives_the_same_numbers():
+    inputs = heads(groups=4)
+    moved = [x.detach().transpose(1, 2).contiguous().transpose(1, 2).requires_grad_() for x in inputs]
+    outputs = [saobp_attention(*x, mask=RIGHT) for x in (inputs, moved)]
+    assert torch.equal(*outputs)
+    gradients = [torch.autograd.grad(y.sum(), x) for x, y in zip((inputs, moved), outputs)]
+    assert all(torch.equal(x, y) for x, y in zip(*gradients))
+
+
+def test_inside_torch_compile_the_numbers_are_the_same():
+    inputs = heads(dtype=torch.float32, groups=4)
+    compiled = torch.compile(saobp_attention, backend="eager", fullgraph=True)
+    for options in ({}, {"is_causal": True}, {"mask": RIGHT}):
+        torch.testing.assert_close(compiled(*inputs, **options), saobp_attention(*inputs, **options))
+
+
+GOOD = {"query": torch.zeros(2, 4, 6, 8), "key": torch.zeros(2, 2, 6, 8), "value": torch.zeros(2, 2, 6, 8)}
+
+
+@pytest.mark.parametrize(
+    "argument, value",
+    [
+        ("query", torch.zeros(4, 6, 8)),
+        ("query", torch.zeros(2, 4, 6, 8, dtype=torch.long)),
+        ("key", torch.zeros(2, 3, 6, 8)),
+        ("key", torch.zeros(1, 2, 6, 8)),
+        ("key", torch.zeros(2, 2, 7, 8)),
+        ("key", torch.zeros(2, 2, 6, 9)),
+        ("value", torch.zeros(2, 2, 5, 8)),
+        ("value", torch.zeros(2, 2, 6, 8).double()),
+        ("factor", "High"),
+        ("strength", -0.1),
+        ("strength", torch.ones(3)),
+        ("mask", torch.ones(2, 6)),
+        ("mask", torch.ones(3, 6, dtype=torch.bool)),
+        ("mask", torch.zeros(2, 6, dtype=torch.bool)),
+        ("is_causal", 1),
+        ("exclude_self", None),
+        ("scale", float("nan")),
+        ("dropout_p", 1.0),
+        ("dropout_p", -0.1),
+    ],
+)
+def test_a_wrong_argument_is_named(argument, value):
+    with pytest.raises(ValueError, match=argument):
+        saobp_attention(**{**GOOD, argument: value})

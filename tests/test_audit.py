@@ -1,0 +1,67 @@
+from decimal import ROUND_HALF_UP, Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+from transformers import BertConfig, BertModel
+
+from saobp.study import audit
+
+MINI = audit.Shape(4, 256, 4, 1024)
+
+
+def test_grim_worked_by_hand():
+    assert audit.grim(47.29, 277) == [131]
+    assert audit.grim(29.89, 1436) == []  # 429 gives 29.87, 430 gives 29.94
+
+
+@given(st.integers(1, 3000), st.data())
+def test_every_count_passes_its_own_grim_test(items, data):
+    count = data.draw(st.integers(0, items))
+    exact = Decimal(100 * count) / Decimal(items)
+    printed = float(exact.quantize(Decimal("0.01"), ROUND_HALF_UP))
+    assert count in audit.grim(printed, items)
+
+
+def test_grim_passes_everything_once_items_outnumber_the_percentages():
+    assert audit.grim_rate(20_000) == 1
+    assert audit.grim_rate(1436) == pytest.approx(0.1437, abs=1e-3)
+
+
+def test_grim_needs_items():
+    with pytest.raises(ValueError, match="items"):
+        audit.grim(50, 0)
+
+
+def test_label_counts_add_up_to_the_items_of_their_split():
+    for task, counts in audit.LABEL_COUNTS.items():
+        assert sum(counts) == audit.ITEMS[task], task
+
+
+def test_a_difference_of_nothing_is_no_standard_error():
+    assert audit.z_of_difference(50, 50, 100) == 0
+    assert audit.z_of_difference(60, 50, 400) == pytest.approx(10 / 3.5, rel=0.02)
+
+
+def test_the_critical_correlation_has_the_p_value_that_was_asked_for():
+    r = audit.critical_correlation(20, 0.02)
+    t = r * ((20 - 2) / (1 - r * r)) ** 0.5
+    assert 2 * stats.t.sf(t, 18) == pytest.approx(0.02)
+
+
+def test_parameters_agree_with_transformers():
+    config = BertConfig(
+        hidden_size=256, num_hidden_layers=4, num_attention_heads=4, intermediate_size=1024, vocab_size=30522
+    )
+    count = sum(weight.numel() for weight in BertModel(config).parameters())
+    assert audit.parameters(MINI) == count
+
+
+def test_the_products_of_attention_are_all_that_high_adds():
+    extra = audit.macs(MINI, "High", training=True) - audit.macs(MINI, "Original", training=True)
+    assert extra == pytest.approx(2 * 128**2 * 256 * 4 / 1e9)
+
+
+def test_fewer_parameters_need_fewer_multiplications():
+    assert audit.macs(MINI, "High", training=False) < audit.macs(MINI, "High", training=True)

@@ -1,0 +1,129 @@
+import datasets
+import numpy as np
+import pytest
+
+from saobp.study.baseline import baseline, words
+from saobp.study.tasks import TASKS, Task
+
+
+def task(name, make, count=120):
+    """Return a task whose rows a function makes from their number."""
+    made = [make(n, np.random.default_rng(n)) for n in range(count)]
+    parts = (datasets.Dataset.from_list(rows) for rows in (made[: count // 2], made[:5], made[count // 2 :]))
+    return Task(TASKS[name], *parts, [])
+
+
+def test_words_are_lower_case_without_punctuation():
+    assert words("The cat's hat, 3 km.") == ["the", "cat", "s", "hat", "3", "km"]
+
+
+def test_a_word_that_gives_the_answer_away_is_found():
+    def make(n, random):
+        noise = " ".join(f"w{k}" for k in random.integers(0, 20, 5))
+        return {"sentence": f"{noise} {'good' if n % 2 else 'bad'}", "label": n % 2}
+
+    found = baseline(task("sst2", make))
+    assert found["headline"] == 100
+    assert found["metric"] == "accuracy"
+
+
+def test_shared_words_are_seen_between_texts():
+    def make(n, random):
+        first, other = random.permutation(200)[:2]
+        return {"sentence1": f"a w{first}", "sentence2": f"a w{first if n % 2 else other}", "label": n % 2}
+
+    assert baseline(task("mrpc", make))["headline"] == 100
+
+
+def test_which_word_is_shared_is_seen_and_not_only_how_many():
+    def make(n, random):
+        a, b, c = "xy"[n % 2], "pq"[n // 2 % 2], n // 4 % 2  # one word is shared, a or b
+        other_a, other_b = {"x": "y", "y": "x"}[a], {"p": "q", "q": "p"}[b]
+        second = f"{a} {other_b}" if c else f"{other_a} {b}"
+        return {"sentence1": f"{a} {b}", "sentence2": second, "label": c}
+
+    assert baseline(task("mrpc", make))["headline"] == 100
+
+
+def test_word_order_alone_is_not_seen():
+    def make(n, random):
+        one, other = ("ann", "ben") if n % 2 else ("ben", "ann")
+        return {"sentence1": f"{one} sees {other}", "sentence2": "ann sees ben", "label": n % 2}
+
+    assert baseline(task("rte", make))["constant"] is True
+
+
+def test_labels_without_a_cause_stay_at_chance():
+    def make(n, random):
+        return {
+            "sentence": " ".join(f"w{k}" for k in random.integers(0, 50, 6)),
+            "label": int(random.integers(2)),
+        }
+
+    low, high = baseline(task("sst2", make, 400))["interval"]
+    assert low < 50 < high
+
+
+def test_similarity_is_learned_from_shared_words():
+    def make(n, random):
+        same, kept = random.permutation(100)[:5], n % 6
+        other = [*same[:kept], *random.integers(100, 200, 5 - kept)]
+        texts = (" ".join(f"w{k}" for k in text) for text in (same, other))
+        return dict(zip(("sentence1", "sentence2"), texts)) | {"label": float(kept)}
+
+    assert baseline(task("stsb", make))["headline"] > 90
+
+
+def test_an_option_named_in_the_article_is_found():
+    def make(n, random):
+        options = [f"w{k}" for k in random.permutation(100)[:4]]
+        article, question = f"it was {options[n % 4]} .", "What was it?"
+        return {"article": article, "question": question, "options": options, "label": n % 4}
+
+    found = baseline(task("race", make))
+    assert (found["headline"], found["chance"]) == (100, 25)
+
+
+def test_options_without_a_cue_stay_at_chance():
+    def make(n, random):
+        options = [f"w{k}" for k in random.permutation(100)[:4]]
+        return {
+            "article": "nothing .",
+            "question": "What?",
+            "options": options,
+            "label": int(random.integers(4)),
+        }
+
+    low, high = baseline(task("race", make, 200))["interval"]
+    assert low < 25 < high
+
+
+def test_a_span_is_found_by_the_words_beside_it():
+    def make(n, random):
+        names = [f"Name{k}" for k in random.permutation(100)[:3]]
+        context = f"{names[0]} saw {names[1]}. The owner is {names[2]} today."
+        answers = {"text": [names[2]], "answer_start": [context.index(names[2])]}
+        return {"question": "Who is the owner?", "context": context, "answers": answers}
+
+    found = baseline(task("squad", make, 60))
+    assert found["headline"] == 100
+
+
+def test_a_limit_bounds_what_is_learned_from(monkeypatch):
+    def make(n, random):
+        return {"sentence": f"w{n}", "label": n % 2}
+
+    seen = []
+    monkeypatch.setattr("saobp.study.baseline._texts", lambda s, r, e, _: seen.append(len(r)) or [0] * len(e))
+    baseline(task("sst2", make), limit=7)
+    assert seen == [7]
+
+
+@pytest.mark.parametrize("name", ["wnli", "cola"])
+def test_the_floor_has_everything_a_score_has(name):
+    column = {"sentence1": "a", "sentence2": "b"} if name == "wnli" else {"sentence": "a"}
+    found = baseline(task(name, lambda n, _: {**column, "label": n % 2, "hops": 1}, 20))
+    assert {"scores", "headline", "metric", "items", "chance", "majority", "below_chance", "constant"} <= set(
+        found
+    )
+    assert found["by_hops"]["1"][1] == 10

@@ -1,0 +1,411 @@
+"""saobp.capture: its numbers are those of the single matrices, whatever is batched, padded or killed."""
+
+import json
+import math
+import os
+import resource
+import signal
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import torch
+from transformers import BertConfig, BertForMultipleChoice, BertModel, GPT2Config, GPT2LMHeadModel
+
+import saobp
+from saobp import diagnostics
+from saobp.capture import capture, token_classes
+from saobp.graph import graph_measures
+from saobp.huggingface import raw_attentions
+from saobp.parts import summary
+
+VOCABULARY = 60
+LENGTHS = (9, 5, 12, 7, 3, 12, 8)
+
+
+def bert(factor=None, kind=BertModel, layers=2, strength=0.2, **options):
+    """A tiny encoder with attention far from uniform, refined if a factor is given."""
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=VOCABULARY,
+        hidden_size=16,
+        num_hidden_layers=layers,
+        num_attention_heads=2,
+        intermediate_size=16,
+        max_position_embeddings=128,
+        initializer_range=1.0,
+        **options,
+    )
+    model = kind(config)
+    return saobp.apply(model, factor, strength) if factor else model
+
+
+def samples(lengths=LENGTHS):
+    generator = torch.Generator().manual_seed(1)
+    return [torch.randint(4, VOCABULARY, (length,), generator=generator) for length in lengths]
+
+
+def batches(size=3, lengths=LENGTHS, total=None, left=False):
+    """The samples, `size` to a batch, padded to the longest of the batch or to `total`."""
+    tokens, found = samples(lengths), []
+    for start in range(0, len(tokens), size):
+        group = tokens[start : start + size]
+        width = total or max(map(len, group))
+        batch = {"input_ids": torch.zeros(len(group), width, dtype=torch.long)}
+        batch["attention_mask"] = torch.zeros_like(batch["input_ids"])
+        for row, sample in enumerate(group):
+            place = slice(width - len(sample), width) if left else slice(len(sample))
+            batch["input_ids"][row, place] = sample
+            batch["attention_mask"][row, place] = 1
+        found.append(batch)
+    return found
+
+
+def run(model, data, path, **options):
+    return capture(model, data, path, progress=False, **options)
+
+
+def frame(path):
+    return pq.read_table(path).to_pandas().set_index(["sample", "layer", "head", "matrix"])
+
+
+def close(one, other, **options):
+    one, other = (np.asarray(x.tolist() if hasattr(x, "tolist") else x, float) for x in (one, other))
+    np.testing.assert_allclose(one, other, rtol=2e-4, atol=1e-5, **options)
+
+
+class Tokenizer:
+    """The few members of a tokenizer that matter."""
+
+    cls_token_id, sep_token_id, eos_token_id = 2, 3, None
+
+    def __len__(self):
+        return VOCABULARY
+
+    def convert_ids_to_tokens(self, ids):
+        return ["[PAD]", "[UNK]", "[CLS]", "[SEP]", ".", "##,", "Ġ!", "$", "a.", *["word"] * (len(ids) - 9)]
+
+
+# --- the numbers
+
+
+@pytest.mark.parametrize("factor", ["high", "low", "elemmul"])
+def test_every_row_of_the_table_is_the_diagnostic_of_one_unpadded_matrix(tmp_path, factor):
+    model = bert(factor).eval()
+    run(model, batches(), tmp_path / "a.parquet", beta=0.8, hops=3)
+    table = frame(tmp_path / "a.parquet")
+    assert len(table) == len(LENGTHS) * 2 * 2 * 2
+    for sample, tokens in enumerate(samples()):
+        with torch.no_grad(), raw_attentions(model) as pairs:
+            model(tokens[None])
+        for layer, pair in enumerate(pairs):
+            for name, attention in zip(("raw", "refined"), pair):
+                found = table.loc[[(sample, layer, head, name) for head in range(2)]]
+                close(found.gtd, diagnostics.gtd(attention[0], 0.8, 3))
+                close(found.indirect_entropy, diagnostics.indirect_entropy(attention[0], 0.8, 3))
+                close(found.entropy, diagnostics.attention_entropy(attention[0]))
+                close(found.column_mass_maximum, diagnostics.column_mass_maximum(attention[0]))
+                close(found.moved, (attention[0] - pair[0][0]).abs().sum(-1).mean(-1) / 2)
+                assert (found.tokens == len(tokens)).all()
+
+
+def test_a_plain_model_has_equal_raw_and_refined_matrices_and_is_left_as_it_was(tmp_path):
+    model = bert(attn_implementation="sdpa").train()
+    found = run(model, batches(), tmp_path / "a.parquet")
+    assert found["matrices"]["raw"] == found["matrices"]["refined"]
+    assert model.training and model.config._attn_implementation == "sdpa"
+    none = run(bert("none"), batches(), tmp_path / "b.parquet")
+    close(found["matrices"]["raw"]["gtd"], none["matrices"]["refined"]["gtd"])
+
+
+def test_refinement_shows_in_the_refined_matrices_only(tmp_path):
+    plain = run(bert(), batches(), tmp_path / "a.parquet")["matrices"]
+    high = run(bert("high", strength=1.0), batches(), tmp_path / "b.parquet")["matrices"]
+    close(high["raw"]["gtd"][0], plain["raw"]["gtd"][0])
+    assert high["refined"]["gtd"] != high["raw"]["gtd"]
+    assert min(high["refined"]["moved"][0]) > 0 and high["raw"]["moved"][0] == [0.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    "other", [batches(1), batches(7), batches(3, total=20)], ids=["one", "all", "padded"]
+)
+def test_batching_and_padding_change_nothing(tmp_path, other):
+    model = bert("high")
+    one = run(model, batches(), tmp_path / "a.parquet")
+    two = run(model, other, tmp_path / "b.parquet")
+    columns = frame(tmp_path / "a.parquet").select_dtypes("float")
+    close(columns, frame(tmp_path / "b.parquet")[columns.columns])
+    close(one["matrices"]["raw"]["positional_entropy"], two["matrices"]["raw"]["positional_entropy"][:12])
+    assert len(one["matrices"]["raw"]["positional_entropy"]) == max(LENGTHS)
+
+
+def test_a_decoder_padded_on_the_left_is_measured_at_the_positions_of_its_real_tokens(tmp_path):
+    torch.manual_seed(0)
+    config = GPT2Config(vocab_size=VOCABULARY, n_embd=16, n_layer=2, n_head=2, n_positions=32, n_inner=16)
+    model = saobp.apply(GPT2LMHeadModel(config), "high", 0.5)
+    data = batches(left=True)
+    for batch in data:
+        batch["position_ids"] = (batch["attention_mask"].cumsum(-1) - 1).clamp_min(0)
+    left = run(model, data, tmp_path / "a.parquet", tokenizer=Tokenizer())["matrices"]["refined"]
+    right = run(model, batches(), tmp_path / "b.parquet")["matrices"]["refined"]
+    close(left["positional_entropy"], right["positional_entropy"])
+    close(left["gtd"], right["gtd"])
+    assert left["positional_entropy"][0] == pytest.approx(0, abs=1e-6)  # the first token sees itself alone
+
+
+def test_the_options_of_a_multiple_choice_batch_are_samples(tmp_path):
+    model = bert("high", BertForMultipleChoice)
+    flat = batches(6, LENGTHS[:6])
+    nested = [{name: value.reshape(2, 3, -1) for name, value in flat[0].items()} | {"labels": torch.zeros(2)}]
+    one = run(model, nested, tmp_path / "a.parquet")
+    assert one["samples"] == 6
+    assert one["matrices"] == run(model, flat, tmp_path / "b.parquet")["matrices"]
+
+
+# --- the summary
+
+
+def test_the_summary_is_the_mean_of_the_table(tmp_path):
+    found = run(bert("high"), batches(), tmp_path / "a.parquet", graph_nodes=6, part_samples=2)
+    table = frame(tmp_path / "a.parquet").drop(columns="tokens")
+    assert (found["samples"], found["tokens"], found["layers"], found["heads"]) == (7, sum(LENGTHS), 2, 2)
+    for matrix in ("raw", "refined"):
+        means, here = found["matrices"][matrix], table.xs(matrix, level="matrix")
+        for name, column in here.items():
+            close(means[name], column.groupby(["layer", "head"]).mean().unstack())
+            close(means["by_layer"][name], column.groupby("layer").mean())
+            close(means["overall"][name], column.mean())
+            assert found["nan"][matrix][name] == column.isna().sum()
+    assert json.loads(json.dumps(found)) == found == summary(tmp_path / "a.parquet")
+
+
+def test_positional_entropy_is_the_mean_over_the_samples_that_reach_the_position(tmp_path):
+    model = bert("high").eval()
+    found = run(model, batches(), tmp_path / "a.parquet")["matrices"]["refined"]
+    rows = [[] for _ in range(max(LENGTHS))]
+    for tokens in samples():
+        with torch.no_grad(), raw_attentions(model) as pairs:
+            model(tokens[None])
+        entropy = torch.stack([diagnostics.row_entropy(refined[0]) for _, refined in pairs]).mean((0, 1))
+        for position, value in enumerate(entropy.tolist()):
+            rows[position].append(value)
+    close(found["positional_entropy"], [sum(values) / len(values) for values in rows])
+
+
+def test_undefined_values_are_counted_and_left_out_of_the_means(tmp_path):
+    lengths = (6, 1, 2)  # one token: no Hoyer; fewer than three nodes: nobody has two neighbours
+    found = run(bert(), batches(3, lengths), tmp_path / "a.parquet", graph_nodes=40)
+    assert found["nan"]["raw"]["hoyer"] == 4
+    assert found["nan"]["raw"]["clustering_binary"] == 8
+    assert found["nan"]["raw"]["gtd"] == 0
+    assert all(map(math.isfinite, sum(found["matrices"]["raw"]["hoyer"], [])))
+
+
+def test_a_model_that_has_diverged_is_counted_not_hidden(tmp_path):
+    model = bert()
+    model.encoder.layer[1].attention.self.query.weight.data[:8] = math.nan  # head 0 of the upper layer
+    found = run(model, batches(), tmp_path / "a.parquet")
+    assert found["nan"]["raw"]["gtd"] == found["nan"]["raw"]["sparsity"] == len(LENGTHS)
+    assert math.isnan(found["matrices"]["raw"]["gtd"][1][0])
+    assert math.isfinite(found["matrices"]["raw"]["gtd"][1][1])
+
+
+def test_cross_layer_gtd_is_measured_where_there_are_layers_enough(tmp_path):
+    model = bert("high", layers=3).eval()
+    found = run(model, batches(), tmp_path / "a.parquet", hops=3)["matrices"]["refined"]
+    expected = []
+    for tokens in samples():
+        with torch.no_grad(), raw_attentions(model) as pairs:
+            model(tokens[None])
+        expected.append(diagnostics.cross_layer_gtd([refined[0] for _, refined in pairs], hops=3).item())
+    close(found["cross_layer_gtd"], [sum(expected) / len(expected)])
+    assert "cross_layer_gtd" not in run(model, batches(), tmp_path / "b.parquet", hops=4)["matrices"]["raw"]
+
+
+# --- what may be asked for
+
+
+def test_graph_measures_are_those_of_the_first_real_tokens(tmp_path):
+    model = bert(attn_implementation="eager").eval()
+    run(model, batches(), tmp_path / "a.parquet", graph_nodes=5, graph_threshold=0.01)
+    table = frame(tmp_path / "a.parquet")
+    for sample, tokens in enumerate(samples()):
+        with torch.no_grad():
+            maps = model(tokens[None], output_attentions=True).attentions
+        for name, values in graph_measures(maps[1][0], 5, 0.01).items():
+            close(table.loc[[(sample, 1, head, "raw") for head in range(2)], name], values, equal_nan=True)
+
+
+def test_kept_maps_are_whole_and_without_padding(tmp_path):
+    run(bert("high"), batches(2), tmp_path / "a.parquet", keep_maps=3, part_samples=2)
+    with np.load(tmp_path / "a.maps.npz") as maps:
+        assert sorted(maps.files) == sorted(
+            f"{n}_{i}" for n in ("raw", "refined", "input_ids") for i in range(3)
+        )
+        for sample, tokens in enumerate(samples()[:3]):
+            assert maps[f"raw_{sample}"].shape == (2, 2, len(tokens), len(tokens))
+            assert maps[f"input_ids_{sample}"].tolist() == tokens.tolist()
+            np.testing.assert_allclose(maps[f"refined_{sample}"].sum(-1), 1, atol=1e-5)
+
+
+def test_effective_rank_is_measured_on_request(tmp_path):
+    found = run(bert(), batches(), tmp_path / "a.parquet", spectrum=True)
+    assert 1 <= found["matrices"]["raw"]["overall"]["effective_rank"] <= max(LENGTHS)
+
+
+def test_a_vocabulary_falls_into_cls_sep_punctuation_and_content():
+    names, classes = token_classes(Tokenizer())
+    assert names == ("cls", "sep", "punctuation", "content")
+    assert classes[:10].tolist() == [3, 3, 0, 1, 2, 2, 2, 2, 3, 3]
+
+
+def test_the_shares_of_the_token_classes_sum_to_one_and_are_those_of_their_columns(tmp_path):
+    tokens = torch.tensor([[2, 10, 4, 11, 3], [2, 12, 3, 0, 0]])
+    data = [{"input_ids": tokens, "attention_mask": (tokens > 0).long()}]
+    model = bert("high").eval()
+    run(model, data, tmp_path / "a.parquet", tokenizer=Tokenizer())
+    table = frame(tmp_path / "a.parquet")
+    shares = table[[name for name in table if name.startswith("mass_")]]
+    np.testing.assert_allclose(shares.sum(axis=1), 1, atol=1e-5)
+    with torch.no_grad(), raw_attentions(model) as pairs:
+        model(**data[0])
+    for name, columns in (
+        ("mass_cls", [0]),
+        ("mass_sep", [4]),
+        ("mass_punctuation", [2]),
+        ("mass_content", [1, 3]),
+    ):
+        expected = pairs[0][1][0][..., columns].sum(-1).mean(-1)
+        close(table.loc[[(0, 0, head, "refined") for head in range(2)], name], expected)
+
+
+def test_without_a_cls_token_the_first_real_token_has_a_class_of_its_own(tmp_path):
+    tokenizer = Tokenizer()
+    tokenizer.cls_token_id = None
+    model = bert("high").eval()
+    run(model, batches(left=True), tmp_path / "a.parquet", tokenizer=tokenizer)
+    with torch.no_grad(), raw_attentions(model) as pairs:
+        model(**batches(left=True)[0])
+    column = batches(left=True)[0]["attention_mask"][1].argmax()
+    expected = pairs[1][1][1, :, column:, column].mean(-1)
+    close(frame(tmp_path / "a.parquet").loc[[(1, 1, h, "refined") for h in range(2)], "mass_first"], expected)
+
+
+# --- files
+
+
+def failing(data, after):
+    yield from data[:after]
+    raise RuntimeError("power cut")
+
+
+def counting(model):
+    """Count the model's forward passes."""
+    calls = []
+    model.register_forward_pre_hook(lambda *_: calls.append(1))
+    return calls
+
+
+def test_what_was_finished_before_a_failure_is_not_computed_again(tmp_path):
+    model, data, path = bert("high"), batches(1), tmp_path / "a.parquet"
+    calls = counting(model)
+    with pytest.raises(RuntimeError, match="power cut"):
+        run(model, failing(data, 5), path, part_samples=2, keep_maps=2)
+    assert len(calls) == 4 and not path.exists()  # the fifth batch's part was never full
+    resumed = run(model, data, path, part_samples=2, keep_maps=2)
+    assert len(calls) == 7
+    assert resumed == run(model, data, tmp_path / "b.parquet", part_samples=2, keep_maps=2)
+    assert pq.read_table(path).equals(pq.read_table(tmp_path / "b.parquet"))
+    assert sorted(os.listdir(tmp_path)) == ["a.maps.npz", "a.parquet", "b.maps.npz", "b.parquet"]
+
+
+def test_a_finished_capture_is_returned_without_running_the_model(tmp_path):
+    model, path = bert("high"), tmp_path / "a.parquet"
+    first, calls = run(model, batches(), path), counting(model)
+    assert run(model, batches(), path) == first and not calls
+    run(model, batches(), path, resume=False)
+    assert len(calls) == 3
+
+
+@pytest.mark.parametrize("change", ["weights", "inputs", "plan", "strength"])
+def test_a_capture_of_something_else_is_never_taken_for_this_one(tmp_path, change):
+    model, path = bert("high"), tmp_path / "a.parquet"
+    run(model, batches(), path)
+    data, options = batches(), {}
+    if change == "weights":
+        model.encoder.layer[0].attention.self.query.weight.data[0, 0] += 1
+    elif change == "strength":
+        saobp.apply(model, "high", 0.3)
+    elif change == "inputs":
+        data[1]["input_ids"][0, 0] = 5
+    else:
+        options["beta"] = 0.5
+    found = run(model, data, path, **options)
+    assert found == run(model, data, tmp_path / "fresh.parquet", **options)
+
+
+def test_parts_of_other_inputs_beside_the_file_are_not_mixed_in(tmp_path):
+    model, path = bert("high"), tmp_path / "a.parquet"
+    with pytest.raises(RuntimeError):
+        run(model, failing(batches(1), 6), path, part_samples=2, keep_maps=4)
+    other = batches(1, LENGTHS[::-1])
+    found = run(model, other, path, part_samples=2, keep_maps=1)
+    assert found == run(model, other, tmp_path / "b.parquet", part_samples=2, keep_maps=1)
+    assert len(np.load(tmp_path / "a.maps.npz").files) == 3
+
+
+def killing(data, after):
+    yield from data[:after]
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_capture_killed_on_the_spot_loses_at_most_one_part(tmp_path):
+    model, path = bert("high"), tmp_path / "a.parquet"
+    child = os.fork()
+    if child == 0:
+        try:
+            torch.set_num_threads(1)
+            run(model, killing(batches(1), 5), path, part_samples=2)
+        finally:
+            os._exit(1)  # not reached, unless the capture fails first
+    assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
+    calls = counting(model)
+    resumed = run(model, batches(1), path, part_samples=2)
+    assert len(calls) == len(LENGTHS) - 4
+    assert resumed == run(model, batches(1), tmp_path / "b.parquet", part_samples=2)
+
+
+def test_peak_memory_does_not_grow_with_the_number_of_samples(tmp_path):
+    model = bert("high", layers=4)
+    data = [{"input_ids": torch.randint(4, VOCABULARY, (8, 96))}]
+    maps = 8 * 4 * 2 * 96 * 96 * 4 * 2 / 2**20  # MiB of one batch, raw and refined
+    run(model, data * 2, tmp_path / "a.parquet", part_samples=16)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    run(model, data * 16, tmp_path / "b.parquet", part_samples=16)
+    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+    assert grown < 5 * maps  # of the 14 batches more
+
+
+# --- refusals
+
+
+def test_attention_on_padding_is_refused(tmp_path):
+    class Deaf(BertModel):
+        def forward(self, input_ids, attention_mask=None, **options):
+            return super().forward(input_ids, **options)
+
+    with pytest.raises(ValueError, match="^model: .*padding"):
+        run(bert(kind=Deaf), batches(), tmp_path / "a.parquet")
+
+
+def test_no_batches_is_an_error_not_an_empty_file(tmp_path):
+    with pytest.raises(ValueError, match="^batches"):
+        run(bert(), [], tmp_path / "a.parquet")
+
+
+def test_a_file_that_is_no_capture_is_named(tmp_path):
+    (tmp_path / "a.parquet").write_text("nothing")
+    with pytest.raises(ValueError, match="a.parquet: not a finished capture"):
+        summary(tmp_path / "a.parquet")

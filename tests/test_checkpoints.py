@@ -1,0 +1,40 @@
+"""A checkpoint is trusted only when all of it is there."""
+
+import pytest
+
+from saobp.study import checkpoints
+
+
+@pytest.fixture
+def run(tmp_path):
+    for step in (5, 10, 100):
+        folder = tmp_path / f"checkpoint-{step}"
+        folder.mkdir()
+        (folder / "model.safetensors").write_bytes(bytes(range(100)))
+        (folder / "trainer_state.json").write_text("{}")
+        checkpoints.seal(folder)
+    return tmp_path
+
+
+def test_the_newest_is_taken_by_number_and_not_by_name(run):
+    assert checkpoints.newest_whole(run).name == "checkpoint-100"
+
+
+@pytest.mark.parametrize(
+    "damage, said",
+    [
+        (lambda folder: (folder / "model.safetensors").write_bytes(bytes(range(50))), "model.safetensors is damaged"),
+        (lambda folder: (folder / "trainer_state.json").unlink(), "trainer_state.json is missing"),
+        (lambda folder: (folder / checkpoints.SEAL).unlink(), "not written to its end"),
+        (lambda folder: (folder / checkpoints.SEAL).write_text("{"), "not written to its end"),
+    ],
+)
+def test_a_damaged_newest_falls_back_to_the_one_before_and_says_so(run, damage, said):
+    damage(run / "checkpoint-100")
+    words = []
+    assert checkpoints.newest_whole(run, words.append).name == "checkpoint-10"
+    assert len(words) == 1 and said in words[0] and "checkpoint-100" in words[0]
+
+
+def test_without_a_whole_checkpoint_there_is_none(tmp_path):
+    assert checkpoints.newest_whole(tmp_path) is None

@@ -1,0 +1,164 @@
+import json
+import logging
+import pickle
+
+import pytest
+import torch
+from small_hub import word_tokenizer, write_split
+
+from saobp.study import corpora
+from saobp.study.corpora import token_blocks
+from saobp.study.sources import DataError, FolderSource
+
+TEXTS = [f"story number {n} has a hat and a cat" for n in range(20)]
+MIXTURE = {"a/set": 1.0}
+
+
+@pytest.fixture
+def source(tmp_path):
+    write_split(tmp_path, "a/set", "default", "train", [{"text": t} for t in TEXTS])
+    write_split(tmp_path, "a/set", "default", "validation", [{"text": "a cat number 3"}] * 9)
+    return FolderSource(tmp_path)
+
+
+@pytest.fixture
+def tokenizer():
+    return word_tokenizer(*TEXTS)
+
+
+def all_ids(tokenizer, separator):
+    """Tokenise the texts one after the other, by hand."""
+    ids = []
+    for text in TEXTS:
+        ids += tokenizer(text, add_special_tokens=False)["input_ids"]
+        ids += [separator] if separator is not None else []
+    return ids
+
+
+def test_masked_blocks_are_cls_contiguous_text_sep(source, tokenizer, tmp_path):
+    blocks = token_blocks(source, MIXTURE, tokenizer, 16, cache=tmp_path)
+    expected = all_ids(tokenizer, tokenizer.sep_token_id)
+    assert len(blocks) == len(expected) // 14
+    for number in range(len(blocks)):
+        ids = blocks[number]["input_ids"]
+        assert (ids.shape, ids.dtype) == ((16,), torch.int64)
+        body = expected[number * 14 : (number + 1) * 14]
+        assert ids.tolist() == [tokenizer.cls_token_id, *body, tokenizer.sep_token_id]
+    assert blocks.tokens == 16 * len(blocks)
+
+
+def test_truncation_left_over_from_an_earlier_call_does_not_shorten_the_text(source, tokenizer, tmp_path):
+    whole = token_blocks(source, MIXTURE, tokenizer, 16, cache=tmp_path / "one")
+    tokenizer(["a hat and a cat", "a"], truncation=True, max_length=3, padding="max_length")
+    again = token_blocks(source, MIXTURE, tokenizer, 16, cache=tmp_path / "two")
+    assert [b["input_ids"].tolist() for b in whole] == [b["input_ids"].tolist() for b in again]
+
+
+@pytest.mark.parametrize("separate", [True, False])
+def test_causal_blocks_are_contiguous_text_and_nothing_else(source, tokenizer, tmp_path, separate):
+    tokenizer.eos_token = "[MASK]"
+    options = {"cache": tmp_path, "style": "causal", "separate": separate}
+    blocks = token_blocks(source, MIXTURE, tokenizer, 10, **options)
+    expected = all_ids(tokenizer, tokenizer.eos_token_id if separate else None)
+    flat = torch.cat([item["input_ids"] for item in blocks]).tolist()
+    assert flat == expected[: len(expected) // 10 * 10]
+
+
+def test_a_second_call_reads_the_file_and_tokenises_nothing(source, tokenizer, tmp_path, monkeypatch):
+    first = token_blocks(source, MIXTURE, tokenizer, 16, cache=tmp_path)
+    monkeypatch.setattr(corpora, "_write", None)
+    again = token_blocks(source, MIXTURE, tokenizer, 16, cache=tmp_path)
+    assert again.fingerprint == first.fingerprint
+    assert torch.equal(again[3]["input_ids"], first[3]["input_ids"])
+
+
+def test_the_fingerprint_changes_with_text_tokenizer_length_and_limit(source, tokenizer, tmp_path):
+    def fingerprint(tokenizer=tokenizer, length=16, **options):
+        return token_blocks(source, MIXTURE, tokenizer, length, cache=tmp_path, **options).fingerprint
+
+    found = [
+        fingerprint(),
+        fingerprint(length=17),
+        fingerprint(word_tokenizer("other")),
+        fingerprint(limit_tokens=64),
+        fingerprint(split="validation"),
+        fingerprint(separate=False),
+    ]
+    write_split(tmp_path, "a/set", "default", "train", [{"text": t} for t in TEXTS[::-1]])
+    found.append(fingerprint())
+    assert len(set(found)) == len(found)
+
+
+@pytest.mark.parametrize("damage", ["truncated", "longer", "no text", "no about", "about cut"])
+def test_a_half_written_cache_is_seen_and_built_again(source, tokenizer, tmp_path, damage, caplog):
+    blocks = token_blocks(source, MIXTURE, tokenizer, 16, cache=tmp_path)
+    whole = [item["input_ids"].tolist() for item in blocks]
+    file, about = blocks.folder / "tokens.bin", blocks.folder / "about.json"
+    {
+        "truncated": lambda: file.write_bytes(file.read_bytes()[:-3]),
+        "longer": lambda: file.write_bytes(file.read_bytes() + b"xx"),
+        "no text": file.unlink,
+        "no about": about.unlink,
+        "about cut": lambda: about.write_text(about.read_text()[:40]),
+    }[damage]()
+    with caplog.at_level(logging.WARNING):
+        again = token_blocks(source, MIXTURE, tokenizer, 16, cache=tmp_path)
+    assert [item["input_ids"].tolist() for item in again] == whole
+    assert "is not whole: building it again" in caplog.text
+
+
+def test_a_build_cut_off_leaves_no_folder_that_looks_whole(source, tokenizer, tmp_path, monkeypatch):
+    def cut_off(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(corpora, "_append", cut_off)
+        with pytest.raises(KeyboardInterrupt):
+            token_blocks(source, MIXTURE, tokenizer, 16, cache=tmp_path / "cache")
+    assert not [p for p in (tmp_path / "cache").iterdir() if p.is_dir()]
+
+
+def test_the_limit_is_the_most_that_the_blocks_hold(source, tokenizer, tmp_path):
+    blocks = token_blocks(source, MIXTURE, tokenizer, 16, cache=tmp_path, limit_tokens=70)
+    assert (len(blocks), blocks.tokens) == (4, 64)
+
+
+def test_a_loader_gets_the_same_blocks_one_by_one_many_at_once_and_in_a_worker(source, tokenizer, tmp_path):
+    blocks = token_blocks(source, MIXTURE, tokenizer, 16, cache=tmp_path)
+    one = torch.stack([blocks[n]["input_ids"] for n in (3, 0, -1)])
+    many = torch.stack([item["input_ids"] for item in blocks.__getitems__([3, 0, len(blocks) - 1])])
+    assert torch.equal(one, many)
+    sent = pickle.dumps(blocks)
+    assert len(sent) < 4000
+    assert torch.equal(pickle.loads(sent)[3]["input_ids"], one[0])
+    with pytest.raises(IndexError):
+        blocks[len(blocks)]
+
+
+def test_ids_above_two_bytes_survive(source, tmp_path):
+    words = [f"w{n:05d}" for n in range(2**16)]
+    tokenizer = word_tokenizer(" ".join(words))
+    write_split(tmp_path, "a/set", "default", "train", [{"text": " ".join(words[-40:])}])
+    blocks = token_blocks(source, MIXTURE, tokenizer, 32, cache=tmp_path)
+    assert int(blocks[0]["input_ids"].max()) >= 2**16
+    assert tokenizer.decode(blocks[0]["input_ids"][1:4]) == " ".join(words[-40:-37])
+
+
+def test_what_was_read_is_described_for_the_record(source, tokenizer, tmp_path):
+    blocks = token_blocks(source, MIXTURE, tokenizer, 16, cache=tmp_path)
+    assert "a/set (1); 20 documents; 0 of 20 paragraphs dropped" in blocks.description
+    assert blocks.splits[0]["dataset"] == "a/set"
+    assert json.dumps(blocks.splits)
+
+
+def test_too_little_text_for_one_block_is_said(source, tokenizer, tmp_path):
+    with pytest.raises(DataError, match="do not fill a block of 500"):
+        token_blocks(source, MIXTURE, tokenizer, 500, cache=tmp_path)
+    with pytest.raises(ValueError, match="length=2"):
+        token_blocks(source, MIXTURE, tokenizer, 2, cache=tmp_path)
+
+
+def test_a_cache_that_cannot_be_written_is_named(source, tokenizer, tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(DataError, match="cannot be written"):
+        token_blocks(source, MIXTURE, tokenizer, 16, cache=tmp_path / "file")

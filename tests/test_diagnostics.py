@@ -1,0 +1,340 @@
+"""saobp.diagnostics against slow loops from the equations, closed forms, invariants."""
+
+import math
+from functools import partial
+
+import pytest
+import torch
+from beartype import beartype
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jaxtyping import jaxtyped
+
+from saobp import diagnostics as d
+
+PATHS = 0.9 + 0.9**2 + 0.9**3  # s: the row sum of G at beta = 0.9, K = 4
+IDEMPOTENT = PATHS**2 / (1 + PATHS**2)
+MATRIX_DIAGNOSTICS = [
+    d.attention_entropy,
+    d.gtd,
+    d.indirect_entropy,
+    d.sparsity,
+    d.hoyer,
+    d.column_mass_maximum,
+    d.idempotence_gap,
+    d.effective_rank,
+]
+
+
+def rows(*shape, seed=0, scale=2.0, dtype=torch.float64):
+    """Row-stochastic matrices from Gaussian scores."""
+    generator = torch.Generator().manual_seed(seed)
+    return (scale * torch.randn(*shape, generator=generator, dtype=dtype)).softmax(-1)
+
+
+def padded(attention, total, fill=math.nan):
+    """Put the matrix into the middle of a larger one full of `fill`; return it with its mask."""
+    size = attention.shape[-1]
+    start = (total - size) // 2
+    frame = torch.full((*attention.shape[:-2], total, total), fill, dtype=attention.dtype)
+    frame[..., start : start + size, start : start + size] = attention
+    mask = torch.zeros(total, dtype=torch.bool)
+    mask[start : start + size] = True
+    return frame, mask
+
+
+def loop_indirect(attention, beta, hops):
+    """Eq. 12, entry by entry: extend every path by one token at a time."""
+    size = len(attention)
+    power = [[float(attention[i, j]) for j in range(size)] for i in range(size)]
+    total = [[0.0] * size for _ in range(size)]
+    for t in range(2, hops + 1):
+        power = [
+            [sum(power[i][k] * float(attention[k, j]) for k in range(size)) for j in range(size)]
+            for i in range(size)
+        ]
+        for i in range(size):
+            for j in range(size):
+                total[i][j] += beta ** (t - 1) * power[i][j]
+    return total
+
+
+def loop_gtd(attention, beta, hops):
+    """Eq. 13 from Eq. 12's loop."""
+    indirect = sum(g * g for row in loop_indirect(attention, beta, hops) for g in row)
+    direct = sum(float(a) ** 2 for row in attention for a in row)
+    return indirect / (direct + indirect)
+
+
+def loop_row_entropy(row):
+    """Eq. 2 for one row."""
+    return -sum(p * math.log(p) for p in map(float, row) if p > 0)
+
+
+# --- slow loops
+
+
+@pytest.mark.parametrize("hops", [2, 3, 4, 5, 6, 7])
+@pytest.mark.parametrize("beta", [0.5, 0.9])
+def test_gtd_and_its_paths_equal_the_loop_for_any_number_of_hops(beta, hops):
+    attention = rows(6, 6)
+    expected = torch.tensor(loop_indirect(attention, beta, hops), dtype=torch.float64)
+    torch.testing.assert_close(d.indirect_attention(attention, beta, hops), expected)
+    assert d.gtd(attention, beta, hops).item() == pytest.approx(loop_gtd(attention, beta, hops), abs=1e-12)
+
+
+def test_indirect_entropy_equals_the_loop():
+    attention = rows(5, 5)
+    paths = [[g / sum(row) for g in row] for row in loop_indirect(attention, 0.9, 4)]
+    expected = sum(map(loop_row_entropy, paths)) / 5
+    assert d.indirect_entropy(attention).item() == pytest.approx(expected, abs=1e-12)
+
+
+def test_attention_entropy_is_the_mean_of_the_rows_loops():
+    attention = rows(7, 7)
+    expected = [loop_row_entropy(row) for row in attention]
+    assert d.row_entropy(attention).tolist() == pytest.approx(expected)
+    assert d.attention_entropy(attention).item() == pytest.approx(sum(expected) / 7)
+
+
+def test_sparsity_counts_entries_below_the_threshold():
+    attention = torch.tensor([[0.6, 0.4, 0.0], [0.3, 0.3, 0.4], [0.005, 0.0, 0.995]])
+    assert d.sparsity(attention).item() == pytest.approx(5 / 9)  # below 1/3: 0, .3, .3, .005, 0
+    assert d.sparsity(attention, threshold=0.01).item() == pytest.approx(3 / 9)
+
+
+def test_hoyer_equals_the_loop():
+    attention = rows(6, 6)
+    norms = [sum(a * a for a in row) ** 0.5 for row in attention.tolist()]
+    per_row = [(6**0.5 - 1 / norm) / (6**0.5 - 1) for norm in norms]
+    assert d.hoyer(attention).item() == pytest.approx(sum(per_row) / 6)
+
+
+# --- closed forms
+
+
+def idempotent_matrices(size=128):
+    sink = torch.zeros(size, size, dtype=torch.float64)
+    sink[:, 3] = 1
+    uniform = torch.full((size, size), 1 / size, dtype=torch.float64)
+    return {
+        "uniform": uniform,
+        "identity": torch.eye(size, dtype=torch.float64),
+        "sink": sink,
+        "half sink": (sink + uniform) / 2,
+        "blocks": torch.block_diag(*[torch.full((16, 16), 1 / 16, dtype=torch.float64)] * 8),
+    }
+
+
+@pytest.mark.parametrize("name", ["uniform", "identity", "sink", "half sink", "blocks"])
+def test_every_idempotent_matrix_has_the_same_gtd(name):
+    attention = idempotent_matrices()[name]
+    assert d.idempotence_gap(attention).item() == pytest.approx(0, abs=1e-12)
+    assert d.gtd(attention).item() == pytest.approx(IDEMPOTENT, abs=1e-9)
+    assert round(IDEMPOTENT, 4) == 0.8561
+
+
+def test_a_shift_to_the_previous_token_has_gtd_two_thirds():
+    shift = torch.roll(torch.eye(128), 1, 0)
+    powers = 0.9**2 + 0.9**4 + 0.9**6
+    assert d.gtd(shift).item() == pytest.approx(powers / (1 + powers), abs=1e-6)
+    assert round(powers / (1 + powers), 4) == 0.6664
+
+
+def test_a_two_hop_funnel_comes_close_to_one():
+    funnel = torch.zeros(128, 128)
+    funnel[:, 1:12] = 1 / 11
+    funnel[:12] = 0
+    funnel[:12, 0] = 1
+    assert round(d.gtd(funnel).item(), 3) == 0.971
+
+
+def test_entropy_sparsity_and_mass_at_their_limits():
+    size = 16
+    uniform, identity = torch.full((size, size), 1 / size), torch.eye(size)
+    assert d.attention_entropy(uniform).item() == pytest.approx(math.log(size), abs=1e-6)
+    assert d.attention_entropy(identity).item() == pytest.approx(0, abs=1e-12)
+    assert d.sparsity(uniform).item() == 0
+    assert d.sparsity(identity).item() == pytest.approx(1 - 1 / size)
+    assert d.hoyer(uniform).item() == pytest.approx(0, abs=1e-6)
+    assert d.hoyer(identity).item() == pytest.approx(1)
+    assert d.effective_rank(uniform).item() == pytest.approx(1, abs=1e-4)
+    assert d.effective_rank(identity).item() == pytest.approx(size, rel=1e-5)
+    assert d.column_mass_maximum(identity).item() == 1
+    assert d.column_mass_maximum(uniform).item() == pytest.approx(1)
+
+
+def test_uniform_attention_is_not_called_sparse_because_of_rounding():
+    for size in (3, 7, 49, 127):
+        attention = torch.rand(size, 1).expand(size, size).softmax(-1) * (1 - 1e-6)
+        assert d.sparsity(attention).item() == 0
+
+
+def test_measure_agrees_with_the_single_functions():
+    attention = rows(2, 3, 9, 9)
+    mask = torch.tensor([[True] * 9, [True] * 5 + [False] * 4])
+    attention[1] = attention[1].masked_fill(~mask[1], 0)
+    attention[1] /= attention[1].sum(-1, keepdim=True)
+    found = d.measure(attention, 0.8, 5, mask=mask)
+    for name in ("gtd", "indirect_entropy"):
+        torch.testing.assert_close(found.pop(name), getattr(d, name)(attention, 0.8, 5, mask=mask))
+    torch.testing.assert_close(found.pop("entropy"), d.attention_entropy(attention, mask=mask))
+    fixed = d.sparsity(attention, threshold=0.01, mask=mask)
+    torch.testing.assert_close(found.pop("sparsity_fixed"), fixed)
+    for name, values in found.items():
+        torch.testing.assert_close(values, getattr(d, name)(attention, mask=mask))
+
+
+# --- padding
+
+
+@pytest.mark.parametrize("diagnostic", [*MATRIX_DIAGNOSTICS, partial(d.sparsity, threshold=0.05)])
+@pytest.mark.parametrize("fill", [0.0, 0.7, math.nan])
+def test_padding_is_cut_exactly(diagnostic, fill):
+    attention = rows(2, 3, 7, 7)
+    frame, mask = padded(attention, 12, fill)
+    torch.testing.assert_close(diagnostic(frame, mask=mask), diagnostic(attention), rtol=1e-12, atol=1e-12)
+
+
+def test_samples_of_different_lengths_in_one_call_equal_one_call_each():
+    lengths, total = [3, 8, 5, 1], 8
+    attention = rows(4, 2, total, total)
+    mask = torch.arange(total) < torch.tensor(lengths).unsqueeze(1)
+    for diagnostic in (d.gtd, d.indirect_entropy, d.attention_entropy, d.sparsity):
+        together = diagnostic(attention, mask=mask)
+        for sample, length in enumerate(lengths):
+            alone = diagnostic(attention[sample, :, :length, :length])
+            torch.testing.assert_close(together[sample], alone, rtol=1e-12, atol=1e-12)
+
+
+def test_row_entropy_is_undefined_at_padded_queries_only():
+    frame, mask = padded(rows(2, 5, 5), 8)
+    found = d.row_entropy(frame, mask=mask)
+    assert found.isnan().equal((~mask).expand(2, 8))
+    torch.testing.assert_close(found[:, mask], d.row_entropy(rows(2, 5, 5)))
+
+
+def test_only_a_matrix_without_real_tokens_is_undefined():
+    attention = rows(2, 6, 6)
+    mask = torch.tensor([[True] * 6, [False] * 6])
+    for diagnostic in MATRIX_DIAGNOSTICS:
+        assert diagnostic(attention, mask=mask).isnan().tolist() == [False, True], diagnostic.__name__
+
+
+def test_a_single_token_is_defined_but_for_hoyer():
+    one = torch.ones(1, 1)
+    assert d.hoyer(one).isnan()
+    assert d.gtd(one).item() == pytest.approx(IDEMPOTENT, abs=1e-6)
+    assert d.attention_entropy(one).item() == 0
+    assert d.sparsity(one).item() == 0
+
+
+def test_a_matrix_of_nan_gives_nan_and_leaves_its_neighbours_alone():
+    attention = rows(2, 6, 6)
+    attention[0] = math.nan
+    for diagnostic in MATRIX_DIAGNOSTICS:
+        assert diagnostic(attention).isnan().tolist() == [True, False], diagnostic.__name__
+
+
+# --- invariants
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 9), st.integers(2, 7), st.floats(0.1, 1.0), st.integers(0, 99), st.floats(0.0, 30.0))
+def test_gtd_stays_within_its_bounds_and_path_rows_sum_to_s(size, hops, beta, seed, scale):
+    attention = rows(size, size, seed=seed, scale=scale)
+    total = sum(beta**t for t in range(1, hops))
+    value = d.gtd(attention, beta, hops).item()
+    assert total**2 / (size + total**2) - 1e-9 <= value < 1
+    sums = d.indirect_attention(attention, beta, hops).sum(-1)
+    torch.testing.assert_close(sums, torch.full_like(sums, total))
+    assert -1e-9 <= d.indirect_entropy(attention, beta, hops).item() <= math.log(size) + 1e-9
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(2, 9), st.integers(0, 99))
+def test_renaming_the_tokens_changes_no_diagnostic(size, seed):
+    attention = rows(size, size, seed=seed)
+    order = torch.randperm(size, generator=torch.Generator().manual_seed(seed))
+    for diagnostic in MATRIX_DIAGNOSTICS:
+        torch.testing.assert_close(diagnostic(attention[order][:, order]), diagnostic(attention))
+
+
+@pytest.mark.parametrize("diagnostic", [d.attention_entropy, d.gtd, d.indirect_entropy])
+def test_gradients_are_finite_where_the_softmax_is_exactly_zero(diagnostic):
+    scores = torch.randn(2, 3, 6, 6, generator=torch.Generator().manual_seed(1)).requires_grad_()
+    causal = torch.ones(6, 6, dtype=torch.bool).triu(1)
+    attention = scores.masked_fill(causal, -torch.inf).softmax(-1)
+    diagnostic(attention).sum().backward()
+    assert scores.grad.isfinite().all() and scores.grad.abs().max() > 0
+
+
+def test_gtd_has_the_gradient_of_the_plain_power_sum():
+    scores = rows(5, 5).log().requires_grad_()
+    assert torch.autograd.gradcheck(lambda s: d.gtd(s.softmax(-1)), scores)
+    assert torch.autograd.gradcheck(lambda s: d.attention_entropy(s.softmax(-1)), scores)
+
+
+def test_half_precision_is_measured_in_single_precision():
+    attention = rows(4, 64, 64, dtype=torch.float32)
+    for dtype in (torch.float16, torch.bfloat16):
+        found = d.gtd(attention.to(dtype))
+        assert found.dtype == torch.float32
+        torch.testing.assert_close(found, d.gtd(attention), rtol=0.02, atol=0.0)
+
+
+# --- cross-layer
+
+
+def test_equal_layers_have_the_cross_layer_gtd_of_their_matrix():
+    attention = rows(2, 1, 6, 6)
+    found = d.cross_layer_gtd([attention] * 5)
+    torch.testing.assert_close(found, d.gtd(attention).expand(2, 2))
+
+
+def test_cross_layer_paths_run_from_the_upper_layer_down():
+    low, high = rows(3, 5, 5, seed=1), rows(3, 5, 5, seed=2)
+    first, product = low.mean(0), high.mean(0) @ low.mean(0)
+    expected = (0.9 * product).square().sum() / (first.square().sum() + (0.9 * product).square().sum())
+    torch.testing.assert_close(d.cross_layer_gtd([low, high], hops=2), expected.reshape(1))
+
+
+def test_cross_layer_gtd_cuts_padding():
+    layers = [rows(2, 5, 5, seed=seed) for seed in range(4)]
+    frames, masks = zip(*(padded(layer, 9) for layer in layers))
+    torch.testing.assert_close(d.cross_layer_gtd(frames, mask=masks[0]), d.cross_layer_gtd(layers))
+
+
+# --- refusals
+
+
+@pytest.mark.parametrize(
+    ("argument", "call"),
+    [
+        ("attention", lambda a: d.gtd(a[:2])),
+        ("attention", lambda a: d.gtd(a[0])),
+        ("attention", lambda a: d.attention_entropy(3 * a)),
+        ("attention", lambda a: d.attention_entropy(a.log())),
+        ("attention", lambda a: d.gtd(a.round().long())),
+        ("mask", lambda a: d.gtd(a, mask=torch.ones(4))),
+        ("mask", lambda a: d.gtd(a, mask=torch.ones(3, dtype=torch.bool))),
+        ("mask", lambda a: d.gtd(a.expand(2, 4, 4), mask=torch.ones(3, 4, dtype=torch.bool))),
+        ("mask", lambda a: d.gtd(a, mask=torch.ones(1, 4, dtype=torch.bool))),
+        ("beta", lambda a: d.gtd(a, beta=0.0)),
+        ("beta", lambda a: d.gtd(a, beta=math.nan)),
+        ("hops", lambda a: d.gtd(a, hops=1)),
+        ("hops", lambda a: d.indirect_entropy(a, hops=2.5)),
+        ("threshold", lambda a: d.sparsity(a, threshold=0.0)),
+        ("layers", lambda a: d.cross_layer_gtd([a.expand(2, 4, 4)] * 3)),
+    ],
+)
+def test_a_wrong_argument_is_named(argument, call):
+    with pytest.raises(ValueError, match=f"^{argument}"):
+        call(rows(4, 4))
+
+
+@pytest.mark.parametrize("diagnostic", [*MATRIX_DIAGNOSTICS, d.row_entropy, d.indirect_attention, d.measure])
+def test_shapes_are_those_of_the_signature(diagnostic):
+    checked = jaxtyped(typechecker=beartype)(diagnostic)
+    checked(rows(2, 3, 5, 5), mask=torch.ones(2, 5, dtype=torch.bool))
+    checked(rows(5, 5), mask=torch.ones(5, dtype=torch.bool))

@@ -1,0 +1,130 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from small_hub import write_split
+
+from saobp.study import documents
+from saobp.study.documents import Mixture, interleave
+from saobp.study.sources import DataError, FolderSource
+
+LONG = "this paragraph has more than eight words so that it counts"
+
+
+def mixture(root, name="a/set", split="train", **rows):
+    """Return a mixture of one data set with the given texts per split."""
+    for each, texts in rows.items():
+        write_split(root, name, "default", each, [{"text": t} if isinstance(t, str) else t for t in texts])
+    return Mixture(FolderSource(root), {name: 1.0}, split)
+
+
+def test_a_row_is_a_document_and_its_lines_are_paragraphs(tmp_path):
+    assert list(mixture(tmp_path, train=["one\n\n two ", "three", " \n "])) == [["one", "two"], ["three"]]
+
+
+def test_rows_of_one_book_are_one_document(tmp_path):
+    rows = [{"text": t, "book": b} for t, b in [("one", "x"), ("two", "x"), ("three", "y")]]
+    assert list(mixture(tmp_path, train=rows)) == [["one", "two"], ["three"]]
+
+
+def test_wikitext_lines_are_joined_to_articles_at_titles_and_not_at_sections(tmp_path):
+    lines = [
+        "",
+        " = First = \n",
+        " Text of 1 @,@ 000 words .\n",
+        " = = Section = = \n",
+        " More .\n",
+        " = Second = \n",
+    ]
+    found = list(mixture(tmp_path, "Salesforce/wikitext", train=lines))
+    assert found == [["= First =", "Text of 1,000 words .", "= = Section = =", "More ."], ["= Second ="]]
+
+
+@pytest.mark.parametrize(
+    ("line", "title"),
+    [
+        (" = Homarus = \n", True),
+        ("= X =", True),
+        (" = = Section = = ", False),
+        ("a = b", False),
+        (" = ", False),
+    ],
+)
+def test_only_one_equals_sign_on_each_side_makes_a_title(line, title):
+    assert documents.is_title(line) is title
+
+
+def test_marks_inside_words_are_undone_and_others_kept():
+    assert documents.without_marks("well @-@ known 3 @.@ 5 @ home") == "well-known 3.5 @ home"
+
+
+def test_a_paragraph_that_occurred_before_is_dropped_whatever_its_case_and_spacing(tmp_path):
+    text = mixture(tmp_path, train=[f"{LONG}\nfirst", f"second\n{LONG.upper()}", LONG.replace(" ", "   ")])
+    assert list(text) == [[LONG, "first"], ["second"]]
+    assert text.counts == {"documents": 2, "paragraphs": 5, "dropped": 2}
+    assert "2 of 5 paragraphs dropped" in text.description()
+
+
+def test_short_lines_recur_as_they_do_in_a_dialogue(tmp_path):
+    assert list(mixture(tmp_path, train=["Yes, he said.", "Yes, he said."])) == [["Yes, he said."]] * 2
+
+
+def test_what_the_validation_split_holds_is_not_trained_on(tmp_path):
+    assert list(mixture(tmp_path, train=[LONG, "kept"], validation=[LONG])) == [["kept"]]
+
+
+def test_held_out_text_stays_as_published(tmp_path):
+    assert list(mixture(tmp_path, split="validation", train=["x"], validation=[LONG, LONG])) == [
+        [LONG],
+        [LONG],
+    ]
+
+
+def test_held_out_text_comes_from_the_sets_that_have_some_and_the_others_are_named(tmp_path):
+    write_split(tmp_path, "a/set", "default", "train", [{"text": "x"}])
+    write_split(tmp_path, "b/set", "default", "validation", [{"text": "y"}])
+    text = Mixture(FolderSource(tmp_path), {"a/set": 1, "b/set": 1}, "validation")
+    assert list(text) == [["y"]]
+    assert [(s["dataset"], s["note"]) for s in text.completeness()][1] == ("a/set", "has no such split")
+    with pytest.raises(DataError, match="no split 'train'"):
+        list(Mixture(FolderSource(tmp_path), {"a/set": 1, "b/set": 1}))
+
+
+def test_reading_twice_gives_the_same_text_and_the_same_counts(tmp_path):
+    text = mixture(tmp_path, train=[LONG, LONG, "x"])
+    assert list(text) == list(text)
+    assert text.counts["dropped"] == 1
+
+
+@given(st.lists(st.integers(1, 60), min_size=2, max_size=40), st.floats(0.2, 5))
+def test_characters_stay_in_proportion_to_the_weights_while_both_last(sizes, weight):
+    half = len(sizes) // 2
+    weights, sets = {"a": weight, "b": 1.0}, {"a": sizes[:half], "b": sizes[half:]}
+    streams = {name: iter([[name * n] for n in lengths]) for name, lengths in sets.items()}
+    written = {"a": 0, "b": 0}
+    for (text,) in interleave(streams, weights):
+        shares = {name: written[name] / weights[name] for name in sets}
+        behind, ahead = sorted(sets, key=shares.__getitem__)
+        if shares[behind] < shares[ahead]:
+            assert text[0] == behind or written[behind] == sum(sets[behind])  # or it has run out
+        written[text[0]] += len(text)
+    assert written == {name: sum(lengths) for name, lengths in sets.items()}
+
+
+@pytest.mark.parametrize("weights", [{}, {"a/set": 0}, {"a/set": -1.0}])
+def test_weights_must_be_positive(tmp_path, weights):
+    with pytest.raises(ValueError, match="mixture="):
+        Mixture(FolderSource(tmp_path), weights)
+
+
+def test_a_corpus_without_text_is_named(tmp_path):
+    write_split(tmp_path, "a/set", "default", "train", [{"words": "x"}])
+    with pytest.raises(DataError, match="a/set train: row 0 has no text"):
+        list(Mixture(FolderSource(tmp_path), {"a/set": 1}))
+
+
+def test_identity_changes_with_text_weight_and_held_out_text(tmp_path):
+    before = mixture(tmp_path, train=["x"], validation=["y"]).identity()
+    assert mixture(tmp_path, train=["x"], validation=["y"]).identity() == before
+    assert mixture(tmp_path, train=["z"], validation=["y"]).identity() != before
+    assert mixture(tmp_path, train=["x"], validation=["z"]).identity() != before
+    assert Mixture(FolderSource(tmp_path), {"a/set": 2.0}).identity() != before

@@ -1,0 +1,117 @@
+import datasets
+import numpy as np
+import pytest
+import torch
+from small_hub import race_rows, word_tokenizer
+from transformers import BertConfig, BertForMultipleChoice, BertForSequenceClassification
+
+from saobp.study.encoding import collator, encode, option_texts
+from saobp.study.evaluation import score
+from saobp.study.tasks import TASKS
+
+PAIRS = [
+    {"sentence1": "one two three four five six seven eight", "sentence2": "nine ten", "label": 1},
+    {"sentence1": "one", "sentence2": "two", "label": 0},
+]
+ARTICLE = " ".join(f"word{n}" for n in range(30))
+WORDS = "what colour is the hat red blue green black long"
+TOKENIZER = word_tokenizer(ARTICLE, WORDS, PAIRS[0]["sentence1"], PAIRS[0]["sentence2"])
+
+
+def rows(items):
+    return datasets.Dataset.from_list(items)
+
+
+def labelled_race(count, **changes):
+    return rows([{**row, "label": "ABCD".index(row["answer"]), **changes} for row in race_rows(count)])
+
+
+def test_a_pair_is_cut_in_its_longer_text():
+    features = encode(TASKS["rte"], rows(PAIRS), TOKENIZER, 9)
+    text = TOKENIZER.decode(features[0]["input_ids"])
+    assert text == "[CLS] one two three four [SEP] nine ten [SEP]"
+    assert features["labels"][:] == [1, 0]
+    assert set(features.column_names) == {"input_ids", "token_type_ids", "attention_mask", "labels"}
+
+
+def test_a_regression_keeps_its_similarity():
+    items = [{"sentence1": "one", "sentence2": "two", "label": 2.5}]
+    batch = collator(TASKS["stsb"], TOKENIZER)(list(encode(TASKS["stsb"], rows(items), TOKENIZER, 9)))
+    assert batch["labels"].dtype == torch.float32
+    assert batch["labels"].tolist() == [2.5]
+
+
+def test_choices_lose_words_of_the_article_alone():
+    features = encode(TASKS["race"], labelled_race(2, article=ARTICLE), TOKENIZER, 20)
+    for row, asked in zip(features, ("the hat is {} .", "what colour is the hat ? {}")):
+        for ids, option in zip(row["input_ids"], ("red", "blue", "green", "black")):
+            first, second, _ = TOKENIZER.decode(ids).split(" [SEP]")
+            assert second.strip() == asked.format(option).replace(" ?", "?").replace(" .", ".")
+            assert ARTICLE.startswith(first.removeprefix("[CLS] "))
+            assert len(ids) == 20
+
+
+def test_a_length_that_would_cut_a_question_or_option_is_refused():
+    features = labelled_race(2, options=["red", "blue", "green", "a long long long long long black"])
+    with pytest.raises(ValueError, match=r"length=10 cannot hold question and option whole .* at least 17"):
+        encode(TASKS["race"], features, TOKENIZER, 10)
+    assert len(encode(TASKS["race"], features, TOKENIZER, 17)) == 2
+
+
+def test_a_question_and_option_longer_than_the_article_still_stay_whole():
+    data = labelled_race(2, article=ARTICLE, options=["a long long long long black hat"] * 4)
+    for row in encode(TASKS["race"], data, TOKENIZER, 18):
+        assert all("long long long long black hat" in TOKENIZER.decode(ids) for ids in row["input_ids"])
+
+
+def test_an_option_fills_the_questions_blank_or_follows_it():
+    cloze, asked = race_rows(2)
+    assert option_texts(TASKS["race"], cloze)[0] == "The hat is red ."
+    assert option_texts(TASKS["race"], asked)[1] == "What colour is the hat? blue"
+    assert option_texts(TASKS["hellaswag"], {"ctx": "He", "endings": ["ran", "sat"]}) == ["ran", "sat"]
+
+
+def test_a_batch_of_choices_has_an_axis_of_options():
+    features = encode(TASKS["race"], labelled_race(3), TOKENIZER, 40)
+    batch = collator(TASKS["race"], TOKENIZER)(list(features))
+    assert batch["input_ids"].shape[:2] == (3, 4)
+    assert batch["labels"].tolist() == [0, 1, 2]
+    for item, row in enumerate(features):
+        for option, ids in enumerate(row["input_ids"]):
+            real = batch["attention_mask"][item, option].bool()
+            assert batch["input_ids"][item, option][real].tolist() == ids
+
+
+def test_a_batch_is_padded_to_its_longest_and_the_padding_is_masked():
+    batch = collator(TASKS["rte"], TOKENIZER)(list(encode(TASKS["rte"], rows(PAIRS), TOKENIZER, 40)))
+    assert batch["input_ids"].shape == (2, 13)
+    assert batch["attention_mask"].sum(1).tolist() == [13, 5]
+    assert (batch["input_ids"][1, 5:] == TOKENIZER.pad_token_id).all()
+
+
+def test_a_batch_of_windows_holds_only_what_a_model_takes():
+    item = {"question": "what?", "context": ARTICLE, "answers": {"text": ["word3"], "answer_start": [18]}}
+    features = encode(TASKS["squad"], rows([item] * 2), TOKENIZER, 20, doc_stride=4)
+    assert {"item", "offsets"} <= set(features.column_names)
+    batch = collator(TASKS["squad"], TOKENIZER)(list(features))
+    assert set(batch) == {"input_ids", "token_type_ids", "attention_mask", "start_positions", "end_positions"}
+    assert len(batch["start_positions"]) == len(features) > 2
+
+
+@pytest.mark.parametrize("name", ["rte", "race"])
+def test_a_model_with_random_weights_lies_within_its_interval_of_chance(name):
+    random = np.random.default_rng(0)
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    config = BertConfig(vocab_size=len(TOKENIZER), **sizes, initializer_range=0.3)
+    if name == "race":
+        model = BertForMultipleChoice(config).eval()
+        data = rows([{**row, "article": ARTICLE, "label": int(random.integers(4))} for row in race_rows(120)])
+    else:
+        model = BertForSequenceClassification(config).eval()
+        words = [" ".join(random.permutation(ARTICLE.split())[:6]) for _ in range(240)]
+        data = rows([{"sentence1": a, "sentence2": b} for a, b in zip(words[::2], words[1::2])])
+        data = data.add_column("label", random.integers(0, 2, len(data)).tolist())
+    batch = collator(TASKS[name], TOKENIZER)(list(encode(TASKS[name], data, TOKENIZER, 32)))
+    with torch.no_grad():
+        found = score(TASKS[name], model(**batch).logits, data)
+    assert found["interval"][0] <= found["chance"] <= found["interval"][1]

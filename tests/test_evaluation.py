@@ -1,0 +1,141 @@
+import json
+
+import datasets
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from saobp.study.evaluation import headline_interval, score, score_predictions
+from saobp.study.tasks import TASKS
+
+
+def rows(labels, **columns):
+    return datasets.Dataset.from_dict({"label": labels, **columns})
+
+
+def logits(predictions, classes=2):
+    return np.eye(classes)[predictions]
+
+
+def test_accuracy_and_f1_by_hand():
+    found = score(TASKS["mrpc"], logits([1, 1, 0, 1, 0]), rows([1, 0, 0, 1, 1]))
+    assert found["scores"]["accuracy"] == pytest.approx(60)
+    assert found["scores"]["f1"] == pytest.approx(100 * 2 * 2 / (3 + 3))  # 2 of 3 said, 2 of 3 true
+    assert found["outcomes"] == [1, 0, 1, 1, 0]
+    assert (found["metric"], found["headline"]) == ("accuracy", found["scores"]["accuracy"])
+    assert (found["items"], found["chance"], found["majority"]) == (5, 50, 60)
+
+
+def test_matthews_by_hand():
+    # true positives 2, true negatives 1, false positives 1, false negatives 1
+    found = score(TASKS["cola"], logits([1, 1, 0, 1, 0]), rows([1, 0, 0, 1, 1]))
+    assert found["headline"] == pytest.approx(100 * (2 * 1 - 1 * 1) / np.sqrt(3 * 3 * 2 * 2))
+    assert (found["chance"], found["majority"]) == (0, 0)
+    assert found["outcomes"] == [1, 1, 0, 1, 0]
+    assert found["labels"] == [1, 0, 0, 1, 1]
+
+
+def test_pearson_and_spearman_by_hand():
+    found = score(TASKS["stsb"], np.array([[1.0], [2.0], [4.0]]), rows([1.0, 2.0, 3.0]))
+    assert found["scores"]["pearson"] == pytest.approx(100 * 3 / np.sqrt(2 * 14 / 3))
+    assert found["scores"]["spearman"] == pytest.approx(100)
+    assert found["outcomes"] == [1, 2, 4]
+
+
+def test_a_choice_is_the_likeliest_option():
+    found = score(TASKS["race"], np.array([[0, 2, 1, 0], [3, 0, 0, 0.0]]), rows([1, 2]))
+    assert (found["headline"], found["chance"]) == (50, 25)
+    assert found["outcomes"] == [1, 0]
+
+
+def test_spans_are_scored_by_exact_match_and_f1():
+    answers = [
+        {"text": ["Ben", "the baker Ben"], "answer_start": [0, 0]},
+        {"text": ["red kite"], "answer_start": [3]},
+    ]
+    data = datasets.Dataset.from_dict({"answers": answers, "context": ["", ""], "hops": [1, 2]})
+    found = score_predictions(TASKS["squad"], ["the Ben", "kite"], data)
+    assert found["scores"] == pytest.approx({"exact_match": 50, "f1": 100 * (1 + 2 / 3) / 2})
+    assert found["outcomes"] == [1, 0]
+    assert found["outcomes_f1"] == pytest.approx([1, 2 / 3])
+    assert found["by_hops"] == {"1": [1, 1], "2": [0, 1]}
+
+
+def test_a_constant_predictor_is_named_and_scores_the_majority():
+    found = score(TASKS["rte"], logits([1] * 10), rows([1] * 6 + [0] * 4))
+    assert found["constant"] is True
+    assert found["headline"] == found["majority"] == 60
+
+
+@pytest.mark.parametrize("name", ["cola", "stsb"])
+def test_a_constant_predictor_has_no_correlation_and_gives_no_nan(name):
+    outputs = logits([1] * 8) if name == "cola" else np.full((8, 1), 2.5)
+    found = score(TASKS[name], outputs, rows([0, 1] * 4 if name == "cola" else [0.0, 1.0] * 4))
+    assert (found["headline"], found["constant"]) == (0, True)
+
+
+def test_a_varied_predictor_and_one_right_about_a_constant_are_not_called_constant():
+    assert score(TASKS["rte"], logits([1, 1, 1]), rows([1, 1, 1]))["constant"] is False
+    assert score(TASKS["rte"], logits([1, 0, 1]), rows([1, 1, 1]))["constant"] is False
+
+
+def test_below_chance_needs_more_than_bad_luck():
+    def below(right, items):
+        return score(TASKS["rte"], logits([1] * right + [0] * (items - right)), rows([1] * items))[
+            "below_chance"
+        ]
+
+    assert below(40, 100) is False  # its interval reaches 50.3
+    assert below(39, 100) is True  # 49.3
+    assert below(1, 4) is False
+
+
+def test_a_reversed_correlation_is_below_chance():
+    gold = np.linspace(0, 5, 40)
+    assert score(TASKS["stsb"], -gold, rows(gold))["below_chance"] is True
+    assert score(TASKS["stsb"], gold, rows(gold))["below_chance"] is False
+
+
+@given(st.integers(1, 300), st.floats(0, 1))
+def test_the_interval_holds_the_score_and_stays_in_range(items, share):
+    value = 100 * round(share * items) / items
+    low, high = headline_interval("accuracy", value, items)
+    assert 0 <= low <= value + 1e-9
+    assert value - 1e-9 <= high <= 100
+
+
+def test_the_correlations_interval_is_fishers():
+    low, high = headline_interval("pearson", 50.0, 103)
+    assert np.arctanh([low / 100, high / 100]) == pytest.approx(
+        np.arctanh(0.5) + np.array([-0.196, 0.196]), abs=1e-4
+    )
+    assert headline_interval("pearson", 100.0, 3) == (-100, 100)
+
+
+def test_right_answers_are_counted_by_hops():
+    found = score(TASKS["rte"], logits([1, 1, 0, 0]), rows([1, 0, 0, 1], hops=[1, 1, 2, 3]))
+    assert found["by_hops"] == {"1": [1, 2], "2": [1, 1], "3": [0, 1]}
+    assert "by_hops" not in score(TASKS["rte"], logits([1]), rows([1]))
+
+
+@pytest.mark.parametrize("name", ["rte", "cola", "stsb", "race"])
+def test_scores_are_plain_json(name):
+    labels = [0.0, 2.0] * 3 if name == "stsb" else [0, 1] * 3
+    width = {"stsb": 1, "race": 4}.get(name, 2)
+    found = score(TASKS[name], np.random.default_rng(0).normal(size=(6, width)), rows(labels, hops=[1] * 6))
+    assert json.loads(json.dumps(found)) == found
+
+
+def test_permuted_labels_score_at_chance():
+    random = np.random.default_rng(0)
+    gold = random.integers(0, 2, 2000)
+    found = score(TASKS["rte"], logits(gold), rows(random.permutation(gold)))
+    assert found["interval"][0] < 50 < found["interval"][1]
+
+
+def test_outputs_that_do_not_fit_or_are_not_finite_are_refused():
+    with pytest.raises(ValueError, match="outputs: 2 for 3 rows"):
+        score(TASKS["rte"], logits([1, 0]), rows([1, 0, 1]))
+    with pytest.raises(ValueError, match="outputs: 1 of 4 are not finite; the run has diverged"):
+        score(TASKS["rte"], np.array([[0, 1], [np.nan, 1]]), rows([1, 0]))

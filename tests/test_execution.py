@@ -1,0 +1,103 @@
+"""`saobp run`: one notebook, checked parameters, one record; every mistake is one line and exit code 2."""
+
+import json
+import subprocess
+import sys
+
+import nbformat
+import pytest
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+
+from saobp.study import execution, runner
+from saobp.study.execution import NotebookFailed, UsageError
+
+PARAMETERS = 'profile = "smoke"  # a comment\nsteps = 3\nrate = 0.5\nflag = False\nrecord = ""'
+WRITES = (
+    "from saobp.study.records import Run\n"
+    'result = Run("derivation", profile=profile, parameters=dict(steps=steps, rate=rate)).save(record, {"x": 1})'
+)
+
+
+def notebook(folder, *cells, parameters=PARAMETERS):
+    node = new_notebook(cells=[new_markdown_cell("# A title"), new_code_cell(parameters)])
+    node.cells[1].metadata["tags"] = ["parameters"]
+    node.cells += [new_code_cell(cell) for cell in cells]
+    path = folder / "99-try.ipynb"
+    nbformat.write(node, path)
+    return path
+
+
+def refused(capsys, *arguments):
+    code = runner.main(["run", *map(str, arguments)])
+    said = capsys.readouterr().err
+    assert code == 2 and said.startswith("saobp: ") and said.count("\n") == 1 and "Traceback" not in said, said
+    return said
+
+
+def test_declared_parameters_are_read_without_running_the_notebook(tmp_path):
+    found = execution.declared_parameters(notebook(tmp_path, "raise SystemExit"))
+    assert found == {"profile": "smoke", "steps": 3, "rate": 0.5, "flag": False, "record": ""}
+
+
+@pytest.mark.parametrize(
+    "key, value, said",
+    [
+        ("stepz", "4", "has no parameter 'stepz': did you mean 'steps'?"),
+        ("steps", "many", "parameter 'steps' of 99-try.ipynb takes int, as in 3: not 'many'"),
+        ("steps", "1.5", "takes int"),
+        ("steps", "true", "takes int"),
+        ("flag", "1", "takes bool"),
+        ("rate", "fast", "takes float"),
+    ],
+)
+def test_a_wrong_parameter_is_one_line_and_exit_code_2(tmp_path, capsys, key, value, said):
+    assert said in refused(capsys, notebook(tmp_path), tmp_path / "out.ipynb", "-p", key, value)
+
+
+def test_missing_files_are_named(tmp_path, capsys):
+    assert "no.ipynb: no such notebook" in refused(capsys, tmp_path / "no.ipynb", tmp_path / "out.ipynb")
+    said = refused(capsys, notebook(tmp_path), tmp_path / "out.ipynb", "-f", tmp_path / "no.yaml")
+    assert "no.yaml: cannot be read" in said
+    (tmp_path / "cut.ipynb").write_text('{"cells": [')
+    assert "cut.ipynb: not a readable notebook" in refused(capsys, tmp_path / "cut.ipynb", tmp_path / "out.ipynb")
+
+
+def test_an_integer_is_welcome_where_a_float_is_declared(tmp_path):
+    path = notebook(tmp_path)
+    values = execution.checked(path, {"rate": "2"}, execution.declared_parameters(path))
+    assert values == {"rate": 2.0} and isinstance(values["rate"], float)
+
+
+def test_a_run_leaves_the_notebook_and_exactly_one_record(tmp_path, capsys):
+    output = tmp_path / "deep" / "out.ipynb"
+    code = runner.main(["run", str(notebook(tmp_path, WRITES)), str(output), "-p", "steps", "7"])
+    assert code == 0 and "derivation" not in capsys.readouterr().err
+    record = json.loads(output.with_suffix(".json").read_text())
+    assert record["parameters"] == {"steps": 7, "rate": 0.5} and record["stage"] == "derivation"
+    assert sorted(path.name for path in output.parent.iterdir()) == ["out.ipynb", "out.json"]
+
+
+def test_a_failing_cell_is_one_line_and_what_ran_is_kept_aside(tmp_path, capsys):
+    path = notebook(tmp_path, 'raise ValueError("the corpus is empty\\nmore")', WRITES)
+    code = runner.main(["run", str(path), str(tmp_path / "out.ipynb")])
+    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("saobp:")]
+    assert code == 1 and len(said) == 1
+    assert "99-try.ipynb, cell" in said[0] and "ValueError: the corpus is empty [" in said[0]
+    assert (tmp_path / "out.failed.ipynb").exists() and not (tmp_path / "out.ipynb").exists()
+    assert not (tmp_path / "out.json").exists()
+
+
+def test_a_notebook_that_writes_no_record_fails(tmp_path):
+    with pytest.raises(NotebookFailed, match="99-try.ipynb wrote no record"):
+        execution.run(notebook(tmp_path, "1 + 1"), tmp_path / "out.ipynb", {})
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(UsageError, match="file"):
+        execution.run(notebook(tmp_path, WRITES), tmp_path / "file" / "out.ipynb", {})
+
+
+def test_the_command_is_installed_and_explains_itself():
+    done = subprocess.run([sys.executable, "-m", "saobp.study.runner", "--help"], capture_output=True, text=True)
+    assert done.returncode == 0 and "reproduce" in done.stdout

@@ -1,0 +1,174 @@
+import json
+
+import example_records as examples
+import numpy as np
+import pytest
+
+from saobp.study import figures, labels
+from saobp.study.figures import grids, maps
+
+DRAWN = [number for number in sorted(figures.FIGURES) if number not in (7, 8)]  # those are 4 on another task
+
+
+@pytest.fixture(scope="module")
+def records():
+    return examples.study(("mini", "small-twin"), labels.PAPER)
+
+
+def test_figure_4_data_are_means_over_heads_and_runs(records):
+    frame = figures.data(4, records)
+    point = frame[
+        (frame["model"] == "mini")
+        & (frame["algorithm"] == "high")
+        & (frame["panel"] == "gtd")
+        & (frame["x"] == 2)
+    ].iloc[0]
+    runs = [examples.matrices("high", seed)["gtd"][1] for seed in (42, 43, 44)]
+    assert point["value"] == pytest.approx(np.mean(runs))
+    assert point["low"] < point["value"] < point["high"]
+    assert point["runs"] == 3
+
+
+def test_the_last_column_is_the_final_layer_by_head(records):
+    frame = figures.data(4, records)
+    last = frame[
+        (frame["model"] == "mini") & (frame["algorithm"] == "low") & (frame["panel"] == "final_entropy")
+    ]
+    runs = [examples.matrices("low", seed)["entropy"][-1] for seed in (42, 43, 44)]
+    assert last["value"].tolist() == pytest.approx(np.mean(runs, axis=0).tolist())
+
+
+def test_raw_and_refined_matrices_are_told_apart(records):
+    raw, refined = (grids.data(4, records, matrix=kind) for kind in ("raw", "refined"))
+    assert not np.allclose(raw["value"], refined["value"])
+
+
+def test_figure_4_has_a_row_a_model_and_four_columns(records):
+    figure = figures.figure(4, records)
+    assert len(figure.axes) == 8
+    assert [len(ax.lines) for ax in figure.axes] == [4] * 8
+    assert [ax.get_ylabel() for ax in figure.axes[::4]] == ["BERT-Mini", "BERT-Small (twin)"]
+
+
+def test_an_algorithm_has_one_colour_in_every_axes(records):
+    figure = figures.figure(4, records)
+    expected = [labels.ALGORITHMS[name].colour for name in labels.PAPER]
+    for ax in figure.axes:
+        assert [line.get_color() for line in ax.lines] == expected
+
+
+def test_no_two_algorithms_look_alike():
+    looks = list(labels.ALGORITHMS.values())
+    assert len({look.colour for look in looks}) == len({look.marker for look in looks}) == len(looks)
+
+
+def shown_ticks(axis):
+    low, high = sorted(axis.get_view_interval())
+    return [tick.label1 for tick in axis.get_major_ticks() if low <= tick.get_loc() <= high]
+
+
+def visible_texts(figure):
+    texts = [figure.legends[0]] if figure.legends else []
+    for ax in figure.axes:
+        texts += [ax.title, ax.xaxis.label, ax.yaxis.label, *shown_ticks(ax.xaxis), *shown_ticks(ax.yaxis)]
+    return texts
+
+
+@pytest.mark.parametrize("width", [figures.COLUMN, figures.PAGE])
+@pytest.mark.parametrize("number", DRAWN)
+def test_no_label_is_cut_off(number, width, records):
+    figure = figures.figure(number, records, width=width)
+    assert figure.get_figwidth() == width
+    figure.draw_without_rendering()
+    edge = figure.bbox
+    for text in visible_texts(figure):
+        box = text.get_window_extent()
+        inside = box.x0 >= -1 and box.y0 >= -1 and box.x1 <= edge.x1 + 1 and box.y1 <= edge.y1 + 1
+        assert inside or box.width == 0, getattr(text, "get_text", lambda: "legend")()
+
+
+def test_files_carry_no_date_and_embed_their_fonts(records, tmp_path):
+    pdf, svg = figures.write(4, records, tmp_path, formats=("pdf", "svg"))
+    assert b"CreationDate" not in pdf.read_bytes()
+    assert b"/FontFile2" in pdf.read_bytes()
+    assert b"/Type3" not in pdf.read_bytes()
+    assert "<text" not in svg.read_text()
+    assert "dc:date" not in svg.read_text()
+
+
+def test_a_figure_without_its_runs_says_which_are_missing(records, tmp_path):
+    with pytest.raises(figures.FigureError, match="attention records of task squad"):
+        figures.figure(7, records)
+
+
+def test_wrong_arguments_are_named(records, tmp_path):
+    with pytest.raises(ValueError, match="no Figure 12"):
+        figures.figure(12, records)
+    with pytest.raises(ValueError, match="width: 0.2 inches"):
+        figures.figure(4, records, width=0.2)
+    with pytest.raises(ValueError, match="'jpg' is none of"):
+        figures.write(4, records, tmp_path, formats=("jpg",))
+
+
+def test_undefined_values_leave_a_gap_and_not_a_zero():
+    run = examples.attention()
+    run["metrics"]["matrices"]["refined"]["gtd"][1] = [None, None]
+    frame = figures.data(4, [run])
+    assert frame[frame["panel"] == "gtd"]["x"].tolist() == [1, 3]
+
+
+@pytest.fixture(scope="module")
+def small():
+    return [*examples.study(("mini",), seeds=(1, 2)), examples.cost(), examples.decoder()]
+
+
+@pytest.fixture(scope="module")
+def published(small, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("published")
+    return figures.publish(small, folder, formats=("svg", "csv"))
+
+
+def test_the_manifest_traces_every_file_to_its_records(small, published):
+    manifest = json.loads(published[-1].read_text())
+    assert {path.name for path in published} == set(manifest["files"]) | {"manifest.json"}
+    entry = manifest["files"]["figure4.svg"]
+    assert entry["profile"] == "smoke"
+    assert entry["date"] == max(run["started"] for run in small if run["stage"] == "attention")
+    assert set(entry["records"]) <= set(manifest["records"])
+    assert "no run yet" in manifest["missing"]["figure7"]
+    assert entry["completeness"][0]["published_rows"] == 1436
+
+
+def test_a_rebuild_gives_the_same_bytes(small, published, tmp_path):
+    again = figures.publish(small, tmp_path, formats=("svg", "csv"))
+    assert [path.name for path in again] == [path.name for path in published]
+    for first, second in zip(published, again, strict=True):
+        assert first.read_bytes() == second.read_bytes(), first.name
+
+
+def test_figure_1_shows_the_head_that_moves_most(records):
+    frame = figures.data(1, records)
+    assert set(frame["matrix"]) == {"raw", "refined"}
+    sums = frame.groupby(["matrix", "query"])["value"].sum()
+    assert np.allclose(sums, 1, atol=1e-3)
+
+
+def test_figure_2_is_original_and_figure_5_every_algorithm(records):
+    assert set(figures.data(2, records)["algorithm"]) == {"original"}
+    assert set(figures.data(5, records)["algorithm"]) == set(labels.PAPER)
+    assert (
+        figures.data(2, records)["betweenness"].isna().sum() == 3
+    )  # one undefined value a run, kept undefined
+
+
+def test_figure_3_is_the_smallest_size_and_figure_9_the_others(records):
+    assert set(figures.data(3, records)["model"]) == {"mini"}
+    assert set(figures.data(9, records)["model"]) == {"small-twin"}
+
+
+def test_sparsity_of_a_map_is_the_share_below_uniform():
+    flat, spiked = np.full((4, 4), 0.25), np.eye(4)
+    for matrix, expected in ((flat, 0.0), (spiked, 0.75)):
+        example = {"layer": 0, "head": 0, "tokens": list("abcd"), "raw": matrix.tolist()}
+        points = maps.rows_of(example, "raw", "mini", "high")
+        assert maps.below_uniform(points) == expected

@@ -1,0 +1,263 @@
+"""Generation: with the key/value cache token for token as without, and what no cache can carry is refused."""
+
+import copy
+
+import pytest
+import torch
+from families import CAUSAL, PAD, build, tokens
+from transformers import DynamicCache, QuantizedCache, StaticCache
+
+import saobp
+from saobp import cache as cache_module
+from saobp.huggingface import raw_attentions
+
+CLOSE = {"atol": 2e-5, "rtol": 1e-4}
+WAYS = {
+    "greedy": {"do_sample": False},
+    "sampled": {"do_sample": True, "temperature": 1.5},
+    "beams": {"do_sample": False, "num_beams": 3},
+    "several": {"do_sample": True, "num_return_sequences": 2},
+}
+VARIANTS = {
+    "high": {"strength": 1.5},
+    "low": {"factor": "low", "strength": 0.4},
+    "as printed": {"strength": 1.5, "exclude_self": False},
+    "three rounds": {"strength": 1.5, "steps": 3, "damping": 0.3},
+    "learned": {"strength": [0.5, 1.0, 1.5, 2.0], "learn": "head"},
+}
+
+
+def refined(family="gpt2", factor="high", strength=1.5, **options):
+    """Build a refined model that never ends a sequence early."""
+    model = build(family)
+    model.generation_config.eos_token_id = None
+    model.generation_config.pad_token_id = PAD
+    return saobp.apply(model, factor, strength, **options)
+
+
+def left_padded():
+    """Return prompts of three lengths, padded on the left."""
+    ids, mask = tokens(3, 9), torch.ones(3, 9, dtype=torch.long)
+    for row, padding in enumerate((0, 4, 2)):
+        ids[row, :padding], mask[row, :padding] = PAD, 0
+    return ids, mask
+
+
+def full_logits(model, ids):
+    """Return the logits of a forward pass without a cache."""
+    with torch.no_grad():
+        return model(ids, use_cache=False).logits
+
+
+@pytest.mark.parametrize("family", CAUSAL)
+@pytest.mark.parametrize("way", WAYS)
+def test_the_cache_changes_no_token(family, way):
+    model = refined(family)
+    ids, mask = left_padded()
+    made = []
+    for use_cache in (True, False):
+        torch.manual_seed(5)
+        call = {"max_new_tokens": 12, "use_cache": use_cache, **WAYS[way]}
+        made.append(model.generate(ids, attention_mask=mask, **call))
+    assert torch.equal(*made)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("family", ["gpt2", "llama"])
+def test_every_variant_generates_the_same_with_a_cache(family, variant):
+    model = refined(family, **VARIANTS[variant])
+    ids, mask = left_padded()
+    call = {"max_new_tokens": 10, "do_sample": False, "output_logits": True, "return_dict_in_generate": True}
+    cached, full = (model.generate(ids, attention_mask=mask, use_cache=use, **call) for use in (True, False))
+    assert torch.equal(cached.sequences, full.sequences)
+    torch.testing.assert_close(torch.stack(cached.logits), torch.stack(full.logits), **CLOSE)
+
+
+def test_refinement_changes_what_is_generated():
+    ids, mask = left_padded()
+    call = {"attention_mask": mask, "max_new_tokens": 12, "do_sample": False}
+    model = refined("gpt2")
+    assert not torch.equal(model.generate(ids, **call), saobp.apply(model, "none").generate(ids, **call))
+
+
+def test_left_padding_changes_no_token():
+    model = refined("llama")
+    ids, mask = left_padded()
+    call = {"max_new_tokens": 12, "do_sample": False}
+    together = model.generate(ids, attention_mask=mask, **call)[:, 9:]
+    for row in range(3):
+        alone = ids[row : row + 1, mask[row].bool()]
+        assert torch.equal(model.generate(alone, **call)[0, alone.shape[1] :], together[row])
+
+
+@pytest.mark.parametrize("family", CAUSAL)
+def test_padding_between_a_prompt_and_its_continuation_says_nothing(family):
+    model, ids = refined(family), tokens(2, 14)
+    mask = torch.ones_like(ids)
+    mask[0, 5:9] = 0  # the shorter prompt is padded on the right, and goes on after that
+    positions = (mask.cumsum(-1) - 1).clamp(min=0)
+    with torch.no_grad():
+        cache = DynamicCache()
+        model(ids[:, :9], attention_mask=mask[:, :9], position_ids=positions[:, :9], past_key_values=cache)
+        call = {"attention_mask": mask, "position_ids": positions[:, 9:]}
+        onward = model(ids[:, 9:], past_key_values=cache, **call).logits
+    if family != "mistral":  # whose window counts places, padded or not
+        alone = full_logits(model, ids[:1, mask[0].bool()])
+        torch.testing.assert_close(onward[:1], alone[:, 5:], **CLOSE)
+    with torch.no_grad():
+        full = model(ids, attention_mask=mask, position_ids=positions, use_cache=False).logits
+    torch.testing.assert_close(onward, full[:, 9:], **CLOSE)
+
+
+@pytest.mark.parametrize("family", CAUSAL)
+@pytest.mark.parametrize("tile", [2, 128])
+def test_any_split_of_the_rows_gives_the_full_forward(family, tile, monkeypatch):
+    monkeypatch.setattr(cache_module, "TILE", tile)
+    model, ids = refined(family), tokens(2, 14)
+    expected = full_logits(model, ids)
+    with torch.no_grad():
+        for lengths in ((14,), (9, 1, 1, 3), (1,) * 14, (5, 9)):
+            cache, parts = DynamicCache(config=model.config), []
+            for part in ids.split(lengths, dim=1):
+                parts.append(model(part, past_key_values=cache).logits)
+            torch.testing.assert_close(torch.cat(parts, 1), expected, **CLOSE)
+
+
+def test_a_cache_filled_in_training_goes_on_as_the_full_forward():
+    model, ids = refined("llama"), tokens(2, 14)
+    cache = DynamicCache()
+    first = model(ids[:, :9], past_key_values=cache).logits
+    second = model(ids[:, 9:], past_key_values=cache).logits
+    torch.testing.assert_close(torch.cat([first, second], 1), full_logits(model, ids), **CLOSE)
+
+
+@pytest.mark.parametrize("family", CAUSAL)
+def test_a_cropped_cache_forgets_what_the_cropped_rows_said(family, monkeypatch):
+    monkeypatch.setattr(cache_module, "TILE", 3)
+    model, ids = refined(family), tokens(2, 30)
+    with torch.no_grad():
+        for removed in range(1, 7):
+            cache = DynamicCache()
+            for part in ids[:, :18].split([11, 1, 1, 4, 1], dim=1):
+                model(part, past_key_values=cache)
+            cache.crop(-removed)
+            changed = ids[:, 18 - removed : 25].flip(1)
+            onward = model(changed, past_key_values=cache).logits
+            expected = full_logits(model, torch.cat([ids[:, : 18 - removed], changed], 1))
+            torch.testing.assert_close(onward, expected[:, 18 - removed :], **CLOSE)
+
+
+def test_a_crop_to_the_end_of_the_prompt_always_works(monkeypatch):
+    monkeypatch.setattr(cache_module, "TILE", 2)
+    model, ids = refined("llama"), tokens(1, 40)
+    cache = DynamicCache()
+    with torch.no_grad():
+        model(ids[:, :10], past_key_values=cache)
+        for token in range(10, 40):
+            model(ids[:, token : token + 1], past_key_values=cache)
+        with pytest.raises(ValueError, match="crop"):
+            copy.deepcopy(cache).crop(-25)
+        for _ in range(2):
+            cache.crop(10 - cache.get_seq_length())
+            onward = model(ids[:, 20:26], past_key_values=cache).logits
+            expected = full_logits(model, torch.cat([ids[:, :10], ids[:, 20:26]], 1))
+            torch.testing.assert_close(onward, expected[:, 10:], **CLOSE)
+
+
+def test_a_refused_crop_leaves_the_cache_as_it_was(monkeypatch):
+    monkeypatch.setattr(cache_module, "TILE", 2)
+    model, ids = refined("gpt2"), tokens(1, 40)
+    cache = DynamicCache()
+    with torch.no_grad():
+        model(ids[:, :4], past_key_values=cache)
+        for token in range(4, 30):
+            model(ids[:, token : token + 1], past_key_values=cache)
+        with pytest.raises(ValueError, match="crop"):
+            cache.crop(-20)
+        onward = model(ids[:, 30:], past_key_values=cache).logits
+    torch.testing.assert_close(onward, full_logits(model, ids)[:, 30:], **CLOSE)
+
+
+def test_a_cache_follows_copies_repeats_selections_and_resets():
+    model, ids = refined("llama"), tokens(3, 12)
+    expected = full_logits(model, ids)[:, 8:]
+    with torch.no_grad():
+        cache = DynamicCache()
+        model(ids[:, :8], past_key_values=cache)
+        twin = copy.deepcopy(cache)
+        torch.testing.assert_close(model(ids[:, 8:], past_key_values=twin).logits, expected, **CLOSE)
+        repeated = copy.deepcopy(cache)
+        repeated.batch_repeat_interleave(2)
+        onward = model(ids[:, 8:].repeat_interleave(2, 0), past_key_values=repeated).logits
+        torch.testing.assert_close(onward, expected.repeat_interleave(2, 0), **CLOSE)
+        order = torch.tensor([2, 0])
+        for change in ("batch_select_indices", "reorder_cache"):
+            changed = copy.deepcopy(cache)
+            getattr(changed, change)(order)
+            onward = model(ids[order, 8:], past_key_values=changed).logits
+            torch.testing.assert_close(onward, expected[order], **CLOSE)
+        cache.reset()
+        onward = model(ids[:, :8], past_key_values=cache).logits
+        torch.testing.assert_close(onward, full_logits(model, ids[:, :8]), **CLOSE)
+
+
+@pytest.mark.parametrize("family", ["gpt2", "mistral"])
+def test_assisted_decoding_gives_the_greedy_tokens(family):
+    model, assistant = refined(family), refined(family, strength=0.5)
+    ids = tokens(1, 6).repeat(1, 3)  # a text that repeats itself, for the lookup to find something
+    call = {"max_new_tokens": 20, "do_sample": False}
+    expected = model.generate(ids, use_cache=False, **call)
+    assert torch.equal(model.generate(ids, prompt_lookup_num_tokens=3, **call), expected)
+    assert torch.equal(model.generate(ids, assistant_model=assistant, **call), expected)
+
+
+def test_weights_of_a_cached_step_are_the_last_rows_of_the_full_ones():
+    model, ids = refined("llama"), tokens(2, 12)
+    with torch.no_grad():
+        full = model(ids, use_cache=False, output_attentions=True).attentions
+        cache = DynamicCache()
+        model(ids[:, :9], past_key_values=cache)
+        with raw_attentions(model) as pairs:
+            step = model(ids[:, 9:], past_key_values=cache, output_attentions=True).attentions
+    for whole, last, (raw, shown) in zip(full, step, pairs, strict=True):
+        torch.testing.assert_close(last, whole[:, :, 9:], **CLOSE)
+        assert raw.shape == shown.shape == last.shape
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"factor": "elemmul"}, "elemmul"),
+        ({"factor": "sinkhorn"}, "sinkhorn"),
+        ({"messages": "all"}, 'messages="all"'),
+    ],
+)
+def test_what_no_cache_can_carry_is_refused_and_works_without(options, message):
+    model, ids = refined("gpt2", **options), tokens()
+    with pytest.raises(ValueError, match=message):
+        model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=3)
+    model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=3, use_cache=False)
+    assert model(ids).logits.shape[1] == ids.shape[1]  # filling a cache that nobody reads is no harm
+
+
+def test_caches_that_cannot_carry_the_sums_are_refused():
+    model, ids = refined("llama"), tokens()
+    caches = {
+        "StaticCache": StaticCache(config=model.config, max_cache_len=32),
+        "offloaded": DynamicCache(),
+        "filled without": DynamicCache(),
+        "other options": DynamicCache(),
+    }
+    build("llama")(ids, past_key_values=caches["filled without"])
+    refined("llama", "low")(ids, past_key_values=caches["other options"])
+    caches["offloaded"].offloading = True
+    for message, cache in caches.items():
+        with pytest.raises(ValueError, match=message):
+            model(ids, past_key_values=cache)
+    refusals = {"static": "StaticCache", "paged": "saobp is not supported for continuous batching"}
+    for kind, message in refusals.items():
+        with pytest.raises(ValueError, match=message):
+            model.generate(
+                ids, attention_mask=torch.ones_like(ids), max_new_tokens=2, cache_implementation=kind
+            )
+    assert not issubclass(QuantizedCache, DynamicCache)  # which is what admits a cache

@@ -1,0 +1,232 @@
+"""saobp.graph against networkx, igraph, slow loops and graphs worked by hand."""
+
+import math
+
+import igraph
+import networkx
+import pytest
+import torch
+from beartype import beartype
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jaxtyping import jaxtyped
+
+from saobp import graph as g
+
+
+def rows(*shape, seed=0, scale=3.0):
+    """Row-stochastic matrices from Gaussian scores."""
+    generator = torch.Generator().manual_seed(seed)
+    return (scale * torch.randn(*shape, generator=generator, dtype=torch.float64)).softmax(-1)
+
+
+def random_graph(size, seed, directed=False, threshold=0.02):
+    """A token graph sparse enough to have nodes without two neighbours."""
+    return g.token_graph(rows(size, size, seed=seed), size, threshold, directed=directed)
+
+
+def to_networkx(weights, directed=False):
+    kind = networkx.DiGraph if directed else networkx.Graph
+    return networkx.from_numpy_array(weights.numpy(), create_using=kind)
+
+
+def to_igraph(weights):
+    edges = weights.triu().nonzero().tolist()
+    return igraph.Graph(n=len(weights), edges=edges), [weights[i, j].item() for i, j in edges]
+
+
+def zero_for_undefined(values):
+    return values.nan_to_num(0.0).tolist()
+
+
+def loop_barrat(weights):
+    """Clustering from its definition: weigh the ordered pairs of edges at a node that a third closes."""
+    size, found = len(weights), []
+    for i in range(size):
+        around = [(j, weights[i, j].item()) for j in range(size) if weights[i, j] > 0]
+        around += [(j, weights[j, i].item()) for j in range(size) if weights[j, i] > 0]
+        closed = possible = 0.0
+        for first, (j, w_j) in enumerate(around):
+            for second, (h, w_h) in enumerate(around):
+                if first != second and j != h:
+                    closed += (w_j + w_h) / 2 * (int(weights[j, h] > 0) + int(weights[h, j] > 0))
+                    possible += (w_j + w_h) / 2 * 2
+        found.append(closed / possible if possible else math.nan)
+    return found
+
+
+# --- clustering
+
+
+@pytest.mark.parametrize("directed", [False, True])
+@pytest.mark.parametrize("seed", range(5))
+def test_binary_and_onnela_clustering_agree_with_networkx(seed, directed):
+    weights = random_graph(12, seed, directed)
+    graph = to_networkx(weights, directed)
+    for kind, weight in (("binary", None), ("onnela", "weight")):
+        expected = list(networkx.clustering(graph, weight=weight).values())
+        assert zero_for_undefined(g.clustering(weights, kind)) == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_binary_and_barrat_clustering_agree_with_igraph_also_on_what_is_undefined(seed):
+    weights = random_graph(12, seed)
+    graph, values = to_igraph(weights)
+    for kind, weight in (("binary", None), ("barrat", values)):
+        expected = graph.transitivity_local_undirected(weights=weight, mode="nan")
+        assert g.clustering(weights, kind).tolist() == pytest.approx(expected, abs=1e-12, nan_ok=True)
+
+
+@pytest.mark.parametrize("directed", [False, True])
+def test_barrat_clustering_equals_the_loop(directed):
+    for seed in range(5):
+        weights = random_graph(9, seed, directed)
+        expected = loop_barrat(weights)
+        assert g.clustering(weights).tolist() == pytest.approx(expected, abs=1e-12, nan_ok=True)
+
+
+def test_barrats_coefficient_of_four_nodes_worked_by_hand():
+    weights = torch.zeros(4, 4, dtype=torch.float64)
+    for i, j, weight in (
+        (0, 1, 0.5),
+        (0, 2, 0.3),
+        (0, 3, 0.2),
+        (1, 2, 0.4),
+    ):  # a triangle with a tail at node 0
+        weights[i, j] = weights[j, i] = weight
+    # node 0: strength 1, 3 neighbours, one closed pair (1, 2): 2 * (0.5 + 0.3) / 2 / (1 * 2) = 0.4
+    # nodes 1 and 2: their only pair is closed; node 3: one neighbour
+    assert g.clustering(weights).tolist() == pytest.approx([0.4, 1.0, 1.0, math.nan], nan_ok=True)
+    assert g.clustering(weights, "binary").tolist()[0] == pytest.approx(1 / 3)
+    onnela = (0.5 * 0.3 * 0.4) ** (1 / 3) / 0.5 / 3
+    assert g.clustering(weights, "onnela").tolist()[0] == pytest.approx(onnela)
+
+
+def test_a_complete_graph_is_fully_clustered_and_a_star_not_at_all():
+    complete = torch.ones(5, 5) - torch.eye(5)
+    star = torch.zeros(5, 5)
+    star[0, 1:] = star[1:, 0] = 0.2
+    for kind in g.CLUSTERINGS:
+        assert g.clustering(complete, kind).tolist() == pytest.approx([1.0] * 5)
+        assert g.clustering(star, kind)[0] == 0
+        assert g.clustering(star, kind)[1:].isnan().all()
+
+
+# --- betweenness
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("directed", [False, True])
+def test_betweenness_agrees_with_networkx(directed, weighted):
+    for seed in range(4):
+        weights = random_graph(14, seed, directed)
+        graph = to_networkx(weights, directed)
+        for _, _, data in graph.edges(data=True):
+            data["length"] = 1 / data["weight"]
+        length = "length" if weighted else None
+        expected = networkx.betweenness_centrality(graph, normalized=False, weight=length)
+        found = g.betweenness(weights, directed=directed, weighted=weighted)
+        assert found.tolist() == pytest.approx(list(expected.values()), abs=1e-9)
+
+
+def test_the_centre_of_a_star_lies_between_all_pairs():
+    star = torch.zeros(6, 6)
+    star[0, 1:] = star[1:, 0] = 0.2
+    assert g.betweenness(star).tolist() == [10.0, 0, 0, 0, 0, 0]
+    assert g.betweenness(star, directed=True).tolist() == [20.0, 0, 0, 0, 0, 0]
+
+
+# --- projection
+
+
+def test_the_first_real_tokens_become_the_nodes():
+    attention = rows(10, 10)
+    mask = torch.tensor([False, True, True, False] + [True] * 6)
+    chosen = torch.tensor([1, 2, 4])
+    block = attention[chosen][:, chosen]
+    expected = ((block + block.T) / 2).fill_diagonal_(0)
+    torch.testing.assert_close(g.token_graph(attention, 3, 0.0, mask=mask), expected)
+
+
+def test_a_seeded_sample_is_repeatable_and_keeps_the_order_of_the_tokens():
+    attention = torch.arange(1, 65, dtype=torch.float64).reshape(8, 8) / 600
+    first = g.token_graph(attention, 4, 0.0, directed=True, seed=3)
+    torch.testing.assert_close(first, g.token_graph(attention, 4, 0.0, directed=True, seed=3))
+    assert not torch.equal(first, g.token_graph(attention, 4, 0.0, directed=True))
+    assert (first[0, 1:].diff() > 0).all() and (first[1:, 0].diff() > 0).all()
+
+
+def test_edges_at_or_below_the_threshold_are_dropped_after_joining_both_directions():
+    attention = torch.tensor([[0.9, 0.1, 0.0], [0.3, 0.2, 0.5], [0.0, 0.0, 1.0]], dtype=torch.float64)
+    assert g.token_graph(attention, 3, 0.1, directed=True).tolist() == [[0, 0, 0], [0.3, 0, 0.5], [0, 0, 0]]
+    joined = {name: g.token_graph(attention, 3, 0.1, symmetry=name) for name in g.SYMMETRIES}
+    assert joined["mean"][0].tolist() == pytest.approx([0, 0.2, 0])
+    assert joined["max"][0].tolist() == pytest.approx([0, 0.3, 0])
+    assert joined["min"].count_nonzero() == 0
+
+
+def test_a_short_sample_gives_a_small_graph_not_one_with_isolated_nodes():
+    attention = rows(2, 6, 6)
+    mask = torch.tensor([True] * 4 + [False] * 2)
+    assert g.token_graph(attention, mask=mask).shape == (2, 4, 4)
+
+
+def test_measures_of_a_stack_are_those_of_its_matrices():
+    attention = rows(2, 3, 20, 20)
+    found = g.graph_measures(attention, 15, 0.02)
+    for layer in range(2):
+        for head in range(3):
+            weights = g.token_graph(attention[layer, head], 15, 0.02)
+            assert found["betweenness"][layer, head].item() == pytest.approx(
+                g.betweenness(weights).mean().item()
+            )
+            for kind in g.CLUSTERINGS:
+                mean = g.clustering(weights, kind).nanmean().item()
+                assert found[f"clustering_{kind}"][layer, head].item() == pytest.approx(mean)
+
+
+def test_what_is_undefined_stays_nan():
+    identity = torch.eye(5)  # no edges: nobody has neighbours, nobody lies between
+    found = g.graph_measures(identity)
+    assert all(found[f"clustering_{kind}"].isnan() for kind in g.CLUSTERINGS)
+    assert found["betweenness"].item() == 0
+    nobody = g.graph_measures(rows(2, 5, 5), mask=torch.zeros(5, dtype=torch.bool))
+    assert all(values.isnan().tolist() == [True, True] for values in nobody.values())
+    broken = rows(2, 5, 5)
+    broken[0, 2, 1] = math.nan
+    for name, values in g.graph_measures(broken).items():
+        assert values.isnan().tolist() == [True, False], name
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(3, 12), st.integers(0, 999), st.floats(0.0, 0.2), st.booleans())
+def test_clustering_lies_between_0_and_1_and_betweenness_below_its_bound(size, seed, threshold, directed):
+    weights = random_graph(size, seed, directed, threshold)
+    for kind in g.CLUSTERINGS:
+        values = g.clustering(weights, kind)
+        values = values[~values.isnan()]
+        assert (values >= 0).all() and (values <= 1 + 1e-12).all()
+    bound = (size - 1) * (size - 2) / (1 if directed else 2)
+    assert (g.betweenness(weights, directed=directed) <= bound + 1e-9).all()
+
+
+@pytest.mark.parametrize(("argument", "call"), [
+    ("attention", lambda a: g.token_graph(a[:2])),
+    ("symmetry", lambda a: g.token_graph(a, symmetry="sum")),
+    ("threshold", lambda a: g.token_graph(a, threshold=-0.1)),
+    ("nodes", lambda a: g.token_graph(a, 0)),
+    ("mask", lambda a: g.token_graph(a, mask=torch.ones(4))),
+    ("kind", lambda a: g.clustering(a, "zhang")),
+    ("weights", lambda a: g.betweenness(a)),
+])  # fmt: skip
+def test_a_wrong_argument_is_named(argument, call):
+    with pytest.raises(ValueError, match=f"^{argument}"):
+        call(rows(4, 4))
+
+
+def test_shapes_are_those_of_the_signature():
+    checked = jaxtyped(typechecker=beartype)
+    weights = checked(g.token_graph)(rows(2, 3, 8, 8), 5, mask=torch.ones(8, dtype=torch.bool))
+    checked(g.clustering)(weights)
+    checked(g.betweenness)(weights)
+    checked(g.graph_measures)(rows(2, 3, 8, 8), 5)

@@ -1,0 +1,90 @@
+from types import SimpleNamespace
+
+import datasets
+import pytest
+
+from saobp.study.hub import HubSource
+from saobp.study.splits import DataError, MissingSplit
+
+
+class Builder:
+    """Stands in for datasets' builder: what the hub says of a data set without its rows."""
+
+    def __init__(self, hash_="abc", **rows):
+        self.hash = hash_
+        found = {split: SimpleNamespace(num_examples=count) for split, count in rows.items()}
+        self.info = SimpleNamespace(splits=found)
+
+
+@pytest.fixture
+def hub(monkeypatch):
+    """The hub with RTE on it, and a list of what was asked of it."""
+    asked = []
+
+    def builder(dataset, config, **options):
+        asked.append((dataset, config, options))
+        return Builder(train=2490, validation=270)
+
+    def load(dataset, config, **options):
+        asked.append((dataset, config, options))
+        rows = [{"text": f"row {n}"} for n in range(3)]
+        return iter(rows) if options.get("streaming") else datasets.Dataset.from_list(rows)
+
+    monkeypatch.setattr(datasets, "load_dataset_builder", builder)
+    monkeypatch.setattr(datasets, "load_dataset", load)
+    return asked
+
+
+def test_a_split_is_asked_for_by_the_hubs_own_names(hub):
+    assert len(HubSource().load("nyu-mll/glue", "rte", "train[:3]")) == 3
+    assert hub == [("nyu-mll/glue", "rte", {"split": "train[:3]"})]
+
+
+def test_a_corpus_is_streamed_unless_offline(hub, monkeypatch):
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    assert [row["text"] for row in HubSource().stream("a/b", None, "train")][-1] == "row 2"
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    assert len(list(HubSource().stream("a/b", None, "train"))) == 3
+    assert [options["streaming"] for _, _, options in hub] == [True, False]
+
+
+def test_completeness_is_measured_against_the_published_counts(hub):
+    assert HubSource().completeness("nyu-mll/glue", "rte", "train")["complete"] is True
+    short = HubSource().completeness("nyu-mll/glue", "rte", "validation")
+    assert short["complete"] is False
+    assert "270 rows, 277 were published" in short["note"]
+
+
+def test_a_missing_split_names_those_that_exist(hub):
+    with pytest.raises(MissingSplit, match=r"nyu-mll/glue rte: no split 'test' \(found: train, validation\)"):
+        HubSource().intervals("nyu-mll/glue", "rte", "test")
+
+
+def test_the_fingerprint_follows_the_hubs_revision(hub, monkeypatch):
+    before = HubSource().fingerprint("a/b", None, "train")
+    assert before == HubSource().fingerprint("a/b", None, "train")
+    monkeypatch.setattr(datasets, "load_dataset_builder", lambda *_, **__: Builder("def", train=1))
+    assert before != HubSource().fingerprint("a/b", None, "train")
+
+
+def test_a_data_set_that_still_is_a_script_comes_from_its_parquet_form(monkeypatch):
+    def load(dataset, config, revision=None, **options):
+        if revision is None:
+            raise RuntimeError("Dataset scripts are no longer supported, but found bookcorpus.py")
+        return revision
+
+    monkeypatch.setattr(datasets, "load_dataset", load)
+    assert HubSource().load("bookcorpus/bookcorpus", None, "train") == "refs/convert/parquet"
+
+
+@pytest.mark.parametrize(
+    "error", [ConnectionError("no route\nat all"), FileNotFoundError("gone"), RuntimeError("x")]
+)
+def test_any_failure_of_the_hub_is_one_line_with_the_remedy(monkeypatch, error):
+    def load(*_, **__):
+        raise error
+
+    monkeypatch.setattr(datasets, "load_dataset", load)
+    with pytest.raises(DataError, match="a/b c: not to be had from the hub .*SAOBP_DATA") as caught:
+        HubSource().load("a/b", "c", "train")
+    assert "\n" not in str(caught.value)

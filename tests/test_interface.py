@@ -1,0 +1,198 @@
+"""A refined model under what trains it: the fused operation, Trainer, autocast, compilation, processes."""
+
+import os
+import shutil
+
+import pytest
+import torch
+from families import VOCABULARY, build, run, tokens
+from torch import distributed, multiprocessing
+from torch.nn.parallel import DistributedDataParallel
+
+import saobp
+from saobp import interface
+from saobp.huggingface import raw_attentions
+
+CLOSE = {"atol": 2e-5, "rtol": 1e-4}
+
+
+def padding_mask() -> torch.Tensor:
+    """Return a mask with padding in the second of two sequences."""
+    mask = torch.ones(2, 9, dtype=torch.long)
+    mask[1, 6:] = 0
+    return mask
+
+
+def gradients(model, ids, mask):
+    """Return the gradients of a masked-token or next-token loss."""
+    model.zero_grad()
+    model(ids, attention_mask=mask, labels=ids).loss.backward()
+    return {
+        name: parameter.grad for name, parameter in model.named_parameters() if parameter.grad is not None
+    }
+
+
+@pytest.mark.parametrize("family", ["bert", "gpt2", "llama", "modernbert"])
+def test_fused_and_materialised_gradients_agree(family):
+    model = saobp.apply(build(family), "high", 1.5, learn="head")
+    fused = gradients(model, tokens(), padding_mask())
+    with raw_attentions(model):
+        materialised = gradients(model, tokens(), padding_mask())
+    assert any("saobp" in name for name in fused)
+    for name, gradient in fused.items():
+        torch.testing.assert_close(gradient, materialised[name], **CLOSE)
+
+
+@pytest.mark.parametrize("family", ["bert", "gpt2", "llama"])
+@pytest.mark.parametrize("padded", [False, True])
+def test_padding_alone_takes_the_fused_operation(family, padded, monkeypatch):
+    calls = []
+    fused = interface.saobp_attention
+    monkeypatch.setattr(
+        interface, "saobp_attention", lambda *given, **rest: calls.append(1) or fused(*given, **rest)
+    )
+    model = saobp.apply(build(family), "high", 1.5)
+    run(model, tokens(), padding_mask() if padded else None)
+    assert len(calls) == 2
+    run(model, tokens(), padding_mask(), output_attentions=True)
+    assert len(calls) == 2  # which has no weights to return
+
+
+def test_inference_mode_changes_nothing():
+    for family in ("bert", "gpt2"):
+        model = saobp.apply(build(family), "high", 1.5)
+        expected = run(model, tokens(), padding_mask())
+        with torch.inference_mode():
+            torch.testing.assert_close(run(model, tokens(), padding_mask()), expected, **CLOSE)
+
+
+def test_a_mask_changed_in_place_is_looked_at_again():
+    model = saobp.apply(build("bert"), "high", 1.5)
+    mask = torch.zeros(2, 1, 9, 9)
+    model(tokens(), attention_mask=mask)
+    mask[1, :, :, 6:] = torch.finfo(mask.dtype).min
+    changed = model(tokens(), attention_mask=mask).logits
+    torch.testing.assert_close(changed, model(tokens(), attention_mask=padding_mask()).logits, **CLOSE)
+
+
+@pytest.mark.parametrize("family", ["bert", "gpt2", "llama", "modernbert"])
+def test_gradient_checkpointing_changes_nothing(family):
+    model = saobp.apply(build(family), "high", 1.5, learn="head").train()
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+    expected = gradients(model, tokens(), padding_mask())
+    model.activation_checkpointing_enable()
+    for name, gradient in gradients(model, tokens(), padding_mask()).items():
+        torch.testing.assert_close(gradient, expected[name], **CLOSE)
+
+
+@pytest.mark.parametrize("family", ["bert", "llama"])
+@pytest.mark.parametrize("show", [False, True])
+def test_statistics_stay_in_float32_under_autocast(family, show):
+    model = saobp.apply(build(family), "high", 1.5)
+    exact = run(model, tokens(), padding_mask())
+    with torch.autocast("cpu", torch.bfloat16), raw_attentions(model) as pairs:
+        run(model, tokens(), padding_mask(), use_cache=False)
+    raw, refined = pairs[0]
+    assert raw.dtype == refined.dtype == torch.float32
+    for matrix in (raw, refined):
+        torch.testing.assert_close(matrix.sum(-1), torch.ones_like(matrix.sum(-1)), atol=1e-5, rtol=0)
+    with torch.autocast("cpu", torch.bfloat16):
+        mixed = run(model, tokens(), padding_mask(), output_attentions=show)
+    assert mixed.isfinite().all()
+    torch.testing.assert_close(mixed.float(), exact, atol=0.05 * exact.abs().max().item(), rtol=0)
+
+
+@pytest.mark.parametrize("family", ["bert", "llama"])
+def test_half_precision_models_run(family):
+    model = saobp.apply(build(family).bfloat16(), "high", 1.5, learn="head")
+    for options in ({"use_cache": False}, {"output_attentions": True}):
+        logits = run(model, tokens(), padding_mask(), **options)
+        assert logits.dtype == torch.bfloat16 and logits.isfinite().all()
+
+
+@pytest.mark.parametrize("family", ["bert", "gpt2"])
+def test_trainer_trains_in_bfloat16_with_checkpointing(family, tmp_path):
+    pytest.importorskip("accelerate")
+    from transformers import Trainer, TrainingArguments
+
+    model = saobp.apply(build(family), "high", 0.5, learn="head")
+    before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+    arguments = TrainingArguments(
+        tmp_path, max_steps=3, per_device_train_batch_size=2, bf16=True, use_cpu=True, report_to="none",
+        activation_checkpointing=True, learning_rate=1e-2, logging_steps=1, disable_tqdm=True,
+        dataloader_pin_memory=False,
+    )  # fmt: skip
+    rows = [{"input_ids": row, "attention_mask": torch.ones_like(row), "labels": row} for row in tokens(8)]
+    trainer = Trainer(model, arguments, train_dataset=rows)
+    trainer.train()
+    losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
+    assert len(losses) == 3 and all(0 < loss < float("inf") for loss in losses)
+    moved = [name for name, parameter in model.named_parameters() if not torch.equal(parameter, before[name])]
+    assert any("saobp" in name for name in moved)
+    trainer.save_model(tmp_path / "saved")
+    loaded = type(model).from_pretrained(tmp_path / "saved")
+    with torch.autocast("cpu", torch.bfloat16):  # as the trained model's forward stays
+        assert torch.equal(run(loaded, tokens()).float(), run(model.eval(), tokens()))
+
+
+def graph_backends():
+    """Return the compilers to try: one that needs no C++ compiler, and one that does."""
+    missing = pytest.mark.skipif(
+        not shutil.which("c++") and not shutil.which("g++"), reason="no C++ compiler"
+    )
+    return ["aot_eager", pytest.param("inductor", marks=[missing, pytest.mark.slow])]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", graph_backends())
+@pytest.mark.parametrize("family", ["bert", "llama"])
+@pytest.mark.filterwarnings("default")  # the compilers' own warnings are not ours to mend
+def test_compiled_models_agree_with_eager(family, backend):
+    model = saobp.apply(build(family), "high", 1.5, learn="head")
+    call = {"use_cache": False}
+    expected = run(model, tokens(), padding_mask(), **call)
+    grads = gradients(model, tokens(), padding_mask())
+    torch._dynamo.reset()
+    compiled = torch.compile(model, backend=backend)
+    torch.testing.assert_close(run(compiled, tokens(), padding_mask(), **call), expected, **CLOSE)
+    model.zero_grad()
+    compiled(tokens(), attention_mask=padding_mask(), labels=tokens(), **call).loss.backward()
+    for name, parameter in model.named_parameters():
+        if parameter.grad is not None:
+            torch.testing.assert_close(parameter.grad, grads[name], **CLOSE)
+
+
+def train_a_step(rank: int, folder: str) -> None:
+    """Train one step on this process's half of the batch and leave the weights."""
+    torch.set_num_threads(1)
+    distributed.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2)
+    model = saobp.apply(build("bert"), "high", 1.5, learn="head")
+    parallel = DistributedDataParallel(model)
+    step(model, parallel, tokens(4)[2 * rank : 2 * rank + 2])
+    torch.save(model.state_dict(), f"{folder}/weights-{rank}.pt")
+    distributed.destroy_process_group()
+
+
+def step(model, called, ids):
+    """Take one step of gradient descent on the mean loss of `ids`."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    logits = called(ids).logits
+    torch.nn.functional.cross_entropy(logits.view(-1, VOCABULARY), ids.flatten()).backward()
+    optimizer.step()
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_two_processes_train_a_step_as_one_does(tmp_path):
+    start = "spawn" if torch.cuda.is_available() or not hasattr(os, "fork") else "fork"
+    multiprocessing.start_processes(train_a_step, (str(tmp_path),), nprocs=2, start_method=start)
+    model = saobp.apply(build("bert"), "high", 1.5, learn="head")
+    before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+    step(model, model, tokens(4))
+    for rank in range(2):
+        weights = torch.load(tmp_path / f"weights-{rank}.pt")
+        for name, parameter in model.named_parameters():
+            torch.testing.assert_close(weights[name], parameter.detach(), **CLOSE)
+    learned = [name for name in before if "saobp" in name]
+    assert learned and all(not torch.equal(before[name], weights[name]) for name in learned)

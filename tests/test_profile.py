@@ -1,0 +1,67 @@
+"""A profile says only what it may say, and a mistake in it is named before anything runs."""
+
+from dataclasses import FrozenInstanceError
+
+import pytest
+
+from saobp.study import paths
+from saobp.study.profile import ProfileError, available, load_profile
+
+SMOKE = (paths.root() / "notebooks" / "profiles" / "smoke.yaml").read_text()
+
+
+def written(tmp_path, old, new):
+    assert old in SMOKE
+    path = tmp_path / "mine.yaml"
+    path.write_text(SMOKE.replace(old, new, 1))
+    return path
+
+
+@pytest.mark.parametrize("name", available())
+def test_every_profile_that_comes_along_is_valid(name):
+    assert load_profile(name).name == name
+
+
+@pytest.mark.parametrize(
+    "old, new, said",
+    [
+        ("  steps:", "  stepz:", "unknown key 'pretrain.stepz': did you mean 'steps'?"),
+        ("name: smoke", "nam: smoke", "unknown key 'nam': did you mean 'name'?"),
+        ("  epochs:", "  epoch:", "unknown key 'finetune.epoch': did you mean 'epochs'?"),
+        ("  warmup: 60", "  warmup: soon", "key 'pretrain.warmup': input should be a valid integer, not 'soon'"),
+        ("  warmup: 60", "  warmup: 1.5", "key 'pretrain.warmup': input should be a valid integer"),
+        ("  masking: 0.3", "  masking: 1.3", "key 'pretrain.masking': input should be less than or equal to 1"),
+        ("2.0e-3", "2e-3", "a point before its exponent"),
+        ("[original, high]", "[original, hihg]", "key 'algorithms.1'"),
+        ("tokenizer: wordpiece\n", "", "key 'tokenizer' is missing"),
+        ("seeds: [42]", "seeds: []", "key 'seeds'"),
+        ("name: smoke", "name: [", "cannot be read as YAML"),
+    ],
+)
+def test_a_mistake_is_named_in_one_line(tmp_path, old, new, said):
+    with pytest.raises(ProfileError) as caught:
+        load_profile(written(tmp_path, old, new))
+    message = str(caught.value)
+    assert said in message and "mine.yaml" in message and "\n" not in message
+
+
+def test_an_unknown_profile_is_refused_with_the_known_ones():
+    with pytest.raises(ProfileError, match="no profile is called 'nope': choose one of .*smoke"):
+        load_profile("nope")
+
+
+def test_a_missing_file_is_named():
+    with pytest.raises(ProfileError, match="missing.yaml: cannot be read"):
+        load_profile("missing.yaml")
+
+
+def test_yaml_cannot_build_python_objects(tmp_path):
+    with pytest.raises(ProfileError, match="cannot be read as YAML"):
+        load_profile(written(tmp_path, "name: smoke", "name: !!python/object/apply:os.getcwd []"))
+
+
+def test_a_profile_cannot_be_changed_and_its_fingerprint_follows_its_values(tmp_path):
+    smoke, other = load_profile("smoke"), load_profile(written(tmp_path, "warmup: 60", "warmup: 61"))
+    with pytest.raises(FrozenInstanceError):
+        smoke.name = "other"
+    assert smoke.fingerprint() == load_profile("smoke").fingerprint() != other.fingerprint()

@@ -1,0 +1,37 @@
+"""The README promises nothing that is not there, and its snippet runs as printed."""
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from saobp.study import paths, publication
+
+README = (paths.root() / "README.md").read_text(encoding="utf-8")
+MAKEFILE = (paths.root() / "Makefile").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("target", sorted(set(re.findall(r"\]\((?!http)([^)#]+)\)", README))))
+def test_every_file_that_is_linked_exists(target):
+    assert (paths.root() / target).exists()
+
+
+@pytest.mark.parametrize("target", sorted(set(re.findall(r"(?:^|`|> )make ([a-z]+)", README, re.MULTILINE))))
+def test_every_make_target_that_is_named_exists(target):
+    assert re.search(rf"^{target}:", MAKEFILE, re.MULTILINE)
+
+
+def test_the_snippet_runs_as_printed_and_gives_the_refined_model_back(tmp_path):
+    snippet = next(code for code in re.findall(r"```python\n(.*?)```", README, re.DOTALL) if "saobp.apply" in code)
+    assert len([line for line in snippet.splitlines() if line.strip()]) <= 11
+    environment = {**os.environ, "PYTHONWARNINGS": "ignore"}
+    command = [sys.executable, "-c", snippet]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["high", "0.2"]
+
+
+def test_the_results_are_those_of_the_tracked_records():
+    assert publication.with_results(README) == README

@@ -1,0 +1,73 @@
+"""One JSON a run: whole or absent, readable by anyone, and refused by name when it is damaged."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from saobp.study import records
+from saobp.study.records import KEYS, RecordError, Run
+
+
+def saved(tmp_path, name="a", metrics=None, **parameters):
+    run = Run("finetune", profile="smoke", parameters=parameters)
+    return run.save(tmp_path / f"{name}.json", metrics or {"x": 1.0})
+
+
+def test_a_record_holds_what_architecture_promises_and_reads_back_the_same(tmp_path):
+    written = saved(tmp_path, model="mini", seed=42)
+    assert tuple(written) == KEYS
+    assert records.read(tmp_path / "a.json") == json.loads(json.dumps(written))
+    assert written["device"] and written["packages"]["torch"] == torch.__version__
+
+
+def test_undefined_numbers_become_null_and_tensors_become_numbers(tmp_path):
+    metrics = {"nan": float("nan"), "inf": [np.float64("inf")], "tensor": torch.tensor([1, 2]), "n": np.int64(3)}
+    saved(tmp_path, metrics=metrics)
+    text = (tmp_path / "a.json").read_text()
+    assert "NaN" not in text and "Infinity" not in text
+    assert json.loads(text)["metrics"] == {"nan": None, "inf": [None], "tensor": [1, 2], "n": 3}
+
+
+def test_a_record_that_cannot_be_written_leaves_the_old_one_whole(tmp_path):
+    saved(tmp_path)
+    before = (tmp_path / "a.json").read_bytes()
+    with pytest.raises(TypeError):
+        saved(tmp_path, metrics={"x": object()})
+    assert (tmp_path / "a.json").read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
+
+
+@pytest.mark.parametrize("content, said", [('{"schema": 1', "not a readable record"), ("{}", "schema, stage")])
+def test_a_damaged_record_is_named_with_the_remedy(tmp_path, content, said):
+    path = tmp_path / "cut.json"
+    path.write_text(content)
+    with pytest.raises(RecordError, match=f"cut.json.*{said}.*run again"):
+        records.load(tmp_path)
+
+
+def test_a_record_of_another_schema_is_refused(tmp_path):
+    saved(tmp_path)
+    path = tmp_path / "a.json"
+    path.write_text(path.read_text().replace('"schema": 1', '"schema": 99'))
+    with pytest.raises(RecordError, match="schema 99"):
+        records.read(path)
+
+
+def test_select_keeps_stage_and_parameters(tmp_path):
+    for seed in (1, 2):
+        saved(tmp_path, f"r{seed}", model="mini", seed=seed)
+    loaded = records.load(tmp_path)
+    assert [r["name"] for r in loaded] == ["r1", "r2"]
+    assert [r["name"] for r in records.select(loaded, "finetune", seed=2)] == ["r2"]
+    assert records.select(loaded, "pretrain") == []
+
+
+def test_an_interactive_run_never_lands_among_the_workflows_records():
+    path = records.default_path("smoke", "pretrain", {"model": "mini", "algorithm": "high", "seed": 42})
+    assert path.parent.name == "interactive" and path.name == "pretrain-mini-high-42.json"
+
+
+def test_a_profile_without_records_gives_none():
+    assert records.load("no-such-profile") == []

@@ -1,0 +1,531 @@
+"""Refinement against loops written from the equations, cases worked by hand, and invariants."""
+
+import math
+from decimal import Decimal, localcontext
+
+import pytest
+import torch
+from beartype import beartype
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jaxtyping import jaxtyped
+from reference import (
+    algorithm_1,
+    equation_11,
+    equation_15,
+    exact_marginals,
+    loopy_belief_propagation,
+)
+
+from saobp.checks import WITHOUT_MESSAGES
+from saobp.messages import log_messages, prefix_key_bias
+from saobp.refine import FACTORS, check_factor, check_strength, refine
+
+REFINING = [factor for factor in FACTORS if factor != "none"]
+DIFFERENTIABLE = [factor for factor in REFINING if factor != "uniform"]
+READINGS = ["own row", "last row", "product of rows"]
+many = settings(max_examples=40, deadline=None)
+
+
+def scores(length, sharpness=2.0, seed=0, lead=(), dtype=torch.float64):
+    generator = torch.Generator().manual_seed(seed)
+    return sharpness * torch.randn(*lead, length, length, generator=generator, dtype=torch.float64).to(dtype)
+
+
+def softmax(values, mask=None, causal=False):
+    """Attention as a transformer makes it: padded keys and future keys at -inf, padded queries left alone."""
+    if causal:
+        values = values.masked_fill(~torch.ones(values.shape[-2:], dtype=torch.bool).tril(), -torch.inf)
+    if mask is not None:
+        values = values.masked_fill(~mask, -torch.inf)
+    return values.softmax(-1)
+
+
+def first_keys(length, real):
+    return torch.arange(length) < real
+
+
+matrices = st.builds(
+    lambda length, sharpness, seed: scores(length, sharpness, seed),
+    st.integers(1, 9),
+    st.sampled_from([0.1, 1.0, 4.0, 30.0]),
+    st.integers(0, 10**6),
+)
+strengths = st.sampled_from([0.0, 0.05, 0.2, 1.0, 5.0])
+
+
+# -- reductions
+
+
+@pytest.mark.parametrize("factor", FACTORS)
+@pytest.mark.parametrize("strength", [0, 0.0, torch.tensor(0.0), torch.zeros(3)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_strength_zero_is_plain_attention_exactly(factor, strength, dtype):
+    attention = softmax(scores(8, lead=(2, 3))).to(dtype)
+    assert torch.equal(refine(attention, factor, strength), attention)
+
+
+def test_factor_none_is_plain_attention_exactly():
+    attention = softmax(scores(8, lead=(2, 3)))
+    assert torch.equal(refine(attention, "none", 0.7), attention)
+
+
+def test_a_head_of_strength_zero_is_left_alone_while_another_is_refined():
+    attention = softmax(scores(8, lead=(2, 3)))
+    strength = torch.tensor([0.0, 0.2, 1.0], dtype=torch.float64)
+    refined = refine(attention, "high", strength)
+    assert torch.equal(refined[:, 0], attention[:, 0])
+    for head in (1, 2):
+        alone = refine(attention[:, head], "high", strength[head].item())
+        torch.testing.assert_close(refined[:, head], alone)
+
+
+# -- the equations
+
+
+@given(matrices, strengths, st.booleans(), st.booleans(), st.booleans())
+@many
+def test_high_and_low_are_equation_11(values, strength, low, exclude_self, causal):
+    attention = softmax(values, causal=causal)
+    options = {"exclude_self": exclude_self, "causal": causal}
+    expected = equation_11(attention, strength, low=low, **options)
+    refined = refine(attention, "low" if low else "high", strength, **options)
+    torch.testing.assert_close(refined, expected, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("low", [False, True])
+def test_a_padded_row_is_left_out_of_equation_11(causal, low):
+    mask = torch.tensor([True, True, False, True, True, False])
+    attention = softmax(scores(6), mask, causal)
+    expected = equation_11(attention, 0.5, low=low, causal=causal, mask=mask)
+    refined = refine(attention, "low" if low else "high", 0.5, mask=mask, causal=causal)
+    torch.testing.assert_close(refined[mask], expected[mask])
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("padded", [False, True])
+def test_elemmul_is_equation_15_masked_again(causal, padded):
+    mask = torch.tensor([True, True, True, True, True, not padded])
+    attention = softmax(scores(6), mask, causal)
+    refined = refine(attention, "elemmul", mask=mask, causal=causal)
+    torch.testing.assert_close(refined[mask], equation_15(attention, causal=causal, mask=mask)[mask])
+
+
+def test_two_tokens_worked_by_hand():
+    attention = torch.tensor([[0.5, 0.5], [1.0, 0.0]], dtype=torch.float64)
+    # strength ln 2, so c = 1/2: row 1 says (1/2, 1), row 0 says (3/4, 3/4)
+    expected = torch.tensor([[1 / 3, 2 / 3], [1.0, 0.0]], dtype=torch.float64)
+    torch.testing.assert_close(refine(attention, "high", math.log(2)), expected)
+
+
+def test_algorithm_1_as_intended_is_equation_11_without_the_self_message():
+    attention = softmax(scores(7))
+    torch.testing.assert_close(refine(attention, "high", 0.5), algorithm_1(attention, 0.5))
+
+
+@pytest.mark.parametrize("reading", READINGS)
+def test_a_literal_reading_of_algorithm_1_is_another_method(reading):
+    attention = softmax(scores(7))
+    change = (algorithm_1(attention, 0.5, reading) - algorithm_1(attention, 0.5)).abs().max()
+    assert change > 0.02
+
+
+def test_the_product_of_rows_reading_has_the_opposite_sign():
+    attention = torch.full((32, 32), 0.5 / 31, dtype=torch.float64)
+    attention[:, 0] = 0.5
+    assert refine(attention, "high", 0.2)[:, 0].max() < 0.1
+    assert algorithm_1(attention, 0.2, "product of rows")[:, 0].min() > 0.9
+
+
+@pytest.mark.parametrize("low", [False, True])
+def test_one_step_is_the_first_round_of_loopy_belief_propagation(low):
+    attention = softmax(scores(5))
+    expected = loopy_belief_propagation(attention, 0.7, 1, low=low)
+    torch.testing.assert_close(refine(attention, "low" if low else "high", 0.7), expected)
+
+
+def test_two_tokens_are_a_tree_so_one_step_is_exact_inference():
+    attention = softmax(scores(2))
+    torch.testing.assert_close(refine(attention, "high", 0.9), exact_marginals(attention, 0.9))
+
+
+def test_cavity_messages_come_close_to_the_marginals_where_they_are_weak():
+    attention = softmax(scores(4, 1.0))
+    exact = exact_marginals(attention, 0.1)
+    loopy = loopy_belief_propagation(attention, 0.1, 20)
+    assert (loopy - exact).abs().max() < 0.1 * (attention - exact).abs().max()
+
+
+def test_a_sink_loses_the_mass_that_the_closed_form_says():
+    length, strength = 128, 0.2
+    attention = torch.full((length, length), 0.5 / (length - 1), dtype=torch.float64)
+    attention[:, 0] = 0.5
+    c = 1 - math.exp(-strength)
+    odds = ((1 - c / 2) / (1 - c * 0.5 / (length - 1))) ** (length - 1)
+    refined = refine(attention, "high", strength)
+    torch.testing.assert_close(refined[:, 0], torch.full((length,), odds / (1 + odds), dtype=torch.float64))
+
+
+@pytest.mark.parametrize("factor", ["high", "low", "sinkhorn", "uniform", "shuffled"])
+def test_uniform_attention_is_a_fixed_point(factor):
+    uniform = torch.full((6, 6), 1 / 6, dtype=torch.float64)
+    torch.testing.assert_close(refine(uniform, factor, 0.5), uniform)
+
+
+@pytest.mark.parametrize("factor", REFINING)
+def test_a_permutation_is_a_fixed_point_unless_the_factor_drops_the_prior(factor):
+    permutation = torch.eye(6, dtype=torch.float64).roll(1, 0)
+    fixed = torch.eye(6, dtype=torch.float64) if factor == "elemmul" else permutation
+    torch.testing.assert_close(refine(permutation, factor, 0.5), fixed)
+
+
+# -- several rounds
+
+
+def test_three_rounds_are_three_steps_with_the_prior_kept():
+    attention = softmax(scores(6))
+    c = 1 - math.exp(-0.4)
+    current = attention
+    for _ in range(3):
+        said = torch.log(1 - c * current)
+        current = (attention.log() + said.sum(0) - said).softmax(-1)
+    torch.testing.assert_close(refine(attention, "high", 0.4, steps=3), current)
+
+
+def test_damping_is_the_share_of_the_old_belief():
+    attention = softmax(scores(6))
+    whole = refine(attention, "high", 0.4)
+    damped = refine(attention, "high", 0.4, damping=0.25)
+    torch.testing.assert_close(damped, 0.25 * attention + 0.75 * whole)
+
+
+def test_damping_settles_the_rounds_that_swing():
+    sink = torch.full((32, 32), 0.5 / 31, dtype=torch.float64)
+    sink[:, 0] = 0.5
+    swing = refine(sink, strength=0.5, steps=40) - refine(sink, strength=0.5, steps=41)
+    rest, next_rest = (refine(sink, strength=0.5, steps=steps, damping=0.8) for steps in (400, 401))
+    assert swing.abs().max() > 0.1
+    assert (rest - next_rest).abs().max() < 1e-6
+
+
+# -- controls
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("exclude_self", [False, True])
+@pytest.mark.parametrize("steps", [1, 3])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_shuffling_the_columns_changes_nothing_so_no_path_enters(causal, exclude_self, steps, seed):
+    attention = softmax(scores(9, lead=(2, 3)), causal=causal)
+    options = {"causal": causal, "exclude_self": exclude_self, "steps": steps}
+    shuffled = refine(attention, "shuffled", 0.5, seed=seed, **options)
+    torch.testing.assert_close(shuffled, refine(attention, "high", 0.5, **options))
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_sinkhorn_divides_by_the_column_sums_and_normalises(causal):
+    attention = softmax(scores(6), causal=causal)
+    expected = torch.zeros_like(attention)
+    for j in range(6):
+        for k in range(6):
+            heard = range(j + 1) if causal else range(6)
+            column = sum(attention[i, k] for i in heard)
+            expected[j, k] = attention[j, k] / column if column > 0 else 0
+    expected = expected / expected.sum(1, keepdim=True)
+    torch.testing.assert_close(refine(attention, "sinkhorn", causal=causal), expected)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_uniform_meets_the_entropy_of_high_or_stays_where_it_cannot(causal):
+    values = scores(12, lead=(4,))
+    values[..., 0] += 4  # a sink, so that High has entropy to gain
+    attention = softmax(values, causal=causal)
+    entropies = [
+        torch.special.entr(matrix).sum(-1) if causal else torch.special.entr(matrix).sum((-2, -1))
+        for matrix in (attention, refine(attention, "high", 0.3, causal=causal))
+    ]
+    mixed = refine(attention, "uniform", 0.3, causal=causal)
+    reached = torch.special.entr(mixed).sum(-1) if causal else torch.special.entr(mixed).sum((-2, -1))
+    torch.testing.assert_close(reached, torch.maximum(*entropies))
+    assert (entropies[1] > entropies[0]).any()
+
+
+# -- invariants
+
+
+@given(matrices, st.sampled_from(FACTORS), strengths, st.booleans(), st.integers(0, 3))
+@many
+def test_rows_are_distributions_over_what_they_may_see(values, factor, strength, causal, padded):
+    length = values.shape[-1]
+    mask = first_keys(length, max(1, length - padded))
+    refined = refine(softmax(values, mask, causal), factor, strength, mask=mask, causal=causal)
+    assert (refined >= 0).all()
+    torch.testing.assert_close(refined.sum(-1)[mask], torch.ones(int(mask.sum()), dtype=torch.float64))
+    assert (refined[:, ~mask] == 0).all()
+    assert not causal or (refined[mask].triu(1) == 0).all()
+
+
+@given(matrices, st.sampled_from(FACTORS), strengths, st.randoms(use_true_random=False))
+@many
+def test_renaming_the_tokens_renames_the_refined_ones(values, factor, strength, random):
+    order = list(range(values.shape[-1]))
+    random.shuffle(order)
+    attention = softmax(values)
+    renamed = refine(attention[order][:, order], factor, strength)
+    torch.testing.assert_close(renamed, refine(attention, factor, strength)[order][:, order])
+
+
+@given(matrices, st.sampled_from(FACTORS), strengths, st.booleans(), st.integers(1, 5), st.booleans())
+@many
+def test_padding_never_changes_real_tokens(values, factor, strength, causal, padded, left):
+    length = values.shape[-1]
+    offset = padded if left else 0
+    wide = scores(length + padded, 5.0, seed=1)
+    real = slice(offset, offset + length)
+    wide[real, real] = values
+    mask = torch.zeros(length + padded, dtype=torch.bool)
+    mask[real] = True
+    attention = wide.masked_fill(~mask, -torch.inf)
+    if causal:
+        attention = attention.masked_fill(~torch.ones_like(attention, dtype=torch.bool).tril(), -torch.inf)
+    attention = torch.where(mask[:, None], attention, wide).softmax(-1)  # a padded query looks where it likes
+    alone = refine(softmax(values, causal=causal), factor, strength, causal=causal)
+    refined = refine(attention, factor, strength, mask=mask, causal=causal)
+    torch.testing.assert_close(refined[real, real], alone)
+
+
+@given(matrices, st.sampled_from(FACTORS), strengths, st.integers(1, 3), st.booleans(), st.data())
+@many
+def test_future_tokens_never_change_earlier_outputs(values, factor, strength, steps, exclude_self, data):
+    length = values.shape[-1]
+    present = data.draw(st.integers(0, length - 1), label="present")
+    other = values.clone()
+    other[present:] = scores(length, 9.0, seed=3)[present:]
+    options = {"causal": True, "exclude_self": exclude_self}
+    options["steps"] = 1 if factor in WITHOUT_MESSAGES else steps
+    before = refine(softmax(values, causal=True), factor, strength, **options)
+    after = refine(softmax(other, causal=True), factor, strength, **options)
+    assert torch.equal(before[:present], after[:present])
+
+
+def test_hearing_all_rows_would_leak_the_future_into_the_past():
+    values, other = scores(8), scores(8)
+    other[6:] = scores(8, seed=3)[6:]
+    before, after = (refine(softmax(v, causal=True), "high", 0.2)[:6] for v in (values, other))
+    assert (before - after).abs().max() > 1e-3
+
+
+def test_a_batch_of_masks_is_each_mask_on_its_own():
+    mask = torch.stack([first_keys(7, 7), first_keys(7, 4)])
+    attention = softmax(scores(7, lead=(2, 3)), mask[:, None, None, :])
+    refined = refine(attention, "high", 0.5, mask=mask)
+    for row in range(2):
+        torch.testing.assert_close(refined[row], refine(attention[row], "high", 0.5, mask=mask[row]))
+
+
+def test_the_row_of_a_padded_query_is_given_back_defined_and_without_padded_keys():
+    mask = first_keys(5, 3)
+    attention = softmax(scores(5), mask)
+    attention[3] = float("nan")
+    attention[4] = 0.2
+    refined = refine(attention, "high", 0.5, mask=mask)
+    assert torch.equal(refined[3], torch.zeros(5, dtype=torch.float64))
+    torch.testing.assert_close(refined[4], torch.tensor([0.2, 0.2, 0.2, 0, 0], dtype=torch.float64))
+
+
+def test_a_sequence_read_in_two_pieces_is_the_sequence_read_whole():
+    messages = log_messages(softmax(scores(9), causal=True), 0.4)
+    whole = prefix_key_bias(messages)
+    first, rest = messages[:5], messages[5:]
+    carry = first.sum(-2, keepdim=True)
+    torch.testing.assert_close(prefix_key_bias(rest, carry=carry), whole[5:])
+    torch.testing.assert_close(prefix_key_bias(first), whole[:5])
+
+
+# -- numbers
+
+
+@pytest.mark.parametrize(
+    ("factor", "causal"),
+    [*((factor, False) for factor in REFINING), ("high", True), ("low", True), ("sinkhorn", True)],
+)
+@pytest.mark.parametrize("sink", [0.0, 6.0])
+def test_float32_agrees_with_float64_at_a_thousand_tokens(factor, causal, sink):
+    values = scores(1024, 2.0)
+    values[:, 0] += sink
+    attention = softmax(values, causal=causal)
+    double = refine(attention, factor, 1.0, causal=causal)
+    single = refine(attention.float(), factor, 1.0, causal=causal)
+    assert single.dtype == torch.float32
+    assert (single - double).abs().sum(-1).max() < 2e-3  # total mass misplaced in a row
+    torch.testing.assert_close(single.double(), double, rtol=2e-3, atol=1e-6)
+
+
+@given(
+    st.integers(1, 6),
+    st.sampled_from(REFINING),
+    st.sampled_from([0.2, 5.0, 20.0, 90.0, 1e3]),
+    st.booleans(),
+    st.integers(0, 10**6),
+)
+@many
+def test_one_hot_and_forbidden_entries_survive_with_finite_gradients(length, factor, strength, causal, seed):
+    values = scores(length, 200.0, seed, dtype=torch.float32)  # sharp enough for exact zeros and ones
+    values[scores(length, seed=seed + 1) > 1] = -torch.inf
+    values.diagonal().clamp_(min=0)
+    values.requires_grad_()
+    lam = torch.tensor(strength, requires_grad=True)
+    attention = softmax(values, causal=causal)
+    refined = refine(attention, factor, lam, causal=causal)
+    (refined * scores(length, seed=2, dtype=torch.float32)).sum().backward()
+    assert refined.isfinite().all()
+    assert values.grad.isfinite().all()
+    assert lam.grad is None or lam.grad.isfinite()
+
+
+@pytest.mark.parametrize("strength", [0.2, 20.0, 90.0, 1e3])
+@pytest.mark.parametrize("factor", REFINING)
+def test_every_row_on_one_key_survives_any_strength(factor, strength):
+    attention = torch.zeros(64, 64)
+    attention[:, 3] = 1
+    attention.requires_grad_()
+    refined = refine(attention, factor, strength)
+    refined[:, 3].sum().backward()
+    assert refined.isfinite().all() and attention.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("factor", DIFFERENTIABLE)
+def test_gradients_equal_finite_differences(factor, causal, padded):
+    mask = first_keys(5, 4) if padded else None
+    rounds = {} if factor in WITHOUT_MESSAGES else {"steps": 2, "damping": 0.3}
+    values = scores(5, 1.0, lead=(2,)).requires_grad_()
+    strength = torch.tensor([0.4, 1.1], dtype=torch.float64, requires_grad=True)
+
+    def function(values, strength):
+        attention = softmax(values, mask, causal)
+        return refine(attention, factor, strength, mask=mask, causal=causal, **rounds)
+
+    assert torch.autograd.gradcheck(function, (values, strength))
+
+
+def test_the_gradient_reaches_a_strength_of_zero():
+    attention = softmax(scores(6, lead=(2,)))
+    strength = torch.zeros(2, dtype=torch.float64, requires_grad=True)
+    refine(attention, "high", strength)[..., 0].sum().backward()
+    assert (strength.grad != 0).all()
+
+
+@pytest.mark.parametrize("strength", [-40, -1, -0.05, 0.05, 1, 40])
+@pytest.mark.parametrize("mass", [0.0, 1e-9, 1e-3, 0.4, 1 - 1e-9, 1.0])
+def test_a_message_keeps_its_digits_at_every_strength(mass, strength):
+    with localcontext(prec=60):
+        exact = (1 - Decimal(mass) + Decimal(mass) * Decimal(-strength).exp()).ln()
+    said = log_messages(torch.tensor(mass, dtype=torch.float64), strength).item()
+    assert said == pytest.approx(float(exact), rel=1e-12, abs=0)
+
+
+def test_a_mass_rounded_above_one_says_what_one_says():
+    above = torch.nextafter(torch.tensor(1.0), torch.tensor(2.0))
+    assert log_messages(above, 40.0).item() == pytest.approx(-40)
+
+
+def test_a_causal_row_does_not_hear_itself_even_in_rounding():
+    messages = log_messages(softmax(scores(9), causal=True), 0.4)
+    louder = messages.clone()
+    louder[4] *= 1e6
+    assert torch.equal(prefix_key_bias(messages)[:5], prefix_key_bias(louder)[:5])
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("factor", FACTORS)
+def test_half_precision_comes_back_in_kind_and_is_worked_out_in_single(factor, dtype):
+    generator = torch.Generator().manual_seed(0)
+    places = torch.randint(16, (16, 32), generator=generator)
+    attention = (torch.nn.functional.one_hot(places, 16).sum(1) / 32).to(dtype)  # exact in both
+    refined = refine(attention, factor, 0.2)
+    assert refined.dtype == dtype
+    torch.testing.assert_close(refined, refine(attention.float(), factor, 0.2).to(dtype))
+
+
+@pytest.mark.parametrize("factor", FACTORS)
+def test_autocast_changes_nothing(factor):
+    attention = softmax(scores(16, dtype=torch.float32))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        inside = refine(attention, factor, 0.2)
+    assert torch.equal(inside, refine(attention, factor, 0.2))
+
+
+@given(matrices, st.sampled_from(FACTORS))
+@many
+def test_shapes_are_as_the_signature_says(values, factor):
+    checked = jaxtyped(typechecker=beartype)(refine)
+    for lead in [(), (2,), (2, 3)]:
+        attention = softmax(values).expand(*lead, *values.shape)
+        assert checked(attention, factor).shape == attention.shape
+
+
+# -- what is refused
+
+SQUARE = torch.full((2, 3, 4, 4), 0.25)
+CAUSAL = softmax(scores(4, lead=(2, 3), dtype=torch.float32), causal=True)
+REFUSED = {
+    "attention not a tensor": ([[1.0]], {}, "attention"),
+    "attention of integers": (torch.eye(3, dtype=torch.long), {}, "attention"),
+    "attention one-dimensional": (torch.ones(1), {}, "attention"),
+    "attention not square": (torch.full((2, 3), 1 / 3), {}, "attention"),
+    "attention empty": (torch.zeros(0, 0), {}, "attention"),
+    "rows not summing to one": (SQUARE * 0.9, {}, "attention"),
+    "scores for probabilities": (torch.randn(3, 3), {}, "attention"),
+    "negative entries": (torch.tensor([[1.5, -0.5], [0.5, 0.5]]), {}, "attention"),
+    "undefined entries": (SQUARE * float("nan"), {}, "attention"),
+    "mass on padding": (SQUARE, {"mask": first_keys(4, 3)}, "attention"),
+    "mass on the future": (SQUARE, {"causal": True}, "attention.*future"),
+    "unknown factor": (SQUARE, {"factor": "medium"}, "factor"),
+    "factor no string": (SQUARE, {"factor": 3}, "factor"),
+    "negative strength": (SQUARE, {"strength": -0.1}, "strength"),
+    "infinite strength": (SQUARE, {"strength": float("inf")}, "strength"),
+    "undefined strength": (SQUARE, {"strength": float("nan")}, "strength"),
+    "strength in words": (SQUARE, {"strength": "0.2"}, "strength"),
+    "strength a switch": (SQUARE, {"strength": True}, "strength"),
+    "strength of integers": (SQUARE, {"strength": torch.ones(3, dtype=torch.long)}, "strength"),
+    "strength a head too many": (SQUARE, {"strength": torch.ones(4)}, "strength"),
+    "strength an axis too many": (SQUARE, {"strength": torch.ones(1, 2, 3)}, "strength"),
+    "negative strength of a head": (SQUARE, {"strength": torch.tensor([0.1, -0.1, 0.1])}, "strength"),
+    "undefined strength of a head": (SQUARE, {"strength": torch.full((3,), float("nan"))}, "strength"),
+    "mask of numbers": (SQUARE, {"mask": torch.ones(4)}, "mask"),
+    "mask a list": (SQUARE, {"mask": [True] * 4}, "mask"),
+    "mask too long": (SQUARE, {"mask": first_keys(5, 5)}, "mask"),
+    "mask of another batch": (SQUARE, {"mask": first_keys(4, 4).expand(3, 4)}, "mask"),
+    "mask with a batch for one matrix": (SQUARE[0, 0], {"mask": first_keys(4, 4).expand(1, 4)}, "mask"),
+    "mask without a real token": (SQUARE, {"mask": first_keys(4, 0)}, "mask"),
+    "causal no switch": (CAUSAL, {"causal": 1}, "causal"),
+    "exclude_self no switch": (SQUARE, {"exclude_self": "no"}, "exclude_self"),
+    "no step": (SQUARE, {"steps": 0}, "steps"),
+    "half a step": (SQUARE, {"steps": 1.5}, "steps"),
+    "steps of a factor without messages": (SQUARE, {"factor": "elemmul", "steps": 2}, "steps"),
+    "full damping": (SQUARE, {"damping": 1.0}, "damping"),
+    "negative damping": (SQUARE, {"damping": -0.1}, "damping"),
+    "damping of a factor without messages": (SQUARE, {"factor": "sinkhorn", "damping": 0.5}, "damping"),
+    "seed no number": (SQUARE, {"factor": "shuffled", "seed": None}, "seed"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_wrong_argument_is_refused_in_one_line_that_names_it(case):
+    attention, options, name = REFUSED[case]
+    with pytest.raises(ValueError, match=f"^{name}") as refusal:
+        refine(attention, **options)
+    assert "\n" not in str(refusal.value)
+
+
+def test_the_checks_stand_on_their_own():
+    check_factor("high")
+    check_strength(0.2)
+    check_strength(torch.ones(3), (2, 3))
+    with pytest.raises(ValueError, match="^factor"):
+        check_factor("High")
+    with pytest.raises(ValueError, match="^strength"):
+        check_strength(torch.ones(2), (2, 3))

@@ -1,0 +1,201 @@
+import os
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from small_hub import write_manifest, write_split
+
+from saobp.study import synthetic
+from saobp.study.sources import DataError, FolderSource, resolve
+from saobp.study.splits import MissingSplit
+
+MIRROR = os.environ.get("SAOBP_DATA") or "-"
+ROWS = [{"text": f"row {n}", "label": n} for n in range(10)]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    write_split(tmp_path, "owner/set", "default", "train", ROWS, shards=3)
+    write_split(tmp_path, "owner/set", "default", "validation", ROWS[:4])
+    write_split(tmp_path, "owner/set", "default", "validation_matched", ROWS[:2])
+    return tmp_path
+
+
+@pytest.fixture(autouse=True)
+def no_setting(monkeypatch):
+    monkeypatch.delenv("SAOBP_DATA", raising=False)
+
+
+def test_a_split_of_several_files_is_read_in_order(folder):
+    source = FolderSource(folder)
+    assert source.load("owner/set", "default", "train")["label"][:] == list(range(10))
+    assert list(source.stream("owner/set", "default", "train")) == ROWS
+
+
+def test_slices_are_rows_of_the_split(folder):
+    source = FolderSource(folder)
+    assert source.load("owner/set", None, "train[8:]+validation[:50%]")["label"][:] == [8, 9, 0, 1]
+
+
+def test_a_split_is_not_taken_for_one_whose_name_begins_alike(folder):
+    assert len(FolderSource(folder).load("owner/set", "default", "validation")) == 4
+
+
+def test_completeness_comes_from_the_manifest(folder):
+    entry = {"rows": 4, "published_rows": 7, "complete": False, "note": "the first 4"}
+    write_manifest(folder, {"owner/set": {"default": {"validation": entry}}})
+    found = FolderSource(folder).completeness("owner/set", "default", "validation")
+    expected = {"dataset": "owner/set", "config": "default", "split": "validation"}
+    assert found == expected | {"rows": 4, "published_rows": 7, "complete": False, "note": "the first 4"}
+
+
+def test_a_split_that_no_manifest_knows_is_never_called_complete(folder):
+    found = FolderSource(folder).completeness("owner/set", "default", "train")
+    assert found["complete"] is False
+    assert "manifest.json does not know train" in found["note"]
+
+
+def test_invented_text_under_a_published_name_is_never_called_complete(tmp_path):
+    write_split(tmp_path, "nyu-mll/glue", "rte", "train", ROWS)
+    write_manifest(tmp_path, {"nyu-mll/glue": {"rte": {"train": {"published_rows": 10, "complete": True}}}})
+    found = FolderSource(tmp_path, "synthetic", "invented").completeness("nyu-mll/glue", "rte", "train")
+    assert (found["complete"], found["note"]) == (False, "invented")
+
+
+def test_the_fingerprint_is_of_the_content_and_not_of_the_place(folder, tmp_path_factory):
+    other = tmp_path_factory.mktemp("other")
+    write_split(other, "owner/set", "default", "train", ROWS, shards=3)
+    here, there = (FolderSource(f).fingerprint("owner/set", None, "train") for f in (folder, other))
+    assert here == there
+    write_split(other, "owner/set", "default", "train", [*ROWS[:-1], {"text": "row 8", "label": 9}], shards=3)
+    assert here != FolderSource(other).fingerprint("owner/set", None, "train")
+
+
+def test_a_truncated_file_is_named_with_the_remedy(folder):
+    file = folder / "owner/set/default/validation-00000-of-00001.parquet"
+    file.write_bytes(file.read_bytes()[:-20])
+    for read in (FolderSource(folder).load, lambda *a: list(FolderSource(folder).stream(*a))):
+        with pytest.raises(
+            DataError, match="validation-00000.*cannot be read as parquet.*copy it again"
+        ) as caught:
+            read("owner/set", "default", "validation")
+        assert "\n" not in str(caught.value)
+
+
+def test_a_file_of_another_size_than_the_manifest_says_is_named(folder):
+    write_manifest(folder, {"owner/set": {"default": {"validation": {"bytes": 1}}}})
+    with pytest.raises(DataError, match="validation-00000.*where manifest.json says 1"):
+        FolderSource(folder).load("owner/set", "default", "validation")
+
+
+def test_damage_inside_a_file_is_named_too(folder):
+    file = folder / "owner/set/default/validation-00000-of-00001.parquet"
+    content = bytearray(file.read_bytes())
+    content[4:40] = bytes(36)
+    file.write_bytes(content)
+    with pytest.raises(DataError, match="validation-00000"):
+        FolderSource(folder).load("owner/set", "default", "validation")
+
+
+def test_a_damaged_manifest_is_named(folder):
+    (folder / "manifest.json").write_text('{"owner/set": ')
+    with pytest.raises(DataError, match="manifest.json: cannot be read as JSON"):
+        FolderSource(folder).load("owner/set", "default", "train")
+
+
+def test_what_is_missing_is_named_with_what_is_there(folder):
+    source = FolderSource(folder)
+    with pytest.raises(
+        MissingSplit, match=r"no split 'test' \(found: train, validation, validation_matched\)"
+    ):
+        source.load("owner/set", "default", "test")
+    with pytest.raises(DataError, match=r"no configuration 'other' \(found: default\)"):
+        source.load("owner/set", "other", "train")
+    with pytest.raises(DataError, match="owner/none: no such data set; .*SAOBP_DATA"):
+        source.load("owner/none", None, "train")
+    with pytest.raises(DataError, match="vocab.txt: no such file"):
+        source.files("owner/set", "vocab.txt")
+
+
+@pytest.mark.parametrize("dataset", ["../set", "/etc", "owner/../../set", "", "owner\\set"])
+def test_an_identifier_cannot_leave_the_folder(folder, dataset):
+    with pytest.raises(DataError, match="is no data set identifier"):
+        FolderSource(folder).load(dataset, "default", "train")
+
+
+@pytest.mark.parametrize("config", ["..", "../default", "."])
+def test_a_configuration_cannot_leave_the_folder(folder, config):
+    with pytest.raises(DataError, match="no configuration"):
+        FolderSource(folder).load("owner/set", config, "train")
+
+
+def test_a_link_that_leads_outside_is_refused(folder, tmp_path_factory):
+    outside = tmp_path_factory.mktemp("outside")
+    (file,) = write_split(outside, "owner/set", "default", "train", ROWS)
+    (folder / "owner/set/default/secret-00000-of-00001.parquet").symlink_to(file)
+    (folder / "owner/away").symlink_to(outside / "owner/set")
+    with pytest.raises(DataError, match="leads outside"):
+        FolderSource(folder).load("owner/set", "default", "secret")
+    with pytest.raises(DataError, match="leads outside"):
+        FolderSource(folder).load("owner/away", "default", "train")
+
+
+def test_the_setting_overrides_the_profiles_choice(folder, monkeypatch):
+    monkeypatch.setenv("SAOBP_DATA", str(folder))
+    assert resolve("hub") == FolderSource(folder)
+    monkeypatch.setenv("SAOBP_DATA", "hub")
+    assert resolve(str(folder)).name == "hub"
+
+
+def test_a_missing_folder_is_one_line_with_the_remedy(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(DataError, match="nowhere: no such data folder; set SAOBP_DATA"):
+        resolve(str(tmp_path / "nowhere"))
+
+
+def test_a_name_in_a_record_never_tells_where_the_folder_lies(folder):
+    assert str(folder) not in resolve(str(folder)).name
+
+
+def few_rows(calls):
+    """Return a stand-in for the story world's writer that notes each call."""
+
+    def write(folder):
+        calls.append(folder)
+        write_split(folder, "saobp/stories", "default", "train", ROWS)
+        return folder
+
+    return write
+
+
+def test_the_story_world_is_written_once_even_when_asked_for_twice_at_once(tmp_path, monkeypatch):
+    calls = []
+    monkeypatch.setattr(synthetic, "write", few_rows(calls))
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: resolve("synthetic", cache=tmp_path), range(4)))
+    assert len(calls) == 1
+    assert {f.root for f in found} == {found[0].root}
+    assert len(found[0].load("saobp/stories", None, "train")) == 10
+
+
+def test_a_story_world_cut_off_while_writing_leaves_nothing_under_its_name(tmp_path, monkeypatch):
+    def cut_off(folder):
+        (folder / "half").write_text("half")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(synthetic, "write", cut_off)
+    with pytest.raises(KeyboardInterrupt):
+        resolve("synthetic", cache=tmp_path)
+    assert not [p for p in tmp_path.iterdir() if p.is_dir()]
+    monkeypatch.setattr(synthetic, "write", few_rows([]))
+    assert len(resolve("synthetic", cache=tmp_path).load("saobp/stories", None, "train")) == 10
+
+
+@pytest.mark.skipif(not Path(MIRROR).is_dir(), reason="SAOBP_DATA names no folder")
+def test_a_local_mirror_holds_what_its_manifest_says():
+    source = FolderSource(Path(MIRROR))
+    for dataset, configs in source.manifest.items():
+        for config, found in configs.items():
+            for split, entry in found.items():
+                assert source.completeness(dataset, config, split)["rows"] == entry["rows"]
+                assert source.completeness(dataset, config, split)["complete"] is entry["complete"]

@@ -1,0 +1,240 @@
+from math import isnan, sqrt
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from saobp.study import statistics
+from saobp.study.statistics import holm, mean_interval, paired_bootstrap, wilson
+
+
+@given(st.integers(1, 2000), st.data())
+def test_wilson_contains_the_share_and_stays_a_proportion(items, data):
+    successes = data.draw(st.integers(0, items))
+    low, high = wilson(successes, items)
+    assert 0 <= low <= successes / items <= high <= 1
+    assert low < high
+
+
+def test_wilson_agrees_with_scipy():
+    expected = stats.binomtest(131, 277).proportion_ci(0.95, method="wilson")
+    assert wilson(131, 277) == pytest.approx((expected.low, expected.high), abs=1e-12)
+
+
+@pytest.mark.parametrize("arguments", [(1, 0), (-1, 5), (6, 5)])
+def test_wilson_refuses_counts_that_cannot_be(arguments):
+    with pytest.raises(ValueError, match="items|successes"):
+        wilson(*arguments)
+
+
+def test_mean_interval_without_item_error_is_students():
+    values = [50.0, 52.0, 51.0, 55.0]
+    expected = stats.t.interval(0.95, 3, np.mean(values), stats.sem(values))
+    estimate = mean_interval(values)
+    assert (estimate.low, estimate.high) == pytest.approx(expected)
+    assert estimate.seeds == 4
+
+
+def test_mean_interval_of_one_seed_covers_the_items_only():
+    estimate = mean_interval([60.0], item_error=2.0, items=500)
+    assert estimate.half_width == pytest.approx(1.959964 * 2, rel=1e-6)
+
+
+def test_mean_interval_of_one_run_without_items_has_no_width_rather_than_zero():
+    assert isnan(mean_interval([60.0]).half_width)
+
+
+def test_more_seeds_never_shrink_the_items_share():
+    estimate = mean_interval([60.0 + 1e-9 * k for k in range(500)], item_error=2.0)
+    assert estimate.half_width == pytest.approx(1.96 * 2, rel=1e-3)
+
+
+def test_mean_interval_covers_the_truth_over_seeds_and_items():
+    random, hits = np.random.default_rng(0), 0
+    for _ in range(400):
+        seeds, items = random.normal(0, 0.05, 4), random.normal(0, 0.2, 50)
+        scores = 0.5 + seeds[:, None] + items[None] + random.normal(0, 0.3, (4, 50))
+        error = np.mean([row.std(ddof=1) for row in scores]) / sqrt(50)
+        estimate = mean_interval(scores.mean(axis=1).tolist(), item_error=error)
+        hits += estimate.low <= 0.5 <= estimate.high
+    assert hits / 400 > 0.93
+
+
+def test_mean_interval_refuses_a_failed_run():
+    with pytest.raises(ValueError, match="finite"):
+        mean_interval([1.0, float("nan")])
+
+
+def outcomes(seeds, items, lift, random, seed_spread=0.0):
+    difficulty = random.random(items)
+    level = lift + random.normal(0, seed_spread, (seeds, 1))
+    return (difficulty + random.normal(0, 0.3, (seeds, items)) < 0.5 + level).astype(float)
+
+
+def test_paired_bootstrap_of_equal_outcomes_finds_nothing():
+    same = outcomes(3, 100, 0, np.random.default_rng(1))
+    result = paired_bootstrap(same, same)
+    assert (result.value, result.low, result.high, result.p) == (0, 0, 0, 1)
+
+
+def test_paired_bootstrap_interval_matches_the_normal_law_for_one_seed():
+    random = np.random.default_rng(2)
+    ours, theirs = (random.random(2000) < share for share in (0.6, 0.5))
+    result = paired_bootstrap([ours], [theirs])
+    error = (ours.astype(float) - theirs).std() / sqrt(2000)
+    assert result.high - result.low == pytest.approx(2 * 1.96 * error, rel=0.06)
+    assert result.value == pytest.approx(ours.mean() - theirs.mean())
+    assert result.p < 0.01
+
+
+def test_paired_bootstrap_is_narrower_than_unpaired_on_shared_difficulty():
+    random = np.random.default_rng(3)
+    difficulty = random.random(1000)
+    ours, theirs = (difficulty + random.normal(0, 0.02, 1000) < level for level in (0.52, 0.5))
+    shuffled = random.permutation(theirs)
+    paired, unpaired = paired_bootstrap([ours], [theirs]), paired_bootstrap([ours], [shuffled])
+    assert paired.high - paired.low < (unpaired.high - unpaired.low) / 2
+
+
+def test_seeds_as_a_random_effect_keep_false_alarms_near_the_level():
+    random, alarms, careless = np.random.default_rng(4), 0, 0
+    for trial in range(150):
+        ours, theirs = (outcomes(6, 400, 0, random, seed_spread=0.06) for _ in range(2))
+        theirs_same_items = theirs
+        alarms += paired_bootstrap(ours, theirs_same_items, resamples=500, seed=trial).p < 0.05
+        items_only = (ours - theirs).mean(axis=0)
+        careless += paired_bootstrap([items_only], [0 * items_only], resamples=500, seed=trial).p < 0.05
+    assert alarms / 150 < 0.11
+    assert careless > alarms
+
+
+def test_paired_bootstrap_takes_sides_with_different_numbers_of_seeds():
+    random = np.random.default_rng(5)
+    result = paired_bootstrap(outcomes(3, 300, 0.3, random), outcomes(2, 300, 0, random))
+    assert result.low > 0
+    assert result.seeds == 2
+
+
+def test_three_seeds_do_not_raise_more_false_alarms_than_they_may():
+    random, alarms = np.random.default_rng(12), 0
+    for trial in range(200):
+        ours, theirs = (outcomes(3, 400, 0, random, seed_spread=0.08) for _ in range(2))
+        alarms += paired_bootstrap(ours, theirs, resamples=300, seed=trial).p < 0.05
+    assert alarms / 200 < 0.11
+
+
+def test_paired_bootstrap_refuses_different_items():
+    with pytest.raises(ValueError, match="same items"):
+        paired_bootstrap([[1, 0, 1]], [[1, 0]])
+
+
+def test_paired_correlations_agree_with_pearson_and_find_the_better_predictor():
+    random = np.random.default_rng(11)
+    labels = random.normal(size=400)
+    ours, theirs = (labels + random.normal(size=400) * noise for noise in (0.8, 1.2))
+    result = statistics.paired_correlations(ours, theirs, labels, resamples=1000)
+    expected = stats.pearsonr(ours, labels).statistic - stats.pearsonr(theirs, labels).statistic
+    assert result.value == pytest.approx(100 * expected)
+    assert result.low < result.value < result.high
+    assert result.p < 0.01
+
+
+def test_paired_correlations_of_a_constant_predictor_count_as_zero():
+    labels = np.array([0, 1] * 20)
+    result = statistics.paired_correlations(labels, np.ones(40), labels, resamples=200)
+    assert result.value == pytest.approx(100)
+
+
+def test_holm_worked_by_hand():
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+
+
+@given(st.lists(st.floats(0, 1), max_size=20))
+def test_holm_never_lowers_a_p_value_and_keeps_their_order(p_values):
+    adjusted = holm(p_values)
+    assert all(0 <= p <= a <= 1 for p, a in zip(p_values, adjusted, strict=True))
+    order = np.argsort(p_values, kind="stable")
+    assert np.all(np.diff(np.asarray(adjusted)[order]) >= 0)
+
+
+def test_holm_leaves_comparisons_that_were_not_made_out_of_the_count():
+    adjusted = holm([0.01, float("nan"), 0.02])
+    assert adjusted[0] == pytest.approx(0.02)
+    assert isnan(adjusted[1])
+
+
+def test_effective_sample_size_is_all_of_white_noise_and_little_of_a_trend():
+    random = np.random.default_rng(6)
+    noise = statistics.effective_sample_size(random.normal(size=400), random.normal(size=400))
+    trend = statistics.effective_sample_size(np.arange(40.0), np.arange(40.0) ** 2)
+    assert noise > 300
+    assert trend < 10
+
+
+def test_unrelated_random_walks_rarely_count_as_correlated():
+    random, naive, aware = np.random.default_rng(7), 0, 0
+    for _ in range(300):
+        x, y = random.normal(size=(2, 20)).cumsum(axis=1)
+        result = statistics.correlation(x, y)
+        naive += result.naive_p < 0.02
+        aware += result.p < 0.02
+    assert naive / 300 > 0.25
+    assert aware / 300 < 0.06
+
+
+def test_saturating_curves_correlate_and_their_steps_do_not():
+    random, shared, steps = np.random.default_rng(8), 0, 0
+    k = np.arange(20)
+    for _ in range(100):
+        x, y = (1 - np.exp(-k / random.uniform(4, 8)) + random.normal(0, 0.02, 20) for _ in range(2))
+        shared += statistics.correlation(x, y).naive_p < 0.02
+        steps += statistics.correlation(x[8:], y[8:], detrend=True).p < 0.02
+    assert shared == 100
+    assert steps < 10
+
+
+def test_correlation_of_independent_points_agrees_with_pearson():
+    random = np.random.default_rng(9)
+    x = random.normal(size=200)
+    y = 0.5 * x + random.normal(size=200)
+    result = statistics.correlation(x, y)
+    expected = stats.pearsonr(x, y)
+    assert result.r == pytest.approx(expected.statistic)
+    interval = expected.confidence_interval(0.95)
+    assert (result.low, result.high) == pytest.approx((interval.low, interval.high), abs=0.03)
+
+
+def test_block_bootstrap_of_independent_points_covers_pearson():
+    random = np.random.default_rng(10)
+    x = random.normal(size=300)
+    y = 0.5 * x + random.normal(size=300)
+    low, high = statistics.block_bootstrap(x, y, block=1)
+    expected = stats.pearsonr(x, y).confidence_interval(0.95)
+    assert (low, high) == pytest.approx((expected.low, expected.high), abs=0.04)
+
+
+def test_across_seeds_centred_by_group_drops_differences_between_groups():
+    x = [1.0, 2.0, 3.0, 11.0, 12.0, 13.0]
+    y = [3.0, 2.0, 1.0, 13.0, 12.0, 11.0]
+    assert statistics.across_seeds(x, y).r > 0.9
+    centred = statistics.across_seeds(x, y, groups=["a"] * 3 + ["b"] * 3)
+    assert centred.r == pytest.approx(-1)
+    assert centred.effective == 5
+
+
+@settings(max_examples=50)
+@given(st.lists(st.floats(-100, 100), min_size=3, max_size=15), st.integers(0, 2**32 - 1))
+def test_a_correlation_lies_inside_its_interval(values, seed):
+    other = np.random.default_rng(seed).normal(size=len(values))
+    if np.ptp(values) > 1e-6:
+        result = statistics.correlation(values, other)
+        assert -1 <= result.low <= result.r + 1e-12
+        assert result.r - 1e-12 <= result.high <= 1
+
+
+@pytest.mark.parametrize(("x", "y"), [([1, 2], [1, 2]), ([1, 2, 3], [1, 2]), ([1, 2, 3], [4, 4, 4])])
+def test_correlation_refuses_series_that_have_none(x, y):
+    with pytest.raises(ValueError, match="x:|y:"):
+        statistics.correlation(x, y)

@@ -1,0 +1,232 @@
+import hashlib
+import json
+import re
+from collections import Counter
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from saobp.study import synthetic
+from saobp.study.synthetic import lexicon, writer
+
+TEXT, WHOLE = "large_string", "int64"
+SENTENCE, PAIR = {"sentence": TEXT}, {"sentence1": TEXT, "sentence2": TEXT}
+LABEL = {"label": WHOLE, "idx": WHOLE}
+# the published columns and value types of every set
+PUBLISHED = {
+    ("nyu-mll/glue", "cola"): SENTENCE | LABEL,
+    ("nyu-mll/glue", "sst2"): SENTENCE | LABEL,
+    ("nyu-mll/glue", "mrpc"): PAIR | LABEL,
+    ("nyu-mll/glue", "qqp"): {"question1": TEXT, "question2": TEXT} | LABEL,
+    ("nyu-mll/glue", "stsb"): PAIR | {"label": "float", "idx": WHOLE},
+    ("nyu-mll/glue", "mnli"): {"premise": TEXT, "hypothesis": TEXT} | LABEL,
+    ("nyu-mll/glue", "qnli"): {"question": TEXT, "sentence": TEXT} | LABEL,
+    ("nyu-mll/glue", "rte"): PAIR | LABEL,
+    ("nyu-mll/glue", "wnli"): PAIR | LABEL,
+    ("rajpurkar/squad", "plain_text"): {
+        "id": TEXT, "title": TEXT, "context": TEXT, "question": TEXT,
+        "answers": "struct<text: list<element: string>, answer_start: list<element: int64>>"},
+    ("Rowan/hellaswag", "default"): {
+        "ind": WHOLE, "activity_label": TEXT, "ctx_a": TEXT, "ctx_b": TEXT, "ctx": TEXT,
+        "endings": "list<element: string>", "source_id": TEXT, "split": TEXT, "split_type": TEXT,
+        "label": TEXT},
+    ("ehovy/race", "middle"): {
+        "example_id": TEXT, "article": TEXT, "answer": TEXT, "question": TEXT,
+        "options": "list<element: string>"},
+    ("google/boolq", "default"): {"question": TEXT, "answer": "bool", "passage": TEXT},
+    ("saobp/stories", "default"): {"text": TEXT},
+    ("Salesforce/wikitext", "wikitext-103-v1"): {"text": TEXT},
+    ("Salesforce/wikitext", "wikitext-103-raw-v1"): {"text": TEXT},
+}
+PROSE = {"text", "sentence", "sentence1", "sentence2", "premise", "hypothesis", "article", "context",
+         "question", "question1", "question2"}
+INFERENTIAL = {"mnli", "qnli", "rte", "wnli", "plain_text", "middle"}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return synthetic.write(tmp_path_factory.mktemp("hub"), stories=3000, questions=160)
+
+
+@pytest.fixture(scope="module")
+def tables(folder):
+    """Return every split: (data set, configuration, split) -> table."""
+    found = sorted(folder.glob("*/*/*/*.parquet"))
+    return {("/".join(f.parts[-4:-2]), f.parts[-2], f.stem.split("-")[0]): pq.read_table(f) for f in found}
+
+
+def texts(value):
+    """Yield every string in a row's value."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from texts(inner)
+
+
+def test_columns_and_types_are_the_published_ones_and_hops(tables):
+    assert {key[:2] for key in tables} == set(PUBLISHED)
+    for key, table in tables.items():
+        hops = {} if key[0] in ("saobp/stories", "Salesforce/wikitext") else {"hops": "int64"}
+        assert {f.name: str(f.type) for f in table.schema} == PUBLISHED[key[:2]] | hops, key
+
+
+def test_splits_have_the_published_names(tables):
+    splits = {}
+    for dataset, config, split in tables:
+        splits.setdefault((dataset, config), set()).add(split)
+    assert splits.pop(("nyu-mll/glue", "mnli")) == {"train", "validation_matched"}
+    assert splits.pop(("ehovy/race", "middle")) == {"train", "validation", "test"}
+    assert splits.pop(("Salesforce/wikitext", "wikitext-103-v1")) == {"validation", "test"}
+    assert splits.pop(("Salesforce/wikitext", "wikitext-103-raw-v1")) == {"train", "validation", "test"}
+    assert all(names == {"train", "validation"} for names in splits.values())
+
+
+def test_manifest_knows_every_file_by_rows_bytes_and_digest(folder, tables):
+    manifest = json.loads((folder / "manifest.json").read_text())
+    entries = {(d, c, s): e for d, cs in manifest.items() for c, ss in cs.items() for s, e in ss.items()}
+    assert entries.keys() == tables.keys()
+    for (dataset, config, split), entry in entries.items():
+        data = (folder / dataset / config / f"{split}-00000-of-00001.parquet").read_bytes()
+        assert entry["bytes"] == len(data)
+        assert entry["sha256"] == hashlib.sha256(data).hexdigest()
+        assert entry["rows"] == tables[dataset, config, split].num_rows
+    assert not [f for f in folder.rglob("*") if f.name.startswith(".")]
+
+
+def test_sizes_are_what_was_asked_for(tables):
+    assert tables["saobp/stories", "default", "train"].num_rows == 3000
+    assert tables["nyu-mll/glue", "rte", "train"].num_rows == 160
+    assert tables["ehovy/race", "middle", "test"].num_rows == 40
+
+
+def test_sizes_below_the_smallest_are_refused_by_name(tmp_path):
+    with pytest.raises(ValueError, match="^stories: 3 "):
+        synthetic.write(tmp_path, stories=3)
+    with pytest.raises(ValueError, match="^questions: 0 "):
+        synthetic.write(tmp_path, questions=0)
+
+
+def test_hops_are_one_to_four_in_inferential_tasks_and_zero_elsewhere(tables):
+    for (dataset, config, _), table in tables.items():
+        if "hops" in table.column_names:
+            inferential = config in INFERENTIAL or dataset == "google/boolq"
+            counts = Counter(table["hops"].to_pylist())
+            assert set(counts) == ({1, 2, 3, 4} if inferential else {0}), config
+            assert max(counts.values()) - min(counts.values()) <= 1
+
+
+@pytest.mark.parametrize("config", ["cola", "sst2", "mrpc", "qqp", "mnli", "qnli", "rte", "wnli"])
+def test_labels_are_balanced_within_every_number_of_hops(tables, config):
+    table = tables["nyu-mll/glue", config, "train"]
+    counts = Counter(zip(table["hops"].to_pylist(), table["label"].to_pylist()))
+    assert len(counts) == len(set(table["hops"].to_pylist())) * (3 if config == "mnli" else 2)
+    assert max(counts.values()) - min(counts.values()) <= 1
+
+
+def test_no_story_or_pair_is_in_two_splits(tables):
+    for dataset, config in PUBLISHED:
+        splits = [t for (d, c, _), t in tables.items() if (d, c) == (dataset, config)]
+        name = {"rajpurkar/squad": "context", "ehovy/race": "article", "google/boolq": "passage"}.get(dataset)
+        if config in ("mnli", "rte", "qnli", "wnli"):
+            name = {"mnli": "premise", "qnli": "sentence"}.get(config, "sentence1")
+        if dataset == "saobp/stories":
+            name = "text"
+        seen = [set(t[name].to_pylist()) for t in splits] if name else []
+        assert sum(map(len, seen)) == len(set().union(*seen)), config
+
+
+def test_the_same_seed_gives_the_same_text_on_any_machine():
+    """The digest changes with the language itself; then, and only then, write the new one here."""
+    digest = hashlib.sha256()
+    for dataset, config in writer.TASKS:
+        made = writer.rows(dataset, config, "train", 12, seed=1)
+        digest.update(json.dumps(made, sort_keys=True, ensure_ascii=True).encode())
+    assert digest.hexdigest()[:16] == "e8155341473299ab"
+
+
+def test_another_seed_gives_other_rows():
+    for dataset, config in writer.TASKS:
+        one, two = (writer.rows(dataset, config, "train", 8, seed=seed) for seed in (0, 1))
+        assert one == writer.rows(dataset, config, "train", 8, seed=0)
+        assert one != two
+
+
+def test_words_are_a_few_thousand_and_as_unequal_as_in_natural_text(tables):
+    stories = tables["saobp/stories", "default", "train"]["text"].to_pylist()
+    counts = Counter(word for story in stories for word in re.findall(r"\w+", story.lower()))
+    frequencies = np.array(sorted(counts.values(), reverse=True))
+    ranks = np.arange(10, 1000)
+    slope = np.polyfit(np.log(ranks), np.log(frequencies[ranks - 1]), 1)[0]
+    assert 2000 < len(counts) < 5000
+    assert -1.3 < slope < -0.7  # Zipf's law says -1
+
+
+def test_stories_have_five_to_a_dozen_sentences(tables):
+    counts = [s.count(".") for s in tables["saobp/stories", "default", "train"]["text"].to_pylist()]
+    assert min(counts) >= 5
+    assert max(counts) <= 12
+
+
+def test_every_text_is_well_formed(tables):
+    for key, table in tables.items():
+        if key[0] == "Salesforce/wikitext":
+            continue
+        for text in (t for row in table.to_pylist() for t in texts(row)):
+            assert not re.search(r"[{}]|  |\s$|^\s|None", text), (key, text)
+            if key[1] != "cola":
+                assert not re.search(r"\b([A-Za-z]+) \1\b", text), (key, text)
+                assert not re.search(r"\b[Aa] [aeio]|\b[Aa]n [^aeiouh]", text), (key, text)
+
+
+def test_sentences_begin_with_a_capital_and_end_in_a_mark(tables):
+    for (dataset, config, split), table in tables.items():
+        if split != "train" or dataset in ("google/boolq", "Rowan/hellaswag", "Salesforce/wikitext"):
+            continue
+        for name in PROSE & set(table.column_names):
+            for text in table[name].to_pylist():
+                parts = re.split(r"[.?] ?", text)
+                assert parts.pop() == ""
+                assert all(re.fullmatch(r"[A-Z].*[^ .?]", part) for part in parts), (config, text)
+
+
+def test_story_and_question_fit_into_128_tokens(tables):
+    towns = set(lexicon.TOWNS)
+    for table in tables.values():
+        if "hops" not in table.column_names:
+            continue
+        for row in table.to_pylist():
+            options = row.pop("options", row.pop("endings", [""]))
+            row.pop("ctx_a", None)
+            words = re.findall(r"\w+|[^\w\s]", " ".join(t for t in texts(row) if " " in t))
+            longest = max(len(re.findall(r"\w+", option)) for option in options)
+            assert len(words) + sum(word in towns for word in words) + longest + 4 <= 116
+
+
+def test_wikitext_alternates_headings_and_stories_and_sets_tokens_apart(tables):
+    raw = tables["Salesforce/wikitext", "wikitext-103-raw-v1", "test"]["text"].to_pylist()
+    apart = tables["Salesforce/wikitext", "wikitext-103-v1", "test"]["text"].to_pylist()
+    assert raw[0] == "" and re.fullmatch(r" = [A-Z].* = \n", raw[1]) and raw[3].endswith(". \n")
+    assert [re.sub(r"\s", "", line) for line in raw] == [re.sub(r"\s", "", line) for line in apart]
+    assert not any(re.search(r"\w[.,]", line) for line in apart)
+
+
+@pytest.mark.parametrize(("word", "expected"), [
+    ("apple", "an apple"), ("baker", "a baker"), ("uniform", "a uniform"), ("umpire", "an umpire"),
+    ("honest", "an honest"), ("harp", "a harp"), ("old", "an old")])
+def test_the_article_follows_the_sound(word, expected):
+    assert lexicon.article(word) == expected
+
+
+@pytest.mark.parametrize(("verb", "third", "past"), [
+    ("carry", "carries", "carried"), ("play", "plays", "played"), ("drop", "drops", "dropped"),
+    ("wash", "washes", "washed"), ("move", "moves", "moved"), ("march", "marches", "marched")])
+def test_regular_verbs_are_inflected_by_rule(verb, third, past):
+    assert (lexicon.third(verb), lexicon.past(verb)) == (third, past)
+
+
+@pytest.mark.parametrize(("noun", "expected"), [
+    ("box", "boxes"), ("puppy", "puppies"), ("donkey", "donkeys"), ("mouse", "mice"), ("piano", "pianos")])
+def test_nouns_have_their_plural(noun, expected):
+    assert lexicon.plural(noun) == expected

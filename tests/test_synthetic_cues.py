@@ -1,0 +1,137 @@
+"""Nothing on the surface of a multi-hop question gives its answer away: what cannot chain scores at chance.
+
+Each baseline is a logistic regression, trained on one half of the items and scored on the other, both ways.
+"""
+
+import re
+from functools import lru_cache
+from random import Random
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.linear_model import LogisticRegression
+
+from saobp.study.synthetic import inference, multihop, reading
+
+ITEMS, MARGIN = 4000, 0.03  # three points are nearly four standard deviations of a coin's 4,000 throws
+TASKS = {
+    "rte": (inference.rte, "sentence1", "sentence2", "label"),
+    "mnli": (inference.mnli, "premise", "hypothesis", "label"),
+    "qnli": (inference.qnli, "sentence", "question", "label"),
+    "wnli": (inference.wnli, "sentence1", "sentence2", "label"),
+    "boolq": (reading.boolq, "passage", "question", "answer"),
+}
+SMALL = set(re.findall(r"\w+", "the a an is of in to by with what who whom whose where which does do that"))
+
+
+def many_hops(make, name, count):
+    """Return items of two hops and more; their labels are as balanced as among the others."""
+    random = Random(f"cues/{name}")
+    made = [make(random, index) for index in range(count * 4 // 3) if index % 4]
+    random.shuffle(made)
+    return made
+
+
+@lru_cache(maxsize=8)
+def read(story):
+    """Return a story's words, their pairs, where each first stands, and its sentences as sets of words."""
+    words = re.findall(r"\w+", story.lower())
+    places = {word: place / len(words) for place, word in reversed(list(enumerate(words)))}
+    sentences = [set(re.findall(r"\w+", sentence)) for sentence in story.lower().split(". ")]
+    return words, set(zip(words, words[1:])), places, sentences
+
+
+def cues(story, text):
+    """Return what can be counted without chaining facts: lengths, overlaps, places, shared sentences."""
+    (words, pairs, places, sentences), asked = read(story), re.findall(r"\w+", text.lower())
+    content = [word for word in asked if word not in SMALL]
+    met, shared = list(zip(asked, asked[1:])), [len(s.intersection(content)) for s in sentences]
+    where = [places[word] for word in content if word in places] or [1.0]
+    return [
+        len(words), len(asked), len(shared), len(places) - len(words),
+        sum(word in places for word in content) / len(content),
+        sum(words.count(word) for word in content), sum(pair in pairs for pair in met) / len(met),
+        max(shared), sum(n > 1 for n in shared), min(where), max(where), where[0], where[-1],
+    ]
+
+
+def features(pairs, sides=(0, 1)):
+    """Return words and pairs of words of the texts, and the cues."""
+    words = CountVectorizer(ngram_range=(1, 2), binary=True, min_df=5)
+    counted = [words.fit_transform([pair[side] for pair in pairs]) for side in sides]
+    dense = np.array([cues(*pair) for pair in pairs], dtype=float)
+    dense = (dense - dense.mean(0)) / (dense.std(0) + 1e-9)
+    return sparse.hstack([*counted, sparse.csr_matrix(dense)]).tocsr()
+
+
+def cross_scored(table, right):
+    """Return each row's score from a model trained on the other half."""
+    half, scores = len(right) // 2, []
+    for train, test in ((slice(half, None), slice(half)), (slice(half), slice(half, None))):
+        model = LogisticRegression(C=0.05, solver="liblinear", max_iter=300).fit(table[train], right[train])
+        scores.append(model.decision_function(table[test]))
+    return np.concatenate(scores)
+
+
+def accuracy(table, labels):
+    kinds = np.unique(labels)
+    if len(kinds) == 2:
+        return float(((cross_scored(table, labels == kinds[1]) > 0) == (labels == kinds[1])).mean())
+    scores = np.column_stack([cross_scored(table, labels == kind) for kind in kinds])
+    return float((kinds[scores.argmax(1)] == labels).mean())
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_words_and_overlaps_do_not_tell_the_label_of_many_hop_items(task):
+    make, story, text, label = TASKS[task]
+    items = many_hops(make, task, ITEMS)
+    labels = np.array([int(item[label]) for item in items])
+    chance = 1 / len(set(labels.tolist()))
+    found = accuracy(features([(item[story], item[text]) for item in items]), labels)
+    assert found == pytest.approx(chance, abs=MARGIN)
+
+
+def test_words_and_overlaps_do_not_choose_the_option_of_many_hop_items():
+    items = many_hops(reading.race, "race", ITEMS)
+    pairs = [(row["article"], f"{row['question']} {option}") for row in items for option in row["options"]]
+    right = np.array([place == "ABCD".index(item["answer"]) for item in items for place in range(4)])
+    # the article's own words weigh the same for its four options: only the cues compare them with it
+    chosen = cross_scored(features(pairs, sides=(1,)), right).reshape(-1, 4).argmax(1)
+    assert (chosen == right.reshape(-1, 4).argmax(1)).mean() == pytest.approx(0.25, abs=MARGIN)
+
+
+def test_neither_place_nor_length_nor_neighbours_choose_the_option():
+    """Take the first, last, longest or shortest option, or the nearest to the start of the question."""
+    hits = []
+    for row in multihop(5, 2, ITEMS // 2) + multihop(6, 3, ITEMS // 2):
+        story, options = row["article"], [option.split()[-1] for option in row["options"]]
+        places = [re.search(rf"\b{option}\b", story).start() for option in options]
+        asked = re.findall(r"\w+", row["question"])
+        start = [story.find(word) for word in asked if story.count(word) == 1] or [0]
+        values = [[-p for p in places], places, [len(o) for o in options], [-len(o) for o in options],
+                  [-abs(p - start[-1]) for p in places]]
+        hits.append([int(np.argmax(value)) == "ABCD".index(row["answer"]) for value in values])
+    assert np.mean(hits, axis=0) == pytest.approx(0.25, abs=MARGIN)
+
+
+def test_the_span_of_squad_is_at_no_preferred_place():
+    """Among the sentences of a story, the answer's stands anywhere equally often."""
+    places = []
+    for item in many_hops(reading.squad, "squad", ITEMS):
+        start, = item["answers"]["answer_start"]
+        before = item["context"][:start].count(". ")
+        places.append((before + 0.5) / item["context"].count("."))
+    assert np.mean(places) == pytest.approx(0.5, abs=MARGIN / 2)
+    assert np.histogram(places, bins=4, range=(0, 1))[0] / ITEMS == pytest.approx(0.25, abs=MARGIN)
+
+
+def test_the_baselines_do_see_a_cue_where_there_is_one():
+    """The same regression on stories that lose a sentence where they do not answer the question."""
+    items = many_hops(inference.qnli, "leak", 1200)
+    pairs = []
+    for item in items:
+        sentences = item["sentence"].split(". ")
+        pairs.append((". ".join(sentences[1:] if item["label"] else sentences), item["question"]))
+    assert accuracy(features(pairs), np.array([item["label"] for item in items])) > 0.6

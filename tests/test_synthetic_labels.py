@@ -1,0 +1,224 @@
+"""Every label of the story world, checked by a reader that sees the published columns only."""
+
+import re
+from collections import Counter
+
+import pytest
+import story_reader
+from hypothesis import given
+from hypothesis import strategies as st
+
+from saobp.study.synthetic import lexicon, multihop, world, writer
+from saobp.study.synthetic.activities import STEPS
+
+COUNT, SEEDS = 160, (0, 11)
+
+
+def rows(dataset, config, seed):
+    return writer.rows(dataset, config, "validation", COUNT, seed=seed)
+
+
+def bare(option):
+    return re.sub("^(the|an?) ", "", option)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_right_option_of_race_takes_exactly_its_hops(seed):
+    for row in rows("ehovy/race", "middle", seed):
+        right = row["options"]["ABCD".index(row["answer"])]
+        assert story_reader.answer(row["article"], row["question"]) == {bare(right): row["hops"]}, row
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_every_option_of_race_answers_another_question_of_the_same_kind(seed):
+    for row in rows("ehovy/race", "middle", seed):
+        known = story_reader.facts(row["article"])
+        assert len(known) == 4 * row["hops"]
+        mentions = Counter(re.findall(r"\w+", row["article"]))
+        assert {mentions[bare(option)] for option in row["options"]} == {1}
+        roles = [{(f[0], f.index(bare(o))) for f in known if bare(o) in f[1:]} for o in row["options"]]
+        assert set.intersection(*roles), row
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_span_of_squad_answers_it_and_starts_where_it_says(seed):
+    for row in rows("rajpurkar/squad", "plain_text", seed):
+        (text,), (start,) = row["answers"]["text"], row["answers"]["answer_start"]
+        assert row["context"][start:start + len(text)] == text
+        assert story_reader.answer(row["context"], row["question"]) == {text: row["hops"]}, row
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_boolq_says_yes_where_the_facts_do(seed):
+    for row in rows("google/boolq", "default", seed):
+        truth = "true" if row["answer"] else "false"
+        assert story_reader.yes_no(row["passage"], row["question"]) == {truth: row["hops"]}, row
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_mnli_entails_leaves_open_and_contradicts(seed):
+    for row in rows("nyu-mll/glue", "mnli", seed):
+        expected = ({"true": row["hops"]}, {}, {"false": row["hops"]})[row["label"]]
+        assert story_reader.verdict(row["premise"], row["hypothesis"]) == expected, row
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_rte_entails_or_not(seed):
+    for row in rows("nyu-mll/glue", "rte", seed):
+        expected = [{}, {"false": row["hops"]}] if row["label"] else [{"true": row["hops"]}]
+        assert story_reader.verdict(row["sentence1"], row["sentence2"]) in expected, row
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_qnli_texts_answer_the_question_or_do_not(seed):
+    for row in rows("nyu-mll/glue", "qnli", seed):
+        found = story_reader.answer(row["sentence"], row["question"])
+        assert list(found.values()) == ([] if row["label"] else [row["hops"]]), row
+        asked = story_reader.asked(row["question"])
+        assert max(story_reader.depth(d, row["sentence"]) for d in asked) == row["hops"], row
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_wnli_pronouns_stand_for_the_one_whom_the_facts_describe(seed):
+    pattern = r"(.*) (\w+) is [a-z ]+ (\w+)\. (He|She) (\w+) because s?he is (.+)\."
+    for row in rows("nyu-mll/glue", "wnli", seed):
+        story, one, two, pronoun, act, described = re.fullmatch(pattern, row["sentence1"]).groups()
+        named = re.fullmatch(rf"(\w+) {act}\.", row["sentence2"])[1]
+        ((who, hops),) = story_reader.values(described, story_reader.facts(story)).items()
+        assert (who == named, hops) == (row["label"] == 1, row["hops"]), row
+        assert {who, named} <= {one, two} and one != two
+        assert {world.is_male(name) for name in (one, two)} == {pronoun == "He"}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_mrpc_pairs_are_equivalent_exactly_if_they_state_the_same_facts(seed):
+    for row in rows("nyu-mll/glue", "mrpc", seed):
+        halves = [re.split(",? and |, while ", row[name]) for name in ("sentence1", "sentence2")]
+        one, two = (story_reader.facts(". ".join(s[0].upper() + s[1:] for s in half)) for half in halves)
+        assert len(one) == len(two) == 2
+        assert (one == two) == (row["label"] == 1), row
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_qqp_pairs_are_duplicates_exactly_if_they_ask_for_the_same(seed):
+    for row in rows("nyu-mll/glue", "qqp", seed):
+        one, two = (meanings(row[name]) for name in ("question1", "question2"))
+        assert (one == two) == (row["label"] == 1), row
+
+
+def meanings(question):
+    """Return a question as nested relations: ("own", backwards, ...) down to a name."""
+    def parsed(text):
+        for pattern, relation, inner, backwards in story_reader.DESCRIPTIONS:
+            pattern = pattern.replace(r"(.+)'s", r"(\w+(?:'s \w+)*)'s")  # only upon names
+            if match := re.fullmatch(pattern, text):
+                named = story_reader.stem(match[relation]) if isinstance(relation, int) else relation
+                return named, backwards, parsed(match[inner])
+        return text
+    return parsed(story_reader.asked(question)[0])
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_stsb_scores_count_the_parts_that_two_sentences_share(seed):
+    verb = re.compile(r" was (\w+ed) by |^(?:On \w+, |In \w+, |It was )?[A-Z]\w+ (?:who )?(\w+ed) the ")
+    for row in rows("nyu-mll/glue", "stsb", seed):
+        parts = []
+        for text in (row["sentence1"], row["sentence2"]):
+            day = re.search(r"\b\w+day\b", text)[0]
+            town = re.search(r"[Ii]n ([A-Z]\w+)", text)[1]
+            thing = re.search(r"[Tt]he \w+ (\w+)", text)[1]
+            person = set(re.findall(r"\b[A-Z]\w+", text)) - {day, town, "In", "On", "The", "It"}
+            passive, active = verb.search(text).groups()
+            parts.append((day, town, thing, *person, passive or active))
+        assert row["label"] == float(sum(a == b for a, b in zip(*parts))), (row, parts)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_sst2_moods_are_good_or_bad_as_the_label_says(seed):
+    denied = r"not|anything but|Nobody|no longer|never|Far from|hardly"
+    for row in rows("nyu-mll/glue", "sst2", seed):
+        words = set(re.findall(r"\w+", row["sentence"]))
+        good, bad = bool(words & set(lexicon.MOODS_GOOD)), bool(words & set(lexicon.MOODS_BAD))
+        assert good != bad
+        assert row["label"] == int(good != bool(re.search(denied, row["sentence"]))), row
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_cola_sentences_are_the_stories_own_exactly_if_acceptable(seed):
+    """A moved article stands before nothing that it can go with; a spoilt verb disagrees with its noun."""
+    loose = r"\b(the|an?) (?:of|in|is|was|to|that|by|near|with|and|could|whose|who|were|had|at|about)\b"
+    trait = "|".join(lexicon.TRAITS)
+    present = rf"The (?:{trait}) (\w+)(?: (?:near|behind) the \w+)? ((?!\w+ed )[a-z]+) (?:\w+ )?the \w+\."
+    spoilt = 0
+    for row in rows("nyu-mll/glue", "cola", seed):
+        text = row["sentence"]
+        if match := re.fullmatch(present, text):
+            many = match[1].endswith("s") or match[1] in ("mice", "geese", "wolves", "calves")
+            agrees = many != bool(re.search("[^s]s$", match[2]))
+            assert agrees == (row["label"] == 1), row
+        if re.search(loose, text) or re.search(r"\b(the|an?)\.$", text):
+            spoilt += 1
+            assert row["label"] == 0, row
+    assert spoilt > COUNT / 12
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_hellaswag_endings_are_steps_of_one_activity_and_the_right_one_is_next(seed):
+    def shape(step):
+        """Return a step with anything in place of its slots."""
+        return re.compile(re.sub(r"\\\{\w+\\\}", r"[\\w ]+", re.escape(step)) + r"\.?")
+
+    titles = {name: shape(name) for name in STEPS}
+    for row in rows("Rowan/hellaswag", "default", seed):
+        (name,) = [n for n, title in titles.items() if title.fullmatch(row["activity_label"])]
+        order = [next(i for i, s in enumerate(STEPS[name]) if shape(s).fullmatch(e)) for e in row["endings"]]
+        last = re.split(r"(?:^|\. )\w+ ", row["ctx_a"])[-1]
+        told = next(i for i, s in enumerate(STEPS[name]) if shape(s).fullmatch(last))
+        assert order[int(row["label"])] == told + 1
+        assert len(set(order)) == 4 and told not in order
+        assert row["ctx"] == f"{row['ctx_a']} {row['ctx_b']}"
+
+
+@given(st.integers(0, 999), st.integers(1, 5), st.integers(0, 9), st.integers(2, 4))
+def test_controlled_sets_have_exactly_the_hops_and_facts_asked_for(seed, hops, more, choices):
+    facts = 2 * hops + more
+    for row in multihop(seed, hops, 6, facts=facts, choices=choices):
+        right = bare(row["options"]["ABCD".index(row["answer"])])
+        assert story_reader.answer(row["article"], row["question"]) == {right: hops}
+        assert len(story_reader.facts(row["article"])) == facts == row["facts"]
+        assert row["article"][row["answer_start"]:].startswith(right)
+        assert len(set(row["options"])) == min(choices, facts // hops)
+
+
+def test_controlled_sets_place_the_answer_everywhere_equally_often():
+    counts = Counter(row["answer"] for row in multihop(0, 2, 400))
+    assert set(counts.values()) == {100}
+
+
+def test_controlled_sets_keep_to_the_relations_asked_for():
+    stated = {f[0] for row in multihop(0, 3, 40, relations=("own", "at", "live"))
+              for f in story_reader.facts(row["article"])}
+    assert stated == {"own", "at", "live"}
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    ({"hops": 0, "items": 1}, "^hops: 0 "), ({"hops": 1, "items": 0}, "^items: 0 "),
+    ({"hops": 3, "items": 1, "facts": 5}, "^facts: 5 "),
+    ({"hops": 1, "items": 1, "choices": 5}, "^choices: 5 "),
+    ({"hops": 1, "items": 1, "relations": ("hates",)}, "^relations: 'hates' "),
+    ({"hops": 3, "items": 1, "relations": ("own",)}, "^relations: no chain of 3 hops ")])
+def test_controlled_sets_refuse_what_cannot_be(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        multihop(0, **arguments)
+
+
+def test_the_reader_itself_answers_a_story_worked_by_hand():
+    story = "Anna's brother is Tom. The drum belongs to Tom. The drum is kept in Belmere. Ben owns the lamp."
+    assert story_reader.facts(story) == {
+        ("brother", "Anna", "Tom"), ("own", "Tom", "drum"), ("at", "drum", "Belmere"), ("own", "Ben", "lamp")}
+    assert story_reader.answer(story, "In which town is the thing owned by Anna's brother?") == {"Belmere": 3}
+    assert story_reader.answer(story, "Where is the lamp?") == {}
+    assert story_reader.verdict(story, "The owner of the drum is Ben.") == {}
+    assert story_reader.verdict(story, "Ben owns the drum.") == {"false": 1}
+    assert story_reader.verdict(story, "The drum is in Belmere.") == {"true": 1}
+    assert story_reader.yes_no(story, "is the thing owned by Tom in Corwick") == {"false": 2}

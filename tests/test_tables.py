@@ -1,0 +1,201 @@
+import csv
+import io
+import shutil
+import subprocess
+
+import example_records as examples
+import numpy as np
+import pytest
+
+from saobp.study import tables
+from saobp.study.records import select
+
+
+@pytest.fixture(scope="module")
+def records():
+    return examples.study(("mini", "small-twin"), ("original", "high", "low"), (42, 43, 44))
+
+
+def rows(table):
+    return list(csv.DictReader(io.StringIO(table.to_csv())))
+
+
+def test_table_2_shows_published_beside_ours(records, built):
+    cell = built[2].cell("BERT-Mini", "High", column="SQuAD")
+    runs = select(records, "finetune", model="mini", algorithm="high")
+    values = [run["metrics"]["tasks"]["squad"]["headline"] for run in runs]
+    assert cell.published == "24.07"
+    assert cell.ours.value == pytest.approx(sum(values) / 3)
+    assert cell.ours.low < cell.ours.value < cell.ours.high
+    assert (cell.ours.seeds, cell.ours.items) == (3, examples.ITEMS)
+
+
+def test_a_twin_stands_in_the_row_of_its_size_and_is_called_one(built):
+    cell = built[2].cell("BERT-Small (twin)", "Original", column="GLUE")
+    assert cell.published == "54.03"
+    assert "A twin is" in built[2].caption
+
+
+def test_a_twin_gives_way_to_the_size_itself():
+    both = examples.study(("small", "small-twin"), ("original",), (42,))
+    names = {row.labels[0] for row in tables.table(2, both).rows}
+    assert "BERT-Small" in names
+    assert "BERT-Small (twin)" not in names
+
+
+def test_a_large_difference_is_marked_and_none_is_marked_between_equals():
+    runs = examples.study(("mini",), ("original", "high"))
+    assert tables.table(2, runs).cell("BERT-Mini", "High", column="RACE_Middle").differs
+    equal = [run for run in runs if run["parameters"]["algorithm"] == "original"]
+    copies = [run | {"parameters": run["parameters"] | {"algorithm": "high"}} for run in equal]
+    table = tables.table(2, equal + copies)
+    assert not any(cell.differs for row in table.rows for cell in row.cells.values())
+    assert "*" not in table.to_markdown().replace("**", "")
+
+
+def test_a_large_difference_survives_the_correction_over_many_cells(built):
+    assert len([cell for row in built[8].rows for cell in row.cells.values() if cell.difference]) == 40
+    assert built[8].cell("BERT-Mini", "High", column="QQP").differs
+
+
+def test_p_values_are_corrected_over_the_whole_table(built):
+    table = built[8]
+    made = [cell for row in table.rows for cell in row.cells.values() if cell.difference]
+    assert len(made) == 2 * 2 * 10
+    assert all(cell.adjusted_p >= cell.difference.p for cell in made)
+    assert any(cell.adjusted_p > cell.difference.p for cell in made)
+
+
+def test_cells_without_a_run_stay_empty_with_the_reason():
+    runs = [examples.finetune("mini", name, tasks=("race", "rte")) for name in ("original", "high")]
+    table = tables.table(2, runs)
+    cell = table.cell("BERT-Mini", "High", column="SQuAD")
+    assert (cell.ours, cell.reason) == (None, "no run of this task")
+    assert "1 of 9 GLUE tasks run (RTE)" in table.to_markdown()
+    line = next(row for row in rows(table) if row["row"] == "BERT-Mini High" and row["column"] == "SQuAD")
+    assert line["ours"] == ""
+    assert line["published"] == "24.07"
+    assert line["reason"] == "no run of this task"
+
+
+def test_a_table_without_any_run_still_shows_the_paper():
+    table = tables.table(2, [])
+    assert table.cell("BERT-Mini", "Original", column="GLUE").published == "53.37"
+    assert "no run" in table.to_markdown()
+
+
+def test_a_failed_run_is_left_out_and_not_averaged():
+    runs = [examples.finetune("mini", "original", seed, ("race",)) for seed in (1, 2)]
+    failed = examples.finetune("mini", "original", 3, ("race",))
+    failed["metrics"]["tasks"]["race"]["scores"] = {"accuracy": None}
+    with_failed = tables.table(2, [*runs, failed]).cell("BERT-Mini", "Original", column="RACE_Middle")
+    assert with_failed == tables.table(2, runs).cell("BERT-Mini", "Original", column="RACE_Middle")
+
+
+def test_records_of_two_profiles_never_share_a_table():
+    other = examples.finetune() | {"profile": "laptop"}
+    with pytest.raises(ValueError, match="laptop, smoke"):
+        tables.table(2, [examples.finetune(), other])
+
+
+def test_the_caption_says_profile_data_and_completeness(built):
+    caption = built[2].caption
+    assert "Profile smoke" in caption
+    assert "synthetic" in caption
+    assert "race/middle validation (300 of 1,436 rows)" in caption
+
+
+def test_flags_are_named(built):
+    assert "[below chance]" in built[2].to_markdown()
+    assert r"\dagger$ below chance" in built[2].to_latex()
+
+
+def test_reference_rows_show_a_guess_and_the_public_model(built):
+    table = built[2]
+    assert table.cell("", "majority or chance", column="RACE_Middle").ours == "52.00"
+    assert table.cell("", "public BERT-Mini", column="GLUE").published == "65.8"
+
+
+def test_an_unknown_table_or_format_is_refused(records, tmp_path):
+    with pytest.raises(ValueError, match="no Table 12"):
+        tables.table(12, records)
+    with pytest.raises(ValueError, match="'html' is none of"):
+        tables.write(2, records, tmp_path, formats=("html",))
+
+
+def test_table_1_puts_attention_beside_accuracy(records, built):
+    table = built[1]
+    runs = select(records, "attention", model="mini", algorithm="low")
+    values = [np.mean(run["metrics"]["matrices"]["refined"]["gtd"]) for run in runs]
+    assert table.cell("BERT-Mini", "Low", column="GTD").ours.value == pytest.approx(np.mean(values))
+    betweenness = [
+        np.mean(run["metrics"]["graph"]["betweenness"][:-1]) for run in runs
+    ]  # the last is undefined
+    assert table.cell("BERT-Mini", "Low", column="BC").ours.value == pytest.approx(np.mean(betweenness))
+    assert table.cell("BERT-Mini", "Low", column="Acc_RACE_Middle").published == "23.33"
+
+
+def test_table_3_has_the_row_that_the_paper_leaves_out(built):
+    table = built[3]
+    assert table.cell("BERT-Small (twin)", "Original", column="QNLI_Acc").ours.seeds == 3
+    assert table.cell("BERT-Small (twin)", "Eigen-Reg", column="PPL_WikiText").published == "23.85"
+
+
+def test_tables_4_and_5_read_settings_from_the_records(records, built):
+    assert built[4].cell("BERT-Mini", column="params").ours == "11.17M"
+    assert built[5].cell("BERT-Mini", column="seed").ours == "42, 43, 44"
+    assert built[5].cell("BERT-Mini", column="max_steps").published == "60000"
+
+
+def test_table_6_puts_runs_beside_checkpoints(built):
+    table = built[6]
+    checkpoints = table.cell("BERT-Mini", "Single GTD, checkpoints", column="wikitext")
+    runs = table.cell("BERT-Mini", "Single GTD, runs", column="race")
+    assert checkpoints.published == "-0.97"
+    assert checkpoints.ours.value < -0.8
+    assert runs.ours.low < 0 < runs.ours.high
+    assert "no cross-layer GTD" in table.cell("BERT-Mini", "Cross GTD, runs", column="race").reason
+
+
+def test_table_7_reads_decoders_and_table_2_does_not():
+    decoders = [examples.decoder(algorithm=name) for name in ("original", "high")]
+    table = tables.table(7, [*decoders, examples.finetune()])
+    assert table.cell("GPT2-Mini", "High", column="PPL_WikiText").ours.value == pytest.approx(48)
+    assert table.cell("GPT2-Mini", "High", column="BoolQ_Acc").published == "46.67"
+    assert len(tables.table(7, [examples.finetune()]).rows) == 2
+
+
+def test_table_9_gives_medians_with_ranges():
+    runs = [examples.cost(algorithm=name) for name in ("original", "high")]
+    table = tables.table(9, runs)
+    cell = table.cell("BERT-Mini", "High", column="train milliseconds")
+    assert (cell.ours.low, cell.ours.high, cell.published) == (27 * 1.12, 30 * 1.12, "37.40")
+    assert table.cell("BERT-Mini", "Low", column="train milliseconds").reason == "no cost run"
+
+
+@pytest.fixture(scope="module")
+def built(records):
+    return {number: tables.table(number, records) for number in tables.TABLES}
+
+
+@pytest.mark.parametrize("number", sorted(tables.TABLES))
+def test_latex_lines_have_the_columns_that_they_declare(number, built):
+    lines = built[number].to_latex().splitlines()
+    declared = next(line for line in lines if line.startswith(r"\begin{tabular}"))
+    columns = sum(declared.split("}{")[1].count(kind) for kind in "lr")
+    plain = [line for line in lines if line.endswith(r" \\") and "multicolumn" not in line]
+    assert len(plain) > 2
+    assert {line.replace(r"\&", "").count("&") for line in plain} == {columns - 1}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no TeX here")
+def test_every_table_compiles(records, tmp_path):
+    inputs = "\n".join(rf"\input{{table{number}}}" for number in tables.TABLES)
+    for number in tables.TABLES:
+        tables.write(number, records, tmp_path, formats=("tex",))
+    page = r"\documentclass[11pt,twocolumn]{article}\usepackage{times,booktabs,graphicx}\begin{document}x"
+    (tmp_path / "page.tex").write_text(page + inputs + r"\end{document}")
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "page.tex"]
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert result.returncode == 0, result.stdout[-500:]

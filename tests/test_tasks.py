@@ -1,0 +1,137 @@
+import os
+from pathlib import Path
+
+import pytest
+from small_hub import race_rows, write_split
+
+from saobp.study.sources import DataError, FolderSource
+from saobp.study.tasks import TASKS, load_task
+
+MIRROR = Path(os.environ.get("SAOBP_DATA") or "-")
+PAIRS = [{"sentence1": f"a {n}", "sentence2": f"b {n}", "label": n % 2, "idx": n} for n in range(50)]
+
+
+@pytest.fixture
+def source(tmp_path):
+    """RTE whole, RACE with validation and test only."""
+    write_split(tmp_path, "nyu-mll/glue", "rte", "train", PAIRS)
+    write_split(tmp_path, "nyu-mll/glue", "rte", "validation", PAIRS[:12])
+    write_split(tmp_path, "ehovy/race", "middle", "validation", race_rows(20))
+    write_split(tmp_path, "ehovy/race", "middle", "test", race_rows(9))
+    return FolderSource(tmp_path)
+
+
+def test_the_papers_benchmarks_are_there_with_the_papers_headline():
+    glue = {"cola", "sst2", "mrpc", "qqp", "stsb", "mnli", "qnli", "rte", "wnli"}
+    assert set(TASKS) == glue | {"squad", "hellaswag", "race", "boolq"}
+    special = {"cola": "matthews", "stsb": "pearson", "squad": "exact_match"}
+    assert {name: spec.headline for name, spec in TASKS.items() if spec.headline != "accuracy"} == special
+    assert TASKS["mnli"].evaluation_split == "validation_matched"
+
+
+@pytest.mark.parametrize(
+    ("name", "outputs"), [("mnli", 3), ("rte", 2), ("stsb", 1), ("race", 1), ("squad", 2)]
+)
+def test_the_head_has_an_output_for_each_class_option_or_end(name, outputs):
+    assert TASKS[name].num_labels == outputs
+
+
+def test_the_development_slice_is_a_tenth_of_train_and_shares_no_row_with_it(source):
+    task = load_task("rte", source)
+    train, development = (set(part["idx"][:]) for part in (task.train, task.development))
+    assert (len(train), len(development), len(task.evaluation)) == (45, 5, 12)
+    assert not train & development
+    assert train | development == set(range(50))
+
+
+def test_the_development_slice_has_a_thousand_rows_at_most(tmp_path):
+    write_split(tmp_path, "nyu-mll/glue", "rte", "train", PAIRS * 240)
+    write_split(tmp_path, "nyu-mll/glue", "rte", "validation", PAIRS)
+    assert len(load_task("rte", FolderSource(tmp_path)).development) == 1000
+
+
+def test_the_seed_chooses_the_rows_and_the_same_seed_the_same_rows(source):
+    def drawn(seed):
+        return load_task("rte", source, seed=seed, limit_train=20).train["idx"][:]
+
+    assert drawn(1) == drawn(1)
+    assert drawn(1) != drawn(2)
+
+
+def test_a_limit_draws_rows_and_says_so(source):
+    task = load_task("rte", source, limit_train=20, limit_evaluation=6)
+    assert (len(task.train) + len(task.development), len(task.evaluation)) == (20, 6)
+    assert sorted(task.evaluation["idx"][:]) == task.evaluation["idx"][:]
+    assert [s["used"] for s in task.splits] == [20, 6]
+    assert all("rows drawn" in s["note"] and not s["complete"] for s in task.splits)
+
+
+def test_a_substitute_split_is_named_in_the_notes(source):
+    task = load_task("race", source, train_split="validation", evaluation_split="test")
+    assert (task.spec.train_split, task.spec.evaluation_split) == ("validation", "test")
+    notes = {s["role"]: s["note"] for s in task.splits}
+    assert "stands in for the train split" in notes["train"]
+    assert "stands in for the validation split" in notes["evaluation"]
+
+
+def test_slices_of_one_split_may_train_and_report(source):
+    task = load_task("race", source, train_split="validation[:80%]", evaluation_split="validation[80%:]")
+    assert (len(task.train) + len(task.development), len(task.evaluation)) == (16, 4)
+
+
+@pytest.mark.parametrize(
+    ("train", "evaluation"),
+    [("validation", "validation"), ("validation[:60%]", "validation[50%:]"), ("validation+test", "test[:1]")],
+)
+def test_training_on_reported_rows_is_refused(source, train, evaluation):
+    with pytest.raises(DataError, match="race: the splits .* share rows; slice them apart"):
+        load_task("race", source, train_split=train, evaluation_split=evaluation)
+
+
+def test_answers_become_numbers_whatever_the_owners_call_them(tmp_path):
+    def labels(name, dataset, config, rows):
+        write_split(tmp_path, dataset, config, "validation", rows)
+        options = {"train_split": "validation[:2]", "evaluation_split": "validation[2:]"}
+        return load_task(name, FolderSource(tmp_path), **options).evaluation["label"][:]
+
+    assert labels("race", "ehovy/race", "middle", race_rows(6)) == [2, 3, 0, 1]
+    endings = {"ctx": "He", "endings": ["a", "b", "c", "d"]}
+    swag = [{**endings, "label": str(n % 4)} for n in range(6)]
+    assert labels("hellaswag", "Rowan/hellaswag", "default", swag) == [2, 3, 0, 1]
+    boolq = [{"question": "q", "passage": "p", "answer": n % 2 == 0} for n in range(6)]
+    assert labels("boolq", "google/boolq", "default", boolq) == [1, 0, 1, 0]
+    similar = [{"sentence1": "a", "sentence2": "b", "label": n / 2} for n in range(6)]
+    assert labels("stsb", "nyu-mll/glue", "stsb", similar) == [1.0, 1.5, 2.0, 2.5]
+
+
+def test_rows_without_answers_are_refused(tmp_path):
+    hidden = [{"ctx": "He", "endings": ["a", "b", "c", "d"], "label": ""}] * 20
+    write_split(tmp_path, "Rowan/hellaswag", "default", "train", hidden)
+    write_split(tmp_path, "Rowan/hellaswag", "default", "validation", hidden)
+    with pytest.raises(DataError, match="Rowan/hellaswag train: its rows have no answers"):
+        load_task("hellaswag", FolderSource(tmp_path))
+
+
+def test_hops_are_kept(tmp_path):
+    rows = [{**row, "hops": row["idx"] % 4} for row in PAIRS]
+    for split in ("train", "validation"):
+        write_split(tmp_path, "nyu-mll/glue", "rte", split, rows)
+    assert load_task("rte", FolderSource(tmp_path)).evaluation["hops"][:5] == [0, 1, 2, 3, 0]
+
+
+def test_a_missing_column_or_task_is_named(tmp_path, source):
+    write_split(tmp_path, "nyu-mll/glue", "rte", "train", [{"sentence1": "a", "label": 1}] * 20)
+    with pytest.raises(DataError, match="nyu-mll/glue train: no column sentence2"):
+        load_task("rte", source)
+    with pytest.raises(DataError, match="no task is called 'rtee': choose from cola"):
+        load_task("rtee", source)
+
+
+@pytest.mark.skipif(not MIRROR.is_dir(), reason="SAOBP_DATA names no folder")
+@pytest.mark.parametrize(
+    ("name", "rows"), [("cola", 1043), ("mrpc", 408), ("rte", 277), ("sst2", 872), ("wnli", 71)]
+)
+def test_a_mirrors_whole_sets_are_reported_whole(name, rows):
+    task = load_task(name, FolderSource(MIRROR))
+    assert len(task.evaluation) == rows
+    assert task.splits[1]["complete"] is True

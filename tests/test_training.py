@@ -1,0 +1,143 @@
+"""Pretraining: the same masks after a kill, the same weights, and no number where there is none."""
+
+import dataclasses
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from small_models import RECIPE, RandomText, word_tokenizer
+
+from saobp.study import curves, models, training
+from saobp.study.heldout import HeldOut
+from saobp.study.training import SeededMasking, TrainingFailed, evaluation_steps
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return word_tokenizer()
+
+
+def items(count=8):
+    return [RandomText()[i] for i in range(count)]
+
+
+def test_masks_follow_seed_and_batch_and_nothing_else(tokenizer):
+    first = SeededMasking(tokenizer, 0.15, 1)(items())
+    torch.manual_seed(99)
+    again = SeededMasking(tokenizer, 0.15, 1)(items())
+    other_seed = SeededMasking(tokenizer, 0.15, 2)(items())
+    other_order = SeededMasking(tokenizer, 0.15, 1)(items()[::-1])
+    assert all(torch.equal(first[name], again[name]) for name in first)
+    assert not torch.equal(first["labels"], other_seed["labels"])
+    assert not torch.equal(first["labels"], other_order["labels"].flip(0))
+
+
+def test_masks_are_80_10_10_at_the_stated_share(tokenizer):
+    text = RandomText(sequences=400, length=64)
+    batch = SeededMasking(tokenizer, 0.15, 0)([text[i] for i in range(400)])
+    chosen = batch["labels"] != -100
+    original = torch.stack([text[i]["input_ids"] for i in range(400)])
+    assert chosen.float().mean().item() == pytest.approx(0.15, abs=0.01)
+    assert torch.equal(batch["labels"][chosen], original[chosen])
+    assert torch.equal(batch["input_ids"][~chosen], original[~chosen])
+    masked = (batch["input_ids"][chosen] == tokenizer.mask_token_id).float().mean().item()
+    kept = (batch["input_ids"][chosen] == original[chosen]).float().mean().item()
+    assert masked == pytest.approx(0.8, abs=0.03) and kept == pytest.approx(0.1, abs=0.03)
+
+
+@pytest.mark.parametrize("steps, evaluations", [(600, 20), (60_000, 20), (25, 20), (5, 20), (100, 2), (1, 1)])
+def test_the_schedule_has_both_ends_and_enough_points(steps, evaluations):
+    schedule = evaluation_steps(steps, evaluations)
+    assert schedule[0] == 0 and schedule[-1] == steps and schedule == sorted(set(schedule))
+    assert min(evaluations, steps + 1) <= len(schedule) <= max(evaluations, 2)
+
+
+def test_the_sparse_head_gives_the_loss_and_gradient_of_the_dense_one(tokenizer):
+    batch = SeededMasking(tokenizer, 0.15, 0)(items())
+    sparse = models.encoder("mini-twin", tokenizer, dropout=0.0, seed=0)
+    dense = super(models.SparseBertForMaskedLM, sparse).forward(**batch)
+    gradient = torch.autograd.grad(dense.loss, sparse.bert.embeddings.word_embeddings.weight)[0]
+    loss = sparse(**batch).loss
+    ours = torch.autograd.grad(loss, sparse.bert.embeddings.word_embeddings.weight)[0]
+    torch.testing.assert_close(loss, dense.loss)
+    torch.testing.assert_close(ours, gradient)
+
+
+def test_every_algorithm_starts_from_the_same_weights(tokenizer):
+    plain = models.refine_with(models.encoder("mini-twin", tokenizer, dropout=0.0, seed=7), "original", 0.2)
+    high = models.refine_with(models.encoder("mini-twin", tokenizer, dropout=0.0, seed=7), "high", 0.2)
+    weights = dict(high.named_parameters())
+    assert all(torch.equal(tensor, weights[name]) for name, tensor in plain.named_parameters())
+
+
+def test_table_4_counts_its_parameters():
+    from transformers import BertModel
+
+    counts = {
+        name: models.parameter_count(BertModel(models.bert_config(name, 30522))) / 1e6
+        for name in ("mini", "small", "medium")
+    }
+    assert {name: round(count, 2) for name, count in counts.items()} == {"mini": 11.17, "small": 28.76, "medium": 41.37}
+
+
+def test_the_held_out_set_says_what_a_hand_made_pass_says_and_leaves_no_trace(tokenizer):
+    network = models.refine_with(models.encoder("mini-twin", tokenizer, dropout=0.1, seed=0), "high", 0.2)
+    masking = SeededMasking(tokenizer, 0.15, 0)
+    measure = HeldOut(RandomText(), masking, 10, 4, shown=3)
+    network.train()
+    state = torch.get_rng_state()
+    measured = measure(network)
+    assert network.training and torch.equal(state, torch.get_rng_state())
+    network.eval()
+    batches = [masking([RandomText()[i] for i in range(a, min(a + 4, 10))]) for a in (0, 4, 8)]
+    counts = [int((batch["labels"] != -100).sum()) for batch in batches]
+    with torch.no_grad():
+        losses = [network(**batch).loss.item() for batch in batches]
+    expected = sum(loss * count for loss, count in zip(losses, counts)) / sum(counts)
+    assert measured["loss"] == pytest.approx(expected, rel=1e-6)
+    assert measured["perplexity"] == pytest.approx(math.exp(expected), rel=1e-6)
+    assert len(measured["entropy"]) == len(measured["gtd"]) == 4
+
+
+def test_a_run_learns_logs_and_summarises(tokenizer, tmp_path):
+    text = RandomText(words=5)
+    network = models.refine_with(models.encoder("mini-twin", tokenizer, dropout=0.0, seed=0), "high", 0.2)
+    masking = SeededMasking(tokenizer, 0.15, 0)
+    recipe = dataclasses.replace(RECIPE, learning_rate=3e-3)
+    log = training.pretrain(
+        network, text, masking, recipe, folder=tmp_path, seed=0, measure=HeldOut(text, masking, 8, 4)
+    )
+    curve, found = curves.held_out_curve(log), curves.summary(log)
+    assert list(curve.step) == evaluation_steps(30, 4)
+    assert curve.loss.iloc[-1] < curve.loss.iloc[0] - 1
+    assert found["steps"] == 30 and found["perplexity"] == curve.perplexity.iloc[-1]
+    assert set(curves.layer_curve(log).layer) == {1, 2, 3, 4}
+
+
+def test_a_loss_that_is_no_number_stops_with_step_rate_and_checkpoint(tokenizer, tmp_path):
+    network = models.encoder("mini-twin", tokenizer, dropout=0.0, seed=0)
+    recipe = dataclasses.replace(RECIPE, learning_rate=1.0, warmup=0, save_every=1)
+
+    class Poison(training.TrainerCallback):
+        def on_step_end(self, args, state, control, model=None, **kwargs):
+            if state.global_step == 3:
+                next(model.parameters()).data.fill_(float("nan"))
+
+    # the weights of steps 3 and later are no numbers: the last finite checkpoint is that of step 2
+    with pytest.raises(TrainingFailed, match=r"loss is nan at step \d+ \(learning rate .*checkpoint-2:"):
+        training.pretrain(
+            network, RandomText(), SeededMasking(tokenizer, 0.15, 0), recipe, folder=tmp_path, seed=0,
+            measure=lambda model: {}, callbacks=(Poison(),),
+        )  # fmt: skip
+
+
+def test_a_run_killed_at_random_moments_ends_with_the_weights_of_one_never_killed(tmp_path):
+    command = [sys.executable, "-W", "ignore", str(Path(__file__).with_name("killed_runs.py")), str(tmp_path), "3", "5"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=True)
+    outcome = json.loads(done.stdout.splitlines()[-1])
+    assert sum(outcome["kills"]) >= 3, outcome
+    assert outcome["killed"] == [outcome["whole"]] * 3

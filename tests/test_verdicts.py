@@ -1,0 +1,74 @@
+import example_records as examples
+import pytest
+
+from saobp.study import tables
+from saobp.study.tables.evidence import NO, OPEN, YES, Evidence
+
+
+def verdict(records, id):
+    return next(row for row in tables.verdicts(records).rows if row.id == id)
+
+
+@pytest.fixture(scope="module")
+def records():
+    return examples.study(("mini", "small"), ("original", "high", "elemmul"))
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "twins", "expected"),
+    [(0.1, 2, False, YES), (-2, -0.1, False, NO), (-1, 1, False, OPEN), (0.1, 2, True, OPEN)],
+)
+def test_a_verdict_follows_from_the_interval_alone(low, high, twins, expected):
+    assert Evidence("", low, high, twins).verdict() == expected
+
+
+def test_without_an_interval_nothing_is_decided():
+    assert Evidence("no run").verdict() == OPEN
+
+
+def test_a_large_gain_in_every_cell_is_reproduced(records):
+    row = verdict(records, "Q01")
+    assert row.verdict == YES
+    assert "24 up and 0 down" in row.evidence
+
+
+def test_a_statement_that_our_runs_contradict_is_not_reproduced(records):
+    assert verdict(records, "Q10").verdict == NO  # the examples' High raises sparsity
+
+
+def test_one_seed_decides_nothing():
+    row = verdict(examples.study(("mini",), seeds=(42,)), "Q01")
+    assert row.verdict == OPEN
+    assert "one seed" in row.evidence
+
+
+def test_stand_ins_decide_nothing_about_the_papers_sizes():
+    row = verdict(examples.study(("mini-twin",)), "Q01")
+    assert row.verdict == OPEN
+    assert "stand-ins" in row.evidence
+    assert "+1" in row.evidence
+
+
+def test_no_run_is_said_and_not_decided():
+    rows = tables.verdicts([]).rows
+    assert len(rows) == 17
+    assert {(row.evidence, row.verdict) for row in rows} == {("no run", OPEN)}
+
+
+def test_equal_algorithms_leave_the_gain_open():
+    plain = [run for run in examples.study(("mini",)) if run["parameters"]["algorithm"] == "original"]
+    copies = [run | {"parameters": run["parameters"] | {"algorithm": "high"}} for run in plain]
+    assert verdict(plain + copies, "Q01").verdict == OPEN
+
+
+def test_cost_counts_as_slight_below_a_tenth():
+    runs = [examples.cost(algorithm=name) for name in ("original", "high")]  # 12 % slower
+    assert verdict(runs, "Q11").verdict == NO
+    assert "×1.12" in verdict(runs, "Q11").evidence
+
+
+def test_verdicts_are_written_in_three_formats(records, tmp_path):
+    csv, markdown, latex = tables.write_verdicts(records, tmp_path)
+    assert csv.read_text().count("\n") == 18
+    assert markdown.read_text().count("| **") == 17
+    assert latex.read_text().count(r" \\") == 18

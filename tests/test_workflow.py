@@ -1,0 +1,73 @@
+"""The graph of runs: claimed by one run at a time, refused by name when the profile is wrong, minimal when repeated."""
+
+import subprocess
+import sys
+
+import pytest
+
+from saobp.study import paths, runner, workflow
+from saobp.study.profile import load_profile
+from saobp.study.workflow import WorkflowFailed
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from saobp.study.workflow import claimed
+with claimed(Path(sys.argv[1])):
+    print("held", flush=True)
+    time.sleep(600)
+"""
+
+
+def test_two_runs_in_one_folder_the_second_is_told_who_holds_it_and_a_killed_holder_holds_nothing(tmp_path):
+    holder = subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    try:
+        assert holder.stdout.readline() == "held\n"
+        with pytest.raises(WorkflowFailed, match=f"in use by process {holder.pid}"), workflow.claimed(tmp_path):
+            pass
+    finally:
+        holder.kill()
+        holder.wait()
+        holder.stdout.close()
+    with workflow.claimed(tmp_path):
+        pass
+
+
+def test_a_folder_that_cannot_be_written_is_one_line(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(PermissionError, match="file.*cannot be written"), workflow.claimed(tmp_path / "file"):
+        pass
+
+
+def test_an_unknown_profile_is_refused_before_anything_runs(capsys):
+    assert runner.main(["reproduce", "--profile", "nope"]) == 2
+    assert capsys.readouterr().err.startswith("saobp: no profile is called 'nope'")
+
+
+def test_a_missing_data_folder_is_refused_before_anything_runs(capsys, monkeypatch, tmp_path):
+    monkeypatch.setenv("SAOBP_DATA", str(tmp_path / "gone"))
+    assert runner.main(["reproduce", "--profile", "smoke"]) == 2
+    assert "gone" in capsys.readouterr().err
+
+
+def dry_run(tmp_path, *options):
+    profile = paths.root() / "notebooks" / "profiles" / "smoke.yaml"
+    command = [
+        sys.executable, "-m", "snakemake", "--snakefile", str(paths.root() / "Snakefile"), "--directory", str(tmp_path),
+        "--cores", "1", "--config", f"profile={profile}", "--dry-run", *options,
+    ]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_graph_has_a_run_for_every_model_algorithm_seed_and_task(tmp_path):
+    study = load_profile("smoke")
+    said = dry_run(tmp_path, "--quiet", "host")
+    trained = len(study.models) * len(study.algorithms) * len(study.seeds)
+    heads = trained * len(study.finetune.groups) * len(study.finetune.seeds)
+    counts = {words[0]: words[1] for line in said.splitlines() if len(words := line.split()) == 2}
+    assert counts["pretrain"] == str(trained)
+    assert counts["finetune"] == str(heads)
+    assert counts["attention"] == str(trained * len(study.attention.tasks))
+    assert counts["report"] == "1"

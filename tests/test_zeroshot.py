@@ -1,0 +1,126 @@
+import datasets
+import numpy as np
+import pytest
+import torch
+from small_hub import race_rows, word_tokenizer
+from transformers import GPT2Config, GPT2LMHeadModel
+
+from saobp.study.tasks import TASKS
+from saobp.study.zeroshot import causal_perplexity, log_likelihoods, perplexity, prompt, zero_shot
+
+BOOLQ = {"passage": "the hat is red .", "question": "is the hat red", "answer": True, "label": 1}
+TOKENIZER = word_tokenizer(
+    "article question answer yes no what colour is the hat", "red blue green black story"
+)
+
+
+@pytest.fixture(scope="module")
+def decoder():
+    torch.manual_seed(0)
+    sizes = {"n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 64, "vocab_size": len(TOKENIZER)}
+    return GPT2LMHeadModel(GPT2Config(**sizes, initializer_range=0.5)).eval()
+
+
+def by_hand(model, before, after):
+    """Add up each token's log-probability, one forward pass without padding per token."""
+    ids, total = list(before), 0.0
+    for token in after:
+        with torch.no_grad():
+            total += float(model(torch.tensor([ids])).logits[0, -1].log_softmax(-1)[token])
+        ids.append(token)
+    return total
+
+
+def test_log_likelihoods_equal_the_slow_sum_whatever_else_is_in_the_batch(decoder):
+    random = np.random.default_rng(0)
+    pairs = [
+        (
+            random.integers(0, len(TOKENIZER), before).tolist(),
+            random.integers(0, len(TOKENIZER), after).tolist(),
+        )
+        for before, after in [(1, 1), (9, 3), (3, 12), (20, 1), (5, 5)]
+    ]
+    expected = [by_hand(decoder, *pair) for pair in pairs]
+    for batch in (1, 2, 5):
+        assert log_likelihoods(decoder, pairs, batch=batch) == pytest.approx(expected, abs=1e-4)
+
+
+def test_scoring_leaves_the_model_in_its_mode(decoder):
+    decoder.train()
+    log_likelihoods(decoder, [([1], [2])])
+    assert decoder.training
+    decoder.eval()
+
+
+def test_boolq_is_asked_as_the_harness_asks_it():
+    passage, question, options = prompt(TASKS["boolq"], BOOLQ)
+    assert passage + question == "the hat is red .\nQuestion: is the hat red?\nAnswer:"
+    assert options == [" no", " yes"]
+
+
+def test_the_likeliest_option_is_chosen_and_a_long_one_is_not_at_a_loss(decoder, monkeypatch):
+    row = race_rows(1)[0] | {"options": ["red", "red red red red", "green", "black"], "label": 1}
+    data = datasets.Dataset.from_list([row])
+    monkeypatch.setattr("saobp.study.zeroshot.log_likelihoods", lambda *_, **__: [-4.0, -6.0, -9.0, -9.0])
+    found = zero_shot(TASKS["race"], decoder, TOKENIZER, data)
+    assert (found["headline"], found["outcomes"]) == (0, [0])  # the shortest is likeliest
+    assert found["scores"]["accuracy_normalized"] == 100  # -6 over 16 bytes beats -4 over 4
+    assert found["outcomes_normalized"] == [1]
+
+
+def test_the_passage_is_cut_and_question_and_option_stay_whole(decoder, monkeypatch):
+    seen = []
+
+    def note(model, pairs, batch):
+        seen.extend(pairs)
+        return [0.0] * len(pairs)
+
+    monkeypatch.setattr("saobp.study.zeroshot.log_likelihoods", note)
+    zero_shot(TASKS["boolq"], decoder, TOKENIZER, datasets.Dataset.from_list([BOOLQ]), length=13)
+    texts = [TOKENIZER.decode(before + after) for before, after in seen]
+    assert [len(before + after) for before, after in seen] == [13, 13]
+    assert texts[0].startswith("the hat is question : is the hat red?")
+    assert texts[0].endswith("no") and texts[1].endswith("yes")
+    with pytest.raises(ValueError, match="length=9 cannot hold the question and option"):
+        zero_shot(TASKS["boolq"], decoder, TOKENIZER, datasets.Dataset.from_list([BOOLQ]), length=9)
+
+
+def test_a_random_decoder_is_within_its_interval_of_chance(decoder):
+    # an article that names the answer would not do: tied embeddings echo what they have just read
+    random = np.random.default_rng(0)
+    rows = [{**row, "article": "story .", "label": int(random.integers(4))} for row in race_rows(80)]
+    found = zero_shot(TASKS["race"], decoder, TOKENIZER, datasets.Dataset.from_list(rows), length=60)
+    assert found["chance"] == 25
+    assert found["interval"][0] <= 25 <= found["interval"][1]
+
+
+def test_a_task_without_a_zero_shot_form_is_refused():
+    with pytest.raises(ValueError, match="'rte' has no zero-shot form"):
+        prompt(TASKS["rte"], {})
+
+
+def test_a_uniform_model_has_the_vocabularys_perplexity(decoder):
+    uniform = GPT2LMHeadModel(decoder.config).eval()
+    with torch.no_grad():
+        uniform.transformer.ln_f.weight.zero_()
+        uniform.transformer.ln_f.bias.zero_()
+    blocks = [{"input_ids": torch.randint(5, len(TOKENIZER), (12,))} for _ in range(5)]
+    found = causal_perplexity(uniform, TOKENIZER, blocks, batch=2)
+    assert found["token_perplexity"] == pytest.approx(len(TOKENIZER), rel=1e-4)
+    assert (found["tokens"], found["context"]) == (55, 12)
+
+
+def test_word_perplexity_is_the_same_text_over_fewer_units(decoder):
+    ids = TOKENIZER("the hat is zq the hat", add_special_tokens=False)["input_ids"]
+    found = causal_perplexity(decoder, TOKENIZER, [{"input_ids": torch.tensor(ids)}])
+    nats = -by_hand(decoder, ids[:1], ids[1:])
+    assert found["words"] == 5
+    assert found["token_perplexity"] == pytest.approx(np.exp(nats / (len(ids) - 1)), rel=1e-4)
+    assert found["word_perplexity"] == pytest.approx(np.exp(nats / 5), rel=1e-4)
+
+
+def test_perplexity_of_certainty_is_one_and_of_nothing_is_refused():
+    assert perplexity(0.0, 7) == 1
+    assert perplexity(7 * np.log(3), 7) == pytest.approx(3)
+    with pytest.raises(ValueError, match="count=0"):
+        perplexity(0.0, 0)
