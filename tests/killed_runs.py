@@ -14,50 +14,73 @@ from pathlib import Path
 
 import torch
 from small_models import RECIPE, RandomText, word_tokenizer
+from transformers import TrainerCallback
 
 from saobp.study import models, training
 
 
-def train(folder: Path) -> str:
+class Heartbeat(TrainerCallback):
+    """Writes one byte a finished step into a pipe, so that the parent can kill at a step and not at a time."""
+
+    def __init__(self, pipe: int):
+        self.pipe = pipe
+
+    def on_step_end(self, args, state, control, **kwargs):
+        """Tell the parent."""
+        os.write(self.pipe, b".")
+
+
+def train(folder: Path, pipe: int) -> str:
     """Train, or continue, in this process and return the hash of the weights."""
     torch.set_num_threads(1)
     tokenizer = word_tokenizer()
     network = models.refine_with(models.encoder("mini-twin", tokenizer, dropout=0.1, seed=1), "high", 0.2)
     masking = training.SeededMasking(tokenizer, 0.15, 1)
-    text = RandomText()
-    training.pretrain(network, text, masking, RECIPE, folder=folder, seed=1, measure=lambda model: {"loss": 1.0})
+    training.pretrain(
+        network, RandomText(), masking, RECIPE, folder=folder, seed=1, measure=lambda model: {"loss": 1.0},
+        callbacks=(Heartbeat(pipe),),
+    )  # fmt: skip
     state = {name: tensor.numpy().tobytes() for name, tensor in sorted(network.state_dict().items())}
     return hashlib.sha256(b"".join(state.values())).hexdigest()
 
 
-def killed_after(seconds: float, folder: Path, result: Path) -> bool:
-    """Train in a child, kill it after `seconds`, and say whether it was killed before it had finished."""
+def killed(folder: Path, result: Path, steps: int | None, delay: float = 0.0) -> bool:
+    """Train in a child and kill it `delay` seconds after it took `steps` steps; say whether that was before its end."""
+    reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
-        result.write_text(train(folder))
+        os.close(reader)
+        weights = train(folder, writer)
+        result.with_suffix(".part").write_text(weights)
+        result.with_suffix(".part").rename(result)
         os._exit(0)
-    time.sleep(seconds)
-    os.kill(child, signal.SIGKILL)
+    os.close(writer)
+    taken = 0
+    while (steps is None or taken < steps) and os.read(reader, 1):
+        taken += 1
+    if steps is not None:
+        time.sleep(delay)
+        os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
+    os.close(reader)
     return not result.exists()
 
 
 def main(folder: Path, runs: int, seed: int) -> None:
     """Print {"whole": hash, "killed": [hash of each killed run], "kills": [how often each was killed]}."""
-    start = time.perf_counter()
     chance = random.Random(seed)
     folder.mkdir(exist_ok=True)
-    child = os.fork()
-    if child == 0:
-        (folder / "whole.txt").write_text(train(folder / "whole"))
-        os._exit(0)
-    os.waitpid(child, 0)
-    duration = time.perf_counter() - start
+    start = time.perf_counter()
+    killed(folder / "whole", folder / "whole.txt", None)
+    step = (time.perf_counter() - start) / RECIPE.steps
     hashes, kills = [], []
     for run in range(runs):
-        count, result = 0, folder / f"{run}.txt"
-        while killed_after(duration * chance.uniform(0.3, 0.9) * (1 + count / 2), folder / str(run), result):
-            count += 1
+        result, count = folder / f"{run}.txt", 0
+        # twice somewhere in a run, before, while or after a checkpoint is written; then let it end
+        for _ in range(2):
+            count += killed(folder / str(run), result, chance.randint(1, RECIPE.steps // 3), chance.uniform(0, step))
+        if not result.exists():
+            killed(folder / str(run), result, None)
         hashes.append(result.read_text())
         kills.append(count)
     print(json.dumps({"whole": (folder / "whole.txt").read_text(), "killed": hashes, "kills": kills}))
