@@ -111,13 +111,9 @@ class RefinedLayer(DynamicLayer):
         if missing == 0:
             return query, mask
         if self.queries is None or self.queries.shape[-2] < missing:
-            raise ValueError(
-                "past_key_values: the cache holds keys that no refined row belongs to; start a new one"
-            )
+            raise ValueError("past_key_values: the cache holds keys that no refined row belongs to; start a new one")
         lowest = torch.finfo(mask.dtype).min
-        earlier = functional.pad(
-            self.mask[..., -missing:, :], (0, mask.shape[-1] - self.mask.shape[-1]), value=lowest
-        )
+        earlier = functional.pad(self.mask[..., -missing:, :], (0, mask.shape[-1] - self.mask.shape[-1]), value=lowest)
         return torch.cat([self.queries[..., -missing:, :], query], -2), torch.cat([earlier, mask], -2)
 
     def note(self, end: int, sums: list[Tensor]) -> None:
@@ -157,34 +153,24 @@ def adopt(cache: Cache, index: int, options: Any) -> RefinedLayer | None:
     if options.factor not in CARRIED or options.messages == "all":
         what = f"factor {options.factor!r}" if options.factor not in CARRIED else 'messages="all"'
         if cache.get_seq_length(index):
-            raise ValueError(
-                f"past_key_values: {what} needs every earlier row, which no cache holds; use_cache=False"
-            )
+            raise ValueError(f"past_key_values: {what} needs every earlier row, which no cache holds; use_cache=False")
         return None
     name = type(cache).__name__
     if type(cache) is not DynamicCache:
-        raise ValueError(
-            f"past_key_values: {name} cannot carry the column sums of a refined model; use a DynamicCache"
-        )
+        raise ValueError(f"past_key_values: {name} cannot carry the column sums of a refined model; use a DynamicCache")
     if cache.offloading:
-        raise ValueError(
-            "past_key_values: an offloaded cache cannot carry the column sums; use offloading=False"
-        )
+        raise ValueError("past_key_values: an offloaded cache cannot carry the column sums; use offloading=False")
     while len(cache.layers) <= index:
         cache.layers.append(RefinedLayer())
     layer = cache.layers[index]
     if not isinstance(layer, RefinedLayer):
         if type(layer) not in (DynamicLayer, DynamicSlidingWindowLayer):
-            raise ValueError(
-                f"past_key_values: a cache with {type(layer).__name__} cannot carry the column sums"
-            )
+            raise ValueError(f"past_key_values: a cache with {type(layer).__name__} cannot carry the column sums")
         if layer.get_seq_length():
             raise ValueError("past_key_values: the cache was filled without refinement; start a new one")
         layer = cache.layers[index] = RefinedLayer()
     if layer.options not in (None, options):
-        raise ValueError(
-            "past_key_values: the cache was filled under other options of saobp.apply; start a new one"
-        )
+        raise ValueError("past_key_values: the cache was filled under other options of saobp.apply; start a new one")
     layer.options = options
     return layer
 

@@ -178,9 +178,7 @@ def _one(
     attention = attention.float().masked_fill(~mask[:, None, :, None], 0.0)
     mass = attention.masked_fill(~mask[:, None, None], 0.0).sum(-2)
     if ((mass.sum(-1) / mask.sum(-1, keepdim=True) - 1).abs() > 0.01).any():
-        raise ValueError(
-            "model: its attention gives mass to padding, or does not sum to 1 over the real keys"
-        )
+        raise ValueError("model: its attention gives mass to padding, or does not sum to 1 over the real keys")
     found = diagnostics.measure(attention, plan.beta, plan.hops, mask=mask)
     if plan.spectrum:
         found["effective_rank"] = diagnostics.effective_rank(attention, mask=mask)

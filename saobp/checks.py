@@ -56,9 +56,7 @@ def check_shape(attention: Tensor) -> None:
         kind = attention.dtype if isinstance(attention, Tensor) else type(attention).__name__
         raise ValueError(f"attention must be a floating tensor of probabilities; got {kind}")
     if attention.ndim < 2 or attention.shape[-1] != attention.shape[-2] or 0 in attention.shape:
-        raise ValueError(
-            f"attention must have shape (..., L, L), not empty; got {tuple(attention.shape)}"
-        )
+        raise ValueError(f"attention must have shape (..., L, L), not empty; got {tuple(attention.shape)}")
 
 
 def check_mask(mask: Tensor, attention: Tensor) -> None:

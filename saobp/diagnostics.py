@@ -29,9 +29,7 @@ def row_entropy(attention: Float[Tensor, "*batch L L"], *, mask: Mask = None) ->
     return (0 - _plogp(attention).sum(-1)).masked_fill(~real, math.nan)
 
 
-def attention_entropy(
-    attention: Float[Tensor, "*batch L L"], *, mask: Mask = None
-) -> Float[Tensor, "*batch"]:
+def attention_entropy(attention: Float[Tensor, "*batch L L"], *, mask: Mask = None) -> Float[Tensor, "*batch"]:
     """Mean entropy of the rows of an attention matrix (Eq. 2, second line).
 
     Nats, from 0 (every query picks one key) to the logarithm of the number of real tokens (uniform). Its
@@ -118,9 +116,7 @@ def hoyer(attention: Float[Tensor, "*batch L L"], *, mask: Mask = None) -> Float
     return _hoyer(*_cut(attention, mask))
 
 
-def column_mass_maximum(
-    attention: Float[Tensor, "*batch L L"], *, mask: Mask = None
-) -> Float[Tensor, "*batch"]:
+def column_mass_maximum(attention: Float[Tensor, "*batch L L"], *, mask: Mask = None) -> Float[Tensor, "*batch"]:
     """Attention that the most attended token receives: the largest column sum, in queries.
 
     From 1 (every token receives as much as it gives) to the number of real tokens (a full sink).

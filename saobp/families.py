@@ -96,6 +96,4 @@ def number_of_heads(module: nn.Module) -> int:
         for attribute in ("num_attention_heads", "num_heads", "n_heads"):
             if isinstance(getattr(holder, attribute, None), int):
                 return getattr(holder, attribute)
-    raise ValueError(
-        f"model: {type(module).__name__} does not say how many heads it has; use one strength for all"
-    )
+    raise ValueError(f"model: {type(module).__name__} does not say how many heads it has; use one strength for all")

@@ -35,9 +35,7 @@ class Options:
         if self.learn not in (None, "head", "layer"):
             raise ValueError(f'learn must be None, "head" or "layer"; got {self.learn!r}')
         if self.learn and self.factor not in LEARNABLE:
-            raise ValueError(
-                f"learn: the strength of factor {self.factor!r} cannot be learned; use high or low"
-            )
+            raise ValueError(f"learn: the strength of factor {self.factor!r} cannot be learned; use high or low")
         if self.learn and (self.strength == 0 or (isinstance(self.strength, tuple) and 0 in self.strength)):
             raise ValueError("learn: softplus reaches no strength of 0; start from a positive strength")
         if self.learn == "layer" and isinstance(self.strength, tuple):

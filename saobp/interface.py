@@ -98,17 +98,13 @@ def refuse_arguments(module: nn.Module, mask: Any, kwargs: dict[str, Any]) -> No
     """Raise ValueError for arguments that change the probabilities in a way the refinement does not know."""
     name = type(module).__name__
     if kwargs.get("cache") is not None:
-        raise ValueError(
-            f"cache: {name} was handed a paged cache, which carries no column sums; use generate()"
-        )
+        raise ValueError(f"cache: {name} was handed a paged cache, which carries no column sums; use generate()")
     for argument in UNSERVED_ARGUMENTS:
         if kwargs.get(argument) is not None:
             raise ValueError(f"{argument}: {name} bends its attention scores; saobp cannot refine it exactly")
     if mask is not None and (not isinstance(mask, Tensor) or mask.ndim != 4):
         shape = tuple(getattr(mask, "shape", ()))
-        raise ValueError(
-            f"attention_mask: {name} hands over a mask of shape {shape}; saobp needs four dimensions"
-        )
+        raise ValueError(f"attention_mask: {name} hands over a mask of shape {shape}; saobp needs four dimensions")
 
 
 def wants_weights(refinement: nn.Module | None, kwargs: dict[str, Any]) -> bool:
@@ -132,9 +128,7 @@ def plain_attention(
     refinement: nn.Module | None, query: Heads, key: Groups, value: Groups, call: Call
 ) -> tuple[Tensor, Tensor]:
     """Attend without refinement and return the probabilities."""
-    raw = probabilities(
-        query, key, call.mask, call.scaling, causal=call.causal, position_bias=call.position_bias
-    )
+    raw = probabilities(query, key, call.mask, call.scaling, causal=call.causal, position_bias=call.position_bias)
     if refinement is not None:
         refinement.show(raw, raw)
     return apply_to_values(raw, value, call.dropout), raw.to(value.dtype)
@@ -151,9 +145,7 @@ def refined_attention(
         alone, real = padding_alone(call.mask, call.causal)
         if alone:
             return fused_attention(refinement, query, key, value, call, real), None
-    raw = probabilities(
-        query, key, call.mask, call.scaling, causal=call.causal, position_bias=call.position_bias
-    )
+    raw = probabilities(query, key, call.mask, call.scaling, causal=call.causal, position_bias=call.position_bias)
     allowed = allowed_pairs(call.mask, *raw.shape[-2:], call.causal, raw.device)
     refined = refinement(raw, visible_pairs(allowed), hears_earlier)
     refinement.show(raw, refined)

@@ -191,10 +191,7 @@ def _undefined(tally: Tally) -> dict[str, dict[str, int]]:
     """Count the samples' values that are NaN, over all layers and heads."""
     names = [name for name in tally.sums if name != POSITIONS]
     missing = {name: tally.samples - tally.counts[name] for name in names}
-    return {
-        matrix: {name: int(missing[name][index].sum()) for name in names}
-        for index, matrix in enumerate(MATRICES)
-    }
+    return {matrix: {name: int(missing[name][index].sum()) for name in names} for index, matrix in enumerate(MATRICES)}
 
 
 def _ratio(total: np.ndarray, count: np.ndarray) -> Any:

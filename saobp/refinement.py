@@ -21,17 +21,11 @@ class Refinement(nn.Module):
     def __init__(self, options: "Options", module: nn.Module) -> None:
         super().__init__()
         self.options = options
-        self.layer: Any = (
-            None  # of the cache, between the start of the attention module and its attention function
-        )
+        self.layer: Any = None  # of the cache, between the start of the attention module and its attention function
         self.seen: Any = None  # where raw_attentions wants the matrices
-        heads = (
-            number_of_heads(module) if options.learn == "head" or isinstance(options.strength, tuple) else 1
-        )
+        heads = number_of_heads(module) if options.learn == "head" or isinstance(options.strength, tuple) else 1
         if isinstance(options.strength, tuple) and len(options.strength) != heads:
-            raise ValueError(
-                f"strength has {len(options.strength)} entries, but {type(module).__name__} {heads} heads"
-            )
+            raise ValueError(f"strength has {len(options.strength)} entries, but {type(module).__name__} {heads} heads")
         if options.learn:
             like = next(parameter for parameter in module.parameters() if parameter.is_floating_point())
             self.offset = nn.Parameter(like.new_zeros(heads))
@@ -65,9 +59,7 @@ class Refinement(nn.Module):
             prior = attention.masked_fill(~visible, 0)
             rounds = {"steps": options.steps, "damping": options.damping}
             lam = per_matrix(strength, prior)
-            refined = _refined(
-                prior, options.factor, lam, visible, hears_earlier, options.exclude_self, 0, rounds
-            )
+            refined = _refined(prior, options.factor, lam, visible, hears_earlier, options.exclude_self, 0, rounds)
         return torch.where(visible.any(-1, keepdim=True), refined, attention)
 
     def show(self, raw: Tensor, refined: Tensor) -> None:

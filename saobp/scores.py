@@ -29,9 +29,7 @@ def probabilities(
     lowest = torch.finfo(scores.dtype).min
     if mask is not None and mask.dtype != torch.bool:
         scores = scores + mask.clamp(min=torch.finfo(mask.dtype).min)
-    scores = scores.masked_fill(
-        ~allowed_pairs(mask, query.shape[-2], key.shape[-2], causal, scores.device), lowest
-    )
+    scores = scores.masked_fill(~allowed_pairs(mask, query.shape[-2], key.shape[-2], causal, scores.device), lowest)
     return scores.softmax(-1)
 
 

@@ -129,9 +129,7 @@ def cost(model="mini", algorithm="original"):
 
 def decoder(model="gpt2-mini", algorithm="original", seed=42):
     tasks = {task: scores(task, seed, LIFT.get(algorithm, 0.0)) for task in ("race", "boolq")}
-    return record(
-        "decoder", model, algorithm, seed, {"tasks": tasks, "perplexity": 60 - 100 * LIFT[algorithm]}
-    )
+    return record("decoder", model, algorithm, seed, {"tasks": tasks, "perplexity": 60 - 100 * LIFT[algorithm]})
 
 
 def study(models=("mini",), algorithms=("original", "high"), seeds=(42, 43, 44)):

@@ -10,9 +10,7 @@ from transformers import BertTokenizer
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789.,:?!_'"
 
 
-def write_split(
-    root: Path, dataset: str, config: str, split: str, rows: list[dict], shards: int = 1
-) -> list[Path]:
+def write_split(root: Path, dataset: str, config: str, split: str, rows: list[dict], shards: int = 1) -> list[Path]:
     """Write rows as `<root>/<dataset>/<config>/<split>-*.parquet`."""
     folder = root / dataset / config
     folder.mkdir(parents=True, exist_ok=True)

@@ -123,7 +123,5 @@ def test_a_limit_bounds_what_is_learned_from(monkeypatch):
 def test_the_floor_has_everything_a_score_has(name):
     column = {"sentence1": "a", "sentence2": "b"} if name == "wnli" else {"sentence": "a"}
     found = baseline(task(name, lambda n, _: {**column, "label": n % 2, "hops": 1}, 20))
-    assert {"scores", "headline", "metric", "items", "chance", "majority", "below_chance", "constant"} <= set(
-        found
-    )
+    assert {"scores", "headline", "metric", "items", "chance", "majority", "below_chance", "constant"} <= set(found)
     assert found["by_hops"]["1"][1] == 10

@@ -126,9 +126,7 @@ def test_refinement_shows_in_the_refined_matrices_only(tmp_path):
     assert min(high["refined"]["moved"][0]) > 0 and high["raw"]["moved"][0] == [0.0, 0.0]
 
 
-@pytest.mark.parametrize(
-    "other", [batches(1), batches(7), batches(3, total=20)], ids=["one", "all", "padded"]
-)
+@pytest.mark.parametrize("other", [batches(1), batches(7), batches(3, total=20)], ids=["one", "all", "padded"])
 def test_batching_and_padding_change_nothing(tmp_path, other):
     model = bert("high")
     one = run(model, batches(), tmp_path / "a.parquet")
@@ -239,9 +237,7 @@ def test_graph_measures_are_those_of_the_first_real_tokens(tmp_path):
 def test_kept_maps_are_whole_and_without_padding(tmp_path):
     run(bert("high"), batches(2), tmp_path / "a.parquet", keep_maps=3, part_samples=2)
     with np.load(tmp_path / "a.maps.npz") as maps:
-        assert sorted(maps.files) == sorted(
-            f"{n}_{i}" for n in ("raw", "refined", "input_ids") for i in range(3)
-        )
+        assert sorted(maps.files) == sorted(f"{n}_{i}" for n in ("raw", "refined", "input_ids") for i in range(3))
         for sample, tokens in enumerate(samples()[:3]):
             assert maps[f"raw_{sample}"].shape == (2, 2, len(tokens), len(tokens))
             assert maps[f"input_ids_{sample}"].tolist() == tokens.tolist()

@@ -50,8 +50,7 @@ def loop_indirect(attention, beta, hops):
     total = [[0.0] * size for _ in range(size)]
     for t in range(2, hops + 1):
         power = [
-            [sum(power[i][k] * float(attention[k, j]) for k in range(size)) for j in range(size)]
-            for i in range(size)
+            [sum(power[i][k] * float(attention[k, j]) for k in range(size)) for j in range(size)] for i in range(size)
         ]
         for i in range(size):
             for j in range(size):

@@ -22,17 +22,14 @@ def test_a_failed_task_has_no_score():
 def test_runs_pair_by_seed_whatever_their_order():
     ours = [examples.finetune(algorithm="high", seed=seed) for seed in (3, 1, 2)]
     theirs = [examples.finetune(seed=seed) for seed in (1, 2, 4)]
-    sides = [
-        estimates.scores(side, "mini", name, "race") for side, name in ((ours, "high"), (theirs, "original"))
-    ]
+    sides = [estimates.scores(side, "mini", name, "race") for side, name in ((ours, "high"), (theirs, "original"))]
     assert set(estimates.seed_differences(*sides)) == {(1, None), (2, None)}
     assert estimates.score_difference(*sides).seeds == 2
 
 
 def test_pairing_by_item_is_narrower_than_two_separate_intervals():
     ours, theirs = (
-        estimates.scores([examples.finetune(algorithm=name)], "mini", name, "race")
-        for name in ("high", "original")
+        estimates.scores([examples.finetune(algorithm=name)], "mini", name, "race") for name in ("high", "original")
     )
     gap = estimates.score_difference(ours, theirs)
     separate = np.hypot(*(estimates.score_estimate(side).half_width for side in (ours, theirs)))
@@ -58,10 +55,7 @@ def test_tasks_of_one_seed_count_as_moving_together():
     sides = []
     for lift in (0, 1):
         runs = [
-            [
-                estimates.Score(50 + lift + lift * shift, "accuracy", 10**6, (k, None))
-                for k, shift in enumerate(shifts)
-            ]
+            [estimates.Score(50 + lift + lift * shift, "accuracy", 10**6, (k, None)) for k, shift in enumerate(shifts)]
         ]
         sides.append(runs[0])
     gap = estimates.score_difference(sides[1], sides[0])
@@ -91,6 +85,4 @@ def test_fine_tuning_seeds_of_one_checkpoint_are_not_independent_runs():
             runs.append(run)
     several = estimates.scores(runs, "mini", "original", "race")
     assert estimates.score_estimate(several).seeds == 2
-    assert (
-        estimates.score_estimate(several[:3]).seeds == 3
-    )  # one checkpoint: fine-tuning seeds are all there is
+    assert estimates.score_estimate(several[:3]).seeds == 3  # one checkpoint: fine-tuning seeds are all there is

@@ -82,9 +82,7 @@ def test_a_varied_predictor_and_one_right_about_a_constant_are_not_called_consta
 
 def test_below_chance_needs_more_than_bad_luck():
     def below(right, items):
-        return score(TASKS["rte"], logits([1] * right + [0] * (items - right)), rows([1] * items))[
-            "below_chance"
-        ]
+        return score(TASKS["rte"], logits([1] * right + [0] * (items - right)), rows([1] * items))["below_chance"]
 
     assert below(40, 100) is False  # its interval reaches 50.3
     assert below(39, 100) is True  # 49.3
@@ -107,9 +105,7 @@ def test_the_interval_holds_the_score_and_stays_in_range(items, share):
 
 def test_the_correlations_interval_is_fishers():
     low, high = headline_interval("pearson", 50.0, 103)
-    assert np.arctanh([low / 100, high / 100]) == pytest.approx(
-        np.arctanh(0.5) + np.array([-0.196, 0.196]), abs=1e-4
-    )
+    assert np.arctanh([low / 100, high / 100]) == pytest.approx(np.arctanh(0.5) + np.array([-0.196, 0.196]), abs=1e-4)
     assert headline_interval("pearson", 100.0, 3) == (-100, 100)
 
 

@@ -18,10 +18,7 @@ def records():
 def test_figure_4_data_are_means_over_heads_and_runs(records):
     frame = figures.data(4, records)
     point = frame[
-        (frame["model"] == "mini")
-        & (frame["algorithm"] == "high")
-        & (frame["panel"] == "gtd")
-        & (frame["x"] == 2)
+        (frame["model"] == "mini") & (frame["algorithm"] == "high") & (frame["panel"] == "gtd") & (frame["x"] == 2)
     ].iloc[0]
     runs = [examples.matrices("high", seed)["gtd"][1] for seed in (42, 43, 44)]
     assert point["value"] == pytest.approx(np.mean(runs))
@@ -31,9 +28,7 @@ def test_figure_4_data_are_means_over_heads_and_runs(records):
 
 def test_the_last_column_is_the_final_layer_by_head(records):
     frame = figures.data(4, records)
-    last = frame[
-        (frame["model"] == "mini") & (frame["algorithm"] == "low") & (frame["panel"] == "final_entropy")
-    ]
+    last = frame[(frame["model"] == "mini") & (frame["algorithm"] == "low") & (frame["panel"] == "final_entropy")]
     runs = [examples.matrices("low", seed)["entropy"][-1] for seed in (42, 43, 44)]
     assert last["value"].tolist() == pytest.approx(np.mean(runs, axis=0).tolist())
 
@@ -156,9 +151,7 @@ def test_figure_1_shows_the_head_that_moves_most(records):
 def test_figure_2_is_original_and_figure_5_every_algorithm(records):
     assert set(figures.data(2, records)["algorithm"]) == {"original"}
     assert set(figures.data(5, records)["algorithm"]) == set(labels.PAPER)
-    assert (
-        figures.data(2, records)["betweenness"].isna().sum() == 3
-    )  # one undefined value a run, kept undefined
+    assert figures.data(2, records)["betweenness"].isna().sum() == 3  # one undefined value a run, kept undefined
 
 
 def test_figure_3_is_the_smallest_size_and_figure_9_the_others(records):

@@ -257,7 +257,5 @@ def test_caches_that_cannot_carry_the_sums_are_refused():
     refusals = {"static": "StaticCache", "paged": "saobp is not supported for continuous batching"}
     for kind, message in refusals.items():
         with pytest.raises(ValueError, match=message):
-            model.generate(
-                ids, attention_mask=torch.ones_like(ids), max_new_tokens=2, cache_implementation=kind
-            )
+            model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=2, cache_implementation=kind)
     assert not issubclass(QuantizedCache, DynamicCache)  # which is what admits a cache

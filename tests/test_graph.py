@@ -177,9 +177,7 @@ def test_measures_of_a_stack_are_those_of_its_matrices():
     for layer in range(2):
         for head in range(3):
             weights = g.token_graph(attention[layer, head], 15, 0.02)
-            assert found["betweenness"][layer, head].item() == pytest.approx(
-                g.betweenness(weights).mean().item()
-            )
+            assert found["betweenness"][layer, head].item() == pytest.approx(g.betweenness(weights).mean().item())
             for kind in g.CLUSTERINGS:
                 mean = g.clustering(weights, kind).nanmean().item()
                 assert found[f"clustering_{kind}"][layer, head].item() == pytest.approx(mean)

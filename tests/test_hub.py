@@ -77,9 +77,7 @@ def test_a_data_set_that_still_is_a_script_comes_from_its_parquet_form(monkeypat
     assert HubSource().load("bookcorpus/bookcorpus", None, "train") == "refs/convert/parquet"
 
 
-@pytest.mark.parametrize(
-    "error", [ConnectionError("no route\nat all"), FileNotFoundError("gone"), RuntimeError("x")]
-)
+@pytest.mark.parametrize("error", [ConnectionError("no route\nat all"), FileNotFoundError("gone"), RuntimeError("x")])
 def test_any_failure_of_the_hub_is_one_line_with_the_remedy(monkeypatch, error):
     def load(*_, **__):
         raise error

@@ -27,9 +27,7 @@ def gradients(model, ids, mask):
     """Return the gradients of a masked-token or next-token loss."""
     model.zero_grad()
     model(ids, attention_mask=mask, labels=ids).loss.backward()
-    return {
-        name: parameter.grad for name, parameter in model.named_parameters() if parameter.grad is not None
-    }
+    return {name: parameter.grad for name, parameter in model.named_parameters() if parameter.grad is not None}
 
 
 @pytest.mark.parametrize("family", ["bert", "gpt2", "llama", "modernbert"])
@@ -48,9 +46,7 @@ def test_fused_and_materialised_gradients_agree(family):
 def test_padding_alone_takes_the_fused_operation(family, padded, monkeypatch):
     calls = []
     fused = interface.saobp_attention
-    monkeypatch.setattr(
-        interface, "saobp_attention", lambda *given, **rest: calls.append(1) or fused(*given, **rest)
-    )
+    monkeypatch.setattr(interface, "saobp_attention", lambda *given, **rest: calls.append(1) or fused(*given, **rest))
     model = saobp.apply(build(family), "high", 1.5)
     run(model, tokens(), padding_mask() if padded else None)
     assert len(calls) == 2
@@ -139,9 +135,7 @@ def test_trainer_trains_in_bfloat16_with_checkpointing(family, tmp_path):
 
 def graph_backends():
     """Return the compilers to try: one that needs no C++ compiler, and one that does."""
-    missing = pytest.mark.skipif(
-        not shutil.which("c++") and not shutil.which("g++"), reason="no C++ compiler"
-    )
+    missing = pytest.mark.skipif(not shutil.which("c++") and not shutil.which("g++"), reason="no C++ compiler")
     return ["aot_eager", pytest.param("inductor", marks=[missing, pytest.mark.slow])]
 
 

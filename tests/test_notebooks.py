@@ -1,4 +1,4 @@
-"""The notebooks keep the house's form: a claim, parameters, outputs of the default run, and links that lead somewhere."""
+"""The notebooks keep the house's form: a claim, parameters, outputs of the default run, and links that hold."""
 
 import re
 

@@ -75,9 +75,7 @@ def test_a_truncated_file_is_named_with_the_remedy(folder):
     file = folder / "owner/set/default/validation-00000-of-00001.parquet"
     file.write_bytes(file.read_bytes()[:-20])
     for read in (FolderSource(folder).load, lambda *a: list(FolderSource(folder).stream(*a))):
-        with pytest.raises(
-            DataError, match="validation-00000.*cannot be read as parquet.*copy it again"
-        ) as caught:
+        with pytest.raises(DataError, match="validation-00000.*cannot be read as parquet.*copy it again") as caught:
             read("owner/set", "default", "validation")
         assert "\n" not in str(caught.value)
 
@@ -105,9 +103,7 @@ def test_a_damaged_manifest_is_named(folder):
 
 def test_what_is_missing_is_named_with_what_is_there(folder):
     source = FolderSource(folder)
-    with pytest.raises(
-        MissingSplit, match=r"no split 'test' \(found: train, validation, validation_matched\)"
-    ):
+    with pytest.raises(MissingSplit, match=r"no split 'test' \(found: train, validation, validation_matched\)"):
         source.load("owner/set", "default", "test")
     with pytest.raises(DataError, match=r"no configuration 'other' \(found: default\)"):
         source.load("owner/set", "other", "train")

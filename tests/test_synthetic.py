@@ -25,22 +25,49 @@ PUBLISHED = {
     ("nyu-mll/glue", "rte"): PAIR | LABEL,
     ("nyu-mll/glue", "wnli"): PAIR | LABEL,
     ("rajpurkar/squad", "plain_text"): {
-        "id": TEXT, "title": TEXT, "context": TEXT, "question": TEXT,
-        "answers": "struct<text: list<element: string>, answer_start: list<element: int64>>"},
+        "id": TEXT,
+        "title": TEXT,
+        "context": TEXT,
+        "question": TEXT,
+        "answers": "struct<text: list<element: string>, answer_start: list<element: int64>>",
+    },
     ("Rowan/hellaswag", "default"): {
-        "ind": WHOLE, "activity_label": TEXT, "ctx_a": TEXT, "ctx_b": TEXT, "ctx": TEXT,
-        "endings": "list<element: string>", "source_id": TEXT, "split": TEXT, "split_type": TEXT,
-        "label": TEXT},
+        "ind": WHOLE,
+        "activity_label": TEXT,
+        "ctx_a": TEXT,
+        "ctx_b": TEXT,
+        "ctx": TEXT,
+        "endings": "list<element: string>",
+        "source_id": TEXT,
+        "split": TEXT,
+        "split_type": TEXT,
+        "label": TEXT,
+    },
     ("ehovy/race", "middle"): {
-        "example_id": TEXT, "article": TEXT, "answer": TEXT, "question": TEXT,
-        "options": "list<element: string>"},
+        "example_id": TEXT,
+        "article": TEXT,
+        "answer": TEXT,
+        "question": TEXT,
+        "options": "list<element: string>",
+    },
     ("google/boolq", "default"): {"question": TEXT, "answer": "bool", "passage": TEXT},
     ("saobp/stories", "default"): {"text": TEXT},
     ("Salesforce/wikitext", "wikitext-103-v1"): {"text": TEXT},
     ("Salesforce/wikitext", "wikitext-103-raw-v1"): {"text": TEXT},
 }
-PROSE = {"text", "sentence", "sentence1", "sentence2", "premise", "hypothesis", "article", "context",
-         "question", "question1", "question2"}
+PROSE = {
+    "text",
+    "sentence",
+    "sentence1",
+    "sentence2",
+    "premise",
+    "hypothesis",
+    "article",
+    "context",
+    "question",
+    "question1",
+    "question2",
+}
 INFERENTIAL = {"mnli", "qnli", "rte", "wnli", "plain_text", "middle"}
 
 
@@ -212,21 +239,40 @@ def test_wikitext_alternates_headings_and_stories_and_sets_tokens_apart(tables):
     assert not any(re.search(r"\w[.,]", line) for line in apart)
 
 
-@pytest.mark.parametrize(("word", "expected"), [
-    ("apple", "an apple"), ("baker", "a baker"), ("uniform", "a uniform"), ("umpire", "an umpire"),
-    ("honest", "an honest"), ("harp", "a harp"), ("old", "an old")])
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [
+        ("apple", "an apple"),
+        ("baker", "a baker"),
+        ("uniform", "a uniform"),
+        ("umpire", "an umpire"),
+        ("honest", "an honest"),
+        ("harp", "a harp"),
+        ("old", "an old"),
+    ],
+)
 def test_the_article_follows_the_sound(word, expected):
     assert lexicon.article(word) == expected
 
 
-@pytest.mark.parametrize(("verb", "third", "past"), [
-    ("carry", "carries", "carried"), ("play", "plays", "played"), ("drop", "drops", "dropped"),
-    ("wash", "washes", "washed"), ("move", "moves", "moved"), ("march", "marches", "marched")])
+@pytest.mark.parametrize(
+    ("verb", "third", "past"),
+    [
+        ("carry", "carries", "carried"),
+        ("play", "plays", "played"),
+        ("drop", "drops", "dropped"),
+        ("wash", "washes", "washed"),
+        ("move", "moves", "moved"),
+        ("march", "marches", "marched"),
+    ],
+)
 def test_regular_verbs_are_inflected_by_rule(verb, third, past):
     assert (lexicon.third(verb), lexicon.past(verb)) == (third, past)
 
 
-@pytest.mark.parametrize(("noun", "expected"), [
-    ("box", "boxes"), ("puppy", "puppies"), ("donkey", "donkeys"), ("mouse", "mice"), ("piano", "pianos")])
+@pytest.mark.parametrize(
+    ("noun", "expected"),
+    [("box", "boxes"), ("puppy", "puppies"), ("donkey", "donkeys"), ("mouse", "mice"), ("piano", "pianos")],
+)
 def test_nouns_have_their_plural(noun, expected):
     assert lexicon.plural(noun) == expected

@@ -50,10 +50,19 @@ def cues(story, text):
     met, shared = list(zip(asked, asked[1:])), [len(s.intersection(content)) for s in sentences]
     where = [places[word] for word in content if word in places] or [1.0]
     return [
-        len(words), len(asked), len(shared), len(places) - len(words),
+        len(words),
+        len(asked),
+        len(shared),
+        len(places) - len(words),
         sum(word in places for word in content) / len(content),
-        sum(words.count(word) for word in content), sum(pair in pairs for pair in met) / len(met),
-        max(shared), sum(n > 1 for n in shared), min(where), max(where), where[0], where[-1],
+        sum(words.count(word) for word in content),
+        sum(pair in pairs for pair in met) / len(met),
+        max(shared),
+        sum(n > 1 for n in shared),
+        min(where),
+        max(where),
+        where[0],
+        where[-1],
     ]
 
 
@@ -110,8 +119,13 @@ def test_neither_place_nor_length_nor_neighbours_choose_the_option():
         places = [re.search(rf"\b{option}\b", story).start() for option in options]
         asked = re.findall(r"\w+", row["question"])
         start = [story.find(word) for word in asked if story.count(word) == 1] or [0]
-        values = [[-p for p in places], places, [len(o) for o in options], [-len(o) for o in options],
-                  [-abs(p - start[-1]) for p in places]]
+        values = [
+            [-p for p in places],
+            places,
+            [len(o) for o in options],
+            [-len(o) for o in options],
+            [-abs(p - start[-1]) for p in places],
+        ]
         hits.append([int(np.argmax(value)) == "ABCD".index(row["answer"]) for value in values])
     assert np.mean(hits, axis=0) == pytest.approx(0.25, abs=MARGIN)
 
@@ -120,7 +134,7 @@ def test_the_span_of_squad_is_at_no_preferred_place():
     """Among the sentences of a story, the answer's stands anywhere equally often."""
     places = []
     for item in many_hops(reading.squad, "squad", ITEMS):
-        start, = item["answers"]["answer_start"]
+        (start,) = item["answers"]["answer_start"]
         before = item["context"][:start].count(". ")
         places.append((before + 0.5) / item["context"].count("."))
     assert np.mean(places) == pytest.approx(0.5, abs=MARGIN / 2)

@@ -44,7 +44,7 @@ def test_every_option_of_race_answers_another_question_of_the_same_kind(seed):
 def test_the_span_of_squad_answers_it_and_starts_where_it_says(seed):
     for row in rows("rajpurkar/squad", "plain_text", seed):
         (text,), (start,) = row["answers"]["text"], row["answers"]["answer_start"]
-        assert row["context"][start:start + len(text)] == text
+        assert row["context"][start : start + len(text)] == text
         assert story_reader.answer(row["context"], row["question"]) == {text: row["hops"]}, row
 
 
@@ -108,6 +108,7 @@ def test_qqp_pairs_are_duplicates_exactly_if_they_ask_for_the_same(seed):
 
 def meanings(question):
     """Return a question as nested relations: ("own", backwards, ...) down to a name."""
+
     def parsed(text):
         for pattern, relation, inner, backwards in story_reader.DESCRIPTIONS:
             pattern = pattern.replace(r"(.+)'s", r"(\w+(?:'s \w+)*)'s")  # only upon names
@@ -115,6 +116,7 @@ def meanings(question):
                 named = story_reader.stem(match[relation]) if isinstance(relation, int) else relation
                 return named, backwards, parsed(match[inner])
         return text
+
     return parsed(story_reader.asked(question)[0])
 
 
@@ -186,7 +188,7 @@ def test_controlled_sets_have_exactly_the_hops_and_facts_asked_for(seed, hops, m
         right = bare(row["options"]["ABCD".index(row["answer"])])
         assert story_reader.answer(row["article"], row["question"]) == {right: hops}
         assert len(story_reader.facts(row["article"])) == facts == row["facts"]
-        assert row["article"][row["answer_start"]:].startswith(right)
+        assert row["article"][row["answer_start"] :].startswith(right)
         assert len(set(row["options"])) == min(choices, facts // hops)
 
 
@@ -196,17 +198,23 @@ def test_controlled_sets_place_the_answer_everywhere_equally_often():
 
 
 def test_controlled_sets_keep_to_the_relations_asked_for():
-    stated = {f[0] for row in multihop(0, 3, 40, relations=("own", "at", "live"))
-              for f in story_reader.facts(row["article"])}
+    stated = {
+        f[0] for row in multihop(0, 3, 40, relations=("own", "at", "live")) for f in story_reader.facts(row["article"])
+    }
     assert stated == {"own", "at", "live"}
 
 
-@pytest.mark.parametrize(("arguments", "message"), [
-    ({"hops": 0, "items": 1}, "^hops: 0 "), ({"hops": 1, "items": 0}, "^items: 0 "),
-    ({"hops": 3, "items": 1, "facts": 5}, "^facts: 5 "),
-    ({"hops": 1, "items": 1, "choices": 5}, "^choices: 5 "),
-    ({"hops": 1, "items": 1, "relations": ("hates",)}, "^relations: 'hates' "),
-    ({"hops": 3, "items": 1, "relations": ("own",)}, "^relations: no chain of 3 hops ")])
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"hops": 0, "items": 1}, "^hops: 0 "),
+        ({"hops": 1, "items": 0}, "^items: 0 "),
+        ({"hops": 3, "items": 1, "facts": 5}, "^facts: 5 "),
+        ({"hops": 1, "items": 1, "choices": 5}, "^choices: 5 "),
+        ({"hops": 1, "items": 1, "relations": ("hates",)}, "^relations: 'hates' "),
+        ({"hops": 3, "items": 1, "relations": ("own",)}, "^relations: no chain of 3 hops "),
+    ],
+)
 def test_controlled_sets_refuse_what_cannot_be(arguments, message):
     with pytest.raises(ValueError, match=message):
         multihop(0, **arguments)
@@ -215,7 +223,11 @@ def test_controlled_sets_refuse_what_cannot_be(arguments, message):
 def test_the_reader_itself_answers_a_story_worked_by_hand():
     story = "Anna's brother is Tom. The drum belongs to Tom. The drum is kept in Belmere. Ben owns the lamp."
     assert story_reader.facts(story) == {
-        ("brother", "Anna", "Tom"), ("own", "Tom", "drum"), ("at", "drum", "Belmere"), ("own", "Ben", "lamp")}
+        ("brother", "Anna", "Tom"),
+        ("own", "Tom", "drum"),
+        ("at", "drum", "Belmere"),
+        ("own", "Ben", "lamp"),
+    }
     assert story_reader.answer(story, "In which town is the thing owned by Anna's brother?") == {"Belmere": 3}
     assert story_reader.answer(story, "Where is the lamp?") == {}
     assert story_reader.verdict(story, "The owner of the drum is Ben.") == {}

@@ -128,9 +128,7 @@ def test_table_1_puts_attention_beside_accuracy(records, built):
     runs = select(records, "attention", model="mini", algorithm="low")
     values = [np.mean(run["metrics"]["matrices"]["refined"]["gtd"]) for run in runs]
     assert table.cell("BERT-Mini", "Low", column="GTD").ours.value == pytest.approx(np.mean(values))
-    betweenness = [
-        np.mean(run["metrics"]["graph"]["betweenness"][:-1]) for run in runs
-    ]  # the last is undefined
+    betweenness = [np.mean(run["metrics"]["graph"]["betweenness"][:-1]) for run in runs]  # the last is undefined
     assert table.cell("BERT-Mini", "Low", column="BC").ours.value == pytest.approx(np.mean(betweenness))
     assert table.cell("BERT-Mini", "Low", column="Acc_RACE_Middle").published == "23.33"
 

@@ -29,9 +29,7 @@ def test_the_papers_benchmarks_are_there_with_the_papers_headline():
     assert TASKS["mnli"].evaluation_split == "validation_matched"
 
 
-@pytest.mark.parametrize(
-    ("name", "outputs"), [("mnli", 3), ("rte", 2), ("stsb", 1), ("race", 1), ("squad", 2)]
-)
+@pytest.mark.parametrize(("name", "outputs"), [("mnli", 3), ("rte", 2), ("stsb", 1), ("race", 1), ("squad", 2)])
 def test_the_head_has_an_output_for_each_class_option_or_end(name, outputs):
     assert TASKS[name].num_labels == outputs
 
@@ -128,9 +126,7 @@ def test_a_missing_column_or_task_is_named(tmp_path, source):
 
 
 @pytest.mark.skipif(not MIRROR.is_dir(), reason="SAOBP_DATA names no folder")
-@pytest.mark.parametrize(
-    ("name", "rows"), [("cola", 1043), ("mrpc", 408), ("rte", 277), ("sst2", 872), ("wnli", 71)]
-)
+@pytest.mark.parametrize(("name", "rows"), [("cola", 1043), ("mrpc", 408), ("rte", 277), ("sst2", 872), ("wnli", 71)])
 def test_a_mirrors_whole_sets_are_reported_whole(name, rows):
     task = load_task(name, FolderSource(MIRROR))
     assert len(task.evaluation) == rows

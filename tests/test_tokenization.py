@@ -12,8 +12,7 @@ from saobp.study.tokenization import make_tokenizer, tokenizer_fingerprint
 MIRROR = Path(os.environ.get("SAOBP_DATA") or "-")
 MIXTURE = {"a/set": 1.0}
 TEXTS = [
-    f"The keeper of the {c} lighthouse reread {n} unreadable letters, thinking."
-    for n, c in enumerate("abcde" * 6)
+    f"The keeper of the {c} lighthouse reread {n} unreadable letters, thinking." for n, c in enumerate("abcde" * 6)
 ]
 
 
@@ -76,9 +75,7 @@ def test_the_fingerprint_does_not_hear_of_truncation_and_padding(source, tmp_pat
 def test_bert_is_read_from_a_mirrors_vocabulary(tmp_path):
     folder = tmp_path / "google-bert/bert-base-uncased"
     folder.mkdir(parents=True)
-    (folder / "vocab.txt").write_text(
-        "\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "light", "##house"])
-    )
+    (folder / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "light", "##house"]))
     tokenizer = make_tokenizer("bert", FolderSource(tmp_path))
     assert tokenizer("LightHouse keeper")["input_ids"] == [2, 5, 6, 1, 3]
 
@@ -113,9 +110,7 @@ def test_a_wordpiece_vocabulary_too_small_for_its_letters_is_refused(source, tmp
         train(source, "wordpiece", 8, tmp_path)
 
 
-@pytest.mark.skipif(
-    not Path(os.environ.get("SAOBP_DATA") or "-").is_dir(), reason="SAOBP_DATA names no folder"
-)
+@pytest.mark.skipif(not Path(os.environ.get("SAOBP_DATA") or "-").is_dir(), reason="SAOBP_DATA names no folder")
 def test_a_mirrors_tokenizers_are_the_published_ones():
     mirror = FolderSource(MIRROR)
     assert make_tokenizer("bert", mirror)("Hello, world!")["input_ids"] == [101, 7592, 1010, 2088, 999, 102]

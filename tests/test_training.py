@@ -141,3 +141,16 @@ def test_a_run_killed_at_random_moments_ends_with_the_weights_of_one_never_kille
     outcome = json.loads(done.stdout.splitlines()[-1])
     assert outcome["kills"] == [2, 2, 2], outcome
     assert outcome["killed"] == [outcome["whole"]] * 3
+
+
+@pytest.mark.parametrize("precision", ["auto", "bf16", "fp32"])
+def test_every_precision_trains_with_and_without_an_accelerator(tokenizer, precision, tmp_path):
+    recipe = dataclasses.replace(RECIPE, steps=5, save_every=5, warmup=1, precision=precision)
+    network = models.refine_with(models.encoder("mini-twin", tokenizer, dropout=0.1, seed=1), "high", 0.2)
+    before = network.bert.encoder.layer[0].attention.self.query.weight.clone()
+    training.pretrain(
+        network, RandomText(), SeededMasking(tokenizer, 0.15, 0), recipe, folder=tmp_path, seed=0,
+        measure=lambda model: {},
+    )  # fmt: skip
+    after = network.bert.encoder.layer[0].attention.self.query.weight
+    assert after.isfinite().all() and not torch.equal(before, after.to(before))

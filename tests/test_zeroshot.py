@@ -9,9 +9,7 @@ from saobp.study.tasks import TASKS
 from saobp.study.zeroshot import causal_perplexity, log_likelihoods, perplexity, prompt, zero_shot
 
 BOOLQ = {"passage": "the hat is red .", "question": "is the hat red", "answer": True, "label": 1}
-TOKENIZER = word_tokenizer(
-    "article question answer yes no what colour is the hat", "red blue green black story"
-)
+TOKENIZER = word_tokenizer("article question answer yes no what colour is the hat", "red blue green black story")
 
 
 @pytest.fixture(scope="module")

@@ -86,9 +86,7 @@ def _option_bags(spec: TaskSpec, row: Mapping[str, Any]) -> Iterator[Words]:
 
 
 def _choices(spec: TaskSpec, rows: datasets.Dataset, evaluation: datasets.Dataset, _: int) -> list[int]:
-    train = [
-        (bag, number == row["label"]) for row in rows for number, bag in enumerate(_option_bags(spec, row))
-    ]
+    train = [(bag, number == row["label"]) for row in rows for number, bag in enumerate(_option_bags(spec, row))]
     model = _fitted([bag for bag, _ in train], [right for _, right in train])
     test = [list(_option_bags(spec, row)) for row in evaluation]
     values = iter(model.decision_function([bag for bags in test for bag in bags]))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from transformers import PreTrainedModel, PreTrainedTokenizerFast, TrainerCallback
 
-from saobp.study import paths
+from saobp.study import paths, regularizers
 from saobp.study.profile import Profile
 from saobp.study.sources import Source
 
@@ -53,6 +53,7 @@ def publish(
 ) -> Path:
     """Save a finished model with its tokenizer, whole or not at all, and return the folder."""
     folder = published_folder(profile, model, algorithm, seed)
+    regularizers.detach(network)  # a penalty belongs to training
     with paths.new_folder(folder) as unfinished:
         network.save_pretrained(unfinished)
         tokenizer.save_pretrained(unfinished)

@@ -163,9 +163,7 @@ def _write(
         written = _append(stream, pieces, dtype, most, f"tokenise {text.split}")
         blocks = written // body
         if not blocks:
-            raise DataError(
-                f"{text.description()}: {written} tokens do not fill a block of {length}; add text"
-            )
+            raise DataError(f"{text.description()}: {written} tokens do not fill a block of {length}; add text")
         stream.truncate(blocks * body * dtype.itemsize)
     return {
         "blocks": blocks,
@@ -193,9 +191,7 @@ def _encoded(
             yield encoding.ids + end
 
 
-def _append(
-    stream: BinaryIO, pieces: Iterable[list[int]], dtype: np.dtype, limit: int | None, title: str
-) -> int:
+def _append(stream: BinaryIO, pieces: Iterable[list[int]], dtype: np.dtype, limit: int | None, title: str) -> int:
     """Write pieces up to a limit of tokens, showing progress, and return how many were written."""
     written = 0
     with tqdm(total=limit, desc=title, unit=" tokens", unit_scale=True) as progress:

@@ -41,9 +41,7 @@ class Mixture:
         held_out = self.split == "validation"
         self.parts = [name for name in self.weights if not held_out or self._has(name, self.split)]
         if not self.parts:
-            raise DataError(
-                f"no data set of {', '.join(self.weights)} has a split '{self.split}'; add one that has"
-            )
+            raise DataError(f"no data set of {', '.join(self.weights)} has a split '{self.split}'; add one that has")
 
     def __iter__(self) -> Iterator[Document]:
         """Yield documents; only train is deduplicated, held-out text stays as published."""
@@ -63,10 +61,7 @@ class Mixture:
 
     def identity(self) -> list[Any]:
         """Return what changes when the text does: fingerprints, weights and rules."""
-        parts = [
-            [name, self.weights[name], self.source.fingerprint(*_place(name), self.split)]
-            for name in self.parts
-        ]
+        parts = [[name, self.weights[name], self.source.fingerprint(*_place(name), self.split)] for name in self.parts]
         return [
             RULE,
             parts,
@@ -77,11 +72,7 @@ class Mixture:
         """Say in a sentence what was read and dropped."""
         c = self.counts
         weights = ", ".join(f"{name} ({self.weights[name]:g})" for name in self.parts)
-        rule = (
-            f"; {c['dropped']} of {c['paragraphs']} paragraphs dropped: {RULE}"
-            if self.split == "train"
-            else ""
-        )
+        rule = f"; {c['dropped']} of {c['paragraphs']} paragraphs dropped: {RULE}" if self.split == "train" else ""
         return f"{self.split} text by weight: {weights}; {c['documents']} documents{rule}"
 
     def _held_out(self) -> list[str]:

@@ -38,9 +38,7 @@ METRICS: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {
 CORRELATIONS = ("matthews", "pearson", "spearman")
 
 
-def score(
-    spec: TaskSpec, outputs: Any, rows: datasets.Dataset, features: datasets.Dataset | None = None
-) -> Scores:
+def score(spec: TaskSpec, outputs: Any, rows: datasets.Dataset, features: datasets.Dataset | None = None) -> Scores:
     """Score a head's outputs on the rows they belong to; all scores in percent.
 
     `outputs` are logits (item, class) or (item, option), similarities (item,) or (item, 1), or for a span

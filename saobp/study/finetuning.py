@@ -28,7 +28,7 @@ from saobp.study.profile import Finetuning
 from saobp.study.records import finite
 from saobp.study.sources import Source
 from saobp.study.tasks import Task, load_task
-from saobp.study.training import Progress, StopAtNaN, TrainingFailed, bf16_is_native, quiet
+from saobp.study.training import Progress, StopAtNaN, TrainingFailed, bf16_is_native, on_cpu, quiet
 
 HEADS = {
     "classification": AutoModelForSequenceClassification,
@@ -86,6 +86,7 @@ def arguments(recipe: Finetuning, folder: Path, seed: int) -> TrainingArguments:
         warmup_steps=recipe.warmup_share,  # a share of all steps when below 1
         weight_decay=recipe.weight_decay,
         bf16=bf16_is_native(),
+        use_cpu=on_cpu(),
         seed=seed,
         logging_steps=10,
         logging_nan_inf_filter=False,

@@ -9,7 +9,7 @@ from transformers.modeling_outputs import MaskedLMOutput
 
 import saobp
 
-FACTORS = {"original": "none"}  # every other algorithm is its own factor
+PLAIN = ("original", "entropy_reg", "eigen_reg")  # their attention is not refined; every other algorithm is a factor
 
 
 @dataclass(frozen=True)
@@ -114,8 +114,8 @@ def decoder(model: str, tokenizer: PreTrainedTokenizerFast, *, dropout: float, s
 
 
 def refine_with(model: nn.Module, algorithm: str, strength: float) -> nn.Module:
-    """Put an algorithm's factor into a model; Original leaves plain attention, measured the same way."""
-    return saobp.apply(model, FACTORS.get(algorithm, algorithm), strength)
+    """Put an algorithm's factor into a model; Original and the penalties keep plain attention, seen the same way."""
+    return saobp.apply(model, "none" if algorithm in PLAIN else algorithm, strength)
 
 
 def parameter_count(model: nn.Module) -> int:

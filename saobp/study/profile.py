@@ -17,7 +17,7 @@ from saobp.study import paths
 Positive = Annotated[int, Gt(0)]
 Rate = Annotated[float, Gt(0), Le(1)]
 Share = Annotated[float, Ge(0), Le(1)]
-Algorithm = Literal["original", "high", "low", "elemmul", "sinkhorn", "uniform", "shuffled"]
+Algorithm = Literal["original", "high", "low", "elemmul", "sinkhorn", "uniform", "shuffled", "entropy_reg", "eigen_reg"]
 Model = Literal["mini", "small", "medium", "mini-narrow", "mini-twin", "small-twin", "medium-twin"]
 
 STRICT = ConfigDict(extra="forbid", strict=True)
@@ -40,6 +40,7 @@ class Pretraining:
     masking: Rate = 0.15  # share of tokens to predict, 80/10/10
     dropout: Share = 0.1
     weight_decay: Share = 0.01
+    penalty: Annotated[float, Gt(0)] | None = None  # coefficient of Entropy-Reg or Eigen-Reg; null = its own
     precision: Literal["auto", "bf16", "fp32"] = "auto"  # auto: bf16 only where the processor has it
     evaluations: Positive = 20  # held-out checks, at geometrically spaced steps
     evaluation_sequences: Positive = 256  # on one fixed mask set

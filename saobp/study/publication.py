@@ -75,9 +75,7 @@ def results_text(found: list[dict[str, Any]]) -> str:
     return "\n".join([small, "", listed, "", tables.table(2, found).to_markdown(), ""])
 
 
-def single(
-    kind: str, number: int, profile: str, file_format: str, width: float | None, folder: Path
-) -> Path:
+def single(kind: str, number: int, profile: str, file_format: str, width: float | None, folder: Path) -> Path:
     """Write one figure or table of a profile into a folder and return the file.
 
     Raises FileNotFoundError when the profile has no records, ValueError for an unknown format or when the

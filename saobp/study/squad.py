@@ -101,9 +101,7 @@ def best_answers(
     return [best[item][1] if item in best else "" for item in range(len(rows))]
 
 
-def best_span(
-    start_logits: np.ndarray, end_logits: np.ndarray, offsets: np.ndarray
-) -> tuple[float, int, int] | None:
+def best_span(start_logits: np.ndarray, end_logits: np.ndarray, offsets: np.ndarray) -> tuple[float, int, int] | None:
     """Return the score, first and last token of a window's best span, or None without a context token."""
     inside = np.flatnonzero(offsets[:, 0] >= 0)  # also drops the padding behind the window
     if not len(inside):
@@ -133,9 +131,7 @@ def squad_exact_match(prediction: str, golds: Sequence[str]) -> float:
 
 def squad_f1(prediction: str, golds: Sequence[str]) -> float:
     """Return the F1 of shared words with the nearest gold answer, from 0 to 1; no word shared is 0."""
-    return max(
-        (_f1(normalize_answer(prediction).split(), normalize_answer(g).split()) for g in golds), default=0.0
-    )
+    return max((_f1(normalize_answer(prediction).split(), normalize_answer(g).split()) for g in golds), default=0.0)
 
 
 def _f1(prediction: list[str], gold: list[str]) -> float:

@@ -149,9 +149,7 @@ def load_task(
         train_split=train_split or usual.train_split,
         evaluation_split=evaluation_split or usual.evaluation_split,
     )
-    pieces = [
-        source.intervals(spec.dataset, spec.config, s) for s in (spec.train_split, spec.evaluation_split)
-    ]
+    pieces = [source.intervals(spec.dataset, spec.config, s) for s in (spec.train_split, spec.evaluation_split)]
     if overlap(*pieces):
         shared = f"'{spec.train_split}' and '{spec.evaluation_split}'"
         raise DataError(f"{name}: the splits {shared} share rows; slice them apart")
@@ -178,9 +176,7 @@ def _answered(spec: TaskSpec, rows: datasets.Dataset, split: str) -> datasets.Da
     """Put the answer of every row in `label`: a class's or an option's number, a similarity from 0 to 5."""
     wanted = [*filter(None, spec.texts), spec.gold]
     if missing := [column for column in wanted if column not in rows.column_names]:
-        raise DataError(
-            f"{spec.dataset} {split}: no column {', '.join(missing)}; name columns as the hub does"
-        )
+        raise DataError(f"{spec.dataset} {split}: no column {', '.join(missing)}; name columns as the hub does")
     if spec.kind == "span":
         return rows
     gold = rows[spec.gold][:]

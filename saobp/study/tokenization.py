@@ -129,9 +129,7 @@ def _bytes(texts: list[str], vocabulary: int) -> PreTrainedTokenizerFast:
     special = [*SPECIAL.values(), END]
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     if vocabulary < len(alphabet) + len(special):
-        raise ValueError(
-            f"vocabulary={vocabulary} must hold the {len(alphabet) + len(special)} bytes and marks"
-        )
+        raise ValueError(f"vocabulary={vocabulary} must hold the {len(alphabet) + len(special)} bytes and marks")
     backend = Tokenizer(models.BPE())
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = decoders.ByteLevel()

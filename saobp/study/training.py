@@ -161,6 +161,11 @@ def bf16_is_native() -> bool:
     return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
 
 
+def on_cpu() -> bool:
+    """Say whether there is no accelerator: transformers takes bfloat16 on a processor only when told so."""
+    return not (torch.cuda.is_available() or torch.backends.mps.is_available())
+
+
 def arguments(recipe: Pretraining, folder: Path, seed: int) -> TrainingArguments:
     """Translate a recipe into the Trainer's arguments; AdamW as BERT's successors set it."""
     bf16 = recipe.precision == "bf16" or (recipe.precision == "auto" and bf16_is_native())
@@ -177,6 +182,7 @@ def arguments(recipe: Pretraining, folder: Path, seed: int) -> TrainingArguments
         adam_epsilon=1e-6,
         max_grad_norm=1.0,
         bf16=bf16,
+        use_cpu=on_cpu(),
         seed=seed,
         data_seed=seed,
         save_steps=recipe.save_every,

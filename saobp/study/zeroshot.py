@@ -59,9 +59,7 @@ def zero_shot(
     return found | {"outcomes_normalized": normalized["outcomes"]}
 
 
-def _encoded(
-    asked: Prompt, tokenizer: PreTrainedTokenizerBase, length: int
-) -> Iterable[tuple[list[int], list[int]]]:
+def _encoded(asked: Prompt, tokenizer: PreTrainedTokenizerBase, length: int) -> Iterable[tuple[list[int], list[int]]]:
     """Yield the tokens before each option and of it, the passage cut so that all fit."""
     passage, question, options = asked
     ids = tokenizer([passage, question, *options], add_special_tokens=False)["input_ids"]

@@ -94,9 +94,7 @@ def backward_all(heads: Heads, gradient: Wide, load: Tensor, found: Gradients) -
     return None
 
 
-def product_gradient(
-    heads: Heads, rows: slice, given: Wide, values: Wide, heard: Tensor, found: Gradients
-) -> Tensor:
+def product_gradient(heads: Heads, rows: slice, given: Wide, values: Wide, heard: Tensor, found: Gradients) -> Tensor:
     """Return the gradient of a tile's scores: a softmax's, of (x / t - c dg) / t with x = dy t / p."""
     attention, messages = heads.messages(rows)
     through = paired(given, values, heads.keep(rows), out=heads.buffer(0, rows))

@@ -51,6 +51,4 @@ def paired(gradient: Wide, values: Wide, keep: Tensor | None, out: Tensor) -> Te
 
 def softmax_gradient(gradient: Tensor, probabilities: Tensor, out: Tensor) -> Tensor:
     """Return p (g - sum p g): from the gradient of a softmax's output to that of its scores, in `out`."""
-    return torch.ops.aten._softmax_backward_data.out(
-        gradient, probabilities, -1, probabilities.dtype, grad_input=out
-    )
+    return torch.ops.aten._softmax_backward_data.out(gradient, probabilities, -1, probabilities.dtype, grad_input=out)

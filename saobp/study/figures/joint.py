@@ -58,9 +58,7 @@ def joint_axes(ax: Axes, above: Axes, beside: Axes, frame: pd.DataFrame, measure
     for algorithm, points in defined.groupby("algorithm", sort=False):
         look = labels.ALGORITHMS[str(algorithm)]
         x, y = points["gtd"].astype(float), points[measure].astype(float)
-        ax.scatter(
-            x, y, s=4, color=look.colour, marker=look.marker, alpha=0.35, linewidths=0, rasterized=True
-        )
+        ax.scatter(x, y, s=4, color=look.colour, marker=look.marker, alpha=0.35, linewidths=0, rasterized=True)
         for histogram, values, way in ((above, x, "vertical"), (beside, y, "horizontal")):
             histogram.hist(
                 values,

@@ -74,9 +74,7 @@ def before_after(frame: pd.DataFrame, width: float) -> Figure:
         image = map_axes(ax, frame[frame["matrix"] == matrix], top)
         ax.set_title(title, pad=3)
     factor_graph_axes(axes[1])
-    figure.colorbar(
-        image, ax=list(axes), location="bottom" if not side else "right", shrink=0.7, label="Attention"
-    )
+    figure.colorbar(image, ax=list(axes), location="bottom" if not side else "right", shrink=0.7, label="Attention")
     return figure
 
 

@@ -102,9 +102,7 @@ def publish(records: Sequence[Record], folder: str | Path, *, formats: Sequence[
     return [*files, write_manifest(records, files, missing, folder)]
 
 
-def write_manifest(
-    records: Sequence[Record], files: Sequence[Path], missing: dict[str, str], folder: Path
-) -> Path:
+def write_manifest(records: Sequence[Record], files: Sequence[Path], missing: dict[str, str], folder: Path) -> Path:
     """Write manifest.json: for each file its hash and sources; for each absent figure the reason.
 
     Dates are those of the runs, so that a rebuild from the same records is the same file.

@@ -18,9 +18,7 @@ NARROW = 5.0  # below this width a grid of four columns folds into two
 
 def paper() -> AbstractContextManager[None]:
     """The paper's style, for as long as the block lasts; independent of a reader's own settings."""
-    return mpl.rc_context(
-        {**mpl.rcParamsDefault, **mpl.rc_params_from_file(SHEET, use_default_template=False)}
-    )
+    return mpl.rc_context({**mpl.rcParamsDefault, **mpl.rc_params_from_file(SHEET, use_default_template=False)})
 
 
 def new_figure(width: float, height: float) -> Figure:

@@ -41,9 +41,7 @@ def effective_sample_size(x: Sequence[float], y: Sequence[float]) -> float:
     return float(np.clip(n / inflation, 2, n))
 
 
-def correlation(
-    x: Sequence[float], y: Sequence[float], *, detrend: bool = False, level: float = 0.95
-) -> Correlation:
+def correlation(x: Sequence[float], y: Sequence[float], *, detrend: bool = False, level: float = 0.95) -> Correlation:
     """Pearson's r of two series of checkpoints, with an interval that knows they are autocorrelated.
 
     Fisher's interval at the effective sample size. With three effective points or fewer the interval is

@@ -39,9 +39,7 @@ def paired_bootstrap(
     """
     ours, theirs = np.atleast_2d(np.asarray(ours, float)), np.atleast_2d(np.asarray(theirs, float))
     if ours.shape[1] != theirs.shape[1] or ours.shape[1] == 0:
-        raise ValueError(
-            f"theirs: {theirs.shape[1]} items against {ours.shape[1]}; pairs need the same items"
-        )
+        raise ValueError(f"theirs: {theirs.shape[1]} items against {ours.shape[1]}; pairs need the same items")
     random = np.random.default_rng(seed)
     if len(ours) == len(theirs):
         draws = _draw(ours - theirs, resamples, random)
@@ -72,8 +70,7 @@ def paired_correlations(
         sides.append((weights * each).sum(axis=1))
     whole = np.full((1, items), 1 / items)
     first, second = (
-        100 * np.concatenate([_weighted_correlation(row, labels, whole) for row in side])
-        for side in (ours, theirs)
+        100 * np.concatenate([_weighted_correlation(row, labels, whole) for row in side]) for side in (ours, theirs)
     )
     return _summary(first, second, 100 * (sides[0] - sides[1]), level, items)
 
@@ -122,9 +119,7 @@ def _draw(differences: np.ndarray, resamples: int, random: np.random.Generator) 
     return np.einsum("rs,sp,rp->r", seeds, patterns, weights, optimize=True)
 
 
-def _draw_apart(
-    ours: np.ndarray, theirs: np.ndarray, resamples: int, random: np.random.Generator
-) -> np.ndarray:
+def _draw_apart(ours: np.ndarray, theirs: np.ndarray, resamples: int, random: np.random.Generator) -> np.ndarray:
     """The same where the two have different numbers of seeds: shared items, separate seeds."""
     patterns, weights = _item_weights(np.concatenate([ours, theirs]), resamples, random)
     first = _seed_weights(len(ours), resamples, random)
@@ -133,9 +128,7 @@ def _draw_apart(
     return np.einsum("rs,sp,rp->r", seeds, patterns, weights, optimize=True)
 
 
-def _item_weights(
-    table: np.ndarray, resamples: int, random: np.random.Generator
-) -> tuple[np.ndarray, np.ndarray]:
+def _item_weights(table: np.ndarray, resamples: int, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """Distinct item columns, and how often each is drawn: items with equal outcomes need only be counted."""
     patterns, counts = np.unique(table, axis=1, return_counts=True)
     if len(counts) > FEW:

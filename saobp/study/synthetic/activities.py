@@ -127,11 +127,16 @@ INSTRUMENTS = "violin guitar piano trumpet flute harp drum organ accordion banjo
 def telling(random: Random, activity: str, male: bool) -> tuple[str, list[str]]:
     """Return the title and the steps of an activity with its slots filled for one person."""
     fields = {
-        "food": lexicon.draw(random, lexicon.FOODS), "object": lexicon.draw(random, lexicon.OBJECTS),
-        "colour": lexicon.draw(random, lexicon.COLOURS), "plant": lexicon.draw(random, lexicon.PLANTS),
-        "topic": lexicon.draw(random, lexicon.TOPICS), "animal": lexicon.draw(random, PETS),
-        "clothes": lexicon.draw(random, SEWN), "instrument": lexicon.draw(random, INSTRUMENTS),
-        "town": lexicon.draw(random, lexicon.TOWNS), "her": "his" if male else "her",
+        "food": lexicon.draw(random, lexicon.FOODS),
+        "object": lexicon.draw(random, lexicon.OBJECTS),
+        "colour": lexicon.draw(random, lexicon.COLOURS),
+        "plant": lexicon.draw(random, lexicon.PLANTS),
+        "topic": lexicon.draw(random, lexicon.TOPICS),
+        "animal": lexicon.draw(random, PETS),
+        "clothes": lexicon.draw(random, SEWN),
+        "instrument": lexicon.draw(random, INSTRUMENTS),
+        "town": lexicon.draw(random, lexicon.TOWNS),
+        "her": "his" if male else "her",
     }
     fields |= {f"a_{slot}": lexicon.article(word) for slot, word in fields.items()}
     steps = [step.format(**fields) for step in STEPS[activity]]

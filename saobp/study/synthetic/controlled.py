@@ -8,8 +8,16 @@ from saobp.study.synthetic import language, reading, world
 RELATIONS = tuple(dict.fromkeys(name.rstrip("-") for name in world.WEIGHTS))
 
 
-def multihop(seed: int, hops: int, items: int, *, facts: int | None = None, choices: int = 4,
-             relations: tuple[str, ...] = RELATIONS, split: str = "train") -> list[dict[str, Any]]:
+def multihop(
+    seed: int,
+    hops: int,
+    items: int,
+    *,
+    facts: int | None = None,
+    choices: int = 4,
+    relations: tuple[str, ...] = RELATIONS,
+    split: str = "train",
+) -> list[dict[str, Any]]:
     """Return `items` questions that each take `hops` facts of a story that states `facts`.
 
     The story has facts // hops parallel chains through the same relations, in the shortest words and in
@@ -58,8 +66,11 @@ def _item(random: Random, hops: int, facts: int, choices: int, allowed: frozense
     options = random.sample([end for end in puzzle.layers[-1] if end != answer], choices - 1)
     options.insert(index % choices, answer)
     return {
-        "article": story, "question": language.question(random, steps, start),
+        "article": story,
+        "question": language.question(random, steps, start),
         "options": [language.named(steps[-1].target, option) for option in options],
-        "answer": reading.LETTERS[index % choices], "answer_start": reading.span(story, answer), "hops": hops,
+        "answer": reading.LETTERS[index % choices],
+        "answer_start": reading.span(story, answer),
+        "hops": hops,
         "facts": facts,
     }

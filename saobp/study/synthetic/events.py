@@ -19,6 +19,16 @@ def hellaswag(random: Random, index: int) -> dict:
     endings.insert(position, steps[now])
     who = "He" if male else "She"
     so_far = " ".join(f"{who if i > told[0] else name} {steps[i]}." for i in told)
-    return {"ind": 0, "activity_label": title, "ctx_a": so_far, "ctx_b": who, "ctx": f"{so_far} {who}",
-            "endings": [f"{ending}." for ending in endings], "source_id": "", "split": "",
-            "split_type": "indomain", "label": str(position), "hops": 0}
+    return {
+        "ind": 0,
+        "activity_label": title,
+        "ctx_a": so_far,
+        "ctx_b": who,
+        "ctx": f"{so_far} {who}",
+        "endings": [f"{ending}." for ending in endings],
+        "source_id": "",
+        "split": "",
+        "split_type": "indomain",
+        "label": str(position),
+        "hops": 0,
+    }

@@ -97,8 +97,12 @@ def stsb(random: Random, index: int) -> dict:
         second[part] = first[part]
         if part == "o":
             second["q"] = first["q"]
-    return {"sentence1": _event_sentence(random, first), "sentence2": _event_sentence(random, second),
-            "label": float(sum(first[p] == second[p] for p in parts)), "hops": 0}
+    return {
+        "sentence1": _event_sentence(random, first),
+        "sentence2": _event_sentence(random, second),
+        "label": float(sum(first[p] == second[p] for p in parts)),
+        "hops": 0,
+    }
 
 
 def _event(random: Random) -> dict[str, str]:
@@ -107,7 +111,8 @@ def _event(random: Random) -> dict[str, str]:
         "n": lexicon.draw(random, random.choice((lexicon.MALE, lexicon.FEMALE))),
         "v": lexicon.past(lexicon.draw(random, lexicon.ACTIONS)),
         "q": lexicon.draw(random, lexicon.QUALITIES),
-        "o": lexicon.draw(random, lexicon.OBJECTS), "t": lexicon.draw(random, lexicon.TOWNS),
+        "o": lexicon.draw(random, lexicon.OBJECTS),
+        "t": lexicon.draw(random, lexicon.TOWNS),
         "d": lexicon.draw(random, lexicon.DAYS),
     }
 

@@ -39,8 +39,16 @@ class Told:
         return random.choice([end for end in self.ends if end != self.answer])
 
 
-def tell(random: Random, hops: int, chains: int | tuple[int, ...], *, last=None, allowed=None,
-         one_gender: bool = False, broken: bool | None = None) -> Told:
+def tell(
+    random: Random,
+    hops: int,
+    chains: int | tuple[int, ...],
+    *,
+    last=None,
+    allowed=None,
+    one_gender: bool = False,
+    broken: bool | None = None,
+) -> Told:
     """Draw a story of parallel chains, and the chain to ask for.
 
     `broken` None: all chains join. True or False: one chain of the story does not join, and it is the one to

@@ -14,8 +14,14 @@ def squad(random: Random, index: int) -> dict:
     told = puzzles.tell(random, hops, {1: (3, 4, 5), 2: (3, 4), 3: (3,), 4: (2, 3)}[hops])
     question = language.question(random, told.puzzle.steps, told.start)
     answers = {"text": [told.answer], "answer_start": [span(told.story, told.answer)]}
-    return {"id": "", "title": told.start, "context": told.story, "question": question, "answers": answers,
-            "hops": hops}
+    return {
+        "id": "",
+        "title": told.start,
+        "context": told.story,
+        "question": question,
+        "answers": answers,
+        "hops": hops,
+    }
 
 
 def span(story: str, answer: str) -> int:
@@ -34,8 +40,14 @@ def race(random: Random, index: int) -> dict:
     options = random.sample([end for end in told.ends if end != told.answer], 3)
     options.insert(position, told.answer)
     kind = told.puzzle.steps[-1].target
-    return {"example_id": "", "article": told.story, "answer": LETTERS[position], "question": question,
-            "options": [language.named(kind, option) for option in options], "hops": hops}
+    return {
+        "example_id": "",
+        "article": told.story,
+        "answer": LETTERS[position],
+        "question": question,
+        "options": [language.named(kind, option) for option in options],
+        "hops": hops,
+    }
 
 
 def boolq(random: Random, index: int) -> dict:

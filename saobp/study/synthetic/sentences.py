@@ -64,7 +64,7 @@ def _uncapitalized(words: list[str]) -> list[str]:
 def _moved(random: Random, words: list[str]) -> list[str]:
     """Exchange an article or preposition with the word behind it: "lives Belmere in"."""
     at = random.choice([i for i, word in enumerate(words[:-1]) if word in _MOVABLE])
-    return [*words[:at], words[at + 1], words[at], *words[at + 2:]]
+    return [*words[:at], words[at + 1], words[at], *words[at + 2 :]]
 
 
 # {m} a mood, {o} an object, {e} an event, {n} a person
@@ -93,8 +93,11 @@ def sst2(random: Random, index: int) -> dict:
     label, turned = index % 2, index // 2 % 2
     mood = lexicon.draw(random, lexicon.MOODS_GOOD if label != turned else lexicon.MOODS_BAD)
     fields = {
-        "m": mood, "a_m": lexicon.article(mood), "o": lexicon.draw(random, lexicon.OBJECTS),
-        "e": lexicon.draw(random, lexicon.EVENTS), "colour": lexicon.draw(random, lexicon.COLOURS),
+        "m": mood,
+        "a_m": lexicon.article(mood),
+        "o": lexicon.draw(random, lexicon.OBJECTS),
+        "e": lexicon.draw(random, lexicon.EVENTS),
+        "colour": lexicon.draw(random, lexicon.COLOURS),
         "n": lexicon.draw(random, random.choice((lexicon.MALE, lexicon.FEMALE))),
         "job": lexicon.draw(random, lexicon.JOBS),
     }

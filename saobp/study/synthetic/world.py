@@ -14,14 +14,30 @@ from saobp.study.synthetic import lexicon
 
 # relation -> (kind of its subject, kind of its object)
 KINDS = {
-    "kin": ("person", "person"), "social": ("person", "person"), "own": ("person", "object"),
-    "live": ("person", "town"), "at": ("object", "town"), "job": ("person", "job"),
+    "kin": ("person", "person"),
+    "social": ("person", "person"),
+    "own": ("person", "object"),
+    "live": ("person", "town"),
+    "at": ("object", "town"),
+    "job": ("person", "job"),
     "mood": ("person", "mood"),
 }
 # How often a chain takes a step, forwards ("kin") or against the fact's direction ("kin-").
 WEIGHTS = {
-    "kin": 6, "social": 3, "own": 5, "live": 4, "at": 5, "job": 2, "mood": 2,
-    "kin-": 1, "social-": 1, "own-": 4, "live-": 3, "at-": 3, "job-": 2, "mood-": 1,
+    "kin": 6,
+    "social": 3,
+    "own": 5,
+    "live": 4,
+    "at": 5,
+    "job": 2,
+    "mood": 2,
+    "kin-": 1,
+    "social-": 1,
+    "own-": 4,
+    "live-": 3,
+    "at-": 3,
+    "job-": 2,
+    "mood-": 1,
 }
 # Steps with one value by their meaning: a person has one home and one job, a thing one owner and one place;
 # who owns a drum may own a lamp too, so that "owns a lamp" would not be contradicted.
@@ -105,8 +121,14 @@ class Puzzle:
         return joined + list(self.extra)
 
 
-def draw_steps(random: Random, hops: int, allowed: frozenset[str] | None = None, *,
-               last: frozenset[str] | None = None, cost: int | None = None) -> tuple[Step, ...]:
+def draw_steps(
+    random: Random,
+    hops: int,
+    allowed: frozenset[str] | None = None,
+    *,
+    last: frozenset[str] | None = None,
+    cost: int | None = None,
+) -> tuple[Step, ...]:
     """Draw the relations of a chain.
 
     `allowed` limits the steps, `last` those that may end it, `cost` the tokens of its facts (`COSTS`).
@@ -126,8 +148,11 @@ def _paths(hops: int, allowed: frozenset[str], last: frozenset[str], cost: int) 
             total = sum(WEIGHTS[n] for n in fit)
             longer |= {((*names, n), step(n).target): weight * WEIGHTS[n] / total for n in fit}
         paths = longer
-    kept = {names: weight for (names, _), weight in paths.items()
-            if names[-1] in last and sum(COSTS[n.rstrip("-")] for n in names) <= cost}
+    kept = {
+        names: weight
+        for (names, _), weight in paths.items()
+        if names[-1] in last and sum(COSTS[n.rstrip("-")] for n in names) <= cost
+    }
     if not kept:
         relations = ", ".join(sorted(allowed))
         raise ValueError(f"relations: no chain of {hops} hops fits within {relations}; allow more")
@@ -141,8 +166,11 @@ def step(name: str) -> Step:
 
 _FROM = {kind: [name for name in WEIGHTS if step(name).source == kind] for kind in FIRST_KINDS}
 # A step and its reverse; kinship and feelings may turn round, since each step of theirs has another word.
-_BACK = {name: name.rstrip("-") + "-" * (not name.endswith("-")) for name in WEIGHTS
-         if not name.startswith(("kin", "social"))}
+_BACK = {
+    name: name.rstrip("-") + "-" * (not name.endswith("-"))
+    for name in WEIGHTS
+    if not name.startswith(("kin", "social"))
+}
 
 
 def _with_words(random: Random, names: tuple[str, ...]) -> tuple[Step, ...]:
@@ -160,8 +188,9 @@ def _with_words(random: Random, names: tuple[str, ...]) -> tuple[Step, ...]:
     return tuple(steps)
 
 
-def draw_puzzle(random: Random, steps: tuple[Step, ...], chains: int, *, strangers: int = 0,
-                one_gender: bool = False) -> tuple[Puzzle, list[str]]:
+def draw_puzzle(
+    random: Random, steps: tuple[Step, ...], chains: int, *, strangers: int = 0, one_gender: bool = False
+) -> tuple[Puzzle, list[str]]:
     """Draw the entities of a puzzle; also return `strangers` more per layer kind-by-kind, for a broken joint.
 
     `one_gender` makes the people of the last layer all men or all women, so that one pronoun fits them.
@@ -193,8 +222,12 @@ def _gender(random: Random, steps: tuple[Step, ...], index: int, one: bool) -> s
 def _draw_entities(random: Random, kind: str, count: int, taken: set[str], gender: str) -> list[str]:
     """Draw entities of a kind that the story does not have yet."""
     if kind != "person":
-        lists = {"object": lexicon.OBJECTS, "town": lexicon.TOWNS, "job": lexicon.JOBS,
-                 "mood": lexicon.MOODS_GOOD + lexicon.MOODS_BAD}
+        lists = {
+            "object": lexicon.OBJECTS,
+            "town": lexicon.TOWNS,
+            "job": lexicon.JOBS,
+            "mood": lexicon.MOODS_GOOD + lexicon.MOODS_BAD,
+        }
         return lexicon.draw_distinct(random, lists[kind], count, taken)
     lists = {"male": lexicon.MALE, "female": lexicon.FEMALE}
     genders = [gender or random.choice(("male", "female")) for _ in range(count)]
@@ -214,8 +247,9 @@ def loose_facts(random: Random, puzzle: Puzzle, count: int) -> Puzzle:
         index = random.randrange(puzzle.hops)
         one = puzzle.steps[index]
         genders = [_gender(random, puzzle.steps, i, False) for i in (index, index + 1)]
-        pair = [_draw_entities(random, kind, 1, taken, gender)[0]
-                for kind, gender in zip((one.source, one.target), genders)]
+        pair = [
+            _draw_entities(random, kind, 1, taken, gender)[0] for kind, gender in zip((one.source, one.target), genders)
+        ]
         extra.append(Fact(one.relation, one.word, *(pair[::-1] if one.inverse else pair)))
     return replace(puzzle, extra=tuple(extra))
 

@@ -31,22 +31,45 @@ TASKS: dict[tuple[str, str], tuple[Callable[[Random, int], Row], dict[str, pa.Da
     ("nyu-mll/glue", "mrpc"): (paraphrases.mrpc, {"sentence1": _STRING, "sentence2": _STRING, **_GLUE}),
     ("nyu-mll/glue", "qqp"): (paraphrases.qqp, {"question1": _STRING, "question2": _STRING, **_GLUE}),
     ("nyu-mll/glue", "stsb"): (
-        paraphrases.stsb, {"sentence1": _STRING, "sentence2": _STRING, **_GLUE, "label": pa.float32()}),
+        paraphrases.stsb,
+        {"sentence1": _STRING, "sentence2": _STRING, **_GLUE, "label": pa.float32()},
+    ),
     ("nyu-mll/glue", "mnli"): (inference.mnli, {"premise": _STRING, "hypothesis": _STRING, **_GLUE}),
     ("nyu-mll/glue", "qnli"): (inference.qnli, {"question": _STRING, "sentence": _STRING, **_GLUE}),
     ("nyu-mll/glue", "rte"): (inference.rte, {"sentence1": _STRING, "sentence2": _STRING, **_GLUE}),
     ("nyu-mll/glue", "wnli"): (inference.wnli, {"sentence1": _STRING, "sentence2": _STRING, **_GLUE}),
-    ("rajpurkar/squad", "plain_text"): (reading.squad, {
-        "id": _STRING, "title": _STRING, "context": _STRING, "question": _STRING, "answers": _ANSWERS,
-        "hops": _INT}),
-    ("Rowan/hellaswag", "default"): (events.hellaswag, {
-        "ind": _INT, **_HELLASWAG, "endings": _STRINGS, "source_id": _STRING, "split": _STRING,
-        "split_type": _STRING, "label": _STRING, "hops": _INT}),
-    ("ehovy/race", "middle"): (reading.race, {
-        "example_id": _STRING, "article": _STRING, "answer": _STRING, "question": _STRING,
-        "options": _STRINGS, "hops": _INT}),
-    ("google/boolq", "default"): (reading.boolq, {
-        "question": _STRING, "answer": pa.bool_(), "passage": _STRING, "hops": _INT}),
+    ("rajpurkar/squad", "plain_text"): (
+        reading.squad,
+        {"id": _STRING, "title": _STRING, "context": _STRING, "question": _STRING, "answers": _ANSWERS, "hops": _INT},
+    ),
+    ("Rowan/hellaswag", "default"): (
+        events.hellaswag,
+        {
+            "ind": _INT,
+            **_HELLASWAG,
+            "endings": _STRINGS,
+            "source_id": _STRING,
+            "split": _STRING,
+            "split_type": _STRING,
+            "label": _STRING,
+            "hops": _INT,
+        },
+    ),
+    ("ehovy/race", "middle"): (
+        reading.race,
+        {
+            "example_id": _STRING,
+            "article": _STRING,
+            "answer": _STRING,
+            "question": _STRING,
+            "options": _STRINGS,
+            "hops": _INT,
+        },
+    ),
+    ("google/boolq", "default"): (
+        reading.boolq,
+        {"question": _STRING, "answer": pa.bool_(), "passage": _STRING, "hops": _INT},
+    ),
 }
 
 
@@ -149,8 +172,14 @@ def _write_table(path: Path, table: pa.Table) -> dict[str, Any]:
     pq.write_table(table, buffer)
     data = buffer.getvalue().to_pybytes()
     _replace(path, data)
-    return {"rows": table.num_rows, "published_rows": table.num_rows, "complete": True, "note": NOTE,
-            "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+    return {
+        "rows": table.num_rows,
+        "published_rows": table.num_rows,
+        "complete": True,
+        "note": NOTE,
+        "bytes": len(data),
+        "sha256": hashlib.sha256(data).hexdigest(),
+    }
 
 
 def _replace(path: Path, data: bytes) -> None:

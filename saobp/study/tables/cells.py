@@ -90,10 +90,7 @@ class Table:
 def corrected(rows: list[Row]) -> tuple[Row, ...]:
     """Adjust the p-values of all comparisons in a table together (Holm)."""
     compared = [
-        (index, key)
-        for index, row in enumerate(rows)
-        for key, cell in row.cells.items()
-        if cell.difference is not None
+        (index, key) for index, row in enumerate(rows) for key, cell in row.cells.items() if cell.difference is not None
     ]
     raw = [rows[index].cells[key].difference.p for index, key in compared]
     cells = [dict(row.cells) for row in rows]

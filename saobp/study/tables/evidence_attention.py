@@ -44,17 +44,13 @@ def _graph(records: Sequence[Record]) -> Evidence | None:
     if len(intervals) < 2:
         return None
     clustering, betweenness = intervals
-    words = (
-        f"r(GTD, CC) = {words_of(clustering)}, r(GTD, BC) = {words_of(betweenness)}, {clustering.seeds} runs"
-    )
+    words = f"r(GTD, CC) = {words_of(clustering)}, r(GTD, BC) = {words_of(betweenness)}, {clustering.seeds} runs"
     low, high = min(clustering.low, -betweenness.high), min(clustering.high, -betweenness.low)
     return Evidence(words, low, high, all(map(labels.is_twin, models)))
 
 
 def _pearson(x: list | None, y: list | None) -> float | None:
-    pairs = np.array(
-        [(a, b) for a, b in zip(x or [], y or []) if a is not None and b is not None], dtype=float
-    )
+    pairs = np.array([(a, b) for a, b in zip(x or [], y or []) if a is not None and b is not None], dtype=float)
     if len(pairs) < 3 or (np.ptp(pairs, axis=0) == 0).any():
         return None
     return float(np.corrcoef(pairs.T)[0, 1])

@@ -19,9 +19,7 @@ def _sides(records: Sequence[Record], model: str, task: str, ours: str, theirs: 
     return first, second
 
 
-def _gaps(
-    records: Sequence[Record], tasks: Sequence[str], *, ours: str = "high", theirs: str = "original"
-) -> Gaps:
+def _gaps(records: Sequence[Record], tasks: Sequence[str], *, ours: str = "high", theirs: str = "original") -> Gaps:
     """Differences of all models on these tasks, where both sides have runs."""
     found = []
     for model in estimates.models(records):
@@ -57,9 +55,7 @@ def _suited(records: Sequence[Record]) -> Evidence | None:
 def _narrows(records: Sequence[Record]) -> Evidence | None:
     """The gap of the smallest size minus that of the largest, on the tasks that both have."""
     models = estimates.models(records)
-    ends = {
-        model: _gaps(select(list(records), model=model), TASKS) for model in (models[:1] + models[1:][-1:])
-    }
+    ends = {model: _gaps(select(list(records), model=model), TASKS) for model in (models[:1] + models[1:][-1:])}
     if len(ends) < 2 or len({len(gaps) for gaps in ends.values()} | {0}) != 2:
         return None
     small, large = (estimates.pool([cell[1:] for cell in gaps]) for gaps in ends.values())

@@ -71,9 +71,7 @@ def table6(records: Sequence[Record], published: Published) -> Table:
             rows.append(_correlation_row(records, model, f"{name}, checkpoints", measure, printed))
             rows.append(_correlation_row(records, model, f"{name}, runs", measure, {}))
     titles = {"wikitext": "Perplexity", "sst2": "SST2", "hellaswag": "HellaSwag", "race": "RACE-Middle"}
-    caption = (
-        "Pearson correlation of GTD with performance (runs×checkpoints); the paper states no model size."
-    )
+    caption = "Pearson correlation of GTD with performance (runs×checkpoints); the paper states no model size."
     return Table(6, f"{caption} {context.describe(records)}", ("Model", "GTD"), titles, tuple(rows),
                  context.notes(records))  # fmt: skip
 

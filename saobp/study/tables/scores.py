@@ -155,9 +155,7 @@ def _floor_row(records: Sequence[Record], columns: dict[str, str | None]) -> Row
 
 def _floor(records: Sequence[Record], task: str) -> float | None:
     entries = [(record["metrics"].get("tasks") or {}).get(task) or {} for record in records]
-    found = [
-        entry[name] for entry in entries for name in ("majority", "chance") if entry.get(name) is not None
-    ]
+    found = [entry[name] for entry in entries for name in ("majority", "chance") if entry.get(name) is not None]
     return max(found, default=None)
 
 
@@ -166,6 +164,5 @@ def _public_rows(published: Published, models: Sequence[str]) -> list[Row]:
     lines = published.references.set_index("model")
     shown = [name for name in map(labels.published_model, models) if name in lines.index]
     return [
-        Row(("", f"public BERT-{name}"), {lines.at[name, "metric"]: Cell(lines.at[name, "printed"])})
-        for name in shown
+        Row(("", f"public BERT-{name}"), {lines.at[name, "metric"]: Cell(lines.at[name, "printed"])}) for name in shown
     ]

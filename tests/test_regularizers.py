@@ -1,0 +1,170 @@
+import math
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from small_models import RECIPE, RandomText, word_tokenizer
+
+from saobp.study import models, regularizers, training
+from saobp.study.regularizers import EntropyRegularizer, SpectrumRegularizer
+
+
+def attentions(layers=2, batch=3, heads=2, length=6, seed=0, sharp=3.0):
+    generator = torch.Generator().manual_seed(seed)
+    return [(sharp * torch.randn(batch, heads, length, length, generator=generator)).softmax(-1) for _ in range(layers)]
+
+
+def literal_entropy_penalty(layers, thresholds, tolerance, coefficient):
+    total = 0.0
+    for layer, row_of_thresholds in zip(layers, thresholds):
+        of_heads = 0.0
+        batch, heads, length, _ = layer.shape
+        for head in range(heads):
+            entropy = 0.0
+            for b in range(batch):
+                for i in range(length):
+                    entropy -= sum(float(p) * math.log(float(p)) for p in layer[b, head, i] if p > 0) / length / batch
+            deviation = entropy - row_of_thresholds[head] * math.log(length)
+            if abs(deviation) > tolerance * math.log(length):
+                of_heads += deviation**2
+        total += of_heads / heads
+    return coefficient * total / len(layers)
+
+
+def test_entropy_penalty_equals_the_published_algorithm():
+    layers, thresholds = attentions(), [[0.1, 0.9], [0.5, 1.0]]
+    penalty = EntropyRegularizer(2, 2, coefficient=1.0, tolerance=0.2)
+    with torch.no_grad():
+        penalty.offset.copy_(torch.tensor(thresholds) - 0.5)
+    expected = literal_entropy_penalty(layers, thresholds, 0.2, 1.0)
+    assert expected > 0
+    assert penalty(layers).item() == pytest.approx(expected, rel=1e-5)
+
+
+def test_entropy_within_the_tolerance_costs_nothing():
+    layers = attentions()
+    assert EntropyRegularizer(2, 2, tolerance=1.0)(layers).item() == 0
+
+
+def test_low_only_charges_low_entropy_and_not_high():
+    sharp, flat = attentions(sharp=30.0), attentions(sharp=0.01)
+    low_only = EntropyRegularizer(2, 2, coefficient=1.0, mode="low_only")
+    two_sided = EntropyRegularizer(2, 2, coefficient=1.0)
+    assert low_only(sharp) > 0 and low_only(flat) == 0
+    assert two_sided(sharp) > 0 and two_sided(flat) > 0
+
+
+def test_padded_rows_do_not_count():
+    layers, real = attentions(layers=1), torch.ones(3, 6, dtype=torch.bool)
+    real[:, 4:] = False
+    changed = layers[0].clone()
+    changed[:, :, 4:] = torch.eye(6)[4:]
+    penalty = EntropyRegularizer(1, 2, coefficient=1.0, tolerance=0.0)
+    assert penalty([changed], real) == penalty(layers, real)
+    assert penalty([changed]) != penalty(layers)
+
+
+def test_one_hot_attention_has_a_finite_gradient():
+    layer = torch.eye(4).expand(1, 2, 4, 4).clone().requires_grad_()
+    EntropyRegularizer(1, 2, coefficient=1.0)([layer]).backward()
+    assert layer.grad.isfinite().all()
+
+
+@pytest.mark.parametrize(("length", "coefficient"), [(128, 1e-5), (256, 1e-5), (512, 5e-5)])
+def test_the_coefficient_is_the_authors_for_the_length(length, coefficient):
+    one_hot = [torch.eye(length).expand(1, 1, length, length)]
+    assert EntropyRegularizer(1, 1)(one_hot).item() == pytest.approx(
+        coefficient * (0.5 * math.log(length)) ** 2, rel=1e-4
+    )
+
+
+def test_an_unknown_mode_is_refused():
+    with pytest.raises(ValueError, match="mode"):
+        EntropyRegularizer(1, 1, mode="high_only")
+
+
+def projections(layers=2, hidden=12):
+    torch.manual_seed(0)
+    return [(torch.nn.Linear(hidden, hidden), torch.nn.Linear(hidden, hidden)) for _ in range(layers)]
+
+
+def test_spectrum_moments_equal_the_eigenvalues():
+    pairs, heads = projections(), 3
+    mean, variance = SpectrumRegularizer(pairs, heads).moments()
+    for layer, (query, key) in enumerate(pairs):
+        for head in range(heads):
+            rows = slice(4 * head, 4 * head + 4)
+            product = query.weight[rows].T @ key.weight[rows]
+            eigenvalues = torch.linalg.eigvalsh((product + product.T) / 2)
+            assert mean[layer, head].item() == pytest.approx(eigenvalues.mean().item(), abs=1e-6)
+            assert variance[layer, head].item() == pytest.approx(eigenvalues.var(correction=0).item(), rel=1e-4)
+
+
+def test_spectrum_penalty_is_the_variance_and_the_square_of_how_far_the_mean_has_moved():
+    pairs = projections()
+    penalty = SpectrumRegularizer(pairs, 3, coefficient=2.0)
+    start = penalty.moments()[0].detach()
+    assert penalty().item() == pytest.approx(2 * penalty.moments()[1].mean().item())  # nothing has moved yet
+    with torch.no_grad():
+        for query, _ in pairs:
+            query.weight.mul_(4)
+    mean, variance = penalty.moments()
+    assert (mean - start).abs().max() > 0.05
+    assert penalty().item() == pytest.approx(2 * (variance + (mean - start).square()).mean().item())
+
+
+def test_following_the_spectrum_penalty_lowers_it_and_it_stays_above_zero():
+    pairs = projections()
+    penalty = SpectrumRegularizer(pairs, 3, coefficient=1.0)
+    optimiser = torch.optim.SGD([layer.weight for pair in pairs for layer in pair], lr=0.5)
+    before = penalty().item()
+    for _ in range(50):
+        optimiser.zero_grad()
+        penalty().backward()
+        optimiser.step()
+    assert 0 <= penalty().item() < 0.5 * before
+
+
+def batch(tokenizer):
+    items = [RandomText()[k] for k in range(4)]
+    return training.SeededMasking(tokenizer, 0.3, 0)(items)
+
+
+@pytest.mark.parametrize("algorithm", ["entropy_reg", "eigen_reg"])
+def test_a_penalty_is_in_the_training_loss_and_nowhere_else(algorithm):
+    tokenizer = word_tokenizer()
+    model = models.refine_with(models.encoder("mini-twin", tokenizer, dropout=0.0, seed=1), algorithm, 0.2)
+    inputs, names = batch(tokenizer), set(model.state_dict())
+    plain = model.train()(**inputs).loss.item()
+    regularizers.attach(model, algorithm, coefficient=10.0)
+    with_penalty = model(**inputs)
+    assert with_penalty.loss.item() > plain + 1e-4
+    with_penalty.loss.backward()
+    assert model.bert.encoder.layer[0].attention.self.query.weight.grad.abs().sum() > 0
+    assert model.eval()(**inputs).loss.item() == pytest.approx(plain, abs=1e-6)
+    regularizers.detach(model)
+    assert model.train()(**inputs).loss.item() == pytest.approx(plain, abs=1e-6)
+    assert set(model.state_dict()) == names
+
+
+def test_other_algorithms_get_no_penalty():
+    model = models.encoder("mini-twin", word_tokenizer(), dropout=0.0, seed=1)
+    assert regularizers.attach(model, "high") is model
+    assert not hasattr(model, regularizers.NAME)
+
+
+@pytest.mark.parametrize("algorithm", ["entropy_reg", "eigen_reg"])
+def test_a_penalty_and_its_thresholds_survive_in_checkpoints(algorithm, tmp_path):
+    tokenizer = word_tokenizer()
+    model = models.refine_with(models.encoder("mini-twin", tokenizer, dropout=0.0, seed=1), algorithm, 0.2)
+    regularizers.attach(model, algorithm)
+    log = training.pretrain(
+        model, RandomText(), training.SeededMasking(tokenizer, 0.15, 1), RECIPE, folder=tmp_path, seed=1,
+        measure=lambda model: {"loss": 1.0},
+    )  # fmt: skip
+    saved = load_file(tmp_path / "checkpoint-30" / "model.safetensors")
+    kept = {name for name in saved if name.startswith(regularizers.NAME)}
+    assert kept == {"regularizer.offset" if algorithm == "entropy_reg" else "regularizer.start"}
+    assert log[-1]
+    if algorithm == "entropy_reg":
+        assert saved["regularizer.offset"].abs().max() > 0  # they were learned
