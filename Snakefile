@@ -15,12 +15,18 @@ RUN = (
     "-p record {output.record} "
 )
 TRAINED = ["{}-{}-{}".format(m, a, s) for m in profile.models for a in profile.algorithms for s in profile.seeds]
+DECODERS = []
+if profile.decoder:
+    DECODERS = [(m, a, s) for m in profile.decoder.models for a in profile.decoder.algorithms for s in profile.decoder.seeds]
+COSTS = profile.cost.models if profile.cost else []
 THEORY = [path.stem for path in sorted((ROOT / "notebooks").glob("0[1239]-*.ipynb"))]
 RUNS = (
     THEORY
     + [f"04-pretrain-{t}" for t in TRAINED]
     + [f"05-finetune-{t}-{g}-{s}" for t in TRAINED for g in profile.finetune.groups for s in profile.finetune.seeds]
     + [f"06-attention-{t}-{k}" for t in TRAINED for k in profile.attention.tasks]
+    + ["07-decoder-{}-{}-{}".format(*decoder) for decoder in DECODERS]
+    + [f"08-cost-{model}" for model in COSTS]
 )
 
 
@@ -29,8 +35,8 @@ def notebook(stem):
 
 
 wildcard_constraints:
-    model="|".join(profile.models),
-    algorithm="|".join(profile.algorithms),
+    model="|".join({*profile.models, *COSTS, *(model for model, _, _ in DECODERS)}),
+    algorithm="|".join({*profile.algorithms, *(algorithm for _, algorithm, _ in DECODERS)}),
     seed=r"\d+",
     head=r"\d+",
     group="|".join(profile.finetune.groups),
@@ -94,6 +100,31 @@ rule attention:
     shell:
         RUN + "-p model {wildcards.model} -p algorithm {wildcards.algorithm} -p seed {wildcards.seed} "
         "-p task {wildcards.task} 2>&1 | tee {log}"
+
+
+rule decoder:
+    input:
+        notebook=notebook("07-decoder"),
+    output:
+        notebook="notebooks/07-decoder-{model}-{algorithm}-{seed}.ipynb",
+        record="records/07-decoder-{model}-{algorithm}-{seed}.json",
+    log:
+        "logs/07-decoder-{model}-{algorithm}-{seed}.log",
+    shell:
+        RUN + "-p model {wildcards.model} -p algorithm {wildcards.algorithm} -p seed {wildcards.seed} 2>&1 | tee {log}"
+
+
+rule cost:
+    input:
+        notebook=notebook("08-cost"),
+    output:
+        notebook="notebooks/08-cost-{model}.ipynb",
+        record="records/08-cost-{model}.json",
+    log:
+        "logs/08-cost-{model}.log",
+    threads: workflow.cores  # nothing beside it while it takes times
+    shell:
+        RUN.replace(f"OMP_NUM_THREADS={THREADS}", "OMP_NUM_THREADS={threads}") + "-p model {wildcards.model} 2>&1 | tee {log}"
 
 
 rule summary:

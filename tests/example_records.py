@@ -118,13 +118,19 @@ def pretrain(model="mini", algorithm="original", seed=42, points=12):
     return record("pretrain", model, algorithm, seed, metrics, **settings, **shape)
 
 
-def cost(model="mini", algorithm="original"):
-    slow = 1 + LIFT.get(algorithm, 0)
-    train = {"milliseconds": {"median": 28 * slow, "low": 27 * slow, "high": 30 * slow}, "gmacs": 1.45}
-    train["tokens_per_second"] = {"median": 4500 / slow, "low": 4300 / slow, "high": 4700 / slow}
-    inference = {"milliseconds": 7.4 * slow, "samples_per_second": 4300 / slow, "gmacs": 0.44}
-    metrics = {"repeats": 9, "train": train, "inference": inference}
-    return record("cost", model, algorithm, 0, metrics, batch=1, length=128)
+def cost(model="mini"):
+    ways = {}
+    for way in ("original", "original_eager", "high", "low", "elemmul"):
+        slow = 1.2 if way == "original_eager" else 1 + abs(LIFT.get(way, 0)) / 2
+        ratio = {"median": slow, "low": slow - 0.02, "high": slow + 0.02}
+        train = {"milliseconds": {"median": 28 * slow, "low": 27 * slow, "high": 30 * slow}, "gmacs": 1.45}
+        train["tokens_per_second"] = {"median": 4500 / slow, "low": 4300 / slow, "high": 4700 / slow}
+        inference = {"milliseconds": {"median": 7.4 * slow, "low": 7.0 * slow, "high": 8.0 * slow}, "gmacs": 0.44}
+        inference["samples_per_second"] = {"median": 4300 / slow, "low": 4000 / slow, "high": 4500 / slow}
+        ways[way] = {"train": train | {"ratio": ratio}, "inference": inference | {"ratio": ratio}}
+    run = record("cost", model, "", 0, {"repeats": 9, "ways": ways}, batch=1, length=128)
+    run["parameters"] = {"model": model, "batch": 1, "length": 128}
+    return run
 
 
 def decoder(model="gpt2-mini", algorithm="original", seed=42):

@@ -268,6 +268,23 @@ def test_dropout_is_repeated_by_seed_and_by_gradient_checkpointing():
     assert all(torch.equal(x, y) for x, y in zip(*runs))
 
 
+THREADED = [{}, {"is_causal": True}, {"factor": "elemmul"}, {"strength": torch.rand(6)}]
+
+
+@pytest.mark.parametrize("options", THREADED)
+def test_attention_and_gradients_do_not_depend_on_the_number_of_threads(options):
+    inputs = [torch.randn(5, 6, 33, 8, dtype=torch.float64, requires_grad=True) for _ in range(3)]
+    runs = []
+    for threads in (1, 2, 3):
+        torch.set_num_threads(threads)
+        output = saobp_attention(*inputs, **options)
+        runs.append([output, *torch.autograd.grad(output.square().sum(), inputs)])
+    torch.set_num_threads(1)
+    for other in runs[1:]:
+        for one, two in zip(runs[0], other):
+            torch.testing.assert_close(one, two, rtol=1e-10, atol=1e-12)
+
+
 def test_any_memory_layout_gives_the_same_numbers():
     inputs = heads(groups=4)
     moved = [x.detach().transpose(1, 2).contiguous().transpose(1, 2).requires_grad_() for x in inputs]

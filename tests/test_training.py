@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 import torch
 from small_models import RECIPE, RandomText, word_tokenizer
 
-from saobp.study import curves, models, training
+from saobp.study import checkpoints, curves, models, training
 from saobp.study.heldout import HeldOut
 from saobp.study.training import SeededMasking, TrainingFailed, evaluation_steps
 
@@ -141,6 +142,37 @@ def test_a_run_killed_at_random_moments_ends_with_the_weights_of_one_never_kille
     outcome = json.loads(done.stdout.splitlines()[-1])
     assert outcome["kills"] == [2, 2, 2], outcome
     assert outcome["killed"] == [outcome["whole"]] * 3
+
+
+class FillTheDisk(training.TrainerCallback):
+    """After the first checkpoint no file may grow beyond some bytes: the system's own refusal, as on a full disk."""
+
+    def __init__(self, most):
+        self.most = most
+
+    def on_save(self, args, state, control, **kwargs):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (self.most, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+
+
+@pytest.mark.parametrize("most", [1_000, 600_000])  # bytes: for not even the weights, for these alone
+def test_a_full_disk_stops_the_run_and_keeps_the_last_good_checkpoint(tokenizer, tmp_path, most):
+    def train(*callbacks):
+        network = models.refine_with(models.encoder("mini-twin", tokenizer, dropout=0.1, seed=1), "high", 0.2)
+        masking = SeededMasking(tokenizer, 0.15, 1)
+        training.pretrain(
+            network, RandomText(), masking, RECIPE, folder=tmp_path / "work", seed=1, measure=lambda model: {},
+            callbacks=callbacks,
+        )  # fmt: skip
+        return network
+
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        with pytest.raises(TrainingFailed, match=r"could not be written \(.*checkpoint-6: free space there"):
+            train(FillTheDisk(most))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    assert checkpoints.newest_whole(tmp_path / "work") == tmp_path / "work" / "checkpoint-6"
+    assert train().bert.encoder.layer[0].attention.self.query.weight.isfinite().all()  # and goes on from there
 
 
 @pytest.mark.parametrize("precision", ["auto", "bf16", "fp32"])

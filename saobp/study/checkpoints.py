@@ -9,15 +9,17 @@ from pathlib import Path
 from transformers import PreTrainedModel, PreTrainedTokenizerFast, TrainerCallback
 
 from saobp.study import paths, regularizers
-from saobp.study.profile import Profile
+from saobp.study.profile import Pretraining, Profile
 from saobp.study.sources import Source
 
 SEAL = "whole.json"
 
 
-def work_folder(study: Profile, model: str, algorithm: str, seed: int, text: str) -> Path:
+def work_folder(
+    study: Profile, model: str, algorithm: str, seed: int, text: str, recipe: Pretraining | None = None
+) -> Path:
     """Return where a pretraining run keeps what it continues from; another recipe or text gets another folder."""
-    identity = repr((asdict(study.pretrain), study.strengths.get(model), text)).encode()
+    identity = repr((asdict(recipe or study.recipe(model)), study.strengths.get(model), text)).encode()
     name = f"{model}-{algorithm}-{seed}-{hashlib.sha256(identity).hexdigest()[:8]}"
     return paths.build(study.name) / "work" / name
 

@@ -16,7 +16,17 @@ def departures(study: Profile, model: str, text: Any) -> list[str]:
         found.append(f"model: a twin of BERT-{size.twin_of.title()}, {size.layers} layers, {size.hidden} wide")
     if study.tokenizer != "bert":
         found.append(f"vocabulary: {study.tokenizer} of {study.vocabulary} words, not BERT's 30522")
-    return found + schedule(study.pretrain, size.twin_of or model)
+    return found + schedule(study.recipe(model), size.twin_of or model)
+
+
+def decoder(study: Profile, model: str, text: Any) -> list[str]:
+    """Name everything that makes a decoder's run another one than the paper's, as far as the paper says."""
+    size, plan = models.SIZES[model], study.decoder
+    found = [f"text: {text.description}; the paper: WikiText, BookCorpus and OpenWebText"] if partial(text) else []
+    found.append(f"model: {size.layers} layers, {size.hidden} wide; the paper gives no sizes for its decoders")
+    if plan.tokenizer != "gpt2":
+        found.append(f"vocabulary: {plan.tokenizer} of {plan.vocabulary} tokens, not GPT-2's 50257")
+    return found + [line for line in schedule(plan.pretrain, size.twin_of or model) if not line.startswith("masking")]
 
 
 def partial(text: Any) -> bool:

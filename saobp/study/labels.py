@@ -23,6 +23,7 @@ ALGORITHMS = {
     "elemmul": Algorithm("ElemMul", "#E69F00", "^", (6, 1.5, 1.5, 1.5)),
     "entropy_reg": Algorithm("Entropy-Reg", "#CC79A7", "D", (3, 1)),
     "eigen_reg": Algorithm("Eigen-Reg", "#56B4E9", "P", (1.5, 1)),
+    "high_all_rows": Algorithm("High, all rows (leaks)", "#7A0403", "*", (1, 1)),
     "sinkhorn": Algorithm("Sinkhorn", "#000000", "X", (5, 1, 1, 1)),
     "uniform": Algorithm("Uniform", "#7F7F7F", "<", (2, 2)),
     "shuffled": Algorithm("Shuffled", "#8C6D1F", ">", (7, 2)),

@@ -11,6 +11,8 @@ import saobp
 
 PLAIN = ("original", "entropy_reg", "eigen_reg")  # their attention is not refined; every other algorithm is a factor
 
+LEAKY = "high_all_rows"  # High in a decoder that hears later rows too: what the paper's decoders may have done
+
 
 @dataclass(frozen=True)
 class Size:
@@ -115,6 +117,8 @@ def decoder(model: str, tokenizer: PreTrainedTokenizerFast, *, dropout: float, s
 
 def refine_with(model: nn.Module, algorithm: str, strength: float) -> nn.Module:
     """Put an algorithm's factor into a model; Original and the penalties keep plain attention, seen the same way."""
+    if algorithm == LEAKY:
+        return saobp.apply(model, "high", strength, messages="all")
     return saobp.apply(model, "none" if algorithm in PLAIN else algorithm, strength)
 
 

@@ -3,7 +3,7 @@
 import difflib
 import hashlib
 import json
-from dataclasses import asdict, field
+from dataclasses import asdict, field, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -18,6 +18,7 @@ Positive = Annotated[int, Gt(0)]
 Rate = Annotated[float, Gt(0), Le(1)]
 Share = Annotated[float, Ge(0), Le(1)]
 Algorithm = Literal["original", "high", "low", "elemmul", "sinkhorn", "uniform", "shuffled", "entropy_reg", "eigen_reg"]
+DecoderAlgorithm = Literal["original", "high", "low", "elemmul", "sinkhorn", "high_all_rows"]
 Model = Literal["mini", "small", "medium", "mini-narrow", "mini-twin", "small-twin", "medium-twin"]
 
 STRICT = ConfigDict(extra="forbid", strict=True)
@@ -49,6 +50,15 @@ class Pretraining:
 
 
 @dataclass(frozen=True, config=STRICT, kw_only=True)
+class Schedule:
+    """What Table 5 sets by size."""
+
+    steps: Positive
+    learning_rate: Rate
+    warmup: Annotated[int, Ge(0)]
+
+
+@dataclass(frozen=True, config=STRICT, kw_only=True)
 class Finetuning:
     """One recipe for every algorithm: the same budget, grid and seeds."""
 
@@ -77,6 +87,34 @@ class AttentionCapture:
 
 
 @dataclass(frozen=True, config=STRICT, kw_only=True)
+class Decoding:
+    """The causal models of Table 7, pretrained on the profile's corpus and asked without fine-tuning."""
+
+    models: Annotated[list[Model], MinLen(1)]  # widths and depths; the paper gives none for its decoders
+    algorithms: Annotated[list[DecoderAlgorithm], MinLen(1)]
+    tasks: Annotated[list[Literal["race", "boolq", "hellaswag"]], MinLen(1)]
+    tokenizer: Literal["gpt2", "bpe"]
+    pretrain: Pretraining
+    vocabulary: Positive | None = None  # of a trained tokenizer
+    seeds: Annotated[list[int], MinLen(1)] = field(default_factory=lambda: [42])
+    length: Positive = 128  # tokens that a question and its passage may have
+    limit_evaluation: Positive | None = None
+    splits: dict[str, str] = field(default_factory=dict)  # task -> reported
+
+
+@dataclass(frozen=True, config=STRICT, kw_only=True)
+class Costs:
+    """What is timed for Table 9, and up to which length."""
+
+    models: Annotated[list[Model], MinLen(1)]
+    vocabulary: Positive
+    batch: Positive = 32
+    length: Positive = 128
+    rounds: Annotated[int, Ge(5)] = 25  # turns that every way of computing attention takes
+    lengths: list[Positive] = field(default_factory=lambda: [512, 1024, 2048, 4096, 8192])  # of attention alone
+
+
+@dataclass(frozen=True, config=STRICT, kw_only=True)
 class Profile:
     """A whole study: data, models, algorithms, seeds and the recipe of each stage."""
 
@@ -89,13 +127,31 @@ class Profile:
     pretrain: Pretraining
     finetune: Finetuning
     attention: AttentionCapture
+    decoder: Decoding | None = None
+    cost: Costs | None = None
     vocabulary: Positive | None = None  # of a trained tokenizer
     seeds: Annotated[list[int], MinLen(1)] = field(default_factory=lambda: [42])  # the paper's only seed
+    schedules: dict[Model, Schedule] = field(default_factory=dict)  # where a size has its own; else `pretrain`'s
     strengths: dict[Model, Annotated[float, Ge(0)]] = field(default_factory=dict)  # λ; default Sec. 6, by size
+
+    def recipe(self, model: str) -> Pretraining:
+        """Return how a model of this study is pretrained: `pretrain`, with its size's own schedule if it has one."""
+        own = self.schedules.get(model)
+        return replace(self.pretrain, **asdict(own)) if own else self.pretrain
 
     def fingerprint(self) -> str:
         """Return 12 hex digits that change with any value of the profile."""
         return hashlib.sha256(repr(asdict(self)).encode()).hexdigest()[:12]
+
+
+SECTIONS = {
+    "schedules": Schedule,
+    "pretrain": Pretraining,
+    "finetune": Finetuning,
+    "attention": AttentionCapture,
+    "decoder": Decoding,
+    "cost": Costs,
+}
 
 
 def available() -> list[str]:
@@ -142,9 +198,8 @@ def _explain(error: ValidationError) -> str:
     first = next((e for e in errors if e["type"] in unknown), errors[0])
     key = ".".join(str(part) for part in first["loc"])
     if first["type"] in unknown:
-        section = {"pretrain": Pretraining, "finetune": Finetuning, "attention": AttentionCapture}
-        known = section.get(str(first["loc"][0]), Profile) if len(first["loc"]) > 1 else Profile
-        close = difflib.get_close_matches(str(first["loc"][-1]), known.__dataclass_fields__, n=1)
+        known = [SECTIONS[part] for part in first["loc"][:-1] if part in SECTIONS] or [Profile]
+        close = difflib.get_close_matches(str(first["loc"][-1]), known[-1].__dataclass_fields__, n=1)
         return f"unknown key '{key}'" + (f": did you mean '{close[0]}'?" if close else "")
     if first["type"] == "missing":
         return f"key '{key}' is missing"

@@ -5,13 +5,14 @@ import hashlib
 import math
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import datasets
 import torch
+from safetensors import SafetensorError
 from torch import nn
 from torch.utils.data import Dataset
 from tqdm import tqdm
@@ -28,9 +29,12 @@ from transformers.utils import logging
 from saobp.study import checkpoints, paths
 from saobp.study.profile import Pretraining
 
+# how the system, safetensors and torch's zip writer say that a disk or a quota is full
+WRITE_ERRORS = ("No space left", "File too large", "Disk quota", "file write failed", "PytorchStreamWriter")
+
 
 class TrainingFailed(RuntimeError):
-    """Training met a loss that is no number; the message names step, rate and last good checkpoint."""
+    """Training cannot go on: the loss is no number or the disk full; the message names the last good checkpoint."""
 
 
 @dataclass
@@ -234,8 +238,25 @@ def pretrain(
         start = checkpoints.newest_whole(folder, tqdm.write)
         if start is not None:
             tqdm.write(f"continuing from {start.name}")
-        trainer.train(resume_from_checkpoint=str(start) if start else False)
+        with disk_trouble(folder):
+            trainer.train(resume_from_checkpoint=str(start) if start else False)
     return trainer.state.log_history
+
+
+@contextlib.contextmanager
+def disk_trouble(folder: Path) -> Iterator[None]:
+    """Turn a failed write into TrainingFailed, with what is left and what to do."""
+    try:
+        yield
+    except (OSError, SafetensorError, RuntimeError) as error:
+        reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
+        if isinstance(error, TrainingFailed) or not any(sign in str(error) for sign in WRITE_ERRORS):
+            raise
+        last = checkpoints.newest_whole(folder, lambda text: None)
+        raise TrainingFailed(
+            f"{folder}: a checkpoint could not be written ({reason}); the last whole one is {last or 'none'}: "
+            "free space there and give the same command again"
+        ) from None
 
 
 def alone(folder: Path) -> contextlib.AbstractContextManager[None]:

@@ -86,33 +86,33 @@ def _with_reason(cell: Cell, ran: bool) -> Cell:
 
 
 def table9(records: Sequence[Record], published: Published) -> Table:
-    """Time and multiply-accumulates; medians with the range of repeated, interleaved measurements."""
+    """Time and multiply-accumulates of each way of computing attention; medians with quartiles of rounds in turns."""
     rows = []
     for model in estimates.models(select(list(records), "cost")) or ["mini"]:
         runs = select(list(records), "cost", model=model)
-        measured = [(run["parameters"]["algorithm"], run) for run in runs]
-        measured += [(name, None) for name in labels.PAPER if name not in dict(measured)]
-        order = list(labels.ALGORITHMS)
-        for algorithm, run in sorted(measured, key=lambda pair: order.index(pair[0])):
-            rows.append(_cost_row(run, published, model, algorithm))
+        ways = runs[0]["metrics"]["ways"] if runs else {}
+        for way in (*ways, *(name for name in labels.PAPER if name not in ways)):
+            rows.append(_cost_row(runs, published, model, way))
     titles = {
         "train milliseconds": "ms/step", "train tokens_per_second": "tokens/s", "train gmacs": "GMACs",
         "inference milliseconds": "ms/batch", "inference samples_per_second": "samples/s",
         "inference gmacs": "GMACs (inf.)",
     }  # fmt: skip
-    caption = f"Cost of training and inference; ± is half the range. {context.describe(records)}"
+    caption = f"Cost of training and inference; ± is half the distance of the quartiles. {context.describe(records)}"
     return Table(9, caption, ("Model", "Algorithm"), titles, tuple(rows), context.notes(records))
 
 
-def _cost_row(run: Record | None, published: Published, model: str, algorithm: str) -> Row:
+def _cost_row(runs: list[Record], published: Published, model: str, way: str) -> Row:
+    algorithm, _, kind = way.partition("_")
     name, shown = labels.algorithm_title(algorithm), labels.published_model(model)
-    kind = run["parameters"].get("implementation") if run else None
+    found = runs[0]["metrics"]["ways"].get(way, {}) if runs else {}
     cells = {}
     for (phase, metric), key in COST.items():
-        printed = published.printed(9, model=shown, algorithm=name, phase=phase, metric=metric)
-        value = ((run["metrics"].get(phase) or {}) if run else {}).get(key)
-        reason = "" if value is not None else "not measured" if run else "no cost run"
-        ours = _measured(value, run) if value is not None else None
+        # the paper's Original is the fused one: its multiply-accumulates lack what a counter cannot see
+        printed = "" if kind else published.printed(9, model=shown, algorithm=name, phase=phase, metric=metric)
+        value = (found.get(phase) or {}).get(key)
+        reason = "" if value is not None else "not measured" if runs else "no cost run"
+        ours = _measured(value, runs[0]) if value is not None else None
         cells[f"{phase} {key}"] = Cell(printed, ours, reason=reason)
     return Row((labels.model_title(model), f"{name} ({kind})" if kind else name), cells)
 

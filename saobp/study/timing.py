@@ -22,6 +22,8 @@ def interleaved(ways: dict[str, Callable[[], object]], rounds: int = ROUNDS) -> 
         for name in names[shift:] + names[:shift]:
             start = time.perf_counter()
             ways[name]()
+            if torch.cuda.is_available():
+                torch.cuda.synchronize()
             spent[name].append(1e3 * (time.perf_counter() - start))
     return {name: summary(spent[name][WARM_UP:], spent[names[0]][WARM_UP:]) for name in names}
 
@@ -30,8 +32,10 @@ def summary(milliseconds: list[float], base: list[float]) -> dict[str, float]:
     """Return medians of times and of ratios to the base's time of the same round."""
     ratios = [one / other for one, other in zip(milliseconds, base)]
     low, middle, high = statistics.quantiles(ratios, n=4)
+    first, _, third = statistics.quantiles(milliseconds, n=4)
     return {
         "median_ms": statistics.median(milliseconds),
+        "quartiles_ms": [first, third],
         "fastest_ms": min(milliseconds),
         "ratio": middle,
         "ratio_quartiles": [low, high],
@@ -52,7 +56,17 @@ def profile(call: Callable[[], object], rows: int = 12) -> dict[str, float]:
 
 
 def peak_above_now(call: Callable[[], object]) -> float:
-    """Return by how many MiB resident memory rises above what it is now, at most, during a call (Linux)."""
+    """Return by how many MiB memory rises above what it is now, at most, during a call.
+
+    A GPU's own count where there is one, else resident memory (Linux; NaN elsewhere).
+    """
+    if torch.cuda.is_available():
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        call()
+        return (torch.cuda.max_memory_allocated() - before) / 2**20
+    if not Path("/proc/self/clear_refs").exists():
+        return float("nan")
     Path("/proc/self/clear_refs").write_text("5")  # the high-water mark starts anew
     before = resident("VmRSS")
     call()

@@ -1,0 +1,72 @@
+"""Time and memory of attention, forward and backward, against length: fused, materialised, and torch's own.
+
+Run as a program, `python -m saobp.study.lengths WAY LENGTH` prints one peak, in a process of its own.
+"""
+
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+
+from saobp import refine, saobp_attention
+from saobp.study.timing import interleaved, peak_above_now
+
+HEADS, WIDTH = 4, 64
+
+
+def materialised(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    """Refine the whole matrix and let autograd keep what it wants."""
+    return refine((query @ key.mT / query.shape[-1] ** 0.5).softmax(-1)) @ value
+
+
+WAYS: dict[str, Callable[..., Tensor]] = {
+    "sdpa": scaled_dot_product_attention,
+    "high": saobp_attention,
+    "low": partial(saobp_attention, factor="low"),
+    "elemmul": partial(saobp_attention, factor="elemmul"),
+    "materialised": materialised,
+}
+
+
+def forward_and_backward(attend: Callable[..., Tensor], shape: tuple[int, ...]) -> Callable[[], object]:
+    """Return a call of an attention and its gradient on random inputs, the same for every attention."""
+    place = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    generator = torch.Generator().manual_seed(0)
+    *inputs, upstream = (torch.randn(shape, generator=generator).to(place) for _ in range(4))
+    inputs = [x.requires_grad_() for x in inputs]
+    return lambda: torch.autograd.grad(attend(*inputs), inputs, upstream)
+
+
+def memory(way: str, length: int) -> float:
+    """Measure the peak of a way at (1, 4, length, 64), in MiB above its inputs, in a process of its own."""
+    command = [sys.executable, "-m", "saobp.study.lengths", way, str(length)]
+    return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+def peak(way: str, length: int) -> float:
+    """Measure the peak here, after a small call that loads what is loaded once."""
+    forward_and_backward(WAYS[way], (1, HEADS, 64, WIDTH))()
+    return peak_above_now(forward_and_backward(WAYS[way], (1, HEADS, length, WIDTH)))
+
+
+def by_length(lengths: Sequence[int], ways: Sequence[str], rounds: int, longest_materialised: int = 2048) -> list[dict]:
+    """Return one row a length and way: milliseconds and ratio to the first way (median, quartiles), peak MiB.
+
+    The materialised way stops at `longest_materialised`: it keeps several L x L matrices a head.
+    """
+    rows = []
+    for length in lengths:
+        shown = [way for way in ways if way != "materialised" or length <= longest_materialised]
+        shape = (1, HEADS, length, WIDTH)
+        found = interleaved({way: forward_and_backward(WAYS[way], shape) for way in shown}, rounds)
+        rows += [{"length": length, "way": way, **found[way], "peak_mib": memory(way, length)} for way in shown]
+    return rows
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(2)
+    print(peak(sys.argv[1], int(sys.argv[2])))

@@ -1,0 +1,66 @@
+"""What Table 9 is made of: counts that agree with the formula, medians in turns, peaks that see a matrix."""
+
+import pytest
+import torch
+
+from saobp.study import audit, cost, lengths, models, timing
+
+SMALL = {"sequences": 2, "length": 16}
+
+
+@pytest.mark.parametrize("way", cost.WAYS)
+@pytest.mark.parametrize("training", [True, False])
+def test_counted_multiply_accumulates_follow_the_formula(way, training):
+    size = models.SIZES["mini"]
+    shape = audit.Shape(size.layers, size.hidden, size.heads, size.feedforward)
+    algorithm = {"original": "Original", "elemmul": "ElemMul"}.get(way, "High")  # spelled out, Original has High's
+    counted = cost.macs("mini", audit.VOCABULARY, way, audit.LENGTH, training=training)
+    assert counted == pytest.approx(audit.macs(shape, algorithm, training=training), rel=1e-3)
+
+
+def test_every_way_of_a_model_computes_what_its_name_says():
+    outputs = {}
+    for way in cost.WAYS:
+        network = cost.build("mini-twin", 100, way, dropout=0.0).eval()
+        outputs[way] = network.bert(cost.batch(2, 16, 100)["input_ids"]).last_hidden_state
+    torch.testing.assert_close(outputs["original"], outputs["original_eager"])
+    for way in ("high", "low", "elemmul"):
+        assert (outputs[way] - outputs["original"]).abs().max() > 1e-6
+
+
+def test_a_cost_run_has_every_number_of_table_9():
+    found = cost.measure("mini-twin", 100, rounds=5, **SMALL)
+    assert list(found) == list(cost.WAYS)
+    for way in found.values():
+        assert way["parameters"] == found["original"]["parameters"]  # the refinement has no weights
+        for phase, rate in (("train", "tokens_per_second"), ("inference", "samples_per_second")):
+            numbers = way[phase]
+            for name in ("milliseconds", "ratio", rate):
+                assert 0 < numbers[name]["low"] <= numbers[name]["median"] <= numbers[name]["high"]
+            assert numbers["gmacs"] > 0 and numbers["peak_mib"] >= 0
+    assert found["original"]["train"]["ratio"]["median"] == 1
+
+
+def test_ways_take_turns_and_are_compared_within_a_round():
+    order = []
+    ways = {name: lambda name=name: order.append(name) for name in "abc"}
+    found = timing.interleaved(ways, rounds=6)
+    rounds = [order[start : start + 3] for start in range(0, len(order), 3)]
+    assert all(sorted(turn) == ["a", "b", "c"] for turn in rounds)
+    assert len({turn[0] for turn in rounds}) == 3  # nobody is always first
+    assert found["a"]["ratio"] == 1 and found["b"]["rounds"] == 6
+
+
+def test_the_peak_sees_memory_that_is_gone_afterwards():
+    assert timing.peak_above_now(lambda: torch.ones(2**23).sum()) > 25  # MiB, of 32
+
+
+def test_fused_attention_needs_a_fraction_of_the_materialised_memory():
+    assert lengths.memory("high", 1024) < 0.5 * lengths.memory("materialised", 1024)
+
+
+def test_materialised_attention_stops_where_it_would_fill_the_memory():
+    rows = lengths.by_length([16, 32], ("sdpa", "high", "materialised"), 5, longest_materialised=16)
+    assert [(row["length"], row["way"]) for row in rows] == [
+        (16, "sdpa"), (16, "high"), (16, "materialised"), (32, "sdpa"), (32, "high"),
+    ]  # fmt: skip
