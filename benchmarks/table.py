@@ -43,6 +43,35 @@ def memory(found: dict) -> list[str]:
     return [*lines, row("high, L = 8192 over 4096", f"× {growth:.2f}"), ""]
 
 
+def pretraining(found: dict) -> list[str]:
+    """Tabulate tokens a second of whole pretraining steps."""
+    size, rates = " × ".join(map(str, found["batch"])), found["tokens_per_second"]
+    lines = [f"**Pretraining BERT-Mini with the Trainer, {size} tokens.** {circumstances(found)}", ""]
+    lines += [row("", "tokens a second"), row("---", "---")]
+    lines += [row(name, f"{rate:.0f}") for name, rate in rates.items()]
+    for name, what in (("original_over_stock", "original over stock"), ("high_over_original", "high over original")):
+        ratio = found[name]
+        lines.append(row(what, f"× {ratio['median']:.2f} ({ratio['low']:.2f} – {ratio['high']:.2f})"))
+    lines.append(row("loading, share of a step", f"{found['loading_share_of_a_step']:.1%}"))
+    return [
+        *lines,
+        "",
+        f"Ours in {found['precision']}, stock in float32; median of {found['turns']} turns (range).",
+        "",
+    ]
+
+
+def diagnostics(found: dict) -> list[str]:
+    """Tabulate what the diagnostics take."""
+    lines = [f"**Diagnostics.** {found['device']}.", "", row("", "", "value"), row("---", "---", "---")]
+    for part, values in found.items():
+        if isinstance(values, dict):
+            lines += [
+                row(part.replace("_", " "), name.replace("_", " "), f"{value:.4g}") for name, value in values.items()
+            ]
+    return [*lines, ""]
+
+
 def tables() -> str:
     """Return all tables as Markdown."""
     attention = json.loads((HERE / "attention.json").read_text())
@@ -56,6 +85,8 @@ def tables() -> str:
     lines += [f"**A training step of BERT-Mini, {size} tokens.** " + circumstances(step), ""]
     for part in ("without_dropout", "with_dropout"):
         lines += times(part.replace("_", " "), step[part]["ways"], "original")
+    lines += pretraining(json.loads((HERE / "pretraining.json").read_text()))
+    lines += diagnostics(json.loads((HERE / "diagnostics.json").read_text()))
     return "\n".join(lines)
 
 

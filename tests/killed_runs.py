@@ -16,7 +16,7 @@ import torch
 from small_models import RECIPE, RandomText, word_tokenizer
 from transformers import TrainerCallback
 
-from saobp.study import models, training
+from saobp.study import batches, models, training
 
 
 class Heartbeat(TrainerCallback):
@@ -35,7 +35,7 @@ def train(folder: Path, pipe: int) -> str:
     torch.set_num_threads(1)
     tokenizer = word_tokenizer()
     network = models.refine_with(models.encoder("mini-twin", tokenizer, dropout=0.1, seed=1), "high", 0.2)
-    masking = training.SeededMasking(tokenizer, 0.15, 1)
+    masking = batches.SeededMasking(tokenizer, 0.15, 1)
     training.pretrain(
         network, RandomText(), masking, RECIPE, folder=folder, seed=1, measure=lambda model: {"loss": 1.0},
         callbacks=(Heartbeat(pipe),),

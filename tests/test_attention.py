@@ -271,9 +271,10 @@ def test_dropout_is_repeated_by_seed_and_by_gradient_checkpointing():
 THREADED = [{}, {"is_causal": True}, {"factor": "elemmul"}, {"strength": torch.rand(6)}]
 
 
+@pytest.mark.parametrize("length", [33, 600])  # one tile a head, and several
 @pytest.mark.parametrize("options", THREADED)
-def test_attention_and_gradients_do_not_depend_on_the_number_of_threads(options):
-    inputs = [torch.randn(5, 6, 33, 8, dtype=torch.float64, requires_grad=True) for _ in range(3)]
+def test_attention_and_gradients_do_not_depend_on_the_number_of_threads(options, length):
+    inputs = [torch.randn(2, 6, length, 8, dtype=torch.float64, requires_grad=True) for _ in range(3)]
     runs = []
     for threads in (1, 2, 3):
         torch.set_num_threads(threads)

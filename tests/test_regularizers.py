@@ -5,7 +5,7 @@ import torch
 from safetensors.torch import load_file
 from small_models import RECIPE, RandomText, word_tokenizer
 
-from saobp.study import models, regularizers, training
+from saobp.study import batches, models, regularizers, training
 from saobp.study.regularizers import EntropyRegularizer, SpectrumRegularizer
 
 
@@ -127,7 +127,7 @@ def test_following_the_spectrum_penalty_lowers_it_and_it_stays_above_zero():
 
 def batch(tokenizer):
     items = [RandomText()[k] for k in range(4)]
-    return training.SeededMasking(tokenizer, 0.3, 0)(items)
+    return batches.SeededMasking(tokenizer, 0.3, 0)(items)
 
 
 @pytest.mark.parametrize("algorithm", ["entropy_reg", "eigen_reg"])
@@ -159,7 +159,7 @@ def test_a_penalty_and_its_thresholds_survive_in_checkpoints(algorithm, tmp_path
     model = models.refine_with(models.encoder("mini-twin", tokenizer, dropout=0.0, seed=1), algorithm, 0.2)
     regularizers.attach(model, algorithm)
     log = training.pretrain(
-        model, RandomText(), training.SeededMasking(tokenizer, 0.15, 1), RECIPE, folder=tmp_path, seed=1,
+        model, RandomText(), batches.SeededMasking(tokenizer, 0.15, 1), RECIPE, folder=tmp_path, seed=1,
         measure=lambda model: {"loss": 1.0},
     )  # fmt: skip
     saved = load_file(tmp_path / "checkpoint-30" / "model.safetensors")

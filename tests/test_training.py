@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from small_models import RECIPE, RandomText, word_tokenizer
 
 from saobp.study import checkpoints, curves, models, training
+from saobp.study.batches import SeededMasking
 from saobp.study.heldout import HeldOut
-from saobp.study.training import SeededMasking, TrainingFailed, evaluation_steps
+from saobp.study.training import TrainingFailed, evaluation_steps
 
 
 @pytest.fixture(scope="module")
@@ -26,15 +28,38 @@ def items(count=8):
     return [RandomText()[i] for i in range(count)]
 
 
-def test_masks_follow_seed_and_batch_and_nothing_else(tokenizer):
+def test_masks_follow_sequence_seed_and_epoch_and_nothing_else(tokenizer):
     first = SeededMasking(tokenizer, 0.15, 1)(items())
     torch.manual_seed(99)
     again = SeededMasking(tokenizer, 0.15, 1)(items())
-    other_seed = SeededMasking(tokenizer, 0.15, 2)(items())
     other_order = SeededMasking(tokenizer, 0.15, 1)(items()[::-1])
+    half = SeededMasking(tokenizer, 0.15, 1)(items()[4:])  # as another process of a distributed run sees it
     assert all(torch.equal(first[name], again[name]) for name in first)
-    assert not torch.equal(first["labels"], other_seed["labels"])
-    assert not torch.equal(first["labels"], other_order["labels"].flip(0))
+    assert all(torch.equal(first[name], other_order[name].flip(0)) for name in first)
+    assert all(torch.equal(first[name][4:], half[name]) for name in first)
+    assert not torch.equal(first["labels"], SeededMasking(tokenizer, 0.15, 2)(items())["labels"])
+    assert not torch.equal(first["labels"], SeededMasking(tokenizer, 0.15, 1, epoch=1)(items())["labels"])
+
+
+def test_special_tokens_are_never_to_be_predicted(tokenizer):
+    special = torch.tensor([tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id])
+    batch = SeededMasking(tokenizer, 0.9, 0)([{"input_ids": special}] * 20)
+    assert (batch["labels"] == -100).all() and torch.equal(batch["input_ids"], special.expand(20, 3))
+
+
+def test_masks_are_new_in_every_epoch_of_a_run(tokenizer, tmp_path):
+    masking, seen = SeededMasking(tokenizer, 0.15, 1), []
+
+    class Watch(training.TrainerCallback):
+        def on_step_end(self, args, state, control, **kwargs):
+            seen.append(masking.epoch)
+
+    recipe = dataclasses.replace(RECIPE, steps=30, batch=4, save_every=30)  # 50 sequences: 12 steps an epoch
+    network = models.refine_with(models.encoder("mini-twin", tokenizer, dropout=0.0, seed=1), "original", 0.2)
+    training.pretrain(
+        network, RandomText(), masking, recipe, folder=tmp_path, seed=1, measure=lambda model: {}, callbacks=(Watch(),)
+    )
+    assert seen == [0] * 12 + [1] * 12 + [2] * 6
 
 
 def test_masks_are_80_10_10_at_the_stated_share(tokenizer):
@@ -186,3 +211,26 @@ def test_every_precision_trains_with_and_without_an_accelerator(tokenizer, preci
     )  # fmt: skip
     after = network.bert.encoder.layer[0].attention.self.query.weight
     assert after.isfinite().all() and not torch.equal(before, after.to(before))
+
+
+def test_two_processes_train_the_model_that_one_trains(tmp_path):
+    script = str(Path(__file__).with_name("distributed_pretraining.py"))
+    ends = []
+    for processes in (1, 2):
+        folder = tmp_path / str(processes)
+        folder.mkdir()
+        launch = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}", script, str(folder)]
+        subprocess.run([sys.executable, "-W", "ignore", *launch], capture_output=True, timeout=600, check=True)
+        assert checkpoints.newest_whole(folder / "work").name == "checkpoint-20"
+        ends.append(load_file(folder / "end.safetensors"))
+    start = models.encoder("mini-twin", word_tokenizer(), dropout=0.0, seed=1).state_dict()
+    for name, weights in ends[0].items():
+        torch.testing.assert_close(ends[1][name], weights, rtol=1e-3, atol=1e-4)
+    moved = max((ends[0][name] - start[name]).abs().max() for name in ends[0])
+    assert moved > 1e-2  # a hundred times what the two may differ by
+
+
+def test_a_batch_that_the_processes_cannot_share_is_refused(monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    with pytest.raises(ValueError, match="batch: 4 sequences a step cannot be shared by 3 processes"):
+        training.share_of_a_process(4)

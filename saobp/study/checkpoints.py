@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
+import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerFast, TrainerCallback
 
 from saobp.study import paths, regularizers
@@ -108,6 +109,8 @@ class SealCheckpoints(TrainerCallback):
     """Seals each checkpoint once the Trainer has written all of it, unless its weights are no numbers."""
 
     def on_save(self, args, state, control, model=None, **kwargs):
-        """Seal the checkpoint that was just saved, once per run and not once per process."""
+        """Seal the checkpoint that was just saved, once per run, when every process has written its part."""
+        if torch.distributed.is_initialized():
+            torch.distributed.barrier()
         if state.is_world_process_zero and all(p.isfinite().all() for p in model.parameters()):
             seal(Path(args.output_dir) / f"checkpoint-{state.global_step}")

@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from fvcore.nn import FlopCountAnalysis
 from torch import Tensor, nn
 
 from saobp.study import models
@@ -122,6 +121,8 @@ def macs(model: str, vocabulary: int, way: str, length: int, *, training: bool) 
     counted = _Counted(network, {"output_attentions": True} if way in SEEN else {})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the tracer: shapes become constants, which is what is wanted
+        from fvcore.nn import FlopCountAnalysis
+
         counter = FlopCountAnalysis(counted, torch.zeros(1, length, dtype=torch.long))
         counter.unsupported_ops_warnings(False).uncalled_modules_warnings(False).tracer_warnings("none")
         return counter.total() / 1e9

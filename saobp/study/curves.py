@@ -1,9 +1,12 @@
 """Learning curves: what a pretraining log says, as tables for plots and as the record's metrics."""
 
 import math
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
+
+from saobp.study import paths
 
 
 def held_out_curve(log: list[dict[str, Any]]) -> pd.DataFrame:
@@ -20,6 +23,16 @@ def layer_curve(log: list[dict[str, Any]]) -> pd.DataFrame:
         if "heldout" in entry
         for layer, (entropy, gtd) in enumerate(zip(entry["heldout"]["entropy"], entry["heldout"]["gtd"]), start=1)
     )
+
+
+def write(log: list[dict[str, Any]], folder: Path, name: str) -> list[Path]:
+    """Write a run's curves as CSV: NAME-training (step, loss, learning_rate) and NAME-heldout (one row a layer)."""
+    steps = pd.DataFrame(summary(log)["training"])
+    layers = layer_curve(log).merge(held_out_curve(log), on="step")
+    return [
+        paths.write_text(folder / f"{name}-{kind}.csv", frame.to_csv(index=False))
+        for kind, frame in (("training", steps), ("heldout", layers))
+    ]
 
 
 def uniform_entropy(length: int) -> float:

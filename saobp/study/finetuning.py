@@ -2,6 +2,7 @@
 
 import copy
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,12 +25,14 @@ import saobp  # noqa: F401  a refined checkpoint comes back refined only where s
 from saobp.study import paths
 from saobp.study.encoding import collator, encode
 from saobp.study.evaluation import score
+from saobp.study.heldout import flow
 from saobp.study.profile import Finetuning
 from saobp.study.records import finite
 from saobp.study.sources import Source
 from saobp.study.tasks import Task, load_task
 from saobp.study.training import Progress, StopAtNaN, TrainingFailed, bf16_is_native, on_cpu, quiet
 
+SHOWN = 16  # items of the reported split whose attention is followed
 HEADS = {
     "classification": AutoModelForSequenceClassification,
     "regression": AutoModelForSequenceClassification,
@@ -72,6 +75,25 @@ class KeepBest(TrainerCallback):
         if value > self.best or not self.weights:
             self.best, self.epoch = value, round(state.epoch)
             self.weights = copy.deepcopy(model.state_dict())
+
+
+@dataclass
+class FollowTask(TrainerCallback):
+    """Follows score and GTD on the reported split during fine-tuning (Figures 3, 9, Table 6); chooses nothing."""
+
+    measure: Callable[[], dict[str, Any]]
+    points: int
+    curve: list[dict[str, Any]] = field(default_factory=list)
+
+    def on_train_begin(self, args, state, control, **kwargs):
+        """Space the points evenly; the first is the untrained head."""
+        self.steps = {round(k * state.max_steps / max(1, self.points - 1)) for k in range(self.points)}
+        self.on_step_end(args, state, control)
+
+    def on_step_end(self, args, state, control, **kwargs):
+        """Measure at a point."""
+        if state.global_step in self.steps:
+            self.curve.append({"step": state.global_step, **self.measure()})
 
 
 def arguments(recipe: Finetuning, folder: Path, seed: int) -> TrainingArguments:
@@ -127,12 +149,20 @@ def finetune(
     trainer.remove_callback(PrinterCallback)
     keep = KeepBest(lambda: scored(trainer, task, "development", parts["development"])["headline"])
     trainer.add_callback(keep)
+    shown = collator(spec, tokenizer)([parts["evaluation"][n] for n in range(min(SHOWN, len(parts["evaluation"])))])
+
+    def measure() -> dict[str, Any]:
+        reported = scored(trainer, task, "evaluation", parts["evaluation"])
+        return {"score": reported["headline"], **flow(model, shown)}
+
+    follow = FollowTask(measure, recipe.curve)
+    trainer.add_callback(follow)
     try:
         trainer.train()
     except TrainingFailed as failure:
         return {"failed": str(failure)}
     model.load_state_dict(keep.weights)
-    return {"epoch": keep.epoch, **scored(trainer, task, "evaluation", parts["evaluation"])}
+    return {"epoch": keep.epoch, "curve": follow.curve, **scored(trainer, task, "evaluation", parts["evaluation"])}
 
 
 def scored(trainer: Trainer, task: Task, part: str, features: datasets.Dataset) -> dict[str, Any]:

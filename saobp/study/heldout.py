@@ -9,15 +9,36 @@ from torch import nn
 from torch.utils.data import Dataset
 
 from saobp import attention_entropy, gtd
+from saobp.diagnostics import cross_layer_gtd
 from saobp.huggingface import raw_attentions
+
+
+@torch.no_grad()
+def flow(model: nn.Module, batch: dict[str, torch.Tensor]) -> dict[str, Any]:
+    """Return what a model's refined attention, the one that multiplies the values, does on a batch.
+
+    A list a layer, averaged over heads and sequences: `entropy` (nats) and `gtd`; and `cross_layer_gtd`, one
+    number. Inputs may be (batch, token), or (batch, option, token) of a multiple choice.
+    """
+    tokens, mask = (batch[name].flatten(0, -2).to(model.device) for name in ("input_ids", "attention_mask"))
+    training = model.training
+    model.eval()
+    with raw_attentions(model) as pairs:
+        getattr(model, model.base_model_prefix)(input_ids=tokens, attention_mask=mask)
+    model.train(training)
+    layers, mask = [refined for _, refined in pairs], mask.bool()
+    return {
+        "entropy": [attention_entropy(layer, mask=mask).mean().item() for layer in layers],
+        "gtd": [gtd(layer, mask=mask).mean().item() for layer in layers],
+        "cross_layer_gtd": cross_layer_gtd(layers, hops=min(4, len(layers)), mask=mask).mean().item(),
+    }
 
 
 class HeldOut:
     """Measures a model on the same sequences with the same masks every time.
 
     Called with a model it returns `loss` (nats a predicted token), `perplexity` (its exponential), and per layer,
-    averaged over heads and the first sequences, `entropy` (nats) and `gtd` of the refined attention, the one
-    that multiplies the values, on unmasked text.
+    averaged over heads and the first sequences, what `flow` returns, on unmasked text.
     """
 
     def __init__(self, blocks: Dataset, collator: Callable, sequences: int, batch: int, *, shown: int = 16):
@@ -33,16 +54,8 @@ class HeldOut:
         model.eval()
         with torch.no_grad():
             loss = sum(self._loss(model, batch) * self._targets(batch) for batch in self.batches) / self.tokens
-            with raw_attentions(model) as pairs:
-                getattr(model, model.base_model_prefix)(**_to(self.shown, model))
-            refined = [refined for _, refined in pairs]
         model.train(training)
-        return {
-            "loss": loss,
-            "perplexity": math.exp(min(loss, 700)),
-            "entropy": [attention_entropy(layer).mean().item() for layer in refined],
-            "gtd": [gtd(layer).mean().item() for layer in refined],
-        }
+        return {"loss": loss, "perplexity": math.exp(min(loss, 700)), **flow(model, self.shown)}
 
     @staticmethod
     def _loss(model: nn.Module, batch: dict[str, torch.Tensor]) -> float:

@@ -71,6 +71,7 @@ class Finetuning:
     dropout: Share = 0.1
     weight_decay: Share = 0.01
     seeds: Annotated[list[int], MinLen(1)] = field(default_factory=lambda: [42])
+    curve: Annotated[int, Ge(0)] = 0  # points at which score and GTD are followed (Figures 3, 9); they choose nothing
     limit_train: Positive | None = None  # items; null = all
     limit_evaluation: Positive | None = None
     splits: dict[str, Annotated[list[str], MinLen(2)]] = field(default_factory=dict)  # task -> [train, reported]

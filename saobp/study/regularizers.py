@@ -11,6 +11,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional
 
+from saobp import attention_entropy
+
 NAME = "regularizer"
 
 
@@ -54,7 +56,7 @@ class EntropyRegularizer(nn.Module):
         """Return the penalty in squared nats, times the coefficient, of one forward pass; padded rows do not count."""
         length = attentions[0].shape[-1]
         most = torch.log(torch.tensor(float(length)))
-        entropies = torch.stack([_mean_entropy(layer, real) for layer in attentions])
+        entropies = torch.stack([attention_entropy(layer.float(), mask=real).mean(0) for layer in attentions])
         deviation = entropies - (self.start + self.offset.float()) * most.to(entropies)
         if self.mode == "two_sided":
             charged = deviation * (deviation.abs() > self.tolerance * most.to(entropies))
@@ -62,14 +64,6 @@ class EntropyRegularizer(nn.Module):
             charged = functional.relu(-deviation - self.tolerance * most.to(entropies))
         coefficient = self.coefficient or (1e-5 if length <= 256 else 5e-5)
         return coefficient * charged.square().mean()
-
-
-def _mean_entropy(attention: Tensor, real: Tensor | None) -> Float[Tensor, " head"]:
-    """Return each head's entropy in nats, the mean over rows; its gradient is finite where a probability is 0."""
-    attention = attention.float()
-    rows = -(attention * attention.clamp_min(torch.finfo(torch.float32).tiny).log()).sum(-1)
-    weight = torch.ones_like(rows[:, :1]) if real is None else real[:, None, :].to(rows)
-    return (rows * weight).sum((0, -1)) / weight.sum()
 
 
 class SpectrumRegularizer(nn.Module):

@@ -1,12 +1,10 @@
 """Pretraining on transformers' Trainer: the paper's recipe, resumable after a kill, stopped by a NaN."""
 
 import contextlib
-import hashlib
 import math
 import os
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +15,6 @@ from torch import nn
 from torch.utils.data import Dataset
 from tqdm import tqdm
 from transformers import (
-    DataCollatorForLanguageModeling,
-    PreTrainedTokenizerFast,
     PrinterCallback,
     Trainer,
     TrainerCallback,
@@ -27,6 +23,7 @@ from transformers import (
 from transformers.utils import logging
 
 from saobp.study import checkpoints, paths
+from saobp.study.batches import NextEpoch, SeededMasking
 from saobp.study.profile import Pretraining
 
 # how the system, safetensors and torch's zip writer say that a disk or a quota is full
@@ -35,39 +32,6 @@ WRITE_ERRORS = ("No space left", "File too large", "Disk quota", "file write fai
 
 class TrainingFailed(RuntimeError):
     """Training cannot go on: the loss is no number or the disk full; the message names the last good checkpoint."""
-
-
-@dataclass
-class SeededMasking:
-    """Masks 15 % (or `share`) of the tokens, 80/10/10, anew each time a sequence is seen.
-
-    The masks of a batch depend on the seed, the epoch's order and nothing else, so a run that was killed and
-    continued sees the masks it would have seen.
-    """
-
-    tokenizer: PreTrainedTokenizerFast
-    share: float
-    seed: int
-
-    def __post_init__(self):
-        self._collator = DataCollatorForLanguageModeling(self.tokenizer, mlm_probability=self.share, seed=self.seed)
-
-    def __call__(self, items: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
-        tokens = torch.stack([torch.as_tensor(item["input_ids"]) for item in items])
-        fingerprint = hashlib.sha256(tokens.numpy().tobytes() + str(self.seed).encode()).digest()
-        generator = torch.Generator().manual_seed(int.from_bytes(fingerprint[:8]) >> 1)
-        self._collator.generator = generator
-        inputs, labels = self._collator.torch_mask_tokens(tokens.clone())
-        return {"input_ids": inputs, "attention_mask": torch.ones_like(inputs), "labels": labels}
-
-
-@dataclass
-class CausalBatch:
-    """Stacks sequences for a causal model: every token is the label of the position before it."""
-
-    def __call__(self, items: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
-        tokens = torch.stack([torch.as_tensor(item["input_ids"]) for item in items])
-        return {"input_ids": tokens, "attention_mask": torch.ones_like(tokens), "labels": tokens.clone()}
 
 
 def evaluation_steps(steps: int, evaluations: int) -> list[int]:
@@ -165,6 +129,14 @@ def bf16_is_native() -> bool:
     return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
 
 
+def share_of_a_process(batch: int) -> int:
+    """Return how many of a step's sequences one process of a distributed run takes."""
+    processes = int(os.environ.get("WORLD_SIZE", "1"))
+    if batch % processes:
+        raise ValueError(f"batch: {batch} sequences a step cannot be shared by {processes} processes")
+    return batch // processes
+
+
 def on_cpu() -> bool:
     """Say whether there is no accelerator: transformers takes bfloat16 on a processor only when told so."""
     return not (torch.cuda.is_available() or torch.backends.mps.is_available())
@@ -176,7 +148,7 @@ def arguments(recipe: Pretraining, folder: Path, seed: int) -> TrainingArguments
     return TrainingArguments(
         output_dir=str(folder),
         max_steps=recipe.steps,
-        per_device_train_batch_size=recipe.batch,
+        per_device_train_batch_size=share_of_a_process(recipe.batch),
         learning_rate=recipe.learning_rate,
         lr_scheduler_type=recipe.scheduler,
         warmup_steps=recipe.warmup,
@@ -228,6 +200,7 @@ def pretrain(
         callbacks=[
             FollowHeldOut(measure, evaluation_steps(recipe.steps, recipe.evaluations)),
             StopAtNaN(folder),
+            *([NextEpoch(collator)] if isinstance(collator, SeededMasking) else []),
             checkpoints.SealCheckpoints(),
             Progress(title),
             *callbacks,

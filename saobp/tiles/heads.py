@@ -5,6 +5,7 @@ of length L per head are kept: what all queries together say about each key, and
 """
 
 import math
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -43,16 +44,20 @@ class Call:
     change: float | None  # e^-strength - 1, signed, where all messages share it
     one: Tensor  # 1, in the type of the probabilities
     dropout: Dropout | None
-    scratch: dict = field(default_factory=dict)
+    scratches: dict = field(default_factory=dict)
 
     def buffer(self, number: int, shape: tuple[int, int, int], like: Tensor) -> Tensor:
         """Return a tensor whose content is nobody's; those of one number share their memory."""
-        scratch = self.scratch
+        scratch = self.scratch()
         if (number, shape) not in scratch:
             room = max(TILE, queries_per_tile(like.shape[1]) * like.shape[1])
             memory = scratch.setdefault(number, like.new_empty(0)).resize_(room)
             scratch[number, shape] = memory[: math.prod(shape)].view(shape)
         return scratch[number, shape]
+
+    def scratch(self) -> dict:
+        """Return the scratch space of this thread."""
+        return self.scratches.setdefault(threading.get_ident(), {})
 
 
 class Heads:
@@ -94,7 +99,7 @@ class Heads:
 
     def wide(self, name: str) -> Wide:
         """Return scratch space for rows of D + 1 numbers, the same for the same name."""
-        name, scratch = (name, self.count), self.call.scratch
+        name, scratch = (name, self.count), self.call.scratch()
         if name not in scratch:
             scratch[name] = Wide.zeros(self.value)
         return scratch[name]

@@ -3,7 +3,8 @@
 How the tiles of a few heads are gone over is in `saobp.tiles.forms`; A A^T (Eq. 15), without messages, is here.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -12,6 +13,7 @@ from torch import Tensor
 from saobp.tiles.forms import backward_all, backward_prefix, forward_all, forward_prefix, values_for
 from saobp.tiles.heads import Call, Gradients, Heads, is_single, parts
 from saobp.tiles.products import Wide, average, paired, softmax_gradient
+from saobp.tiles.workers import side_by_side
 
 
 class RefinedAttention(torch.autograd.Function):
@@ -26,9 +28,8 @@ class RefinedAttention(torch.autograd.Function):
         said = torch.empty(heads, 1, length, **{**wide, "dtype": torch.float64} if call.causal else wide)
         shift = torch.empty(heads, 0 if is_single(length) else length, 1, **wide)
         results = (out, total, said, shift)
-        for part, pieces in parts(*inputs, *results, length=length):
-            forward_part(call, part, pieces)
-        call.scratch.clear()
+        run(partial(forward_part, call), parts(*inputs, *results, length=length), query)
+        call.scratches.clear()
         ctx.save_for_backward(*inputs, *results)
         ctx.call = call
         return out
@@ -39,10 +40,23 @@ class RefinedAttention(torch.autograd.Function):
         call, saved = ctx.call, ctx.saved_tensors
         inputs, wide = saved[:4], torch.promote_types(saved[0].dtype, torch.float32)
         results = [torch.empty_like(x, dtype=wide) for x in inputs[:3]] + [torch.zeros_like(inputs[3])]
-        for part, pieces in parts(*saved, gradient, *results, length=gradient.shape[1]):
-            backward_part(call, ctx.needs_input_grad[4], part, pieces)
-        call.scratch.clear()
+        work = partial(backward_part, call, ctx.needs_input_grad[4])
+        run(work, parts(*saved, gradient, *results, length=gradient.shape[1]), gradient)
+        call.scratches.clear()
         return None, *(x.to(like.dtype) for x, like in zip(results, inputs))
+
+
+def run(work: Callable[..., None], pieces: Iterable[tuple], like: Tensor) -> None:
+    """Work on pieces: side by side on a processor where sequences are long, else one after the other.
+
+    Short sequences are over before torch's own threads, which spin for some milliseconds after a call, leave their
+    cores to others.
+    """
+    if like.device.type == "cpu" and not is_single(like.shape[1]):
+        return side_by_side(work, pieces)
+    for piece in pieces:
+        work(*piece)
+    return None
 
 
 def forward_part(call: Call, part: slice, pieces: tuple[Tensor, ...]) -> None:

@@ -1,0 +1,65 @@
+"""Batches for pretraining: masked tokens to predict (80/10/10), or the text as its own labels."""
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from transformers import PreTrainedTokenizerFast, TrainerCallback
+
+MASKED, RANDOM = 0.8, 0.1  # of the chosen tokens; the rest stay what they are (Devlin et al. 2019)
+
+
+@dataclass
+class SeededMasking:
+    """Masks 15 % (or `share`) of the tokens, 80/10/10, anew in every epoch.
+
+    The masks of a sequence depend on its tokens, the seed and the epoch, and on nothing else: a run that was
+    killed and continued, or spread over several processes, sees those of a run in one piece.
+    """
+
+    tokenizer: PreTrainedTokenizerFast
+    share: float
+    seed: int
+    epoch: int = 0
+
+    def __post_init__(self):
+        self._special = torch.tensor(self.tokenizer.all_special_ids)
+
+    def __call__(self, items: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
+        tokens = torch.stack([torch.as_tensor(item["input_ids"]) for item in items])
+        choice, treatment, word = torch.from_numpy(np.stack([self._draws(row) for row in tokens.numpy()], axis=1))
+        chosen = (choice < self.share) & ~torch.isin(tokens, self._special)
+        inputs = tokens.masked_fill(chosen & (treatment < MASKED), self.tokenizer.mask_token_id)
+        replaced = chosen & (treatment >= 1 - RANDOM)
+        inputs = torch.where(replaced, (word * len(self.tokenizer)).long(), inputs)
+        labels = tokens.masked_fill(~chosen, -100)
+        return {"input_ids": inputs, "attention_mask": torch.ones_like(inputs), "labels": labels}
+
+    def _draws(self, tokens: np.ndarray) -> Float[np.ndarray, "3 length"]:
+        """Draw three uniform numbers a token from a generator keyed by the sequence, the seed and the epoch."""
+        digest = hashlib.sha256(tokens.tobytes() + f" {self.seed} {self.epoch}".encode()).digest()
+        generator = np.random.Generator(np.random.Philox(key=int.from_bytes(digest[:16])))
+        return generator.random((3, len(tokens)))
+
+
+@dataclass
+class CausalBatch:
+    """Stacks sequences for a causal model: every token is the label of the position before it."""
+
+    def __call__(self, items: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
+        tokens = torch.stack([torch.as_tensor(item["input_ids"]) for item in items])
+        return {"input_ids": tokens, "attention_mask": torch.ones_like(tokens), "labels": tokens.clone()}
+
+
+@dataclass
+class NextEpoch(TrainerCallback):
+    """Tells the masks which epoch it is, also where a run is continued in the middle of one."""
+
+    masking: SeededMasking
+
+    def on_epoch_begin(self, args, state, control, **kwargs):
+        """Count epochs from what the Trainer has seen."""
+        self.masking.epoch = int(state.epoch or 0)

@@ -1,0 +1,93 @@
+"""One pretraining run of a profile, the same in notebook 04, on one machine, or under torchrun on many processes.
+
+    torchrun --nproc-per-node 2 -m saobp.study.pretraining --profile laptop --model mini --algorithm high --seed 42
+
+trains to the end and leaves the checkpoints where notebook 04 looks for them: it then has nothing left to train and
+writes the record.
+"""
+
+import argparse
+from typing import Any
+
+from torch import nn
+from torch.utils.data import Dataset
+from transformers import PreTrainedTokenizerBase
+
+from saobp.study import checkpoints, corpora, models, paths, regularizers, sources, training
+from saobp.study.batches import SeededMasking
+from saobp.study.heldout import HeldOut
+from saobp.study.profile import Profile, load_profile
+from saobp.study.sources import Source
+
+
+def texts(study: Profile, model: str, source: Source) -> tuple[PreTrainedTokenizerBase, corpora.Blocks, corpora.Blocks]:
+    """Return a profile's tokenizer, its training text and its held-out text in sequences of the recipe's length."""
+    recipe = study.recipe(model)
+    tokenizer = corpora.make_tokenizer(study.tokenizer, source, vocabulary=study.vocabulary, mixture=study.corpus)
+    options = {"cache": paths.cache()}
+    text = corpora.token_blocks(
+        source, study.corpus, tokenizer, recipe.length, limit_tokens=recipe.limit_tokens, **options
+    )
+    return (
+        tokenizer,
+        text,
+        corpora.token_blocks(source, study.corpus, tokenizer, recipe.length, split="validation", **options),
+    )
+
+
+def untrained(study: Profile, model: str, algorithm: str, seed: int, tokenizer: PreTrainedTokenizerBase) -> nn.Module:
+    """Return a model of a profile before training, with its algorithm in place: a factor, or a penalty on the loss."""
+    recipe = study.recipe(model)
+    network = models.encoder(model, tokenizer, dropout=recipe.dropout, seed=seed)
+    network = models.refine_with(network, algorithm, models.strength_of(model, study.strengths))
+    return regularizers.attach(network, algorithm, recipe.penalty)
+
+
+def train(
+    study: Profile,
+    model: str,
+    algorithm: str,
+    seed: int,
+    *,
+    network: nn.Module,
+    tokenizer: PreTrainedTokenizerBase,
+    text: corpora.Blocks,
+    held_out: Dataset,
+) -> list[dict[str, Any]]:
+    """Pretrain a network in place by its profile's recipe, or continue a run that was cut off; returns the log.
+
+    The held-out masks are those of seed 0 for every run.
+    """
+    recipe = study.recipe(model)
+    return training.pretrain(
+        network,
+        text,
+        SeededMasking(tokenizer, recipe.masking, seed),
+        recipe,
+        folder=checkpoints.work_folder(study, model, algorithm, seed, text.fingerprint),
+        seed=seed,
+        measure=HeldOut(
+            held_out, SeededMasking(tokenizer, recipe.masking, 0), recipe.evaluation_sequences, recipe.batch
+        ),
+        title=f"{model} {algorithm} {seed}",
+    )
+
+
+def main() -> None:
+    """Train one run of a profile in the processes that torchrun or Accelerate started."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name in ("profile", "model", "algorithm"):
+        parser.add_argument(f"--{name}", required=True)
+    parser.add_argument("--seed", type=int, default=42)
+    given = parser.parse_args()
+    study = load_profile(given.profile)
+    tokenizer, text, held_out = texts(study, given.model, sources.resolve(study.data))
+    network = untrained(study, given.model, given.algorithm, given.seed, tokenizer)
+    train(
+        study, given.model, given.algorithm, given.seed, network=network, tokenizer=tokenizer, text=text,
+        held_out=held_out,
+    )  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+"""Pieces of work side by side: all done, each on one thread, errors heard, settings and forks unharmed."""
+
+import os
+import threading
+
+import pytest
+import torch
+
+from saobp.tiles.workers import side_by_side
+
+
+@pytest.fixture
+def two_threads():
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(1)
+
+
+def test_every_piece_is_worked_on_once_by_a_thread_that_is_alone(two_threads):
+    seen = []
+    side_by_side(lambda piece: seen.append((piece, torch.get_num_threads())), [(i,) for i in range(9)])
+    assert sorted(seen) == [(i, 1) for i in range(9)]
+
+
+def test_the_callers_setting_and_that_of_new_threads_stay(two_threads):
+    side_by_side(lambda: None, [()] * 4)
+    found = []
+    other = threading.Thread(target=lambda: found.append(torch.get_num_threads()))
+    other.start()
+    other.join()
+    assert [torch.get_num_threads(), *found] == [2, 2]
+
+
+def test_fewer_pieces_than_threads_stay_on_this_one(two_threads):
+    seen = []
+    side_by_side(lambda: seen.append(threading.current_thread()), [()])
+    assert seen == [threading.current_thread()]
+
+
+def test_no_piece_records_gradients(two_threads):
+    for count in (1, 2):
+        seen = []
+        side_by_side(lambda: seen.append(torch.is_grad_enabled()), [()] * count)  # noqa: B023
+        assert seen == [False] * count
+
+
+def test_an_error_of_a_piece_reaches_the_caller(two_threads):
+    def fail(number):
+        if number == 3:
+            raise RuntimeError("third piece")
+
+    with pytest.raises(RuntimeError, match="third piece"):
+        side_by_side(fail, [(i,) for i in range(5)])
+
+
+def test_a_forked_process_starts_threads_of_its_own(two_threads):
+    side_by_side(lambda: None, [()] * 4)
+    child = os.fork()
+    if child == 0:
+        seen = []
+        side_by_side(lambda: seen.append(1), [()] * 4)
+        os._exit(len(seen))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 4
