@@ -5,17 +5,15 @@ reported is a median with its quartiles. Original comes twice: on torch's fused 
 (`eager`), which is what an unfused refinement has to be compared with.
 """
 
-import subprocess
-import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from saobp.study import models
-from saobp.study.timing import interleaved, peak_above_now
+from saobp.study.timing import in_a_process, interleaved, peak_above_now
 
 WAYS = ("original", "original_eager", "high", "low", "elemmul")
 SEEN = ("original_eager", "high", "low", "elemmul")  # ways whose attention products a counter can see
@@ -130,9 +128,7 @@ def macs(model: str, vocabulary: int, way: str, length: int, *, training: bool) 
 
 def memory(kind: str, model: str, vocabulary: int, way: str, sequences: int, length: int) -> float:
     """Measure the peak of one call, in MiB above the model and its inputs, in a process of its own."""
-    given = [kind, model, vocabulary, way, sequences, length]
-    command = [sys.executable, "-m", "saobp.study.cost", *map(str, given)]
-    return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    return in_a_process(peak, kind, model, vocabulary, way, sequences, length)
 
 
 def peak(kind: str, model: str, vocabulary: int, way: str, sequences: int, length: int) -> float:
@@ -141,13 +137,3 @@ def peak(kind: str, model: str, vocabulary: int, way: str, sequences: int, lengt
     network = build(model, vocabulary, way).to(device)
     KINDS[kind](network, batch(1, 16, vocabulary, device))()
     return peak_above_now(KINDS[kind](network, batch(sequences, length, vocabulary, device)))
-
-
-def main(given: Sequence[str]) -> None:
-    """Print one peak for the process that asked."""
-    kind, model, vocabulary, way, sequences, length = given
-    print(peak(kind, model, int(vocabulary), way, int(sequences), int(length)))
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

@@ -30,7 +30,7 @@ from saobp.study.profile import Finetuning
 from saobp.study.records import finite
 from saobp.study.sources import Source
 from saobp.study.tasks import Task, load_task
-from saobp.study.training import Progress, StopAtNaN, TrainingFailed, bf16_is_native, on_cpu, quiet
+from saobp.study.training import Progress, StopAtNaN, TrainingFailed, on_cpu, quiet, takes_bf16
 
 SHOWN = 16  # items of the reported split whose attention is followed
 HEADS = {
@@ -107,7 +107,7 @@ def arguments(recipe: Finetuning, folder: Path, seed: int) -> TrainingArguments:
         lr_scheduler_type="linear",
         warmup_steps=recipe.warmup_share,  # a share of all steps when below 1
         weight_decay=recipe.weight_decay,
-        bf16=bf16_is_native(),
+        bf16=takes_bf16(recipe.precision),
         use_cpu=on_cpu(),
         seed=seed,
         logging_steps=10,

@@ -1,10 +1,5 @@
-"""Time and memory of attention, forward and backward, against length: fused, materialised, and torch's own.
+"""Time and memory of attention, forward and backward, against length: fused, materialised, and torch's own."""
 
-Run as a program, `python -m saobp.study.lengths WAY LENGTH` prints one peak, in a process of its own.
-"""
-
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -13,7 +8,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from saobp import refine, saobp_attention
-from saobp.study.timing import interleaved, peak_above_now
+from saobp.study.timing import THREADS, in_a_process, interleaved, peak_above_now
 
 HEADS, WIDTH = 4, 64
 
@@ -43,12 +38,12 @@ def forward_and_backward(attend: Callable[..., Tensor], shape: tuple[int, ...]) 
 
 def memory(way: str, length: int) -> float:
     """Measure the peak of a way at (1, 4, length, 64), in MiB above its inputs, in a process of its own."""
-    command = [sys.executable, "-m", "saobp.study.lengths", way, str(length)]
-    return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    return in_a_process(peak, way, length)
 
 
 def peak(way: str, length: int) -> float:
     """Measure the peak here, after a small call that loads what is loaded once."""
+    torch.set_num_threads(THREADS)
     forward_and_backward(WAYS[way], (1, HEADS, 64, WIDTH))()
     return peak_above_now(forward_and_backward(WAYS[way], (1, HEADS, length, WIDTH)))
 
@@ -65,8 +60,3 @@ def by_length(lengths: Sequence[int], ways: Sequence[str], rounds: int, longest_
         found = interleaved({way: forward_and_backward(WAYS[way], shape) for way in shown}, rounds)
         rows += [{"length": length, "way": way, **found[way], "peak_mib": memory(way, length)} for way in shown]
     return rows
-
-
-if __name__ == "__main__":
-    torch.set_num_threads(2)
-    print(peak(sys.argv[1], int(sys.argv[2])))

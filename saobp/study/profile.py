@@ -21,6 +21,8 @@ Algorithm = Literal["original", "high", "low", "elemmul", "sinkhorn", "uniform",
 DecoderAlgorithm = Literal["original", "high", "low", "elemmul", "sinkhorn", "high_all_rows"]
 Model = Literal["mini", "small", "medium", "mini-narrow", "mini-twin", "small-twin", "medium-twin"]
 
+Precision = Literal["auto", "bf16", "fp32"]
+
 STRICT = ConfigDict(extra="forbid", strict=True)
 
 
@@ -42,7 +44,7 @@ class Pretraining:
     dropout: Share = 0.1
     weight_decay: Share = 0.01
     penalty: Annotated[float, Gt(0)] | None = None  # coefficient of Entropy-Reg or Eigen-Reg; null = its own
-    precision: Literal["auto", "bf16", "fp32"] = "auto"  # auto: bf16 only where the processor has it
+    precision: Precision = "auto"  # auto: bf16 only where the processor has it; it slows the smallest models down
     evaluations: Positive = 20  # held-out checks, at geometrically spaced steps
     evaluation_sequences: Positive = 256  # on one fixed mask set
     save_every: Positive = 500  # steps between checkpoints a killed run continues from
@@ -71,6 +73,7 @@ class Finetuning:
     dropout: Share = 0.1
     weight_decay: Share = 0.01
     seeds: Annotated[list[int], MinLen(1)] = field(default_factory=lambda: [42])
+    precision: Precision = "auto"
     curve: Annotated[int, Ge(0)] = 0  # points at which score and GTD are followed (Figures 3, 9); they choose nothing
     limit_train: Positive | None = None  # items; null = all
     limit_evaluation: Positive | None = None

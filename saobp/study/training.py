@@ -129,6 +129,11 @@ def bf16_is_native() -> bool:
     return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
 
 
+def takes_bf16(precision: str) -> bool:
+    """Say whether a recipe's precision means bfloat16 autocast on this machine."""
+    return precision == "bf16" or (precision == "auto" and bf16_is_native())
+
+
 def share_of_a_process(batch: int) -> int:
     """Return how many of a step's sequences one process of a distributed run takes."""
     processes = int(os.environ.get("WORLD_SIZE", "1"))
@@ -144,7 +149,6 @@ def on_cpu() -> bool:
 
 def arguments(recipe: Pretraining, folder: Path, seed: int) -> TrainingArguments:
     """Translate a recipe into the Trainer's arguments; AdamW as BERT's successors set it."""
-    bf16 = recipe.precision == "bf16" or (recipe.precision == "auto" and bf16_is_native())
     return TrainingArguments(
         output_dir=str(folder),
         max_steps=recipe.steps,
@@ -157,7 +161,7 @@ def arguments(recipe: Pretraining, folder: Path, seed: int) -> TrainingArguments
         adam_beta2=0.98,
         adam_epsilon=1e-6,
         max_grad_norm=1.0,
-        bf16=bf16,
+        bf16=takes_bf16(recipe.precision),
         use_cpu=on_cpu(),
         seed=seed,
         data_seed=seed,
