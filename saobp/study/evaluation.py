@@ -21,6 +21,10 @@ __all__ = ["METRICS", "score", "score_predictions", "squad_exact_match", "squad_
 Scores = dict[str, Any]
 
 
+class Diverged(ValueError):
+    """A model's outputs are no numbers: its run has failed and has no score."""
+
+
 def _correlation(measure: Callable, gold: np.ndarray, predicted: np.ndarray) -> float:
     """Return a correlation; 0 where one side is constant and none is defined."""
     if np.ptp(gold) == 0 or np.ptp(predicted) == 0:
@@ -136,5 +140,5 @@ def _checked(values: Any, expected: int, what: str) -> np.ndarray:
     if len(found) != expected:
         raise ValueError(f"outputs: {len(found)} for {expected} {what}; give one each, in their order")
     if bad := int((~np.isfinite(found)).sum()):
-        raise ValueError(f"outputs: {bad} of {found.size} are not finite; the run has diverged")
+        raise Diverged(f"outputs: {bad} of {found.size} are not finite; the run has diverged")
     return found

@@ -24,7 +24,7 @@ from transformers import (
 import saobp  # noqa: F401  a refined checkpoint comes back refined only where saobp has been imported
 from saobp.study import paths
 from saobp.study.encoding import collator, encode
-from saobp.study.evaluation import score
+from saobp.study.evaluation import Diverged, score
 from saobp.study.heldout import flow
 from saobp.study.profile import Finetuning
 from saobp.study.records import finite
@@ -159,10 +159,11 @@ def finetune(
     trainer.add_callback(follow)
     try:
         trainer.train()
-    except TrainingFailed as failure:
+        model.load_state_dict(keep.weights)
+        reported = scored(trainer, task, "evaluation", parts["evaluation"])
+    except (TrainingFailed, Diverged) as failure:
         return {"failed": str(failure)}
-    model.load_state_dict(keep.weights)
-    return {"epoch": keep.epoch, "curve": follow.curve, **scored(trainer, task, "evaluation", parts["evaluation"])}
+    return {"epoch": keep.epoch, "curve": follow.curve, **reported}
 
 
 def scored(trainer: Trainer, task: Task, part: str, features: datasets.Dataset) -> dict[str, Any]:

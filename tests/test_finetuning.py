@@ -1,0 +1,77 @@
+"""Fine-tuning: the epoch is chosen on a slice of train, and what is followed on the reported split chooses nothing."""
+
+import dataclasses
+
+import pytest
+import torch
+from transformers import AutoTokenizer
+
+from saobp.study import checkpoints, finetuning, models, pretraining, sources
+from saobp.study.profile import load_profile
+
+STUDY = load_profile("smoke")
+RECIPE = dataclasses.replace(STUDY.finetune, epochs=2, limit_train=40, limit_evaluation=24, batch=8, length=96)
+
+
+@pytest.fixture(scope="module")
+def source():
+    return sources.resolve("synthetic")
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory, source):
+    folder = tmp_path_factory.mktemp("checkpoint")
+    tokenizer, _, _ = pretraining.texts(STUDY, "mini-twin", source)
+    network = models.refine_with(models.encoder("mini-twin", tokenizer, dropout=0.0, seed=0), "high", 0.2)
+    network.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def finetuned(name, checkpoint, source, folder, **changes):
+    recipe = dataclasses.replace(RECIPE, **changes)
+    tokenizer = AutoTokenizer.from_pretrained(checkpoint)
+    found, _ = finetuning.finetune_all([name], checkpoint, tokenizer, recipe, source, seed=0, folder=folder)
+    return found[name]
+
+
+@pytest.mark.parametrize("name", ["rte", "stsb", "race", "squad"])
+def test_score_and_gtd_are_followed_and_change_nothing(name, checkpoint, source, tmp_path):
+    quiet = finetuned(name, checkpoint, source, tmp_path / "quiet")
+    followed = finetuned(name, checkpoint, source, tmp_path / "followed", curve=4)
+    assert quiet["curve"] == []
+    assert followed["headline"] == quiet["headline"] and followed["outcomes"] == quiet["outcomes"]
+    curve = followed["curve"]
+    assert len(curve) == 4 and curve[0]["step"] == 0
+    for point in curve:
+        assert len(point["gtd"]) == 4 and all(0 < value < 1 for value in point["gtd"])
+        assert 0 < point["cross_layer_gtd"] < 1
+
+
+def test_the_refinement_stays_on(checkpoint, source):
+    task = finetuning.task_of("rte", RECIPE, source)
+    assert finetuning.with_head(task, checkpoint, RECIPE, seed=0).config.saobp["factor"] == "high"
+
+
+def test_a_finished_task_is_not_run_again(checkpoint, source, tmp_path, monkeypatch):
+    first = finetuned("rte", checkpoint, source, tmp_path)
+    monkeypatch.setattr(finetuning, "finetune", lambda *args, **kwargs: pytest.fail("ran again"))
+    assert finetuned("rte", checkpoint, source, tmp_path) == first
+
+
+def test_a_loss_that_is_no_number_is_a_failed_task_and_not_a_score(checkpoint, source, tmp_path):
+    network = models.encoder("mini-twin", AutoTokenizer.from_pretrained(checkpoint), dropout=0.0, seed=0)
+    for parameter in network.bert.parameters():
+        parameter.data.fill_(torch.nan)
+    models.refine_with(network, "original", 0.2).save_pretrained(tmp_path / "broken")
+    AutoTokenizer.from_pretrained(checkpoint).save_pretrained(tmp_path / "broken")
+    found = finetuned("rte", tmp_path / "broken", source, tmp_path / "work")
+    assert "the run has diverged" in found["failed"] and "headline" not in found
+
+
+def test_the_folder_of_a_run_follows_recipe_and_weights(checkpoint, source):
+    def folder(study):
+        return checkpoints.finetune_folder(study, checkpoint, "all", 0, source)
+
+    other = dataclasses.replace(STUDY, finetune=dataclasses.replace(STUDY.finetune, epochs=7))
+    assert folder(STUDY) == folder(STUDY) != folder(other)
