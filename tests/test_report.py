@@ -2,13 +2,16 @@
 
 import json
 import re
+import shutil
+import subprocess
 
 import nbformat
 import pytest
 from example_records import study
+from matplotlib import image
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-from saobp.study import figures, paths, report
+from saobp.study import figures, paths, report, tables
 
 
 @pytest.fixture(scope="module")
@@ -20,9 +23,14 @@ def folder(tmp_path_factory):
     figures.publish(found, folder / "figures")
     bar = new_output("stream", name="stderr", text="50 %|#####     |")
     said = new_output("stream", name="stdout", text="forty-two <b>")
-    node = new_notebook(cells=[new_markdown_cell("# A claim"), new_code_cell("1", outputs=[bar, said])])
+    claim = new_markdown_cell(
+        "# A claim\n\n$$\\sum_i A_{ij} = 1$$ see [Pretraining](04-pretrain.ipynb) and [Audit](09-audit.ipynb)"
+    )
+    node = new_notebook(cells=[claim, new_code_cell("1", outputs=[bar, said])])
     (folder / "notebooks").mkdir()
-    nbformat.write(node, folder / "notebooks" / "01-derivation.ipynb")
+    for name in ("01-derivation", "04-pretrain-mini-high-42"):
+        nbformat.write(node, folder / "notebooks" / f"{name}.ipynb")
+    tables.write_verdicts(found, folder / "figures")
     report.write(folder)
     return folder
 
@@ -56,3 +64,38 @@ def test_a_failed_task_is_named(folder):
 def test_a_folder_without_records_is_named(tmp_path):
     with pytest.raises(FileNotFoundError, match="no records there; run `make reproduce`"):
         report.write(tmp_path)
+
+
+def test_a_page_needs_nothing_from_elsewhere_and_its_links_lead_to_pages(folder):
+    page = (folder / "pages" / "01-derivation.html").read_text()
+    assert "<math" in page and "$$" not in page
+    assert not re.search(r"<(script|link|img)[^>]*(src|href)=\"https?:", page)
+    assert 'href="04-pretrain-mini-high-42.html"' in page  # the first run of the notebook
+    assert 'href="../index.html"' in page  # no run of it
+
+
+def test_verdicts_come_first(folder):
+    text = (folder / "index.html").read_text()
+    assert 0 < text.index("What reproduced and what did not") < text.index("Notebooks") < text.index("Tables")
+    assert "cannot be decided at this scale" in text or "not reproduced" in text
+
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+ALONE = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync", "--hide-scrollbars", "--enable-logging=stderr",
+)  # fmt: skip
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
+@pytest.mark.parametrize("width", [420, 1200])
+@pytest.mark.parametrize("name", ["index.html", "pages/01-derivation.html"])
+def test_a_browser_draws_the_page_without_a_complaint(folder, tmp_path, name, width):
+    shot = tmp_path / "shot.png"
+    options = [*ALONE, f"--user-data-dir={tmp_path}", f"--window-size={width},1600", f"--screenshot={shot}"]
+    done = subprocess.run(
+        [CHROMIUM, *options, (folder / name).as_uri()], capture_output=True, text=True, timeout=120, check=True
+    )
+    assert "CONSOLE" not in done.stderr
+    picture = image.imread(shot)
+    assert picture.shape[1] == width and picture[..., :3].std() > 0.02  # something is drawn

@@ -61,7 +61,7 @@ def with_results(readme: str) -> str:
 
 
 def results_text(found: list[dict[str, Any]]) -> str:
-    """Say how large the runs were and what came out: Table 2 beside the paper's, and the verdicts."""
+    """Say how large the runs were and what came out: Tables 2 and 8 beside the paper's, and the verdicts."""
     runs = records.select(found, "pretrain")
     measured = [run["metrics"] for run in runs]
     sizes = sorted({f"{m['steps']:,} steps, {m['tokens'] / 1e6:.1f} million tokens" for m in measured})
@@ -72,7 +72,8 @@ def results_text(found: list[dict[str, Any]]) -> str:
     )
     departures = list(dict.fromkeys(line for run in found for line in run["departures"]))
     listed = "\n".join(f"- {line}" for line in departures)
-    return "\n".join([small, "", listed, "", tables.table(2, found).to_markdown(), ""])
+    parts = [tables.table(2, found), tables.table(8, found), tables.verdicts(found)]
+    return "\n".join([small, "", listed, "", *(part.to_markdown() for part in parts), ""])
 
 
 def single(kind: str, number: int, profile: str, file_format: str, width: float | None, folder: Path) -> Path:

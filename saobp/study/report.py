@@ -5,14 +5,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-import nbformat
 from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
-from nbconvert import HTMLExporter
 from nbconvert.filters import markdown2html
 
-from saobp.study import paths, records
-from saobp.study.publication import is_progress
+from saobp.study import pages, paths, records
 
 
 def write(folder: Path) -> Path:
@@ -24,14 +21,15 @@ def write(folder: Path) -> Path:
     found = records.load(folder / "records")
     if not found:
         raise FileNotFoundError(f"{folder / 'records'}: no records there; run `make reproduce` first")
-    pages = [_page(path, folder / "pages") for path in sorted((folder / "notebooks").glob("*.ipynb"))]
+    executed = sorted((folder / "notebooks").glob("*.ipynb"))
     template = Environment(loader=PackageLoader("saobp.study"), autoescape=True).get_template("report.html")
     text = template.render(
         profile=found[0]["profile"],
         device=", ".join(sorted({record["device"] for record in found})),
         minutes=round(sum(record["seconds"] for record in found) / 60),
-        pages=pages,
-        tables=_tables(folder / "figures"),
+        pages=pages.write(executed, folder / "pages"),
+        verdicts=_tables(folder / "figures", "verdicts.md"),
+        tables=_tables(folder / "figures", "table*.md"),
         figures=_figures(folder / "figures"),
         runs=[{**record, "failures": failures(record)} for record in found],
     )
@@ -47,24 +45,13 @@ def failures(record: dict[str, Any]) -> str:
     return "; ".join(f"{name}: {reason}" for name, reason in failed.items())
 
 
-def _page(notebook: Path, folder: Path) -> dict[str, str]:
-    """Write one notebook as a page and return its name and link."""
-    exporter = HTMLExporter(template_name="lab", exclude_input_prompt=True, exclude_output_prompt=True)
-    node = nbformat.read(notebook, as_version=4)
-    for cell in node.cells:  # progress bars belong to the log
-        cell["outputs"] = [output for output in cell.get("outputs", []) if not is_progress(output)]
-    body, _ = exporter.from_notebook_node(node, {"metadata": {"name": notebook.stem}})
-    page = paths.write_text(folder / f"{notebook.stem}.html", body)
-    return {"name": notebook.stem, "link": f"{folder.name}/{page.name}"}
-
-
-def _tables(folder: Path) -> list[dict[str, Any]]:
-    """Return every table that was written, as rows of HTML with its caption and notes."""
+def _tables(folder: Path, names: str) -> list[dict[str, Any]]:
+    """Return tables that were written, as rows of HTML with caption and notes."""
     found = []
-    for path in sorted(folder.glob("table*.md")):
+    for path in sorted(folder.glob(names)):
         lines = path.read_text(encoding="utf-8").splitlines()
         rows = "\n".join(line for line in lines if line.startswith("|"))
-        notes = [line.strip() for line in lines if line.strip() and not line.startswith("|")]
+        notes = [Markup(markdown2html(line)) for line in lines if line.strip() and not line.startswith("|")]
         title = path.stem.replace("table", "Table ")
         found.append({"name": path.stem, "title": title, "html": Markup(markdown2html(rows)), "notes": notes})
     return found

@@ -39,10 +39,10 @@ class Verdicts:
 
     def to_markdown(self) -> str:
         """A pipe table."""
-        heads = ["| Paper | Where | Our evidence | Verdict |", "|---|---|---|---|"]
+        heads = ["| Paper | Verdict | Our evidence | Where |", "|---|---|---|---|"]
         lines = [f"**Verdicts.** {self.caption}", "", *heads]
         for row in self.rows:
-            lines.append(f"| {row.statement} | {row.where} | {row.evidence} | **{row.verdict}** |")
+            lines.append(f"| {row.statement} | **{row.verdict}** | {row.evidence} | {row.where} |")
         return "\n".join(lines) + "\n"
 
     def to_latex(self) -> str:
