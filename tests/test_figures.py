@@ -4,7 +4,8 @@ import example_records as examples
 import numpy as np
 import pytest
 
-from saobp.study import figures, labels
+from saobp.study import figures, labels, paths, publication
+from saobp.study import records as records_of
 from saobp.study.figures import grids, maps
 
 DRAWN = [number for number in sorted(figures.FIGURES) if number not in (7, 8)]  # those are 4 on another task
@@ -165,3 +166,13 @@ def test_sparsity_of_a_map_is_the_share_below_uniform():
         example = {"layer": 0, "head": 0, "tokens": list("abcd"), "raw": matrix.tolist()}
         points = maps.rows_of(example, "raw", "mini", "high")
         assert maps.below_uniform(points) == expected
+
+
+def test_the_tracked_figures_are_what_the_tracked_records_give(tmp_path):
+    name = publication.published_profile()
+    figures.publish(records_of.load(paths.results(name)), tmp_path)
+    tracked = {path.name for path in paths.figures().iterdir()}
+    assert {path.name for path in tmp_path.iterdir()} == tracked
+    for path in sorted(tmp_path.iterdir()):
+        if path.suffix in (".csv", ".tex", ".md", ".svg"):
+            assert path.read_bytes() == (paths.figures() / path.name).read_bytes(), f"{path.name}: run `make figures`"
