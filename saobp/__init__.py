@@ -3,6 +3,7 @@
 refine             refine attention probabilities (Eq. 7-11, 15, 16)
 saobp_attention    the same, fused from query, key and value
 apply              put it into a transformers model
+register_factor    make a function of your own a factor
 gtd, indirect_entropy, attention_entropy, sparsity
                    what an attention matrix does (Eq. 2, 12-14, App. E)
 """
@@ -10,6 +11,7 @@ gtd, indirect_entropy, attention_entropy, sparsity
 from saobp.attention import saobp_attention
 from saobp.diagnostics import attention_entropy, gtd, indirect_entropy, sparsity
 from saobp.huggingface import apply
+from saobp.own import register_factor
 from saobp.refine import FACTORS, refine
 
 __all__ = [
@@ -19,6 +21,7 @@ __all__ = [
     "gtd",
     "indirect_entropy",
     "refine",
+    "register_factor",
     "saobp_attention",
     "sparsity",
 ]

@@ -6,6 +6,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from saobp.own import OWN
+
 FACTORS = ("high", "low", "elemmul", "none", "sinkhorn", "uniform", "shuffled")
 """Names of the factors: the paper's three (Eq. 7, 16, 15), plain attention, and three controls."""
 
@@ -17,9 +19,9 @@ ROW_TOLERANCE = {torch.float64: 1e-3, torch.float32: 1e-3, torch.float16: 1e-2, 
 
 
 def check_factor(factor: str) -> None:
-    """Refuse a factor that is not one of `FACTORS` with a ValueError."""
-    if not isinstance(factor, str) or factor not in FACTORS:
-        raise ValueError(f"factor must be one of {', '.join(FACTORS)}; got {factor!r}")
+    """Refuse a factor that is neither one of `FACTORS` nor registered with a ValueError."""
+    if not isinstance(factor, str) or factor not in (*FACTORS, *OWN):
+        raise ValueError(f"factor must be one of {', '.join((*FACTORS, *OWN))}; got {factor!r}")
 
 
 def check_strength(strength: float | Tensor, heads: tuple[int, ...] | None = None) -> None:
@@ -114,6 +116,6 @@ def check_options(factor: str, steps: int, damping: float, seed: int, **switches
         raise ValueError(f"damping must lie in [0, 1); got {damping!r}")
     if isinstance(seed, bool) or not isinstance(seed, Integral):
         raise ValueError(f"seed must be a whole number; got {seed!r}")
-    if factor in WITHOUT_MESSAGES and (steps != 1 or damping != 0):
+    if factor in (*WITHOUT_MESSAGES, *OWN) and (steps != 1 or damping != 0):
         name = "steps" if steps != 1 else "damping"
         raise ValueError(f"{name} does not apply to factor {factor!r}, which sends no messages")

@@ -26,6 +26,7 @@ from saobp.messages import (
     propagate,
     signed_strength,
 )
+from saobp.own import OWN
 
 __all__ = [
     "FACTORS",
@@ -63,7 +64,8 @@ def refine(
         attention: Probabilities (..., L, L), rows are queries and sum to 1, before dropout.
         factor: "high" (Eq. 7), "low" (Eq. 16), "elemmul" (Eq. 15), "none", or a control: "sinkhorn" (columns
             divided by their sums), "uniform" (mixed with uniform attention to the entropy of "high"),
-            "shuffled" ("high" with every column permuted among the rows heard, which equals "high").
+            "shuffled" ("high" with every column permuted among the rows heard, which equals "high"). Or one of
+            your own, made known by `saobp.register_factor`.
         strength: The paper's lambda >= 0 in nats, saturating at 60: number, or a tensor that broadcasts over
             (..., heads) and may be learned. 0 returns the attention unchanged, whatever the factor; "elemmul"
             and "sinkhorn" know no other use of it.
@@ -127,6 +129,8 @@ def _refined(
     rounds: dict,
 ) -> Tensor:
     """Choose the refinement that `factor` names."""
+    if factor in OWN:
+        return OWN[factor](prior, strength, visible)
     if factor == "elemmul":
         return elementwise_product(prior, visible)
     if factor == "sinkhorn":

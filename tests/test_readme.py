@@ -6,7 +6,9 @@ import subprocess
 import sys
 
 import pytest
+import torch
 
+from saobp import own
 from saobp.study import paths, publication
 
 README = (paths.root() / "README.md").read_text(encoding="utf-8")
@@ -35,3 +37,16 @@ def test_the_snippet_runs_as_printed_and_gives_the_refined_model_back(tmp_path):
 
 def test_the_results_are_those_of_the_tracked_records():
     assert publication.with_results(README) == README
+
+
+def test_the_factor_in_contributing_is_short_and_works_as_printed():
+    text = (paths.root() / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 60
+    snippet = re.search(r"```python\n(.*?)```", text, re.DOTALL)[1]
+    assert len(snippet.splitlines()) <= 15
+    names = {}
+    try:
+        exec(snippet, names)
+        torch.testing.assert_close(names["refined"].sum(-1), torch.ones(4, 9))
+    finally:
+        own.OWN.pop("crowded", None)
