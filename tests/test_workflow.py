@@ -71,3 +71,13 @@ def test_the_graph_has_a_run_for_every_model_algorithm_seed_and_task(tmp_path):
     assert counts["finetune"] == str(heads)
     assert counts["attention"] == str(trained * len(study.attention.tasks))
     assert counts["report"] == "1"
+
+
+@pytest.mark.parametrize("name", ["laptop", "narrow", "paper"])
+def test_a_profile_that_this_machine_cannot_run_has_a_graph_all_the_same(name, tmp_path, capfd, monkeypatch):
+    monkeypatch.setattr(paths, "build", lambda profile: tmp_path / profile)
+    assert runner.main(["reproduce", "--profile", name, "--dry-run"]) == 0
+    study, said = load_profile(name), capfd.readouterr().out
+    pretrained = len(study.models) * len(study.algorithms) * len(study.seeds)
+    assert any(line.split() == ["pretrain", str(pretrained)] for line in said.splitlines())
+    assert not (tmp_path / name / "records").exists()

@@ -40,6 +40,7 @@ def parser() -> argparse.ArgumentParser:
     reproduce = commands.add_parser("reproduce", help="run every notebook under a profile")
     reproduce.add_argument("--profile", default="smoke")
     reproduce.add_argument("--cores", type=int, default=2)
+    reproduce.add_argument("--dry-run", action="store_true", help="list the runs, run none")
     reproduce.set_defaults(action=reproduce_profile)
 
     report = commands.add_parser("report", help="write build/PROFILE/index.html from what is there")
@@ -77,7 +78,10 @@ def reproduce_profile(options: argparse.Namespace) -> None:
     """`saobp reproduce --profile smoke --cores 2`."""
     from saobp.study import workflow
 
-    workflow.reproduce(options.profile, options.cores)
+    if options.dry_run:
+        workflow.preview(options.profile)
+    else:
+        workflow.reproduce(options.profile, options.cores)
 
 
 def write_report(options: argparse.Namespace) -> None:

@@ -65,6 +65,19 @@ def reproduce(profile_name: str, cores: int) -> None:
     print(f"==> done in {spent}: open {folder / 'index.html'}")
 
 
+def preview(profile_name: str) -> None:
+    """List the runs of a profile, and run none: its graph is built, its data are not looked for.
+
+    Raises ProfileError, or WorkflowFailed when the graph cannot be built.
+    """
+    path, profile = find(profile_name).resolve(), load_profile(profile_name)
+    folder = paths.build(profile.name)
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(os.devnull) as nothing:
+        if _snakemake(folder, path, 1, nothing.fileno(), "--dry-run"):
+            raise WorkflowFailed(f"{path}: its runs cannot be planned; the lines above say why")
+
+
 def _snakemake(folder: Path, profile: Path, cores: int, hold: int, *options: str, quiet: bool = False) -> int:
     command = [
         sys.executable, "-m", "snakemake", "--snakefile", str(paths.root() / "Snakefile"), "--directory", str(folder),
