@@ -35,6 +35,7 @@ def saobp_attention(
     "high", "low" and "elemmul" keep no L x L matrix between forward and backward; a tile at a time is worked
     out, and again for the gradient. Memory grows with L, time with L^2. What does not fit tiles (controls,
     causal "elemmul", everything inside torch.compile) gives its numbers through `saobp.refine` and keeps it.
+    Tiles have no second derivatives (an error says so) and no torch.func transforms; `saobp.refine` has.
 
     Args:
         query: (batch, heads, L, D). Scores, messages and sums are in float32 or better, also under autocast.
@@ -92,7 +93,7 @@ def check_inputs(
             raise ValueError(f"{name} has {tensor.shape[1]} groups, which do not divide the {heads} heads")
     if key.shape[-1] != width:
         raise ValueError(f"key has width {key.shape[-1]} and query {width}; they must be equal")
-    if scale is not None and not (isinstance(scale, Real) and math.isfinite(scale)):
+    if scale is not None and (isinstance(scale, bool) or not isinstance(scale, Real) or not math.isfinite(scale)):
         raise ValueError(f"scale must be a finite number or None; got {scale!r}")
     if isinstance(dropout, bool) or not isinstance(dropout, Real) or not 0 <= dropout < 1:
         raise ValueError(f"dropout_p must lie in [0, 1); got {dropout!r}")

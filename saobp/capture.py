@@ -30,6 +30,7 @@ from saobp.parts import MATRICES, Parts, Tally, summary
 from saobp.refinement import Refinement
 
 INPUTS = ("input_ids", "attention_mask", "token_type_ids", "position_ids")
+PIXELS = "pixel_values"
 Batch = Mapping[str, Tensor]
 
 
@@ -71,7 +72,8 @@ def capture(
     Args:
         model: A transformers model with one stack of self-attention, given to `saobp.apply` or not (then the
             two matrices are the same).
-        batches: Dictionaries with input_ids and, where given, attention_mask, token_type_ids, position_ids.
+        batches: Dictionaries with input_ids and, where given, attention_mask, token_type_ids, position_ids; or,
+            of a vision model, with pixel_values.
         path: Of the parquet file; kept maps go beside it, with the ending .maps.npz.
         beta: Discount of Eq. 12, in (0, 1].
         hops: K of Eq. 12.
@@ -92,8 +94,12 @@ def capture(
         tokens gets.
 
     Raises:
-        ValueError: If the model gives no attention, or gives mass to padding.
+        ValueError: If the model gives no attention of one stack over tokens (of an encoder-decoder, pass
+            `model.encoder`), or gives mass to padding.
     """
+    for name, number, least in (("part_samples", part_samples, 1), ("keep_maps", keep_maps, 0)):
+        if not isinstance(number, int) or number < least:
+            raise ValueError(f"{name} must be a whole number of at least {least}; got {number!r}")
     plan = Plan(beta, hops, graph_nodes, graph_threshold, spectrum, keep_maps)
     classes = token_classes(tokenizer) if tokenizer is not None else None
     parts = Parts(Path(path), _identity(model, plan, classes), asdict(plan), resume)
@@ -107,7 +113,7 @@ def capture(
             if parts.begin(chunk):
                 for batch in chunk:
                     parts.add(*_measured(attend, batch, first, plan, classes, parts))
-                    first += len(batch["input_ids"])
+                    first += size(batch)
                 parts.commit()
             bar.update(len(chunk))
     return parts.finish()
@@ -139,13 +145,16 @@ def _measured(
     attend: Any, batch: Batch, first: int, plan: Plan, classes: Any, parts: Parts
 ) -> tuple[dict[str, np.ndarray], Tally]:
     """Measure all maps of one batch: columns of the table, and what the summary needs of them."""
-    mask = batch.get("attention_mask", torch.ones_like(batch["input_ids"])).bool()
+    if classes and "input_ids" not in batch:
+        raise ValueError("tokenizer: the batches hold no input_ids, so there are no classes of tokens")
     layers = attend(batch)
-    mask = mask.to(layers[0][0].device)
-    groups = _grouped(batch["input_ids"].to(mask.device), mask, classes) if classes else {}
+    shape, device = (size(batch), layers[0][0].shape[-1]), layers[0][0].device
+    mask = batch.get("attention_mask", torch.ones(shape)).to(device).bool()
+    tokens = batch.get("input_ids", torch.arange(shape[1]).expand(shape))  # patches have their place for a name
+    groups = _grouped(tokens.to(device), mask, classes) if classes else {}
     values = _stacked([_pair(raw, refined, mask, plan, groups) for raw, refined in layers])
     for sample in range(min(len(mask), plan.keep_maps - first)):
-        _keep(parts, first + sample, layers, mask[sample], batch["input_ids"][sample], sample)
+        _keep(parts, first + sample, layers, mask[sample], tokens[sample], sample)
     tally = Tally.of(values, int(mask.sum()))
     tally.add_positions(*_positional(layers, mask))
     if len(layers) >= plan.hops:
@@ -239,6 +248,11 @@ def _keep(parts: Parts, sample: int, layers: list, mask: Tensor, tokens: Tensor,
     parts.keep(sample, maps | {"input_ids": tokens.cpu()[mask.cpu()].numpy()})
 
 
+def size(batch: Batch) -> int:
+    """Return how many sequences or pictures a batch holds."""
+    return len(next(iter(batch.values())))
+
+
 def _chunks(batches: Iterable[Batch], samples: int) -> Iterator[tuple[int, list[Batch]]]:
     """Group batches into parts of at least `samples` sequences; with each comes its first sample's number.
 
@@ -247,8 +261,13 @@ def _chunks(batches: Iterable[Batch], samples: int) -> Iterator[tuple[int, list[
     first, chunk, held = 0, [], 0
     for batch in batches:
         given = {name: batch[name] for name in INPUTS if batch.get(name) is not None}
-        chunk.append({name: value.reshape(-1, value.shape[-1]) for name, value in given.items()})
-        held += len(chunk[-1]["input_ids"])
+        rows = {name: value.reshape(-1, value.shape[-1]) for name, value in given.items()}
+        if batch.get(PIXELS) is not None:
+            rows[PIXELS] = batch[PIXELS]
+        if not rows.keys() & {"input_ids", PIXELS}:
+            raise ValueError(f"batches: one holds {', '.join(batch) or 'nothing'}, neither input_ids nor {PIXELS}")
+        chunk.append(rows)
+        held += size(rows)
         if held >= samples:
             yield first, chunk
             first, chunk, held = first + held, [], 0
@@ -260,6 +279,8 @@ def _chunks(batches: Iterable[Batch], samples: int) -> Iterator[tuple[int, list[
 def _visible(model: nn.Module) -> Iterator[Any]:
     """Yield a function from inputs to the layers' (raw, refined) maps; the model is as before afterwards."""
     body = getattr(model, "base_model", model)  # no need for the head's logits
+    if getattr(model.config, "is_encoder_decoder", False) and hasattr(body, "decoder"):
+        raise ValueError(f"model: {type(model).__name__} has two stacks; pass its encoder, model.get_encoder()")
     device = next(model.parameters()).device
     training, implementation = model.training, model.config._attn_implementation
     refined = any(isinstance(module, Refinement) for module in model.modules())

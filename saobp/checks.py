@@ -54,6 +54,8 @@ def _check_strengths(strength: Tensor, heads: tuple[int, ...] | None) -> None:
 
 def check_shape(attention: Tensor) -> None:
     """Refuse anything but a floating tensor (..., L, L) with L >= 1 with a ValueError."""
+    if isinstance(attention, Tensor) and (attention.layout != torch.strided or attention.is_meta):
+        raise ValueError("attention must be a dense tensor that holds numbers; got a sparse or meta tensor")
     if not isinstance(attention, Tensor) or attention.dtype not in ROW_TOLERANCE:
         kind = attention.dtype if isinstance(attention, Tensor) else type(attention).__name__
         raise ValueError(f"attention must be a floating tensor of probabilities; got {kind}")
@@ -116,6 +118,8 @@ def check_options(factor: str, steps: int, damping: float, seed: int, **switches
         raise ValueError(f"damping must lie in [0, 1); got {damping!r}")
     if isinstance(seed, bool) or not isinstance(seed, Integral):
         raise ValueError(f"seed must be a whole number; got {seed!r}")
+    if not -(2**63) <= seed < 2**63:
+        raise ValueError(f"seed must fit 64 bits; got {seed!r}")
     if factor in (*WITHOUT_MESSAGES, *OWN) and (steps != 1 or damping != 0):
         name = "steps" if steps != 1 else "damping"
         raise ValueError(f"{name} does not apply to factor {factor!r}, which sends no messages")

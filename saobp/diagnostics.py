@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from numbers import Real
 
 import torch
 from jaxtyping import Bool, Float
@@ -55,9 +56,9 @@ def gtd(
 ) -> Float[Tensor, "*batch"]:
     """Global token dependency: the share of multi-hop paths in the squared norm of all paths (Eq. 13).
 
-    From s^2 / (L + s^2) to 1, where all two-hop mass ends in one token; s = beta + ... + beta^(hops-1). Every
-    idempotent matrix (uniform, identity, full sink) gives s^2 / (1 + s^2): the number does not tell collapse
-    from spread, so read it beside the entropy.
+    From s^2 / (L + s^2) up to, never at, 1, with s = beta + ... + beta^(hops-1): high where first hops that
+    spread meet again in one token. Every idempotent matrix (uniform, identity, full sink) gives
+    s^2 / (1 + s^2): the number does not tell collapse from spread, so read it beside the entropy.
     """
     _check_paths(beta, hops)
     attention, _ = _cut(attention, mask)
@@ -245,6 +246,8 @@ def _cut(attention: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
 
     With the padding at 0 the real block and all its powers are those of the unpadded matrix.
     """
+    if not isinstance(attention, Tensor):
+        raise ValueError(f"attention must be a tensor, got {type(attention).__name__}")
     if attention.dim() < 2 or attention.shape[-1] != attention.shape[-2] or attention.shape[-1] == 0:
         raise ValueError(f"attention must be (..., L, L) with L > 0, got shape {tuple(attention.shape)}")
     if not attention.is_floating_point():
@@ -263,8 +266,9 @@ def _real_tokens(attention: Tensor, mask: Tensor | None) -> Tensor:
     tokens, leading = attention.shape[-1], attention.dim() - 2
     if mask is None:
         return torch.ones(tokens, dtype=torch.bool, device=attention.device)
-    if mask.dtype != torch.bool:
-        raise ValueError(f"mask must be boolean, True at real tokens (mask.bool()), got {mask.dtype}")
+    if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
+        kind = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
+        raise ValueError(f"mask must be a boolean tensor, True at real tokens (mask.bool()), got {kind}")
     batched = mask.dim() == 2 and leading > 0 and mask.shape[0] == attention.shape[0]
     if mask.shape[-1:] != (tokens,) or not (mask.dim() == 1 or batched):
         shapes = f"attention {tuple(attention.shape)}, got {tuple(mask.shape)}"
@@ -280,7 +284,7 @@ def _check_rows(attention: Tensor) -> None:
 
 
 def _check_paths(beta: float, hops: int) -> None:
-    if not 0 < beta <= 1:
-        raise ValueError(f"beta must lie in (0, 1], got {beta}")
+    if not isinstance(beta, Real) or not 0 < beta <= 1:
+        raise ValueError(f"beta must be a number in (0, 1], got {beta!r}")
     if not isinstance(hops, int) or hops < 2:
         raise ValueError(f"hops must be an integer of at least 2, got {hops!r}")

@@ -78,7 +78,9 @@ def apply(
     """Refine every self-attention of a transformers model (Eq. 11), in place, and return the model.
 
     Cross-attention stays plain, and so does the decoder of an encoder-decoder. The options go into
-    `model.config.saobp`, so that `save_pretrained` and `from_pretrained` keep them where saobp is imported.
+    `model.config.saobp` (the config becomes the model's own copy), so that `save_pretrained` and
+    `from_pretrained` keep them where saobp is imported; transformers alone loads such a checkpoint as plain
+    attention and says nothing. A model that is refined already starts over, with learned strengths at `strength`.
 
     Args:
         model: A transformers v5 model whose attention goes through transformers' attention interface.

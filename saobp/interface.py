@@ -5,12 +5,14 @@ mask come which tokens are real and which pairs may look at each other; then the
 applied to the values, by the fused operation where nobody asks to see them.
 """
 
+import copy
 from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
+from transformers import PretrainedConfig
 from transformers.cache_utils import Cache
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, eager_mask, sdpa_mask
@@ -195,8 +197,15 @@ def detach(model: nn.Module) -> None:
 
 
 def dispatch(model: nn.Module, options: dict[str, Any]) -> None:
-    """Send the model's attention through our function, and write the options into its configs."""
+    """Send the model's attention through our function, and write the options into its configs.
+
+    The configs become the model's own: another model built from the same object stays what it was.
+    """
     register()
+    copies: dict[int, Any] = {}
+    for part in model.modules():
+        if isinstance(vars(part).get("config"), PretrainedConfig):
+            part.config = copy.deepcopy(part.config, copies)
     model.set_attn_implementation(NAME)
     for part in model.modules():
         if isinstance(part, PreTrainedModel):

@@ -57,8 +57,8 @@ def refine(
     """Refine attention by belief propagation on the complete graph of its rows (Eq. 11).
 
     Under "high" a key that many queries attend to loses mass, under "low" it gains, by `strength` times its
-    column sum in nats to first order; attention whose columns all carry the same load (uniform, a
-    permutation) hardly moves. Rows sum to 1, and under these two a zero stays a zero.
+    column sum in nats to first order. Uniform attention and permutations stay; with the self-message left
+    out, equal loads alone do not make attention stay. Rows sum to 1, and under these two a zero stays a zero.
 
     Args:
         attention: Probabilities (..., L, L), rows are queries and sum to 1, before dropout.
@@ -94,7 +94,7 @@ def refine(
     visible = visibility(attention, mask, causal)
     check_rows(attention, visible, causal)
     if factor == "none" or (not isinstance(strength, Tensor) and strength == 0):
-        return attention
+        return _with_padding(attention, attention, mask, visible)
     with torch.autocast(attention.device.type, enabled=False):
         prior = attention.to(torch.promote_types(attention.dtype, torch.float32)).masked_fill(~visible, 0)
         lam = per_matrix(strength, prior)

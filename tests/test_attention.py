@@ -334,3 +334,12 @@ GOOD = {"query": torch.zeros(2, 4, 6, 8), "key": torch.zeros(2, 2, 6, 8), "value
 def test_a_wrong_argument_is_named(argument, value):
     with pytest.raises(ValueError, match=argument):
         saobp_attention(**{**GOOD, argument: value})
+
+
+@pytest.mark.parametrize("factor", ["high", "low", "elemmul"])
+def test_second_derivatives_are_refused_and_never_wrong(factor):
+    query, key, value = heads(groups=4)
+    output = saobp_attention(query, key, value, factor=factor)
+    with pytest.raises(RuntimeError, match="no second derivatives; use saobp.refine"):
+        torch.autograd.grad(output.sum(), query, create_graph=True)
+    assert torch.autograd.grad(output.sum(), query, retain_graph=True)[0].isfinite().all()

@@ -10,7 +10,17 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
-from transformers import BertConfig, BertForMultipleChoice, BertModel, GPT2Config, GPT2LMHeadModel
+from transformers import (
+    BertConfig,
+    BertForMultipleChoice,
+    BertModel,
+    GPT2Config,
+    GPT2LMHeadModel,
+    T5Config,
+    T5Model,
+    ViTConfig,
+    ViTModel,
+)
 
 import saobp
 from saobp import diagnostics
@@ -405,3 +415,29 @@ def test_a_file_that_is_no_capture_is_named(tmp_path):
     (tmp_path / "a.parquet").write_text("nothing")
     with pytest.raises(ValueError, match="a.parquet: not a finished capture"):
         summary(tmp_path / "a.parquet")
+
+
+@pytest.mark.parametrize("refined", [False, True])
+def test_a_vision_model_is_captured_by_its_patches(refined, tmp_path):
+    config = ViTConfig(
+        hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64, image_size=32, patch_size=8
+    )
+    model = ViTModel(config).eval()
+    model = saobp.apply(model, "high", 0.5) if refined else model
+    found = capture(model, [{"pixel_values": torch.randn(3, 3, 32, 32)}] * 2, tmp_path / "vit.parquet", keep_maps=1)
+    assert found["samples"] == 6 and found["tokens"] == 6 * 17  # 16 patches and [CLS]
+    moved = found["matrices"]["refined"]["overall"]["moved"]
+    assert moved > 0 if refined else moved == 0
+
+
+def test_what_cannot_be_captured_is_named(tmp_path):
+    t5 = T5Model(T5Config(vocab_size=40, d_model=32, d_kv=8, d_ff=64, num_layers=2, num_heads=4))
+    tokens = [{"input_ids": torch.randint(40, (2, 5))}]
+    with pytest.raises(ValueError, match="T5Model has two stacks; pass its encoder"):
+        capture(t5, tokens, tmp_path / "t5.parquet")
+    assert capture(t5.get_encoder(), tokens, tmp_path / "encoder.parquet")["samples"] == 2
+    with pytest.raises(ValueError, match="batches: one holds labels, neither input_ids nor pixel_values"):
+        capture(t5.get_encoder(), [{"labels": torch.zeros(2, 5)}], tmp_path / "none.parquet")
+    for option in ({"part_samples": 0}, {"keep_maps": -1}):
+        with pytest.raises(ValueError, match=next(iter(option))):
+            capture(t5.get_encoder(), tokens, tmp_path / "none.parquet", **option)

@@ -9,7 +9,15 @@ import pytest
 import torch
 from families import BUILDERS, CAUSAL, TEXT, build, encoder_decoder, run, run_any, tokens
 from torch import nn
-from transformers import AutoModel, AutoModelForCausalLM, AutoModelForMaskedLM, BertConfig, BertForMaskedLM
+from transformers import (
+    AutoModel,
+    AutoModelForCausalLM,
+    AutoModelForMaskedLM,
+    BertConfig,
+    BertForMaskedLM,
+    LlamaConfig,
+    LlamaForCausalLM,
+)
 
 import saobp
 from saobp.huggingface import raw_attentions
@@ -403,3 +411,17 @@ def test_arguments_that_bend_the_scores_are_refused():
             attention_forward(module, *states, None, **{argument: torch.ones(1)})
     with pytest.raises(ValueError, match="attention_mask"):
         attention_forward(module, *states, torch.ones(1, 6))
+
+
+def test_a_plain_model_of_the_same_config_stays_plain(tmp_path):
+    config = LlamaConfig(
+        vocab_size=40, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4
+    )
+    tokens = torch.randint(40, (2, 7))
+    plain, refined = LlamaForCausalLM(config).eval(), LlamaForCausalLM(config).eval()
+    before = plain(tokens).logits
+    saobp.apply(refined, "high", 1.0)
+    assert not hasattr(config, "saobp") and not hasattr(plain.config, "saobp")
+    assert all(module.config is refined.config for module in refined.modules() if hasattr(module, "config"))
+    plain.save_pretrained(tmp_path)
+    torch.testing.assert_close(LlamaForCausalLM.from_pretrained(tmp_path).eval()(tokens).logits, before)

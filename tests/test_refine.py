@@ -529,3 +529,13 @@ def test_the_checks_stand_on_their_own():
         check_factor("High")
     with pytest.raises(ValueError, match="^strength"):
         check_strength(torch.ones(2), (2, 3))
+
+
+@pytest.mark.parametrize("options", [{"factor": "none"}, {"strength": 0.0}, {"strength": torch.tensor(0.0)}, {}])
+def test_what_a_padded_row_holds_never_comes_out(options):
+    attention = torch.zeros(1, 2, 3, 3)
+    attention[..., :2, :2] = 0.5
+    attention[..., 2, :] = torch.nan
+    refined = refine(attention, mask=torch.tensor([True, True, False]), **options)
+    assert refined.isfinite().all() and (refined[..., 2] == 0).all()
+    torch.testing.assert_close(refined[..., :2, :2], attention[..., :2, :2])

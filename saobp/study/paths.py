@@ -38,18 +38,24 @@ def figures() -> Path:
     return root() / "figures"
 
 
+@contextmanager
+def new_file(path: Path) -> Iterator[Path]:
+    """Yield a temporary neighbour that becomes `path`, replacing it, when the block ends without an error."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    os.close(descriptor)
+    try:
+        yield Path(name)
+        os.chmod(name, 0o644)
+        os.replace(name, path)
+    finally:
+        Path(name).unlink(missing_ok=True)
+
+
 def write_text(path: Path, text: str) -> Path:
     """Write a text file whole or not at all: to a temporary neighbour, then renamed."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-            stream.write(text)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    with new_file(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
     return path
 
 

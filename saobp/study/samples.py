@@ -7,6 +7,7 @@ import datasets
 import numpy as np
 import pandas as pd
 import torch
+from scipy import stats
 from transformers import PreTrainedTokenizerBase
 
 from saobp.study.encoding import encode
@@ -66,6 +67,29 @@ def example_map(parquet: Path, tokenizer: PreTrainedTokenizerBase) -> dict[str, 
     head = int(np.abs(refined - raw).sum((1, 2)).argmax())
     maps = {"raw": raw[head].round(4).tolist(), "refined": refined[head].round(4).tolist()}
     return {"sample": int(shortest), "layer": layer, "head": head + 1, "tokens": tokens, **maps}
+
+
+MEASURES = ("gtd", "indirect_entropy", "entropy", "sparsity", "column_mass_maximum")
+
+
+def changes(parquet: Path, resamples: int = 2000, seed: int = 0) -> pd.DataFrame:
+    """Return what the refinement changes in each measure, with a 95 % interval that has samples as its unit.
+
+    Heads and layers of one sample are averaged first: they are not independent of each other. Samples where a
+    measure is undefined are left out and counted.
+    """
+    table = pd.read_parquet(parquet, columns=["sample", "matrix", *MEASURES])
+    means = table.groupby(["matrix", "sample"])[list(MEASURES)].mean()
+    difference, rows = means.loc["refined"] - means.loc["raw"], {}
+    for name in MEASURES:
+        values = difference[name].dropna().to_numpy()
+        found = stats.bootstrap((values,), np.mean, n_resamples=resamples, method="percentile", rng=seed)
+        rows[name] = {
+            "softmax": means.loc["raw"][name].mean(), "refined": means.loc["refined"][name].mean(),
+            "change": values.mean(), "low": found.confidence_interval.low, "high": found.confidence_interval.high,
+            "samples": len(values), "undefined": int(difference[name].isna().sum()),
+        }  # fmt: skip
+    return pd.DataFrame(rows).T
 
 
 def head_table(summary: dict[str, Any]) -> pd.DataFrame:

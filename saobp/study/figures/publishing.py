@@ -2,8 +2,6 @@
 
 import hashlib
 import json
-import os
-import tempfile
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -69,18 +67,9 @@ def settle(figure: Figure) -> None:
 
 def save(figure: Figure, path: Path) -> Path:
     """Write a figure whole or not at all, without a date, so that equal figures are equal files."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     kind = path.suffix[1:]
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    os.close(descriptor)
-    try:
-        with style.paper():
-            figure.savefig(temporary, format=kind, metadata=METADATA[kind])
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    with paths.new_file(path) as temporary, style.paper():
+        figure.savefig(temporary, format=kind, metadata=METADATA[kind])
     return path
 
 

@@ -2,8 +2,6 @@
 
 import hashlib
 import json
-import os
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
@@ -12,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from saobp.study import paths
 from saobp.study.synthetic import events, inference, narrative, paraphrases, reading, sentences
 
 Row = dict[str, Any]
@@ -89,7 +88,7 @@ def write(folder: str | Path, *, seed: int = 0, stories: int = STORIES, question
         path = folder / dataset / config / f"{split}-00000-of-00001.parquet"
         entry = _write_table(path, table)
         manifest.setdefault(dataset, {}).setdefault(config, {})[split] = entry
-    _replace(folder / "manifest.json", json.dumps(manifest, indent=1).encode())
+    paths.write_text(folder / "manifest.json", json.dumps(manifest, indent=1))
     return folder
 
 
@@ -171,7 +170,8 @@ def _write_table(path: Path, table: pa.Table) -> dict[str, Any]:
     buffer = pa.BufferOutputStream()
     pq.write_table(table, buffer)
     data = buffer.getvalue().to_pybytes()
-    _replace(path, data)
+    with paths.new_file(path) as temporary:
+        temporary.write_bytes(data)
     return {
         "rows": table.num_rows,
         "published_rows": table.num_rows,
@@ -180,16 +180,3 @@ def _write_table(path: Path, table: pa.Table) -> dict[str, Any]:
         "bytes": len(data),
         "sha256": hashlib.sha256(data).hexdigest(),
     }
-
-
-def _replace(path: Path, data: bytes) -> None:
-    """Write a file by way of a temporary neighbour."""
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(data)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
