@@ -28,6 +28,7 @@ RUNS = (
     + ["07-decoder-{}-{}-{}".format(*decoder) for decoder in DECODERS]
     + [f"08-cost-{model}" for model in COSTS]
 )
+ALL = [*RUNS, "10-tables", "11-figures"]
 
 
 def notebook(stem):
@@ -47,6 +48,9 @@ wildcard_constraints:
 rule all:
     input:
         "index.html",
+        # asked for by name, so that one that is deleted is made again
+        expand("{kind}s/{run}.{ending}", zip, kind=["record", "notebook"] * len(ALL), ending=["json", "ipynb"] * len(ALL),
+               run=[run for run in ALL for _ in range(2)]),
 
 
 rule theory:

@@ -1,8 +1,9 @@
 """A checkpoint is trusted only when all of it is there."""
 
 import pytest
+from small_models import word_tokenizer
 
-from saobp.study import checkpoints
+from saobp.study import checkpoints, models, paths
 
 
 @pytest.fixture
@@ -38,3 +39,15 @@ def test_a_damaged_newest_falls_back_to_the_one_before_and_says_so(run, damage, 
 
 def test_without_a_whole_checkpoint_there_is_none(tmp_path):
     assert checkpoints.newest_whole(tmp_path) is None
+
+
+def test_a_finished_model_that_was_cut_is_named_with_its_remedy(tmp_path, monkeypatch):
+    monkeypatch.setattr(paths, "build", lambda profile: tmp_path)
+    tokenizer = word_tokenizer()
+    network = models.refine_with(models.encoder("mini-twin", tokenizer, dropout=0.0, seed=0), "high", 0.2)
+    folder = checkpoints.publish(network, tokenizer, "smoke", "mini-twin", "high", 42)
+    assert checkpoints.pretrained("smoke", "mini-twin", "high", 42) == folder
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[: weights.stat().st_size // 2])
+    with pytest.raises(checkpoints.CheckpointError, match="model.safetensors is damaged; delete the folder and give"):
+        checkpoints.pretrained("smoke", "mini-twin", "high", 42)

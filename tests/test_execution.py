@@ -57,7 +57,7 @@ def test_a_wrong_parameter_is_one_line_and_exit_code_2(tmp_path, capsys, key, va
 def test_missing_files_are_named(tmp_path, capsys):
     assert "no.ipynb: no such notebook" in refused(capsys, tmp_path / "no.ipynb", tmp_path / "out.ipynb")
     said = refused(capsys, notebook(tmp_path), tmp_path / "out.ipynb", "-f", tmp_path / "no.yaml")
-    assert "no.yaml: cannot be read" in said
+    assert "no.yaml: no such profile" in said
     (tmp_path / "cut.ipynb").write_text('{"cells": [')
     assert "cut.ipynb: not a readable notebook" in refused(capsys, tmp_path / "cut.ipynb", tmp_path / "out.ipynb")
 
@@ -101,3 +101,36 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path):
 def test_the_command_is_installed_and_explains_itself():
     done = subprocess.run([sys.executable, "-m", "saobp.study.runner", "--help"], capture_output=True, text=True)
     assert done.returncode == 0 and "reproduce" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "name, value, known",
+    [
+        ("model", "gigantic", "mini-twin"),
+        ("algorithm", "hihg", "entropy_reg"),
+        ("task", "nope", "race"),
+        ("group", "x", "all"),
+    ],
+)
+def test_a_name_that_nothing_has_is_refused_before_anything_runs(tmp_path, capsys, name, value, known):
+    path = notebook(tmp_path, "raise SystemExit", parameters=f'profile = "smoke"\n{name} = "{known}"\nrecord = ""')
+    said = refused(capsys, path, tmp_path / "out.ipynb", "-p", name, value)
+    assert f"parameter '{name}': '{value}' is none of" in said and known in said
+
+
+def test_an_unknown_profile_is_refused_however_it_is_given(tmp_path, capsys):
+    path = notebook(tmp_path, "raise SystemExit")
+    for given in (("-p", "profile", "nope"), ("-f", "nope")):
+        assert "no profile is called 'nope'" in refused(capsys, path, tmp_path / "out.ipynb", *given)
+
+
+def test_a_profile_may_be_given_by_its_name_and_the_record_left_to_its_place(tmp_path):
+    path = notebook(tmp_path, WRITES)
+    assert runner.main(["run", str(path), str(tmp_path / "out.ipynb"), "-f", "smoke", "-p", "record", ""]) == 0
+    assert json.loads((tmp_path / "out.json").read_text())["profile"] == "smoke"
+
+
+def test_a_folder_in_the_place_of_the_output_is_refused_before_anything_runs(tmp_path, capsys):
+    (tmp_path / "out.ipynb").mkdir()
+    path = notebook(tmp_path, "raise SystemExit")
+    assert "out.ipynb: is a folder" in refused(capsys, path, tmp_path / "out.ipynb")

@@ -10,7 +10,7 @@ from saobp.study import checkpoints, finetuning, models, pretraining, sources
 from saobp.study.profile import load_profile
 
 STUDY = load_profile("smoke")
-RECIPE = dataclasses.replace(STUDY.finetune, epochs=2, limit_train=40, limit_evaluation=24, batch=8, length=96)
+RECIPE = dataclasses.replace(STUDY.finetune, curve=0, epochs=2, limit_train=40, limit_evaluation=24, batch=8, length=96)
 
 
 @pytest.fixture(scope="module")

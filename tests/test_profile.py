@@ -12,7 +12,7 @@ SMOKE = (paths.root() / "notebooks" / "profiles" / "smoke.yaml").read_text()
 
 def written(tmp_path, old, new):
     assert old in SMOKE
-    path = tmp_path / "mine.yaml"
+    path = tmp_path / "smoke.yaml"
     path.write_text(SMOKE.replace(old, new, 1))
     return path
 
@@ -36,13 +36,22 @@ def test_every_profile_that_comes_along_is_valid(name):
         ("tokenizer: wordpiece\n", "", "key 'tokenizer' is missing"),
         ("seeds: [42]", "seeds: []", "key 'seeds'"),
         ("name: smoke", "name: [", "cannot be read as YAML"),
+        ("name: smoke", "name: other", "key 'name' must be the file's own, 'smoke'"),
+        ("name: smoke", "name: ../smoke", "key 'name' must be the file's own, 'smoke'"),
+        ("[rte, race]", "[rte, nope]", "key 'finetune.groups.all.1'"),
+        ("tasks: [race, squad, sst2]", "tasks: [nope]", "key 'attention.tasks.0'"),
+        ("seeds: [42]", "seeds: [42, 42]", "key 'seeds': one stands there twice"),
+        ("seeds: [42]", "seeds: [-1]", "key 'seeds.0'"),
+        ("  warmup: 60", "  warmup: 301", "key 'pretrain': its warmup of 301 steps is longer than its 300 steps"),
+        ("vocabulary: 2048\n", "", "tokenizer 'wordpiece' is trained on the corpus: give it a vocabulary"),
+        ("  length: 64", "  length: 2", "key 'pretrain.length'"),
     ],
 )
 def test_a_mistake_is_named_in_one_line(tmp_path, old, new, said):
     with pytest.raises(ProfileError) as caught:
         load_profile(written(tmp_path, old, new))
     message = str(caught.value)
-    assert said in message and "mine.yaml" in message and "\n" not in message
+    assert said in message and "smoke.yaml" in message and "\n" not in message
 
 
 def test_an_unknown_profile_is_refused_with_the_known_ones():
@@ -51,7 +60,7 @@ def test_an_unknown_profile_is_refused_with_the_known_ones():
 
 
 def test_a_missing_file_is_named():
-    with pytest.raises(ProfileError, match="missing.yaml: cannot be read"):
+    with pytest.raises(ProfileError, match="missing.yaml: no such profile; choose one of .*smoke"):
         load_profile("missing.yaml")
 
 

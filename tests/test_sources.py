@@ -195,3 +195,10 @@ def test_a_local_mirror_holds_what_its_manifest_says():
             for split, entry in found.items():
                 assert source.completeness(dataset, config, split)["rows"] == entry["rows"]
                 assert source.completeness(dataset, config, split)["complete"] is entry["complete"]
+
+
+@pytest.mark.parametrize("text", ["[1]", '{"nyu-mll/glue": 3}', '{"nyu-mll/glue": {"rte": ["train"]}}', '"x"'])
+def test_a_manifest_of_another_shape_is_named(tmp_path, text):
+    (tmp_path / "manifest.json").write_text(text)
+    with pytest.raises(DataError, match="manifest.json: is not data set -> config -> split"):
+        resolve(str(tmp_path)).manifest  # noqa: B018

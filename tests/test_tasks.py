@@ -119,7 +119,7 @@ def test_hops_are_kept(tmp_path):
 
 def test_a_missing_column_or_task_is_named(tmp_path, source):
     write_split(tmp_path, "nyu-mll/glue", "rte", "train", [{"sentence1": "a", "label": 1}] * 20)
-    with pytest.raises(DataError, match="nyu-mll/glue train: no column sentence2"):
+    with pytest.raises(DataError, match="nyu-mll/glue rte train: no column sentence2"):
         load_task("rte", source)
     with pytest.raises(DataError, match="no task is called 'rtee': choose from cola"):
         load_task("rtee", source)

@@ -1,7 +1,10 @@
 """The graph of runs: claimed by one run at a time, refused by name when the profile is wrong, minimal when repeated."""
 
+import os
+import re
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -81,3 +84,36 @@ def test_a_profile_that_this_machine_cannot_run_has_a_graph_all_the_same(name, t
     pretrained = len(study.models) * len(study.algorithms) * len(study.seeds)
     assert any(line.split() == ["pretrain", str(pretrained)] for line in said.splitlines())
     assert not (tmp_path / name / "records").exists()
+
+
+def planned(profile, capfd):
+    """Return rule -> jobs of a dry run."""
+    assert runner.main(["reproduce", "--profile", str(profile), "--dry-run"]) == 0
+    counts = re.findall(r"^(\w+) +(\d+)$", capfd.readouterr().out, re.MULTILINE)
+    return {rule: int(count) for rule, count in counts if rule not in ("total", "all")}
+
+
+def test_deleting_one_record_reruns_what_depends_on_it_and_nothing_else(tmp_path, capfd, monkeypatch):
+    monkeypatch.setattr(paths, "build", lambda profile: tmp_path / "build")
+    profile = tmp_path / "one.yaml"
+    text = (paths.root() / "notebooks" / "profiles" / "smoke.yaml").read_text().partition("decoder:")[0]
+    text = text.replace("name: smoke", "name: one").replace("[race, squad, sst2]", "[race]")
+    profile.write_text(text.replace("[original, high]", "[high]"))
+    theory = [path.stem for path in sorted((paths.root() / "notebooks").glob("0[1239]-*.ipynb"))]
+    trained = "mini-twin-high-42"
+    runs = [*theory, f"04-pretrain-{trained}", f"05-finetune-{trained}-all-0", f"06-attention-{trained}-race"]
+    made = [f"{kind}/{run}.{end}" for run in runs for kind, end in (("notebooks", "ipynb"), ("records", "json"))]
+    made.insert(2 * len(theory) + 2, f"checkpoints/{trained}/model.safetensors")
+    for name in ("10-tables", "11-figures"):
+        made += [f"notebooks/{name}.ipynb", f"records/{name}.json"]
+    start = time.time()  # after the notebooks of the repository, and one after the other
+    for age, name in enumerate([*made, "index.html"]):
+        path = tmp_path / "build" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+        os.utime(path, (start + age, start + age))
+    assert planned(profile, capfd) == {}
+    (tmp_path / "build" / f"records/06-attention-{trained}-race.json").unlink()
+    assert planned(profile, capfd) == {"attention": 1, "summary": 2, "report": 1}
+    (tmp_path / "build" / "notebooks" / "11-figures.ipynb").unlink()
+    assert planned(profile, capfd) == {"attention": 1, "summary": 2, "report": 1}

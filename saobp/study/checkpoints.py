@@ -16,6 +16,10 @@ from saobp.study.sources import Source
 SEAL = "whole.json"
 
 
+class CheckpointError(ValueError):
+    """A finished model that is not whole; the message names the folder and what to do."""
+
+
 def work_folder(
     study: Profile, model: str, algorithm: str, seed: int, text: str, recipe: Pretraining | None = None
 ) -> Path:
@@ -43,6 +47,12 @@ def pretrained(profile: str, model: str, algorithm: str, seed: int) -> Path:
         output = paths.build(Path(profile).stem) / "interactive" / f"04-pretrain-{folder.name}.ipynb"
         given = {"profile": profile, "model": model, "algorithm": algorithm, "seed": str(seed)}
         execution.run(notebook, output, given)
+    problem = flaw(folder)
+    if problem is not None:
+        raise CheckpointError(
+            f"{folder}: {problem}; delete the folder and give the command again: it is made anew from the last "
+            "checkpoint of its training"
+        )
     return folder
 
 
@@ -60,6 +70,7 @@ def publish(
     with paths.new_folder(folder) as unfinished:
         network.save_pretrained(unfinished)
         tokenizer.save_pretrained(unfinished)
+        seal(unfinished)
     return folder
 
 

@@ -5,7 +5,7 @@ import difflib
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import nbformat
 import papermill
@@ -48,6 +48,22 @@ def checked(notebook: Path, given: dict[str, str], declared: dict[str, Any]) -> 
     return {name: _value(notebook, name, text, declared[name]) for name, text in given.items()}
 
 
+def check_names(values: dict[str, Any]) -> None:
+    """Refuse a profile that cannot be read, and a model, algorithm, task or group that does not exist, by name."""
+    if not values.get("profile"):
+        return
+    study = profile.load_profile(values["profile"])
+    known = {
+        "model": get_args(profile.Model),
+        "algorithm": sorted({*get_args(profile.Algorithm), *get_args(profile.DecoderAlgorithm)}),
+        "task": get_args(profile.Task),
+        "group": tuple(study.finetune.groups),
+    }
+    for name, choices in known.items():
+        if name in values and values[name] not in choices:
+            raise UsageError(f"parameter '{name}': '{values[name]}' is none of {', '.join(choices)}")
+
+
 def _value(notebook: Path, name: str, text: str, default: Any) -> Any:
     if isinstance(default, str):
         return text
@@ -73,10 +89,14 @@ def run(notebook: Path, output: Path, given: dict[str, str], profile_file: Path 
     """
     declared = declared_parameters(notebook)
     if profile_file is not None:
-        profile.load_profile(profile_file)
-        given = {"profile": str(Path(profile_file).resolve()), **given}
-    values = {"record": str(output.with_suffix(".json").resolve()), **checked(notebook, given, declared)}
-    record = Path(values["record"]).resolve()  # the kernel runs in the repository, not here
+        given = {"profile": str(profile.find(profile_file).resolve()), **given}
+    values = checked(notebook, given, declared)
+    check_names({**declared, **values})
+    if output.is_dir():
+        raise UsageError(f"{output}: is a folder; name the notebook to write")
+    record = Path(
+        values.get("record") or output.with_suffix(".json")
+    ).resolve()  # the kernel runs in the repository, not here
     values["record"] = str(record)
     before = record.stat().st_mtime_ns if record.exists() else None
     _execute(notebook, output, values)

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 import yaml
 from annotated_types import Ge, Gt, Le, MinLen
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import AfterValidator, ConfigDict, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
 from saobp.study import paths
@@ -21,9 +21,21 @@ Algorithm = Literal["original", "high", "low", "elemmul", "sinkhorn", "uniform",
 DecoderAlgorithm = Literal["original", "high", "low", "elemmul", "sinkhorn", "high_all_rows"]
 Model = Literal["mini", "small", "medium", "mini-narrow", "mini-twin", "small-twin", "medium-twin"]
 
+Task = Literal[
+    "cola", "mrpc", "rte", "sst2", "stsb", "wnli", "qnli", "mnli", "qqp", "squad", "hellaswag", "race", "boolq"
+]
 Precision = Literal["auto", "bf16", "fp32"]
 
 STRICT = ConfigDict(extra="forbid", strict=True)
+
+
+def _different(seeds: list[int]) -> list[int]:
+    if len(set(seeds)) < len(seeds):
+        raise ValueError("one stands there twice")
+    return seeds
+
+
+Seeds = Annotated[list[Annotated[int, Ge(0)]], MinLen(1), AfterValidator(_different)]
 
 
 class ProfileError(ValueError):
@@ -34,7 +46,7 @@ class ProfileError(ValueError):
 class Pretraining:
     """How a model is pretrained (Table 5 where the paper says; methods it leaves open are named here)."""
 
-    length: Positive  # tokens a sequence, [CLS] and [SEP] included
+    length: Annotated[int, Ge(3)]  # tokens a sequence, [CLS] and [SEP] included
     batch: Positive  # sequences a step; the paper gives none
     steps: Positive
     learning_rate: Rate
@@ -50,6 +62,10 @@ class Pretraining:
     save_every: Positive = 500  # steps between checkpoints a killed run continues from
     limit_tokens: Positive | None = None  # of the corpus; null = all
 
+    def __post_init__(self):
+        if self.warmup > self.steps:
+            raise ValueError(f"its warmup of {self.warmup} steps is longer than its {self.steps} steps")
+
 
 @dataclass(frozen=True, config=STRICT, kw_only=True)
 class Schedule:
@@ -64,7 +80,7 @@ class Schedule:
 class Finetuning:
     """One recipe for every algorithm: the same budget, grid and seeds."""
 
-    groups: Annotated[dict[str, Annotated[list[str], MinLen(1)]], MinLen(1)]  # run name -> its tasks
+    groups: Annotated[dict[str, Annotated[list[Task], MinLen(1)]], MinLen(1)]  # run name -> its tasks
     length: Positive = 128
     batch: Positive = 32
     epochs: Positive = 3
@@ -72,7 +88,7 @@ class Finetuning:
     warmup_share: Share = 0.1
     dropout: Share = 0.1
     weight_decay: Share = 0.01
-    seeds: Annotated[list[int], MinLen(1)] = field(default_factory=lambda: [42])
+    seeds: Seeds = field(default_factory=lambda: [42])
     precision: Precision = "auto"
     curve: Annotated[int, Ge(0)] = 0  # points at which score and GTD are followed (Figures 3, 9); they choose nothing
     limit_train: Positive | None = None  # items; null = all
@@ -84,7 +100,7 @@ class Finetuning:
 class AttentionCapture:
     """Which attention is measured, and on how much."""
 
-    tasks: list[str]
+    tasks: list[Task]
     samples: Positive = 1024  # caption of Fig. 4
     batch: Positive = 16
     length: Positive = 128
@@ -100,7 +116,7 @@ class Decoding:
     tokenizer: Literal["gpt2", "bpe"]
     pretrain: Pretraining
     vocabulary: Positive | None = None  # of a trained tokenizer
-    seeds: Annotated[list[int], MinLen(1)] = field(default_factory=lambda: [42])
+    seeds: Seeds = field(default_factory=lambda: [42])
     length: Positive = 128  # tokens that a question and its passage may have
     limit_evaluation: Positive | None = None
     splits: dict[str, str] = field(default_factory=dict)  # task -> reported
@@ -134,9 +150,13 @@ class Profile:
     decoder: Decoding | None = None
     cost: Costs | None = None
     vocabulary: Positive | None = None  # of a trained tokenizer
-    seeds: Annotated[list[int], MinLen(1)] = field(default_factory=lambda: [42])  # the paper's only seed
+    seeds: Seeds = field(default_factory=lambda: [42])  # the paper's only seed
     schedules: dict[Model, Schedule] = field(default_factory=dict)  # where a size has its own; else `pretrain`'s
     strengths: dict[Model, Annotated[float, Ge(0)]] = field(default_factory=dict)  # λ; default Sec. 6, by size
+
+    def __post_init__(self):
+        if self.tokenizer in ("wordpiece", "bpe") and self.vocabulary is None:
+            raise ValueError(f"tokenizer '{self.tokenizer}' is trained on the corpus: give it a vocabulary")
 
     def recipe(self, model: str) -> Pretraining:
         """Return how a model of this study is pretrained: `pretrain`, with its size's own schedule if it has one."""
@@ -181,6 +201,8 @@ def load_profile(name_or_path: str | Path) -> Profile:
     an unknown key, a wrong type or an impossible value.
     """
     path = find(name_or_path)
+    if not path.is_file():
+        raise ProfileError(f"{path}: no such profile; choose one of {', '.join(available())}, or the path of your own")
     try:
         values = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
@@ -190,9 +212,12 @@ def load_profile(name_or_path: str | Path) -> Profile:
         raise ProfileError(f"{path}: a profile is a mapping of keys to values")
     try:
         # as JSON, because there a mapping may become a dataclass while numbers and texts stay strictly apart
-        return TypeAdapter(Profile).validate_json(json.dumps(values, default=str))
+        profile = TypeAdapter(Profile).validate_json(json.dumps(values, default=str))
     except ValidationError as error:
         raise ProfileError(f"{path}: {_explain(error)}") from None
+    if profile.name != path.stem:
+        raise ProfileError(f"{path}: key 'name' must be the file's own, '{path.stem}': runs find each other by it")
+    return profile
 
 
 def _explain(error: ValidationError) -> str:
@@ -207,6 +232,8 @@ def _explain(error: ValidationError) -> str:
         return f"unknown key '{key}'" + (f": did you mean '{close[0]}'?" if close else "")
     if first["type"] == "missing":
         return f"key '{key}' is missing"
+    if first["type"] == "value_error":
+        return f"key '{key}': {first['ctx']['error']}" if key else str(first["ctx"]["error"])
     hint = " (in YAML a number needs a point before its exponent: 1.0e-4)" if _like_number(first["input"]) else ""
     return f"key '{key}': {first['msg'][0].lower()}{first['msg'][1:]}, not {first['input']!r}{hint}"
 

@@ -20,7 +20,10 @@ def main(arguments: list[str] | None = None) -> int:
     except (NotebookFailed, WorkflowFailed) as error:
         print(f"saobp: {error}", file=sys.stderr)
         return 1
-    except (ValueError, FileNotFoundError, PermissionError) as error:
+    except OSError as error:
+        print(f"saobp: {error.filename}: {error.strerror}" if error.filename else f"saobp: {error}", file=sys.stderr)
+        return 2
+    except ValueError as error:
         print(f"saobp: {error}", file=sys.stderr)
         return 2
 

@@ -114,9 +114,13 @@ class FolderSource:
         if not file.exists():
             return {}
         try:
-            return json.loads(file.read_text(encoding="utf-8"))
+            said = json.loads(file.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise DataError(f"{file}: cannot be read as JSON ({first_line(error)}); copy it again") from None
+        splits = [split for configs in _values(said) for splits in _values(configs) for split in _values(splits)]
+        if not isinstance(said, dict) or not all(isinstance(split, dict) for split in splits):
+            raise DataError(f"{file}: is not data set -> config -> split -> what is known of it; copy it again")
+        return said
 
     def _parquet(self, dataset: str, config: str | None, split: str) -> list[Path]:
         """Return the files of one split, whole ones inside the folder, or say which splits there are."""
@@ -208,3 +212,8 @@ def _read(reader: Any, file: Path) -> Any:
         return reader(file)
     except (pa.ArrowException, OSError) as error:
         raise DataError(f"{file}: cannot be read as parquet ({first_line(error)}); copy it again") from None
+
+
+def _values(mapping: Any) -> list[Any]:
+    """Return a mapping's values; of anything else the thing itself, which is none."""
+    return list(mapping.values()) if isinstance(mapping, dict) else [mapping]

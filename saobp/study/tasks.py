@@ -176,7 +176,9 @@ def _answered(spec: TaskSpec, rows: datasets.Dataset, split: str) -> datasets.Da
     """Put the answer of every row in `label`: a class's or an option's number, a similarity from 0 to 5."""
     wanted = [*filter(None, spec.texts), spec.gold]
     if missing := [column for column in wanted if column not in rows.column_names]:
-        raise DataError(f"{spec.dataset} {split}: no column {', '.join(missing)}; name columns as the hub does")
+        raise DataError(
+            f"{spec.dataset} {spec.config} {split}: no column {', '.join(missing)}; name columns as the hub does"
+        )
     if spec.kind == "span":
         return rows
     gold = rows[spec.gold][:]

@@ -40,8 +40,8 @@ WEIGHTS = {
     "mood-": 1,
 }
 # Steps with one value by their meaning: a person has one home and one job, a thing one owner and one place;
-# who owns a drum may own a lamp too, so that "owns a lamp" would not be contradicted.
-FUNCTIONAL = frozenset({"kin", "live", "at", "job", "own-"})
+# who owns a drum may own a lamp too, who has one brother another one, so that neither would be contradicted.
+FUNCTIONAL = frozenset({"live", "at", "job", "own-"})
 FIRST_KINDS = {"person": 10, "object": 4, "town": 4, "job": 2, "mood": 1}
 # Tokens of the shortest wording.
 COSTS = {"kin": 7, "social": 4, "own": 5, "live": 6, "at": 7, "job": 5, "mood": 4}
