@@ -1,5 +1,6 @@
 """What a run does differently from the paper, in words that go with every number it gives."""
 
+from dataclasses import fields
 from typing import Any
 
 from saobp.study import models, published
@@ -47,10 +48,10 @@ def schedule(recipe: Pretraining, size: str) -> list[str]:
         ("tokens a sequence", recipe.length, PAPER_LENGTH),
     ]
     found = [f"{name}: {_plain(ours)}, not {_plain(theirs)}" for name, ours, theirs in pairs if ours != theirs]
-    usual = Pretraining(length=1, batch=1, steps=1, learning_rate=1.0, warmup=0)
+    usual = {field.name: field.default for field in fields(Pretraining)}
     for name in ("masking", "dropout"):
-        if getattr(recipe, name) != getattr(usual, name):
-            found.append(f"{name}: {getattr(recipe, name)}, not BERT's {getattr(usual, name)}")
+        if getattr(recipe, name) != usual[name]:
+            found.append(f"{name}: {getattr(recipe, name)}, not BERT's {usual[name]}")
     return [*found, f"batch: {recipe.batch} sequences; the paper gives none"]
 
 
