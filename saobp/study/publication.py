@@ -47,6 +47,8 @@ def rebuild(profile: str | None = None) -> None:
     """Rebuild `figures/` from tracked records alone; the same records give the same bytes."""
     name = profile or published_profile()
     written = figures.publish(records.load(paths.results(name)), paths.figures())
+    for stale in set(paths.figures().iterdir()) - set(written):
+        stale.unlink()  # of other records
     readme = paths.root() / "README.md"
     paths.write_text(readme, with_results(readme.read_text(encoding="utf-8")))
     print(f"{len(written)} files in {paths.figures()}, from {paths.results(name)}; README.md's results renewed")

@@ -139,7 +139,7 @@ def sparsity(frame: pd.DataFrame, width: float) -> Figure:
     wide = width >= style.NARROW
     rows, columns = (algorithms, models) if wide else (models, algorithms)
     side = min(width / (len(columns) + 0.5), 2.3)
-    figure = style.new_figure(width, len(rows) * (side + 0.35))
+    figure = style.new_figure(min(width, len(columns) * (side + 0.6) + 1), len(rows) * (side + 0.35))
     axes = figure.subplots(len(rows), len(columns), squeeze=False)
     top, image = float(frame["value"].max()), None
     for ax, (row, column) in zip(axes.flat, product(rows, columns), strict=True):
