@@ -154,7 +154,7 @@ def test_a_loss_that_is_no_number_stops_with_step_rate_and_checkpoint(tokenizer,
                 next(model.parameters()).data.fill_(float("nan"))
 
     # the weights of steps 3 and later are no numbers: the last finite checkpoint is that of step 2
-    with pytest.raises(TrainingFailed, match=r"loss is nan at step \d+ \(learning rate .*checkpoint-2:"):
+    with pytest.raises(TrainingFailed, match=r"weights are no numbers at step 3 \(learning rate .*checkpoint-2:"):
         training.pretrain(
             network, RandomText(), SeededMasking(tokenizer, 0.15, 0), recipe, folder=tmp_path, seed=0,
             measure=lambda model: {}, callbacks=(Poison(),),
@@ -167,6 +167,39 @@ def test_a_run_killed_at_random_moments_ends_with_the_weights_of_one_never_kille
     outcome = json.loads(done.stdout.splitlines()[-1])
     assert outcome["kills"] == [2, 2, 2], outcome
     assert outcome["killed"] == [outcome["whole"]] * 3
+
+
+def test_a_finished_run_that_is_opened_again_is_left_as_it_is(tokenizer, tmp_path):
+    recipe = dataclasses.replace(RECIPE, scheduler="constant_with_warmup")  # whose next step would not be nothing
+
+    def train():
+        network = models.refine_with(models.encoder("mini-twin", tokenizer, dropout=0.1, seed=1), "high", 0.2)
+        log = training.pretrain(
+            network, RandomText(), SeededMasking(tokenizer, 0.15, 1), recipe, folder=tmp_path, seed=1,
+            measure=lambda model: {"loss": 1.0},
+        )  # fmt: skip
+        return network.state_dict(), [entry["step"] for entry in log if "loss" in entry or "heldout" in entry]
+
+    (first, steps), (again, steps_again) = train(), train()
+    assert all(torch.equal(first[name], again[name]) for name in first)
+    assert steps == steps_again and max(steps) == recipe.steps
+
+
+@pytest.mark.parametrize("last", [15, 30])  # with steps to go, and at the very end, behind the last log
+def test_weights_that_are_no_numbers_never_push_out_the_last_good_checkpoint(tokenizer, tmp_path, last):
+    class Poison(training.TrainerCallback):
+        def on_step_end(self, args, state, control, model=None, **kwargs):
+            if state.global_step == last:
+                next(model.parameters()).data.fill_(float("nan"))
+
+    network = models.refine_with(models.encoder("mini-twin", tokenizer, dropout=0.0, seed=1), "original", 0.2)
+    recipe = dataclasses.replace(RECIPE, save_every=1)
+    with pytest.raises(TrainingFailed, match=f"checkpoint-{last - 1}: lower the learning rate"):
+        training.pretrain(
+            network, RandomText(), SeededMasking(tokenizer, 0.15, 0), recipe, folder=tmp_path, seed=0,
+            measure=lambda model: {}, callbacks=(Poison(),),
+        )  # fmt: skip
+    assert checkpoints.newest_whole(tmp_path, lambda text: None).name == f"checkpoint-{last - 1}"
 
 
 class FillTheDisk(training.TrainerCallback):

@@ -3,6 +3,7 @@
 `attach` gives a model one of them by name and `detach` takes it off; the attention itself stays plain.
 """
 
+import os
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -146,10 +147,12 @@ def _add_penalty(model: nn.Module, args: tuple, kwargs: dict[str, Any], output: 
     if not model.training or output.loss is None:
         return output
     penalty = getattr(model, NAME)
+    # the Trainer multiplies a loss that it gave a count of labels by the number of processes
+    processes = 1 if kwargs.get("num_items_in_batch") is None else int(os.environ.get("WORLD_SIZE", "1"))
     if isinstance(penalty, EntropyRegularizer):
         mask = kwargs.get("attention_mask")
-        output.loss = output.loss + penalty(output.attentions, None if mask is None else mask.bool())
+        output.loss = output.loss + penalty(output.attentions, None if mask is None else mask.bool()) / processes
         output.attentions = None
     else:
-        output.loss = output.loss + penalty()
+        output.loss = output.loss + penalty() / processes
     return output

@@ -11,6 +11,7 @@ from typing import Any
 import datasets
 import torch
 from safetensors import SafetensorError
+from safetensors.torch import load_model
 from torch import nn
 from torch.utils.data import Dataset
 from tqdm import tqdm
@@ -18,6 +19,7 @@ from transformers import (
     PrinterCallback,
     Trainer,
     TrainerCallback,
+    TrainerState,
     TrainingArguments,
 )
 from transformers.utils import logging
@@ -86,6 +88,20 @@ class StopAtNaN(TrainerCallback):
                 f"the loss is {loss} at step {state.global_step} (learning rate {logs.get('learning_rate'):.2e}); "
                 f"the last finite checkpoint is {last or 'none'}: lower the learning rate or the strength"
             )
+
+    def on_save(self, args, state, control, model=None, lr_scheduler=None, **kwargs):
+        """Look at the weights of every checkpoint, before later ones push the good one before it out."""
+        refuse_nan(model, state.global_step, lr_scheduler.get_last_lr()[0], self.folder)
+
+
+def refuse_nan(model: nn.Module, step: int, rate: float, folder: Path) -> None:
+    """Raise TrainingFailed if a weight is no finite number, naming the last checkpoint where all were."""
+    if not all(weights.isfinite().all() for weights in model.parameters()):
+        last = checkpoints.newest_whole(folder, lambda text: None)
+        raise TrainingFailed(
+            f"the weights are no numbers at step {step} (learning rate {rate:.2e}); the last finite checkpoint is {last or 'none'}: "
+            "lower the learning rate or the strength"
+        )
 
 
 class Progress(TrainerCallback):
@@ -215,8 +231,12 @@ def pretrain(
         start = checkpoints.newest_whole(folder, tqdm.write)
         if start is not None:
             tqdm.write(f"continuing from {start.name}")
+        if start is not None and checkpoints.step_of(start) >= recipe.steps:  # the Trainer would take one step more
+            load_model(model, start / "model.safetensors", strict=False)
+            return TrainerState.load_from_json(str(start / "trainer_state.json")).log_history
         with disk_trouble(folder):
             trainer.train(resume_from_checkpoint=str(start) if start else False)
+    refuse_nan(model, trainer.state.global_step, trainer.lr_scheduler.get_last_lr()[0], folder)
     return trainer.state.log_history
 
 
