@@ -99,8 +99,8 @@ def refuse_nan(model: nn.Module, step: int, rate: float, folder: Path) -> None:
     if not all(weights.isfinite().all() for weights in model.parameters()):
         last = checkpoints.newest_whole(folder, lambda text: None)
         raise TrainingFailed(
-            f"the weights are no numbers at step {step} (learning rate {rate:.2e}); the last finite checkpoint is {last or 'none'}: "
-            "lower the learning rate or the strength"
+            f"the weights are no numbers at step {step} (learning rate {rate:.2e}); the last finite checkpoint is "
+            f"{last or 'none'}: lower the learning rate or the strength"
         )
 
 
