@@ -87,8 +87,3 @@ def test_the_paper_profile_is_table_5_to_the_digit(size):
     assert recipe.scheduler == printed.printed(5, metric="lr_scheduler_type", **row)
     assert study.seeds == [int(printed.value(5, metric="seed", **row))]
     assert study.strengths[size] == models.SIZES[size].strength
-
-
-@pytest.mark.parametrize("name", available())
-def test_every_profile_in_the_repository_can_be_read(name):
-    assert load_profile(name).name == name
