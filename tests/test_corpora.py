@@ -89,7 +89,7 @@ def test_the_fingerprint_changes_with_text_tokenizer_length_and_limit(source, to
     assert len(set(found)) == len(found)
 
 
-@pytest.mark.parametrize("damage", ["truncated", "longer", "no text", "no about", "about cut"])
+@pytest.mark.parametrize("damage", ["truncated", "longer", "zeros", "no text", "no about", "about cut"])
 def test_a_half_written_cache_is_seen_and_built_again(source, tokenizer, tmp_path, damage, caplog):
     blocks = token_blocks(source, MIXTURE, tokenizer, 16, cache=tmp_path)
     whole = [item["input_ids"].tolist() for item in blocks]
@@ -97,6 +97,7 @@ def test_a_half_written_cache_is_seen_and_built_again(source, tokenizer, tmp_pat
     {
         "truncated": lambda: file.write_bytes(file.read_bytes()[:-3]),
         "longer": lambda: file.write_bytes(file.read_bytes() + b"xx"),
+        "zeros": lambda: file.write_bytes(bytes(file.stat().st_size)),
         "no text": file.unlink,
         "no about": about.unlink,
         "about cut": lambda: about.write_text(about.read_text()[:40]),
@@ -121,6 +122,10 @@ def test_a_build_cut_off_leaves_no_folder_that_looks_whole(source, tokenizer, tm
 def test_the_limit_is_the_most_that_the_blocks_hold(source, tokenizer, tmp_path):
     blocks = token_blocks(source, MIXTURE, tokenizer, 16, cache=tmp_path, limit_tokens=70)
     assert (len(blocks), blocks.tokens) == (4, 64)
+    assert not any(split["complete"] for split in blocks.splits)
+    assert all("cut at 70 tokens" in split["note"] for split in blocks.splits)
+    roomy = token_blocks(source, MIXTURE, tokenizer, 16, cache=tmp_path, limit_tokens=10**6)
+    assert roomy.splits == token_blocks(source, MIXTURE, tokenizer, 16, cache=tmp_path).splits
 
 
 def test_a_loader_gets_the_same_blocks_one_by_one_many_at_once_and_in_a_worker(source, tokenizer, tmp_path):

@@ -1,10 +1,11 @@
 """Every difference from the paper's recipe is named, and nothing where there is none."""
 
+import dataclasses
 from types import SimpleNamespace
 
 import pytest
 
-from saobp.study import departures
+from saobp.study import departures, models
 from saobp.study.profile import available, load_profile
 
 WHOLE = SimpleNamespace(description="text", splits=[{"dataset": "Salesforce/wikitext", "complete": True}])
@@ -13,18 +14,19 @@ PART = SimpleNamespace(description="stories", splits=[{"dataset": "saobp/stories
 
 @pytest.mark.parametrize("size", ["mini", "small", "medium"])
 def test_the_paper_profile_departs_in_nothing_but_what_the_paper_leaves_open(size):
-    found = departures.departures(load_profile("paper"), size, WHOLE)
+    found = departures.departures(load_profile("paper"), size, WHOLE, "high", 42)
     assert found == ["batch: 256 sequences; the paper gives none"]
 
 
 def test_smoke_names_its_text_its_twin_its_words_and_its_schedule():
-    found = " ".join(departures.departures(load_profile("smoke"), "mini-twin", PART))
+    found = " ".join(departures.departures(load_profile("smoke"), "mini-twin", PART, "high", 42))
     for said in (
         "stories",
         "a twin of BERT-Mini",
         "wordpiece of 2048",
         "steps: 300, not 60000",
         "masking: 0.3, not BERT's 0.15",
+        "at most 400000 tokens",
     ):
         assert said in found
 
@@ -32,6 +34,33 @@ def test_smoke_names_its_text_its_twin_its_words_and_its_schedule():
 @pytest.mark.parametrize("name", [name for name in available() if load_profile(name).decoder])
 def test_a_decoder_says_that_its_size_is_ours_and_nothing_of_masks(name):
     study = load_profile(name)
-    found = departures.decoder(study, study.decoder.models[0], PART)
+    found = departures.decoder(study, study.decoder.models[0], PART, "high", 42)
     assert any("the paper gives no sizes for its decoders" in line for line in found)
     assert not any(line.startswith("masking") for line in found)
+
+
+@pytest.mark.parametrize(
+    ("changes", "algorithm", "seed", "said"),
+    [
+        ({"corpus": {"Salesforce/wikitext:wikitext-103-v1": 1.0}}, "high", 42, "text: text; the paper: WikiText"),
+        ({"pretrain": {"limit_tokens": 1000}}, "high", 42, "text: at most 1000 tokens of it"),
+        ({"strengths": {"mini": 0.5}}, "high", 42, "strength: 0.5, not 0.2 (Sec. 6)"),
+        ({"pretrain": {"weight_decay": 0.1}}, "high", 42, "weight decay: 0.1, not BERT's 0.01"),
+        ({}, "high", 43, "seed: 43; the paper's only one is 42"),
+        ({"pretrain": {"penalty": 0.5}}, "entropy_reg", 42, "penalty: coefficient 0.5, not the usual of entropy_reg"),
+        ({}, "eigen_reg", 42, "Eigen-Reg: a reconstruction"),
+    ],
+)
+def test_each_change_of_the_paper_profile_is_named_and_nothing_else(changes, algorithm, seed, said):
+    study = load_profile("paper")
+    for key, value in changes.items():
+        new = dataclasses.replace(study.pretrain, **value) if key == "pretrain" else value
+        study = dataclasses.replace(study, **{key: new})
+    found = departures.departures(study, "mini", WHOLE, algorithm, seed)
+    assert len(found) == 2 and any(line.startswith(said) for line in found)
+
+
+def test_an_algorithm_without_a_strength_departs_in_none():
+    study = dataclasses.replace(load_profile("paper"), strengths={"mini": 0.5})
+    for algorithm in models.WITHOUT_STRENGTH:
+        assert not any("strength" in line for line in departures.departures(study, "mini", WHOLE, algorithm, 42))

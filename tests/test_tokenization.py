@@ -58,6 +58,20 @@ def test_a_trained_tokenizer_is_read_from_its_cache(source, tmp_path, monkeypatc
     assert tokenizer_fingerprint(first) == tokenizer_fingerprint(again)
 
 
+@pytest.mark.parametrize("damage", ["cut", "missing", "other"])
+def test_a_damaged_tokenizer_is_trained_again(source, tmp_path, damage, caplog):
+    first = train(source, "wordpiece", 150, tmp_path)
+    (file,) = tmp_path.glob("tokenizer-*/tokenizer.json")
+    {
+        "cut": lambda: file.write_text(file.read_text()[:500]),
+        "missing": file.unlink,
+        "other": lambda: file.write_text("[]"),
+    }[damage]()
+    again = train(source, "wordpiece", 150, tmp_path)
+    assert tokenizer_fingerprint(first) == tokenizer_fingerprint(again)
+    assert "training the tokenizer again" in caplog.text
+
+
 def test_another_text_or_size_trains_another_tokenizer(source, tmp_path):
     first = tokenizer_fingerprint(train(source, "wordpiece", 150, tmp_path))
     assert first != tokenizer_fingerprint(train(source, "wordpiece", 120, tmp_path))

@@ -101,12 +101,7 @@ def test_every_algorithm_starts_from_the_same_weights(tokenizer):
 
 
 def test_table_4_counts_its_parameters():
-    from transformers import BertModel
-
-    counts = {
-        name: models.parameter_count(BertModel(models.bert_config(name, 30522))) / 1e6
-        for name in ("mini", "small", "medium")
-    }
+    counts = {name: models.body_parameters(name, 30522) / 1e6 for name in ("mini", "small", "medium")}
     assert {name: round(count, 2) for name, count in counts.items()} == {"mini": 11.17, "small": 28.76, "medium": 41.37}
 
 
@@ -127,6 +122,32 @@ def test_the_held_out_set_says_what_a_hand_made_pass_says_and_leaves_no_trace(to
     assert measured["loss"] == pytest.approx(expected, rel=1e-6)
     assert measured["perplexity"] == pytest.approx(math.exp(expected), rel=1e-6)
     assert len(measured["entropy"]) == len(measured["gtd"]) == 4
+
+
+def test_sequences_without_a_token_to_predict_do_not_make_the_held_out_loss_nan(tokenizer):
+    network = models.refine_with(models.encoder("mini-twin", tokenizer, dropout=0.0, seed=0), "original", 0)
+    rare = SeededMasking(tokenizer, 0.02, 0)
+    alone = HeldOut(RandomText(), rare, 50, 1)
+    assert 0 < len(alone.batches) < 50 and math.isfinite(alone(network)["loss"])
+    assert alone(network)["loss"] == pytest.approx(HeldOut(RandomText(), rare, 50, 50)(network)["loss"], rel=1e-5)
+    with pytest.raises(ValueError, match="evaluation_sequences: 1 held-out sequences have no token to predict"):
+        HeldOut(RandomText(), SeededMasking(tokenizer, 1e-9, 0), 1, 1)
+
+
+def test_a_run_that_ends_worse_than_it_began_says_so(tokenizer, tmp_path):
+    network = models.refine_with(models.encoder("mini-twin", tokenizer, dropout=0.0, seed=0), "original", 0)
+    recipe = dataclasses.replace(RECIPE, learning_rate=1.0, warmup=0)
+    masking = SeededMasking(tokenizer, 0.15, 0)
+    with pytest.raises(TrainingFailed, match=r"held-out loss rose from .* in 30 steps.*lower the learning rate of 1$"):
+        training.pretrain(
+            network,
+            RandomText(),
+            masking,
+            recipe,
+            folder=tmp_path,
+            seed=0,
+            measure=HeldOut(RandomText(), masking, 8, 4),
+        )
 
 
 def test_a_run_learns_logs_and_summarises(tokenizer, tmp_path):
@@ -246,13 +267,15 @@ def test_every_precision_trains_with_and_without_an_accelerator(tokenizer, preci
     assert after.isfinite().all() and not torch.equal(before, after.to(before))
 
 
-def test_two_processes_train_the_model_that_one_trains(tmp_path):
+@pytest.mark.parametrize("algorithm", ["high", "eigen_reg"])
+def test_two_processes_train_the_model_that_one_trains(tmp_path, algorithm):
     script = str(Path(__file__).with_name("distributed_pretraining.py"))
     ends = []
     for processes in (1, 2):
         folder = tmp_path / str(processes)
         folder.mkdir()
         launch = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}", script, str(folder)]
+        launch.append(algorithm)
         subprocess.run([sys.executable, "-W", "ignore", *launch], capture_output=True, timeout=600, check=True)
         assert checkpoints.newest_whole(folder / "work").name == "checkpoint-20"
         ends.append(load_file(folder / "end.safetensors"))

@@ -24,7 +24,7 @@ from saobp.study.tokenization import make_tokenizer, tokenizer_fingerprint
 
 __all__ = ["Blocks", "make_tokenizer", "token_blocks"]
 
-FORMAT = 1  # of the token file; another number makes old files be built again
+FORMAT = 2  # of the token file; another number makes old files be built again
 Style = Literal["masked", "causal"]
 log = logging.getLogger(__name__)
 
@@ -135,7 +135,7 @@ def _whole(folder: Path) -> bool:
         return False
     try:
         about = json.loads((folder / "about.json").read_text(encoding="utf-8"))
-        if (folder / "tokens.bin").stat().st_size == about["bytes"]:
+        if _digest(folder / "tokens.bin") == about["digest"]:
             return True
     except (OSError, ValueError, KeyError):
         pass
@@ -168,12 +168,24 @@ def _write(
     return {
         "blocks": blocks,
         "body": body,
-        "bytes": blocks * body * dtype.itemsize,
+        "digest": _digest(folder / "tokens.bin"),
         "dtype": dtype.name,
         "around": around,
         "description": text.description(),
-        "splits": text.completeness(),
+        "splits": _cut(text.completeness(), limit) if written == most else text.completeness(),
     }
+
+
+def _cut(splits: list[dict[str, Any]], limit: int | None) -> list[dict[str, Any]]:
+    """Say of every split that the text ends where a limit cut it."""
+    said = f"cut at {limit} tokens of the mixture"
+    return [{**split, "complete": False, "note": "; ".join(filter(None, [split["note"], said]))} for split in splits]
+
+
+def _digest(file: Path) -> str:
+    """Return the checksum of a token file: some file systems leave zeros of the right length after a power cut."""
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "blake2b").hexdigest()[:16]
 
 
 def _encoded(

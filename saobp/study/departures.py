@@ -7,27 +7,30 @@ from saobp.study import models, published
 from saobp.study.profile import Finetuning, Pretraining, Profile
 
 PAPER_LENGTH = 128  # Table 9: tokens a second times seconds a step is 128 in every row
+PAPER_SEED = 42
+PAPER_CORPUS = {"Salesforce/wikitext", "bookcorpus/bookcorpus", "Skylion007/openwebtext"}  # Sec. 6, as the hub has them
 
 
-def departures(study: Profile, model: str, text: Any) -> list[str]:
-    """Name everything that makes a pretraining run another one than the paper's: model, text, schedule."""
-    size = models.SIZES[model]
-    found = [f"text: {text.description}; the paper: WikiText, BookCorpus and OpenWebText"] if partial(text) else []
+def departures(study: Profile, model: str, text: Any, algorithm: str, seed: int) -> list[str]:
+    """Name everything that makes a pretraining run another one than the paper's: text, model, method, schedule."""
+    size, recipe = models.SIZES[model], study.recipe(model)
+    found = _text(study, text, recipe)
     if size.twin_of:
         found.append(f"model: a twin of BERT-{size.twin_of.title()}, {size.layers} layers, {size.hidden} wide")
     if study.tokenizer != "bert":
         found.append(f"vocabulary: {study.tokenizer} of {study.vocabulary} words, not BERT's 30522")
-    return found + schedule(study.recipe(model), size.twin_of or model)
+    return found + _method(study, model, algorithm, seed) + schedule(recipe, size.twin_of or model)
 
 
-def decoder(study: Profile, model: str, text: Any) -> list[str]:
+def decoder(study: Profile, model: str, text: Any, algorithm: str, seed: int) -> list[str]:
     """Name everything that makes a decoder's run another one than the paper's, as far as the paper says."""
     size, plan = models.SIZES[model], study.decoder
-    found = [f"text: {text.description}; the paper: WikiText, BookCorpus and OpenWebText"] if partial(text) else []
+    found = _text(study, text, plan.pretrain)
     found.append(f"model: {size.layers} layers, {size.hidden} wide; the paper gives no sizes for its decoders")
     if plan.tokenizer != "gpt2":
         found.append(f"vocabulary: {plan.tokenizer} of {plan.vocabulary} tokens, not GPT-2's 50257")
-    return found + [line for line in schedule(plan.pretrain, size.twin_of or model) if not line.startswith("masking")]
+    timing = [line for line in schedule(plan.pretrain, size.twin_of or model) if not line.startswith("masking")]
+    return found + _method(study, model, algorithm, seed) + timing
 
 
 def partial(text: Any) -> bool:
@@ -35,6 +38,25 @@ def partial(text: Any) -> bool:
     return not all(split.get("complete") for split in text.splits) or any(
         split["dataset"].startswith(("saobp/", "local/")) for split in text.splits
     )
+
+
+def _text(study: Profile, text: Any, recipe: Pretraining) -> list[str]:
+    """Name another text than the paper's three, or less of it."""
+    other = {name.partition(":")[0] for name in study.corpus} != PAPER_CORPUS
+    found = [f"text: {text.description}; the paper: WikiText, BookCorpus and OpenWebText"]
+    found = found if other or partial(text) else []
+    return found + ([f"text: at most {recipe.limit_tokens} tokens of it"] if recipe.limit_tokens else [])
+
+
+def _method(study: Profile, model: str, algorithm: str, seed: int) -> list[str]:
+    """Name another strength or seed than the paper's, and baselines that are not exactly their authors'."""
+    used, usual = models.strength_used(model, algorithm, study.strengths), models.SIZES[model].strength
+    found = [f"strength: {used:g}, not {usual:g} (Sec. 6)"] if used not in (None, usual) else []
+    if algorithm == "eigen_reg":
+        found.append("Eigen-Reg: a reconstruction after Bao et al. 2024, whose exact penalty is not in the paper")
+    if algorithm.endswith("_reg") and (penalty := study.recipe(model).penalty) is not None:
+        found.append(f"penalty: coefficient {penalty:g}, not the usual of {algorithm}")
+    return found + ([f"seed: {seed}; the paper's only one is {PAPER_SEED}"] if seed != PAPER_SEED else [])
 
 
 def schedule(recipe: Pretraining, size: str) -> list[str]:
@@ -49,9 +71,9 @@ def schedule(recipe: Pretraining, size: str) -> list[str]:
     ]
     found = [f"{name}: {_plain(ours)}, not {_plain(theirs)}" for name, ours, theirs in pairs if ours != theirs]
     usual = {field.name: field.default for field in fields(Pretraining)}
-    for name in ("masking", "dropout"):
+    for name in ("masking", "dropout", "weight_decay"):
         if getattr(recipe, name) != usual[name]:
-            found.append(f"{name}: {getattr(recipe, name)}, not BERT's {usual[name]}")
+            found.append(f"{name.replace('_', ' ')}: {getattr(recipe, name)}, not BERT's {usual[name]}")
     return [*found, f"batch: {recipe.batch} sequences; the paper gives none"]
 
 

@@ -43,7 +43,12 @@ class HeldOut:
 
     def __init__(self, blocks: Dataset, collator: Callable, sequences: int, batch: int, *, shown: int = 16):
         items = [blocks[index] for index in range(min(sequences, len(blocks)))]
-        self.batches = [collator(items[start : start + batch]) for start in range(0, len(items), batch)]
+        batches = [collator(items[start : start + batch]) for start in range(0, len(items), batch)]
+        self.batches = [batch for batch in batches if self._targets(batch)]
+        if not self.batches:
+            raise ValueError(
+                f"evaluation_sequences: {sequences} held-out sequences have no token to predict; take more"
+            )
         tokens = torch.stack([torch.as_tensor(item["input_ids"]) for item in items[:shown]])
         self.shown = {"input_ids": tokens, "attention_mask": torch.ones_like(tokens)}
         self.tokens = sum(self._targets(batch) for batch in self.batches)

@@ -4,12 +4,14 @@ from dataclasses import dataclass
 
 import torch
 from torch import nn
-from transformers import BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
+from transformers import BertConfig, BertForMaskedLM, BertModel, GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 from transformers.modeling_outputs import MaskedLMOutput
 
 import saobp
 
 PLAIN = ("original", "entropy_reg", "eigen_reg")  # their attention is not refined; every other algorithm is a factor
+
+WITHOUT_STRENGTH = (*PLAIN, "elemmul", "sinkhorn")  # Eq. 15 and the Sinkhorn step have no λ
 
 LEAKY = "high_all_rows"  # High in a decoder that hears later rows too: what the paper's decoders may have done
 
@@ -61,6 +63,11 @@ class SparseBertForMaskedLM(BertForMaskedLM):
 def strength_of(model: str, strengths: dict[str, float] | None = None) -> float:
     """Return λ for a model: what a profile says, else Sec. 6's value for its size."""
     return (strengths or {}).get(model, SIZES[model].strength)
+
+
+def strength_used(model: str, algorithm: str, strengths: dict[str, float] | None = None) -> float | None:
+    """Return λ for a model, or None for an algorithm that has none."""
+    return None if algorithm in WITHOUT_STRENGTH else strength_of(model, strengths)
 
 
 def bert_config(model: str, vocabulary: int, *, dropout: float = 0.1, positions: int = 512) -> BertConfig:
@@ -125,3 +132,9 @@ def refine_with(model: nn.Module, algorithm: str, strength: float) -> nn.Module:
 def parameter_count(model: nn.Module) -> int:
     """Count trainable parameters, shared ones once."""
     return sum(p.numel() for p in model.parameters() if p.requires_grad)
+
+
+def body_parameters(model: str, vocabulary: int) -> int:
+    """Count a BERT's parameters as Table 4 does: with the pooler, without the masked-LM head."""
+    with torch.device("meta"):
+        return parameter_count(BertModel(bert_config(model, vocabulary)))

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import logging
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -16,6 +17,8 @@ from saobp.study import paths
 from saobp.study.documents import Mixture
 from saobp.study.sources import DataError, Source
 from saobp.study.splits import first_line
+
+log = logging.getLogger(__name__)
 
 KINDS = ("bert", "gpt2", "wordpiece", "bpe")
 SPECIAL = {
@@ -57,11 +60,23 @@ def make_tokenizer(
     folder = (cache or paths.cache()) / name
     folder.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(folder.with_suffix(".lock")):
-        if not (folder / "tokenizer.json").is_file():
-            trained = _trained(kind, vocabulary, text)
+        kept = _kept(folder)
+        if kept is None:
+            kept = _trained(kind, vocabulary, text)
             with paths.new_folder(folder) as temporary:
-                trained.save_pretrained(temporary)
-    return PreTrainedTokenizerFast.from_pretrained(folder)
+                kept.save_pretrained(temporary)
+    return kept
+
+
+def _kept(folder: Path) -> PreTrainedTokenizerBase | None:
+    """Return the tokenizer of an earlier run, or None where there is none or its files are damaged."""
+    if not folder.exists():
+        return None
+    try:
+        return PreTrainedTokenizerFast.from_pretrained(folder)
+    except Exception as error:  # tokenizers raises bare Exception for a damaged file
+        log.warning("%s is not whole (%s): training the tokenizer again", folder, first_line(error))
+        return None
 
 
 def tokenizer_fingerprint(tokenizer: PreTrainedTokenizerBase) -> str:

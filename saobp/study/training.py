@@ -104,6 +104,16 @@ def refuse_nan(model: nn.Module, step: int, rate: float, folder: Path) -> None:
         )
 
 
+def refuse_divergence(log: list[dict[str, Any]], recipe: Pretraining) -> None:
+    """Raise TrainingFailed if the held-out loss is higher at the end than it was before the first step."""
+    losses = [entry["heldout"]["loss"] for entry in log if "loss" in entry.get("heldout", {})]
+    if losses and losses[-1] > losses[0]:
+        raise TrainingFailed(
+            f"the held-out loss rose from {losses[0]:.3g} to {losses[-1]:.3g} in {recipe.steps} steps: the run "
+            f"diverged; lower the learning rate of {recipe.learning_rate:g}"
+        )
+
+
 class Progress(TrainerCallback):
     """One tqdm bar over the steps, with the loss; quiet enough for a log file."""
 
@@ -237,6 +247,7 @@ def pretrain(
         with disk_trouble(folder):
             trainer.train(resume_from_checkpoint=str(start) if start else False)
     refuse_nan(model, trainer.state.global_step, trainer.lr_scheduler.get_last_lr()[0], folder)
+    refuse_divergence(trainer.state.log_history, recipe)
     return trainer.state.log_history
 
 
@@ -257,6 +268,5 @@ def disk_trouble(folder: Path) -> Iterator[None]:
 
 
 def alone(folder: Path) -> contextlib.AbstractContextManager[None]:
-    """Keep a second run of the same recipe waiting; the processes of one distributed run stay together."""
-    distributed = int(os.environ.get("WORLD_SIZE", "1")) > 1
-    return contextlib.nullcontext() if distributed else paths.locked(folder)
+    """Keep a second run of the same recipe waiting; of the processes of one distributed run the first waits for all."""
+    return paths.locked(folder) if os.environ.get("RANK", "0") == "0" else contextlib.nullcontext()
