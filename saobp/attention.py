@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn import functional
 
-from saobp.checks import check_factor, check_mask, check_strength
+from saobp.checks import ROW_TOLERANCE, check_factor, check_mask, check_strength, values_hidden
 from saobp.messages import SATURATION, signed_strength
 from saobp.refine import refine
 from saobp.tiles.dropout import Dropout
@@ -34,8 +34,8 @@ def saobp_attention(
 
     "high", "low" and "elemmul" keep no L x L matrix between forward and backward; a tile at a time is worked
     out, and again for the gradient. Memory grows with L, time with L^2. What does not fit tiles (controls,
-    causal "elemmul", everything inside torch.compile) gives its numbers through `saobp.refine` and keeps it.
-    Tiles have no second derivatives (an error says so) and no torch.func transforms; `saobp.refine` has.
+    causal "elemmul", everything inside torch.compile or a transform of torch.func) gives its numbers through
+    `saobp.refine` and keeps it. Tiles have no second derivatives (an error says so); `saobp.refine` has.
 
     Args:
         query: (batch, heads, L, D). Scores, messages and sums are in float32 or better, also under autocast.
@@ -79,8 +79,9 @@ def check_inputs(
 ) -> None:
     """Refuse shapes, types and numbers that the operation cannot serve with a ValueError."""
     for name, tensor in (("query", query), ("key", key), ("value", value)):
-        if not isinstance(tensor, Tensor) or not tensor.is_floating_point() or tensor.ndim != 4:
-            raise ValueError(f"{name} must be a floating tensor (batch, heads, L, D)")
+        if not isinstance(tensor, Tensor) or tensor.dtype not in ROW_TOLERANCE or tensor.ndim != 4:
+            kind = f"{tensor.dtype} {tuple(tensor.shape)}" if isinstance(tensor, Tensor) else type(tensor).__name__
+            raise ValueError(f"{name} must be a floating tensor (batch, heads, L, D) of 16 bits or more; got {kind}")
         if 0 in tensor.shape or tensor.shape[0] != query.shape[0] or tensor.dtype != query.dtype:
             raise ValueError(f"{name} must not be empty, and share batch and type with query")
     heads, length, width = query.shape[1:]
@@ -109,16 +110,17 @@ def real_tokens(mask: Tensor | None, query: Tensor) -> Tensor | None:
     batch, heads, length, _ = query.shape
     check_mask(mask, torch.empty(batch, heads, length, length, device="meta"))
     mask = mask.to(query.device).expand(batch, length)
-    return None if not torch.compiler.is_compiling() and bool(mask.all()) else mask
+    return None if not values_hidden() and bool(mask.all()) else mask
 
 
 def fits(factor: str, strength: float | Tensor, causal: bool, dropout: float) -> bool:
     """Tell whether a refinement can be worked out in tiles.
 
     A causal A A^T cannot be taken apart into A (A^T V), nor can dropout reach its entries; the controls of
-    `saobp.refine` look at whole matrices. Inside torch.compile it is the compiler that fuses.
+    `saobp.refine` look at whole matrices. Inside torch.compile it is the compiler that fuses; a transform of
+    torch.func cannot look into the tiles.
     """
-    if torch.compiler.is_compiling():
+    if values_hidden():
         return False
     if factor == "elemmul":
         return not causal and dropout == 0 and not isinstance(strength, Tensor)

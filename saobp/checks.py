@@ -18,6 +18,11 @@ ROW_TOLERANCE = {torch.float64: 1e-3, torch.float32: 1e-3, torch.float16: 1e-2, 
 """How far a row may be from 1: the rounding of a softmax in that type, with room for long rows."""
 
 
+def values_hidden() -> bool:
+    """Say whether tensors hold no values to look at: inside torch.compile, or a transform of torch.func."""
+    return torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
+
+
 def check_factor(factor: str) -> None:
     """Refuse a factor that is neither one of `FACTORS` nor registered with a ValueError."""
     if not isinstance(factor, str) or factor not in (*FACTORS, *OWN):
@@ -46,7 +51,7 @@ def _check_strengths(strength: Tensor, heads: tuple[int, ...] | None) -> None:
             raise ValueError(
                 f"strength of shape {tuple(strength.shape)} does not broadcast to the heads {tuple(heads)}"
             )
-    if torch.compiler.is_compiling():  # reading values would break the graph
+    if values_hidden():  # reading them would break the graph
         return
     if not bool(((strength >= 0) & strength.isfinite()).all()):
         raise ValueError("strength must be finite and not negative; the tensor holds an entry that is not")
@@ -74,7 +79,7 @@ def check_mask(mask: Tensor, attention: Tensor) -> None:
     if tuple(mask.shape) not in shapes:
         expected = " or ".join(map(str, shapes))
         raise ValueError(f"mask must have shape {expected}; got {tuple(mask.shape)}")
-    if not torch.compiler.is_compiling() and not bool(mask.any(-1).all()):
+    if not values_hidden() and not bool(mask.any(-1).all()):
         raise ValueError("mask must leave at least one real token in every sequence; one has none")
 
 
@@ -85,7 +90,7 @@ def check_rows(
 
     `visible` is True where a real query may look at a real key. Rows of padded queries are not looked at.
     """
-    if torch.compiler.is_compiling():
+    if values_hidden():
         return
     tolerance = ROW_TOLERANCE[attention.dtype]
     rows = visible.any(-1)

@@ -8,6 +8,10 @@ NEWTON_STEPS = 12
 """Rounds that bring the entropy of `flattened` to its target; eight reach the rounding of float32."""
 
 
+UNSEEN = 1e-30
+"""Mass of a column below which a key counts as unseen: float32 and float64 agree on it, far from both their ends."""
+
+
 def elementwise_product(
     attention: Float[Tensor, "*batch query key"], visible: Bool[Tensor, "*#batch query key"]
 ) -> Float[Tensor, "*batch query key"]:
@@ -28,10 +32,11 @@ def sinkhorn(
     """Divide each column by its sum and normalise the rows: half a Sinkhorn step and the other half.
 
     Balances the load of the keys with no factor graph at all. A causal row divides by the sum over the rows
-    up to and including its own.
+    up to and including its own. A key with less than `UNSEEN` of all mass keeps none: what a float32 softmax
+    leaves of it is chance, and division would blow it up.
     """
     column = attention.cumsum(-2) if causal else attention.sum(-2, keepdim=True)
-    unseen = column <= torch.finfo(attention.dtype).tiny
+    unseen = column <= UNSEEN
     balanced = (attention / column.masked_fill(unseen, 1)).masked_fill(unseen, 0)
     total = balanced.sum(-1, keepdim=True)
     return balanced / total.masked_fill(total == 0, 1)

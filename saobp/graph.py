@@ -11,6 +11,7 @@ Fagiolo 2007 and Clemente and Grassi 2018 (clustering).
 from __future__ import annotations
 
 import math
+from numbers import Integral, Real
 
 import igraph
 import torch
@@ -36,13 +37,16 @@ def token_graph(
     Takes the first `nodes` real tokens, or with a seed a random sample of them in their order; all if there
     are fewer. Entry (i, j) is the weight of the edge from query i to key j, 0 where there is none.
     `symmetry` joins both directions of an undirected graph: "mean", "max", or "min" (an edge needs both).
+    Raises ValueError that names the argument.
     """
+    if not isinstance(attention, Tensor) or not attention.is_floating_point():
+        raise ValueError("attention must be a floating tensor (..., L, L)")
     if attention.dim() < 2 or attention.shape[-1] != attention.shape[-2]:
         raise ValueError(f"attention must be (..., L, L), got shape {tuple(attention.shape)}")
     if symmetry not in SYMMETRIES:
         raise ValueError(f"symmetry must be one of {', '.join(SYMMETRIES)}, got {symmetry!r}")
-    if not 0 <= threshold < 1:
-        raise ValueError(f"threshold must lie in [0, 1), got {threshold}")
+    if isinstance(threshold, bool) or not isinstance(threshold, Real) or not 0 <= threshold < 1:
+        raise ValueError(f"threshold must be a number in [0, 1), got {threshold!r}")
     chosen = _choose(attention.shape[-1], nodes, mask, seed).to(attention.device)
     weights = attention[..., chosen[:, None], chosen].double()
     if not directed:
@@ -105,10 +109,13 @@ def graph_measures(
 
 def _choose(tokens: int, nodes: int, mask: Tensor | None, seed: int | None) -> Tensor:
     """Indices of the tokens that become nodes, in their order."""
-    if nodes < 1:
-        raise ValueError(f"nodes must be at least 1, got {nodes}")
-    if mask is not None and (mask.shape != (tokens,) or mask.dtype != torch.bool):
-        raise ValueError(f"mask must be boolean of shape ({tokens},), got {mask.dtype} {tuple(mask.shape)}")
+    for name, value, least in (("nodes", nodes, 1), ("seed", seed, 0)):
+        whole = isinstance(value, Integral) and not isinstance(value, bool)
+        if not (name == "seed" and value is None) and (not whole or value < least):
+            raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}")
+    if mask is not None and (not isinstance(mask, Tensor) or mask.shape != (tokens,) or mask.dtype != torch.bool):
+        kind = f"{mask.dtype} {tuple(mask.shape)}" if isinstance(mask, Tensor) else type(mask).__name__
+        raise ValueError(f"mask must be a boolean tensor of shape ({tokens},), got {kind}")
     real = torch.arange(tokens) if mask is None else mask.nonzero().squeeze(-1)
     if seed is None:
         return real[:nodes]

@@ -312,6 +312,8 @@ GOOD = {"query": torch.zeros(2, 4, 6, 8), "key": torch.zeros(2, 2, 6, 8), "value
     [
         ("query", torch.zeros(4, 6, 8)),
         ("query", torch.zeros(2, 4, 6, 8, dtype=torch.long)),
+        ("query", torch.zeros(2, 4, 6, 8).to(torch.float8_e4m3fn)),
+        ("query", [[0.0]]),
         ("key", torch.zeros(2, 3, 6, 8)),
         ("key", torch.zeros(1, 2, 6, 8)),
         ("key", torch.zeros(2, 2, 7, 8)),
@@ -334,6 +336,20 @@ GOOD = {"query": torch.zeros(2, 4, 6, 8), "key": torch.zeros(2, 2, 6, 8), "value
 def test_a_wrong_argument_is_named(argument, value):
     with pytest.raises(ValueError, match=argument):
         saobp_attention(**{**GOOD, argument: value})
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"factor": "low", "is_causal": True}, {"factor": "elemmul"}, {"factor": "sinkhorn"}, {"mask": RIGHT}],
+)
+def test_transforms_of_torch_func_see_the_same_numbers(options):
+    query, key, value = (x.detach() for x in heads(groups=4))
+    attend = partial(saobp_attention, key=key, value=value, **options)
+    found = torch.func.grad(lambda x: attend(x).square().sum())(query)
+    query.requires_grad_()
+    torch.testing.assert_close(found, torch.autograd.grad(attend(query).square().sum(), query)[0])
+    many = torch.func.vmap(attend)(torch.stack([query, 2 * query]).detach())
+    torch.testing.assert_close(many, torch.stack([attend(query), attend(2 * query)]).detach())
 
 
 @pytest.mark.parametrize("factor", ["high", "low", "elemmul"])

@@ -210,6 +210,14 @@ def test_clustering_lies_between_0_and_1_and_betweenness_below_its_bound(size, s
 
 @pytest.mark.parametrize(("argument", "call"), [
     ("attention", lambda a: g.token_graph(a[:2])),
+    ("attention", lambda a: g.token_graph(a.tolist())),
+    ("attention", lambda a: g.token_graph(a > 0)),
+    ("threshold", lambda a: g.token_graph(a, threshold="0.1")),
+    ("threshold", lambda a: g.token_graph(a, threshold=float("nan"))),
+    ("nodes", lambda a: g.token_graph(a, 2.5)),
+    ("nodes", lambda a: g.token_graph(a, True)),
+    ("seed", lambda a: g.token_graph(a, seed=0.5)),
+    ("mask", lambda a: g.token_graph(a, mask=[True] * 4)),
     ("symmetry", lambda a: g.token_graph(a, symmetry="sum")),
     ("threshold", lambda a: g.token_graph(a, threshold=-0.1)),
     ("nodes", lambda a: g.token_graph(a, 0)),

@@ -350,9 +350,9 @@ def test_a_sequence_read_in_two_pieces_is_the_sequence_read_whole():
     ("factor", "causal"),
     [*((factor, False) for factor in REFINING), ("high", True), ("low", True), ("sinkhorn", True)],
 )
-@pytest.mark.parametrize("sink", [0.0, 6.0])
-def test_float32_agrees_with_float64_at_a_thousand_tokens(factor, causal, sink):
-    values = scores(1024, 2.0)
+@pytest.mark.parametrize(("sharpness", "sink"), [(2.0, 0.0), (2.0, 6.0), (60.0, 0.0)])
+def test_float32_agrees_with_float64_at_a_thousand_tokens(factor, causal, sharpness, sink):
+    values = scores(1024, sharpness)
     values[:, 0] += sink
     attention = softmax(values, causal=causal)
     double = refine(attention, factor, 1.0, causal=causal)
