@@ -14,7 +14,8 @@ RUN = (
     f"OMP_NUM_THREADS={THREADS} '{sys.executable}' -m saobp.study.runner run {{input.notebook}} {{output.notebook}} -f '{PROFILE}' "
     "-p record {output.record} "
 )
-TRAINED = ["{}-{}-{}".format(m, a, s) for m in profile.models for a in profile.algorithms for s in profile.seeds]
+TRAINED = [f"{m}-{a}-{s}" for m, a in profile.pairs() for s in profile.seeds]
+LOOKED_AT = [f"{m}-{a}-{s}" for m, a in profile.pairs() for s in profile.seeds if a in (profile.attention.algorithms or [a])]
 DECODERS = []
 if profile.decoder:
     DECODERS = [(m, a, s) for m in profile.decoder.models for a in profile.decoder.algorithms for s in profile.decoder.seeds]
@@ -24,7 +25,7 @@ RUNS = (
     THEORY
     + [f"04-pretrain-{t}" for t in TRAINED]
     + [f"05-finetune-{t}-{g}-{s}" for t in TRAINED for g in profile.finetune.groups for s in profile.finetune.seeds]
-    + [f"06-attention-{t}-{k}" for t in TRAINED for k in profile.attention.tasks]
+    + [f"06-attention-{t}-{k}" for t in LOOKED_AT for k in profile.attention.tasks]
     + ["07-decoder-{}-{}-{}".format(*decoder) for decoder in DECODERS]
     + [f"08-cost-{model}" for model in COSTS]
 )
@@ -37,7 +38,7 @@ def notebook(stem):
 
 wildcard_constraints:
     model="|".join({*profile.models, *COSTS, *(model for model, _, _ in DECODERS)}),
-    algorithm="|".join({*profile.algorithms, *(algorithm for _, algorithm, _ in DECODERS)}),
+    algorithm="|".join({*(algorithm for _, algorithm in profile.pairs()), *(algorithm for _, algorithm, _ in DECODERS)}),
     seed=r"\d+",
     head=r"\d+",
     group="|".join(profile.finetune.groups),

@@ -38,7 +38,7 @@ def test_every_profile_that_comes_along_is_valid(name):
         ("name: smoke", "name: [", "cannot be read as YAML"),
         ("name: smoke", "name: other", "key 'name' must be the file's own, 'smoke'"),
         ("name: smoke", "name: ../smoke", "key 'name' must be the file's own, 'smoke'"),
-        ("[rte, race]", "[rte, nope]", "key 'finetune.groups.all.1'"),
+        ("[cola, mrpc", "[cola, nope", "key 'finetune.groups.all.1'"),
         ("tasks: [race, squad, sst2]", "tasks: [nope]", "key 'attention.tasks.0'"),
         ("seeds: [42]", "seeds: [42, 42]", "key 'seeds': one stands there twice"),
         ("seeds: [42]", "seeds: [-1]", "key 'seeds.0'"),
@@ -87,3 +87,4 @@ def test_the_paper_profile_is_table_5_to_the_digit(size):
     assert recipe.scheduler == printed.printed(5, metric="lr_scheduler_type", **row)
     assert study.seeds == [int(printed.value(5, metric="seed", **row))]
     assert study.strengths[size] == models.SIZES[size].strength
+    assert study.decoder_recipe(size).steps == recipe.steps

@@ -24,12 +24,12 @@ def departures(study: Profile, model: str, text: Any, algorithm: str, seed: int)
 
 def decoder(study: Profile, model: str, text: Any, algorithm: str, seed: int) -> list[str]:
     """Name everything that makes a decoder's run another one than the paper's, as far as the paper says."""
-    size, plan = models.SIZES[model], study.decoder
-    found = _text(study, text, plan.pretrain)
+    size, plan, recipe = models.SIZES[model], study.decoder, study.decoder_recipe(model)
+    found = _text(study, text, recipe)
     found.append(f"model: {size.layers} layers, {size.hidden} wide; the paper gives no sizes for its decoders")
     if plan.tokenizer != "gpt2":
         found.append(f"vocabulary: {plan.tokenizer} of {plan.vocabulary} tokens, not GPT-2's 50257")
-    timing = [line for line in schedule(plan.pretrain, size.twin_of or model) if not line.startswith("masking")]
+    timing = [line for line in schedule(recipe, size.twin_of or model) if not line.startswith("masking")]
     return found + _method(study, model, algorithm, seed) + timing
 
 

@@ -101,6 +101,7 @@ class AttentionCapture:
     """Which attention is measured, and on how much."""
 
     tasks: list[Task]
+    algorithms: list[Algorithm] | None = None  # of those trained; null = all
     samples: Positive = 1024  # caption of Fig. 4
     batch: Positive = 16
     length: Positive = 128
@@ -151,6 +152,7 @@ class Profile:
     cost: Costs | None = None
     vocabulary: Positive | None = None  # of a trained tokenizer
     seeds: Seeds = field(default_factory=lambda: [42])  # the paper's only seed
+    algorithms_of: dict[Model, Annotated[list[Algorithm], MinLen(1)]] = field(default_factory=dict)  # a size's own list
     schedules: dict[Model, Schedule] = field(default_factory=dict)  # where a size has its own; else `pretrain`'s
     strengths: dict[Model, Annotated[float, Ge(0)]] = field(default_factory=dict)  # λ; default Sec. 6, by size
 
@@ -158,10 +160,19 @@ class Profile:
         if self.tokenizer in ("wordpiece", "bpe") and self.vocabulary is None:
             raise ValueError(f"tokenizer '{self.tokenizer}' is trained on the corpus: give it a vocabulary")
 
+    def pairs(self) -> list[tuple[str, str]]:
+        """Return every (model, algorithm) that is trained: `algorithms`, or a size's own list if it has one."""
+        return [(m, a) for m in self.models for a in self.algorithms_of.get(m, self.algorithms)]
+
     def recipe(self, model: str) -> Pretraining:
         """Return how a model of this study is pretrained: `pretrain`, with its size's own schedule if it has one."""
         own = self.schedules.get(model)
         return replace(self.pretrain, **asdict(own)) if own else self.pretrain
+
+    def decoder_recipe(self, model: str) -> Pretraining:
+        """Return how a decoder of this study is pretrained, by the same schedules."""
+        own = self.schedules.get(model)
+        return replace(self.decoder.pretrain, **asdict(own)) if own else self.decoder.pretrain
 
     def fingerprint(self) -> str:
         """Return 12 hex digits that change with any value of the profile."""
