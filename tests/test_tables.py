@@ -187,14 +187,24 @@ def test_latex_lines_have_the_columns_that_they_declare(number, built):
     assert {line.replace(r"\&", "").count("&") for line in plain} == {columns - 1}
 
 
-@pytest.mark.slow
+ACL_PAGE = r"""\documentclass[11pt]{article}
+\usepackage{times}\usepackage[T1]{fontenc}
+\usepackage[a4paper,margin=2.5cm]{geometry}\setlength\columnsep{0.6cm}\flushbottom\twocolumn\sloppy
+\usepackage[font={footnotesize}]{caption}\usepackage{natbib}\usepackage[breaklinks]{hyperref}
+\usepackage{booktabs,graphicx}
+\begin{document}x
+"""  # the measures of the ACL style
+
+
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no TeX here")
-def test_every_table_compiles(records, tmp_path):
-    inputs = "\n".join(rf"\input{{table{number}}}" for number in tables.TABLES)
+def test_every_table_compiles_by_one_input_on_a_page_of_the_acl_and_fits_it(records, tmp_path):
     for number in tables.TABLES:
         tables.write(number, records, tmp_path, formats=("tex",))
-    page = r"\documentclass[11pt,twocolumn]{article}\usepackage{times,booktabs,graphicx}\begin{document}x"
-    (tmp_path / "page.tex").write_text(page + inputs + r"\end{document}")
+    tables.write_verdicts(records, tmp_path)
+    names = [*(f"table{number}" for number in tables.TABLES), "verdicts"]
+    inputs = "\n".join(rf"\input{{{name}}}" for name in names)
+    (tmp_path / "page.tex").write_text(f"{ACL_PAGE}{inputs}\n\\end{{document}}\n", encoding="utf-8")
     command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "page.tex"]
     result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert result.returncode == 0, result.stdout[-500:]
+    assert "Overfull" not in result.stdout, "a table is wider than the page"

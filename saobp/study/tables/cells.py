@@ -73,7 +73,7 @@ class Table:
         return render.markdown(self)
 
     def to_latex(self) -> str:
-        """A booktabs float to \\input into an ACL paper (needs the package booktabs only)."""
+        """A booktabs float to \\input into an ACL paper (needs the packages booktabs and graphicx)."""
         from saobp.study.tables import render
 
         return render.latex(self)

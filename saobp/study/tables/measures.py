@@ -5,6 +5,7 @@ from typing import Any
 
 from saobp.study import estimates, labels, trajectories
 from saobp.study.published import Published
+from saobp.study.records import select
 from saobp.study.statistics import Estimate
 from saobp.study.tables import context, scores
 from saobp.study.tables.cells import Cell, Row, Table, corrected
@@ -69,11 +70,20 @@ def table6(records: Sequence[Record], published: Published) -> Table:
         for measure, name in KINDS.items():
             printed = {task: published.printed(6, gtd_kind=name, task=key) for task, key in TASK_KEYS.items()}
             rows.append(_correlation_row(records, model, f"{name}, checkpoints", measure, printed))
-            rows.append(_correlation_row(records, model, f"{name}, runs", measure, {}))
+            if _has_several_seeds(records, model):
+                rows.append(_correlation_row(records, model, f"{name}, runs", measure, {}))
     titles = {"wikitext": "Perplexity", "sst2": "SST2", "hellaswag": "HellaSwag", "race": "RACE-Middle"}
     caption = "Pearson correlation of GTD with performance (runs×checkpoints); the paper states no model size."
-    return Table(6, f"{caption} {context.describe(records)}", ("Model", "GTD"), titles, tuple(rows),
-                 context.notes(records))  # fmt: skip
+    notes = context.notes(records)
+    if not any(row.labels[1].endswith("runs") for row in rows):
+        notes = ("One pretraining seed an algorithm: no correlation over independent runs to set beside it.", *notes)
+    return Table(6, f"{caption} {context.describe(records)}", ("Model", "GTD"), titles, tuple(rows), notes)
+
+
+def _has_several_seeds(records: Sequence[Record], model: str) -> bool:
+    """Say whether an algorithm was pretrained on a model more than once."""
+    trained = [run["parameters"]["algorithm"] for run in select(list(records), "pretrain", model=model)]
+    return len(trained) > len(set(trained))
 
 
 def _correlation_row(records, model, name, measure, printed) -> Row:

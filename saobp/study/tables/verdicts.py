@@ -47,7 +47,7 @@ class Verdicts:
 
     def to_latex(self) -> str:
         """A booktabs float over both columns."""
-        head = r"\begin{tabular}{p{0.27\textwidth}p{0.1\textwidth}p{0.4\textwidth}p{0.13\textwidth}}"
+        head = r"\begin{tabular}{p{0.27\textwidth}p{0.1\textwidth}p{0.39\textwidth}p{0.13\textwidth}}"
         lines = ["% needs \\usepackage{booktabs}", r"\begin{table*}[t]", r"\centering\scriptsize", head]
         lines += [r"\toprule", r"Paper & Where & Our evidence & Verdict \\", r"\midrule"]
         for row in self.rows:
