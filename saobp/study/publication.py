@@ -8,6 +8,7 @@ import nbformat
 
 from saobp.study import figures, paths, records, tables
 from saobp.study.execution import declared_parameters
+from saobp.study.tables import context
 
 RESULTS = ("<!-- results: written by `make figures`, not by hand -->", "<!-- end of results -->")
 SUMMARIES = ("10-tables", "11-figures")  # their records hold nothing that the others do not
@@ -72,8 +73,7 @@ def results_text(found: list[dict[str, Any]]) -> str:
         f"**How small this is.** Profile `{found[0]['profile']}`: {len(runs)} pretraining runs "
         f"({'; '.join(sizes)}), {hours:.1f} hours of training in all. What differs from the paper:"
     )
-    departures = list(dict.fromkeys(line for run in found for line in run["departures"]))
-    listed = "\n".join(f"- {line}" for line in departures)
+    listed = "\n".join(f"- {line}" for line in context.departures(found))
     parts = [tables.table(2, found), tables.table(8, found), tables.verdicts(found)]
     return "\n".join([small, "", listed, "", *(part.to_markdown() for part in parts), ""])
 

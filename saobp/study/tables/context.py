@@ -82,8 +82,15 @@ def splits(records: Iterable[Record]) -> list[Record]:
 
 
 def departures(records: Iterable[Record]) -> list[str]:
-    """All distinct departures from the paper's recipe that the records name, in a fixed order."""
-    return sorted({words for record in records for words in record.get("departures") or []})
+    """All distinct departures from the paper's recipe that the records name, in a fixed order.
+
+    Those on one matter stand together: "steps: 60, not 245000 | 120, not 150000".
+    """
+    together: dict[str, list[str]] = {}
+    for words in sorted({words for record in records for words in record.get("departures") or []}):
+        matter, mark, rest = words.partition(": ")
+        together.setdefault(matter + mark, []).append(rest)
+    return [matter + " | ".join(rest) for matter, rest in together.items()]
 
 
 def notes(records: Sequence[Record]) -> tuple[str, ...]:
