@@ -27,8 +27,11 @@ SMOKE = yaml.safe_load((paths.root() / "notebooks" / "profiles" / "smoke.yaml").
 junk = st.one_of(
     st.none(), st.booleans(), st.integers(-3, 70), st.floats(), st.text(max_size=5), st.lists(st.integers())
 )
-numbers = st.sampled_from([0.0, 1.0, -1.0, 0.5, 1e-40, 1e30, math.nan, math.inf, -math.inf])
-types = st.sampled_from([torch.float32] * 4 + [torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.bool])
+odd = st.sampled_from([0.0, 1.0, -1.0, 0.5, 1e-40, 1e30, math.nan, math.inf, -math.inf])
+floating = st.sampled_from([torch.float32, torch.float32, torch.float64, torch.bfloat16, torch.float16])
+REFINEMENT = {
+    "steps": st.integers(1, 3), "damping": st.floats(0, 0.9), "seed": st.integers(0, 9), "exclude_self": st.booleans(),
+}  # fmt: skip
 
 
 def both(what, **strategies):
@@ -56,94 +59,105 @@ def answer_or_line(error, call):
 
 @st.composite
 def tensors(draw, *shape):
-    """Random numbers of any type and scale, now and then with a few that are no numbers."""
+    """Random numbers of any scale and floating type."""
     generator = torch.Generator().manual_seed(draw(st.integers(0, 10**6)))
-    values = torch.randn(*shape, generator=generator) * draw(st.sampled_from([0.1, 3.0, 100.0]))
-    if draw(st.integers(0, 9)) == 0 and values.numel():
-        values.view(-1)[draw(st.integers(0, values.numel() - 1))] = draw(numbers)
-    return values.to(draw(types))
+    return (torch.randn(*shape, generator=generator) * draw(st.sampled_from([0.1, 3.0, 100.0]))).to(draw(floating))
 
 
 @st.composite
-def masks(draw, batch, length):
-    """A boolean mask of one of the two shapes, or something else."""
-    shape = draw(st.sampled_from([(length,), (batch, length), (batch, length), (length + 1,)]))
-    return draw(st.one_of(st.none(), st.just(torch.rand(*shape) < draw(st.sampled_from([0.5, 0.9, 0.0]))), junk))
+def spoilt(draw, value):
+    """Something else in the place of an argument: another shape, type or number, or nothing like it."""
+    if not isinstance(value, torch.Tensor):
+        return draw(st.one_of(odd, junk))
+    entry = value.clone()
+    if entry.numel():
+        entry.view(-1)[draw(st.integers(0, entry.numel() - 1))] = draw(odd) if entry.is_floating_point() else False
+    others = [entry, value * 0.9, value[..., 1:], value[:0], value[None], value.long(), value > 0, value.tolist()]
+    return draw(st.one_of(st.sampled_from(others), junk))
 
 
-@st.composite
-def strengths(draw, heads):
-    """A strength as anybody might give it."""
-    positive = tensors(heads).map(lambda x: x.abs() if x.is_floating_point() else x)
-    return draw(st.one_of(st.just(0.2), numbers, junk, tensors(heads), positive, tensors(1)))
+def sensible_or_spoilt(draw, arguments):
+    """Leave most sets of arguments as they are, and spoil one or two of the others."""
+    names = [] if draw(st.integers(0, 2)) else draw(st.lists(st.sampled_from(list(arguments)), min_size=1, max_size=2))
+    return {name: draw(spoilt(value)) if name in names else value for name, value in arguments.items()}
+
+
+def real(draw, batch, length):
+    """Return a mask with a real token in every sequence, or None."""
+    generator = torch.Generator().manual_seed(draw(st.integers(0, 10**6)))
+    mask = torch.rand(batch, length, generator=generator) < 0.7
+    mask[:, draw(st.integers(0, length - 1))] = True
+    return draw(st.sampled_from([None, mask, mask[0]])) if batch == 1 else draw(st.sampled_from([None, mask]))
+
+
+def strength(draw, heads):
+    """Return a number, or one a head."""
+    return draw(st.one_of(st.sampled_from([0.0, 0.2, 5.0, 500.0]), tensors(heads).map(torch.abs)))
 
 
 @st.composite
 def refinements(draw):
-    """Arguments of `refine`, most of them sensible."""
-    batch, heads, length = draw(st.integers(1, 2)), draw(st.integers(1, 3)), draw(st.integers(0, 6))
-    scores = draw(tensors(batch, heads, length, draw(st.sampled_from([length] * 9 + [length + 1]))))
-    causal, mask = draw(st.booleans()), draw(masks(batch, length))
-    if draw(st.booleans()) and scores.is_floating_point() and scores.shape[-1] == scores.shape[-2]:
-        hidden = torch.ones(length, length).tril() == 0 if causal else torch.zeros(length, length, dtype=torch.bool)
-        if isinstance(mask, torch.Tensor) and mask.shape[-1] == length:
-            hidden = hidden | ~(mask if mask.ndim == 1 else mask[:, None, None, :])
-        scores = scores.masked_fill(hidden, -torch.inf)
-    attention = scores.softmax(-1) if scores.is_floating_point() and draw(st.integers(0, 9)) else scores
-    options = {"mask": mask, "causal": causal, "exclude_self": draw(st.booleans())}
-    for name in draw(st.lists(st.sampled_from(["steps", "damping", "seed", "causal", "exclude_self"]), max_size=2)):
-        options[name] = draw(st.one_of(st.integers(1, 3), st.floats(0, 0.9), junk))
-    return attention, draw(st.one_of(st.sampled_from(FACTORS), junk)), draw(strengths(heads)), options
+    """Arguments of `refine`."""
+    batch, heads, length = draw(st.integers(1, 2)), draw(st.integers(1, 3)), draw(st.integers(1, 6))
+    mask, causal, factor = real(draw, batch, length), draw(st.booleans()), draw(st.sampled_from(FACTORS))
+    hidden = torch.ones(length, length).tril() == 0 if causal else torch.zeros(length, length, dtype=torch.bool)
+    if mask is not None:
+        hidden = hidden | ~(mask if mask.ndim == 1 else mask[:, None, None, :])
+    attention = draw(tensors(batch, heads, length, length)).masked_fill(hidden, -torch.inf).softmax(-1)
+    attention = attention.nan_to_num(0, 0, 0)  # the rows of padded queries that see nothing
+    arguments = {"attention": attention, "factor": factor, "strength": strength(draw, heads), "mask": mask}
+    names = ("seed", "exclude_self") if factor in ("elemmul", "sinkhorn") else REFINEMENT
+    arguments |= {name: draw(REFINEMENT[name]) for name in names} | {"causal": causal}
+    return sensible_or_spoilt(draw, arguments)
 
 
 @both("refine", arguments=refinements())
 def check_refine(arguments):
-    attention, factor, strength, options = arguments
-    refined = answer_or_line(ValueError, lambda: refine(attention, factor, strength, **options))
+    refined = answer_or_line(ValueError, lambda: refine(**arguments))
     if refined is None:
         return
+    attention, mask = arguments["attention"], arguments["mask"]
     assert refined.shape == attention.shape and refined.dtype == attention.dtype
     assert refined.isfinite().all() and (refined >= 0).all()
-    mask = options["mask"]
     real = torch.ones(refined.shape[:1] + refined.shape[-1:], dtype=torch.bool) if mask is None else mask
-    real = real.expand(refined.shape[0], refined.shape[-1])
-    rows = refined.double().sum(-1).transpose(1, 2)[real]
+    sums = refined.double().sum(-1).reshape(len(refined), -1, refined.shape[-1]).mT
+    rows = sums[real.expand(len(refined), -1)] if refined.ndim > 2 else sums
     assert (rows - 1).abs().max() < (1e-3 if refined.dtype in (torch.float32, torch.float64) else 3e-2)
 
 
 @st.composite
 def attentions(draw):
-    """Arguments of `saobp_attention`, most of them sensible."""
-    batch, heads, length = draw(st.integers(1, 2)), draw(st.sampled_from([1, 2, 4])), draw(st.integers(0, 6))
-    groups, width = draw(st.sampled_from([1, heads, heads, 3])), draw(st.integers(1, 3))
-    kind = draw(types)
-    shapes = [(heads, length, width), (groups, length, width), (groups, length, 2)]
-    inputs = [draw(tensors(batch, *shape)).to(kind) for shape in shapes]
-    options = {"factor": draw(st.one_of(st.sampled_from(FACTORS), junk)), "strength": draw(strengths(heads))}
-    options |= {"mask": draw(masks(batch, length)), "is_causal": draw(st.booleans())}
-    for name in draw(st.lists(st.sampled_from(["scale", "dropout_p", "exclude_self", "is_causal"]), max_size=2)):
-        options[name] = draw(st.one_of(st.floats(0, 0.9), junk))
-    return inputs, options
+    """Arguments of `saobp_attention`."""
+    batch, heads, length = draw(st.integers(1, 2)), draw(st.sampled_from([1, 2, 4])), draw(st.integers(1, 6))
+    groups, width, kind = draw(st.sampled_from([1, heads])), draw(st.integers(1, 3)), draw(floating)
+    shapes = {"query": (heads, length, width), "key": (groups, length, width), "value": (groups, length, 2)}
+    arguments = {name: draw(tensors(batch, *shape)).to(kind) for name, shape in shapes.items()}
+    arguments |= {"factor": draw(st.sampled_from(FACTORS)), "strength": strength(draw, heads)}
+    arguments |= {"mask": real(draw, batch, length), "is_causal": draw(st.booleans())}
+    arguments |= {"scale": draw(st.sampled_from([None, 0.5])), "dropout_p": draw(st.sampled_from([0.0, 0.0, 0.5]))}
+    return sensible_or_spoilt(draw, arguments | {"exclude_self": draw(st.booleans())})
 
 
 @both("attention", arguments=attentions())
 def check_attention(arguments):
-    inputs, options = arguments
-    output = answer_or_line(ValueError, lambda: saobp_attention(*inputs, **options))
-    if output is not None and all(x.isfinite().all() and x.abs().max() < 1e3 for x in inputs):
-        assert output.shape == (*inputs[0].shape[:3], inputs[2].shape[-1]) and output.dtype == inputs[0].dtype
+    output = answer_or_line(ValueError, lambda: saobp_attention(**arguments))
+    if output is None:
+        return
+    query, value = arguments["query"], arguments["value"]
+    assert output.shape == (*query.shape[:3], value.shape[-1]) and output.dtype == query.dtype
+    if all(arguments[name].isfinite().all() for name in ("query", "key", "value")):
         assert output.isfinite().all()
 
 
 def damaged(draw, content):
     """Cut, flip or replace bytes of a file."""
-    kind = draw(st.sampled_from(["whole", "cut", "flip", "other"]))
+    kind = draw(st.sampled_from(["cut", "flip", "other"]))
     if kind == "cut":
         return content[: draw(st.integers(0, len(content)))]
     if kind == "flip":
         place = draw(st.integers(0, len(content) - 1))
         return content[:place] + bytes([content[place] ^ draw(st.integers(1, 255))]) + content[place + 1 :]
-    return draw(st.binary(max_size=40)) if kind == "other" else content
+    return draw(st.binary(max_size=40))
 
 
 @both("loaders", data=st.data())
@@ -153,12 +167,16 @@ def check_loaders(data):
         file = root / "owner" / "set" / "default" / "train-00000-of-00001.parquet"
         file.parent.mkdir(parents=True)
         pq.write_table(pa.table({"text": ["one", "two", "three"]}), file)
-        file.write_bytes(damaged(data.draw, file.read_bytes()))
+        hit = data.draw(st.sampled_from(["nothing", "parquet", "manifest"]))
+        if hit == "parquet":
+            file.write_bytes(damaged(data.draw, file.read_bytes()))
         said = {"owner/set": {"default": {"train": {"rows": 3, "complete": True}}}}
-        (root / "manifest.json").write_bytes(damaged(data.draw, json.dumps(said).encode()))
-        dataset = data.draw(st.one_of(st.just("owner/set"), st.text(max_size=12), st.just("../owner/set")))
-        config = data.draw(st.sampled_from(["default", None, "other", "../default"]))
-        split = data.draw(st.one_of(st.sampled_from(["train", "train[:2]", "train[50%:]", "train+train"]), st.text()))
+        manifest = json.dumps(said).encode()
+        (root / "manifest.json").write_bytes(damaged(data.draw, manifest) if hit == "manifest" else manifest)
+        dataset = data.draw(st.sampled_from(["owner/set"] * 20 + ["../owner/set", "/", "owner", "", "o\\n"]))
+        config = data.draw(st.sampled_from(["default"] * 12 + [None, "other", "../default"]))
+        splits = ["train", "train[:2]", "train[50%:]", "train+train", "train[-1:]"]
+        split = data.draw(st.sampled_from(splits) if data.draw(st.integers(0, 4)) else st.text())
         source = FolderSource(root)
         for ask in (source.load, source.completeness, source.fingerprint, source.intervals):
             answer_or_line(DataError, partial(ask, dataset, config, split))
@@ -175,20 +193,31 @@ def places(values, path=()):
     return found
 
 
+def like(value):
+    """Return a strategy for values of the same type, most of them, and for others."""
+    same = {
+        int: st.integers(0, 9),
+        float: st.floats(1e-4, 1),
+        list: st.permutations(value) if isinstance(value, list) else junk,
+    }
+    return st.one_of(same.get(type(value), st.just(value)), st.just(value), junk)
+
+
 @st.composite
 def profiles(draw):
     """The smoke profile with a few values changed, keys dropped or added."""
     values = copy.deepcopy(SMOKE)
-    for path in draw(st.lists(st.sampled_from(places(SMOKE)), min_size=1, max_size=3)):
+    for path in draw(st.lists(st.sampled_from(places(SMOKE)), min_size=1, max_size=2)):
         holder = values
         for key in path[:-1]:
             holder = holder.get(key) if isinstance(holder, dict) else None
         if isinstance(holder, dict):
-            change = draw(st.sampled_from(["set", "drop", "add"]))
+            change = draw(st.sampled_from(["set"] * 6 + ["drop", "add"]))
             if change == "drop":
                 holder.pop(path[-1], None)
             else:
-                holder[path[-1] if change == "set" else draw(st.text(max_size=6))] = draw(junk)
+                key = path[-1] if change == "set" else draw(st.text(max_size=6))
+                holder[key] = draw(like(holder[path[-1]]) if path[-1] in holder else junk)
     return values
 
 
