@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file
 from small_models import RECIPE, RandomText, word_tokenizer
 
-from saobp.study import checkpoints, curves, models, training
+from saobp.study import checkpoints, curves, models, regularizers, training
 from saobp.study.batches import SeededMasking
 from saobp.study.heldout import HeldOut
 from saobp.study.training import TrainingFailed, evaluation_steps
@@ -265,6 +265,43 @@ def test_every_precision_trains_with_and_without_an_accelerator(tokenizer, preci
     )  # fmt: skip
     after = network.bert.encoder.layer[0].attention.self.query.weight
     assert after.isfinite().all() and not torch.equal(before, after.to(before))
+
+
+def trained(tokenizer, folder, algorithm, fits):
+    """Train a little model where memory holds `fits` sequences at a time; return its weights and the parts seen."""
+    network = models.refine_with(models.encoder("mini-twin", tokenizer, dropout=0.0, seed=1), algorithm, 0.2)
+    regularizers.attach(network, algorithm, coefficient=1.0)
+    seen = []
+
+    def short_of_memory(module, args, kwargs):
+        seen.append(len(kwargs["input_ids"]))
+        if len(kwargs["input_ids"]) > fits:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+
+    network.register_forward_pre_hook(short_of_memory, with_kwargs=True)
+    recipe = dataclasses.replace(RECIPE, steps=12, batch=4, warmup=2)
+    training.pretrain(
+        network, RandomText(), SeededMasking(tokenizer, 0.15, 1), recipe, folder=folder, seed=1,
+        measure=lambda model: {},
+    )  # fmt: skip
+    return regularizers.detach(network).state_dict(), seen
+
+
+@pytest.mark.parametrize("algorithm", ["high", "eigen_reg"])
+def test_a_batch_that_memory_does_not_hold_is_worked_in_parts_to_the_same_weights(
+    tokenizer, tmp_path, algorithm, capsys
+):
+    whole, _ = trained(tokenizer, tmp_path / "whole", algorithm, 4)
+    parts, seen = trained(tokenizer, tmp_path / "parts", algorithm, 1)
+    assert seen[:2] == [4, 2] and set(seen[2:]) == {1}
+    assert "no memory for 4 sequences: 2 parts of 2 make a step now" in capsys.readouterr().out
+    for name, weights in whole.items():
+        torch.testing.assert_close(parts[name], weights, rtol=1e-3, atol=1e-4)
+
+
+def test_a_sequence_that_memory_does_not_hold_ends_in_one_line(tokenizer, tmp_path):
+    with pytest.raises(TrainingFailed, match="batch: there is no memory for 1 sequences at a time"):
+        trained(tokenizer, tmp_path, "high", 0)
 
 
 @pytest.mark.parametrize("algorithm", ["high", "eigen_reg"])

@@ -25,12 +25,13 @@ import saobp  # noqa: F401  a refined checkpoint comes back refined only where s
 from saobp.study import paths
 from saobp.study.encoding import collator, encode
 from saobp.study.evaluation import Diverged, score
+from saobp.study.faults import StopAtNaN, TrainingFailed
 from saobp.study.heldout import flow
 from saobp.study.profile import Finetuning
 from saobp.study.records import finite
 from saobp.study.sources import Source
 from saobp.study.tasks import Task, load_task
-from saobp.study.training import Progress, StopAtNaN, TrainingFailed, on_cpu, quiet, takes_bf16
+from saobp.study.training import Progress, on_cpu, quiet, takes_bf16
 
 SHOWN = 16  # items of the reported split whose attention is followed
 HEADS = {

@@ -17,7 +17,13 @@ from saobp import attention_entropy
 NAME = "regularizer"
 
 
-class EntropyRegularizer(nn.Module):
+class Regularizer(nn.Module):
+    """A penalty on a model's attention, shared out where a step's sequences are worked in parts."""
+
+    parts = 1
+
+
+class EntropyRegularizer(Regularizer):
     """Entropy-Reg: holds each head's mean row entropy near a learned share of its maximum.
 
     Jha and Reagen 2025 (arXiv 2501.03489v2), Algorithm 1: with E_max = log T and a head's entropy E, the deviation
@@ -67,7 +73,7 @@ class EntropyRegularizer(nn.Module):
         return coefficient * charged.square().mean()
 
 
-class SpectrumRegularizer(nn.Module):
+class SpectrumRegularizer(Regularizer):
     """Eigen-Reg: keeps the eigenvalues of each head's query-key product close together and their mean where it began.
 
     After Bao et al. 2024 (arXiv 2402.02098), who minimise the scale of the eigenspectrum while keeping its mean.
@@ -129,6 +135,12 @@ def attach(model: nn.Module, algorithm: str, coefficient: float | None = None) -
     return model
 
 
+def work_in_parts(model: nn.Module, parts: int) -> None:
+    """Tell a model's penalty, if it has one, that a step's sequences come in so many parts."""
+    if isinstance(penalty := getattr(model, NAME, None), Regularizer):
+        penalty.parts = parts
+
+
 def detach(model: nn.Module) -> nn.Module:
     """Take the penalty off a model, in place, so that it is saved and used as any other."""
     model._modules.pop(NAME, None)
@@ -148,11 +160,12 @@ def _add_penalty(model: nn.Module, args: tuple, kwargs: dict[str, Any], output: 
         return output
     penalty = getattr(model, NAME)
     # the Trainer multiplies a loss that it gave a count of labels by the number of processes
-    processes = 1 if kwargs.get("num_items_in_batch") is None else int(os.environ.get("WORLD_SIZE", "1"))
+    # and adds up the losses of its parts
+    shares = 1 if kwargs.get("num_items_in_batch") is None else int(os.environ.get("WORLD_SIZE", "1")) * penalty.parts
     if isinstance(penalty, EntropyRegularizer):
         mask = kwargs.get("attention_mask")
-        output.loss = output.loss + penalty(output.attentions, None if mask is None else mask.bool()) / processes
+        output.loss = output.loss + penalty(output.attentions, None if mask is None else mask.bool()) / shares
         output.attentions = None
     else:
-        output.loss = output.loss + penalty() / processes
+        output.loss = output.loss + penalty() / shares
     return output

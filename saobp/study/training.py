@@ -1,16 +1,14 @@
 """Pretraining on transformers' Trainer: the paper's recipe, resumable after a kill, stopped by a NaN."""
 
 import contextlib
-import math
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import datasets
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import load_model
 from torch import nn
 from torch.utils.data import Dataset
@@ -24,16 +22,12 @@ from transformers import (
 )
 from transformers.utils import logging
 
-from saobp.study import checkpoints, paths
+from saobp.study import checkpoints, paths, regularizers
 from saobp.study.batches import NextEpoch, SeededMasking
+from saobp.study.faults import StopAtNaN, TrainingFailed, disk_trouble, refuse_divergence, refuse_nan, smaller_parts
 from saobp.study.profile import Pretraining
 
-# how the system, safetensors and torch's zip writer say that a disk or a quota is full
-WRITE_ERRORS = ("No space left", "File too large", "Disk quota", "file write failed", "PytorchStreamWriter")
-
-
-class TrainingFailed(RuntimeError):
-    """Training cannot go on: the loss is no number or the disk full; the message names the last good checkpoint."""
+__all__ = ["TrainingFailed", "evaluation_steps", "pretrain"]
 
 
 def evaluation_steps(steps: int, evaluations: int) -> list[int]:
@@ -71,47 +65,6 @@ class FollowHeldOut(TrainerCallback):
         model.train()
         measured["seconds"] = round(time.perf_counter() - self.clock, 1)  # of training, earlier sittings included
         state.log_history.append({"step": state.global_step, "heldout": measured})
-
-
-class StopAtNaN(TrainerCallback):
-    """Stops a run whose loss is not a number, before a table can be filled with it."""
-
-    def __init__(self, folder: Path):
-        self.folder = folder
-
-    def on_log(self, args, state, control, logs=None, **kwargs):
-        """Look at the loss of every log; the Trainer's own NaN filter is off so that it gets here."""
-        loss = (logs or {}).get("loss")
-        if loss is not None and not math.isfinite(loss):
-            last = checkpoints.newest_whole(self.folder)
-            raise TrainingFailed(
-                f"the loss is {loss} at step {state.global_step} (learning rate {logs.get('learning_rate'):.2e}); "
-                f"the last finite checkpoint is {last or 'none'}: lower the learning rate or the strength"
-            )
-
-    def on_save(self, args, state, control, model=None, lr_scheduler=None, **kwargs):
-        """Look at the weights of every checkpoint, before later ones push the good one before it out."""
-        refuse_nan(model, state.global_step, lr_scheduler.get_last_lr()[0], self.folder)
-
-
-def refuse_nan(model: nn.Module, step: int, rate: float, folder: Path) -> None:
-    """Raise TrainingFailed if a weight is no finite number, naming the last checkpoint where all were."""
-    if not all(weights.isfinite().all() for weights in model.parameters()):
-        last = checkpoints.newest_whole(folder, lambda text: None)
-        raise TrainingFailed(
-            f"the weights are no numbers at step {step} (learning rate {rate:.2e}); the last finite checkpoint is "
-            f"{last or 'none'}: lower the learning rate or the strength"
-        )
-
-
-def refuse_divergence(log: list[dict[str, Any]], recipe: Pretraining) -> None:
-    """Raise TrainingFailed if the held-out loss is higher at the end than it was before the first step."""
-    losses = [entry["heldout"]["loss"] for entry in log if "loss" in entry.get("heldout", {})]
-    if losses and losses[-1] > losses[0]:
-        raise TrainingFailed(
-            f"the held-out loss rose from {losses[0]:.3g} to {losses[-1]:.3g} in {recipe.steps} steps: the run "
-            f"diverged; lower the learning rate of {recipe.learning_rate:g}"
-        )
 
 
 class Progress(TrainerCallback):
@@ -173,12 +126,16 @@ def on_cpu() -> bool:
     return not (torch.cuda.is_available() or torch.backends.mps.is_available())
 
 
-def arguments(recipe: Pretraining, folder: Path, seed: int) -> TrainingArguments:
-    """Translate a recipe into the Trainer's arguments; AdamW as BERT's successors set it."""
+def arguments(recipe: Pretraining, folder: Path, seed: int, parts: int = 1) -> TrainingArguments:
+    """Translate a recipe into the Trainer's arguments; AdamW as BERT's successors set it.
+
+    A step's sequences are worked in `parts`, one after the other, with the same gradient.
+    """
     return TrainingArguments(
         output_dir=str(folder),
         max_steps=recipe.steps,
-        per_device_train_batch_size=share_of_a_process(recipe.batch),
+        per_device_train_batch_size=share_of_a_process(recipe.batch) // parts,
+        gradient_accumulation_steps=parts,
         learning_rate=recipe.learning_rate,
         lr_scheduler_type=recipe.scheduler,
         warmup_steps=recipe.warmup,
@@ -217,54 +174,46 @@ def pretrain(
 ) -> list[dict[str, Any]]:
     """Pretrain a model in place, or continue where a killed run left its last whole checkpoint.
 
-    `folder` keeps the checkpoints; `measure` is called on the held-out schedule. Returns the log: one entry
-    a logged step ("loss", "learning_rate") or held-out check ("heldout").
+    `folder` keeps the checkpoints; `measure` is called on the held-out schedule. Where memory does not hold a
+    batch, it is worked in parts, with the same gradient. Returns the log: one entry a logged step ("loss",
+    "learning_rate") or held-out check ("heldout").
     Raises TrainingFailed when the loss is no number.
     """
     quiet()
-    trainer = Trainer(
-        model,
-        args=arguments(recipe, folder, seed),
-        train_dataset=blocks,
-        data_collator=collator,
-        callbacks=[
-            FollowHeldOut(measure, evaluation_steps(recipe.steps, recipe.evaluations)),
-            StopAtNaN(folder),
-            *([NextEpoch(collator)] if isinstance(collator, SeededMasking) else []),
-            checkpoints.SealCheckpoints(),
-            Progress(title),
-            *callbacks,
-        ],
-    )
-    trainer.remove_callback(PrinterCallback)
+    callbacks += (NextEpoch(collator),) if isinstance(collator, SeededMasking) else ()
+    untrained, parts = {name: values.clone() for name, values in model.state_dict().items()}, 1
     with alone(folder):
-        start = checkpoints.newest_whole(folder, tqdm.write)
-        if start is not None:
-            tqdm.write(f"continuing from {start.name}")
-        if start is not None and checkpoints.step_of(start) >= recipe.steps:  # the Trainer would take one step more
-            load_model(model, start / "model.safetensors", strict=False)
-            return TrainerState.load_from_json(str(start / "trainer_state.json")).log_history
-        with disk_trouble(folder):
-            trainer.train(resume_from_checkpoint=str(start) if start else False)
-    refuse_nan(model, trainer.state.global_step, trainer.lr_scheduler.get_last_lr()[0], folder)
+        while True:
+            observers = [
+                FollowHeldOut(measure, evaluation_steps(recipe.steps, recipe.evaluations)), StopAtNaN(folder),
+                checkpoints.SealCheckpoints(), Progress(title), *callbacks,
+            ]  # fmt: skip
+            trainer = Trainer(
+                model, args=arguments(recipe, folder, seed, parts), train_dataset=blocks, data_collator=collator,
+                callbacks=observers,
+            )  # fmt: skip
+            try:
+                return run_to_the_end(trainer, recipe, folder)
+            except RuntimeError as error:
+                parts = smaller_parts(error, share_of_a_process(recipe.batch), parts)
+                model.load_state_dict(untrained)
+                regularizers.work_in_parts(model, parts)
+
+
+def run_to_the_end(trainer: Trainer, recipe: Pretraining, folder: Path) -> list[dict[str, Any]]:
+    """Train from the newest whole checkpoint, or from the start, and return the log."""
+    trainer.remove_callback(PrinterCallback)
+    start = checkpoints.newest_whole(folder, tqdm.write)
+    if start is not None:
+        tqdm.write(f"continuing from {start.name}")
+    if start is not None and checkpoints.step_of(start) >= recipe.steps:  # the Trainer would take one step more
+        load_model(trainer.model, start / "model.safetensors", strict=False)
+        return TrainerState.load_from_json(str(start / "trainer_state.json")).log_history
+    with disk_trouble(folder):
+        trainer.train(resume_from_checkpoint=str(start) if start else False)
+    refuse_nan(trainer.model, trainer.state.global_step, trainer.lr_scheduler.get_last_lr()[0], folder)
     refuse_divergence(trainer.state.log_history, recipe)
     return trainer.state.log_history
-
-
-@contextlib.contextmanager
-def disk_trouble(folder: Path) -> Iterator[None]:
-    """Turn a failed write into TrainingFailed, with what is left and what to do."""
-    try:
-        yield
-    except (OSError, SafetensorError, RuntimeError) as error:
-        reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
-        if isinstance(error, TrainingFailed) or not any(sign in str(error) for sign in WRITE_ERRORS):
-            raise
-        last = checkpoints.newest_whole(folder, lambda text: None)
-        raise TrainingFailed(
-            f"{folder}: a checkpoint could not be written ({reason}); the last whole one is {last or 'none'}: "
-            "free space there and give the same command again"
-        ) from None
 
 
 def alone(folder: Path) -> contextlib.AbstractContextManager[None]:

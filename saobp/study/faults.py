@@ -1,0 +1,97 @@
+"""What can go wrong while a model trains, said in one line: no number, divergence, a full disk, too little memory."""
+
+import contextlib
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from accelerate.utils.memory import clear_device_cache, should_reduce_batch_size
+from safetensors import SafetensorError
+from torch import nn
+from tqdm import tqdm
+from transformers import TrainerCallback
+
+from saobp.study import checkpoints
+from saobp.study.profile import Pretraining
+
+# how the system, safetensors and torch's zip writer say that a disk or a quota is full
+WRITE_ERRORS = ("No space left", "File too large", "Disk quota", "file write failed", "PytorchStreamWriter")
+
+
+class TrainingFailed(RuntimeError):
+    """Training cannot go on: the loss is no number or the disk full; the message names the last good checkpoint."""
+
+
+class StopAtNaN(TrainerCallback):
+    """Stops a run whose loss is not a number, before a table can be filled with it."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+
+    def on_log(self, args, state, control, logs=None, **kwargs):
+        """Look at the loss of every log; the Trainer's own NaN filter is off so that it gets here."""
+        loss = (logs or {}).get("loss")
+        if loss is not None and not math.isfinite(loss):
+            last = checkpoints.newest_whole(self.folder)
+            raise TrainingFailed(
+                f"the loss is {loss} at step {state.global_step} (learning rate {logs.get('learning_rate'):.2e}); "
+                f"the last finite checkpoint is {last or 'none'}: lower the learning rate or the strength"
+            )
+
+    def on_save(self, args, state, control, model=None, lr_scheduler=None, **kwargs):
+        """Look at the weights of every checkpoint, before later ones push the good one before it out."""
+        refuse_nan(model, state.global_step, lr_scheduler.get_last_lr()[0], self.folder)
+
+
+def refuse_nan(model: nn.Module, step: int, rate: float, folder: Path) -> None:
+    """Raise TrainingFailed if a weight is no finite number, naming the last checkpoint where all were."""
+    if not all(weights.isfinite().all() for weights in model.parameters()):
+        last = checkpoints.newest_whole(folder, lambda text: None)
+        raise TrainingFailed(
+            f"the weights are no numbers at step {step} (learning rate {rate:.2e}); the last finite checkpoint is "
+            f"{last or 'none'}: lower the learning rate or the strength"
+        )
+
+
+def refuse_divergence(log: list[dict[str, Any]], recipe: Pretraining) -> None:
+    """Raise TrainingFailed if the held-out loss is higher at the end than it was before the first step."""
+    losses = [entry["heldout"]["loss"] for entry in log if "loss" in entry.get("heldout", {})]
+    if losses and losses[-1] > losses[0]:
+        raise TrainingFailed(
+            f"the held-out loss rose from {losses[0]:.3g} to {losses[-1]:.3g} in {recipe.steps} steps: the run "
+            f"diverged; lower the learning rate of {recipe.learning_rate:g}"
+        )
+
+
+@contextlib.contextmanager
+def disk_trouble(folder: Path) -> Iterator[None]:
+    """Turn a failed write into TrainingFailed, with what is left and what to do."""
+    try:
+        yield
+    except (OSError, SafetensorError, RuntimeError) as error:
+        reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
+        if isinstance(error, TrainingFailed) or not any(sign in str(error) for sign in WRITE_ERRORS):
+            raise
+        last = checkpoints.newest_whole(folder, lambda text: None)
+        raise TrainingFailed(
+            f"{folder}: a checkpoint could not be written ({reason}); the last whole one is {last or 'none'}: "
+            "free space there and give the same command again"
+        ) from None
+
+
+def smaller_parts(error: Exception, batch: int, parts: int) -> int:
+    """Return in how many parts to work a step's sequences next, twice as many, after memory ran out; say so.
+
+    Raises the error again if it is another, TrainingFailed if a part is one sequence already.
+    """
+    if not should_reduce_batch_size(error):
+        raise error
+    if batch % (2 * parts):
+        raise TrainingFailed(
+            f"batch: there is no memory for {batch // parts} sequences at a time, and {batch} a step cannot be halved "
+            "further: take fewer, or shorter ones"
+        ) from None
+    clear_device_cache(garbage_collection=True)
+    tqdm.write(f"no memory for {batch // parts} sequences: {2 * parts} parts of {batch // parts // 2} make a step now")
+    return 2 * parts
