@@ -136,6 +136,28 @@ class Costs:
 
 
 @dataclass(frozen=True, config=STRICT, kw_only=True)
+class MultiHop:
+    """The controlled study: stories with chains of facts, and questions with a known number of hops."""
+
+    layers: Annotated[list[Positive], MinLen(1)]  # depths that are compared
+    algorithms: Annotated[list[Algorithm], MinLen(1)]
+    seeds: Seeds
+    pretrain: Pretraining  # schedule; `length` is the longest story
+    hops: Annotated[int, Ge(1), Le(6)] = 3
+    chains: Annotated[int, Ge(2)] = 3  # side by side; chance is one of them
+    relations: list[Literal["kin", "social", "own", "live", "at", "job"]] = field(
+        default_factory=lambda: ["own", "live", "at"]
+    )
+    entities: Annotated[int, Ge(6), Le(100)] = 40  # of each kind
+    questions: Positive = 3  # of each number of hops above one in a training story
+    masking: Rate = 0.3  # of the words of a fact's second saying
+    hidden: Positive = 64
+    heads: Positive = 4
+    strength: Annotated[float, Ge(0)] = 0.2  # BERT-Mini's
+    items: Positive = 300  # stories of the exam
+
+
+@dataclass(frozen=True, config=STRICT, kw_only=True)
 class Profile:
     """A whole study: data, models, algorithms, seeds and the recipe of each stage."""
 
@@ -150,6 +172,7 @@ class Profile:
     attention: AttentionCapture
     decoder: Decoding | None = None
     cost: Costs | None = None
+    multihop: MultiHop | None = None
     vocabulary: Positive | None = None  # of a trained tokenizer
     seeds: Seeds = field(default_factory=lambda: [42])  # the paper's only seed
     algorithms_of: dict[Model, Annotated[list[Algorithm], MinLen(1)]] = field(default_factory=dict)  # a size's own list
@@ -186,6 +209,7 @@ SECTIONS = {
     "attention": AttentionCapture,
     "decoder": Decoding,
     "cost": Costs,
+    "multihop": MultiHop,
 }
 
 

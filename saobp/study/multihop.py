@@ -1,0 +1,93 @@
+"""The controlled multi-hop study: who answers questions of one hop and more, and after how much training.
+
+One run trains an encoder on `questions.Stories` and sets it the same exam as all others. The paper's claim is that
+High carries multi-hop information; here the number of hops is known, and chance and seeds are too.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from transformers import BertConfig
+
+from saobp.study import models, paths, questions, regularizers, training
+from saobp.study.profile import MultiHop
+
+INIT = 0.1  # about 1 / sqrt(width): with BERT's 0.02 attention starts too flat to leave chance
+
+
+def encoder(plan: MultiHop, layers: int, algorithm: str, seed: int) -> nn.Module:
+    """Return an untrained encoder of the study with its algorithm in place; sentences are its token types."""
+    words = questions.tokenizer(plan.entities)
+    config = BertConfig(
+        vocab_size=len(words),
+        hidden_size=plan.hidden,
+        num_hidden_layers=layers,
+        num_attention_heads=plan.heads,
+        intermediate_size=4 * plan.hidden,
+        hidden_dropout_prob=plan.pretrain.dropout,
+        attention_probs_dropout_prob=plan.pretrain.dropout,
+        max_position_embeddings=plan.pretrain.length,
+        type_vocab_size=plan.pretrain.length,
+        initializer_range=INIT,
+        pad_token_id=words.pad_token_id,
+    )
+    torch.manual_seed(seed)
+    network = models.refine_with(models.SparseBertForMaskedLM(config), algorithm, plan.strength)
+    return regularizers.attach(network, algorithm, plan.pretrain.penalty)
+
+
+class Exam:
+    """Sets a model the plan's questions. Called with it, returns `loss` (nats) and `accuracy`, hops -> share right."""
+
+    def __init__(self, plan: MultiHop, batch: int = 100):
+        items = questions.exam(plan, seed=0)
+        self.parts = [items[start : start + batch] for start in range(0, len(items), batch)]
+        self.batches = [questions.padded(part) for part in self.parts]
+
+    def __call__(self, model: nn.Module) -> dict[str, Any]:
+        right, losses = self.outcomes(model)
+        return {"loss": float(np.mean(losses)), "accuracy": {hops: float(np.mean(got)) for hops, got in right.items()}}
+
+    @torch.no_grad()
+    def outcomes(self, model: nn.Module) -> tuple[dict[int, list[bool]], list[float]]:
+        """Return hops -> whether each question was answered right, among the ends of the story, and all losses."""
+        training, right, losses = model.training, {}, []
+        model.eval()
+        device = next(model.parameters()).device
+        for part, batch in zip(self.parts, self.batches):
+            given = {name: values.to(device) for name, values in batch.items()}
+            logits = model(**given).logits.float().cpu()  # one row a hidden word, in the order of the questions
+            rows = iter(logits)
+            for item in part:
+                for _, hops, ends in item["asked"]:
+                    row = next(rows)
+                    losses.append(float(torch.logsumexp(row, 0) - row[ends[0]]))
+                    right.setdefault(hops, []).append(bool(row[ends].argmax() == 0))
+        model.train(training)
+        return dict(sorted(right.items())), losses
+
+
+def run(plan: MultiHop, layers: int, algorithm: str, seed: int, folder: Path) -> dict[str, Any]:
+    """Train one encoder, or continue where it was cut off, and return its curve and every answer of its exam.
+
+    A finished run is read from `folder`. "curve": step, loss and accuracy by hops; "outcomes": hops -> 0 or 1 a
+    question, the same questions for all.
+    """
+    name = f"{algorithm}-{layers}-{seed}"
+    done = folder / f"{name}.json"
+    if not done.exists():
+        network, exam = encoder(plan, layers, algorithm, seed), Exam(plan)
+        stories = questions.Stories(plan, seed, plan.pretrain.steps * plan.pretrain.batch)
+        log = training.pretrain(
+            network, stories, questions.padded, plan.pretrain, folder=folder / name, seed=seed, measure=exam, title=name
+        )
+        curve = [{"step": entry["step"], **entry["heldout"]} for entry in log if "heldout" in entry]
+        right, _ = exam.outcomes(network)
+        found = {"layers": layers, "algorithm": algorithm, "seed": seed, "curve": curve}
+        found["outcomes"] = {hops: [int(answer) for answer in answers] for hops, answers in right.items()}
+        paths.write_text(done, json.dumps(found))
+    return json.loads(done.read_text(encoding="utf-8"))

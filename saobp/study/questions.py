@@ -1,0 +1,150 @@
+"""Stories in the fewest words, with statements whose number of hops is known: what the multi-hop study is about.
+
+A sequence is [CLS] sentences [SEP]; a sentence is an entity, one relation or more, and the entity that they lead to:
+"ellen own rope .", "ellen own at belmere .". Chains of facts through the same relations run side by side, so that
+nothing but the facts tells a right end from a wrong one, and chance is 1 / chains. Every fact is said twice, in
+either direction; what one statement hides, the other tells.
+"""
+
+from functools import cache
+from random import Random
+from typing import Any
+
+import torch
+from tokenizers import Tokenizer, models, pre_tokenizers
+from torch.utils.data import Dataset
+from transformers import PreTrainedTokenizerFast
+
+from saobp.study.profile import MultiHop
+from saobp.study.synthetic import lexicon, world
+
+MARKS = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]"}
+NAMES = {
+    "person": [name for pair in zip(lexicon.FEMALE, lexicon.MALE) for name in pair],
+    "object": lexicon.OBJECTS,
+    "town": lexicon.TOWNS,
+    "job": lexicon.JOBS,
+}
+BACK = "-"  # behind a relation that is read against its fact's direction
+
+
+@cache
+def tokenizer(entities: int) -> PreTrainedTokenizerFast:
+    """Return a tokenizer of one token a word, for stories about so many entities of a kind."""
+    words = [*MARKS.values(), ".", *(name for name in world.KINDS), *(name + BACK for name in world.KINDS)]
+    words += [name.lower() for names in NAMES.values() for name in names[:entities]]
+    backend = Tokenizer(models.WordLevel({word: index for index, word in enumerate(words)}, unk_token="[UNK]"))
+    backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    return PreTrainedTokenizerFast(tokenizer_object=backend, **MARKS)
+
+
+def puzzle(random: Random, plan: MultiHop) -> world.Puzzle:
+    """Draw parallel chains of the plan's relations, as long as its longest question."""
+    allowed = frozenset(name for name in world.WEIGHTS if name.rstrip(BACK) in plan.relations)
+    steps = world.draw_steps(random, plan.hops, allowed)
+    taken: set[str] = set()
+    layers = []
+    for kind in [steps[0].source] + [step.target for step in steps]:
+        free = [name for name in NAMES[kind][: plan.entities] if name not in taken]
+        layers.append(tuple(random.sample(free, plan.chains)))
+        taken |= set(layers[-1])
+    return world.Puzzle(steps, tuple(layers))
+
+
+def path(story: world.Puzzle, chain: int, start: int, hops: int) -> list[str]:
+    """Say where a chain leads from its entity behind `start` steps, after `hops` more; 1 step is a fact."""
+    relations = [step.name for step in story.steps[start : start + hops]]
+    return [story.layers[start][chain], *relations, story.layers[start + hops][chain], "."]
+
+
+def turned(sentence: list[str]) -> list[str]:
+    """Say a fact from its other end: "ellen own rope ." becomes "rope own- ellen ."."""
+    first, relation, last, stop = sentence
+    return [last, relation.removesuffix(BACK) if relation.endswith(BACK) else relation + BACK, first, stop]
+
+
+class Stories(Dataset):
+    """Training stories, as many as are asked for; the same seed and index give the same one.
+
+    Of each fact said twice one saying may lose words, each with the plan's `masking`; of longer statements the end
+    is always hidden. `{"input_ids", "labels"}` are lists of tokens, "token_type_ids" number the sentences, as BERT's
+    segments do its two.
+    """
+
+    def __init__(self, plan: MultiHop, seed: int, count: int):
+        self.plan, self.seed, self.count, self.words = plan, seed, count, tokenizer(plan.entities)
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, index: int) -> dict[str, list[int]]:
+        if not 0 <= index < self.count:
+            raise IndexError(f"story {index} of {self.count}")
+        random = Random(f"{self.seed}/stories/{index}")
+        story, said = puzzle(random, self.plan), []
+        for start in range(self.plan.hops):
+            for chain in range(self.plan.chains):
+                said += self._twice(random, path(story, chain, start, 1))
+        for hops in range(2, self.plan.hops + 1):
+            for chain in random.sample(range(self.plan.chains), min(self.plan.questions, self.plan.chains)):
+                words = path(story, chain, random.randrange(self.plan.hops - hops + 1), hops)
+                said.append([(word, place == len(words) - 2) for place, word in enumerate(words)])
+        random.shuffle(said)
+        return encoded(self.words, said)
+
+    def _twice(self, random: Random, fact: list[str]) -> list[list[tuple[str, bool]]]:
+        """Say a fact twice, each time from either end, the second time with words hidden."""
+        sayings = [turned(fact) if random.random() < 0.5 else fact for _ in range(2)]
+        whole = [(word, False) for word in sayings[0]]
+        return [whole, [(word, word != "." and random.random() < self.plan.masking) for word in sayings[1]]]
+
+
+def encoded(words: PreTrainedTokenizerFast, said: list[list[tuple[str, bool]]]) -> dict[str, list[int]]:
+    """Turn sentences of (word, hidden) into tokens, labels and sentence numbers."""
+    flat = [(words.cls_token, False, 0)]
+    flat += [(word.lower(), hidden, number) for number, sentence in enumerate(said, 1) for word, hidden in sentence]
+    flat.append((words.sep_token, False, 0))
+    tokens = words.convert_tokens_to_ids([word for word, _, _ in flat])
+    return {
+        "input_ids": [words.mask_token_id if hidden else token for token, (_, hidden, _) in zip(tokens, flat)],
+        "labels": [token if hidden else -100 for token, (_, hidden, _) in zip(tokens, flat)],
+        "token_type_ids": [number for _, _, number in flat],
+    }
+
+
+def exam(plan: MultiHop, seed: int) -> list[dict[str, Any]]:
+    """Return `plan.items` stories that say each fact once and ask one question a chain and a number of hops.
+
+    Beside the tokens, `"asked"` lists the questions: (position of the hidden end, hops, tokens of all ends, the right
+    one among them first).
+    """
+    return [_examination(plan, Random(f"{seed}/exam/{index}")) for index in range(plan.items)]
+
+
+def _examination(plan: MultiHop, random: Random) -> dict[str, Any]:
+    words, story = tokenizer(plan.entities), puzzle(random, plan)
+    facts = [path(story, chain, start, 1) for start in range(plan.hops) for chain in range(plan.chains)]
+    said = [([(word, False) for word in (turned(fact) if random.random() < 0.5 else fact)], None) for fact in facts]
+    for hops in range(1, plan.hops + 1):
+        for chain in range(plan.chains):
+            start = random.randrange(plan.hops - hops + 1)
+            sentence = path(story, chain, start, hops)
+            ends = [story.layers[start + hops][(chain + shift) % plan.chains].lower() for shift in range(plan.chains)]
+            asked = (hops, words.convert_tokens_to_ids(ends))
+            said.append(([(word, place == len(sentence) - 2) for place, word in enumerate(sentence)], asked))
+    random.shuffle(said)
+    item = encoded(words, [sentence for sentence, _ in said])
+    hidden = [place for place, label in enumerate(item["labels"]) if label != -100]
+    return item | {"asked": [(place, *asked) for place, (_, asked) in zip(hidden, (s for s in said if s[1]))]}
+
+
+def padded(items: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
+    """Stack stories to a batch, the shorter ones padded."""
+    length = max(len(item["input_ids"]) for item in items)
+    fill = {"input_ids": 0, "labels": -100, "token_type_ids": 0}
+    batch = {
+        name: torch.tensor([item[name] + [value] * (length - len(item[name])) for item in items])
+        for name, value in fill.items()
+    }
+    real = torch.tensor([[1] * len(item["input_ids"]) + [0] * (length - len(item["input_ids"])) for item in items])
+    return batch | {"attention_mask": real}

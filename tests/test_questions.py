@@ -1,0 +1,135 @@
+"""The stories of the multi-hop study: what they state, what they ask, and that nothing but the facts tells."""
+
+import dataclasses
+from collections import Counter
+from random import Random
+
+import pytest
+import torch
+
+from saobp.study import questions
+from saobp.study.profile import MultiHop, Pretraining
+from saobp.study.synthetic import world
+
+PLAN = MultiHop(
+    layers=[2], algorithms=["original"], seeds=[0], items=40,
+    pretrain=Pretraining(length=160, batch=8, steps=4, learning_rate=1e-3, warmup=1, dropout=0.0),
+)  # fmt: skip
+WORDS = questions.tokenizer(PLAN.entities)
+
+
+def sentences(item):
+    """The sentences of an item as words, hidden ones put back."""
+    tokens = [label if label != -100 else token for token, label in zip(item["input_ids"], item["labels"])]
+    numbers = item["token_type_ids"]
+    found = [
+        [WORDS.convert_ids_to_tokens(token) for token, number in zip(tokens, numbers) if number == wanted]
+        for wanted in range(1, max(numbers) + 1)
+    ]
+    assert all(sentence[-1] == "." for sentence in found)
+    return [sentence[:-1] for sentence in found]
+
+
+def facts(said):
+    """The facts behind one-relation sentences, each in its own direction."""
+    return Counter(
+        (last, relation.removesuffix("-"), first) if relation.endswith("-") else (first, relation, last)
+        for first, relation, last in (sentence for sentence in said if len(sentence) == 3)
+    )
+
+
+def follow(known, start, relations):
+    """Walk from an entity along relations; exactly one fact must fit at each step."""
+    for relation in relations:
+        back = relation.endswith("-")
+        fits = [
+            (first if back else last)
+            for first, name, last in known
+            if name == relation.removesuffix("-") and (last if back else first) == start
+        ]
+        (start,) = fits
+    return start
+
+
+@pytest.mark.parametrize("hops", [1, 2, 3, 4])
+def test_a_training_story_says_each_fact_twice_and_its_longer_statements_follow_from_them(hops):
+    plan = dataclasses.replace(PLAN, hops=hops)
+    for index in range(20):
+        said = sentences(questions.Stories(plan, 7, 20)[index])
+        known = facts(said)
+        assert len(known) == hops * plan.chains and set(known.values()) == {2}
+        for start, *relations, end in (sentence for sentence in said if len(sentence) > 3):
+            assert follow(known, start, relations) == end
+
+
+def test_one_saying_of_every_fact_is_left_whole():
+    for item in (questions.Stories(PLAN, 3, 20)[index] for index in range(20)):
+        hidden = {n for n, label in zip(item["token_type_ids"], item["labels"]) if label != -100}
+        whole = [s for number, s in enumerate(sentences(item), 1) if number not in hidden]
+        assert facts(whole).keys() == facts(sentences(item)).keys()
+
+
+def test_the_exam_asks_every_chain_at_every_number_of_hops_and_hides_nothing_else():
+    for item in questions.exam(PLAN, 0):
+        said = sentences(item)
+        known, asked = facts(said), item["asked"]
+        assert Counter(hops for _, hops, _ in asked) == {1: 3, 2: 3, 3: 3}
+        assert [place for place, _, _ in asked] == [p for p, label in enumerate(item["labels"]) if label != -100]
+        for place, hops, ends in asked:
+            start, *relations, end = said[item["token_type_ids"][place] - 1]
+            assert len(relations) == hops and WORDS.convert_ids_to_tokens(ends[0]) == end
+            assert follow(known, start, relations) == end
+            assert len(set(ends)) == PLAN.chains  # the others are ends of the other chains
+            assert {WORDS.convert_ids_to_tokens(other) for other in ends} <= {w for fact in known for w in fact}
+
+
+def test_the_right_end_is_no_more_often_first_last_or_frequent_than_the_others():
+    places = Counter()
+    for item in questions.exam(dataclasses.replace(PLAN, items=300), 1):
+        for _, hops, ends in item["asked"]:
+            order = sorted(ends, key=item["input_ids"].index)
+            places[hops, order.index(ends[0])] += 1
+            if hops > 1:
+                seen = [item["input_ids"].count(end) for end in ends]
+                assert seen[0] <= max(seen)
+    for hops in (2, 3):
+        shares = torch.tensor([places[hops, place] for place in range(3)]) / 900
+        assert (shares - 1 / 3).abs().max() < 0.06
+
+
+def test_stories_come_from_their_seed_and_index_alone():
+    first, again = questions.Stories(PLAN, 1, 5), questions.Stories(PLAN, 1, 500)
+    assert first[3] == again[3] != questions.Stories(PLAN, 2, 5)[3]
+    assert questions.exam(PLAN, 0)[2] == questions.exam(dataclasses.replace(PLAN, items=3), 0)[2]
+    with pytest.raises(IndexError, match="story 5 of 5"):
+        first[5]
+
+
+def test_every_word_has_a_token_of_its_own():
+    relations = dataclasses.replace(PLAN, relations=["kin", "social", "own", "live", "at", "job"], hops=4)
+    for index in range(50):
+        assert WORDS.unk_token_id not in questions.Stories(relations, 0, 50)[index]["input_ids"]
+    assert len(set(WORDS.get_vocab().values())) == len(WORDS)
+
+
+def test_a_puzzle_never_uses_an_entity_twice():
+    for seed in range(50):
+        layers = questions.puzzle(Random(seed), dataclasses.replace(PLAN, hops=4)).layers
+        flat = [entity for layer in layers for entity in layer]
+        assert len(set(flat)) == len(flat)
+
+
+def test_a_fact_turned_twice_is_the_fact():
+    story = questions.puzzle(Random(0), PLAN)
+    fact = questions.path(story, 0, 0, 1)
+    assert questions.turned(questions.turned(fact)) == fact != questions.turned(fact)
+    assert isinstance(story, world.Puzzle)
+
+
+def test_a_batch_hides_nothing_in_its_padding():
+    stories = questions.Stories(PLAN, 0, 3)
+    items = [stories[0], questions.exam(PLAN, 0)[0]]
+    batch = questions.padded(items)
+    short = len(items[1]["input_ids"])
+    assert batch["attention_mask"].sum(1).tolist() == [len(item["input_ids"]) for item in items]
+    assert (batch["labels"][1, short:] == -100).all() and batch["input_ids"].shape == batch["labels"].shape
