@@ -19,6 +19,7 @@ LOOKED_AT = [f"{m}-{a}-{s}" for m, a in profile.pairs() for s in profile.seeds i
 DECODERS = []
 if profile.decoder:
     DECODERS = [(m, a, s) for m in profile.decoder.models for a in profile.decoder.algorithms for s in profile.decoder.seeds]
+BEYOND = [f"12-beyond-{profile.beyond.model}-{seed}" for seed in profile.seeds[:1]] if profile.beyond else []
 COSTS = profile.cost.models if profile.cost else []
 THEORY = [path.stem for path in sorted((ROOT / "notebooks").glob("0[1239]-*.ipynb"))]
 RUNS = (
@@ -28,6 +29,7 @@ RUNS = (
     + [f"06-attention-{t}-{k}" for t in LOOKED_AT for k in profile.attention.tasks]
     + ["07-decoder-{}-{}-{}".format(*decoder) for decoder in DECODERS]
     + [f"08-cost-{model}" for model in COSTS]
+    + BEYOND
 )
 ALL = [*RUNS, "10-tables", "11-figures"]
 
@@ -130,6 +132,19 @@ rule cost:
     threads: workflow.cores  # nothing beside it while it takes times
     shell:
         RUN.replace(f"OMP_NUM_THREADS={THREADS}", "OMP_NUM_THREADS={threads}") + "-p model {wildcards.model} 2>&1 | tee {log}"
+
+
+rule beyond:
+    input:
+        notebook=notebook("12-beyond"),
+        weights="checkpoints/{model}-high-{seed}/model.safetensors",
+    output:
+        notebook="notebooks/12-beyond-{model}-{seed}.ipynb",
+        record="records/12-beyond-{model}-{seed}.json",
+    log:
+        "logs/12-beyond-{model}-{seed}.log",
+    shell:
+        RUN + "-p model {wildcards.model} -p seed {wildcards.seed} 2>&1 | tee {log}"
 
 
 rule summary:

@@ -5,16 +5,19 @@ High carries multi-hop information; here the number of hops is known, and chance
 """
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from torch import nn
 from transformers import BertConfig
 
 from saobp.study import models, paths, questions, regularizers, training
 from saobp.study.profile import MultiHop
+from saobp.study.statistics import holm, paired_bootstrap
 
 INIT = 0.1  # about 1 / sqrt(width): with BERT's 0.02 attention starts too flat to leave chance
 
@@ -87,7 +90,61 @@ def run(plan: MultiHop, layers: int, algorithm: str, seed: int, folder: Path) ->
         )
         curve = [{"step": entry["step"], **entry["heldout"]} for entry in log if "heldout" in entry]
         right, _ = exam.outcomes(network)
-        found = {"layers": layers, "algorithm": algorithm, "seed": seed, "curve": curve}
+        found = {"layers": layers, "algorithm": algorithm, "seed": seed, "chains": plan.chains, "curve": curve}
         found["outcomes"] = {hops: [int(answer) for answer in answers] for hops, answers in right.items()}
         paths.write_text(done, json.dumps(found))
     return json.loads(done.read_text(encoding="utf-8"))
+
+
+def study(plan: MultiHop, folder: Path) -> list[dict[str, Any]]:
+    """Run every depth, algorithm and seed of a plan."""
+    return [
+        run(plan, layers, algorithm, seed, folder)
+        for layers in plan.layers
+        for seed in plan.seeds
+        for algorithm in plan.algorithms
+    ]
+
+
+def curves(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
+    """Return accuracy along training: layers, algorithm, seed, step, hops, accuracy (percent)."""
+    return pd.DataFrame(
+        {**{key: run[key] for key in ("layers", "algorithm", "seed")}, "step": point["step"], "hops": int(hops),
+         "accuracy": 100 * share}
+        for run in runs
+        for point in run["curve"]
+        for hops, share in point["accuracy"].items()
+    )  # fmt: skip
+
+
+def scores(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
+    """Return the exam's result: layers, algorithm, seed, hops, accuracy (percent), right, asked."""
+    return pd.DataFrame(
+        {**{key: run[key] for key in ("layers", "algorithm", "seed")}, "hops": int(hops),
+         "accuracy": 100 * float(np.mean(answers)), "right": sum(answers), "asked": len(answers)}
+        for run in runs
+        for hops, answers in run["outcomes"].items()
+    )  # fmt: skip
+
+
+def differences(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
+    """Compare every algorithm with Original on the same stories and seeds: one row a depth, algorithm and hops.
+
+    Columns: layers, algorithm, hops, difference, low, high (points, 95 %), p, p_holm (over all rows), seeds. The
+    paired bootstrap draws seeds and stories again; with one seed the stories alone.
+    """
+    rows, chains = [], runs[0]["chains"]
+    for layers in dict.fromkeys(run["layers"] for run in runs):
+        same = {(run["algorithm"], run["seed"]): run["outcomes"] for run in runs if run["layers"] == layers}
+        for algorithm in dict.fromkeys(name for name, _ in same if name != "original"):
+            seeds = [seed for name, seed in same if name == algorithm and ("original", seed) in same]
+            for hops in same[algorithm, seeds[0]] if seeds else ():
+                sides = ([same[name, seed][hops] for seed in seeds] for name in (algorithm, "original"))
+                ours, plain = (
+                    np.reshape(side, (len(seeds), -1, chains)).mean(-1) for side in sides
+                )  # a story a column
+                found = paired_bootstrap(100 * ours, 100 * plain)
+                rows.append((layers, algorithm, int(hops), found.value, found.low, found.high, found.p, len(seeds)))
+    names = ["layers", "algorithm", "hops", "difference", "low", "high", "p", "seeds"]
+    frame = pd.DataFrame(rows, columns=names)
+    return frame.assign(p_holm=holm(frame["p"].tolist()))

@@ -158,6 +158,17 @@ class MultiHop:
 
 
 @dataclass(frozen=True, config=STRICT, kw_only=True)
+class Beyond:
+    """The open questions of notebook 12: High at other strengths, and at learned ones, on one model."""
+
+    model: Model
+    strengths: list[Annotated[float, Ge(0)]]  # λ; a learned one a head is trained beside them
+    pretrain: Pretraining
+    seeds: Seeds = field(default_factory=lambda: [42])
+    sequences: Positive = 32  # of held-out text, on which rounds of messages, heads and tokens are looked at
+
+
+@dataclass(frozen=True, config=STRICT, kw_only=True)
 class Profile:
     """A whole study: data, models, algorithms, seeds and the recipe of each stage."""
 
@@ -173,6 +184,7 @@ class Profile:
     decoder: Decoding | None = None
     cost: Costs | None = None
     multihop: MultiHop | None = None
+    beyond: Beyond | None = None
     vocabulary: Positive | None = None  # of a trained tokenizer
     seeds: Seeds = field(default_factory=lambda: [42])  # the paper's only seed
     algorithms_of: dict[Model, Annotated[list[Algorithm], MinLen(1)]] = field(default_factory=dict)  # a size's own list
@@ -210,6 +222,7 @@ SECTIONS = {
     "decoder": Decoding,
     "cost": Costs,
     "multihop": MultiHop,
+    "beyond": Beyond,
 }
 
 

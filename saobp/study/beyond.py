@@ -1,0 +1,177 @@
+"""What the paper leaves open (notebook 12): more rounds of messages, other and learned strengths, what is moved.
+
+Everything is one row a measurement, ready for seaborn.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from transformers import PreTrainedTokenizerBase
+
+import saobp
+from saobp.huggingface import raw_attentions
+from saobp.refinement import Refinement
+from saobp.study import models, paths, training
+from saobp.study.batches import SeededMasking
+from saobp.study.heldout import HeldOut
+from saobp.study.profile import Beyond
+
+LEARNED = "learned"
+
+
+def rounds(
+    attention: Float[Tensor, "*batch L L"], strength: float, *, most: int = 4, dampings: Sequence[float] = (0.0, 0.5)
+) -> pd.DataFrame:
+    """Refine by 1 to `most` rounds of messages; one row a damping and round.
+
+    Columns: damping, round, change (total variation from the round before, mean over rows, 0 to 1), entropy (nats),
+    gtd, largest_column (the fullest key's mass over the mean, 1 to L). Round 0 is the attention itself.
+    """
+    rows = []
+    for damping in dampings:
+        before = attention
+        for number in range(most + 1):
+            after = saobp.refine(attention, "high", strength, steps=number, damping=damping) if number else attention
+            rows.append({"damping": damping, "round": number, "change": moved(before, after), **shape(after)})
+            before = after
+    return pd.DataFrame(rows)
+
+
+def moved(before: Tensor, after: Tensor) -> float:
+    """Return the mean share of a row's mass that two matrices place differently (total variation)."""
+    return (before - after).abs().sum(-1).mean().item() / 2
+
+
+def shape(attention: Float[Tensor, "*batch L L"]) -> dict[str, float]:
+    """Return mean entropy (nats), GTD, and the fullest column's mass over the mean."""
+    largest = attention.sum(-2).amax(-1).mean().item()
+    return {
+        "entropy": saobp.attention_entropy(attention).mean().item(),
+        "gtd": saobp.gtd(attention).mean().item(),
+        "largest_column": largest,
+    }
+
+
+@torch.no_grad()
+def matrices(model: nn.Module, tokens: Tensor) -> tuple[Tensor, Tensor]:
+    """Return raw and refined attention of sequences without padding, each (layer, sequence, head, L, L)."""
+    training_mode = model.training
+    model.eval()
+    with raw_attentions(model) as pairs:
+        model(input_ids=tokens, attention_mask=torch.ones_like(tokens))
+    model.train(training_mode)
+    return tuple(torch.stack(side) for side in zip(*pairs))
+
+
+def by_head(raw: Tensor, refined: Tensor) -> pd.DataFrame:
+    """Say how much of each head's mass the refinement moves: layer, head (from 1), moved, entropy, largest_column."""
+    return pd.DataFrame(
+        {"layer": layer + 1, "head": head + 1, "moved": moved(raw[layer, :, head], refined[layer, :, head])}
+        | shape(raw[layer, :, head])
+        for layer in range(raw.shape[0])
+        for head in range(raw.shape[2])
+    )
+
+
+def by_token(raw: Tensor, refined: Tensor, tokens: Tensor, tokenizer: PreTrainedTokenizerBase) -> pd.DataFrame:
+    """Say which tokens lose mass as keys: token, count, before and after (mean column sums), change; most lost first.
+
+    Sums of a column over all rows: 1 is what uniform attention gives every token. Mean over layers and heads.
+    """
+    sums = {}
+    for name, side in (("before", raw), ("after", refined)):
+        sums[name] = side.sum(-2).mean((0, 2)).flatten().tolist()
+    words = tokenizer.convert_ids_to_tokens(tokens.flatten().tolist())
+    frame = pd.DataFrame({"token": words, **sums}).groupby("token", as_index=False).mean()
+    frame["count"] = frame["token"].map(Counter(words))
+    frame["change"] = frame["after"] - frame["before"]
+    return frame.sort_values("change", ignore_index=True)
+
+
+def strengths_of(model: nn.Module) -> list[list[float]]:
+    """Return the strength of every layer's heads, in nats (one value where a layer's heads share it)."""
+    found = [module.strength(torch.device("cpu")) for module in model.modules() if isinstance(module, Refinement)]
+    return [torch.as_tensor(strength).detach().flatten().tolist() for strength in found]
+
+
+class Watch:
+    """The held-out measurement of a strength: loss and, on raw and refined attention, entropy, GTD, fullest column."""
+
+    def __init__(self, held_out: Any, tokenizer: PreTrainedTokenizerBase, plan: Beyond):
+        recipe = plan.pretrain
+        masking = SeededMasking(tokenizer, recipe.masking, 0)
+        self.held_out = HeldOut(held_out, masking, recipe.evaluation_sequences, recipe.batch)
+        self.tokens = self.held_out.shown["input_ids"]
+
+    def __call__(self, model: nn.Module) -> dict[str, Any]:
+        raw, refined = matrices(model, self.tokens.to(next(model.parameters()).device))
+        sides = {"raw": shape(raw), "refined": shape(refined)}
+        return {"loss": self.held_out(model)["loss"], **sides, "strengths": strengths_of(model)}
+
+
+def strength_run(
+    plan: Beyond,
+    strength: float | str,
+    seed: int,
+    *,
+    text: Any,
+    held_out: Any,
+    tokenizer: PreTrainedTokenizerBase,
+    folder: Path,
+) -> dict[str, Any]:
+    """Train one model at a strength, or with a learned one a head ("learned", from the size's own), and follow it.
+
+    Returns strength, seed and "curve": step, loss, raw and refined shape, strengths. A finished run is read from
+    `folder`; one that was cut off is continued.
+    """
+    name = f"{plan.model}-{strength}-{seed}"
+    done = folder / f"{name}.json"
+    if not done.exists():
+        network = models.encoder(plan.model, tokenizer, dropout=plan.pretrain.dropout, seed=seed)
+        learned = strength == LEARNED
+        saobp.apply(
+            network, "high", models.strength_of(plan.model) if learned else strength, learn="head" if learned else None
+        )
+        log = training.pretrain(
+            network, text, SeededMasking(tokenizer, plan.pretrain.masking, seed), plan.pretrain,
+            folder=folder / name, seed=seed, measure=Watch(held_out, tokenizer, plan), title=name,
+        )  # fmt: skip
+        curve = [{"step": entry["step"], **entry["heldout"]} for entry in log if "heldout" in entry]
+        paths.write_text(done, json.dumps({"strength": strength, "seed": seed, "curve": curve}))
+    return json.loads(done.read_text(encoding="utf-8"))
+
+
+def strength_runs(plan: Beyond, *, text: Any, held_out: Any, tokenizer: PreTrainedTokenizerBase, folder: Path) -> list:
+    """Run every strength of a plan, and the learned one, with every seed."""
+    return [
+        strength_run(plan, strength, seed, text=text, held_out=held_out, tokenizer=tokenizer, folder=folder)
+        for strength in (*plan.strengths, LEARNED)
+        for seed in plan.seeds
+    ]
+
+
+def sweep(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
+    """Return one row a run: strength, seed, loss, and raw_ and refined_ entropy, gtd, largest_column at the end."""
+    rows = []
+    for run in runs:
+        last = run["curve"][-1]
+        sides = {f"{side}_{name}": value for side in ("raw", "refined") for name, value in last[side].items()}
+        rows.append({"strength": run["strength"], "seed": run["seed"], "loss": last["loss"], **sides})
+    return pd.DataFrame(rows)
+
+
+def learned_strengths(run: dict[str, Any]) -> pd.DataFrame:
+    """Return where learned strengths went: step, layer, head (from 1), strength (nats)."""
+    return pd.DataFrame(
+        {"step": point["step"], "layer": layer, "head": head, "strength": value}
+        for point in run["curve"]
+        for layer, heads in enumerate(point["strengths"], 1)
+        for head, value in enumerate(heads, 1)
+    )

@@ -1,0 +1,115 @@
+"""The open questions: rounds of messages, what is moved, other strengths, and the multi-hop study's bookkeeping."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+import torch
+from small_models import RECIPE, RandomText, word_tokenizer
+
+import saobp
+from saobp.study import beyond, models, multihop
+from saobp.study.profile import Beyond, MultiHop
+
+PLAN = Beyond(model="mini-twin", strengths=[0.0, 0.5], pretrain=dataclasses.replace(RECIPE, steps=6, warmup=1, evaluations=3))
+STORIES = MultiHop(
+    layers=[1], algorithms=["original", "high"], seeds=[0, 1], hops=2, entities=8, items=6, hidden=16, heads=2,
+    pretrain=dataclasses.replace(RECIPE, length=96, steps=4, warmup=1, evaluations=2),
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return word_tokenizer()
+
+
+def test_rounds_are_those_of_refine_and_change_is_the_mass_they_move():
+    attention = (2 * torch.randn(3, 8, 8)).softmax(-1)
+    frame = beyond.rounds(attention, 0.5, most=3, dampings=(0.0, 0.4)).set_index(["damping", "round"])
+    one, two = (saobp.refine(attention, "high", 0.5, steps=n, damping=0.4) for n in (1, 2))
+    assert frame.loc[(0.4, 2), "change"] == pytest.approx((one - two).abs().sum(-1).mean().item() / 2)
+    assert frame.loc[(0.4, 2), "gtd"] == pytest.approx(saobp.gtd(two).mean().item())
+    assert (frame.xs(0, level="round")["change"] == 0).all() and len(frame) == 8
+
+
+def test_the_fullest_column_is_one_for_uniform_attention_and_all_rows_for_a_sink():
+    uniform, sink = torch.full((5, 5), 0.2), torch.zeros(5, 5).index_fill(1, torch.tensor([2]), 1.0)
+    assert beyond.shape(uniform)["largest_column"] == pytest.approx(1)
+    assert beyond.shape(sink)["largest_column"] == pytest.approx(5)
+
+
+def test_heads_and_tokens_say_where_the_mass_went(tokenizer):
+    network = models.refine_with(models.encoder("mini-twin", tokenizer, dropout=0.0, seed=0), "high", 5.0)
+    tokens = torch.stack([torch.as_tensor(RandomText()[n]["input_ids"]) for n in range(4)])
+    raw, refined = beyond.matrices(network, tokens)
+    heads, words = beyond.by_head(raw, refined), beyond.by_token(raw, refined, tokens, tokenizer)
+    assert len(heads) == raw.shape[0] * raw.shape[2] and (heads["moved"] > 0).all()
+    third = (raw - refined)[2, :, 1].abs().sum(-1).mean().item() / 2
+    assert heads.query("layer == 3 and head == 2")["moved"].item() == pytest.approx(third, rel=1e-5)
+    assert words["count"].sum() == tokens.numel()
+    assert (words["change"] * words["count"]).sum() == pytest.approx(0, abs=1e-3)  # mass moves, none is lost
+    first = tokens == tokenizer.convert_tokens_to_ids(words["token"].iloc[0])
+    sums = refined.sum(-2).mean((0, 2))[first].mean().item()
+    assert words["after"].iloc[0] == pytest.approx(sums, rel=1e-5)
+
+
+def test_strengths_are_trained_followed_and_read_back(tokenizer, tmp_path):
+    given = {"text": RandomText(), "held_out": RandomText(), "tokenizer": tokenizer, "folder": tmp_path}
+    runs = beyond.strength_runs(PLAN, **given)
+    swept = beyond.sweep(runs)
+    assert swept["strength"].tolist() == [0.0, 0.5, beyond.LEARNED]
+    plain = swept[swept["strength"] == 0.0].iloc[0]
+    assert plain["raw_entropy"] == plain["refined_entropy"]
+    other = swept[swept["strength"] == 0.5].iloc[0]
+    assert other["refined_largest_column"] < other["raw_largest_column"]
+    learned = beyond.learned_strengths(runs[-1])
+    start = learned[learned["step"] == 0]["strength"]
+    assert start.tolist() == pytest.approx([0.2] * 16) and len(learned) == 3 * 16
+    assert learned[learned["step"] == 6]["strength"].std() > 0
+    (tmp_path / "mini-twin-0.5-42.json").write_text(json.dumps(runs[1] | {"seed": 7}))
+    assert beyond.strength_runs(PLAN, **given)[1]["seed"] == 7  # finished runs are not run again
+
+
+def test_a_multi_hop_run_answers_every_question_and_is_not_run_again(tmp_path):
+    runs = multihop.study(STORIES, tmp_path)
+    assert [(run["algorithm"], run["seed"]) for run in runs] == [
+        ("original", 0), ("high", 0), ("original", 1), ("high", 1),
+    ]  # fmt: skip
+    assert all(len(answers) == 6 * 3 for run in runs for answers in run["outcomes"].values())
+    scores = multihop.scores(runs)
+    assert set(scores["hops"]) == {1, 2} and (scores["asked"] == 18).all()
+    assert (multihop.curves(runs)["step"].unique() == [0, 4]).all()
+    before = sorted(path.name for path in tmp_path.glob("*.json"))
+    assert multihop.study(STORIES, tmp_path) == runs and len(before) == 4
+
+
+def test_the_exam_marks_what_a_hand_made_pass_marks():
+    network, exam = multihop.encoder(STORIES, 1, "high", 0), multihop.Exam(STORIES, batch=4)
+    right, losses = exam.outcomes(network)
+    network.eval()
+    found, nats = {}, []
+    for part, batch in zip(exam.parts, exam.batches):
+        with torch.no_grad():
+            hidden = network.bert(**{k: v for k, v in batch.items() if k != "labels"}).last_hidden_state
+            logits = network.cls(hidden)
+        for row, item in enumerate(part):
+            for place, hops, ends in item["asked"]:
+                found.setdefault(hops, []).append(int(logits[row, place, ends].argmax()) == 0)
+                nats.append(-logits[row, place].log_softmax(-1)[ends[0]].item())
+    assert right == found and losses == pytest.approx(nats, rel=1e-4)
+
+
+def made_up(algorithm, seed, share, layers=2):
+    """A run whose answers are right with some share, the same stories for all."""
+    random = np.random.default_rng([seed, len(algorithm)])
+    answers = {hops: (random.random(300) < share).astype(int).tolist() for hops in ("1", "2")}
+    return {"layers": layers, "algorithm": algorithm, "seed": seed, "chains": 3, "curve": [], "outcomes": answers}
+
+
+def test_a_true_difference_is_found_and_none_between_equals():
+    shares = {"original": 0.5, "high": 0.9, "low": 0.5}
+    frame = multihop.differences([made_up(name, seed, share) for name, share in shares.items() for seed in range(4)])
+    high, low = (frame[frame["algorithm"] == name] for name in ("high", "low"))
+    assert (high["p_holm"] < 0.05).all() and (high["difference"] - 40).abs().max() < 6
+    assert (low["p_holm"] > 0.05).all() and (frame["seeds"] == 4).all() and len(frame) == 4
