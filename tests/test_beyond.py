@@ -12,7 +12,9 @@ import saobp
 from saobp.study import beyond, models, multihop
 from saobp.study.profile import Beyond, MultiHop
 
-PLAN = Beyond(model="mini-twin", strengths=[0.0, 0.5], pretrain=dataclasses.replace(RECIPE, steps=6, warmup=1, evaluations=3))
+PLAN = Beyond(
+    model="mini-twin", strengths=[0.0, 0.5], pretrain=dataclasses.replace(RECIPE, steps=6, warmup=1, evaluations=3)
+)
 STORIES = MultiHop(
     layers=[1], algorithms=["original", "high"], seeds=[0, 1], hops=2, entities=8, items=6, hidden=16, heads=2,
     pretrain=dataclasses.replace(RECIPE, length=96, steps=4, warmup=1, evaluations=2),

@@ -143,12 +143,12 @@ class MultiHop:
     algorithms: Annotated[list[Algorithm], MinLen(1)]
     seeds: Seeds
     pretrain: Pretraining  # schedule; `length` is the longest story
-    hops: Annotated[int, Ge(1), Le(6)] = 3
+    hops: Annotated[int, Ge(1), Le(3)] = 3  # of the longest question
     chains: Annotated[int, Ge(2)] = 3  # side by side; chance is one of them
-    relations: list[Literal["kin", "social", "own", "live", "at", "job"]] = field(
-        default_factory=lambda: ["own", "live", "at"]
+    relations: list[Literal["own", "live", "at", "job", "mood"]] = field(
+        default_factory=lambda: ["own", "live", "at", "job", "mood"]
     )
-    entities: Annotated[int, Ge(6), Le(100)] = 40  # of each kind
+    entities: Annotated[int, Ge(6), Le(40)] = 12  # of each kind
     questions: Positive = 3  # of each number of hops above one in a training story
     masking: Rate = 0.3  # of the words of a fact's second saying
     hidden: Positive = 64

@@ -24,14 +24,14 @@ NAMES = {
     "object": lexicon.OBJECTS,
     "town": lexicon.TOWNS,
     "job": lexicon.JOBS,
+    "mood": [*lexicon.MOODS_GOOD, *lexicon.MOODS_BAD],
 }
-BACK = "-"  # behind a relation that is read against its fact's direction
 
 
 @cache
 def tokenizer(entities: int) -> PreTrainedTokenizerFast:
     """Return a tokenizer of one token a word, for stories about so many entities of a kind."""
-    words = [*MARKS.values(), ".", *(name for name in world.KINDS), *(name + BACK for name in world.KINDS)]
+    words = [*MARKS.values(), ".", *world.KINDS]
     words += [name.lower() for names in NAMES.values() for name in names[:entities]]
     backend = Tokenizer(models.WordLevel({word: index for index, word in enumerate(words)}, unk_token="[UNK]"))
     backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
@@ -39,28 +39,31 @@ def tokenizer(entities: int) -> PreTrainedTokenizerFast:
 
 
 def puzzle(random: Random, plan: MultiHop) -> world.Puzzle:
-    """Draw parallel chains of the plan's relations, as long as its longest question."""
-    allowed = frozenset(name for name in world.WEIGHTS if name.rstrip(BACK) in plan.relations)
-    steps = world.draw_steps(random, plan.hops, allowed)
-    taken: set[str] = set()
-    layers = []
-    for kind in [steps[0].source] + [step.target for step in steps]:
-        free = [name for name in NAMES[kind][: plan.entities] if name not in taken]
-        layers.append(tuple(random.sample(free, plan.chains)))
-        taken |= set(layers[-1])
-    return world.Puzzle(steps, tuple(layers))
+    """Draw parallel chains of the plan's relations, as long as its longest question; no kind comes twice in a chain."""
+    steps = _steps(random, plan)
+    kinds = [steps[0].source] + [step.target for step in steps]
+    return world.Puzzle(steps, tuple(tuple(random.sample(NAMES[kind][: plan.entities], plan.chains)) for kind in kinds))
+
+
+def _steps(random: Random, plan: MultiHop) -> tuple[world.Step, ...]:
+    """Draw relations until they lead through kinds that are all different."""
+    allowed = frozenset(name for name in world.WEIGHTS if name.rstrip("-") in plan.relations)
+    while True:
+        steps = world.draw_steps(random, plan.hops, allowed)
+        if len({steps[0].source, *(step.target for step in steps)}) == plan.hops + 1:
+            return steps
 
 
 def path(story: world.Puzzle, chain: int, start: int, hops: int) -> list[str]:
     """Say where a chain leads from its entity behind `start` steps, after `hops` more; 1 step is a fact."""
-    relations = [step.name for step in story.steps[start : start + hops]]
+    relations = [step.relation for step in story.steps[start : start + hops]]
     return [story.layers[start][chain], *relations, story.layers[start + hops][chain], "."]
 
 
 def turned(sentence: list[str]) -> list[str]:
-    """Say a fact from its other end: "ellen own rope ." becomes "rope own- ellen ."."""
+    """Say a fact from its other end: "ellen own rope ." becomes "rope own ellen ."; kinds tell who owns what."""
     first, relation, last, stop = sentence
-    return [last, relation.removesuffix(BACK) if relation.endswith(BACK) else relation + BACK, first, stop]
+    return [last, relation, first, stop]
 
 
 class Stories(Dataset):
