@@ -150,7 +150,6 @@ class MultiHop:
     )
     entities: Annotated[int, Ge(6), Le(40)] = 12  # of each kind
     questions: Positive = 3  # of each number of hops above one in a training story
-    masking: Rate = 0.3  # of the words of a fact's second saying
     hidden: Positive = 64
     heads: Positive = 4
     strength: Annotated[float, Ge(0)] = 0.2  # BERT-Mini's

@@ -69,9 +69,9 @@ def turned(sentence: list[str]) -> list[str]:
 class Stories(Dataset):
     """Training stories, as many as are asked for; the same seed and index give the same one.
 
-    Of each fact said twice one saying may lose words, each with the plan's `masking`; of longer statements the end
-    is always hidden. `{"input_ids", "labels"}` are lists of tokens, "token_type_ids" number the sentences, as BERT's
-    segments do its two.
+    Of each fact said twice one saying hides a word, which the other tells; of longer statements the end is hidden.
+    `{"input_ids", "labels"}` are lists of tokens, "token_type_ids" number the sentences, as BERT's segments do its
+    two.
     """
 
     def __init__(self, plan: MultiHop, seed: int, count: int):
@@ -96,10 +96,10 @@ class Stories(Dataset):
         return encoded(self.words, said)
 
     def _twice(self, random: Random, fact: list[str]) -> list[list[tuple[str, bool]]]:
-        """Say a fact twice, each time from either end, the second time with words hidden."""
+        """Say a fact twice, each time from either end, the second time with one word hidden."""
         sayings = [turned(fact) if random.random() < 0.5 else fact for _ in range(2)]
-        whole = [(word, False) for word in sayings[0]]
-        return [whole, [(word, word != "." and random.random() < self.plan.masking) for word in sayings[1]]]
+        hidden = random.randrange(3)
+        return [[(word, False) for word in sayings[0]], [(word, n == hidden) for n, word in enumerate(sayings[1])]]
 
 
 def encoded(words: PreTrainedTokenizerFast, said: list[list[tuple[str, bool]]]) -> dict[str, list[int]]:
