@@ -19,6 +19,9 @@ from saobp.study.profile import Pretraining
 WRITE_ERRORS = ("No space left", "File too large", "Disk quota", "file write failed", "PytorchStreamWriter")
 
 
+WORSE = 0.5  # nats; an untrained model guesses, so that only one gone astray does so much worse
+
+
 class TrainingFailed(RuntimeError):
     """Training cannot go on: the loss is no number or the disk full; the message names the last good checkpoint."""
 
@@ -55,9 +58,9 @@ def refuse_nan(model: nn.Module, step: int, rate: float, folder: Path) -> None:
 
 
 def refuse_divergence(log: list[dict[str, Any]], recipe: Pretraining) -> None:
-    """Raise TrainingFailed if the held-out loss is higher at the end than it was before the first step."""
+    """Raise TrainingFailed if the held-out loss ends clearly above what it was before the first step."""
     losses = [entry["heldout"]["loss"] for entry in log if "loss" in entry.get("heldout", {})]
-    if losses and losses[-1] > losses[0]:
+    if losses and losses[-1] > losses[0] + WORSE:
         raise TrainingFailed(
             f"the held-out loss rose from {losses[0]:.3g} to {losses[-1]:.3g} in {recipe.steps} steps: the run "
             f"diverged; lower the learning rate of {recipe.learning_rate:g}"
