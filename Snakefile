@@ -15,10 +15,10 @@ RUN = (
     "-p record {output.record} "
 )
 TRAINED = [f"{m}-{a}-{s}" for m, a in profile.pairs() for s in profile.seeds]
-LOOKED_AT = [f"{m}-{a}-{s}" for m, a in profile.pairs() for s in profile.seeds if a in (profile.attention.algorithms or [a])]
+LOOKED_AT = [f"{m}-{a}-{s}-{task}" for m, a, task in profile.looked_at() for s in profile.seeds]
 DECODERS = []
 if profile.decoder:
-    DECODERS = [(m, a, s) for m in profile.decoder.models for a in profile.decoder.algorithms for s in profile.decoder.seeds]
+    DECODERS = [(m, a, s) for m, a in profile.decoder.pairs() for s in profile.decoder.seeds]
 BEYOND = [f"12-beyond-{profile.beyond.model}-{seed}" for seed in profile.seeds[:1]] if profile.beyond else []
 COSTS = profile.cost.models if profile.cost else []
 THEORY = [path.stem for path in sorted((ROOT / "notebooks").glob("0[1239]-*.ipynb"))]
@@ -26,7 +26,7 @@ RUNS = (
     THEORY
     + [f"04-pretrain-{t}" for t in TRAINED]
     + [f"05-finetune-{t}-{g}-{s}" for t in TRAINED for g in profile.finetune.groups for s in profile.finetune.seeds]
-    + [f"06-attention-{t}-{k}" for t in LOOKED_AT for k in profile.attention.tasks]
+    + [f"06-attention-{t}" for t in LOOKED_AT]
     + ["07-decoder-{}-{}-{}".format(*decoder) for decoder in DECODERS]
     + [f"08-cost-{model}" for model in COSTS]
     + BEYOND
@@ -44,7 +44,7 @@ wildcard_constraints:
     seed=r"\d+",
     head=r"\d+",
     group="|".join(profile.finetune.groups),
-    task="|".join(profile.attention.tasks) or "none",
+    task="|".join({task for _, _, task in profile.looked_at()}) or "none",
     theory="|".join(THEORY),
 
 

@@ -28,8 +28,8 @@ def test_every_profile_that_comes_along_is_valid(name):
         ("  steps:", "  stepz:", "unknown key 'pretrain.stepz': did you mean 'steps'?"),
         ("name: smoke", "nam: smoke", "unknown key 'nam': did you mean 'name'?"),
         ("  epochs:", "  epoch:", "unknown key 'finetune.epoch': did you mean 'epochs'?"),
-        ("  warmup: 60", "  warmup: soon", "key 'pretrain.warmup': input should be a valid integer, not 'soon'"),
-        ("  warmup: 60", "  warmup: 1.5", "key 'pretrain.warmup': input should be a valid integer"),
+        ("  warmup: 40", "  warmup: soon", "key 'pretrain.warmup': input should be a valid integer, not 'soon'"),
+        ("  warmup: 40", "  warmup: 1.5", "key 'pretrain.warmup': input should be a valid integer"),
         ("  masking: 0.3", "  masking: 1.3", "key 'pretrain.masking': input should be less than or equal to 1"),
         ("2.0e-3", "2e-3", "a point before its exponent"),
         ("[original, high]", "[original, hihg]", "key 'algorithms.1'"),
@@ -39,10 +39,10 @@ def test_every_profile_that_comes_along_is_valid(name):
         ("name: smoke", "name: other", "key 'name' must be the file's own, 'smoke'"),
         ("name: smoke", "name: ../smoke", "key 'name' must be the file's own, 'smoke'"),
         ("[cola, mrpc", "[cola, nope", "key 'finetune.groups.all.1'"),
-        ("tasks: [race, squad, sst2]", "tasks: [nope]", "key 'attention.tasks.0'"),
+        ("tasks: [race]", "tasks: [nope]", "key 'attention.tasks.0'"),
         ("seeds: [42]", "seeds: [42, 42]", "key 'seeds': one stands there twice"),
         ("seeds: [42]", "seeds: [-1]", "key 'seeds.0'"),
-        ("  warmup: 60", "  warmup: 301", "key 'pretrain': its warmup of 301 steps is longer than its 300 steps"),
+        ("  warmup: 40", "  warmup: 201", "key 'pretrain': its warmup of 201 steps is longer than its 200 steps"),
         ("vocabulary: 2048\n", "", "tokenizer 'wordpiece' is trained on the corpus: give it a vocabulary"),
         ("  length: 64", "  length: 2", "key 'pretrain.length'"),
     ],
@@ -70,7 +70,7 @@ def test_yaml_cannot_build_python_objects(tmp_path):
 
 
 def test_a_profile_cannot_be_changed_and_its_fingerprint_follows_its_values(tmp_path):
-    smoke, other = load_profile("smoke"), load_profile(written(tmp_path, "warmup: 60", "warmup: 61"))
+    smoke, other = load_profile("smoke"), load_profile(written(tmp_path, "warmup: 40", "warmup: 61"))
     with pytest.raises(FrozenInstanceError):
         smoke.name = "other"
     assert smoke.fingerprint() == load_profile("smoke").fingerprint() != other.fingerprint()

@@ -68,12 +68,11 @@ def test_the_graph_has_a_run_for_every_model_algorithm_seed_and_task(tmp_path):
     study = load_profile("smoke")
     said = dry_run(tmp_path, "--quiet", "host")
     trained = len(study.pairs()) * len(study.seeds)
-    looked_at = sum(a in study.attention.algorithms for _, a in study.pairs()) * len(study.seeds)
     heads = trained * len(study.finetune.groups) * len(study.finetune.seeds)
     counts = {words[0]: words[1] for line in said.splitlines() if len(words := line.split()) == 2}
     assert counts["pretrain"] == str(trained)
     assert counts["finetune"] == str(heads)
-    assert counts["attention"] == str(looked_at * len(study.attention.tasks))
+    assert counts["attention"] == str(len(study.looked_at()) * len(study.seeds))
     assert counts["report"] == "1"
 
 

@@ -102,6 +102,7 @@ class AttentionCapture:
 
     tasks: list[Task]
     algorithms: list[Algorithm] | None = None  # of those trained; null = all
+    tasks_of: dict[Model, list[Task]] = field(default_factory=dict)  # a size's own list
     samples: Positive = 1024  # caption of Fig. 4
     batch: Positive = 16
     length: Positive = 128
@@ -121,6 +122,11 @@ class Decoding:
     length: Positive = 128  # tokens that a question and its passage may have
     limit_evaluation: Positive | None = None
     splits: dict[str, str] = field(default_factory=dict)  # task -> reported
+    algorithms_of: dict[Model, Annotated[list[DecoderAlgorithm], MinLen(1)]] = field(default_factory=dict)
+
+    def pairs(self) -> list[tuple[str, str]]:
+        """Return every (model, algorithm) that is trained."""
+        return [(m, a) for m in self.models for a in self.algorithms_of.get(m, self.algorithms)]
 
 
 @dataclass(frozen=True, config=STRICT, kw_only=True)
@@ -197,6 +203,12 @@ class Profile:
     def pairs(self) -> list[tuple[str, str]]:
         """Return every (model, algorithm) that is trained: `algorithms`, or a size's own list if it has one."""
         return [(m, a) for m in self.models for a in self.algorithms_of.get(m, self.algorithms)]
+
+    def looked_at(self) -> list[tuple[str, str, str]]:
+        """Return every (model, algorithm, task) whose attention is measured."""
+        plan, chosen = self.attention, self.attention.algorithms
+        pairs = [(m, a) for m, a in self.pairs() if chosen is None or a in chosen]
+        return [(m, a, task) for m, a in pairs for task in plan.tasks_of.get(m, plan.tasks)]
 
     def recipe(self, model: str) -> Pretraining:
         """Return how a model of this study is pretrained: `pretrain`, with its size's own schedule if it has one."""

@@ -34,7 +34,7 @@ def table1(records: Sequence[Record], published: Published) -> Table:
     """GTD, indirect entropy, accuracy, clustering and betweenness on RACE-Middle."""
     rows = []
     for model in estimates.models(records) or ["mini"]:
-        for algorithm in scores.shown_algorithms(records, model):
+        for algorithm in scores.shown_algorithms(select(list(records), "attention"), model):
             rows.append(_row(records, published, model, algorithm))
     caption = f"Attention on RACE-Middle (refined matrix) and accuracy. {context.describe(records)}"
     return Table(1, caption, scores.MODEL_ROWS, TITLES, corrected(rows), context.notes(records))
