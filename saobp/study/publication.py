@@ -34,11 +34,11 @@ def publish(profile: str) -> None:
 
 
 def published_profile() -> str:
-    """Return the profile whose results `figures/` shows: the largest that has tracked records.
+    """Return the profile whose results `figures/` shows: the first of those that say most, with tracked records.
 
     Raises FileNotFoundError when nothing is tracked.
     """
-    for name in ("paper", "laptop", "smoke"):
+    for name in ("paper", "narrow", "laptop", "smoke"):
         if any(paths.results(name).glob("*.json")):
             return name
     raise FileNotFoundError(f"{paths.results('laptop').parent}: no records there; publish a profile first")
