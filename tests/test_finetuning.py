@@ -35,7 +35,7 @@ def finetuned(name, checkpoint, source, folder, **changes):
     return found[name]
 
 
-@pytest.mark.parametrize("name", ["rte", "stsb", "race", "squad"])
+@pytest.mark.parametrize("name", finetuning.FOLLOWED)
 def test_score_and_gtd_are_followed_and_change_nothing(name, checkpoint, source, tmp_path):
     quiet = finetuned(name, checkpoint, source, tmp_path / "quiet")
     followed = finetuned(name, checkpoint, source, tmp_path / "followed", curve=4)
@@ -46,6 +46,10 @@ def test_score_and_gtd_are_followed_and_change_nothing(name, checkpoint, source,
     for point in curve:
         assert len(point["gtd"]) == 4 and all(0 < value < 1 for value in point["gtd"])
         assert 0 < point["cross_layer_gtd"] < 1
+
+
+def test_a_task_that_the_paper_does_not_correlate_is_not_followed(checkpoint, source, tmp_path):
+    assert finetuned("rte", checkpoint, source, tmp_path, curve=4)["curve"] == []
 
 
 def test_the_refinement_stays_on(checkpoint, source):

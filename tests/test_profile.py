@@ -28,8 +28,8 @@ def test_every_profile_that_comes_along_is_valid(name):
         ("  steps:", "  stepz:", "unknown key 'pretrain.stepz': did you mean 'steps'?"),
         ("name: smoke", "nam: smoke", "unknown key 'nam': did you mean 'name'?"),
         ("  epochs:", "  epoch:", "unknown key 'finetune.epoch': did you mean 'epochs'?"),
-        ("  warmup: 40", "  warmup: soon", "key 'pretrain.warmup': input should be a valid integer, not 'soon'"),
-        ("  warmup: 40", "  warmup: 1.5", "key 'pretrain.warmup': input should be a valid integer"),
+        ("  warmup: 30", "  warmup: soon", "key 'pretrain.warmup': input should be a valid integer, not 'soon'"),
+        ("  warmup: 30", "  warmup: 1.5", "key 'pretrain.warmup': input should be a valid integer"),
         ("  masking: 0.3", "  masking: 1.3", "key 'pretrain.masking': input should be less than or equal to 1"),
         ("2.0e-3", "2e-3", "a point before its exponent"),
         ("[original, high]", "[original, hihg]", "key 'algorithms.1'"),
@@ -42,7 +42,7 @@ def test_every_profile_that_comes_along_is_valid(name):
         ("tasks: [race]", "tasks: [nope]", "key 'attention.tasks.0'"),
         ("seeds: [42]", "seeds: [42, 42]", "key 'seeds': one stands there twice"),
         ("seeds: [42]", "seeds: [-1]", "key 'seeds.0'"),
-        ("  warmup: 40", "  warmup: 201", "key 'pretrain': its warmup of 201 steps is longer than its 200 steps"),
+        ("  warmup: 30", "  warmup: 151", "key 'pretrain': its warmup of 151 steps is longer than its 150 steps"),
         ("vocabulary: 2048\n", "", "tokenizer 'wordpiece' is trained on the corpus: give it a vocabulary"),
         ("  length: 64", "  length: 2", "key 'pretrain.length'"),
     ],
@@ -70,7 +70,7 @@ def test_yaml_cannot_build_python_objects(tmp_path):
 
 
 def test_a_profile_cannot_be_changed_and_its_fingerprint_follows_its_values(tmp_path):
-    smoke, other = load_profile("smoke"), load_profile(written(tmp_path, "warmup: 40", "warmup: 61"))
+    smoke, other = load_profile("smoke"), load_profile(written(tmp_path, "warmup: 30", "warmup: 61"))
     with pytest.raises(FrozenInstanceError):
         smoke.name = "other"
     assert smoke.fingerprint() == load_profile("smoke").fingerprint() != other.fingerprint()
