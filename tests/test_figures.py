@@ -6,7 +6,7 @@ import pytest
 
 from saobp.study import figures, labels, paths, publication
 from saobp.study import records as records_of
-from saobp.study.figures import grids, maps
+from saobp.study.figures import grids, maps, style
 
 DRAWN = [number for number in sorted(figures.FIGURES) if number not in (7, 8)]  # those are 4 on another task
 
@@ -158,6 +158,19 @@ def test_figure_2_is_original_and_figure_5_every_algorithm(records):
 def test_figure_3_is_the_smallest_size_and_figure_9_the_others(records):
     assert set(figures.data(3, records)["model"]) == {"mini"}
     assert set(figures.data(9, records)["model"]) == {"small-twin"}
+
+
+def test_rounding_is_not_blown_up_to_a_difference():
+    figure = style.new_figure(3, 2)
+    flat, wide = figure.subplots(1, 2)
+    for ax, values in ((flat, [0.85600001, 0.85600003]), (wide, [0.2, 0.7])):
+        ax.plot(values, [1, 2])
+        before = ax.get_xlim()
+        style.at_least(ax, "x", 0.004)
+        assert (ax.get_xlim() == before) == (ax is wide)
+    assert flat.get_xlim() == pytest.approx((0.854, 0.858), abs=1e-6)
+    figure.canvas.draw()
+    assert flat.xaxis.get_offset_text().get_text() == ""
 
 
 def test_sparsity_of_a_map_is_the_share_below_uniform():

@@ -90,7 +90,9 @@ class Finetuning:
     weight_decay: Share = 0.01
     seeds: Seeds = field(default_factory=lambda: [42])
     precision: Precision = "auto"
-    curve: Annotated[int, Ge(0)] = 0  # points at which the paper's tasks of Figures 3 and 9 are followed; they choose nothing
+    curve: Annotated[int, Ge(0)] = (
+        0  # points at which the paper's tasks of Figures 3 and 9 are followed; they choose nothing
+    )
     limit_train: Positive | None = None  # items; null = all
     limit_evaluation: Positive | None = None
     splits: dict[str, Annotated[list[str], MinLen(2)]] = field(default_factory=dict)  # task -> [train, reported]

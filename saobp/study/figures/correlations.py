@@ -1,6 +1,7 @@
 """Figures 3 and 9: mean GTD against performance, over checkpoints where runs kept them, else over runs."""
 
 from collections.abc import Sequence
+from math import isnan
 from typing import Any
 
 import pandas as pd
@@ -13,6 +14,7 @@ from saobp.study.figures import style
 
 Record = dict[str, Any]
 SIZES = {3: ("mini",), 9: ("small", "medium")}
+LEAST_GTD = 0.004  # that an axis shows
 
 
 def data(number: int, records: Sequence[Record]) -> pd.DataFrame:
@@ -65,6 +67,7 @@ def task_axes(ax: Axes, points: pd.DataFrame, task: str) -> Axes:
     else:
         ax.yaxis.set_major_locator(MaxNLocator(nbins=4))
     ax.xaxis.set_major_locator(MaxNLocator(nbins=4))
+    style.at_least(ax, "x", LEAST_GTD)
     return ax
 
 
@@ -78,4 +81,5 @@ def describe(points: pd.DataFrame) -> str:
     if found is None:
         return "too few points for $r$"
     name = "$r$" if checkpoints else "$r_w$"
-    return f"{name}: {found.value:.2f} [{found.low:.2f}, {found.high:.2f}]".replace("-", "−")
+    ends = "" if isnan(found.half_width) else f" [{found.low:.2f}, {found.high:.2f}]"
+    return f"{name}: {found.value:.2f}{ends}".replace("-", "−")

@@ -20,6 +20,7 @@ PANELS = {
     "entropy": ("Mean entropy (nats)", "Layer"),
     "final_entropy": ("Last-layer entropy (nats)", "Head"),
 }
+LEAST = {"gtd": 0.004, "indirect_entropy": 0.01, "entropy": 0.01, "final_entropy": 0.01}  # that an axis shows
 
 
 def data(number: int, records: Sequence[Record], matrix: str = "refined") -> pd.DataFrame:
@@ -89,4 +90,5 @@ def panel_axes(ax: Axes, frame: pd.DataFrame, panel: str) -> Axes:
     ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6, min_n_ticks=1))
     ax.yaxis.set_major_locator(MaxNLocator(nbins=4))
     ax.margins(x=0.12)
+    style.at_least(ax, "y", LEAST[panel])
     return ax

@@ -44,6 +44,16 @@ def algorithm_legend(figure: Figure, algorithms: Iterable[str]) -> None:
     figure.legend(handles=handles, loc="outside upper center", ncols=columns)
 
 
+def at_least(ax: Axes, direction: str, span: float) -> None:
+    """Let an axis ("x" or "y") show no less than `span`, lest rounding look like a difference; no offset beside it."""
+    low, high = ax.get_xlim() if direction == "x" else ax.get_ylim()
+    if high - low < span:
+        middle = (low + high) / 2
+        ends = {f"{direction}min": middle - span / 2, f"{direction}max": middle + span / 2}
+        ax.set_xlim(**ends) if direction == "x" else ax.set_ylim(**ends)
+    ax.ticklabel_format(axis=direction, useOffset=False)
+
+
 def blank(ax: Axes, reason: str) -> Axes:
     """Leave an axes empty and say why."""
     ax.set_axis_off()
