@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from transformers.initialization import no_init_weights
 
 from saobp.study import models
 from saobp.study.timing import in_a_process, interleaved, peak_above_now
@@ -114,7 +115,8 @@ def macs(model: str, vocabulary: int, way: str, length: int, *, training: bool) 
     Training has the vocabulary head on every token, as the paper counts it. fvcore cannot look into torch's
     fused attention, so "original" lacks its two products, here as in Table 9.
     """
-    network = build(model, vocabulary, way, dropout=0.0).eval()
+    with no_init_weights():  # their values do not matter to a count, and take most of its time
+        network = build(model, vocabulary, way, dropout=0.0).eval()
     network = network if training else network.bert
     counted = _Counted(network, {"output_attentions": True} if way in SEEN else {})
     with warnings.catch_warnings():
