@@ -8,7 +8,7 @@ import numpy as np
 from saobp.study import estimates, labels
 from saobp.study.records import select
 from saobp.study.statistics import mean_interval
-from saobp.study.tables.evidence import Evidence, Gaps, change, judged, pooled
+from saobp.study.tables.evidence import Evidence, Gaps, between, change, judged, pooled
 
 Record = dict[str, Any]
 TASKS = ("hellaswag", "race", "squad")
@@ -60,7 +60,7 @@ def _narrows(records: Sequence[Record]) -> Evidence | None:
         return None
     small, large = (estimates.pool([cell[1:] for cell in gaps]) for gaps in ends.values())
     mean, half = small.value - large.value, float(np.hypot(small.half_width, large.half_width))
-    words = f"gap of the smallest − of the largest: {mean:+.2f} points [{mean - half:.2f}, {mean + half:.2f}]"
+    words = f"gap of the smallest − of the largest: {mean:+.2f} points{between(mean, half)}"
     reach = half if min(small.seeds, large.seeds) > 1 else float("nan")
     return Evidence(words, mean - reach, mean + reach, any(map(labels.is_twin, ends)))
 
