@@ -42,7 +42,7 @@ def test_every_profile_that_comes_along_is_valid(name):
         ("tasks: [race]", "tasks: [nope]", "key 'attention.tasks.0'"),
         ("seeds: [42]", "seeds: [42, 42]", "key 'seeds': one stands there twice"),
         ("seeds: [42]", "seeds: [-1]", "key 'seeds.0'"),
-        ("  warmup: 30", "  warmup: 151", "key 'pretrain': its warmup of 151 steps is longer than its 150 steps"),
+        ("  warmup: 30", "  warmup: 121", "key 'pretrain': its warmup of 121 steps is longer than its 120 steps"),
         ("vocabulary: 2048\n", "", "tokenizer 'wordpiece' is trained on the corpus: give it a vocabulary"),
         ("  length: 64", "  length: 2", "key 'pretrain.length'"),
     ],
