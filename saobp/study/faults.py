@@ -16,7 +16,10 @@ from saobp.study import checkpoints
 from saobp.study.profile import Pretraining
 
 # how the system, safetensors and torch's zip writer say that a disk or a quota is full
-WRITE_ERRORS = ("No space left", "File too large", "Disk quota", "file write failed", "PytorchStreamWriter")
+WRITE_ERRORS = (
+    "No space left", "File too large", "Disk quota", "file write failed", "PytorchStreamWriter", "unexpected pos",
+    "iostream error",
+)  # fmt: skip
 
 
 WORSE = 0.5  # nats; an untrained model guesses, so that only one gone astray does so much worse
@@ -54,6 +57,15 @@ def refuse_nan(model: nn.Module, step: int, rate: float, folder: Path) -> None:
         raise TrainingFailed(
             f"the weights are no numbers at step {step} (learning rate {rate:.2e}); the last finite checkpoint is "
             f"{last or 'none'}: lower the learning rate or the strength"
+        )
+
+
+def refuse_too_little_text(done: int, recipe: Pretraining) -> None:
+    """Raise TrainingFailed if a run ended before its last step: the text fills no batch."""
+    if done < recipe.steps:
+        raise TrainingFailed(
+            f"only {done} of {recipe.steps} steps were made: the text has fewer sequences than a batch of "
+            f"{recipe.batch}; take a smaller batch or more text"
         )
 
 

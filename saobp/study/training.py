@@ -24,7 +24,15 @@ from transformers.utils import logging
 
 from saobp.study import checkpoints, paths, regularizers
 from saobp.study.batches import NextEpoch, SeededMasking
-from saobp.study.faults import StopAtNaN, TrainingFailed, disk_trouble, refuse_divergence, refuse_nan, smaller_parts
+from saobp.study.faults import (
+    StopAtNaN,
+    TrainingFailed,
+    disk_trouble,
+    refuse_divergence,
+    refuse_nan,
+    refuse_too_little_text,
+    smaller_parts,
+)
 from saobp.study.profile import Pretraining
 
 __all__ = ["TrainingFailed", "evaluation_steps", "pretrain"]
@@ -208,9 +216,12 @@ def run_to_the_end(trainer: Trainer, recipe: Pretraining, folder: Path) -> list[
         tqdm.write(f"continuing from {start.name}")
     if start is not None and checkpoints.step_of(start) >= recipe.steps:  # the Trainer would take one step more
         load_model(trainer.model, start / "model.safetensors", strict=False)
-        return TrainerState.load_from_json(str(start / "trainer_state.json")).log_history
+        log = TrainerState.load_from_json(str(start / "trainer_state.json")).log_history
+        refuse_divergence(log, recipe)
+        return log
     with disk_trouble(folder):
         trainer.train(resume_from_checkpoint=str(start) if start else False)
+    refuse_too_little_text(trainer.state.global_step, recipe)
     refuse_nan(trainer.model, trainer.state.global_step, trainer.lr_scheduler.get_last_lr()[0], folder)
     refuse_divergence(trainer.state.log_history, recipe)
     return trainer.state.log_history
