@@ -9,13 +9,15 @@ from saobp.study import departures, models
 from saobp.study.profile import available, load_profile
 
 WHOLE = SimpleNamespace(description="text", splits=[{"dataset": "Salesforce/wikitext", "complete": True}])
+SMALLER = {"Salesforce/wikitext:wikitext-2-v1": 1.0, "bookcorpus/bookcorpus": 1.0, "Skylion007/openwebtext": 1.0}
 PART = SimpleNamespace(description="stories", splits=[{"dataset": "saobp/stories", "complete": True}])
 
 
 @pytest.mark.parametrize("size", ["mini", "small", "medium"])
 def test_the_paper_profile_departs_in_nothing_but_what_the_paper_leaves_open(size):
     found = departures.departures(load_profile("paper"), size, WHOLE, "high", 42)
-    assert found == ["batch: 256 sequences; the paper gives none"]
+    text = "text: text; the paper gives no weights and no rule"
+    assert found == [text, "batch: 256 sequences; the paper gives none"]
 
 
 def test_smoke_names_its_text_its_twin_its_words_and_its_schedule():
@@ -43,6 +45,7 @@ def test_a_decoder_says_that_its_size_is_ours_and_nothing_of_masks(name):
     ("changes", "algorithm", "seed", "said"),
     [
         ({"corpus": {"Salesforce/wikitext:wikitext-103-v1": 1.0}}, "high", 42, "text: text; the paper: WikiText"),
+        ({"corpus": SMALLER}, "high", 42, "text: text; the paper: WikiText"),
         ({"pretrain": {"limit_tokens": 1000}}, "high", 42, "text: at most 1000 tokens of it"),
         ({"strengths": {"mini": 0.5}}, "high", 42, "strength: 0.5, not 0.2 (Sec. 6)"),
         ({"pretrain": {"weight_decay": 0.1}}, "high", 42, "weight decay: 0.1, not BERT's 0.01"),
@@ -57,7 +60,7 @@ def test_each_change_of_the_paper_profile_is_named_and_nothing_else(changes, alg
         new = dataclasses.replace(study.pretrain, **value) if key == "pretrain" else value
         study = dataclasses.replace(study, **{key: new})
     found = departures.departures(study, "mini", WHOLE, algorithm, seed)
-    assert len(found) == 2 and any(line.startswith(said) for line in found)
+    assert len(found) == (2 if "corpus" in changes else 3) and any(line.startswith(said) for line in found)
 
 
 def test_an_algorithm_without_a_strength_departs_in_none():

@@ -8,7 +8,7 @@ from saobp.study.profile import Finetuning, Pretraining, Profile
 
 PAPER_LENGTH = 128  # Table 9: tokens a second times seconds a step is 128 in every row
 PAPER_SEED = 42
-PAPER_CORPUS = {"Salesforce/wikitext", "bookcorpus/bookcorpus", "Skylion007/openwebtext"}  # Sec. 6, as the hub has them
+PAPER_CORPUS = {"wikitext-103", "bookcorpus/bookcorpus", "Skylion007/openwebtext"}  # Sec. 6, as the hub has them
 
 
 def departures(study: Profile, model: str, text: Any, algorithm: str, seed: int) -> list[str]:
@@ -41,11 +41,12 @@ def partial(text: Any) -> bool:
 
 
 def _text(study: Profile, text: Any, recipe: Pretraining) -> list[str]:
-    """Name another text than the paper's three, or less of it."""
-    other = {name.partition(":")[0] for name in study.corpus} != PAPER_CORPUS
-    found = [f"text: {text.description}; the paper: WikiText, BookCorpus and OpenWebText"]
-    found = found if other or partial(text) else []
-    return found + ([f"text: at most {recipe.limit_tokens} tokens of it"] if recipe.limit_tokens else [])
+    """Name another text than the paper's three, or less of it; of the same text the weights, which it does not give."""
+    names = {"wikitext-103" if ":wikitext-103" in name else name.partition(":")[0] for name in study.corpus}
+    same = names == PAPER_CORPUS and not partial(text)
+    paper = "the paper gives no weights and no rule" if same else "the paper: WikiText, BookCorpus and OpenWebText"
+    limit = [f"text: at most {recipe.limit_tokens} tokens of it"] if recipe.limit_tokens else []
+    return [f"text: {text.description}; {paper}", *limit]
 
 
 def _method(study: Profile, model: str, algorithm: str, seed: int) -> list[str]:
