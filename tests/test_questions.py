@@ -9,7 +9,6 @@ import torch
 
 from saobp.study import questions
 from saobp.study.profile import MultiHop, Pretraining
-from saobp.study.synthetic import world
 
 PLAN = MultiHop(
     layers=[2], algorithms=["original"], seeds=[0], items=40,
@@ -80,15 +79,12 @@ def test_the_exam_asks_every_chain_at_every_number_of_hops_and_hides_nothing_els
             assert {WORDS.convert_ids_to_tokens(other) for other in ends} <= {w for fact in known for w in fact}
 
 
-def test_the_right_end_is_no_more_often_first_last_or_frequent_than_the_others():
+def test_the_right_end_is_no_more_often_first_or_last_than_the_others():
     places = Counter()
     for item in questions.exam(dataclasses.replace(PLAN, items=300), 1):
         for _, hops, ends in item["asked"]:
             order = sorted(ends, key=item["input_ids"].index)
             places[hops, order.index(ends[0])] += 1
-            if hops > 1:
-                seen = [item["input_ids"].count(end) for end in ends]
-                assert seen[0] <= max(seen)
     for hops in (2, 3):
         shares = torch.tensor([places[hops, place] for place in range(3)]) / 900
         assert (shares - 1 / 3).abs().max() < 0.06
@@ -120,7 +116,6 @@ def test_a_fact_turned_twice_is_the_fact():
     story = questions.puzzle(Random(0), PLAN)
     fact = questions.path(story, 0, 0, 1)
     assert questions.turned(questions.turned(fact)) == fact != questions.turned(fact)
-    assert isinstance(story, world.Puzzle)
 
 
 def test_a_batch_hides_nothing_in_its_padding():

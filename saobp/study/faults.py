@@ -26,7 +26,7 @@ WORSE = 0.5  # nats; an untrained model guesses, so that only one gone astray do
 
 
 class TrainingFailed(RuntimeError):
-    """Training cannot go on: the loss is no number or the disk full; the message names the last good checkpoint."""
+    """Training cannot go on, or did not end well; the message says why, what is left, and what to do."""
 
 
 class StopAtNaN(TrainerCallback):
