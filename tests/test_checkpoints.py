@@ -3,7 +3,7 @@
 import pytest
 from small_models import word_tokenizer
 
-from saobp.study import checkpoints, models, paths
+from saobp.study import checkpoints, models, paths, seals
 
 
 @pytest.fixture
@@ -13,7 +13,7 @@ def run(tmp_path):
         folder.mkdir()
         (folder / "model.safetensors").write_bytes(bytes(range(100)))
         (folder / "trainer_state.json").write_text("{}")
-        checkpoints.seal(folder)
+        seals.seal(folder)
     return tmp_path
 
 
@@ -26,8 +26,11 @@ def test_the_newest_is_taken_by_number_and_not_by_name(run):
     [
         (lambda folder: (folder / "model.safetensors").write_bytes(bytes(range(50))), "model.safetensors is damaged"),
         (lambda folder: (folder / "trainer_state.json").unlink(), "trainer_state.json is missing"),
-        (lambda folder: (folder / checkpoints.SEAL).unlink(), "not written to its end"),
-        (lambda folder: (folder / checkpoints.SEAL).write_text("{"), "not written to its end"),
+        (lambda folder: (folder / seals.SEAL).unlink(), "not written to its end"),
+        (lambda folder: (folder / seals.SEAL).write_text("{"), "not written to its end"),
+        (lambda folder: (folder / seals.SEAL).write_text("[1]"), "whole.json is damaged"),
+        (lambda folder: (folder / seals.SEAL).write_text("{}"), "whole.json is damaged"),
+        (lambda folder: (folder / seals.SEAL).write_text('{"../trainer_state.json": "0"}'), "whole.json is damaged"),
     ],
 )
 def test_a_damaged_newest_falls_back_to_the_one_before_and_says_so(run, damage, said):
@@ -35,6 +38,15 @@ def test_a_damaged_newest_falls_back_to_the_one_before_and_says_so(run, damage, 
     words = []
     assert checkpoints.newest_whole(run, words.append).name == "checkpoint-10"
     assert len(words) == 1 and said in words[0] and "checkpoint-100" in words[0]
+
+
+def test_a_folder_that_somebody_put_aside_is_left_alone(run):
+    aside = (run / "checkpoint-100").rename(run / "checkpoint-100.bak")
+    (aside / seals.SEAL).unlink()
+    assert checkpoints.newest_whole(run).name == "checkpoint-10"
+    (run / "checkpoint-10" / "trainer_state.json").unlink()
+    checkpoints.remove_damaged(run)
+    assert sorted(path.name for path in run.iterdir()) == ["checkpoint-100.bak", "checkpoint-5"]
 
 
 def test_without_a_whole_checkpoint_there_is_none(tmp_path):

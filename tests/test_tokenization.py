@@ -1,5 +1,6 @@
 import json
 import os
+import resource
 from pathlib import Path
 
 import pytest
@@ -58,7 +59,7 @@ def test_a_trained_tokenizer_is_read_from_its_cache(source, tmp_path, monkeypatc
     assert tokenizer_fingerprint(first) == tokenizer_fingerprint(again)
 
 
-@pytest.mark.parametrize("damage", ["cut", "missing", "other"])
+@pytest.mark.parametrize("damage", ["cut", "missing", "other", "no settings"])
 def test_a_damaged_tokenizer_is_trained_again(source, tmp_path, damage, caplog):
     first = train(source, "wordpiece", 150, tmp_path)
     (file,) = tmp_path.glob("tokenizer-*/tokenizer.json")
@@ -66,10 +67,22 @@ def test_a_damaged_tokenizer_is_trained_again(source, tmp_path, damage, caplog):
         "cut": lambda: file.write_text(file.read_text()[:500]),
         "missing": file.unlink,
         "other": lambda: file.write_text("[]"),
+        "no settings": file.with_name("tokenizer_config.json").unlink,
     }[damage]()
     again = train(source, "wordpiece", 150, tmp_path)
     assert tokenizer_fingerprint(first) == tokenizer_fingerprint(again)
     assert "training the tokenizer again" in caplog.text
+
+
+def test_a_full_disk_while_a_tokenizer_is_kept_is_one_line(source, tmp_path):
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))  # the system's own refusal, as on a full disk
+    try:
+        with pytest.raises(DataError, match="cannot be written .*free space or rights there"):
+            train(source, "wordpiece", 150, tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert not [path for path in tmp_path.glob("*tokenizer*") if path.is_dir()]
 
 
 def test_another_text_or_size_trains_another_tokenizer(source, tmp_path):

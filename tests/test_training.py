@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file
 from small_models import RECIPE, RandomText, word_tokenizer
 
-from saobp.study import checkpoints, curves, models, regularizers, training
+from saobp.study import checkpoints, curves, faults, models, regularizers, training
 from saobp.study.batches import SeededMasking
 from saobp.study.heldout import HeldOut
 from saobp.study.training import TrainingFailed, evaluation_steps
@@ -186,6 +186,63 @@ def test_a_loss_that_is_no_number_stops_with_step_rate_and_checkpoint(tokenizer,
         )  # fmt: skip
 
 
+@pytest.mark.parametrize("parts", [1, 2])
+def test_the_step_whose_loss_is_no_number_is_named_and_not_the_next_log(tokenizer, tmp_path, parts):
+    network, calls = models.encoder("mini-twin", tokenizer, dropout=0.0, seed=0), []
+
+    def spoil(module, args, output):
+        calls.append(module.training and output.loss is not None)
+        if sum(calls) == 7 * parts:
+            output.loss = output.loss * float("inf")
+
+    network.register_forward_hook(spoil)
+    arguments = training.arguments
+    recipe = dataclasses.replace(RECIPE, steps=400, save_every=5)  # the first log is at step 20
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(TrainingFailed) as failed:
+        patch.setattr(training, "arguments", lambda *given: arguments(*given[:3], parts))
+        training.pretrain(
+            network, RandomText(), SeededMasking(tokenizer, 0.15, 0), recipe, folder=tmp_path, seed=0,
+            measure=lambda model: {},
+        )  # fmt: skip
+    assert "the loss is inf at step 7 " in str(failed.value) and "checkpoint-5: lower" in str(failed.value)
+
+
+def test_a_run_whose_checkpoints_are_all_damaged_starts_again_and_keeps_its_new_ones(tokenizer, tmp_path):
+    def train(steps):
+        network = models.refine_with(models.encoder("mini-twin", tokenizer, dropout=0.0, seed=1), "high", 0.2)
+        training.pretrain(
+            network, RandomText(), SeededMasking(tokenizer, 0.15, 1), dataclasses.replace(RECIPE, steps=steps),
+            folder=tmp_path, seed=1, measure=lambda model: {},
+        )  # fmt: skip
+
+    train(30)
+    for folder in checkpoints.written(tmp_path):
+        (folder / "model.safetensors").write_bytes(b"")
+    train(12)
+    assert [path.name for path in checkpoints.written(tmp_path)] == ["checkpoint-6", "checkpoint-12"]
+    assert checkpoints.newest_whole(tmp_path).name == "checkpoint-12"
+
+
+def test_a_work_folder_below_a_file_is_named(tokenizer, tmp_path):
+    (tmp_path / "file").write_text("")
+    network = models.encoder("mini-twin", tokenizer, dropout=0.0, seed=1)
+    with pytest.raises(PermissionError, match="file/work: cannot be written .*choose a folder you own"):
+        training.pretrain(
+            network, RandomText(), SeededMasking(tokenizer, 0.15, 1), RECIPE, folder=tmp_path / "file" / "work", seed=1,
+            measure=lambda model: {},
+        )  # fmt: skip
+
+
+def test_a_batch_without_a_word_to_predict_costs_nothing(tokenizer):
+    network = models.encoder("mini-twin", tokenizer, dropout=0.0, seed=1)
+    tokens = torch.randint(5, 50, (2, 8))
+    for count in ({}, {"num_items_in_batch": torch.tensor(0)}, {"num_items_in_batch": 0}):
+        loss = network(tokens, labels=torch.full_like(tokens, -100), **count).loss
+        loss.backward()
+        assert loss.item() == 0
+    assert all(p.grad is None or p.grad.isfinite().all() for p in network.parameters())
+
+
 def test_a_run_killed_at_random_moments_ends_with_the_weights_of_one_never_killed(tmp_path):
     command = [sys.executable, "-W", "ignore", str(Path(__file__).with_name("killed_runs.py")), str(tmp_path), "3", "5"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=True)
@@ -273,7 +330,10 @@ def test_every_precision_trains_with_and_without_an_accelerator(tokenizer, preci
     assert after.isfinite().all() and not torch.equal(before, after.to(before))
 
 
-def trained(tokenizer, folder, algorithm, fits):
+FULL = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+
+
+def trained(tokenizer, folder, algorithm, fits, error=FULL):
     """Train a little model where memory holds `fits` sequences at a time; return its weights and the parts seen."""
     network = models.refine_with(models.encoder("mini-twin", tokenizer, dropout=0.0, seed=1), algorithm, 0.2)
     regularizers.attach(network, algorithm, coefficient=1.0)
@@ -282,7 +342,7 @@ def trained(tokenizer, folder, algorithm, fits):
     def short_of_memory(module, args, kwargs):
         seen.append(len(kwargs["input_ids"]))
         if len(kwargs["input_ids"]) > fits:
-            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+            raise error
 
     network.register_forward_pre_hook(short_of_memory, with_kwargs=True)
     recipe = dataclasses.replace(RECIPE, steps=12, batch=4, warmup=2)
@@ -303,6 +363,16 @@ def test_a_batch_that_memory_does_not_hold_is_worked_in_parts_to_the_same_weight
     assert "no memory for 4 sequences: 2 parts of 2 make a step now" in capsys.readouterr().out
     for name, weights in whole.items():
         torch.testing.assert_close(parts[name], weights, rtol=1e-3, atol=1e-4)
+
+
+def test_pythons_own_lack_of_memory_counts_too(tokenizer, tmp_path):
+    assert trained(tokenizer, tmp_path, "high", 2, MemoryError())[1][:2] == [4, 2]
+
+
+def test_one_process_of_many_without_memory_ends_the_run(tokenizer, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")  # halving alone, it would wait for ever for the others
+    with pytest.raises(TrainingFailed, match="no memory for 4 sequences in one of the processes"):
+        faults.smaller_parts(FULL, 4, 1)
 
 
 def test_a_sequence_that_memory_does_not_hold_ends_in_one_line(tokenizer, tmp_path):

@@ -1,7 +1,8 @@
 """Checkpoints that are known to be whole: sealed when written, checked before they are trusted."""
 
 import hashlib
-import json
+import re
+import shutil
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -9,11 +10,11 @@ from pathlib import Path
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerFast, TrainerCallback
 
-from saobp.study import paths, regularizers
+from saobp.study import paths, regularizers, seals
 from saobp.study.profile import Pretraining, Profile
 from saobp.study.sources import Source
 
-SEAL = "whole.json"
+NAME = re.compile(r"checkpoint-\d+")
 
 
 class CheckpointError(ValueError):
@@ -31,7 +32,7 @@ def work_folder(
 
 def finetune_folder(study: Profile, checkpoint: Path, group: str, seed: int, source: Source) -> Path:
     """Return where a fine-tuning run keeps its finished tasks; other weights or another recipe get another folder."""
-    identity = repr((asdict(study.finetune), source.name, digest(checkpoint / "model.safetensors"))).encode()
+    identity = repr((asdict(study.finetune), source.name, seals.digest(checkpoint / "model.safetensors"))).encode()
     name = f"{checkpoint.name}-{group}-{seed}-{hashlib.sha256(identity).hexdigest()[:8]}"
     return paths.build(study.name) / "work" / name
 
@@ -47,7 +48,7 @@ def pretrained(profile: str, model: str, algorithm: str, seed: int) -> Path:
         output = paths.build(Path(profile).stem) / "interactive" / f"04-pretrain-{folder.name}.ipynb"
         given = {"profile": profile, "model": model, "algorithm": algorithm, "seed": str(seed)}
         execution.run(notebook, output, given)
-    problem = flaw(folder)
+    problem = seals.flaw(folder)
     if problem is not None:
         raise CheckpointError(
             f"{folder}: {problem}; delete the folder and give the command again: it is made anew from the last "
@@ -70,35 +71,8 @@ def publish(
     with paths.new_folder(folder) as unfinished:
         network.save_pretrained(unfinished)
         tokenizer.save_pretrained(unfinished)
-        seal(unfinished)
+        seals.seal(unfinished)
     return folder
-
-
-def digest(path: Path) -> str:
-    """Return the SHA-256 of a file."""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def seal(folder: Path) -> None:
-    """Write the hash of every file of a finished checkpoint beside them."""
-    files = sorted(path for path in folder.iterdir() if path.is_file() and path.name != SEAL)
-    paths.write_text(folder / SEAL, json.dumps({path.name: digest(path) for path in files}, indent=1))
-
-
-def flaw(folder: Path) -> str | None:
-    """Say what is wrong with a checkpoint, in a few words; None if it is whole."""
-    try:
-        hashes = json.loads((folder / SEAL).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return "it was not written to its end"
-    for name, expected in hashes.items():
-        path = folder / name
-        if not path.is_file():
-            return f"{name} is missing"
-        if digest(path) != expected:
-            return f"{name} is damaged"
-    return None
 
 
 def step_of(folder: Path) -> int:
@@ -106,14 +80,26 @@ def step_of(folder: Path) -> int:
     return int(folder.name.rsplit("-", 1)[1])
 
 
+def written(folder: Path) -> list[Path]:
+    """List a run's checkpoints, whole or not, the oldest first."""
+    return sorted((path for path in folder.glob("checkpoint-*") if NAME.fullmatch(path.name)), key=step_of)
+
+
 def newest_whole(folder: Path, say: Callable[[str], None] = print) -> Path | None:
     """Return the newest whole checkpoint of a run, saying which newer ones are passed over and why."""
-    for candidate in sorted(folder.glob("checkpoint-*"), key=step_of, reverse=True):
-        problem = flaw(candidate)
+    for candidate in reversed(written(folder)):
+        problem = seals.flaw(candidate)
         if problem is None:
             return candidate
         say(f"{candidate}: {problem}; falling back to the checkpoint before it")
     return None
+
+
+def remove_damaged(folder: Path) -> None:
+    """Remove the checkpoints that are not whole: the Trainer, which keeps the last two, counts them too."""
+    for path in written(folder):
+        if seals.flaw(path) is not None:
+            shutil.rmtree(path, ignore_errors=True)
 
 
 class SealCheckpoints(TrainerCallback):
@@ -124,4 +110,4 @@ class SealCheckpoints(TrainerCallback):
         if torch.distributed.is_initialized():
             torch.distributed.barrier()
         if state.is_world_process_zero and all(p.isfinite().all() for p in model.parameters()):
-            seal(Path(args.output_dir) / f"checkpoint-{state.global_step}")
+            seals.seal(Path(args.output_dir) / f"checkpoint-{state.global_step}")

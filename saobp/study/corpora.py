@@ -17,7 +17,7 @@ from torch import Tensor
 from tqdm.auto import tqdm
 from transformers import PreTrainedTokenizerBase
 
-from saobp.study import paths
+from saobp.study import paths, seals
 from saobp.study.documents import Document, Mixture
 from saobp.study.sources import DataError, Source
 from saobp.study.tokenization import make_tokenizer, tokenizer_fingerprint
@@ -123,6 +123,7 @@ def token_blocks(
                     about = _write(temporary, text, tokenizer, length, limit_tokens, style, separate)
                     about |= {"fingerprint": fingerprint, "length": length}
                     paths.write_text(temporary / "about.json", json.dumps(about, indent=1))
+                    seals.seal(temporary)
     except OSError as error:
         reason = error.strerror or error
         raise DataError(f"{folder}: cannot be written ({reason}); free space or rights there") from None
@@ -133,14 +134,10 @@ def _whole(folder: Path) -> bool:
     """Say whether a token folder is there and has every byte that it was written with."""
     if not folder.exists():
         return False
-    try:
-        about = json.loads((folder / "about.json").read_text(encoding="utf-8"))
-        if _digest(folder / "tokens.bin") == about["digest"]:
-            return True
-    except (OSError, ValueError, KeyError):
-        pass
-    log.warning("%s is not whole: building it again", folder)
-    return False
+    problem = seals.flaw(folder)
+    if problem is not None:
+        log.warning("%s is not whole (%s): building it again", folder, problem)
+    return problem is None
 
 
 def _write(
@@ -168,7 +165,6 @@ def _write(
     return {
         "blocks": blocks,
         "body": body,
-        "digest": _digest(folder / "tokens.bin"),
         "dtype": dtype.name,
         "around": around,
         "description": text.description(),
@@ -180,12 +176,6 @@ def _cut(splits: list[dict[str, Any]], limit: int | None) -> list[dict[str, Any]
     """Say of every split that the text ends where a limit cut it."""
     said = f"cut at {limit} tokens of the mixture"
     return [{**split, "complete": False, "note": "; ".join(filter(None, [split["note"], said]))} for split in splits]
-
-
-def _digest(file: Path) -> str:
-    """Return the checksum of a token file: some file systems leave zeros of the right length after a power cut."""
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "blake2b").hexdigest()[:16]
 
 
 def _encoded(

@@ -2,10 +2,12 @@
 
 import contextlib
 import math
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import torch
 from accelerate.utils.memory import clear_device_cache, should_reduce_batch_size
 from safetensors import SafetensorError
 from torch import nn
@@ -30,23 +32,51 @@ class TrainingFailed(RuntimeError):
 
 
 class StopAtNaN(TrainerCallback):
-    """Stops a run whose loss is not a number, before a table can be filled with it."""
+    """Stops a run whose loss is not a number, before a table can be filled with it.
+
+    The losses of single steps stay where they are computed until the next log: no step waits for a look at them.
+    """
 
     def __init__(self, folder: Path):
         self.folder = folder
+        self.losses: list[torch.Tensor] = []  # of every part of a step
+        self.steps: list[tuple[int, float, torch.Tensor]] = []  # step, learning rate, loss
+
+    def on_train_begin(self, args, state, control, model=None, **kwargs):
+        """Listen to the model's losses."""
+        self.listening = model.register_forward_hook(self._keep)
+
+    def _keep(self, model, args, output):
+        if model.training and output.loss is not None:
+            self.losses.append(output.loss.detach())
+
+    def on_step_end(self, args, state, control, lr_scheduler=None, **kwargs):
+        """File the step's loss."""
+        if self.losses:
+            self.steps.append((state.global_step, lr_scheduler.get_last_lr()[0], torch.stack(self.losses).sum()))
+            self.losses = []
 
     def on_log(self, args, state, control, logs=None, **kwargs):
-        """Look at the loss of every log; the Trainer's own NaN filter is off so that it gets here."""
-        loss = (logs or {}).get("loss")
-        if loss is not None and not math.isfinite(loss):
-            last = checkpoints.newest_whole(self.folder)
-            raise TrainingFailed(
-                f"the loss is {loss} at step {state.global_step} (learning rate {logs.get('learning_rate'):.2e}); "
-                f"the last finite checkpoint is {last or 'none'}: lower the learning rate or the strength"
-            )
+        """Look at the losses since the last log; the Trainer's own NaN filter is off so that it shows them."""
+        self._refuse_losses()
+
+    def _refuse_losses(self):
+        for step, rate, loss in self.steps:
+            if not math.isfinite(loss := float(loss)):
+                last = checkpoints.newest_whole(self.folder, lambda text: None)
+                raise TrainingFailed(
+                    f"the loss is {loss} at step {step} (learning rate {rate:.2e}); the last finite checkpoint is "
+                    f"{last or 'none'}: lower the learning rate or the strength"
+                )
+        self.steps = []
+
+    def on_train_end(self, args, state, control, **kwargs):
+        """Stop listening."""
+        self.listening.remove()
 
     def on_save(self, args, state, control, model=None, lr_scheduler=None, **kwargs):
         """Look at the weights of every checkpoint, before later ones push the good one before it out."""
+        self._refuse_losses()
         refuse_nan(model, state.global_step, lr_scheduler.get_last_lr()[0], self.folder)
 
 
@@ -98,10 +128,16 @@ def disk_trouble(folder: Path) -> Iterator[None]:
 def smaller_parts(error: Exception, batch: int, parts: int) -> int:
     """Return in how many parts to work a step's sequences next, twice as many, after memory ran out; say so.
 
-    Raises the error again if it is another, TrainingFailed if a part is one sequence already.
+    Raises the error again if it is another, TrainingFailed if a part is one sequence already, or if others train
+    beside this process: they would wait for it at the wrong step.
     """
-    if not should_reduce_batch_size(error):
+    if not (isinstance(error, MemoryError) or should_reduce_batch_size(error)):
         raise error
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise TrainingFailed(
+            f"batch: there is no memory for {batch // parts} sequences in one of the processes: take fewer sequences, "
+            "or share them by more processes"
+        ) from None
     if batch % (2 * parts):
         raise TrainingFailed(
             f"batch: there is no memory for {batch // parts} sequences at a time, and {batch} a step cannot be halved "

@@ -55,8 +55,9 @@ class SparseBertForMaskedLM(BertForMaskedLM):
         chosen = labels != -100
         logits = self.cls(outputs.last_hidden_state[chosen])
         # the Trainer hands over the count of labels in all accumulated batches: the mean is over those
-        count = len(logits) if num_items_in_batch is None else num_items_in_batch
-        loss = nn.functional.cross_entropy(logits.float(), labels[chosen], reduction="sum") / count
+        count = chosen.sum() if num_items_in_batch is None else torch.as_tensor(num_items_in_batch)
+        # nothing to predict, in a batch of very short texts, is a loss of zero
+        loss = nn.functional.cross_entropy(logits.float(), labels[chosen], reduction="sum") / count.clamp(min=1)
         return MaskedLMOutput(loss=loss, logits=logits, attentions=outputs.attentions)
 
 

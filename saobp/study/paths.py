@@ -38,6 +38,17 @@ def figures() -> Path:
     return root() / "figures"
 
 
+def own_folder(folder: Path) -> Path:
+    """Make a folder, with those above it, where it is not there yet; PermissionError if it is not ours to write."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise PermissionError(None, "Permission denied")
+    except OSError as error:
+        raise PermissionError(f"{folder}: cannot be written ({error.strerror}): choose a folder you own") from None
+    return folder
+
+
 @contextmanager
 def new_file(path: Path) -> Iterator[Path]:
     """Yield a temporary neighbour that becomes `path`, replacing it, when the block ends without an error."""
@@ -65,7 +76,7 @@ def locked(folder: Path) -> Iterator[None]:
 
     The hold is the operating system's: it ends with the process, however that dies.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    own_folder(folder)
     with (folder / ".lock").open("a") as stream:
         fcntl.flock(stream, fcntl.LOCK_EX)
         yield
@@ -79,8 +90,10 @@ def new_folder(path: Path) -> Iterator[Path]:
     try:
         yield temporary
         temporary.chmod(0o755)
-        if path.exists():
+        if path.is_dir():
             shutil.rmtree(path)
+        elif path.exists():  # a file where a folder belongs
+            path.unlink()
         os.replace(temporary, path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)

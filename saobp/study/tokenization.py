@@ -13,7 +13,7 @@ from filelock import FileLock
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import BertTokenizer, GPT2Tokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from saobp.study import paths
+from saobp.study import paths, seals
 from saobp.study.documents import Mixture
 from saobp.study.sources import DataError, Source
 from saobp.study.splits import first_line
@@ -58,25 +58,31 @@ def make_tokenizer(
     parts = json.dumps([kind, vocabulary, TRAINING_DOCUMENTS, text.identity()])
     name = f"tokenizer-{kind}-{vocabulary}-{hashlib.sha256(parts.encode()).hexdigest()[:12]}"
     folder = (cache or paths.cache()) / name
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    paths.own_folder(folder.parent)
     with FileLock(folder.with_suffix(".lock")):
-        kept = _kept(folder)
-        if kept is None:
-            kept = _trained(kind, vocabulary, text)
-            with paths.new_folder(folder) as temporary:
-                kept.save_pretrained(temporary)
-    return kept
-
-
-def _kept(folder: Path) -> PreTrainedTokenizerBase | None:
-    """Return the tokenizer of an earlier run, or None where there is none or its files are damaged."""
-    if not folder.exists():
-        return None
-    try:
+        if not _whole(folder):
+            _save(_trained(kind, vocabulary, text), folder)
         return PreTrainedTokenizerFast.from_pretrained(folder)
-    except Exception as error:  # tokenizers raises bare Exception for a damaged file
-        log.warning("%s is not whole (%s): training the tokenizer again", folder, first_line(error))
-        return None
+
+
+def _whole(folder: Path) -> bool:
+    """Say whether the tokenizer of an earlier run is there, with every byte that it was written with."""
+    if not folder.exists():
+        return False
+    problem = seals.flaw(folder)
+    if problem is not None:
+        log.warning("%s is not whole (%s): training the tokenizer again", folder, problem)
+    return problem is None
+
+
+def _save(tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
+    """Keep a tokenizer for later runs, whole or not at all."""
+    try:
+        with paths.new_folder(folder) as temporary:
+            tokenizer.save_pretrained(temporary)
+            seals.seal(temporary)
+    except Exception as error:  # tokenizers raises bare Exception for a full disk
+        raise DataError(f"{folder}: cannot be written ({first_line(error)}); free space or rights there") from None
 
 
 def tokenizer_fingerprint(tokenizer: PreTrainedTokenizerBase) -> str:

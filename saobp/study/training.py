@@ -202,7 +202,7 @@ def pretrain(
             )  # fmt: skip
             try:
                 return run_to_the_end(trainer, recipe, folder)
-            except RuntimeError as error:
+            except (RuntimeError, MemoryError) as error:
                 parts = smaller_parts(error, share_of_a_process(recipe.batch), parts)
                 model.load_state_dict(untrained)
                 regularizers.work_in_parts(model, parts)
@@ -212,6 +212,8 @@ def run_to_the_end(trainer: Trainer, recipe: Pretraining, folder: Path) -> list[
     """Train from the newest whole checkpoint, or from the start, and return the log."""
     trainer.remove_callback(PrinterCallback)
     start = checkpoints.newest_whole(folder, tqdm.write)
+    if trainer.is_world_process_zero():
+        checkpoints.remove_damaged(folder)
     if start is not None:
         tqdm.write(f"continuing from {start.name}")
     if start is not None and checkpoints.step_of(start) >= recipe.steps:  # the Trainer would take one step more

@@ -23,12 +23,7 @@ def claimed(folder: Path) -> Iterator[int]:
 
     The hold is the operating system's: it ends with the last process that has it, however that dies.
     """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        stream = (folder / ".running").open("a+")
-    except OSError as error:
-        raise PermissionError(f"{folder}: cannot be written ({error.strerror}): choose a folder you own") from None
-    with stream:
+    with (paths.own_folder(folder) / ".running").open("a+") as stream:
         try:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
