@@ -1,4 +1,4 @@
-"""Evidence on attention: sparsity, entropy, graph measures, GTD and performance (Q06, Q10, Q15-Q17)."""
+"""Evidence on attention: sparsity, entropy, graph measures, GTD and performance (Q06, Q08, Q10, Q15-Q17)."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from saobp.study import estimates, labels, trajectories
+from saobp.study.models import SIZES
 from saobp.study.records import select
 from saobp.study.statistics import Estimate, mean_interval
 from saobp.study.tables import measures
@@ -102,4 +103,17 @@ def _accurate(records: Sequence[Record]) -> Evidence | None:
     return Evidence(words, min(lows), min(highs), all(map(labels.is_twin, estimates.models(records))))
 
 
-JUDGES = {"Q06": _accurate, "Q10": _sparsity, "Q15": _deep_entropy, "Q16": _graph, "Q17": _performance}
+def _layers(records: Sequence[Record]) -> Evidence | None:
+    """HellaSwag's correlation with GTD over runs: that of the deepest model minus that of one of four layers."""
+    by_depth = {SIZES[model].layers: model for model in estimates.models(records)}
+    ends = [by_depth[depth] for depth in (4, 8) if depth in by_depth]
+    found = [trajectories.over_runs(trajectories.runs(records, model, "hellaswag")) for model in ends]
+    if len(found) < 2 or None in found:
+        return None
+    shallow, deep = found
+    gap, half = deep.value - shallow.value, float(np.hypot(deep.half_width, shallow.half_width))
+    words = f"HellaSwag, over runs: r = {words_of(shallow)} with 4 layers, {words_of(deep)} with 8"
+    return Evidence(words, gap - half, gap + half, all(map(labels.is_twin, ends)))
+
+
+JUDGES = {"Q06": _accurate, "Q08": _layers, "Q10": _sparsity, "Q15": _deep_entropy, "Q16": _graph, "Q17": _performance}

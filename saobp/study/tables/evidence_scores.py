@@ -5,12 +5,13 @@ from typing import Any
 
 import numpy as np
 
-from saobp.study import estimates, labels
+from saobp.study import estimates, labels, models
 from saobp.study.records import select
 from saobp.study.statistics import mean_interval
 from saobp.study.tables.evidence import Evidence, Gaps, between, change, judged, pooled
 
 Record = dict[str, Any]
+VOCABULARY = 30_522  # of BERT, as Table 4 counts
 TASKS = ("hellaswag", "race", "squad")
 
 
@@ -127,18 +128,14 @@ def _decoders(records: Sequence[Record]) -> Evidence | None:
     return judged(found, "log perplexity, High − Original:", -1)
 
 
-def _strengths(records: Sequence[Record]) -> Evidence | None:
-    """Whether λ times the number of parameters is the same for all sizes."""
-    products = {}
-    for run in select(list(records), "pretrain", algorithm="high"):
-        count, model = run["metrics"].get("parameters"), run["parameters"]["model"]
-        if count and not labels.is_twin(model):
-            products[model] = run["parameters"]["strength"] * count / 1e6
-    if len(products) < 2:
-        return None
-    spread = max(products.values()) / min(products.values()) - 1
-    words = "λ × parameters (millions): " + ", ".join(f"{m} {v:.2f}" for m, v in products.items())
-    return Evidence(words, 0.1 - spread, 0.1 - spread)
+def _strengths(_: Sequence[Record]) -> Evidence:
+    """Whether Mini's λ times the ratio of parameters, rounded as printed, is the λ of the other sizes."""
+    published = {name: models.SIZES[name].strength for name in ("mini", "small", "medium")}
+    counts = {name: models.body_parameters(name, VOCABULARY) for name in published}
+    scaled = {name: published["mini"] * counts["mini"] / counts[name] for name in ("small", "medium")}
+    words = "; ".join(f"{name.capitalize()}: {value:.3f}, printed {published[name]}" for name, value in scaled.items())
+    sign = 1.0 if all(round(value, 2) == published[name] for name, value in scaled.items()) else -1.0
+    return Evidence(f"0.2 of Mini × ratio of parameters gives {words}; arithmetic, no run", sign, sign)
 
 
 JUDGES = {
