@@ -53,7 +53,8 @@ def test_no_run_is_said_with_what_it_needs_and_not_decided():
     rows = {row.id: row for row in tables.verdicts([]).rows}
     assert len(rows) == 17
     arithmetic = rows.pop("Q14")
-    assert arithmetic.verdict == YES and "Small: 0.078, printed 0.08; Medium: 0.054, printed 0.05" in arithmetic.evidence
+    assert arithmetic.verdict == YES
+    assert "Small: 0.078, printed 0.08; Medium: 0.054, printed 0.05" in arithmetic.evidence
     assert {row.verdict for row in rows.values()} == {OPEN}
     assert len({row.evidence for row in rows.values()}) == 16
     assert all(row.evidence.startswith("no runs for it yet; it needs ") for row in rows.values())
