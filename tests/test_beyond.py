@@ -4,8 +4,10 @@ import dataclasses
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
+from safetensors.torch import load_model
 from small_models import RECIPE, RandomText, word_tokenizer
 
 import saobp
@@ -96,10 +98,55 @@ def test_the_exam_marks_what_a_hand_made_pass_marks():
             hidden = network.bert(**{k: v for k, v in batch.items() if k != "labels"}).last_hidden_state
             logits = network.cls(hidden)
         for row, item in enumerate(part):
-            for place, hops, ends in item["asked"]:
+            hidden = [place for place, label in enumerate(item["labels"]) if label != -100]
+            for which, hops, ends in item["asked"]:
+                place = hidden[which]
                 found.setdefault(hops, []).append(int(logits[row, place, ends].argmax()) == 0)
                 nats.append(-logits[row, place].log_softmax(-1)[ends[0]].item())
     assert right == found and losses == pytest.approx(nats, rel=1e-4)
+
+
+def test_a_deeper_run_starts_from_the_end_of_the_shallower_one_its_layers_twice(tmp_path, monkeypatch):
+    plan = dataclasses.replace(STORIES, layers=[2, 4], algorithms=["high"], seeds=[0])
+    starts = {}
+
+    def remember(model, *args, **kwargs):
+        starts[kwargs["title"]] = {name: values.clone() for name, values in model.state_dict().items()}
+        return pretrain(model, *args, **kwargs)
+
+    pretrain = multihop.training.pretrain
+    monkeypatch.setattr(multihop.training, "pretrain", remember)
+    multihop.run(plan, 4, "high", 0, tmp_path)  # makes the shallower one first
+    assert list(starts) == ["high-2-0", "high-4-0"]
+    shallow = multihop.encoder(plan, 2, "high", 0)
+    load_model(shallow, tmp_path / "high-2-0.safetensors")
+    end, deep = shallow.state_dict(), starts["high-4-0"]
+    query = "bert.encoder.layer.{}.attention.self.query.weight"
+    assert not torch.equal(end[query.format(0)], starts["high-2-0"][query.format(0)])  # trained in between
+    for layer in range(4):
+        assert torch.equal(deep[query.format(layer)], end[query.format(layer % 2)])
+    assert torch.equal(deep["bert.embeddings.word_embeddings.weight"], end["bert.embeddings.word_embeddings.weight"])
+
+
+def test_what_the_hops_show_is_said_with_who_learned_and_who_differs():
+    shares = {"original": 0.5, "high": 0.97}
+    runs = [made_up(name, seed, share) for name, share in shares.items() for seed in range(4)]
+    first, second = multihop.words(multihop.scores(runs), multihop.differences(runs), 33.3)
+    assert first.startswith("2 layers, 1 hops: ") and "chance 33.3 %; learned by 1 of 2 algorithms; high +4" in first
+    assert second.startswith("2 layers, 2 hops: ")
+
+
+def test_the_words_about_rounds_and_strengths_are_those_of_the_numbers():
+    rounds = pd.DataFrame({"damping": [0.0] * 4 + [0.5], "round": [0, 1, 2, 3, 1], "change": [0, 0.8, 0.15, 0.05, 9]})
+    assert (
+        beyond.round_words(rounds)
+        == "the first of 3 rounds makes 80% of their way; round 3 moves 0.062 of what round 1 does"
+    )
+    swept = pd.DataFrame({"strength": [0.0, 0.2, "learned"], "seed": 1, "loss": [2.5, 2.25, 2.75]})
+    said = "lowest held-out loss at λ = 0.2: 2.2500 nats, 0.5 below the highest, 0.25 below λ = 0; "
+    assert beyond.sweep_words(swept) == said + "one seed, so no interval"
+    learned = pd.DataFrame({"step": [0, 0, 9, 9], "strength": [0.2, 0.2, 0.1, 0.3]})
+    assert beyond.learned_words(learned) == "learned λ after 9 steps: 0.1 to 0.3, from 0.2; 1 of 2 heads went up"
 
 
 def made_up(algorithm, seed, share, layers=2):

@@ -54,8 +54,9 @@ def test_a_training_story_says_each_fact_twice_and_its_longer_statements_follow_
         said = sentences(questions.Stories(plan, 7, 20)[index])
         known = facts(said)
         assert len(known) == hops * plan.chains and set(known.values()) == {2}
-        for start, *relations, end in (sentence for sentence in said if len(sentence) > 3):
-            assert follow(known, start, relations) == end
+        for sentence in (sentence for sentence in said if len(sentence) > 3):
+            for last in range(2, len(sentence), 2):  # each entity on the way follows, not the end alone
+                assert follow(known, sentence[0], sentence[1:last:2]) == sentence[last]
 
 
 def test_one_saying_of_every_fact_is_left_whole():
@@ -65,18 +66,58 @@ def test_one_saying_of_every_fact_is_left_whole():
         assert facts(whole).keys() == facts(sentences(item)).keys()
 
 
-def test_the_exam_asks_every_chain_at_every_number_of_hops_and_hides_nothing_else():
+def test_the_exam_asks_every_chain_at_every_number_of_hops_and_hides_every_entity_but_the_first():
     for item in questions.exam(PLAN, 0):
-        said = sentences(item)
-        known, asked = facts(said), item["asked"]
+        said, asked = sentences(item), item["asked"]
+        known = facts([sentence for n, sentence in enumerate(said, 1) if n not in numbers_with_hidden(item)])
         assert Counter(hops for _, hops, _ in asked) == {1: 3, 2: 3, 3: 3}
-        assert [place for place, _, _ in asked] == [p for p, label in enumerate(item["labels"]) if label != -100]
-        for place, hops, ends in asked:
-            start, *relations, end = said[item["token_type_ids"][place] - 1]
-            assert len(relations) == hops and WORDS.convert_ids_to_tokens(ends[0]) == end
-            assert follow(known, start, relations) == end
+        hidden = [place for place, label in enumerate(item["labels"]) if label != -100]
+        assert len(hidden) == 3 * (1 + 2 + 3)
+        for which, hops, ends in asked:
+            sentence = said[item["token_type_ids"][hidden[which]] - 1]
+            assert len(sentence[1::2]) == hops and WORDS.convert_ids_to_tokens(ends[0]) == sentence[-1]
+            assert follow(known, sentence[0], sentence[1::2]) == sentence[-1]
             assert len(set(ends)) == PLAN.chains  # the others are ends of the other chains
             assert {WORDS.convert_ids_to_tokens(other) for other in ends} <= {w for fact in known for w in fact}
+            number = item["token_type_ids"][hidden[which]]
+            here = [place for place, other in enumerate(item["token_type_ids"]) if other == number]
+            shown = [place for place in here if place not in hidden]
+            assert len(shown) == 1 + hops + 1  # the first entity, the relations, the full stop
+
+
+def test_how_often_a_word_is_mentioned_says_nothing_about_its_chain():
+    for item in [*(questions.Stories(PLAN, 2, 30)[index] for index in range(30)), *questions.exam(PLAN, 4)]:
+        shown, hidden = Counter(item["input_ids"]), Counter(label for label in item["labels"] if label != -100)
+        kinds = {}
+        for kind, names in questions.NAMES.items():
+            tokens = {WORDS.convert_tokens_to_ids(name.lower()) for name in names[: PLAN.entities]}
+            kinds[kind] = {(shown[token], hidden[token]) for token in tokens if token in shown or token in hidden}
+        assert all(len(found) <= 1 for found in kinds.values()), kinds
+
+
+def test_a_story_is_told_with_its_answers():
+    lines = questions.told(PLAN).splitlines()
+    assert len(lines) == 3 * PLAN.chains + 3 * PLAN.chains  # facts, and a question a chain and number of hops
+    asked = [line for line in lines if "->" in line]
+    assert len(asked) == 9 and all(line.count("[MASK]") == len(line.split("->")[1].split()) for line in asked)
+
+
+def numbers_with_hidden(item):
+    """The numbers of the sentences that hide a word."""
+    return {number for number, label in zip(item["token_type_ids"], item["labels"]) if label != -100}
+
+
+def test_half_of_the_entities_on_the_way_are_hidden_in_training_and_every_end():
+    seen = Counter()
+    for index in range(200):
+        item = questions.Stories(PLAN, 5, 200)[index]
+        places = Counter(item["token_type_ids"])
+        for number in (n for n in places if places[n] == 6):  # two hops: five words and the full stop
+            start = item["token_type_ids"].index(number)
+            hidden = [item["labels"][start + place] != -100 for place in range(6)]
+            assert hidden[4] and not (hidden[0] or hidden[1] or hidden[3] or hidden[5])
+            seen[hidden[2]] += 1
+    assert abs(seen[True] / seen.total() - 0.5) < 0.06
 
 
 def test_the_right_end_is_no_more_often_first_or_last_than_the_others():

@@ -1,5 +1,6 @@
 """What the refinement changes, with samples as the unit."""
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -34,3 +35,38 @@ def test_a_sample_without_a_value_is_left_out_and_counted(tmp_path):
     found = samples.changes(parquet(tmp_path, 0.1))
     assert found.loc["gtd", "samples"] == 39 and found.loc["gtd", "undefined"] == 1
     assert found.loc["entropy", "samples"] == 40
+
+
+def test_a_change_is_said_with_its_interval_and_a_tiny_one_is_called_so(tmp_path):
+    found = samples.changes(parquet(tmp_path, 0.1))
+    assert samples.change_words(found, ["entropy"])[0].startswith("entropy: rises by 0.102 [0.10")
+    tiny = found.assign(change=0.001, low=0.0009, high=0.0011)
+    assert samples.change_words(tiny, ["gtd"]) == ["gtd: rises by 0.001 [0.0009, 0.0011], under 1% of its size"]
+    none = found.assign(change=0.001, low=-0.1, high=0.1)
+    assert samples.change_words(none, ["gtd"]) == ["gtd: no change beyond the interval [-0.1, 0.1]"]
+
+
+def test_a_graph_measure_that_is_the_same_everywhere_has_no_correlation():
+    points = pd.DataFrame({"gtd": [0.1, 0.2, 0.3, 0.4, 0.5], "clustering": 1.0, "betweenness": [5, 4, 3, 2, None]})
+    assert samples.correlation_words(points) == [
+        "GTD and clustering: no correlation, clustering is 1 for every head",
+        "GTD and betweenness: r = -1.00",
+    ]
+
+
+class Words:
+    def convert_ids_to_tokens(self, tokens):
+        return [f"w{token}" for token in tokens]
+
+
+def test_maps_are_of_the_most_moved_head_and_of_the_first_of_the_last_layer(tmp_path):
+    raw = np.full((2, 3, 4, 4), 0.25)
+    refined = raw.copy()
+    refined[-1, 2, :, 0], refined[-1, 2, :, 1] = 0.35, 0.15
+    tokens = {"input_ids_0": np.arange(4), "raw_0": raw}
+    np.savez(tmp_path / "c.maps.npz", refined_0=refined, **tokens)
+    found = samples.example_maps(tmp_path / "c.parquet", Words())
+    assert [(one["layer"], one["head"]) for one in found] == [(2, 3), (2, 1)]
+    assert found[0]["refined"][0] == [0.35, 0.15, 0.25, 0.25] and found[0]["tokens"] == ["w0", "w1", "w2", "w3"]
+    np.savez(tmp_path / "c.maps.npz", refined_0=raw, **tokens)  # as under Original
+    assert [one["head"] for one in samples.example_maps(tmp_path / "c.parquet", Words())] == [1]

@@ -106,7 +106,7 @@ def test_the_caption_says_profile_data_and_completeness(built):
 
 
 def test_flags_are_named(built):
-    assert "[below chance]" in built[2].to_markdown()
+    assert "†" in built[2].to_markdown() and "† below chance." in built[2].to_markdown()
     assert r"\dagger$ below chance" in built[2].to_latex()
 
 

@@ -57,7 +57,7 @@ def test_no_run_is_said_with_what_it_needs_and_not_decided():
     assert "Small: 0.078, printed 0.08; Medium: 0.054, printed 0.05" in arithmetic.evidence
     assert {row.verdict for row in rows.values()} == {OPEN}
     assert len({row.evidence for row in rows.values()}) == 16
-    assert all(row.evidence.startswith("no runs for it yet; it needs ") for row in rows.values())
+    assert all(row.evidence.startswith("these runs do not say; it needs ") for row in rows.values())
 
 
 def test_equal_algorithms_leave_the_gain_open():

@@ -175,3 +175,36 @@ def learned_strengths(run: dict[str, Any]) -> pd.DataFrame:
         for layer, heads in enumerate(point["strengths"], 1)
         for head, value in enumerate(heads, 1)
     )
+
+
+def round_words(found: pd.DataFrame) -> str:
+    """Say how much of the way of all rounds the first makes, without damping."""
+    change = found[found["damping"] == 0].set_index("round")["change"].iloc[1:]
+    last = change.index[-1]
+    return (
+        f"the first of {last} rounds makes {change.iloc[0] / change.sum():.0%} of their way; "
+        f"round {last} moves {change.iloc[-1] / change.iloc[0]:.2g} of what round 1 does"
+    )
+
+
+def sweep_words(swept: pd.DataFrame) -> str:
+    """Say at which strength the held-out loss was lowest, and by how much it beats no refinement and the worst."""
+    losses = swept.groupby("strength")["loss"].mean()
+    best, seeds = losses.idxmin(), swept["seed"].nunique()
+    words = f"lowest held-out loss at λ = {best}: {losses.min():.4f} nats, "
+    words += f"{losses.max() - losses.min():.2g} below the highest"
+    if 0.0 in losses.index:
+        words += f", {losses[0.0] - losses.min():.2g} below λ = 0"
+    return words + ("; one seed, so no interval" if seeds == 1 else f"; {seeds} seeds")
+
+
+def learned_words(learned: pd.DataFrame) -> str:
+    """Say where the learned strengths went."""
+    first, last = (
+        learned[learned["step"] == step]["strength"] for step in (learned["step"].min(), learned["step"].max())
+    )
+    words = (
+        f"learned λ after {learned['step'].max()} steps: {last.min():.3g} to {last.max():.3g}, from {first.mean():.3g}"
+    )
+    up = int((last.to_numpy() > first.to_numpy()).sum())
+    return words + f"; {up} of {len(last)} heads went up"

@@ -5,6 +5,7 @@ High carries multi-hop information; here the number of hops is known, and chance
 """
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+from safetensors.torch import load_model, save_model
 from torch import nn
 from transformers import BertConfig
 
@@ -19,6 +21,7 @@ from saobp.study import models, paths, questions, regularizers, training
 from saobp.study.profile import MultiHop
 from saobp.study.statistics import holm, paired_bootstrap
 
+LEARNED = 90.0  # percent right: what an algorithm has learned
 INIT = 0.1  # about 1 / sqrt(width): with BERT's 0.02 attention starts too flat to leave chance
 
 
@@ -63,37 +66,60 @@ class Exam:
         device = next(model.parameters()).device
         for part, batch in zip(self.parts, self.batches):
             given = {name: values.to(device) for name, values in batch.items()}
-            logits = model(**given).logits.float().cpu()  # one row a hidden word, in the order of the questions
-            rows = iter(logits)
+            rows = model(**given).logits.float().cpu()  # one a hidden word
             for item in part:
-                for _, hops, ends in item["asked"]:
-                    row = next(rows)
+                for place, hops, ends in item["asked"]:
+                    row = rows[place]
                     losses.append(float(torch.logsumexp(row, 0) - row[ends[0]]))
                     right.setdefault(hops, []).append(bool(row[ends].argmax() == 0))
+                rows = rows[sum(label != -100 for label in item["labels"]) :]
         model.train(training)
         return dict(sorted(right.items())), losses
+
+
+def grown(network: nn.Module, shallow: dict[str, torch.Tensor], times: int) -> nn.Module:
+    """Start a network from a trained one of fewer layers, in place: its layers `times` over, the rest as it is.
+
+    A question of one hop is learned by few layers and hardly by many at once; two hops are one hop twice.
+    """
+    state, depth = dict(network.state_dict()), network.config.num_hidden_layers // times
+    for name in state:
+        part = re.fullmatch(r"(.*\.layer\.)(\d+)(\..*)", name)
+        state[name] = shallow[f"{part[1]}{int(part[2]) % depth}{part[3]}" if part else name]
+    network.load_state_dict(state)
+    return network
 
 
 def run(plan: MultiHop, layers: int, algorithm: str, seed: int, folder: Path) -> dict[str, Any]:
     """Train one encoder, or continue where it was cut off, and return its curve and every answer of its exam.
 
-    A finished run is read from `folder`. "curve": step, loss and accuracy by hops; "outcomes": hops -> 0 or 1 a
-    question, the same questions for all.
+    One that is a multiple of a shallower depth of the plan starts from that one's end. A finished run is read from
+    `folder`. "curve": step, loss and accuracy by hops; "outcomes": hops -> 0 or 1 a question, the same for all.
     """
     name = f"{algorithm}-{layers}-{seed}"
-    done = folder / f"{name}.json"
-    if not done.exists():
+    done, weights = folder / f"{name}.json", folder / f"{name}.safetensors"
+    if not (done.exists() and weights.exists()):
         network, exam = encoder(plan, layers, algorithm, seed), Exam(plan)
+        if shallower := [depth for depth in plan.layers if depth < layers and layers % depth == 0]:
+            run(plan, max(shallower), algorithm, seed, folder)
+            start = encoder(plan, max(shallower), algorithm, seed)
+            load_model(start, folder / f"{algorithm}-{max(shallower)}-{seed}.safetensors")
+            grown(network, start.state_dict(), layers // max(shallower))
         stories = questions.Stories(plan, seed, plan.pretrain.steps * plan.pretrain.batch)
         log = training.pretrain(
             network, stories, questions.padded, plan.pretrain, folder=folder / name, seed=seed, measure=exam, title=name
         )
-        curve = [{"step": entry["step"], **entry["heldout"]} for entry in log if "heldout" in entry]
-        right, _ = exam.outcomes(network)
-        found = {"layers": layers, "algorithm": algorithm, "seed": seed, "chains": plan.chains, "curve": curve}
-        found["outcomes"] = {hops: [int(answer) for answer in answers] for hops, answers in right.items()}
-        paths.write_text(done, json.dumps(found))
+        with paths.new_file(weights) as unfinished:
+            save_model(network, str(unfinished))
+        paths.write_text(done, json.dumps(_found(plan, layers, algorithm, seed, log, exam.outcomes(network)[0])))
     return json.loads(done.read_text(encoding="utf-8"))
+
+
+def _found(plan: MultiHop, layers: int, algorithm: str, seed: int, log: list, right: dict) -> dict[str, Any]:
+    curve = [{"step": entry["step"], **entry["heldout"]} for entry in log if "heldout" in entry]
+    outcomes = {hops: [int(answer) for answer in answers] for hops, answers in right.items()}
+    found = {"layers": layers, "algorithm": algorithm, "seed": seed, "chains": plan.chains}
+    return found | {"curve": curve, "outcomes": outcomes}
 
 
 def study(plan: MultiHop, folder: Path) -> list[dict[str, Any]]:
@@ -148,3 +174,17 @@ def differences(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
     names = ["layers", "algorithm", "hops", "difference", "low", "high", "p", "seeds"]
     frame = pd.DataFrame(rows, columns=names)
     return frame.assign(p_holm=holm(frame["p"].tolist()))
+
+
+def words(scores: pd.DataFrame, differences: pd.DataFrame, chance: float) -> list[str]:
+    """Say for each depth and number of hops who learned it, and which algorithm differs from Original."""
+    said = []
+    for (layers, hops), found in scores.groupby(["layers", "hops"]):
+        means = found.groupby("algorithm")["accuracy"].mean()
+        learned = [name for name in means.index if means[name] >= LEARNED]
+        line = f"{layers} layers, {hops} hops: {means.min():.1f} to {means.max():.1f} % right, chance {chance:.1f} %; "
+        line += f"learned by {len(learned)} of {len(means)} algorithms"
+        here = differences[(differences["layers"] == layers) & (differences["hops"] == hops)]
+        sure = here[here["p_holm"] < 0.05]
+        said.append(line + "".join(f"; {r.algorithm} {r.difference:+.1f} points" for r in sure.itertuples()))
+    return said

@@ -157,7 +157,6 @@ class MultiHop:
         default_factory=lambda: ["own", "live", "at", "job", "mood"]
     )
     entities: Annotated[int, Ge(6), Le(40)] = 12  # of each kind
-    questions: Positive = 3  # of each number of hops above one in a training story
     hidden: Positive = 64
     heads: Positive = 4
     strength: Annotated[float, Ge(0)] = 0.2  # BERT-Mini's

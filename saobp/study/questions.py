@@ -1,11 +1,12 @@
 """Stories in the fewest words, with statements whose number of hops is known: what the multi-hop study is about.
 
-A sequence is [CLS] sentences [SEP]; a sentence is an entity, one relation or more, and the entity that they lead to:
-"ellen own rope .", "ellen own at belmere .". Chains of facts through the same relations run side by side, so that
+A sequence is [CLS] sentences [SEP]; a sentence is an entity and, for each hop, a relation and the entity it leads to:
+"ellen own rope .", "ellen own rope at belmere .". Chains of facts through the same relations run side by side, so that
 nothing but the facts tells a right end from a wrong one, and chance is 1 / chains. Every fact is said twice, in
 either direction; what one statement hides, the other tells.
 """
 
+from collections.abc import Collection
 from functools import cache
 from random import Random
 from typing import Any
@@ -55,9 +56,11 @@ def _steps(random: Random, plan: MultiHop) -> tuple[world.Step, ...]:
 
 
 def path(story: world.Puzzle, chain: int, start: int, hops: int) -> list[str]:
-    """Say where a chain leads from its entity behind `start` steps, after `hops` more; 1 step is a fact."""
-    relations = [step.relation for step in story.steps[start : start + hops]]
-    return [story.layers[start][chain], *relations, story.layers[start + hops][chain], "."]
+    """Say the way along a chain from its entity behind `start` steps, `hops` steps far; 1 step is a fact."""
+    words = [story.layers[start][chain]]
+    for place in range(start, start + hops):
+        words += [story.steps[place].relation, story.layers[place + 1][chain]]
+    return [*words, "."]
 
 
 def turned(sentence: list[str]) -> list[str]:
@@ -69,7 +72,9 @@ def turned(sentence: list[str]) -> list[str]:
 class Stories(Dataset):
     """Training stories, as many as are asked for; the same seed and index give the same one.
 
-    Of each fact said twice one saying hides a word, which the other tells; of longer statements the end is hidden.
+    Of each fact said twice one saying hides a word, which the other tells; a longer statement hides its end, and each
+    entity on the way in half of the cases. All chains of a story hide the same: which word is mentioned how often
+    says nothing about which chain it is of, a short cut that a model finds long before it looks anything up.
     `{"input_ids", "labels"}` are lists of tokens, "token_type_ids" number the sentences, as BERT's segments do its
     two.
     """
@@ -86,20 +91,22 @@ class Stories(Dataset):
         random = Random(f"{self.seed}/stories/{index}")
         story, said = puzzle(random, self.plan), []
         for start in range(self.plan.hops):
+            hidden = random.randrange(3)
             for chain in range(self.plan.chains):
-                said += self._twice(random, path(story, chain, start, 1))
+                said += self._twice(random, path(story, chain, start, 1), hidden)
         for hops in range(2, self.plan.hops + 1):
-            for chain in random.sample(range(self.plan.chains), min(self.plan.questions, self.plan.chains)):
-                words = path(story, chain, random.randrange(self.plan.hops - hops + 1), hops)
-                said.append([(word, place == len(words) - 2) for place, word in enumerate(words)])
+            start = random.randrange(self.plan.hops - hops + 1)
+            hidden_between = {place for place in between(hops) if random.random() < 0.5}
+            said += [questioned(path(story, chain, start, hops), hidden_between) for chain in range(self.plan.chains)]
         random.shuffle(said)
         return encoded(self.words, said)
 
-    def _twice(self, random: Random, fact: list[str]) -> list[list[tuple[str, bool]]]:
-        """Say a fact twice, each time from either end, the second time with one word hidden."""
-        sayings = [turned(fact) if random.random() < 0.5 else fact for _ in range(2)]
-        hidden = random.randrange(3)
-        return [[(word, False) for word in sayings[0]], [(word, n == hidden) for n, word in enumerate(sayings[1])]]
+    def _twice(self, random: Random, fact: list[str], hidden: int) -> list[list[tuple[str, bool]]]:
+        """Say a fact twice, each time from either end, the second time without its word at `hidden`."""
+        first, second = (random.random() < 0.5 for _ in range(2))
+        place = 2 - hidden if second else hidden
+        sayings = [turned(fact) if first else fact, turned(fact) if second else fact]
+        return [[(word, False) for word in sayings[0]], [(word, n == place) for n, word in enumerate(sayings[1])]]
 
 
 def encoded(words: PreTrainedTokenizerFast, said: list[list[tuple[str, bool]]]) -> dict[str, list[int]]:
@@ -115,11 +122,21 @@ def encoded(words: PreTrainedTokenizerFast, said: list[list[tuple[str, bool]]]) 
     }
 
 
+def between(hops: int) -> range:
+    """Where the entities between the first and the last stand in a statement of so many hops."""
+    return range(2, 2 * hops, 2)
+
+
+def questioned(words: list[str], hidden: Collection[int]) -> list[tuple[str, bool]]:
+    """Make a question of a statement: its end is hidden, and so are the words at the given places."""
+    return [(word, place == len(words) - 2 or place in hidden) for place, word in enumerate(words)]
+
+
 def exam(plan: MultiHop, seed: int) -> list[dict[str, Any]]:
     """Return `plan.items` stories that say each fact once and ask one question a chain and a number of hops.
 
-    Beside the tokens, `"asked"` lists the questions: (position of the hidden end, hops, tokens of all ends, the right
-    one among them first).
+    A question hides every entity but the first. Beside the tokens, `"asked"` lists for each question: which of the
+    story's hidden words is its end, its hops, the tokens of all ends, the right one among them first.
     """
     return [_examination(plan, Random(f"{seed}/exam/{index}")) for index in range(plan.items)]
 
@@ -129,16 +146,29 @@ def _examination(plan: MultiHop, random: Random) -> dict[str, Any]:
     facts = [path(story, chain, start, 1) for start in range(plan.hops) for chain in range(plan.chains)]
     said = [([(word, False) for word in (turned(fact) if random.random() < 0.5 else fact)], None) for fact in facts]
     for hops in range(1, plan.hops + 1):
+        start = random.randrange(plan.hops - hops + 1)
         for chain in range(plan.chains):
-            start = random.randrange(plan.hops - hops + 1)
-            sentence = path(story, chain, start, hops)
             ends = [story.layers[start + hops][(chain + shift) % plan.chains].lower() for shift in range(plan.chains)]
             asked = (hops, words.convert_tokens_to_ids(ends))
-            said.append(([(word, place == len(sentence) - 2) for place, word in enumerate(sentence)], asked))
+            said.append((questioned(path(story, chain, start, hops), between(hops)), asked))
     random.shuffle(said)
-    item = encoded(words, [sentence for sentence, _ in said])
-    hidden = [place for place, label in enumerate(item["labels"]) if label != -100]
-    return item | {"asked": [(place, *asked) for place, (_, asked) in zip(hidden, (s for s in said if s[1]))]}
+    asked, hidden = [], 0
+    for sentence, question in said:
+        hidden += sum(is_hidden for _, is_hidden in sentence)
+        asked += [(hidden - 1, *question)] if question else []  # its end is the last word that it hides
+    return encoded(words, [sentence for sentence, _ in said]) | {"asked": asked}
+
+
+def told(plan: MultiHop, seed: int = 0) -> str:
+    """Return one story of the exam as text, a sentence a line, each question with its answer."""
+    words, item = tokenizer(plan.entities), exam(plan, seed)[0]
+    hidden, lines = [label for label in item["labels"] if label != -100], []
+    for number in range(1, max(item["token_type_ids"]) + 1):
+        tokens = [token for token, of in zip(item["input_ids"], item["token_type_ids"]) if of == number]
+        answers = [hidden.pop(0) for token in tokens if token == words.mask_token_id]
+        said = " ".join(words.convert_ids_to_tokens(tokens))
+        lines.append(said + (f"   -> {' '.join(words.convert_ids_to_tokens(answers))}" if answers else ""))
+    return "\n".join(lines)
 
 
 def padded(items: list[dict[str, Any]]) -> dict[str, torch.Tensor]:

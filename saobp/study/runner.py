@@ -43,6 +43,7 @@ def parser() -> argparse.ArgumentParser:
     reproduce = commands.add_parser("reproduce", help="run every notebook under a profile")
     reproduce.add_argument("--profile", default="smoke")
     reproduce.add_argument("--cores", type=int, default=2)
+    reproduce.add_argument("--cluster", help="slurm, kubernetes or a folder with Snakemake settings: each run is a job")
     reproduce.add_argument("--dry-run", action="store_true", help="list the runs, run none")
     reproduce.set_defaults(action=reproduce_profile)
 
@@ -78,13 +79,13 @@ def run_notebook(options: argparse.Namespace) -> None:
 
 
 def reproduce_profile(options: argparse.Namespace) -> None:
-    """`saobp reproduce --profile smoke --cores 2`."""
+    """`saobp reproduce --profile smoke --cores 2`, `saobp reproduce --profile paper --cluster slurm`."""
     from saobp.study import workflow
 
     if options.dry_run:
         workflow.preview(options.profile)
     else:
-        workflow.reproduce(options.profile, options.cores)
+        workflow.reproduce(options.profile, options.cores, options.cluster)
 
 
 def write_report(options: argparse.Namespace) -> None:

@@ -1,5 +1,6 @@
 """A benchmark's items as inputs whose attention is captured, and what of a capture a record keeps."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -56,17 +57,37 @@ def graph_points(parquet: Path, seed: int = 0) -> dict[str, list[float]]:
     return {name: chosen[column].round(4).tolist() for name, column in columns.items()}
 
 
-def example_map(parquet: Path, tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
-    """Return the last layer's head that the refinement moved most, on the shortest sample that was kept whole."""
+def example_maps(parquet: Path, tokenizer: PreTrainedTokenizerBase) -> list[dict[str, Any]]:
+    """Return maps of the last layer on the shortest sample that was kept whole, softmax and refined.
+
+    The head that the refinement moved most comes first; the layer's first head is always among them, so that runs of
+    different algorithms have a head in common.
+    """
     with np.load(parquet.with_suffix(".maps.npz")) as arrays:
         kept = [name.removeprefix("input_ids_") for name in arrays.files if name.startswith("input_ids_")]
         shortest = min(kept, key=lambda sample: (len(arrays[f"input_ids_{sample}"]), int(sample)))
         raw, refined = (arrays[f"{name}_{shortest}"][-1] for name in ("raw", "refined"))
         tokens = tokenizer.convert_ids_to_tokens(arrays[f"input_ids_{shortest}"].tolist())
-        layer = len(arrays[f"raw_{shortest}"])
-    head = int(np.abs(refined - raw).sum((1, 2)).argmax())
-    maps = {"raw": raw[head].round(4).tolist(), "refined": refined[head].round(4).tolist()}
-    return {"sample": int(shortest), "layer": layer, "head": head + 1, "tokens": tokens, **maps}
+        place = {"sample": int(shortest), "layer": len(arrays[f"raw_{shortest}"]), "tokens": tokens}
+    most = int(np.abs(refined - raw).sum((1, 2)).argmax())
+    sides = {"raw": raw.round(4), "refined": refined.round(4)}
+    return [
+        place | {"head": head + 1, **{side: maps[head].tolist() for side, maps in sides.items()}}
+        for head in dict.fromkeys((most, 0))
+    ]
+
+
+def correlation_words(points: pd.DataFrame) -> list[str]:
+    """Say Spearman's correlation of GTD with each graph measure over a sample of heads, or why there is none."""
+    said = []
+    for measure in ("clustering", "betweenness"):
+        known = points[["gtd", measure]].dropna()
+        if len(known) < 4 or (np.ptp(known, axis=0) == 0).any():
+            value = f"is {known[measure].iloc[0]:.3g} for every head" if len(known) else "is defined for no head"
+            said.append(f"GTD and {measure}: no correlation, {measure} {value}")
+        else:
+            said.append(f"GTD and {measure}: r = {known.corr(method='spearman').iloc[0, 1]:.2f}")
+    return said
 
 
 MEASURES = ("gtd", "indirect_entropy", "entropy", "sparsity", "column_mass_maximum")
@@ -90,6 +111,23 @@ def changes(parquet: Path, resamples: int = 2000, seed: int = 0) -> pd.DataFrame
             "samples": len(values), "undefined": int(difference[name].isna().sum()),
         }  # fmt: skip
     return pd.DataFrame(rows).T
+
+
+NEGLIGIBLE = 0.01  # of a measure's own size: a change that a reader need not hear of, however sure
+
+
+def change_words(table: pd.DataFrame, names: Sequence[str] = ("entropy", "gtd", "column_mass_maximum")) -> list[str]:
+    """Say of each measure in `changes` whether it rises or falls, beyond its interval and to any effect."""
+    said = []
+    for name in names:
+        change, low, high = (table.loc[name, key] for key in ("change", "low", "high"))
+        if low <= 0 <= high:
+            said.append(f"{name}: no change beyond the interval [{low:.3g}, {high:.3g}]")
+            continue
+        words = f"{name}: {'rises' if change > 0 else 'falls'} by {abs(change):.3g} [{low:.3g}, {high:.3g}]"
+        small = abs(change) < NEGLIGIBLE * abs(table.loc[name, "softmax"])
+        said.append(words + (f", under {NEGLIGIBLE:.0%} of its size" if small else ""))
+    return said
 
 
 def head_table(summary: dict[str, Any]) -> pd.DataFrame:

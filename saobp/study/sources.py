@@ -178,7 +178,7 @@ def resolve(default: str, *, cache: Path | None = None) -> Source:
     if choice == "hub":
         return HubSource()
     if choice == "synthetic":
-        note = "written by the story world, not the published set"
+        note = f"{splits.INVENTED}, not the published set"
         return FolderSource(_story_world(cache or paths.cache()), "synthetic", note)
     given = Path(choice).expanduser()
     folder = given if given.is_absolute() or given.is_dir() else paths.root() / given

@@ -6,6 +6,7 @@ from typing import Any
 
 import datasets
 
+INVENTED = "written by the story world"  # what a split of generated text says of itself
 REMEDY = "set SAOBP_DATA to 'hub', 'synthetic' or a folder laid out like the hub"
 
 # rows of the published splits, as the hub states them: what a local copy is measured against

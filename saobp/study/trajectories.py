@@ -12,6 +12,7 @@ from saobp.study.records import select
 from saobp.study.statistics import Correlation, Estimate, across_seeds, correlation, mean_interval
 
 Record = dict[str, Any]
+LEAST = 4  # different points: through two of them any line is perfect, and three say hardly more
 TASKS = {"wikitext": "Perplexity", "sst2": "SST2", "hellaswag": "HellaSwag", "race": "RACE-Middle"}
 
 
@@ -68,7 +69,7 @@ def over_checkpoints(points: pd.DataFrame, measure: str = "gtd") -> Estimate | N
     """Mean correlation of `measure` and score over runs, each run's checkpoints apart.
 
     Averaged as Fisher's z. One run: its own interval at the effective number of checkpoints; several:
-    Student's over runs, no narrower than that. None without a run of three checkpoints.
+    Student's over runs, no narrower than that. None without a run of `LEAST` different checkpoints.
     """
     found = [c for _, run in points.groupby("run", sort=False) if (c := _correlation(run, measure))]
     if not found:
@@ -85,6 +86,8 @@ def over_runs(points: pd.DataFrame, measure: str = "gtd") -> Estimate | None:
     """Correlation over runs, one point a run, centred by algorithm; None if there are too few runs."""
     points = points.dropna(subset=[measure, "score"])
     repeated = points[points.groupby("algorithm")["run"].transform("count") > 1]
+    if len(repeated) < LEAST:
+        return None
     try:
         found = across_seeds(repeated[measure], repeated["score"], repeated["algorithm"].tolist())
     except ValueError:
@@ -94,9 +97,11 @@ def over_runs(points: pd.DataFrame, measure: str = "gtd") -> Estimate | None:
 
 def _correlation(run: pd.DataFrame, measure: str) -> Correlation | None:
     run = run.dropna(subset=[measure, "score"])
+    if len(run[[measure, "score"]].drop_duplicates()) < LEAST:
+        return None
     try:
         return correlation(run[measure], run["score"])
-    except ValueError:  # fewer than three checkpoints, or nothing moved
+    except ValueError:  # nothing moved
         return None
 
 

@@ -36,11 +36,12 @@ def claimed(folder: Path) -> Iterator[int]:
         yield stream.fileno()
 
 
-def reproduce(profile_name: str, cores: int) -> None:
-    """Run every notebook under a profile and write its report.
+def reproduce(profile_name: str, cores: int, cluster: str | None = None) -> None:
+    """Run every notebook under a profile and write its report; on a cluster each run is a job.
 
     Raises ProfileError or DataError before anything runs, WorkflowFailed when a run fails.
     """
+    where = ["--workflow-profile", str(cluster_profile(cluster))] if cluster else []
     path, profile = find(profile_name).resolve(), load_profile(profile_name)
     source = sources.resolve(profile.data)
     folder = paths.build(profile.name)
@@ -49,7 +50,7 @@ def reproduce(profile_name: str, cores: int) -> None:
     with claimed(folder) as hold:
         # no living run holds the folder, so a lock that is there belongs to one that was killed
         _snakemake(folder, path, cores, hold, "--unlock", quiet=True)
-        code = _snakemake(folder, path, cores, hold, "--rerun-incomplete", "--keep-going")
+        code = _snakemake(folder, path, cores, hold, "--rerun-incomplete", "--keep-going", *where)
     minutes, seconds = divmod(time.perf_counter() - clock, 60)
     spent = f"{minutes:.0f} min {seconds:.0f} s"
     if code:
@@ -58,6 +59,16 @@ def reproduce(profile_name: str, cores: int) -> None:
             "what was finished stays finished: mend the cause and give the same command again"
         )
     print(f"==> done in {spent}: open {folder / 'index.html'}")
+
+
+def cluster_profile(name: str) -> Path:
+    """Return the folder of a cluster's settings: one of profiles/cluster/ by name, or a folder of your own."""
+    known = paths.root() / "profiles" / "cluster"
+    for folder in (known / name, Path(name)):
+        if (folder / "config.yaml").is_file():
+            return folder.resolve()
+    names = ", ".join(sorted(path.name for path in known.iterdir()))
+    raise WorkflowFailed(f"no cluster is called '{name}': give {names}, or a folder with a config.yaml of Snakemake")
 
 
 def preview(profile_name: str) -> None:

@@ -66,7 +66,7 @@ def task_axes(ax: Axes, points: pd.DataFrame, task: str) -> Axes:
         ax.yaxis.set_minor_formatter(NullFormatter())
     else:
         ax.yaxis.set_major_locator(MaxNLocator(nbins=4))
-    ax.xaxis.set_major_locator(MaxNLocator(nbins=4))
+    ax.xaxis.set_major_locator(MaxNLocator(nbins=3, min_n_ticks=2))
     style.at_least(ax, "x", LEAST_GTD)
     return ax
 
@@ -79,7 +79,7 @@ def describe(points: pd.DataFrame) -> str:
     checkpoints = points["step"].notna().any()
     found = (trajectories.over_checkpoints if checkpoints else trajectories.over_runs)(points)
     if found is None:
-        return "too few points for $r$"
+        return "too few different\npoints for $r$"
     name = "$r$" if checkpoints else "$r_w$"
     ends = "" if isnan(found.half_width) else f" [{found.low:.2f}, {found.high:.2f}]"
     return f"{name}: {found.value:.2f}{ends}".replace("-", "−")

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 from matplotlib.figure import Figure
 
-from saobp.study.figures import correlations, grids, joint, maps, style
+from saobp.study.figures import correlations, grids, joint, maps, readings, style
 from saobp.study.tables import context
 
 Record = dict[str, Any]
@@ -29,17 +29,24 @@ class Drawing:
 
 
 def _grid(number: int, title: str) -> Drawing:
-    caption = f"GTD and entropy by layer and head on {title} (refined matrix)."
+    caption = f"GTD and entropy by layer and head on {title} (refined matrix); equal curves lie on each other."
     needs = f"attention records of task {grids.TASKS[number]}"
     return Drawing(partial(grids.data, number), grids.plot, caption, needs)
 
 
 GRAPH = "attention records of task race with a graph block"
 MAPS = "attention records with example maps"
+BEFORE_AFTER = "One head before and after the refinement, what changed, and the factor graph of one update."
+ONE_HEAD = "One head of the last layer under Original and High, each panel on its own scale."
 POINTS = "pretraining records with a curve, or fine-tuning and attention records"
 WITHIN = "r is over the checkpoints of each run; r_w over runs, centred by algorithm."
 FIGURES = {
-    1: Drawing(maps.before_after_data, maps.before_after, "One head before and after the refinement.", MAPS),
+    1: Drawing(
+        maps.before_after_data,
+        maps.before_after,
+        "One head before and after the refinement, what changed, and the factor graph of one update.",
+        MAPS,
+    ),
     2: Drawing(partial(joint.data, 2), joint.plot, "GTD against clustering and betweenness.", GRAPH),
     3: Drawing(
         partial(correlations.data, 3),
@@ -49,7 +56,12 @@ FIGURES = {
     ),
     4: _grid(4, "RACE-Middle"),
     5: Drawing(partial(joint.data, 5), joint.plot, "GTD against graph measures, one algorithm each.", GRAPH),
-    6: Drawing(maps.sparsity_data, maps.sparsity, "Attention maps of the last layer with sparsity.", MAPS),
+    6: Drawing(
+        maps.sparsity_data,
+        maps.sparsity,
+        "One head of the last layer under Original and High, each panel on its own scale.",
+        MAPS,
+    ),
     7: _grid(7, "SQuAD"),
     8: _grid(8, "SST2"),
     9: Drawing(
@@ -87,5 +99,6 @@ def figure(number: int, records: Sequence[Record], *, width: float = style.PAGE)
 
 
 def caption(number: int, records: Sequence[Record]) -> str:
-    """What the figure shows, and of which profile and data."""
-    return f"{FIGURES[number].caption} {context.describe(records)}"
+    """What the figure is of, what it shows, and of which profile and data."""
+    shown = readings.reading(number, data(number, records))
+    return f"{FIGURES[number].caption} {shown} {context.describe(records)}"

@@ -69,7 +69,7 @@ def joint_axes(ax: Axes, above: Axes, beside: Axes, frame: pd.DataFrame, measure
                 orientation=way,
                 density=True,
             )
-        lines.append(describe(x, y, str(algorithm)))
+        lines.append(describe(x, y, str(algorithm), measure))
     ax.set(xlabel="GTD", ylabel=MEASURES[measure])
     above.set_title("\n".join(lines), loc="left", pad=2)
     for histogram in (above, beside):
@@ -77,11 +77,14 @@ def joint_axes(ax: Axes, above: Axes, beside: Axes, frame: pd.DataFrame, measure
     return ax
 
 
-def describe(x: pd.Series, y: pd.Series, algorithm: str) -> str:
+def describe(x: pd.Series, y: pd.Series, algorithm: str, measure: str) -> str:
     """Pearson's r with the half-width of its interval, as if points were independent, and their number."""
-    if len(x) < 4 or np.ptp(x) == 0 or np.ptp(y) == 0:
-        return f"{labels.algorithm_title(algorithm)}: too few points"
+    title = labels.algorithm_title(algorithm)
+    if len(x) < 4:
+        return f"{title}: too few points"
+    if np.ptp(y) == 0 or np.ptp(x) == 0:
+        name, value = (measure, y.iloc[0]) if np.ptp(y) == 0 else ("GTD", x.iloc[0])
+        return f"{title}: {name} is {value:.3g} everywhere, so no $r$"
     r = float(np.corrcoef(x, y)[0, 1])
     half = 1.96 * correlation_error(r, len(x))
-    title = labels.algorithm_title(algorithm)
     return title + f": $r$ = {r:.2f} ± {half:.2f}, $n$ = {len(x)}".replace("-", "−")

@@ -7,27 +7,18 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.colors import PowerNorm
+from matplotlib.colors import CenteredNorm, Normalize, PowerNorm
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch
+from matplotlib.ticker import MaxNLocator
 
 from saobp.study import estimates, labels
 from saobp.study.figures import style
 from saobp.study.records import select
+from saobp.study.tasks import TASKS
 
 Record = dict[str, Any]
-COLUMNS = [
-    "model",
-    "algorithm",
-    "matrix",
-    "layer",
-    "head",
-    "query",
-    "key",
-    "query_token",
-    "key_token",
-    "value",
-]
+COLUMNS = ["task", "model", "algorithm", "matrix", "layer", "head", "query", "key", "query_token", "key_token", "value"]
 TOKENS = 24  # names of at most so many tokens fit beside a map
 NODES = 5  # tokens in the picture of the factor graph
 
@@ -37,14 +28,14 @@ def examples(record: Record) -> list[dict[str, Any]]:
     return record["metrics"].get("maps") or []
 
 
-def rows_of(example: dict[str, Any], matrix: str, model: str, algorithm: str) -> pd.DataFrame:
+def rows_of(example: dict[str, Any], matrix: str, model: str, algorithm: str, task: str = "") -> pd.DataFrame:
     """One row an entry of a map."""
     values = np.asarray(example.get(matrix) or example["raw"], dtype=float)
     query, key = np.indices(values.shape).reshape(2, -1)
     tokens = np.asarray(example.get("tokens") or range(len(values)), dtype=str)
     frame = pd.DataFrame({"query": query, "key": key, "value": values.ravel()})
     frame["query_token"], frame["key_token"] = tokens[query], tokens[key]
-    names = {"model": model, "algorithm": algorithm, "matrix": matrix}
+    names = {"task": task, "model": model, "algorithm": algorithm, "matrix": matrix}
     return frame.assign(layer=example["layer"], head=example["head"], **names)[COLUMNS]
 
 
@@ -54,7 +45,8 @@ def before_after_data(records: Sequence[Record]) -> pd.DataFrame:
         for run in select(list(records), "attention", model=model, algorithm="high"):
             if found := examples(run):
                 most = max(found, key=_moved)
-                parts = [rows_of(most, matrix, model, "high") for matrix in ("raw", "refined")]
+                task = str(run["metrics"].get("task", ""))
+                parts = [rows_of(most, matrix, model, "high", task) for matrix in ("raw", "refined")]
                 return pd.concat(parts, ignore_index=True)
     return pd.DataFrame(columns=COLUMNS)
 
@@ -65,23 +57,36 @@ def _moved(example: dict[str, Any]) -> float:
 
 
 def before_after(frame: pd.DataFrame, width: float) -> Figure:
-    """Draw the map before, the factor graph, the map after, on one colour scale."""
+    """Draw the map before and after on one colour scale, the change between them, and the factor graph."""
     side = width >= style.NARROW
-    figure = style.new_figure(width, 2.6 if side else 6.2)
-    axes = figure.subplots(1, 3, width_ratios=(3, 2, 3)) if side else figure.subplots(3, 1)
+    figure = style.new_figure(width, 2.3 if side else 5.2)
+    axes = list(figure.subplots(1, 4, width_ratios=(3, 3, 3, 2)) if side else figure.subplots(2, 2).flat)
     top = float(frame["value"].max())
-    for ax, matrix, title in ((axes[0], "raw", "Softmax"), (axes[2], "refined", "After one step (High)")):
-        image = map_axes(ax, frame[frame["matrix"] == matrix], top)
+    for ax, matrix, title in ((axes[0], "raw", "Softmax"), (axes[1], "refined", "After one step (High)")):
+        image = map_axes(ax, frame[frame["matrix"] == matrix], PowerNorm(0.5, 0, top))
         ax.set_title(title, pad=3)
-    factor_graph_axes(axes[1])
-    figure.colorbar(image, ax=list(axes), location="bottom" if not side else "right", shrink=0.7, label="Attention")
+    sides = frame.set_index(["matrix", "query", "key", "query_token", "key_token"])["value"]
+    change = (sides["refined"] - sides["raw"]).reset_index()
+    moved = map_axes(axes[2], change, CenteredNorm(), colours="RdBu_r")
+    axes[2].set_title(f"Change: {share_moved(change):.2%} of the mass", pad=3)
+    for ax in axes[1:3]:
+        ax.set_ylabel("")
+    factor_graph_axes(axes[3])
+    for drawn, group, label in ((image, axes[:2], "Attention"), (moved, axes[2], "Change")):
+        ticks = MaxNLocator(3) if drawn is moved else None
+        figure.colorbar(drawn, ax=group, location="bottom", shrink=0.7, label=label, pad=0.02, ticks=ticks)
     return figure
 
 
-def map_axes(ax: Axes, points: pd.DataFrame, top: float) -> Any:
-    """Draw one attention map, rows are queries; colour goes by the square root, so that small mass shows."""
+def share_moved(change: pd.DataFrame) -> float:
+    """Mean share of a row's mass that a change of a map carries elsewhere."""
+    return float(change["value"].abs().sum() / 2 / change["query"].nunique())
+
+
+def map_axes(ax: Axes, points: pd.DataFrame, norm: Normalize, colours: str = "viridis") -> Any:
+    """Draw one map, rows are queries; a PowerNorm of 0.5 colours by the square root, so that small mass shows."""
     values = points.pivot(index="query", columns="key", values="value").to_numpy()
-    image = ax.imshow(values, norm=PowerNorm(0.5, 0, top), cmap="viridis", interpolation="nearest")
+    image = ax.imshow(values, norm=norm, cmap=colours, interpolation="nearest")
     tokens = points.drop_duplicates("key").sort_values("key")["key_token"].tolist()
     if len(tokens) <= TOKENS:
         ax.set_xticks(range(len(tokens)), tokens, rotation=90, fontsize=5.5)
@@ -98,39 +103,43 @@ def factor_graph_axes(ax: Axes, nodes: int = NODES) -> Axes:
     ax.set_axis_off()
     angles = np.pi / 2 - 2 * np.pi * np.arange(nodes) / nodes
     places = np.column_stack([np.cos(angles), np.sin(angles)])
+    arrow = {"arrowstyle": "-|>", "mutation_scale": 5, "lw": 0.7, "color": labels.ALGORITHMS["high"].colour}
     for index, place in enumerate(places[1:], start=1):
         middle = (place + places[0]) / 2
         for start, end in ((place, middle), (middle, places[0])):
-            arrow = FancyArrowPatch(
-                start, end, arrowstyle="-|>", mutation_scale=6, lw=0.7, color="0.35", shrinkA=6, shrinkB=6
-            )
-            ax.add_patch(arrow)
-        ax.plot(*middle, "s", color=labels.ALGORITHMS["high"].colour, markersize=5)
+            ax.add_patch(FancyArrowPatch(start, end, shrinkA=3, shrinkB=4, **arrow))
+        ax.plot(*middle, "s", color="0.35", markersize=3.5)
         ax.text(*(1.42 * place), f"$A_{{i_{index}}}$", ha="center", va="center")
-        ax.plot(*place, "o", color=labels.ALGORITHMS["original"].colour, markersize=8)
-    ax.plot(*places[0], "o", color="black", markersize=9)
+        ax.plot(*place, "o", color="white", markeredgecolor="0.2", markersize=6)
+    ax.plot(*places[0], "o", color="black", markersize=6)
     ax.text(0, 1.4, "$A_j$", ha="center", va="center")
-    ax.set_title("Factors $\\psi_{ij}$ (squares)", pad=3)
+    ax.set_title("Factors $\\psi_{ij}$", pad=3)
     return ax
 
 
 def sparsity_data(records: Sequence[Record]) -> pd.DataFrame:
-    """The last layer's first stored head of Original and High, for each model with both."""
-    parts = []
+    """One head of the last layer in Original and High, the same one in both, on the task that most models share."""
+    found: dict[str, list[pd.DataFrame]] = {}
     for model in estimates.models(records):
-        for algorithm in ("original", "high"):
-            runs = select(list(records), "attention", model=model, algorithm=algorithm)
-            found = next((examples(run) for run in _squad_first(runs) if examples(run)), [])
-            if found:
-                last = max(example["layer"] for example in found)
-                example = next(example for example in found if example["layer"] == last)
-                parts.append(rows_of(example, "refined", model, algorithm))
-    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=COLUMNS)
+        plain, high = (_by_task(records, model, algorithm) for algorithm in ("original", "high"))
+        for task in plain.keys() & high.keys():
+            for place in sorted(plain[task].keys() & high[task].keys())[-1:]:
+                sides = (("original", plain[task][place]), ("high", high[task][place]))
+                found.setdefault(task, []).append(
+                    pd.concat(rows_of(example, "refined", model, algorithm, task) for algorithm, example in sides)
+                )
+    # SQuAD is the paper's choice, and taken where others have no more models
+    best = max(found, key=lambda task: (len(found[task]), task == "squad", task), default=None)
+    return pd.concat(found[best], ignore_index=True) if best else pd.DataFrame(columns=COLUMNS)
 
 
-def _squad_first(runs: list[Record]) -> list[Record]:
-    """Runs on SQuAD (the paper's choice) before those on another task."""
-    return sorted(runs, key=lambda run: run["metrics"].get("task") != "squad")
+def _by_task(records: Sequence[Record], model: str, algorithm: str) -> dict[str, dict[tuple[int, int], Any]]:
+    """Map task to the maps of its first run by layer and head; of a layer, the first head sorts last."""
+    by_task: dict[str, dict[tuple[int, int], Any]] = {}
+    for run in select(list(records), "attention", model=model, algorithm=algorithm):
+        maps = {(example["layer"], -example["head"]): example for example in examples(run)}
+        by_task.setdefault(str(run["metrics"].get("task", "")), maps)
+    return by_task
 
 
 def sparsity(frame: pd.DataFrame, width: float) -> Figure:
@@ -141,32 +150,27 @@ def sparsity(frame: pd.DataFrame, width: float) -> Figure:
     side = min(width / (len(columns) + 0.5), 2.3)
     figure = style.new_figure(min(width, len(columns) * (side + 0.6) + 1), len(rows) * (side + 0.35))
     axes = figure.subplots(len(rows), len(columns), squeeze=False)
-    top, image = float(frame["value"].max()), None
     for ax, (row, column) in zip(axes.flat, product(rows, columns), strict=True):
         model, algorithm = (column, row) if wide else (row, column)
-        points = frame[(frame["model"] == model) & (frame["algorithm"] == algorithm)]
-        drawn = _sparsity_axes(ax, points, top)
-        image = image if drawn is None else drawn
-        names = {
-            **{name: labels.model_title(name) for name in models},
-            "original": "Original",
-            "high": "High",
-        }
+        image = _sparsity_axes(ax, frame[(frame["model"] == model) & (frame["algorithm"] == algorithm)])
+        names = {**{name: labels.model_title(name) for name in models}, "original": "Original", "high": "High"}
         if row == rows[0]:
             ax.set_title(f"{names[column]}\n{ax.get_title()}", pad=3)
         if column == columns[0]:
             ax.set_ylabel(f"{names[row]}\n{ax.get_ylabel()}")
-    figure.colorbar(image, ax=axes, shrink=0.6, label="Attention", location="right" if wide else "bottom")
+    bar = figure.colorbar(image, ax=axes, shrink=0.6, location="right" if wide else "bottom")
+    ends = (image.norm.vmin, image.norm.vmax)
+    bar.set_ticks(ends, labels=["panel's\nleast", "panel's\nmost"])
+    bar.set_label(f"Attention on {TASKS[frame['task'].iloc[0]].title}")
     return figure
 
 
-def _sparsity_axes(ax: Axes, points: pd.DataFrame, top: float) -> Any:
-    """One map with its sparsity above, or nothing but the reason."""
-    if points.empty:
-        style.blank(ax, "no run")
-        return None
-    image = map_axes(ax, points, top)
-    ax.set_title(f"sparsity {below_uniform(points):.3f}", pad=3)
+def _sparsity_axes(ax: Axes, points: pd.DataFrame) -> Any:
+    """One map on its own scale, with its sparsity and its range above: a flat map is seen to be flat."""
+    low, high = points["value"].min(), points["value"].max()
+    image = map_axes(ax, points, PowerNorm(0.5, low, max(high, low + 1e-9)))
+    head = f"head {points['head'].iloc[0]}, sparsity {below_uniform(points):.3f}"
+    ax.set_title(f"{head}\n{low:.2g} to {high:.2g}", pad=3)
     return image
 
 

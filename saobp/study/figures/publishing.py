@@ -112,13 +112,15 @@ def _entry(path: Path, records: Sequence[Record]) -> dict[str, Any]:
 
 
 def shown(number: int, folder: str | Path) -> Any:
-    """A published figure for a notebook: the picture, or the reason why there is none."""
-    from IPython.display import Image, Markdown
+    """Display a published figure in a notebook and return its caption, or the reason why there is none."""
+    from IPython.display import Image, Markdown, display
 
     folder = Path(folder)
-    missing = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))["missing"]
-    reason = missing.get(f"figure{number}")
-    return Markdown(f"*{reason}.*") if reason else Image(folder / f"figure{number}.png", width=900)
+    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    if reason := manifest["missing"].get(f"figure{number}"):
+        return Markdown(f"*{reason}.*")
+    display(Image(folder / f"figure{number}.png", width=900))
+    return Markdown(f"**Figure {number}.** {manifest['files'][f'figure{number}.png']['caption']}")
 
 
 def provenance(records: Sequence[Record]) -> dict[str, Any]:

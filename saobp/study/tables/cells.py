@@ -26,6 +26,11 @@ class Cell:
         """Whether the difference from Original survives the correction for the whole table."""
         return self.adjusted_p is not None and self.adjusted_p < LEVEL
 
+    @property
+    def alone(self) -> bool:
+        """Whether ours is a number without an interval that should have one."""
+        return isinstance(self.ours, Estimate) and self.ours.seeds == 1 and isnan(self.ours.half_width)
+
     def number(self) -> str:
         """Ours with its half-width, as text: "54.66 ± 1.20", or empty."""
         if not isinstance(self.ours, Estimate):
@@ -59,6 +64,7 @@ class Table:
     columns: Mapping[str, str]  # key -> title
     rows: tuple[Row, ...]
     notes: tuple[str, ...] = ()
+    counts: str = "runs×items"  # what the brackets of a cell count; empty where there are none
 
     def to_csv(self) -> str:
         """One row a cell, for reuse in another analysis."""

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from saobp.study import labels
+from saobp.study.splits import INVENTED
 
 Record = dict[str, Any]
 STAGES = {  # which stages' records a table or figure reads, and so may be dated and described by
@@ -58,7 +59,11 @@ def describe(records: Sequence[Record]) -> str:
 
 def _incomplete(records: Sequence[Record]) -> str:
     """Name every split that is not the published one, with both numbers of rows."""
-    partial = {_split_words(split) for split in splits(records) if not split.get("complete", True)}
+    other = [split for split in splits(records) if not split.get("complete", True)]
+    if other and all(str(split.get("note")).startswith(INVENTED) for split in other):
+        drawn = ", ".join(sorted({f"{split['used']:,}" for split in other if split.get("used")}))
+        return f", {INVENTED}, no split is the published one" + (f"; {drawn} rows of each drawn" if drawn else "")
+    partial = {_split_words(split) for split in other}
     if not partial:
         return ", splits complete"
     return "; not the published splits: " + ", ".join(sorted(partial))
@@ -84,13 +89,24 @@ def splits(records: Iterable[Record]) -> list[Record]:
 def departures(records: Iterable[Record]) -> list[str]:
     """All distinct departures from the paper's recipe that the records name, in a fixed order.
 
-    Those on one matter stand together: "steps: 60, not 245000 | 120, not 150000".
+    Those on one matter stand together, with the models that they are of: "steps: 60, not 245000 (BERT-Medium);
+    120, not 150000 (BERT-Small)".
     """
-    together: dict[str, list[str]] = {}
-    for words in sorted({words for record in records for words in record.get("departures") or []}):
-        matter, mark, rest = words.partition(": ")
-        together.setdefault(matter + mark, []).append(rest)
-    return [matter + " | ".join(rest) for matter, rest in together.items()]
+    together: dict[str, dict[str, set[str]]] = {}
+    for record in records:
+        model = record["parameters"].get("model")
+        for words in record.get("departures") or []:
+            matter, mark, rest = words.partition(": ")
+            of = together.setdefault(matter + mark, {}).setdefault(rest, set())
+            of |= {labels.model_title(model)} if model else set()
+    return [matter + _by_model(together[matter]) for matter in sorted(together)]
+
+
+def _by_model(said: dict[str, set[str]]) -> str:
+    """What is said of one matter, with the names of the models only where it differs between them."""
+    if len({frozenset(models) for models in said.values()}) == 1:
+        return " | ".join(sorted(said))
+    return " | ".join(f"{words} ({', '.join(sorted(said[words]))})" for words in sorted(said))
 
 
 def notes(records: Sequence[Record]) -> tuple[str, ...]:

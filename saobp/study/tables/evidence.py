@@ -53,8 +53,8 @@ def pooled(gaps: Gaps, what: str) -> Evidence | None:
 
 
 def between(mean: float, half: float) -> str:
-    """The interval around a mean, in brackets; empty where it is undefined, for runs that answer alike."""
-    return f" [{mean - half:.2f}, {mean + half:.2f}]" if isfinite(half) else ""
+    """The interval around a mean, in brackets; it is undefined for runs that answer alike."""
+    return f" [{mean - half:.2f}, {mean + half:.2f}]" if isfinite(half) else " (no interval: the runs answer alike)"
 
 
 def _alone(gaps: list[Difference]) -> str:

@@ -91,7 +91,9 @@ def _cost(records: Sequence[Record]) -> Evidence | None:
     ratios = [run["metrics"]["ways"]["high"]["train"]["ratio"] for run in runs]
     if not ratios:
         return None
-    words = "time a step, High / Original: " + ", ".join(f"×{ratio['median']:.2f}" for ratio in ratios)
+    words = "time a step, High / Original: " + ", ".join(
+        f"×{r['median']:.2f} [{r['low']:.2f}, {r['high']:.2f}]" for r in ratios
+    )
     low, high = min(ratio["low"] for ratio in ratios), max(ratio["high"] for ratio in ratios)
     return Evidence(words, 1.1 - high, 1.1 - low, all(labels.is_twin(run["parameters"]["model"]) for run in runs))
 

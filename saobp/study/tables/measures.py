@@ -3,10 +3,11 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import pandas as pd
+
 from saobp.study import estimates, labels, trajectories
 from saobp.study.published import Published
 from saobp.study.records import select
-from saobp.study.statistics import Estimate
 from saobp.study.tables import context, scores
 from saobp.study.tables.cells import Cell, Row, Table, corrected
 
@@ -57,6 +58,8 @@ def _row(records: Sequence[Record], published: Published, model: str, algorithm:
 
 TASK_KEYS = {"wikitext": "WikiText_PPL", "sst2": "SST2_Acc", "hellaswag": "HellaSwag_Acc",
              "race": "RACE_middle_Acc"}  # fmt: skip
+UNDEFINED = "undefined"
+WHY_UNDEFINED = f"undefined: fewer than {trajectories.LEAST} different points a run, or a score that never moves."
 KINDS = {"gtd": "Single GTD", "cross_gtd": "Cross GTD"}
 
 
@@ -73,11 +76,15 @@ def table6(records: Sequence[Record], published: Published) -> Table:
             if _has_several_seeds(records, model):
                 rows.append(_correlation_row(records, model, f"{name}, runs", measure, {}))
     titles = {"wikitext": "Perplexity", "sst2": "SST2", "hellaswag": "HellaSwag", "race": "RACE-Middle"}
-    caption = "Pearson correlation of GTD with performance (runs×checkpoints); the paper states no model size."
+    caption = "Pearson correlation of GTD with performance; the paper states no model size."
     notes = context.notes(records)
     if not any(row.labels[1].endswith("runs") for row in rows):
         notes = ("One pretraining seed an algorithm: no correlation over independent runs to set beside it.", *notes)
-    return Table(6, f"{caption} {context.describe(records)}", ("Model", "GTD"), titles, tuple(rows), notes)
+    if any(cell.ours == UNDEFINED for row in rows for cell in row.cells.values()):
+        notes = (WHY_UNDEFINED, *notes)
+    return Table(
+        6, f"{caption} {context.describe(records)}", ("Model", "GTD"), titles, tuple(rows), notes, "runs×checkpoints"
+    )
 
 
 def _has_several_seeds(records: Sequence[Record], model: str) -> bool:
@@ -93,15 +100,14 @@ def _correlation_row(records, model, name, measure, printed) -> Row:
         source = trajectories.checkpoints if checkpoints else trajectories.runs
         points = source(records, model, task)
         ours = (trajectories.over_checkpoints if checkpoints else trajectories.over_runs)(points, measure)
-        cells[task] = Cell(printed.get(task, ""), ours, reason=_why(ours, points, measure, checkpoints))
+        known = points.dropna(subset=[measure, "score"])
+        if ours is None and len(known):
+            ours = UNDEFINED
+        cells[task] = Cell(printed.get(task, ""), ours, reason=_why(known, measure, checkpoints))
     return Row((labels.model_title(model), name), cells)
 
 
-def _why(ours: Estimate | None, points, measure: str, checkpoints: bool) -> str:
-    """Why there is no correlation."""
-    if ours is not None:
-        return ""
-    if points.empty or points[measure].isna().all():
-        what = "GTD" if measure == "gtd" else "cross-layer GTD"
-        return f"no {what} with a score" + (" at checkpoints" if checkpoints else "")
-    return "fewer than three points that vary" if checkpoints else "too few runs of one algorithm"
+def _why(known: pd.DataFrame, measure: str, checkpoints: bool) -> str:
+    """Why a cell is empty."""
+    what = "GTD" if measure == "gtd" else "cross-layer GTD"
+    return "" if len(known) else f"no {what} with a score" + (" at checkpoints" if checkpoints else "")

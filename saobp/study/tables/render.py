@@ -11,6 +11,8 @@ from saobp.study.tables.cells import Cell, Row, Table, empty_notes
 MARK = "*"
 MARKED = "* differs from Original after Holm's correction over the table (paired bootstrap, level 0.05)"
 FLAGS = {"below chance": r"\dagger", "constant predictor": r"\ddagger"}
+SIGNS = {"below chance": "†", "constant predictor": "‡"}
+ALONE = "A number without ± rests on one run, and has no interval."
 NEEDS = r"% needs \usepackage{booktabs,graphicx}"
 FIT = r"\resizebox{\ifdim\width>\textwidth\textwidth\else\width\fi}{!}{%"  # shrinks what is too wide only
 WIDE = 5  # more columns than this and ours stands below the paper's number, not beside it
@@ -59,17 +61,18 @@ def markdown(table: Table) -> str:
     for row in table.rows:
         cells = [_markdown_cell(row.cells[key]) if key in row.cells else "" for key in table.columns]
         lines.append(_pipe([*row.labels, *cells]))
-    notes = ["Each cell: paper / **ours** (runs×items).", *_notes(table)]
+    brackets = f" ({table.counts})" if table.counts else ""
+    notes = [f"Each cell: paper / **ours**{brackets}.", *_flag_notes(table, SIGNS), *_notes(table)]
     return "\n".join([*lines, "", *(f"{note}  " for note in notes)]).rstrip() + "\n"
 
 
 def _markdown_cell(cell: Cell) -> str:
-    published = cell.published or "–"
+    published = re.sub(r"e\^\{(-?\d+)\}", r"e\1", cell.published) or "–"
     if cell.ours is None:
         return f"{published} /" if cell.reason or cell.published else ""
-    flags = f" [{', '.join(cell.flags)}]" if cell.flags else ""
+    flags = "".join(SIGNS.get(flag, f" [{flag}]") for flag in cell.flags)
     count = f" ({cell.count()})" if cell.count() else ""
-    return f"{published} / **{cell.number()}**{MARK if cell.differs else ''}{count}{flags}"
+    return f"{published} / **{cell.number()}**{MARK if cell.differs else ''}{flags}{count}"
 
 
 def _pipe(cells: list[str]) -> str:
@@ -78,15 +81,21 @@ def _pipe(cells: list[str]) -> str:
 
 def _notes(table: Table) -> list[str]:
     marked = any(cell.differs for row in table.rows for cell in row.cells.values())
-    return [*([f"\\{MARKED}."] if marked else []), *table.notes, *empty_notes(table)]
+    alone = table.counts.startswith("runs") and any(cell.alone for row in table.rows for cell in row.cells.values())
+    said = [*([f"\\{MARKED}."] if marked else []), *([ALONE] if alone else [])]
+    return [*said, *table.notes, *empty_notes(table)]
 
 
 def latex(table: Table) -> str:
     """Return a booktabs float; with more than five columns ours stands below the paper's number."""
     stacked = len(table.columns) > WIDE
     size, body = ("scriptsize", _stacked(table)) if stacked else ("footnotesize", _beside(table))
-    notes = [*_flag_notes(table), *(escape(note.lstrip("\\")) for note in _notes(table))]
-    caption = escape(f"{table.caption} Ours: mean ± half of the 95 % interval (runs×items).")
+    notes = [
+        *_flag_notes(table, {flag: f"${mark}$" for flag, mark in FLAGS.items()}),
+        *(escape(note.lstrip("\\")) for note in _notes(table)),
+    ]
+    brackets = f" Ours: mean ± half of the 95 % interval ({table.counts})." if table.counts else ""
+    caption = escape(table.caption + brackets)
     lines = [
         NEEDS, r"\begin{table*}[t]", rf"\centering\{size}\setlength{{\tabcolsep}}{{3pt}}", FIT, *body, "}",
         *([r"\par\smallskip\begin{minipage}{\textwidth}\scriptsize " + " ".join(notes) + r"\end{minipage}"]
@@ -96,10 +105,10 @@ def latex(table: Table) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _flag_notes(table: Table) -> list[str]:
-    """Explain the daggers that occur (Markdown writes the words in the cell)."""
+def _flag_notes(table: Table, signs: dict[str, str]) -> list[str]:
+    """Explain the daggers that occur."""
     used = {flag for row in table.rows for cell in row.cells.values() for flag in cell.flags}
-    return [f"${mark}$ {flag}." for flag, mark in FLAGS.items() if flag in used]
+    return [f"{sign} {flag}." for flag, sign in signs.items() if flag in used]
 
 
 def _beside(table: Table) -> list[str]:

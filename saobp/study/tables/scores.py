@@ -123,7 +123,13 @@ def table7(records: Sequence[Record], published: Published) -> Table:
             cells = _with_perplexity(records, printed, columns, model, algorithm)
             rows.append(Row((labels.model_title(model), name), cells))
     titles = {"RACE_middle_Acc": "RACE-Middle", "BoolQ_Acc": "BoolQ", "PPL_WikiText": "Perplexity"}
-    return _finish(7, "Decoders, zero-shot; a message comes from earlier rows only.", titles, rows, records)
+    return _finish(
+        7,
+        "Decoders, zero-shot; a message comes from earlier rows only, but for the form of all rows.",
+        titles,
+        rows,
+        records,
+    )
 
 
 def _with_perplexity(records, printed, columns, model, algorithm) -> dict[str, Cell]:

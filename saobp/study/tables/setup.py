@@ -59,7 +59,7 @@ def _settings(number, caption, titles, names, records, published) -> Table:
         cells = {key: _with_reason(cell, bool(runs)) for key, cell in cells.items()}
         rows.append(Row((labels.model_title(model),), cells))
     caption = f"{caption} {context.describe(records)}"
-    return Table(number, caption, ("Model",), titles, tuple(rows), context.notes(records))
+    return Table(number, caption, ("Model",), titles, tuple(rows), context.notes(records), counts="")
 
 
 def _setting(runs: list[Record], name: str) -> tuple[str | None]:
@@ -99,7 +99,7 @@ def table9(records: Sequence[Record], published: Published) -> Table:
         "inference gmacs": "GMACs (inf.)",
     }  # fmt: skip
     caption = f"Cost of training and inference; ± is half the distance of the quartiles. {context.describe(records)}"
-    return Table(9, caption, ("Model", "Algorithm"), titles, tuple(rows), context.notes(records))
+    return Table(9, caption, ("Model", "Algorithm"), titles, tuple(rows), context.notes(records), counts="rounds")
 
 
 def _cost_row(runs: list[Record], published: Published, model: str, way: str) -> Row:

@@ -68,7 +68,7 @@ def verdicts(records: Sequence[Record], published: Published | None = None) -> V
     published = published or published_numbers.load()
     rows = []
     for _, line in published.statements.iterrows():
-        found = JUDGES[line["id"]](records) or Evidence(f"no runs for it yet; it needs {line['needs']}")
+        found = JUDGES[line["id"]](records) or Evidence(f"these runs do not say; it needs {line['needs']}")
         evidence = found.words + (" (stand-ins of the paper's sizes)" if found.twins else "")
         rows.append(Verdict(line["id"], line["where"], line["statement"], evidence, found.verdict()))
     return Verdicts(tuple(rows), f"What the paper states and what our runs show. {context.describe(records)}")

@@ -1,0 +1,66 @@
+"""What each figure shows, in one sentence printed from the numbers that drew it."""
+
+from collections.abc import Callable
+
+import pandas as pd
+
+from saobp.study import labels, trajectories
+from saobp.study.figures import correlations, joint, maps
+
+
+def reading(number: int, frame: pd.DataFrame) -> str:
+    """Say in a sentence or two what Figure `number` shows; `frame` is the data that it was drawn from."""
+    return READINGS[number](frame)
+
+
+def _moved(frame: pd.DataFrame) -> str:
+    sides = frame.set_index(["matrix", "query", "key"])["value"]
+    share = maps.share_moved((sides["refined"] - sides["raw"]).reset_index())
+    return f"The step moves {share:.2%} of the mass of this head."
+
+
+def _graph(frame: pd.DataFrame) -> str:
+    said = [
+        f"{joint.describe(points['gtd'].astype(float), points[measure].astype(float), str(algorithm), measure)}"
+        f" ({title.lower()})"
+        for measure, title in joint.MEASURES.items()
+        for algorithm, points in frame.dropna(subset=["gtd", measure]).groupby("algorithm", sort=False)
+    ]
+    return "; ".join(said).replace("$", "") + "."
+
+
+def _layers(frame: pd.DataFrame) -> str:
+    """High minus Original of each model, averaged over layers."""
+    means = frame.groupby(["model", "panel", "algorithm"], sort=False)["value"].mean().unstack()
+    if not {"high", "original"} <= set(means.columns):
+        return "High and Original are not both there."
+    change = (means["high"] - means["original"]).unstack("panel")
+    names = {"gtd": "GTD", "indirect_entropy": "indirect entropy", "entropy": "entropy"}
+    said = [
+        f"{labels.model_title(str(model))}: " + ", ".join(f"{title} {row[key]:+.2g}" for key, title in names.items())
+        for model, row in change.iterrows()
+    ]
+    return f"High − Original, mean over layers (nats; GTD from 0 to 1): {'; '.join(said)}."
+
+
+def _performance(frame: pd.DataFrame) -> str:
+    said = []
+    for (model, task), points in frame.groupby(["model", "task"], sort=False):
+        words = correlations.describe(points).replace("$", "").replace("\n", " ")
+        said.append(f"{labels.model_title(str(model))}, {trajectories.TASKS[str(task)]}: {words}")
+    return "; ".join(said) + "."
+
+
+def _sparsity(frame: pd.DataFrame) -> str:
+    said = []
+    for model, points in frame.groupby("model", sort=False):
+        values = {str(name): maps.below_uniform(side) for name, side in points.groupby("algorithm")}
+        said.append(f"{labels.model_title(str(model))} {values['original']:.3f} to {values['high']:.3f}")
+    flat = " A flat map's sparsity counts which entries fall just below 1/L: read it with the range above each panel."
+    return f"Sparsity, Original to High: {'; '.join(said)}.{flat}"
+
+
+READINGS: dict[int, Callable[[pd.DataFrame], str]] = {
+    1: _moved, 2: _graph, 3: _performance, 4: _layers, 5: _graph, 6: _sparsity, 7: _layers, 8: _layers,
+    9: _performance,
+}  # fmt: skip
