@@ -125,6 +125,14 @@ def test_a_build_cut_off_leaves_no_folder_that_looks_whole(source, tokenizer, tm
     assert not [p for p in (tmp_path / "cache").iterdir() if p.is_dir()]
 
 
+def test_what_a_killed_writer_left_is_removed(source, tokenizer, tmp_path):
+    blocks = token_blocks(source, MIXTURE, tokenizer, 16, cache=tmp_path / "other")
+    left = tmp_path / "cache" / f".{blocks.folder.name}.abc"
+    left.mkdir(parents=True)
+    token_blocks(source, MIXTURE, tokenizer, 16, cache=tmp_path / "cache")
+    assert not left.exists()
+
+
 def test_the_limit_is_the_most_that_the_blocks_hold(source, tokenizer, tmp_path):
     blocks = token_blocks(source, MIXTURE, tokenizer, 16, cache=tmp_path, limit_tokens=70)
     assert (len(blocks), blocks.tokens) == (4, 64)

@@ -25,7 +25,7 @@ def test_smoke_names_its_text_its_twin_its_words_and_its_schedule():
     for said in (
         "stories",
         "a twin of BERT-Mini",
-        "wordpiece of 2048",
+        "wordpiece of at most 2048",
         "steps: 120, not 60000",
         "masking: 0.3, not BERT's 0.15",
         "at most 400000 tokens",

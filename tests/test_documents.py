@@ -60,7 +60,7 @@ def test_marks_inside_words_are_undone_and_others_kept():
 def test_a_paragraph_that_occurred_before_is_dropped_whatever_its_case_and_spacing(tmp_path):
     text = mixture(tmp_path, train=[f"{LONG}\nfirst", f"second\n{LONG.upper()}", LONG.replace(" ", "   ")])
     assert list(text) == [[LONG, "first"], ["second"]]
-    assert text.counts == {"documents": 2, "paragraphs": 5, "dropped": 2}
+    assert text.counts == {"documents": 2, "paragraphs": 5, "dropped": 2, "a/set": len(LONG) + len("firstsecond")}
     assert "2 of 5 paragraphs dropped" in text.description()
 
 
@@ -108,6 +108,21 @@ def test_characters_stay_in_proportion_to_the_weights_while_both_last(sizes, wei
             assert text[0] == behind or written[behind] == sum(sets[behind])  # or it has run out
         written[text[0]] += len(text)
     assert written == {name: sum(lengths) for name, lengths in sets.items()}
+
+
+def test_weights_are_shares_of_what_is_kept_and_the_description_says_what_came_of_them(tmp_path):
+    def text(n):
+        return f"paragraph {n:04d} of eight words or more, all alike"
+
+    write_split(tmp_path, "a/set", "default", "train", [{"text": text(n)} for n in range(100)])
+    write_split(
+        tmp_path, "b/set", "default", "train", [{"text": text(500 + n // 4)} for n in range(400)]
+    )  # three copies
+    mixed = Mixture(FolderSource(tmp_path), {"a/set": 1, "b/set": 3})
+    first = [document[0] for _, document in zip(range(100), mixed)]
+    assert sum(int(line.split()[1]) >= 500 for line in first) == 75
+    assert len(list(mixed)) == 200  # and when b has run out, a goes on
+    assert "a/set (1), b/set (3) (shares of the characters read: a/set 50%, b/set 50%)" in mixed.description()
 
 
 @pytest.mark.parametrize("weights", [{}, {"a/set": 0}, {"a/set": -1.0}])

@@ -60,6 +60,27 @@ def test_a_missing_split_names_those_that_exist(hub):
         HubSource().intervals("nyu-mll/glue", "rte", "test")
 
 
+def test_without_counts_on_the_hub_no_text_is_fetched_to_know_which_splits_there_are(hub, monkeypatch):
+    monkeypatch.setattr(datasets, "load_dataset_builder", lambda *_, **__: Builder())
+    monkeypatch.setattr(datasets, "get_dataset_split_names", lambda *_, **__: ["train"])
+    whole = HubSource().completeness("bookcorpus/bookcorpus", None, "train")
+    assert whole["complete"] and whole["rows"] == whole["published_rows"] > 10**7
+    with pytest.raises(MissingSplit, match=r"no split 'validation' \(found: train\)"):
+        HubSource().intervals("bookcorpus/bookcorpus", None, "validation")
+    assert hub == []
+
+
+@pytest.mark.parametrize("error", [ConnectionError("Server Disconnected"), FileNotFoundError("x"), TimeoutError()])
+def test_a_hub_that_breaks_off_is_not_taken_for_a_full_disk(error, monkeypatch):
+    def rows(*_, **__):
+        yield {"text": "one"}
+        raise error
+
+    monkeypatch.setattr(datasets, "load_dataset", rows)
+    with pytest.raises(DataError, match="a/b train: the hub broke off .*give the same command again"):
+        list(HubSource().stream("a/b", None, "train"))
+
+
 def test_the_fingerprint_follows_the_hubs_revision(hub, monkeypatch):
     before = HubSource().fingerprint("a/b", None, "train")
     assert before == HubSource().fingerprint("a/b", None, "train")

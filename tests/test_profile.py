@@ -44,6 +44,8 @@ def test_every_profile_that_comes_along_is_valid(name):
         ("seeds: [42]", "seeds: [-1]", "key 'seeds.0'"),
         ("  warmup: 30", "  warmup: 121", "key 'pretrain': its warmup of 121 steps is longer than its 120 steps"),
         ("vocabulary: 2048\n", "", "tokenizer 'wordpiece' is trained on the corpus: give it a vocabulary"),
+        ("tokenizer: wordpiece", "tokenizer: gpt2", "tokenizer 'gpt2' has no [MASK], which encoders need"),
+        ("warmup: 5}", "warmup: 500}", "schedule of medium-twin: its warmup of 500 steps is longer than its 20 steps"),
         ("  length: 64", "  length: 2", "key 'pretrain.length'"),
     ],
 )

@@ -174,6 +174,18 @@ def test_the_story_world_is_written_once_even_when_asked_for_twice_at_once(tmp_p
     assert len(found[0].load("saobp/stories", None, "train")) == 10
 
 
+@pytest.mark.parametrize("damage", ["cut", "missing"])
+def test_a_damaged_story_world_is_written_again(tmp_path, monkeypatch, damage):
+    calls = []
+    monkeypatch.setattr(synthetic, "write", few_rows(calls))
+    resolve("synthetic", cache=tmp_path)
+    (file,) = tmp_path.glob("synthetic-*/**/*.parquet")
+    file.unlink() if damage == "missing" else file.write_bytes(file.read_bytes()[:50])
+    (tmp_path / f".{next(tmp_path.glob('synthetic-*/')).name}.killed").mkdir()
+    assert len(resolve("synthetic", cache=tmp_path).load("saobp/stories", None, "train")) == 10
+    assert len(calls) == 2 and not list(tmp_path.glob(".synthetic-*"))  # nor is what a killed writer left
+
+
 def test_a_story_world_cut_off_while_writing_leaves_nothing_under_its_name(tmp_path, monkeypatch):
     def cut_off(folder):
         (folder / "half").write_text("half")

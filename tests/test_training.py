@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file
 from small_models import RECIPE, RandomText, word_tokenizer
 
-from saobp.study import checkpoints, curves, faults, models, regularizers, training
+from saobp.study import checkpoints, curves, faults, models, processes, regularizers, training
 from saobp.study.batches import SeededMasking
 from saobp.study.heldout import HeldOut
 from saobp.study.training import TrainingFailed, evaluation_steps
@@ -204,7 +204,32 @@ def test_the_step_whose_loss_is_no_number_is_named_and_not_the_next_log(tokenize
             network, RandomText(), SeededMasking(tokenizer, 0.15, 0), recipe, folder=tmp_path, seed=0,
             measure=lambda model: {},
         )  # fmt: skip
-    assert "the loss is inf at step 7 " in str(failed.value) and "checkpoint-5: lower" in str(failed.value)
+    rate = RECIPE.learning_rate * math.cos(math.pi / 2 * 1 / 395) ** 2  # cosine after 5 steps of warm-up, 1 step on
+    assert f"the loss is inf at step 7 (learning rate {rate:.2e})" in str(failed.value)
+    assert "checkpoint-5: lower" in str(failed.value)
+
+
+def test_a_process_takes_one_device_however_many_there_are(tmp_path, monkeypatch):
+    made = training.arguments(RECIPE, tmp_path, 1)
+    assert made.train_batch_size == RECIPE.batch and made.n_gpu <= 1
+    monkeypatch.setattr(
+        type(made), "n_gpu", property(lambda self: getattr(self, "_n_gpu", -1) if self._n_gpu == 1 else 2)
+    )
+    assert training.arguments(RECIPE, tmp_path, 1).train_batch_size == RECIPE.batch
+
+
+def test_only_checkpoints_are_cleared_away(tokenizer, tmp_path):
+    aside = tmp_path / "checkpoint-3.bak"
+    aside.mkdir()
+    network = models.encoder("mini-twin", tokenizer, dropout=0.0, seed=1)
+    training.pretrain(
+        network, RandomText(), SeededMasking(tokenizer, 0.15, 1), RECIPE, folder=tmp_path, seed=1,
+        measure=lambda model: {},
+    )  # fmt: skip
+    assert aside.is_dir() and [path.name for path in checkpoints.written(tmp_path)] == [
+        "checkpoint-24",
+        "checkpoint-30",
+    ]
 
 
 def test_a_run_whose_checkpoints_are_all_damaged_starts_again_and_keeps_its_new_ones(tokenizer, tmp_path):
@@ -370,7 +395,7 @@ def test_pythons_own_lack_of_memory_counts_too(tokenizer, tmp_path):
 
 
 def test_one_process_of_many_without_memory_ends_the_run(tokenizer, monkeypatch):
-    monkeypatch.setenv("WORLD_SIZE", "2")  # halving alone, it would wait for ever for the others
+    monkeypatch.setattr(processes, "count", lambda: 2)  # halving alone, it would wait for ever for the others
     with pytest.raises(TrainingFailed, match="no memory for 4 sequences in one of the processes"):
         faults.smaller_parts(FULL, 4, 1)
 
@@ -384,10 +409,10 @@ def test_a_sequence_that_memory_does_not_hold_ends_in_one_line(tokenizer, tmp_pa
 def test_two_processes_train_the_model_that_one_trains(tmp_path, algorithm):
     script = str(Path(__file__).with_name("distributed_pretraining.py"))
     ends = []
-    for processes in (1, 2):
-        folder = tmp_path / str(processes)
+    for count in (1, 2):
+        folder = tmp_path / str(count)
         folder.mkdir()
-        launch = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}", script, str(folder)]
+        launch = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={count}", script, str(folder)]
         launch.append(algorithm)
         subprocess.run([sys.executable, "-W", "ignore", *launch], capture_output=True, timeout=600, check=True)
         assert checkpoints.newest_whole(folder / "work").name == "checkpoint-20"
@@ -400,6 +425,6 @@ def test_two_processes_train_the_model_that_one_trains(tmp_path, algorithm):
 
 
 def test_a_batch_that_the_processes_cannot_share_is_refused(monkeypatch):
-    monkeypatch.setenv("WORLD_SIZE", "3")
+    monkeypatch.setattr(processes, "count", lambda: 3)
     with pytest.raises(ValueError, match="batch: 4 sequences a step cannot be shared by 3 processes"):
         training.share_of_a_process(4)

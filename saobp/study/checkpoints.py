@@ -14,6 +14,7 @@ from saobp.study import paths, regularizers, seals
 from saobp.study.profile import Pretraining, Profile
 from saobp.study.sources import Source
 
+KEPT = 2  # whole checkpoints of a run: should the newest be damaged, there is the one before
 NAME = re.compile(r"checkpoint-\d+")
 
 
@@ -82,7 +83,8 @@ def step_of(folder: Path) -> int:
 
 def written(folder: Path) -> list[Path]:
     """List a run's checkpoints, whole or not, the oldest first."""
-    return sorted((path for path in folder.glob("checkpoint-*") if NAME.fullmatch(path.name)), key=step_of)
+    found = (path for path in folder.glob("checkpoint-*") if path.is_dir() and NAME.fullmatch(path.name))
+    return sorted(found, key=step_of)
 
 
 def newest_whole(folder: Path, say: Callable[[str], None] = print) -> Path | None:
@@ -103,11 +105,17 @@ def remove_damaged(folder: Path) -> None:
 
 
 class SealCheckpoints(TrainerCallback):
-    """Seals each checkpoint once the Trainer has written all of it, unless its weights are no numbers."""
+    """Seals each checkpoint once the Trainer has written all of it, and keeps the last two.
+
+    One whose weights are no numbers is not sealed, and pushes none out.
+    """
 
     def on_save(self, args, state, control, model=None, **kwargs):
         """Seal the checkpoint that was just saved, once per run, when every process has written its part."""
         if torch.distributed.is_initialized():
             torch.distributed.barrier()
         if state.is_world_process_zero and all(p.isfinite().all() for p in model.parameters()):
-            seals.seal(Path(args.output_dir) / f"checkpoint-{state.global_step}")
+            folder = Path(args.output_dir)
+            seals.seal(folder / f"checkpoint-{state.global_step}")
+            for old in written(folder)[:-KEPT]:
+                shutil.rmtree(old, ignore_errors=True)

@@ -119,6 +119,7 @@ def token_blocks(
         folder.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(folder.with_suffix(".lock")):
             if not _whole(folder):
+                paths.sweep(folder)
                 with paths.new_folder(folder) as temporary:
                     about = _write(temporary, text, tokenizer, length, limit_tokens, style, separate)
                     about |= {"fingerprint": fingerprint, "length": length}

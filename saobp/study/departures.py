@@ -18,7 +18,7 @@ def departures(study: Profile, model: str, text: Any, algorithm: str, seed: int)
     if size.twin_of:
         found.append(f"model: a twin of BERT-{size.twin_of.title()}, {size.layers} layers, {size.hidden} wide")
     if study.tokenizer != "bert":
-        found.append(f"vocabulary: {study.tokenizer} of {study.vocabulary} words, not BERT's 30522")
+        found.append(f"vocabulary: {study.tokenizer} of at most {study.vocabulary} words, not BERT's 30522")
     return found + _method(study, model, algorithm, seed) + schedule(recipe, size.twin_of or model)
 
 
@@ -28,7 +28,7 @@ def decoder(study: Profile, model: str, text: Any, algorithm: str, seed: int) ->
     found = _text(study, text, recipe)
     found.append(f"model: {size.layers} layers, {size.hidden} wide; the paper gives no sizes for its decoders")
     if plan.tokenizer != "gpt2":
-        found.append(f"vocabulary: {plan.tokenizer} of {plan.vocabulary} tokens, not GPT-2's 50257")
+        found.append(f"vocabulary: {plan.tokenizer} of at most {plan.vocabulary} tokens, not GPT-2's 50257")
     timing = [line for line in schedule(recipe, size.twin_of or model) if not line.startswith("masking")]
     return found + _method(study, model, algorithm, seed) + timing
 

@@ -1,7 +1,8 @@
 """Running text for pretraining: joined to documents, deduplicated, interleaved by weight (Sec. 6).
 
-A mixture maps data sets (`owner/name` or `owner/name:config`) to weights. The weights are shares of
-characters for as long as every set lasts; a set that has run out is not repeated, the others go on.
+A mixture maps data sets (`owner/name` or `owner/name:config`) to weights. The weights are shares of the
+characters that are kept, for as long as every set lasts; a set that has run out is not repeated, the others go
+on, and the shares that came of it are counted. A limit on the tokens that no set runs out before holds the weights.
 """
 
 import hashlib
@@ -19,6 +20,7 @@ RULE = (
     "paragraphs of 8 words or more that occurred before, or that the mixture's validation splits hold, are "
     "dropped (compared without case and spacing)"
 )
+ORDER = "dropped before they are weighed"
 SHORTEST_COMPARED = 8  # words; shorter lines recur honestly: a dialogue is full of "Yes," he said.
 SENTENCE_ROWS = {"bookcorpus/bookcorpus"}  # one sentence a row, books not marked: cut every 1,000 rows
 
@@ -32,7 +34,7 @@ class Mixture:
     source: Source
     weights: Mapping[str, float]
     split: str = "train"
-    counts: Counter = field(default_factory=Counter)  # documents, paragraphs, dropped
+    counts: Counter = field(default_factory=Counter)  # documents, paragraphs, dropped, and characters by set
 
     def __post_init__(self) -> None:
         """Check the weights and find which data sets have the split."""
@@ -45,9 +47,13 @@ class Mixture:
 
     def __iter__(self) -> Iterator[Document]:
         """Yield documents; only train is deduplicated, held-out text stays as published."""
+        self.counts.clear()
         streams = {name: _documents(self.source, name, self.split) for name in self.parts}
-        documents = interleave(streams, self.weights)
-        return self._counted(self._deduplicated(documents) if self.split == "train" else documents)
+        if self.split == "train":
+            held_out = (d for name in self._held_out() for d in _documents(self.source, name, "validation"))
+            seen = {key for document in held_out for p in document if (key := _key(p)) is not None}
+            streams = {name: self._deduplicated(stream, seen) for name, stream in streams.items()}
+        return interleave({name: self._counted(name, stream) for name, stream in streams.items()}, self.weights)
 
     def completeness(self) -> list[dict[str, Any]]:
         """Return what each data set's split is and lacks; those without the split say so."""
@@ -64,6 +70,7 @@ class Mixture:
         parts = [[name, self.weights[name], self.source.fingerprint(*_place(name), self.split)] for name in self.parts]
         return [
             RULE,
+            ORDER,
             parts,
             [self.source.fingerprint(*_place(name), "validation") for name in self._held_out()],
         ]
@@ -72,6 +79,9 @@ class Mixture:
         """Say in a sentence what was read and dropped."""
         c = self.counts
         weights = ", ".join(f"{name} ({self.weights[name]:g})" for name in self.parts)
+        written = {name: c[name] / max(1, sum(c[part] for part in self.parts)) for name in self.parts}
+        shares = ", ".join(f"{name} {share:.0%}" for name, share in written.items()) if len(written) > 1 else ""
+        weights += f" (shares of the characters read: {shares})" if shares else ""
         rule = f"; {c['dropped']} of {c['paragraphs']} paragraphs dropped: {RULE}" if self.split == "train" else ""
         return f"{self.split} text by weight: {weights}; {c['documents']} documents{rule}"
 
@@ -85,9 +95,7 @@ class Mixture:
         except MissingSplit:
             return False
 
-    def _deduplicated(self, documents: Iterable[Document]) -> Iterator[Document]:
-        held_out = (d for name in self._held_out() for d in _documents(self.source, name, "validation"))
-        seen = {key for document in held_out for p in document if (key := _key(p)) is not None}
+    def _deduplicated(self, documents: Iterable[Document], seen: set[int]) -> Iterator[Document]:
         for document in documents:
             kept = []
             for paragraph in document:
@@ -99,11 +107,11 @@ class Mixture:
             self.counts["dropped"] += len(document) - len(kept)
             yield kept
 
-    def _counted(self, documents: Iterable[Document]) -> Iterator[Document]:
-        self.counts.clear()
+    def _counted(self, name: str, documents: Iterable[Document]) -> Iterator[Document]:
         for document in documents:
             if document:
                 self.counts["documents"] += 1
+                self.counts[name] += sum(map(len, document))
                 yield document
 
 

@@ -2,7 +2,6 @@
 
 import contextlib
 import math
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from torch import nn
 from tqdm import tqdm
 from transformers import TrainerCallback
 
-from saobp.study import checkpoints
+from saobp.study import checkpoints, processes
 from saobp.study.profile import Pretraining
 
 # how the system, safetensors and torch's zip writer say that a disk or a quota is full
@@ -39,6 +38,8 @@ class StopAtNaN(TrainerCallback):
 
     def __init__(self, folder: Path):
         self.folder = folder
+        self.listening: torch.utils.hooks.RemovableHandle | None = None
+        self.rate = 0.0  # of the step that is under way
         self.losses: list[torch.Tensor] = []  # of every part of a step
         self.steps: list[tuple[int, float, torch.Tensor]] = []  # step, learning rate, loss
 
@@ -50,10 +51,14 @@ class StopAtNaN(TrainerCallback):
         if model.training and output.loss is not None:
             self.losses.append(output.loss.detach())
 
-    def on_step_end(self, args, state, control, lr_scheduler=None, **kwargs):
+    def on_step_begin(self, args, state, control, lr_scheduler=None, **kwargs):
+        """Note the rate that the step is made with: after it the scheduler holds the next one's."""
+        self.rate = lr_scheduler.get_last_lr()[0]
+
+    def on_step_end(self, args, state, control, **kwargs):
         """File the step's loss."""
         if self.losses:
-            self.steps.append((state.global_step, lr_scheduler.get_last_lr()[0], torch.stack(self.losses).sum()))
+            self.steps.append((state.global_step, self.rate, torch.stack(self.losses).sum()))
             self.losses = []
 
     def on_log(self, args, state, control, logs=None, **kwargs):
@@ -70,14 +75,19 @@ class StopAtNaN(TrainerCallback):
                 )
         self.steps = []
 
-    def on_train_end(self, args, state, control, **kwargs):
-        """Stop listening."""
-        self.listening.remove()
+    def on_train_end(self, args, state, control, model=None, **kwargs):
+        """Look at the weights once more, behind the last checkpoint."""
+        refuse_nan(model, state.global_step, self.rate, self.folder)
 
-    def on_save(self, args, state, control, model=None, lr_scheduler=None, **kwargs):
+    def stop(self):
+        """Listen no longer."""
+        if self.listening:
+            self.listening.remove()
+
+    def on_save(self, args, state, control, model=None, **kwargs):
         """Look at the weights of every checkpoint, before later ones push the good one before it out."""
         self._refuse_losses()
-        refuse_nan(model, state.global_step, lr_scheduler.get_last_lr()[0], self.folder)
+        refuse_nan(model, state.global_step, self.rate, self.folder)
 
 
 def refuse_nan(model: nn.Module, step: int, rate: float, folder: Path) -> None:
@@ -133,7 +143,7 @@ def smaller_parts(error: Exception, batch: int, parts: int) -> int:
     """
     if not (isinstance(error, MemoryError) or should_reduce_batch_size(error)):
         raise error
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+    if processes.count() > 1:
         raise TrainingFailed(
             f"batch: there is no memory for {batch // parts} sequences in one of the processes: take fewer sequences, "
             "or share them by more processes"

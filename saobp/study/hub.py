@@ -25,7 +25,12 @@ class HubSource:
     def stream(self, dataset: str, config: str | None, split: str) -> Iterator[dict[str, Any]]:
         """Yield the rows of a split as they arrive; offline, from datasets' cache."""
         offline = os.environ.get("HF_HUB_OFFLINE", "0").upper() in {"1", "ON", "YES", "TRUE"}
-        yield from _ask(datasets.load_dataset, dataset, config, split=split, streaming=not offline)
+        rows = _ask(datasets.load_dataset, dataset, config, split=split, streaming=not offline)
+        try:
+            yield from rows
+        except Exception as error:  # a dozen classes, some of them OSError: none is about our disk
+            reason = first_line(error)
+            raise DataError(f"{dataset} {split}: the hub broke off ({reason}); give the same command again") from None
 
     def intervals(self, dataset: str, config: str | None, split: str) -> list[tuple[str, int, int]]:
         """Return the (split, first row, end row) pieces that a split expression means."""
@@ -57,6 +62,11 @@ class HubSource:
             raise MissingSplit(f"{name}: no split '{split}' (found: {listed}); name one of these")
         if split in found and found[split].num_examples:
             return found[split].num_examples
+        listed = _ask(datasets.get_dataset_split_names, dataset, config)
+        if split not in listed:
+            raise MissingSplit(f"{dataset}: no split '{split}' (found: {', '.join(listed)}); name one of these")
+        if (known := splits.PUBLISHED_ROWS.get((dataset, config), {}).get(split)) is not None:
+            return known
         return len(self.load(dataset, config, split))
 
 

@@ -13,7 +13,7 @@ from torch import nn
 from torch.utils.data import Dataset
 from transformers import PreTrainedTokenizerBase
 
-from saobp.study import checkpoints, corpora, models, paths, regularizers, sources, training
+from saobp.study import checkpoints, corpora, execution, models, paths, regularizers, sources, training
 from saobp.study.batches import SeededMasking
 from saobp.study.heldout import HeldOut
 from saobp.study.profile import Profile, load_profile
@@ -80,6 +80,7 @@ def main() -> None:
         parser.add_argument(f"--{name}", required=True)
     parser.add_argument("--seed", type=int, default=42)
     given = parser.parse_args()
+    execution.check_names(vars(given))
     study = load_profile(given.profile)
     tokenizer, text, held_out = texts(study, given.model, sources.resolve(study.data))
     network = untrained(study, given.model, given.algorithm, given.seed, tokenizer)

@@ -200,6 +200,13 @@ class Profile:
     def __post_init__(self):
         if self.tokenizer in ("wordpiece", "bpe") and self.vocabulary is None:
             raise ValueError(f"tokenizer '{self.tokenizer}' is trained on the corpus: give it a vocabulary")
+        if self.tokenizer in ("gpt2", "bpe"):
+            raise ValueError(f"tokenizer '{self.tokenizer}' has no [MASK], which encoders need: take bert or wordpiece")
+        for model in self.models:
+            try:
+                self.recipe(model)
+            except ValidationError as error:
+                raise ValueError(f"schedule of {model}: {error.errors()[0]['ctx']['error']}") from None
 
     def pairs(self) -> list[tuple[str, str]]:
         """Return every (model, algorithm) that is trained: `algorithms`, or a size's own list if it has one."""

@@ -3,7 +3,6 @@
 `attach` gives a model one of them by name and `detach` takes it off; the attention itself stays plain.
 """
 
-import os
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -13,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from saobp import attention_entropy
+from saobp.study import processes
 
 NAME = "regularizer"
 
@@ -161,7 +161,7 @@ def _add_penalty(model: nn.Module, args: tuple, kwargs: dict[str, Any], output: 
     penalty = getattr(model, NAME)
     # the Trainer multiplies a loss that it gave a count of labels by the number of processes
     # and adds up the losses of its parts
-    shares = 1 if kwargs.get("num_items_in_batch") is None else int(os.environ.get("WORLD_SIZE", "1")) * penalty.parts
+    shares = 1 if kwargs.get("num_items_in_batch") is None else processes.count() * penalty.parts
     if isinstance(penalty, EntropyRegularizer):
         mask = kwargs.get("attention_mask")
         output.loss = output.loss + penalty(output.attentions, None if mask is None else mask.bool()) / shares

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from saobp.study import paths
 
@@ -17,9 +17,10 @@ def digest(path: Path) -> str:
 
 
 def seal(folder: Path) -> None:
-    """Write the hash of every file of a finished folder beside them."""
-    files = sorted(path for path in folder.iterdir() if path.is_file() and path.name != SEAL)
-    paths.write_text(folder / SEAL, json.dumps({path.name: digest(path) for path in files}, indent=1))
+    """Write the hash of every file of a finished folder, and of those below it, beside them."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != SEAL)
+    hashes = {path.relative_to(folder).as_posix(): digest(path) for path in files}
+    paths.write_text(folder / SEAL, json.dumps(hashes, indent=1))
 
 
 def flaw(folder: Path) -> str | None:
@@ -28,7 +29,7 @@ def flaw(folder: Path) -> str | None:
         hashes = json.loads((folder / SEAL).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return UNSEALED
-    if not (isinstance(hashes, dict) and hashes and all(Path(name).name == name for name in hashes)):
+    if not (isinstance(hashes, dict) and hashes and all(map(_inside, hashes))):
         return f"{SEAL} is damaged"
     for name, expected in hashes.items():
         if not (folder / name).is_file():
@@ -36,3 +37,9 @@ def flaw(folder: Path) -> str | None:
         if digest(folder / name) != expected:
             return f"{name} is damaged"
     return None
+
+
+def _inside(name: str) -> bool:
+    """Say whether a path leads to a place in its folder: nothing else is opened for a seal's sake."""
+    path = PurePosixPath(name)
+    return not path.is_absolute() and ".." not in path.parts

@@ -17,7 +17,7 @@ import datasets
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from saobp.study import paths, splits
+from saobp.study import paths, seals, splits
 from saobp.study.hub import HubSource
 from saobp.study.splits import REMEDY, DataError, MissingSplit, first_line
 
@@ -197,12 +197,14 @@ def _story_world(cache: Path) -> Path:
     modules = sorted(code.parent.rglob("*.py")) if code.name == "__init__.py" else [code]
     written_by = hashlib.sha256(b"".join(m.read_bytes() for m in modules)).hexdigest()[:12]
     folder = cache / f"synthetic-{written_by}"
-    if not folder.is_dir():
-        cache.mkdir(parents=True, exist_ok=True)
+    if seals.flaw(folder) is not None:
+        paths.own_folder(cache)
         with FileLock(cache / f"{folder.name}.lock"):
-            if not folder.is_dir():
+            if seals.flaw(folder) is not None:
+                paths.sweep(folder)
                 with paths.new_folder(folder) as temporary:
                     synthetic.write(temporary)
+                    seals.seal(temporary)
     return folder
 
 

@@ -24,6 +24,8 @@ PUBLISHED_ROWS: dict[tuple[str, str | None], dict[str, int]] = {
     ("Rowan/hellaswag", "default"): {"train": 39905, "validation": 10042},
     ("ehovy/race", "middle"): {"train": 25421, "validation": 1436, "test": 1436},
     ("google/boolq", "default"): {"train": 9427, "validation": 3270},
+    ("bookcorpus/bookcorpus", None): {"train": 74004228},
+    ("Skylion007/openwebtext", None): {"train": 8013769},
     ("Salesforce/wikitext", "wikitext-103-v1"): {"train": 1801350, "validation": 3760, "test": 4358},
     ("Salesforce/wikitext", "wikitext-103-raw-v1"): {"train": 1801350, "validation": 3760, "test": 4358},
 }

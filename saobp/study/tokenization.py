@@ -61,6 +61,7 @@ def make_tokenizer(
     paths.own_folder(folder.parent)
     with FileLock(folder.with_suffix(".lock")):
         if not _whole(folder):
+            paths.sweep(folder)
             _save(_trained(kind, vocabulary, text), folder)
         return PreTrainedTokenizerFast.from_pretrained(folder)
 

@@ -1,7 +1,6 @@
 """Pretraining on transformers' Trainer: the paper's recipe, resumable after a kill, stopped by a NaN."""
 
 import contextlib
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -22,14 +21,13 @@ from transformers import (
 )
 from transformers.utils import logging
 
-from saobp.study import checkpoints, paths, regularizers
+from saobp.study import checkpoints, paths, processes, regularizers
 from saobp.study.batches import NextEpoch, SeededMasking
 from saobp.study.faults import (
     StopAtNaN,
     TrainingFailed,
     disk_trouble,
     refuse_divergence,
-    refuse_nan,
     refuse_too_little_text,
     smaller_parts,
 )
@@ -123,15 +121,10 @@ def takes_bf16(precision: str) -> bool:
 
 def share_of_a_process(batch: int) -> int:
     """Return how many of a step's sequences one process of a distributed run takes."""
-    processes = int(os.environ.get("WORLD_SIZE", "1"))
-    if batch % processes:
-        raise ValueError(f"batch: {batch} sequences a step cannot be shared by {processes} processes")
-    return batch // processes
-
-
-def on_cpu() -> bool:
-    """Say whether there is no accelerator: transformers takes bfloat16 on a processor only when told so."""
-    return not (torch.cuda.is_available() or torch.backends.mps.is_available())
+    shared = processes.count()
+    if batch % shared:
+        raise ValueError(f"batch: {batch} sequences a step cannot be shared by {shared} processes")
+    return batch // shared
 
 
 def arguments(recipe: Pretraining, folder: Path, seed: int, parts: int = 1) -> TrainingArguments:
@@ -139,7 +132,7 @@ def arguments(recipe: Pretraining, folder: Path, seed: int, parts: int = 1) -> T
 
     A step's sequences are worked in `parts`, one after the other, with the same gradient.
     """
-    return TrainingArguments(
+    made = TrainingArguments(
         output_dir=str(folder),
         max_steps=recipe.steps,
         per_device_train_batch_size=share_of_a_process(recipe.batch) // parts,
@@ -153,11 +146,10 @@ def arguments(recipe: Pretraining, folder: Path, seed: int, parts: int = 1) -> T
         adam_epsilon=1e-6,
         max_grad_norm=1.0,
         bf16=takes_bf16(recipe.precision),
-        use_cpu=on_cpu(),
+        use_cpu=processes.on_cpu(),
         seed=seed,
         data_seed=seed,
         save_steps=recipe.save_every,
-        save_total_limit=2,
         logging_steps=min(50, max(1, recipe.steps // 20)),
         logging_nan_inf_filter=False,
         dataloader_drop_last=True,
@@ -166,6 +158,9 @@ def arguments(recipe: Pretraining, folder: Path, seed: int, parts: int = 1) -> T
         disable_tqdm=True,
         report_to="none",
     )
+    if made.n_gpu > 1:
+        made._n_gpu = 1  # a process takes one device; several take torchrun, and not threads with a batch each
+    return made
 
 
 def pretrain(
@@ -183,7 +178,8 @@ def pretrain(
     """Pretrain a model in place, or continue where a killed run left its last whole checkpoint.
 
     `folder` keeps the checkpoints; `measure` is called on the held-out schedule. Where memory does not hold a
-    batch, it is worked in parts, with the same gradient. Returns the log: one entry a logged step ("loss",
+    batch, it is worked in parts, with the same gradient (but for the rest of an epoch that fills no batch: it is left
+    out of a whole run, and a smaller step of one in parts). Returns the log: one entry a logged step ("loss",
     "learning_rate") or held-out check ("heldout").
     Raises TrainingFailed when the loss is no number.
     """
@@ -192,8 +188,9 @@ def pretrain(
     untrained, parts = {name: values.clone() for name, values in model.state_dict().items()}, 1
     with alone(folder):
         while True:
+            guard = StopAtNaN(folder)
             observers = [
-                FollowHeldOut(measure, evaluation_steps(recipe.steps, recipe.evaluations)), StopAtNaN(folder),
+                FollowHeldOut(measure, evaluation_steps(recipe.steps, recipe.evaluations)), guard,
                 checkpoints.SealCheckpoints(), Progress(title), *callbacks,
             ]  # fmt: skip
             trainer = Trainer(
@@ -206,6 +203,8 @@ def pretrain(
                 parts = smaller_parts(error, share_of_a_process(recipe.batch), parts)
                 model.load_state_dict(untrained)
                 regularizers.work_in_parts(model, parts)
+            finally:
+                guard.stop()
 
 
 def run_to_the_end(trainer: Trainer, recipe: Pretraining, folder: Path) -> list[dict[str, Any]]:
@@ -224,11 +223,10 @@ def run_to_the_end(trainer: Trainer, recipe: Pretraining, folder: Path) -> list[
     with disk_trouble(folder):
         trainer.train(resume_from_checkpoint=str(start) if start else False)
     refuse_too_little_text(trainer.state.global_step, recipe)
-    refuse_nan(trainer.model, trainer.state.global_step, trainer.lr_scheduler.get_last_lr()[0], folder)
     refuse_divergence(trainer.state.log_history, recipe)
     return trainer.state.log_history
 
 
 def alone(folder: Path) -> contextlib.AbstractContextManager[None]:
     """Keep a second run of the same recipe waiting; of the processes of one distributed run the first waits for all."""
-    return paths.locked(folder) if os.environ.get("RANK", "0") == "0" else contextlib.nullcontext()
+    return paths.locked(folder) if processes.is_first() else contextlib.nullcontext()
