@@ -47,10 +47,8 @@ def test_a_score_without_epochs_has_no_such_column():
 
 def test_above_chance_by_one_answer_alone_is_not_above_the_majority_class():
     said = chance.sentence(RESULTS)
-    assert said.startswith(
-        "Of 4 tasks, 2 lie above chance with their whole interval, 1 of them also above the majority"
-    )
-    assert "1 lie below chance, and 1 get one answer" in said
+    assert said.startswith("Of 4 tasks, 2 lie above chance with the whole interval, 1 also above the majority")
+    assert "1 lies below chance with the whole interval; one answer to all items is given in 1." in said
     assert said.endswith("1 failed and is not counted.")
 
 

@@ -54,8 +54,8 @@ def test_only_a_decoder_that_hears_later_rows_does_otherwise_in_a_full_pass_than
 @pytest.mark.parametrize(
     "by_block, hears, says",
     [
-        ([0.5, 0.6, 0.55], True, "hears later rows and gains 0.5500 nats a token"),
-        ([-0.5, -0.6, -0.55], True, "hears later rows and loses 0.5500 nats a token"),
+        ([0.5, 0.6, 0.55], True, "hears later rows and gains by them, +0.5500 nats a token"),
+        ([-0.5, -0.6, -0.55], True, "is misled by them, -0.5500 nats a token"),
         ([0.001, -0.001, 0.0005], True, "has not learned to use them in 60 steps"),
         ([2e-7, -3e-7, 0.0], False, r"hears no later row: both losses agree to 3e-07 nats"),
     ],
@@ -67,7 +67,7 @@ def test_a_leak_is_said_as_its_interval_allows(by_block, hears, says):
 def test_the_sentence_gives_the_interval_over_sequences():
     values = np.array([0.5, 0.6, 0.55, 0.65])
     half = 3.182 * values.std(ddof=1) / 2  # Student's, 3 degrees of freedom
-    told = f"[{values.mean() - half:+.4f}, {values.mean() + half:+.4f}], 95 % over 4 sequences"
+    told = f"[{values.mean() - half:+.4f}, {values.mean() + half:+.4f}] (95 %, 4 sequences)"
     assert told in sentence({"by_block": values.tolist()}, True, 60)
 
 

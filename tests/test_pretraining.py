@@ -17,12 +17,12 @@ def tokenizer():
 @pytest.mark.parametrize("algorithm", ["high", "low", "elemmul", "entropy_reg", "eigen_reg"])
 def test_every_algorithm_starts_from_the_same_weights(tokenizer, algorithm):
     ours, plain = (pretraining.untrained(STUDY, "mini-twin", name, 1, tokenizer) for name in (algorithm, "original"))
-    assert pretraining.same_start(ours, plain)
-    assert not pretraining.same_start(ours, pretraining.untrained(STUDY, "mini-twin", "original", 2, tokenizer))
+    assert pretraining.same_weights(ours, plain)
+    assert not pretraining.same_weights(ours, pretraining.untrained(STUDY, "mini-twin", "original", 2, tokenizer))
 
 
 def test_a_weight_that_the_other_lacks_is_another_start():
-    assert not pretraining.same_start(torch.nn.Linear(2, 2, bias=False), torch.nn.Linear(2, 2))
+    assert not pretraining.same_weights(torch.nn.Linear(2, 2, bias=False), torch.nn.Linear(2, 2))
 
 
 def test_a_record_holds_curve_size_and_recipe(tokenizer):

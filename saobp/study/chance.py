@@ -39,11 +39,16 @@ def sentence(results: Results) -> str:
     learned = [entry for entry in above if entry["interval"][0] > entry["majority"]]
     below, constant = (sum(bool(entry[flag]) for entry in entries) for flag in ("below_chance", "constant"))
     said = (
-        f"Of {len(entries)} tasks, {len(above)} lie above chance with their whole interval, {len(learned)} of them "
-        f"also above the majority class; {below} lie below chance, and {constant} get one answer for all items."
+        f"Of {len(entries)} tasks, {_lie(len(above))} above chance with the whole interval, {len(learned)} also above "
+        f"the majority class. {_lie(below).capitalize()} below chance with the whole interval; one answer to all items "
+        f"is given in {constant}."
     )
     failed = len(results) - len(entries)
     return said + (f" {failed} failed and {'is' if failed == 1 else 'are'} not counted." if failed else "")
+
+
+def _lie(count: int) -> str:
+    return f"{count or 'none'} {'lies' if count < 2 else 'lie'}"
 
 
 def draw(ax: Axes, results: Results, colour: str) -> Axes:

@@ -76,13 +76,12 @@ def sentence(found: Mapping[str, Any], hears: bool, steps: int) -> str:
     if not hears:
         largest = max(map(abs, found["by_block"]))
         return f"This decoder hears no later row: both losses agree to {largest:.0e} nats a token, which is rounding."
-    measured = f"{abs(gap.value):.4f} nats a token (leak {gap.value:+.4f} [{gap.low:+.4f}, {gap.high:+.4f}]"
-    measured += f", 95 % over {blocks} sequences)"
+    measured = f"{gap.value:+.4f} nats a token [{gap.low:+.4f}, {gap.high:+.4f}] (95 %, {blocks} sequences)"
     if gap.low > 0:
-        return f"This decoder hears later rows and gains {measured}: its full pass is no prediction."
+        return f"This decoder hears later rows and gains by them, {measured}: its full pass is no prediction."
     if gap.high < 0:
-        return f"This decoder hears later rows and loses {measured}: what it hears misleads it."
+        return f"This decoder hears later rows and is misled by them, {measured}: its full pass is no prediction."
     return (
         "This decoder can hear later rows, as the changed probabilities show, and has not learned to use them in "
-        f"{steps} steps: the difference of {measured} is not to be told from none."
+        f"{steps} steps: prefixes less full pass {measured}."
     )

@@ -45,10 +45,10 @@ def untrained(study: Profile, model: str, algorithm: str, seed: int, tokenizer: 
     return regularizers.attach(network, algorithm, recipe.penalty)
 
 
-def same_start(one: nn.Module, other: nn.Module) -> bool:
+def same_weights(one: nn.Module, other: nn.Module) -> bool:
     """Say whether two networks have the same weights, to the bit; what a penalty keeps for itself is none of theirs."""
     first, second = (
-        {name: weight for name, weight in network.named_parameters() if not name.startswith(regularizers.NAME)}
+        {name: weight.cpu() for name, weight in network.named_parameters() if not name.startswith(regularizers.NAME)}
         for network in (one, other)
     )
     return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
