@@ -170,6 +170,14 @@ def test_what_was_read_is_described_for_the_record(source, tokenizer, tmp_path):
     assert json.dumps(blocks.splits)
 
 
+def test_a_record_names_the_text_exactly_and_every_split_behind_it(source, tokenizer, tmp_path):
+    text = token_blocks(source, MIXTURE, tokenizer, 16, cache=tmp_path)
+    held_out = token_blocks(source, MIXTURE, tokenizer, 16, split="validation", cache=tmp_path)
+    found = corpora.provenance(source, text, held_out, [{"split": "of a task"}])
+    assert (found["source"], found["fingerprint"]) == (source.name, text.fingerprint)
+    assert [split["split"] for split in found["splits"]] == ["train", "validation", "of a task"]
+
+
 def test_too_little_text_for_one_block_is_said(source, tokenizer, tmp_path):
     with pytest.raises(DataError, match="do not fill a block of 500"):
         token_blocks(source, MIXTURE, tokenizer, 500, cache=tmp_path)

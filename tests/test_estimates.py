@@ -86,10 +86,3 @@ def test_fine_tuning_seeds_of_one_checkpoint_are_not_independent_runs():
     several = estimates.scores(runs, "mini", "original", "race")
     assert estimates.score_estimate(several).seeds == 2
     assert estimates.score_estimate(several[:3]).seeds == 3  # one checkpoint: fine-tuning seeds are all there is
-
-
-def test_the_interval_of_items_holds_for_shares_and_for_correlations_below_zero():
-    low, high = estimates.item_interval({"headline": 25.0, "items": 60, "metric": "accuracy"})
-    assert (low, high) == pytest.approx(tuple(100 * end for end in wilson(15, 60)))
-    low, high = estimates.item_interval({"headline": -8.0, "items": 65, "metric": "matthews"})
-    assert low < -8 < high and high - low == pytest.approx(2 * 196 * (1 - 0.0064) / 8, rel=1e-6)

@@ -3,6 +3,7 @@ import json
 import example_records as examples
 import numpy as np
 import pytest
+from matplotlib.colors import to_rgb
 
 from saobp.study import figures, labels, paths, publication
 from saobp.study import records as records_of
@@ -51,6 +52,14 @@ def test_an_algorithm_has_one_colour_in_every_axes(records):
     expected = [labels.ALGORITHMS[name].colour for name in labels.PAPER]
     for ax in figure.axes:
         assert [line.get_color() for line in ax.lines] == expected
+
+
+def test_shades_darken_in_order_are_clear_on_white_and_no_algorithms_colour():
+    for count in (1, 4, 8):
+        shades = style.shades(count)
+        light = [0.2126 * r + 0.7152 * g + 0.0722 * b for r, g, b in map(to_rgb, shades)]
+        assert len(set(shades)) == count and light == sorted(light, reverse=True)
+        assert max(light) < 0.7 and not set(shades) & {look.colour.lower() for look in labels.ALGORITHMS.values()}
 
 
 def test_no_two_algorithms_look_alike():

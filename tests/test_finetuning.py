@@ -52,6 +52,14 @@ def test_a_task_that_the_paper_does_not_correlate_is_not_followed(checkpoint, so
     assert finetuned("rte", checkpoint, source, tmp_path, curve=4)["curve"] == []
 
 
+def test_a_task_is_described_by_its_sizes_and_its_first_item(source):
+    task = finetuning.task_of("race", RECIPE, source)
+    head, *shown = finetuning.described(task).split("\n")
+    assert head.startswith(f"race: {len(task.train)} to train on") and head.endswith("24 reported")
+    assert any(f"question: {task.evaluation[0]['question']}" in line for line in shown)
+    assert all(len(line) < 180 for line in shown)
+
+
 def test_the_refinement_stays_on(checkpoint, source):
     task = finetuning.task_of("rte", RECIPE, source)
     assert finetuning.with_head(task, checkpoint, RECIPE, seed=0).config.saobp["factor"] == "high"

@@ -5,9 +5,8 @@ import torch
 from small_hub import race_rows, word_tokenizer
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from saobp.study.models import LEAKY, refine_with
 from saobp.study.tasks import TASKS
-from saobp.study.zeroshot import causal_perplexity, leak, log_likelihoods, perplexity, prompt, zero_shot
+from saobp.study.zeroshot import causal_perplexity, log_likelihoods, perplexity, prompt, zero_shot
 
 BOOLQ = {"passage": "the hat is red .", "question": "is the hat red", "answer": True, "label": 1}
 TOKENIZER = word_tokenizer("article question answer yes no what colour is the hat", "red blue green black story")
@@ -123,15 +122,3 @@ def test_perplexity_of_certainty_is_one_and_of_nothing_is_refused():
     assert perplexity(7 * np.log(3), 7) == pytest.approx(3)
     with pytest.raises(ValueError, match="count=0"):
         perplexity(0.0, 0)
-
-
-@pytest.mark.parametrize("algorithm, leaks", [("original", False), ("high", False), (LEAKY, True)])
-def test_only_a_decoder_that_hears_later_rows_does_better_in_a_full_pass_than_on_prefixes(algorithm, leaks):
-    torch.manual_seed(0)
-    sizes = {"n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 64, "vocab_size": 50}
-    network = GPT2LMHeadModel(GPT2Config(**sizes, initializer_range=0.5)).eval()  # sharp: uniform rows tell nothing
-    refine_with(network, algorithm, 1.0)
-    found = leak(network, [{"input_ids": torch.randint(50, (12,))} for _ in range(4)])
-    assert found["leak"] == pytest.approx(found["prefixes"] - found["full_pass"], abs=1e-6)
-    differences = max(map(abs, found["by_block"]))
-    assert differences > 1e-3 if leaks else differences < 1e-5

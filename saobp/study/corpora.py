@@ -131,6 +131,12 @@ def token_blocks(
     return Blocks(folder)
 
 
+def provenance(source: Source, text: Blocks, held_out: Blocks, more: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
+    """Return what a record says of its data: where it came from, which text exactly, and how complete each split is."""
+    splits = [*text.splits, *held_out.splits, *more]
+    return {"source": source.name, "fingerprint": text.fingerprint, "splits": splits}
+
+
 def _whole(folder: Path) -> bool:
     """Say whether a token folder is there and has every byte that it was written with."""
     if not folder.exists():

@@ -50,19 +50,6 @@ class Score:
         return 100 * binomial_error(abs(share), self.items)
 
 
-def item_interval(entry: Record) -> tuple[float, float]:
-    """Return the 95 % interval that a task's number of items alone leaves its headline score, in percent.
-
-    Wilson's for a share of items; for a correlation the normal approximation of `correlation_error`.
-    """
-    share, items = entry["headline"] / 100, entry["items"]
-    if entry["metric"] in CORRELATIONS:
-        half = 1.96 * correlation_error(share, items)
-        return 100 * (share - half), 100 * (share + half)
-    low, high = wilson(share * items, items)
-    return 100 * low, 100 * high
-
-
 def models(records: Iterable[Record], *, decoder: bool = False) -> list[str]:
     """The models with runs, one a size in the paper's order; a twin only where the size itself has no run."""
     present = {record["parameters"].get("model") for record in records} - {None}

@@ -99,6 +99,8 @@ def gpt2_config(model: str, vocabulary: int, *, dropout: float = 0.1, positions:
         resid_pdrop=dropout,
         embd_pdrop=dropout,
         attn_pdrop=dropout,
+        bos_token_id=None,  # GPT-2's own lie outside a smaller vocabulary; `with_tokenizer` sets ours
+        eos_token_id=None,
     )
 
 

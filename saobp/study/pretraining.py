@@ -7,13 +7,25 @@ writes the record.
 """
 
 import argparse
+from dataclasses import asdict
 from typing import Any
 
+import torch
 from torch import nn
 from torch.utils.data import Dataset
 from transformers import PreTrainedTokenizerBase
 
-from saobp.study import checkpoints, corpora, execution, models, paths, regularizers, sources, training
+from saobp.study import (
+    checkpoints,
+    corpora,
+    curves,
+    execution,
+    models,
+    paths,
+    regularizers,
+    sources,
+    training,
+)  # fmt: skip
 from saobp.study.batches import SeededMasking
 from saobp.study.heldout import HeldOut
 from saobp.study.profile import Profile, load_profile
@@ -41,6 +53,15 @@ def untrained(study: Profile, model: str, algorithm: str, seed: int, tokenizer: 
     network = models.encoder(model, tokenizer, dropout=recipe.dropout, seed=seed)
     network = models.refine_with(network, algorithm, models.strength_of(model, study.strengths))
     return regularizers.attach(network, algorithm, recipe.penalty)
+
+
+def same_weights(one: nn.Module, other: nn.Module) -> bool:
+    """Say whether two networks have the same weights, to the bit; what a penalty keeps for itself is none of theirs."""
+    first, second = (
+        {name: weight.cpu() for name, weight in network.named_parameters() if not name.startswith(regularizers.NAME)}
+        for network in (one, other)
+    )
+    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
 
 
 def train(
@@ -71,6 +92,19 @@ def train(
         ),
         title=f"{model} {algorithm} {seed}",
     )
+
+
+def metrics(study: Profile, model: str, network: nn.Module, log: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return what a pretraining record holds: the curves, the size, the recipe and how much text was read."""
+    recipe = study.recipe(model)
+    return {
+        **curves.summary(log),
+        "parameters": models.body_parameters(model, network.config.vocab_size),
+        "parameters_trained": models.parameter_count(network),
+        "tokens": recipe.steps * recipe.batch * recipe.length,
+        "recipe": asdict(recipe),
+        "size": asdict(models.SIZES[model]),
+    }
 
 
 def main() -> None:

@@ -110,33 +110,6 @@ def perplexity(nats: float, count: int) -> float:
     return exp(nats / count)
 
 
-def prefix_log_likelihoods(model: PreTrainedModel, ids: Sequence[int]) -> list[float]:
-    """Return the log-probability (nats) of each token but the first, read off a pass over the tokens before it alone.
-
-    A causal model gives the same numbers in one pass over all of them. One that hears later rows gives others,
-    and only these are predictions: here there is nothing later to hear.
-    """
-    return log_likelihoods(model, [(list(ids[:n]), [ids[n]]) for n in range(1, len(ids))])
-
-
-def leak(model: PreTrainedModel, blocks: Iterable[Mapping[str, Int64[Tensor, " length"]]]) -> dict[str, Any]:
-    """Return a decoder's loss read off full passes and off prefixes alone, in nats a token, and the difference.
-
-    `by_block` holds the difference of each block, its full pass and its prefixes on the same tokens: 0 for a model
-    that does not look ahead.
-    """
-    items = [block["input_ids"].tolist() for block in blocks]
-    sums = log_likelihoods(model, [(ids[:1], ids[1:]) for ids in items])
-    full = np.array([-value / (len(ids) - 1) for ids, value in zip(items, sums)])
-    alone = np.array([-np.mean(prefix_log_likelihoods(model, ids)) for ids in items])
-    return {
-        "full_pass": float(full.mean()),
-        "prefixes": float(alone.mean()),
-        "leak": float((alone - full).mean()),
-        "by_block": (alone - full).tolist(),
-    }
-
-
 def causal_perplexity(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,

@@ -35,6 +35,11 @@ def line_style(algorithm: str) -> dict[str, object]:
     return {"color": look.colour, "marker": look.marker, "linestyle": dash}
 
 
+def shades(count: int) -> list[str]:
+    """Colours for things in an order, such as layers: light to dark, all clear on white, none an algorithm's."""
+    return [mpl.colors.to_hex(mpl.colormaps["Purples"](0.45 + 0.55 * k / max(1, count - 1))) for k in range(count)]
+
+
 def algorithm_legend(figure: Figure, algorithms: Iterable[str]) -> None:
     """One legend above all axes, where it covers no data."""
     shown = sorted(set(algorithms), key=list(labels.ALGORITHMS).index)

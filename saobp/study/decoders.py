@@ -1,0 +1,84 @@
+"""One decoder of a profile (Table 7): its text, its start, its training, and the questions that it is asked."""
+
+from typing import Any
+
+from torch.utils.data import Dataset
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from saobp.study import checkpoints, corpora, curves, labels, models, paths, training, zeroshot
+from saobp.study.batches import CausalBatch
+from saobp.study.heldout import HeldOut
+from saobp.study.profile import Profile
+from saobp.study.sources import Source
+from saobp.study.tasks import load_task
+
+
+def texts(study: Profile, model: str, source: Source) -> tuple[PreTrainedTokenizerBase, corpora.Blocks, corpora.Blocks]:
+    """Return a profile's byte-pair tokenizer, its training text and its held-out text, in sequences of the recipe."""
+    plan, recipe = study.decoder, study.decoder_recipe(model)
+    tokenizer = corpora.make_tokenizer(plan.tokenizer, source, vocabulary=plan.vocabulary, mixture=study.corpus)
+    text, held_out = (
+        corpora.token_blocks(
+            source, study.corpus, tokenizer, recipe.length, split=split, cache=paths.cache(), limit_tokens=limit
+        )
+        for split, limit in (("train", recipe.limit_tokens), ("validation", None))
+    )
+    return tokenizer, text, held_out
+
+
+def untrained(
+    study: Profile, model: str, algorithm: str, seed: int, tokenizer: PreTrainedTokenizerBase
+) -> PreTrainedModel:
+    """Return a decoder before training with its algorithm in place; the same seed gives every algorithm one start."""
+    network = models.decoder(model, tokenizer, dropout=study.decoder_recipe(model).dropout, seed=seed)
+    return models.refine_with(network, algorithm, models.strength_of(model, study.strengths))
+
+
+def train(
+    study: Profile,
+    model: str,
+    algorithm: str,
+    seed: int,
+    *,
+    network: PreTrainedModel,
+    text: corpora.Blocks,
+    held_out: Dataset,
+) -> list[dict[str, Any]]:
+    """Train a decoder in place to predict the next token, or continue a run that was cut off; returns the log."""
+    recipe, name = study.decoder_recipe(model), labels.DECODER + model
+    return training.pretrain(
+        network,
+        text,
+        CausalBatch(),
+        recipe,
+        folder=checkpoints.work_folder(study, name, algorithm, seed, text.fingerprint, recipe),
+        seed=seed,
+        measure=HeldOut(held_out, CausalBatch(), recipe.evaluation_sequences, recipe.batch),
+        title=f"{name} {algorithm} {seed}",
+    )
+
+
+def asked(
+    study: Profile, network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, source: Source
+) -> tuple[dict[str, dict[str, Any]], list[dict[str, Any]]]:
+    """Ask a decoder the profile's questions without fine-tuning; returns task -> scores, and the splits used."""
+    plan, results, splits = study.decoder, {}, []
+    for name in plan.tasks:
+        task = load_task(name, source, evaluation_split=plan.splits.get(name), limit_evaluation=plan.limit_evaluation)
+        results[name] = zeroshot.zero_shot(task.spec, network, tokenizer, task.evaluation, length=plan.length)
+        splits += [split for split in task.splits if split["role"] == "evaluation"]
+    return results, splits
+
+
+def metrics(
+    study: Profile, model: str, network: PreTrainedModel, log: list[dict[str, Any]], full: dict[str, Any]
+) -> dict[str, Any]:
+    """Return what a decoder's record holds of its training and of its perplexity `full` on held-out text."""
+    recipe = study.decoder_recipe(model)
+    return {
+        **curves.summary(log),
+        **full,
+        "perplexity": full["token_perplexity"],
+        "parameters": models.parameter_count(network),
+        "tokens_trained": recipe.steps * recipe.batch * recipe.length,
+    }

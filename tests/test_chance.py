@@ -1,0 +1,65 @@
+"""Scores against luck, in a table, a sentence and a picture."""
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from saobp.study import chance
+from saobp.study.evaluation import score_predictions
+from saobp.study.tasks import TASKS
+
+
+class Rows(dict):
+    """What a data set shows to `score_predictions`: columns, and how many rows."""
+
+    column_names = ("label",)
+
+    def __len__(self):
+        return len(self["label"])
+
+
+def scored(gold, predicted):
+    return score_predictions(TASKS["rte"], np.array(predicted), Rows(label=np.array(gold)))
+
+
+HALF = [0, 1] * 50
+RESULTS = {
+    "learned": scored(HALF, HALF) | {"epoch": 2},
+    "guessed": scored(HALF, [0, 0, 1, 1] * 25) | {"epoch": 1},
+    "majority": scored([0] * 75 + [1] * 25, [0] * 100) | {"epoch": 1},
+    "reversed": scored(HALF, [1, 0] * 50) | {"epoch": 1},
+    "broken": {"failed": "the loss is nan"},
+}
+
+
+def test_the_table_shows_each_finished_task_beside_what_luck_would_get():
+    table = chance.table(RESULTS)
+    assert list(table.index) == ["learned", "guessed", "majority", "reversed"]
+    assert list(table["interval below chance"]) == [False, False, False, True]
+    assert list(table.constant) == [False, False, True, False]
+    assert table.score["majority"] == 75 and table.majority["majority"] == 75 and table.chance["majority"] == 50
+    assert table["95 % interval"]["guessed"] == "39.8 to 60.2"  # Clopper and Pearson's for 50 of 100
+    assert table.epoch["learned"] == 2
+
+
+def test_a_score_without_epochs_has_no_such_column():
+    assert "epoch" not in chance.table({"race": scored(HALF, HALF)})
+
+
+def test_above_chance_by_one_answer_alone_is_not_above_the_majority_class():
+    said = chance.sentence(RESULTS)
+    assert said.startswith("Of 4 tasks, 2 lie above chance with the whole interval, 1 also above the majority")
+    assert "1 lies below chance with the whole interval; one answer to all items is given in 1." in said
+    assert said.endswith("1 failed and is not counted.")
+
+
+def test_without_a_failure_none_is_told():
+    assert "failed" not in chance.sentence({"learned": RESULTS["learned"]})
+
+
+def test_the_picture_has_a_bar_for_each_finished_task_the_first_on_top():
+    ax = chance.draw(plt.figure().add_subplot(), RESULTS, "#009E73")
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["learned", "guessed", "majority", "reversed"]
+    assert ax.yaxis_inverted()
+    bars = [line for line in ax.lines if len(line.get_xdata()) == 2]
+    assert [list(bar.get_xdata()) for bar in bars] == [RESULTS[name]["interval"] for name in list(RESULTS)[:4]]
+    plt.close("all")

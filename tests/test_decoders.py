@@ -1,0 +1,73 @@
+"""One decoder of a profile, from its text to its record."""
+
+import dataclasses
+import logging
+
+import pytest
+import torch
+from transformers import GPT2Config
+
+from saobp.study import decoders, models, paths, sources
+from saobp.study.models import LEAKY
+from saobp.study.profile import load_profile
+
+SMOKE = load_profile("smoke")
+RECIPE = dataclasses.replace(SMOKE.decoder.pretrain, steps=2, warmup=1, evaluations=2, evaluation_sequences=4, batch=4)
+STUDY = dataclasses.replace(SMOKE, decoder=dataclasses.replace(SMOKE.decoder, pretrain=RECIPE, limit_evaluation=4))
+
+
+@pytest.fixture(scope="module")
+def source():
+    return sources.resolve("synthetic")
+
+
+@pytest.fixture(scope="module")
+def texts(source):
+    return decoders.texts(STUDY, "mini-twin", source)
+
+
+def test_texts_are_byte_pairs_of_one_length_and_the_held_out_ones_are_others(texts):
+    tokenizer, text, held_out = texts
+    assert len(tokenizer) == STUDY.decoder.vocabulary and text.length == held_out.length == RECIPE.length
+    assert text.fingerprint != held_out.fingerprint
+
+
+def test_every_algorithm_starts_from_the_same_weights(texts):
+    one, two = (decoders.untrained(STUDY, "mini-twin", name, 1, texts[0]).state_dict() for name in ("original", LEAKY))
+    assert one.keys() == two.keys() and all(torch.equal(one[name], two[name]) for name in one)
+    other = decoders.untrained(STUDY, "mini-twin", "original", 2, texts[0]).state_dict()
+    assert not torch.equal(one["transformer.wte.weight"], other["transformer.wte.weight"])
+
+
+def test_a_small_vocabulary_raises_no_warning_about_gpt2s_own_marks():
+    said, logger = [], logging.getLogger("transformers")
+    level, handler = logger.level, logging.Handler()
+    handler.emit = lambda record: said.append(record.getMessage())
+    logger.addHandler(handler)
+    logger.setLevel(logging.WARNING)  # an earlier test may have silenced it
+    try:
+        models.gpt2_config("mini-twin", 777)
+        assert not said
+        GPT2Config(vocab_size=778)
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+    assert any("eos_token_id must be" in line for line in said)  # what it would have said
+
+
+def test_the_marks_are_the_tokenizers(texts):
+    network = decoders.untrained(STUDY, "mini-twin", "original", 1, texts[0])
+    assert network.config.eos_token_id == texts[0].eos_token_id < len(texts[0])
+
+
+def test_a_decoder_trains_is_asked_and_measured(texts, source, tmp_path, monkeypatch):
+    monkeypatch.setattr(paths, "build", lambda name: tmp_path / name)
+    tokenizer, text, held_out = texts
+    network = decoders.untrained(STUDY, "mini-twin", "high", 1, tokenizer)
+    log = decoders.train(STUDY, "mini-twin", "high", 1, network=network, text=text, held_out=held_out)
+    results, splits = decoders.asked(STUDY, network, tokenizer, source)
+    assert list(results) == list(STUDY.decoder.tasks) and all(found["items"] == 4 for found in results.values())
+    assert {split["role"] for split in splits} == {"evaluation"}
+    found = decoders.metrics(STUDY, "mini-twin", network, log, {"token_perplexity": 7.0, "words": 3})
+    assert found["perplexity"] == found["token_perplexity"] == 7.0 and found["words"] == 3
+    assert found["steps"] == 2 and found["tokens_trained"] == 2 * 4 * RECIPE.length

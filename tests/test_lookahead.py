@@ -1,0 +1,76 @@
+"""Who hears the future: one token changed, the same text by prefixes, and what the numbers are said to mean."""
+
+import numpy as np
+import pytest
+import torch
+from transformers import GPT2Config, GPT2LMHeadModel
+
+from saobp.study.lookahead import changes, hears_later, leak, sentence
+from saobp.study.models import LEAKY, refine_with
+
+SIZES = {"n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 64, "vocab_size": 50}
+FORMS = [("original", False), ("high", False), (LEAKY, True)]
+
+
+def decoder(algorithm, **options):
+    torch.manual_seed(0)
+    network = GPT2LMHeadModel(GPT2Config(**SIZES, bos_token_id=None, eos_token_id=None, **options)).eval()
+    return refine_with(network, algorithm, 1.0)
+
+
+@pytest.mark.parametrize("algorithm, hears", FORMS)
+def test_only_the_all_rows_form_lets_a_later_token_reach_back_even_untrained(algorithm, hears):
+    changed = changes(decoder(algorithm), torch.arange(12), 8)
+    assert changed.shape == (12,) and changed[0] == 0  # the first row has one key, whatever it hears
+    assert hears_later(changed, 8) == hears
+    assert (changed[1:8] > 1e-9).all() if hears else (changed[:8] == 0).all()
+    assert (changed[8:] > 1e-6).all()
+
+
+def test_the_model_is_measured_on_a_copy():
+    network = decoder("high").train()
+    changes(network, torch.arange(12), 8)
+    assert network.training and network.dtype == torch.float32
+
+
+def test_the_last_word_of_the_vocabulary_has_a_next_one_too():
+    assert changes(decoder("original"), torch.full((6,), 49), 3)[3] > 0
+
+
+def test_a_place_outside_the_text_is_refused():
+    with pytest.raises(ValueError, match="place=12 is not one of the 12 positions"):
+        changes(decoder("original"), torch.arange(12), 12)
+
+
+@pytest.mark.parametrize("algorithm, leaks", FORMS)
+def test_only_a_decoder_that_hears_later_rows_does_otherwise_in_a_full_pass_than_on_prefixes(algorithm, leaks):
+    network = decoder(algorithm, initializer_range=0.5)  # sharp: uniform rows tell nothing
+    found = leak(network, [{"input_ids": torch.randint(50, (12,))} for _ in range(4)])
+    assert found["leak"] == pytest.approx(found["prefixes"] - found["full_pass"], abs=1e-6)
+    differences = max(map(abs, found["by_block"]))
+    assert differences > 1e-3 if leaks else differences < 1e-5
+
+
+@pytest.mark.parametrize(
+    "by_block, hears, says",
+    [
+        ([0.5, 0.6, 0.55], True, "hears later rows and gains by them, +0.5500 nats a token"),
+        ([-0.5, -0.6, -0.55], True, "is misled by them, -0.5500 nats a token"),
+        ([0.001, -0.001, 0.0005], True, "has not learned to use them in 60 steps"),
+        ([2e-7, -3e-7, 0.0], False, r"hears no later row: both losses agree to 3e-07 nats"),
+    ],
+)
+def test_a_leak_is_said_as_its_interval_allows(by_block, hears, says):
+    assert says in sentence({"by_block": by_block}, hears, 60)
+
+
+def test_the_sentence_gives_the_interval_over_sequences():
+    values = np.array([0.5, 0.6, 0.55, 0.65])
+    half = 3.182 * values.std(ddof=1) / 2  # Student's, 3 degrees of freedom
+    told = f"[{values.mean() - half:+.4f}, {values.mean() + half:+.4f}] (95 %, 4 sequences)"
+    assert told in sentence({"by_block": values.tolist()}, True, 60)
+
+
+def test_one_sequence_gives_no_interval_and_is_refused():
+    with pytest.raises(ValueError, match="one block gives no interval"):
+        sentence({"by_block": [0.5]}, True, 60)
