@@ -41,7 +41,7 @@ def surplus(cells: pd.DataFrame) -> pd.DataFrame:
     counts = cells.pivot_table(index=["model", "phase"], columns="algorithm", values="fvcore", sort=False)
     sizes = [models.SIZES[model.lower()] for model in counts.index.get_level_values("model")]
     products = [size.layers * 2 * audit.LENGTH**2 * size.hidden / 1e9 for size in sizes]
-    return pd.DataFrame({"High - Original": counts["High"] - counts["Original"], "2n²h a layer": products})
+    return pd.DataFrame({"High - Original": counts["High"] - counts["Original"], "2n²h × layers": products})
 
 
 def beside(ways: Ways) -> pd.DataFrame:

@@ -1,7 +1,10 @@
 """What an audit found: each finding said where it is found, and all of them in one table at the end."""
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from textwrap import fill
+
+import pandas as pd
 
 WIDTH = 100  # characters of a printed line, which a page holds
 
@@ -40,6 +43,21 @@ class Findings:
         rows = [list(row.values()) for row in self.rows()]
         lines = ["| item | printed | recomputed | what to do |", "|:---|:---|:---|:---|"]
         return "\n".join([*lines, *("| " + " | ".join(_cell(text) for text in row) + " |" for row in rows)])
+
+
+def say(*sentences: str) -> None:
+    """Print sentences, each on a line of its own that is broken where a page ends."""
+    print(*(fill(sentence, WIDTH) for sentence in sentences), sep="\n")
+
+
+def listed(values: Mapping | pd.Series, form: str = "+.2f") -> str:
+    """Write named numbers in one line: "Mini +0.02, Small -0.05"."""
+    return ", ".join(f"{name} {value:{form}}" for name, value in values.items())
+
+
+def span(values: pd.Series, form: str = ".2f") -> str:
+    """Write the lowest and the highest of some numbers: "1.14 to 1.41"."""
+    return f"{values.min():{form}} to {values.max():{form}}"
 
 
 def _cell(text: str) -> str:
