@@ -44,6 +44,16 @@ def test_a_difference_of_nothing_is_no_standard_error():
     assert audit.z_of_difference(60, 50, 400) == pytest.approx(10 / 3.5, rel=0.02)
 
 
+def test_the_bound_for_one_comparison_is_the_usual_one():
+    assert audit.bound_for(1) == pytest.approx(1.96, abs=1e-3)
+    assert audit.bound_for(30) > 3
+
+
+def test_unrelated_walks_correlate_more_often_than_unrelated_points():
+    assert audit.walks_above(20, audit.critical_correlation(20, 0.02)) > 0.2  # points would: 0.02
+    assert audit.walks_above(20, 1.0) == 0
+
+
 def test_the_critical_correlation_has_the_p_value_that_was_asked_for():
     r = audit.critical_correlation(20, 0.02)
     t = r * ((20 - 2) / (1 - r * r)) ** 0.5

@@ -33,12 +33,13 @@ def test_a_cost_run_has_every_number_of_table_9():
     assert list(found) == list(cost.WAYS)
     for way in found.values():
         assert way["parameters"] == found["original"]["parameters"]  # the refinement has no weights
-        for phase, rate in (("train", "tokens_per_second"), ("inference", "samples_per_second")):
-            numbers = way[phase]
-            for name in ("milliseconds", "ratio", rate):
+        for phase in cost.PHASES:
+            numbers, rate = way[phase], "samples_per_second" if phase == "inference" else "tokens_per_second"
+            for name in ("milliseconds", "ratio", "ratio_to_eager", rate):
                 assert 0 < numbers[name]["low"] <= numbers[name]["median"] <= numbers[name]["high"]
             assert numbers["gmacs"] > 0 and numbers["peak_mib"] >= 0
     assert found["original"]["train"]["ratio"]["median"] == 1
+    assert found["original_eager"]["train"]["ratio_to_eager"]["median"] == 1
 
 
 def test_ways_take_turns_and_are_compared_within_a_round():
@@ -49,6 +50,36 @@ def test_ways_take_turns_and_are_compared_within_a_round():
     assert all(sorted(turn) == ["a", "b", "c"] for turn in rounds)
     assert len({turn[0] for turn in rounds}) == 3  # nobody is always first
     assert found["a"]["ratio"] == 1 and found["b"]["rounds"] == 6
+
+
+def test_a_further_base_is_compared_within_a_round_too():
+    ways = {"short": lambda: torch.ones(10), "long": lambda: torch.ones(10**6)}
+    found = timing.interleaved(ways, rounds=5, against=("long",))
+    assert found["long"]["ratio_to_long"] == {"median": 1, "low": 1, "high": 1}
+    assert found["short"]["ratio_to_long"]["median"] < 1
+
+
+def test_what_is_kept_for_backward_is_counted_once_and_without_the_weights():
+    weight, given = torch.ones(2**18, requires_grad=True), torch.ones(2**18)  # 1 MiB each
+    assert timing.kept_for_backward(lambda: weight * given) == 1  # the input; nothing needs the weight itself
+    assert timing.kept_for_backward(lambda: (weight * given) * given) == 1
+    assert timing.kept_for_backward(lambda: (weight * given).exp(), but=[weight]) == 2  # and the result of exp
+
+
+def test_refined_attention_keeps_less_than_a_spelled_out_matrix():
+    inputs = cost.batch(2, 128, 100)
+    for dropout in (0.0, 0.1):
+        ways = {way: cost.build("mini-twin", 100, way, dropout=dropout).train() for way in ("original_eager", "high")}
+        kept = {way: cost.kept(network, inputs) for way, network in ways.items()}
+        assert kept["high"] < kept["original_eager"]
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="which kernels there are is said here for a CPU")
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
+def test_torch_has_no_fused_kernel_with_dropout_on_a_cpu(dropout):
+    network = cost.build("mini-twin", 100, "original", dropout=dropout)
+    kernel = timing.attention_kernel(cost.training_step(network, cost.batch(2, 16, 100)))
+    assert bool(kernel) == (dropout == 0)
 
 
 def peak_of_ones(count):

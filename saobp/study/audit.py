@@ -6,6 +6,7 @@ Nothing here needs a model or a data set; notebook 09 applies it to the tables o
 from dataclasses import dataclass
 from math import ceil, floor, sqrt
 
+import numpy as np
 from scipy import stats
 
 # rows of the public evaluation splits (MNLI: matched); the label counts are those of the same files
@@ -41,13 +42,18 @@ def grim_rate(items: int, decimals: int = 2) -> float:
     return min(1.0, (items + 1) / (100 * 10**decimals + 1))
 
 
-def z_of_difference(first: float, second: float, items: int) -> float:
-    """Difference of two accuracies (percent) in standard errors, both on `items` items, unpaired.
+def error_of_difference(first: float, second: float, items: int) -> float:
+    """Standard error, in points, of the difference of two accuracies (percent), both on `items` items, unpaired.
 
     Seeds are not in it: a single seed has more error than this.
     """
     a, b = first / 100, second / 100
-    return (a - b) / sqrt((a * (1 - a) + b * (1 - b)) / items)
+    return 100 * sqrt((a * (1 - a) + b * (1 - b)) / items)
+
+
+def z_of_difference(first: float, second: float, items: int) -> float:
+    """Difference of two accuracies (percent) in its standard errors, both on `items` items, unpaired."""
+    return (first - second) / error_of_difference(first, second, items)
 
 
 def z_from_chance(percent: float, chance: float, items: int) -> float:
@@ -66,6 +72,18 @@ def critical_correlation(points: int, p: float) -> float:
     """Smallest |r| of so many independent points whose two-sided p-value is below `p`."""
     t = float(stats.t.ppf(1 - p / 2, points - 2))
     return t / sqrt(points - 2 + t * t)
+
+
+def bound_for(comparisons: int, level: float = 0.05) -> float:
+    """Smallest |z| that counts when so many are looked at together, two-sided (Bonferroni)."""
+    return float(stats.norm.ppf(1 - level / (2 * comparisons)))
+
+
+def walks_above(points: int, r: float, *, pairs: int = 2000, seed: int = 0) -> float:
+    """Share of pairs of unrelated random walks of so many points whose |Pearson's r| is above `r`."""
+    steps = np.random.default_rng(seed).normal(size=(pairs, 2, points))
+    found = [abs(np.corrcoef(pair)[0, 1]) for pair in steps.cumsum(axis=2)]
+    return float(np.mean(np.array(found) > r))
 
 
 @dataclass(frozen=True)

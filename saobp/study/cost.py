@@ -1,12 +1,15 @@
 """What refinement costs a whole model: multiply-accumulates, parameters, time and memory (Table 9).
 
 Every way of computing attention takes its turn in one process, because a machine's speed drifts, and what is
-reported is a median with its quartiles. Original comes twice: on torch's fused attention, and spelled out
-(`eager`), which is what an unfused refinement has to be compared with.
+reported is a median with its quartiles. Original comes twice: on `scaled_dot_product_attention`, which is fused where
+torch has a kernel for the case, and spelled out (`eager`), which is what an unfused refinement has to be compared with.
+On a CPU torch has no fused kernel with dropout, so training is measured with dropout and without.
 """
 
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import torch
@@ -14,14 +17,14 @@ from torch import Tensor, nn
 from transformers.initialization import no_init_weights
 
 from saobp.study import models
-from saobp.study.timing import in_a_process, interleaved, peak_above_now
+from saobp.study.timing import attention_kernel, in_a_process, interleaved, kept_for_backward, peak_above_now
 
 WAYS = ("original", "original_eager", "high", "low", "elemmul")
 SEEN = ("original_eager", "high", "low", "elemmul")  # ways whose attention products a counter can see
-MASKED = 0.15
+MASKED, DROPOUT = 0.15, 0.1
 
 
-def build(model: str, vocabulary: int, way: str, *, dropout: float = 0.1) -> nn.Module:
+def build(model: str, vocabulary: int, way: str, *, dropout: float = DROPOUT) -> nn.Module:
     """Return an untrained masked language model of a size whose attention is computed one of the `WAYS`."""
     torch.manual_seed(0)
     network = models.SparseBertForMaskedLM(models.bert_config(model, vocabulary, dropout=dropout))
@@ -65,37 +68,60 @@ def inference(network: nn.Module, inputs: dict[str, Tensor]) -> Callable[[], Non
     return call
 
 
-KINDS = {"train": training_step, "inference": inference}
+@dataclass(frozen=True)
+class Phase:
+    """One thing a model is used for."""
+
+    prepare: Callable[[nn.Module, dict[str, Tensor]], Callable[[], None]]
+    training: bool
+    dropout: float
+
+
+PHASES = {
+    "train": Phase(training_step, True, DROPOUT),
+    "train_no_dropout": Phase(training_step, True, 0.0),
+    "inference": Phase(inference, False, 0.0),
+}
 
 
 def measure(model: str, vocabulary: int, sequences: int, length: int, rounds: int) -> dict[str, dict[str, Any]]:
-    """Time training and inference of every way, in turns, and measure each one's peak of memory.
+    """Time every way in every one of the `PHASES`, in turns, and measure what memory each one takes.
 
-    Returns way -> {"train": {"milliseconds", "ratio", "tokens_per_second", "gmacs", "peak_mib"}, "inference": {…,
-    "samples_per_second"}, "parameters"}; times are {"median", "low", "high"}, low and high the quartiles.
+    Returns way -> {"train": {"milliseconds", "ratio", "ratio_to_eager", "tokens_per_second", "gmacs", "peak_mib",
+    "kept_mib", "kernel"}, "train_no_dropout": the same, "inference": the same but for "samples_per_second" and without
+    the last two, "parameters"}; times and ratios are {"median", "low", "high"}, low and high the quartiles.
     """
     device = "cuda" if torch.cuda.is_available() else "cpu"
     inputs = batch(sequences, length, vocabulary, device)
     ways: dict[str, dict[str, Any]] = {way: {} for way in WAYS}
-    for kind, prepare in KINDS.items():
-        calls = {way: prepare(build(model, vocabulary, way).to(device), inputs) for way in WAYS}
-        for way, found in interleaved(calls, rounds).items():
-            ways[way][kind] = _rates(found, kind, sequences, length)
-            ways[way][kind]["gmacs"] = macs(model, vocabulary, way, length, training=kind == "train")
-            ways[way][kind]["peak_mib"] = memory(kind, model, vocabulary, way, sequences, length)
+    for name, phase in PHASES.items():
+        networks = {way: build(model, vocabulary, way, dropout=phase.dropout).to(device) for way in WAYS}
+        calls = {way: phase.prepare(network, inputs) for way, network in networks.items()}
+        for way, found in interleaved(calls, rounds, against=("original_eager",)).items():
+            ways[way][name] = _rates(found, phase, sequences, length)
+            ways[way][name]["gmacs"] = macs(model, vocabulary, way, length, training=phase.training)
+            ways[way][name]["peak_mib"] = memory(name, model, vocabulary, way, sequences, length)
+            if phase.training:
+                ways[way][name] |= {"kept_mib": kept(networks[way], inputs), "kernel": attention_kernel(calls[way])}
     for way in WAYS:
         ways[way]["parameters"] = models.parameter_count(build(model, vocabulary, way))
     return ways
 
 
-def _rates(found: dict[str, Any], kind: str, sequences: int, length: int) -> dict[str, Any]:
+def kept(network: nn.Module, inputs: dict[str, Tensor]) -> float:
+    """Return how many MiB a forward pass in training keeps for the backward pass, the weights not counted."""
+    return kept_for_backward(lambda: network(**inputs).loss, network.parameters())
+
+
+def _rates(found: dict[str, Any], phase: Phase, sequences: int, length: int) -> dict[str, Any]:
     """Turn quartiles of milliseconds into the units of Table 9."""
     time = {"median": found["median_ms"], "low": found["quartiles_ms"][0], "high": found["quartiles_ms"][1]}
-    done = sequences * length if kind == "train" else sequences
+    done = sequences * length if phase.training else sequences
     rate = {"median": time["median"], "low": time["high"], "high": time["low"]}
-    unit = "tokens_per_second" if kind == "train" else "samples_per_second"
+    unit = "tokens_per_second" if phase.training else "samples_per_second"
     ratio = {"median": found["ratio"], "low": found["ratio_quartiles"][0], "high": found["ratio_quartiles"][1]}
-    return {"milliseconds": time, "ratio": ratio, unit: {name: 1e3 * done / ms for name, ms in rate.items()}}
+    speed = {name: 1e3 * done / ms for name, ms in rate.items()}
+    return {"milliseconds": time, "ratio": ratio, "ratio_to_eager": found["ratio_to_original_eager"], unit: speed}
 
 
 class _Counted(nn.Module):
@@ -109,6 +135,7 @@ class _Counted(nn.Module):
         return self.network(tokens, return_dict=True, **self.options)[0]
 
 
+@cache
 def macs(model: str, vocabulary: int, way: str, length: int, *, training: bool) -> float:
     """Count multiply-accumulates of one forward pass over one sequence, in units of 10^9, by fvcore.
 
@@ -128,14 +155,14 @@ def macs(model: str, vocabulary: int, way: str, length: int, *, training: bool) 
         return counter.total() / 1e9
 
 
-def memory(kind: str, model: str, vocabulary: int, way: str, sequences: int, length: int) -> float:
+def memory(phase: str, model: str, vocabulary: int, way: str, sequences: int, length: int) -> float:
     """Measure the peak of one call, in MiB above the model and its inputs, in a process of its own."""
-    return in_a_process(peak, kind, model, vocabulary, way, sequences, length)
+    return in_a_process(peak, phase, model, vocabulary, way, sequences, length)
 
 
-def peak(kind: str, model: str, vocabulary: int, way: str, sequences: int, length: int) -> float:
+def peak(phase: str, model: str, vocabulary: int, way: str, sequences: int, length: int) -> float:
     """Measure the peak here, after a small call that loads what is loaded once."""
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    network = build(model, vocabulary, way).to(device)
-    KINDS[kind](network, batch(1, 16, vocabulary, device))()
-    return peak_above_now(KINDS[kind](network, batch(sequences, length, vocabulary, device)))
+    device, prepare = "cuda" if torch.cuda.is_available() else "cpu", PHASES[phase].prepare
+    network = build(model, vocabulary, way, dropout=PHASES[phase].dropout).to(device)
+    prepare(network, batch(1, 16, vocabulary, device))()
+    return peak_above_now(prepare(network, batch(sequences, length, vocabulary, device)))

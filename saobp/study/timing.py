@@ -1,22 +1,28 @@
 """Ways of doing the same, timed in turns in one process, and the memory that a call takes at its peak."""
 
+import itertools
 import multiprocessing
 import os
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 THREADS, ROUNDS, WARM_UP = 2, 31, 3
 
 
-def interleaved(ways: dict[str, Callable[[], object]], rounds: int = ROUNDS) -> dict[str, dict[str, float]]:
+def interleaved(
+    ways: dict[str, Callable[[], object]], rounds: int = ROUNDS, against: Sequence[str] = ()
+) -> dict[str, dict[str, Any]]:
     """Time each way once a round, in turning order; compare with the first way round by round.
 
-    The machine's speed drifts, so a ratio is the median of the rounds' ratios, with their quartiles.
+    The machine's speed drifts, so a ratio is the median of the rounds' ratios, with their quartiles. For each way
+    named in `against` there is a further entry "ratio_to_<way>": {"median", "low", "high"}.
     """
     names, spent = list(ways), {name: [] for name in ways}
     for turn in range(rounds + WARM_UP):
@@ -27,22 +33,31 @@ def interleaved(ways: dict[str, Callable[[], object]], rounds: int = ROUNDS) -> 
             if torch.cuda.is_available():
                 torch.cuda.synchronize()
             spent[name].append(1e3 * (time.perf_counter() - start))
-    return {name: summary(spent[name][WARM_UP:], spent[names[0]][WARM_UP:]) for name in names}
+    timed = {name: times[WARM_UP:] for name, times in spent.items()}
+    found = {name: summary(timed[name], timed[names[0]]) for name in names}
+    for name, other in itertools.product(names, against):
+        found[name][f"ratio_to_{other}"] = ratio(timed[name], timed[other])
+    return found
 
 
-def summary(milliseconds: list[float], base: list[float]) -> dict[str, float]:
+def ratio(milliseconds: list[float], base: list[float]) -> dict[str, float]:
+    """Return median and quartiles of the ratios to the base's time of the same round."""
+    low, middle, high = statistics.quantiles([one / other for one, other in zip(milliseconds, base)], n=4)
+    return {"median": middle, "low": low, "high": high}
+
+
+def summary(milliseconds: list[float], base: list[float]) -> dict[str, Any]:
     """Return medians of times and of ratios to the base's time of the same round."""
-    ratios = [one / other for one, other in zip(milliseconds, base)]
-    low, middle, high = statistics.quantiles(ratios, n=4)
+    ratios = ratio(milliseconds, base)
     first, _, third = statistics.quantiles(milliseconds, n=4)
     return {
         "median_ms": statistics.median(milliseconds),
         "quartiles_ms": [first, third],
         "fastest_ms": min(milliseconds),
-        "ratio": middle,
-        "ratio_quartiles": [low, high],
+        "ratio": ratios["median"],
+        "ratio_quartiles": [ratios["low"], ratios["high"]],
         "ratio_of_fastest": min(milliseconds) / min(base),
-        "rounds": len(ratios),
+        "rounds": len(milliseconds),
     }
 
 
@@ -55,6 +70,51 @@ def profile(call: Callable[[], object], rows: int = 12) -> dict[str, float]:
     total = sum(times.values())
     first = sorted(times, key=times.get, reverse=True)[:rows]
     return {name: round(times[name] / total, 4) for name in first}
+
+
+class _Operations(TorchDispatchMode):
+    """Notes the names of the operations that reach a device."""
+
+    def __init__(self):
+        super().__init__()
+        self.names: set[str] = set()
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.names.add(function.overloadpacket.__name__)
+        return function(*args, **(kwargs or {}))
+
+
+def attention_kernel(call: Callable[[], object]) -> str:
+    """Return the name of the fused kernel by which torch's own attention ran in a call; "" if there was none.
+
+    `scaled_dot_product_attention` is fused only where torch has a kernel for the case; else it holds the matrix.
+    """
+    prefix = "_scaled_dot_product_"
+    with _Operations() as operations:
+        call()
+    fused = [name for name in operations.names if name.startswith(prefix) and "backward" not in name]
+    return ", ".join(sorted(name.removeprefix(prefix) for name in fused))
+
+
+def kept_for_backward(call: Callable[[], object], but: Iterable[torch.Tensor] = ()) -> float:
+    """Return how many MiB autograd keeps for the backward pass of a call, each storage once.
+
+    Tensors in `but` (the parameters) are there anyway and not counted. Other than a peak it does not vary.
+    """
+    anyway = {tensor.untyped_storage().data_ptr() for tensor in but}
+    kept: dict[int, int] = {}
+
+    def keep(tensor: torch.Tensor) -> torch.Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in anyway:
+            kept[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        result = call()  # held until the sum is taken, lest a freed address count for two
+        total = sum(kept.values()) / 2**20
+    del result
+    return total
 
 
 def peak_above_now(call: Callable[[], object]) -> float:
@@ -72,7 +132,7 @@ def peak_above_now(call: Callable[[], object]) -> float:
     Path("/proc/self/clear_refs").write_text("5")  # the high-water mark starts anew
     before = resident("VmRSS")
     call()
-    return (resident("VmHWM") - before) / 1024
+    return max(0, resident("VmHWM") - before) / 1024  # the two counters lag apart by a page or so
 
 
 def in_a_process(function: Callable[..., float], *given: object) -> float:

@@ -1,0 +1,72 @@
+"""Pictures of a cost run: each way's time over Original's, and attention alone against length."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+from saobp.study import cost_tables, labels
+from saobp.study.figures import style
+
+LOOKS = {
+    "sdpa": ("original", "o", "solid"),
+    "high": ("high", "s", "solid"),
+    "materialised": ("high", "D", (0, (2, 1.5))),
+}
+QUANTITIES = {"median_ms": "time (ms)", "peak_mib": "peak memory (MiB)"}
+
+
+def times(ways: dict[str, dict[str, Any]], width: float = style.PAGE) -> Figure:
+    """Draw the ratios of time of every phase, one panel each."""
+    figure = style.new_figure(width, 0.8 + 0.2 * len(ways))
+    for ax, phase in zip(figure.subplots(1, len(cost_tables.PHASES), sharey=True), cost_tables.PHASES):
+        ratio_axes(ax, ways, phase)
+    return figure
+
+
+def ratio_axes(ax: Axes, ways: dict[str, dict[str, Any]], phase: str) -> Axes:
+    """Draw each way's time over Original's: the median and, as a bar, the quartiles of the rounds."""
+    for place, (way, found) in enumerate(ways.items()):
+        algorithm, _, spelled_out = way.partition("_")
+        look, ratio = labels.ALGORITHMS[algorithm], found[phase]["ratio"]
+        ax.plot([ratio["low"], ratio["high"]], [place, place], color=look.colour, lw=2.5, solid_capstyle="butt")
+        face = "white" if spelled_out else look.colour
+        ax.plot(ratio["median"], place, look.marker, color=look.colour, markerfacecolor=face, markersize=5)
+    ax.axvline(1, color="0.5", lw=0.8, zorder=0)
+    ax.set_yticks(range(len(ways)), [cost_tables.way_title(way) for way in ways])
+    ax.set_ylim(len(ways) - 0.5, -0.5)
+    ax.set_title(cost_tables.PHASES[phase], loc="left")
+    ax.set_xlabel("time ÷ Original")
+    return ax
+
+
+def against_length(rows: Sequence[dict[str, Any]], width: float = style.PAGE) -> Figure:
+    """Draw time and peak memory of attention against length, the names above both panels."""
+    figure = style.new_figure(width, 2.4)
+    frame = pd.DataFrame(rows)
+    for ax, quantity in zip(figure.subplots(1, 2), QUANTITIES):
+        length_axes(ax, frame, quantity)
+    handles, names = ax.get_legend_handles_labels()
+    figure.legend(handles, names, loc="outside upper center", ncols=len(names))
+    return figure
+
+
+def length_axes(ax: Axes, frame: pd.DataFrame, quantity: str) -> Axes:
+    """Draw one quantity of `lengths.by_length` against length, both logarithmic with ticks at 1, 2 and 5."""
+    for way, points in frame.groupby("way", sort=False):
+        algorithm, marker, dash = LOOKS[str(way)]
+        face = labels.ALGORITHMS[algorithm].colour if dash == "solid" else "white"
+        look = {"color": labels.ALGORITHMS[algorithm].colour, "marker": marker, "markerfacecolor": face}
+        ax.plot(points["length"], points[quantity], linestyle=dash, label=cost_tables.LENGTH_WAYS[str(way)], **look)
+    ax.set(xscale="log", yscale="log", xlabel="length (tokens)", ylabel=QUANTITIES[quantity])
+    lengths = sorted(set(frame["length"]))
+    ax.set_xticks(lengths, [str(length) for length in lengths])
+    ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=20))
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_minor_formatter(NullFormatter())
+    ax.minorticks_off()
+    return ax

@@ -1,0 +1,94 @@
+"""The paper's tables as the audit looks at them, and the pictures of them."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from saobp.study import audit, printed, published
+from saobp.study.figures import printed as pictures
+
+
+@pytest.fixture(scope="module")
+def paper():
+    return published.load()
+
+
+def test_a_table_lists_small_models_first_and_the_algorithms_in_the_papers_order(paper):
+    rows = printed.table(paper, 8)
+    assert list(rows.index[:4]) == [("Mini", name) for name in printed.ALGORITHMS]
+    assert rows.loc[("Small", "Low"), "RTE"] == paper.value(8, model="Small", algorithm="Low", metric="RTE")
+    assert set(printed.TASKS) < set(rows.columns) and not rows.isna().any().any()
+
+
+def test_over_original_is_a_difference_by_size():
+    index = pd.MultiIndex.from_product([["Mini"], ["Original", "High"]], names=["model", "algorithm"])
+    rows = pd.DataFrame({"RTE": [50.0, 52.5]}, index=index)
+    assert printed.over_original(rows).loc["Mini", "RTE"] == 2.5
+
+
+def test_a_mean_over_some_tasks_is_found_among_the_subsets():
+    scores = np.random.default_rng(0).uniform(50, 90, size=(4, len(printed.TASKS)))
+    tasks = pd.DataFrame(scores, columns=list(printed.TASKS))
+    count, distance = printed.nearest_subset(tasks, tasks[["CoLA", "WNLI", "QQP"]].mean(axis=1))
+    assert count == 2**9 - 1 and distance == pytest.approx(0)
+
+
+def test_one_answer_to_everything_scores_the_share_of_its_label(paper):
+    shares = printed.constant_answers(pd.Series({task: 100 * counts[1] / sum(counts)
+                                                 for task, counts in audit.LABEL_COUNTS.items()}))  # fmt: skip
+    assert (shares["printed"] == shares["share of one label"]).all()
+
+
+def test_gains_are_in_their_own_standard_errors(paper):
+    cells = printed.gains(paper).set_index(["model", "task"])
+    assert len(cells) == 30
+    qqp = cells.loc[("Mini", "QQP")]
+    assert qqp["gain"] == 4.48 and qqp["z"] == pytest.approx(qqp["gain"] / qqp["error"])
+    assert qqp["z"] == pytest.approx(audit.z_of_difference(82.79, 78.31, 40430))
+
+
+def test_cells_are_named_largest_first():
+    cells = pd.DataFrame({"model": ["Mini", "Small"], "task": ["RTE", "QQP"], "gain": [1.0, -2.0], "z": [0.5, -3.0]})
+    assert printed.named(cells) == "Small QQP -2.00 (z -3.0), Mini RTE +1.00 (z 0.5)"
+
+
+def test_views_leave_out_what_they_name(paper):
+    views = printed.views(printed.table(paper, 1))
+    assert [len(view) for view in views.values()] == [12, 11, 9, 12]
+    assert printed.FAILED not in views["without Medium-Low"].index
+    assert views["centred by size"].groupby("model").mean().abs().max().max() < 1e-9
+
+
+def test_correlations_of_a_column_with_a_line_are_one():
+    rows = pd.DataFrame({"GTD": [0.1, 0.2, 0.4, 0.5], "accuracy": [1.0, 2.0, 4.0, 5.0]})
+    r, p = printed.correlations(rows, ["GTD"], "accuracy")["GTD"]
+    assert r == pytest.approx(1) and p < 1e-6
+
+
+def test_operations_have_the_24_cells_of_table_9_and_the_formula_fits_all_but_one(paper):
+    cells = printed.operations(paper)
+    assert len(cells) == 24
+    assert ((cells["formula"] - cells["printed"]).abs() < 0.00501).sum() == 23
+
+
+def test_times_are_those_of_table_9(paper):
+    found = printed.times(paper).loc[("Mini", "Original"), ("train", "step_per_s (ms)")]
+    assert found == paper.value(9, model="Mini", algorithm="Original", phase="train", metric="step_per_s (ms)")
+
+
+def test_the_forest_fills_the_cells_beyond_two_standard_errors(paper):
+    cells = printed.gains(paper)
+    axes = pictures.forest(cells).axes
+    assert [len(ax.get_yticks()) for ax in axes] == [10, 10, 10]
+    marks = [line for ax in axes for line in ax.lines if line.get_marker() == "s"]
+    filled = [line for line in marks if line.get_markerfacecolor() != "white"]
+    assert len(marks) == 30 and len(filled) == (cells["z"].abs() > pictures.REACH).sum()
+
+
+def test_the_failed_run_is_ringed_and_both_correlations_are_said(paper):
+    table1 = printed.table(paper, 1)
+    axes = pictures.failed_run(table1).axes
+    for ax in axes:
+        rings = [line for line in ax.lines if line.get_markerfacecolor() == "none"]
+        assert [float(ring.get_xdata()[0]) for ring in rings] == [table1.loc[printed.FAILED, "GTD"]]
+    assert "= −0.28" in axes[0].get_title("left") and "= +0.08" in axes[0].get_title("left")
