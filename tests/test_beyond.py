@@ -106,6 +106,15 @@ def test_the_exam_marks_what_a_hand_made_pass_marks():
     assert right == found and losses == pytest.approx(nats, rel=1e-4)
 
 
+def test_keys_start_as_queries_and_every_algorithm_from_the_same_weights():
+    first, second = (
+        multihop.encoder(STORIES, 1, name, 0).bert.encoder.layer[0].attention.self for name in ("original", "high")
+    )
+    assert torch.equal(first.query.weight, first.key.weight) and torch.equal(first.query.weight, second.query.weight)
+    first.query.weight.data.zero_()
+    assert first.key.weight.any()  # equal, and not the same
+
+
 def test_a_deeper_run_starts_from_the_end_of_the_shallower_one_its_layers_twice(tmp_path, monkeypatch):
     plan = dataclasses.replace(STORIES, layers=[2, 4], algorithms=["high"], seeds=[0])
     starts = {}

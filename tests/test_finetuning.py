@@ -4,9 +4,10 @@ import dataclasses
 
 import pytest
 import torch
-from transformers import AutoTokenizer
+from transformers import AutoTokenizer, Trainer
 
 from saobp.study import checkpoints, finetuning, models, pretraining, sources
+from saobp.study.encoding import collator, encode
 from saobp.study.profile import load_profile
 
 STUDY = load_profile("smoke")
@@ -50,6 +51,23 @@ def test_score_and_gtd_are_followed_and_change_nothing(name, checkpoint, source,
 
 def test_a_task_that_the_paper_does_not_correlate_is_not_followed(checkpoint, source, tmp_path):
     assert finetuned("rte", checkpoint, source, tmp_path, curve=4)["curve"] == []
+
+
+@pytest.mark.parametrize("name", [name for names in STUDY.finetune.groups.values() for name in names])
+def test_a_model_with_random_weights_is_at_chance_or_gives_one_answer(name, checkpoint, source, tmp_path):
+    recipe = dataclasses.replace(RECIPE, limit_train=16, limit_evaluation=100)
+    task, tokenizer = finetuning.task_of(name, recipe, source), AutoTokenizer.from_pretrained(checkpoint)
+    features = encode(task.spec, task.evaluation, tokenizer, recipe.length)
+    trainer = Trainer(
+        finetuning.with_head(task, checkpoint, recipe, 0), args=finetuning.arguments(recipe, tmp_path, 0),
+        data_collator=collator(task.spec, tokenizer),
+    )  # fmt: skip
+    found = finetuning.scored(trainer, task, "evaluation", features)
+    low, high = found["interval"]
+    if found["constant"] and found["metric"] in ("accuracy", "f1"):
+        assert found["headline"] <= found["majority"] + 1e-9  # whichever class it names
+    else:
+        assert low <= found["chance"] <= high, found["scores"]
 
 
 def test_a_task_is_described_by_its_sizes_and_its_first_item(source):

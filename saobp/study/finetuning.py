@@ -23,7 +23,7 @@ from transformers import (
 )
 
 import saobp  # noqa: F401  a refined checkpoint comes back refined only where saobp has been imported
-from saobp.study import paths
+from saobp.study import paths, processes
 from saobp.study.encoding import collator, encode
 from saobp.study.evaluation import Diverged, score
 from saobp.study.faults import StopAtNaN, TrainingFailed
@@ -32,7 +32,7 @@ from saobp.study.profile import Finetuning
 from saobp.study.records import finite
 from saobp.study.sources import Source
 from saobp.study.tasks import Task, load_task
-from saobp.study.training import Progress, on_cpu, quiet, takes_bf16
+from saobp.study.training import Progress, one_device, quiet, takes_bf16
 
 FOLLOWED = ("sst2", "hellaswag", "race")  # whose score and GTD the paper correlates (Fig. 3 and 9, Table 6)
 SHOWN = 16  # items of the reported split whose attention is followed
@@ -110,7 +110,7 @@ class FollowTask(TrainerCallback):
 
 def arguments(recipe: Finetuning, folder: Path, seed: int) -> TrainingArguments:
     """Translate a recipe into the Trainer's arguments."""
-    return TrainingArguments(
+    made = TrainingArguments(
         output_dir=str(folder),
         num_train_epochs=recipe.epochs,
         per_device_train_batch_size=recipe.batch,
@@ -120,7 +120,7 @@ def arguments(recipe: Finetuning, folder: Path, seed: int) -> TrainingArguments:
         warmup_steps=recipe.warmup_share,  # a share of all steps when below 1
         weight_decay=recipe.weight_decay,
         bf16=takes_bf16(recipe.precision),
-        use_cpu=on_cpu(),
+        use_cpu=processes.on_cpu(),
         seed=seed,
         logging_steps=10,
         logging_nan_inf_filter=False,
@@ -130,6 +130,7 @@ def arguments(recipe: Finetuning, folder: Path, seed: int) -> TrainingArguments:
         remove_unused_columns=True,
         report_to="none",
     )
+    return one_device(made)
 
 
 def finetune(
@@ -150,13 +151,13 @@ def finetune(
         part: encode(spec, getattr(task, part), tokenizer, recipe.length)
         for part in ("train", "development", "evaluation")
     }
-    model = with_head(task, checkpoint, recipe, seed)
+    model, guard = with_head(task, checkpoint, recipe, seed), StopAtNaN(folder)
     trainer = Trainer(
         model,
         args=arguments(recipe, folder, seed),
         train_dataset=parts["train"],
         data_collator=collator(spec, tokenizer),
-        callbacks=[StopAtNaN(folder), Progress(f"{spec.name} seed {seed}")],
+        callbacks=[guard, Progress(f"{spec.name} seed {seed}")],
     )
     trainer.remove_callback(PrinterCallback)
     keep = KeepBest(lambda: scored(trainer, task, "development", parts["development"])["headline"])
@@ -175,6 +176,8 @@ def finetune(
         reported = scored(trainer, task, "evaluation", parts["evaluation"])
     except (TrainingFailed, Diverged) as failure:
         return {"failed": str(failure)}
+    finally:
+        guard.stop()
     return {"epoch": keep.epoch, "curve": follow.curve, **reported}
 
 

@@ -26,7 +26,11 @@ INIT = 0.1  # about 1 / sqrt(width): with BERT's 0.02 attention starts too flat 
 
 
 def encoder(plan: MultiHop, layers: int, algorithm: str, seed: int) -> nn.Module:
-    """Return an untrained encoder of the study with its algorithm in place; sentences are its token types."""
+    """Return an untrained encoder of the study with its algorithm in place; sentences are its token types.
+
+    Keys start as queries do, so that like attends to like, the same word and the same sentence, from the first step:
+    with unlike ones the study's models stay at chance for thousands of steps.
+    """
     words = questions.tokenizer(plan.entities)
     config = BertConfig(
         vocab_size=len(words),
@@ -42,7 +46,10 @@ def encoder(plan: MultiHop, layers: int, algorithm: str, seed: int) -> nn.Module
         pad_token_id=words.pad_token_id,
     )
     torch.manual_seed(seed)
-    network = models.refine_with(models.SparseBertForMaskedLM(config), algorithm, plan.strength)
+    network = models.SparseBertForMaskedLM(config)
+    for layer in network.bert.encoder.layer:
+        layer.attention.self.key.load_state_dict(layer.attention.self.query.state_dict())
+    network = models.refine_with(network, algorithm, plan.strength)
     return regularizers.attach(network, algorithm, plan.pretrain.penalty)
 
 

@@ -158,8 +158,13 @@ def arguments(recipe: Pretraining, folder: Path, seed: int, parts: int = 1) -> T
         disable_tqdm=True,
         report_to="none",
     )
+    return one_device(made)
+
+
+def one_device(made: TrainingArguments) -> TrainingArguments:
+    """Keep a process to one device: several take torchrun, and not a thread and a whole batch each."""
     if made.n_gpu > 1:
-        made._n_gpu = 1  # a process takes one device; several take torchrun, and not threads with a batch each
+        made._n_gpu = 1
     return made
 
 
