@@ -35,6 +35,10 @@ def test_a_box_is_a_border_and_a_named_width_a_number():
     assert re.findall(r'width="([^"]+)"', drawn) == ["-0.1667em"]
 
 
+def test_a_sum_has_its_limits_below_in_a_box_too():
+    assert "<munder><mo>\u2211</mo>" in formulas.mathml(r"\boxed{\sum_i a_i}", "block")
+
+
 def test_a_number_stands_at_the_right_and_not_in_the_formula():
     drawn = formulas.markdown(r"$$x = 1 \tag{2, 12}$$")
     assert drawn.index("</math>") < drawn.index('<span class="number">(2, 12)</span>')

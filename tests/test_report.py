@@ -174,9 +174,16 @@ def test_a_processor_is_named_once():
 def test_a_long_list_of_splits_is_folded_away_and_a_short_one_is_not():
     splits = [f"glue/{name} train (2,000 of 2,000 rows)" for name in ("cola", "mnli", "qqp", "rte", "sst2")]
     folded = report.caption(f"Data: a; not the published splits: {', '.join(splits)}. A twin.")
-    assert folded["splits"] == splits and "published splits: 5 splits, listed below. A twin." in folded["html"]
+    assert folded["items"] == splits and "published splits: 5 splits, listed below. A twin." in folded["html"]
     short = report.caption(f"Data: a; not the published splits: {', '.join(splits[:2])}.")
-    assert short["splits"] == [] and splits[1] in short["html"]
+    assert short["items"] == [] and splits[1] in short["html"]
+
+
+def test_a_long_list_of_departures_is_folded_away():
+    words = [f"matter {number}: {'x' * 90}" for number in range(4)]
+    folded = report.caption(f"Departures from the paper: {'; '.join(words)}.  ")
+    assert folded["items"] == words and folded["html"] == ""
+    assert report.caption("Departures from the paper: one.")["items"] == []
 
 
 def test_a_failed_task_is_named(folder):

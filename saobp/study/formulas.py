@@ -12,6 +12,7 @@ SCRIPT = dict(zip("BEFHILMR", "\u212c\u2130\u2131\u210b\u2110\u2112\u2133\u211b"
 NUMBER = re.compile(r"\\tag\*?\{([^}]*)\}")
 ROWS = ("math", "mrow", "mstyle", "mtd")
 SCRIPTED = ("msub", "msup", "msubsup", "munder", "mover", "munderover")
+LIMITS = {"msub": "munder", "msubsup": "munderover"}
 WIDTHS = {"negativethinmathspace": "-0.1667em", "thinmathspace": "0.1667em", "mediummathspace": "0.2222em"}
 CLOSES = (")", "]", "|", "\u2016")
 PUNCTUATED = re.compile(r'(<math display="inline">(?:(?!</math>).)*</math>)([,.;:!?)]+)', re.DOTALL)
@@ -73,6 +74,8 @@ def _to_core(element: Element) -> None:
         element.tag, element.attrib = "mrow", {"class": "boxed"}
     if element.get("width") in WIDTHS:
         element.set("width", WIDTHS[element.get("width")])
+    if element.tag in LIMITS and element[0].text in ("\u2211", "\u220f"):  # in a line, browsers move them to the side
+        element.tag = LIMITS[element.tag]
     if element.text == "\u29f5":
         element.tag, element.text = "mo", "\u2216"
     if _is_name(element):

@@ -14,6 +14,7 @@ from saobp.study.executed import Executed
 from saobp.study.tables import context
 
 SPLITS = re.compile(r"((?:[^\s,]+ \w+ \([\d,]+ (?:of [\d,]+ )?rows\)(?:, )?){5,})")
+DEPARTURES, LONG = "Departures from the paper: ", 300
 THREADS = re.compile(r"^(.*?)(?:, (\d+) of (\d+) threads)?$")
 
 
@@ -71,11 +72,15 @@ def label(values: dict[str, Any]) -> str:
 
 
 def caption(text: str) -> dict[str, Any]:
-    """Take a long list of splits out of a caption: what remains as HTML, and the list."""
-    found = SPLITS.search(text)
-    splits = re.split(r"(?<=\)), ", found[1]) if found else []
-    short = text.replace(found[1], f"{len(splits)} splits, listed below") if found else text
-    return {"html": Markup(formulas.markdown(short)), "splits": splits}
+    """Take a long list, of splits or of departures, out of a caption or note: what remains as HTML, and the list."""
+    what, items, short = "", [], text
+    if found := SPLITS.search(text):
+        what, items = "splits", re.split(r"(?<=\)), ", found[1])
+        short = text.replace(found[1], f"{len(items)} splits, listed below")
+    elif text.startswith(DEPARTURES) and len(text) > LONG:
+        what, items = "departures from the paper", text.removeprefix(DEPARTURES).strip(" .").split("; ")
+        short = ""
+    return {"html": Markup(formulas.markdown(short)), "what": what, "items": items}
 
 
 def _notebooks(runs: Sequence[Executed], found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -126,9 +131,10 @@ def _figures(folder: Path) -> list[dict[str, Any]]:
     return [
         {
             "name": path.stem,
-            "title": path.stem.replace("figure", "Figure "),
+            "title": title,
             "image": links.picture(path),
-            "caption": caption(files.get(path.name, {}).get("caption", "")),
+            "caption": caption(f"**{title}.** " + files.get(path.name, {}).get("caption", "")),
         }
         for path in sorted(folder.glob("figure*.png"))
+        for title in [path.stem.replace("figure", "Figure ")]
     ]
