@@ -1,17 +1,42 @@
-"""The page to open: whole in itself, with every table, figure, notebook and run."""
+"""The page to open: whole in itself, with every table, figure, notebook and run, and every link leading somewhere."""
 
 import json
 import re
 import shutil
 import subprocess
+from html import unescape
+from pathlib import Path
+from urllib.parse import unquote
 
 import nbformat
 import pytest
 from example_records import study
 from matplotlib import image
-from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
 
 from saobp.study import figures, paths, report, tables
+
+NOTEBOOKS = paths.root() / "notebooks"
+SOURCES = (
+    "[`saobp.refine`](../saobp/refine.py#refine), [a line](../saobp/study/pages.py#L20), [tests](../tests/), "
+    "[the commands](../README.md#two-commands), [symbols](01-derivation.ipynb#symbols), "
+    "[numbers](../data/published/table2.csv)"
+)
+
+
+def execute(stem, folder, cells=None, **values):
+    """Leave a notebook of the repository as a run would: parameters injected; and with links to each kind of file."""
+    node = nbformat.read(NOTEBOOKS / f"{stem}.ipynb", as_version=4)
+    given = {"profile": str(NOTEBOOKS / "profiles" / "smoke.yaml"), "record": str(folder / "a.json"), **values}
+    source = "# Parameters\n" + "\n".join(f"{name} = {value!r}" for name, value in given.items())
+    place = next(n for n, cell in enumerate(node.cells) if "parameters" in cell.metadata.get("tags", []))
+    node.cells.insert(place + 1, new_code_cell(source, metadata={"tags": ["injected-parameters"]}))
+    bar = new_output("stream", name="stderr", text="50 %|#####     |")
+    said = new_output("stream", name="stdout", text=f"forty-two <b> in {paths.root()}/build")
+    node.cells.insert(place + 2, new_code_cell("# NBVAL_CHECK_OUTPUT\nsay()", outputs=[bar, said]))
+    node.cells.insert(place + 3, new_markdown_cell(SOURCES))
+    node.cells = node.cells[:cells]
+    nbformat.write(node, folder / f"{'-'.join([stem, *map(str, values.values())])}.ipynb")
 
 
 @pytest.fixture(scope="module")
@@ -21,39 +46,144 @@ def folder(tmp_path_factory):
     for record in found:
         paths.write_text(folder / "records" / f"{record['name']}.json", json.dumps(record))
     figures.publish(found, folder / "figures")
-    bar = new_output("stream", name="stderr", text="50 %|#####     |")
-    said = new_output("stream", name="stdout", text="forty-two <b>")
-    claim = new_markdown_cell(
-        "# A claim\n\n$$\\sum_i A_{ij} = 1$$ see [Pretraining](04-pretrain.ipynb) and [Audit](09-audit.ipynb)"
-    )
-    node = new_notebook(cells=[claim, new_code_cell("1", outputs=[bar, said])])
-    (folder / "notebooks").mkdir()
-    for name in ("01-derivation", "04-pretrain-mini-high-42"):
-        nbformat.write(node, folder / "notebooks" / f"{name}.ipynb")
     tables.write_verdicts(found, folder / "figures")
+    (folder / "notebooks").mkdir()
+    given = {
+        "04-pretrain": {"model": "mini", "algorithm": "high", "seed": 42},
+        "12-beyond": {"model": "mini", "seed": 42},
+    }
+    for stem in (path.stem for path in NOTEBOOKS.glob("*.ipynb")):
+        if stem not in ("05-finetune", "07-decoder"):  # one with other runs alone, one without any
+            execute(stem, folder / "notebooks", **given.get(stem, {}))
+    for model, algorithm in (("medium", "high"), ("mini", "original"), ("small", "high")):
+        for stem in ("04-pretrain", "05-finetune"):
+            execute(stem, folder / "notebooks", 8, model=model, algorithm=algorithm, seed=42)
     report.write(folder)
     return folder
 
 
-def test_every_link_leads_somewhere_and_every_picture_is_inside(folder):
-    text = (folder / "index.html").read_text()
-    links = re.findall(r'href="([^"]+)"', text)
-    assert links and all((folder / link).is_file() for link in links)
-    sources = re.findall(r'src="([^"]{0,30})', text)
-    assert sources and all(source.startswith("data:image/png;base64,") for source in sources)
-    assert "http" not in text.replace("http-equiv", "")
+def read(folder, name):
+    return (folder / name).read_text(encoding="utf-8")
+
+
+def broken_links(folder):
+    """Every link of every page that leads to no file, or to an anchor that its page does not have."""
+    texts = {path.resolve(): path.read_text(encoding="utf-8") for path in folder.rglob("*.html")}
+    for path, text in texts.items():
+        for link in re.findall(r'<a\b[^>]*?\bhref="([^"]+)"', text):
+            where, _, anchor = unescape(link).partition("#")
+            target = (path.parent / unquote(where)).resolve() if where else path
+            inside = target.is_file() and folder.resolve() in target.parents
+            named = not anchor or target not in texts or f'id="{unquote(anchor)}"' in unescape(texts[target])
+            if not where.startswith("https:") and not (inside and named):
+                yield path.name, link
+
+
+def test_every_link_of_every_page_leads_somewhere_with_its_anchor(folder):
+    assert list(broken_links(folder)) == []
+
+
+def test_a_link_that_leads_nowhere_would_be_seen(folder, tmp_path):
+    paths.write_text(tmp_path / "a.html", '<a href="b.html"> <a href="#there"> <a href="#none"> <h1 id="there">')
+    assert list(broken_links(tmp_path)) == [("a.html", "b.html"), ("a.html", "#none")]
+
+
+def test_pages_need_nothing_from_elsewhere_and_every_picture_is_inside(folder):
+    for path in folder.rglob("*.html"):
+        text = path.read_text(encoding="utf-8")
+        assert not re.search(r"<(script|link|iframe)\b", text), path.name
+        assert all(link.startswith("data:image/") for link in re.findall(r'<img\b[^>]*?\bsrc="([^"]{0,30})', text))
+        assert "url(" not in text.partition("</style>")[0], path.name
+    assert "http" not in read(folder, "index.html")
+
+
+def test_files_that_pages_link_to_have_pages_themselves(folder):
+    assert '<span id="refine"></span>' in read(folder, "pages/files/saobp/refine.py.html")
+    assert "<table>" in read(folder, "pages/files/README.md.html")
+    assert "test_report.py" in read(folder, "pages/files/tests/index.html")
+    assert (folder / "pages/files/CONTRIBUTING.md.html").is_file()  # from the README
+
+
+def test_every_page_leads_to_the_contents_and_to_what_is_before_and_after_it(folder):
+    for path in (folder / "pages").rglob("*.html"):
+        assert re.search(r'<nav class="top"[^>]*><a href="(\.\./)+index.html', path.read_text(encoding="utf-8")), (
+            path.name
+        )
+    page = read(folder, "pages/05-finetune-mini-original-42.html")
+    assert 'rel="prev" href="04-pretrain-mini-original-42.html"' in page
+    assert 'rel="next" href="06-attention.html"' in page
+    assert 'rel="prev"' not in read(folder, "pages/01-derivation.html")
+    assert 'rel="next"' not in read(folder, "pages/12-beyond-mini-42.html")
+
+
+def test_a_link_to_another_stage_leads_to_the_same_run(folder):
+    assert 'href="04-pretrain-mini-original-42.html"' in read(folder, "pages/05-finetune-mini-original-42.html")
+    assert 'href="04-pretrain-medium-high-42.html"' in read(folder, "pages/05-finetune-medium-high-42.html")
+    assert 'href="../index.html#07-decoder"' in read(folder, "pages/08-cost.html")  # which was not run
+
+
+def test_readers_see_no_machinery_and_no_path_of_the_machine(folder):
+    for path in (folder / "pages").glob("*.html"):
+        text = path.read_text(encoding="utf-8")
+        assert str(paths.root()) not in text and str(folder) not in text, path.name
+        assert "NBVAL" not in text and "#####" not in text and "forty-two &lt;b&gt; in build" in text
+    assert "profile smoke, model mini, algorithm high, seed 42." in read(folder, "pages/04-pretrain-mini-high-42.html")
+    assert "a row of Table 4" not in read(folder, "pages/04-pretrain-mini-high-42.html")
+
+
+def test_formulas_are_drawn_and_pictures_are_named(folder):
+    page = read(folder, "pages/01-derivation.html")
+    assert "<math" in page and "$$" not in page and "menclose" not in page and 'mathvariant="script"' not in page
+    assert re.findall('<img alt="Figure under: ([^"]+)"', page) and "No description" not in page
+
+
+def test_the_contents_have_twelve_notebooks_with_their_claims_and_runs_in_the_paper_s_order(folder):
+    text = read(folder, "index.html")
+    notebooks = text[text.index('id="notebooks"') : text.index('id="tables"')]
+    assert re.findall(r'<h3 id="([^"]+)"', notebooks) == sorted(path.stem for path in NOTEBOOKS.glob("*.ipynb"))
+    claims = re.findall(r'<div class="claim"><p>(.{20,})</p>', notebooks)
+    assert len(claims) == 12 and not any(claim.startswith("Claim") for claim in claims)
+    runs = re.findall(r'href="pages/05-finetune-(\w+-\w+)-42.html"', notebooks)
+    assert runs == ["mini-original", "small-high", "medium-high"]
+    assert "BERT-Mini, Original, seed 42" in notebooks and "No run under this profile" in notebooks
 
 
 def test_every_table_and_every_run_is_on_the_page(folder):
-    text = (folder / "index.html").read_text()
+    text = read(folder, "index.html")
     assert all(f'id="table{number}"' in text for number in range(1, 10))
-    assert all(path.stem in text for path in (folder / "records").glob("*.json"))
+    assert all(f'href="records/{path.name}"' in text for path in (folder / "records").glob("*.json"))
     assert 'id="figure4"' in text
 
 
-def test_progress_bars_stay_in_the_log(folder):
-    page = (folder / "pages" / "01-derivation.html").read_text()
-    assert "forty-two &lt;b&gt;" in page and "#####" not in page
+def test_verdicts_come_first(folder):
+    text = read(folder, "index.html")
+    assert 0 < text.index("What reproduced and what did not") < text.index('id="notebooks"') < text.index('id="tables"')
+    assert "cannot be decided at this scale" in text or "not reproduced" in text
+
+
+def test_departures_are_listed_once_and_led_to(folder):
+    text = read(folder, "index.html")
+    assert text.count("<li>batch 8 x 32 tokens</li>") == 1 and 'href="#departures"' in text
+
+
+def test_a_processor_is_named_once():
+    devices = ("EPYC, 2 of 2 threads", "EPYC, 1 of 2 threads", "EPYC, 1 of 2 threads", "cpu", "A100")
+    assert report.processors([{"device": name} for name in devices]) == "A100, EPYC (1 or 2 of 2 threads), cpu"
+
+
+def test_a_long_list_of_splits_is_folded_away_and_a_short_one_is_not():
+    splits = [f"glue/{name} train (2,000 of 2,000 rows)" for name in ("cola", "mnli", "qqp", "rte", "sst2")]
+    folded = report.caption(f"Data: a; not the published splits: {', '.join(splits)}. A twin.")
+    assert folded["items"] == splits and "published splits: 5 splits, listed below. A twin." in folded["html"]
+    short = report.caption(f"Data: a; not the published splits: {', '.join(splits[:2])}.")
+    assert short["items"] == [] and splits[1] in short["html"]
+
+
+def test_a_long_list_of_departures_is_folded_away():
+    words = [f"matter {number}: {'x' * 90}" for number in range(4)]
+    folded = report.caption(f"Departures from the paper: {'; '.join(words)}.  ")
+    assert folded["items"] == words and folded["html"] == ""
+    assert report.caption("Departures from the paper: one.")["items"] == []
 
 
 def test_a_failed_task_is_named(folder):
@@ -66,18 +196,27 @@ def test_a_folder_without_records_is_named(tmp_path):
         report.write(tmp_path)
 
 
-def test_a_page_needs_nothing_from_elsewhere_and_its_links_lead_to_pages(folder):
-    page = (folder / "pages" / "01-derivation.html").read_text()
-    assert "<math" in page and "$$" not in page
-    assert not re.search(r"<(script|link|img)[^>]*(src|href)=\"https?:", page)
-    assert 'href="04-pretrain-mini-high-42.html"' in page  # the first run of the notebook
-    assert 'href="../index.html"' in page  # no run of it
+def contrast(one, other):
+    """The contrast of two colours `#rrggbb` as the accessibility guidelines define it."""
+
+    def light(colour):
+        values = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+        linear = [v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in values]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2] + 0.05
+
+    return max(light(one), light(other)) / min(light(one), light(other))
 
 
-def test_verdicts_come_first(folder):
-    text = (folder / "index.html").read_text()
-    assert 0 < text.index("What reproduced and what did not") < text.index("Notebooks") < text.index("Tables")
-    assert "cannot be decided at this scale" in text or "not reproduced" in text
+def test_words_can_be_read_on_light_and_on_dark_screens(folder):
+    schemes = re.findall(r":root \{(.*?)\}", read(folder, "index.html"), re.DOTALL)
+    assert len(schemes) == 2
+    for scheme in schemes:
+        colours = {
+            n: c * 2 if len(c) == 3 else c for n, c in re.findall(r"--(\w+): #([0-9a-f]{6}|[0-9a-f]{3});", scheme)
+        }
+        for words in ("ink", "quiet", "link", "bad"):
+            for ground in ("paper", "code"):
+                assert contrast(f"#{colours[words]}", f"#{colours[ground]}") >= 4.5, (words, ground)
 
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -85,17 +224,46 @@ ALONE = (
     "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync", "--hide-scrollbars", "--enable-logging=stderr",
 )  # fmt: skip
+PAGES = (
+    "index.html",
+    "pages/01-derivation.html",
+    "pages/05-finetune-mini-original-42.html",
+    "pages/12-beyond-mini-42.html",
+    "pages/files/README.md.html",
+    "pages/files/saobp/refine.py.html",
+)
+DARK = "--blink-settings=preferredColorScheme=0"
+PHONE = """<iframe id="phone" width="390" height="800" src="{page}"></iframe><script>onload = () => {{
+const page = document.getElementById("phone").contentDocument;
+document.title = page.documentElement.scrollWidth + " of 390, " + page.images.length + " pictures, "
++ [...page.images].filter(picture => !picture.naturalWidth).length + " broken"}}</script>"""
+
+
+def browse(page, profile, *options):
+    """Open a page in a browser of its own; returns what it wrote."""
+    command = [CHROMIUM, *ALONE, f"--user-data-dir={profile}", *options, page.as_uri()]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    assert "CONSOLE" not in done.stderr, done.stderr
+    return done.stdout
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
-@pytest.mark.parametrize("width", [420, 1200])
-@pytest.mark.parametrize("name", ["index.html", "pages/01-derivation.html"])
-def test_a_browser_draws_the_page_without_a_complaint(folder, tmp_path, name, width):
+@pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1200, "light")])
+@pytest.mark.parametrize("name", PAGES)
+def test_a_browser_draws_the_page_without_a_complaint(folder, tmp_path, name, width, scheme):
     shot = tmp_path / "shot.png"
-    options = [*ALONE, f"--user-data-dir={tmp_path}", f"--window-size={width},1600", f"--screenshot={shot}"]
-    done = subprocess.run(
-        [CHROMIUM, *options, (folder / name).as_uri()], capture_output=True, text=True, timeout=120, check=True
-    )
-    assert "CONSOLE" not in done.stderr
-    picture = image.imread(shot)
-    assert picture.shape[1] == width and picture[..., :3].std() > 0.02  # something is drawn
+    options = [f"--window-size={width},1600", f"--screenshot={shot}", *([DARK] if scheme == "dark" else [])]
+    browse(folder / name, tmp_path, *options)
+    picture = image.imread(shot)[..., :3]
+    assert picture.shape[1] == width and picture.std() > 0.02  # something is drawn
+    ground = picture[-20:, :5].mean()
+    assert ground < 0.2 if scheme == "dark" else ground > 0.9
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
+@pytest.mark.parametrize("name", PAGES)
+def test_nothing_sticks_out_of_a_phone_s_screen_and_no_picture_is_broken(folder, tmp_path, name):
+    frame = paths.write_text(tmp_path / "frame.html", PHONE.format(page=Path(folder / name).as_uri()))
+    shown = browse(frame, tmp_path / "profile", "--allow-file-access-from-files", "--dump-dom")
+    width, broken = re.search(r"<title>(\d+) of 390, \d+ pictures, (\d+) broken", shown).groups()
+    assert int(width) <= 390 and broken == "0"

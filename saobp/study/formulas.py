@@ -1,0 +1,104 @@
+"""Markdown as HTML whose formulas are MathML: TeX as browsers draw it by themselves, without a script."""
+
+import re
+import xml.etree.ElementTree as ElementTree
+from xml.etree.ElementTree import Element
+
+from latex2mathml.converter import convert
+from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
+
+# Unicode's block of script letters leaves these out: they were there before
+SCRIPT = dict(zip("BEFHILMR", "\u212c\u2130\u2131\u210b\u2110\u2112\u2133\u211b"))
+NUMBER = re.compile(r"\\tag\*?\{([^}]*)\}")
+ROWS = ("math", "mrow", "mstyle", "mtd")
+SCRIPTED = ("msub", "msup", "msubsup", "munder", "mover", "munderover")
+LIMITS = {"msub": "munder", "msubsup": "munderover"}
+WIDTHS = {"negativethinmathspace": "-0.1667em", "thinmathspace": "0.1667em", "mediummathspace": "0.2222em"}
+CLOSES = (")", "]", "|", "\u2016")
+PUNCTUATED = re.compile(r'(<math display="inline">(?:(?!</math>).)*</math>)([,.;:!?)]+)', re.DOTALL)
+
+
+def markdown(source: str) -> str:
+    """Return Markdown as HTML; a comma after a formula stays on its line, a wide table scrolls by itself."""
+    text = MarkdownWithMath(renderer=Formulas(escape=False)).render(source)
+    return PUNCTUATED.sub(r'<span class="together">\1\2</span>', text)
+
+
+class Formulas(IPythonRenderer):
+    """Sets formulas as MathML and gives every table and picture a box to scroll in."""
+
+    def inline_math(self, body: str) -> str:
+        """Set a formula in a line."""
+        return mathml(body)
+
+    def block_math(self, body: str) -> str:
+        """Set a formula of its own, its number (`\\tag`) at the right."""
+        numbers = "".join(f'<span class="number">({number})</span>' for number in NUMBER.findall(body))
+        return f'<span class="formula">{mathml(NUMBER.sub("", body), "block")}{numbers}</span>'
+
+    def latex_environment(self, name: str, body: str) -> str:
+        """Set an environment that stands without dollars."""
+        return self.block_math(f"\\begin{{{name}}}{body}\\end{{{name}}}")
+
+    def table(self, text: str) -> str:
+        """Put a table into its box."""
+        return f'<div class="scroll"><table>{text}</table></div>\n'
+
+    def image(self, text: str, url: str, title: str | None = None) -> str:
+        """Put a picture into its box."""
+        return f'<span class="scroll">{super().image(text, url, title)}</span>'
+
+
+def mathml(tex: str, display: str = "inline") -> str:
+    """Convert TeX to MathML Core: what all browsers draw, which is less than what the converter writes.
+
+    Script letters become characters, a box becomes a border, and a function's name gets TeX's space around it.
+    """
+    tree = ElementTree.fromstring(re.sub(r' xmlns="[^"]*"', "", convert(tex, display=display)))
+    for element in tree.iter():
+        _to_core(element)
+    for row in tree.iter():
+        if row.tag in ROWS:
+            _space_functions(row)
+    return ElementTree.tostring(tree, encoding="unicode")
+
+
+def _to_core(element: Element) -> None:
+    """Replace what MathML Core has dropped (script variants, boxes, named widths), and a backslash without space."""
+    if element.get("mathvariant") == "script":
+        del element.attrib["mathvariant"]
+        letter = element.text or ""
+        if "A" <= letter <= "Z" and len(letter) == 1:
+            element.text = SCRIPT.get(letter, chr(0x1D49C + ord(letter) - ord("A")))
+    if element.tag == "menclose" and element.get("notation") == "box":
+        element.tag, element.attrib = "mrow", {"class": "boxed"}
+    if element.get("width") in WIDTHS:
+        element.set("width", WIDTHS[element.get("width")])
+    if element.tag in LIMITS and element[0].text in ("\u2211", "\u220f"):  # in a line, browsers move them to the side
+        element.tag = LIMITS[element.tag]
+    if element.text == "\u29f5":
+        element.tag, element.text = "mo", "\u2216"
+    if _is_name(element):
+        element.tag, element.attrib = "mi", {}
+
+
+def _is_name(element: Element) -> bool:
+    """Say whether an element is a function's name (log, softmax)."""
+    text = element.text or ""
+    return element.tag in ("mi", "mo") and len(text) > 1 and text.isascii() and text.isalpha()
+
+
+def _base(element: Element) -> Element:
+    """Return what carries the indices, or the element itself."""
+    return _base(element[0]) if element.tag in SCRIPTED else element
+
+
+def _space_functions(row: Element) -> None:
+    """Put a thin space between a function's name and what stands beside it; none beside a sign or before a bracket."""
+    children = list(row)
+    for place in reversed(range(1, len(children))):
+        left, right = _base(children[place - 1]), _base(children[place])
+        after = _is_name(left) and right.tag != "mo"
+        before = _is_name(right) and (left.tag not in ("mo", "mspace") or left.text in CLOSES)
+        if after or before:
+            row.insert(place, Element("mspace", {"width": "0.1667em"}))

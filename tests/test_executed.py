@@ -1,0 +1,76 @@
+"""Which run a page is, which one belongs to another, and what of a notebook its readers see."""
+
+import nbformat
+import pytest
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+
+from saobp.study import executed
+
+DEFAULTS = 'profile = "smoke"\nrecord = ""\nmodel = "mini"\nalgorithm = "high"\nseed = 42\nlength = 8  # tokens\n'
+
+
+def notebook(**values):
+    values = {"profile": "/home/somebody/profiles/smoke.yaml", "record": "/home/somebody/r.json", **values}
+    given = "# Parameters\n" + "\n".join(f"{name} = {value!r}" for name, value in values.items())
+    cells = [
+        new_markdown_cell("# 04 Pretraining\n\n**Claim: nothing else differs.**\n\nMore."),
+        new_code_cell(DEFAULTS, metadata={"tags": ["parameters"]}),
+        new_code_cell(given, metadata={"tags": ["injected-parameters"]}),
+        new_code_cell("# NBVAL_CHECK_OUTPUT\nlength", outputs=[new_output("stream", name="stderr", text="50 %|##")]),
+    ]
+    return new_notebook(cells=cells)
+
+
+@pytest.fixture
+def runs(tmp_path):
+    for name in ("04-pretrain", "05-finetune"):
+        for model, algorithm in [("medium", "high"), ("mini", "high"), ("mini", "original"), ("small", "original")]:
+            node = notebook(model=model, algorithm=algorithm, seed=42)
+            nbformat.write(node, tmp_path / f"{name}-{model}-{algorithm}-42.ipynb")
+    return executed.read(sorted(tmp_path.glob("*.ipynb")))
+
+
+def test_runs_stand_in_the_paper_s_order(runs):
+    order = [run.name for run in runs if run.notebook == "04-pretrain"]
+    assert [name.removeprefix("04-pretrain-").removesuffix("-42") for name in order] == [
+        "mini-original", "mini-high", "small-original", "medium-high",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("values", "chosen"),
+    [
+        ({"model": "medium", "algorithm": "high", "seed": 42}, "medium-high"),
+        ({"model": "mini", "algorithm": "high", "seed": 7}, "mini-high"),
+        ({"model": "small", "algorithm": "high", "seed": 42}, "small-original"),
+        ({"model": "large", "algorithm": "high", "seed": 42}, "mini-original"),
+        ({}, "mini-original"),
+    ],
+)
+def test_a_run_belongs_to_the_one_that_shares_most_with_it(runs, values, chosen):
+    run = executed.Executed("06-attention", notebook(), values)
+    assert executed.closest(run, "05-finetune", runs).name == f"05-finetune-{chosen}-42"
+
+
+def test_a_notebook_that_was_not_run_has_no_page(runs):
+    assert executed.closest(runs[0], "07-decoder", runs) is None
+
+
+def test_readers_see_the_parameters_as_one_line_and_no_machinery():
+    node = notebook(model="mini", algorithm="high", seed=7)
+    cells = executed.shown(executed.Executed("04-pretrain-mini-high-7", node, {})).cells
+    assert [cell.source for cell in cells[1:]] == [
+        "*This run:* profile smoke, model mini, algorithm high, seed 7.", "length = 8  # tokens", "length",
+    ]  # fmt: skip
+    assert cells[-1].outputs == [] and "NBVAL" in node.cells[-1].source  # what was run is left as it was
+
+
+def test_a_default_cell_that_is_given_whole_is_not_shown():
+    node = notebook(model="mini", algorithm="high", seed=7, length=9)
+    sources = [cell.source for cell in executed.shown(executed.Executed("04-pretrain", node, {})).cells]
+    assert len(sources) == 3 and not any("# tokens" in source for source in sources)
+
+
+def test_title_and_claim_are_read_from_the_head():
+    assert executed.head(notebook()) == ("04 Pretraining", "Nothing else differs.")
+    assert executed.head(new_notebook(cells=[new_markdown_cell("# Bare\n\nText.")])) == ("Bare", "")
