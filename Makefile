@@ -1,7 +1,7 @@
 # Two commands are enough: `make reproduce` and `make test`. Both set up .venv by themselves.
 PROFILE ?= smoke
 PYTHON ?= python3
-CORES ?= $(shell nproc 2>/dev/null || sysctl -n hw.ncpu)
+CORES ?= $(shell getconf _NPROCESSORS_ONLN)
 VENV := .venv
 BIN := $(VENV)/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)

@@ -11,8 +11,16 @@ profile = load_profile(PROFILE)
 THREADS = int(config.get("threads", 1))  # a run; two runs side by side beat one run with two threads
 
 RUN = (
-    f"OMP_NUM_THREADS={THREADS} '{sys.executable}' -m saobp.study.runner run {{input.notebook}} {{output.notebook}} -f '{PROFILE}' "
+    f"OMP_NUM_THREADS={{threads}} '{sys.executable}' -m saobp.study.runner run {{input.notebook}} {{output.notebook}} -f '{PROFILE}' "
     "-p record {output.record} "
+)
+PROCESSES = int(config.get("processes", 1))  # that share a pretraining run; notebook 04 then has nothing left to train
+SHARED = (
+    f"OMP_NUM_THREADS={{threads}} '{sys.executable}' -m torch.distributed.run --standalone --nproc-per-node {PROCESSES} "
+    f"-m saobp.study.pretraining --profile '{PROFILE}' --model {{wildcards.model}} --algorithm {{wildcards.algorithm}} "
+    "--seed {wildcards.seed} 2>&1 | tee {log} && "
+    if PROCESSES > 1
+    else ""
 )
 TRAINED = [f"{m}-{a}-{s}" for m, a in profile.pairs() for s in profile.seeds]
 LOOKED_AT = [f"{m}-{a}-{s}-{task}" for m, a, task in profile.looked_at() for s in profile.seeds]
@@ -75,10 +83,11 @@ rule pretrain:
         notebook="notebooks/04-pretrain-{model}-{algorithm}-{seed}.ipynb",
         record="records/04-pretrain-{model}-{algorithm}-{seed}.json",
         weights="checkpoints/{model}-{algorithm}-{seed}/model.safetensors",
+    threads: THREADS
     log:
         "logs/04-pretrain-{model}-{algorithm}-{seed}.log",
     shell:
-        RUN + "-p model {wildcards.model} -p algorithm {wildcards.algorithm} -p seed {wildcards.seed} 2>&1 | tee {log}"
+        SHARED + RUN + "-p model {wildcards.model} -p algorithm {wildcards.algorithm} -p seed {wildcards.seed} 2>&1 | tee -a {log}"
 
 
 rule finetune:
@@ -88,6 +97,7 @@ rule finetune:
     output:
         notebook="notebooks/05-finetune-{model}-{algorithm}-{seed}-{group}-{head}.ipynb",
         record="records/05-finetune-{model}-{algorithm}-{seed}-{group}-{head}.json",
+    threads: THREADS
     log:
         "logs/05-finetune-{model}-{algorithm}-{seed}-{group}-{head}.log",
     shell:
@@ -102,6 +112,7 @@ rule attention:
     output:
         notebook="notebooks/06-attention-{model}-{algorithm}-{seed}-{task}.ipynb",
         record="records/06-attention-{model}-{algorithm}-{seed}-{task}.json",
+    threads: THREADS
     log:
         "logs/06-attention-{model}-{algorithm}-{seed}-{task}.log",
     shell:
@@ -115,6 +126,7 @@ rule decoder:
     output:
         notebook="notebooks/07-decoder-{model}-{algorithm}-{seed}.ipynb",
         record="records/07-decoder-{model}-{algorithm}-{seed}.json",
+    threads: THREADS
     log:
         "logs/07-decoder-{model}-{algorithm}-{seed}.log",
     shell:
@@ -131,7 +143,7 @@ rule cost:
         "logs/08-cost-{model}.log",
     threads: workflow.cores  # nothing beside it while it takes times
     shell:
-        RUN.replace(f"OMP_NUM_THREADS={THREADS}", "OMP_NUM_THREADS={threads}") + "-p model {wildcards.model} 2>&1 | tee {log}"
+        RUN + "-p model {wildcards.model} 2>&1 | tee {log}"
 
 
 rule beyond:
@@ -141,6 +153,7 @@ rule beyond:
     output:
         notebook="notebooks/12-beyond-{model}-{seed}.ipynb",
         record="records/12-beyond-{model}-{seed}.json",
+    threads: THREADS
     log:
         "logs/12-beyond-{model}-{seed}.log",
     shell:

@@ -34,8 +34,13 @@ def declared_parameters(notebook: Path) -> dict[str, Any]:
     cell = next((c for c in cells if "parameters" in c.metadata.get("tags", [])), None)
     if cell is None:
         raise UsageError(f"{notebook}: has no cell tagged 'parameters'")
-    assignments = [node for node in ast.parse(cell.source).body if isinstance(node, ast.Assign)]
-    return {node.targets[0].id: ast.literal_eval(node.value) for node in assignments}
+    try:
+        assignments = [node for node in ast.parse(cell.source).body if isinstance(node, ast.Assign)]
+        return {node.targets[0].id: ast.literal_eval(node.value) for node in assignments}
+    except (SyntaxError, ValueError, AttributeError):
+        raise UsageError(
+            f"{notebook}: the cell tagged 'parameters' must hold lines like name = 1, and no code"
+        ) from None
 
 
 def checked(notebook: Path, given: dict[str, str], declared: dict[str, Any]) -> dict[str, Any]:

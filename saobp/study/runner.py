@@ -44,6 +44,7 @@ def parser() -> argparse.ArgumentParser:
     reproduce.add_argument("--profile", default="smoke")
     reproduce.add_argument("--cores", type=int, default=2)
     reproduce.add_argument("--cluster", help="slurm, kubernetes or a folder with Snakemake settings: each run is a job")
+    reproduce.add_argument("--processes", type=int, default=1, help="that share a pretraining run, by torchrun")
     reproduce.add_argument("--dry-run", action="store_true", help="list the runs, run none")
     reproduce.set_defaults(action=reproduce_profile)
 
@@ -85,7 +86,7 @@ def reproduce_profile(options: argparse.Namespace) -> None:
     if options.dry_run:
         workflow.preview(options.profile)
     else:
-        workflow.reproduce(options.profile, options.cores, options.cluster)
+        workflow.reproduce(options.profile, options.cores, options.cluster, options.processes)
 
 
 def write_report(options: argparse.Namespace) -> None:

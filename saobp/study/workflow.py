@@ -9,8 +9,10 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from saobp.study import paths, sources
+from saobp.study import environment, paths, sources
 from saobp.study.profile import find, load_profile
+
+PLACES = ("records", "notebooks", "logs", "checkpoints", "work")  # of a build folder, made before anything runs
 
 
 class WorkflowFailed(RuntimeError):
@@ -33,14 +35,18 @@ def claimed(folder: Path) -> Iterator[int]:
         stream.truncate(0)
         stream.write(str(os.getpid()))
         stream.flush()
+        for name in PLACES:
+            paths.own_folder(folder / name)
         yield stream.fileno()
 
 
-def reproduce(profile_name: str, cores: int, cluster: str | None = None) -> None:
+def reproduce(profile_name: str, cores: int, cluster: str | None = None, processes: int = 1) -> None:
     """Run every notebook under a profile and write its report; on a cluster each run is a job.
 
+    `processes` share each pretraining run of an encoder, by torchrun.
     Raises ProfileError or DataError before anything runs, WorkflowFailed when a run fails.
     """
+    environment.check()
     where = ["--workflow-profile", str(cluster_profile(cluster))] if cluster else []
     path, profile = find(profile_name).resolve(), load_profile(profile_name)
     source = sources.resolve(profile.data)
@@ -50,7 +56,7 @@ def reproduce(profile_name: str, cores: int, cluster: str | None = None) -> None
     with claimed(folder) as hold:
         # no living run holds the folder, so a lock that is there belongs to one that was killed
         _snakemake(folder, path, cores, hold, "--unlock", quiet=True)
-        code = _snakemake(folder, path, cores, hold, "--rerun-incomplete", "--keep-going", *where)
+        code = _snakemake(folder, path, cores, hold, "--rerun-incomplete", "--keep-going", *where, processes=processes)
     minutes, seconds = divmod(time.perf_counter() - clock, 60)
     spent = f"{minutes:.0f} min {seconds:.0f} s"
     if code:
@@ -84,10 +90,13 @@ def preview(profile_name: str) -> None:
             raise WorkflowFailed(f"{path}: its runs cannot be planned; the lines above say why")
 
 
-def _snakemake(folder: Path, profile: Path, cores: int, hold: int, *options: str, quiet: bool = False) -> int:
+def _snakemake(
+    folder: Path, profile: Path, cores: int, hold: int, *options: str, quiet: bool = False, processes: int = 1
+) -> int:
     command = [
         sys.executable, "-m", "snakemake", "--snakefile", str(paths.root() / "Snakefile"), "--directory", str(folder),
-        "--cores", str(cores), "--config", f"profile={profile}", "--quiet", "rules", "host", *options,
+        "--cores", str(cores), "--config", f"profile={profile}", f"processes={processes}",
+        "--quiet", "rules", "host", *options,
     ]  # fmt: skip
     sink = subprocess.DEVNULL if quiet else None
     return subprocess.run(command, pass_fds=[hold], stdout=sink, stderr=sink, check=False).returncode

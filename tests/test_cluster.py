@@ -1,0 +1,90 @@
+"""Many machines: Snakemake's own slurm executor on a cluster of one, and torchrun inside the workflow."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from saobp.study import paths, runner, workflow
+from saobp.study.workflow import WorkflowFailed
+
+STUB = Path(__file__).parent / "cluster" / "slurm"
+CLUSTERS = paths.root() / "profiles" / "cluster"
+TRAINING = ("pretrain", "decoder", "finetune", "attention", "beyond", "cost")
+
+
+@pytest.fixture
+def cluster(tmp_path, monkeypatch):
+    """A folder whose programs are called as slurm's, first on the PATH; returns where they note their calls."""
+    pytest.importorskip("snakemake_executor_plugin_slurm", reason="needs the extra 'cluster'")
+    programs, jobs = tmp_path / "bin", tmp_path / "jobs"
+    programs.mkdir()
+    for name in ("sbatch", "squeue", "sacct", "srun", "scontrol", "sinfo", "scancel"):
+        (programs / name).symlink_to(STUB)
+    monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("STUB_SLURM", str(jobs))
+    return jobs
+
+
+def submitted(folder, target):
+    """Run one target of the smoke profile as jobs of the cluster, with the settings of profiles/cluster/slurm."""
+    command = [
+        sys.executable, "-m", "snakemake", "--snakefile", str(paths.root() / "Snakefile"), "--directory", str(folder),
+        "--config", f"profile={paths.root() / 'notebooks' / 'profiles' / 'smoke.yaml'}", "--cores", "1",
+        "--workflow-profile", str(CLUSTERS / "slurm"), "--latency-wait", "5", "--slurm-status-command", "squeue",
+        "--slurm-init-seconds-before-status-checks", "2", "--", target,
+    ]  # fmt: skip
+    return subprocess.run(command, capture_output=True, text=True, timeout=400)
+
+
+@pytest.mark.slow  # minutes: the executor looks after its jobs at the pace of a cluster
+def test_a_run_is_a_job_with_the_resources_of_its_rule(cluster, tmp_path):
+    done = submitted(tmp_path / "build", "records/02-variants.json")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "build" / "records" / "02-variants.json").is_file()
+    calls = (cluster / "calls").read_text()
+    assert re.search(r"sbatch .*-t 60 --mem 8000 ", calls) and "srun -n1" in calls
+
+
+@pytest.mark.slow
+def test_a_job_that_fails_is_tried_again(cluster, tmp_path, monkeypatch):
+    monkeypatch.setenv("STUB_SLURM_FAIL", "1")  # the first job of the cluster dies before it has begun
+    done = submitted(tmp_path / "build", "records/02-variants.json")
+    assert done.returncode == 0, done.stderr
+    assert "Trying to restart job" in done.stderr
+    assert (cluster / "calls").read_text().count("sbatch ") == 2
+    assert sorted(path.read_text().split()[1] for path in cluster.glob("*.state")) == ["COMPLETED", "FAILED"]
+
+
+@pytest.mark.parametrize("name", ["slurm", "kubernetes"])
+def test_every_rule_that_trains_asks_for_a_device_memory_and_time(name):
+    settings = yaml.safe_load((CLUSTERS / name / "config.yaml").read_text())
+    assert settings["executor"] == name and settings["retries"] >= 1
+    assert set(settings["set-resources"]) == set(TRAINING)
+    assert all({"gpu", "mem_mb", "runtime"} <= set(asked) for asked in settings["set-resources"].values())
+
+
+def test_a_cluster_is_found_by_name_or_folder_and_an_unknown_one_is_refused(tmp_path, capsys):
+    assert workflow.cluster_profile("slurm") == (CLUSTERS / "slurm").resolve()
+    (tmp_path / "config.yaml").write_text("executor: slurm\n")
+    assert workflow.cluster_profile(str(tmp_path)) == tmp_path
+    with pytest.raises(WorkflowFailed, match="no cluster is called 'moon': give kubernetes, slurm, or a folder"):
+        workflow.cluster_profile("moon")
+    assert runner.main(["reproduce", "--cluster", "moon"]) == 1
+    assert "no cluster is called 'moon'" in capsys.readouterr().err
+
+
+def test_two_processes_train_a_run_of_the_workflow_and_the_notebook_finds_it_done(tmp_path):
+    target = "records/04-pretrain-mini-twin-original-42.json"
+    command = [
+        sys.executable, "-m", "snakemake", "--snakefile", str(paths.root() / "Snakefile"), "--directory",
+        str(tmp_path), "--cores", "2", "--dry-run", "--printshellcmds", "--config",
+        f"profile={paths.root() / 'notebooks' / 'profiles' / 'smoke.yaml'}", "processes=2", "--", target,
+    ]  # fmt: skip
+    said = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+    first, then = said.index("--nproc-per-node 2 -m saobp.study.pretraining"), said.index("saobp.study.runner run")
+    assert first < then and "--model mini-twin --algorithm original --seed 42" in said[first:then]
