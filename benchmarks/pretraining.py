@@ -18,6 +18,7 @@ from transformers import BertForMaskedLM, DataCollatorForLanguageModeling, Print
 
 from saobp.study import models, pretraining, sources, training
 from saobp.study.batches import SeededMasking
+from saobp.study.faults import StopAtNaN
 from saobp.study.paths import write_text
 from saobp.study.profile import Pretraining, load_profile
 from saobp.study.records import device
@@ -51,7 +52,8 @@ def trainer(way: str, text: torch.utils.data.Dataset, tokenizer) -> Trainer:
         collator = SeededMasking(tokenizer, 0.15, 0)
     arguments = training.arguments(recipe, Path(tempfile.gettempdir()) / "saobp-benchmark", 0)
     arguments.save_strategy = "no"
-    made = Trainer(network, args=arguments, train_dataset=text, data_collator=collator)
+    ours = [] if way == "stock" else [StopAtNaN(Path(arguments.output_dir)), training.Progress(way)]  # as in a run
+    made = Trainer(network, args=arguments, train_dataset=text, data_collator=collator, callbacks=ours)
     made.remove_callback(PrinterCallback)
     return made
 

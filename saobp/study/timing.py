@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from saobp.study.records import commit
+
 THREADS, ROUNDS, WARM_UP = 2, 31, 3
 
 
@@ -153,6 +155,6 @@ def resident(field: str) -> int:
 
 
 def circumstances() -> dict[str, object]:
-    """Return what a time depends on: versions, threads, and how busy the machine is."""
+    """Return what a time depends on: the code's commit, versions, threads, and how busy the machine is."""
     load = os.getloadavg()[0]
-    return {"torch": torch.__version__, "threads": torch.get_num_threads(), "load_average": load}
+    return {"code": commit(), "torch": torch.__version__, "threads": torch.get_num_threads(), "load_average": load}
