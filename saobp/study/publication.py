@@ -100,7 +100,9 @@ def renew_notebooks() -> None:
     for notebook in sorted((paths.root() / "notebooks").glob("*.ipynb")):
         values = [str(v) for k, v in declared_parameters(notebook).items() if k not in ("profile", "record")]
         folder = paths.build("smoke") / "notebooks"
-        candidates = [folder / f"{'-'.join([notebook.stem, *values])}.ipynb", folder / notebook.name]
+        # a run is named by the parameters that tell it from the others, the first ones of its notebook
+        counts = range(len(values), -1, -1)
+        candidates = [folder / f"{'-'.join([notebook.stem, *values[:count]])}.ipynb" for count in counts]
         executed = next((path for path in candidates if path.is_file()), None)
         if executed is None:
             raise FileNotFoundError(f"{candidates[0]}: not run yet; run `make reproduce` first")
