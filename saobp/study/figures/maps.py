@@ -170,7 +170,7 @@ def _sparsity_axes(ax: Axes, points: pd.DataFrame) -> Any:
     low, high = points["value"].min(), points["value"].max()
     image = map_axes(ax, points, PowerNorm(0.5, low, max(high, low + 1e-9)))
     head = f"head {points['head'].iloc[0]}, sparsity {below_uniform(points):.3f}"
-    ax.set_title(f"{head}\n{low:.2g} to {high:.2g}", pad=3)
+    ax.set_title(f"{head}\n{low:.3g} to {high:.3g}", pad=3)
     return image
 
 
