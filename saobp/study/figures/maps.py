@@ -59,7 +59,7 @@ def _moved(example: dict[str, Any]) -> float:
 def before_after(frame: pd.DataFrame, width: float) -> Figure:
     """Draw the map before and after on one colour scale, the change between them, and the factor graph."""
     side = width >= style.NARROW
-    figure = style.new_figure(width, 2.3 if side else 5.2)
+    figure = style.new_figure(width, 2.6 if side else 5.4)
     axes = list(figure.subplots(1, 4, width_ratios=(3, 3, 3, 2)) if side else figure.subplots(2, 2).flat)
     top = float(frame["value"].max())
     for ax, matrix, title in ((axes[0], "raw", "Softmax"), (axes[1], "refined", "After one step (High)")):
@@ -145,7 +145,8 @@ def _by_task(records: Sequence[Record], model: str, algorithm: str) -> dict[str,
 def sparsity(frame: pd.DataFrame, width: float) -> Figure:
     """Draw Original and High of each model (one above the other on a wide page), with the share below 1/L."""
     models, algorithms = list(dict.fromkeys(frame["model"])), ["original", "high"]
-    wide = width >= style.NARROW
+    page = width >= style.NARROW
+    wide = page and len(models) > 1  # one model stands beside itself
     rows, columns = (algorithms, models) if wide else (models, algorithms)
     side = min(width / (len(columns) + 0.5), 2.3)
     figure = style.new_figure(min(width, len(columns) * (side + 0.6) + 1), len(rows) * (side + 0.35))
@@ -158,7 +159,7 @@ def sparsity(frame: pd.DataFrame, width: float) -> Figure:
             ax.set_title(f"{names[column]}\n{ax.get_title()}", pad=3)
         if column == columns[0]:
             ax.set_ylabel(f"{names[row]}\n{ax.get_ylabel()}")
-    bar = figure.colorbar(image, ax=axes, shrink=0.6, location="right" if wide else "bottom")
+    bar = figure.colorbar(image, ax=axes, shrink=0.6, location="right" if page else "bottom")
     ends = (image.norm.vmin, image.norm.vmax)
     bar.set_ticks(ends, labels=["panel's\nleast", "panel's\nmost"])
     bar.set_label(f"Attention on {TASKS[frame['task'].iloc[0]].title}")
