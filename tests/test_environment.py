@@ -1,8 +1,11 @@
 """The lock, pyproject.toml and environment.yml say the same."""
 
 import re
+import subprocess
+import sys
 
 import lock
+import pytest
 import yaml
 from packaging.requirements import Requirement
 
@@ -39,3 +42,23 @@ def test_the_method_needs_nothing_of_the_study():
     """The door between the two rooms opens one way."""
     for path in (lock.ROOT / "saobp").glob("*.py"):
         assert "saobp.study" not in path.read_text(encoding="utf-8"), path.name
+
+
+@pytest.mark.slow  # asks the package index
+@pytest.mark.parametrize("version", ["3.11", "3.12"])
+def test_the_lock_installs_on_every_python_that_it_is_for(version):
+    pytest.importorskip("uv", reason="`make lock` installs it")
+    command = [
+        sys.executable,
+        "-m",
+        "uv",
+        "pip",
+        "compile",
+        "requirements.lock",
+        "--python-version",
+        version,
+        "--quiet",
+    ]
+    done = subprocess.run(command, cwd=lock.ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert f"torch=={PINS['torch']}" in done.stdout
