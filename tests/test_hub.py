@@ -64,7 +64,9 @@ def test_without_counts_on_the_hub_no_text_is_fetched_to_know_which_splits_there
     monkeypatch.setattr(datasets, "load_dataset_builder", lambda *_, **__: Builder())
     monkeypatch.setattr(datasets, "get_dataset_split_names", lambda *_, **__: ["train"])
     whole = HubSource().completeness("bookcorpus/bookcorpus", None, "train")
-    assert whole["complete"] and whole["rows"] == whole["published_rows"] > 10**7
+    assert whole["rows"] == whole["published_rows"] > 10**7 and not whole["complete"]  # assumed, and said to be
+    assert whole["note"] == "the hub states no count"
+    assert HubSource().completeness("my/own", None, "train")["published_rows"] is None
     with pytest.raises(MissingSplit, match=r"no split 'validation' \(found: train\)"):
         HubSource().intervals("bookcorpus/bookcorpus", None, "validation")
     assert hub == []

@@ -1,34 +1,45 @@
-"""One pretraining run of a profile: its start, and what its record holds."""
+"""One run of a profile from the command line, as torchrun and Accelerate start it."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import pytest
-import torch
 
-from saobp.study import models, pretraining, sources
-from saobp.study.profile import load_profile
-
-STUDY = load_profile("smoke")
+from saobp.study import paths, pretraining
 
 
-@pytest.fixture(scope="module")
-def tokenizer():
-    return pretraining.texts(STUDY, "mini-twin", sources.resolve("synthetic"))[0]
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["--profile", "nope", "--model", "mini", "--algorithm", "high"], "no profile is called 'nope'"),
+        (["--profile", "smoke", "--model", "nope", "--algorithm", "high"], "trains no nope with high: choose one of"),
+        (
+            ["--profile", "smoke", "--model", "mini-twin", "--algorithm", "high_all_rows"],
+            "trains no mini-twin with high",
+        ),
+    ],
+)
+def test_a_wrong_name_is_one_line(given, said, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["pretraining", *given])
+    with pytest.raises(SystemExit) as stopped:
+        pretraining.main()
+    line = capsys.readouterr().err
+    assert stopped.value.code == 2 and line.startswith("saobp: ") and said in line and line.count("\n") == 1
 
 
-@pytest.mark.parametrize("algorithm", ["high", "low", "elemmul", "entropy_reg", "eigen_reg"])
-def test_every_algorithm_starts_from_the_same_weights(tokenizer, algorithm):
-    ours, plain = (pretraining.untrained(STUDY, "mini-twin", name, 1, tokenizer) for name in (algorithm, "original"))
-    assert pretraining.same_weights(ours, plain)
-    assert not pretraining.same_weights(ours, pretraining.untrained(STUDY, "mini-twin", "original", 2, tokenizer))
-
-
-def test_a_weight_that_the_other_lacks_is_another_start():
-    assert not pretraining.same_weights(torch.nn.Linear(2, 2, bias=False), torch.nn.Linear(2, 2))
-
-
-def test_a_record_holds_curve_size_and_recipe(tokenizer):
-    network = pretraining.untrained(STUDY, "mini-twin", "high", 1, tokenizer)
-    held_out = {"loss": 5.0, "perplexity": 148.4, "seconds": 1.0, "entropy": [4.0], "gtd": [0.9]}
-    found = pretraining.metrics(STUDY, "mini-twin", network, [{"step": 0, "heldout": held_out}])
-    assert found["parameters"] == models.body_parameters("mini-twin", len(tokenizer)) < found["parameters_trained"]
-    assert found["tokens"] == STUDY.pretrain.steps * STUDY.pretrain.batch * STUDY.pretrain.length
-    assert found["recipe"]["masking"] == 0.3 and found["size"]["twin_of"] == "mini" and found["perplexity"] == 148.4
+def test_the_processes_of_a_run_wait_together_for_another_run_and_continue_from_the_same_checkpoint(tmp_path):
+    script = str(Path(__file__).with_name("distributed_pretraining.py"))
+    launch = [sys.executable, "-W", "ignore", "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    command = [*launch, script, str(tmp_path), "high"]
+    (tmp_path / "work").mkdir()
+    with paths.locked(tmp_path / "work"):  # another run holds the folder ...
+        waiting = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        time.sleep(15)
+        assert waiting.poll() is None and not list((tmp_path / "work").glob("checkpoint-*"))
+    said = waiting.communicate(timeout=300)[0]  # ... and lets go
+    assert waiting.returncode == 0, said
+    assert (tmp_path / "work" / "checkpoint-20").is_dir()
+    again = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert again.returncode == 0 and "continuing from checkpoint-20" in again.stdout, again.stderr

@@ -45,7 +45,12 @@ def test_every_profile_that_comes_along_is_valid(name):
         ("  warmup: 30", "  warmup: 121", "key 'pretrain': its warmup of 121 steps is longer than its 120 steps"),
         ("vocabulary: 2048\n", "", "tokenizer 'wordpiece' is trained on the corpus: give it a vocabulary"),
         ("tokenizer: wordpiece", "tokenizer: gpt2", "tokenizer 'gpt2' has no [MASK], which encoders need"),
-        ("warmup: 5}", "warmup: 500}", "schedule of medium-twin: its warmup of 500 steps is longer than its 20 steps"),
+        ("warmup: 5}", "warmup: 500}", "key 'schedules.medium-twin': its warmup of 500 steps is longer"),
+        (
+            "  tokenizer: bpe\n  vocabulary: 1024\n",
+            "  tokenizer: bpe\n",
+            "key 'decoder': tokenizer 'bpe' is trained on the corpus",
+        ),
         ("  length: 64", "  length: 2", "key 'pretrain.length'"),
     ],
 )

@@ -164,7 +164,7 @@ def _write(
     with (folder / "tokens.bin").open("wb") as stream:
         pieces = _encoded(text, tokenizer, between if separate else None)
         most = None if limit is None else limit // length * body
-        written = _append(stream, pieces, dtype, most, f"tokenise {text.split}")
+        written, text.counts["documents"] = _append(stream, pieces, dtype, most, f"tokenise {text.split}")
         blocks = written // body
         if not blocks:
             raise DataError(f"{text.description()}: {written} tokens do not fill a block of {length}; add text")
@@ -200,15 +200,17 @@ def _encoded(
             yield encoding.ids + end
 
 
-def _append(stream: BinaryIO, pieces: Iterable[list[int]], dtype: np.dtype, limit: int | None, title: str) -> int:
-    """Write pieces up to a limit of tokens, showing progress, and return how many were written."""
-    written = 0
+def _append(
+    stream: BinaryIO, pieces: Iterable[list[int]], dtype: np.dtype, limit: int | None, title: str
+) -> tuple[int, int]:
+    """Write pieces up to a limit of tokens, showing progress, and return how many tokens and pieces were written."""
+    written, count = 0, 0
     with tqdm(total=limit, desc=title, unit=" tokens", unit_scale=True) as progress:
         for piece in pieces:
             part = piece if limit is None else piece[: limit - written]
             stream.write(np.asarray(part, dtype=dtype).tobytes())
-            written += len(part)
+            written, count = written + len(part), count + 1
             progress.update(len(part))
             if written == limit:
                 break
-    return written
+    return written, count

@@ -45,14 +45,19 @@ def surplus(cells: pd.DataFrame) -> pd.DataFrame:
 
 
 def beside(ways: Ways) -> pd.DataFrame:
-    """Return one row a phase and way: median time, its ratios to both Originals, and memory in MiB."""
+    """Return one row a phase and way: time with quartiles, its ratios to both Originals, rate, memory in MiB, size."""
     rows = {
         (title, way_title(way)): {
             "milliseconds": found[phase]["milliseconds"]["median"],
+            "lower quartile": found[phase]["milliseconds"]["low"],
+            "upper quartile": found[phase]["milliseconds"]["high"],
             "÷ Original": found[phase]["ratio"]["median"],
             "÷ Original, eager": found[phase]["ratio_to_eager"]["median"],
             "kept (MiB)": found[phase].get("kept_mib", 0.0),
             "peak (MiB)": found[phase]["peak_mib"],
+            "tokens/s": found[phase].get("tokens_per_second", {}).get("median"),
+            "samples/s": found[phase].get("samples_per_second", {}).get("median"),
+            "parameters": found["parameters"],
         }
         for phase, title in PHASES.items()
         for way, found in ways.items()

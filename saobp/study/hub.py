@@ -38,8 +38,11 @@ class HubSource:
 
     def completeness(self, dataset: str, config: str | None, split: str) -> dict[str, Any]:
         """Say how many of the published rows a split holds; the hub is what is published."""
-        pieces = self.intervals(dataset, config, split)
         published = splits.PUBLISHED_ROWS.get((dataset, config), {})
+        if "[" not in split and not self._counted(dataset, config, split):
+            rows, notes = published.get(split), ["the hub states no count"]
+            return splits.completeness(dataset, config, split, [(split, 0, rows or 0)], [rows], False, notes)
+        pieces = self.intervals(dataset, config, split)
         totals = [self._rows(dataset, config, base) for base, _, _ in pieces]
         counts = [published.get(base, total) for (base, _, _), total in zip(pieces, totals)]
         pairs = zip(counts, totals)
@@ -54,6 +57,11 @@ class HubSource:
     def files(self, repository: str, *names: str) -> str:
         """Return the repository's identifier: transformers fetches the files itself."""
         return repository
+
+    def _counted(self, dataset: str, config: str | None, split: str) -> bool:
+        """Say whether the hub states how many rows a split has."""
+        stated = (_ask(datasets.load_dataset_builder, dataset, config).info.splits or {}).get(split)
+        return bool(stated and stated.num_examples)
 
     def _rows(self, dataset: str, config: str | None, split: str) -> int:
         found = _ask(datasets.load_dataset_builder, dataset, config).info.splits or {}

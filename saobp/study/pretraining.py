@@ -19,7 +19,6 @@ from saobp.study import (
     checkpoints,
     corpora,
     curves,
-    execution,
     models,
     paths,
     regularizers,
@@ -27,6 +26,7 @@ from saobp.study import (
     training,
 )  # fmt: skip
 from saobp.study.batches import SeededMasking
+from saobp.study.faults import TrainingFailed
 from saobp.study.heldout import HeldOut
 from saobp.study.profile import Profile, load_profile
 from saobp.study.sources import Source
@@ -114,14 +114,20 @@ def main() -> None:
         parser.add_argument(f"--{name}", required=True)
     parser.add_argument("--seed", type=int, default=42)
     given = parser.parse_args()
-    execution.check_names(vars(given))
-    study = load_profile(given.profile)
-    tokenizer, text, held_out = texts(study, given.model, sources.resolve(study.data))
-    network = untrained(study, given.model, given.algorithm, given.seed, tokenizer)
-    train(
-        study, given.model, given.algorithm, given.seed, network=network, tokenizer=tokenizer, text=text,
-        held_out=held_out,
-    )  # fmt: skip
+    try:
+        _run(given.profile, given.model, given.algorithm, given.seed)
+    except (ValueError, TrainingFailed) as error:
+        parser.exit(2, f"saobp: {error}\n")
+
+
+def _run(profile: str, model: str, algorithm: str, seed: int) -> None:
+    study = load_profile(profile)
+    if (model, algorithm) not in study.pairs():
+        known = ", ".join(" ".join(pair) for pair in study.pairs())
+        raise ValueError(f"profile {study.name} trains no {model} with {algorithm}: choose one of {known}")
+    tokenizer, text, held_out = texts(study, model, sources.resolve(study.data))
+    network = untrained(study, model, algorithm, seed, tokenizer)
+    train(study, model, algorithm, seed, network=network, tokenizer=tokenizer, text=text, held_out=held_out)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,11 @@ def count() -> int:
     return PartialState(cpu=on_cpu()).num_processes
 
 
+def wait() -> None:
+    """Wait until every process of the run has come here."""
+    PartialState(cpu=on_cpu()).wait_for_everyone()
+
+
 def is_first() -> bool:
     """Say whether this process is the one that writes what all of them share."""
     return PartialState(cpu=on_cpu()).is_main_process

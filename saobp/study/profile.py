@@ -63,8 +63,13 @@ class Pretraining:
     limit_tokens: Positive | None = None  # of the corpus; null = all
 
     def __post_init__(self):
-        if self.warmup > self.steps:
-            raise ValueError(f"its warmup of {self.warmup} steps is longer than its {self.steps} steps")
+        refuse_long_warmup(self.warmup, self.steps)
+
+
+def refuse_long_warmup(warmup: int, steps: int) -> None:
+    """Raise ValueError for a schedule that never gets to its own learning rate."""
+    if warmup > steps:
+        raise ValueError(f"its warmup of {warmup} steps is longer than its {steps} steps")
 
 
 @dataclass(frozen=True, config=STRICT, kw_only=True)
@@ -74,6 +79,9 @@ class Schedule:
     steps: Positive
     learning_rate: Rate
     warmup: Annotated[int, Ge(0)]
+
+    def __post_init__(self):
+        refuse_long_warmup(self.warmup, self.steps)
 
 
 @dataclass(frozen=True, config=STRICT, kw_only=True)
@@ -125,6 +133,10 @@ class Decoding:
     limit_evaluation: Positive | None = None
     splits: dict[str, str] = field(default_factory=dict)  # task -> reported
     algorithms_of: dict[Model, Annotated[list[DecoderAlgorithm], MinLen(1)]] = field(default_factory=dict)
+
+    def __post_init__(self):
+        if self.tokenizer == "bpe" and self.vocabulary is None:
+            raise ValueError("tokenizer 'bpe' is trained on the corpus: give it a vocabulary")
 
     def pairs(self) -> list[tuple[str, str]]:
         """Return every (model, algorithm) that is trained."""
@@ -202,11 +214,6 @@ class Profile:
             raise ValueError(f"tokenizer '{self.tokenizer}' is trained on the corpus: give it a vocabulary")
         if self.tokenizer in ("gpt2", "bpe"):
             raise ValueError(f"tokenizer '{self.tokenizer}' has no [MASK], which encoders need: take bert or wordpiece")
-        for model in self.models:
-            try:
-                self.recipe(model)
-            except ValidationError as error:
-                raise ValueError(f"schedule of {model}: {error.errors()[0]['ctx']['error']}") from None
 
     def pairs(self) -> list[tuple[str, str]]:
         """Return every (model, algorithm) that is trained: `algorithms`, or a size's own list if it has one."""

@@ -120,8 +120,15 @@ def _tables(folder: Path, names: str) -> list[dict[str, Any]]:
         rows = "\n".join(line for line in lines if line.startswith("|"))
         notes = [caption(line) for line in lines if line.strip() and not line.startswith("|")]
         title = path.stem.replace("table", "Table ")
-        found.append({"name": path.stem, "title": title, "html": Markup(formulas.markdown(rows)), "notes": notes})
+        files = _files(path)
+        entry = {"name": path.stem, "title": title, "html": Markup(formulas.markdown(rows)), "notes": notes}
+        found.append(entry | {"files": files})
     return found
+
+
+def _files(path: Path) -> list[str]:
+    """Return the other forms of a table or figure, for reuse, as places below the build folder."""
+    return [f"{path.parent.name}/{other.name}" for other in sorted(path.parent.glob(f"{path.stem}.*"))]
 
 
 def _figures(folder: Path) -> list[dict[str, Any]]:
@@ -133,6 +140,8 @@ def _figures(folder: Path) -> list[dict[str, Any]]:
             "name": path.stem,
             "title": title,
             "image": links.picture(path),
+            "files": _files(path),
+            "alt": files.get(path.name, {}).get("caption", "").partition(". ")[0],
             "caption": caption(f"**{title}.** " + files.get(path.name, {}).get("caption", "")),
         }
         for path in sorted(folder.glob("figure*.png"))

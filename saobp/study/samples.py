@@ -70,11 +70,16 @@ def example_maps(parquet: Path, tokenizer: PreTrainedTokenizerBase) -> list[dict
         tokens = tokenizer.convert_ids_to_tokens(arrays[f"input_ids_{shortest}"].tolist())
         place = {"sample": int(shortest), "layer": len(arrays[f"raw_{shortest}"]), "tokens": tokens}
     most = int(np.abs(refined - raw).sum((1, 2)).argmax())
-    sides = {"raw": raw.round(4), "refined": refined.round(4)}
     return [
-        place | {"head": head + 1, **{side: maps[head].tolist() for side, maps in sides.items()}}
+        place | {"head": head + 1} | _kept({"raw": raw[head], "refined": refined[head]})
         for head in dict.fromkeys((most, 0))
     ]
+
+
+def _kept(sides: dict[str, np.ndarray]) -> dict[str, Any]:
+    """Return maps to four significant digits, and their sparsity, the share below 1/L, from all digits."""
+    digits = {side: [[float(f"{value:.4g}") for value in row] for row in matrix] for side, matrix in sides.items()}
+    return digits | {"sparsity": {side: float((matrix < 1 / len(matrix)).mean()) for side, matrix in sides.items()}}
 
 
 def correlation_words(points: pd.DataFrame) -> list[str]:

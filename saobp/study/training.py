@@ -2,7 +2,7 @@
 
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -232,6 +232,12 @@ def run_to_the_end(trainer: Trainer, recipe: Pretraining, folder: Path) -> list[
     return trainer.state.log_history
 
 
-def alone(folder: Path) -> contextlib.AbstractContextManager[None]:
-    """Keep a second run of the same recipe waiting; of the processes of one distributed run the first waits for all."""
-    return paths.locked(folder) if processes.is_first() else contextlib.nullcontext()
+@contextlib.contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Keep a second run of the same recipe waiting.
+
+    Of the processes of one distributed run the first waits for all: none looks for a checkpoint before it has the lock.
+    """
+    with paths.locked(folder) if processes.is_first() else contextlib.nullcontext():
+        processes.wait()
+        yield

@@ -58,7 +58,14 @@ def joint_axes(ax: Axes, above: Axes, beside: Axes, frame: pd.DataFrame, measure
     for algorithm, points in defined.groupby("algorithm", sort=False):
         look = labels.ALGORITHMS[str(algorithm)]
         x, y = points["gtd"].astype(float), points[measure].astype(float)
-        ax.scatter(x, y, s=4, color=look.colour, marker=look.marker, alpha=0.35, linewidths=0, rasterized=True)
+        shape = {"s": 5, "marker": look.marker, "facecolors": "none", "edgecolors": look.colour, "linewidths": 0.5}
+        ax.scatter(
+            x,
+            y,
+            alpha=0.5,
+            rasterized=True,
+            **(shape if look.marker not in "xX+" else shape | {"facecolors": look.colour}),
+        )
         for histogram, values, way in ((above, x, "vertical"), (beside, y, "horizontal")):
             histogram.hist(
                 values,
@@ -71,6 +78,8 @@ def joint_axes(ax: Axes, above: Axes, beside: Axes, frame: pd.DataFrame, measure
             )
         lines.append(describe(x, y, str(algorithm), measure))
     ax.set(xlabel="GTD", ylabel=MEASURES[measure])
+    least, most = ax.get_ylim()
+    ax.set_ylim(max(least, -0.03 * most), min(most, 1.03) if measure == "clustering" else most)
     above.set_title("\n".join(lines), loc="left", pad=2)
     for histogram in (above, beside):
         histogram.axis("off")

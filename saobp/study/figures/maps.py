@@ -18,7 +18,20 @@ from saobp.study.records import select
 from saobp.study.tasks import TASKS
 
 Record = dict[str, Any]
-COLUMNS = ["task", "model", "algorithm", "matrix", "layer", "head", "query", "key", "query_token", "key_token", "value"]
+COLUMNS = [
+    "task",
+    "model",
+    "algorithm",
+    "matrix",
+    "layer",
+    "head",
+    "query",
+    "key",
+    "query_token",
+    "key_token",
+    "value",
+    "sparsity",
+]
 TOKENS = 24  # names of at most so many tokens fit beside a map
 NODES = 5  # tokens in the picture of the factor graph
 
@@ -36,6 +49,7 @@ def rows_of(example: dict[str, Any], matrix: str, model: str, algorithm: str, ta
     frame = pd.DataFrame({"query": query, "key": key, "value": values.ravel()})
     frame["query_token"], frame["key_token"] = tokens[query], tokens[key]
     names = {"task": task, "model": model, "algorithm": algorithm, "matrix": matrix}
+    names["sparsity"] = (example.get("sparsity") or {}).get(matrix, float((values < 1 / len(values)).mean()))
     return frame.assign(layer=example["layer"], head=example["head"], **names)[COLUMNS]
 
 
@@ -171,10 +185,10 @@ def _sparsity_axes(ax: Axes, points: pd.DataFrame) -> Any:
     low, high = points["value"].min(), points["value"].max()
     image = map_axes(ax, points, PowerNorm(0.5, low, max(high, low + 1e-9)))
     head = f"head {points['head'].iloc[0]}, sparsity {below_uniform(points):.3f}"
-    ax.set_title(f"{head}\n{low:.3g} to {high:.3g}", pad=3)
+    ax.set_title(f"{head}\n{low:.4g} to {high:.4g}", pad=3)
     return image
 
 
 def below_uniform(points: pd.DataFrame) -> float:
     """Share of a map's entries below 1/L: 0 for uniform attention, (L - 1)/L for one key a query."""
-    return float((points["value"] < 1 / points["key"].nunique()).mean())
+    return float(points["sparsity"].iloc[0])

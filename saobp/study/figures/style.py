@@ -32,7 +32,8 @@ def line_style(algorithm: str) -> dict[str, object]:
     """Colour, dash and marker of an algorithm, for `Axes.plot`."""
     look = labels.ALGORITHMS[algorithm]
     dash = look.dash if isinstance(look.dash, str) else (0, look.dash)
-    return {"color": look.colour, "marker": look.marker, "linestyle": dash}
+    hollow = {"markerfacecolor": "none"}  # what lies below shows through
+    return {"color": look.colour, "marker": look.marker, "linestyle": dash, **hollow}
 
 
 def shades(count: int) -> list[str]:

@@ -1,6 +1,7 @@
 """The paper's tables, published beside ours, built from run records alone."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +40,10 @@ def table(number: int, records: Sequence[Record], published: Published | None = 
     if number not in TABLES:
         raise ValueError(f"number: the paper has no Table {number}; choose 1 to 9")
     context.profile(records)
-    used = context.relevant(f"table{number}", records)
-    return TABLES[number](used, published or published_numbers.load())
+    used, published = context.relevant(f"table{number}", records), published or published_numbers.load()
+    built = TABLES[number](used, published)
+    caption = built.caption.replace("Profile none.", f"Profile {context.profile(records)}.")
+    return replace(built, caption=caption, notes=(*context.not_run(built, published), *built.notes))
 
 
 def write(

@@ -4,7 +4,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from saobp.study import labels
+from saobp.study.published import Published
 from saobp.study.splits import INVENTED
+from saobp.study.tables.cells import Table
 
 Record = dict[str, Any]
 STAGES = {  # which stages' records a table or figure reads, and so may be dated and described by
@@ -107,6 +109,20 @@ def _by_model(said: dict[str, set[str]]) -> str:
     if len({frozenset(models) for models in said.values()}) == 1:
         return " | ".join(sorted(said))
     return " | ".join(f"{words} ({', '.join(sorted(said[words]))})" for words in sorted(said))
+
+
+def not_run(table: Table, published: Published) -> tuple[str, ...]:
+    """Name the rows that the paper prints of a table and that no run stands beside."""
+    frame = published.tables[table.number]
+    if not {"model", "algorithm"} <= set(frame.columns):
+        return ()
+    shown = {(row.labels[0].removeprefix("BERT-").partition(" (")[0], row.labels[-1]) for row in table.rows}
+    missing: dict[str, list[str]] = {}
+    for model, algorithm in dict.fromkeys(zip(frame["model"], frame["algorithm"])):
+        if (model, algorithm) not in shown:
+            missing.setdefault(str(model), []).append(str(algorithm))
+    words = "; ".join(f"{model} {', '.join(algorithms)}" for model, algorithms in missing.items())
+    return (f"Printed in the paper, no run here: {words}.",) if words else ()
 
 
 def notes(records: Sequence[Record]) -> tuple[str, ...]:

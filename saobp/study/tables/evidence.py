@@ -46,15 +46,18 @@ def pooled(gaps: Gaps, what: str) -> Evidence | None:
     mean = float(np.mean([part.value for part in parts]))
     half = float(np.linalg.norm([part.half_width for part in parts])) / len(parts)
     seeds = min(part.seeds for part in parts)
-    words = f"{what} {mean:+.2f} points{between(mean, half)} over {len(gaps)} cells; "
+    alike = [labels.model_title(model) for model, part in zip(by_model, parts) if not isfinite(part.half_width)]
+    words = f"{what} {mean:+.2f} points{between(mean, half, alike)} over {len(gaps)} cells; "
     words += _alone([gap for _, gap, _ in gaps]) + ("; one seed" if seeds == 1 else f"; {seeds} seeds")
     reach = half if seeds > 1 else float("nan")
     return Evidence(words, mean - reach, mean + reach, all(map(labels.is_twin, by_model)))
 
 
-def between(mean: float, half: float) -> str:
-    """The interval around a mean, in brackets; it is undefined for runs that answer alike."""
-    return f" [{mean - half:.2f}, {mean + half:.2f}]" if isfinite(half) else " (no interval: the runs answer alike)"
+def between(mean: float, half: float, alike: Sequence[str] = ()) -> str:
+    """The interval around a mean, in brackets; it is undefined where the runs of a model answer alike."""
+    if isfinite(half):
+        return f" [{mean - half:.2f}, {mean + half:.2f}]"
+    return f" (no interval: the runs{' of ' if alike else ''}{' and '.join(alike)} answer alike)"
 
 
 def _alone(gaps: list[Difference]) -> str:

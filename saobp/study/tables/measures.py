@@ -80,7 +80,7 @@ def table6(records: Sequence[Record], published: Published) -> Table:
     notes = context.notes(records)
     if not any(row.labels[1].endswith("runs") for row in rows):
         notes = ("One pretraining seed an algorithm: no correlation over independent runs to set beside it.", *notes)
-    if any(cell.ours == UNDEFINED for row in rows for cell in row.cells.values()):
+    if any(str(cell.ours).startswith(UNDEFINED) for row in rows for cell in row.cells.values()):
         notes = (WHY_UNDEFINED, *notes)
     return Table(
         6, f"{caption} {context.describe(records)}", ("Model", "GTD"), titles, tuple(rows), notes, "runs×checkpoints"
@@ -102,7 +102,7 @@ def _correlation_row(records, model, name, measure, printed) -> Row:
         ours = (trajectories.over_checkpoints if checkpoints else trajectories.over_runs)(points, measure)
         known = points.dropna(subset=[measure, "score"])
         if ours is None and len(known):
-            ours = UNDEFINED
+            ours = f"{UNDEFINED} ({known['run'].nunique()}×{len(known) // known['run'].nunique()})"
         cells[task] = Cell(printed.get(task, ""), ours, reason=_why(known, measure, checkpoints))
     return Row((labels.model_title(model), name), cells)
 

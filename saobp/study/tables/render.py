@@ -59,9 +59,9 @@ def markdown(table: Table) -> str:
     lines = [f"**Table {table.number}.** {table.caption}", "", _pipe(heads)]
     lines.append("|" + "|".join(["---"] * len(table.heads) + ["---:"] * len(table.columns)) + "|")
     for row in table.rows:
-        cells = [_markdown_cell(row.cells[key]) if key in row.cells else "" for key in table.columns]
+        cells = [_markdown_cell(row.cells.get(key, Cell())) for key in table.columns]
         lines.append(_pipe([*row.labels, *cells]))
-    brackets = f" ({table.counts})" if table.counts else ""
+    brackets = f", {table.spread} ({table.counts})" if table.counts else ""
     notes = [f"Each cell: paper / **ours**{brackets}.", *_flag_notes(table, SIGNS), *_notes(table)]
     return "\n".join([*lines, "", *(f"{note}  " for note in notes)]).rstrip() + "\n"
 
@@ -69,7 +69,7 @@ def markdown(table: Table) -> str:
 def _markdown_cell(cell: Cell) -> str:
     published = re.sub(r"e\^\{(-?\d+)\}", r"e\1", cell.published) or "–"
     if cell.ours is None:
-        return f"{published} /" if cell.reason or cell.published else ""
+        return f"{published} /" if cell.reason else published
     flags = "".join(SIGNS.get(flag, f" [{flag}]") for flag in cell.flags)
     count = f" ({cell.count()})" if cell.count() else ""
     return f"{published} / **{cell.number()}**{MARK if cell.differs else ''}{flags}{count}"
@@ -94,7 +94,7 @@ def latex(table: Table) -> str:
         *_flag_notes(table, {flag: f"${mark}$" for flag, mark in FLAGS.items()}),
         *(escape(note.lstrip("\\")) for note in _notes(table)),
     ]
-    brackets = f" Ours: mean ± half of the 95 % interval ({table.counts})." if table.counts else ""
+    brackets = f" Ours: {table.spread} ({table.counts})." if table.counts else ""
     caption = escape(table.caption + brackets)
     lines = [
         NEEDS, r"\begin{table*}[t]", rf"\centering\{size}\setlength{{\tabcolsep}}{{3pt}}", FIT, *body, "}",

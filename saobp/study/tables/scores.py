@@ -24,7 +24,10 @@ def table2(records: Sequence[Record], published: Published) -> Table:
     rows = _score_rows(records, published, 2, columns)
     titles = {key: key.replace("_", "-") for key in columns}
     below = [_floor_row(records, columns), *_public_rows(published, estimates.models(records))]
-    return _finish(2, "Accuracy on multiple evaluation tasks.", titles, rows, records, below)
+    caption = (
+        "Accuracy on multiple evaluation tasks; public BERT: the released models of these sizes, their GLUE average."
+    )
+    return _finish(2, caption, titles, rows, records, below)
 
 
 def table8(records: Sequence[Record], published: Published) -> Table:

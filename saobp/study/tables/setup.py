@@ -98,8 +98,17 @@ def table9(records: Sequence[Record], published: Published) -> Table:
         "inference milliseconds": "ms/batch", "inference samples_per_second": "samples/s",
         "inference gmacs": "GMACs (inf.)",
     }  # fmt: skip
-    caption = f"Cost of training and inference; ± is half the distance of the quartiles. {context.describe(records)}"
-    return Table(9, caption, ("Model", "Algorithm"), titles, tuple(rows), context.notes(records), counts="rounds")
+    caption = f"Cost of training and inference, on random tokens. {context.describe(records)}"
+    return Table(
+        9,
+        caption,
+        ("Model", "Algorithm"),
+        titles,
+        tuple(rows),
+        context.notes(records),
+        counts="rounds",
+        spread="median ± half the distance of the quartiles",
+    )
 
 
 def _cost_row(runs: list[Record], published: Published, model: str, way: str) -> Row:
