@@ -19,7 +19,12 @@ def phase(milliseconds, kept, kernel=""):
 def ways():
     times = dict(zip(cost.WAYS, (10, 20, 15, 14, 30)))
     return {
-        way: {"train": phase(ms, ms), "train_no_dropout": phase(ms, ms / 2, "flash"), "inference": phase(ms, 0)}
+        way: {
+            "train": phase(ms, ms) | {"tokens_per_second": {"median": 1000 / ms}},
+            "train_no_dropout": phase(ms, ms / 2, "flash"),
+            "inference": phase(ms, 0) | {"samples_per_second": {"median": 500 / ms}},
+            "parameters": 77,
+        }
         for way, ms in times.items()
     }
 
@@ -29,6 +34,9 @@ def test_ways_stand_beside_each_other_with_both_ratios(ways):
     assert len(table) == len(cost.WAYS) * len(cost.PHASES)
     row = table.loc[("training", "High")]
     assert (row["÷ Original"], row["÷ Original, eager"], row["kept (MiB)"]) == (1.5, 0.75, 15)
+    assert (row["milliseconds"], row["lower quartile"], row["upper quartile"]) == (15, 14, 16)
+    assert (row["tokens/s"], row["parameters"]) == (66.67, 77) and np.isnan(row["samples/s"])
+    assert table.loc[("inference", "High"), "samples/s"] == 33.33
 
 
 def test_the_kernel_is_named_or_said_to_be_missing(ways):
