@@ -1,5 +1,6 @@
 """One run of a profile from the command line, as torchrun and Accelerate start it."""
 
+import shutil
 import subprocess
 import sys
 import time
@@ -29,17 +30,27 @@ def test_a_wrong_name_is_one_line(given, said, capsys, monkeypatch):
     assert stopped.value.code == 2 and line.startswith("saobp: ") and said in line and line.count("\n") == 1
 
 
-def test_the_processes_of_a_run_wait_together_for_another_run_and_continue_from_the_same_checkpoint(tmp_path):
+def launched(folder, **options):
+    """Start a run of two processes; its work goes below `folder`."""
     script = str(Path(__file__).with_name("distributed_pretraining.py"))
-    launch = [sys.executable, "-W", "ignore", "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    command = [*launch, script, str(tmp_path), "high"]
-    (tmp_path / "work").mkdir()
-    with paths.locked(tmp_path / "work"):  # another run holds the folder ...
-        waiting = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", script, str(folder), "high"]
+    command = [sys.executable, "-W", "ignore", *launch]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options)
+
+
+def test_the_processes_of_a_run_wait_together_for_another_run_and_continue_from_where_it_came(tmp_path):
+    first, second = tmp_path / "first", tmp_path / "second"
+    (second / "work").mkdir(parents=True)
+    first.mkdir()
+    other = launched(first)
+    assert other.wait(timeout=300) == 0, other.stdout.read()
+    with paths.locked(second / "work"):  # another run holds the folder ...
+        waiting = launched(second)
         time.sleep(15)
-        assert waiting.poll() is None and not list((tmp_path / "work").glob("checkpoint-*"))
-    said = waiting.communicate(timeout=300)[0]  # ... and lets go
-    assert waiting.returncode == 0, said
-    assert (tmp_path / "work" / "checkpoint-20").is_dir()
-    again = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    assert again.returncode == 0 and "continuing from checkpoint-20" in again.stdout, again.stderr
+        assert waiting.poll() is None and not list((second / "work").glob("checkpoint-*"))
+        # ... writes a checkpoint, and lets go
+        shutil.copytree(first / "work" / "checkpoint-10", second / "work" / "checkpoint-10")
+    said = waiting.communicate(timeout=300)[0]
+    assert waiting.returncode == 0 and "continuing from checkpoint-10" in said, said
+    assert (second / "work" / "checkpoint-20").is_dir()
+    other.stdout.close()
