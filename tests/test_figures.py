@@ -154,7 +154,7 @@ def test_a_rebuild_gives_the_same_bytes(small, published, tmp_path):
 def test_figure_1_shows_the_head_that_moves_most(records):
     frame = figures.data(1, records)
     assert set(frame["matrix"]) == {"raw", "refined"}
-    sums = frame.groupby(["matrix", "query"])["value"].sum()
+    sums = [maps.values_of(side).sum(1) for _, side in frame.groupby("matrix")]
     assert np.allclose(sums, 1, atol=1e-3)
 
 
@@ -188,6 +188,7 @@ def test_sparsity_of_a_map_is_the_share_below_uniform():
         example = {"layer": 0, "head": 0, "tokens": list("abcd"), "raw": matrix.tolist()}
         points = maps.rows_of(example, "raw", "mini", "high")
         assert maps.below_uniform(points) == expected
+        np.testing.assert_array_equal(maps.values_of(points), matrix)
 
 
 def test_the_tracked_figures_are_what_the_tracked_records_give(tmp_path):

@@ -16,7 +16,7 @@ LOOKS = {
     "high": ("high", "s", "solid"),
     "materialised": ("high", "D", (0, (2, 1.5))),
 }
-QUANTITIES = {"median_ms": "time (ms)", "peak_mib": "peak memory (MiB)"}
+QUANTITIES = {"median_ms": "time (ms), with quartiles", "peak_mib": "peak memory (MiB)"}
 
 
 def times(ways: dict[str, dict[str, Any]], width: float = style.PAGE) -> Figure:
@@ -61,6 +61,9 @@ def length_axes(ax: Axes, frame: pd.DataFrame, quantity: str) -> Axes:
         face = labels.ALGORITHMS[algorithm].colour if dash == "solid" else "white"
         look = {"color": labels.ALGORITHMS[algorithm].colour, "marker": marker, "markerfacecolor": face}
         ax.plot(points["length"], points[quantity], linestyle=dash, label=cost_tables.LENGTH_WAYS[str(way)], **look)
+        if quantity == "median_ms":  # a bar from quartile to quartile of the rounds, where it is wider than the mark
+            low, high = zip(*points["quartiles_ms"])
+            ax.vlines(points["length"], low, high, color=look["color"], lw=1.2)
     ax.set(xscale="log", yscale="log", xlabel="length (tokens)", ylabel=QUANTITIES[quantity])
     lengths = sorted(set(frame["length"]))
     ax.set_xticks(lengths, [str(length) for length in lengths])

@@ -18,20 +18,8 @@ from saobp.study.records import select
 from saobp.study.tasks import TASKS
 
 Record = dict[str, Any]
-COLUMNS = [
-    "task",
-    "model",
-    "algorithm",
-    "matrix",
-    "layer",
-    "head",
-    "query",
-    "key",
-    "query_token",
-    "key_token",
-    "value",
-    "sparsity",
-]
+COLUMNS = ["task", "model", "algorithm", "matrix", "layer", "head", "sparsity", "query", "token"]
+KEY = "key {}"  # the column of one key's mass, numbered from 0
 TOKENS = 24  # names of at most so many tokens fit beside a map
 NODES = 5  # tokens in the picture of the factor graph
 
@@ -42,15 +30,25 @@ def examples(record: Record) -> list[dict[str, Any]]:
 
 
 def rows_of(example: dict[str, Any], matrix: str, model: str, algorithm: str, task: str = "") -> pd.DataFrame:
-    """One row an entry of a map."""
+    """One row a query of a map: where it is from, the query's token, and the mass on each key, a column each."""
     values = np.asarray(example.get(matrix) or example["raw"], dtype=float)
-    query, key = np.indices(values.shape).reshape(2, -1)
+    below = (example.get("sparsity") or {}).get(matrix, float((values < 1 / len(values)).mean()))
+    source = {"task": task, "model": model, "algorithm": algorithm, "matrix": matrix, "layer": example["layer"]}
     tokens = np.asarray(example.get("tokens") or range(len(values)), dtype=str)
-    frame = pd.DataFrame({"query": query, "key": key, "value": values.ravel()})
-    frame["query_token"], frame["key_token"] = tokens[query], tokens[key]
-    names = {"task": task, "model": model, "algorithm": algorithm, "matrix": matrix}
-    names["sparsity"] = (example.get("sparsity") or {}).get(matrix, float((values < 1 / len(values)).mean()))
-    return frame.assign(layer=example["layer"], head=example["head"], **names)[COLUMNS]
+    frame = pd.DataFrame({"query": range(len(values)), "token": tokens})
+    frame = frame.assign(**source, head=example["head"], sparsity=below)[COLUMNS]
+    return frame.join(pd.DataFrame(values, columns=[KEY.format(place) for place in range(len(values))]))
+
+
+def values_of(rows: pd.DataFrame) -> np.ndarray:
+    """The (L, L) map of one head's rows."""
+    return rows.sort_values("query")[[KEY.format(place) for place in range(len(rows))]].to_numpy(dtype=float)
+
+
+def change_of(rows: pd.DataFrame) -> np.ndarray:
+    """What the refinement does to a map: refined minus raw, of rows that hold both."""
+    raw, refined = (values_of(rows[rows["matrix"] == name]) for name in ("raw", "refined"))
+    return refined - raw
 
 
 def before_after_data(records: Sequence[Record]) -> pd.DataFrame:
@@ -67,7 +65,7 @@ def before_after_data(records: Sequence[Record]) -> pd.DataFrame:
 
 def _moved(example: dict[str, Any]) -> float:
     raw, refined = (np.asarray(example[name], dtype=float) for name in ("raw", "refined"))
-    return float(np.abs(refined - raw).sum() / 2 / len(raw))
+    return share_moved(refined - raw)
 
 
 def before_after(frame: pd.DataFrame, width: float) -> Figure:
@@ -75,13 +73,13 @@ def before_after(frame: pd.DataFrame, width: float) -> Figure:
     side = width >= style.NARROW
     figure = style.new_figure(width, 2.6 if side else 5.4)
     axes = list(figure.subplots(1, 4, width_ratios=(3, 3, 3, 2)) if side else figure.subplots(2, 2).flat)
-    top = float(frame["value"].max())
-    for ax, matrix, title in ((axes[0], "raw", "Softmax"), (axes[1], "refined", "After one step (High)")):
-        image = map_axes(ax, frame[frame["matrix"] == matrix], PowerNorm(0.5, 0, top))
+    sides = {matrix: frame[frame["matrix"] == matrix] for matrix in ("raw", "refined")}
+    tokens, change = list(sides["raw"]["token"]), change_of(frame)
+    top = max(values_of(side).max() for side in sides.values())
+    for ax, side, title in zip(axes, sides.values(), ("Softmax", "After one step (High)")):
+        image = map_axes(ax, values_of(side), tokens, PowerNorm(0.5, 0, top))
         ax.set_title(title, pad=3)
-    sides = frame.set_index(["matrix", "query", "key", "query_token", "key_token"])["value"]
-    change = (sides["refined"] - sides["raw"]).reset_index()
-    moved = map_axes(axes[2], change, CenteredNorm(), colours="RdBu_r")
+    moved = map_axes(axes[2], change, tokens, CenteredNorm(), colours="RdBu_r")
     axes[2].set_title(f"Change: {share_moved(change):.2%} of the mass", pad=3)
     for ax in axes[1:3]:
         ax.set_ylabel("")
@@ -92,16 +90,14 @@ def before_after(frame: pd.DataFrame, width: float) -> Figure:
     return figure
 
 
-def share_moved(change: pd.DataFrame) -> float:
+def share_moved(change: np.ndarray) -> float:
     """Mean share of a row's mass that a change of a map carries elsewhere."""
-    return float(change["value"].abs().sum() / 2 / change["query"].nunique())
+    return float(np.abs(change).sum() / 2 / len(change))
 
 
-def map_axes(ax: Axes, points: pd.DataFrame, norm: Normalize, colours: str = "viridis") -> Any:
+def map_axes(ax: Axes, values: np.ndarray, tokens: Sequence[str], norm: Normalize, colours: str = "viridis") -> Any:
     """Draw one map, rows are queries; a PowerNorm of 0.5 colours by the square root, so that small mass shows."""
-    values = points.pivot(index="query", columns="key", values="value").to_numpy()
     image = ax.imshow(values, norm=norm, cmap=colours, interpolation="nearest")
-    tokens = points.drop_duplicates("key").sort_values("key")["key_token"].tolist()
     if len(tokens) <= TOKENS:
         ax.set_xticks(range(len(tokens)), tokens, rotation=90, fontsize=5.5)
         ax.set_yticks(range(len(tokens)), tokens, fontsize=5.5)
@@ -182,8 +178,9 @@ def sparsity(frame: pd.DataFrame, width: float) -> Figure:
 
 def _sparsity_axes(ax: Axes, points: pd.DataFrame) -> Any:
     """One map on its own scale, with its sparsity and its range above: a flat map is seen to be flat."""
-    low, high = points["value"].min(), points["value"].max()
-    image = map_axes(ax, points, PowerNorm(0.5, low, max(high, low + 1e-9)))
+    values = values_of(points)
+    low, high = values.min(), values.max()
+    image = map_axes(ax, values, list(points["token"]), PowerNorm(0.5, low, max(high, low + 1e-9)))
     head = f"head {points['head'].iloc[0]}, sparsity {below_uniform(points):.3f}"
     ax.set_title(f"{head}\n{low:.4g} to {high:.4g}", pad=3)
     return image

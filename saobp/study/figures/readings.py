@@ -14,9 +14,7 @@ def reading(number: int, frame: pd.DataFrame) -> str:
 
 
 def _moved(frame: pd.DataFrame) -> str:
-    sides = frame.set_index(["matrix", "query", "key"])["value"]
-    share = maps.share_moved((sides["refined"] - sides["raw"]).reset_index())
-    return f"The step moves {share:.2%} of the mass of this head."
+    return f"The step moves {maps.share_moved(maps.change_of(frame)):.2%} of the mass of this head."
 
 
 def _graph(frame: pd.DataFrame) -> str:

@@ -129,7 +129,11 @@ def _beside(table: Table) -> list[str]:
 
 def _pairs(table: Table, row: Row) -> list[str]:
     cells = [row.cells.get(key, Cell()) for key in table.columns]
-    return [text for cell in cells for text in (escape(cell.published), _latex_cell(cell))]
+    return [text for cell in cells for text in (_latex_published(cell), _latex_cell(cell))]
+
+
+def _latex_published(cell: Cell) -> str:
+    return escape(cell.published or "–")  # a dash is what the paper does not print; empty is what was not run
 
 
 def _stacked(table: Table) -> list[str]:
@@ -142,7 +146,7 @@ def _stacked(table: Table) -> list[str]:
         lines.append(r"\midrule")
         for first, row in _first(rows):
             cells = [row.cells.get(key, Cell()) for key in table.columns]
-            lines.append(_line([*_labels(row, first), "paper"], [escape(cell.published) for cell in cells]))
+            lines.append(_line([*_labels(row, first), "paper"], [_latex_published(cell) for cell in cells]))
             lines.append(_line([*[""] * labels, "ours"], [_latex_cell(cell, stacked=True) for cell in cells]))
     return [*lines, r"\bottomrule", r"\end{tabular}"]
 
