@@ -31,6 +31,8 @@ def word_tokenizer(words: int = 100) -> PreTrainedTokenizerFast:
 class RandomText(Dataset):
     """Sequences of random words, the same at every reading."""
 
+    fingerprint = "random"
+
     def __init__(self, sequences: int = 50, length: int = 16, words: int = 100):
         generator = torch.Generator().manual_seed(0)
         self.tokens = torch.randint(5, 5 + words, (sequences, length), generator=generator)

@@ -12,7 +12,7 @@ from small_models import RECIPE, RandomText, word_tokenizer
 
 import saobp
 from saobp.study import beyond, models, multihop
-from saobp.study.profile import Beyond, MultiHop
+from saobp.study.profile import Beyond, MultiHop, Schedule
 
 PLAN = Beyond(
     model="mini-twin", strengths=[0.0, 0.5], pretrain=dataclasses.replace(RECIPE, steps=6, warmup=1, evaluations=3)
@@ -71,7 +71,7 @@ def test_strengths_are_trained_followed_and_read_back(tokenizer, tmp_path):
     start = learned[learned["step"] == 0]["strength"]
     assert start.tolist() == pytest.approx([0.2] * 16) and len(learned) == 3 * 16
     assert learned[learned["step"] == 6]["strength"].std() > 0
-    (tmp_path / "mini-twin-0.5-42.json").write_text(json.dumps(runs[1] | {"seed": 7}))
+    next(tmp_path.glob("mini-twin-0.5-42-*.json")).write_text(json.dumps(runs[1] | {"seed": 7}))
     assert beyond.strength_runs(PLAN, **given)[1]["seed"] == 7  # finished runs are not run again
 
 
@@ -128,13 +128,21 @@ def test_a_deeper_run_starts_from_the_end_of_the_shallower_one_its_layers_twice(
     multihop.run(plan, 4, "high", 0, tmp_path)  # makes the shallower one first
     assert list(starts) == ["high-2-0", "high-4-0"]
     shallow = multihop.encoder(plan, 2, "high", 0)
-    load_model(shallow, tmp_path / "high-2-0.safetensors")
+    load_model(shallow, next(tmp_path.glob("high-2-0-*.safetensors")))
     end, deep = shallow.state_dict(), starts["high-4-0"]
     query = "bert.encoder.layer.{}.attention.self.query.weight"
     assert not torch.equal(end[query.format(0)], starts["high-2-0"][query.format(0)])  # trained in between
     for layer in range(4):
         assert torch.equal(deep[query.format(layer)], end[query.format(layer % 2)])
     assert torch.equal(deep["bert.embeddings.word_embeddings.weight"], end["bert.embeddings.word_embeddings.weight"])
+
+
+def test_another_plan_is_another_run_and_a_deeper_one_has_its_own_schedule(tmp_path):
+    plan = dataclasses.replace(STORIES, layers=[1, 2], algorithms=["high"], seeds=[0])
+    longer = dataclasses.replace(plan, deeper=Schedule(steps=6, learning_rate=1e-3, warmup=1))
+    ends = [multihop.run(given, 2, "high", 0, tmp_path)["curve"][-1]["step"] for given in (plan, longer)]
+    assert ends == [4, 6]
+    assert multihop.run(plan, 2, "high", 0, tmp_path)["curve"][-1]["step"] == 4
 
 
 def test_what_the_hops_show_is_said_with_who_learned_and_who_differs():

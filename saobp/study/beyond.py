@@ -6,6 +6,7 @@ Everything is one row a measurement, ready for seaborn.
 import json
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from transformers import PreTrainedTokenizerBase
 import saobp
 from saobp.huggingface import raw_attentions
 from saobp.refinement import Refinement
-from saobp.study import models, paths, training
+from saobp.study import checkpoints, models, paths, training
 from saobp.study.batches import SeededMasking
 from saobp.study.heldout import HeldOut
 from saobp.study.profile import Beyond
@@ -102,7 +103,7 @@ def strengths_of(model: nn.Module) -> list[list[float]]:
 
 
 class Watch:
-    """The held-out measurement of a strength: loss and, on raw and refined attention, entropy, GTD, fullest column."""
+    """What is followed of a strength: held-out loss and accuracy; raw and refined entropy, GTD, fullest column."""
 
     def __init__(self, held_out: Any, tokenizer: PreTrainedTokenizerBase, plan: Beyond):
         recipe = plan.pretrain
@@ -113,7 +114,8 @@ class Watch:
     def __call__(self, model: nn.Module) -> dict[str, Any]:
         raw, refined = matrices(model, self.tokens.to(next(model.parameters()).device))
         sides = {"raw": shape(raw), "refined": shape(refined)}
-        return {"loss": self.held_out(model)["loss"], **sides, "strengths": strengths_of(model)}
+        found = {"loss": self.held_out(model)["loss"], "accuracy": self.held_out.accuracy(model)}
+        return {**found, **sides, "strengths": strengths_of(model)}
 
 
 def strength_run(
@@ -128,10 +130,11 @@ def strength_run(
 ) -> dict[str, Any]:
     """Train one model at a strength, or with a learned one a head ("learned", from the size's own), and follow it.
 
-    Returns strength, seed and "curve": step, loss, raw and refined shape, strengths. A finished run is read from
-    `folder`; one that was cut off is continued.
+    Returns strength, seed and "curve": step, loss, accuracy, raw and refined shape, strengths. A finished run is read
+    from `folder`; one that was cut off is continued.
     """
-    name = f"{plan.model}-{strength}-{seed}"
+    made_of = (asdict(plan.pretrain), plan.sequences, text.fingerprint)
+    name = checkpoints.marked(f"{plan.model}-{strength}-{seed}", made_of)
     done = folder / f"{name}.json"
     if not done.exists():
         network = models.encoder(plan.model, tokenizer, dropout=plan.pretrain.dropout, seed=seed)
@@ -158,12 +161,13 @@ def strength_runs(plan: Beyond, *, text: Any, held_out: Any, tokenizer: PreTrain
 
 
 def sweep(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
-    """Return one row a run: strength, seed, loss, and raw_ and refined_ entropy, gtd, largest_column at the end."""
+    """Return one row a run: strength, seed, loss, accuracy (0 to 1), and raw_ and refined_ shapes at the end."""
     rows = []
     for run in runs:
         last = run["curve"][-1]
         sides = {f"{side}_{name}": value for side in ("raw", "refined") for name, value in last[side].items()}
-        rows.append({"strength": run["strength"], "seed": run["seed"], "loss": last["loss"], **sides})
+        ends = {name: last[name] for name in ("loss", "accuracy")}
+        rows.append({"strength": run["strength"], "seed": run["seed"], **ends, **sides})
     return pd.DataFrame(rows)
 
 

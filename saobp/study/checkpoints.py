@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerFast, TrainerCallback
@@ -26,16 +27,19 @@ def work_folder(
     study: Profile, model: str, algorithm: str, seed: int, text: str, recipe: Pretraining | None = None
 ) -> Path:
     """Return where a pretraining run keeps what it continues from; another recipe or text gets another folder."""
-    identity = repr((asdict(recipe or study.recipe(model)), study.strengths.get(model), text)).encode()
-    name = f"{model}-{algorithm}-{seed}-{hashlib.sha256(identity).hexdigest()[:8]}"
-    return paths.build(study.name) / "work" / name
+    identity = (asdict(recipe or study.recipe(model)), study.strengths.get(model), text)
+    return paths.build(study.name) / "work" / marked(f"{model}-{algorithm}-{seed}", identity)
 
 
 def finetune_folder(study: Profile, checkpoint: Path, group: str, seed: int, source: Source) -> Path:
     """Return where a fine-tuning run keeps its finished tasks; other weights or another recipe get another folder."""
-    identity = repr((asdict(study.finetune), source.name, seals.digest(checkpoint / "model.safetensors"))).encode()
-    name = f"{checkpoint.name}-{group}-{seed}-{hashlib.sha256(identity).hexdigest()[:8]}"
-    return paths.build(study.name) / "work" / name
+    identity = (asdict(study.finetune), source.name, seals.digest(checkpoint / "model.safetensors"))
+    return paths.build(study.name) / "work" / marked(f"{checkpoint.name}-{group}-{seed}", identity)
+
+
+def marked(name: str, identity: Any) -> str:
+    """Return a run's name with eight digits that change with what it is made of."""
+    return f"{name}-{hashlib.sha256(repr(identity).encode()).hexdigest()[:8]}"
 
 
 def pretrained(profile: str, model: str, algorithm: str, seed: int) -> Path:

@@ -38,7 +38,8 @@ class HeldOut:
     """Measures a model on the same sequences with the same masks every time.
 
     Called with a model it returns `loss` (nats a predicted token), `perplexity` (its exponential), and per layer,
-    averaged over heads and the first sequences, what `flow` returns, on unmasked text.
+    averaged over heads and the first sequences, what `flow` returns, on unmasked text. `accuracy` alone gives the
+    share of masked tokens that a `SparseBertForMaskedLM` puts first.
     """
 
     def __init__(self, blocks: Dataset, collator: Callable, sequences: int, batch: int, *, shown: int = 16):
@@ -61,6 +62,17 @@ class HeldOut:
             loss = sum(self._loss(model, batch) * self._targets(batch) for batch in self.batches) / self.tokens
         model.train(training)
         return {"loss": loss, "perplexity": math.exp(min(loss, 700)), **flow(model, self.shown)}
+
+    @torch.no_grad()
+    def accuracy(self, model: nn.Module) -> float:
+        """Return the share of masked tokens, 0 to 1, that the model finds most likely."""
+        training, right = model.training, 0
+        model.eval()
+        for batch in (_to(batch, model) for batch in self.batches):
+            targets = batch["labels"][batch["labels"] != -100]
+            right += int((model(**batch).logits.argmax(-1) == targets).sum())
+        model.train(training)
+        return right / self.tokens
 
     @staticmethod
     def _loss(model: nn.Module, batch: dict[str, torch.Tensor]) -> float:

@@ -7,6 +7,7 @@ High carries multi-hop information; here the number of hops is known, and chance
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from safetensors.torch import load_model, save_model
 from torch import nn
 from transformers import BertConfig
 
-from saobp.study import models, paths, questions, regularizers, training
+from saobp.study import checkpoints, models, paths, questions, regularizers, training
 from saobp.study.profile import MultiHop
 from saobp.study.statistics import holm, paired_bootstrap
 
@@ -103,23 +104,36 @@ def run(plan: MultiHop, layers: int, algorithm: str, seed: int, folder: Path) ->
     One that is a multiple of a shallower depth of the plan starts from that one's end. A finished run is read from
     `folder`. "curve": step, loss and accuracy by hops; "outcomes": hops -> 0 or 1 a question, the same for all.
     """
-    name = f"{algorithm}-{layers}-{seed}"
+    name = _name(plan, layers, algorithm, seed)
     done, weights = folder / f"{name}.json", folder / f"{name}.safetensors"
     if not (done.exists() and weights.exists()):
-        network, exam = encoder(plan, layers, algorithm, seed), Exam(plan)
-        if shallower := [depth for depth in plan.layers if depth < layers and layers % depth == 0]:
-            run(plan, max(shallower), algorithm, seed, folder)
-            start = encoder(plan, max(shallower), algorithm, seed)
-            load_model(start, folder / f"{algorithm}-{max(shallower)}-{seed}.safetensors")
-            grown(network, start.state_dict(), layers // max(shallower))
-        stories = questions.Stories(plan, seed, plan.pretrain.steps * plan.pretrain.batch)
+        network, exam, recipe = encoder(plan, layers, algorithm, seed), Exam(plan), plan.pretrain
+        if shallower := _shallower(plan, layers):
+            run(plan, shallower, algorithm, seed, folder)
+            start = encoder(plan, shallower, algorithm, seed)
+            load_model(start, folder / f"{_name(plan, shallower, algorithm, seed)}.safetensors")
+            grown(network, start.state_dict(), layers // shallower)
+            recipe = replace(recipe, **asdict(plan.deeper)) if plan.deeper else recipe
+        stories = questions.Stories(plan, seed, recipe.steps * recipe.batch)
         log = training.pretrain(
-            network, stories, questions.padded, plan.pretrain, folder=folder / name, seed=seed, measure=exam, title=name
-        )
+            network, stories, questions.padded, recipe, folder=folder / name, seed=seed, measure=exam,
+            title=f"{algorithm}-{layers}-{seed}",
+        )  # fmt: skip
         with paths.new_file(weights) as unfinished:
             save_model(network, str(unfinished))
         paths.write_text(done, json.dumps(_found(plan, layers, algorithm, seed, log, exam.outcomes(network)[0])))
     return json.loads(done.read_text(encoding="utf-8"))
+
+
+def _name(plan: MultiHop, layers: int, algorithm: str, seed: int) -> str:
+    """Name a run so that another plan's is another; which others are in the plan does not matter."""
+    given = {key: value for key, value in asdict(plan).items() if key not in ("algorithms", "seeds", "layers")}
+    return checkpoints.marked(f"{algorithm}-{layers}-{seed}", (given, _shallower(plan, layers)))
+
+
+def _shallower(plan: MultiHop, layers: int) -> int:
+    """Return the depth that a depth grows from, or 0."""
+    return max((depth for depth in plan.layers if depth < layers and layers % depth == 0), default=0)
 
 
 def _found(plan: MultiHop, layers: int, algorithm: str, seed: int, log: list, right: dict) -> dict[str, Any]:

@@ -163,6 +163,7 @@ class MultiHop:
     algorithms: Annotated[list[Algorithm], MinLen(1)]
     seeds: Seeds
     pretrain: Pretraining  # schedule; `length` is the longest story
+    deeper: Schedule | None = None  # of a depth that grows from a trained shallower one; null = the same
     hops: Annotated[int, Ge(1), Le(3)] = 3  # of the longest question
     chains: Annotated[int, Ge(2)] = 3  # side by side; chance is one of them
     relations: list[Literal["own", "live", "at", "job", "mood"]] = field(

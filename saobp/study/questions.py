@@ -75,8 +75,8 @@ class Stories(Dataset):
     Of each fact said twice one saying hides a word, which the other tells; a longer statement hides its end, and each
     entity on the way in half of the cases. All chains of a story hide the same: which word is mentioned how often
     says nothing about which chain it is of, a short cut that a model finds long before it looks anything up.
-    `{"input_ids", "labels"}` are lists of tokens, "token_type_ids" number the sentences, as BERT's segments do its
-    two.
+    `{"input_ids", "labels"}` are lists of tokens; "token_type_ids" number the sentences, as BERT's segments do its
+    two, and "position_ids" the words of each sentence, for the order of sentences says nothing.
     """
 
     def __init__(self, plan: MultiHop, seed: int, count: int):
@@ -110,15 +110,16 @@ class Stories(Dataset):
 
 
 def encoded(words: PreTrainedTokenizerFast, said: list[list[tuple[str, bool]]]) -> dict[str, list[int]]:
-    """Turn sentences of (word, hidden) into tokens, labels and sentence numbers."""
-    flat = [(words.cls_token, False, 0)]
-    flat += [(word.lower(), hidden, number) for number, sentence in enumerate(said, 1) for word, hidden in sentence]
-    flat.append((words.sep_token, False, 0))
-    tokens = words.convert_tokens_to_ids([word for word, _, _ in flat])
+    """Turn sentences of (word, hidden) into tokens, labels, sentence numbers and places in the sentence."""
+    lower = [[(word.lower(), hidden) for word, hidden in sentence] for sentence in said]
+    marked = [[(words.cls_token, False)], *lower, [(words.sep_token, False)]]
+    flat = [word for sentence in marked for word in sentence]
+    tokens = words.convert_tokens_to_ids([word for word, _ in flat])
     return {
-        "input_ids": [words.mask_token_id if hidden else token for token, (_, hidden, _) in zip(tokens, flat)],
-        "labels": [token if hidden else -100 for token, (_, hidden, _) in zip(tokens, flat)],
-        "token_type_ids": [number for _, _, number in flat],
+        "input_ids": [words.mask_token_id if hidden else token for token, (_, hidden) in zip(tokens, flat)],
+        "labels": [token if hidden else -100 for token, (_, hidden) in zip(tokens, flat)],
+        "token_type_ids": [number % (len(said) + 1) for number, sentence in enumerate(marked) for _ in sentence],
+        "position_ids": [place for sentence in marked for place in range(len(sentence))],
     }
 
 
@@ -174,7 +175,7 @@ def told(plan: MultiHop, seed: int = 0) -> str:
 def padded(items: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
     """Stack stories to a batch, the shorter ones padded."""
     length = max(len(item["input_ids"]) for item in items)
-    fill = {"input_ids": 0, "labels": -100, "token_type_ids": 0}
+    fill = {"input_ids": 0, "labels": -100, "token_type_ids": 0, "position_ids": 0}
     batch = {
         name: torch.tensor([item[name] + [value] * (length - len(item[name])) for item in items])
         for name, value in fill.items()
