@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 
 import numpy as np
 import pandas as pd
@@ -143,6 +144,19 @@ def test_another_plan_is_another_run_and_a_deeper_one_has_its_own_schedule(tmp_p
     ends = [multihop.run(given, 2, "high", 0, tmp_path)["curve"][-1]["step"] for given in (plan, longer)]
     assert ends == [4, 6]
     assert multihop.run(plan, 2, "high", 0, tmp_path)["curve"][-1]["step"] == 4
+
+
+def test_checks_are_evenly_spaced_and_the_first_at_which_an_algorithm_knows_is_told():
+    assert multihop.checks(dataclasses.replace(STORIES.pretrain, steps=10, evaluations=6)) == [0, 2, 4, 6, 8, 10]
+    assert multihop.checks(dataclasses.replace(STORIES.pretrain, steps=10, evaluations=1)) == [0, 10]
+    shares = {"original": [0.3, 0.89, 0.95], "high": [0.3, 0.3, 0.4]}
+    runs = [
+        {"layers": 2, "algorithm": name, "seed": 0,
+         "curve": [{"step": 5 * n, "accuracy": {"1": share}} for n, share in enumerate(curve)]}
+        for name, curve in shares.items()
+    ]  # fmt: skip
+    found = multihop.learned_at(runs).set_index("algorithm")["step"]
+    assert found["original"] == 10 and math.isnan(found["high"])
 
 
 def test_what_the_hops_show_is_said_with_who_learned_and_who_differs():

@@ -19,10 +19,11 @@ from torch import nn
 from transformers import BertConfig
 
 from saobp.study import checkpoints, models, paths, questions, regularizers, training
-from saobp.study.profile import MultiHop
+from saobp.study.profile import MultiHop, Pretraining
 from saobp.study.statistics import holm, paired_bootstrap
 
 LEARNED = 90.0  # percent right: what an algorithm has learned
+FOLLOWED = 100  # stories of the exam that are asked along training; the whole of it is asked at the end
 INIT = 0.1  # about 1 / sqrt(width): with BERT's 0.02 attention starts too flat to leave chance
 
 
@@ -116,13 +117,20 @@ def run(plan: MultiHop, layers: int, algorithm: str, seed: int, folder: Path) ->
             recipe = replace(recipe, **asdict(plan.deeper)) if plan.deeper else recipe
         stories = questions.Stories(plan, seed, recipe.steps * recipe.batch)
         log = training.pretrain(
-            network, stories, questions.padded, recipe, folder=folder / name, seed=seed, measure=exam,
+            network, stories, questions.padded, recipe, folder=folder / name, seed=seed,
+            measure=Exam(replace(plan, items=min(FOLLOWED, plan.items))), schedule=checks(recipe),
             title=f"{algorithm}-{layers}-{seed}",
         )  # fmt: skip
         with paths.new_file(weights) as unfinished:
             save_model(network, str(unfinished))
         paths.write_text(done, json.dumps(_found(plan, layers, algorithm, seed, log, exam.outcomes(network)[0])))
     return json.loads(done.read_text(encoding="utf-8"))
+
+
+def checks(recipe: Pretraining) -> list[int]:
+    """Return evenly spaced steps, the first and the last among them: what is learned at once is learned somewhere."""
+    parts = max(1, recipe.evaluations - 1)
+    return sorted({round(recipe.steps * part / parts) for part in range(parts + 1)})
 
 
 def _name(plan: MultiHop, layers: int, algorithm: str, seed: int) -> str:
@@ -154,7 +162,7 @@ def study(plan: MultiHop, folder: Path) -> list[dict[str, Any]]:
 
 
 def curves(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
-    """Return accuracy along training: layers, algorithm, seed, step, hops, accuracy (percent)."""
+    """Return accuracy along training, on part of the exam: layers, algorithm, seed, step, hops, accuracy (percent)."""
     return pd.DataFrame(
         {**{key: run[key] for key in ("layers", "algorithm", "seed")}, "step": point["step"], "hops": int(hops),
          "accuracy": 100 * share}
@@ -172,6 +180,15 @@ def scores(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
         for run in runs
         for hops, answers in run["outcomes"].items()
     )  # fmt: skip
+
+
+def learned_at(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
+    """Return when each run first had `LEARNED` percent right: layers, algorithm, seed, hops, step (NaN: never)."""
+    frame = curves(runs)
+    keys = ["layers", "algorithm", "seed", "hops"]
+    first = frame[frame["accuracy"] >= LEARNED].groupby(keys)["step"].min()
+    asked = pd.MultiIndex.from_frame(frame[keys].drop_duplicates())
+    return first.reindex(asked).reset_index()
 
 
 def differences(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:

@@ -2,7 +2,7 @@
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +51,7 @@ def evaluation_steps(steps: int, evaluations: int) -> list[int]:
 class FollowHeldOut(TrainerCallback):
     """Measures the held-out set on the schedule and keeps the curve with the checkpoints."""
 
-    def __init__(self, measure: Callable[[nn.Module], dict[str, Any]], schedule: list[int]):
+    def __init__(self, measure: Callable[[nn.Module], dict[str, Any]], schedule: Sequence[int]):
         self.measure, self.schedule = measure, set(schedule)
 
     def on_train_begin(self, args, state, control, model=None, **kwargs):
@@ -177,12 +177,13 @@ def pretrain(
     folder: Path,
     seed: int,
     measure: Callable[[nn.Module], dict[str, Any]],
+    schedule: Sequence[int] | None = None,
     title: str = "pretraining",
     callbacks: tuple[TrainerCallback, ...] = (),
 ) -> list[dict[str, Any]]:
     """Pretrain a model in place, or continue where a killed run left its last whole checkpoint.
 
-    `folder` keeps the checkpoints; `measure` is called on the held-out schedule. Where memory does not hold a
+    `folder` keeps the checkpoints; `measure` is called at the steps of `schedule`, else at the recipe's own. Where memory does not hold a
     batch, it is worked in parts, with the same gradient (but for the rest of an epoch that fills no batch: it is left
     out of a whole run, and a smaller step of one in parts). Returns the log: one entry a logged step ("loss",
     "learning_rate") or held-out check ("heldout").
@@ -190,13 +191,13 @@ def pretrain(
     """
     quiet()
     callbacks += (NextEpoch(collator),) if isinstance(collator, SeededMasking) else ()
+    schedule = schedule or evaluation_steps(recipe.steps, recipe.evaluations)
     untrained, parts = {name: values.clone() for name, values in model.state_dict().items()}, 1
     with alone(folder):
         while True:
             guard = StopAtNaN(folder)
             observers = [
-                FollowHeldOut(measure, evaluation_steps(recipe.steps, recipe.evaluations)), guard,
-                checkpoints.SealCheckpoints(), Progress(title), *callbacks,
+                FollowHeldOut(measure, schedule), guard, checkpoints.SealCheckpoints(), Progress(title), *callbacks,
             ]  # fmt: skip
             trainer = Trainer(
                 model, args=arguments(recipe, folder, seed, parts), train_dataset=blocks, data_collator=collator,
