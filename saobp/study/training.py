@@ -183,10 +183,10 @@ def pretrain(
 ) -> list[dict[str, Any]]:
     """Pretrain a model in place, or continue where a killed run left its last whole checkpoint.
 
-    `folder` keeps the checkpoints; `measure` is called at the steps of `schedule`, else at the recipe's own. Where memory does not hold a
-    batch, it is worked in parts, with the same gradient (but for the rest of an epoch that fills no batch: it is left
-    out of a whole run, and a smaller step of one in parts). Returns the log: one entry a logged step ("loss",
-    "learning_rate") or held-out check ("heldout").
+    `folder` keeps the checkpoints; `measure` is called at the steps of `schedule`, else at the recipe's own. Where
+    memory does not hold a batch, it is worked in parts, with the same gradient (but for the rest of an epoch that
+    fills no batch: it is left out of a whole run, and a smaller step of one in parts). Returns the log: one entry a
+    logged step ("loss", "learning_rate") or held-out check ("heldout").
     Raises TrainingFailed when the loss is no number.
     """
     quiet()
