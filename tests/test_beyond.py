@@ -12,7 +12,7 @@ from safetensors.torch import load_model
 from small_models import RECIPE, RandomText, word_tokenizer
 
 import saobp
-from saobp.study import beyond, models, multihop
+from saobp.study import beyond, hops, models, multihop
 from saobp.study.profile import Beyond, MultiHop, Schedule
 
 PLAN = Beyond(
@@ -82,9 +82,9 @@ def test_a_multi_hop_run_answers_every_question_and_is_not_run_again(tmp_path):
         ("original", 0), ("high", 0), ("original", 1), ("high", 1),
     ]  # fmt: skip
     assert all(len(answers) == 6 * 3 for run in runs for answers in run["outcomes"].values())
-    scores = multihop.scores(runs)
+    scores = hops.scores(runs)
     assert set(scores["hops"]) == {1, 2} and (scores["asked"] == 18).all()
-    assert (multihop.curves(runs)["step"].unique() == [0, 4]).all()
+    assert (hops.curves(runs)["step"].unique() == [0, 4]).all()
     before = sorted(path.name for path in tmp_path.glob("*.json"))
     assert multihop.study(STORIES, tmp_path) == runs and len(before) == 4
 
@@ -100,9 +100,9 @@ def test_the_exam_marks_what_a_hand_made_pass_marks():
             logits = network.cls(hidden)
         for row, item in enumerate(part):
             hidden = [place for place, label in enumerate(item["labels"]) if label != -100]
-            for which, hops, ends in item["asked"]:
+            for which, distance, ends in item["asked"]:
                 place = hidden[which]
-                found.setdefault(hops, []).append(int(logits[row, place, ends].argmax()) == 0)
+                found.setdefault(distance, []).append(int(logits[row, place, ends].argmax()) == 0)
                 nats.append(-logits[row, place].log_softmax(-1)[ends[0]].item())
     assert right == found and losses == pytest.approx(nats, rel=1e-4)
 
@@ -155,14 +155,16 @@ def test_checks_are_evenly_spaced_and_the_first_at_which_an_algorithm_knows_is_t
          "curve": [{"step": 5 * n, "accuracy": {"1": share}} for n, share in enumerate(curve)]}
         for name, curve in shares.items()
     ]  # fmt: skip
-    found = multihop.learned_at(runs).set_index("algorithm")["step"]
+    found = hops.learned_at(runs).set_index("algorithm")["step"]
     assert found["original"] == 10 and math.isnan(found["high"])
+    (line,) = hops.learning_words(runs)
+    assert line == "2 layers, 1 hops: 90 % first right at step original 10 (10 to 10), high in 0 of 1 runs"
 
 
 def test_what_the_hops_show_is_said_with_who_learned_and_who_differs():
     shares = {"original": 0.5, "high": 0.97}
     runs = [made_up(name, seed, share) for name, share in shares.items() for seed in range(4)]
-    first, second = multihop.words(multihop.scores(runs), multihop.differences(runs), 33.3)
+    first, second = hops.words(hops.scores(runs), hops.differences(runs), 33.3)
     assert first.startswith("2 layers, 1 hops: ") and "chance 33.3 %; learned by 1 of 2 algorithms; high +4" in first
     assert second.startswith("2 layers, 2 hops: ")
 
@@ -189,7 +191,7 @@ def made_up(algorithm, seed, share, layers=2):
 
 def test_a_true_difference_is_found_and_none_between_equals():
     shares = {"original": 0.5, "high": 0.9, "low": 0.5}
-    frame = multihop.differences([made_up(name, seed, share) for name, share in shares.items() for seed in range(4)])
+    frame = hops.differences([made_up(name, seed, share) for name, share in shares.items() for seed in range(4)])
     high, low = (frame[frame["algorithm"] == name] for name in ("high", "low"))
     assert (high["p_holm"] < 0.05).all() and (high["difference"] - 40).abs().max() < 6
     assert (low["p_holm"] > 0.05).all() and (frame["seeds"] == 4).all() and len(frame) == 4

@@ -6,11 +6,12 @@ from typing import Any
 
 import nbformat
 
-from saobp.study import figures, paths, records, tables
+from saobp.study import beyond, figures, hops, paths, records, tables
 from saobp.study.execution import declared_parameters
 from saobp.study.tables import context
 
 RESULTS = ("<!-- results: written by `make figures`, not by hand -->", "<!-- end of results -->")
+CONTROLLED = "stories"  # the profile of the controlled studies
 SUMMARIES = ("10-tables", "11-figures")  # their records hold nothing that the others do not
 
 
@@ -75,7 +76,22 @@ def results_text(found: list[dict[str, Any]]) -> str:
     )
     listed = "\n".join(f"- {line}" for line in context.departures(found))
     parts = [tables.table(2, found), tables.table(8, found), tables.verdicts(found)]
-    return "\n".join([small, "", listed, "", *(part.to_markdown() for part in parts), ""])
+    return "\n".join([small, "", listed, "", *(part.to_markdown() for part in parts), *controlled_text(), ""])
+
+
+def controlled_text() -> list[str]:
+    """Say what the controlled studies found, from the tracked records of their own profile; nothing without them."""
+    said = []
+    for run in records.select(records.load(paths.results(CONTROLLED)), "beyond"):
+        swept, exam = beyond.sweep(run["metrics"]["strengths"]), run["metrics"]["multihop"]
+        scores, gaps = hops.scores(exam), hops.differences(exam)
+        said += [f"Strength: {beyond.sweep_words(swept)}", *hops.words(scores, gaps, 100 / exam[0]["chains"])]
+        said += hops.learning_words(exam)
+    if not said:
+        return []
+    head = f"**Controlled studies.** Profile `{CONTROLLED}`, on the embedded story world "
+    head += "([notebook 12](notebooks/12-beyond.ipynb)):"
+    return [head, "", *(f"- {line}" for line in said), ""]
 
 
 def single(kind: str, number: int, profile: str, file_format: str, width: float | None, folder: Path) -> Path:

@@ -1,0 +1,94 @@
+"""What the runs of `multihop` show: accuracy by the number of hops, when it was learned, who differs from Original."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from saobp.study.statistics import holm, paired_bootstrap
+
+LEARNED = 90.0  # percent right: what an algorithm has learned
+
+
+def curves(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
+    """Return accuracy along training, on part of the exam: layers, algorithm, seed, step, hops, accuracy (percent)."""
+    return pd.DataFrame(
+        {**{key: run[key] for key in ("layers", "algorithm", "seed")}, "step": point["step"], "hops": int(hops),
+         "accuracy": 100 * share}
+        for run in runs
+        for point in run["curve"]
+        for hops, share in point["accuracy"].items()
+    )  # fmt: skip
+
+
+def scores(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
+    """Return the exam's result: layers, algorithm, seed, hops, accuracy (percent), right, asked."""
+    return pd.DataFrame(
+        {**{key: run[key] for key in ("layers", "algorithm", "seed")}, "hops": int(hops),
+         "accuracy": 100 * float(np.mean(answers)), "right": sum(answers), "asked": len(answers)}
+        for run in runs
+        for hops, answers in run["outcomes"].items()
+    )  # fmt: skip
+
+
+def learned_at(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
+    """Return when each run first had `LEARNED` percent right: layers, algorithm, seed, hops, step (NaN: never)."""
+    frame = curves(runs)
+    keys = ["layers", "algorithm", "seed", "hops"]
+    first = frame[frame["accuracy"] >= LEARNED].groupby(keys)["step"].min()
+    asked = pd.MultiIndex.from_frame(frame[keys].drop_duplicates())
+    return first.reindex(asked).reset_index()
+
+
+def differences(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
+    """Compare every algorithm with Original on the same stories and seeds: one row a depth, algorithm and hops.
+
+    Columns: layers, algorithm, hops, difference, low, high (points, 95 %), p, p_holm (over all rows), seeds. The
+    paired bootstrap draws seeds and stories again; with one seed the stories alone.
+    """
+    rows, chains = [], runs[0]["chains"]
+    for layers in dict.fromkeys(run["layers"] for run in runs):
+        same = {(run["algorithm"], run["seed"]): run["outcomes"] for run in runs if run["layers"] == layers}
+        for algorithm in dict.fromkeys(name for name, _ in same if name != "original"):
+            seeds = [seed for name, seed in same if name == algorithm and ("original", seed) in same]
+            for hops in same[algorithm, seeds[0]] if seeds else ():
+                sides = ([same[name, seed][hops] for seed in seeds] for name in (algorithm, "original"))
+                ours, plain = (
+                    np.reshape(side, (len(seeds), -1, chains)).mean(-1) for side in sides
+                )  # a story a column
+                found = paired_bootstrap(100 * ours, 100 * plain)
+                rows.append((layers, algorithm, int(hops), found.value, found.low, found.high, found.p, len(seeds)))
+    names = ["layers", "algorithm", "hops", "difference", "low", "high", "p", "seeds"]
+    frame = pd.DataFrame(rows, columns=names)
+    return frame.assign(p_holm=holm(frame["p"].tolist()))
+
+
+def words(scores: pd.DataFrame, differences: pd.DataFrame, chance: float) -> list[str]:
+    """Say for each depth and number of hops who learned it, and which algorithm differs from Original."""
+    said = []
+    for (layers, hops), found in scores.groupby(["layers", "hops"]):
+        means = found.groupby("algorithm")["accuracy"].mean()
+        learned = [name for name in means.index if means[name] >= LEARNED]
+        line = f"{layers} layers, {hops} hops: {means.min():.1f} to {means.max():.1f} % right, chance {chance:.1f} %; "
+        line += f"learned by {len(learned)} of {len(means)} algorithms"
+        here = differences[(differences["layers"] == layers) & (differences["hops"] == hops)]
+        sure = here[here["p_holm"] < 0.05]
+        said.append(line + "".join(f"; {r.algorithm} {r.difference:+.1f} points" for r in sure.itertuples()))
+    return said
+
+
+def learning_words(runs: Sequence[dict[str, Any]]) -> list[str]:
+    """Say for each depth and number of hops that somebody learned at which step each algorithm first knew."""
+    said = []
+    for (layers, hops), found in learned_at(runs).groupby(["layers", "hops"]):
+        if found["step"].isna().all():
+            continue
+        steps = found.groupby("algorithm", sort=False)["step"]
+        ranges = [
+            f"{name} {step.median():.0f} ({step.min():.0f} to {step.max():.0f})" if step.notna().all()
+            else f"{name} in {step.count()} of {len(step)} runs"
+            for name, step in steps
+        ]  # fmt: skip
+        said.append(f"{layers} layers, {hops} hops: {LEARNED:.0f} % first right at step {', '.join(ranges)}")
+    return said
