@@ -7,7 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 import yaml
+from safetensors.torch import load_file
+from small_repository import made, repository
 
 from saobp.study import paths, runner, workflow
 from saobp.study.workflow import WorkflowFailed
@@ -88,3 +91,20 @@ def test_two_processes_train_a_run_of_the_workflow_and_the_notebook_finds_it_don
     said = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
     first, then = said.index("--nproc-per-node 2 -m saobp.study.pretraining"), said.index("saobp.study.runner run")
     assert first < then and "--model mini-twin --algorithm original --seed 42" in said[first:then]
+
+
+@pytest.mark.slow
+def test_two_processes_share_a_run_of_the_workflow_and_train_what_one_trains(tmp_path):
+    weights = []
+    for processes in (1, 2):
+        folder = repository(tmp_path / str(processes), "little")
+        profile = folder / "notebooks" / "profiles" / "little.yaml"
+        text = profile.read_text().replace("steps: 120", "steps: 8").replace("warmup: 30", "warmup: 2")
+        profile.write_text(text)
+        target = "checkpoints/mini-twin-high-42/model.safetensors"
+        done = made(folder, "little", target, f"processes={processes}")
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert ("torch.distributed.run" in done.stderr) == (processes == 2)
+        weights.append(load_file(folder / "build" / "little" / target))
+    for name, values in weights[0].items():
+        torch.testing.assert_close(weights[1][name], values, atol=2e-5, rtol=1e-4, msg=name)

@@ -9,37 +9,17 @@ import sys
 import time
 
 import pytest
-
-from saobp.study import paths
+from small_repository import given, repository
 
 TIMES = ("seconds", "milliseconds", "per_second", "timings", "started", "duration")  # of a machine, not of a run
 KILLS = 5
 
 
-def repository(folder, name):
-    """Lay out a repository of links, with one small profile of one model, one algorithm and two tasks."""
-    folder.mkdir()
-    for entry in ("saobp", "Snakefile", "data"):
-        (folder / entry).symlink_to(paths.root() / entry)
-    (folder / "notebooks" / "profiles").mkdir(parents=True)
-    for notebook in (paths.root() / "notebooks").glob("*.ipynb"):
-        (folder / "notebooks" / notebook.name).symlink_to(notebook)
-    smoke = (paths.root() / "notebooks" / "profiles" / "smoke.yaml").read_text()
-    text = smoke.partition("decoder:")[0].replace("name: smoke", f"name: {name}")
-    lines = [line for line in text.splitlines() if not line.startswith("algorithms_of")]
-    text = "\n".join(lines).replace(", small-twin, medium-twin]", "]").replace("[race, squad, sst2]", "[race]")
-    text = text.replace("[original, high, low, elemmul]", "[high]").replace("save_every: 100", "save_every: 20")
-    text = text.replace("[cola, mrpc, rte, sst2, stsb, wnli, qnli, mnli, qqp, squad, hellaswag, race]", "[rte, race]")
-    (folder / "notebooks" / "profiles" / f"{name}.yaml").write_text(text + "\n")
-    return folder
-
-
 def start(folder, name):
     """Start the whole profile in a process group of its own."""
     command = [sys.executable, "-m", "saobp.study.runner", "reproduce", "--profile", name, "--cores", "2"]
-    given = os.environ | {"PYTHONPATH": str(paths.root()), "OMP_NUM_THREADS": "1"}
     with (folder / "log").open("a") as log:
-        return subprocess.Popen(command, cwd=folder, env=given, stdout=log, stderr=log, start_new_session=True)
+        return subprocess.Popen(command, cwd=folder, env=given(), stdout=log, stderr=log, start_new_session=True)
 
 
 def killed(process):

@@ -1,0 +1,40 @@
+"""A repository of links with one small profile: one model, one algorithm, two tasks."""
+
+import os
+import subprocess
+import sys
+
+from saobp.study import paths
+
+
+def repository(folder, name):
+    """Lay out a repository of links, with one small profile of one model, one algorithm and two tasks."""
+    folder.mkdir()
+    for entry in ("saobp", "Snakefile", "data"):
+        (folder / entry).symlink_to(paths.root() / entry)
+    (folder / "notebooks" / "profiles").mkdir(parents=True)
+    for notebook in (paths.root() / "notebooks").glob("*.ipynb"):
+        (folder / "notebooks" / notebook.name).symlink_to(notebook)
+    smoke = (paths.root() / "notebooks" / "profiles" / "smoke.yaml").read_text()
+    text = smoke.partition("decoder:")[0].replace("name: smoke", f"name: {name}")
+    lines = [line for line in text.splitlines() if not line.startswith("algorithms_of")]
+    text = "\n".join(lines).replace(", small-twin, medium-twin]", "]").replace("[race, squad, sst2]", "[race]")
+    text = text.replace("[original, high, low, elemmul]", "[high]").replace("save_every: 100", "save_every: 20")
+    text = text.replace("[cola, mrpc, rte, sst2, stsb, wnli, qnli, mnli, qqp, squad, hellaswag, race]", "[rte, race]")
+    (folder / "notebooks" / "profiles" / f"{name}.yaml").write_text(text + "\n")
+    return folder
+
+
+def given():
+    """The environment of a run that starts in such a repository."""
+    return os.environ | {"PYTHONPATH": str(paths.root()), "OMP_NUM_THREADS": "1"}
+
+
+def made(folder, name, target, *config):
+    """Make one file of the workflow and return what was said."""
+    command = [
+        sys.executable, "-m", "snakemake", "--snakefile", str(folder / "Snakefile"), "--cores", "2", "-p",
+        "--directory", str(folder / "build" / name),
+        "--config", f"profile={folder / 'notebooks' / 'profiles' / name}.yaml", *config, "--", target,
+    ]  # fmt: skip
+    return subprocess.run(command, cwd=folder, env=given(), capture_output=True, text=True, timeout=900)
