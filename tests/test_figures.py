@@ -2,12 +2,13 @@ import json
 
 import example_records as examples
 import numpy as np
+import pandas as pd
 import pytest
 from matplotlib.colors import to_rgb
 
 from saobp.study import figures, labels, paths, publication
 from saobp.study import records as records_of
-from saobp.study.figures import grids, maps, style
+from saobp.study.figures import grids, joint, maps, style
 
 DRAWN = [number for number in sorted(figures.FIGURES) if number not in (7, 8)]  # those are 4 on another task
 
@@ -162,6 +163,16 @@ def test_figure_2_is_original_and_figure_5_every_algorithm(records):
     assert set(figures.data(2, records)["algorithm"]) == {"original"}
     assert set(figures.data(5, records)["algorithm"]) == set(labels.PAPER)
     assert figures.data(2, records)["betweenness"].isna().sum() == 3  # one undefined value a run, kept undefined
+
+
+def test_all_algorithms_share_the_bins_of_a_joint_plot_and_one_value_does_not_widen_it():
+    frame = pd.DataFrame({"algorithm": ["original"] * 5 + ["elemmul"] * 5, "clustering": 1.0, "betweenness": 0.0})
+    frame["gtd"] = [0.84, 0.845, 0.85, 0.852, 0.853] + [0.856] * 5
+    figure = joint.plot(frame, 6.3)
+    figure.canvas.draw()
+    low, high = figure.axes[0].get_xlim()
+    assert low > 0.8 and high < 0.9
+    assert joint.bin_edges(pd.Series([0.5, 0.5])).tolist() == pytest.approx(np.linspace(0.498, 0.502, 25).tolist())
 
 
 def test_figure_3_is_the_smallest_size_and_figure_9_the_others(records):

@@ -18,6 +18,7 @@ from saobp.study.statistics import correlation_error
 Record = dict[str, Any]
 MEASURES = {"clustering": "Clustering coefficient", "betweenness": "Betweenness"}
 BINS = 24
+LEAST = 0.004  # of GTD, clustering or betweenness: what is drawn as different
 
 
 def data(number: int, records: Sequence[Record]) -> pd.DataFrame:
@@ -54,6 +55,8 @@ def plot(frame: pd.DataFrame, width: float) -> Figure:
 def joint_axes(ax: Axes, above: Axes, beside: Axes, frame: pd.DataFrame, measure: str) -> Axes:
     """Draw one joint plot: points, the densities of both variables, r for each algorithm."""
     defined = frame.dropna(subset=["gtd", measure])
+    sides = [(above, "gtd", "vertical"), (beside, measure, "horizontal")]
+    edges = {name: bin_edges(defined[name].astype(float)) for _, name, _ in sides}
     lines = []
     for algorithm, points in defined.groupby("algorithm", sort=False):
         look = labels.ALGORITHMS[str(algorithm)]
@@ -66,16 +69,11 @@ def joint_axes(ax: Axes, above: Axes, beside: Axes, frame: pd.DataFrame, measure
             rasterized=True,
             **(shape if look.marker not in "xX+" else shape | {"facecolors": look.colour}),
         )
-        for histogram, values, way in ((above, x, "vertical"), (beside, y, "horizontal")):
+        for histogram, name, way in sides:
             histogram.hist(
-                values,
-                bins=BINS,
-                color=look.colour,
-                histtype="step",
-                linewidth=0.8,
-                orientation=way,
-                density=True,
-            )
+                points[name].astype(float), bins=edges[name], density=True, orientation=way,
+                color=look.colour, histtype="step", linewidth=0.8,
+            )  # fmt: skip
         lines.append(describe(x, y, str(algorithm), measure))
     ax.set(xlabel="GTD", ylabel=MEASURES[measure])
     least, most = ax.get_ylim()
@@ -84,6 +82,14 @@ def joint_axes(ax: Axes, above: Axes, beside: Axes, frame: pd.DataFrame, measure
     for histogram in (above, beside):
         histogram.axis("off")
     return ax
+
+
+def bin_edges(values: pd.Series) -> np.ndarray:
+    """The same bins for every algorithm, over at least `LEAST`: numpy gives a single value a bin of its own, 1 wide."""
+    if values.empty:
+        return np.linspace(0, 1, BINS + 1)
+    middle, half = (values.max() + values.min()) / 2, max(float(np.ptp(values)), LEAST) / 2
+    return np.linspace(middle - half, middle + half, BINS + 1)
 
 
 def describe(x: pd.Series, y: pd.Series, algorithm: str, measure: str) -> str:

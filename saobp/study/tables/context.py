@@ -111,14 +111,18 @@ def _by_model(said: dict[str, set[str]]) -> str:
     return " | ".join(f"{words} ({', '.join(sorted(said[words]))})" for words in sorted(said))
 
 
+UNSTATED = "(not stated)"  # a model in the paper's tables
+
+
 def not_run(table: Table, published: Published) -> tuple[str, ...]:
-    """Name the rows that the paper prints of a table and that no run stands beside."""
+    """Name the rows that the paper prints of a table and that no run stands beside; a size not stated is any size."""
     frame = published.tables[table.number]
     if not {"model", "algorithm"} <= set(frame.columns):
         return ()
     shown = {(row.labels[0].removeprefix("BERT-").partition(" (")[0], row.labels[-1]) for row in table.rows}
+    shown |= {(UNSTATED, algorithm) for _, algorithm in shown}
     missing: dict[str, list[str]] = {}
-    for model, algorithm in dict.fromkeys(zip(frame["model"], frame["algorithm"])):
+    for model, algorithm in dict.fromkeys(zip(frame["model"], frame["algorithm"].str.removeprefix("BP-"))):
         if (model, algorithm) not in shown:
             missing.setdefault(str(model), []).append(str(algorithm))
     words = "; ".join(f"{model} {', '.join(algorithms)}" for model, algorithms in missing.items())
