@@ -172,7 +172,9 @@ def test_all_algorithms_share_the_bins_of_a_joint_plot_and_one_value_does_not_wi
     figure.canvas.draw()
     low, high = figure.axes[0].get_xlim()
     assert low > 0.8 and high < 0.9
-    assert joint.bin_edges(pd.Series([0.5, 0.5])).tolist() == pytest.approx(np.linspace(0.498, 0.502, 25).tolist())
+    assert joint.bin_edges(pd.Series([0.5, 0.5]), 0.004).tolist() == pytest.approx(
+        np.linspace(0.498, 0.502, 25).tolist()
+    )
 
 
 def test_figure_3_is_the_smallest_size_and_figure_9_the_others(records):

@@ -18,7 +18,7 @@ from saobp.study.statistics import correlation_error
 Record = dict[str, Any]
 MEASURES = {"clustering": "Clustering coefficient", "betweenness": "Betweenness"}
 BINS = 24
-LEAST = 0.004  # of GTD, clustering or betweenness: what is drawn as different
+LEAST = {"gtd": 0.004, "clustering": 0.1, "betweenness": 0.1}  # what an axis shows at least, lest rounding look large
 
 
 def data(number: int, records: Sequence[Record]) -> pd.DataFrame:
@@ -56,7 +56,7 @@ def joint_axes(ax: Axes, above: Axes, beside: Axes, frame: pd.DataFrame, measure
     """Draw one joint plot: points, the densities of both variables, r for each algorithm."""
     defined = frame.dropna(subset=["gtd", measure])
     sides = [(above, "gtd", "vertical"), (beside, measure, "horizontal")]
-    edges = {name: bin_edges(defined[name].astype(float)) for _, name, _ in sides}
+    edges = {name: bin_edges(defined[name].astype(float), LEAST[name]) for _, name, _ in sides}
     lines = []
     for algorithm, points in defined.groupby("algorithm", sort=False):
         look = labels.ALGORITHMS[str(algorithm)]
@@ -84,11 +84,11 @@ def joint_axes(ax: Axes, above: Axes, beside: Axes, frame: pd.DataFrame, measure
     return ax
 
 
-def bin_edges(values: pd.Series) -> np.ndarray:
-    """The same bins for every algorithm, over at least `LEAST`: numpy gives a single value a bin of its own, 1 wide."""
+def bin_edges(values: pd.Series, least: float) -> np.ndarray:
+    """The same bins for every algorithm, over at least `least`: numpy gives a single value a bin of its own, 1 wide."""
     if values.empty:
         return np.linspace(0, 1, BINS + 1)
-    middle, half = (values.max() + values.min()) / 2, max(float(np.ptp(values)), LEAST) / 2
+    middle, half = (values.max() + values.min()) / 2, max(float(np.ptp(values)), least) / 2
     return np.linspace(middle - half, middle + half, BINS + 1)
 
 
