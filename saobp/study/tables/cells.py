@@ -6,6 +6,7 @@ from math import isnan
 
 from saobp.study.statistics import Difference, Estimate, holm
 
+LOPSIDED = 0.2  # an interval whose sides differ by more of the longer one is printed with both ends
 LEVEL = 0.05  # family-wise, over all comparisons of a table
 
 
@@ -32,12 +33,20 @@ class Cell:
         return isinstance(self.ours, Estimate) and self.ours.seeds == 1 and isnan(self.ours.half_width)
 
     def number(self) -> str:
-        """Ours with its half-width, as text: "54.66 ± 1.20", or empty."""
+        """Ours with its interval, as text: "54.66 ± 1.20", "3.12 [0.55, 15.75]" if it is lopsided, or empty."""
         if not isinstance(self.ours, Estimate):
             return self.ours or ""
-        text = f"{self.ours.value:.{self.digits}f}"
-        half = self.ours.half_width
-        return text if isnan(half) else f"{text} ± {half:.{self.digits}f}"
+        return f"{self.ours.value:.{self.digits}f} {self.error()}".rstrip()
+
+    def error(self) -> str:
+        """The interval of ours: "± 1.20", "[0.55, 15.75]" if its sides differ by a fifth and more, or empty."""
+        if not isinstance(self.ours, Estimate) or isnan(self.ours.half_width):
+            return ""
+        value, low, high = (round(x, self.digits) for x in (self.ours.value, self.ours.low, self.ours.high))
+        sides = sorted((value - low, high - value))
+        if sides[1] - sides[0] > LOPSIDED * sides[1] + 10**-self.digits:
+            return f"[{low:.{self.digits}f}, {high:.{self.digits}f}]"
+        return f"± {self.ours.half_width:.{self.digits}f}"
 
     def count(self) -> str:
         """How much stands behind ours: "3×277" for 3 runs on 277 items each, "3" where items do not apply."""
@@ -65,7 +74,7 @@ class Table:
     rows: tuple[Row, ...]
     notes: tuple[str, ...] = ()
     counts: str = "runs×items"  # what the brackets of a cell count; empty where there are none
-    spread: str = "mean ± half of the 95 % interval"  # what a number and its ± are
+    spread: str = "mean ± half of the 95 % interval, or [the interval] where it is lopsided"  # what a number and its ± are
 
     def to_csv(self) -> str:
         """One row a cell, for reuse in another analysis."""

@@ -9,15 +9,15 @@ from saobp.study.splits import INVENTED
 from saobp.study.tables.cells import Table
 
 Record = dict[str, Any]
-STAGES = {  # which stages' records a table or figure reads, and so may be dated and described by
-    "table1": ("attention", "finetune"),
-    "table2": ("finetune",),
+STAGES = {  # the stages behind a table or figure, which date and describe it
+    "table1": ("pretrain", "attention", "finetune"),
+    "table2": ("pretrain", "finetune"),
     "table3": ("pretrain", "finetune"),
     "table4": ("pretrain",),
     "table5": ("pretrain",),
     "table6": ("pretrain", "finetune", "attention"),
     "table7": ("pretrain", "decoder"),
-    "table8": ("finetune",),
+    "table8": ("pretrain", "finetune"),
     "table9": ("cost",),
     **{f"figure{number}": ("attention",) for number in (1, 2, 4, 5, 6, 7, 8)},
     **{f"figure{number}": ("pretrain", "finetune", "attention") for number in (3, 9)},

@@ -174,15 +174,14 @@ def _latex_cell(cell: Cell, stacked: bool = False) -> str:
         return ""
     if isinstance(cell.ours, str):
         return escape(cell.ours)  # a word or a setting
-    value, _, half = cell.number().partition(" ± ")
+    value, error = f"{cell.ours.value:.{cell.digits}f}", cell.error().replace("±", r"\pm")
     marks = (MARK if cell.differs else "") + "".join(FLAGS.get(flag, "") for flag in cell.flags)
     star = "^{" + marks + "}" if marks else ""
-    error = rf"\pm {half}" if half else ""
     count = rf"{{\tiny({escape(cell.count())})}}"
     if stacked:
-        lines = [f"${value}{star}$", *([rf"{{\tiny${error}$}}"] if half else []), count]
+        lines = [f"${value}{star}$", *([rf"{{\tiny${error}$}}"] if error else []), count]
         return _stack("r", lines)
-    below = f"_{{{error}}}" if half else ""
+    below = f"_{{{error}}}" if error else ""
     return _stack("l", [f"${value}{star}{below}$", count])
 
 

@@ -107,7 +107,7 @@ def table9(records: Sequence[Record], published: Published) -> Table:
         tuple(rows),
         context.notes(records),
         counts="rounds",
-        spread="median ± half the distance of the quartiles",
+        spread="median ± half the distance of the quartiles, or [the quartiles] where they are lopsided",
     )
 
 
