@@ -444,3 +444,11 @@ def test_a_batch_that_the_processes_cannot_share_is_refused(monkeypatch):
     monkeypatch.setattr(processes, "count", lambda: 3)
     with pytest.raises(ValueError, match="batch: 4 sequences a step cannot be shared by 3 processes"):
         training.share_of_a_process(4)
+
+
+@pytest.mark.parametrize(
+    "steps, save_every, expected", [(120, 100, 5), (120, 20, 5), (12000, 500, 50), (10, 7, 1), (3, 500, 1)]
+)
+def test_a_checkpoint_ends_a_logged_mean(steps, save_every, expected):
+    recipe = dataclasses.replace(RECIPE, steps=steps, save_every=save_every, warmup=1)
+    assert training.log_every(recipe) == expected and save_every % expected == 0

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from transformers import BertForPreTraining, PreTrainedModel
 from transformers.initialization import no_init_weights
 
 from saobp.study import models
@@ -24,10 +25,17 @@ SEEN = ("original_eager", "high", "low", "elemmul")  # ways whose attention prod
 MASKED, DROPOUT = 0.15, 0.1
 
 
-def build(model: str, vocabulary: int, way: str, *, dropout: float = DROPOUT) -> nn.Module:
-    """Return an untrained masked language model of a size whose attention is computed one of the `WAYS`."""
+def build(
+    model: str,
+    vocabulary: int,
+    way: str,
+    *,
+    dropout: float = DROPOUT,
+    kind: type[PreTrainedModel] = models.SparseBertForMaskedLM,
+) -> nn.Module:
+    """Return an untrained BERT of a size whose attention is computed one of the `WAYS`."""
     torch.manual_seed(0)
-    network = models.SparseBertForMaskedLM(models.bert_config(model, vocabulary, dropout=dropout))
+    network = kind(models.bert_config(model, vocabulary, dropout=dropout))
     if way.startswith("original"):
         network.set_attn_implementation("eager" if way == "original_eager" else "sdpa")
         return network
@@ -131,19 +139,21 @@ class _Counted(nn.Module):
         super().__init__()
         self.network, self.options = network, options
 
-    def forward(self, tokens: Tensor) -> Tensor:
-        return self.network(tokens, return_dict=True, **self.options)[0]
+    def forward(self, tokens: Tensor) -> tuple[Tensor, ...]:
+        outputs = self.network(tokens, return_dict=True, **self.options)
+        return tuple(value for value in outputs.values() if isinstance(value, Tensor))  # what is left is not counted
 
 
 @cache
 def macs(model: str, vocabulary: int, way: str, length: int, *, training: bool) -> float:
     """Count multiply-accumulates of one forward pass over one sequence, in units of 10^9, by fvcore.
 
-    Training has the vocabulary head on every token, as the paper counts it. fvcore cannot look into torch's
+    Training has BERT's heads for pretraining, pooler and next sentence among them, and the vocabulary's on every
+    token: so the paper counts it, to the last digit. fvcore cannot look into torch's
     fused attention, so "original" lacks its two products, here as in Table 9.
     """
     with no_init_weights():  # their values do not matter to a count, and take most of its time
-        network = build(model, vocabulary, way, dropout=0.0).eval()
+        network = build(model, vocabulary, way, dropout=0.0, kind=BertForPreTraining).eval()
     network = network if training else network.bert
     counted = _Counted(network, {"output_attentions": True} if way in SEEN else {})
     with warnings.catch_warnings():

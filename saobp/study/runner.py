@@ -101,6 +101,7 @@ def single(options: argparse.Namespace) -> None:
     from saobp.study import publication
 
     print(publication.single(options.kind, options.number, options.profile, options.format, options.width, options.out))
+    print(f"from the records of profile {options.profile}", file=sys.stderr)
 
 
 def publish_profile(options: argparse.Namespace) -> None:

@@ -150,7 +150,7 @@ def arguments(recipe: Pretraining, folder: Path, seed: int, parts: int = 1) -> T
         seed=seed,
         data_seed=seed,
         save_steps=recipe.save_every,
-        logging_steps=min(50, max(1, recipe.steps // 20)),
+        logging_steps=log_every(recipe),
         logging_nan_inf_filter=False,
         dataloader_drop_last=True,
         dataloader_pin_memory=torch.cuda.is_available(),
@@ -159,6 +159,15 @@ def arguments(recipe: Pretraining, folder: Path, seed: int, parts: int = 1) -> T
         report_to="none",
     )
     return one_device(made)
+
+
+def log_every(recipe: Pretraining) -> int:
+    """Return the steps that a logged loss is the mean of: about a twentieth of a run, at most 50.
+
+    A checkpoint ends one of them, so that a continued run logs the means of one run through.
+    """
+    most = min(50, max(1, recipe.steps // 20))
+    return max(every for every in range(1, most + 1) if recipe.save_every % every == 0)
 
 
 def one_device(made: TrainingArguments) -> TrainingArguments:

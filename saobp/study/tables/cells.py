@@ -74,7 +74,7 @@ class Table:
     rows: tuple[Row, ...]
     notes: tuple[str, ...] = ()
     counts: str = "runs×items"  # what the brackets of a cell count; empty where there are none
-    spread: str = "mean ± half of the 95 % interval, or [the interval] where it is lopsided"  # what a number and its ± are
+    spread: str = "mean ± half of the 95 % interval, or [the interval] where it is lopsided"
 
     def to_csv(self) -> str:
         """One row a cell, for reuse in another analysis."""
