@@ -2,6 +2,7 @@ import example_records as examples
 import pytest
 
 from saobp.study import tables
+from saobp.study.tables import evidence_attention
 from saobp.study.tables.evidence import NO, OPEN, YES, Evidence
 
 
@@ -80,3 +81,16 @@ def test_verdicts_are_written_in_three_formats(records, tmp_path):
     assert csv.read_text().count("\n") == 18
     assert markdown.read_text().count("| **") == 17
     assert latex.read_text().count(r" \\") == 18
+
+
+def test_both_entropies_of_the_deeper_layers_decide_and_the_weaker_one_sets_the_verdict(monkeypatch):
+    def run(algorithm, seed, entropy, indirect):
+        matrices = {"refined": {"entropy": [[9.0], [9.0], *entropy], "indirect_entropy": [[9.0], [9.0], *indirect]}}
+        parameters = {"model": "mini", "algorithm": algorithm, "seed": seed}
+        return {"stage": "attention", "parameters": parameters, "metrics": {"task": "race", "matrices": matrices}}
+
+    found = [run("original", seed, [[1.0], [1.0 + seed / 100]], [[2.0], [2.0]]) for seed in range(3)]
+    found += [run("high", seed, [[1.2], [1.2]], [[1.8], [1.9 + seed / 100]]) for seed in range(3)]
+    evidence = evidence_attention._deep_entropy(found)
+    assert "entropy, deeper half" in evidence.words and evidence.high < 0
+    assert evidence.verdict() == "not reproduced"

@@ -1,6 +1,7 @@
 """Evidence on attention: sparsity, entropy, graph measures, GTD and performance (Q06, Q08, Q10, Q15-Q17)."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,10 +25,23 @@ def _sparsity(records: Sequence[Record]) -> Evidence | None:
 
 
 def _deep_entropy(records: Sequence[Record]) -> Evidence | None:
-    def last(run: Record) -> float | None:
-        return estimates.nested_mean((estimates.matrix(run).get("entropy") or [None])[-1])
+    """Both entropies, averaged over the deeper half of the layers; the weaker of the two decides."""
 
-    return judged(change(records, last, "attention", "race"), "last layer's entropy, High − Original, nats:")
+    def deep(run: Record, name: str) -> float | None:
+        layers = estimates.matrix(run).get(name) or []
+        return estimates.nested_mean(layers[len(layers) // 2 :] or None)
+
+    parts = [
+        judged(
+            change(records, partial(deep, name=name), "attention", "race"),
+            f"{title}, deeper half of the layers, High − Original, nats:",
+        )
+        for name, title in (("entropy", "entropy"), ("indirect_entropy", "indirect entropy"))
+    ]
+    if None in parts:
+        return None
+    words = "; ".join(part.words for part in parts)
+    return Evidence(words, min(p.low for p in parts), min(p.high for p in parts), parts[0].twins)
 
 
 def _graph(records: Sequence[Record]) -> Evidence | None:
