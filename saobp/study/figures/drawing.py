@@ -40,6 +40,7 @@ BEFORE_AFTER = "One head before and after the refinement, what changed, and the 
 ONE_HEAD = "One head of the last layer under Original and High, each panel on its own scale."
 POINTS = "pretraining records with a curve, or fine-tuning and attention records"
 WITHIN = "r is over the checkpoints of each run; r_w over runs, centred by algorithm."
+HEADS = "A point is a head on a sample; those of one run are not independent, so r has no interval here."
 FIGURES = {
     1: Drawing(
         maps.before_after_data,
@@ -47,7 +48,7 @@ FIGURES = {
         "One head before and after the refinement, what changed, and the factor graph of one update.",
         MAPS,
     ),
-    2: Drawing(partial(joint.data, 2), joint.plot, "GTD against clustering and betweenness.", GRAPH),
+    2: Drawing(partial(joint.data, 2), joint.plot, f"GTD against clustering and betweenness. {HEADS}", GRAPH),
     3: Drawing(
         partial(correlations.data, 3),
         correlations.plot,
@@ -55,7 +56,7 @@ FIGURES = {
         POINTS,
     ),
     4: _grid(4, "RACE-Middle"),
-    5: Drawing(partial(joint.data, 5), joint.plot, "GTD against graph measures, one algorithm each.", GRAPH),
+    5: Drawing(partial(joint.data, 5), joint.plot, f"GTD against graph measures, one algorithm each. {HEADS}", GRAPH),
     6: Drawing(
         maps.sparsity_data,
         maps.sparsity,

@@ -13,7 +13,6 @@ from matplotlib.figure import Figure
 
 from saobp.study import estimates, labels
 from saobp.study.figures import style
-from saobp.study.statistics import correlation_error
 
 Record = dict[str, Any]
 MEASURES = {"clustering": "Clustering coefficient", "betweenness": "Betweenness"}
@@ -93,7 +92,7 @@ def bin_edges(values: pd.Series, least: float) -> np.ndarray:
 
 
 def describe(x: pd.Series, y: pd.Series, algorithm: str, measure: str) -> str:
-    """Pearson's r with the half-width of its interval, as if points were independent, and their number."""
+    """Pearson's r and the number of points; heads and samples of one run are not independent, so no interval."""
     title = labels.algorithm_title(algorithm)
     if len(x) < 4:
         return f"{title}: too few points"
@@ -101,5 +100,4 @@ def describe(x: pd.Series, y: pd.Series, algorithm: str, measure: str) -> str:
         name, value = (measure, y.iloc[0]) if np.ptp(y) == 0 else ("GTD", x.iloc[0])
         return f"{title}: {name} is {value:.3g} everywhere, so no $r$"
     r = float(np.corrcoef(x, y)[0, 1])
-    half = 1.96 * correlation_error(r, len(x))
-    return title + f": $r$ = {r:.2f} ± {half:.2f}, $n$ = {len(x)}".replace("-", "−")
+    return title + f": $r$ = {r:.2f}, $n$ = {len(x)}".replace("-", "−")
