@@ -73,14 +73,19 @@ def test_the_picture_of_times_names_every_way_and_has_a_panel_a_phase(ways):
 
 def test_the_picture_of_lengths_has_plain_names_outside_its_panels_and_several_ticks():
     rows = [
-        {"length": length, "way": way, "median_ms": ms * length**2 / 1e4, "peak_mib": ms * length / 100}
+        {
+            "length": length, "way": way, "peak_mib": ms * length / 100,
+            "median_ms": ms * length**2 / 1e4, "quartiles_ms": [0.9 * ms * length**2 / 1e4, 1.3 * ms * length**2 / 1e4],
+        }
         for length in (128, 256)
         for way, ms in (("sdpa", 1.0), ("high", 2.0), ("materialised", 8.0))
-    ]
+    ]  # fmt: skip
     figure = costs.against_length(rows)
     names = [text.get_text() for text in figure.legends[0].get_texts()]
     assert names == list(cost_tables.LENGTH_WAYS.values())
     figure.canvas.draw()
+    bars = [path.vertices[:, 1].tolist() for bar in figure.axes[0].collections for path in bar.get_paths()]
+    assert bars == [row["quartiles_ms"] for way in cost_tables.LENGTH_WAYS for row in rows if row["way"] == way]
     for ax in figure.axes:
         low, high = ax.get_ylim()
         assert ax.get_legend() is None and sum(low <= tick <= high for tick in ax.get_yticks()) >= 3

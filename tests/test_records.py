@@ -19,7 +19,8 @@ def test_a_record_holds_what_architecture_promises_and_reads_back_the_same(tmp_p
     written = saved(tmp_path, model="mini", seed=42)
     assert tuple(written) == KEYS
     assert records.read(tmp_path / "a.json") == json.loads(json.dumps(written))
-    assert written["device"] and written["packages"]["torch"] == torch.__version__
+    assert written["device"]
+    assert written["packages"]["torch"].partition("+")[0] == torch.__version__.partition("+")[0]
 
 
 def test_undefined_numbers_become_null_and_tensors_become_numbers(tmp_path):
