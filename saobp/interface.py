@@ -5,6 +5,7 @@ mask come which tokens are real and which pairs may look at each other; then the
 applied to the values, by the fused operation where nobody asks to see them.
 """
 
+import contextlib
 import copy
 from typing import Any, NamedTuple
 
@@ -80,8 +81,11 @@ def attention_forward(
     if refinement is None or refinement.options.factor == "none":
         if keep:
             return plain_attention(refinement, query, key, value, call)
-        mask = in_type(attention_mask, query.dtype)
-        return sdpa_attention_forward(module, query, key, value, mask, dropout, scaling, is_causal, **kwargs)
+        tensors = in_quick_type(query, key, value)
+        mask = in_type(attention_mask, tensors[0].dtype)
+        with contextlib.nullcontext() if tensors[0] is query else torch.autocast("cpu", enabled=False):
+            output, weights = sdpa_attention_forward(module, *tensors, mask, dropout, scaling, is_causal, **kwargs)
+        return output.to(query.dtype), weights
     layer, refinement.layer = refinement.layer, None
     first = query.shape[-2] == key.shape[-2]
     if layer is not None and not (first and torch.is_grad_enabled()):
@@ -117,6 +121,14 @@ def wants_weights(refinement: nn.Module | None, kwargs: dict[str, Any]) -> bool:
         return False
     collector = _active_collector.get()  # models that drop the argument on the way, such as GPT-2
     return collector is not None and any("attentions" in name for name in collector)
+
+
+def in_quick_type(*tensors: Tensor) -> tuple[Tensor, ...]:
+    """Widen bfloat16 tensors that train on a CPU: there the backward pass of torch's fused attention is many times
+    slower in bfloat16 than in float32. Others are returned as they are.
+    """
+    slow = tensors[0].dtype is torch.bfloat16 and tensors[0].device.type == "cpu" and tensors[0].requires_grad
+    return tuple(tensor.float() for tensor in tensors) if slow else tensors
 
 
 def in_type(mask: Tensor | None, dtype: torch.dtype) -> Tensor | None:

@@ -8,6 +8,7 @@ import torch
 from families import VOCABULARY, build, run, tokens
 from torch import distributed, multiprocessing
 from torch.nn.parallel import DistributedDataParallel
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 import saobp
 from saobp import interface
@@ -97,6 +98,24 @@ def test_statistics_stay_in_float32_under_autocast(family, show):
     with torch.autocast("cpu", torch.bfloat16):
         mixed = run(model, tokens(), padding_mask(), output_attentions=show)
     assert mixed.isfinite().all()
+    torch.testing.assert_close(mixed.float(), exact, atol=0.05 * exact.abs().max().item(), rtol=0)
+
+
+@pytest.mark.parametrize("family", ["bert", "gpt2"])
+@pytest.mark.parametrize("train", [True, False])
+def test_plain_attention_trains_in_float32_under_autocast_on_a_cpu(family, train, monkeypatch):
+    seen = []
+
+    def spy(module, query, *args, **kwargs):
+        seen.append((query.dtype, torch.is_autocast_enabled("cpu")))
+        return sdpa_attention_forward(module, query, *args, **kwargs)
+
+    model = saobp.apply(build(family), "none")
+    exact = run(model, tokens(), padding_mask())
+    monkeypatch.setattr(interface, "sdpa_attention_forward", spy)
+    with torch.autocast("cpu", torch.bfloat16), torch.set_grad_enabled(train):
+        mixed = run(model, tokens(), padding_mask(), use_cache=False)
+    assert set(seen) == ({(torch.float32, False)} if train else {(torch.bfloat16, True)})
     torch.testing.assert_close(mixed.float(), exact, atol=0.05 * exact.abs().max().item(), rtol=0)
 
 
