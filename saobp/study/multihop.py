@@ -5,29 +5,42 @@ High carries multi-hop information; here the number of hops is known, and chance
 """
 
 import json
-import re
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import load_model, save_model
 from torch import nn
 from transformers import BertConfig
+from transformers.modeling_outputs import MaskedLMOutput
 
 from saobp.study import checkpoints, models, paths, questions, regularizers, training
 from saobp.study.profile import MultiHop, Pretraining
 
 FOLLOWED = 100  # stories of the exam that are asked along training; the whole of it is asked at the end
-INIT = 0.1  # about 1 / sqrt(width): with BERT's 0.02 attention starts too flat to leave chance
+
+
+class SentenceEncoder(models.SparseBertForMaskedLM):
+    """BERT over sentences: a token is the sum of its words' embeddings, without a position.
+
+    Looking up a fact is then one step of attention, between the sentences that share a word. With a token a word it
+    takes two, which models of this size learn late for one hop and, in tens of thousands of stories, never for two.
+    """
+
+    def forward(self, input_ids: torch.Tensor, labels: torch.Tensor | None = None, **kwargs: Any) -> MaskedLMOutput:
+        """Take words (story, sentence, word), padding 0, and labels (story, sentence), -100 where nothing is asked."""
+        real = input_ids.ne(self.config.pad_token_id)[..., None]
+        sentences = (self.bert.embeddings.word_embeddings(input_ids) * real).sum(-2)
+        nowhere = torch.zeros(sentences.shape[:2], dtype=torch.long, device=sentences.device)
+        return super().forward(labels=labels, inputs_embeds=sentences, position_ids=nowhere, **kwargs)
 
 
 def encoder(plan: MultiHop, layers: int, algorithm: str, seed: int) -> nn.Module:
-    """Return an untrained encoder of the study with its algorithm in place; sentences are its token types.
+    """Return an untrained encoder of the study with its algorithm in place.
 
-    Keys start as queries do, so that like attends to like, the same word and the same sentence, from the first step:
-    with unlike ones the study's models stay at chance for thousands of steps.
+    Keys start as queries do: sentences attend from the first step to those they share words with. With unlike ones
+    two hops are learned late or not at all.
     """
     words = questions.tokenizer(plan.entities)
     config = BertConfig(
@@ -38,13 +51,12 @@ def encoder(plan: MultiHop, layers: int, algorithm: str, seed: int) -> nn.Module
         intermediate_size=4 * plan.hidden,
         hidden_dropout_prob=plan.pretrain.dropout,
         attention_probs_dropout_prob=plan.pretrain.dropout,
-        max_position_embeddings=plan.pretrain.length,
-        type_vocab_size=plan.pretrain.length,
-        initializer_range=INIT,
+        max_position_embeddings=1,
+        initializer_range=plan.hidden**-0.5,  # with BERT's 0.02 so narrow a model starts with flat attention
         pad_token_id=words.pad_token_id,
     )
     torch.manual_seed(seed)
-    network = models.SparseBertForMaskedLM(config)
+    network = SentenceEncoder(config)
     for layer in network.bert.encoder.layer:
         layer.attention.self.key.load_state_dict(layer.attention.self.query.state_dict())
     network = models.refine_with(network, algorithm, plan.strength)
@@ -55,9 +67,8 @@ class Exam:
     """Sets a model the plan's questions. Called with it, returns `loss` (nats) and `accuracy`, hops -> share right."""
 
     def __init__(self, plan: MultiHop, batch: int = 100):
-        items = questions.exam(plan, seed=0)
+        items = questions.exam(plan)
         self.parts = [items[start : start + batch] for start in range(0, len(items), batch)]
-        self.batches = [questions.padded(part) for part in self.parts]
 
     def __call__(self, model: nn.Module) -> dict[str, Any]:
         right, losses = self.outcomes(model)
@@ -69,56 +80,31 @@ class Exam:
         training, right, losses = model.training, {}, []
         model.eval()
         device = next(model.parameters()).device
-        for part, batch in zip(self.parts, self.batches):
-            given = {name: values.to(device) for name, values in batch.items()}
-            rows = model(**given).logits.float().cpu()  # one a hidden word
-            for item in part:
-                for place, hops, ends in item["asked"]:
-                    row = rows[place]
-                    losses.append(float(torch.logsumexp(row, 0) - row[ends[0]]))
-                    right.setdefault(hops, []).append(bool(row[ends].argmax() == 0))
-                rows = rows[sum(label != -100 for label in item["labels"]) :]
+        for part in self.parts:
+            given = {name: values.to(device) for name, values in questions.stacked(part).items()}
+            rows = model(**given).logits.float().cpu()  # one a question
+            for row, (hops, ends) in zip(rows, (asked for item in part for asked in item["asked"]), strict=True):
+                losses.append(float(torch.logsumexp(row, 0) - row[ends[0]]))
+                right.setdefault(hops, []).append(bool(row[ends].argmax() == 0))
         model.train(training)
         return dict(sorted(right.items())), losses
-
-
-def grown(network: nn.Module, shallow: dict[str, torch.Tensor], times: int) -> nn.Module:
-    """Start a network from a trained one of fewer layers, in place: its layers `times` over, the rest as it is.
-
-    A question of one hop is learned by few layers and hardly by many at once; two hops are one hop twice.
-    """
-    state, depth = dict(network.state_dict()), network.config.num_hidden_layers // times
-    for name in state:
-        part = re.fullmatch(r"(.*\.layer\.)(\d+)(\..*)", name)
-        state[name] = shallow[f"{part[1]}{int(part[2]) % depth}{part[3]}" if part else name]
-    network.load_state_dict(state)
-    return network
 
 
 def run(plan: MultiHop, layers: int, algorithm: str, seed: int, folder: Path) -> dict[str, Any]:
     """Train one encoder, or continue where it was cut off, and return its curve and every answer of its exam.
 
-    One that is a multiple of a shallower depth of the plan starts from that one's end. A finished run is read from
-    `folder`. "curve": step, loss and accuracy by hops; "outcomes": hops -> 0 or 1 a question, the same for all.
+    A finished run is read from `folder`. "curve": step, loss and accuracy by hops; "outcomes": hops -> 0 or 1 a
+    question, the same for all.
     """
     name = _name(plan, layers, algorithm, seed)
-    done, weights = folder / f"{name}.json", folder / f"{name}.safetensors"
-    if not (done.exists() and weights.exists()):
+    done = folder / f"{name}.json"
+    if not done.exists():
         network, exam, recipe = encoder(plan, layers, algorithm, seed), Exam(plan), plan.pretrain
-        if shallower := _shallower(plan, layers):
-            run(plan, shallower, algorithm, seed, folder)
-            start = encoder(plan, shallower, algorithm, seed)
-            load_model(start, folder / f"{_name(plan, shallower, algorithm, seed)}.safetensors")
-            grown(network, start.state_dict(), layers // shallower)
-            recipe = replace(recipe, **asdict(plan.deeper)) if plan.deeper else recipe
-        stories = questions.Stories(plan, seed, recipe.steps * recipe.batch)
         log = training.pretrain(
-            network, stories, questions.padded, recipe, folder=folder / name, seed=seed,
-            measure=Exam(replace(plan, items=min(FOLLOWED, plan.items))), schedule=checks(recipe),
-            title=f"{algorithm}-{layers}-{seed}",
+            network, questions.Stories(plan, seed, recipe.steps * recipe.batch), questions.stacked, recipe,
+            folder=folder / name, seed=seed, measure=Exam(replace(plan, items=min(FOLLOWED, plan.items))),
+            schedule=checks(recipe), title=f"{algorithm}-{layers}-{seed}",
         )  # fmt: skip
-        with paths.new_file(weights) as unfinished:
-            save_model(network, str(unfinished))
         paths.write_text(done, json.dumps(_found(plan, layers, algorithm, seed, log, exam.outcomes(network)[0])))
     return json.loads(done.read_text(encoding="utf-8"))
 
@@ -132,12 +118,7 @@ def checks(recipe: Pretraining) -> list[int]:
 def _name(plan: MultiHop, layers: int, algorithm: str, seed: int) -> str:
     """Name a run so that another plan's is another; which others are in the plan does not matter."""
     given = {key: value for key, value in asdict(plan).items() if key not in ("algorithms", "seeds", "layers")}
-    return checkpoints.marked(f"{algorithm}-{layers}-{seed}", (given, _shallower(plan, layers)))
-
-
-def _shallower(plan: MultiHop, layers: int) -> int:
-    """Return the depth that a depth grows from, or 0."""
-    return max((depth for depth in plan.layers if depth < layers and layers % depth == 0), default=0)
+    return checkpoints.marked(f"{algorithm}-{layers}-{seed}", given)
 
 
 def _found(plan: MultiHop, layers: int, algorithm: str, seed: int, log: list, right: dict) -> dict[str, Any]:

@@ -162,8 +162,7 @@ class MultiHop:
     layers: Annotated[list[Positive], MinLen(1)]  # depths that are compared
     algorithms: Annotated[list[Algorithm], MinLen(1)]
     seeds: Seeds
-    pretrain: Pretraining  # schedule; `length` is the longest story
-    deeper: Schedule | None = None  # of a depth that grows from a trained shallower one; null = the same
+    pretrain: Pretraining  # schedule; `length` is the sentences of a story
     hops: Annotated[int, Ge(1), Le(3)] = 3  # of the longest question
     chains: Annotated[int, Ge(2)] = 3  # side by side; chance is one of them
     relations: list[Literal["own", "live", "at", "job", "mood"]] = field(

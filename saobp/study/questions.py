@@ -1,12 +1,11 @@
-"""Stories in the fewest words, with statements whose number of hops is known: what the multi-hop study is about.
+"""Stories in the fewest words, with questions whose number of hops is known: what the multi-hop study is about.
 
-A sequence is [CLS] sentences [SEP]; a sentence is an entity and, for each hop, a relation and the entity it leads to:
-"ellen own rope .", "ellen own rope at belmere .". Chains of facts through the same relations run side by side, so that
-nothing but the facts tells a right end from a wrong one, and chance is 1 / chains. Every fact is said twice, in
-either direction; what one statement hides, the other tells.
+A story is a row of sentences in no order, and a sentence a set of words, for which one token stands: a fact is two
+entities and their relation, "ellen own rope"; a question an entity, the relations to follow and a mask for the entity
+that they lead to, "ellen own at [MASK]". Chains of facts through the same relations run side by side, so that nothing
+but the facts tells a right end from a wrong one, and chance is 1 / chains.
 """
 
-from collections.abc import Collection
 from functools import cache
 from random import Random
 from typing import Any
@@ -32,7 +31,7 @@ NAMES = {
 @cache
 def tokenizer(entities: int) -> PreTrainedTokenizerFast:
     """Return a tokenizer of one token a word, for stories about so many entities of a kind."""
-    words = [*MARKS.values(), ".", *world.KINDS]
+    words = [*MARKS.values(), *world.KINDS]
     words += [name.lower() for names in NAMES.values() for name in names[:entities]]
     backend = Tokenizer(models.WordLevel({word: index for index, word in enumerate(words)}, unk_token="[UNK]"))
     backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
@@ -55,130 +54,84 @@ def _steps(random: Random, plan: MultiHop) -> tuple[world.Step, ...]:
             return steps
 
 
-def path(story: world.Puzzle, chain: int, start: int, hops: int) -> list[str]:
-    """Say the way along a chain from its entity behind `start` steps, `hops` steps far; 1 step is a fact."""
-    words = [story.layers[start][chain]]
-    for place in range(start, start + hops):
-        words += [story.steps[place].relation, story.layers[place + 1][chain]]
-    return [*words, "."]
+def fact(story: world.Puzzle, chain: int, place: int) -> list[str]:
+    """Say the fact that joins a chain's entity at a place to its next."""
+    return [story.layers[place][chain], story.steps[place].relation, story.layers[place + 1][chain]]
 
 
-def turned(sentence: list[str]) -> list[str]:
-    """Say a fact from its other end: "ellen own rope ." becomes "rope own ellen ."; kinds tell who owns what."""
-    first, relation, last, stop = sentence
-    return [last, relation, first, stop]
+def question(story: world.Puzzle, chain: int, start: int, hops: int) -> list[str]:
+    """Ask where so many facts lead from a chain's entity at `start`."""
+    followed = [step.relation for step in story.steps[start : start + hops]]
+    return [story.layers[start][chain], *followed, MARKS["mask_token"]]
 
 
 class Stories(Dataset):
-    """Training stories, as many as are asked for; the same seed and index give the same one.
+    """Stories with their questions, as many as are asked for; the same seed and index give the same one.
 
-    Of each fact said twice one saying hides a word, which the other tells; a longer statement hides its end, and each
-    entity on the way in half of the cases. All chains of a story hide the same: which word is mentioned how often
-    says nothing about which chain it is of, a short cut that a model finds long before it looks anything up.
-    `{"input_ids", "labels"}` are lists of tokens; "token_type_ids" number the sentences, as BERT's segments do its
-    two, and "position_ids" the words of each sentence, for the order of sentences says nothing.
+    Each says every fact once and asks, for each number of hops, one question a chain, all from one place.
+    `{"input_ids": (sentence, word), "labels": (sentence), "token_type_ids": (sentence)}` are lists of tokens; short
+    sentences end in padding, a question's label is its end, and its type 1. Beside them `"asked"` lists for each
+    question, in their order: its hops and the tokens of all chains' ends, the right one among them first.
     """
 
-    def __init__(self, plan: MultiHop, seed: int, count: int):
+    def __init__(self, plan: MultiHop, seed: int | str, count: int):
         self.plan, self.seed, self.count, self.words = plan, seed, count, tokenizer(plan.entities)
 
     def __len__(self) -> int:
         return self.count
 
-    def __getitem__(self, index: int) -> dict[str, list[int]]:
+    def __getitem__(self, index: int) -> dict[str, list]:
         if not 0 <= index < self.count:
             raise IndexError(f"story {index} of {self.count}")
-        random = Random(f"{self.seed}/stories/{index}")
-        story, said = puzzle(random, self.plan), []
-        for start in range(self.plan.hops):
-            hidden = random.randrange(3)
-            for chain in range(self.plan.chains):
-                said += self._twice(random, path(story, chain, start, 1), hidden)
-        for hops in range(2, self.plan.hops + 1):
-            start = random.randrange(self.plan.hops - hops + 1)
-            hidden_between = {place for place in between(hops) if random.random() < 0.5}
-            said += [questioned(path(story, chain, start, hops), hidden_between) for chain in range(self.plan.chains)]
+        random, plan = Random(f"{self.seed}/stories/{index}"), self.plan
+        story = puzzle(random, plan)
+        said = [(fact(story, chain, place), None) for place in range(plan.hops) for chain in range(plan.chains)]
+        for hops in range(1, plan.hops + 1):
+            start = random.randrange(plan.hops - hops + 1)
+            said += [
+                (question(story, chain, start, hops), (hops, self._ends(story, chain, start + hops)))
+                for chain in range(plan.chains)
+            ]
         random.shuffle(said)
-        return encoded(self.words, said)
+        return self._encoded(said)
 
-    def _twice(self, random: Random, fact: list[str], hidden: int) -> list[list[tuple[str, bool]]]:
-        """Say a fact twice, each time from either end, the second time without its word at `hidden`."""
-        first, second = (random.random() < 0.5 for _ in range(2))
-        place = 2 - hidden if second else hidden
-        sayings = [turned(fact) if first else fact, turned(fact) if second else fact]
-        return [[(word, False) for word in sayings[0]], [(word, n == place) for n, word in enumerate(sayings[1])]]
+    def _ends(self, story: world.Puzzle, chain: int, place: int) -> list[int]:
+        """Return the tokens of all chains' entities at a place, those of `chain` first."""
+        names = story.layers[place]
+        return self.words.convert_tokens_to_ids([name.lower() for name in names[chain:] + names[:chain]])
 
-
-def encoded(words: PreTrainedTokenizerFast, said: list[list[tuple[str, bool]]]) -> dict[str, list[int]]:
-    """Turn sentences of (word, hidden) into tokens, labels, sentence numbers and places in the sentence."""
-    lower = [[(word.lower(), hidden) for word, hidden in sentence] for sentence in said]
-    marked = [[(words.cls_token, False)], *lower, [(words.sep_token, False)]]
-    flat = [word for sentence in marked for word in sentence]
-    tokens = words.convert_tokens_to_ids([word for word, _ in flat])
-    return {
-        "input_ids": [words.mask_token_id if hidden else token for token, (_, hidden) in zip(tokens, flat)],
-        "labels": [token if hidden else -100 for token, (_, hidden) in zip(tokens, flat)],
-        "token_type_ids": [number % (len(said) + 1) for number, sentence in enumerate(marked) for _ in sentence],
-        "position_ids": [place for sentence in marked for place in range(len(sentence))],
-    }
+    def _encoded(self, said: list[tuple[list[str], tuple[int, list[int]] | None]]) -> dict[str, list]:
+        """Turn sentences, each with what it asks or None, into tokens, labels and types."""
+        longest, pad = self.plan.hops + 2, self.words.pad_token_id
+        tokens = [self.words.convert_tokens_to_ids([as_token(word) for word in words]) for words, _ in said]
+        return {
+            "input_ids": [row + [pad] * (longest - len(row)) for row in tokens],
+            "labels": [asked[1][0] if asked else -100 for _, asked in said],
+            "token_type_ids": [int(asked is not None) for _, asked in said],
+            "asked": [asked for _, asked in said if asked],
+        }
 
 
-def between(hops: int) -> range:
-    """Where the entities between the first and the last stand in a statement of so many hops."""
-    return range(2, 2 * hops, 2)
+def as_token(word: str) -> str:
+    """Return a word as the vocabulary has it: names are lower case, marks are not."""
+    return word if word in MARKS.values() else word.lower()
 
 
-def questioned(words: list[str], hidden: Collection[int]) -> list[tuple[str, bool]]:
-    """Make a question of a statement: its end is hidden, and so are the words at the given places."""
-    return [(word, place == len(words) - 2 or place in hidden) for place, word in enumerate(words)]
+def exam(plan: MultiHop) -> list[dict[str, Any]]:
+    """Return the `plan.items` stories that every model of a plan is asked; no training run has their seed."""
+    stories = Stories(plan, "exam", plan.items)
+    return [stories[index] for index in range(plan.items)]
 
 
-def exam(plan: MultiHop, seed: int) -> list[dict[str, Any]]:
-    """Return `plan.items` stories that say each fact once and ask one question a chain and a number of hops.
-
-    A question hides every entity but the first. Beside the tokens, `"asked"` lists for each question: which of the
-    story's hidden words is its end, its hops, the tokens of all ends, the right one among them first.
-    """
-    return [_examination(plan, Random(f"{seed}/exam/{index}")) for index in range(plan.items)]
-
-
-def _examination(plan: MultiHop, random: Random) -> dict[str, Any]:
-    words, story = tokenizer(plan.entities), puzzle(random, plan)
-    facts = [path(story, chain, start, 1) for start in range(plan.hops) for chain in range(plan.chains)]
-    said = [([(word, False) for word in (turned(fact) if random.random() < 0.5 else fact)], None) for fact in facts]
-    for hops in range(1, plan.hops + 1):
-        start = random.randrange(plan.hops - hops + 1)
-        for chain in range(plan.chains):
-            ends = [story.layers[start + hops][(chain + shift) % plan.chains].lower() for shift in range(plan.chains)]
-            asked = (hops, words.convert_tokens_to_ids(ends))
-            said.append((questioned(path(story, chain, start, hops), between(hops)), asked))
-    random.shuffle(said)
-    asked, hidden = [], 0
-    for sentence, question in said:
-        hidden += sum(is_hidden for _, is_hidden in sentence)
-        asked += [(hidden - 1, *question)] if question else []  # its end is the last word that it hides
-    return encoded(words, [sentence for sentence, _ in said]) | {"asked": asked}
-
-
-def told(plan: MultiHop, seed: int = 0) -> str:
-    """Return one story of the exam as text, a sentence a line, each question with its answer."""
-    words, item = tokenizer(plan.entities), exam(plan, seed)[0]
-    hidden, lines = [label for label in item["labels"] if label != -100], []
-    for number in range(1, max(item["token_type_ids"]) + 1):
-        tokens = [token for token, of in zip(item["input_ids"], item["token_type_ids"]) if of == number]
-        answers = [hidden.pop(0) for token in tokens if token == words.mask_token_id]
-        said = " ".join(words.convert_ids_to_tokens(tokens))
-        lines.append(said + (f"   -> {' '.join(words.convert_ids_to_tokens(answers))}" if answers else ""))
+def told(plan: MultiHop) -> str:
+    """Return the first story of the exam as text, a sentence a line, each question with its answer."""
+    words, item, lines = tokenizer(plan.entities), exam(plan)[0], []
+    for row, label in zip(item["input_ids"], item["labels"]):
+        said = " ".join(words.convert_ids_to_tokens([token for token in row if token != words.pad_token_id]))
+        lines.append(said if label == -100 else f"{said}   -> {words.convert_ids_to_tokens(label)}")
     return "\n".join(lines)
 
 
-def padded(items: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
-    """Stack stories to a batch, the shorter ones padded."""
-    length = max(len(item["input_ids"]) for item in items)
-    fill = {"input_ids": 0, "labels": -100, "token_type_ids": 0, "position_ids": 0}
-    batch = {
-        name: torch.tensor([item[name] + [value] * (length - len(item[name])) for item in items])
-        for name, value in fill.items()
-    }
-    real = torch.tensor([[1] * len(item["input_ids"]) + [0] * (length - len(item["input_ids"])) for item in items])
-    return batch | {"attention_mask": real}
+def stacked(items: list[dict[str, list]]) -> dict[str, torch.Tensor]:
+    """Stack stories of one plan to a batch."""
+    return {name: torch.tensor([item[name] for item in items]) for name in ("input_ids", "labels", "token_type_ids")}
