@@ -42,7 +42,8 @@ def puzzle(random: Random, plan: MultiHop) -> world.Puzzle:
     """Draw parallel chains of the plan's relations, as long as its longest question; no kind comes twice in a chain."""
     steps = _steps(random, plan)
     kinds = [steps[0].source] + [step.target for step in steps]
-    return world.Puzzle(steps, tuple(tuple(random.sample(NAMES[kind][: plan.entities], plan.chains)) for kind in kinds))
+    names = ([name.lower() for name in NAMES[kind][: plan.entities]] for kind in kinds)
+    return world.Puzzle(steps, tuple(tuple(random.sample(named, plan.chains)) for named in names))
 
 
 def _steps(random: Random, plan: MultiHop) -> tuple[world.Step, ...]:
@@ -75,7 +76,8 @@ class Stories(Dataset):
     """
 
     def __init__(self, plan: MultiHop, seed: int | str, count: int):
-        self.plan, self.seed, self.count, self.words = plan, seed, count, tokenizer(plan.entities)
+        self.plan, self.seed, self.count = plan, seed, count
+        self.tokens = tokenizer(plan.entities).get_vocab()
 
     def __len__(self) -> int:
         return self.count
@@ -98,23 +100,18 @@ class Stories(Dataset):
     def _ends(self, story: world.Puzzle, chain: int, place: int) -> list[int]:
         """Return the tokens of all chains' entities at a place, those of `chain` first."""
         names = story.layers[place]
-        return self.words.convert_tokens_to_ids([name.lower() for name in names[chain:] + names[:chain]])
+        return [self.tokens[name] for name in names[chain:] + names[:chain]]
 
     def _encoded(self, said: list[tuple[list[str], tuple[int, list[int]] | None]]) -> dict[str, list]:
         """Turn sentences, each with what it asks or None, into tokens, labels and types."""
-        longest, pad = self.plan.hops + 2, self.words.pad_token_id
-        tokens = [self.words.convert_tokens_to_ids([as_token(word) for word in words]) for words, _ in said]
+        longest, pad = self.plan.hops + 2, self.tokens[MARKS["pad_token"]]
+        tokens = [[self.tokens[word] for word in words] for words, _ in said]
         return {
             "input_ids": [row + [pad] * (longest - len(row)) for row in tokens],
             "labels": [asked[1][0] if asked else -100 for _, asked in said],
             "token_type_ids": [int(asked is not None) for _, asked in said],
             "asked": [asked for _, asked in said if asked],
         }
-
-
-def as_token(word: str) -> str:
-    """Return a word as the vocabulary has it: names are lower case, marks are not."""
-    return word if word in MARKS.values() else word.lower()
 
 
 def exam(plan: MultiHop) -> list[dict[str, Any]]:
