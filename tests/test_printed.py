@@ -90,7 +90,7 @@ def test_epochs_of_fine_tuning_are_made_whole_by_the_named_numbers_of_questions(
     assert found.loc[16, "epochs"] == pytest.approx(3116 / 1589)
     for batch in (16, 32):
         for questions in found.loc[batch, ["fewest", "most"]]:
-            assert np.ceil(questions / batch) * found.loc[batch, "whole"] == 3116
+            assert np.ceil(questions / batch) * found.loc[batch, "nearest"] == 3116
     assert found.loc[64, ["fewest", "most"]].isna().all()
 
 

@@ -146,23 +146,24 @@ def text_seen(paper: Published) -> pd.DataFrame:
     tokens = steps * audit.LENGTH
     weights = pd.Series({size: audit.parameters(shape) for size, shape in shapes(paper).items()})
     passes = {f"sequences for {name}": words / tokens for name, words in audit.CORPUS_WORDS.items()}
-    return pd.DataFrame({"steps": steps, "tokens": tokens / 1e6, "a parameter": tokens / weights, **passes})
+    return pd.DataFrame({"steps": steps.astype(int), "tokens": tokens / 1e6, "a parameter": tokens / weights, **passes})
 
 
 def fine_tuning_epochs(paper: Published, batches: Sequence[int]) -> pd.DataFrame:
     """Return how many epochs of RACE-Middle's training questions Fig. 5's step is, by batch.
 
-    With the whole number of epochs next to it, the questions that would make it whole: fewest and most, or None.
+    With the whole number of epochs next to it, the questions that would make it whole: fewest and most, or NA.
     """
     step, items = int(paper.claim("C38")), PUBLISHED_ROWS["ehovy/race", "middle"]["train"]
     rows = {}
     for batch in batches:
         epochs = step / ceil(items / batch)
-        whole = max(1, round(epochs))
-        fit = audit.items_of_epochs(step, whole, batch)
+        nearest = max(1, round(epochs))
+        fit = audit.items_of_epochs(step, nearest, batch)
         ends = {"fewest": min(fit, default=None), "most": max(fit, default=None)}
-        rows[batch] = {"epochs": epochs, "whole": whole, **ends}
-    return pd.DataFrame(rows).T.rename_axis("batch")
+        rows[batch] = {"epochs": epochs, "nearest": nearest, **ends}
+    counts = dict.fromkeys(("nearest", "fewest", "most"), "Int64")
+    return pd.DataFrame.from_dict(rows, orient="index").astype(counts).rename_axis("batch")
 
 
 def shapes(paper: Published) -> dict[str, audit.Shape]:
