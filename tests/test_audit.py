@@ -1,5 +1,8 @@
 from decimal import ROUND_HALF_UP, Decimal
+from math import ceil
 
+import igraph
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -60,12 +63,61 @@ def test_the_critical_correlation_has_the_p_value_that_was_asked_for():
     assert 2 * stats.t.sf(t, 18) == pytest.approx(0.02)
 
 
+@pytest.mark.parametrize("r", [0.61, -0.97])
+def test_the_points_needed_are_the_first_that_suffice(r):
+    points = audit.points_needed(r, 0.015)
+    p = [2 * stats.t.sf(abs(r) * ((n - 2) / (1 - r * r)) ** 0.5, n - 2) for n in (points - 1, points)]
+    assert p[0] > 0.015 > p[1]
+
+
+@pytest.mark.parametrize("r", [0, 1, -1.2])
+def test_no_number_of_points_is_needed_for_a_correlation_that_is_none(r):
+    with pytest.raises(ValueError, match="r:"):
+        audit.points_needed(r, 0.02)
+
+
+@given(st.integers(4, 20), st.floats(0.2, 0.95), st.integers(0, 1000))
+def test_mean_betweenness_says_how_many_hops_lie_between_two_tokens(nodes, share, seed):
+    edges = np.triu(np.random.default_rng(seed).random((nodes, nodes)) < share, 1)
+    graph = igraph.Graph.Adjacency(edges.tolist(), mode="max")
+    graph.add_edges([(i, i + 1) for i in range(nodes - 1)])  # one piece
+    graph.simplify()
+    found = np.mean(graph.betweenness())
+    assert audit.mean_hops(found, nodes) == pytest.approx(graph.average_path_length())
+    assert audit.least_density(found, nodes) <= graph.density() + 1e-9
+    if graph.diameter() <= 2:
+        assert audit.least_density(found, nodes) == pytest.approx(graph.density())
+
+
+@given(st.lists(st.integers(2, 19), min_size=1, max_size=4))
+def test_clustering_is_not_below_its_bound_in_one_graph_or_in_the_mean_of_several(degrees):
+    graphs = [graph for degree in degrees if (graph := igraph.Graph.K_Regular(20, degree)).is_connected()]
+    clustering = [graph.transitivity_avglocal_undirected(mode="zero") for graph in graphs]
+    betweenness = [np.mean(graph.betweenness()) for graph in graphs]
+    if graphs:
+        assert audit.least_clustering(np.mean(betweenness), 20) <= np.mean(clustering) + 1e-9
+
+
+def test_the_bound_on_clustering_is_reached_by_the_complete_graph_and_by_two_equal_sides():
+    for graph in (igraph.Graph.Full(20), igraph.Graph.Full_Bipartite(10, 10)):
+        clustering = graph.transitivity_avglocal_undirected(mode="zero")
+        assert audit.least_clustering(np.mean(graph.betweenness()), 20) == pytest.approx(clustering)
+
+
+@given(st.integers(1, 60), st.integers(1, 6), st.integers(1, 40))
+def test_a_step_ends_an_epoch_for_just_the_items_that_are_named(steps, epochs, batch):
+    named = audit.items_of_epochs(steps, epochs, batch)
+    most = steps * batch + batch
+    assert list(named) == [items for items in range(1, most) if epochs * ceil(items / batch) == steps]
+
+
 def test_parameters_agree_with_transformers():
     config = BertConfig(
         hidden_size=256, num_hidden_layers=4, num_attention_heads=4, intermediate_size=1024, vocab_size=30522
     )
-    count = sum(weight.numel() for weight in BertModel(config).parameters())
-    assert audit.parameters(MINI) == count
+    model = BertModel(config)
+    assert audit.parameters(MINI) == sum(weight.numel() for weight in model.parameters())
+    assert audit.embeddings(MINI) == sum(weight.numel() for weight in model.embeddings.parameters())
 
 
 def test_the_products_of_attention_are_all_that_high_adds():

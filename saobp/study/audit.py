@@ -3,6 +3,7 @@
 Nothing here needs a model or a data set; notebook 09 applies it to the tables of the paper.
 """
 
+import itertools
 from dataclasses import dataclass
 from math import ceil, floor, sqrt
 
@@ -19,6 +20,7 @@ LABEL_COUNTS = {
     "MNLI": (3479, 3123, 3213), "QQP": (25545, 14885),
 }  # fmt: skip
 BOOLQ_NO = 1237  # of the 3,270 questions
+CORPUS_WORDS = {"WikiText-103": 103_227_021, "BookCorpus": 984_846_357}  # Merity et al. 2016; Zhu et al. 2015
 LENGTH, VOCABULARY = 128, 30522
 LAYER_NORM = 5  # operations an element that the counter charges for a layer norm
 
@@ -74,6 +76,16 @@ def critical_correlation(points: int, p: float) -> float:
     return t / sqrt(points - 2 + t * t)
 
 
+def points_needed(r: float, p: float) -> int:
+    """Fewest independent points at which a correlation of size |r| has a two-sided p-value below `p`.
+
+    Raises ValueError if `r` is 0 or no correlation short of 1: then no number of points settles it, or any does.
+    """
+    if not 0 < abs(r) < 1:
+        raise ValueError(f"r: {r}; needs a correlation between 0 and 1 in size")
+    return next(points for points in itertools.count(3) if critical_correlation(points, p) < abs(r))
+
+
 def bound_for(comparisons: int, level: float = 0.05) -> float:
     """Smallest |z| that counts when so many are looked at together, two-sided (Bonferroni)."""
     return float(stats.norm.ppf(1 - level / (2 * comparisons)))
@@ -86,6 +98,43 @@ def walks_above(points: int, r: float, *, pairs: int = 2000, seed: int = 0) -> f
     return float(np.mean(np.array(found) > r))
 
 
+def mean_hops(betweenness: float, nodes: int) -> float:
+    """Mean number of edges on a shortest path, from the nodes' mean betweenness, not normalised: 1 + 2 BC / (n-1).
+
+    Each of the inner nodes of a path adds one to the sum of betweenness, so this is exact for an undirected graph
+    in one piece; pairs without a path between them would add nothing.
+    Source: Freeman 1977.
+    """
+    return 1 + 2 * betweenness / (nodes - 1)
+
+
+def least_density(betweenness: float, nodes: int) -> float:
+    """Smallest share of pairs that an edge joins, 1 - 2 BC / (n-1): all other pairs are two hops apart or more.
+
+    For an unweighted, undirected graph in one piece. Below 0 where betweenness leaves the density open.
+    """
+    return 2 - mean_hops(betweenness, nodes)
+
+
+def least_clustering(betweenness: float, nodes: int) -> float:
+    """Smallest mean of the binary clustering coefficient that goes with a mean betweenness: 1 - 4 BC / (n-2).
+
+    Two neighbours of degree d share at least 2d - n others, so a node's clustering is at least (2d-n)/(d-1); the line
+    lies below that for every d, so it holds for means over graphs as well. For unweighted, undirected graphs, each
+    in one piece and with all degrees alike. Below 0 where betweenness leaves clustering open.
+    """
+    return 1 - 4 * betweenness / (nodes - 2)
+
+
+def items_of_epochs(step: int, epochs: int, batch: int) -> range:
+    """Numbers of items of which `step` batches are so many whole epochs, the last batch of each perhaps smaller.
+
+    Empty if the steps do not divide by the epochs.
+    """
+    each, rest = divmod(step, epochs)
+    return range(0) if rest else range((each - 1) * batch + 1, each * batch + 1)
+
+
 @dataclass(frozen=True)
 class Shape:
     """A BERT as its multiply-accumulates see it (Table 4)."""
@@ -96,12 +145,16 @@ class Shape:
     ffn: int
 
 
+def embeddings(shape: Shape, positions: int = 512) -> int:
+    """Parameters of BERT's embeddings: words, positions, two segments, and their norm."""
+    return (VOCABULARY + positions + 2) * shape.hidden + 2 * shape.hidden
+
+
 def parameters(shape: Shape, positions: int = 512) -> int:
     """Parameters of BERT's encoder with pooler: embeddings, layers, biases and norms."""
     h = shape.hidden
-    embeddings = (VOCABULARY + positions + 2) * h + 2 * h
     layer = 4 * (h * h + h) + 2 * h * shape.ffn + shape.ffn + h + 4 * h
-    return embeddings + shape.layers * layer + h * h + h
+    return embeddings(shape, positions) + shape.layers * layer + h * h + h
 
 
 def macs(shape: Shape, algorithm: str, *, training: bool) -> float:

@@ -2,18 +2,21 @@
 
 from collections.abc import Sequence
 from itertools import combinations
+from math import ceil, hypot
 
 import pandas as pd
 from scipy import stats
 
 from saobp.study import audit
 from saobp.study.published import Published
+from saobp.study.splits import PUBLISHED_ROWS
 
 SIZES = ("Mini", "Small", "Medium")
 ALGORITHMS = ("Original", "High", "Low", "ElemMul")
 TASKS = ("CoLA", "MRPC", "RTE", "SST2", "STS-B", "WNLI", "QNLI", "MNLI", "QQP")  # GLUE, in the order of Table 8
 BENCHMARKS = ("GLUE", "HellaSwag", "RACE_Middle", "SQuAD")
 FAILED = ("Medium", "Low")  # the run that gives one answer to everything
+SPARSITIES = {"Mini": ("C41", "C42"), "Small": ("C43", "C44"), "Medium": ("C45", "C46")}  # Original, High; App. E
 
 
 def table(paper: Published, number: int) -> pd.DataFrame:
@@ -64,6 +67,22 @@ def gains(paper: Published) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["model", "task", "items", "gain", "error", "z"])
 
 
+def average_gains(table8: pd.DataFrame) -> pd.DataFrame:
+    """Return by size and algorithm how far its mean over GLUE is above Original's (points), with error and z.
+
+    The nine columns are averaged anew. The error is that of the items of the seven accuracies alone, unpaired; CoLA's
+    and STS-B's are left out, so it is too small. "WNLI alone" is what that one task puts in, in points of the mean.
+    """
+    rows = {}
+    for model, algorithm in table8.index.drop([(size, "Original") for size in SIZES]):
+        ours, plain = table8.loc[(model, algorithm)], table8.loc[(model, "Original")]
+        errors = {task: audit.error_of_difference(ours[task], plain[task], audit.ITEMS[task]) / len(TASKS)
+                  for task in audit.LABEL_COUNTS}  # fmt: skip
+        gain, error = (ours - plain)[list(TASKS)].mean(), hypot(*errors.values())
+        rows[model, algorithm] = {"gain": gain, "error": error, "z": gain / error, "WNLI alone": errors["WNLI"]}
+    return pd.DataFrame(rows).T.rename_axis(["model", "algorithm"])
+
+
 def named(cells: pd.DataFrame) -> str:
     """Name cells of `gains` with their z, largest first: "Mini QQP +4.48 (z 16.1)"."""
     ordered = cells.sort_values("z", key=abs, ascending=False)
@@ -85,6 +104,66 @@ def correlations(rows: pd.DataFrame, measures: Sequence[str], other: str) -> dic
     """Return Pearson's r and its two-sided p of each measure with another column, as if rows were independent."""
     found = {measure: stats.pearsonr(rows[measure], rows[other]) for measure in measures}
     return {measure: (float(test.statistic), float(test.pvalue)) for measure, test in found.items()}
+
+
+def against_chance(table2: pd.DataFrame, choices: int = 4) -> pd.DataFrame:
+    """Return the distance from chance, in standard errors, of the two benchmarks that offer four answers."""
+    tasks = ("HellaSwag", "RACE_Middle")
+    return table2[list(tasks)].apply(
+        lambda column: [audit.z_from_chance(value, 100 / choices, audit.ITEMS[column.name]) for value in column]
+    )
+
+
+def token_graphs(table1: pd.DataFrame, nodes: int) -> pd.DataFrame:
+    """Return what Table 1's betweenness implies of its token graphs, were they unweighted and each in one piece."""
+    rows = {
+        "BC": table1["BC"], "mean hops": audit.mean_hops(table1["BC"], nodes),
+        "least density": audit.least_density(table1["BC"], nodes),
+        "least CC": audit.least_clustering(table1["BC"], nodes), "CC": table1["CC"],
+    }  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def sparsities(paper: Published) -> pd.DataFrame:
+    """Return Appendix E's mean sparsity by size, its change, and the keys of a row that are not sparse.
+
+    The keys are out of the most tokens that Fig. 6 allows, so they are an upper bound.
+    """
+    tokens = paper.claim("C47")
+    said = {size: [paper.claim(id) for id in ids] for size, ids in SPARSITIES.items()}
+    frame = pd.DataFrame(said, index=["Original", "High"]).T
+    keys = ((1 - frame) * tokens).add_prefix("keys, ")
+    return frame.assign(change=frame["High"] - frame["Original"]).join(keys)
+
+
+def text_seen(paper: Published) -> pd.DataFrame:
+    """Return by size the 10^6 tokens that Table 5's steps read if each is Table 9's one sequence of 128 tokens.
+
+    Beside it tokens a parameter, and how many such sequences a step would have to hold to pass over a corpus once;
+    a word is at least one token, so that those are lower bounds.
+    """
+    steps = pd.Series({size: paper.value(5, model=size, metric="max_steps") for size in SIZES})
+    tokens = steps * audit.LENGTH
+    weights = pd.Series({size: audit.parameters(shape) for size, shape in shapes(paper).items()})
+    passes = {f"sequences for {name}": words / tokens for name, words in audit.CORPUS_WORDS.items()}
+    return pd.DataFrame({"steps": steps.astype(int), "tokens": tokens / 1e6, "a parameter": tokens / weights, **passes})
+
+
+def fine_tuning_epochs(paper: Published, batches: Sequence[int]) -> pd.DataFrame:
+    """Return how many epochs of RACE-Middle's training questions Fig. 5's step is, by batch.
+
+    With the whole number of epochs next to it, the questions that would make it whole: fewest and most, or NA.
+    """
+    step, items = int(paper.claim("C38")), PUBLISHED_ROWS["ehovy/race", "middle"]["train"]
+    rows = {}
+    for batch in batches:
+        epochs = step / ceil(items / batch)
+        nearest = max(1, round(epochs))
+        fit = audit.items_of_epochs(step, nearest, batch)
+        ends = {"fewest": min(fit, default=None), "most": max(fit, default=None)}
+        rows[batch] = {"epochs": epochs, "nearest": nearest, **ends}
+    counts = dict.fromkeys(("nearest", "fewest", "most"), "Int64")
+    return pd.DataFrame.from_dict(rows, orient="index").astype(counts).rename_axis("batch")
 
 
 def shapes(paper: Published) -> dict[str, audit.Shape]:
@@ -109,3 +188,15 @@ def times(paper: Published) -> pd.DataFrame:
     """Return the times of Table 9, a row a model and algorithm, columns by phase and metric."""
     wide = paper.tables[9].pivot(index=["model", "algorithm"], columns=["phase", "metric"], values="value")
     return wide.reindex(pd.MultiIndex.from_product([SIZES, ALGORITHMS], names=wide.index.names))
+
+
+def speeds(paper: Published) -> pd.DataFrame:
+    """Return the 10^12 operations a second behind Table 9, in training and at inference, and their ratio.
+
+    Two operations a multiply-accumulate, and three passes a training step, of which the table counts the forward one.
+    """
+    rows = times(paper)
+    train, serve = rows["train"], rows["inference"]
+    steps = 3 * 2 * train["FLOPs (GFLOPs)"] / train["step_per_s (ms)"]  # 10^9 a thousandth of a second
+    served = 2 * serve["FLOPs (GFLOPs)"] * serve["Throughput samples/s"] / 1000
+    return pd.DataFrame({"training": steps, "inference": served, "ratio": served / steps})
