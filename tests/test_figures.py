@@ -1,3 +1,4 @@
+import hashlib
 import json
 
 import example_records as examples
@@ -8,7 +9,7 @@ from matplotlib.colors import to_rgb
 
 from saobp.study import figures, labels, paths, publication
 from saobp.study import records as records_of
-from saobp.study.figures import grids, joint, maps, style
+from saobp.study.figures import grids, joint, maps, publishing, style
 
 DRAWN = [number for number in sorted(figures.FIGURES) if number not in (7, 8)]  # those are 4 on another task
 
@@ -143,6 +144,29 @@ def test_the_manifest_traces_every_file_to_its_records(small, published):
     assert set(entry["records"]) <= set(manifest["records"])
     assert "no run yet" in manifest["missing"]["figure7"]
     assert entry["completeness"][0]["published_rows"] == 1436
+
+
+def test_the_manifest_gives_the_hash_of_each_record_s_file(small, tmp_path):
+    for run in small:  # laid out as no record is written
+        paths.write_text(tmp_path / f"{run['name']}.json", json.dumps(run, indent=3))
+    hashes = records_of.hashes(tmp_path)
+    manifest = publishing.write_manifest(small, [], {}, tmp_path / "out", hashes).read_text()
+    for name, expected in json.loads(manifest)["records"].items():
+        assert hashlib.sha256((tmp_path / f"{name}.json").read_bytes()).hexdigest() == expected, name
+    without = json.loads(publishing.write_manifest(small, [], {}, tmp_path / "none", {}).read_text())
+    assert set(without["records"].values()) == {None}
+
+
+def test_the_tracked_manifest_gives_the_hashes_of_the_tracked_files():
+    manifest = json.loads((paths.figures() / "manifest.json").read_text())
+    folder = paths.results(publication.published_profile())
+    files = {path.stem: path for path in folder.glob("*.json")}
+    assert manifest["records"].keys() == files.keys()
+    for name, path in files.items():
+        assert manifest["records"][name] == hashlib.sha256(path.read_bytes()).hexdigest(), f"{name}: run `make figures`"
+    for name, entry in manifest["files"].items():
+        digest = hashlib.sha256((paths.figures() / name).read_bytes()).hexdigest()
+        assert entry["sha256"] == digest, f"{name}: run `make figures`"
 
 
 def test_a_rebuild_gives_the_same_bytes(small, published, tmp_path):

@@ -48,12 +48,13 @@ def published_profile() -> str:
 def rebuild(profile: str | None = None) -> None:
     """Rebuild `figures/` from tracked records alone; the same records give the same bytes."""
     name = profile or published_profile()
-    written = figures.publish(records.load(paths.results(name)), paths.figures())
+    source = paths.results(name)
+    written = figures.publish(records.load(source), paths.figures(), records.hashes(source))
     for stale in set(paths.figures().iterdir()) - set(written):
         stale.unlink()  # of other records
     readme = paths.root() / "README.md"
     paths.write_text(readme, with_results(readme.read_text(encoding="utf-8")))
-    print(f"{len(written)} files in {paths.figures()}, from {paths.results(name)}; README.md's results renewed")
+    print(f"{len(written)} files in {paths.figures()}, from {source}; README.md's results renewed")
 
 
 def with_results(readme: str) -> str:
