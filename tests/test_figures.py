@@ -9,7 +9,7 @@ from matplotlib.colors import to_rgb
 
 from saobp.study import figures, labels, paths, publication
 from saobp.study import records as records_of
-from saobp.study.figures import grids, joint, maps, publishing, style
+from saobp.study.figures import drawing, grids, joint, maps, publishing, style
 
 DRAWN = [number for number in sorted(figures.FIGURES) if number not in (7, 8)]  # those are 4 on another task
 
@@ -226,6 +226,19 @@ def test_sparsity_of_a_map_is_the_share_below_uniform():
         points = maps.rows_of(example, "raw", "mini", "high")
         assert maps.below_uniform(points) == expected
         np.testing.assert_array_equal(maps.values_of(points), matrix)
+
+
+def test_figure_6_s_caption_sets_the_mean_over_all_heads_beside_the_head_shown_and_names_the_task():
+    runs = [examples.attention("mini", name) for name in ("original", "high")]
+    for run, sparse in zip(runs, (0.25, 0.75)):
+        run["metrics"]["matrices"]["refined"]["sparsity"] = [[sparse, 0.5]] * examples.LAYERS
+    shown = figures.data(6, runs).groupby("algorithm")["sparsity"].first()
+    head = f"{shown['original']:.3f} to {shown['high']:.3f}"
+    caption = drawing.caption(6, runs)
+    assert f"BERT-Mini {head} (0.375 to 0.625)" in caption and "RACE-Middle" in caption
+    for run in runs:
+        del run["metrics"]["matrices"]
+    assert f"BERT-Mini {head} (no mean in the record)" in drawing.caption(6, runs)
 
 
 def test_the_tracked_figures_are_what_the_tracked_records_give(tmp_path):
