@@ -267,3 +267,21 @@ def test_nothing_sticks_out_of_a_phone_s_screen_and_no_picture_is_broken(folder,
     shown = browse(frame, tmp_path / "profile", "--allow-file-access-from-files", "--dump-dom")
     width, broken = re.search(r"<title>(\d+) of 390, \d+ pictures, (\d+) broken", shown).groups()
     assert int(width) <= 390 and broken == "0"
+
+
+STACKED = """<iframe id="phone" width="390" height="800" src="{page}"></iframe><script>onload = () => {{
+const page = document.getElementById("phone").contentDocument, box = page.querySelector(".wide .scroll");
+const cells = [...page.querySelectorAll(".wide tbody tr:first-child td")];
+document.title = [box.scrollWidth - box.clientWidth, new Set(cells.map(cell => cell.offsetLeft)).size,
+...cells.map(cell => getComputedStyle(cell, "::before").content)].join("|")}}</script>"""
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
+def test_on_a_phone_a_verdict_is_a_block_whose_parts_have_the_heads_of_their_columns(folder, tmp_path):
+    frame = paths.write_text(tmp_path / "frame.html", STACKED.format(page=(folder / "index.html").as_uri()))
+    shown = browse(frame, tmp_path / "profile", "--allow-file-access-from-files", "--dump-dom")
+    over, columns, _, *heads = unescape(re.search(r"<title>(.*)</title>", shown)[1]).split("|")
+    assert (over, columns) == ("0", "1")
+    text = read(folder, "index.html")
+    expected = re.findall(r"<th>(.*?)</th>", text[text.index('class="wide"') :].partition("</table>")[0])
+    assert heads == [f'"{head}: "' for head in expected[1:]] and len(heads) == 3
