@@ -1,9 +1,11 @@
 import hashlib
+import io
 import json
 
 import example_records as examples
 import numpy as np
 import pandas as pd
+import PIL.Image
 import pytest
 from matplotlib.colors import to_rgb
 
@@ -167,6 +169,22 @@ def test_the_tracked_manifest_gives_the_hashes_of_the_tracked_files():
     for name, entry in manifest["files"].items():
         digest = hashlib.sha256((paths.figures() / name).read_bytes()).hexdigest()
         assert entry["sha256"] == digest, f"{name}: run `make figures`"
+
+
+def test_a_notebook_holds_a_figure_in_few_bytes_with_every_pixel_and_all_but_its_colours(
+    records, tmp_path, monkeypatch
+):
+    shown = []
+    monkeypatch.setattr("IPython.display.display", shown.append)
+    (path,) = figures.write(1, records, tmp_path, formats=("png",))
+    said = {"missing": {}, "files": {"figure1.png": {"caption": "A head."}}}
+    paths.write_text(tmp_path / "manifest.json", json.dumps(said))
+    assert figures.shown(1, tmp_path).data == "**Figure 1.** A head."
+    embedded = shown[0].data
+    assert shown[0].width == 900 and len(embedded) < len(path.read_bytes()) / 2
+    whole, few = (np.asarray(PIL.Image.open(file).convert("RGB"), int) for file in (path, io.BytesIO(embedded)))
+    assert whole.shape == few.shape
+    assert np.abs(whole - few).max() < 24 and np.abs(whole - few).mean() < 3  # of 255
 
 
 def test_a_rebuild_gives_the_same_bytes(small, published, tmp_path):
