@@ -1,14 +1,17 @@
+import hashlib
+import io
 import json
 
 import example_records as examples
 import numpy as np
 import pandas as pd
+import PIL.Image
 import pytest
 from matplotlib.colors import to_rgb
 
 from saobp.study import figures, labels, paths, publication
 from saobp.study import records as records_of
-from saobp.study.figures import grids, joint, maps, style
+from saobp.study.figures import drawing, grids, joint, maps, publishing, style
 
 DRAWN = [number for number in sorted(figures.FIGURES) if number not in (7, 8)]  # those are 4 on another task
 
@@ -145,6 +148,45 @@ def test_the_manifest_traces_every_file_to_its_records(small, published):
     assert entry["completeness"][0]["published_rows"] == 1436
 
 
+def test_the_manifest_gives_the_hash_of_each_record_s_file(small, tmp_path):
+    for run in small:  # laid out as no record is written
+        paths.write_text(tmp_path / f"{run['name']}.json", json.dumps(run, indent=3))
+    hashes = records_of.hashes(tmp_path)
+    manifest = publishing.write_manifest(small, [], {}, tmp_path / "out", hashes).read_text()
+    for name, expected in json.loads(manifest)["records"].items():
+        assert hashlib.sha256((tmp_path / f"{name}.json").read_bytes()).hexdigest() == expected, name
+    without = json.loads(publishing.write_manifest(small, [], {}, tmp_path / "none", {}).read_text())
+    assert set(without["records"].values()) == {None}
+
+
+def test_the_tracked_manifest_gives_the_hashes_of_the_tracked_files():
+    manifest = json.loads((paths.figures() / "manifest.json").read_text())
+    folder = paths.results(publication.published_profile())
+    files = {path.stem: path for path in folder.glob("*.json")}
+    assert manifest["records"].keys() == files.keys()
+    for name, path in files.items():
+        assert manifest["records"][name] == hashlib.sha256(path.read_bytes()).hexdigest(), f"{name}: run `make figures`"
+    for name, entry in manifest["files"].items():
+        digest = hashlib.sha256((paths.figures() / name).read_bytes()).hexdigest()
+        assert entry["sha256"] == digest, f"{name}: run `make figures`"
+
+
+def test_a_notebook_holds_a_figure_in_few_bytes_with_every_pixel_and_all_but_its_colours(
+    records, tmp_path, monkeypatch
+):
+    shown = []
+    monkeypatch.setattr("IPython.display.display", shown.append)
+    (path,) = figures.write(1, records, tmp_path, formats=("png",))
+    said = {"missing": {}, "files": {"figure1.png": {"caption": "A head."}}}
+    paths.write_text(tmp_path / "manifest.json", json.dumps(said))
+    assert figures.shown(1, tmp_path).data == "**Figure 1.** A head."
+    embedded = shown[0].data
+    assert shown[0].width == 900 and len(embedded) < len(path.read_bytes()) / 2
+    whole, few = (np.asarray(PIL.Image.open(file).convert("RGB"), int) for file in (path, io.BytesIO(embedded)))
+    assert whole.shape == few.shape
+    assert np.abs(whole - few).max() < 24 and np.abs(whole - few).mean() < 3  # of 255
+
+
 def test_a_rebuild_gives_the_same_bytes(small, published, tmp_path):
     again = figures.publish(small, tmp_path, formats=("svg", "csv"))
     assert [path.name for path in again] == [path.name for path in published]
@@ -202,6 +244,19 @@ def test_sparsity_of_a_map_is_the_share_below_uniform():
         points = maps.rows_of(example, "raw", "mini", "high")
         assert maps.below_uniform(points) == expected
         np.testing.assert_array_equal(maps.values_of(points), matrix)
+
+
+def test_figure_6_s_caption_sets_the_mean_over_all_heads_beside_the_head_shown_and_names_the_task():
+    runs = [examples.attention("mini", name) for name in ("original", "high")]
+    for run, sparse in zip(runs, (0.25, 0.75)):
+        run["metrics"]["matrices"]["refined"]["sparsity"] = [[sparse, 0.5]] * examples.LAYERS
+    shown = figures.data(6, runs).groupby("algorithm")["sparsity"].first()
+    head = f"{shown['original']:.3f} to {shown['high']:.3f}"
+    caption = drawing.caption(6, runs)
+    assert f"BERT-Mini {head} (0.375 to 0.625)" in caption and "RACE-Middle" in caption
+    for run in runs:
+        del run["metrics"]["matrices"]
+    assert f"BERT-Mini {head} (no mean in the record)" in drawing.caption(6, runs)
 
 
 def test_the_tracked_figures_are_what_the_tracked_records_give(tmp_path):

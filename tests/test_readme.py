@@ -5,11 +5,12 @@ import re
 import subprocess
 import sys
 
+import example_records as examples
 import pytest
 import torch
 
 from saobp import own
-from saobp.study import paths, publication
+from saobp.study import figures, paths, publication
 
 README = (paths.root() / "README.md").read_text(encoding="utf-8")
 MAKEFILE = (paths.root() / "Makefile").read_text(encoding="utf-8")
@@ -37,6 +38,16 @@ def test_the_snippet_runs_as_printed_and_gives_the_refined_model_back(tmp_path):
 
 def test_the_results_are_those_of_the_tracked_records():
     assert publication.with_results(README) == README
+
+
+def test_the_picture_is_said_to_be_of_its_profile_models_algorithms_and_runs():
+    one = [examples.attention("mini", name) for name in ("original", "high")]
+    said = publication.picture_text(one)
+    assert "Profile `smoke`: BERT-Mini; Original, High (" in said and "one run each, so no interval" in said
+    assert figures.reading(4, figures.data(4, one)) in said and "(figures/figure4.png)" in said
+    more = [*one, *(examples.attention("mini", "high", seed) for seed in (43, 44))]
+    assert "1 to 3 runs each, bands: 95 % intervals" in publication.picture_text(more)
+    assert publication.picture_text([examples.finetune()]) == ""
 
 
 def test_the_factor_in_contributing_is_short_and_works_as_printed():

@@ -14,7 +14,7 @@ from example_records import study
 from matplotlib import image
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
 
-from saobp.study import figures, paths, report, tables
+from saobp.study import figures, paths, records, report, runner
 
 NOTEBOOKS = paths.root() / "notebooks"
 SOURCES = (
@@ -45,8 +45,7 @@ def folder(tmp_path_factory):
     found = study()
     for record in found:
         paths.write_text(folder / "records" / f"{record['name']}.json", json.dumps(record))
-    figures.publish(found, folder / "figures")
-    tables.write_verdicts(found, folder / "figures")
+    figures.publish(found, folder / "figures", records.hashes(folder / "records"))
     (folder / "notebooks").mkdir()
     given = {
         "04-pretrain": {"model": "mini", "algorithm": "high", "seed": 42},
@@ -196,6 +195,28 @@ def test_a_folder_without_records_is_named(tmp_path):
         report.write(tmp_path)
 
 
+def test_tables_of_other_records_are_said_to_be_so_with_the_command_on_the_page_and_on_stderr(
+    folder, tmp_path, monkeypatch, capsys
+):
+    for part in ("records", "figures"):
+        shutil.copytree(folder / part, tmp_path / "smoke" / part)
+    monkeypatch.setattr(paths, "build", lambda name: tmp_path / name)
+
+    def said():
+        assert runner.main(["report", "--profile", "smoke"]) == 0
+        return capsys.readouterr().err, unescape(read(tmp_path / "smoke", "index.html"))
+
+    summary = json.loads((tmp_path / "smoke/records/pretrain-mini-high-42.json").read_text())
+    paths.write_text(tmp_path / "smoke/records/10-tables.json", json.dumps(summary | {"name": "10-tables"}))
+    assert said()[0] == "" and "Out of date" not in said()[1]  # the tables' own record is not one that they are made of
+    for name in ("pretrain-mini-high-42", "pretrain-mini-high-45"):
+        paths.write_text(tmp_path / f"smoke/records/{name}.json", json.dumps(summary | {"name": name, "seconds": 2}))
+    (tmp_path / "smoke/records/finetune-mini-high-42.json").unlink()
+    expected = "3 of 19 differ: finetune-mini-high-42, pretrain-mini-high-42, pretrain-mini-high-45"
+    for text in said():
+        assert expected in text and "records/1[01]-*.json; make reproduce PROFILE=smoke" in text
+
+
 def contrast(one, other):
     """The contrast of two colours `#rrggbb` as the accessibility guidelines define it."""
 
@@ -267,3 +288,21 @@ def test_nothing_sticks_out_of_a_phone_s_screen_and_no_picture_is_broken(folder,
     shown = browse(frame, tmp_path / "profile", "--allow-file-access-from-files", "--dump-dom")
     width, broken = re.search(r"<title>(\d+) of 390, \d+ pictures, (\d+) broken", shown).groups()
     assert int(width) <= 390 and broken == "0"
+
+
+STACKED = """<iframe id="phone" width="390" height="800" src="{page}"></iframe><script>onload = () => {{
+const page = document.getElementById("phone").contentDocument, box = page.querySelector(".wide .scroll");
+const cells = [...page.querySelectorAll(".wide tbody tr:first-child td")];
+document.title = [box.scrollWidth - box.clientWidth, new Set(cells.map(cell => cell.offsetLeft)).size,
+...cells.map(cell => getComputedStyle(cell, "::before").content)].join("|")}}</script>"""
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
+def test_on_a_phone_a_verdict_is_a_block_whose_parts_have_the_heads_of_their_columns(folder, tmp_path):
+    frame = paths.write_text(tmp_path / "frame.html", STACKED.format(page=(folder / "index.html").as_uri()))
+    shown = browse(frame, tmp_path / "profile", "--allow-file-access-from-files", "--dump-dom")
+    over, columns, _, *heads = unescape(re.search(r"<title>(.*)</title>", shown)[1]).split("|")
+    assert (over, columns) == ("0", "1")
+    text = read(folder, "index.html")
+    expected = re.findall(r"<th>(.*?)</th>", text[text.index('class="wide"') :].partition("</table>")[0])
+    assert heads == [f'"{head}: "' for head in expected[1:]] and len(heads) == 3

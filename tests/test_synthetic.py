@@ -8,7 +8,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from saobp.study import synthetic
+from saobp.study.sources import FolderSource
+from saobp.study.splits import INVENTED
 from saobp.study.synthetic import lexicon, writer
+from saobp.study.tables import context
 
 TEXT, WHOLE = "large_string", "int64"
 SENTENCE, PAIR = {"sentence": TEXT}, {"sentence1": TEXT, "sentence2": TEXT}
@@ -119,7 +122,17 @@ def test_manifest_knows_every_file_by_rows_bytes_and_digest(folder, tables):
         assert entry["bytes"] == len(data)
         assert entry["sha256"] == hashlib.sha256(data).hexdigest()
         assert entry["rows"] == tables[dataset, config, split].num_rows
+        assert entry["published_rows"] is None
     assert not [f for f in folder.rglob("*") if f.name.startswith(".")]
+
+
+def test_a_caption_never_measures_an_invented_split_against_a_published_one(folder):
+    split = FolderSource(folder, "synthetic", INVENTED).completeness("ehovy/race", "middle", "validation")
+    assert (split["rows"], split["published_rows"], split["complete"]) == (40, None, False)
+    record = {"profile": "smoke", "parameters": {}, "data": {"source": "synthetic", "splits": [split]}}
+    assert "no split is the published one" in context.describe([record])
+    split["note"] = "invented elsewhere"
+    assert "race/middle validation (40 rows)" in context.describe([record])
 
 
 def test_sizes_are_what_was_asked_for(tables):

@@ -1,7 +1,9 @@
+from dataclasses import replace
+
 import example_records as examples
 import pytest
 
-from saobp.study import tables
+from saobp.study import models, tables
 from saobp.study.tables import evidence_attention
 from saobp.study.tables.evidence import NO, OPEN, YES, Evidence
 
@@ -56,9 +58,18 @@ def test_no_run_is_said_with_what_it_needs_and_not_decided():
     arithmetic = rows.pop("Q14")
     assert arithmetic.verdict == YES
     assert "Small: 0.078, printed 0.08; Medium: 0.054, printed 0.05" in arithmetic.evidence
+    assert "inversely to size, though Sec. 6 says proportionally (notebook 09)" in arithmetic.evidence
     assert {row.verdict for row in rows.values()} == {OPEN}
     assert len({row.evidence for row in rows.values()}) == 16
     assert all(row.evidence.startswith("these runs do not say; it needs ") for row in rows.values())
+
+
+def test_strengths_that_grow_with_size_are_not_what_the_ratio_gives(monkeypatch):
+    sizes = dict(models.SIZES)
+    sizes["small"], sizes["medium"] = (replace(sizes[name], strength=0.5) for name in ("small", "medium"))
+    monkeypatch.setattr(models, "SIZES", sizes)
+    row = verdict([], "Q14")
+    assert row.verdict == NO and "not by this ratio" in row.evidence and "inversely" not in row.evidence
 
 
 def test_equal_algorithms_leave_the_gain_open():

@@ -6,11 +6,17 @@ from typing import Any
 
 import nbformat
 
-from saobp.study import beyond, figures, hops, paths, records, tables
+from saobp.study import beyond, figures, hops, labels, paths, records, tables
 from saobp.study.execution import declared_parameters
 from saobp.study.tables import context
 
+PICTURE = ("<!-- picture: written by `make figures`, not by hand -->", "<!-- end of picture -->")
 RESULTS = ("<!-- results: written by `make figures`, not by hand -->", "<!-- end of results -->")
+PICTURED = """![Curves of GTD, indirect entropy and entropy by layer, and of entropy by head](figures/figure4.png)
+
+*The paper's Figure 4 from our own runs: attention on RACE-Middle, as it multiplies the values, by layer and (right)
+by head of the last layer. GTD: share of paths of two to four hops in the squared norm of all, from 0 to 1. Entropy:
+over how many keys a query spreads; indirect entropy: over how many tokens those paths end."""
 CONTROLLED = "stories"  # the profile of the controlled studies
 SUMMARIES = ("10-tables", "11-figures")  # their records hold nothing that the others do not
 
@@ -48,20 +54,36 @@ def published_profile() -> str:
 def rebuild(profile: str | None = None) -> None:
     """Rebuild `figures/` from tracked records alone; the same records give the same bytes."""
     name = profile or published_profile()
-    written = figures.publish(records.load(paths.results(name)), paths.figures())
+    source = paths.results(name)
+    written = figures.publish(records.load(source), paths.figures(), records.hashes(source))
     for stale in set(paths.figures().iterdir()) - set(written):
         stale.unlink()  # of other records
     readme = paths.root() / "README.md"
     paths.write_text(readme, with_results(readme.read_text(encoding="utf-8")))
-    print(f"{len(written)} files in {paths.figures()}, from {paths.results(name)}; README.md's results renewed")
+    print(f"{len(written)} files in {paths.figures()}, from {source}; README.md's results renewed")
 
 
 def with_results(readme: str) -> str:
-    """Return the README with the results of the tracked records between its two markers."""
+    """Return the README with picture and results of the tracked records, each between its two markers."""
     found = records.load(paths.results(published_profile()))
-    start, end = (readme.index(marker) for marker in RESULTS)
-    start += len(RESULTS[0])
-    return readme[:start] + "\n" + results_text(found) + readme[end:]
+    for markers, text in ((PICTURE, picture_text(found)), (RESULTS, results_text(found))):
+        start, end = (readme.index(marker) for marker in markers)
+        readme = readme[: start + len(markers[0])] + "\n" + text + readme[end:]
+    return readme
+
+
+def picture_text(found: list[dict[str, Any]]) -> str:
+    """Show Figure 4 and say what is in it and of which runs; nothing where the records cannot draw it."""
+    try:
+        frame = figures.data(4, found)
+    except figures.FigureError:
+        return ""
+    models, algorithms = (list(dict.fromkeys(frame[column])) for column in ("model", "algorithm"))
+    few, many = int(frame["runs"].min()), int(frame["runs"].max())
+    runs = "one run each, so no interval" if many == 1 else f"{few} to {many} runs each, bands: 95 % intervals"
+    of = f"{', '.join(map(labels.model_title, models))}; {', '.join(map(labels.algorithm_title, algorithms))}"
+    about = f"Profile `{found[0]['profile']}`: {of} (Original is plain attention); {runs}."
+    return f"{PICTURED} {about} {figures.reading(4, frame)}*\n"
 
 
 def results_text(found: list[dict[str, Any]]) -> str:

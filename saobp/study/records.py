@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from saobp.study import paths
+from saobp.study import paths, seals
 
 SCHEMA = 1
 KEYS = (
@@ -146,17 +146,25 @@ def read(path: str | Path) -> dict[str, Any]:
     return record
 
 
-def load(profile_or_folder: str | Path) -> list[dict[str, Any]]:
-    """Read all records of a profile or folder, in the order of their names.
+def files(profile_or_folder: str | Path) -> list[Path]:
+    """Name the files of all records of a profile or folder, in their order.
 
     A profile's finished build (`build/<profile>/records`) comes before its tracked results.
     """
     text = str(profile_or_folder)
     candidates = [Path(text), paths.build(text) / "records", paths.results(text)]
-    folder = next((f for f in candidates if f.is_dir() and any(f.glob("*.json"))), None)
-    if folder is None:
-        return []
-    return [read(path) for path in sorted(folder.glob("*.json"))]
+    found = (sorted(folder.glob("*.json")) for folder in candidates if folder.is_dir())
+    return next(filter(None, found), [])
+
+
+def load(profile_or_folder: str | Path) -> list[dict[str, Any]]:
+    """Read all records of a profile or folder, in the order of their names."""
+    return [read(path) for path in files(profile_or_folder)]
+
+
+def hashes(profile_or_folder: str | Path) -> dict[str, str]:
+    """Map each record's name to the SHA-256 of its file's bytes, as `sha256sum` prints it."""
+    return {path.stem: seals.digest(path) for path in files(profile_or_folder)}
 
 
 def select(records: list[dict[str, Any]], stage: str | None = None, **parameters: Any) -> list[dict[str, Any]]:

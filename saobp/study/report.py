@@ -11,6 +11,7 @@ from markupsafe import Markup
 
 from saobp.study import executed, formulas, labels, layout, links, pages, paths, records
 from saobp.study.executed import Executed
+from saobp.study.publication import SUMMARIES
 from saobp.study.tables import context
 
 SPLITS = re.compile(r"((?:[^\s,]+ \w+ \([\d,]+ (?:of [\d,]+ )?rows\)(?:, )?){5,})")
@@ -36,12 +37,33 @@ def write(folder: Path) -> Path:
         minutes=round(sum(record["seconds"] for record in found) / 60),
         notebooks=_notebooks(runs, found),
         departures=context.departures(found),
+        outdated=outdated(folder),
         verdicts=_tables(folder / "figures", "verdicts.md"),
         tables=_tables(folder / "figures", "table*.md"),
         figures=_figures(folder / "figures"),
         runs=[{**record, "failures": failures(record)} for record in _in_order(found, runs)],
     )
     return paths.write_text(folder / "index.html", text.replace(f"{paths.root()}/", ""))
+
+
+def outdated(folder: Path) -> str:
+    """Say which records tables and figures were not made from, and the command that makes them anew; empty for none.
+
+    `figures/manifest.json` has the hashes of the records that they were made from. A folder of older code has
+    hashes of another kind there, and so is out of date.
+    """
+    manifest = folder / "figures" / "manifest.json"
+    if not manifest.exists():
+        return ""
+    made_from, now = json.loads(manifest.read_text(encoding="utf-8"))["records"], records.hashes(folder / "records")
+    names = sorted((made_from.keys() | now.keys()) - set(SUMMARIES))
+    other = [name for name in names if made_from.get(name) != now.get(name)]
+    if not other:
+        return ""
+    listed = ", ".join(other[:3]) + (" …" if len(other) > 3 else "")
+    remedy = f"rm {folder}/records/1[01]-*.json; make reproduce PROFILE={folder.name}"
+    differ = f"{len(other)} of {len(names)} differ: {listed}"
+    return f"tables and figures were made from other records than are here now ({differ}); run: {remedy}"
 
 
 def failures(record: dict[str, Any]) -> str:

@@ -93,7 +93,10 @@ def write_report(options: argparse.Namespace) -> None:
     """`saobp report --profile smoke`."""
     from saobp.study import profile, report
 
-    print(report.write(paths.build(profile.load_profile(options.profile).name)))
+    folder = paths.build(profile.load_profile(options.profile).name)
+    print(report.write(folder))
+    if said := report.outdated(folder):
+        print(f"saobp: {said}", file=sys.stderr)
 
 
 def single(options: argparse.Namespace) -> None:

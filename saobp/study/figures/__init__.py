@@ -2,6 +2,7 @@
 
 from saobp.study.figures.drawing import FIGURES, FigureError, data, figure
 from saobp.study.figures.publishing import FORMATS, publish, shown, write
+from saobp.study.figures.readings import reading
 from saobp.study.figures.style import COLUMN, PAGE
 
 __all__ = [
@@ -13,6 +14,7 @@ __all__ = [
     "data",
     "figure",
     "publish",
+    "reading",
     "shown",
     "write",
 ]

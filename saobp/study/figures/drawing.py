@@ -42,12 +42,7 @@ POINTS = "pretraining records with a curve, or fine-tuning and attention records
 WITHIN = "r is over the checkpoints of each run; r_w over runs, centred by algorithm."
 HEADS = "A point is a head on a sample; those of one run are not independent, so r has no interval here."
 FIGURES = {
-    1: Drawing(
-        maps.before_after_data,
-        maps.before_after,
-        "One head before and after the refinement, what changed, and the factor graph of one update.",
-        MAPS,
-    ),
+    1: Drawing(maps.before_after_data, maps.before_after, BEFORE_AFTER, MAPS),
     2: Drawing(partial(joint.data, 2), joint.plot, f"GTD against clustering and betweenness. {HEADS}", GRAPH),
     3: Drawing(
         partial(correlations.data, 3),
@@ -57,12 +52,7 @@ FIGURES = {
     ),
     4: _grid(4, "RACE-Middle"),
     5: Drawing(partial(joint.data, 5), joint.plot, f"GTD against graph measures, one algorithm each. {HEADS}", GRAPH),
-    6: Drawing(
-        maps.sparsity_data,
-        maps.sparsity,
-        "One head of the last layer under Original and High, each panel on its own scale.",
-        MAPS,
-    ),
+    6: Drawing(maps.sparsity_data, maps.sparsity, ONE_HEAD, MAPS),
     7: _grid(7, "SQuAD"),
     8: _grid(8, "SST2"),
     9: Drawing(

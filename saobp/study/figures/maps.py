@@ -128,27 +128,34 @@ def factor_graph_axes(ax: Axes, nodes: int = NODES) -> Axes:
 
 
 def sparsity_data(records: Sequence[Record]) -> pd.DataFrame:
-    """One head of the last layer in Original and High, the same one in both, on the task that most models share."""
+    """One head of the last layer in Original and High, the same one in both, on the task that most models share.
+
+    Beside the head's own sparsity stands the mean over all layers, heads and samples of its run.
+    """
     found: dict[str, list[pd.DataFrame]] = {}
     for model in estimates.models(records):
         plain, high = (_by_task(records, model, algorithm) for algorithm in ("original", "high"))
         for task in plain.keys() & high.keys():
             for place in sorted(plain[task].keys() & high[task].keys())[-1:]:
-                sides = (("original", plain[task][place]), ("high", high[task][place]))
-                found.setdefault(task, []).append(
-                    pd.concat(rows_of(example, "refined", model, algorithm, task) for algorithm, example in sides)
-                )
+                found.setdefault(task, []).append(pd.concat([plain[task][place], high[task][place]]))
     # SQuAD is the paper's choice, and taken where others have no more models
     best = max(found, key=lambda task: (len(found[task]), task == "squad", task), default=None)
     return pd.concat(found[best], ignore_index=True) if best else pd.DataFrame(columns=COLUMNS)
 
 
-def _by_task(records: Sequence[Record], model: str, algorithm: str) -> dict[str, dict[tuple[int, int], Any]]:
-    """Map task to the maps of its first run by layer and head; of a layer, the first head sorts last."""
-    by_task: dict[str, dict[tuple[int, int], Any]] = {}
+def _by_task(records: Sequence[Record], model: str, algorithm: str) -> dict[str, dict[tuple[int, int], pd.DataFrame]]:
+    """Map task to the refined maps of its first run by layer and head; of a layer, the first head sorts last."""
+    by_task: dict[str, dict[tuple[int, int], pd.DataFrame]] = {}
     for run in select(list(records), "attention", model=model, algorithm=algorithm):
-        maps = {(example["layer"], -example["head"]): example for example in examples(run)}
-        by_task.setdefault(str(run["metrics"].get("task", "")), maps)
+        task = str(run["metrics"].get("task", ""))
+        if task not in by_task:
+            mean = estimates.nested_mean(estimates.matrix(run).get("sparsity"))
+            by_task[task] = {
+                (example["layer"], -example["head"]): rows_of(example, "refined", model, algorithm, task)
+                for example in examples(run)
+            }
+            for rows in by_task[task].values():
+                rows.insert(COLUMNS.index("sparsity") + 1, "mean_sparsity", np.nan if mean is None else mean)
     return by_task
 
 

@@ -1,15 +1,16 @@
 """Write figures and tables with the manifest that says where each file comes from."""
 
-import hashlib
+import io
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import PIL.Image
 from matplotlib.figure import Figure
 
-from saobp.study import paths, tables
+from saobp.study import paths, seals, tables
 from saobp.study.figures import drawing, style
 from saobp.study.tables import context
 
@@ -20,6 +21,7 @@ METADATA = {  # no dates and no versions inside: equal figures are equal files
     "svg": {"Date": None, "Creator": None},
     "png": {"Software": None},
 }
+HASHES = "SHA-256 of the file's bytes, as sha256sum prints it; null for a record of no file"
 LICENCE = "MIT (LICENSE); the paper's printed numbers: CC BY 4.0 (data/README.md)"
 
 
@@ -73,11 +75,17 @@ def save(figure: Figure, path: Path) -> Path:
     return path
 
 
-def publish(records: Sequence[Record], folder: str | Path, *, formats: Sequence[str] = FORMATS) -> list[Path]:
+def publish(
+    records: Sequence[Record],
+    folder: str | Path,
+    hashes: Mapping[str, str] | None = None,
+    *,
+    formats: Sequence[str] = FORMATS,
+) -> list[Path]:
     """Write every table and figure that the records can fill, the verdicts, and manifest.json.
 
-    A figure without its runs is left out; the manifest gives the reason. Returns the paths, the manifest
-    last.
+    `hashes` are those of the records' files (`records.hashes`). A figure without its runs is left out; the
+    manifest gives the reason. Returns the paths, the manifest last.
     """
     folder, files, missing = Path(folder), [], {}
     for number in tables.TABLES:
@@ -88,24 +96,27 @@ def publish(records: Sequence[Record], folder: str | Path, *, formats: Sequence[
             files += write(number, records, folder, formats)
         except drawing.FigureError as error:
             missing[f"figure{number}"] = str(error)
-    return [*files, write_manifest(records, files, missing, folder)]
+    return [*files, write_manifest(records, files, missing, folder, hashes or {})]
 
 
-def write_manifest(records: Sequence[Record], files: Sequence[Path], missing: dict[str, str], folder: Path) -> Path:
+def write_manifest(
+    records: Sequence[Record], files: Sequence[Path], missing: dict[str, str], folder: Path, hashes: Mapping[str, str]
+) -> Path:
     """Write manifest.json: for each file its hash and sources; for each absent figure the reason.
 
+    A record's hash is that of its file, and null where it came from none.
     Dates are those of the runs, so that a rebuild from the same records is the same file.
     """
     entries = {path.name: _entry(path, records) for path in files}
-    manifest = {"licence": LICENCE, "drawn_with": _drawn_with(), "files": entries, "missing": missing}
-    manifest["records"] = {record["name"]: digest(record) for record in records}
+    manifest = {"licence": LICENCE, "hashes": HASHES, "drawn_with": _drawn_with(), "files": entries, "missing": missing}
+    manifest["records"] = {record["name"]: hashes.get(record["name"]) for record in records}
     text = json.dumps(manifest, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
     return paths.write_text(Path(folder) / "manifest.json", text)
 
 
 def _entry(path: Path, records: Sequence[Record]) -> dict[str, Any]:
     used = context.relevant(path.stem, records)
-    entry = provenance(used) | {"sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
+    entry = provenance(used) | {"sha256": seals.digest(path)}
     if path.stem.startswith("figure"):
         entry["caption"] = drawing.caption(int(path.stem.removeprefix("figure")), used)
     return entry
@@ -119,8 +130,20 @@ def shown(number: int, folder: str | Path) -> Any:
     manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
     if reason := manifest["missing"].get(f"figure{number}"):
         return Markdown(f"*{reason}.*")
-    display(Image(folder / f"figure{number}.png", width=900))
+    display(Image(in_few_colours(folder / f"figure{number}.png"), width=900))
     return Markdown(f"**Figure {number}.** {manifest['files'][f'figure{number}.png']['caption']}")
+
+
+def in_few_colours(path: Path) -> bytes:
+    """A picture as PNG with 256 colours: all its pixels, so that small text stays sharp, in a quarter of the bytes.
+
+    Fewer pixels would not do: the squares of an attention map compress well until they are resampled.
+    """
+    few = io.BytesIO()
+    with PIL.Image.open(path) as picture:
+        colours = picture.convert("RGB").quantize(256, PIL.Image.Quantize.FASTOCTREE, dither=PIL.Image.Dither.NONE)
+        colours.save(few, "PNG", optimize=True)
+    return few.getvalue()
 
 
 def provenance(records: Sequence[Record]) -> dict[str, Any]:
@@ -137,11 +160,6 @@ def provenance(records: Sequence[Record]) -> dict[str, Any]:
         "versions": dict(sorted(versions.items())),
         "date": max((run["started"] for run in records), default=None),
     }
-
-
-def digest(record: Record) -> str:
-    """SHA-256 of a record's content, whatever its file's layout."""
-    return hashlib.sha256(json.dumps(record, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
 
 
 def _drawn_with() -> dict[str, str]:

@@ -6,6 +6,7 @@ import pandas as pd
 
 from saobp.study import labels, trajectories
 from saobp.study.figures import correlations, joint, maps
+from saobp.study.tasks import TASKS
 
 
 def reading(number: int, frame: pd.DataFrame) -> str:
@@ -52,10 +53,13 @@ def _performance(frame: pd.DataFrame) -> str:
 def _sparsity(frame: pd.DataFrame) -> str:
     said = []
     for model, points in frame.groupby("model", sort=False):
-        values = {str(name): maps.below_uniform(side) for name, side in points.groupby("algorithm")}
-        said.append(f"{labels.model_title(str(model))} {values['original']:.3f} to {values['high']:.3f}")
-    flat = " A flat map's sparsity counts which entries fall just below 1/L: read it with the range above each panel."
-    return f"Sparsity, Original to High: {'; '.join(said)}.{flat}"
+        sides = points.groupby("algorithm")[["sparsity", "mean_sparsity"]].first().loc[["original", "high"]]
+        head, mean = (" to ".join(f"{value:.3f}" for value in sides[name]) for name in sides)
+        whole = "no mean in the record" if sides["mean_sparsity"].isna().any() else mean
+        said.append(f"{labels.model_title(str(model))} {head} ({whole})")
+    flat = "A flat map's sparsity counts which entries fall just below 1/L: read it with the range above each panel."
+    what = f"Sparsity of the head shown on {TASKS[str(frame['task'].iloc[0])].title}, Original to High"
+    return f"{what} (in brackets the mean over all layers, heads and samples of the run): {'; '.join(said)}. {flat}"
 
 
 READINGS: dict[int, Callable[[pd.DataFrame], str]] = {

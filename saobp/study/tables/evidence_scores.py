@@ -131,13 +131,15 @@ def _decoders(records: Sequence[Record]) -> Evidence | None:
 
 
 def _strengths(_: Sequence[Record]) -> Evidence:
-    """Whether Mini's λ times the ratio of parameters, rounded as printed, is the λ of the other sizes."""
-    published = {name: models.SIZES[name].strength for name in ("mini", "small", "medium")}
-    counts = {name: models.body_parameters(name, VOCABULARY) for name in published}
-    scaled = {name: published["mini"] * counts["mini"] / counts[name] for name in ("small", "medium")}
-    words = "; ".join(f"{name.capitalize()}: {value:.3f}, printed {published[name]}" for name, value in scaled.items())
-    sign = 1.0 if all(round(value, 2) == published[name] for name, value in scaled.items()) else -1.0
-    return Evidence(f"0.2 of Mini × ratio of parameters gives {words}; arithmetic, no run", sign, sign)
+    """Whether Mini's λ over the ratio of parameters, rounded as printed, is the λ of the other sizes."""
+    printed = {name: models.SIZES[name].strength for name in ("mini", "small", "medium")}
+    counts = {name: models.body_parameters(name, VOCABULARY) for name in printed}
+    scaled = {name: printed["mini"] * counts["mini"] / counts[name] for name in ("small", "medium")}
+    words = "; ".join(f"{name.capitalize()}: {value:.3f}, printed {printed[name]}" for name, value in scaled.items())
+    agree = all(round(value, 2) == printed[name] for name, value in scaled.items())
+    rule = "inversely to size, though Sec. 6 says proportionally (notebook 09)" if agree else "not by this ratio"
+    words = f"λ {printed['mini']} of Mini × its parameters / the size's gives {words}: {rule}; arithmetic, no run"
+    return Evidence(words, *([1.0, 1.0] if agree else [-1.0, -1.0]))
 
 
 JUDGES = {
