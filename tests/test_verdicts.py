@@ -3,7 +3,7 @@ from dataclasses import replace
 import example_records as examples
 import pytest
 
-from saobp.study import models, tables
+from saobp.study import models, publication, tables
 from saobp.study.tables import evidence_attention
 from saobp.study.tables.evidence import NO, OPEN, YES, Evidence
 
@@ -54,13 +54,13 @@ def test_stand_ins_decide_nothing_about_the_papers_sizes():
 
 def test_no_run_is_said_with_what_it_needs_and_not_decided():
     rows = {row.id: row for row in tables.verdicts([]).rows}
-    assert len(rows) == 17
+    assert len(rows) == 18
     arithmetic = rows.pop("Q14")
     assert arithmetic.verdict == YES
     assert "Small: 0.078, printed 0.08; Medium: 0.054, printed 0.05" in arithmetic.evidence
     assert "inversely to size, though Sec. 6 says proportionally (notebook 09)" in arithmetic.evidence
     assert {row.verdict for row in rows.values()} == {OPEN}
-    assert len({row.evidence for row in rows.values()}) == 16
+    assert len({row.evidence for row in rows.values()}) == 17
     assert all(row.evidence.startswith("these runs do not say; it needs ") for row in rows.values())
 
 
@@ -89,8 +89,8 @@ def test_cost_counts_as_slight_below_a_tenth():
 
 def test_verdicts_are_written_in_three_formats(records, tmp_path):
     csv, markdown, latex = tables.write_verdicts(records, tmp_path)
-    assert csv.read_text().count("\n") == 18
-    assert markdown.read_text().count("| **") == 17
+    assert csv.read_text().count("\n") == 19
+    assert markdown.read_text().count("| **") == 18
     assert latex.read_text().count(r" \\") == 18
 
 
@@ -105,3 +105,34 @@ def test_both_entropies_of_the_deeper_layers_decide_and_the_weaker_one_sets_the_
     evidence = evidence_attention._deep_entropy(found)
     assert "entropy, deeper half" in evidence.words and evidence.high < 0
     assert evidence.verdict() == "not reproduced"
+
+
+def controlled(shares):
+    """A record of the multi-hop study with so many right of 100 at two hops, {(algorithm, seed): count}."""
+    runs = [
+        {"layers": 2, "algorithm": name, "seed": seed, "chains": 3, "curve": [],
+         "outcomes": {"1": [1] * 100, "2": [1] * right + [0] * (100 - right)}}
+        for (name, seed), right in shares.items()
+    ]  # fmt: skip
+    return examples.record("beyond", "mini-twin", "high", 42, {"multihop": runs})
+
+
+@pytest.mark.parametrize(("lift", "expected"), [(10, YES), (-10, NO), (0, OPEN)])
+def test_the_controlled_study_judges_by_questions_of_several_hops(lift, expected):
+    shares = {("original", seed): 50 for seed in range(5)} | {("high", s): 48 + lift + s for s in range(5)}
+    row = verdict([controlled(shares)], "Q18")
+    assert row.verdict == expected and "5 pairs of runs" in row.evidence
+    assert verdict([controlled({key: v for key, v in shares.items() if key[1] == 0})], "Q18").verdict == OPEN
+    assert "do not say" in verdict([controlled({("original", 0): 50})], "Q18").evidence
+
+
+def test_the_readme_takes_the_statement_on_hops_from_the_controlled_studies(records, monkeypatch):
+    shares = {("original", seed): 50 + seed for seed in range(5)} | {("high", seed): 70 for seed in range(5)}
+    monkeypatch.setattr(
+        publication.records, "load", lambda folder: [controlled(shares)] if "stories" in str(folder) else []
+    )
+    rows = {row.id: row for row in publication.judged(records).rows}
+    assert rows["Q18"].verdict == YES and rows["Q18"].evidence.startswith("profile `stories`: ")
+    assert rows["Q01"] == verdict(records, "Q01")
+    monkeypatch.setattr(publication.records, "load", lambda folder: [])
+    assert publication.judged(records) == tables.verdicts(records)

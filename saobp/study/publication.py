@@ -1,6 +1,7 @@
 """From a profile's records to tracked results, published figures, and single files for somebody's next paper."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ PICTURED = """![Curves of GTD, indirect entropy and entropy by layer, and of ent
 by head of the last layer. GTD: share of paths of two to four hops in the squared norm of all, from 0 to 1. Entropy:
 over how many keys a query spreads; indirect entropy: over how many tokens those paths end."""
 CONTROLLED = "stories"  # the profile of the controlled studies
+CONTROLLED_STATEMENTS = ("Q18",)  # what they were made to judge
 SUMMARIES = ("10-tables", "11-figures")  # their records hold nothing that the others do not
 
 
@@ -97,8 +99,24 @@ def results_text(found: list[dict[str, Any]]) -> str:
         f"({'; '.join(sizes)}), {hours:.1f} hours of training in all. What differs from the paper:"
     )
     listed = "\n".join(f"- {line}" for line in context.departures(found))
-    parts = [tables.table(2, found), tables.table(8, found), tables.verdicts(found)]
+    parts = [tables.table(2, found), tables.table(8, found), judged(found)]
     return "\n".join([small, "", listed, "", *(part.to_markdown() for part in parts), *controlled_text(), ""])
+
+
+def judged(found: list[dict[str, Any]]) -> tables.Verdicts:
+    """Judge the statements by these records, and those on hops by the controlled studies', once they are tracked.
+
+    A row that is taken from there names its profile.
+    """
+    judged, other = tables.verdicts(found), records.load(paths.results(CONTROLLED))
+    decided = {row.id: row for row in tables.verdicts(other).rows if row.id in CONTROLLED_STATEMENTS} if other else {}
+    rows = [
+        replace(decided[row.id], evidence=f"profile `{CONTROLLED}`: {decided[row.id].evidence}")
+        if row.id in decided
+        else row
+        for row in judged.rows
+    ]
+    return replace(judged, rows=tuple(rows))
 
 
 def controlled_text() -> list[str]:
