@@ -91,7 +91,7 @@ def test_verdicts_are_written_in_three_formats(records, tmp_path):
     csv, markdown, latex = tables.write_verdicts(records, tmp_path)
     assert csv.read_text().count("\n") == 19
     assert markdown.read_text().count("| **") == 18
-    assert latex.read_text().count(r" \\") == 18
+    assert latex.read_text().count(r" \\") == 19
 
 
 def test_both_entropies_of_the_deeper_layers_decide_and_the_weaker_one_sets_the_verdict(monkeypatch):
