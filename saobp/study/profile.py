@@ -112,7 +112,6 @@ class AttentionCapture:
 
     tasks: list[Task]
     algorithms: list[Algorithm] | None = None  # of those trained; null = all
-    tasks_of: dict[Model, list[Task]] = field(default_factory=dict)  # a size's own list
     samples: Positive = 1024  # caption of Fig. 4
     batch: Positive = 16
     length: Positive = 128
@@ -223,7 +222,7 @@ class Profile:
         """Return every (model, algorithm, task) whose attention is measured."""
         plan, chosen = self.attention, self.attention.algorithms
         pairs = [(m, a) for m, a in self.pairs() if chosen is None or a in chosen]
-        return [(m, a, task) for m, a in pairs for task in plan.tasks_of.get(m, plan.tasks)]
+        return [(m, a, task) for m, a in pairs for task in plan.tasks]
 
     def recipe(self, model: str) -> Pretraining:
         """Return how a model of this study is pretrained: `pretrain`, with its size's own schedule if it has one."""
