@@ -39,7 +39,7 @@ def test_every_profile_that_comes_along_is_valid(name):
         ("name: smoke", "name: other", "key 'name' must be the file's own, 'smoke'"),
         ("name: smoke", "name: ../smoke", "key 'name' must be the file's own, 'smoke'"),
         ("[cola, mrpc", "[cola, nope", "key 'finetune.groups.all.1'"),
-        ("tasks: [race]", "tasks: [nope]", "key 'attention.tasks.0'"),
+        ("tasks: [race, squad, sst2]", "tasks: [nope]", "key 'attention.tasks.0'"),
         ("seeds: [42]", "seeds: [42, 42]", "key 'seeds': one stands there twice"),
         ("seeds: [42]", "seeds: [-1]", "key 'seeds.0'"),
         ("  warmup: 30", "  warmup: 121", "key 'pretrain': its warmup of 121 steps is longer than its 120 steps"),
