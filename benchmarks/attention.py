@@ -1,6 +1,7 @@
 """Time refined attention, forward and backward, beside torch's: `python benchmarks/attention.py [--compile]`.
 
 Writes benchmarks/attention.json. `--compile` also times torch.compile of the operation; it needs a compiler.
+Also timed is why plain attention trains in float32 under autocast on a CPU.
 """
 
 import argparse
@@ -8,14 +9,17 @@ import json
 from pathlib import Path
 
 import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
 
 from saobp import saobp_attention
+from saobp.interface import in_quick_type
 from saobp.study.lengths import WAYS, forward_and_backward, memory
 from saobp.study.paths import write_text
 from saobp.study.records import device
 from saobp.study.timing import THREADS, circumstances, interleaved, profile
 
-SHAPES = {"short": (32, 4, 128, 64), "long": (1, 4, 4096, 64)}
+SHAPES = {"short": (32, 4, 128, 64), "long": (1, 4, 4096, 64), "bfloat16": (64, 4, 64, 32)}
 
 
 def times(shape: tuple[int, ...], compiled: bool, names: list[str]) -> dict:
@@ -29,19 +33,41 @@ def times(shape: tuple[int, ...], compiled: bool, names: list[str]) -> dict:
     return {"shape": list(shape), "ways": found, "profile_of_high": profile(ways["high"])}
 
 
+def in_bfloat16(*tensors: Tensor) -> Tensor:
+    """Attend by torch's attention in bfloat16, as autocast would."""
+    return scaled_dot_product_attention(*(tensor.bfloat16() for tensor in tensors)).float()
+
+
+def widened(*tensors: Tensor) -> Tensor:
+    """Attend on the same bfloat16 tensors as a model of ours does in training: in the quicker type."""
+    narrow = (tensor.bfloat16() for tensor in tensors)
+    return scaled_dot_product_attention(*in_quick_type(*narrow)).bfloat16().float()
+
+
+def autocast(shape: tuple[int, ...]) -> dict:
+    """Time plain attention on bfloat16 tensors, widened and as they are, in turns."""
+    ways = {"widened": widened, "bfloat16": in_bfloat16}
+    return {
+        "shape": list(shape),
+        "ways": interleaved({name: forward_and_backward(way, shape) for name, way in ways.items()}),
+    }
+
+
 def measure(compiled: bool) -> dict:
     """Measure times and memory."""
     few = ["high", "low", "elemmul"]
     peaks = {f"{name}_{length}": memory(name, length) for name in ("sdpa", "high") for length in (4096, 8192)}
     peaks["materialised_4096"] = memory("materialised", 4096)
+    medians = {name: peak["median"] for name, peak in peaks.items()}
     return {
         "device": device(),
         **circumstances(),
         "short": times(SHAPES["short"], compiled, [*few, "materialised"]),
         "long": times(SHAPES["long"], compiled, few),
+        "bfloat16": autocast(SHAPES["bfloat16"]),
         "peak_mib": peaks,
-        "peak_share_of_materialised": peaks["high_4096"] / peaks["materialised_4096"],
-        "peak_growth_4096_to_8192": peaks["high_8192"] / peaks["high_4096"],
+        "peak_share_of_materialised": medians["high_4096"] / medians["materialised_4096"],
+        "peak_growth_4096_to_8192": medians["high_8192"] / medians["high_4096"],
     }
 
 

@@ -1,8 +1,10 @@
 """Print the measured numbers as tables, and put them into README.md: `python benchmarks/table.py`."""
 
 import json
+from math import isnan
 from pathlib import Path
 
+from saobp.study.cost_tables import peak
 from saobp.study.paths import write_text
 
 HERE = Path(__file__).parent
@@ -35,12 +37,14 @@ def circumstances(found: dict) -> str:
 
 def memory(found: dict) -> list[str]:
     """Tabulate peaks of memory and what they amount to."""
-    peaks = found["peak_mib"]
-    lines = [row("peak above inputs", "MiB"), row("---", "---")]
-    lines += [row(name.replace("_", ", L = "), f"{value:.0f}") for name, value in peaks.items()]
+    lines = [row("peak above inputs", "MiB", "lowest – highest"), row("---", "---", "---")]
+    for name, value in found["peak_mib"].items():
+        ends = peak({"peak_mib": value})
+        reach = "one measurement" if isnan(ends["low"]) else f"{ends['low']:.0f} – {ends['high']:.0f}"
+        lines.append(row(name.replace("_", ", L = "), f"{ends['median']:.0f}", reach))
     share, growth = found["peak_share_of_materialised"], found["peak_growth_4096_to_8192"]
-    lines += [row("high of materialised, L = 4096", f"{share:.1%}")]
-    return [*lines, row("high, L = 8192 over 4096", f"× {growth:.2f}"), ""]
+    lines += [row("high of materialised, L = 4096", f"{share:.1%}", "")]
+    return [*lines, row("high, L = 8192 over 4096", f"× {growth:.2f}", ""), ""]
 
 
 def pretraining(found: dict) -> list[str]:
@@ -80,6 +84,9 @@ def tables() -> str:
     for part in ("short", "long"):
         shape = " × ".join(map(str, attention[part]["shape"]))
         lines += times(f"batch × heads × L × D = {shape}", attention[part]["ways"], "sdpa")
+    if "bfloat16" in attention:
+        shape = " × ".join(map(str, attention["bfloat16"]["shape"]))
+        lines += times(f"plain, bfloat16 tensors, {shape}", attention["bfloat16"]["ways"], "widened")
     lines += memory(attention)
     size = " × ".join(map(str, step["batch"]))
     lines += [f"**A training step of BERT-Mini, {size} tokens.** " + circumstances(step), ""]

@@ -127,7 +127,11 @@ def cost(model="mini"):
         train["tokens_per_second"] = {"median": 4500 / slow, "low": 4300 / slow, "high": 4700 / slow}
         inference = {"milliseconds": {"median": 7.4 * slow, "low": 7.0 * slow, "high": 8.0 * slow}, "gmacs": 0.44}
         inference["samples_per_second"] = {"median": 4300 / slow, "low": 4000 / slow, "high": 4500 / slow}
-        ways[way] = {"train": train | {"ratio": ratio}, "inference": inference | {"ratio": ratio}}
+        ways[way] = {
+            "train": train | {"ratio": ratio, "kernel": ""},
+            "train_no_dropout": train | {"ratio": ratio, "kernel": "flash"},
+            "inference": inference | {"ratio": ratio, "kernel": "flash"},
+        }
     run = record("cost", model, "", 0, {"repeats": 9, "ways": ways}, batch=1, length=128)
     run["parameters"] = {"model": model, "batch": 1, "length": 128}
     return run

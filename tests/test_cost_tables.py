@@ -12,55 +12,107 @@ def phase(milliseconds, kept, kernel=""):
     time = {"median": milliseconds, "low": milliseconds - 1, "high": milliseconds + 1}
     eager = {name: value / 2 for name, value in ratio.items()}
     rates = {"milliseconds": time, "ratio": ratio, "ratio_to_eager": eager}
-    return rates | {"peak_mib": 2 * kept, "kept_mib": kept, "kernel": kernel}
+    peak = {"median": 2 * kept + 1, "low": 2 * kept, "high": 2 * kept + 3}
+    return rates | {"peak_mib": peak, "kept_mib": kept, "kernel": kernel}
 
 
 @pytest.fixture
 def ways():
     times = dict(zip(cost.WAYS, (10, 20, 15, 14, 30)))
-    return {
+    made = {
         way: {
             "train": phase(ms, ms) | {"tokens_per_second": {"median": 1000 / ms}},
             "train_no_dropout": phase(ms, ms / 2, "flash"),
-            "inference": phase(ms, 0) | {"samples_per_second": {"median": 500 / ms}},
-            "parameters": 77,
+            "inference": phase(ms, 0, "flash") | {"samples_per_second": {"median": 500 / ms}},
+            "parameters": 2**18,
         }
         for way, ms in times.items()
     }
+    for found in made.values():
+        del found["inference"]["kept_mib"]  # there is no backward pass
+    return made
 
 
 def test_ways_stand_beside_each_other_with_both_ratios(ways):
     table = cost_tables.beside(ways)
     assert len(table) == len(cost.WAYS) * len(cost.PHASES)
-    row = table.loc[("training", "High")]
+    row = table.loc[("training, dropout", "High")]
     assert (row["÷ Original"], row["÷ Original, eager"], row["kept (MiB)"]) == (1.5, 0.75, 15)
     assert (row["milliseconds"], row["lower quartile"], row["upper quartile"]) == (15, 14, 16)
-    assert (row["tokens/s"], row["parameters"]) == (66.67, 77) and np.isnan(row["samples/s"])
+    assert (row["peak (MiB)"], row["lowest"], row["highest"]) == (31, 30, 33)
+    assert (row["tokens/s"], row["parameters"]) == (66.67, 2**18) and np.isnan(row["samples/s"])
     assert table.loc[("inference", "High"), "samples/s"] == 33.33
 
 
 def test_the_kernel_is_named_or_said_to_be_missing(ways):
-    with_dropout, without = cost_tables.kernels(ways)
-    assert "without a fused kernel" in with_dropout and "keeps 10.0 MiB" in with_dropout
-    assert "fused kernel flash" in without and "High 7.5" in without
+    with_dropout, without, inference = cost_tables.kernels(ways)
+    assert "without a fused kernel" in with_dropout and "pass: Original 10.0; Original, eager 20.0" in with_dropout
+    assert "fused kernel flash" in without and "High 7.5" in without and "ElemMul 15.0" in without
+    assert inference.endswith("Original by its fused kernel flash.")
+    del ways["original"]["inference"]["kernel"]  # as in older records
+    assert "by a kernel that the record does not name" in cost_tables.kernels(ways)[2]
+
+
+def test_peaks_are_said_with_their_ends_and_what_training_takes_anyway(ways):
+    about, training, *_ = cost_tables.peaks(ways)
+    assert "of 3 processes" in about and "moments alone take 3.0." in about  # three times 2**18 weights of 4 bytes
+    assert training.startswith("training, dropout: Original 21.0 (20.0 to 23.0); ") and "High 31.0 (" in training
+
+
+@pytest.mark.parametrize(("given", "said"), [(12.5, "12.5 (measured once)"), (None, "not measured")])
+def test_a_peak_of_an_older_record_is_read_and_said_to_be_one_measurement(ways, given, said):
+    for found in ways.values():
+        found["train"]["peak_mib"] = given
+    row = cost_tables.beside(ways).loc[("training, dropout", "High")]
+    assert np.isnan(row["lowest"]) and (np.isnan(row["peak (MiB)"]) if given is None else row["peak (MiB)"] == given)
+    assert f"High {said}" in cost_tables.peaks(ways)[1]
 
 
 def test_times_are_said_against_both_originals(ways):
     assert "1.50 times (1.36 to 1.67) the time of Original and 0.75 times" in cost_tables.times(ways)[0]
 
 
-def test_the_sentence_on_length_is_about_the_longest_that_all_ways_ran():
-    rows = [
-        {"length": length, "way": way, "median_ms": ms * length, "peak_mib": ms}
-        for length in (64, 128)
+def by_length(lengths, **more):
+    """Rows as `lengths.by_length` makes them: High takes twice the time of Original and a quarter of the matrix's."""
+    return [
+        {
+            "length": length, "way": way, "median_ms": ms * length,
+            "quartiles_ms": [0.9 * ms * length, 1.3 * ms * length],
+            "kernel": "flash" if way == "sdpa" else "", "peak_mib": {"median": ms, "low": 0.8 * ms, "high": 1.6 * ms},
+            "ratio_to_sdpa": {"median": ms, "low": ms - 0.25, "high": ms + 0.5},
+            "ratio_to_materialised": {"median": ms / 8, "low": ms / 10, "high": ms / 5}, **more,
+        }
+        for length in lengths
         for way, ms in (("sdpa", 1.0), ("high", 2.0), ("materialised", 8.0))
-    ]
-    said = cost_tables.against_length(rows[:-1])  # the matrix was held at 64 tokens only
-    assert "at 64 tokens" in said and "2.00 times the time" in said and "0.25 times the peak memory" in said
+    ]  # fmt: skip
 
 
-def test_what_high_counts_above_original_are_originals_own_products():
-    above = cost_tables.surplus(cost_tables.operations(published.load()))
+def test_the_sentence_on_length_is_about_the_longest_that_all_ways_ran():
+    said = cost_tables.against_length(by_length([64, 128])[:-1])  # the matrix was held at 64 tokens only
+    assert "at 64 tokens: High takes 2.00 times (1.75 to 2.50) the time and 2.00 times (1.00 to 4.00) the peak" in said
+    assert "Original, computed by its fused kernel flash" in said
+    assert "0.25 times (0.20 to 0.40) the time and 0.25 times (0.12 to 0.50) the peak memory of High with" in said
+
+
+def test_the_sentence_on_length_reads_older_records():
+    rows = by_length([64], peak_mib=3.0)
+    for row in rows:
+        del row["ratio_to_sdpa"], row["ratio_to_materialised"], row["kernel"]
+    said = cost_tables.against_length(rows)
+    assert "2.00 times (no range in this record) the time and 1.00 times (no range in this record) the peak" in said
+
+
+@pytest.fixture(scope="module")
+def counted():
+    return cost_tables.operations(published.load())
+
+
+def test_a_count_that_is_printed_otherwise_is_named(counted):
+    assert cost_tables.printed_otherwise(counted) == ["Medium, ElemMul, inference: printed 3.56, counted 3.50."]
+
+
+def test_what_high_counts_above_original_are_originals_own_products(counted):
+    above = cost_tables.surplus(counted)
     assert len(above) == 6 and above.iloc[0, 0] > 0
     np.testing.assert_allclose(above.iloc[:, 0], above.iloc[:, 1], atol=1e-6)
 
@@ -71,21 +123,25 @@ def test_the_picture_of_times_names_every_way_and_has_a_panel_a_phase(ways):
     assert [text.get_text() for text in axes[0].get_yticklabels()][1] == "Original, eager"
 
 
+def bars(ax):
+    return [path.vertices[:, 1].tolist() for bar in ax.collections for path in bar.get_paths()]
+
+
 def test_the_picture_of_lengths_has_plain_names_outside_its_panels_and_several_ticks():
-    rows = [
-        {
-            "length": length, "way": way, "peak_mib": ms * length / 100,
-            "median_ms": ms * length**2 / 1e4, "quartiles_ms": [0.9 * ms * length**2 / 1e4, 1.3 * ms * length**2 / 1e4],
-        }
-        for length in (128, 256)
-        for way, ms in (("sdpa", 1.0), ("high", 2.0), ("materialised", 8.0))
-    ]  # fmt: skip
+    rows = by_length([128, 256])
     figure = costs.against_length(rows)
     names = [text.get_text() for text in figure.legends[0].get_texts()]
     assert names == list(cost_tables.LENGTH_WAYS.values())
     figure.canvas.draw()
-    bars = [path.vertices[:, 1].tolist() for bar in figure.axes[0].collections for path in bar.get_paths()]
-    assert bars == [row["quartiles_ms"] for way in cost_tables.LENGTH_WAYS for row in rows if row["way"] == way]
+    of_ways = [row for way in cost_tables.LENGTH_WAYS for row in rows if row["way"] == way]
+    assert bars(figure.axes[0]) == [row["quartiles_ms"] for row in of_ways]
+    assert bars(figure.axes[1]) == [[row["peak_mib"]["low"], row["peak_mib"]["high"]] for row in of_ways]
     for ax in figure.axes:
         low, high = ax.get_ylim()
         assert ax.get_legend() is None and sum(low <= tick <= high for tick in ax.get_yticks()) >= 3
+
+
+def test_the_picture_of_lengths_reads_a_peak_of_one_measurement():
+    memory = costs.against_length(by_length([128, 256], peak_mib=3.0)).axes[1]
+    assert all(np.isnan(ends).all() for ends in bars(memory))
+    assert memory.lines[0].get_ydata().tolist() == [3, 3]

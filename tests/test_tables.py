@@ -172,6 +172,12 @@ def test_table_9_gives_medians_with_quartiles_and_original_twice():
     assert tables.table(9, []).cell("BERT-Mini", "Low", column="train milliseconds").reason == "no cost run"
 
 
+def test_table_9_says_by_which_kernel_original_was_computed():
+    notes = tables.table(9, [examples.cost("mini"), examples.cost("small")]).notes
+    assert "Original (training, dropout): torch computes it without a fused kernel." in notes
+    assert notes.count("Original (inference): torch computes it by its fused kernel flash.") == 1
+
+
 @pytest.fixture(scope="module")
 def built(records):
     return {number: tables.table(number, records) for number in tables.TABLES}

@@ -81,10 +81,37 @@ def test_equal_algorithms_leave_the_gain_open():
 def test_cost_counts_as_slight_below_a_tenth():
     quick, slow = examples.cost(), examples.cost()  # High is 6 % slower
     assert verdict([quick], "Q11").verdict == YES and "×1.06" in verdict([quick], "Q11").evidence
-    slow["metrics"]["ways"]["high"]["train"]["ratio"] = {"median": 1.12, "low": 1.11, "high": 1.13}
+    high = slow["metrics"]["ways"]["high"]
+    high["train"]["ratio"] = high["train_no_dropout"]["ratio"] = {"median": 1.12, "low": 1.11, "high": 1.13}
     assert verdict([slow], "Q11").verdict == NO
-    slow["metrics"]["ways"]["high"]["train"]["ratio"] = {"median": 1.1, "low": 1.05, "high": 1.13}
+    high["train"]["ratio"] = {"median": 1.1, "low": 1.05, "high": 1.13}
     assert verdict([slow], "Q11").verdict == OPEN
+
+
+def test_cost_is_decided_by_training_with_dropout_and_without_and_not_by_inference():
+    run = examples.cost()
+    high = run["metrics"]["ways"]["high"]
+    high["inference"]["ratio"] = {"median": 1.4, "low": 1.3, "high": 1.5}
+    assert verdict([run], "Q11").verdict == YES
+    high["train_no_dropout"]["ratio"] = {"median": 1.2, "low": 1.15, "high": 1.3}
+    assert verdict([run], "Q11").verdict == OPEN
+
+
+def test_the_words_on_cost_name_model_batch_device_phases_and_kernels():
+    run = examples.cost()
+    words = verdict([run], "Q11").evidence
+    for part in (
+        "slight: a training step below ×1.10",
+        "BERT-Mini, 1 × 128 tokens, cpu, 9 rounds: ",
+        "training, dropout (Original without a fused kernel) ×1.06 [1.04, 1.08]",
+        "training, no dropout (Original by its fused kernel flash) ×1.06 [1.04, 1.08]",
+        "inference (Original by its fused kernel flash) ×1.06 [1.04, 1.08]",
+    ):
+        assert part in words
+    for way in run["metrics"]["ways"].values():
+        del way["train_no_dropout"], way["inference"]["kernel"]  # as in older records
+    words = verdict([run], "Q11").evidence
+    assert "no dropout" not in words and "inference (Original by a kernel that the record does not name)" in words
 
 
 def test_verdicts_are_written_in_three_formats(records, tmp_path):

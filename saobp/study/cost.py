@@ -18,7 +18,7 @@ from transformers import BertForPreTraining, PreTrainedModel
 from transformers.initialization import no_init_weights
 
 from saobp.study import models
-from saobp.study.timing import attention_kernel, in_a_process, interleaved, kept_for_backward, peak_above_now
+from saobp.study.timing import attention_kernel, in_processes, interleaved, kept_for_backward, peak_above_now
 
 WAYS = ("original", "original_eager", "high", "low", "elemmul")
 SEEN = ("original_eager", "high", "low", "elemmul")  # ways whose attention products a counter can see
@@ -96,8 +96,9 @@ def measure(model: str, vocabulary: int, sequences: int, length: int, rounds: in
     """Time every way in every one of the `PHASES`, in turns, and measure what memory each one takes.
 
     Returns way -> {"train": {"milliseconds", "ratio", "ratio_to_eager", "tokens_per_second", "gmacs", "peak_mib",
-    "kept_mib", "kernel"}, "train_no_dropout": the same, "inference": the same but for "samples_per_second" and without
-    the last two, "parameters"}; times and ratios are {"median", "low", "high"}, low and high the quartiles.
+    "kernel", "kept_mib"}, "train_no_dropout": the same, "inference": the same but for "samples_per_second" and without
+    the last, "parameters"}; times, ratios and peaks are {"median", "low", "high"}, low and high the quartiles of the
+    rounds, for a peak the lowest and highest of the processes.
     """
     device = "cuda" if torch.cuda.is_available() else "cpu"
     inputs = batch(sequences, length, vocabulary, device)
@@ -109,8 +110,9 @@ def measure(model: str, vocabulary: int, sequences: int, length: int, rounds: in
             ways[way][name] = _rates(found, phase, sequences, length)
             ways[way][name]["gmacs"] = macs(model, vocabulary, way, length, training=phase.training)
             ways[way][name]["peak_mib"] = memory(name, model, vocabulary, way, sequences, length)
+            ways[way][name]["kernel"] = attention_kernel(calls[way])
             if phase.training:
-                ways[way][name] |= {"kept_mib": kept(networks[way], inputs), "kernel": attention_kernel(calls[way])}
+                ways[way][name]["kept_mib"] = kept(networks[way], inputs)
     for way in WAYS:
         ways[way]["parameters"] = models.parameter_count(build(model, vocabulary, way))
     return ways
@@ -165,9 +167,9 @@ def macs(model: str, vocabulary: int, way: str, length: int, *, training: bool) 
         return counter.total() / 1e9
 
 
-def memory(phase: str, model: str, vocabulary: int, way: str, sequences: int, length: int) -> float:
-    """Measure the peak of one call, in MiB above the model and its inputs, in a process of its own."""
-    return in_a_process(peak, phase, model, vocabulary, way, sequences, length)
+def memory(phase: str, model: str, vocabulary: int, way: str, sequences: int, length: int) -> dict[str, float]:
+    """Measure the peak of one call, in MiB above the model and its inputs: median, "low" and "high" of processes."""
+    return in_processes(peak, phase, model, vocabulary, way, sequences, length)
 
 
 def peak(phase: str, model: str, vocabulary: int, way: str, sequences: int, length: int) -> float:

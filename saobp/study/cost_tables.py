@@ -1,14 +1,15 @@
 """What a cost run found, as tables and sentences: operations beside Table 9, ways beside each other, lengths."""
 
+from math import isnan, nan
 from typing import Any
 
 import pandas as pd
 
-from saobp.study import audit, cost, labels, models, printed
+from saobp.study import audit, cost, labels, models, printed, timing
 from saobp.study.published import Published
 
 Ways = dict[str, dict[str, Any]]
-PHASES = {"train": "training", "train_no_dropout": "training, no dropout", "inference": "inference"}
+PHASES = {"train": "training, dropout", "train_no_dropout": "training, no dropout", "inference": "inference"}
 LENGTH_WAYS = {
     "sdpa": "Original, fused",
     "high": "High, tile by tile",
@@ -36,6 +37,14 @@ def operations(paper: Published) -> pd.DataFrame:
     return cells
 
 
+def printed_otherwise(cells: pd.DataFrame) -> list[str]:
+    """Return a sentence for each count that is printed otherwise than counted."""
+    return [
+        f"{row.model}, {row.algorithm}, {row.phase}: printed {row.printed:.2f}, counted {row.fvcore:.2f}."
+        for row in cells[cells["off"] > 0].itertuples()
+    ]
+
+
 def surplus(cells: pd.DataFrame) -> pd.DataFrame:
     """Return by size and phase what High counts above Original, beside Original's own attention products (10^9)."""
     counts = cells.pivot_table(index=["model", "phase"], columns="algorithm", values="fvcore", sort=False)
@@ -45,7 +54,11 @@ def surplus(cells: pd.DataFrame) -> pd.DataFrame:
 
 
 def beside(ways: Ways) -> pd.DataFrame:
-    """Return one row a phase and way: time with quartiles, its ratios to both Originals, rate, memory in MiB, size."""
+    """Return one row a phase and way: time with quartiles, its ratios to both Originals, rate, memory in MiB, size.
+
+    A peak is the median of several processes, beside the lowest and the highest (NaN in an older record, which
+    measured once).
+    """
     rows = {
         (title, way_title(way)): {
             "milliseconds": found[phase]["milliseconds"]["median"],
@@ -54,7 +67,9 @@ def beside(ways: Ways) -> pd.DataFrame:
             "÷ Original": found[phase]["ratio"]["median"],
             "÷ Original, eager": found[phase]["ratio_to_eager"]["median"],
             "kept (MiB)": found[phase].get("kept_mib", 0.0),
-            "peak (MiB)": found[phase]["peak_mib"],
+            "peak (MiB)": peak(found[phase])["median"],
+            "lowest": peak(found[phase])["low"],
+            "highest": peak(found[phase])["high"],
             "tokens/s": found[phase].get("tokens_per_second", {}).get("median"),
             "samples/s": found[phase].get("samples_per_second", {}).get("median"),
             "parameters": found["parameters"],
@@ -65,19 +80,57 @@ def beside(ways: Ways) -> pd.DataFrame:
     return pd.DataFrame.from_dict(rows, orient="index").round(2)
 
 
+def peak(found: dict[str, Any]) -> dict[str, float]:
+    """Return median, "low" and "high" of a peak in MiB; an older record has one measurement and so no ends (NaN)."""
+    value = found["peak_mib"]
+    ends = value if isinstance(value, dict) else {"median": value}
+    return {name: nan if ends.get(name) is None else ends[name] for name in ("median", "low", "high")}
+
+
+def peaks(ways: Ways) -> list[str]:
+    """Return a sentence a phase on how far memory rises, after one on what the numbers are.
+
+    Gradients and AdamW's two moments are there in training whatever the attention is: three times the weights.
+    """
+    floor = 3 * ways["original"]["parameters"] * 4 / 2**20
+    about = f"Median (lowest to highest) of {timing.PROCESSES} processes, MiB above the model and its inputs"
+    about += f"; in training gradients and AdamW's moments alone take {floor:.1f}."
+    return [about, *(f"{title}: {_peaks(ways, phase)}." for phase, title in PHASES.items())]
+
+
+def _peaks(ways: Ways, phase: str) -> str:
+    return "; ".join(f"{way_title(way)} {_peak(found[phase])}" for way, found in ways.items())
+
+
+def _peak(found: dict[str, Any]) -> str:
+    ends = peak(found)
+    if isnan(ends["median"]):
+        return "not measured"
+    reach = "measured once" if isnan(ends["low"]) else f"{ends['low']:.1f} to {ends['high']:.1f}"
+    return f"{ends['median']:.1f} ({reach})"
+
+
 def kernels(ways: Ways) -> list[str]:
-    """Return a sentence a phase of training: by which kernel torch computes Original, and what each way keeps."""
-    return [_kernel(ways, phase) for phase in ("train", "train_no_dropout")]
+    """Return a sentence a phase: by which kernel torch computes Original, and in training what each way keeps."""
+    return [
+        f"{PHASES[phase]}: torch computes Original {kernel(ways['original'][phase])}" + _kept(ways, phase) + "."
+        for phase in PHASES
+    ]
 
 
-def _kernel(ways: Ways, phase: str) -> str:
-    name = ways["original"][phase]["kernel"]
-    by = f"by its fused kernel {name}" if name else "without a fused kernel, matrix and all,"
-    kept = {way: f"{found[phase]['kept_mib']:.1f}" for way, found in ways.items()}
-    return (
-        f"{PHASES[phase]}: torch computes Original {by} and keeps {kept['original']} MiB for the backward pass; "
-        f"Original, eager keeps {kept['original_eager']}, High {kept['high']}."
-    )
+def kernel(found: dict[str, Any]) -> str:
+    """Say by which kernel torch's own attention was computed, as far as the record names it."""
+    name = found.get("kernel")
+    if name is None:
+        return "by a kernel that the record does not name"
+    return f"by its fused kernel {name}" if name else "without a fused kernel"
+
+
+def _kept(ways: Ways, phase: str) -> str:
+    if "kept_mib" not in ways["original"][phase]:
+        return ""
+    kept = "; ".join(f"{way_title(way)} {found[phase]['kept_mib']:.1f}" for way, found in ways.items())
+    return f". MiB kept for the backward pass: {kept}"
 
 
 def times(ways: Ways, way: str = "high") -> list[str]:
@@ -90,17 +143,30 @@ def times(ways: Ways, way: str = "high") -> list[str]:
 
 
 def _ratio(ratio: dict[str, float]) -> str:
-    return f"{ratio['median']:.2f} times ({ratio['low']:.2f} to {ratio['high']:.2f})"
+    reach = "no range in this record" if isnan(ratio["low"]) else f"{ratio['low']:.2f} to {ratio['high']:.2f}"
+    return f"{ratio['median']:.2f} times ({reach})"
 
 
 def against_length(rows: list[dict[str, Any]]) -> str:
-    """Return a sentence on the longest input at which all ways ran: time and memory of High over the others."""
-    frame = pd.DataFrame(rows)
-    longest = frame.loc[frame["way"] == "materialised", "length"].max()
-    at = frame[frame["length"] == longest].set_index("way")
+    """Return a sentence on the longest input at which all ways ran: time and memory of High over the others.
+
+    A ratio of times has the quartiles of the rounds, a ratio of peaks the ends of both peaks.
+    """
+    longest = max(row["length"] for row in rows if row["way"] == "materialised")
+    at = {row["way"]: row for row in rows if row["length"] == longest}
+    others = {"sdpa": f"Original, computed {kernel(at['sdpa'])}", "materialised": "High with the matrix held"}
     words = [
-        f"{at.loc['high', 'median_ms'] / at.loc[other, 'median_ms']:.2f} times the time and "
-        f"{at.loc['high', 'peak_mib'] / at.loc[other, 'peak_mib']:.2f} times the peak memory of {title}"
-        for other, title in (("sdpa", "Original"), ("materialised", "High with the matrix held"))
+        f"{_ratio(_times_over(at, way))} the time and {_ratio(_peaks_over(at, way))} the peak memory of {title}"
+        for way, title in others.items()
     ]
     return f"Attention alone at {longest} tokens: High takes {', and '.join(words)}."
+
+
+def _times_over(at: dict[str, dict[str, Any]], way: str) -> dict[str, float]:
+    medians = at["high"]["median_ms"] / at[way]["median_ms"]
+    return at["high"].get(f"ratio_to_{way}") or {"median": medians, "low": nan, "high": nan}
+
+
+def _peaks_over(at: dict[str, dict[str, Any]], way: str) -> dict[str, float]:
+    ours, theirs = peak(at["high"]), peak(at[way])
+    return {name: ours[name] / theirs[other] for name, other in zip(ours, ("median", "high", "low"))}

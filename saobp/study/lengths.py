@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from saobp import refine, saobp_attention
-from saobp.study.timing import THREADS, in_a_process, interleaved, peak_above_now
+from saobp.study.timing import THREADS, attention_kernel, in_processes, interleaved, peak_above_now
 
 HEADS, WIDTH = 4, 64
 
@@ -36,9 +36,9 @@ def forward_and_backward(attend: Callable[..., Tensor], shape: tuple[int, ...]) 
     return lambda: torch.autograd.grad(attend(*inputs), inputs, upstream)
 
 
-def memory(way: str, length: int) -> float:
-    """Measure the peak of a way at (1, 4, length, 64), in MiB above its inputs, in a process of its own."""
-    return in_a_process(peak, way, length)
+def memory(way: str, length: int) -> dict[str, float]:
+    """Measure the peak of a way at (1, 4, length, 64), in MiB above its inputs: median, "low", "high" of processes."""
+    return in_processes(peak, way, length)
 
 
 def peak(way: str, length: int) -> float:
@@ -49,14 +49,18 @@ def peak(way: str, length: int) -> float:
 
 
 def by_length(lengths: Sequence[int], ways: Sequence[str], rounds: int, longest_materialised: int = 2048) -> list[dict]:
-    """Return one row a length and way: milliseconds and ratio to the first way (median, quartiles), peak MiB.
+    """Return one row a length and way: milliseconds and ratios (median, quartiles), peak MiB (median, low, high).
 
-    The materialised way stops at `longest_materialised`: it keeps several L x L matrices a head.
+    For the first way and the materialised one there is a "ratio_to_<way>" too. The materialised way stops at
+    `longest_materialised`: it keeps several L x L matrices a head. "kernel" is torch's fused one, "" without.
     """
     rows = []
     for length in lengths:
         shown = [way for way in ways if way != "materialised" or length <= longest_materialised]
         shape = (1, HEADS, length, WIDTH)
-        found = interleaved({way: forward_and_backward(WAYS[way], shape) for way in shown}, rounds)
-        rows += [{"length": length, "way": way, **found[way], "peak_mib": memory(way, length)} for way in shown]
+        calls = {way: forward_and_backward(WAYS[way], shape) for way in shown}
+        against = [way for way in shown if way in (ways[0], "materialised")]
+        for way, found in interleaved(calls, rounds, against=against).items():
+            found |= {"kernel": attention_kernel(calls[way]), "peak_mib": memory(way, length)}
+            rows.append({"length": length, "way": way, **found})
     return rows

@@ -1,6 +1,8 @@
 """Ways of doing the same, timed in turns in one process, and the memory that a call takes at its peak."""
 
+import ctypes
 import itertools
+import mmap
 import multiprocessing
 import os
 import statistics
@@ -16,6 +18,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from saobp.study.records import commit
 
 THREADS, ROUNDS, WARM_UP = 2, 31, 3
+PROCESSES = 3
+M_MMAP_THRESHOLD = -3  # of malloc.h
 
 
 def interleaved(
@@ -75,13 +79,17 @@ def profile(call: Callable[[], object], rows: int = 12) -> dict[str, float]:
 
 
 class _Operations(TorchDispatchMode):
-    """Notes the names of the operations that reach a device."""
+    """Notes the names of the operations that reach a device, taking apart the composite ones of inference mode."""
 
     def __init__(self):
         super().__init__()
         self.names: set[str] = set()
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        with self:
+            parts = function.decompose(*args, **(kwargs or {}))
+        if parts is not NotImplemented:
+            return parts
         self.names.add(function.overloadpacket.__name__)
         return function(*args, **(kwargs or {}))
 
@@ -122,7 +130,8 @@ def kept_for_backward(call: Callable[[], object], but: Iterable[torch.Tensor] = 
 def peak_above_now(call: Callable[[], object]) -> float:
     """Return by how many MiB memory rises above what it is now, at most, during a call.
 
-    A GPU's own count where there is one, else resident memory (Linux; NaN elsewhere).
+    A GPU's own count where there is one, else resident memory (Linux; NaN elsewhere), which sees nothing of a call
+    that fills what was freed before and kept: call it by `in_processes`.
     """
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()
@@ -137,6 +146,12 @@ def peak_above_now(call: Callable[[], object]) -> float:
     return max(0, resident("VmHWM") - before) / 1024  # the two counters lag apart by a page or so
 
 
+def in_processes(function: Callable[..., float], *given: object) -> dict[str, float]:
+    """Return median, lowest ("low") and highest ("high") of what a function gives in `PROCESSES` fresh processes."""
+    found = [in_a_process(function, *given) for _ in range(PROCESSES)]
+    return {"median": statistics.median(found), "low": min(found), "high": max(found)}
+
+
 def in_a_process(function: Callable[..., float], *given: object) -> float:
     """Call a function of a module in a fresh process: what this one has allocated and freed would hide a peak.
 
@@ -144,8 +159,19 @@ def in_a_process(function: Callable[..., float], *given: object) -> float:
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([function.__module__])
-    with ProcessPoolExecutor(1, mp_context=context) as executor:
+    with ProcessPoolExecutor(1, mp_context=context, initializer=give_back_at_once) as executor:
         return executor.submit(function, *given).result()
+
+
+def give_back_at_once() -> None:
+    """Make malloc return to the system what is freed, from a page on (glibc; another malloc stays as it is).
+
+    Left alone, glibc takes ever larger blocks from its heap, up to the largest one freed so far (mallopt(3)), and
+    keeps what is freed there: what a warming call left, the measured one would fill again, unseen.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(M_MMAP_THRESHOLD, mmap.PAGESIZE)
 
 
 def resident(field: str) -> int:

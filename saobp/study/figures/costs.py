@@ -16,7 +16,7 @@ LOOKS = {
     "high": ("high", "s", "solid"),
     "materialised": ("high", "D", (0, (2, 1.5))),
 }
-QUANTITIES = {"median_ms": "time (ms), with quartiles", "peak_mib": "peak memory (MiB)"}
+QUANTITIES = {"median_ms": "time (ms), with quartiles", "peak_mib": "peak memory (MiB), with range"}
 
 
 def times(ways: dict[str, dict[str, Any]], width: float = style.PAGE) -> Figure:
@@ -55,15 +55,17 @@ def against_length(rows: Sequence[dict[str, Any]], width: float = style.PAGE) ->
 
 
 def length_axes(ax: Axes, frame: pd.DataFrame, quantity: str) -> Axes:
-    """Draw one quantity of `lengths.by_length` against length, both logarithmic with ticks at 1, 2 and 5."""
+    """Draw one quantity of `lengths.by_length` against length, both logarithmic with ticks at 1, 2 and 5.
+
+    A bar joins the quartiles of the rounds, or the lowest and highest peak, where it is longer than the mark.
+    """
     for way, points in frame.groupby("way", sort=False):
         algorithm, marker, dash = LOOKS[str(way)]
         face = labels.ALGORITHMS[algorithm].colour if dash == "solid" else "white"
         look = {"color": labels.ALGORITHMS[algorithm].colour, "marker": marker, "markerfacecolor": face}
-        ax.plot(points["length"], points[quantity], linestyle=dash, label=cost_tables.LENGTH_WAYS[str(way)], **look)
-        if quantity == "median_ms":  # a bar from quartile to quartile of the rounds, where it is wider than the mark
-            low, high = zip(*points["quartiles_ms"])
-            ax.vlines(points["length"], low, high, color=look["color"], lw=1.2)
+        ends = pd.DataFrame([_ends(row, quantity) for row in points.to_dict("records")])
+        ax.plot(points["length"], ends["median"], linestyle=dash, label=cost_tables.LENGTH_WAYS[str(way)], **look)
+        ax.vlines(points["length"], ends["low"], ends["high"], color=look["color"], lw=1.2)
     ax.set(xscale="log", yscale="log", xlabel="length (tokens)", ylabel=QUANTITIES[quantity])
     lengths = sorted(set(frame["length"]))
     ax.set_xticks(lengths, [str(length) for length in lengths])
@@ -73,3 +75,11 @@ def length_axes(ax: Axes, frame: pd.DataFrame, quantity: str) -> Axes:
         axis.set_minor_formatter(NullFormatter())
     ax.minorticks_off()
     return ax
+
+
+def _ends(row: dict[str, Any], quantity: str) -> dict[str, float]:
+    """Return median, "low" and "high" of a quantity of one row."""
+    if quantity == "peak_mib":
+        return cost_tables.peak(row)
+    low, high = row["quartiles_ms"]
+    return {"median": row["median_ms"], "low": low, "high": high}

@@ -1,4 +1,4 @@
-"""Evidence on scores, perplexity, time and strength: statements Q01-Q05, Q07, Q09, Q11-Q14."""
+"""Evidence on scores, perplexity and strength: statements Q01-Q05, Q07, Q09, Q12-Q14."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -85,19 +85,6 @@ def _regularizers(records: Sequence[Record]) -> Evidence | None:
     return pooled(gaps, "High − regularisers on QNLI, SQuAD:")
 
 
-def _cost(records: Sequence[Record]) -> Evidence | None:
-    """Positive if High takes less than a tenth more time a training step than Original on fused attention."""
-    runs = select(list(records), "cost")
-    ratios = [run["metrics"]["ways"]["high"]["train"]["ratio"] for run in runs]
-    if not ratios:
-        return None
-    words = "time a step, High / Original: " + ", ".join(
-        f"×{r['median']:.2f} [{r['low']:.2f}, {r['high']:.2f}]" for r in ratios
-    )
-    low, high = min(ratio["low"] for ratio in ratios), max(ratio["high"] for ratio in ratios)
-    return Evidence(words, 1.1 - high, 1.1 - low, all(labels.is_twin(run["parameters"]["model"]) for run in runs))
-
-
 def _converges(records: Sequence[Record]) -> Evidence | None:
     """Mean held-out log-perplexity over the curve: the area under it, lower is faster."""
 
@@ -144,5 +131,5 @@ def _strengths(_: Sequence[Record]) -> Evidence:
 
 JUDGES = {
     "Q01": _improves, "Q02": _narrows, "Q03": _mini_reaches_small, "Q04": _long_range, "Q05": _suited,
-    "Q07": _regularizers, "Q09": _glue, "Q11": _cost, "Q12": _converges, "Q13": _decoders, "Q14": _strengths,
+    "Q07": _regularizers, "Q09": _glue, "Q12": _converges, "Q13": _decoders, "Q14": _strengths,
 }  # fmt: skip

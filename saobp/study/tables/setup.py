@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from math import nan
 from typing import Any
 
-from saobp.study import estimates, labels
+from saobp.study import cost_tables, estimates, labels
 from saobp.study.published import Published
 from saobp.study.records import select
 from saobp.study.statistics import Estimate
@@ -98,17 +98,27 @@ def table9(records: Sequence[Record], published: Published) -> Table:
         "inference milliseconds": "ms/batch", "inference samples_per_second": "samples/s",
         "inference gmacs": "GMACs (inf.)",
     }  # fmt: skip
-    caption = f"Cost of training and inference, on random tokens. {context.describe(records)}"
+    caption = f"Cost of training, with dropout, and of inference, on random tokens. {context.describe(records)}"
     return Table(
         9,
         caption,
         ("Model", "Algorithm"),
         titles,
         tuple(rows),
-        context.notes(records),
+        (*_kernels(select(list(records), "cost")), *context.notes(records)),
         counts="rounds",
         spread="median ± half the distance of the quartiles, or [the quartiles] where they are lopsided",
     )
+
+
+def _kernels(runs: list[Record]) -> tuple[str, ...]:
+    """How torch computed Original, a note for each answer: with or without a fused kernel."""
+    found = [
+        f"Original ({cost_tables.PHASES[phase]}): torch computes it {cost_tables.kernel(way[phase])}."
+        for way in (run["metrics"]["ways"]["original"] for run in runs)
+        for phase in ("train", "inference")
+    ]
+    return tuple(dict.fromkeys(found))
 
 
 def _cost_row(runs: list[Record], published: Published, model: str, way: str) -> Row:

@@ -8,11 +8,11 @@ import pandas as pd
 
 from saobp.study import published as published_numbers
 from saobp.study.published import Published
-from saobp.study.tables import context, evidence_attention, evidence_hops, evidence_scores, render
+from saobp.study.tables import context, evidence_attention, evidence_cost, evidence_hops, evidence_scores, render
 from saobp.study.tables.evidence import Evidence
 
 Record = dict[str, Any]
-JUDGES = evidence_scores.JUDGES | evidence_attention.JUDGES | evidence_hops.JUDGES
+JUDGES = evidence_scores.JUDGES | evidence_attention.JUDGES | evidence_hops.JUDGES | evidence_cost.JUDGES
 
 
 @dataclass(frozen=True)
