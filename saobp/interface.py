@@ -124,8 +124,8 @@ def wants_weights(refinement: nn.Module | None, kwargs: dict[str, Any]) -> bool:
 
 
 def in_quick_type(*tensors: Tensor) -> tuple[Tensor, ...]:
-    """Widen bfloat16 tensors that train on a CPU: there the backward pass of torch's fused attention is many times
-    slower in bfloat16 than in float32. Others are returned as they are.
+    """Widen bfloat16 tensors that train on a CPU: there the backward pass of torch's fused attention takes longer in
+    bfloat16 than in float32 (`benchmarks/attention.py`). Others are returned as they are.
     """
     slow = tensors[0].dtype is torch.bfloat16 and tensors[0].device.type == "cpu" and tensors[0].requires_grad
     return tuple(tensor.float() for tensor in tensors) if slow else tensors
