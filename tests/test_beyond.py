@@ -144,14 +144,14 @@ def test_checks_are_evenly_spaced_and_the_first_at_which_an_algorithm_knows_is_t
     found = hops.learned_at(runs).set_index("algorithm")["step"]
     assert found["original"] == 10 and math.isnan(found["high"])
     (line,) = hops.learning_words(runs)
-    assert line == "2 layers, 1 hops: 90 % first right at step original 10 (10 to 10), high in 0 of 1 runs"
+    assert line == "2 layers, 1 hop: 90 % first right at step original 10 (10 to 10), high in 0 of 1 run"
 
 
 def test_what_the_hops_show_is_said_with_who_learned_and_who_differs():
     shares = {"original": 0.5, "high": 0.97}
     runs = [made_up(name, seed, share) for name, share in shares.items() for seed in range(4)]
     first, second = hops.words(hops.scores(runs), hops.differences(runs), 33.3)
-    assert first.startswith("2 layers, 1 hops: ") and "chance 33.3 %; learned by 1 of 2 algorithms; high +4" in first
+    assert first.startswith("2 layers, 1 hop: ") and "chance 33.3 %; learned by 1 of 2 algorithms; high +4" in first
     assert second.startswith("2 layers, 2 hops: ")
 
 

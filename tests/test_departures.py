@@ -67,3 +67,11 @@ def test_an_algorithm_without_a_strength_departs_in_none():
     study = dataclasses.replace(load_profile("paper"), strengths={"mini": 0.5})
     for algorithm in models.WITHOUT_STRENGTH:
         assert not any("strength" in line for line in departures.departures(study, "mini", WHOLE, algorithm, 42))
+
+
+@pytest.mark.parametrize(
+    ("epochs", "said"), [(1, "batch 16, 1 epoch: the paper"), (3, "batch 16, 3 epochs: the paper")]
+)
+def test_fine_tuning_counts_its_epochs(epochs, said):
+    study = dataclasses.replace(load_profile("paper").finetune, batch=16, epochs=epochs)
+    assert said in departures.finetuning(study)[-1]

@@ -8,14 +8,12 @@ from saobp.study import samples
 
 
 def parquet(tmp_path, change, count=40):
-    rows = []
+    rows, names = [], (*samples.MEASURES, *samples.GRAPH)
     for sample in range(count):
         for matrix in ("raw", "refined"):
             for head in range(4):
                 level = 0.5 + 0.01 * sample + 0.1 * head + (change + 0.001 * (sample % 5) if matrix == "refined" else 0)
-                rows.append(
-                    {"sample": sample, "matrix": matrix, "head": head, **dict.fromkeys(samples.MEASURES, level)}
-                )
+                rows.append({"sample": sample, "matrix": matrix, "head": head, **dict.fromkeys(names, level)})
     path = tmp_path / "capture.parquet"
     frame = pd.DataFrame(rows)
     frame.loc[frame["sample"] == 3, "gtd"] = None
@@ -35,6 +33,33 @@ def test_a_sample_without_a_value_is_left_out_and_counted(tmp_path):
     found = samples.changes(parquet(tmp_path, 0.1))
     assert found.loc["gtd", "samples"] == 39 and found.loc["gtd", "undefined"] == 1
     assert found.loc["entropy", "samples"] == 40
+
+
+def test_means_are_of_the_refined_matrix_with_samples_and_not_heads_as_the_unit(tmp_path):
+    found = samples.means(parquet(tmp_path, 0.1))
+    assert set(found.index) == {*samples.MEASURES, *samples.GRAPH}
+    entropy = found.loc["entropy"]
+    assert entropy["mean"] == pytest.approx(0.5 + 0.195 + 0.15 + 0.102) and entropy["samples"] == 40
+    levels = 0.01 * np.arange(40) + 0.001 * (np.arange(40) % 5)
+    half = 1.96 * levels.std(ddof=1) / np.sqrt(40)
+    assert (entropy["high"] - entropy["low"]) / 2 == pytest.approx(half, rel=0.1)
+    assert (found.loc["gtd", "samples"], found.loc["gtd", "undefined"]) == (39, 1)
+
+
+def test_what_is_the_same_in_every_sample_has_a_mean_and_no_interval(tmp_path):
+    path = parquet(tmp_path, 0.1)
+    pd.read_parquet(path).assign(betweenness=0.0, clustering_barrat=float("nan")).to_parquet(path)
+    found = samples.means(path)
+    assert found.loc["betweenness", "mean"] == 0 and np.isnan(found.loc["betweenness", "low"])
+    assert np.isnan(found.loc["clustering_barrat", "mean"]) and found.loc["clustering_barrat", "undefined"] == 40
+
+
+def test_without_any_change_none_is_said(tmp_path):
+    path = parquet(tmp_path, 0.1)
+    table = pd.read_parquet(path)
+    table.loc[table["matrix"] == "refined", "entropy"] = table.loc[table["matrix"] == "raw", "entropy"].to_numpy()
+    table.to_parquet(path)
+    assert samples.change_words(samples.changes(path), ["entropy"]) == ["entropy: no change"]
 
 
 def test_a_change_is_said_with_its_interval_and_a_tiny_one_is_called_so(tmp_path):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from saobp.study import statistics
-from saobp.study.statistics import holm, mean_interval, paired_bootstrap, wilson
+from saobp.study.statistics import holm, mean_interval, over_samples, paired_bootstrap, wilson
 
 
 @given(st.integers(1, 2000), st.data())
@@ -65,6 +65,37 @@ def test_mean_interval_covers_the_truth_over_seeds_and_items():
 def test_mean_interval_refuses_a_failed_run():
     with pytest.raises(ValueError, match="finite"):
         mean_interval([1.0, float("nan")])
+
+
+def test_the_interval_over_samples_is_students_for_many_samples():
+    values = np.random.default_rng(0).normal(3, 2, 500)
+    low, high = stats.t.interval(0.95, 499, values.mean(), stats.sem(values))
+    found = over_samples(values)
+    assert found.value == pytest.approx(values.mean()) and (found.seeds, found.items) == (1, 500)
+    assert (found.low, found.high) == pytest.approx((low, high), abs=0.03)
+
+
+def test_tokens_of_one_sequence_are_drawn_together():
+    random, sizes = np.random.default_rng(0), np.tile([10, 50], 40)
+    means = random.normal(4, 1, 80)  # every token of a sequence is as hard as the others
+    whole = over_samples(means * sizes, sizes)
+    tokens = over_samples(np.repeat(means, sizes))
+    assert whole.value == pytest.approx(tokens.value)
+    assert whole.half_width > 4 * tokens.half_width
+    even = over_samples(4 * sizes + random.normal(0, 0.1, 80), sizes)  # a long sequence has more nats and more tokens
+    assert even.half_width < 0.01
+
+
+@pytest.mark.parametrize("totals", [[2.5], [1 / 3] * 20, [0.0] * 5])
+def test_samples_that_are_alike_or_alone_give_no_interval_rather_than_one_of_no_width(totals):
+    found = over_samples(totals)
+    assert found.value == pytest.approx(totals[0]) and isnan(found.half_width) and found.items == len(totals)
+
+
+@pytest.mark.parametrize("arguments", [([1.0, float("nan")],), ([1.0, 2.0], [0, 0]), ([],)])
+def test_what_cannot_be_averaged_over_samples_is_refused(arguments):
+    with pytest.raises(ValueError, match="totals"):
+        over_samples(*arguments)
 
 
 def outcomes(seeds, items, lift, random, seed_spread=0.0):

@@ -16,6 +16,7 @@ from small_models import RECIPE, RandomText, word_tokenizer
 from saobp.study import checkpoints, curves, faults, models, processes, regularizers, training
 from saobp.study.batches import SeededMasking
 from saobp.study.heldout import HeldOut
+from saobp.study.statistics import over_samples
 from saobp.study.training import TrainingFailed, evaluation_steps
 
 
@@ -122,6 +123,25 @@ def test_the_held_out_set_says_what_a_hand_made_pass_says_and_leaves_no_trace(to
     assert measured["loss"] == pytest.approx(expected, rel=1e-6)
     assert measured["perplexity"] == pytest.approx(math.exp(expected), rel=1e-6)
     assert len(measured["entropy"]) == len(measured["gtd"]) == 4
+
+
+def test_the_held_out_loss_has_an_interval_over_whole_sequences(tokenizer):
+    network = models.refine_with(models.encoder("mini-twin", tokenizer, dropout=0.1, seed=0), "high", 0.2)
+    masking = SeededMasking(tokenizer, 0.15, 0)
+    measure = HeldOut(RandomText(), masking, 10, 4)
+    network.train()
+    found = measure.over_sequences(network)
+    assert network.training and found.value == pytest.approx(measure(network)["loss"], rel=1e-6)
+    network.eval()
+    alone = [masking([RandomText()[i]]) for i in range(10)]
+    counts = [int((batch["labels"] != -100).sum()) for batch in alone]
+    with torch.no_grad():
+        nats = [network(**batch).loss.item() * count for batch, count in zip(alone, counts)]
+    expected = over_samples(nats, counts)
+    assert (found.low, found.high, found.items) == pytest.approx((expected.low, expected.high, 10), rel=1e-5)
+    kept = curves.perplexity_interval(found)
+    assert kept["perplexity_interval"] == pytest.approx([math.exp(found.low), math.exp(found.high)])
+    assert kept["sequences"] == 10
 
 
 def test_sequences_without_a_token_to_predict_do_not_make_the_held_out_loss_nan(tokenizer):

@@ -5,6 +5,7 @@ import torch
 from small_hub import race_rows, word_tokenizer
 from transformers import GPT2Config, GPT2LMHeadModel
 
+from saobp.study.statistics import over_samples
 from saobp.study.tasks import TASKS
 from saobp.study.zeroshot import causal_perplexity, log_likelihoods, perplexity, prompt, zero_shot
 
@@ -106,6 +107,17 @@ def test_a_uniform_model_has_the_vocabularys_perplexity(decoder):
     found = causal_perplexity(uniform, TOKENIZER, blocks, batch=2)
     assert found["token_perplexity"] == pytest.approx(len(TOKENIZER), rel=1e-4)
     assert (found["tokens"], found["context"]) == (55, 12)
+
+
+def test_the_perplexity_of_a_decoder_has_an_interval_over_blocks(decoder):
+    random = torch.Generator().manual_seed(0)
+    blocks = [{"input_ids": torch.randint(5, len(TOKENIZER), (n,), generator=random)} for n in (6, 9, 12, 15)]
+    found = causal_perplexity(decoder, TOKENIZER, blocks, batch=2)
+    nats = [-by_hand(decoder, ids[:1], ids[1:]) for ids in (block["input_ids"].tolist() for block in blocks)]
+    expected = over_samples(nats, [5, 8, 11, 14])
+    assert found["perplexity_interval"] == pytest.approx([np.exp(expected.low), np.exp(expected.high)], rel=1e-4)
+    assert found["perplexity_interval"][0] < found["token_perplexity"] < found["perplexity_interval"][1]
+    assert found["sequences"] == 4
 
 
 def test_word_perplexity_is_the_same_text_over_fewer_units(decoder):

@@ -22,6 +22,7 @@ from saobp.refinement import Refinement
 from saobp.study import checkpoints, models, paths, training
 from saobp.study.batches import SeededMasking
 from saobp.study.heldout import HeldOut
+from saobp.study.labels import counted
 from saobp.study.profile import Beyond
 
 LEARNED = "learned"
@@ -186,7 +187,7 @@ def round_words(found: pd.DataFrame) -> str:
     change = found[found["damping"] == 0].set_index("round")["change"].iloc[1:]
     last = change.index[-1]
     return (
-        f"the first of {last} rounds makes {change.iloc[0] / change.sum():.0%} of their way; "
+        f"the first of {counted(last, 'round')} makes {change.iloc[0] / change.sum():.0%} of their way; "
         f"round {last} moves {change.iloc[-1] / change.iloc[0]:.2g} of what round 1 does"
     )
 
@@ -207,8 +208,7 @@ def learned_words(learned: pd.DataFrame) -> str:
     first, last = (
         learned[learned["step"] == step]["strength"] for step in (learned["step"].min(), learned["step"].max())
     )
-    words = (
-        f"learned λ after {learned['step'].max()} steps: {last.min():.3g} to {last.max():.3g}, from {first.mean():.3g}"
-    )
+    after = counted(learned["step"].max(), "step")
+    words = f"learned λ after {after}: {last.min():.3g} to {last.max():.3g}, from {first.mean():.3g}"
     up = int((last.to_numpy() > first.to_numpy()).sum())
-    return words + f"; {up} of {len(last)} heads went up"
+    return words + f"; {up} of {counted(len(last), 'head')} went up"

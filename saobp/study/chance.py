@@ -6,6 +6,8 @@ from typing import Any
 import pandas as pd
 from matplotlib.axes import Axes
 
+from saobp.study.labels import counted
+
 Results = Mapping[str, Mapping[str, Any]]  # task -> what `evaluation.score` says of it, or {"failed": reason}
 
 
@@ -39,9 +41,9 @@ def sentence(results: Results) -> str:
     learned = [entry for entry in above if entry["interval"][0] > entry["majority"]]
     below, constant = (sum(bool(entry[flag]) for entry in entries) for flag in ("below_chance", "constant"))
     said = (
-        f"Of {len(entries)} tasks, {_lie(len(above))} above chance with the whole interval, {len(learned)} also above "
-        f"the majority class. {_lie(below).capitalize()} below chance with the whole interval; one answer to all items "
-        f"is given in {constant}."
+        f"Of {counted(len(entries), 'task')}, {_lie(len(above))} above chance with the whole interval, {len(learned)} "
+        f"also above the majority class. {_lie(below).capitalize()} below chance with the whole interval; one answer "
+        f"to all items is given in {constant}."
     )
     failed = len(results) - len(entries)
     return said + (f" {failed} failed and {'is' if failed == 1 else 'are'} not counted." if failed else "")

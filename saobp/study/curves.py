@@ -7,6 +7,8 @@ from typing import Any
 import pandas as pd
 
 from saobp.study import paths
+from saobp.study.labels import counted
+from saobp.study.statistics import Estimate
 
 
 def held_out_curve(log: list[dict[str, Any]]) -> pd.DataFrame:
@@ -43,8 +45,9 @@ def outcome(log: list[dict[str, Any]], length: int) -> list[str]:
     layer = (ends[1].entropy - ends[0].entropy).abs().idxmax()
     start, end = (each.loc[layer] for each in ends)
     return [
-        f"Held-out perplexity went from {first.perplexity:.0f} to {last.perplexity:.1f} in {last.step:.0f} steps; the "
-        f"loss changed by {last.loss - before.loss:+.3f} nats over the last {last.step - before.step:.0f} of them.",
+        f"Held-out perplexity went from {first.perplexity:.0f} to {last.perplexity:.1f} in "
+        f"{counted(int(last.step), 'step')}; the loss changed by {last.loss - before.loss:+.3f} nats over the last "
+        f"{last.step - before.step:.0f} of them.",
         f"The attention of layer {layer} moved most: entropy from {start.entropy:.2f} to {end.entropy:.2f} nats "
         f"(uniform: {uniform_entropy(length):.2f}), GTD from {start.gtd:.3f} to {end.gtd:.3f}.",
     ]
@@ -67,3 +70,8 @@ def summary(log: list[dict[str, Any]]) -> dict[str, Any]:
         "curve": curve,
         "training": [{key: entry[key] for key in ("step", "loss", "learning_rate")} for entry in losses],
     }
+
+
+def perplexity_interval(loss: Estimate) -> dict[str, Any]:
+    """Return what a record holds of a loss over sequences (nats a token): its exponential's interval, their number."""
+    return {"perplexity_interval": [math.exp(min(end, 700)) for end in (loss.low, loss.high)], "sequences": loss.items}

@@ -4,6 +4,7 @@ from dataclasses import fields
 from typing import Any
 
 from saobp.study import models, published
+from saobp.study.labels import counted
 from saobp.study.profile import Finetuning, Pretraining, Profile
 
 PAPER_LENGTH = 128  # Table 9: tokens a second times seconds a step is 128 in every row
@@ -16,7 +17,9 @@ def departures(study: Profile, model: str, text: Any, algorithm: str, seed: int)
     size, recipe = models.SIZES[model], study.recipe(model)
     found = _text(study, text, recipe)
     if size.twin_of:
-        found.append(f"model: a twin of BERT-{size.twin_of.title()}, {size.layers} layers, {size.hidden} wide")
+        found.append(
+            f"model: a twin of BERT-{size.twin_of.title()}, {counted(size.layers, 'layer')}, {size.hidden} wide"
+        )
     if study.tokenizer != "bert":
         found.append(f"vocabulary: {study.tokenizer} of at most {study.vocabulary} words, not BERT's 30522")
     return found + _method(study, model, algorithm, seed) + schedule(recipe, size.twin_of or model)
@@ -26,7 +29,9 @@ def decoder(study: Profile, model: str, text: Any, algorithm: str, seed: int) ->
     """Name everything that makes a decoder's run another one than the paper's, as far as the paper says."""
     size, plan, recipe = models.SIZES[model], study.decoder, study.decoder_recipe(model)
     found = _text(study, text, recipe)
-    found.append(f"model: {size.layers} layers, {size.hidden} wide; the paper gives no sizes for its decoders")
+    found.append(
+        f"model: {counted(size.layers, 'layer')}, {size.hidden} wide; the paper gives no sizes for its decoders"
+    )
     if plan.tokenizer != "gpt2":
         found.append(f"vocabulary: {plan.tokenizer} of at most {plan.vocabulary} tokens, not GPT-2's 50257")
     timing = [line for line in schedule(recipe, size.twin_of or model) if not line.startswith("masking")]
@@ -75,7 +80,7 @@ def schedule(recipe: Pretraining, size: str) -> list[str]:
     for name in ("masking", "dropout", "weight_decay"):
         if getattr(recipe, name) != usual[name]:
             found.append(f"{name.replace('_', ' ')}: {getattr(recipe, name)}, not BERT's {usual[name]}")
-    return [*found, f"batch: {recipe.batch} sequences; the paper gives none"]
+    return [*found, f"batch: {counted(recipe.batch, 'sequence')}; the paper gives none"]
 
 
 def _plain(value: Any) -> str:
@@ -89,4 +94,5 @@ def finetuning(study: Finetuning) -> list[str]:
         found.append(f"items: at most {study.limit_train} to train on and {study.limit_evaluation} reported")
     for task, (train, reported) in study.splits.items():
         found.append(f"{task}: trained on {train}, reported on {reported}")
-    return [*found, f"length {study.length}, batch {study.batch}, {study.epochs} epochs: the paper gives none of these"]
+    epochs = counted(study.epochs, "epoch")
+    return [*found, f"length {study.length}, batch {study.batch}, {epochs}: the paper gives none of these"]

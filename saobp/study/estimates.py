@@ -1,8 +1,8 @@
 """From run records to numbers: which runs answer a question, and the estimate they give."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from math import isfinite, sqrt
+from dataclasses import dataclass
+from math import isfinite, nan, sqrt
 from typing import Any
 
 import numpy as np
@@ -37,7 +37,7 @@ class Score:
     outcomes: np.ndarray | None = None  # one number an item, in percent, whose mean is `value`
     predictions: np.ndarray | None = None  # of a correlation, with `labels`
     labels: np.ndarray | None = None
-    flags: tuple[str, ...] = field(default=())
+    constant: bool = False  # one answer to every item
 
     @property
     def item_error(self) -> float:
@@ -90,15 +90,14 @@ def _value(entry: dict[str, Any]) -> float | None:
 
 def _score(entry: dict[str, Any], key: tuple[Any, ...]) -> Score:
     value = _value(entry)
-    names = {"below_chance": "below chance", "constant": "constant predictor"}
-    flags = tuple(words for flag, words in names.items() if entry.get(flag))
+    constant = bool(entry.get("constant"))
     outcomes, gold = _array(entry.get("outcomes")), _array(entry.get("labels"))
     items = int(entry.get("items") or (0 if outcomes is None else len(outcomes)))
     if gold is not None and outcomes is not None and len(gold) == len(outcomes):
-        return Score(value, entry["metric"], items, key, None, outcomes, gold, flags)
+        return Score(value, entry["metric"], items, key, None, outcomes, gold, constant)
     if outcomes is not None and abs(100 * outcomes.mean() - value) < 0.06:  # the rounding of a score
-        return Score(value, entry["metric"], items, key, 100 * outcomes, flags=flags)
-    return Score(value, entry["metric"], items, key, flags=flags)
+        return Score(value, entry["metric"], items, key, 100 * outcomes, constant=constant)
+    return Score(value, entry["metric"], items, key, constant=constant)
 
 
 def _array(values: Any) -> np.ndarray | None:
@@ -122,10 +121,10 @@ def by_pretraining(runs: list[Score]) -> list[Score]:
 
 def _merged(group: list[Score]) -> Score:
     first, value = group[0], float(np.mean([run.value for run in group]))
-    flags = tuple(dict.fromkeys(flag for run in group for flag in run.flags))
+    constant = any(run.constant for run in group)
     whole = all(run.outcomes is not None and len(run.outcomes) == first.items for run in group)
     outcomes = np.mean([run.outcomes for run in group], axis=0) if whole else None
-    return Score(value, first.metric, first.items, (first.key[0], None), outcomes, flags=flags)
+    return Score(value, first.metric, first.items, (first.key[0], None), outcomes, constant=constant)
 
 
 def score_estimate(runs: list[Score]) -> Estimate | None:
@@ -254,10 +253,21 @@ def attention_runs(records: Iterable[Record], model: str, algorithm: str, task: 
     return [run for run in runs if run["metrics"].get("task") == task]
 
 
-def mean_over_runs(values: Iterable[float | None]) -> Estimate | None:
-    """Mean of one number a run with Student's interval over runs (none for a single run)."""
-    finite = [float(value) for value in values if value is not None and isfinite(value)]
-    return mean_interval(finite) if finite else None
+def mean_over_runs(values: Iterable[float | Estimate | None]) -> Estimate | None:
+    """Mean of one number a run, over runs; one with an interval over the samples of its run brings that in.
+
+    A single run keeps its own interval, none if it is a bare number. Several: Student's over runs, with the error
+    over the samples, which the runs share, where all runs have one.
+    """
+    runs = [
+        value if isinstance(value, Estimate) else Estimate(value, nan, nan, 1) for value in values if value is not None
+    ]
+    runs = [run for run in runs if isfinite(run.value)]
+    if len(runs) < 2:
+        return runs[0] if runs else None
+    error = float(np.mean([run.half_width for run in runs])) / stats.norm.ppf(0.975)
+    numbers = [run.value for run in runs]
+    return mean_interval(numbers, item_error=error, items=runs[0].items) if isfinite(error) else mean_interval(numbers)
 
 
 def nested_mean(values: Any) -> float | None:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from saobp.study.labels import counted
 from saobp.study.statistics import holm, paired_bootstrap
 
 LEARNED = 90.0  # percent right: what an algorithm has learned
@@ -70,12 +71,16 @@ def words(scores: pd.DataFrame, differences: pd.DataFrame, chance: float) -> lis
     for (layers, hops), found in scores.groupby(["layers", "hops"]):
         means = found.groupby("algorithm")["accuracy"].mean()
         learned = [name for name in means.index if means[name] >= LEARNED]
-        line = f"{layers} layers, {hops} hops: {means.min():.1f} to {means.max():.1f} % right, chance {chance:.1f} %; "
-        line += f"learned by {len(learned)} of {len(means)} algorithms"
+        line = f"{_depth(layers, hops)}: {means.min():.1f} to {means.max():.1f} % right, chance {chance:.1f} %; "
+        line += f"learned by {len(learned)} of {counted(len(means), 'algorithm')}"
         here = differences[(differences["layers"] == layers) & (differences["hops"] == hops)]
         sure = here[here["p_holm"] < 0.05]
         said.append(line + "".join(f"; {r.algorithm} {r.difference:+.1f} points" for r in sure.itertuples()))
     return said
+
+
+def _depth(layers: int, hops: int) -> str:
+    return f"{counted(layers, 'layer')}, {counted(hops, 'hop')}"
 
 
 def learning_words(runs: Sequence[dict[str, Any]]) -> list[str]:
@@ -87,8 +92,8 @@ def learning_words(runs: Sequence[dict[str, Any]]) -> list[str]:
         steps = found.groupby("algorithm", sort=False)["step"]
         ranges = [
             f"{name} {step.median():.0f} ({step.min():.0f} to {step.max():.0f})" if step.notna().all()
-            else f"{name} in {step.count()} of {len(step)} runs"
+            else f"{name} in {step.count()} of {counted(len(step), 'run')}"
             for name, step in steps
         ]  # fmt: skip
-        said.append(f"{layers} layers, {hops} hops: {LEARNED:.0f} % first right at step {', '.join(ranges)}")
+        said.append(f"{_depth(layers, hops)}: {LEARNED:.0f} % first right at step {', '.join(ranges)}")
     return said

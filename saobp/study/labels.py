@@ -1,5 +1,6 @@
-"""What models, algorithms and tasks are called, and the one colour each algorithm has everywhere."""
+"""What models, algorithms, tasks and counts are called, and the one colour each algorithm has everywhere."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 SIZES = ("mini", "small", "medium")
@@ -62,3 +63,13 @@ def model_title(model: str) -> str:
 def algorithm_title(algorithm: str) -> str:
     """An algorithm's name for readers; an unknown one keeps its own name."""
     return ALGORITHMS[algorithm].title if algorithm in ALGORITHMS else algorithm
+
+
+def counted(number: int, noun: str) -> str:
+    """A count with its noun, in the plural but for one: "1 epoch", "2,400 steps"."""
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
+def joined(words: Sequence[str]) -> str:
+    """Words in a row: "seeds, items and sequences"."""
+    return " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))

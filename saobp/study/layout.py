@@ -6,6 +6,8 @@ from typing import Any
 from jinja2 import Environment, PackageLoader
 from pygments.formatters import HtmlFormatter
 
+from saobp.study.labels import counted
+
 
 def render(template: str, **values: Any) -> str:
     """Fill a template; what is not `Markup` is escaped."""
@@ -16,6 +18,7 @@ def render(template: str, **values: Any) -> str:
 def _environment() -> Environment:
     """Load templates with the colours of code, for light and for dark screens."""
     environment = Environment(loader=PackageLoader("saobp.study"), autoescape=True, trim_blocks=True)
+    environment.globals["counted"] = counted
     for name, style in (("code_light", "default"), ("code_dark", "github-dark")):
         environment.globals[name] = HtmlFormatter(style=style, nobackground=True).get_style_defs(".highlight")
     return environment

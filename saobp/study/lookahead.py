@@ -10,6 +10,7 @@ from jaxtyping import Float64, Int64
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from saobp.study.labels import counted
 from saobp.study.statistics import mean_interval
 from saobp.study.zeroshot import log_likelihoods
 
@@ -76,12 +77,12 @@ def sentence(found: Mapping[str, Any], hears: bool, steps: int) -> str:
     if not hears:
         largest = max(map(abs, found["by_block"]))
         return f"This decoder hears no later row: both losses agree to {largest:.0e} nats a token, which is rounding."
-    measured = f"{gap.value:+.4f} nats a token [{gap.low:+.4f}, {gap.high:+.4f}] (95 %, {blocks} sequences)"
+    measured = f"{gap.value:+.4f} nats a token [{gap.low:+.4f}, {gap.high:+.4f}] (95 %, {counted(blocks, 'sequence')})"
     if gap.low > 0:
         return f"This decoder hears later rows and gains by them, {measured}: its full pass is no prediction."
     if gap.high < 0:
         return f"This decoder hears later rows and is misled by them, {measured}: its full pass is no prediction."
     return (
         "This decoder can hear later rows, as the changed probabilities show, and has not learned to use them in "
-        f"{steps} steps: prefixes less full pass {measured}."
+        f"{counted(steps, 'step')}: prefixes less full pass {measured}."
     )

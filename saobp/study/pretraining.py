@@ -75,10 +75,7 @@ def train(
     text: corpora.Blocks,
     held_out: Dataset,
 ) -> list[dict[str, Any]]:
-    """Pretrain a network in place by its profile's recipe, or continue a run that was cut off; returns the log.
-
-    The held-out masks are those of seed 0 for every run.
-    """
+    """Pretrain a network in place by its profile's recipe, or continue a run that was cut off; returns the log."""
     recipe = study.recipe(model)
     return training.pretrain(
         network,
@@ -87,18 +84,29 @@ def train(
         recipe,
         folder=checkpoints.work_folder(study, model, algorithm, seed, text.fingerprint),
         seed=seed,
-        measure=HeldOut(
-            held_out, SeededMasking(tokenizer, recipe.masking, 0), recipe.evaluation_sequences, recipe.batch
-        ),
+        measure=held_out_measure(study, model, tokenizer, held_out),
         title=f"{model} {algorithm} {seed}",
     )
 
 
-def metrics(study: Profile, model: str, network: nn.Module, log: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return what a pretraining record holds: the curves, the size, the recipe and how much text was read."""
+def held_out_measure(study: Profile, model: str, tokenizer: PreTrainedTokenizerBase, held_out: Dataset) -> HeldOut:
+    """Return what measures a profile's runs along training; its masks are those of seed 0 for every run."""
+    recipe = study.recipe(model)
+    masking = SeededMasking(tokenizer, recipe.masking, 0)
+    return HeldOut(held_out, masking, recipe.evaluation_sequences, recipe.batch)
+
+
+def metrics(
+    study: Profile, model: str, network: nn.Module, log: list[dict[str, Any]], measure: HeldOut
+) -> dict[str, Any]:
+    """Return what a pretraining record holds: the curves, the size, the recipe and how much text was read.
+
+    The perplexity of the trained network comes with its 95 % interval over the held-out sequences.
+    """
     recipe = study.recipe(model)
     return {
         **curves.summary(log),
+        **curves.perplexity_interval(measure.over_sequences(network)),
         "parameters": models.body_parameters(model, network.config.vocab_size),
         "parameters_trained": models.parameter_count(network),
         "tokens": recipe.steps * recipe.batch * recipe.length,

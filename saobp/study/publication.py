@@ -9,6 +9,7 @@ import nbformat
 
 from saobp.study import beyond, figures, hops, labels, paths, records, tables
 from saobp.study.execution import declared_parameters
+from saobp.study.labels import counted
 from saobp.study.tables import context
 
 PICTURE = ("<!-- picture: written by `make figures`, not by hand -->", "<!-- end of picture -->")
@@ -92,10 +93,10 @@ def results_text(found: list[dict[str, Any]]) -> str:
     """Say how large the runs were and what came out: Tables 2 and 8 beside the paper's, and the verdicts."""
     runs = records.select(found, "pretrain")
     measured = [run["metrics"] for run in runs]
-    sizes = sorted({f"{m['steps']:,} steps, {m['tokens'] / 1e6:.1f} million tokens" for m in measured})
+    sizes = sorted({f"{counted(m['steps'], 'step')}, {m['tokens'] / 1e6:.1f} million tokens" for m in measured})
     hours = sum(m["seconds"] for m in measured) / 3600
     small = (
-        f"**How small this is.** Profile `{found[0]['profile']}`: {len(runs)} pretraining runs "
+        f"**How small this is.** Profile `{found[0]['profile']}`: {counted(len(runs), 'pretraining run')} "
         f"({'; '.join(sizes)}), {hours:.1f} hours of training in all. What differs from the paper:"
     )
     listed = "\n".join(f"- {line}" for line in context.departures(found))

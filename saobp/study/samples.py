@@ -1,6 +1,7 @@
 """A benchmark's items as inputs whose attention is captured, and what of a capture a record keeps."""
 
 from collections.abc import Sequence
+from math import nan
 from pathlib import Path
 from typing import Any
 
@@ -8,10 +9,10 @@ import datasets
 import numpy as np
 import pandas as pd
 import torch
-from scipy import stats
 from transformers import PreTrainedTokenizerBase
 
 from saobp.study.encoding import encode
+from saobp.study.statistics import Estimate, over_samples
 from saobp.study.tasks import Task
 
 POINTS = 1500  # of a scatter plot
@@ -96,26 +97,42 @@ def correlation_words(points: pd.DataFrame) -> list[str]:
 
 
 MEASURES = ("gtd", "indirect_entropy", "entropy", "sparsity", "column_mass_maximum")
+GRAPH = ("clustering_barrat", "betweenness")
 
 
-def changes(parquet: Path, resamples: int = 2000, seed: int = 0) -> pd.DataFrame:
-    """Return what the refinement changes in each measure, with a 95 % interval that has samples as its unit.
+def means(parquet: Path) -> pd.DataFrame:
+    """Return the mean of each measure of the refined matrix, with a 95 % interval that has samples as its unit.
 
-    Heads and layers of one sample are averaged first: they are not independent of each other. Samples where a
-    measure is undefined are left out and counted.
+    Columns: mean, low, high, samples, undefined. Heads and layers of one sample are averaged first: they are not
+    independent of each other. Samples where a measure is undefined are left out and counted.
     """
-    table = pd.read_parquet(parquet, columns=["sample", "matrix", *MEASURES])
-    means = table.groupby(["matrix", "sample"])[list(MEASURES)].mean()
-    difference, rows = means.loc["refined"] - means.loc["raw"], {}
-    for name in MEASURES:
-        values = difference[name].dropna().to_numpy()
-        found = stats.bootstrap((values,), np.mean, n_resamples=resamples, method="percentile", rng=seed)
-        rows[name] = {
-            "softmax": means.loc["raw"][name].mean(), "refined": means.loc["refined"][name].mean(),
-            "change": values.mean(), "low": found.confidence_interval.low, "high": found.confidence_interval.high,
-            "samples": len(values), "undefined": int(difference[name].isna().sum()),
-        }  # fmt: skip
+    refined = _by_sample(parquet, [*MEASURES, *GRAPH]).loc["refined"]
+    return pd.DataFrame({name: _summary(refined[name], "mean") for name in refined}).T
+
+
+def changes(parquet: Path) -> pd.DataFrame:
+    """Return what the refinement changes in each measure, with an interval over samples as in `means`."""
+    table = _by_sample(parquet, MEASURES)
+    difference = table.loc["refined"] - table.loc["raw"]
+    levels = {"softmax": table.loc["raw"].mean(), "refined": table.loc["refined"].mean()}
+    rows = {
+        name: {title: values[name] for title, values in levels.items()} | _summary(difference[name], "change")
+        for name in MEASURES
+    }
     return pd.DataFrame(rows).T
+
+
+def _by_sample(parquet: Path, names: Sequence[str]) -> pd.DataFrame:
+    """Average heads and layers: a row a matrix and sample."""
+    table = pd.read_parquet(parquet, columns=["sample", "matrix", *names])
+    return table.groupby(["matrix", "sample"])[list(names)].mean()
+
+
+def _summary(values: pd.Series, title: str) -> dict[str, float]:
+    known = values.dropna()
+    found = over_samples(known) if len(known) else Estimate(nan, nan, nan, 1, 0)
+    return {title: found.value, "low": found.low, "high": found.high, "samples": len(known),
+            "undefined": len(values) - len(known)}  # fmt: skip
 
 
 NEGLIGIBLE = 0.01  # of a measure's own size: a change that a reader need not hear of, however sure
@@ -126,6 +143,9 @@ def change_words(table: pd.DataFrame, names: Sequence[str] = ("entropy", "gtd", 
     said = []
     for name in names:
         change, low, high = (table.loc[name, key] for key in ("change", "low", "high"))
+        if change == 0:
+            said.append(f"{name}: no change")
+            continue
         if low <= 0 <= high:
             said.append(f"{name}: no change beyond the interval [{low:.3g}, {high:.3g}]")
             continue

@@ -15,7 +15,9 @@ from jaxtyping import Int64
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from saobp.study.curves import perplexity_interval
 from saobp.study.evaluation import Scores, score
+from saobp.study.statistics import over_samples
 from saobp.study.tasks import TaskSpec
 
 Prompt = tuple[str, str, list[str]]  # what may be cut, what may not, the options
@@ -116,15 +118,17 @@ def causal_perplexity(
     blocks: Iterable[Mapping[str, Int64[Tensor, " length"]]],
     *,
     batch: int = 16,
-) -> dict[str, float]:
+) -> dict[str, Any]:
     """Return a decoder's token and word perplexity on blocks of text, each block its own context.
 
     The first token of a block has nothing before it and is not predicted. Words are those between blanks in
-    the text of the predicted tokens, so that tokenizers can be compared.
+    the text of the predicted tokens, so that tokenizers can be compared. The 95 % interval of the token perplexity
+    is over blocks.
     """
     items = [block["input_ids"].tolist() for block in blocks]
-    nats = -sum(log_likelihoods(model, [(ids[:1], ids[1:]) for ids in items], batch=batch))
-    tokens = sum(len(ids) - 1 for ids in items)
+    sums = [-value for value in log_likelihoods(model, [(ids[:1], ids[1:]) for ids in items], batch=batch)]
+    nats, counts = sum(sums), [len(ids) - 1 for ids in items]
+    tokens = sum(counts)
     words = sum(len(tokenizer.decode(ids[1:]).split()) for ids in items)
     return {
         "token_perplexity": perplexity(nats, tokens),
@@ -132,4 +136,5 @@ def causal_perplexity(
         "tokens": tokens,
         "words": words,
         "context": max(map(len, items)),
+        **perplexity_interval(over_samples(sums, counts)),
     }

@@ -12,6 +12,7 @@ from saobp.study.statistics.intervals import (
     binomial_error,
     correlation_error,
     mean_interval,
+    over_samples,
     wilson,
 )
 from saobp.study.statistics.paired import Difference, holm, paired_bootstrap, paired_correlations
@@ -28,6 +29,7 @@ __all__ = [
     "effective_sample_size",
     "holm",
     "mean_interval",
+    "over_samples",
     "paired_bootstrap",
     "paired_correlations",
     "wilson",

@@ -1,11 +1,13 @@
-"""Intervals of one score: over the items it was measured on and the seeds it was trained with."""
+"""Intervals of one number: over the items or samples it was measured on and the seeds it was trained with."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import hypot, isfinite, sqrt
+from math import hypot, isfinite, nan, sqrt
 
 import numpy as np
 from scipy import stats
+
+ROUNDING = 1e-12  # of the largest number: samples that differ by less are alike
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,32 @@ def mean_interval(
         return Estimate(mean, float("nan"), float("nan"), seeds, items)
     reach = _critical(seed_error, item_error, seeds, level) * error
     return Estimate(mean, mean - reach, mean + reach, seeds, items)
+
+
+def over_samples(
+    totals: Sequence[float], counts: Sequence[float] | None = None, *, resamples: int = 2000, seed: int = 0
+) -> Estimate:
+    """Mean over independent samples, of one run, with the 95 % interval of a bootstrap that draws whole samples.
+
+    With `counts` it is the ratio of two sums, as nats over predicted tokens: the tokens of one sequence are not
+    independent, so a sequence is drawn with all of them. No interval (NaN ends) for fewer than two samples, or where
+    all give the same number. Raises ValueError if a total is not finite or nothing was counted.
+    """
+    totals = np.asarray(totals, dtype=float)
+    counts = np.ones_like(totals) if counts is None else np.asarray(counts, dtype=float)
+    if not np.isfinite(totals).all() or not counts.sum() > 0:
+        raise ValueError("totals: need finite numbers, and counts that are not all 0")
+
+    def ratio(totals: np.ndarray, counts: np.ndarray, axis: int = -1) -> np.ndarray:
+        return totals.sum(axis=axis) / counts.sum(axis=axis)
+
+    value = float(ratio(totals, counts))
+    if len(totals) < 2 or np.abs(totals - value * counts).max() <= ROUNDING * max(1.0, np.abs(totals).max()):
+        return Estimate(value, nan, nan, 1, len(totals))
+    found = stats.bootstrap(
+        (totals, counts), ratio, paired=True, n_resamples=resamples, method="percentile", vectorized=True, rng=seed
+    )
+    return Estimate(value, *map(float, found.confidence_interval), 1, len(totals))
 
 
 def _critical(seed_error: float, item_error: float, seeds: int, level: float) -> float:

@@ -1,9 +1,10 @@
 """A table as data: the paper's number, ours with its interval, and why a cell is empty."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import isnan
+from math import ceil, isfinite, isnan, log10
 
+from saobp.study.labels import counted
 from saobp.study.statistics import Difference, Estimate, holm
 
 LOPSIDED = 0.2  # an interval whose sides differ by more of the longer one is printed with both ends
@@ -20,7 +21,7 @@ class Cell:
     adjusted_p: float | None = None  # Holm over the table
     flags: tuple[str, ...] = ()
     reason: str = ""  # why `ours` is empty
-    digits: int = 2
+    digits: int = 2  # behind the point, and more where the error would be 0.00
 
     @property
     def differs(self) -> bool:
@@ -32,21 +33,28 @@ class Cell:
         """Whether ours is a number without an interval that should have one."""
         return isinstance(self.ours, Estimate) and self.ours.seeds == 1 and isnan(self.ours.half_width)
 
+    @property
+    def places(self) -> int:
+        """Digits behind the point: `digits`, or as many as show the first digit of the error."""
+        half = self.ours.half_width if isinstance(self.ours, Estimate) else 0
+        return max(self.digits, ceil(-log10(half))) if isfinite(half) and half > 0 else self.digits
+
     def number(self) -> str:
         """Ours with its interval, as text: "54.66 ± 1.20", "3.12 [0.55, 15.75]" if it is lopsided, or empty."""
         if not isinstance(self.ours, Estimate):
             return self.ours or ""
-        return f"{self.ours.value:.{self.digits}f} {self.error()}".rstrip()
+        return f"{self.ours.value:.{self.places}f} {self.error()}".rstrip()
 
     def error(self) -> str:
         """The interval of ours: "± 1.20", "[0.55, 15.75]" if its sides differ by a fifth and more, or empty."""
         if not isinstance(self.ours, Estimate) or isnan(self.ours.half_width):
             return ""
-        value, low, high = (round(x, self.digits) for x in (self.ours.value, self.ours.low, self.ours.high))
+        places = self.places
+        value, low, high = (round(x, places) for x in (self.ours.value, self.ours.low, self.ours.high))
         sides = sorted((value - low, high - value))
-        if sides[1] - sides[0] > LOPSIDED * sides[1] + 10**-self.digits:
-            return f"[{low:.{self.digits}f}, {high:.{self.digits}f}]"
-        return f"± {self.ours.half_width:.{self.digits}f}"
+        if sides[1] - sides[0] > LOPSIDED * sides[1] + 10**-places:
+            return f"[{low:.{places}f}, {high:.{places}f}]"
+        return f"± {self.ours.half_width:.{places}f}"
 
     def count(self) -> str:
         """How much stands behind ours: "3×277" for 3 runs on 277 items each, "3" where items do not apply."""
@@ -113,6 +121,17 @@ def corrected(rows: list[Row]) -> tuple[Row, ...]:
     for (index, key), p in zip(compared, holm(raw), strict=True):
         cells[index][key] = replace(cells[index][key], adjusted_p=p)
     return tuple(Row(row.labels, new) for row, new in zip(rows, cells, strict=True))
+
+
+def correction(rows: Sequence[Row]) -> str:
+    """Say over which comparisons, and how many, `corrected` corrected; empty if there were none."""
+    made = sum(
+        cell.adjusted_p is not None and not isnan(cell.adjusted_p) for row in rows for cell in row.cells.values()
+    )
+    if not made:
+        return ""
+    each = "each other algorithm of this table in each column of scores where both were run"
+    return f"Holm's correction covers {counted(made, 'difference')} from Original: {each}."
 
 
 def empty_notes(table: Table) -> tuple[str, ...]:

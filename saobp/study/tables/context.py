@@ -4,9 +4,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from saobp.study import labels
+from saobp.study.labels import joined
 from saobp.study.published import Published
 from saobp.study.splits import INVENTED
 from saobp.study.tables.cells import Table
+from saobp.study.tasks import TASKS
 
 Record = dict[str, Any]
 STAGES = {  # the stages behind a table or figure, which date and describe it
@@ -23,6 +25,11 @@ STAGES = {  # the stages behind a table or figure, which date and describe it
     **{f"figure{number}": ("pretrain", "finetune", "attention") for number in (3, 9)},
 }
 DECODER_ONLY = ("table7",)
+NAMED_STAGES = {
+    "finetune": "fine-tuning",
+    "attention": "attention",
+    "cost": "cost",
+}  # before its departures; pretraining is not
 
 
 def relevant(stem: str, records: Iterable[Record]) -> list[Record]:
@@ -33,6 +40,39 @@ def relevant(stem: str, records: Iterable[Record]) -> list[Record]:
         return chosen
     wanted = stem in DECODER_ONLY
     return [r for r in chosen if labels.is_decoder(str(r["parameters"].get("model"))) == wanted]
+
+
+def behind(
+    records: Iterable[Record], rows: Iterable[tuple[str, str | None]], tasks: Iterable[str] | None = None
+) -> list[Record]:
+    """The records behind a table's rows, (model, algorithm or None for all) each, and the tasks of its columns.
+
+    What a record says of other tasks, their splits and departures, is left out; so is one that is of other tasks alone.
+    """
+    rows, tasks = set(rows), None if tasks is None else set(tasks)
+    chosen = [
+        record for record in records
+        for model, name in [(record["parameters"].get("model"), record["parameters"].get("algorithm"))]
+        if rows & {(model, name), (model, None)}
+    ]  # fmt: skip
+    if tasks is None:
+        return chosen
+    return [_of_tasks(record, tasks) for record in chosen if not (own := _tasks(record)) or own & tasks]
+
+
+def _tasks(record: Record) -> set[str]:
+    """The tasks that a record is of; none for pretraining."""
+    return {*(record["metrics"].get("tasks") or {}), *filter(None, [record["parameters"].get("task")])}
+
+
+def _of_tasks(record: Record, tasks: set[str]) -> Record:
+    """A record without the splits and departures of other tasks."""
+    others = [spec for name, spec in TASKS.items() if name not in tasks]
+    places, names = {(spec.dataset, spec.config) for spec in others}, {spec.name for spec in others}
+    data = record.get("data") or {}
+    kept = [split for split in data.get("splits") or [] if (split["dataset"], split.get("config")) not in places]
+    words = [words for words in record.get("departures") or [] if words.partition(": ")[0] not in names]
+    return record | {"data": data | {"splits": kept}, "departures": words}
 
 
 def profile(records: Sequence[Record]) -> str:
@@ -88,20 +128,26 @@ def splits(records: Iterable[Record]) -> list[Record]:
     return [found[key] for key in sorted(found)]
 
 
-def departures(records: Iterable[Record]) -> list[str]:
-    """All distinct departures from the paper's recipe that the records name, in a fixed order.
+def departures(records: Iterable[Record], matters: Sequence[str] = ()) -> list[str]:
+    """All distinct departures from the paper's recipe that the records name, in a fixed order; of `matters`, if any.
 
     Those on one matter stand together, with the models that they are of: "steps: 60, not 245000 (BERT-Medium);
-    120, not 150000 (BERT-Small)".
+    120, not 150000 (BERT-Small)". Those of any other stage than pretraining name it first.
     """
     together: dict[str, dict[str, set[str]]] = {}
     for record in records:
         model = record["parameters"].get("model")
         for words in record.get("departures") or []:
-            matter, mark, rest = words.partition(": ")
+            matter, mark, rest = _with_stage(words, record["stage"]).partition(": ")
+            if matters and matter not in matters:
+                continue
             of = together.setdefault(matter + mark, {}).setdefault(rest, set())
             of |= {labels.model_title(model)} if model else set()
     return [matter + _by_model(together[matter]) for matter in sorted(together)]
+
+
+def _with_stage(words: str, stage: str) -> str:
+    return f"{NAMED_STAGES[stage]}, {words}" if stage in NAMED_STAGES else words
 
 
 def _by_model(said: dict[str, set[str]]) -> str:
@@ -129,12 +175,12 @@ def not_run(table: Table, published: Published) -> tuple[str, ...]:
     return (f"Printed in the paper, no run here: {words}.",) if words else ()
 
 
-def notes(records: Sequence[Record]) -> tuple[str, ...]:
-    """What goes below a table: what the intervals cover, and the departures from the paper's recipe."""
-    words = departures(records)
+def notes(records: Sequence[Record], covered: Sequence[str] = (), matters: Sequence[str] = ()) -> tuple[str, ...]:
+    """What goes below a table: that its intervals, of what is `covered`, leave out pretraining; the departures."""
+    words = departures(records, matters)
     found = (f"Departures from the paper: {'; '.join(words)}.",) if words else ()
-    seeds = {record["parameters"].get("seed") for record in records if record["stage"] == "finetune"}
-    if len(seeds) == 1:
-        one = "One pretraining seed: intervals cover fine-tuning seeds and items, not pretraining."
-        found = (one, *found)
+    seeds = {record["parameters"].get("seed") for record in records if record["stage"] != "pretrain"}
+    seeds = seeds or {record["parameters"].get("seed") for record in records}
+    if covered and len(seeds) == 1:
+        found = (f"One pretraining seed: intervals cover {joined(covered)}, not pretraining.", *found)
     return found

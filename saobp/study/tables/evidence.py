@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from saobp.study import estimates, labels
+from saobp.study.labels import counted
 from saobp.study.records import select
 from saobp.study.statistics import Difference, Estimate, holm, mean_interval
 
@@ -47,7 +48,7 @@ def pooled(gaps: Gaps, what: str) -> Evidence | None:
     half = float(np.linalg.norm([part.half_width for part in parts])) / len(parts)
     seeds = min(part.seeds for part in parts)
     alike = [labels.model_title(model) for model, part in zip(by_model, parts) if not isfinite(part.half_width)]
-    words = f"{what} {mean:+.2f} points{between(mean, half, alike)} over {len(gaps)} cells; "
+    words = f"{what} {mean:+.2f} points{between(mean, half, alike)} over {counted(len(gaps), 'cell')}; "
     words += _alone([gap for _, gap, _ in gaps]) + ("; one seed" if seeds == 1 else f"; {seeds} seeds")
     reach = half if seeds > 1 else float("nan")
     return Evidence(words, mean - reach, mean + reach, all(map(labels.is_twin, by_model)))
@@ -89,7 +90,7 @@ def judged(found: tuple[Estimate, bool] | None, what: str, sign: int = 1, digits
         return None
     estimate, twins = found
     interval = f"[{estimate.low:.{digits}f}, {estimate.high:.{digits}f}]"
-    words = f"{what} {estimate.value:+.{digits}f} {interval}, {estimate.seeds} pairs of runs"
+    words = f"{what} {estimate.value:+.{digits}f} {interval}, {counted(estimate.seeds, 'pair')} of runs"
     if not isfinite(estimate.low):
         words = f"{what} {estimate.value:+.{digits}f}, one pair of runs and so no interval"
     low, high = sorted((sign * estimate.low, sign * estimate.high))

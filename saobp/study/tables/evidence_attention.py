@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from saobp.study import estimates, labels, trajectories
+from saobp.study.labels import counted
 from saobp.study.models import SIZES
 from saobp.study.records import select
 from saobp.study.statistics import Estimate, mean_interval
@@ -59,7 +60,9 @@ def _graph(records: Sequence[Record]) -> Evidence | None:
     if len(intervals) < 2:
         return None
     clustering, betweenness = intervals
-    words = f"r(GTD, CC) = {words_of(clustering)}, r(GTD, BC) = {words_of(betweenness)}, {clustering.seeds} runs"
+    words = (
+        f"r(GTD, CC) = {words_of(clustering)}, r(GTD, BC) = {words_of(betweenness)}, {counted(clustering.seeds, 'run')}"
+    )
     low, high = min(clustering.low, -betweenness.high), min(clustering.high, -betweenness.low)
     return Evidence(words, low, high, all(map(labels.is_twin, models)))
 
@@ -83,8 +86,8 @@ def _performance(records: Sequence[Record]) -> Evidence | None:
         return None
     low, high = min(e.value for _, _, e in found), max(e.value for _, _, e in found)
     excludes = sum(e.low > 0 or e.high < 0 for _, _, e in found)
-    words = f"over runs, within algorithms, {len(found)} models and tasks: r from {low:.2f} to {high:.2f}, "
-    words += f"{excludes} with an interval that leaves out 0"
+    words = f"over runs, within algorithms, {counted(len(found), 'pair')} of model and task: "
+    words += f"r from {low:.2f} to {high:.2f}, {excludes} with an interval that leaves out 0"
     reach = [_distance(e) for _, _, e in found]
     low, high = min(a for a, _ in reach) - 0.5, min(b for _, b in reach) - 0.5
     return Evidence(words, low, high, all(labels.is_twin(model) for model, _, _ in found))
@@ -105,7 +108,8 @@ def _accurate(records: Sequence[Record]) -> Evidence | None:
             by_seed = {run["parameters"].get("seed"): run for run in measured}
             for score in estimates.by_pretraining(estimates.scores(records, model, name, "race")):
                 run = by_seed.get(score.key[0])
-                values = [measures.MEASURES[key](run) if run else None for key in ("GTD", "IE", "BC")]
+                means = [measures.measured(run, key) if run else None for key in ("GTD", "IE", "BC")]
+                values = [None if mean is None else mean.value for mean in means]
                 rows.append((f"{model} {name}", f"{model} {name} {score.key}", *values, score.value))
     points = pd.DataFrame(rows, columns=["algorithm", "run", "GTD", "IE", "BC", "score"])
     found = {key: trajectories.over_runs(points, key) for key in ("GTD", "IE", "BC")}

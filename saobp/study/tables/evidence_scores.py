@@ -8,6 +8,7 @@ import numpy as np
 from saobp.study import estimates, labels, models
 from saobp.study.records import select
 from saobp.study.statistics import mean_interval
+from saobp.study.tables import scores
 from saobp.study.tables.evidence import Evidence, Gaps, between, change, judged, pooled
 
 Record = dict[str, Any]
@@ -105,7 +106,7 @@ def _decoders(records: Sequence[Record]) -> Evidence | None:
     for model in models:
         means = [
             estimates.mean_over_runs(
-                run["metrics"].get("perplexity") for run in select(list(records), model=model, algorithm=name)
+                scores.perplexity(run) for run in select(list(records), model=model, algorithm=name)
             )
             for name in ("high", "original")
         ]

@@ -1,44 +1,83 @@
 """Tables 1 and 6: GTD, indirect entropy and graph measures, and their correlation with performance."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from math import nan
 from typing import Any
 
 import pandas as pd
 
 from saobp.study import estimates, labels, trajectories
+from saobp.study.labels import counted
 from saobp.study.published import Published
 from saobp.study.records import select
+from saobp.study.statistics import Estimate
 from saobp.study.tables import context, scores
-from saobp.study.tables.cells import Cell, Row, Table, corrected
+from saobp.study.tables.cells import Cell, Row, Table, corrected, correction
 
 Record = dict[str, Any]
 TITLES = {"GTD": "GTD", "IE": "I.E. (nats)", "Acc_RACE_Middle": "Accuracy", "CC": "CC", "BC": "BC"}
 
 
-def graph_mean(record: Record, measure: str) -> float | None:
-    """Mean clustering or betweenness of a record: of its graph sample, else of its refined matrices."""
+MEASURES = {"GTD": "gtd", "IE": "indirect_entropy", "CC": "clustering_barrat", "BC": "betweenness"}
+GRAPH = {"clustering_barrat": "clustering", "betweenness": "betweenness"}  # in a record's sample of heads
+
+
+def measured(record: Record, key: str) -> Estimate | None:
+    """A run's mean of a column's measure over its texts, layers and heads, with the interval over the texts.
+
+    An older record has the mean alone.
+    """
+    found = (record["metrics"].get("means") or {}).get(MEASURES[key])
+    if found and found["mean"] is not None:
+        low, high = (nan if found[end] is None else found[end] for end in ("low", "high"))
+        return Estimate(found["mean"], low, high, 1, int(found["samples"]))
+    value = _older_mean(record, MEASURES[key])
+    return None if value is None else Estimate(value, nan, nan, 1)
+
+
+def _older_mean(record: Record, name: str) -> float | None:
+    """Mean of a measure without `means`: of clustering and betweenness over a sample of heads where there is one."""
     graph = record["metrics"].get("graph") or {}
-    names = [measure, f"{measure}_barrat"]
-    sources = [*(graph.get(name) for name in names), *(estimates.matrix(record).get(name) for name in names)]
+    sources = [graph.get(GRAPH.get(name)), estimates.matrix(record).get(name)]
     return estimates.nested_mean(next((values for values in sources if values), None))
-
-
-MEASURES: dict[str, Callable[[Record], float | None]] = {
-    "GTD": lambda record: estimates.nested_mean(estimates.matrix(record).get("gtd")),
-    "IE": lambda record: estimates.nested_mean(estimates.matrix(record).get("indirect_entropy")),
-    "CC": lambda record: graph_mean(record, "clustering"),
-    "BC": lambda record: graph_mean(record, "betweenness"),
-}
 
 
 def table1(records: Sequence[Record], published: Published) -> Table:
     """GTD, indirect entropy, accuracy, clustering and betweenness on RACE-Middle."""
-    rows = []
+    rows = {}
     for model in estimates.models(records) or ["mini"]:
         for algorithm in scores.shown_algorithms(select(list(records), "attention"), model):
-            rows.append(_row(records, published, model, algorithm))
-    caption = f"Attention on RACE-Middle (refined matrix) and accuracy. {context.describe(records)}"
-    return Table(1, caption, scores.MODEL_ROWS, TITLES, corrected(rows), context.notes(records))
+            rows[model, algorithm] = _row(records, published, model, algorithm)
+    behind, shown = context.behind(records, rows, ["race"]), corrected(list(rows.values()))
+    said = [
+        "Attention on RACE-Middle (refined matrix) and accuracy.",
+        graph_words(behind),
+        "Intervals: of attention over texts (bootstrap of each text's mean over layers and heads), of accuracy over "
+        "items, and over seeds where there are several. All rows read the same texts: a difference between two of them "
+        "can be sure though their intervals overlap.",
+        correction(shown),
+        context.describe(behind),
+    ]
+    notes = context.notes(behind, ["texts", "fine-tuning seeds", "items"])
+    counts = "runs×texts, of accuracy runs×items"
+    return Table(1, " ".join(filter(None, said)), scores.MODEL_ROWS, TITLES, shown, notes, counts)
+
+
+def graph_words(records: Sequence[Record]) -> str:
+    """Say of which graph CC and BC are; empty without a run that measured one."""
+    runs = [run["metrics"] for run in select(list(records), "attention") if run["metrics"].get("graph_nodes")]
+    graphs = dict.fromkeys(
+        f"first {counted(run['graph_nodes'], 'token')} in one head, with an edge where the mean attention of both "
+        f"directions exceeds {run['graph_threshold']:g}"
+        for run in runs
+    )
+    if not graphs:
+        return ""
+    return (
+        "CC: clustering coefficient weighted by the edges at a node (Barrat et al. 2004); BC: betweenness, the number "
+        "of shortest paths through a node, edges unweighted, not normalised; both are means over the nodes of the "
+        f"undirected graph of a text's {' or '.join(graphs)}."
+    )
 
 
 def _row(records: Sequence[Record], published: Published, model: str, algorithm: str) -> Row:
@@ -48,7 +87,7 @@ def _row(records: Sequence[Record], published: Published, model: str, algorithm:
     cells = {}
     for key in TITLES:
         if key in MEASURES:
-            ours = estimates.mean_over_runs(map(MEASURES[key], runs))
+            ours = estimates.mean_over_runs(measured(run, key) for run in runs)
             reason = "" if ours else "not measured" if runs else "no attention run"
             cells[key] = Cell(printed[key], ours, reason=reason)
         else:
@@ -77,13 +116,14 @@ def table6(records: Sequence[Record], published: Published) -> Table:
                 rows.append(_correlation_row(records, model, f"{name}, runs", measure, {}))
     titles = {"wikitext": "Perplexity", "sst2": "SST2", "hellaswag": "HellaSwag", "race": "RACE-Middle"}
     caption = "Pearson correlation of GTD with performance; the paper states no model size."
-    notes = context.notes(records)
+    behind = context.behind(records, [(model, None) for model in estimates.models(records)], TASK_KEYS)
+    notes = context.notes(behind)
     if not any(row.labels[1].endswith("runs") for row in rows):
         notes = ("One pretraining seed an algorithm: no correlation over independent runs to set beside it.", *notes)
     if any(str(cell.ours).startswith(UNDEFINED) for row in rows for cell in row.cells.values()):
         notes = (WHY_UNDEFINED, *notes)
     return Table(
-        6, f"{caption} {context.describe(records)}", ("Model", "GTD"), titles, tuple(rows), notes, "runs×checkpoints"
+        6, f"{caption} {context.describe(behind)}", ("Model", "GTD"), titles, tuple(rows), notes, "runs×checkpoints"
     )
 
 

@@ -10,9 +10,15 @@ from saobp.study.tables.cells import Cell, Row, Table, empty_notes
 
 MARK = "*"
 MARKED = "* differs from Original after Holm's correction over the table (paired bootstrap, level 0.05)"
-FLAGS = {"below chance": r"\dagger", "constant predictor": r"\ddagger"}
-SIGNS = {"below chance": "†", "constant predictor": "‡"}
-ALONE = "A number without ± rests on one run, and has no interval."
+FLAGS = {"below chance": r"\dagger", "below majority": r"\S", "constant predictor": r"\ddagger"}
+SIGNS = {"below chance": "†", "below majority": "§", "constant predictor": "‡"}
+MEANINGS = {
+    "below chance": "The whole interval lies below what a guess would score.",
+    "below majority": "The whole interval lies below what the most frequent answer alone would score.",
+    "constant predictor": "It gives one answer to every item.",
+}
+ALONE = "A number without an interval rests on one run, whose record keeps none."
+ALIKE = "A number that all its texts, sequences or items give alike has no interval."
 NEEDS = r"% needs \usepackage{booktabs,graphicx}"
 FIT = r"\resizebox{\ifdim\width>\textwidth\textwidth\else\width\fi}{!}{%"  # shrinks what is too wide only
 WIDE = 5  # more columns than this and ours stands below the paper's number, not beside it
@@ -81,8 +87,10 @@ def _pipe(cells: list[str]) -> str:
 
 def _notes(table: Table) -> list[str]:
     marked = any(cell.differs for row in table.rows for cell in row.cells.values())
-    alone = table.counts.startswith("runs") and any(cell.alone for row in table.rows for cell in row.cells.values())
-    said = [*([f"\\{MARKED}."] if marked else []), *([ALONE] if alone else [])]
+    alone = [cell.ours.items for row in table.rows for cell in row.cells.values() if cell.alone]
+    said = [f"\\{MARKED}."] if marked else []
+    if table.counts.startswith("runs"):
+        said += [words for words, here in ((ALONE, None in alone), (ALIKE, any(alone))) if here]
     return [*said, *table.notes, *empty_notes(table)]
 
 
@@ -108,7 +116,7 @@ def latex(table: Table) -> str:
 def _flag_notes(table: Table, signs: dict[str, str]) -> list[str]:
     """Explain the daggers that occur."""
     used = {flag for row in table.rows for cell in row.cells.values() for flag in cell.flags}
-    return [f"{sign} {flag}." for flag, sign in signs.items() if flag in used]
+    return [f"{sign} {flag}. {MEANINGS[flag]}" for flag, sign in signs.items() if flag in used]
 
 
 def _beside(table: Table) -> list[str]:
@@ -174,7 +182,7 @@ def _latex_cell(cell: Cell, stacked: bool = False) -> str:
         return ""
     if isinstance(cell.ours, str):
         return escape(cell.ours)  # a word or a setting
-    value, error = f"{cell.ours.value:.{cell.digits}f}", cell.error().replace("±", r"\pm")
+    value, error = f"{cell.ours.value:.{cell.places}f}", cell.error().replace("±", r"\pm")
     marks = (MARK if cell.differs else "") + "".join(FLAGS.get(flag, "") for flag in cell.flags)
     star = "^{" + marks + "}" if marks else ""
     count = rf"{{\tiny({escape(cell.count())})}}"

@@ -1,16 +1,19 @@
 """Tables 2, 3, 7 and 8: accuracies and perplexities."""
 
 from collections.abc import Sequence
+from math import nan
 from typing import Any
 
 from saobp.study import estimates, labels
 from saobp.study.published import Published
 from saobp.study.records import select
+from saobp.study.statistics import Estimate
 from saobp.study.tables import context
-from saobp.study.tables.cells import Cell, Row, Table, corrected
+from saobp.study.tables.cells import Cell, Row, Table, corrected, correction
 
 Record = dict[str, Any]
 MODEL_ROWS = ("Model", "Algorithm")
+AVERAGE, PERPLEXITY = "glue", "perplexity"  # columns that are no task
 GLUE_TITLES = {
     "cola": "CoLA", "mrpc": "MRPC", "rte": "RTE", "sst2": "SST2", "stsb": "STS-B", "wnli": "WNLI",
     "qnli": "QNLI", "mnli": "MNLI", "qqp": "QQP",
@@ -20,35 +23,46 @@ REGULARIZERS = {"original": "", "high": "BP-High", "entropy_reg": "Entropy-Reg",
 
 def table2(records: Sequence[Record], published: Published) -> Table:
     """Accuracy on GLUE (mean of nine), HellaSwag, RACE-Middle and SQuAD."""
-    columns = {"GLUE": None, "HellaSwag": "hellaswag", "RACE_Middle": "race", "SQuAD": "squad"}
-    rows = _score_rows(records, published, 2, columns)
+    columns = {"GLUE": AVERAGE, "HellaSwag": "hellaswag", "RACE_Middle": "race", "SQuAD": "squad"}
     titles = {key: key.replace("_", "-") for key in columns}
-    below = [_floor_row(records, columns), *_public_rows(published, estimates.models(records))]
+    models = estimates.models(records)
+    below = [_floor_row(records, columns), *_public_rows(published, models)]
     caption = (
         "Accuracy on multiple evaluation tasks; public BERT: the released models of these sizes, their GLUE average."
     )
-    return _finish(2, caption, titles, rows, records, below)
+    rows = _rows(records, published, 2, columns, models or ["mini"])
+    return _finish(2, caption, titles, columns, rows, records, below)
 
 
 def table8(records: Sequence[Record], published: Published) -> Table:
     """The nine GLUE tasks and their mean."""
-    columns = {title: task for task, title in GLUE_TITLES.items()} | {"Avg": None}
-    rows = _score_rows(records, published, 8, columns)
-    titles = {key: key for key in columns}
-    return _finish(8, "The nine GLUE tasks.", titles, rows, records, [_floor_row(records, columns)])
+    columns = {title: task for task, title in GLUE_TITLES.items()} | {"Avg": AVERAGE}
+    rows = _rows(records, published, 8, columns, estimates.models(records) or ["mini"])
+    below = [_floor_row(records, columns)]
+    return _finish(8, "The nine GLUE tasks.", {key: key for key in columns}, columns, rows, records, below)
 
 
-def _score_rows(records, published, number, columns) -> list[Row]:
-    rows = []
-    for model in estimates.models(records) or ["mini"]:
-        for algorithm in shown_algorithms(records, model):
-            name, shown = labels.algorithm_title(algorithm), labels.published_model(model)
-            cells = {}
-            for key, task in columns.items():
-                printed = published.printed(number, model=shown, algorithm=name, metric=key)
-                cells[key] = score_cell(records, printed, model, algorithm, task)
-            rows.append(Row((labels.model_title(model), name), cells))
-    return rows
+def _rows(records, published, number, columns, models) -> dict[tuple[str, str], Row]:
+    """The rows of every model's algorithms, in the table's order."""
+    return {
+        (model, name): _row(records, published, number, columns, model, name)
+        for model in models
+        for name in shown_algorithms(records, model)
+    }
+
+
+def _row(records, published, number, columns, model, algorithm, printed_name=None) -> Row:
+    """One model's row; `printed_name` is the algorithm's in the paper's table where it has another one there."""
+    title, shown = labels.algorithm_title(algorithm), labels.published_model(model)
+    keys = {"model": shown, "algorithm": title} if printed_name is None else {"algorithm": printed_name}
+    cells = {}
+    for key, kind in columns.items():
+        printed = published.printed(number, **keys, metric=key)
+        make = CELLS.get(kind)
+        cells[key] = (
+            make(records, printed, model, algorithm) if make else score_cell(records, printed, model, algorithm, kind)
+        )
+    return Row((labels.model_title(model), title), cells)
 
 
 def shown_algorithms(records: Sequence[Record], model: str) -> list[str]:
@@ -57,30 +71,40 @@ def shown_algorithms(records: Sequence[Record], model: str) -> list[str]:
     return [name for name in labels.ALGORITHMS if name in ("original", "high") or name in present]
 
 
-def score_cell(records: Sequence[Record], printed: str, model: str, algorithm: str, task: str | None) -> Cell:
-    """One score beside the paper's characters; `task` None is the mean over GLUE."""
-    if task is None:
-        return _average_cell(records, printed, model, algorithm)
+def score_cell(records: Sequence[Record], printed: str, model: str, algorithm: str, task: str) -> Cell:
+    """One score beside the paper's characters."""
     runs = estimates.scores(records, model, algorithm, task)
     if not runs:
         return Cell(printed, reason=missing(records, model, algorithm))
     plain = [] if algorithm == "original" else estimates.scores(records, model, "original", task)
-    flags = tuple(dict.fromkeys(flag for run in runs for flag in run.flags))
-    return Cell(printed, estimates.score_estimate(runs), estimates.score_difference(runs, plain), flags=flags)
+    ours = estimates.score_estimate(runs)
+    flags = (*_below(ours, records, [task]), *(["constant predictor"] if any(run.constant for run in runs) else []))
+    return Cell(printed, ours, estimates.score_difference(runs, plain), flags=flags)
 
 
-def _average_cell(records: Sequence[Record], printed: str, model: str, algorithm: str) -> Cell:
+def _below(ours: Estimate | None, records: Sequence[Record], tasks: Sequence[str]) -> tuple[str, ...]:
+    """Name what the whole interval lies below: chance, or else the majority class where that is higher."""
+    levels = {"below chance": ("chance",), "below majority": ("chance", "majority")}
+    for flag, names in levels.items():
+        level = _luck(records, tasks, names)
+        if ours and level is not None and ours.high < level:
+            return (flag,)
+    return ()
+
+
+def average_cell(records: Sequence[Record], printed: str, model: str, algorithm: str) -> Cell:
+    """The mean over GLUE beside the paper's."""
     by_task = {task: estimates.scores(records, model, algorithm, task) for task in estimates.GLUE}
     done = [GLUE_TITLES[task] for task, runs in by_task.items() if runs]
     if len(done) < len(by_task):
         some = f"{len(done)} of 9 GLUE tasks run ({', '.join(done)})" if done else ""
         return Cell(printed, reason=some or missing(records, model, algorithm))
-    average = estimates.average_estimate(by_task)
-    if algorithm == "original":
-        return Cell(printed, average, reason="" if average else "no seed has all nine tasks")
-    plain = {task: estimates.scores(records, model, "original", task) for task in estimates.GLUE}
-    gap = estimates.average_difference(by_task, plain)
-    return Cell(printed, average, gap, reason="" if average else "no seed has all nine tasks")
+    average, gap = estimates.average_estimate(by_task), None
+    if algorithm != "original":
+        plain = {task: estimates.scores(records, model, "original", task) for task in estimates.GLUE}
+        gap = estimates.average_difference(by_task, plain)
+    reason = "" if average else "no seed has all nine tasks"
+    return Cell(printed, average, gap, flags=_below(average, records, estimates.GLUE), reason=reason)
 
 
 def missing(records: Sequence[Record], model: str, algorithm: str) -> str:
@@ -90,11 +114,22 @@ def missing(records: Sequence[Record], model: str, algorithm: str) -> str:
     return "the run failed" if failed else "no run of this task" if runs else "no run"
 
 
+def perplexity(record: Record) -> Estimate | None:
+    """A run's held-out perplexity, with its interval over sequences where the record keeps one."""
+    value = record["metrics"].get("perplexity")
+    low, high = record["metrics"].get("perplexity_interval") or (None, None)
+    if value is None or low is None:
+        return None if value is None else Estimate(value, nan, nan, 1)
+    return Estimate(value, low, high, 1, record["metrics"]["sequences"])
+
+
 def perplexity_cell(records: Sequence[Record], printed: str, model: str, algorithm: str) -> Cell:
-    """Held-out perplexity of the pretrained model, over seeds."""
-    runs = select(list(records), model=model, algorithm=algorithm)
-    ours = estimates.mean_over_runs(run["metrics"].get("perplexity") for run in runs)
+    """Held-out perplexity of the pretrained model, over sequences and seeds."""
+    ours = estimates.mean_over_runs(map(perplexity, select(list(records), model=model, algorithm=algorithm)))
     return Cell(printed, ours, reason="" if ours else "no held-out perplexity")
+
+
+CELLS = {AVERAGE: average_cell, PERPLEXITY: perplexity_cell}  # of the columns that are no task
 
 
 def table3(records: Sequence[Record], published: Published) -> Table:
@@ -104,68 +139,59 @@ def table3(records: Sequence[Record], published: Published) -> Table:
     """
     models = estimates.models(records) or ["small"]
     model = next((name for name in models if labels.size(name) == "small"), models[-1])
-    columns = {"PPL_WikiText": None, "QNLI_Acc": "qnli", "SQuAD_Acc": "squad"}
-    rows = []
-    for algorithm, name in REGULARIZERS.items():
-        printed = {key: published.printed(3, algorithm=name, metric=key) for key in columns}
-        cells = _with_perplexity(records, printed, columns, model, algorithm)
-        rows.append(Row((labels.model_title(model), labels.algorithm_title(algorithm)), cells))
+    columns = {"PPL_WikiText": PERPLEXITY, "QNLI_Acc": "qnli", "SQuAD_Acc": "squad"}
+    rows = {
+        (model, algorithm): _row(records, published, 3, columns, model, algorithm, name)
+        for algorithm, name in REGULARIZERS.items()
+    }
     titles = {"PPL_WikiText": "Perplexity", "QNLI_Acc": "QNLI", "SQuAD_Acc": "SQuAD"}
     caption = "Attention-entropy regularisers; the paper prints no Original row and no model size."
-    return _finish(3, caption, titles, rows, records)
+    return _finish(3, caption, titles, columns, rows, records)
 
 
 def table7(records: Sequence[Record], published: Published) -> Table:
     """Decoders: zero-shot accuracy and perplexity."""
-    columns = {"RACE_middle_Acc": "race", "BoolQ_Acc": "boolq", "PPL_WikiText": None}
-    rows = []
-    for model in estimates.models(records, decoder=True) or ["gpt2-mini"]:
-        for algorithm in shown_algorithms(records, model):
-            name, shown = labels.algorithm_title(algorithm), labels.published_model(model)
-            printed = {key: published.printed(7, model=shown, algorithm=name, metric=key) for key in columns}
-            cells = _with_perplexity(records, printed, columns, model, algorithm)
-            rows.append(Row((labels.model_title(model), name), cells))
+    columns = {"RACE_middle_Acc": "race", "BoolQ_Acc": "boolq", "PPL_WikiText": PERPLEXITY}
+    rows = _rows(records, published, 7, columns, estimates.models(records, decoder=True) or ["gpt2-mini"])
     titles = {"RACE_middle_Acc": "RACE-Middle", "BoolQ_Acc": "BoolQ", "PPL_WikiText": "Perplexity"}
-    return _finish(
-        7,
-        "Decoders, zero-shot; a message comes from earlier rows only, but for the form of all rows.",
-        titles,
-        rows,
-        records,
-    )
+    caption = "Decoders, zero-shot; a message comes from earlier rows only, but for the form of all rows."
+    return _finish(7, caption, titles, columns, rows, records)
 
 
-def _with_perplexity(records, printed, columns, model, algorithm) -> dict[str, Cell]:
-    cells = {}
-    for key, task in columns.items():
-        if task is None:
-            cells[key] = perplexity_cell(records, printed[key], model, algorithm)
-        else:
-            cells[key] = score_cell(records, printed[key], model, algorithm, task)
-    return cells
+def _finish(number, caption, titles, columns, rows, records, below=()) -> Table:
+    """The table with its comparisons corrected, and captions and notes of what is in it."""
+    tasks = {task for kind in columns.values() for task in (estimates.GLUE if kind == AVERAGE else [kind])}
+    behind, shown = context.behind(records, rows, tasks), corrected(list(rows.values()))
+    sequences = PERPLEXITY in columns.values()
+    intervals = "of scores over items, of perplexity over held-out sequences (bootstrap)" if sequences else "over items"
+    said = [caption, f"Intervals: {intervals}, and over seeds where there are several.", correction(shown)]
+    covered = ["items", *(["held-out sequences"] if sequences else [])]
+    if any(record["stage"] == "finetune" for record in behind):
+        covered = ["fine-tuning seeds", *covered]
+    words = " ".join(filter(None, [*said, context.describe(behind)]))
+    counts = "runs×items, of perplexity runs×sequences" if sequences else "runs×items"
+    return Table(number, words, MODEL_ROWS, titles, (*shown, *below), context.notes(behind, covered), counts)
 
 
-def _finish(number, caption, titles, rows, records, below=()) -> Table:
-    caption = f"{caption} {context.describe(records)}"
-    return Table(number, caption, MODEL_ROWS, titles, (*corrected(rows), *below), context.notes(records))
-
-
-def _floor_row(records: Sequence[Record], columns: dict[str, str | None]) -> Row:
+def _floor_row(records: Sequence[Record], columns: dict[str, str]) -> Row:
     """What a guess would score: the majority class or chance, whichever is higher."""
-    floors = {key: _floor(records, task) for key, task in columns.items() if task}
-    averages = [_floor(records, task) for task in estimates.GLUE]
-    floors |= {
-        key: None if None in averages else sum(averages) / len(averages)
-        for key, task in columns.items() if task is None
-    }  # fmt: skip
-    cells = {key: Cell(ours=None if value is None else f"{value:.2f}") for key, value in floors.items()}
+    cells = {}
+    for key, kind in columns.items():
+        level = _luck(records, estimates.GLUE if kind == AVERAGE else [kind])
+        cells[key] = Cell(ours=None if level is None else f"{level:.2f}")
     return Row(("", "majority or chance"), cells)
 
 
-def _floor(records: Sequence[Record], task: str) -> float | None:
-    entries = [(record["metrics"].get("tasks") or {}).get(task) or {} for record in records]
-    found = [entry[name] for entry in entries for name in ("majority", "chance") if entry.get(name) is not None]
-    return max(found, default=None)
+def _luck(
+    records: Sequence[Record], tasks: Sequence[str], names: Sequence[str] = ("chance", "majority")
+) -> float | None:
+    """The mean over tasks of the highest of these levels, in percent; None unless every task has one."""
+    levels = []
+    for task in tasks:
+        entries = [(record["metrics"].get("tasks") or {}).get(task) or {} for record in records]
+        found = [entry[name] for entry in entries for name in names if entry.get(name) is not None]
+        levels += [max(found)] if found else []
+    return sum(levels) / len(levels) if len(levels) == len(tasks) else None
 
 
 def _public_rows(published: Published, models: Sequence[str]) -> list[Row]:

@@ -36,18 +36,19 @@ COST = {
 def table4(records: Sequence[Record], published: Published) -> Table:
     """The sizes of the models."""
     titles = {"layers": "Layers", "hidden": "Hidden", "heads": "Heads", "ffn": "FFN", "params": "Parameters"}
-    return _settings(4, "Structure of the models.", titles, SHAPE, records, published)
+    return _settings(4, "Structure of the models.", titles, SHAPE, ("model", "vocabulary"), records, published)
 
 
 def table5(records: Sequence[Record], published: Published) -> Table:
     """The schedule of pretraining."""
     titles = {"max_steps": "Steps", "learning_rate": "Learning rate", "lr_scheduler_type": "Scheduler",
               "warmup_steps": "Warm-up steps", "seed": "Seed"}  # fmt: skip
-    return _settings(5, "Pretraining.", titles, SCHEDULE, records, published)
+    matters = ("steps", "learning rate", "scheduler", "warm-up steps", "seed")
+    return _settings(5, "Pretraining.", titles, SCHEDULE, matters, records, published)
 
 
-def _settings(number, caption, titles, names, records, published) -> Table:
-    """A table of settings: ours are read from the pretraining records."""
+def _settings(number, caption, titles, names, matters, records, published) -> Table:
+    """A table of settings, ours read from the pretraining records; `matters` are the departures that it is about."""
     rows = []
     for model in estimates.models(records) or ["mini"]:
         runs = select(list(records), "pretrain", model=model)
@@ -58,8 +59,9 @@ def _settings(number, caption, titles, names, records, published) -> Table:
         }
         cells = {key: _with_reason(cell, bool(runs)) for key, cell in cells.items()}
         rows.append(Row((labels.model_title(model),), cells))
-    caption = f"{caption} {context.describe(records)}"
-    return Table(number, caption, ("Model",), titles, tuple(rows), context.notes(records), counts="")
+    behind = context.behind(records, [(model, None) for model in estimates.models(records)])
+    notes = context.notes(behind, matters=matters)
+    return Table(number, f"{caption} {context.describe(behind)}", ("Model",), titles, tuple(rows), notes, counts="")
 
 
 def _setting(runs: list[Record], name: str) -> tuple[str | None]:
@@ -98,14 +100,15 @@ def table9(records: Sequence[Record], published: Published) -> Table:
         "inference milliseconds": "ms/batch", "inference samples_per_second": "samples/s",
         "inference gmacs": "GMACs (inf.)",
     }  # fmt: skip
-    caption = f"Cost of training, with dropout, and of inference, on random tokens. {context.describe(records)}"
+    behind = context.behind(records, [(model, None) for model in estimates.models(records)])
+    caption = f"Cost of training, with dropout, and of inference, on random tokens. {context.describe(behind)}"
     return Table(
         9,
         caption,
         ("Model", "Algorithm"),
         titles,
         tuple(rows),
-        (*_kernels(select(list(records), "cost")), *context.notes(records)),
+        (*_kernels(select(list(records), "cost")), *context.notes(behind)),
         counts="rounds",
         spread="median ± half the distance of the quartiles, or [the quartiles] where they are lopsided",
     )

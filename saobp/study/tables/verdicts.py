@@ -12,6 +12,10 @@ from saobp.study.tables import context, evidence_attention, evidence_cost, evide
 from saobp.study.tables.evidence import Evidence
 
 Record = dict[str, Any]
+CORRECTED = (
+    "Up and down count what differs after Holm's correction over the cells of that statement alone, as many as its "
+    "line says; a table's marks are corrected over the table."
+)
 JUDGES = evidence_scores.JUDGES | evidence_attention.JUDGES | evidence_hops.JUDGES | evidence_cost.JUDGES
 
 
@@ -71,4 +75,5 @@ def verdicts(records: Sequence[Record], published: Published | None = None) -> V
         found = JUDGES[line["id"]](records) or Evidence(f"these runs do not say; it needs {line['needs']}")
         evidence = found.words + (" (stand-ins of the paper's sizes)" if found.twins else "")
         rows.append(Verdict(line["id"], line["where"], line["statement"], evidence, found.verdict()))
-    return Verdicts(tuple(rows), f"What the paper states and what our runs show. {context.describe(records)}")
+    said = ["What the paper states and what our runs show.", CORRECTED, context.describe(records)]
+    return Verdicts(tuple(rows), " ".join(said))

@@ -1,0 +1,201 @@
+"""What stands around a table's numbers: intervals over samples, what was corrected, footnotes of its own rows."""
+
+import example_records as examples
+import pytest
+
+from saobp.study import estimates, labels, tables
+from saobp.study.statistics import Estimate
+from saobp.study.tables import context
+from saobp.study.tables.cells import Cell
+
+MEANS = {
+    "gtd": {"mean": 0.7512, "low": 0.7496, "high": 0.7528, "samples": 64.0, "undefined": 0.0},
+    "indirect_entropy": {"mean": 2.2, "low": 2.05, "high": 2.35, "samples": 64.0, "undefined": 0.0},
+    "clustering_barrat": {"mean": 1.0, "low": None, "high": None, "samples": 64.0, "undefined": 0.0},
+    "betweenness": {"mean": 0.5, "low": 0.4, "high": 0.6, "samples": 60.0, "undefined": 4.0},
+}
+
+
+def attention(seed=42, means=MEANS, **metrics):
+    run = examples.attention(algorithm="high", seed=seed)
+    run["metrics"] |= {"graph_nodes": 40, "graph_threshold": 1e-4, **metrics} | ({"means": means} if means else {})
+    return run
+
+
+def finetune(*tasks, departures=(), splits=()):
+    run = examples.finetune(tasks=tasks)
+    return run | {"departures": list(departures), "data": {"source": "mirror", "splits": list(splits)}}
+
+
+def gtd(runs):
+    return tables.table(1, runs).cell("BERT-Mini", "High", column="GTD")
+
+
+def test_attention_of_one_run_has_its_interval_over_texts():
+    cell, text = gtd([attention()]), tables.table(1, [attention()]).to_markdown()
+    assert (cell.ours.value, cell.ours.low, cell.ours.high, cell.count()) == (0.7512, 0.7496, 0.7528, "1×64")
+    assert cell.number() == "0.751 ± 0.002"
+    assert "**2.20 ± 0.15** (1×64)" in text and "**0.50 ± 0.10** (1×60)" in text
+    assert "(runs×texts, of accuracy runs×items)" in text and "over texts (bootstrap" in text
+
+
+def test_an_older_record_shows_its_mean_without_an_interval_and_this_is_said():
+    older, said = attention(means=None), "rests on one run, whose record keeps none"
+    assert gtd([older]).count() == "1" and "±" not in gtd([older]).number()
+    assert said in tables.table(1, [older]).to_markdown()
+    assert said not in tables.table(1, [attention()]).to_markdown()
+
+
+def test_what_all_texts_give_alike_has_no_interval_and_this_is_said():
+    table, said = tables.table(1, [attention()]), "texts, sequences or items give alike has no interval"
+    assert table.cell("BERT-Mini", "High", column="CC").number() == "1.00"
+    assert said in table.to_markdown()
+    assert said not in tables.table(1, [attention(means=None)]).to_markdown()
+
+
+def test_a_measure_that_no_text_defines_is_empty():
+    nowhere = {"mean": None, "low": None, "high": None, "samples": 0.0, "undefined": 64.0}
+    run = attention(means=MEANS | {"betweenness": nowhere}, graph={})
+    assert tables.table(1, [run]).cell("BERT-Mini", "High", column="BC").reason == "not measured"
+
+
+def test_several_seeds_add_their_spread_to_that_of_the_texts():
+    levels = {1: 0.76, 2: 0.77, 3: 0.78}
+    runs = [attention(seed, MEANS | {"gtd": MEANS["gtd"] | {"mean": mean}}) for seed, mean in levels.items()]
+    ours, bare = gtd(runs).ours, estimates.mean_over_runs(levels.values())
+    assert (ours.value, ours.seeds, ours.items) == (pytest.approx(0.77), 3, 64)
+    assert ours.half_width > 0.9 * bare.half_width > 0.0016
+    assert gtd([attention(seed) for seed in levels]).ours.half_width == pytest.approx(0.0016)  # the texts' share stays
+
+
+def test_a_seed_whose_record_is_older_leaves_the_spread_over_seeds():
+    runs = [attention(1), attention(2, None)]
+    values = [0.7512, estimates.nested_mean(runs[1]["metrics"]["matrices"]["refined"]["gtd"])]
+    assert gtd(runs).ours == estimates.mean_over_runs(values)
+
+
+def test_the_caption_says_which_graph_clustering_and_betweenness_are_of():
+    caption = tables.table(1, [attention()]).caption
+    for said in ("undirected graph", "first 40 tokens", "exceeds 0.0001", "Barrat", "unweighted, not normalised"):
+        assert said in caption
+    other = tables.table(1, [attention(graph_nodes=7, graph_threshold=0.5)]).caption
+    assert "first 7 tokens" in other and "exceeds 0.5" in other
+    assert "Barrat" not in tables.table(1, [examples.finetune(tasks=("race",))]).caption
+
+
+@pytest.mark.parametrize(("number", "make", "model"), [(3, "pretrain", "small"), (7, "decoder", "gpt2-mini")])
+def test_a_perplexity_has_its_interval_over_sequences(number, make, model):
+    older, newer = (getattr(examples, make)(model) for _ in range(2))
+    newer["metrics"] |= {"perplexity": 50.0, "perplexity_interval": [44.0, 58.5], "sequences": 128}
+    cells = [
+        tables.table(number, [run]).cell(labels.model_title(model), "Original", column="PPL_WikiText")
+        for run in (older, newer)
+    ]
+    assert (cells[1].number(), cells[1].count()) == ("50.00 [44.00, 58.50]", "1×128")
+    assert cells[0].count() == "1" and cells[0].error() == ""
+    assert "of perplexity over held-out sequences" in tables.table(number, [newer]).caption
+
+
+@pytest.mark.parametrize(
+    ("half", "text"),
+    [(7.494, "54.32 ± 7.49"), (0.0123, "54.32 ± 0.01"), (0.0031, "54.321 ± 0.003"), (0.00004, "54.32100 ± 0.00004")],
+)
+def test_a_number_has_the_digits_that_show_its_error(half, text):
+    assert Cell(ours=Estimate(54.321, 54.321 - half, 54.321 + half, 1, 9)).number() == text
+
+
+def test_a_caption_says_over_which_comparisons_and_how_many_it_was_corrected():
+    runs = [examples.finetune(algorithm=name, tasks=("race", "rte")) for name in ("original", "high", "low")]
+    for number in (2, 8):
+        assert "Holm's correction covers 2 differences from Original: each" in tables.table(number, runs).caption
+    assert "Holm's correction covers 1 difference from Original" in tables.table(8, runs[:2]).caption
+    assert "Holm" not in tables.table(8, runs[:1]).caption
+    assert "over the cells of that statement alone" in tables.verdicts(runs).caption
+    evidence = next(row.evidence for row in tables.verdicts(runs[:2]).rows if row.id == "Q09")
+    assert "over 1 cell;" in evidence
+
+
+@pytest.mark.parametrize(
+    ("right", "chance", "majority", "flags"),
+    [
+        (50, 25, 26, ("below chance",)),
+        (66, 25, 26, ()),  # 22 % is less than both, its interval is not
+        (66, 25, 30, ("below majority",)),
+        (150, 25, 30, ()),
+    ],
+)
+def test_a_score_is_flagged_where_its_whole_interval_lies_below_luck(right, chance, majority, flags):
+    run = finetune("race")
+    entry = run["metrics"]["tasks"]["race"]
+    entry.update(outcomes=[1] * right + [0] * (300 - right), chance=chance, majority=majority, below_chance=True)
+    entry["scores"] = {"accuracy": right / 3}
+    assert tables.table(2, [run]).cell("BERT-Mini", "Original", column="RACE_Middle").flags == flags
+
+
+def test_an_average_is_flagged_against_the_average_of_luck():
+    run = examples.finetune(algorithm="low")
+    for entry in run["metrics"]["tasks"].values():
+        entry.update(chance=10.0, majority=90.0)
+    table = tables.table(2, [run])
+    assert table.cell("BERT-Mini", "Low", column="GLUE").flags == ("below majority",)
+    assert "§ below majority. The whole interval" in table.to_markdown()
+    assert r"$\S$ below majority." in table.to_latex()
+
+
+def test_footnotes_and_splits_are_of_the_columns_of_their_table():
+    said = "race: trained on validation, reported on test"
+    race, rte = examples.split("ehovy/race", "middle"), examples.split("nyu-mll/glue", "rte", 277, 277)
+    runs = [
+        finetune("rte", departures=["items: at most 8", said], splits=[rte]),
+        finetune("race", departures=["items: at most 9", said], splits=[race]),
+    ]
+    glue, both = tables.table(8, runs), tables.table(2, runs)
+    assert "race" not in glue.to_markdown() and "items: at most 8" in glue.to_markdown()
+    assert "at most 9" not in glue.to_markdown()
+    assert said in both.to_markdown() and "race/middle validation" in both.caption
+    together = finetune("rte", "race", departures=[said], splits=[race, rte])
+    assert "race" not in tables.table(8, [together]).to_markdown()
+    assert "race/middle validation" in tables.table(2, [together]).caption
+
+
+def test_departures_are_of_the_models_and_algorithms_of_their_table():
+    penalty = examples.pretrain("small", "eigen_reg") | {"departures": ["Eigen-Reg: a reconstruction"]}
+    other = examples.pretrain("medium") | {"departures": ["steps: 20, not 245000"]}
+    runs = [examples.attention("small"), penalty, other]
+    shown = {number: tables.table(number, runs).to_markdown() for number in (1, 3, 5)}
+    assert [number for number, text in shown.items() if "a reconstruction" in text] == [3]
+    assert [number for number, text in shown.items() if "245000, " in text or "not 245000" in text] == [1, 5]
+
+
+def test_structure_and_schedule_name_what_they_are_about():
+    run = examples.pretrain() | {"departures": ["vocabulary: 9 words", "steps: 10, not 60000", "dropout: 0"]}
+    assert "Departures from the paper: vocabulary: 9 words." in tables.table(4, [run]).notes
+    assert "Departures from the paper: steps: 10, not 60000." in tables.table(5, [run]).notes
+
+
+def test_a_departure_of_another_stage_than_pretraining_names_it():
+    trained = examples.pretrain() | {"departures": ["batch: 16 sequences"]}
+    tuned = finetune("race", departures=["length 128, batch 16, 2 epochs: the paper gives none of these"])
+    assert context.departures([trained, tuned]) == [
+        "batch: 16 sequences",
+        "fine-tuning, length 128, batch 16, 2 epochs: the paper gives none of these",
+    ]
+
+
+def test_intervals_of_one_pretraining_seed_say_what_they_cover():
+    one = {2: [examples.finetune()], 7: [examples.decoder()], 1: [attention()]}
+    said = {number: tables.table(number, runs).to_markdown() for number, runs in one.items()}
+    assert "One pretraining seed: intervals cover fine-tuning seeds and items, not" in said[2]
+    assert "One pretraining seed: intervals cover items and held-out sequences, not" in said[7]
+    assert "One pretraining seed: intervals cover texts, fine-tuning seeds and items, not" in said[1]
+    assert "intervals cover" not in tables.table(6, [examples.finetune(), examples.pretrain()]).to_markdown()
+    assert "intervals cover" not in tables.table(2, [examples.finetune(seed=seed) for seed in (1, 2)]).to_markdown()
+
+
+@pytest.mark.parametrize(("number", "said"), [(1, "1 epoch"), (0, "0 epochs"), (2, "2 epochs"), (2400, "2,400 epochs")])
+def test_a_count_of_one_is_singular(number, said):
+    assert labels.counted(number, "epoch") == said
+
+
+def test_words_are_joined_in_a_row():
+    assert labels.joined(["seeds"]) == "seeds" and labels.joined(["a", "b", "c"]) == "a, b and c"
