@@ -67,6 +67,8 @@ def test_a_change_is_said_with_its_interval_and_a_tiny_one_is_called_so(tmp_path
     assert samples.change_words(found, ["entropy"])[0].startswith("entropy: rises by 0.102 [0.10")
     tiny = found.assign(change=0.001, low=0.0009, high=0.0011)
     assert samples.change_words(tiny, ["gtd"]) == ["gtd: rises by 0.001 [0.0009, 0.0011], under 1% of its size"]
+    fallen = found.assign(change=-0.2, low=-0.3, high=-0.1)
+    assert samples.change_words(fallen, ["entropy"]) == ["entropy: falls by 0.2 [0.1, 0.3]"]
     none = found.assign(change=0.001, low=-0.1, high=0.1)
     assert samples.change_words(none, ["gtd"]) == ["gtd: no change beyond the interval [-0.1, 0.1]"]
 

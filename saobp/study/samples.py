@@ -149,7 +149,8 @@ def change_words(table: pd.DataFrame, names: Sequence[str] = ("entropy", "gtd", 
         if low <= 0 <= high:
             said.append(f"{name}: no change beyond the interval [{low:.3g}, {high:.3g}]")
             continue
-        words = f"{name}: {'rises' if change > 0 else 'falls'} by {abs(change):.3g} [{low:.3g}, {high:.3g}]"
+        least, most = sorted((abs(low), abs(high)))
+        words = f"{name}: {'rises' if change > 0 else 'falls'} by {abs(change):.3g} [{least:.3g}, {most:.3g}]"
         small = abs(change) < NEGLIGIBLE * abs(table.loc[name, "softmax"])
         said.append(words + (f", under {NEGLIGIBLE:.0%} of its size" if small else ""))
     return said

@@ -45,7 +45,7 @@ def _glue(name: str, title: str, *texts: str, labels: tuple[str, ...], **options
 
 
 _ENTAILMENT = ("entailment", "not_entailment")
-_PARAPHRASE = ("accuracy", "f1")  # audit T4: the paper's MRPC and QQP are accuracies
+_PARAPHRASE = ("accuracy", "f1")  # the paper's MRPC and QQP are accuracies
 _SENTENCES = ("sentence1", "sentence2")
 
 TASKS: dict[str, TaskSpec] = {
