@@ -11,8 +11,8 @@ import torch
 from small_models import RECIPE, RandomText, word_tokenizer
 
 import saobp
-from saobp.study import beyond, hops, models, multihop, questions
-from saobp.study.profile import Beyond, MultiHop
+from saobp.study import beyond, hops, models, multihop, paths, questions, records
+from saobp.study.profile import Beyond, MultiHop, Pretraining
 
 PLAN = Beyond(
     model="mini-twin", strengths=[0.0, 0.5], pretrain=dataclasses.replace(RECIPE, steps=6, warmup=1, evaluations=3)
@@ -122,6 +122,26 @@ def test_keys_start_as_queries_and_every_algorithm_from_the_same_weights():
     assert torch.equal(first.query.weight, first.key.weight) and torch.equal(first.query.weight, second.query.weight)
     first.query.weight.data.zero_()
     assert first.key.weight.any()  # equal, and not the same
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("algorithm", ["original", "high", "low", "elemmul", "sinkhorn", "uniform", "shuffled"])
+def test_every_algorithm_learns_one_hop(algorithm, tmp_path):
+    recipe = Pretraining(
+        length=6, batch=32, steps=800, learning_rate=1e-3, warmup=100, dropout=0.0, evaluations=2, precision="fp32"
+    )
+    plan = MultiHop(layers=[2], algorithms=[algorithm], seeds=[0], hops=1, items=100, pretrain=recipe)
+    (score,) = hops.scores([multihop.run(plan, 2, algorithm, 0, tmp_path)])["accuracy"]
+    assert score >= hops.LEARNED
+
+
+def test_the_tracked_study_is_not_broken_every_algorithm_knows_one_hop():
+    runs = records.select(records.load(paths.results("stories")), "beyond")
+    assert runs
+    for run in runs:
+        scores = hops.scores(run["metrics"]["multihop"])
+        means = scores[scores["hops"] == 1].groupby(["layers", "algorithm"])["accuracy"].mean()
+        assert len(means) >= 7 and (means >= hops.LEARNED).all()
 
 
 def test_another_plan_is_another_run(tmp_path):
