@@ -74,4 +74,11 @@ def test_an_algorithm_without_a_strength_departs_in_none():
 )
 def test_fine_tuning_counts_its_epochs(epochs, said):
     study = dataclasses.replace(load_profile("paper").finetune, batch=16, epochs=epochs)
-    assert said in departures.finetuning(study)[-1]
+    assert said in departures.finetuning(study, study.length)[-1]
+
+
+def test_fine_tuning_names_positions_that_pretraining_never_reached():
+    study = load_profile("paper").finetune
+    assert study.length == 128
+    assert not any("positions" in line for line in departures.finetuning(study, 128))
+    assert "positions past 127 are trained in fine-tuning alone" in departures.finetuning(study, 127)

@@ -87,9 +87,14 @@ def _plain(value: Any) -> str:
     return f"{value:g}" if isinstance(value, int | float) else str(value)
 
 
-def finetuning(study: Finetuning) -> list[str]:
-    """Name what limits a fine-tuning run: items left out and splits that stand in for others."""
+def finetuning(study: Finetuning, pretrained: int) -> list[str]:
+    """Name what limits a fine-tuning run: items left out, splits that stand in for others, positions new to the model.
+
+    `pretrained`: tokens a sequence had in pretraining.
+    """
     found = []
+    if study.length > pretrained:
+        found.append(f"positions past {pretrained} are trained in fine-tuning alone")
     if study.limit_train or study.limit_evaluation:
         found.append(f"items: at most {study.limit_train} to train on and {study.limit_evaluation} reported")
     for task, (train, reported) in study.splits.items():

@@ -72,6 +72,12 @@ def refuse_long_warmup(warmup: int, steps: int) -> None:
         raise ValueError(f"its warmup of {warmup} steps is longer than its {steps} steps")
 
 
+def refuse_untrained_positions(key: str, length: int, recipe: Pretraining) -> None:
+    """Raise ValueError where a model would be measured, untuned, on positions that pretraining never reached."""
+    if length > recipe.length:
+        raise ValueError(f"{key} {length} is more than pretrain.length {recipe.length}: no later position is trained")
+
+
 @dataclass(frozen=True, config=STRICT, kw_only=True)
 class Schedule:
     """What Table 5 sets by size."""
@@ -136,6 +142,7 @@ class Decoding:
     def __post_init__(self):
         if self.tokenizer == "bpe" and self.vocabulary is None:
             raise ValueError("tokenizer 'bpe' is trained on the corpus: give it a vocabulary")
+        refuse_untrained_positions("length", self.length, self.pretrain)
 
     def pairs(self) -> list[tuple[str, str]]:
         """Return every (model, algorithm) that is trained."""
@@ -213,6 +220,7 @@ class Profile:
             raise ValueError(f"tokenizer '{self.tokenizer}' is trained on the corpus: give it a vocabulary")
         if self.tokenizer in ("gpt2", "bpe"):
             raise ValueError(f"tokenizer '{self.tokenizer}' has no [MASK], which encoders need: take bert or wordpiece")
+        refuse_untrained_positions("attention.length", self.attention.length, self.pretrain)
 
     def pairs(self) -> list[tuple[str, str]]:
         """Return every (model, algorithm) that is trained: `algorithms`, or a size's own list if it has one."""
