@@ -167,6 +167,20 @@ def test_checks_are_evenly_spaced_and_the_first_at_which_an_algorithm_knows_is_t
     assert line == "2 layers, 1 hop: 90 % first right at step original 10 (10 to 10), high in 0 of 1 run"
 
 
+def test_how_far_the_loss_still_fell_counts_from_four_fifths_of_the_steps():
+    losses = {"original": [9.0, 2.0, 1.5, 1.0], "high": [9.0, 3.0, 1.25, 1.0], "low": [9.0, 1.0, 1.0, 0.5]}
+    runs = [
+        {"layers": 2, "algorithm": name, "seed": 0,
+         "curve": [{"step": step, "loss": loss} for step, loss in zip((0, 700, 800, 1000), curve, strict=True)]}
+        for name, curve in losses.items()
+    ]  # fmt: skip
+    (line,) = hops.settling_words(runs)
+    assert (
+        line
+        == "2 layers: over the last fifth of the steps the loss falls by 0.500 nats at most, 0.500 in the median run"
+    )
+
+
 def test_what_the_hops_show_is_said_with_who_learned_and_who_differs():
     shares = {"original": 0.5, "high": 0.97}
     runs = [made_up(name, seed, share) for name, share in shares.items() for seed in range(4)]

@@ -97,3 +97,19 @@ def learning_words(runs: Sequence[dict[str, Any]]) -> list[str]:
         ]  # fmt: skip
         said.append(f"{_depth(layers, hops)}: {LEARNED:.0f} % first right at step {', '.join(ranges)}")
     return said
+
+
+def settling_words(runs: Sequence[dict[str, Any]]) -> list[str]:
+    """Say for each depth how far the held-out loss (nats) still fell over the last fifth of the steps."""
+    said = []
+    for layers in dict.fromkeys(run["layers"] for run in runs):
+        falls = [_last_fall(run["curve"]) for run in runs if run["layers"] == layers]
+        line = f"over the last fifth of the steps the loss falls by {max(falls):.3f} nats at most"
+        said.append(f"{counted(layers, 'layer')}: {line}, {np.median(falls):.3f} in the median run")
+    return said
+
+
+def _last_fall(curve: Sequence[dict[str, Any]]) -> float:
+    """Return the loss at four fifths of the steps less the last one."""
+    late = [point["loss"] for point in curve if point["step"] >= 0.8 * curve[-1]["step"]]
+    return late[0] - late[-1]
