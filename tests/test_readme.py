@@ -50,6 +50,17 @@ def test_the_picture_is_said_to_be_of_its_profile_models_algorithms_and_runs():
     assert publication.picture_text([examples.finetune()]) == ""
 
 
+def test_a_profile_with_nothing_to_compare_is_not_the_one_that_is_shown(tmp_path, monkeypatch):
+    monkeypatch.setattr(publication.paths, "results", lambda name: tmp_path / name)
+    for name, sides in {"narrow": ["original"], "laptop": ["original", "high"], "smoke": ["original", "high"]}.items():
+        (tmp_path / name).mkdir()
+        for side in sides:
+            (tmp_path / name / f"04-pretrain-mini-{side}-42.json").write_text("{}")
+    assert publication.published_profile() == "laptop"
+    (tmp_path / "narrow" / "04-pretrain-mini-narrow-high-42.json").write_text("{}")
+    assert publication.published_profile() == "narrow"
+
+
 def test_the_factor_in_contributing_is_short_and_works_as_printed():
     text = (paths.root() / "CONTRIBUTING.md").read_text(encoding="utf-8")
     assert len(text.splitlines()) <= 60

@@ -25,7 +25,7 @@ SUMMARIES = ("10-tables", "11-figures")  # their records hold nothing that the o
 
 
 def publish(profile: str) -> None:
-    """Copy a finished profile's records to `data/results/<profile>/` and rebuild `figures/` from them.
+    """Copy a finished profile's records to `data/results/<profile>/` and rebuild `figures/`.
 
     Raises FileNotFoundError when the profile has not been run.
     """
@@ -40,23 +40,24 @@ def publish(profile: str) -> None:
         for path in found:
             shutil.copyfile(path, target / path.name)
     print(f"{len(found)} records in {paths.results(name)}")
-    rebuild(name)
+    rebuild()
 
 
 def published_profile() -> str:
     """Return the profile whose results `figures/` shows: the first of those that say most, with tracked records.
 
+    One that has not yet trained High beside Original compares nothing, and waits.
     Raises FileNotFoundError when nothing is tracked.
     """
     for name in ("paper", "narrow", "laptop", "smoke"):
-        if any(paths.results(name).glob("*.json")):
+        if all(any(paths.results(name).glob(f"04-pretrain-*-{side}-*.json")) for side in ("original", "high")):
             return name
     raise FileNotFoundError(f"{paths.results('laptop').parent}: no records there; publish a profile first")
 
 
-def rebuild(profile: str | None = None) -> None:
+def rebuild() -> None:
     """Rebuild `figures/` from tracked records alone; the same records give the same bytes."""
-    name = profile or published_profile()
+    name = published_profile()
     source = paths.results(name)
     written = figures.publish(records.load(source), paths.figures(), records.hashes(source))
     for stale in set(paths.figures().iterdir()) - set(written):
