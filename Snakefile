@@ -1,6 +1,7 @@
 """The graph of runs: one rule a notebook, one record a run, everything below build/<profile>/."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from saobp.study.profile import load_profile
@@ -40,6 +41,8 @@ RUNS = (
     + BEYOND
 )
 ALL = [*RUNS, "10-tables", "11-figures"]
+# `plan` in a rule is what its run depends on in the profile: a change of it is another run, one more seed is not
+TEXT = repr([profile.data, profile.corpus, profile.tokenizer, profile.vocabulary])
 
 
 def notebook(stem):
@@ -84,6 +87,8 @@ rule pretrain:
         record="records/04-pretrain-{model}-{algorithm}-{seed}.json",
         weights="checkpoints/{model}-{algorithm}-{seed}/model.safetensors",
     threads: THREADS
+    params:
+        plan=lambda run: f"{TEXT} {profile.recipe(run.model)} {profile.strengths.get(run.model)}",
     log:
         "logs/04-pretrain-{model}-{algorithm}-{seed}.log",
     shell:
@@ -98,6 +103,8 @@ rule finetune:
         notebook="notebooks/05-finetune-{model}-{algorithm}-{seed}-{group}-{head}.ipynb",
         record="records/05-finetune-{model}-{algorithm}-{seed}-{group}-{head}.json",
     threads: THREADS
+    params:
+        plan=lambda run: repr(replace(profile.finetune, groups={run.group: profile.finetune.groups[run.group]}, seeds=[int(run.head)])),
     log:
         "logs/05-finetune-{model}-{algorithm}-{seed}-{group}-{head}.log",
     shell:
@@ -113,6 +120,8 @@ rule attention:
         notebook="notebooks/06-attention-{model}-{algorithm}-{seed}-{task}.ipynb",
         record="records/06-attention-{model}-{algorithm}-{seed}-{task}.json",
     threads: THREADS
+    params:
+        plan=repr(replace(profile.attention, tasks=[], algorithms=None)),
     log:
         "logs/06-attention-{model}-{algorithm}-{seed}-{task}.log",
     shell:
@@ -127,6 +136,9 @@ rule decoder:
         notebook="notebooks/07-decoder-{model}-{algorithm}-{seed}.ipynb",
         record="records/07-decoder-{model}-{algorithm}-{seed}.json",
     threads: THREADS
+    params:
+        plan=lambda run: f"{TEXT} {profile.strengths.get(run.model)} {profile.decoder_recipe(run.model)} "
+        + repr(replace(profile.decoder, models=[run.model], algorithms=[run.algorithm], algorithms_of={}, seeds=[int(run.seed)])),
     log:
         "logs/07-decoder-{model}-{algorithm}-{seed}.log",
     shell:
@@ -139,6 +151,8 @@ rule cost:
     output:
         notebook="notebooks/08-cost-{model}.ipynb",
         record="records/08-cost-{model}.json",
+    params:
+        plan=lambda run: repr(replace(profile.cost, models=[run.model])),
     log:
         "logs/08-cost-{model}.log",
     threads: workflow.cores  # nothing beside it while it takes times
@@ -154,6 +168,8 @@ rule beyond:
         notebook="notebooks/12-beyond-{model}-{seed}.ipynb",
         record="records/12-beyond-{model}-{seed}.json",
     threads: THREADS
+    params:
+        plan=f"{TEXT} {profile.beyond} {profile.multihop}",
     log:
         "logs/12-beyond-{model}-{seed}.log",
     shell:

@@ -93,7 +93,12 @@ def planned(profile, capfd):
     return {rule: int(count) for rule, count in counts if rule not in ("total", "all")}
 
 
-def test_deleting_one_record_reruns_what_depends_on_it_and_nothing_else(tmp_path, capfd, monkeypatch):
+TRAINED = "mini-twin-high-42"
+
+
+@pytest.fixture
+def one(tmp_path, monkeypatch):
+    """A profile of one model and algorithm, whose runs are all there: files of their names, one after the other."""
     monkeypatch.setattr(paths, "build", lambda profile: tmp_path / "build")
     profile = tmp_path / "one.yaml"
     text = (paths.root() / "notebooks" / "profiles" / "smoke.yaml").read_text().partition("decoder:")[0]
@@ -101,26 +106,44 @@ def test_deleting_one_record_reruns_what_depends_on_it_and_nothing_else(tmp_path
     text = re.sub(r"^algorithms_of:.*\n", "", text, flags=re.MULTILINE).replace(", small-twin, medium-twin]", "]")
     profile.write_text(text.replace("[original, high, low, elemmul]", "[high]"))
     theory = [path.stem for path in sorted((paths.root() / "notebooks").glob("0[1239]-*.ipynb"))]
-    trained = "mini-twin-high-42"
-    runs = [*theory, f"04-pretrain-{trained}", f"05-finetune-{trained}-all-0", f"06-attention-{trained}-race"]
+    runs = [*theory, f"04-pretrain-{TRAINED}", f"05-finetune-{TRAINED}-all-0", f"06-attention-{TRAINED}-race"]
     made = [f"{kind}/{run}.{end}" for run in runs for kind, end in (("notebooks", "ipynb"), ("records", "json"))]
-    made.insert(2 * len(theory) + 2, f"checkpoints/{trained}/model.safetensors")
+    made.insert(2 * len(theory) + 2, f"checkpoints/{TRAINED}/model.safetensors")
     for name in ("10-tables", "11-figures"):
         made += [f"notebooks/{name}.ipynb", f"records/{name}.json"]
-    start = time.time()  # after the notebooks of the repository, and one after the other
+    start = time.time()  # after the notebooks of the repository
     for age, name in enumerate([*made, "index.html"]):
         path = tmp_path / "build" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
         os.utime(path, (start + age, start + age))
-    assert planned(profile, capfd) == {}
+    return profile
+
+
+def test_deleting_one_record_reruns_what_depends_on_it_and_nothing_else(one, tmp_path, capfd):
+    assert planned(one, capfd) == {}
     summaries = list((tmp_path / "build" / "records").glob("1[01]-*.json"))
     for path in summaries:  # as an outdated report asks for
         path.rename(tmp_path / path.name)
-    assert planned(profile, capfd) == {"summary": 2, "report": 1}
+    assert planned(one, capfd) == {"summary": 2, "report": 1}
     for path in summaries:
         (tmp_path / path.name).rename(path)
-    (tmp_path / "build" / f"records/06-attention-{trained}-race.json").unlink()
-    assert planned(profile, capfd) == {"attention": 1, "summary": 2, "report": 1}
+    (tmp_path / "build" / f"records/06-attention-{TRAINED}-race.json").unlink()
+    assert planned(one, capfd) == {"attention": 1, "summary": 2, "report": 1}
     (tmp_path / "build" / "notebooks" / "11-figures.ipynb").unlink()
-    assert planned(profile, capfd) == {"attention": 1, "summary": 2, "report": 1}
+    assert planned(one, capfd) == {"attention": 1, "summary": 2, "report": 1}
+
+
+def test_a_changed_profile_reruns_what_depends_on_the_change_and_nothing_else(one, tmp_path, capfd):
+    graph = ["--snakefile", paths.root() / "Snakefile", "--directory", tmp_path / "build", "--config", f"profile={one}"]
+    subprocess.run(["snakemake", *graph, "--cores", "1", "--touch", "--forceall", "--quiet"], check=True, timeout=120)
+    assert planned(one, capfd) == {}
+    text, after = one.read_text(), {"summary": 2, "report": 1}
+    for old, new, rerun in (
+        ("  samples: 32", "  samples: 31", {"attention": 1}),
+        ("  seeds: [0]", "  seeds: [0, 1]", {"finetune": 1}),  # one more, not both
+        ("  learning_rate: 5.0e-4", "  learning_rate: 4.0e-4", {"finetune": 1}),
+        ("  steps: 120", "  steps: 121", {"pretrain": 1, "finetune": 1, "attention": 1}),
+    ):
+        one.write_text(text.replace(old, new))
+        assert planned(one, capfd) == rerun | after, new
