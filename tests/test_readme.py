@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from saobp import own
-from saobp.study import figures, paths, publication
+from saobp.study import figures, paths, publication, tables
 
 README = (paths.root() / "README.md").read_text(encoding="utf-8")
 MAKEFILE = (paths.root() / "Makefile").read_text(encoding="utf-8")
@@ -59,6 +59,17 @@ def test_a_profile_with_nothing_to_compare_is_not_the_one_that_is_shown(tmp_path
     assert publication.published_profile() == "laptop"
     (tmp_path / "narrow" / "04-pretrain-mini-narrow-high-42.json").write_text("{}")
     assert publication.published_profile() == "narrow"
+
+
+def test_a_profile_that_was_begun_shows_its_glue_scores_beside_the_results(monkeypatch):
+    runs = [examples.pretrain("mini", "original"), examples.finetune("mini", "original")]
+    monkeypatch.setattr(publication, "published_profile", lambda: "laptop")
+    monkeypatch.setattr(publication.records, "load", lambda folder: runs if folder == paths.results("narrow") else [])
+    head, _, table = publication.begun_text()
+    assert head == "**Begun.** Profile `narrow` has trained Original (seed 42) so far, and compares nothing."
+    assert table == tables.table(8, runs).to_markdown()
+    monkeypatch.setattr(publication, "published_profile", lambda: "narrow")
+    assert publication.begun_text() == []
 
 
 def test_the_factor_in_contributing_is_short_and_works_as_printed():

@@ -21,6 +21,7 @@ by head of the last layer. GTD: share of paths of two to four hops in the square
 over how many keys a query spreads; indirect entropy: over how many tokens those paths end."""
 CONTROLLED = "stories"  # the profile of the controlled studies
 CONTROLLED_STATEMENTS = ("Q18",)  # what they were made to judge
+WEIGHT = ("paper", "narrow", "laptop", "smoke")  # profiles, those that say most first
 SUMMARIES = ("10-tables", "11-figures")  # their records hold nothing that the others do not
 
 
@@ -49,7 +50,7 @@ def published_profile() -> str:
     One that has not yet trained High beside Original compares nothing, and waits.
     Raises FileNotFoundError when nothing is tracked.
     """
-    for name in ("paper", "narrow", "laptop", "smoke"):
+    for name in WEIGHT:
         if all(any(paths.results(name).glob(f"04-pretrain-*-{side}-*.json")) for side in ("original", "high")):
             return name
     raise FileNotFoundError(f"{paths.results('laptop').parent}: no records there; publish a profile first")
@@ -102,7 +103,24 @@ def results_text(found: list[dict[str, Any]]) -> str:
     )
     listed = "\n".join(f"- {line}" for line in context.departures(found))
     parts = [tables.table(2, found), tables.table(8, found), judged(found)]
-    return "\n".join([small, "", listed, "", *(part.to_markdown() for part in parts), *controlled_text(), ""])
+    return "\n".join(
+        [small, "", listed, "", *(part.to_markdown() for part in parts), *begun_text(), *controlled_text(), ""]
+    )
+
+
+def begun_text() -> list[str]:
+    """Show Table 8 of the profiles that weigh more than the one shown and have nothing to compare yet."""
+    said = []
+    for name in WEIGHT[: WEIGHT.index(published_profile())]:
+        if found := records.load(paths.results(name)):
+            runs = [run["parameters"] for run in records.select(found, "pretrain")]
+            trained = {f"{labels.algorithm_title(run['algorithm'])} (seed {run['seed']})" for run in runs}
+            said += [
+                f"**Begun.** Profile `{name}` has trained {', '.join(sorted(trained))} so far, and compares nothing.",
+                "",
+            ]
+            said.append(tables.table(8, found).to_markdown())
+    return said
 
 
 def judged(found: list[dict[str, Any]]) -> tables.Verdicts:
