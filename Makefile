@@ -49,8 +49,8 @@ lint: install  ## ruff, on code and notebooks
 format: install  ## let ruff mend what it can
 	@ruff check --fix . && ruff format .
 
-lab: install  ## open the notebooks in JupyterLab
-	@jupyter lab notebooks
+lab: install  ## open the notebooks in JupyterLab (its options: LAB="--port 9000 --no-browser")
+	@jupyter lab notebooks $(if $(filter 0,$(shell id -u)),--allow-root) $(LAB)
 
 lock: $(VENV)/installed  ## refresh requirements.lock and environment.yml
 	@python -m pip install --quiet --disable-pip-version-check uv

@@ -10,11 +10,12 @@ from urllib.parse import unquote
 
 import nbformat
 import pytest
-from example_records import study
+from example_records import pretrain, study
 from matplotlib import image
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
 
 from saobp.study import figures, paths, records, report, runner
+from saobp.study.tables import context
 
 NOTEBOOKS = paths.root() / "notebooks"
 SOURCES = (
@@ -183,6 +184,13 @@ def test_a_long_list_of_departures_is_folded_away():
     folded = report.caption(f"Departures from the paper: {'; '.join(words)}.  ")
     assert folded["items"] == words and folded["html"] == ""
     assert report.caption("Departures from the paper: one.")["items"] == []
+
+
+def test_an_entry_with_a_semicolon_of_its_own_stays_one_entry():
+    run = pretrain() | {"departures": ["batch: 32 sequences; the paper gives none", "text: " + "word " * 80]}
+    (note,) = context.notes([run])
+    first, second = report.caption(note)["items"]
+    assert first == "batch: 32 sequences, the paper gives none" and second.startswith("text: word")
 
 
 def test_a_failed_task_is_named(folder):

@@ -97,6 +97,14 @@ def test_cost_is_decided_by_training_with_dropout_and_without_and_not_by_inferen
     assert verdict([run], "Q11").verdict == OPEN
 
 
+def test_a_cost_that_was_measured_on_a_busy_machine_says_so():
+    run = examples.cost()
+    run["metrics"] |= {"threads": 2, "load_average": 6.3}
+    assert "(The machine was busy: a load of 6.3 where this run has 2 of its own.)" in verdict([run], "Q11").evidence
+    run["metrics"]["load_average"] = 2.9
+    assert "busy" not in verdict([run], "Q11").evidence
+
+
 def test_the_words_on_cost_name_model_batch_device_phases_and_kernels():
     run = examples.cost()
     words = verdict([run], "Q11").evidence

@@ -30,6 +30,10 @@ class TrainingFailed(RuntimeError):
     """Training cannot go on, or did not end well; the message says why, what is left, and what to do."""
 
 
+class Diverged(TrainingFailed):
+    """A model's loss or weights went where the same run would go again: nothing about the machine is to blame."""
+
+
 class StopAtNaN(TrainerCallback):
     """Stops a run whose loss is not a number, before a table can be filled with it.
 
@@ -69,7 +73,7 @@ class StopAtNaN(TrainerCallback):
         for step, rate, loss in self.steps:
             if not math.isfinite(loss := float(loss)):
                 last = checkpoints.newest_whole(self.folder, lambda text: None)
-                raise TrainingFailed(
+                raise Diverged(
                     f"the loss is {loss} at step {step} (learning rate {rate:.2e}); the last finite checkpoint is "
                     f"{last or 'none'}: lower the learning rate or the strength"
                 )
@@ -91,10 +95,10 @@ class StopAtNaN(TrainerCallback):
 
 
 def refuse_nan(model: nn.Module, step: int, rate: float, folder: Path) -> None:
-    """Raise TrainingFailed if a weight is no finite number, naming the last checkpoint where all were."""
+    """Raise Diverged if a weight is no finite number, naming the last checkpoint where all were."""
     if not all(weights.isfinite().all() for weights in model.parameters()):
         last = checkpoints.newest_whole(folder, lambda text: None)
-        raise TrainingFailed(
+        raise Diverged(
             f"the weights are no numbers at step {step} (learning rate {rate:.2e}); the last finite checkpoint is "
             f"{last or 'none'}: lower the learning rate or the strength"
         )
@@ -110,10 +114,10 @@ def refuse_too_little_text(done: int, recipe: Pretraining) -> None:
 
 
 def refuse_divergence(log: list[dict[str, Any]], recipe: Pretraining) -> None:
-    """Raise TrainingFailed if the held-out loss ends clearly above what it was before the first step."""
+    """Raise Diverged if the held-out loss ends clearly above what it was before the first step."""
     losses = [entry["heldout"]["loss"] for entry in log if "loss" in entry.get("heldout", {})]
     if losses and losses[-1] > losses[0] + WORSE:
-        raise TrainingFailed(
+        raise Diverged(
             f"the held-out loss rose from {losses[0]:.3g} to {losses[-1]:.3g} in {recipe.steps} steps: the run "
             f"diverged; lower the learning rate of {recipe.learning_rate:g}"
         )

@@ -50,7 +50,8 @@ def differences(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
     """
     rows, chains = [], runs[0]["chains"]
     for layers in dict.fromkeys(run["layers"] for run in runs):
-        same = {(run["algorithm"], run["seed"]): run["outcomes"] for run in runs if run["layers"] == layers}
+        whole = [run for run in runs if run["layers"] == layers and not run.get("failed")]
+        same = {(run["algorithm"], run["seed"]): run["outcomes"] for run in whole}
         for algorithm in dict.fromkeys(name for name, _ in same if name != "original"):
             seeds = [seed for name, seed in same if name == algorithm and ("original", seed) in same]
             for hops in same[algorithm, seeds[0]] if seeds else ():
@@ -99,17 +100,10 @@ def learning_words(runs: Sequence[dict[str, Any]]) -> list[str]:
     return said
 
 
-def settling_words(runs: Sequence[dict[str, Any]]) -> list[str]:
-    """Say for each depth how far the held-out loss (nats) still fell over the last fifth of the steps."""
-    said = []
-    for layers in dict.fromkeys(run["layers"] for run in runs):
-        falls = [_last_fall(run["curve"]) for run in runs if run["layers"] == layers]
-        line = f"over the last fifth of the steps the loss falls by {max(falls):.3f} nats at most"
-        said.append(f"{counted(layers, 'layer')}: {line}, {np.median(falls):.3f} in the median run")
-    return said
-
-
-def _last_fall(curve: Sequence[dict[str, Any]]) -> float:
-    """Return the loss at four fifths of the steps less the last one."""
-    late = [point["loss"] for point in curve if point["step"] >= 0.8 * curve[-1]["step"]]
-    return late[0] - late[-1]
+def failure_words(runs: Sequence[dict[str, Any]]) -> list[str]:
+    """Say which runs failed and why; no accuracy counts them."""
+    return [
+        f"{counted(run['layers'], 'layer')}, {run['algorithm']}, seed {run['seed']}: failed, {run['failed']}"
+        for run in runs
+        if run.get("failed")
+    ]

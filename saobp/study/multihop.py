@@ -16,6 +16,7 @@ from transformers import BertConfig
 from transformers.modeling_outputs import MaskedLMOutput
 
 from saobp.study import checkpoints, models, paths, questions, regularizers, training
+from saobp.study.faults import Diverged
 from saobp.study.profile import MultiHop, Pretraining
 
 FOLLOWED = 100  # stories of the exam that are asked along training; the whole of it is asked at the end
@@ -85,7 +86,7 @@ class Exam:
             rows = model(**given).logits.float().cpu()  # one a question
             for row, (hops, ends) in zip(rows, (asked for item in part for asked in item["asked"]), strict=True):
                 losses.append(float(torch.logsumexp(row, 0) - row[ends[0]]))
-                right.setdefault(hops, []).append(bool(row[ends].argmax() == 0))
+                right.setdefault(hops, []).append(bool(row[ends[0]] > row[ends[1:]].max()))  # no tie, no NaN
         model.train(training)
         return dict(sorted(right.items())), losses
 
@@ -94,19 +95,31 @@ def run(plan: MultiHop, layers: int, algorithm: str, seed: int, folder: Path) ->
     """Train one encoder, or continue where it was cut off, and return its curve and every answer of its exam.
 
     A finished run is read from `folder`. "curve": step, loss and accuracy by hops; "outcomes": hops -> 0 or 1 a
-    question, the same for all.
+    question, the same for all; "failed": why it has neither, "" as a rule.
     """
     name = _name(plan, layers, algorithm, seed)
     done = folder / f"{name}.json"
     if not done.exists():
-        network, exam, recipe = encoder(plan, layers, algorithm, seed), Exam(plan), plan.pretrain
-        log = training.pretrain(
-            network, questions.Stories(plan, seed, recipe.steps * recipe.batch), questions.stacked, recipe,
-            folder=folder / name, seed=seed, measure=Exam(replace(plan, items=min(FOLLOWED, plan.items))),
-            schedule=checks(recipe), title=f"{algorithm}-{layers}-{seed}",
-        )  # fmt: skip
-        paths.write_text(done, json.dumps(_found(plan, layers, algorithm, seed, log, exam.outcomes(network)[0])))
+        found = {"layers": layers, "algorithm": algorithm, "seed": seed, "chains": plan.chains}
+        found |= _trained(encoder(plan, layers, algorithm, seed), plan, seed, folder / name)
+        paths.write_text(done, json.dumps(found))
     return json.loads(done.read_text(encoding="utf-8"))
+
+
+def _trained(network: nn.Module, plan: MultiHop, seed: int, folder: Path) -> dict[str, Any]:
+    recipe, measure = plan.pretrain, Exam(replace(plan, items=min(FOLLOWED, plan.items)))
+    stories = questions.Stories(plan, seed, recipe.steps * recipe.batch)
+    try:
+        log = training.pretrain(
+            network, stories, questions.stacked, recipe, folder=folder, seed=seed, measure=measure,
+            schedule=checks(recipe), title=folder.name,
+        )  # fmt: skip
+    except Diverged as error:
+        return {"curve": [], "outcomes": {}, "failed": str(error)}
+    right, _ = Exam(plan).outcomes(network)
+    curve = [{"step": entry["step"], **entry["heldout"]} for entry in log if "heldout" in entry]
+    outcomes = {hops: [int(answer) for answer in answers] for hops, answers in right.items()}
+    return {"curve": curve, "outcomes": outcomes, "failed": ""}
 
 
 def checks(recipe: Pretraining) -> list[int]:
@@ -119,13 +132,6 @@ def _name(plan: MultiHop, layers: int, algorithm: str, seed: int) -> str:
     """Name a run so that another plan's is another; which others are in the plan does not matter."""
     given = {key: value for key, value in asdict(plan).items() if key not in ("algorithms", "seeds", "layers")}
     return checkpoints.marked(f"{algorithm}-{layers}-{seed}", given)
-
-
-def _found(plan: MultiHop, layers: int, algorithm: str, seed: int, log: list, right: dict) -> dict[str, Any]:
-    curve = [{"step": entry["step"], **entry["heldout"]} for entry in log if "heldout" in entry]
-    outcomes = {hops: [int(answer) for answer in answers] for hops, answers in right.items()}
-    found = {"layers": layers, "algorithm": algorithm, "seed": seed, "chains": plan.chains}
-    return found | {"curve": curve, "outcomes": outcomes}
 
 
 def study(plan: MultiHop, folder: Path) -> list[dict[str, Any]]:

@@ -13,6 +13,7 @@ from pydantic import AfterValidator, ConfigDict, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
 from saobp.study import paths
+from saobp.study.tasks import TASKS
 
 Positive = Annotated[int, Gt(0)]
 Rate = Annotated[float, Gt(0), Le(1)]
@@ -21,9 +22,7 @@ Algorithm = Literal["original", "high", "low", "elemmul", "sinkhorn", "uniform",
 DecoderAlgorithm = Literal["original", "high", "low", "elemmul", "sinkhorn", "high_all_rows"]
 Model = Literal["mini", "small", "medium", "mini-narrow", "mini-twin", "small-twin", "medium-twin"]
 
-Task = Literal[
-    "cola", "mrpc", "rte", "sst2", "stsb", "wnli", "qnli", "mnli", "qqp", "squad", "hellaswag", "race", "boolq"
-]
+Task = Literal[tuple(TASKS)]
 Precision = Literal["auto", "bf16", "fp32"]
 
 STRICT = ConfigDict(extra="forbid", strict=True)

@@ -146,7 +146,7 @@ def controlled_text() -> list[str]:
         swept, exam = beyond.sweep(run["metrics"]["strengths"]), run["metrics"]["multihop"]
         scores, gaps = hops.scores(exam), hops.differences(exam)
         said += [f"Strength: {beyond.sweep_words(swept)}", *hops.words(scores, gaps, 100 / exam[0]["chains"])]
-        said += hops.learning_words(exam) + hops.settling_words(exam)
+        said += hops.learning_words(exam) + hops.failure_words(exam)
     if not said:
         return []
     head = f"**Controlled studies.** Profile `{CONTROLLED}`, on the embedded story world "

@@ -75,6 +75,8 @@ def run_notebook(options: argparse.Namespace) -> None:
     """`saobp run NOTEBOOK OUT -p key value … -f profile.yaml`."""
     from saobp.study import execution
 
+    name = (dict(options.parameter).get("record") or options.output.as_posix()).rpartition("/")[2].partition(".")[0]
+    print(f"{name}: started", flush=True)
     record = execution.run(options.notebook, options.output, dict(options.parameter), options.profile)
     print(f"{options.notebook.stem}: {record['seconds']:.0f} s, {record['name']}.json")
 

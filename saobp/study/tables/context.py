@@ -178,7 +178,8 @@ def not_run(table: Table, published: Published) -> tuple[str, ...]:
 def notes(records: Sequence[Record], covered: Sequence[str] = (), matters: Sequence[str] = ()) -> tuple[str, ...]:
     """What goes below a table: that its intervals, of what is `covered`, leave out pretraining; the departures."""
     words = departures(records, matters)
-    found = (f"Departures from the paper: {'; '.join(words)}.",) if words else ()
+    listed = "; ".join(line.replace("; ", ", ") for line in words)  # a semicolon ends an entry
+    found = (f"Departures from the paper: {listed}.",) if words else ()
     seeds = {record["parameters"].get("seed") for record in records if record["stage"] != "pretrain"}
     seeds = seeds or {record["parameters"].get("seed") for record in records}
     if covered and len(seeds) == 1:

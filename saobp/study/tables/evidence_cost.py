@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from saobp.study import cost, cost_tables, estimates, labels
+from saobp.study import cost, cost_tables, estimates, labels, timing
 from saobp.study.records import select
 from saobp.study.tables.evidence import Evidence
 
@@ -38,7 +38,8 @@ def _run(run: Record) -> str:
     given, ways = run["parameters"], run["metrics"]["ways"]
     where = f"{labels.model_title(given['model'])}, {given['batch']} × {given['length']} tokens, {run['device']}"
     ratios = [_phase(ways, name) for name in _phases(ways["high"])]
-    return f"{where}, {run['metrics']['repeats']} rounds: {', '.join(ratios)}"
+    busy = "".join(f" ({line})" for line in timing.load_words(run["metrics"]))
+    return f"{where}, {run['metrics']['repeats']} rounds: {', '.join(ratios)}{busy}"
 
 
 def _phase(ways: dict[str, Any], name: str) -> str:
