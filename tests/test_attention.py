@@ -221,6 +221,16 @@ def test_one_hot_rows_stay_finite_at_any_strength(factor, causal):
         assert found.isfinite().all() and all(x.grad.isfinite().all() for x in inputs)
 
 
+def test_a_row_that_attracts_a_lightly_loaded_key_keeps_its_weight():
+    prior = torch.tensor([[6e-5, 1e-30, 1.0], [5e-3, 1e-30, 0.995], [1e-30, 1.0, 1e-30]])
+    query, key = prior.log()[None, None], torch.eye(3)[None, None]
+    query.requires_grad_()
+    output = saobp_attention(query, key, key, factor="low", strength=58.0, scale=1.0)
+    torch.testing.assert_close(output, refine((prior / prior.sum(-1, keepdim=True))[None, None], "low", 58.0))
+    output.square().sum().backward()
+    assert query.grad.isfinite().all()
+
+
 @pytest.mark.parametrize("causal", [False, True])
 def test_half_precision_inputs_have_statistics_in_float32(causal):
     halves = [x.detach().to(torch.bfloat16).requires_grad_() for x in heads(sharpness=1)]

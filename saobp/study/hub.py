@@ -67,12 +67,12 @@ class HubSource:
         found = _ask(datasets.load_dataset_builder, dataset, config).info.splits or {}
         if found and split not in found:
             name, listed = f"{dataset} {config or ''}".strip(), ", ".join(found)
-            raise MissingSplit(f"{name}: no split '{split}' (found: {listed}); name one of these")
+            raise MissingSplit(f"{name}: no split {split!r} (found: {listed}); name one of these")
         if split in found and found[split].num_examples:
             return found[split].num_examples
         listed = _ask(datasets.get_dataset_split_names, dataset, config)
         if split not in listed:
-            raise MissingSplit(f"{dataset}: no split '{split}' (found: {', '.join(listed)}); name one of these")
+            raise MissingSplit(f"{dataset}: no split {split!r} (found: {', '.join(listed)}); name one of these")
         if (known := splits.PUBLISHED_ROWS.get((dataset, config), {}).get(split)) is not None:
             return known
         return len(self.load(dataset, config, split))

@@ -270,7 +270,7 @@ def find(name_or_path: str | Path) -> Path:
         return Path(text)
     known = paths.root() / "notebooks" / "profiles" / f"{text}.yaml"
     if "/" in text or not known.is_file():
-        raise ProfileError(f"no profile is called '{text}': choose one of {', '.join(available())}")
+        raise ProfileError(f"no profile is called {text!r}: choose one of {', '.join(available())}")
     return known
 
 
@@ -309,13 +309,13 @@ def _explain(error: ValidationError) -> str:
     if first["type"] in unknown:
         known = [SECTIONS[part] for part in first["loc"][:-1] if part in SECTIONS] or [Profile]
         close = difflib.get_close_matches(str(first["loc"][-1]), known[-1].__dataclass_fields__, n=1)
-        return f"unknown key '{key}'" + (f": did you mean '{close[0]}'?" if close else "")
+        return f"unknown key {key!r}" + (f": did you mean '{close[0]}'?" if close else "")
     if first["type"] == "missing":
-        return f"key '{key}' is missing"
+        return f"key {key!r} is missing"
     if first["type"] == "value_error":
-        return f"key '{key}': {first['ctx']['error']}" if key else str(first["ctx"]["error"])
+        return f"key {key!r}: {first['ctx']['error']}" if key else str(first["ctx"]["error"])
     hint = " (in YAML a number needs a point before its exponent: 1.0e-4)" if _like_number(first["input"]) else ""
-    return f"key '{key}': {first['msg'][0].lower()}{first['msg'][1:]}, not {first['input']!r}{hint}"
+    return f"key {key!r}: {first['msg'][0].lower()}{first['msg'][1:]}, not {first['input']!r}{hint}"
 
 
 def _like_number(value: object) -> bool:

@@ -129,7 +129,7 @@ class FolderSource:
         here = [f for f in files if f.stem.split("-")[0] == split]
         if not here:
             found = ", ".join(sorted({f.stem.split("-")[0] for f in files})) or "none"
-            raise MissingSplit(f"{folder}: no split '{split}' (found: {found}); name one of these")
+            raise MissingSplit(f"{folder}: no split {split!r} (found: {found}); name one of these")
         sizes = self.manifest.get(dataset, {}).get(folder.name, {}).get(split, {})
         size = sum(self._inside(f).stat().st_size for f in here)
         if sizes.get("bytes", size) != size:
@@ -147,14 +147,14 @@ class FolderSource:
         chosen = config or ("default" if "default" in found else found[0] if len(found) == 1 else "")
         if chosen not in found:
             listed = ", ".join(found) or "none"
-            raise DataError(f"{folder}: no configuration '{config}' (found: {listed}); choose one of these")
+            raise DataError(f"{folder}: no configuration {config!r} (found: {listed}); choose one of these")
         return chosen
 
     def _folder(self, dataset: str) -> Path:
         """Return the folder of a data set or tokenizer, or say that it is not here."""
         parts = PurePosixPath(dataset).parts
         if not parts or ".." in parts or dataset.startswith("/") or "\\" in dataset:
-            raise DataError(f"'{dataset}' is no data set identifier: write owner/name")
+            raise DataError(f"{dataset!r} is no data set identifier: write owner/name")
         folder = self._inside(self.root / dataset)
         if not folder.is_dir():
             raise DataError(f"{folder}: no such data set; copy it there from the hub, or {REMEDY}")

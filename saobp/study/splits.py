@@ -48,7 +48,7 @@ def base_splits(split: str) -> list[str]:
     """Return the splits that an expression takes its rows from: `train[:10%]+validation` -> both names."""
     parts = [part.strip() for part in split.split("+")]
     if not all(re.fullmatch(r"\w+(\[[^\[\]]*\])?", part) for part in parts):
-        raise DataError(f"'{split}' is no split: write a name or a slice such as validation[:80%]")
+        raise DataError(f"{split!r} is no split: write a name or a slice such as validation[:80%]")
     return [part.split("[")[0] for part in parts]
 
 
@@ -58,7 +58,7 @@ def intervals(split: str, rows: Callable[[str], int]) -> list[tuple[str, int, in
     try:
         pieces = datasets.ReadInstruction.from_spec(split).to_absolute(counts)
     except (ValueError, AssertionError) as error:
-        raise DataError(f"'{split}' is no slice ({first_line(error)}): write validation[:80%]") from None
+        raise DataError(f"{split!r} is no slice ({first_line(error)}): write validation[:80%]") from None
     return [(p.splitname, p.from_ or 0, counts[p.splitname] if p.to is None else p.to) for p in pieces]
 
 

@@ -62,7 +62,8 @@ def key_loads(heads: Heads) -> tuple[Tensor, bool]:
         real = heads.real[:, None]
         bias = torch.where(real, bias, bias.masked_fill(~real, -torch.inf).amax(-1, keepdim=True))
     bias -= bias.amax(-1, keepdim=True)
-    narrow = is_mild(heads) or bool(bias.min() >= -RANGE)
+    # a row that attracts its key alone weighs e^-strength there, beside the key's load
+    narrow = is_mild(heads) or bool(bias.min() >= heads.call.strongest - RANGE)
     return (bias.exp_(), True) if narrow else (bias, False)
 
 
