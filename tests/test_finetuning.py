@@ -6,7 +6,7 @@ import pytest
 import torch
 from transformers import AutoTokenizer, Trainer
 
-from saobp.study import checkpoints, finetuning, models, pretraining, sources
+from saobp.study import baseline, checkpoints, finetuning, models, pretraining, sources
 from saobp.study.encoding import collator, encode
 from saobp.study.profile import load_profile
 
@@ -81,6 +81,12 @@ def test_a_task_is_described_by_its_sizes_and_its_first_item(source):
 def test_the_refinement_stays_on(checkpoint, source):
     task = finetuning.task_of("rte", RECIPE, source)
     assert finetuning.with_head(task, checkpoint, RECIPE, seed=0).config.saobp["factor"] == "high"
+
+
+def test_the_floor_is_of_the_same_items_and_is_kept_with_the_score(checkpoint, source, tmp_path):
+    found, task = finetuned("rte", checkpoint, source, tmp_path, epochs=1), finetuning.task_of("rte", RECIPE, source)
+    assert found["floor"]["headline"] == baseline.baseline(task)["headline"]
+    assert (found["floor"]["items"], found["floor"]["trained_on"]) == (found["items"], len(task.train))
 
 
 def test_a_finished_task_is_not_run_again(checkpoint, source, tmp_path, monkeypatch):
