@@ -85,3 +85,12 @@ def test_a_decoder_is_asked_where_there_is_no_split_to_train_on(texts, tmp_path)
     )
     assert {name: scores["items"] for name, scores in found.items()} == {"boolq": 4, "race": 4}
     assert [split["split"] for split in splits] == ["validation", "test"]
+
+
+@pytest.mark.parametrize("name", ["race", "boolq"])
+def test_a_decoder_with_random_weights_answers_variously_and_is_at_chance(name, texts, source):
+    plan = dataclasses.replace(STUDY.decoder, tasks=[name], limit_evaluation=200)
+    network = decoders.untrained(STUDY, "mini-twin", "high", 0, texts[0])
+    found = decoders.asked(dataclasses.replace(STUDY, decoder=plan), network, texts[0], source)[0][name]
+    assert not found["constant"]
+    assert found["interval"][0] <= found["chance"] <= found["interval"][1]
