@@ -118,8 +118,8 @@ def test_the_epoch_is_the_best_one_of_the_development_slice_and_not_of_the_repor
     honest, checkpoint, source, tmp_path
 ):
     opposed = trained(marked(source, development=lambda labels: 1 - labels), checkpoint, tmp_path)
-    assert honest["epoch"] > 1 and honest["headline"] > 90
-    assert opposed["epoch"] == 1 and opposed["headline"] < 90  # there the best epoch is the one that knows least
+    assert honest["epoch"] > opposed["epoch"]
+    assert honest["headline"] > 90 and opposed["headline"] < 70  # there the best epoch is the one that knows least
 
 
 def test_the_labels_of_the_reported_split_change_no_answer(honest, checkpoint, source, tmp_path):
