@@ -1,8 +1,10 @@
+import dataclasses
+
 import datasets
 import numpy as np
 import pytest
 
-from saobp.study.baseline import baseline, words
+from saobp.study.baseline import baseline, floor, words
 from saobp.study.tasks import TASKS, Task
 
 
@@ -98,25 +100,32 @@ def test_options_without_a_cue_stay_at_chance():
     assert low < 25 < high
 
 
-def test_a_span_is_found_by_the_words_beside_it():
-    def make(n, random):
-        names = [f"Name{k}" for k in random.permutation(100)[:3]]
-        context = f"{names[0]} saw {names[1]}. The owner is {names[2]} today."
-        answers = {"text": [names[2]], "answer_start": [context.index(names[2])]}
-        return {"question": "Who is the owner?", "context": context, "answers": answers}
+def test_spans_have_no_floor_and_say_so():
+    def make(n, _):
+        answers = {"text": ["Ann"], "answer_start": [0]}
+        return {"question": "Who is the owner?", "context": "Ann is.", "answers": answers}
 
-    found = baseline(task("squad", make, 60))
-    assert found["headline"] == 100
+    spans = task("squad", make, 4)
+    assert floor(spans) == {"reason": "a bag of words marks no span"}
+    with pytest.raises(ValueError, match="'squad' asks for spans"):
+        baseline(spans)
 
 
-def test_a_limit_bounds_what_is_learned_from(monkeypatch):
-    def make(n, random):
-        return {"sentence": f"w{n}", "label": n % 2}
+def test_the_floor_learns_from_what_the_weights_are_fitted_on_and_from_no_other_row():
+    def make(n, _):
+        return {"sentence": "good" if n % 2 else "bad", "label": n % 2}
 
-    seen = []
-    monkeypatch.setattr("saobp.study.baseline._texts", lambda s, r, e, _: seen.append(len(r)) or [0] * len(e))
-    baseline(task("sst2", make), limit=7)
-    assert seen == [7]
+    known = task("sst2", make, 40)
+    reversed_rows = known.train.map(lambda row: {"label": 1 - row["label"]})
+    for unseen in (known, dataclasses.replace(known, development=reversed_rows)):
+        found = floor(unseen)
+        assert (found["headline"], found["trained_on"], found["items"]) == (100, 20, 20)
+    assert floor(dataclasses.replace(known, train=reversed_rows))["headline"] == 0
+
+
+def test_a_few_rows_of_one_class_give_that_class():
+    rows = task("sst2", lambda n, _: {"sentence": f"w{n}", "label": int(n >= 5)}, 10)
+    assert baseline(rows)["scores"]["accuracy"] == 0  # fitted on zeros alone, reported on ones
 
 
 @pytest.mark.parametrize("name", ["wnli", "cola"])

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+from typing import get_args
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,7 @@ from small_models import RECIPE, RandomText, word_tokenizer
 
 import saobp
 from saobp.study import beyond, hops, models, multihop, paths, questions, records
-from saobp.study.profile import Beyond, MultiHop, Pretraining
+from saobp.study.profile import Algorithm, Beyond, MultiHop, Pretraining
 
 PLAN = Beyond(
     model="mini-twin", strengths=[0.0, 0.5], pretrain=dataclasses.replace(RECIPE, steps=6, warmup=1, evaluations=3)
@@ -151,8 +152,18 @@ def test_keys_start_as_queries_and_every_algorithm_from_the_same_weights():
     assert first.key.weight.any()  # equal, and not the same
 
 
+@pytest.mark.parametrize("algorithm", ["entropy_reg", "eigen_reg"])
+def test_a_penalty_is_in_the_loss_of_training_and_not_in_that_of_the_exam(algorithm):
+    batch = questions.stacked(questions.exam(STORIES)[:3])
+    batch["labels"] = torch.where(batch["token_type_ids"] == 1, 5, -100)
+    plan = dataclasses.replace(STORIES, pretrain=dataclasses.replace(STORIES.pretrain, penalty=10.0))
+    plain, charged = (multihop.encoder(plan, 1, name, 0) for name in ("original", algorithm))
+    assert charged.train()(**batch).loss > plain.train()(**batch).loss + 0.01
+    assert charged.eval()(**batch).loss == plain.eval()(**batch).loss
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("algorithm", ["original", "high", "low", "elemmul", "sinkhorn", "uniform", "shuffled"])
+@pytest.mark.parametrize("algorithm", get_args(Algorithm))
 def test_every_algorithm_learns_one_hop(algorithm, tmp_path):
     recipe = Pretraining(
         length=6, batch=32, steps=800, learning_rate=1e-3, warmup=100, dropout=0.0, evaluations=2, precision="fp32"

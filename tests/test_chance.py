@@ -45,6 +45,13 @@ def test_a_score_without_epochs_has_no_such_column():
     assert "epoch" not in chance.table({"race": scored(HALF, HALF)})
 
 
+def test_the_floor_stands_beside_the_score_or_the_reason_for_none():
+    floors = {"learned": {"headline": 61.26}, "guessed": {"reason": "a bag of words marks no span"}}
+    table = chance.table({name: RESULTS[name] | {"floor": floor} for name, floor in floors.items()})
+    assert list(table["bag of words"]) == [61.3, "a bag of words marks no span"]
+    assert "bag of words" not in chance.table(RESULTS)
+
+
 def test_above_chance_by_one_answer_alone_is_not_above_the_majority_class():
     said = chance.sentence(RESULTS)
     assert said.startswith("Of 4 tasks, 2 lie above chance with the whole interval, 1 also above the majority")

@@ -5,6 +5,7 @@ import logging
 
 import pytest
 import torch
+from small_hub import race_rows, write_split
 from transformers import GPT2Config
 
 from saobp.study import decoders, models, paths, sources
@@ -71,3 +72,25 @@ def test_a_decoder_trains_is_asked_and_measured(texts, source, tmp_path, monkeyp
     found = decoders.metrics(STUDY, "mini-twin", network, log, {"token_perplexity": 7.0, "words": 3})
     assert found["perplexity"] == found["token_perplexity"] == 7.0 and found["words"] == 3
     assert found["steps"] == 2 and found["tokens_trained"] == 2 * 4 * RECIPE.length
+
+
+def test_a_decoder_is_asked_where_there_is_no_split_to_train_on(texts, tmp_path):
+    boolq = [{"question": "is it", "passage": f"It is {n}.", "answer": n % 2 == 0} for n in range(6)]
+    write_split(tmp_path, "google/boolq", "default", "validation", boolq)
+    write_split(tmp_path, "ehovy/race", "middle", "test", race_rows(5))
+    plan = dataclasses.replace(STUDY.decoder, tasks=["boolq", "race"], splits={"race": "test"})
+    network = decoders.untrained(STUDY, "mini-twin", "original", 1, texts[0])
+    found, splits = decoders.asked(
+        dataclasses.replace(STUDY, decoder=plan), network, texts[0], sources.resolve(str(tmp_path))
+    )
+    assert {name: scores["items"] for name, scores in found.items()} == {"boolq": 4, "race": 4}
+    assert [split["split"] for split in splits] == ["validation", "test"]
+
+
+@pytest.mark.parametrize("name", ["race", "boolq"])
+def test_a_decoder_with_random_weights_answers_variously_and_is_at_chance(name, texts, source):
+    plan = dataclasses.replace(STUDY.decoder, tasks=[name], limit_evaluation=200)
+    network = decoders.untrained(STUDY, "mini-twin", "high", 0, texts[0])
+    found = decoders.asked(dataclasses.replace(STUDY, decoder=plan), network, texts[0], source)[0][name]
+    assert not found["constant"]
+    assert found["interval"][0] <= found["chance"] <= found["interval"][1]

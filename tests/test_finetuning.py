@@ -2,13 +2,15 @@
 
 import dataclasses
 
+import numpy as np
 import pytest
 import torch
 from transformers import AutoTokenizer, Trainer
 
-from saobp.study import checkpoints, finetuning, models, pretraining, sources
+from saobp.study import baseline, checkpoints, finetuning, models, pretraining, sources
 from saobp.study.encoding import collator, encode
 from saobp.study.profile import load_profile
+from saobp.study.tasks import load_task
 
 STUDY = load_profile("smoke")
 RECIPE = dataclasses.replace(STUDY.finetune, curve=0, epochs=2, limit_train=40, limit_evaluation=24, batch=8, length=96)
@@ -54,20 +56,76 @@ def test_a_task_that_the_paper_does_not_correlate_is_not_followed(checkpoint, so
 
 
 @pytest.mark.parametrize("name", [name for names in STUDY.finetune.groups.values() for name in names])
-def test_a_model_with_random_weights_is_at_chance_or_gives_one_answer(name, checkpoint, source, tmp_path):
-    recipe = dataclasses.replace(RECIPE, limit_train=16, limit_evaluation=100)
+def test_a_model_with_random_weights_answers_variously_and_is_at_chance(name, checkpoint, source, tmp_path):
+    recipe = dataclasses.replace(RECIPE, limit_train=16, limit_evaluation=200)
     task, tokenizer = finetuning.task_of(name, recipe, source), AutoTokenizer.from_pretrained(checkpoint)
     features = encode(task.spec, task.evaluation, tokenizer, recipe.length)
     trainer = Trainer(
-        finetuning.with_head(task, checkpoint, recipe, 0), args=finetuning.arguments(recipe, tmp_path, 0),
-        data_collator=collator(task.spec, tokenizer),
+        random_weights(finetuning.with_head(task, checkpoint, recipe, 0)),
+        args=finetuning.arguments(recipe, tmp_path, 0), data_collator=collator(task.spec, tokenizer),
     )  # fmt: skip
+    if task.spec.kind == "classification":  # or it would name one class: texts differ less than the classes' biases
+        mean = trainer.predict(features).predictions.mean(0)
+        trainer.model.classifier.bias.data -= torch.as_tensor(mean)
     found = finetuning.scored(trainer, task, "evaluation", features)
     low, high = found["interval"]
-    if found["constant"] and found["metric"] in ("accuracy", "f1"):
-        assert found["headline"] <= found["majority"] + 1e-9  # whichever class it names
-    else:
-        assert low <= found["chance"] <= high, found["scores"]
+    assert not found["constant"]
+    assert low <= found["chance"] <= high or (name == "squad" and high < 10), found["scores"]  # a span may hit by luck
+
+
+def random_weights(model, scale=5.0):
+    """Draw a model's weights so wide that its outputs follow the text."""
+    torch.manual_seed(0)
+    for parameter in model.parameters():
+        if parameter.dim() > 1:
+            torch.nn.init.normal_(parameter, std=scale * model.config.initializer_range)
+    return model
+
+
+def marked(source, **labels):
+    """A task whose label is a word in front of a story's sentence; `labels` replaces those of a part."""
+    task = load_task("sst2", source, limit_train=150, limit_evaluation=100)
+
+    def part(name):
+        rows, words = getattr(task, name).remove_columns("label"), ("yes", "no")
+        answers = np.random.default_rng(len(rows)).permutation(np.arange(len(rows)) % 2)
+        told = [f"{words[n]} {text}" for n, text in zip(answers, rows["sentence"][:])]
+        rows = rows.remove_columns("sentence").add_column("sentence", told)
+        return rows.add_column("label", labels.get(name, lambda values: values)(answers).tolist())
+
+    return dataclasses.replace(task, **{name: part(name) for name in ("train", "development", "evaluation")})
+
+
+def trained(task, checkpoint, folder):
+    tokenizer = AutoTokenizer.from_pretrained(checkpoint)
+    recipe = dataclasses.replace(RECIPE, epochs=3, length=24, learning_rate=1e-3)
+    return finetuning.finetune(task, checkpoint, tokenizer, recipe, seed=0, folder=folder)
+
+
+@pytest.fixture(scope="module")
+def honest(checkpoint, source, tmp_path_factory):
+    return trained(marked(source), checkpoint, tmp_path_factory.mktemp("honest"))
+
+
+def test_true_labels_are_learned_and_permuted_ones_leave_chance(honest, checkpoint, source, tmp_path):
+    permuted = marked(source, train=np.random.default_rng(1).permutation)
+    assert honest["interval"][0] > 50 and baseline.baseline(marked(source))["interval"][0] > 50
+    for found in (trained(permuted, checkpoint, tmp_path), baseline.baseline(permuted)):
+        assert found["interval"][0] < 50 < found["interval"][1], found["scores"]
+
+
+def test_the_epoch_is_the_best_one_of_the_development_slice_and_not_of_the_reported_split(
+    honest, checkpoint, source, tmp_path
+):
+    opposed = trained(marked(source, development=lambda labels: 1 - labels), checkpoint, tmp_path)
+    assert honest["epoch"] > opposed["epoch"]
+    assert honest["headline"] > 90 and opposed["headline"] < 70  # there the best epoch is the one that knows least
+
+
+def test_the_labels_of_the_reported_split_change_no_answer(honest, checkpoint, source, tmp_path):
+    poisoned = trained(marked(source, evaluation=lambda labels: 1 - labels), checkpoint, tmp_path)
+    assert poisoned["outcomes"] == [1 - right for right in honest["outcomes"]]
+    assert poisoned["epoch"] == honest["epoch"]
 
 
 def test_a_task_is_described_by_its_sizes_and_its_first_item(source):
@@ -81,6 +139,12 @@ def test_a_task_is_described_by_its_sizes_and_its_first_item(source):
 def test_the_refinement_stays_on(checkpoint, source):
     task = finetuning.task_of("rte", RECIPE, source)
     assert finetuning.with_head(task, checkpoint, RECIPE, seed=0).config.saobp["factor"] == "high"
+
+
+def test_the_floor_is_of_the_same_items_and_is_kept_with_the_score(checkpoint, source, tmp_path):
+    found, task = finetuned("rte", checkpoint, source, tmp_path, epochs=1), finetuning.task_of("rte", RECIPE, source)
+    assert found["floor"]["headline"] == baseline.baseline(task)["headline"]
+    assert (found["floor"]["items"], found["floor"]["trained_on"]) == (found["items"], len(task.train))
 
 
 def test_a_finished_task_is_not_run_again(checkpoint, source, tmp_path, monkeypatch):

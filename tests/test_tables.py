@@ -114,6 +114,29 @@ def test_reference_rows_show_a_guess_and_the_public_model(built):
     table = built[2]
     assert table.cell("", "majority or chance", column="RACE_Middle").ours == "52.00"
     assert table.cell("", "public BERT-Mini", column="GLUE").published == "65.8"
+    assert built[8].cell("", "public BERT-Small", column="Avg").published == "71.2"
+    assert built[3].cell("", "majority or chance", column="QNLI_Acc").ours == "52.00"
+    assert built[3].cell("", "majority or chance", column="PPL_WikiText").ours is None
+    decoders = tables.table(7, [examples.decoder()])
+    for column in ("RACE_middle_Acc", "BoolQ_Acc"):
+        assert decoders.cell("", "majority or chance", column=column).ours == "52.00"
+
+
+def test_a_bag_of_words_stands_below_every_score_or_the_reason_for_none():
+    run, older = examples.finetune(), examples.finetune(seed=43)
+    for name, entry in run["metrics"]["tasks"].items():
+        entry["floor"] = {"headline": 69.0 if name == "qqp" else 60.0}
+    run["metrics"]["tasks"]["squad"]["floor"] = {"reason": "a bag of words marks no span"}
+    both = {number: tables.table(number, [older, run]) for number in (2, 3, 8)}
+    bags = {number: {row.labels: row.cells for row in table.rows}["", "bag of words"] for number, table in both.items()}
+    assert bags[8]["CoLA"].ours == "60.00" and bags[8]["QQP"].ours == "69.00"
+    assert bags[2]["GLUE"].ours == bags[8]["Avg"].ours == "61.00"
+    assert bags[3]["SQuAD_Acc"].reason == bags[2]["SQuAD"].reason == "a bag of words marks no span"
+    assert all("Bag of words: a logistic regression" in table.to_markdown() for table in both.values())
+    before = tables.table(8, [older])
+    assert {cell.reason for cell in before.rows[-2].cells.values()} == {"the record keeps no bag of words"}
+    assert "Empty, the record keeps no bag of words: bag of words." in before.to_markdown()
+    assert tables.table(2, []).cell("", "bag of words", column="HellaSwag").reason == "no run of this task"
 
 
 def test_an_unknown_table_or_format_is_refused(records, tmp_path):
@@ -160,7 +183,9 @@ def test_table_7_reads_decoders_and_table_2_does_not():
     table = tables.table(7, [*decoders, examples.finetune()])
     assert table.cell("GPT2-Mini", "High", column="PPL_WikiText").ours.value == pytest.approx(48)
     assert table.cell("GPT2-Mini", "High", column="BoolQ_Acc").published == "46.67"
-    assert len(tables.table(7, [examples.finetune()]).rows) == 2
+    encoders = tables.table(7, [examples.finetune()]).rows
+    assert [row.labels[0] for row in encoders if row.labels[0]] == ["GPT2-Mini", "GPT2-Mini"]
+    assert all(cell.ours is None for row in encoders for cell in row.cells.values())
 
 
 def test_table_9_gives_medians_with_quartiles_and_original_twice():

@@ -5,7 +5,7 @@ import pytest
 from small_hub import race_rows, write_split
 
 from saobp.study.sources import DataError, FolderSource
-from saobp.study.tasks import TASKS, load_task
+from saobp.study.tasks import TASKS, load_reported, load_task
 
 MIRROR = Path(os.environ.get("SAOBP_DATA") or "-")
 PAIRS = [{"sentence1": f"a {n}", "sentence2": f"b {n}", "label": n % 2, "idx": n} for n in range(50)]
@@ -86,6 +86,16 @@ def test_training_on_reported_rows_is_refused(source, train, evaluation):
         load_task("race", source, train_split=train, evaluation_split=evaluation)
 
 
+def test_reported_rows_need_no_train_split_and_are_those_of_the_whole_task(source):
+    with pytest.raises(DataError, match="no split 'train'"):
+        load_task("race", source)
+    spec, rows, split = load_reported("race", source, split="test", limit=6)
+    whole = load_task("race", source, train_split="validation", evaluation_split="test", limit_evaluation=6)
+    assert rows[:] == whole.evaluation[:] and split == whole.splits[1]
+    assert spec.evaluation_split == "test" and "stands in for the validation split" in split["note"]
+    assert len(load_reported("race", source)[1]) == 20
+
+
 def test_answers_become_numbers_whatever_the_owners_call_them(tmp_path):
     def labels(name, dataset, config, rows):
         write_split(tmp_path, dataset, config, "validation", rows)
@@ -123,6 +133,8 @@ def test_a_missing_column_or_task_is_named(tmp_path, source):
         load_task("rte", source)
     with pytest.raises(DataError, match="no task is called 'rtee': choose from cola"):
         load_task("rtee", source)
+    with pytest.raises(DataError, match="no task is called 'rtee': choose from cola"):
+        load_reported("rtee", source)
 
 
 @pytest.mark.skipif(not MIRROR.is_dir(), reason="SAOBP_DATA names no folder")

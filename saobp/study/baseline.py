@@ -2,11 +2,12 @@
 
 import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import datasets
 import numpy as np
+from sklearn.dummy import DummyClassifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression, Ridge
@@ -16,24 +17,30 @@ from saobp.study.encoding import option_texts
 from saobp.study.evaluation import Scores, score_predictions
 from saobp.study.tasks import Task, TaskSpec
 
-LONGEST_ANSWER = 4  # words of a candidate answer
-WRONG_SPANS = 20  # per question, drawn to learn from
+KEPT = ("headline", "metric", "scores", "items", "interval", "constant")  # of a score, in a record
 
 Words = list[str]
 
 
-def baseline(task: Task, *, limit: int = 20_000, seed: int = 0) -> Scores:
-    """Fit the floor on train and development (at most `limit` rows of them) and score it on evaluation.
+def floor(task: Task) -> dict[str, Any]:
+    """Return what a record holds of a task's floor: its score and what it learned from, or the reason for none."""
+    if task.spec.kind == "span":
+        return {"reason": "a bag of words marks no span"}
+    found = baseline(task)
+    return {key: found[key] for key in KEPT} | {"trained_on": len(task.train)}
+
+
+def baseline(task: Task) -> Scores:
+    """Fit the floor on the rows that a model's weights are fitted on, and score it on the reported ones.
 
     It sees which words each text has and which both have; for a choice the words of each option and those it
-    shares with the article; for a span the words in and beside each candidate and those its sentence shares
-    with the question. A regression gets ridge regression on the same.
+    shares with the article. A regression gets ridge regression on the same.
+    Raises ValueError for a task whose answers are spans.
     """
-    rows = datasets.concatenate_datasets([task.train, task.development])
-    if len(rows) > limit:
-        rows = rows.select(np.sort(np.random.default_rng(seed).choice(len(rows), limit, replace=False)))
-    predict = {"choice": _choices, "span": _spans}.get(task.spec.kind, _texts)
-    return score_predictions(task.spec, predict(task.spec, rows, task.evaluation, seed), task.evaluation)
+    if task.spec.kind == "span":
+        raise ValueError(f"task: '{task.spec.name}' asks for spans, which a bag of words does not have")
+    predict = _choices if task.spec.kind == "choice" else _texts
+    return score_predictions(task.spec, predict(task.spec, task.train, task.evaluation), task.evaluation)
 
 
 def words(text: str) -> Words:
@@ -46,10 +53,12 @@ def _bags() -> CountVectorizer:
     return CountVectorizer(analyzer=list, binary=True)
 
 
-def _fitted(bags: list[Words], gold: Any) -> Pipeline:
+def _fitted(bags: Iterable[Words], gold: Any) -> Pipeline:
+    several = len(set(gold)) > 1  # a regression refuses a few rows that are all of one class
+    model = LogisticRegression(max_iter=200) if several else DummyClassifier()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # a floor need not be the last digit's best
-        return make_pipeline(_bags(), LogisticRegression(max_iter=200)).fit(bags, gold)
+        return make_pipeline(_bags(), model).fit(bags, gold)
 
 
 def _text_bag(spec: TaskSpec, row: Mapping[str, Any]) -> Words:
@@ -63,8 +72,8 @@ def _text_bag(spec: TaskSpec, row: Mapping[str, Any]) -> Words:
     return bag
 
 
-def _texts(spec: TaskSpec, rows: datasets.Dataset, evaluation: datasets.Dataset, _: int) -> np.ndarray:
-    train, test = ([_text_bag(spec, row) for row in part] for part in (rows, evaluation))
+def _texts(spec: TaskSpec, rows: datasets.Dataset, evaluation: datasets.Dataset) -> np.ndarray:
+    train, test = ((_text_bag(spec, row) for row in part) for part in (rows, evaluation))
     if spec.kind == "regression":
         return make_pipeline(_bags(), Ridge()).fit(train, rows["label"][:]).predict(test)
     return _fitted(train, rows["label"][:]).predict(test)
@@ -85,48 +94,9 @@ def _option_bags(spec: TaskSpec, row: Mapping[str, Any]) -> Iterator[Words]:
         ]
 
 
-def _choices(spec: TaskSpec, rows: datasets.Dataset, evaluation: datasets.Dataset, _: int) -> list[int]:
+def _choices(spec: TaskSpec, rows: datasets.Dataset, evaluation: datasets.Dataset) -> list[int]:
     train = [(bag, number == row["label"]) for row in rows for number, bag in enumerate(_option_bags(spec, row))]
     model = _fitted([bag for bag, _ in train], [right for _, right in train])
     test = [list(_option_bags(spec, row)) for row in evaluation]
     values = iter(model.decision_function([bag for bags in test for bag in bags]))
     return [int(np.argmax([next(values) for _ in bags])) for bags in test]
-
-
-def _candidates(row: Mapping[str, Any]) -> Iterator[tuple[str, Words]]:
-    """Yield each run of a few words of each sentence with what can be seen of it."""
-    question = words(row["question"])
-    for sentence in re.split(r"(?<=[.!?])\s", row["context"]):
-        tokens = [(m.group(), m.start(), m.end()) for m in re.finditer(r"[\w'-]+", sentence)]
-        near = len({t.lower() for t, _, _ in tokens} & set(question))
-        for first in range(len(tokens)):
-            for last in range(first, min(first + LONGEST_ANSWER, len(tokens))):
-                text = sentence[tokens[first][1] : tokens[last][2]]
-                left = tokens[first - 1][0] if first else "^"
-                right = tokens[last + 1][0] if last + 1 < len(tokens) else "$"
-                inside = words(text)
-                asked = any(word in question for word in inside)
-                shape = f"{question[0] if question else ''}:{text[0].isupper()}:{text[0].isdigit()}"
-                bag = [f"in:{w}" for w in inside] + [f"left:{left.lower()}", f"right:{right.lower()}"]
-                yield (
-                    text,
-                    [*bag, f"words:{last - first}", f"asked:{asked}", f"near:{near}", f"shape:{shape}"],
-                )
-
-
-def _spans(spec: TaskSpec, rows: datasets.Dataset, evaluation: datasets.Dataset, seed: int) -> list[str]:
-    random = np.random.default_rng(seed)
-    bags, right = [], []
-    for row in rows.select(range(min(len(rows), 2000))):
-        found = list(_candidates(row))
-        gold = [n for n, (text, _) in enumerate(found) if text in row[spec.gold]["text"]]
-        wrong = random.permutation([n for n in range(len(found)) if n not in gold])[:WRONG_SPANS]
-        bags += [found[n][1] for n in (*gold, *wrong)]
-        right += [True] * len(gold) + [False] * len(wrong)
-    model = _fitted(bags, right)
-    answers = []
-    for row in evaluation:
-        found = list(_candidates(row))
-        best = model.decision_function([bag for _, bag in found]).argmax() if found else None
-        answers.append(found[best][0] if found else "")
-    return answers

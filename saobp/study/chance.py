@@ -28,10 +28,18 @@ def table(results: Results) -> pd.DataFrame:
             "items": entry["items"],
             "chance": round(entry["chance"], 1),
             "majority": round(entry["majority"], 1),
+            **_floor(entry.get("floor")),
             "interval below chance": entry["below_chance"],
             "constant": entry["constant"],
         } | ({"epoch": entry["epoch"]} if "epoch" in entry else {})
     return pd.DataFrame.from_dict(rows, orient="index")
+
+
+def _floor(found: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The column of what a bag of words gets on the same items, or why it gets none; absent without training."""
+    if not found:
+        return {}
+    return {"bag of words": found["reason"] if "reason" in found else round(found["headline"], 1)}
 
 
 def sentence(results: Results) -> str:

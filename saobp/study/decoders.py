@@ -10,7 +10,7 @@ from saobp.study.batches import CausalBatch
 from saobp.study.heldout import HeldOut
 from saobp.study.profile import Profile
 from saobp.study.sources import Source
-from saobp.study.tasks import load_task
+from saobp.study.tasks import load_reported
 
 
 def texts(study: Profile, model: str, source: Source) -> tuple[PreTrainedTokenizerBase, corpora.Blocks, corpora.Blocks]:
@@ -64,9 +64,9 @@ def asked(
     """Ask a decoder the profile's questions without fine-tuning; returns task -> scores, and the splits used."""
     plan, results, splits = study.decoder, {}, []
     for name in plan.tasks:
-        task = load_task(name, source, evaluation_split=plan.splits.get(name), limit_evaluation=plan.limit_evaluation)
-        results[name] = zeroshot.zero_shot(task.spec, network, tokenizer, task.evaluation, length=plan.length)
-        splits += [split for split in task.splits if split["role"] == "evaluation"]
+        spec, rows, split = load_reported(name, source, split=plan.splits.get(name), limit=plan.limit_evaluation)
+        results[name] = zeroshot.zero_shot(spec, network, tokenizer, rows, length=plan.length)
+        splits.append(split)
     return results, splits
 
 

@@ -23,7 +23,7 @@ from transformers import (
 )
 
 import saobp  # noqa: F401  a refined checkpoint comes back refined only where saobp has been imported
-from saobp.study import paths, processes
+from saobp.study import baseline, paths, processes
 from saobp.study.encoding import collator, encode
 from saobp.study.evaluation import Diverged, score
 from saobp.study.faults import StopAtNaN, TrainingFailed
@@ -199,7 +199,8 @@ def finetune_all(
 ) -> tuple[dict[str, dict[str, Any]], list[dict[str, Any]]]:
     """Fine-tune on every task in turn, skipping those that an interrupted run has finished.
 
-    Returns task -> scores, and the completeness of every split that was used.
+    Returns task -> scores, with the `floor` that a bag of words reaches on the same items, and the completeness of
+    every split that was used.
     """
     results, splits = {}, []
     for name in names:
@@ -208,6 +209,7 @@ def finetune_all(
         done = folder / f"{name}.json"
         if not done.exists():
             result = finetune(task, checkpoint, tokenizer, recipe, seed=seed, folder=folder)
+            result["floor"] = baseline.floor(task)
             paths.write_text(done, json.dumps(finite(result)))
         results[name] = json.loads(done.read_text(encoding="utf-8"))
     return results, splits

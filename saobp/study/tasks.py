@@ -141,14 +141,7 @@ def load_task(
     Raises DataError if the name or a split is unknown, if rows have no answers, or if train and evaluation
     share rows.
     """
-    if name not in TASKS:
-        raise DataError(f"no task is called '{name}': choose from {', '.join(TASKS)}")
-    usual = TASKS[name]
-    spec = replace(
-        usual,
-        train_split=train_split or usual.train_split,
-        evaluation_split=evaluation_split or usual.evaluation_split,
-    )
+    spec = _with_splits(name, train_split, evaluation_split)
     pieces = [source.intervals(spec.dataset, spec.config, s) for s in (spec.train_split, spec.evaluation_split)]
     if overlap(*pieces):
         shared = f"'{spec.train_split}' and '{spec.evaluation_split}'"
@@ -158,10 +151,31 @@ def load_task(
     order = np.random.default_rng(seed).permutation(len(train))
     aside = min(1000, max(1, len(train) // 10))
     described = [
-        _described(source, spec, "train", usual.train_split, len(train)),
-        _described(source, spec, "evaluation", usual.evaluation_split, len(evaluation)),
+        _described(source, spec, "train", len(train)),
+        _described(source, spec, "evaluation", len(evaluation)),
     ]
     return Task(spec, train.select(order[aside:]), train.select(order[:aside]), evaluation, described)
+
+
+def load_reported(
+    name: str, source: Source, *, split: str | None = None, limit: int | None = None, seed: int = 0
+) -> tuple[TaskSpec, datasets.Dataset, dict[str, Any]]:
+    """Load the reported rows of a benchmark alone, as `load_task` does: all that a model which is not trained needs.
+
+    Returns the benchmark, its rows, and what their split is and lacks.
+    Raises DataError if the name or the split is unknown, or if rows have no answers.
+    """
+    spec = _with_splits(name, None, split)
+    rows = _load(spec, source, spec.evaluation_split, limit, seed)
+    return spec, rows, _described(source, spec, "evaluation", len(rows))
+
+
+def _with_splits(name: str, train: str | None, evaluation: str | None) -> TaskSpec:
+    """Return a benchmark that reads these splits, its usual ones where none is given."""
+    if name not in TASKS:
+        raise DataError(f"no task is called '{name}': choose from {', '.join(TASKS)}")
+    usual = TASKS[name]
+    return replace(usual, train_split=train or usual.train_split, evaluation_split=evaluation or usual.evaluation_split)
 
 
 def _load(spec: TaskSpec, source: Source, split: str, limit: int | None, seed: int) -> datasets.Dataset:
@@ -196,9 +210,9 @@ def _answered(spec: TaskSpec, rows: datasets.Dataset, split: str) -> datasets.Da
     return rows.add_column("label", labels)
 
 
-def _described(source: Source, spec: TaskSpec, role: str, usual: str, used: int) -> dict[str, Any]:
+def _described(source: Source, spec: TaskSpec, role: str, used: int) -> dict[str, Any]:
     """Return a split's completeness, its role and the rows used; the note holds every substitution."""
-    split = spec.train_split if role == "train" else spec.evaluation_split
+    split, usual = (getattr(each, f"{role}_split") for each in (spec, TASKS[spec.name]))
     found = source.completeness(spec.dataset, spec.config, split)
     notes = [found["note"]]
     if split != usual:

@@ -13,11 +13,17 @@ from saobp.study.tables.cells import Cell, Row, Table, corrected, correction
 
 Record = dict[str, Any]
 MODEL_ROWS = ("Model", "Algorithm")
+BAG_ROW = ("", "bag of words")
 AVERAGE, PERPLEXITY = "glue", "perplexity"  # columns that are no task
 GLUE_TITLES = {
     "cola": "CoLA", "mrpc": "MRPC", "rte": "RTE", "sst2": "SST2", "stsb": "STS-B", "wnli": "WNLI",
     "qnli": "QNLI", "mnli": "MNLI", "qqp": "QQP",
 }  # fmt: skip
+PUBLIC = "public BERT: the released models of these sizes, their GLUE average"
+BAG = (
+    "Bag of words: a logistic regression (STS-B: ridge regression) on which words a text holds, fitted to the same "
+    "training items and scored on the same reported ones; it knows no order."
+)
 REGULARIZERS = {"original": "", "high": "BP-High", "entropy_reg": "Entropy-Reg", "eigen_reg": "Eigen-Reg"}
 
 
@@ -26,20 +32,18 @@ def table2(records: Sequence[Record], published: Published) -> Table:
     columns = {"GLUE": AVERAGE, "HellaSwag": "hellaswag", "RACE_Middle": "race", "SQuAD": "squad"}
     titles = {key: key.replace("_", "-") for key in columns}
     models = estimates.models(records)
-    below = [_floor_row(records, columns), *_public_rows(published, models)]
-    caption = (
-        "Accuracy on multiple evaluation tasks; public BERT: the released models of these sizes, their GLUE average."
-    )
+    below = [_luck_row(records, columns), _bag_row(records, columns), *_public_rows(published, models, "GLUE")]
     rows = _rows(records, published, 2, columns, models or ["mini"])
-    return _finish(2, caption, titles, columns, rows, records, below)
+    return _finish(2, f"Accuracy on multiple evaluation tasks; {PUBLIC}.", titles, columns, rows, records, below)
 
 
 def table8(records: Sequence[Record], published: Published) -> Table:
     """The nine GLUE tasks and their mean."""
     columns = {title: task for task, title in GLUE_TITLES.items()} | {"Avg": AVERAGE}
-    rows = _rows(records, published, 8, columns, estimates.models(records) or ["mini"])
-    below = [_floor_row(records, columns)]
-    return _finish(8, "The nine GLUE tasks.", {key: key for key in columns}, columns, rows, records, below)
+    models = estimates.models(records)
+    below = [_luck_row(records, columns), _bag_row(records, columns), *_public_rows(published, models, "Avg")]
+    rows, titles = _rows(records, published, 8, columns, models or ["mini"]), {key: key for key in columns}
+    return _finish(8, f"The nine GLUE tasks; {PUBLIC}.", titles, columns, rows, records, below)
 
 
 def _rows(records, published, number, columns, models) -> dict[tuple[str, str], Row]:
@@ -146,7 +150,8 @@ def table3(records: Sequence[Record], published: Published) -> Table:
     }
     titles = {"PPL_WikiText": "Perplexity", "QNLI_Acc": "QNLI", "SQuAD_Acc": "SQuAD"}
     caption = "Attention-entropy regularisers; the paper prints no Original row and no model size."
-    return _finish(3, caption, titles, columns, rows, records)
+    below = [_luck_row(records, columns), _bag_row(records, columns)]
+    return _finish(3, caption, titles, columns, rows, records, below)
 
 
 def table7(records: Sequence[Record], published: Published) -> Table:
@@ -155,10 +160,10 @@ def table7(records: Sequence[Record], published: Published) -> Table:
     rows = _rows(records, published, 7, columns, estimates.models(records, decoder=True) or ["gpt2-mini"])
     titles = {"RACE_middle_Acc": "RACE-Middle", "BoolQ_Acc": "BoolQ", "PPL_WikiText": "Perplexity"}
     caption = "Decoders, zero-shot; a message comes from earlier rows only, but for the form of all rows."
-    return _finish(7, caption, titles, columns, rows, records)
+    return _finish(7, caption, titles, columns, rows, records, [_luck_row(records, columns)])
 
 
-def _finish(number, caption, titles, columns, rows, records, below=()) -> Table:
+def _finish(number, caption, titles, columns, rows, records, below) -> Table:
     """The table with its comparisons corrected, and captions and notes of what is in it."""
     tasks = {task for kind in columns.values() for task in (estimates.GLUE if kind == AVERAGE else [kind])}
     behind, shown = context.behind(records, rows, tasks), corrected(list(rows.values()))
@@ -170,10 +175,12 @@ def _finish(number, caption, titles, columns, rows, records, below=()) -> Table:
         covered = ["fine-tuning seeds", *covered]
     words = " ".join(filter(None, [*said, context.describe(behind)]))
     counts = "runs×items, of perplexity runs×sequences" if sequences else "runs×items"
-    return Table(number, words, MODEL_ROWS, titles, (*shown, *below), context.notes(behind, covered), counts)
+    bags = [BAG] if any(row.labels == BAG_ROW for row in below) else []
+    notes = (*bags, *context.notes(behind, covered))
+    return Table(number, words, MODEL_ROWS, titles, (*shown, *below), notes, counts)
 
 
-def _floor_row(records: Sequence[Record], columns: dict[str, str]) -> Row:
+def _luck_row(records: Sequence[Record], columns: dict[str, str]) -> Row:
     """What a guess would score: the majority class or chance, whichever is higher."""
     cells = {}
     for key, kind in columns.items():
@@ -194,10 +201,29 @@ def _luck(
     return sum(levels) / len(levels) if len(levels) == len(tasks) else None
 
 
-def _public_rows(published: Published, models: Sequence[str]) -> list[Row]:
-    """The public models of the same sizes (their GLUE test average), for scale."""
+def _bag_row(records: Sequence[Record], columns: dict[str, str]) -> Row:
+    """What a bag of words scores on the same items, or why a cell has none."""
+    return Row(BAG_ROW, {key: _bag_cell(records, kind) for key, kind in columns.items()})
+
+
+def _bag_cell(records: Sequence[Record], kind: str) -> Cell:
+    if kind == PERPLEXITY:
+        return Cell()
+    floors = [_floor(records, task) for task in (estimates.GLUE if kind == AVERAGE else [kind])]
+    if reasons := [floor["reason"] for floor in floors if "reason" in floor]:
+        return Cell(reason=reasons[0])
+    return Cell(ours=f"{sum(floor['headline'] for floor in floors) / len(floors):.2f}")
+
+
+def _floor(records: Sequence[Record], task: str) -> Record:
+    """What the records keep of a task's floor, which is the same for every run on it, or the reason for none."""
+    entries = [entry for record in records if (entry := (record["metrics"].get("tasks") or {}).get(task))]
+    none = {"reason": "the record keeps no bag of words" if entries else "no run of this task"}
+    return next((entry["floor"] for entry in entries if entry.get("floor")), none)
+
+
+def _public_rows(published: Published, models: Sequence[str], column: str) -> list[Row]:
+    """The public models of the same sizes (their GLUE test average, for a table's column of averages), for scale."""
     lines = published.references.set_index("model")
     shown = [name for name in map(labels.published_model, models) if name in lines.index]
-    return [
-        Row(("", f"public BERT-{name}"), {lines.at[name, "metric"]: Cell(lines.at[name, "printed"])}) for name in shown
-    ]
+    return [Row(("", f"public BERT-{name}"), {column: Cell(lines.at[name, "printed"])}) for name in shown]
