@@ -178,6 +178,26 @@ def test_paired_correlations_of_a_constant_predictor_count_as_zero():
     assert result.value == pytest.approx(100)
 
 
+def test_the_error_that_seeds_share_is_that_of_the_items_alone():
+    random = np.random.default_rng(13)
+    shared, own = random.normal(0, 2, 400), random.normal(0, 5, (3, 400))  # an item's part for all seeds, for each
+    gap = paired_bootstrap(shared + own, np.zeros((3, 400)))
+    pairs = np.cov(shared + own)[np.triu_indices(3, 1)]
+    assert gap.item_error == pytest.approx(sqrt(pairs.mean() / 400), rel=0.15)
+    assert gap.item_error < 0.6 * (shared + own).std() / 20
+    assert paired_bootstrap(own[0], np.zeros(400)).item_error == pytest.approx(own[0].std() / 20, rel=0.06)
+    assert isnan(paired_bootstrap(own, np.zeros((2, 400))).item_error)
+
+
+def test_runs_of_one_seed_have_the_mean_of_their_correlations():
+    random = np.random.default_rng(14)
+    labels = random.normal(size=300)
+    ours = [labels + random.normal(size=(heads, 300)) for heads in (3, 2)]
+    result = statistics.paired_correlations(ours, [np.ones(300)] * 2, labels, resamples=200)
+    expected = [np.mean([stats.pearsonr(row, labels).statistic for row in runs]) for runs in ours]
+    assert result.value == pytest.approx(100 * np.mean(expected)) and result.seeds == 2
+
+
 def test_holm_worked_by_hand():
     assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
 
