@@ -1,5 +1,6 @@
 """From run records to numbers: which runs answer a question, and the estimate they give."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import inf, isfinite, nan, sqrt
@@ -78,9 +79,16 @@ def scores(records: Iterable[Record], model: str, algorithm: str, task: str) -> 
     found = []
     for record in select(list(records), model=model, algorithm=algorithm):
         entry = (record["metrics"].get("tasks") or {}).get(task)
-        if entry and not entry.get("failed") and _value(entry) is not None:
+        if entry and not entry.get("failed") and _value(entry) is not None:  # the others: `failures`
             found.append(_score(entry, seed_key(record)))
     return found
+
+
+def failures(records: Iterable[Record], model: str, algorithm: str, task: str) -> list[str]:
+    """Why runs of a task have no score, one reason a failed run; its rate and what it advises are left out."""
+    entries = [run["metrics"].get("tasks") or {} for run in select(list(records), model=model, algorithm=algorithm)]
+    lost = [found for entry in entries if (found := entry.get(task)) and (found.get("failed") or _value(found) is None)]
+    return [re.split(r"; | \(", str(found.get("failed") or "no finite score"))[0] for found in lost]
 
 
 def _value(entry: dict[str, Any]) -> float | None:
