@@ -158,6 +158,24 @@ def test_footnotes_and_splits_are_of_the_columns_of_their_table():
     assert "race/middle validation" in tables.table(2, [together]).caption
 
 
+@pytest.mark.parametrize(
+    ("note", "said"),
+    [
+        ("", "(300 of 1,436 rows)"),
+        ("stands in for the train split", "(300 of 1,436 rows; stands in for the train split)"),
+        (
+            "rows of the published TRAIN split (8,999 + 1,000 held out); the published validation split is not here",
+            "(300 of 1,436 rows; rows of the published TRAIN split; the published validation split is not here)",
+        ),
+    ],
+)
+def test_a_caption_says_of_a_split_that_is_not_the_published_one_what_it_is(note, said):
+    run = finetune("race", splits=[examples.split("ehovy/race", "middle") | {"note": note}])
+    assert f"not the published splits: race/middle validation {said}." in tables.table(2, [run]).caption
+    run["data"]["splits"][0].pop("note")  # as an older record may be
+    assert "race/middle validation (300 of 1,436 rows)." in tables.table(2, [run]).caption
+
+
 def test_departures_are_of_the_models_and_algorithms_of_their_table():
     penalty = examples.pretrain("small", "eigen_reg") | {"departures": ["Eigen-Reg: a reconstruction"]}
     other = examples.pretrain("medium") | {"departures": ["steps: 20, not 245000"]}
