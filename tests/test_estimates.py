@@ -1,17 +1,30 @@
+import datasets
 import example_records as examples
 import numpy as np
 import pytest
 from scipy import stats
 
-from saobp.study import estimates
-from saobp.study.statistics import wilson
+from saobp.study import estimates, evaluation
+from saobp.study.tasks import TASKS
 
 
-def test_one_seed_of_right_and_wrong_gets_wilsons_interval():
-    runs = estimates.scores([examples.finetune()], "mini", "original", "race")
-    estimate = estimates.score_estimate(runs)
-    low, high = wilson(round(estimate.value / 100 * examples.ITEMS), examples.ITEMS)
-    assert (estimate.low, estimate.high) == pytest.approx((100 * low, 100 * high))
+@pytest.mark.parametrize("task", ["race", "cola", "stsb"])
+def test_one_seed_has_the_interval_of_its_record(task):
+    (run,) = estimates.scores([examples.finetune()], "mini", "original", task)
+    estimate = estimates.score_estimate([run])
+    expected = evaluation.headline_interval(run.metric, run.value, examples.ITEMS)
+    assert (estimate.low, estimate.high) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("right", [39, 40])
+def test_one_seed_lies_below_chance_where_its_record_says_so(right):
+    rows = datasets.Dataset.from_dict({"label": [1] * 100})
+    entry = evaluation.score_predictions(TASKS["rte"], [1] * right + [0] * (100 - right), rows)
+    run = examples.finetune(tasks=("rte",))
+    run["metrics"]["tasks"]["rte"] = entry
+    estimate = estimates.score_estimate(estimates.scores([run], "mini", "original", "rte"))
+    assert (estimate.low, estimate.high) == pytest.approx(tuple(entry["interval"]))
+    assert (estimate.high < 50) == entry["below_chance"] == (right == 39)
 
 
 def test_a_failed_task_has_no_score():

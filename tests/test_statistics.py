@@ -7,26 +7,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from saobp.study import statistics
-from saobp.study.statistics import holm, mean_interval, over_samples, paired_bootstrap, wilson
-
-
-@given(st.integers(1, 2000), st.data())
-def test_wilson_contains_the_share_and_stays_a_proportion(items, data):
-    successes = data.draw(st.integers(0, items))
-    low, high = wilson(successes, items)
-    assert 0 <= low <= successes / items <= high <= 1
-    assert low < high
-
-
-def test_wilson_agrees_with_scipy():
-    expected = stats.binomtest(131, 277).proportion_ci(0.95, method="wilson")
-    assert wilson(131, 277) == pytest.approx((expected.low, expected.high), abs=1e-12)
-
-
-@pytest.mark.parametrize("arguments", [(1, 0), (-1, 5), (6, 5)])
-def test_wilson_refuses_counts_that_cannot_be(arguments):
-    with pytest.raises(ValueError, match="items|successes"):
-        wilson(*arguments)
+from saobp.study.statistics import holm, mean_interval, over_samples, paired_bootstrap
 
 
 def test_mean_interval_without_item_error_is_students():

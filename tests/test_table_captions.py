@@ -1,6 +1,7 @@
 """What stands around a table's numbers: intervals over samples, what was corrected, footnotes of its own rows."""
 
 import example_records as examples
+import numpy as np
 import pytest
 
 from saobp.study import estimates, labels, tables
@@ -130,6 +131,18 @@ def test_a_score_is_flagged_where_its_whole_interval_lies_below_luck(right, chan
     entry.update(outcomes=[1] * right + [0] * (300 - right), chance=chance, majority=majority, below_chance=True)
     entry["scores"] = {"accuracy": right / 3}
     assert tables.table(2, [run]).cell("BERT-Mini", "Original", column="RACE_Middle").flags == flags
+
+
+@pytest.mark.parametrize(("spread", "flags"), [(2e-5, ("constant predictor",)), (1.0, ())])
+def test_similarities_that_hardly_differ_are_flagged_though_the_record_is_older(spread, flags):
+    run = finetune("stsb")
+    entry = run["metrics"]["tasks"]["stsb"]
+    gold = np.linspace(0, 5, 300)
+    entry |= {"scores": {"pearson": 90.0}, "chance": 0.0, "constant": False}
+    entry.update(outcomes=(3 + spread * gold).tolist(), labels=gold.tolist(), majority=0.0)
+    table = tables.table(8, [run])
+    assert table.cell("BERT-Mini", "Original", column="STS-B").flags == flags
+    assert ("under a hundredth of the labels'" in table.to_markdown()) == bool(flags)
 
 
 def test_an_average_is_flagged_against_the_average_of_luck():

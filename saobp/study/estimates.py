@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from saobp.study import labels
+from saobp.study import evaluation, labels
 from saobp.study.records import select
 from saobp.study.statistics import (
     Difference,
@@ -19,7 +19,6 @@ from saobp.study.statistics import (
     mean_interval,
     paired_bootstrap,
     paired_correlations,
-    wilson,
 )
 
 Record = dict[str, Any]
@@ -98,14 +97,20 @@ def _value(entry: dict[str, Any]) -> float | None:
 
 def _score(entry: dict[str, Any], key: tuple[Any, ...]) -> Score:
     value = _value(entry)
-    constant = bool(entry.get("constant"))
     outcomes, gold = _array(entry.get("outcomes")), _array(entry.get("labels"))
+    constant = bool(entry.get("constant")) or _collapsed(entry["metric"], outcomes, gold)
     items = int(entry.get("items") or (0 if outcomes is None else len(outcomes)))
     if gold is not None and outcomes is not None and len(gold) == len(outcomes):
         return Score(value, entry["metric"], items, key, None, outcomes[None], gold, constant)
     if outcomes is not None and abs(100 * outcomes.mean() - value) < 0.06:  # the rounding of a score
         return Score(value, entry["metric"], items, key, 100 * outcomes, constant=constant)
     return Score(value, entry["metric"], items, key, constant=constant)
+
+
+def _collapsed(metric: str, predicted: np.ndarray | None, gold: np.ndarray | None) -> bool:
+    """Whether similarities hardly differ; an older record's own mark knows only of those that are equal."""
+    known = metric in ("pearson", "spearman") and predicted is not None and gold is not None
+    return known and evaluation.collapsed(gold, predicted)
 
 
 def _array(values: Any) -> np.ndarray | None:
@@ -142,9 +147,9 @@ def score_estimate(runs: list[Score]) -> Estimate | None:
     if not runs:
         return None
     runs = by_pretraining(runs)
-    if len(runs) == 1 and _is_binary(runs[0].outcomes):
-        low, high = wilson(runs[0].outcomes.sum() / 100, runs[0].items)
-        return Estimate(runs[0].value, 100 * low, 100 * high, 1, runs[0].items)
+    if len(runs) == 1 and (_is_binary(runs[0].outcomes) or runs[0].metric in evaluation.CORRELATIONS):
+        interval = evaluation.headline_interval(runs[0].metric, runs[0].value, runs[0].items)  # as its record has it
+        return Estimate(runs[0].value, *interval, 1, runs[0].items)
     error = float(np.mean([run.item_error for run in runs]))
     return mean_interval([run.value for run in runs], item_error=error, items=runs[0].items)
 

@@ -27,24 +27,6 @@ class Estimate:
         return (self.high - self.low) / 2
 
 
-def wilson(successes: float, items: int, level: float = 0.95) -> tuple[float, float]:
-    """Interval of a proportion by Wilson's score method.
-
-    Both ends lie in [0, 1] and the interval has positive width even at 0 or all successes.
-    Raises ValueError if `items` is not positive or `successes` lies outside 0..items.
-    Source: Wilson 1927.
-    """
-    if items < 1:
-        raise ValueError(f"items: {items}; a proportion needs at least one item")
-    if not 0 <= successes <= items:
-        raise ValueError(f"successes: {successes} is not between 0 and items = {items}")
-    z = float(stats.norm.ppf(0.5 + level / 2))
-    share = successes / items
-    centre = (share + z * z / (2 * items)) / (1 + z * z / items)
-    spread = z * sqrt(share * (1 - share) / items + z * z / (4 * items**2)) / (1 + z * z / items)
-    return max(0.0, min(centre - spread, share)), min(1.0, max(centre + spread, share))  # rounding at 0 and 1
-
-
 def binomial_error(share: float, items: int) -> float:
     """Standard error of a proportion `share` of `items` independent items."""
     return sqrt(share * (1 - share) / items)

@@ -15,7 +15,7 @@ SIGNS = {"below chance": "†", "below majority": "§", "constant predictor": "�
 MEANINGS = {
     "below chance": "The whole interval lies below what a guess would score.",
     "below majority": "The whole interval lies below what the most frequent answer alone would score.",
-    "constant predictor": "It gives one answer to every item.",
+    "constant predictor": "It gives every item one answer, or answers that spread under a hundredth of the labels'.",
 }
 ALONE = "A number without an interval rests on one run, whose record keeps none."
 ALIKE = "A number that all its texts, sequences or items give alike has no interval."
