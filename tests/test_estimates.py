@@ -1,16 +1,30 @@
+import datasets
 import example_records as examples
 import numpy as np
 import pytest
+from scipy import stats
 
-from saobp.study import estimates
-from saobp.study.statistics import wilson
+from saobp.study import estimates, evaluation
+from saobp.study.tasks import TASKS
 
 
-def test_one_seed_of_right_and_wrong_gets_wilsons_interval():
-    runs = estimates.scores([examples.finetune()], "mini", "original", "race")
-    estimate = estimates.score_estimate(runs)
-    low, high = wilson(round(estimate.value / 100 * examples.ITEMS), examples.ITEMS)
-    assert (estimate.low, estimate.high) == pytest.approx((100 * low, 100 * high))
+@pytest.mark.parametrize("task", ["race", "cola", "stsb"])
+def test_one_seed_has_the_interval_of_its_record(task):
+    (run,) = estimates.scores([examples.finetune()], "mini", "original", task)
+    estimate = estimates.score_estimate([run])
+    expected = evaluation.headline_interval(run.metric, run.value, examples.ITEMS)
+    assert (estimate.low, estimate.high) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("right", [39, 40])
+def test_one_seed_lies_below_chance_where_its_record_says_so(right):
+    rows = datasets.Dataset.from_dict({"label": [1] * 100})
+    entry = evaluation.score_predictions(TASKS["rte"], [1] * right + [0] * (100 - right), rows)
+    run = examples.finetune(tasks=("rte",))
+    run["metrics"]["tasks"]["rte"] = entry
+    estimate = estimates.score_estimate(estimates.scores([run], "mini", "original", "rte"))
+    assert (estimate.low, estimate.high) == pytest.approx(tuple(entry["interval"]))
+    assert (estimate.high < 50) == entry["below_chance"] == (right == 39)
 
 
 def test_a_failed_task_has_no_score():
@@ -86,3 +100,100 @@ def test_fine_tuning_seeds_of_one_checkpoint_are_not_independent_runs():
     several = estimates.scores(runs, "mini", "original", "race")
     assert estimates.score_estimate(several).seeds == 2
     assert estimates.score_estimate(several[:3]).seeds == 3  # one checkpoint: fine-tuning seeds are all there is
+
+
+def acceptability(gain, heads=(0, 1, 2), seeds=(42, 43, 44), **left_out):
+    """Runs of CoLA, of three checkpoints with three heads each, that judge the same sentences."""
+    random = np.random.default_rng([len(heads), round(100 * gain)])
+    items = np.random.default_rng(0)
+    gold, hard = (items.random(1043) < 0.69).astype(float), items.normal(size=1043)
+    runs = []
+    for key in ((seed, head) for seed in seeds for head in heads):
+        guess = ((gold - 0.5) * (1.2 + gain) + hard + 0.15 * random.normal(size=1043) > 0).astype(float)
+        value = 100 * np.corrcoef(guess, gold)[0, 1]
+        given = {"predictions": guess[None], "labels": gold} | left_out
+        runs.append(estimates.Score(value, "matthews", 1043, key, **given))
+    return runs
+
+
+def test_a_correlation_of_several_checkpoints_and_heads_is_paired_on_its_items():
+    many, few = (
+        estimates.score_difference(acceptability(0.15, heads), acceptability(0, heads)) for heads in ((0, 1, 2), (0,))
+    )
+    assert many.seeds == few.seeds == 3
+    assert many.value == pytest.approx(
+        np.mean([run.value for run in acceptability(0.15)]) - np.mean([run.value for run in acceptability(0)])
+    )
+    assert many.high - many.low < few.high - few.low
+    bare = [acceptability(gain, predictions=None, labels=None) for gain in (0.15, 0)]
+    apart = estimates.score_difference(*bare)
+    assert many.high - many.low < (apart.high - apart.low) / 2
+    assert many.value == pytest.approx(apart.value)
+
+
+def test_a_correlation_whose_runs_have_different_labels_is_not_merged_as_if_paired():
+    runs = acceptability(0.15)
+    other = acceptability(0.15, labels=np.zeros(1043))[0]
+    assert all(run.predictions.shape == (3, 1043) for run in estimates.by_pretraining(runs))
+    assert estimates.by_pretraining([other, *runs[1:]])[0].predictions is None
+
+
+def test_a_difference_without_predictions_is_welchs():
+    levels = [50.0, 52.0, 55.0], [49.0, 50.0, 50.5]
+    ours, theirs = (
+        [estimates.Score(x, "matthews", 10**9, (k, 0)) for k, x in enumerate(values)] for values in levels
+    )  # so many items that their error is nothing
+    gap, welch = estimates.score_difference(ours, theirs), stats.ttest_ind(*levels, equal_var=False)
+    assert gap.p == pytest.approx(welch.pvalue, rel=1e-3)
+    assert (gap.low, gap.high) == pytest.approx(tuple(welch.confidence_interval(0.95)), rel=1e-3)
+
+
+def test_p_of_a_difference_of_averages_is_below_the_level_where_its_interval_leaves_zero_out():
+    spread = {"one": (0.3, 0.9, 1.9), "two": (0.4, 1.1, 1.8)}
+    for lift in (0, 1, 1.6, 3):
+        ours, theirs = (
+            {
+                task: [estimates.Score(50 + x, "accuracy", 10**6, (k, 0)) for k, x in enumerate(level)]
+                for task, level in sides.items()
+            }
+            for sides in (
+                {name: np.add(values, lift - 1) for name, values in spread.items()},
+                dict.fromkeys(spread, [0, 0, 0]),
+            )
+        )
+        gap = estimates.average_difference(ours, theirs)
+        assert (gap.p < 0.05) == (gap.low > 0 or gap.high < 0)
+        assert gap.p > 1e-3  # three seeds: the normal law would give much less
+
+
+def equals(random, seeds, items, shift, noise=0.8):
+    """Two algorithms that are alike, a task: the same items, a shift of each seed, noise of each answer."""
+    hard = random.normal(size=items)
+    return [
+        [
+            estimates.Score(right.mean(), "accuracy", items, (seed, 0), right)
+            for seed in range(seeds)
+            for right in [100.0 * (hard + shift * random.normal() + noise * random.normal(size=items) < 0.3)]
+        ]
+        for _ in range(2)
+    ]
+
+
+def test_the_pooled_interval_covers_the_truth_as_often_as_it_says():
+    random, trials, hits = np.random.default_rng(7), 200, 0
+    for _ in range(trials):
+        tasks = [equals(random, 3, 80, 0.1) for _ in range(3)]
+        found = estimates.pool([(estimates.score_difference(*t), estimates.seed_differences(*t)) for t in tasks])
+        hits += found.low <= 0 <= found.high
+    low, high = stats.binom.interval(0.998, trials, 0.95)
+    assert low <= hits <= high
+
+
+def test_heads_of_one_checkpoint_pool_as_one_run_with_their_spread():
+    tasks = [
+        [[run for run in side if run.key[0] == 42] for side in (acceptability(g), acceptability(0))] for g in (0.1, 0.2)
+    ]
+    gaps = [(estimates.score_difference(*sides), estimates.seed_differences(*sides)) for sides in tasks]
+    found = estimates.pool(gaps)
+    assert found.seeds == 1
+    assert found.half_width > 1.96 * np.linalg.norm([gap.item_error for gap, _ in gaps]) / 2

@@ -75,6 +75,20 @@ def test_a_constant_predictor_has_no_correlation_and_gives_no_nan(name):
     assert (found["headline"], found["constant"]) == (0, True)
 
 
+@pytest.mark.parametrize(("share", "constant"), [(1e-5, True), (0.0099, True), (0.0101, False), (0.5, False)])
+def test_a_regressor_whose_similarities_hardly_differ_is_called_constant(share, constant):
+    random = np.random.default_rng(0)
+    gold, noise = random.uniform(0, 5, 300), random.normal(size=300)
+    predicted = 2.5 + share * gold.std() * noise / noise.std()
+    assert score(TASKS["stsb"], predicted, rows(gold))["constant"] is constant
+
+
+def test_a_class_given_to_one_item_of_very_many_is_no_constant():
+    predicted = np.zeros(50_000, dtype=int)
+    predicted[7] = 1
+    assert score_predictions(TASKS["rte"], predicted, rows([0, 1] * 25_000))["constant"] is False
+
+
 def test_a_varied_predictor_and_one_right_about_a_constant_are_not_called_constant():
     assert score(TASKS["rte"], logits([1, 1, 1]), rows([1, 1, 1]))["constant"] is False
     assert score(TASKS["rte"], logits([1, 0, 1]), rows([1, 1, 1]))["constant"] is False

@@ -7,26 +7,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from saobp.study import statistics
-from saobp.study.statistics import holm, mean_interval, over_samples, paired_bootstrap, wilson
-
-
-@given(st.integers(1, 2000), st.data())
-def test_wilson_contains_the_share_and_stays_a_proportion(items, data):
-    successes = data.draw(st.integers(0, items))
-    low, high = wilson(successes, items)
-    assert 0 <= low <= successes / items <= high <= 1
-    assert low < high
-
-
-def test_wilson_agrees_with_scipy():
-    expected = stats.binomtest(131, 277).proportion_ci(0.95, method="wilson")
-    assert wilson(131, 277) == pytest.approx((expected.low, expected.high), abs=1e-12)
-
-
-@pytest.mark.parametrize("arguments", [(1, 0), (-1, 5), (6, 5)])
-def test_wilson_refuses_counts_that_cannot_be(arguments):
-    with pytest.raises(ValueError, match="items|successes"):
-        wilson(*arguments)
+from saobp.study.statistics import holm, mean_interval, over_samples, paired_bootstrap
 
 
 def test_mean_interval_without_item_error_is_students():
@@ -176,6 +157,26 @@ def test_paired_correlations_of_a_constant_predictor_count_as_zero():
     labels = np.array([0, 1] * 20)
     result = statistics.paired_correlations(labels, np.ones(40), labels, resamples=200)
     assert result.value == pytest.approx(100)
+
+
+def test_the_error_that_seeds_share_is_that_of_the_items_alone():
+    random = np.random.default_rng(13)
+    shared, own = random.normal(0, 2, 400), random.normal(0, 5, (3, 400))  # an item's part for all seeds, for each
+    gap = paired_bootstrap(shared + own, np.zeros((3, 400)))
+    pairs = np.cov(shared + own)[np.triu_indices(3, 1)]
+    assert gap.item_error == pytest.approx(sqrt(pairs.mean() / 400), rel=0.15)
+    assert gap.item_error < 0.6 * (shared + own).std() / 20
+    assert paired_bootstrap(own[0], np.zeros(400)).item_error == pytest.approx(own[0].std() / 20, rel=0.06)
+    assert isnan(paired_bootstrap(own, np.zeros((2, 400))).item_error)
+
+
+def test_runs_of_one_seed_have_the_mean_of_their_correlations():
+    random = np.random.default_rng(14)
+    labels = random.normal(size=300)
+    ours = [labels + random.normal(size=(heads, 300)) for heads in (3, 2)]
+    result = statistics.paired_correlations(ours, [np.ones(300)] * 2, labels, resamples=200)
+    expected = [np.mean([stats.pearsonr(row, labels).statistic for row in runs]) for runs in ours]
+    assert result.value == pytest.approx(100 * np.mean(expected)) and result.seeds == 2
 
 
 def test_holm_worked_by_hand():

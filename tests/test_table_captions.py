@@ -1,6 +1,7 @@
 """What stands around a table's numbers: intervals over samples, what was corrected, footnotes of its own rows."""
 
 import example_records as examples
+import numpy as np
 import pytest
 
 from saobp.study import estimates, labels, tables
@@ -132,6 +133,18 @@ def test_a_score_is_flagged_where_its_whole_interval_lies_below_luck(right, chan
     assert tables.table(2, [run]).cell("BERT-Mini", "Original", column="RACE_Middle").flags == flags
 
 
+@pytest.mark.parametrize(("spread", "flags"), [(2e-5, ("constant predictor",)), (1.0, ())])
+def test_similarities_that_hardly_differ_are_flagged_though_the_record_is_older(spread, flags):
+    run = finetune("stsb")
+    entry = run["metrics"]["tasks"]["stsb"]
+    gold = np.linspace(0, 5, 300)
+    entry |= {"scores": {"pearson": 90.0}, "chance": 0.0, "constant": False}
+    entry.update(outcomes=(3 + spread * gold).tolist(), labels=gold.tolist(), majority=0.0)
+    table = tables.table(8, [run])
+    assert table.cell("BERT-Mini", "Original", column="STS-B").flags == flags
+    assert ("under a hundredth of the labels'" in table.to_markdown()) == bool(flags)
+
+
 def test_an_average_is_flagged_against_the_average_of_luck():
     run = examples.finetune(algorithm="low")
     for entry in run["metrics"]["tasks"].values():
@@ -156,6 +169,24 @@ def test_footnotes_and_splits_are_of_the_columns_of_their_table():
     together = finetune("rte", "race", departures=[said], splits=[race, rte])
     assert "race" not in tables.table(8, [together]).to_markdown()
     assert "race/middle validation" in tables.table(2, [together]).caption
+
+
+@pytest.mark.parametrize(
+    ("note", "said"),
+    [
+        ("", "(300 of 1,436 rows)"),
+        ("stands in for the train split", "(300 of 1,436 rows; stands in for the train split)"),
+        (
+            "rows of the published TRAIN split (8,999 + 1,000 held out); the published validation split is not here",
+            "(300 of 1,436 rows; rows of the published TRAIN split; the published validation split is not here)",
+        ),
+    ],
+)
+def test_a_caption_says_of_a_split_that_is_not_the_published_one_what_it_is(note, said):
+    run = finetune("race", splits=[examples.split("ehovy/race", "middle") | {"note": note}])
+    assert f"not the published splits: race/middle validation {said}." in tables.table(2, [run]).caption
+    run["data"]["splits"][0].pop("note")  # as an older record may be
+    assert "race/middle validation (300 of 1,436 rows)." in tables.table(2, [run]).caption
 
 
 def test_departures_are_of_the_models_and_algorithms_of_their_table():

@@ -2,12 +2,13 @@ import csv
 import io
 import shutil
 import subprocess
+from dataclasses import replace
 
 import example_records as examples
 import numpy as np
 import pytest
 
-from saobp.study import tables
+from saobp.study import estimates, tables
 from saobp.study.records import select
 
 
@@ -89,7 +90,41 @@ def test_a_failed_run_is_left_out_and_not_averaged():
     failed = examples.finetune("mini", "original", 3, ("race",))
     failed["metrics"]["tasks"]["race"]["scores"] = {"accuracy": None}
     with_failed = tables.table(2, [*runs, failed]).cell("BERT-Mini", "Original", column="RACE_Middle")
-    assert with_failed == tables.table(2, runs).cell("BERT-Mini", "Original", column="RACE_Middle")
+    without = tables.table(2, runs).cell("BERT-Mini", "Original", column="RACE_Middle")
+    assert with_failed == replace(without, reason="1 of 3 runs failed (no finite score)")
+
+
+NAN = "the loss is nan at step 3 (learning rate 5.00e-05); the last finite checkpoint is none: lower the learning rate"
+
+
+def with_failures(count, tasks=("rte", "sst2")):
+    """Three runs of Mini's High, `count` of whose RTE failed."""
+    runs = [examples.finetune("mini", "high", seed, tasks) for seed in (1, 2, 3)]
+    for run in runs[:count]:
+        run["metrics"]["tasks"]["rte"] = {"failed": NAN}
+    return tables.table(8, runs)
+
+
+def test_a_cell_whose_only_runs_failed_says_so_and_why():
+    table = with_failures(3)
+    assert table.cell("BERT-Mini", "High", column="RTE").ours is None
+    assert "Empty, failed: the loss is nan at step 3: BERT-Mini High (RTE)." in (table.to_markdown())
+    assert "last finite checkpoint" not in table.to_markdown()
+    assert "1 of 9 GLUE tasks run (SST2); failed runs: 3 of RTE: BERT-Mini High (Avg)." in table.to_markdown()
+
+
+def test_a_cell_some_of_whose_runs_failed_says_how_many():
+    table, said = with_failures(2), "2 of 3 runs failed (the loss is nan at step 3)"
+    assert table.cell("BERT-Mini", "High", column="RTE").count() == f"1×{examples.ITEMS}"
+    assert f"\n{said}: BERT-Mini High (RTE).  \n" in table.to_markdown() and said in table.to_latex()
+    assert next(row["reason"] for row in rows(table) if row["column"] == "RTE" and "High" in row["row"]) == said
+    assert "failed" not in with_failures(0).to_markdown()
+
+
+def test_an_average_over_fewer_seeds_names_the_tasks_that_failed():
+    table = with_failures(1, tuple(estimates.GLUE))
+    assert table.cell("BERT-Mini", "High", column="Avg").ours.seeds == 2
+    assert "Failed runs: 1 of RTE: BERT-Mini High (Avg)." in table.to_markdown()
 
 
 def test_records_of_two_profiles_never_share_a_table():

@@ -1,14 +1,15 @@
 """From run records to numbers: which runs answer a question, and the estimate they give."""
 
+import re
 from collections.abc import Iterable
-from dataclasses import dataclass
-from math import isfinite, nan, sqrt
+from dataclasses import dataclass, replace
+from math import inf, isfinite, nan, sqrt
 from typing import Any
 
 import numpy as np
 from scipy import stats
 
-from saobp.study import labels
+from saobp.study import evaluation, labels
 from saobp.study.records import select
 from saobp.study.statistics import (
     Difference,
@@ -18,7 +19,6 @@ from saobp.study.statistics import (
     mean_interval,
     paired_bootstrap,
     paired_correlations,
-    wilson,
 )
 
 Record = dict[str, Any]
@@ -35,7 +35,7 @@ class Score:
     items: int
     key: tuple[Any, ...]  # the run's seeds: what pairs it with a run of another algorithm
     outcomes: np.ndarray | None = None  # one number an item, in percent, whose mean is `value`
-    predictions: np.ndarray | None = None  # of a correlation, with `labels`
+    predictions: np.ndarray | None = None  # of a correlation, a row a run (several once merged), with `labels`
     labels: np.ndarray | None = None
     constant: bool = False  # one answer to every item
 
@@ -78,9 +78,16 @@ def scores(records: Iterable[Record], model: str, algorithm: str, task: str) -> 
     found = []
     for record in select(list(records), model=model, algorithm=algorithm):
         entry = (record["metrics"].get("tasks") or {}).get(task)
-        if entry and not entry.get("failed") and _value(entry) is not None:
+        if entry and not entry.get("failed") and _value(entry) is not None:  # the others: `failures`
             found.append(_score(entry, seed_key(record)))
     return found
+
+
+def failures(records: Iterable[Record], model: str, algorithm: str, task: str) -> list[str]:
+    """Why runs of a task have no score, one reason a failed run; its rate and what it advises are left out."""
+    entries = [run["metrics"].get("tasks") or {} for run in select(list(records), model=model, algorithm=algorithm)]
+    lost = [found for entry in entries if (found := entry.get(task)) and (found.get("failed") or _value(found) is None)]
+    return [re.split(r"; | \(", str(found.get("failed") or "no finite score"))[0] for found in lost]
 
 
 def _value(entry: dict[str, Any]) -> float | None:
@@ -90,14 +97,20 @@ def _value(entry: dict[str, Any]) -> float | None:
 
 def _score(entry: dict[str, Any], key: tuple[Any, ...]) -> Score:
     value = _value(entry)
-    constant = bool(entry.get("constant"))
     outcomes, gold = _array(entry.get("outcomes")), _array(entry.get("labels"))
+    constant = bool(entry.get("constant")) or _collapsed(entry["metric"], outcomes, gold)
     items = int(entry.get("items") or (0 if outcomes is None else len(outcomes)))
     if gold is not None and outcomes is not None and len(gold) == len(outcomes):
-        return Score(value, entry["metric"], items, key, None, outcomes, gold, constant)
+        return Score(value, entry["metric"], items, key, None, outcomes[None], gold, constant)
     if outcomes is not None and abs(100 * outcomes.mean() - value) < 0.06:  # the rounding of a score
         return Score(value, entry["metric"], items, key, 100 * outcomes, constant=constant)
     return Score(value, entry["metric"], items, key, constant=constant)
+
+
+def _collapsed(metric: str, predicted: np.ndarray | None, gold: np.ndarray | None) -> bool:
+    """Whether similarities hardly differ; an older record's own mark knows only of those that are equal."""
+    known = metric in ("pearson", "spearman") and predicted is not None and gold is not None
+    return known and evaluation.collapsed(gold, predicted)
 
 
 def _array(values: Any) -> np.ndarray | None:
@@ -124,7 +137,9 @@ def _merged(group: list[Score]) -> Score:
     constant = any(run.constant for run in group)
     whole = all(run.outcomes is not None and len(run.outcomes) == first.items for run in group)
     outcomes = np.mean([run.outcomes for run in group], axis=0) if whole else None
-    return Score(value, first.metric, first.items, (first.key[0], None), outcomes, constant=constant)
+    predictions = np.vstack([run.predictions for run in group]) if _same_labels(group) else None
+    gold = None if predictions is None else first.labels
+    return Score(value, first.metric, first.items, (first.key[0], None), outcomes, predictions, gold, constant)
 
 
 def score_estimate(runs: list[Score]) -> Estimate | None:
@@ -132,9 +147,9 @@ def score_estimate(runs: list[Score]) -> Estimate | None:
     if not runs:
         return None
     runs = by_pretraining(runs)
-    if len(runs) == 1 and _is_binary(runs[0].outcomes):
-        low, high = wilson(runs[0].outcomes.sum() / 100, runs[0].items)
-        return Estimate(runs[0].value, 100 * low, 100 * high, 1, runs[0].items)
+    if len(runs) == 1 and (_is_binary(runs[0].outcomes) or runs[0].metric in evaluation.CORRELATIONS):
+        interval = evaluation.headline_interval(runs[0].metric, runs[0].value, runs[0].items)  # as its record has it
+        return Estimate(runs[0].value, *interval, 1, runs[0].items)
     error = float(np.mean([run.item_error for run in runs]))
     return mean_interval([run.value for run in runs], item_error=error, items=runs[0].items)
 
@@ -162,8 +177,8 @@ def average_estimate(by_task: dict[str, list[Score]]) -> Estimate | None:
 def score_difference(ours: list[Score], theirs: list[Score]) -> Difference | None:
     """Ours minus theirs, paired by item and seed where the score is a mean over items.
 
-    A correlation (Matthews, Pearson) is computed anew on the items drawn; without its labels, its
-    difference takes both sampling errors as if they were independent, which is too wide rather than too
+    A correlation (Matthews, Pearson) is computed anew on the items drawn, for each run; without its labels,
+    its difference takes both sampling errors as if they were independent, which is too wide rather than too
     narrow. None where either side has no run.
     """
     if not ours or not theirs:
@@ -174,8 +189,7 @@ def score_difference(ours: list[Score], theirs: list[Score]) -> Difference | Non
     if len(lengths) == 1 and lengths != {0}:
         return paired_bootstrap(np.stack(tables[0]), np.stack(tables[1]))
     if _same_labels(ours + theirs):
-        first, second = (np.stack([run.predictions for run in side]) for side in (ours, theirs))
-        return paired_correlations(first, second, ours[0].labels)
+        return paired_correlations(*([run.predictions for run in side] for side in (ours, theirs)), ours[0].labels)
     return _approximate_difference(ours, theirs)
 
 
@@ -193,7 +207,7 @@ def average_difference(ours: dict[str, list[Score]], theirs: dict[str, list[Scor
         return None
     pooled = pool([(gap, seed_differences(ours[task], theirs[task])) for task, gap in zip(ours, gaps)])
     items = sum(gap.items for gap in gaps)
-    return _normal_difference(pooled.value, pooled.half_width, pooled.seeds, items)
+    return _difference(pooled, items)
 
 
 def seed_differences(ours: list[Score], theirs: list[Score]) -> dict[tuple[Any, ...], float]:
@@ -203,20 +217,23 @@ def seed_differences(ours: list[Score], theirs: list[Score]) -> dict[tuple[Any, 
 
 
 def pool(gaps: list[tuple[Difference, dict[tuple[Any, ...], float]]]) -> Estimate:
-    """Mean difference over tasks, averaged within each pretraining seed first: its tasks move together.
+    """Mean difference over tasks, averaged within each seed first: its tasks move together.
 
-    The items of different tasks are independent, so their errors add in squares. Without a seed that all
-    tasks share, the mean of the tasks' differences counts as one run.
+    The spread over seeds has all that a seed brings; added to it is only the error over items that the seeds
+    share. The items of different tasks are independent, so their errors add in squares. The seeds are those of
+    pretraining; with a single one it counts as one run, whose interval covers fine-tuning seeds and items. Without
+    a seed that all tasks share, the mean of the tasks' differences counts as one run, with their whole errors.
     """
     shared = sorted(set.intersection(*(set(by_seed) for _, by_seed in gaps)), key=str)
-    checkpoints = list(dict.fromkeys(key[0] for key in shared))  # pretraining seeds
-    values = [
-        float(np.mean([by_seed[key] for _, by_seed in gaps for key in shared if key[0] == checkpoint]))
-        for checkpoint in checkpoints
-    ]
-    errors = [(gap.high - gap.low) / 2 / stats.norm.ppf(0.975) for gap, _ in gaps]
-    error = float(np.linalg.norm(errors)) / len(gaps)
-    return mean_interval(values or [float(np.mean([gap.value for gap, _ in gaps]))], item_error=error)
+    means = [Score(float(np.mean([by_seed[key] for _, by_seed in gaps])), "mean", 0, key) for key in shared]
+    checkpoints = len({key[0] for key in shared})
+    if not means:
+        errors = [(gap.high - gap.low) / 2 / stats.norm.ppf(0.975) for gap, _ in gaps]
+        values = [float(np.mean([gap.value for gap, _ in gaps]))]
+    else:
+        errors, values = [gap.item_error for gap, _ in gaps], [run.value for run in by_pretraining(means)]
+    found = mean_interval(values, item_error=float(np.linalg.norm(errors)) / len(gaps))
+    return found if checkpoints > 1 else replace(found, seeds=1)
 
 
 def _paired(ours: list[Score], theirs: list[Score]) -> tuple[list[Score], list[Score]]:
@@ -227,15 +244,24 @@ def _paired(ours: list[Score], theirs: list[Score]) -> tuple[list[Score], list[S
 
 
 def _approximate_difference(ours: list[Score], theirs: list[Score]) -> Difference:
+    """Welch's difference of two means that share nothing."""
     first, second = score_estimate(ours), score_estimate(theirs)
-    reach = float(np.hypot(first.half_width, second.half_width))
-    return _normal_difference(first.value - second.value, reach, min(first.seeds, second.seeds), first.items)
+    value, seeds = first.value - second.value, min(first.seeds, second.seeds)
+    errors = np.array([side.half_width / stats.t.ppf(0.975, side.freedom) for side in (first, second)])
+    error = float(np.linalg.norm(errors))
+    few = float(((errors / error) ** 4 / [first.freedom, second.freedom]).sum())
+    freedom = 1 / few if few else inf
+    reach = error * float(stats.t.ppf(0.975, freedom))
+    over_items = float(np.hypot(*(np.mean([run.item_error for run in side]) for side in (ours, theirs))))
+    estimate = Estimate(value, value - reach, value + reach, seeds, first.items, freedom)
+    return _difference(estimate, first.items, over_items)
 
 
-def _normal_difference(value: float, reach: float, seeds: int, items: int) -> Difference:
-    """A difference from the half-width of its 95 % interval, with the p-value of the normal law."""
-    p = float(2 * stats.norm.sf(abs(value) / reach * stats.norm.ppf(0.975))) if reach > 0 else float("nan")
-    return Difference(value, value - reach, value + reach, p, seeds, items)
+def _difference(found: Estimate, items: int, item_error: float = nan) -> Difference:
+    """A difference from its estimate; the p-value is of the Student law that the interval is of."""
+    law, reach = stats.t(found.freedom), found.half_width
+    p = float(2 * law.sf(abs(found.value) / reach * law.ppf(0.975))) if reach > 0 else nan
+    return Difference(found.value, found.low, found.high, p, found.seeds, items, item_error)
 
 
 def matrix(record: Record, kind: str = "refined") -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """Scores as the owners of a benchmark count them, and what tells a score from luck.
 
 A score comes with its number of items, chance, the majority class and two warnings by name: `below_chance`
-(the upper end of its 95 % interval lies under chance) and `constant` (one answer to everything).
+(the upper end of its 95 % interval lies under chance) and `constant` (one answer to everything, or similarities
+that hardly differ).
 """
 
 from collections.abc import Callable, Mapping
@@ -40,6 +41,9 @@ METRICS: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {
     "spearman": lambda gold, predicted: _correlation(stats.spearmanr, gold, predicted),
 }
 CORRELATIONS = ("matthews", "pearson", "spearman")
+# Similarities never agree to the last bit, even where a regressor ignores its input; a hundredth of the gold's spread
+# can explain at most 2 % of its variance (at r = 1: 1 - 0.99^2).
+COLLAPSED = 0.01
 
 
 def score(spec: TaskSpec, outputs: Any, rows: datasets.Dataset, features: datasets.Dataset | None = None) -> Scores:
@@ -75,13 +79,18 @@ def score_predictions(spec: TaskSpec, predictions: Any, rows: datasets.Dataset) 
         "scores": scores,
         "chance": 0.0 if correlated else 100 / len(spec.labels),
         "majority": 0.0 if correlated else 100 * float(np.bincount(gold).max()) / len(gold),
-        "constant": bool(np.ptp(predicted) == 0 and np.ptp(gold) > 0),
+        "constant": collapsed(gold, predicted, COLLAPSED if spec.kind == "regression" else 0.0),
         "outcomes": predicted.tolist() if correlated else correct.tolist(),
     }
     if correlated:
         result["labels"] = gold.tolist()
     hops = {} if spec.kind == "regression" else _by_hops(correct, rows)
     return _completed(spec, result, len(rows)) | hops
+
+
+def collapsed(gold: np.ndarray, predicted: np.ndarray, tolerance: float = COLLAPSED) -> bool:
+    """Say whether predictions spread over no more than a share of the gold's standard deviation: one answer to all."""
+    return bool(np.ptp(gold) > 0 and (np.ptp(predicted) == 0 or np.std(predicted) < tolerance * np.std(gold)))
 
 
 def _score_spans(spec: TaskSpec, answers: list[str], rows: datasets.Dataset) -> Scores:

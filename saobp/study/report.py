@@ -14,7 +14,7 @@ from saobp.study.executed import Executed
 from saobp.study.publication import SUMMARIES
 from saobp.study.tables import context
 
-SPLITS = re.compile(r"((?:[^\s,]+ \w+ \([\d,]+ (?:of [\d,]+ )?rows\)(?:, )?){5,})")
+SPLITS = re.compile(r"((?:[^\s,]+ \w+ \([\d,]+ (?:of [\d,]+ )?rows[^)]*\)(?:, )?){5,})")
 DEPARTURES, LONG = "Departures from the paper: ", 300
 THREADS = re.compile(r"^(.*?)(?:, (\d+) of (\d+) threads)?$")
 

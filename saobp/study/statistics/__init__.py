@@ -13,7 +13,6 @@ from saobp.study.statistics.intervals import (
     correlation_error,
     mean_interval,
     over_samples,
-    wilson,
 )
 from saobp.study.statistics.paired import Difference, holm, paired_bootstrap, paired_correlations
 
@@ -32,5 +31,4 @@ __all__ = [
     "over_samples",
     "paired_bootstrap",
     "paired_correlations",
-    "wilson",
 ]

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import hypot, isfinite, nan, sqrt
+from math import hypot, inf, isfinite, nan, sqrt
 
 import numpy as np
 from scipy import stats
@@ -19,29 +19,12 @@ class Estimate:
     high: float
     seeds: int
     items: int | None = None
+    freedom: float = inf  # of Student's law behind the interval; infinite is the normal law
 
     @property
     def half_width(self) -> float:
         """Half the width of the interval: the number after the ± sign (NaN if there is no interval)."""
         return (self.high - self.low) / 2
-
-
-def wilson(successes: float, items: int, level: float = 0.95) -> tuple[float, float]:
-    """Interval of a proportion by Wilson's score method.
-
-    Both ends lie in [0, 1] and the interval has positive width even at 0 or all successes.
-    Raises ValueError if `items` is not positive or `successes` lies outside 0..items.
-    Source: Wilson 1927.
-    """
-    if items < 1:
-        raise ValueError(f"items: {items}; a proportion needs at least one item")
-    if not 0 <= successes <= items:
-        raise ValueError(f"successes: {successes} is not between 0 and items = {items}")
-    z = float(stats.norm.ppf(0.5 + level / 2))
-    share = successes / items
-    centre = (share + z * z / (2 * items)) / (1 + z * z / items)
-    spread = z * sqrt(share * (1 - share) / items + z * z / (4 * items**2)) / (1 + z * z / items)
-    return max(0.0, min(centre - spread, share)), min(1.0, max(centre + spread, share))  # rounding at 0 and 1
 
 
 def binomial_error(share: float, items: int) -> float:
@@ -77,8 +60,9 @@ def mean_interval(
     error = hypot(seed_error, item_error)
     if error == 0 or not isfinite(error):
         return Estimate(mean, float("nan"), float("nan"), seeds, items)
-    reach = _critical(seed_error, item_error, seeds, level) * error
-    return Estimate(mean, mean - reach, mean + reach, seeds, items)
+    freedom = _freedom(seed_error, item_error, seeds)
+    reach = float(stats.t.ppf(0.5 + level / 2, freedom)) * error
+    return Estimate(mean, mean - reach, mean + reach, seeds, items, freedom)
 
 
 def over_samples(
@@ -107,9 +91,8 @@ def over_samples(
     return Estimate(value, *map(float, found.confidence_interval), 1, len(totals))
 
 
-def _critical(seed_error: float, item_error: float, seeds: int, level: float) -> float:
-    """Student's quantile at Satterthwaite's degrees of freedom; the items count as many."""
+def _freedom(seed_error: float, item_error: float, seeds: int) -> float:
+    """Satterthwaite's degrees of freedom; the items count as many."""
     if seed_error == 0:
-        return float(stats.norm.ppf(0.5 + level / 2))
-    freedom = (seed_error**2 + item_error**2) ** 2 * (seeds - 1) / seed_error**4
-    return float(stats.t.ppf(0.5 + level / 2, freedom))
+        return inf
+    return (seed_error**2 + item_error**2) ** 2 * (seeds - 1) / seed_error**4

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import nan
 
 import numpy as np
 from scipy import stats
@@ -19,6 +20,7 @@ class Difference:
     p: float
     seeds: int
     items: int
+    item_error: float = nan  # the part of its standard error that the seeds share: of the items alone
 
 
 def paired_bootstrap(
@@ -41,38 +43,46 @@ def paired_bootstrap(
     if ours.shape[1] != theirs.shape[1] or ours.shape[1] == 0:
         raise ValueError(f"theirs: {theirs.shape[1]} items against {ours.shape[1]}; pairs need the same items")
     random = np.random.default_rng(seed)
-    if len(ours) == len(theirs):
-        draws = _draw(ours - theirs, resamples, random)
-    else:
-        draws = _draw_apart(ours, theirs, resamples, random)
     means = ours.mean(axis=1), theirs.mean(axis=1)
-    return _summary(*means, draws, level, ours.shape[1])
+    if len(ours) == len(theirs):
+        drawn = [_item_means(ours - theirs, resamples, random)]
+    else:  # shared items, separate seeds
+        both = _item_means(np.concatenate([ours, theirs]), resamples, random)
+        drawn = [both[:, : len(ours)], -both[:, len(ours) :]]
+    return _summary(*means, drawn, level, ours.shape[1], random)
 
 
 def paired_correlations(
-    ours: np.ndarray, theirs: np.ndarray, labels: np.ndarray, *, resamples: int = 2000, level: float = 0.95,
-    seed: int = 0,
+    ours: Sequence[np.ndarray] | np.ndarray, theirs: Sequence[np.ndarray] | np.ndarray, labels: np.ndarray, *,
+    resamples: int = 2000, level: float = 0.95, seed: int = 0,
 ) -> Difference:  # fmt: skip
     """Compare two algorithms' correlations with the labels, in percent, on the same items.
 
-    `ours` and `theirs` hold one row of predictions a seed. Pearson's r, and Matthews' for two classes, is
-    computed anew on every draw of items; seeds are a random effect as in `paired_bootstrap`. A constant
-    predictor has r = 0.
+    `ours` and `theirs` hold one entry a seed: a row of predictions, or a (run, item) table of the runs that
+    started from one checkpoint, whose correlations are averaged. Pearson's r, and Matthews' for two classes,
+    is computed anew on every draw of items; seeds are a random effect as in `paired_bootstrap`, in pairs where
+    both have the same number of them. A constant predictor has r = 0.
     """
-    ours, theirs = np.atleast_2d(ours), np.atleast_2d(theirs)
-    random = np.random.default_rng(seed)
-    items = ours.shape[1]
-    counts = _item_counts(items, resamples, random)
-    sides = []
-    for side in (ours, theirs):
-        weights = _seed_weights(len(side), resamples, random)
-        each = np.stack([_weighted_correlation(row, labels, counts) for row in side], axis=1)
-        sides.append((weights * each).sum(axis=1))
+    random, items = np.random.default_rng(seed), len(labels)
     whole = np.full((1, items), 1 / items)
+    counts = np.concatenate([whole, _item_counts(items, resamples, random)])
     first, second = (
-        100 * np.concatenate([_weighted_correlation(row, labels, whole) for row in side]) for side in (ours, theirs)
+        np.stack([_mean_correlation(runs, labels, counts) for runs in _by_seed(side)], axis=1)
+        for side in (ours, theirs)
     )
-    return _summary(first, second, 100 * (sides[0] - sides[1]), level, items)
+    drawn = [first - second] if first.shape == second.shape else [first, -second]
+    return _summary(first[0], second[0], [table[1:] for table in drawn], level, items, random)
+
+
+def _by_seed(side: Sequence[np.ndarray] | np.ndarray) -> list[np.ndarray]:
+    """A (run, item) table a seed; a single row of predictions is one seed."""
+    rows = side if np.ndim(side[0]) else [side]
+    return [np.atleast_2d(np.asarray(row, float)) for row in rows]
+
+
+def _mean_correlation(runs: np.ndarray, labels: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """The mean over some runs of r in percent, under each row of item weights."""
+    return 100 * np.mean([_weighted_correlation(row, labels, weights) for row in runs], axis=0)
 
 
 def _weighted_correlation(x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
@@ -84,19 +94,37 @@ def _weighted_correlation(x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> 
     return np.divide(covariance, spread, out=np.zeros_like(spread), where=spread > 1e-12)
 
 
-def _summary(ours: np.ndarray, theirs: np.ndarray, draws: np.ndarray, level: float, items: int) -> Difference:
+def _summary(
+    ours: np.ndarray, theirs: np.ndarray, drawn: list[np.ndarray], level: float, items: int, random: np.random.Generator
+) -> Difference:
     """Interval and two-sided p-value from the bootstrap's error and Student's law; `ours`, `theirs` by seed.
 
+    `drawn` are (draw, seed) tables of what the drawn items give, whose sum over the tables is the difference: one
+    where seeds are paired, else ours and minus theirs.
     Counting draws beyond zero could give no p below 1 / draws, too coarse for a correction over many cells,
     and few seeds have heavier tails than a bootstrap over them shows.
     """
+    draws = sum((_seed_weights(table.shape[1], len(table), random) * table).sum(axis=1) for table in drawn)
     value, error = float(ours.mean() - theirs.mean()), float(draws.std())
-    seeds = min(len(ours), len(theirs))
+    seeds, shared = min(len(ours), len(theirs)), _shared_error(drawn[0]) if len(drawn) == 1 else nan
     if error == 0:
-        return Difference(value, value, value, 1.0 if value == 0 else 2 / (len(draws) + 1), seeds, items)
+        return Difference(value, value, value, 1.0 if value == 0 else 2 / (len(draws) + 1), seeds, items, shared)
     law = stats.t(_freedom(ours, theirs, error))
     reach, p = float(law.ppf(0.5 + level / 2)) * error, float(2 * law.sf(abs(value) / error))
-    return Difference(value, value - reach, value + reach, p, seeds, items)
+    return Difference(value, value - reach, value + reach, p, seeds, items, shared)
+
+
+def _shared_error(drawn: np.ndarray) -> float:
+    """The error over the items that all seeds share, from a (draw, seed) table.
+
+    It is the covariance of two seeds under the same items. What the items do to one seed alone is not in it: the
+    seeds' own spread has that already.
+    """
+    covariance = np.atleast_2d(np.cov(drawn, rowvar=False, ddof=0))
+    seeds = len(covariance)
+    if seeds == 1:
+        return float(np.sqrt(covariance[0, 0]))
+    return float(np.sqrt(max(0.0, (covariance.sum() - np.trace(covariance)) / (seeds * (seeds - 1)))))
 
 
 def _freedom(ours: np.ndarray, theirs: np.ndarray, error: float) -> float:
@@ -112,20 +140,10 @@ def _freedom(ours: np.ndarray, theirs: np.ndarray, error: float) -> float:
     return few / share**2 if share > 1e-3 else 1e6
 
 
-def _draw(differences: np.ndarray, resamples: int, random: np.random.Generator) -> np.ndarray:
-    """Means of a (seed, item) table under resampled seeds and items."""
-    patterns, weights = _item_weights(differences, resamples, random)
-    seeds = _seed_weights(len(differences), resamples, random)
-    return np.einsum("rs,sp,rp->r", seeds, patterns, weights, optimize=True)
-
-
-def _draw_apart(ours: np.ndarray, theirs: np.ndarray, resamples: int, random: np.random.Generator) -> np.ndarray:
-    """The same where the two have different numbers of seeds: shared items, separate seeds."""
-    patterns, weights = _item_weights(np.concatenate([ours, theirs]), resamples, random)
-    first = _seed_weights(len(ours), resamples, random)
-    second = _seed_weights(len(theirs), resamples, random)
-    seeds = np.concatenate([first, -second], axis=1)
-    return np.einsum("rs,sp,rp->r", seeds, patterns, weights, optimize=True)
+def _item_means(table: np.ndarray, resamples: int, random: np.random.Generator) -> np.ndarray:
+    """The means of a (seed, item) table's rows under resampled items: (draw, seed)."""
+    patterns, weights = _item_weights(table, resamples, random)
+    return weights @ patterns.T
 
 
 def _item_weights(table: np.ndarray, resamples: int, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:

@@ -20,7 +20,7 @@ class Cell:
     difference: Difference | None = None  # ours against Original, same items and seeds
     adjusted_p: float | None = None  # Holm over the table
     flags: tuple[str, ...] = ()
-    reason: str = ""  # why `ours` is empty
+    reason: str = ""  # why `ours` is empty, or lacks runs
     digits: int = 2  # behind the point, and more where the error would be 0.00
 
     @property
@@ -134,16 +134,17 @@ def correction(rows: Sequence[Row]) -> str:
     return f"Holm's correction covers {counted(made, 'difference')} from Original: {each}."
 
 
-def empty_notes(table: Table) -> tuple[str, ...]:
-    """Say once for each reason which cells are empty because of it."""
+def reason_notes(table: Table) -> tuple[str, ...]:
+    """Say once for each reason which cells are empty because of it, or lack runs."""
     places: dict[str, list[str]] = {}
     for row in table.rows:
         by_reason: dict[str, list[str]] = {}
         for key, cell in row.cells.items():
-            if cell.ours is None and cell.reason:
-                by_reason.setdefault(cell.reason, []).append(table.columns[key])
+            if cell.reason:
+                said = f"Empty, {cell.reason}" if cell.ours is None else cell.reason[0].upper() + cell.reason[1:]
+                by_reason.setdefault(said, []).append(table.columns[key])
         for reason, columns in by_reason.items():
             where = " ".join(label for label in row.labels if label)
             everything = len(columns) == len(row.cells)
             places.setdefault(reason, []).append(where if everything else f"{where} ({', '.join(columns)})")
-    return tuple(f"Empty, {reason}: {'; '.join(where)}." for reason, where in places.items())
+    return tuple(f"{reason}: {'; '.join(where)}." for reason, where in places.items())

@@ -1,5 +1,6 @@
 """What every caption must say: the profile, the data and how complete they are."""
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -100,7 +101,7 @@ def describe(records: Sequence[Record]) -> str:
 
 
 def _incomplete(records: Sequence[Record]) -> str:
-    """Name every split that is not the published one, with both numbers of rows."""
+    """Name every split that is not the published one, with both numbers of rows and what it is instead."""
     other = [split for split in splits(records) if not split.get("complete", True)]
     if other and all(str(split.get("note")).startswith(INVENTED) for split in other):
         drawn = ", ".join(sorted({f"{split['used']:,}" for split in other if split.get("used")}))
@@ -116,7 +117,8 @@ def _split_words(split: Record) -> str:
     name = split["dataset"].split("/")[-1] + (f"/{config}" if config not in (None, "", "default") else "")
     total = split.get("published_rows")
     size = f"{split['rows']:,} of {total:,} rows" if total else f"{split['rows']:,} rows"
-    return f"{name} {split['split']} ({size})"
+    note = re.sub(r" ?\([^)]*\)", "", str(split.get("note") or ""))  # in short: what stands in its brackets is left out
+    return f"{name} {split['split']} ({'; '.join(filter(None, [size, note]))})"
 
 
 def splits(records: Iterable[Record]) -> list[Record]:

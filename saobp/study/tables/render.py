@@ -6,7 +6,7 @@ import re
 from itertools import groupby
 
 from saobp.study.statistics import Estimate
-from saobp.study.tables.cells import Cell, Row, Table, empty_notes
+from saobp.study.tables.cells import Cell, Row, Table, reason_notes
 
 MARK = "*"
 MARKED = "* differs from Original after Holm's correction over the table (paired bootstrap, level 0.05)"
@@ -15,7 +15,7 @@ SIGNS = {"below chance": "†", "below majority": "§", "constant predictor": "�
 MEANINGS = {
     "below chance": "The whole interval lies below what a guess would score.",
     "below majority": "The whole interval lies below what the most frequent answer alone would score.",
-    "constant predictor": "It gives one answer to every item.",
+    "constant predictor": "It gives every item one answer, or answers that spread under a hundredth of the labels'.",
 }
 ALONE = "A number without an interval rests on one run, whose record keeps none."
 ALIKE = "A number that all its texts, sequences or items give alike has no interval."
@@ -49,7 +49,7 @@ def _fields(cell: Cell) -> list[object]:
     counts = [estimate.seeds, estimate.items] if estimate else [None, None]
     gaps = [gap.value, gap.low, gap.high] if gap else [None] * 3
     differs = {True: "yes", False: "no"}[cell.differs] if gap else None
-    tail = [cell.adjusted_p, differs, "; ".join(cell.flags), "" if ours is not None else cell.reason]
+    tail = [cell.adjusted_p, differs, "; ".join(cell.flags), cell.reason]
     return [cell.published, *(_plain(value) for value in (*numbers, *counts, *gaps, *tail))]
 
 
@@ -91,7 +91,7 @@ def _notes(table: Table) -> list[str]:
     said = [f"\\{MARKED}."] if marked else []
     if table.counts.startswith("runs"):
         said += [words for words, here in ((ALONE, None in alone), (ALIKE, any(alone))) if here]
-    return [*said, *table.notes, *empty_notes(table)]
+    return [*said, *table.notes, *reason_notes(table)]
 
 
 def latex(table: Table) -> str:

@@ -78,12 +78,14 @@ def shown_algorithms(records: Sequence[Record], model: str) -> list[str]:
 def score_cell(records: Sequence[Record], printed: str, model: str, algorithm: str, task: str) -> Cell:
     """One score beside the paper's characters."""
     runs = estimates.scores(records, model, algorithm, task)
+    failed = estimates.failures(records, model, algorithm, task)
     if not runs:
-        return Cell(printed, reason=missing(records, model, algorithm))
+        return Cell(printed, reason=missing(records, model, algorithm, failed))
     plain = [] if algorithm == "original" else estimates.scores(records, model, "original", task)
     ours = estimates.score_estimate(runs)
     flags = (*_below(ours, records, [task]), *(["constant predictor"] if any(run.constant for run in runs) else []))
-    return Cell(printed, ours, estimates.score_difference(runs, plain), flags=flags)
+    reason = f"{len(failed)} of {len(failed) + len(runs)} runs failed ({_alike(failed)})" if failed else ""
+    return Cell(printed, ours, estimates.score_difference(runs, plain), flags=flags, reason=reason)
 
 
 def _below(ours: Estimate | None, records: Sequence[Record], tasks: Sequence[str]) -> tuple[str, ...]:
@@ -100,22 +102,35 @@ def average_cell(records: Sequence[Record], printed: str, model: str, algorithm:
     """The mean over GLUE beside the paper's."""
     by_task = {task: estimates.scores(records, model, algorithm, task) for task in estimates.GLUE}
     done = [GLUE_TITLES[task] for task, runs in by_task.items() if runs]
+    failed = _failed_tasks(records, model, algorithm)
     if len(done) < len(by_task):
         some = f"{len(done)} of 9 GLUE tasks run ({', '.join(done)})" if done else ""
-        return Cell(printed, reason=some or missing(records, model, algorithm))
+        return Cell(printed, reason="; ".join(filter(None, [some or missing(records, model, algorithm), failed])))
     average, gap = estimates.average_estimate(by_task), None
     if algorithm != "original":
         plain = {task: estimates.scores(records, model, "original", task) for task in estimates.GLUE}
         gap = estimates.average_difference(by_task, plain)
-    reason = "" if average else "no seed has all nine tasks"
+    reason = "; ".join(filter(None, ["" if average else "no seed has all nine tasks", failed]))
     return Cell(printed, average, gap, flags=_below(average, records, estimates.GLUE), reason=reason)
 
 
-def missing(records: Sequence[Record], model: str, algorithm: str) -> str:
-    """Why a score is absent: nothing of that kind was run, or a run of it failed."""
-    runs = select(list(records), model=model, algorithm=algorithm)
-    failed = any(run["metrics"].get("failed") for run in runs)
-    return "the run failed" if failed else "no run of this task" if runs else "no run"
+def missing(records: Sequence[Record], model: str, algorithm: str, failed: Sequence[str] = ()) -> str:
+    """Why a score is absent: the runs `failed`, for these reasons, or nothing of that kind was run."""
+    if failed:
+        return f"failed: {_alike(failed)}"
+    return "no run of this task" if select(list(records), model=model, algorithm=algorithm) else "no run"
+
+
+def _alike(reasons: Sequence[str]) -> str:
+    """Each reason once."""
+    return ", ".join(dict.fromkeys(reasons))
+
+
+def _failed_tasks(records: Sequence[Record], model: str, algorithm: str) -> str:
+    """How many runs of which GLUE tasks failed: "failed runs: 2 of RTE"; empty if none did."""
+    counts = {title: len(estimates.failures(records, model, algorithm, task)) for task, title in GLUE_TITLES.items()}
+    words = ", ".join(f"{count} of {title}" for title, count in counts.items() if count)
+    return f"failed runs: {words}" if words else ""
 
 
 def perplexity(record: Record) -> Estimate | None:
