@@ -222,11 +222,11 @@ def test_one_hot_rows_stay_finite_at_any_strength(factor, causal):
 
 
 def test_a_row_that_attracts_a_lightly_loaded_key_keeps_its_weight():
-    prior = torch.tensor([[6e-5, 1e-30, 1.0], [5e-3, 1e-30, 0.995], [1e-30, 1.0, 1e-30]])
-    query, key = prior.log()[None, None], torch.eye(3)[None, None]
-    query.requires_grad_()
-    output = saobp_attention(query, key, key, factor="low", strength=58.0, scale=1.0)
-    torch.testing.assert_close(output, refine((prior / prior.sum(-1, keepdim=True))[None, None], "low", 58.0))
+    query, key = (torch.tensor(x)[None, None, :, None] for x in ([2.0, -2.0, -1.0], [-11.0, 35.0, -22.0]))
+    query.requires_grad_()  # row 0 alone looks at key 1: e^-60 of its own message, e^-60 of the load
+    value = torch.eye(3)[None, None]
+    output = saobp_attention(query, key, value, factor="low", strength=60.0, scale=1.0)
+    torch.testing.assert_close(output, refine((query @ key.mT).softmax(-1), "low", 60.0))
     output.square().sum().backward()
     assert query.grad.isfinite().all()
 
