@@ -261,7 +261,8 @@ def test_figure_6_s_caption_sets_the_mean_over_all_heads_beside_the_head_shown_a
 
 def test_the_tracked_figures_are_what_the_tracked_records_give(tmp_path):
     name = publication.published_profile()
-    figures.publish(records_of.load(paths.results(name)), tmp_path)
+    found = records_of.load(paths.results(name))
+    figures.publish(found, tmp_path, judged=publication.judged(found))
     tracked = {path.name for path in paths.figures().iterdir()}
     assert {path.name for path in tmp_path.iterdir()} == tracked
     for path in sorted(tmp_path.iterdir()):

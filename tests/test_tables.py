@@ -266,7 +266,7 @@ ACL_PAGE = r"""\documentclass[11pt]{article}
 def test_every_table_compiles_by_one_input_on_a_page_of_the_acl_and_fits_it(records, tmp_path):
     for number in tables.TABLES:
         tables.write(number, records, tmp_path, formats=("tex",))
-    tables.write_verdicts(records, tmp_path)
+    tables.write_verdicts(tables.verdicts(records), tmp_path)
     names = [*(f"table{number}" for number in tables.TABLES), "verdicts"]
     inputs = "\n".join(rf"\input{{{name}}}" for name in names)
     (tmp_path / "page.tex").write_text(f"{ACL_PAGE}{inputs}\n\\end{{document}}\n", encoding="utf-8")

@@ -60,7 +60,8 @@ def rebuild() -> None:
     """Rebuild `figures/` from tracked records alone; the same records give the same bytes."""
     name = published_profile()
     source = paths.results(name)
-    written = figures.publish(records.load(source), paths.figures(), records.hashes(source))
+    found = records.load(source)
+    written = figures.publish(found, paths.figures(), records.hashes(source), judged=judged(found))
     for stale in set(paths.figures().iterdir()) - set(written):
         stale.unlink()  # of other records
     readme = paths.root() / "README.md"

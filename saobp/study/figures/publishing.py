@@ -81,16 +81,18 @@ def publish(
     hashes: Mapping[str, str] | None = None,
     *,
     formats: Sequence[str] = FORMATS,
+    judged: tables.Verdicts | None = None,
 ) -> list[Path]:
     """Write every table and figure that the records can fill, the verdicts, and manifest.json.
 
-    `hashes` are those of the records' files (`records.hashes`). A figure without its runs is left out; the
+    `hashes` are those of the records' files (`records.hashes`); `judged` are verdicts that rest on more than these
+    records. A figure without its runs is left out; the
     manifest gives the reason. Returns the paths, the manifest last.
     """
     folder, files, missing = Path(folder), [], {}
     for number in tables.TABLES:
         files += tables.write(number, records, folder)
-    files += tables.write_verdicts(records, folder)
+    files += tables.write_verdicts(judged or tables.verdicts(records), folder)
     for number in drawing.FIGURES:
         try:
             files += write(number, records, folder, formats)

@@ -54,9 +54,9 @@ def write(
     return _write(built, f"table{number}", Path(folder), formats)
 
 
-def write_verdicts(records: Sequence[Record], folder: str | Path) -> list[Path]:
+def write_verdicts(judged: Verdicts, folder: str | Path) -> list[Path]:
     """Write verdicts.csv, .md and .tex into `folder`; returns their paths."""
-    return _write(verdicts(records), "verdicts", Path(folder), tuple(FORMATS))
+    return _write(judged, "verdicts", Path(folder), tuple(FORMATS))
 
 
 def _write(built: Table | Verdicts, stem: str, folder: Path, formats: Sequence[str]) -> list[Path]:

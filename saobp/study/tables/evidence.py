@@ -70,18 +70,24 @@ def _alone(gaps: list[Difference]) -> str:
 def change(
     records: Sequence[Record], measure: Callable[[Record], float | None], stage: str, task: str | None = None
 ) -> tuple[Estimate, bool] | None:
-    """High minus Original of one number a run, paired by seed, over all models: (estimate, twins)."""
-    values, models = [], []
+    """High minus Original of one number a run, a mean over models and tasks for each seed: (estimate, twins).
+
+    Seeds are what is drawn again; another size or task of the same seed is no other draw.
+    """
+    gaps: dict[Any, list[float]] = {}
+    models = []
     for model in estimates.models(records):
-        sides = []
+        sides: list[dict[Any, float]] = []
         for name in ("high", "original"):
             runs = select(list(records), stage, model=model, algorithm=name)
             runs = [run for run in runs if task is None or run["metrics"].get("task") == task]
-            sides.append({estimates.seed_key(run): v for run in runs if (v := measure(run)) is not None})
-        shared = sides[0].keys() & sides[1].keys()
-        values += [sides[0][key] - sides[1][key] for key in sorted(shared, key=str)]
-        models += [model] if shared else []
-    return (mean_interval(values), all(map(labels.is_twin, models))) if values else None
+            found = ((estimates.seed_key(run), run["metrics"].get("task"), measure(run)) for run in runs)
+            sides.append({(seed, which): value for seed, which, value in found if value is not None})
+        for seed, which in sides[0].keys() & sides[1].keys():
+            gaps.setdefault(seed, []).append(sides[0][seed, which] - sides[1][seed, which])
+            models.append(model)
+    means = [float(np.mean(gaps[seed])) for seed in sorted(gaps, key=str)]
+    return (mean_interval(means), all(map(labels.is_twin, models))) if means else None
 
 
 def judged(found: tuple[Estimate, bool] | None, what: str, sign: int = 1, digits: int = 3) -> Evidence | None:
@@ -90,9 +96,9 @@ def judged(found: tuple[Estimate, bool] | None, what: str, sign: int = 1, digits
         return None
     estimate, twins = found
     interval = f"[{estimate.low:.{digits}f}, {estimate.high:.{digits}f}]"
-    words = f"{what} {estimate.value:+.{digits}f} {interval}, {counted(estimate.seeds, 'pair')} of runs"
+    words = f"{what} {estimate.value:+.{digits}f} {interval}, {counted(estimate.seeds, 'seed')}"
     if not isfinite(estimate.low):
-        words = f"{what} {estimate.value:+.{digits}f}, one pair of runs and so no interval"
+        words = f"{what} {estimate.value:+.{digits}f}, one seed and so no interval"
     low, high = sorted((sign * estimate.low, sign * estimate.high))
     return Evidence(words, low, high, twins)
 

@@ -14,6 +14,7 @@ from saobp.study.records import select
 from saobp.study.statistics import Estimate, mean_interval
 from saobp.study.tables import measures
 from saobp.study.tables.evidence import Evidence, change, judged, words_of
+from saobp.study.tasks import TASKS
 
 Record = dict[str, Any]
 
@@ -22,7 +23,9 @@ def _sparsity(records: Sequence[Record]) -> Evidence | None:
     def mean(run: Record) -> float | None:
         return estimates.nested_mean(estimates.matrix(run).get("sparsity"))
 
-    return judged(change(records, mean, "attention"), "sparsity, High − Original:", -1)
+    seen = {run["metrics"].get("task") for run in select(list(records), "attention")}
+    named = " and ".join(TASKS[task].title for task in TASKS if task in seen)
+    return judged(change(records, mean, "attention"), f"sparsity on {named}, High − Original:", -1)
 
 
 def _deep_entropy(records: Sequence[Record]) -> Evidence | None:

@@ -119,15 +119,16 @@ def _decoders(records: Sequence[Record]) -> Evidence | None:
 
 
 def _strengths(_: Sequence[Record]) -> Evidence:
-    """Whether Mini's λ over the ratio of parameters, rounded as printed, is the λ of the other sizes."""
+    """Whether λ grows in proportion to a size's parameters, as Sec. 6 says, or falls in it, as printed."""
     printed = {name: models.SIZES[name].strength for name in ("mini", "small", "medium")}
     counts = {name: models.body_parameters(name, VOCABULARY) for name in printed}
     scaled = {name: printed["mini"] * counts["mini"] / counts[name] for name in ("small", "medium")}
     words = "; ".join(f"{name.capitalize()}: {value:.3f}, printed {printed[name]}" for name, value in scaled.items())
-    agree = all(round(value, 2) == printed[name] for name, value in scaled.items())
-    rule = "inversely to size, though Sec. 6 says proportionally (notebook 09)" if agree else "not by this ratio"
+    inverse = all(round(value, 2) == printed[name] for name, value in scaled.items())
+    grown = all(round(printed["mini"] ** 2 / value, 2) == printed[name] for name, value in scaled.items())
+    rule = "the printed ones follow, but inversely to size (notebook 09)" if inverse else "not by this ratio"
     words = f"λ {printed['mini']} of Mini × its parameters / the size's gives {words}: {rule}; arithmetic, no run"
-    return Evidence(words, *([1.0, 1.0] if agree else [-1.0, -1.0]))
+    return Evidence(words, *([1.0, 1.0] if grown else [-1.0, -1.0]))
 
 
 JUDGES = {
