@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from small_hub import write_split
 
-from saobp.study import paths, pretraining, sources
+from saobp.study import paths, pretraining, sources, splits
 from saobp.study.profile import load_profile
 
 
@@ -65,7 +65,7 @@ def test_wikitext_is_measured_where_the_source_has_it_and_its_text_is_the_one_na
     tokenizer, *_ = pretraining.texts(study, "mini-twin", story_world)
     network = pretraining.untrained(study, "mini-twin", "high", 0, tokenizer)
     invented = pretraining.on_wikitext(study, "mini-twin", network, tokenizer, story_world)["wikitext"]
-    assert invented["note"] == "written by the story world, not the published set"
+    assert invented["note"].startswith(splits.INVENTED)
     lines = [{"text": f" line {n} tells of the baker and of the smith and of a cat . \n"} for n in range(2000)]
     write_split(tmp_path / "hub", pretraining.WIKITEXT, "wikitext-103-v1", "validation", lines)
     monkeypatch.setenv("SAOBP_DATA", str(tmp_path / "hub"))

@@ -125,7 +125,8 @@ def on_wikitext(
 ) -> dict[str, Any]:
     """Return a network's perplexity on WikiText-103, the paper's text for it, as `wikitext`; empty where there is none.
 
-    It is measured as on the held-out text: the same share of masks, of seed 0. `split`, `config` and `note` say which text.
+    It is measured as on the held-out text: the same share of masks, of seed 0. `split`, `config` and `note` say which
+    text.
     """
     recipe, split = study.recipe(model), "validation"
     config = next((name for name in WIKITEXT_CONFIGS if _has(source, name, split)), None)
