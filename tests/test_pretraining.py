@@ -7,8 +7,10 @@ import time
 from pathlib import Path
 
 import pytest
+from small_hub import write_split
 
-from saobp.study import paths, pretraining
+from saobp.study import paths, pretraining, sources, splits
+from saobp.study.profile import load_profile
 
 
 @pytest.mark.parametrize(
@@ -54,3 +56,25 @@ def test_the_processes_of_a_run_wait_together_for_another_run_and_continue_from_
     assert waiting.returncode == 0 and "continuing from checkpoint-10" in said, said
     assert (second / "work" / "checkpoint-20").is_dir()
     other.stdout.close()
+
+
+def test_wikitext_is_measured_where_the_source_has_it_and_its_text_is_the_one_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(paths, "cache", lambda: tmp_path / "cache")
+    monkeypatch.delenv("SAOBP_DATA", raising=False)
+    study, story_world = load_profile("smoke"), sources.resolve("synthetic")
+    tokenizer, *_ = pretraining.texts(study, "mini-twin", story_world)
+    network = pretraining.untrained(study, "mini-twin", "high", 0, tokenizer)
+    invented = pretraining.on_wikitext(study, "mini-twin", network, tokenizer, story_world)["wikitext"]
+    assert invented["note"].startswith(splits.INVENTED)
+    lines = [{"text": f" line {n} tells of the baker and of the smith and of a cat . \n"} for n in range(2000)]
+    write_split(tmp_path / "hub", pretraining.WIKITEXT, "wikitext-103-v1", "validation", lines)
+    monkeypatch.setenv("SAOBP_DATA", str(tmp_path / "hub"))
+    source = sources.resolve("hub")
+    found = pretraining.on_wikitext(study, "mini-twin", network, tokenizer, source)["wikitext"]
+    assert (found["config"], found["split"], found["tokens"]) == ("wikitext-103-v1", "validation", 16_384)
+    assert found["perplexity_interval"][0] < found["perplexity"] < found["perplexity_interval"][1]
+    assert found["perplexity"] == pytest.approx(len(tokenizer), rel=0.2)  # it knows nothing yet
+    (tmp_path / "other").mkdir()
+    monkeypatch.setenv("SAOBP_DATA", str(tmp_path / "other"))
+    assert pretraining.on_wikitext(study, "mini-twin", network, tokenizer, sources.resolve("hub")) == {}
+    assert 0 < found["sequences"] <= 16_384 // study.recipe("mini-twin").length

@@ -97,6 +97,24 @@ def test_a_perplexity_has_its_interval_over_sequences(number, make, model):
     assert "of perplexity over held-out sequences" in tables.table(number, [newer]).caption
 
 
+def test_the_column_of_wikitext_is_of_wikitext_where_every_run_was_measured_there_and_a_note_says_so():
+    runs = [examples.pretrain("small", name) for name in ("original", "high")]
+    older = tables.table(3, runs)
+    for run in runs:
+        run["metrics"]["wikitext"] = {
+            "perplexity": 99.0, "perplexity_interval": [90.0, 108.9], "sequences": 64, "tokens": 8192,
+            "split": "validation", "config": "wikitext-103-v1", "note": "half of it",
+        }  # fmt: skip
+    mixed, newer = tables.table(3, [*runs, examples.pretrain("small", "high", 7)]), tables.table(3, runs)
+    shown = [table.cell("BERT-Small", "Original", column="PPL_WikiText").ours for table in (older, mixed, newer)]
+    assert shown[0].value == shown[1].value == runs[0]["metrics"]["perplexity"]
+    assert (shown[2].value, shown[2].low, shown[2].items) == (99.0, 90.0, 64)
+    assert "on the first 8,192 tokens of wikitext-103-v1, validation (half of it)." in newer.to_markdown()
+    for table in (older, mixed):
+        assert "on the held-out part of the training text; the paper's is on WikiText" in table.to_markdown()
+    assert not any("Perplexity" in note for note in tables.table(3, []).notes)
+
+
 @pytest.mark.parametrize(
     ("half", "text"),
     [(7.494, "54.32 ± 7.49"), (0.0123, "54.32 ± 0.01"), (0.0031, "54.321 ± 0.003"), (0.00004, "54.32100 ± 0.00004")],

@@ -7,6 +7,7 @@ writes the record.
 """
 
 import argparse
+import math
 from dataclasses import asdict
 from typing import Any
 
@@ -29,7 +30,11 @@ from saobp.study.batches import SeededMasking
 from saobp.study.faults import TrainingFailed
 from saobp.study.heldout import HeldOut
 from saobp.study.profile import Profile, load_profile
-from saobp.study.sources import Source
+from saobp.study.sources import DataError, Source
+
+WIKITEXT = "Salesforce/wikitext"
+WIKITEXT_CONFIGS = ("wikitext-103-raw-v1", "wikitext-103-v1")  # of the second, rare words read <unk>
+WIKITEXT_TOKENS = 16_384  # from its start
 
 
 def texts(study: Profile, model: str, source: Source) -> tuple[PreTrainedTokenizerBase, corpora.Blocks, corpora.Blocks]:
@@ -113,6 +118,36 @@ def metrics(
         "recipe": asdict(recipe),
         "size": asdict(models.SIZES[model]),
     }
+
+
+def on_wikitext(
+    study: Profile, model: str, network: nn.Module, tokenizer: PreTrainedTokenizerBase, source: Source
+) -> dict[str, Any]:
+    """Return a network's perplexity on WikiText-103, the paper's text for it, as `wikitext`; empty where there is none.
+
+    It is measured as on the held-out text: the same share of masks, of seed 0. `split`, `config` and `note` say which
+    text.
+    """
+    recipe, split = study.recipe(model), "validation"
+    config = next((name for name in WIKITEXT_CONFIGS if _has(source, name, split)), None)
+    if config is None:
+        return {}
+    blocks = corpora.token_blocks(
+        source, {f"{WIKITEXT}:{config}": 1.0}, tokenizer, recipe.length,
+        split=split, cache=paths.cache(), limit_tokens=WIKITEXT_TOKENS,
+    )  # fmt: skip
+    masking = SeededMasking(tokenizer, recipe.masking, 0)
+    loss = HeldOut(blocks, masking, len(blocks), recipe.batch).over_sequences(network)
+    found = {"perplexity": math.exp(min(loss.value, 700)), **curves.perplexity_interval(loss)}
+    note = source.completeness(WIKITEXT, config, split)["note"]
+    return {"wikitext": {**found, "tokens": blocks.tokens, "split": split, "config": config, "note": note}}
+
+
+def _has(source: Source, config: str, split: str) -> bool:
+    try:
+        return bool(source.intervals(WIKITEXT, config, split))
+    except DataError:
+        return False
 
 
 def main() -> None:

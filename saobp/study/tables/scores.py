@@ -133,19 +133,38 @@ def _failed_tasks(records: Sequence[Record], model: str, algorithm: str) -> str:
     return f"failed runs: {words}" if words else ""
 
 
-def perplexity(record: Record) -> Estimate | None:
-    """A run's held-out perplexity, with its interval over sequences where the record keeps one."""
-    value = record["metrics"].get("perplexity")
-    low, high = record["metrics"].get("perplexity_interval") or (None, None)
+def perplexity(record: Record, *, wikitext: bool = False) -> Estimate | None:
+    """A run's perplexity on held-out text or on WikiText, with its interval over sequences where the record has one."""
+    found = record["metrics"].get("wikitext") or {} if wikitext else record["metrics"]
+    value = found.get("perplexity")
+    low, high = found.get("perplexity_interval") or (None, None)
     if value is None or low is None:
         return None if value is None else Estimate(value, nan, nan, 1)
-    return Estimate(value, low, high, 1, record["metrics"]["sequences"])
+    return Estimate(value, low, high, 1, found["sequences"])
 
 
 def perplexity_cell(records: Sequence[Record], printed: str, model: str, algorithm: str) -> Cell:
-    """Held-out perplexity of the pretrained model, over sequences and seeds."""
-    ours = estimates.mean_over_runs(map(perplexity, select(list(records), model=model, algorithm=algorithm)))
+    """Perplexity of the pretrained model, over sequences and seeds: on WikiText if all runs were measured there."""
+    runs, wikitext = select(list(records), model=model, algorithm=algorithm), bool(_wikitext(records))
+    ours = estimates.mean_over_runs(perplexity(run, wikitext=wikitext) for run in runs)
     return Cell(printed, ours, reason="" if ours else "no held-out perplexity")
+
+
+def _wikitext(records: Sequence[Record]) -> list[Record]:
+    """What the runs with a perplexity say of WikiText; empty unless all do: one column is of one text."""
+    runs = [run["metrics"] for run in records if run["metrics"].get("perplexity") is not None]
+    return [run["wikitext"] for run in runs] if all(run.get("wikitext") for run in runs) else []
+
+
+def _perplexity_note(records: Sequence[Record]) -> tuple[str, ...]:
+    """Name the text that the column of the paper's perplexity on WikiText is of."""
+    if texts := _wikitext(records):
+        tokens, first = max(text["tokens"] for text in texts), texts[0]
+        note = f" ({first['note']})" if first["note"] else ""
+        return (f"Perplexity: on the first {tokens:,} tokens of {first['config']}, {first['split']}{note}.",)
+    if any(run["metrics"].get("perplexity") is not None for run in records):
+        return ("Perplexity: on the held-out part of the training text; the paper's is on WikiText.",)
+    return ()
 
 
 CELLS = {AVERAGE: average_cell, PERPLEXITY: perplexity_cell}  # of the columns that are no task
@@ -191,7 +210,8 @@ def _finish(number, caption, titles, columns, rows, records, below) -> Table:
     words = " ".join(filter(None, [*said, context.describe(behind)]))
     counts = "runs×items, of perplexity runs×sequences" if sequences else "runs×items"
     bags = [BAG] if any(row.labels == BAG_ROW for row in below) else []
-    notes = (*bags, *context.notes(behind, covered))
+    texts = _perplexity_note(records) if sequences else ()
+    notes = (*texts, *bags, *context.notes(behind, covered))
     return Table(number, words, MODEL_ROWS, titles, (*shown, *below), notes, counts)
 
 
