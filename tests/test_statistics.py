@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
+from scipy.special import expit
 
 from saobp.study import statistics
 from saobp.study.statistics import holm, mean_interval, over_samples, paired_bootstrap
@@ -167,7 +168,35 @@ def test_the_error_that_seeds_share_is_that_of_the_items_alone():
     assert gap.item_error == pytest.approx(sqrt(pairs.mean() / 400), rel=0.15)
     assert gap.item_error < 0.6 * (shared + own).std() / 20
     assert paired_bootstrap(own[0], np.zeros(400)).item_error == pytest.approx(own[0].std() / 20, rel=0.06)
-    assert isnan(paired_bootstrap(own, np.zeros((2, 400))).item_error)
+    unpaired = paired_bootstrap(shared + own, np.zeros((2, 400)))  # other seeds, the same items
+    assert unpaired.item_error == pytest.approx(gap.item_error, rel=1e-6)
+    assert statistics.item_error(shared + own) == pytest.approx(gap.item_error, rel=1e-6)
+
+
+@pytest.mark.parametrize("spread", [0.0, 0.5])
+def test_a_cell_and_a_difference_of_three_seeds_cover_the_truth_as_often_as_they_say(spread):
+    random, cells, gaps, true = np.random.default_rng(23), [], [], _expected_share(spread)
+    for _ in range(300):
+        difficulty = random.normal(0, 2, 200)
+        ours, theirs = (100.0 * _answers(random, difficulty, spread) for _ in range(2))
+        shared = statistics.item_error(ours, resamples=300)
+        cell = statistics.mean_interval(ours.mean(1), item_error=shared)
+        gap = paired_bootstrap(ours, theirs, resamples=300)
+        cells.append(cell.low <= true <= cell.high)
+        gaps.append(gap.low <= 0 <= gap.high)
+    assert 0.90 <= np.mean(cells) <= 0.98  # of 0.95; both errors added whole cover 0.99 and more
+    assert 0.90 <= np.mean(gaps) <= 0.98
+
+
+def _answers(random: np.random.Generator, difficulty: np.ndarray, spread: float) -> np.ndarray:
+    """Right or wrong of three seeds that differ in skill by `spread`, on items of a difficulty."""
+    return random.random((3, len(difficulty))) < expit(0.5 + difficulty + random.normal(0, spread, (3, 1)))
+
+
+def _expected_share(spread: float) -> float:
+    """The percentage right over all items and seeds that could have been drawn."""
+    random = np.random.default_rng(1)
+    return float(100 * expit(0.5 + random.normal(0, np.hypot(2, spread), 400_000)).mean())
 
 
 def test_runs_of_one_seed_have_the_mean_of_their_correlations():

@@ -16,6 +16,7 @@ from saobp.study.statistics import (
     Estimate,
     binomial_error,
     correlation_error,
+    item_error,
     mean_interval,
     paired_bootstrap,
     paired_correlations,
@@ -150,8 +151,20 @@ def score_estimate(runs: list[Score]) -> Estimate | None:
     if len(runs) == 1 and (_is_binary(runs[0].outcomes) or runs[0].metric in evaluation.CORRELATIONS):
         interval = evaluation.headline_interval(runs[0].metric, runs[0].value, runs[0].items)  # as its record has it
         return Estimate(runs[0].value, *interval, 1, runs[0].items)
-    error = float(np.mean([run.item_error for run in runs]))
-    return mean_interval([run.value for run in runs], item_error=error, items=runs[0].items)
+    return mean_interval([run.value for run in runs], item_error=shared_item_error(runs), items=runs[0].items)
+
+
+def shared_item_error(runs: list[Score]) -> float:
+    """Standard error over the items that several runs share, in points; what they do to one run is in its value.
+
+    Without each item's outcome it is a run's whole error, which is too wide rather than too narrow.
+    """
+    outcomes = [run.outcomes for run in runs]
+    if len(runs) > 1 and _same_labels(runs):
+        return item_error([run.predictions for run in runs], runs[0].labels)
+    if len(runs) > 1 and all(row is not None for row in outcomes) and len({len(row) for row in outcomes}) == 1:
+        return item_error(np.stack(outcomes))
+    return float(np.mean([run.item_error for run in runs]))
 
 
 def _is_binary(outcomes: np.ndarray | None) -> bool:
@@ -168,7 +181,7 @@ def average_estimate(by_task: dict[str, list[Score]]) -> Estimate | None:
         Score(float(np.mean([runs[key].value for runs in chosen.values()])), "mean", 0, key)
         for key in sorted(keys, key=str)
     ]
-    errors = [np.mean([runs[key].item_error for key in keys]) for runs in chosen.values()]
+    errors = [shared_item_error(by_pretraining([runs[key] for key in sorted(keys, key=str)])) for runs in chosen.values()]
     items = sum(runs[0].items for runs in by_task.values())
     seeds = [run.value for run in by_pretraining(values)]
     return mean_interval(seeds, item_error=float(np.linalg.norm(errors)) / len(errors), items=items)

@@ -34,10 +34,11 @@ def paired_bootstrap(
     """Compare two algorithms on the same items, with seeds as a random effect.
 
     `ours` and `theirs` hold one row of item outcomes a seed (a single row for one seed). Items are drawn
-    with replacement for both algorithms at once; seeds likewise (S - 1 of S, which makes the variance over
-    seeds unbiased), in pairs where both have the same number of seeds. One seed against one seed covers the
-    items only. The p-value counts resamples on the far side of zero, so it is never 0. Raises ValueError if
-    the items differ in number or there are none.
+    with replacement for both algorithms at once; the covariance of two seeds under the same draws is the error
+    of the items. The spread over seeds adds the error of the seeds, in pairs where both have the same number of
+    them; what the items do to one seed alone is in that spread and not counted twice. One seed against one seed
+    covers the items only. Interval and p-value are of Student's law with Satterthwaite's degrees of freedom.
+    Raises ValueError if the items differ in number or there are none.
     """
     ours, theirs = np.atleast_2d(np.asarray(ours, float)), np.atleast_2d(np.asarray(theirs, float))
     if ours.shape[1] != theirs.shape[1] or ours.shape[1] == 0:
@@ -49,7 +50,7 @@ def paired_bootstrap(
     else:  # shared items, separate seeds
         both = _item_means(np.concatenate([ours, theirs]), resamples, random)
         drawn = [both[:, : len(ours)], -both[:, len(ours) :]]
-    return _summary(*means, drawn, level, ours.shape[1], random)
+    return _summary(*means, drawn, level, ours.shape[1])
 
 
 def paired_correlations(
@@ -71,7 +72,23 @@ def paired_correlations(
         for side in (ours, theirs)
     )
     drawn = [first - second] if first.shape == second.shape else [first, -second]
-    return _summary(first[0], second[0], [table[1:] for table in drawn], level, items, random)
+    return _summary(first[0], second[0], [table[1:] for table in drawn], level, items)
+
+
+def item_error(
+    rows: Sequence[np.ndarray] | np.ndarray, labels: np.ndarray | None = None, *, resamples: int = 2000, seed: int = 0
+) -> float:
+    """Return the standard error of a mean score over the items, in the score's unit: what its seeds share.
+
+    `rows` hold one entry a seed: the items' outcomes, or with `labels` the predictions that `paired_correlations`
+    takes. What the items do to one seed alone is in the seeds' own spread and not in it; of a single seed it is the
+    whole error.
+    """
+    random = np.random.default_rng(seed)
+    if labels is None:
+        return _shared_error([_item_means(np.atleast_2d(np.asarray(rows, float)), resamples, random)])
+    counts = _item_counts(len(labels), resamples, random)
+    return _shared_error([np.stack([_mean_correlation(runs, labels, counts) for runs in _by_seed(rows)], axis=1)])
 
 
 def _by_seed(side: Sequence[np.ndarray] | np.ndarray) -> list[np.ndarray]:
@@ -94,50 +111,47 @@ def _weighted_correlation(x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> 
     return np.divide(covariance, spread, out=np.zeros_like(spread), where=spread > 1e-12)
 
 
-def _summary(
-    ours: np.ndarray, theirs: np.ndarray, drawn: list[np.ndarray], level: float, items: int, random: np.random.Generator
-) -> Difference:
-    """Interval and two-sided p-value from the bootstrap's error and Student's law; `ours`, `theirs` by seed.
+def _summary(ours: np.ndarray, theirs: np.ndarray, drawn: list[np.ndarray], level: float, items: int) -> Difference:
+    """Interval and two-sided p-value from the error and Student's law; `ours`, `theirs` by seed.
 
     `drawn` are (draw, seed) tables of what the drawn items give, whose sum over the tables is the difference: one
     where seeds are paired, else ours and minus theirs.
     Counting draws beyond zero could give no p below 1 / draws, too coarse for a correction over many cells,
     and few seeds have heavier tails than a bootstrap over them shows.
     """
-    draws = sum((_seed_weights(table.shape[1], len(table), random) * table).sum(axis=1) for table in drawn)
-    value, error = float(ours.mean() - theirs.mean()), float(draws.std())
-    seeds, shared = min(len(ours), len(theirs)), _shared_error(drawn[0]) if len(drawn) == 1 else nan
+    value, seeds, shared = float(ours.mean() - theirs.mean()), min(len(ours), len(theirs)), _shared_error(drawn)
+    parts = [ours - theirs] if len(drawn) == 1 else [ours, theirs]
+    between = sum(part.var(ddof=1) / len(part) for part in parts if len(part) > 1)
+    error = float(np.sqrt(shared**2 + between))
     if error == 0:
-        return Difference(value, value, value, 1.0 if value == 0 else 2 / (len(draws) + 1), seeds, items, shared)
-    law = stats.t(_freedom(ours, theirs, error))
+        p = 1.0 if value == 0 else 2 / (len(drawn[0]) + 1)
+        return Difference(value, value, value, p, seeds, items, shared)
+    share, few = between / error**2, min((len(part) for part in parts if len(part) > 1), default=1) - 1
+    law = stats.t(few / share**2 if share > 1e-3 else 1e6)  # Satterthwaite: of the items there are many
     reach, p = float(law.ppf(0.5 + level / 2)) * error, float(2 * law.sf(abs(value) / error))
     return Difference(value, value - reach, value + reach, p, seeds, items, shared)
 
 
-def _shared_error(drawn: np.ndarray) -> float:
-    """The error over the items that all seeds share, from a (draw, seed) table.
+def _shared_error(drawn: list[np.ndarray]) -> float:
+    """The error over the items that all seeds share, from (draw, seed) tables whose sum is the score.
 
     It is the covariance of two seeds under the same items. What the items do to one seed alone is not in it: the
     seeds' own spread has that already.
     """
+    variance = sum(_covariance_of_two(table) for table in drawn)
+    if len(drawn) == 2:
+        both = [table.mean(axis=1) for table in drawn]
+        variance += 2 * np.cov(*both, ddof=0)[0, 1]
+    return float(np.sqrt(max(0.0, variance)))
+
+
+def _covariance_of_two(drawn: np.ndarray) -> float:
+    """The mean covariance of two different columns; of a single one its variance."""
     covariance = np.atleast_2d(np.cov(drawn, rowvar=False, ddof=0))
     seeds = len(covariance)
     if seeds == 1:
-        return float(np.sqrt(covariance[0, 0]))
-    return float(np.sqrt(max(0.0, (covariance.sum() - np.trace(covariance)) / (seeds * (seeds - 1)))))
-
-
-def _freedom(ours: np.ndarray, theirs: np.ndarray, error: float) -> float:
-    """Satterthwaite's degrees of freedom: the seeds' share of the variance has few, the items' many."""
-    if min(len(ours), len(theirs)) < 2:
-        return 1e6
-    if len(ours) == len(theirs):
-        between, few = (ours - theirs).var(ddof=1) / len(ours), len(ours) - 1
-    else:
-        between = ours.var(ddof=1) / len(ours) + theirs.var(ddof=1) / len(theirs)
-        few = min(len(ours), len(theirs)) - 1
-    share = min(1.0, between / error**2)
-    return few / share**2 if share > 1e-3 else 1e6
+        return float(covariance[0, 0])
+    return float((covariance.sum() - np.trace(covariance)) / (seeds * (seeds - 1)))
 
 
 def _item_means(table: np.ndarray, resamples: int, random: np.random.Generator) -> np.ndarray:
@@ -159,13 +173,6 @@ def _item_counts(items: int, resamples: int, random: np.random.Generator) -> np.
     """Share of each item in draws of all items with replacement; quicker than a multinomial draw."""
     drawn = random.integers(0, items, size=(resamples, items)) + items * np.arange(resamples)[:, None]
     return np.bincount(drawn.ravel(), minlength=resamples * items).reshape(resamples, items) / items
-
-
-def _seed_weights(seeds: int, resamples: int, random: np.random.Generator) -> np.ndarray:
-    """Weights of S - 1 seeds drawn from S with replacement (Rao and Wu 1988)."""
-    if seeds == 1:
-        return np.ones((resamples, 1))
-    return random.multinomial(seeds - 1, np.full(seeds, 1 / seeds), size=resamples) / (seeds - 1)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
