@@ -181,7 +181,8 @@ def average_estimate(by_task: dict[str, list[Score]]) -> Estimate | None:
         Score(float(np.mean([runs[key].value for runs in chosen.values()])), "mean", 0, key)
         for key in sorted(keys, key=str)
     ]
-    errors = [shared_item_error(by_pretraining([runs[key] for key in sorted(keys, key=str)])) for runs in chosen.values()]
+    shared = ([runs[key] for key in sorted(keys, key=str)] for runs in chosen.values())
+    errors = [shared_item_error(by_pretraining(runs)) for runs in shared]
     items = sum(runs[0].items for runs in by_task.values())
     seeds = [run.value for run in by_pretraining(values)]
     return mean_interval(seeds, item_error=float(np.linalg.norm(errors)) / len(errors), items=items)
