@@ -1,0 +1,54 @@
+"""The profile `paper` taken one step, for it was never run: its models, vocabulary, lengths and rates at full size."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from tokenizers import Tokenizer, models
+from transformers import PreTrainedTokenizerFast
+
+from saobp.study import decoders, pretraining, training
+from saobp.study.batches import CausalBatch, SeededMasking
+from saobp.study.profile import load_profile
+
+STUDY = load_profile("paper")
+WORDS = 30_522  # of the released BERT's vocabulary
+FEW = 4  # sequences, of the step's many
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    """As many words as the released vocabulary has; which ones does not matter to a step."""
+    marks = {"pad_token": "[PAD]", "unk_token": "[UNK]", "mask_token": "[MASK]"}
+    names = [*marks.values(), *(f"word{index}" for index in range(WORDS - len(marks)))]
+    backend = Tokenizer(models.WordLevel({name: index for index, name in enumerate(names)}, unk_token="[UNK]"))
+    return PreTrainedTokenizerFast(tokenizer_object=backend, **marks)
+
+
+def first_step(network, recipe, collator, folder):
+    """Take the first of a recipe's steps, on a few sequences of its length, at its full rate; return the loss."""
+    blocks = [{"input_ids": row} for row in torch.randint(3, WORDS, (FEW, recipe.length)).tolist()]
+    recipe = replace(recipe, steps=1, warmup=0, batch=FEW, save_every=1, scheduler="constant_with_warmup")
+    log = training.pretrain(network, blocks, collator, recipe, folder=folder, seed=42, measure=lambda model: {})
+    return next(entry["loss"] for entry in log if "loss" in entry)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("model", "algorithm"), STUDY.pairs())
+def test_every_encoder_of_the_paper_takes_a_step(model, algorithm, tokenizer, tmp_path):
+    network = pretraining.untrained(STUDY, model, algorithm, 42, tokenizer)
+    before, recipe = network.bert.encoder.layer[0].attention.self.query.weight.clone(), STUDY.recipe(model)
+    loss = first_step(network, recipe, SeededMasking(tokenizer, recipe.masking, 42), tmp_path)
+    assert loss == pytest.approx(math.log(WORDS), abs=1.0)  # a penalty included
+    assert not torch.equal(network.bert.encoder.layer[0].attention.self.query.weight, before)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("model", "algorithm"), STUDY.decoder.pairs())
+def test_every_decoder_of_the_paper_takes_a_step(model, algorithm, tokenizer, tmp_path):
+    network = decoders.untrained(STUDY, model, algorithm, 42, tokenizer)
+    before = network.transformer.h[0].attn.c_attn.weight.clone()
+    loss = first_step(network, STUDY.decoder_recipe(model), CausalBatch(), tmp_path)
+    assert loss == pytest.approx(math.log(WORDS), abs=1.0)
+    assert not torch.equal(network.transformer.h[0].attn.c_attn.weight, before)
