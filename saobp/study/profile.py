@@ -50,7 +50,7 @@ class Pretraining:
     steps: Positive
     learning_rate: Rate
     warmup: Annotated[int, Ge(0)]  # steps
-    scheduler: Literal["cosine", "linear", "constant_with_warmup"] = "cosine"
+    scheduler: Literal["cosine", "linear", "constant_with_warmup", "warmup_stable_decay"] = "cosine"
     masking: Rate = 0.15  # share of tokens to predict, 80/10/10
     dropout: Share = 0.1
     weight_decay: Share = 0.01
@@ -62,7 +62,12 @@ class Pretraining:
     limit_tokens: Positive | None = None  # of the corpus; null = all
 
     def __post_init__(self):
-        refuse_long_warmup(self.warmup, self.steps)
+        refuse_long_warmup(self.warmup, self.steps - self.decay)
+
+    @property
+    def decay(self) -> int:
+        """Steps at the end in which a rate that was constant until then falls to 0: a fifth; 0 for other schedules."""
+        return self.steps // 5 if self.scheduler == "warmup_stable_decay" else 0
 
 
 def refuse_long_warmup(warmup: int, steps: int) -> None:

@@ -139,6 +139,7 @@ def arguments(recipe: Pretraining, folder: Path, seed: int, parts: int = 1) -> T
         gradient_accumulation_steps=parts,
         learning_rate=recipe.learning_rate,
         lr_scheduler_type=recipe.scheduler,
+        lr_scheduler_kwargs={"num_decay_steps": recipe.decay} if recipe.decay else {},
         warmup_steps=recipe.warmup,
         weight_decay=recipe.weight_decay,
         adam_beta1=0.9,
