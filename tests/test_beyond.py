@@ -205,6 +205,19 @@ def test_checks_are_evenly_spaced_and_the_first_at_which_an_algorithm_knows_is_t
     assert line == "2 layers, 1 hop: 90 % first right at step original 10 (10 to 10), high in 0 of 1 run"
 
 
+def test_a_run_has_settled_if_it_no_longer_moved_before_its_rate_fell():
+    shares = {"original": [0.3, 0.3, 0.9, 0.9, 0.4], "high": [0.3, 0.3, 0.5, 0.9, 0.9]}  # the last check at no rate
+    runs = [
+        {"layers": 2, "algorithm": name, "seed": 0, "full_rate": 40, "steps": 50,
+         "curve": [{"step": step, "accuracy": {"1": share}} for step, share in zip((0, 10, 25, 35, 50), curve)]}
+        for name, curve in shares.items()
+    ]  # fmt: skip
+    assert hops.movement(runs)["moved"].tolist() == pytest.approx([0.0, 40.0])
+    (line,) = hops.settled_words(runs)
+    assert "2 layers, 1 hop: 1 of 2 runs had settled" in line and line.endswith("; the others: high seed 0 (+40)")
+    assert hops.settled_words([run | {"full_rate": 0} for run in runs]) == []  # the rate fell all along
+
+
 def test_what_the_hops_show_is_said_with_who_learned_and_who_differs():
     shares = {"original": 0.5, "high": 0.97}
     runs = [made_up(name, seed, share) for name, share in shares.items() for seed in range(4)]

@@ -312,6 +312,17 @@ def test_a_run_killed_at_random_moments_ends_with_the_weights_of_one_never_kille
     assert outcome["killed"] == [outcome["whole"]] * 3
 
 
+def test_a_rate_that_falls_at_the_end_is_whole_until_then(tokenizer, tmp_path):
+    recipe = dataclasses.replace(RECIPE, scheduler="warmup_stable_decay", steps=20, warmup=5, save_every=1)
+    log = training.pretrain(
+        models.encoder("mini-twin", tokenizer, dropout=0.0, seed=1), RandomText(), SeededMasking(tokenizer, 0.15, 1),
+        recipe, folder=tmp_path, seed=1, measure=lambda model: {},
+    )  # fmt: skip
+    rates = [entry["learning_rate"] / recipe.learning_rate for entry in log if "learning_rate" in entry]
+    assert rates[5:16] == pytest.approx([1.0] * 11) and recipe.full_rate == 16
+    assert 1 > rates[17] > rates[18] > rates[19] > 0  # each the rate of the step that it logs
+
+
 def test_a_finished_run_that_is_opened_again_is_left_as_it_is(tokenizer, tmp_path):
     recipe = dataclasses.replace(RECIPE, scheduler="constant_with_warmup")  # whose next step would not be nothing
 

@@ -10,6 +10,7 @@ from saobp.study.labels import counted
 from saobp.study.statistics import holm, paired_bootstrap
 
 LEARNED = 90.0  # percent right: what an algorithm has learned
+STILL = 2.0  # points by which a settled run moves at most
 
 
 def curves(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
@@ -40,6 +41,34 @@ def learned_at(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
     first = frame[frame["accuracy"] >= LEARNED].groupby(keys)["step"].min()
     asked = pd.MultiIndex.from_frame(frame[keys].drop_duplicates())
     return first.reindex(asked).reset_index()
+
+
+def movement(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
+    """Return how far each run was from settled while its rate was whole, for its first "full_rate" steps.
+
+    Columns: layers, algorithm, seed, hops, moved (points): mean accuracy on the last quarter of those steps, minus that
+    on the quarter before. What a falling rate does to the curve is left out: at its end every curve is flat.
+    """
+    keys, rows = ["layers", "algorithm", "seed", "hops"], []
+    for run in (run for run in runs if run.get("full_rate")):
+        whole = run["full_rate"]
+        for hops, curve in curves([run]).groupby("hops"):
+            step, right = curve["step"], curve["accuracy"]
+            before, last = right[step.between(whole / 2, 0.75 * whole)], right[step.between(0.75 * whole, whole)]
+            rows.append((*(run[key] for key in keys[:3]), hops, last.mean() - before.mean()))
+    return pd.DataFrame(rows, columns=[*keys, "moved"])
+
+
+def settled_words(runs: Sequence[dict[str, Any]]) -> list[str]:
+    """Say for each depth and number of hops how many runs had settled before their rate fell, and which had not."""
+    said = []
+    for (layers, hops), found in movement(runs).groupby(["layers", "hops"]):
+        moving = found[~(found["moved"].abs() < STILL)]
+        line = f"{_depth(layers, hops)}: {len(found) - len(moving)} of {counted(len(found), 'run')} had settled, "
+        line += f"moving by less than {STILL:.0f} points before the rate fell"
+        named = [f"{run.algorithm} seed {run.seed} ({run.moved:+.0f})" for run in moving.itertuples()]
+        said.append(line + (f"; the others: {', '.join(named)}" if named else ""))
+    return said
 
 
 def differences(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:

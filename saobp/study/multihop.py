@@ -94,7 +94,8 @@ class Exam:
 def run(plan: MultiHop, layers: int, algorithm: str, seed: int, folder: Path) -> dict[str, Any]:
     """Train one encoder, or continue where it was cut off, and return its curve and every answer of its exam.
 
-    A finished run is read from `folder`. "curve": step, loss and accuracy by hops; "outcomes": hops -> 0 or 1 a
+    A finished run is read from `folder`. "steps", each of so many "stories", the first "full_rate" of them
+    before the rate falls; "curve": step, loss, accuracy by hops and seconds of training; "outcomes": hops -> 0 or 1 a
     question, the same for all; "failed": why it has neither, "" as a rule.
     """
     name = _name(plan, layers, algorithm, seed)
@@ -103,7 +104,8 @@ def run(plan: MultiHop, layers: int, algorithm: str, seed: int, folder: Path) ->
         found = {"layers": layers, "algorithm": algorithm, "seed": seed, "chains": plan.chains}
         found |= _trained(encoder(plan, layers, algorithm, seed), plan, seed, folder / name)
         paths.write_text(done, json.dumps(found))
-    return json.loads(done.read_text(encoding="utf-8"))
+    budget = {"steps": plan.pretrain.steps, "full_rate": plan.pretrain.full_rate, "stories": plan.pretrain.batch}
+    return json.loads(done.read_text(encoding="utf-8")) | budget
 
 
 def _trained(network: nn.Module, plan: MultiHop, seed: int, folder: Path) -> dict[str, Any]:

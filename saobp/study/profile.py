@@ -69,6 +69,11 @@ class Pretraining:
         """Steps at the end in which a rate that was constant until then falls to 0: a fifth; 0 for other schedules."""
         return self.steps // 5 if self.scheduler == "warmup_stable_decay" else 0
 
+    @property
+    def full_rate(self) -> int:
+        """The step until which the rate is whole after its warm-up; 0 for a schedule that falls from there on."""
+        return self.steps - self.decay if self.scheduler in ("warmup_stable_decay", "constant_with_warmup") else 0
+
 
 def refuse_long_warmup(warmup: int, steps: int) -> None:
     """Raise ValueError for a schedule that never gets to its own learning rate."""
