@@ -32,8 +32,8 @@ COST = {
     ("inference", "FLOPs (GFLOPs)"): "gmacs",
 }
 COUNTED = (
-    "GMACs: billions of multiply-accumulates of one forward pass over one sequence, counted by fvcore; a count has no rounds. "
-    "It does not see the two products inside torch's fused attention (Original)."
+    "GMACs: billions of multiply-accumulates of one forward pass over one sequence, counted by fvcore; a count has no "
+    "rounds. It does not see the two products inside torch's fused attention (Original)."
 )
 
 
