@@ -164,6 +164,7 @@ rule beyond:
     input:
         notebook=notebook("12-beyond"),
         weights="checkpoints/{model}-high-{seed}/model.safetensors",
+        tracked=sorted((ROOT / "data" / "results" / "stories").glob("12-beyond-*.json")),  # shown beside its own study
     output:
         notebook="notebooks/12-beyond-{model}-{seed}.ipynb",
         record="records/12-beyond-{model}-{seed}.json",

@@ -38,6 +38,20 @@ def test_rounds_are_those_of_refine_and_change_is_the_mass_they_move():
     assert (frame.xs(0, level="round")["change"] == 0).all() and len(frame) == 8
 
 
+def test_one_round_comes_near_where_keys_carry_little_and_overshoots_at_a_sink():
+    sink = torch.full((64, 64), 0.5 / 63, dtype=torch.float64).index_fill(1, torch.tensor([0]), 0.5)
+    weak, paper = beyond.one_round(sink, [1e-3, 0.2]).itertuples()
+    assert weak.left < 0.05 < 0.4 < paper.left and max(weak.still, paper.still) < beyond.SETTLED
+    assert paper.before == pytest.approx(32) and paper.after < 0.1 * paper.settled < paper.settled < paper.before
+    share = paper.settled / 64  # a fixed point: the bias that this share gives is its log odds
+    c, rest = 1 - math.exp(-0.2), (1 - share) / 63
+    assert math.log(share / (1 - share)) == pytest.approx(
+        63 * (math.log1p(-c * share) - math.log1p(-c * rest)), abs=1e-4
+    )
+    short = beyond.one_round(sink, [0.2], most=3)
+    assert short["still"].item() > beyond.SETTLED  # three rounds have not settled, and it shows
+
+
 def test_the_fullest_column_is_one_for_uniform_attention_and_all_rows_for_a_sink():
     uniform, sink = torch.full((5, 5), 0.2), torch.zeros(5, 5).index_fill(1, torch.tensor([2]), 1.0)
     assert beyond.shape(uniform)["largest_column"] == pytest.approx(1)
@@ -228,10 +242,16 @@ def test_what_the_hops_show_is_said_with_who_learned_and_who_differs():
 
 def test_the_words_about_rounds_and_strengths_are_those_of_the_numbers():
     rounds = pd.DataFrame({"damping": [0.0] * 4 + [0.5], "round": [0, 1, 2, 3, 1], "change": [0, 0.8, 0.15, 0.05, 9]})
-    assert (
-        beyond.round_words(rounds)
-        == "the first of 3 rounds makes 80% of their way; round 3 moves 0.062 of what round 1 does"
+    said = "rounds 2 to 3 move 0.19, 0.062 of the mass that round 1 moves, each less than the one before"
+    assert beyond.round_words(rounds) == said
+    rising = rounds.assign(change=[0, 0.1, 0.3, 0.4, 9])
+    assert beyond.round_words(rising).endswith(
+        "move 3, 4 of the mass that round 1 moves, not each less than the one before"
     )
+    one = {"strength": 0.2, "left": 0.25, "still": 1e-6, "before": 4.0, "after": 2.0, "settled": 2.5}
+    first, second = beyond.one_round_words(pd.DataFrame([one, one | {"still": 0.1}]))
+    said = "λ = 0.2: one round leaves 25% of the distance to the settled beliefs; fullest key 4, after one round 2, "
+    assert (first, second) == (said + "settled 2.5", said + "after the last 2.5, not settled")
     swept = pd.DataFrame({"strength": [0.0, 0.2, "learned"], "seed": 1, "loss": [2.5, 2.25, 2.75]})
     said = "lowest held-out loss at λ = 0.2: 2.2500 nats, 0.5 below the highest, 0.25 below λ = 0; "
     assert beyond.sweep_words(swept) == said + "one seed, so no interval"

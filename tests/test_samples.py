@@ -77,7 +77,7 @@ def test_a_graph_measure_that_is_the_same_everywhere_has_no_correlation():
     points = pd.DataFrame({"gtd": [0.1, 0.2, 0.3, 0.4, 0.5], "clustering": 1.0, "betweenness": [5, 4, 3, 2, None]})
     assert samples.correlation_words(points) == [
         "GTD and clustering: no correlation, clustering is 1 for every head",
-        "GTD and betweenness: r = -1.00",
+        "GTD and betweenness: Spearman's ρ = -1.00",
     ]
 
 

@@ -232,6 +232,17 @@ def test_table_9_gives_medians_with_quartiles_and_original_twice():
     assert tables.table(9, []).cell("BERT-Mini", "Low", column="train milliseconds").reason == "no cost run"
 
 
+def test_table_9_gives_the_rounds_of_a_time_and_none_of_a_count():
+    table = tables.table(9, [examples.cost()])
+    time, count = (table.cell("BERT-Mini", "High", column=f"train {name}") for name in ("milliseconds", "gmacs"))
+    assert (time.count(), count.count(), count.number()) == ("9", "", "1.45")
+    row = next(line for line in table.to_markdown().splitlines() if line.startswith("| BERT-Mini | High"))
+    assert "/ **1.45** |" in row and "** (9) |" in row and "(1)" not in table.to_markdown()
+    line = next(line for line in table.to_csv().splitlines() if "BERT-Mini High,train gmacs" in line)
+    assert line.split(",")[7:9] == ["", ""] and "()" not in table.to_latex()
+    assert any(note.startswith("GMACs: ") and "no rounds" in note for note in table.notes)
+
+
 def test_table_9_says_by_which_kernel_original_was_computed():
     notes = tables.table(9, [examples.cost("mini"), examples.cost("small")]).notes
     assert "Original (training, dropout): torch computes it without a fused kernel." in notes

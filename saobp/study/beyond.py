@@ -26,6 +26,7 @@ from saobp.study.labels import counted
 from saobp.study.profile import Beyond
 
 LEARNED = "learned"
+SETTLED = 1e-3  # of the whole distance: rounds that move less have settled
 
 
 def rounds(
@@ -43,6 +44,26 @@ def rounds(
             after = saobp.refine(attention, "high", strength, steps=number, damping=damping) if number else attention
             rows.append({"damping": damping, "round": number, "change": moved(before, after), **shape(after)})
             before = after
+    return pd.DataFrame(rows)
+
+
+def one_round(
+    attention: Float[Tensor, "*batch L L"], strengths: Sequence[float], *, most: int = 60, damping: float = 0.8
+) -> pd.DataFrame:
+    """Set one round of messages beside the beliefs in which `most` damped rounds settle; one row a strength.
+
+    Columns: strength (nats, above 0), left (distance from the settled beliefs after one round over the one before it:
+    0 is there, 1 is no nearer, above 1 is farther), still (what the last round moves over the whole distance: 0 where
+    the rounds have settled), and before, after, settled: the column sum of the key that is fullest in `attention`, 0
+    to L, mean over matrices.
+    """
+    rows, fullest = [], attention.sum(-2).argmax(-1, keepdim=True)
+    for strength in strengths:
+        last, settled = (saobp.refine(attention, "high", strength, steps=n, damping=damping) for n in (most - 1, most))
+        after, way = saobp.refine(attention, "high", strength), moved(attention, settled)
+        found = {"strength": strength, "left": moved(after, settled) / way, "still": moved(last, settled) / way}
+        sides = {"before": attention, "after": after, "settled": settled}
+        rows.append(found | {name: side.sum(-2).gather(-1, fullest).mean().item() for name, side in sides.items()})
     return pd.DataFrame(rows)
 
 
@@ -183,13 +204,21 @@ def learned_strengths(run: dict[str, Any]) -> pd.DataFrame:
 
 
 def round_words(found: pd.DataFrame) -> str:
-    """Say how much of the way of all rounds the first makes, without damping."""
+    """Say how much mass each later round moves beside the first, without damping, and whether that shrinks."""
     change = found[found["damping"] == 0].set_index("round")["change"].iloc[1:]
-    last = change.index[-1]
-    return (
-        f"the first of {counted(last, 'round')} makes {change.iloc[0] / change.sum():.0%} of their way; "
-        f"round {last} moves {change.iloc[-1] / change.iloc[0]:.2g} of what round 1 does"
-    )
+    shares = ", ".join(f"{share:.2g}" for share in change.iloc[1:] / change.iloc[0])
+    shrinks = "each less" if change.is_monotonic_decreasing else "not each less"
+    return f"rounds 2 to {change.index[-1]} move {shares} of the mass that round 1 moves, {shrinks} than the one before"
+
+
+def one_round_words(found: pd.DataFrame) -> list[str]:
+    """Say for each strength how near one round comes to the settled beliefs, and what the fullest key holds."""
+    return [
+        f"λ = {r.strength:g}: one round leaves {r.left:.0%} of the distance to the settled beliefs; fullest key "
+        f"{r.before:.3g}, after one round {r.after:.3g}, "
+        + (f"settled {r.settled:.3g}" if r.still < SETTLED else f"after the last {r.settled:.3g}, not settled")
+        for r in found.itertuples()
+    ]
 
 
 def sweep_words(swept: pd.DataFrame) -> str:

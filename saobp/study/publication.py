@@ -7,7 +7,7 @@ from typing import Any
 
 import nbformat
 
-from saobp.study import beyond, figures, hops, labels, paths, records, tables
+from saobp.study import controlled, figures, labels, paths, records, tables
 from saobp.study.execution import declared_parameters
 from saobp.study.labels import counted
 from saobp.study.tables import context
@@ -19,7 +19,6 @@ PICTURED = """![Curves of GTD, indirect entropy and entropy by layer, and of ent
 *The paper's Figure 4 from our own runs: attention on RACE-Middle, as it multiplies the values, by layer and (right)
 by head of the last layer. GTD: share of paths of two to four hops in the squared norm of all, from 0 to 1. Entropy:
 over how many keys a query spreads; indirect entropy: over how many tokens those paths end."""
-CONTROLLED = "stories"  # the profile of the controlled studies
 CONTROLLED_STATEMENTS = ("Q18",)  # what they were made to judge
 WEIGHT = ("paper", "narrow", "laptop", "smoke")  # profiles, those that say most first
 SUMMARIES = ("10-tables", "11-figures")  # their records hold nothing that the others do not
@@ -129,10 +128,10 @@ def judged(found: list[dict[str, Any]]) -> tables.Verdicts:
 
     A row that is taken from there names its profile.
     """
-    judged, other = tables.verdicts(found), records.load(paths.results(CONTROLLED))
+    judged, other = tables.verdicts(found), records.load(paths.results(controlled.PROFILE))
     decided = {row.id: row for row in tables.verdicts(other).rows if row.id in CONTROLLED_STATEMENTS} if other else {}
     rows = [
-        replace(decided[row.id], evidence=f"profile `{CONTROLLED}`: {decided[row.id].evidence}")
+        replace(decided[row.id], evidence=f"profile `{controlled.PROFILE}`: {decided[row.id].evidence}")
         if row.id in decided
         else row
         for row in judged.rows
@@ -142,15 +141,10 @@ def judged(found: list[dict[str, Any]]) -> tables.Verdicts:
 
 def controlled_text() -> list[str]:
     """Say what the controlled studies found, from the tracked records of their own profile; nothing without them."""
-    said = []
-    for run in records.select(records.load(paths.results(CONTROLLED)), "beyond"):
-        swept, exam = beyond.sweep(run["metrics"]["strengths"]), run["metrics"]["multihop"]
-        scores, gaps = hops.scores(exam), hops.differences(exam)
-        said += [f"Strength: {beyond.sweep_words(swept)}", *hops.words(scores, gaps, 100 / exam[0]["chains"])]
-        said += hops.learning_words(exam) + hops.failure_words(exam)
+    said = [line for run in controlled.tracked() for line in controlled.sentences(run)]
     if not said:
         return []
-    head = f"**Controlled studies.** Profile `{CONTROLLED}`, on the embedded story world "
+    head = f"**Controlled studies.** Profile `{controlled.PROFILE}`, on the embedded story world "
     head += "([notebook 12](notebooks/12-beyond.ipynb)):"
     return [head, "", *(f"- {line}" for line in said), ""]
 

@@ -92,7 +92,7 @@ def correlation_words(points: pd.DataFrame) -> list[str]:
             value = f"is {known[measure].iloc[0]:.3g} for every head" if len(known) else "is defined for no head"
             said.append(f"GTD and {measure}: no correlation, {measure} {value}")
         else:
-            said.append(f"GTD and {measure}: r = {known.corr(method='spearman').iloc[0, 1]:.2f}")
+            said.append(f"GTD and {measure}: Spearman's ρ = {known.corr(method='spearman').iloc[0, 1]:.2f}")
     return said
 
 

@@ -22,6 +22,7 @@ class Cell:
     flags: tuple[str, ...] = ()
     reason: str = ""  # why `ours` is empty, or lacks runs
     digits: int = 2  # behind the point, and more where the error would be 0.00
+    exact: bool = False  # counted, not measured: nothing was repeated
 
     @property
     def differs(self) -> bool:
@@ -57,8 +58,11 @@ class Cell:
         return f"± {self.ours.half_width:.{places}f}"
 
     def count(self) -> str:
-        """How much stands behind ours: "3×277" for 3 runs on 277 items each, "3" where items do not apply."""
-        if not isinstance(self.ours, Estimate):
+        """How much stands behind ours: "3×277" for 3 runs on 277 items each, "3" where items do not apply.
+
+        Empty for a word, and for a number that was counted and not measured.
+        """
+        if not isinstance(self.ours, Estimate) or self.exact:
             return ""
         return f"{self.ours.seeds}×{self.ours.items}" if self.ours.items else f"{self.ours.seeds}"
 

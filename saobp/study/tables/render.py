@@ -46,7 +46,7 @@ def _fields(cell: Cell) -> list[object]:
     ours, gap = cell.ours, cell.difference
     estimate = ours if isinstance(ours, Estimate) else None
     numbers = [estimate.value, estimate.low, estimate.high] if estimate else [ours, None, None]
-    counts = [estimate.seeds, estimate.items] if estimate else [None, None]
+    counts = [estimate.seeds, estimate.items] if estimate and not cell.exact else [None, None]
     gaps = [gap.value, gap.low, gap.high] if gap else [None] * 3
     differs = {True: "yes", False: "no"}[cell.differs] if gap else None
     tail = [cell.adjusted_p, differs, "; ".join(cell.flags), cell.reason]
@@ -185,12 +185,12 @@ def _latex_cell(cell: Cell, stacked: bool = False) -> str:
     value, error = f"{cell.ours.value:.{cell.places}f}", cell.error().replace("±", r"\pm")
     marks = (MARK if cell.differs else "") + "".join(FLAGS.get(flag, "") for flag in cell.flags)
     star = "^{" + marks + "}" if marks else ""
-    count = rf"{{\tiny({escape(cell.count())})}}"
+    count = [rf"{{\tiny({escape(cell.count())})}}"] if cell.count() else []
     if stacked:
-        lines = [f"${value}{star}$", *([rf"{{\tiny${error}$}}"] if error else []), count]
+        lines = [f"${value}{star}$", *([rf"{{\tiny${error}$}}"] if error else []), *count]
         return _stack("r", lines)
     below = f"_{{{error}}}" if error else ""
-    return _stack("l", [f"${value}{star}{below}$", count])
+    return _stack("l", [f"${value}{star}{below}$", *count])
 
 
 def _stack(side: str, lines: list[str]) -> str:

@@ -1,0 +1,32 @@
+"""The controlled studies of the profile `stories`, as its tracked records hold them (README and notebook 12)."""
+
+from typing import Any
+
+from saobp.study import beyond, hops, paths, records
+from saobp.study.labels import counted
+
+PROFILE = "stories"  # questions of a known number of hops, and the strength; trained for hours
+
+
+def tracked() -> list[dict[str, Any]]:
+    """Return the tracked records of notebook 12 under `PROFILE`; none where it was never published."""
+    return records.select(records.load(paths.results(PROFILE)), "beyond")
+
+
+def size(record: dict[str, Any]) -> str:
+    """Say how large a record's study of hops is: encoders, depths, algorithms, seeds and steps."""
+    exam = record["metrics"]["multihop"]
+    depths, algorithms, seeds = (sorted({run[key] for run in exam}) for key in ("layers", "algorithm", "seed"))
+    steps = max(point["step"] for run in exam for point in run["curve"])
+    layers = " and ".join(str(depth) for depth in depths)
+    return (
+        f"profile {record['profile']}, {record['started'][:10]}: {counted(len(exam), 'encoder')} of {layers} layers, "
+        f"{counted(len(algorithms), 'algorithm')}, {counted(len(seeds), 'seed')}, {steps:,} steps"
+    )
+
+
+def sentences(record: dict[str, Any]) -> list[str]:
+    """Say what a record found on the strength and on questions of each number of hops."""
+    swept, exam = beyond.sweep(record["metrics"]["strengths"]), record["metrics"]["multihop"]
+    found = hops.words(hops.scores(exam), hops.differences(exam), 100 / exam[0]["chains"])
+    return [f"Strength: {beyond.sweep_words(swept)}", *found, *hops.learning_words(exam), *hops.failure_words(exam)]

@@ -1,0 +1,56 @@
+"""The controlled studies, read from tracked records: which they are, how large, and drawn with every algorithm."""
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from saobp.study import controlled, hops, labels, records
+from saobp.study.figures import learning
+
+
+def record(shares, seeds=(0, 1), steps=(0, 100)):
+    """A record of notebook 12 with two strengths and runs of one and two hops, right with some share."""
+    exam = []
+    for name, share in shares.items():
+        for seed in seeds:
+            random = np.random.default_rng([seed, len(name)])
+            answers = {hops: (random.random(120) < share).astype(int).tolist() for hops in ("1", "2")}
+            curve = [{"step": step, "accuracy": {"1": share, "2": share}} for step in steps]
+            one = {"layers": 2, "algorithm": name, "seed": seed, "chains": 3, "curve": curve, "outcomes": answers}
+            exam.append(one | {"failed": ""})
+    shape = {"entropy": 2.0, "gtd": 0.8, "largest_column": 3.0}
+    ends = [{"step": 9, "loss": loss, "accuracy": 0.5, "raw": shape, "refined": shape} for loss in (3.0, 2.5)]
+    swept = [{"strength": 0.2 * n, "seed": 42, "curve": [end]} for n, end in enumerate(ends)]
+    return {"stage": "beyond", "profile": "stories", "started": "2026-05-04T10:00:00+00:00", "parameters": {},
+            "metrics": {"multihop": exam, "strengths": swept}}  # fmt: skip
+
+
+def test_only_the_tracked_records_of_its_profile_are_read(monkeypatch):
+    asked, kept = [], record({"original": 0.9})
+    monkeypatch.setattr(records, "load", lambda folder: asked.append(folder) or [{"stage": "audit"}, kept])
+    assert controlled.tracked() == [kept]
+    assert asked[0].parts[-3:] == ("data", "results", "stories")
+    monkeypatch.setattr(records, "load", lambda folder: [])
+    assert controlled.tracked() == []
+
+
+def test_a_record_says_its_size_its_strengths_and_its_hops():
+    one = record({"original": 0.3, "high": 1.0}, seeds=(0, 1, 2))
+    size = "profile stories, 2026-05-04: 6 encoders of 2 layers, 2 algorithms, 3 seeds, 100 steps"
+    assert controlled.size(one) == size
+    first, second, *rest = controlled.sentences(one)
+    assert first.startswith("Strength: lowest held-out loss at λ = 0.2: 2.5000 nats, 0.5 below the highest")
+    assert second.startswith("2 layers, 1 hop: ") and "learned by 1 of 2 algorithms; high +" in second
+    assert any("first right at step original in 0 of 3 runs, high 0 (0 to 0)" in line for line in rest)
+
+
+def test_every_algorithm_has_its_own_line_and_chance_is_marked():
+    one = record({"original": 0.4, "high": 1.0, "shuffled": 0.8})
+    grid = learning.accuracy(hops.curves(one["metrics"]["multihop"]), 100 / 3)
+    assert grid.axes.shape == (1, 2)
+    lines = [line for line in grid.axes[0, 0].lines if len(line.get_xdata())]
+    drawn = {line.get_color(): line.get_ydata()[-1] for line in lines}
+    ends = {"original": 40, "high": 100, "shuffled": 80}
+    assert {labels.ALGORITHMS[name].colour: end for name, end in ends.items()}.items() <= drawn.items()
+    assert any(np.allclose(line.get_ydata(), 100 / 3) for line in lines)
+    assert [text.get_text() for text in grid.legend.texts] == ["Original", "High", "Shuffled"]
+    plt.close(grid.figure)
