@@ -5,6 +5,7 @@ import pytest
 from scipy import stats
 
 from saobp.study import estimates, evaluation
+from saobp.study.statistics import Difference, mean_interval
 from saobp.study.tasks import TASKS
 
 
@@ -187,6 +188,16 @@ def test_the_pooled_interval_covers_the_truth_as_often_as_it_says():
         hits += found.low <= 0 <= found.high
     low, high = stats.binom.interval(0.998, trials, 0.95)
     assert low <= hits <= high
+
+
+def test_a_weighted_sum_of_gaps_adds_errors_straight_over_the_same_items_and_in_squares_over_others():
+    gap, by_seed = Difference(2.0, 0, 4, 0.05, 2, 100, 3.0), {(1, 0): 1.0, (2, 0): 3.0}
+    pairs = [(gap, by_seed), (gap, {(1, 0): 1.0, (2, 0): 1.0})]
+    found = estimates.pool(pairs, [1, -1])
+    assert (found.value, found.seeds, found.items) == (1.0, 2, 200)
+    for items, error in ((["rte", "squad"], 3 * np.sqrt(2)), (["rte", "rte"], 6.0)):
+        expected = mean_interval([0.0, 2.0], item_error=error)
+        assert estimates.pool(pairs, [1, -1], items).half_width == pytest.approx(expected.half_width)
 
 
 def test_heads_of_one_checkpoint_pool_as_one_run_with_their_spread():

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from saobp.study import models, publication, tables
-from saobp.study.tables import evidence_attention
 from saobp.study.tables.evidence import NO, OPEN, YES, Evidence
+from saobp.study.tables.verdicts import evidence as weighed
 
 
 def verdict(records, id):
@@ -15,7 +15,7 @@ def verdict(records, id):
 
 @pytest.fixture(scope="module")
 def records():
-    return examples.study(("mini", "small"), ("original", "high", "elemmul"))
+    return examples.study(("mini", "small", "medium"), ("original", "high", "elemmul"))
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_without_an_interval_nothing_is_decided():
 def test_a_large_gain_in_every_cell_is_reproduced(records):
     row = verdict(records, "Q01")
     assert row.verdict == YES
-    assert "24 up and 0 down" in row.evidence
+    assert "over 12 cells; 12 for and 0 against after correction; 3 seeds" in row.evidence
 
 
 def test_a_statement_that_our_runs_contradict_is_not_reproduced(records):
@@ -152,6 +152,7 @@ def test_verdicts_are_written_in_three_formats(records, tmp_path):
     csv, markdown, latex = tables.write_verdicts(tables.verdicts(records), tmp_path)
     assert csv.read_text().count("\n") == 19
     assert markdown.read_text().count("| **") == 18
+    assert all(line.count("|") == 5 for line in markdown.read_text().splitlines() if line.startswith("| "))
     assert latex.read_text().count(r" \\") == 19
 
 
@@ -163,7 +164,7 @@ def test_both_entropies_of_the_deeper_layers_decide_and_the_weaker_one_sets_the_
 
     found = [run("original", seed, [[1.0], [1.0 + seed / 100]], [[2.0], [2.0]]) for seed in range(3)]
     found += [run("high", seed, [[1.2], [1.2]], [[1.8], [1.9 + seed / 100]]) for seed in range(3)]
-    evidence = evidence_attention._deep_entropy(found)
+    evidence = weighed(found, "Q15", "all")
     assert "entropy, deeper half" in evidence.words and evidence.high < 0
     assert evidence.verdict() == "not reproduced"
 

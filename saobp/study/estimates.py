@@ -1,7 +1,7 @@
 """From run records to numbers: which runs answer a question, and the estimate they give."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import inf, isfinite, nan, sqrt
 from typing import Any
@@ -230,24 +230,37 @@ def seed_differences(ours: list[Score], theirs: list[Score]) -> dict[tuple[Any, 
     return {run.key: run.value - right[run.key] for run in ours if run.key in right}
 
 
-def pool(gaps: list[tuple[Difference, dict[tuple[Any, ...], float]]]) -> Estimate:
-    """Mean difference over tasks, averaged within each seed first: its tasks move together.
+def pool(
+    gaps: list[tuple[Difference, dict[tuple[Any, ...], float]]],
+    weights: Sequence[float] | None = None,
+    items: Sequence[str] | None = None,
+) -> Estimate:
+    """Mean difference over tasks, or their sum by `weights`, within each seed first: its tasks move together.
 
     The spread over seeds has all that a seed brings; added to it is only the error over items that the seeds
-    share. The items of different tasks are independent, so their errors add in squares. The seeds are those of
+    share. The items of different tasks are independent, so their errors add in squares; gaps of the same `items` (a
+    task of several sizes) have errors that add up, which is the most they can do. The seeds are those of
     pretraining; with a single one it counts as one run, whose interval covers fine-tuning seeds and items. Without
     a seed that all tasks share, the mean of the tasks' differences counts as one run, with their whole errors.
     """
+    weights = np.full(len(gaps), 1 / len(gaps)) if weights is None else np.asarray(weights, dtype=float)
     shared = sorted(set.intersection(*(set(by_seed) for _, by_seed in gaps)), key=str)
-    means = [Score(float(np.mean([by_seed[key] for _, by_seed in gaps])), "mean", 0, key) for key in shared]
+    sums = [Score(float(weights @ [by_seed[key] for _, by_seed in gaps]), "sum", 0, key) for key in shared]
     checkpoints = len({key[0] for key in shared})
-    if not means:
+    if not sums:
         errors = [(gap.high - gap.low) / 2 / stats.norm.ppf(0.975) for gap, _ in gaps]
-        values = [float(np.mean([gap.value for gap, _ in gaps]))]
+        values = [float(weights @ [gap.value for gap, _ in gaps])]
     else:
-        errors, values = [gap.item_error for gap, _ in gaps], [run.value for run in by_pretraining(means)]
-    found = mean_interval(values, item_error=float(np.linalg.norm(errors)) / len(gaps))
+        errors, values = [gap.item_error for gap, _ in gaps], [run.value for run in by_pretraining(sums)]
+    error = _added(np.abs(weights) * errors, items)
+    found = mean_interval(values, item_error=error, items=sum(gap.items for gap, _ in gaps))
     return found if checkpoints > 1 else replace(found, seeds=1)
+
+
+def _added(errors: np.ndarray, items: Sequence[str] | None) -> float:
+    """Standard error of a sum: in squares over different items, straight over the same ones."""
+    which = np.arange(len(errors)) if items is None else np.unique(items, return_inverse=True)[1]
+    return float(np.linalg.norm(np.bincount(which, errors)))
 
 
 def _paired(ours: list[Score], theirs: list[Score]) -> tuple[list[Score], list[Score]]:

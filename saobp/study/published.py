@@ -73,7 +73,7 @@ def load(folder: str | Path | None = None) -> Published:
     folder = paths.root() / "data" / "published" if folder is None else Path(folder)
     tables = {number: _read_table(folder / f"table{number}.csv", number) for number in NUMBERS}
     claims = _read(folder / "claims.csv", ("id", "where", "statement", "quantity", "value"))
-    statements = _read(folder / "statements.csv", ("id", "where", "statement", "needs"))
+    statements = _read(folder / "statements.csv", ("id", "where", "statement", "quantifier", "parts", "needs"))
     references = _read(folder / "references.csv", ("model", "algorithm", "metric", "printed", "source"))
     return Published(tables, claims, statements, references)
 

@@ -1,19 +1,19 @@
-"""Evidence for a statement: a quantity that is positive if it holds, with its interval, in words."""
+"""Evidence for a statement: a number for each of its parts, and what they say together, in words."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from math import isfinite
+from math import isfinite, isnan, nan
 from typing import Any
 
-import numpy as np
+import pandas as pd
 
 from saobp.study import estimates, labels
 from saobp.study.labels import counted
 from saobp.study.records import select
-from saobp.study.statistics import Difference, Estimate, holm, mean_interval
+from saobp.study.statistics import Estimate, mean_interval
+from saobp.study.tables import quantifiers
 
 Record = dict[str, Any]
-Gaps = list[tuple[str, Difference, dict[tuple[Any, ...], float]]]  # model, difference, difference by seed
 YES, NO, OPEN = "reproduced", "not reproduced", "cannot be decided at this scale"
 
 
@@ -22,89 +22,134 @@ class Evidence:
     """A quantity that is positive if the statement holds, with its interval, in words."""
 
     words: str
-    low: float = float("nan")
-    high: float = float("nan")
+    low: float = nan
+    high: float = nan
     twins: bool = False
 
     def verdict(self) -> str:
         """Decided where the interval lies on one side of 0 and the models are the paper's own sizes."""
-        if self.twins or not isfinite(self.low) or not isfinite(self.high):
+        if self.twins:
             return OPEN
         return YES if self.low > 0 else NO if self.high < 0 else OPEN
 
 
-def pooled(gaps: Gaps, what: str) -> Evidence | None:
-    """The mean difference over models and tasks, and how many cells stand alone after Holm's correction.
+@dataclass(frozen=True)
+class Part:
+    """One size, task or measure that a statement speaks of; without an estimate, one that was not run."""
 
-    One seed decides nothing: the words say so and the interval stays open.
+    name: str
+    estimate: Estimate | None = None
+    sign: int = 1  # the direction that the paper states
+    least: float = 0.0  # what `sign` times the value has to exceed
+    twin: bool = False  # of a stand-in for the paper's size
+    correlation: bool = False
+
+    def bounds(self, looks: int) -> tuple[float, float]:
+        """The corrected interval of what is positive if the statement holds here.
+
+        One seed says nothing of another training, nor a stand-in of the paper's size: all is possible then.
+        """
+        if self.estimate is None or self.twin or self.estimate.seeds < 2:
+            return quantifiers.UNKNOWN
+        ends = quantifiers.simultaneous(self.estimate, looks, correlation=self.correlation)
+        low, high = sorted(self.sign * end - self.least for end in ends)
+        return quantifiers.UNKNOWN if isnan(low) or isnan(high) else (low, high)
+
+    def shown(self, looks: int, digits: int) -> str:
+        """Name, value and corrected interval; "alike" where equal answers leave none."""
+        low, high = quantifiers.simultaneous(self.estimate, looks, correlation=self.correlation)
+        text = f"{self.name} {self.estimate.value:+.{digits}f}".strip()
+        if isfinite(low):
+            return f"{text} [{low:.{digits}f}, {high:.{digits}f}]"
+        return text + (" (alike)" if self.alike else "")
+
+    @property
+    def alike(self) -> bool:
+        """Whether there is no interval though several seeds or items stand behind the value."""
+        return isnan(self.estimate.low) and bool(self.estimate.seeds > 1 or self.estimate.items)
+
+
+@dataclass(frozen=True)
+class Looks:
+    """All parts of a statement: those that were run and those that were not."""
+
+    what: str
+    parts: Sequence[Part]
+    digits: int = 2
+    unit: str = "seed"  # what the estimates count as draws
+
+    def evidence(self, quantifier: str) -> Evidence | None:
+        """Weigh the parts as the statement's quantifier asks; None if nothing was run."""
+        seen = [part for part in self.parts if part.estimate is not None]
+        if not seen:
+            return None
+        bounds = [part.bounds(len(seen)) for part in self.parts]
+        values = ", ".join(part.shown(len(seen), self.digits) for part in seen)
+        said = [f"{self.what} {values}", *self._counts(quantifier, bounds, len(seen)), *self._draws(seen)]
+        return Evidence("; ".join(said), *quantifiers.reach(quantifier, bounds), all(part.twin for part in seen))
+
+    def _counts(self, quantifier: str, bounds: list[tuple[float, float]], looks: int) -> list[str]:
+        if quantifiers.WHOLE.get(quantifier) == 1:
+            return []
+        missing = [f"{len(self.parts) - looks} without a run"] * (looks < len(self.parts))
+        sure = sum(low > 0 for low, _ in bounds), sum(high < 0 for _, high in bounds)
+        return [f"over {counted(looks, 'cell')}", *missing, "{} for and {} against after correction".format(*sure)]
+
+    def _draws(self, seen: list[Part]) -> list[str]:
+        few, many = (of(part.estimate.seeds for part in seen) for of in (min, max))
+        alike = ["alike: equal answers, and so no interval"] * any(part.alike for part in seen)
+        if many > 1:
+            return [*alike, counted(many, self.unit) if few == many else f"{few} to {many} {self.unit}s"]
+        items = any(part.alike or isfinite(part.estimate.low) for part in seen)
+        return [*alike, f"one {self.unit}" + (", so of these models alone" if items else " and so no interval")]
+
+
+def by_seed(
+    records: Sequence[Record],
+    measure: Callable[[Record], float | None],
+    stage: str,
+    model: str,
+    task: str | None = None,
+) -> pd.Series:
+    """High minus Original of one number a run: a mean over tasks for each pretraining seed that has all of them.
+
+    Seeds are what is drawn again; another task or fine-tuning of the same seed is no other draw.
     """
-    if not gaps:
-        return None
-    by_model: dict[str, list] = {}
-    for model, gap, by_seed in gaps:
-        by_model.setdefault(model, []).append((gap, by_seed))
-    parts = [estimates.pool(cells) for cells in by_model.values()]
-    mean = float(np.mean([part.value for part in parts]))
-    half = float(np.linalg.norm([part.half_width for part in parts])) / len(parts)
-    seeds = min(part.seeds for part in parts)
-    alike = [labels.model_title(model) for model, part in zip(by_model, parts) if not isfinite(part.half_width)]
-    words = f"{what} {mean:+.2f} points{between(mean, half, alike)} over {counted(len(gaps), 'cell')}; "
-    words += _alone([gap for _, gap, _ in gaps]) + ("; one seed" if seeds == 1 else f"; {seeds} seeds")
-    reach = half if seeds > 1 else float("nan")
-    return Evidence(words, mean - reach, mean + reach, all(map(labels.is_twin, by_model)))
+    sides: list[dict[Any, float]] = []
+    for name in ("high", "original"):
+        runs = select(list(records), stage, model=model, algorithm=name)
+        runs = [run for run in runs if task is None or run["metrics"].get("task") == task]
+        found = ((estimates.seed_key(run), str(run["metrics"].get("task")), measure(run)) for run in runs)
+        sides.append({(seed, which): value for seed, which, value in found if value is not None})
+    rows = [(key[0][0], key[1], sides[0][key] - sides[1][key]) for key in sides[0].keys() & sides[1].keys()]
+    return seed_means(rows)
 
 
-def between(mean: float, half: float, alike: Sequence[str] = ()) -> str:
-    """The interval around a mean, in brackets; it is undefined where the runs of a model answer alike."""
-    if isfinite(half):
-        return f" [{mean - half:.2f}, {mean + half:.2f}]"
-    return f" (no interval: the runs{' of ' if alike else ''}{' and '.join(alike)} answer alike)"
+def seed_means(rows: Iterable[tuple[Any, Any, float]]) -> pd.Series:
+    """The mean over cells for each seed that has all of them, from (seed, cell, value) rows; empty without any."""
+    frame = pd.DataFrame(sorted(rows, key=str), columns=["seed", "cell", "value"])
+    return frame.pivot_table(index="seed", columns="cell", values="value", sort=False).dropna().mean(axis=1)
 
 
-def _alone(gaps: list[Difference]) -> str:
-    sure = [gap for gap, p in zip(gaps, holm([gap.p for gap in gaps])) if p < 0.05]
-    up = sum(gap.value > 0 for gap in sure)
-    return f"{up} up and {len(sure) - up} down after correction"
+def change(found: dict[str, pd.Series], weights: dict[str, float] | None = None) -> Estimate | None:
+    """Combine the changes of some models within each seed that they share (the mean unless weighted).
 
-
-def change(
-    records: Sequence[Record], measure: Callable[[Record], float | None], stage: str, task: str | None = None
-) -> tuple[Estimate, bool] | None:
-    """High minus Original of one number a run, a mean over models and tasks for each seed: (estimate, twins).
-
-    Seeds are what is drawn again; another size or task of the same seed is no other draw.
+    Another size of the same seed is no other draw. None without such a seed.
     """
-    gaps: dict[Any, list[float]] = {}
-    models = []
-    for model in estimates.models(records):
-        sides: list[dict[Any, float]] = []
-        for name in ("high", "original"):
-            runs = select(list(records), stage, model=model, algorithm=name)
-            runs = [run for run in runs if task is None or run["metrics"].get("task") == task]
-            found = ((estimates.seed_key(run), run["metrics"].get("task"), measure(run)) for run in runs)
-            sides.append({(seed, which): value for seed, which, value in found if value is not None})
-        for seed, which in sides[0].keys() & sides[1].keys():
-            gaps.setdefault(seed, []).append(sides[0][seed, which] - sides[1][seed, which])
-            models.append(model)
-    means = [float(np.mean(gaps[seed])) for seed in sorted(gaps, key=str)]
-    return (mean_interval(means), all(map(labels.is_twin, models))) if means else None
-
-
-def judged(found: tuple[Estimate, bool] | None, what: str, sign: int = 1, digits: int = 3) -> Evidence | None:
-    """A change in words; `sign` is the direction that the paper states."""
-    if found is None:
+    shared = pd.concat(found, axis=1).dropna() if found else pd.DataFrame()
+    if shared.empty:
         return None
-    estimate, twins = found
-    interval = f"[{estimate.low:.{digits}f}, {estimate.high:.{digits}f}]"
-    words = f"{what} {estimate.value:+.{digits}f} {interval}, {counted(estimate.seeds, 'seed')}"
-    if not isfinite(estimate.low):
-        words = f"{what} {estimate.value:+.{digits}f}, one seed and so no interval"
-    low, high = sorted((sign * estimate.low, sign * estimate.high))
-    return Evidence(words, low, high, twins)
+    weights = weights or dict.fromkeys(found, 1 / len(found))
+    return mean_interval(sum(weight * shared[model] for model, weight in weights.items()).tolist())
 
 
-def words_of(estimate: Estimate) -> str:
-    """A value with its interval, where it has one."""
-    if not isfinite(estimate.low):
-        return f"{estimate.value:.2f}"
-    return f"{estimate.value:.2f} [{estimate.low:.2f}, {estimate.high:.2f}]"
+def each_size(models: dict[str, str], gaps: Callable[[str], pd.Series], what: str = "", sign: int = -1) -> list[Part]:
+    """One part a size of the paper, from each seed's gap of the model of that size (or its stand-in)."""
+    parts = []
+    for size in labels.SIZES:
+        model = models.get(size)
+        found = gaps(model) if model else pd.Series(dtype=float)
+        name = f"{labels.model_title(model)} {what}".strip() if model else size
+        estimate = change({model: found}) if len(found) else None
+        parts.append(Part(name, estimate, sign, twin=bool(model) and labels.is_twin(model)))
+    return parts

@@ -2,72 +2,88 @@
 
 from collections.abc import Sequence
 from functools import partial
+from math import tanh
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from saobp.study import estimates, labels, trajectories
-from saobp.study.labels import counted
 from saobp.study.models import SIZES
 from saobp.study.records import select
 from saobp.study.statistics import Estimate, mean_interval
 from saobp.study.tables import measures
-from saobp.study.tables.evidence import Evidence, change, judged, words_of
+from saobp.study.tables.evidence import Looks, Part, by_seed, each_size, seed_means
+from saobp.study.tables.quantifiers import NEAREST
 from saobp.study.tasks import TASKS
 
 Record = dict[str, Any]
+ENTROPIES = {"entropy": "entropy", "indirect_entropy": "indirect entropy"}
+SIGNS = {"GTD": 1, "IE": 1, "BC": -1}  # of a more accurate model, in Table 1
+STRONG = 0.5  # |r| above it, say Sec. 7 and App. B
+EXCEPTED = ("small", "hellaswag")  # by App. B itself
 
 
-def _sparsity(records: Sequence[Record]) -> Evidence | None:
+def _sizes(records: Sequence[Record]) -> dict[str, str]:
+    return {labels.size(model): model for model in estimates.models(records)}
+
+
+def _own(models: list[str]) -> list[str]:
+    """The paper's own sizes; the stand-ins where there are no others."""
+    return [model for model in models if not labels.is_twin(model)] or models
+
+
+def _sparsity(records: Sequence[Record]) -> Looks:
+    """Every size, a mean over the tasks whose attention was measured."""
+
     def mean(run: Record) -> float | None:
         return estimates.nested_mean(estimates.matrix(run).get("sparsity"))
 
     seen = {run["metrics"].get("task") for run in select(list(records), "attention")}
-    named = " and ".join(TASKS[task].title for task in TASKS if task in seen)
-    return judged(change(records, mean, "attention"), f"sparsity on {named}, High − Original:", -1)
+    named = labels.joined([TASKS[task].title for task in TASKS if task in seen])
+    parts = each_size(_sizes(records), lambda model: by_seed(records, mean, "attention", model))
+    return Looks(f"sparsity on {named}, High − Original:", parts, 3)
 
 
-def _deep_entropy(records: Sequence[Record]) -> Evidence | None:
-    """Both entropies, averaged over the deeper half of the layers; the weaker of the two decides."""
+def _deep_entropy(records: Sequence[Record]) -> Looks:
+    """Both entropies at every size, averaged over the deeper half of the layers; a fall of any size counts against."""
 
     def deep(run: Record, name: str) -> float | None:
         layers = estimates.matrix(run).get(name) or []
         return estimates.nested_mean(layers[len(layers) // 2 :] or None)
 
-    parts = [
-        judged(
-            change(records, partial(deep, name=name), "attention", "race"),
-            f"{title}, deeper half of the layers, High − Original, nats:",
-        )
-        for name, title in (("entropy", "entropy"), ("indirect_entropy", "indirect entropy"))
-    ]
-    if None in parts:
-        return None
-    words = "; ".join(part.words for part in parts)
-    return Evidence(words, min(p.low for p in parts), min(p.high for p in parts), parts[0].twins)
+    sizes, parts = _sizes(records), []
+    for name, title in ENTROPIES.items():
+        gaps = partial(by_seed, records, partial(deep, name=name), "attention", task="race")
+        parts += each_size(sizes, gaps, title, sign=1)
+    return Looks("entropy and indirect entropy, deeper half of the layers, High − Original, nats:", parts, 3)
 
 
-def _graph(records: Sequence[Record]) -> Evidence | None:
-    """Correlations within each run's sample of heads, averaged over runs: r(CC) > 0 and r(BC) < 0."""
-    found: dict[str, list[float]] = {"clustering": [], "betweenness": []}
-    models = []
-    for run in select(list(records), "attention"):
-        graph = run["metrics"].get("graph") or {}
-        for measure, values in found.items():
-            r = _pearson(graph.get("gtd"), graph.get(measure))
-            if r is not None:
-                values.append(r)
-                models.append(run["parameters"]["model"])
-    intervals = [mean_interval(values) for values in found.values() if values]
-    if len(intervals) < 2:
+def _graph(records: Sequence[Record]) -> Looks:
+    """Correlations over a run's sample of heads, a mean over the runs of each pretraining seed: r(CC) > 0, r(BC) < 0.
+
+    Runs of one seed start alike, so algorithms, sizes and tasks are no other draws.
+    """
+    models = _own(estimates.models(select(list(records), "attention")))
+    twin, parts = any(map(labels.is_twin, models)), []
+    for measure, title, sign in (("clustering", "r(GTD, CC)", 1), ("betweenness", "r(GTD, BC)", -1)):
+        rows = []
+        for model in models:
+            for run in select(list(records), "attention", model=model):
+                graph, given = run["metrics"].get("graph") or {}, run["parameters"]
+                r = _pearson(graph.get("gtd"), graph.get(measure))
+                rows += [] if r is None else [(given["seed"], (model, given["algorithm"], run["metrics"]["task"]), r)]
+        parts.append(Part(title, _mean_correlation(rows), sign, twin=twin, correlation=True))
+    return Looks(f"mean over {labels.joined(list(map(labels.model_title, models)))}:", parts)
+
+
+def _mean_correlation(rows: list[tuple[Any, Any, float]]) -> Estimate | None:
+    """The mean r over seeds, averaged as Fisher's z, from (seed, run, r) rows."""
+    seeds = seed_means((seed, str(run), float(np.arctanh(np.clip(r, -NEAREST, NEAREST)))) for seed, run, r in rows)
+    if seeds.empty:
         return None
-    clustering, betweenness = intervals
-    words = (
-        f"r(GTD, CC) = {words_of(clustering)}, r(GTD, BC) = {words_of(betweenness)}, {counted(clustering.seeds, 'run')}"
-    )
-    low, high = min(clustering.low, -betweenness.high), min(clustering.high, -betweenness.low)
-    return Evidence(words, low, high, all(map(labels.is_twin, models)))
+    z = mean_interval(seeds.tolist())
+    return Estimate(tanh(z.value), tanh(z.low), tanh(z.high), z.seeds, freedom=z.freedom)
 
 
 def _pearson(x: list | None, y: list | None) -> float | None:
@@ -77,64 +93,55 @@ def _pearson(x: list | None, y: list | None) -> float | None:
     return float(np.corrcoef(pairs.T)[0, 1])
 
 
-def _performance(records: Sequence[Record]) -> Evidence | None:
-    """Positive if |r| over independent runs, within algorithms, is above one half for every task."""
-    found = []
-    for model in estimates.models(records):
-        for task, name in trajectories.TASKS.items():
-            estimate = trajectories.over_runs(trajectories.runs(records, model, task))
-            if estimate is not None:
-                found.append((model, name, estimate))
-    if not found:
-        return None
-    low, high = min(e.value for _, _, e in found), max(e.value for _, _, e in found)
-    excludes = sum(e.low > 0 or e.high < 0 for _, _, e in found)
-    words = f"over runs, within algorithms, {counted(len(found), 'pair')} of model and task: "
-    words += f"r from {low:.2f} to {high:.2f}, {excludes} with an interval that leaves out 0"
-    reach = [_distance(e) for _, _, e in found]
-    low, high = min(a for a, _ in reach) - 0.5, min(b for _, b in reach) - 0.5
-    return Evidence(words, low, high, all(labels.is_twin(model) for model, _, _ in found))
+def _performance(records: Sequence[Record]) -> Looks:
+    """|r| above one half over independent runs, within algorithms, for every task and size but the excepted one."""
+    sizes, parts = _sizes(records), []
+    for size in labels.SIZES:
+        for task, title in trajectories.TASKS.items():
+            model = sizes.get(size, "")
+            found = trajectories.over_runs(trajectories.runs(records, model, task)) if model else None
+            sign, name = -1 if found and found.value < 0 else 1, f"{labels.model_title(model)} {title}"
+            if (size, task) != EXCEPTED:
+                parts.append(Part(name, found, sign, STRONG, labels.is_twin(model), correlation=True))
+    return Looks(f"r over runs, within algorithms, r beyond ±{STRONG}:", parts, unit="run")
 
 
-def _distance(estimate: Estimate) -> tuple[float, float]:
-    """Smallest and largest |r| in an interval."""
-    ends = abs(estimate.low), abs(estimate.high)
-    return (0.0 if estimate.low < 0 < estimate.high else min(ends)), max(ends)
-
-
-def _accurate(records: Sequence[Record]) -> Evidence | None:
+def _accurate(records: Sequence[Record]) -> Looks:
     """Over runs, within algorithms: RACE-Middle accuracy with GTD, indirect entropy, minus betweenness."""
-    rows = []
-    for model in estimates.models(records):
+    rows, models = [], _own(estimates.models(records))
+    for model in models:
         for name in estimates.algorithms(records):
             measured = estimates.attention_runs(records, model, name, "race")
-            by_seed = {run["parameters"].get("seed"): run for run in measured}
+            of_seed = {run["parameters"].get("seed"): run for run in measured}
             for score in estimates.by_pretraining(estimates.scores(records, model, name, "race")):
-                run = by_seed.get(score.key[0])
-                means = [measures.measured(run, key) if run else None for key in ("GTD", "IE", "BC")]
+                run = of_seed.get(score.key[0])
+                means = [measures.measured(run, key) if run else None for key in SIGNS]
                 values = [None if mean is None else mean.value for mean in means]
                 rows.append((f"{model} {name}", f"{model} {name} {score.key}", *values, score.value))
-    points = pd.DataFrame(rows, columns=["algorithm", "run", "GTD", "IE", "BC", "score"])
-    found = {key: trajectories.over_runs(points, key) for key in ("GTD", "IE", "BC")}
-    if None in found.values():
-        return None
-    words = "over runs, within algorithms: " + "; ".join(f"{k} r = {words_of(e)}" for k, e in found.items())
-    lows = (found["GTD"].low, found["IE"].low, -found["BC"].high)
-    highs = (found["GTD"].high, found["IE"].high, -found["BC"].low)
-    return Evidence(words, min(lows), min(highs), all(map(labels.is_twin, estimates.models(records))))
+    points, twin = pd.DataFrame(rows, columns=["algorithm", "run", *SIGNS, "score"]), any(map(labels.is_twin, models))
+    parts = [
+        Part(key, trajectories.over_runs(points, key), sign, twin=twin, correlation=True) for key, sign in SIGNS.items()
+    ]
+    return Looks("r with accuracy over runs, within algorithms:", parts, unit="run")
 
 
-def _layers(records: Sequence[Record]) -> Evidence | None:
-    """HellaSwag's correlation with GTD over runs: that of the deepest model minus that of one of four layers."""
-    by_depth = {SIZES[model].layers: model for model in estimates.models(records)}
-    ends = [by_depth[depth] for depth in (4, 8) if depth in by_depth]
-    found = [trajectories.over_runs(trajectories.runs(records, model, "hellaswag")) for model in ends]
-    if len(found) < 2 or None in found:
-        return None
-    shallow, deep = found
-    gap, half = deep.value - shallow.value, float(np.hypot(deep.half_width, shallow.half_width))
-    words = f"HellaSwag, over runs: r = {words_of(shallow)} with 4 layers, {words_of(deep)} with 8"
-    return Evidence(words, gap - half, gap + half, all(map(labels.is_twin, ends)))
+def _layers(records: Sequence[Record]) -> Looks:
+    """HellaSwag's correlation with GTD over runs: negative with four layers, and higher with eight (Fisher's z)."""
+    by_depth = {SIZES[model].layers: model for model in estimates.models(records) if SIZES[model].layers in (4, 8)}
+    runs = {depth: trajectories.runs(records, model, "hellaswag") for depth, model in by_depth.items()}
+    shallow, deep = (trajectories.over_runs(runs[depth]) if depth in runs else None for depth in (4, 8))
+    gap, twin = _between(shallow, deep) if shallow and deep else None, any(map(labels.is_twin, by_depth.values()))
+    parts = Part("r with 4 layers", shallow, -1, twin=twin, correlation=True), Part("z of 8 − of 4", gap, twin=twin)
+    return Looks("HellaSwag, GTD and accuracy over runs:", parts, unit="run")
+
+
+def _between(first: Estimate, second: Estimate) -> Estimate:
+    """The second correlation minus the first, of independent runs, as Fisher's z."""
+    ends = np.array([[r.low, r.value, r.high] for r in (first, second)]).clip(-NEAREST, NEAREST)
+    low, value, high = np.arctanh(ends).T
+    half = float(np.hypot(*((high - low) / 2)))
+    gap = float(value[1] - value[0])
+    return Estimate(gap, gap - half, gap + half, min(first.seeds, second.seeds))
 
 
 JUDGES = {"Q06": _accurate, "Q08": _layers, "Q10": _sparsity, "Q15": _deep_entropy, "Q16": _graph, "Q17": _performance}

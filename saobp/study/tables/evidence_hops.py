@@ -6,12 +6,12 @@ from typing import Any
 from saobp.study import hops
 from saobp.study.records import select
 from saobp.study.statistics import mean_interval
-from saobp.study.tables.evidence import Evidence, judged
+from saobp.study.tables.evidence import Looks, Part
 
 Record = dict[str, Any]
 
 
-def _several_hops(records: Sequence[Record]) -> Evidence | None:
+def _several_hops(records: Sequence[Record]) -> Looks | None:
     """High minus Original on questions of two hops and more, one mean a seed, over depths and hops.
 
     The study's encoders are of no size of the paper, and its question is about no size: it decides by itself.
@@ -23,8 +23,9 @@ def _several_hops(records: Sequence[Record]) -> Evidence | None:
             means = several.pivot_table(index="seed", columns="algorithm", values="accuracy")
             gaps = (means["high"] - means["original"]).dropna().tolist()
             layers = " and ".join(str(depth) for depth in sorted(several["layers"].unique()))
+            estimate = mean_interval(gaps) if gaps else None
             what = f"questions of two hops and more, {layers} layers, High − Original, points:"
-            return judged((mean_interval(gaps), False), what, digits=2)
+            return Looks(what, [Part("", estimate)])
     return None
 
 

@@ -8,15 +8,28 @@ import pandas as pd
 
 from saobp.study import published as published_numbers
 from saobp.study.published import Published
-from saobp.study.tables import context, evidence_attention, evidence_cost, evidence_hops, evidence_scores, render
-from saobp.study.tables.evidence import Evidence
+from saobp.study.tables import (
+    context,
+    evidence_attention,
+    evidence_cost,
+    evidence_hops,
+    evidence_scores,
+    evidence_training,
+    render,
+)
+from saobp.study.tables.evidence import Evidence, Looks
 
 Record = dict[str, Any]
 CORRECTED = (
-    "Up and down count what differs after Holm's correction over the cells of that statement alone, as many as its "
-    "line says; a table's marks are corrected over the table."
+    "In brackets what has to hold: all its parts, both, most (more than half of them), their mean, or one number. A "
+    "part with one seed, of a stand-in or without a run says nothing. For and against count the parts that are decided "
+    "by intervals which hold together at 95 %, by Bonferroni's correction over the cells of that statement alone, as "
+    "many as its line says; a table's marks are corrected over the table."
 )
-JUDGES = evidence_scores.JUDGES | evidence_attention.JUDGES | evidence_hops.JUDGES | evidence_cost.JUDGES
+JUDGES = (
+    evidence_scores.JUDGES | evidence_training.JUDGES | evidence_attention.JUDGES | evidence_hops.JUDGES
+    | evidence_cost.JUDGES
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -26,8 +39,15 @@ class Verdict:
     id: str
     where: str
     statement: str
+    quantifier: str
+    parts: str
     evidence: str
     verdict: str
+
+    @property
+    def asked(self) -> str:
+        """The statement, and which of its parts have to hold."""
+        return f"{self.statement} ({self.quantifier}: {self.parts})"
 
 
 @dataclass(frozen=True)
@@ -46,7 +66,7 @@ class Verdicts:
         heads = ["| Paper | Verdict | Our evidence | Where |", "|---|---|---|---|"]
         lines = [f"**Verdicts.** {self.caption}", "", *heads]
         for row in self.rows:
-            lines.append(f"| {row.statement} | **{row.verdict}** | {row.evidence} | {row.where} |")
+            lines.append(f"| {row.asked} | **{row.verdict}** | {row.evidence} | {row.where} |")
         return "\n".join(lines) + "\n"
 
     def to_latex(self) -> str:
@@ -55,7 +75,7 @@ class Verdicts:
         lines = ["% needs \\usepackage{booktabs}", r"\begin{table*}[t]", r"\centering\scriptsize", head]
         lines += [r"\toprule", r"Paper & Where & Our evidence & Verdict \\", r"\midrule"]
         for row in self.rows:
-            cells = (row.statement, row.where, row.evidence, row.verdict)
+            cells = (row.asked, row.where, row.evidence, row.verdict)
             lines.append(" & ".join(map(render.escape, cells)) + r" \\")
         lines += [r"\bottomrule", r"\end{tabular}", rf"\caption{{{render.escape(self.caption)}}}"]
         return "\n".join([*lines, r"\label{tab:saobp-verdicts}", r"\end{table*}"]) + "\n"
@@ -64,16 +84,24 @@ class Verdicts:
 def verdicts(records: Sequence[Record], published: Published | None = None) -> Verdicts:
     """Judge every statement of statements.csv by the records of one profile.
 
-    A statement holds if the interval of what it says lies above 0, and does not if it lies below; if the
-    interval holds 0, no run was made, or only stand-ins of the paper's sizes were, it cannot be decided at
-    this scale.
+    A statement names what has to hold of its parts. It is reproduced if the intervals of enough parts lie above 0,
+    not reproduced if those of too many lie below, and cannot be decided at this scale otherwise: where an interval
+    holds 0, a part was not run or with one seed, or only stand-ins of the paper's sizes were.
     """
     context.profile(records)
     published = published or published_numbers.load()
     rows = []
     for _, line in published.statements.iterrows():
-        found = JUDGES[line["id"]](records) or Evidence(f"these runs do not say; it needs {line['needs']}")
-        evidence = found.words + (" (stand-ins of the paper's sizes)" if found.twins else "")
-        rows.append(Verdict(line["id"], line["where"], line["statement"], evidence, found.verdict()))
+        found = evidence(records, line["id"], line["quantifier"])
+        found = found or Evidence(f"these runs do not say; it needs {line['needs']}")
+        words = found.words + (" (stand-ins of the paper's sizes)" if found.twins else "")
+        given = (line[key] for key in ("id", "where", "statement", "quantifier", "parts"))
+        rows.append(Verdict(*given, words, found.verdict()))
     said = ["What the paper states and what our runs show.", CORRECTED, context.describe(records)]
     return Verdicts(tuple(rows), " ".join(said))
+
+
+def evidence(records: Sequence[Record], id: str, quantifier: str) -> Evidence | None:
+    """Weigh what the records say of a statement; None if they say nothing."""
+    found = JUDGES[id](records)
+    return found.evidence(quantifier) if isinstance(found, Looks) else found
