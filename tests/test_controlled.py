@@ -14,9 +14,9 @@ def record(shares, seeds=(0, 1), steps=(0, 100)):
         for seed in seeds:
             random = np.random.default_rng([seed, len(name)])
             answers = {hops: (random.random(120) < share).astype(int).tolist() for hops in ("1", "2")}
-            curve = [{"step": step, "accuracy": {"1": share, "2": share}} for step in steps]
+            curve = [{"step": step, "accuracy": {"1": share, "2": share}, "seconds": 3 * step} for step in steps]
             one = {"layers": 2, "algorithm": name, "seed": seed, "chains": 3, "curve": curve, "outcomes": answers}
-            exam.append(one | {"failed": ""})
+            exam.append(one | {"failed": "", "steps": 100, "full_rate": 0, "stories": 8})
     shape = {"entropy": 2.0, "gtd": 0.8, "largest_column": 3.0}
     ends = [{"step": 9, "loss": loss, "accuracy": 0.5, "raw": shape, "refined": shape} for loss in (3.0, 2.5)]
     swept = [{"strength": 0.2 * n, "seed": 42, "curve": [end]} for n, end in enumerate(ends)]
@@ -35,8 +35,8 @@ def test_only_the_tracked_records_of_its_profile_are_read(monkeypatch):
 
 def test_a_record_says_its_size_its_strengths_and_its_hops():
     one = record({"original": 0.3, "high": 1.0}, seeds=(0, 1, 2))
-    size = "profile stories, 2026-05-04: 6 encoders of 2 layers, 2 algorithms, 3 seeds, 100 steps"
-    assert controlled.size(one) == size
+    size = "profile stories, 2026-05-04: 6 encoders of 2 layers, 2 algorithms, 3 seeds, 100 steps of 8 stories, 0.5 hours"
+    assert controlled.size(one) == size + " of training"
     first, second, *rest = controlled.sentences(one)
     assert first.startswith("Strength: lowest held-out loss at λ = 0.2: 2.5000 nats, 0.5 below the highest")
     assert second.startswith("2 layers, 1 hop: ") and "learned by 1 of 2 algorithms; high +" in second

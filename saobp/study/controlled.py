@@ -17,11 +17,13 @@ def size(record: dict[str, Any]) -> str:
     """Say how large a record's study of hops is: encoders, depths, algorithms, seeds and steps."""
     exam = record["metrics"]["multihop"]
     depths, algorithms, seeds = (sorted({run[key] for run in exam}) for key in ("layers", "algorithm", "seed"))
-    steps = max(point["step"] for run in exam for point in run["curve"])
+    last = [run["curve"][-1] for run in exam if run["curve"]]
+    steps, hours = max((point["step"] for point in last), default=0), sum(point.get("seconds", 0) for point in last) / 3600
+    batch = f" of {exam[0]['stories']} stories" if "stories" in exam[0] else ""
     layers = " and ".join(str(depth) for depth in depths)
     return (
         f"profile {record['profile']}, {record['started'][:10]}: {counted(len(exam), 'encoder')} of {layers} layers, "
-        f"{counted(len(algorithms), 'algorithm')}, {counted(len(seeds), 'seed')}, {steps:,} steps"
+        f"{counted(len(algorithms), 'algorithm')}, {counted(len(seeds), 'seed')}, {steps:,} steps{batch}, {hours:.1f} hours of training"
     )
 
 
@@ -29,4 +31,5 @@ def sentences(record: dict[str, Any]) -> list[str]:
     """Say what a record found on the strength and on questions of each number of hops."""
     swept, exam = beyond.sweep(record["metrics"]["strengths"]), record["metrics"]["multihop"]
     found = hops.words(hops.scores(exam), hops.differences(exam), 100 / exam[0]["chains"])
-    return [f"Strength: {beyond.sweep_words(swept)}", *found, *hops.learning_words(exam), *hops.failure_words(exam)]
+    more = (hops.learning_words(exam), hops.settled_words(exam), hops.failure_words(exam))
+    return [f"Strength: {beyond.sweep_words(swept)}", *found, *sum(more, [])]
