@@ -114,6 +114,15 @@ def test_cost_counts_as_slight_below_a_tenth():
     assert verdict([slow], "Q11").verdict == OPEN
 
 
+def test_the_cost_of_a_stand_in_is_told_and_decides_nothing_beside_the_papers_sizes():
+    quick, slow = examples.cost(), examples.cost("small-twin")
+    for phase in ("train", "train_no_dropout"):
+        slow["metrics"]["ways"]["high"][phase]["ratio"] = {"median": 1.5, "low": 1.4, "high": 1.6}
+    found = weighed([quick, slow], "Q11", "one")
+    assert found.verdict() == YES and "BERT-Small (twin)" in found.words and not found.twins
+    assert weighed([slow], "Q11", "one").verdict() == OPEN
+
+
 def test_cost_is_decided_by_training_with_dropout_and_without_and_not_by_inference():
     run = examples.cost()
     high = run["metrics"]["ways"]["high"]
