@@ -35,8 +35,8 @@ def test_only_the_tracked_records_of_its_profile_are_read(monkeypatch):
 
 def test_a_record_says_its_size_its_strengths_and_its_hops():
     one = record({"original": 0.3, "high": 1.0}, seeds=(0, 1, 2))
-    size = "profile stories, 2026-05-04: 6 encoders of 2 layers, 2 algorithms, 3 seeds, 100 steps of 8 stories, 0.5 hours"
-    assert controlled.size(one) == size + " of training"
+    size = "profile stories, 2026-05-04: 6 encoders of 2 layers, 2 algorithms, 3 seeds, "
+    assert controlled.size(one) == size + "100 steps of 8 stories, 0.5 hours of training"
     first, second, *rest = controlled.sentences(one)
     assert first.startswith("Strength: lowest held-out loss at λ = 0.2: 2.5000 nats, 0.5 below the highest")
     assert second.startswith("2 layers, 1 hop: ") and "learned by 1 of 2 algorithms; high +" in second
