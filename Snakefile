@@ -104,7 +104,8 @@ rule finetune:
         record="records/05-finetune-{model}-{algorithm}-{seed}-{group}-{head}.json",
     threads: THREADS
     params:
-        plan=lambda run: repr(replace(profile.finetune, groups={run.group: profile.finetune.groups[run.group]}, seeds=[int(run.head)])),
+        plan=lambda run: repr(replace(profile.finetune, groups={run.group: profile.finetune.groups[run.group]}, seeds=[int(run.head)]))
+        + (f" {profile.finetune.epochs_of}" if profile.finetune.epochs_of else ""),
     log:
         "logs/05-finetune-{model}-{algorithm}-{seed}-{group}-{head}.log",
     shell:

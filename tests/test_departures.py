@@ -77,6 +77,11 @@ def test_fine_tuning_counts_its_epochs(epochs, said):
     assert said in departures.finetuning(study, study.length)[-1]
 
 
+def test_fine_tuning_names_a_task_that_has_its_own_number_of_epochs():
+    study = dataclasses.replace(load_profile("paper").finetune, epochs=3, epochs_of={"sst2": 30})
+    assert "sst2: 30 epochs, the others 3" in departures.finetuning(study, study.length)
+
+
 def test_fine_tuning_names_positions_that_pretraining_never_reached():
     study = load_profile("paper").finetune
     assert study.length == 128

@@ -51,6 +51,12 @@ def test_score_and_gtd_are_followed_and_change_nothing(name, checkpoint, source,
         assert 0 < point["cross_layer_gtd"] < 1
 
 
+def test_a_task_may_have_its_own_number_of_epochs(checkpoint, source, tmp_path):
+    changes = {"curve": 2, "epochs": 1, "epochs_of": {"sst2": 3}, "limit_train": 10, "batch": 4}
+    ends = {name: finetuned(name, checkpoint, source, tmp_path, **changes)["curve"][-1] for name in ("sst2", "race")}
+    assert (ends["sst2"]["step"], ends["race"]["step"]) == (9, 3)
+
+
 def test_a_task_that_the_paper_does_not_correlate_is_not_followed(checkpoint, source, tmp_path):
     assert finetuned("rte", checkpoint, source, tmp_path, curve=4)["curve"] == []
 

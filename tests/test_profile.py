@@ -28,6 +28,7 @@ def test_every_profile_that_comes_along_is_valid(name):
         ("  steps:", "  stepz:", "unknown key 'pretrain.stepz': did you mean 'steps'?"),
         ("name: smoke", "nam: smoke", "unknown key 'nam': did you mean 'name'?"),
         ("  epochs:", "  epoch:", "unknown key 'finetune.epoch': did you mean 'epochs'?"),
+        ("epochs_of: {sst2: 30}", "epochs_of: {nope: 30}", "key 'finetune.epochs_of.nope"),
         ("  warmup: 30", "  warmup: soon", "key 'pretrain.warmup': input should be a valid integer, not 'soon'"),
         ("  warmup: 30", "  warmup: 1.5", "key 'pretrain.warmup': input should be a valid integer"),
         ("  masking: 0.3", "  masking: 1.3", "key 'pretrain.masking': input should be less than or equal to 1"),

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from saobp import own
-from saobp.study import figures, paths, publication, tables
+from saobp.study import figures, paths, publication, runner, tables
 
 README = (paths.root() / "README.md").read_text(encoding="utf-8")
 MAKEFILE = (paths.root() / "Makefile").read_text(encoding="utf-8")
@@ -38,6 +38,18 @@ def test_the_snippet_runs_as_printed_and_gives_the_refined_model_back(tmp_path):
 
 def test_the_results_are_those_of_the_tracked_records():
     assert publication.with_results(README) == README
+
+
+def test_a_single_table_without_a_profile_is_of_the_results_that_are_shown(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(publication, "published_profile", lambda: "stories")
+    assert runner.main(["table", "4"]) == 0
+    assert "Profile stories." in (tmp_path / "table4.tex").read_text(encoding="utf-8")
+    assert capsys.readouterr().err == "from the records of profile stories\n"
+    with pytest.raises(SystemExit):
+        runner.main(["table", "--help"])
+    said = " ".join(capsys.readouterr().out.split())
+    assert "default: the one that figures/ shows" in said and "(default: the current one)" in said
 
 
 def test_the_picture_is_said_to_be_of_its_profile_models_algorithms_and_runs():

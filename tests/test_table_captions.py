@@ -117,7 +117,7 @@ def test_the_column_of_wikitext_is_of_wikitext_where_every_run_was_measured_ther
 
 @pytest.mark.parametrize(
     ("half", "text"),
-    [(7.494, "54.32 ± 7.49"), (0.0123, "54.32 ± 0.01"), (0.0031, "54.321 ± 0.003"), (0.00004, "54.32100 ± 0.00004")],
+    [(7.494, "54.32 ± 7.49"), (0.0123, "54.32 ± 0.01"), (0.0031, "54.32 ± <0.01"), (0.00004, "54.32 ± <0.01")],
 )
 def test_a_number_has_the_digits_that_show_its_error(half, text):
     assert Cell(ours=Estimate(54.321, 54.321 - half, 54.321 + half, 1, 9)).number() == text

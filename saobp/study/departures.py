@@ -99,5 +99,7 @@ def finetuning(study: Finetuning, pretrained: int) -> list[str]:
         found.append(f"items: at most {study.limit_train} to train on and {study.limit_evaluation} reported")
     for task, (train, reported) in study.splits.items():
         found.append(f"{task}: trained on {train}, reported on {reported}")
+    for task, epochs in study.epochs_of.items():
+        found.append(f"{task}: {counted(epochs, 'epoch')}, the others {study.epochs}")
     epochs = counted(study.epochs, "epoch")
     return [*found, f"length {study.length}, batch {study.batch}, {epochs}: the paper gives none of these"]

@@ -108,11 +108,11 @@ class FollowTask(TrainerCallback):
             self.curve.append({"step": state.global_step, **self.measure()})
 
 
-def arguments(recipe: Finetuning, folder: Path, seed: int) -> TrainingArguments:
-    """Translate a recipe into the Trainer's arguments."""
+def arguments(recipe: Finetuning, folder: Path, seed: int, task: str = "") -> TrainingArguments:
+    """Translate a recipe into the Trainer's arguments, for a task that may have its own number of epochs."""
     made = TrainingArguments(
         output_dir=str(folder),
-        num_train_epochs=recipe.epochs,
+        num_train_epochs=recipe.epochs_of.get(task, recipe.epochs),
         per_device_train_batch_size=recipe.batch,
         per_device_eval_batch_size=2 * recipe.batch,
         learning_rate=recipe.learning_rate,
@@ -154,7 +154,7 @@ def finetune(
     model, guard = with_head(task, checkpoint, recipe, seed), StopAtNaN(folder)
     trainer = Trainer(
         model,
-        args=arguments(recipe, folder, seed),
+        args=arguments(recipe, folder, seed, spec.name),
         train_dataset=parts["train"],
         data_collator=collator(spec, tokenizer),
         callbacks=[guard, Progress(f"{spec.name} seed {seed}")],

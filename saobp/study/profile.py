@@ -119,6 +119,7 @@ class Finetuning:
     limit_train: Positive | None = None  # items; null = all
     limit_evaluation: Positive | None = None
     splits: dict[str, Annotated[list[str], MinLen(2)]] = field(default_factory=dict)  # task -> [train, reported]
+    epochs_of: dict[Task, Positive] = field(default_factory=dict, repr=False)  # a task's own number of them
 
 
 @dataclass(frozen=True, config=STRICT, kw_only=True)

@@ -55,10 +55,12 @@ def parser() -> argparse.ArgumentParser:
     for name, what in (("figure", "draw"), ("table", "write")):
         one = commands.add_parser(name, help=f"{what} a single {name} for reuse")
         one.add_argument("number", type=int, choices=range(1, 10))
-        one.add_argument("--profile", default="smoke")
-        one.add_argument("--format", default="pdf" if name == "figure" else "tex")
-        one.add_argument("--width", type=float, help="inches", default=None)
-        one.add_argument("--out", type=Path, default=Path())
+        usual, others = ("pdf", "svg, png, csv") if name == "figure" else ("tex", "md, csv")
+        one.add_argument("--profile", help="default: the one that figures/ shows, which says most of those tracked")
+        one.add_argument("--format", default=usual, help=f"{usual} (default), {others}")
+        if name == "figure":
+            one.add_argument("--width", type=float, help="inches (default: a page's)")
+        one.add_argument("--out", type=Path, default=Path(), help="folder (default: the current one)")
         one.set_defaults(action=single, kind=name)
 
     publish = commands.add_parser("publish", help="copy a profile's records to data/results and rebuild figures")
@@ -105,8 +107,9 @@ def single(options: argparse.Namespace) -> None:
     """`saobp figure 4 --profile laptop --width 3.03 --format pdf --out DIR`, `saobp table 2 --format tex`."""
     from saobp.study import publication
 
-    print(publication.single(options.kind, options.number, options.profile, options.format, options.width, options.out))
-    print(f"from the records of profile {options.profile}", file=sys.stderr)
+    profile, width = options.profile or publication.published_profile(), getattr(options, "width", None)
+    print(publication.single(options.kind, options.number, profile, options.format, width, options.out))
+    print(f"from the records of profile {profile}", file=sys.stderr)
 
 
 def publish_profile(options: argparse.Namespace) -> None:

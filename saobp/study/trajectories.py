@@ -82,6 +82,21 @@ def over_checkpoints(points: pd.DataFrame, measure: str = "gtd") -> Estimate | N
     return Estimate(tanh(z.value), tanh(z.value - half), tanh(z.value + half), len(found), count)
 
 
+def why_undefined(points: pd.DataFrame, measure: str = "gtd") -> str:
+    """Say why no correlation over checkpoints, or over runs where `step` is empty, can be had from these points."""
+    known = points.dropna(subset=[measure, "score"])
+    if "step" not in known or known["step"].isna().all():
+        return f"fewer than {LEAST} runs of algorithms with several"
+    runs = [run for _, run in known.groupby("run") if len(run[[measure, "score"]].drop_duplicates()) >= LEAST]
+    if not runs:
+        return f"fewer than {LEAST} different points a run"
+    return f"the {'score' if all(_still(run['score']) for run in runs) else 'GTD'} never moves"
+
+
+def _still(values: pd.Series) -> bool:
+    return bool(np.ptp(values) == 0)
+
+
 def over_runs(points: pd.DataFrame, measure: str = "gtd") -> Estimate | None:
     """Correlation over runs, one point a run, centred by algorithm; None if there are too few runs."""
     points = points.dropna(subset=[measure, "score"])

@@ -79,7 +79,7 @@ def describe(points: pd.DataFrame) -> str:
     checkpoints = points["step"].notna().any()
     found = (trajectories.over_checkpoints if checkpoints else trajectories.over_runs)(points)
     if found is None:
-        return "too few different\npoints for $r$"
+        return f"$r$ undefined:\n{trajectories.why_undefined(points)}"
     name = "$r$" if checkpoints else "$r_w$"
     ends = "" if isnan(found.half_width) else f" [{found.low:.2f}, {found.high:.2f}]"
     return f"{name}: {found.value:.2f}{ends}".replace("-", "−")

@@ -83,6 +83,11 @@ def joint_axes(ax: Axes, above: Axes, beside: Axes, frame: pd.DataFrame, measure
     return ax
 
 
+def complete(frame: pd.DataFrame) -> bool:
+    """Say whether every token graph of a figure is complete: nobody lies between two others, all neighbours meet."""
+    return bool((frame["clustering"] == 1).all() and (frame["betweenness"] == 0).all())
+
+
 def bin_edges(values: pd.Series, least: float) -> np.ndarray:
     """The same bins for every algorithm, over at least `least`: numpy gives a single value a bin of its own, 1 wide."""
     if values.empty:
@@ -95,9 +100,9 @@ def describe(x: pd.Series, y: pd.Series, algorithm: str, measure: str) -> str:
     """Pearson's r and the number of points; heads and samples of one run are not independent, so no interval."""
     title = labels.algorithm_title(algorithm)
     if len(x) < 4:
-        return f"{title}: too few points"
+        return f"{title}: $r$ undefined, {len(x)} points"
     if np.ptp(y) == 0 or np.ptp(x) == 0:
         name, value = (measure, y.iloc[0]) if np.ptp(y) == 0 else ("GTD", x.iloc[0])
-        return f"{title}: {name} is {value:.3g} everywhere, so no $r$"
+        return f"{title}: $r$ undefined, {name} is {value:.3g} everywhere"
     r = float(np.corrcoef(x, y)[0, 1])
     return title + f": $r$ = {r:.2f}, $n$ = {len(x)}".replace("-", "−")

@@ -8,6 +8,11 @@ from saobp.study import labels, trajectories
 from saobp.study.figures import correlations, joint, maps
 from saobp.study.tasks import TASKS
 
+COMPLETE = (
+    "Every token graph here is complete: attention this close to uniform exceeds the threshold between all tokens, so "
+    "that neither measure can move."
+)
+
 
 def reading(number: int, frame: pd.DataFrame) -> str:
     """Say in a sentence or two what Figure `number` shows; `frame` is the data that it was drawn from."""
@@ -25,7 +30,8 @@ def _graph(frame: pd.DataFrame) -> str:
         for measure, title in joint.MEASURES.items()
         for algorithm, points in frame.dropna(subset=["gtd", measure]).groupby("algorithm", sort=False)
     ]
-    return "; ".join(said).replace("$", "") + "."
+    words = "; ".join(said).replace("$", "") + "."
+    return f"{words} {COMPLETE}" if joint.complete(frame) else words
 
 
 def _layers(frame: pd.DataFrame) -> str:

@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import ceil, isfinite, isnan, log10
+from math import ceil, floor, isfinite, isnan, log10
 
 from saobp.study.labels import counted
 from saobp.study.statistics import Difference, Estimate, holm
 
 LOPSIDED = 0.2  # an interval whose sides differ by more of the longer one is printed with both ends
+SIGNIFICANT = 4  # digits of a number that a reader needs; the CSV has more
 LEVEL = 0.05  # family-wise, over all comparisons of a table
 
 
@@ -21,8 +22,12 @@ class Cell:
     adjusted_p: float | None = None  # Holm over the table
     flags: tuple[str, ...] = ()
     reason: str = ""  # why `ours` is empty, or lacks runs
+<<<<<<< HEAD
     digits: int = 2  # behind the point, and more where the error would be 0.00
     exact: bool = False  # counted, not measured: nothing was repeated
+=======
+    digits: int = 2  # behind the point, and more where the error would be 0.00 and four are not yet there
+>>>>>>> 67e777a60689e0ecf71319973b2a54ceb5b5cf7d
 
     @property
     def differs(self) -> bool:
@@ -36,9 +41,12 @@ class Cell:
 
     @property
     def places(self) -> int:
-        """Digits behind the point: `digits`, or as many as show the first digit of the error."""
+        """Digits behind the point: `digits`, or as many as show the error's first digit or `SIGNIFICANT` in all."""
         half = self.ours.half_width if isinstance(self.ours, Estimate) else 0
-        return max(self.digits, ceil(-log10(half))) if isfinite(half) and half > 0 else self.digits
+        if not (isfinite(half) and half > 0):
+            return self.digits
+        before = floor(log10(abs(self.ours.value))) + 1 if self.ours.value else 1
+        return max(self.digits, min(ceil(-log10(half)), SIGNIFICANT - before))
 
     def number(self) -> str:
         """Ours with its interval, as text: "54.66 ± 1.20", "3.12 [0.55, 15.75]" if it is lopsided, or empty."""
@@ -47,7 +55,9 @@ class Cell:
         return f"{self.ours.value:.{self.places}f} {self.error()}".rstrip()
 
     def error(self) -> str:
-        """The interval of ours: "± 1.20", "[0.55, 15.75]" if its sides differ by a fifth and more, or empty."""
+        """The interval of ours: "± 1.20", "± <0.01" if that is 0 in these digits, "[0.55, 15.75]" if its sides differ
+        by a fifth and more, or empty.
+        """
         if not isinstance(self.ours, Estimate) or isnan(self.ours.half_width):
             return ""
         places = self.places
@@ -55,7 +65,8 @@ class Cell:
         sides = sorted((value - low, high - value))
         if sides[1] - sides[0] > LOPSIDED * sides[1] + 10**-places:
             return f"[{low:.{places}f}, {high:.{places}f}]"
-        return f"± {self.ours.half_width:.{places}f}"
+        shown = f"{self.ours.half_width:.{places}f}"
+        return f"± <{10**-places:.{places}f}" if float(shown) == 0 < self.ours.half_width else f"± {shown}"
 
     def count(self) -> str:
         """How much stands behind ours: "3×277" for 3 runs on 277 items each, "3" where items do not apply.

@@ -58,9 +58,21 @@ def table1(records: Sequence[Record], published: Published) -> Table:
         correction(shown),
         context.describe(behind),
     ]
-    notes = context.notes(behind, ["texts", "fine-tuning seeds", "items"])
+    notes = (*_complete_graphs(shown), *context.notes(behind, ["texts", "fine-tuning seeds", "items"]))
     counts = "runs×texts, of accuracy runs×items"
     return Table(1, " ".join(filter(None, said)), scores.MODEL_ROWS, TITLES, shown, notes, counts)
+
+
+def _complete_graphs(rows: Sequence[Row]) -> tuple[str, ...]:
+    """Say in how many rows CC and BC can say nothing, because every token graph is complete."""
+    pairs = [(row.cells["CC"].ours, row.cells["BC"].ours) for row in rows]
+    count = sum(clustering.value == 1 and between.value == 0 for clustering, between in pairs if clustering and between)
+    if not count:
+        return ()
+    return (
+        f"CC 1 and BC 0, in {counted(count, 'row')}: every graph is complete. Attention this close to uniform exceeds "
+        "the threshold between all tokens; that is the definition at work, and says nothing of the model.",
+    )
 
 
 def graph_words(records: Sequence[Record]) -> str:
@@ -98,7 +110,6 @@ def _row(records: Sequence[Record], published: Published, model: str, algorithm:
 TASK_KEYS = {"wikitext": "WikiText_PPL", "sst2": "SST2_Acc", "hellaswag": "HellaSwag_Acc",
              "race": "RACE_middle_Acc"}  # fmt: skip
 UNDEFINED = "undefined"
-WHY_UNDEFINED = f"undefined: fewer than {trajectories.LEAST} different points a run, or a score that never moves."
 KINDS = {"gtd": "Single GTD", "cross_gtd": "Cross GTD"}
 
 
@@ -120,8 +131,6 @@ def table6(records: Sequence[Record], published: Published) -> Table:
     notes = context.notes(behind)
     if not any(row.labels[1].endswith("runs") for row in rows):
         notes = ("One pretraining seed an algorithm: no correlation over independent runs to set beside it.", *notes)
-    if any(str(cell.ours).startswith(UNDEFINED) for row in rows for cell in row.cells.values()):
-        notes = (WHY_UNDEFINED, *notes)
     return Table(
         6, f"{caption} {context.describe(behind)}", ("Model", "GTD"), titles, tuple(rows), notes, "runs×checkpoints"
     )
@@ -143,7 +152,8 @@ def _correlation_row(records, model, name, measure, printed) -> Row:
         known = points.dropna(subset=[measure, "score"])
         if ours is None and len(known):
             ours = f"{UNDEFINED} ({known['run'].nunique()}×{len(known) // known['run'].nunique()})"
-        cells[task] = Cell(printed.get(task, ""), ours, reason=_why(known, measure, checkpoints))
+        why = f"{UNDEFINED}, {trajectories.why_undefined(known, measure)}" if isinstance(ours, str) else ""
+        cells[task] = Cell(printed.get(task, ""), ours, reason=why or _why(known, measure, checkpoints))
     return Row((labels.model_title(model), name), cells)
 
 

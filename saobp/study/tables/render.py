@@ -3,9 +3,11 @@
 import csv as csv_writer
 import io
 import re
+from dataclasses import replace
 from itertools import groupby
 
 from saobp.study.statistics import Estimate
+from saobp.study.tables import floats
 from saobp.study.tables.cells import Cell, Row, Table, reason_notes
 
 MARK = "*"
@@ -17,10 +19,11 @@ MEANINGS = {
     "below majority": "The whole interval lies below what the most frequent answer alone would score.",
     "constant predictor": "It gives every item one answer, or answers that spread under a hundredth of the labels'.",
 }
+UNPRINTED = "–: the paper prints no number there."
 ALONE = "A number without an interval rests on one run, whose record keeps none."
 ALIKE = "A number that all its texts, sequences or items give alike has no interval."
-NEEDS = r"% needs \usepackage{booktabs,graphicx}"
 FIT = r"\resizebox{\ifdim\width>\textwidth\textwidth\else\width\fi}{!}{%"  # shrinks what is too wide only
+SMALLER = 0.8  # of a line, what stands small under a number
 WIDE = 5  # more columns than this and ours stands below the paper's number, not beside it
 FIELDS = (
     "table", "row", "column", "published", "ours", "low", "high", "runs", "items", "difference",
@@ -89,28 +92,46 @@ def _notes(table: Table) -> list[str]:
     marked = any(cell.differs for row in table.rows for cell in row.cells.values())
     alone = [cell.ours.items for row in table.rows for cell in row.cells.values() if cell.alone]
     said = [f"\\{MARKED}."] if marked else []
+    said += [UNPRINTED] if any(not cell.published for row in table.rows for cell in row.cells.values()) else []
     if table.counts.startswith("runs"):
         said += [words for words, here in ((ALONE, None in alone), (ALIKE, any(alone))) if here]
     return [*said, *table.notes, *reason_notes(table)]
 
 
 def latex(table: Table) -> str:
-    """Return a booktabs float; with more than five columns ours stands below the paper's number."""
+    """Return a booktabs float, or several where one is taller than a page, cut between models.
+
+    With more than five columns ours stands below the paper's number.
+    """
     stacked = len(table.columns) > WIDE
-    size, body = ("scriptsize", _stacked(table)) if stacked else ("footnotesize", _beside(table))
-    notes = [
-        *_flag_notes(table, {flag: f"${mark}$" for flag, mark in FLAGS.items()}),
-        *(escape(note.lstrip("\\")) for note in _notes(table)),
-    ]
+    size, body = ("scriptsize", _stacked) if stacked else ("footnotesize", _beside)
+    notes = " ".join(
+        [
+            *_flag_notes(table, {flag: f"${mark}$" for flag, mark in FLAGS.items()}),
+            *(escape(note.lstrip("\\")) for note in _notes(table)),
+        ]
+    )
     brackets = f" Ours: {table.spread} ({table.counts})." if table.counts else ""
     caption = escape(table.caption + brackets)
-    lines = [
-        NEEDS, r"\begin{table*}[t]", rf"\centering\{size}\setlength{{\tabcolsep}}{{3pt}}", FIT, *body, "}",
-        *([r"\par\smallskip\begin{minipage}{\textwidth}\scriptsize " + " ".join(notes) + r"\end{minipage}"]
-          if notes else []),
-        rf"\caption{{{caption}}}", rf"\label{{tab:saobp-{table.number}}}", r"\end{table*}",
-    ]  # fmt: skip
-    return "\n".join(lines) + "\n"
+    bodies = [[FIT, *body(part), "}"] for part in _pages(table, size, caption, notes, stacked)]
+    style = rf"\{size}\setlength{{\tabcolsep}}{{3pt}}"
+    return floats.floats(bodies, caption, f"tab:saobp-{table.number}", style, notes)
+
+
+def _pages(table: Table, size: str, caption: str, notes: str, stacked: bool) -> list[Table]:
+    """The table in parts that fit a page each, models whole."""
+    line, groups = floats.LINES[size], [list(rows) for _, rows in groupby(table.rows, key=_group)]
+    tall = [sum(_row_lines(row, stacked) * line for row in rows) for rows in groups]
+    above = floats.height(caption, "footnotesize") + 4 * line
+    cuts = floats.pages(tall, above, floats.height(notes, "scriptsize"))
+    return [replace(table, rows=tuple(row for rows in groups[cut] for row in rows)) for cut in cuts]
+
+
+def _row_lines(row: Row, stacked: bool) -> float:
+    """How many lines of text a row takes: the paper's, and ours with interval and count in smaller ones."""
+    counted = any(cell.count() for cell in row.cells.values())
+    interval = stacked and any(cell.error() for cell in row.cells.values())
+    return 1 + stacked + SMALLER * (counted + interval)
 
 
 def _flag_notes(table: Table, signs: dict[str, str]) -> list[str]:
@@ -141,7 +162,7 @@ def _pairs(table: Table, row: Row) -> list[str]:
 
 
 def _latex_published(cell: Cell) -> str:
-    return escape(cell.published or "–")  # a dash is what the paper does not print; empty is what was not run
+    return escape(cell.published or "–")  # a dash is what the paper does not print; empty has its reason below
 
 
 def _stacked(table: Table) -> list[str]:
@@ -182,7 +203,7 @@ def _latex_cell(cell: Cell, stacked: bool = False) -> str:
         return ""
     if isinstance(cell.ours, str):
         return escape(cell.ours)  # a word or a setting
-    value, error = f"{cell.ours.value:.{cell.places}f}", cell.error().replace("±", r"\pm")
+    value, error = f"{cell.ours.value:.{cell.places}f}", cell.error().replace("±", r"\pm").replace("<", "{<}")
     marks = (MARK if cell.differs else "") + "".join(FLAGS.get(flag, "") for flag in cell.flags)
     star = "^{" + marks + "}" if marks else ""
     count = [rf"{{\tiny({escape(cell.count())})}}"] if cell.count() else []
@@ -202,4 +223,5 @@ def escape(text: str) -> str:
     """Make a text safe for LaTeX; the few signs of these tables become their commands."""
     if re.fullmatch(r"[\d.]+e\^\{-?\d+\}", text):
         return f"${text}$"  # a power of ten as the paper prints it
+    text = re.sub(r"(?<![\w.-])-(?=\.?\d)", "−", text)  # the sign of a number, not a hyphen
     return "".join(ESCAPES.get(letter, letter) for letter in text)

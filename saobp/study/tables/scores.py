@@ -20,6 +20,7 @@ GLUE_TITLES = {
     "qnli": "QNLI", "mnli": "MNLI", "qqp": "QQP",
 }  # fmt: skip
 PUBLIC = "public BERT: the released models of these sizes, their GLUE average"
+PUBLIC_ALONE = "of the released models the GLUE average alone is quoted"
 BAG = (
     "Bag of words: a logistic regression (STS-B: ridge regression) on which words a text holds, fitted to the same "
     "training items and scored on the same reported ones; it knows no order."
@@ -32,7 +33,7 @@ def table2(records: Sequence[Record], published: Published) -> Table:
     columns = {"GLUE": AVERAGE, "HellaSwag": "hellaswag", "RACE_Middle": "race", "SQuAD": "squad"}
     titles = {key: key.replace("_", "-") for key in columns}
     models = estimates.models(records)
-    below = [_luck_row(records, columns), _bag_row(records, columns), *_public_rows(published, models, "GLUE")]
+    below = [_luck_row(records, columns), _bag_row(records, columns), *_public_rows(published, models, columns)]
     rows = _rows(records, published, 2, columns, models or ["mini"])
     return _finish(2, f"Accuracy on multiple evaluation tasks; {PUBLIC}.", titles, columns, rows, records, below)
 
@@ -41,7 +42,7 @@ def table8(records: Sequence[Record], published: Published) -> Table:
     """The nine GLUE tasks and their mean."""
     columns = {title: task for task, title in GLUE_TITLES.items()} | {"Avg": AVERAGE}
     models = estimates.models(records)
-    below = [_luck_row(records, columns), _bag_row(records, columns), *_public_rows(published, models, "Avg")]
+    below = [_luck_row(records, columns), _bag_row(records, columns), *_public_rows(published, models, columns)]
     rows, titles = _rows(records, published, 8, columns, models or ["mini"]), {key: key for key in columns}
     return _finish(8, f"The nine GLUE tasks; {PUBLIC}.", titles, columns, rows, records, below)
 
@@ -216,12 +217,17 @@ def _finish(number, caption, titles, columns, rows, records, below) -> Table:
 
 
 def _luck_row(records: Sequence[Record], columns: dict[str, str]) -> Row:
-    """What a guess would score: the majority class or chance, whichever is higher."""
-    cells = {}
-    for key, kind in columns.items():
-        level = _luck(records, estimates.GLUE if kind == AVERAGE else [kind])
-        cells[key] = Cell(ours=None if level is None else f"{level:.2f}")
-    return Row(("", "majority or chance"), cells)
+    """What a guess would score: the majority class or chance, whichever is higher; or why a cell has none."""
+    return Row(("", "majority or chance"), {key: _luck_cell(records, kind) for key, kind in columns.items()})
+
+
+def _luck_cell(records: Sequence[Record], kind: str) -> Cell:
+    if kind == PERPLEXITY:
+        return Cell(reason="a guess has no perplexity")
+    level = _luck(records, estimates.GLUE if kind == AVERAGE else [kind])
+    if level is not None:
+        return Cell(ours=f"{level:.2f}")
+    return Cell(reason="not every GLUE task has a run" if kind == AVERAGE else "no run of this task")
 
 
 def _luck(
@@ -243,7 +249,7 @@ def _bag_row(records: Sequence[Record], columns: dict[str, str]) -> Row:
 
 def _bag_cell(records: Sequence[Record], kind: str) -> Cell:
     if kind == PERPLEXITY:
-        return Cell()
+        return Cell(reason="a bag of words predicts no masked word")
     floors = [_floor(records, task) for task in (estimates.GLUE if kind == AVERAGE else [kind])]
     if reasons := [floor["reason"] for floor in floors if "reason" in floor]:
         return Cell(reason=reasons[0])
@@ -257,8 +263,14 @@ def _floor(records: Sequence[Record], task: str) -> Record:
     return next((entry["floor"] for entry in entries if entry.get("floor")), none)
 
 
-def _public_rows(published: Published, models: Sequence[str], column: str) -> list[Row]:
-    """The public models of the same sizes (their GLUE test average, for a table's column of averages), for scale."""
+def _public_rows(published: Published, models: Sequence[str], columns: dict[str, str]) -> list[Row]:
+    """The public models of the same sizes, for scale: their GLUE test average, and why the other cells are empty."""
     lines = published.references.set_index("model")
     shown = [name for name in map(labels.published_model, models) if name in lines.index]
-    return [Row(("", f"public BERT-{name}"), {column: Cell(lines.at[name, "printed"])}) for name in shown]
+    return [
+        Row(("", f"public BERT-{name}"), {
+            key: Cell(lines.at[name, "printed"]) if kind == AVERAGE else Cell(reason=PUBLIC_ALONE)
+            for key, kind in columns.items()
+        })
+        for name in shown
+    ]  # fmt: skip

@@ -15,6 +15,7 @@ from saobp.study.tables import (
     evidence_hops,
     evidence_scores,
     evidence_training,
+    floats,
     render,
 )
 from saobp.study.tables.evidence import Evidence, Looks
@@ -26,6 +27,7 @@ CORRECTED = (
     "by intervals which hold together at 95 %, by Bonferroni's correction over the cells of that statement alone, as "
     "many as its line says; a table's marks are corrected over the table."
 )
+SHARES = (0.27, 0.1, 0.39, 0.13)  # of the page, a column each
 JUDGES = (
     evidence_scores.JUDGES | evidence_training.JUDGES | evidence_attention.JUDGES | evidence_hops.JUDGES
     | evidence_cost.JUDGES
@@ -70,15 +72,24 @@ class Verdicts:
         return "\n".join(lines) + "\n"
 
     def to_latex(self) -> str:
-        """A booktabs float over both columns."""
-        head = r"\begin{tabular}{p{0.27\textwidth}p{0.1\textwidth}p{0.39\textwidth}p{0.13\textwidth}}"
-        lines = ["% needs \\usepackage{booktabs}", r"\begin{table*}[t]", r"\centering\scriptsize", head]
-        lines += [r"\toprule", r"Paper & Where & Our evidence & Verdict \\", r"\midrule"]
-        for row in self.rows:
-            cells = (row.asked, row.where, row.evidence, row.verdict)
-            lines.append(" & ".join(map(render.escape, cells)) + r" \\")
-        lines += [r"\bottomrule", r"\end{tabular}", rf"\caption{{{render.escape(self.caption)}}}"]
-        return "\n".join([*lines, r"\label{tab:saobp-verdicts}", r"\end{table*}"]) + "\n"
+        """A booktabs float over both columns, or several where one is taller than a page."""
+        rows = [(row.asked, row.where, row.evidence, row.verdict) for row in self.rows]
+        tall = [max(map(_height, row, SHARES)) for row in rows]
+        caption = render.escape(self.caption)
+        cuts = floats.pages(tall, floats.height(caption, "footnotesize") + 30, 0)
+        return floats.floats([_body(rows[cut]) for cut in cuts], caption, "tab:saobp-verdicts", r"\scriptsize")
+
+
+def _height(text: str, share: float) -> float:
+    return floats.height(text, "scriptsize", share * floats.WIDTH)
+
+
+def _body(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    """A booktabs tabular of some rows, columns of a fixed width."""
+    head = r"\begin{tabular}{" + "".join(rf"p{{{share}\textwidth}}" for share in SHARES) + "}"
+    lines = [head, r"\toprule", r"Paper & Where & Our evidence & Verdict \\", r"\midrule"]
+    lines += [" & ".join(map(render.escape, cells)) + r" \\" for cells in rows]
+    return [*lines, r"\bottomrule", r"\end{tabular}"]
 
 
 def verdicts(records: Sequence[Record], published: Published | None = None) -> Verdicts:
