@@ -22,12 +22,8 @@ class Cell:
     adjusted_p: float | None = None  # Holm over the table
     flags: tuple[str, ...] = ()
     reason: str = ""  # why `ours` is empty, or lacks runs
-<<<<<<< HEAD
-    digits: int = 2  # behind the point, and more where the error would be 0.00
-    exact: bool = False  # counted, not measured: nothing was repeated
-=======
     digits: int = 2  # behind the point, and more where the error would be 0.00 and four are not yet there
->>>>>>> 67e777a60689e0ecf71319973b2a54ceb5b5cf7d
+    exact: bool = False  # counted, not measured: nothing was repeated
 
     @property
     def differs(self) -> bool:
