@@ -4,7 +4,7 @@ import example_records as examples
 import pandas as pd
 import pytest
 
-from saobp.study import tables, trajectories
+from saobp.study import paths, records, tables, trajectories
 from saobp.study.figures import correlations, joint, readings
 from saobp.study.statistics import Estimate
 from saobp.study.tables import render
@@ -95,6 +95,17 @@ def test_a_correlation_that_is_none_says_why_in_figure_and_table(frame, why, mon
     if frame["step"].notna().all():
         assert (cell.ours, cell.reason) == ("undefined (1×4)", f"undefined, {why}")
         assert f"\nUndefined, {why}: BERT-Mini Single GTD" in table.to_markdown()
+
+
+@pytest.mark.parametrize("number", sorted(tables.TABLES))
+def test_under_smoke_no_cell_of_a_run_is_empty_or_undefined(number):
+    table = tables.table(number, records.load(paths.results("smoke")))
+    silent = {
+        (*row.labels, key): cell.reason
+        for row in table.rows if row.labels[0]
+        for key, cell in row.cells.items() if cell.ours is None or str(cell.ours).startswith("undefined")
+    }  # fmt: skip
+    assert not silent
 
 
 def test_a_scatter_of_few_points_or_of_one_value_has_no_r_and_says_so():
