@@ -4,7 +4,7 @@ import example_records as examples
 import pandas as pd
 import pytest
 
-from saobp.study import tables, trajectories
+from saobp.study import paths, records, tables, trajectories
 from saobp.study.figures import correlations, joint, readings
 from saobp.study.statistics import Estimate
 from saobp.study.tables import render
@@ -83,17 +83,29 @@ def points(scores, gtd=(0.1, 0.2, 0.3, 0.4), steps=(0, 1, 2, 3)):
         (points([50.0] * 4), "the score never moves"),
         (points([50.0, 50.0, 60.0, 70.0], gtd=(0.1, 0.1, 0.2, 0.3)), "fewer than 4 different points a run"),
         (points([50.0, 55.0, 60.0, 70.0], gtd=(0.1,) * 4), "the GTD never moves"),
-        (points([50.0, 55.0, 60.0, 70.0], steps=(None,) * 4)[:3], "fewer than 4 runs of algorithms with several"),
+        (points([50.0, 55.0, 60.0, 70.0], steps=(None,) * 4)[:3], "fewer than 4 runs that share an algorithm"),
     ],
 )
 def test_a_correlation_that_is_none_says_why_in_figure_and_table(frame, why, monkeypatch):
-    assert correlations.describe(frame) == f"$r$ undefined:\n{why}"
+    said = correlations.describe(frame)
+    assert said.replace("\n", " ") == f"$r$ undefined: {why}" and max(map(len, said.split("\n"))) <= 26  # of a panel
     monkeypatch.setattr(trajectories, "checkpoints", lambda *_: frame)
     table = tables.table(6, [examples.pretrain("mini")])
     cell = table.cell("BERT-Mini", "Single GTD, checkpoints", column="sst2")
     if frame["step"].notna().all():
         assert (cell.ours, cell.reason) == ("undefined (1×4)", f"undefined, {why}")
         assert f"\nUndefined, {why}: BERT-Mini Single GTD" in table.to_markdown()
+
+
+@pytest.mark.parametrize("number", sorted(tables.TABLES))
+def test_under_smoke_no_cell_of_a_run_is_empty_or_undefined(number):
+    table = tables.table(number, records.load(paths.results("smoke")))
+    silent = {
+        (*row.labels, key): cell.reason
+        for row in table.rows if row.labels[0]
+        for key, cell in row.cells.items() if cell.ours is None or str(cell.ours).startswith("undefined")
+    }  # fmt: skip
+    assert not silent
 
 
 def test_a_scatter_of_few_points_or_of_one_value_has_no_r_and_says_so():

@@ -13,7 +13,10 @@ from saobp.study.profile import load_profile
 from saobp.study.tasks import load_task
 
 STUDY = load_profile("smoke")
-RECIPE = dataclasses.replace(STUDY.finetune, curve=0, epochs=2, limit_train=40, limit_evaluation=24, batch=8, length=96)
+RECIPE = dataclasses.replace(
+    STUDY.finetune, curve=0, epochs=2, epochs_of={}, learning_rate=5e-4, limit_train=40, limit_evaluation=24, batch=8,
+    length=96,
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")

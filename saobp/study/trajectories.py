@@ -86,7 +86,7 @@ def why_undefined(points: pd.DataFrame, measure: str = "gtd") -> str:
     """Say why no correlation over checkpoints, or over runs where `step` is empty, can be had from these points."""
     known = points.dropna(subset=[measure, "score"])
     if "step" not in known or known["step"].isna().all():
-        return f"fewer than {LEAST} runs of algorithms with several"
+        return f"fewer than {LEAST} runs that share an algorithm"
     runs = [run for _, run in known.groupby("run") if len(run[[measure, "score"]].drop_duplicates()) >= LEAST]
     if not runs:
         return f"fewer than {LEAST} different points a run"

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from math import isnan
+from textwrap import fill
 from typing import Any
 
 import pandas as pd
@@ -15,6 +16,7 @@ from saobp.study.figures import style
 Record = dict[str, Any]
 SIZES = {3: ("mini",), 9: ("small", "medium")}
 LEAST_GTD = 0.004  # that an axis shows
+LETTERS = 26  # of a line above a panel
 
 
 def data(number: int, records: Sequence[Record]) -> pd.DataFrame:
@@ -79,7 +81,7 @@ def describe(points: pd.DataFrame) -> str:
     checkpoints = points["step"].notna().any()
     found = (trajectories.over_checkpoints if checkpoints else trajectories.over_runs)(points)
     if found is None:
-        return f"$r$ undefined:\n{trajectories.why_undefined(points)}"
+        return fill(f"$r$ undefined: {trajectories.why_undefined(points)}", LETTERS)
     name = "$r$" if checkpoints else "$r_w$"
     ends = "" if isnan(found.half_width) else f" [{found.low:.2f}, {found.high:.2f}]"
     return f"{name}: {found.value:.2f}{ends}".replace("-", "−")
