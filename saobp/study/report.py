@@ -162,6 +162,7 @@ def _figures(folder: Path) -> list[dict[str, Any]]:
             "name": path.stem,
             "title": title,
             "image": links.picture(path),
+            "whole": next(file for file in _files(path)[::-1] if file.endswith((".svg", ".png"))),
             "files": _files(path),
             "alt": files.get(path.name, {}).get("caption", "").partition(". ")[0],
             "caption": caption(f"**{title}.** " + files.get(path.name, {}).get("caption", "")),
