@@ -10,33 +10,40 @@ from saobp.study.labels import counted
 from saobp.study.statistics import holm, paired_bootstrap
 
 LEARNED = 90.0  # percent right: what an algorithm has learned
+RUN = ["layers", "algorithm", "seed"]
 
 
 def curves(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
-    """Return accuracy along training, on part of the exam: layers, algorithm, seed, step, hops, accuracy (percent)."""
-    return pd.DataFrame(
-        {**{key: run[key] for key in ("layers", "algorithm", "seed")}, "step": point["step"], "hops": int(hops),
-         "accuracy": 100 * share}
+    """Return accuracy along training, on part of the exam: layers, algorithm, seed, step, hops, accuracy (percent).
+
+    A run that failed has no row; where all did, the frame is empty and keeps its columns.
+    """
+    rows = [
+        (*(run[key] for key in RUN), point["step"], int(hops), 100 * share)
         for run in runs
         for point in run["curve"]
         for hops, share in point["accuracy"].items()
-    )  # fmt: skip
+    ]
+    return pd.DataFrame(rows, columns=[*RUN, "step", "hops", "accuracy"])
 
 
 def scores(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
-    """Return the exam's result: layers, algorithm, seed, hops, accuracy (percent), right, asked."""
-    return pd.DataFrame(
-        {**{key: run[key] for key in ("layers", "algorithm", "seed")}, "hops": int(hops),
-         "accuracy": 100 * float(np.mean(answers)), "right": sum(answers), "asked": len(answers)}
+    """Return the exam's result: layers, algorithm, seed, hops, accuracy (percent), right, asked.
+
+    A run that failed has no row; where all did, the frame is empty and keeps its columns.
+    """
+    rows = [
+        (*(run[key] for key in RUN), int(hops), 100 * float(np.mean(answers)), sum(answers), len(answers))
         for run in runs
         for hops, answers in run["outcomes"].items()
-    )  # fmt: skip
+    ]
+    return pd.DataFrame(rows, columns=[*RUN, "hops", "accuracy", "right", "asked"])
 
 
 def learned_at(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
     """Return when each run first had `LEARNED` percent right: layers, algorithm, seed, hops, step (NaN: never)."""
     frame = curves(runs)
-    keys = ["layers", "algorithm", "seed", "hops"]
+    keys = [*RUN, "hops"]
     first = frame[frame["accuracy"] >= LEARNED].groupby(keys)["step"].min()
     asked = pd.MultiIndex.from_frame(frame[keys].drop_duplicates())
     return first.reindex(asked).reset_index()
@@ -68,7 +75,7 @@ def differences(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
 
 def words(scores: pd.DataFrame, differences: pd.DataFrame, chance: float) -> list[str]:
     """Say for each depth and number of hops who learned it, and which algorithm differs from Original."""
-    said = []
+    said = [] if len(scores) else ["no run came to its exam, so there is no accuracy"]
     for (layers, hops), found in scores.groupby(["layers", "hops"]):
         means = found.groupby("algorithm")["accuracy"].mean()
         learned = [name for name in means.index if means[name] >= LEARNED]
