@@ -58,15 +58,23 @@ def published_profile() -> str:
 
 def rebuild() -> None:
     """Rebuild `figures/` from tracked records alone; the same records give the same bytes."""
-    name = published_profile()
-    source = paths.results(name)
-    found = records.load(source)
-    written = figures.publish(found, paths.figures(), records.hashes(source), judged=judged(found))
+    written = draw(paths.figures())
     for stale in set(paths.figures().iterdir()) - set(written):
         stale.unlink()  # of other records
     readme = paths.root() / "README.md"
     paths.write_text(readme, with_results(readme.read_text(encoding="utf-8")))
+    source = paths.results(published_profile())
     print(f"{len(written)} files in {paths.figures()}, from {source}; README.md's results renewed")
+
+
+def draw(folder: Path) -> list[Path]:
+    """Draw every table and figure of the tracked records into a folder, the controlled studies' from their own."""
+    source, controlled = paths.results(published_profile()), paths.results(CONTROLLED)
+    found = records.load(source)
+    return figures.publish(
+        found, folder, records.hashes(source), judged=judged(found),
+        others=records.select(records.load(controlled), "beyond"), other_hashes=records.hashes(controlled),
+    )  # fmt: skip
 
 
 def with_results(readme: str) -> str:
@@ -103,10 +111,20 @@ def results_text(found: list[dict[str, Any]]) -> str:
         f"({'; '.join(sizes)}), {hours:.1f} hours of training in all. What differs from the paper:"
     )
     listed = "\n".join(f"- {line}" for line in context.departures(found))
-    parts = [tables.table(2, found), tables.table(8, found), judged(found)]
-    return "\n".join(
-        [small, "", listed, "", *(part.to_markdown() for part in parts), *begun_text(), *controlled_text(), ""]
-    )
+    parts = [part.to_markdown() for part in (tables.table(2, found), tables.table(8, found), judged(found))]
+    length = figure_text("length", found, said=True)
+    return "\n".join([small, "", listed, "", *parts, *begun_text(), *length, *controlled_text(), ""])
+
+
+def figure_text(number: int | str, found: list[dict[str, Any]], *, said: bool) -> list[str]:
+    """Show a published figure of our own with its caption and, if `said`, what it shows; nothing without runs."""
+    name, title = figures.stem(number), figures.title(number)
+    try:
+        caption = figures.caption(number, context.relevant(name, found))
+    except figures.FigureError:
+        return []
+    caption = caption if said else figures.FIGURES[number].caption
+    return [f"![{title}](figures/{name}.png)", "", f"*{title}. {caption}*", ""]
 
 
 def begun_text() -> list[str]:
@@ -142,8 +160,8 @@ def judged(found: list[dict[str, Any]]) -> tables.Verdicts:
 
 def controlled_text() -> list[str]:
     """Say what the controlled studies found, from the tracked records of their own profile; nothing without them."""
-    said = []
-    for run in records.select(records.load(paths.results(CONTROLLED)), "beyond"):
+    said, found = [], records.select(records.load(paths.results(CONTROLLED)), "beyond")
+    for run in found:
         swept, exam = beyond.sweep(run["metrics"]["strengths"]), run["metrics"]["multihop"]
         scores, gaps = hops.scores(exam), hops.differences(exam)
         said += [f"Strength: {beyond.sweep_words(swept)}", *hops.words(scores, gaps, 100 / exam[0]["chains"])]
@@ -152,10 +170,10 @@ def controlled_text() -> list[str]:
         return []
     head = f"**Controlled studies.** Profile `{CONTROLLED}`, on the embedded story world "
     head += "([notebook 12](notebooks/12-beyond.ipynb)):"
-    return [head, "", *(f"- {line}" for line in said), ""]
+    return [head, "", *(f"- {line}" for line in said), "", *figure_text("hops", found, said=False)]
 
 
-def single(kind: str, number: int, profile: str, file_format: str, width: float | None, folder: Path) -> Path:
+def single(kind: str, number: int | str, profile: str, file_format: str, width: float | None, folder: Path) -> Path:
     """Write one figure or table of a profile into a folder and return the file.
 
     Raises FileNotFoundError when the profile has no records, ValueError for an unknown format or when the
