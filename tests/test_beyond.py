@@ -5,6 +5,8 @@ import json
 import math
 from typing import get_args
 
+import example_records as examples
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -13,6 +15,7 @@ from small_models import RECIPE, RandomText, word_tokenizer
 
 import saobp
 from saobp.study import beyond, hops, models, multihop, paths, questions, records
+from saobp.study.figures import learning
 from saobp.study.profile import Algorithm, Beyond, MultiHop, Pretraining
 
 PLAN = Beyond(
@@ -145,6 +148,37 @@ def test_a_run_that_diverges_is_marked_and_the_others_are_compared(tmp_path, mon
     assert line.startswith("1 layer, high, seed 1: failed, the loss is nan at step 1 ")
     assert set(hops.scores(runs).query("algorithm == 'high'")["seed"]) == {0}
     assert (hops.differences(runs)["seeds"] == 1).all()
+
+
+def test_a_study_in_which_an_algorithm_always_diverged_compares_the_others():
+    study = examples.beyond(layers=(2,), failed=("high",))["metrics"]["multihop"]
+    scores, gaps = hops.scores(study), hops.differences(study)
+    assert set(scores["algorithm"]) == {"original", "sinkhorn"} and set(gaps["algorithm"]) == {"sinkhorn"}
+    assert "of 2 algorithms" in hops.words(scores, gaps, 100 / 3)[0] and len(hops.failure_words(study)) == 2
+
+
+def test_a_study_in_which_everything_diverged_says_so_and_has_empty_tables():
+    study = examples.beyond(failed=("original", "high", "sinkhorn"))["metrics"]["multihop"]
+    scores, gaps, curves = hops.scores(study), hops.differences(study), hops.curves(study)
+    assert scores.empty and gaps.empty and curves.empty and hops.learned_at(study).empty
+    assert {"layers", "algorithm", "hops", "accuracy"} <= set(scores.columns) & set(curves.columns)
+    assert hops.words(scores, gaps, 100 / 3) == ["no run came to its exam, so there is no accuracy"]
+    assert hops.learning_words(study) == [] and len(hops.failure_words(study)) == len(study) == 12
+
+
+def test_accuracy_along_training_has_a_row_a_depth_and_is_blank_where_everything_diverged():
+    algorithms = ["original", "high", "sinkhorn"]
+    whole, none = (examples.beyond(failed=failed)["metrics"]["multihop"] for failed in ((), algorithms))
+    drawn = learning.accuracy(hops.curves(whole), 100 / 3)
+    assert [ax.get_title() for ax in drawn.axes][-1] == "4 layers, hops: 3" and len(drawn.axes) == 6
+    blank = learning.accuracy(hops.curves(none), 100 / 3)
+    assert [text.get_text() for text in blank.axes[0].texts] == ["every run diverged"]
+    plt.close("all")
+
+
+def test_a_study_without_original_compares_nothing():
+    study = examples.beyond(failed=("original",))["metrics"]["multihop"]
+    assert hops.differences(study).empty and len(hops.words(hops.scores(study), hops.differences(study), 100 / 3)) == 6
 
 
 @pytest.mark.parametrize("algorithm", ["original", "high"])

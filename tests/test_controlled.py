@@ -45,12 +45,12 @@ def test_a_record_says_its_size_its_strengths_and_its_hops():
 
 def test_every_algorithm_has_its_own_line_and_chance_is_marked():
     one = record({"original": 0.4, "high": 1.0, "shuffled": 0.8})
-    grid = learning.accuracy(hops.curves(one["metrics"]["multihop"]), 100 / 3)
-    assert grid.axes.shape == (1, 2)
-    lines = [line for line in grid.axes[0, 0].lines if len(line.get_xdata())]
+    figure = learning.accuracy(hops.curves(one["metrics"]["multihop"]), 100 / 3)
+    assert len(figure.axes) == 2
+    lines = [line for line in figure.axes[0].lines if len(line.get_xdata())]
     drawn = {line.get_color(): line.get_ydata()[-1] for line in lines}
     ends = {"original": 40, "high": 100, "shuffled": 80}
     assert {labels.ALGORITHMS[name].colour: end for name, end in ends.items()}.items() <= drawn.items()
     assert any(np.allclose(line.get_ydata(), 100 / 3) for line in lines)
-    assert [text.get_text() for text in grid.legend.texts] == ["Original", "High", "Shuffled"]
-    plt.close(grid.figure)
+    assert [text.get_text() for text in figure.legends[0].texts] == ["Original", "High", "Shuffled"]
+    plt.close(figure)

@@ -9,16 +9,16 @@ import PIL.Image
 import pytest
 from matplotlib.colors import to_rgb
 
-from saobp.study import figures, labels, paths, publication
+from saobp.study import cost_tables, figures, labels, paths, publication, runner
 from saobp.study import records as records_of
-from saobp.study.figures import drawing, grids, joint, maps, publishing, style
+from saobp.study.figures import correlations, drawing, grids, joint, maps, publishing, style
 
-DRAWN = [number for number in sorted(figures.FIGURES) if number not in (7, 8)]  # those are 4 on another task
+DRAWN = [number for number in figures.FIGURES if number not in (7, 8)]  # those are 4 on another task
 
 
 @pytest.fixture(scope="module")
 def records():
-    return examples.study(("mini", "small-twin"), labels.PAPER)
+    return [*examples.study(("mini", "small-twin"), labels.PAPER), examples.cost(), examples.beyond()]
 
 
 def test_figure_4_data_are_means_over_heads_and_runs(records):
@@ -219,6 +219,30 @@ def test_all_algorithms_share_the_bins_of_a_joint_plot_and_one_value_does_not_wi
     )
 
 
+def test_an_axis_of_shares_ends_at_one_and_one_of_counts_begins_at_zero():
+    frame = pd.DataFrame({"algorithm": "original", "clustering": 1.0, "betweenness": 0.0}, index=range(9))
+    frame["gtd"] = np.linspace(0.5, 1, 9)
+    figure = joint.plot(frame, 6.3)
+    figure.canvas.draw()
+    clustering, betweenness = figure.axes[2], figure.axes[6]
+    for ticks, high in (
+        (clustering.get_xticks(), 1),
+        (clustering.get_yticks(), 1),
+        (betweenness.get_xticks(), 1),
+        (betweenness.get_yticks(), np.inf),
+    ):
+        assert min(ticks) >= 0 and max(ticks) <= high and len(ticks) > 2
+    assert joint.bin_edges(frame["clustering"], 0.1, (0, 1)).tolist() == pytest.approx(np.linspace(0.9, 1, 25).tolist())
+    assert joint.bin_edges(frame["betweenness"], 0.1, (0, np.inf))[0] == 0
+
+
+def test_few_answers_are_not_blown_up_to_a_difference(records):
+    ax = figures.figure(3, records).axes[3]
+    points = pd.DataFrame({"algorithm": ["original", "high"], "run": ["a", "b"], "step": np.nan})
+    correlations.task_axes(ax, points.assign(gtd=[0.7, 0.8], score=[26.4, 27.0]), "race")
+    assert np.ptp(ax.get_ylim()) >= 4
+
+
 def test_figure_3_is_the_smallest_size_and_figure_9_the_others(records):
     assert set(figures.data(3, records)["model"]) == {"mini"}
     assert set(figures.data(9, records)["model"]) == {"small-twin"}
@@ -259,10 +283,73 @@ def test_figure_6_s_caption_sets_the_mean_over_all_heads_beside_the_head_shown_a
     assert f"BERT-Mini {head} (no mean in the record)" in drawing.caption(6, runs)
 
 
+def test_the_exam_has_a_panel_a_depth_with_every_seed_and_the_mean_of_each_algorithm():
+    study = examples.beyond()
+    frame = figures.data("hops", [study])
+    assert len(frame) == 2 * 3 * 2 * 3 and set(frame["chance"].round(1)) == {33.3}
+    figure = figures.figure("hops", [study])
+    assert [ax.get_title() for ax in figure.axes] == ["2 layers", "4 layers"]
+    ax = figure.axes[1]
+    dots, mean = ax.lines[1], ax.lines[2]  # Original's, after chance
+    own = frame[(frame["layers"] == 4) & (frame["algorithm"] == "original")]
+    assert sorted(dots.get_ydata()) == sorted(own["accuracy"])
+    assert mean.get_ydata().tolist() == pytest.approx(own.groupby("hops")["accuracy"].mean().tolist())
+    assert mean.get_color() == labels.ALGORITHMS["original"].colour
+    assert len(figures.figure("hops", [examples.beyond(layers=(2,))]).axes) == 1
+    caption = figures.caption("hops", [study])
+    assert "4 layers, 3 hops:" in caption and "2 seeds each." in caption
+
+
+def test_an_exam_without_an_algorithm_is_drawn_and_one_without_any_says_what_it_needs():
+    frame = figures.data("hops", [examples.beyond(failed=("high",))])
+    assert set(frame["algorithm"]) == {"original", "sinkhorn"}
+    with pytest.raises(figures.FigureError, match="Accuracy by hops: no run yet, it needs .* did not diverge"):
+        figures.data("hops", [examples.beyond(failed=("original", "high", "sinkhorn"))])
+
+
+def test_the_curve_of_lengths_is_the_record_s_with_its_ends_and_its_device():
+    run = examples.cost()
+    frame = figures.data("length", [run])
+    assert frame["ms"].tolist() == [row["median_ms"] for row in run["metrics"]["lengths"]]
+    assert (frame["device"] == "cpu").all() and (frame["rounds"] == 9).all()
+    said = cost_tables.against_length(run["metrics"]["lengths"])
+    assert figures.reading("length", frame) == f"{said} cpu, 9 rounds in turns."
+    del run["metrics"]["lengths"]
+    with pytest.raises(figures.FigureError, match="a cost record with lengths"):
+        figures.data("length", [run])
+
+
+def test_what_the_records_have_no_run_for_is_drawn_from_another_profile_s_and_said_to_be(small, tmp_path):
+    controlled = examples.beyond() | {"profile": "stories"}
+    hashes = {controlled["name"]: "f00d"}
+    files = figures.publish(small, tmp_path, formats=("csv",), others=[controlled], other_hashes=hashes)
+    manifest = json.loads(files[-1].read_text())
+    assert (tmp_path / "figure-hops.csv").is_file() and (tmp_path / "figure-length.csv").is_file()
+    assert manifest["files"]["figure-hops.csv"]["profile"] == "stories"
+    assert manifest["files"]["figure-length.csv"]["profile"] == "smoke"
+    assert manifest["others"] == {"profile": "stories", "records": hashes}
+    assert controlled["name"] not in manifest["records"]
+    figures.publish([*small, examples.beyond()], tmp_path, formats=("csv",), others=[controlled])
+    manifest = json.loads((tmp_path / "manifest.json").read_text())
+    assert manifest["files"]["figure-hops.csv"]["profile"] == "smoke"  # its own come first
+
+
+def test_the_tracked_manifest_gives_the_hashes_of_the_controlled_studies_too():
+    others = json.loads((paths.figures() / "manifest.json").read_text())["others"]
+    for name, digest in others["records"].items():
+        path = paths.results(others["profile"]) / f"{name}.json"
+        assert hashlib.sha256(path.read_bytes()).hexdigest() == digest, f"{name}: run `make figures`"
+
+
+def test_a_figure_of_our_own_is_made_by_its_name(tmp_path, capsys):
+    paths.write_text(tmp_path / "records/beyond.json", json.dumps(examples.beyond()))
+    options = ["--profile", str(tmp_path / "records"), "--format", "svg", "--out", str(tmp_path)]
+    assert runner.main(["figure", "hops", *options]) == 0
+    assert (tmp_path / "figure-hops.svg").is_file()
+
+
 def test_the_tracked_figures_are_what_the_tracked_records_give(tmp_path):
-    name = publication.published_profile()
-    found = records_of.load(paths.results(name))
-    figures.publish(found, tmp_path, judged=publication.judged(found))
+    publication.draw(tmp_path)
     tracked = {path.name for path in paths.figures().iterdir()}
     assert {path.name for path in tmp_path.iterdir()} == tracked
     for path in sorted(tmp_path.iterdir()):

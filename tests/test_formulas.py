@@ -51,3 +51,11 @@ def test_a_comma_stays_on_the_line_of_its_formula():
 def test_a_table_and_a_picture_have_a_box_to_scroll_in():
     assert '<div class="scroll"><table>' in formulas.markdown("| a |\n|---|\n| 1 |\n")
     assert '<span class="scroll"><img' in formulas.markdown("![a](b.png)")
+
+
+def test_cells_of_words_know_their_heads_and_a_table_of_numbers_is_told_from_one_of_words():
+    words = formulas.markdown("| a | `b` & c | d | e |\n|---|---|---|---|\n| 1 | 2 | 3 | 4 |\n")
+    assert '<table class="words">' in words
+    assert '<td data-head="b &amp; c: ">2</td>' in words and '<td data-head="e: ">4</td>' in words
+    numbers = formulas.markdown("| a | b | c | d |\n|---|---|---|---:|\n| 1 | 2 | 3 | 4 |\n")
+    assert '<table class="numbers">' in numbers and "data-head" not in numbers

@@ -300,8 +300,8 @@ def test_nothing_sticks_out_of_a_phone_s_screen_and_no_picture_is_broken(folder,
 
 
 STACKED = """<iframe id="phone" width="390" height="800" src="{page}"></iframe><script>onload = () => {{
-const page = document.getElementById("phone").contentDocument, box = page.querySelector(".wide .scroll");
-const cells = [...page.querySelectorAll(".wide tbody tr:first-child td")];
+const page = document.getElementById("phone").contentDocument, box = page.querySelector(".scroll:has(.words)");
+const cells = [...page.querySelectorAll(".words tbody tr:first-child td")].slice(0, 4);
 document.title = [box.scrollWidth - box.clientWidth, new Set(cells.map(cell => cell.offsetLeft)).size,
 ...cells.map(cell => getComputedStyle(cell, "::before").content)].join("|")}}</script>"""
 
@@ -313,5 +313,48 @@ def test_on_a_phone_a_verdict_is_a_block_whose_parts_have_the_heads_of_their_col
     over, columns, _, *heads = unescape(re.search(r"<title>(.*)</title>", shown)[1]).split("|")
     assert (over, columns) == ("0", "1")
     text = read(folder, "index.html")
-    expected = re.findall(r"<th>(.*?)</th>", text[text.index('class="wide"') :].partition("</table>")[0])
+    expected = re.findall(r"<th>(.*?)</th>", text[text.index('class="words"') :].partition("</table>")[0])
     assert heads == [f'"{head}: "' for head in expected[1:]] and len(heads) == 3
+
+
+SCROLLED = """<iframe id="phone" width="390" height="800" src="{page}"></iframe><script>onload = () => {{
+const page = document.getElementById("phone").contentDocument;
+const left = cell => Math.round(cell.getBoundingClientRect().left);
+const told = [...page.querySelectorAll(".scroll:has(.numbers)")].map(box => {{
+  const names = [...box.querySelectorAll("tbody tr:first-child td:not([style])")], before = names.map(left);
+  box.scrollLeft = 150;
+  const last = names.at(-1).getBoundingClientRect();
+  return {{over: box.scrollWidth - box.clientWidth, scrolled: box.scrollLeft, columns: names.length,
+    moved: names.some((cell, n) => left(cell) != before[n]), free: box.getBoundingClientRect().right - last.right}} }});
+const wide = [...page.images].filter(picture => picture.getBoundingClientRect().right > 390).length;
+document.title = JSON.stringify({{tables: told, pictures: page.images.length, wide}})}}</script>"""
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
+@pytest.mark.parametrize("name", ["index.html", "pages/files/README.md.html"])
+def test_on_a_phone_the_names_of_rows_stay_beside_cells_that_scroll_and_pictures_fit(folder, tmp_path, name):
+    frame = paths.write_text(tmp_path / "frame.html", SCROLLED.format(page=(folder / name).as_uri()))
+    shown = browse(frame, tmp_path / "profile", "--allow-file-access-from-files", "--dump-dom")
+    told = json.loads(unescape(re.search(r"<title>(.*)</title>", shown)[1]))
+    wide = [table for table in told["tables"] if table["over"] > 150]
+    assert wide and all(table["scrolled"] == 150 and table["columns"] == 2 for table in wide)
+    for table in wide:
+        assert not table["moved"] and table["free"] > 195  # half of the screen is left to the cells
+    assert told["pictures"] and told["wide"] == 0
+
+
+def test_a_picture_leads_to_itself_as_large_as_it_was_drawn(folder):
+    text = read(folder, "index.html")
+    assert re.search(r'<a class="whole" href="figures/figure4.svg"><img [^>]*src="data:', text)
+    page = read(folder, "pages/01-derivation.html")
+    assert re.findall(r'<a class="whole" id="([^"]+)" href="#\1"><img ', page)
+    assert len(re.findall("<img ", page)) == len(re.findall('class="whole"', page))
+
+
+def test_what_the_readme_says_to_copy_is_the_whole_report(folder, tmp_path):
+    readme = read(paths.root(), "README.md")
+    said = re.search(r"copy (.*?)\sof `build/<profile>`", readme, re.DOTALL)[1]
+    for part in re.findall(r"`([^`]+)`", said):
+        copy = shutil.copytree if (folder / part).is_dir() else shutil.copyfile
+        copy(folder / part, tmp_path / part)
+    assert list(broken_links(tmp_path)) == []

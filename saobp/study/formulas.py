@@ -2,6 +2,8 @@
 
 import re
 import xml.etree.ElementTree as ElementTree
+from html import escape, unescape
+from itertools import cycle
 from xml.etree.ElementTree import Element
 
 from latex2mathml.converter import convert
@@ -9,6 +11,7 @@ from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 
 # Unicode's block of script letters leaves these out: they were there before
 SCRIPT = dict(zip("BEFHILMR", "\u212c\u2130\u2131\u210b\u2110\u2112\u2133\u211b"))
+HEAD, TAG = re.compile(r"<th\b[^>]*>(.*?)</th>"), re.compile(r"<[^>]*>")
 NUMBER = re.compile(r"\\tag\*?\{([^}]*)\}")
 ROWS = ("math", "mrow", "mstyle", "mtd")
 SCRIPTED = ("msub", "msup", "msubsup", "munder", "mover", "munderover")
@@ -41,8 +44,13 @@ class Formulas(IPythonRenderer):
         return self.block_math(f"\\begin{{{name}}}{body}\\end{{{name}}}")
 
     def table(self, text: str) -> str:
-        """Put a table into its box."""
-        return f'<div class="scroll"><table>{text}</table></div>\n'
+        """Put a table into its box: of "numbers", or of "words" in many columns, whose cells then know their heads."""
+        heads = [escape(unescape(TAG.sub("", head))) for head in HEAD.findall(text)]
+        kind = ' class="numbers"' if 'text-align:right"' in text else ' class="words"' if len(heads) > 3 else ""
+        if "words" in kind:
+            named = cycle(heads)
+            text = re.sub("<td>", lambda cell: f'<td data-head="{next(named)}: ">', text)
+        return f'<div class="scroll"><table{kind}>{text}</table></div>\n'
 
     def image(self, text: str, url: str, title: str | None = None) -> str:
         """Put a picture into its box."""

@@ -11,33 +11,40 @@ from saobp.study.statistics import holm, paired_bootstrap
 
 LEARNED = 90.0  # percent right: what an algorithm has learned
 STILL = 2.0  # points by which a settled run moves at most
+RUN = ["layers", "algorithm", "seed"]
 
 
 def curves(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
-    """Return accuracy along training, on part of the exam: layers, algorithm, seed, step, hops, accuracy (percent)."""
-    return pd.DataFrame(
-        {**{key: run[key] for key in ("layers", "algorithm", "seed")}, "step": point["step"], "hops": int(hops),
-         "accuracy": 100 * share}
+    """Return accuracy along training, on part of the exam: layers, algorithm, seed, step, hops, accuracy (percent).
+
+    A run that failed has no row; where all did, the frame is empty and keeps its columns.
+    """
+    rows = [
+        (*(run[key] for key in RUN), point["step"], int(hops), 100 * share)
         for run in runs
         for point in run["curve"]
         for hops, share in point["accuracy"].items()
-    )  # fmt: skip
+    ]
+    return pd.DataFrame(rows, columns=[*RUN, "step", "hops", "accuracy"])
 
 
 def scores(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
-    """Return the exam's result: layers, algorithm, seed, hops, accuracy (percent), right, asked."""
-    return pd.DataFrame(
-        {**{key: run[key] for key in ("layers", "algorithm", "seed")}, "hops": int(hops),
-         "accuracy": 100 * float(np.mean(answers)), "right": sum(answers), "asked": len(answers)}
+    """Return the exam's result: layers, algorithm, seed, hops, accuracy (percent), right, asked.
+
+    A run that failed has no row; where all did, the frame is empty and keeps its columns.
+    """
+    rows = [
+        (*(run[key] for key in RUN), int(hops), 100 * float(np.mean(answers)), sum(answers), len(answers))
         for run in runs
         for hops, answers in run["outcomes"].items()
-    )  # fmt: skip
+    ]
+    return pd.DataFrame(rows, columns=[*RUN, "hops", "accuracy", "right", "asked"])
 
 
 def learned_at(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
     """Return when each run first had `LEARNED` percent right: layers, algorithm, seed, hops, step (NaN: never)."""
     frame = curves(runs)
-    keys = ["layers", "algorithm", "seed", "hops"]
+    keys = [*RUN, "hops"]
     first = frame[frame["accuracy"] >= LEARNED].groupby(keys)["step"].min()
     asked = pd.MultiIndex.from_frame(frame[keys].drop_duplicates())
     return first.reindex(asked).reset_index()
@@ -49,14 +56,14 @@ def movement(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
     Columns: layers, algorithm, seed, hops, moved (points): mean accuracy on the last quarter of those steps, minus that
     on the quarter before. What a falling rate does to the curve is left out: at its end every curve is flat.
     """
-    keys, rows = ["layers", "algorithm", "seed", "hops"], []
+    rows = []
     for run in (run for run in runs if run.get("full_rate")):
         whole = run["full_rate"]
         for hops, curve in curves([run]).groupby("hops"):
             step, right = curve["step"], curve["accuracy"]
             before, last = right[step.between(whole / 2, 0.75 * whole)], right[step.between(0.75 * whole, whole)]
-            rows.append((*(run[key] for key in keys[:3]), hops, last.mean() - before.mean()))
-    return pd.DataFrame(rows, columns=[*keys, "moved"])
+            rows.append((*(run[key] for key in RUN), hops, last.mean() - before.mean()))
+    return pd.DataFrame(rows, columns=[*RUN, "hops", "moved"])
 
 
 def settled_words(runs: Sequence[dict[str, Any]]) -> list[str]:
@@ -97,7 +104,7 @@ def differences(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
 
 def words(scores: pd.DataFrame, differences: pd.DataFrame, chance: float) -> list[str]:
     """Say for each depth and number of hops who learned it, and which algorithm differs from Original."""
-    said = []
+    said = [] if len(scores) else ["no run came to its exam, so there is no accuracy"]
     for (layers, hops), found in scores.groupby(["layers", "hops"]):
         means = found.groupby("algorithm")["accuracy"].mean()
         learned = [name for name in means.index if means[name] >= LEARNED]

@@ -2,6 +2,7 @@
 
 import re
 from functools import cache
+from itertools import count
 from pathlib import Path
 
 from jinja2 import pass_context
@@ -12,6 +13,7 @@ from saobp.study import executed, formulas, layout, links, listings, paths
 from saobp.study.executed import Executed
 
 STYLE = re.compile(r"<style scoped>.*?</style>", re.DOTALL)
+PICTURE = re.compile(r"<img\b[^>]*>")
 UNDESCRIBED = re.compile(r'<h[1-6] id="([^"]+)"|alt="No description has been provided for this image"')
 
 
@@ -47,7 +49,7 @@ def write(notebooks: list[Path], folder: Path) -> list[Executed]:
 def body(run: Executed) -> str:
     """Return the cells of a run as HTML, without the paths of the machine it ran on."""
     html, _ = _exporter().from_notebook_node(executed.shown(run), {"metadata": {"name": run.name}})
-    return _described(STYLE.sub("", html)).replace(f"{paths.root()}/", "")
+    return _whole(_described(STYLE.sub("", html))).replace(f"{paths.root()}/", "")
 
 
 @cache
@@ -86,6 +88,17 @@ def _page(page: str, text: str, run: Executed | None, runs: list[Executed]) -> s
         steps={name: (f"{step.name}.html", executed.head(step.node)[0]) for name, step in steps.items()},
         body=Markup(text),
     )
+
+
+def _whole(html: str) -> str:
+    """Make every picture a link to itself: the style shows what is linked to as large as it was drawn."""
+    numbers = count(1)
+
+    def linked(picture: re.Match) -> str:
+        name = f"picture-{next(numbers)}"
+        return f'<a class="whole" id="{name}" href="#{name}">{picture[0]}</a>'
+
+    return PICTURE.sub(linked, html)
 
 
 def _described(html: str) -> str:

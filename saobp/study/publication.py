@@ -57,15 +57,23 @@ def published_profile() -> str:
 
 def rebuild() -> None:
     """Rebuild `figures/` from tracked records alone; the same records give the same bytes."""
-    name = published_profile()
-    source = paths.results(name)
-    found = records.load(source)
-    written = figures.publish(found, paths.figures(), records.hashes(source), judged=judged(found))
+    written = draw(paths.figures())
     for stale in set(paths.figures().iterdir()) - set(written):
         stale.unlink()  # of other records
     readme = paths.root() / "README.md"
     paths.write_text(readme, with_results(readme.read_text(encoding="utf-8")))
+    source = paths.results(published_profile())
     print(f"{len(written)} files in {paths.figures()}, from {source}; README.md's results renewed")
+
+
+def draw(folder: Path) -> list[Path]:
+    """Draw every table and figure of the tracked records into a folder, the controlled studies' from their own."""
+    source, others = paths.results(published_profile()), paths.results(controlled.PROFILE)
+    found = records.load(source)
+    return figures.publish(
+        found, folder, records.hashes(source), judged=judged(found),
+        others=controlled.tracked(), other_hashes=records.hashes(others),
+    )  # fmt: skip
 
 
 def with_results(readme: str) -> str:
@@ -102,10 +110,20 @@ def results_text(found: list[dict[str, Any]]) -> str:
         f"({'; '.join(sizes)}), {hours:.1f} hours of training in all. What differs from the paper:"
     )
     listed = "\n".join(f"- {line}" for line in context.departures(found))
-    parts = [tables.table(2, found), tables.table(8, found), judged(found)]
-    return "\n".join(
-        [small, "", listed, "", *(part.to_markdown() for part in parts), *begun_text(), *controlled_text(), ""]
-    )
+    parts = [part.to_markdown() for part in (tables.table(2, found), tables.table(8, found), judged(found))]
+    length = figure_text("length", found, said=True)
+    return "\n".join([small, "", listed, "", *parts, *begun_text(), *length, *controlled_text(), ""])
+
+
+def figure_text(number: int | str, found: list[dict[str, Any]], *, said: bool) -> list[str]:
+    """Show a published figure of our own with its caption and, if `said`, what it shows; nothing without runs."""
+    name, title = figures.stem(number), figures.title(number)
+    try:
+        caption = figures.caption(number, context.relevant(name, found))
+    except figures.FigureError:
+        return []
+    caption = caption if said else figures.FIGURES[number].caption
+    return [f"![{title}](figures/{name}.png)", "", f"*{title}. {caption}*", ""]
 
 
 def begun_text() -> list[str]:
@@ -141,15 +159,16 @@ def judged(found: list[dict[str, Any]]) -> tables.Verdicts:
 
 def controlled_text() -> list[str]:
     """Say what the controlled studies found, from the tracked records of their own profile; nothing without them."""
-    said = [line for run in controlled.tracked() for line in controlled.sentences(run)]
+    found = controlled.tracked()
+    said = [line for run in found for line in controlled.sentences(run)]
     if not said:
         return []
     head = f"**Controlled studies.** Profile `{controlled.PROFILE}`, on the embedded story world "
     head += "([notebook 12](notebooks/12-beyond.ipynb)):"
-    return [head, "", *(f"- {line}" for line in said), ""]
+    return [head, "", *(f"- {line}" for line in said), "", *figure_text("hops", found, said=False)]
 
 
-def single(kind: str, number: int, profile: str, file_format: str, width: float | None, folder: Path) -> Path:
+def single(kind: str, number: int | str, profile: str, file_format: str, width: float | None, folder: Path) -> Path:
     """Write one figure or table of a profile into a folder and return the file.
 
     Raises FileNotFoundError when the profile has no records, ValueError for an unknown format or when the

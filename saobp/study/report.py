@@ -9,7 +9,7 @@ from typing import Any
 import nbformat
 from markupsafe import Markup
 
-from saobp.study import executed, formulas, labels, layout, links, pages, paths, records
+from saobp.study import executed, figures, formulas, labels, layout, links, pages, paths, records
 from saobp.study.executed import Executed
 from saobp.study.publication import SUMMARIES
 from saobp.study.tables import context
@@ -162,10 +162,12 @@ def _figures(folder: Path) -> list[dict[str, Any]]:
             "name": path.stem,
             "title": title,
             "image": links.picture(path),
+            "whole": next(file for file in _files(path)[::-1] if file.endswith((".svg", ".png"))),
             "files": _files(path),
             "alt": files.get(path.name, {}).get("caption", "").partition(". ")[0],
             "caption": caption(f"**{title}.** " + files.get(path.name, {}).get("caption", "")),
         }
-        for path in sorted(folder.glob("figure*.png"))
-        for title in [path.stem.replace("figure", "Figure ")]
+        for number in figures.FIGURES
+        for path, title in [(folder / f"{figures.stem(number)}.png", figures.title(number))]
+        if path.exists()
     ]

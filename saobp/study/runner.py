@@ -54,7 +54,8 @@ def parser() -> argparse.ArgumentParser:
 
     for name, what in (("figure", "draw"), ("table", "write")):
         one = commands.add_parser(name, help=f"{what} a single {name} for reuse")
-        one.add_argument("number", type=int, choices=range(1, 10))
+        names = [*range(1, 10), *(("length", "hops") if name == "figure" else ())]
+        one.add_argument("number", type=lambda word: int(word) if word.isdigit() else word, choices=names)
         usual, others = ("pdf", "svg, png, csv") if name == "figure" else ("tex", "md, csv")
         one.add_argument("--profile", help="default: the one that figures/ shows, which says most of those tracked")
         one.add_argument("--format", default=usual, help=f"{usual} (default), {others}")

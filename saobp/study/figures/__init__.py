@@ -1,6 +1,6 @@
-"""The paper's figures, drawn from run records alone."""
+"""The paper's figures and two of our own, drawn from run records alone."""
 
-from saobp.study.figures.drawing import FIGURES, FigureError, data, figure
+from saobp.study.figures.drawing import FIGURES, FigureError, caption, data, figure, stem, title
 from saobp.study.figures.publishing import FORMATS, publish, shown, write
 from saobp.study.figures.readings import reading
 from saobp.study.figures.style import COLUMN, PAGE
@@ -11,10 +11,13 @@ __all__ = [
     "FORMATS",
     "PAGE",
     "FigureError",
+    "caption",
     "data",
     "figure",
     "publish",
     "reading",
     "shown",
+    "stem",
+    "title",
     "write",
 ]

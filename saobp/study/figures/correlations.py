@@ -15,7 +15,7 @@ from saobp.study.figures import style
 
 Record = dict[str, Any]
 SIZES = {3: ("mini",), 9: ("small", "medium")}
-LEAST_GTD = 0.004  # that an axis shows
+LEAST_GTD, LEAST_SCORE = 0.004, 4  # that an axis shows: of GTD, and points of a score
 LETTERS = 26  # of a line above a panel
 
 
@@ -68,6 +68,7 @@ def task_axes(ax: Axes, points: pd.DataFrame, task: str) -> Axes:
         ax.yaxis.set_minor_formatter(NullFormatter())
     else:
         ax.yaxis.set_major_locator(MaxNLocator(nbins=4))
+        style.at_least(ax, "y", LEAST_SCORE)
     ax.xaxis.set_major_locator(MaxNLocator(nbins=3, min_n_ticks=2))
     style.at_least(ax, "x", LEAST_GTD)
     return ax

@@ -1,6 +1,7 @@
 """Pictures of a cost run: each way's time over Original's, and attention alone against length."""
 
 from collections.abc import Sequence
+from math import isnan, nan
 from typing import Any
 
 import pandas as pd
@@ -16,7 +17,9 @@ LOOKS = {
     "high": ("high", "s", "solid"),
     "materialised": ("high", "D", (0, (2, 1.5))),
 }
-QUANTITIES = {"median_ms": "time (ms), with quartiles", "peak_mib": "peak memory (MiB), with range"}
+QUANTITIES = {"ms": "time (ms), with quartiles", "mib": "peak memory (MiB), with range"}
+RATIOS = ("ratio_to_sdpa", "ratio_to_materialised")
+ENDS = {"median": "", "low": "_low", "high": "_high"}  # of a quantity, as its columns end
 
 
 def times(ways: dict[str, dict[str, Any]], width: float = style.PAGE) -> Figure:
@@ -44,18 +47,54 @@ def ratio_axes(ax: Axes, ways: dict[str, dict[str, Any]], phase: str) -> Axes:
 
 
 def against_length(rows: Sequence[dict[str, Any]], width: float = style.PAGE) -> Figure:
-    """Draw time and peak memory of attention against length, the names above both panels."""
-    figure = style.new_figure(width, 2.4)
-    frame = pd.DataFrame(rows)
-    for ax, quantity in zip(figure.subplots(1, 2), QUANTITIES):
+    """Draw time and peak memory of attention against length, from rows of `lengths.by_length`."""
+    return length_figure(measured(rows), width)
+
+
+def length_data(records: Sequence[dict[str, Any]]) -> pd.DataFrame:
+    """What the first record that followed length `measured`, with its number of rounds and its device."""
+    for run in records:
+        if rows := run["metrics"].get("lengths"):
+            return measured(rows).assign(rounds=run["metrics"].get("repeats"), device=run["device"])
+    return pd.DataFrame()
+
+
+def measured(rows: Sequence[dict[str, Any]]) -> pd.DataFrame:
+    """One row a length and way: kernel, time (ms), peak memory (mib), ratios of time to other ways, each with its ends.
+
+    A column `ms` is the median, `ms_low` and `ms_high` its quartiles, or the lowest and highest peak; NaN where a
+    record has none.
+    """
+    return pd.DataFrame(
+        {"length": row["length"], "way": row["way"], "kernel": row.get("kernel")}
+        | {name + end: ends.get(key, nan) for name, ends in _quantities(row).items() for key, end in ENDS.items()}
+        for row in rows
+    )
+
+
+def rows_of(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """The rows that a frame `measured`, without ratios that the record does not have."""
+    rows = []
+    for row in frame.to_dict("records"):
+        three = {name: {key: row[name + end] for key, end in ENDS.items()} for name in ("mib", *RATIOS)}
+        kept = {name: three[name] for name in RATIOS if not isnan(three[name]["median"])}
+        rows.append({**row, "median_ms": row["ms"], "peak_mib": three["mib"], **kept})
+    return rows
+
+
+def length_figure(frame: pd.DataFrame, width: float) -> Figure:
+    """Draw time and peak memory against length, the names above; below five inches one above the other."""
+    side = width >= style.NARROW
+    figure = style.new_figure(width, 2.4 if side else 4.6)
+    for ax, quantity in zip(figure.subplots(*((1, 2) if side else (2, 1))), QUANTITIES):
         length_axes(ax, frame, quantity)
     handles, names = ax.get_legend_handles_labels()
-    figure.legend(handles, names, loc="outside upper center", ncols=len(names))
+    figure.legend(handles, names, loc="outside upper center", ncols=len(names) if side else 2)
     return figure
 
 
 def length_axes(ax: Axes, frame: pd.DataFrame, quantity: str) -> Axes:
-    """Draw one quantity of `lengths.by_length` against length, both logarithmic with ticks at 1, 2 and 5.
+    """Draw one quantity ("ms", "mib") of a frame `measured` against length, both logarithmic with ticks at 1, 2 and 5.
 
     A bar joins the quartiles of the rounds, or the lowest and highest peak, where it is longer than the mark.
     """
@@ -63,9 +102,8 @@ def length_axes(ax: Axes, frame: pd.DataFrame, quantity: str) -> Axes:
         algorithm, marker, dash = LOOKS[str(way)]
         face = labels.ALGORITHMS[algorithm].colour if dash == "solid" else "white"
         look = {"color": labels.ALGORITHMS[algorithm].colour, "marker": marker, "markerfacecolor": face}
-        ends = pd.DataFrame([_ends(row, quantity) for row in points.to_dict("records")])
-        ax.plot(points["length"], ends["median"], linestyle=dash, label=cost_tables.LENGTH_WAYS[str(way)], **look)
-        ax.vlines(points["length"], ends["low"], ends["high"], color=look["color"], lw=1.2)
+        ax.plot(points["length"], points[quantity], linestyle=dash, label=cost_tables.LENGTH_WAYS[str(way)], **look)
+        ax.vlines(points["length"], points[f"{quantity}_low"], points[f"{quantity}_high"], color=look["color"], lw=1.2)
     ax.set(xscale="log", yscale="log", xlabel="length (tokens)", ylabel=QUANTITIES[quantity])
     lengths = sorted(set(frame["length"]))
     ax.set_xticks(lengths, [str(length) for length in lengths])
@@ -77,9 +115,8 @@ def length_axes(ax: Axes, frame: pd.DataFrame, quantity: str) -> Axes:
     return ax
 
 
-def _ends(row: dict[str, Any], quantity: str) -> dict[str, float]:
-    """Return median, "low" and "high" of a quantity of one row."""
-    if quantity == "peak_mib":
-        return cost_tables.peak(row)
+def _quantities(row: dict[str, Any]) -> dict[str, dict[str, float]]:
+    """Return time, peak and ratios of one row of `lengths.by_length`: each "median", "low" and "high"."""
     low, high = row["quartiles_ms"]
-    return {"median": row["median_ms"], "low": low, "high": high}
+    time = {"median": row["median_ms"], "low": low, "high": high}
+    return {"ms": time, "mib": cost_tables.peak(row), **{name: row.get(name) or {} for name in RATIOS}}

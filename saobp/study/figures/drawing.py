@@ -1,4 +1,4 @@
-"""One figure by its number: first its data, then the picture of them."""
+"""One figure by its number in the paper, or by the name of one of our own: first its data, then the picture of them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 from matplotlib.figure import Figure
 
-from saobp.study.figures import correlations, grids, joint, maps, readings, style
+from saobp.study.figures import correlations, costs, exam, grids, joint, maps, readings, style
 from saobp.study.tables import context
 
 Record = dict[str, Any]
@@ -40,6 +40,14 @@ BEFORE_AFTER = "One head before and after the refinement, what changed, and the 
 ONE_HEAD = "One head of the last layer under Original and High, each panel on its own scale."
 POINTS = "pretraining records with a curve, or fine-tuning and attention records"
 WITHIN = "r is over the checkpoints of each run; r_w over runs, centred by algorithm."
+LENGTH = (
+    "Forward and backward through four heads of 64, without dropout, by length; bars: quartiles of the rounds, lowest "
+    "and highest peak of the processes. The paper has no such figure."
+)
+HOPS = (
+    "Accuracy on questions of a known number of hops; a dot is a seed, a mark the mean of the seeds, dashed: chance. "
+    "The paper has no such figure."
+)
 HEADS = "A point is a head on a sample; those of one run are not independent, so r has no interval here."
 FIGURES = {
     1: Drawing(maps.before_after_data, maps.before_after, BEFORE_AFTER, MAPS),
@@ -61,26 +69,39 @@ FIGURES = {
         f"GTD and performance, larger sizes. {WITHIN}",
         POINTS,
     ),
+    "length": Drawing(costs.length_data, costs.length_figure, LENGTH, "a cost record with lengths"),
+    "hops": Drawing(exam.data, exam.plot, HOPS, "a record of notebook 12 with a run that did not diverge"),
 }
+TITLES = {"length": "Cost against length", "hops": "Accuracy by hops"}
 
 
-def data(number: int, records: Sequence[Record]) -> pd.DataFrame:
+def stem(number: int | str) -> str:
+    """How the files of a figure are called: "figure4", "figure-hops"."""
+    return f"figure-{number}" if number in TITLES else f"figure{number}"
+
+
+def title(number: int | str) -> str:
+    """What a figure is called for readers: "Figure 4", "Accuracy by hops"."""
+    return TITLES.get(number, f"Figure {number}")
+
+
+def data(number: int | str, records: Sequence[Record]) -> pd.DataFrame:
     """The numbers that Figure `number` shows, one row a point.
 
-    Raises ValueError for another number or records of several profiles, FigureError if no record has what
-    it needs.
+    Our own are "length" and "hops". Raises ValueError for another number or records of several profiles,
+    FigureError if no record has what it needs.
     """
     if number not in FIGURES:
-        raise ValueError(f"number: the paper has no Figure {number}; choose 1 to 9")
+        raise ValueError(f"number: the paper has no Figure {number}; choose 1 to 9, length or hops")
     context.profile(records)
-    frame = FIGURES[number].data(context.relevant(f"figure{number}", records))
+    frame = FIGURES[number].data(context.relevant(stem(number), records))
     if frame.empty:
-        raise FigureError(f"Figure {number}: no run yet, it needs {FIGURES[number].needs}")
+        raise FigureError(f"{title(number)}: no run yet, it needs {FIGURES[number].needs}")
     return frame
 
 
-def figure(number: int, records: Sequence[Record], *, width: float = style.PAGE) -> Figure:
-    """Draw Figure `number` (1 to 9), `width` inches wide, from the records of one profile.
+def figure(number: int | str, records: Sequence[Record], *, width: float = style.PAGE) -> Figure:
+    """Draw Figure `number` (1 to 9, "length", "hops"), `width` inches wide, from the records of one profile.
 
     Raises as `data` does, and ValueError for a width that no page has.
     """
@@ -89,7 +110,7 @@ def figure(number: int, records: Sequence[Record], *, width: float = style.PAGE)
         return FIGURES[number].plot(frame, width)
 
 
-def caption(number: int, records: Sequence[Record]) -> str:
+def caption(number: int | str, records: Sequence[Record]) -> str:
     """What the figure is of, what it shows, and of which profile and data."""
     shown = readings.reading(number, data(number, records))
     return f"{FIGURES[number].caption} {shown} {context.describe(records)}"

@@ -17,6 +17,7 @@ from saobp.study.figures import style
 Record = dict[str, Any]
 MEASURES = {"clustering": "Clustering coefficient", "betweenness": "Betweenness"}
 BINS = 24
+BOUNDS = {"gtd": (0, 1), "clustering": (0, 1), "betweenness": (0, np.inf)}  # beyond these no value is
 LEAST = {"gtd": 0.004, "clustering": 0.1, "betweenness": 0.1}  # what an axis shows at least, lest rounding look large
 
 
@@ -55,7 +56,7 @@ def joint_axes(ax: Axes, above: Axes, beside: Axes, frame: pd.DataFrame, measure
     """Draw one joint plot: points, the densities of both variables, r for each algorithm."""
     defined = frame.dropna(subset=["gtd", measure])
     sides = [(above, "gtd", "vertical"), (beside, measure, "horizontal")]
-    edges = {name: bin_edges(defined[name].astype(float), LEAST[name]) for _, name, _ in sides}
+    edges = {name: bin_edges(defined[name].astype(float), LEAST[name], BOUNDS[name]) for _, name, _ in sides}
     lines = []
     for algorithm, points in defined.groupby("algorithm", sort=False):
         look = labels.ALGORITHMS[str(algorithm)]
@@ -75,8 +76,8 @@ def joint_axes(ax: Axes, above: Axes, beside: Axes, frame: pd.DataFrame, measure
             )  # fmt: skip
         lines.append(describe(x, y, str(algorithm), measure))
     ax.set(xlabel="GTD", ylabel=MEASURES[measure])
-    least, most = ax.get_ylim()
-    ax.set_ylim(max(least, -0.03 * most), min(most, 1.03) if measure == "clustering" else most)
+    for direction, name in (("x", "gtd"), ("y", measure)):
+        style.within(ax, direction, edges[name][[0, -1]], BOUNDS[name])
     above.set_title("\n".join(lines), loc="left", pad=2)
     for histogram in (above, beside):
         histogram.axis("off")
@@ -88,11 +89,15 @@ def complete(frame: pd.DataFrame) -> bool:
     return bool((frame["clustering"] == 1).all() and (frame["betweenness"] == 0).all())
 
 
-def bin_edges(values: pd.Series, least: float) -> np.ndarray:
-    """The same bins for every algorithm, over at least `least`: numpy gives a single value a bin of its own, 1 wide."""
+def bin_edges(values: pd.Series, least: float, bounds: tuple[float, float] = (-np.inf, np.inf)) -> np.ndarray:
+    """The same bins for every algorithm, over at least `least` and within `bounds`, the ends of the measure's range.
+
+    numpy gives a single value a bin of its own, 1 wide.
+    """
     if values.empty:
         return np.linspace(0, 1, BINS + 1)
     middle, half = (values.max() + values.min()) / 2, max(float(np.ptp(values)), least) / 2
+    middle = max(min(middle, bounds[1] - half), bounds[0] + half)
     return np.linspace(middle - half, middle + half, BINS + 1)
 
 

@@ -72,7 +72,7 @@ def before_after(frame: pd.DataFrame, width: float) -> Figure:
     """Draw the map before and after on one colour scale, the change between them, and the factor graph."""
     side = width >= style.NARROW
     figure = style.new_figure(width, 2.6 if side else 5.4)
-    axes = list(figure.subplots(1, 4, width_ratios=(3, 3, 3, 2)) if side else figure.subplots(2, 2).flat)
+    axes = list(figure.subplots(1, 4, width_ratios=(3, 3, 3, 2.5)) if side else figure.subplots(2, 2).flat)
     sides = {matrix: frame[frame["matrix"] == matrix] for matrix in ("raw", "refined")}
     tokens, change = list(sides["raw"]["token"]), change_of(frame)
     top = max(values_of(side).max() for side in sides.values())
@@ -109,7 +109,7 @@ def map_axes(ax: Axes, values: np.ndarray, tokens: Sequence[str], norm: Normaliz
 
 def factor_graph_axes(ax: Axes, nodes: int = NODES) -> Axes:
     """Draw the factor graph of one update: every other row sends row j a message through its own factor."""
-    ax.set(xlim=(-1.75, 1.75), ylim=(-1.5, 1.6), aspect="equal")
+    ax.set(xlim=(-2, 2), ylim=(-1.6, 1.7), aspect="equal")
     ax.set_axis_off()
     angles = np.pi / 2 - 2 * np.pi * np.arange(nodes) / nodes
     places = np.column_stack([np.cos(angles), np.sin(angles)])
@@ -119,10 +119,10 @@ def factor_graph_axes(ax: Axes, nodes: int = NODES) -> Axes:
         for start, end in ((place, middle), (middle, places[0])):
             ax.add_patch(FancyArrowPatch(start, end, shrinkA=3, shrinkB=4, **arrow))
         ax.plot(*middle, "s", color="0.35", markersize=3.5)
-        ax.text(*(1.42 * place), f"$A_{{i_{index}}}$", ha="center", va="center")
+        ax.text(*(1.6 * place), f"$A_{{i_{index}}}$", ha="center", va="center")
         ax.plot(*place, "o", color="white", markeredgecolor="0.2", markersize=6)
     ax.plot(*places[0], "o", color="black", markersize=6)
-    ax.text(0, 1.4, "$A_j$", ha="center", va="center")
+    ax.text(0, 1.45, "$A_j$", ha="center", va="center")
     ax.set_title("Factors $\\psi_{ij}$", pad=3)
     return ax
 

@@ -5,6 +5,7 @@ import json
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import PIL.Image
@@ -26,14 +27,14 @@ LICENCE = "MIT (LICENSE); the paper's printed numbers: CC BY 4.0 (data/README.md
 
 
 def write(
-    number: int,
+    number: int | str,
     records: Sequence[Record],
     folder: str | Path,
     formats: Sequence[str] = FORMATS,
     *,
     width: float = style.PAGE,
 ) -> list[Path]:
-    """Write figure<number> into `folder` in each format, and the CSV that drew it; returns the paths.
+    """Write a figure into `folder` in each format, and the CSV that drew it; returns the paths.
 
     The same records give the same bytes. Raises ValueError for an unknown format, FigureError without the
     runs.
@@ -46,7 +47,7 @@ def write(
     settle(figure)
     written = []
     for name in formats:
-        path = Path(folder) / f"figure{number}.{name}"
+        path = Path(folder) / f"{drawing.stem(number)}.{name}"
         if name == "csv":
             text = frame.to_csv(index=False, float_format="%.6g", lineterminator="\n")
             written.append(paths.write_text(path, text))
@@ -82,12 +83,14 @@ def publish(
     *,
     formats: Sequence[str] = FORMATS,
     judged: tables.Verdicts | None = None,
+    others: Sequence[Record] = (),
+    other_hashes: Mapping[str, str] | None = None,
 ) -> list[Path]:
     """Write every table and figure that the records can fill, the verdicts, and manifest.json.
 
     `hashes` are those of the records' files (`records.hashes`); `judged` are verdicts that rest on more than these
-    records. A figure without its runs is left out; the
-    manifest gives the reason. Returns the paths, the manifest last.
+    records; `others`, of another profile, draw a figure for which `records` have no run of its stages. A figure
+    without its runs is left out; the manifest gives the reason. Returns the paths, the manifest last.
     """
     folder, files, missing = Path(folder), [], {}
     for number in tables.TABLES:
@@ -95,45 +98,53 @@ def publish(
     files += tables.write_verdicts(judged or tables.verdicts(records), folder)
     for number in drawing.FIGURES:
         try:
-            files += write(number, records, folder, formats)
+            files += write(number, _behind(drawing.stem(number), records, others), folder, formats)
         except drawing.FigureError as error:
-            missing[f"figure{number}"] = str(error)
-    return [*files, write_manifest(records, files, missing, folder, hashes or {})]
+            missing[drawing.stem(number)] = str(error)
+    return [*files, write_manifest(records, files, missing, folder, hashes or {}, others, other_hashes or {})]
+
+
+def _behind(stem: str, records: Sequence[Record], others: Sequence[Record]) -> list[Record]:
+    """The records behind a file: those of `records`, or where none is of its stages those of `others`."""
+    return context.relevant(stem, records) or context.relevant(stem, others)
 
 
 def write_manifest(
-    records: Sequence[Record], files: Sequence[Path], missing: dict[str, str], folder: Path, hashes: Mapping[str, str]
-) -> Path:
+    records: Sequence[Record], files: Sequence[Path], missing: dict[str, str], folder: Path, hashes: Mapping[str, str],
+    others: Sequence[Record] = (), other_hashes: Mapping[str, str] = MappingProxyType({}),
+) -> Path:  # fmt: skip
     """Write manifest.json: for each file its hash and sources; for each absent figure the reason.
 
-    A record's hash is that of its file, and null where it came from none.
+    A record's hash is that of its file, and null where it came from none; "others" are records of another profile.
     Dates are those of the runs, so that a rebuild from the same records is the same file.
     """
-    entries = {path.name: _entry(path, records) for path in files}
+    entries = {path.name: _entry(path, _behind(path.stem, records, others)) for path in files}
     manifest = {"licence": LICENCE, "hashes": HASHES, "drawn_with": _drawn_with(), "files": entries, "missing": missing}
     manifest["records"] = {record["name"]: hashes.get(record["name"]) for record in records}
+    if others:
+        named = {record["name"]: other_hashes.get(record["name"]) for record in others}
+        manifest["others"] = {"profile": context.profile(others), "records": named}
     text = json.dumps(manifest, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
     return paths.write_text(Path(folder) / "manifest.json", text)
 
 
-def _entry(path: Path, records: Sequence[Record]) -> dict[str, Any]:
-    used = context.relevant(path.stem, records)
+def _entry(path: Path, used: Sequence[Record]) -> dict[str, Any]:
     entry = provenance(used) | {"sha256": seals.digest(path)}
-    if path.stem.startswith("figure"):
-        entry["caption"] = drawing.caption(int(path.stem.removeprefix("figure")), used)
-    return entry
+    number = next((number for number in drawing.FIGURES if drawing.stem(number) == path.stem), None)
+    return entry if number is None else entry | {"caption": drawing.caption(number, used)}
 
 
-def shown(number: int, folder: str | Path) -> Any:
+def shown(number: int | str, folder: str | Path) -> Any:
     """Display a published figure in a notebook and return its caption, or the reason why there is none."""
     from IPython.display import Image, Markdown, display
 
     folder = Path(folder)
     manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-    if reason := manifest["missing"].get(f"figure{number}"):
+    name = drawing.stem(number)
+    if reason := manifest["missing"].get(name):
         return Markdown(f"*{reason}.*")
-    display(Image(in_few_colours(folder / f"figure{number}.png"), width=900))
-    return Markdown(f"**Figure {number}.** {manifest['files'][f'figure{number}.png']['caption']}")
+    display(Image(in_few_colours(folder / f"{name}.png"), width=900))
+    return Markdown(f"**{drawing.title(number)}.** {manifest['files'][f'{name}.png']['caption']}")
 
 
 def in_few_colours(path: Path) -> bytes:

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pandas as pd
 
-from saobp.study import labels, trajectories
-from saobp.study.figures import correlations, joint, maps
+from saobp.study import cost_tables, hops, labels, trajectories
+from saobp.study.figures import correlations, costs, joint, maps
 from saobp.study.tasks import TASKS
 
 COMPLETE = (
@@ -14,7 +14,7 @@ COMPLETE = (
 )
 
 
-def reading(number: int, frame: pd.DataFrame) -> str:
+def reading(number: int | str, frame: pd.DataFrame) -> str:
     """Say in a sentence or two what Figure `number` shows; `frame` is the data that it was drawn from."""
     return READINGS[number](frame)
 
@@ -68,7 +68,21 @@ def _sparsity(frame: pd.DataFrame) -> str:
     return f"{what} (in brackets the mean over all layers, heads and samples of the run): {'; '.join(said)}. {flat}"
 
 
-READINGS: dict[int, Callable[[pd.DataFrame], str]] = {
+def _length(frame: pd.DataFrame) -> str:
+    device, rounds = frame[["device", "rounds"]].iloc[0]
+    return f"{cost_tables.against_length(costs.rows_of(frame))} {device}, {rounds} rounds in turns."
+
+
+def _exam(frame: pd.DataFrame) -> str:
+    """Which accuracies the algorithms' means span; who differs from Original is not said here."""
+    none = pd.DataFrame(columns=["layers", "hops", "p_holm"])
+    seeds = frame.groupby(["layers", "algorithm"])["seed"].nunique()
+    least = f"{seeds.min()} to " if seeds.min() < seeds.max() else ""
+    said = "; ".join(hops.words(frame, none, frame["chance"].iloc[0]))
+    return f"{said}; {least}{labels.counted(seeds.max(), 'seed')} each."
+
+
+READINGS: dict[int | str, Callable[[pd.DataFrame], str]] = {
     1: _moved, 2: _graph, 3: _performance, 4: _layers, 5: _graph, 6: _sparsity, 7: _layers, 8: _layers,
-    9: _performance,
+    9: _performance, "length": _length, "hops": _exam,
 }  # fmt: skip
