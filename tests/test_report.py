@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 import nbformat
 import pytest
-from example_records import pretrain, study
+from example_records import attention, beyond, cost, pretrain, study
 from matplotlib import image
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
 
@@ -153,6 +153,17 @@ def test_every_table_and_every_run_is_on_the_page(folder):
     assert all(f'id="table{number}"' in text for number in range(1, 10))
     assert all(f'href="records/{path.name}"' in text for path in (folder / "records").glob("*.json"))
     assert 'id="figure4"' in text
+
+
+def test_figures_that_the_paper_lacks_come_after_its_own(tmp_path):
+    found = [attention("mini", name) for name in ("original", "high")] + [cost(), beyond()]
+    for record in found:
+        paths.write_text(tmp_path / "records" / f"{record['name']}.json", json.dumps(record))
+    figures.publish(found, tmp_path / "figures", formats=("png",))
+    report.write(tmp_path)
+    text = read(tmp_path, "index.html")
+    assert re.findall(r'<figure id="([^"]+)"', text)[-3:] == ["figure6", "figure-length", "figure-hops"]
+    assert "<strong>Cost against length.</strong>" in text and 'href="figures/figure-hops.png"' in text
 
 
 def test_verdicts_come_first(folder):

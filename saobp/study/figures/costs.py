@@ -78,7 +78,8 @@ def rows_of(frame: pd.DataFrame) -> list[dict[str, Any]]:
     for row in frame.to_dict("records"):
         three = {name: {key: row[name + end] for key, end in ENDS.items()} for name in ("mib", *RATIOS)}
         kept = {name: three[name] for name in RATIOS if not isnan(three[name]["median"])}
-        rows.append({**row, "median_ms": row["ms"], "peak_mib": three["mib"], **kept})
+        named = {name: row[name] for name in ("length", "way", "kernel")}
+        rows.append({**named, "median_ms": row["ms"], "peak_mib": three["mib"], **kept})
     return rows
 
 

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from saobp.study import hops, labels
 from saobp.study.figures import style
 
-SPREAD = 0.5  # how far the marks of one number of hops stand apart, of the way to the next
+APART = 0.08  # how far two algorithms stand from each other, of the way from one number of hops to the next
 
 
 def data(records: Sequence[dict[str, Any]]) -> pd.DataFrame:
@@ -39,13 +39,14 @@ def depth_axes(ax: Axes, frame: pd.DataFrame, algorithms: Sequence[str]) -> Axes
     ax.axhline(frame["chance"].iloc[0], color="0.5", lw=0.8, ls="--", zorder=0)
     for place, algorithm in enumerate(algorithms):
         own = frame[frame["algorithm"] == algorithm]
-        apart = SPREAD * (place / max(1, len(algorithms) - 1) - 0.5)
+        apart = APART * (place - (len(algorithms) - 1) / 2)
         look = style.line_style(algorithm) | {"linestyle": "none"}
         seeds = own.groupby("hops")["accuracy"].agg(["mean", "min", "max"])
         ax.vlines(seeds.index + apart, seeds["min"], seeds["max"], color=look["color"], lw=0.5)
         ax.plot(own["hops"] + apart, own["accuracy"], ".", color=look["color"], ms=4, mew=0)
         ax.plot(seeds.index + apart, seeds["mean"], **look | {"markersize": 4.5})
     ax.set_xticks(sorted(frame["hops"].unique()))
+    ax.set_xlim(frame["hops"].min() - 0.5, frame["hops"].max() + 0.5)
     ax.set(xlabel="Hops", ylabel="Right (%)" if ax.get_subplotspec().is_first_col() else "")
     style.within(ax, "y", (0, 100), (0, 100))
     return ax
