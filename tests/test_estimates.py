@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from saobp.study import estimates, evaluation
+from saobp.study import estimates, evaluation, task_scores
 from saobp.study.statistics import Difference, mean_interval
 from saobp.study.tasks import TASKS
 
 
 @pytest.mark.parametrize("task", ["race", "cola", "stsb"])
 def test_one_seed_has_the_interval_of_its_record(task):
-    (run,) = estimates.scores([examples.finetune()], "mini", "original", task)
+    (run,) = task_scores.scores([examples.finetune()], "mini", "original", task)
     estimate = estimates.score_estimate([run])
     expected = evaluation.headline_interval(run.metric, run.value, examples.ITEMS)
     assert (estimate.low, estimate.high) == pytest.approx(expected)
@@ -23,7 +23,7 @@ def test_one_seed_lies_below_chance_where_its_record_says_so(right):
     entry = evaluation.score_predictions(TASKS["rte"], [1] * right + [0] * (100 - right), rows)
     run = examples.finetune(tasks=("rte",))
     run["metrics"]["tasks"]["rte"] = entry
-    estimate = estimates.score_estimate(estimates.scores([run], "mini", "original", "rte"))
+    estimate = estimates.score_estimate(task_scores.scores([run], "mini", "original", "rte"))
     assert (estimate.low, estimate.high) == pytest.approx(tuple(entry["interval"]))
     assert (estimate.high < 50) == entry["below_chance"] == (right == 39)
 
@@ -31,20 +31,20 @@ def test_one_seed_lies_below_chance_where_its_record_says_so(right):
 def test_a_failed_task_has_no_score():
     run = examples.finetune()
     run["metrics"]["tasks"]["race"] = {"failed": "the loss is not a number"}
-    assert estimates.scores([run], "mini", "original", "race") == []
+    assert task_scores.scores([run], "mini", "original", "race") == []
 
 
 def test_runs_pair_by_seed_whatever_their_order():
     ours = [examples.finetune(algorithm="high", seed=seed) for seed in (3, 1, 2)]
     theirs = [examples.finetune(seed=seed) for seed in (1, 2, 4)]
-    sides = [estimates.scores(side, "mini", name, "race") for side, name in ((ours, "high"), (theirs, "original"))]
+    sides = [task_scores.scores(side, "mini", name, "race") for side, name in ((ours, "high"), (theirs, "original"))]
     assert set(estimates.seed_differences(*sides)) == {(1, None), (2, None)}
     assert estimates.score_difference(*sides).seeds == 2
 
 
 def test_pairing_by_item_is_narrower_than_two_separate_intervals():
     ours, theirs = (
-        estimates.scores([examples.finetune(algorithm=name)], "mini", name, "race") for name in ("high", "original")
+        task_scores.scores([examples.finetune(algorithm=name)], "mini", name, "race") for name in ("high", "original")
     )
     gap = estimates.score_difference(ours, theirs)
     separate = np.hypot(*(estimates.score_estimate(side).half_width for side in (ours, theirs)))
@@ -53,14 +53,14 @@ def test_pairing_by_item_is_narrower_than_two_separate_intervals():
 
 def test_the_glue_average_is_the_mean_of_nine():
     runs = [examples.finetune(seed=seed) for seed in (1, 2)]
-    by_task = {task: estimates.scores(runs, "mini", "original", task) for task in estimates.GLUE}
+    by_task = {task: task_scores.scores(runs, "mini", "original", task) for task in estimates.GLUE}
     expected = np.mean([run.value for scores in by_task.values() for run in scores])
     assert estimates.average_estimate(by_task).value == pytest.approx(expected)
 
 
 def test_a_missing_task_means_no_glue_average():
     runs = [examples.finetune(tasks=("rte",))]
-    by_task = {task: estimates.scores(runs, "mini", "original", task) for task in estimates.GLUE}
+    by_task = {task: task_scores.scores(runs, "mini", "original", task) for task in estimates.GLUE}
     assert estimates.average_estimate(by_task) is None
 
 
@@ -70,7 +70,7 @@ def test_tasks_of_one_seed_count_as_moving_together():
     sides = []
     for lift in (0, 1):
         runs = [
-            [estimates.Score(50 + lift + lift * shift, "accuracy", 10**6, (k, None)) for k, shift in enumerate(shifts)]
+            [task_scores.Score(50 + lift + lift * x, "accuracy", 10**6, (k, None)) for k, x in enumerate(shifts)]
         ]
         sides.append(runs[0])
     gap = estimates.score_difference(sides[1], sides[0])
@@ -98,7 +98,7 @@ def test_fine_tuning_seeds_of_one_checkpoint_are_not_independent_runs():
             run = examples.finetune(seed=seed)
             run["parameters"]["finetune_seed"] = head
             runs.append(run)
-    several = estimates.scores(runs, "mini", "original", "race")
+    several = task_scores.scores(runs, "mini", "original", "race")
     assert estimates.score_estimate(several).seeds == 2
     assert estimates.score_estimate(several[:3]).seeds == 3  # one checkpoint: fine-tuning seeds are all there is
 
@@ -113,7 +113,7 @@ def acceptability(gain, heads=(0, 1, 2), seeds=(42, 43, 44), **left_out):
         guess = ((gold - 0.5) * (1.2 + gain) + hard + 0.15 * random.normal(size=1043) > 0).astype(float)
         value = 100 * np.corrcoef(guess, gold)[0, 1]
         given = {"predictions": guess[None], "labels": gold} | left_out
-        runs.append(estimates.Score(value, "matthews", 1043, key, **given))
+        runs.append(task_scores.Score(value, "matthews", 1043, key, **given))
     return runs
 
 
@@ -135,14 +135,14 @@ def test_a_correlation_of_several_checkpoints_and_heads_is_paired_on_its_items()
 def test_a_correlation_whose_runs_have_different_labels_is_not_merged_as_if_paired():
     runs = acceptability(0.15)
     other = acceptability(0.15, labels=np.zeros(1043))[0]
-    assert all(run.predictions.shape == (3, 1043) for run in estimates.by_pretraining(runs))
-    assert estimates.by_pretraining([other, *runs[1:]])[0].predictions is None
+    assert all(run.predictions.shape == (3, 1043) for run in task_scores.by_pretraining(runs))
+    assert task_scores.by_pretraining([other, *runs[1:]])[0].predictions is None
 
 
 def test_a_difference_without_predictions_is_welchs():
     levels = [50.0, 52.0, 55.0], [49.0, 50.0, 50.5]
     ours, theirs = (
-        [estimates.Score(x, "matthews", 10**9, (k, 0)) for k, x in enumerate(values)] for values in levels
+        [task_scores.Score(x, "matthews", 10**9, (k, 0)) for k, x in enumerate(values)] for values in levels
     )  # so many items that their error is nothing
     gap, welch = estimates.score_difference(ours, theirs), stats.ttest_ind(*levels, equal_var=False)
     assert gap.p == pytest.approx(welch.pvalue, rel=1e-3)
@@ -154,7 +154,7 @@ def test_p_of_a_difference_of_averages_is_below_the_level_where_its_interval_lea
     for lift in (0, 1, 1.6, 3):
         ours, theirs = (
             {
-                task: [estimates.Score(50 + x, "accuracy", 10**6, (k, 0)) for k, x in enumerate(level)]
+                task: [task_scores.Score(50 + x, "accuracy", 10**6, (k, 0)) for k, x in enumerate(level)]
                 for task, level in sides.items()
             }
             for sides in (
@@ -172,7 +172,7 @@ def equals(random, seeds, items, shift, noise=0.8):
     hard = random.normal(size=items)
     return [
         [
-            estimates.Score(right.mean(), "accuracy", items, (seed, 0), right)
+            task_scores.Score(right.mean(), "accuracy", items, (seed, 0), right)
             for seed in range(seeds)
             for right in [100.0 * (hard + shift * random.normal() + noise * random.normal(size=items) < 0.3)]
         ]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from saobp.study import estimates
+from saobp.study import estimates, task_scores
 from saobp.study.records import select
 from saobp.study.statistics import Correlation, Estimate, across_seeds, correlation, mean_interval
 
@@ -56,7 +56,7 @@ def runs(records: Sequence[Record], model: str, task: str) -> pd.DataFrame:
         measured = estimates.attention_runs(records, model, algorithm, task)
         measured = measured or estimates.attention_runs(records, model, algorithm, "race")
         by_seed = {record["parameters"].get("seed"): estimates.matrix(record) for record in measured}
-        found = estimates.by_pretraining(estimates.scores(records, model, algorithm, task))
+        found = task_scores.by_pretraining(task_scores.scores(records, model, algorithm, task))
         for score in found:
             matrix = by_seed.get(score.key[0]) or {}
             gtd, cross = (estimates.nested_mean(matrix.get(key)) for key in ("gtd", "cross_layer_gtd"))

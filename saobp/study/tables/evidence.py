@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from saobp.study import estimates, labels
+from saobp.study import labels, task_scores
 from saobp.study.labels import counted
 from saobp.study.records import select
 from saobp.study.statistics import Estimate, mean_interval
@@ -119,7 +119,7 @@ def by_seed(
     for name in ("high", "original"):
         runs = select(list(records), stage, model=model, algorithm=name)
         runs = [run for run in runs if task is None or run["metrics"].get("task") == task]
-        found = ((estimates.seed_key(run), str(run["metrics"].get("task")), measure(run)) for run in runs)
+        found = ((task_scores.seed_key(run), str(run["metrics"].get("task")), measure(run)) for run in runs)
         sides.append({(seed, which): value for seed, which, value in found if value is not None})
     rows = [(key[0][0], key[1], sides[0][key] - sides[1][key]) for key in sides[0].keys() & sides[1].keys()]
     return seed_means(rows)

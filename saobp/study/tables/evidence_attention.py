@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from saobp.study import estimates, labels, trajectories
+from saobp.study import estimates, labels, task_scores, trajectories
 from saobp.study.models import SIZES
 from saobp.study.records import select
 from saobp.study.statistics import Estimate, mean_interval
@@ -113,7 +113,7 @@ def _accurate(records: Sequence[Record]) -> Looks:
         for name in estimates.algorithms(records):
             measured = estimates.attention_runs(records, model, name, "race")
             of_seed = {run["parameters"].get("seed"): run for run in measured}
-            for score in estimates.by_pretraining(estimates.scores(records, model, name, "race")):
+            for score in task_scores.by_pretraining(task_scores.scores(records, model, name, "race")):
                 run = of_seed.get(score.key[0])
                 means = [measures.measured(run, key) if run else None for key in SIGNS]
                 values = [None if mean is None else mean.value for mean in means]

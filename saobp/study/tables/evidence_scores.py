@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from saobp.study import estimates, labels, published
+from saobp.study import estimates, labels, published, task_scores
 from saobp.study.statistics import Difference, Estimate
 from saobp.study.tables.evidence import Looks, Part
 from saobp.study.tasks import TASKS
@@ -27,7 +27,7 @@ class Gap:
 
 def _gap(records: Sequence[Record], task: str, ours: tuple[str, str], theirs: tuple[str, str]) -> list[Gap]:
     """The gap of two (model, algorithm) on a task; empty where a side has no run."""
-    sides = [estimates.scores(records, *side, task) for side in (ours, theirs)]
+    sides = [task_scores.scores(records, *side, task) for side in (ours, theirs)]
     if not all(sides):
         return []
     return [Gap(ours[0], task, estimates.score_difference(*sides), estimates.seed_differences(*sides))]

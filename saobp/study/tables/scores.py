@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from math import nan
 from typing import Any
 
-from saobp.study import estimates, labels
+from saobp.study import estimates, labels, task_scores
 from saobp.study.published import Published
 from saobp.study.records import select
 from saobp.study.statistics import Estimate
@@ -78,11 +78,11 @@ def shown_algorithms(records: Sequence[Record], model: str) -> list[str]:
 
 def score_cell(records: Sequence[Record], printed: str, model: str, algorithm: str, task: str) -> Cell:
     """One score beside the paper's characters."""
-    runs = estimates.scores(records, model, algorithm, task)
-    failed = estimates.failures(records, model, algorithm, task)
+    runs = task_scores.scores(records, model, algorithm, task)
+    failed = task_scores.failures(records, model, algorithm, task)
     if not runs:
         return Cell(printed, reason=missing(records, model, algorithm, failed))
-    plain = [] if algorithm == "original" else estimates.scores(records, model, "original", task)
+    plain = [] if algorithm == "original" else task_scores.scores(records, model, "original", task)
     ours = estimates.score_estimate(runs)
     flags = (*_below(ours, records, [task]), *(["constant predictor"] if any(run.constant for run in runs) else []))
     reason = f"{len(failed)} of {len(failed) + len(runs)} runs failed ({_alike(failed)})" if failed else ""
@@ -101,7 +101,7 @@ def _below(ours: Estimate | None, records: Sequence[Record], tasks: Sequence[str
 
 def average_cell(records: Sequence[Record], printed: str, model: str, algorithm: str) -> Cell:
     """The mean over GLUE beside the paper's."""
-    by_task = {task: estimates.scores(records, model, algorithm, task) for task in estimates.GLUE}
+    by_task = {task: task_scores.scores(records, model, algorithm, task) for task in estimates.GLUE}
     done = [GLUE_TITLES[task] for task, runs in by_task.items() if runs]
     failed = _failed_tasks(records, model, algorithm)
     if len(done) < len(by_task):
@@ -109,7 +109,7 @@ def average_cell(records: Sequence[Record], printed: str, model: str, algorithm:
         return Cell(printed, reason="; ".join(filter(None, [some or missing(records, model, algorithm), failed])))
     average, gap = estimates.average_estimate(by_task), None
     if algorithm != "original":
-        plain = {task: estimates.scores(records, model, "original", task) for task in estimates.GLUE}
+        plain = {task: task_scores.scores(records, model, "original", task) for task in estimates.GLUE}
         gap = estimates.average_difference(by_task, plain)
     reason = "; ".join(filter(None, ["" if average else "no seed has all nine tasks", failed]))
     return Cell(printed, average, gap, flags=_below(average, records, estimates.GLUE), reason=reason)
@@ -129,7 +129,7 @@ def _alike(reasons: Sequence[str]) -> str:
 
 def _failed_tasks(records: Sequence[Record], model: str, algorithm: str) -> str:
     """How many runs of which GLUE tasks failed: "failed runs: 2 of RTE"; empty if none did."""
-    counts = {title: len(estimates.failures(records, model, algorithm, task)) for task, title in GLUE_TITLES.items()}
+    counts = {title: len(task_scores.failures(records, model, algorithm, task)) for task, title in GLUE_TITLES.items()}
     words = ", ".join(f"{count} of {title}" for title, count in counts.items() if count)
     return f"failed runs: {words}" if words else ""
 
