@@ -16,7 +16,7 @@ from small_models import RECIPE, RandomText, word_tokenizer
 import saobp
 from saobp.study import beyond, hops, models, multihop, paths, questions, records
 from saobp.study.figures import learning
-from saobp.study.profile import Algorithm, Beyond, MultiHop, Pretraining
+from saobp.study.recipes import Algorithm, Beyond, MultiHop, Pretraining
 
 PLAN = Beyond(
     model="mini-twin", strengths=[0.0, 0.5], pretrain=dataclasses.replace(RECIPE, steps=6, warmup=1, evaluations=3)

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from saobp.study import questions
-from saobp.study.profile import MultiHop, Pretraining
+from saobp.study.recipes import MultiHop, Pretraining
 
 PLAN = MultiHop(
     layers=[2], algorithms=["original"], seeds=[0], items=40,

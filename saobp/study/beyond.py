@@ -23,7 +23,7 @@ from saobp.study import checkpoints, models, paths, training
 from saobp.study.batches import SeededMasking
 from saobp.study.heldout import HeldOut
 from saobp.study.labels import counted
-from saobp.study.profile import Beyond
+from saobp.study.recipes import Beyond
 
 LEARNED = "learned"
 SETTLED = 1e-3  # of the whole distance: rounds that move less have settled

@@ -12,7 +12,8 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerFast, TrainerCallback
 
 from saobp.study import paths, regularizers, seals
-from saobp.study.profile import Pretraining, Profile
+from saobp.study.profile import Profile
+from saobp.study.recipes import Pretraining
 from saobp.study.sources import Source
 
 KEPT = 2  # whole checkpoints of a run: should the newest be damaged, there is the one before

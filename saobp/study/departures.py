@@ -5,7 +5,8 @@ from typing import Any
 
 from saobp.study import models, published
 from saobp.study.labels import counted
-from saobp.study.profile import Finetuning, Pretraining, Profile
+from saobp.study.profile import Profile
+from saobp.study.recipes import Finetuning, Pretraining
 
 PAPER_LENGTH = 128  # Table 9: tokens a second times seconds a step is 128 in every row
 PAPER_SEED = 42

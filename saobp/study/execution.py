@@ -12,7 +12,7 @@ import papermill
 import yaml
 from papermill.exceptions import PapermillExecutionError
 
-from saobp.study import paths, profile, records
+from saobp.study import paths, profile, recipes, records
 
 
 class UsageError(ValueError):
@@ -59,9 +59,9 @@ def check_names(values: dict[str, Any]) -> None:
         return
     study = profile.load_profile(values["profile"])
     known = {
-        "model": get_args(profile.Model),
-        "algorithm": sorted({*get_args(profile.Algorithm), *get_args(profile.DecoderAlgorithm)}),
-        "task": get_args(profile.Task),
+        "model": get_args(recipes.Model),
+        "algorithm": sorted({*get_args(recipes.Algorithm), *get_args(recipes.DecoderAlgorithm)}),
+        "task": get_args(recipes.Task),
         "group": tuple(study.finetune.groups),
     }
     for name, choices in known.items():

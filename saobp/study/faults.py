@@ -14,7 +14,7 @@ from tqdm import tqdm
 from transformers import TrainerCallback
 
 from saobp.study import checkpoints, processes
-from saobp.study.profile import Pretraining
+from saobp.study.recipes import Pretraining
 
 # how the system, safetensors and torch's zip writer say that a disk or a quota is full
 WRITE_ERRORS = (

@@ -28,7 +28,7 @@ from saobp.study.encoding import collator, encode
 from saobp.study.evaluation import Diverged, score
 from saobp.study.faults import StopAtNaN, TrainingFailed
 from saobp.study.heldout import flow
-from saobp.study.profile import Finetuning
+from saobp.study.recipes import Finetuning
 from saobp.study.records import finite
 from saobp.study.sources import Source
 from saobp.study.tasks import Task, load_task

@@ -17,7 +17,7 @@ from transformers.modeling_outputs import MaskedLMOutput
 
 from saobp.study import checkpoints, models, paths, questions, regularizers, training
 from saobp.study.faults import Diverged
-from saobp.study.profile import MultiHop, Pretraining
+from saobp.study.recipes import MultiHop, Pretraining
 
 FOLLOWED = 100  # stories of the exam that are asked along training; the whole of it is asked at the end
 

@@ -8,198 +8,31 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import yaml
-from annotated_types import Ge, Gt, Le, MinLen
-from pydantic import AfterValidator, ConfigDict, TypeAdapter, ValidationError
+from annotated_types import Ge, Gt, MinLen
+from pydantic import TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
 from saobp.study import paths
-from saobp.study.tasks import TASKS
-
-Positive = Annotated[int, Gt(0)]
-Rate = Annotated[float, Gt(0), Le(1)]
-Share = Annotated[float, Ge(0), Le(1)]
-Algorithm = Literal["original", "high", "low", "elemmul", "sinkhorn", "uniform", "shuffled", "entropy_reg", "eigen_reg"]
-DecoderAlgorithm = Literal["original", "high", "low", "elemmul", "sinkhorn", "high_all_rows"]
-Model = Literal["mini", "small", "medium", "mini-narrow", "mini-twin", "small-twin", "medium-twin"]
-
-Task = Literal[tuple(TASKS)]
-Precision = Literal["auto", "bf16", "fp32"]
-
-STRICT = ConfigDict(extra="forbid", strict=True)
-
-
-def _different(seeds: list[int]) -> list[int]:
-    if len(set(seeds)) < len(seeds):
-        raise ValueError("one stands there twice")
-    return seeds
-
-
-Seeds = Annotated[list[Annotated[int, Ge(0)]], MinLen(1), AfterValidator(_different)]
+from saobp.study.recipes import (
+    STRICT,
+    Algorithm,
+    AttentionCapture,
+    Beyond,
+    Costs,
+    Decoding,
+    Finetuning,
+    Model,
+    MultiHop,
+    Positive,
+    Pretraining,
+    Schedule,
+    Seeds,
+    refuse_untrained_positions,
+)
 
 
 class ProfileError(ValueError):
     """A profile that cannot be used; the message names the file and the key."""
-
-
-@dataclass(frozen=True, config=STRICT, kw_only=True)
-class Pretraining:
-    """How a model is pretrained (Table 5 where the paper says; methods it leaves open are named here)."""
-
-    length: Annotated[int, Ge(3)]  # tokens a sequence, [CLS] and [SEP] included
-    batch: Positive  # sequences a step; the paper gives none
-    steps: Positive
-    learning_rate: Rate
-    warmup: Annotated[int, Ge(0)]  # steps
-    scheduler: Literal["cosine", "linear", "constant_with_warmup", "warmup_stable_decay"] = "cosine"
-    masking: Rate = 0.15  # share of tokens to predict, 80/10/10
-    dropout: Share = 0.1
-    weight_decay: Share = 0.01
-    penalty: Annotated[float, Gt(0)] | None = None  # coefficient of Entropy-Reg or Eigen-Reg; null = its own
-    precision: Precision = "auto"  # auto: bf16 only where the processor has it; it slows the smallest models down
-    evaluations: Positive = 20  # held-out checks, at geometrically spaced steps
-    evaluation_sequences: Positive = 256  # on one fixed mask set
-    save_every: Positive = 500  # steps between checkpoints a killed run continues from
-    limit_tokens: Positive | None = None  # of the corpus; null = all
-
-    def __post_init__(self):
-        refuse_long_warmup(self.warmup, self.steps - self.decay)
-
-    @property
-    def decay(self) -> int:
-        """Steps at the end in which a rate that was constant until then falls to 0: a fifth; 0 for other schedules."""
-        return self.steps // 5 if self.scheduler == "warmup_stable_decay" else 0
-
-    @property
-    def full_rate(self) -> int:
-        """The step until which the rate is whole after its warm-up; 0 for a schedule that falls from there on."""
-        return self.steps - self.decay if self.scheduler in ("warmup_stable_decay", "constant_with_warmup") else 0
-
-
-def refuse_long_warmup(warmup: int, steps: int) -> None:
-    """Raise ValueError for a schedule that never gets to its own learning rate."""
-    if warmup > steps:
-        raise ValueError(f"its warmup of {warmup} steps is longer than its {steps} steps")
-
-
-def refuse_untrained_positions(key: str, length: int, recipe: Pretraining) -> None:
-    """Raise ValueError where a model would be measured, untuned, on positions that pretraining never reached."""
-    if length > recipe.length:
-        raise ValueError(f"{key} {length} is more than pretrain.length {recipe.length}: no later position is trained")
-
-
-@dataclass(frozen=True, config=STRICT, kw_only=True)
-class Schedule:
-    """What Table 5 sets by size."""
-
-    steps: Positive
-    learning_rate: Rate
-    warmup: Annotated[int, Ge(0)]
-
-    def __post_init__(self):
-        refuse_long_warmup(self.warmup, self.steps)
-
-
-@dataclass(frozen=True, config=STRICT, kw_only=True)
-class Finetuning:
-    """One recipe for every algorithm: the same budget, grid and seeds."""
-
-    groups: Annotated[dict[str, Annotated[list[Task], MinLen(1)]], MinLen(1)]  # run name -> its tasks
-    length: Positive = 128
-    batch: Positive = 32
-    epochs: Positive = 3
-    learning_rate: Rate = 5e-5
-    warmup_share: Share = 0.1
-    dropout: Share = 0.1
-    weight_decay: Share = 0.01
-    seeds: Seeds = field(default_factory=lambda: [42])
-    precision: Precision = "auto"
-    curve: Annotated[int, Ge(0)] = (
-        0  # points at which the paper's tasks of Figures 3 and 9 are followed; they choose nothing
-    )
-    limit_train: Positive | None = None  # items; null = all
-    limit_evaluation: Positive | None = None
-    splits: dict[str, Annotated[list[str], MinLen(2)]] = field(default_factory=dict)  # task -> [train, reported]
-    epochs_of: dict[Task, Positive] = field(default_factory=dict, repr=False)  # a task's own number of them
-
-
-@dataclass(frozen=True, config=STRICT, kw_only=True)
-class AttentionCapture:
-    """Which attention is measured, and on how much."""
-
-    tasks: list[Task]
-    algorithms: list[Algorithm] | None = None  # of those trained; null = all
-    samples: Positive = 1024  # caption of Fig. 4
-    batch: Positive = 16
-    length: Positive = 128
-
-
-@dataclass(frozen=True, config=STRICT, kw_only=True)
-class Decoding:
-    """The causal models of Table 7, pretrained on the profile's corpus and asked without fine-tuning."""
-
-    models: Annotated[list[Model], MinLen(1)]  # widths and depths; the paper gives none for its decoders
-    algorithms: Annotated[list[DecoderAlgorithm], MinLen(1)]
-    tasks: Annotated[list[Literal["race", "boolq", "hellaswag"]], MinLen(1)]
-    tokenizer: Literal["gpt2", "bpe"]
-    pretrain: Pretraining
-    vocabulary: Positive | None = None  # of a trained tokenizer
-    seeds: Seeds = field(default_factory=lambda: [42])
-    length: Positive = 128  # tokens that a question and its passage may have
-    limit_evaluation: Positive | None = None
-    splits: dict[str, str] = field(default_factory=dict)  # task -> reported
-    algorithms_of: dict[Model, Annotated[list[DecoderAlgorithm], MinLen(1)]] = field(default_factory=dict)
-
-    def __post_init__(self):
-        if self.tokenizer == "bpe" and self.vocabulary is None:
-            raise ValueError("tokenizer 'bpe' is trained on the corpus: give it a vocabulary")
-        refuse_untrained_positions("length", self.length, self.pretrain)
-
-    def pairs(self) -> list[tuple[str, str]]:
-        """Return every (model, algorithm) that is trained."""
-        return [(m, a) for m in self.models for a in self.algorithms_of.get(m, self.algorithms)]
-
-
-@dataclass(frozen=True, config=STRICT, kw_only=True)
-class Costs:
-    """What is timed for Table 9, and up to which length."""
-
-    models: Annotated[list[Model], MinLen(1)]
-    vocabulary: Positive
-    batch: Positive = 32
-    length: Positive = 128
-    rounds: Annotated[int, Ge(5)] = 25  # turns that every way of computing attention takes
-    lengths: list[Positive] = field(default_factory=lambda: [512, 1024, 2048, 4096, 8192])  # of attention alone
-
-
-@dataclass(frozen=True, config=STRICT, kw_only=True)
-class MultiHop:
-    """The controlled study: stories with chains of facts, and questions with a known number of hops."""
-
-    layers: Annotated[list[Positive], MinLen(1)]  # depths that are compared
-    algorithms: Annotated[list[Algorithm], MinLen(1)]
-    seeds: Seeds
-    pretrain: Pretraining  # schedule; `length` is the sentences of a story
-    hops: Annotated[int, Ge(1), Le(3)] = 3  # of the longest question
-    chains: Annotated[int, Ge(2)] = 3  # side by side; chance is one of them
-    relations: list[Literal["own", "live", "at", "job", "mood"]] = field(
-        default_factory=lambda: ["own", "live", "at", "job", "mood"]
-    )
-    entities: Annotated[int, Ge(6), Le(40)] = 12  # of each kind
-    hidden: Positive = 64
-    heads: Positive = 4
-    strength: Annotated[float, Ge(0)] = 0.2  # BERT-Mini's
-    items: Positive = 300  # stories of the exam
-
-
-@dataclass(frozen=True, config=STRICT, kw_only=True)
-class Beyond:
-    """The open questions of notebook 12: High at other strengths, and at learned ones, on one model."""
-
-    model: Model
-    strengths: list[Annotated[float, Ge(0)]]  # λ; a learned one a head is trained beside them
-    pretrain: Pretraining
-    seeds: Seeds = field(default_factory=lambda: [42])
-    sequences: Positive = 32  # of held-out text, on which rounds of messages, heads and tokens are looked at
 
 
 @dataclass(frozen=True, config=STRICT, kw_only=True)

@@ -15,7 +15,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from torch.utils.data import Dataset
 from transformers import PreTrainedTokenizerFast
 
-from saobp.study.profile import MultiHop
+from saobp.study.recipes import MultiHop
 from saobp.study.synthetic import lexicon, world
 
 MARKS = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]"}

@@ -31,7 +31,7 @@ from saobp.study.faults import (
     refuse_too_little_text,
     smaller_parts,
 )
-from saobp.study.profile import Pretraining
+from saobp.study.recipes import Pretraining
 
 __all__ = ["TrainingFailed", "evaluation_steps", "pretrain"]
 
