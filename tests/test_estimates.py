@@ -132,6 +132,13 @@ def test_a_correlation_of_several_checkpoints_and_heads_is_paired_on_its_items()
     assert many.value == pytest.approx(apart.value)
 
 
+def test_runs_that_all_predict_one_class_keep_an_interval():
+    gold, one = np.array([0.0, 1.0] * 200), np.ones((1, 400))
+    runs = [task_scores.Score(0.0, "matthews", 400, (42, head), predictions=one, labels=gold) for head in (0, 1, 2)]
+    found = estimates.score_estimate(runs)
+    assert found.value == 0 and found.high == pytest.approx(1.96 * 100 / np.sqrt(399), rel=1e-3)
+
+
 def test_a_correlation_whose_runs_have_different_labels_is_not_merged_as_if_paired():
     runs = acceptability(0.15)
     other = acceptability(0.15, labels=np.zeros(1043))[0]

@@ -55,14 +55,15 @@ def score_estimate(runs: list[Score]) -> Estimate | None:
 def shared_item_error(runs: list[Score]) -> float:
     """Standard error over the items that several runs share, in points; what they do to one run is in its value.
 
-    Without each item's outcome it is a run's whole error, which is too wide rather than too narrow.
+    It is a run's whole error, which is too wide rather than too narrow, without each item's outcome and where no draw
+    of items moves a score, as with a constant predictor's correlation.
     """
-    outcomes = [run.outcomes for run in runs]
+    outcomes, found = [run.outcomes for run in runs], 0.0
     if len(runs) > 1 and same_labels(runs):
-        return item_error([run.predictions for run in runs], runs[0].labels)
-    if len(runs) > 1 and all(row is not None for row in outcomes) and len({len(row) for row in outcomes}) == 1:
-        return item_error(np.stack(outcomes))
-    return float(np.mean([run.item_error for run in runs]))
+        found = item_error([run.predictions for run in runs], runs[0].labels)
+    elif len(runs) > 1 and all(row is not None for row in outcomes) and len({len(row) for row in outcomes}) == 1:
+        found = item_error(np.stack(outcomes))
+    return found or float(np.mean([run.item_error for run in runs]))
 
 
 def _is_binary(outcomes: np.ndarray | None) -> bool:
