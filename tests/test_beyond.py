@@ -250,7 +250,7 @@ def test_checks_are_evenly_spaced_and_the_first_at_which_an_algorithm_knows_is_t
     found = hops.learned_at(runs).set_index("algorithm")["step"]
     assert found["original"] == 10 and math.isnan(found["high"])
     (line,) = hops.learning_words(runs)
-    assert line == "2 layers, 1 hop: 90 % first right at step original 10 (10 to 10), high in 0 of 1 run"
+    assert line == "2 layers, 1 hop: 90 % right for the first time: original at step 10 (10 to 10), high in 0 of 1 run"
 
 
 def test_a_run_has_settled_if_it_no_longer_moved_before_its_rate_fell():

@@ -128,11 +128,11 @@ def learning_words(runs: Sequence[dict[str, Any]]) -> list[str]:
             continue
         steps = found.groupby("algorithm", sort=False)["step"]
         ranges = [
-            f"{name} {step.median():.0f} ({step.min():.0f} to {step.max():.0f})" if step.notna().all()
+            f"{name} at step {step.median():.0f} ({step.min():.0f} to {step.max():.0f})" if step.notna().all()
             else f"{name} in {step.count()} of {counted(len(step), 'run')}"
             for name, step in steps
         ]  # fmt: skip
-        said.append(f"{_depth(layers, hops)}: {LEARNED:.0f} % first right at step {', '.join(ranges)}")
+        said.append(f"{_depth(layers, hops)}: {LEARNED:.0f} % right for the first time: {', '.join(ranges)}")
     return said
 
 

@@ -17,7 +17,7 @@ TASKS = {"wikitext": "Perplexity", "sst2": "SST2", "hellaswag": "HellaSwag", "ra
 
 
 def checkpoints(records: Sequence[Record], model: str, task: str) -> pd.DataFrame:
-    """One row a checkpoint: algorithm, run, step, gtd, cross_gtd, score.
+    """One row a checkpoint: algorithm, run, seed (of pretraining), step, gtd, cross_gtd, score.
 
     Pretraining's own curve for "wikitext" (held-out perplexity); for a task the "curve" of its fine-tuning
     scores, where the run kept one.
@@ -29,8 +29,9 @@ def checkpoints(records: Sequence[Record], model: str, task: str) -> pd.DataFram
             gtd = estimates.nested_mean(point.get("gtd"))
             cross = estimates.nested_mean(point.get("cross_layer_gtd"))
             if score is not None and gtd is not None:
-                rows.append((_algorithm(record), record["name"], point["step"], gtd, cross, score))
-    return pd.DataFrame(rows, columns=["algorithm", "run", "step", "gtd", "cross_gtd", "score"])
+                run = (_algorithm(record), record["name"], record["parameters"].get("seed"), point["step"])
+                rows.append((*run, gtd, cross, score))
+    return pd.DataFrame(rows, columns=["algorithm", "run", "seed", "step", "gtd", "cross_gtd", "score"])
 
 
 def _curve(record: Record, task: str) -> list[Record]:
@@ -44,7 +45,7 @@ def _algorithm(record: Record) -> str:
 
 
 def runs(records: Sequence[Record], model: str, task: str) -> pd.DataFrame:
-    """One row a pretraining run: algorithm, run (its seed), gtd, cross_gtd, mean score.
+    """One row a pretraining run: algorithm, run, seed, gtd, cross_gtd, mean score.
 
     GTD is the refined attention's on the task, else on RACE-Middle; for "wikitext" the curve's last point.
     """
@@ -61,25 +62,29 @@ def runs(records: Sequence[Record], model: str, task: str) -> pd.DataFrame:
             matrix = by_seed.get(score.key[0]) or {}
             gtd, cross = (estimates.nested_mean(matrix.get(key)) for key in ("gtd", "cross_layer_gtd"))
             if gtd is not None:
-                rows.append((algorithm, f"{algorithm} {score.key[0]}", gtd, cross, score.value))
-    return pd.DataFrame(rows, columns=["algorithm", "run", "gtd", "cross_gtd", "score"])
+                rows.append((algorithm, f"{algorithm} {score.key[0]}", score.key[0], gtd, cross, score.value))
+    return pd.DataFrame(rows, columns=["algorithm", "run", "seed", "gtd", "cross_gtd", "score"])
 
 
 def over_checkpoints(points: pd.DataFrame, measure: str = "gtd") -> Estimate | None:
     """Mean correlation of `measure` and score over runs, each run's checkpoints apart.
 
-    Averaged as Fisher's z. One run: its own interval at the effective number of checkpoints; several:
-    Student's over runs, no narrower than that. None without a run of `LEAST` different checkpoints.
+    Only pretraining seeds are draws: runs of one seed start alike, so the interval of any number of them is as wide as
+    that of one, at its effective number of checkpoints; over several seeds it is Student's on the scale of Fisher's z,
+    no narrower than that. None without a run of `LEAST` different checkpoints.
     """
-    found = [c for _, run in points.groupby("run", sort=False) if (c := _correlation(run, measure))]
+    runs = [run for _, run in points.groupby("run", sort=False)]
+    found = [(run["seed"].iloc[0], c) for run in runs if (c := _correlation(run, measure))]
     if not found:
         return None
-    count = int(np.median([c.points for c in found]))
-    if len(found) == 1:
-        return Estimate(found[0].r, found[0].low, found[0].high, 1, count)
-    z = mean_interval([atanh(_inside(c.r)) for c in found])
-    half = max(z.half_width, np.median([_half(c) for c in found]) / np.sqrt(len(found)))
-    return Estimate(tanh(z.value), tanh(z.value - half), tanh(z.value + half), len(found), count)
+    seeds, each = zip(*found)
+    count, half = int(np.median([c.points for c in each])), float(np.median([_half(c) for c in each]))
+    means = pd.Series([c.r for c in each]).groupby(list(seeds)).mean()
+    if len(means) > 1:
+        spread = mean_interval([atanh(_inside(r)) for r in means]).half_width  # NaN where the seeds agree to the bit
+        half = float(np.fmax(spread, half / np.sqrt(len(means))))
+    z = atanh(_inside(float(means.mean())))
+    return Estimate(tanh(z), tanh(z - half), tanh(z + half), len(found), count)
 
 
 def why_undefined(points: pd.DataFrame, measure: str = "gtd") -> str:

@@ -27,7 +27,7 @@ def data(number: int, records: Sequence[Record]) -> pd.DataFrame:
             for task in trajectories.TASKS:
                 points = trajectories.points(records, model, task)
                 parts.append(points.assign(model=model, task=task))
-    columns = ["model", "task", "algorithm", "run", "step", "gtd", "score"]
+    columns = ["model", "task", "algorithm", "run", "seed", "step", "gtd", "score"]
     filled = [part for part in parts if len(part)]
     return pd.concat(filled, ignore_index=True)[columns] if filled else pd.DataFrame(columns=columns)
 

@@ -39,7 +39,10 @@ MAPS = "attention records with example maps"
 BEFORE_AFTER = "One head before and after the refinement, what changed, and the factor graph of one update."
 ONE_HEAD = "One head of the last layer under Original and High, each panel on its own scale."
 POINTS = "pretraining records with a curve, or fine-tuning and attention records"
-WITHIN = "r is over the checkpoints of each run; r_w over runs, centred by algorithm."
+WITHIN = (
+    "r is over the checkpoints of each run, the mean over runs in which both move; algorithms of one pretraining seed "
+    "do not narrow its interval. r_w is over runs, centred by algorithm."
+)
 LENGTH = (
     "Forward and backward through four heads of 64, without dropout, by length; bars: quartiles of the rounds, lowest "
     "and highest peak of the processes. The paper has no such figure."

@@ -110,6 +110,10 @@ def _row(records: Sequence[Record], published: Published, model: str, algorithm:
 TASK_KEYS = {"wikitext": "WikiText_PPL", "sst2": "SST2_Acc", "hellaswag": "HellaSwag_Acc",
              "race": "RACE_middle_Acc"}  # fmt: skip
 UNDEFINED = "undefined"
+MEAN = (
+    "Over checkpoints: the mean over the runs in which GTD and score move, as many as the brackets say; algorithms "
+    "of one pretraining seed do not narrow its interval."
+)
 KINDS = {"gtd": "Single GTD", "cross_gtd": "Cross GTD"}
 
 
@@ -128,7 +132,7 @@ def table6(records: Sequence[Record], published: Published) -> Table:
     titles = {"wikitext": "Perplexity", "sst2": "SST2", "hellaswag": "HellaSwag", "race": "RACE-Middle"}
     caption = "Pearson correlation of GTD with performance; the paper states no model size."
     behind = context.behind(records, [(model, None) for model in estimates.models(records)], TASK_KEYS)
-    notes = context.notes(behind)
+    notes = (MEAN, *context.notes(behind))
     if not any(row.labels[1].endswith("runs") for row in rows):
         notes = ("One pretraining seed an algorithm: no correlation over independent runs to set beside it.", *notes)
     return Table(
