@@ -6,17 +6,11 @@ import subprocess
 
 import example_records as examples
 import pytest
+from acl_page import ACL_PAGE
 
 from saobp.study import labels, tables
 from saobp.study.tables import floats
 
-ACL_PAGE = r"""\documentclass[11pt]{article}
-\usepackage{times}\usepackage[T1]{fontenc}
-\usepackage[a4paper,margin=2.5cm]{geometry}\setlength\columnsep{0.6cm}\flushbottom\twocolumn\sloppy
-\usepackage[font={footnotesize}]{caption}\usepackage{natbib}\usepackage[breaklinks]{hyperref}
-\usepackage{booktabs,graphicx}
-\begin{document}x
-"""  # the measures of the ACL style
 SIZES = ("mini-twin", "small-twin", "medium-twin")
 
 

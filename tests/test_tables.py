@@ -7,6 +7,7 @@ from dataclasses import replace
 import example_records as examples
 import numpy as np
 import pytest
+from acl_page import ACL_PAGE
 
 from saobp.study import estimates, tables
 from saobp.study.records import select
@@ -264,13 +265,6 @@ def test_latex_lines_have_the_columns_that_they_declare(number, built):
     assert {line.replace(r"\&", "").count("&") for line in plain} == {columns - 1}
 
 
-ACL_PAGE = r"""\documentclass[11pt]{article}
-\usepackage{times}\usepackage[T1]{fontenc}
-\usepackage[a4paper,margin=2.5cm]{geometry}\setlength\columnsep{0.6cm}\flushbottom\twocolumn\sloppy
-\usepackage[font={footnotesize}]{caption}\usepackage{natbib}\usepackage[breaklinks]{hyperref}
-\usepackage{booktabs,graphicx}
-\begin{document}x
-"""  # the measures of the ACL style
 
 
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no TeX here")
