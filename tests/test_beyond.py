@@ -145,7 +145,7 @@ def test_a_run_that_diverges_is_marked_and_the_others_are_compared(tmp_path, mon
     runs = multihop.study(STORIES, tmp_path)
     assert [bool(run["failed"]) for run in runs] == [False, False, False, True]
     (line,) = hops.failure_words(runs)
-    assert line.startswith("1 layer, high, seed 1: failed, the loss is nan at step 1 ")
+    assert line.startswith("1 layer, High, seed 1: failed, the loss is nan at step 1 ")
     assert set(hops.scores(runs).query("algorithm == 'high'")["seed"]) == {0}
     assert (hops.differences(runs)["seeds"] == 1).all()
 
@@ -155,6 +155,22 @@ def test_a_study_in_which_an_algorithm_always_diverged_compares_the_others():
     scores, gaps = hops.scores(study), hops.differences(study)
     assert set(scores["algorithm"]) == {"original", "sinkhorn"} and set(gaps["algorithm"]) == {"sinkhorn"}
     assert "of 2 algorithms" in hops.words(scores, gaps, 100 / 3)[0] and len(hops.failure_words(study)) == 2
+
+
+def test_high_is_set_against_original_over_depths_and_hops_with_the_error_of_seeds_and_stories():
+    def run(layers, algorithm, seed, one, several):
+        outcomes = {"1": one, "2": several, "3": several}
+        return dict(layers=layers, algorithm=algorithm, seed=seed, chains=2, outcomes=outcomes)
+
+    none, half, whole = [0] * 8, [1, 0] * 4, [1] * 8
+    runs = [run(layers, name, seed, none if name == "high" else whole, whole if (name, layers) == ("high", 4) else half)
+            for layers in (2, 4) for name in ("original", "high") for seed in (0, 1)]  # fmt: skip
+    found, depths = hops.several(runs)  # 0 and 50 points at 2 and 4 layers; one hop is none of several
+    assert (found.value, found.seeds, found.items, depths) == (25.0, 2, 4, [2, 4])
+    uneven = [*runs[:-1], runs[-1] | {"outcomes": runs[-1]["outcomes"] | {"3": [1, 1, 0, 0] * 2}}]
+    assert hops.several(uneven)[0].low < hops.several(uneven)[0].value == (25 + 12.5) / 2
+    assert hops.several([runs[-1]]) is None and hops.several([]) is None
+    assert hops.several(runs[:-1])[0].seeds == 1, "a seed without its exam at one depth does not count"
 
 
 def test_a_study_in_which_everything_diverged_says_so_and_has_empty_tables():
@@ -250,7 +266,7 @@ def test_checks_are_evenly_spaced_and_the_first_at_which_an_algorithm_knows_is_t
     found = hops.learned_at(runs).set_index("algorithm")["step"]
     assert found["original"] == 10 and math.isnan(found["high"])
     (line,) = hops.learning_words(runs)
-    assert line == "2 layers, 1 hop: 90 % right for the first time: original at step 10 (10 to 10), high in 0 of 1 run"
+    assert line == "2 layers, 1 hop: 90 % right for the first time: Original at step 10 (10 to 10), High in 0 of 1 run"
 
 
 def test_a_run_has_settled_if_it_no_longer_moved_before_its_rate_fell():
@@ -262,7 +278,7 @@ def test_a_run_has_settled_if_it_no_longer_moved_before_its_rate_fell():
     ]  # fmt: skip
     assert hops.movement(runs)["moved"].tolist() == pytest.approx([0.0, 40.0])
     (line,) = hops.settled_words(runs)
-    assert "2 layers, 1 hop: 1 of 2 runs had settled" in line and line.endswith("; the others: high seed 0 (+40)")
+    assert "2 layers, 1 hop: 1 of 2 runs had settled" in line and line.endswith("; the others: High seed 0 (+40)")
     assert hops.settled_words([run | {"full_rate": 0} for run in runs]) == []  # the rate fell all along
 
 
@@ -270,7 +286,7 @@ def test_what_the_hops_show_is_said_with_who_learned_and_who_differs():
     shares = {"original": 0.5, "high": 0.97}
     runs = [made_up(name, seed, share) for name, share in shares.items() for seed in range(4)]
     first, second = hops.words(hops.scores(runs), hops.differences(runs), 33.3)
-    assert first.startswith("2 layers, 1 hop: ") and "chance 33.3 %; learned by 1 of 2 algorithms; high +4" in first
+    assert first.startswith("2 layers, 1 hop: ") and "chance 33.3 %; learned by 1 of 2 algorithms; High +4" in first
     assert second.startswith("2 layers, 2 hops: ")
 
 
@@ -291,6 +307,8 @@ def test_the_words_about_rounds_and_strengths_are_those_of_the_numbers():
     assert beyond.sweep_words(swept) == said + "one seed, so no interval"
     learned = pd.DataFrame({"step": [0, 0, 9, 9], "strength": [0.2, 0.2, 0.1, 0.3]})
     assert beyond.learned_words(learned) == "learned λ after 9 steps: 0.1 to 0.3, from 0.2; 1 of 2 heads went up"
+    little = learned.assign(strength=[0.2, 0.2, 0.19997, 0.20001])
+    assert beyond.learned_words(little).startswith("learned λ after 9 steps: 0.19997 to 0.20001, from 0.2;")
 
 
 def made_up(algorithm, seed, share, layers=2):

@@ -56,6 +56,10 @@ def test_a_hyphen_stays_one_in_latex():
     assert render.escape("BERT-Mini, wikitext-103, 1e-05, 10-tables") == "BERT-Mini, wikitext-103, 1e-05, 10-tables"
 
 
+def test_a_bar_is_set_in_mathematics_for_the_old_encoding_has_a_dash_in_its_place():
+    assert render.escape("steps: 20 | 30") == "steps: 20 $|$ 30"
+
+
 @pytest.mark.parametrize(("clustering", "between", "said"), [(1.0, 0.0, True), (1.0, 0.5, False), (0.9, 0.0, False)])
 def test_complete_graphs_are_named_and_no_others(clustering, between, said):
     run = examples.attention(algorithm="high")

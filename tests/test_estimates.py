@@ -69,9 +69,7 @@ def test_tasks_of_one_seed_count_as_moving_together():
     shifts = random.normal(0, 3, 4)  # a seed moves all its tasks alike
     sides = []
     for lift in (0, 1):
-        runs = [
-            [task_scores.Score(50 + lift + lift * x, "accuracy", 10**6, (k, None)) for k, x in enumerate(shifts)]
-        ]
+        runs = [[task_scores.Score(50 + lift + lift * x, "accuracy", 10**6, (k, None)) for k, x in enumerate(shifts)]]
         sides.append(runs[0])
     gap = estimates.score_difference(sides[1], sides[0])
     by_seed = estimates.seed_differences(sides[1], sides[0])

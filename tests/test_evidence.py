@@ -1,5 +1,7 @@
 """Each statement is judged by the parts that its wording names, and by pretraining seeds alone."""
 
+from math import nan
+
 import example_records as examples
 import numpy as np
 import pytest
@@ -196,6 +198,15 @@ def test_gtd_has_to_follow_both_graph_measures_over_several_seeds():
     assert judged("Q16", graphed(0.7, 0.0, range(5))).verdict() == OPEN
     one = judged("Q16", graphed(0.7, -0.4, [42], ("original", "high", "low", "elemmul", "uniform")))
     assert one.verdict() == OPEN and one.words.endswith("one seed and so no interval")
+    assert "with Original, High, Low, ElemMul and Uniform: r(GTD, CC)" in one.words
+
+
+def test_a_small_number_is_shown_and_no_zero_has_a_sign():
+    small = Estimate(-0.0004, -0.0011, 0.0003, 5, freedom=4.0)
+    assert Part("", small).shown(1, 2) == "+0.000 [-0.001, 0.000]"
+    assert Part("", Estimate(0.0, -0.3, 0.3, 5, freedom=4.0)).shown(1, 2) == "+0.00 [-0.30, 0.30]"
+    assert Part("loss", Estimate(0.00002, nan, nan, 1)).shown(1, 3) == "loss +0.00002"
+    assert Part("", Estimate(0.0, nan, nan, 1)).shown(1, 3) == "+0.000"
 
 
 def test_every_task_at_every_size_has_to_correlate_with_gtd(monkeypatch):

@@ -44,6 +44,11 @@ def test_every_profile_that_comes_along_is_valid(name):
         ("seeds: [42]", "seeds: [42, 42]", "key 'seeds': one stands there twice"),
         ("seeds: [42]", "seeds: [-1]", "key 'seeds.0'"),
         ("  warmup: 30", "  warmup: 121", "key 'pretrain': its warmup of 121 steps is longer than its 120 steps"),
+        (
+            "  warmup: 30",
+            "  warmup: 97\n  scheduler: warmup_stable_decay",
+            "key 'pretrain': its warmup of 97 steps is longer than the 96 of its 120 steps before the rate falls",
+        ),
         ("vocabulary: 2048\n", "", "tokenizer 'wordpiece' is trained on the corpus: give it a vocabulary"),
         ("tokenizer: wordpiece", "tokenizer: gpt2", "tokenizer 'gpt2' has no [MASK], which encoders need"),
         ("warmup: 5}", "warmup: 500}", "key 'schedules.medium-twin': its warmup of 500 steps is longer"),

@@ -207,6 +207,14 @@ def test_a_caption_says_of_a_split_that_is_not_the_published_one_what_it_is(note
     assert "race/middle validation (300 of 1,436 rows)." in tables.table(2, [run]).caption
 
 
+def test_a_caption_says_how_many_invented_rows_were_drawn_for_what():
+    invented = {"note": "written by the story world; some rows drawn", "complete": False}
+    splits = [examples.split("nyu-mll/glue", "rte") | invented | {"split": name, "role": role, "used": used}
+              for name, role, used in (("train", "train", 12), ("validation", "evaluation", 1_032))]  # fmt: skip
+    caption = tables.table(8, [finetune("rte", splits=splits)]).caption
+    assert "no split is the published one; rows drawn: 12 to train on, 1,032 to report." in caption
+
+
 def test_departures_are_of_the_models_and_algorithms_of_their_table():
     penalty = examples.pretrain("small", "eigen_reg") | {"departures": ["Eigen-Reg: a reconstruction"]}
     other = examples.pretrain("medium") | {"departures": ["steps: 20, not 245000"]}

@@ -151,6 +151,7 @@ def test_reference_rows_show_a_guess_and_the_public_model(built):
     assert table.cell("", "majority or chance", column="RACE_Middle").ours == "52.00"
     assert table.cell("", "public BERT-Mini", column="GLUE").published == "65.8"
     assert built[8].cell("", "public BERT-Small", column="Avg").published == "71.2"
+    assert "quoted from the google-research/bert README (GLUE test average), not from the paper" in table.to_csv()
     assert built[3].cell("", "majority or chance", column="QNLI_Acc").ours == "52.00"
     assert built[3].cell("", "majority or chance", column="PPL_WikiText").ours is None
     decoders = tables.table(7, [examples.decoder()])
@@ -263,8 +264,6 @@ def test_latex_lines_have_the_columns_that_they_declare(number, built):
     plain = [line for line in lines if line.endswith(r" \\") and "multicolumn" not in line]
     assert len(plain) > 2
     assert {line.replace(r"\&", "").count("&") for line in plain} == {columns - 1}
-
-
 
 
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no TeX here")

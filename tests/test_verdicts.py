@@ -182,7 +182,7 @@ def test_both_entropies_of_the_deeper_layers_decide_and_the_weaker_one_sets_the_
 def controlled(shares):
     """A record of the multi-hop study with so many right of 100 at two hops, {(algorithm, seed): count}."""
     runs = [
-        {"layers": 2, "algorithm": name, "seed": seed, "chains": 3, "curve": [],
+        {"layers": 2, "algorithm": name, "seed": seed, "chains": 2, "curve": [],
          "outcomes": {"1": [1] * 100, "2": [1] * right + [0] * (100 - right)}}
         for (name, seed), right in shares.items()
     ]  # fmt: skip

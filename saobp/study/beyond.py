@@ -7,6 +7,7 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
+from math import ceil, log10
 from pathlib import Path
 from typing import Any
 
@@ -238,6 +239,9 @@ def learned_words(learned: pd.DataFrame) -> str:
         learned[learned["step"] == step]["strength"] for step in (learned["step"].min(), learned["step"].max())
     )
     after = counted(learned["step"].max(), "step")
-    words = f"learned λ after {after}: {last.min():.3g} to {last.max():.3g}, from {first.mean():.3g}"
+    start, low, high = first.mean(), last.min(), last.max()
+    moved = max(abs(low - start), abs(high - start))
+    digits = max(3, 1 + ceil(log10(high / moved))) if moved else 3  # as many as show how far the farthest went
+    words = f"learned λ after {after}: {low:.{digits}g} to {high:.{digits}g}, from {start:.{digits}g}"
     up = int((last.to_numpy() > first.to_numpy()).sum())
     return words + f"; {up} of {counted(len(last), 'head')} went up"

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from saobp.study.labels import counted
-from saobp.study.statistics import holm, paired_bootstrap
+from saobp.study.labels import algorithm_title, counted
+from saobp.study.statistics import Estimate, holm, item_error, mean_interval, paired_bootstrap
 
 LEARNED = 90.0  # percent right: what an algorithm has learned
 STILL = 2.0  # points by which a settled run moves at most
@@ -73,7 +73,7 @@ def settled_words(runs: Sequence[dict[str, Any]]) -> list[str]:
         moving = found[~(found["moved"].abs() < STILL)]
         line = f"{_depth(layers, hops)}: {len(found) - len(moving)} of {counted(len(found), 'run')} had settled, "
         line += f"moving by less than {STILL:.0f} points before the rate fell"
-        named = [f"{run.algorithm} seed {run.seed} ({run.moved:+.0f})" for run in moving.itertuples()]
+        named = [f"{algorithm_title(run.algorithm)} seed {run.seed} ({run.moved:+.0f})" for run in moving.itertuples()]
         said.append(line + (f"; the others: {', '.join(named)}" if named else ""))
     return said
 
@@ -84,22 +84,48 @@ def differences(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
     Columns: layers, algorithm, hops, difference, low, high (points, 95 %), p, p_holm (over all rows), seeds. The
     paired bootstrap draws seeds and stories again; with one seed the stories alone.
     """
-    rows, chains = [], runs[0]["chains"]
+    rows = []
     for layers in dict.fromkeys(run["layers"] for run in runs):
         whole = [run for run in runs if run["layers"] == layers and not run.get("failed")]
-        same = {(run["algorithm"], run["seed"]): run["outcomes"] for run in whole}
+        same = {(run["algorithm"], run["seed"]): by_story(run) for run in whole}
         for algorithm in dict.fromkeys(name for name, _ in same if name != "original"):
             seeds = [seed for name, seed in same if name == algorithm and ("original", seed) in same]
             for hops in same[algorithm, seeds[0]] if seeds else ():
                 sides = ([same[name, seed][hops] for seed in seeds] for name in (algorithm, "original"))
-                ours, plain = (
-                    np.reshape(side, (len(seeds), -1, chains)).mean(-1) for side in sides
-                )  # a story a column
-                found = paired_bootstrap(100 * ours, 100 * plain)
-                rows.append((layers, algorithm, int(hops), found.value, found.low, found.high, found.p, len(seeds)))
+                found = paired_bootstrap(*map(np.stack, sides))
+                rows.append((layers, algorithm, hops, found.value, found.low, found.high, found.p, len(seeds)))
     names = ["layers", "algorithm", "hops", "difference", "low", "high", "p", "seeds"]
     frame = pd.DataFrame(rows, columns=names)
     return frame.assign(p_holm=holm(frame["p"].tolist()))
+
+
+def by_story(run: dict[str, Any]) -> dict[int, np.ndarray]:
+    """Return what a run has right of each story of its exam, in percent, for each number of hops."""
+    return {
+        int(hops): 100 * np.reshape(answers, (-1, run["chains"])).mean(-1) for hops, answers in run["outcomes"].items()
+    }
+
+
+def several(runs: Sequence[dict[str, Any]]) -> tuple[Estimate, list[int]] | None:
+    """Compare High with Original on questions of two hops and more: a mean over depths and hops, in points.
+
+    The interval covers seeds and stories. A seed counts where both have the exam at every depth; the depths stand
+    beside the estimate. None without such a seed.
+    """
+    shown: dict[tuple[str, int], dict[tuple[int, int], np.ndarray]] = {}
+    for run in runs:
+        cells = {(run["layers"], hops): right for hops, right in by_story(run).items() if hops > 1}
+        shown.setdefault((run["algorithm"], run["seed"]), {}).update(cells)
+    every = sorted({cell for cells in shown.values() for cell in cells})
+    means = {
+        key: np.mean([*cells.values()], axis=0) for key, cells in shown.items() if every and len(cells) == len(every)
+    }
+    seeds = [seed for name, seed in means if name == "high" and ("original", seed) in means]
+    if not seeds:
+        return None
+    gaps = np.stack([means["high", seed] - means["original", seed] for seed in seeds])
+    found = mean_interval(gaps.mean(axis=1).tolist(), item_error=item_error(gaps), items=gaps.shape[1])
+    return found, sorted({layers for layers, _ in every})
 
 
 def words(scores: pd.DataFrame, differences: pd.DataFrame, chance: float) -> list[str]:
@@ -112,7 +138,9 @@ def words(scores: pd.DataFrame, differences: pd.DataFrame, chance: float) -> lis
         line += f"learned by {len(learned)} of {counted(len(means), 'algorithm')}"
         here = differences[(differences["layers"] == layers) & (differences["hops"] == hops)]
         sure = here[here["p_holm"] < 0.05]
-        said.append(line + "".join(f"; {r.algorithm} {r.difference:+.1f} points" for r in sure.itertuples()))
+        said.append(
+            line + "".join(f"; {algorithm_title(r.algorithm)} {r.difference:+.1f} points" for r in sure.itertuples())
+        )
     return said
 
 
@@ -128,8 +156,8 @@ def learning_words(runs: Sequence[dict[str, Any]]) -> list[str]:
             continue
         steps = found.groupby("algorithm", sort=False)["step"]
         ranges = [
-            f"{name} at step {step.median():.0f} ({step.min():.0f} to {step.max():.0f})" if step.notna().all()
-            else f"{name} in {step.count()} of {counted(len(step), 'run')}"
+            f"{algorithm_title(name)} at step {step.median():.0f} ({step.min():.0f} to {step.max():.0f})"
+            if step.notna().all() else f"{algorithm_title(name)} in {step.count()} of {counted(len(step), 'run')}"
             for name, step in steps
         ]  # fmt: skip
         said.append(f"{_depth(layers, hops)}: {LEARNED:.0f} % right for the first time: {', '.join(ranges)}")
@@ -139,7 +167,8 @@ def learning_words(runs: Sequence[dict[str, Any]]) -> list[str]:
 def failure_words(runs: Sequence[dict[str, Any]]) -> list[str]:
     """Say which runs failed and why; no accuracy counts them."""
     return [
-        f"{counted(run['layers'], 'layer')}, {run['algorithm']}, seed {run['seed']}: failed, {run['failed']}"
+        f"{counted(run['layers'], 'layer')}, {algorithm_title(run['algorithm'])}, seed {run['seed']}: failed, "
+        f"{run['failed']}"
         for run in runs
         if run.get("failed")
     ]

@@ -52,7 +52,7 @@ class Pretraining:
     limit_tokens: Positive | None = None  # of the corpus; null = all
 
     def __post_init__(self):
-        refuse_long_warmup(self.warmup, self.steps - self.decay)
+        refuse_long_warmup(self.warmup, self.steps, self.decay)
 
     @property
     def decay(self) -> int:
@@ -65,10 +65,12 @@ class Pretraining:
         return self.steps - self.decay if self.scheduler in ("warmup_stable_decay", "constant_with_warmup") else 0
 
 
-def refuse_long_warmup(warmup: int, steps: int) -> None:
-    """Raise ValueError for a schedule that never gets to its own learning rate."""
-    if warmup > steps:
-        raise ValueError(f"its warmup of {warmup} steps is longer than its {steps} steps")
+def refuse_long_warmup(warmup: int, steps: int, falling: int = 0) -> None:
+    """Raise ValueError for a schedule that never gets to its own learning rate, `falling` in its last steps."""
+    whole = steps - falling
+    if warmup > whole:
+        room = f"the {whole} of its {steps} steps before the rate falls" if falling else f"its {steps} steps"
+        raise ValueError(f"its warmup of {warmup} steps is longer than {room}")
 
 
 def refuse_untrained_positions(key: str, length: int, recipe: Pretraining) -> None:

@@ -17,6 +17,7 @@ from saobp.study.figures import style
 Record = dict[str, Any]
 MEASURES = {"clustering": "Clustering coefficient", "betweenness": "Betweenness"}
 BINS = 24
+TURNS = 25  # parts in which the points are drawn, the algorithms by turns
 BOUNDS = {"gtd": (0, 1), "clustering": (0, 1), "betweenness": (0, np.inf)}  # beyond these no value is
 LEAST = {"gtd": 0.004, "clustering": 0.1, "betweenness": 0.1}  # what an axis shows at least, lest rounding look large
 
@@ -57,18 +58,11 @@ def joint_axes(ax: Axes, above: Axes, beside: Axes, frame: pd.DataFrame, measure
     defined = frame.dropna(subset=["gtd", measure])
     sides = [(above, "gtd", "vertical"), (beside, measure, "horizontal")]
     edges = {name: bin_edges(defined[name].astype(float), LEAST[name], BOUNDS[name]) for _, name, _ in sides}
+    scatter(ax, defined, measure)
     lines = []
     for algorithm, points in defined.groupby("algorithm", sort=False):
         look = labels.ALGORITHMS[str(algorithm)]
         x, y = points["gtd"].astype(float), points[measure].astype(float)
-        shape = {"s": 5, "marker": look.marker, "facecolors": "none", "edgecolors": look.colour, "linewidths": 0.5}
-        ax.scatter(
-            x,
-            y,
-            alpha=0.5,
-            rasterized=True,
-            **(shape if look.marker not in "xX+" else shape | {"facecolors": look.colour}),
-        )
         for histogram, name, way in sides:
             histogram.hist(
                 points[name].astype(float), bins=edges[name], density=True, orientation=way,
@@ -81,6 +75,22 @@ def joint_axes(ax: Axes, above: Axes, beside: Axes, frame: pd.DataFrame, measure
     above.set_title("\n".join(lines), loc="left", pad=2)
     for histogram in (above, beside):
         histogram.axis("off")
+    return ax
+
+
+def scatter(ax: Axes, frame: pd.DataFrame, measure: str) -> Axes:
+    """Draw the points of all algorithms by turns, a part of each at a time: none lies on top of all others."""
+    for turn in range(TURNS):
+        for algorithm, points in frame.groupby("algorithm", sort=False):
+            look, part = (
+                labels.ALGORITHMS[str(algorithm)],
+                points.iloc[turn::TURNS].astype({"gtd": float, measure: float}),
+            )
+            face = look.colour if look.marker in "xX+" else "none"
+            ax.scatter(
+                part["gtd"], part[measure], s=5, marker=look.marker, facecolors=face, edgecolors=look.colour,
+                linewidths=0.5, alpha=0.5, rasterized=True,
+            )  # fmt: skip
     return ax
 
 

@@ -49,7 +49,7 @@ def write(
     for name in formats:
         path = Path(folder) / f"{drawing.stem(number)}.{name}"
         if name == "csv":
-            text = frame.to_csv(index=False, float_format="%.6g", lineterminator="\n")
+            text = frame.to_csv(index=False, float_format="%.9g", lineterminator="\n")
             written.append(paths.write_text(path, text))
         else:
             written.append(save(figure, path))

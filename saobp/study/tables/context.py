@@ -106,12 +106,22 @@ def _incomplete(records: Sequence[Record]) -> str:
     """Name every split that is not the published one, with both numbers of rows and what it is instead."""
     other = [split for split in splits(records) if not split.get("complete", True)]
     if other and all(str(split.get("note")).startswith(INVENTED) for split in other):
-        drawn = ", ".join(sorted({f"{split['used']:,}" for split in other if split.get("used")}))
-        return f", {INVENTED}, no split is the published one" + (f"; {drawn} rows of each drawn" if drawn else "")
+        return f", {INVENTED}, no split is the published one" + _drawn(other)
     partial = {_split_words(split) for split in other}
     if not partial:
         return ", splits complete"
     return "; not the published splits: " + ", ".join(sorted(partial))
+
+
+def _drawn(splits: Sequence[Record]) -> str:
+    """How many rows were drawn of each split, for what: "; rows drawn: 12 to train on, 32 to report"."""
+    uses = {"train": "to train on", "evaluation": "to report"}
+    counts = {use: {split["used"] for split in splits if split.get("role") == role and split.get("used")}
+              for role, use in uses.items()}  # fmt: skip
+    said = [
+        labels.joined([f"{count:,}" for count in sorted(found)]) + f" {use}" for use, found in counts.items() if found
+    ]
+    return f"; rows drawn: {', '.join(said)}" if said else ""
 
 
 def _split_words(split: Record) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from math import isfinite, isnan, nan
+from math import ceil, isfinite, isnan, log10, nan
 from typing import Any
 
 import pandas as pd
@@ -14,6 +14,7 @@ from saobp.study.statistics import Estimate, mean_interval
 from saobp.study.tables import quantifiers
 
 Record = dict[str, Any]
+MOST = 6  # digits behind the point
 YES, NO, OPEN = "reproduced", "not reproduced", "cannot be decided at this scale"
 
 
@@ -58,15 +59,23 @@ class Part:
     def shown(self, looks: int, digits: int) -> str:
         """Name, value and corrected interval; "alike" where equal answers leave none."""
         low, high = quantifiers.simultaneous(self.estimate, looks, correlation=self.correlation)
-        text = f"{self.name} {self.estimate.value:+.{digits}f}".strip()
+        value = self.estimate.value
+        places = _places(max(abs(end) for end in (value, low, high) if isfinite(end)), digits)
+        value, low, high = (round(end, places) + 0.0 for end in (value, low, high))  # no minus before a zero
+        text = f"{self.name} {value:+.{places}f}".strip()
         if isfinite(low):
-            return f"{text} [{low:.{digits}f}, {high:.{digits}f}]"
+            return f"{text} [{low:.{places}f}, {high:.{places}f}]"
         return text + (" (alike)" if self.alike else "")
 
     @property
     def alike(self) -> bool:
         """Whether there is no interval though several seeds or items stand behind the value."""
         return isnan(self.estimate.low) and bool(self.estimate.seeds > 1 or self.estimate.items)
+
+
+def _places(size: float, digits: int) -> int:
+    """Digits behind the point: `digits`, or as many as show a number of this size, up to `MOST`."""
+    return min(MOST, max(digits, ceil(-log10(size)))) if size else digits
 
 
 @dataclass(frozen=True)

@@ -65,7 +65,7 @@ def _graph(records: Sequence[Record]) -> Looks:
     Runs of one seed start alike, so algorithms, sizes and tasks are no other draws.
     """
     models = _own(estimates.models(select(list(records), "attention")))
-    twin, parts = any(map(labels.is_twin, models)), []
+    twin, parts, seen = any(map(labels.is_twin, models)), [], set()
     for measure, title, sign in (("clustering", "r(GTD, CC)", 1), ("betweenness", "r(GTD, BC)", -1)):
         rows = []
         for model in models:
@@ -73,8 +73,10 @@ def _graph(records: Sequence[Record]) -> Looks:
                 graph, given = run["metrics"].get("graph") or {}, run["parameters"]
                 r = _pearson(graph.get("gtd"), graph.get(measure))
                 rows += [] if r is None else [(given["seed"], (model, given["algorithm"], run["metrics"]["task"]), r)]
+        seen |= {name for _, (_, name, _), _ in rows}
         parts.append(Part(title, _mean_correlation(rows), sign, twin=twin, correlation=True))
-    return Looks(f"mean over {labels.joined(list(map(labels.model_title, models)))}:", parts)
+    names = labels.joined([labels.algorithm_title(name) for name in labels.ALGORITHMS if name in seen])
+    return Looks(f"mean over {labels.joined(list(map(labels.model_title, models)))} with {names}:", parts)
 
 
 def _mean_correlation(rows: list[tuple[Any, Any, float]]) -> Estimate | None:

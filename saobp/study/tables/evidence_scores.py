@@ -111,7 +111,8 @@ def _mini_reaches_small(records: Sequence[Record]) -> Looks:
     gaps = {task: _gap(records, task, *sides) for task in ("mnli", "qqp")}
     below, twin = _comparable([TASKS[task].title for task in gaps]), any(labels.is_twin(side[0]) for side in sides)
     parts = [Part(TASKS[task].title, _pool(found), least=-below, twin=twin) for task, found in gaps.items()]
-    what = f"Mini High − Small Original, points (comparable: at most {below:.2f} below, as in Table 8):"
+    word = f"comparable: at most {below:.2f} below, the most that the paper gives this name"
+    what = f"Mini High − Small Original, points ({word}):"
     return Looks(what, parts)
 
 

@@ -41,7 +41,7 @@ def floats(bodies: Sequence[Sequence[str]], caption: str, label: str, style: str
         more = index > 0
         lines += [r"\begin{table*}[t]", *([r"\ContinuedFloat"] if more else []), rf"\centering{style}", *body]
         if notes and index == len(bodies) - 1:
-            lines.append(rf"\par\smallskip\begin{{minipage}}{{\textwidth}}\scriptsize {notes}\end{{minipage}}")
+            lines.append(rf"\par\smallskip\begin{{minipage}}{{\linewidth}}\scriptsize {notes}\end{{minipage}}")
         said = [r"\caption[]{(continued)}"] if more else [rf"\caption{{{caption}}}", rf"\label{{{label}}}"]
         lines += [*said, r"\end{table*}"]
     return "\n".join(lines) + "\n"

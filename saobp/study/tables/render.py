@@ -22,7 +22,7 @@ MEANINGS = {
 UNPRINTED = "–: the paper prints no number there."
 ALONE = "A number without an interval rests on one run, whose record keeps none."
 ALIKE = "A number that all its texts, sequences or items give alike has no interval."
-FIT = r"\resizebox{\ifdim\width>\textwidth\textwidth\else\width\fi}{!}{%"  # shrinks what is too wide only
+FIT = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%"  # shrinks what is too wide only
 SMALLER = 0.8  # of a line, what stands small under a number
 WIDE = 5  # more columns than this and ours stands below the paper's number, not beside it
 FIELDS = (
@@ -31,7 +31,7 @@ FIELDS = (
 )  # fmt: skip
 ESCAPES = {"\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "#": r"\#", "_": r"\_", "$": r"\$", "{": r"\{",
            "}": r"\}", "~": r"$\sim$", "^": r"\^{}", "×": r"$\times$", "±": r"$\pm$", "λ": r"$\lambda$",
-           "–": "--", "−": "$-$", "β": r"$\beta$", "<": r"$<$", ">": r"$>$", "→": r"$\to$"}  # fmt: skip
+           "–": "--", "−": "$-$", "β": r"$\beta$", "<": r"$<$", "|": "$|$", ">": r"$>$", "→": r"$\to$"}  # fmt: skip
 
 
 def csv(table: Table) -> str:

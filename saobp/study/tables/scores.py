@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from math import nan
 from typing import Any
 
+import pandas as pd
+
 from saobp.study import estimates, labels, task_scores
 from saobp.study.published import Published
 from saobp.study.records import select
@@ -19,8 +21,9 @@ GLUE_TITLES = {
     "cola": "CoLA", "mrpc": "MRPC", "rte": "RTE", "sst2": "SST2", "stsb": "STS-B", "wnli": "WNLI",
     "qnli": "QNLI", "mnli": "MNLI", "qqp": "QQP",
 }  # fmt: skip
-PUBLIC = "public BERT: the released models of these sizes, their GLUE average"
+PUBLIC = "public BERT: the released models of these sizes, not the paper's"
 PUBLIC_ALONE = "of the released models the GLUE average alone is quoted"
+QUOTED = "the number beside it is quoted from the {}, not from the paper, and was not run here"
 BAG = (
     "Bag of words: a logistic regression (STS-B: ridge regression) on which words a text holds, fitted to the same "
     "training items and scored on the same reported ones; it knows no order."
@@ -269,8 +272,13 @@ def _public_rows(published: Published, models: Sequence[str], columns: dict[str,
     shown = [name for name in map(labels.published_model, models) if name in lines.index]
     return [
         Row(("", f"public BERT-{name}"), {
-            key: Cell(lines.at[name, "printed"]) if kind == AVERAGE else Cell(reason=PUBLIC_ALONE)
+            key: _quoted(lines.loc[name]) if kind == AVERAGE else Cell(reason=PUBLIC_ALONE)
             for key, kind in columns.items()
         })
         for name in shown
     ]  # fmt: skip
+
+
+def _quoted(line: pd.Series) -> Cell:
+    """A public number as its owners print it, and where."""
+    return Cell(line["printed"], reason=QUOTED.format(line["source"]))

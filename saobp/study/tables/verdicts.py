@@ -28,6 +28,7 @@ CORRECTED = (
     "many as its line says; a table's marks are corrected over the table."
 )
 SHARES = (0.27, 0.1, 0.39, 0.13)  # of the page, a column each
+APART = 3  # points between two statements
 JUDGES = (
     evidence_scores.JUDGES | evidence_training.JUDGES | evidence_attention.JUDGES | evidence_hops.JUDGES
     | evidence_cost.JUDGES
@@ -74,7 +75,7 @@ class Verdicts:
     def to_latex(self) -> str:
         """A booktabs float over both columns, or several where one is taller than a page."""
         rows = [(row.asked, row.where, row.evidence, row.verdict) for row in self.rows]
-        tall = [max(map(_height, row, SHARES)) for row in rows]
+        tall = [max(map(_height, row, SHARES)) + APART for row in rows]
         caption = render.escape(self.caption)
         cuts = floats.pages(tall, floats.height(caption, "footnotesize") + 30, 0)
         return floats.floats([_body(rows[cut]) for cut in cuts], caption, "tab:saobp-verdicts", r"\scriptsize")
@@ -86,9 +87,10 @@ def _height(text: str, share: float) -> float:
 
 def _body(rows: Sequence[tuple[str, ...]]) -> list[str]:
     """A booktabs tabular of some rows, columns of a fixed width."""
-    head = r"\begin{tabular}{" + "".join(rf"p{{{share}\textwidth}}" for share in SHARES) + "}"
+    head = r"\begin{tabular}{" + "".join(rf"p{{{share}\linewidth}}" for share in SHARES) + "}"
     lines = [head, r"\toprule", r"Paper & Where & Our evidence & Verdict \\", r"\midrule"]
-    lines += [" & ".join(map(render.escape, cells)) + r" \\" for cells in rows]
+    ends = [rf"\\ \addlinespace[{APART}pt]"] * (len(rows) - 1) + [r"\\"]
+    lines += [" & ".join(map(render.escape, cells)) + f" {end}" for cells, end in zip(rows, ends, strict=True)]
     return [*lines, r"\bottomrule", r"\end{tabular}"]
 
 
