@@ -7,7 +7,7 @@ from typing import Any
 
 import nbformat
 
-from saobp.study import controlled, figures, labels, paths, records, tables
+from saobp.study import budgets, controlled, figures, labels, paths, records, tables
 from saobp.study.execution import declared_parameters
 from saobp.study.labels import counted
 from saobp.study.tables import context
@@ -112,7 +112,8 @@ def results_text(found: list[dict[str, Any]]) -> str:
     listed = "\n".join(f"- {line}" for line in context.departures(found))
     parts = [part.to_markdown() for part in (tables.table(2, found), tables.table(8, found), judged(found))]
     length = figure_text("length", found, said=True)
-    return "\n".join([small, "", listed, "", *parts, *begun_text(), *length, *controlled_text(), ""])
+    cost = budgets.words([*(name for name in WEIGHT if name != "smoke"), controlled.PROFILE])
+    return "\n".join([small, "", listed, "", *parts, *begun_text(), *length, *controlled_text(), *cost, ""])
 
 
 def figure_text(number: int | str, found: list[dict[str, Any]], *, said: bool) -> list[str]:

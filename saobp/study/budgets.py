@@ -1,0 +1,116 @@
+"""What the tracked studies cost: how many of a profile's runs were made, how large each is, how long all took."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from saobp.study import paths, records
+from saobp.study.profile import Profile, load_profile
+from saobp.study.records import select
+
+Record = dict[str, Any]
+HEAD = ("Profile", "What", "Runs", "Steps each", "Read by each", "Hours in all")
+READINGS = "readings"  # folder of data/: what a profile's records say, in a paragraph without numbers
+
+
+@dataclass(frozen=True)
+class Budget:
+    """One kind of training of a profile: `runs` of `planned`, and what one of them takes."""
+
+    what: str
+    runs: int
+    planned: int
+    steps: tuple[int, ...] = ()  # of one run, every number that occurs; empty where runs differ by task
+    read: tuple[str, ...] = ()
+    seconds: float = 0.0  # of all runs together, one after the other
+
+    def cells(self) -> list[str]:
+        """The row of a table: what, runs, steps, text read by one run, hours."""
+        made = f"{self.runs:,}" if self.runs == self.planned else f"{self.runs:,} of {self.planned:,}"
+        steps, hours = ", ".join(f"{number:,}" for number in self.steps), f"{self.seconds / 3600:.1f}"
+        return [self.what, made, steps or "–", ", ".join(self.read) or "–", "<0.1" if hours == "0.0" else hours]
+
+
+def budgets(found: Sequence[Record], study: Profile) -> list[Budget]:
+    """Return what a profile's records cost: encoders, fine-tuning, decoders, strengths, questions of known hops."""
+    beyond = select(list(found), "beyond")
+    kinds = [_encoders(found, study), _tuned(found, study), _decoders(found, study)]
+    kinds += [make(run["metrics"], study) for run in beyond for make in (_strengths, _hops)]
+    return [kind for kind in kinds if kind and kind.runs]
+
+
+def _encoders(found: Sequence[Record], study: Profile) -> Budget:
+    measured = [run["metrics"] for run in select(list(found), "pretrain")]
+    planned = len(study.pairs()) * len(study.seeds)
+    read = _tokens(m["tokens"] for m in measured)
+    return Budget("encoders", len(measured), planned, _sizes(measured), read, _seconds(measured))
+
+
+def _tuned(found: Sequence[Record], study: Profile) -> Budget:
+    runs, plan = select(list(found), "finetune"), study.finetune
+    planned = len(study.pairs()) * len(study.seeds) * len(plan.groups) * len(plan.seeds)
+    return Budget("fine-tuning, a group of tasks", len(runs), planned, seconds=_seconds(runs))
+
+
+def _decoders(found: Sequence[Record], study: Profile) -> Budget | None:
+    measured, plan = [run["metrics"] for run in select(list(found), "decoder")], study.decoder
+    if plan is None:
+        return None
+    read = _tokens(m["tokens_trained"] for m in measured)
+    return Budget(
+        "decoders", len(measured), len(plan.pairs()) * len(plan.seeds), _sizes(measured), read, _seconds(measured)
+    )
+
+
+def _strengths(metrics: Record, study: Profile) -> Budget | None:
+    plan, last = study.beyond, [run["curve"][-1] for run in metrics.get("strengths") or []]
+    if plan is None:
+        return None
+    planned = (len(plan.strengths) + 1) * len(plan.seeds)  # and a learned one
+    steps = tuple(sorted({end["step"] for end in last}))
+    read = _tokens(step * plan.pretrain.batch * plan.pretrain.length for step in steps)
+    return Budget("encoders at other strengths", len(last), planned, steps, read, _seconds(last))
+
+
+def _hops(metrics: Record, study: Profile) -> Budget | None:
+    plan, last = study.multihop, [run["curve"][-1] for run in metrics.get("multihop") or [] if run["curve"]]
+    if plan is None:
+        return None
+    planned = len(plan.layers) * len(plan.algorithms) * len(plan.seeds)
+    steps = tuple(sorted({end["step"] for end in last}))
+    stories = {run.get("stories") for run in metrics.get("multihop") or []} - {None}
+    read = tuple(f"{step * many:,} stories" for step in steps for many in sorted(stories))
+    return Budget("encoders for questions of known hops", len(last), planned, steps, read, _seconds(last))
+
+
+def _sizes(measured: Iterable[Record]) -> tuple[int, ...]:
+    return tuple(sorted({m["steps"] for m in measured}))
+
+
+def _tokens(counts: Iterable[int]) -> tuple[str, ...]:
+    return tuple(f"{count / 1e6:.1f} million tokens" for count in sorted(set(counts)))
+
+
+def _seconds(measured: Iterable[Record]) -> float:
+    return sum(m.get("seconds") or 0.0 for m in measured)
+
+
+def words(profiles: Sequence[str]) -> list[str]:
+    """Show what the tracked studies of some profiles cost, as a table in Markdown, and what each of them says."""
+    found = {name: records.load(paths.results(name)) for name in profiles}
+    rows = [[f"`{name}`", *kind.cells()] for name in found for kind in budgets(found[name], load_profile(name))]
+    if not rows:
+        return []
+    lines = [_pipe(HEAD), _pipe(["---"] * 2 + ["---:"] * 2 + ["---"] + ["---:"]), *map(_pipe, rows), ""]
+    said = [text for name in found if found[name] for text in reading(name)]
+    return ["**What was run**, and what it says.", "", *lines, *said]
+
+
+def reading(profile: str) -> list[str]:
+    """Return the paragraph on what a profile's records say, from `data/readings/`; none where nobody wrote one."""
+    path = paths.root() / "data" / READINGS / f"{profile}.md"
+    return [f"*`{profile}`:* {path.read_text(encoding='utf-8').strip()}", ""] if path.is_file() else []
+
+
+def _pipe(cells: Iterable[str]) -> str:
+    return "| " + " | ".join(cells) + " |"

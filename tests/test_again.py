@@ -1,0 +1,31 @@
+"""A tracked record, run again from scratch, gives the same numbers to the last digit."""
+
+import pytest
+import torch
+
+from saobp.study import controlled, multihop
+from saobp.study.profile import load_profile
+
+
+@pytest.fixture
+def one_thread():
+    """The tracked runs had one thread each; sums over several are taken in another order."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("layers", "algorithm", "seed"), [(2, "original", 0), (2, "high", 0)])
+def test_an_encoder_of_the_controlled_study_learns_the_same_again(tmp_path, one_thread, layers, algorithm, seed):
+    kept = next(
+        run
+        for run in controlled.tracked()[0]["metrics"]["multihop"]
+        if (run["layers"], run["algorithm"], run["seed"]) == (layers, algorithm, seed)
+    )
+    again = multihop.run(load_profile("stories").multihop, layers, algorithm, seed, tmp_path)
+    assert again["outcomes"] == kept["outcomes"], "every answer of the exam"
+    assert [(point["step"], point["loss"]) for point in again["curve"]] == [
+        (point["step"], point["loss"]) for point in kept["curve"]
+    ]

@@ -1,0 +1,56 @@
+"""What the tracked studies cost is counted from their records, and every study of ours has its reading."""
+
+import re
+from dataclasses import replace
+
+import example_records as examples
+import pytest
+
+from saobp.study import budgets, paths, records
+from saobp.study.profile import load_profile
+
+READ = [path.name for path in sorted(paths.results("smoke").parent.iterdir()) if path.name != "smoke"]
+
+
+def test_runs_are_counted_beside_those_that_the_profile_plans():
+    study = load_profile("smoke")
+    found = [examples.pretrain("mini-twin"), examples.pretrain("mini-twin", "high"), examples.finetune("mini-twin")]
+    for run in found:
+        run["metrics"] |= {"steps": 60, "tokens": 2_500_000, "seconds": 1800.0}
+    encoders, tuned = budgets.budgets(found, study)
+    planned = f"2 of {len(study.pairs()) * len(study.seeds)}"
+    assert encoders.cells() == ["encoders", planned, "60", "2.5 million tokens", "1.0"]
+    assert tuned.runs == 1 and tuned.cells()[2:4] == ["–", "–"]
+
+
+def test_a_complete_study_names_one_number_and_little_time_is_not_none():
+    whole = budgets.Budget("encoders", 4, 4, (10, 1_000), ("1.0 million tokens",), 60.0)
+    assert whole.cells() == ["encoders", "4", "10, 1,000", "1.0 million tokens", "<0.1"]
+
+
+def test_the_controlled_studies_are_counted_by_encoder():
+    study = load_profile("stories")
+    found = examples.beyond(layers=(2,))
+    for run in found["metrics"]["multihop"]:
+        run["stories"] = 64
+        run["curve"][-1] |= {"step": 4000, "seconds": 360.0}
+    exam = next(kind for kind in budgets.budgets([found], study) if "hops" in kind.what)
+    runs = len(found["metrics"]["multihop"])
+    assert exam.cells()[1:] == [f"{runs} of 70", "4,000", "256,000 stories", f"{runs / 10:.1f}"]
+    assert budgets.budgets([found], replace(study, multihop=None, beyond=None)) == []
+
+
+@pytest.mark.parametrize("profile", READ)
+def test_every_tracked_study_has_its_paragraph_and_no_number_in_it(profile):
+    """Numbers are printed by code from the records; a paragraph says what they come to."""
+    (text, _) = budgets.reading(profile)
+    assert len(text) > 300 and not re.search(r"\d", text.partition(":*")[2])
+
+
+def test_the_readme_shows_the_cost_of_every_tracked_study():
+    text = "\n".join(budgets.words(READ))
+    assert all(
+        f"| `{name}` | encoders" in text
+        for name in READ
+        if records.select(records.load(paths.results(name)), "pretrain")
+    )
