@@ -154,7 +154,7 @@ def test_a_study_in_which_an_algorithm_always_diverged_compares_the_others():
     study = examples.beyond(layers=(2,), failed=("high",))["metrics"]["multihop"]
     scores, gaps = hops.scores(study), hops.differences(study)
     assert set(scores["algorithm"]) == {"original", "sinkhorn"} and set(gaps["algorithm"]) == {"sinkhorn"}
-    assert "of 2 algorithms" in hops.words(scores, gaps, 100 / 3)[0] and len(hops.failure_words(study)) == 2
+    assert hops.words(scores, gaps, 100 / 3)[0].endswith("for all 2 algorithms") and len(hops.failure_words(study)) == 2
 
 
 def test_high_is_set_against_original_over_depths_and_hops_with_the_error_of_seeds_and_stories():
@@ -286,7 +286,10 @@ def test_what_the_hops_show_is_said_with_who_learned_and_who_differs():
     shares = {"original": 0.5, "high": 0.97}
     runs = [made_up(name, seed, share) for name, share in shares.items() for seed in range(4)]
     first, second = hops.words(hops.scores(runs), hops.differences(runs), 33.3)
-    assert first.startswith("2 layers, 1 hop: ") and "chance 33.3 %; learned by 1 of 2 algorithms; High +4" in first
+    assert (
+        first.startswith("2 layers, 1 hop: ")
+        and "chance 33.3 %; 90 % or more, as a mean of seeds, for High (1 of 2); High +4" in first
+    )
     assert second.startswith("2 layers, 2 hops: ")
 
 

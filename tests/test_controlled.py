@@ -39,7 +39,10 @@ def test_a_record_says_its_size_its_strengths_and_its_hops():
     assert controlled.size(one) == size + "100 steps of 8 stories, 0.5 hours of training"
     first, second, *rest = controlled.sentences(one)
     assert first.startswith("Strength: lowest held-out loss at λ = 0.2: 2.5000 nats, 0.5 below the highest")
-    assert second.startswith("2 layers, 1 hop: ") and "learned by 1 of 2 algorithms; High +" in second
+    assert (
+        second.startswith("2 layers, 1 hop: ")
+        and "90 % or more, as a mean of seeds, for High (1 of 2); High +" in second
+    )
     assert any("right for the first time: Original in 0 of 3 runs, High at step 0 (0 to 0)" in line for line in rest)
 
 

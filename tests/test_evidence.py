@@ -201,6 +201,34 @@ def test_gtd_has_to_follow_both_graph_measures_over_several_seeds():
     assert "with Original, High, Low, ElemMul and Uniform: r(GTD, CC)" in one.words
 
 
+def heads(high, others, seeds=SEEDS):
+    """Attention of all four algorithms at every size: GTD by layer of High, and of each other one."""
+    noise = {(high, seed): high * seed % 3 / 1e3 for high in (False, True) for seed in seeds}
+    levels = {"high": high} | dict(zip(("original", "low", "elemmul"), others))
+    return [
+        examples.record(
+            "attention", size, name, seed,
+            {"task": "race", "matrices": {"refined": {"gtd": [[gtd + noise[name == "high", seed]] for gtd in layers]}}},
+        )
+        for size in SIZES for name, layers in levels.items() for seed in seeds
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("others", "expected"),
+    [
+        (([0.9, 0.1], [0.5, 0.5], [0.5, 0.9]), YES),  # one above High in each layer
+        (([0.9, 0.1], [0.5, 0.8], [0.5, 0.9]), NO),  # two above it in the second layer
+        (([0.9, 0.1], [0.5, 0.6], [0.5, 0.9]), OPEN),  # level with the second
+    ],
+)
+def test_high_has_to_be_second_at_least_in_every_layer(others, expected):
+    runs = heads([0.6, 0.6], others)
+    assert judged("Q19", runs[1:] + runs[:1]).verdict() == expected
+    assert judged("Q19", heads([0.6, 0.6], others, seeds=(42,))).verdict() == OPEN
+    assert judged("Q19", [run for run in runs if run["parameters"]["algorithm"] != "low"]) is None
+
+
 def test_a_small_number_is_shown_and_no_zero_has_a_sign():
     small = Estimate(-0.0004, -0.0011, 0.0003, 5, freedom=4.0)
     assert Part("", small).shown(1, 2) == "+0.000 [-0.001, 0.000]"

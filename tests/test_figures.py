@@ -145,6 +145,9 @@ def test_the_manifest_traces_every_file_to_its_records(small, published):
     assert entry["date"] == max(run["started"] for run in small if run["stage"] == "attention")
     assert set(entry["records"]) <= set(manifest["records"])
     assert "no run yet" in manifest["missing"]["figure7"]
+    (one,) = manifest["files"]["figure1.csv"]["records"]  # of one head of one run
+    assert "high" in one
+    assert all("original" in name for name in manifest["files"]["figure2.csv"]["records"])
     assert entry["completeness"][0]["published_rows"] == 1436
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 from saobp.study import audit, printed, published
 from saobp.study.figures import printed as pictures
@@ -110,6 +111,17 @@ def test_correlations_of_a_column_with_a_line_are_one():
     rows = pd.DataFrame({"GTD": [0.1, 0.2, 0.4, 0.5], "accuracy": [1.0, 2.0, 4.0, 5.0]})
     r, p = printed.correlations(rows, ["GTD"], "accuracy")["GTD"]
     assert r == pytest.approx(1) and p < 1e-6
+
+
+def test_a_mean_taken_off_each_size_costs_a_degree_of_freedom(paper):
+    rows = printed.views(printed.table(paper, 1))["centred by size"]
+    r, p = printed.correlations(rows, ["GTD"], "accuracy")["GTD"]
+    x, y = (np.asarray(rows[name]) for name in ("GTD", "accuracy"))
+    sizes = np.unique(rows.index.get_level_values("model"), return_inverse=True)[1]
+    full = np.column_stack([np.eye(3)[sizes], x])  # the same test as a regression with a mean a size
+    slope, left, *_ = np.linalg.lstsq(full, y, rcond=None)
+    error = (left[0] / (12 - 4) * np.linalg.inv(full.T @ full)[3, 3]) ** 0.5
+    assert p == pytest.approx(2 * stats.t(8).sf(abs(slope[3] / error))) and p > 0.05
 
 
 def test_operations_have_the_24_cells_of_table_9_and_the_formula_fits_all_but_one(paper):

@@ -55,13 +55,15 @@ def test_stand_ins_decide_nothing_about_the_papers_sizes():
 
 def test_no_run_is_said_with_what_it_needs_and_not_decided():
     rows = {row.id: row for row in tables.verdicts([]).rows}
-    assert len(rows) == 18
+    assert len(rows) == 19
     arithmetic = rows.pop("Q14")
     assert arithmetic.verdict == NO
     assert "Small: 0.078, printed 0.08; Medium: 0.054, printed 0.05" in arithmetic.evidence
-    assert "the printed ones follow, but inversely to size (notebook 09)" in arithmetic.evidence
+    assert (
+        "the printed numbers follow, but inversely to size: they are reproduced, the word is not" in arithmetic.evidence
+    )
     assert {row.verdict for row in rows.values()} == {OPEN}
-    assert len({row.evidence for row in rows.values()}) == 17
+    assert len({row.evidence for row in rows.values()}) == 18
     assert all(row.evidence.startswith("these runs do not say; it needs ") for row in rows.values())
 
 
@@ -159,11 +161,11 @@ def test_the_words_on_cost_name_model_batch_device_phases_and_kernels():
 
 def test_verdicts_are_written_in_three_formats(records, tmp_path):
     csv, markdown, latex = tables.write_verdicts(tables.verdicts(records), tmp_path)
-    assert csv.read_text().count("\n") == 19
-    assert markdown.read_text().count("| **") == 18
+    assert csv.read_text().count("\n") == 20
+    assert markdown.read_text().count("| **") == 19
     assert all(line.count("|") == 5 for line in markdown.read_text().splitlines() if line.startswith("| "))
     typeset = latex.read_text()
-    assert typeset.count(r" \\") == 18 + typeset.count(r"\begin{tabular}")  # each part of a cut table has its head
+    assert typeset.count(r" \\") == 19 + typeset.count(r"\begin{tabular}")  # each part of a cut table has its head
 
 
 def test_both_entropies_of_the_deeper_layers_decide_and_the_weaker_one_sets_the_verdict(monkeypatch):

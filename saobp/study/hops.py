@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from saobp.study.labels import algorithm_title, counted
+from saobp.study.labels import algorithm_title, counted, joined
 from saobp.study.statistics import Estimate, holm, item_error, mean_interval, paired_bootstrap
 
 LEARNED = 90.0  # percent right: what an algorithm has learned
@@ -132,16 +132,23 @@ def words(scores: pd.DataFrame, differences: pd.DataFrame, chance: float) -> lis
     """Say for each depth and number of hops who learned it, and which algorithm differs from Original."""
     said = [] if len(scores) else ["no run came to its exam, so there is no accuracy"]
     for (layers, hops), found in scores.groupby(["layers", "hops"]):
-        means = found.groupby("algorithm")["accuracy"].mean()
+        means = found.groupby("algorithm", sort=False)["accuracy"].mean()
         learned = [name for name in means.index if means[name] >= LEARNED]
         line = f"{_depth(layers, hops)}: {means.min():.1f} to {means.max():.1f} % right, chance {chance:.1f} %; "
-        line += f"learned by {len(learned)} of {counted(len(means), 'algorithm')}"
+        line += f"{LEARNED:.0f} % or more, as a mean of seeds, for {_of_all(learned, len(means))}"
         here = differences[(differences["layers"] == layers) & (differences["hops"] == hops)]
         sure = here[here["p_holm"] < 0.05]
         said.append(
             line + "".join(f"; {algorithm_title(r.algorithm)} {r.difference:+.1f} points" for r in sure.itertuples())
         )
     return said
+
+
+def _of_all(names: Sequence[str], number: int) -> str:
+    """Name some of so many algorithms: "none of 3 algorithms", "Original and High (2 of 3)", "all 3 algorithms"."""
+    if len(names) in (0, number):
+        return f"{'all' if names else 'none of'} {counted(number, 'algorithm')}"
+    return f"{joined(list(map(algorithm_title, names)))} ({len(names)} of {number})"
 
 
 def _depth(layers: int, hops: int) -> str:

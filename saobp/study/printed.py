@@ -101,9 +101,16 @@ def views(table1: pd.DataFrame) -> dict[str, pd.DataFrame]:
 
 
 def correlations(rows: pd.DataFrame, measures: Sequence[str], other: str) -> dict[str, tuple[float, float]]:
-    """Return Pearson's r and its two-sided p of each measure with another column, as if rows were independent."""
-    found = {measure: stats.pearsonr(rows[measure], rows[other]) for measure in measures}
-    return {measure: (float(test.statistic), float(test.pvalue)) for measure, test in found.items()}
+    """Return Pearson's r and its two-sided p of each measure with another column, as if rows were independent.
+
+    Rows that are deviations from the means of their sizes (`views`) have a degree of freedom less for each mean.
+    """
+    sizes = rows[other].groupby("model") if "model" in rows.index.names else ()
+    lost = len(sizes) - 1 if len(sizes) and (sizes.mean().abs() < 1e-9).all() else 0
+    found = {measure: float(stats.pearsonr(rows[measure], rows[other]).statistic) for measure in measures}
+    half = (len(rows) - lost) / 2 - 1
+    law = stats.beta(half, half, loc=-1, scale=2)  # of r where there is no correlation
+    return {measure: (r, float(2 * law.sf(abs(r)))) for measure, r in found.items()}
 
 
 def against_chance(table2: pd.DataFrame, choices: int = 4) -> pd.DataFrame:

@@ -107,7 +107,7 @@ def results_text(found: list[dict[str, Any]]) -> str:
     hours = sum(m["seconds"] for m in measured) / 3600
     small = (
         f"**How small this is.** Profile `{found[0]['profile']}`: {counted(len(runs), 'pretraining run')} "
-        f"({'; '.join(sizes)}), {hours:.1f} hours of training in all. What differs from the paper:"
+        f"({'; '.join(sizes)}), {hours:.1f} hours of pretraining in all. What differs from the paper:"
     )
     listed = "\n".join(f"- {line}" for line in context.departures(found))
     parts = [part.to_markdown() for part in (tables.table(2, found), tables.table(8, found), judged(found))]
@@ -164,8 +164,10 @@ def controlled_text() -> list[str]:
     said = [line for run in found for line in controlled.sentences(run)]
     if not said:
         return []
-    head = f"**Controlled studies.** Profile `{controlled.PROFILE}`, on the embedded story world "
-    head += "([notebook 12](notebooks/12-beyond.ipynb)):"
+    head = (
+        f"**Controlled studies.** Profile `{controlled.PROFILE}`, on the embedded story world "
+        "([notebook 12](notebooks/12-beyond.ipynb)). Shuffled permutes what High hears, and should equal it:"
+    )
     return [head, "", *(f"- {line}" for line in said), "", *figure_text("hops", found, said=False)]
 
 

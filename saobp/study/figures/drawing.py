@@ -36,7 +36,10 @@ def _grid(number: int, title: str) -> Drawing:
 
 GRAPH = "attention records of task race with a graph block"
 MAPS = "attention records with example maps"
-BEFORE_AFTER = "One head before and after the refinement, what changed, and the factor graph of one update."
+BEFORE_AFTER = (
+    "The head of the last layer that the refinement moves most on one text, before and after, what changed, and the "
+    "factor graph of one update."
+)
 ONE_HEAD = "One head of the last layer under Original and High, each panel on its own scale."
 POINTS = "pretraining records with a curve, or fine-tuning and attention records"
 WITHIN = (
@@ -44,8 +47,8 @@ WITHIN = (
     "do not narrow its interval. r_w is over runs, centred by algorithm."
 )
 LENGTH = (
-    "Forward and backward through four heads of 64, without dropout, by length; bars: quartiles of the rounds, lowest "
-    "and highest peak of the processes. The paper has no such figure."
+    "Forward and backward through four heads of 64, without dropout, by length; with the matrix held as far as memory "
+    "bears it; bars: quartiles of the rounds, lowest and highest peak of the processes. The paper has no such figure."
 )
 HOPS = (
     "Accuracy on questions of a known number of hops; a dot is a seed, a mark the mean of the seeds, dashed: chance. "
@@ -101,6 +104,20 @@ def data(number: int | str, records: Sequence[Record]) -> pd.DataFrame:
     if frame.empty:
         raise FigureError(f"{title(number)}: no run yet, it needs {FIGURES[number].needs}")
     return frame
+
+
+def used(number: int | str, records: Sequence[Record]) -> list[Record]:
+    """The records behind Figure `number`: the runs in it, or those of its stages, models, algorithms and tasks."""
+    frame, chosen = data(number, records), context.relevant(stem(number), records)
+    if number in TITLES:
+        return chosen
+    named = {record["name"] for record in chosen}
+    if "run" in frame and set(frame["run"]) <= named:
+        return [record for record in chosen if record["name"] in set(frame["run"])]
+    for key in {"model", "algorithm"} & set(frame):
+        chosen = [record for record in chosen if record["parameters"].get(key) in set(frame[key])]
+    tasks = set(frame["task"]) if "task" in frame else set()
+    return [record for record in chosen if not tasks or not (own := context.tasks_of(record)) or own & tasks]
 
 
 def figure(number: int | str, records: Sequence[Record], *, width: float = style.PAGE) -> Figure:

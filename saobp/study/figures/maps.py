@@ -52,15 +52,15 @@ def change_of(rows: pd.DataFrame) -> np.ndarray:
 
 
 def before_after_data(records: Sequence[Record]) -> pd.DataFrame:
-    """The head that the refinement moves most, of the first High run: both its matrices."""
+    """Of the maps that the first High run keeps, all of its last layer, the one moved most: both its matrices."""
     for model in estimates.models(records):
         for run in select(list(records), "attention", model=model, algorithm="high"):
             if found := examples(run):
                 most = max(found, key=_moved)
                 task = str(run["metrics"].get("task", ""))
                 parts = [rows_of(most, matrix, model, "high", task) for matrix in ("raw", "refined")]
-                return pd.concat(parts, ignore_index=True)
-    return pd.DataFrame(columns=COLUMNS)
+                return pd.concat(parts, ignore_index=True).assign(run=run["name"])
+    return pd.DataFrame(columns=[*COLUMNS, "run"])
 
 
 def _moved(example: dict[str, Any]) -> float:

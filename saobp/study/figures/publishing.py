@@ -129,9 +129,11 @@ def write_manifest(
 
 
 def _entry(path: Path, used: Sequence[Record]) -> dict[str, Any]:
-    entry = provenance(used) | {"sha256": seals.digest(path)}
     number = next((number for number in drawing.FIGURES if drawing.stem(number) == path.stem), None)
-    return entry if number is None else entry | {"caption": drawing.caption(number, used)}
+    if number is None:
+        return provenance(used) | {"sha256": seals.digest(path)}
+    sources = provenance(drawing.used(number, used)) | {"sha256": seals.digest(path)}
+    return sources | {"caption": drawing.caption(number, used)}
 
 
 def shown(number: int | str, folder: str | Path) -> Any:

@@ -60,10 +60,10 @@ def behind(
     ]  # fmt: skip
     if tasks is None:
         return chosen
-    return [_of_tasks(record, tasks) for record in chosen if not (own := _tasks(record)) or own & tasks]
+    return [_of_tasks(record, tasks) for record in chosen if not (own := tasks_of(record)) or own & tasks]
 
 
-def _tasks(record: Record) -> set[str]:
+def tasks_of(record: Record) -> set[str]:
     """The tasks that a record is of; none for pretraining."""
     return {*(record["metrics"].get("tasks") or {}), *filter(None, [record["parameters"].get("task")])}
 

@@ -1,4 +1,4 @@
-"""Evidence on attention: sparsity, entropy, graph measures, GTD and performance (Q06, Q08, Q10, Q15-Q17)."""
+"""Evidence on attention: sparsity, entropy, graph measures, GTD and performance (Q06, Q08, Q10, Q15-Q17, Q19)."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -19,6 +19,7 @@ from saobp.study.tasks import TASKS
 
 Record = dict[str, Any]
 ENTROPIES = {"entropy": "entropy", "indirect_entropy": "indirect entropy"}
+RIVALS = ("original", "low", "elemmul")  # of High in Fig. 4
 SIGNS = {"GTD": 1, "IE": 1, "BC": -1}  # of a more accurate model, in Table 1
 STRONG = 0.5  # |r| above it, say Sec. 7 and App. B
 EXCEPTED = ("small", "hellaswag")  # by App. B itself
@@ -59,6 +60,31 @@ def _deep_entropy(records: Sequence[Record]) -> Looks:
     return Looks("entropy and indirect entropy, deeper half of the layers, High − Original, nats:", parts, 3)
 
 
+def _second(records: Sequence[Record]) -> Looks:
+    """Every size: by how much High's GTD leads the second highest of its rivals, in the layer where it leads least."""
+    sizes = _sizes(records)
+    parts = each_size(sizes, partial(_least_lead, records), sign=1)
+    return Looks("GTD on RACE-Middle, High − second highest of the others, in its least layer:", parts, 3)
+
+
+def _least_lead(records: Sequence[Record], model: str) -> pd.Series:
+    """One number a pretraining seed that has High and all its rivals; over the layers, the least lead of High."""
+    layers: dict[str, dict[Any, list[float]]] = {}
+    for name in ("high", *RIVALS):
+        runs = [run for run in select(list(records), "attention", model=model, algorithm=name) if _on_race(run)]
+        layers[name] = {run["parameters"]["seed"]: [estimates.nested_mean(row) for row in estimates.matrix(run)["gtd"]]
+                        for run in runs if estimates.matrix(run).get("gtd")}  # fmt: skip
+    leads = {}
+    for seed in set.intersection(*(set(of) for of in layers.values())):
+        second = np.sort([layers[name][seed] for name in RIVALS], axis=0)[-2]
+        leads[seed] = float((np.array(layers["high"][seed]) - second).min())
+    return pd.Series(leads, dtype=float).sort_index()
+
+
+def _on_race(run: Record) -> bool:
+    return run["metrics"].get("task") == "race"
+
+
 def _graph(records: Sequence[Record]) -> Looks:
     """Correlations over a run's sample of heads, a mean over the runs of each pretraining seed: r(CC) > 0, r(BC) < 0.
 
@@ -80,12 +106,14 @@ def _graph(records: Sequence[Record]) -> Looks:
 
 
 def _mean_correlation(rows: list[tuple[Any, Any, float]]) -> Estimate | None:
-    """The mean r over seeds, averaged as Fisher's z, from (seed, run, r) rows."""
-    seeds = seed_means((seed, str(run), float(np.arctanh(np.clip(r, -NEAREST, NEAREST)))) for seed, run, r in rows)
+    """The mean r over seeds, from (seed, run, r) rows; its interval is of Student's law on the scale of Fisher's z."""
+    seeds = seed_means((seed, str(run), r) for seed, run, r in rows)
     if seeds.empty:
         return None
-    z = mean_interval(seeds.tolist())
-    return Estimate(tanh(z.value), tanh(z.low), tanh(z.high), z.seeds, freedom=z.freedom)
+    mean = float(seeds.mean())
+    spread = mean_interval(np.arctanh(seeds.clip(-NEAREST, NEAREST)).tolist())
+    centre, half = float(np.arctanh(np.clip(mean, -NEAREST, NEAREST))), spread.half_width
+    return Estimate(mean, tanh(centre - half), tanh(centre + half), spread.seeds, freedom=spread.freedom)
 
 
 def _pearson(x: list | None, y: list | None) -> float | None:
@@ -146,4 +174,7 @@ def _between(first: Estimate, second: Estimate) -> Estimate:
     return Estimate(gap, gap - half, gap + half, min(first.seeds, second.seeds))
 
 
-JUDGES = {"Q06": _accurate, "Q08": _layers, "Q10": _sparsity, "Q15": _deep_entropy, "Q16": _graph, "Q17": _performance}
+JUDGES = {
+    "Q06": _accurate, "Q08": _layers, "Q10": _sparsity, "Q15": _deep_entropy, "Q16": _graph, "Q17": _performance,
+    "Q19": _second,
+}  # fmt: skip

@@ -50,7 +50,11 @@ def _strengths(_: Sequence[Record]) -> Evidence:
     words = "; ".join(f"{name.capitalize()}: {value:.3f}, printed {printed[name]}" for name, value in scaled.items())
     inverse = all(round(value, 2) == printed[name] for name, value in scaled.items())
     grown = all(round(printed["mini"] ** 2 / value, 2) == printed[name] for name, value in scaled.items())
-    rule = "the printed ones follow, but inversely to size (notebook 09)" if inverse else "not by this ratio"
+    rule = (
+        "the printed numbers follow, but inversely to size: they are reproduced, the word is not"
+        if inverse
+        else "not by this ratio"
+    )
     words = f"λ {printed['mini']} of Mini × its parameters / the size's gives {words}: {rule}; arithmetic, no run"
     return Evidence(words, *([1.0, 1.0] if grown else [-1.0, -1.0]))
 
