@@ -269,6 +269,23 @@ def test_checks_are_evenly_spaced_and_the_first_at_which_an_algorithm_knows_is_t
     assert line == "2 layers, 1 hop: 90 % right for the first time: Original at step 10 (10 to 10), High in 0 of 1 run"
 
 
+def test_a_run_that_still_moves_when_its_rate_falls_is_made_again_with_more_steps(tmp_path, monkeypatch):
+    recipe = dataclasses.replace(STORIES.pretrain, scheduler="warmup_stable_decay", steps=5, warmup=1)
+    short = dataclasses.replace(STORIES, pretrain=recipe)
+    plan = dataclasses.replace(short, longest=10)
+    monkeypatch.setattr(hops, "settled", lambda run: run["algorithm"] == "high" or run["steps"] == 10)
+    moving, still = (multihop.run(plan, 1, name, 0, tmp_path) for name in ("original", "high"))
+    assert (moving["steps"], moving["curve"][-1]["step"], moving["full_rate"]) == (10, 10, 8)
+    assert still["steps"] == 5 and still == multihop.run(short, 1, "high", 0, tmp_path)
+    kept = sorted(path.stat().st_mtime_ns for path in tmp_path.glob("*.json"))
+    assert len(kept) == 3 and multihop.run(plan, 1, "original", 0, tmp_path) == moving
+    assert sorted(path.stat().st_mtime_ns for path in tmp_path.glob("*.json")) == kept, "read, not made again"
+    with pytest.raises(ValueError, match="longest: 5 steps need"):
+        dataclasses.replace(short, longest=5)
+    with pytest.raises(ValueError, match="not 4 of cosine"):
+        dataclasses.replace(STORIES, longest=9)
+
+
 def test_a_run_has_settled_if_it_no_longer_moved_before_its_rate_fell():
     shares = {"original": [0.3, 0.3, 0.9, 0.9, 0.4], "high": [0.3, 0.3, 0.5, 0.9, 0.9]}  # the last check at no rate
     runs = [
@@ -277,6 +294,7 @@ def test_a_run_has_settled_if_it_no_longer_moved_before_its_rate_fell():
         for name, curve in shares.items()
     ]  # fmt: skip
     assert hops.movement(runs)["moved"].tolist() == pytest.approx([0.0, 40.0])
+    assert [hops.settled(run) for run in runs] == [True, False]
     (line,) = hops.settled_words(runs)
     assert "2 layers, 1 hop: 1 of 2 runs had settled" in line and line.endswith("; the others: High seed 0 (+40)")
     assert hops.settled_words([run | {"full_rate": 0} for run in runs]) == []  # the rate fell all along

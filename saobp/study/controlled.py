@@ -18,13 +18,14 @@ def size(record: dict[str, Any]) -> str:
     exam = record["metrics"]["multihop"]
     depths, algorithms, seeds = (sorted({run[key] for run in exam}) for key in ("layers", "algorithm", "seed"))
     last = [run["curve"][-1] for run in exam if run["curve"]]
-    steps = max((point["step"] for point in last), default=0)
+    steps = sorted({point["step"] for point in last}) or [0]
     hours = sum(point.get("seconds", 0) for point in last) / 3600
     batch = f" of {exam[0]['stories']} stories" if "stories" in exam[0] else ""
+    long = " or ".join(f"{number:,}" for number in steps)
     layers = " and ".join(str(depth) for depth in depths)
     return (
         f"profile {record['profile']}, {record['started'][:10]}: {counted(len(exam), 'encoder')} of {layers} layers, "
-        f"{counted(len(algorithms), 'algorithm')}, {counted(len(seeds), 'seed')}, {steps:,} steps{batch}, "
+        f"{counted(len(algorithms), 'algorithm')}, {counted(len(seeds), 'seed')}, {long} steps{batch}, "
         f"{hours:.1f} hours of training"
     )
 

@@ -66,6 +66,11 @@ def movement(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=[*RUN, "hops", "moved"])
 
 
+def settled(run: dict[str, Any]) -> bool:
+    """Say whether a run had settled before its rate fell, on questions of every number of hops; a failed one has."""
+    return bool((movement([run])["moved"].abs() < STILL).all())
+
+
 def settled_words(runs: Sequence[dict[str, Any]]) -> list[str]:
     """Say for each depth and number of hops how many runs had settled before their rate fell, and which had not."""
     said = []

@@ -15,7 +15,7 @@ from torch import nn
 from transformers import BertConfig
 from transformers.modeling_outputs import MaskedLMOutput
 
-from saobp.study import checkpoints, models, paths, questions, regularizers, training
+from saobp.study import checkpoints, hops, models, paths, questions, regularizers, training
 from saobp.study.faults import Diverged
 from saobp.study.recipes import MultiHop, Pretraining
 
@@ -84,15 +84,28 @@ class Exam:
         for part in self.parts:
             given = {name: values.to(device) for name, values in questions.stacked(part).items()}
             rows = model(**given).logits.float().cpu()  # one a question
-            for row, (hops, ends) in zip(rows, (asked for item in part for asked in item["asked"]), strict=True):
+            for row, (number, ends) in zip(rows, (asked for item in part for asked in item["asked"]), strict=True):
                 losses.append(float(torch.logsumexp(row, 0) - row[ends[0]]))
-                right.setdefault(hops, []).append(bool(row[ends[0]] > row[ends[1:]].max()))  # no tie, no NaN
+                right.setdefault(number, []).append(bool(row[ends[0]] > row[ends[1:]].max()))  # no tie, no NaN
         model.train(training)
         return dict(sorted(right.items())), losses
 
 
 def run(plan: MultiHop, layers: int, algorithm: str, seed: int, folder: Path) -> dict[str, Any]:
     """Train one encoder, or continue where it was cut off, and return its curve and every answer of its exam.
+
+    One that was still moving when its rate fell is trained again, from its start, with the plan's `longest` steps:
+    that asks how the curve moves and not how high it is, of every algorithm alike.
+    """
+    found = _once(plan, layers, algorithm, seed, folder)
+    if plan.longest is None or hops.settled(found):
+        return found
+    longer = replace(plan, pretrain=replace(plan.pretrain, steps=plan.longest), longest=None)
+    return _once(longer, layers, algorithm, seed, folder)
+
+
+def _once(plan: MultiHop, layers: int, algorithm: str, seed: int, folder: Path) -> dict[str, Any]:
+    """Train one encoder for the steps of the plan's recipe.
 
     A finished run is read from `folder`. "steps", each of so many "stories", the first "full_rate" of them
     before the rate falls; "curve": step, loss, accuracy by hops and seconds of training; "outcomes": hops -> 0 or 1 a
@@ -132,7 +145,9 @@ def checks(recipe: Pretraining) -> list[int]:
 
 def _name(plan: MultiHop, layers: int, algorithm: str, seed: int) -> str:
     """Name a run so that another plan's is another; which others are in the plan does not matter."""
-    given = {key: value for key, value in asdict(plan).items() if key not in ("algorithms", "seeds", "layers")}
+    given = {
+        key: value for key, value in asdict(plan).items() if key not in ("algorithms", "seeds", "layers", "longest")
+    }
     return checkpoints.marked(f"{algorithm}-{layers}-{seed}", given)
 
 

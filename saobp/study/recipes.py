@@ -181,6 +181,14 @@ class MultiHop:
     heads: Positive = 4
     strength: Annotated[float, Ge(0)] = 0.2  # BERT-Mini's
     items: Positive = 300  # stories of the exam
+    longest: Positive | None = None  # steps of a run that has not settled in `pretrain.steps`; null: it stays so
+
+    def __post_init__(self):
+        if self.longest and (self.longest <= self.pretrain.steps or not self.pretrain.full_rate):
+            raise ValueError(
+                f"longest: {self.longest} steps need a `scheduler` that keeps its rate (warmup_stable_decay) and fewer "
+                f"`steps` than that, not {self.pretrain.steps} of {self.pretrain.scheduler}"
+            )
 
 
 @dataclass(frozen=True, config=STRICT, kw_only=True)

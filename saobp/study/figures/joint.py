@@ -32,9 +32,7 @@ def data(number: int, records: Sequence[Record]) -> pd.DataFrame:
             graph = run["metrics"].get("graph")
             if graph:
                 columns = {key: pd.array(graph[key], dtype="Float64") for key in ("gtd", *MEASURES)}
-                parts.append(
-                    pd.DataFrame(columns).assign(model=model, algorithm=algorithm, run=run["name"])
-                )
+                parts.append(pd.DataFrame(columns).assign(model=model, algorithm=algorithm, run=run["name"]))
     columns = ["model", "algorithm", "run", "gtd", *MEASURES]
     return pd.concat(parts, ignore_index=True)[columns] if parts else pd.DataFrame(columns=columns)
 
