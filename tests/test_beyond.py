@@ -298,6 +298,9 @@ def test_a_run_has_settled_if_it_no_longer_moved_before_its_rate_fell():
     (line,) = hops.settled_words(runs)
     assert "2 layers, 1 hop: 1 of 2 runs had settled" in line and line.endswith("; the others: High seed 0 (+40)")
     assert hops.settled_words([run | {"full_rate": 0} for run in runs]) == []  # the rate fell all along
+    late = [runs[0], runs[1] | {"outcomes": {"1": [1] * 99 + [0]}}]
+    assert hops.settled(late[1]) and "2 of 2 runs had settled" in hops.settled_words(late)[0]
+    assert not hops.settled(runs[1] | {"outcomes": {"1": [1] * 98 + [0] * 2}})
 
 
 def test_what_the_hops_show_is_said_with_who_learned_and_who_differs():

@@ -11,6 +11,7 @@ from saobp.study.statistics import Estimate, holm, item_error, mean_interval, pa
 
 LEARNED = 90.0  # percent right: what an algorithm has learned
 STILL = 2.0  # points by which a settled run moves at most
+KNOWN = 99.0  # percent right: nothing is left to learn
 RUN = ["layers", "algorithm", "seed"]
 
 
@@ -67,17 +68,26 @@ def movement(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
 
 
 def settled(run: dict[str, Any]) -> bool:
-    """Say whether a run had settled before its rate fell, on questions of every number of hops; a failed one has."""
-    return bool((movement([run])["moved"].abs() < STILL).all())
+    """Say whether a run had settled before its rate fell, on questions of every number of hops; a failed one has.
+
+    One that knows them all in the end has nothing left to learn, however late it came to it.
+    """
+    return knows_all(run) or bool((movement([run])["moved"].abs() < STILL).all())
+
+
+def knows_all(run: dict[str, Any]) -> bool:
+    """Say whether a run has at least `KNOWN` percent of its whole exam right, for every number of hops."""
+    return bool(run.get("outcomes")) and all(100 * np.mean(answers) >= KNOWN for answers in run["outcomes"].values())
 
 
 def settled_words(runs: Sequence[dict[str, Any]]) -> list[str]:
     """Say for each depth and number of hops how many runs had settled before their rate fell, and which had not."""
-    said = []
+    said, all_known = [], {tuple(run[key] for key in RUN) for run in runs if knows_all(run)}
     for (layers, hops), found in movement(runs).groupby(["layers", "hops"]):
-        moving = found[~(found["moved"].abs() < STILL)]
+        moving = found[[(*run,) not in all_known for run in found[RUN].itertuples(index=False)]]
+        moving = moving[~(moving["moved"].abs() < STILL)]
         line = f"{_depth(layers, hops)}: {len(found) - len(moving)} of {counted(len(found), 'run')} had settled, "
-        line += f"moving by less than {STILL:.0f} points before the rate fell"
+        line += f"moving by less than {STILL:.0f} points before the rate fell or knowing all in the end"
         named = [f"{algorithm_title(run.algorithm)} seed {run.seed} ({run.moved:+.0f})" for run in moving.itertuples()]
         said.append(line + (f"; the others: {', '.join(named)}" if named else ""))
     return said
