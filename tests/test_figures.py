@@ -9,7 +9,7 @@ import PIL.Image
 import pytest
 from matplotlib.colors import to_rgb
 
-from saobp.study import cost_tables, figures, labels, paths, publication, runner
+from saobp.study import cost_tables, figures, labels, paths, publication, runner, tables
 from saobp.study import records as records_of
 from saobp.study.figures import correlations, drawing, grids, joint, maps, publishing, style
 
@@ -301,6 +301,22 @@ def test_the_exam_has_a_panel_a_depth_with_every_seed_and_the_mean_of_each_algor
     assert len(figures.figure("hops", [examples.beyond(layers=(2,))]).axes) == 1
     caption = figures.caption("hops", [study])
     assert "4 layers, 3 hops:" in caption and "2 seeds each." in caption
+
+
+def test_gains_set_the_paper_s_difference_beside_ours_where_both_algorithms_were_run():
+    runs = [examples.finetune("mini", name, seed) for name in ("original", "high") for seed in (42, 43)]
+    frame = figures.data("gains", runs)
+    ours, paper = (frame[frame["of"] == name].set_index("task") for name in ("ours", "paper"))
+    assert set(frame["model"]) == {"mini"} and "RACE-Middle" in set(ours.index) & set(paper.index)
+    table = tables.table(2, runs).cell("BERT-Mini", "High", column="RACE_Middle").difference
+    assert ours.loc["RACE-Middle", ["gain", "low", "high"]].tolist() == [table.value, table.low, table.high]
+    assert paper.loc["QQP", "gain"] == 4.48 and paper.loc["QQP", "low"] > 3
+    (ax,) = figures.figure("gains", runs).axes
+    assert [text.get_text() for text in ax.get_yticklabels()][0] == "HellaSwag"
+    above = (ours["low"] > 0).sum()
+    assert f"Ours: {above} of {len(ours.dropna())} intervals lie above 0" in figures.caption("gains", runs)
+    with pytest.raises(figures.FigureError, match="High and Original fine-tuned on the same task"):
+        figures.data("gains", runs[:2])
 
 
 def test_an_exam_without_an_algorithm_is_drawn_and_one_without_any_says_what_it_needs():

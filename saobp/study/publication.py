@@ -111,9 +111,9 @@ def results_text(found: list[dict[str, Any]]) -> str:
     )
     listed = "\n".join(f"- {line}" for line in context.departures(found))
     parts = [part.to_markdown() for part in (tables.table(2, found), tables.table(8, found), judged(found))]
-    length = figure_text("length", found, said=True)
+    drawn = [line for name in ("gains", "length") for line in figure_text(name, found, said=True)]
     cost = budgets.words([*(name for name in WEIGHT if name != "smoke"), controlled.PROFILE])
-    return "\n".join([small, "", listed, "", *parts, *begun_text(), *length, *controlled_text(), *cost, ""])
+    return "\n".join([small, "", listed, "", *parts, *begun_text(), *drawn, *controlled_text(), *cost, ""])
 
 
 def figure_text(number: int | str, found: list[dict[str, Any]], *, said: bool) -> list[str]:

@@ -54,7 +54,7 @@ def parser() -> argparse.ArgumentParser:
 
     for name, what in (("figure", "draw"), ("table", "write")):
         one = commands.add_parser(name, help=f"{what} a single {name} for reuse")
-        names = [*range(1, 10), *(("length", "hops") if name == "figure" else ())]
+        names = [*range(1, 10), *(("gains", "length", "hops") if name == "figure" else ())]
         one.add_argument("number", type=lambda word: int(word) if word.isdigit() else word, choices=names)
         usual, others = ("pdf", "svg, png, csv") if name == "figure" else ("tex", "md, csv")
         one.add_argument("--profile", help="default: the one that figures/ shows, which says most of those tracked")

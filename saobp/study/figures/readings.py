@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pandas as pd
 
 from saobp.study import cost_tables, hops, labels, trajectories
-from saobp.study.figures import correlations, costs, joint, maps
+from saobp.study.figures import correlations, costs, gains, joint, maps
 from saobp.study.tasks import TASKS
 
 COMPLETE = (
@@ -84,5 +84,5 @@ def _exam(frame: pd.DataFrame) -> str:
 
 READINGS: dict[int | str, Callable[[pd.DataFrame], str]] = {
     1: _moved, 2: _graph, 3: _performance, 4: _layers, 5: _graph, 6: _sparsity, 7: _layers, 8: _layers,
-    9: _performance, "length": _length, "hops": _exam,
+    9: _performance, "gains": gains.words, "length": _length, "hops": _exam,
 }  # fmt: skip

@@ -24,6 +24,7 @@ STAGES = {  # the stages behind a table or figure, which date and describe it
     "table9": ("cost",),
     **{f"figure{number}": ("attention",) for number in (1, 2, 4, 5, 6, 7, 8)},
     **{f"figure{number}": ("pretrain", "finetune", "attention") for number in (3, 9)},
+    "figure-gains": ("pretrain", "finetune"),
     "figure-length": ("cost",),
     "figure-hops": ("beyond",),
 }
