@@ -303,6 +303,17 @@ def test_a_run_has_settled_if_it_no_longer_moved_before_its_rate_fell():
     assert not hops.settled(runs[1] | {"outcomes": {"1": [1] * 98 + [0] * 2}})
 
 
+def test_runs_that_were_made_again_are_counted_and_so_are_unlike_pairs():
+    runs = [{"layers": 2, "algorithm": name, "seed": seed, "steps": 8 if (name, seed) == ("high", 1) else 4}
+            for name in ("original", "high") for seed in (0, 1)]  # fmt: skip
+    (line,) = hops.longer_words(runs)
+    assert line == (
+        "1 of 4 runs still moved after 4 steps and were made again with 8; in 1 of 2 pairs High and Original differ in "
+        "their steps"
+    )
+    assert hops.longer_words(runs[:3]) == []
+
+
 def test_what_the_hops_show_is_said_with_who_learned_and_who_differs():
     shares = {"original": 0.5, "high": 0.97}
     runs = [made_up(name, seed, share) for name, share in shares.items() for seed in range(4)]

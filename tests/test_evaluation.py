@@ -123,6 +123,26 @@ def test_the_correlations_interval_is_fishers():
     assert headline_interval("pearson", 100.0, 3) == (-100, 100)
 
 
+def test_a_rare_class_makes_the_interval_of_matthews_wider_than_that_of_normal_data():
+    random = np.random.default_rng(0)
+    misses = 0
+    for _ in range(200):  # 9 of 10 sentences are acceptable, and 1 of 20 answers is wrong: MCC 0.7
+        gold = (random.random(400) < 0.9).astype(int)
+        entry = score_predictions(TASKS["cola"], np.where(random.random(400) < 0.05, 1 - gold, gold), rows(gold))
+        low, high = entry["interval"]
+        true = 100 * matthews(0.9, 0.05)
+        misses += not low <= true <= high
+        assert high - low >= np.ptp(headline_interval("matthews", entry["headline"], 400)) - 1e-9
+    assert misses <= 0.09 * 200
+
+
+def matthews(share, wrong):
+    """The coefficient of answers that are wrong in so many cases, whatever the class."""
+    right = 1 - wrong
+    tp, fn, tn, fp = share * right, share * wrong, (1 - share) * right, (1 - share) * wrong
+    return (tp * tn - fp * fn) / np.sqrt((tp + fp) * (tp + fn) * (tn + fp) * (tn + fn))
+
+
 def test_right_answers_are_counted_by_hops():
     found = score(TASKS["rte"], logits([1, 1, 0, 0]), rows([1, 0, 0, 1], hops=[1, 1, 2, 3]))
     assert found["by_hops"] == {"1": [1, 2], "2": [1, 1], "3": [0, 1]}

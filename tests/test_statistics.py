@@ -283,6 +283,8 @@ def test_across_seeds_centred_by_group_drops_differences_between_groups():
     centred = statistics.across_seeds(x, y, groups=["a"] * 3 + ["b"] * 3)
     assert centred.r == pytest.approx(-1)
     assert centred.effective == 5
+    shared = statistics.across_seeds(x, y, groups=["a"] * 3 + ["b"] * 3, draws=[1, 2, 3] * 2)
+    assert shared.r == centred.r and (shared.effective, shared.low, shared.high) == (3, -1, 1)
 
 
 @settings(max_examples=50)

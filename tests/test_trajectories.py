@@ -1,4 +1,5 @@
 import example_records as examples
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -27,11 +28,24 @@ def test_a_task_with_checkpoints_uses_them():
 
 
 def test_runs_of_different_algorithms_do_not_make_a_correlation():
-    rows = [("a", f"a{k}", 0.1 + s, 1 - s) for k, s in enumerate((0, 0.01, 0.02))]
-    rows += [("b", f"b{k}", 0.9 + s, 9 - s) for k, s in enumerate((0, 0.01, 0.02))]
-    points = pd.DataFrame(rows, columns=["algorithm", "run", "gtd", "score"])
+    rows = [("a", f"a{k}", k, 0.1 + s, 1 - s) for k, s in enumerate((0, 0.01, 0.02))]
+    rows += [("b", f"b{k}", k, 0.9 + s, 9 - s) for k, s in enumerate((0, 0.01, 0.02))]
+    points = pd.DataFrame(rows, columns=["algorithm", "run", "seed", "gtd", "score"])
     assert points["gtd"].corr(points["score"]) > 0.9
     assert trajectories.over_runs(points).value == pytest.approx(-1)
+
+
+def test_runs_of_one_pretraining_seed_count_as_one_however_many_algorithms_there_are():
+    found = 0
+    for world in range(60):  # nothing ties GTD to the score, but what a seed brings is in all its algorithms
+        random = np.random.default_rng(world)
+        shared = random.normal(size=(5, 2))
+        rows = [(name, f"{name}{seed}", seed, *(shared[seed] + 0.3 * random.normal(size=2)))
+                for name in "abcdef" for seed in range(5)]  # fmt: skip
+        frame = pd.DataFrame(rows, columns=["algorithm", "run", "seed", "gtd", "score"])
+        one = trajectories.over_runs(frame)
+        found += one.low > 0 or one.high < 0
+    assert found <= 0.1 * 60
 
 
 def test_one_run_an_algorithm_says_nothing_within_algorithms():

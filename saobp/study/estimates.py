@@ -47,8 +47,10 @@ def score_estimate(runs: list[Score]) -> Estimate | None:
         return None
     runs = by_pretraining(runs)
     if len(runs) == 1 and (_is_binary(runs[0].outcomes) or runs[0].metric in evaluation.CORRELATIONS):
-        interval = evaluation.headline_interval(runs[0].metric, runs[0].value, runs[0].items)  # as its record has it
-        return Estimate(runs[0].value, *interval, 1, runs[0].items)
+        (run,) = runs
+        error = item_error([run.predictions], run.labels) if same_labels(runs) else 0.0
+        interval = evaluation.headline_interval(run.metric, run.value, run.items, error)  # as its record has it
+        return Estimate(run.value, *interval, 1, run.items)
     return mean_interval([run.value for run in runs], item_error=shared_item_error(runs), items=runs[0].items)
 
 

@@ -15,6 +15,7 @@ from sklearn import metrics as sk
 
 from saobp.study import squad
 from saobp.study.squad import squad_exact_match, squad_f1
+from saobp.study.statistics import item_error
 from saobp.study.tasks import TaskSpec
 
 __all__ = ["METRICS", "score", "score_predictions", "squad_exact_match", "squad_f1"]
@@ -111,7 +112,9 @@ def _score_spans(spec: TaskSpec, answers: list[str], rows: datasets.Dataset) -> 
 def _completed(spec: TaskSpec, result: Scores, items: int) -> Scores:
     """Add what follows from the headline: its interval, and whether luck would have done better."""
     headline = result["scores"][spec.headline]
-    interval = headline_interval(spec.headline, headline, items)
+    known = "labels" in result and items > 3
+    error = item_error([np.asarray(result["outcomes"], float)], np.asarray(result["labels"], float)) if known else 0.0
+    interval = headline_interval(spec.headline, headline, items, error)
     return result | {
         "headline": headline,
         "metric": spec.headline,
@@ -121,13 +124,18 @@ def _completed(spec: TaskSpec, result: Scores, items: int) -> Scores:
     }
 
 
-def headline_interval(metric: str, value: float, items: int) -> tuple[float, float]:
-    """Return a score's 95 % interval over items, in percent: Clopper-Pearson, for correlations Fisher's z."""
+def headline_interval(metric: str, value: float, items: int, error: float = 0.0) -> tuple[float, float]:
+    """Return a score's 95 % interval over items, in percent: Clopper-Pearson, for correlations Fisher's z.
+
+    `error`: a correlation's standard error, of its bootstrap (percent). Without one, or where no draw of items moves
+    it, that of normal data serves; of classes, and rare ones above all, it is too small.
+    """
     if metric in CORRELATIONS:
         if items <= 3:
             return -100.0, 100.0
-        centre = np.arctanh(np.clip(value / 100, -1 + 1e-12, 1 - 1e-12))
-        half = stats.norm.ppf(0.975) / np.sqrt(items - 3)
+        r = np.clip(value / 100, -1 + 1e-12, 1 - 1e-12)
+        centre = np.arctanh(r)
+        half = stats.norm.ppf(0.975) * max(error / 100 / (1 - r**2), 1 / np.sqrt(items - 3))
         return float(100 * np.tanh(centre - half)), float(100 * np.tanh(centre + half))
     found = stats.binomtest(round(value / 100 * items), items).proportion_ci(0.95, method="exact")
     return float(100 * found.low), float(100 * found.high)

@@ -82,7 +82,7 @@ def knows_all(run: dict[str, Any]) -> bool:
 
 def settled_words(runs: Sequence[dict[str, Any]]) -> list[str]:
     """Say for each depth and number of hops how many runs had settled before their rate fell, and which had not."""
-    said, all_known = [], {tuple(run[key] for key in RUN) for run in runs if knows_all(run)}
+    said, all_known = longer_words(runs), {tuple(run[key] for key in RUN) for run in runs if knows_all(run)}
     for (layers, hops), found in movement(runs).groupby(["layers", "hops"]):
         moving = found[[(*run,) not in all_known for run in found[RUN].itertuples(index=False)]]
         moving = moving[~(moving["moved"].abs() < STILL)]
@@ -91,6 +91,21 @@ def settled_words(runs: Sequence[dict[str, Any]]) -> list[str]:
         named = [f"{algorithm_title(run.algorithm)} seed {run.seed} ({run.moved:+.0f})" for run in moving.itertuples()]
         said.append(line + (f"; the others: {', '.join(named)}" if named else ""))
     return said
+
+
+def longer_words(runs: Sequence[dict[str, Any]]) -> list[str]:
+    """Say how many runs have more steps than the others, and of how many seeds High and Original differ in theirs."""
+    steps = {tuple(run[key] for key in RUN): run.get("steps") for run in runs}
+    if len(set(steps.values())) < 2:
+        return []
+    fewest = min(steps.values())
+    pairs = [(steps[layers, "original", seed], number) for (layers, name, seed), number in steps.items()
+             if name == "high" and (layers, "original", seed) in steps]  # fmt: skip
+    unlike = sum(one != other for one, other in pairs)
+    longer = sum(number > fewest for number in steps.values())
+    line = f"{longer} of {len(steps)} runs still moved after {fewest:,} steps and were made again with "
+    line += f"{max(steps.values()):,}; in {unlike} of {len(pairs)} pairs High and Original differ in their steps"
+    return [line]
 
 
 def differences(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:

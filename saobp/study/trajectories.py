@@ -103,13 +103,17 @@ def _still(values: pd.Series) -> bool:
 
 
 def over_runs(points: pd.DataFrame, measure: str = "gtd") -> Estimate | None:
-    """Correlation over runs, one point a run, centred by algorithm; None if there are too few runs."""
+    """Correlation over runs, one point a run, centred by algorithm; None if there are too few runs.
+
+    Its interval counts pretraining seeds: runs of one seed start alike, whichever algorithm they have.
+    """
     points = points.dropna(subset=[measure, "score"])
     repeated = points[points.groupby("algorithm")["run"].transform("count") > 1]
     if len(repeated) < LEAST:
         return None
     try:
-        found = across_seeds(repeated[measure], repeated["score"], repeated["algorithm"].tolist())
+        groups, seeds = (repeated[name].tolist() for name in ("algorithm", "seed"))
+        found = across_seeds(repeated[measure], repeated["score"], groups, seeds)
     except ValueError:
         return None
     return Estimate(found.r, found.low, found.high, len(repeated))

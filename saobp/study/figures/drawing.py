@@ -44,7 +44,8 @@ ONE_HEAD = "One head of the last layer under Original and High, each panel on it
 POINTS = "pretraining records with a curve, or fine-tuning and attention records"
 WITHIN = (
     "r is over the checkpoints of each run, the mean over runs in which both move; algorithms of one pretraining seed "
-    "do not narrow its interval. r_w is over runs, centred by algorithm."
+    "do not narrow its interval. Training moves both, and curves that both rise correlate though nothing ties them: no "
+    "interval over checkpoints speaks against that. r_w is over runs, centred by algorithm; its interval counts seeds."
 )
 LENGTH = (
     "Forward and backward through four heads of 64, without dropout, by length; with the matrix held as far as memory "

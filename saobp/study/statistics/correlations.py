@@ -4,7 +4,7 @@ Checkpoints of one run are not independent: two unrelated learning curves correl
 interval here is that of the *effective* number of points, which is smaller than the number plotted.
 """
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from math import atanh, sqrt, tanh
 
@@ -90,13 +90,15 @@ def block_bootstrap(
 
 
 def across_seeds(
-    x: Sequence[float], y: Sequence[float], groups: Sequence[str] | None = None, *, level: float = 0.95
-) -> Correlation:
+    x: Sequence[float], y: Sequence[float], groups: Sequence[str] | None = None,
+    draws: Sequence[Hashable] | None = None, *, level: float = 0.95,
+) -> Correlation:  # fmt: skip
     """Pearson's r of independent runs, one point a run; with `groups`, of deviations from group means.
 
     The honest version of a correlation over checkpoints. Centring by group (the algorithm, say) asks
     whether runs of one kind with more x have more y; it costs one degree of freedom a group, which the
-    interval counts.
+    interval counts. `draws` name what is independent where runs are not (the pretraining seed, from which
+    several algorithms start alike): there are no more points than draws.
     """
     x, y = _series(x, y)
     centred = 0
@@ -108,7 +110,7 @@ def across_seeds(
             y[names == name] -= y[names == name].mean()
         _series(x, y)
     r = float(np.corrcoef(x, y)[0, 1])
-    effective = float(len(x) - centred)
+    effective = float(min(len(x) - centred, len(x) if draws is None else len(set(draws))))
     low, high, p = _fisher(r, effective, level)
     return Correlation(r, low, high, p, float(stats.pearsonr(x, y).pvalue), len(x), effective)
 

@@ -147,8 +147,9 @@ def _accurate(records: Sequence[Record]) -> Looks:
                 run = of_seed.get(score.key[0])
                 means = [measures.measured(run, key) if run else None for key in SIGNS]
                 values = [None if mean is None else mean.value for mean in means]
-                rows.append((f"{model} {name}", f"{model} {name} {score.key}", *values, score.value))
-    points, twin = pd.DataFrame(rows, columns=["algorithm", "run", *SIGNS, "score"]), any(map(labels.is_twin, models))
+                rows.append((f"{model} {name}", f"{model} {name} {score.key}", score.key[0], *values, score.value))
+    points = pd.DataFrame(rows, columns=["algorithm", "run", "seed", *SIGNS, "score"])
+    twin = any(map(labels.is_twin, models))
     parts = [
         Part(key, trajectories.over_runs(points, key), sign, twin=twin, correlation=True) for key, sign in SIGNS.items()
     ]

@@ -112,7 +112,9 @@ TASK_KEYS = {"wikitext": "WikiText_PPL", "sst2": "SST2_Acc", "hellaswag": "Hella
 UNDEFINED = "undefined"
 MEAN = (
     "Over checkpoints: the mean over the runs in which GTD and score move, as many as the brackets say; algorithms "
-    "of one pretraining seed do not narrow its interval."
+    "of one pretraining seed do not narrow its interval. Training moves both, and curves that both rise correlate "
+    "though nothing ties them: no interval over checkpoints speaks against that. Over runs: centred by algorithm; the "
+    "interval counts pretraining seeds."
 )
 KINDS = {"gtd": "Single GTD", "cross_gtd": "Cross GTD"}
 
