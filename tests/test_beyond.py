@@ -308,8 +308,8 @@ def test_runs_that_were_made_again_are_counted_and_so_are_unlike_pairs():
             for name in ("original", "high") for seed in (0, 1)]  # fmt: skip
     (line,) = hops.longer_words(runs)
     assert line == (
-        "1 of 4 runs still moved after 4 steps and were made again with 8; in 1 of 2 pairs High and Original differ in "
-        "their steps"
+        "1 of 4 runs still moved after 4 steps, did not know all, and were made again with 8; in 1 of 2 pairs High "
+        "and Original differ in their steps"
     )
     assert hops.longer_words(runs[:3]) == []
 

@@ -7,9 +7,10 @@ from typing import Any
 from saobp.study import paths, records
 from saobp.study.profile import Profile, load_profile
 from saobp.study.records import select
+from saobp.study.tables.render import pipe
 
 Record = dict[str, Any]
-HEAD = ("Profile", "What", "Runs", "Steps each", "Read by each", "Hours in all")
+HEAD = ("Profile", "What", "Runs", "Steps each", "Read by each", "Hours of these")
 READINGS = "readings"  # folder of data/: what a profile's records say, in a paragraph without numbers
 
 
@@ -22,7 +23,7 @@ class Budget:
     planned: int
     steps: tuple[int, ...] = ()  # of one run, every number that occurs; empty where runs differ by task
     read: tuple[str, ...] = ()
-    seconds: float = 0.0  # of all runs together, one after the other
+    seconds: float = 0.0  # of these runs, one after the other; a first try that was made again is in none
 
     def cells(self) -> list[str]:
         """The row of a table: what, runs, steps, text read by one run, hours."""
@@ -101,7 +102,7 @@ def words(profiles: Sequence[str]) -> list[str]:
     rows = [[f"`{name}`", *kind.cells()] for name in found for kind in budgets(found[name], load_profile(name))]
     if not rows:
         return []
-    lines = [_pipe(HEAD), _pipe(["---"] * 2 + ["---:"] * 2 + ["---"] + ["---:"]), *map(_pipe, rows), ""]
+    lines = [pipe(HEAD), pipe(["---"] * 2 + ["---:"] * 2 + ["---"] + ["---:"]), *map(pipe, rows), ""]
     said = [text for name in found if found[name] for text in reading(name)]
     return ["**What was run**, and what it says.", "", *lines, *said]
 
@@ -110,7 +111,3 @@ def reading(profile: str) -> list[str]:
     """Return the paragraph on what a profile's records say, from `data/readings/`; none where nobody wrote one."""
     path = paths.root() / "data" / READINGS / f"{profile}.md"
     return [f"*`{profile}`:* {path.read_text(encoding='utf-8').strip()}", ""] if path.is_file() else []
-
-
-def _pipe(cells: Iterable[str]) -> str:
-    return "| " + " | ".join(cells) + " |"

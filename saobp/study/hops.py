@@ -103,7 +103,9 @@ def longer_words(runs: Sequence[dict[str, Any]]) -> list[str]:
              if name == "high" and (layers, "original", seed) in steps]  # fmt: skip
     unlike = sum(one != other for one, other in pairs)
     longer = sum(number > fewest for number in steps.values())
-    line = f"{longer} of {len(steps)} runs still moved after {fewest:,} steps and were made again with "
+    line = (
+        f"{longer} of {len(steps)} runs still moved after {fewest:,} steps, did not know all, and were made again with "
+    )
     line += f"{max(steps.values()):,}; in {unlike} of {len(pairs)} pairs High and Original differ in their steps"
     return [line]
 

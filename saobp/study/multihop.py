@@ -94,8 +94,9 @@ class Exam:
 def run(plan: MultiHop, layers: int, algorithm: str, seed: int, folder: Path) -> dict[str, Any]:
     """Train one encoder, or continue where it was cut off, and return its curve and every answer of its exam.
 
-    One that was still moving when its rate fell is trained again, from its start, with the plan's `longest` steps:
-    that asks how the curve moves and not how high it is, of every algorithm alike.
+    One that was still moving when its rate fell is trained again, from its start, with the plan's `longest` steps,
+    unless it knows everything in the end: so a late success is kept, where another start might have missed it. The
+    rule is the same for every algorithm.
     """
     found = _once(plan, layers, algorithm, seed, folder)
     if plan.longest is None or hops.settled(found):

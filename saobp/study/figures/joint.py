@@ -82,10 +82,8 @@ def scatter(ax: Axes, frame: pd.DataFrame, measure: str) -> Axes:
     """Draw the points of all algorithms by turns, a part of each at a time: none lies on top of all others."""
     for turn in range(TURNS):
         for algorithm, points in frame.groupby("algorithm", sort=False):
-            look, part = (
-                labels.ALGORITHMS[str(algorithm)],
-                points.iloc[turn::TURNS].astype({"gtd": float, measure: float}),
-            )
+            look = labels.ALGORITHMS[str(algorithm)]
+            part = points.iloc[turn::TURNS].astype({"gtd": float, measure: float})
             face = look.colour if look.marker in "xX+" else "none"
             ax.scatter(
                 part["gtd"], part[measure], s=5, marker=look.marker, facecolors=face, edgecolors=look.colour,

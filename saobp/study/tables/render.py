@@ -3,6 +3,7 @@
 import csv as csv_writer
 import io
 import re
+from collections.abc import Iterable
 from dataclasses import replace
 from itertools import groupby
 
@@ -65,11 +66,11 @@ def _plain(value: object) -> object:
 def markdown(table: Table) -> str:
     """Return a pipe table, the paper's number and ours in one cell: "53.37 / **54.10 ± 1.20** (3×277)"."""
     heads = [*table.heads, *table.columns.values()]
-    lines = [f"**Table {table.number}.** {table.caption}", "", _pipe(heads)]
+    lines = [f"**Table {table.number}.** {table.caption}", "", pipe(heads)]
     lines.append("|" + "|".join(["---"] * len(table.heads) + ["---:"] * len(table.columns)) + "|")
     for row in table.rows:
         cells = [_markdown_cell(row.cells.get(key, Cell())) for key in table.columns]
-        lines.append(_pipe([*row.labels, *cells]))
+        lines.append(pipe([*row.labels, *cells]))
     brackets = f", {table.spread} ({table.counts})" if table.counts else ""
     notes = [f"Each cell: paper / **ours**{brackets}.", *_flag_notes(table, SIGNS), *_notes(table)]
     return "\n".join([*lines, "", *(f"{note}  " for note in notes)]).rstrip() + "\n"
@@ -84,7 +85,8 @@ def _markdown_cell(cell: Cell) -> str:
     return f"{published} / **{cell.number()}**{MARK if cell.differs else ''}{flags}{count}"
 
 
-def _pipe(cells: list[str]) -> str:
+def pipe(cells: Iterable[str]) -> str:
+    """Return a row of a pipe table."""
     return "| " + " | ".join(text.replace("|", "\\|") for text in cells) + " |"
 
 
