@@ -11,7 +11,6 @@ from saobp.study.statistics import Estimate, holm, item_error, mean_interval, pa
 
 LEARNED = 90.0  # percent right: what an algorithm has learned
 STILL = 2.0  # points by which a settled run moves at most
-KNOWN = 99.0  # percent right: nothing is left to learn
 RUN = ["layers", "algorithm", "seed"]
 
 
@@ -68,46 +67,34 @@ def movement(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
 
 
 def settled(run: dict[str, Any]) -> bool:
-    """Say whether a run had settled before its rate fell, on questions of every number of hops; a failed one has.
-
-    One that knows them all in the end has nothing left to learn, however late it came to it.
-    """
-    return knows_all(run) or bool((movement([run])["moved"].abs() < STILL).all())
-
-
-def knows_all(run: dict[str, Any]) -> bool:
-    """Say whether a run has at least `KNOWN` percent of its whole exam right, for every number of hops."""
-    return bool(run.get("outcomes")) and all(100 * np.mean(answers) >= KNOWN for answers in run["outcomes"].values())
+    """Say whether a run had settled before its rate fell, on questions of every number of hops; a failed one has."""
+    return bool((movement([run])["moved"].abs() < STILL).all())
 
 
 def settled_words(runs: Sequence[dict[str, Any]]) -> list[str]:
     """Say for each depth and number of hops how many runs had settled before their rate fell, and which had not."""
-    said, all_known = longer_words(runs), {tuple(run[key] for key in RUN) for run in runs if knows_all(run)}
+    said = longer_words(runs)
     for (layers, hops), found in movement(runs).groupby(["layers", "hops"]):
-        moving = found[[(*run,) not in all_known for run in found[RUN].itertuples(index=False)]]
-        moving = moving[~(moving["moved"].abs() < STILL)]
+        moving = found[~(found["moved"].abs() < STILL)]
         line = f"{_depth(layers, hops)}: {len(found) - len(moving)} of {counted(len(found), 'run')} had settled, "
-        line += f"moving by less than {STILL:.0f} points before the rate fell or knowing all in the end"
+        line += f"moving by less than {STILL:.0f} points before the rate fell"
         named = [f"{algorithm_title(run.algorithm)} seed {run.seed} ({run.moved:+.0f})" for run in moving.itertuples()]
         said.append(line + (f"; the others: {', '.join(named)}" if named else ""))
     return said
 
 
 def longer_words(runs: Sequence[dict[str, Any]]) -> list[str]:
-    """Say how many runs have more steps than the others, and of how many seeds High and Original differ in theirs."""
+    """Say how many runs were made again at each number of steps, and in how many pairs High and Original differ."""
     steps = {tuple(run[key] for key in RUN): run.get("steps") for run in runs}
-    if len(set(steps.values())) < 2:
+    fewest, *more = sorted(set(steps.values()))
+    if not more:
         return []
-    fewest = min(steps.values())
     pairs = [(steps[layers, "original", seed], number) for (layers, name, seed), number in steps.items()
              if name == "high" and (layers, "original", seed) in steps]  # fmt: skip
     unlike = sum(one != other for one, other in pairs)
-    longer = sum(number > fewest for number in steps.values())
-    line = (
-        f"{longer} of {len(steps)} runs still moved after {fewest:,} steps, did not know all, and were made again with "
-    )
-    line += f"{max(steps.values()):,}; in {unlike} of {len(pairs)} pairs High and Original differ in their steps"
-    return [line]
+    again = [f"{sum(number >= least for number in steps.values())} with {least:,}" for least in more]
+    line = f"of {len(steps)} runs of {fewest:,} steps those that still moved were made again: {joined(again)} steps; "
+    return [line + f"in {unlike} of {len(pairs)} pairs High and Original differ in their steps"]
 
 
 def differences(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:

@@ -94,15 +94,17 @@ class Exam:
 def run(plan: MultiHop, layers: int, algorithm: str, seed: int, folder: Path) -> dict[str, Any]:
     """Train one encoder, or continue where it was cut off, and return its curve and every answer of its exam.
 
-    One that was still moving when its rate fell is trained again, from its start, with the plan's `longest` steps,
-    unless it knows everything in the end: so a late success is kept, where another start might have missed it. The
-    rule is the same for every algorithm.
+    One that was still moving when its rate fell is trained again, from its start, with twice the steps, and so on up to
+    the plan's `longest`. The rule looks at how a run moves and not at how much it knows, and is the same for every
+    algorithm.
     """
+    steps = plan.pretrain.steps
     found = _once(plan, layers, algorithm, seed, folder)
-    if plan.longest is None or hops.settled(found):
-        return found
-    longer = replace(plan, pretrain=replace(plan.pretrain, steps=plan.longest), longest=None)
-    return _once(longer, layers, algorithm, seed, folder)
+    while not hops.settled(found) and 2 * steps <= (plan.longest or 0):
+        steps *= 2
+        longer = replace(plan, pretrain=replace(plan.pretrain, steps=steps), longest=None)
+        found = _once(longer, layers, algorithm, seed, folder)
+    return found
 
 
 def _once(plan: MultiHop, layers: int, algorithm: str, seed: int, folder: Path) -> dict[str, Any]:

@@ -181,13 +181,13 @@ class MultiHop:
     heads: Positive = 4
     strength: Annotated[float, Ge(0)] = 0.2  # BERT-Mini's
     items: Positive = 300  # stories of the exam
-    longest: Positive | None = None  # steps of a run that has not settled in `pretrain.steps`; null: it stays so
+    longest: Positive | None = None  # a run that has not settled is made again with twice the steps, up to so many
 
     def __post_init__(self):
-        if self.longest and (self.longest <= self.pretrain.steps or not self.pretrain.full_rate):
+        if self.longest and (self.longest < 2 * self.pretrain.steps or not self.pretrain.full_rate):
             raise ValueError(
-                f"longest: {self.longest} steps need a `scheduler` that keeps its rate (warmup_stable_decay) and fewer "
-                f"`steps` than that, not {self.pretrain.steps} of {self.pretrain.scheduler}"
+                f"longest: {self.longest} steps need a `scheduler` that keeps its rate (warmup_stable_decay) and at most "
+                f"half as many `steps`, not {self.pretrain.steps} of {self.pretrain.scheduler}"
             )
 
 
