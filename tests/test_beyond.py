@@ -302,7 +302,8 @@ def test_a_run_has_settled_if_it_no_longer_moved_before_its_rate_fell():
 
 
 def test_runs_that_were_made_again_are_counted_and_so_are_unlike_pairs():
-    runs = [{"layers": 2, "algorithm": name, "seed": seed, "steps": {("high", 1): 8, ("low", 0): 16}.get((name, seed), 4)}
+    more = {("high", 1): 8, ("low", 0): 16}
+    runs = [{"layers": 2, "algorithm": name, "seed": seed, "steps": more.get((name, seed), 4)}
             for name in ("original", "high", "low") for seed in (0, 1)]  # fmt: skip
     (line,) = hops.longer_words(runs)
     assert line == (

@@ -186,8 +186,8 @@ class MultiHop:
     def __post_init__(self):
         if self.longest and (self.longest < 2 * self.pretrain.steps or not self.pretrain.full_rate):
             raise ValueError(
-                f"longest: {self.longest} steps need a `scheduler` that keeps its rate (warmup_stable_decay) and at most "
-                f"half as many `steps`, not {self.pretrain.steps} of {self.pretrain.scheduler}"
+                f"longest: {self.longest} steps need a `scheduler` that keeps its rate (warmup_stable_decay) and at "
+                f"most half as many `steps`, not {self.pretrain.steps} of {self.pretrain.scheduler}"
             )
 
 

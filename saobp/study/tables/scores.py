@@ -4,30 +4,16 @@ from collections.abc import Sequence
 from math import nan
 from typing import Any
 
-import pandas as pd
-
 from saobp.study import estimates, labels, task_scores
 from saobp.study.published import Published
 from saobp.study.records import select
 from saobp.study.statistics import Estimate
-from saobp.study.tables import context
+from saobp.study.tables import context, references
 from saobp.study.tables.cells import Cell, Row, Table, corrected, correction
+from saobp.study.tables.references import AVERAGE, GLUE_TITLES, PERPLEXITY
 
 Record = dict[str, Any]
 MODEL_ROWS = ("Model", "Algorithm")
-BAG_ROW = ("", "bag of words")
-AVERAGE, PERPLEXITY = "glue", "perplexity"  # columns that are no task
-GLUE_TITLES = {
-    "cola": "CoLA", "mrpc": "MRPC", "rte": "RTE", "sst2": "SST2", "stsb": "STS-B", "wnli": "WNLI",
-    "qnli": "QNLI", "mnli": "MNLI", "qqp": "QQP",
-}  # fmt: skip
-PUBLIC = "public BERT: the released models of these sizes, not the paper's"
-PUBLIC_ALONE = "of the released models the GLUE average alone is quoted"
-QUOTED = "the number beside it is quoted from the {}, not from the paper, and was not run here"
-BAG = (
-    "Bag of words: a logistic regression (STS-B: ridge regression) on which words a text holds, fitted to the same "
-    "training items and scored on the same reported ones; it knows no order."
-)
 REGULARIZERS = {"original": "", "high": "BP-High", "entropy_reg": "Entropy-Reg", "eigen_reg": "Eigen-Reg"}
 
 
@@ -36,18 +22,19 @@ def table2(records: Sequence[Record], published: Published) -> Table:
     columns = {"GLUE": AVERAGE, "HellaSwag": "hellaswag", "RACE_Middle": "race", "SQuAD": "squad"}
     titles = {key: key.replace("_", "-") for key in columns}
     models = estimates.models(records)
-    below = [_luck_row(records, columns), _bag_row(records, columns), *_public_rows(published, models, columns)]
+    below = references.rows(records, published, models, columns)
     rows = _rows(records, published, 2, columns, models or ["mini"])
-    return _finish(2, f"Accuracy on multiple evaluation tasks; {PUBLIC}.", titles, columns, rows, records, below)
+    caption = f"Accuracy on multiple evaluation tasks; {references.PUBLIC}."
+    return _finish(2, caption, titles, columns, rows, records, below)
 
 
 def table8(records: Sequence[Record], published: Published) -> Table:
     """The nine GLUE tasks and their mean."""
     columns = {title: task for task, title in GLUE_TITLES.items()} | {"Avg": AVERAGE}
     models = estimates.models(records)
-    below = [_luck_row(records, columns), _bag_row(records, columns), *_public_rows(published, models, columns)]
+    below = references.rows(records, published, models, columns)
     rows, titles = _rows(records, published, 8, columns, models or ["mini"]), {key: key for key in columns}
-    return _finish(8, f"The nine GLUE tasks; {PUBLIC}.", titles, columns, rows, records, below)
+    return _finish(8, f"The nine GLUE tasks; {references.PUBLIC}.", titles, columns, rows, records, below)
 
 
 def _rows(records, published, number, columns, models) -> dict[tuple[str, str], Row]:
@@ -96,7 +83,7 @@ def _below(ours: Estimate | None, records: Sequence[Record], tasks: Sequence[str
     """Name what the whole interval lies below: chance, or else the majority class where that is higher."""
     levels = {"below chance": ("chance",), "below majority": ("chance", "majority")}
     for flag, names in levels.items():
-        level = _luck(records, tasks, names)
+        level = references.luck(records, tasks, names)
         if ours and level is not None and ours.high < level:
             return (flag,)
     return ()
@@ -188,7 +175,7 @@ def table3(records: Sequence[Record], published: Published) -> Table:
     }
     titles = {"PPL_WikiText": "Perplexity", "QNLI_Acc": "QNLI", "SQuAD_Acc": "SQuAD"}
     caption = "Attention-entropy regularisers; the paper prints no Original row and no model size."
-    below = [_luck_row(records, columns), _bag_row(records, columns)]
+    below = [references.luck_row(records, columns), references.bag_row(records, columns)]
     return _finish(3, caption, titles, columns, rows, records, below)
 
 
@@ -198,7 +185,7 @@ def table7(records: Sequence[Record], published: Published) -> Table:
     rows = _rows(records, published, 7, columns, estimates.models(records, decoder=True) or ["gpt2-mini"])
     titles = {"RACE_middle_Acc": "RACE-Middle", "BoolQ_Acc": "BoolQ", "PPL_WikiText": "Perplexity"}
     caption = "Decoders, zero-shot; a message comes from earlier rows only, but for the form of all rows."
-    return _finish(7, caption, titles, columns, rows, records, [_luck_row(records, columns)])
+    return _finish(7, caption, titles, columns, rows, records, [references.luck_row(records, columns)])
 
 
 def _finish(number, caption, titles, columns, rows, records, below) -> Table:
@@ -213,72 +200,7 @@ def _finish(number, caption, titles, columns, rows, records, below) -> Table:
         covered = ["fine-tuning seeds", *covered]
     words = " ".join(filter(None, [*said, context.describe(behind)]))
     counts = "runs×items, of perplexity runs×sequences" if sequences else "runs×items"
-    bags = [BAG] if any(row.labels == BAG_ROW for row in below) else []
+    bags = [references.BAG] if any(row.labels == references.BAG_ROW for row in below) else []
     texts = _perplexity_note(records) if sequences else ()
     notes = (*texts, *bags, *context.notes(behind, covered))
     return Table(number, words, MODEL_ROWS, titles, (*shown, *below), notes, counts)
-
-
-def _luck_row(records: Sequence[Record], columns: dict[str, str]) -> Row:
-    """What a guess would score: the majority class or chance, whichever is higher; or why a cell has none."""
-    return Row(("", "majority or chance"), {key: _luck_cell(records, kind) for key, kind in columns.items()})
-
-
-def _luck_cell(records: Sequence[Record], kind: str) -> Cell:
-    if kind == PERPLEXITY:
-        return Cell(reason="a guess has no perplexity")
-    level = _luck(records, estimates.GLUE if kind == AVERAGE else [kind])
-    if level is not None:
-        return Cell(ours=f"{level:.2f}")
-    return Cell(reason="not every GLUE task has a run" if kind == AVERAGE else "no run of this task")
-
-
-def _luck(
-    records: Sequence[Record], tasks: Sequence[str], names: Sequence[str] = ("chance", "majority")
-) -> float | None:
-    """The mean over tasks of the highest of these levels, in percent; None unless every task has one."""
-    levels = []
-    for task in tasks:
-        entries = [(record["metrics"].get("tasks") or {}).get(task) or {} for record in records]
-        found = [entry[name] for entry in entries for name in names if entry.get(name) is not None]
-        levels += [max(found)] if found else []
-    return sum(levels) / len(levels) if len(levels) == len(tasks) else None
-
-
-def _bag_row(records: Sequence[Record], columns: dict[str, str]) -> Row:
-    """What a bag of words scores on the same items, or why a cell has none."""
-    return Row(BAG_ROW, {key: _bag_cell(records, kind) for key, kind in columns.items()})
-
-
-def _bag_cell(records: Sequence[Record], kind: str) -> Cell:
-    if kind == PERPLEXITY:
-        return Cell(reason="a bag of words predicts no masked word")
-    floors = [_floor(records, task) for task in (estimates.GLUE if kind == AVERAGE else [kind])]
-    if reasons := [floor["reason"] for floor in floors if "reason" in floor]:
-        return Cell(reason=reasons[0])
-    return Cell(ours=f"{sum(floor['headline'] for floor in floors) / len(floors):.2f}")
-
-
-def _floor(records: Sequence[Record], task: str) -> Record:
-    """What the records keep of a task's floor, which is the same for every run on it, or the reason for none."""
-    entries = [entry for record in records if (entry := (record["metrics"].get("tasks") or {}).get(task))]
-    none = {"reason": "the record keeps no bag of words" if entries else "no run of this task"}
-    return next((entry["floor"] for entry in entries if entry.get("floor")), none)
-
-
-def _public_rows(published: Published, models: Sequence[str], columns: dict[str, str]) -> list[Row]:
-    """The public models of the same sizes, for scale: their GLUE test average, and why the other cells are empty."""
-    lines = published.references.set_index("model")
-    shown = [name for name in map(labels.published_model, models) if name in lines.index]
-    return [
-        Row(("", f"public BERT-{name}"), {
-            key: _quoted(lines.loc[name]) if kind == AVERAGE else Cell(reason=PUBLIC_ALONE)
-            for key, kind in columns.items()
-        })
-        for name in shown
-    ]  # fmt: skip
-
-
-def _quoted(line: pd.Series) -> Cell:
-    """A public number as its owners print it, and where."""
-    return Cell(line["printed"], reason=QUOTED.format(line["source"]))

@@ -1,0 +1,90 @@
+"""What stands below the scores of Tables 2, 3, 7 and 8: a guess, a bag of words, the public models of the sizes."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from saobp.study import estimates, labels
+from saobp.study.published import Published
+from saobp.study.tables.cells import Cell, Row
+
+Record = dict[str, Any]
+BAG_ROW = ("", "bag of words")
+AVERAGE, PERPLEXITY = "glue", "perplexity"  # columns that are no task
+GLUE_TITLES = {
+    "cola": "CoLA", "mrpc": "MRPC", "rte": "RTE", "sst2": "SST2", "stsb": "STS-B", "wnli": "WNLI",
+    "qnli": "QNLI", "mnli": "MNLI", "qqp": "QQP",
+}  # fmt: skip
+PUBLIC = "public BERT: the released models of these sizes, not the paper's"
+PUBLIC_ALONE = "of the released models the GLUE scores alone are quoted"
+QUOTED = "the number beside it is quoted from the {}, not from the paper, and was not run here"
+BAG = (
+    "Bag of words: a logistic regression (STS-B: ridge regression) on which words a text holds, fitted to the same "
+    "training items and scored on the same reported ones; it knows no order."
+)
+
+
+def rows(records: Sequence[Record], published: Published, models: Sequence[str], columns: dict[str, str]) -> list[Row]:
+    """All of them, for a table of columns, key -> task or `AVERAGE`."""
+    return [luck_row(records, columns), bag_row(records, columns), *_public_rows(published, models, columns)]
+
+
+def luck_row(records: Sequence[Record], columns: dict[str, str]) -> Row:
+    """What a guess would score: the majority class or chance, whichever is higher; or why a cell has none."""
+    return Row(("", "majority or chance"), {key: _luck_cell(records, kind) for key, kind in columns.items()})
+
+
+def _luck_cell(records: Sequence[Record], kind: str) -> Cell:
+    if kind == PERPLEXITY:
+        return Cell(reason="a guess has no perplexity")
+    level = luck(records, estimates.GLUE if kind == AVERAGE else [kind])
+    if level is not None:
+        return Cell(ours=f"{level:.2f}")
+    return Cell(reason="not every GLUE task has a run" if kind == AVERAGE else "no run of this task")
+
+
+def luck(
+    records: Sequence[Record], tasks: Sequence[str], names: Sequence[str] = ("chance", "majority")
+) -> float | None:
+    """The mean over tasks of the highest of these levels, in percent; None unless every task has one."""
+    levels = []
+    for task in tasks:
+        entries = [(record["metrics"].get("tasks") or {}).get(task) or {} for record in records]
+        found = [entry[name] for entry in entries for name in names if entry.get(name) is not None]
+        levels += [max(found)] if found else []
+    return sum(levels) / len(levels) if len(levels) == len(tasks) else None
+
+
+def bag_row(records: Sequence[Record], columns: dict[str, str]) -> Row:
+    """What a bag of words scores on the same items, or why a cell has none."""
+    return Row(BAG_ROW, {key: _bag_cell(records, kind) for key, kind in columns.items()})
+
+
+def _bag_cell(records: Sequence[Record], kind: str) -> Cell:
+    if kind == PERPLEXITY:
+        return Cell(reason="a bag of words predicts no masked word")
+    floors = [_floor(records, task) for task in (estimates.GLUE if kind == AVERAGE else [kind])]
+    if reasons := [floor["reason"] for floor in floors if "reason" in floor]:
+        return Cell(reason=reasons[0])
+    return Cell(ours=f"{sum(floor['headline'] for floor in floors) / len(floors):.2f}")
+
+
+def _floor(records: Sequence[Record], task: str) -> Record:
+    """What the records keep of a task's floor, which is the same for every run on it, or the reason for none."""
+    entries = [entry for record in records if (entry := (record["metrics"].get("tasks") or {}).get(task))]
+    none = {"reason": "the record keeps no bag of words" if entries else "no run of this task"}
+    return next((entry["floor"] for entry in entries if entry.get("floor")), none)
+
+
+def _public_rows(published: Published, models: Sequence[str], columns: dict[str, str]) -> list[Row]:
+    """The public models of the same sizes, for scale: their GLUE test scores, and why the other cells are empty."""
+    quoted = {
+        (line.model, line.metric): Cell(line.printed, reason=QUOTED.format(line.source))
+        for line in published.references.itertuples()
+    }
+    titles, none = GLUE_TITLES | {AVERAGE: "GLUE"}, Cell(reason=PUBLIC_ALONE)
+    return [
+        Row(("", f"public BERT-{name}"), {
+            key: quoted.get((name, titles.get(kind)), none) for key, kind in columns.items()
+        })
+        for name in map(labels.published_model, models) if (name, "GLUE") in quoted
+    ]  # fmt: skip
