@@ -7,12 +7,13 @@ import pytest
 import torch
 from transformers import AutoTokenizer, Trainer
 
-from saobp.study import baseline, checkpoints, finetuning, models, pretraining, sources
+from saobp.study import baseline, checkpoints, evaluation, finetuning, models, pretraining, sources
 from saobp.study.encoding import collator, encode
 from saobp.study.profile import load_profile
 from saobp.study.tasks import load_task
 
 STUDY = load_profile("smoke")
+ASKED = [name for names in STUDY.finetune.groups.values() for name in names]
 RECIPE = dataclasses.replace(
     STUDY.finetune, curve=0, epochs=2, epochs_of={}, learning_rate=5e-4, limit_train=40, limit_evaluation=24, batch=8,
     length=96,
@@ -64,7 +65,7 @@ def test_a_task_that_the_paper_does_not_correlate_is_not_followed(checkpoint, so
     assert finetuned("rte", checkpoint, source, tmp_path, curve=4)["curve"] == []
 
 
-@pytest.mark.parametrize("name", [name for names in STUDY.finetune.groups.values() for name in names])
+@pytest.mark.parametrize("name", ASKED)
 def test_a_model_with_random_weights_answers_variously_and_is_at_chance(name, checkpoint, source, tmp_path):
     recipe = dataclasses.replace(RECIPE, limit_train=16, limit_evaluation=200)
     task, tokenizer = finetuning.task_of(name, recipe, source), AutoTokenizer.from_pretrained(checkpoint)
@@ -80,6 +81,22 @@ def test_a_model_with_random_weights_answers_variously_and_is_at_chance(name, ch
     low, high = found["interval"]
     assert not found["constant"]
     assert low <= found["chance"] <= high or (name == "squad" and high < 10), found["scores"]  # a span may hit by luck
+
+
+@pytest.mark.parametrize("name", [name for name in ASKED if name != "squad"])
+def test_an_untouched_model_does_no_better_than_its_answers_dealt_out_at_random(name, checkpoint, source, tmp_path):
+    recipe = dataclasses.replace(RECIPE, limit_train=16, limit_evaluation=200)
+    task, tokenizer = finetuning.task_of(name, recipe, source), AutoTokenizer.from_pretrained(checkpoint)
+    trainer = Trainer(
+        finetuning.with_head(task, checkpoint, recipe, 0), args=finetuning.arguments(recipe, tmp_path, 0),
+        data_collator=collator(task.spec, tokenizer),
+    )  # fmt: skip
+    outputs = trainer.predict(encode(task.spec, task.evaluation, tokenizer, recipe.length)).predictions
+    found, random = evaluation.score(task.spec, outputs, task.evaluation), np.random.default_rng(0)
+    dealt = [evaluation.score(task.spec, random.permutation(outputs), task.evaluation)["headline"] for _ in range(99)]
+    assert min(dealt) <= found["headline"] <= max(dealt)
+    if min(dealt) == max(dealt):  # one answer to all: nothing but the share of one class, and it says so
+        assert found["constant"] and found["headline"] <= found["majority"] + 1e-9
 
 
 def random_weights(model, scale=5.0):
