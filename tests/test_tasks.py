@@ -42,6 +42,18 @@ def test_the_development_slice_is_a_tenth_of_train_and_shares_no_row_with_it(sou
     assert train | development == set(range(50))
 
 
+@pytest.mark.parametrize(("name", "passage"), [("race", "article"), ("squad", "context")])
+def test_questions_of_one_passage_are_all_trained_on_or_all_set_aside(name, passage, tmp_path):
+    row = race_rows(1)[0] | {"context": "", "answers": {"text": ["a"], "answer_start": [0]}}
+    rows = [row | {passage: f"Passage {n % 12}.", "question": f"Which is {n}?"} for n in range(60)]
+    for split in ("train", "validation"):
+        write_split(tmp_path, TASKS[name].dataset, TASKS[name].config, split, rows)
+    task = load_task(name, FolderSource(tmp_path))
+    trained, aside = (set(part[passage][:]) for part in (task.train, task.development))
+    assert len(aside) == 2 and len(trained) == 10 and not trained & aside
+    assert len({*task.train["question"], *task.development["question"]}) == len(rows)
+
+
 def test_the_development_slice_has_a_thousand_rows_at_most(tmp_path):
     write_split(tmp_path, "nyu-mll/glue", "rte", "train", PAIRS * 240)
     write_split(tmp_path, "nyu-mll/glue", "rte", "validation", PAIRS)

@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 import datasets
 import numpy as np
+from sklearn.model_selection import GroupShuffleSplit
 
 from saobp.study.sources import DataError, Source
 from saobp.study.splits import overlap
@@ -32,6 +33,11 @@ class TaskSpec:
     def headline(self) -> str:
         """The metric that the paper's tables hold."""
         return self.metrics[0]
+
+    @property
+    def passage(self) -> str | None:
+        """The column that several questions may be about: a choice's article, a span's context; None without one."""
+        return {"choice": self.texts[0], "span": self.texts[-1]}.get(self.kind)
 
     @property
     def num_labels(self) -> int:
@@ -134,7 +140,9 @@ def load_task(
     limit_evaluation: int | None = None,
     seed: int = 0,
 ) -> Task:
-    """Load a benchmark and set aside a tenth of train, 1,000 rows at most, for choosing the epoch.
+    """Load a benchmark and set aside a tenth of train, about 1,000 rows at most, for choosing the epoch.
+
+    Questions of one passage stay together, so that none is chosen on that was trained on.
 
     Splits may be slices (`validation[:80%]`); a limit draws that many rows by `seed`, train's limit with its
     development slice. Every substitution and limit is noted in `splits`.
@@ -148,13 +156,24 @@ def load_task(
         raise DataError(f"{name}: the splits {shared} share rows; slice them apart")
     train = _load(spec, source, spec.train_split, limit_train, seed)
     evaluation = _load(spec, source, spec.evaluation_split, limit_evaluation, seed)
-    order = np.random.default_rng(seed).permutation(len(train))
-    aside = min(1000, max(1, len(train) // 10))
+    kept, aside = _set_aside(spec, train, seed)
     described = [
         _described(source, spec, "train", len(train)),
         _described(source, spec, "evaluation", len(evaluation)),
     ]
-    return Task(spec, train.select(order[aside:]), train.select(order[:aside]), evaluation, described)
+    return Task(spec, train.select(kept), train.select(aside), evaluation, described)
+
+
+def _set_aside(spec: TaskSpec, train: datasets.Dataset, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Draw the rows that are trained on and those that choose the epoch; a passage is in one of the two."""
+    order = np.random.default_rng(seed).permutation(len(train))
+    rows = min(1000, max(1, len(train) // 10))
+    passages = train[spec.passage][:] if spec.passage else []
+    if len(set(passages)) < 2:
+        return order[rows:], order[:rows]
+    draw = GroupShuffleSplit(1, test_size=rows / len(train), random_state=seed)
+    kept, aside = next(draw.split(order, groups=np.asarray(passages)[order]))
+    return order[kept], order[aside]
 
 
 def load_reported(

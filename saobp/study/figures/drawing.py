@@ -48,8 +48,9 @@ WITHIN = (
     "interval over checkpoints speaks against that. r_w is over runs, centred by algorithm; its interval counts seeds."
 )
 LENGTH = (
-    "Forward and backward through four heads of 64, without dropout, by length; with the matrix held as far as memory "
-    "bears it; bars: quartiles of the rounds, lowest and highest peak of the processes. The paper has no such figure."
+    "Forward and backward through four heads of 64, without dropout, by length; with the matrix held for the shorter "
+    "lengths alone; bars: quartiles of the rounds, lowest and highest peak of the processes. The paper has no such "
+    "figure."
 )
 HOPS = (
     "Accuracy on questions of a known number of hops; a dot is a seed, a mark the mean of the seeds, dashed: chance. "
