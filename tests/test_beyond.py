@@ -14,7 +14,7 @@ import torch
 from small_models import RECIPE, RandomText, word_tokenizer
 
 import saobp
-from saobp.study import beyond, hops, models, multihop, paths, questions, records
+from saobp.study import beyond, hops, models, multihop, paths, questions, records, strengths
 from saobp.study.figures import learning
 from saobp.study.recipes import Algorithm, Beyond, MultiHop, Pretraining
 
@@ -78,19 +78,19 @@ def test_heads_and_tokens_say_where_the_mass_went(tokenizer):
 
 def test_strengths_are_trained_followed_and_read_back(tokenizer, tmp_path):
     given = {"text": RandomText(), "held_out": RandomText(), "tokenizer": tokenizer, "folder": tmp_path}
-    runs = beyond.strength_runs(PLAN, **given)
-    swept = beyond.sweep(runs)
-    assert swept["strength"].tolist() == [0.0, 0.5, beyond.LEARNED]
+    runs = strengths.study(PLAN, **given)
+    swept = strengths.sweep(runs)
+    assert swept["strength"].tolist() == [0.0, 0.5, strengths.LEARNED]
     plain = swept[swept["strength"] == 0.0].iloc[0]
     assert plain["raw_entropy"] == plain["refined_entropy"]
     other = swept[swept["strength"] == 0.5].iloc[0]
     assert other["refined_largest_column"] < other["raw_largest_column"]
-    learned = beyond.learned_strengths(runs[-1])
+    learned = strengths.learned(runs[-1])
     start = learned[learned["step"] == 0]["strength"]
     assert start.tolist() == pytest.approx([0.2] * 16) and len(learned) == 3 * 16
     assert learned[learned["step"] == 6]["strength"].std() > 0
     next(tmp_path.glob("mini-twin-0.5-42-*.json")).write_text(json.dumps(runs[1] | {"seed": 7}))
-    assert beyond.strength_runs(PLAN, **given)[1]["seed"] == 7  # finished runs are not run again
+    assert strengths.study(PLAN, **given)[1]["seed"] == 7  # finished runs are not run again
 
 
 def test_a_multi_hop_run_answers_every_question_and_is_not_run_again(tmp_path):
@@ -338,11 +338,25 @@ def test_the_words_about_rounds_and_strengths_are_those_of_the_numbers():
     assert (first, second) == (said + "settled 2.5", said + "after the last 2.5, not settled")
     swept = pd.DataFrame({"strength": [0.0, 0.2, "learned"], "seed": 1, "loss": [2.5, 2.25, 2.75]})
     said = "lowest held-out loss at λ = 0.2: 2.2500 nats, 0.5 below the highest, 0.25 below λ = 0; "
-    assert beyond.sweep_words(swept) == said + "one seed, so no interval"
+    assert strengths.words(swept) == said + "one seed, so no interval" and strengths.against_plain(swept).empty
     learned = pd.DataFrame({"step": [0, 0, 9, 9], "strength": [0.2, 0.2, 0.1, 0.3]})
-    assert beyond.learned_words(learned) == "learned λ after 9 steps: 0.1 to 0.3, from 0.2; 1 of 2 heads went up"
+    assert strengths.learned_words(learned) == "learned λ after 9 steps: 0.1 to 0.3, from 0.2; 1 of 2 heads went up"
     little = learned.assign(strength=[0.2, 0.2, 0.19997, 0.20001])
-    assert beyond.learned_words(little).startswith("learned λ after 9 steps: 0.19997 to 0.20001, from 0.2;")
+    assert strengths.learned_words(little).startswith("learned λ after 9 steps: 0.19997 to 0.20001, from 0.2;")
+
+
+def test_strengths_are_held_against_none_seed_by_seed():
+    starts, gaps = (2.5, 2.9, 2.7), {0.0: (0, 0, 0), 0.2: (-0.1, -0.11, -0.09), "learned": (0.1, -0.1, 0.02)}
+    rows = [(name, seed, starts[seed] + gap) for name, each in gaps.items() for seed, gap in enumerate(each)]
+    swept = pd.DataFrame(rows, columns=["strength", "seed", "loss"])
+    found = strengths.against_plain(swept).set_index("strength")
+    half = 4.302653 * 0.01 / 3**0.5  # Student's t of two degrees of freedom, of a sample that is off by a hundredth
+    assert found.loc[0.2, ["difference", "low", "high"]].tolist() == pytest.approx([-0.1, -0.1 - half, -0.1 + half])
+    assert found["p_holm"].tolist() == pytest.approx(hops.holm(found["p"].tolist())) and (found["seeds"] == 3).all()
+    said = strengths.words(swept)
+    assert said.endswith("; 3 seeds, λ = 0.2 (-0.1 nats [-0.12, -0.075]) unlike λ = 0 after Holm's correction over 2")
+    none = strengths.words(swept[swept["strength"] != 0.2])
+    assert none.endswith("; 3 seeds, none unlike λ = 0 after Holm's correction over 1")
 
 
 def made_up(algorithm, seed, share, layers=2):

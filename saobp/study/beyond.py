@@ -3,13 +3,8 @@
 Everything is one row a measurement, ready for seaborn.
 """
 
-import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict
-from math import ceil, log10
-from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import torch
@@ -19,14 +14,7 @@ from transformers import PreTrainedTokenizerBase
 
 import saobp
 from saobp.huggingface import raw_attentions
-from saobp.refinement import Refinement
-from saobp.study import checkpoints, models, paths, training
-from saobp.study.batches import SeededMasking
-from saobp.study.heldout import HeldOut
-from saobp.study.labels import counted
-from saobp.study.recipes import Beyond
 
-LEARNED = "learned"
 SETTLED = 1e-3  # of the whole distance: rounds that move less have settled
 
 
@@ -119,91 +107,6 @@ def by_token(raw: Tensor, refined: Tensor, tokens: Tensor, tokenizer: PreTrained
     return frame.sort_values("change", ignore_index=True)
 
 
-def strengths_of(model: nn.Module) -> list[list[float]]:
-    """Return the strength of every layer's heads, in nats (one value where a layer's heads share it)."""
-    found = [module.strength(torch.device("cpu")) for module in model.modules() if isinstance(module, Refinement)]
-    return [torch.as_tensor(strength).detach().flatten().tolist() for strength in found]
-
-
-class Watch:
-    """What is followed of a strength: held-out loss and accuracy; raw and refined entropy, GTD, fullest column."""
-
-    def __init__(self, held_out: Any, tokenizer: PreTrainedTokenizerBase, plan: Beyond):
-        recipe = plan.pretrain
-        masking = SeededMasking(tokenizer, recipe.masking, 0)
-        self.held_out = HeldOut(held_out, masking, recipe.evaluation_sequences, recipe.batch)
-        self.tokens = self.held_out.shown["input_ids"]
-
-    def __call__(self, model: nn.Module) -> dict[str, Any]:
-        raw, refined = matrices(model, self.tokens.to(next(model.parameters()).device))
-        sides = {"raw": shape(raw), "refined": shape(refined)}
-        found = {"loss": self.held_out(model)["loss"], "accuracy": self.held_out.accuracy(model)}
-        return {**found, **sides, "strengths": strengths_of(model)}
-
-
-def strength_run(
-    plan: Beyond,
-    strength: float | str,
-    seed: int,
-    *,
-    text: Any,
-    held_out: Any,
-    tokenizer: PreTrainedTokenizerBase,
-    folder: Path,
-) -> dict[str, Any]:
-    """Train one model at a strength, or with a learned one a head ("learned", from the size's own), and follow it.
-
-    Returns strength, seed and "curve": step, loss, accuracy, raw and refined shape, strengths. A finished run is read
-    from `folder`; one that was cut off is continued.
-    """
-    made_of = (asdict(plan.pretrain), plan.sequences, text.fingerprint)
-    name = checkpoints.marked(f"{plan.model}-{strength}-{seed}", made_of)
-    done = folder / f"{name}.json"
-    if not done.exists():
-        network = models.encoder(plan.model, tokenizer, dropout=plan.pretrain.dropout, seed=seed)
-        learned = strength == LEARNED
-        saobp.apply(
-            network, "high", models.strength_of(plan.model) if learned else strength, learn="head" if learned else None
-        )
-        log = training.pretrain(
-            network, text, SeededMasking(tokenizer, plan.pretrain.masking, seed), plan.pretrain,
-            folder=folder / name, seed=seed, measure=Watch(held_out, tokenizer, plan), title=name,
-        )  # fmt: skip
-        curve = [{"step": entry["step"], **entry["heldout"]} for entry in log if "heldout" in entry]
-        paths.write_text(done, json.dumps({"strength": strength, "seed": seed, "curve": curve}))
-    return json.loads(done.read_text(encoding="utf-8"))
-
-
-def strength_runs(plan: Beyond, *, text: Any, held_out: Any, tokenizer: PreTrainedTokenizerBase, folder: Path) -> list:
-    """Run every strength of a plan, and the learned one, with every seed."""
-    return [
-        strength_run(plan, strength, seed, text=text, held_out=held_out, tokenizer=tokenizer, folder=folder)
-        for strength in (*plan.strengths, LEARNED)
-        for seed in plan.seeds
-    ]
-
-
-def sweep(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
-    """Return one row a run: strength, seed, loss, accuracy (0 to 1), and raw_ and refined_ shapes at the end."""
-    rows = []
-    for run in runs:
-        last = run["curve"][-1]
-        sides = {f"{side}_{name}": value for side in ("raw", "refined") for name, value in last[side].items()}
-        ends = {name: last[name] for name in ("loss", "accuracy")}
-        rows.append({"strength": run["strength"], "seed": run["seed"], **ends, **sides})
-    return pd.DataFrame(rows)
-
-
-def learned_strengths(run: dict[str, Any]) -> pd.DataFrame:
-    """Return where learned strengths went: step, layer, head (from 1), strength (nats)."""
-    return pd.DataFrame(
-        {"step": point["step"], "layer": layer, "head": head, "strength": value}
-        for point in run["curve"]
-        for layer, heads in enumerate(point["strengths"], 1)
-        for head, value in enumerate(heads, 1)
-    )
-
-
 def round_words(found: pd.DataFrame) -> str:
     """Say how much mass each later round moves beside the first, without damping, and whether that shrinks."""
     change = found[found["damping"] == 0].set_index("round")["change"].iloc[1:]
@@ -220,28 +123,3 @@ def one_round_words(found: pd.DataFrame) -> list[str]:
         + (f"settled {r.settled:.3g}" if r.still < SETTLED else f"after the last {r.settled:.3g}, not settled")
         for r in found.itertuples()
     ]
-
-
-def sweep_words(swept: pd.DataFrame) -> str:
-    """Say at which strength the held-out loss was lowest, and by how much it beats no refinement and the worst."""
-    losses = swept.groupby("strength")["loss"].mean()
-    best, seeds = losses.idxmin(), swept["seed"].nunique()
-    words = f"lowest held-out loss at λ = {best}: {losses.min():.4f} nats, "
-    words += f"{losses.max() - losses.min():.2g} below the highest"
-    if 0.0 in losses.index:
-        words += f", {losses[0.0] - losses.min():.2g} below λ = 0"
-    return words + ("; one seed, so no interval" if seeds == 1 else f"; {seeds} seeds")
-
-
-def learned_words(learned: pd.DataFrame) -> str:
-    """Say where the learned strengths went."""
-    first, last = (
-        learned[learned["step"] == step]["strength"] for step in (learned["step"].min(), learned["step"].max())
-    )
-    after = counted(learned["step"].max(), "step")
-    start, low, high = first.mean(), last.min(), last.max()
-    moved = max(abs(low - start), abs(high - start))
-    digits = max(3, 1 + ceil(log10(high / moved))) if moved else 3  # as many as show how far the farthest went
-    words = f"learned λ after {after}: {low:.{digits}g} to {high:.{digits}g}, from {start:.{digits}g}"
-    up = int((last.to_numpy() > first.to_numpy()).sum())
-    return words + f"; {up} of {counted(len(last), 'head')} went up"

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from saobp.study import beyond, hops, paths, records
+from saobp.study import hops, paths, records, strengths
 from saobp.study.labels import counted
 
 PROFILE = "stories"  # questions of a known number of hops, and the strength; trained for hours
@@ -32,7 +32,7 @@ def size(record: dict[str, Any]) -> str:
 
 def sentences(record: dict[str, Any]) -> list[str]:
     """Say what a record found on the strength and on questions of each number of hops."""
-    swept, exam = beyond.sweep(record["metrics"]["strengths"]), record["metrics"]["multihop"]
+    swept, exam = strengths.sweep(record["metrics"]["strengths"]), record["metrics"]["multihop"]
     found = hops.words(hops.scores(exam), hops.differences(exam), 100 / exam[0]["chains"])
     more = (hops.learning_words(exam), hops.settled_words(exam), hops.failure_words(exam))
-    return [f"Strength: {beyond.sweep_words(swept)}", *found, *sum(more, [])]
+    return [f"Strength: {strengths.words(swept)}", *found, *sum(more, [])]

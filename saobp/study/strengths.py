@@ -1,0 +1,157 @@
+"""Other strengths than the paper's, and learned ones (notebook 12): the same model, text and masks at each λ."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from math import ceil, log10
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+from scipy.stats import ttest_1samp
+from torch import nn
+from transformers import PreTrainedTokenizerBase
+
+import saobp
+from saobp.refinement import Refinement
+from saobp.study import beyond, checkpoints, models, paths, training
+from saobp.study.batches import SeededMasking
+from saobp.study.heldout import HeldOut
+from saobp.study.labels import counted, joined
+from saobp.study.recipes import Beyond
+from saobp.study.statistics import holm
+
+LEARNED = "learned"
+
+
+def strengths_of(model: nn.Module) -> list[list[float]]:
+    """Return the strength of every layer's heads, in nats (one value where a layer's heads share it)."""
+    found = [module.strength(torch.device("cpu")) for module in model.modules() if isinstance(module, Refinement)]
+    return [torch.as_tensor(strength).detach().flatten().tolist() for strength in found]
+
+
+class Watch:
+    """What is followed of a strength: held-out loss and accuracy; raw and refined entropy, GTD, fullest column."""
+
+    def __init__(self, held_out: Any, tokenizer: PreTrainedTokenizerBase, plan: Beyond):
+        recipe = plan.pretrain
+        masking = SeededMasking(tokenizer, recipe.masking, 0)
+        self.held_out = HeldOut(held_out, masking, recipe.evaluation_sequences, recipe.batch)
+        self.tokens = self.held_out.shown["input_ids"]
+
+    def __call__(self, model: nn.Module) -> dict[str, Any]:
+        raw, refined = beyond.matrices(model, self.tokens.to(next(model.parameters()).device))
+        sides = {"raw": beyond.shape(raw), "refined": beyond.shape(refined)}
+        found = {"loss": self.held_out(model)["loss"], "accuracy": self.held_out.accuracy(model)}
+        return {**found, **sides, "strengths": strengths_of(model)}
+
+
+def run(
+    plan: Beyond,
+    strength: float | str,
+    seed: int,
+    *,
+    text: Any,
+    held_out: Any,
+    tokenizer: PreTrainedTokenizerBase,
+    folder: Path,
+) -> dict[str, Any]:
+    """Train one model at a strength, or with a learned one a head ("learned", from the size's own), and follow it.
+
+    Returns strength, seed and "curve": step, loss, accuracy, raw and refined shape, strengths. A finished run is read
+    from `folder`; one that was cut off is continued.
+    """
+    made_of = (asdict(plan.pretrain), plan.sequences, text.fingerprint)
+    name = checkpoints.marked(f"{plan.model}-{strength}-{seed}", made_of)
+    done = folder / f"{name}.json"
+    if not done.exists():
+        network = models.encoder(plan.model, tokenizer, dropout=plan.pretrain.dropout, seed=seed)
+        learned = strength == LEARNED
+        saobp.apply(
+            network, "high", models.strength_of(plan.model) if learned else strength, learn="head" if learned else None
+        )
+        log = training.pretrain(
+            network, text, SeededMasking(tokenizer, plan.pretrain.masking, seed), plan.pretrain,
+            folder=folder / name, seed=seed, measure=Watch(held_out, tokenizer, plan), title=name,
+        )  # fmt: skip
+        curve = [{"step": entry["step"], **entry["heldout"]} for entry in log if "heldout" in entry]
+        paths.write_text(done, json.dumps({"strength": strength, "seed": seed, "curve": curve}))
+    return json.loads(done.read_text(encoding="utf-8"))
+
+
+def study(plan: Beyond, *, text: Any, held_out: Any, tokenizer: PreTrainedTokenizerBase, folder: Path) -> list:
+    """Run every strength of a plan, and the learned one, with every seed."""
+    return [
+        run(plan, strength, seed, text=text, held_out=held_out, tokenizer=tokenizer, folder=folder)
+        for strength in (*plan.strengths, LEARNED)
+        for seed in plan.seeds
+    ]
+
+
+def sweep(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
+    """Return one row a run: strength, seed, loss, accuracy (0 to 1), and raw_ and refined_ shapes at the end."""
+    rows = []
+    for run in runs:
+        last = run["curve"][-1]
+        sides = {f"{side}_{name}": value for side in ("raw", "refined") for name, value in last[side].items()}
+        ends = {name: last[name] for name in ("loss", "accuracy")}
+        rows.append({"strength": run["strength"], "seed": run["seed"], **ends, **sides})
+    return pd.DataFrame(rows)
+
+
+def learned(run: dict[str, Any]) -> pd.DataFrame:
+    """Return where learned strengths went: step, layer, head (from 1), strength (nats)."""
+    return pd.DataFrame(
+        {"step": point["step"], "layer": layer, "head": head, "strength": value}
+        for point in run["curve"]
+        for layer, heads in enumerate(point["strengths"], 1)
+        for head, value in enumerate(heads, 1)
+    )
+
+
+def against_plain(swept: pd.DataFrame) -> pd.DataFrame:
+    """Compare the held-out loss at every strength with that at λ = 0 of the same seeds; none without two of them.
+
+    Columns: strength, difference, low, high (nats; 95 %, Student's t over seeds), p, p_holm (over all rows), seeds.
+    """
+    losses = swept.pivot(index="seed", columns="strength", values="loss")
+    rows = []
+    for strength in losses.columns.drop(0.0) if 0.0 in losses and len(losses) > 1 else ():
+        gaps = (losses[strength] - losses[0.0]).dropna()
+        found = ttest_1samp(gaps, 0.0)
+        rows.append((strength, gaps.mean(), *found.confidence_interval(), found.pvalue, len(gaps)))
+    frame = pd.DataFrame(rows, columns=["strength", "difference", "low", "high", "p", "seeds"])
+    return frame.assign(p_holm=holm(frame["p"].tolist()))
+
+
+def words(swept: pd.DataFrame) -> str:
+    """Say at which strength the held-out loss was lowest, and by how much it beats no refinement and the worst."""
+    losses = swept.groupby("strength")["loss"].mean()
+    best, seeds = losses.idxmin(), swept["seed"].nunique()
+    said = f"lowest held-out loss at λ = {best}: {losses.min():.4f} nats, "
+    said += f"{losses.max() - losses.min():.2g} below the highest"
+    if 0.0 in losses.index:
+        said += f", {losses[0.0] - losses.min():.2g} below λ = 0"
+    if seeds == 1:
+        return said + "; one seed, so no interval"
+    found = against_plain(swept)
+    sure = [
+        f"λ = {r.strength} ({r.difference:+.2g} nats [{r.low:.2g}, {r.high:.2g}])"
+        for r in found[found["p_holm"] < 0.05].itertuples()
+    ]
+    return said + f"; {seeds} seeds, {joined(sure) or 'none'} unlike λ = 0 after Holm's correction over {len(found)}"
+
+
+def learned_words(strengths: pd.DataFrame) -> str:
+    """Say where the learned strengths went."""
+    first, last = (
+        strengths[strengths["step"] == step]["strength"] for step in (strengths["step"].min(), strengths["step"].max())
+    )
+    after = counted(strengths["step"].max(), "step")
+    start, low, high = first.mean(), last.min(), last.max()
+    moved = max(abs(low - start), abs(high - start))
+    digits = max(3, 1 + ceil(log10(high / moved))) if moved else 3  # as many as show how far the farthest went
+    words = f"learned λ after {after}: {low:.{digits}g} to {high:.{digits}g}, from {start:.{digits}g}"
+    up = int((last.to_numpy() > first.to_numpy()).sum())
+    return words + f"; {up} of {counted(len(last), 'head')} went up"
