@@ -296,7 +296,8 @@ def test_a_run_has_settled_if_it_no_longer_moved_before_its_rate_fell():
     assert hops.movement(runs)["moved"].tolist() == pytest.approx([0.0, 40.0])
     assert [hops.settled(run) for run in runs] == [True, False]
     (line,) = hops.settled_words(runs)
-    assert "2 layers, 1 hop: 1 of 2 runs had settled" in line and line.endswith("; the others: High seed 0 (+40)")
+    assert line.startswith("1 of 2 runs had settled: they moved by less than 2 points before the rate fell")
+    assert line.endswith("; the others: 2 layers, High, seed 0 (1 hop +40)")
     assert hops.settled_words([run | {"full_rate": 0} for run in runs]) == []  # the rate fell all along
     assert not hops.settled(runs[1] | {"outcomes": {"1": [1] * 100}}), "knowing all in the end is no reason to be kept"
 

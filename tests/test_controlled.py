@@ -37,13 +37,26 @@ def test_a_record_says_its_size_its_strengths_and_its_hops():
     one = record({"original": 0.3, "high": 1.0}, seeds=(0, 1, 2))
     size = "profile stories, 2026-05-04: 6 encoders of 2 layers, 2 algorithms, 3 seeds, "
     assert controlled.size(one) == size + "100 steps of 8 stories, 0.5 hours of training"
-    first, second, *rest = controlled.sentences(one)
-    assert first.startswith("Strength: lowest held-out loss at λ = 0.2: 2.5000 nats, 0.5 below the highest")
-    assert (
-        second.startswith("2 layers, 1 hop: ")
-        and "90 % or more, as a mean of seeds, for High (1 of 2); High +" in second
-    )
+    first, *rest = controlled.sentences(one)
+    assert first.startswith("2 layers, 1 hop: ")
+    assert "90 % or more, as a mean of seeds, for High (1 of 2); High +" in first
     assert any("right for the first time: Original in 0 of 3 runs, High at step 0 (0 to 0)" in line for line in rest)
+    (strength,) = controlled.summary(one)
+    assert strength.startswith("Strength: lowest held-out loss at λ = 0.2: 2.5000 nats, 0.5 below the highest")
+
+
+def test_a_record_is_shown_as_a_table_with_the_range_of_its_seeds():
+    one = record({"original": 0.3, "high": 1.0}, seeds=(0, 1, 2))
+    head, _, names, rule, first, second, *rest = controlled.text(one)
+    assert "chance is 33" in head and names == "| Layers | Hops | Original | High | High − Original |"
+    assert rule.count("---:") == 5 and first.startswith("| 2 | 1 | ") and second.startswith("| 2 | 2 | ")
+    layers, asked, plain, high, gap = first.strip("| ").split(" | ")
+    right = hops.scores(one["metrics"]["multihop"]).query("algorithm == 'original' and hops == 1")["accuracy"]
+    assert plain == f"{right.mean():.0f} ({right.min():.0f} to {right.max():.0f})"
+    assert high == "100*" and gap.startswith(f"+{100 - right.mean():.1f} [")
+    assert rest[1].startswith("- Strength: ")
+    alone = controlled.text(record({"original": 0.3, "low": 0.3}, seeds=(0, 1, 2)))
+    assert "*" not in "".join(alone[4:6]) and "High" not in "".join(alone[2:6])
 
 
 def test_every_algorithm_has_its_own_line_and_chance_is_marked():

@@ -4,8 +4,13 @@ from typing import Any
 
 from saobp.study import hops, paths, records, strengths
 from saobp.study.labels import counted
+from saobp.study.tables.render import pipe
 
 PROFILE = "stories"  # questions of a known number of hops, and the strength; trained for hours
+HEAD = """**Controlled studies.** Profile `{}`, on the embedded story world ([notebook 12](notebooks/12-beyond.ipynb)):
+percent of questions right by the hops they take, mean of the seeds (lowest to highest); chance is {:.0f}. High −
+Original in points, with its 95 % interval over seeds and stories; *: differs from Original after Holm's correction over
+the table. Shuffled permutes what High hears, and should equal it."""
 
 
 def tracked() -> list[dict[str, Any]]:
@@ -31,8 +36,32 @@ def size(record: dict[str, Any]) -> str:
 
 
 def sentences(record: dict[str, Any]) -> list[str]:
-    """Say what a record found on the strength and on questions of each number of hops."""
-    swept, exam = strengths.sweep(record["metrics"]["strengths"]), record["metrics"]["multihop"]
+    """Say what a record found on questions of each number of hops, and when it was learned."""
+    exam = record["metrics"]["multihop"]
     found = hops.words(hops.scores(exam), hops.differences(exam), 100 / exam[0]["chains"])
-    more = (hops.learning_words(exam), hops.settled_words(exam), hops.failure_words(exam))
-    return [f"Strength: {strengths.words(swept)}", *found, *sum(more, [])]
+    return [*found, *hops.learning_words(exam)]
+
+
+def summary(record: dict[str, Any]) -> list[str]:
+    """Say what a record found on the strength, how far its runs on hops had come, and which of them failed."""
+    exam = record["metrics"]["multihop"]
+    swept = strengths.words(strengths.sweep(record["metrics"]["strengths"]))
+    return [f"Strength: {swept}", *hops.settled_words(exam), *hops.failure_words(exam)]
+
+
+def text(record: dict[str, Any]) -> list[str]:
+    """Return what a record found as Markdown: a table by depth and hops, and a list."""
+    exam = record["metrics"]["multihop"]
+    table = hops.overview(exam)
+    rows = map(pipe, table.itertuples(index=False))
+    head = HEAD.format(record["profile"], 100 / exam[0]["chains"])
+    return [
+        head,
+        "",
+        pipe(table),
+        pipe(["---:"] * len(table.columns)),
+        *rows,
+        "",
+        *(f"- {line}" for line in summary(record)),
+        "",
+    ]

@@ -72,15 +72,18 @@ def settled(run: dict[str, Any]) -> bool:
 
 
 def settled_words(runs: Sequence[dict[str, Any]]) -> list[str]:
-    """Say for each depth and number of hops how many runs had settled before their rate fell, and which had not."""
-    said = longer_words(runs)
-    for (layers, hops), found in movement(runs).groupby(["layers", "hops"]):
-        moving = found[~(found["moved"].abs() < STILL)]
-        line = f"{_depth(layers, hops)}: {len(found) - len(moving)} of {counted(len(found), 'run')} had settled, "
-        line += f"moving by less than {STILL:.0f} points before the rate fell"
-        named = [f"{algorithm_title(run.algorithm)} seed {run.seed} ({run.moved:+.0f})" for run in moving.itertuples()]
-        said.append(line + (f"; the others: {', '.join(named)}" if named else ""))
-    return said
+    """Say how many runs were made again, and how many had settled before their rate fell, and which had not."""
+    found, named = movement(runs), []
+    if found.empty:
+        return []
+    moving = found[~(found["moved"].abs() < STILL)]
+    for (layers, algorithm, seed), rows in moving.groupby(RUN, sort=False):
+        how = ", ".join(f"{counted(row.hops, 'hop')} {row.moved:+.0f}" for row in rows.itertuples())
+        named.append(f"{counted(layers, 'layer')}, {algorithm_title(algorithm)}, seed {seed} ({how})")
+    every = len(found[RUN].drop_duplicates())
+    line = f"{every - len(named)} of {counted(every, 'run')} had settled: they moved by less than {STILL:.0f} points "
+    line += "before the rate fell, on questions of every number of hops"
+    return [*longer_words(runs), line + (f"; the others: {'; '.join(named)}" if named else "")]
 
 
 def longer_words(runs: Sequence[dict[str, Any]]) -> list[str]:
@@ -145,6 +148,32 @@ def several(runs: Sequence[dict[str, Any]]) -> tuple[Estimate, list[int]] | None
     gaps = np.stack([means["high", seed] - means["original", seed] for seed in seeds])
     found = mean_interval(gaps.mean(axis=1).tolist(), item_error=item_error(gaps), items=gaps.shape[1])
     return found, sorted({layers for layers, _ in every})
+
+
+def overview(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
+    """Return a table to read, a row a depth and number of hops: percent right, the mean of the seeds and their range.
+
+    Columns: Layers, Hops, each algorithm by its title (* where it differs from Original after Holm's correction), and
+    High − Original in points with its 95 % interval over seeds and stories.
+    """
+    right, gaps = scores(runs), differences(runs).set_index(["layers", "hops", "algorithm"])
+    rows = []
+    for (layers, hops), found in right.groupby(["layers", "hops"]):
+        row = {"Layers": str(layers), "Hops": str(hops)}
+        for name, seeds in found.groupby("algorithm", sort=False)["accuracy"]:
+            sure = (layers, hops, name) in gaps.index and gaps.loc[(layers, hops, name), "p_holm"] < 0.05
+            row[algorithm_title(name)] = _spread(seeds) + ("*" if sure else "")
+        if (layers, hops, "high") in gaps.index:
+            gap = gaps.loc[(layers, hops, "high")]
+            row["High − Original"] = f"{gap['difference']:+.1f} [{gap['low']:.1f}, {gap['high']:.1f}]"
+        rows.append(row)
+    return pd.DataFrame(rows).fillna("–")
+
+
+def _spread(seeds: pd.Series) -> str:
+    """The mean of some seeds and their ends: "67 (33 to 100)"; the mean alone where they are alike."""
+    low, mean, high = (f"{value:.0f}" for value in (seeds.min(), seeds.mean(), seeds.max()))
+    return mean if low == high else f"{mean} ({low} to {high})"
 
 
 def words(scores: pd.DataFrame, differences: pd.DataFrame, chance: float) -> list[str]:

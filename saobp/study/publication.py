@@ -161,14 +161,8 @@ def judged(found: list[dict[str, Any]]) -> tables.Verdicts:
 def controlled_text() -> list[str]:
     """Say what the controlled studies found, from the tracked records of their own profile; nothing without them."""
     found = controlled.tracked()
-    said = [line for run in found for line in controlled.sentences(run)]
-    if not said:
-        return []
-    head = (
-        f"**Controlled studies.** Profile `{controlled.PROFILE}`, on the embedded story world "
-        "([notebook 12](notebooks/12-beyond.ipynb)). Shuffled permutes what High hears, and should equal it:"
-    )
-    return [head, "", *(f"- {line}" for line in said), "", *figure_text("hops", found, said=False)]
+    said = [line for record in found for line in controlled.text(record)]
+    return said + figure_text("hops", found, said=False) if said else []
 
 
 def single(kind: str, number: int | str, profile: str, file_format: str, width: float | None, folder: Path) -> Path:
