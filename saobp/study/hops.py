@@ -164,8 +164,9 @@ def overview(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
             sure = (layers, hops, name) in gaps.index and gaps.loc[(layers, hops, name), "p_holm"] < 0.05
             row[algorithm_title(name)] = _spread(seeds) + ("*" if sure else "")
         if (layers, hops, "high") in gaps.index:
-            gap = gaps.loc[(layers, hops, "high")]
-            row["High − Original"] = f"{gap['difference']:+.1f} [{gap['low']:.1f}, {gap['high']:.1f}]"
+            ends = gaps.loc[(layers, hops, "high"), ["difference", "low", "high"]]
+            value, low, high = (round(float(end), 1) + 0.0 for end in ends)  # no minus before a zero
+            row["High − Original"] = f"{value:+.1f} [{low:.1f}, {high:.1f}]"
         rows.append(row)
     return pd.DataFrame(rows).fillna("–")
 
