@@ -78,8 +78,12 @@ def test_a_profile_that_was_begun_shows_its_glue_scores_beside_the_results(monke
     monkeypatch.setattr(publication, "published_profile", lambda: "laptop")
     monkeypatch.setattr(publication.records, "load", lambda folder: runs if folder == paths.results("narrow") else [])
     head, _, table = publication.begun_text()
-    assert head == "**Begun.** Profile `narrow` has trained Original (seed 42) so far, and compares nothing."
+    assert (
+        head == "**Begun.** Profile `narrow` has trained Original (seed 42) so far of its encoders, and compares none."
+    )
     assert table == tables.table(8, runs).to_markdown()
+    runs.append(examples.decoder())
+    assert publication.begun_text()[3:] == [tables.table(7, runs).to_markdown()]
     monkeypatch.setattr(publication, "published_profile", lambda: "narrow")
     assert publication.begun_text() == []
 

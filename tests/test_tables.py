@@ -146,6 +146,16 @@ def test_flags_are_named(built):
     assert r"\dagger$ below chance" in built[2].to_latex()
 
 
+def test_a_decoder_that_hears_later_rows_says_how_much_of_its_loss_that_is():
+    leaky = examples.decoder(algorithm="high")
+    leaky["parameters"]["algorithm"] = "high_all_rows"
+    leaky["metrics"] |= {"steps": 60, "leak": {"by_block": [0.5, 0.6, 0.7]}}
+    notes = tables.table(7, [examples.decoder(), leaky]).notes
+    (said,) = [note for note in notes if "hears later rows" in note]
+    assert said.startswith("GPT2-Mini, High, all rows (leaks): This decoder hears later rows and gains by them, +0.60")
+    assert not any("later rows" in note for note in tables.table(7, [examples.decoder()]).notes)
+
+
 def test_reference_rows_show_a_guess_and_the_public_model(built):
     table = built[2]
     assert table.cell("", "majority or chance", column="RACE_Middle").ours == "52.00"

@@ -128,17 +128,16 @@ def figure_text(number: int | str, found: list[dict[str, Any]], *, said: bool) -
 
 
 def begun_text() -> list[str]:
-    """Show Table 8 of the profiles that weigh more than the one shown and have nothing to compare yet."""
+    """Show Tables 8 and 7 of profiles that weigh more than the one shown and have no encoders to compare yet."""
     said = []
     for name in WEIGHT[: WEIGHT.index(published_profile())]:
         if found := records.load(paths.results(name)):
             runs = [run["parameters"] for run in records.select(found, "pretrain")]
             trained = {f"{labels.algorithm_title(run['algorithm'])} (seed {run['seed']})" for run in runs}
-            said += [
-                f"**Begun.** Profile `{name}` has trained {', '.join(sorted(trained))} so far, and compares nothing.",
-                "",
-            ]
-            said.append(tables.table(8, found).to_markdown())
+            so_far = f"has trained {', '.join(sorted(trained))} so far of its encoders, and compares none."
+            said += [f"**Begun.** Profile `{name}` {so_far}", ""]
+            decoders = [7] if records.select(found, "decoder") else []
+            said += [tables.table(number, found).to_markdown() for number in (8, *decoders)]
     return said
 
 

@@ -1,10 +1,12 @@
 """Tables 2, 3, 7 and 8: accuracies and perplexities."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import nan
 from typing import Any
 
-from saobp.study import estimates, labels, task_scores
+from saobp.study import estimates, labels, lookahead, task_scores
+from saobp.study.models import LEAKY
 from saobp.study.published import Published
 from saobp.study.records import select
 from saobp.study.statistics import Estimate
@@ -185,7 +187,18 @@ def table7(records: Sequence[Record], published: Published) -> Table:
     rows = _rows(records, published, 7, columns, estimates.models(records, decoder=True) or ["gpt2-mini"])
     titles = {"RACE_middle_Acc": "RACE-Middle", "BoolQ_Acc": "BoolQ", "PPL_WikiText": "Perplexity"}
     caption = "Decoders, zero-shot; a message comes from earlier rows only, but for the form of all rows."
-    return _finish(7, caption, titles, columns, rows, records, [references.luck_row(records, columns)])
+    table = _finish(7, caption, titles, columns, rows, records, [references.luck_row(records, columns)])
+    return replace(table, notes=(*table.notes, *_leak_notes(records)))
+
+
+def _leak_notes(records: Sequence[Record]) -> list[str]:
+    """Say of each decoder that hears later rows how much of its loss that is."""
+    leaky = [run for run in select(list(records), algorithm=LEAKY) if run["metrics"].get("leak")]
+    return [
+        f"{labels.model_title(run['parameters']['model'])}, {labels.algorithm_title(LEAKY)}: "
+        + lookahead.sentence(run["metrics"]["leak"], True, run["metrics"]["steps"])
+        for run in leaky
+    ]
 
 
 def _finish(number, caption, titles, columns, rows, records, below) -> Table:
