@@ -35,6 +35,12 @@ def models(records: Iterable[Record], *, decoder: bool = False) -> list[str]:
     return chosen
 
 
+def sizes(records: Iterable[Record], *, decoder: bool = False) -> list[str]:
+    """Every size of the paper, by the model that has its runs (`models`), or by its own name where there are none."""
+    found = {labels.size(name): name for name in models(records, decoder=decoder)}
+    return [found.get(size, labels.DECODER * decoder + size) for size in labels.SIZES]
+
+
 def algorithms(records: Iterable[Record]) -> list[str]:
     """The algorithms with runs, in the order of `labels.ALGORITHMS`."""
     present = {record["parameters"].get("algorithm") for record in records}

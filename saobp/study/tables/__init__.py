@@ -43,7 +43,7 @@ def table(number: int, records: Sequence[Record], published: Published | None = 
     used, published = context.relevant(f"table{number}", records), published or published_numbers.load()
     built = TABLES[number](used, published)
     caption = built.caption.replace("Profile none.", f"Profile {context.profile(records)}.")
-    return replace(built, caption=caption, notes=(*context.not_run(built, published), *built.notes))
+    return replace(built, caption=caption)
 
 
 def write(

@@ -6,9 +6,7 @@ from typing import Any
 
 from saobp.study import labels
 from saobp.study.labels import joined
-from saobp.study.published import Published
 from saobp.study.splits import INVENTED
-from saobp.study.tables.cells import Table
 from saobp.study.tasks import TASKS
 
 Record = dict[str, Any]
@@ -170,24 +168,6 @@ def _by_model(said: dict[str, set[str]]) -> str:
     if len({frozenset(models) for models in said.values()}) == 1:
         return " | ".join(sorted(said))
     return " | ".join(f"{words} ({', '.join(sorted(said[words]))})" for words in sorted(said))
-
-
-UNSTATED = "(not stated)"  # a model in the paper's tables
-
-
-def not_run(table: Table, published: Published) -> tuple[str, ...]:
-    """Name the rows that the paper prints of a table and that no run stands beside; a size not stated is any size."""
-    frame = published.tables[table.number]
-    if not {"model", "algorithm"} <= set(frame.columns):
-        return ()
-    shown = {(row.labels[0].removeprefix("BERT-").partition(" (")[0], row.labels[-1]) for row in table.rows}
-    shown |= {(UNSTATED, algorithm) for _, algorithm in shown}
-    missing: dict[str, list[str]] = {}
-    for model, algorithm in dict.fromkeys(zip(frame["model"], frame["algorithm"].str.removeprefix("BP-"))):
-        if (model, algorithm) not in shown:
-            missing.setdefault(str(model), []).append(str(algorithm))
-    words = "; ".join(f"{model} {', '.join(algorithms)}" for model, algorithms in missing.items())
-    return (f"Printed in the paper, no run here: {words}.",) if words else ()
 
 
 def notes(records: Sequence[Record], covered: Sequence[str] = (), matters: Sequence[str] = ()) -> tuple[str, ...]:

@@ -45,7 +45,7 @@ def _older_mean(record: Record, name: str) -> float | None:
 def table1(records: Sequence[Record], published: Published) -> Table:
     """GTD, indirect entropy, accuracy, clustering and betweenness on RACE-Middle."""
     rows = {}
-    for model in estimates.models(records) or ["mini"]:
+    for model in estimates.sizes(records):
         for algorithm in scores.shown_algorithms(select(list(records), "attention"), model):
             rows[model, algorithm] = _row(records, published, model, algorithm)
     behind, shown = context.behind(records, rows, ["race"]), corrected(list(rows.values()))

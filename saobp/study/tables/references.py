@@ -23,9 +23,9 @@ BAG = (
 )
 
 
-def rows(records: Sequence[Record], published: Published, models: Sequence[str], columns: dict[str, str]) -> list[Row]:
+def rows(records: Sequence[Record], published: Published, columns: dict[str, str]) -> list[Row]:
     """All of them, for a table of columns, key -> task or `AVERAGE`."""
-    return [luck_row(records, columns), bag_row(records, columns), *_public_rows(published, models, columns)]
+    return [luck_row(records, columns), bag_row(records, columns), *_public_rows(published, columns)]
 
 
 def luck_row(records: Sequence[Record], columns: dict[str, str]) -> Row:
@@ -75,7 +75,7 @@ def _floor(records: Sequence[Record], task: str) -> Record:
     return next((entry["floor"] for entry in entries if entry.get("floor")), none)
 
 
-def _public_rows(published: Published, models: Sequence[str], columns: dict[str, str]) -> list[Row]:
+def _public_rows(published: Published, columns: dict[str, str]) -> list[Row]:
     """The public models of the same sizes, for scale: their GLUE test scores, and why the other cells are empty."""
     quoted = {
         (line.model, line.metric): Cell(line.printed, reason=QUOTED.format(line.source))
@@ -86,5 +86,5 @@ def _public_rows(published: Published, models: Sequence[str], columns: dict[str,
         Row(("", f"public BERT-{name}"), {
             key: quoted.get((name, titles.get(kind)), none) for key, kind in columns.items()
         })
-        for name in map(labels.published_model, models) if (name, "GLUE") in quoted
+        for name in map(labels.published_model, labels.SIZES)
     ]  # fmt: skip

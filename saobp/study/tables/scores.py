@@ -23,9 +23,8 @@ def table2(records: Sequence[Record], published: Published) -> Table:
     """Accuracy on GLUE (mean of nine), HellaSwag, RACE-Middle and SQuAD."""
     columns = {"GLUE": AVERAGE, "HellaSwag": "hellaswag", "RACE_Middle": "race", "SQuAD": "squad"}
     titles = {key: key.replace("_", "-") for key in columns}
-    models = estimates.models(records)
-    below = references.rows(records, published, models, columns)
-    rows = _rows(records, published, 2, columns, models or ["mini"])
+    below = references.rows(records, published, columns)
+    rows = _rows(records, published, 2, columns, estimates.sizes(records))
     caption = f"Accuracy on multiple evaluation tasks; {references.PUBLIC}."
     return _finish(2, caption, titles, columns, rows, records, below)
 
@@ -33,9 +32,8 @@ def table2(records: Sequence[Record], published: Published) -> Table:
 def table8(records: Sequence[Record], published: Published) -> Table:
     """The nine GLUE tasks and their mean."""
     columns = {title: task for task, title in GLUE_TITLES.items()} | {"Avg": AVERAGE}
-    models = estimates.models(records)
-    below = references.rows(records, published, models, columns)
-    rows, titles = _rows(records, published, 8, columns, models or ["mini"]), {key: key for key in columns}
+    below = references.rows(records, published, columns)
+    rows, titles = _rows(records, published, 8, columns, estimates.sizes(records)), {key: key for key in columns}
     return _finish(8, f"The nine GLUE tasks; {references.PUBLIC}.", titles, columns, rows, records, below)
 
 
@@ -63,9 +61,10 @@ def _row(records, published, number, columns, model, algorithm, printed_name=Non
 
 
 def shown_algorithms(records: Sequence[Record], model: str) -> list[str]:
-    """Original and High always, every other algorithm that has a run with this model."""
+    """The paper's rows of this model, and every other algorithm that has a run with it."""
     present = estimates.algorithms(select(list(records), model=model))
-    return [name for name in labels.ALGORITHMS if name in ("original", "high") or name in present]
+    printed = ("original", "high") if labels.is_decoder(model) else labels.PAPER
+    return [name for name in labels.ALGORITHMS if name in printed or name in present]
 
 
 def score_cell(records: Sequence[Record], printed: str, model: str, algorithm: str, task: str) -> Cell:
@@ -184,7 +183,7 @@ def table3(records: Sequence[Record], published: Published) -> Table:
 def table7(records: Sequence[Record], published: Published) -> Table:
     """Decoders: zero-shot accuracy and perplexity."""
     columns = {"RACE_middle_Acc": "race", "BoolQ_Acc": "boolq", "PPL_WikiText": PERPLEXITY}
-    rows = _rows(records, published, 7, columns, estimates.models(records, decoder=True) or ["gpt2-mini"])
+    rows = _rows(records, published, 7, columns, estimates.sizes(records, decoder=True))
     titles = {"RACE_middle_Acc": "RACE-Middle", "BoolQ_Acc": "BoolQ", "PPL_WikiText": "Perplexity"}
     caption = "Decoders, zero-shot; a message comes from earlier rows only, but for the form of all rows."
     table = _finish(7, caption, titles, columns, rows, records, [references.luck_row(records, columns)])

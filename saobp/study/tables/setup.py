@@ -29,6 +29,7 @@ COST = {
     ("train", "FLOPs (GFLOPs)"): "gmacs",
     ("inference", "Latency/batch (ms)"): "milliseconds",
     ("inference", "Throughput samples/s"): "samples_per_second",
+    ("inference", "Throughput (Mtok/s)"): "million_tokens_per_second",
     ("inference", "FLOPs (GFLOPs)"): "gmacs",
 }
 COUNTED = (
@@ -54,7 +55,7 @@ def table5(records: Sequence[Record], published: Published) -> Table:
 def _settings(number, caption, titles, names, matters, records, published) -> Table:
     """A table of settings, ours read from the pretraining records; `matters` are the departures that it is about."""
     rows = []
-    for model in estimates.models(records) or ["mini"]:
+    for model in estimates.sizes(records):
         runs = select(list(records), "pretrain", model=model)
         shown = labels.published_model(model)
         cells = {
@@ -94,7 +95,7 @@ def _with_reason(cell: Cell, ran: bool) -> Cell:
 def table9(records: Sequence[Record], published: Published) -> Table:
     """Time and multiply-accumulates of each way of computing attention; medians with quartiles of rounds in turns."""
     rows = []
-    for model in estimates.models(select(list(records), "cost")) or ["mini"]:
+    for model in estimates.sizes(select(list(records), "cost")):
         runs = select(list(records), "cost", model=model)
         ways = runs[0]["metrics"]["ways"] if runs else {}
         for way in (*ways, *(name for name in labels.PAPER if name not in ways)):
@@ -102,6 +103,7 @@ def table9(records: Sequence[Record], published: Published) -> Table:
     titles = {
         "train milliseconds": "ms/step", "train tokens_per_second": "tokens/s", "train gmacs": "GMACs",
         "inference milliseconds": "ms/batch", "inference samples_per_second": "samples/s",
+        "inference million_tokens_per_second": "Mtok/s",
         "inference gmacs": "GMACs (inf.)",
     }  # fmt: skip
     behind = context.behind(records, [(model, None) for model in estimates.models(records)])
@@ -136,11 +138,19 @@ def _cost_row(runs: list[Record], published: Published, model: str, way: str) ->
     for (phase, metric), key in COST.items():
         # the paper's Original is the fused one: its multiply-accumulates lack what a counter cannot see
         printed = "" if kind else published.printed(9, model=shown, algorithm=name, phase=phase, metric=metric)
-        value = (found.get(phase) or {}).get(key)
+        value = _quantity(found.get(phase) or {}, key, runs)
         reason = "" if value is not None else "not measured" if runs else "no cost run"
         ours = _measured(value, runs[0]) if value is not None else None
         cells[f"{phase} {key}"] = Cell(printed, ours, reason=reason, exact=key == "gmacs")
     return Row((labels.model_title(model), f"{name} ({kind})" if kind else name), cells)
+
+
+def _quantity(measured: Record, key: str, runs: list[Record]) -> Any:
+    """What was measured, or the tokens that follow from the samples and their length."""
+    samples = measured.get("samples_per_second")
+    if key != "million_tokens_per_second" or not samples:
+        return measured.get(key)
+    return {end: rate * runs[0]["parameters"]["length"] / 1e6 for end, rate in samples.items()}
 
 
 def _measured(value: Any, run: Record) -> Estimate:
