@@ -154,7 +154,12 @@ def test_a_study_in_which_an_algorithm_always_diverged_compares_the_others():
     study = examples.beyond(layers=(2,), failed=("high",))["metrics"]["multihop"]
     scores, gaps = hops.scores(study), hops.differences(study)
     assert set(scores["algorithm"]) == {"original", "sinkhorn"} and set(gaps["algorithm"]) == {"sinkhorn"}
-    assert hops.words(scores, gaps, 100 / 3)[0].endswith("for all 2 algorithms") and len(hops.failure_words(study)) == 2
+    assert (
+        hops.words(scores, gaps, 100 / 3)[0].endswith(
+            "for all 2 algorithms; unlike Original after Holm's correction: none"
+        )
+        and len(hops.failure_words(study)) == 2
+    )
 
 
 def test_high_is_set_against_original_over_depths_and_hops_with_the_error_of_seeds_and_stories():
@@ -165,8 +170,8 @@ def test_high_is_set_against_original_over_depths_and_hops_with_the_error_of_see
     none, half, whole = [0] * 8, [1, 0] * 4, [1] * 8
     runs = [run(layers, name, seed, none if name == "high" else whole, whole if (name, layers) == ("high", 4) else half)
             for layers in (2, 4) for name in ("original", "high") for seed in (0, 1)]  # fmt: skip
-    found, depths = hops.several(runs)  # 0 and 50 points at 2 and 4 layers; one hop is none of several
-    assert (found.value, found.seeds, found.items, depths) == (25.0, 2, 4, [2, 4])
+    found, depths, by_seed = hops.several(runs)  # 0 and 50 points at 2 and 4 layers; one hop is none of several
+    assert (found.value, found.seeds, found.items, depths) == (25.0, 2, 4, [2, 4]) and by_seed == {0: 25.0, 1: 25.0}
     uneven = [*runs[:-1], runs[-1] | {"outcomes": runs[-1]["outcomes"] | {"3": [1, 1, 0, 0] * 2}}]
     assert hops.several(uneven)[0].low < hops.several(uneven)[0].value == (25 + 12.5) / 2
     assert hops.several([runs[-1]]) is None and hops.several([]) is None
@@ -320,7 +325,8 @@ def test_what_the_hops_show_is_said_with_who_learned_and_who_differs():
     first, second = hops.words(hops.scores(runs), hops.differences(runs), 33.3)
     assert (
         first.startswith("2 layers, 1 hop: ")
-        and "chance 33.3 %; 90 % or more, as a mean of seeds, for High (1 of 2); High +4" in first
+        and "90 % or more, as a mean of seeds, for High (1 of 2); unlike Original after Holm's correction: High +4"
+        in first
     )
     assert second.startswith("2 layers, 2 hops: ")
 

@@ -39,7 +39,7 @@ def test_a_record_says_its_size_its_strengths_and_its_hops():
     assert controlled.size(one) == size + "100 steps of 8 stories, 0.5 hours of training"
     first, *rest = controlled.sentences(one)
     assert first.startswith("2 layers, 1 hop: ")
-    assert "90 % or more, as a mean of seeds, for High (1 of 2); High +" in first
+    assert "as a mean of seeds, for High (1 of 2); unlike Original after Holm's correction: High +" in first
     assert any("right for the first time: Original in 0 of 3 runs, High at step 0 (0 to 0)" in line for line in rest)
     (strength,) = controlled.summary(one)
     assert strength.startswith("Strength: lowest held-out loss at λ = 0.2: 2.5000 nats, 0.5 below the highest")

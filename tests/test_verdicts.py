@@ -146,7 +146,7 @@ def test_the_words_on_cost_name_model_batch_device_phases_and_kernels():
     run = examples.cost()
     words = verdict([run], "Q11").evidence
     for part in (
-        "slight: a training step below ×1.10",
+        "slight: a training step below ×1.10, which is our bound. ",
         "BERT-Mini, 1 × 128 tokens, cpu, 9 rounds: ",
         "training, dropout (Original without a fused kernel) ×1.06 [1.04, 1.08]",
         "training, no dropout (Original by its fused kernel flash) ×1.06 [1.04, 1.08]",

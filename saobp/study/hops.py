@@ -128,11 +128,11 @@ def by_story(run: dict[str, Any]) -> dict[int, np.ndarray]:
     }
 
 
-def several(runs: Sequence[dict[str, Any]]) -> tuple[Estimate, list[int]] | None:
+def several(runs: Sequence[dict[str, Any]]) -> tuple[Estimate, list[int], dict[int, float]] | None:
     """Compare High with Original on questions of two hops and more: a mean over depths and hops, in points.
 
-    The interval covers seeds and stories. A seed counts where both have the exam at every depth; the depths stand
-    beside the estimate. None without such a seed.
+    The interval covers seeds and stories. A seed counts where both have the exam at every depth; the depths, and the
+    difference of each seed, stand beside the estimate. None without such a seed.
     """
     shown: dict[tuple[str, int], dict[tuple[int, int], np.ndarray]] = {}
     for run in runs:
@@ -146,8 +146,9 @@ def several(runs: Sequence[dict[str, Any]]) -> tuple[Estimate, list[int]] | None
     if not seeds:
         return None
     gaps = np.stack([means["high", seed] - means["original", seed] for seed in seeds])
-    found = mean_interval(gaps.mean(axis=1).tolist(), item_error=item_error(gaps), items=gaps.shape[1])
-    return found, sorted({layers for layers, _ in every})
+    by_seed = dict(zip(seeds, gaps.mean(axis=1).tolist(), strict=True))
+    found = mean_interval([*by_seed.values()], item_error=item_error(gaps), items=gaps.shape[1])
+    return found, sorted({layers for layers, _ in every}), by_seed
 
 
 def overview(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
@@ -187,9 +188,9 @@ def words(scores: pd.DataFrame, differences: pd.DataFrame, chance: float) -> lis
         line += f"{LEARNED:.0f} % or more, as a mean of seeds, for {_of_all(learned, len(means))}"
         here = differences[(differences["layers"] == layers) & (differences["hops"] == hops)]
         sure = here[here["p_holm"] < 0.05]
-        said.append(
-            line + "".join(f"; {algorithm_title(r.algorithm)} {r.difference:+.1f} points" for r in sure.itertuples())
-        )
+        named = [f"{algorithm_title(row.algorithm)} {row.difference:+.1f} points" for row in sure.itertuples()]
+        tested = f"; unlike Original after Holm's correction: {', '.join(named) or 'none'}" if len(here) else ""
+        said.append(line + tested)
     return said
 
 

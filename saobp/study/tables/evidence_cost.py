@@ -26,7 +26,8 @@ def _cost(records: Sequence[Record]) -> Evidence | None:
     found = [run["metrics"]["ways"]["high"] for run in own or runs]
     ratios = [way[name]["ratio"] for way in found for name in _phases(way) if cost.PHASES[name].training]
     low, high = min(ratio["low"] for ratio in ratios), max(ratio["high"] for ratio in ratios)
-    words = f"time of High / Original, median [quartiles]; slight: a training step below ×{SLIGHT:.2f}. "
+    words = f"time of High / Original, median [quartiles]; slight: a training step below ×{SLIGHT:.2f}, "
+    words += "which is our bound. "
     words += "; ".join(map(_run, runs))
     return Evidence(words, SLIGHT - high, SLIGHT - low, not own)
 

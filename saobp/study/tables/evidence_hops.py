@@ -18,8 +18,10 @@ def _several_hops(records: Sequence[Record]) -> Looks | None:
     """
     for run in select(list(records), "beyond"):
         if found := hops.several(run["metrics"].get("multihop") or []):
-            estimate, depths = found
-            what = f"questions of two hops and more, {joined(list(map(str, depths)))} layers, High − Original, points:"
+            estimate, depths, by_seed = found
+            seeds = ", ".join(f"{round(gap, 1) + 0.0:+.1f}" for gap in sorted(by_seed.values(), reverse=True))
+            what = f"questions of two hops and more, {joined(list(map(str, depths)))} layers, High − Original, points "
+            what += f"(of each seed {seeds}):"
             return Looks(what, [Part("", estimate)])
     return None
 

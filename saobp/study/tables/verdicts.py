@@ -23,9 +23,9 @@ from saobp.study.tables.evidence import Evidence, Looks
 Record = dict[str, Any]
 CORRECTED = (
     "In brackets what has to hold: all its parts, both, most (more than half of them), their mean, or one number. A "
-    "part with one seed, of a stand-in or without a run says nothing. For and against count the parts that are decided "
-    "by intervals which hold together at 95 %, by Bonferroni's correction over the cells of that statement alone, as "
-    "many as its line says; a table's marks are corrected over the table."
+    "part with one seed, of a stand-in or without a run says nothing. A part counts for or "
+    "against where its interval lies wholly on one side. The intervals of a statement hold together at 95 %: they are "
+    "widened for as many cells as its line says (Bonferroni)."
 )
 SHARES = (0.27, 0.1, 0.39, 0.13)  # of the page, a column each
 APART = 3  # points between two statements
