@@ -52,6 +52,29 @@ def test_a_single_table_without_a_profile_is_of_the_results_that_are_shown(tmp_p
     assert "default: the one that figures/ shows" in said and "(default: the current one)" in said
 
 
+@pytest.mark.parametrize(("words", "said"), [
+    (["table", "12"], "invalid choice: 12"), (["figure", "3", "--width", "x"], "invalid float value: 'x'"),
+    (["figure", "3", "--width", "0"], "give 1.5 to 20"), (["table", "2", "--profile", "nope"], "choose one of laptop"),
+    (["table", "2", "--profile", "no/such.yaml"], "no such profile"), ([], "required: COMMAND"),
+])  # fmt: skip
+def test_what_is_wrong_with_a_command_is_said_in_one_line(words, said, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    try:
+        code = runner.main(words)
+    except SystemExit as left:
+        code = left.code
+    lines = capsys.readouterr().err.splitlines()
+    assert code == 2 and len(lines) == 1 and lines[0].startswith("saobp: ") and said in lines[0]
+    assert not any(tmp_path.iterdir())
+
+
+def test_the_verdicts_are_written_alone_like_a_table(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert runner.main(["table", "verdicts", "--profile", "laptop", "--format", "md"]) == 0
+    (written,) = tmp_path.iterdir()
+    assert written.name == "verdicts.md" and "| Paper | Verdict |" in written.read_text(encoding="utf-8")
+
+
 def test_the_picture_is_said_to_be_of_its_profile_models_algorithms_and_runs():
     one = [examples.attention("mini", name) for name in ("original", "high")]
     said = publication.picture_text(one)

@@ -10,6 +10,7 @@ import nbformat
 from saobp.study import budgets, controlled, figures, labels, paths, records, tables
 from saobp.study.execution import declared_parameters
 from saobp.study.labels import counted
+from saobp.study.profile import load_profile
 from saobp.study.tables import context
 
 PICTURE = ("<!-- picture: written by `make figures`, not by hand -->", "<!-- end of picture -->")
@@ -100,20 +101,21 @@ def picture_text(found: list[dict[str, Any]]) -> str:
 
 
 def results_text(found: list[dict[str, Any]]) -> str:
-    """Say how large the runs were and what came out: Tables 2 and 8 beside the paper's, and the verdicts."""
+    """Say what was run and what it says; the verdicts, the controlled studies, Tables 2 and 8 beside the paper's."""
     runs = records.select(found, "pretrain")
     measured = [run["metrics"] for run in runs]
     sizes = sorted({f"{counted(m['steps'], 'step')}, {m['tokens'] / 1e6:.1f} million tokens" for m in measured})
     hours = sum(m["seconds"] for m in measured) / 3600
     small = (
-        f"**How small this is.** Profile `{found[0]['profile']}`: {counted(len(runs), 'pretraining run')} "
+        f"**Beside the paper's tables.** Profile `{found[0]['profile']}`: {counted(len(runs), 'pretraining run')} "
         f"({'; '.join(sizes)}), {hours:.1f} hours of pretraining in all. What differs from the paper:"
     )
     listed = "\n".join(f"- {line}" for line in context.departures(found))
-    parts = [part.to_markdown() for part in (tables.table(2, found), tables.table(8, found), judged(found))]
+    parts = [context.without_departures(tables.table(number, found)).to_markdown() for number in (2, 8)]
     drawn = [line for name in ("gains", "length") for line in figure_text(name, found, said=True)]
-    cost = budgets.words([*(name for name in WEIGHT if name != "smoke"), controlled.PROFILE])
-    return "\n".join([small, "", listed, "", *parts, *begun_text(), *drawn, *controlled_text(), *cost, ""])
+    ran = budgets.words([*(name for name in WEIGHT if name != "smoke"), controlled.PROFILE])
+    first = [*ran, judged(found).to_markdown(), *controlled_text()]
+    return "\n".join([*first, small, "", listed, "", *parts, *begun_text(), *drawn, ""])
 
 
 def figure_text(number: int | str, found: list[dict[str, Any]], *, said: bool) -> list[str]:
@@ -167,15 +169,18 @@ def controlled_text() -> list[str]:
 def single(kind: str, number: int | str, profile: str, file_format: str, width: float | None, folder: Path) -> Path:
     """Write one figure or table of a profile into a folder and return the file.
 
-    Raises FileNotFoundError when the profile has no records, ValueError for an unknown format or when the
+    Raises FileNotFoundError when the profile has no records, ValueError for an unknown profile or format or when the
     records cannot fill the figure.
     """
     found = records.load(profile)
     if not found:
+        load_profile(profile)
         raise FileNotFoundError(f"profile '{profile}' has no records: run `make reproduce PROFILE={profile}` first")
+    if number == "verdicts":
+        return tables.write_verdicts(judged(found), folder, [file_format])[0]
     if kind == "table":
         return tables.write(number, found, folder, [file_format])[0]
-    return figures.write(number, found, folder, [file_format], width=width or figures.PAGE)[0]
+    return figures.write(number, found, folder, [file_format], width=figures.PAGE if width is None else width)[0]
 
 
 def renew_notebooks() -> None:

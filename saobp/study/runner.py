@@ -4,6 +4,7 @@ import argparse
 import sys
 import warnings
 from pathlib import Path
+from typing import NoReturn
 
 from saobp.study import paths
 
@@ -28,9 +29,17 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
 
 
-def parser() -> argparse.ArgumentParser:
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong with a command in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Leave with exit code 2."""
+        self.exit(2, f"saobp: {message}; `{self.prog} --help` lists the options\n")
+
+
+def parser() -> Parser:
     """Describe the commands and their options."""
-    top = argparse.ArgumentParser(prog="saobp", description="Runs the notebooks of the SAOBP companion.")
+    top = Parser(prog="saobp", description="Runs the notebooks of the SAOBP companion.")
     commands = top.add_subparsers(required=True, metavar="COMMAND")
 
     run = commands.add_parser("run", help="execute one notebook by papermill and leave one record")
@@ -54,7 +63,7 @@ def parser() -> argparse.ArgumentParser:
 
     for name, what in (("figure", "draw"), ("table", "write")):
         one = commands.add_parser(name, help=f"{what} a single {name} for reuse")
-        names = [*range(1, 10), *(("gains", "length", "hops") if name == "figure" else ())]
+        names = [*range(1, 10), *(("gains", "length", "hops") if name == "figure" else ("verdicts",))]
         one.add_argument("number", type=lambda word: int(word) if word.isdigit() else word, choices=names)
         usual, others = ("pdf", "svg, png, csv") if name == "figure" else ("tex", "md, csv")
         one.add_argument("--profile", help="default: the one that figures/ shows, which says most of those tracked")

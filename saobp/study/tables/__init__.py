@@ -54,9 +54,9 @@ def write(
     return _write(built, f"table{number}", Path(folder), formats)
 
 
-def write_verdicts(judged: Verdicts, folder: str | Path) -> list[Path]:
+def write_verdicts(judged: Verdicts, folder: str | Path, formats: Sequence[str] = tuple(FORMATS)) -> list[Path]:
     """Write verdicts.csv, .md and .tex into `folder`; returns their paths."""
-    return _write(judged, "verdicts", Path(folder), tuple(FORMATS))
+    return _write(judged, "verdicts", Path(folder), formats)
 
 
 def _write(built: Table | Verdicts, stem: str, folder: Path, formats: Sequence[str]) -> list[Path]:

@@ -2,11 +2,13 @@
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from saobp.study import labels
 from saobp.study.labels import joined
 from saobp.study.splits import INVENTED
+from saobp.study.tables.cells import Table
 from saobp.study.tasks import TASKS
 
 Record = dict[str, Any]
@@ -27,6 +29,7 @@ STAGES = {  # the stages behind a table or figure, which date and describe it
     "figure-hops": ("beyond",),
 }
 DECODER_ONLY = ("table7",)
+DEPARTURES = "Departures from the paper: "
 NAMED_STAGES = {
     "finetune": "fine-tuning",
     "attention": "attention",
@@ -174,9 +177,14 @@ def notes(records: Sequence[Record], covered: Sequence[str] = (), matters: Seque
     """What goes below a table: that its intervals, of what is `covered`, leave out pretraining; the departures."""
     words = departures(records, matters)
     listed = "; ".join(line.replace("; ", ", ") for line in words)  # a semicolon ends an entry
-    found = (f"Departures from the paper: {listed}.",) if words else ()
+    found = (f"{DEPARTURES}{listed}.",) if words else ()
     seeds = {record["parameters"].get("seed") for record in records if record["stage"] != "pretrain"}
     seeds = seeds or {record["parameters"].get("seed") for record in records}
     if covered and len(seeds) == 1:
         found = (f"One pretraining seed: intervals cover {joined(covered)}, not pretraining.", *found)
     return found
+
+
+def without_departures(table: Table) -> Table:
+    """Leave out the note on departures, for a page that lists them once for all its tables."""
+    return replace(table, notes=tuple(note for note in table.notes if not note.startswith(DEPARTURES)))
