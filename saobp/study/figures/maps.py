@@ -77,15 +77,15 @@ def before_after(frame: pd.DataFrame, width: float) -> Figure:
     tokens, change = list(sides["raw"]["token"]), change_of(frame)
     top = max(values_of(side).max() for side in sides.values())
     for ax, side, title in zip(axes, sides.values(), ("Softmax", "After one step (High)")):
-        image = map_axes(ax, values_of(side), tokens, PowerNorm(0.5, 0, top))
-        ax.set_title(title, pad=3)
-    moved = map_axes(axes[2], change, tokens, CenteredNorm(), colours="RdBu_r")
-    axes[2].set_title(f"Change: {share_moved(change):.2%} of the mass", pad=3)
+        map_axes(ax, values_of(side), tokens, PowerNorm(0.5, 0, top)).set_title(title, pad=3)
+    map_axes(axes[2], change, tokens, CenteredNorm(), colours="RdBu_r").set_title(
+        f"Change: {share_moved(change):.2%} of the mass", pad=3
+    )
     for ax in axes[1:3]:
         ax.set_ylabel("")
     factor_graph_axes(axes[3])
-    for drawn, group, label in ((image, axes[:2], "Attention"), (moved, axes[2], "Change")):
-        ticks = MaxNLocator(3) if drawn is moved else None
+    for group, label, ticks in ((axes[:2], "Attention", None), (axes[2:3], "Change", MaxNLocator(3))):
+        drawn = group[-1].images[-1]
         figure.colorbar(drawn, ax=group, location="bottom", shrink=0.7, label=label, pad=0.02, ticks=ticks)
     return figure
 
@@ -95,16 +95,16 @@ def share_moved(change: np.ndarray) -> float:
     return float(np.abs(change).sum() / 2 / len(change))
 
 
-def map_axes(ax: Axes, values: np.ndarray, tokens: Sequence[str], norm: Normalize, colours: str = "viridis") -> Any:
+def map_axes(ax: Axes, values: np.ndarray, tokens: Sequence[str], norm: Normalize, colours: str = "viridis") -> Axes:
     """Draw one map, rows are queries; a PowerNorm of 0.5 colours by the square root, so that small mass shows."""
-    image = ax.imshow(values, norm=norm, cmap=colours, interpolation="nearest")
+    ax.imshow(values, norm=norm, cmap=colours, interpolation="nearest")
     if len(tokens) <= TOKENS:
         ax.set_xticks(range(len(tokens)), tokens, rotation=90, fontsize=5.5)
         ax.set_yticks(range(len(tokens)), tokens, fontsize=5.5)
     ax.set(xlabel="Key", ylabel="Query")
     ax.grid(False)
     ax.spines[:].set_visible(False)
-    return image
+    return ax
 
 
 def factor_graph_axes(ax: Axes, nodes: int = NODES) -> Axes:
@@ -170,12 +170,13 @@ def sparsity(frame: pd.DataFrame, width: float) -> Figure:
     axes = figure.subplots(len(rows), len(columns), squeeze=False)
     for ax, (row, column) in zip(axes.flat, product(rows, columns), strict=True):
         model, algorithm = (column, row) if wide else (row, column)
-        image = _sparsity_axes(ax, frame[(frame["model"] == model) & (frame["algorithm"] == algorithm)])
+        sparsity_axes(ax, frame[(frame["model"] == model) & (frame["algorithm"] == algorithm)])
         names = {**{name: labels.model_title(name) for name in models}, "original": "Original", "high": "High"}
         if row == rows[0]:
             ax.set_title(f"{names[column]}\n{ax.get_title()}", pad=3)
         if column == columns[0]:
             ax.set_ylabel(f"{names[row]}\n{ax.get_ylabel()}")
+    image = axes.flat[-1].images[-1]
     bar = figure.colorbar(image, ax=axes, shrink=0.6, location="right" if page else "bottom")
     ends = (image.norm.vmin, image.norm.vmax)
     bar.set_ticks(ends, labels=["panel's\nleast", "panel's\nmost"])
@@ -183,14 +184,14 @@ def sparsity(frame: pd.DataFrame, width: float) -> Figure:
     return figure
 
 
-def _sparsity_axes(ax: Axes, points: pd.DataFrame) -> Any:
+def sparsity_axes(ax: Axes, points: pd.DataFrame) -> Axes:
     """One map on its own scale, with its sparsity and its range above: a flat map is seen to be flat."""
     values = values_of(points)
     low, high = values.min(), values.max()
-    image = map_axes(ax, values, list(points["token"]), PowerNorm(0.5, low, max(high, low + 1e-9)))
+    map_axes(ax, values, list(points["token"]), PowerNorm(0.5, low, max(high, low + 1e-9)))
     head = f"head {points['head'].iloc[0]}, sparsity {below_uniform(points):.3f}"
     ax.set_title(f"{head}\n{low:.4g} to {high:.4g}", pad=3)
-    return image
+    return ax
 
 
 def below_uniform(points: pd.DataFrame) -> float:

@@ -51,7 +51,7 @@ def algorithm_legend(figure: Figure, algorithms: Iterable[str]) -> None:
     figure.legend(handles=handles, loc="outside upper center", ncols=columns)
 
 
-def at_least(ax: Axes, direction: str, span: float) -> None:
+def at_least(ax: Axes, direction: str, span: float) -> Axes:
     """Let an axis ("x" or "y") show no less than `span`, lest rounding look like a difference; no offset beside it."""
     low, high = ax.get_xlim() if direction == "x" else ax.get_ylim()
     if high - low < span:
@@ -59,9 +59,10 @@ def at_least(ax: Axes, direction: str, span: float) -> None:
         ends = {f"{direction}min": middle - span / 2, f"{direction}max": middle + span / 2}
         ax.set_xlim(**ends) if direction == "x" else ax.set_ylim(**ends)
     ax.ticklabel_format(axis=direction, useOffset=False)
+    return ax
 
 
-def within(ax: Axes, direction: str, span: Sequence[float], bounds: tuple[float, float]) -> None:
+def within(ax: Axes, direction: str, span: Sequence[float], bounds: tuple[float, float]) -> Axes:
     """Let an axis ("x" or "y") show `span` with room for its marks, and no tick beyond `bounds`: a share ends at 1."""
     low, high = span
     room = 0.04 * (high - low)
@@ -70,6 +71,7 @@ def within(ax: Axes, direction: str, span: Sequence[float], bounds: tuple[float,
     shown = [tick for tick in ticks if max(low - room, bounds[0]) <= tick <= min(high + room, bounds[1])]
     axis.set_ticks(shown)
     ax.set(**{f"{direction}lim": (low - room, high + room)})
+    return ax
 
 
 def blank(ax: Axes, reason: str) -> Axes:
