@@ -15,6 +15,7 @@ from small_models import RECIPE, RandomText, word_tokenizer
 
 import saobp
 from saobp.study import beyond, hops, models, multihop, paths, questions, records, strengths
+from saobp.study.faults import Diverged
 from saobp.study.figures import learning
 from saobp.study.recipes import Algorithm, Beyond, MultiHop, Pretraining
 
@@ -275,7 +276,7 @@ def test_checks_are_evenly_spaced_and_the_first_at_which_an_algorithm_knows_is_t
 
 
 def test_a_run_that_still_moves_when_its_rate_falls_is_made_again_with_more_steps(tmp_path, monkeypatch):
-    recipe = dataclasses.replace(STORIES.pretrain, scheduler="warmup_stable_decay", steps=5, warmup=1)
+    recipe = dataclasses.replace(STORIES.pretrain, scheduler="warmup_stable_decay", steps=5, warmup=1, evaluations=11)
     short = dataclasses.replace(STORIES, pretrain=recipe)
     plan = dataclasses.replace(short, longest=25)
     monkeypatch.setattr(hops, "settled", lambda run: run["algorithm"] == "high")
@@ -289,6 +290,8 @@ def test_a_run_that_still_moves_when_its_rate_falls_is_made_again_with_more_step
         dataclasses.replace(short, longest=9)
     with pytest.raises(ValueError, match="not 4 of cosine"):
         dataclasses.replace(STORIES, longest=90)
+    with pytest.raises(ValueError, match="evaluations: 5 checks do not show"):
+        dataclasses.replace(plan, pretrain=dataclasses.replace(recipe, evaluations=5))
 
 
 def test_a_run_has_settled_if_it_no_longer_moved_before_its_rate_fell():
@@ -352,6 +355,17 @@ def test_the_words_about_rounds_and_strengths_are_those_of_the_numbers():
     assert strengths.learned_words(little).startswith("learned λ after 9 steps: 0.19997 to 0.20001, from 0.2;")
 
 
+def test_a_strength_that_diverges_is_marked_failed_and_has_no_row(tokenizer, tmp_path, monkeypatch):
+    def diverged(*args, **kwargs):
+        raise Diverged("the loss is nan at step 3")
+
+    monkeypatch.setattr(strengths.training, "pretrain", diverged)
+    given = {"text": RandomText(), "held_out": RandomText(), "tokenizer": tokenizer, "folder": tmp_path}
+    run = strengths.run(PLAN, 0.5, 0, **given)
+    assert (run["curve"], run["failed"]) == ([], "the loss is nan at step 3")
+    assert strengths.sweep([run]).empty and strengths.run(PLAN, 0.5, 0, **given) == run
+
+
 def test_strengths_are_held_against_none_seed_by_seed():
     starts, gaps = (2.5, 2.9, 2.7), {0.0: (0, 0, 0), 0.2: (-0.1, -0.11, -0.09), "learned": (0.1, -0.1, 0.02)}
     rows = [(name, seed, starts[seed] + gap) for name, each in gaps.items() for seed, gap in enumerate(each)]
@@ -362,6 +376,10 @@ def test_strengths_are_held_against_none_seed_by_seed():
     assert found["p_holm"].tolist() == pytest.approx(hops.holm(found["p"].tolist())) and (found["seeds"] == 3).all()
     said = strengths.words(swept)
     assert said.endswith("; 3 seeds, λ = 0.2 (-0.1 nats [-0.12, -0.075]) unlike λ = 0 after Holm's correction over 2")
+    half = strengths.words(swept.drop(swept[(swept["strength"] == 0.2) & (swept["seed"] > 0)].index))
+    assert half.endswith("one seed, so no interval") and "λ = 0.2: 2.4000" in half, "seeds that all strengths have"
+    apart = swept[(swept["strength"] == 0.2) == (swept["seed"] > 0)]
+    assert strengths.words(apart) == strengths.words(strengths.sweep([])) == "no seed has every strength"
     none = strengths.words(swept[swept["strength"] != 0.2])
     assert none.endswith("; 3 seeds, none unlike λ = 0 after Holm's correction over 1")
 

@@ -89,7 +89,32 @@ def outcomes(seeds, items, lift, random, seed_spread=0.0):
 def test_paired_bootstrap_of_equal_outcomes_finds_nothing():
     same = outcomes(3, 100, 0, np.random.default_rng(1))
     result = paired_bootstrap(same, same)
-    assert (result.value, result.low, result.high, result.p) == (0, 0, 0, 1)
+    assert (result.value, result.p) == (0, 1) and np.isnan([result.low, result.high]).all()  # none of width 0
+
+
+def test_items_that_all_differ_alike_have_the_p_of_the_sign_test():
+    assert paired_bootstrap([[1]], [[0]]).p == 1
+    assert paired_bootstrap([[1] * 10], [[0] * 10]).p == pytest.approx(2 / 1024)
+    most, every = (paired_bootstrap([[1] * right + [0] * (277 - right)], [[0] * 277]) for right in (276, 277))
+    assert max(every.p, most.p) < 1e-9 and np.isnan(every.low)
+
+
+@pytest.mark.parametrize("seeds", [2, 3, 5])
+def test_seeds_that_agree_by_chance_do_not_make_a_difference_sure(seeds):
+    random, few = np.random.default_rng(seeds), 0
+    for trial in range(400):
+        hard = random.normal(0, 1.5, 277)
+        ours, theirs = (100.0 * (random.random((seeds, 277)) < 1 / (1 + np.exp(-hard))) for _ in range(2))
+        few += paired_bootstrap(ours, theirs, resamples=100, seed=trial).p < 0.05 / 36
+    assert few <= 3  # 0.6 are to be expected
+
+
+def test_a_side_of_one_seed_is_given_the_spread_of_the_other():
+    random, alarms = np.random.default_rng(4), 0
+    for trial in range(200):
+        one, many = (outcomes(seeds, 400, 0, random, seed_spread=0.15) for seeds in (1, 5))
+        alarms += paired_bootstrap(one, many, resamples=100, seed=trial).p < 0.05
+    assert alarms / 200 < 0.1
 
 
 def test_paired_bootstrap_interval_matches_the_normal_law_for_one_seed():
@@ -170,7 +195,7 @@ def test_the_error_that_seeds_share_is_that_of_the_items_alone():
     assert paired_bootstrap(own[0], np.zeros(400)).item_error == pytest.approx(own[0].std() / 20, rel=0.06)
     unpaired = paired_bootstrap(shared + own, np.zeros((2, 400)))  # other seeds, the same items
     assert unpaired.item_error == pytest.approx(gap.item_error, rel=1e-6)
-    assert statistics.item_error(shared + own) == pytest.approx(gap.item_error, rel=1e-6)
+    assert statistics.item_errors(shared + own)[0] == pytest.approx(gap.item_error, rel=1e-6)
 
 
 @pytest.mark.parametrize("spread", [0.0, 0.5])
@@ -179,7 +204,7 @@ def test_a_cell_and_a_difference_of_three_seeds_cover_the_truth_as_often_as_they
     for _ in range(300):
         difficulty = random.normal(0, 2, 200)
         ours, theirs = (100.0 * _answers(random, difficulty, spread) for _ in range(2))
-        shared = statistics.item_error(ours, resamples=300)
+        shared, _ = statistics.item_errors(ours, resamples=300)
         cell = statistics.mean_interval(ours.mean(1), item_error=shared)
         gap = paired_bootstrap(ours, theirs, resamples=300)
         cells.append(cell.low <= true <= cell.high)

@@ -13,7 +13,7 @@ from saobp.study.records import select
 from saobp.study.statistics import (
     Difference,
     Estimate,
-    item_error,
+    item_errors,
     mean_interval,
     paired_bootstrap,
     paired_correlations,
@@ -54,24 +54,26 @@ def score_estimate(runs: list[Score]) -> Estimate | None:
     runs = by_pretraining(runs)
     if len(runs) == 1 and (_is_binary(runs[0].outcomes) or runs[0].metric in evaluation.CORRELATIONS):
         (run,) = runs
-        error = item_error([run.predictions], run.labels) if same_labels(runs) else 0.0
+        error = item_errors([run.predictions], run.labels)[0] if same_labels(runs) else 0.0
         interval = evaluation.headline_interval(run.metric, run.value, run.items, error)  # as its record has it
         return Estimate(run.value, *interval, 1, run.items)
-    return mean_interval([run.value for run in runs], item_error=shared_item_error(runs), items=runs[0].items)
+    shared, least = errors_over_items(runs)
+    return mean_interval([run.value for run in runs], item_error=shared, least=least, items=runs[0].items)
 
 
-def shared_item_error(runs: list[Score]) -> float:
-    """Standard error over the items that several runs share, in points; what they do to one run is in its value.
+def errors_over_items(runs: list[Score]) -> tuple[float, float]:
+    """Standard errors over the items, in points: what several runs share (`item_errors`), and that of their mean.
 
-    It is a run's whole error, which is too wide rather than too narrow, without each item's outcome and where no draw
-    of items moves a score, as with a constant predictor's correlation.
+    Both are a run's whole error, which is too wide rather than too narrow, without each item's outcome and where no
+    draw of items moves a score, as with a constant predictor's correlation.
     """
-    outcomes, found = [run.outcomes for run in runs], 0.0
+    outcomes, found = [run.outcomes for run in runs], (0.0, 0.0)
     if len(runs) > 1 and same_labels(runs):
-        found = item_error([run.predictions for run in runs], runs[0].labels)
+        found = item_errors([run.predictions for run in runs], runs[0].labels)
     elif len(runs) > 1 and all(row is not None for row in outcomes) and len({len(row) for row in outcomes}) == 1:
-        found = item_error(np.stack(outcomes))
-    return found or float(np.mean([run.item_error for run in runs]))
+        found = item_errors(np.stack(outcomes))
+    whole = float(np.mean([run.item_error for run in runs]))
+    return found[0] or whole, found[1] or whole
 
 
 def _is_binary(outcomes: np.ndarray | None) -> bool:
@@ -89,10 +91,11 @@ def average_estimate(by_task: dict[str, list[Score]]) -> Estimate | None:
         for key in sorted(keys, key=str)
     ]
     shared = ([runs[key] for key in sorted(keys, key=str)] for runs in chosen.values())
-    errors = [shared_item_error(by_pretraining(runs)) for runs in shared]
+    errors = np.array([errors_over_items(by_pretraining(runs)) for runs in shared])
     items = sum(runs[0].items for runs in by_task.values())
     seeds = [run.value for run in by_pretraining(values)]
-    return mean_interval(seeds, item_error=float(np.linalg.norm(errors)) / len(errors), items=items)
+    over_items, least = np.linalg.norm(errors, axis=0) / len(errors)
+    return mean_interval(seeds, item_error=float(over_items), least=float(least), items=items)
 
 
 def score_difference(ours: list[Score], theirs: list[Score]) -> Difference | None:
@@ -148,12 +151,13 @@ def pool(
     sums = [Score(float(weights @ [by_seed[key] for _, by_seed in gaps]), "sum", 0, key) for key in shared]
     checkpoints = len({key[0] for key in shared})
     if not sums:
-        errors = [(gap.high - gap.low) / 2 / stats.norm.ppf(0.975) for gap, _ in gaps]
+        errors = least = [(gap.high - gap.low) / 2 / stats.norm.ppf(0.975) for gap, _ in gaps]
         values = [float(weights @ [gap.value for gap, _ in gaps])]
     else:
-        errors, values = [gap.item_error for gap, _ in gaps], [run.value for run in by_pretraining(sums)]
-    error = _added(np.abs(weights) * errors, items)
-    found = mean_interval(values, item_error=error, items=sum(gap.items for gap, _ in gaps))
+        errors, least = [gap.item_error for gap, _ in gaps], [gap.mean_error for gap, _ in gaps]
+        values = [run.value for run in by_pretraining(sums)]
+    error, at_least = (_added(np.abs(weights) * np.nan_to_num(each), items) for each in (errors, least))
+    found = mean_interval(values, item_error=error, least=at_least, items=sum(gap.items for gap, _ in gaps))
     return found if checkpoints > 1 else replace(found, seeds=1)
 
 

@@ -15,7 +15,7 @@ from sklearn import metrics as sk
 
 from saobp.study import squad
 from saobp.study.squad import squad_exact_match, squad_f1
-from saobp.study.statistics import item_error
+from saobp.study.statistics import item_errors
 from saobp.study.tasks import TaskSpec
 
 __all__ = ["METRICS", "score", "score_predictions", "squad_exact_match", "squad_f1"]
@@ -113,7 +113,8 @@ def _completed(spec: TaskSpec, result: Scores, items: int) -> Scores:
     """Add what follows from the headline: its interval, and whether luck would have done better."""
     headline = result["scores"][spec.headline]
     known = "labels" in result and items > 3
-    error = item_error([np.asarray(result["outcomes"], float)], np.asarray(result["labels"], float)) if known else 0.0
+    rows = [np.asarray(result["outcomes"], float)]
+    error = item_errors(rows, np.asarray(result["labels"], float))[0] if known else 0.0
     interval = headline_interval(spec.headline, headline, items, error)
     return result | {
         "headline": headline,

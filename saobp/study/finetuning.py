@@ -23,7 +23,7 @@ from transformers import (
 )
 
 import saobp  # noqa: F401  a refined checkpoint comes back refined only where saobp has been imported
-from saobp.study import baseline, paths, processes
+from saobp.study import baseline, checkpoints, paths, processes
 from saobp.study.encoding import collator, encode
 from saobp.study.evaluation import Diverged, score
 from saobp.study.faults import StopAtNaN, TrainingFailed
@@ -206,7 +206,8 @@ def finetune_all(
     for name in names:
         task = task_of(name, recipe, source)
         splits += task.splits
-        done = folder / f"{name}.json"
+        texts = [source.fingerprint(task.spec.dataset, task.spec.config, split["split"]) for split in task.splits]
+        done = folder / f"{checkpoints.marked(name, texts)}.json"  # of other rows it would be another result
         if not done.exists():
             result = finetune(task, checkpoint, tokenizer, recipe, seed=seed, folder=folder)
             result["floor"] = baseline.floor(task)

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from saobp.study.labels import algorithm_title, counted, joined
-from saobp.study.statistics import Estimate, holm, item_error, mean_interval, paired_bootstrap
+from saobp.study.statistics import Estimate, holm, item_errors, mean_interval, paired_bootstrap
 
 LEARNED = 90.0  # percent right: what an algorithm has learned
 STILL = 2.0  # points by which a settled run moves at most
@@ -147,7 +147,8 @@ def several(runs: Sequence[dict[str, Any]]) -> tuple[Estimate, list[int], dict[i
         return None
     gaps = np.stack([means["high", seed] - means["original", seed] for seed in seeds])
     by_seed = dict(zip(seeds, gaps.mean(axis=1).tolist(), strict=True))
-    found = mean_interval([*by_seed.values()], item_error=item_error(gaps), items=gaps.shape[1])
+    shared, least = item_errors(gaps)
+    found = mean_interval([*by_seed.values()], item_error=shared, least=least, items=gaps.shape[1])
     return found, sorted({layers for layers, _ in every}), by_seed
 
 
@@ -167,7 +168,7 @@ def overview(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
         if (layers, hops, "high") in gaps.index:
             ends = gaps.loc[(layers, hops, "high"), ["difference", "low", "high"]]
             value, low, high = (round(float(end), 1) + 0.0 for end in ends)  # no minus before a zero
-            row["High − Original"] = f"{value:+.1f} [{low:.1f}, {high:.1f}]"
+            row["High − Original"] = f"{value:+.1f}" + (f" [{low:.1f}, {high:.1f}]" if low <= high else " (alike)")
         rows.append(row)
     return pd.DataFrame(rows).fillna("–")
 

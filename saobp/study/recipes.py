@@ -189,6 +189,11 @@ class MultiHop:
                 f"longest: {self.longest} steps need a `scheduler` that keeps its rate (warmup_stable_decay) and at "
                 f"most half as many `steps`, not {self.pretrain.steps} of {self.pretrain.scheduler}"
             )
+        if self.longest and self.pretrain.evaluations < 11:
+            raise ValueError(
+                f"evaluations: {self.pretrain.evaluations} checks do not show whether a run still moves, as `longest` "
+                "asks; give 11 or more"
+            )
 
 
 @dataclass(frozen=True, config=STRICT, kw_only=True)

@@ -17,6 +17,7 @@ import saobp
 from saobp.refinement import Refinement
 from saobp.study import beyond, checkpoints, models, paths, training
 from saobp.study.batches import SeededMasking
+from saobp.study.faults import Diverged
 from saobp.study.heldout import HeldOut
 from saobp.study.labels import counted, joined
 from saobp.study.recipes import Beyond
@@ -59,8 +60,8 @@ def run(
 ) -> dict[str, Any]:
     """Train one model at a strength, or with a learned one a head ("learned", from the size's own), and follow it.
 
-    Returns strength, seed and "curve": step, loss, accuracy, raw and refined shape, strengths. A finished run is read
-    from `folder`; one that was cut off is continued.
+    Returns strength, seed, "curve": step, loss, accuracy, raw and refined shape, strengths, and "failed": why there is
+    no curve, "" as a rule. A finished run is read from `folder`; one that was cut off is continued.
     """
     made_of = (asdict(plan.pretrain), plan.sequences, text.fingerprint)
     name = checkpoints.marked(f"{plan.model}-{strength}-{seed}", made_of)
@@ -71,12 +72,15 @@ def run(
         saobp.apply(
             network, "high", models.strength_of(plan.model) if learned else strength, learn="head" if learned else None
         )
-        log = training.pretrain(
-            network, text, SeededMasking(tokenizer, plan.pretrain.masking, seed), plan.pretrain,
-            folder=folder / name, seed=seed, measure=Watch(held_out, tokenizer, plan), title=name,
-        )  # fmt: skip
+        try:
+            log, failed = training.pretrain(
+                network, text, SeededMasking(tokenizer, plan.pretrain.masking, seed), plan.pretrain,
+                folder=folder / name, seed=seed, measure=Watch(held_out, tokenizer, plan), title=name,
+            ), ""  # fmt: skip
+        except Diverged as error:
+            log, failed = [], str(error)
         curve = [{"step": entry["step"], **entry["heldout"]} for entry in log if "heldout" in entry]
-        paths.write_text(done, json.dumps({"strength": strength, "seed": seed, "curve": curve}))
+        paths.write_text(done, json.dumps({"strength": strength, "seed": seed, "curve": curve, "failed": failed}))
     return json.loads(done.read_text(encoding="utf-8"))
 
 
@@ -90,9 +94,12 @@ def study(plan: Beyond, *, text: Any, held_out: Any, tokenizer: PreTrainedTokeni
 
 
 def sweep(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
-    """Return one row a run: strength, seed, loss, accuracy (0 to 1), and raw_ and refined_ shapes at the end."""
+    """Return one row a run: strength, seed, loss, accuracy (0 to 1), and raw_ and refined_ shapes at the end.
+
+    A run that failed has no row.
+    """
     rows = []
-    for run in runs:
+    for run in (run for run in runs if run["curve"]):
         last = run["curve"][-1]
         sides = {f"{side}_{name}": value for side in ("raw", "refined") for name, value in last[side].items()}
         ends = {name: last[name] for name in ("loss", "accuracy")}
@@ -110,15 +117,20 @@ def learned(run: dict[str, Any]) -> pd.DataFrame:
     )
 
 
+def _shared(swept: pd.DataFrame) -> pd.DataFrame:
+    """The held-out losses of the seeds that every strength has: a row a seed, a column a strength."""
+    return swept.pivot(index="seed", columns="strength", values="loss").dropna() if len(swept) else swept
+
+
 def against_plain(swept: pd.DataFrame) -> pd.DataFrame:
     """Compare the held-out loss at every strength with that at λ = 0 of the same seeds; none without two of them.
 
     Columns: strength, difference, low, high (nats; 95 %, Student's t over seeds), p, p_holm (over all rows), seeds.
     """
-    losses = swept.pivot(index="seed", columns="strength", values="loss")
+    losses = _shared(swept)
     rows = []
     for strength in losses.columns.drop(0.0) if 0.0 in losses and len(losses) > 1 else ():
-        gaps = (losses[strength] - losses[0.0]).dropna()
+        gaps = losses[strength] - losses[0.0]
         found = ttest_1samp(gaps, 0.0)
         rows.append((strength, gaps.mean(), *found.confidence_interval(), found.pvalue, len(gaps)))
     frame = pd.DataFrame(rows, columns=["strength", "difference", "low", "high", "p", "seeds"])
@@ -127,8 +139,10 @@ def against_plain(swept: pd.DataFrame) -> pd.DataFrame:
 
 def words(swept: pd.DataFrame) -> str:
     """Say at which strength the held-out loss was lowest, and by how much it beats no refinement and the worst."""
-    losses = swept.groupby("strength")["loss"].mean()
-    best, seeds = losses.idxmin(), swept["seed"].nunique()
+    losses, seeds = _shared(swept).mean(), len(_shared(swept))
+    if not seeds:
+        return "no seed has every strength"
+    best = losses.idxmin()
     said = f"lowest held-out loss at λ = {best}: {losses.min():.4f} nats, "
     said += f"{losses.max() - losses.min():.2g} below the highest"
     if 0.0 in losses.index:
@@ -136,6 +150,8 @@ def words(swept: pd.DataFrame) -> str:
     if seeds == 1:
         return said + "; one seed, so no interval"
     found = against_plain(swept)
+    if found.empty:
+        return f"{said}; {seeds} seeds"
     sure = [
         f"λ = {r.strength} ({r.difference:+.2g} nats [{r.low:.2g}, {r.high:.2g}])"
         for r in found[found["p_holm"] < 0.05].itertuples()

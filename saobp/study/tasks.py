@@ -7,6 +7,7 @@ import datasets
 import numpy as np
 from sklearn.model_selection import GroupShuffleSplit
 
+from saobp.study.labels import counted
 from saobp.study.sources import DataError, Source
 from saobp.study.splits import overlap
 
@@ -26,6 +27,7 @@ class TaskSpec:
     labels: tuple[str, ...] = ()
     metrics: tuple[str, ...] = ("accuracy",)
     gold: str = "label"  # the column that holds the answer
+    passage: str = ""  # the column that several questions may be about; "" without one
     train_split: str = "train"
     evaluation_split: str = "validation"
 
@@ -33,11 +35,6 @@ class TaskSpec:
     def headline(self) -> str:
         """The metric that the paper's tables hold."""
         return self.metrics[0]
-
-    @property
-    def passage(self) -> str | None:
-        """The column that several questions may be about: a choice's article, a span's context; None without one."""
-        return {"choice": self.texts[0], "span": self.texts[-1]}.get(self.kind)
 
     @property
     def num_labels(self) -> int:
@@ -62,8 +59,8 @@ TASKS: dict[str, TaskSpec] = {
         _glue("rte", "RTE", *_SENTENCES, labels=_ENTAILMENT),
         _glue("sst2", "SST2", "sentence", labels=("negative", "positive")),
         _glue("stsb", "STS-B", *_SENTENCES, labels=(), kind="regression", metrics=("pearson", "spearman")),
-        _glue("wnli", "WNLI", *_SENTENCES, labels=("not_entailment", "entailment")),
-        _glue("qnli", "QNLI", "question", "sentence", labels=_ENTAILMENT),
+        _glue("wnli", "WNLI", *_SENTENCES, labels=("not_entailment", "entailment"), passage="sentence1"),
+        _glue("qnli", "QNLI", "question", "sentence", labels=_ENTAILMENT, passage="sentence"),
         _glue(
             "mnli",
             "MNLI",
@@ -71,6 +68,7 @@ TASKS: dict[str, TaskSpec] = {
             "hypothesis",
             labels=("entailment", "neutral", "contradiction"),
             evaluation_split="validation_matched",
+            passage="premise",
         ),
         _glue("qqp", "QQP", "question1", "question2", labels=("different", "duplicate"), metrics=_PARAPHRASE),
         TaskSpec(
@@ -80,6 +78,7 @@ TASKS: dict[str, TaskSpec] = {
             config="plain_text",
             kind="span",
             texts=("question", "context"),
+            passage="context",
             metrics=("exact_match", "f1"),
             gold="answers",
         ),
@@ -90,6 +89,7 @@ TASKS: dict[str, TaskSpec] = {
             config="default",
             kind="choice",
             texts=("ctx", "", "endings"),
+            passage="ctx",
             labels=("0", "1", "2", "3"),
         ),
         TaskSpec(
@@ -99,6 +99,7 @@ TASKS: dict[str, TaskSpec] = {
             config="middle",
             kind="choice",
             texts=("article", "question", "options"),
+            passage="article",
             labels=("A", "B", "C", "D"),
             gold="answer",
         ),
@@ -109,6 +110,7 @@ TASKS: dict[str, TaskSpec] = {
             config="default",
             kind="classification",
             texts=("question", "passage"),
+            passage="passage",
             labels=("False", "True"),
             gold="answer",
         ),
@@ -159,7 +161,7 @@ def load_task(
     kept, aside = _set_aside(spec, train, seed)
     described = [
         _described(source, spec, "train", len(train)),
-        _described(source, spec, "evaluation", len(evaluation)),
+        _described(source, spec, "evaluation", len(evaluation), _known(spec, train, evaluation)),
     ]
     return Task(spec, train.select(kept), train.select(aside), evaluation, described)
 
@@ -229,7 +231,14 @@ def _answered(spec: TaskSpec, rows: datasets.Dataset, split: str) -> datasets.Da
     return rows.add_column("label", labels)
 
 
-def _described(source: Source, spec: TaskSpec, role: str, used: int) -> dict[str, Any]:
+def _known(spec: TaskSpec, train: datasets.Dataset, evaluation: datasets.Dataset) -> str:
+    """Say how many reported rows are about a passage of train, if any are."""
+    seen = set(train[spec.passage][:]) if spec.passage else set()
+    count = sum(passage in seen for passage in evaluation[spec.passage][:]) if seen else 0
+    return f"{counted(count, 'row')} about a passage of train" if count else ""
+
+
+def _described(source: Source, spec: TaskSpec, role: str, used: int, known: str = "") -> dict[str, Any]:
     """Return a split's completeness, its role and the rows used; the note holds every substitution."""
     split, usual = (getattr(each, f"{role}_split") for each in (spec, TASKS[spec.name]))
     found = source.completeness(spec.dataset, spec.config, split)
@@ -239,4 +248,4 @@ def _described(source: Source, spec: TaskSpec, role: str, used: int) -> dict[str
     if used < found["rows"]:
         notes.append(f"{used} rows drawn")
     complete = found["complete"] and len(notes) == 1
-    return {**found, "role": role, "used": used, "complete": complete, "note": "; ".join(filter(None, notes))}
+    return {**found, "role": role, "used": used, "complete": complete, "note": "; ".join(filter(None, [*notes, known]))}

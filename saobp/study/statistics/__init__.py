@@ -14,7 +14,7 @@ from saobp.study.statistics.intervals import (
     mean_interval,
     over_samples,
 )
-from saobp.study.statistics.paired import Difference, holm, item_error, paired_bootstrap, paired_correlations
+from saobp.study.statistics.paired import Difference, holm, item_errors, paired_bootstrap, paired_correlations
 
 __all__ = [
     "Correlation",
@@ -27,7 +27,7 @@ __all__ = [
     "correlation_error",
     "effective_sample_size",
     "holm",
-    "item_error",
+    "item_errors",
     "mean_interval",
     "over_samples",
     "paired_bootstrap",

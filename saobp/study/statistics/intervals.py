@@ -43,12 +43,14 @@ def correlation_error(r: float, items: int) -> float:
 
 
 def mean_interval(
-    values: Sequence[float], *, item_error: float = 0.0, items: int | None = None, level: float = 0.95
-) -> Estimate:
+    values: Sequence[float], *, item_error: float = 0.0, least: float = 0.0, items: int | None = None,
+    level: float = 0.95,
+) -> Estimate:  # fmt: skip
     """Mean over seeds with an interval that covers the choice of seeds and of items.
 
     The variance of the mean is s^2/S over S seeds plus `item_error`^2, the sampling variance of the score
-    over the items, which the seeds share and which more seeds do not shrink. The degrees of freedom are
+    over the items, which the seeds share and which more seeds do not shrink. The error is not below `least`, such as
+    that of the items on the mean, lest seeds that agree by chance make it small. The degrees of freedom are
     Satterthwaite's. One seed: the interval covers the items only. No seed spread and no item error: no
     interval (NaN ends), never one of width 0. Raises ValueError if `values` is empty or not finite.
     """
@@ -57,10 +59,10 @@ def mean_interval(
         raise ValueError(f"values: need at least one finite score, got {values.tolist()}")
     seeds, mean = len(values), float(values.mean())
     seed_error = float(values.std(ddof=1) / sqrt(seeds)) if seeds > 1 else 0.0
-    error = hypot(seed_error, item_error)
+    error = max(hypot(seed_error, item_error), least)
     if error == 0 or not isfinite(error):
         return Estimate(mean, float("nan"), float("nan"), seeds, items)
-    freedom = _freedom(seed_error, item_error, seeds)
+    freedom = _freedom(seed_error, error, seeds)
     reach = float(stats.t.ppf(0.5 + level / 2, freedom)) * error
     return Estimate(mean, mean - reach, mean + reach, seeds, items, freedom)
 
@@ -91,8 +93,8 @@ def over_samples(
     return Estimate(value, *map(float, found.confidence_interval), 1, len(totals))
 
 
-def _freedom(seed_error: float, item_error: float, seeds: int) -> float:
-    """Satterthwaite's degrees of freedom; the items count as many."""
+def _freedom(seed_error: float, error: float, seeds: int) -> float:
+    """Satterthwaite's degrees of freedom of an error, of which the seeds have a part; the items count as many."""
     if seed_error == 0:
         return inf
-    return (seed_error**2 + item_error**2) ** 2 * (seeds - 1) / seed_error**4
+    return (error / seed_error) ** 4 * (seeds - 1)

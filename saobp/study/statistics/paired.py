@@ -21,6 +21,7 @@ class Difference:
     seeds: int
     items: int
     item_error: float = nan  # the part of its standard error that the seeds share: of the items alone
+    mean_error: float = nan  # that of the items on the mean of these seeds: what the whole error is at least
 
 
 def paired_bootstrap(
@@ -37,7 +38,10 @@ def paired_bootstrap(
     with replacement for both algorithms at once; the covariance of two seeds under the same draws is the error
     of the items. The spread over seeds adds the error of the seeds, in pairs where both have the same number of
     them; what the items do to one seed alone is in that spread and not counted twice. One seed against one seed
-    covers the items only. Interval and p-value are of Student's law with Satterthwaite's degrees of freedom.
+    covers the items only; one against several takes the others' spread for its own. The error is at least that of the
+    items on the mean, lest seeds that agree by chance make it small. Interval and p-value are of Student's law with
+    Satterthwaite's degrees of freedom. Where all items differ alike there is no interval (NaN ends), and p is that of
+    the sign test.
     Raises ValueError if the items differ in number or there are none.
     """
     ours, theirs = np.atleast_2d(np.asarray(ours, float)), np.atleast_2d(np.asarray(theirs, float))
@@ -75,20 +79,22 @@ def paired_correlations(
     return _summary(first[0], second[0], [table[1:] for table in drawn], level, items)
 
 
-def item_error(
+def item_errors(
     rows: Sequence[np.ndarray] | np.ndarray, labels: np.ndarray | None = None, *, resamples: int = 2000, seed: int = 0
-) -> float:
-    """Return the standard error of a mean score over the items, in the score's unit: what its seeds share.
+) -> tuple[float, float]:
+    """Return the standard errors of a mean score over the items, in its unit: what its seeds share, and of their mean.
 
     `rows` hold one entry a seed: the items' outcomes, or with `labels` the predictions that `paired_correlations`
-    takes. What the items do to one seed alone is in the seeds' own spread and not in it; of a single seed it is the
-    whole error.
+    takes. What the items do to one seed alone is in the seeds' own spread and not in the first; of a single seed both
+    are the whole error.
     """
     random = np.random.default_rng(seed)
     if labels is None:
-        return _shared_error([_item_means(np.atleast_2d(np.asarray(rows, float)), resamples, random)])
-    counts = _item_counts(len(labels), resamples, random)
-    return _shared_error([np.stack([_mean_correlation(runs, labels, counts) for runs in _by_seed(rows)], axis=1)])
+        drawn = _item_means(np.atleast_2d(np.asarray(rows, float)), resamples, random)
+    else:
+        counts = _item_counts(len(labels), resamples, random)
+        drawn = np.stack([_mean_correlation(runs, labels, counts) for runs in _by_seed(rows)], axis=1)
+    return _shared_error([drawn]), _mean_error([drawn])
 
 
 def _by_seed(side: Sequence[np.ndarray] | np.ndarray) -> list[np.ndarray]:
@@ -119,17 +125,34 @@ def _summary(ours: np.ndarray, theirs: np.ndarray, drawn: list[np.ndarray], leve
     Counting draws beyond zero could give no p below 1 / draws, too coarse for a correction over many cells,
     and few seeds have heavier tails than a bootstrap over them shows.
     """
-    value, seeds, shared = float(ours.mean() - theirs.mean()), min(len(ours), len(theirs)), _shared_error(drawn)
-    parts = [ours - theirs] if len(drawn) == 1 else [ours, theirs]
-    between = sum(part.var(ddof=1) / len(part) for part in parts if len(part) > 1)
-    error = float(np.sqrt(shared**2 + between))
+    value, seeds = float(ours.mean() - theirs.mean()), min(len(ours), len(theirs))
+    shared, least = _shared_error(drawn), _mean_error(drawn)
+    between, few = _between([ours - theirs] if len(drawn) == 1 else [ours, theirs])
+    error = max(float(np.sqrt(shared**2 + between)), least)
     if error == 0:
-        p = 1.0 if value == 0 else 2 / (len(drawn[0]) + 1)
-        return Difference(value, value, value, p, seeds, items, shared)
-    share, few = between / error**2, min((len(part) for part in parts if len(part) > 1), default=1) - 1
+        p = min(1.0, 2 * 0.5**items) if value else 1.0
+        return Difference(value, nan, nan, p, seeds, items, shared, least)
+    share = between / error**2
     law = stats.t(few / share**2 if share > 1e-3 else 1e6)  # Satterthwaite: of the items there are many
     reach, p = float(law.ppf(0.5 + level / 2)) * error, float(2 * law.sf(abs(value) / error))
-    return Difference(value, value - reach, value + reach, p, seeds, items, shared)
+    return Difference(value, value - reach, value + reach, p, seeds, items, shared, least)
+
+
+def _between(parts: Sequence[np.ndarray]) -> tuple[float, int]:
+    """The variance that seeds give a difference of means, and its degrees of freedom; none for one seed each.
+
+    Of one seed against several the spread is not known, and that of the others stands for it.
+    """
+    known = [part for part in parts if len(part) > 1]
+    if not known:
+        return 0.0, 1
+    spread = [part.var(ddof=1) if len(part) > 1 else known[0].var(ddof=1) for part in parts]
+    return float(sum(each / len(part) for each, part in zip(spread, parts))), min(map(len, known)) - 1
+
+
+def _mean_error(drawn: list[np.ndarray]) -> float:
+    """The error over the items of the mean of the seeds, from (draw, seed) tables whose sum is the score."""
+    return float(np.std(sum(table.mean(axis=1) for table in drawn)))
 
 
 def _shared_error(drawn: list[np.ndarray]) -> float:
