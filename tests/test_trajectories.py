@@ -4,6 +4,7 @@ import pandas as pd
 import pytest
 
 from saobp.study import trajectories
+from saobp.study.figures import correlations
 
 
 def test_the_pretraining_curve_gives_one_point_a_checkpoint():
@@ -80,3 +81,15 @@ def test_copies_of_a_run_under_one_seed_do_not_narrow_its_interval():
 def test_one_perfect_run_does_not_decide_the_mean_correlation():
     rising, falling = [50.0, 51.0, 52.0, 53.0], [53.0, 52.0, 51.0, 50.1]
     assert abs(trajectories.over_checkpoints(curves_of([rising, falling], [42, 42])).value) < 0.01
+
+
+def test_a_panel_gives_r_over_checkpoints_and_over_the_ends_of_several_seeds():
+    random = np.random.default_rng(3)
+    rows = [("a", f"a{seed}", seed, step, 0.5 + 0.01 * random.normal(), 50 + random.normal() + step)
+            for seed in range(5) for step in range(12)]  # fmt: skip
+    points = pd.DataFrame(rows, columns=["algorithm", "run", "seed", "step", "gtd", "score"])
+    first, second = correlations.describe(points).splitlines()
+    ends = points[points["step"] == 11]
+    assert first.startswith("$r$: ") and second.startswith("$r_w$: ")
+    assert second.partition(" ")[2].partition(" ")[0] == f"{ends['gtd'].corr(ends['score']):.2f}".replace("-", "−")
+    assert "r_w" not in correlations.describe(points[points["seed"] == 0])

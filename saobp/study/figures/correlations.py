@@ -12,6 +12,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormat
 
 from saobp.study import estimates, labels, trajectories
 from saobp.study.figures import style
+from saobp.study.statistics import Estimate
 
 Record = dict[str, Any]
 SIZES = {3: ("mini",), 9: ("small", "medium")}
@@ -75,14 +76,20 @@ def task_axes(ax: Axes, points: pd.DataFrame, task: str) -> Axes:
 
 
 def describe(points: pd.DataFrame) -> str:
-    """The correlation with its interval: r over checkpoints, or r_w over runs, within algorithms.
+    """The correlation with its interval: r over checkpoints, and r_w over the ends of several runs where there are.
 
-    Centred by algorithm, so that the algorithms' own levels do not count as a correlation.
+    r_w is centred by algorithm, so that the algorithms' own levels do not count as a correlation.
     """
     checkpoints = points["step"].notna().any()
     found = (trajectories.over_checkpoints if checkpoints else trajectories.over_runs)(points)
     if found is None:
         return fill(f"$r$ undefined: {trajectories.why_undefined(points)}", LETTERS)
-    name = "$r$" if checkpoints else "$r_w$"
+    said = [_words("$r$" if checkpoints else "$r_w$", found)]
+    if checkpoints and (ends := trajectories.over_runs(points.groupby("run", as_index=False, sort=False).last())):
+        said.append(_words("$r_w$", ends))
+    return "\n".join(said)
+
+
+def _words(name: str, found: Estimate) -> str:
     ends = "" if isnan(found.half_width) else f" [{found.low:.2f}, {found.high:.2f}]"
     return f"{name}: {found.value:.2f}{ends}".replace("-", "−")
