@@ -192,7 +192,7 @@ def test_accuracy_along_training_has_a_row_a_depth_and_is_blank_where_everything
     algorithms = ["original", "high", "sinkhorn"]
     whole, none = (examples.beyond(failed=failed)["metrics"]["multihop"] for failed in ((), algorithms))
     drawn = learning.accuracy(hops.curves(whole), 100 / 3)
-    assert [ax.get_title() for ax in drawn.axes][-1] == "4 layers, hops: 3" and len(drawn.axes) == 6
+    assert [ax.get_title() for ax in drawn.axes][-1] == "4 layers, Sinkhorn" and len(drawn.axes) == 6
     blank = learning.accuracy(hops.curves(none), 100 / 3)
     assert [text.get_text() for text in blank.axes[0].texts] == ["every run diverged"]
     plt.close("all")

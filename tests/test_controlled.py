@@ -3,7 +3,7 @@
 import matplotlib.pyplot as plt
 import numpy as np
 
-from saobp.study import controlled, hops, labels, records
+from saobp.study import controlled, hops, records
 from saobp.study.figures import learning
 
 
@@ -59,14 +59,17 @@ def test_a_record_is_shown_as_a_table_with_the_range_of_its_seeds():
     assert "*" not in "".join(alone[4:6]) and "High" not in "".join(alone[2:6])
 
 
-def test_every_algorithm_has_its_own_line_and_chance_is_marked():
+def test_every_algorithm_has_its_panel_with_a_line_a_run_and_number_of_hops_and_chance_is_marked():
     one = record({"original": 0.4, "high": 1.0, "shuffled": 0.8})
+    one["metrics"]["multihop"][-1]["curve"] += [{"step": 400, "accuracy": {"1": 0.2, "2": 0.2}, "seconds": 9}]
     figure = learning.accuracy(hops.curves(one["metrics"]["multihop"]), 100 / 3)
-    assert len(figure.axes) == 2
-    lines = [line for line in figure.axes[0].lines if len(line.get_xdata())]
-    drawn = {line.get_color(): line.get_ydata()[-1] for line in lines}
-    ends = {"original": 40, "high": 100, "shuffled": 80}
-    assert {labels.ALGORITHMS[name].colour: end for name, end in ends.items()}.items() <= drawn.items()
-    assert any(np.allclose(line.get_ydata(), 100 / 3) for line in lines)
-    assert [text.get_text() for text in figure.legends[0].texts] == ["Original", "High", "Shuffled"]
+    titles = [ax.get_title() for ax in figure.axes]
+    assert titles == ["2 layers, Original", "2 layers, High", "2 layers, Shuffled"]
+    for ax, end in zip(figure.axes, (40, 100, 80)):
+        lines = [line.get_ydata() for line in ax.lines if len(line.get_xdata())]
+        assert sum(np.allclose(line, 100 / 3) for line in lines) == 1
+        runs = [line for line in lines if not np.allclose(line, 100 / 3)]
+        assert len(runs) == 2 * 2 and all(line[0] == end for line in runs)  # two seeds, two numbers of hops
+    longer = [line for line in figure.axes[2].lines if 400 in line.get_xdata()]
+    assert len(longer) == 2 and all(line.get_ydata()[-1] == 20 for line in longer), "nobody is averaged with it"
     plt.close(figure)
