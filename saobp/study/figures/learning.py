@@ -29,4 +29,10 @@ def accuracy(curves: pd.DataFrame, chance: float) -> Figure:
     )  # fmt: skip
     grid.refline(y=chance, color="0.5", linestyle=":")
     grid.set_axis_labels("step", "right (%)").set(ylim=(0, 102), yticks=range(0, 101, 25), xscale="log")
+    ends = sorted({curves["step"].min(), curves["step"].max()})
+    for ax in grid.axes.flat:
+        ax.set_xticks(ends, labels=[f"{step:,}" for step in ends])
+        ax.set_xticks([], minor=True)
+        for label, side in zip(ax.get_xticklabels(), ("left", "right")):
+            label.set_horizontalalignment(side)
     return grid.set_titles("{row_name} layers, {col_name}").figure
