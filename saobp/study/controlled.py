@@ -59,7 +59,7 @@ def text(record: dict[str, Any]) -> list[str]:
         head,
         "",
         pipe(table),
-        pipe(["---:"] * len(table.columns)),
+        pipe(["---"] * 2 + ["---:"] * (len(table.columns) - 2)),
         *rows,
         "",
         *(f"- {line}" for line in summary(record)),

@@ -89,7 +89,6 @@ TASKS: dict[str, TaskSpec] = {
             config="default",
             kind="choice",
             texts=("ctx", "", "endings"),
-            passage="ctx",
             labels=("0", "1", "2", "3"),
         ),
         TaskSpec(
