@@ -83,6 +83,16 @@ def test_a_model_with_random_weights_answers_variously_and_is_at_chance(name, ch
     assert low <= found["chance"] <= high or (name == "squad" and high < 10), found["scores"]  # a span may hit by luck
 
 
+def test_a_finished_task_of_other_rows_is_made_again(checkpoint, source, tmp_path, monkeypatch):
+    made = []
+    monkeypatch.setattr(finetuning, "finetune", lambda *args, **kwargs: made.append(1) or {"headline": 50.0})
+    monkeypatch.setattr(baseline, "floor", lambda task: {})
+    for bytes_of_a_split, runs in (("a", 1), ("a", 1), ("b", 2)):
+        monkeypatch.setattr(type(source), "fingerprint", lambda *args, found=bytes_of_a_split: found)
+        finetuned("rte", checkpoint, source, tmp_path)
+        assert len(made) == runs
+
+
 @pytest.mark.parametrize("name", [name for name in ASKED if name != "squad"])
 def test_an_untouched_model_does_no_better_than_its_answers_dealt_out_at_random(name, checkpoint, source, tmp_path):
     recipe = dataclasses.replace(RECIPE, limit_train=16, limit_evaluation=200)

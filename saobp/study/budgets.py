@@ -64,7 +64,7 @@ def _decoders(found: Sequence[Record], study: Profile) -> Budget | None:
 
 
 def _strengths(metrics: Record, study: Profile) -> Budget | None:
-    plan, last = study.beyond, [run["curve"][-1] for run in metrics.get("strengths") or []]
+    plan, last = study.beyond, [run["curve"][-1] for run in metrics.get("strengths") or [] if run["curve"]]
     if plan is None:
         return None
     planned = (len(plan.strengths) + 1) * len(plan.seeds)  # and a learned one
