@@ -16,7 +16,7 @@ from pathlib import Path
 import torch
 from transformers import BertForMaskedLM, DataCollatorForLanguageModeling, PrinterCallback, Trainer, TrainerCallback
 
-from saobp.study import models, pretraining, sources, training
+from saobp.study import models, precision, pretraining, sources, training
 from saobp.study.batches import SeededMasking
 from saobp.study.faults import StopAtNaN
 from saobp.study.paths import write_text
@@ -94,7 +94,7 @@ def measure() -> dict:
     return {
         "batch": [RECIPE.batch, RECIPE.length],
         "vocabulary": VOCABULARY,
-        "precision": "bf16" if training.bf16_is_native() else "fp32",
+        "precision": "bf16" if precision.bf16_is_native() else "fp32",
         "turns": TURNS,
         "tokens_per_second": {way: tokens / statistics.median(times) for way, times in spent.items()},
         "original_over_stock": ratio("stock", "original"),

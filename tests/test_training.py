@@ -402,6 +402,40 @@ def test_every_precision_trains_with_and_without_an_accelerator(tokenizer, preci
     assert after.isfinite().all() and not torch.equal(before, after.to(before))
 
 
+@pytest.mark.parametrize("fits", [4, 1])  # sequences; a run in parts starts a second time
+def test_a_model_is_measured_in_the_precision_of_its_weights_while_it_trains_and_after(tokenizer, fits, tmp_path):
+    network = models.refine_with(models.encoder("mini-twin", tokenizer, dropout=0.0, seed=1), "high", 0.2)
+    tokens = torch.arange(5, 21)[None]
+    seen = []
+
+    def short_of_memory(module, args, kwargs):
+        if len(kwargs["input_ids"]) > fits:
+            raise FULL
+
+    def answers(model):
+        """What a model says, and what its weights say in a model that nobody trained."""
+        loaded = models.refine_with(models.encoder("mini-twin", tokenizer, dropout=0.0, seed=2), "high", 0.2)
+        loaded.load_state_dict(model.state_dict())
+        with torch.no_grad():
+            return [
+                each.eval()(input_ids=tokens, labels=tokens).logits.to("cpu")
+                for each in (model, loaded.to(model.device))
+            ]
+
+    def measure(model):
+        seen.append(answers(model))
+        return {}
+
+    network.register_forward_pre_hook(short_of_memory, with_kwargs=True)
+    recipe = dataclasses.replace(RECIPE, steps=6, batch=4, save_every=6, warmup=1, precision="bf16")
+    training.pretrain(
+        network, RandomText(), SeededMasking(tokenizer, 0.15, 0), recipe, folder=tmp_path, seed=0, measure=measure
+    )
+    assert len(seen) > 3
+    for trained, loaded in (*seen, answers(network)):
+        assert torch.equal(trained, loaded)
+
+
 FULL = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
 
 

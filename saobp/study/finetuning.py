@@ -28,11 +28,12 @@ from saobp.study.encoding import collator, encode
 from saobp.study.evaluation import Diverged, score
 from saobp.study.faults import StopAtNaN, TrainingFailed
 from saobp.study.heldout import flow
+from saobp.study.precision import takes_bf16
 from saobp.study.recipes import Finetuning
 from saobp.study.records import finite
 from saobp.study.sources import Source
 from saobp.study.tasks import Task, load_task
-from saobp.study.training import Progress, one_device, quiet, takes_bf16
+from saobp.study.training import Progress, one_device, quiet
 
 FOLLOWED = ("sst2", "hellaswag", "race")  # whose score and GTD the paper correlates (Fig. 3 and 9, Table 6)
 SHOWN = 16  # items of the reported split whose attention is followed

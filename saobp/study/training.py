@@ -31,6 +31,7 @@ from saobp.study.faults import (
     refuse_too_little_text,
     smaller_parts,
 )
+from saobp.study.precision import leave_autocast, own_precision, takes_bf16
 from saobp.study.recipes import Pretraining
 
 __all__ = ["TrainingFailed", "evaluation_steps", "pretrain"]
@@ -62,11 +63,11 @@ class FollowHeldOut(TrainerCallback):
             self.on_step_end(args, state, control, model=model)
 
     def on_step_end(self, args, state, control, model=None, **kwargs):
-        """Measure at a scheduled step, with no effect on the run: evaluation mode, no random numbers."""
+        """Measure at a scheduled step, with no effect on the run: evaluation mode, no autocast, no random numbers."""
         if state.global_step not in self.schedule or not state.is_world_process_zero:
             return
         model.eval()
-        with torch.no_grad():
+        with torch.no_grad(), own_precision(model):
             measured = self.measure(model)
         model.train()
         measured["seconds"] = round(time.perf_counter() - self.clock, 1)  # of training, earlier sittings included
@@ -105,18 +106,6 @@ def quiet() -> None:
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     datasets.disable_progress_bars()
-
-
-def bf16_is_native() -> bool:
-    """Say whether the processor computes in bfloat16 itself; emulated, it is slower than float32."""
-    if torch.cuda.is_available():
-        return torch.cuda.is_bf16_supported(including_emulation=False)
-    return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
-
-
-def takes_bf16(precision: str) -> bool:
-    """Say whether a recipe's precision means bfloat16 autocast on this machine."""
-    return precision == "bf16" or (precision == "auto" and bf16_is_native())
 
 
 def share_of_a_process(batch: int) -> int:
@@ -221,6 +210,7 @@ def pretrain(
                 regularizers.work_in_parts(model, parts)
             finally:
                 guard.stop()
+                leave_autocast(model)
 
 
 def run_to_the_end(trainer: Trainer, recipe: Pretraining, folder: Path) -> list[dict[str, Any]]:
