@@ -24,9 +24,10 @@ from transformers import (
 
 import saobp
 from saobp import diagnostics
-from saobp.capture import capture, token_classes
+from saobp.capture import capture
 from saobp.graph import graph_measures
 from saobp.huggingface import raw_attentions
+from saobp.measurement import token_classes
 from saobp.parts import summary
 
 VOCABULARY = 60
