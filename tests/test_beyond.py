@@ -86,7 +86,7 @@ def test_strengths_are_trained_followed_and_read_back(tokenizer, tmp_path):
     assert plain["raw_entropy"] == plain["refined_entropy"]
     other = swept[swept["strength"] == 0.5].iloc[0]
     assert other["refined_largest_column"] < other["raw_largest_column"]
-    learned = strengths.learned(runs[-1])
+    learned = strengths.learned(runs)
     start = learned[learned["step"] == 0]["strength"]
     assert start.tolist() == pytest.approx([0.2] * 16) and len(learned) == 3 * 16
     assert learned[learned["step"] == 6]["strength"].std() > 0
@@ -349,10 +349,12 @@ def test_the_words_about_rounds_and_strengths_are_those_of_the_numbers():
     swept = pd.DataFrame({"strength": [0.0, 0.2, "learned"], "seed": 1, "loss": [2.5, 2.25, 2.75]})
     said = "lowest held-out loss at λ = 0.2: 2.2500 nats, 0.5 below the highest, 0.25 below λ = 0; "
     assert strengths.words(swept) == said + "one seed, so no interval" and strengths.against_plain(swept).empty
-    learned = pd.DataFrame({"step": [0, 0, 9, 9], "strength": [0.2, 0.2, 0.1, 0.3]})
+    learned = pd.DataFrame({"seed": 1, "step": [0, 0, 9, 9], "strength": [0.2, 0.2, 0.1, 0.3]})
     assert strengths.learned_words(learned) == "learned λ after 9 steps: 0.1 to 0.3, from 0.2; 1 of 2 heads went up"
     little = learned.assign(strength=[0.2, 0.2, 0.19997, 0.20001])
     assert strengths.learned_words(little).startswith("learned λ after 9 steps: 0.19997 to 0.20001, from 0.2;")
+    said = "learned λ after 9 steps: 0.1 to 0.3, from 0.2; 1 of 2 heads went up, of 2 seeds together"
+    assert strengths.learned_words(learned.assign(seed=[1, 2, 1, 2])) == said
 
 
 def test_a_strength_that_diverges_is_marked_failed_and_has_no_row(tokenizer, tmp_path, monkeypatch):
@@ -364,6 +366,11 @@ def test_a_strength_that_diverges_is_marked_failed_and_has_no_row(tokenizer, tmp
     run = strengths.run(PLAN, 0.5, 0, **given)
     assert (run["curve"], run["failed"]) == ([], "the loss is nan at step 3")
     assert strengths.sweep([run]).empty and strengths.run(PLAN, 0.5, 0, **given) == run
+    assert strengths.failure_words([run, run | {"failed": ""}]) == [
+        "λ = 0.5, seed 0: failed, the loss is nan at step 3"
+    ]
+    gone = strengths.learned([run | {"strength": strengths.LEARNED}])
+    assert gone.empty and strengths.learned_words(gone) == "no run with a learned λ came to its end"
 
 
 def test_strengths_are_held_against_none_seed_by_seed():

@@ -107,14 +107,17 @@ def sweep(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def learned(run: dict[str, Any]) -> pd.DataFrame:
-    """Return where learned strengths went: step, layer, head (from 1), strength (nats)."""
-    return pd.DataFrame(
-        {"step": point["step"], "layer": layer, "head": head, "strength": value}
+def learned(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
+    """Return where learned strengths went: seed, step, layer, head (from 1), strength (nats); a failed run nowhere."""
+    rows = [
+        (run["seed"], point["step"], layer, head, value)
+        for run in runs
+        if run["strength"] == LEARNED
         for point in run["curve"]
         for layer, heads in enumerate(point["strengths"], 1)
         for head, value in enumerate(heads, 1)
-    )
+    ]
+    return pd.DataFrame(rows, columns=["seed", "step", "layer", "head", "strength"])
 
 
 def _shared(swept: pd.DataFrame) -> pd.DataFrame:
@@ -160,7 +163,9 @@ def words(swept: pd.DataFrame) -> str:
 
 
 def learned_words(strengths: pd.DataFrame) -> str:
-    """Say where the learned strengths went."""
+    """Say where the learned strengths went, those of all seeds together."""
+    if strengths.empty:
+        return "no run with a learned λ came to its end"
     first, last = (
         strengths[strengths["step"] == step]["strength"] for step in (strengths["step"].min(), strengths["step"].max())
     )
@@ -169,5 +174,11 @@ def learned_words(strengths: pd.DataFrame) -> str:
     moved = max(abs(low - start), abs(high - start))
     digits = max(3, 1 + ceil(log10(high / moved))) if moved else 3  # as many as show how far the farthest went
     words = f"learned λ after {after}: {low:.{digits}g} to {high:.{digits}g}, from {start:.{digits}g}"
-    up = int((last.to_numpy() > first.to_numpy()).sum())
-    return words + f"; {up} of {counted(len(last), 'head')} went up"
+    up, seeds = int((last.to_numpy() > first.to_numpy()).sum()), strengths["seed"].nunique()
+    said = words + f"; {up} of {counted(len(last), 'head')} went up"
+    return f"{said}, of {seeds} seeds together" if seeds > 1 else said
+
+
+def failure_words(runs: Sequence[dict[str, Any]]) -> list[str]:
+    """Say which runs failed and why; no row, mean or curve counts them."""
+    return [f"λ = {run['strength']}, seed {run['seed']}: failed, {run['failed']}" for run in runs if run.get("failed")]
