@@ -139,7 +139,8 @@ def test_the_held_out_loss_has_an_interval_over_whole_sequences(tokenizer):
         nats = [network(**batch).loss.item() * count for batch, count in zip(alone, counts)]
     expected = over_samples(nats, counts)
     assert (found.low, found.high, found.items) == pytest.approx((expected.low, expected.high, 10), rel=1e-5)
-    kept = curves.perplexity_interval(found)
+    kept = curves.perplexity(found)
+    assert kept["perplexity"] == pytest.approx(math.exp(sum(nats) / sum(counts)))
     assert kept["perplexity_interval"] == pytest.approx([math.exp(found.low), math.exp(found.high)])
     assert kept["sequences"] == 10
 

@@ -75,3 +75,8 @@ def summary(log: list[dict[str, Any]]) -> dict[str, Any]:
 def perplexity_interval(loss: Estimate) -> dict[str, Any]:
     """Return what a record holds of a loss over sequences (nats a token): its exponential's interval, their number."""
     return {"perplexity_interval": [math.exp(min(end, 700)) for end in (loss.low, loss.high)], "sequences": loss.items}
+
+
+def perplexity(loss: Estimate) -> dict[str, Any]:
+    """Return what a record holds of a loss over sequences (nats a token): its exponential, with the interval."""
+    return {"perplexity": math.exp(min(loss.value, 700)), **perplexity_interval(loss)}

@@ -7,7 +7,6 @@ writes the record.
 """
 
 import argparse
-import math
 from dataclasses import asdict
 from typing import Any
 
@@ -111,7 +110,7 @@ def metrics(
     recipe = study.recipe(model)
     return {
         **curves.summary(log),
-        **curves.perplexity_interval(measure.over_sequences(network)),
+        **curves.perplexity(measure.over_sequences(network)),
         "parameters": models.body_parameters(model, network.config.vocab_size),
         "parameters_trained": models.parameter_count(network),
         "tokens": recipe.steps * recipe.batch * recipe.length,
@@ -137,8 +136,7 @@ def on_wikitext(
         split=split, cache=paths.cache(), limit_tokens=WIKITEXT_TOKENS,
     )  # fmt: skip
     masking = SeededMasking(tokenizer, recipe.masking, 0)
-    loss = HeldOut(blocks, masking, len(blocks), recipe.batch).over_sequences(network)
-    found = {"perplexity": math.exp(min(loss.value, 700)), **curves.perplexity_interval(loss)}
+    found = curves.perplexity(HeldOut(blocks, masking, len(blocks), recipe.batch).over_sequences(network))
     note = source.completeness(WIKITEXT, config, split)["note"]
     return {"wikitext": {**found, "tokens": blocks.tokens, "split": split, "config": config, "note": note}}
 
