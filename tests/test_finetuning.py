@@ -55,6 +55,21 @@ def test_score_and_gtd_are_followed_and_change_nothing(name, checkpoint, source,
         assert 0 < point["cross_layer_gtd"] < 1
 
 
+@pytest.mark.parametrize("name", ["stsb", "race"])
+def test_what_is_scored_is_not_rounded_to_the_precision_of_training(name, checkpoint, source, tmp_path, monkeypatch):
+    seen = []
+
+    def score(spec, outputs, *args, **kwargs):
+        seen.append(torch.as_tensor(outputs))
+        return evaluation.score(spec, outputs, *args, **kwargs)
+
+    monkeypatch.setattr(finetuning, "score", score)
+    finetuned(name, checkpoint, source, tmp_path, precision="bf16", curve=2)
+    assert len(seen) == (5 if name == "race" else 3)  # two points followed, two epochs judged, the reported split
+    for outputs in seen:
+        assert (outputs.bfloat16().to(outputs) != outputs).any()
+
+
 def test_a_task_may_have_its_own_number_of_epochs(checkpoint, source, tmp_path):
     changes = {"curve": 2, "epochs": 1, "epochs_of": {"sst2": 3}, "limit_train": 10, "batch": 4}
     ends = {name: finetuned(name, checkpoint, source, tmp_path, **changes)["curve"][-1] for name in ("sst2", "race")}

@@ -28,7 +28,7 @@ from saobp.study.encoding import collator, encode
 from saobp.study.evaluation import Diverged, score
 from saobp.study.faults import StopAtNaN, TrainingFailed
 from saobp.study.heldout import flow
-from saobp.study.precision import takes_bf16
+from saobp.study.precision import own_precision, takes_bf16
 from saobp.study.recipes import Finetuning
 from saobp.study.records import finite
 from saobp.study.sources import Source
@@ -183,8 +183,9 @@ def finetune(
 
 
 def scored(trainer: Trainer, task: Task, part: str, features: datasets.Dataset) -> dict[str, Any]:
-    """Predict a part of a task and score it as its owners do."""
-    outputs = trainer.predict(features).predictions
+    """Predict a part of a task, in the precision of the weights, and score it as its owners do."""
+    with own_precision(trainer.model):  # in bfloat16 options tie, and the first of them wins
+        outputs = trainer.predict(features).predictions
     return score(task.spec, outputs, getattr(task, part), features)
 
 
