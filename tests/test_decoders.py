@@ -8,7 +8,7 @@ import torch
 from small_hub import race_rows, write_split
 from transformers import GPT2Config
 
-from saobp.study import decoders, models, paths, sources
+from saobp.study import decoders, models, paths, pretraining, sources
 from saobp.study.models import LEAKY
 from saobp.study.profile import load_profile
 
@@ -59,6 +59,13 @@ def test_a_small_vocabulary_raises_no_warning_about_gpt2s_own_marks():
 def test_the_marks_are_the_tokenizers(texts):
     network = decoders.untrained(STUDY, "mini-twin", "original", 1, texts[0])
     assert network.config.eos_token_id == texts[0].eos_token_id < len(texts[0])
+
+
+def test_a_penalty_makes_no_decoder_and_all_rows_no_encoder(texts):
+    with pytest.raises(ValueError, match="no decoder has 'eigen_reg'; choose one of original, high"):
+        decoders.untrained(STUDY, "mini-twin", "eigen_reg", 1, texts[0])
+    with pytest.raises(ValueError, match="no encoder has 'high_all_rows'; choose one of original, high"):
+        pretraining.untrained(STUDY, "mini-twin", "high_all_rows", 1, texts[0])
 
 
 def test_a_decoder_trains_is_asked_and_measured(texts, source, tmp_path, monkeypatch):

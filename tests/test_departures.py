@@ -74,16 +74,23 @@ def test_an_algorithm_without_a_strength_departs_in_none():
 )
 def test_fine_tuning_counts_its_epochs(epochs, said):
     study = dataclasses.replace(load_profile("paper").finetune, batch=16, epochs=epochs)
-    assert said in departures.finetuning(study, study.length)[-1]
+    assert said in departures.finetuning(study, study.length, ["rte"])[-1]
 
 
 def test_fine_tuning_names_a_task_that_has_its_own_number_of_epochs():
     study = dataclasses.replace(load_profile("paper").finetune, epochs=3, epochs_of={"sst2": 30})
-    assert "sst2: 30 epochs, the others 3" in departures.finetuning(study, study.length)
+    assert "sst2: 30 epochs, the others 3" in departures.finetuning(study, study.length, ["rte", "sst2"])
+    assert not any(line.startswith("sst2") for line in departures.finetuning(study, study.length, ["rte"]))
+
+
+def test_fine_tuning_names_the_substitute_splits_of_its_own_tasks():
+    study = dataclasses.replace(load_profile("paper").finetune, splits={"race": ["validation", "test"]})
+    assert "race: trained on validation, reported on test" in departures.finetuning(study, 512, ["race"])
+    assert not any(line.startswith("race") for line in departures.finetuning(study, 512, ["rte", "squad"]))
 
 
 def test_fine_tuning_names_positions_that_pretraining_never_reached():
     study = load_profile("paper").finetune
     assert study.length == 128
-    assert not any("positions" in line for line in departures.finetuning(study, 128))
-    assert "positions past 127 are trained in fine-tuning alone" in departures.finetuning(study, 127)
+    assert not any("positions" in line for line in departures.finetuning(study, 128, ["rte"]))
+    assert "positions past 127 are trained in fine-tuning alone" in departures.finetuning(study, 127, ["rte"])

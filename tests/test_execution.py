@@ -118,6 +118,21 @@ def test_a_name_that_nothing_has_is_refused_before_anything_runs(tmp_path, capsy
     assert f"parameter '{name}': '{value}' is none of" in said and known in said
 
 
+@pytest.mark.parametrize("stem, algorithm", [("07-decoder", "entropy_reg"), ("05-finetune", "high_all_rows")])
+def test_a_notebook_refuses_the_algorithms_of_other_models(tmp_path, capsys, stem, algorithm):
+    path = notebook(tmp_path, "raise SystemExit", parameters='profile = "smoke"\nalgorithm = "high"\nrecord = ""')
+    path = path.rename(tmp_path / f"{stem}.ipynb")
+    said = refused(capsys, path, tmp_path / "out.ipynb", "-p", "algorithm", algorithm)
+    assert f"parameter 'algorithm': '{algorithm}' is none of original, high" in said
+
+
+@pytest.mark.parametrize("name", ["seed", "finetune_seed"])
+def test_a_seed_that_no_generator_takes_is_refused_by_name(tmp_path, capsys, name):
+    path = notebook(tmp_path, "raise SystemExit", parameters=f'profile = "smoke"\n{name} = 42\nrecord = ""')
+    said = refused(capsys, path, tmp_path / "out.ipynb", "-p", name, "-3")
+    assert f"parameter '{name}': -3 is no seed" in said
+
+
 def test_an_unknown_profile_is_refused_however_it_is_given(tmp_path, capsys):
     path = notebook(tmp_path, "raise SystemExit")
     for given in (("-p", "profile", "nope"), ("-f", "nope")):

@@ -72,5 +72,7 @@ def test_the_sentence_gives_the_interval_over_sequences():
 
 
 def test_one_sequence_gives_no_interval_and_is_refused():
+    with pytest.raises(ValueError, match="blocks: none given"):
+        leak(None, [])
     with pytest.raises(ValueError, match="one block gives no interval"):
         sentence({"by_block": [0.5]}, True, 60)

@@ -40,6 +40,9 @@ def test_every_profile_that_comes_along_is_valid(name):
         ("name: smoke", "name: other", "key 'name' must be the file's own, 'smoke'"),
         ("name: smoke", "name: ../smoke", "key 'name' must be the file's own, 'smoke'"),
         ("[cola, mrpc", "[cola, nope", "key 'finetune.groups.all.1'"),
+        ("[cola, mrpc", "[cola, rte, mrpc", "key 'finetune': groups: rte would be run, and counted, twice"),
+        ("finetune:\n", "finetune:\n  splits: {rase: [validation, test]}\n", "key 'finetune.splits.rase"),
+        ("finetune:\n", "finetune:\n  splits: {race: [train, validation, test]}\n", "key 'finetune.splits.race"),
         ("tasks: [race, squad, sst2]", "tasks: [nope]", "key 'attention.tasks.0'"),
         ("seeds: [42]", "seeds: [42, 42]", "key 'seeds': one stands there twice"),
         ("seeds: [42]", "seeds: [-1]", "key 'seeds.0'"),
@@ -111,3 +114,8 @@ def test_the_paper_profile_is_table_5_to_the_digit(size):
     assert study.seeds == [int(printed.value(5, metric="seed", **row))]
     assert study.strengths[size] == models.SIZES[size].strength
     assert study.decoder_recipe(size).steps == recipe.steps
+
+
+def test_a_profile_without_decoders_says_so():
+    with pytest.raises(ProfileError, match="profile laptop trains no decoder: it has no section `decoder`"):
+        load_profile("laptop").decoder_recipe("mini")

@@ -68,6 +68,8 @@ def test_select_keeps_stage_and_parameters(tmp_path):
 def test_an_interactive_run_never_lands_among_the_workflows_records():
     path = records.default_path("smoke", "pretrain", {"model": "mini", "algorithm": "high", "seed": 42})
     assert path.parent.name == "interactive" and path.name == "pretrain-mini-high-42.json"
+    tuned = {"model": "mini", "algorithm": "high", "strength": 0.2, "seed": 0, "group": "choice", "finetune_seed": 0}
+    assert records.default_path("smoke", "finetune", tuned).name == "finetune-mini-high-0-choice-0.json"
 
 
 def test_a_profile_without_records_gives_none():

@@ -1,6 +1,6 @@
 """One decoder of a profile (Table 7): its text, its start, its training, and the questions that it is asked."""
 
-from typing import Any
+from typing import Any, get_args
 
 from torch.utils.data import Dataset
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -9,6 +9,7 @@ from saobp.study import checkpoints, corpora, curves, labels, models, paths, tra
 from saobp.study.batches import CausalBatch
 from saobp.study.heldout import HeldOut
 from saobp.study.profile import Profile
+from saobp.study.recipes import DecoderAlgorithm
 from saobp.study.sources import Source
 from saobp.study.tasks import load_reported
 
@@ -29,7 +30,14 @@ def texts(study: Profile, model: str, source: Source) -> tuple[PreTrainedTokeniz
 def untrained(
     study: Profile, model: str, algorithm: str, seed: int, tokenizer: PreTrainedTokenizerBase
 ) -> PreTrainedModel:
-    """Return a decoder before training with its algorithm in place; the same seed gives every algorithm one start."""
+    """Return a decoder before training with its algorithm in place; the same seed gives every algorithm one start.
+
+    Raises ValueError for what is no algorithm of decoders: a penalty on the loss, say.
+    """
+    if algorithm not in get_args(DecoderAlgorithm):
+        raise ValueError(
+            f"algorithm: no decoder has '{algorithm}'; choose one of {', '.join(get_args(DecoderAlgorithm))}"
+        )
     network = models.decoder(model, tokenizer, dropout=study.decoder_recipe(model).dropout, seed=seed)
     return models.refine_with(network, algorithm, models.strength_of(model, study.strengths))
 

@@ -1,5 +1,6 @@
 """What a run does differently from the paper, in words that go with every number it gives."""
 
+from collections.abc import Collection
 from dataclasses import fields
 from typing import Any
 
@@ -88,19 +89,23 @@ def _plain(value: Any) -> str:
     return f"{value:g}" if isinstance(value, int | float) else str(value)
 
 
-def finetuning(study: Finetuning, pretrained: int) -> list[str]:
+def finetuning(study: Finetuning, pretrained: int, tasks: Collection[str]) -> list[str]:
     """Name what limits a fine-tuning run: items left out, splits that stand in for others, positions new to the model.
 
-    `pretrained`: tokens a sequence had in pretraining.
+    `pretrained`: tokens a sequence had in pretraining; `tasks`: those of the run.
     """
     found = []
     if study.length > pretrained:
         found.append(f"positions past {pretrained} are trained in fine-tuning alone")
     if study.limit_train or study.limit_evaluation:
         found.append(f"items: at most {study.limit_train} to train on and {study.limit_evaluation} reported")
-    for task, (train, reported) in study.splits.items():
+    for task, (train, reported) in _of(study.splits, tasks):
         found.append(f"{task}: trained on {train}, reported on {reported}")
-    for task, epochs in study.epochs_of.items():
+    for task, epochs in _of(study.epochs_of, tasks):
         found.append(f"{task}: {counted(epochs, 'epoch')}, the others {study.epochs}")
     epochs = counted(study.epochs, "epoch")
     return [*found, f"length {study.length}, batch {study.batch}, {epochs}: the paper gives none of these"]
+
+
+def _of(given: dict[str, Any], tasks: Collection[str]) -> list[tuple[str, Any]]:
+    return [(task, value) for task, value in given.items() if task in tasks]

@@ -53,14 +53,23 @@ def checked(notebook: Path, given: dict[str, str], declared: dict[str, Any]) -> 
     return {name: _value(notebook, name, text, declared[name]) for name, text in given.items()}
 
 
-def check_names(values: dict[str, Any]) -> None:
-    """Refuse a profile that cannot be read, and a model, algorithm, task or group that does not exist, by name."""
+ALGORITHMS = {"07-decoder": recipes.DecoderAlgorithm}  # those of a notebook that takes other ones than encoders do
+SEEDS = range(2**32)  # what numpy and torch take
+
+
+def check_names(notebook: Path, values: dict[str, Any]) -> None:
+    """Refuse a profile that cannot be read, and a model, algorithm, task, group or seed that there is not."""
+    for name in ("seed", "finetune_seed"):
+        if name in values and values[name] not in SEEDS:
+            raise UsageError(
+                f"parameter '{name}': {values[name]} is no seed; take a whole number from 0 to {SEEDS[-1]}"
+            )
     if not values.get("profile"):
         return
     study = profile.load_profile(values["profile"])
     known = {
         "model": get_args(recipes.Model),
-        "algorithm": sorted({*get_args(recipes.Algorithm), *get_args(recipes.DecoderAlgorithm)}),
+        "algorithm": get_args(ALGORITHMS.get(notebook.stem, recipes.Algorithm)),
         "task": get_args(recipes.Task),
         "group": tuple(study.finetune.groups),
     }
@@ -96,7 +105,7 @@ def run(notebook: Path, output: Path, given: dict[str, str], profile_file: Path 
     if profile_file is not None:
         given = {"profile": str(profile.find(profile_file).resolve()), **given}
     values = checked(notebook, given, declared)
-    check_names({**declared, **values})
+    check_names(notebook, {**declared, **values})
     if output.is_dir():
         raise UsageError(f"{output}: is a folder; name the notebook to write")
     record = Path(

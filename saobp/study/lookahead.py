@@ -52,9 +52,11 @@ def leak(model: PreTrainedModel, blocks: Iterable[Mapping[str, Int64[Tensor, " l
     """Return a decoder's loss read off full passes and off prefixes alone, in nats a token, and the difference.
 
     `by_block` holds the difference of each block, its full pass and its prefixes on the same tokens: 0 for a model
-    that does not look ahead.
+    that does not look ahead. Raises ValueError without a block.
     """
     items = [block["input_ids"].tolist() for block in blocks]
+    if not items:
+        raise ValueError("blocks: none given; measure the leak on two or more")
     sums = log_likelihoods(model, [(ids[:1], ids[1:]) for ids in items])
     full = np.array([-value / (len(ids) - 1) for ids, value in zip(items, sums)])
     alone = np.array([-np.mean(prefix_log_likelihoods(model, ids)) for ids in items])

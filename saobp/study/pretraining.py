@@ -8,7 +8,7 @@ writes the record.
 
 import argparse
 from dataclasses import asdict
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from torch import nn
@@ -29,6 +29,7 @@ from saobp.study.batches import SeededMasking
 from saobp.study.faults import TrainingFailed
 from saobp.study.heldout import HeldOut
 from saobp.study.profile import Profile, load_profile
+from saobp.study.recipes import Algorithm
 from saobp.study.sources import DataError, Source
 
 WIKITEXT = "Salesforce/wikitext"
@@ -52,7 +53,12 @@ def texts(study: Profile, model: str, source: Source) -> tuple[PreTrainedTokeniz
 
 
 def untrained(study: Profile, model: str, algorithm: str, seed: int, tokenizer: PreTrainedTokenizerBase) -> nn.Module:
-    """Return a model of a profile before training, with its algorithm in place: a factor, or a penalty on the loss."""
+    """Return a model of a profile before training, with its algorithm in place: a factor, or a penalty on the loss.
+
+    Raises ValueError for what is no algorithm of encoders.
+    """
+    if algorithm not in get_args(Algorithm):
+        raise ValueError(f"algorithm: no encoder has '{algorithm}'; choose one of {', '.join(get_args(Algorithm))}")
     recipe = study.recipe(model)
     network = models.encoder(model, tokenizer, dropout=recipe.dropout, seed=seed)
     network = models.refine_with(network, algorithm, models.strength_of(model, study.strengths))

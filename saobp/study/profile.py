@@ -81,7 +81,12 @@ class Profile:
         return replace(self.pretrain, **asdict(own)) if own else self.pretrain
 
     def decoder_recipe(self, model: str) -> Pretraining:
-        """Return how a decoder of this study is pretrained, by the same schedules."""
+        """Return how a decoder of this study is pretrained, by the same schedules.
+
+        Raises ProfileError if the study has none.
+        """
+        if self.decoder is None:
+            raise ProfileError(f"profile {self.name} trains no decoder: it has no section `decoder`")
         own = self.schedules.get(model)
         return replace(self.decoder.pretrain, **asdict(own)) if own else self.decoder.pretrain
 

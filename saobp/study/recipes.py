@@ -1,9 +1,10 @@
 """How each stage of a study is run: one recipe a section of a profile, with what it may say."""
 
+from collections import Counter
 from dataclasses import field
 from typing import Annotated, Literal
 
-from annotated_types import Ge, Gt, Le, MinLen
+from annotated_types import Ge, Gt, Le, Len, MinLen
 from pydantic import AfterValidator, ConfigDict
 from pydantic.dataclasses import dataclass
 
@@ -110,8 +111,13 @@ class Finetuning:
     )
     limit_train: Positive | None = None  # items; null = all
     limit_evaluation: Positive | None = None
-    splits: dict[str, Annotated[list[str], MinLen(2)]] = field(default_factory=dict)  # task -> [train, reported]
+    splits: dict[Task, Annotated[list[str], Len(2, 2)]] = field(default_factory=dict)  # task -> [train, reported]
     epochs_of: dict[Task, Positive] = field(default_factory=dict, repr=False)  # a task's own number of them
+
+    def __post_init__(self):
+        tasks = [task for group in self.groups.values() for task in group]
+        if twice := [task for task, times in Counter(tasks).items() if times > 1]:
+            raise ValueError(f"groups: {', '.join(twice)} would be run, and counted, twice")
 
 
 @dataclass(frozen=True, config=STRICT, kw_only=True)
@@ -138,7 +144,7 @@ class Decoding:
     seeds: Seeds = field(default_factory=lambda: [42])
     length: Positive = 128  # tokens that a question and its passage may have
     limit_evaluation: Positive | None = None
-    splits: dict[str, str] = field(default_factory=dict)  # task -> reported
+    splits: dict[Task, str] = field(default_factory=dict)  # task -> reported
     algorithms_of: dict[Model, Annotated[list[DecoderAlgorithm], MinLen(1)]] = field(default_factory=dict)
 
     def __post_init__(self):

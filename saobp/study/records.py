@@ -83,7 +83,8 @@ def default_path(profile: str, stage: str, parameters: dict[str, Any]) -> Path:
 
     A reader's own execution never overwrites a record that the workflow made.
     """
-    identity = [str(parameters[key]) for key in ("model", "algorithm", "seed", "task") if parameters.get(key)]
+    named = ("model", "algorithm", "seed", "group", "finetune_seed", "task")
+    identity = [str(parameters[key]) for key in named if parameters.get(key) not in (None, "")]
     return paths.build(profile) / "interactive" / ("-".join([stage, *identity]) + ".json")
 
 
