@@ -1,10 +1,21 @@
 """The controlled studies, read from tracked records: which they are, how large, and drawn with every algorithm."""
 
+import dataclasses
+
 import matplotlib.pyplot as plt
 import numpy as np
+import pytest
 
-from saobp.study import controlled, hops, records
+from saobp.study import controlled, hops, profile, records
 from saobp.study.figures import learning
+
+
+@pytest.fixture(autouse=True)
+def small_exam(monkeypatch):
+    """The profile's exam is that of `record`: 40 stories, two hops at most."""
+    study = profile.load_profile("stories")
+    small = dataclasses.replace(study, multihop=dataclasses.replace(study.multihop, items=40, hops=2))
+    monkeypatch.setattr(controlled, "load_profile", lambda name: {"stories": small}[name])
 
 
 def record(shares, seeds=(0, 1), steps=(0, 100)):

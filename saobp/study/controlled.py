@@ -2,8 +2,11 @@
 
 from typing import Any
 
-from saobp.study import hops, paths, records, strengths
+import pandas as pd
+
+from saobp.study import hops, paths, records, relation_paths, strengths
 from saobp.study.labels import counted
+from saobp.study.profile import load_profile
 from saobp.study.tables.render import pipe
 
 PROFILE = "stories"  # questions of a known number of hops, and the strength; trained for hours
@@ -42,11 +45,20 @@ def sentences(record: dict[str, Any]) -> list[str]:
     return [*found, *hops.learning_words(exam)]
 
 
+def by_path(record: dict[str, Any]) -> pd.DataFrame:
+    """Return what a record's runs have right on each path of relations (`relation_paths.accuracy`)."""
+    return relation_paths.accuracy(record["metrics"]["multihop"], load_profile(record["profile"]).multihop)
+
+
 def summary(record: dict[str, Any]) -> list[str]:
-    """Say what a record found on the strength, how far its runs on hops had come, and which of them failed."""
+    """Say what a record found on the strength and on paths of relations, how far its runs on hops had come, who failed.
+
+    Raises ValueError if its exam is no longer that of its profile.
+    """
     exam = record["metrics"]["multihop"]
     swept = strengths.words(strengths.sweep(record["metrics"]["strengths"]))
-    return [f"Strength: {swept}", *hops.settled_words(exam), *hops.failure_words(exam)]
+    followed = relation_paths.words(by_path(record), 1 / exam[0]["chains"])
+    return [f"Strength: {swept}", *followed, *hops.settled_words(exam), *hops.failure_words(exam)]
 
 
 def text(record: dict[str, Any]) -> list[str]:

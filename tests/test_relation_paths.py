@@ -1,0 +1,71 @@
+"""Paths of relations: a run's percentage is taken apart by what its questions ask it to follow."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from saobp.study import questions, relation_paths
+from saobp.study.profile import load_profile
+
+PLAN = dataclasses.replace(load_profile("stories").multihop, items=40)
+
+
+def run(right, seed=0, algorithm="high", plan=PLAN):
+    """A run that answers the questions on the paths of `right` and, of the others, one chain in each story."""
+    outcomes = {}
+    for hops, paths in relation_paths.asked(plan).items():
+        know = [hops == 1 or path in right for path in paths]
+        outcomes[str(hops)] = [int(known or not chain) for known in know for chain in range(plan.chains)]
+    return {"layers": 2, "algorithm": algorithm, "seed": seed, "chains": plan.chains, "outcomes": outcomes}
+
+
+def test_the_paths_are_those_that_the_text_of_the_exam_asks_about():
+    asked, told = relation_paths.asked(PLAN), questions.told(PLAN).splitlines()
+    assert list(asked) == [1, 2, 3] and all(len(paths) == PLAN.items for paths in asked.values())
+    for line in (line for line in told if "->" in line):
+        words = line.split(" -> ")[0].split()
+        relations = words[1 : words.index("[MASK]")]
+        assert asked[len(relations)][0] == " ".join(relations)
+
+
+def test_a_percentage_is_taken_apart_by_path():
+    paths = sorted(set(relation_paths.asked(PLAN)[3]))
+    found = relation_paths.accuracy([run(paths[:2])], PLAN)
+    three = found[found["hops"] == 3].set_index("path")
+    assert (three.loc[paths[:2], "accuracy"] == 100).all()
+    assert np.allclose(three.loc[paths[2:], "accuracy"], 100 / PLAN.chains)
+    assert three["asked"].sum() == PLAN.items * PLAN.chains
+
+
+def test_only_runs_that_know_some_paths_and_not_others_are_divided():
+    paths = sorted(set(relation_paths.asked(PLAN)[3]))
+    runs = [run(paths[:2], seed=0), run(paths, seed=1), run([], seed=2)]
+    found = relation_paths.accuracy(runs, PLAN)
+    assert set(relation_paths.divided(found)["seed"]) == {0}
+    shown = relation_paths.table(found, 3)
+    assert list(shown.index) == [(2, "high", 0)] and list(shown.columns) == paths
+    (said,) = relation_paths.words(found, 1 / PLAN.chains)
+    assert said == (
+        f"3 hops: 1 of 3 runs know some of {len(paths)} paths of relations (90 % right or more) and others not; "
+        f"of these others {len(paths) - 2} of {len(paths) - 2} are at chance"
+    )
+
+
+def test_a_path_that_is_half_known_is_not_at_chance():
+    paths = sorted(set(relation_paths.asked(PLAN)[3]))
+    half, every = run(paths[:2]), relation_paths.asked(PLAN)[3]
+    often = max(paths[2:], key=every.count)
+    stories = [n for n, path in enumerate(every) if path == often]
+    for story in stories:
+        half["outcomes"]["3"][PLAN.chains * story : PLAN.chains * (story + 1)] = [1] * (PLAN.chains - 1) + [0]
+    (said,) = relation_paths.words(relation_paths.accuracy([half], PLAN), 1 / PLAN.chains)
+    assert said.endswith(f"of these others {len(paths) - 3} of {len(paths) - 2} are at chance")
+
+
+def test_failed_runs_have_no_row_and_an_exam_of_another_plan_is_refused():
+    gone = {"layers": 2, "algorithm": "high", "seed": 0, "chains": PLAN.chains, "outcomes": {}}
+    assert relation_paths.accuracy([gone], PLAN).empty
+    assert relation_paths.words(relation_paths.accuracy([gone], PLAN), 1 / 3) == []
+    with pytest.raises(ValueError, match="an exam of 40 stories is not the plan's, of 39"):
+        relation_paths.accuracy([run([])], dataclasses.replace(PLAN, items=39))
