@@ -4,7 +4,7 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-from saobp.study import executed
+from saobp.study import executed, paths, publication
 
 DEFAULTS = 'profile = "smoke"\nrecord = ""\nmodel = "mini"\nalgorithm = "high"\nseed = 42\nlength = 8  # tokens\n'
 
@@ -74,3 +74,29 @@ def test_a_default_cell_that_is_given_whole_is_not_shown():
 def test_title_and_claim_are_read_from_the_head():
     assert executed.head(notebook()) == ("04 Pretraining", "Nothing else differs.")
     assert executed.head(new_notebook(cells=[new_markdown_cell("# Bare\n\nText.")])) == ("Bare", "")
+
+
+def test_outputs_go_into_a_notebook_only_from_a_run_of_the_cells_it_has(tmp_path, monkeypatch):
+    monkeypatch.setattr(paths, "root", lambda: tmp_path)
+    monkeypatch.setattr(paths, "build", lambda profile: tmp_path / "build" / profile)
+    ran, kept = tmp_path / "build" / "smoke" / "notebooks", tmp_path / "notebooks"
+    ran.mkdir(parents=True), kept.mkdir()
+    node = notebook(model="mini", algorithm="high", seed=42, length=8)
+    node.cells[-1].outputs.append(new_output("stream", name="stdout", text="8"))
+    source = new_notebook(
+        cells=[new_code_cell(c.source, metadata=c.metadata) for c in node.cells if c is not node.cells[2]]
+    )
+    source.cells[0] = new_markdown_cell(node.cells[0].source)
+    nbformat.write(source, kept / "04-pretrain.ipynb")
+    nbformat.write(node, ran / "04-pretrain-mini-high-42-8.ipynb")
+    publication.renew_notebooks()
+    shown = nbformat.read(kept / "04-pretrain.ipynb", as_version=4)
+    assert [cell.source for cell in shown.cells] == [cell.source for cell in source.cells]
+    assert [output.text for output in shown.cells[-1].outputs] == ["8"]  # no progress bar
+    source.cells[-1].source += " + 1"
+    nbformat.write(source, kept / "04-pretrain.ipynb")
+    with pytest.raises(
+        ValueError, match="04-pretrain-mini-high-42-8.ipynb: ran other cells than 04-pretrain.ipynb has now"
+    ):
+        publication.renew_notebooks()
+    assert nbformat.read(kept / "04-pretrain.ipynb", as_version=4).cells[-1].source.endswith(" + 1")

@@ -186,18 +186,27 @@ def single(kind: str, number: int | str, profile: str, file_format: str, width: 
 def renew_notebooks() -> None:
     """Put the outputs of the finished smoke run into `notebooks/`, without its paths, times and progress bars.
 
-    Raises FileNotFoundError when a notebook has not been run.
+    Raises FileNotFoundError when a notebook has not been run, and ValueError when it has been edited since.
     """
-    for notebook in sorted((paths.root() / "notebooks").glob("*.ipynb")):
-        values = [str(v) for k, v in declared_parameters(notebook).items() if k not in ("profile", "record")]
-        folder = paths.build("smoke") / "notebooks"
-        # a run is named by the parameters that tell it from the others, the first ones of its notebook
-        counts = range(len(values), -1, -1)
-        candidates = [folder / f"{'-'.join([notebook.stem, *values[:count]])}.ipynb" for count in counts]
-        executed = next((path for path in candidates if path.is_file()), None)
-        if executed is None:
-            raise FileNotFoundError(f"{candidates[0]}: not run yet; run `make reproduce` first")
-        paths.write_text(notebook, nbformat.writes(_clean(nbformat.read(executed, as_version=4))) + "\n")
+    runs = {notebook: _run_of(notebook) for notebook in sorted((paths.root() / "notebooks").glob("*.ipynb"))}
+    for notebook, executed in runs.items():
+        paths.write_text(notebook, nbformat.writes(executed) + "\n")
+
+
+def _run_of(notebook: Path) -> nbformat.NotebookNode:
+    """Return the smoke run of a notebook's defaults, cleaned."""
+    values = [str(v) for k, v in declared_parameters(notebook).items() if k not in ("profile", "record")]
+    folder = paths.build("smoke") / "notebooks"
+    # a run is named by the parameters that tell it from the others, the first ones of its notebook
+    counts = range(len(values), -1, -1)
+    candidates = [folder / f"{'-'.join([notebook.stem, *values[:count]])}.ipynb" for count in counts]
+    executed = next((path for path in candidates if path.is_file()), None)
+    if executed is None:
+        raise FileNotFoundError(f"{candidates[0]}: not run yet; run `make reproduce` first")
+    node = _clean(nbformat.read(executed, as_version=4))
+    if [cell.source for cell in node.cells] != [cell.source for cell in nbformat.read(notebook, as_version=4).cells]:
+        raise ValueError(f"{executed}: ran other cells than {notebook.name} has now; run `make reproduce` again")
+    return node
 
 
 def _clean(node: nbformat.NotebookNode) -> nbformat.NotebookNode:
