@@ -18,6 +18,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from saobp import real_block
+
 Mask = Bool[Tensor, "*masks L"] | None
 
 
@@ -26,7 +28,7 @@ def row_entropy(attention: Float[Tensor, "*batch L L"], *, mask: Mask = None) ->
 
     Nats, from 0 (one key) to the logarithm of the number of real tokens (uniform); NaN at padded queries.
     """
-    attention, real = _cut(attention, mask)
+    attention, real = real_block.cut(attention, mask)
     return (0 - _plogp(attention).sum(-1)).masked_fill(~real, math.nan)
 
 
@@ -36,7 +38,7 @@ def attention_entropy(attention: Float[Tensor, "*batch L L"], *, mask: Mask = No
     Nats, from 0 (every query picks one key) to the logarithm of the number of real tokens (uniform). Its
     gradient is finite also where an entry is exactly 0.
     """
-    return _entropy(*_cut(attention, mask))
+    return _entropy(*real_block.cut(attention, mask))
 
 
 def indirect_attention(
@@ -47,7 +49,7 @@ def indirect_attention(
     Row sums are beta + beta^2 + ... + beta^(hops-1) for any row-stochastic matrix; padding is 0.
     """
     _check_paths(beta, hops)
-    attention, _ = _cut(attention, mask)
+    attention, _ = real_block.cut(attention, mask)
     return _paths(attention, attention @ attention, beta, hops)
 
 
@@ -61,7 +63,7 @@ def gtd(
     s^2 / (1 + s^2): the number does not tell collapse from spread, so read it beside the entropy.
     """
     _check_paths(beta, hops)
-    attention, _ = _cut(attention, mask)
+    attention, _ = real_block.cut(attention, mask)
     return _dependency(attention, _paths(attention, attention @ attention, beta, hops))
 
 
@@ -73,7 +75,7 @@ def indirect_entropy(
     Nats, from 0 (one destination a query) to the logarithm of the number of real tokens.
     """
     _check_paths(beta, hops)
-    attention, real = _cut(attention, mask)
+    attention, real = real_block.cut(attention, mask)
     return _path_entropy(_paths(attention, attention @ attention, beta, hops), real)
 
 
@@ -89,7 +91,7 @@ def cross_layer_gtd(
     _check_paths(beta, hops)
     if len(layers) < hops:
         raise ValueError(f"layers: {len(layers)} are fewer than hops={hops}; pass hops <= {len(layers)}")
-    means = [_cut(layer, mask)[0].mean(-3) for layer in layers]
+    means = [real_block.cut(layer, mask)[0].mean(-3) for layer in layers]
     starts = range(len(means) - hops + 1)
     return torch.stack([_window(means[start : start + hops], beta) for start in starts], -1)
 
@@ -105,7 +107,7 @@ def sparsity(
     """
     if threshold is not None and not 0 < threshold <= 1:
         raise ValueError(f"threshold must lie in (0, 1] or be None for 1/L, got {threshold}")
-    return _sparsity(*_cut(attention, mask), threshold)
+    return _sparsity(*real_block.cut(attention, mask), threshold)
 
 
 def hoyer(attention: Float[Tensor, "*batch L L"], *, mask: Mask = None) -> Float[Tensor, "*batch"]:
@@ -114,7 +116,7 @@ def hoyer(attention: Float[Tensor, "*batch L L"], *, mask: Mask = None) -> Float
     From 0 (uniform rows) to 1 (one key a row), without a threshold. NaN with fewer than two real tokens.
     Source: Hoyer 2004, Non-negative matrix factorization with sparseness constraints, Sec. 3.1.
     """
-    return _hoyer(*_cut(attention, mask))
+    return _hoyer(*real_block.cut(attention, mask))
 
 
 def column_mass_maximum(attention: Float[Tensor, "*batch L L"], *, mask: Mask = None) -> Float[Tensor, "*batch"]:
@@ -122,7 +124,7 @@ def column_mass_maximum(attention: Float[Tensor, "*batch L L"], *, mask: Mask = 
 
     From 1 (every token receives as much as it gives) to the number of real tokens (a full sink).
     """
-    return _column_mass_maximum(*_cut(attention, mask))
+    return _column_mass_maximum(*real_block.cut(attention, mask))
 
 
 def idempotence_gap(attention: Float[Tensor, "*batch L L"], *, mask: Mask = None) -> Float[Tensor, "*batch"]:
@@ -130,7 +132,7 @@ def idempotence_gap(attention: Float[Tensor, "*batch L L"], *, mask: Mask = None
 
     0 for uniform, identity and sink alike, where GTD takes its idempotent value.
     """
-    attention, real = _cut(attention, mask)
+    attention, real = real_block.cut(attention, mask)
     return _gap(attention, attention @ attention, real)
 
 
@@ -140,7 +142,7 @@ def effective_rank(attention: Float[Tensor, "*batch L L"], *, mask: Mask = None)
     From 1 (all queries attend alike) to the number of real tokens (a permutation).
     Source: Roy and Vetterli 2007, The effective rank: a measure of effective dimensionality.
     """
-    attention, real = _cut(attention, mask)
+    attention, real = real_block.cut(attention, mask)
     undefined = ~real.any(-1) | attention.isnan().flatten(-2).any(-1)
     singular = torch.linalg.svdvals(torch.nan_to_num(attention))  # a NaN would stop the whole batch
     share = singular / singular.sum(-1, keepdim=True)
@@ -156,7 +158,7 @@ def measure(
     share below 1/L and `sparsity_fixed` below 0.01.
     """
     _check_paths(beta, hops)
-    attention, real = _cut(attention, mask)
+    attention, real = real_block.cut(attention, mask)
     square = attention @ attention
     paths = _paths(attention, square, beta, hops)
     return {
@@ -203,11 +205,11 @@ def _window(matrices: list[Tensor], beta: float) -> Tensor:
 
 
 def _entropy(attention: Tensor, real: Tensor) -> Tensor:
-    return (0 - _plogp(attention).sum((-2, -1))) / _count(real, attention)
+    return (0 - _plogp(attention).sum((-2, -1))) / real_block.count(real, attention)
 
 
 def _sparsity(attention: Tensor, real: Tensor, threshold: float | None) -> Tensor:
-    count = _count(real, attention)
+    count = real_block.count(real, attention)
     bound = (1 / count if threshold is None else torch.full_like(count, threshold)) * (1 - 1e-5)
     below = (attention < bound[..., None, None]).sum((-2, -1), dtype=torch.int32)
     below = below - attention.shape[-1] ** 2  # padding is below, too
@@ -216,7 +218,7 @@ def _sparsity(attention: Tensor, real: Tensor, threshold: float | None) -> Tenso
 
 
 def _hoyer(attention: Tensor, real: Tensor) -> Tensor:
-    count = _count(real, attention)
+    count = real_block.count(real, attention)
     ratio = attention.sum(-1) / attention.norm(dim=-1).masked_fill(~real, 1.0)
     root = count.sqrt()
     return (root - ratio.sum(-1) / count) / (root - 1)
@@ -233,54 +235,6 @@ def _gap(attention: Tensor, square: Tensor, real: Tensor) -> Tensor:
 def _plogp(probabilities: Tensor) -> Tensor:
     """p log p with 0 log 0 = 0 and a finite slope there (torch.special.entr has an infinite one)."""
     return probabilities * probabilities.clamp_min(torch.finfo(probabilities.dtype).tiny).log()
-
-
-def _count(real: Tensor, like: Tensor) -> Tensor:
-    """Number of real tokens, NaN where there is none: what is divided by it is undefined."""
-    count = real.sum(-1).to(like.dtype)
-    return count.masked_fill(count == 0, math.nan)
-
-
-def _cut(attention: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Check the arguments, set padded rows and columns to 0, say which tokens (..., L) are real.
-
-    With the padding at 0 the real block and all its powers are those of the unpadded matrix.
-    """
-    if not isinstance(attention, Tensor):
-        raise ValueError(f"attention must be a tensor, got {type(attention).__name__}")
-    if attention.dim() < 2 or attention.shape[-1] != attention.shape[-2] or attention.shape[-1] == 0:
-        raise ValueError(f"attention must be (..., L, L) with L > 0, got shape {tuple(attention.shape)}")
-    if not attention.is_floating_point():
-        raise ValueError(f"attention must hold floating-point probabilities, got {attention.dtype}")
-    if attention.dtype in (torch.float16, torch.bfloat16):
-        attention = attention.float()  # the squares of small entries would vanish in half precision
-    real = _real_tokens(attention, mask)
-    if mask is not None:  # filled, not multiplied: a padded row may hold NaN
-        attention = attention.masked_fill(~(real.unsqueeze(-1) & real.unsqueeze(-2)), 0.0)
-    _check_rows(attention)
-    return attention, real.expand(attention.shape[:-1])
-
-
-def _real_tokens(attention: Tensor, mask: Tensor | None) -> Tensor:
-    """Shape the mask so that it broadcasts against (..., L)."""
-    tokens, leading = attention.shape[-1], attention.dim() - 2
-    if mask is None:
-        return torch.ones(tokens, dtype=torch.bool, device=attention.device)
-    if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
-        kind = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
-        raise ValueError(f"mask must be a boolean tensor, True at real tokens (mask.bool()), got {kind}")
-    batched = mask.dim() == 2 and leading > 0 and mask.shape[0] == attention.shape[0]
-    if mask.shape[-1:] != (tokens,) or not (mask.dim() == 1 or batched):
-        shapes = f"attention {tuple(attention.shape)}, got {tuple(mask.shape)}"
-        raise ValueError(f"mask must be (L,) or (batch, L) for {shapes}")
-    return mask.reshape((len(mask),) + (1,) * (leading - 1) + (tokens,)) if batched else mask
-
-
-def _check_rows(attention: Tensor) -> None:
-    """Refuse scores, counts and weights after dropout; NaN passes."""
-    if attention.numel() and bool((attention.sum(-1).amax() > 1.02) | (attention.amin() < 0)):
-        cause = "a row sums to more than 1 or has a negative entry"
-        raise ValueError(f"attention must hold probabilities: {cause}; pass the softmax, in eval mode")
 
 
 def _check_paths(beta: float, hops: int) -> None:

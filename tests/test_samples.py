@@ -1,10 +1,13 @@
 """What the refinement changes, with samples as the unit."""
 
+import datasets
 import numpy as np
 import pandas as pd
 import pytest
+from small_hub import race_rows, word_tokenizer
 
 from saobp.study import samples
+from saobp.study.tasks import TASKS, Task
 
 
 def parquet(tmp_path, change, count=40):
@@ -97,3 +100,27 @@ def test_maps_are_of_the_most_moved_head_and_of_the_first_of_the_last_layer(tmp_
     assert found[0]["refined"][0] == [0.35, 0.15, 0.25, 0.25] and found[0]["tokens"] == ["w0", "w1", "w2", "w3"]
     np.savez(tmp_path / "c.maps.npz", refined_0=raw, **tokens)  # as under Original
     assert [one["head"] for one in samples.example_maps(tmp_path / "c.parquet", Words())] == [1]
+
+
+def choices(*options):
+    """RACE of one question an item, as long as its first option makes it."""
+    asked = [{**row, "options": [long, "red", "blue", "green"]} for row, long in zip(race_rows(len(options)), options)]
+    rows = datasets.Dataset.from_list([{**row, "label": 0} for row in asked])
+    return Task(TASKS["race"], rows.select([]), rows.select([]), rows, [])
+
+
+def test_an_item_that_the_length_cannot_hold_uncut_is_left_out_and_said():
+    tokenizer = word_tokenizer("what colour is the hat a long red blue green word")
+    task = choices("red", "a long long long long long hat", "blue", "red")
+    kept, said = samples.fitting(task, tokenizer, 12)
+    assert [row["options"][0] for row in kept.evaluation] == ["red", "blue", "red"]
+    assert said == ["race: without 1 item whose question and options 12 tokens cannot hold"]
+    batches = samples.inputs(kept, tokenizer, 12, samples=3, batch=2)
+    assert [len(batch["input_ids"]) for batch in batches] == [2, 1]
+    whole, said = samples.fitting(task, tokenizer, 40)
+    assert len(whole.evaluation) == 4 and said == []
+
+
+def test_a_length_that_holds_no_item_is_refused():
+    with pytest.raises(ValueError, match="length=5 holds no item of race: give at least"):
+        samples.fitting(choices("red"), word_tokenizer("what colour is the hat red blue green"), 5)

@@ -79,6 +79,16 @@ def _texts(
     return {**encoded, "labels": batch["label"]}
 
 
+def tokens_needed(spec: TaskSpec, rows: datasets.Dataset, tokenizer: PreTrainedTokenizerBase) -> list[int]:
+    """Return the tokens that each item needs for what is never cut: of a choice its question and longest option.
+
+    A token of the article and the special ones are among them. Items of other kinds need 0: all their texts are cut.
+    """
+    if spec.kind != "choice":
+        return [0] * len(rows)
+    return [max(_needed(option_texts(spec, row), tokenizer)) for row in rows]
+
+
 def _choices(
     batch: Mapping[str, list], spec: TaskSpec, tokenizer: PreTrainedTokenizerBase, length: int
 ) -> dict[str, list]:
@@ -95,11 +105,16 @@ def _choices(
     return {**nested, "labels": batch["label"]}
 
 
+def _needed(texts: list[str], tokenizer: PreTrainedTokenizerBase) -> list[int]:
+    """Count what each question with its option takes beside special tokens and one token of the article."""
+    counts = [len(ids) for ids in tokenizer(texts, add_special_tokens=False)["input_ids"]]
+    return [count + tokenizer.num_special_tokens_to_add(pair=True) + 1 for count in counts]
+
+
 def _check_room(spec: TaskSpec, texts: list[str], tokenizer: PreTrainedTokenizerBase, length: int) -> None:
     """Refuse a length that would cut a question or an option."""
-    counts = [len(ids) for ids in tokenizer(texts, add_special_tokens=False)["input_ids"]]
-    needed = max(counts) + tokenizer.num_special_tokens_to_add(pair=True) + 1  # a token of the article
-    if needed > length:
-        longest = texts[counts.index(max(counts))]
+    needed = _needed(texts, tokenizer)
+    if max(needed) > length:
+        longest = texts[needed.index(max(needed))]
         whole = f"question and option whole ({longest[:60]!r}, {spec.name})"
-        raise ValueError(f"length={length} cannot hold {whole}: give at least {needed}")
+        raise ValueError(f"length={length} cannot hold {whole}: give at least {max(needed)}")

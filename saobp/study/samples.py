@@ -1,6 +1,7 @@
 """A benchmark's items as inputs whose attention is captured, and what of a capture a record keeps."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import nan
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,8 @@ import pandas as pd
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from saobp.study.encoding import encode
+from saobp.study import encoding
+from saobp.study.labels import counted
 from saobp.study.statistics import Estimate, over_samples
 from saobp.study.tasks import Task
 
@@ -26,11 +28,25 @@ def inputs(
     A choice shows its article, question and first option; a span its question and first window.
     """
     rows = task.evaluation.select(range(min(samples, len(task.evaluation))))
-    features = [_one(task, feature) for feature in _first_windows(encode(task.spec, rows, tokenizer, length))]
+    features = [_one(task, feature) for feature in _first_windows(encoding.encode(task.spec, rows, tokenizer, length))]
     return [
         dict(tokenizer.pad(features[start : start + batch], return_tensors="pt"))
         for start in range(0, len(features), batch)
     ]
+
+
+def fitting(task: Task, tokenizer: PreTrainedTokenizerBase, length: int) -> tuple[Task, list[str]]:
+    """Leave out reported items that `length` tokens cannot hold uncut; say how many in words for the record, if any.
+
+    Raises ValueError if that leaves none.
+    """
+    needed = encoding.tokens_needed(task.spec, task.evaluation, tokenizer)
+    kept = [item for item, tokens in enumerate(needed) if tokens <= length]
+    if not kept:
+        raise ValueError(f"length={length} holds no item of {task.spec.name}: give at least {min(needed, default=1)}")
+    lost = len(needed) - len(kept)
+    said = f"{task.spec.name}: without {counted(lost, 'item')} whose question and options {length} tokens cannot hold"
+    return replace(task, evaluation=task.evaluation.select(kept)), [said] if lost else []
 
 
 def _first_windows(features: datasets.Dataset) -> list[dict[str, Any]]:

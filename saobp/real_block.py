@@ -1,0 +1,54 @@
+"""The real block of padded attention: what the diagnostics take as attention, and what they refuse in one line."""
+
+import math
+
+import torch
+from torch import Tensor
+
+
+def cut(attention: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Check the arguments, set padded rows and columns to 0, say which tokens (..., L) are real.
+
+    With the padding at 0 the real block and all its powers are those of the unpadded matrix.
+    """
+    if not isinstance(attention, Tensor):
+        raise ValueError(f"attention must be a tensor, got {type(attention).__name__}")
+    if attention.dim() < 2 or attention.shape[-1] != attention.shape[-2] or attention.shape[-1] == 0:
+        raise ValueError(f"attention must be (..., L, L) with L > 0, got shape {tuple(attention.shape)}")
+    if not attention.is_floating_point():
+        raise ValueError(f"attention must hold floating-point probabilities, got {attention.dtype}")
+    if attention.dtype in (torch.float16, torch.bfloat16):
+        attention = attention.float()  # the squares of small entries would vanish in half precision
+    real = _real_tokens(attention, mask)
+    if mask is not None:  # filled, not multiplied: a padded row may hold NaN
+        attention = attention.masked_fill(~(real.unsqueeze(-1) & real.unsqueeze(-2)), 0.0)
+    _check_rows(attention)
+    return attention, real.expand(attention.shape[:-1])
+
+
+def count(real: Tensor, like: Tensor) -> Tensor:
+    """Number of real tokens, NaN where there is none: what is divided by it is undefined."""
+    tokens = real.sum(-1).to(like.dtype)
+    return tokens.masked_fill(tokens == 0, math.nan)
+
+
+def _real_tokens(attention: Tensor, mask: Tensor | None) -> Tensor:
+    """Shape the mask so that it broadcasts against (..., L)."""
+    tokens, leading = attention.shape[-1], attention.dim() - 2
+    if mask is None:
+        return torch.ones(tokens, dtype=torch.bool, device=attention.device)
+    if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
+        kind = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
+        raise ValueError(f"mask must be a boolean tensor, True at real tokens (mask.bool()), got {kind}")
+    batched = mask.dim() == 2 and leading > 0 and mask.shape[0] == attention.shape[0]
+    if mask.shape[-1:] != (tokens,) or not (mask.dim() == 1 or batched):
+        shapes = f"attention {tuple(attention.shape)}, got {tuple(mask.shape)}"
+        raise ValueError(f"mask must be (L,) or (batch, L) for {shapes}")
+    return mask.reshape((len(mask),) + (1,) * (leading - 1) + (tokens,)) if batched else mask
+
+
+def _check_rows(attention: Tensor) -> None:
+    """Refuse scores, counts and weights after dropout; NaN passes."""
+    if attention.numel() and bool((attention.sum(-1).amax() > 1.02) | (attention.amin() < 0)):
+        cause = "a row sums to more than 1 or has a negative entry"
+        raise ValueError(f"attention must hold probabilities: {cause}; pass the softmax, in eval mode")
