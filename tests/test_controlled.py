@@ -1,21 +1,12 @@
 """The controlled studies, read from tracked records: which they are, how large, and drawn with every algorithm."""
 
-import dataclasses
-
 import matplotlib.pyplot as plt
 import numpy as np
-import pytest
 
-from saobp.study import controlled, hops, profile, records
+from saobp.study import controlled, hops, records
 from saobp.study.figures import learning
 
-
-@pytest.fixture(autouse=True)
-def small_exam(monkeypatch):
-    """The profile's exam is that of `record`: 40 stories, two hops at most."""
-    study = profile.load_profile("stories")
-    small = dataclasses.replace(study, multihop=dataclasses.replace(study.multihop, items=40, hops=2))
-    monkeypatch.setattr(controlled, "load_profile", lambda name: {"stories": small}[name])
+PATHS = {"1": ["own", "at"] * 20, "2": ["at own", "own job"] * 20}  # of 40 stories, as JSON keeps them
 
 
 def record(shares, seeds=(0, 1), steps=(0, 100)):
@@ -32,7 +23,7 @@ def record(shares, seeds=(0, 1), steps=(0, 100)):
     ends = [{"step": 9, "loss": loss, "accuracy": 0.5, "raw": shape, "refined": shape} for loss in (3.0, 2.5)]
     swept = [{"strength": 0.2 * n, "seed": 42, "curve": [end]} for n, end in enumerate(ends)]
     return {"stage": "beyond", "profile": "stories", "started": "2026-05-04T10:00:00+00:00", "parameters": {},
-            "metrics": {"multihop": exam, "strengths": swept}}  # fmt: skip
+            "metrics": {"multihop": exam, "strengths": swept, "paths": PATHS}}  # fmt: skip
 
 
 def test_only_the_tracked_records_of_its_profile_are_read(monkeypatch):
@@ -72,6 +63,14 @@ def test_a_record_is_shown_as_a_table_with_the_range_of_its_seeds():
     assert rest[1].startswith("- Strength: ")
     alone = controlled.text(record({"original": 0.3, "low": 0.3}, seeds=(0, 1, 2)))
     assert "*" not in "".join(alone[4:6]) and "High" not in "".join(alone[2:6])
+
+
+def test_paths_are_named_as_the_record_keeps_them():
+    one = record({"high": 1.0}, seeds=(0,))
+    one["metrics"]["multihop"][0]["outcomes"]["2"] = [1, 1, 1, 1, 0, 0] * 20  # one chain in three of every second story
+    assert set(controlled.by_path(one).query("hops == 2")["path"]) == {"at own", "own job"}
+    (said,) = (line for line in controlled.summary(one) if "know some of" in line)
+    assert "know some of 2 paths" in said and said.endswith("of these others 1 of 1 are at chance")
 
 
 def test_every_algorithm_has_its_panel_with_a_line_a_run_and_number_of_hops_and_chance_is_marked():

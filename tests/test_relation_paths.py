@@ -31,7 +31,7 @@ def test_the_paths_are_those_that_the_text_of_the_exam_asks_about():
 
 def test_a_percentage_is_taken_apart_by_path():
     paths = sorted(set(relation_paths.asked(PLAN)[3]))
-    found = relation_paths.accuracy([run(paths[:2])], PLAN)
+    found = relation_paths.accuracy([run(paths[:2])], relation_paths.asked(PLAN))
     three = found[found["hops"] == 3].set_index("path")
     assert (three.loc[paths[:2], "accuracy"] == 100).all()
     assert np.allclose(three.loc[paths[2:], "accuracy"], 100 / PLAN.chains)
@@ -41,7 +41,7 @@ def test_a_percentage_is_taken_apart_by_path():
 def test_only_runs_that_know_some_paths_and_not_others_are_divided():
     paths = sorted(set(relation_paths.asked(PLAN)[3]))
     runs = [run(paths[:2], seed=0), run(paths, seed=1), run([], seed=2)]
-    found = relation_paths.accuracy(runs, PLAN)
+    found = relation_paths.accuracy(runs, relation_paths.asked(PLAN))
     assert set(relation_paths.divided(found)["seed"]) == {0}
     shown = relation_paths.table(found, 3)
     assert list(shown.index) == [(2, "high", 0)] and list(shown.columns) == paths
@@ -59,13 +59,13 @@ def test_a_path_that_is_half_known_is_not_at_chance():
     stories = [n for n, path in enumerate(every) if path == often]
     for story in stories:
         half["outcomes"]["3"][PLAN.chains * story : PLAN.chains * (story + 1)] = [1] * (PLAN.chains - 1) + [0]
-    (said,) = relation_paths.words(relation_paths.accuracy([half], PLAN), 1 / PLAN.chains)
+    (said,) = relation_paths.words(relation_paths.accuracy([half], relation_paths.asked(PLAN)), 1 / PLAN.chains)
     assert said.endswith(f"of these others {len(paths) - 3} of {len(paths) - 2} are at chance")
 
 
-def test_failed_runs_have_no_row_and_an_exam_of_another_plan_is_refused():
+def test_failed_runs_have_no_row_and_paths_of_another_exam_are_refused():
     gone = {"layers": 2, "algorithm": "high", "seed": 0, "chains": PLAN.chains, "outcomes": {}}
-    assert relation_paths.accuracy([gone], PLAN).empty
-    assert relation_paths.words(relation_paths.accuracy([gone], PLAN), 1 / 3) == []
-    with pytest.raises(ValueError, match="an exam of 40 stories is not the plan's, of 39"):
-        relation_paths.accuracy([run([])], dataclasses.replace(PLAN, items=39))
+    found = relation_paths.accuracy([gone], relation_paths.asked(PLAN))
+    assert found.empty and relation_paths.words(found, 1 / 3) == []
+    with pytest.raises(ValueError, match="paths: 39 for 1 hop, but 40 stories were set"):
+        relation_paths.accuracy([run([])], relation_paths.asked(dataclasses.replace(PLAN, items=39)))

@@ -6,7 +6,6 @@ import pandas as pd
 
 from saobp.study import hops, paths, records, relation_paths, strengths
 from saobp.study.labels import counted
-from saobp.study.profile import load_profile
 from saobp.study.tables.render import pipe
 
 PROFILE = "stories"  # questions of a known number of hops, and the strength; trained for hours
@@ -47,14 +46,12 @@ def sentences(record: dict[str, Any]) -> list[str]:
 
 def by_path(record: dict[str, Any]) -> pd.DataFrame:
     """Return what a record's runs have right on each path of relations (`relation_paths.accuracy`)."""
-    return relation_paths.accuracy(record["metrics"]["multihop"], load_profile(record["profile"]).multihop)
+    named = {int(number): paths for number, paths in record["metrics"]["paths"].items()}
+    return relation_paths.accuracy(record["metrics"]["multihop"], named)
 
 
 def summary(record: dict[str, Any]) -> list[str]:
-    """Say what a record found on the strength and on paths of relations, how far its runs on hops had come, who failed.
-
-    Raises ValueError if its exam is no longer that of its profile.
-    """
+    """Say what a record found on the strength and on paths of relations, how far its runs came and which failed."""
     exam = record["metrics"]["multihop"]
     swept = strengths.words(strengths.sweep(record["metrics"]["strengths"]))
     followed = relation_paths.words(by_path(record), 1 / exam[0]["chains"])

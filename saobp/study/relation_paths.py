@@ -1,6 +1,6 @@
 """Which paths of relations the runs of `multihop` can follow: what lies behind a percentage of questions right."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -25,17 +25,19 @@ def asked(plan: MultiHop) -> dict[int, list[str]]:
     return dict(sorted(found.items()))
 
 
-def accuracy(runs: Sequence[dict[str, Any]], plan: MultiHop) -> pd.DataFrame:
+def accuracy(runs: Sequence[dict[str, Any]], paths: Mapping[int, Sequence[str]]) -> pd.DataFrame:
     """Return what runs have right on each path: layers, algorithm, seed, hops, path, accuracy (percent), asked.
 
-    `asked` counts questions. A run that failed has no row. Raises ValueError if the exam was not the plan's.
+    `paths` are those of the exam that the runs were set (`asked`); a column `asked` counts questions. A run that failed
+    has no row. Raises ValueError if the exam had another number of stories.
     """
-    paths, parts = asked(plan), []
+    parts = []
     for run in runs:
         for number, right in hops.by_story(run).items():
-            if len(right) != len(paths.get(number, ())):
-                raise ValueError(f"runs: an exam of {len(right)} stories is not the plan's, of {plan.items}")
-            by_path = pd.Series(right).groupby(paths[number], sort=True)
+            named = paths.get(number, ())
+            if len(right) != len(named):
+                raise ValueError(f"paths: {len(named)} for {counted(number, 'hop')}, but {len(right)} stories were set")
+            by_path = pd.Series(right).groupby(list(named), sort=True)
             part = pd.DataFrame({"accuracy": by_path.mean(), "asked": by_path.size() * run["chains"]})
             part = part.rename_axis("path").reset_index()
             parts.append(part.assign(hops=number, **{key: run[key] for key in hops.RUN}))
