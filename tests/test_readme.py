@@ -96,6 +96,23 @@ def test_a_profile_with_nothing_to_compare_is_not_the_one_that_is_shown(tmp_path
     assert publication.published_profile() == "narrow"
 
 
+def test_publishing_part_of_a_profile_names_the_tracked_records_that_it_takes_away(tmp_path, monkeypatch, capsys):
+    ran, tracked = tmp_path / "build" / "records", tmp_path / "results"
+    for folder in (ran, tracked):
+        folder.mkdir(parents=True)
+    for path in (ran / "a.json", tracked / "a.json", tracked / "b.json"):
+        path.write_text("{}")
+    monkeypatch.setattr(paths, "build", lambda name: ran.parent)
+    monkeypatch.setattr(paths, "results", lambda name: tracked)
+    monkeypatch.setattr(publication.records, "read", lambda path: {})
+    monkeypatch.setattr(publication, "rebuild", lambda: None)
+    publication.publish("narrow")
+    assert "has none of them: b; git restores them" in capsys.readouterr().out
+    publication.publish("narrow")
+    assert "no longer there" not in capsys.readouterr().out
+    assert [path.name for path in tracked.glob("*.json")] == ["a.json"]
+
+
 def test_a_profile_that_was_begun_shows_its_glue_scores_beside_the_results(monkeypatch):
     runs = [examples.pretrain("mini", "original"), examples.finetune("mini", "original")]
     monkeypatch.setattr(publication, "published_profile", lambda: "laptop")

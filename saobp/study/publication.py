@@ -26,7 +26,7 @@ SUMMARIES = ("10-tables", "11-figures")  # their records hold nothing that the o
 
 
 def publish(profile: str) -> None:
-    """Copy a finished profile's records to `data/results/<profile>/` and rebuild `figures/`.
+    """Copy a finished profile's records to `data/results/<profile>/`, in place of those there, and rebuild `figures/`.
 
     Raises FileNotFoundError when the profile has not been run.
     """
@@ -37,10 +37,14 @@ def publish(profile: str) -> None:
         raise FileNotFoundError(f"{folder}: no records there; run `make reproduce PROFILE={name}` first")
     for path in found:
         records.read(path)
-    with paths.new_folder(paths.results(name)) as target:
+    tracked = paths.results(name)
+    gone = {path.stem for path in tracked.glob("*.json")} - {path.stem for path in found}
+    with paths.new_folder(tracked) as target:
         for path in found:
             shutil.copyfile(path, target / path.name)
-    print(f"{len(found)} records in {paths.results(name)}")
+    print(f"{len(found)} records in {tracked}")
+    if gone:
+        print(f"no longer there, for {folder} has none of them: {', '.join(sorted(gone))}; git restores them")
     rebuild()
 
 
