@@ -8,6 +8,7 @@ import pandas as pd
 import PIL.Image
 import pytest
 from matplotlib.colors import to_rgb
+from scipy import stats
 
 from saobp.study import cost_tables, figures, labels, paths, publication, runner, tables
 from saobp.study import records as records_of
@@ -36,7 +37,35 @@ def test_the_last_column_is_the_final_layer_by_head(records):
     frame = figures.data(4, records)
     last = frame[(frame["model"] == "mini") & (frame["algorithm"] == "low") & (frame["panel"] == "final_entropy")]
     runs = [examples.matrices("low", seed)["entropy"][-1] for seed in (42, 43, 44)]
-    assert last["value"].tolist() == pytest.approx(np.mean(runs, axis=0).tolist())
+    assert last["value"].tolist() == pytest.approx(np.mean(np.sort(runs, axis=1), axis=0).tolist())
+    assert figures.figure(4, records).axes[-1].get_xlabel() == "Head, lowest first"
+
+
+def test_the_heads_of_a_single_run_keep_their_numbers():
+    one = [examples.attention("mini", "low")]
+    last = figures.data(4, one).query("panel == 'final_entropy'")
+    assert last["value"].tolist() == pytest.approx(examples.matrices("low", 42)["entropy"][-1])
+    assert figures.figure(4, one).axes[-1].get_xlabel() == "Head"
+
+
+def test_the_change_over_all_layers_is_paired_by_seed_and_said_with_its_interval(records):
+    sides = [np.array([examples.matrices(a, s)["gtd"] for s in (42, 43, 44)]) for a in ("high", "original")]
+    gaps = (sides[0] - sides[1]).mean((1, 2))
+    low, high = stats.t.interval(0.95, 2, gaps.mean(), stats.sem(gaps))
+    frame = figures.data(4, [r for r in records if r["parameters"].get("model") == "mini"])
+    row = frame.query("panel == 'gtd_change'").iloc[0]
+    assert (row["value"], row["low"], row["high"], row["runs"]) == pytest.approx((gaps.mean(), low, high, 3))
+    assert f"BERT-Mini: GTD {gaps.mean():+.2g} [{low:.2g}, {high:.2g}], indirect" in figures.reading(4, frame)
+    apart = [examples.attention("mini", "high", 42), examples.attention("mini", "original", 43)]
+    assert figures.reading(4, figures.data(4, apart)) == "High and Original share no seed."
+
+
+def test_a_band_ends_where_the_measure_does():
+    two = [examples.attention("mini", "low", seed) for seed in (42, 43)]
+    two[0]["metrics"]["matrices"]["refined"]["gtd"] = np.full((examples.LAYERS, examples.HEADS), 0.2).tolist()
+    (band,) = figures.figure(4, two).axes[0].collections
+    ends = band.get_paths()[0].vertices[:, 1]
+    assert ends.min() == 0 and ends.max() == 1
 
 
 def test_raw_and_refined_matrices_are_told_apart(records):

@@ -82,6 +82,8 @@ def test_the_picture_is_said_to_be_of_its_profile_models_algorithms_and_runs():
     assert figures.reading(4, figures.data(4, one)) in said and "(figures/figure4.png)" in said
     more = [*one, *(examples.attention("mini", "high", seed) for seed in (43, 44))]
     assert "1 to 3 runs each, bands: 95 % intervals" in publication.picture_text(more)
+    two = [examples.attention("mini", name, seed) for name in ("original", "high") for seed in (42, 43)]
+    assert "; 2 runs each, bands" in publication.picture_text(two)
     assert publication.picture_text([examples.finetune()]) == ""
 
 

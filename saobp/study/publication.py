@@ -98,7 +98,8 @@ def picture_text(found: list[dict[str, Any]]) -> str:
         return ""
     models, algorithms = (list(dict.fromkeys(frame[column])) for column in ("model", "algorithm"))
     few, many = int(frame["runs"].min()), int(frame["runs"].max())
-    runs = "one run each, so no interval" if many == 1 else f"{few} to {many} runs each, bands: 95 % intervals"
+    least = f"{few} to " if few < many else ""
+    runs = "one run each, so no interval" if many == 1 else f"{least}{many} runs each, bands: 95 % intervals"
     of = f"{', '.join(map(labels.model_title, models))}; {', '.join(map(labels.algorithm_title, algorithms))}"
     about = f"Profile `{found[0]['profile']}`: {of} (Original is plain attention); {runs}."
     return f"{PICTURED} {about} {figures.reading(4, frame)}*\n"

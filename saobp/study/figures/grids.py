@@ -20,6 +20,8 @@ PANELS = {
     "entropy": ("Mean entropy (nats)", "Layer"),
     "final_entropy": ("Last-layer entropy (nats)", "Head"),
 }
+CHANGES = {"gtd": "GTD", "indirect_entropy": "indirect entropy", "entropy": "entropy"}
+BOUNDS = {"gtd": (0.0, 1.0)}  # of a measure; an entropy has no upper one that all texts share
 LEAST = {"gtd": 0.004, "indirect_entropy": 0.01, "entropy": 0.01, "final_entropy": 0.01}  # that an axis shows
 
 
@@ -28,7 +30,9 @@ def data(number: int, records: Sequence[Record], matrix: str = "refined") -> pd.
 
     `matrix` is "refined" (what multiplies the values) or "raw" (the softmax). The third panel averages over
     positions and heads, by layer, as the caption's x-axis says; `positional_entropy` (by position) is in
-    the data, not drawn.
+    the data, not drawn, as are the panels `<measure>_change`: High minus Original over all layers (x is 0).
+    Heads are by their number in a single run; of several runs, whose heads have nothing but their number in
+    common, from the lowest entropy to the highest.
     """
     rows = []
     for model in estimates.models(records):
@@ -37,6 +41,7 @@ def data(number: int, records: Sequence[Record], matrix: str = "refined") -> pd.
             measures = [estimates.matrix(run, matrix) for run in runs]
             for panel in (*PANELS, "positional_entropy"):
                 rows += [(model, algorithm, panel, *point) for point in _points(measures, panel)]
+        rows += _changes(records, model, TASKS[number], matrix)
     columns = ["model", "algorithm", "panel", "x", "value", "low", "high", "runs"]
     return pd.DataFrame(rows, columns=columns)
 
@@ -44,6 +49,8 @@ def data(number: int, records: Sequence[Record], matrix: str = "refined") -> pd.
 def _points(measures: list[Record], panel: str) -> list[tuple[float, ...]]:
     """Mean over runs at each layer, head or position."""
     series = [curve for measure in measures if (curve := _curve(measure, panel))]
+    if panel == "final_entropy" and len(series) > 1:
+        series = [np.sort(np.array(curve, dtype=float)).tolist() for curve in series]
     points = []
     for x in range(min(map(len, series), default=0)):
         estimate = estimates.mean_over_runs(curve[x] for curve in series)
@@ -60,6 +67,24 @@ def _curve(measure: Record, panel: str) -> list[float | None]:
     return [estimates.nested_mean(heads) for heads in measure.get(panel) or []]
 
 
+def _changes(records: Sequence[Record], model: str, task: str, matrix: str) -> list[tuple[Any, ...]]:
+    """High minus Original of each measure over all layers, seed by seed, and the mean of these differences."""
+    high, original = (
+        {run["parameters"]["seed"]: estimates.matrix(run, matrix) for run in runs}
+        for runs in (estimates.attention_runs(records, model, side, task) for side in ("high", "original"))
+    )
+    rows = []
+    for panel in CHANGES:
+        means = [
+            [estimates.nested_mean(_curve(side[seed], panel)) for side in (high, original)]
+            for seed in sorted(high.keys() & original.keys())
+        ]
+        found = estimates.mean_over_runs(ours - theirs for ours, theirs in means if None not in (ours, theirs))
+        if found is not None:
+            rows.append((model, "high", f"{panel}_change", 0, found.value, found.low, found.high, found.seeds))
+    return rows
+
+
 def plot(frame: pd.DataFrame, width: float) -> Figure:
     """Draw the grid; narrower than five inches, the four columns fold into two."""
     models = list(dict.fromkeys(frame["model"]))
@@ -73,7 +98,8 @@ def plot(frame: pd.DataFrame, width: float) -> Figure:
             ax = axes[index * folded + position // columns, position % columns]
             panel_axes(ax, frame[(frame["model"] == model) & (frame["panel"] == panel)], panel)
             last = index == len(models) - 1 or folded > 1
-            ax.set_xlabel(PANELS[panel][1] if last else "")
+            several = panel == "final_entropy" and frame.loc[frame["panel"] == panel, "runs"].max() > 1
+            ax.set_xlabel(("Head, lowest first" if several else PANELS[panel][1]) if last else "")
             ax.set_title(PANELS[panel][0] if index == 0 or folded > 1 else "", pad=3)
         axes[index * folded, 0].set_ylabel(labels.model_title(model), fontweight="bold")
     style.algorithm_legend(figure, dict.fromkeys(frame["algorithm"]))
@@ -86,7 +112,8 @@ def panel_axes(ax: Axes, frame: pd.DataFrame, panel: str) -> Axes:
         look = style.line_style(str(algorithm))
         ax.plot(points["x"], points["value"], **look)
         if np.isfinite(points["low"]).any():
-            ax.fill_between(points["x"], points["low"], points["high"], color=look["color"], alpha=0.15, lw=0)
+            low, high = (points[end].clip(*BOUNDS.get(panel, (0.0, None))) for end in ("low", "high"))
+            ax.fill_between(points["x"], low, high, color=look["color"], alpha=0.15, lw=0)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6, min_n_ticks=1))
     ax.yaxis.set_major_locator(MaxNLocator(nbins=4))
     ax.margins(x=0.12)

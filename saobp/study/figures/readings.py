@@ -1,11 +1,13 @@
 """What each figure shows, in one sentence printed from the numbers that drew it."""
 
 from collections.abc import Callable
+from math import isfinite
+from typing import Any
 
 import pandas as pd
 
 from saobp.study import cost_tables, hops, labels, trajectories
-from saobp.study.figures import correlations, costs, gains, joint, maps
+from saobp.study.figures import correlations, costs, gains, grids, joint, maps
 from saobp.study.tasks import TASKS
 
 COMPLETE = (
@@ -35,17 +37,20 @@ def _graph(frame: pd.DataFrame) -> str:
 
 
 def _layers(frame: pd.DataFrame) -> str:
-    """High minus Original of each model, averaged over layers."""
-    means = frame.groupby(["model", "panel", "algorithm"], sort=False)["value"].mean().unstack()
-    if not {"high", "original"} <= set(means.columns):
-        return "High and Original are not both there."
-    change = (means["high"] - means["original"]).unstack("panel")
-    names = {"gtd": "GTD", "indirect_entropy": "indirect entropy", "entropy": "entropy"}
+    """High minus Original of each model, averaged over layers, with its interval over seeds where there are several."""
+    frame = frame.assign(panel=frame["panel"].str.removesuffix("_change"))[frame["panel"].str.endswith("_change")]
+    if frame.empty:
+        return "High and Original share no seed."
     said = [
-        f"{labels.model_title(str(model))}: " + ", ".join(f"{title} {row[key]:+.2g}" for key, title in names.items())
-        for model, row in change.iterrows()
+        f"{labels.model_title(str(model))}: {', '.join(map(_change, rows.itertuples()))}"
+        for model, rows in frame.groupby("model", sort=False)
     ]
     return f"High − Original, mean over layers (nats; GTD from 0 to 1): {'; '.join(said)}."
+
+
+def _change(row: Any) -> str:
+    interval = f" [{row.low:.2g}, {row.high:.2g}]" if isfinite(row.low) else ""
+    return f"{grids.CHANGES[row.panel]} {row.value:+.2g}{interval}"
 
 
 def _performance(frame: pd.DataFrame) -> str:
