@@ -38,6 +38,15 @@ def test_a_twin_stands_in_the_row_of_its_size_and_is_called_one(built):
     assert "A twin is" in built[2].caption
 
 
+def test_a_size_whose_cost_alone_was_measured_hides_no_twin():
+    runs = [examples.attention("mini-narrow", name, seed) for name in ("original", "high") for seed in (42, 43)]
+    timed = [examples.cost("mini")]
+    assert estimates.models(runs + timed) == ["mini-narrow"] and estimates.models(timed) == ["mini"]
+    alone, beside = ({row.id: row.evidence for row in tables.verdicts(found).rows} for found in (runs, runs + timed))
+    changed = [words for id, words in beside.items() if words != alone[id]]
+    assert len(changed) == 1 and changed[0].startswith("time of High / Original")
+
+
 def test_a_twin_gives_way_to_the_size_itself():
     both = examples.study(("small", "small-twin"), ("original",), (42,))
     names = {row.labels[0] for row in tables.table(2, both).rows}

@@ -25,9 +25,16 @@ GLUE = ("cola", "mrpc", "rte", "sst2", "stsb", "wnli", "qnli", "mnli", "qqp")  #
 
 
 def models(records: Iterable[Record], *, decoder: bool = False) -> list[str]:
-    """The models with runs, one a size in the paper's order; a twin only where the size itself has no run."""
-    present = {record["parameters"].get("model") for record in records} - {None}
-    names = [name for name in present if labels.is_decoder(name) == decoder]
+    """The models with runs, one a size in the paper's order; a twin only where the size itself has no run.
+
+    A size whose cost alone was measured was not trained: it hides no twin, and is named where there is nothing else.
+    """
+    records = list(records)
+    timed, trained = (
+        {record["parameters"].get("model") for record in records if (record["stage"] == "cost") == only} - {None}
+        for only in (True, False)
+    )
+    names = [name for name in trained or timed if labels.is_decoder(name) == decoder]
     chosen = []
     for size in labels.SIZES:
         same = sorted((name for name in names if labels.size(name) == size), key=labels.is_twin)
