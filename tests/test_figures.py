@@ -35,7 +35,7 @@ def test_figure_4_data_are_means_over_heads_and_runs(records):
 
 def test_the_last_column_is_the_final_layer_by_head(records):
     frame = figures.data(4, records)
-    last = frame[(frame["model"] == "mini") & (frame["algorithm"] == "low") & (frame["panel"] == "final_entropy")]
+    last = frame.query("model == 'mini' and algorithm == 'low' and panel == 'final_entropy' and seed.isna()")
     runs = [examples.matrices("low", seed)["entropy"][-1] for seed in (42, 43, 44)]
     assert last["value"].tolist() == pytest.approx(np.mean(np.sort(runs, axis=1), axis=0).tolist())
     assert figures.figure(4, records).axes[-1].get_xlabel() == "Head, lowest first"
@@ -60,12 +60,14 @@ def test_the_change_over_all_layers_is_paired_by_seed_and_said_with_its_interval
     assert figures.reading(4, figures.data(4, apart)) == "High and Original share no seed."
 
 
-def test_a_band_ends_where_the_measure_does():
-    two = [examples.attention("mini", "low", seed) for seed in (42, 43)]
-    two[0]["metrics"]["matrices"]["refined"]["gtd"] = np.full((examples.LAYERS, examples.HEADS), 0.2).tolist()
-    (band,) = figures.figure(4, two).axes[0].collections
-    ends = band.get_paths()[0].vertices[:, 1]
-    assert ends.min() == 0 and ends.max() == 1
+def test_each_of_several_runs_is_drawn_thin_beside_their_mean():
+    one, two = ([examples.attention("mini", "low", seed) for seed in seeds] for seeds in ((42,), (42, 43)))
+    assert len(figures.figure(4, one).axes[0].lines) == 1
+    *thin, thick = figures.figure(4, two).axes[0].lines
+    drawn = np.array([line.get_ydata() for line in thin])
+    assert drawn == pytest.approx(np.mean([examples.matrices("low", seed)["gtd"] for seed in (42, 43)], axis=2))
+    assert thick.get_ydata() == pytest.approx(np.mean(drawn, axis=0))
+    assert max(line.get_linewidth() for line in thin) < thick.get_linewidth()
 
 
 def test_raw_and_refined_matrices_are_told_apart(records):
@@ -76,13 +78,13 @@ def test_raw_and_refined_matrices_are_told_apart(records):
 def test_figure_4_has_a_row_a_model_and_four_columns(records):
     figure = figures.figure(4, records)
     assert len(figure.axes) == 8
-    assert [len(ax.lines) for ax in figure.axes] == [4] * 8
+    assert [len(ax.lines) for ax in figure.axes] == [4 * (3 + 1)] * 8, "three runs and their mean"
     assert [ax.get_ylabel() for ax in figure.axes[::4]] == ["BERT-Mini", "BERT-Small (twin)"]
 
 
 def test_an_algorithm_has_one_colour_in_every_axes(records):
     figure = figures.figure(4, records)
-    expected = [labels.ALGORITHMS[name].colour for name in labels.PAPER]
+    expected = [labels.ALGORITHMS[name].colour for name in labels.PAPER for _ in range(3 + 1)]
     for ax in figure.axes:
         assert [line.get_color() for line in ax.lines] == expected
 

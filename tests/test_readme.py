@@ -78,12 +78,19 @@ def test_the_verdicts_are_written_alone_like_a_table(tmp_path, monkeypatch):
 def test_the_picture_is_said_to_be_of_its_profile_models_algorithms_and_runs():
     one = [examples.attention("mini", name) for name in ("original", "high")]
     said = publication.picture_text(one)
-    assert "Profile `smoke`: BERT-Mini; Original, High (" in said and "one run each, so no interval" in said
+    assert "Profile `smoke`: BERT-Mini; Original, High (" in said and "one run each, so no interval. High" in said
     assert figures.reading(4, figures.data(4, one)) in said and "(figures/figure4.png)" in said
     more = [*one, *(examples.attention("mini", "high", seed) for seed in (43, 44))]
-    assert "1 to 3 runs each, bands: 95 % intervals" in publication.picture_text(more)
+    assert "; 1 to 3 runs each. Thin lines: single runs, thick: their mean. High" in publication.picture_text(more)
     two = [examples.attention("mini", name, seed) for name in ("original", "high") for seed in (42, 43)]
-    assert "; 2 runs each, bands" in publication.picture_text(two)
+    assert "; 2 runs each." in publication.picture_text(two)
+    apart = [*two, examples.attention("mini", "original", 44)]
+    assert "; 2 to 3 runs each" in publication.picture_text(apart)
+    three = [
+        *(examples.attention("mini", "high", s) for s in (42, 43, 44)),
+        *(examples.attention("mini", "original", s) for s in (42, 43, 45)),
+    ]
+    assert "; 3 runs each" in publication.picture_text(three), "the pairs of one seed are fewer than the runs"
     assert publication.picture_text([examples.finetune()]) == ""
 
 

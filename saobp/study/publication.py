@@ -9,6 +9,7 @@ import nbformat
 
 from saobp.study import budgets, controlled, figures, labels, paths, records, tables
 from saobp.study.execution import declared_parameters
+from saobp.study.figures import grids
 from saobp.study.labels import counted
 from saobp.study.profile import load_profile
 from saobp.study.tables import context
@@ -97,9 +98,10 @@ def picture_text(found: list[dict[str, Any]]) -> str:
     except figures.FigureError:
         return ""
     models, algorithms = (list(dict.fromkeys(frame[column])) for column in ("model", "algorithm"))
-    few, many = int(frame["runs"].min()), int(frame["runs"].max())
+    means = frame[frame["seed"].isna() & frame["panel"].isin(grids.PANELS)]
+    few, many = int(means["runs"].min()), int(means["runs"].max())
     least = f"{few} to " if few < many else ""
-    runs = "one run each, so no interval" if many == 1 else f"{least}{many} runs each, bands: 95 % intervals"
+    runs = "one run each, so no interval" if many == 1 else f"{least}{many} runs each"
     of = f"{', '.join(map(labels.model_title, models))}; {', '.join(map(labels.algorithm_title, algorithms))}"
     about = f"Profile `{found[0]['profile']}`: {of} (Original is plain attention); {runs}."
     return f"{PICTURED} {about} {figures.reading(4, frame)}*\n"

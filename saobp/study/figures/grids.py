@@ -1,6 +1,7 @@
 """Figures 4, 7 and 8: GTD and entropies by layer and head, one row a model size."""
 
 from collections.abc import Sequence
+from math import nan
 from typing import Any
 
 import numpy as np
@@ -21,12 +22,13 @@ PANELS = {
     "final_entropy": ("Last-layer entropy (nats)", "Head"),
 }
 CHANGES = {"gtd": "GTD", "indirect_entropy": "indirect entropy", "entropy": "entropy"}
-BOUNDS = {"gtd": (0.0, 1.0)}  # of a measure; an entropy has no upper one that all texts share
 LEAST = {"gtd": 0.004, "indirect_entropy": 0.01, "entropy": 0.01, "final_entropy": 0.01}  # that an axis shows
 
 
 def data(number: int, records: Sequence[Record], matrix: str = "refined") -> pd.DataFrame:
-    """One row a point: model, algorithm, panel, x (from 1), mean over runs with its interval.
+    """One row a point: model, algorithm, panel, x (from 1), mean over runs with its interval; `seed` is then empty.
+
+    Of several runs each has its own rows beside the mean, with its `seed`.
 
     `matrix` is "refined" (what multiplies the values) or "raw" (the softmax). The third panel averages over
     positions and heads, by layer, as the caption's x-axis says; `positional_entropy` (by position) is in
@@ -38,25 +40,26 @@ def data(number: int, records: Sequence[Record], matrix: str = "refined") -> pd.
     for model in estimates.models(records):
         for algorithm in estimates.algorithms(records):
             runs = estimates.attention_runs(records, model, algorithm, TASKS[number])
-            measures = [estimates.matrix(run, matrix) for run in runs]
+            measures = {run["parameters"]["seed"]: estimates.matrix(run, matrix) for run in runs}
             for panel in (*PANELS, "positional_entropy"):
                 rows += [(model, algorithm, panel, *point) for point in _points(measures, panel)]
         rows += _changes(records, model, TASKS[number], matrix)
-    columns = ["model", "algorithm", "panel", "x", "value", "low", "high", "runs"]
-    return pd.DataFrame(rows, columns=columns)
+    columns = ["model", "algorithm", "panel", "x", "value", "low", "high", "runs", "seed"]
+    return pd.DataFrame(rows, columns=columns).astype({"seed": "Int64"})
 
 
-def _points(measures: list[Record], panel: str) -> list[tuple[float, ...]]:
-    """Mean over runs at each layer, head or position."""
-    series = [curve for measure in measures if (curve := _curve(measure, panel))]
+def _points(measures: dict[int, Record], panel: str) -> list[tuple[float | None, ...]]:
+    """Mean over runs at each layer, head or position, then the runs themselves where there are several."""
+    series = {seed: curve for seed, measure in measures.items() if (curve := _curve(measure, panel))}
     if panel == "final_entropy" and len(series) > 1:
-        series = [np.sort(np.array(curve, dtype=float)).tolist() for curve in series]
+        series = {seed: np.sort(np.array(curve, dtype=float)).tolist() for seed, curve in series.items()}
     points = []
-    for x in range(min(map(len, series), default=0)):
-        estimate = estimates.mean_over_runs(curve[x] for curve in series)
+    for x in range(min(map(len, series.values()), default=0)):
+        estimate = estimates.mean_over_runs(curve[x] for curve in series.values())
         if estimate is not None:
-            points.append((x + 1, estimate.value, estimate.low, estimate.high, estimate.seeds))
-    return points
+            points.append((x + 1, estimate.value, estimate.low, estimate.high, estimate.seeds, None))
+    several = sorted(series.items()) if len(series) > 1 else []
+    return points + [(x, value, nan, nan, 1, seed) for seed, curve in several for x, value in enumerate(curve, start=1)]
 
 
 def _curve(measure: Record, panel: str) -> list[float | None]:
@@ -81,7 +84,7 @@ def _changes(records: Sequence[Record], model: str, task: str, matrix: str) -> l
         ]
         found = estimates.mean_over_runs(ours - theirs for ours, theirs in means if None not in (ours, theirs))
         if found is not None:
-            rows.append((model, "high", f"{panel}_change", 0, found.value, found.low, found.high, found.seeds))
+            rows.append((model, "high", f"{panel}_change", 0, found.value, found.low, found.high, found.seeds, None))
     return rows
 
 
@@ -107,13 +110,13 @@ def plot(frame: pd.DataFrame, width: float) -> Figure:
 
 
 def panel_axes(ax: Axes, frame: pd.DataFrame, panel: str) -> Axes:
-    """Draw one panel: a line an algorithm, a band where there are several runs."""
+    """Draw one panel: a line an algorithm, the mean over its runs; behind it each run's own, thin and pale."""
     for algorithm, points in frame.groupby("algorithm", sort=False):
         look = style.line_style(str(algorithm))
-        ax.plot(points["x"], points["value"], **look)
-        if np.isfinite(points["low"]).any():
-            low, high = (points[end].clip(*BOUNDS.get(panel, (0.0, None))) for end in ("low", "high"))
-            ax.fill_between(points["x"], low, high, color=look["color"], alpha=0.15, lw=0)
+        for _, run in points.groupby("seed"):  # the mean has no seed
+            ax.plot(run["x"], run["value"], color=look["color"], lw=0.6, alpha=0.45, zorder=1)
+        mean = points[points["seed"].isna()]
+        ax.plot(mean["x"], mean["value"], **look)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6, min_n_ticks=1))
     ax.yaxis.set_major_locator(MaxNLocator(nbins=4))
     ax.margins(x=0.12)

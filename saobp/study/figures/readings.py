@@ -38,14 +38,15 @@ def _graph(frame: pd.DataFrame) -> str:
 
 def _layers(frame: pd.DataFrame) -> str:
     """High minus Original of each model, averaged over layers, with its interval over seeds where there are several."""
+    lines = "Thin lines: single runs, thick: their mean. " if frame["seed"].notna().any() else ""
     frame = frame.assign(panel=frame["panel"].str.removesuffix("_change"))[frame["panel"].str.endswith("_change")]
     if frame.empty:
-        return "High and Original share no seed."
+        return f"{lines}High and Original share no seed."
     said = [
         f"{labels.model_title(str(model))}: {', '.join(map(_change, rows.itertuples()))}"
         for model, rows in frame.groupby("model", sort=False)
     ]
-    return f"High − Original, mean over layers (nats; GTD from 0 to 1): {'; '.join(said)}."
+    return f"{lines}High − Original, mean over layers (nats; GTD from 0 to 1): {'; '.join(said)}."
 
 
 def _change(row: Any) -> str:
