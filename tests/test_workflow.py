@@ -7,8 +7,9 @@ import sys
 import time
 
 import pytest
+from small_repository import made, repository
 
-from saobp.study import paths, runner, workflow
+from saobp.study import paths, records, runner, workflow
 from saobp.study.profile import load_profile
 from saobp.study.workflow import WorkflowFailed
 
@@ -148,3 +149,14 @@ def test_a_changed_profile_reruns_what_depends_on_the_change_and_nothing_else(on
     ):
         one.write_text(text.replace(old, new))
         assert planned(one, capfd) == rerun | after, new
+
+
+def test_attention_is_measured_where_a_penalty_on_the_loss_leaves_it_plain(tmp_path):
+    folder = repository(tmp_path / "penalised", "little", algorithm="entropy_reg")
+    profile = folder / "notebooks" / "profiles" / "little.yaml"
+    profile.write_text(profile.read_text().replace("steps: 120", "steps: 8").replace("warmup: 30", "warmup: 2"))
+    target = "records/06-attention-mini-twin-entropy_reg-42-race.json"
+    done = made(folder, "little", target)
+    assert done.returncode == 0, done.stdout + done.stderr
+    changes = records.read(folder / "build" / "little" / target)["metrics"]["changes"]
+    assert changes and not any(row["change"] for row in changes.values())
