@@ -81,7 +81,10 @@ def test_the_picture_is_said_to_be_of_its_profile_models_algorithms_and_runs():
     assert "Profile `smoke`: BERT-Mini; Original, High (" in said and "one run each, so no interval. High" in said
     assert figures.reading(4, figures.data(4, one)) in said and "(figures/figure4.png)" in said
     more = [*one, *(examples.attention("mini", "high", seed) for seed in (43, 44))]
-    assert "; 1 to 3 runs each. Thin lines: single runs, thick: their mean. High" in publication.picture_text(more)
+    assert (
+        "; 1 to 3 runs each. Thick lines: means over runs; thin: single ones, where there are several. High"
+        in publication.picture_text(more)
+    )
     two = [examples.attention("mini", name, seed) for name in ("original", "high") for seed in (42, 43)]
     assert "; 2 runs each." in publication.picture_text(two)
     apart = [*two, examples.attention("mini", "original", 44)]

@@ -38,7 +38,11 @@ def _graph(frame: pd.DataFrame) -> str:
 
 def _layers(frame: pd.DataFrame) -> str:
     """High minus Original of each model, averaged over layers, with its interval over seeds where there are several."""
-    lines = "Thin lines: single runs, thick: their mean. " if frame["seed"].notna().any() else ""
+    lines = (
+        "Thick lines: means over runs; thin: single ones, where there are several. "
+        if frame["seed"].notna().any()
+        else ""
+    )
     frame = frame.assign(panel=frame["panel"].str.removesuffix("_change"))[frame["panel"].str.endswith("_change")]
     if frame.empty:
         return f"{lines}High and Original share no seed."
