@@ -171,7 +171,29 @@ def beyond(layers=(2, 4), algorithms=("original", "high", "sinkhorn"), seeds=(0,
         for seed in seeds
         for name in algorithms
     ]
-    return record("beyond", "mini-twin", "high", 42, {"multihop": runs})
+    return record("beyond", "mini-twin", "high", 42, {"multihop": runs, "strengths": strengths()})
+
+
+def strengths(levels=(0.0, 0.01, 0.1, 1.0), seeds=(42, 43)):
+    """High at some strengths, and with a learned one a head that went to 0.3 and 0.5: more is better and flatter."""
+
+    def one(level, seed):
+        by_head = [[0.3, 0.5]] if level == "learned" else [[level]]
+        size = 0.4 if level == "learned" else level
+        sides = {
+            "raw": {"entropy": 2.5, "gtd": 0.7, "largest_column": 3.0},
+            "refined": {"entropy": 2.5 + size / 10, "gtd": 0.7 + size / 100, "largest_column": 3 / (1 + size)},
+        }
+        end = {
+            "step": 100,
+            "loss": 3 - size / 10 + (1 + size) * (seed - 42) / 100,
+            "accuracy": 0.4,
+            **sides,
+            "strengths": by_head,
+        }
+        return {"strength": level, "seed": seed, "curve": [end | {"step": 0, "strengths": [[0.2, 0.2]]}, end]}
+
+    return [one(level, seed) | {"failed": ""} for level in (*levels, "learned") for seed in seeds]
 
 
 def decoder(model="gpt2-mini", algorithm="original", seed=42):

@@ -14,7 +14,7 @@ import torch
 from small_models import RECIPE, RandomText, word_tokenizer
 
 import saobp
-from saobp.study import beyond, hops, models, multihop, paths, questions, records, strengths
+from saobp.study import beyond, hops, models, multihop, paths, questions, records, relation_paths, strengths
 from saobp.study.faults import Diverged
 from saobp.study.figures import learning
 from saobp.study.recipes import Algorithm, Beyond, MultiHop, Pretraining
@@ -194,7 +194,7 @@ def test_accuracy_along_training_has_a_row_a_depth_and_is_blank_where_everything
     drawn = learning.accuracy(hops.curves(whole), 100 / 3)
     assert [ax.get_title() for ax in drawn.axes][-1] == "4 layers, Sinkhorn" and len(drawn.axes) == 6
     blank = learning.accuracy(hops.curves(none), 100 / 3)
-    assert [text.get_text() for text in blank.axes[0].texts] == ["every run diverged"]
+    assert [text.get_text() for text in blank.axes[0].texts] == ["no run has a curve"]
     plt.close("all")
 
 
@@ -404,3 +404,9 @@ def test_a_true_difference_is_found_and_none_between_equals():
     high, low = (frame[frame["algorithm"] == name] for name in ("high", "low"))
     assert (high["p_holm"] < 0.05).all() and (high["difference"] - 40).abs().max() < 6
     assert (low["p_holm"] > 0.05).all() and (frame["seeds"] == 4).all() and len(frame) == 4
+
+
+def test_without_a_plan_nothing_is_asked_and_a_guess_has_no_rate(tmp_path):
+    assert multihop.study(None, tmp_path) == [] and relation_paths.asked(None) == {}
+    assert math.isnan(questions.chance(None)) and questions.chance(STORIES) == pytest.approx(100 / 3)
+    assert questions.told(None) == "this profile sets no exam: it has no `multihop`"

@@ -12,7 +12,7 @@ from scipy import stats
 
 from saobp.study import cost_tables, figures, labels, paths, publication, runner, tables
 from saobp.study import records as records_of
-from saobp.study.figures import correlations, drawing, grids, joint, maps, publishing, style
+from saobp.study.figures import correlations, drawing, grids, joint, maps, publishing, strengths, style
 
 DRAWN = [number for number in figures.FIGURES if number not in (7, 8)]  # those are 4 on another task
 
@@ -334,6 +334,42 @@ def test_the_exam_has_a_panel_a_depth_with_every_seed_and_the_mean_of_each_algor
     assert "4 layers, 3 hops:" in caption and "2 seeds each." in caption
 
 
+def test_a_strength_has_a_thin_line_a_seed_a_thick_one_for_their_mean_and_a_star_where_it_was_learned():
+    study = examples.beyond()
+    frame = figures.data("strength", [study])
+    assert frame.loc[frame["learned"], "strength"].tolist() == pytest.approx([0.4, 0.4])
+    assert frame.loc[~frame["learned"], "strength"].tolist() == [0.0, 0.0, 0.01, 0.01, 0.1, 0.1, 1.0, 1.0]
+    figure = figures.figure("strength", [study])
+    loss, *_, column, names = figure.axes
+    first, second, mean, star = loss.lines  # after refinement only: there is one loss
+    losses = frame[~frame["learned"]].pivot(index="strength", columns="seed", values="loss")
+    assert list(first.get_ydata()) == losses[42].tolist() and list(second.get_ydata()) == losses[43].tolist()
+    assert list(mean.get_ydata()) == pytest.approx(losses.mean(axis=1)) and mean.get_linewidth() > first.get_linewidth()
+    assert list(star.get_xdata()) == pytest.approx([0.4, 0.4]) and star.get_marker() == "*"
+    assert [line.get_ydata()[-1] for line in (column.lines[2], column.lines[6])] == pytest.approx([3.0, 1.5])
+    assert [text.get_text() for text in names.get_legend().get_texts()][:2] == ["softmax", "refined"]
+    said = figures.caption("strength", [study])
+    assert "Lowest held-out loss at λ = 1.0: 2.9100 nats, 0.095 below the highest, 0.095 below λ = 0; 2 seeds" in said
+
+
+def test_strengths_that_all_failed_and_one_strength_alone_are_drawn():
+    runs = examples.strengths()
+    blank = strengths.plot(strengths.of([run | {"curve": []} for run in runs]), 6)
+    assert [text.get_text() for text in blank.axes[0].texts] == ["no run came to its end"]
+    one = strengths.plot(strengths.of(examples.strengths((0.2,))[:2]), 6)
+    assert len(one.axes[-1].get_legend().get_texts()) == 2, "nothing was learned"
+    with pytest.raises(figures.FigureError, match="Other strengths: no run yet"):
+        figures.data("strength", [examples.beyond() | {"metrics": {"strengths": []}}])
+
+
+def test_a_record_without_an_exam_leaves_that_figure_to_another_profile_s(small, tmp_path):
+    controlled, own = examples.beyond() | {"profile": "stories"}, examples.beyond(algorithms=())
+    figures.publish([*small, own], tmp_path, formats=("csv",), others=[controlled])
+    files = json.loads((tmp_path / "manifest.json").read_text())["files"]
+    assert files["figure-hops.csv"]["profile"] == "stories"
+    assert files["figure-strength.csv"]["profile"] == "smoke"
+
+
 def test_gains_set_the_paper_s_difference_beside_ours_where_both_algorithms_were_run():
     runs = [examples.finetune("mini", name, seed) for name in ("original", "high") for seed in (42, 43)]
     frame = figures.data("gains", runs)
@@ -396,10 +432,12 @@ def test_the_tracked_manifest_gives_the_hashes_of_the_controlled_studies_too():
 
 
 def test_a_figure_of_our_own_is_made_by_its_name(tmp_path, capsys):
-    paths.write_text(tmp_path / "records/beyond.json", json.dumps(examples.beyond()))
-    options = ["--profile", str(tmp_path / "records"), "--format", "svg", "--out", str(tmp_path)]
-    assert runner.main(["figure", "hops", *options]) == 0
-    assert (tmp_path / "figure-hops.svg").is_file()
+    for run in (examples.beyond(), examples.cost(), *examples.study(("mini",), ("original", "high"))):
+        paths.write_text(tmp_path / f"records/{run['name']}.json", json.dumps(run))
+    options = ["--profile", str(tmp_path / "records"), "--format", "csv", "--out", str(tmp_path)]
+    for name in drawing.TITLES:
+        assert runner.main(["figure", name, *options]) == 0
+        assert (tmp_path / f"figure-{name}.csv").is_file()
 
 
 def test_the_tracked_figures_are_what_the_tracked_records_give(tmp_path):

@@ -9,7 +9,7 @@ import time
 import pytest
 from small_repository import made, repository
 
-from saobp.study import paths, records, runner, workflow
+from saobp.study import figures, paths, records, runner, strengths, workflow
 from saobp.study.profile import load_profile
 from saobp.study.workflow import WorkflowFailed
 
@@ -160,3 +160,29 @@ def test_attention_is_measured_where_a_penalty_on_the_loss_leaves_it_plain(tmp_p
     assert done.returncode == 0, done.stdout + done.stderr
     changes = records.read(folder / "build" / "little" / target)["metrics"]["changes"]
     assert changes and not any(row["change"] for row in changes.values())
+
+
+STRENGTHS = """beyond:
+  model: mini-twin
+  strengths: [0.0, 0.2]
+  sequences: 8
+  pretrain: {length: 64, batch: 8, steps: 4, learning_rate: 2.0e-3, warmup: 1, masking: 0.3, dropout: 0.0,
+             evaluations: 2, evaluation_sequences: 8, precision: fp32, limit_tokens: 400000}
+"""
+
+
+def test_a_profile_may_vary_the_strength_and_set_no_exam(tmp_path):
+    folder = repository(tmp_path / "unasked", "little")
+    profile = folder / "notebooks" / "profiles" / "little.yaml"
+    text = profile.read_text().replace("steps: 120", "steps: 8").replace("warmup: 30", "warmup: 2")
+    assert "multihop" not in text
+    profile.write_text(text + STRENGTHS)
+    target = "records/12-beyond-mini-twin-42.json"
+    done = made(folder, "little", target)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = records.read(folder / "build" / "little" / target)
+    assert [run["strength"] for run in found["metrics"]["strengths"]] == [0.0, 0.2, strengths.LEARNED]
+    assert found["metrics"]["multihop"] == [] and found["metrics"]["paths"] == {}
+    assert figures.data("strength", [found])["learned"].tolist() == [False, False, True]
+    with pytest.raises(figures.FigureError, match="Accuracy by hops: no run yet"):
+        figures.data("hops", [found])

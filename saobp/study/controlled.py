@@ -5,7 +5,8 @@ from typing import Any
 import pandas as pd
 
 from saobp.study import hops, paths, records, relation_paths, strengths
-from saobp.study.labels import counted
+from saobp.study.labels import counted, model_title
+from saobp.study.profile import available
 from saobp.study.tables.render import pipe
 
 PROFILE = "stories"  # questions of a known number of hops, and the strength; trained for hours
@@ -18,6 +19,20 @@ the table. Shuffled permutes what High hears, and should equal it."""
 def tracked() -> list[dict[str, Any]]:
     """Return the tracked records of notebook 12 under `PROFILE`; none where it was never published."""
     return records.select(records.load(paths.results(PROFILE)), "beyond")
+
+
+def swept() -> list[dict[str, Any]]:
+    """Return the tracked records of notebook 12 with other strengths: those of every profile but smoke."""
+    found = [record for name in available() if name != "smoke" for record in records.load(paths.results(name))]
+    return [record for record in records.select(found, "beyond") if record["metrics"].get("strengths")]
+
+
+def strength_words(record: dict[str, Any]) -> str:
+    """Say of which runs a record's strengths are and what they show, the fixed ones and the learned."""
+    runs = record["metrics"]["strengths"]
+    last = [run["curve"][-1]["step"] for run in runs if run["curve"]] or [0]
+    size = f"profile {record['profile']}, {model_title(record['parameters']['model'])}, {max(last):,} steps"
+    return f"{size}: {strengths.words(strengths.sweep(runs))}; {strengths.learned_words(strengths.learned(runs))}"
 
 
 def size(record: dict[str, Any]) -> str:

@@ -154,8 +154,10 @@ def _name(plan: MultiHop, layers: int, algorithm: str, seed: int) -> str:
     return checkpoints.marked(f"{algorithm}-{layers}-{seed}", given)
 
 
-def study(plan: MultiHop, folder: Path) -> list[dict[str, Any]]:
-    """Run every depth, algorithm and seed of a plan."""
+def study(plan: MultiHop | None, folder: Path) -> list[dict[str, Any]]:
+    """Run every depth, algorithm and seed of a plan; nothing without one, where a profile sets no exam."""
+    if plan is None:
+        return []
     return [
         run(plan, layers, algorithm, seed, folder)
         for layers in plan.layers

@@ -7,7 +7,7 @@ from typing import Any
 
 import nbformat
 
-from saobp.study import budgets, controlled, figures, labels, paths, records, tables
+from saobp.study import budgets, controlled, figures, labels, paths, records, repeats, tables
 from saobp.study.execution import declared_parameters
 from saobp.study.figures import grids
 from saobp.study.labels import counted
@@ -119,9 +119,11 @@ def results_text(found: list[dict[str, Any]]) -> str:
     )
     listed = "\n".join(f"- {line}" for line in context.departures(found))
     parts = [context.without_departures(tables.table(number, found)).to_markdown() for number in (2, 8)]
-    drawn = [line for name in ("gains", "length") for line in figure_text(name, found, said=True)]
-    ran = budgets.words([*(name for name in WEIGHT if name != "smoke"), controlled.PROFILE])
-    first = [*ran, judged(found).to_markdown(), *controlled_text()]
+    swept = context.relevant("figure-strength", found) or controlled.tracked()
+    shown = {"gains": found, "length": found, "strength": swept}
+    drawn = [line for name, behind in shown.items() for line in figure_text(name, behind, said=True)]
+    trained = [*(name for name in WEIGHT if name != "smoke"), controlled.PROFILE]
+    first = [*budgets.words(trained), *repeats.words(trained), judged(found).to_markdown(), *controlled_text()]
     return "\n".join([*first, small, "", listed, "", *parts, *begun_text(), *drawn, ""])
 
 

@@ -11,8 +11,13 @@ from saobp.study.labels import counted
 from saobp.study.recipes import MultiHop
 
 
-def asked(plan: MultiHop) -> dict[int, list[str]]:
-    """Return hops -> the path of relations that each story of the plan's exam asks about, "own at" say."""
+def asked(plan: MultiHop | None) -> dict[int, list[str]]:
+    """Return hops -> the path of relations that each story of the plan's exam asks about, "own at" say.
+
+    Empty without a plan, where a profile sets no exam.
+    """
+    if plan is None:
+        return {}
     words, found = questions.tokenizer(plan.entities), {}
     for item in questions.exam(plan):
         paths = {}

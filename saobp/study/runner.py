@@ -63,7 +63,7 @@ def parser() -> Parser:
 
     for name, what in (("figure", "draw"), ("table", "write")):
         one = commands.add_parser(name, help=f"{what} a single {name} for reuse")
-        names = [*range(1, 10), *(("gains", "length", "hops") if name == "figure" else ("verdicts",))]
+        names = [*range(1, 10), *(("gains", "length", "hops", "strength") if name == "figure" else ("verdicts",))]
         one.add_argument("number", type=lambda word: int(word) if word.isdigit() else word, choices=names)
         usual, others = ("pdf", "svg, png, csv") if name == "figure" else ("tex", "md, csv")
         one.add_argument("--profile", help="default: the one that figures/ shows, which says most of those tracked")

@@ -1,4 +1,4 @@
-"""The paper's figures and two of our own, drawn from run records alone."""
+"""The paper's figures and some of our own, drawn from run records alone."""
 
 from saobp.study.figures.drawing import FIGURES, FigureError, caption, data, figure, stem, title
 from saobp.study.figures.publishing import FORMATS, publish, shown, write

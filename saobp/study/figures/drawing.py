@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 from matplotlib.figure import Figure
 
-from saobp.study.figures import correlations, costs, exam, gains, grids, joint, maps, readings, style
+from saobp.study.figures import correlations, costs, exam, gains, grids, joint, maps, readings, strengths, style
 from saobp.study.tables import context
 
 Record = dict[str, Any]
@@ -56,6 +56,10 @@ HOPS = (
     "Accuracy on questions of a known number of hops; a dot is a seed, a mark the mean of the seeds, dashed: chance. "
     "The paper has no such figure."
 )
+STRENGTH = (
+    "One model trained with High at each strength λ, on held-out text. Thick lines: means of the seeds; thin: single "
+    "ones, where there are several; star: each head learned its own. The paper has no such figure."
+)
 GAINS = (
     "What High adds to Original: the printed difference with the error of its items alone (one seed, unpaired, 95 %), "
     "and ours with its 95 % interval. The paper has no such figure."
@@ -84,8 +88,11 @@ FIGURES = {
     "gains": Drawing(gains.data, gains.plot, GAINS, "High and Original fine-tuned on the same task"),
     "length": Drawing(costs.length_data, costs.length_figure, LENGTH, "a cost record with lengths"),
     "hops": Drawing(exam.data, exam.plot, HOPS, "a record of notebook 12 with a run that did not diverge"),
+    "strength": Drawing(
+        strengths.data, strengths.plot, STRENGTH, "a record of notebook 12 with a strength that did not diverge"
+    ),
 }
-TITLES = {"gains": "Gains", "length": "Cost against length", "hops": "Accuracy by hops"}
+TITLES = {"gains": "Gains", "length": "Cost against length", "hops": "Accuracy by hops", "strength": "Other strengths"}
 
 
 def stem(number: int | str) -> str:
@@ -101,11 +108,11 @@ def title(number: int | str) -> str:
 def data(number: int | str, records: Sequence[Record]) -> pd.DataFrame:
     """The numbers that Figure `number` shows, one row a point.
 
-    Our own are "gains", "length" and "hops". Raises ValueError for another number or records of several profiles,
+    Our own are those of `TITLES`. Raises ValueError for another number or records of several profiles,
     FigureError if no record has what it needs.
     """
     if number not in FIGURES:
-        raise ValueError(f"number: the paper has no Figure {number}; choose 1 to 9, gains, length or hops")
+        raise ValueError(f"number: the paper has no Figure {number}; choose 1 to 9 or {', '.join(TITLES)}")
     context.profile(records)
     frame = FIGURES[number].data(context.relevant(stem(number), records))
     if frame.empty:
@@ -128,7 +135,7 @@ def used(number: int | str, records: Sequence[Record]) -> list[Record]:
 
 
 def figure(number: int | str, records: Sequence[Record], *, width: float = style.PAGE) -> Figure:
-    """Draw Figure `number` (1 to 9, "gains", "length", "hops"), `width` inches wide, from the records of one profile.
+    """Draw Figure `number` (1 to 9 or one of `TITLES`), `width` inches wide, from the records of one profile.
 
     Raises as `data` does, and ValueError for a width that no page has.
     """

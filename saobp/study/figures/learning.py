@@ -13,11 +13,11 @@ def accuracy(curves: pd.DataFrame, chance: float) -> Figure:
     """Draw what `hops.curves` returns: a panel a depth and algorithm, a line a seed and number of hops.
 
     `chance` is in percent, the dotted line. Runs may have unlike steps, so nothing is averaged; steps are on a log
-    scale, without the first, 0. Where every run diverged the picture is blank and says so.
+    scale, without the first, 0. Where no run has a curve the picture is blank and says so.
     """
     if curves.empty:
         figure, ax = plt.subplots(figsize=(4, 1))
-        style.blank(ax, "every run diverged")
+        style.blank(ax, "no run has a curve")
         return figure
     curves = curves[curves["step"] > 0]
     names = [name for name in labels.ALGORITHMS if name in set(curves["algorithm"])]

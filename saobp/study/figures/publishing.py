@@ -105,7 +105,7 @@ def publish(
 
 
 def _behind(stem: str, records: Sequence[Record], others: Sequence[Record]) -> list[Record]:
-    """The records behind a file: those of `records`, or where none is of its stages those of `others`."""
+    """The records behind a file: those of `records`, or where none has what it shows those of `others`."""
     return context.relevant(stem, records) or context.relevant(stem, others)
 
 

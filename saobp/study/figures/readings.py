@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from saobp.study import cost_tables, hops, labels, trajectories
-from saobp.study.figures import correlations, costs, gains, grids, joint, maps
+from saobp.study.figures import correlations, costs, gains, grids, joint, maps, strengths
 from saobp.study.tasks import TASKS
 
 COMPLETE = (
@@ -95,4 +95,5 @@ def _exam(frame: pd.DataFrame) -> str:
 READINGS: dict[int | str, Callable[[pd.DataFrame], str]] = {
     1: _moved, 2: _graph, 3: _performance, 4: _layers, 5: _graph, 6: _sparsity, 7: _layers, 8: _layers,
     9: _performance, "gains": gains.words, "length": _length, "hops": _exam,
+    "strength": strengths.words,
 }  # fmt: skip

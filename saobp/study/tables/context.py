@@ -27,7 +27,9 @@ STAGES = {  # the stages behind a table or figure, which date and describe it
     "figure-gains": ("pretrain", "finetune"),
     "figure-length": ("cost",),
     "figure-hops": ("beyond",),
+    "figure-strength": ("beyond",),
 }
+PARTS = {"figure-hops": "multihop", "figure-strength": "strengths"}  # of a record of notebook 12, which may have one
 DECODER_ONLY = ("table7",)
 DEPARTURES = "Departures from the paper: "
 NAMED_STAGES = {
@@ -43,6 +45,8 @@ def relevant(stem: str, records: Iterable[Record]) -> list[Record]:
     chosen = [record for record in records if stages is None or record["stage"] in stages]
     if stages is None:
         return chosen
+    if stem in PARTS:
+        return [record for record in chosen if record["metrics"].get(PARTS[stem])]
     wanted = stem in DECODER_ONLY
     return [r for r in chosen if labels.is_decoder(str(r["parameters"].get("model"))) == wanted]
 

@@ -1,0 +1,113 @@
+"""High at other strengths than the paper's, and at learned ones: what held-out text says of each (notebook 12)."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
+
+from saobp.study import labels, strengths
+from saobp.study.figures import style
+
+PANELS = {
+    "loss": "Held-out loss (nats)",
+    "accuracy": "Words right (share)",
+    "entropy": "Entropy (nats)",
+    "gtd": "GTD",
+    "largest_column": "Fullest key (1 = uniform)",
+}
+SPANS = {
+    "loss": 0.05,
+    "accuracy": 0.01,
+    "entropy": 0.05,
+    "gtd": 0.01,
+    "largest_column": 0.1,
+}  # least that an axis shows
+STAR = {"marker": "*", "ms": 7, "mew": 0.6, "mfc": "white"}
+SIDES = {"raw": ("softmax", "0.5", "s"), "refined": ("refined", labels.ALGORITHMS["high"].colour, "o")}
+
+
+def data(records: Sequence[dict[str, Any]]) -> pd.DataFrame:
+    """Return `of` for the first record that holds strengths; empty without one."""
+    return next((of(run["metrics"]["strengths"]) for run in records if run["metrics"].get("strengths")), pd.DataFrame())
+
+
+def of(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
+    """Return what runs of `strengths.study` show at their end, one row a run that did not fail.
+
+    Columns: learned (whether λ was), strength (nats; a learned one's mean over heads), seed, loss (nats), accuracy (0
+    to 1), and raw_ and refined_ entropy (nats), gtd (0 to 1) and largest_column (1 under uniform attention).
+    """
+    swept = strengths.sweep(runs)
+    if swept.empty:
+        return swept
+    went = strengths.learned(runs)
+    ends = went[went["step"] == went.groupby("seed")["step"].transform("max")].groupby("seed")["strength"].mean()
+    learned = swept["strength"] == strengths.LEARNED
+    values = swept["strength"].mask(learned, swept["seed"].map(ends)).astype(float)
+    return swept.assign(strength=values).assign(learned=learned)
+
+
+def plot(frame: pd.DataFrame, width: float) -> Figure:
+    """Draw loss, accuracy and the shape of attention over λ, the names in the last place; two a row below five inches.
+
+    `frame` is one that `of` returns. Where no run came to its end the picture is blank and says so.
+    """
+    if frame.empty:
+        figure = style.new_figure(width, 1)
+        style.blank(figure.subplots(), "no run came to its end")
+        return figure
+    shape = (2, 3) if width >= style.NARROW else (3, 2)
+    figure = style.new_figure(width, 0.5 + 1.6 * shape[0])
+    *axes, last = figure.subplots(*shape).flat
+    for ax, quantity in zip(axes, PANELS):
+        strength_axes(ax, frame, quantity)
+    last.set_axis_off()
+    last.legend(handles=_handles(frame), loc="center")
+    return figure
+
+
+def strength_axes(ax: Axes, frame: pd.DataFrame, quantity: str) -> Axes:
+    """Draw one quantity over λ: a thin line a seed, a thick one through their means, a star at learned strengths."""
+    fixed, taught = frame[~frame["learned"]], frame[frame["learned"]]
+    columns = {side: f"{side}_{quantity}" for side in SIDES}
+    for side, column in columns.items() if columns["raw"] in frame else {"refined": quantity}.items():
+        _, colour, marker = SIDES[side]
+        for _, own in fixed.groupby("seed"):
+            ax.plot(own["strength"], own[column], color=colour, lw=0.4, alpha=0.7)
+        means = fixed.groupby("strength")[column].mean()
+        ax.plot(means.index, means, marker=marker, color=colour, ms=3.5, lw=1.2)
+        ax.plot(taught["strength"], taught[column], color=colour, ls="none", **STAR)
+    _over_strength(ax, sorted(set(fixed["strength"])))
+    ax.set(xlabel="λ (nats)", ylabel=PANELS[quantity])
+    return style.at_least(ax, "y", SPANS[quantity])
+
+
+def _over_strength(ax: Axes, levels: Sequence[float]) -> None:
+    """Make the horizontal axis logarithmic down to the smallest strength, with room for 0."""
+    smallest = min((level for level in levels if level > 0), default=0.01)
+    ax.set_xscale("symlog", linthresh=smallest, linscale=0.4)
+    ax.set_xlim(left=-smallest / 2)
+    shown = levels if len(levels) < 4 else [level for level in levels if level in (0.0, 0.01, 0.1, 1.0, 10.0)]
+    ax.xaxis.set_major_locator(FixedLocator(shown))
+    ax.xaxis.set_major_formatter(FixedFormatter([f"{level:g}" for level in shown]))
+    ax.xaxis.set_minor_locator(NullLocator())
+
+
+def _handles(frame: pd.DataFrame) -> list[Line2D]:
+    """One name a side of the refinement, and one for learned strengths."""
+    sides = [
+        Line2D([], [], color=colour, marker=mark, ms=3.5, lw=1, label=name) for name, colour, mark in SIDES.values()
+    ]
+    star = Line2D([], [], color="0.2", ls="none", label="λ learned by each head,\nat the mean of its heads", **STAR)
+    return [*sides, star] if frame["learned"].any() else sides
+
+
+def words(frame: pd.DataFrame) -> str:
+    """Say at which strength held-out loss was lowest, from a frame `of` runs."""
+    named = frame["strength"].astype(object).mask(frame["learned"], strengths.LEARNED)
+    said = strengths.words(frame.assign(strength=named))
+    return f"{said[0].upper()}{said[1:]}."

@@ -1,0 +1,49 @@
+"""A run that was made again stands beside the first, and is refused where it is not of the same recipe."""
+
+import copy
+import json
+
+import example_records as examples
+import pytest
+
+from saobp.study import paths, records, repeats
+
+
+@pytest.fixture
+def again(tmp_path, monkeypatch):
+    """A repository with one record, and a function that tracks another as the same run made again."""
+    monkeypatch.setattr(repeats.paths, "root", lambda: tmp_path)
+    run = examples.pretrain("mini", "high")
+    run["metrics"] |= {"perplexity": 24.44, "perplexity_interval": [22.0, 27.0], "recipe": {"steps": 60}}
+    paths.write_text(tmp_path / f"data/results/smoke/{run['name']}.json", json.dumps(run))
+
+    def track(**metrics):
+        other = copy.deepcopy(run) | {"device": "another"}
+        other["metrics"] |= metrics
+        paths.write_text(tmp_path / f"data/repeats/smoke/{run['name']}.json", json.dumps(other))
+
+    return track
+
+
+def test_both_runs_are_read_with_their_intervals_and_machines(again):
+    assert repeats.words(["smoke"]) == []
+    again(perplexity=34.9, perplexity_interval=[32.0, 38.0])
+    *head, line, _ = repeats.words(["smoke"])
+    said = "seed 42: held-out perplexity 24.4 [22.0, 27.0] on cpu; again 34.9 [32.0, 38.0] on another"
+    assert line == f"- profile `smoke`, BERT-Mini, High, {said}"
+    assert head[0].startswith("**Made again.**")
+
+
+def test_a_run_of_another_recipe_is_not_the_same_run_made_again(again):
+    again(recipe={"steps": 61})
+    with pytest.raises(ValueError, match="data/repeats/smoke/.*json: recipe unlike those in data"):
+        repeats.tracked("smoke")
+
+
+def test_each_tracked_repeat_is_of_a_tracked_run():
+    folders = [folder for folder in (paths.root() / "data" / repeats.FOLDER).iterdir() if folder.is_dir()]
+    for folder in folders:
+        assert len(repeats.tracked(folder.name)) == len(records.load(folder))
+    readme = (paths.root() / "README.md").read_text(encoding="utf-8")
+    for line in repeats.words([folder.name for folder in folders]):
+        assert line in readme
