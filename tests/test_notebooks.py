@@ -8,6 +8,7 @@ import pytest
 from saobp.study import paths
 from saobp.study.execution import declared_parameters
 
+DRAWS = re.compile(r"plot\(|\.subplots\(|heatmap\(|figures\.shown\(|learning\.accuracy\(|costs\.\w+\(")
 NOTEBOOKS = sorted((paths.root() / "notebooks").glob("*.ipynb"))
 
 
@@ -34,6 +35,12 @@ def test_its_parameters_are_literals_with_profile_and_record(notebook):
 def test_it_was_committed_with_outputs_and_without_errors(notebook):
     outputs = [output for cell in cells(notebook, "code") for output in cell.outputs]
     assert outputs and not [output for output in outputs if output.output_type == "error"]
+
+
+def test_what_a_cell_draws_is_to_be_seen(notebook):
+    for cell in cells(notebook, "code"):
+        if DRAWS.search(cell.source):
+            assert any("image/png" in output.get("data", {}) for output in cell.outputs), cell.source
 
 
 def test_no_cell_is_machinery(notebook):
