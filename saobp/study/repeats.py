@@ -1,4 +1,4 @@
-"""Runs that were made twice from one seed: how far two machines carry the same start apart."""
+"""Runs that were made twice from one seed: how far the same start is carried apart."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,8 +7,8 @@ from saobp.study import labels, paths, records
 
 Record = dict[str, Any]
 FOLDER = "repeats"  # of data/: records of runs made again, a folder a profile, named as in data/results/
-HEAD = """**Made again.** Seed, text, recipe and versions are those of the first run, the machine is another and rounds
-otherwise. How far the two lie apart is what a seed does not fix. The tables keep the first."""
+HEAD = """**Made again.** Seed, text, recipe and versions are those of the first run. How far the two lie apart is what
+they do not fix. The tables keep the first."""
 SAME = ("stage", "parameters", "packages")  # of a record and the one made again
 
 
