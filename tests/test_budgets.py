@@ -42,9 +42,13 @@ def test_the_controlled_studies_are_counted_by_encoder():
 
 @pytest.mark.parametrize("profile", READ)
 def test_every_tracked_study_has_its_paragraph_and_no_number_in_it(profile):
-    """Numbers are printed by code from the records; a paragraph says what they come to."""
-    (text, _) = budgets.reading(profile)
-    assert len(text) > 300 and not re.search(r"\d", text.partition(":*")[2])
+    """Numbers are printed by code from the records; a paragraph says what they come to, the last what would change."""
+    _, _, text, _ = budgets.reading(profile)
+    heads = re.findall(r"^- \*\*(.+?)\.\*\*", text, re.MULTILINE)
+    studies = budgets.budgets(records.load(paths.results(profile)), load_profile(profile))
+    kinds = [kind.what.removeprefix("encoders at ").removeprefix("encoders for ") for kind in studies]
+    assert {kind.partition(",")[0].capitalize() for kind in kinds} <= set(heads)
+    assert heads[-1] == "What would change this" and not re.search(r"\d", text)
 
 
 def test_the_readme_shows_the_cost_of_every_tracked_study():

@@ -1,4 +1,4 @@
-"""A run that was made again stands beside the first, and is refused where it is not of the same recipe."""
+"""Runs that were made again stand beside the first, and are refused where they are not of the same recipe."""
 
 import copy
 import json
@@ -11,16 +11,16 @@ from saobp.study import paths, records, repeats
 
 @pytest.fixture
 def again(tmp_path, monkeypatch):
-    """A repository with one record, and a function that tracks another as the same run made again."""
+    """A repository with one record, and a function that tracks others as the same run made again."""
     monkeypatch.setattr(repeats.paths, "root", lambda: tmp_path)
     run = examples.pretrain("mini", "high")
     run["metrics"] |= {"perplexity": 24.44, "perplexity_interval": [22.0, 27.0], "recipe": {"steps": 60}}
     paths.write_text(tmp_path / f"data/results/smoke/{run['name']}.json", json.dumps(run))
 
-    def track(**metrics):
+    def track(time=1, **metrics):
         other = copy.deepcopy(run) | {"device": "another"}
         other["metrics"] |= metrics
-        paths.write_text(tmp_path / f"data/repeats/smoke/{run['name']}.json", json.dumps(other))
+        paths.write_text(tmp_path / f"data/repeats/smoke/{run['name']}-{time}.json", json.dumps(other))
 
     return track
 
@@ -30,8 +30,19 @@ def test_both_runs_are_read_with_their_intervals_and_machines(again):
     again(perplexity=34.9, perplexity_interval=[32.0, 38.0])
     *head, line, _ = repeats.words(["smoke"])
     said = "seed 42: held-out perplexity 24.4 [22.0, 27.0] on cpu; again 34.9 [32.0, 38.0] on another"
-    assert line == f"- profile `smoke`, BERT-Mini, High, {said}"
+    assert line == f"- profile `smoke`, BERT-Mini, High, {said}, unlike the one before from step 120 on"
     assert head[0].startswith("**Made again.**")
+
+
+def test_a_run_like_the_one_before_is_called_the_same_and_another_from_the_first_step_that_differs(again):
+    other = {"perplexity": 34.9, "perplexity_interval": [32.0, 38.0]}
+    again(1, **other)
+    again(2, **other)
+    assert repeats.words(["smoke"])[2].endswith("; again the same to the last digit, at each step measured, on another")
+    (_, (first, second)), *rest = repeats.tracked("smoke")
+    assert not rest and repeats.parting(first, second) is None
+    second["metrics"]["curve"][1]["loss"] += 1e-7
+    assert repeats.parting(first, second) == second["metrics"]["curve"][1]["step"]
 
 
 def test_a_run_of_another_recipe_is_not_the_same_run_made_again(again):
@@ -43,7 +54,7 @@ def test_a_run_of_another_recipe_is_not_the_same_run_made_again(again):
 def test_each_tracked_repeat_is_of_a_tracked_run():
     folders = [folder for folder in (paths.root() / "data" / repeats.FOLDER).iterdir() if folder.is_dir()]
     for folder in folders:
-        assert len(repeats.tracked(folder.name)) == len(records.load(folder))
+        assert sum(len(again) for _, again in repeats.tracked(folder.name)) == len(records.load(folder))
     readme = (paths.root() / "README.md").read_text(encoding="utf-8")
     for line in repeats.words([folder.name for folder in folders]):
         assert line in readme

@@ -11,7 +11,7 @@ from saobp.study.tables.render import pipe
 
 Record = dict[str, Any]
 HEAD = ("Profile", "What", "Runs", "Steps each", "Read by each", "Hours of these")
-READINGS = "readings"  # folder of data/: what a profile's records say, in a paragraph without numbers
+READINGS = "readings"  # folder of data/: what a profile's records say, a paragraph a study, without numbers
 
 
 @dataclass(frozen=True)
@@ -108,6 +108,6 @@ def words(profiles: Sequence[str]) -> list[str]:
 
 
 def reading(profile: str) -> list[str]:
-    """Return the paragraph on what a profile's records say, from `data/readings/`; none where nobody wrote one."""
+    """Return what a profile's records say, a paragraph a study, from `data/readings/`; none where nobody wrote it."""
     path = paths.root() / "data" / READINGS / f"{profile}.md"
-    return [f"*`{profile}`:* {path.read_text(encoding='utf-8').strip()}", ""] if path.is_file() else []
+    return [f"*`{profile}`*", "", path.read_text(encoding="utf-8").strip(), ""] if path.is_file() else []

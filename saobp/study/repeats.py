@@ -1,4 +1,4 @@
-"""Runs that were made twice from one seed: how far the same start is carried apart."""
+"""Runs that were made again from one seed: how far the same start is carried apart, and where it is not."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,28 +6,29 @@ from typing import Any
 from saobp.study import labels, paths, records
 
 Record = dict[str, Any]
-FOLDER = "repeats"  # of data/: records of runs made again, a folder a profile, named as in data/results/
-HEAD = """**Made again.** Seed, text, recipe and versions are those of the first run. How far the two lie apart is what
-they do not fix. The tables keep the first."""
-SAME = ("stage", "parameters", "packages")  # of a record and the one made again
+FOLDER = "repeats"  # of data/: records of runs made again, a folder a profile, one file or more a run
+HEAD = """**Made again.** Seed, text, recipe and versions are those of the first run. How far the runs of a line lie
+apart is what they do not fix. Step 0 is before the first update. The tables keep the first."""
+RUN = ("stage", "parameters")  # what makes a record one of the same run
 
 
-def tracked(profile: str) -> list[tuple[Record, Record]]:
-    """Return the tracked runs of a profile that were made again: the record that counts, and the later one.
+def tracked(profile: str) -> list[tuple[Record, list[Record]]]:
+    """Return the tracked runs of a profile that were made again: the record that counts, and the later ones.
 
-    Raises ValueError where the two are not of the same parameters, recipe, text and versions.
+    Raises ValueError where one is not of the same recipe, text and versions.
     """
     again = records.load(paths.root() / "data" / FOLDER / profile)
-    first = {record["name"]: record for record in records.load(paths.results(profile))} if again else {}
-    pairs = [(first[record["name"]], record) for record in again if record["name"] in first]
-    for one, other in pairs:
-        refuse_unlike(one, other)
-    return pairs
+    first = records.load(paths.results(profile)) if again else []
+    found = [(one, [other for other in again if all(other[key] == one[key] for key in RUN)]) for one in first]
+    for one, others in found:
+        for other in others:
+            refuse_unlike(one, other)
+    return [(one, others) for one, others in found if others]
 
 
 def refuse_unlike(one: Record, other: Record) -> None:
-    """Raise ValueError unless two records are of the same parameters, versions, recipe and text."""
-    unlike = [key for key in SAME if one[key] != other[key]]
+    """Raise ValueError unless two records of a run are of the same versions, recipe and text."""
+    unlike = ["packages"] if one["packages"] != other["packages"] else []
     unlike += [] if one["metrics"].get("recipe") == other["metrics"].get("recipe") else ["recipe"]
     unlike += [] if one["data"].get("fingerprint") == other["data"].get("fingerprint") else ["text"]
     if unlike:
@@ -38,10 +39,21 @@ def refuse_unlike(one: Record, other: Record) -> None:
 
 
 def words(profiles: Sequence[str]) -> list[str]:
-    """Show in Markdown what the runs of some profiles read that were made again, both times; nothing without one."""
+    """Show in Markdown what the runs of some profiles read that were made again, each time; nothing without one."""
     found = [pair for name in profiles for pair in tracked(name)]
-    lines = [f"- {_named(one)}: held-out perplexity {_read(one)}; again {_read(other)}" for one, other in found]
+    lines = [f"- {_named(one)}: held-out perplexity {'; again '.join(_read(one, others))}" for one, others in found]
     return [HEAD, "", *lines, ""] if lines else []
+
+
+def parting(one: Record, other: Record) -> int | None:
+    """Return the first step at which two runs of one recipe read unlike, to the last digit; None where they never do.
+
+    0 is before the first update, so two runs that part there were carried apart by the machine's rounding.
+    """
+    curves = zip(one["metrics"]["curve"], other["metrics"]["curve"], strict=True)
+    steps = [before["step"] for before, after in curves if before["loss"] != after["loss"]]
+    alike_at_the_end = one["metrics"]["perplexity"] == other["metrics"]["perplexity"]
+    return steps[0] if steps else None if alike_at_the_end else one["metrics"]["steps"]
 
 
 def _named(record: Record) -> str:
@@ -50,6 +62,16 @@ def _named(record: Record) -> str:
     return f"profile `{record['profile']}`, {model}, {algorithm}, seed {given['seed']}"
 
 
-def _read(record: Record) -> str:
+def _read(first: Record, again: Sequence[Record]) -> list[str]:
+    """Say what each run read and on what, and from which step on it is unlike the run before it."""
+    said = [_perplexity(first)]
+    for before, run in zip([first, *again], again, strict=False):
+        step = parting(before, run)
+        alike = f"the same to the last digit, at each step measured, on {run['device']}"
+        said.append(alike if step is None else f"{_perplexity(run)}, unlike the one before from step {step:,} on")
+    return said
+
+
+def _perplexity(record: Record) -> str:
     low, high = record["metrics"]["perplexity_interval"]
     return f"{record['metrics']['perplexity']:.1f} [{low:.1f}, {high:.1f}] on {record['device']}"
