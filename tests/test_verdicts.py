@@ -97,7 +97,7 @@ def test_one_seed_of_several_sizes_or_tasks_decides_nothing():
             matrix["sparsity"] = (np.array(matrix["sparsity"]) - 1 - place / 100).tolist()
     row = verdict(runs, "Q10")
     assert row.verdict == OPEN and "sparsity on SQuAD and RACE-Middle" in row.evidence
-    assert row.evidence.endswith("one seed and so no interval")
+    assert row.evidence.endswith("one seed and so no interval; to decide it: several seeds")
 
 
 def test_equal_algorithms_leave_the_gain_open():

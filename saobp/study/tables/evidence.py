@@ -11,7 +11,7 @@ from saobp.study import labels, task_scores
 from saobp.study.labels import counted
 from saobp.study.records import select
 from saobp.study.statistics import Estimate, mean_interval
-from saobp.study.tables import quantifiers
+from saobp.study.tables import quantifiers, wanted
 
 Record = dict[str, Any]
 MOST = 6  # digits behind the point
@@ -20,12 +20,13 @@ YES, NO, OPEN = "reproduced", "not reproduced", "cannot be decided at this scale
 
 @dataclass(frozen=True)
 class Evidence:
-    """A quantity that is positive if the statement holds, with its interval, in words."""
+    """A quantity that is positive if the statement holds, with its interval, in words; `wanted` would decide it."""
 
     words: str
     low: float = nan
     high: float = nan
     twins: bool = False
+    wanted: str = ""
 
     def verdict(self) -> str:
         """Decided where the interval lies on one side of 0 and the models are the paper's own sizes."""
@@ -67,6 +68,18 @@ class Part:
             return f"{text} [{low:.{places}f}, {high:.{places}f}]"
         return text + (" (alike)" if self.alike else "")
 
+    def open(self, looks: int) -> bool:
+        """Whether it was run with several seeds and its interval holds what it would have to exceed."""
+        if self.estimate is None or self.estimate.seeds < 2:
+            return False
+        ends = quantifiers.simultaneous(self.estimate, looks, correlation=self.correlation)
+        return min(self.sign * end for end in ends) <= self.least <= max(self.sign * end for end in ends)
+
+    def seeds_needed(self, looks: int) -> int | None:
+        """From how many seeds on it would not, if gap and spread stay; None where no number does."""
+        least = self.sign * self.least
+        return quantifiers.seeds_needed(self.estimate, looks, least=least, correlation=self.correlation)
+
     @property
     def alike(self) -> bool:
         """Whether there is no interval though several seeds or items stand behind the value."""
@@ -95,7 +108,8 @@ class Looks:
         bounds = [part.bounds(len(seen)) for part in self.parts]
         values = ", ".join(part.shown(len(seen), self.digits) for part in seen)
         said = [f"{self.what} {values}", *self._counts(quantifier, bounds, len(seen)), *self._draws(seen)]
-        return Evidence("; ".join(said), *quantifiers.reach(quantifier, bounds), all(part.twin for part in seen))
+        ends = quantifiers.reach(quantifier, bounds)
+        return Evidence("; ".join(said), *ends, all(part.twin for part in seen), wanted.words(self.parts))
 
     def _counts(self, quantifier: str, bounds: list[tuple[float, float]], looks: int) -> list[str]:
         if quantifiers.WHOLE.get(quantifier) == 1:

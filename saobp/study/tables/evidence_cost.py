@@ -29,7 +29,8 @@ def _cost(records: Sequence[Record]) -> Evidence | None:
     words = f"time of High / Original, median [quartiles]; slight: a training step below ×{SLIGHT:.2f}, "
     words += "which is our bound. "
     words += "; ".join(map(_run, runs))
-    return Evidence(words, SLIGHT - high, SLIGHT - low, not own)
+    wanted = f"quartiles of all training runs on one side of ×{SLIGHT:.2f}"
+    return Evidence(words, SLIGHT - high, SLIGHT - low, not own, wanted)
 
 
 def _phases(way: dict[str, Any]) -> list[str]:

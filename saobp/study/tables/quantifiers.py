@@ -7,7 +7,7 @@ Holm's is sharper, but gives p-values and no intervals that do.
 """
 
 from collections.abc import Sequence
-from math import isnan
+from math import isinf, isnan
 
 import numpy as np
 from scipy import stats
@@ -24,6 +24,7 @@ NEEDED = {  # of so many parts
 WHOLE = {"both": 2, "mean": 1, "one": 1}  # how many parts a quantifier speaks of; the others of any number
 UNKNOWN = (float("-inf"), float("inf"))
 NEAREST = 1 - 1e-9  # arctanh(1) is infinite
+MANY = 10_000  # seeds that nobody trains
 
 
 def reach(quantifier: str, intervals: Sequence[tuple[float, float]]) -> tuple[float, float]:
@@ -57,3 +58,32 @@ def simultaneous(estimate: Estimate, looks: int, *, correlation: bool = False) -
     ends = np.array([value - wider * (value - low), value + wider * (high - value)])
     low, high = np.tanh(ends) if correlation else ends
     return float(low), float(high)
+
+
+def seeds_needed(estimate: Estimate, looks: int, *, least: float = 0.0, correlation: bool = False) -> int | None:
+    """Return from how many seeds on the interval of `simultaneous` leaves `least`, if nothing but their number changes.
+
+    The value, the spread over seeds and the error over items stay as they are; the items are shared by all seeds, so
+    their error does not shrink. None where more than `MANY` seeds would be needed. A correlation over runs needs
+    what Fisher's z needs, one draw a seed.
+    """
+    seeds = np.arange(2, MANY + 1)
+    ends = np.array([estimate.low, estimate.value, estimate.high, least])
+    low, value, high, least = np.arctanh(ends.clip(-NEAREST, NEAREST)) if correlation else ends
+    if correlation and isinf(estimate.freedom):
+        reach = stats.norm.isf(0.025 / looks) / np.sqrt((seeds - 3).clip(1e-9))
+    else:
+        error = (high - low) / 2 / stats.t(estimate.freedom).isf(0.025)
+        spread = error**2 * np.sqrt((estimate.seeds - 1) / estimate.freedom) * estimate.seeds / seeds  # Satterthwaite
+        shared = error**2 * (1 - np.sqrt((estimate.seeds - 1) / estimate.freedom))
+        reach = _reach(spread, max(shared, 0.0), seeds, looks)
+    enough = np.flatnonzero(reach < abs(value - least))
+    return int(seeds[enough[0]]) if enough.size else None
+
+
+def _reach(spread: np.ndarray, shared: float, seeds: np.ndarray, looks: int) -> np.ndarray:
+    """Half the width of the interval by number of seeds, from the variance that they shrink and the one they share."""
+    if not spread.any():
+        return np.full(len(seeds), stats.norm.isf(0.025 / looks) * np.sqrt(shared))
+    freedom = ((spread + shared) / spread) ** 2 * (seeds - 1)
+    return stats.t.isf(0.025 / looks, freedom) * np.sqrt(spread + shared)

@@ -1,5 +1,6 @@
 """What the paper states, what our records show, and what follows: decided by code, never typed."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from saobp.study import published as published_numbers
+from saobp.study.labels import counted, joined
 from saobp.study.published import Published
 from saobp.study.tables import (
     context,
@@ -18,14 +20,15 @@ from saobp.study.tables import (
     floats,
     render,
 )
-from saobp.study.tables.evidence import Evidence, Looks
+from saobp.study.tables.evidence import NO, OPEN, YES, Evidence, Looks
 
 Record = dict[str, Any]
 CORRECTED = (
     "In brackets what has to hold: all its parts, both, most (more than half of them), their mean, or one number. A "
     "part with one seed, of a stand-in or without a run says nothing. A part counts for or "
     "against where its interval lies wholly on one side. The intervals of a statement hold together at 95 %: they are "
-    "widened for as many cells as its line says (Bonferroni), each statement by itself."
+    "widened for as many cells as its line says (Bonferroni), each statement by itself. An open one ends with what "
+    "would decide it: of seeds, from how many on each interval would leave 0 if nothing else changed."
 )
 SHARES = (0.27, 0.1, 0.39, 0.13)  # of the page, a column each
 APART = 3  # points between two statements
@@ -60,6 +63,13 @@ class Verdicts:
     rows: tuple[Verdict, ...]
     caption: str
 
+    @property
+    def counts(self) -> str:
+        """How many statements have each verdict."""
+        found = Counter(row.verdict for row in self.rows)
+        each = joined([f"{found[verdict]} {verdict}" for verdict in (YES, NO, OPEN)])
+        return f"{counted(len(self.rows), 'statement')}: {each}."
+
     def to_csv(self) -> str:
         """One line a statement."""
         return pd.DataFrame([vars(row) for row in self.rows]).to_csv(index=False, lineterminator="\n")
@@ -67,7 +77,7 @@ class Verdicts:
     def to_markdown(self) -> str:
         """A pipe table."""
         heads = ["| Paper | Verdict | Our evidence | Where |", "|---|---|---|---|"]
-        lines = [f"**Verdicts.** {self.caption}", "", *heads]
+        lines = [f"**Verdicts.** {self.counts} {self.caption}", "", *heads]
         for row in self.rows:
             lines.append(f"| {row.asked} | **{row.verdict}** | {row.evidence} | {row.where} |")
         return "\n".join(lines) + "\n"
@@ -76,7 +86,7 @@ class Verdicts:
         """A booktabs float over both columns, or several where one is taller than a page."""
         rows = [(row.asked, row.where, row.evidence, row.verdict) for row in self.rows]
         tall = [max(map(_height, row, SHARES)) + APART for row in rows]
-        caption = render.escape(self.caption)
+        caption = render.escape(f"{self.counts} {self.caption}")
         cuts = floats.pages(tall, floats.height(caption, "footnotesize") + 30, 0)
         return floats.floats([_body(rows[cut]) for cut in cuts], caption, "tab:saobp-verdicts", r"\scriptsize")
 
@@ -108,6 +118,7 @@ def verdicts(records: Sequence[Record], published: Published | None = None) -> V
         found = evidence(records, line["id"], line["quantifier"])
         found = found or Evidence(f"these runs do not say; it needs {line['needs']}")
         words = found.words + (" (stand-ins of the paper's sizes)" if found.twins else "")
+        words += f"; to decide it: {found.wanted}" if found.wanted and found.verdict() == OPEN else ""
         given = (line[key] for key in ("id", "where", "statement", "quantifier", "parts"))
         rows.append(Verdict(*given, words, found.verdict()))
     said = ["What the paper states and what our runs show.", CORRECTED, context.describe(records)]
