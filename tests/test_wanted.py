@@ -73,13 +73,14 @@ def test_about_rounds_up_to_two_digits(number, rounded):
 
 def test_an_open_verdict_ends_with_what_would_decide_it_and_a_decided_one_does_not(monkeypatch):
     def judged(*parts):
-        monkeypatch.setitem(JUDGES, "Q18", lambda records: Looks("gap:", parts))
-        found = verdicts(examples.study(("mini",)))
-        return next(row for row in found.rows if row.id == "Q18")
+        monkeypatch.setitem(JUDGES, "Q10", lambda records: Looks("gap:", parts))  # all parts have to hold
+        return next(row for row in verdicts(examples.study(("mini",))).rows if row.id == "Q10")
 
-    open_ = judged(Part("a", mean_interval(spread(3, 1.0, 2.0))))
-    assert open_.verdict == OPEN and open_.evidence.endswith("; to decide it: about 18 seeds if gap and spread stay")
-    assert "to decide" not in judged(Part("a", mean_interval(spread(3, 1.0, 0.1)))).evidence
+    wide, sure = Part("a", mean_interval(spread(3, 1.0, 2.0))), Part("b", mean_interval(spread(3, 1.0, 0.1)))
+    open_ = judged(wide, sure)
+    assert open_.verdict == OPEN and open_.evidence.endswith("; to decide it: about 24 seeds if gap and spread stay")
+    decided = judged(wide, Part("b", sure.estimate, -1))
+    assert decided.verdict == NO and "to decide" not in decided.evidence
 
 
 def test_the_verdicts_are_counted_above_their_table():
