@@ -45,7 +45,9 @@ POINTS = "pretraining records with a curve, or fine-tuning and attention records
 WITHIN = (
     "r is over the checkpoints of each run, the mean over runs in which both move; algorithms of one pretraining seed "
     "do not narrow its interval. Training moves both, and curves that both rise correlate though nothing ties them: no "
-    "interval over checkpoints speaks against that. r_w is over runs, centred by algorithm; its interval counts seeds."
+    "interval over checkpoints speaks against that. r_w is over runs, by the last checkpoint of those that have "
+    "several, centred by algorithm; its interval counts seeds. Table 6 and the verdicts take r over runs with "
+    "attention from before fine-tuning, so theirs is another."
 )
 LENGTH = (
     "Forward and backward through four heads of 64, without dropout, by length; with the matrix held for the shorter "

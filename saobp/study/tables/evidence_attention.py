@@ -133,7 +133,8 @@ def _performance(records: Sequence[Record]) -> Looks:
             sign, name = -1 if found and found.value < 0 else 1, f"{labels.model_title(model)} {title}"
             if (size, task) != EXCEPTED:
                 parts.append(Part(name, found, sign, STRONG, labels.is_twin(model), correlation=True))
-    return Looks(f"r over runs, within algorithms, r beyond ±{STRONG}:", parts, unit="run")
+    what = f"r of scores and GTD before fine-tuning, over runs, within algorithms, r beyond ±{STRONG}:"
+    return Looks(what, parts, unit="run")
 
 
 def _accurate(records: Sequence[Record]) -> Looks:
