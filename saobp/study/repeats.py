@@ -48,7 +48,7 @@ def words(profiles: Sequence[str]) -> list[str]:
 def parting(one: Record, other: Record) -> int | None:
     """Return the first step at which two runs of one recipe read unlike, to the last digit; None where they never do.
 
-    0 is before the first update, so two runs that part there were carried apart by the machine's rounding.
+    0 is before the first update, so two runs that part there were carried apart by how the machines compute.
     """
     curves = zip(one["metrics"]["curve"], other["metrics"]["curve"], strict=True)
     steps = [before["step"] for before, after in curves if before["loss"] != after["loss"]]
