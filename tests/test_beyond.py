@@ -275,51 +275,30 @@ def test_checks_are_evenly_spaced_and_the_first_at_which_an_algorithm_knows_is_t
     assert line == "2 layers, 1 hop: 90 % right for the first time: Original at step 10 (10 to 10), High in 0 of 1 run"
 
 
-def test_a_run_that_still_moves_when_its_rate_falls_is_made_again_with_more_steps(tmp_path, monkeypatch):
-    recipe = dataclasses.replace(STORIES.pretrain, scheduler="warmup_stable_decay", steps=5, warmup=1, evaluations=11)
-    short = dataclasses.replace(STORIES, pretrain=recipe)
-    plan = dataclasses.replace(short, longest=25)
-    monkeypatch.setattr(hops, "settled", lambda run: run["algorithm"] == "high")
-    moving, still = (multihop.run(plan, 1, name, 0, tmp_path) for name in ("original", "high"))
-    assert (moving["steps"], moving["curve"][-1]["step"], moving["full_rate"]) == (20, 20, 16)
-    assert still["steps"] == 5 and still == multihop.run(short, 1, "high", 0, tmp_path)
+def test_every_run_has_the_steps_of_the_plan_whatever_it_has_learned_and_none_is_made_again(tmp_path):
+    recipe = dataclasses.replace(STORIES.pretrain, scheduler="warmup_stable_decay", steps=5, warmup=1, evaluations=6)
+    plan = dataclasses.replace(STORIES, pretrain=recipe, layers=[1], algorithms=["original", "high"], seeds=[0])
+    runs = multihop.study(plan, tmp_path)
+    assert [(run["steps"], run["full_rate"], run["curve"][-1]["step"]) for run in runs] == [(5, 4, 5)] * 2
+    assert all(run["device"] for run in runs)
     kept = sorted(path.stat().st_mtime_ns for path in tmp_path.glob("*.json"))
-    assert len(kept) == 4 and multihop.run(plan, 1, "original", 0, tmp_path) == moving
+    assert len(kept) == 2 and multihop.study(plan, tmp_path) == runs
     assert sorted(path.stat().st_mtime_ns for path in tmp_path.glob("*.json")) == kept, "read, not made again"
-    with pytest.raises(ValueError, match="longest: 9 steps need"):
-        dataclasses.replace(short, longest=9)
-    with pytest.raises(ValueError, match="not 4 of cosine"):
-        dataclasses.replace(STORIES, longest=90)
-    with pytest.raises(ValueError, match="evaluations: 5 checks do not show"):
-        dataclasses.replace(plan, pretrain=dataclasses.replace(recipe, evaluations=5))
 
 
-def test_a_run_has_settled_if_it_no_longer_moved_before_its_rate_fell():
+def test_how_far_runs_moved_before_their_rate_fell_and_while_it_fell_is_told():
     shares = {"original": [0.3, 0.3, 0.9, 0.9, 0.4], "high": [0.3, 0.3, 0.5, 0.9, 0.9]}  # the last check at no rate
     runs = [
         {"layers": 2, "algorithm": name, "seed": 0, "full_rate": 40, "steps": 50,
          "curve": [{"step": step, "accuracy": {"1": share}} for step, share in zip((0, 10, 25, 35, 50), curve)]}
         for name, curve in shares.items()
     ]  # fmt: skip
-    assert hops.movement(runs)["moved"].tolist() == pytest.approx([0.0, 40.0])
-    assert [hops.settled(run) for run in runs] == [True, False]
-    (line,) = hops.settled_words(runs)
-    assert line.startswith("1 of 2 runs had settled: they moved by less than 2 points before the rate fell")
-    assert line.endswith("; the others: 2 layers, High, seed 0 (1 hop +40)")
-    assert hops.settled_words([run | {"full_rate": 0} for run in runs]) == []  # the rate fell all along
-    assert not hops.settled(runs[1] | {"outcomes": {"1": [1] * 100}}), "knowing all in the end is no reason to be kept"
-
-
-def test_runs_that_were_made_again_are_counted_and_so_are_unlike_pairs():
-    more = {("high", 1): 8, ("low", 0): 16}
-    runs = [{"layers": 2, "algorithm": name, "seed": seed, "steps": more.get((name, seed), 4)}
-            for name in ("original", "high", "low") for seed in (0, 1)]  # fmt: skip
-    (line,) = hops.longer_words(runs)
-    assert line == (
-        "of 6 runs of 4 steps those that still moved were made again: 2 with 8 and 1 with 16 steps; in 1 of 2 pairs "
-        "High and Original differ in their steps"
-    )
-    assert hops.longer_words(runs[:3]) == []
+    found = hops.movement(runs)
+    assert found["moved"].tolist() == pytest.approx([0.0, 40.0]) and found["fell"].tolist() == pytest.approx([-50, 0.0])
+    (line,) = hops.movement_words([*runs, runs[1] | {"seed": 1}])
+    assert line.startswith("of 3 runs so many moved by 2 points or more in the last half of the whole rate, and so many")
+    assert "while it fell: 1 hop: 2 and 1;" in line
+    assert hops.movement_words([run | {"full_rate": 0} for run in runs]) == []  # the rate fell all along
 
 
 def test_what_the_hops_show_is_said_with_who_learned_and_who_differs():

@@ -70,7 +70,7 @@ def summary(record: dict[str, Any]) -> list[str]:
     exam = record["metrics"]["multihop"]
     swept = strengths.words(strengths.sweep(record["metrics"]["strengths"]))
     followed = relation_paths.words(by_path(record), 1 / exam[0]["chains"])
-    return [f"Strength: {swept}", *followed, *hops.settled_words(exam), *hops.failure_words(exam)]
+    return [f"Strength: {swept}", *followed, *hops.movement_words(exam), *hops.failure_words(exam)]
 
 
 def text(record: dict[str, Any]) -> list[str]:

@@ -10,7 +10,7 @@ from saobp.study.labels import algorithm_title, counted, joined
 from saobp.study.statistics import Estimate, holm, item_errors, mean_interval, paired_bootstrap
 
 LEARNED = 90.0  # percent right: what an algorithm has learned
-STILL = 2.0  # points by which a settled run moves at most
+STILL = 2.0  # points; a run that moves by less stands still
 RUN = ["layers", "algorithm", "seed"]
 
 
@@ -51,10 +51,10 @@ def learned_at(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
 
 
 def movement(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
-    """Return how far each run was from settled while its rate was whole, for its first "full_rate" steps.
+    """Return how far each run was moving while its rate was whole, for its first "full_rate" steps, and afterwards.
 
     Columns: layers, algorithm, seed, hops, moved (points): mean accuracy on the last quarter of those steps, minus that
-    on the quarter before. What a falling rate does to the curve is left out: at its end every curve is flat.
+    on the quarter before; fell (points): accuracy at the end, minus that mean on the last quarter.
     """
     rows = []
     for run in (run for run in runs if run.get("full_rate")):
@@ -62,42 +62,22 @@ def movement(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
         for hops, curve in curves([run]).groupby("hops"):
             step, right = curve["step"], curve["accuracy"]
             before, last = right[step.between(whole / 2, 0.75 * whole)], right[step.between(0.75 * whole, whole)]
-            rows.append((*(run[key] for key in RUN), hops, last.mean() - before.mean()))
-    return pd.DataFrame(rows, columns=[*RUN, "hops", "moved"])
+            end = right[step.idxmax()]
+            rows.append((*(run[key] for key in RUN), hops, last.mean() - before.mean(), end - last.mean()))
+    return pd.DataFrame(rows, columns=[*RUN, "hops", "moved", "fell"])
 
 
-def settled(run: dict[str, Any]) -> bool:
-    """Say whether a run had settled before its rate fell, on questions of every number of hops; a failed one has."""
-    return bool((movement([run])["moved"].abs() < STILL).all())
-
-
-def settled_words(runs: Sequence[dict[str, Any]]) -> list[str]:
-    """Say how many runs were made again, and how many had settled before their rate fell, and which had not."""
-    found, named = movement(runs), []
-    if found.empty:
+def movement_words(runs: Sequence[dict[str, Any]]) -> list[str]:
+    """Say for each number of hops how many runs still moved before their rate fell, and how many while it fell."""
+    found, said = movement(runs), []
+    for hops, rows in found.groupby("hops"):
+        moved, fell = ((rows[name].abs() >= STILL).sum() for name in ("moved", "fell"))
+        said.append(f"{counted(hops, 'hop')}: {moved} and {fell}")
+    if not said:
         return []
-    moving = found[~(found["moved"].abs() < STILL)]
-    for (layers, algorithm, seed), rows in moving.groupby(RUN, sort=False):
-        how = ", ".join(f"{counted(row.hops, 'hop')} {row.moved:+.0f}" for row in rows.itertuples())
-        named.append(f"{counted(layers, 'layer')}, {algorithm_title(algorithm)}, seed {seed} ({how})")
     every = len(found[RUN].drop_duplicates())
-    line = f"{every - len(named)} of {counted(every, 'run')} had settled: they moved by less than {STILL:.0f} points "
-    line += "before the rate fell, on questions of every number of hops"
-    return [*longer_words(runs), line + (f"; the others: {'; '.join(named)}" if named else "")]
-
-
-def longer_words(runs: Sequence[dict[str, Any]]) -> list[str]:
-    """Say how many runs were made again at each number of steps, and in how many pairs High and Original differ."""
-    steps = {tuple(run[key] for key in RUN): run.get("steps") for run in runs}
-    fewest, *more = sorted(set(steps.values()))
-    if not more:
-        return []
-    pairs = [(steps[layers, "original", seed], number) for (layers, name, seed), number in steps.items()
-             if name == "high" and (layers, "original", seed) in steps]  # fmt: skip
-    unlike = sum(one != other for one, other in pairs)
-    again = [f"{sum(number >= least for number in steps.values())} with {least:,}" for least in more]
-    line = f"of {len(steps)} runs of {fewest:,} steps those that still moved were made again: {joined(again)} steps; "
-    return [line + f"in {unlike} of {len(pairs)} pairs High and Original differ in their steps"]
+    return [f"of {counted(every, 'run')} so many moved by {STILL:.0f} points or more in the last half of the whole "
+            f"rate, and so many while it fell: {joined(said)}; more steps may change these"]  # fmt: skip
 
 
 def differences(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:

@@ -15,7 +15,7 @@ from torch import nn
 from transformers import BertConfig
 from transformers.modeling_outputs import MaskedLMOutput
 
-from saobp.study import checkpoints, hops, models, paths, questions, regularizers, training
+from saobp.study import checkpoints, models, paths, questions, records, regularizers, training
 from saobp.study.faults import Diverged
 from saobp.study.recipes import MultiHop, Pretraining
 
@@ -94,30 +94,17 @@ class Exam:
 def run(plan: MultiHop, layers: int, algorithm: str, seed: int, folder: Path) -> dict[str, Any]:
     """Train one encoder, or continue where it was cut off, and return its curve and every answer of its exam.
 
-    One that was still moving when its rate fell is trained again, from its start, with twice the steps, and so on up to
-    the plan's `longest`. The rule looks at how a run moves and not at how much it knows, and is the same for every
-    algorithm.
-    """
-    steps = plan.pretrain.steps
-    found = _once(plan, layers, algorithm, seed, folder)
-    while not hops.settled(found) and 2 * steps <= (plan.longest or 0):
-        steps *= 2
-        longer = replace(plan, pretrain=replace(plan.pretrain, steps=steps), longest=None)
-        found = _once(longer, layers, algorithm, seed, folder)
-    return found
-
-
-def _once(plan: MultiHop, layers: int, algorithm: str, seed: int, folder: Path) -> dict[str, Any]:
-    """Train one encoder for the steps of the plan's recipe.
-
-    A finished run is read from `folder`. "steps", each of so many "stories", the first "full_rate" of them
-    before the rate falls; "curve": step, loss, accuracy by hops and seconds of training; "outcomes": hops -> 0 or 1 a
-    question, the same for all; "failed": why it has neither, "" as a rule.
+    Every run has the steps of the plan's recipe, and none is made again: to draw again those that learn late, and keep
+    those that do not learn, would choose the result. A finished run is read from `folder`. "steps", each of so many
+    "stories", the first "full_rate" of them before the rate falls; "device": the processor; "curve": step, loss,
+    accuracy by hops and seconds of training; "outcomes": hops -> 0 or 1 a question, the same for all; "failed": why it
+    has neither, "" as a rule.
     """
     name = _name(plan, layers, algorithm, seed)
     done = folder / f"{name}.json"
     if not done.exists():
         found = {"layers": layers, "algorithm": algorithm, "seed": seed, "chains": plan.chains}
+        found["device"] = records.device()
         found |= _trained(encoder(plan, layers, algorithm, seed), plan, seed, folder / name)
         paths.write_text(done, json.dumps(found))
     budget = {"steps": plan.pretrain.steps, "full_rate": plan.pretrain.full_rate, "stories": plan.pretrain.batch}
@@ -148,9 +135,7 @@ def checks(recipe: Pretraining) -> list[int]:
 
 def _name(plan: MultiHop, layers: int, algorithm: str, seed: int) -> str:
     """Name a run so that another plan's is another; which others are in the plan does not matter."""
-    given = {
-        key: value for key, value in asdict(plan).items() if key not in ("algorithms", "seeds", "layers", "longest")
-    }
+    given = {key: value for key, value in asdict(plan).items() if key not in ("algorithms", "seeds", "layers")}
     return checkpoints.marked(f"{algorithm}-{layers}-{seed}", given)
 
 

@@ -187,19 +187,6 @@ class MultiHop:
     heads: Positive = 4
     strength: Annotated[float, Ge(0)] = 0.2  # BERT-Mini's
     items: Positive = 300  # stories of the exam
-    longest: Positive | None = None  # a run that has not settled is made again with twice the steps, up to so many
-
-    def __post_init__(self):
-        if self.longest and (self.longest < 2 * self.pretrain.steps or not self.pretrain.full_rate):
-            raise ValueError(
-                f"longest: {self.longest} steps need a `scheduler` that keeps its rate (warmup_stable_decay) and at "
-                f"most half as many `steps`, not {self.pretrain.steps} of {self.pretrain.scheduler}"
-            )
-        if self.longest and self.pretrain.evaluations < 11:
-            raise ValueError(
-                f"evaluations: {self.pretrain.evaluations} checks do not show whether a run still moves, as `longest` "
-                "asks; give 11 or more"
-            )
 
 
 @dataclass(frozen=True, config=STRICT, kw_only=True)
