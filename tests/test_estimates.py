@@ -144,14 +144,15 @@ def test_a_correlation_whose_runs_have_different_labels_is_not_merged_as_if_pair
     assert task_scores.by_pretraining([other, *runs[1:]])[0].predictions is None
 
 
-def test_a_difference_without_predictions_is_welchs():
+def test_a_difference_without_predictions_is_no_surer_than_welchs():
     levels = [50.0, 52.0, 55.0], [49.0, 50.0, 50.5]
     ours, theirs = (
         [task_scores.Score(x, "matthews", 10**9, (k, 0)) for k, x in enumerate(values)] for values in levels
     )  # so many items that their error is nothing
     gap, welch = estimates.score_difference(ours, theirs), stats.ttest_ind(*levels, equal_var=False)
-    assert gap.p == pytest.approx(welch.pvalue, rel=1e-3)
-    assert (gap.low, gap.high) == pytest.approx(tuple(welch.confidence_interval(0.95)), rel=1e-3)
+    low, high = welch.confidence_interval(0.95)
+    assert welch.pvalue < gap.p < 1.2 * welch.pvalue
+    assert (gap.low + gap.high) / 2 == pytest.approx((low + high) / 2) and high < gap.high < high + 0.1 * (high - low)
 
 
 def test_p_of_a_difference_of_averages_is_below_the_level_where_its_interval_leaves_zero_out():

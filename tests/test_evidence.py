@@ -60,7 +60,7 @@ def test_a_stand_in_fills_the_place_of_no_size():
 def test_the_majority_of_glue_is_counted_by_task_and_not_by_the_mean(ups, downs, expected):
     tasks = ("rte", "sst2", "mrpc", "qqp", "mnli", "qnli", "wnli")
     lifts = dict(zip(tasks, [0.3] * ups + [-0.1] * downs + [0.0] * 7))  # the mean rises in all but one
-    found = judged("Q09", tuned(lifts))
+    found = judged("Q09", tuned(lifts, seeds=range(8)))
     assert found.verdict() == expected and f"{ups} for and {downs} against" in found.words
     assert "over 7 cells; 2 without a run" in found.words
 
@@ -131,10 +131,11 @@ def test_the_gap_has_to_narrow_at_each_step_of_size(gaps, expected):
 
 
 def measured(stage, changes, value, seeds=SEEDS):
-    """Runs whose number differs between High and Original by a change a model, a little more each seed."""
+    """Runs whose number differs between High and Original by a change a model, each seed and model a little more."""
     return [
-        value(examples.record(stage, model, name, seed, {}), 3.0 + (name == "high") * (gap + place / 1000))
-        for model, gap in changes.items() for name in ("original", "high") for place, seed in enumerate(seeds)
+        value(examples.record(stage, model, name, seed, {}), 3.0 + (name == "high") * (gap + nth * place / 1000))
+        for nth, (model, gap) in enumerate(changes.items(), start=1)
+        for name in ("original", "high") for place, seed in enumerate(seeds)
     ]  # fmt: skip
 
 
@@ -147,7 +148,8 @@ def perplexed(run, number):
 
 
 def curved(run, number):
-    return run | {"metrics": {"curve": [{"perplexity": float(np.exp(number))}]}}
+    points = [{"step": step, "perplexity": float(np.exp(number))} for step in (0, 5, 100)]
+    return run | {"metrics": {"curve": points}}
 
 
 @pytest.mark.parametrize(
@@ -230,9 +232,9 @@ def test_high_has_to_be_second_at_least_in_every_layer(others, expected):
 
 
 def test_a_small_number_is_shown_and_no_zero_has_a_sign():
-    small = Estimate(-0.0004, -0.0011, 0.0003, 5, freedom=4.0)
+    small = Estimate(-0.0004, -0.0011, 0.0003, 5)
     assert Part("", small).shown(1, 2) == "+0.000 [-0.001, 0.000]"
-    assert Part("", Estimate(0.0, -0.3, 0.3, 5, freedom=4.0)).shown(1, 2) == "+0.00 [-0.30, 0.30]"
+    assert Part("", Estimate(0.0, -0.3, 0.3, 5)).shown(1, 2) == "+0.00 [-0.30, 0.30]"
     assert Part("loss", Estimate(0.00002, nan, nan, 1)).shown(1, 3) == "loss +0.00002"
     assert Part("", Estimate(0.0, nan, nan, 1)).shown(1, 3) == "+0.000"
 

@@ -29,7 +29,9 @@ def test_both_runs_are_read_with_their_intervals_and_machines(again):
     assert repeats.words(["smoke"]) == []
     again(perplexity=34.9, perplexity_interval=[32.0, 38.0])
     *head, line, _ = repeats.words(["smoke"])
-    said = "seed 42: held-out perplexity 24.4 [22.0, 27.0] on cpu; again 34.9 [32.0, 38.0] on another"
+    said = (
+        "seed 42: held-out perplexity 24.4 [22.0, 27.0] on cpu by abc123; again 34.9 [32.0, 38.0] on another by abc123"
+    )
     assert line == f"- profile `smoke`, BERT-Mini, High, {said}, unlike the one before from step 120 on"
     assert head[0].startswith("**Made again.**")
 
@@ -38,11 +40,23 @@ def test_a_run_like_the_one_before_is_called_the_same_and_another_from_the_first
     other = {"perplexity": 34.9, "perplexity_interval": [32.0, 38.0]}
     again(1, **other)
     again(2, **other)
-    assert repeats.words(["smoke"])[2].endswith("; again the same to the last digit, at each step measured, on another")
+    assert repeats.words(["smoke"])[2].endswith(
+        "; again the same to the last digit, at each step measured, on another by abc123"
+    )
     (_, (first, second)), *rest = repeats.tracked("smoke")
     assert not rest and repeats.parting(first, second) is None
     second["metrics"]["curve"][1]["loss"] += 1e-7
     assert repeats.parting(first, second) == second["metrics"]["curve"][1]["step"]
+
+
+def test_runs_of_two_commits_are_not_compared_along_the_way_and_those_of_the_first_stand_beside_it(again):
+    other = {"perplexity": 34.9, "perplexity_interval": [32.0, 38.0]}
+    later = {"sittings": [{"step": 0, "commit": "abc123"}, {"step": 20, "commit": "def456"}]}  # the last sitting's
+    again(1, **other, **later)
+    again(2, **other)
+    line = repeats.words(["smoke"])[2]
+    assert line.index("34.9 [32.0, 38.0] on another by abc123, unlike") < line.index("on another by def456")
+    assert line.endswith("; again 34.9 [32.0, 38.0] on another by def456")
 
 
 def test_a_run_of_another_recipe_is_not_the_same_run_made_again(again):

@@ -1,7 +1,5 @@
 """What would decide an open statement: as many seeds as its interval needs, if nothing but their number changes."""
 
-from math import inf
-
 import example_records as examples
 import numpy as np
 import pytest
@@ -34,8 +32,8 @@ def test_from_so_many_seeds_on_the_interval_leaves_the_bound_and_not_before(look
 def test_seeds_do_not_shrink_the_error_over_items():
     wide = mean_interval(spread(3, 1.0, 0.1), item_error=0.6)
     assert quantifiers.seeds_needed(wide, 1) is None
-    assert quantifiers.seeds_needed(mean_interval(spread(3, 1.0, 0.1), item_error=0.4), 1) == 2
-    items_alone = Estimate(1.0, -0.2, 2.2, 2, 100, inf)
+    assert quantifiers.seeds_needed(mean_interval(spread(3, 1.0, 0.1), item_error=0.4), 1) == 3  # two: Student's 12.7
+    items_alone = Estimate(1.0, -0.2, 2.2, 2, 100)
     assert quantifiers.seeds_needed(items_alone, 1) is None
 
 

@@ -59,7 +59,11 @@ def uniform_entropy(length: int) -> float:
 
 
 def summary(log: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return what a pretraining record holds: the curve, its last point, and the last training loss."""
+    """Return what a pretraining record holds: the curve, its last point, the training losses.
+
+    "sittings": from which step on which code trained, on what, in what precision, since when; a record's own `code` and
+    `started` are those of its writing, which may be long after the training.
+    """
     curve = [{"step": entry["step"], **entry["heldout"]} for entry in log if "heldout" in entry]
     losses = [entry for entry in log if "loss" in entry]
     return {
@@ -69,6 +73,7 @@ def summary(log: list[dict[str, Any]]) -> dict[str, Any]:
         "seconds": curve[-1]["seconds"],
         "curve": curve,
         "training": [{key: entry[key] for key in ("step", "loss", "learning_rate")} for entry in losses],
+        "sittings": [{"step": entry["step"], **entry["sitting"]} for entry in log if "sitting" in entry],
     }
 
 

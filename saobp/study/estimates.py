@@ -12,6 +12,7 @@ from saobp.study import evaluation, labels
 from saobp.study.records import select
 from saobp.study.statistics import (
     Difference,
+    Error,
     Estimate,
     item_errors,
     mean_interval,
@@ -131,7 +132,7 @@ def average_difference(ours: dict[str, list[Score]], theirs: dict[str, list[Scor
         return None
     pooled = pool([(gap, seed_differences(ours[task], theirs[task])) for task, gap in zip(ours, gaps)])
     items = sum(gap.items for gap in gaps)
-    return _difference(pooled, items)
+    return _difference(pooled.value, pooled.error, pooled.seeds, items)
 
 
 def seed_differences(ours: list[Score], theirs: list[Score]) -> dict[tuple[Any, ...], float]:
@@ -185,21 +186,22 @@ def _approximate_difference(ours: list[Score], theirs: list[Score]) -> Differenc
     """Welch's difference of two means that share nothing."""
     first, second = score_estimate(ours), score_estimate(theirs)
     value, seeds = first.value - second.value, min(first.seeds, second.seeds)
-    errors = np.array([side.half_width / stats.t.ppf(0.975, side.freedom) for side in (first, second)])
-    error = float(np.linalg.norm(errors))
-    few = float(((errors / error) ** 4 / [first.freedom, second.freedom]).sum())
-    freedom = 1 / few if few else inf
-    reach = error * float(stats.t.ppf(0.975, freedom))
+    error = _error(first) + _error(second)
     over_items = float(np.hypot(*(np.mean([run.item_error for run in side]) for side in (ours, theirs))))
-    estimate = Estimate(value, value - reach, value + reach, seeds, first.items, freedom)
-    return _difference(estimate, first.items, over_items)
+    return _difference(value, error, seeds, first.items, over_items)
 
 
-def _difference(found: Estimate, items: int, item_error: float = nan) -> Difference:
-    """A difference from its estimate; the p-value is of the Student law that the interval is of."""
-    law, reach = stats.t(found.freedom), found.half_width
-    p = float(2 * law.sf(abs(found.value) / reach * law.ppf(0.975))) if reach > 0 else nan
-    return Difference(found.value, found.low, found.high, p, found.seeds, items, item_error)
+def _error(found: Estimate) -> Error:
+    """The error behind an estimate; of an interval over items alone it is read off the interval."""
+    return found.error or Error(((found.half_width / float(stats.norm.ppf(0.975)), inf),))
+
+
+def _difference(value: float, error: Error | None, seeds: int, items: int, item_error: float = nan) -> Difference:
+    """A difference with the interval and the p-value of its error; without one where it has none."""
+    if error is None or not error.size:
+        return Difference(value, nan, nan, nan, seeds, items, item_error)
+    reach = error.reach()
+    return Difference(value, value - reach, value + reach, error.p(value), seeds, items, item_error)
 
 
 def matrix(record: Record, kind: str = "refined") -> dict[str, Any]:

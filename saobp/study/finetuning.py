@@ -24,6 +24,7 @@ from transformers import (
 
 import saobp  # noqa: F401  a refined checkpoint comes back refined only where saobp has been imported
 from saobp.study import baseline, checkpoints, paths, processes
+from saobp.study.callbacks import Progress
 from saobp.study.encoding import collator, encode
 from saobp.study.evaluation import Diverged, score
 from saobp.study.faults import StopAtNaN, TrainingFailed
@@ -33,7 +34,7 @@ from saobp.study.recipes import Finetuning
 from saobp.study.records import finite
 from saobp.study.sources import Source
 from saobp.study.tasks import Task, load_task
-from saobp.study.training import Progress, one_device, quiet
+from saobp.study.training import one_device, quiet
 
 FOLLOWED = ("sst2", "hellaswag", "race")  # whose score and GTD the paper correlates (Fig. 3 and 9, Table 6)
 SHOWN = 16  # items of the reported split whose attention is followed

@@ -7,8 +7,10 @@ from saobp.study import labels, paths, records
 
 Record = dict[str, Any]
 FOLDER = "repeats"  # of data/: records of runs made again, a folder a profile, one file or more a run
-HEAD = """**Made again.** Seed, text, recipe and versions are those of the first run. How far the runs of a line lie
-apart is what they do not fix. Step 0 is before the first update. The tables keep the first."""
+HEAD = """**Made again.** Seed, text, recipe and the packages' versions are those of the first run; processor and the
+commit that trained are named. How far runs of one line and one commit lie apart is what these do not fix. Step 0 is
+before the first update. Of two commits the losses along the way are not compared: they may be measured otherwise. The
+tables keep the first run."""
 RUN = ("stage", "parameters")  # what makes a record one of the same run
 
 
@@ -19,11 +21,22 @@ def tracked(profile: str) -> list[tuple[Record, list[Record]]]:
     """
     again = records.load(paths.root() / "data" / FOLDER / profile)
     first = records.load(paths.results(profile)) if again else []
-    found = [(one, [other for other in again if all(other[key] == one[key] for key in RUN)]) for one in first]
+    found = [(one, _in_order(one, [run for run in again if all(run[key] == one[key] for key in RUN)])) for one in first]
     for one, others in found:
         for other in others:
             refuse_unlike(one, other)
     return [(one, others) for one, others in found if others]
+
+
+def _in_order(first: Record, again: Sequence[Record]) -> list[Record]:
+    """Put those trained by the first run's code first, then the others by their time."""
+    return sorted(again, key=lambda run: (code(run) != code(first), run["started"]))
+
+
+def code(record: Record) -> str:
+    """Name the commit whose code trained a run: a record may be written anew by a later one, from a finished run."""
+    sittings = record["metrics"].get("sittings") or [record["code"]]
+    return sittings[-1]["commit"]
 
 
 def refuse_unlike(one: Record, other: Record) -> None:
@@ -48,7 +61,7 @@ def words(profiles: Sequence[str]) -> list[str]:
 def parting(one: Record, other: Record) -> int | None:
     """Return the first step at which two runs of one recipe read unlike, to the last digit; None where they never do.
 
-    0 is before the first update, so two runs that part there were carried apart by how the machines compute.
+    0 is before the first update: two runs of one code that part there were carried apart by how the machines compute.
     """
     curves = zip(one["metrics"]["curve"], other["metrics"]["curve"], strict=True)
     steps = [before["step"] for before, after in curves if before["loss"] != after["loss"]]
@@ -63,15 +76,23 @@ def _named(record: Record) -> str:
 
 
 def _read(first: Record, again: Sequence[Record]) -> list[str]:
-    """Say what each run read and on what, and from which step on it is unlike the run before it."""
-    said = [_perplexity(first)]
-    for before, run in zip([first, *again], again, strict=False):
-        step = parting(before, run)
-        alike = f"the same to the last digit, at each step measured, on {run['device']}"
-        said.append(alike if step is None else f"{_perplexity(run)}, unlike the one before from step {step:,} on")
+    """Say what each run read, on what and by which code; of two of one code from which step on they are unlike."""
+    said, runs = [_perplexity(first)], [first, *again]
+    for place, run in enumerate(again, start=1):
+        before = [earlier for earlier in runs[:place] if code(earlier) == code(run)]
+        step = parting(before[-1], run) if before else None
+        if before and step is None:
+            said.append(f"the same to the last digit, at each step measured, {_made(run)}")
+        else:
+            apart = f", unlike the one before from step {step:,} on" if before else ""
+            said.append(_perplexity(run) + apart)
     return said
 
 
 def _perplexity(record: Record) -> str:
     low, high = record["metrics"]["perplexity_interval"]
-    return f"{record['metrics']['perplexity']:.1f} [{low:.1f}, {high:.1f}] on {record['device']}"
+    return f"{record['metrics']['perplexity']:.1f} [{low:.1f}, {high:.1f}] {_made(record)}"
+
+
+def _made(record: Record) -> str:
+    return f"on {record['device']} by {code(record)}"

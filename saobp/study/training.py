@@ -1,7 +1,6 @@
 """Pretraining on transformers' Trainer: the paper's recipe, resumable after a kill, stopped by a NaN."""
 
 import contextlib
-import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from transformers.utils import logging
 
 from saobp.study import checkpoints, paths, processes, regularizers
 from saobp.study.batches import NextEpoch, SeededMasking
+from saobp.study.callbacks import FollowHeldOut, NoteSitting, Progress
 from saobp.study.faults import (
     StopAtNaN,
     TrainingFailed,
@@ -31,7 +31,7 @@ from saobp.study.faults import (
     refuse_too_little_text,
     smaller_parts,
 )
-from saobp.study.precision import leave_autocast, own_precision, takes_bf16
+from saobp.study.precision import leave_autocast, takes_bf16
 from saobp.study.recipes import Pretraining
 
 __all__ = ["TrainingFailed", "evaluation_steps", "pretrain"]
@@ -47,58 +47,6 @@ def evaluation_steps(steps: int, evaluations: int) -> list[int]:
     while len(inner) + 1 < min(evaluations, steps + 1):
         inner.add(next(filler))
     return sorted({0, steps} | inner)
-
-
-class FollowHeldOut(TrainerCallback):
-    """Measures the held-out set on the schedule and keeps the curve with the checkpoints."""
-
-    def __init__(self, measure: Callable[[nn.Module], dict[str, Any]], schedule: Sequence[int]):
-        self.measure, self.schedule = measure, set(schedule)
-
-    def on_train_begin(self, args, state, control, model=None, **kwargs):
-        """Measure the untrained model, unless the run continues from a checkpoint."""
-        earlier = [entry["heldout"]["seconds"] for entry in state.log_history if "heldout" in entry]
-        self.clock = time.perf_counter() - max(earlier, default=0.0)
-        if state.global_step == 0:
-            self.on_step_end(args, state, control, model=model)
-
-    def on_step_end(self, args, state, control, model=None, **kwargs):
-        """Measure at a scheduled step, with no effect on the run: evaluation mode, no autocast, no random numbers."""
-        if state.global_step not in self.schedule or not state.is_world_process_zero:
-            return
-        model.eval()
-        with torch.no_grad(), own_precision(model):
-            measured = self.measure(model)
-        model.train()
-        measured["seconds"] = round(time.perf_counter() - self.clock, 1)  # of training, earlier sittings included
-        state.log_history.append({"step": state.global_step, "heldout": measured})
-
-
-class Progress(TrainerCallback):
-    """One tqdm bar over the steps, with the loss; quiet enough for a log file."""
-
-    def __init__(self, title: str):
-        self.title = title
-
-    def on_train_begin(self, args, state, control, **kwargs):
-        """Open the bar where the run continues."""
-        hidden = not state.is_world_process_zero
-        self.bar = tqdm(
-            total=state.max_steps, initial=state.global_step, desc=self.title, mininterval=5, disable=hidden
-        )
-
-    def on_step_end(self, args, state, control, **kwargs):
-        """Move the bar to the step."""
-        self.bar.update(state.global_step - self.bar.n)
-
-    def on_log(self, args, state, control, logs=None, **kwargs):
-        """Show the loss."""
-        if logs and "loss" in logs:
-            self.bar.set_postfix(loss=f"{logs['loss']:.3f}", refresh=False)
-
-    def on_train_end(self, args, state, control, **kwargs):
-        """Close the bar."""
-        self.bar.close()
 
 
 def quiet() -> None:
@@ -196,7 +144,8 @@ def pretrain(
         while True:
             guard = StopAtNaN(folder)
             observers = [
-                FollowHeldOut(measure, schedule), guard, checkpoints.SealCheckpoints(), Progress(title), *callbacks,
+                FollowHeldOut(measure, schedule), guard, checkpoints.SealCheckpoints(),
+                NoteSitting(), Progress(title), *callbacks,
             ]  # fmt: skip
             trainer = Trainer(
                 model, args=arguments(recipe, folder, seed, parts), train_dataset=blocks, data_collator=collator,

@@ -7,6 +7,7 @@ from saobp.study.statistics.correlations import (
     correlation,
     effective_sample_size,
 )
+from saobp.study.statistics.errors import Error
 from saobp.study.statistics.intervals import (
     Estimate,
     binomial_error,
@@ -19,6 +20,7 @@ from saobp.study.statistics.paired import Difference, holm, item_errors, paired_
 __all__ = [
     "Correlation",
     "Difference",
+    "Error",
     "Estimate",
     "across_seeds",
     "binomial_error",

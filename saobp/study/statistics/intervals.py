@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import hypot, inf, isfinite, nan, sqrt
+from math import isfinite, nan, sqrt
 
 import numpy as np
 from scipy import stats
+
+from saobp.study.statistics.errors import Error
 
 ROUNDING = 1e-12  # of the largest number: samples that differ by less are alike
 
@@ -19,7 +21,7 @@ class Estimate:
     high: float
     seeds: int
     items: int | None = None
-    freedom: float = inf  # of Student's law behind the interval; infinite is the normal law
+    error: Error | None = None  # behind the interval, where it was made from one
 
     @property
     def half_width(self) -> float:
@@ -48,23 +50,22 @@ def mean_interval(
 ) -> Estimate:  # fmt: skip
     """Mean over seeds with an interval that covers the choice of seeds and of items.
 
-    The variance of the mean is s^2/S over S seeds plus `item_error`^2, the sampling variance of the score
-    over the items, which the seeds share and which more seeds do not shrink. The error is not below `least`, such as
-    that of the items on the mean, lest seeds that agree by chance make it small. The degrees of freedom are
-    Satterthwaite's. One seed: the interval covers the items only. No seed spread and no item error: no
-    interval (NaN ends), never one of width 0. Raises ValueError if `values` is empty or not finite.
+    The error of the mean has two parts: s/sqrt(S) over S seeds, with S - 1 degrees of freedom, and `item_error`, the
+    sampling error of the score over the items, which the seeds share and which more seeds do not shrink. Together they
+    are not below `least`, such as the error of the items on the mean, lest seeds that agree by chance make it small.
+    `Error` says how the interval joins the parts. One seed: the interval covers the items only. No seed spread and no
+    item error: no interval (NaN ends), never one of width 0. Raises ValueError if `values` is empty or not finite.
     """
     values = np.asarray(values, dtype=float)
     if values.size == 0 or not np.isfinite(values).all():
         raise ValueError(f"values: need at least one finite score, got {values.tolist()}")
     seeds, mean = len(values), float(values.mean())
     seed_error = float(values.std(ddof=1) / sqrt(seeds)) if seeds > 1 else 0.0
-    error = max(hypot(seed_error, item_error), least)
-    if error == 0 or not isfinite(error):
+    error = Error.of(seed_error, seeds - 1, item_error, least=least)
+    if error.size == 0 or not isfinite(error.size):
         return Estimate(mean, float("nan"), float("nan"), seeds, items)
-    freedom = _freedom(seed_error, error, seeds)
-    reach = float(stats.t.ppf(0.5 + level / 2, freedom)) * error
-    return Estimate(mean, mean - reach, mean + reach, seeds, items, freedom)
+    reach = error.reach(level)
+    return Estimate(mean, mean - reach, mean + reach, seeds, items, error)
 
 
 def over_samples(
@@ -91,10 +92,3 @@ def over_samples(
         (totals, counts), ratio, paired=True, n_resamples=resamples, method="percentile", vectorized=True, rng=seed
     )
     return Estimate(value, *map(float, found.confidence_interval), 1, len(totals))
-
-
-def _freedom(seed_error: float, error: float, seeds: int) -> float:
-    """Satterthwaite's degrees of freedom of an error, of which the seeds have a part; the items count as many."""
-    if seed_error == 0:
-        return inf
-    return (error / seed_error) ** 4 * (seeds - 1)

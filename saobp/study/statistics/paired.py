@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from math import nan
 
 import numpy as np
-from scipy import stats
+
+from saobp.study.statistics.errors import Error
 
 FEW = 64  # distinct outcome columns up to which counting them is quicker than drawing items
 
@@ -39,9 +40,8 @@ def paired_bootstrap(
     of the items. The spread over seeds adds the error of the seeds, in pairs where both have the same number of
     them; what the items do to one seed alone is in that spread and not counted twice. One seed against one seed
     covers the items only; one against several takes the others' spread for its own. The error is at least that of the
-    items on the mean, lest seeds that agree by chance make it small. Interval and p-value are of Student's law with
-    Satterthwaite's degrees of freedom. Where all items differ alike there is no interval (NaN ends), and p is that of
-    the sign test.
+    items on the mean, lest seeds that agree by chance make it small. Interval and p-value are those of an `Error` of
+    these parts. Where all items differ alike there is no interval (NaN ends), and p is that of the sign test.
     Raises ValueError if the items differ in number or there are none.
     """
     ours, theirs = np.atleast_2d(np.asarray(ours, float)), np.atleast_2d(np.asarray(theirs, float))
@@ -128,14 +128,12 @@ def _summary(ours: np.ndarray, theirs: np.ndarray, drawn: list[np.ndarray], leve
     value, seeds = float(ours.mean() - theirs.mean()), min(len(ours), len(theirs))
     shared, least = _shared_error(drawn), _mean_error(drawn)
     between, few = _between([ours - theirs] if len(drawn) == 1 else [ours, theirs])
-    error = max(float(np.sqrt(shared**2 + between)), least)
-    if error == 0:
+    error = Error.of(float(np.sqrt(between)), few, shared, least=least)
+    if error.size == 0:
         p = min(1.0, 2 * 0.5**items) if value else 1.0
         return Difference(value, nan, nan, p, seeds, items, shared, least)
-    share = between / error**2
-    law = stats.t(few / share**2 if share > 1e-3 else 1e6)  # Satterthwaite: of the items there are many
-    reach, p = float(law.ppf(0.5 + level / 2)) * error, float(2 * law.sf(abs(value) / error))
-    return Difference(value, value - reach, value + reach, p, seeds, items, shared, least)
+    reach = error.reach(level)
+    return Difference(value, value - reach, value + reach, error.p(value), seeds, items, shared, least)
 
 
 def _between(parts: Sequence[np.ndarray]) -> tuple[float, int]:

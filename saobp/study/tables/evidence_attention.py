@@ -113,7 +113,7 @@ def _mean_correlation(rows: list[tuple[Any, Any, float]]) -> Estimate | None:
     mean = float(seeds.mean())
     spread = mean_interval(np.arctanh(seeds.clip(-NEAREST, NEAREST)).tolist())
     centre, half = float(np.arctanh(np.clip(mean, -NEAREST, NEAREST))), spread.half_width
-    return Estimate(mean, tanh(centre - half), tanh(centre + half), spread.seeds, freedom=spread.freedom)
+    return Estimate(mean, tanh(centre - half), tanh(centre + half), spread.seeds, error=spread.error)
 
 
 def _pearson(x: list | None, y: list | None) -> float | None:

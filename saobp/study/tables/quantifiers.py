@@ -6,13 +6,14 @@ their lower ends and the k-th largest of their upper ends enclose it. Bonferroni
 Holm's is sharper, but gives p-values and no intervals that do.
 """
 
+from bisect import bisect_left
 from collections.abc import Sequence
-from math import isinf, isnan
+from math import inf, isnan, sqrt
 
 import numpy as np
 from scipy import stats
 
-from saobp.study.statistics import Estimate
+from saobp.study.statistics import Error, Estimate
 
 NEEDED = {  # of so many parts
     "all": lambda parts: parts,
@@ -44,18 +45,21 @@ def reach(quantifier: str, intervals: Sequence[tuple[float, float]]) -> tuple[fl
 
 
 def simultaneous(estimate: Estimate, looks: int, *, correlation: bool = False) -> tuple[float, float]:
-    """Return an estimate's interval at 1 - 0.05 / `looks`, by Student's law (NaN ends where it has none).
+    """Return an estimate's interval at 1 - 0.05 / `looks` (NaN ends where it has none).
 
     So many intervals of this level hold together at 95 % whatever they share (Bonferroni). A correlation's is
-    widened as Fisher's z, which keeps it between -1 and 1.
+    widened as Fisher's z, which keeps it between -1 and 1; so is the error behind it.
     """
     if isnan(estimate.low) or isnan(estimate.high):
         return float("nan"), float("nan")
-    law = stats.t(estimate.freedom)
-    wider = float(law.isf(0.025 / looks) / law.isf(0.025))
     ends = np.array([estimate.low, estimate.value, estimate.high])
     low, value, high = np.arctanh(ends.clip(-NEAREST, NEAREST)) if correlation else ends
-    ends = np.array([value - wider * (value - low), value + wider * (high - value)])
+    if estimate.error is None:
+        wider = float(stats.norm.isf(0.025 / looks) / stats.norm.isf(0.025))
+        below, above = wider * (value - low), wider * (high - value)
+    else:
+        below = above = estimate.error.reach(1 - 0.05 / looks)
+    ends = np.array([value - below, value + above])
     low, high = np.tanh(ends) if correlation else ends
     return float(low), float(high)
 
@@ -67,23 +71,15 @@ def seeds_needed(estimate: Estimate, looks: int, *, least: float = 0.0, correlat
     their error does not shrink. None where more than `MANY` seeds would be needed. A correlation over runs needs
     what Fisher's z needs, one draw a seed.
     """
-    seeds = np.arange(2, MANY + 1)
     ends = np.array([estimate.low, estimate.value, estimate.high, least])
     low, value, high, least = np.arctanh(ends.clip(-NEAREST, NEAREST)) if correlation else ends
-    if correlation and isinf(estimate.freedom):
-        reach = stats.norm.isf(0.025 / looks) / np.sqrt((seeds - 3).clip(1e-9))
-    else:
-        error = (high - low) / 2 / stats.t(estimate.freedom).isf(0.025)
-        spread = error**2 * np.sqrt((estimate.seeds - 1) / estimate.freedom) * estimate.seeds / seeds  # Satterthwaite
-        shared = error**2 * (1 - np.sqrt((estimate.seeds - 1) / estimate.freedom))
-        reach = _reach(spread, max(shared, 0.0), seeds, looks)
-    enough = np.flatnonzero(reach < abs(value - least))
-    return int(seeds[enough[0]]) if enough.size else None
+    error = estimate.error or Error(((float(high - low) / 2 / float(stats.norm.isf(0.025)), inf),))
 
+    def reach(seeds: int) -> float:
+        if correlation and estimate.error is None:
+            return float(stats.norm.isf(0.025 / looks)) / sqrt(max(seeds - 3, 1e-9))
+        return error.with_seeds(estimate.seeds, seeds).reach(1 - 0.05 / looks)
 
-def _reach(spread: np.ndarray, shared: float, seeds: np.ndarray, looks: int) -> np.ndarray:
-    """Half the width of the interval by number of seeds, from the variance that they shrink and the one they share."""
-    if not spread.any():
-        return np.full(len(seeds), stats.norm.isf(0.025 / looks) * np.sqrt(shared))
-    freedom = ((spread + shared) / spread) ** 2 * (seeds - 1)
-    return stats.t.isf(0.025 / looks, freedom) * np.sqrt(spread + shared)
+    if reach(MANY) >= abs(value - least):
+        return None
+    return bisect_left(range(MANY), True, lo=2, key=lambda seeds: reach(seeds) < abs(value - least))
