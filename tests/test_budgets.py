@@ -17,10 +17,24 @@ def test_runs_are_counted_beside_those_that_the_profile_plans():
     found = [examples.pretrain("mini-twin"), examples.pretrain("mini-twin", "high"), examples.finetune("mini-twin")]
     for run in found:
         run["metrics"] |= {"steps": 60, "tokens": 2_500_000, "seconds": 1800.0}
-    encoders, tuned = budgets.budgets(found, study)
+    plan = replace(
+        study.finetune, groups={"one": ["rte", "race"]}, batch=32, epochs=3, epochs_of={"race": 1}, length=64
+    )
+    found[2] = examples.finetune("mini-twin", tasks=("rte", "race"))
+    found[2]["parameters"]["group"] = "one"
+    found[2]["data"]["splits"] = [
+        {"role": role, "used": used} for used in (100, 20_000) for role in ("train", "evaluation")
+    ]
+    encoders, tuned = budgets.budgets(found, replace(study, finetune=plan))
     planned = f"2 of {len(study.pairs()) * len(study.seeds)}"
     assert encoders.cells() == ["encoders", planned, "60", "2.5 million tokens", "1.0"]
-    assert tuned.runs == 1 and tuned.cells()[2:4] == ["–", "–"]
+    steps, items = 3 * 3 + 594, 3 * 90 + 19_000  # less a tenth, of the second a thousand, that choose the epoch
+    assert tuned.cells()[:4] == [
+        "fine-tuning, RTE, RACE-Middle",
+        "1 of 12",
+        f"{steps}",
+        f"{items:,} items of at most 64 tokens",
+    ]
 
 
 def test_a_complete_study_names_one_number_and_little_time_is_not_none():

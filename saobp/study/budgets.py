@@ -2,12 +2,15 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import ceil
 from typing import Any
 
 from saobp.study import paths, records
 from saobp.study.profile import Profile, load_profile
+from saobp.study.recipes import Finetuning
 from saobp.study.records import select
 from saobp.study.tables.render import pipe
+from saobp.study.tasks import TASKS, rows_aside
 
 Record = dict[str, Any]
 HEAD = ("Profile", "What", "Runs", "Steps each", "Read by each", "Hours of these")
@@ -21,7 +24,7 @@ class Budget:
     what: str
     runs: int
     planned: int
-    steps: tuple[int, ...] = ()  # of one run, every number that occurs; empty where runs differ by task
+    steps: tuple[int, ...] = ()  # of one run, every number that occurs
     read: tuple[str, ...] = ()
     seconds: float = 0.0  # of these runs, one after the other; a first try that was made again is in none
 
@@ -35,7 +38,7 @@ class Budget:
 def budgets(found: Sequence[Record], study: Profile) -> list[Budget]:
     """Return what a profile's records cost: encoders, fine-tuning, decoders, strengths, questions of known hops."""
     beyond = select(list(found), "beyond")
-    kinds = [_encoders(found, study), _tuned(found, study), _decoders(found, study)]
+    kinds = [_encoders(found, study), *_tuned(found, study), _decoders(found, study)]
     kinds += [make(run["metrics"], study) for run in beyond for make in (_strengths, _hops)]
     return [kind for kind in kinds if kind and kind.runs]
 
@@ -47,10 +50,32 @@ def _encoders(found: Sequence[Record], study: Profile) -> Budget:
     return Budget("encoders", len(measured), planned, _sizes(measured), read, _seconds(measured))
 
 
-def _tuned(found: Sequence[Record], study: Profile) -> Budget:
-    runs, plan = select(list(found), "finetune"), study.finetune
-    planned = len(study.pairs()) * len(study.seeds) * len(plan.groups) * len(plan.seeds)
-    return Budget("fine-tuning, a group of tasks", len(runs), planned, seconds=_seconds(runs))
+def _tuned(found: Sequence[Record], study: Profile) -> list[Budget]:
+    plan, kinds = study.finetune, []
+    for group, tasks in plan.groups.items():
+        runs = select(list(found), "finetune", group=group)
+        read = [_items(run, plan) for run in runs]
+        steps = tuple(sorted({number for number, _ in read}))
+        items = tuple(
+            f"{count:,} items of at most {plan.length} tokens" for count in sorted({count for _, count in read})
+        )
+        planned = len(study.pairs()) * len(study.seeds) * len(plan.seeds)
+        what = ", ".join(["fine-tuning", *(TASKS[task].title for task in tasks)])
+        kinds.append(Budget(what, len(runs), planned, steps, items, _seconds(runs)))
+    return kinds
+
+
+def _items(run: Record, plan: Finetuning) -> tuple[int, int]:
+    """Return the steps of a run over all its tasks and epochs, and the items it read in them.
+
+    Of a task that keeps passages whole the slice that chooses the epoch is a tenth but for a passage, so its steps are.
+    """
+    steps = items = 0
+    trained = [split["used"] for split in run["data"]["splits"] if split["role"] == "train"]
+    for task, used in zip(run["metrics"]["tasks"], trained, strict=True):
+        kept, epochs = used - rows_aside(used), plan.epochs_of.get(task, plan.epochs)
+        steps, items = steps + epochs * ceil(kept / plan.batch), items + epochs * kept
+    return steps, items
 
 
 def _decoders(found: Sequence[Record], study: Profile) -> Budget | None:

@@ -165,10 +165,15 @@ def load_task(
     return Task(spec, train.select(kept), train.select(aside), evaluation, described)
 
 
+def rows_aside(rows: int) -> int:
+    """Return how many of a task's training rows choose the epoch, where no passage has to stay whole."""
+    return min(1000, max(1, rows // 10))
+
+
 def _set_aside(spec: TaskSpec, train: datasets.Dataset, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Draw the rows that are trained on and those that choose the epoch; a passage is in one of the two."""
     order = np.random.default_rng(seed).permutation(len(train))
-    rows = min(1000, max(1, len(train) // 10))
+    rows = rows_aside(len(train))
     passages = train[spec.passage][:] if spec.passage else []
     if len(set(passages)) < 2:
         return order[rows:], order[:rows]

@@ -13,6 +13,7 @@ from saobp.study.statistics import Estimate
 from saobp.study.tables import context, references
 from saobp.study.tables.cells import Cell, Row, Table, corrected, correction
 from saobp.study.tables.references import AVERAGE, GLUE_TITLES, PERPLEXITY
+from saobp.study.tasks import TASKS
 
 Record = dict[str, Any]
 MODEL_ROWS = ("Model", "Algorithm")
@@ -190,7 +191,20 @@ def table7(records: Sequence[Record], published: Published) -> Table:
     titles = {"RACE_middle_Acc": "RACE-Middle", "BoolQ_Acc": "BoolQ", "PPL_WikiText": "Perplexity"}
     caption = "Decoders, zero-shot; a message comes from earlier rows only, but for the form of all rows."
     table = _finish(7, caption, titles, columns, rows, records, [references.luck_row(records, columns)])
-    return replace(table, notes=(*table.notes, *_leak_notes(records)))
+    return replace(table, notes=(*table.notes, *_normalized_notes(records), *_leak_notes(records)))
+
+
+def _normalized_notes(records: Sequence[Record]) -> list[str]:
+    """Say what each decoder scores where an option's log-probability is divided by its bytes: another usual rule."""
+    found = []
+    for run in select(list(records), "decoder"):
+        scores = {task: entry["scores"].get("accuracy_normalized") for task, entry in run["metrics"]["tasks"].items()}
+        told = [f"{TASKS[task].title} {score:.1f}" for task, score in scores.items() if score is not None]
+        given = run["parameters"]
+        who = f"{labels.model_title(given['model'])}, {labels.algorithm_title(given['algorithm'])}"
+        found += [f"{who}, seed {given['seed']}: {', '.join(told)}"] if told else []
+    rule = "An option counts by its summed log-probability, and the paper does not say by which. Divided by its bytes: "
+    return [rule + "; ".join(found)] if found else []
 
 
 def _leak_notes(records: Sequence[Record]) -> list[str]:
