@@ -31,7 +31,7 @@ def test_runs_are_counted_beside_those_that_the_profile_plans():
     steps, items = 3 * 3 + 594, 3 * 90 + 19_000  # less a tenth, of the second a thousand, that choose the epoch
     assert tuned.cells()[:4] == [
         "fine-tuning, RTE, RACE-Middle",
-        "1 of 12",
+        f"1 of {len(study.pairs()) * len(study.seeds) * len(plan.seeds)}",
         f"{steps}",
         f"{items:,} items of at most 64 tokens",
     ]

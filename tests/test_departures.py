@@ -17,7 +17,8 @@ PART = SimpleNamespace(description="stories", splits=[{"dataset": "saobp/stories
 def test_the_paper_profile_departs_in_nothing_but_what_the_paper_leaves_open(size):
     found = departures.departures(load_profile("paper"), size, WHOLE, "high", 42)
     text = "text: text; the paper gives no weights and no rule"
-    assert found == [text, "batch: 256 sequences; the paper gives none"]
+    precision = "precision: bfloat16 autocast where the processor has it; the paper gives none"
+    assert found == [text, precision, "batch: 256 sequences; the paper gives none"]
 
 
 def test_smoke_names_its_text_its_twin_its_words_and_its_schedule():
@@ -60,7 +61,7 @@ def test_each_change_of_the_paper_profile_is_named_and_nothing_else(changes, alg
         new = dataclasses.replace(study.pretrain, **value) if key == "pretrain" else value
         study = dataclasses.replace(study, **{key: new})
     found = departures.departures(study, "mini", WHOLE, algorithm, seed)
-    assert len(found) == (2 if "corpus" in changes else 3) and any(line.startswith(said) for line in found)
+    assert len(found) == (3 if "corpus" in changes else 4) and any(line.startswith(said) for line in found)
 
 
 def test_an_algorithm_without_a_strength_departs_in_none():

@@ -82,7 +82,13 @@ def schedule(recipe: Pretraining, size: str) -> list[str]:
     for name in ("masking", "dropout", "weight_decay"):
         if getattr(recipe, name) != usual[name]:
             found.append(f"{name.replace('_', ' ')}: {getattr(recipe, name)}, not BERT's {usual[name]}")
-    return [*found, f"batch: {counted(recipe.batch, 'sequence')}; the paper gives none"]
+    return [*found, precision(recipe), f"batch: {counted(recipe.batch, 'sequence')}; the paper gives none"]
+
+
+def precision(recipe: Pretraining) -> str:
+    """Name what a recipe trains in; what that came to on its processor is in the record's "sittings"."""
+    said = {"auto": "bfloat16 autocast where the processor has it", "bf16": "bfloat16 autocast"}
+    return f"precision: {said.get(recipe.precision, recipe.precision)}; the paper gives none"
 
 
 def _plain(value: Any) -> str:
