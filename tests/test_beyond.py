@@ -297,9 +297,9 @@ def test_how_far_runs_moved_before_their_rate_fell_and_while_it_fell_is_told():
     assert found["moved"].tolist() == pytest.approx([0.0, 40.0]) and found["fell"].tolist() == pytest.approx([-50, 0.0])
     (line,) = hops.movement_words([*runs, runs[1] | {"seed": 1}])
     assert line.startswith(
-        "of 3 runs so many moved by 2 points or more in the last half of the whole rate, and so many"
+        "runs of 3 that moved by 2 points or more in the last half of the whole rate, and while it fell: "
     )
-    assert "while it fell: 1 hop: 2 and 1;" in line
+    assert "1 hop 2 and 1;" in line
     assert hops.movement_words([run | {"full_rate": 0} for run in runs]) == []  # the rate fell all along
 
 

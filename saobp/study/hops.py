@@ -72,12 +72,10 @@ def movement_words(runs: Sequence[dict[str, Any]]) -> list[str]:
     found, said = movement(runs), []
     for hops, rows in found.groupby("hops"):
         moved, fell = ((rows[name].abs() >= STILL).sum() for name in ("moved", "fell"))
-        said.append(f"{counted(hops, 'hop')}: {moved} and {fell}")
-    if not said:
-        return []
+        said.append(f"{counted(hops, 'hop')} {moved} and {fell}")
     every = len(found[RUN].drop_duplicates())
-    return [f"of {counted(every, 'run')} so many moved by {STILL:.0f} points or more in the last half of the whole "
-            f"rate, and so many while it fell: {joined(said)}; more steps may change these"]  # fmt: skip
+    line = f"runs of {every} that moved by {STILL:.0f} points or more in the last half of the whole rate, and while it "
+    return [line + "fell: " + ", ".join(said) + "; more steps may change what these know"] if said else []
 
 
 def differences(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
