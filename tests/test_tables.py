@@ -66,7 +66,10 @@ def test_a_large_difference_is_marked_and_none_is_marked_between_equals():
 
 def test_a_large_difference_survives_the_correction_over_many_cells(built):
     assert len([cell for row in built[8].rows for cell in row.cells.values() if cell.difference]) == 40
-    assert built[8].cell("BERT-Mini", "High", column="QQP").differs
+    runs = examples.study(
+        ("mini", "small"), ("original", "high", "low"), range(42, 50)
+    )  # eight seeds: of three, hardly any gap does
+    assert tables.table(8, runs).cell("BERT-Mini", "High", column="QQP").differs
 
 
 def test_p_values_are_corrected_over_the_whole_table(built):
