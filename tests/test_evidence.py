@@ -180,6 +180,15 @@ def test_the_loss_has_to_fall_faster_and_more_so_in_the_smallest_size(changes, e
     assert judged("Q12", measured("pretrain", dict(zip(SIZES, changes)), curved)).verdict() == expected
 
 
+def test_a_check_of_the_loss_counts_by_the_steps_it_stands_for():
+    runs = measured("pretrain", {"mini": 0.0}, curved)
+    for run in runs:  # many early checks, where High is far below; none of them lasts
+        points = run["metrics"]["curve"] = [{"step": step, "perplexity": 20.0} for step in (0, 1, 2, 3, 4, 100)]
+        if run["parameters"]["algorithm"] == "high":
+            points[2]["perplexity"] = 20.0 * float(np.exp(-1 - run["parameters"]["seed"] / 1000))
+    assert "Mini -0.010 [-0.010, -0.010]" in judged("Q12", runs).words
+
+
 def graphed(clustering, betweenness, seeds, algorithms=("original", "high", "low")):
     """Attention whose heads have about these correlations of GTD, a little other noise a run."""
     runs = []

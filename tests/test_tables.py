@@ -158,6 +158,14 @@ def test_flags_are_named(built):
     assert r"\dagger$ below chance" in built[2].to_latex()
 
 
+def test_decoders_scores_by_the_other_rule_for_options_are_told():
+    run = examples.decoder()
+    assert not any("Divided by its bytes" in note for note in tables.table(7, [run]).notes)
+    run["metrics"]["tasks"]["boolq"]["scores"]["accuracy_normalized"] = 61.94
+    (said,) = [note for note in tables.table(7, [run]).notes if "Divided by its bytes" in note]
+    assert said.endswith("Divided by its bytes: GPT2-Mini, Original, seed 42: BoolQ 61.9")
+
+
 def test_a_decoder_that_hears_later_rows_says_how_much_of_its_loss_that_is():
     leaky = examples.decoder(algorithm="high")
     leaky["parameters"]["algorithm"] = "high_all_rows"

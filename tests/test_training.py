@@ -4,6 +4,7 @@ import dataclasses
 import json
 import math
 import resource
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ import torch
 from safetensors.torch import load_file
 from small_models import RECIPE, RandomText, word_tokenizer
 
-from saobp.study import checkpoints, curves, faults, models, processes, regularizers, training
+from saobp.study import checkpoints, curves, faults, models, processes, records, regularizers, training
 from saobp.study.batches import SeededMasking
 from saobp.study.heldout import HeldOut
 from saobp.study.statistics import over_samples
@@ -338,6 +339,25 @@ def test_a_finished_run_that_is_opened_again_is_left_as_it_is(tokenizer, tmp_pat
     (first, steps), (again, steps_again) = train(), train()
     assert all(torch.equal(first[name], again[name]) for name in first)
     assert steps == steps_again and max(steps) == recipe.steps
+
+
+def test_a_run_notes_who_trained_it_on_what_and_a_continued_one_both(tokenizer, tmp_path, monkeypatch):
+    def train(commit):
+        monkeypatch.setattr(records, "commit", lambda: commit)
+        network = models.refine_with(models.encoder("mini-twin", tokenizer, dropout=0.0, seed=1), "high", 0.2)
+        log = training.pretrain(
+            network, RandomText(), SeededMasking(tokenizer, 0.15, 1), dataclasses.replace(RECIPE, precision="fp32"),
+            folder=tmp_path, seed=1, measure=HeldOut(RandomText(), SeededMasking(tokenizer, 0.15, 0), 4, 4),
+        )  # fmt: skip
+        return curves.summary(log)["sittings"]
+
+    (first,) = train("abc123")
+    assert (first["step"], first["commit"], first["precision"]) == (0, "abc123", "fp32") and first["device"]
+    assert train("def456") == [first], "a finished run is read, and the code that reads it did not train it"
+    *_, before, last = checkpoints.written(tmp_path)
+    shutil.rmtree(last)
+    _, second = train("def456")
+    assert second["commit"] == "def456" and f"checkpoint-{second['step']}" == before.name
 
 
 @pytest.mark.parametrize("last", [15, 30])  # with steps to go, and at the very end, behind the last log
