@@ -20,8 +20,8 @@ class Error:
 
     The half width of an interval is the root of the sum of squares of the parts' own, each by Student's law with its
     own degrees of freedom (the method of variance estimates recovery). So it is never narrower than any part alone
-    allows. Satterthwaite's single law for the sum is: where two or three seeds agree by chance it takes them for many,
-    and an interval that is meant to hold at 99 %, one of twelve, then holds at 93 %.
+    allows. Satterthwaite's single law for the sum is: where two seeds agree by chance it takes them for many, and of
+    intervals that should hold at 99.6 %, one of twelve, 93 to 99 % do, by how much of the error is the seeds'.
     """
 
     parts: tuple[tuple[float, float], ...]
