@@ -1,9 +1,9 @@
-"""A tracked record, run again from scratch, gives the same numbers to the last digit."""
+"""A tracked record, run again from scratch on its own kind of processor, gives the same numbers to the last digit."""
 
 import pytest
 import torch
 
-from saobp.study import controlled, multihop
+from saobp.study import controlled, multihop, records
 from saobp.study.profile import load_profile
 
 
@@ -24,6 +24,8 @@ def test_an_encoder_of_the_controlled_study_learns_the_same_again(tmp_path, one_
         for run in controlled.tracked()[0]["metrics"]["multihop"]
         if (run["layers"], run["algorithm"], run["seed"]) == (layers, algorithm, seed)
     )
+    if kept.get("device") != records.device():
+        pytest.skip("trained on another processor, which computes otherwise (README, Made again)")
     again = multihop.run(load_profile("stories").multihop, layers, algorithm, seed, tmp_path)
     assert again["outcomes"] == kept["outcomes"], "every answer of the exam"
     assert [(point["step"], point["loss"]) for point in again["curve"]] == [
