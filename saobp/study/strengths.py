@@ -15,7 +15,7 @@ from transformers import PreTrainedTokenizerBase
 
 import saobp
 from saobp.refinement import Refinement
-from saobp.study import beyond, checkpoints, models, paths, training
+from saobp.study import beyond, checkpoints, models, paths, records, training
 from saobp.study.batches import SeededMasking
 from saobp.study.faults import Diverged
 from saobp.study.heldout import HeldOut
@@ -60,8 +60,9 @@ def run(
 ) -> dict[str, Any]:
     """Train one model at a strength, or with a learned one a head ("learned", from the size's own), and follow it.
 
-    Returns strength, seed, "curve": step, loss, accuracy, raw and refined shape, strengths, and "failed": why there is
-    no curve, "" as a rule. A finished run is read from `folder`; one that was cut off is continued.
+    Returns strength, seed, "curve": step, loss, accuracy, raw and refined shape, strengths, "failed": why there is
+    no curve, "" as a rule, and "device": the processor. A finished run is read from `folder`; one that was cut off is
+    continued.
     """
     made_of = (asdict(plan.pretrain), plan.sequences, text.fingerprint)
     name = checkpoints.marked(f"{plan.model}-{strength}-{seed}", made_of)
@@ -80,7 +81,8 @@ def run(
         except Diverged as error:
             log, failed = [], str(error)
         curve = [{"step": entry["step"], **entry["heldout"]} for entry in log if "heldout" in entry]
-        paths.write_text(done, json.dumps({"strength": strength, "seed": seed, "curve": curve, "failed": failed}))
+        found = {"strength": strength, "seed": seed, "curve": curve, "failed": failed, "device": records.device()}
+        paths.write_text(done, json.dumps(found))
     return json.loads(done.read_text(encoding="utf-8"))
 
 
