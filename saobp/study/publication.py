@@ -7,7 +7,7 @@ from typing import Any
 
 import nbformat
 
-from saobp.study import budgets, controlled, figures, labels, paths, records, repeats, tables
+from saobp.study import budgets, controlled, figures, labels, losses, paths, records, repeats, tables
 from saobp.study.execution import declared_parameters
 from saobp.study.figures import grids
 from saobp.study.labels import counted
@@ -123,7 +123,8 @@ def results_text(found: list[dict[str, Any]]) -> str:
     shown = {"gains": found, "length": found, "strength": swept}
     drawn = [line for name, behind in shown.items() for line in figure_text(name, behind, said=True)]
     trained = [*(name for name in WEIGHT if name != "smoke"), controlled.PROFILE]
-    first = [*budgets.words(trained), *repeats.words(trained), judged(found).to_markdown(), *controlled_text()]
+    read = [*losses.words(trained), *repeats.words(trained)]
+    first = [*budgets.words(trained), *read, judged(found).to_markdown(), *controlled_text()]
     return "\n".join([*first, small, "", listed, "", *parts, *begun_text(), *drawn, ""])
 
 

@@ -1,0 +1,105 @@
+"""Held-out text, seed by seed: what is compared, with what interval, and where on the way a run is looked at."""
+
+from math import exp
+
+import example_records as examples
+import pytest
+from scipy import stats
+
+from saobp.study import losses
+
+
+def run(algorithm, seed, end, early=5.0, model="mini", steps=12000):
+    """A pretraining record with three checks: the first, one before half of the steps, the last."""
+    metrics = {
+        "steps": steps,
+        "perplexity": exp(end),
+        "curve": [{"step": step, "loss": loss} for step, loss in ((0, 7.6), (4226, early), (steps, end))],
+    }
+    return examples.record("pretrain", model, algorithm, seed, metrics)
+
+
+RUNS = [
+    *(run("high", seed, end) for seed, end in ((42, 3.2), (43, 3.1), (44, 3.4))),
+    *(run("original", seed, end) for seed, end in ((42, 3.0), (43, 3.0), (44, 3.1))),
+]
+
+
+def test_a_gap_is_the_mean_over_seeds_of_both_with_the_interval_of_students_t():
+    (row,) = losses.gaps([*RUNS, run("high", 45, 9.0)]).itertuples()
+    reach = stats.t.ppf(0.975, 2) * 0.1 / 3**0.5
+    assert (row.model, row.algorithm, row.seeds) == ("mini", "high", 3)
+    assert (row.difference, row.low, row.high) == pytest.approx((0.2, 0.2 - reach, 0.2 + reach))
+    assert row.p_holm == row.p == pytest.approx(2 * stats.t.sf(0.2 / (0.1 / 3**0.5), 2))
+
+
+def test_one_seed_has_a_gap_and_no_interval_and_no_plain_attention_no_gap():
+    (row,) = losses.gaps([RUNS[0], RUNS[3]]).itertuples()
+    assert row.difference == pytest.approx(0.2) and all(value != value for value in (row.low, row.high, row.p))
+    assert losses.gaps(RUNS[:3]).empty
+    assert losses.table([RUNS[0], RUNS[3]])["Beside Original, nats"].tolist() == ["", "+0.20 (one seed)"]
+
+
+def test_the_table_has_plain_attention_first_and_seeds_in_one_order():
+    shown = losses.table([RUNS[1], RUNS[0], *RUNS[2:]])
+    assert shown["Algorithm"].tolist() == ["Original", "High"]
+    assert shown["Seeds"].tolist() == ["42, 43, 44"] * 2
+    assert shown["At the end"].tolist() == ["20.1, 20.1, 22.2", "24.5, 22.2, 30.0"]
+    assert set(shown["Step"]) == {"4,226"} and set(shown["Perplexity then"]) == {"148, 148, 148"}
+    assert shown["Beside Original, nats"].tolist() == ["", "+0.20 [-0.05, 0.45]"]
+
+
+def test_a_difference_is_marked_only_after_correction_over_all_of_them():
+    def shown(*others):
+        apart = {"original": (3.0, 0.0), "high": (3.2, 0.05), **dict.fromkeys(others, (3.0, 0.02))}
+        return losses.table(
+            [
+                run(name, seed, end + (seed - 43) * spread)
+                for name, (end, spread) in apart.items()
+                for seed in (42, 43, 44)
+            ]
+        )["Beside Original, nats"].tolist()
+
+    assert shown() == ["", "+0.20 [0.08, 0.32]*"]
+    assert shown("low", "elemmul")[:2] == ["", "+0.20 [0.08, 0.32]"], "p is 0.02, and three are compared"
+
+
+def test_a_run_is_looked_at_before_half_of_its_steps():
+    assert losses.early(run("high", 42, 3.0))["step"] == 4226
+    assert losses.early(run("high", 42, 3.0, steps=8452))["step"] == 4226, "half of them is no more than half"
+    assert losses.early(run("high", 42, 3.0, steps=8000))["step"] == 0
+
+
+def test_the_order_of_runs_is_spoken_of_from_six_on():
+    found = [run(name, seed, 3 + seed / 100 + place, early=4 + seed / 100 + place)
+             for place, name in enumerate(("original", "high")) for seed in (42, 43, 44)]  # fmt: skip
+    assert losses.order_words(found[:5]) == []
+    assert losses.order_words([run(name, seed, 3.0) for name in ("original", "high") for seed in (42, 43, 44)]) == []
+    (said,) = losses.order_words(found)
+    assert "6 runs at step 4,226" in said and said.endswith("ρ = 1.00.")
+
+
+def test_words_are_of_the_tracked_records_and_none_without_them(monkeypatch):
+    tracked = {"narrow": RUNS, "laptop": []}
+    monkeypatch.setattr(losses.records, "load", lambda folder: tracked[folder.name])
+    head, _, columns, rule, *rows = losses.words(["laptop", "narrow"])
+    assert head.startswith("**Held-out text.**") and columns.count("|") == rule.count("|") == rows[0].count("|")
+    assert rows[0].startswith("| `narrow` | BERT-Mini | Original |")
+    assert losses.words(["laptop"]) == []
+
+
+def test_no_minus_stands_before_a_zero():
+    found = [run("high", 42, 3.0), run("original", 42, 3.001)]
+    assert losses.table(found)["Beside Original, nats"].tolist() == ["", "+0.00 (one seed)"]
+
+
+def test_a_profile_of_several_sizes_has_the_smallest_first_and_its_own_comparison_a_size():
+    found = [
+        run(name, 42, end, model=model)
+        for model in ("small", "mini")
+        for name, end in (("high", 3.1), ("original", 3.0))
+    ]
+    assert losses.table(found)["Model"].tolist() == ["BERT-Mini"] * 2 + ["BERT-Small"] * 2
+    assert losses.gaps(found)["difference"].tolist() == pytest.approx([0.1, 0.1])
+    head, rule, *rows = losses.to_markdown(found).splitlines()
+    assert len(rows) == 4 and {row.count("|") for row in (head, rule, *rows)} == {8}
