@@ -36,10 +36,10 @@ class Budget:
 
 
 def budgets(found: Sequence[Record], study: Profile) -> list[Budget]:
-    """Return what a profile's records cost: encoders, fine-tuning, decoders, strengths, questions of known hops."""
+    """Return what a profile's records cost: encoders, fine-tuning, decoders, strengths, sizes, known hops."""
     beyond = select(list(found), "beyond")
     kinds = [_encoders(found, study), *_tuned(found, study), _decoders(found, study)]
-    kinds += [make(run["metrics"], study) for run in beyond for make in (_strengths, _hops)]
+    kinds += [make(run["metrics"], study) for run in beyond for make in (_strengths, _larger, _hops)]
     return [kind for kind in kinds if kind and kind.runs]
 
 
@@ -92,10 +92,20 @@ def _strengths(metrics: Record, study: Profile) -> Budget | None:
     plan, last = study.beyond, [run["curve"][-1] for run in metrics.get("strengths") or [] if run["curve"]]
     if plan is None:
         return None
-    planned = (len(plan.strengths) + 1) * len(plan.seeds)  # and a learned one
+    planned = (len(plan.strengths) + len(plan.learned)) * len(plan.seeds)
     steps = tuple(sorted({end["step"] for end in last}))
     read = _tokens(step * plan.pretrain.batch * plan.pretrain.length for step in steps)
     return Budget("encoders at other strengths", len(last), planned, steps, read, _seconds(last))
+
+
+def _larger(metrics: Record, study: Profile) -> Budget | None:
+    plan, last = study.beyond, [run["curve"][-1] for run in metrics.get("larger") or [] if run["curve"]]
+    if plan is None or not plan.larger:
+        return None
+    planned = 2 * sum(map(len, plan.larger.values()))  # without the refinement and with it
+    steps = tuple(sorted({end["step"] for end in last}))
+    read = _tokens(step * plan.pretrain.batch * plan.pretrain.length for step in steps)
+    return Budget("larger encoders", len(last), planned, steps, read, _seconds(last))
 
 
 def _hops(metrics: Record, study: Profile) -> Budget | None:

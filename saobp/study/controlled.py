@@ -4,7 +4,7 @@ from typing import Any
 
 import pandas as pd
 
-from saobp.study import hops, paths, records, relation_paths, strengths
+from saobp.study import hops, larger, paths, records, relation_paths, strengths
 from saobp.study.labels import counted, model_title
 from saobp.study.profile import available
 from saobp.study.tables.render import pipe
@@ -32,7 +32,7 @@ def strength_words(record: dict[str, Any]) -> str:
     runs = record["metrics"]["strengths"]
     last = [run["curve"][-1]["step"] for run in runs if run["curve"]] or [0]
     size = f"profile {record['profile']}, {model_title(record['parameters']['model'])}, {max(last):,} steps"
-    return f"{size}: {strengths.words(strengths.sweep(runs))}; {strengths.learned_words(strengths.learned(runs))}"
+    return "; ".join([f"{size}: {strengths.words(strengths.sweep(runs))}", *strengths.all_learned_words(runs)])
 
 
 def size(record: dict[str, Any]) -> str:
@@ -66,11 +66,20 @@ def by_path(record: dict[str, Any]) -> pd.DataFrame:
 
 
 def summary(record: dict[str, Any]) -> list[str]:
-    """Say what a record found on the strength and on paths of relations, how far its runs came and which failed."""
+    """Say what a record found on strengths, sizes and paths of relations, how far its runs came and which failed."""
     exam = record["metrics"]["multihop"]
     swept = strengths.words(strengths.sweep(record["metrics"]["strengths"]))
     followed = relation_paths.words(by_path(record), 1 / exam[0]["chains"])
-    return [f"Strength: {swept}", *followed, *hops.movement_words(exam), *hops.failure_words(exam)]
+    grown = [f"Size: {line}" for line in sizes(record)]
+    taught = [f"Learned: {line}" for line in strengths.all_learned_words(record["metrics"]["strengths"])]
+    return [f"Strength: {swept}", *taught, *grown, *followed, *hops.movement_words(exam), *hops.failure_words(exam)]
+
+
+def sizes(record: dict[str, Any]) -> list[str]:
+    """Say of each size that a record trained by one recipe how it reads with the refinement and without."""
+    runs = record["metrics"].get("larger") or []
+    own = larger.with_own(runs, record["metrics"]["strengths"], record["parameters"]["model"])
+    return larger.words(larger.gaps(own)) if runs else []
 
 
 def text(record: dict[str, Any]) -> list[str]:

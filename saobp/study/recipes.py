@@ -191,10 +191,12 @@ class MultiHop:
 
 @dataclass(frozen=True, config=STRICT, kw_only=True)
 class Beyond:
-    """The open questions of notebook 12: High at other strengths, and at learned ones, on one model."""
+    """The open questions of notebook 12: High at other strengths, and at learned ones, on one model; larger models."""
 
     model: Model
-    strengths: list[Annotated[float, Ge(0)]]  # λ; a learned one a head is trained beside them
+    strengths: list[Annotated[float, Ge(0)]]  # λ
     pretrain: Pretraining
+    learned: list[Literal["head", "layer"]] = field(default_factory=lambda: ["head"])  # what has a learned λ of its own
+    larger: dict[Model, Seeds] = field(default_factory=dict)  # by the same recipe, at λ = 0 and at the size's own
     seeds: Seeds = field(default_factory=lambda: [42])
     sequences: Positive = 32  # of held-out text, on which rounds of messages, heads and tokens are looked at

@@ -23,7 +23,8 @@ from saobp.study.labels import counted, joined
 from saobp.study.recipes import Beyond
 from saobp.study.statistics import holm
 
-LEARNED = "learned"
+LEARNED, BY_LAYER = "learned", "learned by layer"
+TAUGHT = {LEARNED: "head", BY_LAYER: "layer"}  # strengths that are parameters, and what has one of its own
 
 
 def strengths_of(model: nn.Module) -> list[list[float]]:
@@ -58,7 +59,7 @@ def run(
     tokenizer: PreTrainedTokenizerBase,
     folder: Path,
 ) -> dict[str, Any]:
-    """Train one model at a strength, or with a learned one a head ("learned", from the size's own), and follow it.
+    """Train one model at a strength, or with one of `TAUGHT` that starts from the size's own, and follow it.
 
     Returns strength, seed, "curve": step, loss, accuracy, raw and refined shape, strengths, "failed": why there is
     no curve, "" as a rule, and "device": the processor. A finished run is read from `folder`; one that was cut off is
@@ -69,10 +70,8 @@ def run(
     done = folder / f"{name}.json"
     if not done.exists():
         network = models.encoder(plan.model, tokenizer, dropout=plan.pretrain.dropout, seed=seed)
-        learned = strength == LEARNED
-        saobp.apply(
-            network, "high", models.strength_of(plan.model) if learned else strength, learn="head" if learned else None
-        )
+        learn = TAUGHT.get(strength)
+        saobp.apply(network, "high", models.strength_of(plan.model) if learn else strength, learn=learn)
         try:
             log, failed = training.pretrain(
                 network, text, SeededMasking(tokenizer, plan.pretrain.masking, seed), plan.pretrain,
@@ -87,10 +86,11 @@ def run(
 
 
 def study(plan: Beyond, *, text: Any, held_out: Any, tokenizer: PreTrainedTokenizerBase, folder: Path) -> list:
-    """Run every strength of a plan, and the learned one, with every seed."""
+    """Run every strength of a plan, and the learned ones, with every seed."""
+    taught = [name for name, by in TAUGHT.items() if by in plan.learned]
     return [
         run(plan, strength, seed, text=text, held_out=held_out, tokenizer=tokenizer, folder=folder)
-        for strength in (*plan.strengths, LEARNED)
+        for strength in (*plan.strengths, *taught)
         for seed in plan.seeds
     ]
 
@@ -109,12 +109,15 @@ def sweep(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def learned(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
-    """Return where learned strengths went: seed, step, layer, head (from 1), strength (nats); a failed run nowhere."""
+def learned(runs: Sequence[dict[str, Any]], name: str = LEARNED) -> pd.DataFrame:
+    """Return where learned strengths of a name in `TAUGHT` went; a failed run nowhere.
+
+    Columns: seed, step, layer, head (from 1; 1 alone where a layer's heads share theirs), strength (nats).
+    """
     rows = [
         (run["seed"], point["step"], layer, head, value)
         for run in runs
-        if run["strength"] == LEARNED
+        if run["strength"] == name
         for point in run["curve"]
         for layer, heads in enumerate(point["strengths"], 1)
         for head, value in enumerate(heads, 1)
@@ -164,10 +167,16 @@ def words(swept: pd.DataFrame) -> str:
     return said + f"; {seeds} seeds, {joined(sure) or 'none'} unlike λ = 0 after Holm's correction over {len(found)}"
 
 
-def learned_words(strengths: pd.DataFrame) -> str:
-    """Say where the learned strengths went, those of all seeds together."""
+def all_learned_words(runs: Sequence[dict[str, Any]]) -> list[str]:
+    """Say where the learned strengths of runs went, those of heads and those of layers where they were trained."""
+    names = [name for name in TAUGHT if any(run["strength"] == name for run in runs)]
+    return [learned_words(learned(runs, name), TAUGHT[name]) for name in names]
+
+
+def learned_words(strengths: pd.DataFrame, by: str = "head") -> str:
+    """Say where the learned strengths of heads or of layers went, those of all seeds together."""
     if strengths.empty:
-        return "no run with a learned λ came to its end"
+        return f"no run with a learned λ a {by} came to its end"
     first, last = (
         strengths[strengths["step"] == step]["strength"] for step in (strengths["step"].min(), strengths["step"].max())
     )
@@ -175,9 +184,9 @@ def learned_words(strengths: pd.DataFrame) -> str:
     start, low, high = first.mean(), last.min(), last.max()
     moved = max(abs(low - start), abs(high - start))
     digits = max(3, 1 + ceil(log10(high / moved))) if moved else 3  # as many as show how far the farthest went
-    words = f"learned λ after {after}: {low:.{digits}g} to {high:.{digits}g}, from {start:.{digits}g}"
+    words = f"learned λ a {by} after {after}: {low:.{digits}g} to {high:.{digits}g}, from {start:.{digits}g}"
     up, seeds = int((last.to_numpy() > first.to_numpy()).sum()), strengths["seed"].nunique()
-    said = words + f"; {up} of {counted(len(last), 'head')} went up"
+    said = words + f"; {up} of {counted(len(last), by)} went up"
     return f"{said}, of {seeds} seeds together" if seeds > 1 else said
 
 

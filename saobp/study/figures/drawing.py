@@ -60,7 +60,7 @@ HOPS = (
 )
 STRENGTH = (
     "One model trained with High at each strength λ, on held-out text. Thick lines: means of the seeds; thin: single "
-    "ones, where there are several; star: each head learned its own. The paper has no such figure."
+    "ones, where there are several; star, diamond: each head or layer learned its own. The paper has no such figure."
 )
 GAINS = (
     "What High adds to Original: the printed difference with the error of its items alone (one seed, unpaired, 95 %), "

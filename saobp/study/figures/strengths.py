@@ -26,7 +26,10 @@ SPANS = {
     "gtd": 0.01,
     "largest_column": 0.1,
 }  # least that an axis shows
-STAR = {"marker": "*", "ms": 7, "mew": 0.6, "mfc": "white"}
+STARS = {  # one mark a way of learning λ: by each head, by each layer
+    "head": {"marker": "*", "ms": 7, "mew": 0.6, "mfc": "white"},
+    "layer": {"marker": "D", "ms": 4, "mew": 0.6, "mfc": "white"},
+}
 SIDES = {"raw": ("softmax", "0.5", "s"), "refined": ("refined", labels.ALGORITHMS["high"].colour, "o")}
 
 
@@ -38,17 +41,24 @@ def data(records: Sequence[dict[str, Any]]) -> pd.DataFrame:
 def of(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
     """Return what runs of `strengths.study` show at their end, one row a run that did not fail.
 
-    Columns: learned (whether λ was), strength (nats; a learned one's mean over heads), seed, loss (nats), accuracy (0
-    to 1), and raw_ and refined_ entropy (nats), gtd (0 to 1) and largest_column (1 under uniform attention).
+    Columns: learned (by "head" or "layer", or "" where λ was given), strength (nats; a learned one's mean), seed,
+    loss (nats), accuracy (0 to 1), and raw_ and refined_ entropy (nats), gtd (0 to 1) and largest_column (1 under
+    uniform attention).
     """
     swept = strengths.sweep(runs)
     if swept.empty:
         return swept
-    went = strengths.learned(runs)
-    ends = went[went["step"] == went.groupby("seed")["step"].transform("max")].groupby("seed")["strength"].mean()
-    learned = swept["strength"] == strengths.LEARNED
-    values = swept["strength"].mask(learned, swept["seed"].map(ends)).astype(float)
-    return swept.assign(strength=values).assign(learned=learned)
+    values = swept["strength"].copy()
+    for name in strengths.TAUGHT:
+        values = values.mask(swept["strength"] == name, swept["seed"].map(_ends(strengths.learned(runs, name))))
+    learned = swept["strength"].map(strengths.TAUGHT).fillna("")
+    return swept.assign(strength=values.astype(float), learned=learned)
+
+
+def _ends(went: pd.DataFrame) -> pd.Series:
+    """Where each seed's learned strengths ended, as a mean."""
+    last = went["step"] == went.groupby("seed")["step"].transform("max")
+    return went[last].groupby("seed")["strength"].mean()
 
 
 def plot(frame: pd.DataFrame, width: float) -> Figure:
@@ -71,8 +81,8 @@ def plot(frame: pd.DataFrame, width: float) -> Figure:
 
 
 def strength_axes(ax: Axes, frame: pd.DataFrame, quantity: str) -> Axes:
-    """Draw one quantity over λ: a thin line a seed, a thick one through their means, a star at learned strengths."""
-    fixed, taught = frame[~frame["learned"]], frame[frame["learned"]]
+    """Draw one quantity over λ: a thin line a seed, a thick one through their means, a mark at learned strengths."""
+    fixed = frame[frame["learned"] == ""]
     columns = {side: f"{side}_{quantity}" for side in SIDES}
     for side, column in columns.items() if columns["raw"] in frame else {"refined": quantity}.items():
         _, colour, marker = SIDES[side]
@@ -80,7 +90,9 @@ def strength_axes(ax: Axes, frame: pd.DataFrame, quantity: str) -> Axes:
             ax.plot(own["strength"], own[column], color=colour, lw=0.4, alpha=0.7)
         means = fixed.groupby("strength")[column].mean()
         ax.plot(means.index, means, marker=marker, color=colour, ms=3.5, lw=1.2)
-        ax.plot(taught["strength"], taught[column], color=colour, ls="none", **STAR)
+        for by, star in STARS.items():
+            taught = frame[frame["learned"] == by]
+            ax.plot(taught["strength"], taught[column], color=colour, ls="none", **star)
     _over_strength(ax, sorted(set(fixed["strength"])))
     ax.set(xlabel="λ (nats)", ylabel=PANELS[quantity])
     return style.at_least(ax, "y", SPANS[quantity])
@@ -98,16 +110,21 @@ def _over_strength(ax: Axes, levels: Sequence[float]) -> None:
 
 
 def _handles(frame: pd.DataFrame) -> list[Line2D]:
-    """One name a side of the refinement, and one for learned strengths."""
+    """One name a side of the refinement, and one a way in which strengths were learned."""
     sides = [
         Line2D([], [], color=colour, marker=mark, ms=3.5, lw=1, label=name) for name, colour, mark in SIDES.values()
     ]
-    star = Line2D([], [], color="0.2", ls="none", label="λ learned by each head,\nat the mean of its heads", **STAR)
-    return [*sides, star] if frame["learned"].any() else sides
+    stars = [
+        Line2D([], [], color="0.2", ls="none", label=f"λ learned by each {by},\nat the mean of its {by}s", **star)
+        for by, star in STARS.items()
+        if (frame["learned"] == by).any()
+    ]
+    return [*sides, *stars]
 
 
 def words(frame: pd.DataFrame) -> str:
     """Say at which strength held-out loss was lowest, from a frame `of` runs."""
-    named = frame["strength"].astype(object).mask(frame["learned"], strengths.LEARNED)
+    names = {by: name for name, by in strengths.TAUGHT.items()}
+    named = frame["strength"].astype(object).where(frame["learned"] == "", frame["learned"].map(names))
     said = strengths.words(frame.assign(strength=named))
     return f"{said[0].upper()}{said[1:]}."
