@@ -331,10 +331,12 @@ def test_the_words_about_rounds_and_strengths_are_those_of_the_numbers():
     said = "lowest held-out loss at λ = 0.2: 2.2500 nats, 0.5 below the highest, 0.25 below λ = 0; "
     assert strengths.words(swept) == said + "one seed, so no interval" and strengths.against_plain(swept).empty
     learned = pd.DataFrame({"seed": 1, "step": [0, 0, 9, 9], "strength": [0.2, 0.2, 0.1, 0.3]})
-    assert strengths.learned_words(learned) == "learned λ after 9 steps: 0.1 to 0.3, from 0.2; 1 of 2 heads went up"
+    assert (
+        strengths.learned_words(learned) == "learned λ a head after 9 steps: 0.1 to 0.3, from 0.2; 1 of 2 heads went up"
+    )
     little = learned.assign(strength=[0.2, 0.2, 0.19997, 0.20001])
-    assert strengths.learned_words(little).startswith("learned λ after 9 steps: 0.19997 to 0.20001, from 0.2;")
-    said = "learned λ after 9 steps: 0.1 to 0.3, from 0.2; 1 of 2 heads went up, of 2 seeds together"
+    assert strengths.learned_words(little).startswith("learned λ a head after 9 steps: 0.19997 to 0.20001, from 0.2;")
+    said = "learned λ a head after 9 steps: 0.1 to 0.3, from 0.2; 1 of 2 heads went up, of 2 seeds together"
     assert strengths.learned_words(learned.assign(seed=[1, 2, 1, 2])) == said
 
 
@@ -352,7 +354,7 @@ def test_a_strength_that_diverges_is_marked_failed_and_has_no_row(tokenizer, tmp
         "λ = 0.5, seed 0: failed, the loss is nan at step 3"
     ]
     gone = strengths.learned([run | {"strength": strengths.LEARNED}])
-    assert gone.empty and strengths.learned_words(gone) == "no run with a learned λ came to its end"
+    assert gone.empty and strengths.learned_words(gone) == "no run with a learned λ a head came to its end"
 
 
 def test_strengths_are_held_against_none_seed_by_seed():

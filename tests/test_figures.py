@@ -337,12 +337,12 @@ def test_the_exam_has_a_panel_a_depth_with_every_seed_and_the_mean_of_each_algor
 def test_a_strength_has_a_thin_line_a_seed_a_thick_one_for_their_mean_and_a_star_where_it_was_learned():
     study = examples.beyond()
     frame = figures.data("strength", [study])
-    assert frame.loc[frame["learned"], "strength"].tolist() == pytest.approx([0.4, 0.4])
-    assert frame.loc[~frame["learned"], "strength"].tolist() == [0.0, 0.0, 0.01, 0.01, 0.1, 0.1, 1.0, 1.0]
+    assert frame.loc[frame["learned"] == "head", "strength"].tolist() == pytest.approx([0.4, 0.4])
+    assert frame.loc[frame["learned"] == "", "strength"].tolist() == [0.0, 0.0, 0.01, 0.01, 0.1, 0.1, 1.0, 1.0]
     figure = figures.figure("strength", [study])
     loss, *_, column, names = figure.axes
     first, second, mean, star = loss.lines  # after refinement only: there is one loss
-    losses = frame[~frame["learned"]].pivot(index="strength", columns="seed", values="loss")
+    losses = frame[frame["learned"] == ""].pivot(index="strength", columns="seed", values="loss")
     assert list(first.get_ydata()) == losses[42].tolist() and list(second.get_ydata()) == losses[43].tolist()
     assert list(mean.get_ydata()) == pytest.approx(losses.mean(axis=1)) and mean.get_linewidth() > first.get_linewidth()
     assert list(star.get_xdata()) == pytest.approx([0.4, 0.4]) and star.get_marker() == "*"

@@ -183,6 +183,6 @@ def test_a_profile_may_vary_the_strength_and_set_no_exam(tmp_path):
     found = records.read(folder / "build" / "little" / target)
     assert [run["strength"] for run in found["metrics"]["strengths"]] == [0.0, 0.2, strengths.LEARNED]
     assert found["metrics"]["multihop"] == [] and found["metrics"]["paths"] == {}
-    assert figures.data("strength", [found])["learned"].tolist() == [False, False, True]
+    assert figures.data("strength", [found])["learned"].tolist() == ["", "", "head"]
     with pytest.raises(figures.FigureError, match="Accuracy by hops: no run yet"):
         figures.data("hops", [found])

@@ -78,8 +78,10 @@ def summary(record: dict[str, Any]) -> list[str]:
 def sizes(record: dict[str, Any]) -> list[str]:
     """Say of each size that a record trained by one recipe how it reads with the refinement and without."""
     runs = record["metrics"].get("larger") or []
+    if not runs:
+        return []
     own = larger.with_own(runs, record["metrics"]["strengths"], record["parameters"]["model"])
-    return larger.words(larger.gaps(own)) if runs else []
+    return larger.words(larger.gaps(own))
 
 
 def text(record: dict[str, Any]) -> list[str]:

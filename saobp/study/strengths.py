@@ -23,7 +23,7 @@ from saobp.study.labels import counted, joined
 from saobp.study.recipes import Beyond
 from saobp.study.statistics import holm
 
-LEARNED, BY_LAYER = "learned", "learned by layer"
+LEARNED, BY_LAYER = "learned", "learned-by-layer"
 TAUGHT = {LEARNED: "head", BY_LAYER: "layer"}  # strengths that are parameters, and what has one of its own
 
 

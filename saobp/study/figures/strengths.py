@@ -90,9 +90,8 @@ def strength_axes(ax: Axes, frame: pd.DataFrame, quantity: str) -> Axes:
             ax.plot(own["strength"], own[column], color=colour, lw=0.4, alpha=0.7)
         means = fixed.groupby("strength")[column].mean()
         ax.plot(means.index, means, marker=marker, color=colour, ms=3.5, lw=1.2)
-        for by, star in STARS.items():
-            taught = frame[frame["learned"] == by]
-            ax.plot(taught["strength"], taught[column], color=colour, ls="none", **star)
+        for by, taught in frame[frame["learned"] != ""].groupby("learned"):
+            ax.plot(taught["strength"], taught[column], color=colour, ls="none", **STARS[by])
     _over_strength(ax, sorted(set(fixed["strength"])))
     ax.set(xlabel="λ (nats)", ylabel=PANELS[quantity])
     return style.at_least(ax, "y", SPANS[quantity])

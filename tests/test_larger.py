@@ -1,0 +1,99 @@
+"""Larger models beside the study's own: which runs are compared, with what interval, and what is said of them."""
+
+from dataclasses import replace
+
+import pandas as pd
+import pytest
+from small_models import RECIPE, RandomText, word_tokenizer
+
+from saobp.study import budgets, controlled, larger, profile, strengths
+from saobp.study.figures import strengths as figure
+from saobp.study.recipes import Beyond
+
+PLAN = Beyond(model="mini-twin", strengths=[], pretrain=RECIPE, larger={"small-twin": [42]}, learned=["layer"])
+
+
+def run(model, strength, seed, loss, before=4.0, after=2.0, failed=""):
+    """A run as `strengths.run` returns it, at its end."""
+    side = {"entropy": 2.5, "gtd": 0.7}
+    end = {
+        "step": 50, "loss": loss, "accuracy": 0.4, "strengths": [[strength]], "seconds": 3600.0,
+        "raw": side | {"largest_column": before}, "refined": side | {"largest_column": after},
+    }  # fmt: skip
+    return {"model": model, "strength": strength, "seed": seed, "curve": [] if failed else [end], "failed": failed}
+
+
+RUNS = [
+    *(run("mini", 0.0, seed, 3.0) for seed in (1, 2, 3)),
+    *(run("mini", 0.2, seed, 3.0 + seed / 10, before=seed, after=seed / 2) for seed in (1, 2, 3)),
+    run("small", 0.0, 1, 2.5),
+    run("small", 0.08, 1, 2.4),
+]
+
+
+def test_a_size_is_compared_seed_by_seed_with_the_interval_of_students_t():
+    found = larger.gaps(RUNS).set_index("model")
+    reach = 4.302653 * 0.1 / 3**0.5
+    mini = found.loc["mini"]
+    assert mini[["difference", "low", "high"]].tolist() == pytest.approx([0.2, 0.2 - reach, 0.2 + reach])
+    assert mini[["plain", "refined", "before", "after"]].tolist() == pytest.approx([3.0, 3.2, 2.0, 1.0])
+    assert (mini["layers"], mini["hidden"], mini["strength"], mini["seeds"]) == (4, 256, 0.2, 3)
+    assert found.loc["small", ["low", "high"]].isna().all() and found.loc["small", "difference"] == pytest.approx(-0.1)
+
+
+def test_a_seed_that_failed_one_way_counts_neither_way_and_a_size_without_a_pair_is_left_out():
+    failed = [run("mini", 0.2, 4, 9.0, failed="the loss is nan"), run("mini", 0.0, 4, 9.0), run("medium", 0.0, 1, 2.0)]
+    assert larger.gaps([*RUNS, *failed]).equals(larger.gaps(RUNS))
+    assert larger.gaps([]).empty and larger.words(larger.gaps([])) == []
+    assert larger.gaps([run("mini", 0.0, 1, 3.0), run("mini", 0.2, 2, 3.0)]).empty, "seeds that are no pair"
+
+
+def test_what_is_said_names_size_gap_and_fullest_key():
+    first, second = larger.words(larger.gaps(RUNS))
+    said = "BERT-Mini, 4 layers of 256: held-out loss 3.000 nats at λ = 0; at λ = 0.2 +0.2 [-0.048, 0.45], 3 seeds; "
+    assert first == said + "fullest key 2 before the step, 1 after"
+    assert "at λ = 0.08 -0.1, one seed, so no interval; fullest key 4 before" in second
+
+
+def test_the_studys_own_model_comes_first_at_nought_and_at_its_own_strength():
+    swept = [run("", level, 1, 3.0) for level in (0.0, 0.1, 0.2, strengths.LEARNED)]
+    for one in swept:
+        one.pop("model")
+    own = larger.with_own(RUNS, swept, "mini-twin")
+    assert [(one["model"], one["strength"]) for one in own[:2]] == [("mini-twin", 0.0), ("mini-twin", 0.2)]
+    assert own[2:] == RUNS
+    record = {"metrics": {"larger": RUNS, "strengths": swept}, "parameters": {"model": "mini-twin"}}
+    assert [line.split(",")[0] for line in controlled.sizes(record)] == ["BERT-Mini (twin)", "BERT-Mini", "BERT-Small"]
+    assert controlled.sizes({"metrics": {"strengths": swept}}) == []
+
+
+def test_larger_models_are_trained_by_the_same_recipe_and_strengths_learned_by_layer(tmp_path):
+    given = {"text": RandomText(), "held_out": RandomText(), "tokenizer": word_tokenizer(), "folder": tmp_path}
+    runs = larger.study(PLAN, **given)
+    assert [(one["model"], one["strength"], one["seed"]) for one in runs] == [
+        ("small-twin", 0.0, 42),
+        ("small-twin", 0.08, 42),
+    ]
+    assert {len(one["curve"][-1]["strengths"]) for one in runs} == {4} and runs[0]["curve"] != runs[1]["curve"]
+    assert larger.gaps(runs)["seeds"].tolist() == [1]
+    (taught,) = strengths.study(PLAN, **given)
+    went = strengths.learned([taught], strengths.BY_LAYER)
+    assert taught["strength"] == strengths.BY_LAYER and set(went["head"]) == {1} and set(went["layer"]) == {1, 2, 3, 4}
+    assert went[went["step"] == went["step"].max()]["strength"].nunique() > 1, "each layer has its own"
+    assert strengths.learned([taught]).empty
+    (said,) = strengths.all_learned_words([taught])
+    assert said.startswith("learned λ a layer after 30 steps:") and "of 4 layers went up" in said
+    drawn = figure.of([taught])
+    assert drawn["learned"].tolist() == ["layer"]
+    assert drawn["strength"].tolist() == pytest.approx([went[went["step"] == 30]["strength"].mean()])
+    axes = figure.plot(pd.concat([drawn, drawn.assign(learned="", strength=0.1)]), 8).axes
+    assert [line.get_marker() for line in axes[0].lines].count("D") == 1
+    assert axes[-1].get_legend().get_texts()[-1].get_text().startswith("λ learned by each layer")
+
+
+def test_their_hours_are_in_the_budget():
+    study = profile.load_profile("stories")
+    found = replace(study, beyond=replace(study.beyond, larger={"mini": [1, 2, 3], "small": [1, 2]}))
+    kind = budgets._larger({"larger": RUNS}, found)
+    assert (kind.what, kind.runs, kind.planned, kind.steps, kind.seconds) == ("larger encoders", 8, 10, (50,), 8 * 3600)
+    assert budgets._larger({"larger": RUNS}, replace(study, beyond=replace(study.beyond, larger={}))) is None
