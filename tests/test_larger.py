@@ -50,9 +50,9 @@ def test_a_seed_that_failed_one_way_counts_neither_way_and_a_size_without_a_pair
 
 def test_what_is_said_names_size_gap_and_fullest_key():
     first, second = larger.words(larger.gaps(RUNS))
-    said = "BERT-Mini, 4 layers of 256: held-out loss 3.000 nats at λ = 0; at λ = 0.2 +0.2 [-0.048, 0.45], 3 seeds; "
+    said = "BERT-Mini, 4 layers of 256: held-out loss 3.000 nats at λ = 0; at λ = 0.2 +0.200 [-0.048, 0.448], 3 seeds; "
     assert first == said + "fullest key 2 before the step, 1 after"
-    assert "at λ = 0.08 -0.1, one seed, so no interval; fullest key 4 before" in second
+    assert "at λ = 0.08 -0.100, one seed, so no interval; fullest key 4 before" in second
 
 
 def test_the_studys_own_model_comes_first_at_nought_and_at_its_own_strength():

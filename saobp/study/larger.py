@@ -71,11 +71,12 @@ def words(found: pd.DataFrame) -> list[str]:
     said = []
     for row in found.itertuples():
         one = row.seeds == 1
-        interval = "" if one else f" [{row.low:.2g}, {row.high:.2g}]"
+        gap, low, high = (round(value, 3) + 0.0 for value in (row.difference, row.low, row.high))  # no minus before 0
+        interval = "" if one else f" [{low:.3f}, {high:.3f}]"
         seeds = "one seed, so no interval" if one else counted(row.seeds, "seed")
         said.append(
             f"{labels.model_title(row.model)}, {row.layers} layers of {row.hidden}: held-out loss {row.plain:.3f} nats "
-            f"at λ = 0; at λ = {row.strength:g} {row.difference:+.2g}{interval}, {seeds}; fullest key {row.before:.3g} "
+            f"at λ = 0; at λ = {row.strength:g} {gap:+.3f}{interval}, {seeds}; fullest key {row.before:.3g} "
             f"before the step, {row.after:.3g} after"
         )
     return said
