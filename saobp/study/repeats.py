@@ -9,8 +9,8 @@ Record = dict[str, Any]
 FOLDER = "repeats"  # of data/: records of runs made again, a folder a profile, one file or more a run
 HEAD = """**Made again.** Seed, text, recipe and the packages' versions are those of the first run; processor and the
 commit that trained are named. How far runs of one line and one commit lie apart is what these do not fix. Step 0 is
-before the first update. Of two commits the losses along the way are not compared: they may be measured otherwise. The
-tables keep the first run."""
+before the first update. Where two of two commits differ it is not said from which step on: they may be measured
+otherwise. The tables keep the first run."""
 RUN = ("stage", "parameters")  # what makes a record one of the same run
 
 
@@ -76,16 +76,18 @@ def _named(record: Record) -> str:
 
 
 def _read(first: Record, again: Sequence[Record]) -> list[str]:
-    """Say what each run read, on what and by which code; of two of one code from which step on they are unlike."""
+    """Say what each run read, on what and by which code; which are the same, and of one code where two part."""
     said, runs = [_perplexity(first)], [first, *again]
     for place, run in enumerate(again, start=1):
-        before = [earlier for earlier in runs[:place] if code(earlier) == code(run)]
-        step = parting(before[-1], run) if before else None
-        if before and step is None:
-            said.append(f"the same to the last digit, at each step measured, {_made(run)}")
+        alike = [earlier for earlier in runs[:place] if parting(earlier, run) is None]
+        of_one_code = [earlier for earlier in runs[:place] if code(earlier) == code(run)]
+        if alike:
+            said.append(f"{_made(run)}: the same to the last digit, at each step measured, as {_made(alike[0])}")
+        elif of_one_code:
+            step = parting(of_one_code[-1], run)
+            said.append(f"{_perplexity(run)}, unlike that on {of_one_code[-1]['device']} from step {step:,} on")
         else:
-            apart = f", unlike the one before from step {step:,} on" if before else ""
-            said.append(_perplexity(run) + apart)
+            said.append(_perplexity(run))
     return said
 
 
