@@ -91,6 +91,16 @@ def test_larger_models_are_trained_by_the_same_recipe_and_strengths_learned_by_l
     assert axes[-1].get_legend().get_texts()[-1].get_text().startswith("λ learned by each layer")
 
 
+def test_runs_of_several_kinds_of_processor_are_said_to_be():
+    runs = [
+        run("mini", level, seed, 3.0) | {"device": "one, 1 of 2 threads"} for level in (0.0, 0.2) for seed in (1, 2)
+    ]
+    assert strengths.processor_words(runs) == []
+    taught = run("mini", strengths.LEARNED, 1, 3.0) | {"device": "another, 1 of 2 threads"}
+    (said,) = strengths.processor_words([*runs, taught])
+    assert said.endswith(": 0.0 and 0.2 on one; learned on another")
+
+
 def test_their_hours_are_in_the_budget():
     study = profile.load_profile("stories")
     found = replace(study, beyond=replace(study.beyond, larger={"mini": [1, 2, 3], "small": [1, 2]}))

@@ -190,6 +190,16 @@ def learned_words(strengths: pd.DataFrame, by: str = "head") -> str:
     return f"{said}, of {seeds} seeds together" if seeds > 1 else said
 
 
+def processor_words(runs: Sequence[dict[str, Any]]) -> list[str]:
+    """Say of runs from several kinds of processor which strengths come from which; nothing where all are of one."""
+    named: dict[str, list[str]] = {}
+    for run in runs:
+        strengths = named.setdefault(run.get("device", "unknown").split(",")[0], [])
+        strengths += [str(run["strength"])] * (str(run["strength"]) not in strengths)
+    said = [f"{joined(strengths)} on {processor}" for processor, strengths in named.items()]
+    return [f"processors, which part runs of one seed: {'; '.join(said)}"] if len(said) > 1 else []
+
+
 def failure_words(runs: Sequence[dict[str, Any]]) -> list[str]:
     """Say which runs failed and why; no row, mean or curve counts them."""
     return [f"λ = {run['strength']}, seed {run['seed']}: failed, {run['failed']}" for run in runs if run.get("failed")]
