@@ -105,7 +105,7 @@ rule finetune:
     threads: THREADS
     params:
         plan=lambda run: repr(replace(profile.finetune, groups={run.group: profile.finetune.groups[run.group]}, seeds=[int(run.head)]))
-        + (f" {profile.finetune.epochs_of}" if profile.finetune.epochs_of else ""),
+        + "".join(f" {own}" for own in (profile.finetune.epochs_of, profile.finetune.length_of) if own),
     log:
         "logs/05-finetune-{model}-{algorithm}-{seed}-{group}-{head}.log",
     shell:

@@ -35,6 +35,8 @@ def test_runs_are_counted_beside_those_that_the_profile_plans():
         f"{steps}",
         f"{items:,} items of at most 64 tokens",
     ]
+    longer = replace(study, finetune=replace(plan, length_of={"race": 160, "squad": 200}))
+    assert budgets.budgets(found, longer)[1].cells()[3].endswith("of at most 160 tokens"), "of its own tasks"
 
 
 def test_a_complete_study_names_one_number_and_little_time_is_not_none():

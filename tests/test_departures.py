@@ -84,6 +84,14 @@ def test_fine_tuning_names_a_task_that_has_its_own_number_of_epochs():
     assert not any(line.startswith("sst2") for line in departures.finetuning(study, study.length, ["rte"]))
 
 
+def test_fine_tuning_names_a_task_that_has_its_own_length():
+    study = dataclasses.replace(load_profile("paper").finetune, length=64, length_of={"race": 160})
+    named = departures.finetuning(study, 128, ["rte", "race"])
+    assert "race: length 160, the others 64" in named and named[0].startswith("positions past 128")
+    alone = departures.finetuning(study, 128, ["rte"])
+    assert not any(line.startswith(("race", "positions")) for line in alone)
+
+
 def test_fine_tuning_names_the_substitute_splits_of_its_own_tasks():
     study = dataclasses.replace(load_profile("paper").finetune, splits={"race": ["validation", "test"]})
     assert "race: trained on validation, reported on test" in departures.finetuning(study, 512, ["race"])

@@ -76,6 +76,16 @@ def test_a_task_may_have_its_own_number_of_epochs(checkpoint, source, tmp_path):
     assert (ends["sst2"]["step"], ends["race"]["step"]) == (9, 3)
 
 
+def test_a_task_may_have_its_own_length(checkpoint, source, tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(
+        finetuning, "encode", lambda spec, rows, tokenizer, length: asked.append((spec.name, length)) or encode(
+            spec, rows, tokenizer, length))  # fmt: skip
+    for name in ("rte", "race"):
+        finetuned(name, checkpoint, source, tmp_path, length_of={"race": RECIPE.length + 3}, limit_train=10, epochs=1)
+    assert set(asked) == {("rte", RECIPE.length), ("race", RECIPE.length + 3)}
+
+
 def test_a_task_that_the_paper_does_not_correlate_is_not_followed(checkpoint, source, tmp_path):
     assert finetuned("rte", checkpoint, source, tmp_path, curve=4)["curve"] == []
 

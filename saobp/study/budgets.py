@@ -56,9 +56,8 @@ def _tuned(found: Sequence[Record], study: Profile) -> list[Budget]:
         runs = select(list(found), "finetune", group=group)
         read = [_items(run, plan) for run in runs]
         steps = tuple(sorted({number for number, _ in read}))
-        items = tuple(
-            f"{count:,} items of at most {plan.length} tokens" for count in sorted({count for _, count in read})
-        )
+        longest = max(map(plan.tokens, tasks))
+        items = tuple(f"{count:,} items of at most {longest} tokens" for count in sorted({count for _, count in read}))
         planned = len(study.pairs()) * len(study.seeds) * len(plan.seeds)
         what = ", ".join(["fine-tuning", *(TASKS[task].title for task in tasks)])
         kinds.append(Budget(what, len(runs), planned, steps, items, _seconds(runs)))

@@ -101,7 +101,7 @@ def finetuning(study: Finetuning, pretrained: int, tasks: Collection[str]) -> li
     `pretrained`: tokens a sequence had in pretraining; `tasks`: those of the run.
     """
     found = []
-    if study.length > pretrained:
+    if max(map(study.tokens, tasks), default=0) > pretrained:
         found.append(f"positions past {pretrained} are trained in fine-tuning alone")
     if study.limit_train or study.limit_evaluation:
         found.append(f"items: at most {study.limit_train} to train on and {study.limit_evaluation} reported")
@@ -109,6 +109,8 @@ def finetuning(study: Finetuning, pretrained: int, tasks: Collection[str]) -> li
         found.append(f"{task}: trained on {train}, reported on {reported}")
     for task, epochs in _of(study.epochs_of, tasks):
         found.append(f"{task}: {counted(epochs, 'epoch')}, the others {study.epochs}")
+    for task, length in _of(study.length_of, tasks):
+        found.append(f"{task}: length {length}, the others {study.length}")
     epochs = counted(study.epochs, "epoch")
     return [*found, f"length {study.length}, batch {study.batch}, {epochs}: the paper gives none of these"]
 

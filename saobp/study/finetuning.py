@@ -150,7 +150,7 @@ def finetune(
     """
     spec = task.spec
     parts = {
-        part: encode(spec, getattr(task, part), tokenizer, recipe.length)
+        part: encode(spec, getattr(task, part), tokenizer, recipe.tokens(spec.name))
         for part in ("train", "development", "evaluation")
     }
     model, guard = with_head(task, checkpoint, recipe, seed), StopAtNaN(folder)

@@ -113,11 +113,16 @@ class Finetuning:
     limit_evaluation: Positive | None = None
     splits: dict[Task, Annotated[list[str], Len(2, 2)]] = field(default_factory=dict)  # task -> [train, reported]
     epochs_of: dict[Task, Positive] = field(default_factory=dict, repr=False)  # a task's own number of them
+    length_of: dict[Task, Positive] = field(default_factory=dict, repr=False)  # a task's own tokens an item
 
     def __post_init__(self):
         tasks = [task for group in self.groups.values() for task in group]
         if twice := [task for task, times in Counter(tasks).items() if times > 1]:
             raise ValueError(f"groups: {', '.join(twice)} would be run, and counted, twice")
+
+    def tokens(self, task: str) -> int:
+        """Return how many tokens an item of a task has at most."""
+        return self.length_of.get(task, self.length)
 
 
 @dataclass(frozen=True, config=STRICT, kw_only=True)
