@@ -394,3 +394,8 @@ def test_without_a_plan_nothing_is_asked_and_a_guess_has_no_rate(tmp_path):
     assert multihop.study(None, tmp_path) == [] and relation_paths.asked(None) == {}
     assert math.isnan(questions.chance(None)) and questions.chance(STORIES) == pytest.approx(100 / 3)
     assert questions.told(None) == "this profile sets no exam: it has no `multihop`"
+
+
+def test_the_tracked_study_gave_every_run_the_same_steps():
+    for run in records.select(records.load(paths.results("stories")), "beyond"):
+        assert {found["curve"][-1]["step"] for found in run["metrics"]["multihop"]} == {4000}

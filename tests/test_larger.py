@@ -98,7 +98,7 @@ def test_runs_of_several_kinds_of_processor_are_said_to_be():
     assert strengths.processor_words(runs) == []
     taught = run("mini", strengths.LEARNED, 1, 3.0) | {"device": "another, 1 of 2 threads"}
     (said,) = strengths.processor_words([*runs, taught])
-    assert said.endswith(": 0.0 and 0.2 on one; learned on another")
+    assert said.endswith(": λ = 0.0 and 0.2 on one; learned on another")
 
 
 def test_their_hours_are_in_the_budget():

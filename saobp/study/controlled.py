@@ -72,8 +72,7 @@ def summary(record: dict[str, Any]) -> list[str]:
     followed = relation_paths.words(by_path(record), 1 / exam[0]["chains"])
     grown = [f"Size: {line}" for line in sizes(record)]
     runs = record["metrics"]["strengths"]
-    taught = [f"Learned: {line}" for line in strengths.all_learned_words(runs)]
-    taught += [f"Strength: {line}" for line in strengths.processor_words(runs)]
+    taught = [f"Strength: {line}" for line in (*strengths.all_learned_words(runs), *strengths.processor_words(runs))]
     return [f"Strength: {swept}", *taught, *grown, *followed, *hops.movement_words(exam), *hops.failure_words(exam)]
 
 

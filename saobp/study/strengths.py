@@ -197,7 +197,8 @@ def processor_words(runs: Sequence[dict[str, Any]]) -> list[str]:
         strengths = named.setdefault(run.get("device", "unknown").split(",")[0], [])
         strengths += [str(run["strength"])] * (str(run["strength"]) not in strengths)
     said = [f"{joined(strengths)} on {processor}" for processor, strengths in named.items()]
-    return [f"processors, which part runs of one seed: {'; '.join(said)}"] if len(said) > 1 else []
+    apart = "two kinds of processor part runs of one seed, and these come from several"
+    return [f"{apart}: λ = {'; '.join(said)}"] if len(said) > 1 else []
 
 
 def failure_words(runs: Sequence[dict[str, Any]]) -> list[str]:
