@@ -67,12 +67,14 @@ def _tuned(found: Sequence[Record], study: Profile) -> list[Budget]:
 def _items(run: Record, plan: Finetuning) -> tuple[int, int]:
     """Return the steps of a run over all its tasks and epochs, and the items it read in them.
 
-    Of a task that keeps passages whole the slice that chooses the epoch is a tenth but for a passage, so its steps are.
+    As many as the bag of words beside it was fitted to; where there is none, nine tenths of the train split, which a
+    task that keeps passages whole hits but for a passage.
     """
     steps = items = 0
     trained = [split["used"] for split in run["data"]["splits"] if split["role"] == "train"]
-    for task, used in zip(run["metrics"]["tasks"], trained, strict=True):
-        kept, epochs = used - rows_aside(used), plan.epochs_of.get(task, plan.epochs)
+    for (task, scores), used in zip(run["metrics"]["tasks"].items(), trained, strict=True):
+        kept = (scores.get("floor") or {}).get("trained_on") or used - rows_aside(used)
+        epochs = plan.epochs_of.get(task, plan.epochs)
         steps, items = steps + epochs * ceil(kept / plan.batch), items + epochs * kept
     return steps, items
 

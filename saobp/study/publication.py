@@ -118,7 +118,8 @@ def results_text(found: list[dict[str, Any]]) -> str:
         f"({'; '.join(sizes)}), {hours:.1f} hours of pretraining in all. What differs from the paper:"
     )
     listed = "\n".join(f"- {line}" for line in context.departures(found))
-    parts = [context.without_departures(tables.table(number, found)).to_markdown() for number in (2, 8)]
+    tabled = [7] if records.select(found, "decoder") else []
+    parts = [context.without_departures(tables.table(number, found)).to_markdown() for number in (2, 8, *tabled)]
     swept = context.relevant("figure-strength", found) or controlled.tracked()
     shown = {"gains": found, "length": found, "strength": swept}
     drawn = [line for name, behind in shown.items() for line in figure_text(name, behind, said=True)]

@@ -197,8 +197,8 @@ def processor_words(runs: Sequence[dict[str, Any]]) -> list[str]:
         strengths = named.setdefault(run.get("device", "unknown").split(",")[0], [])
         strengths += [str(run["strength"])] * (str(run["strength"]) not in strengths)
     said = [f"{joined(strengths)} on {processor}" for processor, strengths in named.items()]
-    apart = "two kinds of processor part runs of one seed, and these come from several"
-    return [f"{apart}: λ = {'; '.join(said)}"] if len(said) > 1 else []
+    mixed = "several kinds of processor, which compute apart from one seed"
+    return [f"{mixed}: λ = {'; '.join(said)}"] if len(said) > 1 else []
 
 
 def failure_words(runs: Sequence[dict[str, Any]]) -> list[str]:
