@@ -105,6 +105,9 @@ def test_a_multi_hop_run_answers_every_question_and_is_not_run_again(tmp_path):
     assert (hops.curves(runs)["step"].unique() == [0, 4]).all()
     before = sorted(path.name for path in tmp_path.glob("*.json"))
     assert multihop.study(STORIES, tmp_path) == runs and len(before) == 4
+    more = multihop.study(dataclasses.replace(STORIES, more_seeds={"high": [2]}), tmp_path)
+    assert more[:4] == runs and [(run["algorithm"], run["seed"]) for run in more[4:]] == [("high", 2)]
+    assert len({*tmp_path.glob("*.json")}) == 5, "what had run stays, though the plan has more seeds"
 
 
 def test_the_exam_marks_what_a_hand_made_pass_marks():

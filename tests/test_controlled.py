@@ -47,6 +47,19 @@ def test_a_record_says_its_size_its_strengths_and_its_hops():
     assert strength.startswith("Strength: lowest held-out loss at λ = 0.2: 2.5000 nats, 0.5 below the highest")
 
 
+def test_where_some_algorithms_have_more_seeds_it_says_who_and_what_the_added_seeds_show_alone():
+    one, later = (record({"original": 0.3, "high": share}, seeds) for share, seeds in ((0.9, (0, 1)), (0.3, (2, 3, 4))))
+    first = one["metrics"]["multihop"]
+    assert hops.added_words(first) == [] and hops.added_words([]) == []
+    third = [run | {"algorithm": "low"} for run in first if run["algorithm"] == "high"]
+    exam = one["metrics"]["multihop"] = [*first, *third, *later["metrics"]["multihop"]]
+    assert "3 algorithms, 5 seeds of Original and High, 2 of the others, 100 steps" in controlled.size(one)
+    (line,) = (line for line in controlled.summary(one) if "added after" in line)
+    seen, added = (float(part.split("seeds ")[1].split(" [")[0]) for part in line.split("; "))
+    gaps = [hops.several([run for run in exam if run["seed"] in seeds])[0].value for seeds in ((0, 1), (2, 3, 4))]
+    assert [seen, added] == [round(gap, 1) for gap in gaps] and seen > 40 > abs(added)
+
+
 def test_a_record_is_shown_as_a_table_with_the_range_of_its_seeds():
     one = record({"original": 0.3, "high": 1.0}, seeds=(0, 1, 2))
     head, _, names, rule, first, second, *rest = controlled.text(one)

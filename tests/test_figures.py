@@ -241,6 +241,25 @@ def test_figure_2_is_original_and_figure_5_every_algorithm(records):
     assert figures.data(2, records)["betweenness"].isna().sum() == 3  # one undefined value a run, kept undefined
 
 
+@pytest.mark.parametrize("number", [2, 4, 5, 7])
+def test_a_figure_of_one_task_is_traced_to_the_records_of_that_task_alone(number):
+    runs = [
+        examples.attention("mini", name, seed, task) | {"name": f"{name}-{seed}-{task}"}
+        for task in ("race", "squad") for name in ("original", "high") for seed in (42, 43)
+    ]  # fmt: skip
+    task = "squad" if number == 7 else "race"
+    asked = [f"{name}-{seed}-{task}" for name in ("original", "high")[: 1 if number == 2 else 2] for seed in (42, 43)]
+    assert [run["name"] for run in drawing.used(number, runs)] == asked
+
+
+def test_figure_5_names_the_seed_of_each_point_and_no_record_a_thousand_times(records):
+    frame = figures.data(5, records)
+    assert frame.columns.tolist() == ["model", "algorithm", "seed", "gtd", "clustering", "betweenness"]
+    assert set(frame["seed"]) == {42, 43, 44}
+    alone = figures.data(5, [examples.attention("mini", "high", 44)])["gtd"].tolist()
+    assert frame.query("algorithm == 'high' and seed == 44")["gtd"].tolist() == alone
+
+
 def test_all_algorithms_share_the_bins_of_a_joint_plot_and_one_value_does_not_widen_it():
     frame = pd.DataFrame({"algorithm": ["original"] * 5 + ["elemmul"] * 5, "clustering": 1.0, "betweenness": 0.0})
     frame["gtd"] = [0.84, 0.845, 0.85, 0.852, 0.853] + [0.856] * 5

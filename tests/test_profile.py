@@ -1,6 +1,6 @@
 """A profile says only what it may say, and a mistake in it is named before anything runs."""
 
-from dataclasses import FrozenInstanceError
+from dataclasses import FrozenInstanceError, replace
 
 import pytest
 
@@ -8,6 +8,16 @@ from saobp.study import models, paths, published
 from saobp.study.profile import ProfileError, available, load_profile
 
 SMOKE = (paths.root() / "notebooks" / "profiles" / "smoke.yaml").read_text()
+
+
+def test_seeds_that_some_algorithms_have_more_are_run_after_those_of_all():
+    plan, more = load_profile("stories").multihop, {"high": [2]}
+    plan = replace(plan, layers=[2], algorithms=["low", "high"], seeds=[0, 1], more_seeds=more)
+    assert plan.runs() == [(2, "low", 0), (2, "high", 0), (2, "low", 1), (2, "high", 1), (2, "high", 2)]
+    with pytest.raises(ValueError, match="more_seeds: original is not among the algorithms"):
+        replace(plan, more_seeds={"original": [2]})
+    with pytest.raises(ValueError, match="more_seeds: high has a seed there that is among the seeds of all"):
+        replace(plan, more_seeds={"high": [1, 2]})
 
 
 def written(tmp_path, old, new):

@@ -113,7 +113,7 @@ def _hops(metrics: Record, study: Profile) -> Budget | None:
     plan, last = study.multihop, [run["curve"][-1] for run in metrics.get("multihop") or [] if run["curve"]]
     if plan is None:
         return None
-    planned = len(plan.layers) * len(plan.algorithms) * len(plan.seeds)
+    planned = len(plan.runs())
     steps = tuple(sorted({end["step"] for end in last}))
     stories = {run.get("stories") for run in metrics.get("multihop") or []} - {None}
     read = tuple(f"{step * many:,} stories" for step in steps for many in sorted(stories))

@@ -5,7 +5,7 @@ from typing import Any
 import pandas as pd
 
 from saobp.study import hops, larger, paths, records, relation_paths, strengths
-from saobp.study.labels import counted, model_title
+from saobp.study.labels import algorithm_title, counted, joined, model_title
 from saobp.study.profile import available
 from saobp.study.tables.render import pipe
 
@@ -38,7 +38,7 @@ def strength_words(record: dict[str, Any]) -> str:
 def size(record: dict[str, Any]) -> str:
     """Say how large a record's study of hops is: encoders, depths, algorithms, seeds and steps."""
     exam = record["metrics"]["multihop"]
-    depths, algorithms, seeds = (sorted({run[key] for run in exam}) for key in ("layers", "algorithm", "seed"))
+    depths, algorithms = (sorted({run[key] for run in exam}) for key in ("layers", "algorithm"))
     last = [run["curve"][-1] for run in exam if run["curve"]]
     steps = sorted({point["step"] for point in last}) or [0]
     hours = sum(point.get("seconds", 0) for point in last) / 3600
@@ -47,9 +47,22 @@ def size(record: dict[str, Any]) -> str:
     layers = " and ".join(str(depth) for depth in depths)
     return (
         f"profile {record['profile']}, {record['started'][:10]}: {counted(len(exam), 'encoder')} of {layers} layers, "
-        f"{counted(len(algorithms), 'algorithm')}, {counted(len(seeds), 'seed')}, {long} steps{batch}, "
+        f"{counted(len(algorithms), 'algorithm')}, {_seeds(exam)}, {long} steps{batch}, "
         f"{hours:.1f} hours of training"
     )
+
+
+def _seeds(exam: list[dict[str, Any]]) -> str:
+    """Say how many seeds the algorithms have: "5 seeds", or "21 seeds of Original and High, 5 of the others"."""
+    seeds: dict[str, set[int]] = {}
+    for run in exam:
+        seeds.setdefault(run["algorithm"], set()).add(run["seed"])
+    most, least = (end(map(len, seeds.values())) for end in (max, min))
+    if most == least:
+        return counted(most, "seed")
+    named = joined([algorithm_title(name) for name, own in seeds.items() if len(own) == most])
+    others = sorted({len(own) for own in seeds.values()} - {most})
+    return f"{counted(most, 'seed')} of {named}, {joined(list(map(str, others)))} of the others"
 
 
 def sentences(record: dict[str, Any]) -> list[str]:
@@ -73,7 +86,8 @@ def summary(record: dict[str, Any]) -> list[str]:
     grown = [f"Size: {line}" for line in sizes(record)]
     runs = record["metrics"]["strengths"]
     taught = [f"Strength: {line}" for line in (*strengths.all_learned_words(runs), *strengths.processor_words(runs))]
-    return [f"Strength: {swept}", *taught, *grown, *followed, *hops.movement_words(exam), *hops.failure_words(exam)]
+    asked = [*hops.added_words(exam), *followed, *hops.movement_words(exam), *hops.failure_words(exam)]
+    return [f"Strength: {swept}", *taught, *grown, *asked]
 
 
 def sizes(record: dict[str, Any]) -> list[str]:

@@ -130,6 +130,27 @@ def several(runs: Sequence[dict[str, Any]]) -> tuple[Estimate, list[int], dict[i
     return found, sorted({layers for layers, _ in every}), by_seed
 
 
+def added_words(runs: Sequence[dict[str, Any]]) -> list[str]:
+    """Say of High − Original at two hops and more what the seeds of all algorithms show, and the seeds added, alone.
+
+    Seeds are added where the first leave a question open, so the first were seen before; the added ones were not.
+    Nothing is said where every algorithm has the same seeds.
+    """
+    held = {name: {run["seed"] for run in runs if run["algorithm"] == name} for name in _algorithms(runs)}
+    first = set.intersection(*held.values()) if held else set()
+    parts = [several([run for run in runs if (run["seed"] in first) == among]) for among in (True, False)]
+    if None in parts:
+        return []
+    said = [f"{counted(len(seeds), 'seed')} {found.value:+.1f} [{found.low:.1f}, {found.high:.1f}]"
+            for found, _, seeds in parts]  # fmt: skip
+    line = "High − Original at two hops and more, points: the {} of all algorithms; the {} added after, alone"
+    return [line.format(*said)]
+
+
+def _algorithms(runs: Sequence[dict[str, Any]]) -> list[str]:
+    return list(dict.fromkeys(run["algorithm"] for run in runs))
+
+
 def overview(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
     """Return a table to read, a row a depth and number of hops: percent right, the mean of the seeds and their range.
 

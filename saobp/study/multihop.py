@@ -135,17 +135,11 @@ def checks(recipe: Pretraining) -> list[int]:
 
 def _name(plan: MultiHop, layers: int, algorithm: str, seed: int) -> str:
     """Name a run so that another plan's is another; which others are in the plan does not matter."""
-    given = {key: value for key, value in asdict(plan).items() if key not in ("algorithms", "seeds", "layers")}
+    others = ("algorithms", "seeds", "layers", "more_seeds")
+    given = {key: value for key, value in asdict(plan).items() if key not in others}
     return checkpoints.marked(f"{algorithm}-{layers}-{seed}", given)
 
 
 def study(plan: MultiHop | None, folder: Path) -> list[dict[str, Any]]:
     """Run every depth, algorithm and seed of a plan; nothing without one, where a profile sets no exam."""
-    if plan is None:
-        return []
-    return [
-        run(plan, layers, algorithm, seed, folder)
-        for layers in plan.layers
-        for seed in plan.seeds
-        for algorithm in plan.algorithms
-    ]
+    return [] if plan is None else [run(plan, *one, folder) for one in plan.runs()]

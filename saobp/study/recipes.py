@@ -192,6 +192,19 @@ class MultiHop:
     heads: Positive = 4
     strength: Annotated[float, Ge(0)] = 0.2  # BERT-Mini's
     items: Positive = 300  # stories of the exam
+    more_seeds: dict[Algorithm, Seeds] = field(default_factory=dict)  # of some algorithms, after the seeds of all
+
+    def __post_init__(self):
+        if strange := [name for name in self.more_seeds if name not in self.algorithms]:
+            raise ValueError(f"more_seeds: {', '.join(strange)} is not among the algorithms")
+        if twice := [name for name, seeds in self.more_seeds.items() if set(seeds) & set(self.seeds)]:
+            raise ValueError(f"more_seeds: {', '.join(twice)} has a seed there that is among the seeds of all")
+
+    def runs(self) -> list[tuple[int, str, int]]:
+        """Return depth, algorithm and seed of every encoder that is trained."""
+        every = [(name, seed) for seed in self.seeds for name in self.algorithms]
+        every += [(name, seed) for name, seeds in self.more_seeds.items() for seed in seeds]
+        return [(layers, *one) for layers in self.layers for one in every]
 
 
 @dataclass(frozen=True, config=STRICT, kw_only=True)

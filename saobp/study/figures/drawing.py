@@ -26,12 +26,13 @@ class Drawing:
     plot: Callable[[pd.DataFrame, float], Figure]
     caption: str
     needs: str
+    task: str = ""  # the one its data are of, where they do not say
 
 
 def _grid(number: int, title: str) -> Drawing:
     caption = f"GTD and entropy by layer and head on {title} (refined matrix); equal curves lie on each other."
     needs = f"attention records of task {grids.TASKS[number]}"
-    return Drawing(partial(grids.data, number), grids.plot, caption, needs)
+    return Drawing(partial(grids.data, number), grids.plot, caption, needs, grids.TASKS[number])
 
 
 GRAPH = "attention records of task race with a graph block"
@@ -69,7 +70,9 @@ GAINS = (
 HEADS = "A point is a head on a sample; those of one run are not independent, so r has no interval here."
 FIGURES = {
     1: Drawing(maps.before_after_data, maps.before_after, BEFORE_AFTER, MAPS),
-    2: Drawing(partial(joint.data, 2), joint.plot, f"GTD against clustering and betweenness. {HEADS}", GRAPH),
+    2: Drawing(
+        partial(joint.data, 2), joint.plot, f"GTD against clustering and betweenness. {HEADS}", GRAPH, joint.TASK
+    ),
     3: Drawing(
         partial(correlations.data, 3),
         correlations.plot,
@@ -77,7 +80,13 @@ FIGURES = {
         POINTS,
     ),
     4: _grid(4, "RACE-Middle"),
-    5: Drawing(partial(joint.data, 5), joint.plot, f"GTD against graph measures, one algorithm each. {HEADS}", GRAPH),
+    5: Drawing(
+        partial(joint.data, 5),
+        joint.plot,
+        f"GTD against graph measures, one algorithm each. {HEADS}",
+        GRAPH,
+        joint.TASK,
+    ),
     6: Drawing(maps.sparsity_data, maps.sparsity, ONE_HEAD, MAPS),
     7: _grid(7, "SQuAD"),
     8: _grid(8, "SST2"),
@@ -123,16 +132,16 @@ def data(number: int | str, records: Sequence[Record]) -> pd.DataFrame:
 
 
 def used(number: int | str, records: Sequence[Record]) -> list[Record]:
-    """The records behind Figure `number`: the runs in it, or those of its stages, models, algorithms and tasks."""
+    """The records behind Figure `number`: its runs, or those of its stages, models, algorithms, seeds and tasks."""
     frame, chosen = data(number, records), context.relevant(stem(number), records)
     if number in TITLES:
         return chosen
     named = {record["name"] for record in chosen}
     if "run" in frame and set(frame["run"]) <= named:
         return [record for record in chosen if record["name"] in set(frame["run"])]
-    for key in {"model", "algorithm"} & set(frame):
+    for key in {"model", "algorithm", "seed"} & set(frame.columns[frame.notna().all()]):
         chosen = [record for record in chosen if record["parameters"].get(key) in set(frame[key])]
-    tasks = set(frame["task"]) if "task" in frame else set()
+    tasks = set(frame["task"]) if "task" in frame else {*filter(None, [FIGURES[number].task])}
     return [record for record in chosen if not tasks or not (own := context.tasks_of(record)) or own & tasks]
 
 

@@ -15,6 +15,7 @@ from saobp.study import estimates, labels
 from saobp.study.figures import style
 
 Record = dict[str, Any]
+TASK = "race"
 MEASURES = {"clustering": "Clustering coefficient", "betweenness": "Betweenness"}
 BINS = 24
 TURNS = 25  # parts in which the points are drawn, the algorithms by turns
@@ -23,17 +24,18 @@ LEAST = {"gtd": 0.004, "clustering": 0.1, "betweenness": 0.1}  # what an axis sh
 
 
 def data(number: int, records: Sequence[Record]) -> pd.DataFrame:
-    """One row a sample and head: model, algorithm, run, gtd, graph measures (empty where undefined)."""
+    """One row a sample and head: model, algorithm, seed, gtd, graph measures (empty where undefined)."""
     model = next(iter(estimates.models(records)), None)
     names = ["original"] if number == 2 else estimates.algorithms(records)
     parts = []
     for algorithm in names:
-        for run in estimates.attention_runs(records, model, algorithm, "race"):
+        for run in estimates.attention_runs(records, model, algorithm, TASK):
             graph = run["metrics"].get("graph")
             if graph:
                 columns = {key: pd.array(graph[key], dtype="Float64") for key in ("gtd", *MEASURES)}
-                parts.append(pd.DataFrame(columns).assign(model=model, algorithm=algorithm, run=run["name"]))
-    columns = ["model", "algorithm", "run", "gtd", *MEASURES]
+                seed = run["parameters"].get("seed")
+                parts.append(pd.DataFrame(columns).assign(model=model, algorithm=algorithm, seed=seed))
+    columns = ["model", "algorithm", "seed", "gtd", *MEASURES]
     return pd.concat(parts, ignore_index=True)[columns] if parts else pd.DataFrame(columns=columns)
 
 
