@@ -330,7 +330,7 @@ def test_the_words_about_rounds_and_strengths_are_those_of_the_numbers():
     first, second = beyond.one_round_words(pd.DataFrame([one, one | {"still": 0.1}]))
     said = "λ = 0.2: one round leaves 25% of the distance to the settled beliefs; fullest key 4, after one round 2, "
     assert (first, second) == (said + "settled 2.5", said + "after the last 2.5, not settled")
-    swept = pd.DataFrame({"strength": [0.0, 0.2, "learned"], "seed": 1, "loss": [2.5, 2.25, 2.75]})
+    swept = pd.DataFrame({"strength": [0.0, 0.2, "learned"], "seed": 1, "processor": "one", "loss": [2.5, 2.25, 2.75]})
     said = "lowest held-out loss at λ = 0.2: 2.2500 nats, 0.5 below the highest, 0.25 below λ = 0; "
     assert strengths.words(swept) == said + "one seed, so no interval" and strengths.against_plain(swept).empty
     learned = pd.DataFrame({"seed": 1, "step": [0, 0, 9, 9], "strength": [0.2, 0.2, 0.1, 0.3]})
@@ -363,7 +363,7 @@ def test_a_strength_that_diverges_is_marked_failed_and_has_no_row(tokenizer, tmp
 def test_strengths_are_held_against_none_seed_by_seed():
     starts, gaps = (2.5, 2.9, 2.7), {0.0: (0, 0, 0), 0.2: (-0.1, -0.11, -0.09), "learned": (0.1, -0.1, 0.02)}
     rows = [(name, seed, starts[seed] + gap) for name, each in gaps.items() for seed, gap in enumerate(each)]
-    swept = pd.DataFrame(rows, columns=["strength", "seed", "loss"])
+    swept = pd.DataFrame(rows, columns=["strength", "seed", "loss"]).assign(processor="one")
     found = strengths.against_plain(swept).set_index("strength")
     half = 4.302653 * 0.01 / 3**0.5  # Student's t of two degrees of freedom, of a sample that is off by a hundredth
     assert found.loc[0.2, ["difference", "low", "high"]].tolist() == pytest.approx([-0.1, -0.1 - half, -0.1 + half])
@@ -376,6 +376,8 @@ def test_strengths_are_held_against_none_seed_by_seed():
     assert strengths.words(apart) == strengths.words(strengths.sweep([])) == "no seed has every strength"
     none = strengths.words(swept[swept["strength"] != 0.2])
     assert none.endswith("; 3 seeds, none unlike λ = 0 after Holm's correction over 1")
+    elsewhere = swept.assign(processor=np.where(swept["strength"] == 0.2, "another", "one"))
+    assert strengths.words(elsewhere) == none, "what was trained on another processor is not compared"
 
 
 def made_up(algorithm, seed, share, layers=2):

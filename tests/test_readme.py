@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from saobp import own
-from saobp.study import figures, paths, publication, runner, tables
+from saobp.study import figures, paths, publication, records, runner, tables
+from saobp.study.tables import context
 
 README = (paths.root() / "README.md").read_text(encoding="utf-8")
 MAKEFILE = (paths.root() / "Makefile").read_text(encoding="utf-8")
@@ -66,6 +67,15 @@ def test_what_is_wrong_with_a_command_is_said_in_one_line(words, said, tmp_path,
     lines = capsys.readouterr().err.splitlines()
     assert code == 2 and len(lines) == 1 and lines[0].startswith("saobp: ") and said in lines[0]
     assert not any(tmp_path.iterdir())
+
+
+def test_what_differs_from_the_paper_is_listed_of_every_profile_that_is_told_of():
+    shown = publication.published_profile()
+    for name in ("narrow", "laptop", "stories"):
+        lines = context.departures(records.load(paths.results(name)))
+        assert lines and all(f"- {line}\n" in README for line in lines), name
+        assert (f"in profile <code>{name}</code>" in README) == (name != shown)
+    assert publication.departures_text(["nowhere"]) == []
 
 
 def test_the_verdicts_are_written_alone_like_a_table(tmp_path, monkeypatch):

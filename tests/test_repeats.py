@@ -50,14 +50,15 @@ def test_a_run_like_the_one_before_is_called_the_same_and_another_from_the_first
 
 def test_runs_of_two_commits_are_not_compared_along_the_way_and_those_of_the_first_stand_beside_it(again):
     other = {"perplexity": 34.9, "perplexity_interval": [32.0, 38.0]}
-    later = {"sittings": [{"step": 0, "commit": "abc123"}, {"step": 20, "commit": "def456"}]}  # the last sitting's
+    sat = [{"step": 0, "commit": "abc123", "device": "first"}, {"step": 20, "commit": "def456", "device": "last"}]
+    later = {"sittings": sat}
     again(1, **other, **later)
     again(2, **other)
     assert repeats.words(["smoke"])[2].count("the same to the last digit") == 1, "whatever code wrote it"
     again(2, **other | {"perplexity": 35.0})
     line = repeats.words(["smoke"])[2]
-    assert line.index("35.0 [32.0, 38.0] on another by abc123, unlike") < line.index("on another by def456")
-    assert line.endswith("; again 34.9 [32.0, 38.0] on another by def456")
+    assert line.index("35.0 [32.0, 38.0] on another by abc123, unlike") < line.index("on last by def456")
+    assert line.endswith("; again 34.9 [32.0, 38.0] on last by def456"), "the last sitting's processor and code"
 
 
 def test_a_run_of_another_recipe_is_not_the_same_run_made_again(again):

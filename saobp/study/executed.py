@@ -11,7 +11,7 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_markdown_cell
 
 from saobp.study import labels
-from saobp.study.publication import is_progress
+from saobp.study.renewal import is_progress
 
 IDENTITY = ("model", "algorithm", "seed")
 MARKER = "# NBVAL_CHECK_OUTPUT\n"

@@ -5,11 +5,11 @@ from math import exp, log
 from typing import Any
 
 import pandas as pd
-from scipy.stats import spearmanr, ttest_1samp
+from scipy.stats import spearmanr
 
 from saobp.study import estimates, paths, records
 from saobp.study.labels import ALGORITHMS, algorithm_title, counted, model_title
-from saobp.study.statistics import holm
+from saobp.study.statistics import holm, mean_interval
 from saobp.study.tables.render import pipe
 
 Record = dict[str, Any]
@@ -52,10 +52,9 @@ def gaps(found: Sequence[Record]) -> pd.DataFrame:
         losses = runs.pivot(index="seed", columns="algorithm", values="end")
         for name in losses.columns.drop("original") if "original" in losses else ():
             apart = (losses[name] - losses["original"]).dropna()
-            test = ttest_1samp(apart, 0.0) if len(apart) > 1 else None
-            low, high = test.confidence_interval() if test else (float("nan"),) * 2
-            p = test.pvalue if test else float("nan")
-            rows += [(model, name, apart.mean(), low, high, len(apart), p)] * bool(len(apart))
+            if len(apart):
+                gap = mean_interval(apart.tolist())
+                rows.append((model, name, gap.value, gap.low, gap.high, gap.seeds, gap.p))
     frame = pd.DataFrame(rows, columns=["model", "algorithm", "difference", "low", "high", "seeds", "p"])
     return frame.assign(p_holm=holm(frame["p"].tolist()))
 

@@ -1,14 +1,12 @@
-"""From a profile's records to tracked results, published figures, and single files for somebody's next paper."""
+"""From a profile's records to tracked results, published figures and the README; and single files for a next paper."""
 
 import shutil
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import nbformat
-
 from saobp.study import budgets, controlled, figures, labels, losses, paths, records, repeats, tables
-from saobp.study.execution import declared_parameters
 from saobp.study.figures import grids
 from saobp.study.labels import counted
 from saobp.study.profile import load_profile
@@ -119,14 +117,25 @@ def results_text(found: list[dict[str, Any]]) -> str:
     )
     listed = "\n".join(f"- {line}" for line in context.departures(found))
     tabled = [7] if records.select(found, "decoder") else []
+    trained = [*(name for name in WEIGHT if name != "smoke"), controlled.PROFILE]
+    elsewhere = departures_text([name for name in trained if name != found[0]["profile"]])
     parts = [context.without_departures(tables.table(number, found)).to_markdown() for number in (2, 8, *tabled)]
     swept = context.relevant("figure-strength", found) or controlled.tracked()
     shown = {"gains": found, "length": found, "strength": swept}
     drawn = [line for name, behind in shown.items() for line in figure_text(name, behind, said=True)]
-    trained = [*(name for name in WEIGHT if name != "smoke"), controlled.PROFILE]
     read = [*losses.words(trained), *repeats.words(trained)]
     first = [*budgets.words(trained), *read, judged(found).to_markdown(), *controlled_text()]
-    return "\n".join([*first, small, "", listed, "", *parts, *begun_text(), *drawn, ""])
+    return "\n".join([*first, small, "", listed, "", *elsewhere, *parts, *begun_text(), *drawn, ""])
+
+
+def departures_text(profiles: Sequence[str]) -> list[str]:
+    """List what differs from the paper in each of some profiles, folded; nothing of one without records."""
+    said = []
+    for name in profiles:
+        if listed := context.departures(records.load(paths.results(name))):
+            head = f"<details><summary>What differs from the paper in profile <code>{name}</code></summary>"
+            said += [head, "", *(f"- {line}" for line in listed), "", "</details>", ""]
+    return said
 
 
 def figure_text(number: int | str, found: list[dict[str, Any]], *, said: bool) -> list[str]:
@@ -192,53 +201,3 @@ def single(kind: str, number: int | str, profile: str, file_format: str, width: 
     if kind == "table":
         return tables.write(number, found, folder, [file_format])[0]
     return figures.write(number, found, folder, [file_format], width=figures.PAGE if width is None else width)[0]
-
-
-def renew_notebooks() -> None:
-    """Put the outputs of the finished smoke run into `notebooks/`, without its paths, times and progress bars.
-
-    Raises FileNotFoundError when a notebook has not been run, and ValueError when it has been edited since.
-    """
-    runs = {notebook: _run_of(notebook) for notebook in sorted((paths.root() / "notebooks").glob("*.ipynb"))}
-    for notebook, executed in runs.items():
-        paths.write_text(notebook, nbformat.writes(executed) + "\n")
-
-
-def _run_of(notebook: Path) -> nbformat.NotebookNode:
-    """Return the smoke run of a notebook's defaults, cleaned."""
-    values = [str(v) for k, v in declared_parameters(notebook).items() if k not in ("profile", "record")]
-    folder = paths.build("smoke") / "notebooks"
-    # a run is named by the parameters that tell it from the others, the first ones of its notebook
-    counts = range(len(values), -1, -1)
-    candidates = [folder / f"{'-'.join([notebook.stem, *values[:count]])}.ipynb" for count in counts]
-    executed = next((path for path in candidates if path.is_file()), None)
-    if executed is None:
-        raise FileNotFoundError(f"{candidates[0]}: not run yet; run `make reproduce` first")
-    node = _clean(nbformat.read(executed, as_version=4))
-    if [cell.source for cell in node.cells] != [cell.source for cell in nbformat.read(notebook, as_version=4).cells]:
-        raise ValueError(f"{executed}: ran other cells than {notebook.name} has now; run `make reproduce` again")
-    return node
-
-
-def _clean(node: nbformat.NotebookNode) -> nbformat.NotebookNode:
-    """Keep what a reader of the notebook's defaults would see, and nothing of the machine it ran on."""
-    node.metadata = {key: node.metadata[key] for key in ("kernelspec", "language_info") if key in node.metadata}
-    node.cells = [cell for cell in node.cells if "injected-parameters" not in cell.metadata.get("tags", [])]
-    for cell in node.cells:
-        tags = cell.metadata.get("tags", [])
-        cell.metadata = {"tags": tags} if tags else {}
-        if cell.cell_type == "code":
-            cell.outputs = [output for output in cell.outputs if not is_progress(output)]
-    codes = [cell for cell in node.cells if cell.cell_type == "code"]
-    for count, cell in enumerate(codes, start=1):
-        cell.execution_count = count
-        for output in cell.outputs:
-            if "execution_count" in output:
-                output.execution_count = count
-    return node
-
-
-def is_progress(output: nbformat.NotebookNode) -> bool:
-    """Say whether an output is a progress bar or another message for the log."""
-    widget = "application/vnd.jupyter.widget-view+json" in output.get("data", {})
-    return widget or output.get("name") == "stderr"

@@ -39,6 +39,12 @@ def code(record: Record) -> str:
     return sittings[-1]["commit"]
 
 
+def device(record: Record) -> str:
+    """Name what a run was trained on last, as the commit beside it is that of its last sitting."""
+    sittings = record["metrics"].get("sittings") or [record]
+    return sittings[-1]["device"]
+
+
 def refuse_unlike(one: Record, other: Record) -> None:
     """Raise ValueError unless two records of a run are of the same versions, recipe and text."""
     unlike = ["packages"] if one["packages"] != other["packages"] else []
@@ -85,7 +91,7 @@ def _read(first: Record, again: Sequence[Record]) -> list[str]:
             said.append(f"{_made(run)}: the same to the last digit, at each step measured, as {_made(alike[0])}")
         elif of_one_code:
             step = parting(of_one_code[-1], run)
-            said.append(f"{_perplexity(run)}, unlike that on {of_one_code[-1]['device']} from step {step:,} on")
+            said.append(f"{_perplexity(run)}, unlike that on {device(of_one_code[-1])} from step {step:,} on")
         else:
             said.append(_perplexity(run))
     return said
@@ -97,4 +103,4 @@ def _perplexity(record: Record) -> str:
 
 
 def _made(record: Record) -> str:
-    return f"on {record['device']} by {code(record)}"
+    return f"on {device(record)} by {code(record)}"

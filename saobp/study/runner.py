@@ -131,9 +131,9 @@ def publish_profile(options: argparse.Namespace) -> None:
 
 def renew_notebooks(options: argparse.Namespace) -> None:
     """`saobp notebooks`."""
-    from saobp.study import publication
+    from saobp.study import renewal
 
-    publication.renew_notebooks()
+    renewal.renew_notebooks()
 
 
 def rebuild_figures(options: argparse.Namespace) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 
 import pandas as pd
 import torch
-from scipy.stats import ttest_1samp
 from torch import nn
 from transformers import PreTrainedTokenizerBase
 
@@ -21,7 +20,7 @@ from saobp.study.faults import Diverged
 from saobp.study.heldout import HeldOut
 from saobp.study.labels import counted, joined
 from saobp.study.recipes import Beyond
-from saobp.study.statistics import holm
+from saobp.study.statistics import holm, mean_interval
 
 LEARNED, BY_LAYER = "learned", "learned-by-layer"
 TAUGHT = {LEARNED: "head", BY_LAYER: "layer"}  # strengths that are parameters, and what has one of its own
@@ -96,7 +95,7 @@ def study(plan: Beyond, *, text: Any, held_out: Any, tokenizer: PreTrainedTokeni
 
 
 def sweep(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
-    """Return one row a run: strength, seed, loss, accuracy (0 to 1), and raw_ and refined_ shapes at the end.
+    """Return one row a run: strength, seed, processor, loss, accuracy (0 to 1), raw_ and refined_ shapes at the end.
 
     A run that failed has no row.
     """
@@ -105,7 +104,8 @@ def sweep(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
         last = run["curve"][-1]
         sides = {f"{side}_{name}": value for side in ("raw", "refined") for name, value in last[side].items()}
         ends = {name: last[name] for name in ("loss", "accuracy")}
-        rows.append({"strength": run["strength"], "seed": run["seed"], **ends, **sides})
+        which = {"strength": run["strength"], "seed": run["seed"], "processor": processor(run)}
+        rows.append({**which, **ends, **sides})
     return pd.DataFrame(rows)
 
 
@@ -125,22 +125,35 @@ def learned(runs: Sequence[dict[str, Any]], name: str = LEARNED) -> pd.DataFrame
     return pd.DataFrame(rows, columns=["seed", "step", "layer", "head", "strength"])
 
 
+def processor(run: dict[str, Any]) -> str:
+    """Name the kind of processor that a run was trained on."""
+    return run.get("device", "unknown").split(",")[0]
+
+
 def _shared(swept: pd.DataFrame) -> pd.DataFrame:
-    """The held-out losses of the seeds that every strength has: a row a seed, a column a strength."""
-    return swept.pivot(index="seed", columns="strength", values="loss").dropna() if len(swept) else swept
+    """The held-out losses of the seeds that every strength has: a row a seed and processor, a column a strength.
+
+    Runs on another kind of processor than those at λ = 0 are left out: kinds of processor compute apart.
+    """
+    if swept.empty:
+        return swept
+    plain = swept[swept["strength"] == 0.0]["processor"]
+    comparable = swept[swept["processor"].isin(plain)] if len(plain) else swept
+    return comparable.pivot(index=["seed", "processor"], columns="strength", values="loss").dropna()
 
 
 def against_plain(swept: pd.DataFrame) -> pd.DataFrame:
-    """Compare the held-out loss at every strength with that at λ = 0 of the same seeds; none without two of them.
+    """Compare the held-out loss at every strength with that at λ = 0 of the same seeds and processor.
+
+    There is no row without two seeds.
 
     Columns: strength, difference, low, high (nats; 95 %, Student's t over seeds), p, p_holm (over all rows), seeds.
     """
     losses = _shared(swept)
     rows = []
     for strength in losses.columns.drop(0.0) if 0.0 in losses and len(losses) > 1 else ():
-        gaps = losses[strength] - losses[0.0]
-        found = ttest_1samp(gaps, 0.0)
-        rows.append((strength, gaps.mean(), *found.confidence_interval(), found.pvalue, len(gaps)))
+        found = mean_interval((losses[strength] - losses[0.0]).tolist())
+        rows.append((strength, found.value, found.low, found.high, found.p, found.seeds))
     frame = pd.DataFrame(rows, columns=["strength", "difference", "low", "high", "p", "seeds"])
     return frame.assign(p_holm=holm(frame["p"].tolist()))
 
@@ -194,10 +207,10 @@ def processor_words(runs: Sequence[dict[str, Any]]) -> list[str]:
     """Say of runs from several kinds of processor which strengths come from which; nothing where all are of one."""
     named: dict[str, list[str]] = {}
     for run in runs:
-        strengths = named.setdefault(run.get("device", "unknown").split(",")[0], [])
+        strengths = named.setdefault(processor(run), [])
         strengths += [str(run["strength"])] * (str(run["strength"]) not in strengths)
-    said = [f"{joined(strengths)} on {processor}" for processor, strengths in named.items()]
-    mixed = "several kinds of processor, which compute apart from one seed"
+    said = [f"{joined(strengths)} on {kind}" for kind, strengths in named.items()]
+    mixed = "several kinds of processor, which compute apart from one seed, so that no two of them are compared"
     return [f"{mixed}: λ = {'; '.join(said)}"] if len(said) > 1 else []
 
 

@@ -28,6 +28,11 @@ class Estimate:
         """Half the width of the interval: the number after the ± sign (NaN if there is no interval)."""
         return (self.high - self.low) / 2
 
+    @property
+    def p(self) -> float:
+        """Two-sided p-value of its distance from 0, by the law of its interval (NaN if there is none)."""
+        return self.error.p(self.value) if self.error else nan
+
 
 def binomial_error(share: float, items: int) -> float:
     """Standard error of a proportion `share` of `items` independent items."""
