@@ -35,6 +35,10 @@ def test_runs_are_counted_beside_those_that_the_profile_plans():
         f"{steps}",
         f"{items:,} items of at most 64 tokens",
     ]
+    assert tuned.cells()[4] == "≥ 0.0" and replace(tuned, seconds=7200.0).cells()[4] == "≥ 2.0", "tasks are not timed"
+    for scores in found[2]["metrics"]["tasks"].values():
+        scores["seconds"] = 3600.0
+    assert budgets.budgets(found, replace(study, finetune=plan))[1].cells()[4] == "2.0", "of every sitting"
     longer = replace(study, finetune=replace(plan, length_of={"race": 160, "squad": 200}))
     assert budgets.budgets(found, longer)[1].cells()[3].endswith("of at most 160 tokens"), "of its own tasks"
 
@@ -52,7 +56,7 @@ def test_the_controlled_studies_are_counted_by_encoder():
         run["curve"][-1] |= {"step": 4000, "seconds": 360.0}
     exam = next(kind for kind in budgets.budgets([found], study) if "hops" in kind.what)
     runs = len(found["metrics"]["multihop"])
-    assert exam.cells()[1:] == [f"{runs} of 70", "4,000", "256,000 stories", f"{runs / 10:.1f}"]
+    assert exam.cells()[1:] == [f"{runs} of {len(study.multihop.runs())}", "4,000", "256,000 stories", f"{runs / 10:.1f}"]
     assert budgets.budgets([found], replace(study, multihop=None, beyond=None)) == []
 
 

@@ -27,12 +27,14 @@ class Budget:
     steps: tuple[int, ...] = ()  # of one run, every number that occurs
     read: tuple[str, ...] = ()
     seconds: float = 0.0  # of these runs, one after the other; a first try that was made again is in none
+    at_least: bool = False  # whether a run's earlier sittings are missing from its seconds
 
     def cells(self) -> list[str]:
         """The row of a table: what, runs, steps, text read by one run, hours."""
         made = f"{self.runs:,}" if self.runs == self.planned else f"{self.runs:,} of {self.planned:,}"
         steps, hours = ", ".join(f"{number:,}" for number in self.steps), f"{self.seconds / 3600:.1f}"
-        return [self.what, made, steps or "–", ", ".join(self.read) or "–", "<0.1" if hours == "0.0" else hours]
+        hours = f"≥ {hours}" if self.at_least else "<0.1" if hours == "0.0" else hours
+        return [self.what, made, steps or "–", ", ".join(self.read) or "–", hours]
 
 
 def budgets(found: Sequence[Record], study: Profile) -> list[Budget]:
@@ -60,8 +62,18 @@ def _tuned(found: Sequence[Record], study: Profile) -> list[Budget]:
         items = tuple(f"{count:,} items of at most {longest} tokens" for count in sorted({count for _, count in read}))
         planned = len(study.pairs()) * len(study.seeds) * len(plan.seeds)
         what = ", ".join(["fine-tuning", *(TASKS[task].title for task in tasks)])
-        kinds.append(Budget(what, len(runs), planned, steps, items, _seconds(runs)))
+        spent, whole = zip(*map(_spent, runs)) if runs else ((), ())
+        kinds.append(Budget(what, len(runs), planned, steps, items, sum(spent), not all(whole)))
     return kinds
+
+
+def _spent(run: Record) -> tuple[float, bool]:
+    """Return the seconds of a fine-tuning run, and whether they hold every sitting.
+
+    Older records do not time their tasks; their own seconds leave out tasks that an earlier sitting had finished.
+    """
+    seconds = [scores.get("seconds") for scores in run["metrics"]["tasks"].values()]
+    return (run["seconds"], len(seconds) == 1) if None in seconds else (sum(seconds), True)
 
 
 def _items(run: Record, plan: Finetuning) -> tuple[int, int]:
@@ -139,6 +151,8 @@ def words(profiles: Sequence[str]) -> list[str]:
     if not rows:
         return []
     lines = [pipe(HEAD), pipe(["---"] * 2 + ["---:"] * 2 + ["---"] + ["---:"]), *map(pipe, rows), ""]
+    untimed = any(cells[-1].startswith("≥") for cells in rows)
+    lines += ["≥: not every run was timed in its earlier sittings.", ""] * untimed
     said = [text for name in found if found[name] for text in reading(name)]
     return ["**What was run**, and what it says.", "", *lines, *said]
 

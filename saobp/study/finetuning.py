@@ -2,6 +2,7 @@
 
 import copy
 import json
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -202,8 +203,8 @@ def finetune_all(
 ) -> tuple[dict[str, dict[str, Any]], list[dict[str, Any]]]:
     """Fine-tune on every task in turn, skipping those that an interrupted run has finished.
 
-    Returns task -> scores, with the `floor` that a bag of words reaches on the same items, and the completeness of
-    every split that was used.
+    Returns task -> scores, with the `seconds` it took, whichever sitting it was of, and the `floor` that a bag of words
+    reaches on the same items; and the completeness of every split that was used.
     """
     results, splits = {}, []
     for name in names:
@@ -212,7 +213,9 @@ def finetune_all(
         texts = [source.fingerprint(task.spec.dataset, task.spec.config, split["split"]) for split in task.splits]
         done = folder / f"{checkpoints.marked(name, texts)}.json"  # of other rows it would be another result
         if not done.exists():
+            clock = time.perf_counter()
             result = finetune(task, checkpoint, tokenizer, recipe, seed=seed, folder=folder)
+            result["seconds"] = round(time.perf_counter() - clock, 1)
             result["floor"] = baseline.floor(task)
             paths.write_text(done, json.dumps(finite(result)))
         results[name] = json.loads(done.read_text(encoding="utf-8"))
