@@ -42,7 +42,9 @@ def test_a_run_like_the_one_before_is_called_the_same_and_another_from_the_first
     again(2, **other)
     said = "; again on another by abc123: the same to the last digit, at each step measured, as on another by abc123"
     assert repeats.words(["smoke"])[2].endswith(said)
-    (_, (first, second)), *rest = repeats.tracked("smoke")
+    again(3, **other)
+    assert repeats.words(["smoke"])[2].endswith(said + " (2 runs)"), "said once"
+    (_, (first, second, _)), *rest = repeats.tracked("smoke")
     assert not rest and repeats.parting(first, second) is None
     second["metrics"]["curve"][1]["loss"] += 1e-7
     assert repeats.parting(first, second) == second["metrics"]["curve"][1]["step"]

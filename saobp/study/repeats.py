@@ -1,6 +1,7 @@
 """Runs that were made again from one seed: how far the same start is carried apart, and where it is not."""
 
 from collections.abc import Sequence
+from itertools import groupby
 from typing import Any
 
 from saobp.study import labels, paths, records
@@ -94,7 +95,8 @@ def _read(first: Record, again: Sequence[Record]) -> list[str]:
             said.append(f"{_perplexity(run)}, unlike that on {device(of_one_code[-1])} from step {step:,} on")
         else:
             said.append(_perplexity(run))
-    return said
+    alike = [(text, len([*same])) for text, same in groupby(said)]
+    return [f"{text} ({number} runs)" if number > 1 else text for text, number in alike]
 
 
 def _perplexity(record: Record) -> str:
