@@ -18,7 +18,8 @@ SIGNS = {"below chance": "†", "below majority": "§", "constant predictor": "�
 MEANINGS = {
     "below chance": "The whole interval lies below what a guess would score.",
     "below majority": "The whole interval lies below what the most frequent answer alone would score.",
-    "constant predictor": "It gives every item one answer, or answers that spread under a hundredth of the labels'.",
+    "constant predictor": "One run of the cell or more gives every item one answer, or answers that spread under a "
+    "hundredth of the labels'.",
 }
 UNPRINTED = "–: the paper prints no number there."
 ALONE = "A number without an interval rests on one run, whose record keeps none."
