@@ -56,7 +56,12 @@ def test_the_controlled_studies_are_counted_by_encoder():
         run["curve"][-1] |= {"step": 4000, "seconds": 360.0}
     exam = next(kind for kind in budgets.budgets([found], study) if "hops" in kind.what)
     runs = len(found["metrics"]["multihop"])
-    assert exam.cells()[1:] == [f"{runs} of {len(study.multihop.runs())}", "4,000", "256,000 stories", f"{runs / 10:.1f}"]
+    assert exam.cells()[1:] == [
+        f"{runs} of {len(study.multihop.runs())}",
+        "4,000",
+        "256,000 stories",
+        f"{runs / 10:.1f}",
+    ]
     assert budgets.budgets([found], replace(study, multihop=None, beyond=None)) == []
 
 

@@ -53,9 +53,10 @@ def test_where_some_algorithms_have_more_seeds_it_says_who_and_what_the_added_se
     assert hops.added_words(first) == [] and hops.added_words([]) == []
     third = [run | {"algorithm": "low"} for run in first if run["algorithm"] == "high"]
     exam = one["metrics"]["multihop"] = [*first, *third, *later["metrics"]["multihop"]]
+    assert "(lowest to highest), 5 seeds of Original and High, 2 of the others; chance" in controlled.text(one)[0]
     assert "3 algorithms, 5 seeds of Original and High, 2 of the others, 100 steps" in controlled.size(one)
     (line,) = (line for line in controlled.summary(one) if "added after" in line)
-    seen, added = (float(part.split("seeds ")[1].split(" [")[0]) for part in line.split("; "))
+    seen, added = (float(part.split(" [")[0].split()[-1]) for part in line.split("; "))
     gaps = [hops.several([run for run in exam if run["seed"] in seeds])[0].value for seeds in ((0, 1), (2, 3, 4))]
     assert [seen, added] == [round(gap, 1) for gap in gaps] and seen > 40 > abs(added)
 

@@ -4,7 +4,7 @@ import example_records as examples
 import numpy as np
 import pytest
 
-from saobp.study import models, publication, tables
+from saobp.study import hops, models, publication, tables
 from saobp.study.tables.evidence import NO, OPEN, YES, Evidence
 from saobp.study.tables.verdicts import evidence as weighed
 
@@ -198,6 +198,18 @@ def test_the_controlled_study_judges_by_questions_of_several_hops(lift, expected
     assert row.verdict == expected and "5 seeds" in row.evidence
     assert verdict([controlled({key: v for key, v in shares.items() if key[1] == 0})], "Q18").verdict == OPEN
     assert "do not say" in verdict([controlled({("original", 0): 50})], "Q18").evidence
+
+
+def test_seeds_added_after_a_first_look_make_a_second_and_widen_its_interval():
+    shares = {("original", seed): 50 for seed in range(8)} | {("high", seed): 52 + seed % 4 for seed in range(8)}
+    plain = verdict([controlled(shares)], "Q18").evidence
+    later = verdict([controlled(shares | {("low", seed): 50 for seed in range(3)})], "Q18").evidence
+    assert "; the second look, after one at 3 seeds): " in later and "second look" not in plain
+    ends = [[float(end) for end in said.split("[")[1].split("]")[0].split(", ")] for said in (plain, later)]
+    exam = controlled(shares)["metrics"]["multihop"]
+    estimate, *_ = hops.several(exam)
+    wider = [estimate.value - estimate.error.reach(0.975), estimate.value + estimate.error.reach(0.975)]
+    assert ends == [[round(end, 2) for end in own] for own in ((estimate.low, estimate.high), wider)]
 
 
 def test_the_readme_takes_the_statement_on_hops_from_the_controlled_studies(records, monkeypatch):

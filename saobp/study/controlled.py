@@ -11,7 +11,7 @@ from saobp.study.tables.render import pipe
 
 PROFILE = "stories"  # questions of a known number of hops, and the strength; trained for hours
 HEAD = """**Controlled studies.** Profile `{}`, on the embedded story world ([notebook 12](notebooks/12-beyond.ipynb)):
-percent of questions right by the hops they take, mean of the seeds (lowest to highest); chance is {:.0f}. High −
+percent of questions right by the hops they take, mean of the seeds (lowest to highest), {}; chance is {:.0f}. High −
 Original in points, with its 95 % interval over seeds and stories; *: differs from Original after Holm's correction over
 the table. Shuffled permutes what High hears, and should equal it."""
 
@@ -104,7 +104,7 @@ def text(record: dict[str, Any]) -> list[str]:
     exam = record["metrics"]["multihop"]
     table = hops.overview(exam)
     rows = map(pipe, table.itertuples(index=False))
-    head = HEAD.format(record["profile"], 100 / exam[0]["chains"])
+    head = HEAD.format(record["profile"], _seeds(exam), 100 / exam[0]["chains"])
     return [
         head,
         "",

@@ -136,19 +136,22 @@ def added_words(runs: Sequence[dict[str, Any]]) -> list[str]:
     Seeds are added where the first leave a question open, so the first were seen before; the added ones were not.
     Nothing is said where every algorithm has the same seeds.
     """
-    held = {name: {run["seed"] for run in runs if run["algorithm"] == name} for name in _algorithms(runs)}
-    first = set.intersection(*held.values()) if held else set()
+    first = shared_seeds(runs)
     parts = [several([run for run in runs if (run["seed"] in first) == among]) for among in (True, False)]
     if None in parts:
         return []
-    said = [f"{counted(len(seeds), 'seed')} {found.value:+.1f} [{found.low:.1f}, {found.high:.1f}]"
+    said = [f"{found.value:+.1f} [{found.low:.1f}, {found.high:.1f}] over the {counted(len(seeds), 'seed')}"
             for found, _, seeds in parts]  # fmt: skip
-    line = "High − Original at two hops and more, points: the {} of all algorithms; the {} added after, alone"
+    line = "High − Original at two hops and more, points: {} of all algorithms; {} added after, alone"
     return [line.format(*said)]
 
 
-def _algorithms(runs: Sequence[dict[str, Any]]) -> list[str]:
-    return list(dict.fromkeys(run["algorithm"] for run in runs))
+def shared_seeds(runs: Sequence[dict[str, Any]]) -> set[int]:
+    """Return the seeds that every algorithm of some runs has."""
+    held: dict[str, set[int]] = {}
+    for run in runs:
+        held.setdefault(run["algorithm"], set()).add(run["seed"])
+    return set.intersection(*held.values()) if held else set()
 
 
 def overview(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:

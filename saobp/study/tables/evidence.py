@@ -45,6 +45,7 @@ class Part:
     least: float = 0.0  # what `sign` times the value has to exceed
     twin: bool = False  # of a stand-in for the paper's size
     correlation: bool = False
+    times: int = 1  # it was looked at, each time with more seeds
 
     def bounds(self, looks: int) -> tuple[float, float]:
         """The corrected interval of what is positive if the statement holds here.
@@ -53,13 +54,13 @@ class Part:
         """
         if self.estimate is None or self.twin or self.estimate.seeds < 2:
             return quantifiers.UNKNOWN
-        ends = quantifiers.simultaneous(self.estimate, looks, correlation=self.correlation)
+        ends = self._ends(looks)
         low, high = sorted(self.sign * end - self.least for end in ends)
         return quantifiers.UNKNOWN if isnan(low) or isnan(high) else (low, high)
 
     def shown(self, looks: int, digits: int) -> str:
         """Name, value and corrected interval; "alike" where equal answers leave none."""
-        low, high = quantifiers.simultaneous(self.estimate, looks, correlation=self.correlation)
+        low, high = self._ends(looks)
         value = self.estimate.value
         places = _places(max(abs(end) for end in (value, low, high) if isfinite(end)), digits)
         value, low, high = (round(end, places) + 0.0 for end in (value, low, high))  # no minus before a zero
@@ -72,13 +73,16 @@ class Part:
         """Whether it was run with several seeds and its interval holds what it would have to exceed."""
         if self.estimate is None or self.estimate.seeds < 2:
             return False
-        ends = quantifiers.simultaneous(self.estimate, looks, correlation=self.correlation)
+        ends = self._ends(looks)
         return min(self.sign * end for end in ends) <= self.least <= max(self.sign * end for end in ends)
 
     def seeds_needed(self, looks: int) -> int | None:
         """From how many seeds on it would not, if gap and spread stay; None where no number does."""
         least = self.sign * self.least
-        return quantifiers.seeds_needed(self.estimate, looks, least=least, correlation=self.correlation)
+        return quantifiers.seeds_needed(self.estimate, looks * self.times, least=least, correlation=self.correlation)
+
+    def _ends(self, looks: int) -> tuple[float, float]:
+        return quantifiers.simultaneous(self.estimate, looks * self.times, correlation=self.correlation)
 
     @property
     def alike(self) -> bool:

@@ -27,8 +27,8 @@ CORRECTED = (
     "In brackets what has to hold: all its parts, both, most (more than half of them), their mean, or one number. A "
     "part with one seed, of a stand-in or without a run says nothing. A part counts for or "
     "against where its interval lies wholly on one side. The intervals of a statement hold together at 95 %: they are "
-    "widened for as many cells as its line says (Bonferroni), each statement by itself. An open one ends with what "
-    "would decide it: of seeds, from how many on each interval would leave 0 if nothing else changed."
+    "widened for as many cells and looks as its line says (Bonferroni), each statement by itself. An open one ends "
+    "with what would decide it: of seeds, from how many on each interval would leave 0 if nothing else changed."
 )
 SHARES = (0.27, 0.1, 0.39, 0.13)  # of the page, a column each
 APART = 3  # points between two statements
