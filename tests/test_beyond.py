@@ -14,7 +14,18 @@ import torch
 from small_models import RECIPE, RandomText, word_tokenizer
 
 import saobp
-from saobp.study import beyond, hops, models, multihop, paths, questions, records, relation_paths, strengths
+from saobp.study import (
+    beyond,
+    hops,
+    models,
+    multihop,
+    paths,
+    questions,
+    records,
+    relation_paths,
+    several_hops,
+    strengths,
+)
 from saobp.study.faults import Diverged
 from saobp.study.figures import learning
 from saobp.study.recipes import Algorithm, Beyond, MultiHop, Pretraining
@@ -174,12 +185,14 @@ def test_high_is_set_against_original_over_depths_and_hops_with_the_error_of_see
     none, half, whole = [0] * 8, [1, 0] * 4, [1] * 8
     runs = [run(layers, name, seed, none if name == "high" else whole, whole if (name, layers) == ("high", 4) else half)
             for layers in (2, 4) for name in ("original", "high") for seed in (0, 1)]  # fmt: skip
-    found, depths, by_seed = hops.several(runs)  # 0 and 50 points at 2 and 4 layers; one hop is none of several
+    found, depths, by_seed = several_hops.difference(
+        runs
+    )  # 0 and 50 points at 2 and 4 layers; one hop is none of several
     assert (found.value, found.seeds, found.items, depths) == (25.0, 2, 4, [2, 4]) and by_seed == {0: 25.0, 1: 25.0}
     uneven = [*runs[:-1], runs[-1] | {"outcomes": runs[-1]["outcomes"] | {"3": [1, 1, 0, 0] * 2}}]
-    assert hops.several(uneven)[0].low < hops.several(uneven)[0].value == (25 + 12.5) / 2
-    assert hops.several([runs[-1]]) is None and hops.several([]) is None
-    assert hops.several(runs[:-1])[0].seeds == 1, "a seed without its exam at one depth does not count"
+    assert several_hops.difference(uneven)[0].low < several_hops.difference(uneven)[0].value == (25 + 12.5) / 2
+    assert several_hops.difference([runs[-1]]) is None and several_hops.difference([]) is None
+    assert several_hops.difference(runs[:-1])[0].seeds == 1, "a seed without its exam at one depth does not count"
 
 
 def test_a_study_in_which_everything_diverged_says_so_and_has_empty_tables():

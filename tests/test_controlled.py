@@ -3,7 +3,7 @@
 import matplotlib.pyplot as plt
 import numpy as np
 
-from saobp.study import controlled, hops, records
+from saobp.study import controlled, hops, records, several_hops
 from saobp.study.figures import learning
 
 PATHS = {"1": ["own", "at"] * 20, "2": ["at own", "own job"] * 20}  # of 40 stories, as JSON keeps them
@@ -50,15 +50,28 @@ def test_a_record_says_its_size_its_strengths_and_its_hops():
 def test_where_some_algorithms_have_more_seeds_it_says_who_and_what_the_added_seeds_show_alone():
     one, later = (record({"original": 0.3, "high": share}, seeds) for share, seeds in ((0.9, (0, 1)), (0.3, (2, 3, 4))))
     first = one["metrics"]["multihop"]
-    assert hops.added_words(first) == [] and hops.added_words([]) == []
+    assert several_hops.added_words(first) == [] and several_hops.added_words([]) == []
     third = [run | {"algorithm": "low"} for run in first if run["algorithm"] == "high"]
     exam = one["metrics"]["multihop"] = [*first, *third, *later["metrics"]["multihop"]]
     assert "(lowest to highest), 5 seeds of Original and High, 2 of the others; chance" in controlled.text(one)[0]
     assert "3 algorithms, 5 seeds of Original and High, 2 of the others, 100 steps" in controlled.size(one)
     (line,) = (line for line in controlled.summary(one) if "added after" in line)
     seen, added = (float(part.split(" [")[0].split()[-1]) for part in line.split("; "))
-    gaps = [hops.several([run for run in exam if run["seed"] in seeds])[0].value for seeds in ((0, 1), (2, 3, 4))]
+    gaps = [
+        several_hops.difference([run for run in exam if run["seed"] in seeds])[0].value for seeds in ((0, 1), (2, 3, 4))
+    ]
     assert [seen, added] == [round(gap, 1) for gap in gaps] and seen > 40 > abs(added)
+
+
+def test_controls_stand_between_high_and_original():
+    exam = record({"original": 0.3, "high": 0.9, "uniform": 0.6})["metrics"]["multihop"]
+    assert several_hops.control_words([run for run in exam if run["algorithm"] != "uniform"]) == []
+    (line,) = several_hops.control_words([*exam, *(run | {"algorithm": "shuffled"} for run in exam[2:4])])
+    high, uniform, same, shuffled = line.split(": ")[1].split("; ")
+    sides = several_hops.difference(exam, "high", "uniform")[0], several_hops.difference(exam, "uniform")[0]
+    assert high == f"High − Uniform {hops.points(sides[0])} over 2 seeds" and sides[0].value > 20
+    assert uniform == f"Uniform − Original {hops.points(sides[1])} over 2 seeds" and sides[1].value > 20
+    assert same == "High − Shuffled +0.0 (alike) over 2 seeds" and shuffled.startswith("Shuffled − Original +")
 
 
 def test_a_record_is_shown_as_a_table_with_the_range_of_its_seeds():

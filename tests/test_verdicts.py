@@ -4,7 +4,7 @@ import example_records as examples
 import numpy as np
 import pytest
 
-from saobp.study import hops, models, publication, tables
+from saobp.study import models, publication, several_hops, tables
 from saobp.study.tables.evidence import NO, OPEN, YES, Evidence
 from saobp.study.tables.verdicts import evidence as weighed
 
@@ -207,7 +207,7 @@ def test_seeds_added_after_a_first_look_make_a_second_and_widen_its_interval():
     assert "; the second look, after one at 3 seeds): " in later and "second look" not in plain
     ends = [[float(end) for end in said.split("[")[1].split("]")[0].split(", ")] for said in (plain, later)]
     exam = controlled(shares)["metrics"]["multihop"]
-    estimate, *_ = hops.several(exam)
+    estimate, *_ = several_hops.difference(exam)
     wider = [estimate.value - estimate.error.reach(0.975), estimate.value + estimate.error.reach(0.975)]
     assert ends == [[round(end, 2) for end in own] for own in ((estimate.low, estimate.high), wider)]
 

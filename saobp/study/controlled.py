@@ -4,7 +4,7 @@ from typing import Any
 
 import pandas as pd
 
-from saobp.study import hops, larger, paths, records, relation_paths, strengths
+from saobp.study import hops, larger, paths, records, relation_paths, several_hops, strengths
 from saobp.study.labels import algorithm_title, counted, joined, model_title
 from saobp.study.profile import available
 from saobp.study.tables.render import pipe
@@ -86,7 +86,13 @@ def summary(record: dict[str, Any]) -> list[str]:
     grown = [f"Size: {line}" for line in sizes(record)]
     runs = record["metrics"]["strengths"]
     taught = [f"Strength: {line}" for line in (*strengths.all_learned_words(runs), *strengths.processor_words(runs))]
-    asked = [*hops.added_words(exam), *followed, *hops.movement_words(exam), *hops.failure_words(exam)]
+    asked = [
+        *several_hops.added_words(exam),
+        *several_hops.control_words(exam),
+        *followed,
+        *hops.movement_words(exam),
+        *hops.failure_words(exam),
+    ]
     return [f"Strength: {swept}", *taught, *grown, *asked]
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from saobp.study.labels import algorithm_title, counted, joined
-from saobp.study.statistics import Estimate, holm, item_errors, mean_interval, paired_bootstrap
+from saobp.study.statistics import Estimate, holm, paired_bootstrap
 
 LEARNED = 90.0  # percent right: what an algorithm has learned
 STILL = 2.0  # points; a run that moves by less stands still
@@ -106,52 +106,10 @@ def by_story(run: dict[str, Any]) -> dict[int, np.ndarray]:
     }
 
 
-def several(runs: Sequence[dict[str, Any]]) -> tuple[Estimate, list[int], dict[int, float]] | None:
-    """Compare High with Original on questions of two hops and more: a mean over depths and hops, in points.
-
-    The interval covers seeds and stories. A seed counts where both have the exam at every depth; the depths, and the
-    difference of each seed, stand beside the estimate. None without such a seed.
-    """
-    shown: dict[tuple[str, int], dict[tuple[int, int], np.ndarray]] = {}
-    for run in runs:
-        cells = {(run["layers"], hops): right for hops, right in by_story(run).items() if hops > 1}
-        shown.setdefault((run["algorithm"], run["seed"]), {}).update(cells)
-    every = sorted({cell for cells in shown.values() for cell in cells})
-    means = {
-        key: np.mean([*cells.values()], axis=0) for key, cells in shown.items() if every and len(cells) == len(every)
-    }
-    seeds = [seed for name, seed in means if name == "high" and ("original", seed) in means]
-    if not seeds:
-        return None
-    gaps = np.stack([means["high", seed] - means["original", seed] for seed in seeds])
-    by_seed = dict(zip(seeds, gaps.mean(axis=1).tolist(), strict=True))
-    shared, least = item_errors(gaps)
-    found = mean_interval([*by_seed.values()], item_error=shared, least=least, items=gaps.shape[1])
-    return found, sorted({layers for layers, _ in every}), by_seed
-
-
-def added_words(runs: Sequence[dict[str, Any]]) -> list[str]:
-    """Say of High − Original at two hops and more what the seeds of all algorithms show, and the seeds added, alone.
-
-    Seeds are added where the first leave a question open, so the first were seen before; the added ones were not.
-    Nothing is said where every algorithm has the same seeds.
-    """
-    first = shared_seeds(runs)
-    parts = [several([run for run in runs if (run["seed"] in first) == among]) for among in (True, False)]
-    if None in parts:
-        return []
-    said = [f"{found.value:+.1f} [{found.low:.1f}, {found.high:.1f}] over the {counted(len(seeds), 'seed')}"
-            for found, _, seeds in parts]  # fmt: skip
-    line = "High − Original at two hops and more, points: {} of all algorithms; {} added after, alone"
-    return [line.format(*said)]
-
-
-def shared_seeds(runs: Sequence[dict[str, Any]]) -> set[int]:
-    """Return the seeds that every algorithm of some runs has."""
-    held: dict[str, set[int]] = {}
-    for run in runs:
-        held.setdefault(run["algorithm"], set()).add(run["seed"])
-    return set.intersection(*held.values()) if held else set()
+def points(found: Estimate) -> str:
+    """A number of points with its interval, or "alike" where equal answers leave none."""
+    value, low, high = (round(end, 1) + 0.0 for end in (found.value, found.low, found.high))  # no minus before a zero
+    return f"{value:+.1f}" + (f" [{low:.1f}, {high:.1f}]" if low <= high else " (alike)")
 
 
 def overview(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
@@ -168,9 +126,8 @@ def overview(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
             sure = (layers, hops, name) in gaps.index and gaps.loc[(layers, hops, name), "p_holm"] < 0.05
             row[algorithm_title(name)] = _spread(seeds) + ("*" if sure else "")
         if (layers, hops, "high") in gaps.index:
-            ends = gaps.loc[(layers, hops, "high"), ["difference", "low", "high"]]
-            value, low, high = (round(float(end), 1) + 0.0 for end in ends)  # no minus before a zero
-            row["High − Original"] = f"{value:+.1f}" + (f" [{low:.1f}, {high:.1f}]" if low <= high else " (alike)")
+            gap = gaps.loc[(layers, hops, "high")]
+            row["High − Original"] = points(Estimate(*gap[["difference", "low", "high", "seeds"]]))
         rows.append(row)
     return pd.DataFrame(rows).fillna("–")
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from saobp.study import hops
+from saobp.study import several_hops
 from saobp.study.labels import counted, joined
 from saobp.study.records import select
 from saobp.study.tables.evidence import Looks, Part
@@ -19,14 +19,14 @@ def _several_hops(records: Sequence[Record]) -> Looks | None:
     """
     for run in select(list(records), "beyond"):
         exam = run["metrics"].get("multihop") or []
-        if found := hops.several(exam):
+        if found := several_hops.difference(exam):
             estimate, depths, by_seed = found
-            first = by_seed.keys() & hops.shared_seeds(exam)
+            first = by_seed.keys() & several_hops.shared_seeds(exam)
             times = 2 if 0 < len(first) < len(by_seed) else 1
             twice = f"; the second look, after one at {counted(len(first), 'seed')}" if times == 2 else ""
             seeds = ", ".join(f"{round(gap, 1) + 0.0:+.1f}" for gap in sorted(by_seed.values(), reverse=True))
             what = f"questions of two hops and more, {joined(list(map(str, depths)))} layers, High − Original, points "
-            what += f"(of each seed {seeds}{twice}):"
+            what += f"(of each seed {seeds}{'; '.join(['', *several_hops.control_words(exam)])}{twice}):"
             return Looks(what, [Part("", estimate, times=times)])
     return None
 
