@@ -60,7 +60,8 @@ def control_words(runs: Sequence[dict[str, Any]]) -> list[str]:
                 estimate, _, seeds = found
                 sides = f"{algorithm_title(name)} − {algorithm_title(against)}"
                 said.append(f"{sides} {points(estimate)} over {counted(len(seeds), 'seed')}")
-    return ["controls at two hops and more, points: " + "; ".join(said)] if said else []
+    head = "beside controls that hear of no path, at two hops and more, points: "
+    return [head + "; ".join(said)] if said else []
 
 
 def shared_seeds(runs: Sequence[dict[str, Any]]) -> set[int]:

@@ -103,6 +103,7 @@ class Looks:
     parts: Sequence[Part]
     digits: int = 2
     unit: str = "seed"  # what the estimates count as draws
+    aside: Sequence[str] = ()  # what has to be read with them, and decides nothing
 
     def evidence(self, quantifier: str) -> Evidence | None:
         """Weigh the parts as the statement's quantifier asks; None if nothing was run."""
@@ -112,6 +113,7 @@ class Looks:
         bounds = [part.bounds(len(seen)) for part in self.parts]
         values = ", ".join(part.shown(len(seen), self.digits) for part in seen)
         said = [f"{self.what} {values}", *self._counts(quantifier, bounds, len(seen)), *self._draws(seen)]
+        said += self.aside
         ends = quantifiers.reach(quantifier, bounds)
         return Evidence("; ".join(said), *ends, all(part.twin for part in seen), wanted.words(self.parts))
 

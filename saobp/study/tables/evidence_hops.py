@@ -26,8 +26,8 @@ def _several_hops(records: Sequence[Record]) -> Looks | None:
             twice = f"; the second look, after one at {counted(len(first), 'seed')}" if times == 2 else ""
             seeds = ", ".join(f"{round(gap, 1) + 0.0:+.1f}" for gap in sorted(by_seed.values(), reverse=True))
             what = f"questions of two hops and more, {joined(list(map(str, depths)))} layers, High − Original, points "
-            what += f"(of each seed {seeds}{'; '.join(['', *several_hops.control_words(exam)])}{twice}):"
-            return Looks(what, [Part("", estimate, times=times)])
+            what += f"(of each seed {seeds}{twice}):"
+            return Looks(what, [Part("", estimate, times=times)], aside=several_hops.control_words(exam))
     return None
 
 
