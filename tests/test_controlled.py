@@ -5,6 +5,7 @@ import numpy as np
 
 from saobp.study import controlled, hops, records, several_hops
 from saobp.study.figures import learning
+from saobp.study.statistics import mean_interval
 
 PATHS = {"1": ["own", "at"] * 20, "2": ["at own", "own job"] * 20}  # of 40 stories, as JSON keeps them
 
@@ -43,7 +44,8 @@ def test_a_record_says_its_size_its_strengths_and_its_hops():
     assert first.startswith("2 layers, 1 hop: ")
     assert "as a mean of seeds, for High (1 of 2); unlike Original after Holm's correction: High +" in first
     assert any("right for the first time: Original in 0 of 3 runs, High at step 0 (0 to 0)" in line for line in rest)
-    (strength,) = controlled.summary(one)
+    strength, soon = controlled.summary(one)
+    assert soon.startswith("how soon, ")
     assert strength.startswith("Strength: lowest held-out loss at λ = 0.2: 2.5000 nats, 0.5 below the highest")
 
 
@@ -67,11 +69,28 @@ def test_controls_stand_between_high_and_original():
     exam = record({"original": 0.3, "high": 0.9, "uniform": 0.6})["metrics"]["multihop"]
     assert several_hops.control_words([run for run in exam if run["algorithm"] != "uniform"]) == []
     (line,) = several_hops.control_words([*exam, *(run | {"algorithm": "shuffled"} for run in exam[2:4])])
-    high, uniform, same, shuffled = line.split(": ")[1].split("; ")
-    sides = several_hops.difference(exam, "high", "uniform")[0], several_hops.difference(exam, "uniform")[0]
-    assert high == f"High − Uniform {hops.points(sides[0])} over 2 seeds" and sides[0].value > 20
-    assert uniform == f"Uniform − Original {hops.points(sides[1])} over 2 seeds" and sides[1].value > 20
-    assert same == "High − Shuffled +0.0 (alike) over 2 seeds" and shuffled.startswith("Shuffled − Original +")
+    uniform, shuffled = line.split("95 %: ")[1].split("; ")
+    pairs = {
+        "High − Uniform": ("high", "uniform"),
+        "Uniform − Original": ("uniform", "original"),
+        "High − Original": (),
+    }
+    found = {said: several_hops.difference(exam, *pair)[0] for said, pair in pairs.items()}
+    assert uniform == "over 2 seeds " + ", ".join(f"{said} {hops.points(gap)}" for said, gap in found.items())
+    assert all(gap.value > 20 for gap in found.values())
+    assert shuffled.startswith("over 2 seeds High − Shuffled +0.0 (alike), Shuffled − Original +")
+    (alone,) = several_hops.control_words([run for run in exam if (run["algorithm"], run["seed"]) != ("uniform", 1)])
+    one = several_hops.difference([run for run in exam if run["seed"] == 0])[0]
+    assert "over 1 seed High − Uniform" in alone and alone.endswith(f"High − Original {hops.points(one)}"), "the same"
+
+
+def test_how_soon_is_a_mean_over_the_checks_of_training():
+    exam = record({"original": 0.3, "high": 0.9}, seeds=(0, 1, 2))["metrics"]["multihop"]
+    exam[0]["curve"][0] = exam[0]["curve"][0] | {"accuracy": {"1": 0.3, "2": 0.9}}  # of two checks, as far as High
+    gaps = [(0 + 60) / 2, 60, 60]
+    (line,) = several_hops.along_words(exam)
+    assert line.endswith(f": High − Original {hops.points(mean_interval(gaps))} over 3 seeds")
+    assert several_hops.along_words([]) == []
 
 
 def test_a_record_is_shown_as_a_table_with_the_range_of_its_seeds():

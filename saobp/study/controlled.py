@@ -89,6 +89,7 @@ def summary(record: dict[str, Any]) -> list[str]:
     asked = [
         *several_hops.added_words(exam),
         *several_hops.control_words(exam),
+        *several_hops.along_words(exam),
         *followed,
         *hops.movement_words(exam),
         *hops.failure_words(exam),

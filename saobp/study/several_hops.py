@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from saobp.study import hops
 from saobp.study.hops import by_story, points
 from saobp.study.labels import algorithm_title, counted
 from saobp.study.statistics import Estimate, item_errors, mean_interval
@@ -20,7 +21,7 @@ def difference(
     """
     shown: dict[tuple[str, int], dict[tuple[int, int], np.ndarray]] = {}
     for run in runs:
-        cells = {(run["layers"], hops): right for hops, right in by_story(run).items() if hops > 1}
+        cells = {(run["layers"], number): right for number, right in by_story(run).items() if number > 1}
         shown.setdefault((run["algorithm"], run["seed"]), {}).update(cells)
     every = sorted({cell for cells in shown.values() for cell in cells})
     means = {
@@ -52,15 +53,34 @@ def added_words(runs: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def control_words(runs: Sequence[dict[str, Any]]) -> list[str]:
-    """Say of two hops and more how far High lies from each control, and the control from Original, in points."""
+    """Say of two hops and more how far High, each control and Original lie apart, over the control's seeds."""
     said = []
     for control in ("uniform", "shuffled"):
-        for name, against in (("high", control), (control, "original")):
-            if found := difference(runs, name, against):
-                estimate, _, seeds = found
-                sides = f"{algorithm_title(name)} − {algorithm_title(against)}"
-                said.append(f"{sides} {points(estimate)} over {counted(len(seeds), 'seed')}")
-    head = "beside controls that hear of no path, at two hops and more, points: "
+        seeds = {run["seed"] for run in runs if run["algorithm"] == control}
+        same, sides = [run for run in runs if run["seed"] in seeds], (("high", control), (control, "original"))
+        apart = [_apart(same, *side) for side in (*sides, ("high", "original")) if difference(same, *side)]
+        said += [f"over {counted(len(seeds), 'seed')} {', '.join(apart)}"] * bool(seeds and apart)
+    head = "beside controls that hear of no path, at two hops and more, points, each interval at 95 %: "
+    return [head + "; ".join(said)] if said else []
+
+
+def _apart(runs: Sequence[dict[str, Any]], name: str, against: str) -> str:
+    return f"{algorithm_title(name)} − {algorithm_title(against)} {points(difference(runs, name, against)[0])}"
+
+
+def along_words(runs: Sequence[dict[str, Any]]) -> list[str]:
+    """Say how far High, Uniform and Original lie apart on the way: two hops and more, mean over the checks of training.
+
+    Shown beside the end, which decides; it says how soon, and was not asked before the runs were seen.
+    """
+    frame = hops.curves(runs).query("hops > 1")
+    means = frame.groupby(["algorithm", "seed"])["accuracy"].mean().unstack("algorithm")
+    said = []
+    for name, against in (("high", "original"), ("high", "uniform"), ("uniform", "original")):
+        if {name, against} <= set(means) and len(gaps := (means[name] - means[against]).dropna()):
+            sides = f"{algorithm_title(name)} − {algorithm_title(against)}"
+            said.append(f"{sides} {points(mean_interval(gaps.tolist()))} over {counted(len(gaps), 'seed')}")
+    head = "how soon, asked after the runs were seen: two hops and more, mean over all checks of training, points: "
     return [head + "; ".join(said)] if said else []
 
 

@@ -9,24 +9,25 @@ from saobp.study.records import select
 from saobp.study.tables.evidence import Looks, Part
 
 Record = dict[str, Any]
+LOOKS = 3  # at a study to which seeds were added: at the first ones, on the way and at the end
 
 
 def _several_hops(records: Sequence[Record]) -> Looks | None:
     """High minus Original on questions of two hops and more, one mean a seed, with the error over its stories.
 
     The study's encoders are of no size of the paper, and its question is about no size: it decides by itself. Seeds
-    that were added after those of all algorithms had been seen make it a second look, for which it is widened.
+    that were added after those of all algorithms had been seen make it one of `LOOKS`, for which it is widened.
     """
     for run in select(list(records), "beyond"):
         exam = run["metrics"].get("multihop") or []
         if found := several_hops.difference(exam):
             estimate, depths, by_seed = found
             first = by_seed.keys() & several_hops.shared_seeds(exam)
-            times = 2 if 0 < len(first) < len(by_seed) else 1
-            twice = f"; the second look, after one at {counted(len(first), 'seed')}" if times == 2 else ""
-            seeds = ", ".join(f"{round(gap, 1) + 0.0:+.1f}" for gap in sorted(by_seed.values(), reverse=True))
-            what = f"questions of two hops and more, {joined(list(map(str, depths)))} layers, High − Original, points "
-            what += f"(of each seed {seeds}{twice}):"
+            times = LOOKS if 0 < len(first) < len(by_seed) else 1
+            again = f"; look {times}, after {counted(len(first), 'seed')} and one on the way" if times > 1 else ""
+            gaps = ", ".join(f"{round(gap, 1) + 0.0:+.1f}" for gap in sorted(by_seed.values(), reverse=True))
+            what = "by its number, on small encoders of none of the paper's sizes: questions of two hops and more, "
+            what += f"{joined(list(map(str, depths)))} layers, High − Original, points (of each seed {gaps}{again}):"
             return Looks(what, [Part("", estimate, times=times)], aside=several_hops.control_words(exam))
     return None
 
