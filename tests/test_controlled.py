@@ -57,6 +57,9 @@ def test_where_some_algorithms_have_more_seeds_it_says_who_and_what_the_added_se
     exam = one["metrics"]["multihop"] = [*first, *third, *later["metrics"]["multihop"]]
     assert "(lowest to highest), 5 seeds of Original and High, 2 of the others; chance" in controlled.text(one)[0]
     assert "3 algorithms, 5 seeds of Original and High, 2 of the others, 100 steps" in controlled.size(one)
+    uniform = [run | {"algorithm": "uniform"} for run in exam if run["algorithm"] == "high" and run["seed"] < 4]
+    three = one | {"metrics": one["metrics"] | {"multihop": [*exam, *uniform]}}
+    assert "5 seeds of Original and High, 4 of Uniform, 2 of the others, 100 steps" in controlled.size(three)
     (line,) = (line for line in controlled.summary(one) if "added after" in line)
     seen, added = (float(part.split(" [")[0].split()[-1]) for part in line.split("; "))
     gaps = [

@@ -54,15 +54,14 @@ def size(record: dict[str, Any]) -> str:
 
 def _seeds(exam: list[dict[str, Any]]) -> str:
     """Say how many seeds the algorithms have: "5 seeds", or "21 seeds of Original and High, 5 of the others"."""
-    seeds: dict[str, set[int]] = {}
-    for run in exam:
-        seeds.setdefault(run["algorithm"], set()).add(run["seed"])
-    most, least = (end(map(len, seeds.values())) for end in (max, min))
-    if most == least:
+    alike: dict[int, list[str]] = {}
+    for name, seeds in several_hops.seeds_of(exam).items():
+        alike.setdefault(len(seeds), []).append(algorithm_title(name))
+    most, *fewer = sorted(alike, reverse=True)
+    if not fewer:
         return counted(most, "seed")
-    named = joined([algorithm_title(name) for name, own in seeds.items() if len(own) == most])
-    others = sorted({len(own) for own in seeds.values()} - {most})
-    return f"{counted(most, 'seed')} of {named}, {joined(list(map(str, others)))} of the others"
+    between = [f"{number} of {joined(alike[number])}" for number in fewer[:-1]]
+    return ", ".join([f"{counted(most, 'seed')} of {joined(alike[most])}", *between, f"{fewer[-1]} of the others"])
 
 
 def sentences(record: dict[str, Any]) -> list[str]:

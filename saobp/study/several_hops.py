@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 
 from saobp.study import hops
-from saobp.study.hops import by_story, points
 from saobp.study.labels import algorithm_title, counted
 from saobp.study.statistics import Estimate, item_errors, mean_interval
 
@@ -21,7 +20,7 @@ def difference(
     """
     shown: dict[tuple[str, int], dict[tuple[int, int], np.ndarray]] = {}
     for run in runs:
-        cells = {(run["layers"], number): right for number, right in by_story(run).items() if number > 1}
+        cells = {(run["layers"], number): right for number, right in hops.by_story(run).items() if number > 1}
         shown.setdefault((run["algorithm"], run["seed"]), {}).update(cells)
     every = sorted({cell for cells in shown.values() for cell in cells})
     means = {
@@ -47,7 +46,7 @@ def added_words(runs: Sequence[dict[str, Any]]) -> list[str]:
     parts = [difference([run for run in runs if (run["seed"] in first) == among]) for among in (True, False)]
     if None in parts:
         return []
-    said = [f"{points(found)} over the {counted(len(seeds), 'seed')}" for found, _, seeds in parts]
+    said = [f"{hops.points(found)} over the {counted(len(seeds), 'seed')}" for found, _, seeds in parts]
     line = "High − Original at two hops and more, points: {} of all algorithms; {} added after, alone"
     return [line.format(*said)]
 
@@ -56,7 +55,7 @@ def control_words(runs: Sequence[dict[str, Any]]) -> list[str]:
     """Say of two hops and more how far High, each control and Original lie apart, over the control's seeds."""
     said = []
     for control in ("uniform", "shuffled"):
-        seeds = {run["seed"] for run in runs if run["algorithm"] == control}
+        seeds = seeds_of(runs).get(control, set())
         same, sides = [run for run in runs if run["seed"] in seeds], (("high", control), (control, "original"))
         apart = [_apart(same, *side) for side in (*sides, ("high", "original")) if difference(same, *side)]
         said += [f"over {counted(len(seeds), 'seed')} {', '.join(apart)}"] * bool(seeds and apart)
@@ -65,7 +64,7 @@ def control_words(runs: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def _apart(runs: Sequence[dict[str, Any]], name: str, against: str) -> str:
-    return f"{algorithm_title(name)} − {algorithm_title(against)} {points(difference(runs, name, against)[0])}"
+    return f"{algorithm_title(name)} − {algorithm_title(against)} {hops.points(difference(runs, name, against)[0])}"
 
 
 def along_words(runs: Sequence[dict[str, Any]]) -> list[str]:
@@ -79,14 +78,19 @@ def along_words(runs: Sequence[dict[str, Any]]) -> list[str]:
     for name, against in (("high", "original"), ("high", "uniform"), ("uniform", "original")):
         if {name, against} <= set(means) and len(gaps := (means[name] - means[against]).dropna()):
             sides = f"{algorithm_title(name)} − {algorithm_title(against)}"
-            said.append(f"{sides} {points(mean_interval(gaps.tolist()))} over {counted(len(gaps), 'seed')}")
+            said.append(f"{sides} {hops.points(mean_interval(gaps.tolist()))} over {counted(len(gaps), 'seed')}")
     head = "how soon, asked after the runs were seen: two hops and more, mean over all checks of training, points: "
     return [head + "; ".join(said)] if said else []
 
 
 def shared_seeds(runs: Sequence[dict[str, Any]]) -> set[int]:
     """Return the seeds that every algorithm of some runs has."""
+    return set.intersection(*found.values()) if (found := seeds_of(runs)) else set()
+
+
+def seeds_of(runs: Sequence[dict[str, Any]]) -> dict[str, set[int]]:
+    """Return the seeds of each algorithm, in the order of the runs."""
     held: dict[str, set[int]] = {}
     for run in runs:
         held.setdefault(run["algorithm"], set()).add(run["seed"])
-    return set.intersection(*held.values()) if held else set()
+    return held
