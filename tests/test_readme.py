@@ -41,6 +41,14 @@ def test_the_results_are_those_of_the_tracked_records():
     assert publication.with_results(README) == README
 
 
+@pytest.mark.parametrize("profile", ["narrow", "laptop", "stories"])
+def test_every_departure_of_every_record_is_listed(profile):
+    listed = "\n".join(publication.departures_text([profile]))
+    named = [words.split(": ")[-1] for record in records.load(paths.results(profile)) for words in record["departures"]]
+    assert len(named) > 10 and [words for words in named if words not in listed] == []
+    assert profile != "narrow" or [words for words in named if words not in README] == []
+
+
 def test_a_single_table_without_a_profile_is_of_the_results_that_are_shown(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(publication, "published_profile", lambda: "stories")
