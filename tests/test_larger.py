@@ -8,9 +8,9 @@ from small_models import RECIPE, RandomText, word_tokenizer
 
 from saobp.study import budgets, controlled, larger, profile, strengths
 from saobp.study.figures import strengths as figure
-from saobp.study.recipes import Beyond
+from saobp.study.recipes import Beyond, Larger
 
-PLAN = Beyond(model="mini-twin", strengths=[], pretrain=RECIPE, larger={"small-twin": [42]}, learned=["layer"])
+PLAN = Beyond(model="mini-twin", strengths=[], pretrain=RECIPE, larger=[Larger(model="small-twin")], learned=["layer"])
 
 
 def run(model, strength, seed, loss, before=4.0, after=2.0, failed=""):
@@ -53,6 +53,20 @@ def test_what_is_said_names_size_gap_and_fullest_key():
     said = "BERT-Mini, 4 layers of 256: held-out loss 3.000 nats at λ = 0; at λ = 0.2 +0.200 [-0.048, 0.448], 3 seeds; "
     assert first == said + "fullest key 2 before the step, 1 after"
     assert "at λ = 0.08 -0.100, one seed, so no interval; fullest key 4 before" in second
+
+
+def test_a_size_at_its_own_learning_rate_stands_by_itself_and_says_the_rate(tmp_path):
+    slow = [one | {"learning_rate": 5e-4, "curve": [one["curve"][0] | {"loss": 1.0}]} for one in RUNS[-2:]]
+    found = larger.gaps([*RUNS, *slow])
+    assert found["model"].tolist() == ["mini", "small", "small"] and found["plain"].tolist() == [3.0, 2.5, 1.0]
+    usual, own = larger.words(found)[1:]
+    assert "4 layers of 512, learning rate 0.0005: held-out loss 1.000" in own
+    assert "learning rate" not in usual
+    given = {"text": RandomText(), "held_out": RandomText(), "tokenizer": word_tokenizer(), "folder": tmp_path}
+    sizes = [Larger(model="mini-twin"), Larger(model="mini-twin", learning_rate=RECIPE.learning_rate / 10)]
+    runs = larger.study(replace(PLAN, larger=sizes), **given)
+    assert [one["learning_rate"] for one in runs] == [None] * 2 + [RECIPE.learning_rate / 10] * 2
+    assert runs[0]["curve"][-1]["loss"] < runs[2]["curve"][-1]["loss"], "a tenth of the rate learns less"
 
 
 def test_the_studys_own_model_comes_first_at_nought_and_at_its_own_strength():
@@ -103,7 +117,8 @@ def test_runs_of_several_kinds_of_processor_are_said_to_be():
 
 def test_their_hours_are_in_the_budget():
     study = profile.load_profile("stories")
-    found = replace(study, beyond=replace(study.beyond, larger={"mini": [1, 2, 3], "small": [1, 2]}))
+    sizes = [Larger(model="mini", seeds=[1, 2, 3]), Larger(model="small"), Larger(model="small", learning_rate=1e-3)]
+    found = replace(study, beyond=replace(study.beyond, larger=sizes))
     kind = budgets._larger({"larger": RUNS}, found)
     assert (kind.what, kind.runs, kind.planned, kind.steps, kind.seconds) == ("larger encoders", 8, 10, (50,), 8 * 3600)
-    assert budgets._larger({"larger": RUNS}, replace(study, beyond=replace(study.beyond, larger={}))) is None
+    assert budgets._larger({"larger": RUNS}, replace(study, beyond=replace(study.beyond, larger=[]))) is None

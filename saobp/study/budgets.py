@@ -115,7 +115,7 @@ def _larger(metrics: Record, study: Profile) -> Budget | None:
     plan, last = study.beyond, [run["curve"][-1] for run in metrics.get("larger") or [] if run["curve"]]
     if plan is None or not plan.larger:
         return None
-    planned = 2 * sum(map(len, plan.larger.values()))  # without the refinement and with it
+    planned = 2 * sum(len(one.seeds) for one in plan.larger)  # without the refinement and with it
     steps = tuple(sorted({end["step"] for end in last}))
     read = _tokens(step * plan.pretrain.batch * plan.pretrain.length for step in steps)
     return Budget("larger encoders", len(last), planned, steps, read, _seconds(last))

@@ -8,23 +8,31 @@ import pandas as pd
 
 from saobp.study import labels, models, strengths
 from saobp.study.labels import counted
-from saobp.study.recipes import Beyond
+from saobp.study.recipes import Beyond, Larger
 from saobp.study.statistics import mean_interval
 
 Run = dict[str, Any]
 
 
 def study(plan: Beyond, **given: Any) -> list[Run]:
-    """Train each of a plan's larger models at λ = 0 and at its size's own, and follow it; "model" says which it is.
+    """Train each of a plan's larger models at λ = 0 and at its size's own, and follow it.
 
-    `given` are text, held_out, tokenizer and folder, as in `strengths.run`, whose keys a run has.
+    `given` are text, held_out, tokenizer and folder, as in `strengths.run`, whose keys a run has; beside them "model"
+    and "learning_rate", None where it is the recipe's.
     """
     return [
-        {"model": model} | strengths.run(replace(plan, model=model), strength, seed, **given)
-        for model, seeds in plan.larger.items()
-        for seed in seeds
-        for strength in (0.0, models.strength_of(model))
+        {"model": one.model, "learning_rate": one.learning_rate}
+        | strengths.run(_planned(plan, one), strength, seed, **given)
+        for one in plan.larger
+        for seed in one.seeds
+        for strength in (0.0, models.strength_of(one.model))
     ]
+
+
+def _planned(plan: Beyond, one: Larger) -> Beyond:
+    """The plan of one larger model: its name, and its own learning rate where it has one."""
+    rate = one.learning_rate or plan.pretrain.learning_rate
+    return replace(plan, model=one.model, pretrain=replace(plan.pretrain, learning_rate=rate))
 
 
 def with_own(runs: Sequence[Run], swept: Sequence[Run], model: str) -> list[Run]:
@@ -34,17 +42,21 @@ def with_own(runs: Sequence[Run], swept: Sequence[Run], model: str) -> list[Run]
 
 
 def gaps(runs: Sequence[Run]) -> pd.DataFrame:
-    """Compare the held-out loss at a size's own λ with that at λ = 0 of the same seeds, one row a model.
+    """Compare the held-out loss at a size's own λ with that at λ = 0 of the same seeds, one row a model and rate.
 
-    Columns: model, layers, hidden, strength (λ), seeds; plain and refined (loss, nats), difference, low, high (nats;
-    95 %, Student's t over seeds; NaN for one); before, after (what the fullest key holds in the softmax and after the
-    step, 1 under uniform attention, of the refined model). A run that failed counts for nothing.
+    Columns: model, learning_rate (NaN: the recipe's), layers, hidden, strength (λ), seeds; plain and refined (loss,
+    nats), difference, low, high (nats; 95 %, Student's t over seeds; NaN for one); before, after (what the fullest key
+    holds in the softmax and after the step, 1 under uniform attention, of the refined model). A run that failed counts
+    for nothing.
     """
-    named = dict.fromkeys(run["model"] for run in runs)
-    ends = {model: strengths.sweep([run for run in runs if run["model"] == model]) for model in named}
-    rows = [_gap(model, end) for model, end in ends.items() if not _paired(model, end).empty]
-    columns = ["model", "layers", "hidden", "strength", "seeds", "plain", "refined", "difference", "low", "high"]
-    return pd.DataFrame(rows, columns=[*columns, "before", "after"])
+    alike: dict[tuple[str, float | None], list[Run]] = {}
+    for run in runs:
+        alike.setdefault((run["model"], run.get("learning_rate")), []).append(run)
+    ends = {which: strengths.sweep(found) for which, found in alike.items()}
+    rows = [(*which, *_gap(which[0], end)) for which, end in ends.items() if not _paired(which[0], end).empty]
+    columns = ["model", "learning_rate", "layers", "hidden", "strength", "seeds", "plain", "refined"]
+    frame = pd.DataFrame(rows, columns=[*columns, "difference", "low", "high", "before", "after"])
+    return frame.astype({"learning_rate": float})
 
 
 def _paired(model: str, ends: pd.DataFrame) -> pd.DataFrame:
@@ -56,27 +68,33 @@ def _paired(model: str, ends: pd.DataFrame) -> pd.DataFrame:
 
 
 def _gap(model: str, ends: pd.DataFrame) -> tuple[Any, ...]:
-    """One row of `gaps`, from what a model's runs show at their end."""
+    """A row of `gaps` but for its name and rate, from what a model's runs show at their end."""
     size, losses = models.SIZES[model], _paired(model, ends)
     plain, refined = losses.mean()
     apart = mean_interval((losses.iloc[:, 1] - losses.iloc[:, 0]).tolist())
     shown = ends[(ends["strength"] == losses.columns[1]) & ends["seed"].isin(losses.index)]
     held = shown[["raw_largest_column", "refined_largest_column"]].mean()
-    what = (model, size.layers, size.hidden, losses.columns[1], len(losses))
+    what = (size.layers, size.hidden, losses.columns[1], len(losses))
     return (*what, plain, refined, apart.value, apart.low, apart.high, *held)
 
 
 def words(found: pd.DataFrame) -> list[str]:
     """Say of each size how far its own λ lies from λ = 0 in held-out loss, and what the fullest key holds."""
-    said = []
-    for row in found.itertuples():
-        one = row.seeds == 1
-        gap, low, high = (round(value, 3) + 0.0 for value in (row.difference, row.low, row.high))  # no minus before 0
-        interval = "" if one else f" [{low:.3f}, {high:.3f}]"
-        seeds = "one seed, so no interval" if one else counted(row.seeds, "seed")
-        said.append(
-            f"{labels.model_title(row.model)}, {row.layers} layers of {row.hidden}: held-out loss {row.plain:.3f} nats "
-            f"at λ = 0; at λ = {row.strength:g} {gap:+.3f}{interval}, {seeds}; fullest key {row.before:.3g} "
-            f"before the step, {row.after:.3g} after"
-        )
-    return said
+    return [f"{_named(row)}: {_told(row)}" for row in found.itertuples()]
+
+
+def _named(row: Any) -> str:
+    """Name the size of a row of `gaps`, and its learning rate where that is its own."""
+    rate = "" if pd.isna(row.learning_rate) else f", learning rate {row.learning_rate:g}"
+    return f"{labels.model_title(row.model)}, {row.layers} layers of {row.hidden}{rate}"
+
+
+def _told(row: Any) -> str:
+    gap, low, high = (round(value, 3) + 0.0 for value in (row.difference, row.low, row.high))  # no minus before 0
+    interval, seeds = f" [{low:.3f}, {high:.3f}]", counted(row.seeds, "seed")
+    if row.seeds == 1:
+        interval, seeds = "", "one seed, so no interval"
+    return (
+        f"held-out loss {row.plain:.3f} nats at λ = 0; at λ = {row.strength:g} {gap:+.3f}{interval}, {seeds}; "
+        f"fullest key {row.before:.3g} before the step, {row.after:.3g} after"
+    )

@@ -208,6 +208,15 @@ class MultiHop:
 
 
 @dataclass(frozen=True, config=STRICT, kw_only=True)
+class Larger:
+    """A larger model beside the one of `Beyond`, by its recipe: at λ = 0 and at the size's own λ."""
+
+    model: Model
+    seeds: Seeds = field(default_factory=lambda: [42])
+    learning_rate: Rate | None = None  # null: the recipe's, with which a wide model may learn nothing
+
+
+@dataclass(frozen=True, config=STRICT, kw_only=True)
 class Beyond:
     """The open questions of notebook 12: High at other strengths, and at learned ones, on one model; larger models."""
 
@@ -215,6 +224,6 @@ class Beyond:
     strengths: list[Annotated[float, Ge(0)]]  # λ
     pretrain: Pretraining
     learned: list[Literal["head", "layer"]] = field(default_factory=lambda: ["head"])  # what has a learned λ of its own
-    larger: dict[Model, Seeds] = field(default_factory=dict)  # by the same recipe, at λ = 0 and at the size's own
+    larger: list[Larger] = field(default_factory=list)
     seeds: Seeds = field(default_factory=lambda: [42])
     sequences: Positive = 32  # of held-out text, on which rounds of messages, heads and tokens are looked at
