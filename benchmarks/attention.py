@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from saobp import saobp_attention
-from saobp.interface import in_quick_type
+from saobp.scores import in_quick_type
 from saobp.study.lengths import WAYS, forward_and_backward, memory
 from saobp.study.paths import write_text
 from saobp.study.records import device

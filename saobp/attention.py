@@ -12,6 +12,7 @@ from torch.nn import functional
 from saobp.checks import ROW_TOLERANCE, check_factor, check_mask, check_strength, values_hidden
 from saobp.messages import SATURATION, signed_strength
 from saobp.refine import refine
+from saobp.scores import in_quick_type
 from saobp.tiles.dropout import Dropout
 from saobp.tiles.heads import Call
 from saobp.tiles.operation import RefinedAttention
@@ -192,11 +193,12 @@ def plain(
 ) -> Tensor:
     """Return plain attention, 0 for a query that sees no key; `positions` are those of the queries given."""
     attend = partial(functional.scaled_dot_product_attention, scale=scale, dropout_p=dropout)
+    given, (query, key, value) = query.dtype, in_quick_type(query, key, value)
     if mask is None:
-        return attend(query, key, value, is_causal=causal)
+        return attend(query, key, value, is_causal=causal).to(given)
     visible = visible_keys(mask, causal, positions)
     blind = ~visible.any(-1, keepdim=True)
-    return attend(query, key, value, attn_mask=visible | blind).masked_fill(blind, 0)
+    return attend(query, key, value, attn_mask=visible | blind).masked_fill(blind, 0).to(given)
 
 
 def visible_keys(mask: Tensor, causal: bool, positions: Tensor | None = None) -> Tensor:

@@ -23,7 +23,7 @@ from transformers.utils.output_capturing import _active_collector
 from saobp.attention import saobp_attention
 from saobp.cache import additive, adopt, attend_with_cache
 from saobp.families import NAME, UNSERVED_ARGUMENTS, is_causal_module
-from saobp.scores import allowed_pairs, padding_alone, per_head, probabilities, visible_pairs
+from saobp.scores import allowed_pairs, in_quick_type, padding_alone, per_head, probabilities, visible_pairs
 
 FUSED = ("high", "low", "elemmul")
 """Factors that the fused operation computes without forming the matrix."""
@@ -121,14 +121,6 @@ def wants_weights(refinement: nn.Module | None, kwargs: dict[str, Any]) -> bool:
         return False
     collector = _active_collector.get()  # models that drop the argument on the way, such as GPT-2
     return collector is not None and any("attentions" in name for name in collector)
-
-
-def in_quick_type(*tensors: Tensor) -> tuple[Tensor, ...]:
-    """Widen bfloat16 tensors that train on a CPU: there the backward pass of torch's fused attention takes longer in
-    bfloat16 than in float32 (`benchmarks/attention.py`). Others are returned as they are.
-    """
-    slow = tensors[0].dtype is torch.bfloat16 and tensors[0].device.type == "cpu" and tensors[0].requires_grad
-    return tuple(tensor.float() for tensor in tensors) if slow else tensors
 
 
 def in_type(mask: Tensor | None, dtype: torch.dtype) -> Tensor | None:

@@ -93,3 +93,11 @@ def _padding_alone(mask: Tensor, causal: bool) -> tuple[bool, Tensor | None]:
     if mask.dtype != torch.bool:  # a bias between 0 and the lowest number is more than padding
         agrees = agrees & ((mask[:, 0] == 0) | ~allowed)
     return (True, real) if bool(agrees.all() & real.any(-1).all()) else (False, None)
+
+
+def in_quick_type(*tensors: Tensor) -> tuple[Tensor, ...]:
+    """Widen bfloat16 tensors that train on a CPU: there the backward pass of torch's fused attention takes longer in
+    bfloat16 than in float32 (`benchmarks/attention.py`). Others are returned as they are.
+    """
+    slow = tensors[0].dtype is torch.bfloat16 and tensors[0].device.type == "cpu" and tensors[0].requires_grad
+    return tuple(tensor.float() for tensor in tensors) if slow else tensors

@@ -142,6 +142,19 @@ def test_strength_zero_and_factor_none_are_plain_attention_exactly(causal):
         assert torch.equal(saobp_attention(query, key, value, is_causal=causal, **options), plain)
 
 
+def test_strength_zero_trains_in_the_precision_of_the_others_so_that_it_is_a_fair_baseline():
+    torch.manual_seed(0)
+    drawn = [torch.randn(2, 4, 64, 16, dtype=torch.bfloat16) for _ in range(4)]
+    results = []
+    for attend in (lambda *x: saobp_attention(*x, strength=0.0), lambda *x: saobp_attention(*x, strength=1e-6)):
+        inputs = [x.clone().requires_grad_() for x in drawn[:3]]
+        output = attend(*inputs)
+        assert output.dtype is torch.bfloat16
+        results.append([output, *torch.autograd.grad(output, inputs, drawn[3])])
+    apart = [(a - b).float().abs().mean() / a.float().abs().mean() for a, b in zip(*results)]
+    assert max(apart) < 1e-4, "rounded at the end alone, and alike"
+
+
 def test_two_tokens_by_hand():
     # both rows put 3/4 on the first key; strength ln 2, so c = 1/2; each hears the other: 1 - 3/8 and 1 - 1/8
     scores = torch.tensor([3.0, 1.0]).log()

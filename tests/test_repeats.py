@@ -76,3 +76,25 @@ def test_each_tracked_repeat_is_of_a_tracked_run():
     readme = (paths.root() / "README.md").read_text(encoding="utf-8")
     for line in repeats.words([folder.name for folder in folders]):
         assert line in readme
+
+
+def test_strengths_made_again_show_how_far_one_seed_is_carried_apart():
+    def record(losses, device):
+        runs = [
+            {"strength": level, "seed": seed, "device": f"{device}, 1 of 2 threads", "curve": [{"loss": loss}]}
+            for (level, seed), loss in losses.items()
+        ]
+        sides = {"raw": {}, "refined": {}, "accuracy": 0.1}
+        ends = [run | {"curve": [run["curve"][0] | sides]} for run in runs]
+        return {"profile": "stories", "parameters": {"model": "mini-twin"}, "metrics": {"strengths": ends}}
+
+    losses = {(0.0, 1): 3.0, (0.2, 1): 3.1, (0.0, 2): 4.0, (0.2, 2): 4.1, ("learned", 1): 9.0}
+    moved = {key: loss + 0.02 for key, loss in losses.items() if key != ("learned", 1)}
+    (line,) = repeats.strength_words(record(losses, "one"), record(moved, "two"))
+    assert line.startswith(
+        "profile `stories`, BERT-Mini (twin), 4 runs at other strengths, on one, and on two by other"
+    )
+    half = 0.5**0.5
+    said = f"twice {0.02 * half:.3f}, one seed over strengths {0.1 * half:.3f}, one strength over seeds {half:.3f}"
+    assert line.endswith(said)
+    assert repeats.strength_words(record(losses, "one"), record({(0.0, 9): 1.0}, "two")) == []

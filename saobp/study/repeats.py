@@ -4,7 +4,9 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
 
-from saobp.study import labels, paths, records
+import pandas as pd
+
+from saobp.study import labels, paths, records, strengths
 
 Record = dict[str, Any]
 FOLDER = "repeats"  # of data/: records of runs made again, a folder a profile, one file or more a run
@@ -60,9 +62,43 @@ def refuse_unlike(one: Record, other: Record) -> None:
 
 def words(profiles: Sequence[str]) -> list[str]:
     """Show in Markdown what the runs of some profiles read that were made again, each time; nothing without one."""
-    found = [pair for name in profiles for pair in tracked(name)]
-    lines = [f"- {_named(one)}: held-out perplexity {'; again '.join(_read(one, others))}" for one, others in found]
+    lines = []
+    for one, others in (pair for name in profiles for pair in tracked(name)):
+        if one["stage"] == "beyond":
+            lines += [f"- {line}" for other in others for line in strength_words(one, other)]
+        else:
+            lines.append(f"- {_named(one)}: held-out perplexity {'; again '.join(_read(one, others))}")
     return [HEAD, "", *lines, ""] if lines else []
+
+
+def strength_words(one: Record, other: Record) -> list[str]:
+    """Say how far runs of a strength and seed lie apart that were made twice, beside strengths and beside seeds."""
+    found = strength_losses(one, other)
+    if found.empty:
+        return []
+    spread = [within(found, by) for by in (["strength", "seed"], ["seed", "made"], ["strength", "made"])]
+    first, again = (labels.joined(found[found["made"] == made]["processor"].unique()) for made in (0, 1))
+    given = one["parameters"]
+    head = (
+        f"profile `{one['profile']}`, {labels.model_title(given['model'])}, {len(found) // 2} runs at other strengths"
+    )
+    what = "one strength and seed made twice {:.3f}, one seed over strengths {:.3f}, one strength over seeds {:.3f}"
+    made = f"on {first}, and on {again} by other commits"
+    return [f"{head}, {made}: standard deviation of held-out loss, nats: {what.format(*spread)}"]
+
+
+def strength_losses(one: Record, other: Record) -> pd.DataFrame:
+    """Return the held-out losses of the strengths and seeds that two records both have; "made": 0 or 1, whose it is."""
+    swept = [
+        strengths.sweep(record["metrics"]["strengths"]).assign(made=made) for made, record in enumerate((one, other))
+    ]
+    found = pd.concat(swept)[["strength", "seed", "made", "processor", "loss"]]
+    return found[found.duplicated(["strength", "seed"], keep=False)].reset_index(drop=True)
+
+
+def within(found: pd.DataFrame, by: list[str]) -> float:
+    """Return the standard deviation (nats) of the losses that share `by`: the root of their mean variance."""
+    return float(found.groupby(by)["loss"].var().mean() ** 0.5)
 
 
 def parting(one: Record, other: Record) -> int | None:
