@@ -96,8 +96,8 @@ def _padding_alone(mask: Tensor, causal: bool) -> tuple[bool, Tensor | None]:
 
 
 def in_quick_type(*tensors: Tensor) -> tuple[Tensor, ...]:
-    """Widen bfloat16 tensors that train on a CPU: there the backward pass of torch's fused attention takes longer in
-    bfloat16 than in float32 (`benchmarks/attention.py`). Others are returned as they are.
+    """Widen bfloat16 tensors on a CPU, if the first trains: there the backward pass of torch's fused attention takes
+    longer in bfloat16 than in float32 (`benchmarks/attention.py`). Others are returned as they are.
     """
     slow = tensors[0].dtype is torch.bfloat16 and tensors[0].device.type == "cpu" and tensors[0].requires_grad
     return tuple(tensor.float() for tensor in tensors) if slow else tensors

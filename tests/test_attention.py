@@ -155,6 +155,21 @@ def test_strength_zero_trains_in_the_precision_of_the_others_so_that_it_is_a_fai
     assert max(apart) < 1e-4, "rounded at the end alone, and alike"
 
 
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("padded", [False, True])
+def test_strength_zero_trains_as_in_float32_and_is_rounded_once(causal, padded):
+    torch.manual_seed(0)
+    drawn = [torch.randn(2, 4, 64, 16, dtype=torch.bfloat16) for _ in range(4)]
+    mask = torch.ones(2, 64, dtype=torch.bool)
+    mask[1, 40:] = not padded
+    found = []
+    for dtype in (torch.bfloat16, torch.float32):
+        inputs = [x.to(dtype).requires_grad_() for x in drawn[:3]]
+        output = saobp_attention(*inputs, strength=0.0, mask=mask, is_causal=causal)
+        found.append([x.bfloat16() for x in (output, *torch.autograd.grad(output, inputs, drawn[3].to(dtype)))])
+    assert all(map(torch.equal, *found))
+
+
 def test_two_tokens_by_hand():
     # both rows put 3/4 on the first key; strength ln 2, so c = 1/2; each hears the other: 1 - 3/8 and 1 - 1/8
     scores = torch.tensor([3.0, 1.0]).log()

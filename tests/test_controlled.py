@@ -72,7 +72,7 @@ def test_controls_stand_between_high_and_original():
     exam = record({"original": 0.3, "high": 0.9, "uniform": 0.6})["metrics"]["multihop"]
     assert several_hops.control_words([run for run in exam if run["algorithm"] != "uniform"]) == []
     (line,) = several_hops.control_words([*exam, *(run | {"algorithm": "shuffled"} for run in exam[2:4])])
-    uniform, shuffled = line.split("95 %: ")[1].split("; ")
+    uniform, shuffled = line.split("95 % by itself: ")[1].split("; ")
     pairs = {
         "High − Uniform": ("high", "uniform"),
         "Uniform − Original": ("uniform", "original"),

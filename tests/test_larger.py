@@ -48,6 +48,23 @@ def test_a_seed_that_failed_one_way_counts_neither_way_and_a_size_without_a_pair
     assert larger.gaps([run("mini", 0.0, 1, 3.0), run("mini", 0.2, 2, 3.0)]).empty, "seeds that are no pair"
 
 
+def test_runs_of_two_processors_are_no_pair_and_a_failed_size_is_named():
+    apart = [run("small", level, 5, 2.0) | {"device": f"{level}, 1 of 2 threads"} for level in (0.0, 0.08)]
+    assert larger.gaps([*RUNS, *apart]).equals(larger.gaps(RUNS))
+    failed = [run("small", 0.08, 4, 9.0, failed="the loss is nan")]
+    assert larger.failure_words([*RUNS, *failed]) == ["BERT-Small, λ = 0.08, seed 4: failed, the loss is nan"]
+
+
+@pytest.mark.parametrize(("sizes", "said"), [
+    ([{"model": "small"}, {"model": "small", "learning_rate": RECIPE.learning_rate}], "small at learning .* twice"),
+    ([{"model": "mini-twin"}], "larger: mini-twin is the model of beyond itself"),
+    ([{"model": "small", "learning_rate": -1e-3}], "greater than"),
+])  # fmt: skip
+def test_sizes_that_would_be_counted_twice_are_refused(sizes, said):
+    with pytest.raises(ValueError, match=said):
+        replace(PLAN, larger=[Larger(**size) for size in sizes])
+
+
 def test_what_is_said_names_size_gap_and_fullest_key():
     first, second = larger.words(larger.gaps(RUNS))
     said = "BERT-Mini, 4 layers of 256: held-out loss 3.000 nats at λ = 0; at λ = 0.2 +0.200 [-0.048, 0.448], 3 seeds; "
@@ -63,10 +80,11 @@ def test_a_size_at_its_own_learning_rate_stands_by_itself_and_says_the_rate(tmp_
     assert "4 layers of 512, learning rate 0.0005: held-out loss 1.000" in own
     assert "learning rate" not in usual
     given = {"text": RandomText(), "held_out": RandomText(), "tokenizer": word_tokenizer(), "folder": tmp_path}
-    sizes = [Larger(model="mini-twin"), Larger(model="mini-twin", learning_rate=RECIPE.learning_rate / 10)]
+    sizes = [Larger(model="mini-narrow"), Larger(model="mini-narrow", learning_rate=RECIPE.learning_rate / 10)]
     runs = larger.study(replace(PLAN, larger=sizes), **given)
     assert [one["learning_rate"] for one in runs] == [None] * 2 + [RECIPE.learning_rate / 10] * 2
-    assert runs[0]["curve"][-1]["loss"] < runs[2]["curve"][-1]["loss"], "a tenth of the rate learns less"
+    first, last = ([one["curve"][end]["loss"] for one in (runs[0], runs[2])] for end in (0, -1))
+    assert first[0] == first[1] and last[0] != last[1], "from one start, each by its own rate"
 
 
 def test_the_studys_own_model_comes_first_at_nought_and_at_its_own_strength():

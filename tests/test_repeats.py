@@ -4,6 +4,7 @@ import copy
 import json
 
 import example_records as examples
+import pandas as pd
 import pytest
 
 from saobp.study import paths, records, repeats
@@ -91,10 +92,20 @@ def test_strengths_made_again_show_how_far_one_seed_is_carried_apart():
     losses = {(0.0, 1): 3.0, (0.2, 1): 3.1, (0.0, 2): 4.0, (0.2, 2): 4.1, ("learned", 1): 9.0}
     moved = {key: loss + 0.02 for key, loss in losses.items() if key != ("learned", 1)}
     (line,) = repeats.strength_words(record(losses, "one"), record(moved, "two"))
-    assert line.startswith(
-        "profile `stories`, BERT-Mini (twin), 4 runs at other strengths, on one, and on two by other"
-    )
+    assert line.startswith("profile `stories`, BERT-Mini (twin), 4 runs of a strength and seed, λ = 0 and learned")
     half = 0.5**0.5
     said = f"twice {0.02 * half:.3f}, one seed over strengths {0.1 * half:.3f}, one strength over seeds {half:.3f}"
     assert line.endswith(said)
-    assert repeats.strength_words(record(losses, "one"), record({(0.0, 9): 1.0}, "two")) == []
+    assert " among them, on one and again on two: " in line
+    for few in ({(0.0, 9): 1.0}, {(0.0, 1): 1.0, (0.2, 1): 2.0}, {(0.0, 1): 1.0, (0.0, 2): 2.0}, {}):
+        assert repeats.strength_words(record(losses, "one"), record(few, "two")) == []
+    assert len(repeats.strength_losses(record(losses, "one"), record(losses, "one"))) == 10, "learned ones too"
+    uneven = pd.DataFrame({"seed": [1, 1, 2, 2], "loss": [0.0, 1.0, 0.0, 3.0]})
+    assert repeats.within(uneven, ["seed"]) == pytest.approx(((0.5 + 4.5) / 2) ** 0.5)
+
+
+def test_a_tracked_study_of_strengths_is_worded_and_no_perplexity_asked_of_it(monkeypatch):
+    one = {"stage": "beyond"}
+    monkeypatch.setattr(repeats, "tracked", lambda profile: [(one, [one, one])])
+    monkeypatch.setattr(repeats, "strength_words", lambda first, other: ["said"])
+    assert repeats.words(["stories"])[2:] == ["- said", "- said", ""]

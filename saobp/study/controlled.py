@@ -13,7 +13,8 @@ PROFILE = "stories"  # questions of a known number of hops, and the strength; tr
 HEAD = """**Controlled studies.** Profile `{}`, on the embedded story world ([notebook 12](notebooks/12-beyond.ipynb)):
 percent of questions right by the hops they take, mean of the seeds (lowest to highest), {}; chance is {:.0f}. High −
 Original in points, with its 95 % interval over seeds and stories; *: differs from Original after Holm's correction over
-the table. Shuffled permutes what High hears, and should equal it."""
+the table. Shuffled permutes what High hears, and should equal it over its own seeds; where algorithms have different
+seeds their means do not compare, and each gap is of the seeds that both have."""
 
 
 def tracked() -> list[dict[str, Any]]:
@@ -85,6 +86,7 @@ def summary(record: dict[str, Any]) -> list[str]:
     grown = [f"Size: {line}" for line in sizes(record)]
     runs = record["metrics"]["strengths"]
     taught = [f"Strength: {line}" for line in (*strengths.all_learned_words(runs), *strengths.processor_words(runs))]
+    failed = [*strengths.failure_words(runs), *larger.failure_words(record["metrics"].get("larger") or [])]
     asked = [
         *several_hops.added_words(exam),
         *several_hops.control_words(exam),
@@ -93,7 +95,7 @@ def summary(record: dict[str, Any]) -> list[str]:
         *hops.movement_words(exam),
         *hops.failure_words(exam),
     ]
-    return [f"Strength: {swept}", *taught, *grown, *asked]
+    return [f"Strength: {swept}", *taught, *grown, *failed, *asked]
 
 
 def sizes(record: dict[str, Any]) -> list[str]:

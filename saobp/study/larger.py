@@ -32,7 +32,7 @@ def study(plan: Beyond, **given: Any) -> list[Run]:
 def _planned(plan: Beyond, one: Larger) -> Beyond:
     """The plan of one larger model: its name, and its own learning rate where it has one."""
     rate = one.learning_rate or plan.pretrain.learning_rate
-    return replace(plan, model=one.model, pretrain=replace(plan.pretrain, learning_rate=rate))
+    return replace(plan, model=one.model, larger=[], pretrain=replace(plan.pretrain, learning_rate=rate))
 
 
 def with_own(runs: Sequence[Run], swept: Sequence[Run], model: str) -> list[Run]:
@@ -60,11 +60,11 @@ def gaps(runs: Sequence[Run]) -> pd.DataFrame:
 
 
 def _paired(model: str, ends: pd.DataFrame) -> pd.DataFrame:
-    """The losses of the seeds that came to their end both ways: a row a seed, a column a strength."""
+    """The losses of the seeds that came to their end both ways on one processor: a row a seed, a column a strength."""
     both = [0.0, models.strength_of(model)]
     if ends.empty or not set(both) <= set(ends["strength"]):
         return pd.DataFrame()
-    return ends.pivot(index="seed", columns="strength", values="loss")[both].dropna()
+    return ends.pivot(index=["seed", "processor"], columns="strength", values="loss")[both].dropna()
 
 
 def _gap(model: str, ends: pd.DataFrame) -> tuple[Any, ...]:
@@ -72,7 +72,7 @@ def _gap(model: str, ends: pd.DataFrame) -> tuple[Any, ...]:
     size, losses = models.SIZES[model], _paired(model, ends)
     plain, refined = losses.mean()
     apart = mean_interval((losses.iloc[:, 1] - losses.iloc[:, 0]).tolist())
-    shown = ends[(ends["strength"] == losses.columns[1]) & ends["seed"].isin(losses.index)]
+    shown = ends[(ends["strength"] == losses.columns[1]) & ends["seed"].isin(losses.index.get_level_values("seed"))]
     held = shown[["raw_largest_column", "refined_largest_column"]].mean()
     what = (size.layers, size.hidden, losses.columns[1], len(losses))
     return (*what, plain, refined, apart.value, apart.low, apart.high, *held)
@@ -81,6 +81,11 @@ def _gap(model: str, ends: pd.DataFrame) -> tuple[Any, ...]:
 def words(found: pd.DataFrame) -> list[str]:
     """Say of each size how far its own λ lies from λ = 0 in held-out loss, and what the fullest key holds."""
     return [f"{_named(row)}: {_told(row)}" for row in found.itertuples()]
+
+
+def failure_words(runs: Sequence[Run]) -> list[str]:
+    """Say which larger models failed and why; no gap counts them."""
+    return [f"{labels.model_title(run['model'])}, {said}" for run in runs for said in strengths.failure_words([run])]
 
 
 def _named(row: Any) -> str:

@@ -80,6 +80,16 @@ def refuse_untrained_positions(key: str, length: int, recipe: Pretraining) -> No
         raise ValueError(f"{key} {length} is more than pretrain.length {recipe.length}: no later position is trained")
 
 
+def refuse_twice(plan: "Beyond") -> None:
+    """Raise ValueError where a larger model would be trained twice, or is the one that the others stand beside."""
+    usual = plan.pretrain.learning_rate
+    named = Counter((one.model, one.learning_rate or usual) for one in plan.larger)
+    if twice := [f"{model} at learning rate {rate:g}" for (model, rate), times in named.items() if times > 1]:
+        raise ValueError(f"larger: {', '.join(twice)} is there twice; put its seeds into one entry")
+    if any(one.model == plan.model for one in plan.larger):
+        raise ValueError(f"larger: {plan.model} is the model of beyond itself, which stands beside the larger ones")
+
+
 @dataclass(frozen=True, config=STRICT, kw_only=True)
 class Schedule:
     """What Table 5 sets by size."""
@@ -227,3 +237,6 @@ class Beyond:
     larger: list[Larger] = field(default_factory=list)
     seeds: Seeds = field(default_factory=lambda: [42])
     sequences: Positive = 32  # of held-out text, on which rounds of messages, heads and tokens are looked at
+
+    def __post_init__(self):
+        refuse_twice(self)

@@ -72,28 +72,34 @@ def words(profiles: Sequence[str]) -> list[str]:
 
 
 def strength_words(one: Record, other: Record) -> list[str]:
-    """Say how far runs of a strength and seed lie apart that were made twice, beside strengths and beside seeds."""
+    """Say how far runs of a strength and seed lie apart that were made twice, beside strengths and beside seeds.
+
+    Nothing is said where two strengths and two seeds were not all made twice.
+    """
     found = strength_losses(one, other)
-    if found.empty:
+    if min(found["strength"].nunique(), found["seed"].nunique()) < 2:
         return []
     spread = [within(found, by) for by in (["strength", "seed"], ["seed", "made"], ["strength", "made"])]
     first, again = (labels.joined(found[found["made"] == made]["processor"].unique()) for made in (0, 1))
     given = one["parameters"]
-    head = (
-        f"profile `{one['profile']}`, {labels.model_title(given['model'])}, {len(found) // 2} runs at other strengths"
-    )
+    head = f"profile `{one['profile']}`, {labels.model_title(given['model'])}"
     what = "one strength and seed made twice {:.3f}, one seed over strengths {:.3f}, one strength over seeds {:.3f}"
-    made = f"on {first}, and on {again} by other commits"
+    made = (
+        f"{len(found) // 2} runs of a strength and seed, λ = 0 and learned among them, on {first} and again on {again}"
+    )
     return [f"{head}, {made}: standard deviation of held-out loss, nats: {what.format(*spread)}"]
 
 
 def strength_losses(one: Record, other: Record) -> pd.DataFrame:
-    """Return the held-out losses of the strengths and seeds that two records both have; "made": 0 or 1, whose it is."""
-    swept = [
-        strengths.sweep(record["metrics"]["strengths"]).assign(made=made) for made, record in enumerate((one, other))
-    ]
-    found = pd.concat(swept)[["strength", "seed", "made", "processor", "loss"]]
-    return found[found.duplicated(["strength", "seed"], keep=False)].reset_index(drop=True)
+    """Return the losses at the end of the strengths and seeds that two records both have: strength, seed, made, loss.
+
+    "made" is 0 or 1, whose it is; "processor" what it was made on. A run that failed in either counts in neither.
+    """
+    names = ["strength", "seed", "made", "processor", "loss"]
+    swept = [strengths.sweep(record["metrics"].get("strengths") or []) for record in (one, other)]
+    both = pd.concat(frame.assign(made=made) for made, frame in enumerate(swept)).reindex(columns=names).dropna()
+    twice = both.groupby(["strength", "seed"])["made"].transform("nunique") == 2
+    return both[twice].reset_index(drop=True)
 
 
 def within(found: pd.DataFrame, by: list[str]) -> float:

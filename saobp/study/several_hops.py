@@ -59,7 +59,7 @@ def control_words(runs: Sequence[dict[str, Any]]) -> list[str]:
         same, sides = [run for run in runs if run["seed"] in seeds], (("high", control), (control, "original"))
         apart = [_apart(same, *side) for side in (*sides, ("high", "original")) if difference(same, *side)]
         said += [f"over {counted(len(seeds), 'seed')} {', '.join(apart)}"] * bool(seeds and apart)
-    head = "beside controls that hear of no path, at two hops and more, points, each interval at 95 %: "
+    head = "beside controls that hear of no path, at two hops and more, points, each interval at 95 % by itself: "
     return [head + "; ".join(said)] if said else []
 
 
