@@ -92,11 +92,11 @@ def test_strengths_made_again_show_how_far_one_seed_is_carried_apart():
     losses = {(0.0, 1): 3.0, (0.2, 1): 3.1, (0.0, 2): 4.0, (0.2, 2): 4.1, ("learned", 1): 9.0}
     moved = {key: loss + 0.02 for key, loss in losses.items() if key != ("learned", 1)}
     (line,) = repeats.strength_words(record(losses, "one"), record(moved, "two"))
-    assert line.startswith("profile `stories`, BERT-Mini (twin), 4 runs of a strength and seed, λ = 0 and learned")
+    assert line.startswith("profile `stories`, BERT-Mini (twin), 4 runs of a strength and seed (λ = 0.0 and 0.2)")
     half = 0.5**0.5
     said = f"twice {0.02 * half:.3f}, one seed over strengths {0.1 * half:.3f}, one strength over seeds {half:.3f}"
     assert line.endswith(said)
-    assert " among them, on one and again on two: " in line
+    assert "), on one and again on two: " in line
     for few in ({(0.0, 9): 1.0}, {(0.0, 1): 1.0, (0.2, 1): 2.0}, {(0.0, 1): 1.0, (0.0, 2): 2.0}, {}):
         assert repeats.strength_words(record(losses, "one"), record(few, "two")) == []
     assert len(repeats.strength_losses(record(losses, "one"), record(losses, "one"))) == 10, "learned ones too"

@@ -11,9 +11,10 @@ from saobp.study import labels, paths, records, strengths
 Record = dict[str, Any]
 FOLDER = "repeats"  # of data/: records of runs made again, a folder a profile, one file or more a run
 HEAD = """**Made again.** Seed, text, recipe and the packages' versions are those of the run that a line names first,
-which the tables keep; the others of a line were made before it or after. Processor and the commit that trained are
-named. How far runs of one line and one commit lie apart is what these do not fix. Step 0 is before the first update.
-Where runs of two commits differ it is not said from which step on: they may be measured otherwise."""
+which the tables keep; the others of a line were made before it or after. Processor and, where the record has it, the
+commit that trained are named. How far runs of one line and one commit lie apart is what these do not fix. Step 0 is
+before the first update. Where runs of two commits differ it is not said from which step on: they may be measured
+otherwise."""
 RUN = ("stage", "parameters")  # what makes a record one of the same run
 
 
@@ -84,9 +85,8 @@ def strength_words(one: Record, other: Record) -> list[str]:
     given = one["parameters"]
     head = f"profile `{one['profile']}`, {labels.model_title(given['model'])}"
     what = "one strength and seed made twice {:.3f}, one seed over strengths {:.3f}, one strength over seeds {:.3f}"
-    made = (
-        f"{len(found) // 2} runs of a strength and seed, λ = 0 and learned among them, on {first} and again on {again}"
-    )
+    which = labels.joined([str(strength) for strength in found["strength"].unique()])
+    made = f"{len(found) // 2} runs of a strength and seed (λ = {which}), on {first} and again on {again}"
     return [f"{head}, {made}: standard deviation of held-out loss, nats: {what.format(*spread)}"]
 
 
