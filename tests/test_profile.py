@@ -37,6 +37,11 @@ def test_every_profile_that_comes_along_is_valid(name):
     [
         ("  steps:", "  stepz:", "unknown key 'pretrain.stepz': did you mean 'steps'?"),
         ("name: smoke", "nam: smoke", "unknown key 'nam': did you mean 'name'?"),
+        (
+            "larger: [{model: small-twin}]",
+            "larger: [{model: small-twin, learn_rate: 1.0}]",
+            "unknown key 'beyond.larger.0.learn_rate': did you mean 'learning_rate'?",
+        ),
         ("  epochs:", "  epoch:", "unknown key 'finetune.epoch': did you mean 'epochs'?"),
         ("epochs_of: {sst2: 30}", "epochs_of: {nope: 30}", "key 'finetune.epochs_of.nope"),
         ("  warmup: 30", "  warmup: soon", "key 'pretrain.warmup': input should be a valid integer, not 'soon'"),

@@ -21,6 +21,7 @@ from saobp.study.recipes import (
     Costs,
     Decoding,
     Finetuning,
+    Larger,
     Model,
     MultiHop,
     Positive,
@@ -104,6 +105,7 @@ SECTIONS = {
     "cost": Costs,
     "multihop": MultiHop,
     "beyond": Beyond,
+    "larger": Larger,
 }
 
 
