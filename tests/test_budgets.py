@@ -9,7 +9,7 @@ import pytest
 from saobp.study import budgets, paths, records
 from saobp.study.profile import load_profile
 
-READ = [path.name for path in sorted(paths.results("smoke").parent.iterdir()) if path.name != "smoke"]
+READ = [path.name for path in sorted(paths.results("smoke").parent.iterdir()) if path.is_dir() and path.name != "smoke"]
 
 
 def test_runs_are_counted_beside_those_that_the_profile_plans():

@@ -74,7 +74,7 @@ def test_each_tracked_repeat_is_of_a_tracked_run():
     folders = [folder for folder in (paths.root() / "data" / repeats.FOLDER).iterdir() if folder.is_dir()]
     for folder in folders:
         assert sum(len(again) for _, again in repeats.tracked(folder.name)) == len(records.load(folder))
-    readme = (paths.root() / "README.md").read_text(encoding="utf-8")
+    readme = (paths.results("narrow").parent / "README.md").read_text(encoding="utf-8")
     for line in repeats.words([folder.name for folder in folders]):
         assert line in readme
 

@@ -145,7 +145,7 @@ def _seconds(measured: Iterable[Record]) -> float:
 
 
 def words(profiles: Sequence[str]) -> list[str]:
-    """Show what the tracked studies of some profiles cost, as a table in Markdown, and what each of them says."""
+    """Show what the tracked studies of some profiles cost, as a table in Markdown; nothing without one."""
     found = {name: records.load(paths.results(name)) for name in profiles}
     rows = [[f"`{name}`", *kind.cells()] for name in found for kind in budgets(found[name], load_profile(name))]
     if not rows:
@@ -153,8 +153,7 @@ def words(profiles: Sequence[str]) -> list[str]:
     lines = [pipe(HEAD), pipe(["---"] * 2 + ["---:"] * 2 + ["---"] + ["---:"]), *map(pipe, rows), ""]
     untimed = any(cells[-1].startswith("≥") for cells in rows)
     lines += ["≥: not every run was timed in its earlier sittings.", ""] * untimed
-    said = [text for name in found if found[name] for text in reading(name)]
-    return ["**What was run**, and what it says.", "", *lines, *said]
+    return ["**What was run.**", "", *lines]
 
 
 def reading(profile: str) -> list[str]:

@@ -115,9 +115,9 @@ def write_report(options: argparse.Namespace) -> None:
 
 def single(options: argparse.Namespace) -> None:
     """`saobp figure 4 --profile laptop --width 3.03 --format pdf --out DIR`, `saobp table 2 --format tex`."""
-    from saobp.study import publication
+    from saobp.study import publication, readme
 
-    profile, width = options.profile or publication.published_profile(), getattr(options, "width", None)
+    profile, width = options.profile or readme.published_profile(), getattr(options, "width", None)
     print(publication.single(options.kind, options.number, profile, options.format, width, options.out))
     print(f"from the records of profile {profile}", file=sys.stderr)
 

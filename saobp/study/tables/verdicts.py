@@ -75,12 +75,13 @@ class Verdicts:
         return pd.DataFrame([vars(row) for row in self.rows]).to_csv(index=False, lineterminator="\n")
 
     def to_markdown(self) -> str:
-        """A pipe table."""
+        """A pipe table below its caption."""
+        return "\n".join([f"**Verdicts.** {self.counts} {self.caption}", "", *self.lines()]) + "\n"
+
+    def lines(self) -> list[str]:
+        """The lines of the pipe table alone."""
         heads = ["| Paper | Verdict | Our evidence | Where |", "|---|---|---|---|"]
-        lines = [f"**Verdicts.** {self.counts} {self.caption}", "", *heads]
-        for row in self.rows:
-            lines.append(f"| {row.asked} | **{row.verdict}** | {row.evidence} | {row.where} |")
-        return "\n".join(lines) + "\n"
+        return heads + [f"| {row.asked} | **{row.verdict}** | {row.evidence} | {row.where} |" for row in self.rows]
 
     def to_latex(self) -> str:
         """A booktabs float over both columns, or several where one is taller than a page."""
