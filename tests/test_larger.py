@@ -87,7 +87,7 @@ def test_a_size_at_its_own_learning_rate_stands_by_itself_and_says_the_rate(tmp_
     assert first[0] == first[1] and last[0] != last[1], "from one start, each by its own rate"
 
 
-def test_the_studys_own_model_comes_first_at_nought_and_at_its_own_strength():
+def test_the_studys_own_model_comes_first_at_zero_and_at_its_own_strength():
     swept = [run("", level, 1, 3.0) for level in (0.0, 0.1, 0.2, strengths.LEARNED)]
     for one in swept:
         one.pop("model")

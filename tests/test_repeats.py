@@ -97,7 +97,11 @@ def test_strengths_made_again_show_how_far_one_seed_is_carried_apart():
     said = f"twice {0.02 * half:.3f}, one seed over strengths {0.1 * half:.3f}, one strength over seeds {half:.3f}"
     assert line.endswith(said)
     assert "), on one and again on two: " in line
-    for few in ({(0.0, 9): 1.0}, {(0.0, 1): 1.0, (0.2, 1): 2.0}, {(0.0, 1): 1.0, (0.0, 2): 2.0}, {}):
+    one_seed = {(0.0, 1): 3.3, (0.2, 1): 3.1}
+    (line,) = repeats.strength_words(record(losses, "one"), record(one_seed, "two"))
+    said = "twice 0.150, one seed over strengths 0.112"  # roots of (0.045 + 0) / 2 and (0.005 + 0.02) / 2
+    assert line.endswith(f"{said}; the losses: λ = 0.0: 3.00 and 3.30, λ = 0.2: 3.10 and 3.10")
+    for few in ({(0.0, 9): 1.0}, {(0.0, 1): 1.0, (0.0, 2): 2.0}, {}):
         assert repeats.strength_words(record(losses, "one"), record(few, "two")) == []
     assert len(repeats.strength_losses(record(losses, "one"), record(losses, "one"))) == 10, "learned ones too"
     uneven = pd.DataFrame({"seed": [1, 1, 2, 2], "loss": [0.0, 1.0, 0.0, 3.0]})

@@ -159,4 +159,4 @@ def words(profiles: Sequence[str]) -> list[str]:
 def reading(profile: str) -> list[str]:
     """Return what a profile's records say, a paragraph a study, from `data/readings/`; none where nobody wrote it."""
     path = paths.root() / "data" / READINGS / f"{profile}.md"
-    return [f"*`{profile}`*", "", path.read_text(encoding="utf-8").strip(), ""] if path.is_file() else []
+    return [f"## Profile `{profile}`", "", path.read_text(encoding="utf-8").strip(), ""] if path.is_file() else []

@@ -92,7 +92,8 @@ def at_length(found: list[dict[str, Any]]) -> str:
     """Say at length what the runs say: a paragraph a study, held-out text, runs made again, the other tables."""
     trained = _trained()
     said = [line for name in trained for line in budgets.reading(name)]
-    said += [*losses.words(trained), *repeats.words(trained), *departures_text(trained)]
+    said += ["## Held-out text, and runs made again", "", *losses.words(trained), *repeats.words(trained)]
+    said += ["## What differs from the paper", "", *departures_text(trained), "## Tables and figures", ""]
     tabled = [8, *([7] if records.select(found, "decoder") else [])]
     said += [context.without_departures(tables.table(number, found)).to_markdown() for number in tabled]
     swept = context.relevant("figure-strength", found) or controlled.tracked()

@@ -75,19 +75,33 @@ def words(profiles: Sequence[str]) -> list[str]:
 def strength_words(one: Record, other: Record) -> list[str]:
     """Say how far runs of a strength and seed lie apart that were made twice, beside strengths and beside seeds.
 
-    Nothing is said where two strengths and two seeds were not all made twice.
+    Of one seed the losses themselves are said too. Nothing is said where not even two strengths were made twice.
     """
     found = strength_losses(one, other)
-    if min(found["strength"].nunique(), found["seed"].nunique()) < 2:
+    if found["strength"].nunique() < 2:
         return []
-    spread = [within(found, by) for by in (["strength", "seed"], ["seed", "made"], ["strength", "made"])]
     first, again = (labels.joined(found[found["made"] == made]["processor"].unique()) for made in (0, 1))
     given = one["parameters"]
     head = f"profile `{one['profile']}`, {labels.model_title(given['model'])}"
-    what = "one strength and seed made twice {:.3f}, one seed over strengths {:.3f}, one strength over seeds {:.3f}"
     which = labels.joined([str(strength) for strength in found["strength"].unique()])
     made = f"{len(found) // 2} runs of a strength and seed (λ = {which}), on {first} and again on {again}"
-    return [f"{head}, {made}: standard deviation of held-out loss, nats: {what.format(*spread)}"]
+    return [f"{head}, {made}: standard deviation of held-out loss, nats: {_spread(found)}{_both_losses(found)}"]
+
+
+def _spread(found: pd.DataFrame) -> str:
+    over = {"one strength and seed made twice": ["strength", "seed"], "one seed over strengths": ["seed", "made"]}
+    if found["seed"].nunique() > 1:
+        over["one strength over seeds"] = ["strength", "made"]
+    return ", ".join(f"{what} {within(found, by):.3f}" for what, by in over.items())
+
+
+def _both_losses(found: pd.DataFrame) -> str:
+    """The loss of each strength, first and again, where there is one seed; of several seeds there are too many."""
+    if found["seed"].nunique() > 1:
+        return ""
+    pairs = found.pivot(index="strength", columns="made", values="loss")
+    said = [f"λ = {strength}: {first:.2f} and {again:.2f}" for strength, first, again in pairs.itertuples()]
+    return f"; the losses: {', '.join(said)}"
 
 
 def strength_losses(one: Record, other: Record) -> pd.DataFrame:
