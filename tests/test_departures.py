@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from saobp.study import departures, models
-from saobp.study.profile import available, load_profile
+from saobp.study.profile import ProfileError, available, load_profile
 
 WHOLE = SimpleNamespace(description="text", splits=[{"dataset": "Salesforce/wikitext", "complete": True}])
 SMALLER = {"Salesforce/wikitext:wikitext-2-v1": 1.0, "bookcorpus/bookcorpus": 1.0, "Skylion007/openwebtext": 1.0}
@@ -40,6 +40,16 @@ def test_a_decoder_says_that_its_size_is_ours_and_nothing_of_masks(name):
     found = departures.decoder(study, study.decoder.models[0], PART, "high", 42)
     assert any("the paper gives no sizes for its decoders" in line for line in found)
     assert not any(line.startswith("masking") for line in found)
+
+
+def test_the_open_questions_name_both_recipes_and_a_profile_without_them_says_so():
+    said = departures.beyond(load_profile("stories"))
+    assert said[0] == "beyond the paper: it has no such experiments"
+    assert said[1].startswith("other strengths, larger models: steps 2000, not 60000, learning rate 0.002, not 5e-05")
+    assert "4,000 steps of 32 stories of 18 sentences, learning rate 0.001 (warmup_stable_decay, 200 steps" in said[2]
+    assert len(departures.beyond(load_profile("narrow"))) == 2
+    with pytest.raises(ProfileError, match="profile laptop asks no open questions: it has no section `beyond`"):
+        departures.beyond(load_profile("laptop"))
 
 
 @pytest.mark.parametrize(

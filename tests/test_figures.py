@@ -441,6 +441,14 @@ def test_what_the_records_have_no_run_for_is_drawn_from_another_profile_s_and_sa
     figures.publish([*small, examples.beyond()], tmp_path, formats=("csv",), others=[controlled])
     manifest = json.loads((tmp_path / "manifest.json").read_text())
     assert manifest["files"]["figure-hops.csv"]["profile"] == "smoke"  # its own come first
+    both = manifest["files"]["figure-strength-stories.csv"]
+    assert (
+        both["profile"] == "stories"
+        and both["records"] == [controlled["name"]]
+        and "Profile stories." in both["caption"]
+    )
+    assert (tmp_path / "figure-strength-stories.csv").read_bytes() == (tmp_path / "figure-strength.csv").read_bytes()
+    assert not figures.beside(small, [controlled])
 
 
 def test_the_tracked_manifest_gives_the_hashes_of_the_controlled_studies_too():

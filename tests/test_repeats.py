@@ -30,9 +30,8 @@ def test_both_runs_are_read_with_their_intervals_and_machines(again):
     assert repeats.words(["smoke"]) == []
     again(perplexity=34.9, perplexity_interval=[32.0, 38.0])
     *head, line, _ = repeats.words(["smoke"])
-    said = (
-        "seed 42: held-out perplexity 24.4 [22.0, 27.0] on cpu by abc123; again 34.9 [32.0, 38.0] on another by abc123"
-    )
+    said = "seed 42: held-out perplexity 24.4 [22.0, 27.0] on cpu recorded by abc123; "
+    said += "again 34.9 [32.0, 38.0] on another recorded by abc123"
     assert line == f"- profile `smoke`, BERT-Mini, High, {said}, unlike that on cpu from step 120 on"
     assert head[0].startswith("**Made again.**")
 
@@ -41,7 +40,8 @@ def test_a_run_like_the_one_before_is_called_the_same_and_another_from_the_first
     other = {"perplexity": 34.9, "perplexity_interval": [32.0, 38.0]}
     again(1, **other)
     again(2, **other)
-    said = "; again on another by abc123: the same to the last digit, at each step measured, as on another by abc123"
+    said = "; again on another recorded by abc123: the same to the last digit, at each step measured, as on another "
+    said += "recorded by abc123"
     assert repeats.words(["smoke"])[2].endswith(said)
     again(3, **other)
     assert repeats.words(["smoke"])[2].endswith(said + " (2 runs)"), "said once"
@@ -60,7 +60,7 @@ def test_runs_of_two_commits_are_not_compared_along_the_way_and_those_of_the_fir
     assert repeats.words(["smoke"])[2].count("the same to the last digit") == 1, "whatever code wrote it"
     again(2, **other | {"perplexity": 35.0})
     line = repeats.words(["smoke"])[2]
-    assert line.index("35.0 [32.0, 38.0] on another by abc123, unlike") < line.index("on last by def456")
+    assert line.index("35.0 [32.0, 38.0] on another recorded by abc123, unlike") < line.index("on last by def456")
     assert line.endswith("; again 34.9 [32.0, 38.0] on last by def456"), "the last sitting's processor and code"
 
 

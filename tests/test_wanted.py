@@ -79,6 +79,18 @@ def test_an_open_verdict_ends_with_what_would_decide_it_and_a_decided_one_does_n
     assert open_.verdict == OPEN and open_.evidence.endswith("; to decide it: about 24 seeds if gap and spread stay")
     decided = judged(wide, Part("b", sure.estimate, -1))
     assert decided.verdict == NO and "to decide" not in decided.evidence
+    least = -min(end for end in map(abs, Part("b", sure.estimate, -1).bounds(2)))
+    assert decided.evidence.endswith(f"; to change it: a gap smaller by {-least:.2f} at the same spread")
+    assert "to change it" not in open_.evidence and wanted.overturning(0.25, 2.0, 2).startswith(
+        "a gap smaller by 0.25 "
+    )
+
+
+def test_a_stand_in_or_a_single_seed_is_said_to_count_as_neither():
+    sure = mean_interval(spread(3, 1.0, 0.1))
+    said = [Looks("gap:", [Part("a", sure, twin=twin)]).evidence("all").words for twin in (False, True)]
+    assert "1 for and 0 against after correction; 3 seeds" in said[0]
+    assert "0 for and 0 against after correction, stand-ins and single seeds counted as neither; 3 seeds" in said[1]
 
 
 def test_the_verdicts_are_counted_above_their_table():

@@ -5,9 +5,9 @@ from dataclasses import fields
 from typing import Any
 
 from saobp.study import models, published
-from saobp.study.labels import counted
-from saobp.study.profile import Profile
-from saobp.study.recipes import Finetuning, Pretraining
+from saobp.study.labels import counted, joined
+from saobp.study.profile import Profile, ProfileError
+from saobp.study.recipes import Finetuning, MultiHop, Pretraining
 
 PAPER_LENGTH = 128  # Table 9: tokens a second times seconds a step is 128 in every row
 PAPER_SEED = 42
@@ -38,6 +38,31 @@ def decoder(study: Profile, model: str, text: Any, algorithm: str, seed: int) ->
         found.append(f"vocabulary: {plan.tokenizer} of at most {plan.vocabulary} tokens, not GPT-2's 50257")
     timing = [line for line in schedule(recipe, size.twin_of or model) if not line.startswith("masking")]
     return found + _method(study, model, algorithm, seed) + timing
+
+
+def beyond(study: Profile) -> list[str]:
+    """Name how the runs of notebook 12 are trained, of which the paper has none: at other strengths, and for hops.
+
+    Raises ProfileError if the study has no such runs.
+    """
+    if study.beyond is None:
+        raise ProfileError(f"profile {study.name} asks no open questions: it has no section `beyond`")
+    plan, exam = study.beyond, study.multihop
+    recipe = [
+        line.replace(": ", " ") for line in schedule(plan.pretrain, models.SIZES[plan.model].twin_of or plan.model)
+    ]
+    found = ["beyond the paper: it has no such experiments", f"other strengths, larger models: {', '.join(recipe)}"]
+    return found + ([f"questions of known hops: {_exam(exam)}"] if exam else [])
+
+
+def _exam(plan: MultiHop) -> str:
+    recipe, layers = plan.pretrain, joined([str(number) for number in plan.layers])
+    return (
+        f"no pretraining, encoders of {layers} layers, {plan.hidden} wide, {counted(plan.heads, 'head')}, "
+        f"λ {plan.strength:g}, {counted(recipe.steps, 'step')} of {recipe.batch} stories of {recipe.length} sentences, "
+        f"learning rate {recipe.learning_rate:g} ({recipe.scheduler}, {recipe.warmup} steps of warm-up), "
+        f"dropout {recipe.dropout:g}, precision {recipe.precision}"
+    )
 
 
 def partial(text: Any) -> bool:

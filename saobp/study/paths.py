@@ -96,9 +96,12 @@ def new_folder(path: Path) -> Iterator[Path]:
     try:
         yield temporary
         temporary.chmod(0o755)
-        if path.is_dir():
-            shutil.rmtree(path)
-        elif path.exists():  # a file where a folder belongs
+        if path.is_dir():  # aside first: a kill in between leaves the old one beside, whole
+            os.replace(path, old := Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.old.")) / path.name)
+            os.replace(temporary, path)
+            shutil.rmtree(old.parent, ignore_errors=True)
+            return
+        if path.exists():  # a file where a folder belongs
             path.unlink()
         os.replace(temporary, path)
     finally:

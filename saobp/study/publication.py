@@ -38,7 +38,8 @@ def rebuild() -> None:
     """Rebuild `figures/` from tracked records alone; the same records give the same bytes."""
     written = draw(paths.figures())
     for stale in set(paths.figures().iterdir()) - set(written):
-        stale.unlink()  # of other records
+        if stale.is_file():  # of other records
+            stale.unlink()
     source = paths.results(readme.published_profile())
     top, own = paths.root() / "README.md", source.parent / "README.md"
     paths.write_text(top, readme.with_results(top.read_text(encoding="utf-8")))

@@ -25,12 +25,13 @@ AT_LENGTH = """# What the records say
 
 *Written by `make figures` from the records below this folder. [The folder above](../README.md) says what a record
 holds.* The [top README](../../README.md#results-so-far) has the verdicts, what was run and the controlled studies; here
-is what each study says, what differs from the paper, and the tables and figures that the top one leaves out.
+is what each study says, what differs from the paper, Tables 7 and 8, the cost by length and other strengths. All
+tables and figures, as files: [figures](../../figures).
 """
 MORE = """What each study says, in a paragraph, and with it held-out perplexities, runs made again, Tables 7 and 8, the
 cost by length and other strengths: **[data/results](data/results/README.md)**."""
 JUDGED = """**Verdicts.** {} What the paper states and what our runs show, those that are decided first. {} Runs of
-profile `{}` unless a line names another; [the same table](figures/verdicts.md) names their data."""
+profile `{}` unless a line names another; [the same table](figures/verdicts.md) names its data."""
 SHORT = "in-short.md"  # of data/readings/: what all of it comes to
 
 
@@ -96,9 +97,11 @@ def at_length(found: list[dict[str, Any]]) -> str:
     said += ["## What differs from the paper", "", *departures_text(trained), "## Tables and figures", ""]
     tabled = [8, *([7] if records.select(found, "decoder") else [])]
     said += [context.without_departures(tables.table(number, found)).to_markdown() for number in tabled]
+    both = figures.beside(found, controlled.tracked())
     swept = context.relevant("figure-strength", found) or controlled.tracked()
-    drawn = {"length": found, "strength": swept}
-    pictures = [line for name, behind in drawn.items() for line in figure_text(name, behind, said=True)]
+    pictures = [*figure_text("length", found, said=True), *figure_text("strength", swept, said=True)]
+    if "strength" in both:
+        pictures += figure_text("strength", controlled.tracked(), said=True, file=both["strength"])
     said += [*begun_text(), *(line.replace("](figures/", "](../../figures/") for line in pictures)]
     return "\n".join([AT_LENGTH, *said])
 
@@ -118,7 +121,7 @@ def departures_text(profiles: Sequence[str]) -> list[str]:
     return said
 
 
-def figure_text(number: int | str, found: list[dict[str, Any]], *, said: bool) -> list[str]:
+def figure_text(number: int | str, found: list[dict[str, Any]], *, said: bool, file: str = "") -> list[str]:
     """Show a published figure of our own with its caption and, if `said`, what it shows; nothing without runs."""
     name, title = figures.stem(number), figures.title(number)
     try:
@@ -126,7 +129,7 @@ def figure_text(number: int | str, found: list[dict[str, Any]], *, said: bool) -
     except figures.FigureError:
         return []
     caption = caption if said else figures.FIGURES[number].caption
-    return [f"![{title}](figures/{name}.png)", "", f"*{title}. {caption}*", ""]
+    return [f"![{title}](figures/{file or name}.png)", "", f"*{title}. {caption}*", ""]
 
 
 def begun_text() -> list[str]:

@@ -11,10 +11,10 @@ from saobp.study import labels, paths, records, strengths
 Record = dict[str, Any]
 FOLDER = "repeats"  # of data/: records of runs made again, a folder a profile, one file or more a run
 HEAD = """**Made again.** Seed, text, recipe and the packages' versions are those of the run that a line names first,
-which the tables keep; the others of a line were made before it or after. Processor and, where the record has it, the
-commit that trained are named. How far runs of one line and one commit lie apart is what these do not fix. Step 0 is
-before the first update. Where runs of two commits differ it is not said from which step on: they may be measured
-otherwise."""
+which the tables keep; the others of a line were made before it or after. Processor and the commit that trained are
+named; of an older run the latter is not known, and "recorded by" names that of its record. How far runs of one line
+and one commit lie apart is what these do not fix. Step 0 is before the first update. Where runs of two commits differ
+it is not said from which step on: they may be measured otherwise."""
 RUN = ("stage", "parameters")  # what makes a record one of the same run
 
 
@@ -161,4 +161,5 @@ def _perplexity(record: Record) -> str:
 
 
 def _made(record: Record) -> str:
-    return f"on {device(record)} by {code(record)}"
+    by = "by" if record["metrics"].get("sittings") else "recorded by"  # who trained an older one is not known
+    return f"on {device(record)} {by} {code(record)}"

@@ -33,22 +33,23 @@ def write(
     formats: Sequence[str] = FORMATS,
     *,
     width: float = style.PAGE,
+    name: str = "",
 ) -> list[Path]:
     """Write a figure into `folder` in each format, and the CSV that drew it; returns the paths.
 
-    The same records give the same bytes. Raises ValueError for an unknown format, FigureError without the
-    runs.
+    The files are called `name`, or as the figure usually is. The same records give the same bytes. Raises ValueError
+    for an unknown format, FigureError without the runs.
     """
-    unknown = [name for name in formats if name not in FORMATS]
+    unknown = [kind for kind in formats if kind not in FORMATS]
     if unknown:
         raise ValueError(f"formats: {unknown[0]!r} is none of {', '.join(FORMATS)}")
     frame = drawing.data(number, records)
     figure = drawing.figure(number, records, width=width)
     settle(figure)
     written = []
-    for name in formats:
-        path = Path(folder) / f"{drawing.stem(number)}.{name}"
-        if name == "csv":
+    for kind in formats:
+        path = Path(folder) / f"{name or drawing.stem(number)}.{kind}"
+        if kind == "csv":
             text = frame.to_csv(index=False, float_format="%.9g", lineterminator="\n")
             written.append(paths.write_text(path, text))
         else:
@@ -101,11 +102,23 @@ def publish(
             files += write(number, _behind(drawing.stem(number), records, others), folder, formats)
         except drawing.FigureError as error:
             missing[drawing.stem(number)] = str(error)
+    for number, name in beside(records, others).items():
+        files += write(number, context.relevant(drawing.stem(number), others), folder, formats, name=name)
     return [*files, write_manifest(records, files, missing, folder, hashes or {}, others, other_hashes or {})]
+
+
+def beside(records: Sequence[Record], others: Sequence[Record]) -> dict[int | str, str]:
+    """The figures that both can draw, with the name of the one of `others`: "figure-strength-stories"."""
+    stems = {number: drawing.stem(number) for number in drawing.TITLES}
+    both = [number for number, stem in stems.items() if all(context.relevant(stem, of) for of in (records, others))]
+    return {number: f"{stems[number]}-{context.profile(others)}" for number in both}
 
 
 def _behind(stem: str, records: Sequence[Record], others: Sequence[Record]) -> list[Record]:
     """The records behind a file: those of `records`, or where none has what it shows those of `others`."""
+    for number, name in beside(records, others).items():
+        if stem == name:
+            return context.relevant(drawing.stem(number), others)
     return context.relevant(stem, records) or context.relevant(stem, others)
 
 
@@ -118,7 +131,10 @@ def write_manifest(
     A record's hash is that of its file, and null where it came from none; "others" are records of another profile.
     Dates are those of the runs, so that a rebuild from the same records is the same file.
     """
-    entries = {path.name: _entry(path, _behind(path.stem, records, others)) for path in files}
+    stems = {name: drawing.stem(number) for number, name in beside(records, others).items()}
+    entries = {
+        path.name: _entry(path, stems.get(path.stem, path.stem), _behind(path.stem, records, others)) for path in files
+    }
     manifest = {"licence": LICENCE, "hashes": HASHES, "drawn_with": _drawn_with(), "files": entries, "missing": missing}
     manifest["records"] = {record["name"]: hashes.get(record["name"]) for record in records}
     if others:
@@ -128,8 +144,8 @@ def write_manifest(
     return paths.write_text(Path(folder) / "manifest.json", text)
 
 
-def _entry(path: Path, used: Sequence[Record]) -> dict[str, Any]:
-    number = next((number for number in drawing.FIGURES if drawing.stem(number) == path.stem), None)
+def _entry(path: Path, stem: str, used: Sequence[Record]) -> dict[str, Any]:
+    number = next((number for number in drawing.FIGURES if drawing.stem(number) == stem), None)
     if number is None:
         return provenance(used) | {"sha256": seals.digest(path)}
     sources = provenance(drawing.used(number, used)) | {"sha256": seals.digest(path)}

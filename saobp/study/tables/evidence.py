@@ -20,13 +20,17 @@ YES, NO, OPEN = "reproduced", "not reproduced", "cannot be decided at this scale
 
 @dataclass(frozen=True)
 class Evidence:
-    """A quantity that is positive if the statement holds, with its interval, in words; `wanted` would decide it."""
+    """A quantity that is positive if the statement holds, with its interval, in words.
+
+    `wanted` would decide it where it is open, `overturned` would change it where it is decided.
+    """
 
     words: str
     low: float = nan
     high: float = nan
     twins: bool = False
     wanted: str = ""
+    overturned: str = ""
 
     def verdict(self) -> str:
         """Decided where the interval lies on one side of 0 and the models are the paper's own sizes."""
@@ -115,14 +119,18 @@ class Looks:
         said = [f"{self.what} {values}", *self._counts(quantifier, bounds, len(seen)), *self._draws(seen)]
         said += self.aside
         ends = quantifiers.reach(quantifier, bounds)
-        return Evidence("; ".join(said), *ends, all(part.twin for part in seen), wanted.words(self.parts))
+        twins = all(part.twin for part in seen)
+        return Evidence("; ".join(said), *ends, twins, wanted.words(self.parts), wanted.overturning(*ends, self.digits))
 
     def _counts(self, quantifier: str, bounds: list[tuple[float, float]], looks: int) -> list[str]:
         if quantifiers.WHOLE.get(quantifier) == 1:
             return []
         missing = [f"{len(self.parts) - looks} without a run"] * (looks < len(self.parts))
         sure = sum(low > 0 for low, _ in bounds), sum(high < 0 for _, high in bounds)
-        return [f"over {counted(looks, 'cell')}", *missing, "{} for and {} against after correction".format(*sure)]
+        neither = any(part.twin or part.estimate.seeds < 2 for part in self.parts if part.estimate is not None)
+        counts = "{} for and {} against after correction".format(*sure)
+        counts += ", stand-ins and single seeds counted as neither" * neither
+        return [f"over {counted(looks, 'cell')}", *missing, counts]
 
     def _draws(self, seen: list[Part]) -> list[str]:
         few, many = (of(part.estimate.seeds for part in seen) for of in (min, max))

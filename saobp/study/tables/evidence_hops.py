@@ -26,7 +26,8 @@ def _several_hops(records: Sequence[Record]) -> Looks | None:
             times = LOOKS if 0 < len(first) < len(by_seed) else 1
             again = f"; look {times}, after {counted(len(first), 'seed')} and one on the way" if times > 1 else ""
             gaps = ", ".join(f"{round(gap, 1) + 0.0:+.1f}" for gap in sorted(by_seed.values(), reverse=True))
-            what = "by its number, on small encoders of none of the paper's sizes: questions of two hops and more, "
+            what = "by its number, which shows no reason, on small encoders of none of the paper's sizes: "
+            what += "questions of two hops and more, "
             what += f"{joined(list(map(str, depths)))} layers, High − Original, points (of each seed {gaps}{again}):"
             return Looks(what, [Part("", estimate, times=times)], aside=several_hops.control_words(exam))
     return None

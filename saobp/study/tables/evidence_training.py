@@ -58,7 +58,8 @@ def _strengths(_: Sequence[Record]) -> Evidence:
         else "not by this ratio"
     )
     words = f"λ {printed['mini']} of Mini × its parameters / the size's gives {words}: {rule}; arithmetic, no run"
-    return Evidence(words, *([1.0, 1.0] if grown else [-1.0, -1.0]))
+    other = "other parameters of the sizes, or other strengths, than the paper prints"
+    return Evidence(words, *([1.0, 1.0] if grown else [-1.0, -1.0]), overturned=other)
 
 
 JUDGES = {"Q12": _converges, "Q13": _decoders, "Q14": _strengths}

@@ -26,6 +26,12 @@ def words(parts: Sequence[Part]) -> str:
     return "; ".join(said + _seeds(seen))
 
 
+def overturning(low: float, high: float, digits: int) -> str:
+    """Say what would open a decided statement again; "" for an open one."""
+    nearest = low if low > 0 else -high
+    return f"a gap smaller by {nearest:.{digits}f} at the same spread" if nearest > 0 else ""
+
+
 def _seeds(seen: Sequence[Part]) -> list[str]:
     said = ["several seeds"] * any(part.estimate.seeds < 2 for part in seen)
     needed = {part: part.seeds_needed(len(seen)) for part in seen if part.open(len(seen))}
