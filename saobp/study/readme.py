@@ -79,7 +79,8 @@ def results_text(found: list[dict[str, Any]]) -> str:
     short = (paths.root() / "data" / budgets.READINGS / SHORT).read_text(encoding="utf-8")
     table = context.without_departures(tables.table(2, found)).to_markdown()
     gains = figure_text("gains", found, said=True)
-    return "\n".join([short, *verdicts_text(found), *cost, *controlled_text(), *departures_text([name]), table, *gains])
+    differs = departures_text([name, controlled.PROFILE])
+    return "\n".join([short, *verdicts_text(found), *cost, *controlled_text(), *differs, table, *gains])
 
 
 def verdicts_text(found: list[dict[str, Any]]) -> list[str]:
