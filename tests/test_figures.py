@@ -214,11 +214,32 @@ def test_a_notebook_holds_a_figure_in_few_bytes_with_every_pixel_and_all_but_its
     said = {"missing": {}, "files": {"figure1.png": {"caption": "A head."}}}
     paths.write_text(tmp_path / "manifest.json", json.dumps(said))
     assert figures.shown(1, tmp_path).data == "**Figure 1.** A head."
+    said["files"]["figure1.png"]["caption"] += " Departures from the paper: steps: 5, not 9."
+    paths.write_text(tmp_path / "manifest.json", json.dumps(said))
+    folded = "<details><summary>Departures from the paper</summary>steps: 5, not 9.</details>"
+    assert figures.shown(1, tmp_path).data == f"**Figure 1.** A head.\n\n{folded}"
     embedded = shown[0].data
     assert shown[0].width == 900 and len(embedded) < len(path.read_bytes()) / 2
     whole, few = (np.asarray(PIL.Image.open(file).convert("RGB"), int) for file in (path, io.BytesIO(embedded)))
     assert whole.shape == few.shape
     assert np.abs(whole - few).max() < 24 and np.abs(whole - few).mean() < 3  # of 255
+
+
+def test_every_caption_names_what_differs_from_the_paper_in_the_runs_shown_and_in_their_pretraining():
+    runs = examples.study(("mini",), ("original", "high"))
+    for run in runs:
+        own = f"{run['stage']}: of {run['parameters'].get('task', run['parameters'].get('model'))}"
+        run["departures"] = [f"{own}; the paper: another", f"Penalty: of {run['parameters'].get('algorithm')}"]
+    of_high = [run for run in runs if run["parameters"].get("algorithm") == "high"]
+    said = figures.caption(4, runs)
+    assert "Departures from the paper: " in said and said.endswith(".")
+    assert "pretrain: of mini, the paper: another" in said and "attention, attention: of race, the paper" in said
+    assert "of squad" not in said and "finetune" not in said, "of other tasks and stages"
+    assert "Penalty: of high | of original" in said
+    assert "Penalty: of high" in figures.caption(4, of_high) and "original" not in figures.caption(4, of_high)
+    plain = figures.caption(2, runs)
+    assert "Penalty: of original" in plain and "of high" not in plain, "Figure 2 shows Original alone"
+    assert "Departures" not in figures.caption(4, [run | {"departures": []} for run in runs])
 
 
 def test_a_rebuild_gives_the_same_bytes(small, published, tmp_path):

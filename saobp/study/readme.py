@@ -129,7 +129,7 @@ def figure_text(number: int | str, found: list[dict[str, Any]], *, said: bool, f
         caption = figures.caption(number, context.relevant(name, found))
     except figures.FigureError:
         return []
-    caption = caption if said else figures.FIGURES[number].caption
+    caption = caption.partition(f" {context.DEPARTURES}")[0] if said else figures.FIGURES[number].caption
     return [f"![{title}](figures/{file or name}.png)", "", f"*{title}. {caption}*", ""]
 
 

@@ -165,9 +165,15 @@ def _figures(folder: Path) -> list[dict[str, Any]]:
             "whole": next(file for file in _files(path)[::-1] if file.endswith((".svg", ".png"))),
             "files": _files(path),
             "alt": files.get(path.name, {}).get("caption", "").partition(". ")[0],
-            "caption": caption(f"**{title}.** " + files.get(path.name, {}).get("caption", "")),
+            "notes": [caption(part) for part in _parts(f"**{title}.** " + files.get(path.name, {}).get("caption", ""))],
         }
         for number in figures.FIGURES
         for path, title in [(folder / f"{figures.stem(number)}.png", figures.title(number))]
         if path.exists()
     ]
+
+
+def _parts(text: str) -> list[str]:
+    """A figure's caption without its departures, and these if it has some."""
+    said, mark, differs = text.partition(DEPARTURES)
+    return [said.strip(), *([mark + differs] if mark else [])]

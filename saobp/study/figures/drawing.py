@@ -27,6 +27,7 @@ class Drawing:
     caption: str
     needs: str
     task: str = ""  # the one its data are of, where they do not say
+    algorithms: tuple[str, ...] = ()  # likewise; of all that were run if empty
 
 
 def _grid(number: int, title: str) -> Drawing:
@@ -96,7 +97,13 @@ FIGURES = {
         f"GTD and performance, larger sizes. {WITHIN}",
         POINTS,
     ),
-    "gains": Drawing(gains.data, gains.plot, GAINS, "High and Original fine-tuned on the same task"),
+    "gains": Drawing(
+        gains.data,
+        gains.plot,
+        GAINS,
+        "High and Original fine-tuned on the same task",
+        algorithms=("high", "original"),
+    ),
     "length": Drawing(costs.length_data, costs.length_figure, LENGTH, "a cost record with lengths"),
     "hops": Drawing(exam.data, exam.plot, HOPS, "a record of notebook 12 with a run that did not diverge"),
     "strength": Drawing(
@@ -135,7 +142,8 @@ def used(number: int | str, records: Sequence[Record]) -> list[Record]:
     """The records behind Figure `number`: its runs, or those of its stages, models, algorithms, seeds and tasks."""
     frame, chosen = data(number, records), context.relevant(stem(number), records)
     if number in TITLES:
-        return chosen
+        of = FIGURES[number].algorithms
+        return [record for record in chosen if not of or record["parameters"].get("algorithm") in of]
     named = {record["name"] for record in chosen}
     if "run" in frame and set(frame["run"]) <= named:
         return [record for record in chosen if record["name"] in set(frame["run"])]
@@ -156,6 +164,22 @@ def figure(number: int | str, records: Sequence[Record], *, width: float = style
 
 
 def caption(number: int | str, records: Sequence[Record]) -> str:
-    """What the figure is of, what it shows, and of which profile and data."""
+    """What the figure is of, what it shows, of which profile and data, and all that differs from the paper's recipe.
+
+    `records`: those of one profile; what a model's pretraining differs in is named where its record is among them.
+    """
     shown = readings.reading(number, data(number, records))
-    return f"{FIGURES[number].caption} {shown} {context.describe(records)}"
+    about = context.describe(context.relevant(stem(number), records))
+    differs = context.notes(with_pretraining(used(number, records), records))
+    return " ".join([FIGURES[number].caption, shown, about, *differs])
+
+
+def with_pretraining(chosen: Sequence[Record], records: Sequence[Record]) -> list[Record]:
+    """The chosen records, after those of `records` that tell of the pretraining of their models."""
+    names, models = {record["name"] for record in chosen}, {_model(record) for record in chosen}
+    trained = [record for record in records if record["stage"] == "pretrain" and _model(record) in models]
+    return [*(record for record in trained if record["name"] not in names), *chosen]
+
+
+def _model(record: Record) -> tuple[Any, ...]:
+    return tuple(record["parameters"].get(key) for key in ("model", "algorithm", "seed"))

@@ -99,7 +99,7 @@ def publish(
     files += tables.write_verdicts(judged or tables.verdicts(records), folder)
     for number in drawing.FIGURES:
         try:
-            files += write(number, _behind(drawing.stem(number), records, others), folder, formats)
+            files += write(number, _origin(drawing.stem(number), records, others), folder, formats)
         except drawing.FigureError as error:
             missing[drawing.stem(number)] = str(error)
     for number, name in beside(records, others).items():
@@ -114,12 +114,10 @@ def beside(records: Sequence[Record], others: Sequence[Record]) -> dict[int | st
     return {number: f"{stems[number]}-{context.profile(others)}" for number in both}
 
 
-def _behind(stem: str, records: Sequence[Record], others: Sequence[Record]) -> list[Record]:
-    """The records behind a file: those of `records`, or where none has what it shows those of `others`."""
-    for number, name in beside(records, others).items():
-        if stem == name:
-            return context.relevant(drawing.stem(number), others)
-    return context.relevant(stem, records) or context.relevant(stem, others)
+def _origin(stem: str, records: Sequence[Record], others: Sequence[Record]) -> Sequence[Record]:
+    """The records of the profile behind a file: `records`, or where none has what it shows `others`."""
+    own = stem not in beside(records, others).values() and context.relevant(stem, records)
+    return records if own or not others else others
 
 
 def write_manifest(
@@ -133,7 +131,7 @@ def write_manifest(
     """
     stems = {name: drawing.stem(number) for number, name in beside(records, others).items()}
     entries = {
-        path.name: _entry(path, stems.get(path.stem, path.stem), _behind(path.stem, records, others)) for path in files
+        path.name: _entry(path, stems.get(path.stem, path.stem), _origin(path.stem, records, others)) for path in files
     }
     manifest = {"licence": LICENCE, "hashes": HASHES, "drawn_with": _drawn_with(), "files": entries, "missing": missing}
     manifest["records"] = {record["name"]: hashes.get(record["name"]) for record in records}
@@ -144,12 +142,13 @@ def write_manifest(
     return paths.write_text(Path(folder) / "manifest.json", text)
 
 
-def _entry(path: Path, stem: str, used: Sequence[Record]) -> dict[str, Any]:
+def _entry(path: Path, stem: str, records: Sequence[Record]) -> dict[str, Any]:
+    """What the manifest says of a file of one profile's records; `stem`: how a figure or table is usually called."""
     number = next((number for number in drawing.FIGURES if drawing.stem(number) == stem), None)
     if number is None:
-        return provenance(used) | {"sha256": seals.digest(path)}
-    sources = provenance(drawing.used(number, used)) | {"sha256": seals.digest(path)}
-    return sources | {"caption": drawing.caption(number, used)}
+        return provenance(context.relevant(stem, records)) | {"sha256": seals.digest(path)}
+    sources = provenance(drawing.used(number, records)) | {"sha256": seals.digest(path)}
+    return sources | {"caption": drawing.caption(number, records)}
 
 
 def shown(number: int | str, folder: str | Path) -> Any:
@@ -162,7 +161,9 @@ def shown(number: int | str, folder: str | Path) -> Any:
     if reason := manifest["missing"].get(name):
         return Markdown(f"*{reason}.*")
     display(Image(in_few_colours(folder / f"{name}.png"), width=900))
-    return Markdown(f"**{drawing.title(number)}.** {manifest['files'][f'{name}.png']['caption']}")
+    said, _, differs = manifest["files"][f"{name}.png"]["caption"].partition(f" {context.DEPARTURES}")
+    folded = f"\n\n<details><summary>{context.DEPARTURES.strip(': ')}</summary>{differs}</details>" if differs else ""
+    return Markdown(f"**{drawing.title(number)}.** {said}{folded}")
 
 
 def in_few_colours(path: Path) -> bytes:
