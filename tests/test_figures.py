@@ -422,6 +422,7 @@ def test_gains_set_the_paper_s_difference_beside_ours_where_both_algorithms_were
     assert [text.get_text() for text in ax.get_yticklabels()][0] == "HellaSwag"
     above = (ours["low"] > 0).sum()
     assert f"Ours: {above} of {len(ours.dropna())} intervals lie above 0" in figures.caption("gains", runs)
+    assert drawing.used("gains", [*runs, examples.finetune("mini", "low", 42)]) == runs
     with pytest.raises(figures.FigureError, match="High and Original fine-tuned on the same task"):
         figures.data("gains", runs[:2])
 

@@ -167,6 +167,19 @@ def test_figures_that_the_paper_lacks_come_after_its_own(tmp_path):
     assert "<strong>Cost against length.</strong>" in text and 'href="figures/figure-hops.png"' in text
 
 
+def test_a_figure_folds_what_differs_from_the_paper_below_its_caption(tmp_path):
+    words = [f"matter {number}: {'x' * 90}" for number in range(4)]
+    found = [attention("mini", name) | {"departures": words} for name in ("original", "high")]
+    for record in found:
+        paths.write_text(tmp_path / "records" / f"{record['name']}.json", json.dumps(record))
+    figures.publish(found, tmp_path / "figures", formats=("png",))
+    report.write(tmp_path)
+    (shown,) = re.findall(r'<figure id="figure4">.*?</figure>', read(tmp_path, "index.html"), re.S)
+    said, folded = shown.split("<summary>the departures from the paper</summary>")
+    assert "<strong>Figure 4.</strong>" in said and "matter 0" not in said
+    assert folded.count("<li>") == len(words) and f"<li>attention, {words[3]}</li>" in folded
+
+
 def test_verdicts_come_first(folder):
     text = read(folder, "index.html")
     assert 0 < text.index("What reproduced and what did not") < text.index('id="notebooks"') < text.index('id="tables"')
