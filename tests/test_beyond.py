@@ -346,14 +346,24 @@ def test_the_words_about_rounds_and_strengths_are_those_of_the_numbers():
     swept = pd.DataFrame({"strength": [0.0, 0.2, "learned"], "seed": 1, "processor": "one", "loss": [2.5, 2.25, 2.75]})
     said = "lowest held-out loss at λ = 0.2: 2.2500 nats, 0.5 below the highest, 0.25 below λ = 0; "
     assert strengths.words(swept) == said + "one seed, so no interval" and strengths.against_plain(swept).empty
-    learned = pd.DataFrame({"seed": 1, "step": [0, 0, 9, 9], "strength": [0.2, 0.2, 0.1, 0.3]})
-    assert (
-        strengths.learned_words(learned) == "learned λ a head after 9 steps: 0.1 to 0.3, from 0.2; 1 of 2 heads went up"
-    )
+    learned = pd.DataFrame({"seed": 1, "step": [0, 0, 9, 9], "layer": [1, 2] * 2, "strength": [0.2, 0.2, 0.1, 0.3]})
+    said = "learned λ a head after 9 steps: 0.1 to 0.3, from 0.2; 1 of 2 heads went up"
+    assert strengths.learned_words(learned) == f"{said}; means of layers 1 to 2: 0.1, 0.3"
     little = learned.assign(strength=[0.2, 0.2, 0.19997, 0.20001])
     assert strengths.learned_words(little).startswith("learned λ a head after 9 steps: 0.19997 to 0.20001, from 0.2;")
-    said = "learned λ a head after 9 steps: 0.1 to 0.3, from 0.2; 1 of 2 heads went up, of 2 seeds together"
-    assert strengths.learned_words(learned.assign(seed=[1, 2, 1, 2])) == said
+    both = learned.assign(seed=[1, 2, 1, 2], layer=1)
+    assert strengths.learned_words(both) == f"{said}, of 2 seeds together; means of layers 1 to 1: 0.2"
+
+
+def test_the_words_about_heads_and_tokens_are_those_of_the_numbers():
+    heads = pd.DataFrame({"moved": [0.1, 0.3, 0.2], "largest_column": [1.0, 3.0, 2.0]})
+    said = "10.0% to 30.0% of a head's mass is moved; it follows the fullest key with Spearman's ρ = 1.00 over 3 heads"
+    assert beyond.head_words(heads).startswith(said)
+    assert "ρ = -1.00" in beyond.head_words(heads.assign(largest_column=[3.0, 1.0, 2.0]))
+    tokens = pd.DataFrame({"token": ["[CLS]", ",", "a"], "before": [3.0, 2.0, 1.0], "after": [1.0, 1.75, 1.5]})
+    tokens["change"] = tokens["after"] - tokens["before"]
+    said = "1 of 3 that occur often hold more after the step; the most lose (column sums, before to after): "
+    assert beyond.token_words(tokens, most=2) == said + "`[CLS]` 3.00 to 1.00, `,` 2.00 to 1.75"
 
 
 def test_a_strength_that_diverges_is_marked_failed_and_has_no_row(tokenizer, tmp_path, monkeypatch):

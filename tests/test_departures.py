@@ -42,14 +42,40 @@ def test_a_decoder_says_that_its_size_is_ours_and_nothing_of_masks(name):
     assert not any(line.startswith("masking") for line in found)
 
 
-def test_the_open_questions_name_both_recipes_and_a_profile_without_them_says_so():
-    said = departures.beyond(load_profile("stories"))
+def test_the_open_questions_name_the_recipe_of_each_part_and_a_profile_without_them_says_so():
+    said = departures.beyond(load_profile("stories"), PART)
     assert said[0] == "beyond the paper: it has no such experiments"
-    assert said[1].startswith("other strengths, larger models: steps 2000, not 60000, learning rate 0.002, not 5e-05")
-    assert "4,000 steps of 32 stories of 18 sentences, learning rate 0.001 (warmup_stable_decay, 200 steps" in said[2]
-    assert len(departures.beyond(load_profile("narrow"))) == 2
+    for matter in (
+        "text: stories; the paper: WikiText, BookCorpus and OpenWebText",
+        "model: a twin of BERT-Mini, 4 layers, 64 wide",
+        "vocabulary: wordpiece of at most 2048",
+        "seed: 43 and 44; the paper's only one is 42",
+        "steps: 2000, not 60000",
+        "learning rate: 0.002, not 5e-05",
+        "warm-up steps: 300, not 3000",
+        "dropout: 0.0, not BERT's 0.1",
+    ):
+        assert sum(words.startswith(f"other strengths, {matter}") for words in said) == 1, matter
+    assert said[-1].startswith("questions of known hops: no pretraining, encoders of 2 and 4 layers")
+    assert "4,000 steps of 32 stories of 18 sentences, learning rate 0.001 (warmup_stable_decay, 200" in said[-1]
+    assert said[-1].endswith("precision fp32, seeds 0 to 20")
+    of_narrow = departures.beyond(load_profile("narrow"), PART)
+    assert {words.partition(",")[0] for words in of_narrow[1:]} == {"other strengths"}, "it has no larger ones, no hops"
+    assert not any("seed" in words for words in of_narrow), "the paper's own"
     with pytest.raises(ProfileError, match="profile laptop asks no open questions: it has no section `beyond`"):
-        departures.beyond(load_profile("laptop"))
+        departures.beyond(load_profile("laptop"), PART)
+
+
+def test_larger_models_are_set_beside_their_own_size_s_recipe_and_named_where_they_differ():
+    said = [words.removeprefix("larger models, ") for words in departures.beyond(load_profile("stories"), PART)]
+    twins = "BERT-Mini, BERT-Mini (narrow twin)"
+    steps = ("2000, not 150000 (BERT-Small)", "2000, not 245000 (BERT-Medium, BERT-Medium (twin))", "2000, not 60000")
+    assert f"steps: {' | '.join(steps)} ({twins})" in said
+    slow, fast = "0.0005, not 0.0003 (BERT-Medium, BERT-Small)", "0.002, not 0.0003 (BERT-Medium (twin), BERT-Small)"
+    assert f"learning rate: {slow} | {fast} | 0.002, not 5e-05 ({twins})" in said
+    assert "seed: 43 and 44; the paper's only one is 42 (BERT-Mini (narrow twin))" in said, "of one size alone"
+    assert any(words.endswith("| fp32; the paper gives none (BERT-Medium)") for words in said)
+    assert "masking: 0.3, not BERT's 0.15" in said, "alike in all"
 
 
 @pytest.mark.parametrize(
@@ -80,12 +106,13 @@ def test_an_algorithm_without_a_strength_departs_in_none():
         assert not any("strength" in line for line in departures.departures(study, "mini", WHOLE, algorithm, 42))
 
 
-@pytest.mark.parametrize(
-    ("epochs", "said"), [(1, "batch 16, 1 epoch: the paper"), (3, "batch 16, 3 epochs: the paper")]
-)
+@pytest.mark.parametrize(("epochs", "said"), [(1, "batch 16, 1 epoch, learning"), (3, "batch 16, 3 epochs, learning")])
 def test_fine_tuning_counts_its_epochs(epochs, said):
     study = dataclasses.replace(load_profile("paper").finetune, batch=16, epochs=epochs)
     assert said in departures.finetuning(study, study.length, ["rte"])[-1]
+    ends = "learning rate 0.0007, dropout 0.3: the paper gives none of these"
+    changed = dataclasses.replace(study, learning_rate=7e-4, dropout=0.3)
+    assert departures.finetuning(changed, study.length, ["rte"])[-1].endswith(ends)
 
 
 def test_fine_tuning_names_a_task_that_has_its_own_number_of_epochs():

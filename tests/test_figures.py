@@ -242,6 +242,33 @@ def test_every_caption_names_what_differs_from_the_paper_in_the_runs_shown_and_i
     assert "Departures" not in figures.caption(4, [run | {"departures": []} for run in runs])
 
 
+def test_a_caption_names_of_a_record_of_several_studies_what_its_own_differs_in():
+    words = ["beyond the paper: none", *(f"{what}: 5" for what in ("other strengths, steps", "larger models, steps"))]
+    words.append("questions of known hops: 7")
+    study, cost = examples.beyond() | {"departures": words}, examples.cost() | {"departures": ["batch 8"]}
+    begins = "Departures from the paper: beyond the paper: none; "
+    assert figures.caption("strength", [study]).endswith(f"{begins}other strengths, steps: 5.")
+    assert figures.caption("hops", [study]).endswith(f"{begins}questions of known hops: 7.")
+    assert "Departures" not in figures.caption("length", [cost]), "those are of whole models, this is attention alone"
+
+
+def test_figure_6_is_of_one_run_each_and_counts_no_other_among_its_own():
+    runs = [examples.attention("mini", name, seed=seed) for name in ("original", "high") for seed in (42, 43)]
+    assert [run["parameters"]["seed"] for run in drawing.used(6, runs)] == [42, 42]
+    figures.figure(6, runs)
+
+
+def test_a_figure_is_described_without_the_splits_of_tasks_that_it_does_not_show():
+    tasks, names = ("race", "squad"), ("original", "high")
+    runs = [examples.attention("mini", name, task=task) for name in names for task in tasks]
+    places = {"race": ("ehovy/race", "middle"), "squad": ("rajpurkar/squad", "plain_text")}
+    split = {"split": "validation", "rows": 5, "published_rows": 9, "complete": False, "role": "evaluation"}
+    splits = [split | {"dataset": name, "config": config} for name, config in places.values()]
+    runs = [run | {"data": run["data"] | {"splits": splits}} for run in runs]
+    assert "race" in figures.caption(4, runs) and "squad" not in figures.caption(4, runs)
+    assert "squad" in figures.caption(7, runs) and "race" not in figures.caption(7, runs)
+
+
 def test_a_rebuild_gives_the_same_bytes(small, published, tmp_path):
     again = figures.publish(small, tmp_path, formats=("svg", "csv"))
     assert [path.name for path in again] == [path.name for path in published]

@@ -57,6 +57,7 @@ def test_runs_of_two_processors_are_no_pair_and_a_failed_size_is_named():
 
 @pytest.mark.parametrize(("sizes", "said"), [
     ([{"model": "small"}, {"model": "small", "learning_rate": RECIPE.learning_rate}], "small at learning .* twice"),
+    ([{"model": "small", "precision": RECIPE.precision}, {"model": "small"}], "small at learning .* twice"),
     ([{"model": "mini-twin"}], "larger: mini-twin is the model of beyond itself"),
     ([{"model": "small", "learning_rate": -1e-3}], "greater than"),
 ])  # fmt: skip
@@ -85,6 +86,20 @@ def test_a_size_at_its_own_learning_rate_stands_by_itself_and_says_the_rate(tmp_
     assert [one["learning_rate"] for one in runs] == [None] * 2 + [RECIPE.learning_rate / 10] * 2
     first, last = ([one["curve"][end]["loss"] for one in (runs[0], runs[2])] for end in (0, -1))
     assert first[0] == first[1] and last[0] != last[1], "from one start, each by its own rate"
+
+
+def test_a_size_in_its_own_precision_is_trained_in_it_and_stands_by_itself(tmp_path):
+    exact = [one | {"precision": "fp32", "curve": [one["curve"][0] | {"loss": 1.0}]} for one in RUNS[-2:]]
+    found = larger.gaps([*RUNS, *exact])
+    assert found["model"].tolist() == ["mini", "small", "small"] and found["plain"].tolist() == [3.0, 2.5, 1.0]
+    usual, own = larger.words(found)[1:]
+    assert "4 layers of 512, fp32: held-out loss 1.000" in own and "fp32" not in usual
+    given = {"text": RandomText(), "held_out": RandomText(), "tokenizer": word_tokenizer(), "folder": tmp_path}
+    sizes = [Larger(model="mini-narrow", precision=name) for name in ("fp32", "bf16")]
+    runs = larger.study(replace(PLAN, larger=sizes), **given)
+    assert [one["precision"] for one in runs] == ["fp32"] * 2 + ["bf16"] * 2
+    first, last = ([one["curve"][end]["loss"] for one in (runs[0], runs[2])] for end in (0, -1))
+    assert first[0] == first[1] and last[0] != last[1], "from one start, each in its own precision"
 
 
 def test_the_studys_own_model_comes_first_at_zero_and_at_its_own_strength():

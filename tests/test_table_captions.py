@@ -245,6 +245,9 @@ def test_intervals_of_one_pretraining_seed_say_what_they_cover():
     assert "One pretraining seed: intervals cover fine-tuning seeds and items, not" in said[2]
     assert "One pretraining seed: intervals cover items and held-out sequences, not" in said[7]
     assert "One pretraining seed: intervals cover texts, fine-tuning seeds and items, not" in said[1]
+    more = [examples.finetune(), *(examples.pretrain(seed=seed) for seed in (42, 43))]
+    later = "after pretraining is of one of its seeds (42): those intervals cover fine-tuning seeds, items and"
+    assert later in tables.table(3, more).to_markdown()
     assert "intervals cover" not in tables.table(6, [examples.finetune(), examples.pretrain()]).to_markdown()
     assert "intervals cover" not in tables.table(2, [examples.finetune(seed=seed) for seed in (1, 2)]).to_markdown()
 

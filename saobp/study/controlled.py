@@ -4,7 +4,7 @@ from typing import Any
 
 import pandas as pd
 
-from saobp.study import hops, larger, paths, records, relation_paths, several_hops, strengths
+from saobp.study import beyond, hops, larger, paths, records, relation_paths, several_hops, strengths
 from saobp.study.labels import algorithm_title, counted, joined, model_title
 from saobp.study.profile import available
 from saobp.study.tables.render import pipe
@@ -34,6 +34,19 @@ def strength_words(record: dict[str, Any]) -> str:
     last = [run["curve"][-1]["step"] for run in runs if run["curve"]] or [0]
     size = f"profile {record['profile']}, {model_title(record['parameters']['model'])}, {max(last):,} steps"
     return "; ".join([f"{size}: {strengths.words(strengths.sweep(runs))}", *strengths.all_learned_words(runs)])
+
+
+def open_questions(record: dict[str, Any]) -> list[str]:
+    """Say what a record found on other and learned strengths, rounds, heads and tokens of one model."""
+    found = {name: pd.DataFrame(record["metrics"][name]) for name in ("rounds", "heads", "tokens")}
+    near = pd.DataFrame(record["metrics"]["one_round"]["this model"])
+    return [
+        strength_words(record),
+        f"High's own encoder, rounds: {beyond.round_words(found['rounds'])}",
+        *(f"one round and many, {line}" for line in beyond.one_round_words(near)),
+        f"heads: {beyond.head_words(found['heads'])}",
+        f"tokens: {beyond.token_words(found['tokens'])}",
+    ]
 
 
 def size(record: dict[str, Any]) -> str:

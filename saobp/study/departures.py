@@ -1,13 +1,13 @@
 """What a run does differently from the paper, in words that go with every number it gives."""
 
 from collections.abc import Collection
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
-from saobp.study import models, published
+from saobp.study import labels, models, published
 from saobp.study.labels import counted, joined
 from saobp.study.profile import Profile, ProfileError
-from saobp.study.recipes import Finetuning, MultiHop, Pretraining
+from saobp.study.recipes import Beyond, Finetuning, MultiHop, Pretraining
 
 PAPER_LENGTH = 128  # Table 9: tokens a second times seconds a step is 128 in every row
 PAPER_SEED = 42
@@ -16,15 +16,9 @@ PAPER_CORPUS = {"wikitext-103", "bookcorpus/bookcorpus", "Skylion007/openwebtext
 
 def departures(study: Profile, model: str, text: Any, algorithm: str, seed: int) -> list[str]:
     """Name everything that makes a pretraining run another one than the paper's: text, model, method, schedule."""
-    size, recipe = models.SIZES[model], study.recipe(model)
-    found = _text(study, text, recipe)
-    if size.twin_of:
-        found.append(
-            f"model: a twin of BERT-{size.twin_of.title()}, {counted(size.layers, 'layer')}, {size.hidden} wide"
-        )
-    if study.tokenizer != "bert":
-        found.append(f"vocabulary: {study.tokenizer} of at most {study.vocabulary} words, not BERT's 30522")
-    return found + _method(study, model, algorithm, seed) + schedule(recipe, size.twin_of or model)
+    recipe, size = study.recipe(model), models.SIZES[model].twin_of or model
+    found = [*_text(study, text, recipe), *_size(study, model), *_method(study, model, algorithm, seed)]
+    return found + schedule(recipe, size)
 
 
 def decoder(study: Profile, model: str, text: Any, algorithm: str, seed: int) -> list[str]:
@@ -40,28 +34,62 @@ def decoder(study: Profile, model: str, text: Any, algorithm: str, seed: int) ->
     return found + _method(study, model, algorithm, seed) + timing
 
 
-def beyond(study: Profile) -> list[str]:
+def beyond(study: Profile, text: Any) -> list[str]:
     """Name how the runs of notebook 12 are trained, of which the paper has none: at other strengths, and for hops.
 
-    Raises ProfileError if the study has no such runs.
+    What begins with "other strengths" and "larger models" is beside Table 5's column of the size. Raises ProfileError
+    if the study has no such runs.
     """
     if study.beyond is None:
         raise ProfileError(f"profile {study.name} asks no open questions: it has no section `beyond`")
     plan, exam = study.beyond, study.multihop
-    recipe = [
-        line.replace(": ", " ") for line in schedule(plan.pretrain, models.SIZES[plan.model].twin_of or plan.model)
-    ]
-    found = ["beyond the paper: it has no such experiments", f"other strengths, larger models: {', '.join(recipe)}"]
-    return found + ([f"questions of known hops: {_exam(exam)}"] if exam else [])
+    found = [*_text(study, text, plan.pretrain), *_size(study, plan.model), *_seeds(plan.seeds)]
+    found += schedule(plan.pretrain, models.SIZES[plan.model].twin_of or plan.model)
+    said = ["beyond the paper: it has no such experiments", *(f"other strengths, {words}" for words in found)]
+    said += [f"larger models, {words}" for words in _larger(study, plan)]
+    return said + ([f"questions of known hops: {_exam(exam)}"] if exam else [])
+
+
+def _larger(study: Profile, plan: Beyond) -> list[str]:
+    """Name what larger models' recipes differ in from the paper's for their size; the text is that of the others."""
+    together: dict[str, dict[str, set[str]]] = {}
+    titles = {labels.model_title(one.model) for one in plan.larger}
+    for one in plan.larger:
+        rate, precision = one.of(plan.pretrain)
+        recipe = replace(plan.pretrain, learning_rate=rate, precision=precision)
+        found = [*_size(study, one.model), *_seeds(one.seeds)]
+        for words in found + schedule(recipe, models.SIZES[one.model].twin_of or one.model):
+            matter, mark, rest = words.partition(": ")
+            together.setdefault(matter + mark, {}).setdefault(rest, set()).add(labels.model_title(one.model))
+    return [f"{matter}{labels.by_model(said, titles)}" for matter, said in together.items()]
+
+
+def _seeds(seeds: Collection[int]) -> list[str]:
+    other = [str(seed) for seed in seeds if seed != PAPER_SEED]
+    return [f"seed: {joined(other)}; the paper's only one is {PAPER_SEED}"] if other else []
+
+
+def _size(study: Profile, model: str) -> list[str]:
+    """Name a stand-in for a size of the paper, and other words than BERT's."""
+    size, found = models.SIZES[model], []
+    if size.twin_of:
+        found.append(
+            f"model: a twin of BERT-{size.twin_of.title()}, {counted(size.layers, 'layer')}, {size.hidden} wide"
+        )
+    if study.tokenizer != "bert":
+        found.append(f"vocabulary: {study.tokenizer} of at most {study.vocabulary} words, not BERT's 30522")
+    return found
 
 
 def _exam(plan: MultiHop) -> str:
     recipe, layers = plan.pretrain, joined([str(number) for number in plan.layers])
+    seeds = sorted({seed for _, _, seed in plan.runs()})
+    which = f"seeds {seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else f"seed {seeds[0]}"
     return (
         f"no pretraining, encoders of {layers} layers, {plan.hidden} wide, {counted(plan.heads, 'head')}, "
         f"λ {plan.strength:g}, {counted(recipe.steps, 'step')} of {recipe.batch} stories of {recipe.length} sentences, "
         f"learning rate {recipe.learning_rate:g} ({recipe.scheduler}, {recipe.warmup} steps of warm-up), "
-        f"dropout {recipe.dropout:g}, precision {recipe.precision}"
+        f"dropout {recipe.dropout:g}, precision {recipe.precision}, {which}"
     )
 
 
@@ -89,7 +117,7 @@ def _method(study: Profile, model: str, algorithm: str, seed: int) -> list[str]:
         found.append("Eigen-Reg: a reconstruction after Bao et al. 2024, whose exact penalty is not in the paper")
     if algorithm.endswith("_reg") and (penalty := study.recipe(model).penalty) is not None:
         found.append(f"penalty: coefficient {penalty:g}, not the usual of {algorithm}")
-    return found + ([f"seed: {seed}; the paper's only one is {PAPER_SEED}"] if seed != PAPER_SEED else [])
+    return found + _seeds([seed])
 
 
 def schedule(recipe: Pretraining, size: str) -> list[str]:
@@ -136,8 +164,11 @@ def finetuning(study: Finetuning, pretrained: int, tasks: Collection[str]) -> li
         found.append(f"{task}: {counted(epochs, 'epoch')}, the others {study.epochs}")
     for task, length in _of(study.length_of, tasks):
         found.append(f"{task}: length {length}, the others {study.length}")
-    epochs = counted(study.epochs, "epoch")
-    return [*found, f"length {study.length}, batch {study.batch}, {epochs}: the paper gives none of these"]
+    recipe = (
+        f"length {study.length}", f"batch {study.batch}", counted(study.epochs, "epoch"),
+        f"learning rate {study.learning_rate:g}", f"dropout {study.dropout:g}",
+    )  # fmt: skip
+    return [*found, f"{', '.join(recipe)}: the paper gives none of these"]
 
 
 def _of(given: dict[str, Any], tasks: Collection[str]) -> list[tuple[str, Any]]:

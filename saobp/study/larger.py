@@ -17,11 +17,11 @@ Run = dict[str, Any]
 def study(plan: Beyond, **given: Any) -> list[Run]:
     """Train each of a plan's larger models at λ = 0 and at its size's own, and follow it.
 
-    `given` are text, held_out, tokenizer and folder, as in `strengths.run`, whose keys a run has; beside them "model"
-    and "learning_rate", None where it is the recipe's.
+    `given` are text, held_out, tokenizer and folder, as in `strengths.run`, whose keys a run has; beside them "model",
+    "learning_rate" and "precision", None where they are the recipe's.
     """
     return [
-        {"model": one.model, "learning_rate": one.learning_rate}
+        {"model": one.model, "learning_rate": one.learning_rate, "precision": one.precision}
         | strengths.run(_planned(plan, one), strength, seed, **given)
         for one in plan.larger
         for seed in one.seeds
@@ -30,9 +30,10 @@ def study(plan: Beyond, **given: Any) -> list[Run]:
 
 
 def _planned(plan: Beyond, one: Larger) -> Beyond:
-    """The plan of one larger model: its name, and its own learning rate where it has one."""
-    rate = one.learning_rate or plan.pretrain.learning_rate
-    return replace(plan, model=one.model, larger=[], pretrain=replace(plan.pretrain, learning_rate=rate))
+    """The plan of one larger model: its name, and its own learning rate and precision where it has some."""
+    rate, precision = one.of(plan.pretrain)
+    recipe = replace(plan.pretrain, learning_rate=rate, precision=precision)
+    return replace(plan, model=one.model, larger=[], pretrain=recipe)
 
 
 def with_own(runs: Sequence[Run], swept: Sequence[Run], model: str) -> list[Run]:
@@ -42,19 +43,19 @@ def with_own(runs: Sequence[Run], swept: Sequence[Run], model: str) -> list[Run]
 
 
 def gaps(runs: Sequence[Run]) -> pd.DataFrame:
-    """Compare the held-out loss at a size's own λ with that at λ = 0 of the same seeds, one row a model and rate.
+    """Compare the held-out loss at a size's own λ with that at λ = 0 of the same seeds, a row a recipe.
 
-    Columns: model, learning_rate (NaN: the recipe's), layers, hidden, strength (λ), seeds; plain and refined (loss,
-    nats), difference, low, high (nats; 95 %, Student's t over seeds; NaN for one); before, after (what the fullest key
-    holds in the softmax and after the step, 1 under uniform attention, of the refined model). A run that failed counts
-    for nothing.
+    Columns: model, learning_rate (NaN: the recipe's), precision ("": the recipe's), layers, hidden, strength (λ),
+    seeds; plain and refined (loss, nats), difference, low, high (nats; 95 %, Student's t over seeds; NaN for one);
+    before, after (what the fullest key holds in the softmax and after the step, 1 under uniform attention, of the
+    refined model). A run that failed counts for nothing.
     """
-    alike: dict[tuple[str, float | None], list[Run]] = {}
+    alike: dict[tuple[str, float | None, str], list[Run]] = {}
     for run in runs:
-        alike.setdefault((run["model"], run.get("learning_rate")), []).append(run)
+        alike.setdefault((run["model"], run.get("learning_rate"), run.get("precision") or ""), []).append(run)
     ends = {which: strengths.sweep(found) for which, found in alike.items()}
     rows = [(*which, *_gap(which[0], end)) for which, end in ends.items() if not _paired(which[0], end).empty]
-    columns = ["model", "learning_rate", "layers", "hidden", "strength", "seeds", "plain", "refined"]
+    columns = ["model", "learning_rate", "precision", "layers", "hidden", "strength", "seeds", "plain", "refined"]
     frame = pd.DataFrame(rows, columns=[*columns, "difference", "low", "high", "before", "after"])
     return frame.astype({"learning_rate": float})
 
@@ -89,9 +90,10 @@ def failure_words(runs: Sequence[Run]) -> list[str]:
 
 
 def _named(row: Any) -> str:
-    """Name the size of a row of `gaps`, and its learning rate where that is its own."""
+    """Name the size of a row of `gaps`, and its learning rate and precision where they are its own."""
     rate = "" if pd.isna(row.learning_rate) else f", learning rate {row.learning_rate:g}"
-    return f"{labels.model_title(row.model)}, {row.layers} layers of {row.hidden}{rate}"
+    precision = f", {row.precision}" if row.precision else ""
+    return f"{labels.model_title(row.model)}, {row.layers} layers of {row.hidden}{rate}{precision}"
 
 
 def _told(row: Any) -> str:

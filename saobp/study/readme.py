@@ -95,9 +95,13 @@ def at_length(found: list[dict[str, Any]]) -> str:
     trained = _trained()
     said = [line for name in trained for line in budgets.reading(name)]
     said += ["## Held-out text, and runs made again", "", *losses.words(trained), *repeats.words(trained)]
+    said += ["## What the paper leaves open, in numbers", ""]
+    for record in controlled.swept():
+        said += [f"- {line}" for line in controlled.open_questions(record)] + [""]
     said += ["## What differs from the paper", "", *departures_text(trained), "## Tables and figures", ""]
     tabled = [8, *([7] if records.select(found, "decoder") else [])]
     said += [context.without_departures(tables.table(number, found)).to_markdown() for number in tabled]
+    said += [wider_text(name) for name in trained if name not in (found[0]["profile"], controlled.PROFILE)]
     both = figures.beside(found, controlled.tracked())
     swept = context.relevant("figure-strength", found) or controlled.tracked()
     pictures = [*figure_text("length", found, said=True), *figure_text("strength", swept, said=True)]
@@ -105,6 +109,14 @@ def at_length(found: list[dict[str, Any]]) -> str:
         pictures += figure_text("strength", controlled.tracked(), said=True, file=both["strength"])
     said += [*begun_text(), *(line.replace("](figures/", "](../../figures/") for line in pictures)]
     return "\n".join([AT_LENGTH, *said])
+
+
+def wider_text(name: str) -> str:
+    """Show Table 8 with the scores of another profile, of a wider model; nothing where it has fine-tuned none."""
+    other = records.load(paths.results(name))
+    if not records.select(other, "finetune"):
+        return ""
+    return context.without_departures(tables.table(8, other)).to_markdown()
 
 
 def _trained() -> list[str]:

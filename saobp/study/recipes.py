@@ -82,9 +82,8 @@ def refuse_untrained_positions(key: str, length: int, recipe: Pretraining) -> No
 
 def refuse_twice(plan: "Beyond") -> None:
     """Raise ValueError where a larger model would be trained twice, or is the one that the others stand beside."""
-    usual = plan.pretrain.learning_rate
-    named = Counter((one.model, one.learning_rate or usual) for one in plan.larger)
-    if twice := [f"{model} at learning rate {rate:g}" for (model, rate), times in named.items() if times > 1]:
+    named = Counter((one.model, *one.of(plan.pretrain)) for one in plan.larger)
+    if twice := [f"{model} at learning rate {rate:g}" for (model, rate, _), times in named.items() if times > 1]:
         raise ValueError(f"larger: {', '.join(twice)} is there twice; put its seeds into one entry")
     if any(one.model == plan.model for one in plan.larger):
         raise ValueError(f"larger: {plan.model} is the model of beyond itself, which stands beside the larger ones")
@@ -224,6 +223,11 @@ class Larger:
     model: Model
     seeds: Seeds = field(default_factory=lambda: [42])
     learning_rate: Rate | None = None  # null: the recipe's, with which a wide model may learn nothing
+    precision: Precision | None = None  # null: the recipe's, in which a wide model may take twice the time
+
+    def of(self, recipe: Pretraining) -> tuple[float, Precision]:
+        """Return the learning rate and the precision that this model is trained with."""
+        return self.learning_rate or recipe.learning_rate, self.precision or recipe.precision
 
 
 @dataclass(frozen=True, config=STRICT, kw_only=True)

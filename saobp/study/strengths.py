@@ -187,7 +187,7 @@ def all_learned_words(runs: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def learned_words(strengths: pd.DataFrame, by: str = "head") -> str:
-    """Say where the learned strengths of heads or of layers went, those of all seeds together."""
+    """Say where the learned strengths of heads or of layers went, those of all seeds together, and layers' means."""
     if strengths.empty:
         return f"no run with a learned λ a {by} came to its end"
     first, last = (
@@ -199,8 +199,10 @@ def learned_words(strengths: pd.DataFrame, by: str = "head") -> str:
     digits = max(3, 1 + ceil(log10(high / moved))) if moved else 3  # as many as show how far the farthest went
     words = f"learned λ a {by} after {after}: {low:.{digits}g} to {high:.{digits}g}, from {start:.{digits}g}"
     up, seeds = int((last.to_numpy() > first.to_numpy()).sum()), strengths["seed"].nunique()
-    said = words + f"; {up} of {counted(len(last), by)} went up"
-    return f"{said}, of {seeds} seeds together" if seeds > 1 else said
+    layers = strengths[strengths["step"] == strengths["step"].max()].groupby("layer")["strength"].mean()
+    means = ", ".join(f"{value:.{digits}g}" for value in layers)
+    said = f"{words}; {up} of {counted(len(last), by)} went up" + (f", of {seeds} seeds together" if seeds > 1 else "")
+    return f"{said}; means of layers 1 to {len(layers)}: {means}"
 
 
 def processor_words(runs: Sequence[dict[str, Any]]) -> list[str]:

@@ -28,6 +28,7 @@ class Drawing:
     needs: str
     task: str = ""  # the one its data are of, where they do not say
     algorithms: tuple[str, ...] = ()  # likewise; of all that were run if empty
+    about: tuple[str, ...] = ("",)  # how the departures of what it shows begin, where a record is of more than that
 
 
 def _grid(number: int, title: str) -> Drawing:
@@ -42,7 +43,9 @@ BEFORE_AFTER = (
     "The head of the last layer that the refinement moves most on one text, before and after, what changed, and the "
     "factor graph of one update."
 )
-ONE_HEAD = "One head of the last layer under Original and High, each panel on its own scale."
+ONE_HEAD = (
+    "One head of the last layer under Original and High, of the first seed that has maps, each panel on its own scale."
+)
 POINTS = "pretraining records with a curve, or fine-tuning and attention records"
 WITHIN = (
     "r is over the checkpoints of each run, the mean over runs in which both move; algorithms of one pretraining seed "
@@ -78,7 +81,7 @@ FIGURES = {
         partial(correlations.data, 3),
         correlations.plot,
         f"GTD and performance, BERT-Mini. {WITHIN}",
-        POINTS,
+        f"{POINTS} of BERT-Mini",
     ),
     4: _grid(4, "RACE-Middle"),
     5: Drawing(
@@ -95,7 +98,7 @@ FIGURES = {
         partial(correlations.data, 9),
         correlations.plot,
         f"GTD and performance, larger sizes. {WITHIN}",
-        POINTS,
+        f"{POINTS} of BERT-Small or BERT-Medium",
     ),
     "gains": Drawing(
         gains.data,
@@ -104,10 +107,26 @@ FIGURES = {
         "High and Original fine-tuned on the same task",
         algorithms=("high", "original"),
     ),
-    "length": Drawing(costs.length_data, costs.length_figure, LENGTH, "a cost record with lengths"),
-    "hops": Drawing(exam.data, exam.plot, HOPS, "a record of notebook 12 with a run that did not diverge"),
+    "length": Drawing(
+        costs.length_data,
+        costs.length_figure,
+        LENGTH,
+        "a cost record with lengths",
+        about=("attention alone",),
+    ),
+    "hops": Drawing(
+        exam.data,
+        exam.plot,
+        HOPS,
+        "a record of notebook 12 with a run that did not diverge",
+        about=("beyond the paper", "questions of known hops"),
+    ),
     "strength": Drawing(
-        strengths.data, strengths.plot, STRENGTH, "a record of notebook 12 with a strength that did not diverge"
+        strengths.data,
+        strengths.plot,
+        STRENGTH,
+        "a record of notebook 12 with a strength that did not diverge",
+        about=("beyond the paper", "other strengths"),
     ),
 }
 TITLES = {"gains": "Gains", "length": "Cost against length", "hops": "Accuracy by hops", "strength": "Other strengths"}
@@ -139,18 +158,21 @@ def data(number: int | str, records: Sequence[Record]) -> pd.DataFrame:
 
 
 def used(number: int | str, records: Sequence[Record]) -> list[Record]:
-    """The records behind Figure `number`: its runs, or those of its stages, models, algorithms, seeds and tasks."""
+    """The records behind Figure `number`: its runs, or those of its stages, models, algorithms, seeds and tasks.
+
+    What a record says of other tasks, their splits and departures, is left out.
+    """
     frame, chosen = data(number, records), context.relevant(stem(number), records)
     if number in TITLES:
         of = FIGURES[number].algorithms
         return [record for record in chosen if not of or record["parameters"].get("algorithm") in of]
     named = {record["name"] for record in chosen}
     if "run" in frame and set(frame["run"]) <= named:
-        return [record for record in chosen if record["name"] in set(frame["run"])]
+        chosen = [record for record in chosen if record["name"] in set(frame["run"])]
     for key in {"model", "algorithm", "seed"} & set(frame.columns[frame.notna().all()]):
         chosen = [record for record in chosen if record["parameters"].get(key) in set(frame[key])]
     tasks = set(frame["task"]) if "task" in frame else {*filter(None, [FIGURES[number].task])}
-    return [record for record in chosen if not tasks or not (own := context.tasks_of(record)) or own & tasks]
+    return context.of_tasks(chosen, tasks) if tasks else chosen
 
 
 def figure(number: int | str, records: Sequence[Record], *, width: float = style.PAGE) -> Figure:
@@ -169,9 +191,14 @@ def caption(number: int | str, records: Sequence[Record]) -> str:
     `records`: those of one profile; what a model's pretraining differs in is named where its record is among them.
     """
     shown = readings.reading(number, data(number, records))
-    about = context.describe(context.relevant(stem(number), records))
-    differs = context.notes(with_pretraining(used(number, records), records))
-    return " ".join([FIGURES[number].caption, shown, about, *differs])
+    behind = used(number, records)
+    differs = context.notes([_about(record, FIGURES[number].about) for record in with_pretraining(behind, records)])
+    return " ".join([FIGURES[number].caption, shown, context.describe(behind), *differs])
+
+
+def _about(record: Record, begins: tuple[str, ...]) -> Record:
+    """A record with those of its departures alone that begin so."""
+    return record | {"departures": [words for words in record.get("departures") or [] if words.startswith(begins)]}
 
 
 def with_pretraining(chosen: Sequence[Record], records: Sequence[Record]) -> list[Record]:

@@ -156,6 +156,7 @@ def _by_task(records: Sequence[Record], model: str, algorithm: str) -> dict[str,
             }
             for rows in by_task[task].values():
                 rows.insert(COLUMNS.index("sparsity") + 1, "mean_sparsity", np.nan if mean is None else mean)
+                rows.insert(0, "run", run["name"])
     return by_task
 
 

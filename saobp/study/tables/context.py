@@ -66,7 +66,12 @@ def behind(
     ]  # fmt: skip
     if tasks is None:
         return chosen
-    return [_of_tasks(record, tasks) for record in chosen if not (own := tasks_of(record)) or own & tasks]
+    return of_tasks(chosen, tasks)
+
+
+def of_tasks(records: Iterable[Record], tasks: set[str]) -> list[Record]:
+    """The records that are of some tasks, or of none as pretraining is, without what they say of other tasks."""
+    return [_of_tasks(record, tasks) for record in records if not (own := tasks_of(record)) or own & tasks]
 
 
 def tasks_of(record: Record) -> set[str]:
@@ -163,18 +168,11 @@ def departures(records: Iterable[Record], matters: Sequence[str] = ()) -> list[s
                 continue
             of = together.setdefault(matter + mark, {}).setdefault(rest, set())
             of |= {labels.model_title(model)} if model else set()
-    return [matter + _by_model(together[matter]) for matter in sorted(together)]
+    return [matter + labels.by_model(together[matter]) for matter in sorted(together)]
 
 
 def _with_stage(words: str, stage: str) -> str:
     return f"{NAMED_STAGES[stage]}, {words}" if stage in NAMED_STAGES else words
-
-
-def _by_model(said: dict[str, set[str]]) -> str:
-    """What is said of one matter, with the names of the models only where it differs between them."""
-    if len({frozenset(models) for models in said.values()}) == 1:
-        return " | ".join(sorted(said))
-    return " | ".join(f"{words} ({', '.join(sorted(said[words]))})" for words in sorted(said))
 
 
 def notes(records: Sequence[Record], covered: Sequence[str] = (), matters: Sequence[str] = ()) -> tuple[str, ...]:
@@ -182,10 +180,13 @@ def notes(records: Sequence[Record], covered: Sequence[str] = (), matters: Seque
     words = departures(records, matters)
     listed = "; ".join(line.replace("; ", ", ") for line in words)  # a semicolon ends an entry
     found = (f"{DEPARTURES}{listed}.",) if words else ()
-    seeds = {record["parameters"].get("seed") for record in records if record["stage"] != "pretrain"}
-    seeds = seeds or {record["parameters"].get("seed") for record in records}
-    if covered and len(seeds) == 1:
-        found = (f"One pretraining seed: intervals cover {joined(covered)}, not pretraining.", *found)
+    trained = {record["parameters"].get("seed") for record in records}
+    used = {record["parameters"].get("seed") for record in records if record["stage"] != "pretrain"} or trained
+    if covered and len(used) == 1:
+        alone = "One pretraining seed: intervals"
+        later = f"What was run after pretraining is of one of its seeds ({next(iter(used))}): those intervals"
+        said = alone if len(trained) == 1 else later
+        found = (f"{said} cover {joined(covered)}, not pretraining.", *found)
     return found
 
 
