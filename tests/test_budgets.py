@@ -1,5 +1,6 @@
 """What the tracked studies cost is counted from their records, and every study of ours has its reading."""
 
+import json
 import re
 from dataclasses import replace
 
@@ -46,6 +47,27 @@ def test_runs_are_counted_beside_those_that_the_profile_plans():
 def test_a_complete_study_names_one_number_and_little_time_is_not_none():
     whole = budgets.Budget("encoders", 4, 4, (10, 1_000), ("1.0 million tokens",), 60.0)
     assert whole.cells() == ["encoders", "4", "10, 1,000", "1.0 million tokens", "<0.1"]
+    assert replace(whole, threads=2).cells()[-1] == "<0.1 (2 threads)"
+
+
+def test_hours_on_more_than_one_thread_say_so_and_runs_made_again_are_told_beside_the_table(tmp_path, monkeypatch):
+    study = load_profile("stories")
+    found = examples.beyond()
+    strengths = found["metrics"]["strengths"]
+    for run, device in zip(strengths, ("EPYC, 1 of 2 threads", "EPYC, 2 of 2 threads", "cpu"), strict=False):
+        run["device"] = device
+        run["curve"][-1]["seconds"] = 1800.0
+    kind = budgets._strengths(found["metrics"], study)
+    assert kind.threads == 2 and kind.cells()[-1].endswith("(2 threads)")
+    monkeypatch.setattr(paths, "root", lambda: tmp_path)
+    encoder = examples.pretrain("mini-twin")
+    encoder["metrics"]["seconds"] = 3600.0
+    for record in (encoder, found):
+        paths.write_text(tmp_path / "data" / "repeats" / "one" / f"{record['name']}.json", json.dumps(record))
+    hours = 1 + sum(run["curve"][-1].get("seconds", 0) for run in strengths if run["curve"]) / 3600
+    number = 1 + sum(bool(run["curve"]) for run in strengths)
+    said = f"Made again, in no row above: `one` {number} runs of {hours:.1f} hours."
+    assert budgets.again_words(["one", "two"]) == [said, ""] and budgets.again_words(["two"]) == []
 
 
 def test_the_controlled_studies_are_counted_by_encoder():

@@ -1,11 +1,13 @@
 """What the tracked studies cost: how many of a profile's runs were made, how large each is, how long all took."""
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import ceil
 from typing import Any
 
-from saobp.study import paths, records
+from saobp.study import paths, records, repeats
+from saobp.study.labels import counted
 from saobp.study.profile import Profile, load_profile
 from saobp.study.recipes import Finetuning
 from saobp.study.records import select
@@ -28,12 +30,14 @@ class Budget:
     read: tuple[str, ...] = ()
     seconds: float = 0.0  # of these runs, one after the other; a first try that was made again is in none
     at_least: bool = False  # whether a run's earlier sittings are missing from its seconds
+    threads: int = 1  # of the run that had most
 
     def cells(self) -> list[str]:
         """The row of a table: what, runs, steps, text read by one run, hours."""
         made = f"{self.runs:,}" if self.runs == self.planned else f"{self.runs:,} of {self.planned:,}"
         steps, hours = ", ".join(f"{number:,}" for number in self.steps), f"{self.seconds / 3600:.1f}"
         hours = f"≥ {hours}" if self.at_least else "<0.1" if hours == "0.0" else hours
+        hours += f" ({self.threads} threads)" if self.threads > 1 else ""
         return [self.what, made, steps or "–", ", ".join(self.read) or "–", hours]
 
 
@@ -108,7 +112,14 @@ def _strengths(metrics: Record, study: Profile) -> Budget | None:
     planned = (len(plan.strengths) + len(plan.learned)) * len(plan.seeds)
     steps = tuple(sorted({end["step"] for end in last}))
     read = _tokens(step * plan.pretrain.batch * plan.pretrain.length for step in steps)
-    return Budget("encoders at other strengths", len(last), planned, steps, read, _seconds(last))
+    threads = max((_threads(run) for run in metrics.get("strengths") or []), default=1)
+    return Budget("encoders at other strengths", len(last), planned, steps, read, _seconds(last), threads=threads)
+
+
+def _threads(run: Record) -> int:
+    """How many threads a run had, by its device: "EPYC, 1 of 2 threads"; 1 where it does not say."""
+    found = re.search(r"(\d+) of \d+ threads", run.get("device") or "")
+    return int(found[1]) if found else 1
 
 
 def _larger(metrics: Record, study: Profile) -> Budget | None:
@@ -153,7 +164,23 @@ def words(profiles: Sequence[str]) -> list[str]:
     lines = [pipe(HEAD), pipe(["---"] * 2 + ["---:"] * 2 + ["---"] + ["---:"]), *map(pipe, rows), ""]
     untimed = any(cells[-1].startswith("≥") for cells in rows)
     lines += ["≥: not every run was timed in its earlier sittings.", ""] * untimed
-    return ["**What was run.**", "", *lines]
+    return ["**What was run.**", "", *lines, *again_words(profiles)]
+
+
+def again_words(profiles: Sequence[str]) -> list[str]:
+    """Say how many runs of some profiles were made again and how long they took, which no row of the table counts."""
+    said, folder = [], paths.root() / "data" / repeats.FOLDER
+    for name in profiles:
+        runs = [run for record in records.load(folder / name) for run in _trained(record)]
+        hours = sum(run.get("seconds") or 0.0 for run in runs) / 3600
+        said += [f"`{name}` {counted(len(runs), 'run')} of {hours:.1f} hours"] if runs else []
+    return [f"Made again, in no row above: {'; '.join(said)}.", ""] if said else []
+
+
+def _trained(record: Record) -> list[Record]:
+    """What timed each training of a record: the metrics of an encoder, or the last points of its strengths."""
+    runs = record["metrics"].get("strengths")
+    return [record["metrics"]] if runs is None else [run["curve"][-1] for run in runs if run["curve"]]
 
 
 def reading(profile: str) -> list[str]:
