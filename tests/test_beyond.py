@@ -356,7 +356,7 @@ def test_the_words_about_rounds_and_strengths_are_those_of_the_numbers():
 
 
 def test_the_words_about_heads_and_tokens_are_those_of_the_numbers():
-    heads = pd.DataFrame({"moved": [0.1, 0.3, 0.2], "largest_column": [1.0, 3.0, 2.0]})
+    heads = pd.DataFrame({"moved": [0.1, 0.3, 0.2], "largest_column": [1.0, 9.0, 2.0]})
     said = "10.0% to 30.0% of a head's mass is moved; it follows the fullest key with Spearman's ρ = 1.00 over 3 heads"
     assert beyond.head_words(heads).startswith(said)
     assert "ρ = -1.00" in beyond.head_words(heads.assign(largest_column=[3.0, 1.0, 2.0]))
