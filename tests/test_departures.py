@@ -58,7 +58,7 @@ def test_the_open_questions_name_the_recipe_of_each_part_and_a_profile_without_t
         assert sum(words.startswith(f"other strengths, {matter}") for words in said) == 1, matter
     assert said[-1].startswith("questions of known hops: no pretraining, encoders of 2 and 4 layers")
     assert "4,000 steps of 32 stories of 18 sentences, learning rate 0.001 (warmup_stable_decay, 200" in said[-1]
-    assert said[-1].endswith("precision fp32, seeds 0 to 20")
+    assert said[-1].endswith("precision fp32, seeds 0 to 4, to 20 of Original, High and Uniform")
     of_narrow = departures.beyond(load_profile("narrow"), PART)
     assert {words.partition(",")[0] for words in of_narrow[1:]} == {"other strengths"}, "it has no larger ones, no hops"
     assert not any("seed" in words for words in of_narrow), "the paper's own"
@@ -76,6 +76,7 @@ def test_larger_models_are_set_beside_their_own_size_s_recipe_and_named_where_th
     assert "seed: 43 and 44; the paper's only one is 42 (BERT-Mini (narrow twin))" in said, "of one size alone"
     assert any(words.endswith("| fp32; the paper gives none (BERT-Medium)") for words in said)
     assert "masking: 0.3, not BERT's 0.15" in said, "alike in all"
+    assert "text: that of the other strengths" in said
 
 
 @pytest.mark.parametrize(

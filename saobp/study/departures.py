@@ -51,13 +51,13 @@ def beyond(study: Profile, text: Any) -> list[str]:
 
 
 def _larger(study: Profile, plan: Beyond) -> list[str]:
-    """Name what larger models' recipes differ in from the paper's for their size; the text is that of the others."""
+    """Name what larger models' recipes differ in from the paper's for their size."""
     together: dict[str, dict[str, set[str]]] = {}
     titles = {labels.model_title(one.model) for one in plan.larger}
     for one in plan.larger:
         rate, precision = one.of(plan.pretrain)
         recipe = replace(plan.pretrain, learning_rate=rate, precision=precision)
-        found = [*_size(study, one.model), *_seeds(one.seeds)]
+        found = ["text: that of the other strengths", *_size(study, one.model), *_seeds(one.seeds)]
         for words in found + schedule(recipe, models.SIZES[one.model].twin_of or one.model):
             matter, mark, rest = words.partition(": ")
             together.setdefault(matter + mark, {}).setdefault(rest, set()).add(labels.model_title(one.model))
@@ -83,8 +83,10 @@ def _size(study: Profile, model: str) -> list[str]:
 
 def _exam(plan: MultiHop) -> str:
     recipe, layers = plan.pretrain, joined([str(number) for number in plan.layers])
-    seeds = sorted({seed for _, _, seed in plan.runs()})
-    which = f"seeds {seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else f"seed {seeds[0]}"
+    which = f"seeds {min(plan.seeds)} to {max(plan.seeds)}" if len(plan.seeds) > 1 else f"seed {plan.seeds[0]}"
+    if plan.more_seeds:
+        longest = max(seed for seeds in plan.more_seeds.values() for seed in seeds)
+        which += f", to {longest} of {joined([labels.algorithm_title(name) for name in plan.more_seeds])}"
     return (
         f"no pretraining, encoders of {layers} layers, {plan.hidden} wide, {counted(plan.heads, 'head')}, "
         f"λ {plan.strength:g}, {counted(recipe.steps, 'step')} of {recipe.batch} stories of {recipe.length} sentences, "
