@@ -117,7 +117,7 @@ class Stories(Dataset):
 
 def exam(plan: MultiHop) -> list[dict[str, Any]]:
     """Return the `plan.items` stories that every model of a plan is asked; no training run has their seed."""
-    stories = Stories(plan, "exam", plan.items)
+    stories = Stories(plan, plan.exam, plan.items)
     return [stories[index] for index in range(plan.items)]
 
 

@@ -201,6 +201,7 @@ class MultiHop:
     heads: Positive = 4
     strength: Annotated[float, Ge(0)] = 0.2  # BERT-Mini's
     items: Positive = 300  # stories of the exam
+    exam: str = "exam"  # which stories: another name draws others
     more_seeds: dict[Algorithm, Seeds] = field(default_factory=dict)  # of some algorithms, after the seeds of all
 
     def __post_init__(self):

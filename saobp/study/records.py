@@ -45,7 +45,8 @@ class Run:
         metrics: dict[str, Any],
         *,
         data: dict[str, Any] | None = None,
-        departures: tuple[str, ...] | list[str] = (),
+        departures: tuple[Any, ...] | list[Any] = (),
+        processor: dict[str, Any] | None = None,
     ) -> dict[str, Any]:
         """Write the record to `path` (empty: the profile's default place), whole or not at all.
 
@@ -63,7 +64,7 @@ class Run:
             "data": data or {},
             "code": {"version": importlib.metadata.version("saobp"), "commit": commit()},
             "packages": {name: importlib.metadata.version(name) for name in PACKAGES},
-            "device": device(),
+            "device": processor or device(),
             "started": self.started.isoformat(timespec="seconds"),
             "seconds": round(time.perf_counter() - self._clock, 1),
             "departures": list(departures),
@@ -123,6 +124,15 @@ def device() -> str:
     if torch.cuda.is_available():
         return torch.cuda.get_device_name()
     return f"{_processor()}, {torch.get_num_threads()} of {os.cpu_count()} threads"
+
+
+def typed_device(precision: str) -> dict[str, Any]:
+    """Describe the processor that did the work: its name, the threads in use and the precision of training."""
+    import torch
+
+    on_gpu = torch.cuda.is_available()
+    name = torch.cuda.get_device_name() if on_gpu else _processor()
+    return {"name": name, "threads": torch.get_num_threads(), "precision": precision}
 
 
 def _processor() -> str:
