@@ -1,0 +1,1 @@
+"""Models of transformers, and public ones that the notebooks look at."""

