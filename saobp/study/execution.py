@@ -9,10 +9,9 @@ from typing import Any, get_args
 
 import nbformat
 import papermill
-import yaml
 from papermill.exceptions import PapermillExecutionError
 
-from saobp.study import paths, profile, recipes, records
+from saobp.study import paths, profile, recipes, records, typed_by_hand
 
 
 class UsageError(ValueError):
@@ -79,19 +78,12 @@ def check_names(notebook: Path, values: dict[str, Any]) -> None:
 
 
 def _value(notebook: Path, name: str, text: str, default: Any) -> Any:
-    if isinstance(default, str):
-        return text
     try:
-        value = yaml.safe_load(text)
-    except yaml.YAMLError:
-        value = text
-    if isinstance(default, float) and isinstance(value, int) and not isinstance(value, bool):
-        value = float(value)
-    if default is not None and type(value) is not type(default):
+        return typed_by_hand.value(text, default)
+    except ValueError:
         raise UsageError(
             f"parameter '{name}' of {notebook.name} takes {type(default).__name__}, as in {default!r}: not '{text}'"
-        )
-    return value
+        ) from None
 
 
 def run(notebook: Path, output: Path, given: dict[str, str], profile_file: Path | None = None) -> dict[str, Any]:

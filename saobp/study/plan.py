@@ -5,10 +5,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field
 
-from saobp.study import paths
+from saobp.study import paths, typed_by_hand
 
 CURRENT = "2026-11"
 
@@ -62,7 +61,7 @@ def file(name: str = CURRENT) -> Path:
 
 def sections(path: Path) -> dict[str, Any]:
     """Return a plan's sections as they are written."""
-    return yaml.safe_load(path.read_text(encoding="utf-8"))
+    return typed_by_hand.read(path)
 
 
 def read(path: Path) -> Plan:

@@ -7,12 +7,11 @@ from dataclasses import asdict, field, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
-import yaml
 from annotated_types import Ge, Gt, MinLen
 from pydantic import TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
-from saobp.study import paths
+from saobp.study import paths, typed_by_hand
 from saobp.study.recipes import (
     STRICT,
     Algorithm,
@@ -135,10 +134,9 @@ def load_profile(name_or_path: str | Path) -> Profile:
     if not path.is_file():
         raise ProfileError(f"{path}: no such profile; choose one of {', '.join(available())}, or the path of your own")
     try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
-        raise ProfileError(f"{path}: cannot be read as YAML ({reason})") from None
+        values = typed_by_hand.read(path)
+    except ValueError as error:
+        raise ProfileError(str(error)) from None
     if not isinstance(values, dict):
         raise ProfileError(f"{path}: a profile is a mapping of keys to values")
     try:
@@ -165,12 +163,4 @@ def _explain(error: ValidationError) -> str:
         return f"key {key!r} is missing"
     if first["type"] == "value_error":
         return f"key {key!r}: {first['ctx']['error']}" if key else str(first["ctx"]["error"])
-    hint = " (in YAML a number needs a point before its exponent: 1.0e-4)" if _like_number(first["input"]) else ""
-    return f"key {key!r}: {first['msg'][0].lower()}{first['msg'][1:]}, not {first['input']!r}{hint}"
-
-
-def _like_number(value: object) -> bool:
-    try:
-        return isinstance(value, str) and float(value) is not None
-    except ValueError:
-        return False
+    return f"key {key!r}: {first['msg'][0].lower()}{first['msg'][1:]}, not {first['input']!r}"

@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import field
 from typing import Annotated, Literal
 
-from annotated_types import Ge, Gt, Le, Len, MinLen
+from annotated_types import Ge, Gt, Le, Len, Lt, MinLen
 from pydantic import AfterValidator, ConfigDict
 from pydantic.dataclasses import dataclass
 
@@ -20,7 +20,7 @@ Model = Literal["mini", "small", "medium", "mini-narrow", "mini-twin", "small-tw
 Task = Literal[tuple(TASKS)]
 Precision = Literal["auto", "bf16", "fp32"]
 
-STRICT = ConfigDict(extra="forbid", strict=True)
+STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
 
 def _different(seeds: list[int]) -> list[int]:
@@ -29,7 +29,7 @@ def _different(seeds: list[int]) -> list[int]:
     return seeds
 
 
-Seeds = Annotated[list[Annotated[int, Ge(0)]], MinLen(1), AfterValidator(_different)]
+Seeds = Annotated[list[Annotated[int, Ge(0), Lt(2**32)]], MinLen(1), AfterValidator(_different)]
 
 
 @dataclass(frozen=True, config=STRICT, kw_only=True)

@@ -1,0 +1,54 @@
+"""YAML and numbers as people type them, by the rules of YAML 1.2.
+
+`010` is ten and `1:30` a text (YAML 1.1 reads eight and ninety), `1e-4` is a number, and a key that stands twice is an
+error: nothing that was typed is changed or dropped silently.
+"""
+
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML, YAMLError
+
+DECIMAL = re.compile(r"[-+]?[0-9]+(_[0-9]+)*")
+
+
+def parse(text: str) -> Any:
+    """Return the value of a YAML text. Raises ValueError, one line with the place, if it is none."""
+    try:
+        return YAML(typ="safe", pure=True).load(text)
+    except YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        place = f", line {mark.line + 1}" if mark is not None else ""
+        problem = getattr(error, "problem", None) or str(error).splitlines()[0]
+        raise ValueError(f"{problem.partition(' with value')[0]}{place}") from None
+
+
+def read(path: Path) -> Any:
+    """Return what a YAML file says. Raises ValueError that names the file if it cannot be read."""
+    try:
+        return parse(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or getattr(error, "reason", None) or str(error)
+        raise ValueError(f"{path}: cannot be read as YAML ({reason})") from None
+
+
+def value(text: str, like: Any) -> Any:
+    """Return the value of a text typed for a parameter whose default is `like`, in the default's type.
+
+    Texts stay as they are; whole numbers are decimal; a float may be typed as a whole number, and is finite.
+    Raises ValueError if the text is of another type.
+    """
+    if isinstance(like, str):
+        return text
+    if isinstance(like, int) and not isinstance(like, bool) and not DECIMAL.fullmatch(text.strip()):
+        raise ValueError(f"not a whole number: {text!r}")
+    found = parse(text)
+    if isinstance(like, float) and isinstance(found, int) and not isinstance(found, bool):
+        found = float(found)
+    if isinstance(found, float) and not math.isfinite(found):
+        raise ValueError(f"not a finite number: {text!r}")
+    if like is not None and type(found) is not type(like):
+        raise ValueError(f"not {type(like).__name__}: {text!r}")
+    return found

@@ -1,0 +1,77 @@
+"""Numbers and YAML as people type them: what is read is what was typed, or an error says why not."""
+
+import pytest
+
+from saobp.study import typed_by_hand
+from saobp.study.profile import ProfileError, find, load_profile
+
+
+@pytest.mark.parametrize(
+    ("text", "like", "value"),
+    [
+        ("010", 0, 10), ("08", 0, 8), ("-3", 0, -3), ("+12", 0, 12), ("1e-4", 0.1, 1e-4), ("1", 0.1, 1.0),
+        ("010", 0.1, 10.0), ("5e3", 0.1, 5000.0), ("true", False, True), ("010", "", "010"), ("1:30", "", "1:30"),
+        ("yes", "", "yes"), ("null", "", "null"),
+    ],
+)  # fmt: skip
+def test_a_parameter_is_what_was_typed(text, like, value):
+    found = typed_by_hand.value(text, like)
+    assert found == value and type(found) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("text", "like"),
+    [
+        ("1:30", 0), ("0x1F", 0), ("0o17", 0), ("0b11", 0), ("1.5", 0), ("true", 0), ("", 0), ("[1]", 0),
+        (".inf", 0.1), ("inf", 0.1), (".nan", 0.1), ("1e999", 0.1), ("1:30", 0.1), ("true", 0.1), ("1", False),
+        ("yes", False), ("2026-01-01", 0),
+    ],
+)  # fmt: skip
+def test_a_parameter_of_another_type_is_refused(text, like):
+    with pytest.raises(ValueError, match="not "):
+        typed_by_hand.value(text, like)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("seeds: [010, 011]", {"seeds": [10, 11]}), ("a: 1:30", {"a": "1:30"}), ("a: 1e-4", {"a": 1e-4}),
+        ("a: no", {"a": "no"}), ("a: {b: 1, c: [1.0e-3]}", {"a": {"b": 1, "c": [1e-3]}}),
+    ],
+)  # fmt: skip
+def test_a_file_is_read_by_the_rules_of_yaml_1_2(tmp_path, text, value):
+    file = tmp_path / "given.yaml"
+    file.write_text(text)
+    assert typed_by_hand.read(file) == value
+
+
+@pytest.mark.parametrize("text", ["a: 1\na: 2", "a: {b: 1, b: 1}", "a: [", "a: *nothing", "a: !unknown 1", "\t- a"])
+def test_a_file_that_says_a_thing_twice_or_is_no_yaml_is_refused_in_one_line(tmp_path, text):
+    file = tmp_path / "given.yaml"
+    file.write_text(text)
+    with pytest.raises(ValueError) as error:
+        typed_by_hand.read(file)
+    assert str(file) in str(error.value) and "line" in str(error.value) and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("seeds: [42]", "seeds: [010, 011]", None),
+        ("seeds: [42]", "seeds: [42]\nseeds: [43]", 'duplicate key "seeds"'),
+        ("seeds: [42]", "seeds: [4294967296]", "seeds"),
+        ("seeds: [42]", "seeds: [42]\nstrengths: {mini-twin: .inf}", "finite"),
+        ("seeds: [42]", "seeds: [42]\nstrengths: {mini-twin: .nan}", "finite"),
+        ("learning_rate: 2.0e-3", "learning_rate: 2e-3", None),
+    ],
+)
+def test_a_study_file_keeps_every_number_and_refuses_one_that_cannot_be(tmp_path, old, new, says):
+    text = find("smoke").read_text()
+    file = tmp_path / "mine.yaml"
+    file.write_text(text.replace("name: smoke", "name: mine").replace(old, new, 1))
+    if says is None:
+        study = load_profile(file)
+        assert study.seeds in ([10, 11], [42]) and study.pretrain.learning_rate == 2e-3
+        return
+    with pytest.raises(ProfileError, match=says):
+        load_profile(file)
