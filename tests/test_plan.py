@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from saobp.models import public
-from saobp.study import inserted, known_hops, plan, retrofit
+from saobp.study import inserted, known_hops, models, plan, retrofit
 from saobp.study.profile import load_profile
 
 SECTIONS = plan.sections(plan.file())
@@ -110,3 +110,10 @@ def test_a_model_that_is_nowhere_says_where_was_looked(tmp_path, monkeypatch):
         public.locate("minilm")
     with pytest.raises(public.PublicModelError, match="no public model is called 'minilmm'"):
         public.locate("minilmm")
+
+
+def test_the_strength_for_minilm_follows_the_paper_s_rule():
+    model, _ = public.load("minilm")
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    assert models.SIZES["minilm"].strength == pytest.approx(0.2 * 11.17e6 / parameters, abs=0.005)
+    assert (len(model.encoder.layer), model.config.hidden_size) == (6, models.SIZES["minilm"].hidden)

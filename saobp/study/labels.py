@@ -53,7 +53,9 @@ def published_model(model: str) -> str:
 
 
 def model_title(model: str) -> str:
-    """A model's name for readers: "BERT-Mini", "GPT2-Small", "BERT-Mini (twin)" or "(narrow twin)"."""
+    """A model's name for readers: "BERT-Mini", "GPT2-Small", "BERT-Mini (twin)" or "(narrow twin)", "MiniLM"."""
+    if model == "minilm":
+        return "MiniLM"
     family = "" if is_decoder(model) else "BERT-"
     kind = model.removeprefix(DECODER).partition("-")[2]
     kind = kind if kind in ("", "twin") else f"{kind} twin"

@@ -36,6 +36,7 @@ SIZES = {
     "mini-twin": Size(4, 64, 4, 256, 0.2, twin_of="mini"),  # a quarter as wide, as the next two
     "small-twin": Size(4, 128, 8, 512, 0.08, twin_of="small"),
     "medium-twin": Size(8, 128, 8, 512, 0.05, twin_of="medium"),
+    "minilm": Size(6, 384, 12, 1536, 0.1),  # public and trained (saobp.models.public); 0.2 × 11.17 M / 22.7 M
 }
 
 

@@ -1,0 +1,1 @@
+"""What attention does: its measures, and real text to take them on."""

@@ -1,0 +1,34 @@
+"""The embedded prose is whole, and is what data/README.md says."""
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from saobp.measure.prose import prose
+
+README = Path(__file__).parents[1] / "data" / "README.md"
+
+
+def test_the_prose_has_as_many_paragraphs_as_it_says_and_each_is_of_readable_length():
+    words = [len(paragraph.split()) for paragraph in prose()]
+    assert len(words) == 300 and min(words) >= 40 and max(words) <= 160
+    assert not [paragraph for paragraph in prose() if "\n" in paragraph or not paragraph.isascii()]
+    assert len(set(prose())) == 300
+
+
+def test_the_first_paragraphs_are_the_first():
+    assert prose(3) == prose()[:3]
+
+
+@pytest.mark.parametrize("number", [0, -1, 301])
+def test_a_number_of_paragraphs_that_there_are_not_is_refused(number):
+    with pytest.raises(ValueError, match="between 1 and 300"):
+        prose(number)
+
+
+def test_the_data_page_names_the_file_its_author_and_its_digest():
+    text = "\n\n".join(prose()) + "\n"
+    page = README.read_text(encoding="utf-8")
+    assert "saobp/measure/prose.txt" in page and "Chesterton" in page
+    assert hashlib.sha256(text.encode()).hexdigest() in page
