@@ -32,6 +32,7 @@ const told = { errors: window.told, numbers: [] }, root = document.querySelector
 const part = (name) => root.querySelector(`[data-part="${name}"]`);
 const picture = () => [part("before").toDataURL(), part("after").toDataURL()];
 told.start = { ...it.state, ...it.numbers() };
+it.draw(); // the page had no scroll bar when it was first drawn
 const first = picture();
 part("strength").value = 0.9;
 part("strength").dispatchEvent(new Event("input"));
