@@ -16,7 +16,7 @@ from pathlib import Path
 import torch
 from transformers import BertForMaskedLM, DataCollatorForLanguageModeling, PrinterCallback, Trainer, TrainerCallback
 
-from saobp.study import models, precision, pretraining, sources, training
+from saobp.study import models, pretraining, sources, training
 from saobp.study.batches import SeededMasking
 from saobp.study.faults import StopAtNaN
 from saobp.study.paths import write_text
@@ -25,7 +25,9 @@ from saobp.study.records import device
 from saobp.study.timing import THREADS, circumstances
 
 VOCABULARY, STEPS, SKIPPED, TURNS = 30522, 8, 2, 7
-RECIPE = Pretraining(length=128, batch=32, steps=STEPS, learning_rate=1e-4, warmup=0, save_every=10_000)
+RECIPE = Pretraining(
+    length=128, batch=32, steps=STEPS, learning_rate=1e-4, warmup=0, save_every=10_000, precision="fp32"
+)
 WAYS = ("stock", "original", "high")
 
 
@@ -44,13 +46,12 @@ def trainer(way: str, text: torch.utils.data.Dataset, tokenizer) -> Trainer:
     """Return a Trainer of one way, its weights the same as the others'."""
     torch.manual_seed(0)
     config = models.with_tokenizer(models.bert_config("mini", VOCABULARY), tokenizer)
-    recipe = dataclasses.replace(RECIPE, precision="fp32") if way == "stock" else RECIPE
     if way == "stock":
         network, collator = BertForMaskedLM(config), DataCollatorForLanguageModeling(tokenizer, mlm_probability=0.15)
     else:
         network = models.refine_with(models.SparseBertForMaskedLM(config), way, 0.2)
         collator = SeededMasking(tokenizer, 0.15, 0)
-    arguments = training.arguments(recipe, Path(tempfile.gettempdir()) / "saobp-benchmark", 0)
+    arguments = training.arguments(RECIPE, Path(tempfile.gettempdir()) / "saobp-benchmark", 0)
     arguments.save_strategy = "no"
     ours = [] if way == "stock" else [StopAtNaN(Path(arguments.output_dir)), training.Progress(way)]  # as in a run
     made = Trainer(network, args=arguments, train_dataset=text, data_collator=collator, callbacks=ours)
@@ -94,7 +95,7 @@ def measure() -> dict:
     return {
         "batch": [RECIPE.batch, RECIPE.length],
         "vocabulary": VOCABULARY,
-        "precision": "bf16" if precision.bf16_is_native() else "fp32",
+        "precision": RECIPE.precision,
         "turns": TURNS,
         "tokens_per_second": {way: tokens / statistics.median(times) for way, times in spent.items()},
         "original_over_stock": ratio("stock", "original"),
