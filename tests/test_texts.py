@@ -13,7 +13,7 @@ from jinja2 import Environment, nodes
 from saobp import own
 from saobp.study import paths
 from saobp.study.statistics import Estimate
-from saobp.study.texts import fill, planned
+from saobp.study.texts import exam, fill, planned, public_encoder, tracked
 
 README = (paths.root() / "README.md").read_text(encoding="utf-8")
 MAKEFILE = (paths.root() / "Makefile").read_text(encoding="utf-8")
@@ -160,3 +160,49 @@ def test_the_factor_in_contributing_is_short_and_works_as_printed():
         torch.testing.assert_close(names["refined"].sum(-1), torch.ones(4, 9))
     finally:
         own.OWN.pop("crowded", None)
+
+
+def planned_runs():
+    """Records as the planned runs leave them: MiniLM's arms, tasks and seeds, and its attention without training."""
+    tasks = ("stsb", "mrpc", "cola", "rte", "sst2", "qnli")
+    tuned = [
+        {"stage": "retrofit", "parameters": {"arm": arm, "task": task, "seed": seed}, "seconds": 60.0, "data": {},
+         "metrics": {"headline": 80 + (arm == "high") * (2 + 0.1 * seed), "floor": {"value": 70}}, "departures": []}
+        for arm in ("original", "high", "uniform") for task in tasks for seed in range(10)
+    ]  # fmt: skip
+    layer = {name: {"raw": 1.0, "refined": 2.0} for name in ("entropy", "gtd", "sparsity", "largest_column_share")}
+    arms = [
+        {"factor": factor, "strength": strength, "spearman": value, "difference": value - 82, "interval": [-4, -2],
+         "layers": [layer] * 6}
+        for factor, strength, value in (("none", 0.0, 82.0), ("high", 0.1, 79.0))
+    ]  # fmt: skip
+    untrained = {"stage": "retrofit-untrained", "parameters": {"model": "minilm"}, "seconds": 1.0, "departures": []}
+    return [*tuned, untrained | {"data": {}, "metrics": {"similarity": arms, "pairs": 1500}}]
+
+
+@pytest.fixture
+def with_planned_runs(monkeypatch):
+    """The tracked records, and planned runs beside them."""
+    real = tracked.study
+    hops = [record for record in real("stories") if record["stage"] == "beyond"]
+    fresh = [record | {"stage": "hops", "parameters": {"width": 64}, "departures": [], "data": {}} for record in hops]
+    made = {"retrofit": planned_runs(), "hops": fresh}
+    monkeypatch.setattr(tracked, "study", lambda name: made.get(name) or real(name))
+    cached = (public_encoder.runs, public_encoder.untrained, exam.runs, exam.along, exam.difference)
+    for function in cached:
+        function.cache_clear()
+    yield
+    for function in cached:
+        function.cache_clear()
+
+
+def test_planned_runs_stand_beside_their_plan_once_they_are_there(with_planned_runs):
+    text = fill.page("RESULTS.md")
+    outcomes = planned.study("retrofit").outcomes
+    assert f"| outcome | **supported**: {outcomes['supported']} |" in text and f"**{outcomes['supported']}**" in text
+    assert "| result | +2.45 points [2.23, 2.67], 10 of 10 seeds |" in text
+    assert f"**contradicted**: {planned.study('retrofit-untrained').outcomes['contradicted']}" in text
+    assert "| 6 | 1.00 | 2.00 | 1.00 | 2.00 | 1.00 | 2.00 |" in text
+    assert "| result | +5.12 points [3.40, 6.84], 21 of 20 seeds |" in text
+    readme = fill.page("README.md")
+    assert "2. **In a model that has learned**" in readme and len(readme.encode()) <= 6 * 1024

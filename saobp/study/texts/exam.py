@@ -64,6 +64,7 @@ def known(name: str, layers: int, number: int, study: str = FIRST) -> int:
     return int((frame["accuracy"] >= KNOWN).sum())
 
 
+@cache
 def table(study: str = FIRST) -> list[list[Any]]:
     """Return one row a depth and number of hops: accuracy at the end of each algorithm, and High − Original."""
     frame, gaps = hops.scores(runs(study)), hops.differences(runs(study)).set_index(["layers", "hops", "algorithm"])

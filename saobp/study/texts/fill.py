@@ -30,9 +30,13 @@ def folder() -> Path:
 
 def pages() -> dict[Path, str]:
     """Return every page's path and its text, filled from the tracked records."""
-    environment, root = _environment(), paths.root()
     names = sorted(path.relative_to(folder()).as_posix() for path in folder().rglob(f"*.md{SUFFIX}"))
-    return {root / name.removesuffix(SUFFIX): environment.get_template(name).render() for name in names}
+    return {paths.root() / name.removesuffix(SUFFIX): page(name.removesuffix(SUFFIX)) for name in names}
+
+
+def page(name: str) -> str:
+    """Return the text of one page, "RESULTS.md" say."""
+    return _environment().get_template(name + SUFFIX).render()
 
 
 def write() -> list[Path]:
