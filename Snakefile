@@ -1,32 +1,25 @@
 """The graph of runs: one rule a notebook, one record a run, everything below build/<profile>/."""
 
-import os
 import sys
 from dataclasses import replace
 from pathlib import Path
-from urllib.parse import unquote
 
 from saobp.study.profile import load_profile
 
 ROOT = Path(workflow.basedir)
-if "{" in str(ROOT):
-    ROOT = Path(os.path.relpath(ROOT))  # braces in an absolute path would be read as wildcards
-PROFILE = unquote(config["profile"])  # quoted where it has to pass a shell and YAML
-PYTHON = sys.executable
+PROFILE = config["profile"]
 profile = load_profile(PROFILE)
 THREADS = int(config.get("threads", 1))  # a run; two runs side by side beat one run with two threads
 
-PROCESSES = int(config.get("processes", 1))  # that share a pretraining run; notebook 04 then has nothing left to train
-
-# names in braces are filled in by Snakemake, quoted for the shell
 RUN = (
-    "OMP_NUM_THREADS={threads} {PYTHON:q} -m saobp.study.runner run {input.notebook:q} {output.notebook:q} "
-    "-f {PROFILE:q} -p record {output.record:q} "
+    f"OMP_NUM_THREADS={{threads}} '{sys.executable}' -m saobp.study.runner run {{input.notebook}} {{output.notebook}} -f '{PROFILE}' "
+    "-p record {output.record} "
 )
+PROCESSES = int(config.get("processes", 1))  # that share a pretraining run; notebook 04 then has nothing left to train
 SHARED = (
-    "OMP_NUM_THREADS={threads} {PYTHON:q} -m torch.distributed.run --standalone --nproc-per-node {PROCESSES} "
-    "-m saobp.study.pretraining --profile {PROFILE:q} --model {wildcards.model} --algorithm {wildcards.algorithm} "
-    "--seed {wildcards.seed} 2>&1 | tee {log:q} && "
+    f"OMP_NUM_THREADS={{threads}} '{sys.executable}' -m torch.distributed.run --standalone --nproc-per-node {PROCESSES} "
+    f"-m saobp.study.pretraining --profile '{PROFILE}' --model {{wildcards.model}} --algorithm {{wildcards.algorithm}} "
+    "--seed {wildcards.seed} 2>&1 | tee {log} && "
     if PROCESSES > 1
     else ""
 )
@@ -83,7 +76,7 @@ rule theory:
     log:
         "logs/{theory}.log",
     shell:
-        RUN + "2>&1 | tee {log:q}"
+        RUN + "2>&1 | tee {log}"
 
 
 rule pretrain:
@@ -99,7 +92,7 @@ rule pretrain:
     log:
         "logs/04-pretrain-{model}-{algorithm}-{seed}.log",
     shell:
-        SHARED + RUN + "-p model {wildcards.model} -p algorithm {wildcards.algorithm} -p seed {wildcards.seed} 2>&1 | tee -a {log:q}"
+        SHARED + RUN + "-p model {wildcards.model} -p algorithm {wildcards.algorithm} -p seed {wildcards.seed} 2>&1 | tee -a {log}"
 
 
 rule finetune:
@@ -117,7 +110,7 @@ rule finetune:
         "logs/05-finetune-{model}-{algorithm}-{seed}-{group}-{head}.log",
     shell:
         RUN + "-p model {wildcards.model} -p algorithm {wildcards.algorithm} -p seed {wildcards.seed} "
-        "-p group {wildcards.group} -p finetune_seed {wildcards.head} 2>&1 | tee {log:q}"
+        "-p group {wildcards.group} -p finetune_seed {wildcards.head} 2>&1 | tee {log}"
 
 
 rule attention:
@@ -134,7 +127,7 @@ rule attention:
         "logs/06-attention-{model}-{algorithm}-{seed}-{task}.log",
     shell:
         RUN + "-p model {wildcards.model} -p algorithm {wildcards.algorithm} -p seed {wildcards.seed} "
-        "-p task {wildcards.task} 2>&1 | tee {log:q}"
+        "-p task {wildcards.task} 2>&1 | tee {log}"
 
 
 rule decoder:
@@ -150,7 +143,7 @@ rule decoder:
     log:
         "logs/07-decoder-{model}-{algorithm}-{seed}.log",
     shell:
-        RUN + "-p model {wildcards.model} -p algorithm {wildcards.algorithm} -p seed {wildcards.seed} 2>&1 | tee {log:q}"
+        RUN + "-p model {wildcards.model} -p algorithm {wildcards.algorithm} -p seed {wildcards.seed} 2>&1 | tee {log}"
 
 
 rule cost:
@@ -165,7 +158,7 @@ rule cost:
         "logs/08-cost-{model}.log",
     threads: workflow.cores  # nothing beside it while it takes times
     shell:
-        RUN + "-p model {wildcards.model} 2>&1 | tee {log:q}"
+        RUN + "-p model {wildcards.model} 2>&1 | tee {log}"
 
 
 rule beyond:
@@ -178,11 +171,11 @@ rule beyond:
         record="records/12-beyond-{model}-{seed}.json",
     threads: THREADS
     params:
-        plan=lambda run: f"{TEXT} {profile.beyond} {profile.multihop}",
+        plan=f"{TEXT} {profile.beyond} {profile.multihop}",
     log:
         "logs/12-beyond-{model}-{seed}.log",
     shell:
-        RUN + "-p model {wildcards.model} -p seed {wildcards.seed} 2>&1 | tee {log:q}"
+        RUN + "-p model {wildcards.model} -p seed {wildcards.seed} 2>&1 | tee {log}"
 
 
 rule summary:
@@ -197,7 +190,7 @@ rule summary:
     log:
         "logs/{summary}.log",
     shell:
-        RUN + "2>&1 | tee {log:q}"
+        RUN + "2>&1 | tee {log}"
 
 
 rule report:
@@ -210,4 +203,4 @@ rule report:
     log:
         "logs/report.log",
     shell:
-        "{PYTHON:q} -m saobp.study.runner report --profile {PROFILE:q} 2>&1 | tee {log:q}"
+        f"'{sys.executable}' -m saobp.study.runner report --profile '{PROFILE}' 2>&1 | tee {{log}}"

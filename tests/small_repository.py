@@ -1,10 +1,8 @@
 """A repository of links with one small profile: one model, one algorithm, two tasks."""
 
-import json
 import os
 import subprocess
 import sys
-from urllib.parse import quote
 
 from saobp.study import paths
 
@@ -18,7 +16,7 @@ def repository(folder, name, algorithm="high"):
     for notebook in (paths.root() / "notebooks").glob("*.ipynb"):
         (folder / "notebooks" / notebook.name).symlink_to(notebook)
     smoke = (paths.root() / "notebooks" / "profiles" / "smoke.yaml").read_text()
-    text = smoke.partition("decoder:")[0].replace("name: smoke", f"name: {json.dumps(name)}")
+    text = smoke.partition("decoder:")[0].replace("name: smoke", f"name: {name}")
     lines = [line for line in text.splitlines() if not line.startswith("algorithms_of")]
     text = "\n".join(lines).replace(", small-twin, medium-twin]", "]").replace("[race, squad, sst2]", "[race]")
     text = text.replace("[original, high, low, elemmul]", f"[{algorithm}]").replace("save_every: 100", "save_every: 20")
@@ -37,6 +35,6 @@ def made(folder, name, target, *config):
     command = [
         sys.executable, "-m", "snakemake", "--snakefile", str(folder / "Snakefile"), "--cores", "2", "-p",
         "--directory", str(folder / "build" / name),
-        "--config", f"profile={quote(str(folder / 'notebooks' / 'profiles' / name))}.yaml", *config, "--", target,
+        "--config", f"profile={folder / 'notebooks' / 'profiles' / name}.yaml", *config, "--", target,
     ]  # fmt: skip
     return subprocess.run(command, cwd=folder, env=given(), capture_output=True, text=True, timeout=900)
