@@ -153,7 +153,7 @@ def _verbatim(path: Path) -> str:
 def _running(notebook: Path) -> int:
     """Return the number, among the code cells, of the cell that an executed notebook had come to."""
     cells = [cell for cell in nbformat.read(notebook, as_version=4).cells if cell.cell_type == "code"]
-    return 1 + sum(cell.metadata.get("papermill", {}).get("status") == "completed" for cell in cells)
+    return sum(cell.metadata.get("papermill", {}).get("start_time") is not None for cell in cells)
 
 
 def _command() -> list[str]:
