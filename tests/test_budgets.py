@@ -7,8 +7,9 @@ from dataclasses import replace
 import example_records as examples
 import pytest
 
-from saobp.study import budgets, paths, records
-from saobp.study.profile import load_profile
+from saobp.study.publication import budgets
+from saobp.study.setup import paths, records
+from saobp.study.setup.studies import load_profile
 
 READ = [path.name for path in sorted(paths.results("smoke").parent.iterdir()) if path.is_dir() and path.name != "smoke"]
 

@@ -9,8 +9,10 @@ import example_records as examples
 import pytest
 import torch
 
-from saobp import own
-from saobp.study import budgets, figures, paths, publication, readme, records, runner, tables
+from saobp.equations import factors
+from saobp.study import figures, tables
+from saobp.study.publication import budgets, cli, readme, results
+from saobp.study.setup import paths, records
 from saobp.study.tables import context
 
 README = (paths.root() / "README.md").read_text(encoding="utf-8")
@@ -70,11 +72,11 @@ def test_every_departure_of_every_record_is_listed(profile):
 def test_a_single_table_without_a_profile_is_of_the_results_that_are_shown(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(readme, "published_profile", lambda: "stories")
-    assert runner.main(["table", "4"]) == 0
+    assert cli.main(["table", "4"]) == 0
     assert "Profile stories." in (tmp_path / "table4.tex").read_text(encoding="utf-8")
     assert capsys.readouterr().err == "from the records of profile stories\n"
     with pytest.raises(SystemExit):
-        runner.main(["table", "--help"])
+        cli.main(["table", "--help"])
     said = " ".join(capsys.readouterr().out.split())
     assert "default: the one that figures/ shows" in said and "(default: the current one)" in said
 
@@ -87,7 +89,7 @@ def test_a_single_table_without_a_profile_is_of_the_results_that_are_shown(tmp_p
 def test_what_is_wrong_with_a_command_is_said_in_one_line(words, said, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     try:
-        code = runner.main(words)
+        code = cli.main(words)
     except SystemExit as left:
         code = left.code
     lines = capsys.readouterr().err.splitlines()
@@ -108,7 +110,7 @@ def test_what_differs_from_the_paper_is_listed_of_every_profile_that_is_told_of(
 
 def test_the_verdicts_are_written_alone_like_a_table(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert runner.main(["table", "verdicts", "--profile", "laptop", "--format", "md"]) == 0
+    assert cli.main(["table", "verdicts", "--profile", "laptop", "--format", "md"]) == 0
     (written,) = tmp_path.iterdir()
     assert written.name == "verdicts.md" and "| Paper | Verdict |" in written.read_text(encoding="utf-8")
 
@@ -154,11 +156,11 @@ def test_publishing_part_of_a_profile_names_the_tracked_records_that_it_takes_aw
         path.write_text("{}")
     monkeypatch.setattr(paths, "build", lambda name: ran.parent)
     monkeypatch.setattr(paths, "results", lambda name: tracked)
-    monkeypatch.setattr(publication.records, "read", lambda path: {})
-    monkeypatch.setattr(publication, "rebuild", lambda: None)
-    publication.publish("narrow")
+    monkeypatch.setattr(results.records, "read", lambda path: {})
+    monkeypatch.setattr(results, "rebuild", lambda: None)
+    results.publish("narrow")
     assert "has none of them: b; git restores them" in capsys.readouterr().out
-    publication.publish("narrow")
+    results.publish("narrow")
     assert "no longer there" not in capsys.readouterr().out
     assert [path.name for path in tracked.glob("*.json")] == ["a.json"]
 
@@ -188,4 +190,4 @@ def test_the_factor_in_contributing_is_short_and_works_as_printed():
         exec(snippet, names)
         torch.testing.assert_close(names["refined"].sum(-1), torch.ones(4, 9))
     finally:
-        own.OWN.pop("crowded", None)
+        factors.OWN.pop("crowded", None)

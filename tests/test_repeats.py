@@ -7,7 +7,8 @@ import example_records as examples
 import pandas as pd
 import pytest
 
-from saobp.study import paths, records, repeats
+from saobp.study.publication import repeats
+from saobp.study.setup import paths, records
 
 
 @pytest.fixture
