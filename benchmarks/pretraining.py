@@ -22,12 +22,14 @@ from saobp.study.data.masking import SeededMasking
 from saobp.study.setup.paths import write_text
 from saobp.study.setup.records import device
 from saobp.study.setup.studies import Pretraining, load_profile
-from saobp.study.training import architectures, precision, pretraining
+from saobp.study.training import architectures, pretraining
 from saobp.study.training import trainer as training
 from saobp.study.training.faults import StopAtNaN
 
 VOCABULARY, STEPS, SKIPPED, TURNS = 30522, 8, 2, 7
-RECIPE = Pretraining(length=128, batch=32, steps=STEPS, learning_rate=1e-4, warmup=0, save_every=10_000)
+RECIPE = Pretraining(
+    length=128, batch=32, steps=STEPS, learning_rate=1e-4, warmup=0, save_every=10_000, precision="fp32"
+)
 WAYS = ("stock", "original", "high")
 
 
@@ -46,13 +48,12 @@ def trainer(way: str, text: torch.utils.data.Dataset, tokenizer) -> Trainer:
     """Return a Trainer of one way, its weights the same as the others'."""
     torch.manual_seed(0)
     config = architectures.with_tokenizer(architectures.bert_config("mini", VOCABULARY), tokenizer)
-    recipe = dataclasses.replace(RECIPE, precision="fp32") if way == "stock" else RECIPE
     if way == "stock":
         network, collator = BertForMaskedLM(config), DataCollatorForLanguageModeling(tokenizer, mlm_probability=0.15)
     else:
         network = architectures.refine_with(architectures.SparseBertForMaskedLM(config), way, 0.2)
         collator = SeededMasking(tokenizer, 0.15, 0)
-    arguments = training.arguments(recipe, Path(tempfile.gettempdir()) / "saobp-benchmark", 0)
+    arguments = training.arguments(RECIPE, Path(tempfile.gettempdir()) / "saobp-benchmark", 0)
     arguments.save_strategy = "no"
     ours = [] if way == "stock" else [StopAtNaN(Path(arguments.output_dir)), training.Progress(way)]  # as in a run
     made = Trainer(network, args=arguments, train_dataset=text, data_collator=collator, callbacks=ours)
@@ -96,7 +97,7 @@ def measure() -> dict:
     return {
         "batch": [RECIPE.batch, RECIPE.length],
         "vocabulary": VOCABULARY,
-        "precision": "bf16" if precision.bf16_is_native() else "fp32",
+        "precision": RECIPE.precision,
         "turns": TURNS,
         "tokens_per_second": {way: tokens / statistics.median(times) for way, times in spent.items()},
         "original_over_stock": ratio("stock", "original"),

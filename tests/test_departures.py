@@ -17,7 +17,7 @@ PART = SimpleNamespace(description="stories", splits=[{"dataset": "saobp/stories
 def test_the_paper_profile_departs_in_nothing_but_what_the_paper_leaves_open(size):
     found = departures.departures(load_profile("paper"), size, WHOLE, "high", 42)
     text = "text: text; the paper gives no weights and no rule"
-    precision = "precision: bfloat16 autocast where the processor has it; the paper gives none"
+    precision = "precision: bfloat16 autocast or float32, whichever is faster on the processor; the paper gives none"
     assert found == [text, precision, "batch: 256 sequences; the paper gives none"]
 
 

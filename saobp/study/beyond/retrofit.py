@@ -140,9 +140,7 @@ def run(study: Retrofit, seed: int, name: str, arm_name: str, path: Path, folder
         }
     ]
     data = {"source": source.name, "splits": task.splits}
-    return record.save(
-        path, metrics, data=data, departures=departures, processor=records.typed_device(recipe.precision)
-    )
+    return record.save(path, metrics, data=data, departures=departures, on=records.typed_device(recipe.precision))
 
 
 def main() -> None:

@@ -46,7 +46,7 @@ class Run:
         *,
         data: dict[str, Any] | None = None,
         departures: tuple[Any, ...] | list[Any] = (),
-        processor: dict[str, Any] | None = None,
+        on: dict[str, Any] | None = None,
     ) -> dict[str, Any]:
         """Write the record to `path` (empty: the profile's default place), whole or not at all.
 
@@ -64,7 +64,7 @@ class Run:
             "data": data or {},
             "code": {"version": importlib.metadata.version("saobp"), "commit": commit()},
             "packages": {name: importlib.metadata.version(name) for name in PACKAGES},
-            "device": processor or device(),
+            "device": on or device(),
             "started": self.started.isoformat(timespec="seconds"),
             "seconds": round(time.perf_counter() - self._clock, 1),
             "departures": list(departures),
@@ -123,7 +123,7 @@ def device() -> str:
 
     if torch.cuda.is_available():
         return torch.cuda.get_device_name()
-    return f"{_processor()}, {torch.get_num_threads()} of {os.cpu_count()} threads"
+    return f"{processor()}, {torch.get_num_threads()} of {os.cpu_count()} threads"
 
 
 def typed_device(precision: str) -> dict[str, Any]:
@@ -131,11 +131,12 @@ def typed_device(precision: str) -> dict[str, Any]:
     import torch
 
     on_gpu = torch.cuda.is_available()
-    name = torch.cuda.get_device_name() if on_gpu else _processor()
+    name = torch.cuda.get_device_name() if on_gpu else processor()
     return {"name": name, "threads": torch.get_num_threads(), "precision": precision}
 
 
-def _processor() -> str:
+def processor() -> str:
+    """Return the CPU's name."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
         return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))

@@ -11,7 +11,7 @@ from tqdm import tqdm
 from transformers import TrainerCallback
 
 from saobp.study.setup import records
-from saobp.study.training.precision import own_precision
+from saobp.study.training.precision import Precision, own_precision
 
 
 class FollowHeldOut(TrainerCallback):
@@ -40,7 +40,10 @@ class FollowHeldOut(TrainerCallback):
 
 
 class NoteSitting(TrainerCallback):
-    """Notes in the log which code trains from here on, on which processor and in what precision."""
+    """Notes in the log which code trains from here on, on which processor, in what precision and why in that."""
+
+    def __init__(self, chosen: Precision):
+        self.chosen = chosen
 
     def on_train_begin(self, args, state, control, **kwargs):
         """Add an entry "sitting", with the first step and after each continuation."""
@@ -48,6 +51,7 @@ class NoteSitting(TrainerCallback):
             "commit": records.commit(),
             "device": records.device(),
             "precision": "bf16 autocast" if args.bf16 else "fp32",
+            "chosen": {"reason": self.chosen.reason, "seconds": self.chosen.seconds},
             "started": datetime.now(UTC).isoformat(timespec="seconds"),
         }
         state.log_history.append({"step": state.global_step, "sitting": sitting})

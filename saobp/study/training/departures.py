@@ -144,7 +144,7 @@ def schedule(recipe: Pretraining, size: str) -> list[str]:
 
 def precision(recipe: Pretraining) -> str:
     """Name what a recipe trains in; what that came to on its processor is in the record's "sittings"."""
-    said = {"auto": "bfloat16 autocast where the processor has it", "bf16": "bfloat16 autocast"}
+    said = {"auto": "bfloat16 autocast or float32, whichever is faster on the processor", "bf16": "bfloat16 autocast"}
     return f"precision: {said.get(recipe.precision, recipe.precision)}; the paper gives none"
 
 

@@ -4,7 +4,7 @@ import copy
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from textwrap import shorten
 from typing import Any
@@ -36,7 +36,7 @@ from saobp.study.training import checkpoints, processes
 from saobp.study.training.callbacks import Progress
 from saobp.study.training.faults import StopAtNaN, TrainingFailed
 from saobp.study.training.heldout import flow
-from saobp.study.training.precision import own_precision, takes_bf16
+from saobp.study.training.precision import choose, own_precision
 from saobp.study.training.trainer import one_device, quiet
 
 FOLLOWED = ("sst2", "hellaswag", "race")  # whose score and GTD the paper correlates (Fig. 3 and 9, Table 6)
@@ -124,7 +124,7 @@ def arguments(recipe: Finetuning, folder: Path, seed: int, task: str = "") -> Tr
         lr_scheduler_type="linear",
         warmup_steps=recipe.warmup_share,  # a share of all steps when below 1
         weight_decay=recipe.weight_decay,
-        bf16=takes_bf16(recipe.precision),
+        bf16=recipe.precision == "bf16",  # "auto" is resolved before
         use_cpu=processes.on_cpu(),
         seed=seed,
         logging_steps=10,
@@ -156,18 +156,21 @@ def finetune(
         part: encode(spec, getattr(task, part), tokenizer, recipe.tokens(spec.name))
         for part in ("train", "development", "evaluation")
     }
-    model, guard = with_head(task, checkpoint, recipe, seed), StopAtNaN(folder)
+    model, guard, collate = with_head(task, checkpoint, recipe, seed), StopAtNaN(folder), collator(spec, tokenizer)
+    first = min(recipe.batch, len(parts["train"]))
+    chosen = choose(recipe.precision, model, collate([parts["train"][n] for n in range(first)]))
+    recipe = replace(recipe, precision=chosen.name)
     trainer = Trainer(
         model,
         args=arguments(recipe, folder, seed, spec.name),
         train_dataset=parts["train"],
-        data_collator=collator(spec, tokenizer),
+        data_collator=collate,
         callbacks=[guard, Progress(f"{spec.name} seed {seed}")],
     )
     trainer.remove_callback(PrinterCallback)
     keep = KeepBest(lambda: scored(trainer, task, "development", parts["development"])["headline"])
     trainer.add_callback(keep)
-    shown = collator(spec, tokenizer)([parts["evaluation"][n] for n in range(min(SHOWN, len(parts["evaluation"])))])
+    shown = collate([parts["evaluation"][n] for n in range(min(SHOWN, len(parts["evaluation"])))])
 
     def measure() -> dict[str, Any]:
         reported = scored(trainer, task, "evaluation", parts["evaluation"])
@@ -183,7 +186,7 @@ def finetune(
         return {"failed": str(failure)}
     finally:
         guard.stop()
-    return {"epoch": keep.epoch, "curve": follow.curve, **reported}
+    return {"epoch": keep.epoch, "curve": follow.curve, "precision": asdict(chosen), **reported}
 
 
 def scored(trainer: Trainer, task: Task, part: str, features: datasets.Dataset) -> dict[str, Any]:

@@ -72,8 +72,8 @@ class HeldOut:
                 right += int((model(**batch).logits.argmax(-1) == targets).sum())
         return right / self.tokens
 
-    def over_sequences(self, model: nn.Module) -> Estimate:
-        """Return the loss (nats a masked token) with its 95 % interval over the sequences that have one."""
+    def by_sequence(self, model: nn.Module) -> tuple[list[float], list[int]]:
+        """Return of each sequence with masked tokens the sum of their losses (nats) and how many they are."""
         nats, targets = [], []
         with _evaluated(model):
             for batch in (_to(batch, model) for batch in self.batches):
@@ -84,7 +84,11 @@ class HeldOut:
                 counts = chosen.sum(1)
                 nats += sums[counts > 0].tolist()
                 targets += counts[counts > 0].tolist()
-        return over_samples(nats, targets)
+        return nats, targets
+
+    def over_sequences(self, model: nn.Module) -> Estimate:
+        """Return the loss (nats a masked token) with its 95 % interval over the sequences that have one."""
+        return over_samples(*self.by_sequence(model))
 
     @staticmethod
     def _loss(model: nn.Module, batch: dict[str, torch.Tensor]) -> float:

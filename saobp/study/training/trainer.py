@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ from saobp.study.training.faults import (
     refuse_too_little_text,
     smaller_parts,
 )
-from saobp.study.training.precision import leave_autocast, takes_bf16
+from saobp.study.training.precision import choose, leave_autocast
 
 __all__ = ["TrainingFailed", "evaluation_steps", "pretrain"]
 
@@ -84,7 +85,7 @@ def arguments(recipe: Pretraining, folder: Path, seed: int, parts: int = 1) -> T
         adam_beta2=0.98,
         adam_epsilon=1e-6,
         max_grad_norm=1.0,
-        bf16=takes_bf16(recipe.precision),
+        bf16=recipe.precision == "bf16",  # "auto" is resolved before
         use_cpu=processes.on_cpu(),
         seed=seed,
         data_seed=seed,
@@ -140,13 +141,16 @@ def pretrain(
     quiet()
     callbacks += (NextEpoch(collator),) if isinstance(collator, SeededMasking) else ()
     schedule = schedule or evaluation_steps(recipe.steps, recipe.evaluations)
+    sample = collator([blocks[index] for index in range(min(recipe.batch, len(blocks)))])
+    chosen = choose(recipe.precision, model, sample)
+    recipe = replace(recipe, precision=chosen.name)
     untrained, parts = {name: values.clone() for name, values in model.state_dict().items()}, 1
     with alone(folder):
         while True:
             guard = StopAtNaN(folder)
             observers = [
                 FollowHeldOut(measure, schedule), guard, checkpoints.SealCheckpoints(),
-                NoteSitting(), Progress(title), *callbacks,
+                NoteSitting(chosen), Progress(title), *callbacks,
             ]  # fmt: skip
             trainer = Trainer(
                 model, args=arguments(recipe, folder, seed, parts), train_dataset=blocks, data_collator=collator,

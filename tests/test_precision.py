@@ -1,0 +1,57 @@
+"""What a model is trained in: "auto" takes the faster of two measured times, and measuring leaves no trace."""
+
+import json
+
+import pytest
+import torch
+from transformers import BertConfig, BertForSequenceClassification
+
+from saobp.study.training import precision
+
+
+@pytest.fixture
+def model():
+    torch.manual_seed(0)
+    config = BertConfig(vocab_size=50, hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=64)
+    return BertForSequenceClassification(config)
+
+
+@pytest.fixture
+def batch():
+    tokens = torch.randint(50, (4, 8), generator=torch.Generator().manual_seed(1))
+    return {"input_ids": tokens, "attention_mask": torch.ones_like(tokens), "labels": torch.zeros(4, dtype=torch.long)}
+
+
+@pytest.mark.parametrize(("bf16", "name"), [(2.0, "fp32"), (0.5, "bf16")])
+def test_auto_takes_the_faster_and_says_how_long_a_step_takes_in_each(monkeypatch, tmp_path, model, batch, bf16, name):
+    monkeypatch.setattr(precision, "has_bf16", lambda: True)
+    monkeypatch.setattr(precision, "timed", lambda *given: {"fp32": 1.0, "bf16": bf16})
+    chosen = precision.choose("auto", model, batch, tmp_path)
+    assert (chosen.name, chosen.reason, chosen.seconds) == (name, "faster", {"fp32": 1.0, "bf16": bf16})
+
+
+def test_times_are_taken_once_for_a_processor_a_model_and_a_shape(monkeypatch, tmp_path, model, batch):
+    calls = []
+    monkeypatch.setattr(precision, "has_bf16", lambda: True)
+    monkeypatch.setattr(precision, "timed", lambda *given: calls.append(given) or {"fp32": 1.0, "bf16": 2.0})
+    longer = {name: torch.cat([values, values]) for name, values in batch.items()}
+    for given in (batch, batch, longer, longer):
+        assert precision.choose("auto", model, given, tmp_path).name == "fp32"
+    assert len(calls) == 2 and len(json.loads((tmp_path / "precision.json").read_text())) == 2
+
+
+@pytest.mark.parametrize("wanted", ["bf16", "fp32"])
+def test_a_recipe_that_names_its_precision_is_not_timed(monkeypatch, tmp_path, model, batch, wanted):
+    monkeypatch.setattr(precision, "timed", lambda *given: pytest.fail("timed"))
+    assert precision.choose(wanted, model, batch, tmp_path) == precision.Precision(wanted, "recipe")
+    monkeypatch.setattr(precision, "has_bf16", lambda: False)
+    assert precision.choose("auto", model, batch, tmp_path) == precision.Precision("fp32", "no bfloat16")
+
+
+def test_measuring_changes_neither_the_model_nor_what_is_drawn_after_it(model, batch):
+    before, state = {name: values.clone() for name, values in model.state_dict().items()}, torch.get_rng_state()
+    seconds = precision.timed(model, batch)
+    assert set(seconds) == {"fp32", "bf16"} and min(seconds.values()) > 0
+    assert all(torch.equal(values, before[name]) for name, values in model.state_dict().items())
+    assert all(parameter.grad is None for parameter in model.parameters())
+    assert torch.equal(torch.get_rng_state(), state)
