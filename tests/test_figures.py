@@ -13,7 +13,7 @@ from scipy import stats
 from saobp.study import figures, tables
 from saobp.study.cost import cost_tables
 from saobp.study.figures import correlations, drawing, grids, joint, maps, publishing, strengths, style
-from saobp.study.publication import cli, readme, results
+from saobp.study.publication import cli, results
 from saobp.study.setup import labels, paths
 from saobp.study.setup import records as records_of
 
@@ -198,7 +198,7 @@ def test_the_manifest_gives_the_hash_of_each_record_s_file(small, tmp_path):
 
 def test_the_tracked_manifest_gives_the_hashes_of_the_tracked_files():
     manifest = json.loads((paths.figures() / "manifest.json").read_text())
-    folder = paths.results(readme.published_profile())
+    folder = paths.results(results.published_profile())
     files = {path.stem: path for path in folder.glob("*.json")}
     assert manifest["records"].keys() == files.keys()
     for name, path in files.items():

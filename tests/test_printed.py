@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from saobp.study.figures import frames as pictures
+from saobp.study.figures import printed as pictures
 from saobp.study.paper import arithmetic, frames, numbers
 
 

@@ -76,7 +76,7 @@ def parser() -> Parser:
     publish = commands.add_parser("publish", help="copy a profile's records to data/results and rebuild figures")
     publish.add_argument("--profile", default="laptop")
     publish.set_defaults(action=publish_profile)
-    figures = commands.add_parser("figures", help="rebuild figures/ from the tracked records")
+    figures = commands.add_parser("figures", help="rebuild figures/ and the texts from the tracked records")
     figures.set_defaults(action=rebuild_figures)
     notebooks = commands.add_parser("notebooks", help="put the finished smoke run's outputs into notebooks/")
     notebooks.set_defaults(action=renew_notebooks)
@@ -116,9 +116,9 @@ def write_report(options: argparse.Namespace) -> None:
 
 def single(options: argparse.Namespace) -> None:
     """`saobp figure 4 --profile laptop --width 3.03 --format pdf --out DIR`, `saobp table 2 --format tex`."""
-    from saobp.study.publication import readme, results
+    from saobp.study.publication import results
 
-    profile, width = options.profile or readme.published_profile(), getattr(options, "width", None)
+    profile, width = options.profile or results.published_profile(), getattr(options, "width", None)
     print(results.single(options.kind, options.number, profile, options.format, width, options.out))
     print(f"from the records of profile {profile}", file=sys.stderr)
 
