@@ -52,7 +52,7 @@ def test_the_error_of_a_mean_over_glue_is_a_ninth_of_the_root_of_the_summed_squa
     rows = frames.table(paper, 8)
     found = frames.average_gains(rows)
     assert list(found.index[:3]) == [("Mini", "High"), ("Mini", "Low"), ("Mini", "ElemMul")] and len(found) == 9
-    cells = frames.gains(paper).query("model == 'Mini' and task in @audit.LABEL_COUNTS")
+    cells = frames.gains(paper).query("model == 'Mini' and task in @arithmetic.LABEL_COUNTS")
     mini = found.loc[("Mini", "High")]
     assert mini["error"] == pytest.approx(np.sqrt((cells["error"] ** 2).sum()) / 9)
     assert mini["gain"] == pytest.approx(11.53 / 9, abs=1e-6) and mini["z"] == mini["gain"] / mini["error"]
