@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from small_hub import race_rows, write_split
 
-from saobp.study.labels import counted
-from saobp.study.sources import DataError, FolderSource, resolve
-from saobp.study.tasks import TASKS, load_reported, load_task
+from saobp.study.data.sources import DataError, FolderSource, resolve
+from saobp.study.data.tasks import TASKS, load_reported, load_task
+from saobp.study.setup.labels import counted
 
 MIRROR = Path(os.environ.get("SAOBP_DATA") or "-")
 PAIRS = [{"sentence1": f"a {n}", "sentence2": f"b {n}", "label": n % 2, "idx": n} for n in range(50)]
