@@ -3,7 +3,7 @@
 import shutil
 from pathlib import Path
 
-from saobp.study import controlled, figures, paths, readme, records, tables
+from saobp.study import controlled, figures, paths, readme, records, tables, verdicts
 from saobp.study.profile import load_profile
 
 SUMMARIES = ("10-tables", "11-figures")  # their records hold nothing that the others do not
@@ -50,9 +50,10 @@ def rebuild() -> None:
 def draw(folder: Path) -> list[Path]:
     """Draw every table and figure of the tracked records into a folder, the controlled studies' from their own."""
     source, others = paths.results(readme.published_profile()), paths.results(controlled.PROFILE)
-    found = records.load(source)
+    studies = verdicts.tracked()
+    decided = verdicts.verdicts(studies)
     return figures.publish(
-        found, folder, records.hashes(source), judged=readme.judged(found),
+        records.load(source), folder, records.hashes(source), decided=decided, reruns=verdicts.reruns(studies, decided),
         others=controlled.tracked(), other_hashes=records.hashes(others),
     )  # fmt: skip
 
@@ -63,12 +64,34 @@ def single(kind: str, number: int | str, profile: str, file_format: str, width: 
     Raises FileNotFoundError when the profile has no records, ValueError for an unknown profile or format or when the
     records cannot fill the figure.
     """
+    if number == "claims":
+        return _claims(kind, file_format, width, folder)
     found = records.load(profile)
     if not found:
         load_profile(profile)
         raise FileNotFoundError(f"profile '{profile}' has no records: run `make reproduce PROFILE={profile}` first")
-    if number == "verdicts":
-        return tables.write_verdicts(readme.judged(found), folder, [file_format])[0]
     if kind == "table":
         return tables.write(number, found, folder, [file_format])[0]
     return figures.write(number, found, folder, [file_format], width=figures.PAGE if width is None else width)[0]
+
+
+def _claims(kind: str, file_format: str, width: float | None, folder: Path) -> Path:
+    """Write the claims of all tracked studies, as a table or as the forest."""
+    studies = verdicts.tracked()
+    decided = verdicts.verdicts(studies)
+    if kind == "figure":
+        return figures.write_claims(decided, folder, [file_format], figures.PAGE if width is None else width)[0]
+    return verdicts.write(decided, folder, [file_format], verdicts.reruns(studies, decided))[0]
+
+
+def claim(id: str) -> str:
+    """Say everything on one claim: measurements, records and what would change its outcome.
+
+    Raises ValueError for an id that data/claims.yaml does not have.
+    """
+    known = verdicts.claims()
+    if id not in known:
+        raise ValueError(f"claim: {id!r} is none of {', '.join(known)}")
+    studies = verdicts.tracked()
+    decided = verdicts.of_claim(known[id], studies)
+    return verdicts.one_claim(decided, verdicts.reruns(studies, decided))

@@ -1,14 +1,13 @@
 """What the README files say of our runs, written from the tracked records: the top one in short, theirs at length."""
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
-from saobp.study import budgets, controlled, figures, labels, losses, paths, records, repeats, tables
+from saobp.study import budgets, controlled, figures, labels, losses, paths, records, repeats, tables, verdicts
 from saobp.study.figures import grids
 from saobp.study.tables import context
-from saobp.study.tables.evidence import OPEN
-from saobp.study.tables.verdicts import CORRECTED
+from saobp.study.verdicts.outcomes import IMPRECISE, NOT_RUN, OUTCOMES
 
 PICTURE = ("<!-- picture: written by `make figures`, not by hand -->", "<!-- end of picture -->")
 RESULTS = ("<!-- results: written by `make figures`, not by hand -->", "<!-- end of results -->")
@@ -17,21 +16,22 @@ PICTURED = """![Curves of GTD, indirect entropy and entropy by layer, and of ent
 *The paper's Figure 4 from our own runs: attention on RACE-Middle, as it multiplies the values, by layer and (right)
 by head of the last layer. GTD: share of paths of two to four hops in the squared norm of all, from 0 to 1. Entropy:
 over how many keys a query spreads; indirect entropy: over how many tokens those paths end."""
-CONTROLLED_STATEMENTS = ("Q18",)  # what they were made to judge
 WEIGHT = ("paper", "narrow", "laptop", "smoke")  # profiles, those that say most first
 
 
 AT_LENGTH = """# What the records say
 
 *Written by `make figures` from the records below this folder. [The folder above](../README.md) says what a record
-holds.* The [top README](../../README.md#results-so-far) has the verdicts, what was run and the controlled studies; here
+holds.* The [top README](../../README.md#results-so-far) has the claims, what was run and the controlled studies; here
 is what each study says, what differs from the paper, Tables 7 and 8, the cost by length and other strengths. All
 tables and figures, as files: [figures](../../figures).
 """
 MORE = """What each study says, in a paragraph, and with it held-out perplexities, runs made again, Tables 7 and 8, the
 cost by length and other strengths: **[data/results](data/results/README.md)**."""
-JUDGED = """**Verdicts.** {} What the paper states and what our runs show, those that are decided first. {} Runs of
-profile `{}` unless a line names another; [the same table](figures/verdicts.md) names its data."""
+DECIDED = """**Claims.** {}. What the paper states and what our runs show, those that are decided:
+[all of them](figures/claims.md), [as numbers](figures/claims.csv), and one by `saobp claim ID`.
+
+![Forest of all claims: estimates in margins from the reference](figures/figure-claims.png)"""
 SHORT = "in-short.md"  # of data/readings/: what all of it comes to
 
 
@@ -73,21 +73,23 @@ def picture_text(found: list[dict[str, Any]]) -> str:
 
 
 def results_text(found: list[dict[str, Any]]) -> str:
-    """Say in short what the runs say: verdicts, what was run, the controlled studies, Table 2 beside the paper's."""
+    """Say in short what the runs say: claims, what was run, the controlled studies, Table 2 beside the paper's."""
     name, cost = found[0]["profile"], budgets.words(_trained())
     cost += [MORE, ""] if cost else []
     short = (paths.root() / "data" / budgets.READINGS / SHORT).read_text(encoding="utf-8")
     table = context.without_departures(tables.table(2, found)).to_markdown()
     gains = figure_text("gains", found, said=True)
     differs = departures_text([name, controlled.PROFILE])
-    return "\n".join([short, *verdicts_text(found), *cost, *controlled_text(), *differs, table, *gains])
+    return "\n".join([short, *claims_text(), *cost, *controlled_text(), *differs, table, *gains])
 
 
-def verdicts_text(found: list[dict[str, Any]]) -> list[str]:
-    """Show the table of verdicts, those that are decided first."""
-    whole = judged(found)
-    ordered = replace(whole, rows=tuple(sorted(whole.rows, key=lambda row: row.verdict == OPEN)))
-    return [JUDGED.format(whole.counts, CORRECTED, found[0]["profile"]), "", *ordered.lines(), ""]
+def claims_text() -> list[str]:
+    """Show the claims that are decided, of all tracked studies."""
+    decided = verdicts.verdicts(verdicts.tracked())
+    found = Counter(row.outcome for row in decided)
+    counts = ", ".join(f"{found[outcome]} {outcome}" for outcome in OUTCOMES)
+    shown = [row for row in decided if row.outcome not in (IMPRECISE, NOT_RUN)]
+    return [DECIDED.format(counts), "", *verdicts.lines(shown), ""]
 
 
 def at_length(found: list[dict[str, Any]]) -> str:
@@ -157,22 +159,6 @@ def begun_text() -> list[str]:
             decoders = [7] if records.select(found, "decoder") else []
             said += [tables.table(number, found).to_markdown() for number in (8, *decoders)]
     return said
-
-
-def judged(found: list[dict[str, Any]]) -> tables.Verdicts:
-    """Judge the statements by these records, and those on hops by the controlled studies', once they are tracked.
-
-    A row that is taken from there names its profile.
-    """
-    judged, other = tables.verdicts(found), records.load(paths.results(controlled.PROFILE))
-    decided = {row.id: row for row in tables.verdicts(other).rows if row.id in CONTROLLED_STATEMENTS} if other else {}
-    rows = [
-        replace(decided[row.id], evidence=f"profile `{controlled.PROFILE}`: {decided[row.id].evidence}")
-        if row.id in decided
-        else row
-        for row in judged.rows
-    ]
-    return replace(judged, rows=tuple(rows))
 
 
 def controlled_text() -> list[str]:

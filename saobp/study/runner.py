@@ -63,7 +63,8 @@ def parser() -> Parser:
 
     for name, what in (("figure", "draw"), ("table", "write")):
         one = commands.add_parser(name, help=f"{what} a single {name} for reuse")
-        names = [*range(1, 10), *(("gains", "length", "hops", "strength") if name == "figure" else ("verdicts",))]
+        own = ("gains", "length", "hops", "strength", "claims") if name == "figure" else ("claims",)
+        names = [*range(1, 10), *own]
         one.add_argument("number", type=lambda word: int(word) if word.isdigit() else word, choices=names)
         usual, others = ("pdf", "svg, png, csv") if name == "figure" else ("tex", "md, csv")
         one.add_argument("--profile", help="default: the one that figures/ shows, which says most of those tracked")
@@ -72,6 +73,10 @@ def parser() -> Parser:
             one.add_argument("--width", type=float, help="inches (default: a page's)")
         one.add_argument("--out", type=Path, default=Path(), help="folder (default: the current one)")
         one.set_defaults(action=single, kind=name)
+
+    claim = commands.add_parser("claim", help="show one claim of the paper: its measurements and outcome")
+    claim.add_argument("id", metavar="ID", help="as in figures/claims.csv, such as multihop-gain")
+    claim.set_defaults(action=show_claim)
 
     publish = commands.add_parser("publish", help="copy a profile's records to data/results and rebuild figures")
     publish.add_argument("--profile", default="laptop")
@@ -120,6 +125,13 @@ def single(options: argparse.Namespace) -> None:
     profile, width = options.profile or readme.published_profile(), getattr(options, "width", None)
     print(publication.single(options.kind, options.number, profile, options.format, width, options.out))
     print(f"from the records of profile {profile}", file=sys.stderr)
+
+
+def show_claim(options: argparse.Namespace) -> None:
+    """`saobp claim multihop-gain`."""
+    from saobp.study import publication
+
+    print(publication.claim(options.id))
 
 
 def publish_profile(options: argparse.Namespace) -> None:

@@ -9,7 +9,7 @@ import pandas as pd
 
 from saobp.study import estimates, task_scores
 from saobp.study.records import select
-from saobp.study.statistics import Correlation, Estimate, across_seeds, correlation, mean_interval
+from saobp.study.statistics import Correlation, Estimate, across_runs, correlation, mean_interval
 
 Record = dict[str, Any]
 LEAST = 4  # different points: through two of them any line is perfect, and three say hardly more
@@ -103,17 +103,14 @@ def _still(values: pd.Series) -> bool:
 
 
 def over_runs(points: pd.DataFrame, measure: str = "gtd") -> Estimate | None:
-    """Correlation over runs, one point a run, centred by algorithm; None if there are too few runs.
-
-    Its interval counts pretraining seeds: runs of one seed start alike, whichever algorithm they have.
-    """
+    """Correlation over runs, one point per run, within algorithms and pretraining seeds; None if too few runs."""
     points = points.dropna(subset=[measure, "score"])
     repeated = points[points.groupby("algorithm")["run"].transform("count") > 1]
     if len(repeated) < LEAST:
         return None
     try:
-        groups, seeds = (repeated[name].tolist() for name in ("algorithm", "seed"))
-        found = across_seeds(repeated[measure], repeated["score"], groups, seeds)
+        factors = [repeated[name].tolist() for name in ("algorithm", "seed")]
+        found = across_runs(repeated[measure], repeated["score"], factors)
     except ValueError:
         return None
     return Estimate(found.r, found.low, found.high, len(repeated))
