@@ -1,12 +1,26 @@
-"""From a profile's records to tracked results, published figures and the README; and single files for a next paper."""
+"""From a profile's records to tracked results, published figures and texts; and single files for a next paper."""
 
 import shutil
 from pathlib import Path
 
-from saobp.study import controlled, figures, paths, readme, records, tables, verdicts
+from saobp.study import controlled, figures, paths, records, tables, verdicts
 from saobp.study.profile import load_profile
+from saobp.study.texts import fill
 
 SUMMARIES = ("10-tables", "11-figures")  # their records hold nothing that the others do not
+WEIGHT = ("paper", "narrow", "laptop", "smoke")  # profiles, those that say most first
+
+
+def published_profile() -> str:
+    """Return the profile whose results `figures/` shows: the first of those that say most, with tracked records.
+
+    One that has not yet trained High beside Original compares nothing, and waits.
+    Raises FileNotFoundError when nothing is tracked.
+    """
+    for name in WEIGHT:
+        if all(any(paths.results(name).glob(f"04-pretrain-*-{side}-*.json")) for side in ("original", "high")):
+            return name
+    raise FileNotFoundError(f"{paths.results('laptop').parent}: no records there; publish a profile first")
 
 
 def publish(profile: str) -> None:
@@ -35,21 +49,18 @@ def publish(profile: str) -> None:
 
 
 def rebuild() -> None:
-    """Rebuild `figures/` from tracked records alone; the same records give the same bytes."""
+    """Rebuild `figures/` and the texts from tracked records alone; the same records give the same bytes."""
     written = draw(paths.figures())
     for stale in set(paths.figures().iterdir()) - set(written):
         if stale.is_file():  # of other records
             stale.unlink()
-    source = paths.results(readme.published_profile())
-    top, own = paths.root() / "README.md", source.parent / "README.md"
-    paths.write_text(top, readme.with_results(top.read_text(encoding="utf-8")))
-    paths.write_text(own, readme.at_length(records.load(source)))
-    print(f"{len(written)} files in {paths.figures()}, from {source}; results of {top.name} and {own} renewed")
+    texts = ", ".join(str(path.relative_to(paths.root())) for path in fill.write())
+    print(f"{len(written)} files in {paths.figures()}, from {paths.results(published_profile())}; texts: {texts}")
 
 
 def draw(folder: Path) -> list[Path]:
     """Draw every table and figure of the tracked records into a folder, the controlled studies' from their own."""
-    source, others = paths.results(readme.published_profile()), paths.results(controlled.PROFILE)
+    source, others = paths.results(published_profile()), paths.results(controlled.PROFILE)
     studies = verdicts.tracked()
     decided = verdicts.verdicts(studies)
     return figures.publish(

@@ -75,7 +75,7 @@ def dense(studies: Studies) -> list[Measurement]:
                 spreads = [np.nanstd(clustering[chosen]) for chosen in (between <= few, between >= many)]
                 found.setdefault(run["parameters"]["seed"], []).append(spreads)
         means = {seed: np.mean(values, axis=0) for seed, values in found.items()}  # over algorithms; some have none
-        return {seed: float(few / many) for seed, (few, many) in means.items()}
+        return {seed: float(few / many) for seed, (few, many) in means.items() if many}
 
     return over_seeds("clustering-dense", studies, "attention", by_seed, lend=False, post_hoc=True)
 

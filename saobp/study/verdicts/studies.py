@@ -2,9 +2,11 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import exp
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from saobp.study import estimates, labels, paths, published, records
 from saobp.study.published import Published
@@ -32,16 +34,21 @@ class Studies:
         return {name: runs for name, runs in found.items() if runs}
 
     def with_reruns(self) -> "Studies":
-        """Return the studies with each run that was made twice replaced by its repetition (data/repeats)."""
-        again = {name: records.load(paths.root() / "data" / "repeats" / name) for name in self.records}
-        later = {name: {_run(record): record for record in reversed(runs)} for name, runs in again.items()}
-        replaced = {name: [later[name].get(_run(run), run) for run in runs] for name, runs in self.records.items()}
-        return replace(self, records=replaced, memory={})
+        """Return the studies with the held-out loss of each repeated pretraining run in place of the first's.
+
+        data/results/repeats.csv has the loss at the last step alone, of the first repetition of a run the first row.
+        """
+        table = pd.read_csv(paths.root() / "data" / "results" / "repeats.csv").drop_duplicates(["study", "run"])
+        losses = {(row.study, row.run): row.second for row in table.itertuples()}
+        again = {
+            name: [_with_loss(run, losses.get((name, run["name"]))) for run in runs]
+            for name, runs in self.records.items()
+        }
+        return replace(self, records=again, memory={})
 
 
-def _run(record: Record) -> str:
-    """What makes two records of one run; the exam of notebook 12 was not repeated as a whole, so it stays."""
-    return f"{record['stage']} {record['parameters']}" if record["stage"] == "pretrain" else f"{id(record)}"
+def _with_loss(run: Record, loss: float | None) -> Record:
+    return run if loss is None else run | {"metrics": run["metrics"] | {"perplexity": exp(loss)}}
 
 
 def tracked() -> Studies:

@@ -30,6 +30,7 @@ def convergence(studies: Studies) -> list[Measurement]:
         return seed_gaps(runs, lambda run: area(run["metrics"].get("curve") or []))
 
     real = over_seeds("convergence", studies, "pretrain", gaps)
+    real += over_seeds("convergence", studies, "pretrain", _end_gaps, part="loss at the last step,", aside=True)
     rows = [row for row in real if row.scope != STORIES]
     for study, record, pairs in _story_pairs(studies):
         by_size = {model: np.mean([gap for _, gap in found]) for model, found in pairs.items()}
@@ -40,6 +41,10 @@ def convergence(studies: Studies) -> list[Measurement]:
         facts = {"of": "pairs", "method": "Student's t over pairs", "records": (record,), "aside": True}
         rows.append(measured("convergence", "story text, pairs", STORIES, study, mean_interval(each), **facts))
     return rows
+
+
+def _end_gaps(runs: list[Record]) -> dict:
+    return seed_gaps(runs, lambda run: run["metrics"].get("perplexity"), log=True)
 
 
 def _story_pairs(studies: Studies) -> list[tuple[str, str, dict[str, list[tuple[int, float]]]]]:
@@ -111,7 +116,7 @@ def decoders(claim: str, studies: Studies) -> list[Measurement]:
     """
     rows = []
     for study, runs in studies.of("decoder").items():
-        encoders = seed_gaps(studies.of("pretrain").get(study, []), lambda run: run["metrics"]["perplexity"], log=True)
+        encoders = _end_gaps(studies.of("pretrain").get(study, []))
         for model in sorted({run["parameters"]["model"] for run in runs}):
             own, name = select(runs, model=model), labels.published_model(model)
             gaps = seed_gaps(own, _token_perplexity, log=True)
