@@ -72,9 +72,7 @@ def test_all_parts_need_no_correction_and_one_failure_needs_one():
     barely = known(1.7, 1.0)  # 1.7 standard errors: one-sided 4.5 %
     assert outcomes.decide(ALL, [barely] * 5) == SUPPORTED
     assert outcomes.decide(ALL, [barely] * 4 + [known(1.0, 1.0)]) == IMPRECISE
-    failing = [known(5.0)] * 4 + [
-        known(-2.0, 1.0)
-    ]  # 2.3 %: not after the five that could fail
+    failing = [known(5.0)] * 4 + [known(-2.0, 1.0)]  # 2.3 %: not after the five that could fail
     assert outcomes.decide(ALL, failing) == IMPRECISE
     assert outcomes.decide(ALL, [known(5.0)] * 4 + [known(-3.0, 1.0)]) == CONTRADICTED
 
