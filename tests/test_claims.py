@@ -7,8 +7,11 @@ import example_records as examples
 import numpy as np
 import pytest
 
-from saobp.study import paths, published, runner, verdicts
+from saobp.study import verdicts
 from saobp.study.figures import claims as forest
+from saobp.study.paper import numbers
+from saobp.study.publication import cli
+from saobp.study.setup import paths
 from saobp.study.statistics import Error, mean_interval
 from saobp.study.verdicts import model, outcomes, registry
 from saobp.study.verdicts.outcomes import CONTRADICTED, IMPRECISE, NO_EFFECT, NOT_RUN, SUPPORTED
@@ -181,8 +184,8 @@ def test_a_repeated_run_is_shown_beside_the_first(studies, decided):
 def test_one_seed_borrows_a_spread_or_has_no_interval():
     runs = [examples.attention("mini-narrow", name, seed) for name in ("original", "high") for seed in (1, 2, 3)]
     one = [run for run in runs if run["parameters"]["seed"] == 1]
-    both = verdicts.Studies({"a": runs, "b": one}, published.load())
-    alone = verdicts.Studies({"b": one}, published.load())
+    both = verdicts.Studies({"a": runs, "b": one}, numbers.load())
+    alone = verdicts.Studies({"b": one}, numbers.load())
     (lent,) = [part for part in registry.measurements("sparsity-share", both) if part.study == "b"]
     (open_,) = registry.measurements("sparsity-share", alone)
     assert np.isfinite([lent.low, lent.high]).all() and "borrowed from a" in lent.method
@@ -201,8 +204,8 @@ def test_no_cell_of_the_table_is_long_and_every_claim_is_drawn(decided):
 
 
 def test_the_command_shows_one_claim_and_refuses_another(capsys):
-    assert runner.main(["claim", "multihop-cause"]) == 0
+    assert cli.main(["claim", "multihop-cause"]) == 0
     shown = capsys.readouterr().out
     assert "High − Shuffled" in shown and NO_EFFECT in shown and "12-beyond-mini-twin-42" in shown
-    assert runner.main(["claim", "nothing"]) == 2
+    assert cli.main(["claim", "nothing"]) == 2
     assert "'nothing' is none of gains" in capsys.readouterr().err

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 from acl_page import ACL_PAGE
 
-from saobp.study import estimates, published, tables, verdicts
-from saobp.study.records import select
+from saobp.study import tables, verdicts
+from saobp.study.paper import numbers
+from saobp.study.setup.records import select
+from saobp.study.statistics import estimates
 
 
 @pytest.fixture(scope="module")
@@ -255,7 +257,7 @@ def test_table_7_reads_decoders_and_table_2_does_not():
 @pytest.mark.parametrize("number", [1, 2, 7, 8, 9])
 @pytest.mark.parametrize("model", ["mini", "small-twin"])
 def test_every_row_that_the_paper_prints_is_there_with_its_numbers_and_why_ours_are_not(number, model):
-    paper = published.load().tables[number]
+    paper = numbers.load().tables[number]
     table = tables.table(number, [examples.pretrain(model, "original")])
     printed = [row for row in table.rows if row.labels[0] and "(eager)" not in row.labels[1]]
     assert [row.labels[1] for row in printed] == [
@@ -310,7 +312,7 @@ def test_latex_lines_have_the_columns_that_they_declare(number, built):
 def test_every_table_compiles_by_one_input_on_a_page_of_the_acl_and_fits_it(records, tmp_path):
     for number in tables.TABLES:
         tables.write(number, records, tmp_path, formats=("tex",))
-    verdicts.write(verdicts.verdicts(verdicts.Studies({"smoke": records}, published.load())), tmp_path, ["tex"])
+    verdicts.write(verdicts.verdicts(verdicts.Studies({"smoke": records}, numbers.load())), tmp_path, ["tex"])
     names = [*(f"table{number}" for number in tables.TABLES), "claims"]
     inputs = "\n".join(rf"\input{{{name}}}" for name in names)
     (tmp_path / "page.tex").write_text(f"{ACL_PAGE}{inputs}\n\\end{{document}}\n", encoding="utf-8")

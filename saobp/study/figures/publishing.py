@@ -12,8 +12,10 @@ import pandas as pd
 import PIL.Image
 from matplotlib.figure import Figure
 
-from saobp.study import paths, published, seals, tables, verdicts
+from saobp.study import tables, verdicts
 from saobp.study.figures import claims, drawing, style
+from saobp.study.paper import numbers
+from saobp.study.setup import paths, seals
 from saobp.study.tables import context
 
 Record = dict[str, Any]
@@ -107,7 +109,7 @@ def publish(
     for number in tables.TABLES:
         files += tables.write(number, records, folder)
     if decided is None:
-        decided = verdicts.verdicts(verdicts.Studies({context.profile(records): records}, published.load()))
+        decided = verdicts.verdicts(verdicts.Studies({context.profile(records): records}, numbers.load()))
     files += verdicts.write(decided, folder, reruns=reruns)
     files += write_claims(decided, folder, formats)
     for number in drawing.FIGURES:

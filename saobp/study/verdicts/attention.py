@@ -6,10 +6,10 @@ from math import inf
 
 import numpy as np
 
-from saobp.study import estimates, labels
-from saobp.study.records import select
-from saobp.study.statistics import Error, Estimate, mean_interval
-from saobp.study.tasks import TASKS
+from saobp.study.data.tasks import TASKS
+from saobp.study.setup import labels
+from saobp.study.setup.records import select
+from saobp.study.statistics import Error, Estimate, estimates, mean_interval
 from saobp.study.verdicts.model import NORMAL, Measurement, measured, scope_of
 from saobp.study.verdicts.studies import Read, Record, Studies, over_seeds, seed_gaps
 

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from saobp.study import labels
+from saobp.study.setup import labels
 from saobp.study.statistics import median_interval
 from saobp.study.verdicts.model import PAPER, SCALED, Measurement, measured
 from saobp.study.verdicts.studies import Record, Studies

@@ -6,7 +6,8 @@ from functools import partial
 import numpy as np
 from scipy import stats
 
-from saobp.study import estimates, labels
+from saobp.study.setup import labels
+from saobp.study.statistics import estimates
 from saobp.study.verdicts.model import Measurement, on_scale, scope_of
 from saobp.study.verdicts.studies import Record, Studies, over_seeds
 

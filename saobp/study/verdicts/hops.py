@@ -4,7 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from saobp.study import hops, labels, plan, several_hops
+from saobp.study.beyond import accuracy_by_hops, gain_on_hops
+from saobp.study.setup import labels, plan
 from saobp.study.statistics import bca_interval, mean_interval, sign_flip_interval
 from saobp.study.verdicts.model import STORIES, Measurement, fixed, measured
 from saobp.study.verdicts.studies import Record, Studies
@@ -38,7 +39,7 @@ def gain(studies: Studies) -> list[Measurement]:
     rows = []
     for study, names, runs in exams(studies):
         planned = _is_planned(studies.records[study])
-        end, course = several_hops.difference(runs), along(runs)
+        end, course = gain_on_hops.difference(runs), along(runs)
         if end is None or course is None:
             continue
         primary = course[0] if planned else end[0]
@@ -53,7 +54,7 @@ def gain(studies: Studies) -> list[Measurement]:
             "multihop-gain", _title(not planned), STORIES, study, other, post_hoc=not planned, **beside
         ))  # fmt: skip
         for name, against in (("high", "uniform"), ("uniform", "original"), ("high", "sinkhorn")):
-            if found := several_hops.difference(runs, name, against):
+            if found := gain_on_hops.difference(runs, name, against):
                 part = f"{labels.algorithm_title(name)} − {labels.algorithm_title(against)} after training"
                 rows.append(measured("multihop-gain", part, STORIES, study, found[0], **beside))
         rows += _without_normality(first, by_seed, study) if len(by_seed) >= ENOUGH else []
@@ -65,7 +66,7 @@ def cause(studies: Studies) -> list[Measurement]:
     rows = []
     for study, names, runs in exams(studies):
         control = "sinkhorn" if _is_planned(studies.records[study]) else "shuffled"
-        if found := several_hops.difference(runs, "high", control):
+        if found := gain_on_hops.difference(runs, "high", control):
             part = f"High − {labels.algorithm_title(control)}"
             rows.append(measured("multihop-cause", part, STORIES, study, found[0], records=names))
     return rows
@@ -73,7 +74,7 @@ def cause(studies: Studies) -> list[Measurement]:
 
 def along(runs: list[dict[str, Any]], name: str = "high", against: str = "original"):
     """Return the difference of the mean over all checks of training, hops and depths, and that of each seed."""
-    frame = hops.curves(runs).query("hops > 1")
+    frame = accuracy_by_hops.curves(runs).query("hops > 1")
     means = frame.groupby(["algorithm", "seed"])["accuracy"].mean().unstack("algorithm")
     if not {name, against} <= set(means):
         return None

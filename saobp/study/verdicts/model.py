@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from saobp.study import labels, paths, plan, typed_by_hand
+from saobp.study.setup import labels, paths, plan, typed_by_hand
 from saobp.study.statistics import Error, Estimate, last_level
 
 Ends = Callable[[float], tuple[float, float]]  # an interval's ends at a level

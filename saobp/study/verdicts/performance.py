@@ -6,9 +6,9 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from saobp.study import estimates, labels, task_scores, trajectories
-from saobp.study.records import select
-from saobp.study.statistics import across_runs
+from saobp.study.setup import labels
+from saobp.study.setup.records import select
+from saobp.study.statistics import across_runs, estimates, task_scores, trajectories
 from saobp.study.verdicts.graphs import pearson
 from saobp.study.verdicts.model import Measurement, on_scale, scope_of
 from saobp.study.verdicts.studies import Record, Studies, over_seeds

@@ -4,8 +4,8 @@ from math import inf
 
 import numpy as np
 
-from saobp.study import plan
-from saobp.study.records import select
+from saobp.study.setup import plan
+from saobp.study.setup.records import select
 from saobp.study.statistics import Error, Estimate, mean_interval
 from saobp.study.verdicts.model import NORMAL, PUBLIC, Measurement, measured
 from saobp.study.verdicts.studies import Studies

@@ -6,10 +6,10 @@ from math import inf
 
 import numpy as np
 
-from saobp.study import estimates, labels, task_scores
-from saobp.study.statistics import Error, seed_variance
-from saobp.study.task_scores import Score
-from saobp.study.tasks import TASKS
+from saobp.study.data.tasks import TASKS
+from saobp.study.setup import labels
+from saobp.study.statistics import Error, estimates, seed_variance, task_scores
+from saobp.study.statistics.task_scores import Score
 from saobp.study.verdicts.model import Measurement, ends, fixed, scope_of
 from saobp.study.verdicts.studies import Record, Studies
 

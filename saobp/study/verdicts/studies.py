@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from saobp.study import estimates, labels, paths, published, records
-from saobp.study.published import Published
-from saobp.study.records import select
-from saobp.study.statistics import Estimate, borrow
+from saobp.study.paper import numbers
+from saobp.study.paper.numbers import Published
+from saobp.study.setup import labels, paths, records
+from saobp.study.setup.records import select
+from saobp.study.statistics import Estimate, borrow, estimates
 from saobp.study.verdicts.model import Measurement, measured, scope_of
 
 Record = dict[str, Any]
@@ -55,7 +56,7 @@ def tracked() -> Studies:
     """Load every tracked study but the smoke test."""
     results = paths.root() / "data" / "results"
     names = sorted(folder.name for folder in results.iterdir() if folder.is_dir() and folder.name != "smoke")
-    return Studies({name: records.load(results / name) for name in names}, published.load())
+    return Studies({name: records.load(results / name) for name in names}, numbers.load())
 
 
 def seed_gaps(

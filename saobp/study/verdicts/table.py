@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from saobp.study import paths
+from saobp.study.setup import paths
 from saobp.study.tables import floats, render
 from saobp.study.verdicts.model import Claim, Measurement
 from saobp.study.verdicts.outcomes import Verdict, change_to_open, of_part, seeds_to_decide

@@ -6,9 +6,10 @@ from math import log
 
 import numpy as np
 
-from saobp.study import labels, models
-from saobp.study.records import select
+from saobp.study.setup import labels
+from saobp.study.setup.records import select
 from saobp.study.statistics import Error, Estimate, borrow, mean_interval, seed_variance
+from saobp.study.training import architectures as models
 from saobp.study.verdicts.model import PRINTED, STORIES, Measurement, ends, measured, scope_of
 from saobp.study.verdicts.studies import Record, Studies, over_seeds, seed_gaps
 
