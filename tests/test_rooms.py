@@ -82,3 +82,14 @@ def test_a_circle_is_found_wherever_the_import_stands(tmp_path, one, other):
     for name, text in (("__init__", ""), ("a", one), ("b", other)):
         (tmp_path / "saobp" / f"{name}.py").write_text(text)
     assert set(circle(graph_of(tmp_path))) == {"saobp.a", "saobp.b"}
+
+
+def test_public_names_are_importable_from_where_they_were():
+    import saobp.capture
+    import saobp.diagnostics
+    import saobp.graph
+    import saobp.huggingface
+    from saobp.measure import capture, graph
+
+    assert saobp.capture.capture is capture.capture and saobp.graph.token_graph is graph.token_graph
+    assert saobp.diagnostics.gtd is saobp.gtd and saobp.huggingface.apply is saobp.apply
