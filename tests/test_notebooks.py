@@ -6,14 +6,14 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_notebook
 
-from saobp.study import paths, typed_by_hand
-from saobp.study.execution import declared_parameters
-from saobp.study.pages import PageExporter
+from saobp.study.publication.pages import PageExporter
+from saobp.study.setup import paths, typed_by_hand
+from saobp.study.setup.execution import declared_parameters
 
 DRAWS = re.compile(r"plot\(|\.subplots\(|heatmap\(|figures\.shown\(|learning\.accuracy\(|costs\.\w+\(")
 NOTEBOOKS = sorted((paths.root() / "notebooks").glob("*.ipynb"))
 QUESTIONS = typed_by_hand.read(paths.root() / "texts" / "notebooks.yaml")
-ASK = ("01-derivation", "02-variants", "03-diagnostics")  # open with their question; the others with a claim
+ASK = ("01-derivation",)  # open with their question; the others with a claim
 
 
 def cells(path, kind):

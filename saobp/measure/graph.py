@@ -1,0 +1,148 @@
+"""Attention as a graph of tokens: clustering and betweenness (Fig. 2 and 5, Table 1).
+
+The paper names the threshold and 40 nodes and leaves open which nodes, which symmetrisation, which weights.
+Here: the first real tokens or a seeded sample of them; an edge where the weight exceeds the threshold, no
+loops; undirected weights are the mean of both directions unless told otherwise. A node with fewer than two
+neighbours has no clustering coefficient: NaN, left out of means and counted by the caller.
+Source: Lee et al. 2025, Sec. 7; Freeman 1977 (betweenness); Barrat et al. 2004, Onnela et al. 2005,
+Fagiolo 2007 and Clemente and Grassi 2018 (clustering).
+"""
+
+from __future__ import annotations
+
+import math
+from numbers import Integral, Real
+
+import igraph
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+SYMMETRIES = ("mean", "max", "min")
+CLUSTERINGS = ("binary", "onnela", "barrat")
+
+
+def token_graph(
+    attention: Float[Tensor, "*batch L L"],
+    nodes: int = 40,
+    threshold: float = 1e-4,
+    *,
+    mask: Bool[Tensor, " L"] | None = None,
+    directed: bool = False,
+    symmetry: str = "mean",
+    seed: int | None = None,
+) -> Float[Tensor, "*batch n n"]:
+    """Project attention to weighted adjacency matrices of token graphs; the mask is that of one sample.
+
+    Takes the first `nodes` real tokens, or with a seed a random sample of them in their order; all if there
+    are fewer. Entry (i, j) is the weight of the edge from query i to key j, 0 where there is none.
+    `symmetry` joins both directions of an undirected graph: "mean", "max", or "min" (an edge needs both).
+    Raises ValueError that names the argument.
+    """
+    if not isinstance(attention, Tensor) or not attention.is_floating_point():
+        raise ValueError("attention must be a floating tensor (..., L, L)")
+    if attention.dim() < 2 or attention.shape[-1] != attention.shape[-2]:
+        raise ValueError(f"attention must be (..., L, L), got shape {tuple(attention.shape)}")
+    if symmetry not in SYMMETRIES:
+        raise ValueError(f"symmetry must be one of {', '.join(SYMMETRIES)}, got {symmetry!r}")
+    if isinstance(threshold, bool) or not isinstance(threshold, Real) or not 0 <= threshold < 1:
+        raise ValueError(f"threshold must be a number in [0, 1), got {threshold!r}")
+    chosen = _choose(attention.shape[-1], nodes, mask, seed).to(attention.device)
+    weights = attention[..., chosen[:, None], chosen].double()
+    if not directed:
+        weights = _symmetrize(weights, symmetry)
+    loops = torch.eye(len(chosen), dtype=torch.bool, device=weights.device)
+    return weights.masked_fill((weights <= threshold) | loops, 0.0)
+
+
+def clustering(weights: Float[Tensor, "*batch n n"], kind: str = "barrat") -> Float[Tensor, "*batch n"]:
+    """Share of a node's pairs of neighbours that are neighbours of each other, one value a node.
+
+    "binary" counts triangles; "onnela" takes the geometric mean of a triangle's weights over the graph's
+    largest (this is networkx's weighted clustering); "barrat" weighs a triangle by its two edges at the node
+    (the paper's citation). From 0 to 1; NaN where a node has fewer than two neighbours. A symmetric matrix is
+    an undirected graph; of another the directed generalisations are taken (Fagiolo, Clemente and Grassi).
+    """
+    if kind not in CLUSTERINGS:
+        raise ValueError(f"kind must be one of {', '.join(CLUSTERINGS)}, got {kind!r}")
+    edges = torch.where(weights.isnan(), weights, (weights != 0).to(weights.dtype))
+    edge = edges if kind != "onnela" else _over_largest(weights).pow(1 / 3)
+    strength = weights if kind == "barrat" else edges
+    around, twice = strength + strength.mT, edge + edge.mT
+    triangles = ((around if kind == "barrat" else twice) * (twice @ twice)).sum(-1)
+    degree, mutual = (edges + edges.mT).sum(-1), (around * edges * edges.mT).sum(-1)
+    pairs = 2 * (around.sum(-1) * (degree - 1) - mutual)
+    return triangles / pairs.masked_fill((edges + edges.mT > 0).sum(-1) < 2, math.nan)
+
+
+def betweenness(
+    weights: Float[Tensor, "*batch n n"], *, directed: bool = False, weighted: bool = False
+) -> Float[Tensor, "*batch n"]:
+    """Number of shortest paths through a node, ties shared, not normalised (Freeman 1977).
+
+    From 0 (everybody is a neighbour) to (n-1)(n-2)/2 at the centre of a star, twice that if directed. With
+    `weighted` the length of an edge is 1 / weight; without, 1.
+    Raises ValueError if an undirected graph's matrix is not symmetric.
+    """
+    if not directed and not torch.equal(torch.nan_to_num(weights), torch.nan_to_num(weights.mT)):
+        raise ValueError("weights must be symmetric for an undirected graph; pass directed=True")
+    flat = weights.detach().cpu().reshape(math.prod(weights.shape[:-2]), *weights.shape[-2:])
+    values = [_betweenness(matrix, directed, weighted) for matrix in flat]
+    return torch.tensor(values, dtype=torch.float64).reshape(weights.shape[:-1])
+
+
+def graph_measures(
+    attention: Float[Tensor, "*batch L L"],
+    nodes: int = 40,
+    threshold: float = 1e-4,
+    *,
+    mask: Bool[Tensor, " L"] | None = None,
+) -> dict[str, Float[Tensor, "*batch"]]:
+    """Mean clustering, in three definitions, and mean betweenness of every matrix as an undirected graph.
+
+    Means are over the nodes where the value is defined; NaN if it is at none.
+    """
+    weights = token_graph(attention, nodes, threshold, mask=mask)
+    found = {f"clustering_{kind}": clustering(weights, kind).nanmean(-1) for kind in CLUSTERINGS}
+    return found | {"betweenness": betweenness(weights).nanmean(-1)}
+
+
+def _choose(tokens: int, nodes: int, mask: Tensor | None, seed: int | None) -> Tensor:
+    """Indices of the tokens that become nodes, in their order."""
+    for name, value, least in (("nodes", nodes, 1), ("seed", seed, 0)):
+        whole = isinstance(value, Integral) and not isinstance(value, bool)
+        if not (name == "seed" and value is None) and (not whole or value < least):
+            raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}")
+    if mask is not None and (not isinstance(mask, Tensor) or mask.shape != (tokens,) or mask.dtype != torch.bool):
+        kind = f"{mask.dtype} {tuple(mask.shape)}" if isinstance(mask, Tensor) else type(mask).__name__
+        raise ValueError(f"mask must be a boolean tensor of shape ({tokens},), got {kind}")
+    real = torch.arange(tokens) if mask is None else mask.nonzero().squeeze(-1)
+    if seed is None:
+        return real[:nodes]
+    order = torch.randperm(len(real), generator=torch.Generator().manual_seed(seed))
+    return real[order[:nodes].sort().values.to(real.device)]
+
+
+def _symmetrize(weights: Tensor, symmetry: str) -> Tensor:
+    if symmetry == "mean":
+        return (weights + weights.mT) / 2
+    return torch.maximum(weights, weights.mT) if symmetry == "max" else torch.minimum(weights, weights.mT)
+
+
+def _over_largest(weights: Tensor) -> Tensor:
+    """Divide by the largest weight of each graph; an empty graph stays 0."""
+    if not weights.numel():
+        return weights
+    largest = weights.amax((-2, -1), keepdim=True)
+    return weights / torch.where(largest == 0, 1.0, largest)
+
+
+def _betweenness(weights: Tensor, directed: bool, weighted: bool) -> list[float]:
+    """Betweenness of one graph by igraph; NaN in a weight makes all of it undefined."""
+    size = weights.shape[-1]
+    if weights.isnan().any():
+        return [math.nan] * size
+    edges = (weights if directed else weights.triu()).nonzero()
+    graph = igraph.Graph(n=size, edges=edges.tolist(), directed=directed)
+    lengths = (1 / weights[edges[:, 0], edges[:, 1]]).tolist() if weighted else None
+    return graph.betweenness(directed=directed, weights=lengths)
