@@ -80,7 +80,7 @@ def parser() -> Parser:
     inspect.add_argument("--images", type=Path, metavar="FOLDER", help="pictures, for a vision model")
     inspect.add_argument("--factor", default="high", help="high (default), low, elemmul or sinkhorn")
     inspect.add_argument("--strength", type=float, nargs="+", metavar="λ", help="default: the paper's rule, by size")
-    inspect.add_argument("--samples", type=int, default=32, help="texts that are measured (default: 32)")
+    inspect.add_argument("--samples", type=int, default=16, help="texts that are measured (default: 16)")
     inspect.add_argument("--tokens", type=int, default=128, help="longest text (default: 128)")
     inspect.add_argument("--out", type=Path, metavar="FOLDER", help="default: inspect-MODEL")
     inspect.set_defaults(action=inspect_model)
