@@ -6,7 +6,8 @@ import pytest
 from small_hub import race_rows, write_split
 
 from saobp.study.data.sources import DataError, FolderSource, resolve
-from saobp.study.data.tasks import TASKS, load_reported, load_task
+from saobp.study.data.tasks import load_reported, load_task
+from saobp.study.setup.benchmarks import TASKS
 from saobp.study.setup.labels import counted
 
 MIRROR = Path(os.environ.get("SAOBP_DATA") or "-")

@@ -12,9 +12,9 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch
 from matplotlib.ticker import MaxNLocator
 
-from saobp.study.data.tasks import TASKS
 from saobp.study.figures import style
 from saobp.study.setup import labels
+from saobp.study.setup.benchmarks import TASKS
 from saobp.study.setup.records import select
 from saobp.study.statistics import estimates
 

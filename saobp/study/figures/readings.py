@@ -8,9 +8,9 @@ import pandas as pd
 
 from saobp.study.beyond import accuracy_by_hops
 from saobp.study.cost import cost_tables
-from saobp.study.data.tasks import TASKS
 from saobp.study.figures import correlations, costs, gains, grids, joint, maps, strengths
 from saobp.study.setup import labels
+from saobp.study.setup.benchmarks import TASKS
 from saobp.study.statistics import trajectories
 
 COMPLETE = (

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from saobp.study.evaluation import metrics
 from saobp.study.setup import labels
 from saobp.study.setup.records import select
 from saobp.study.statistics import (
@@ -17,10 +16,10 @@ from saobp.study.statistics import (
     Estimate,
     item_errors,
     mean_interval,
-    paired_bootstrap,
     paired_correlations,
+    paired_difference,
 )
-from saobp.study.statistics.task_scores import Score, by_pretraining, same_labels
+from saobp.study.statistics.task_scores import CORRELATIONS, Score, by_pretraining, headline_interval, same_labels
 
 Record = dict[str, Any]
 GLUE = ("cola", "mrpc", "rte", "sst2", "stsb", "wnli", "qnli", "mnli", "qqp")  # the columns of Table 8
@@ -61,10 +60,10 @@ def score_estimate(runs: list[Score]) -> Estimate | None:
     if not runs:
         return None
     runs = by_pretraining(runs)
-    if len(runs) == 1 and (_is_binary(runs[0].outcomes) or runs[0].metric in metrics.CORRELATIONS):
+    if len(runs) == 1 and (_is_binary(runs[0].outcomes) or runs[0].metric in CORRELATIONS):
         (run,) = runs
         error = item_errors([run.predictions], run.labels)[0] if same_labels(runs) else 0.0
-        interval = metrics.headline_interval(run.metric, run.value, run.items, error)  # as its record has it
+        interval = headline_interval(run.metric, run.value, run.items, error)  # as its record has it
         return Estimate(run.value, *interval, 1, run.items)
     shared, least = errors_over_items(runs)
     return mean_interval([run.value for run in runs], item_error=shared, least=least, items=runs[0].items)
@@ -120,7 +119,7 @@ def score_difference(ours: list[Score], theirs: list[Score]) -> Difference | Non
     tables = [[run.outcomes for run in side] for side in (ours, theirs)]
     lengths = {len(row) if row is not None else 0 for table in tables for row in table}
     if len(lengths) == 1 and lengths != {0}:
-        return paired_bootstrap(np.stack(tables[0]), np.stack(tables[1]))
+        return paired_difference(np.stack(tables[0]), np.stack(tables[1]))
     if same_labels(ours + theirs):
         return paired_correlations(*([run.predictions for run in side] for side in (ours, theirs)), ours[0].labels)
     return _approximate_difference(ours, theirs)
