@@ -7,13 +7,8 @@ from small_hub import word_tokenizer
 
 from saobp.study.data import squad
 from saobp.study.data.encoding import encode
-<<<<<<< HEAD
 from saobp.study.data.squad import best_answers, best_span, gold_positions, located, squad_exact_match, squad_f1
-from saobp.study.data.tasks import TASKS
-=======
-from saobp.study.data.squad import best_answers, best_span, gold_positions, squad_exact_match, squad_f1
 from saobp.study.setup.benchmarks import TASKS
->>>>>>> origin/main
 
 CONTEXT = "Ada lives in the old town of Elmere. Her friend Ben, a baker, owns the red kite of Ada."
 QUESTION = "Who owns the kite?"
