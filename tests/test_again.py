@@ -3,8 +3,10 @@
 import pytest
 import torch
 
-from saobp.study import controlled, multihop, records
-from saobp.study.profile import load_profile
+from saobp.study.beyond import multihop
+from saobp.study.publication import controlled
+from saobp.study.setup import records
+from saobp.study.setup.studies import load_profile
 
 
 @pytest.fixture
@@ -25,7 +27,7 @@ def test_an_encoder_of_the_controlled_study_learns_the_same_again(tmp_path, one_
         if (run["layers"], run["algorithm"], run["seed"]) == (layers, algorithm, seed)
     )
     if kept.get("device") != records.device():
-        pytest.skip("trained on another processor, which computes otherwise (README, Made again)")
+        pytest.skip("trained on another processor, which computes otherwise (data/results/repeats.csv)")
     again = multihop.run(load_profile("stories").multihop, layers, algorithm, seed, tmp_path)
     assert again["outcomes"] == kept["outcomes"], "every answer of the exam"
     assert [(point["step"], point["loss"]) for point in again["curve"]] == [

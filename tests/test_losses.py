@@ -6,7 +6,7 @@ import example_records as examples
 import pytest
 from scipy import stats
 
-from saobp.study import losses
+from saobp.study.tables import losses
 
 
 def run(algorithm, seed, end, early=5.0, model="mini", steps=12000):
@@ -77,15 +77,6 @@ def test_the_order_of_runs_is_spoken_of_from_six_on():
     assert losses.order_words([run(name, seed, 3.0) for name in ("original", "high") for seed in (42, 43, 44)]) == []
     (said,) = losses.order_words(found)
     assert "6 runs at step 4,226" in said and said.endswith("ρ = 1.00.")
-
-
-def test_words_are_of_the_tracked_records_and_none_without_them(monkeypatch):
-    tracked = {"narrow": RUNS, "laptop": []}
-    monkeypatch.setattr(losses.records, "load", lambda folder: tracked[folder.name])
-    head, _, columns, rule, *rows = losses.words(["laptop", "narrow"])
-    assert head.startswith("**Held-out text.**") and columns.count("|") == rule.count("|") == rows[0].count("|")
-    assert rows[0].startswith("| `narrow` | BERT-Mini | Original |")
-    assert losses.words(["laptop"]) == []
 
 
 def test_no_minus_stands_before_a_zero():

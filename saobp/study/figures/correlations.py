@@ -10,9 +10,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
-from saobp.study import estimates, labels, trajectories
 from saobp.study.figures import style
-from saobp.study.statistics import Estimate
+from saobp.study.setup import labels
+from saobp.study.statistics import Estimate, estimates, trajectories
 
 Record = dict[str, Any]
 SIZES = {3: ("mini",), 9: ("small", "medium")}

@@ -7,8 +7,9 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from saobp.study import hops, labels
+from saobp.study.beyond import accuracy_by_hops
 from saobp.study.figures import style
+from saobp.study.setup import labels
 
 APART = 0.08  # how far two algorithms stand from each other, of the way from one number of hops to the next
 
@@ -16,7 +17,7 @@ APART = 0.08  # how far two algorithms stand from each other, of the way from on
 def data(records: Sequence[dict[str, Any]]) -> pd.DataFrame:
     """One row a run and number of hops: layers, algorithm, seed, hops, accuracy (percent), right, asked, chance."""
     exams = [run["metrics"].get("multihop") or [] for run in records]
-    parts = [hops.scores(exam).assign(chance=100 / exam[0]["chains"]) for exam in exams if exam]
+    parts = [accuracy_by_hops.scores(exam).assign(chance=100 / exam[0]["chains"]) for exam in exams if exam]
     filled = [part for part in parts if len(part)]
     return pd.concat(filled, ignore_index=True) if filled else pd.DataFrame()
 

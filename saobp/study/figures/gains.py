@@ -8,8 +8,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy import stats
 
-from saobp.study import estimates, labels, printed, published, task_scores
 from saobp.study.figures import style
+from saobp.study.paper import frames, numbers
+from saobp.study.setup import labels
+from saobp.study.statistics import estimates, task_scores
 from saobp.study.tables.scores import GLUE_TITLES
 
 Record = dict[str, Any]
@@ -28,7 +30,7 @@ def data(records: Sequence[Record]) -> pd.DataFrame:
     rows = [row for model in estimates.models(records) for row in _ours(records, model)]
     if not rows:
         return pd.DataFrame(columns=COLUMNS)
-    cells = printed.gains(published.load())
+    cells = frames.gains(numbers.load())
     half = stats.norm.ppf(0.975) * cells["error"]
     paper = cells.assign(low=cells["gain"] - half, high=cells["gain"] + half, of=PAPER, runs=1)
     paper["task"] = paper["task"].str.replace("_", "-")

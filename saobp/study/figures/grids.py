@@ -10,8 +10,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from saobp.study import estimates, labels
 from saobp.study.figures import style
+from saobp.study.setup import labels
+from saobp.study.statistics import estimates
 
 Record = dict[str, Any]
 TASKS = {4: "race", 7: "squad", 8: "sst2"}

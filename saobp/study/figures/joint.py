@@ -11,8 +11,9 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from saobp.study import estimates, labels
 from saobp.study.figures import style
+from saobp.study.setup import labels
+from saobp.study.statistics import estimates
 
 Record = dict[str, Any]
 TASK = "race"

@@ -5,8 +5,8 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
 
-from saobp.study import labels
 from saobp.study.figures import style
+from saobp.study.setup import labels
 
 
 def accuracy(curves: pd.DataFrame, chance: float) -> Figure:

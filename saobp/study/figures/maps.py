@@ -12,10 +12,11 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch
 from matplotlib.ticker import MaxNLocator
 
-from saobp.study import estimates, labels
+from saobp.study.data.tasks import TASKS
 from saobp.study.figures import style
-from saobp.study.records import select
-from saobp.study.tasks import TASKS
+from saobp.study.setup import labels
+from saobp.study.setup.records import select
+from saobp.study.statistics import estimates
 
 Record = dict[str, Any]
 COLUMNS = ["task", "model", "algorithm", "matrix", "layer", "head", "sparsity", "query", "token"]

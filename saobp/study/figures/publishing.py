@@ -11,8 +11,9 @@ from typing import Any
 import PIL.Image
 from matplotlib.figure import Figure
 
-from saobp.study import paths, seals, tables
+from saobp.study import tables
 from saobp.study.figures import drawing, style
+from saobp.study.setup import paths, seals
 from saobp.study.tables import context
 
 Record = dict[str, Any]

@@ -6,9 +6,12 @@ from typing import Any
 
 import pandas as pd
 
-from saobp.study import cost_tables, hops, labels, trajectories
+from saobp.study.beyond import accuracy_by_hops
+from saobp.study.cost import cost_tables
+from saobp.study.data.tasks import TASKS
 from saobp.study.figures import correlations, costs, gains, grids, joint, maps, strengths
-from saobp.study.tasks import TASKS
+from saobp.study.setup import labels
+from saobp.study.statistics import trajectories
 
 COMPLETE = (
     "Every token graph here is complete: attention this close to uniform exceeds the threshold between all tokens, so "
@@ -88,7 +91,7 @@ def _exam(frame: pd.DataFrame) -> str:
     none = pd.DataFrame(columns=["layers", "hops", "p_holm"])
     seeds = frame.groupby(["layers", "algorithm"])["seed"].nunique()
     least = f"{seeds.min()} to " if seeds.min() < seeds.max() else ""
-    said = "; ".join(hops.words(frame, none, frame["chance"].iloc[0]))
+    said = "; ".join(accuracy_by_hops.words(frame, none, frame["chance"].iloc[0]))
     return f"{said}; {least}{labels.counted(seeds.max(), 'seed')} each."
 
 

@@ -10,9 +10,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from saobp.study import labels
+from saobp.study.setup import labels
 
-SHEET = Path(__file__).resolve().parents[1] / "paper.mplstyle"
+SHEET = Path(__file__).parent / "paper.mplstyle"
 COLUMN, PAGE = 3.03, 6.3  # inches: one column and the whole width of an ACL page
 NARROW = 5.0  # below this width a grid of four columns folds into two
 
