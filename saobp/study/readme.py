@@ -69,7 +69,7 @@ def picture_text(found: list[dict[str, Any]]) -> str:
     runs = "one run each, so no interval" if many == 1 else f"{least}{many} runs each"
     of = f"{', '.join(map(labels.model_title, models))}; {', '.join(map(labels.algorithm_title, algorithms))}"
     about = f"Profile `{found[0]['profile']}`: {of} (Original is plain attention); {runs}."
-    return f"{PICTURED} {about} {figures.reading(4, frame)}*\n"
+    return f"{PICTURED} {about} {figures.caption(4, found)}*\n"
 
 
 def results_text(found: list[dict[str, Any]]) -> str:
@@ -78,7 +78,7 @@ def results_text(found: list[dict[str, Any]]) -> str:
     cost += [MORE, ""] if cost else []
     short = (paths.root() / "data" / budgets.READINGS / SHORT).read_text(encoding="utf-8")
     table = context.without_departures(tables.table(2, found)).to_markdown()
-    gains = figure_text("gains", found, said=True)
+    gains = figure_text("gains", found)
     differs = departures_text([name, controlled.PROFILE])
     return "\n".join([short, *verdicts_text(found), *cost, *controlled_text(), *differs, table, *gains])
 
@@ -104,9 +104,9 @@ def at_length(found: list[dict[str, Any]]) -> str:
     said += [wider_text(name) for name in trained if name not in (found[0]["profile"], controlled.PROFILE)]
     both = figures.beside(found, controlled.tracked())
     swept = context.relevant("figure-strength", found) or controlled.tracked()
-    pictures = [*figure_text("length", found, said=True), *figure_text("strength", swept, said=True)]
+    pictures = [*figure_text("length", found), *figure_text("strength", swept)]
     if "strength" in both:
-        pictures += figure_text("strength", controlled.tracked(), said=True, file=both["strength"])
+        pictures += figure_text("strength", controlled.tracked(), file=both["strength"])
     said += [*begun_text(), *(line.replace("](figures/", "](../../figures/") for line in pictures)]
     return "\n".join([AT_LENGTH, *said])
 
@@ -134,14 +134,13 @@ def departures_text(profiles: Sequence[str]) -> list[str]:
     return said
 
 
-def figure_text(number: int | str, found: list[dict[str, Any]], *, said: bool, file: str = "") -> list[str]:
-    """Show a published figure of our own with its caption and, if `said`, what it shows; nothing without runs."""
+def figure_text(number: int | str, found: list[dict[str, Any]], *, file: str = "") -> list[str]:
+    """Show a published figure of our own with its caption; nothing without runs."""
     name, title = figures.stem(number), figures.title(number)
     try:
         caption = figures.caption(number, context.relevant(name, found))
     except figures.FigureError:
         return []
-    caption = caption.partition(f" {context.DEPARTURES}")[0] if said else figures.FIGURES[number].caption
     return [f"![{title}](figures/{file or name}.png)", "", f"*{title}. {caption}*", ""]
 
 

@@ -17,6 +17,7 @@ from saobp.study.tables import context
 
 Record = dict[str, Any]
 FORMATS = ("pdf", "svg", "png", "csv")
+TRACKED = ("pdf", "png", "csv")
 METADATA = {  # no dates and no versions inside: equal figures are equal files
     "pdf": {"CreationDate": None, "Producer": None, "Creator": None},
     "svg": {"Date": None, "Creator": None},
@@ -44,7 +45,8 @@ def write(
     if unknown:
         raise ValueError(f"formats: {unknown[0]!r} is none of {', '.join(FORMATS)}")
     frame = drawing.data(number, records)
-    figure = drawing.figure(number, records, width=width)
+    with style.paper():
+        figure = drawing.found(number).plot(frame, width)
     settle(figure)
     written = []
     for kind in formats:
@@ -82,7 +84,7 @@ def publish(
     folder: str | Path,
     hashes: Mapping[str, str] | None = None,
     *,
-    formats: Sequence[str] = FORMATS,
+    formats: Sequence[str] = TRACKED,
     judged: tables.Verdicts | None = None,
     others: Sequence[Record] = (),
     other_hashes: Mapping[str, str] | None = None,
@@ -91,7 +93,8 @@ def publish(
 
     `hashes` are those of the records' files (`records.hashes`); `judged` are verdicts that rest on more than these
     records; `others`, of another profile, draw a figure for which `records` have no run of its stages. A figure
-    without its runs is left out; the manifest gives the reason. Returns the paths, the manifest last.
+    without its runs is left out; the manifest gives the reason. A PDF as wide as a column is written beside each
+    page-wide one ("figure4-column.pdf"). Returns the paths, the manifest last.
     """
     folder, files, missing = Path(folder), [], {}
     for number in tables.TABLES:
@@ -99,41 +102,63 @@ def publish(
     files += tables.write_verdicts(judged or tables.verdicts(records), folder)
     for number in drawing.FIGURES:
         try:
-            files += write(number, _origin(drawing.stem(number), records, others), folder, formats)
+            files += both_widths(number, _origin(number, records, others), folder, formats)
         except drawing.FigureError as error:
             missing[drawing.stem(number)] = str(error)
     for number, name in beside(records, others).items():
-        files += write(number, context.relevant(drawing.stem(number), others), folder, formats, name=name)
+        files += both_widths(number, context.relevant(drawing.stem(number), others), folder, formats, name)
     return [*files, write_manifest(records, files, missing, folder, hashes or {}, others, other_hashes or {})]
+
+
+def both_widths(
+    number: int | str, records: Sequence[Record], folder: Path, formats: Sequence[str], name: str = ""
+) -> list[Path]:
+    """Write a figure as wide as a page, and as PDF also as wide as a column."""
+    files, name = [], name or drawing.stem(number)
+    if "pdf" in formats:
+        files += write(number, records, folder, ["pdf"], width=style.COLUMN, name=f"{name}-column")
+    return write(number, records, folder, formats, name=name) + files
 
 
 def beside(records: Sequence[Record], others: Sequence[Record]) -> dict[int | str, str]:
     """The figures that both can draw, with the name of the one of `others`: "figure-strength-stories"."""
-    stems = {number: drawing.stem(number) for number in drawing.TITLES}
+    stems = {number: drawing.stem(number) for number in drawing.TITLES if not drawing.FIGURES[number].several}
     both = [number for number, stem in stems.items() if all(context.relevant(stem, of) for of in (records, others))]
     return {number: f"{stems[number]}-{context.profile(others)}" for number in both}
 
 
-def _origin(stem: str, records: Sequence[Record], others: Sequence[Record]) -> Sequence[Record]:
-    """The records of the profile behind a file: `records`, or where none has what it shows `others`."""
-    own = stem not in beside(records, others).values() and context.relevant(stem, records)
-    return records if own or not others else others
+def _origin(number: int | str, records: Sequence[Record], others: Sequence[Record]) -> Sequence[Record]:
+    """The records behind a figure: `records`, where these have none of what it shows `others`, or both together."""
+    if drawing.FIGURES[number].several:
+        return [*records, *others]
+    return records if context.relevant(drawing.stem(number), records) or not others else others
 
 
 def write_manifest(
     records: Sequence[Record], files: Sequence[Path], missing: dict[str, str], folder: Path, hashes: Mapping[str, str],
     others: Sequence[Record] = (), other_hashes: Mapping[str, str] = MappingProxyType({}),
 ) -> Path:  # fmt: skip
-    """Write manifest.json: for each file its hash and sources; for each absent figure the reason.
+    """Write manifest.json: an entry a figure or table, with its files' hashes and sources; why another is absent.
 
     A record's hash is that of its file, and null where it came from none; "others" are records of another profile.
     Dates are those of the runs, so that a rebuild from the same records is the same file.
     """
-    stems = {name: drawing.stem(number) for number, name in beside(records, others).items()}
-    entries = {
-        path.name: _entry(path, stems.get(path.stem, path.stem), _origin(path.stem, records, others)) for path in files
+    numbers = {drawing.stem(number): (number, _origin(number, records, others)) for number in drawing.FIGURES}
+    numbers |= {name: (number, others) for number, name in beside(records, others).items()}
+    entries: dict[str, Any] = {}
+    for path in files:
+        name = path.stem.removesuffix("-column")
+        if name not in entries:
+            own = _entry(*numbers[name]) if name in numbers else provenance(context.relevant(name, records))
+            entries[name] = own | {"files": {}}
+        entries[name]["files"][path.name] = seals.digest(path)
+    manifest = {
+        "licence": LICENCE,
+        "hashes": HASHES,
+        "drawn_with": _drawn_with(),
+        "entries": entries,
+        "missing": missing,
     }
-    manifest = {"licence": LICENCE, "hashes": HASHES, "drawn_with": _drawn_with(), "files": entries, "missing": missing}
     manifest["records"] = {record["name"]: hashes.get(record["name"]) for record in records}
     if others:
         named = {record["name"]: other_hashes.get(record["name"]) for record in others}
@@ -142,13 +167,11 @@ def write_manifest(
     return paths.write_text(Path(folder) / "manifest.json", text)
 
 
-def _entry(path: Path, stem: str, records: Sequence[Record]) -> dict[str, Any]:
-    """What the manifest says of a file of one profile's records; `stem`: how a figure or table is usually called."""
-    number = next((number for number in drawing.FIGURES if drawing.stem(number) == stem), None)
-    if number is None:
-        return provenance(context.relevant(stem, records)) | {"sha256": seals.digest(path)}
-    sources = provenance(drawing.used(number, records)) | {"sha256": seals.digest(path)}
-    return sources | {"caption": drawing.caption(number, records)}
+def _entry(number: int | str, records: Sequence[Record]) -> dict[str, Any]:
+    """What the manifest says of a figure: its sources, its caption and how its runs differ from the paper's."""
+    sources = provenance(drawing.used(number, records))
+    words = {"caption": drawing.caption(number, records), "departures": drawing.departures(number, records)}
+    return sources | words | {"title": drawing.title(number)}
 
 
 def shown(number: int | str, folder: str | Path) -> Any:
@@ -161,9 +184,7 @@ def shown(number: int | str, folder: str | Path) -> Any:
     if reason := manifest["missing"].get(name):
         return Markdown(f"*{reason}.*")
     display(Image(in_few_colours(folder / f"{name}.png"), width=900))
-    said, _, differs = manifest["files"][f"{name}.png"]["caption"].partition(f" {context.DEPARTURES}")
-    folded = f"\n\n<details><summary>{context.DEPARTURES.strip(': ')}</summary>{differs}</details>" if differs else ""
-    return Markdown(f"**{drawing.title(number)}.** {said}{folded}")
+    return Markdown(f"**{drawing.title(number)}.** {manifest['entries'][name]['caption']}")
 
 
 def in_few_colours(path: Path) -> bytes:
@@ -185,7 +206,7 @@ def provenance(records: Sequence[Record]) -> dict[str, Any]:
     versions = {name: number for run in records for name, number in (run.get("packages") or {}).items()}
     return {
         "records": [record["name"] for record in records],
-        "profile": context.profile(records),
+        "profile": " and ".join(sorted({run["profile"] for run in records})) or "none",
         "data": [{"source": source, "fingerprint": mark} for source, mark in sorted(data, key=str)],
         "completeness": context.splits(records),
         "code": [{"version": number, "commit": commit} for number, commit in sorted(code, key=str)],

@@ -47,11 +47,20 @@ def table(number: int, records: Sequence[Record], published: Published | None = 
 
 
 def write(
-    number: int, records: Sequence[Record], folder: str | Path, formats: Sequence[str] = tuple(FORMATS)
+    number: int,
+    records: Sequence[Record],
+    folder: str | Path,
+    formats: Sequence[str] = tuple(FORMATS),
+    *,
+    every: bool = False,
 ) -> list[Path]:
-    """Write table<number>.csv, .md and .tex into `folder`; returns their paths."""
+    """Write table<number>.csv, .md and .tex into `folder`; returns their paths.
+
+    The last two leave rows without a run out unless `every` is true; the CSV has them all.
+    """
     built = table(number, records)
-    return _write(built, f"table{number}", Path(folder), formats)
+    shown = {name: built if every or name == "csv" else built.with_runs() for name in formats}
+    return [path for name in formats for path in _write(shown[name], f"table{number}", Path(folder), [name])]
 
 
 def write_verdicts(judged: Verdicts, folder: str | Path, formats: Sequence[str] = tuple(FORMATS)) -> list[Path]:
