@@ -34,7 +34,7 @@ test: install  ## unit, property and end-to-end tests, then the notebooks under 
 nightly: install  ## the slow tests and the thousands of generated cases
 	@python -m pytest -m 'slow or nightly'
 
-figures: install  ## rebuild figures/ from the tracked records
+figures: install  ## rebuild figures/ and the texts (README, RESULTS, …) from the tracked records
 	@saobp figures
 
 publish: install  ## copy a finished profile's records to data/results/ and rebuild figures/

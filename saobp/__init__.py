@@ -4,6 +4,7 @@ refine             refine attention probabilities (Eq. 7-11, 15, 16)
 saobp_attention    the same, fused from query, key and value
 apply              put it into a transformers model
 register_factor    make a function of your own a factor
+inspect            measure a model's attention before and after the refinement
 gtd, indirect_entropy, attention_entropy, sparsity
                    what an attention matrix does (Eq. 2, 12-14, App. E)
 """
@@ -11,6 +12,7 @@ gtd, indirect_entropy, attention_entropy, sparsity
 from saobp.attention import saobp_attention
 from saobp.diagnostics import attention_entropy, gtd, indirect_entropy, sparsity
 from saobp.huggingface import apply
+from saobp.measure.inspect import inspect
 from saobp.own import register_factor
 from saobp.refine import FACTORS, refine
 
@@ -20,6 +22,7 @@ __all__ = [
     "attention_entropy",
     "gtd",
     "indirect_entropy",
+    "inspect",
     "refine",
     "register_factor",
     "saobp_attention",

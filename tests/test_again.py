@@ -25,7 +25,7 @@ def test_an_encoder_of_the_controlled_study_learns_the_same_again(tmp_path, one_
         if (run["layers"], run["algorithm"], run["seed"]) == (layers, algorithm, seed)
     )
     if kept.get("device") != records.device():
-        pytest.skip("trained on another processor, which computes otherwise (README, Made again)")
+        pytest.skip("trained on another processor, which computes otherwise (data/results/repeats.csv)")
     again = multihop.run(load_profile("stories").multihop, layers, algorithm, seed, tmp_path)
     assert again["outcomes"] == kept["outcomes"], "every answer of the exam"
     assert [(point["step"], point["loss"]) for point in again["curve"]] == [

@@ -13,7 +13,7 @@ from matplotlib.colors import to_rgb
 from scipy import stats
 
 import saobp
-from saobp.study import example_map, figures, labels, paths, publication, readme, runner, tables
+from saobp.study import example_map, figures, labels, paths, publication, runner, tables
 from saobp.study import records as records_of
 from saobp.study.figures import (
     correlations,
@@ -217,7 +217,7 @@ def test_the_manifest_gives_the_hash_of_each_record_s_file(small, tmp_path):
 
 def test_the_tracked_manifest_gives_the_hashes_of_the_tracked_files():
     manifest = json.loads((paths.figures() / "manifest.json").read_text())
-    folder = paths.results(readme.published_profile())
+    folder = paths.results(publication.published_profile())
     files = {path.stem: path for path in folder.glob("*.json")}
     assert manifest["records"].keys() == files.keys()
     for name, path in files.items():

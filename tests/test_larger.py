@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 from small_models import RECIPE, RandomText, word_tokenizer
 
-from saobp.study import budgets, controlled, larger, profile, strengths
+from saobp.study import controlled, larger, strengths
 from saobp.study.figures import strengths as figure
 from saobp.study.recipes import Beyond, Larger
 
@@ -146,12 +146,3 @@ def test_runs_of_several_kinds_of_processor_are_said_to_be():
     taught = run("mini", strengths.LEARNED, 1, 3.0) | {"device": "another, 1 of 2 threads"}
     (said,) = strengths.processor_words([*runs, taught])
     assert said.endswith(": λ = 0.0 and 0.2 on one; learned on another")
-
-
-def test_their_hours_are_in_the_budget():
-    study = profile.load_profile("stories")
-    sizes = [Larger(model="mini", seeds=[1, 2, 3]), Larger(model="small"), Larger(model="small", learning_rate=1e-3)]
-    found = replace(study, beyond=replace(study.beyond, larger=sizes))
-    kind = budgets._larger({"larger": RUNS}, found)
-    assert (kind.what, kind.runs, kind.planned, kind.steps, kind.seconds) == ("larger encoders", 8, 10, (50,), 8 * 3600)
-    assert budgets._larger({"larger": RUNS}, replace(study, beyond=replace(study.beyond, larger=[]))) is None

@@ -79,15 +79,6 @@ def test_the_order_of_runs_is_spoken_of_from_six_on():
     assert "6 runs at step 4,226" in said and said.endswith("ρ = 1.00.")
 
 
-def test_words_are_of_the_tracked_records_and_none_without_them(monkeypatch):
-    tracked = {"narrow": RUNS, "laptop": []}
-    monkeypatch.setattr(losses.records, "load", lambda folder: tracked[folder.name])
-    head, _, columns, rule, *rows = losses.words(["laptop", "narrow"])
-    assert head.startswith("**Held-out text.**") and columns.count("|") == rule.count("|") == rows[0].count("|")
-    assert rows[0].startswith("| `narrow` | BERT-Mini | Original |")
-    assert losses.words(["laptop"]) == []
-
-
 def test_no_minus_stands_before_a_zero():
     found = [run("high", 42, 3.0), run("original", 42, 3.001)]
     assert losses.table(found)["Beside Original, nats"].tolist() == ["", "+0.00 (one seed)"]

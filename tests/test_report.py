@@ -376,9 +376,9 @@ def test_a_picture_leads_to_itself_as_large_as_it_was_drawn(folder):
     assert len(re.findall("<img ", page)) == len(re.findall('class="whole"', page))
 
 
-def test_what_the_readme_says_to_copy_is_the_whole_report(folder, tmp_path):
-    readme = read(paths.root(), "README.md")
-    said = re.search(r"copy (.*?)\sof `build/<profile>`", readme, re.DOTALL)[1]
+def test_what_the_notebooks_page_says_to_copy_is_the_whole_report(folder, tmp_path):
+    text = read(paths.root(), "notebooks/README.md")
+    said = re.search(r"copy (.*?)\sof `build/<profile>`", text, re.DOTALL)[1]
     for part in re.findall(r"`([^`]+)`", said):
         copy = shutil.copytree if (folder / part).is_dir() else shutil.copyfile
         copy(folder / part, tmp_path / part)

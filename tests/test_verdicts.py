@@ -4,7 +4,7 @@ import example_records as examples
 import numpy as np
 import pytest
 
-from saobp.study import models, readme, several_hops, tables
+from saobp.study import models, publication, several_hops, tables
 from saobp.study.tables.evidence import NO, OPEN, YES, Evidence
 from saobp.study.tables.verdicts import evidence as weighed
 
@@ -212,11 +212,13 @@ def test_seeds_added_after_a_first_look_make_further_looks_and_widen_its_interva
     assert ends == [[round(end, 2) for end in own] for own in ((estimate.low, estimate.high), wider)]
 
 
-def test_the_readme_takes_the_statement_on_hops_from_the_controlled_studies(records, monkeypatch):
+def test_the_published_verdicts_take_the_statement_on_hops_from_the_controlled_studies(records, monkeypatch):
     shares = {("original", seed): 50 + seed for seed in range(5)} | {("high", seed): 70 for seed in range(5)}
-    monkeypatch.setattr(readme.records, "load", lambda folder: [controlled(shares)] if "stories" in str(folder) else [])
-    rows = {row.id: row for row in readme.judged(records).rows}
+    monkeypatch.setattr(
+        publication.records, "load", lambda folder: [controlled(shares)] if "stories" in str(folder) else []
+    )
+    rows = {row.id: row for row in publication.judged(records).rows}
     assert rows["Q18"].verdict == YES and rows["Q18"].evidence.startswith("profile `stories`: ")
     assert rows["Q01"] == verdict(records, "Q01")
-    monkeypatch.setattr(readme.records, "load", lambda folder: [])
-    assert readme.judged(records) == tables.verdicts(records)
+    monkeypatch.setattr(publication.records, "load", lambda folder: [])
+    assert publication.judged(records) == tables.verdicts(records)

@@ -1,4 +1,4 @@
-"""The controlled studies of the profile `stories`, as its tracked records hold them (README and notebook 12)."""
+"""The controlled studies of the profile `stories`, as its tracked records hold them (notebook 12)."""
 
 from typing import Any
 
@@ -7,14 +7,8 @@ import pandas as pd
 from saobp.study import beyond, hops, larger, paths, records, relation_paths, several_hops, strengths
 from saobp.study.labels import algorithm_title, counted, joined, model_title
 from saobp.study.profile import available
-from saobp.study.tables.render import pipe
 
 PROFILE = "stories"  # questions of a known number of hops, and the strength; trained for hours
-HEAD = """**Controlled studies.** Profile `{}`, on the embedded story world ([notebook 12](notebooks/12-beyond.ipynb)):
-percent of questions right by the hops they take, mean of the seeds (lowest to highest), {}; chance is {:.0f}. High −
-Original in points, with its 95 % interval over seeds and stories; *: differs from Original after Holm's correction over
-the table. Shuffled permutes what High hears, and should equal it over its own seeds; where algorithms have different
-seeds their means do not compare, and each gap is of the seeds that both have."""
 
 
 def tracked() -> list[dict[str, Any]]:
@@ -118,21 +112,3 @@ def sizes(record: dict[str, Any]) -> list[str]:
         return []
     own = larger.with_own(runs, record["metrics"]["strengths"], record["parameters"]["model"])
     return larger.words(larger.gaps(own))
-
-
-def text(record: dict[str, Any]) -> list[str]:
-    """Return what a record found as Markdown: a table by depth and hops, and a list."""
-    exam = record["metrics"]["multihop"]
-    table = hops.overview(exam)
-    rows = map(pipe, table.itertuples(index=False))
-    head = HEAD.format(record["profile"], _seeds(exam), 100 / exam[0]["chains"])
-    return [
-        head,
-        "",
-        pipe(table),
-        pipe(["---"] * 2 + ["---:"] * (len(table.columns) - 2)),
-        *rows,
-        "",
-        *(f"- {line}" for line in summary(record)),
-        "",
-    ]

@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 from scipy.stats import spearmanr
 
-from saobp.study import estimates, paths, records
+from saobp.study import estimates, records
 from saobp.study.labels import ALGORITHMS, algorithm_title, counted, model_title
 from saobp.study.statistics import holm, mean_interval
 from saobp.study.tables.render import pipe
@@ -16,11 +16,6 @@ Record = dict[str, Any]
 LEVEL = 0.05  # of a difference that is marked
 FEW = 6  # runs from which on their order says something
 COLUMNS = ("Model", "Algorithm", "Seeds", "Step", "Perplexity then", "At the end", "Beside Original, nats")
-HEAD = """**Held-out text.** Perplexity of the encoders on held-out text, one number a seed: at the last check before
-half of the steps, and at the end. Beside Original: the difference of the log-perplexities at the end, mean over the
-seeds of both with its 95 % interval (Student's t), above 0 where Original reads better; *: differs from Original after
-Holm's correction over the profile. All runs of a profile read the same held-out sequences; which these are is in no
-interval here."""
 
 
 def early(run: Record) -> dict[str, Any]:
@@ -104,14 +99,6 @@ def order_words(found: Sequence[Record]) -> list[str]:
 def to_markdown(found: Sequence[Record]) -> str:
     """Return `table` in Markdown, and below it what is said of the order of runs."""
     return "\n".join([*_lines(COLUMNS, table(found).itertuples(index=False)), *order_words(found)])
-
-
-def words(profiles: Sequence[str]) -> list[str]:
-    """Show in Markdown how well the tracked encoders of some profiles read; nothing without one."""
-    found = {name: records.load(paths.results(name)) for name in profiles}
-    rows = [[f"`{name}`", *row] for name in found for row in table(found[name]).itertuples(index=False)]
-    ordered = [f"{line}\n" for name in found for line in order_words(found[name])]
-    return [HEAD, "", *_lines(("Profile", *COLUMNS), rows), *ordered] if rows else []
 
 
 def _lines(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:

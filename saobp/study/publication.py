@@ -1,12 +1,29 @@
-"""From a profile's records to tracked results, published figures and the README; and single files for a next paper."""
+"""From a profile's records to tracked results, published figures and texts; and single files for a next paper."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from saobp.study import controlled, figures, paths, readme, records, tables
+from saobp.study import controlled, figures, paths, records, tables
 from saobp.study.profile import load_profile
+from saobp.study.texts import fill
 
 SUMMARIES = ("10-tables", "11-figures")  # their records hold nothing that the others do not
+WEIGHT = ("paper", "narrow", "laptop", "smoke")  # profiles, those that say most first
+CONTROLLED_STATEMENTS = ("Q18",)  # what the controlled studies were made to judge
+
+
+def published_profile() -> str:
+    """Return the profile whose results `figures/` shows: the first of those that say most, with tracked records.
+
+    One that has not yet trained High beside Original compares nothing, and waits.
+    Raises FileNotFoundError when nothing is tracked.
+    """
+    for name in WEIGHT:
+        if all(any(paths.results(name).glob(f"04-pretrain-*-{side}-*.json")) for side in ("original", "high")):
+            return name
+    raise FileNotFoundError(f"{paths.results('laptop').parent}: no records there; publish a profile first")
 
 
 def publish(profile: str) -> None:
@@ -35,26 +52,39 @@ def publish(profile: str) -> None:
 
 
 def rebuild() -> None:
-    """Rebuild `figures/` from tracked records alone; the same records give the same bytes."""
+    """Rebuild `figures/` and the texts from tracked records alone; the same records give the same bytes."""
     written = draw(paths.figures())
     for stale in set(paths.figures().iterdir()) - set(written):
         if stale.is_file():  # of other records
             stale.unlink()
-    source = paths.results(readme.published_profile())
-    top, own = paths.root() / "README.md", source.parent / "README.md"
-    paths.write_text(top, readme.with_results(top.read_text(encoding="utf-8")))
-    paths.write_text(own, readme.at_length(records.load(source)))
-    print(f"{len(written)} files in {paths.figures()}, from {source}; results of {top.name} and {own} renewed")
+    texts = ", ".join(str(path.relative_to(paths.root())) for path in fill.write())
+    print(f"{len(written)} files in {paths.figures()}, from {paths.results(published_profile())}; texts: {texts}")
 
 
 def draw(folder: Path) -> list[Path]:
     """Draw every table and figure of the tracked records into a folder, the controlled studies' from their own."""
-    source, others = paths.results(readme.published_profile()), paths.results(controlled.PROFILE)
+    source, others = paths.results(published_profile()), paths.results(controlled.PROFILE)
     found = records.load(source)
     return figures.publish(
-        found, folder, records.hashes(source), judged=readme.judged(found),
+        found, folder, records.hashes(source), judged=judged(found),
         others=controlled.tracked(), other_hashes=records.hashes(others),
     )  # fmt: skip
+
+
+def judged(found: list[dict[str, Any]]) -> tables.Verdicts:
+    """Judge the statements by these records, and those on hops by the controlled studies', once they are tracked.
+
+    A row that is taken from there names its profile.
+    """
+    whole, other = tables.verdicts(found), records.load(paths.results(controlled.PROFILE))
+    decided = {row.id: row for row in tables.verdicts(other).rows if row.id in CONTROLLED_STATEMENTS} if other else {}
+    rows = [
+        replace(decided[row.id], evidence=f"profile `{controlled.PROFILE}`: {decided[row.id].evidence}")
+        if row.id in decided
+        else row
+        for row in whole.rows
+    ]
+    return replace(whole, rows=tuple(rows))
 
 
 def single(
@@ -70,7 +100,7 @@ def single(
         load_profile(profile)
         raise FileNotFoundError(f"profile '{profile}' has no records: run `make reproduce PROFILE={profile}` first")
     if number == "verdicts":
-        return tables.write_verdicts(readme.judged(found), folder, [file_format])[0]
+        return tables.write_verdicts(judged(found), folder, [file_format])[0]
     if kind == "table":
         return tables.write(number, found, folder, [file_format], every=every)[0]
     if number in figures.FIGURES and figures.FIGURES[number].several:

@@ -80,10 +80,21 @@ def parser() -> Parser:
         one.add_argument("--out", type=Path, default=Path(), help="folder (default: the current one)")
         one.set_defaults(action=single, kind=name)
 
+    inspect = commands.add_parser("inspect", help="one page about a model's attention, before and after the refinement")
+    inspect.add_argument("model", metavar="MODEL", help="a repository of the hub, a folder, a .gguf file, or minilm")
+    inspect.add_argument("--text", type=Path, metavar="FILE", help="paragraphs (default: the embedded prose)")
+    inspect.add_argument("--images", type=Path, metavar="FOLDER", help="pictures, for a vision model")
+    inspect.add_argument("--factor", default="high", help="high (default), low, elemmul or sinkhorn")
+    inspect.add_argument("--strength", type=float, nargs="+", metavar="λ", help="default: the paper's rule, by size")
+    inspect.add_argument("--samples", type=int, default=32, help="texts that are measured (default: 32)")
+    inspect.add_argument("--tokens", type=int, default=128, help="longest text (default: 128)")
+    inspect.add_argument("--out", type=Path, metavar="FOLDER", help="default: inspect-MODEL")
+    inspect.set_defaults(action=inspect_model)
+
     publish = commands.add_parser("publish", help="copy a profile's records to data/results and rebuild figures")
     publish.add_argument("--profile", default="laptop")
     publish.set_defaults(action=publish_profile)
-    figures = commands.add_parser("figures", help="rebuild figures/ from the tracked records")
+    figures = commands.add_parser("figures", help="rebuild figures/ and the texts from the tracked records")
     figures.set_defaults(action=rebuild_figures)
     notebooks = commands.add_parser("notebooks", help="put the finished smoke run's outputs into notebooks/")
     notebooks.set_defaults(action=renew_notebooks)
@@ -122,12 +133,20 @@ def write_report(options: argparse.Namespace) -> None:
 
 def single(options: argparse.Namespace) -> None:
     """`saobp figure 4 --profile laptop --width 3.03 --format pdf --out DIR`, `saobp table 2 --format tex`."""
-    from saobp.study import publication, readme
+    from saobp.study import publication
 
-    profile, width = options.profile or readme.published_profile(), getattr(options, "width", None)
+    profile, width = options.profile or publication.published_profile(), getattr(options, "width", None)
     every = getattr(options, "all", False)
     print(publication.single(options.kind, options.number, profile, options.format, width, options.out, every))
     print(f"from the records of profile {profile}", file=sys.stderr)
+
+
+def inspect_model(options: argparse.Namespace) -> None:
+    """`saobp inspect minilm --strength 0.1 0.2 --out DIR`."""
+    from saobp.measure import command
+
+    asked = {name: getattr(options, name) for name in ("text", "images", "factor", "samples", "tokens", "out")}
+    print(command.run(options.model, strengths=options.strength, **asked))
 
 
 def publish_profile(options: argparse.Namespace) -> None:

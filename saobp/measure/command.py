@@ -1,0 +1,121 @@
+"""The command `saobp inspect`: a model by its name, a text or pictures by their place, a folder with what was found."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from saobp.checks import check_strength
+
+PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".bmp")
+
+
+@dataclass(frozen=True)
+class Paragraphs:
+    """The paragraphs of a text file, read anew each time they are gone through; blank lines separate them."""
+
+    file: Path
+
+    def __iter__(self) -> Iterator[str]:
+        lines: list[str] = []
+        try:
+            with self.file.open(encoding="utf-8") as stream:
+                for line in stream:
+                    if line.strip():
+                        lines.append(line.strip())
+                    elif lines:
+                        yield " ".join(lines)
+                        lines = []
+        except OSError as error:
+            raise ValueError(f"{self.file}: cannot be read ({error.strerror})") from None
+        except UnicodeDecodeError:
+            raise ValueError(f"{self.file}: is not text in UTF-8") from None
+        if lines:
+            yield " ".join(lines)
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """The pictures in a folder, by name, opened one at a time."""
+
+    folder: Path
+
+    def __iter__(self) -> Iterator[Any]:
+        from PIL import Image
+
+        for file in sorted(self.folder.iterdir()):
+            if file.suffix.lower() in PICTURES:
+                with Image.open(file) as picture:
+                    yield picture.convert("RGB")
+
+
+def run(
+    name: str,
+    *,
+    text: Path | None = None,
+    images: Path | None = None,
+    factor: str = "high",
+    strengths: Sequence[float] | None = None,
+    samples: int = 32,
+    tokens: int = 128,
+    out: Path | None = None,
+) -> str:
+    """Inspect a model, write the page, the CSV and the JSON, and return the table and where they are.
+
+    Whatever can be refused is refused before anything is computed. Raises ValueError or PermissionError in one line.
+    """
+    from saobp.measure import page
+
+    for strength in strengths or ():
+        check_strength(strength)
+    if samples < 1:
+        raise ValueError(f"samples must be at least 1; got {samples}")
+    items, source = _source(text, images)
+    if next(iter(items), None) is None:
+        raise ValueError(f"{images or text}: holds no {'pictures' if images else 'text'}")
+    folder = out or Path(f"inspect-{Path(name).name}")
+    page.refuse_unwritable(folder)
+    started = time.perf_counter()
+
+    from transformers.utils import logging
+
+    from saobp.measure import explorer, inspect, predictions
+    from saobp.models.opening import open_model
+
+    logging.set_verbosity_error()  # a report of weights that are not used, such as a classifier's
+    logging.disable_progress_bar()
+    opened = open_model(name)
+    sees = getattr(opened.model, "main_input_name", "") == "pixel_values"
+    if sees != bool(images):
+        given, other = ("pictures", "--images FOLDER") if sees else ("text", "--text FILE")
+        raise ValueError(f"{name}: reads {given}; give it some with {other}")
+    asked = {"factor": factor, "samples": samples, "tokens": tokens}
+    found = inspect.examine(opened.model, opened.tokenizer, items, strengths=strengths, progress=True, **asked)
+    few = {"samples": min(samples, 16), "tokens": tokens, "progress": True}
+    found.predictions = predictions.perplexities(opened.model, opened.tokenizer, items, factor, found.grid, **few)
+    shown = explorer.collect(
+        opened.model, opened.tokenizer, items, factor=factor, strength=min(found.strengths[0], 1.0)
+    )
+    facts = {
+        "parameters": sum(parameter.numel() for parameter in opened.model.parameters()), "source": source,
+        "note": opened.note, "length": tokens, "asked_by_rule": not strengths, "seconds": time.perf_counter() - started,
+    }  # fmt: skip
+    files = page.write(folder, opened.name, found, shown, facts)
+    rows = page.layer_rows(found)
+    return f"{page.terminal(rows)}\n\n{factor}, λ = {found.strengths[0]:g}; {files[0]}"
+
+
+def _source(text: Path | None, images: Path | None) -> tuple[Any, str]:
+    """Return what is to be read, and what it is called."""
+    if images is not None:
+        if not images.is_dir():
+            raise ValueError(f"{images}: no such folder of pictures")
+        return Pictures(images), f"pictures of {images.name}"
+    if text is not None:
+        return Paragraphs(text), f"paragraphs of {text.name}"
+    from saobp.measure.prose import prose
+
+    return prose(), "paragraphs of the embedded prose"

@@ -1,0 +1,300 @@
+"""What attention does in a model, and what one step of the refinement would do to it.
+
+Every layer is measured in the plain model, and its maps are refined on their own (Eq. 11): what a refined layer would
+hand to the next one is not followed. The perplexities alone are those of the model with the refinement in every layer.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from saobp import diagnostics
+from saobp.checks import check_strength
+from saobp.families import is_causal_module, refuse, self_attention_modules
+from saobp.huggingface import apply, raw_attentions
+from saobp.measure.resampling import StreamedBootstrap
+from saobp.refine import refine
+from saobp.tiles.workers import side_by_side
+
+if TYPE_CHECKING:
+    import pandas
+
+MEASURES = {
+    "entropy": "entropy",
+    "indirect_entropy": "indirect entropy",
+    "gtd": "GTD",
+    "column_mass_maximum": "largest column sum",
+    "sparsity": "sparsity",
+    "moved": "total variation",
+}
+"""Measures by name, as in `saobp.diagnostics`, and their titles; `moved` is the total variation from the softmax."""
+
+FACTORS = ("high", "low", "elemmul", "sinkhorn")
+CURVE = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+"""Strengths at which the curves are taken, besides those asked for."""
+
+MINI = 0.2, 11.17e6
+"""Strength and parameters of the paper's BERT-Mini, from which Sec. 6 scales the strength of other sizes."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The inputs of one text or picture, and what its tokens are called."""
+
+    inputs: dict[str, Tensor]
+    labels: list[str]
+
+
+@dataclass
+class Inspection:
+    """What `examine` found: means over texts, and their bootstrap draws."""
+
+    factor: str
+    strengths: tuple[float, ...]  # asked for; the first is the one in the table
+    grid: tuple[float, ...]  # at which everything was measured, 0 first: plain attention
+    causal: bool
+    values: StreamedBootstrap  # of (strength, measure, layer, head)
+    tokens: int = 0
+    holders: dict[tuple[int, str], np.ndarray] = field(default_factory=lambda: defaultdict(lambda: np.zeros(3)))
+    predictions: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Layers and heads."""
+        return self.values.mean().shape[-2:]
+
+    def means(self, strength: float) -> dict[str, Float[np.ndarray, "layer head"]]:
+        """Return every measure's mean over texts at a strength of the grid."""
+        return dict(zip(MEASURES, self.values.mean()[self.grid.index(strength)]))
+
+    def sinks(self, layer: int | None = None) -> list[dict[str, Any]]:
+        """Return the tokens that hold largest columns, most frequent first, of one layer (from 1) or of all.
+
+        `share` is that of all (text, head) pairs; `before` and `after` are mean sums of the column, in queries.
+        """
+        found: dict[str, np.ndarray] = defaultdict(lambda: np.zeros(3))
+        for (place, token), counted in self.holders.items():
+            if layer in (None, place):
+                found[token] = found[token] + counted
+        pairs = sum(counted[0] for counted in found.values())
+        ordered = sorted(found.items(), key=lambda item: (-item[1][0], item[0]))
+        return [
+            {"token": token, "share": n / pairs, "before": before / n, "after": after / n}
+            for token, (n, before, after) in ordered
+        ]
+
+    def table(self) -> pandas.DataFrame:
+        """Return one row per strength asked for, layer, head and measure; head is missing in the means over heads.
+
+        Columns before, after, change and its 95 % bootstrap interval over texts, low and high.
+        """
+        import pandas
+
+        rows = []
+        for strength in self.strengths:
+            at = self.grid.index(strength)
+            for heads in (False, True):
+                average = (lambda found: found) if heads else (lambda found: found.mean(-1, keepdims=True))
+                before, after = average(self.values.mean()[0]), average(self.values.mean()[at])
+                low, high = self.values.interval(lambda found, at=at, of=average: of(found[at] - found[0]))
+                for m, layer, head in np.ndindex(before.shape):
+                    place = (m, layer, head)
+                    rows.append({
+                        "factor": self.factor, "strength": strength, "layer": layer + 1,
+                        "head": head + 1 if heads else pandas.NA, "measure": list(MEASURES)[m],
+                        "before": before[place], "after": after[place], "change": after[place] - before[place],
+                        "low": low[place], "high": high[place],
+                    })  # fmt: skip
+        return pandas.DataFrame(rows).astype({"head": "Int64"})
+
+
+def inspect(
+    model: nn.Module,
+    tokenizer: Any,
+    texts: Iterable[str],
+    *,
+    factor: str = "high",
+    strengths: float | Sequence[float] | None = None,
+    samples: int = 32,
+    tokens: int = 128,
+) -> pandas.DataFrame:
+    """Measure attention before and after one step of the refinement, per layer and head (Eq. 2, 11-14).
+
+    The model is not changed. Every layer's maps are refined on their own, see `saobp.measure.inspect`.
+
+    Args:
+        model: A transformers model that `saobp.apply` serves, an encoder or a decoder.
+        tokenizer: Its tokenizer; of a vision model its image processor.
+        texts: Texts, at most `samples` of them are read; of a vision model pictures.
+        factor: "high", "low", "elemmul" or "sinkhorn".
+        strengths: The paper's lambda in nats, one or several; None is the paper's rule, see `strength_for`.
+        tokens: Longest sequence; what follows is cut.
+
+    Returns:
+        One row per strength, layer, head (missing: the mean over heads) and measure, with before, after, change, and
+        the change's 95 % bootstrap interval over texts (low, high). Entropies in nats, largest column sum in queries.
+
+    Raises:
+        ValueError: One line that names the argument, or the model if `saobp.apply` does not serve it.
+
+    Source: Lee et al. 2025, Eq. 2, 7-16.
+    """
+    return examine(model, tokenizer, texts, factor=factor, strengths=strengths, samples=samples, tokens=tokens).table()
+
+
+def examine(
+    model: nn.Module,
+    tokenizer: Any,
+    texts: Iterable[str],
+    *,
+    factor: str = "high",
+    strengths: float | Sequence[float] | None = None,
+    samples: int = 32,
+    tokens: int = 128,
+    progress: bool = False,
+) -> Inspection:
+    """Do what `inspect` does and return all that was found: also sinks by token, and the curves over the strength."""
+    if factor not in FACTORS:
+        raise ValueError(f"factor must be one of {', '.join(FACTORS)}; got {factor!r}")
+    refuse(model)
+    asked = _asked(strengths, model)
+    grid = tuple(sorted({*CURVE, *asked}))
+    plain = plain_copy(model)
+    found = Inspection(factor, asked, grid, is_causal(plain), StreamedBootstrap())
+    chosen = itertools.islice(encoded(plain, tokenizer, texts, tokens), samples)
+    for sample in _bar(chosen, samples, progress):
+        _measure(found, plain, sample)
+    if not found.values.samples:
+        raise ValueError("text: no text of two tokens or more; attention between tokens needs at least two")
+    return found
+
+
+def strength_for(model: nn.Module) -> float:
+    """Return the paper's strength for a model's size: 0.2 times 11.17 M over its parameters (Sec. 6), one digit.
+
+    The paper's own 0.08 and 0.05 for its larger sizes follow. Smaller models get 0.2, the most that the paper uses.
+    """
+    strength, parameters = MINI
+    count = sum(parameter.numel() for parameter in model.parameters())
+    return float(f"{strength * min(1.0, parameters / count):.1g}")
+
+
+def plain_copy(model: nn.Module) -> nn.Module:
+    """Return a copy that shares the model's weights and whose attention is plain and can be seen."""
+    shared = {id(tensor): tensor for tensor in itertools.chain(model.parameters(), model.buffers())}
+    return apply(copy.deepcopy(model, shared), "none").eval()
+
+
+def is_causal(model: nn.Module) -> bool:
+    """Tell whether a model's self-attention is causal; ValueError if it is in some layers only."""
+    kinds = {is_causal_module(module) for module in self_attention_modules(model)}
+    if len(kinds) > 1:
+        raise ValueError(f"model: {type(model).__name__} is causal in some layers only; saobp inspect cannot serve it")
+    return kinds.pop()
+
+
+def encoded(model: nn.Module, tokenizer: Any, texts: Iterable[Any], tokens: int) -> Iterator[Sample]:
+    """Yield the inputs of every text of two tokens or more, cut to `tokens` or to what the model can hold."""
+    if isinstance(texts, str):
+        raise ValueError("texts must be several texts, [text]; got one str")
+    if isinstance(tokens, bool) or not isinstance(tokens, int) or tokens < 4:
+        raise ValueError(f"tokens must be a whole number of at least 4; got {tokens!r}")
+    if not callable(tokenizer):
+        raise ValueError(f"tokenizer must turn texts into input_ids; got {type(tokenizer).__name__}")
+    if getattr(model, "main_input_name", "") == "pixel_values":
+        yield from (Sample(dict(tokenizer(images=one, return_tensors="pt")), []) for one in texts)
+        return
+    room = getattr(model.config, "max_position_embeddings", tokens) - 2  # RoBERTa's positions start at 2
+    length = min(tokens, room, tokenizer.model_max_length)
+    for text in texts:
+        if len(tokenizer(text, add_special_tokens=False)["input_ids"]) < 2:
+            continue
+        inputs = dict(tokenizer(text, truncation=True, max_length=length, return_tensors="pt"))
+        yield Sample(inputs, token_labels(tokenizer, inputs["input_ids"][0].tolist()))
+
+
+def token_labels(tokenizer: Any, ids: Sequence[int]) -> list[str]:
+    """Return what tokens are called on an axis: a word or a part of one, without the marks of the tokenizer."""
+    words = [tokenizer.decode([one]) for one in ids]
+    shown = [word.replace("\n", "↵").strip() or "␣" for word in words]
+    return [tokenizer.convert_ids_to_tokens(one) if "\ufffd" in word else word for one, word in zip(ids, shown)]
+
+
+def maps_of(model: nn.Module, sample: Sample) -> list[Float[Tensor, "head L L"]]:
+    """Return every layer's attention of a plain copy on one sample, float32."""
+    body = getattr(model, "base_model", model)
+    if getattr(model.config, "is_encoder_decoder", False):
+        body = model.get_encoder()
+    device = next(model.parameters()).device
+    with torch.inference_mode(), raw_attentions(body) as pairs:
+        body(**{name: tensor.to(device) for name, tensor in sample.inputs.items()})
+    return [raw[0].float() for raw, _ in pairs]
+
+
+def one_step(maps: Float[Tensor, "*head L L"], factor: str, strength: float, causal: bool) -> Tensor:
+    """Refine maps; what a layer's mask hid from a query stays hidden, as in `saobp.apply`."""
+    if strength == 0:  # also where a factor has no strength: the curves start at plain attention
+        return maps
+    refined = refine(maps, factor, strength, causal=causal).masked_fill(maps == 0, 0)
+    return refined / refined.sum(-1, keepdim=True)
+
+
+def _measure(found: Inspection, model: nn.Module, sample: Sample) -> None:
+    """Measure one sample's maps at every strength and note which token holds the largest column."""
+    layers = maps_of(model, sample)
+    values = np.empty((len(found.grid), len(MEASURES), len(layers), len(layers[0])))
+    labels = sample.labels or patch_labels(layers[0].shape[-1])
+
+    def measure_layer(layer: int) -> None:
+        maps = layers[layer]
+        for at, strength in enumerate(found.grid):
+            refined = one_step(maps, found.factor, strength, found.causal)
+            taken = diagnostics.measure(refined) | {"moved": (refined - maps).abs().sum(-1).mean(-1) / 2}
+            values[at, :, layer] = torch.stack([taken[name] for name in MEASURES]).cpu().numpy()
+
+    side_by_side(measure_layer, [(layer,) for layer in range(len(layers))])
+    for layer, maps in enumerate(layers):
+        refined = one_step(maps, found.factor, found.strengths[0], found.causal)
+        _note_holders(found, layer + 1, labels, maps.sum(-2).cpu(), refined.sum(-2).cpu())
+    found.values.add(values)
+    found.tokens += len(labels)
+
+
+def _note_holders(found: Inspection, layer: int, labels: list[str], before: Tensor, after: Tensor) -> None:
+    for head, key in enumerate(before.argmax(-1).tolist()):
+        found.holders[layer, labels[key]] += (1, before[head, key].item(), after[head, key].item())
+
+
+def patch_labels(count: int) -> list[str]:
+    """Return names of a picture's patches: row and column, after the class token where there is one."""
+    side = int((count - 1) ** 0.5)
+    if side * side + 1 != count:
+        return [str(number + 1) for number in range(count)]
+    return ["[CLS]", *(f"{row + 1},{column + 1}" for row in range(side) for column in range(side))]
+
+
+def _asked(strengths: float | Sequence[float] | None, model: nn.Module) -> tuple[float, ...]:
+    """Return the strengths asked for as a tuple of numbers."""
+    given = strength_for(model) if strengths is None else strengths
+    several = tuple(given) if isinstance(given, Sequence) and not isinstance(given, str) else (given,)
+    for one in several:
+        check_strength(one)
+    if not several or 0 in several:
+        raise ValueError("strength must be above 0: at 0 nothing changes, and plain attention is always shown")
+    return tuple(dict.fromkeys(float(one) for one in several))
+
+
+def _bar(samples: Iterable[Sample], total: int, shown: bool) -> Iterable[Sample]:
+    from tqdm.auto import tqdm
+
+    return tqdm(samples, total=total, unit="text", desc="attention", disable=not shown)

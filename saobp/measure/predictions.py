@@ -1,0 +1,84 @@
+"""What a language model predicts with the refinement in every layer: perplexity against strength."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from saobp.huggingface import apply
+from saobp.measure.inspect import Sample, encoded, is_causal
+
+POSITIONS = 16
+"""Tokens of a text that are masked, one at a time, for the pseudo-perplexity."""
+
+
+def kind(model: nn.Module, tokenizer: Any) -> str:
+    """Return "perplexity" for a causal language model, "pseudo-perplexity" for a masked one, "" for any other."""
+    if getattr(model, "main_input_name", "") != "input_ids" or model.get_output_embeddings() is None:
+        return ""
+    if "ForMaskedLM" in type(model).__name__:
+        return "pseudo-perplexity" if tokenizer.mask_token_id is not None else ""
+    return "perplexity" if "LM" in type(model).__name__ and is_causal(model) else ""
+
+
+def perplexities(
+    model: nn.Module,
+    tokenizer: Any,
+    texts: Iterable[str],
+    factor: str,
+    strengths: Sequence[float],
+    *,
+    samples: int = 16,
+    tokens: int = 128,
+    progress: bool = False,
+) -> list[dict[str, Any]]:
+    """Return strength, perplexity and the number of predicted tokens, for a model as `saobp.apply` refines it.
+
+    Every text is its own context of at most `tokens`. The pseudo-perplexity masks the same `POSITIONS` tokens of a text
+    at every strength, one at a time. A model without a language head gives an empty list. The model is not changed.
+    Source: Salazar et al. 2020 (pseudo-perplexity); Lee et al. 2025, Appendix C (causal form).
+    """
+    from tqdm.auto import tqdm
+
+    if not (taken := kind(model, tokenizer)):
+        return []
+    shared = {id(tensor): tensor for tensor in itertools.chain(model.parameters(), model.buffers())}
+    refined = copy.deepcopy(model, shared).eval()
+    loss = causal_loss if taken == "perplexity" else masked_loss
+    chosen = list(itertools.islice(encoded(model, tokenizer, texts, tokens), samples))
+    found = []
+    for strength in tqdm(strengths, unit="λ", desc=taken, disable=not progress):
+        apply(refined, factor if strength else "none", strength or 0.1)
+        with torch.inference_mode():
+            losses = torch.cat([loss(refined, sample, tokenizer) for sample in chosen])
+        mean, count = losses.double().mean().item(), len(losses)
+        found.append({"strength": strength, "kind": taken, "perplexity": math.exp(mean), "tokens": count})
+    return found
+
+
+def causal_loss(model: nn.Module, sample: Sample, tokenizer: Any) -> Tensor:
+    """Return the loss of each token but the first, in nats."""
+    inputs = {name: tensor.to(model.device) for name, tensor in sample.inputs.items()}
+    logits = model(**inputs, use_cache=False).logits[0, :-1].float()
+    return functional.cross_entropy(logits, inputs["input_ids"][0, 1:], reduction="none").cpu()
+
+
+def masked_loss(model: nn.Module, sample: Sample, tokenizer: Any) -> Tensor:
+    """Return the loss of a text's chosen tokens, each masked alone, in nats."""
+    ids = sample.inputs["input_ids"][0]
+    special = torch.tensor([one in tokenizer.all_special_ids for one in ids.tolist()])
+    usual = torch.nonzero(~special)[:, 0]
+    order = torch.randperm(len(usual), generator=torch.Generator().manual_seed(0))
+    places = usual[order[:POSITIONS]]
+    rows = {name: tensor.expand(len(places), -1).clone() for name, tensor in sample.inputs.items()}
+    rows["input_ids"][torch.arange(len(places)), places] = tokenizer.mask_token_id
+    logits = model(**{name: tensor.to(model.device) for name, tensor in rows.items()}).logits
+    at = logits[torch.arange(len(places)), places].float()
+    return functional.cross_entropy(at, ids[places].to(at.device), reduction="none").cpu()

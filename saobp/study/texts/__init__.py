@@ -1,0 +1,1 @@
+"""The numbers of README, RESULTS and the other pages; their sentences are the templates of `texts/`."""

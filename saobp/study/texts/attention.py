@@ -1,0 +1,122 @@
+"""What one step does to attention: column sums, entropy, sparsity and GTD of trained encoders, by task and seed."""
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from saobp import diagnostics
+from saobp.study import strengths
+from saobp.study.statistics import Estimate, correlation, mean_interval
+from saobp.study.texts import tracked
+
+STUDY = "narrow"
+MEASURES = ("gtd", "indirect_entropy", "entropy", "sparsity", "column_mass_maximum")
+HALF = 0.5  # of a ratio of column sums
+
+
+@cache
+def runs() -> pd.DataFrame:
+    """Return one row a trained encoder and task: algorithm, seed, task, and each measure of the matrix that is used."""
+    rows = []
+    for run in tracked.select(STUDY, "attention"):
+        given, overall = run["parameters"], run["metrics"]["matrices"]["refined"]["overall"]
+        rows.append([given["algorithm"], given["seed"], given["task"], *(overall[name] for name in MEASURES)])
+    return pd.DataFrame(rows, columns=["algorithm", "seed", "task", *MEASURES])
+
+
+def values(measure: str, algorithm: str) -> list[float]:
+    """Return a measure of one algorithm for every task and seed."""
+    return runs().query("algorithm == @algorithm")[measure].tolist()
+
+
+def ratios(measure: str, name: str = "high", against: str = "original") -> pd.Series:
+    """Return a measure of one algorithm over that of another, for every task and seed that both have."""
+    sides = runs().pivot(index=["task", "seed"], columns="algorithm", values=measure)
+    return (sides[name] / sides[against]).dropna()
+
+
+def difference(measure: str, name: str = "high", against: str = "original", task: str = "") -> Estimate:
+    """Compare two algorithms seed by seed, on one task or on the mean of all."""
+    frame = runs().query("task == @task") if task else runs()
+    sides = frame.groupby(["seed", "algorithm"])[measure].mean().unstack()
+    return mean_interval((sides[name] - sides[against]).dropna().tolist())
+
+
+@cache
+def steps() -> pd.DataFrame:
+    """Return what the step changes in High's own softmax, a row a measure, task and seed: change, low, high (95 %)."""
+    rows = []
+    for run in tracked.select(STUDY, "attention", algorithm="high"):
+        given = run["parameters"]
+        rows += [
+            (name, given["task"], given["seed"], change["change"], change["low"], change["high"])
+            for name, change in run["metrics"]["changes"].items()
+        ]
+    return pd.DataFrame(rows, columns=["measure", "task", "seed", "change", "low", "high"])
+
+
+def moved(measure: str, sign: int) -> int:
+    """Count the tasks and seeds in which the step moves a measure in one direction, beyond the interval over texts."""
+    found = steps().query("measure == @measure")
+    return int((found["low"] > 0).sum() if sign > 0 else (found["high"] < 0).sum())
+
+
+def heads_up(measure: str, task: str = "race") -> tuple[int, int]:
+    """Count the heads of High's encoders in which the step raises a measure on one task, and all of their heads."""
+    found = [run["metrics"]["matrices"] for run in tracked.select(STUDY, "attention", algorithm="high", task=task)]
+    gaps = np.concatenate([np.ravel(m["refined"][measure]) - np.ravel(m["raw"][measure]) for m in found])
+    return int((gaps > 0).sum()), len(gaps)
+
+
+def tokens() -> pd.DataFrame:
+    """Return the column sums of frequent tokens before and after the step, those that lose most first."""
+    return pd.DataFrame(_beyond()["tokens"]).set_index("token")
+
+
+def one_round(strength: float) -> dict[str, float]:
+    """Return how far one round of messages is from the settled beliefs (share of the distance), and column sums."""
+    return next(row for row in _beyond()["one_round"]["this model"] if row["strength"] == strength)
+
+
+def heads() -> Estimate:
+    """Return Spearman's correlation, over one encoder's heads, of the mass that is moved and the largest column sum."""
+    found = pd.DataFrame(_beyond()["heads"])
+    rho = found["moved"].corr(found["largest_column"], method="spearman")
+    return Estimate(float(rho), np.nan, np.nan, 1, len(found))
+
+
+def learned_up(study: str) -> tuple[int, int]:
+    """Count the heads whose learned strength ends above its start, and all of them."""
+    found = strengths.learned(_beyond(study)["strengths"])
+    ends = (found[found["step"] == step]["strength"].to_numpy() for step in (found["step"].min(), found["step"].max()))
+    first, last = ends
+    return int((last > first).sum()), len(last)
+
+
+def graph(measure: str) -> Estimate:
+    """Return the correlation over heads of GTD with a graph measure on RACE-Middle: the mean of the encoders.
+
+    The interval is over pretraining seeds, whose encoders of all algorithms are averaged first.
+    """
+    found: dict[int, list[float]] = {}
+    for run in tracked.select(STUDY, "attention", task="race"):
+        matrix = run["metrics"]["matrices"]["refined"]
+        pair = (np.ravel(matrix[name]) for name in ("gtd", measure))
+        found.setdefault(run["parameters"]["seed"], []).append(correlation(*pair).r)
+    return mean_interval([float(np.mean(each)) for each in found.values()])
+
+
+def gtd_without_structure(length: int = 64) -> tuple[float, float, float]:
+    """Return GTD of uniform attention, of the identity, and of a head in which every query attends to one key."""
+    import torch
+
+    sink = torch.zeros(length, length)
+    sink[:, 0] = 1
+    examples = (torch.full((length, length), 1 / length), torch.eye(length), sink)
+    return tuple(diagnostics.gtd(example).item() for example in examples)
+
+
+def _beyond(study: str = STUDY) -> dict[str, Any]:
+    return tracked.metrics(study, "beyond")[0]

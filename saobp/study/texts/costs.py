@@ -1,0 +1,50 @@
+"""What the refinement costs: time per training step and per inference batch, and attention alone by length."""
+
+from typing import Any
+
+from saobp.study import published
+from saobp.study.statistics import Estimate
+from saobp.study.texts import tracked
+from saobp.study.texts.attention import STUDY
+
+SIZES = ("Mini", "Small", "Medium")
+
+
+def run() -> dict[str, Any]:
+    """Return the record of the timing run."""
+    return tracked.select(STUDY, "cost")[0]
+
+
+def ratio(phase: str, algorithm: str = "high") -> Estimate:
+    """Return an algorithm's time over Original's: the median of the rounds and its quartiles (not a 95 % interval).
+
+    Phases: "train", "train_no_dropout" and "inference".
+    """
+    metrics = run()["metrics"]
+    return _ratio(metrics["ways"][algorithm][phase]["ratio"], metrics["repeats"])
+
+
+def printed() -> list[float]:
+    """Return High's time per training step over Original's that the paper prints, by size."""
+    paper = published.load()
+    return [
+        paper.value(9, model=size, algorithm="High", phase="train", metric="step_per_s (ms)")
+        / paper.value(9, model=size, algorithm="Original", phase="train", metric="step_per_s (ms)")
+        for size in SIZES
+    ]
+
+
+def at_length(length: int, way: str = "high", against: str = "sdpa") -> Estimate:
+    """Return the time of attention alone at a length over that of another way, forward and backward, with quartiles."""
+    metrics = run()["metrics"]
+    row = next(row for row in metrics["lengths"] if (row["length"], row["way"]) == (length, way))
+    return _ratio(row[f"ratio_to_{against}"], row["rounds"])
+
+
+def longest() -> int:
+    """Return the largest number of tokens at which every way was timed."""
+    return max(row["length"] for row in run()["metrics"]["lengths"] if row["way"] == "materialised")
+
+
+def _ratio(found: dict[str, float], rounds: int) -> Estimate:
+    return Estimate(found["median"], found["low"], found["high"], rounds)

@@ -1,0 +1,49 @@
+"""Decoders: held-out perplexity, what a later row leaks, and answers without fine-tuning."""
+
+from math import log
+from typing import Any
+
+from saobp.study import published
+from saobp.study.statistics import Estimate, mean_interval
+from saobp.study.texts import tracked
+from saobp.study.texts.attention import STUDY
+
+SIZES = ("GPT2-Mini", "GPT2-Small", "GPT2-Medium")
+
+
+def run(algorithm: str) -> dict[str, Any]:
+    """Return what one decoder's first run measured."""
+    return tracked.metrics(STUDY, "decoder", algorithm=algorithm)[0]
+
+
+def difference(name: str = "high", against: str = "original") -> Estimate:
+    """Return an algorithm's log perplexity on held-out text minus another's, in nats per token, seed by seed."""
+    found = tracked.select(STUDY, "decoder")
+    losses = {(r["parameters"]["algorithm"], r["parameters"]["seed"]): log(r["metrics"]["perplexity"]) for r in found}
+    gaps = [
+        loss - losses[against, seed]
+        for (which, seed), loss in losses.items()
+        if (against, seed) in losses and which == name
+    ]
+    return mean_interval(gaps)
+
+
+def printed() -> list[float]:
+    """Return the fall of log perplexity that the paper prints for each size, in nats."""
+    paper = published.load()
+    return [
+        log(paper.value(7, model=size, algorithm="Original", metric="PPL_WikiText"))
+        - log(paper.value(7, model=size, algorithm="High", metric="PPL_WikiText"))
+        for size in SIZES
+    ]
+
+
+def leak() -> Estimate:
+    """Return what the form that reads later rows gains by reading them, in nats per token (95 % over sequences)."""
+    blocks = run("high_all_rows")["leak"]["by_block"]
+    return mean_interval(blocks)
+
+
+def prefix_loss(algorithm: str) -> float:
+    """Return a decoder's loss when each token is predicted from its prefix alone, in nats per token."""
+    return run(algorithm)["leak"]["prefixes"]

@@ -1,0 +1,106 @@
+"""Questions of a known number of hops: accuracy along training and at its end, High beside its controls."""
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from saobp.study import hops, relation_paths, several_hops
+from saobp.study.statistics import Estimate, mean_interval
+from saobp.study.texts import tracked
+
+FIRST = "stories"  # the study whose seeds were seen before the plan
+FRESH = "hops"  # the planned runs on seeds that were not
+KNOWN = 90.0  # percent right: a run knows the questions
+EARLY = 1000  # step at which accuracy along training is read
+
+
+@cache
+def runs(study: str = FIRST) -> list[dict[str, Any]]:
+    """Return the encoders of one study; none where it has no record. Of the planned one those of width 64."""
+    stage, found = ("hops", []) if study == FRESH else ("beyond", [])
+    for record in tracked.select(study, stage):
+        found += record["metrics"]["multihop"] if record["parameters"].get("width", 64) == 64 else []
+    return found
+
+
+def seeds(name: str, study: str = FIRST) -> int:
+    """Count the seeds of an algorithm."""
+    return len(several_hops.seeds_of(runs(study)).get(name, ()))
+
+
+@cache
+def difference(name: str = "high", against: str = "original", study: str = FIRST, among: str = "") -> Estimate:
+    """Compare two algorithms at the last step: questions of two hops and more, points, over the seeds of both.
+
+    `among`: only the seeds that this algorithm has too.
+    """
+    held = several_hops.seeds_of(runs(study)).get(among)
+    found = several_hops.difference([run for run in runs(study) if held is None or run["seed"] in held], name, against)
+    if found is None:
+        raise ValueError(f"no seed of study '{study}' has {name} and {against}")
+    return found[0]
+
+
+@cache
+def along(name: str = "high", against: str = "original", study: str = FIRST) -> tuple[Estimate, int]:
+    """Compare two algorithms on the mean over training; with it in how many seeds the first is ahead."""
+    frame = hops.curves(runs(study)).query("hops > 1")
+    means = frame.groupby(["algorithm", "seed"])["accuracy"].mean().unstack("algorithm")
+    gaps = (means[name] - means[against]).dropna()
+    return mean_interval(gaps.tolist()), int((gaps > 0).sum())
+
+
+def at(step: int, layers: int, number: int, study: str = FIRST) -> pd.Series:
+    """Return the mean accuracy of each algorithm at one step, one depth and one number of hops (percent)."""
+    frame = hops.curves(runs(study)).query("step == @step and layers == @layers and hops == @number")
+    return frame.groupby("algorithm")["accuracy"].mean()
+
+
+def known(name: str, layers: int, number: int, study: str = FIRST) -> int:
+    """Count the runs of an algorithm that end with `KNOWN` percent right or more."""
+    frame = hops.scores(runs(study)).query("algorithm == @name and layers == @layers and hops == @number")
+    return int((frame["accuracy"] >= KNOWN).sum())
+
+
+@cache
+def table(study: str = FIRST) -> list[list[Any]]:
+    """Return one row a depth and number of hops: accuracy at the end of each algorithm, and High − Original."""
+    frame, gaps = hops.scores(runs(study)), hops.differences(runs(study)).set_index(["layers", "hops", "algorithm"])
+    rows = []
+    for (layers, number), found in frame.groupby(["layers", "hops"]):
+        gap = gaps.loc[(layers, number, "high")]
+        rows.append([layers, number, found.groupby("algorithm")["accuracy"].mean(),
+                     Estimate(*gap[["difference", "low", "high", "seeds"]])])  # fmt: skip
+    return rows
+
+
+def by_path(number: int = 3) -> tuple[int, int, int]:
+    """Return the runs that know some paths of relations and not others, all runs, and the paths of that many hops."""
+    record = tracked.metrics(FIRST, "beyond")[0]
+    found = relation_paths.accuracy(record["multihop"], {int(n): path for n, path in record["paths"].items()})
+    found = found[found["hops"] == number]
+    divided = relation_paths.divided(found)
+    count = (len(rows[hops.RUN].drop_duplicates()) for rows in (divided, found))
+    return (*count, found["path"].nunique())
+
+
+def chance() -> float:
+    """Return what guessing scores, in percent."""
+    return 100 / runs()[0]["chains"]
+
+
+def depths() -> list[str]:
+    """Return the encoders' numbers of layers."""
+    return [str(layers) for layers in sorted({run["layers"] for run in runs()})]
+
+
+def width() -> int:
+    """Return the encoders' width."""
+    return tracked.metrics(FIRST, "beyond")[0]["exam_recipe"]["hidden"]
+
+
+def steps() -> int:
+    """Return how many steps each encoder is trained."""
+    return int(np.max([run["steps"] for run in runs()]))

@@ -1,0 +1,82 @@
+"""The refinement inserted into a public encoder: fine-tuned scores by arm, and what the step does without training."""
+
+from functools import cache
+from typing import Any
+
+import pandas as pd
+
+from saobp.study import plan
+from saobp.study.statistics import Estimate, mean_interval
+from saobp.study.texts import tracked
+
+STUDY = "retrofit"
+
+
+@cache
+def runs() -> pd.DataFrame:
+    """Return one row a fine-tuned run: arm, task, seed, score (percent) after the last epoch, bag of words' score.
+
+    A run that failed has no row. Empty where nothing was run.
+    """
+    rows = []
+    for run in tracked.select(STUDY, "retrofit"):
+        given, metrics = run["parameters"], run["metrics"]
+        if "failed" not in metrics:
+            floor = (metrics.get("floor") or {}).get("value")
+            rows.append((given["arm"], given["task"], given["seed"], metrics["headline"], floor))
+    return pd.DataFrame(rows, columns=["arm", "task", "seed", "score", "floor"])
+
+
+def complete() -> pd.DataFrame:
+    """Return the mean score of each seed (rows) and arm (columns) over the planned tasks; a seed without all is NaN."""
+    tasks = plan.sections(plan.file())["retrofit"]["tasks"]
+    found = runs()[runs()["task"].isin(tasks)].groupby(["seed", "arm"])["score"].agg(["mean", "count"])
+    return found["mean"].where(found["count"] == len(tasks)).unstack("arm")
+
+
+def difference(name: str = "high", against: str = "original") -> Estimate | None:
+    """Return an arm's mean score minus another's over the seeds of both, in points; None without such a seed."""
+    means = complete()
+    if not {name, against} <= set(means):
+        return None
+    gaps = (means[name] - means[against]).dropna()
+    return mean_interval(gaps.tolist()) if len(gaps) else None
+
+
+def by_task(name: str = "high", against: str = "original") -> dict[str, Estimate]:
+    """Return the same difference for each task, over the seeds that have it."""
+    scores = runs().pivot(index=["task", "seed"], columns="arm", values="score")
+    gaps = (scores[name] - scores[against]).dropna()
+    return {task: mean_interval(values.tolist()) for task, values in gaps.groupby("task", sort=False)}
+
+
+def arms() -> list[str]:
+    """Return the arms beside Original that have a seed with all tasks."""
+    return [name for name in complete().dropna(axis=1, how="all") if name != "original"]
+
+
+@cache
+def untrained() -> dict[str, Any] | None:
+    """Return what the step does to the encoder as it is: similarity by arm, and attention by layer; None if not run."""
+    found = tracked.metrics(STUDY, "retrofit-untrained", model="minilm")
+    return found[0] if found else None
+
+
+def similarity(factor: str = "high", strength: float = 0.1) -> Estimate:
+    """Return the correlation with the gold similarity minus plain attention's, in points, without training."""
+    row = _arm(factor, strength)
+    return Estimate(row["difference"], *row["interval"], 1, untrained()["pairs"])
+
+
+def plain_similarity() -> float:
+    """Return Spearman's correlation of plain attention, in percent."""
+    return _arm("none", 0.0)["spearman"]
+
+
+def layers(measure: str, factor: str = "high", strength: float = 0.1) -> pd.DataFrame:
+    """Return a measure of each layer's attention before ("raw") and after ("refined") the step."""
+    return pd.DataFrame([layer[measure] for layer in _arm(factor, strength)["layers"]])
+
+
+def _arm(factor: str, strength: float) -> dict[str, Any]:
+    return next(row for row in untrained()["similarity"] if (row["factor"], row["strength"]) == (factor, strength))

@@ -1,0 +1,104 @@
+"""What was run: runs, steps and hours of each tracked study; how long commands take; the data; the notebooks."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+
+from saobp.measure.prose import prose
+from saobp.study import labels, paths, records, typed_by_hand
+from saobp.study.tables import context
+from saobp.study.tasks import TASKS
+from saobp.study.texts import tracked
+
+STUDIES = ("narrow", "laptop", "stories", "hops", "retrofit")
+KINDS = {"strengths": "encoders at other strengths", "larger": "larger encoders", "multihop": "encoders for known hops"}
+
+
+def table() -> pd.DataFrame:
+    """Return one row a study and kind of training: study, what, runs, steps (of one run) and hours (of all)."""
+    rows = [row for name in STUDIES for row in _study(name, tracked.study(name))]
+    return pd.DataFrame(rows, columns=["study", "what", "runs", "steps", "hours"])
+
+
+def _study(name: str, found: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    rows = []
+    for stage, what in (("pretrain", "encoders"), ("decoder", "decoders")):
+        rows.append((name, what, *_size([run["metrics"] for run in records.select(found, stage)])))
+    tuned = [scores for run in records.select(found, "finetune") for scores in run["metrics"]["tasks"].values()]
+    rows.append((name, "fine-tuned tasks", len(tuned), 0, sum(scores.get("seconds") or 0 for scores in tuned) / 3600))
+    inserted = records.select(found, "retrofit")
+    rows.append((name, "fine-tuned tasks", len(inserted), 0, sum(run["seconds"] for run in inserted) / 3600))
+    beyond = [run["metrics"] for stage in ("beyond", "hops") for run in records.select(found, stage)]
+    for key, what in KINDS.items():
+        ends = [run["curve"][-1] for metrics in beyond for run in metrics.get(key) or [] if run["curve"]]
+        rows.append((name, what, *_size([end | {"steps": end["step"]} for end in ends])))
+    return [row for row in rows if row[2]]
+
+
+def _size(measured: Sequence[dict[str, Any]]) -> tuple[int, int, float]:
+    """The number of runs, the most steps that one took, and the hours of all."""
+    steps = max((run["steps"] for run in measured), default=0)
+    return len(measured), steps, sum(run.get("seconds") or 0.0 for run in measured) / 3600
+
+
+def most_parameters() -> float:
+    """Return the parameters of the largest encoder trained on real text, in millions."""
+    return max(metrics["parameters"] for metrics in _real_text()) / 1e6
+
+
+def most_tokens() -> float:
+    """Return the tokens that an encoder on real text read at most, in millions."""
+    return max(metrics["tokens"] for metrics in _real_text()) / 1e6
+
+
+def _real_text() -> list[dict[str, Any]]:
+    found = [record for name in ("narrow", "laptop") for record in tracked.study(name)]
+    return [run["metrics"] for run in records.select(found, "pretrain")]
+
+
+def minutes(command: str) -> pd.Series:
+    """Return how long a command takes, from and to (minutes), and on how many cores: data/results/commands.csv."""
+    return pd.read_csv(paths.root() / "data" / "results" / "commands.csv", index_col="command").loc[command]
+
+
+def splits(study: str) -> list[dict[str, Any]]:
+    """Return every split that a study read which is not the published one: name, rows, published rows, note."""
+    found = {}
+    for record in tracked.study(study):
+        for split in record["data"].get("splits") or []:
+            if not split["complete"]:
+                found.setdefault((_name(split), split["split"]), split)
+    return [split | {"name": name} for (name, _), split in sorted(found.items())]
+
+
+def _name(split: dict[str, Any]) -> str:
+    config = split.get("config")
+    return split["dataset"] + (f" ({config})" if config and config != "default" else "")
+
+
+def task(name: str) -> str:
+    """Return a task's name for readers."""
+    return TASKS[name].title
+
+
+def model(name: str) -> str:
+    """Return a model's name for readers."""
+    return labels.model_title(name)
+
+
+def notebooks() -> dict[str, dict[str, str]]:
+    """Return name -> question, reads, writes, runtime of every notebook that is there: texts/notebooks.yaml."""
+    written = typed_by_hand.read(paths.root() / "texts" / "notebooks.yaml")
+    names = sorted(path.stem for path in (paths.root() / "notebooks").glob("*.ipynb"))
+    return {name: written[name] for name in names}
+
+
+def departures(study: str) -> list[str]:
+    """Return what differs from the paper in a study's records, a line a matter."""
+    return context.departures(tracked.study(study))
+
+
+def prose_words() -> list[int]:
+    """Return how many words each paragraph of the embedded novel has."""
+    return [len(paragraph.split()) for paragraph in prose()]

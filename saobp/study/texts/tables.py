@@ -1,0 +1,63 @@
+"""Cells of the tables in `figures/`: the paper's number beside ours, with interval, runs and items."""
+
+from functools import cache
+
+import pandas as pd
+
+from saobp.study import paths
+from saobp.study.statistics import Estimate
+
+
+@cache
+def rows(number: int) -> pd.DataFrame:
+    """Return a table's cells, a row a cell."""
+    return pd.read_csv(paths.figures() / f"table{number}.csv")
+
+
+def cell(number: int, row: str, column: str) -> Estimate:
+    """Return our number in a cell. Raises KeyError where the table has no such cell."""
+    found = _cell(number, row, column)
+    return Estimate(*(float(found[name]) for name in ("ours", "low", "high")), int(found["runs"]))
+
+
+def printed(number: int, row: str, column: str) -> float:
+    """Return the paper's number in a cell."""
+    return float(_cell(number, row, column)["published"])
+
+
+def difference(number: int, column: str) -> Estimate:
+    """Return High − Original of one column of scores in the model with most runs, with its paired 95 % interval."""
+    found = score_differences(number).set_index("column").loc[column]
+    return Estimate(found["difference"], found["difference_low"], found["difference_high"], int(found["runs"]))
+
+
+def score_differences(number: int = 8) -> pd.DataFrame:
+    """Return High − Original of each task that was run: column, difference, difference_low, difference_high, runs."""
+    frame = rows(number)
+    return frame[frame["difference"].notna() & frame["row"].str.endswith(" High")]
+
+
+def below_words(number: int = 8) -> tuple[int, int]:
+    """Count the tasks on which our Original scores below the bag of words, and the tasks where both have a score."""
+    frame = rows(number)
+    plain = (
+        frame[frame["row"].str.contains("narrow") & frame["row"].str.endswith(" Original")]
+        .set_index("column")["ours"]
+        .astype(float)
+    )
+    words = frame[frame["row"] == "bag of words"].set_index("column")["ours"].astype(float)
+    both = pd.concat({"plain": plain, "words": words}, axis=1).dropna().drop("Avg", errors="ignore")
+    return int((both["plain"] < both["words"]).sum()), len(both)
+
+
+def _cell(number: int, row: str, column: str) -> pd.Series:
+    frame = rows(number)
+    found = frame[(frame["row"] == row) & (frame["column"] == column)]
+    if len(found) != 1:
+        raise KeyError(f"table{number}.csv: {len(found)} cells {row!r}, {column!r}")
+    return found.iloc[0]
+
+
+def statements() -> pd.DataFrame:
+    """Return the paper's statements with their outcomes: statement, where, verdict."""
+    return pd.read_csv(paths.figures() / "verdicts.csv")

@@ -1,0 +1,22 @@
+"""The tracked records that the texts are about, each study read once."""
+
+from functools import cache
+from typing import Any
+
+from saobp.study import paths, records
+
+
+@cache
+def study(name: str) -> list[dict[str, Any]]:
+    """Return the tracked records of a study; none where it was not run."""
+    return records.load(paths.results(name))
+
+
+def select(name: str, stage: str, **parameters: Any) -> list[dict[str, Any]]:
+    """Return a study's records of a stage whose parameters have the given values."""
+    return records.select(study(name), stage, **parameters)
+
+
+def metrics(name: str, stage: str, **parameters: Any) -> list[dict[str, Any]]:
+    """Return what these records measured."""
+    return [record["metrics"] for record in select(name, stage, **parameters)]

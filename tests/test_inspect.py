@@ -1,0 +1,265 @@
+"""`saobp inspect`: its numbers are those of the library, its files whole, and bad input one line."""
+
+import json
+import os
+import re
+import shutil
+
+import model_folders
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from small_models import word_tokenizer
+from transformers import GPT2Config, GPT2LMHeadModel
+
+import saobp
+from saobp.huggingface import raw_attentions
+from saobp.measure import inspect as inspecting
+from saobp.measure import predictions
+from saobp.measure.resampling import StreamedBootstrap
+from saobp.study.runner import main
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    base = tmp_path_factory.mktemp("models")
+    return {kind: model_folders.folder(kind, base / kind) for kind in ("gpt2", "modernbert", "vit")}
+
+
+@pytest.fixture
+def texts(tmp_path):
+    return model_folders.text_file(tmp_path / "texts.txt")
+
+
+def decoder():
+    torch.manual_seed(0)
+    ids = {"vocab_size": 105, "pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3}
+    return GPT2LMHeadModel(GPT2Config(**ids, n_embd=32, n_layer=2, n_head=4, n_positions=64)).eval()
+
+
+def test_every_number_is_the_library_s_own():
+    model, tokenizer = decoder(), word_tokenizer()
+    table = saobp.inspect(model, tokenizer, model_folders.TEXTS, strengths=0.3, samples=3)
+    expected = []
+    saobp.apply(model, "none")
+    for text in model_folders.TEXTS[:3]:
+        with raw_attentions(model) as pairs, torch.no_grad():
+            model(**tokenizer(text, return_tensors="pt"))
+        raw = torch.cat([pair[0] for pair in pairs])
+        refined = saobp.refine(raw, "high", 0.3, causal=True)
+        expected.append(
+            [[saobp.gtd(raw), saobp.attention_entropy(raw)], [saobp.gtd(refined), saobp.attention_entropy(refined)]]
+        )
+    expected = np.array([[[one.numpy() for one in pair] for pair in text] for text in expected]).mean(0)
+    for m, measure in enumerate(("gtd", "entropy")):
+        heads = table[(table.measure == measure) & table["head"].notna()].sort_values(["layer", "head"])
+        assert heads.before.to_numpy() == pytest.approx(expected[0, m].ravel(), abs=1e-5)
+        assert heads.after.to_numpy() == pytest.approx(expected[1, m].ravel(), abs=1e-5)
+        layers = table[(table.measure == measure) & table["head"].isna()].sort_values("layer")
+        assert layers.after.to_numpy() == pytest.approx(expected[1, m].mean(-1), abs=1e-5)
+        assert ((layers.low <= layers.change) & (layers.change <= layers.high)).all()
+
+
+def test_the_model_is_left_as_it_was():
+    model = decoder()
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    saobp.inspect(model, word_tokenizer(), model_folders.TEXTS, samples=2)
+    assert model.config._attn_implementation == "sdpa" and not hasattr(model.config, "saobp")
+    assert model.state_dict().keys() == before.keys()
+    assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
+
+
+def test_texts_are_read_one_at_a_time_and_no_more_than_asked_for():
+    read = []
+
+    def stream():
+        for text in model_folders.TEXTS:
+            read.append(text)
+            yield text
+
+    saobp.inspect(decoder(), word_tokenizer(), stream(), samples=2)
+    assert len(read) == 2
+
+
+def test_the_strength_of_a_model_follows_the_paper_s_rule():
+    sizes = {11.17e6: 0.2, 28.8e6: 0.08, 41.4e6: 0.05, 22.7e6: 0.1, 1e6: 0.2}
+    for parameters, strength in sizes.items():
+        model = torch.nn.ParameterList([torch.nn.Parameter(torch.empty(int(parameters), device="meta"))])
+        assert inspecting.strength_for(model) == strength
+
+
+def test_what_a_window_hides_stays_hidden():
+    maps = torch.rand(2, 6, 6).triu(-1).tril(1)
+    maps = maps / maps.sum(-1, keepdim=True)
+    for factor in inspecting.FACTORS:
+        refined = inspecting.one_step(maps, factor, 0.3, causal=False)
+        assert (refined[maps == 0] == 0).all()
+        assert torch.allclose(refined.sum(-1), torch.ones(2, 6))
+
+
+def test_perplexity_at_no_strength_is_the_plain_model_s_and_later_ones_the_refined_model_s():
+    model, tokenizer = decoder(), word_tokenizer()
+    found = predictions.perplexities(model, tokenizer, model_folders.TEXTS, "high", (0.0, 0.5), samples=2)
+    for factor, strength, told in (("none", 0.5, found[0]), ("high", 0.5, found[1])):
+        refined, losses, count = saobp.apply(decoder(), factor, strength), 0.0, 0
+        for text in model_folders.TEXTS[:2]:
+            inputs = tokenizer(text, return_tensors="pt")
+            with torch.no_grad():
+                losses += refined(**inputs, labels=inputs["input_ids"]).loss.item() * (inputs["input_ids"].shape[1] - 1)
+            count += inputs["input_ids"].shape[1] - 1
+        assert told["perplexity"] == pytest.approx(np.exp(losses / count), rel=1e-4) and told["tokens"] == count
+
+
+def test_streamed_intervals_are_those_of_the_bootstrap():
+    values = np.random.default_rng(1).normal(3, 2, (400, 2))
+    stream = StreamedBootstrap(draws=2000)
+    for row in values:
+        stream.add(row)
+    low, high = stream.interval()
+    error = values.std(0) / 20
+    assert stream.mean() == pytest.approx(values.mean(0))
+    assert (high - low) / 2 == pytest.approx(1.96 * error, rel=0.1)
+    assert np.isnan(_of_one(values[0])).all()
+
+
+def _of_one(row):
+    stream = StreamedBootstrap()
+    stream.add(row)
+    return np.array(stream.interval())
+
+
+def test_memory_does_not_grow_with_the_texts():
+    few, many = StreamedBootstrap(), StreamedBootstrap()
+    for stream, number in ((few, 2), (many, 50)):
+        for _ in range(number):
+            stream.add(np.ones((2, 3)))
+    assert few.sums.nbytes == many.sums.nbytes
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "modernbert", "vit"])
+def test_the_command_writes_a_page_a_table_and_the_numbers(kind, folders, texts, tmp_path, capsys):
+    given = ["--text", str(texts)]
+    if kind == "vit":
+        from PIL import Image
+
+        for number in range(3):
+            pixels = np.random.default_rng(number).integers(0, 255, (12, 12, 3), np.uint8)
+            Image.fromarray(pixels).save(tmp_path / f"{number}.png")
+        given = ["--images", str(tmp_path)]
+    out = tmp_path / "out"
+    asked = ["--strength", "0.2", "0.4", "--samples", "3", "--out", str(out)]
+    assert main(["inspect", str(folders[kind]), *given, *asked]) == 0
+    printed = capsys.readouterr().out
+    assert "largest column sum" in printed and str(out / "index.html") in printed
+    assert sorted(file.name for file in out.iterdir()) == ["attention.csv", "attention.json", "index.html"]
+    table, told = pd.read_csv(out / "attention.csv"), json.loads((out / "attention.json").read_text())
+    assert set(table.strength) == {0.2, 0.4} and told["texts"] == 3 and told["layers"] == 2
+    page = (out / "index.html").read_text()
+    assert not re.search(r"(src|href)=\"|@import|url\(", page) and "saobp-explorer" in page
+    predicted = {one["kind"] for one in told["predictions"]}
+    assert predicted == {"gpt2": {"perplexity"}, "modernbert": {"pseudo-perplexity"}, "vit": set()}[kind]
+
+
+def broken(folder, tmp_path, remove=(), add=()):
+    """Copy a model's folder without some files and with empty others."""
+    copy = tmp_path / "broken"
+    shutil.copytree(folder, copy)
+    for pattern in remove:
+        for file in copy.glob(pattern):
+            file.unlink()
+    for name in add:
+        (copy / name).write_bytes(b"")
+    return copy
+
+
+@pytest.mark.parametrize(
+    ("remove", "add", "said"),
+    [
+        (["tokenizer*"], [], "has no tokenizer"),
+        (["*.safetensors"], [], "has no weights"),
+        (["*.safetensors"], ["pytorch_model.bin"], "pickled weights"),
+        (["config.json"], [], "no config.json"),
+        (["*.safetensors"], ["model.safetensors"], "transformers cannot open it"),
+    ],
+)
+def test_a_folder_that_is_no_whole_model_is_refused_in_one_line(remove, add, said, folders, tmp_path, capsys):
+    refused([str(broken(folders["gpt2"], tmp_path, remove, add))], said, tmp_path, capsys)
+
+
+def refused(arguments, said, tmp_path, capsys, out=None):
+    """Check that a command ends with 2, says one line on stderr, and leaves nothing behind."""
+    out = out or tmp_path / "out"
+    there = sorted(tmp_path.iterdir())
+    assert main(["inspect", *arguments, "--out", str(out)]) == 2
+    told = capsys.readouterr()
+    line = [text for text in told.err.replace("\r", "\n").splitlines() if not re.match(r"\S+: +\d+%|$", text)]
+    assert len(line) == 1 and line[0].startswith("saobp: ") and said in line[0], told.err
+    assert told.out == "" and sorted(tmp_path.iterdir()) == there
+
+
+def test_a_model_that_is_no_transformer_is_refused(folders, tmp_path, capsys):
+    from transformers import ResNetConfig, ResNetModel
+
+    config = ResNetConfig(embedding_size=8, hidden_sizes=[8], depths=[1], layer_type="basic")
+    ResNetModel(config).save_pretrained(tmp_path / "resnet")
+    shutil.copy(folders["vit"] / "preprocessor_config.json", tmp_path / "resnet")
+    (tmp_path / "pictures").mkdir()
+    from PIL import Image
+
+    Image.new("RGB", (12, 12)).save(tmp_path / "pictures" / "a.png")
+    given = [str(tmp_path / "resnet"), "--images", str(tmp_path / "pictures")]
+    refused(given, "no self-attention", tmp_path, capsys)
+
+
+@pytest.mark.parametrize(("text", "said"), [("", "holds no text"), ("\n\n", "holds no text"), ("w1", "two tokens")])
+def test_a_text_without_two_tokens_is_refused(text, said, folders, tmp_path, capsys):
+    (tmp_path / "short.txt").write_text(text)
+    refused([str(folders["gpt2"]), "--text", str(tmp_path / "short.txt")], said, tmp_path, capsys)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--strength", "-0.1"], "not negative"),
+        (["--strength", "nan"], "finite"),
+        (["--strength", "0"], "above 0"),
+        (["--factor", "higher"], "factor must be one of"),
+        (["--samples", "0"], "samples must be at least 1"),
+        (["--text", "nowhere.txt"], "nowhere.txt: cannot be read"),
+        (["--images", "nowhere"], "no such folder"),
+    ],
+)
+def test_bad_options_are_refused_in_one_line(options, said, folders, tmp_path, capsys):
+    refused([str(folders["gpt2"]), *options], said, tmp_path, capsys)
+
+
+def test_a_name_that_is_nothing_is_refused(tmp_path, capsys):
+    refused(["minlm"], "no such folder", tmp_path, capsys)
+
+
+def test_text_for_a_vision_model_is_refused(folders, texts, tmp_path, capsys):
+    refused([str(folders["vit"])], "reads pictures", tmp_path, capsys)
+
+
+def test_a_folder_that_cannot_be_written_is_refused_before_anything_is_computed(folders, tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    refused([str(folders["gpt2"])], "cannot be written", tmp_path, capsys, out=tmp_path / "file" / "out")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_of_somebody_else_is_refused(folders, tmp_path, capsys):
+    (tmp_path / "locked").mkdir(mode=0o500)
+    refused([str(folders["gpt2"])], "cannot be written", tmp_path, capsys, out=tmp_path / "locked" / "out")
+
+
+def test_an_interrupted_write_leaves_the_old_files(monkeypatch, folders, texts, tmp_path):
+    from saobp.measure import page
+
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "index.html").write_text("old")
+    monkeypatch.setattr(page, "page", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
+    with pytest.raises(KeyboardInterrupt):
+        main(["inspect", str(folders["gpt2"]), "--text", str(texts), "--samples", "2", "--out", str(out)])
+    assert [file.name for file in out.iterdir()] == ["index.html"] and (out / "index.html").read_text() == "old"

@@ -1,0 +1,68 @@
+"""Publishing a profile, and the commands that write one item for somebody's paper."""
+
+import pytest
+
+from saobp.study import paths, publication, runner
+
+
+def test_a_single_table_without_a_profile_is_of_the_results_that_are_shown(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(publication, "published_profile", lambda: "stories")
+    assert runner.main(["table", "4"]) == 0
+    assert "Profile stories." in (tmp_path / "table4.tex").read_text(encoding="utf-8")
+    assert capsys.readouterr().err == "from the records of profile stories\n"
+    with pytest.raises(SystemExit):
+        runner.main(["table", "--help"])
+    said = " ".join(capsys.readouterr().out.split())
+    assert "default: the one that figures/ shows" in said and "(default: the current one)" in said
+
+
+@pytest.mark.parametrize(("words", "said"), [
+    (["table", "12"], "invalid choice: 12"), (["figure", "3", "--width", "x"], "invalid float value: 'x'"),
+    (["figure", "3", "--width", "0"], "give 1.5 to 20"), (["table", "2", "--profile", "nope"], "choose one of laptop"),
+    (["table", "2", "--profile", "no/such.yaml"], "no such profile"), ([], "required: COMMAND"),
+])  # fmt: skip
+def test_what_is_wrong_with_a_command_is_said_in_one_line(words, said, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    try:
+        code = runner.main(words)
+    except SystemExit as left:
+        code = left.code
+    lines = capsys.readouterr().err.splitlines()
+    assert code == 2 and len(lines) == 1 and lines[0].startswith("saobp: ") and said in lines[0]
+    assert not any(tmp_path.iterdir())
+
+
+def test_the_verdicts_are_written_alone_like_a_table(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert runner.main(["table", "verdicts", "--profile", "laptop", "--format", "md"]) == 0
+    (written,) = tmp_path.iterdir()
+    assert written.name == "verdicts.md" and "| Paper | Verdict |" in written.read_text(encoding="utf-8")
+
+
+def test_a_profile_with_nothing_to_compare_is_not_the_one_that_is_shown(tmp_path, monkeypatch):
+    monkeypatch.setattr(paths, "results", lambda name: tmp_path / name)
+    for name, sides in {"narrow": ["original"], "laptop": ["original", "high"], "smoke": ["original", "high"]}.items():
+        (tmp_path / name).mkdir()
+        for side in sides:
+            (tmp_path / name / f"04-pretrain-mini-{side}-42.json").write_text("{}")
+    assert publication.published_profile() == "laptop"
+    (tmp_path / "narrow" / "04-pretrain-mini-narrow-high-42.json").write_text("{}")
+    assert publication.published_profile() == "narrow"
+
+
+def test_publishing_part_of_a_profile_names_the_tracked_records_that_it_takes_away(tmp_path, monkeypatch, capsys):
+    ran, tracked = tmp_path / "build" / "records", tmp_path / "results"
+    for folder in (ran, tracked):
+        folder.mkdir(parents=True)
+    for path in (ran / "a.json", tracked / "a.json", tracked / "b.json"):
+        path.write_text("{}")
+    monkeypatch.setattr(paths, "build", lambda name: ran.parent)
+    monkeypatch.setattr(paths, "results", lambda name: tracked)
+    monkeypatch.setattr(publication.records, "read", lambda path: {})
+    monkeypatch.setattr(publication, "rebuild", lambda: None)
+    publication.publish("narrow")
+    assert "has none of them: b; git restores them" in capsys.readouterr().out
+    publication.publish("narrow")
+    assert "no longer there" not in capsys.readouterr().out
+    assert [path.name for path in tracked.glob("*.json")] == ["a.json"]

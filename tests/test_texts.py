@@ -1,0 +1,208 @@
+"""README and the other pages: every number comes from code, every link leads somewhere, the snippet runs as printed."""
+
+import os
+import re
+import subprocess
+import sys
+from functools import cache
+
+import pytest
+import torch
+from jinja2 import Environment, nodes
+
+from saobp import own
+from saobp.study import paths
+from saobp.study.statistics import Estimate
+from saobp.study.texts import exam, fill, planned, public_encoder, tracked
+
+README = (paths.root() / "README.md").read_text(encoding="utf-8")
+MAKEFILE = (paths.root() / "Makefile").read_text(encoding="utf-8")
+TEMPLATES = sorted(fill.folder().rglob("*.md.j2"))
+PAGES = ["README.md", "RESULTS.md", "CLAIMS.md", "SCALE.md", "data/README.md", "notebooks/README.md"]
+CODE = (r"```.*?```", r"`[^`\n]*`", r"\]\([^)]*\)", r"https?://\S+")  # fenced, inline, where links lead
+NAMES = (  # digits that are no result: each is part of somebody's name for something, or a convention
+    r"\[\d\d-[a-z-]+\]", r"\bNotebook \d\d\b",  # our notebooks
+    r"\b(?:Eq\.|Tables?|Figures?|Section|Appendix|Algorithm) \d+\b(?: (?:and|to) \d+\b)?",  # the paper's items
+    r"\bEMNLP \d{4}\b", r"\((?:18|19|20)\d\d\)", r"\bCC BY \d\.\d\b", r"\bApache \d\.\d\b",  # years and licences
+    r"\bGPT-2\b", r"\bSST-2\b", r"\bWikiText-103\b", r"\b100 English novels\b", r"\bMiniLM-L6-v2\b", r"\bSHA-256\b",
+    r"\b95 %", r"^\d\. ", r"\b1/L\b", r"λ = 0\b",  # the level of every interval, a list, two definitions
+)  # fmt: skip
+
+
+def literal_digits(template: str) -> list[str]:
+    """Return what a template says in digits of its own, outside placeholders, code and `NAMES`."""
+    tree = Environment().parse(template)
+    typed = [
+        str(part.value) for out in tree.find_all(nodes.Output) for part in out.nodes if isinstance(part, nodes.Const)
+    ]
+    texts = [
+        part.data if isinstance(part, nodes.TemplateData) else "§"
+        for out in tree.find_all(nodes.Output)
+        for part in out.nodes
+    ]
+    text = "".join(texts)
+    for pattern in CODE:
+        text = re.sub(pattern, "", text, flags=re.DOTALL)
+    for name in NAMES:
+        text = re.sub(name, "", text, flags=re.MULTILINE)
+    return re.findall(r".{0,30}\d.{0,20}", text) + [value for value in typed if re.search(r"\d", value)]
+
+
+@cache
+def pages():
+    return {path.relative_to(paths.root()).as_posix(): text for path, text in fill.pages().items()}
+
+
+@pytest.mark.parametrize("template", TEMPLATES, ids=lambda path: path.name)
+def test_every_number_of_a_text_comes_from_a_placeholder(template):
+    assert literal_digits(template.read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize(
+    "typed",
+    ["A gain of 3.3 points.", "| High | 97 |", "{{ 3.3 }} points", "{{ '74 %' }} right", "{% if x %}n = 21{% endif %}"],
+)
+def test_a_number_typed_into_a_template_is_found(typed):
+    assert literal_digits(typed)
+
+
+def test_names_and_placeholders_are_not_taken_for_results():
+    assert literal_digits("{{ a.at(1000, 4) | fixed(1) }} as in Table 2 and Eq. 11 (`λ=3`), 95 % interval, GPT-2") == []
+
+
+def test_the_committed_texts_are_the_rendered_ones():
+    assert sorted(pages()) == sorted(PAGES)
+    for name, text in pages().items():
+        assert (paths.root() / name).read_text(encoding="utf-8") == text, f"{name}: run `make figures`"
+
+
+def test_the_readme_is_of_two_screens_to_the_result_and_six_kilobytes():
+    assert len(README.encode()) <= 6 * 1024
+    assert README.index("![") < README.index("1. **") < README.index("```bash"), "picture, findings, commands"
+    assert len(re.findall(r"^\d\. \*\*", README, re.MULTILINE)) == 5
+    assert len(README[: README.index("## Two commands")].splitlines()) <= 40
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_file_and_heading_that_is_linked_exists(page):
+    text = (paths.root() / page).read_text(encoding="utf-8")
+    headings = {
+        re.sub(r"[^a-z0-9 -]", "", line.lower()).replace(" ", "-") for line in re.findall(r"^#+ (.+)$", text, re.M)
+    }
+    for target, anchor in re.findall(r"\]\((?!http)([^)#]*)#?([^)]*)\)", text):
+        assert ((paths.root() / page).parent / target).exists(), target
+        assert target or anchor in headings, anchor
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_make_target_and_command_that_is_named_exists(page):
+    text = (paths.root() / page).read_text(encoding="utf-8")
+    for target in set(re.findall(r"(?:^|`|> )make ([a-z]+)", text, re.MULTILINE)):
+        assert re.search(rf"^{target}:", MAKEFILE, re.MULTILINE), target
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page != "data/README.md"])
+def test_no_table_cell_is_a_paragraph(page):
+    cells = [cell for line in pages()[page].splitlines() if line.startswith("|") for cell in line.strip("|").split("|")]
+    assert max(len(re.sub(r"\]\([^)]*\)", "", cell).split()) for cell in cells) <= 40
+
+
+def test_the_snippet_runs_as_printed_and_shows_an_effect_on_a_real_model(tmp_path):
+    snippet = next(code for code in re.findall(r"```python\n(.*?)```", README, re.DOTALL) if "saobp.apply" in code)
+    assert len([line for line in snippet.splitlines() if line.strip()]) <= 11
+    environment = {**os.environ, "PYTHONWARNINGS": "ignore", "SAOBP_DATA": str(tmp_path)}
+    command = [sys.executable, "-c", snippet]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert f"```text\n{done.stdout}```" in README, "the output that the README prints"
+    before, after = (float(value) for value in re.findall(r"sum ([\d.]+)", done.stdout))
+    assert after < 0.9 * before
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "seeds", "outcome"),
+    [
+        (0.1, 3, 10, "supported"),
+        (-3, -0.1, 10, "contradicted"),
+        (-0.9, 0.8, 10, "no effect"),
+        (-0.9, 1.2, 10, "imprecise"),
+        (0.1, 3, 9, "not complete"),
+    ],
+)
+def test_the_interval_and_the_margin_decide_the_outcome_of_a_planned_study(low, high, seeds, outcome):
+    primary = planned.study("retrofit").primary
+    assert (primary.margin, primary.seeds, primary.direction) == (1, 10, 1)
+    assert planned.outcome(Estimate((low + high) / 2, low, high, seeds), primary) == outcome
+    assert planned.outcome(None, primary) == "not run"
+
+
+def test_the_direction_that_the_paper_claims_turns_the_outcome():
+    primary = planned.study("scratch").primary
+    assert primary.direction == -1
+    assert planned.outcome(Estimate(-0.05, -0.08, -0.01, primary.seeds), primary) == "supported"
+
+
+def test_numbers_are_written_with_their_interval_and_no_minus_before_a_zero():
+    assert fill.effect(Estimate(3.29, 1.06, 5.51, 21), 1, "points") == "+3.3 points [1.1, 5.5]"
+    assert fill.effect(Estimate(-0.01, float("nan"), float("nan"), 1), 2) == "−0.01"
+    assert (fill.signed(-0.0004, 2), fill.fixed(12345.6), fill.percent(0.449)) == ("+0.00", "12,346", "45 %")
+    assert (fill.span([6.87, 11.7]), fill.span([1.0, 1.0])) == ("6.9 to 11.7", "1.0")
+
+
+def test_the_factor_in_contributing_is_short_and_works_as_printed():
+    text = (paths.root() / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 60
+    snippet = re.search(r"```python\n(.*?)```", text, re.DOTALL)[1]
+    assert len(snippet.splitlines()) <= 15
+    names = {}
+    try:
+        exec(snippet, names)
+        torch.testing.assert_close(names["refined"].sum(-1), torch.ones(4, 9))
+    finally:
+        own.OWN.pop("crowded", None)
+
+
+def planned_runs():
+    """Records as the planned runs leave them: MiniLM's arms, tasks and seeds, and its attention without training."""
+    tasks = ("stsb", "mrpc", "cola", "rte", "sst2", "qnli")
+    tuned = [
+        {"stage": "retrofit", "parameters": {"arm": arm, "task": task, "seed": seed}, "seconds": 60.0, "data": {},
+         "metrics": {"headline": 80 + (arm == "high") * (2 + 0.1 * seed), "floor": {"value": 70}}, "departures": []}
+        for arm in ("original", "high", "uniform") for task in tasks for seed in range(10)
+    ]  # fmt: skip
+    layer = {name: {"raw": 1.0, "refined": 2.0} for name in ("entropy", "gtd", "sparsity", "largest_column_share")}
+    arms = [
+        {"factor": factor, "strength": strength, "spearman": value, "difference": value - 82, "interval": [-4, -2],
+         "layers": [layer] * 6}
+        for factor, strength, value in (("none", 0.0, 82.0), ("high", 0.1, 79.0))
+    ]  # fmt: skip
+    untrained = {"stage": "retrofit-untrained", "parameters": {"model": "minilm"}, "seconds": 1.0, "departures": []}
+    return [*tuned, untrained | {"data": {}, "metrics": {"similarity": arms, "pairs": 1500}}]
+
+
+@pytest.fixture
+def with_planned_runs(monkeypatch):
+    """The tracked records, and planned runs beside them."""
+    real = tracked.study
+    hops = [record for record in real("stories") if record["stage"] == "beyond"]
+    fresh = [record | {"stage": "hops", "parameters": {"width": 64}, "departures": [], "data": {}} for record in hops]
+    made = {"retrofit": planned_runs(), "hops": fresh}
+    monkeypatch.setattr(tracked, "study", lambda name: made.get(name) or real(name))
+    cached = (public_encoder.runs, public_encoder.untrained, exam.runs, exam.along, exam.difference)
+    for function in cached:
+        function.cache_clear()
+    yield
+    for function in cached:
+        function.cache_clear()
+
+
+def test_planned_runs_stand_beside_their_plan_once_they_are_there(with_planned_runs):
+    text = fill.page("RESULTS.md")
+    outcomes = planned.study("retrofit").outcomes
+    assert f"| outcome | **supported**: {outcomes['supported']} |" in text and f"**{outcomes['supported']}**" in text
+    assert "| result | +2.45 points [2.23, 2.67], 10 of 10 seeds |" in text
+    assert f"**contradicted**: {planned.study('retrofit-untrained').outcomes['contradicted']}" in text
+    assert "| 6 | 1.00 | 2.00 | 1.00 | 2.00 | 1.00 | 2.00 |" in text
+    assert "| result | +5.12 points [3.40, 6.84], 21 of 20 seeds |" in text
+    readme = fill.page("README.md")
+    assert "2. **In a model that has learned**" in readme and len(readme.encode()) <= 6 * 1024
