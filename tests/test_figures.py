@@ -208,10 +208,10 @@ def test_the_manifest_gives_the_hash_of_each_record_s_file(small, tmp_path):
     for run in small:  # laid out as no record is written
         paths.write_text(tmp_path / f"{run['name']}.json", json.dumps(run, indent=3))
     hashes = records_of.hashes(tmp_path)
-    manifest = publishing.write_manifest(small, [], {}, tmp_path / "out", hashes).read_text()
+    manifest = publishing.write_manifest(small, {}, {}, tmp_path / "out", hashes).read_text()
     for name, expected in json.loads(manifest)["records"].items():
         assert hashlib.sha256((tmp_path / f"{name}.json").read_bytes()).hexdigest() == expected, name
-    without = json.loads(publishing.write_manifest(small, [], {}, tmp_path / "none", {}).read_text())
+    without = json.loads(publishing.write_manifest(small, {}, {}, tmp_path / "none", {}).read_text())
     assert set(without["records"].values()) == {None}
 
 

@@ -143,12 +143,13 @@ def data(number: Number, records: Sequence[Record]) -> pd.DataFrame:
     return frame
 
 
-def used(number: Number, records: Sequence[Record]) -> list[Record]:
+def used(number: Number, records: Sequence[Record], frame: pd.DataFrame | None = None) -> list[Record]:
     """The records behind Figure `number`: its runs, or those of its stages, models, algorithms, seeds and tasks.
 
-    What a record says of other tasks, their splits and departures, is left out.
+    What a record says of other tasks, their splits and departures, is left out. `frame`: its data, if known.
     """
-    frame, chosen, drawing = data(number, records), context.relevant(stem(number), records), found(number)
+    frame = data(number, records) if frame is None else frame
+    chosen, drawing = context.relevant(stem(number), records), found(number)
     if number in TITLES:
         of = drawing.algorithms
         return [record for record in chosen if not of or record["parameters"].get("algorithm") in of]
@@ -171,10 +172,11 @@ def figure(number: Number, records: Sequence[Record], *, width: float = style.PA
         return found(number).plot(frame, width)
 
 
-def caption(number: Number, records: Sequence[Record]) -> str:
+def caption(number: Number, records: Sequence[Record], frame: pd.DataFrame | None = None) -> str:
     """What is drawn, and what it shows in numbers: the two sentences of `captions.yaml`, filled in."""
+    frame = data(number, records) if frame is None else frame
     words = captions()[int(number[0]) if number in PAPER_FORMS else number]
-    return style.minus(words.format(**found(number).numbers(data(number, records))))
+    return style.minus(words.format(**found(number).numbers(frame)))
 
 
 @cache
@@ -183,9 +185,9 @@ def captions() -> dict[Number, str]:
     return yaml.safe_load(CAPTIONS.read_text(encoding="utf-8"))
 
 
-def departures(number: Number, records: Sequence[Record]) -> list[str]:
+def departures(number: Number, records: Sequence[Record], frame: pd.DataFrame | None = None) -> list[str]:
     """What differs from the paper's recipe in the runs that a figure shows and in their models' pretraining."""
-    behind, about = with_pretraining(used(number, records), records), found(number).about
+    behind, about = with_pretraining(used(number, records, frame), records), found(number).about
     return context.departures(
         record | {"departures": [words for words in record.get("departures") or [] if words.startswith(about)]}
         for record in behind

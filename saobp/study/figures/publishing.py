@@ -8,6 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import pandas as pd
 import PIL.Image
 from matplotlib.figure import Figure
 
@@ -35,16 +36,17 @@ def write(
     *,
     width: float = style.PAGE,
     name: str = "",
+    frame: pd.DataFrame | None = None,
 ) -> list[Path]:
     """Write a figure into `folder` in each format, and the CSV that drew it; returns the paths.
 
     The files are called `name`, or as the figure usually is. The same records give the same bytes. Raises ValueError
-    for an unknown format, FigureError without the runs.
+    for an unknown format, FigureError without the runs. `frame`: the figure's data, if known.
     """
     unknown = [kind for kind in formats if kind not in FORMATS]
     if unknown:
         raise ValueError(f"formats: {unknown[0]!r} is none of {', '.join(FORMATS)}")
-    frame = drawing.data(number, records)
+    frame = drawing.data(number, records) if frame is None else frame
     with style.paper():
         figure = drawing.found(number).plot(frame, width)
     settle(figure)
@@ -96,28 +98,37 @@ def publish(
     without its runs is left out; the manifest gives the reason. A PDF as wide as a column is written beside each
     page-wide one ("figure4-column.pdf"). Returns the paths, the manifest last.
     """
-    folder, files, missing = Path(folder), [], {}
-    for number in tables.TABLES:
-        files += tables.write(number, records, folder)
-    files += tables.write_verdicts(judged or tables.verdicts(records), folder)
-    for number in drawing.FIGURES:
+    folder, missing = Path(folder), {}
+    entries = {f"table{n}": provenance(context.relevant(f"table{n}", records)) for n in tables.TABLES}
+    written = {f"table{number}": tables.write(number, records, folder) for number in tables.TABLES}
+    entries["verdicts"] = provenance(records)
+    written["verdicts"] = tables.write_verdicts(judged or tables.verdicts(records), folder)
+    drawn = [(number, _origin(number, records, others), drawing.stem(number)) for number in drawing.FIGURES]
+    drawn += [(n, context.relevant(drawing.stem(n), others), name) for n, name in beside(records, others).items()]
+    for number, origin, name in drawn:
         try:
-            files += both_widths(number, _origin(number, records, others), folder, formats)
+            entries[name], written[name] = both_widths(number, origin, folder, formats, name)
         except drawing.FigureError as error:
-            missing[drawing.stem(number)] = str(error)
-    for number, name in beside(records, others).items():
-        files += both_widths(number, context.relevant(drawing.stem(number), others), folder, formats, name)
-    return [*files, write_manifest(records, files, missing, folder, hashes or {}, others, other_hashes or {})]
+            missing[name] = str(error)
+    for name, files in written.items():
+        entries[name]["files"] = {path.name: seals.digest(path) for path in files}
+    manifest = write_manifest(records, entries, missing, folder, hashes or {}, others, other_hashes or {})
+    return [*(path for files in written.values() for path in files), manifest]
 
 
 def both_widths(
-    number: int | str, records: Sequence[Record], folder: Path, formats: Sequence[str], name: str = ""
-) -> list[Path]:
-    """Write a figure as wide as a page, and as PDF also as wide as a column."""
-    files, name = [], name or drawing.stem(number)
+    number: int | str, records: Sequence[Record], folder: Path, formats: Sequence[str], name: str
+) -> tuple[dict[str, Any], list[Path]]:
+    """Write a figure as wide as a page, and as PDF as wide as a column; return its manifest entry and the paths."""
+    frame = drawing.data(number, records)
+    files = write(number, records, folder, formats, name=name, frame=frame)
     if "pdf" in formats:
-        files += write(number, records, folder, ["pdf"], width=style.COLUMN, name=f"{name}-column")
-    return write(number, records, folder, formats, name=name) + files
+        files += write(number, records, folder, ["pdf"], width=style.COLUMN, name=f"{name}-column", frame=frame)
+    entry = provenance(drawing.used(number, records, frame)) | {
+        "title": drawing.title(number), "caption": drawing.caption(number, records, frame),
+        "departures": drawing.departures(number, records, frame),
+    }  # fmt: skip
+    return entry, files
 
 
 def beside(records: Sequence[Record], others: Sequence[Record]) -> dict[int | str, str]:
@@ -135,23 +146,14 @@ def _origin(number: int | str, records: Sequence[Record], others: Sequence[Recor
 
 
 def write_manifest(
-    records: Sequence[Record], files: Sequence[Path], missing: dict[str, str], folder: Path, hashes: Mapping[str, str],
-    others: Sequence[Record] = (), other_hashes: Mapping[str, str] = MappingProxyType({}),
+    records: Sequence[Record], entries: dict[str, Any], missing: dict[str, str], folder: Path,
+    hashes: Mapping[str, str], others: Sequence[Record] = (), other_hashes: Mapping[str, str] = MappingProxyType({}),
 ) -> Path:  # fmt: skip
     """Write manifest.json: an entry a figure or table, with its files' hashes and sources; why another is absent.
 
     A record's hash is that of its file, and null where it came from none; "others" are records of another profile.
     Dates are those of the runs, so that a rebuild from the same records is the same file.
     """
-    numbers = {drawing.stem(number): (number, _origin(number, records, others)) for number in drawing.FIGURES}
-    numbers |= {name: (number, others) for number, name in beside(records, others).items()}
-    entries: dict[str, Any] = {}
-    for path in files:
-        name = path.stem.removesuffix("-column")
-        if name not in entries:
-            own = _entry(*numbers[name]) if name in numbers else provenance(context.relevant(name, records))
-            entries[name] = own | {"files": {}}
-        entries[name]["files"][path.name] = seals.digest(path)
     manifest = {
         "licence": LICENCE,
         "hashes": HASHES,
@@ -165,13 +167,6 @@ def write_manifest(
         manifest["others"] = {"profile": context.profile(others), "records": named}
     text = json.dumps(manifest, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
     return paths.write_text(Path(folder) / "manifest.json", text)
-
-
-def _entry(number: int | str, records: Sequence[Record]) -> dict[str, Any]:
-    """What the manifest says of a figure: its sources, its caption and how its runs differ from the paper's."""
-    sources = provenance(drawing.used(number, records))
-    words = {"caption": drawing.caption(number, records), "departures": drawing.departures(number, records)}
-    return sources | words | {"title": drawing.title(number)}
 
 
 def shown(number: int | str, folder: str | Path) -> Any:
