@@ -4,7 +4,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from saobp.study.profile import load_profile
+from saobp.study.setup.studies import load_profile
 
 ROOT = Path(workflow.basedir)
 PROFILE = config["profile"]
@@ -12,13 +12,13 @@ profile = load_profile(PROFILE)
 THREADS = int(config.get("threads", 1))  # a run; two runs side by side beat one run with two threads
 
 RUN = (
-    f"OMP_NUM_THREADS={{threads}} '{sys.executable}' -m saobp.study.runner run {{input.notebook}} {{output.notebook}} -f '{PROFILE}' "
+    f"OMP_NUM_THREADS={{threads}} '{sys.executable}' -m saobp.study.publication.cli run {{input.notebook}} {{output.notebook}} -f '{PROFILE}' "
     "-p record {output.record} "
 )
 PROCESSES = int(config.get("processes", 1))  # that share a pretraining run; notebook 04 then has nothing left to train
 SHARED = (
     f"OMP_NUM_THREADS={{threads}} '{sys.executable}' -m torch.distributed.run --standalone --nproc-per-node {PROCESSES} "
-    f"-m saobp.study.pretraining --profile '{PROFILE}' --model {{wildcards.model}} --algorithm {{wildcards.algorithm}} "
+    f"-m saobp.study.training.pretraining --profile '{PROFILE}' --model {{wildcards.model}} --algorithm {{wildcards.algorithm}} "
     "--seed {wildcards.seed} 2>&1 | tee {log} && "
     if PROCESSES > 1
     else ""
@@ -203,4 +203,4 @@ rule report:
     log:
         "logs/report.log",
     shell:
-        f"'{sys.executable}' -m saobp.study.runner report --profile '{PROFILE}' 2>&1 | tee {{log}}"
+        f"'{sys.executable}' -m saobp.study.publication.cli report --profile '{PROFILE}' 2>&1 | tee {{log}}"

@@ -13,11 +13,11 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from saobp import saobp_attention
-from saobp.scores import in_quick_type
-from saobp.study.lengths import WAYS, forward_and_backward, memory
-from saobp.study.paths import write_text
-from saobp.study.records import device
-from saobp.study.timing import THREADS, circumstances, interleaved, profile
+from saobp.fused.scores import in_quick_type
+from saobp.study.cost.length import WAYS, forward_and_backward, memory
+from saobp.study.cost.timing import THREADS, circumstances, interleaved, profile
+from saobp.study.setup.paths import write_text
+from saobp.study.setup.records import device
 
 SHAPES = {"short": (32, 4, 128, 64), "long": (1, 4, 4096, 64), "bfloat16": (64, 4, 64, 32)}
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import torch
 
-from saobp.study.cost import batch, build, training_step
-from saobp.study.paths import write_text
-from saobp.study.records import device
-from saobp.study.timing import THREADS, circumstances, interleaved
+from saobp.study.cost.timing import THREADS, circumstances, interleaved
+from saobp.study.cost.whole_model import batch, build, training_step
+from saobp.study.setup.paths import write_text
+from saobp.study.setup.records import device
 
 BATCH, LENGTH, VOCABULARY = 32, 128, 30522
 WAYS = ("original", "high", "elemmul")

@@ -17,9 +17,9 @@ import networkx
 import torch
 from torch import Tensor
 
-from saobp import diagnostics, graph
-from saobp.study.paths import write_text
-from saobp.study.records import device
+from saobp.measure import diagnostics, graph
+from saobp.study.setup.paths import write_text
+from saobp.study.setup.records import device
 
 SAMPLES, MAPS, TOKENS, BATCH = 1024, 16, 128, 256
 GRAPHS, NETWORKX_GRAPHS = SAMPLES * MAPS, 64

@@ -16,13 +16,15 @@ from pathlib import Path
 import torch
 from transformers import BertForMaskedLM, DataCollatorForLanguageModeling, PrinterCallback, Trainer, TrainerCallback
 
-from saobp.study import models, pretraining, sources, training
-from saobp.study.batches import SeededMasking
-from saobp.study.faults import StopAtNaN
-from saobp.study.paths import write_text
-from saobp.study.profile import Pretraining, load_profile
-from saobp.study.records import device
-from saobp.study.timing import THREADS, circumstances
+from saobp.study.cost.timing import THREADS, circumstances
+from saobp.study.data import sources
+from saobp.study.data.masking import SeededMasking
+from saobp.study.setup.paths import write_text
+from saobp.study.setup.records import device
+from saobp.study.setup.studies import Pretraining, load_profile
+from saobp.study.training import architectures, pretraining
+from saobp.study.training import trainer as training
+from saobp.study.training.faults import StopAtNaN
 
 VOCABULARY, STEPS, SKIPPED, TURNS = 30522, 8, 2, 7
 RECIPE = Pretraining(
@@ -45,11 +47,11 @@ class Clock(TrainerCallback):
 def trainer(way: str, text: torch.utils.data.Dataset, tokenizer) -> Trainer:
     """Return a Trainer of one way, its weights the same as the others'."""
     torch.manual_seed(0)
-    config = models.with_tokenizer(models.bert_config("mini", VOCABULARY), tokenizer)
+    config = architectures.with_tokenizer(architectures.bert_config("mini", VOCABULARY), tokenizer)
     if way == "stock":
         network, collator = BertForMaskedLM(config), DataCollatorForLanguageModeling(tokenizer, mlm_probability=0.15)
     else:
-        network = models.refine_with(models.SparseBertForMaskedLM(config), way, 0.2)
+        network = architectures.refine_with(architectures.SparseBertForMaskedLM(config), way, 0.2)
         collator = SeededMasking(tokenizer, 0.15, 0)
     arguments = training.arguments(RECIPE, Path(tempfile.gettempdir()) / "saobp-benchmark", 0)
     arguments.save_strategy = "no"

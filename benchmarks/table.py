@@ -4,8 +4,8 @@ import json
 from math import isnan
 from pathlib import Path
 
-from saobp.study.cost_tables import peak
-from saobp.study.paths import write_text
+from saobp.study.cost.cost_tables import peak
+from saobp.study.setup.paths import write_text
 
 HERE = Path(__file__).parent
 MARK = "<!-- tables: written by table.py -->\n"

@@ -9,12 +9,12 @@ gtd, indirect_entropy, attention_entropy, sparsity
                    what an attention matrix does (Eq. 2, 12-14, App. E)
 """
 
-from saobp.attention import saobp_attention
-from saobp.diagnostics import attention_entropy, gtd, indirect_entropy, sparsity
-from saobp.huggingface import apply
+from saobp.equations.factors import register_factor
+from saobp.equations.refine import FACTORS, refine
+from saobp.fused.attention import saobp_attention
+from saobp.measure.diagnostics import attention_entropy, gtd, indirect_entropy, sparsity
 from saobp.measure.inspect import inspect
-from saobp.own import register_factor
-from saobp.refine import FACTORS, refine
+from saobp.models.apply import apply
 
 __all__ = [
     "FACTORS",

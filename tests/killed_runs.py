@@ -16,7 +16,8 @@ import torch
 from small_models import RECIPE, RandomText, word_tokenizer
 from transformers import TrainerCallback
 
-from saobp.study import batches, models, training
+from saobp.study.data import masking as batches
+from saobp.study.training import architectures, trainer
 
 
 class Heartbeat(TrainerCallback):
@@ -34,9 +35,9 @@ def train(folder: Path, pipe: int) -> str:
     """Train, or continue, in this process and return the hash of the weights."""
     torch.set_num_threads(1)
     tokenizer = word_tokenizer()
-    network = models.refine_with(models.encoder("mini-twin", tokenizer, dropout=0.1, seed=1), "high", 0.2)
+    network = architectures.refine_with(architectures.encoder("mini-twin", tokenizer, dropout=0.1, seed=1), "high", 0.2)
     masking = batches.SeededMasking(tokenizer, 0.15, 1)
-    training.pretrain(
+    trainer.pretrain(
         network, RandomText(), masking, RECIPE, folder=folder, seed=1, measure=lambda model: {"loss": 1.0},
         callbacks=(Heartbeat(pipe),),
     )  # fmt: skip

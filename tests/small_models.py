@@ -8,7 +8,7 @@ from tokenizers.processors import TemplateProcessing
 from torch.utils.data import Dataset
 from transformers import PreTrainedTokenizerFast
 
-from saobp.study.recipes import Pretraining
+from saobp.study.setup.recipes import Pretraining
 
 SPECIAL = {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "unk", "cls", "sep", "mask")}
 RECIPE = Pretraining(

@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 
-from saobp.study import paths
+from saobp.study.setup import paths
 
 
 def repository(folder, name, algorithm="high"):

@@ -3,8 +3,10 @@
 import pytest
 import torch
 
-from saobp.study import controlled, multihop, records
-from saobp.study.profile import load_profile
+from saobp.study.beyond import multihop
+from saobp.study.publication import controlled
+from saobp.study.setup import records
+from saobp.study.setup.studies import load_profile
 
 
 @pytest.fixture

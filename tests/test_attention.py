@@ -8,10 +8,10 @@ import torch
 from reference import equation_11, equation_15
 from torch.utils.checkpoint import checkpoint
 
-import saobp.tiles.forms
-import saobp.tiles.heads
-from saobp.attention import saobp_attention, visible_keys
-from saobp.refine import FACTORS, refine
+import saobp.fused.forms
+import saobp.fused.heads
+from saobp.equations.refine import FACTORS, refine
+from saobp.fused.attention import saobp_attention, visible_keys
 
 
 def masks(*lengths):
@@ -32,9 +32,9 @@ CASES = [("high", *x) for x in SWITCHES] + [(f, *x) for f in ("low", "elemmul") 
 def tiles(request, monkeypatch):
     """Work in one tile, or in tiles of a few queries with a short one at the end."""
     if request.param == "many tiles":
-        monkeypatch.setattr(saobp.tiles.heads, "WHOLE", 4)
-        monkeypatch.setattr(saobp.tiles.heads, "TILE", 64)
-        monkeypatch.setattr(saobp.tiles.heads, "QUERIES", 5)
+        monkeypatch.setattr(saobp.fused.heads, "WHOLE", 4)
+        monkeypatch.setattr(saobp.fused.heads, "TILE", 64)
+        monkeypatch.setattr(saobp.fused.heads, "QUERIES", 5)
 
 
 def heads(batch=3, heads=4, groups=2, length=13, width=5, value_width=3, sharpness=3.0, dtype=torch.float64):
@@ -80,8 +80,8 @@ def test_output_and_gradients_are_those_of_refine(factor, causal, exclude_self, 
 @pytest.mark.parametrize("factor", ["high", "low"])
 def test_loads_too_wide_for_products_are_summed_in_logarithms(factor, exclude_self, tiles, monkeypatch):
     narrow = []
-    inner = saobp.tiles.forms.key_loads
-    monkeypatch.setattr(saobp.tiles.forms, "key_loads", lambda *a: narrow.append(inner(*a)) or narrow[-1])
+    inner = saobp.fused.forms.key_loads
+    monkeypatch.setattr(saobp.fused.forms, "key_loads", lambda *a: narrow.append(inner(*a)) or narrow[-1])
     options = {"factor": factor, "exclude_self": exclude_self}
     agree(heads(sharpness=8), 30.0, tolerance=1e-6, **options, mask=RIGHT)  # 1 - A at e^-30 costs digits
     learned = torch.tensor(30.0, dtype=torch.float64, requires_grad=True)

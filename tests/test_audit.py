@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 from scipy import stats
 from transformers import BertConfig, BertModel
 
-from saobp.study import audit
+from saobp.study.paper import arithmetic
 
-MINI = audit.Shape(4, 256, 4, 1024)
+MINI = arithmetic.Shape(4, 256, 4, 1024)
 
 
 def test_grim_worked_by_hand():
-    assert audit.grim(47.29, 277) == [131]
-    assert audit.grim(29.89, 1436) == []  # 429 gives 29.87, 430 gives 29.94
+    assert arithmetic.grim(47.29, 277) == [131]
+    assert arithmetic.grim(29.89, 1436) == []  # 429 gives 29.87, 430 gives 29.94
 
 
 @given(st.integers(1, 3000), st.data())
@@ -24,48 +24,48 @@ def test_every_count_passes_its_own_grim_test(items, data):
     count = data.draw(st.integers(0, items))
     exact = Decimal(100 * count) / Decimal(items)
     printed = float(exact.quantize(Decimal("0.01"), ROUND_HALF_UP))
-    assert count in audit.grim(printed, items)
+    assert count in arithmetic.grim(printed, items)
 
 
 def test_grim_passes_everything_once_items_outnumber_the_percentages():
-    assert audit.grim_rate(20_000) == 1
-    assert audit.grim_rate(1436) == pytest.approx(0.1437, abs=1e-3)
+    assert arithmetic.grim_rate(20_000) == 1
+    assert arithmetic.grim_rate(1436) == pytest.approx(0.1437, abs=1e-3)
 
 
 def test_grim_needs_items():
     with pytest.raises(ValueError, match="items"):
-        audit.grim(50, 0)
+        arithmetic.grim(50, 0)
 
 
 def test_label_counts_add_up_to_the_items_of_their_split():
-    for task, counts in audit.LABEL_COUNTS.items():
-        assert sum(counts) == audit.ITEMS[task], task
+    for task, counts in arithmetic.LABEL_COUNTS.items():
+        assert sum(counts) == arithmetic.ITEMS[task], task
 
 
 def test_a_difference_of_nothing_is_no_standard_error():
-    assert audit.z_of_difference(50, 50, 100) == 0
-    assert audit.z_of_difference(60, 50, 400) == pytest.approx(10 / 3.5, rel=0.02)
+    assert arithmetic.z_of_difference(50, 50, 100) == 0
+    assert arithmetic.z_of_difference(60, 50, 400) == pytest.approx(10 / 3.5, rel=0.02)
 
 
 def test_the_bound_for_one_comparison_is_the_usual_one():
-    assert audit.bound_for(1) == pytest.approx(1.96, abs=1e-3)
-    assert audit.bound_for(30) > 3
+    assert arithmetic.bound_for(1) == pytest.approx(1.96, abs=1e-3)
+    assert arithmetic.bound_for(30) > 3
 
 
 def test_unrelated_walks_correlate_more_often_than_unrelated_points():
-    assert audit.walks_above(20, audit.critical_correlation(20, 0.02)) > 0.2  # points would: 0.02
-    assert audit.walks_above(20, 1.0) == 0
+    assert arithmetic.walks_above(20, arithmetic.critical_correlation(20, 0.02)) > 0.2  # points would: 0.02
+    assert arithmetic.walks_above(20, 1.0) == 0
 
 
 def test_the_critical_correlation_has_the_p_value_that_was_asked_for():
-    r = audit.critical_correlation(20, 0.02)
+    r = arithmetic.critical_correlation(20, 0.02)
     t = r * ((20 - 2) / (1 - r * r)) ** 0.5
     assert 2 * stats.t.sf(t, 18) == pytest.approx(0.02)
 
 
 @pytest.mark.parametrize("r", [0.61, -0.97])
 def test_the_points_needed_are_the_first_that_suffice(r):
-    points = audit.points_needed(r, 0.015)
+    points = arithmetic.points_needed(r, 0.015)
     p = [2 * stats.t.sf(abs(r) * ((n - 2) / (1 - r * r)) ** 0.5, n - 2) for n in (points - 1, points)]
     assert p[0] > 0.015 > p[1]
 
@@ -73,7 +73,7 @@ def test_the_points_needed_are_the_first_that_suffice(r):
 @pytest.mark.parametrize("r", [0, 1, -1.2])
 def test_no_number_of_points_is_needed_for_a_correlation_that_is_none(r):
     with pytest.raises(ValueError, match="r:"):
-        audit.points_needed(r, 0.02)
+        arithmetic.points_needed(r, 0.02)
 
 
 @given(st.integers(4, 20), st.floats(0.2, 0.95), st.integers(0, 1000))
@@ -83,10 +83,10 @@ def test_mean_betweenness_says_how_many_hops_lie_between_two_tokens(nodes, share
     graph.add_edges([(i, i + 1) for i in range(nodes - 1)])  # one piece
     graph.simplify()
     found = np.mean(graph.betweenness())
-    assert audit.mean_hops(found, nodes) == pytest.approx(graph.average_path_length())
-    assert audit.least_density(found, nodes) <= graph.density() + 1e-9
+    assert arithmetic.mean_hops(found, nodes) == pytest.approx(graph.average_path_length())
+    assert arithmetic.least_density(found, nodes) <= graph.density() + 1e-9
     if graph.diameter() <= 2:
-        assert audit.least_density(found, nodes) == pytest.approx(graph.density())
+        assert arithmetic.least_density(found, nodes) == pytest.approx(graph.density())
 
 
 @given(st.lists(st.integers(2, 19), min_size=1, max_size=4))
@@ -95,18 +95,18 @@ def test_clustering_is_not_below_its_bound_in_one_graph_or_in_the_mean_of_severa
     clustering = [graph.transitivity_avglocal_undirected(mode="zero") for graph in graphs]
     betweenness = [np.mean(graph.betweenness()) for graph in graphs]
     if graphs:
-        assert audit.least_clustering(np.mean(betweenness), 20) <= np.mean(clustering) + 1e-9
+        assert arithmetic.least_clustering(np.mean(betweenness), 20) <= np.mean(clustering) + 1e-9
 
 
 def test_the_bound_on_clustering_is_reached_by_the_complete_graph_and_by_two_equal_sides():
     for graph in (igraph.Graph.Full(20), igraph.Graph.Full_Bipartite(10, 10)):
         clustering = graph.transitivity_avglocal_undirected(mode="zero")
-        assert audit.least_clustering(np.mean(graph.betweenness()), 20) == pytest.approx(clustering)
+        assert arithmetic.least_clustering(np.mean(graph.betweenness()), 20) == pytest.approx(clustering)
 
 
 @given(st.integers(1, 60), st.integers(1, 6), st.integers(1, 40))
 def test_a_step_ends_an_epoch_for_just_the_items_that_are_named(steps, epochs, batch):
-    named = audit.items_of_epochs(steps, epochs, batch)
+    named = arithmetic.items_of_epochs(steps, epochs, batch)
     most = steps * batch + batch
     assert list(named) == [items for items in range(1, most) if epochs * ceil(items / batch) == steps]
 
@@ -116,14 +116,14 @@ def test_parameters_agree_with_transformers():
         hidden_size=256, num_hidden_layers=4, num_attention_heads=4, intermediate_size=1024, vocab_size=30522
     )
     model = BertModel(config)
-    assert audit.parameters(MINI) == sum(weight.numel() for weight in model.parameters())
-    assert audit.embeddings(MINI) == sum(weight.numel() for weight in model.embeddings.parameters())
+    assert arithmetic.parameters(MINI) == sum(weight.numel() for weight in model.parameters())
+    assert arithmetic.embeddings(MINI) == sum(weight.numel() for weight in model.embeddings.parameters())
 
 
 def test_the_products_of_attention_are_all_that_high_adds():
-    extra = audit.macs(MINI, "High", training=True) - audit.macs(MINI, "Original", training=True)
+    extra = arithmetic.macs(MINI, "High", training=True) - arithmetic.macs(MINI, "Original", training=True)
     assert extra == pytest.approx(2 * 128**2 * 256 * 4 / 1e9)
 
 
 def test_fewer_parameters_need_fewer_multiplications():
-    assert audit.macs(MINI, "High", training=False) < audit.macs(MINI, "High", training=True)
+    assert arithmetic.macs(MINI, "High", training=False) < arithmetic.macs(MINI, "High", training=True)

@@ -4,8 +4,8 @@ import datasets
 import numpy as np
 import pytest
 
-from saobp.study.baseline import baseline, floor, words
-from saobp.study.tasks import TASKS, Task
+from saobp.study.data.tasks import TASKS, Task
+from saobp.study.evaluation.bag_of_words import baseline, floor, words
 
 
 def task(name, make, count=120):

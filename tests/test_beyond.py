@@ -14,21 +14,22 @@ import torch
 from small_models import RECIPE, RandomText, word_tokenizer
 
 import saobp
-from saobp.study import (
-    beyond,
-    hops,
-    models,
+from saobp.study.beyond import (
+    accuracy_by_hops as hops,
+)
+from saobp.study.beyond import (
+    gain_on_hops,
+    message_rounds,
     multihop,
-    paths,
     questions,
-    records,
     relation_paths,
-    several_hops,
     strengths,
 )
-from saobp.study.faults import Diverged
 from saobp.study.figures import learning
-from saobp.study.recipes import Algorithm, Beyond, MultiHop, Pretraining
+from saobp.study.setup import paths, records
+from saobp.study.setup.recipes import Algorithm, Beyond, MultiHop, Pretraining
+from saobp.study.training import architectures
+from saobp.study.training.faults import Diverged
 
 PLAN = Beyond(
     model="mini-twin", strengths=[0.0, 0.5], pretrain=dataclasses.replace(RECIPE, steps=6, warmup=1, evaluations=3)
@@ -46,7 +47,7 @@ def tokenizer():
 
 def test_rounds_are_those_of_refine_and_change_is_the_mass_they_move():
     attention = (2 * torch.randn(3, 8, 8)).softmax(-1)
-    frame = beyond.rounds(attention, 0.5, most=3, dampings=(0.0, 0.4)).set_index(["damping", "round"])
+    frame = message_rounds.rounds(attention, 0.5, most=3, dampings=(0.0, 0.4)).set_index(["damping", "round"])
     one, two = (saobp.refine(attention, "high", 0.5, steps=n, damping=0.4) for n in (1, 2))
     assert frame.loc[(0.4, 2), "change"] == pytest.approx((one - two).abs().sum(-1).mean().item() / 2)
     assert frame.loc[(0.4, 2), "gtd"] == pytest.approx(saobp.gtd(two).mean().item())
@@ -55,29 +56,29 @@ def test_rounds_are_those_of_refine_and_change_is_the_mass_they_move():
 
 def test_one_round_comes_near_where_keys_carry_little_and_overshoots_at_a_sink():
     sink = torch.full((64, 64), 0.5 / 63, dtype=torch.float64).index_fill(1, torch.tensor([0]), 0.5)
-    weak, paper = beyond.one_round(sink, [1e-3, 0.2]).itertuples()
-    assert weak.left < 0.05 < 0.4 < paper.left and max(weak.still, paper.still) < beyond.SETTLED
+    weak, paper = message_rounds.one_round(sink, [1e-3, 0.2]).itertuples()
+    assert weak.left < 0.05 < 0.4 < paper.left and max(weak.still, paper.still) < message_rounds.SETTLED
     assert paper.before == pytest.approx(32) and paper.after < 0.1 * paper.settled < paper.settled < paper.before
     share = paper.settled / 64  # a fixed point: the bias that this share gives is its log odds
     c, rest = 1 - math.exp(-0.2), (1 - share) / 63
     assert math.log(share / (1 - share)) == pytest.approx(
         63 * (math.log1p(-c * share) - math.log1p(-c * rest)), abs=1e-4
     )
-    short = beyond.one_round(sink, [0.2], most=3)
-    assert short["still"].item() > beyond.SETTLED  # three rounds have not settled, and it shows
+    short = message_rounds.one_round(sink, [0.2], most=3)
+    assert short["still"].item() > message_rounds.SETTLED  # three rounds have not settled, and it shows
 
 
 def test_the_fullest_column_is_one_for_uniform_attention_and_all_rows_for_a_sink():
     uniform, sink = torch.full((5, 5), 0.2), torch.zeros(5, 5).index_fill(1, torch.tensor([2]), 1.0)
-    assert beyond.shape(uniform)["largest_column"] == pytest.approx(1)
-    assert beyond.shape(sink)["largest_column"] == pytest.approx(5)
+    assert message_rounds.shape(uniform)["largest_column"] == pytest.approx(1)
+    assert message_rounds.shape(sink)["largest_column"] == pytest.approx(5)
 
 
 def test_heads_and_tokens_say_where_the_mass_went(tokenizer):
-    network = models.refine_with(models.encoder("mini-twin", tokenizer, dropout=0.0, seed=0), "high", 5.0)
+    network = architectures.refine_with(architectures.encoder("mini-twin", tokenizer, dropout=0.0, seed=0), "high", 5.0)
     tokens = torch.stack([torch.as_tensor(RandomText()[n]["input_ids"]) for n in range(4)])
-    raw, refined = beyond.matrices(network, tokens)
-    heads, words = beyond.by_head(raw, refined), beyond.by_token(raw, refined, tokens, tokenizer)
+    raw, refined = message_rounds.matrices(network, tokens)
+    heads, words = message_rounds.by_head(raw, refined), message_rounds.by_token(raw, refined, tokens, tokenizer)
     assert len(heads) == raw.shape[0] * raw.shape[2] and (heads["moved"] > 0).all()
     third = (raw - refined)[2, :, 1].abs().sum(-1).mean().item() / 2
     assert heads.query("layer == 3 and head == 2")["moved"].item() == pytest.approx(third, rel=1e-5)
@@ -185,14 +186,14 @@ def test_high_is_set_against_original_over_depths_and_hops_with_the_error_of_see
     none, half, whole = [0] * 8, [1, 0] * 4, [1] * 8
     runs = [run(layers, name, seed, none if name == "high" else whole, whole if (name, layers) == ("high", 4) else half)
             for layers in (2, 4) for name in ("original", "high") for seed in (0, 1)]  # fmt: skip
-    found, depths, by_seed = several_hops.difference(
+    found, depths, by_seed = gain_on_hops.difference(
         runs
     )  # 0 and 50 points at 2 and 4 layers; one hop is none of several
     assert (found.value, found.seeds, found.items, depths) == (25.0, 2, 4, [2, 4]) and by_seed == {0: 25.0, 1: 25.0}
     uneven = [*runs[:-1], runs[-1] | {"outcomes": runs[-1]["outcomes"] | {"3": [1, 1, 0, 0] * 2}}]
-    assert several_hops.difference(uneven)[0].low < several_hops.difference(uneven)[0].value == (25 + 12.5) / 2
-    assert several_hops.difference([runs[-1]]) is None and several_hops.difference([]) is None
-    assert several_hops.difference(runs[:-1])[0].seeds == 1, "a seed without its exam at one depth does not count"
+    assert gain_on_hops.difference(uneven)[0].low < gain_on_hops.difference(uneven)[0].value == (25 + 12.5) / 2
+    assert gain_on_hops.difference([runs[-1]]) is None and gain_on_hops.difference([]) is None
+    assert gain_on_hops.difference(runs[:-1])[0].seeds == 1, "a seed without its exam at one depth does not count"
 
 
 def test_a_study_in_which_everything_diverged_says_so_and_has_empty_tables():
@@ -334,13 +335,13 @@ def test_what_the_hops_show_is_said_with_who_learned_and_who_differs():
 def test_the_words_about_rounds_and_strengths_are_those_of_the_numbers():
     rounds = pd.DataFrame({"damping": [0.0] * 4 + [0.5], "round": [0, 1, 2, 3, 1], "change": [0, 0.8, 0.15, 0.05, 9]})
     said = "rounds 2 to 3 move 0.19, 0.062 of the mass that round 1 moves, each less than the one before"
-    assert beyond.round_words(rounds) == said
+    assert message_rounds.round_words(rounds) == said
     rising = rounds.assign(change=[0, 0.1, 0.3, 0.4, 9])
-    assert beyond.round_words(rising).endswith(
+    assert message_rounds.round_words(rising).endswith(
         "move 3, 4 of the mass that round 1 moves, not each less than the one before"
     )
     one = {"strength": 0.2, "left": 0.25, "still": 1e-6, "before": 4.0, "after": 2.0, "settled": 2.5}
-    first, second = beyond.one_round_words(pd.DataFrame([one, one | {"still": 0.1}]))
+    first, second = message_rounds.one_round_words(pd.DataFrame([one, one | {"still": 0.1}]))
     said = "λ = 0.2: one round leaves 25% of the distance to the settled beliefs; fullest key 4, after one round 2, "
     assert (first, second) == (said + "settled 2.5", said + "after the last 2.5, not settled")
     swept = pd.DataFrame({"strength": [0.0, 0.2, "learned"], "seed": 1, "processor": "one", "loss": [2.5, 2.25, 2.75]})
@@ -358,12 +359,12 @@ def test_the_words_about_rounds_and_strengths_are_those_of_the_numbers():
 def test_the_words_about_heads_and_tokens_are_those_of_the_numbers():
     heads = pd.DataFrame({"moved": [0.1, 0.3, 0.2], "largest_column": [1.0, 9.0, 2.0]})
     said = "10.0% to 30.0% of a head's mass is moved; it follows the fullest key with Spearman's ρ = 1.00 over 3 heads"
-    assert beyond.head_words(heads).startswith(said)
-    assert "ρ = -1.00" in beyond.head_words(heads.assign(largest_column=[3.0, 1.0, 2.0]))
+    assert message_rounds.head_words(heads).startswith(said)
+    assert "ρ = -1.00" in message_rounds.head_words(heads.assign(largest_column=[3.0, 1.0, 2.0]))
     tokens = pd.DataFrame({"token": ["[CLS]", ",", "a"], "before": [3.0, 2.0, 1.0], "after": [1.0, 1.75, 1.5]})
     tokens["change"] = tokens["after"] - tokens["before"]
     said = "1 of 3 that occur often hold more after the step; the most lose (column sums, before to after): "
-    assert beyond.token_words(tokens, most=2) == said + "`[CLS]` 3.00 to 1.00, `,` 2.00 to 1.75"
+    assert message_rounds.token_words(tokens, most=2) == said + "`[CLS]` 3.00 to 1.00, `,` 2.00 to 1.75"
 
 
 def test_a_strength_that_diverges_is_marked_failed_and_has_no_row(tokenizer, tmp_path, monkeypatch):

@@ -7,10 +7,10 @@ import pytest
 import torch
 from small_models import RECIPE, RandomText, word_tokenizer
 
-from saobp.study import branched
-from saobp.study.batches import SeededMasking
-from saobp.study.heldout import HeldOut
-from saobp.study.profile import load_profile
+from saobp.study.beyond import branched
+from saobp.study.data.masking import SeededMasking
+from saobp.study.setup.studies import load_profile
+from saobp.study.training.heldout import HeldOut
 
 CHOSEN = branched.Branched(arms=["original", "high"], trunks=[1], below=0.0, every=4, steps=4)
 SMOKE = load_profile("smoke")

@@ -23,12 +23,12 @@ from transformers import (
 )
 
 import saobp
-from saobp import diagnostics
-from saobp.capture import capture
-from saobp.graph import graph_measures
-from saobp.huggingface import raw_attentions
-from saobp.measurement import token_classes
-from saobp.parts import summary
+from saobp.measure import diagnostics
+from saobp.measure.capture import capture
+from saobp.measure.capture_files import summary
+from saobp.measure.graph import graph_measures
+from saobp.measure.measurement import token_classes
+from saobp.models.apply import raw_attentions
 
 VOCABULARY = 60
 LENGTHS = (9, 5, 12, 7, 3, 12, 8)

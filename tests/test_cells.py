@@ -4,9 +4,10 @@ import example_records as examples
 import pandas as pd
 import pytest
 
-from saobp.study import paths, records, tables, trajectories
+from saobp.study import tables
 from saobp.study.figures import correlations
-from saobp.study.statistics import Estimate
+from saobp.study.setup import paths, records
+from saobp.study.statistics import Estimate, trajectories
 from saobp.study.tables import render
 from saobp.study.tables.cells import Cell, Row, Table
 

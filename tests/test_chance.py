@@ -3,9 +3,9 @@
 import matplotlib.pyplot as plt
 import numpy as np
 
-from saobp.study import chance
-from saobp.study.evaluation import score_predictions
-from saobp.study.tasks import TASKS
+from saobp.study.data.tasks import TASKS
+from saobp.study.evaluation import luck
+from saobp.study.evaluation.metrics import score_predictions
 
 
 class Rows(dict):
@@ -32,7 +32,7 @@ RESULTS = {
 
 
 def test_the_table_shows_each_finished_task_beside_what_luck_would_get():
-    table = chance.table(RESULTS)
+    table = luck.table(RESULTS)
     assert list(table.index) == ["learned", "guessed", "majority", "reversed"]
     assert list(table["interval below chance"]) == [False, False, False, True]
     assert list(table.constant) == [False, False, True, False]
@@ -42,29 +42,29 @@ def test_the_table_shows_each_finished_task_beside_what_luck_would_get():
 
 
 def test_a_score_without_epochs_has_no_such_column():
-    assert "epoch" not in chance.table({"race": scored(HALF, HALF)})
+    assert "epoch" not in luck.table({"race": scored(HALF, HALF)})
 
 
 def test_the_floor_stands_beside_the_score_or_the_reason_for_none():
     floors = {"learned": {"headline": 61.26}, "guessed": {"reason": "a bag of words marks no span"}}
-    table = chance.table({name: RESULTS[name] | {"floor": floor} for name, floor in floors.items()})
+    table = luck.table({name: RESULTS[name] | {"floor": floor} for name, floor in floors.items()})
     assert list(table["bag of words"]) == [61.3, "a bag of words marks no span"]
-    assert "bag of words" not in chance.table(RESULTS)
+    assert "bag of words" not in luck.table(RESULTS)
 
 
 def test_above_chance_by_one_answer_alone_is_not_above_the_majority_class():
-    said = chance.sentence(RESULTS)
+    said = luck.sentence(RESULTS)
     assert said.startswith("Of 4 tasks, 2 lie above chance with the whole interval, 1 also above the majority")
     assert "1 lies below chance with the whole interval; one answer to all items is given in 1." in said
     assert said.endswith("1 failed and is not counted.")
 
 
 def test_without_a_failure_none_is_told():
-    assert "failed" not in chance.sentence({"learned": RESULTS["learned"]})
+    assert "failed" not in luck.sentence({"learned": RESULTS["learned"]})
 
 
 def test_the_picture_has_a_bar_for_each_finished_task_the_first_on_top():
-    ax = chance.draw(plt.figure().add_subplot(), RESULTS, "#009E73")
+    ax = luck.draw(plt.figure().add_subplot(), RESULTS, "#009E73")
     assert [label.get_text() for label in ax.get_yticklabels()] == ["learned", "guessed", "majority", "reversed"]
     assert ax.yaxis_inverted()
     bars = [line for line in ax.lines if len(line.get_xdata()) == 2]

@@ -12,8 +12,9 @@ import yaml
 from safetensors.torch import load_file
 from small_repository import made, repository
 
-from saobp.study import paths, runner, workflow
-from saobp.study.workflow import WorkflowFailed
+from saobp.study.publication import cli, workflow
+from saobp.study.publication.workflow import WorkflowFailed
+from saobp.study.setup import paths
 
 STUB = Path(__file__).parent / "cluster" / "slurm"
 CLUSTERS = paths.root() / "profiles" / "cluster"
@@ -77,7 +78,7 @@ def test_a_cluster_is_found_by_name_or_folder_and_an_unknown_one_is_refused(tmp_
     assert workflow.cluster_profile(str(tmp_path)) == tmp_path
     with pytest.raises(WorkflowFailed, match="no cluster is called 'moon': give kubernetes, slurm, or a folder"):
         workflow.cluster_profile("moon")
-    assert runner.main(["reproduce", "--cluster", "moon"]) == 1
+    assert cli.main(["reproduce", "--cluster", "moon"]) == 1
     assert "no cluster is called 'moon'" in capsys.readouterr().err
 
 
@@ -89,7 +90,10 @@ def test_two_processes_train_a_run_of_the_workflow_and_the_notebook_finds_it_don
         f"profile={paths.root() / 'notebooks' / 'profiles' / 'smoke.yaml'}", "processes=2", "--", target,
     ]  # fmt: skip
     said = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
-    first, then = said.index("--nproc-per-node 2 -m saobp.study.pretraining"), said.index("saobp.study.runner run")
+    first, then = (
+        said.index("--nproc-per-node 2 -m saobp.study.training.pretraining"),
+        said.index("saobp.study.publication.cli run"),
+    )
     assert first < then and "--model mini-twin --algorithm original --seed 42" in said[first:then]
 
 

@@ -3,8 +3,11 @@
 import matplotlib.pyplot as plt
 import numpy as np
 
-from saobp.study import controlled, hops, records, several_hops
+from saobp.study.beyond import accuracy_by_hops as hops
+from saobp.study.beyond import gain_on_hops
 from saobp.study.figures import learning
+from saobp.study.publication import controlled
+from saobp.study.setup import records
 from saobp.study.statistics import mean_interval
 
 PATHS = {"1": ["own", "at"] * 20, "2": ["at own", "own job"] * 20}  # of 40 stories, as JSON keeps them
@@ -52,7 +55,7 @@ def test_a_record_says_its_size_its_strengths_and_its_hops():
 def test_where_some_algorithms_have_more_seeds_it_says_who_and_what_the_added_seeds_show_alone():
     one, later = (record({"original": 0.3, "high": share}, seeds) for share, seeds in ((0.9, (0, 1)), (0.3, (2, 3, 4))))
     first = one["metrics"]["multihop"]
-    assert several_hops.added_words(first) == [] and several_hops.added_words([]) == []
+    assert gain_on_hops.added_words(first) == [] and gain_on_hops.added_words([]) == []
     third = [run | {"algorithm": "low"} for run in first if run["algorithm"] == "high"]
     exam = one["metrics"]["multihop"] = [*first, *third, *later["metrics"]["multihop"]]
     assert "3 algorithms, 5 seeds of Original and High, 2 of the others, 100 steps" in controlled.size(one)
@@ -62,27 +65,27 @@ def test_where_some_algorithms_have_more_seeds_it_says_who_and_what_the_added_se
     (line,) = (line for line in controlled.summary(one) if "added after" in line)
     seen, added = (float(part.split(" [")[0].split()[-1]) for part in line.split("; "))
     gaps = [
-        several_hops.difference([run for run in exam if run["seed"] in seeds])[0].value for seeds in ((0, 1), (2, 3, 4))
+        gain_on_hops.difference([run for run in exam if run["seed"] in seeds])[0].value for seeds in ((0, 1), (2, 3, 4))
     ]
     assert [seen, added] == [round(gap, 1) for gap in gaps] and seen > 40 > abs(added)
 
 
 def test_controls_stand_between_high_and_original():
     exam = record({"original": 0.3, "high": 0.9, "uniform": 0.6})["metrics"]["multihop"]
-    assert several_hops.control_words([run for run in exam if run["algorithm"] != "uniform"]) == []
-    (line,) = several_hops.control_words([*exam, *(run | {"algorithm": "shuffled"} for run in exam[2:4])])
+    assert gain_on_hops.control_words([run for run in exam if run["algorithm"] != "uniform"]) == []
+    (line,) = gain_on_hops.control_words([*exam, *(run | {"algorithm": "shuffled"} for run in exam[2:4])])
     uniform, shuffled = line.split("95 % by itself: ")[1].split("; ")
     pairs = {
         "High − Uniform": ("high", "uniform"),
         "Uniform − Original": ("uniform", "original"),
         "High − Original": (),
     }
-    found = {said: several_hops.difference(exam, *pair)[0] for said, pair in pairs.items()}
+    found = {said: gain_on_hops.difference(exam, *pair)[0] for said, pair in pairs.items()}
     assert uniform == "over 2 seeds " + ", ".join(f"{said} {hops.points(gap)}" for said, gap in found.items())
     assert all(gap.value > 20 for gap in found.values())
     assert shuffled.startswith("over 2 seeds High − Shuffled +0.0 (alike), Shuffled − Original +")
-    (alone,) = several_hops.control_words([run for run in exam if (run["algorithm"], run["seed"]) != ("uniform", 1)])
-    one = several_hops.difference([run for run in exam if run["seed"] == 0])[0]
+    (alone,) = gain_on_hops.control_words([run for run in exam if (run["algorithm"], run["seed"]) != ("uniform", 1)])
+    one = gain_on_hops.difference([run for run in exam if run["seed"] == 0])[0]
     assert "over 1 seed High − Uniform" in alone and alone.endswith(f"High − Original {hops.points(one)}"), "the same"
 
 
@@ -90,9 +93,9 @@ def test_how_soon_is_a_mean_over_the_checks_of_training():
     exam = record({"original": 0.3, "high": 0.9}, seeds=(0, 1, 2))["metrics"]["multihop"]
     exam[0]["curve"][0] = exam[0]["curve"][0] | {"accuracy": {"1": 0.3, "2": 0.9}}  # of two checks, as far as High
     gaps = [(0 + 60) / 2, 60, 60]
-    (line,) = several_hops.along_words(exam)
+    (line,) = gain_on_hops.along_words(exam)
     assert line.endswith(f": High − Original {hops.points(mean_interval(gaps))} over 3 seeds")
-    assert several_hops.along_words([]) == []
+    assert gain_on_hops.along_words([]) == []
 
 
 def test_paths_are_named_as_the_record_keeps_them():

@@ -8,9 +8,9 @@ import pytest
 import torch
 from small_hub import word_tokenizer, write_split
 
-from saobp.study import corpora
-from saobp.study.corpora import token_blocks
-from saobp.study.sources import DataError, FolderSource
+from saobp.study.data import corpora
+from saobp.study.data.corpora import token_blocks
+from saobp.study.data.sources import DataError, FolderSource
 
 TEXTS = [f"story number {n} has a hat and a cat" for n in range(20)]
 MIXTURE = {"a/set": 1.0}

@@ -3,26 +3,28 @@
 import pytest
 import torch
 
-from saobp.study import audit, cost, lengths, models, timing
+from saobp.study.cost import length, timing, whole_model
+from saobp.study.paper import arithmetic
+from saobp.study.training import architectures
 
 SMALL = {"sequences": 2, "length": 16}
 
 
-@pytest.mark.parametrize("way", cost.WAYS)
+@pytest.mark.parametrize("way", whole_model.WAYS)
 @pytest.mark.parametrize("training", [True, False])
 def test_counted_multiply_accumulates_follow_the_formula(way, training):
-    size = models.SIZES["mini"]
-    shape = audit.Shape(size.layers, size.hidden, size.heads, size.feedforward)
+    size = architectures.SIZES["mini"]
+    shape = arithmetic.Shape(size.layers, size.hidden, size.heads, size.feedforward)
     algorithm = {"original": "Original", "elemmul": "ElemMul"}.get(way, "High")  # spelled out, Original has High's
-    counted = cost.macs("mini", audit.VOCABULARY, way, audit.LENGTH, training=training)
-    assert counted == pytest.approx(audit.macs(shape, algorithm, training=training), rel=1e-3)
+    counted = whole_model.macs("mini", arithmetic.VOCABULARY, way, arithmetic.LENGTH, training=training)
+    assert counted == pytest.approx(arithmetic.macs(shape, algorithm, training=training), rel=1e-3)
 
 
 def test_every_way_of_a_model_computes_what_its_name_says():
     outputs = {}
-    for way in cost.WAYS:
-        network = cost.build("mini-twin", 100, way, dropout=0.0).eval()
-        outputs[way] = network.bert(cost.batch(2, 16, 100)["input_ids"]).last_hidden_state
+    for way in whole_model.WAYS:
+        network = whole_model.build("mini-twin", 100, way, dropout=0.0).eval()
+        outputs[way] = network.bert(whole_model.batch(2, 16, 100)["input_ids"]).last_hidden_state
     torch.testing.assert_close(outputs["original"], outputs["original_eager"])
     for way in ("high", "low", "elemmul"):
         assert (outputs[way] - outputs["original"]).abs().max() > 1e-6
@@ -30,11 +32,11 @@ def test_every_way_of_a_model_computes_what_its_name_says():
 
 def test_a_cost_run_has_every_number_of_table_9(monkeypatch):
     monkeypatch.setattr(timing, "PROCESSES", 1)
-    found = cost.measure("mini-twin", 100, rounds=5, **SMALL)
-    assert list(found) == list(cost.WAYS)
+    found = whole_model.measure("mini-twin", 100, rounds=5, **SMALL)
+    assert list(found) == list(whole_model.WAYS)
     for way in found.values():
         assert way["parameters"] == found["original"]["parameters"]  # the refinement has no weights
-        for phase in cost.PHASES:
+        for phase in whole_model.PHASES:
             numbers, rate = way[phase], "samples_per_second" if phase == "inference" else "tokens_per_second"
             for name in ("milliseconds", "ratio", "ratio_to_eager", rate):
                 assert 0 < numbers[name]["low"] <= numbers[name]["median"] <= numbers[name]["high"]
@@ -70,26 +72,30 @@ def test_what_is_kept_for_backward_is_counted_once_and_without_the_weights():
 
 
 def test_refined_attention_keeps_less_than_a_spelled_out_matrix():
-    inputs = cost.batch(2, 128, 100)
+    inputs = whole_model.batch(2, 128, 100)
     for dropout in (0.0, 0.1):
-        ways = {way: cost.build("mini-twin", 100, way, dropout=dropout).train() for way in ("original_eager", "high")}
-        kept = {way: cost.kept(network, inputs) for way, network in ways.items()}
+        ways = {
+            way: whole_model.build("mini-twin", 100, way, dropout=dropout).train() for way in ("original_eager", "high")
+        }
+        kept = {way: whole_model.kept(network, inputs) for way, network in ways.items()}
         assert kept["high"] < kept["original_eager"]
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="which kernels there are is said here for a CPU")
 @pytest.mark.parametrize("dropout", [0.0, 0.1])
 def test_torch_has_no_fused_kernel_with_dropout_on_a_cpu(dropout):
-    network = cost.build("mini-twin", 100, "original", dropout=dropout)
-    kernel = timing.attention_kernel(cost.training_step(network, cost.batch(2, 16, 100)))
+    network = whole_model.build("mini-twin", 100, "original", dropout=dropout)
+    kernel = timing.attention_kernel(whole_model.training_step(network, whole_model.batch(2, 16, 100)))
     assert bool(kernel) == (dropout == 0)
 
 
 def test_the_fused_kernel_is_seen_in_inference_too():
-    plain, spelled_out = (cost.build("mini-twin", 100, way, dropout=0.0) for way in ("original", "original_eager"))
-    inputs = cost.batch(2, 16, 100)
-    assert timing.attention_kernel(cost.inference(plain, inputs))
-    assert not timing.attention_kernel(cost.inference(spelled_out, inputs))
+    plain, spelled_out = (
+        whole_model.build("mini-twin", 100, way, dropout=0.0) for way in ("original", "original_eager")
+    )
+    inputs = whole_model.batch(2, 16, 100)
+    assert timing.attention_kernel(whole_model.inference(plain, inputs))
+    assert not timing.attention_kernel(whole_model.inference(spelled_out, inputs))
 
 
 def peak_of_ones(count):
@@ -114,9 +120,9 @@ def test_the_peak_sees_memory_that_fills_what_was_freed_before():
 
 @pytest.mark.parametrize("way", ["original", "high"])
 def test_a_training_step_peaks_above_what_it_keeps_for_backward(way):
-    network = cost.build("mini-twin", 30522, way).train()
-    kept = cost.kept(network, cost.batch(4, 128, 30522))
-    assert not cost.memory("train", "mini-twin", 30522, way, 4, 128)["low"] < kept  # NaN where nobody counts
+    network = whole_model.build("mini-twin", 30522, way).train()
+    kept = whole_model.kept(network, whole_model.batch(4, 128, 30522))
+    assert not whole_model.memory("train", "mini-twin", 30522, way, 4, 128)["low"] < kept  # NaN where nobody counts
 
 
 def test_a_peak_is_the_median_of_fresh_processes_between_their_ends(monkeypatch):
@@ -126,11 +132,11 @@ def test_a_peak_is_the_median_of_fresh_processes_between_their_ends(monkeypatch)
 
 
 def test_fused_attention_needs_a_fraction_of_the_materialised_memory():
-    assert lengths.memory("high", 1024)["high"] < 0.5 * lengths.memory("materialised", 1024)["low"]
+    assert length.memory("high", 1024)["high"] < 0.5 * length.memory("materialised", 1024)["low"]
 
 
 def test_materialised_attention_stops_where_it_would_fill_the_memory():
-    rows = lengths.by_length([16, 32], ("sdpa", "high", "materialised"), 5, longest_materialised=16)
+    rows = length.by_length([16, 32], ("sdpa", "high", "materialised"), 5, longest_materialised=16)
     assert [(row["length"], row["way"]) for row in rows] == [
         (16, "sdpa"), (16, "high"), (16, "materialised"), (32, "sdpa"), (32, "high"),
     ]  # fmt: skip

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from saobp.study import cost, cost_tables, published
+from saobp.study.cost import cost_tables, whole_model
 from saobp.study.figures import costs
+from saobp.study.paper import numbers
 
 
 def phase(milliseconds, kept, kernel=""):
@@ -18,7 +19,7 @@ def phase(milliseconds, kept, kernel=""):
 
 @pytest.fixture
 def ways():
-    times = dict(zip(cost.WAYS, (10, 20, 15, 14, 30)))
+    times = dict(zip(whole_model.WAYS, (10, 20, 15, 14, 30)))
     made = {
         way: {
             "train": phase(ms, ms) | {"tokens_per_second": {"median": 1000 / ms}},
@@ -35,7 +36,7 @@ def ways():
 
 def test_ways_stand_beside_each_other_with_both_ratios(ways):
     table = cost_tables.beside(ways)
-    assert len(table) == len(cost.WAYS) * len(cost.PHASES)
+    assert len(table) == len(whole_model.WAYS) * len(whole_model.PHASES)
     row = table.loc[("training, dropout", "High")]
     assert (row["÷ Original"], row["÷ Original, eager"], row["kept (MiB)"]) == (1.5, 0.75, 15)
     assert (row["milliseconds"], row["lower quartile"], row["upper quartile"]) == (15, 14, 16)
@@ -104,7 +105,7 @@ def test_the_sentence_on_length_reads_older_records():
 
 @pytest.fixture(scope="module")
 def counted():
-    return cost_tables.operations(published.load())
+    return cost_tables.operations(numbers.load())
 
 
 def test_a_count_that_is_printed_otherwise_is_named(counted):

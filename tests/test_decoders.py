@@ -8,9 +8,11 @@ import torch
 from small_hub import race_rows, write_split
 from transformers import GPT2Config
 
-from saobp.study import decoders, models, paths, pretraining, sources
-from saobp.study.models import LEAKY
-from saobp.study.profile import load_profile
+from saobp.study.data import sources
+from saobp.study.setup import paths
+from saobp.study.setup.studies import load_profile
+from saobp.study.training import architectures, decoders, pretraining
+from saobp.study.training.architectures import LEAKY
 
 SMOKE = load_profile("smoke")
 RECIPE = dataclasses.replace(SMOKE.decoder.pretrain, steps=2, warmup=1, evaluations=2, evaluation_sequences=4, batch=4)
@@ -47,7 +49,7 @@ def test_a_small_vocabulary_raises_no_warning_about_gpt2s_own_marks():
     logger.addHandler(handler)
     logger.setLevel(logging.WARNING)  # an earlier test may have silenced it
     try:
-        models.gpt2_config("mini-twin", 777)
+        architectures.gpt2_config("mini-twin", 777)
         assert not said
         GPT2Config(vocab_size=778)
     finally:

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from saobp.study import departures, models
-from saobp.study.profile import ProfileError, available, load_profile
+from saobp.study.setup.studies import ProfileError, available, load_profile
+from saobp.study.training import architectures, departures
 
 WHOLE = SimpleNamespace(description="text", splits=[{"dataset": "Salesforce/wikitext", "complete": True}])
 SMALLER = {"Salesforce/wikitext:wikitext-2-v1": 1.0, "bookcorpus/bookcorpus": 1.0, "Skylion007/openwebtext": 1.0}
@@ -103,7 +103,7 @@ def test_each_change_of_the_paper_profile_is_named_and_nothing_else(changes, alg
 
 def test_an_algorithm_without_a_strength_departs_in_none():
     study = dataclasses.replace(load_profile("paper"), strengths={"mini": 0.5})
-    for algorithm in models.WITHOUT_STRENGTH:
+    for algorithm in architectures.WITHOUT_STRENGTH:
         assert not any("strength" in line for line in departures.departures(study, "mini", WHOLE, algorithm, 42))
 
 

@@ -3,9 +3,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_hub import write_split
 
-from saobp.study import documents
-from saobp.study.documents import Mixture, interleave
-from saobp.study.sources import DataError, FolderSource
+from saobp.study.data import documents
+from saobp.study.data.documents import Mixture, interleave
+from saobp.study.data.sources import DataError, FolderSource
 
 LONG = "this paragraph has more than eight words so that it counts"
 

@@ -5,9 +5,9 @@ import torch
 from small_hub import race_rows, word_tokenizer
 from transformers import BertConfig, BertForMultipleChoice, BertForSequenceClassification
 
-from saobp.study.encoding import collator, encode, option_texts
-from saobp.study.evaluation import score
-from saobp.study.tasks import TASKS
+from saobp.study.data.encoding import collator, encode, option_texts
+from saobp.study.data.tasks import TASKS
+from saobp.study.evaluation.metrics import score
 
 PAIRS = [
     {"sentence1": "one two three four five six seven eight", "sentence2": "nine ten", "label": 1},

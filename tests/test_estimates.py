@@ -4,23 +4,23 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from saobp.study import estimates, evaluation, task_scores
-from saobp.study.statistics import Difference, mean_interval
-from saobp.study.tasks import TASKS
+from saobp.study.data.tasks import TASKS
+from saobp.study.evaluation import metrics
+from saobp.study.statistics import Difference, estimates, mean_interval, task_scores
 
 
 @pytest.mark.parametrize("task", ["race", "cola", "stsb"])
 def test_one_seed_has_the_interval_of_its_record(task):
     (run,) = task_scores.scores([examples.finetune()], "mini", "original", task)
     estimate = estimates.score_estimate([run])
-    expected = evaluation.headline_interval(run.metric, run.value, examples.ITEMS)
+    expected = metrics.headline_interval(run.metric, run.value, examples.ITEMS)
     assert (estimate.low, estimate.high) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("right", [39, 40])
 def test_one_seed_lies_below_chance_where_its_record_says_so(right):
     rows = datasets.Dataset.from_dict({"label": [1] * 100})
-    entry = evaluation.score_predictions(TASKS["rte"], [1] * right + [0] * (100 - right), rows)
+    entry = metrics.score_predictions(TASKS["rte"], [1] * right + [0] * (100 - right), rows)
     run = examples.finetune(tasks=("rte",))
     run["metrics"]["tasks"]["rte"] = entry
     estimate = estimates.score_estimate(task_scores.scores([run], "mini", "original", "rte"))

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from saobp.study.evaluation import headline_interval, score, score_predictions
-from saobp.study.tasks import TASKS
+from saobp.study.data.tasks import TASKS
+from saobp.study.evaluation.metrics import headline_interval, score, score_predictions
 
 
 def rows(labels, **columns):

@@ -6,13 +6,13 @@ import example_records as examples
 import numpy as np
 import pytest
 
-from saobp.study import published, trajectories
-from saobp.study.statistics import Estimate
+from saobp.study.paper import numbers
+from saobp.study.statistics import Estimate, trajectories
 from saobp.study.tables import evidence_scores
 from saobp.study.tables.evidence import NO, OPEN, YES, Part, by_seed, change
 from saobp.study.tables.verdicts import evidence
 
-QUANTIFIERS = published.load().statements.set_index("id")["quantifier"]
+QUANTIFIERS = numbers.load().statements.set_index("id")["quantifier"]
 SIZES, SEEDS = ("mini", "small", "medium"), (42, 43, 44)
 PLAIN = ("rte", "sst2", "mrpc", "qqp", "mnli", "qnli", "wnli", "hellaswag", "race", "squad")
 

@@ -8,12 +8,13 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
-from saobp.study import execution, runner
-from saobp.study.execution import NotebookFailed, UsageError
+from saobp.study.publication import cli
+from saobp.study.setup import execution
+from saobp.study.setup.execution import NotebookFailed, UsageError
 
 PARAMETERS = 'profile = "smoke"  # a comment\nsteps = 3\nrate = 0.5\nflag = False\nrecord = ""'
 WRITES = (
-    "from saobp.study.records import Run\n"
+    "from saobp.study.setup.records import Run\n"
     'result = Run("derivation", profile=profile, parameters=dict(steps=steps, rate=rate)).save(record, {"x": 1})'
 )
 
@@ -28,7 +29,7 @@ def notebook(folder, *cells, parameters=PARAMETERS):
 
 
 def refused(capsys, *arguments):
-    code = runner.main(["run", *map(str, arguments)])
+    code = cli.main(["run", *map(str, arguments)])
     said = capsys.readouterr().err
     assert code == 2 and said.startswith("saobp: ") and said.count("\n") == 1 and "Traceback" not in said, said
     return said
@@ -70,7 +71,7 @@ def test_an_integer_is_welcome_where_a_float_is_declared(tmp_path):
 
 def test_a_run_leaves_the_notebook_and_exactly_one_record(tmp_path, capsys):
     output = tmp_path / "deep" / "out.ipynb"
-    code = runner.main(["run", str(notebook(tmp_path, WRITES)), str(output), "-p", "steps", "7"])
+    code = cli.main(["run", str(notebook(tmp_path, WRITES)), str(output), "-p", "steps", "7"])
     assert code == 0 and "derivation" not in capsys.readouterr().err
     record = json.loads(output.with_suffix(".json").read_text())
     assert record["parameters"] == {"steps": 7, "rate": 0.5} and record["stage"] == "derivation"
@@ -79,7 +80,7 @@ def test_a_run_leaves_the_notebook_and_exactly_one_record(tmp_path, capsys):
 
 def test_a_failing_cell_is_one_line_and_what_ran_is_kept_aside(tmp_path, capsys):
     path = notebook(tmp_path, 'raise ValueError("the corpus is empty\\nmore")', WRITES)
-    code = runner.main(["run", str(path), str(tmp_path / "out.ipynb")])
+    code = cli.main(["run", str(path), str(tmp_path / "out.ipynb")])
     said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("saobp:")]
     assert code == 1 and len(said) == 1
     assert "99-try.ipynb, cell" in said[0] and "ValueError: the corpus is empty [" in said[0]
@@ -99,7 +100,9 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path):
 
 
 def test_the_command_is_installed_and_explains_itself():
-    done = subprocess.run([sys.executable, "-m", "saobp.study.runner", "--help"], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "saobp.study.publication.cli", "--help"], capture_output=True, text=True
+    )
     assert done.returncode == 0 and "reproduce" in done.stdout
 
 
@@ -141,7 +144,7 @@ def test_an_unknown_profile_is_refused_however_it_is_given(tmp_path, capsys):
 
 def test_a_profile_may_be_given_by_its_name_and_the_record_left_to_its_place(tmp_path):
     path = notebook(tmp_path, WRITES)
-    assert runner.main(["run", str(path), str(tmp_path / "out.ipynb"), "-f", "smoke", "-p", "record", ""]) == 0
+    assert cli.main(["run", str(path), str(tmp_path / "out.ipynb"), "-f", "smoke", "-p", "record", ""]) == 0
     assert json.loads((tmp_path / "out.json").read_text())["profile"] == "smoke"
 
 

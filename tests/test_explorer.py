@@ -14,8 +14,8 @@ from small_models import word_tokenizer
 from transformers import BertConfig, BertModel, GPT2Config, GPT2LMHeadModel
 
 import saobp
-from saobp.diagnostics import attention_entropy, column_mass_maximum, gtd
 from saobp.measure import explorer
+from saobp.measure.diagnostics import attention_entropy, column_mass_maximum, gtd
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 needs_browser = pytest.mark.skipif(BROWSER is None, reason="no chromium here: apt-get install chromium")

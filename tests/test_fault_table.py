@@ -10,14 +10,16 @@ import pytest
 import torch
 from small_models import RECIPE, RandomText, word_tokenizer
 
-from saobp.study import checkpoints, environment, execution, models, paths, seals, training, workflow
-from saobp.study.batches import SeededMasking
+from saobp.study.data.masking import SeededMasking
+from saobp.study.publication import environment, workflow
+from saobp.study.setup import execution, paths, seals
+from saobp.study.training import architectures, checkpoints, trainer
 
 SMOKE = paths.root() / "notebooks" / "profiles" / "smoke.yaml"
 HOLD = """
 import sys, time
 from pathlib import Path
-from saobp.study.workflow import claimed
+from saobp.study.publication.workflow import claimed
 with claimed(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(600)
@@ -26,9 +28,11 @@ with claimed(Path(sys.argv[1])):
 
 def trained(folder, *callbacks, change=lambda network: None):
     """Train a little model for a few steps."""
-    network = models.refine_with(models.encoder("mini-twin", word_tokenizer(), dropout=0.0, seed=1), "high", 0.2)
+    network = architectures.refine_with(
+        architectures.encoder("mini-twin", word_tokenizer(), dropout=0.0, seed=1), "high", 0.2
+    )
     change(network)
-    training.pretrain(
+    trainer.pretrain(
         network, RandomText(), SeededMasking(word_tokenizer(), 0.15, 1), RECIPE, folder=folder, seed=1,
         measure=lambda model: {}, callbacks=callbacks,
     )  # fmt: skip
@@ -58,7 +62,7 @@ def no_right_to_write_below_the_top(folder, monkeypatch):
         pass
 
 
-class FullDisk(training.TrainerCallback):
+class FullDisk(trainer.TrainerCallback):
     """After the first checkpoint no file may grow: the system's own refusal, as on a full disk."""
 
     def on_save(self, args, state, control, **kwargs):

@@ -13,13 +13,13 @@ from matplotlib.colors import to_rgb
 from scipy import stats
 
 import saobp
-from saobp.study import example_map, figures, labels, paths, publication, runner, tables
-from saobp.study import records as records_of
+from saobp.study import figures, tables
 from saobp.study.figures import (
     correlations,
     costs,
     drawing,
     exam,
+    example_map,
     gains,
     glance,
     grids,
@@ -30,6 +30,9 @@ from saobp.study.figures import (
     strengths,
     style,
 )
+from saobp.study.publication import cli, results
+from saobp.study.setup import labels, paths
+from saobp.study.setup import records as records_of
 
 DRAWN = [number for number in figures.FIGURES if number not in (7, 8, "glance")]  # those are 4 on another task
 
@@ -217,7 +220,7 @@ def test_the_manifest_gives_the_hash_of_each_record_s_file(small, tmp_path):
 
 def test_the_tracked_manifest_gives_the_hashes_of_the_tracked_files():
     manifest = json.loads((paths.figures() / "manifest.json").read_text())
-    folder = paths.results(publication.published_profile())
+    folder = paths.results(results.published_profile())
     files = {path.stem: path for path in folder.glob("*.json")}
     assert manifest["records"].keys() == files.keys()
     for name, path in files.items():
@@ -511,12 +514,12 @@ def test_a_figure_of_our_own_is_made_by_its_name(tmp_path, capsys):
         paths.write_text(tmp_path / f"records/{run['name']}.json", json.dumps(run))
     options = ["--profile", str(tmp_path / "records"), "--format", "csv", "--out", str(tmp_path)]
     for name in sorted(drawing.TITLES.keys() - {"glance", "tokens"}):
-        assert runner.main(["figure", name, *options]) == 0
+        assert cli.main(["figure", name, *options]) == 0
         assert (tmp_path / f"figure-{name}.csv").is_file()
 
 
 def test_the_tracked_figures_are_what_the_tracked_records_give(tmp_path):
-    publication.draw(tmp_path)
+    results.draw(tmp_path)
     tracked = {path.name for path in paths.figures().iterdir()}
     assert {path.name for path in tmp_path.iterdir()} == tracked
     for path in sorted(tmp_path.iterdir()):

@@ -1,7 +1,7 @@
 import pandas as pd
 import pytest
 
-from saobp.study.findings import WIDTH, Findings, listed, say, span
+from saobp.study.paper.findings import WIDTH, Findings, listed, say, span
 
 MEAN = {"printed": "a gain of 2.00", "recomputed": "a gain of 1.00", "advice": "use the second"}
 

@@ -7,10 +7,12 @@ import pytest
 import torch
 from transformers import AutoTokenizer, Trainer
 
-from saobp.study import baseline, checkpoints, evaluation, finetuning, models, pretraining, sources
-from saobp.study.encoding import collator, encode
-from saobp.study.profile import load_profile
-from saobp.study.tasks import load_task
+from saobp.study.data import sources
+from saobp.study.data.encoding import collator, encode
+from saobp.study.data.tasks import load_task
+from saobp.study.evaluation import bag_of_words, metrics
+from saobp.study.setup.studies import load_profile
+from saobp.study.training import architectures, checkpoints, finetuning, pretraining
 
 STUDY = load_profile("smoke")
 ASKED = [name for names in STUDY.finetune.groups.values() for name in names]
@@ -29,7 +31,7 @@ def source():
 def checkpoint(tmp_path_factory, source):
     folder = tmp_path_factory.mktemp("checkpoint")
     tokenizer, _, _ = pretraining.texts(STUDY, "mini-twin", source)
-    network = models.refine_with(models.encoder("mini-twin", tokenizer, dropout=0.0, seed=0), "high", 0.2)
+    network = architectures.refine_with(architectures.encoder("mini-twin", tokenizer, dropout=0.0, seed=0), "high", 0.2)
     network.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
@@ -61,7 +63,7 @@ def test_what_is_scored_is_not_rounded_to_the_precision_of_training(name, checkp
 
     def score(spec, outputs, *args, **kwargs):
         seen.append(torch.as_tensor(outputs))
-        return evaluation.score(spec, outputs, *args, **kwargs)
+        return metrics.score(spec, outputs, *args, **kwargs)
 
     monkeypatch.setattr(finetuning, "score", score)
     finetuned(name, checkpoint, source, tmp_path, precision="bf16", curve=2)
@@ -111,7 +113,7 @@ def test_a_model_with_random_weights_answers_variously_and_is_at_chance(name, ch
 def test_a_finished_task_of_other_rows_is_made_again(checkpoint, source, tmp_path, monkeypatch):
     made = []
     monkeypatch.setattr(finetuning, "finetune", lambda *args, **kwargs: made.append(1) or {"headline": 50.0})
-    monkeypatch.setattr(baseline, "floor", lambda task: {})
+    monkeypatch.setattr(bag_of_words, "floor", lambda task: {})
     for bytes_of_a_split, runs in (("a", 1), ("a", 1), ("b", 2)):
         monkeypatch.setattr(type(source), "fingerprint", lambda *args, found=bytes_of_a_split: found)
         finetuned("rte", checkpoint, source, tmp_path)
@@ -127,8 +129,8 @@ def test_an_untouched_model_does_no_better_than_its_answers_dealt_out_at_random(
         data_collator=collator(task.spec, tokenizer),
     )  # fmt: skip
     outputs = trainer.predict(encode(task.spec, task.evaluation, tokenizer, recipe.length)).predictions
-    found, random = evaluation.score(task.spec, outputs, task.evaluation), np.random.default_rng(0)
-    dealt = [evaluation.score(task.spec, random.permutation(outputs), task.evaluation)["headline"] for _ in range(99)]
+    found, random = metrics.score(task.spec, outputs, task.evaluation), np.random.default_rng(0)
+    dealt = [metrics.score(task.spec, random.permutation(outputs), task.evaluation)["headline"] for _ in range(99)]
     assert min(dealt) <= found["headline"] <= max(dealt)
     if min(dealt) == max(dealt):  # one answer to all: nothing but the share of one class, and it says so
         assert found["constant"] and found["headline"] <= found["majority"] + 1e-9
@@ -170,8 +172,8 @@ def honest(checkpoint, source, tmp_path_factory):
 
 def test_true_labels_are_learned_and_permuted_ones_leave_chance(honest, checkpoint, source, tmp_path):
     permuted = marked(source, train=np.random.default_rng(1).permutation)
-    assert honest["interval"][0] > 50 and baseline.baseline(marked(source))["interval"][0] > 50
-    for found in (trained(permuted, checkpoint, tmp_path), baseline.baseline(permuted)):
+    assert honest["interval"][0] > 50 and bag_of_words.baseline(marked(source))["interval"][0] > 50
+    for found in (trained(permuted, checkpoint, tmp_path), bag_of_words.baseline(permuted)):
         assert found["interval"][0] < 50 < found["interval"][1], found["scores"]
 
 
@@ -204,7 +206,7 @@ def test_the_refinement_stays_on(checkpoint, source):
 
 def test_the_floor_is_of_the_same_items_and_is_kept_with_the_score(checkpoint, source, tmp_path):
     found, task = finetuned("rte", checkpoint, source, tmp_path, epochs=1), finetuning.task_of("rte", RECIPE, source)
-    assert found["floor"]["headline"] == baseline.baseline(task)["headline"]
+    assert found["floor"]["headline"] == bag_of_words.baseline(task)["headline"]
     assert (found["floor"]["items"], found["floor"]["trained_on"]) == (found["items"], len(task.train))
 
 
@@ -215,10 +217,10 @@ def test_a_finished_task_is_not_run_again(checkpoint, source, tmp_path, monkeypa
 
 
 def test_a_loss_that_is_no_number_is_a_failed_task_and_not_a_score(checkpoint, source, tmp_path):
-    network = models.encoder("mini-twin", AutoTokenizer.from_pretrained(checkpoint), dropout=0.0, seed=0)
+    network = architectures.encoder("mini-twin", AutoTokenizer.from_pretrained(checkpoint), dropout=0.0, seed=0)
     for parameter in network.bert.parameters():
         parameter.data.fill_(torch.nan)
-    models.refine_with(network, "original", 0.2).save_pretrained(tmp_path / "broken")
+    architectures.refine_with(network, "original", 0.2).save_pretrained(tmp_path / "broken")
     AutoTokenizer.from_pretrained(checkpoint).save_pretrained(tmp_path / "broken")
     found = finetuned("rte", tmp_path / "broken", source, tmp_path / "work")
     assert "the run has diverged" in found["failed"] and "headline" not in found

@@ -8,7 +8,8 @@ import example_records as examples
 import pytest
 from acl_page import ACL_PAGE
 
-from saobp.study import labels, tables
+from saobp.study import tables
+from saobp.study.setup import labels
 from saobp.study.tables import floats
 
 SIZES = ("mini-twin", "small-twin", "medium-twin")

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from saobp.study import formulas
+from saobp.study.publication import formulas
 
 THIN = '<mspace width="0.1667em" />'
 

@@ -16,10 +16,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from saobp import refine, saobp_attention
-from saobp.refine import FACTORS
-from saobp.study import paths
-from saobp.study.profile import Profile, ProfileError, load_profile
-from saobp.study.sources import DataError, FolderSource
+from saobp.equations.refine import FACTORS
+from saobp.study.data.sources import DataError, FolderSource
+from saobp.study.setup import paths
+from saobp.study.setup.studies import Profile, ProfileError, load_profile
 
 COUNTS = {"refine": (200, 5000), "attention": (150, 3000), "loaders": (100, 1500), "profile": (150, 1500)}
 SMOKE = yaml.safe_load((paths.root() / "notebooks" / "profiles" / "smoke.yaml").read_text())

@@ -8,8 +8,8 @@ from families import CAUSAL, PAD, build, tokens
 from transformers import DynamicCache, QuantizedCache, StaticCache
 
 import saobp
-from saobp import cache as cache_module
-from saobp.huggingface import raw_attentions
+from saobp.models import cache as cache_module
+from saobp.models.apply import raw_attentions
 
 CLOSE = {"atol": 2e-5, "rtol": 1e-4}
 WAYS = {

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jaxtyping import jaxtyped
 
-from saobp import graph as g
+from saobp.measure import graph as g
 
 
 def rows(*shape, seed=0, scale=3.0):

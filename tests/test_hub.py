@@ -3,8 +3,8 @@ from types import SimpleNamespace
 import datasets
 import pytest
 
-from saobp.study.hub import HubSource
-from saobp.study.splits import DataError, MissingSplit
+from saobp.study.data.hub import HubSource
+from saobp.study.data.splits import DataError, MissingSplit
 
 
 class Builder:

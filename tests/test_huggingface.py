@@ -20,8 +20,8 @@ from transformers import (
 )
 
 import saobp
-from saobp.huggingface import raw_attentions
-from saobp.interface import attention_forward
+from saobp.models.apply import raw_attentions
+from saobp.models.interface import attention_forward
 
 CLOSE = {"atol": 2e-5, "rtol": 1e-4}
 FACTORS = [("high", 1.5), ("low", 0.4), ("elemmul", 1.0)]

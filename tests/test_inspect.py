@@ -14,11 +14,11 @@ from small_models import word_tokenizer
 from transformers import GPT2Config, GPT2LMHeadModel
 
 import saobp
-from saobp.huggingface import raw_attentions
 from saobp.measure import inspect as inspecting
 from saobp.measure import predictions
 from saobp.measure.resampling import StreamedBootstrap
-from saobp.study.runner import main
+from saobp.models.apply import raw_attentions
+from saobp.study.publication.cli import main
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,8 @@ from torch.nn.parallel import DistributedDataParallel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 import saobp
-from saobp import interface
-from saobp.huggingface import raw_attentions
+from saobp.models import interface
+from saobp.models.apply import raw_attentions
 
 CLOSE = {"atol": 2e-5, "rtol": 1e-4}
 

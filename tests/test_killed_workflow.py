@@ -17,7 +17,7 @@ KILLS = 5
 
 def start(folder, name):
     """Start the whole profile in a process group of its own."""
-    command = [sys.executable, "-m", "saobp.study.runner", "reproduce", "--profile", name, "--cores", "2"]
+    command = [sys.executable, "-m", "saobp.study.publication.cli", "reproduce", "--profile", name, "--cores", "2"]
     with (folder / "log").open("a") as log:
         return subprocess.Popen(command, cwd=folder, env=given(), stdout=log, stderr=log, start_new_session=True)
 

@@ -6,9 +6,10 @@ import pandas as pd
 import pytest
 from small_models import RECIPE, RandomText, word_tokenizer
 
-from saobp.study import controlled, larger, strengths
+from saobp.study.beyond import model_sizes, strengths
 from saobp.study.figures import strengths as figure
-from saobp.study.recipes import Beyond, Larger
+from saobp.study.publication import controlled
+from saobp.study.setup.recipes import Beyond, Larger
 
 PLAN = Beyond(model="mini-twin", strengths=[], pretrain=RECIPE, larger=[Larger(model="small-twin")], learned=["layer"])
 
@@ -32,7 +33,7 @@ RUNS = [
 
 
 def test_a_size_is_compared_seed_by_seed_with_the_interval_of_students_t():
-    found = larger.gaps(RUNS).set_index("model")
+    found = model_sizes.gaps(RUNS).set_index("model")
     reach = 4.302653 * 0.1 / 3**0.5
     mini = found.loc["mini"]
     assert mini[["difference", "low", "high"]].tolist() == pytest.approx([0.2, 0.2 - reach, 0.2 + reach])
@@ -43,16 +44,16 @@ def test_a_size_is_compared_seed_by_seed_with_the_interval_of_students_t():
 
 def test_a_seed_that_failed_one_way_counts_neither_way_and_a_size_without_a_pair_is_left_out():
     failed = [run("mini", 0.2, 4, 9.0, failed="the loss is nan"), run("mini", 0.0, 4, 9.0), run("medium", 0.0, 1, 2.0)]
-    assert larger.gaps([*RUNS, *failed]).equals(larger.gaps(RUNS))
-    assert larger.gaps([]).empty and larger.words(larger.gaps([])) == []
-    assert larger.gaps([run("mini", 0.0, 1, 3.0), run("mini", 0.2, 2, 3.0)]).empty, "seeds that are no pair"
+    assert model_sizes.gaps([*RUNS, *failed]).equals(model_sizes.gaps(RUNS))
+    assert model_sizes.gaps([]).empty and model_sizes.words(model_sizes.gaps([])) == []
+    assert model_sizes.gaps([run("mini", 0.0, 1, 3.0), run("mini", 0.2, 2, 3.0)]).empty, "seeds that are no pair"
 
 
 def test_runs_of_two_processors_are_no_pair_and_a_failed_size_is_named():
     apart = [run("small", level, 5, 2.0) | {"device": f"{level}, 1 of 2 threads"} for level in (0.0, 0.08)]
-    assert larger.gaps([*RUNS, *apart]).equals(larger.gaps(RUNS))
+    assert model_sizes.gaps([*RUNS, *apart]).equals(model_sizes.gaps(RUNS))
     failed = [run("small", 0.08, 4, 9.0, failed="the loss is nan")]
-    assert larger.failure_words([*RUNS, *failed]) == ["BERT-Small, λ = 0.08, seed 4: failed, the loss is nan"]
+    assert model_sizes.failure_words([*RUNS, *failed]) == ["BERT-Small, λ = 0.08, seed 4: failed, the loss is nan"]
 
 
 @pytest.mark.parametrize(("sizes", "said"), [
@@ -67,7 +68,7 @@ def test_sizes_that_would_be_counted_twice_are_refused(sizes, said):
 
 
 def test_what_is_said_names_size_gap_and_fullest_key():
-    first, second = larger.words(larger.gaps(RUNS))
+    first, second = model_sizes.words(model_sizes.gaps(RUNS))
     said = "BERT-Mini, 4 layers of 256: held-out loss 3.000 nats at λ = 0; at λ = 0.2 +0.200 [-0.048, 0.448], 3 seeds; "
     assert first == said + "fullest key 2 before the step, 1 after"
     assert "at λ = 0.08 -0.100, one seed, so no interval; fullest key 4 before" in second
@@ -75,14 +76,14 @@ def test_what_is_said_names_size_gap_and_fullest_key():
 
 def test_a_size_at_its_own_learning_rate_stands_by_itself_and_says_the_rate(tmp_path):
     slow = [one | {"learning_rate": 5e-4, "curve": [one["curve"][0] | {"loss": 1.0}]} for one in RUNS[-2:]]
-    found = larger.gaps([*RUNS, *slow])
+    found = model_sizes.gaps([*RUNS, *slow])
     assert found["model"].tolist() == ["mini", "small", "small"] and found["plain"].tolist() == [3.0, 2.5, 1.0]
-    usual, own = larger.words(found)[1:]
+    usual, own = model_sizes.words(found)[1:]
     assert "4 layers of 512, learning rate 0.0005: held-out loss 1.000" in own
     assert "learning rate" not in usual
     given = {"text": RandomText(), "held_out": RandomText(), "tokenizer": word_tokenizer(), "folder": tmp_path}
     sizes = [Larger(model="mini-narrow"), Larger(model="mini-narrow", learning_rate=RECIPE.learning_rate / 10)]
-    runs = larger.study(replace(PLAN, larger=sizes), **given)
+    runs = model_sizes.study(replace(PLAN, larger=sizes), **given)
     assert [one["learning_rate"] for one in runs] == [None] * 2 + [RECIPE.learning_rate / 10] * 2
     first, last = ([one["curve"][end]["loss"] for one in (runs[0], runs[2])] for end in (0, -1))
     assert first[0] == first[1] and last[0] != last[1], "from one start, each by its own rate"
@@ -90,13 +91,13 @@ def test_a_size_at_its_own_learning_rate_stands_by_itself_and_says_the_rate(tmp_
 
 def test_a_size_in_its_own_precision_is_trained_in_it_and_stands_by_itself(tmp_path):
     exact = [one | {"precision": "fp32", "curve": [one["curve"][0] | {"loss": 1.0}]} for one in RUNS[-2:]]
-    found = larger.gaps([*RUNS, *exact])
+    found = model_sizes.gaps([*RUNS, *exact])
     assert found["model"].tolist() == ["mini", "small", "small"] and found["plain"].tolist() == [3.0, 2.5, 1.0]
-    usual, own = larger.words(found)[1:]
+    usual, own = model_sizes.words(found)[1:]
     assert "4 layers of 512, fp32: held-out loss 1.000" in own and "fp32" not in usual
     given = {"text": RandomText(), "held_out": RandomText(), "tokenizer": word_tokenizer(), "folder": tmp_path}
     sizes = [Larger(model="mini-narrow", precision=name) for name in ("fp32", "bf16")]
-    runs = larger.study(replace(PLAN, larger=sizes), **given)
+    runs = model_sizes.study(replace(PLAN, larger=sizes), **given)
     assert [one["precision"] for one in runs] == ["fp32"] * 2 + ["bf16"] * 2
     first, last = ([one["curve"][end]["loss"] for one in (runs[0], runs[2])] for end in (0, -1))
     assert first[0] == first[1] and last[0] != last[1], "from one start, each in its own precision"
@@ -106,7 +107,7 @@ def test_the_studys_own_model_comes_first_at_zero_and_at_its_own_strength():
     swept = [run("", level, 1, 3.0) for level in (0.0, 0.1, 0.2, strengths.LEARNED)]
     for one in swept:
         one.pop("model")
-    own = larger.with_own(RUNS, swept, "mini-twin")
+    own = model_sizes.with_own(RUNS, swept, "mini-twin")
     assert [(one["model"], one["strength"]) for one in own[:2]] == [("mini-twin", 0.0), ("mini-twin", 0.2)]
     assert own[2:] == RUNS
     record = {"metrics": {"larger": RUNS, "strengths": swept}, "parameters": {"model": "mini-twin"}}
@@ -116,13 +117,13 @@ def test_the_studys_own_model_comes_first_at_zero_and_at_its_own_strength():
 
 def test_larger_models_are_trained_by_the_same_recipe_and_strengths_learned_by_layer(tmp_path):
     given = {"text": RandomText(), "held_out": RandomText(), "tokenizer": word_tokenizer(), "folder": tmp_path}
-    runs = larger.study(PLAN, **given)
+    runs = model_sizes.study(PLAN, **given)
     assert [(one["model"], one["strength"], one["seed"]) for one in runs] == [
         ("small-twin", 0.0, 42),
         ("small-twin", 0.08, 42),
     ]
     assert {len(one["curve"][-1]["strengths"]) for one in runs} == {4} and runs[0]["curve"] != runs[1]["curve"]
-    assert larger.gaps(runs)["seeds"].tolist() == [1]
+    assert model_sizes.gaps(runs)["seeds"].tolist() == [1]
     (taught,) = strengths.study(PLAN, **given)
     went = strengths.learned([taught], strengths.BY_LAYER)
     assert taught["strength"] == strengths.BY_LAYER and set(went["head"]) == {1} and set(went["layer"]) == {1, 2, 3, 4}

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from saobp.study.leak import READINGS, Decoder, leak, sequence_interval
+from saobp.study.evaluation.leaky_decoder import READINGS, Decoder, leak, sequence_interval
 
 
 @pytest.mark.parametrize("reading", READINGS)

@@ -2,8 +2,9 @@
 
 import pytest
 
-from saobp.study import links, listings, paths
-from saobp.study.executed import Executed
+from saobp.study.publication import links, listings
+from saobp.study.publication.executed import Executed
+from saobp.study.setup import paths
 
 RUN = Executed("04-pretrain-mini-high-42", None, {"model": "mini"})
 
@@ -19,7 +20,7 @@ def lead():
         ("04-pretrain.ipynb", "04-pretrain-mini-high-42.html"),
         ("04-pretrain.ipynb#The-model", "04-pretrain-mini-high-42.html#The-model"),
         ("07-decoder.ipynb#Leak", "../index.html#07-decoder"),
-        ("../saobp/refine.py#L45", "files/saobp/refine.py.html#L45"),
+        ("../saobp/equations/refine.py#L45", "files/saobp/equations/refine.py.html#L45"),
         ("../README.md", "files/README.md.html"),
         ("../data/", "files/data/index.html"),
         ("../notebooks", "../index.html"),

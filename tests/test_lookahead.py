@@ -5,8 +5,8 @@ import pytest
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from saobp.study.lookahead import changes, hears_later, leak, sentence
-from saobp.study.models import LEAKY, refine_with
+from saobp.study.evaluation.future_leak import changes, hears_later, leak, sentence
+from saobp.study.training.architectures import LEAKY, refine_with
 
 SIZES = {"n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 64, "vocab_size": 50}
 FORMS = [("original", False), ("high", False), (LEAKY, True)]

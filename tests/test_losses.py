@@ -6,7 +6,7 @@ import example_records as examples
 import pytest
 from scipy import stats
 
-from saobp.study import losses
+from saobp.study.tables import losses
 
 
 def run(algorithm, seed, end, early=5.0, model="mini", steps=12000):

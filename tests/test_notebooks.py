@@ -5,8 +5,8 @@ import re
 import nbformat
 import pytest
 
-from saobp.study import paths
-from saobp.study.execution import declared_parameters
+from saobp.study.setup import paths
+from saobp.study.setup.execution import declared_parameters
 
 DRAWS = re.compile(r"plot\(|\.subplots\(|heatmap\(|figures\.shown\(|learning\.accuracy\(|costs\.\w+\(")
 NOTEBOOKS = sorted((paths.root() / "notebooks").glob("*.ipynb"))

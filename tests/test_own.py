@@ -5,7 +5,7 @@ import torch
 from transformers import BertConfig, BertModel, LlamaConfig, LlamaForCausalLM
 
 import saobp
-from saobp.own import OWN
+from saobp.equations.factors import OWN
 
 
 def crowded(prior, strength, visible):

@@ -8,9 +8,9 @@ import torch
 from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast
 
-from saobp.study import decoders, pretraining, training
-from saobp.study.batches import CausalBatch, SeededMasking
-from saobp.study.profile import load_profile
+from saobp.study.data.masking import CausalBatch, SeededMasking
+from saobp.study.setup.studies import load_profile
+from saobp.study.training import decoders, pretraining, trainer
 
 STUDY = load_profile("paper")
 WORDS = 30_522  # of the released BERT's vocabulary
@@ -30,7 +30,7 @@ def first_step(network, recipe, collator, folder):
     """Take the first of a recipe's steps, on a few sequences of its length, at its full rate; return the loss."""
     blocks = [{"input_ids": row} for row in torch.randint(3, WORDS, (FEW, recipe.length)).tolist()]
     recipe = replace(recipe, steps=1, warmup=0, batch=FEW, save_every=1, scheduler="constant_with_warmup")
-    log = training.pretrain(network, blocks, collator, recipe, folder=folder, seed=42, measure=lambda model: {})
+    log = trainer.pretrain(network, blocks, collator, recipe, folder=folder, seed=42, measure=lambda model: {})
     return next(entry["loss"] for entry in log if "loss" in entry)
 
 

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from saobp.study import paths
+from saobp.study.setup import paths
 
 
 @pytest.fixture

@@ -5,8 +5,10 @@ import pytest
 import torch
 
 from saobp.models import public
-from saobp.study import inserted, known_hops, models, plan, retrofit
-from saobp.study.profile import load_profile
+from saobp.study.beyond import inserted, known_hops, retrofit
+from saobp.study.setup import plan
+from saobp.study.setup.studies import load_profile
+from saobp.study.training import architectures
 
 SECTIONS = plan.sections(plan.file())
 
@@ -66,7 +68,7 @@ def test_the_batches_of_every_arm_come_in_the_same_order():
 
 def test_one_layer_alone_refines_that_layer_and_no_other():
     import saobp
-    from saobp.huggingface import raw_attentions
+    from saobp.models.apply import raw_attentions
 
     model, tokenizer = public.load("minilm")
     saobp.apply(model, "high", 0.5)
@@ -115,5 +117,5 @@ def test_a_model_that_is_nowhere_says_where_was_looked(tmp_path, monkeypatch):
 def test_the_strength_for_minilm_follows_the_paper_s_rule():
     model, _ = public.load("minilm")
     parameters = sum(parameter.numel() for parameter in model.parameters())
-    assert models.SIZES["minilm"].strength == pytest.approx(0.2 * 11.17e6 / parameters, abs=0.005)
-    assert (len(model.encoder.layer), model.config.hidden_size) == (6, models.SIZES["minilm"].hidden)
+    assert architectures.SIZES["minilm"].strength == pytest.approx(0.2 * 11.17e6 / parameters, abs=0.005)
+    assert (len(model.encoder.layer), model.config.hidden_size) == (6, architectures.SIZES["minilm"].hidden)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from transformers import BertConfig, BertForSequenceClassification
 
-from saobp.study import precision
+from saobp.study.training import precision
 
 
 @pytest.fixture

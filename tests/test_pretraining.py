@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 from small_hub import write_split
 
-from saobp.study import paths, pretraining, sources, splits
-from saobp.study.profile import load_profile
+from saobp.study.data import sources, splits
+from saobp.study.setup import paths
+from saobp.study.setup.studies import load_profile
+from saobp.study.training import pretraining
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,10 @@ from dataclasses import FrozenInstanceError, replace
 
 import pytest
 
-from saobp.study import models, paths, published
-from saobp.study.profile import ProfileError, available, load_profile
+from saobp.study.paper import numbers
+from saobp.study.setup import paths
+from saobp.study.setup.studies import ProfileError, available, load_profile
+from saobp.study.training import architectures
 
 SMOKE = (paths.root() / "notebooks" / "profiles" / "smoke.yaml").read_text()
 
@@ -119,7 +121,7 @@ def test_a_profile_cannot_be_changed_and_its_fingerprint_follows_its_values(tmp_
 
 @pytest.mark.parametrize("size", ["mini", "small", "medium"])
 def test_the_paper_profile_is_table_5_to_the_digit(size):
-    study, printed = load_profile("paper"), published.load()
+    study, printed = load_profile("paper"), numbers.load()
     recipe = study.recipe(size)
     row = {"model": size.title()}
     assert recipe.steps == printed.value(5, metric="max_steps", **row)
@@ -127,7 +129,7 @@ def test_the_paper_profile_is_table_5_to_the_digit(size):
     assert recipe.warmup == printed.value(5, metric="warmup_steps", **row)
     assert recipe.scheduler == printed.printed(5, metric="lr_scheduler_type", **row)
     assert study.seeds == [int(printed.value(5, metric="seed", **row))]
-    assert study.strengths[size] == models.SIZES[size].strength
+    assert study.strengths[size] == architectures.SIZES[size].strength
     assert study.decoder_recipe(size).steps == recipe.steps
 
 

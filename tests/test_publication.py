@@ -2,17 +2,18 @@
 
 import pytest
 
-from saobp.study import paths, publication, runner
+from saobp.study.publication import cli, results
+from saobp.study.setup import paths
 
 
 def test_a_single_table_without_a_profile_is_of_the_results_that_are_shown(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(publication, "published_profile", lambda: "stories")
-    assert runner.main(["table", "4"]) == 0
+    monkeypatch.setattr(results, "published_profile", lambda: "stories")
+    assert cli.main(["table", "4"]) == 0
     assert "Profile stories." in (tmp_path / "table4.tex").read_text(encoding="utf-8")
     assert capsys.readouterr().err == "from the records of profile stories\n"
     with pytest.raises(SystemExit):
-        runner.main(["table", "--help"])
+        cli.main(["table", "--help"])
     said = " ".join(capsys.readouterr().out.split())
     assert "default: the one that figures/ shows" in said and "(default: the current one)" in said
 
@@ -25,7 +26,7 @@ def test_a_single_table_without_a_profile_is_of_the_results_that_are_shown(tmp_p
 def test_what_is_wrong_with_a_command_is_said_in_one_line(words, said, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     try:
-        code = runner.main(words)
+        code = cli.main(words)
     except SystemExit as left:
         code = left.code
     lines = capsys.readouterr().err.splitlines()
@@ -35,7 +36,7 @@ def test_what_is_wrong_with_a_command_is_said_in_one_line(words, said, tmp_path,
 
 def test_the_verdicts_are_written_alone_like_a_table(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert runner.main(["table", "verdicts", "--profile", "laptop", "--format", "md"]) == 0
+    assert cli.main(["table", "verdicts", "--profile", "laptop", "--format", "md"]) == 0
     (written,) = tmp_path.iterdir()
     assert written.name == "verdicts.md" and "| Paper | Verdict |" in written.read_text(encoding="utf-8")
 
@@ -46,9 +47,9 @@ def test_a_profile_with_nothing_to_compare_is_not_the_one_that_is_shown(tmp_path
         (tmp_path / name).mkdir()
         for side in sides:
             (tmp_path / name / f"04-pretrain-mini-{side}-42.json").write_text("{}")
-    assert publication.published_profile() == "laptop"
+    assert results.published_profile() == "laptop"
     (tmp_path / "narrow" / "04-pretrain-mini-narrow-high-42.json").write_text("{}")
-    assert publication.published_profile() == "narrow"
+    assert results.published_profile() == "narrow"
 
 
 def test_publishing_part_of_a_profile_names_the_tracked_records_that_it_takes_away(tmp_path, monkeypatch, capsys):
@@ -59,10 +60,10 @@ def test_publishing_part_of_a_profile_names_the_tracked_records_that_it_takes_aw
         path.write_text("{}")
     monkeypatch.setattr(paths, "build", lambda name: ran.parent)
     monkeypatch.setattr(paths, "results", lambda name: tracked)
-    monkeypatch.setattr(publication.records, "read", lambda path: {})
-    monkeypatch.setattr(publication, "rebuild", lambda: None)
-    publication.publish("narrow")
+    monkeypatch.setattr(results.records, "read", lambda path: {})
+    monkeypatch.setattr(results, "rebuild", lambda: None)
+    results.publish("narrow")
     assert "has none of them: b; git restores them" in capsys.readouterr().out
-    publication.publish("narrow")
+    results.publish("narrow")
     assert "no longer there" not in capsys.readouterr().out
     assert [path.name for path in tracked.glob("*.json")] == ["a.json"]

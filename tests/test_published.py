@@ -1,12 +1,12 @@
 import pandas as pd
 import pytest
 
-from saobp.study import published
+from saobp.study.paper import numbers
 
 
 @pytest.fixture(scope="module")
 def paper():
-    return published.load()
+    return numbers.load()
 
 
 def test_every_table_has_as_many_cells_as_the_paper_prints(paper):
@@ -37,7 +37,7 @@ def test_a_number_is_what_its_printed_characters_say(paper):
 
 def test_no_cell_is_listed_twice(paper):
     for number, frame in paper.tables.items():
-        assert not frame.duplicated(list(published.COLUMNS[number])).any(), f"Table {number}"
+        assert not frame.duplicated(list(numbers.COLUMNS[number])).any(), f"Table {number}"
 
 
 def test_a_cell_the_paper_does_not_print_is_none_and_empty(paper):
@@ -57,7 +57,7 @@ def test_a_wrong_question_names_what_is_wrong(paper, number, keys, message):
 
 def test_a_missing_file_or_column_is_named(tmp_path):
     with pytest.raises(ValueError, match="table1.csv: not found"):
-        published.load(tmp_path)
+        numbers.load(tmp_path)
     (tmp_path / "table1.csv").write_text("model,value\nMini,1\n")
     with pytest.raises(ValueError, match="table1.csv: no column 'algorithm'"):
-        published.load(tmp_path)
+        numbers.load(tmp_path)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from saobp.study import published
+from saobp.study.paper import numbers
 from saobp.study.statistics import Estimate, mean_interval
 from saobp.study.tables import quantifiers
 from saobp.study.tables.evidence import NO, OPEN, YES, Evidence, Looks, Part
@@ -88,7 +88,7 @@ def test_a_quantifier_that_is_unknown_or_speaks_of_another_number_of_parts_is_re
 
 
 def test_every_statement_has_a_quantifier_its_parts_and_a_judge_that_gives_as_many():
-    statements = published.load().statements
+    statements = numbers.load().statements
     assert set(statements["quantifier"]) <= set(quantifiers.NEEDED) and statements["parts"].str.len().min() > 0
     assert set(statements["id"]) == set(JUDGES)
     expected = {"Q01": 12, "Q02": 2, "Q03": 2, "Q09": 9, "Q10": 3, "Q13": 3, "Q15": 6, "Q16": 2, "Q17": 11}

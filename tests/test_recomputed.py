@@ -4,12 +4,12 @@ import dataclasses
 
 import pytest
 
-from saobp.study import published, recomputed
+from saobp.study.paper import numbers, recomputed
 
 
 @pytest.fixture(scope="module")
 def paper():
-    return published.load()
+    return numbers.load()
 
 
 @pytest.fixture(scope="module")

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from saobp.study import records
-from saobp.study.records import KEYS, RecordError, Run
+from saobp.study.setup import records
+from saobp.study.setup.records import KEYS, RecordError, Run
 
 
 def saved(tmp_path, name="a", metrics=None, **parameters):

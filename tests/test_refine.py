@@ -17,9 +17,9 @@ from reference import (
     loopy_belief_propagation,
 )
 
-from saobp.checks import WITHOUT_MESSAGES
-from saobp.messages import log_messages, prefix_key_bias
-from saobp.refine import FACTORS, check_factor, check_strength, refine
+from saobp.equations.checks import WITHOUT_MESSAGES
+from saobp.equations.messages import log_messages, prefix_key_bias
+from saobp.equations.refine import FACTORS, check_factor, check_strength, refine
 
 REFINING = [factor for factor in FACTORS if factor != "none"]
 DIFFERENTIABLE = [factor for factor in REFINING if factor != "uniform"]

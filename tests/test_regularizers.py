@@ -5,8 +5,9 @@ import torch
 from safetensors.torch import load_file
 from small_models import RECIPE, RandomText, word_tokenizer
 
-from saobp.study import batches, models, regularizers, training
-from saobp.study.regularizers import EntropyRegularizer, SpectrumRegularizer
+from saobp.study.data import masking
+from saobp.study.training import architectures, regularizers, trainer
+from saobp.study.training.regularizers import EntropyRegularizer, SpectrumRegularizer
 
 
 def attentions(layers=2, batch=3, heads=2, length=6, seed=0, sharp=3.0):
@@ -127,13 +128,15 @@ def test_following_the_spectrum_penalty_lowers_it_and_it_stays_above_zero():
 
 def batch(tokenizer):
     items = [RandomText()[k] for k in range(4)]
-    return batches.SeededMasking(tokenizer, 0.3, 0)(items)
+    return masking.SeededMasking(tokenizer, 0.3, 0)(items)
 
 
 @pytest.mark.parametrize("algorithm", ["entropy_reg", "eigen_reg"])
 def test_a_penalty_is_in_the_training_loss_and_nowhere_else(algorithm):
     tokenizer = word_tokenizer()
-    model = models.refine_with(models.encoder("mini-twin", tokenizer, dropout=0.0, seed=1), algorithm, 0.2)
+    model = architectures.refine_with(
+        architectures.encoder("mini-twin", tokenizer, dropout=0.0, seed=1), algorithm, 0.2
+    )
     inputs, names = batch(tokenizer), set(model.state_dict())
     plain = model.train()(**inputs).loss.item()
     regularizers.attach(model, algorithm, coefficient=10.0)
@@ -148,7 +151,7 @@ def test_a_penalty_is_in_the_training_loss_and_nowhere_else(algorithm):
 
 
 def test_other_algorithms_get_no_penalty():
-    model = models.encoder("mini-twin", word_tokenizer(), dropout=0.0, seed=1)
+    model = architectures.encoder("mini-twin", word_tokenizer(), dropout=0.0, seed=1)
     assert regularizers.attach(model, "high") is model
     assert not hasattr(model, regularizers.NAME)
 
@@ -156,10 +159,12 @@ def test_other_algorithms_get_no_penalty():
 @pytest.mark.parametrize("algorithm", ["entropy_reg", "eigen_reg"])
 def test_a_penalty_and_its_thresholds_survive_in_checkpoints(algorithm, tmp_path):
     tokenizer = word_tokenizer()
-    model = models.refine_with(models.encoder("mini-twin", tokenizer, dropout=0.0, seed=1), algorithm, 0.2)
+    model = architectures.refine_with(
+        architectures.encoder("mini-twin", tokenizer, dropout=0.0, seed=1), algorithm, 0.2
+    )
     regularizers.attach(model, algorithm)
-    log = training.pretrain(
-        model, RandomText(), batches.SeededMasking(tokenizer, 0.15, 1), RECIPE, folder=tmp_path, seed=1,
+    log = trainer.pretrain(
+        model, RandomText(), masking.SeededMasking(tokenizer, 0.15, 1), RECIPE, folder=tmp_path, seed=1,
         measure=lambda model: {"loss": 1.0},
     )  # fmt: skip
     saved = load_file(tmp_path / "checkpoint-30" / "model.safetensors")

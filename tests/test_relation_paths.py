@@ -5,8 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from saobp.study import questions, relation_paths
-from saobp.study.profile import load_profile
+from saobp.study.beyond import questions, relation_paths
+from saobp.study.setup.studies import load_profile
 
 PLAN = dataclasses.replace(load_profile("stories").multihop, items=40)
 

@@ -14,12 +14,15 @@ from example_records import attention, beyond, cost, pretrain, study
 from matplotlib import image
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
 
-from saobp.study import figures, paths, records, report, runner
+from saobp.study import figures
+from saobp.study.publication import cli, report
+from saobp.study.setup import paths, records
 from saobp.study.tables import context
 
 NOTEBOOKS = paths.root() / "notebooks"
 SOURCES = (
-    "[`saobp.refine`](../saobp/refine.py#refine), [a line](../saobp/study/pages.py#L20), [tests](../tests/), "
+    "[`saobp.refine`](../saobp/equations/refine.py#refine), [a line](../saobp/study/publication/pages.py#L20), "
+    "[tests](../tests/), "
     "[the commands](../README.md#two-commands), [symbols](01-derivation.ipynb#symbols), "
     "[numbers](../data/published/table2.csv)"
 )
@@ -98,7 +101,7 @@ def test_pages_need_nothing_from_elsewhere_and_every_picture_is_inside(folder):
 
 
 def test_files_that_pages_link_to_have_pages_themselves(folder):
-    assert '<span id="refine"></span>' in read(folder, "pages/files/saobp/refine.py.html")
+    assert '<span id="refine"></span>' in read(folder, "pages/files/saobp/equations/refine.py.html")
     assert "<table>" in read(folder, "pages/files/README.md.html")
     assert "test_report.py" in read(folder, "pages/files/tests/index.html")
     assert (folder / "pages/files/CONTRIBUTING.md.html").is_file()  # from the README
@@ -237,7 +240,7 @@ def test_tables_of_other_records_are_said_to_be_so_with_the_command_on_the_page_
     monkeypatch.setattr(paths, "build", lambda name: tmp_path / name)
 
     def said():
-        assert runner.main(["report", "--profile", "smoke"]) == 0
+        assert cli.main(["report", "--profile", "smoke"]) == 0
         return capsys.readouterr().err, unescape(read(tmp_path / "smoke", "index.html"))
 
     summary = json.loads((tmp_path / "smoke/records/pretrain-mini-high-42.json").read_text())
@@ -285,7 +288,7 @@ PAGES = (
     "pages/05-finetune-mini-original-42.html",
     "pages/12-beyond-mini-42.html",
     "pages/files/README.md.html",
-    "pages/files/saobp/refine.py.html",
+    "pages/files/saobp/equations/refine.py.html",
 )
 DARK = "--blink-settings=preferredColorScheme=0"
 PHONE = """<iframe id="phone" width="390" height="800" src="{page}"></iframe><script>onload = () => {{

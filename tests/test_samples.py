@@ -6,12 +6,12 @@ import pandas as pd
 import pytest
 from small_hub import race_rows, word_tokenizer
 
-from saobp.study import samples
-from saobp.study.tasks import TASKS, Task
+from saobp.study.data.tasks import TASKS, Task
+from saobp.study.evaluation import attention
 
 
 def parquet(tmp_path, change, count=40):
-    rows, names = [], (*samples.MEASURES, *samples.GRAPH)
+    rows, names = [], (*attention.MEASURES, *attention.GRAPH)
     for sample in range(count):
         for matrix in ("raw", "refined"):
             for head in range(4):
@@ -25,7 +25,7 @@ def parquet(tmp_path, change, count=40):
 
 
 def test_the_interval_is_that_of_the_change_and_not_of_the_level(tmp_path):
-    found = samples.changes(parquet(tmp_path, 0.1))
+    found = attention.changes(parquet(tmp_path, 0.1))
     entropy = found.loc["entropy"]
     assert entropy["change"] == pytest.approx(0.102)
     assert 0.101 < entropy["low"] < 0.102 < entropy["high"] < 0.103  # levels differ by 0.4 between samples
@@ -33,14 +33,14 @@ def test_the_interval_is_that_of_the_change_and_not_of_the_level(tmp_path):
 
 
 def test_a_sample_without_a_value_is_left_out_and_counted(tmp_path):
-    found = samples.changes(parquet(tmp_path, 0.1))
+    found = attention.changes(parquet(tmp_path, 0.1))
     assert found.loc["gtd", "samples"] == 39 and found.loc["gtd", "undefined"] == 1
     assert found.loc["entropy", "samples"] == 40
 
 
 def test_means_are_of_the_refined_matrix_with_samples_and_not_heads_as_the_unit(tmp_path):
-    found = samples.means(parquet(tmp_path, 0.1))
-    assert set(found.index) == {*samples.MEASURES, *samples.GRAPH}
+    found = attention.means(parquet(tmp_path, 0.1))
+    assert set(found.index) == {*attention.MEASURES, *attention.GRAPH}
     entropy = found.loc["entropy"]
     assert entropy["mean"] == pytest.approx(0.5 + 0.195 + 0.15 + 0.102) and entropy["samples"] == 40
     levels = 0.01 * np.arange(40) + 0.001 * (np.arange(40) % 5)
@@ -52,7 +52,7 @@ def test_means_are_of_the_refined_matrix_with_samples_and_not_heads_as_the_unit(
 def test_what_is_the_same_in_every_sample_has_a_mean_and_no_interval(tmp_path):
     path = parquet(tmp_path, 0.1)
     pd.read_parquet(path).assign(betweenness=0.0, clustering_barrat=float("nan")).to_parquet(path)
-    found = samples.means(path)
+    found = attention.means(path)
     assert found.loc["betweenness", "mean"] == 0 and np.isnan(found.loc["betweenness", "low"])
     assert np.isnan(found.loc["clustering_barrat", "mean"]) and found.loc["clustering_barrat", "undefined"] == 40
 
@@ -62,23 +62,23 @@ def test_without_any_change_none_is_said(tmp_path):
     table = pd.read_parquet(path)
     table.loc[table["matrix"] == "refined", "entropy"] = table.loc[table["matrix"] == "raw", "entropy"].to_numpy()
     table.to_parquet(path)
-    assert samples.change_words(samples.changes(path), ["entropy"]) == ["entropy: no change"]
+    assert attention.change_words(attention.changes(path), ["entropy"]) == ["entropy: no change"]
 
 
 def test_a_change_is_said_with_its_interval_and_a_tiny_one_is_called_so(tmp_path):
-    found = samples.changes(parquet(tmp_path, 0.1))
-    assert samples.change_words(found, ["entropy"])[0].startswith("entropy: rises by 0.102 [0.10")
+    found = attention.changes(parquet(tmp_path, 0.1))
+    assert attention.change_words(found, ["entropy"])[0].startswith("entropy: rises by 0.102 [0.10")
     tiny = found.assign(change=0.001, low=0.0009, high=0.0011)
-    assert samples.change_words(tiny, ["gtd"]) == ["gtd: rises by 0.001 [0.0009, 0.0011], under 1% of its size"]
+    assert attention.change_words(tiny, ["gtd"]) == ["gtd: rises by 0.001 [0.0009, 0.0011], under 1% of its size"]
     fallen = found.assign(change=-0.2, low=-0.3, high=-0.1)
-    assert samples.change_words(fallen, ["entropy"]) == ["entropy: falls by 0.2 [0.1, 0.3]"]
+    assert attention.change_words(fallen, ["entropy"]) == ["entropy: falls by 0.2 [0.1, 0.3]"]
     none = found.assign(change=0.001, low=-0.1, high=0.1)
-    assert samples.change_words(none, ["gtd"]) == ["gtd: no change beyond the interval [-0.1, 0.1]"]
+    assert attention.change_words(none, ["gtd"]) == ["gtd: no change beyond the interval [-0.1, 0.1]"]
 
 
 def test_a_graph_measure_that_is_the_same_everywhere_has_no_correlation():
     points = pd.DataFrame({"gtd": [0.1, 0.2, 0.3, 0.4, 0.5], "clustering": 1.0, "betweenness": [5, 4, 3, 2, None]})
-    assert samples.correlation_words(points) == [
+    assert attention.correlation_words(points) == [
         "GTD and clustering: no correlation, clustering is 1 for every head",
         "GTD and betweenness: Spearman's ρ = -1.00",
     ]
@@ -95,11 +95,11 @@ def test_maps_are_of_the_most_moved_head_and_of_the_first_of_the_last_layer(tmp_
     refined[-1, 2, :, 0], refined[-1, 2, :, 1] = 0.35, 0.15
     tokens = {"input_ids_0": np.arange(4), "raw_0": raw}
     np.savez(tmp_path / "c.maps.npz", refined_0=refined, **tokens)
-    found = samples.example_maps(tmp_path / "c.parquet", Words())
+    found = attention.example_maps(tmp_path / "c.parquet", Words())
     assert [(one["layer"], one["head"]) for one in found] == [(2, 3), (2, 1)]
     assert found[0]["refined"][0] == [0.35, 0.15, 0.25, 0.25] and found[0]["tokens"] == ["w0", "w1", "w2", "w3"]
     np.savez(tmp_path / "c.maps.npz", refined_0=raw, **tokens)  # as under Original
-    assert [one["head"] for one in samples.example_maps(tmp_path / "c.parquet", Words())] == [1]
+    assert [one["head"] for one in attention.example_maps(tmp_path / "c.parquet", Words())] == [1]
 
 
 def choices(*options):
@@ -112,15 +112,15 @@ def choices(*options):
 def test_an_item_that_the_length_cannot_hold_uncut_is_left_out_and_said():
     tokenizer = word_tokenizer("what colour is the hat a long red blue green word")
     task = choices("red", "a long long long long long hat", "blue", "red")
-    kept, said = samples.fitting(task, tokenizer, 12)
+    kept, said = attention.fitting(task, tokenizer, 12)
     assert [row["options"][0] for row in kept.evaluation] == ["red", "blue", "red"]
     assert said == ["race: without 1 item whose question and options 12 tokens cannot hold"]
-    batches = samples.inputs(kept, tokenizer, 12, samples=3, batch=2)
+    batches = attention.inputs(kept, tokenizer, 12, samples=3, batch=2)
     assert [len(batch["input_ids"]) for batch in batches] == [2, 1]
-    whole, said = samples.fitting(task, tokenizer, 40)
+    whole, said = attention.fitting(task, tokenizer, 40)
     assert len(whole.evaluation) == 4 and said == []
 
 
 def test_a_length_that_holds_no_item_is_refused():
     with pytest.raises(ValueError, match="length=5 holds no item of race: give at least"):
-        samples.fitting(choices("red"), word_tokenizer("what colour is the hat red blue green"), 5)
+        attention.fitting(choices("red"), word_tokenizer("what colour is the hat red blue green"), 5)

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from small_hub import write_manifest, write_split
 
-from saobp.study import synthetic
-from saobp.study.sources import DataError, FolderSource, resolve
-from saobp.study.splits import MissingSplit
+from saobp import storyworld
+from saobp.study.data.sources import DataError, FolderSource, resolve
+from saobp.study.data.splits import MissingSplit
 
 MIRROR = os.environ.get("SAOBP_DATA") or "-"
 ROWS = [{"text": f"row {n}", "label": n} for n in range(10)]
@@ -166,7 +166,7 @@ def few_rows(calls):
 
 def test_the_story_world_is_written_once_even_when_asked_for_twice_at_once(tmp_path, monkeypatch):
     calls = []
-    monkeypatch.setattr(synthetic, "write", few_rows(calls))
+    monkeypatch.setattr(storyworld, "write", few_rows(calls))
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda _: resolve("synthetic", cache=tmp_path), range(4)))
     assert len(calls) == 1
@@ -177,7 +177,7 @@ def test_the_story_world_is_written_once_even_when_asked_for_twice_at_once(tmp_p
 @pytest.mark.parametrize("damage", ["cut", "missing"])
 def test_a_damaged_story_world_is_written_again(tmp_path, monkeypatch, damage):
     calls = []
-    monkeypatch.setattr(synthetic, "write", few_rows(calls))
+    monkeypatch.setattr(storyworld, "write", few_rows(calls))
     resolve("synthetic", cache=tmp_path)
     (file,) = tmp_path.glob("synthetic-*/**/*.parquet")
     file.unlink() if damage == "missing" else file.write_bytes(file.read_bytes()[:50])
@@ -191,11 +191,11 @@ def test_a_story_world_cut_off_while_writing_leaves_nothing_under_its_name(tmp_p
         (folder / "half").write_text("half")
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(synthetic, "write", cut_off)
+    monkeypatch.setattr(storyworld, "write", cut_off)
     with pytest.raises(KeyboardInterrupt):
         resolve("synthetic", cache=tmp_path)
     assert not [p for p in tmp_path.iterdir() if p.is_dir()]
-    monkeypatch.setattr(synthetic, "write", few_rows([]))
+    monkeypatch.setattr(storyworld, "write", few_rows([]))
     assert len(resolve("synthetic", cache=tmp_path).load("saobp/stories", None, "train")) == 10
 
 

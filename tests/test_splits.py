@@ -1,7 +1,7 @@
 import pytest
 
-from saobp.study import splits
-from saobp.study.splits import DataError
+from saobp.study.data import splits
+from saobp.study.data.splits import DataError
 
 ROWS = {"train": 100, "validation": 11}.__getitem__
 

@@ -5,10 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_hub import word_tokenizer
 
-from saobp.study import squad
-from saobp.study.encoding import encode
-from saobp.study.squad import best_answers, best_span, gold_positions, squad_exact_match, squad_f1
-from saobp.study.tasks import TASKS
+from saobp.study.data import squad
+from saobp.study.data.encoding import encode
+from saobp.study.data.squad import best_answers, best_span, gold_positions, squad_exact_match, squad_f1
+from saobp.study.data.tasks import TASKS
 
 CONTEXT = "Ada lives in the old town of Elmere. Her friend Ben, a baker, owns the red kite of Ada."
 QUESTION = "Who owns the kite?"

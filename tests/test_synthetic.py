@@ -7,10 +7,10 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from saobp.study import synthetic
-from saobp.study.sources import FolderSource
-from saobp.study.splits import INVENTED
-from saobp.study.synthetic import lexicon, writer
+from saobp import storyworld
+from saobp.storyworld import lexicon, writer
+from saobp.study.data.sources import FolderSource
+from saobp.study.data.splits import INVENTED
 from saobp.study.tables import context
 
 TEXT, WHOLE = "large_string", "int64"
@@ -76,7 +76,7 @@ INFERENTIAL = {"mnli", "qnli", "rte", "wnli", "plain_text", "middle"}
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    return synthetic.write(tmp_path_factory.mktemp("hub"), stories=3000, questions=160)
+    return storyworld.write(tmp_path_factory.mktemp("hub"), stories=3000, questions=160)
 
 
 @pytest.fixture(scope="module")
@@ -143,9 +143,9 @@ def test_sizes_are_what_was_asked_for(tables):
 
 def test_sizes_below_the_smallest_are_refused_by_name(tmp_path):
     with pytest.raises(ValueError, match="^stories: 3 "):
-        synthetic.write(tmp_path, stories=3)
+        storyworld.write(tmp_path, stories=3)
     with pytest.raises(ValueError, match="^questions: 0 "):
-        synthetic.write(tmp_path, questions=0)
+        storyworld.write(tmp_path, questions=0)
 
 
 def test_hops_are_one_to_four_in_inferential_tasks_and_zero_elsewhere(tables):

@@ -13,7 +13,7 @@ from scipy import sparse
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
 
-from saobp.study.synthetic import inference, multihop, reading
+from saobp.storyworld import inference, multihop, reading
 
 ITEMS, MARGIN = 4000, 0.03  # three points are nearly four standard deviations of a coin's 4,000 throws
 TASKS = {

@@ -8,8 +8,8 @@ import story_reader
 from hypothesis import given
 from hypothesis import strategies as st
 
-from saobp.study.synthetic import lexicon, multihop, world, writer
-from saobp.study.synthetic.activities import STEPS
+from saobp.storyworld import lexicon, multihop, world, writer
+from saobp.storyworld.activities import STEPS
 
 COUNT, SEEDS = 160, (0, 11)
 

@@ -4,8 +4,9 @@ import example_records as examples
 import numpy as np
 import pytest
 
-from saobp.study import estimates, labels, tables
-from saobp.study.statistics import Estimate
+from saobp.study import tables
+from saobp.study.setup import labels
+from saobp.study.statistics import Estimate, estimates
 from saobp.study.tables import context
 from saobp.study.tables.cells import Cell
 

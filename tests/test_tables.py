@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 from acl_page import ACL_PAGE
 
-from saobp.study import estimates, published, tables
-from saobp.study.records import select
+from saobp.study import tables
+from saobp.study.paper import numbers
+from saobp.study.setup.records import select
+from saobp.study.statistics import estimates
 
 
 @pytest.fixture(scope="module")
@@ -258,7 +260,7 @@ def test_table_7_reads_decoders_and_table_2_does_not():
 @pytest.mark.parametrize("number", [1, 2, 7, 8, 9])
 @pytest.mark.parametrize("model", ["mini", "small-twin"])
 def test_every_row_that_the_paper_prints_is_there_with_its_numbers_and_why_ours_are_not(number, model):
-    paper = published.load().tables[number]
+    paper = numbers.load().tables[number]
     table = tables.table(number, [examples.pretrain(model, "original")])
     printed = [row for row in table.rows if row.labels[0] and "(eager)" not in row.labels[1]]
     assert [row.labels[1] for row in printed] == [

@@ -10,8 +10,8 @@ import pytest
 import torch
 from jinja2 import Environment, nodes
 
-from saobp import own
-from saobp.study import paths
+from saobp.equations import factors
+from saobp.study.setup import paths
 from saobp.study.statistics import Estimate
 from saobp.study.texts import exam, fill, planned, public_encoder, tracked
 
@@ -159,7 +159,7 @@ def test_the_factor_in_contributing_is_short_and_works_as_printed():
         exec(snippet, names)
         torch.testing.assert_close(names["refined"].sum(-1), torch.ones(4, 9))
     finally:
-        own.OWN.pop("crowded", None)
+        factors.OWN.pop("crowded", None)
 
 
 def planned_runs():

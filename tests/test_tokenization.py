@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from small_hub import write_split
 
-from saobp.study import tokenization
-from saobp.study.sources import DataError, FolderSource
-from saobp.study.tokenization import make_tokenizer, tokenizer_fingerprint
+from saobp.study.data import tokenizers
+from saobp.study.data.sources import DataError, FolderSource
+from saobp.study.data.tokenizers import make_tokenizer, tokenizer_fingerprint
 
 MIRROR = Path(os.environ.get("SAOBP_DATA") or "-")
 MIXTURE = {"a/set": 1.0}
@@ -54,7 +54,7 @@ def test_training_anew_gives_the_same_tokenizer(source, tmp_path, kind, vocabula
 
 def test_a_trained_tokenizer_is_read_from_its_cache(source, tmp_path, monkeypatch):
     first = train(source, "wordpiece", 150, tmp_path)
-    monkeypatch.setattr(tokenization, "_trained", None)
+    monkeypatch.setattr(tokenizers, "_trained", None)
     again = train(source, "wordpiece", 150, tmp_path)
     assert tokenizer_fingerprint(first) == tokenizer_fingerprint(again)
 

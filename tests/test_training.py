@@ -14,11 +14,12 @@ import torch
 from safetensors.torch import load_file
 from small_models import RECIPE, RandomText, word_tokenizer
 
-from saobp.study import checkpoints, curves, faults, models, processes, records, regularizers, training
-from saobp.study.batches import SeededMasking
-from saobp.study.heldout import HeldOut
+from saobp.study.data.masking import SeededMasking
+from saobp.study.setup import records
 from saobp.study.statistics import over_samples
-from saobp.study.training import TrainingFailed, evaluation_steps
+from saobp.study.training import architectures, checkpoints, curves, faults, processes, regularizers, trainer
+from saobp.study.training.heldout import HeldOut
+from saobp.study.training.trainer import TrainingFailed, evaluation_steps
 
 
 @pytest.fixture(scope="module")
@@ -52,13 +53,15 @@ def test_special_tokens_are_never_to_be_predicted(tokenizer):
 def test_masks_are_new_in_every_epoch_of_a_run(tokenizer, tmp_path):
     masking, seen = SeededMasking(tokenizer, 0.15, 1), []
 
-    class Watch(training.TrainerCallback):
+    class Watch(trainer.TrainerCallback):
         def on_step_end(self, args, state, control, **kwargs):
             seen.append(masking.epoch)
 
     recipe = dataclasses.replace(RECIPE, steps=30, batch=4, save_every=30)  # 50 sequences: 12 steps an epoch
-    network = models.refine_with(models.encoder("mini-twin", tokenizer, dropout=0.0, seed=1), "original", 0.2)
-    training.pretrain(
+    network = architectures.refine_with(
+        architectures.encoder("mini-twin", tokenizer, dropout=0.0, seed=1), "original", 0.2
+    )
+    trainer.pretrain(
         network, RandomText(), masking, recipe, folder=tmp_path, seed=1, measure=lambda model: {}, callbacks=(Watch(),)
     )
     assert seen == [0] * 12 + [1] * 12 + [2] * 6
@@ -86,8 +89,8 @@ def test_the_schedule_has_both_ends_and_enough_points(steps, evaluations):
 
 def test_the_sparse_head_gives_the_loss_and_gradient_of_the_dense_one(tokenizer):
     batch = SeededMasking(tokenizer, 0.15, 0)(items())
-    sparse = models.encoder("mini-twin", tokenizer, dropout=0.0, seed=0)
-    dense = super(models.SparseBertForMaskedLM, sparse).forward(**batch)
+    sparse = architectures.encoder("mini-twin", tokenizer, dropout=0.0, seed=0)
+    dense = super(architectures.SparseBertForMaskedLM, sparse).forward(**batch)
     gradient = torch.autograd.grad(dense.loss, sparse.bert.embeddings.word_embeddings.weight)[0]
     loss = sparse(**batch).loss
     ours = torch.autograd.grad(loss, sparse.bert.embeddings.word_embeddings.weight)[0]
@@ -96,19 +99,21 @@ def test_the_sparse_head_gives_the_loss_and_gradient_of_the_dense_one(tokenizer)
 
 
 def test_every_algorithm_starts_from_the_same_weights(tokenizer):
-    plain = models.refine_with(models.encoder("mini-twin", tokenizer, dropout=0.0, seed=7), "original", 0.2)
-    high = models.refine_with(models.encoder("mini-twin", tokenizer, dropout=0.0, seed=7), "high", 0.2)
+    plain = architectures.refine_with(
+        architectures.encoder("mini-twin", tokenizer, dropout=0.0, seed=7), "original", 0.2
+    )
+    high = architectures.refine_with(architectures.encoder("mini-twin", tokenizer, dropout=0.0, seed=7), "high", 0.2)
     weights = dict(high.named_parameters())
     assert all(torch.equal(tensor, weights[name]) for name, tensor in plain.named_parameters())
 
 
 def test_table_4_counts_its_parameters():
-    counts = {name: models.body_parameters(name, 30522) / 1e6 for name in ("mini", "small", "medium")}
+    counts = {name: architectures.body_parameters(name, 30522) / 1e6 for name in ("mini", "small", "medium")}
     assert {name: round(count, 2) for name, count in counts.items()} == {"mini": 11.17, "small": 28.76, "medium": 41.37}
 
 
 def test_the_held_out_set_says_what_a_hand_made_pass_says_and_leaves_no_trace(tokenizer):
-    network = models.refine_with(models.encoder("mini-twin", tokenizer, dropout=0.1, seed=0), "high", 0.2)
+    network = architectures.refine_with(architectures.encoder("mini-twin", tokenizer, dropout=0.1, seed=0), "high", 0.2)
     masking = SeededMasking(tokenizer, 0.15, 0)
     measure = HeldOut(RandomText(), masking, 10, 4, shown=3)
     network.train()
@@ -127,7 +132,7 @@ def test_the_held_out_set_says_what_a_hand_made_pass_says_and_leaves_no_trace(to
 
 
 def test_the_held_out_loss_has_an_interval_over_whole_sequences(tokenizer):
-    network = models.refine_with(models.encoder("mini-twin", tokenizer, dropout=0.1, seed=0), "high", 0.2)
+    network = architectures.refine_with(architectures.encoder("mini-twin", tokenizer, dropout=0.1, seed=0), "high", 0.2)
     masking = SeededMasking(tokenizer, 0.15, 0)
     measure = HeldOut(RandomText(), masking, 10, 4)
     network.train()
@@ -147,7 +152,9 @@ def test_the_held_out_loss_has_an_interval_over_whole_sequences(tokenizer):
 
 
 def test_sequences_without_a_token_to_predict_do_not_make_the_held_out_loss_nan(tokenizer):
-    network = models.refine_with(models.encoder("mini-twin", tokenizer, dropout=0.0, seed=0), "original", 0)
+    network = architectures.refine_with(
+        architectures.encoder("mini-twin", tokenizer, dropout=0.0, seed=0), "original", 0
+    )
     rare = SeededMasking(tokenizer, 0.02, 0)
     alone = HeldOut(RandomText(), rare, 50, 1)
     assert 0 < len(alone.batches) < 50 and math.isfinite(alone(network)["loss"])
@@ -157,20 +164,22 @@ def test_sequences_without_a_token_to_predict_do_not_make_the_held_out_loss_nan(
 
 
 def test_a_run_that_ends_worse_than_it_began_says_so(tokenizer, tmp_path):
-    network = models.refine_with(models.encoder("mini-twin", tokenizer, dropout=0.0, seed=0), "original", 0)
+    network = architectures.refine_with(
+        architectures.encoder("mini-twin", tokenizer, dropout=0.0, seed=0), "original", 0
+    )
     recipe = dataclasses.replace(RECIPE, learning_rate=1.0, warmup=0)
     masking = SeededMasking(tokenizer, 0.15, 0)
     says = r"held-out loss rose from .* in 30 steps.*lower the learning rate of 1$"
     measure = HeldOut(RandomText(), masking, 8, 4)
     for _ in range(2):  # the second time it finds the run finished
         with pytest.raises(TrainingFailed, match=says):
-            training.pretrain(network, RandomText(), masking, recipe, folder=tmp_path, seed=0, measure=measure)
+            trainer.pretrain(network, RandomText(), masking, recipe, folder=tmp_path, seed=0, measure=measure)
 
 
 def test_a_text_that_fills_no_batch_is_said_and_not_taken_for_a_finished_run(tokenizer, tmp_path):
-    network = models.encoder("mini-twin", tokenizer, dropout=0.0, seed=0)
+    network = architectures.encoder("mini-twin", tokenizer, dropout=0.0, seed=0)
     with pytest.raises(TrainingFailed, match="only 0 of 30 steps were made: the text has fewer sequences than a batch"):
-        training.pretrain(
+        trainer.pretrain(
             network, RandomText(sequences=3), SeededMasking(tokenizer, 0.15, 0), RECIPE, folder=tmp_path, seed=0,
             measure=lambda model: {},
         )  # fmt: skip
@@ -178,10 +187,10 @@ def test_a_text_that_fills_no_batch_is_said_and_not_taken_for_a_finished_run(tok
 
 def test_a_run_learns_logs_and_summarises(tokenizer, tmp_path):
     text = RandomText(words=5)
-    network = models.refine_with(models.encoder("mini-twin", tokenizer, dropout=0.0, seed=0), "high", 0.2)
+    network = architectures.refine_with(architectures.encoder("mini-twin", tokenizer, dropout=0.0, seed=0), "high", 0.2)
     masking = SeededMasking(tokenizer, 0.15, 0)
     recipe = dataclasses.replace(RECIPE, learning_rate=3e-3)
-    log = training.pretrain(
+    log = trainer.pretrain(
         network, text, masking, recipe, folder=tmp_path, seed=0, measure=HeldOut(text, masking, 8, 4)
     )
     curve, found = curves.held_out_curve(log), curves.summary(log)
@@ -208,17 +217,17 @@ def test_the_outcome_names_the_layer_that_moved_most_and_what_the_last_steps_bro
 
 
 def test_a_loss_that_is_no_number_stops_with_step_rate_and_checkpoint(tokenizer, tmp_path):
-    network = models.encoder("mini-twin", tokenizer, dropout=0.0, seed=0)
+    network = architectures.encoder("mini-twin", tokenizer, dropout=0.0, seed=0)
     recipe = dataclasses.replace(RECIPE, learning_rate=1.0, warmup=0, save_every=1)
 
-    class Poison(training.TrainerCallback):
+    class Poison(trainer.TrainerCallback):
         def on_step_end(self, args, state, control, model=None, **kwargs):
             if state.global_step == 3:
                 next(model.parameters()).data.fill_(float("nan"))
 
     # the weights of steps 3 and later are no numbers: the last finite checkpoint is that of step 2
     with pytest.raises(TrainingFailed, match=r"weights are no numbers at step 3 \(learning rate .*checkpoint-2:"):
-        training.pretrain(
+        trainer.pretrain(
             network, RandomText(), SeededMasking(tokenizer, 0.15, 0), recipe, folder=tmp_path, seed=0,
             measure=lambda model: {}, callbacks=(Poison(),),
         )  # fmt: skip
@@ -226,7 +235,7 @@ def test_a_loss_that_is_no_number_stops_with_step_rate_and_checkpoint(tokenizer,
 
 @pytest.mark.parametrize("parts", [1, 2])
 def test_the_step_whose_loss_is_no_number_is_named_and_not_the_next_log(tokenizer, tmp_path, parts):
-    network, calls = models.encoder("mini-twin", tokenizer, dropout=0.0, seed=0), []
+    network, calls = architectures.encoder("mini-twin", tokenizer, dropout=0.0, seed=0), []
 
     def spoil(module, args, output):
         calls.append(module.training and output.loss is not None)
@@ -234,11 +243,11 @@ def test_the_step_whose_loss_is_no_number_is_named_and_not_the_next_log(tokenize
             output.loss = output.loss * float("inf")
 
     network.register_forward_hook(spoil)
-    arguments = training.arguments
+    arguments = trainer.arguments
     recipe = dataclasses.replace(RECIPE, steps=400, save_every=5)  # the first log is at step 20
     with pytest.MonkeyPatch.context() as patch, pytest.raises(TrainingFailed) as failed:
-        patch.setattr(training, "arguments", lambda *given: arguments(*given[:3], parts))
-        training.pretrain(
+        patch.setattr(trainer, "arguments", lambda *given: arguments(*given[:3], parts))
+        trainer.pretrain(
             network, RandomText(), SeededMasking(tokenizer, 0.15, 0), recipe, folder=tmp_path, seed=0,
             measure=lambda model: {},
         )  # fmt: skip
@@ -248,19 +257,19 @@ def test_the_step_whose_loss_is_no_number_is_named_and_not_the_next_log(tokenize
 
 
 def test_a_process_takes_one_device_however_many_there_are(tmp_path, monkeypatch):
-    made = training.arguments(RECIPE, tmp_path, 1)
+    made = trainer.arguments(RECIPE, tmp_path, 1)
     assert made.train_batch_size == RECIPE.batch and made.n_gpu <= 1
     monkeypatch.setattr(
         type(made), "n_gpu", property(lambda self: getattr(self, "_n_gpu", -1) if self._n_gpu == 1 else 2)
     )
-    assert training.arguments(RECIPE, tmp_path, 1).train_batch_size == RECIPE.batch
+    assert trainer.arguments(RECIPE, tmp_path, 1).train_batch_size == RECIPE.batch
 
 
 def test_only_checkpoints_are_cleared_away(tokenizer, tmp_path):
     aside = tmp_path / "checkpoint-3.bak"
     aside.mkdir()
-    network = models.encoder("mini-twin", tokenizer, dropout=0.0, seed=1)
-    training.pretrain(
+    network = architectures.encoder("mini-twin", tokenizer, dropout=0.0, seed=1)
+    trainer.pretrain(
         network, RandomText(), SeededMasking(tokenizer, 0.15, 1), RECIPE, folder=tmp_path, seed=1,
         measure=lambda model: {},
     )  # fmt: skip
@@ -272,8 +281,10 @@ def test_only_checkpoints_are_cleared_away(tokenizer, tmp_path):
 
 def test_a_run_whose_checkpoints_are_all_damaged_starts_again_and_keeps_its_new_ones(tokenizer, tmp_path):
     def train(steps):
-        network = models.refine_with(models.encoder("mini-twin", tokenizer, dropout=0.0, seed=1), "high", 0.2)
-        training.pretrain(
+        network = architectures.refine_with(
+            architectures.encoder("mini-twin", tokenizer, dropout=0.0, seed=1), "high", 0.2
+        )
+        trainer.pretrain(
             network, RandomText(), SeededMasking(tokenizer, 0.15, 1), dataclasses.replace(RECIPE, steps=steps),
             folder=tmp_path, seed=1, measure=lambda model: {},
         )  # fmt: skip
@@ -288,16 +299,16 @@ def test_a_run_whose_checkpoints_are_all_damaged_starts_again_and_keeps_its_new_
 
 def test_a_work_folder_below_a_file_is_named(tokenizer, tmp_path):
     (tmp_path / "file").write_text("")
-    network = models.encoder("mini-twin", tokenizer, dropout=0.0, seed=1)
+    network = architectures.encoder("mini-twin", tokenizer, dropout=0.0, seed=1)
     with pytest.raises(PermissionError, match="file/work: cannot be written .*choose a folder you own"):
-        training.pretrain(
+        trainer.pretrain(
             network, RandomText(), SeededMasking(tokenizer, 0.15, 1), RECIPE, folder=tmp_path / "file" / "work", seed=1,
             measure=lambda model: {},
         )  # fmt: skip
 
 
 def test_a_batch_without_a_word_to_predict_costs_nothing(tokenizer):
-    network = models.encoder("mini-twin", tokenizer, dropout=0.0, seed=1)
+    network = architectures.encoder("mini-twin", tokenizer, dropout=0.0, seed=1)
     tokens = torch.randint(5, 50, (2, 8))
     for count in ({}, {"num_items_in_batch": torch.tensor(0)}, {"num_items_in_batch": 0}):
         loss = network(tokens, labels=torch.full_like(tokens, -100), **count).loss
@@ -316,9 +327,10 @@ def test_a_run_killed_at_random_moments_ends_with_the_weights_of_one_never_kille
 
 def test_a_rate_that_falls_at_the_end_is_whole_until_then(tokenizer, tmp_path):
     recipe = dataclasses.replace(RECIPE, scheduler="warmup_stable_decay", steps=20, warmup=5, save_every=1)
-    log = training.pretrain(
-        models.encoder("mini-twin", tokenizer, dropout=0.0, seed=1), RandomText(), SeededMasking(tokenizer, 0.15, 1),
-        recipe, folder=tmp_path, seed=1, measure=lambda model: {},
+    network = architectures.encoder("mini-twin", tokenizer, dropout=0.0, seed=1)
+    log = trainer.pretrain(
+        network, RandomText(), SeededMasking(tokenizer, 0.15, 1), recipe, folder=tmp_path, seed=1,
+        measure=lambda model: {},
     )  # fmt: skip
     rates = [entry["learning_rate"] / recipe.learning_rate for entry in log if "learning_rate" in entry]
     assert rates[5:16] == pytest.approx([1.0] * 11) and recipe.full_rate == 16
@@ -329,8 +341,10 @@ def test_a_finished_run_that_is_opened_again_is_left_as_it_is(tokenizer, tmp_pat
     recipe = dataclasses.replace(RECIPE, scheduler="constant_with_warmup")  # whose next step would not be nothing
 
     def train():
-        network = models.refine_with(models.encoder("mini-twin", tokenizer, dropout=0.1, seed=1), "high", 0.2)
-        log = training.pretrain(
+        network = architectures.refine_with(
+            architectures.encoder("mini-twin", tokenizer, dropout=0.1, seed=1), "high", 0.2
+        )
+        log = trainer.pretrain(
             network, RandomText(), SeededMasking(tokenizer, 0.15, 1), recipe, folder=tmp_path, seed=1,
             measure=lambda model: {"loss": 1.0},
         )  # fmt: skip
@@ -344,8 +358,10 @@ def test_a_finished_run_that_is_opened_again_is_left_as_it_is(tokenizer, tmp_pat
 def test_a_run_notes_who_trained_it_on_what_and_a_continued_one_both(tokenizer, tmp_path, monkeypatch):
     def train(commit):
         monkeypatch.setattr(records, "commit", lambda: commit)
-        network = models.refine_with(models.encoder("mini-twin", tokenizer, dropout=0.0, seed=1), "high", 0.2)
-        log = training.pretrain(
+        network = architectures.refine_with(
+            architectures.encoder("mini-twin", tokenizer, dropout=0.0, seed=1), "high", 0.2
+        )
+        log = trainer.pretrain(
             network, RandomText(), SeededMasking(tokenizer, 0.15, 1), dataclasses.replace(RECIPE, precision="fp32"),
             folder=tmp_path, seed=1, measure=HeldOut(RandomText(), SeededMasking(tokenizer, 0.15, 0), 4, 4),
         )  # fmt: skip
@@ -362,22 +378,24 @@ def test_a_run_notes_who_trained_it_on_what_and_a_continued_one_both(tokenizer, 
 
 @pytest.mark.parametrize("last", [15, 30])  # with steps to go, and at the very end, behind the last log
 def test_weights_that_are_no_numbers_never_push_out_the_last_good_checkpoint(tokenizer, tmp_path, last):
-    class Poison(training.TrainerCallback):
+    class Poison(trainer.TrainerCallback):
         def on_step_end(self, args, state, control, model=None, **kwargs):
             if state.global_step == last:
                 next(model.parameters()).data.fill_(float("nan"))
 
-    network = models.refine_with(models.encoder("mini-twin", tokenizer, dropout=0.0, seed=1), "original", 0.2)
+    network = architectures.refine_with(
+        architectures.encoder("mini-twin", tokenizer, dropout=0.0, seed=1), "original", 0.2
+    )
     recipe = dataclasses.replace(RECIPE, save_every=1)
     with pytest.raises(TrainingFailed, match=f"checkpoint-{last - 1}: lower the learning rate"):
-        training.pretrain(
+        trainer.pretrain(
             network, RandomText(), SeededMasking(tokenizer, 0.15, 0), recipe, folder=tmp_path, seed=0,
             measure=lambda model: {}, callbacks=(Poison(),),
         )  # fmt: skip
     assert checkpoints.newest_whole(tmp_path, lambda text: None).name == f"checkpoint-{last - 1}"
 
 
-class FillTheDisk(training.TrainerCallback):
+class FillTheDisk(trainer.TrainerCallback):
     """After the first checkpoint no file may grow beyond some bytes: the system's own refusal, as on a full disk."""
 
     def __init__(self, most):
@@ -392,9 +410,11 @@ class FillTheDisk(training.TrainerCallback):
 )  # bytes: for no weights, and in the middle of the optimiser
 def test_a_full_disk_stops_the_run_and_keeps_the_last_good_checkpoint(tokenizer, tmp_path, most):
     def train(*callbacks):
-        network = models.refine_with(models.encoder("mini-twin", tokenizer, dropout=0.1, seed=1), "high", 0.2)
+        network = architectures.refine_with(
+            architectures.encoder("mini-twin", tokenizer, dropout=0.1, seed=1), "high", 0.2
+        )
         masking = SeededMasking(tokenizer, 0.15, 1)
-        training.pretrain(
+        trainer.pretrain(
             network, RandomText(), masking, RECIPE, folder=tmp_path / "work", seed=1, measure=lambda model: {},
             callbacks=callbacks,
         )  # fmt: skip
@@ -413,9 +433,9 @@ def test_a_full_disk_stops_the_run_and_keeps_the_last_good_checkpoint(tokenizer,
 @pytest.mark.parametrize("precision", ["auto", "bf16", "fp32"])
 def test_every_precision_trains_with_and_without_an_accelerator(tokenizer, precision, tmp_path):
     recipe = dataclasses.replace(RECIPE, steps=5, save_every=5, warmup=1, precision=precision)
-    network = models.refine_with(models.encoder("mini-twin", tokenizer, dropout=0.1, seed=1), "high", 0.2)
+    network = architectures.refine_with(architectures.encoder("mini-twin", tokenizer, dropout=0.1, seed=1), "high", 0.2)
     before = network.bert.encoder.layer[0].attention.self.query.weight.clone()
-    training.pretrain(
+    trainer.pretrain(
         network, RandomText(), SeededMasking(tokenizer, 0.15, 0), recipe, folder=tmp_path, seed=0,
         measure=lambda model: {},
     )  # fmt: skip
@@ -425,7 +445,7 @@ def test_every_precision_trains_with_and_without_an_accelerator(tokenizer, preci
 
 @pytest.mark.parametrize("fits", [4, 1])  # sequences; a run in parts starts a second time
 def test_a_model_is_measured_in_the_precision_of_its_weights_while_it_trains_and_after(tokenizer, fits, tmp_path):
-    network = models.refine_with(models.encoder("mini-twin", tokenizer, dropout=0.0, seed=1), "high", 0.2)
+    network = architectures.refine_with(architectures.encoder("mini-twin", tokenizer, dropout=0.0, seed=1), "high", 0.2)
     tokens = torch.arange(5, 21)[None]
     seen = []
 
@@ -435,7 +455,9 @@ def test_a_model_is_measured_in_the_precision_of_its_weights_while_it_trains_and
 
     def answers(model):
         """What a model says, and what its weights say in a model that nobody trained."""
-        loaded = models.refine_with(models.encoder("mini-twin", tokenizer, dropout=0.0, seed=2), "high", 0.2)
+        loaded = architectures.refine_with(
+            architectures.encoder("mini-twin", tokenizer, dropout=0.0, seed=2), "high", 0.2
+        )
         loaded.load_state_dict(model.state_dict())
         with torch.no_grad():
             return [
@@ -449,7 +471,7 @@ def test_a_model_is_measured_in_the_precision_of_its_weights_while_it_trains_and
 
     network.register_forward_pre_hook(short_of_memory, with_kwargs=True)
     recipe = dataclasses.replace(RECIPE, steps=6, batch=4, save_every=6, warmup=1, precision="bf16")
-    training.pretrain(
+    trainer.pretrain(
         network, RandomText(), SeededMasking(tokenizer, 0.15, 0), recipe, folder=tmp_path, seed=0, measure=measure
     )
     assert len(seen) > 3
@@ -462,7 +484,9 @@ FULL = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
 
 def trained(tokenizer, folder, algorithm, fits, error=FULL):
     """Train a little model where memory holds `fits` sequences at a time; return its weights and the parts seen."""
-    network = models.refine_with(models.encoder("mini-twin", tokenizer, dropout=0.0, seed=1), algorithm, 0.2)
+    network = architectures.refine_with(
+        architectures.encoder("mini-twin", tokenizer, dropout=0.0, seed=1), algorithm, 0.2
+    )
     regularizers.attach(network, algorithm, coefficient=1.0)
     seen = []
 
@@ -473,7 +497,7 @@ def trained(tokenizer, folder, algorithm, fits, error=FULL):
 
     network.register_forward_pre_hook(short_of_memory, with_kwargs=True)
     recipe = dataclasses.replace(RECIPE, steps=12, batch=4, warmup=2)
-    training.pretrain(
+    trainer.pretrain(
         network, RandomText(), SeededMasking(tokenizer, 0.15, 1), recipe, folder=folder, seed=1,
         measure=lambda model: {},
     )  # fmt: skip
@@ -519,7 +543,7 @@ def test_two_processes_train_the_model_that_one_trains(tmp_path, algorithm):
         subprocess.run([sys.executable, "-W", "ignore", *launch], capture_output=True, timeout=600, check=True)
         assert checkpoints.newest_whole(folder / "work").name == "checkpoint-20"
         ends.append(load_file(folder / "end.safetensors"))
-    start = models.encoder("mini-twin", word_tokenizer(), dropout=0.0, seed=1).state_dict()
+    start = architectures.encoder("mini-twin", word_tokenizer(), dropout=0.0, seed=1).state_dict()
     for name, weights in ends[0].items():
         torch.testing.assert_close(ends[1][name], weights, rtol=1e-3, atol=1e-4)
     moved = max((ends[0][name] - start[name]).abs().max() for name in ends[0])
@@ -529,7 +553,7 @@ def test_two_processes_train_the_model_that_one_trains(tmp_path, algorithm):
 def test_a_batch_that_the_processes_cannot_share_is_refused(monkeypatch):
     monkeypatch.setattr(processes, "count", lambda: 3)
     with pytest.raises(ValueError, match="batch: 4 sequences a step cannot be shared by 3 processes"):
-        training.share_of_a_process(4)
+        trainer.share_of_a_process(4)
 
 
 @pytest.mark.parametrize(
@@ -537,4 +561,4 @@ def test_a_batch_that_the_processes_cannot_share_is_refused(monkeypatch):
 )
 def test_a_checkpoint_ends_a_logged_mean(steps, save_every, expected):
     recipe = dataclasses.replace(RECIPE, steps=steps, save_every=save_every, warmup=1)
-    assert training.log_every(recipe) == expected and save_every % expected == 0
+    assert trainer.log_every(recipe) == expected and save_every % expected == 0

@@ -3,8 +3,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from saobp.study import trajectories
 from saobp.study.figures import correlations
+from saobp.study.statistics import trajectories
 
 
 def test_the_pretraining_curve_gives_one_point_a_checkpoint():

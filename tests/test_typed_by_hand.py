@@ -2,8 +2,8 @@
 
 import pytest
 
-from saobp.study import typed_by_hand
-from saobp.study.profile import ProfileError, find, load_profile
+from saobp.study.setup import typed_by_hand
+from saobp.study.setup.studies import ProfileError, find, load_profile
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,12 @@ import example_records as examples
 import numpy as np
 import pytest
 
-from saobp.study import models, publication, several_hops, tables
+from saobp.study import tables
+from saobp.study.beyond import gain_on_hops
+from saobp.study.publication import results
 from saobp.study.tables.evidence import NO, OPEN, YES, Evidence
 from saobp.study.tables.verdicts import evidence as weighed
+from saobp.study.training import architectures
 
 
 def verdict(records, id):
@@ -68,21 +71,21 @@ def test_no_run_is_said_with_what_it_needs_and_not_decided():
 
 
 def test_strengths_that_grow_with_size_are_not_what_the_ratio_gives(monkeypatch):
-    sizes = dict(models.SIZES)
+    sizes = dict(architectures.SIZES)
     sizes["small"], sizes["medium"] = (replace(sizes[name], strength=0.5) for name in ("small", "medium"))
-    monkeypatch.setattr(models, "SIZES", sizes)
+    monkeypatch.setattr(architectures, "SIZES", sizes)
     row = verdict([], "Q14")
     assert row.verdict == NO and "not by this ratio" in row.evidence and "inversely" not in row.evidence
 
 
 def test_strengths_that_grow_in_proportion_to_size_are_what_section_6_says(monkeypatch):
     sizes, counts = (
-        dict(models.SIZES),
-        {name: models.body_parameters(name, 30522) for name in ("mini", "small", "medium")},
+        dict(architectures.SIZES),
+        {name: architectures.body_parameters(name, 30522) for name in ("mini", "small", "medium")},
     )
     for name, count in counts.items():
         sizes[name] = replace(sizes[name], strength=round(0.2 * count / counts["mini"], 2))
-    monkeypatch.setattr(models, "SIZES", sizes)
+    monkeypatch.setattr(architectures, "SIZES", sizes)
     assert verdict([], "Q14").verdict == YES
 
 
@@ -207,7 +210,7 @@ def test_seeds_added_after_a_first_look_make_further_looks_and_widen_its_interva
     assert "; look 3, after 3 seeds and one on the way): " in later and "; look" not in plain
     ends = [[float(end) for end in said.split("[")[1].split("]")[0].split(", ")] for said in (plain, later)]
     exam = controlled(shares)["metrics"]["multihop"]
-    estimate, *_ = several_hops.difference(exam)
+    estimate, *_ = gain_on_hops.difference(exam)
     wider = [estimate.value - estimate.error.reach(1 - 0.05 / 3), estimate.value + estimate.error.reach(1 - 0.05 / 3)]
     assert ends == [[round(end, 2) for end in own] for own in ((estimate.low, estimate.high), wider)]
 
@@ -215,10 +218,10 @@ def test_seeds_added_after_a_first_look_make_further_looks_and_widen_its_interva
 def test_the_published_verdicts_take_the_statement_on_hops_from_the_controlled_studies(records, monkeypatch):
     shares = {("original", seed): 50 + seed for seed in range(5)} | {("high", seed): 70 for seed in range(5)}
     monkeypatch.setattr(
-        publication.records, "load", lambda folder: [controlled(shares)] if "stories" in str(folder) else []
+        results.records, "load", lambda folder: [controlled(shares)] if "stories" in str(folder) else []
     )
-    rows = {row.id: row for row in publication.judged(records).rows}
+    rows = {row.id: row for row in results.judged(records).rows}
     assert rows["Q18"].verdict == YES and rows["Q18"].evidence.startswith("profile `stories`: ")
     assert rows["Q01"] == verdict(records, "Q01")
-    monkeypatch.setattr(publication.records, "load", lambda folder: [])
-    assert publication.judged(records) == tables.verdicts(records)
+    monkeypatch.setattr(results.records, "load", lambda folder: [])
+    assert results.judged(records) == tables.verdicts(records)

@@ -6,7 +6,7 @@ import threading
 import pytest
 import torch
 
-from saobp.tiles.workers import side_by_side
+from saobp.fused.workers import side_by_side
 
 
 @pytest.fixture

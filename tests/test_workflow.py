@@ -9,14 +9,17 @@ import time
 import pytest
 from small_repository import made, repository
 
-from saobp.study import figures, paths, records, runner, strengths, workflow
-from saobp.study.profile import load_profile
-from saobp.study.workflow import WorkflowFailed
+from saobp.study import figures
+from saobp.study.beyond import strengths
+from saobp.study.publication import cli, workflow
+from saobp.study.publication.workflow import WorkflowFailed
+from saobp.study.setup import paths, records
+from saobp.study.setup.studies import load_profile
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from saobp.study.workflow import claimed
+from saobp.study.publication.workflow import claimed
 with claimed(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(600)
@@ -44,13 +47,13 @@ def test_a_folder_that_cannot_be_written_is_one_line(tmp_path):
 
 
 def test_an_unknown_profile_is_refused_before_anything_runs(capsys):
-    assert runner.main(["reproduce", "--profile", "nope"]) == 2
+    assert cli.main(["reproduce", "--profile", "nope"]) == 2
     assert capsys.readouterr().err.startswith("saobp: no profile is called 'nope'")
 
 
 def test_a_missing_data_folder_is_refused_before_anything_runs(capsys, monkeypatch, tmp_path):
     monkeypatch.setenv("SAOBP_DATA", str(tmp_path / "gone"))
-    assert runner.main(["reproduce", "--profile", "smoke"]) == 2
+    assert cli.main(["reproduce", "--profile", "smoke"]) == 2
     assert "gone" in capsys.readouterr().err
 
 
@@ -80,7 +83,7 @@ def test_the_graph_has_a_run_for_every_model_algorithm_seed_and_task(tmp_path):
 @pytest.mark.parametrize("name", ["laptop", "narrow", "paper"])
 def test_a_profile_that_this_machine_cannot_run_has_a_graph_all_the_same(name, tmp_path, capfd, monkeypatch):
     monkeypatch.setattr(paths, "build", lambda profile: tmp_path / profile)
-    assert runner.main(["reproduce", "--profile", name, "--dry-run"]) == 0
+    assert cli.main(["reproduce", "--profile", name, "--dry-run"]) == 0
     study, said = load_profile(name), capfd.readouterr().out
     pretrained = len(study.pairs()) * len(study.seeds)
     assert any(line.split() == ["pretrain", str(pretrained)] for line in said.splitlines())
@@ -89,7 +92,7 @@ def test_a_profile_that_this_machine_cannot_run_has_a_graph_all_the_same(name, t
 
 def planned(profile, capfd):
     """Return rule -> jobs of a dry run."""
-    assert runner.main(["reproduce", "--profile", str(profile), "--dry-run"]) == 0
+    assert cli.main(["reproduce", "--profile", str(profile), "--dry-run"]) == 0
     counts = re.findall(r"^(\w+) +(\d+)$", capfd.readouterr().out, re.MULTILINE)
     return {rule: int(count) for rule, count in counts if rule not in ("total", "all")}
 

@@ -5,9 +5,9 @@ import torch
 from small_hub import race_rows, word_tokenizer
 from transformers import GPT2Config, GPT2LMHeadModel
 
+from saobp.study.data.tasks import TASKS
+from saobp.study.evaluation.zeroshot import causal_perplexity, log_likelihoods, perplexity, prompt, zero_shot
 from saobp.study.statistics import over_samples
-from saobp.study.tasks import TASKS
-from saobp.study.zeroshot import causal_perplexity, log_likelihoods, perplexity, prompt, zero_shot
 
 BOOLQ = {"passage": "the hat is red .", "question": "is the hat red", "answer": True, "label": 1}
 TOKENIZER = word_tokenizer("article question answer yes no what colour is the hat", "red blue green black story")
@@ -60,7 +60,7 @@ def test_boolq_is_asked_as_the_harness_asks_it():
 def test_the_likeliest_option_is_chosen_and_a_long_one_is_not_at_a_loss(decoder, monkeypatch):
     row = race_rows(1)[0] | {"options": ["red", "red red red red", "green", "black"], "label": 1}
     data = datasets.Dataset.from_list([row])
-    monkeypatch.setattr("saobp.study.zeroshot.log_likelihoods", lambda *_, **__: [-4.0, -6.0, -9.0, -9.0])
+    monkeypatch.setattr("saobp.study.evaluation.zeroshot.log_likelihoods", lambda *_, **__: [-4.0, -6.0, -9.0, -9.0])
     found = zero_shot(TASKS["race"], decoder, TOKENIZER, data)
     assert (found["headline"], found["outcomes"]) == (0, [0])  # the shortest is likeliest
     assert found["scores"]["accuracy_normalized"] == 100  # -6 over 16 bytes beats -4 over 4
@@ -74,7 +74,7 @@ def test_the_passage_is_cut_and_question_and_option_stay_whole(decoder, monkeypa
         seen.extend(pairs)
         return [0.0] * len(pairs)
 
-    monkeypatch.setattr("saobp.study.zeroshot.log_likelihoods", note)
+    monkeypatch.setattr("saobp.study.evaluation.zeroshot.log_likelihoods", note)
     zero_shot(TASKS["boolq"], decoder, TOKENIZER, datasets.Dataset.from_list([BOOLQ]), length=13)
     texts = [TOKENIZER.decode(before + after) for before, after in seen]
     assert [len(before + after) for before, after in seen] == [13, 13]

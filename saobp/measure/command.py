@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from saobp.checks import check_strength
+from saobp.equations.checks import check_strength
 
 PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".bmp")
 

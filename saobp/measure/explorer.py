@@ -15,9 +15,9 @@ import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 
-from saobp import diagnostics
+from saobp.equations.refine import refine
+from saobp.measure import diagnostics
 from saobp.measure.inspect import encoded, is_causal, maps_of, one_step, patch_labels, plain_copy
-from saobp.refine import refine
 
 FLOOR = math.log(1e-6)
 """Logarithm of the smallest probability that travels; what is below it travels as none."""

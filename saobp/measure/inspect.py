@@ -18,13 +18,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from saobp import diagnostics
-from saobp.checks import check_strength
-from saobp.families import is_causal_module, refuse, self_attention_modules
-from saobp.huggingface import apply, raw_attentions
+from saobp.equations.checks import check_strength
+from saobp.equations.refine import refine
+from saobp.fused.workers import side_by_side
+from saobp.measure import diagnostics
 from saobp.measure.resampling import StreamedBootstrap
-from saobp.refine import refine
-from saobp.tiles.workers import side_by_side
+from saobp.models.apply import apply, raw_attentions
+from saobp.models.supported import is_causal_module, refuse, self_attention_modules
 
 if TYPE_CHECKING:
     import pandas

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from saobp.huggingface import apply
 from saobp.measure.inspect import Sample, encoded, is_causal
+from saobp.models.apply import apply
 
 POSITIONS = 16
 """Tokens of a text that are masked, one at a time, for the pseudo-perplexity."""

@@ -11,9 +11,10 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
-from saobp.study import estimates, labels, published, trajectories
 from saobp.study.figures import style
-from saobp.study.statistics import Estimate
+from saobp.study.paper import numbers as printed
+from saobp.study.setup import labels
+from saobp.study.statistics import Estimate, estimates, trajectories
 
 Record = dict[str, Any]
 SIZES = {3: ("mini",), 9: ("small", "medium")}
@@ -41,7 +42,7 @@ def correlation(points: pd.DataFrame) -> Estimate | None:
 
 def paper(task: str) -> float:
     """The paper's r of GTD and a task (Table 6), which names no size."""
-    return published.load().value(6, gtd_kind="Single GTD", task=PRINTED[task], metric="pearson_r")
+    return printed.load().value(6, gtd_kind="Single GTD", task=PRINTED[task], metric="pearson_r")
 
 
 def numbers(frame: pd.DataFrame) -> dict[str, Any]:

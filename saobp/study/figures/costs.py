@@ -9,8 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from saobp.study import cost_tables, labels
+from saobp.study.cost import cost_tables
 from saobp.study.figures import style
+from saobp.study.setup import labels
 
 LOOKS = {
     "sdpa": ("original", "o", "solid"),

@@ -8,8 +8,9 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from saobp.study import hops, labels
+from saobp.study.beyond import accuracy_by_hops
 from saobp.study.figures import style
+from saobp.study.setup import labels
 
 HOPS = 3  # with fewer, all of them are right nearly always
 ALIKE = 2.5  # points within which dots stand one beside the other
@@ -18,14 +19,14 @@ ALIKE = 2.5  # points within which dots stand one beside the other
 def data(records: Sequence[dict[str, Any]]) -> pd.DataFrame:
     """One row a run and number of hops: layers, algorithm, seed, hops, accuracy (percent), right, asked, chance."""
     exams = [run["metrics"].get("multihop") or [] for run in records]
-    parts = [hops.scores(exam).assign(chance=100 / exam[0]["chains"]) for exam in exams if exam]
+    parts = [accuracy_by_hops.scores(exam).assign(chance=100 / exam[0]["chains"]) for exam in exams if exam]
     filled = [part for part in parts if len(part)]
     return pd.concat(filled, ignore_index=True) if filled else pd.DataFrame()
 
 
 def solved(frame: pd.DataFrame) -> pd.DataFrame:
     """Of how many seeds accuracy on `HOPS` hops reached `hops.LEARNED`: layers, algorithm, solved, seeds, mean."""
-    asked = frame[frame["hops"] == HOPS].assign(solved=lambda rows: rows["accuracy"] >= hops.LEARNED)
+    asked = frame[frame["hops"] == HOPS].assign(solved=lambda rows: rows["accuracy"] >= accuracy_by_hops.LEARNED)
     return asked.groupby(["layers", "algorithm"], as_index=False).agg(
         solved=("solved", "sum"), seeds=("seed", "nunique"), mean=("accuracy", "mean")
     )
@@ -37,7 +38,7 @@ def numbers(frame: pd.DataFrame) -> dict[str, Any]:
     deepest = rows[rows["layers"] == rows["layers"].max()].set_index("algorithm")
     counts = {name: "{solved:.0f} of {seeds:.0f}".format(**row) for name, row in deepest.iterrows()}
     none = dict.fromkeys(("original", "high"), "none of 0")
-    return none | counts | {"learned": hops.LEARNED, "layers": int(rows["layers"].max()), "hops": HOPS}
+    return none | counts | {"learned": accuracy_by_hops.LEARNED, "layers": int(rows["layers"].max()), "hops": HOPS}
 
 
 def plot(frame: pd.DataFrame, width: float) -> Figure:

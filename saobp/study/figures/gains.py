@@ -8,8 +8,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy import stats
 
-from saobp.study import estimates, labels, printed, published, task_scores
 from saobp.study.figures import style
+from saobp.study.paper import frames
+from saobp.study.paper import numbers as printed
+from saobp.study.setup import labels
+from saobp.study.statistics import estimates, task_scores
 from saobp.study.tables.scores import GLUE_TITLES
 
 Record = dict[str, Any]
@@ -28,11 +31,11 @@ def data(records: Sequence[Record]) -> pd.DataFrame:
     rows = [row for model in estimates.models(records) for row in _ours(records, model)]
     if not rows:
         return pd.DataFrame(columns=COLUMNS)
-    cells = printed.gains(published.load())
+    cells = frames.gains(printed.load())
     half = stats.norm.ppf(0.975) * cells["error"]
     paper = cells.assign(low=cells["gain"] - half, high=cells["gain"] + half, of=PAPER, runs=1)
     bare = pd.DataFrame(
-        [row for size in printed.SIZES for row in _without_error(size)], columns=["model", "task", "gain"]
+        [row for size in frames.SIZES for row in _without_error(size)], columns=["model", "task", "gain"]
     )
     paper = pd.concat([paper, bare.assign(of=PAPER, runs=1)], ignore_index=True)
     paper["task"] = paper["task"].str.replace("_", "-")
@@ -43,7 +46,7 @@ def data(records: Sequence[Record]) -> pd.DataFrame:
 
 def _without_error(size: str) -> list[tuple[str, str, float]]:
     """The paper's gains on tasks scored by a correlation, whose error its numbers do not give."""
-    found = published.load()
+    found = printed.load()
     sides = {
         task: [found.value(8, model=size, algorithm=name, metric=task) for name in ("High", "Original")]
         for task in ("CoLA", "STS-B")

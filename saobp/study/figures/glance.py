@@ -8,8 +8,9 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from saobp.study import hops, labels
+from saobp.study.beyond import accuracy_by_hops as hops
 from saobp.study.figures import learning, seeds, style
+from saobp.study.setup import labels
 
 Record = dict[str, Any]
 LAYERS, HOPS, STEP = 4, 3, 1000  # of the second panel; the step whose accuracies its heading gives

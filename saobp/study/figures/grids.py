@@ -10,9 +10,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from saobp.study import estimates, labels
+from saobp.study.data.tasks import TASKS as ALL
 from saobp.study.figures import style
-from saobp.study.tasks import TASKS as ALL
+from saobp.study.setup import labels
+from saobp.study.statistics import estimates
 
 Record = dict[str, Any]
 TASKS = {4: ("race", "squad", "sst2"), 7: ("squad",), 8: ("sst2",)}

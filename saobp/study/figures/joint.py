@@ -12,8 +12,10 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
-from saobp.study import estimates, labels, published
 from saobp.study.figures import style
+from saobp.study.paper import numbers as printed
+from saobp.study.setup import labels
+from saobp.study.statistics import estimates
 
 Record = dict[str, Any]
 TASK = "race"
@@ -60,7 +62,7 @@ def correlations(frame: pd.DataFrame) -> pd.DataFrame:
 
 def numbers(frame: pd.DataFrame) -> dict[str, Any]:
     """For the caption: the mean r over seeds of each measure (over algorithms too), the paper's, seeds and points."""
-    found, paper = correlations(frame), published.load()
+    found, paper = correlations(frame), printed.load()
     means = found.groupby("measure")["r"].mean()
     return {name: means.get(name, np.nan) for name in MEASURES} | {
         "paper_clustering": paper.claim("C18"), "paper_betweenness": paper.claim("C19"),
@@ -118,7 +120,7 @@ def cloud_axes(ax: Axes, frame: pd.DataFrame, measure: str) -> Axes:
 
 def strip_axes(ax: Axes, groups: Sequence[pd.DataFrame], names: Sequence[str], claims: Sequence[str]) -> Axes:
     """Draw r of each seed as a dot, a row a group, and the paper's r as a bar."""
-    paper = published.load()
+    paper = printed.load()
     for place, (rows, claim) in enumerate(zip(groups, claims)):
         for row in rows.dropna().itertuples():
             ax.plot(row.r, place, "o", color=labels.ALGORITHMS[row.algorithm].colour, ms=4, mfc="none", mew=0.8)

@@ -9,8 +9,9 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from saobp.study import hops, labels
+from saobp.study.beyond import accuracy_by_hops as hops
 from saobp.study.figures import style
+from saobp.study.setup import labels
 from saobp.study.statistics import mean_interval
 
 HOPS = 3

@@ -10,8 +10,8 @@ from matplotlib.colors import CenteredNorm, Normalize, PowerNorm
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch
 
-from saobp.study import example_map, labels
-from saobp.study.figures import style
+from saobp.study.figures import example_map, style
+from saobp.study.setup import labels
 
 KEY = "key {}"  # the column of one key's mass, numbered from 0
 TOKENS = 26  # names of at most so many tokens fit beside a map

@@ -6,8 +6,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from saobp.study import labels, printed
 from saobp.study.figures import style
+from saobp.study.paper import frames
+from saobp.study.setup import labels
 
 REACH = 2  # standard errors to each side
 MARKER = {"Mini": 3.5, "Small": 5.5, "Medium": 7.5}  # points
@@ -44,7 +45,7 @@ def forest_axes(ax: Axes, cells: pd.DataFrame) -> Axes:
 def failed_run(table1: pd.DataFrame, width: float = style.PAGE) -> Figure:
     """Draw accuracy and clustering against GTD, one point a row of Table 1, the failed run ringed."""
     figure = style.new_figure(width, 2.7)
-    rows = printed.views(table1)["all 12 rows"]
+    rows = frames.views(table1)["all 12 rows"]
     for ax, other in zip(figure.subplots(1, 2), ("accuracy", "CC")):
         scatter_axes(ax, rows, other)
     handles = _handles()
@@ -57,13 +58,13 @@ def scatter_axes(ax: Axes, rows: pd.DataFrame, other: str) -> Axes:
     for (model, algorithm), row in rows.iterrows():
         look = labels.ALGORITHMS[algorithm.lower()]
         ax.plot(row["GTD"], row[other], look.marker, color=look.colour, markersize=MARKER[model], alpha=0.8, mew=0)
-    failed = rows.loc[printed.FAILED]
+    failed = rows.loc[frames.FAILED]
     ax.plot(failed["GTD"], failed[other], "o", color="black", markersize=13, markerfacecolor="none", mew=0.8)
     ends, words = np.array([rows["GTD"].min(), rows["GTD"].max()]), []
-    for name, some, dash in (("all", rows, "solid"), ("without the ringed run", rows.drop(printed.FAILED), "dashed")):
+    for name, some, dash in (("all", rows, "solid"), ("without the ringed run", rows.drop(frames.FAILED), "dashed")):
         slope, level = np.polyfit(some["GTD"], some[other], 1)
         ax.plot(ends, level + slope * ends, color="0.55", linestyle=dash, lw=0.9, zorder=0)
-        r = printed.correlations(some, ["GTD"], other)["GTD"][0]
+        r = frames.correlations(some, ["GTD"], other)["GTD"][0]
         words.append(f"{name} ({dash}): $r$ = {r:+.2f}".replace("-", "−"))
     ax.set_title("\n".join(words), loc="left")
     ax.margins(0.12)
@@ -87,7 +88,7 @@ def clustering_bound(graphs: pd.DataFrame, width: float = style.COLUMN) -> Figur
 
 def _handles() -> list[Line2D]:
     """Return a legend's marks: one an algorithm, then one a size."""
-    looks = [labels.ALGORITHMS[algorithm.lower()] for algorithm in printed.ALGORITHMS]
+    looks = [labels.ALGORITHMS[algorithm.lower()] for algorithm in frames.ALGORITHMS]
     handles = [Line2D([], [], ls="", marker=look.marker, color=look.colour, ms=5, label=look.title) for look in looks]
     return handles + [
         Line2D([], [], ls="", marker="o", color="0.4", ms=size, label=name) for name, size in MARKER.items()

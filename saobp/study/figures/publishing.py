@@ -12,8 +12,9 @@ import pandas as pd
 import PIL.Image
 from matplotlib.figure import Figure
 
-from saobp.study import paths, seals, tables
+from saobp.study import tables
 from saobp.study.figures import drawing, style
+from saobp.study.setup import paths, seals
 from saobp.study.tables import context
 
 Record = dict[str, Any]

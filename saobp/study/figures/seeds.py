@@ -7,9 +7,10 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from saobp.study import estimates, labels
+from saobp.study.data.tasks import TASKS
 from saobp.study.figures import style
-from saobp.study.tasks import TASKS
+from saobp.study.setup import labels
+from saobp.study.statistics import estimates
 
 COLUMNS = ["model", "task", "seed", "algorithm", "value"]
 SIDES = ("original", "high")

@@ -10,8 +10,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
 
-from saobp.study import labels, strengths
+from saobp.study.beyond import strengths
 from saobp.study.figures import style
+from saobp.study.setup import labels
 
 PANELS = {
     "loss": "Held-out loss (nats)",

@@ -14,9 +14,9 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 from scipy.optimize import isotonic_regression
 
-from saobp.study import labels
+from saobp.study.setup import labels
 
-SHEET = Path(__file__).resolve().parents[1] / "paper.mplstyle"
+SHEET = Path(__file__).parent / "paper.mplstyle"
 COLUMN, PAGE = 3.03, 6.3  # inches: one column and the whole width of an ACL page
 LETTERS = 16  # of a heading, an inch of panel
 NARROW = 5.0  # below this width a grid of four columns folds into two

@@ -6,8 +6,8 @@ from typing import Any
 import pandas as pd
 from matplotlib.figure import Figure
 
-from saobp.study import labels
 from saobp.study.figures import style
+from saobp.study.setup import labels
 
 SHOWN = 6  # tokens that lose most, and as many that gain most
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from saobp.study import paths
-from saobp.study import published as published_numbers
-from saobp.study.published import Published
+from saobp.study.paper import numbers as published_numbers
+from saobp.study.paper.numbers import Published
+from saobp.study.setup import paths
 from saobp.study.tables import context, measures, scores, setup
 from saobp.study.tables.cells import Cell, Row, Table
 from saobp.study.tables.verdicts import Verdict, Verdicts, verdicts

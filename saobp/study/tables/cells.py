@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from math import ceil, floor, isfinite, isnan, log10
 from typing import Self
 
-from saobp.study.labels import counted
+from saobp.study.setup.labels import counted
 from saobp.study.statistics import Difference, Estimate, holm
 
 LOPSIDED = 0.2  # an interval whose sides differ by more of the longer one is printed with both ends

@@ -5,11 +5,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from saobp.study import labels
-from saobp.study.labels import joined
-from saobp.study.splits import INVENTED
+from saobp.study.data.splits import INVENTED
+from saobp.study.data.tasks import TASKS
+from saobp.study.setup import labels
+from saobp.study.setup.labels import joined
 from saobp.study.tables.cells import Table
-from saobp.study.tasks import TASKS
 
 Record = dict[str, Any]
 STAGES = {  # the stages behind a table or figure, which date and describe it

@@ -7,10 +7,10 @@ from typing import Any
 
 import pandas as pd
 
-from saobp.study import labels, task_scores
-from saobp.study.labels import counted
-from saobp.study.records import select
-from saobp.study.statistics import Estimate, mean_interval
+from saobp.study.setup import labels
+from saobp.study.setup.labels import counted
+from saobp.study.setup.records import select
+from saobp.study.statistics import Estimate, mean_interval, task_scores
 from saobp.study.tables import quantifiers, wanted
 
 Record = dict[str, Any]

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from saobp.study import estimates, labels, task_scores, trajectories
-from saobp.study.models import SIZES
-from saobp.study.records import select
-from saobp.study.statistics import Estimate, mean_interval
+from saobp.study.data.tasks import TASKS
+from saobp.study.setup import labels
+from saobp.study.setup.records import select
+from saobp.study.statistics import Estimate, estimates, mean_interval, task_scores, trajectories
 from saobp.study.tables import measures
 from saobp.study.tables.evidence import Looks, Part, by_seed, each_size, seed_means
 from saobp.study.tables.quantifiers import NEAREST
-from saobp.study.tasks import TASKS
+from saobp.study.training.architectures import SIZES
 
 Record = dict[str, Any]
 ENTROPIES = {"entropy": "entropy", "indirect_entropy": "indirect entropy"}

@@ -3,8 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-from saobp.study import cost, cost_tables, estimates, labels, timing
-from saobp.study.records import select
+from saobp.study.cost import cost_tables, timing, whole_model
+from saobp.study.setup import labels
+from saobp.study.setup.records import select
+from saobp.study.statistics import estimates
 from saobp.study.tables.evidence import Evidence
 
 Record = dict[str, Any]
@@ -24,7 +26,7 @@ def _cost(records: Sequence[Record]) -> Evidence | None:
         return None
     own = [run for run in runs if not labels.is_twin(run["parameters"]["model"])]
     found = [run["metrics"]["ways"]["high"] for run in own or runs]
-    ratios = [way[name]["ratio"] for way in found for name in _phases(way) if cost.PHASES[name].training]
+    ratios = [way[name]["ratio"] for way in found for name in _phases(way) if whole_model.PHASES[name].training]
     low, high = min(ratio["low"] for ratio in ratios), max(ratio["high"] for ratio in ratios)
     words = f"time of High / Original, median [quartiles]; slight: a training step below ×{SLIGHT:.2f}, "
     words += "which is our bound. "
@@ -34,7 +36,7 @@ def _cost(records: Sequence[Record]) -> Evidence | None:
 
 
 def _phases(way: dict[str, Any]) -> list[str]:
-    return [name for name in cost.PHASES if name in way]
+    return [name for name in whole_model.PHASES if name in way]
 
 
 def _run(run: Record) -> str:

@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from saobp.study import estimates, labels, published, task_scores
-from saobp.study.statistics import Difference, Estimate
+from saobp.study.data.tasks import TASKS
+from saobp.study.paper import numbers
+from saobp.study.setup import labels
+from saobp.study.statistics import Difference, Estimate, estimates, task_scores
 from saobp.study.tables.evidence import Looks, Part
-from saobp.study.tasks import TASKS
 
 Record = dict[str, Any]
 COLUMNS = {"GLUE": estimates.GLUE, "HellaSwag": ("hellaswag",), "RACE-Middle": ("race",), "SQuAD": ("squad",)}
@@ -118,7 +119,7 @@ def _mini_reaches_small(records: Sequence[Record]) -> Looks:
 
 def _comparable(tasks: Sequence[str]) -> float:
     """How far, in points, Table 8 prints Mini's High below Small's Original at most; the paper gives no margin."""
-    paper = published.load()
+    paper = numbers.load()
     sides = {"Mini": "High", "Small": "Original"}
     cells = [[paper.value(8, model=m, algorithm=a, metric=task) for m, a in sides.items()] for task in tasks]
     return max(small - mini for mini, small in cells)

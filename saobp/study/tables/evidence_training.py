@@ -5,9 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from saobp.study import estimates, labels, models
+from saobp.study.setup import labels
+from saobp.study.statistics import estimates
 from saobp.study.tables import scores
 from saobp.study.tables.evidence import Evidence, Looks, Part, by_seed, change, each_size
+from saobp.study.training import architectures
 
 Record = dict[str, Any]
 VOCABULARY = 30_522  # of BERT, as Table 4 counts
@@ -46,8 +48,8 @@ def _decoders(records: Sequence[Record]) -> Looks:
 
 def _strengths(_: Sequence[Record]) -> Evidence:
     """Whether λ grows in proportion to a size's parameters, as Sec. 6 says, or falls in it, as printed."""
-    printed = {name: models.SIZES[name].strength for name in ("mini", "small", "medium")}
-    counts = {name: models.body_parameters(name, VOCABULARY) for name in printed}
+    printed = {name: architectures.SIZES[name].strength for name in ("mini", "small", "medium")}
+    counts = {name: architectures.body_parameters(name, VOCABULARY) for name in printed}
     scaled = {name: printed["mini"] * counts["mini"] / counts[name] for name in ("small", "medium")}
     words = "; ".join(f"{name.capitalize()}: {value:.3f}, printed {printed[name]}" for name, value in scaled.items())
     inverse = all(round(value, 2) == printed[name] for name, value in scaled.items())

@@ -6,11 +6,11 @@ from typing import Any
 
 import pandas as pd
 
-from saobp.study import estimates, labels, trajectories
-from saobp.study.labels import counted
-from saobp.study.published import Published
-from saobp.study.records import select
-from saobp.study.statistics import Estimate
+from saobp.study.paper.numbers import Published
+from saobp.study.setup import labels
+from saobp.study.setup.labels import counted
+from saobp.study.setup.records import select
+from saobp.study.statistics import Estimate, estimates, trajectories
 from saobp.study.tables import context, scores
 from saobp.study.tables.cells import Cell, Row, Table, corrected, correction
 

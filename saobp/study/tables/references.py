@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-from saobp.study import estimates, labels
-from saobp.study.published import Published
+from saobp.study.paper.numbers import Published
+from saobp.study.setup import labels
+from saobp.study.statistics import estimates
 from saobp.study.tables.cells import Cell, Row
 
 Record = dict[str, Any]

@@ -5,15 +5,16 @@ from dataclasses import replace
 from math import nan
 from typing import Any
 
-from saobp.study import estimates, labels, lookahead, task_scores
-from saobp.study.models import LEAKY
-from saobp.study.published import Published
-from saobp.study.records import select
-from saobp.study.statistics import Estimate
+from saobp.study.data.tasks import TASKS
+from saobp.study.evaluation import future_leak
+from saobp.study.paper.numbers import Published
+from saobp.study.setup import labels
+from saobp.study.setup.records import select
+from saobp.study.statistics import Estimate, estimates, task_scores
 from saobp.study.tables import context, references
 from saobp.study.tables.cells import Cell, Row, Table, corrected, correction
 from saobp.study.tables.references import AVERAGE, GLUE_TITLES, PERPLEXITY
-from saobp.study.tasks import TASKS
+from saobp.study.training.architectures import LEAKY
 
 Record = dict[str, Any]
 MODEL_ROWS = ("Model", "Algorithm")
@@ -212,7 +213,7 @@ def _leak_notes(records: Sequence[Record]) -> list[str]:
     leaky = [run for run in select(list(records), algorithm=LEAKY) if run["metrics"].get("leak")]
     return [
         f"{labels.model_title(run['parameters']['model'])}, {labels.algorithm_title(LEAKY)}: "
-        + lookahead.sentence(run["metrics"]["leak"], True, run["metrics"]["steps"])
+        + future_leak.sentence(run["metrics"]["leak"], True, run["metrics"]["steps"])
         for run in leaky
     ]
 

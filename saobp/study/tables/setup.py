@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from math import nan
 from typing import Any
 
-from saobp.study import cost_tables, estimates, labels
-from saobp.study.published import Published
-from saobp.study.records import select
-from saobp.study.statistics import Estimate
+from saobp.study.cost import cost_tables
+from saobp.study.paper.numbers import Published
+from saobp.study.setup import labels
+from saobp.study.setup.records import select
+from saobp.study.statistics import Estimate, estimates
 from saobp.study.tables import context
 from saobp.study.tables.cells import Cell, Row, Table
 

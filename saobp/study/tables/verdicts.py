@@ -7,9 +7,9 @@ from typing import Any
 
 import pandas as pd
 
-from saobp.study import published as published_numbers
-from saobp.study.labels import counted, joined
-from saobp.study.published import Published
+from saobp.study.paper import numbers as published_numbers
+from saobp.study.paper.numbers import Published
+from saobp.study.setup.labels import counted, joined
 from saobp.study.tables import (
     context,
     evidence_attention,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from math import ceil, log10
 from typing import TYPE_CHECKING
 
-from saobp.study import labels
+from saobp.study.setup import labels
 from saobp.study.tables import quantifiers
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from saobp import diagnostics
-from saobp.study import strengths
+from saobp.measure import diagnostics
+from saobp.study.beyond import strengths
 from saobp.study.statistics import Estimate, correlation, mean_interval
 from saobp.study.texts import tracked
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from saobp.study import published
+from saobp.study.paper import numbers
 from saobp.study.statistics import Estimate
 from saobp.study.texts import tracked
 from saobp.study.texts.attention import STUDY
@@ -26,7 +26,7 @@ def ratio(phase: str, algorithm: str = "high") -> Estimate:
 
 def printed() -> list[float]:
     """Return High's time per training step over Original's that the paper prints, by size."""
-    paper = published.load()
+    paper = numbers.load()
     return [
         paper.value(9, model=size, algorithm="High", phase="train", metric="step_per_s (ms)")
         / paper.value(9, model=size, algorithm="Original", phase="train", metric="step_per_s (ms)")

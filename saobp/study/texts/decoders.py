@@ -3,7 +3,7 @@
 from math import log
 from typing import Any
 
-from saobp.study import published
+from saobp.study.paper import numbers
 from saobp.study.statistics import Estimate, mean_interval
 from saobp.study.texts import tracked
 from saobp.study.texts.attention import STUDY
@@ -30,7 +30,7 @@ def difference(name: str = "high", against: str = "original") -> Estimate:
 
 def printed() -> list[float]:
     """Return the fall of log perplexity that the paper prints for each size, in nats."""
-    paper = published.load()
+    paper = numbers.load()
     return [
         log(paper.value(7, model=size, algorithm="Original", metric="PPL_WikiText"))
         - log(paper.value(7, model=size, algorithm="High", metric="PPL_WikiText"))

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from saobp.study import hops, relation_paths, several_hops
+from saobp.study.beyond import accuracy_by_hops, gain_on_hops, relation_paths
 from saobp.study.statistics import Estimate, mean_interval
 from saobp.study.texts import tracked
 
@@ -27,7 +27,7 @@ def runs(study: str = FIRST) -> list[dict[str, Any]]:
 
 def seeds(name: str, study: str = FIRST) -> int:
     """Count the seeds of an algorithm."""
-    return len(several_hops.seeds_of(runs(study)).get(name, ()))
+    return len(gain_on_hops.seeds_of(runs(study)).get(name, ()))
 
 
 @cache
@@ -36,8 +36,8 @@ def difference(name: str = "high", against: str = "original", study: str = FIRST
 
     `among`: only the seeds that this algorithm has too.
     """
-    held = several_hops.seeds_of(runs(study)).get(among)
-    found = several_hops.difference([run for run in runs(study) if held is None or run["seed"] in held], name, against)
+    held = gain_on_hops.seeds_of(runs(study)).get(among)
+    found = gain_on_hops.difference([run for run in runs(study) if held is None or run["seed"] in held], name, against)
     if found is None:
         raise ValueError(f"no seed of study '{study}' has {name} and {against}")
     return found[0]
@@ -46,7 +46,7 @@ def difference(name: str = "high", against: str = "original", study: str = FIRST
 @cache
 def along(name: str = "high", against: str = "original", study: str = FIRST) -> tuple[Estimate, int]:
     """Compare two algorithms on the mean over training; with it in how many seeds the first is ahead."""
-    frame = hops.curves(runs(study)).query("hops > 1")
+    frame = accuracy_by_hops.curves(runs(study)).query("hops > 1")
     means = frame.groupby(["algorithm", "seed"])["accuracy"].mean().unstack("algorithm")
     gaps = (means[name] - means[against]).dropna()
     return mean_interval(gaps.tolist()), int((gaps > 0).sum())
@@ -54,20 +54,23 @@ def along(name: str = "high", against: str = "original", study: str = FIRST) -> 
 
 def at(step: int, layers: int, number: int, study: str = FIRST) -> pd.Series:
     """Return the mean accuracy of each algorithm at one step, one depth and one number of hops (percent)."""
-    frame = hops.curves(runs(study)).query("step == @step and layers == @layers and hops == @number")
+    frame = accuracy_by_hops.curves(runs(study)).query("step == @step and layers == @layers and hops == @number")
     return frame.groupby("algorithm")["accuracy"].mean()
 
 
 def known(name: str, layers: int, number: int, study: str = FIRST) -> int:
     """Count the runs of an algorithm that end with `KNOWN` percent right or more."""
-    frame = hops.scores(runs(study)).query("algorithm == @name and layers == @layers and hops == @number")
+    frame = accuracy_by_hops.scores(runs(study)).query("algorithm == @name and layers == @layers and hops == @number")
     return int((frame["accuracy"] >= KNOWN).sum())
 
 
 @cache
 def table(study: str = FIRST) -> list[list[Any]]:
     """Return one row a depth and number of hops: accuracy at the end of each algorithm, and High − Original."""
-    frame, gaps = hops.scores(runs(study)), hops.differences(runs(study)).set_index(["layers", "hops", "algorithm"])
+    frame, gaps = (
+        accuracy_by_hops.scores(runs(study)),
+        accuracy_by_hops.differences(runs(study)).set_index(["layers", "hops", "algorithm"]),
+    )
     rows = []
     for (layers, number), found in frame.groupby(["layers", "hops"]):
         gap = gaps.loc[(layers, number, "high")]
@@ -82,7 +85,7 @@ def by_path(number: int = 3) -> tuple[int, int, int]:
     found = relation_paths.accuracy(record["multihop"], {int(n): path for n, path in record["paths"].items()})
     found = found[found["hops"] == number]
     divided = relation_paths.divided(found)
-    count = (len(rows[hops.RUN].drop_duplicates()) for rows in (divided, found))
+    count = (len(rows[accuracy_by_hops.RUN].drop_duplicates()) for rows in (divided, found))
     return (*count, found["path"].nunique())
 
 

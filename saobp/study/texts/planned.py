@@ -2,8 +2,8 @@
 
 from math import isnan
 
-from saobp.study import plan
-from saobp.study.plan import Primary, Study
+from saobp.study.setup import plan
+from saobp.study.setup.plan import Primary, Study
 from saobp.study.statistics import Estimate
 
 

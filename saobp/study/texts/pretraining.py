@@ -7,9 +7,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from saobp.study import larger as sizes
-from saobp.study import losses, paths, strengths
+from saobp.study.beyond import model_sizes as sizes
+from saobp.study.beyond import strengths
+from saobp.study.setup import paths
 from saobp.study.statistics import Estimate, mean_interval
+from saobp.study.tables import losses
 from saobp.study.texts import tracked
 from saobp.study.texts.attention import STUDY
 

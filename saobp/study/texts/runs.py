@@ -6,9 +6,9 @@ from typing import Any
 import pandas as pd
 
 from saobp.measure.prose import prose
-from saobp.study import labels, paths, records, typed_by_hand
+from saobp.study.data.tasks import TASKS
+from saobp.study.setup import labels, paths, records, typed_by_hand
 from saobp.study.tables import context
-from saobp.study.tasks import TASKS
 from saobp.study.texts import tracked
 
 STUDIES = ("narrow", "laptop", "stories", "hops", "retrofit")

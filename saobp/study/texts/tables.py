@@ -4,7 +4,7 @@ from functools import cache
 
 import pandas as pd
 
-from saobp.study import paths
+from saobp.study.setup import paths
 from saobp.study.statistics import Estimate
 
 

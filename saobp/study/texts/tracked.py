@@ -3,7 +3,7 @@
 from functools import cache
 from typing import Any
 
-from saobp.study import paths, records
+from saobp.study.setup import paths, records
 
 
 @cache

@@ -1,0 +1,130 @@
+"""What the refinement accepts, said in one line when it does not."""
+
+from numbers import Integral, Real
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from saobp.equations.factors import OWN
+
+FACTORS = ("high", "low", "elemmul", "none", "sinkhorn", "uniform", "shuffled")
+"""Names of the factors: the paper's three (Eq. 7, 16, 15), plain attention, and three controls."""
+
+WITHOUT_MESSAGES = ("elemmul", "sinkhorn")
+"""Factors that send no messages, so that there is nothing to repeat, to damp or to weigh by a strength."""
+
+ROW_TOLERANCE = {torch.float64: 1e-3, torch.float32: 1e-3, torch.float16: 1e-2, torch.bfloat16: 2e-2}
+"""How far a row may be from 1: the rounding of a softmax in that type, with room for long rows."""
+
+
+def values_hidden() -> bool:
+    """Say whether tensors hold no values to look at: inside torch.compile, or a transform of torch.func."""
+    return torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
+
+
+def check_factor(factor: str) -> None:
+    """Refuse a factor that is neither one of `FACTORS` nor registered with a ValueError."""
+    if not isinstance(factor, str) or factor not in (*FACTORS, *OWN):
+        raise ValueError(f"factor must be one of {', '.join((*FACTORS, *OWN))}; got {factor!r}")
+
+
+def check_strength(strength: float | Tensor, heads: tuple[int, ...] | None = None) -> None:
+    """Refuse a strength that is not a finite number >= 0, or a tensor of such, with a ValueError.
+
+    `heads` is the leading shape (..., heads) that a tensor has to broadcast to; None skips that check.
+    """
+    if isinstance(strength, Tensor):
+        _check_strengths(strength, heads)
+    elif isinstance(strength, bool) or not isinstance(strength, Real):
+        raise ValueError(f"strength must be a number or a floating tensor; got {type(strength).__name__}")
+    elif not 0 <= strength < float("inf"):
+        raise ValueError(f"strength must be finite and not negative; got {strength}")
+
+
+def _check_strengths(strength: Tensor, heads: tuple[int, ...] | None) -> None:
+    if not strength.is_floating_point():
+        raise ValueError(f"strength must be a floating tensor; got {strength.dtype}")
+    if heads is not None and strength.numel() != 1:
+        padded = (1,) * (len(heads) - strength.ndim) + tuple(strength.shape)
+        if len(padded) != len(heads) or any(a not in (1, b) for a, b in zip(padded, heads)):
+            raise ValueError(
+                f"strength of shape {tuple(strength.shape)} does not broadcast to the heads {tuple(heads)}"
+            )
+    if values_hidden():  # reading them would break the graph
+        return
+    if not bool(((strength >= 0) & strength.isfinite()).all()):
+        raise ValueError("strength must be finite and not negative; the tensor holds an entry that is not")
+
+
+def check_shape(attention: Tensor) -> None:
+    """Refuse anything but a floating tensor (..., L, L) with L >= 1 with a ValueError."""
+    if isinstance(attention, Tensor) and (attention.layout != torch.strided or attention.is_meta):
+        raise ValueError("attention must be a dense tensor that holds numbers; got a sparse or meta tensor")
+    if not isinstance(attention, Tensor) or attention.dtype not in ROW_TOLERANCE:
+        kind = attention.dtype if isinstance(attention, Tensor) else type(attention).__name__
+        raise ValueError(f"attention must be a floating tensor of probabilities; got {kind}")
+    if attention.ndim < 2 or attention.shape[-1] != attention.shape[-2] or 0 in attention.shape:
+        raise ValueError(f"attention must have shape (..., L, L), not empty; got {tuple(attention.shape)}")
+
+
+def check_mask(mask: Tensor, attention: Tensor) -> None:
+    """Refuse a mask that is not boolean, (L,) or (batch, L), with a real token in each row."""
+    if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
+        kind = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
+        raise ValueError(f"mask must be a boolean tensor, True for a real token; got {kind}")
+    shapes = [(attention.shape[-1],)]
+    if attention.ndim > 2:
+        shapes.append((attention.shape[0], attention.shape[-1]))
+    if tuple(mask.shape) not in shapes:
+        expected = " or ".join(map(str, shapes))
+        raise ValueError(f"mask must have shape {expected}; got {tuple(mask.shape)}")
+    if not values_hidden() and not bool(mask.any(-1).all()):
+        raise ValueError("mask must leave at least one real token in every sequence; one has none")
+
+
+def check_rows(
+    attention: Float[Tensor, "*batch query key"], visible: Bool[Tensor, "*#batch query key"], causal: bool
+) -> None:
+    """Refuse rows that are not distributions over the visible keys with a ValueError.
+
+    `visible` is True where a real query may look at a real key. Rows of padded queries are not looked at.
+    """
+    if values_hidden():
+        return
+    tolerance = ROW_TOLERANCE[attention.dtype]
+    rows = visible.any(-1)
+    seen = attention.detach().masked_fill(~visible, 0)
+    if not bool((seen >= 0).all()):
+        raise ValueError("attention must hold probabilities; it has a negative or undefined entry")
+    gap = ((seen.sum(-1, dtype=torch.float64) - 1).abs() * rows).max().item()
+    if not gap <= tolerance:
+        if causal and _sums_to_one(attention, rows, tolerance):
+            raise ValueError("attention puts mass on future keys; with causal=True there may be none")
+        raise ValueError(
+            f"attention rows must sum to 1 over the keys they may see; one is off by {gap:.3g} "
+            f"(tolerance {tolerance:g}): pass probabilities before dropout, and the mask they were made with"
+        )
+
+
+def _sums_to_one(attention: Tensor, rows: Tensor, tolerance: float) -> bool:
+    gap = (attention.detach().sum(-1, dtype=torch.float64) - 1).abs() * rows
+    return bool(gap.max() <= tolerance)
+
+
+def check_options(factor: str, steps: int, damping: float, seed: int, **switches: bool) -> None:
+    """Refuse steps < 1, damping outside [0, 1), a seed that is no integer, switches that are no booleans."""
+    for name, value in switches.items():
+        if not isinstance(value, bool):
+            raise ValueError(f"{name} must be True or False; got {value!r}")
+    if isinstance(steps, bool) or not isinstance(steps, Integral) or steps < 1:
+        raise ValueError(f"steps must be a whole number of at least 1; got {steps!r}")
+    if isinstance(damping, bool) or not isinstance(damping, Real) or not 0 <= damping < 1:
+        raise ValueError(f"damping must lie in [0, 1); got {damping!r}")
+    if isinstance(seed, bool) or not isinstance(seed, Integral):
+        raise ValueError(f"seed must be a whole number; got {seed!r}")
+    if not -(2**63) <= seed < 2**63:
+        raise ValueError(f"seed must fit 64 bits; got {seed!r}")
+    if factor in (*WITHOUT_MESSAGES, *OWN) and (steps != 1 or damping != 0):
+        name = "steps" if steps != 1 else "damping"
+        raise ValueError(f"{name} does not apply to factor {factor!r}, which sends no messages")

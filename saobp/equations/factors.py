@@ -1,0 +1,66 @@
+"""Factors of one's own beside the paper's, tried out before they are trusted."""
+
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+Own = Callable[
+    [Float[Tensor, "*batch query key"], Float[Tensor, "*#batch 1 1"], Bool[Tensor, "*#batch query key"]],
+    Float[Tensor, "*batch query key"],
+]
+
+OWN: dict[str, Own] = {}
+"""Registered factors by name."""
+
+
+def register_factor(name: str, function: Own) -> None:
+    """Make a function a factor by name, for `refine`, `saobp_attention` and `apply`.
+
+    `function(prior, strength, visible)` gets attention (..., L, L) in float32 or better, 0 where a pair is not
+    visible, its rows queries; the strength, a tensor that broadcasts; and which pairs are visible: a real
+    query at a real key, no later key in a causal model. It returns refined attention: rows of real queries sum
+    to 1, nothing where nothing is visible. In a causal model row j must hear rows i <= j only. All of this is
+    tried here on small matrices. Generation with a key/value cache refuses factors of one's own.
+
+    Raises ValueError that names what the function does wrong, or a name that is taken.
+    """
+    from saobp.equations.checks import FACTORS
+
+    if not isinstance(name, str) or not name.isidentifier() or name in FACTORS:
+        raise ValueError(f"name must be a new word, none of {', '.join(FACTORS)}; got {name!r}")
+    for causal in (False, True):
+        _try(function, causal)
+    OWN[name] = function
+
+
+def _try(function: Own, causal: bool, length: int = 6) -> None:
+    """Refine random attention, and again with rows changed that nobody may hear of."""
+    generator = torch.Generator().manual_seed(0)
+    scores = torch.randn(2, 3, length, length, generator=generator, dtype=torch.float64)
+    visible = torch.ones(length, length, dtype=torch.bool)
+    visible = visible.tril() if causal else visible
+    real = torch.ones(2, 1, length, dtype=torch.bool)
+    real[1, :, 4:] = False
+    visible = visible & real[..., :, None] & real[..., None, :]
+    refined = _refined(function, scores, visible)
+    if refined.shape != scores.shape:
+        raise ValueError(f"function returned shape {tuple(refined.shape)} for attention of {tuple(scores.shape)}")
+    if not refined.isfinite().all() or (refined < 0).any():
+        raise ValueError("function returned probabilities that are negative or no numbers")
+    if (refined.masked_fill(visible, 0) != 0).any():
+        raise ValueError("function put mass on a key that its query may not see (padding, or the future)")
+    sums = refined.sum(-1)[visible.any(-1).expand(2, 3, length)]
+    if (sums - 1).abs().max() > 1e-6:
+        raise ValueError(f"function returned rows that sum to {sums.min():.3f} … {sums.max():.3f}, not 1")
+    if causal:
+        changed = scores.clone()
+        changed[..., 3:, :] = torch.randn(2, 3, length - 3, length, generator=generator, dtype=torch.float64)
+        if (_refined(function, changed, visible) - refined)[..., :3, :].abs().max() > 1e-9:
+            raise ValueError("function let later rows change earlier ones: in a causal model it would leak the future")
+
+
+def _refined(function: Own, scores: Tensor, visible: Tensor) -> Tensor:
+    prior = scores.masked_fill(~visible, -1e30).softmax(-1).masked_fill(~visible, 0)
+    return function(prior, torch.tensor(0.5, dtype=prior.dtype), visible)

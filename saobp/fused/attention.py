@@ -1,0 +1,233 @@
+"""Refined attention from query, key and value in one operation, without the L x L matrix (Sec. 4, App. C)."""
+
+import math
+from functools import partial
+from numbers import Real
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+from torch.nn import functional
+
+from saobp.equations.checks import ROW_TOLERANCE, check_factor, check_mask, check_strength, values_hidden
+from saobp.equations.messages import SATURATION, signed_strength
+from saobp.equations.refine import refine
+from saobp.fused.dropout import Dropout
+from saobp.fused.heads import Call
+from saobp.fused.operation import RefinedAttention
+from saobp.fused.scores import in_quick_type
+
+
+def saobp_attention(
+    query: Float[Tensor, "batch head query width"],
+    key: Float[Tensor, "batch group query width"],
+    value: Float[Tensor, "batch group query value_width"],
+    *,
+    factor: str = "high",
+    strength: float | Float[Tensor, "*heads"] = 0.2,
+    mask: Bool[Tensor, "*rows query"] | None = None,
+    is_causal: bool = False,
+    exclude_self: bool = True,
+    scale: float | None = None,
+    dropout_p: float = 0.0,
+) -> Float[Tensor, "batch head query value_width"]:
+    """Attend with refined attention: refine(softmax(scale query key^T)) value, dropout in between (Eq. 11).
+
+    "high", "low" and "elemmul" keep no L x L matrix between forward and backward; a tile at a time is worked
+    out, and again for the gradient. Memory grows with L, time with L^2. What does not fit tiles (controls,
+    causal "elemmul", everything inside torch.compile or a transform of torch.func) gives its numbers through
+    `saobp.refine` and keeps it. Tiles have no second derivatives (an error says so); `saobp.refine` has.
+
+    Args:
+        query: (batch, heads, L, D). Scores, messages and sums are in float32 or better, also under autocast.
+        key: (batch, groups, L, D); the number of groups divides that of heads (grouped-query attention).
+        value: (batch, groups, L, width of a value).
+        factor: One of `saobp.refine`'s; "none" is plain attention.
+        strength: The paper's lambda >= 0 in nats: number, or a tensor that broadcasts over (batch, heads) and
+            may be learned. 0 is plain attention.
+        mask: Real tokens, (L,) or (batch, L) boolean. The row of a padded query is its plain attention over
+            real keys, 0 if it sees none; no real row depends on it.
+        is_causal: Queries see no later key and hear no later query.
+        exclude_self: Leave a query's own message out (Algorithm 1); False is Eq. 11 as printed.
+        scale: Of the products; None is 1 / sqrt(D).
+        dropout_p: Share of the refined probabilities set to 0, the rest growing in proportion.
+
+    Raises:
+        ValueError: One line that names the argument and what is wrong with it.
+
+    Source: Lee et al. 2025, Eq. 7-11, Algorithm 1, Appendix C; tiles worked out twice after Dao et al. 2022.
+    """
+    check_inputs(query, key, value, scale, dropout_p, is_causal=is_causal, exclude_self=exclude_self)
+    check_factor(factor)
+    check_strength(strength, tuple(query.shape[:2]))
+    mask = real_tokens(mask, query)
+    scale = 1 / math.sqrt(query.shape[-1]) if scale is None else float(scale)
+    if key.shape[1] != query.shape[1] or value.shape[1] != query.shape[1]:
+        key, value = (x.repeat_interleave(query.shape[1] // x.shape[1], 1) for x in (key, value))
+    options = {"mask": mask, "causal": is_causal, "scale": scale, "dropout": dropout_p}
+    with torch.autocast(query.device.type, enabled=False):
+        if factor == "none" or (not isinstance(strength, Tensor) and strength == 0):
+            return plain(query, key, value, **options)
+        if not fits(factor, strength, is_causal, dropout_p):
+            refinement = {"factor": factor, "strength": strength, "exclude_self": exclude_self}
+            return materialised(query, key, value, refinement, **options)
+        refined = fused(query, key, value, factor, strength, exclude_self, **options)
+        return refined if mask is None else with_padding(refined, query, key, value, **options)
+
+
+def check_inputs(
+    query: Tensor, key: Tensor, value: Tensor, scale: float | None, dropout: float, **switches: bool
+) -> None:
+    """Refuse shapes, types and numbers that the operation cannot serve with a ValueError."""
+    for name, tensor in (("query", query), ("key", key), ("value", value)):
+        if not isinstance(tensor, Tensor) or tensor.dtype not in ROW_TOLERANCE or tensor.ndim != 4:
+            kind = f"{tensor.dtype} {tuple(tensor.shape)}" if isinstance(tensor, Tensor) else type(tensor).__name__
+            raise ValueError(f"{name} must be a floating tensor (batch, heads, L, D) of 16 bits or more; got {kind}")
+        if 0 in tensor.shape or tensor.shape[0] != query.shape[0] or tensor.dtype != query.dtype:
+            raise ValueError(f"{name} must not be empty, and share batch and type with query")
+    heads, length, width = query.shape[1:]
+    for name, tensor in (("key", key), ("value", value)):
+        if tensor.shape[2] != length:
+            raise ValueError(
+                f"{name} has {tensor.shape[2]} tokens, query {length}; messages need a query of every token"
+            )
+        if heads % tensor.shape[1]:
+            raise ValueError(f"{name} has {tensor.shape[1]} groups, which do not divide the {heads} heads")
+    if key.shape[-1] != width:
+        raise ValueError(f"key has width {key.shape[-1]} and query {width}; they must be equal")
+    if scale is not None and (isinstance(scale, bool) or not isinstance(scale, Real) or not math.isfinite(scale)):
+        raise ValueError(f"scale must be a finite number or None; got {scale!r}")
+    if isinstance(dropout, bool) or not isinstance(dropout, Real) or not 0 <= dropout < 1:
+        raise ValueError(f"dropout_p must lie in [0, 1); got {dropout!r}")
+    for name, switch in switches.items():
+        if not isinstance(switch, bool):
+            raise ValueError(f"{name} must be True or False; got {switch!r}")
+
+
+def real_tokens(mask: Tensor | None, query: Tensor) -> Tensor | None:
+    """Return the mask as (batch, L), None where nothing is padded."""
+    if mask is None:
+        return None
+    batch, heads, length, _ = query.shape
+    check_mask(mask, torch.empty(batch, heads, length, length, device="meta"))
+    mask = mask.to(query.device).expand(batch, length)
+    return None if not values_hidden() and bool(mask.all()) else mask
+
+
+def fits(factor: str, strength: float | Tensor, causal: bool, dropout: float) -> bool:
+    """Tell whether a refinement can be worked out in tiles.
+
+    A causal A A^T cannot be taken apart into A (A^T V), nor can dropout reach its entries; the controls of
+    `saobp.refine` look at whole matrices. Inside torch.compile it is the compiler that fuses; a transform of
+    torch.func cannot look into the tiles.
+    """
+    if values_hidden():
+        return False
+    if factor == "elemmul":
+        return not causal and dropout == 0 and not isinstance(strength, Tensor)
+    return factor in ("high", "low")
+
+
+def fused(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    factor: str,
+    strength: float | Tensor,
+    exclude_self: bool,
+    *,
+    mask: Tensor | None,
+    causal: bool,
+    scale: float,
+    dropout: float,
+) -> Tensor:
+    """Refine and attend in tiles; rows of padded queries are left undefined."""
+    batch, heads, length, _ = query.shape
+    wide = torch.promote_types(query.dtype, torch.float32)
+    if isinstance(strength, Tensor) and strength.numel() == 1 and not strength.requires_grad:
+        strength = float(strength)
+    change = None
+    if mask is None and not isinstance(strength, Tensor):
+        change = math.expm1(-signed_strength(factor, min(strength, SATURATION)))
+    strength = torch.as_tensor(strength, dtype=wide, device=query.device).clamp(max=SATURATION)
+    signed = signed_strength(factor, strength.reshape(()) if strength.numel() == 1 else strength)
+    call = Call(
+        factor=factor,
+        scale=scale,
+        real=None if mask is None else mask.repeat_interleave(heads, 0),
+        causal=causal,
+        exclude_self=exclude_self,
+        strongest=float(strength.detach().max()),
+        change=change,
+        one=query.new_ones((), dtype=wide),
+        dropout=Dropout.draw(dropout, (batch * heads, length), query.device),
+    )
+    flat = [x.flatten(0, 1) for x in (query, key, value)]
+    refined = RefinedAttention.apply(call, *flat, signed.expand(batch, heads).reshape(-1, 1, 1))
+    return refined.unflatten(0, (batch, heads))
+
+
+def with_padding(refined: Tensor, query: Tensor, key: Tensor, value: Tensor, **options) -> Tensor:
+    """Put plain attention into the rows of padded queries, as `saobp.refine` leaves them."""
+    mask = options["mask"]
+    count = int((~mask).sum(1).max())
+    order = mask.int().argsort(dim=1, stable=True)[:, :count]  # padded ones, then, where they are fewer, real
+    index = order[:, None, :, None].expand(-1, query.shape[1], -1, -1)
+    taken = query.gather(2, index.expand(-1, -1, -1, query.shape[-1]))
+    rows = plain(taken, key, value, positions=order, **options)
+    index = index.expand_as(rows)
+    padded = ~mask.gather(1, order)[:, None, :, None]
+    return refined.scatter(2, index, torch.where(padded, rows, refined.gather(2, index)))
+
+
+def plain(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *,
+    mask: Tensor | None,
+    causal: bool,
+    scale: float,
+    dropout: float,
+    positions: Tensor | None = None,
+) -> Tensor:
+    """Return plain attention, 0 for a query that sees no key; `positions` are those of the queries given."""
+    attend = partial(functional.scaled_dot_product_attention, scale=scale, dropout_p=dropout)
+    given, (query, key, value) = query.dtype, in_quick_type(query, key, value)
+    if mask is None:
+        return attend(query, key, value, is_causal=causal).to(given)
+    visible = visible_keys(mask, causal, positions)
+    blind = ~visible.any(-1, keepdim=True)
+    return attend(query, key, value, attn_mask=visible | blind).masked_fill(blind, 0).to(given)
+
+
+def visible_keys(mask: Tensor, causal: bool, positions: Tensor | None = None) -> Tensor:
+    """Return True where a query, real or not, may look at a real key, (batch, 1, query or 1, key)."""
+    visible = mask[:, None, None, :]
+    if not causal:
+        return visible
+    tokens = torch.arange(mask.shape[1], device=mask.device)
+    positions = tokens[None] if positions is None else positions
+    return visible & (tokens <= positions[:, None, :, None])
+
+
+def materialised(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    refinement: dict,
+    *,
+    mask: Tensor | None,
+    causal: bool,
+    scale: float,
+    dropout: float,
+) -> Tensor:
+    """Attend with `saobp.refine` of the whole L x L matrix."""
+    wide = torch.promote_types(query.dtype, torch.float32)
+    scores = (query.to(wide) * scale) @ key.to(wide).mT
+    real = torch.ones_like(scores[:1, 0, 0], dtype=torch.bool) if mask is None else mask
+    visible = visible_keys(real, causal)
+    blind = ~visible.any(-1, keepdim=True)
+    attention = scores.masked_fill(~(visible | blind), -torch.inf).softmax(-1).masked_fill(blind, 0)
+    refined = refine(attention, **refinement, mask=mask, causal=causal)
+    return (functional.dropout(refined, dropout) @ value.to(wide)).to(query.dtype)

@@ -1,0 +1,224 @@
+"""Tiles of refined attention: a few heads and queries at a time, small enough to stay in the cache.
+
+`saobp.fused.forms` walks over these tiles forwards and, recomputing them, backwards. Between the two only vectors
+of length L per head are kept: what all queries together say about each key, and the rows' normalisers.
+"""
+
+import math
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from saobp.fused.dropout import Dropout
+from saobp.fused.products import Wide
+
+TILE = 262144
+"""Entries of a tile: 1 MiB in float32, of which three or four live at once."""
+
+WHOLE = 512
+"""Longest sequence whose attention matrix is one tile: saves computing it twice in each direction."""
+
+QUERIES = 64
+"""Least number of queries in a tile of a longer sequence: fewer starve the matrix products."""
+
+RANGE = 60.0
+"""Largest spread, in nats, that products of float32 numbers carry without underflow of what matters."""
+
+BLOCKED = -1e30
+"""Score of a pair that may not look at each other; finite, so that a row without any pair stays defined."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """What one call is told apart from its tensors, and the scratch space of its tiles."""
+
+    factor: str  # "high", "low" or "elemmul"
+    scale: float
+    real: Tensor | None  # (head, L) boolean, None where nothing is padded
+    causal: bool
+    exclude_self: bool
+    strongest: float  # the largest strength, in nats
+    change: float | None  # e^-strength - 1, signed, where all messages share it
+    one: Tensor  # 1, in the type of the probabilities
+    dropout: Dropout | None
+    scratches: dict = field(default_factory=dict)
+
+    def buffer(self, number: int, shape: tuple[int, int, int], like: Tensor) -> Tensor:
+        """Return a tensor whose content is nobody's; those of one number share their memory."""
+        scratch = self.scratch()
+        if (number, shape) not in scratch:
+            room = max(TILE, queries_per_tile(like.shape[1]) * like.shape[1])
+            memory = scratch.setdefault(number, like.new_empty(0)).resize_(room)
+            scratch[number, shape] = memory[: math.prod(shape)].view(shape)
+        return scratch[number, shape]
+
+    def scratch(self) -> dict:
+        """Return the scratch space of this thread."""
+        return self.scratches.setdefault(threading.get_ident(), {})
+
+
+class Heads:
+    """A few heads of one call: query, key and value (head, L, D), strength (head, 1, 1), and their tiles."""
+
+    def __init__(self, call: Call, part: slice, inputs: tuple[Tensor, ...], shift: Tensor | None = None):
+        dtype = torch.promote_types(inputs[0].dtype, torch.float32)
+        self.call, self.part = call, part
+        self.query, self.key, self.value, self.strength = (in_type(x, dtype) for x in inputs)
+        self.count, self.length, self.width = self.value.shape
+        self.real = None if call.real is None else call.real[part]
+        if self.real is not None:
+            self.strength = self.strength * self.real[:, :, None]  # a padded query is silent
+        self.shift, self.shifts = shift, {}  # -log of the scores' normalisers: those known, those found here
+        self.current: slice | None = None  # tile in buffers 1 and 2
+        self.kept: slice | None = None  # tile in buffer 4
+
+    def tiles(self) -> list[slice]:
+        """Cut the queries into tiles."""
+        size = queries_per_tile(self.length)
+        return [slice(start, min(start + size, self.length)) for start in range(0, self.length, size)]
+
+    def keys(self, rows: slice) -> int:
+        """Return how many keys the queries of a tile may see."""
+        return rows.stop if self.call.causal else self.length
+
+    def change(self, rows: slice) -> Tensor:
+        """Return e^-strength - 1 of a tile, -c of Eq. 9, (head, query or 1, 1)."""
+        return torch.expm1(-self.of(rows, self.strength))
+
+    def of(self, rows: slice, tensor: Tensor) -> Tensor:
+        """Return what belongs to the queries of a tile; the tensor itself if it is one number a head."""
+        return tensor if tensor.shape[1] in (1, rows.stop - rows.start) else tensor[:, rows]
+
+    def buffer(self, number: int, rows: slice) -> Tensor:
+        """Return scratch space (head, query, key) for a tile."""
+        shape = (self.count, rows.stop - rows.start, self.keys(rows))
+        return self.call.buffer(number, shape, self.query)
+
+    def wide(self, name: str) -> Wide:
+        """Return scratch space for rows of D + 1 numbers, the same for the same name."""
+        name, scratch = (name, self.count), self.call.scratch()
+        if name not in scratch:
+            scratch[name] = Wide.zeros(self.value)
+        return scratch[name]
+
+    def attention(self, rows: slice) -> Tensor:
+        """Return the attention of a tile before refinement, in buffer 1; its scores stay in buffer 0.
+
+        With several tiles the rows' normalisers are kept, and a tile seen again is one exponential.
+        """
+        scores, out = self.scores(rows), self.buffer(1, rows)
+        if is_single(self.length):
+            return torch.softmax(scores, -1, out=out)
+        if self.shift is not None:
+            return torch.exp(scores, out=out)
+        largest = scores.amax(-1, keepdim=True)
+        total = torch.exp(scores.sub_(largest), out=out).sum(-1, keepdim=True)
+        self.shifts[rows.start] = -(largest + total.log())
+        return out.div_(total)
+
+    def found_shift(self) -> Tensor | None:
+        """Return, and use from here on, minus the log normalisers of all rows; None with one tile."""
+        if self.shift is None and self.shifts:
+            self.shift = torch.cat([self.shifts[rows.start] for rows in self.tiles()], 1)
+        return self.shift
+
+    def scores(self, rows: slice) -> Tensor:
+        """Return masked attention scores of a tile, less the rows' log normalisers if known, in buffer 0."""
+        keys, out = self.keys(rows), self.buffer(0, rows)
+        key = self.key if keys == self.length else self.key[:, :keys]
+        start, beta = (out, 0) if self.shift is None else (self.shift[:, rows], 1)
+        torch.baddbmm(start, self.of(rows, self.query), key.mT, beta=beta, alpha=self.call.scale, out=out)
+        if self.real is not None:
+            out.masked_fill_(~self.real[:, None, :keys], BLOCKED)
+        if self.call.causal:
+            size = rows.stop - rows.start
+            later = torch.ones(size, size, dtype=torch.bool, device=out.device).triu_(1)
+            out[..., rows].masked_fill_(later, BLOCKED)
+        return out
+
+    def messages(self, rows: slice) -> tuple[Tensor, Tensor]:
+        """Return attention and messages over e^strength, 1 - c A_ik, of a tile (Eq. 9), in buffers 1 and 2.
+
+        The tile worked on last is not computed again, so a second sweep should start where the first ended.
+        """
+        attention, messages = self.buffer(1, rows), self.buffer(2, rows)
+        if self.current == rows:
+            return attention, messages
+        self.current = rows
+        self.attention(rows)
+        if self.call.strongest > 0.5:  # 1 - c A has no digits left where A is 1; the interpolation has
+            decay = torch.exp(-self.of(rows, self.strength))
+            torch.lerp(self.call.one, decay, attention.clamp_(max=1), out=messages)
+        elif self.call.change is not None:
+            torch.add(self.call.one, attention, alpha=self.call.change, out=messages)
+        else:
+            torch.mul(attention, self.change(rows), out=messages).add_(1)
+        return attention, messages
+
+    def log_sum(self, messages: Tensor) -> Tensor:
+        """Sum the logarithms of a tile's messages over its queries, (head, 1, key), in nats."""
+        if self.call.strongest * messages.shape[-2] <= RANGE:
+            return messages.prod(-2, keepdim=True).log_()
+        return messages.log().sum(-2, keepdim=True)
+
+    def keep(self, rows: slice) -> Tensor | None:
+        """Return the dropout of a tile, in buffer 4, where it may be already; None without."""
+        dropout = self.call.dropout
+        if dropout is None:
+            return None
+        out = self.buffer(4, rows)
+        if self.kept != rows:
+            self.kept = rows
+            like = dropout.query_bits
+            bits, scratch = (self.call.buffer(number, tuple(out.shape), like) for number in (5, 6))
+            dropout.keep(self.part, rows, bits, scratch, out)
+        return out
+
+
+def in_type(tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return a tensor in a type; the tensor itself, without a call, if that is its type."""
+    return tensor if tensor.dtype == dtype else tensor.to(dtype)
+
+
+def queries_per_tile(length: int) -> int:
+    """Return the number of queries of a tile."""
+    return length if length <= WHOLE else max(QUERIES, TILE // length)
+
+
+def is_single(length: int) -> bool:
+    """Tell whether one tile holds all queries."""
+    return queries_per_tile(length) >= length
+
+
+def parts(*tensors: Tensor, length: int) -> Iterator[tuple[slice, tuple[Tensor, ...]]]:
+    """Cut tensors (head, ...) into as many heads as fit a tile; yield slices and their pieces."""
+    size = TILE // (queries_per_tile(length) * length) or 1
+    for index, pieces in enumerate(zip(*(x.split(size) for x in tensors))):
+        yield slice(index * size, index * size + len(pieces[0])), pieces
+
+
+class Gradients:
+    """Gradients of a few heads with respect to query, key, value (head, L, D) and strength (head, 1, 1)."""
+
+    def __init__(self, heads: Heads, results: tuple[Tensor, ...], *, strength: bool):
+        self.heads, self.wants_strength, self.seen = heads, strength, False
+        self.query, self.key, self.value, self.strength = results
+
+    def add_scores(self, rows: slice, gradient: Tensor) -> None:
+        """Take in the gradient with respect to the scores of a tile."""
+        heads, keys = self.heads, slice(0, gradient.shape[-1])
+        scale, query = heads.call.scale, heads.of(rows, self.query)
+        torch.baddbmm(query, gradient, heads.of(keys, heads.key), beta=0, alpha=scale, out=query)
+        beta, of_rows = float(self.seen), heads.of(rows, heads.query)
+        heads.of(keys, self.key).baddbmm_(gradient.mT, of_rows, beta=beta, alpha=scale)
+        self.seen = True
+
+    def add_strength(self, rows: slice, by_change: Tensor) -> None:
+        """Take in the gradient with respect to e^-strength in a tile's messages; padded queries send none."""
+        by_query = by_change.sum(-1, keepdim=True) * -torch.exp(-self.heads.of(rows, self.heads.strength))
+        if self.heads.real is not None:
+            by_query = by_query * self.heads.real[:, rows, None]
+        self.strength += by_query.sum(-2, keepdim=True)

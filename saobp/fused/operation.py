@@ -1,0 +1,143 @@
+"""Refined attention and its gradient from tiles, without the L x L matrix between forward and backward.
+
+How the tiles of a few heads are gone over is in `saobp.fused.forms`; A A^T (Eq. 15), without messages, is here.
+"""
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from saobp.fused.forms import backward_all, backward_prefix, forward_all, forward_prefix, values_for
+from saobp.fused.heads import Call, Gradients, Heads, is_single, parts
+from saobp.fused.products import Wide, average, paired, softmax_gradient
+from saobp.fused.workers import side_by_side
+
+
+class RefinedAttention(torch.autograd.Function):
+    """Refined attention of query, key and value (head, L, D) at a signed strength (head, 1, 1)."""
+
+    @staticmethod
+    def forward(ctx, call: Call, *inputs: Tensor) -> Tensor:
+        query, _, value, _ = inputs
+        heads, length, _ = query.shape
+        wide = {"dtype": torch.promote_types(query.dtype, torch.float32), "device": query.device}
+        out, total = torch.empty_like(value), torch.empty(heads, length, 1, **wide)
+        said = torch.empty(heads, 1, length, **{**wide, "dtype": torch.float64} if call.causal else wide)
+        shift = torch.empty(heads, 0 if is_single(length) else length, 1, **wide)
+        results = (out, total, said, shift)
+        run(partial(forward_part, call), parts(*inputs, *results, length=length), query)
+        call.scratches.clear()
+        ctx.save_for_backward(*inputs, *results)
+        ctx.call = call
+        return out
+
+    @staticmethod
+    def backward(ctx, gradient: Tensor) -> tuple:
+        if torch.is_grad_enabled():  # create_graph: what is worked out here could not be followed further
+            raise RuntimeError(
+                "saobp_attention has no second derivatives; use saobp.refine(softmax(scores)) @ value for them"
+            )
+        call, saved = ctx.call, ctx.saved_tensors
+        inputs, wide = saved[:4], torch.promote_types(saved[0].dtype, torch.float32)
+        results = [torch.empty_like(x, dtype=wide) for x in inputs[:3]] + [torch.zeros_like(inputs[3])]
+        work = partial(backward_part, call, ctx.needs_input_grad[4])
+        run(work, parts(*saved, gradient, *results, length=gradient.shape[1]), gradient)
+        call.scratches.clear()
+        return None, *(x.to(like.dtype) for x, like in zip(results, inputs))
+
+
+def run(work: Callable[..., None], pieces: Iterable[tuple], like: Tensor) -> None:
+    """Work on pieces: side by side on a processor where sequences are long, else one after the other.
+
+    Short sequences are over before torch's own threads, which spin for some milliseconds after a call, leave their
+    cores to others.
+    """
+    if like.device.type == "cpu" and not is_single(like.shape[1]):
+        return side_by_side(work, pieces)
+    for piece in pieces:
+        work(*piece)
+    return None
+
+
+def forward_part(call: Call, part: slice, pieces: tuple[Tensor, ...]) -> None:
+    """Work out a few heads: their output, and what their gradient will need to know."""
+    heads, (out, total, said, shift) = Heads(call, part, pieces[:4]), pieces[4:]
+    means, found = form_of(call).forward(heads)
+    torch.div(means.body, means.last, out=out)
+    total.copy_(means.last)
+    said.copy_(found)
+    if shift.shape[1]:
+        shift.copy_(heads.found_shift())
+
+
+def backward_part(call: Call, wants_strength: bool, part: slice, pieces: tuple[Tensor, ...]) -> None:
+    """Work out the gradients of a few heads."""
+    inputs, (mean, total, said, shift, given), results = pieces[:4], pieces[4:9], pieces[9:]
+    heads = Heads(call, part, inputs, shift if shift.shape[1] else None)
+    found = Gradients(heads, results, strength=wants_strength)
+    form_of(call).backward(heads, weighted_gradient(heads, given, mean, total), said, found)
+
+
+class Form(NamedTuple):
+    """How a kind of refinement goes forward and backward over the tiles of a few heads."""
+
+    forward: Callable[[Heads], tuple[Wide, Tensor]]
+    backward: Callable[[Heads, Wide, Tensor, Gradients], None]
+
+
+def form_of(call: Call) -> Form:
+    """Choose the form of a call."""
+    if call.factor == "elemmul":
+        return Form(forward_kernel, backward_kernel)
+    if call.causal:
+        return Form(forward_prefix, backward_prefix)
+    return Form(forward_all, backward_all)
+
+
+def weighted_gradient(heads: Heads, gradient: Tensor, mean: Tensor, total: Tensor) -> Wide:
+    """Return do and one number more, -do . o, both over the normaliser of their row."""
+    out = heads.wide("gradient")
+    torch.div(gradient, total, out=out.body)
+    torch.sum(mean * out.body, -1, keepdim=True, out=out.last)
+    out.last.neg_()
+    return out
+
+
+def forward_kernel(heads: Heads) -> tuple[Wide, Tensor]:
+    """Average values under A A^T without forming it (Eq. 15): A (A^T V), and A (A^T 1) to normalise rows.
+
+    Also returns the sums A^T 1 in place of what is said, which this form does not need.
+    """
+    values, sums, means = values_for(heads, real_weight(heads)), heads.wide("sums"), heads.wide("means")
+    for rows in heads.tiles():
+        average(heads.attention(rows).mT, values.at(rows), None, sums, float(rows.start > 0))
+    heads.found_shift()
+    for rows in heads.tiles():
+        average(heads.attention(rows), sums, None, means.at(rows))
+    return means, sums.last.mT
+
+
+def backward_kernel(heads: Heads, gradient: Wide, _: Tensor, found: Gradients) -> None:
+    """Fill in the gradients under A A^T: A stands in it twice, once for the query and once for the key."""
+    weight = real_weight(heads)
+    values, sums, returned = values_for(heads, weight), heads.wide("sums"), heads.wide("returned")
+    for rows in heads.tiles():
+        across = heads.attention(rows).mT
+        average(across, values.at(rows), None, sums, float(rows.start > 0))
+        average(across, gradient.at(rows), None, returned, float(rows.start > 0))
+    for rows in heads.tiles():
+        attention = heads.attention(rows)
+        torch.bmm(attention, returned.body, out=heads.of(rows, found.value))
+        through = paired(gradient.at(rows), sums, None, out=heads.buffer(0, rows))
+        through.baddbmm_(values.at(rows).used, returned.used.mT)
+        found.add_scores(rows, softmax_gradient(through, attention, out=heads.buffer(2, rows)))
+    if weight is not None:
+        found.value.mul_(weight)
+
+
+def real_weight(heads: Heads) -> Tensor | None:
+    """Return 1 for real tokens and 0 for padded ones, (head, L, 1); None where nothing is padded."""
+    return None if heads.real is None else heads.real[..., None].to(heads.value.dtype)

@@ -1,0 +1,171 @@
+"""Stream the attention of a model over data into diagnostics, holding one batch of maps at a time (Fig. 4-8).
+
+`capture` runs any transformers model over batches and measures every attention matrix twice, as the softmax
+made it ("raw") and as it multiplied the values ("refined"), in the same forward pass. It leaves one tidy
+parquet file, a row a sample, layer, head and matrix, and returns a summary. Parts are written as it goes
+(`saobp.parts`), so a killed capture loses at most one part.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from tqdm.auto import tqdm
+
+from saobp.measure.capture_files import Parts, summary
+from saobp.measure.measurement import Batch, Plan, measured, size, token_classes
+from saobp.models.apply import raw_attentions
+from saobp.models.module import Refinement
+
+INPUTS = ("input_ids", "attention_mask", "token_type_ids", "position_ids")
+PIXELS = "pixel_values"
+
+
+def capture(
+    model: nn.Module,
+    batches: Iterable[Batch],
+    path: str | Path,
+    *,
+    beta: float = 0.9,
+    hops: int = 4,
+    graph_nodes: int = 0,
+    graph_threshold: float = 1e-4,
+    spectrum: bool = False,
+    keep_maps: int = 0,
+    tokenizer: Any = None,
+    part_samples: int = 64,
+    progress: bool = True,
+    resume: bool = True,
+) -> dict[str, Any]:
+    """Measure the attention of `model` over `batches`, write one parquet file to `path`, return its summary.
+
+    A sample is one sequence: the options of a multiple-choice batch (batch, options, L) count singly. The
+    model is put into eval mode meanwhile and stays on its device. If `path` already holds a capture of the
+    same model, inputs and plan, its summary is returned; if parts of one lie beside it, they are not computed
+    again.
+
+    Args:
+        model: A transformers model with one stack of self-attention, given to `saobp.apply` or not (then the
+            two matrices are the same).
+        batches: Dictionaries with input_ids and, where given, attention_mask, token_type_ids, position_ids; or,
+            of a vision model, with pixel_values.
+        path: Of the parquet file; kept maps go beside it, with the ending .maps.npz.
+        beta: Discount of Eq. 12, in (0, 1].
+        hops: K of Eq. 12.
+        graph_nodes: Measure token graphs of so many first real tokens (the paper: 40); 0 leaves them out.
+        graph_threshold: Least weight of an edge of theirs.
+        spectrum: Measure the effective rank, which costs more than everything else together.
+        keep_maps: Keep the matrices of so many first samples.
+        tokenizer: With one, the mass on [CLS], [SEP], punctuation and content is measured, too.
+        part_samples: Samples after which a part is written.
+        progress: Show a bar.
+        resume: Use what an earlier call left; False starts over.
+
+    Returns:
+        samples, tokens, layers, heads; the plan; `matrices`: for raw and refined the means over samples, by
+        layer and head, by layer ("by_layer"), over all ("overall"), by query position; `nan`: how many values
+        were undefined. The columns are explained in `saobp.diagnostics` and `saobp.graph`; `moved` is the
+        mean total variation distance of a row from its raw one, mass_* the share of attention a class of
+        tokens gets.
+
+    Raises:
+        ValueError: If the model gives no attention of one stack over tokens (of an encoder-decoder, pass
+            `model.encoder`), or gives mass to padding.
+    """
+    for name, number, least in (("part_samples", part_samples, 1), ("keep_maps", keep_maps, 0)):
+        if not isinstance(number, int) or number < least:
+            raise ValueError(f"{name} must be a whole number of at least {least}; got {number!r}")
+    plan = Plan(beta, hops, graph_nodes, graph_threshold, spectrum, keep_maps)
+    classes = token_classes(tokenizer) if tokenizer is not None else None
+    parts = Parts(Path(path), _identity(model, plan, classes), asdict(plan), resume)
+    replayable = iter(batches) is not batches
+    if replayable and parts.finished(chunk for _, chunk in _chunks(batches, part_samples)):
+        return summary(path)
+    length = len(batches) if hasattr(batches, "__len__") else None
+    bar = tqdm(total=length, unit="batch", desc="attention", disable=not progress)
+    with bar, _visible(model) as attend:
+        for first, chunk in _chunks(batches, part_samples):
+            if parts.begin(chunk):
+                for batch in chunk:
+                    parts.add(*measured(attend, batch, first, plan, classes, parts))
+                    first += size(batch)
+                parts.commit()
+            bar.update(len(chunk))
+    return parts.finish()
+
+
+def _chunks(batches: Iterable[Batch], samples: int) -> Iterator[tuple[int, list[Batch]]]:
+    """Group batches into parts of at least `samples` sequences; with each comes its first sample's number.
+
+    Only what the model reads is kept of a batch, as rows of tokens whatever stood before the last axis.
+    """
+    first, chunk, held = 0, [], 0
+    for batch in batches:
+        given = {name: batch[name] for name in INPUTS if batch.get(name) is not None}
+        rows = {name: value.reshape(-1, value.shape[-1]) for name, value in given.items()}
+        if batch.get(PIXELS) is not None:
+            rows[PIXELS] = batch[PIXELS]
+        if not rows.keys() & {"input_ids", PIXELS}:
+            raise ValueError(f"batches: one holds {', '.join(batch) or 'nothing'}, neither input_ids nor {PIXELS}")
+        chunk.append(rows)
+        held += size(rows)
+        if held >= samples:
+            yield first, chunk
+            first, chunk, held = first + held, [], 0
+    if chunk:
+        yield first, chunk
+
+
+@contextmanager
+def _visible(model: nn.Module) -> Iterator[Any]:
+    """Yield a function from inputs to the layers' (raw, refined) maps; the model is as before afterwards."""
+    body = getattr(model, "base_model", model)  # no need for the head's logits
+    if getattr(model.config, "is_encoder_decoder", False) and hasattr(body, "decoder"):
+        raise ValueError(f"model: {type(model).__name__} has two stacks; pass its encoder, model.get_encoder()")
+    device = next(model.parameters()).device
+    training, implementation = model.training, model.config._attn_implementation
+    refined = any(isinstance(module, Refinement) for module in model.modules())
+
+    def attend(inputs: dict[str, Tensor]) -> list[tuple[Tensor, Tensor]]:
+        inputs = {name: value.to(device) for name, value in inputs.items()}
+        with torch.inference_mode():
+            if refined:
+                with raw_attentions(body) as pairs:
+                    body(**inputs)
+            else:
+                maps = getattr(body(**inputs, output_attentions=True), "attentions", None) or [None]
+                pairs = [None if one is None else (one, one) for one in maps]
+        if any(pair is None for pair in pairs):
+            raise ValueError(f"model: {type(model).__name__} gives no attention maps of one stack of layers")
+        return list(pairs)
+
+    model.eval()
+    if not refined:
+        model.set_attn_implementation("eager")
+    try:
+        yield attend
+    finally:
+        model.train(training)
+        if not refined:
+            model.set_attn_implementation(implementation)
+
+
+def _identity(model: nn.Module, plan: Plan, classes: Any) -> str:
+    """Hash what decides the numbers besides the inputs: weights, configuration, plan, classes of tokens."""
+    digest = hashlib.blake2b(digest_size=16)
+    config = {key: value for key, value in model.config.to_dict().items() if key != "_name_or_path"}
+    said = [type(model).__name__, config, asdict(plan), classes and classes[0]]
+    digest.update(json.dumps(said, sort_keys=True, default=str).encode())
+    tensors = dict(model.state_dict()) | ({"classes": classes[1]} if classes else {})
+    for name, tensor in tensors.items():
+        digest.update(name.encode())
+        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()

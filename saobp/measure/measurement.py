@@ -1,0 +1,165 @@
+"""What the attention maps of one batch say: the columns of a capture's table, and what its summary needs of them."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from saobp.measure import diagnostics
+from saobp.measure.capture_files import MATRICES, Parts, Tally
+from saobp.measure.graph import graph_measures
+
+Batch = Mapping[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to measure; part of the identity of a capture."""
+
+    beta: float
+    hops: int
+    graph_nodes: int  # of the token graphs; 0: none
+    graph_threshold: float
+    spectrum: bool  # effective rank, by far the dearest number
+    keep_maps: int  # so many first samples' matrices are kept whole
+
+
+def token_classes(tokenizer: Any) -> tuple[tuple[str, ...], Int[Tensor, " vocabulary"]]:
+    """Sort a vocabulary into [CLS], [SEP], punctuation and content.
+
+    Without a [CLS] in the vocabulary the first class is "first": the first real token of a sequence, where
+    decoders keep their sink. Returns the classes' names and the class of every token id.
+    """
+    names = ("first" if tokenizer.cls_token_id is None else "cls", "sep", "punctuation", "content")
+    words = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
+    classes = torch.tensor([2 if _is_punctuation(word) else 3 for word in words])
+    separator = tokenizer.sep_token_id if tokenizer.sep_token_id is not None else tokenizer.eos_token_id
+    for index, special in ((1, separator), (0, tokenizer.cls_token_id)):
+        if special is not None:
+            classes[special] = index
+    return names, classes
+
+
+def _is_punctuation(word: str | None) -> bool:
+    """Tell whether a token, without the marks of its tokenizer, holds nothing but punctuation and symbols."""
+    bare = (word or "").removeprefix("##").lstrip("Ġ▁")
+    return bool(bare) and all(unicodedata.category(letter)[0] in "PS" for letter in bare)
+
+
+def measured(
+    attend: Any, batch: Batch, first: int, plan: Plan, classes: Any, parts: Parts
+) -> tuple[dict[str, np.ndarray], Tally]:
+    """Measure all maps of one batch: columns of the table, and what the summary needs of them."""
+    if classes and "input_ids" not in batch:
+        raise ValueError("tokenizer: the batches hold no input_ids, so there are no classes of tokens")
+    layers = attend(batch)
+    shape, device = (size(batch), layers[0][0].shape[-1]), layers[0][0].device
+    mask = batch.get("attention_mask", torch.ones(shape)).to(device).bool()
+    tokens = batch.get("input_ids", torch.arange(shape[1]).expand(shape))  # patches have their place for a name
+    groups = _grouped(tokens.to(device), mask, classes) if classes else {}
+    values = _stacked([_pair(raw, refined, mask, plan, groups) for raw, refined in layers])
+    for sample in range(min(len(mask), plan.keep_maps - first)):
+        _keep(parts, first + sample, layers, mask[sample], tokens[sample], sample)
+    tally = Tally.of(values, int(mask.sum()))
+    tally.add_positions(*_positional(layers, mask))
+    if len(layers) >= plan.hops:
+        tally.add("cross_layer_gtd", _cross_layer(layers, plan, mask))
+    return {
+        "sample": np.arange(first, first + len(mask)),
+        "tokens": mask.sum(-1).cpu().numpy(),
+        **values,
+    }, tally
+
+
+def _pair(
+    raw: Tensor, refined: Tensor, mask: Bool[Tensor, "batch L"], plan: Plan, groups: dict[str, Tensor]
+) -> dict[str, Float[Tensor, "matrix batch head"]]:
+    """Measure both matrices of one layer; a plain model's are one, measured once."""
+    both = [
+        _one(matrix, mask, plan, groups)
+        for matrix in ((raw,) if raw.data_ptr() == refined.data_ptr() else (raw, refined))
+    ]
+    found = {name: torch.stack([both[0][name], both[-1][name]]) for name in both[0]}
+    distance = (refined.float() - raw.float()).abs().sum(-1).masked_fill(~mask[:, None], 0.0).sum(-1) / 2
+    moved = distance / mask.sum(-1, keepdim=True)
+    return found | {"moved": torch.stack([torch.zeros_like(moved), moved])}
+
+
+def _one(
+    attention: Float[Tensor, "batch head L L"], mask: Tensor, plan: Plan, groups: dict[str, Tensor]
+) -> dict[str, Float[Tensor, "batch head"]]:
+    """Measure one matrix of one layer."""
+    attention = attention.float().masked_fill(~mask[:, None, :, None], 0.0)
+    mass = attention.masked_fill(~mask[:, None, None], 0.0).sum(-2)
+    if ((mass.sum(-1) / mask.sum(-1, keepdim=True) - 1).abs() > 0.01).any():
+        raise ValueError("model: its attention gives mass to padding, or does not sum to 1 over the real keys")
+    found = diagnostics.measure(attention, plan.beta, plan.hops, mask=mask)
+    if plan.spectrum:
+        found["effective_rank"] = diagnostics.effective_rank(attention, mask=mask)
+    shares = mass / mask.sum(-1)[:, None, None]
+    found |= {name: (shares * group[:, None]).sum(-1) for name, group in groups.items()}
+    if plan.graph_nodes:
+        size = {"nodes": plan.graph_nodes, "threshold": plan.graph_threshold}
+        graphs = [graph_measures(maps, mask=real, **size) for maps, real in zip(attention, mask)]
+        found |= {name: torch.stack([one[name].to(mask.device) for one in graphs]) for name in graphs[0]}
+    return found
+
+
+def _grouped(tokens: Tensor, mask: Tensor, classes: Any) -> dict[str, Bool[Tensor, "batch L"]]:
+    """Say for every class which keys belong to it."""
+    names, table = classes
+    table = torch.cat([table, torch.full((1,), len(names) - 1)]).to(tokens.device)
+    kind = table[tokens.clamp_max(len(table) - 1)]  # ids beyond the vocabulary are content
+    if names[0] == "first":
+        kind = kind.masked_fill((mask.cumsum(-1) == 1) & mask, 0)
+    return {f"mass_{name}": kind == index for index, name in enumerate(names)}
+
+
+def _positional(layers: list[tuple[Tensor, Tensor]], mask: Tensor) -> tuple[Tensor, Tensor]:
+    """Sum row entropies over samples at each query position among the real tokens, heads averaged.
+
+    Returns sums (matrix, layer, position) and how many rows each has.
+    """
+    place = (mask.cumsum(-1) - 1)[mask]
+    sums = torch.zeros(len(MATRICES), len(layers), mask.shape[-1], dtype=torch.float64)
+    counts = torch.zeros_like(sums)
+    for layer, pair in enumerate(layers):
+        for index, attention in enumerate(pair):
+            rows = diagnostics.row_entropy(attention, mask=mask).mean(1)[mask].double()
+            sums[index, layer].index_add_(0, place.cpu(), rows.nan_to_num().cpu())
+            counts[index, layer].index_add_(0, place.cpu(), rows.isfinite().double().cpu())
+    return sums, counts
+
+
+def _cross_layer(layers: list[tuple[Tensor, Tensor]], plan: Plan, mask: Tensor) -> np.ndarray:
+    """Measure every sample's cross-layer GTD: (matrix, batch, window)."""
+    stacks = [[pair[index] for pair in layers] for index in range(len(MATRICES))]
+    values = [diagnostics.cross_layer_gtd(stack, plan.beta, plan.hops, mask=mask) for stack in stacks]
+    return torch.stack(values).double().cpu().numpy()
+
+
+def _stacked(layers: list[dict[str, Tensor]]) -> dict[str, np.ndarray]:
+    """Join the layers' values: (batch, layer, head, matrix), the order of the table's rows."""
+    joined = {name: torch.stack([layer[name] for layer in layers]) for name in layers[0]}
+    return {name: value.permute(2, 0, 3, 1).double().cpu().numpy() for name, value in joined.items()}
+
+
+def _keep(parts: Parts, sample: int, layers: list, mask: Tensor, tokens: Tensor, index: int) -> None:
+    """Put one sample's maps aside, padding cut: (layer, head, L, L)."""
+    maps = {}
+    for name, matrices in zip(MATRICES, zip(*layers)):
+        stack = torch.stack([matrix[index] for matrix in matrices]).float()
+        maps[name] = stack[:, :, mask][..., mask].cpu().numpy()
+    parts.keep(sample, maps | {"input_ids": tokens.cpu()[mask.cpu()].numpy()})
+
+
+def size(batch: Batch) -> int:
+    """Return how many sequences or pictures a batch holds."""
+    return len(next(iter(batch.values())))

@@ -1,0 +1,148 @@
+"""Make any transformers model refine its self-attention, and keep it so through saving and loading."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from torch import Tensor, nn
+
+from saobp.equations.checks import check_factor, check_options, check_strength
+from saobp.models.module import Refinement
+from saobp.models.restore import watch
+from saobp.models.supported import refuse, self_attention_modules
+
+LEARNABLE = ("high", "low")
+"""Factors whose strength reaches the output smoothly, so that it can be learned."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What `apply` was asked for, as it stands in the config field `saobp`."""
+
+    factor: str = "high"
+    strength: float | tuple[float, ...] = 0.2  # of all heads, or one a head
+    exclude_self: bool = True
+    learn: str | None = None
+    steps: int = 1
+    damping: float = 0.0
+    messages: str = "earlier"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "strength", as_numbers(self.strength))
+        check_factor(self.factor)
+        check_options(self.factor, self.steps, self.damping, 0, exclude_self=self.exclude_self)
+        if self.learn not in (None, "head", "layer"):
+            raise ValueError(f'learn must be None, "head" or "layer"; got {self.learn!r}')
+        if self.learn and self.factor not in LEARNABLE:
+            raise ValueError(f"learn: the strength of factor {self.factor!r} cannot be learned; use high or low")
+        if self.learn and (self.strength == 0 or (isinstance(self.strength, tuple) and 0 in self.strength)):
+            raise ValueError("learn: softplus reaches no strength of 0; start from a positive strength")
+        if self.learn == "layer" and isinstance(self.strength, tuple):
+            raise ValueError('learn="layer" has one strength a layer; give one number, not one a head')
+        if self.messages not in ("earlier", "all"):
+            raise ValueError(f'messages must be "earlier" or "all"; got {self.messages!r}')
+
+    def as_field(self) -> dict[str, Any]:
+        """Return the options as they stand in a config, and in its JSON."""
+        field = asdict(self)
+        field["strength"] = list(self.strength) if isinstance(self.strength, tuple) else self.strength
+        return field
+
+
+def as_numbers(strength: float | Sequence[float] | Tensor) -> float | tuple[float, ...]:
+    """Return a strength as a float or a tuple of one a head, for a config to hold; ValueError if neither."""
+    if isinstance(strength, Tensor):
+        if strength.ndim > 1:
+            raise ValueError(f"strength must be a number or one a head; got shape {tuple(strength.shape)}")
+        strength = strength.tolist()
+    if isinstance(strength, str) or not isinstance(strength, Sequence):
+        check_strength(strength)
+        return float(strength)
+    for number in strength:
+        check_strength(number)
+    return tuple(float(number) for number in strength)
+
+
+def apply(
+    model: nn.Module,
+    factor: str = "high",
+    strength: float | Sequence[float] | Tensor = 0.2,
+    *,
+    exclude_self: bool = True,
+    learn: str | None = None,
+    steps: int = 1,
+    damping: float = 0.0,
+    messages: str = "earlier",
+) -> nn.Module:
+    """Refine every self-attention of a transformers model (Eq. 11), in place, and return the model.
+
+    Cross-attention stays plain, and so does the decoder of an encoder-decoder. The options go into
+    `model.config.saobp` (the config becomes the model's own copy), so that `save_pretrained` and
+    `from_pretrained` keep them where saobp is imported; transformers alone loads such a checkpoint as plain
+    attention and says nothing. A model that is refined already starts over, with learned strengths at `strength`.
+
+    Args:
+        model: A transformers v5 model whose attention goes through transformers' attention interface.
+        factor: As for `saobp.refine`; "none" is plain attention, exactly as `sdpa` computes it.
+        strength: The paper's lambda in nats, a number or one a head.
+        exclude_self: Leave a row's own message out (Algorithm 1); False is Eq. 11 as printed.
+        learn: "head" or "layer" makes the strength a parameter, the softplus of an offset that starts at
+            `strength` and that weight decay pulls back there; None keeps it fixed.
+        steps: Rounds of messages.
+        damping: Share of the old belief that a round keeps, in [0, 1).
+        messages: Of a causal model: those of "earlier" rows (App. C), or of "all" rows, which LEAKS the
+            future into the past: the suspected reading of the paper's perplexities, to study and not to use.
+
+    Raises:
+        ValueError: One line that names the argument, or the model if it cannot be served exactly.
+
+    Source: Lee et al. 2025, Eq. 7-11, 15, 16, Algorithm 1 and Appendix C.
+    """
+    options = Options(factor, strength, exclude_self, learn, steps, damping, messages)
+    refuse(model)
+    modules = self_attention_modules(model)
+    refinements = [Refinement(options, module) for module in modules]
+    from saobp.models.interface import attach, detach, dispatch  # here, as it loads the heavy part of transformers
+
+    detach(model)
+    for module, refinement in zip(modules, refinements):
+        attach(module, refinement)
+    dispatch(model, options.as_field())
+    return model
+
+
+def apply_saved(model: nn.Module, options: dict[str, Any]) -> None:
+    """Apply the options of a config's field `saobp`; ValueError if they are not ours."""
+    unknown = set(options) - {field.name for field in fields(Options)}
+    if unknown:
+        raise ValueError(
+            f"config.saobp: saobp.apply has no option {', '.join(sorted(unknown))}; "
+            "the checkpoint comes from another version of saobp"
+        )
+    if self_attention_modules(model):  # parts that stay plain are built from the same config
+        apply(model, **options)
+
+
+@contextmanager
+def raw_attentions(model: nn.Module) -> Iterator[list[tuple[Tensor, Tensor] | None]]:
+    """See what `apply` does to a model: inside, each forward pass leaves its attention matrices in the list.
+
+    The list holds for each refined module, in the model's order, the pair (raw, refined) of the last forward
+    pass: (batch, head, L, L), float32, before dropout, without gradient. With factor "none" they are equal.
+    Raises ValueError if the model was never given to `apply`.
+    """
+    refinements = [module for module in model.modules() if isinstance(module, Refinement)]
+    if not refinements:
+        raise ValueError('model: not refined; saobp.apply(model, "none") makes plain attention visible')
+    pairs: list[tuple[Tensor, Tensor] | None] = [None] * len(refinements)
+    for place, refinement in enumerate(refinements):
+        refinement.seen = (pairs, place)
+    try:
+        yield pairs
+    finally:
+        for refinement in refinements:
+            refinement.seen = None
+
+
+watch()

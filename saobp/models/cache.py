@@ -1,0 +1,253 @@
+"""Column sums beside the keys and values of a decoder, so that a cached step equals the full forward.
+
+In a causal model row j hears the rows before it (App. C): one sum of messages per key and head. That sum
+belongs to the cache, and is reordered, cropped, repeated and selected with the keys. A crop needs more than
+the sum, because what the cropped rows said must be taken back: the layer keeps the sums as they were at a few
+marks and the queries since the oldest of them, and says again what lies between a mark and the new end.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from transformers.cache_utils import (
+    Cache,
+    DynamicCache,
+    DynamicLayer,
+    DynamicSlidingWindowLayer,
+    EncoderDecoderCache,
+)
+
+from saobp.equations.messages import per_matrix, prefix_key_bias, propagate, signed_strength
+from saobp.fused.scores import allowed_pairs, per_head, probabilities
+
+TILE = 128
+"""Rows that are refined at a time, and the least distance between two marks."""
+
+KEPT_MARKS = 3
+"""Marks kept, besides the one at the end of the first call; a crop of 2 TILE rows finds one."""
+
+CARRIED = ("high", "low")
+"""Factors whose earlier rows reach a later one through column sums alone."""
+
+
+class RefinedLayer(DynamicLayer):
+    """Keys and values of one layer, and what the rows so far have said about each key.
+
+    `sums` holds for each round of messages the column sums (batch, head, 1, key) in nats of the rows before
+    `said`; `marks` the sums as they were at earlier positions; `queries` and `mask` the rows from the oldest
+    mark to the end.
+    """
+
+    def __init__(self, options: Any = None) -> None:
+        super().__init__()
+        self.options = options
+        self.forget()
+
+    def forget(self) -> None:
+        """Start over, before the first token."""
+        self.said, self.sums = 0, []
+        self.marks: dict[int, list[Tensor]] = {0: []}
+        self.first_end = 0
+        self.queries: Tensor | None = None
+        self.mask: Tensor | None = None
+
+    def change(self, change: Callable[[Tensor], Tensor]) -> None:
+        """Apply a change of the batch dimension to everything that is carried."""
+        self.sums = [change(sums) for sums in self.sums]
+        self.marks = {position: [change(sums) for sums in marked] for position, marked in self.marks.items()}
+        if self.queries is not None:
+            self.queries, self.mask = change(self.queries), change(self.mask)
+
+    def reorder_cache(self, beam_idx: Tensor) -> None:
+        """Follow the beams."""
+        super().reorder_cache(beam_idx)
+        self.change(lambda carried: carried.index_select(0, beam_idx.to(carried.device)))
+
+    def batch_repeat_interleave(self, repeats: int) -> None:
+        """Repeat every sequence."""
+        super().batch_repeat_interleave(repeats)
+        self.change(lambda carried: carried.repeat_interleave(repeats, dim=0))
+
+    def batch_select_indices(self, indices: Tensor) -> None:
+        """Keep some of the sequences."""
+        super().batch_select_indices(indices)
+        self.change(lambda carried: carried[indices, ...])
+
+    def reset(self) -> None:
+        """Drop keys, values and all that was said."""
+        super().reset()
+        self.forget()
+
+    def crop(self, tokens_to_remove: int) -> None:
+        """Remove the last tokens and take back what they said; ValueError if that lies too far back."""
+        end = self.get_seq_length() - abs(tokens_to_remove)
+        if tokens_to_remove < 0 and self.is_initialized and end > 0:
+            self.rewind(end)
+        super().crop(tokens_to_remove)
+        if end <= 0:
+            self.reset()
+
+    def rewind(self, end: int) -> None:
+        """Go back to the last mark from which the rows up to `end` can be said again."""
+        oldest = self.get_seq_length() - self.queries.shape[-2]
+        usable = [position for position in self.marks if position == end or oldest <= position < end]
+        if not usable:
+            raise ValueError(
+                f"crop: what the last {self.get_seq_length() - end} tokens said cannot be taken back; "
+                f"crop fewer, or to {self.first_end} tokens, or start a new cache"
+            )
+        self.said = max(usable)
+        self.sums = [sums[..., : self.said] for sums in self.marks[self.said]]
+        self.marks = {position: marked for position, marked in self.marks.items() if position <= self.said}
+        self.queries = self.queries[..., : end - oldest, :] if end > oldest else self.queries[..., :0, :]
+        self.mask = self.mask[..., : self.queries.shape[-2], :end]
+
+    def unsaid(self, query: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """Put the rows whose messages were taken back by a crop before the new ones."""
+        missing = self.get_seq_length() - query.shape[-2] - self.said
+        if missing == 0:
+            return query, mask
+        if self.queries is None or self.queries.shape[-2] < missing:
+            raise ValueError("past_key_values: the cache holds keys that no refined row belongs to; start a new one")
+        lowest = torch.finfo(mask.dtype).min
+        earlier = functional.pad(self.mask[..., -missing:, :], (0, mask.shape[-1] - self.mask.shape[-1]), value=lowest)
+        return torch.cat([self.queries[..., -missing:, :], query], -2), torch.cat([earlier, mask], -2)
+
+    def note(self, end: int, sums: list[Tensor]) -> None:
+        """Take in the column sums of the rows before `end`, and mark them now and then."""
+        self.said, self.sums = end, sums
+        if end - max(self.marks) >= TILE:
+            self.marks[end] = sums
+        recent = sorted(self.marks.keys() - {self.first_end})
+        for position in recent[:-KEPT_MARKS]:
+            del self.marks[position]
+
+    def remember(self, query: Tensor, mask: Tensor) -> None:
+        """Keep the rows from the oldest mark on, which a crop may have to say again."""
+        length = self.get_seq_length()
+        query, mask = query.detach(), mask.detach()
+        if self.queries is not None:
+            lowest = torch.finfo(mask.dtype).min
+            earlier = functional.pad(self.mask, (0, mask.shape[-1] - self.mask.shape[-1]), value=lowest)
+            query, mask = torch.cat([self.queries, query], -2), torch.cat([earlier, mask], -2)
+        if self.first_end == 0 and self.said == length:
+            self.first_end = length
+            self.marks[length] = self.sums
+        rows = length - min(self.marks.keys() - {self.first_end}, default=self.first_end)
+        if rows < query.shape[-2]:  # a copy, or the view would keep the whole prompt alive
+            query, mask = query[..., -rows:, :].clone(), mask[..., -rows:, :].clone()
+        self.queries, self.mask = query, mask
+
+
+def adopt(cache: Cache, index: int, options: Any) -> RefinedLayer | None:
+    """Return the layer of `cache` that carries column sums, putting it there if the cache is still empty.
+
+    Sliding-window layers become full ones: the mask keeps the window, a crop needs the keys. What no cache
+    can carry has no layer, may fill a cache but not go on from it. Raises ValueError, naming the cache, if
+    it cannot carry the sums.
+    """
+    cache = cache.self_attention_cache if isinstance(cache, EncoderDecoderCache) else cache
+    if options.factor not in CARRIED or options.messages == "all":
+        what = f"factor {options.factor!r}" if options.factor not in CARRIED else 'messages="all"'
+        if cache.get_seq_length(index):
+            raise ValueError(f"past_key_values: {what} needs every earlier row, which no cache holds; use_cache=False")
+        return None
+    name = type(cache).__name__
+    if type(cache) is not DynamicCache:
+        raise ValueError(f"past_key_values: {name} cannot carry the column sums of a refined model; use a DynamicCache")
+    if cache.offloading:
+        raise ValueError("past_key_values: an offloaded cache cannot carry the column sums; use offloading=False")
+    while len(cache.layers) <= index:
+        cache.layers.append(RefinedLayer())
+    layer = cache.layers[index]
+    if not isinstance(layer, RefinedLayer):
+        if type(layer) not in (DynamicLayer, DynamicSlidingWindowLayer):
+            raise ValueError(f"past_key_values: a cache with {type(layer).__name__} cannot carry the column sums")
+        if layer.get_seq_length():
+            raise ValueError("past_key_values: the cache was filled without refinement; start a new one")
+        layer = cache.layers[index] = RefinedLayer()
+    if layer.options not in (None, options):
+        raise ValueError("past_key_values: the cache was filled under other options of saobp.apply; start a new one")
+    layer.options = options
+    return layer
+
+
+class Carry:
+    """Adds up messages round by round on top of what the earlier rows said (App. C)."""
+
+    def __init__(self, sums: list[Tensor], steps: int, exclude_self: bool) -> None:
+        self.before = iter(sums or [None] * steps)
+        self.after: list[Tensor] = []
+        self.exclude_self = exclude_self
+
+    def __call__(self, messages: Tensor) -> Tensor:
+        """Return the bias that each row hears, and keep the sums that the next row will start from."""
+        before = next(self.before)
+        if before is not None:
+            before = functional.pad(before, (0, messages.shape[-1] - before.shape[-1]))
+        total = messages.sum(-2, keepdim=True)
+        self.after.append(total if before is None else before + total)
+        return prefix_key_bias(messages, exclude_self=self.exclude_self, carry=before)
+
+
+def attend_with_cache(
+    layer: RefinedLayer, refinement: nn.Module, query: Tensor, key: Tensor, value: Tensor, call: Any
+) -> tuple[Tensor, Tensor | None]:
+    """Attend the new rows to all keys of the cache, hearing every earlier row through its column sums.
+
+    A tile of rows at a time, so that a long prompt needs no L x L matrix. Equal to the full forward.
+    """
+    new = query.shape[-2]
+    mask = additive(call, query, key.shape[-2])
+    queries, masks = layer.unsaid(query, mask)
+    value = per_head(value, query.shape[1])
+    outputs, weights = [], []
+    for start in range(0, queries.shape[-2], TILE):
+        rows = slice(start, start + TILE)
+        raw, refined = refine_tile(layer, refinement, queries[..., rows, :], key, masks[..., rows, :], call)
+        refined = refined.to(value.dtype)
+        outputs.append(functional.dropout(refined, call.dropout) @ value)
+        weights.append((raw, refined) if call.keep else ())
+    layer.remember(query, mask)
+    output = torch.cat(outputs, -2)[..., -new:, :].transpose(1, 2).contiguous()
+    if not call.keep:
+        return output, None
+    raw, refined = (torch.cat(parts, -2)[..., -new:, :] for parts in zip(*weights))
+    refinement.show(raw, refined)
+    return output, refined
+
+
+def refine_tile(
+    layer: RefinedLayer, refinement: nn.Module, query: Tensor, key: Tensor, mask: Tensor, call: Any
+) -> tuple[Tensor, Tensor]:
+    """Refine the rows that follow those the layer has heard, and let it hear them."""
+    options = refinement.options
+    start = layer.said
+    raw = probabilities(query, key, mask, call.scaling)
+    allowed = allowed_pairs(mask, *raw.shape[-2:], True, raw.device)
+    with torch.autocast(raw.device.type, enabled=False):
+        rows = real_rows(allowed, start)
+        prior = raw.masked_fill(~(allowed & rows), 0)
+        strength = signed_strength(options.factor, per_matrix(refinement.strength(raw.device), prior))
+        hear = Carry(layer.sums, options.steps, options.exclude_self)
+        refined = propagate(prior, strength, hear, steps=options.steps, damping=options.damping)
+    layer.note(start + query.shape[-2], hear.after)
+    return raw, torch.where(rows, refined, raw)
+
+
+def real_rows(allowed: Tensor, start: int) -> Tensor:
+    """Return which rows are tokens, (batch, head or 1, row, 1): the first sits at key `start`."""
+    return allowed.diagonal(start, -2, -1)[..., None]
+
+
+def additive(call: Any, query: Tensor, length: int) -> Tensor:
+    """Return the mask of the new rows in additive form, one for each sequence."""
+    mask = call.mask
+    if mask is None or mask.dtype == torch.bool:
+        allowed = allowed_pairs(mask, query.shape[-2], length, True, query.device)
+        mask = torch.zeros(allowed.shape, dtype=query.dtype, device=query.device)
+        mask = mask.masked_fill(~allowed, torch.finfo(mask.dtype).min)
+    return mask.expand(query.shape[0], -1, query.shape[-2], -1)

@@ -1,0 +1,234 @@
+"""The attention function and the mask function that transformers calls for a refined model.
+
+transformers hands an attention function the query, key and value of one module and a mask on keys. From the
+mask come which tokens are real and which pairs may look at each other; then the probabilities are refined and
+applied to the values, by the fused operation where nobody asks to see them.
+"""
+
+import contextlib
+import copy
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional
+from transformers import PretrainedConfig
+from transformers.cache_utils import Cache
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, eager_mask, sdpa_mask
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS, PreTrainedModel
+from transformers.utils.output_capturing import _active_collector
+
+from saobp.fused.attention import saobp_attention
+from saobp.fused.scores import allowed_pairs, in_quick_type, padding_alone, per_head, probabilities, visible_pairs
+from saobp.models.cache import additive, adopt, attend_with_cache
+from saobp.models.supported import NAME, UNSERVED_ARGUMENTS, is_causal_module
+
+FUSED = ("high", "low", "elemmul")
+"""Factors that the fused operation computes without forming the matrix."""
+
+Heads = Float[Tensor, "batch head token dim"]
+Groups = Float[Tensor, "batch group key dim"]
+
+
+class Call(NamedTuple):
+    """What one call of the attention function asks for, besides query, key and value."""
+
+    mask: Tensor | None
+    scaling: float | None
+    dropout: float
+    causal: bool
+    position_bias: Tensor | None
+    keep: bool  # the probabilities are to be returned
+
+
+def register() -> None:
+    """Make the attention and the mask function known to transformers; a second time changes nothing."""
+    ALL_ATTENTION_FUNCTIONS.register(NAME, attention_forward)
+    ALL_MASK_ATTENTION_FUNCTIONS.register(NAME, mask_for)
+
+
+def mask_for(*args: Any, config: Any = None, **kwargs: Any) -> Tensor | None:
+    """Build transformers' additive mask, or for a model with factor "none" the mask that `sdpa` gets."""
+    options = getattr(config, NAME, None) or {}
+    build = sdpa_mask if options.get("factor") == "none" else eager_mask
+    return build(*args, config=config, **kwargs)
+
+
+def attention_forward(
+    module: nn.Module,
+    query: Float[Tensor, "batch head query dim"],
+    key: Float[Tensor, "batch group key dim"],
+    value: Float[Tensor, "batch group key dim_value"],
+    attention_mask: Tensor | None,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+    is_causal: bool | None = None,
+    **kwargs: Any,
+) -> tuple[Float[Tensor, "batch query head dim_value"], Float[Tensor, "batch head query key"] | None]:
+    """Attend with refined probabilities (Eq. 11); return them too when the call asks for attentions.
+
+    The weights returned are those before dropout, so that their rows sum to 1 in training too. A module
+    without refinement (cross-attention, factor "none") attends as `sdpa` does. Raises ValueError for what
+    cannot be served exactly.
+    """
+    refuse_arguments(module, attention_mask, kwargs)
+    refinement = getattr(module, NAME, None)
+    keep = wants_weights(refinement, kwargs)
+    causal = is_causal_module(module) if is_causal is None else is_causal
+    call = Call(attention_mask, scaling, dropout, causal, kwargs.get("position_bias"), keep)
+    if refinement is None or refinement.options.factor == "none":
+        if keep:
+            return plain_attention(refinement, query, key, value, call)
+        tensors = in_quick_type(query, key, value)
+        mask = in_type(attention_mask, tensors[0].dtype)
+        with contextlib.nullcontext() if tensors[0] is query else torch.autocast("cpu", enabled=False):
+            output, weights = sdpa_attention_forward(module, *tensors, mask, dropout, scaling, is_causal, **kwargs)
+        return output.to(query.dtype), weights
+    layer, refinement.layer = refinement.layer, None
+    first = query.shape[-2] == key.shape[-2]
+    if layer is not None and not (first and torch.is_grad_enabled()):
+        return attend_with_cache(layer, refinement, query, key, value, call)
+    if layer is not None:  # training fills a cache that nobody reads: sum up its rows only if somebody does
+        layer.remember(query, additive(call, query, key.shape[-2]))
+    if not first:
+        raise ValueError(
+            f"past_key_values: {type(module).__name__} was handed keys whose rows sent it no messages; "
+            "pass an empty DynamicCache, or none"
+        )
+    return refined_attention(refinement, query, key, value, call)
+
+
+def refuse_arguments(module: nn.Module, mask: Any, kwargs: dict[str, Any]) -> None:
+    """Raise ValueError for arguments that change the probabilities in a way the refinement does not know."""
+    name = type(module).__name__
+    if kwargs.get("cache") is not None:
+        raise ValueError(f"cache: {name} was handed a paged cache, which carries no column sums; use generate()")
+    for argument in UNSERVED_ARGUMENTS:
+        if kwargs.get(argument) is not None:
+            raise ValueError(f"{argument}: {name} bends its attention scores; saobp cannot refine it exactly")
+    if mask is not None and (not isinstance(mask, Tensor) or mask.ndim != 4):
+        shape = tuple(getattr(mask, "shape", ()))
+        raise ValueError(f"attention_mask: {name} hands over a mask of shape {shape}; saobp needs four dimensions")
+
+
+def wants_weights(refinement: nn.Module | None, kwargs: dict[str, Any]) -> bool:
+    """Tell whether this call has to return attention probabilities."""
+    if kwargs.get("output_attentions") or (refinement is not None and refinement.seen is not None):
+        return True
+    if torch.compiler.is_compiling() and not _active_collector.compiling:
+        return False
+    collector = _active_collector.get()  # models that drop the argument on the way, such as GPT-2
+    return collector is not None and any("attentions" in name for name in collector)
+
+
+def in_type(mask: Tensor | None, dtype: torch.dtype) -> Tensor | None:
+    """Return an additive mask in the type of the query: under autocast the two differ, and `sdpa` minds."""
+    if mask is None or mask.dtype in (torch.bool, dtype):
+        return mask
+    return mask.clamp(min=torch.finfo(dtype).min).to(dtype)
+
+
+def plain_attention(
+    refinement: nn.Module | None, query: Heads, key: Groups, value: Groups, call: Call
+) -> tuple[Tensor, Tensor]:
+    """Attend without refinement and return the probabilities."""
+    raw = probabilities(query, key, call.mask, call.scaling, causal=call.causal, position_bias=call.position_bias)
+    if refinement is not None:
+        refinement.show(raw, raw)
+    return apply_to_values(raw, value, call.dropout), raw.to(value.dtype)
+
+
+def refined_attention(
+    refinement: nn.Module, query: Heads, key: Groups, value: Groups, call: Call
+) -> tuple[Tensor, Tensor | None]:
+    """Attend with refined probabilities, fused if nobody asks for them and the mask is padding alone."""
+    options = refinement.options
+    hears_earlier = call.causal and options.messages == "earlier"
+    fusible = options.factor in FUSED and options.steps == 1 and call.causal == hears_earlier
+    if fusible and not call.keep and call.position_bias is None:
+        alone, real = padding_alone(call.mask, call.causal)
+        if alone:
+            return fused_attention(refinement, query, key, value, call, real), None
+    raw = probabilities(query, key, call.mask, call.scaling, causal=call.causal, position_bias=call.position_bias)
+    allowed = allowed_pairs(call.mask, *raw.shape[-2:], call.causal, raw.device)
+    refined = refinement(raw, visible_pairs(allowed), hears_earlier)
+    refinement.show(raw, refined)
+    output = apply_to_values(refined, value, call.dropout)
+    return output, refined.to(value.dtype) if call.keep else None
+
+
+def fused_attention(
+    refinement: nn.Module, query: Heads, key: Groups, value: Groups, call: Call, real: Tensor | None
+) -> Tensor:
+    """Attend by the fused operation, which never holds the probabilities."""
+    real = None if real is None else real.expand(query.shape[0], -1)
+    query, key = query.to(value.dtype), key.to(value.dtype)  # autocast leaves rotated queries wide
+    output = saobp_attention(
+        query, key, value,
+        factor=refinement.options.factor,
+        strength=refinement.strength(query.device),
+        mask=real,
+        is_causal=call.causal,
+        exclude_self=refinement.options.exclude_self,
+        scale=call.scaling,
+        dropout_p=call.dropout,
+    )  # fmt: skip
+    return output.transpose(1, 2).contiguous()
+
+
+def apply_to_values(weights: Tensor, value: Groups, dropout: float) -> Float[Tensor, "batch query head dim"]:
+    """Average the values by `weights`, dropped out after everything else."""
+    weights = functional.dropout(weights.to(value.dtype), dropout) if dropout else weights.to(value.dtype)
+    return torch.matmul(weights, per_head(value, weights.shape[1])).transpose(1, 2).contiguous()
+
+
+def attach(module: nn.Module, refinement: nn.Module) -> None:
+    """Give an attention module its refinement, on the module's device."""
+    module.add_module(NAME, refinement)
+    module.register_forward_pre_hook(remember_cache, with_kwargs=True)
+
+
+def detach(model: nn.Module) -> None:
+    """Take every refinement off a model."""
+    for module in list(model.modules()):
+        if NAME in module._modules:
+            del module._modules[NAME]
+            hooks = module._forward_pre_hooks
+            for handle in [handle for handle, hook in hooks.items() if hook is remember_cache]:
+                del hooks[handle], module._forward_pre_hooks_with_kwargs[handle]
+
+
+def dispatch(model: nn.Module, options: dict[str, Any]) -> None:
+    """Send the model's attention through our function, and write the options into its configs.
+
+    The configs become the model's own: another model built from the same object stays what it was.
+    """
+    register()
+    copies: dict[int, Any] = {}
+    for part in model.modules():
+        if isinstance(vars(part).get("config"), PretrainedConfig):
+            part.config = copy.deepcopy(part.config, copies)
+    model.set_attn_implementation(NAME)
+    for part in model.modules():
+        if isinstance(part, PreTrainedModel):
+            setattr(part.config, NAME, dict(options))
+
+
+def remember_cache(module: nn.Module, args: tuple, kwargs: dict[str, Any]) -> None:
+    """Before an attention module runs, find the layer of the cache that will carry its column sums.
+
+    transformers updates the cache inside the module and hands the attention function keys alone. Raises
+    ValueError if the cache cannot carry them, or if the attention implementation was changed behind our back.
+    """
+    implementation = getattr(getattr(module, "config", None), "_attn_implementation", NAME)
+    if implementation != NAME:
+        raise ValueError(
+            f"attn_implementation: the refined model was switched to {implementation!r}, which knows no "
+            'refinement; saobp.apply(model, "none") gives plain attention'
+        )
+    refinement = getattr(module, NAME)
+    cache = next((given for given in (*args, *kwargs.values()) if isinstance(given, Cache)), None)
+    carries = cache is not None and is_causal_module(module) and refinement.options.factor != "none"
+    refinement.layer = adopt(cache, module.layer_idx, refinement.options) if carries else None

@@ -1,0 +1,201 @@
+"""Plain English for facts, descriptions, questions and statements.
+
+Every sentence is filled into one of a few templates; `{x}` is a description ("Anna's brother"), `{a}` an
+answer ("the drum"), `{d}` the whole description of the answer, `{s}` and `{o}` subject and object of a fact,
+`{w}` the kinship, `{b} {t} {p}` a verb's base, third person and participle. Descriptions branch to the right
+("the owner of the thing in Belmere"), so that four hops stay readable.
+"""
+
+import re
+from random import Random
+
+from saobp.storyworld import lexicon
+from saobp.storyworld.world import KINDS, Fact, Puzzle, Step
+
+_TOWNS = frozenset(lexicon.TOWNS)
+
+FACTS = {
+    "kin": ("{s}'s {w} is {o}.", "{o} is {s}'s {w}.", "{o} is the {w} of {s}."),
+    "social": ("{s} {t} {o}.", "{o} is {p} by {s}."),
+    "own": ("{s} owns {o}.", "{o} belongs to {s}.", "{s} is the owner of {o}."),
+    "live": ("{s} lives in {o}.", "{s}'s home is in {o}.", "{o} is the home town of {s}."),
+    "at": ("{s} is in {o}.", "{s} is kept in {o}.", "{s} can be found in {o}."),
+    "job": ("{s} is {o}.", "{s} works as {o}."),
+    "mood": ("{s} is {o}.", "{s} feels {o}."),
+}
+
+# What may leave a one-hop question open: the same two entities and turn of phrase, another relation.
+DECOYS = {
+    "kin": ("{s}'s {w} knows {o}.", "{o} knows {s}'s {w}.", "{o} knows the {w} of {s}."),
+    "social": ("{s} knows {o}.", "{o} is known by {s}."),
+    "own": ("{s} wants {o}.", "{o} was made by {s}.", "{s} is the maker of {o}."),
+    "live": ("{s} works in {o}.", "{s}'s shop is in {o}.", "{o} is the favourite town of {s}."),
+    "at": ("{s} was in {o}.", "{s} was made in {o}.", "{s} can be bought in {o}."),
+    "job": ("{s} knows {o}.", "{s} dresses as {o}."),
+    "mood": ("{s} was {o}.", "{s} felt {o}."),
+}
+
+DESCRIPTIONS = {
+    "kin": ("the {w} of {x}",),
+    "kin-": ("the person whose {w} is {x}",),
+    "social": ("the person {p} by {x}",),
+    "social-": ("the person who {t} {x}",),
+    "own": ("the thing owned by {x}", "the thing that belongs to {x}"),
+    "own-": ("the owner of {x}", "the person who owns {x}"),
+    "live": ("the home town of {x}",),
+    "live-": ("the person who lives in {x}", "the person whose home is in {x}"),
+    "at": ("the town that holds {x}",),
+    "at-": ("the thing in {x}", "the thing kept in {x}"),
+    "job-": ("{x}",),
+    "mood-": ("the person who feels {x}",),
+}
+
+QUESTIONS = {
+    "kin": ("Who is {d}?",),
+    "kin-": ("Who is {d}?", "Whose {w} is {x}?"),
+    "social": ("Who is {p} by {x}?", "Whom does {x} {b}?"),
+    "social-": ("Who {t} {x}?", "By whom is {x} {p}?"),
+    "own": ("What does {x} own?", "Which thing belongs to {x}?"),
+    "own-": ("Who owns {x}?", "To whom does {x} belong?", "Who is {d}?"),
+    "live": ("Where does {x} live?", "In which town does {x} live?", "What is {d}?"),
+    "live-": ("Who lives in {x}?", "Who is {d}?"),
+    "at": ("Where is {x}?", "In which town is {x}?"),
+    "at-": ("What is {d}?", "Which thing is in {x}?"),
+    "job": ("What is the job of {x}?", "What does {x} work as?"),
+    "job-": ("Who is {x}?",),
+    "mood": ("How does {x} feel?", "What is the mood of {x}?"),
+    "mood-": ("Who feels {x}?", "Who is {d}?"),
+}
+
+STATEMENTS = {
+    "kin": ("{a} is {d}.",),
+    "kin-": ("{a} is {d}.", "{x} is {a}'s {w}."),
+    "social": ("{x} {t} {a}.", "{a} is {p} by {x}."),
+    "social-": ("{a} {t} {x}.", "{x} is {p} by {a}."),
+    "own": ("{x} owns {a}.", "{a} belongs to {x}."),
+    "own-": ("{a} owns {x}.", "{x} belongs to {a}.", "{a} is {d}."),
+    "live": ("{x} lives in {a}.", "The home of {x} is in {a}.", "{a} is {d}."),
+    "live-": ("{a} lives in {x}.", "{a} is {d}."),
+    "at": ("{x} is in {a}.", "{x} can be found in {a}."),
+    "at-": ("{a} is in {x}.", "{a} is {d}."),
+    "job": ("{x} is {a}.", "{x} works as {a}."),
+    "job-": ("{a} is {x}.",),
+    "mood": ("{x} is {a}.", "{x} feels {a}."),
+    "mood-": ("{a} feels {x}.", "{a} is {d}."),
+}
+
+YES_NO = {
+    "kin": ("is {a} {d}",),
+    "kin-": ("is {a} {d}",),
+    "social": ("does {x} {b} {a}", "is {a} {p} by {x}"),
+    "social-": ("does {a} {b} {x}", "is {x} {p} by {a}"),
+    "own": ("does {x} own {a}", "does {a} belong to {x}"),
+    "own-": ("does {a} own {x}", "does {x} belong to {a}"),
+    "live": ("does {x} live in {a}", "is {a} {d}"),
+    "live-": ("does {a} live in {x}", "is {a} {d}"),
+    "at": ("is {x} in {a}", "can {x} be found in {a}"),
+    "at-": ("is {a} in {x}", "is {a} {d}"),
+    "job": ("is {x} {a}", "does {x} work as {a}"),
+    "job-": ("is {a} {x}",),
+    "mood": ("is {x} {a}", "does {x} feel {a}"),
+    "mood-": ("does {a} feel {x}", "is {a} {d}"),
+}
+
+
+def named(kind: str, word: str, definite: bool = False) -> str:
+    """Return an entity as a noun phrase: Anna, the drum, Belmere, a baker (definite: the baker), happy."""
+    if kind == "object" or (kind == "job" and definite):
+        return f"the {word}"
+    return lexicon.article(word) if kind == "job" else word
+
+
+def capitalized(sentence: str) -> str:
+    """Return a sentence with a capital first letter."""
+    return sentence[0].upper() + sentence[1:]
+
+
+def _words(relation: str, word: str) -> dict[str, str]:
+    """Return the template's words for a kinship or a verb."""
+    if relation == "social":
+        third, participle = lexicon.SOCIAL[word]
+        return {"b": word, "t": third, "p": participle}
+    return {"w": word}
+
+
+def fact_sentence(random: Random, fact: Fact, templates: dict[str, tuple[str, ...]] = FACTS) -> str:
+    """State a fact."""
+    subject_kind, object_kind = KINDS[fact.relation]
+    fields = _words(fact.relation, fact.word)
+    fields |= {"s": named(subject_kind, fact.subject), "o": named(object_kind, fact.object)}
+    return capitalized(random.choice(templates[fact.relation]).format(**fields))
+
+
+def story_sentences(random: Random, puzzle: Puzzle, *, terse: bool = False) -> list[str]:
+    """State all facts of a puzzle in random order, in the shortest words if `terse`.
+
+    A one-hop chain has no joint, so it is broken by another relation between the same two.
+    """
+    sentences = []
+    for index, fact in enumerate(puzzle.facts()):
+        decoy = puzzle.hops == 1 and index == puzzle.broken
+        templates = DECOYS if decoy else FACTS
+        if terse:
+            templates = {relation: forms[:1] for relation, forms in templates.items()}
+        sentences.append(fact_sentence(random, fact, templates))
+    random.shuffle(sentences)
+    return sentences
+
+
+def description(random: Random, steps: tuple[Step, ...], start: str) -> str:
+    """Describe the entity that steps lead to from a start: "the thing owned by Anna's brother"."""
+    text = named(steps[0].source, start, definite=True) if steps else start
+    bare = True  # a name, or possessives upon a name, may take another 's; a longer phrase would be ambiguous
+    for step in steps:
+        if step.name == "kin" and bare and step.source == "person" and random.random() < 0.7:
+            text = f"{text}'s {step.word}"
+        else:
+            text = random.choice(DESCRIPTIONS[step.name]).format(x=text, **_words(step.relation, step.word))
+            bare = False
+    return text
+
+
+def _fields(random: Random, steps: tuple[Step, ...], start: str, answer: str) -> dict[str, str]:
+    """Return everything that a question's or statement's template may name."""
+    last = steps[-1]
+    inner = description(random, steps[:-1], start) if steps[:-1] else named(last.source, start, definite=True)
+    fields = _words(last.relation, last.word)
+    fields |= {"x": inner, "a": named(last.target, answer)}
+    if last.name in DESCRIPTIONS:
+        fields["d"] = random.choice(DESCRIPTIONS[last.name]).format(**fields)
+        if last.name == "kin" and _possessive(inner) and random.random() < 0.7:
+            fields["d"] = f"{inner}'s {last.word}"
+    return fields
+
+
+def _possessive(phrase: str) -> bool:
+    """Say whether a phrase is a name or possessives upon a name."""
+    return re.fullmatch(r"\w+('s \w+)*", phrase) is not None
+
+
+def question(random: Random, steps: tuple[Step, ...], start: str) -> str:
+    """Ask for the entity at the end of a chain."""
+    template = random.choice(QUESTIONS[steps[-1].name])
+    return capitalized(template.format(**_fields(random, steps, start, "?")))
+
+
+def statement(random: Random, steps: tuple[Step, ...], start: str, answer: str) -> str:
+    """State that a chain ends at `answer`."""
+    template = random.choice(STATEMENTS[steps[-1].name])
+    return capitalized(template.format(**_fields(random, steps, start, answer)))
+
+
+def yes_no(random: Random, steps: tuple[Step, ...], start: str, answer: str) -> str:
+    """Ask whether a chain ends at `answer`; lower case and no question mark, as BoolQ has it."""
+    template = random.choice(YES_NO[steps[-1].name])
+    return template.format(**_fields(random, steps, start, answer))
+
+
+def length(text: str) -> int:
+    """Estimate a text's WordPiece tokens: words and marks, and one more for each town's second half."""
+    tokens = re.findall(r"\w+|[^\w\s]", text)
+    return len(tokens) + sum(token in _TOWNS for token in tokens)

@@ -1,0 +1,116 @@
+"""Branches of one trunk: the same model that has started to learn, continued with each algorithm.
+
+What runs from scratch differ in most is when they start to learn; a branch starts after that, from the same weights,
+optimizer state and data order. Arms, trunks and steps are those of the plan's section `branched`.
+"""
+
+import argparse
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from saobp.study.data import corpora, sources
+from saobp.study.data.masking import SeededMasking
+from saobp.study.setup import paths, plan, records
+from saobp.study.setup.recipes import Pretraining
+from saobp.study.setup.studies import Profile, load_profile
+from saobp.study.training import checkpoints, curves, pretraining, trainer
+
+
+class Branched(BaseModel):
+    """The plan's section `branched`, as far as its runs read it."""
+
+    arms: list[str]
+    trunks: list[int]  # seeds
+    below: float  # nats of held-out loss
+    every: int  # steps between two looks at it
+    steps: int  # of a branch
+
+
+class Text:
+    """What every branch of a study reads: tokenizer, training text, held-out text, the measure on it."""
+
+    def __init__(self, study: Profile, model: str):
+        self.source = sources.resolve(study.data)
+        self.tokenizer, self.text, self.held_out = pretraining.texts(study, model, self.source)
+        self.measure = pretraining.held_out_measure(study, model, self.tokenizer, self.held_out)
+
+
+def train(
+    study: Profile, model: str, algorithm: str, seed: int, recipe: Pretraining, text: Text, folder: Path
+) -> tuple[Any, list[dict[str, Any]]]:
+    """Train a model by a recipe, or continue from the newest checkpoint in `folder`; returns it and its log."""
+    network = pretraining.untrained(study, model, algorithm, seed, text.tokenizer)
+    schedule = range(0, recipe.steps + 1, recipe.save_every)
+    log = trainer.pretrain(
+        network, text.text, SeededMasking(text.tokenizer, recipe.masking, seed), recipe, folder=folder, seed=seed,
+        measure=text.measure, schedule=[*schedule], title=folder.name,
+    )  # fmt: skip
+    return network, log
+
+
+def grow(
+    study: Profile, model: str, seed: int, chosen: Branched, text: Text, folder: Path
+) -> tuple[int, list[dict[str, Any]]]:
+    """Train plain attention until the held-out loss is below the plan's, and return that step and the log.
+
+    A trunk that never gets there is returned at the last step of the study's recipe.
+    """
+    recipe = replace(study.recipe(model), scheduler="constant_with_warmup", save_every=chosen.every)
+    for step in range(chosen.every, recipe.steps + 1, chosen.every):
+        part = replace(recipe, steps=step, warmup=min(recipe.warmup, step))
+        _, log = train(study, model, "original", seed, part, text, folder)
+        if curves.held_out_curve(log).iloc[-1].loss < chosen.below:
+            break
+    return step, log
+
+
+def branch(
+    study: Profile, model: str, algorithm: str, seed: int, start: int, chosen: Branched, text: Text, folder: Path
+) -> dict[str, Any]:
+    """Continue a trunk with an algorithm and return its curve and the losses of each held-out sequence at its end."""
+    own, trunk = folder / algorithm, folder / "trunk" / f"checkpoint-{start}"
+    if checkpoints.newest_whole(own) is None:
+        with paths.new_folder(own / trunk.name) as copied:
+            shutil.copytree(trunk, copied, dirs_exist_ok=True)
+    recipe = replace(
+        study.recipe(model), scheduler="warmup_stable_decay", steps=start + chosen.steps, save_every=chosen.every
+    )
+    network, log = train(study, model, algorithm, seed, recipe, text, own)
+    nats, tokens = text.measure.by_sequence(network)
+    found = curves.summary(log)
+    return {"algorithm": algorithm, "nats": nats, "tokens": tokens, "held_out": sum(nats) / sum(tokens), **found}
+
+
+def run(study: Profile, model: str, seed: int, chosen: Branched, path: Path, folder: Path) -> dict[str, Any]:
+    """Make one record: a trunk and its branches."""
+    record = records.Run("branched", profile="branched", parameters={"model": model, "seed": seed})
+    trainer.quiet()
+    text = Text(study, model)
+    start, log = grow(study, model, seed, chosen, text, folder / "trunk")
+    branches = [branch(study, model, arm, seed, start, chosen, text, folder) for arm in chosen.arms]
+    metrics = {"start": start, "trunk": curves.summary(log), "branches": branches}
+    departures = [{"matter": "study", "ours": "branches of one trunk that has started to learn", "paper": None}]
+    data = corpora.provenance(text.source, text.text, text.held_out)
+    on = records.typed_device(study.recipe(model).precision)
+    return record.save(path, metrics, data=data, departures=departures, on=on)
+
+
+def main() -> None:
+    """Make every record of the plan that is not there yet; several of these commands share the work."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--plan", type=Path, default=plan.file())
+    parser.add_argument("--out", type=Path, default=paths.build("branched") / "records")
+    given = parser.parse_args()
+    chosen = Branched.model_validate(plan.sections(given.plan)["branched"])
+    study, model = load_profile("narrow"), "mini-narrow"
+    made = ((given.out / f"12-branched-{seed}.json", seed) for seed in chosen.trunks)
+    work = given.out.parent / "work"
+    plan.share(((path, lambda folder, p=path, s=s: run(study, model, s, chosen, p, folder)) for path, s in made), work)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,139 @@
+"""What the paper leaves open (notebook 12): more rounds of messages, other and learned strengths, what is moved.
+
+Everything is one row a measurement, ready for seaborn.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+
+import pandas as pd
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from transformers import PreTrainedTokenizerBase
+
+import saobp
+from saobp.models.apply import raw_attentions
+
+SETTLED = 1e-3  # of the whole distance: rounds that move less have settled
+
+
+def rounds(
+    attention: Float[Tensor, "*batch L L"], strength: float, *, most: int = 4, dampings: Sequence[float] = (0.0, 0.5)
+) -> pd.DataFrame:
+    """Refine by 1 to `most` rounds of messages; one row a damping and round.
+
+    Columns: damping, round, change (total variation from the round before, mean over rows, 0 to 1), entropy (nats),
+    gtd, largest_column (the fullest key's mass over the mean, 1 to L). Round 0 is the attention itself.
+    """
+    rows = []
+    for damping in dampings:
+        before = attention
+        for number in range(most + 1):
+            after = saobp.refine(attention, "high", strength, steps=number, damping=damping) if number else attention
+            rows.append({"damping": damping, "round": number, "change": moved(before, after), **shape(after)})
+            before = after
+    return pd.DataFrame(rows)
+
+
+def one_round(
+    attention: Float[Tensor, "*batch L L"], strengths: Sequence[float], *, most: int = 60, damping: float = 0.8
+) -> pd.DataFrame:
+    """Set one round of messages beside the beliefs in which `most` damped rounds settle; one row a strength.
+
+    Columns: strength (nats, above 0), left (distance from the settled beliefs after one round over the one before it:
+    0 is there, 1 is no nearer, above 1 is farther), still (what the last round moves over the whole distance: 0 where
+    the rounds have settled), and before, after, settled: the column sum of the key that is fullest in `attention`, 0
+    to L, mean over matrices.
+    """
+    rows, fullest = [], attention.sum(-2).argmax(-1, keepdim=True)
+    for strength in strengths:
+        last, settled = (saobp.refine(attention, "high", strength, steps=n, damping=damping) for n in (most - 1, most))
+        after, way = saobp.refine(attention, "high", strength), moved(attention, settled)
+        found = {"strength": strength, "left": moved(after, settled) / way, "still": moved(last, settled) / way}
+        sides = {"before": attention, "after": after, "settled": settled}
+        rows.append(found | {name: side.sum(-2).gather(-1, fullest).mean().item() for name, side in sides.items()})
+    return pd.DataFrame(rows)
+
+
+def moved(before: Tensor, after: Tensor) -> float:
+    """Return the mean share of a row's mass that two matrices place differently (total variation)."""
+    return (before - after).abs().sum(-1).mean().item() / 2
+
+
+def shape(attention: Float[Tensor, "*batch L L"]) -> dict[str, float]:
+    """Return mean entropy (nats), GTD, and the fullest column's mass over the mean."""
+    largest = attention.sum(-2).amax(-1).mean().item()
+    return {
+        "entropy": saobp.attention_entropy(attention).mean().item(),
+        "gtd": saobp.gtd(attention).mean().item(),
+        "largest_column": largest,
+    }
+
+
+@torch.no_grad()
+def matrices(model: nn.Module, tokens: Tensor) -> tuple[Tensor, Tensor]:
+    """Return raw and refined attention of sequences without padding, each (layer, sequence, head, L, L)."""
+    training_mode = model.training
+    model.eval()
+    with raw_attentions(model) as pairs:
+        model(input_ids=tokens, attention_mask=torch.ones_like(tokens))
+    model.train(training_mode)
+    return tuple(torch.stack(side) for side in zip(*pairs))
+
+
+def by_head(raw: Tensor, refined: Tensor) -> pd.DataFrame:
+    """Say how much of each head's mass the refinement moves: layer, head (from 1), moved, entropy, largest_column."""
+    return pd.DataFrame(
+        {"layer": layer + 1, "head": head + 1, "moved": moved(raw[layer, :, head], refined[layer, :, head])}
+        | shape(raw[layer, :, head])
+        for layer in range(raw.shape[0])
+        for head in range(raw.shape[2])
+    )
+
+
+def by_token(raw: Tensor, refined: Tensor, tokens: Tensor, tokenizer: PreTrainedTokenizerBase) -> pd.DataFrame:
+    """Say which tokens lose mass as keys: token, count, before and after (mean column sums), change; most lost first.
+
+    Sums of a column over all rows: 1 is what uniform attention gives every token. Mean over layers and heads.
+    """
+    sums = {}
+    for name, side in (("before", raw), ("after", refined)):
+        sums[name] = side.sum(-2).mean((0, 2)).flatten().tolist()
+    words = tokenizer.convert_ids_to_tokens(tokens.flatten().tolist())
+    frame = pd.DataFrame({"token": words, **sums}).groupby("token", as_index=False).mean()
+    frame["count"] = frame["token"].map(Counter(words))
+    frame["change"] = frame["after"] - frame["before"]
+    return frame.sort_values("change", ignore_index=True)
+
+
+def head_words(heads: pd.DataFrame) -> str:
+    """Say of `by_head` whether the heads that the refinement moves most are those whose fullest key holds most."""
+    rank = heads["moved"].corr(heads["largest_column"], method="spearman")
+    share = f"{heads['moved'].min():.1%} to {heads['moved'].max():.1%} of a head's mass is moved"
+    return f"{share}; it follows the fullest key with Spearman's ρ = {rank:.2f} over {len(heads)} heads of one model"
+
+
+def token_words(tokens: pd.DataFrame, most: int = 4) -> str:
+    """Say of `by_token` which tokens lose most, what they hold before and after, and how many gain."""
+    lost = [f"`{row.token}` {row.before:.2f} to {row.after:.2f}" for row in tokens.head(most).itertuples()]
+    up = f"{(tokens['change'] > 0).sum()} of {len(tokens)} that occur often hold more after the step"
+    return f"{up}; the most lose (column sums, before to after): {', '.join(lost)}"
+
+
+def round_words(found: pd.DataFrame) -> str:
+    """Say how much mass each later round moves beside the first, without damping, and whether that shrinks."""
+    change = found[found["damping"] == 0].set_index("round")["change"].iloc[1:]
+    shares = ", ".join(f"{share:.2g}" for share in change.iloc[1:] / change.iloc[0])
+    shrinks = "each less" if change.is_monotonic_decreasing else "not each less"
+    return f"rounds 2 to {change.index[-1]} move {shares} of the mass that round 1 moves, {shrinks} than the one before"
+
+
+def one_round_words(found: pd.DataFrame) -> list[str]:
+    """Say for each strength how near one round comes to the settled beliefs, and what the fullest key holds."""
+    return [
+        f"λ = {r.strength:g}: one round leaves {r.left:.0%} of the distance to the settled beliefs; fullest key "
+        f"{r.before:.3g}, after one round {r.after:.3g}, "
+        + (f"settled {r.settled:.3g}" if r.still < SETTLED else f"after the last {r.settled:.3g}, not settled")
+        for r in found.itertuples()
+    ]

@@ -1,0 +1,109 @@
+"""Larger models by one recipe on one text: the refinement beside none, as the size grows (notebook 12)."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pandas as pd
+
+from saobp.study.beyond import strengths
+from saobp.study.setup import labels
+from saobp.study.setup.labels import counted
+from saobp.study.setup.recipes import Beyond, Larger
+from saobp.study.statistics import mean_interval
+from saobp.study.training import architectures
+
+Run = dict[str, Any]
+
+
+def study(plan: Beyond, **given: Any) -> list[Run]:
+    """Train each of a plan's larger models at λ = 0 and at its size's own, and follow it.
+
+    `given` are text, held_out, tokenizer and folder, as in `strengths.run`, whose keys a run has; beside them "model",
+    "learning_rate" and "precision", None where they are the recipe's.
+    """
+    return [
+        {"model": one.model, "learning_rate": one.learning_rate, "precision": one.precision}
+        | strengths.run(_planned(plan, one), strength, seed, **given)
+        for one in plan.larger
+        for seed in one.seeds
+        for strength in (0.0, architectures.strength_of(one.model))
+    ]
+
+
+def _planned(plan: Beyond, one: Larger) -> Beyond:
+    """The plan of one larger model: its name, and its own learning rate and precision where it has some."""
+    rate, precision = one.of(plan.pretrain)
+    recipe = replace(plan.pretrain, learning_rate=rate, precision=precision)
+    return replace(plan, model=one.model, larger=[], pretrain=recipe)
+
+
+def with_own(runs: Sequence[Run], swept: Sequence[Run], model: str) -> list[Run]:
+    """Put before larger models' runs those of a study of strengths that are at λ = 0 and at its model's own."""
+    kept = (0.0, architectures.strength_of(model))
+    return [{"model": model} | run for run in swept if run["strength"] in kept] + list(runs)
+
+
+def gaps(runs: Sequence[Run]) -> pd.DataFrame:
+    """Compare the held-out loss at a size's own λ with that at λ = 0 of the same seeds, a row a recipe.
+
+    Columns: model, learning_rate (NaN: the recipe's), precision ("": the recipe's), layers, hidden, strength (λ),
+    seeds; plain and refined (loss, nats), difference, low, high (nats; 95 %, Student's t over seeds; NaN for one);
+    before, after (what the fullest key holds in the softmax and after the step, 1 under uniform attention, of the
+    refined model). A run that failed counts for nothing.
+    """
+    alike: dict[tuple[str, float | None, str], list[Run]] = {}
+    for run in runs:
+        alike.setdefault((run["model"], run.get("learning_rate"), run.get("precision") or ""), []).append(run)
+    ends = {which: strengths.sweep(found) for which, found in alike.items()}
+    rows = [(*which, *_gap(which[0], end)) for which, end in ends.items() if not _paired(which[0], end).empty]
+    columns = ["model", "learning_rate", "precision", "layers", "hidden", "strength", "seeds", "plain", "refined"]
+    frame = pd.DataFrame(rows, columns=[*columns, "difference", "low", "high", "before", "after"])
+    return frame.astype({"learning_rate": float})
+
+
+def _paired(model: str, ends: pd.DataFrame) -> pd.DataFrame:
+    """The losses of the seeds that came to their end both ways on one processor: a row a seed, a column a strength."""
+    both = [0.0, architectures.strength_of(model)]
+    if ends.empty or not set(both) <= set(ends["strength"]):
+        return pd.DataFrame()
+    return ends.pivot(index=["seed", "processor"], columns="strength", values="loss")[both].dropna()
+
+
+def _gap(model: str, ends: pd.DataFrame) -> tuple[Any, ...]:
+    """A row of `gaps` but for its name and rate, from what a model's runs show at their end."""
+    size, losses = architectures.SIZES[model], _paired(model, ends)
+    plain, refined = losses.mean()
+    apart = mean_interval((losses.iloc[:, 1] - losses.iloc[:, 0]).tolist())
+    shown = ends[(ends["strength"] == losses.columns[1]) & ends["seed"].isin(losses.index.get_level_values("seed"))]
+    held = shown[["raw_largest_column", "refined_largest_column"]].mean()
+    what = (size.layers, size.hidden, losses.columns[1], len(losses))
+    return (*what, plain, refined, apart.value, apart.low, apart.high, *held)
+
+
+def words(found: pd.DataFrame) -> list[str]:
+    """Say of each size how far its own λ lies from λ = 0 in held-out loss, and what the fullest key holds."""
+    return [f"{_named(row)}: {_told(row)}" for row in found.itertuples()]
+
+
+def failure_words(runs: Sequence[Run]) -> list[str]:
+    """Say which larger models failed and why; no gap counts them."""
+    return [f"{labels.model_title(run['model'])}, {said}" for run in runs for said in strengths.failure_words([run])]
+
+
+def _named(row: Any) -> str:
+    """Name the size of a row of `gaps`, and its learning rate and precision where they are its own."""
+    rate = "" if pd.isna(row.learning_rate) else f", learning rate {row.learning_rate:g}"
+    precision = f", {row.precision}" if row.precision else ""
+    return f"{labels.model_title(row.model)}, {row.layers} layers of {row.hidden}{rate}{precision}"
+
+
+def _told(row: Any) -> str:
+    gap, low, high = (round(value, 3) + 0.0 for value in (row.difference, row.low, row.high))  # no minus before 0
+    interval, seeds = f" [{low:.3f}, {high:.3f}]", counted(row.seeds, "seed")
+    if row.seeds == 1:
+        interval, seeds = "", "one seed, so no interval"
+    return (
+        f"held-out loss {row.plain:.3f} nats at λ = 0; at λ = {row.strength:g} {gap:+.3f}{interval}, {seeds}; "
+        f"fullest key {row.before:.3g} before the step, {row.after:.3g} after"
+    )

@@ -1,0 +1,148 @@
+"""The controlled multi-hop study: who answers questions of one hop and more, and after how much training.
+
+One run trains an encoder on `questions.Stories` and sets it the same exam as all others. The paper's claim is that
+High carries multi-hop information; here the number of hops is known, and chance and seeds are too.
+"""
+
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from transformers import BertConfig
+from transformers.modeling_outputs import MaskedLMOutput
+
+from saobp.study.beyond import questions
+from saobp.study.setup import paths, records
+from saobp.study.setup.recipes import MultiHop, Pretraining
+from saobp.study.training import architectures, checkpoints, regularizers
+from saobp.study.training import trainer as training
+from saobp.study.training.faults import Diverged
+
+FOLLOWED = 100  # stories of the exam that are asked along training; the whole of it is asked at the end
+
+
+class SentenceEncoder(architectures.SparseBertForMaskedLM):
+    """BERT over sentences: a token is the sum of its words' embeddings, without a position.
+
+    Looking up a fact is then one step of attention, between the sentences that share a word. With a token a word it
+    takes two, which models of this size learn late for one hop and, in tens of thousands of stories, never for two.
+    """
+
+    def forward(self, input_ids: torch.Tensor, labels: torch.Tensor | None = None, **kwargs: Any) -> MaskedLMOutput:
+        """Take words (story, sentence, word), padding 0, and labels (story, sentence), -100 where nothing is asked."""
+        real = input_ids.ne(self.config.pad_token_id)[..., None]
+        sentences = (self.bert.embeddings.word_embeddings(input_ids) * real).sum(-2)
+        nowhere = torch.zeros(sentences.shape[:2], dtype=torch.long, device=sentences.device)
+        return super().forward(labels=labels, inputs_embeds=sentences, position_ids=nowhere, **kwargs)
+
+
+def encoder(plan: MultiHop, layers: int, algorithm: str, seed: int) -> nn.Module:
+    """Return an untrained encoder of the study with its algorithm in place.
+
+    Keys start as queries do: sentences attend from the first step to those they share words with. With unlike ones
+    two hops are learned late or not at all.
+    """
+    words = questions.tokenizer(plan.entities)
+    config = BertConfig(
+        vocab_size=len(words),
+        hidden_size=plan.hidden,
+        num_hidden_layers=layers,
+        num_attention_heads=plan.heads,
+        intermediate_size=4 * plan.hidden,
+        hidden_dropout_prob=plan.pretrain.dropout,
+        attention_probs_dropout_prob=plan.pretrain.dropout,
+        max_position_embeddings=1,
+        initializer_range=plan.hidden**-0.5,  # with BERT's 0.02 so narrow a model starts with flat attention
+        pad_token_id=words.pad_token_id,
+    )
+    torch.manual_seed(seed)
+    network = SentenceEncoder(config)
+    for layer in network.bert.encoder.layer:
+        layer.attention.self.key.load_state_dict(layer.attention.self.query.state_dict())
+    network = architectures.refine_with(network, algorithm, plan.strength)
+    return regularizers.attach(network, algorithm, plan.pretrain.penalty)
+
+
+class Exam:
+    """Sets a model the plan's questions. Called with it, returns `loss` (nats) and `accuracy`, hops -> share right."""
+
+    def __init__(self, plan: MultiHop, batch: int = 100):
+        items = questions.exam(plan)
+        self.parts = [items[start : start + batch] for start in range(0, len(items), batch)]
+
+    def __call__(self, model: nn.Module) -> dict[str, Any]:
+        right, losses = self.outcomes(model)
+        return {"loss": float(np.mean(losses)), "accuracy": {hops: float(np.mean(got)) for hops, got in right.items()}}
+
+    @torch.no_grad()
+    def outcomes(self, model: nn.Module) -> tuple[dict[int, list[bool]], list[float]]:
+        """Return hops -> whether each question was answered right, among the ends of the story, and all losses."""
+        training, right, losses = model.training, {}, []
+        model.eval()
+        device = next(model.parameters()).device
+        for part in self.parts:
+            given = {name: values.to(device) for name, values in questions.stacked(part).items()}
+            rows = model(**given).logits.float().cpu()  # one a question
+            for row, (number, ends) in zip(rows, (asked for item in part for asked in item["asked"]), strict=True):
+                losses.append(float(torch.logsumexp(row, 0) - row[ends[0]]))
+                right.setdefault(number, []).append(bool(row[ends[0]] > row[ends[1:]].max()))  # no tie, no NaN
+        model.train(training)
+        return dict(sorted(right.items())), losses
+
+
+def run(plan: MultiHop, layers: int, algorithm: str, seed: int, folder: Path) -> dict[str, Any]:
+    """Train one encoder, or continue where it was cut off, and return its curve and every answer of its exam.
+
+    Every run has the steps of the plan's recipe, and none is made again: to draw again those that learn late, and keep
+    those that do not learn, would choose the result. A finished run is read from `folder`. "steps", each of so many
+    "stories", the first "full_rate" of them before the rate falls; "device": the processor; "curve": step, loss,
+    accuracy by hops and seconds of training; "outcomes": hops -> 0 or 1 a question, the same for all; "failed": why it
+    has neither, "" as a rule.
+    """
+    name = _name(plan, layers, algorithm, seed)
+    done = folder / f"{name}.json"
+    if not done.exists():
+        found = {"layers": layers, "algorithm": algorithm, "seed": seed, "chains": plan.chains}
+        found["device"] = records.device()
+        found |= _trained(encoder(plan, layers, algorithm, seed), plan, seed, folder / name)
+        paths.write_text(done, json.dumps(found))
+    budget = {"steps": plan.pretrain.steps, "full_rate": plan.pretrain.full_rate, "stories": plan.pretrain.batch}
+    return json.loads(done.read_text(encoding="utf-8")) | budget
+
+
+def _trained(network: nn.Module, plan: MultiHop, seed: int, folder: Path) -> dict[str, Any]:
+    recipe, measure = plan.pretrain, Exam(replace(plan, items=min(FOLLOWED, plan.items)))
+    stories = questions.Stories(plan, seed, recipe.steps * recipe.batch)
+    try:
+        log = training.pretrain(
+            network, stories, questions.stacked, recipe, folder=folder, seed=seed, measure=measure,
+            schedule=checks(recipe), title=folder.name,
+        )  # fmt: skip
+    except Diverged as error:
+        return {"curve": [], "outcomes": {}, "failed": str(error)}
+    right, _ = Exam(plan).outcomes(network)
+    curve = [{"step": entry["step"], **entry["heldout"]} for entry in log if "heldout" in entry]
+    outcomes = {hops: [int(answer) for answer in answers] for hops, answers in right.items()}
+    return {"curve": curve, "outcomes": outcomes, "failed": ""}
+
+
+def checks(recipe: Pretraining) -> list[int]:
+    """Return evenly spaced steps, the first and the last among them: what is learned at once is learned somewhere."""
+    parts = max(1, recipe.evaluations - 1)
+    return sorted({round(recipe.steps * part / parts) for part in range(parts + 1)})
+
+
+def _name(plan: MultiHop, layers: int, algorithm: str, seed: int) -> str:
+    """Name a run so that another plan's is another; which others are in the plan does not matter."""
+    others = ("algorithms", "seeds", "layers", "more_seeds")
+    given = {key: value for key, value in asdict(plan).items() if key not in others}
+    return checkpoints.marked(f"{algorithm}-{layers}-{seed}", given)
+
+
+def study(plan: MultiHop | None, folder: Path) -> list[dict[str, Any]]:
+    """Run every depth, algorithm and seed of a plan; nothing without one, where a profile sets no exam."""
+    return [] if plan is None else [run(plan, *one, folder) for one in plan.runs()]

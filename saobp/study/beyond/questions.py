@@ -1,0 +1,145 @@
+"""Stories in the fewest words, with questions whose number of hops is known: what the multi-hop study is about.
+
+A story is a row of sentences in no order, and a sentence a set of words, for which one token stands: a fact is two
+entities and their relation, "ellen own rope"; a question an entity, the relations to follow and a mask for the entity
+that they lead to, "ellen own at [MASK]". Chains of facts through the same relations run side by side, so that nothing
+but the facts tells a right end from a wrong one, and chance is 1 / chains.
+"""
+
+from functools import cache
+from math import nan
+from random import Random
+from typing import Any
+
+import torch
+from tokenizers import Tokenizer, models, pre_tokenizers
+from torch.utils.data import Dataset
+from transformers import PreTrainedTokenizerFast
+
+from saobp.storyworld import lexicon, world
+from saobp.study.setup.recipes import MultiHop
+
+MARKS = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]"}
+NAMES = {
+    "person": [name for pair in zip(lexicon.FEMALE, lexicon.MALE) for name in pair],
+    "object": lexicon.OBJECTS,
+    "town": lexicon.TOWNS,
+    "job": lexicon.JOBS,
+    "mood": [*lexicon.MOODS_GOOD, *lexicon.MOODS_BAD],
+}
+
+
+@cache
+def tokenizer(entities: int) -> PreTrainedTokenizerFast:
+    """Return a tokenizer of one token a word, for stories about so many entities of a kind."""
+    words = [*MARKS.values(), *world.KINDS]
+    words += [name.lower() for names in NAMES.values() for name in names[:entities]]
+    backend = Tokenizer(models.WordLevel({word: index for index, word in enumerate(words)}, unk_token="[UNK]"))
+    backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    return PreTrainedTokenizerFast(tokenizer_object=backend, **MARKS)
+
+
+def puzzle(random: Random, plan: MultiHop) -> world.Puzzle:
+    """Draw parallel chains of the plan's relations, as long as its longest question; no kind comes twice in a chain."""
+    steps = _steps(random, plan)
+    kinds = [steps[0].source] + [step.target for step in steps]
+    names = ([name.lower() for name in NAMES[kind][: plan.entities]] for kind in kinds)
+    return world.Puzzle(steps, tuple(tuple(random.sample(named, plan.chains)) for named in names))
+
+
+def _steps(random: Random, plan: MultiHop) -> tuple[world.Step, ...]:
+    """Draw relations until they lead through kinds that are all different."""
+    allowed = frozenset(name for name in world.WEIGHTS if name.rstrip("-") in plan.relations)
+    while True:
+        steps = world.draw_steps(random, plan.hops, allowed)
+        if len({steps[0].source, *(step.target for step in steps)}) == plan.hops + 1:
+            return steps
+
+
+def fact(story: world.Puzzle, chain: int, place: int) -> list[str]:
+    """Say the fact that joins a chain's entity at a place to its next."""
+    return [story.layers[place][chain], story.steps[place].relation, story.layers[place + 1][chain]]
+
+
+def question(story: world.Puzzle, chain: int, start: int, hops: int) -> list[str]:
+    """Ask where so many facts lead from a chain's entity at `start`."""
+    followed = [step.relation for step in story.steps[start : start + hops]]
+    return [story.layers[start][chain], *followed, MARKS["mask_token"]]
+
+
+class Stories(Dataset):
+    """Stories with their questions, as many as are asked for; the same seed and index give the same one.
+
+    Each says every fact once and asks, for each number of hops, one question a chain, all from one place.
+    `{"input_ids": (sentence, word), "labels": (sentence), "token_type_ids": (sentence)}` are lists of tokens; short
+    sentences end in padding, a question's label is its end, and its type 1. Beside them `"asked"` lists for each
+    question, in their order: its hops and the tokens of all chains' ends, the right one among them first.
+    """
+
+    def __init__(self, plan: MultiHop, seed: int | str, count: int):
+        self.plan, self.seed, self.count = plan, seed, count
+        self.tokens = tokenizer(plan.entities).get_vocab()
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, index: int) -> dict[str, list]:
+        if not 0 <= index < self.count:
+            raise IndexError(f"story {index} of {self.count}")
+        random, plan = Random(f"{self.seed}/stories/{index}"), self.plan
+        story = puzzle(random, plan)
+        said = [(fact(story, chain, place), None) for place in range(plan.hops) for chain in range(plan.chains)]
+        for hops in range(1, plan.hops + 1):
+            start = random.randrange(plan.hops - hops + 1)
+            said += [
+                (question(story, chain, start, hops), (hops, self._ends(story, chain, start + hops)))
+                for chain in range(plan.chains)
+            ]
+        random.shuffle(said)
+        return self._encoded(said)
+
+    def _ends(self, story: world.Puzzle, chain: int, place: int) -> list[int]:
+        """Return the tokens of all chains' entities at a place, those of `chain` first."""
+        names = story.layers[place]
+        return [self.tokens[name] for name in names[chain:] + names[:chain]]
+
+    def _encoded(self, said: list[tuple[list[str], tuple[int, list[int]] | None]]) -> dict[str, list]:
+        """Turn sentences, each with what it asks or None, into tokens, labels and types."""
+        longest, pad = self.plan.hops + 2, self.tokens[MARKS["pad_token"]]
+        tokens = [[self.tokens[word] for word in words] for words, _ in said]
+        return {
+            "input_ids": [row + [pad] * (longest - len(row)) for row in tokens],
+            "labels": [asked[1][0] if asked else -100 for _, asked in said],
+            "token_type_ids": [int(asked is not None) for _, asked in said],
+            "asked": [asked for _, asked in said if asked],
+        }
+
+
+def exam(plan: MultiHop) -> list[dict[str, Any]]:
+    """Return the `plan.items` stories that every model of a plan is asked; no training run has their seed."""
+    stories = Stories(plan, plan.exam, plan.items)
+    return [stories[index] for index in range(plan.items)]
+
+
+def chance(plan: MultiHop | None) -> float:
+    """Return the percentage of questions that a guess gets right; NaN without a plan."""
+    return 100 / plan.chains if plan else nan
+
+
+def told(plan: MultiHop | None) -> str:
+    """Return the first story of the exam as text, a sentence a line, each question with its answer.
+
+    Without a plan, where a profile sets no exam, the text says so.
+    """
+    if plan is None:
+        return "this profile sets no exam: it has no `multihop`"
+    words, item, lines = tokenizer(plan.entities), exam(plan)[0], []
+    for row, label in zip(item["input_ids"], item["labels"]):
+        said = " ".join(words.convert_ids_to_tokens([token for token in row if token != words.pad_token_id]))
+        lines.append(said if label == -100 else f"{said}   -> {words.convert_ids_to_tokens(label)}")
+    return "\n".join(lines)
+
+
+def stacked(items: list[dict[str, list]]) -> dict[str, torch.Tensor]:
+    """Stack stories of one plan to a batch."""
+    return {name: torch.tensor([item[name] for item in items]) for name in ("input_ids", "labels", "token_type_ids")}

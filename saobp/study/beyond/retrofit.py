@@ -1,0 +1,162 @@
+"""The refinement inserted into a public encoder that has learned: one arm, one task and one seed per record.
+
+Arms, seeds, tasks and the training configuration are those of the plan (data/plan), which is committed before the runs.
+"""
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import datasets
+import torch
+from pydantic import BaseModel, ConfigDict
+from transformers import PrinterCallback, Trainer, TrainerCallback
+from transformers.trainer_pt_utils import LengthGroupedSampler
+
+import saobp
+from saobp.models import public
+from saobp.study.data import sources
+from saobp.study.data.encoding import collator, encode
+from saobp.study.data.tasks import Task, load_task
+from saobp.study.evaluation import bag_of_words
+from saobp.study.evaluation.metrics import Diverged
+from saobp.study.setup import paths, plan, records
+from saobp.study.setup.recipes import Finetuning
+from saobp.study.training import finetuning
+from saobp.study.training.callbacks import Progress
+from saobp.study.training.faults import StopAtNaN, TrainingFailed
+from saobp.study.training.heldout import flow
+from saobp.study.training.trainer import quiet
+
+SHOWN = 16  # reported items whose attention is measured after training
+
+
+class Arm(BaseModel):
+    """What a model is refined with; the factor "none" is plain attention."""
+
+    model_config = ConfigDict(extra="forbid")
+    factor: str
+    strength: float
+
+
+class Retrofit(BaseModel):
+    """The plan's section `retrofit`, as far as its runs read it."""
+
+    model: str
+    arms: dict[str, Arm]
+    secondary_arms: dict[str, Arm]
+    seeds: list[int]
+    secondary_seeds: list[int]
+    tasks: list[str]
+    training: dict[str, Any]
+
+    def units(self) -> Iterator[tuple[int, str, str]]:
+        """Yield (seed, task, arm) in the order of the runs: a seed's arms together, the secondary arms last."""
+        for arms, seeds in ((self.arms, self.seeds), (self.secondary_arms, self.secondary_seeds)):
+            yield from ((seed, task, arm) for seed in seeds for task in self.tasks for arm in arms)
+
+    def arm(self, name: str) -> Arm:
+        """Return an arm by its name; KeyError if the plan has none."""
+        return (self.arms | self.secondary_arms)[name]
+
+    def configuration(self) -> Finetuning:
+        """Return how every arm is trained."""
+        return Finetuning(groups={"all": self.tasks}, **self.training)
+
+
+class SameOrder(Trainer):
+    """Trainer whose batches of similar lengths come in an order that the seed alone sets, the same for every arm."""
+
+    def _get_train_sampler(self, train_dataset=None) -> LengthGroupedSampler:
+        lengths = [len(ids) for ids in self.train_dataset["input_ids"]]
+        generator = torch.Generator().manual_seed(self.args.seed)
+        return LengthGroupedSampler(self.args.train_batch_size, lengths=lengths, generator=generator)
+
+
+class ScoreEpochs(TrainerCallback):
+    """Scores the reported split after each epoch; chooses nothing."""
+
+    def __init__(self, measure):
+        self.measure, self.epochs = measure, []
+
+    def on_epoch_end(self, args, state, control, **kwargs):
+        """Score the epoch that ended."""
+        self.epochs.append({"epoch": round(state.epoch), **self.measure()})
+
+
+def whole_train(task: Task) -> datasets.Dataset:
+    """Return all training rows: the last epoch is reported, so no row is set aside for choosing one."""
+    return datasets.concatenate_datasets([task.train, task.development])
+
+
+def finetune(task: Task, arm: Arm, encoder: Path, tokenizer: Any, recipe: Finetuning, seed: int, folder: Path) -> dict:
+    """Fine-tune the encoder with an arm in place and return its scores after each epoch, in percent.
+
+    A run whose loss is no number returns {"failed": reason} and is never averaged with the others.
+    """
+    spec, guard = task.spec, StopAtNaN(folder)
+    train, reported = (
+        encode(spec, rows, tokenizer, recipe.tokens(spec.name)) for rows in (whole_train(task), task.evaluation)
+    )
+    model = saobp.apply(finetuning.with_head(task, encoder, recipe, seed), arm.factor, arm.strength)
+    trainer = SameOrder(
+        model,
+        args=finetuning.arguments(recipe, folder, seed, spec.name),
+        train_dataset=train,
+        data_collator=collator(spec, tokenizer),
+        callbacks=[guard, Progress(f"{spec.name} {arm.factor} {arm.strength:g} seed {seed}")],
+    )
+    trainer.remove_callback(PrinterCallback)
+    epochs = ScoreEpochs(lambda: finetuning.scored(trainer, task, "evaluation", reported))
+    trainer.add_callback(epochs)
+    try:
+        trainer.train()
+    except (TrainingFailed, Diverged) as failure:
+        return {"failed": str(failure)}
+    finally:
+        guard.stop()
+    shown = collator(spec, tokenizer)([reported[n] for n in range(SHOWN)])
+    course = [{"epoch": entry["epoch"], "scores": entry["scores"]} for entry in epochs.epochs]
+    return {"epochs": course, "attention": flow(model, shown), **epochs.epochs[-1]}
+
+
+def run(study: Retrofit, seed: int, name: str, arm_name: str, path: Path, folder: Path) -> dict[str, Any]:
+    """Make one record of the study: one arm, one task, one seed. Returns the record."""
+    arm, recipe, source = study.arm(arm_name), study.configuration(), sources.resolve("hub")
+    parameters = {"model": study.model, "arm": arm_name, **arm.model_dump(), "task": name, "seed": seed}
+    record = records.Run("retrofit", profile="retrofit", parameters=parameters)
+    quiet()
+    encoder, tokenizer = public.locate(study.model), public.tokenizer(study.model)
+    task = load_task(name, source, limit_train=recipe.limit_train)
+    metrics = finetune(task, arm, encoder, tokenizer, recipe, seed, folder)
+    floor = bag_of_words.floor(Task(task.spec, whole_train(task), task.development, task.evaluation, task.splits))
+    metrics |= {"floor": floor, "configuration": study.training}
+    departures = [
+        {
+            "matter": "model",
+            "ours": "all-MiniLM-L6-v2, pretrained without the refinement",
+            "paper": "pretrained with it",
+        }
+    ]
+    data = {"source": source.name, "splits": task.splits}
+    return record.save(path, metrics, data=data, departures=departures, on=records.typed_device(recipe.precision))
+
+
+def main() -> None:
+    """Make every record of the plan that is not there yet; several of these commands share the work."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--plan", type=Path, default=plan.file())
+    parser.add_argument("--out", type=Path, default=paths.build("retrofit") / "records")
+    given = parser.parse_args()
+    study = Retrofit.model_validate(plan.sections(given.plan)["retrofit"])
+    units = (
+        (given.out / f"13-retrofit-{study.model}-{arm}-{task}-{seed}.json", (seed, task, arm))
+        for seed, task, arm in study.units()
+    )
+    made = ((path, lambda folder, p=path, u=unit: run(study, *u, p, folder)) for path, unit in units)
+    plan.share(made, given.out.parent / "work")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,223 @@
+"""Other strengths than the paper's, and learned ones (notebook 12): the same model, text and masks at each λ."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from math import ceil, log10
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+from torch import nn
+from transformers import PreTrainedTokenizerBase
+
+import saobp
+from saobp.models.module import Refinement
+from saobp.study.beyond import message_rounds
+from saobp.study.data.masking import SeededMasking
+from saobp.study.setup import paths, records
+from saobp.study.setup.labels import counted, joined
+from saobp.study.setup.recipes import Beyond
+from saobp.study.statistics import holm, mean_interval
+from saobp.study.training import architectures, checkpoints, trainer
+from saobp.study.training.faults import Diverged
+from saobp.study.training.heldout import HeldOut
+
+LEARNED, BY_LAYER = "learned", "learned-by-layer"
+TAUGHT = {LEARNED: "head", BY_LAYER: "layer"}  # strengths that are parameters, and what has one of its own
+
+
+def strengths_of(model: nn.Module) -> list[list[float]]:
+    """Return the strength of every layer's heads, in nats (one value where a layer's heads share it)."""
+    found = [module.strength(torch.device("cpu")) for module in model.modules() if isinstance(module, Refinement)]
+    return [torch.as_tensor(strength).detach().flatten().tolist() for strength in found]
+
+
+class Watch:
+    """What is followed of a strength: held-out loss and accuracy; raw and refined entropy, GTD, fullest column."""
+
+    def __init__(self, held_out: Any, tokenizer: PreTrainedTokenizerBase, plan: Beyond):
+        recipe = plan.pretrain
+        masking = SeededMasking(tokenizer, recipe.masking, 0)
+        self.held_out = HeldOut(held_out, masking, recipe.evaluation_sequences, recipe.batch)
+        self.tokens = self.held_out.shown["input_ids"]
+
+    def __call__(self, model: nn.Module) -> dict[str, Any]:
+        raw, refined = message_rounds.matrices(model, self.tokens.to(next(model.parameters()).device))
+        sides = {"raw": message_rounds.shape(raw), "refined": message_rounds.shape(refined)}
+        found = {"loss": self.held_out(model)["loss"], "accuracy": self.held_out.accuracy(model)}
+        return {**found, **sides, "strengths": strengths_of(model)}
+
+
+def run(
+    plan: Beyond,
+    strength: float | str,
+    seed: int,
+    *,
+    text: Any,
+    held_out: Any,
+    tokenizer: PreTrainedTokenizerBase,
+    folder: Path,
+) -> dict[str, Any]:
+    """Train one model at a strength, or with one of `TAUGHT` that starts from the size's own, and follow it.
+
+    Returns strength, seed, "curve": step, loss, accuracy, raw and refined shape, strengths, "failed": why there is
+    no curve, "" as a rule, and "device": the processor. A finished run is read from `folder`; one that was cut off is
+    continued.
+    """
+    made_of = (asdict(plan.pretrain), plan.sequences, text.fingerprint)
+    name = checkpoints.marked(f"{plan.model}-{strength}-{seed}", made_of)
+    done = folder / f"{name}.json"
+    if not done.exists():
+        network = architectures.encoder(plan.model, tokenizer, dropout=plan.pretrain.dropout, seed=seed)
+        learn = TAUGHT.get(strength)
+        saobp.apply(network, "high", architectures.strength_of(plan.model) if learn else strength, learn=learn)
+        try:
+            log, failed = trainer.pretrain(
+                network, text, SeededMasking(tokenizer, plan.pretrain.masking, seed), plan.pretrain,
+                folder=folder / name, seed=seed, measure=Watch(held_out, tokenizer, plan), title=name,
+            ), ""  # fmt: skip
+        except Diverged as error:
+            log, failed = [], str(error)
+        curve = [{"step": entry["step"], **entry["heldout"]} for entry in log if "heldout" in entry]
+        found = {"strength": strength, "seed": seed, "curve": curve, "failed": failed, "device": records.device()}
+        paths.write_text(done, json.dumps(found))
+    return json.loads(done.read_text(encoding="utf-8"))
+
+
+def study(plan: Beyond, *, text: Any, held_out: Any, tokenizer: PreTrainedTokenizerBase, folder: Path) -> list:
+    """Run every strength of a plan, and the learned ones, with every seed."""
+    taught = [name for name, by in TAUGHT.items() if by in plan.learned]
+    return [
+        run(plan, strength, seed, text=text, held_out=held_out, tokenizer=tokenizer, folder=folder)
+        for strength in (*plan.strengths, *taught)
+        for seed in plan.seeds
+    ]
+
+
+def sweep(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
+    """Return one row a run: strength, seed, processor, loss, accuracy (0 to 1), raw_ and refined_ shapes at the end.
+
+    A run that failed has no row.
+    """
+    rows = []
+    for run in (run for run in runs if run["curve"]):
+        last = run["curve"][-1]
+        sides = {f"{side}_{name}": value for side in ("raw", "refined") for name, value in last[side].items()}
+        ends = {name: last[name] for name in ("loss", "accuracy")}
+        which = {"strength": run["strength"], "seed": run["seed"], "processor": processor(run)}
+        rows.append({**which, **ends, **sides})
+    return pd.DataFrame(rows)
+
+
+def learned(runs: Sequence[dict[str, Any]], name: str = LEARNED) -> pd.DataFrame:
+    """Return where learned strengths of a name in `TAUGHT` went; a failed run nowhere.
+
+    Columns: seed, step, layer, head (from 1; 1 alone where a layer's heads share theirs), strength (nats).
+    """
+    rows = [
+        (run["seed"], point["step"], layer, head, value)
+        for run in runs
+        if run["strength"] == name
+        for point in run["curve"]
+        for layer, heads in enumerate(point["strengths"], 1)
+        for head, value in enumerate(heads, 1)
+    ]
+    return pd.DataFrame(rows, columns=["seed", "step", "layer", "head", "strength"])
+
+
+def processor(run: dict[str, Any]) -> str:
+    """Name the kind of processor that a run was trained on."""
+    return run.get("device", "unknown").split(",")[0]
+
+
+def _shared(swept: pd.DataFrame) -> pd.DataFrame:
+    """The held-out losses of the seeds that every strength has: a row a seed and processor, a column a strength.
+
+    Runs on another kind of processor than those at λ = 0 are left out: kinds of processor compute apart.
+    """
+    if swept.empty:
+        return swept
+    plain = swept[swept["strength"] == 0.0]["processor"]
+    comparable = swept[swept["processor"].isin(plain)] if len(plain) else swept
+    return comparable.pivot(index=["seed", "processor"], columns="strength", values="loss").dropna()
+
+
+def against_plain(swept: pd.DataFrame) -> pd.DataFrame:
+    """Compare the held-out loss at every strength with that at λ = 0 of the same seeds and processor.
+
+    There is no row without two seeds.
+
+    Columns: strength, difference, low, high (nats; 95 %, Student's t over seeds), p, p_holm (over all rows), seeds.
+    """
+    losses = _shared(swept)
+    rows = []
+    for strength in losses.columns.drop(0.0) if 0.0 in losses and len(losses) > 1 else ():
+        found = mean_interval((losses[strength] - losses[0.0]).tolist())
+        rows.append((strength, found.value, found.low, found.high, found.p, found.seeds))
+    frame = pd.DataFrame(rows, columns=["strength", "difference", "low", "high", "p", "seeds"])
+    return frame.assign(p_holm=holm(frame["p"].tolist()))
+
+
+def words(swept: pd.DataFrame) -> str:
+    """Say at which strength the held-out loss was lowest, and by how much it beats no refinement and the worst."""
+    losses, seeds = _shared(swept).mean(), len(_shared(swept))
+    if not seeds:
+        return "no seed has every strength"
+    best = losses.idxmin()
+    said = f"lowest held-out loss at λ = {best}: {losses.min():.4f} nats, "
+    said += f"{losses.max() - losses.min():.2g} below the highest"
+    if 0.0 in losses.index:
+        said += f", {losses[0.0] - losses.min():.2g} below λ = 0"
+    if seeds == 1:
+        return said + "; one seed, so no interval"
+    found = against_plain(swept)
+    if found.empty:
+        return f"{said}; {seeds} seeds"
+    sure = [
+        f"λ = {r.strength} ({r.difference:+.2g} nats [{r.low:.2g}, {r.high:.2g}])"
+        for r in found[found["p_holm"] < 0.05].itertuples()
+    ]
+    return said + f"; {seeds} seeds, {joined(sure) or 'none'} unlike λ = 0 after Holm's correction over {len(found)}"
+
+
+def all_learned_words(runs: Sequence[dict[str, Any]]) -> list[str]:
+    """Say where the learned strengths of runs went, those of heads and those of layers where they were trained."""
+    names = [name for name in TAUGHT if any(run["strength"] == name for run in runs)]
+    return [learned_words(learned(runs, name), TAUGHT[name]) for name in names]
+
+
+def learned_words(strengths: pd.DataFrame, by: str = "head") -> str:
+    """Say where the learned strengths of heads or of layers went, those of all seeds together, and layers' means."""
+    if strengths.empty:
+        return f"no run with a learned λ a {by} came to its end"
+    first, last = (
+        strengths[strengths["step"] == step]["strength"] for step in (strengths["step"].min(), strengths["step"].max())
+    )
+    after = counted(strengths["step"].max(), "step")
+    start, low, high = first.mean(), last.min(), last.max()
+    moved = max(abs(low - start), abs(high - start))
+    digits = max(3, 1 + ceil(log10(high / moved))) if moved else 3  # as many as show how far the farthest went
+    words = f"learned λ a {by} after {after}: {low:.{digits}g} to {high:.{digits}g}, from {start:.{digits}g}"
+    up, seeds = int((last.to_numpy() > first.to_numpy()).sum()), strengths["seed"].nunique()
+    layers = strengths[strengths["step"] == strengths["step"].max()].groupby("layer")["strength"].mean()
+    means = ", ".join(f"{value:.{digits}g}" for value in layers)
+    said = f"{words}; {up} of {counted(len(last), by)} went up" + (f", of {seeds} seeds together" if seeds > 1 else "")
+    return f"{said}; means of layers 1 to {len(layers)}: {means}"
+
+
+def processor_words(runs: Sequence[dict[str, Any]]) -> list[str]:
+    """Say of runs from several kinds of processor which strengths come from which; nothing where all are of one."""
+    named: dict[str, list[str]] = {}
+    for run in runs:
+        strengths = named.setdefault(processor(run), [])
+        strengths += [str(run["strength"])] * (str(run["strength"]) not in strengths)
+    said = [f"{joined(strengths)} on {kind}" for kind, strengths in named.items()]
+    mixed = "several kinds of processor, which compute apart from one seed, so that no two of them are compared"
+    return [f"{mixed}: λ = {'; '.join(said)}"] if len(said) > 1 else []
+
+
+def failure_words(runs: Sequence[dict[str, Any]]) -> list[str]:
+    """Say which runs failed and why; no row, mean or curve counts them."""
+    return [f"λ = {run['strength']}, seed {run['seed']}: failed, {run['failed']}" for run in runs if run.get("failed")]

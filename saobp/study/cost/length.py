@@ -1,0 +1,66 @@
+"""Time and memory of attention, forward and backward, against length: fused, materialised, and torch's own."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+
+from saobp import refine, saobp_attention
+from saobp.study.cost.timing import THREADS, attention_kernel, in_processes, interleaved, peak_above_now
+
+HEADS, WIDTH = 4, 64
+
+
+def materialised(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    """Refine the whole matrix and let autograd keep what it wants."""
+    return refine((query @ key.mT / query.shape[-1] ** 0.5).softmax(-1)) @ value
+
+
+WAYS: dict[str, Callable[..., Tensor]] = {
+    "sdpa": scaled_dot_product_attention,
+    "high": saobp_attention,
+    "low": partial(saobp_attention, factor="low"),
+    "elemmul": partial(saobp_attention, factor="elemmul"),
+    "materialised": materialised,
+}
+
+
+def forward_and_backward(attend: Callable[..., Tensor], shape: tuple[int, ...]) -> Callable[[], object]:
+    """Return a call of an attention and its gradient on random inputs, the same for every attention."""
+    place = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    generator = torch.Generator().manual_seed(0)
+    *inputs, upstream = (torch.randn(shape, generator=generator).to(place) for _ in range(4))
+    inputs = [x.requires_grad_() for x in inputs]
+    return lambda: torch.autograd.grad(attend(*inputs), inputs, upstream)
+
+
+def memory(way: str, length: int) -> dict[str, float]:
+    """Measure the peak of a way at (1, 4, length, 64), in MiB above its inputs: median, "low", "high" of processes."""
+    return in_processes(peak, way, length)
+
+
+def peak(way: str, length: int) -> float:
+    """Measure the peak here, after a small call that loads what is loaded once."""
+    torch.set_num_threads(THREADS)
+    forward_and_backward(WAYS[way], (1, HEADS, 64, WIDTH))()
+    return peak_above_now(forward_and_backward(WAYS[way], (1, HEADS, length, WIDTH)))
+
+
+def by_length(lengths: Sequence[int], ways: Sequence[str], rounds: int, longest_materialised: int = 2048) -> list[dict]:
+    """Return one row a length and way: milliseconds and ratios (median, quartiles), peak MiB (median, low, high).
+
+    For the first way and the materialised one there is a "ratio_to_<way>" too. The materialised way stops at
+    `longest_materialised`: it keeps several L x L matrices a head. "kernel" is torch's fused one, "" without.
+    """
+    rows = []
+    for length in lengths:
+        shown = [way for way in ways if way != "materialised" or length <= longest_materialised]
+        shape = (1, HEADS, length, WIDTH)
+        calls = {way: forward_and_backward(WAYS[way], shape) for way in shown}
+        against = [way for way in shown if way in (ways[0], "materialised")]
+        for way, found in interleaved(calls, rounds, against=against).items():
+            found |= {"kernel": attention_kernel(calls[way]), "peak_mib": memory(way, length)}
+            rows.append({"length": length, "way": way, **found})
+    return rows

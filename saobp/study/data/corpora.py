@@ -1,0 +1,216 @@
+"""Pretraining text as blocks of tokens of one length, tokenised once into a memory-mapped file (Sec. 6)."""
+
+import hashlib
+import json
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import Any, BinaryIO, Literal
+
+import numpy as np
+import torch
+from filelock import FileLock
+from jaxtyping import Int64
+from torch import Tensor
+from tqdm.auto import tqdm
+from transformers import PreTrainedTokenizerBase
+
+from saobp.study.data.documents import Document, Mixture
+from saobp.study.data.sources import DataError, Source
+from saobp.study.data.tokenizers import make_tokenizer, tokenizer_fingerprint
+from saobp.study.setup import paths, seals
+
+__all__ = ["Blocks", "make_tokenizer", "token_blocks"]
+
+FORMAT = 2  # of the token file; another number makes old files be built again
+Style = Literal["masked", "causal"]
+log = logging.getLogger(__name__)
+
+
+class Blocks(torch.utils.data.Dataset):
+    """Blocks of contiguous text, each `{"input_ids": (length,) int64}`; the tokens stay on disk.
+
+    A masked block is [CLS] tokens [SEP]; a causal block is text alone. `tokens` counts all of them, `splits`
+    says what each data set is and lacks, `description` how they were mixed and what was dropped.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """Open a whole token folder."""
+        self.folder = folder
+        self.about: dict[str, Any] = json.loads((folder / "about.json").read_text(encoding="utf-8"))
+        self.length: int = self.about["length"]
+        self.fingerprint: str = self.about["fingerprint"]
+        self.description: str = self.about["description"]
+        self.splits: list[dict[str, Any]] = self.about["splits"]
+
+    @property
+    def tokens(self) -> int:
+        """Tokens in all blocks, [CLS] and [SEP] included."""
+        return len(self) * self.length
+
+    def __len__(self) -> int:
+        return self.about["blocks"]
+
+    def __getitem__(self, index: int) -> dict[str, Tensor]:
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"block {index} of {len(self)}")
+        return {"input_ids": self._rows([index])[0]}
+
+    def __getitems__(self, indices: Sequence[int]) -> list[dict[str, Tensor]]:
+        """Return many blocks at once: what a DataLoader asks for."""
+        return [{"input_ids": row} for row in self._rows(indices)]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the map out: a worker opens the file itself instead of being sent the text."""
+        return {name: value for name, value in self.__dict__.items() if name != "_map"}
+
+    @cached_property
+    def _map(self) -> np.ndarray:
+        shape = (len(self), self.about["body"])
+        return np.memmap(self.folder / "tokens.bin", dtype=self.about["dtype"], mode="r", shape=shape)
+
+    def _rows(self, indices: Sequence[int]) -> Int64[Tensor, "block length"]:
+        body = torch.from_numpy(self._map[list(indices)].astype(np.int64))
+        if not self.about["around"]:
+            return body
+        first, last = (torch.full((len(body), 1), mark) for mark in self.about["around"])
+        return torch.cat([first, body, last], dim=1)
+
+
+def token_blocks(
+    source: Source,
+    mixture: Mapping[str, float],
+    tokenizer: PreTrainedTokenizerBase,
+    length: int,
+    *,
+    split: str = "train",
+    cache: Path | None = None,
+    limit_tokens: int | None = None,
+    style: Style | None = None,
+    separate: bool = True,
+) -> Blocks:
+    """Tokenise a mixture's split once and return it in blocks of `length` tokens.
+
+    The file in `cache` (the build's by default) is keyed by text, tokenizer and length; one that is not whole
+    is built again. `limit_tokens` is the most that the blocks may hold. `style` follows the tokenizer: masked
+    where it puts [CLS] and [SEP] around a text, else causal. `separate` puts [SEP] or <|endoftext|> between
+    documents.
+    Raises DataError if a data set is missing, if the text fills no block or if the cache cannot be written.
+    """
+    style = style or ("masked" if tokenizer.num_special_tokens_to_add() else "causal")
+    if length < 3:
+        raise ValueError(f"length={length} must be at least 3: [CLS], a token, [SEP]")
+    text = Mixture(source, mixture, split)
+    key = [
+        FORMAT,
+        text.identity(),
+        tokenizer_fingerprint(tokenizer),
+        length,
+        split,
+        limit_tokens,
+        style,
+        separate,
+    ]
+    fingerprint = hashlib.sha256(json.dumps(key).encode()).hexdigest()[:16]
+    folder = (cache or paths.cache()) / f"tokens-{fingerprint}"
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(folder.with_suffix(".lock")):
+            if not _whole(folder):
+                paths.sweep(folder)
+                with paths.new_folder(folder) as temporary:
+                    about = _write(temporary, text, tokenizer, length, limit_tokens, style, separate)
+                    about |= {"fingerprint": fingerprint, "length": length}
+                    paths.write_text(temporary / "about.json", json.dumps(about, indent=1))
+                    seals.seal(temporary)
+    except OSError as error:
+        reason = error.strerror or error
+        raise DataError(f"{folder}: cannot be written ({reason}); free space or rights there") from None
+    return Blocks(folder)
+
+
+def provenance(source: Source, text: Blocks, held_out: Blocks, more: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
+    """Return what a record says of its data: where it came from, which text exactly, and how complete each split is."""
+    splits = [*text.splits, *held_out.splits, *more]
+    return {"source": source.name, "fingerprint": text.fingerprint, "splits": splits}
+
+
+def _whole(folder: Path) -> bool:
+    """Say whether a token folder is there and has every byte that it was written with."""
+    if not folder.exists():
+        return False
+    problem = seals.flaw(folder)
+    if problem is not None:
+        log.warning("%s is not whole (%s): building it again", folder, problem)
+    return problem is None
+
+
+def _write(
+    folder: Path,
+    text: Mixture,
+    tokenizer: PreTrainedTokenizerBase,
+    length: int,
+    limit: int | None,
+    style: Style,
+    separate: bool,
+) -> dict[str, Any]:
+    """Write the tokens of whole blocks to `tokens.bin` and return what about.json says of them."""
+    around = [tokenizer.cls_token_id, tokenizer.sep_token_id] if style == "masked" else []
+    between = tokenizer.sep_token_id if style == "masked" else tokenizer.eos_token_id
+    body = length - len(around)
+    dtype = np.dtype(np.uint16 if len(tokenizer) <= 2**16 else np.uint32)
+    with (folder / "tokens.bin").open("wb") as stream:
+        pieces = _encoded(text, tokenizer, between if separate else None)
+        most = None if limit is None else limit // length * body
+        written, text.counts["documents"] = _append(stream, pieces, dtype, most, f"tokenise {text.split}")
+        blocks = written // body
+        if not blocks:
+            raise DataError(f"{text.description()}: {written} tokens do not fill a block of {length}; add text")
+        stream.truncate(blocks * body * dtype.itemsize)
+    return {
+        "blocks": blocks,
+        "body": body,
+        "dtype": dtype.name,
+        "around": around,
+        "description": text.description(),
+        "splits": _cut(text.completeness(), limit) if written == most else text.completeness(),
+    }
+
+
+def _cut(splits: list[dict[str, Any]], limit: int | None) -> list[dict[str, Any]]:
+    """Say of every split that the text ends where a limit cut it."""
+    said = f"cut at {limit} tokens of the mixture"
+    return [{**split, "complete": False, "note": "; ".join(filter(None, [split["note"], said]))} for split in splits]
+
+
+def _encoded(
+    documents: Iterable[Document], tokenizer: PreTrainedTokenizerBase, between: int | None
+) -> Iterator[list[int]]:
+    """Yield each document's tokens, a mark behind each if there is one."""
+    end = [] if between is None else [between]
+    tokenizer.backend_tokenizer.no_truncation()  # an earlier call may have left it on
+    tokenizer.backend_tokenizer.no_padding()
+    remaining = iter(documents)
+    while group := list(islice(remaining, 256)):
+        texts = ["\n".join(document) for document in group]
+        # the backend itself: no length warning for a long document, and no offsets to compute
+        for encoding in tokenizer.backend_tokenizer.encode_batch_fast(texts, add_special_tokens=False):
+            yield encoding.ids + end
+
+
+def _append(
+    stream: BinaryIO, pieces: Iterable[list[int]], dtype: np.dtype, limit: int | None, title: str
+) -> tuple[int, int]:
+    """Write pieces up to a limit of tokens, showing progress, and return how many tokens and pieces were written."""
+    written, count = 0, 0
+    with tqdm(total=limit, desc=title, unit=" tokens", unit_scale=True) as progress:
+        for piece in pieces:
+            part = piece if limit is None else piece[: limit - written]
+            stream.write(np.asarray(part, dtype=dtype).tobytes())
+            written, count = written + len(part), count + 1
+            progress.update(len(part))
+            if written == limit:
+                break
+    return written, count

@@ -1,0 +1,184 @@
+"""Running text for pretraining: joined to documents, deduplicated, interleaved by weight (Sec. 6).
+
+A mixture maps data sets (`owner/name` or `owner/name:config`) to weights. The weights are shares of the
+characters that are kept, for as long as every set lasts; a set that has run out is not repeated, the others go
+on, and the shares that came of it are counted. A limit on the tokens that no set runs out before holds the weights.
+"""
+
+import hashlib
+import itertools
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from saobp.study.data.sources import DataError, Source
+from saobp.study.data.splits import MissingSplit
+
+RULE = (
+    "paragraphs of 8 words or more that occurred before, or that the mixture's validation splits hold, are "
+    "dropped (compared without case and spacing)"
+)
+ORDER = "dropped before they are weighed"
+SHORTEST_COMPARED = 8  # words; shorter lines recur honestly: a dialogue is full of "Yes," he said.
+SENTENCE_ROWS = {"bookcorpus/bookcorpus"}  # one sentence a row, books not marked: cut every 1,000 rows
+
+Document = list[str]  # its paragraphs
+
+
+@dataclass
+class Mixture:
+    """Deduplicated, interleaved documents of a split, and a count of what was dropped while they are read."""
+
+    source: Source
+    weights: Mapping[str, float]
+    split: str = "train"
+    counts: Counter = field(default_factory=Counter)  # documents, paragraphs, dropped, and characters by set
+
+    def __post_init__(self) -> None:
+        """Check the weights and find which data sets have the split."""
+        if not self.weights or not all(weight > 0 for weight in self.weights.values()):
+            raise ValueError(f"mixture={dict(self.weights)} must give at least one data set a weight above 0")
+        held_out = self.split == "validation"
+        self.parts = [name for name in self.weights if not held_out or self._has(name, self.split)]
+        if not self.parts:
+            raise DataError(f"no data set of {', '.join(self.weights)} has a split '{self.split}'; add one that has")
+
+    def __iter__(self) -> Iterator[Document]:
+        """Yield documents; only train is deduplicated, held-out text stays as published."""
+        self.counts.clear()
+        streams = {name: _documents(self.source, name, self.split) for name in self.parts}
+        if self.split == "train":
+            held_out = (d for name in self._held_out() for d in _documents(self.source, name, "validation"))
+            seen = {key for document in held_out for p in document if (key := _key(p)) is not None}
+            streams = {name: self._deduplicated(stream, seen) for name, stream in streams.items()}
+        return interleave({name: self._counted(name, stream) for name, stream in streams.items()}, self.weights)
+
+    def completeness(self) -> list[dict[str, Any]]:
+        """Return what each data set's split is and lacks; those without the split say so."""
+        found = [self.source.completeness(*_place(name), self.split) for name in self.parts]
+        for name in self.weights:
+            if name not in self.parts:
+                dataset, config = _place(name)
+                lacking = {"rows": 0, "published_rows": None, "complete": False, "note": "has no such split"}
+                found.append({"dataset": dataset, "config": config, "split": self.split, **lacking})
+        return found
+
+    def identity(self) -> list[Any]:
+        """Return what changes when the text does: fingerprints, weights and rules."""
+        parts = [[name, self.weights[name], self.source.fingerprint(*_place(name), self.split)] for name in self.parts]
+        return [
+            RULE,
+            ORDER,
+            parts,
+            [self.source.fingerprint(*_place(name), "validation") for name in self._held_out()],
+        ]
+
+    def description(self) -> str:
+        """Say in a sentence what was read and dropped."""
+        c = self.counts
+        weights = ", ".join(f"{name} ({self.weights[name]:g})" for name in self.parts)
+        written = {name: c[name] / max(1, sum(c[part] for part in self.parts)) for name in self.parts}
+        shares = ", ".join(f"{name} {share:.0%}" for name, share in written.items()) if len(written) > 1 else ""
+        weights += f" (shares of the characters read: {shares})" if shares else ""
+        rule = f"; {c['dropped']} of {c['paragraphs']} paragraphs dropped: {RULE}" if self.split == "train" else ""
+        return f"{self.split} text by weight: {weights}; {c['documents']} documents{rule}"
+
+    def _held_out(self) -> list[str]:
+        """Return the data sets whose validation text must not occur in train."""
+        return [n for n in self.parts if self.split == "train" and self._has(n, "validation")]
+
+    def _has(self, name: str, split: str) -> bool:
+        try:
+            return bool(self.source.intervals(*_place(name), split))
+        except MissingSplit:
+            return False
+
+    def _deduplicated(self, documents: Iterable[Document], seen: set[int]) -> Iterator[Document]:
+        for document in documents:
+            kept = []
+            for paragraph in document:
+                key = _key(paragraph)
+                if key is None or key not in seen:
+                    kept.append(paragraph)
+                    seen.add(key)
+            self.counts["paragraphs"] += len(document)
+            self.counts["dropped"] += len(document) - len(kept)
+            yield kept
+
+    def _counted(self, name: str, documents: Iterable[Document]) -> Iterator[Document]:
+        for document in documents:
+            if document:
+                self.counts["documents"] += 1
+                self.counts[name] += sum(map(len, document))
+                yield document
+
+
+def interleave(streams: Mapping[str, Iterator[Document]], weights: Mapping[str, float]) -> Iterator[Document]:
+    """Yield documents so that the characters from each stream stay in proportion to its weight.
+
+    The next document always comes from the stream that is furthest behind: a fixed order, no draw.
+    """
+    written = dict.fromkeys(streams, 0.0)
+    while written:
+        name = min(written, key=lambda n: written[n])
+        document = next(streams[name], None)
+        if document is None:
+            del written[name]
+            continue
+        written[name] += max(1, sum(map(len, document))) / weights[name]
+        yield document
+
+
+def _key(paragraph: str) -> int | None:
+    """Return a paragraph's 64-bit hash without case and spacing, or None for one too short to compare."""
+    words = paragraph.casefold().split()
+    if len(words) < SHORTEST_COMPARED:
+        return None
+    return int.from_bytes(hashlib.blake2b(" ".join(words).encode(), digest_size=8).digest(), "little")
+
+
+def _place(name: str) -> tuple[str, str | None]:
+    dataset, _, config = name.partition(":")
+    return dataset, config or None
+
+
+def _documents(source: Source, name: str, split: str) -> Iterator[Document]:
+    """Yield the documents of one data set, each a list of its paragraphs."""
+    dataset, config = _place(name)
+    rows = source.stream(dataset, config, split)
+    for _, group in itertools.groupby(_labelled(dataset, split, rows), key=lambda pair: pair[0]):
+        lines = (line.strip() for _, text in group for line in text.splitlines())
+        if paragraphs := [line for line in lines if line]:
+            yield paragraphs
+
+
+def _labelled(dataset: str, split: str, rows: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Any, str]]:
+    """Pair each row's text with what it shares with the rows of the same document.
+
+    WikiText has a line a row and a title line ` = Title = `; a column `book` names a book; any other row is
+    a document.
+    """
+    article = 0
+    for number, row in enumerate(rows):
+        if not isinstance(row.get("text"), str):
+            raise DataError(f"{dataset} {split}: row {number} has no text; a corpus needs a column 'text'")
+        text = row["text"]
+        if dataset.endswith("/wikitext"):
+            article += is_title(text)
+            yield article, without_marks(text)
+        elif dataset in SENTENCE_ROWS:
+            yield number // 1000, text
+        else:
+            yield row.get("book", number), text
+
+
+def is_title(line: str) -> bool:
+    """Say whether a line of WikiText is an article's title, ` = Title = `, and not a section's."""
+    return re.fullmatch(r"= [^=](.*[^=])? =", line.strip()) is not None
+
+
+def without_marks(line: str) -> str:
+    """Undo WikiText's marks around a hyphen, comma or point inside a word: `1 @,@ 000` -> `1,000`."""
+    return re.sub(r" @([-,.])@ ", r"\1", line)

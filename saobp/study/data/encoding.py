@@ -1,0 +1,120 @@
+"""From a benchmark's rows to the batches its head takes: encoding, truncation, padding."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import datasets
+from transformers import DataCollatorForMultipleChoice, DataCollatorWithPadding, PreTrainedTokenizerBase
+
+from saobp.study.data import squad
+from saobp.study.data.tasks import TaskSpec
+
+BLANK = "_"  # RACE's cloze questions leave a blank for the option
+
+
+def encode(
+    spec: TaskSpec,
+    rows: datasets.Dataset,
+    tokenizer: PreTrainedTokenizerBase,
+    length: int,
+    *,
+    doc_stride: int | None = None,
+) -> datasets.Dataset:
+    """Return features of at most `length` tokens, unpadded, with `labels` (a span: start and end positions).
+
+    One text or a pair loses tokens from its longer text. A choice is a list of options, each with the article
+    cut to make room: question and option stay whole. A span gives one or more windows an item, which overlap
+    by `doc_stride` tokens (default: a third of the length, 128 at most) and keep `item` and `offsets`.
+    Raises ValueError if `length` cannot hold a question with its option.
+    """
+    steps = {"choice": _choices, "span": squad.windows}
+    step = steps.get(spec.kind, _texts)
+    options = {"doc_stride": doc_stride} if spec.kind == "span" else {}
+    return rows.map(
+        step,
+        batched=True,
+        with_indices=spec.kind == "span",
+        fn_kwargs={"spec": spec, "tokenizer": tokenizer, "length": length, **options},
+        remove_columns=rows.column_names,
+        keep_in_memory=True,
+        load_from_cache_file=False,
+        desc=f"encode {spec.name}",
+    )
+
+
+def collator(spec: TaskSpec, tokenizer: PreTrainedTokenizerBase) -> "Collator":
+    """Return what pads features to the longest of their batch; choices become (batch, option, token)."""
+    if spec.kind == "choice":
+        return Collator(DataCollatorForMultipleChoice(tokenizer))
+    return Collator(DataCollatorWithPadding(tokenizer))
+
+
+@dataclass(frozen=True)
+class Collator:
+    """Pads the features that a model takes and leaves those that only scoring needs (`item`, `offsets`)."""
+
+    pad: DataCollatorWithPadding | DataCollatorForMultipleChoice
+
+    def __call__(self, features: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Return one padded batch of tensors."""
+        kept = [{k: v for k, v in f.items() if k not in squad.SCORING_COLUMNS} for f in features]
+        return dict(self.pad(kept))
+
+
+def option_texts(spec: TaskSpec, row: Mapping[str, Any]) -> list[str]:
+    """Return each option with its question: in the question's blank if it has one, else behind it."""
+    _, question, options = spec.texts
+    if not question:
+        return list(row[options])
+    asked = row[question]
+    return [asked.replace(BLANK, o, 1) if BLANK in asked else f"{asked} {o}" for o in row[options]]
+
+
+def _texts(
+    batch: Mapping[str, list], spec: TaskSpec, tokenizer: PreTrainedTokenizerBase, length: int
+) -> dict[str, list]:
+    texts = [list(batch[column]) for column in spec.texts]
+    encoded = tokenizer(*texts, truncation=True, max_length=length)
+    return {**encoded, "labels": batch["label"]}
+
+
+def tokens_needed(spec: TaskSpec, rows: datasets.Dataset, tokenizer: PreTrainedTokenizerBase) -> list[int]:
+    """Return the tokens that each item needs for what is never cut: of a choice its question and longest option.
+
+    A token of the article and the special ones are among them. Items of other kinds need 0: all their texts are cut.
+    """
+    if spec.kind != "choice":
+        return [0] * len(rows)
+    return [max(_needed(option_texts(spec, row), tokenizer)) for row in rows]
+
+
+def _choices(
+    batch: Mapping[str, list], spec: TaskSpec, tokenizer: PreTrainedTokenizerBase, length: int
+) -> dict[str, list]:
+    rows = [dict(zip(batch, values)) for values in zip(*batch.values())]
+    seconds = [option_texts(spec, row) for row in rows]
+    firsts = [[row[spec.texts[0]]] * len(options) for row, options in zip(rows, seconds)]
+    flat = [text for options in seconds for text in options]
+    _check_room(spec, flat, tokenizer, length)
+    encoded = tokenizer(sum(firsts, []), flat, truncation="only_first", max_length=length)
+    ends = [0]
+    for options in seconds:
+        ends.append(ends[-1] + len(options))
+    nested = {name: [values[a:b] for a, b in zip(ends, ends[1:])] for name, values in encoded.items()}
+    return {**nested, "labels": batch["label"]}
+
+
+def _needed(texts: list[str], tokenizer: PreTrainedTokenizerBase) -> list[int]:
+    """Count what each question with its option takes beside special tokens and one token of the article."""
+    counts = [len(ids) for ids in tokenizer(texts, add_special_tokens=False)["input_ids"]]
+    return [count + tokenizer.num_special_tokens_to_add(pair=True) + 1 for count in counts]
+
+
+def _check_room(spec: TaskSpec, texts: list[str], tokenizer: PreTrainedTokenizerBase, length: int) -> None:
+    """Refuse a length that would cut a question or an option."""
+    needed = _needed(texts, tokenizer)
+    if max(needed) > length:
+        longest = texts[needed.index(max(needed))]
+        whole = f"question and option whole ({longest[:60]!r}, {spec.name})"
+        raise ValueError(f"length={length} cannot hold {whole}: give at least {max(needed)}")

@@ -1,0 +1,93 @@
+"""The public Hugging Face hub as a source of data."""
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import datasets
+
+from saobp.study.data import splits
+from saobp.study.data.splits import REMEDY, DataError, MissingSplit, first_line
+
+
+@dataclass(frozen=True)
+class HubSource:
+    """The public Hugging Face hub, through `datasets.load_dataset`; cached where datasets caches."""
+
+    name: str = "hub"
+
+    def load(self, dataset: str, config: str | None, split: str) -> datasets.Dataset:
+        """Return a split, or a slice of one."""
+        return _ask(datasets.load_dataset, dataset, config, split=split)
+
+    def stream(self, dataset: str, config: str | None, split: str) -> Iterator[dict[str, Any]]:
+        """Yield the rows of a split as they arrive; offline, from datasets' cache."""
+        offline = os.environ.get("HF_HUB_OFFLINE", "0").upper() in {"1", "ON", "YES", "TRUE"}
+        rows = _ask(datasets.load_dataset, dataset, config, split=split, streaming=not offline)
+        try:
+            yield from rows
+        except Exception as error:  # a dozen classes, some of them OSError: none is about our disk
+            reason = first_line(error)
+            raise DataError(f"{dataset} {split}: the hub broke off ({reason}); give the same command again") from None
+
+    def intervals(self, dataset: str, config: str | None, split: str) -> list[tuple[str, int, int]]:
+        """Return the (split, first row, end row) pieces that a split expression means."""
+        return splits.intervals(split, lambda base: self._rows(dataset, config, base))
+
+    def completeness(self, dataset: str, config: str | None, split: str) -> dict[str, Any]:
+        """Say how many of the published rows a split holds; the hub is what is published."""
+        published = splits.PUBLISHED_ROWS.get((dataset, config), {})
+        if "[" not in split and not self._counted(dataset, config, split):
+            rows, notes = published.get(split), ["the hub states no count"]
+            return splits.completeness(dataset, config, split, [(split, 0, rows or 0)], [rows], False, notes)
+        pieces = self.intervals(dataset, config, split)
+        totals = [self._rows(dataset, config, base) for base, _, _ in pieces]
+        counts = [published.get(base, total) for (base, _, _), total in zip(pieces, totals)]
+        pairs = zip(counts, totals)
+        notes = [f"the hub has {has} rows, {due} were published" for due, has in pairs if due != has]
+        return splits.completeness(dataset, config, split, pieces, counts, counts == totals, notes)
+
+    def fingerprint(self, dataset: str, config: str | None, split: str) -> str:
+        """Return digits of datasets' own fingerprint, which holds the hub's revision."""
+        builder = _ask(datasets.load_dataset_builder, dataset, config)
+        return hashlib.sha256(f"{dataset} {config} {split} {builder.hash}".encode()).hexdigest()[:16]
+
+    def files(self, repository: str, *names: str) -> str:
+        """Return the repository's identifier: transformers fetches the files itself."""
+        return repository
+
+    def _counted(self, dataset: str, config: str | None, split: str) -> bool:
+        """Say whether the hub states how many rows a split has."""
+        stated = (_ask(datasets.load_dataset_builder, dataset, config).info.splits or {}).get(split)
+        return bool(stated and stated.num_examples)
+
+    def _rows(self, dataset: str, config: str | None, split: str) -> int:
+        found = _ask(datasets.load_dataset_builder, dataset, config).info.splits or {}
+        if found and split not in found:
+            name, listed = f"{dataset} {config or ''}".strip(), ", ".join(found)
+            raise MissingSplit(f"{name}: no split {split!r} (found: {listed}); name one of these")
+        if split in found and found[split].num_examples:
+            return found[split].num_examples
+        listed = _ask(datasets.get_dataset_split_names, dataset, config)
+        if split not in listed:
+            raise MissingSplit(f"{dataset}: no split {split!r} (found: {', '.join(listed)}); name one of these")
+        if (known := splits.PUBLISHED_ROWS.get((dataset, config), {}).get(split)) is not None:
+            return known
+        return len(self.load(dataset, config, split))
+
+
+def _ask(function: Callable, dataset: str, config: str | None, **options: Any) -> Any:
+    """Call a loader of datasets; where a data set still is a script, on the hub's parquet form."""
+    try:
+        try:
+            return function(dataset, config, **options)
+        except RuntimeError as error:
+            if "scripts are no longer supported" not in str(error):
+                raise
+            return function(dataset, config, revision="refs/convert/parquet", **options)
+    except Exception as error:  # the hub fails in a dozen classes; all mean the same here
+        name = f"{dataset} {config}" if config else dataset
+        reason = first_line(error)
+        raise DataError(f"{name}: not to be had from the hub ({reason}); connect, or {REMEDY}") from None

@@ -1,0 +1,255 @@
+"""The paper's benchmarks as values: where each lies, what is read, how it is scored (Tables 2, 3, 7, 8)."""
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import datasets
+import numpy as np
+from sklearn.model_selection import GroupShuffleSplit
+
+from saobp.study.data.sources import DataError, Source
+from saobp.study.data.splits import overlap
+from saobp.study.setup.labels import counted
+
+Kind = Literal["classification", "regression", "choice", "span"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskSpec:
+    """One benchmark: its columns on the hub, its labels and its metrics, the headline first."""
+
+    name: str
+    title: str  # the paper's column name
+    dataset: str
+    config: str
+    kind: Kind
+    texts: tuple[str, ...]  # columns; choice: article, question (or none), options; span: question, context
+    labels: tuple[str, ...] = ()
+    metrics: tuple[str, ...] = ("accuracy",)
+    gold: str = "label"  # the column that holds the answer
+    passage: str = ""  # the column that several questions may be about; "" without one
+    train_split: str = "train"
+    evaluation_split: str = "validation"
+
+    @property
+    def headline(self) -> str:
+        """The metric that the paper's tables hold."""
+        return self.metrics[0]
+
+    @property
+    def num_labels(self) -> int:
+        """Outputs of the head: classes; one score for a regression or an option, two for a span's ends."""
+        return {"classification": len(self.labels), "span": 2}.get(self.kind, 1)
+
+
+def _glue(name: str, title: str, *texts: str, labels: tuple[str, ...], **options: Any) -> TaskSpec:
+    values = {"kind": "classification", "labels": labels, **options}
+    return TaskSpec(name=name, title=title, dataset="nyu-mll/glue", config=name, texts=texts, **values)
+
+
+_ENTAILMENT = ("entailment", "not_entailment")
+_PARAPHRASE = ("accuracy", "f1")  # the paper's MRPC and QQP are accuracies
+_SENTENCES = ("sentence1", "sentence2")
+
+TASKS: dict[str, TaskSpec] = {
+    spec.name: spec
+    for spec in (
+        _glue("cola", "CoLA", "sentence", labels=("unacceptable", "acceptable"), metrics=("matthews",)),
+        _glue("mrpc", "MRPC", *_SENTENCES, labels=("different", "equivalent"), metrics=_PARAPHRASE),
+        _glue("rte", "RTE", *_SENTENCES, labels=_ENTAILMENT),
+        _glue("sst2", "SST2", "sentence", labels=("negative", "positive")),
+        _glue("stsb", "STS-B", *_SENTENCES, labels=(), kind="regression", metrics=("pearson", "spearman")),
+        _glue("wnli", "WNLI", *_SENTENCES, labels=("not_entailment", "entailment"), passage="sentence1"),
+        _glue("qnli", "QNLI", "question", "sentence", labels=_ENTAILMENT, passage="sentence"),
+        _glue(
+            "mnli",
+            "MNLI",
+            "premise",
+            "hypothesis",
+            labels=("entailment", "neutral", "contradiction"),
+            evaluation_split="validation_matched",
+            passage="premise",
+        ),
+        _glue("qqp", "QQP", "question1", "question2", labels=("different", "duplicate"), metrics=_PARAPHRASE),
+        TaskSpec(
+            name="squad",
+            title="SQuAD",
+            dataset="rajpurkar/squad",
+            config="plain_text",
+            kind="span",
+            texts=("question", "context"),
+            passage="context",
+            metrics=("exact_match", "f1"),
+            gold="answers",
+        ),
+        TaskSpec(
+            name="hellaswag",
+            title="HellaSwag",
+            dataset="Rowan/hellaswag",
+            config="default",
+            kind="choice",
+            texts=("ctx", "", "endings"),
+            labels=("0", "1", "2", "3"),
+        ),
+        TaskSpec(
+            name="race",
+            title="RACE-Middle",
+            dataset="ehovy/race",
+            config="middle",
+            kind="choice",
+            texts=("article", "question", "options"),
+            passage="article",
+            labels=("A", "B", "C", "D"),
+            gold="answer",
+        ),
+        TaskSpec(
+            name="boolq",
+            title="BoolQ",
+            dataset="google/boolq",
+            config="default",
+            kind="classification",
+            texts=("question", "passage"),
+            passage="passage",
+            labels=("False", "True"),
+            gold="answer",
+        ),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Task:
+    """A benchmark's rows, every one with its answer in `label` (a span's answers stay in `answers`).
+
+    `development` is a slice of train that chooses the epoch; `evaluation` is reported and chooses nothing.
+    """
+
+    spec: TaskSpec
+    train: datasets.Dataset
+    development: datasets.Dataset
+    evaluation: datasets.Dataset
+    splits: list[dict[str, Any]]  # what each split is and lacks, for the record and the caption
+
+
+def load_task(
+    name: str,
+    source: Source,
+    *,
+    train_split: str | None = None,
+    evaluation_split: str | None = None,
+    limit_train: int | None = None,
+    limit_evaluation: int | None = None,
+    seed: int = 0,
+) -> Task:
+    """Load a benchmark and set aside a tenth of train, about 1,000 rows at most, for choosing the epoch.
+
+    Questions of one passage stay together, so that none is chosen on that was trained on.
+
+    Splits may be slices (`validation[:80%]`); a limit draws that many rows by `seed`, train's limit with its
+    development slice. Every substitution and limit is noted in `splits`.
+    Raises DataError if the name or a split is unknown, if rows have no answers, or if train and evaluation
+    share rows.
+    """
+    spec = _with_splits(name, train_split, evaluation_split)
+    pieces = [source.intervals(spec.dataset, spec.config, s) for s in (spec.train_split, spec.evaluation_split)]
+    if overlap(*pieces):
+        shared = f"'{spec.train_split}' and '{spec.evaluation_split}'"
+        raise DataError(f"{name}: the splits {shared} share rows; slice them apart")
+    train = _load(spec, source, spec.train_split, limit_train, seed)
+    evaluation = _load(spec, source, spec.evaluation_split, limit_evaluation, seed)
+    kept, aside = _set_aside(spec, train, seed)
+    described = [
+        _described(source, spec, "train", len(train)),
+        _described(source, spec, "evaluation", len(evaluation), _known(spec, train, evaluation)),
+    ]
+    return Task(spec, train.select(kept), train.select(aside), evaluation, described)
+
+
+def rows_aside(rows: int) -> int:
+    """Return how many of a task's training rows choose the epoch, where no passage has to stay whole."""
+    return min(1000, max(1, rows // 10))
+
+
+def _set_aside(spec: TaskSpec, train: datasets.Dataset, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Draw the rows that are trained on and those that choose the epoch; a passage is in one of the two."""
+    order = np.random.default_rng(seed).permutation(len(train))
+    rows = rows_aside(len(train))
+    passages = train[spec.passage][:] if spec.passage else []
+    if len(set(passages)) < 2:
+        return order[rows:], order[:rows]
+    draw = GroupShuffleSplit(1, test_size=rows / len(train), random_state=seed)
+    kept, aside = next(draw.split(order, groups=np.asarray(passages)[order]))
+    return order[kept], order[aside]
+
+
+def load_reported(
+    name: str, source: Source, *, split: str | None = None, limit: int | None = None, seed: int = 0
+) -> tuple[TaskSpec, datasets.Dataset, dict[str, Any]]:
+    """Load the reported rows of a benchmark alone, as `load_task` does: all that a model which is not trained needs.
+
+    Returns the benchmark, its rows, and what their split is and lacks.
+    Raises DataError if the name or the split is unknown, or if rows have no answers.
+    """
+    spec = _with_splits(name, None, split)
+    rows = _load(spec, source, spec.evaluation_split, limit, seed)
+    return spec, rows, _described(source, spec, "evaluation", len(rows))
+
+
+def _with_splits(name: str, train: str | None, evaluation: str | None) -> TaskSpec:
+    """Return a benchmark that reads these splits, its usual ones where none is given."""
+    if name not in TASKS:
+        raise DataError(f"no task is called '{name}': choose from {', '.join(TASKS)}")
+    usual = TASKS[name]
+    return replace(usual, train_split=train or usual.train_split, evaluation_split=evaluation or usual.evaluation_split)
+
+
+def _load(spec: TaskSpec, source: Source, split: str, limit: int | None, seed: int) -> datasets.Dataset:
+    """Return a split with its answers in `label`, or a seeded draw of its rows in their own order."""
+    rows = _answered(spec, source.load(spec.dataset, spec.config, split), split)
+    if limit is None or limit >= len(rows):
+        return rows
+    return rows.select(np.sort(np.random.default_rng(seed).choice(len(rows), limit, replace=False)))
+
+
+def _answered(spec: TaskSpec, rows: datasets.Dataset, split: str) -> datasets.Dataset:
+    """Put the answer of every row in `label`: a class's or an option's number, a similarity from 0 to 5."""
+    wanted = [*filter(None, spec.texts), spec.gold]
+    if missing := [column for column in wanted if column not in rows.column_names]:
+        raise DataError(
+            f"{spec.dataset} {spec.config} {split}: no column {', '.join(missing)}; name columns as the hub does"
+        )
+    if spec.kind == "span":
+        return rows
+    gold = rows[spec.gold][:]
+    if spec.kind == "regression":
+        labels = [float(value) for value in gold]
+        hidden = min(labels, default=0.0) < 0
+    else:
+        numbers = {text: number for number, text in enumerate(spec.labels)}
+        labels = [numbers.get(v, -1) if isinstance(v, str) else int(v) for v in gold]
+        hidden = not set(labels) <= set(range(len(spec.labels)))
+    if hidden:
+        raise DataError(f"{spec.dataset} {split}: its rows have no answers; choose a split that has them")
+    if "label" in rows.column_names:
+        rows = rows.remove_columns("label")
+    return rows.add_column("label", labels)
+
+
+def _known(spec: TaskSpec, train: datasets.Dataset, evaluation: datasets.Dataset) -> str:
+    """Say how many reported rows are about a passage of train, if any are."""
+    seen = set(train[spec.passage][:]) if spec.passage else set()
+    count = sum(passage in seen for passage in evaluation[spec.passage][:]) if seen else 0
+    return f"{counted(count, 'row')} about a passage of train" if count else ""
+
+
+def _described(source: Source, spec: TaskSpec, role: str, used: int, known: str = "") -> dict[str, Any]:
+    """Return a split's completeness, its role and the rows used; the note holds every substitution."""
+    split, usual = (getattr(each, f"{role}_split") for each in (spec, TASKS[spec.name]))
+    found = source.completeness(spec.dataset, spec.config, split)
+    notes = [found["note"]]
+    if split != usual:
+        notes.append(f"stands in for the {usual} split")
+    if used < found["rows"]:
+        notes.append(f"{used} rows drawn")
+    complete = found["complete"] and len(notes) == 1
+    return {**found, "role": role, "used": used, "complete": complete, "note": "; ".join(filter(None, [*notes, known]))}

@@ -1,0 +1,163 @@
+"""Tokenizers: BERT's and GPT-2's own, or WordPiece and byte-pair encoding trained on the corpus."""
+
+import hashlib
+import json
+import logging
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from itertools import islice
+from pathlib import Path
+
+from filelock import FileLock
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from transformers import BertTokenizer, GPT2Tokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
+
+from saobp.study.data.documents import Mixture
+from saobp.study.data.sources import DataError, Source
+from saobp.study.data.splits import first_line
+from saobp.study.setup import paths, seals
+
+log = logging.getLogger(__name__)
+
+KINDS = ("bert", "gpt2", "wordpiece", "bpe")
+SPECIAL = {
+    "pad_token": "[PAD]",
+    "unk_token": "[UNK]",
+    "cls_token": "[CLS]",
+    "sep_token": "[SEP]",
+    "mask_token": "[MASK]",
+}
+END = "<|endoftext|>"
+LONGEST_ALPHABET = 1000  # characters; rarer ones become [UNK], as in BERT's own vocabulary
+TRAINING_DOCUMENTS = 200_000  # enough for stable merges; a corpus of the hub has millions
+
+
+def make_tokenizer(
+    kind: str,
+    source: Source,
+    *,
+    vocabulary: int | None = None,
+    mixture: Mapping[str, float] | None = None,
+    cache: Path | None = None,
+) -> PreTrainedTokenizerBase:
+    """Return BERT's ("bert") or GPT-2's ("gpt2") own tokenizer, or train one on a mixture's train text.
+
+    "wordpiece" is lower-cased and puts [CLS] and [SEP] around a text, for encoders; "bpe" works on bytes and
+    adds nothing, for decoders, and has <|endoftext|>. A trained one has at most `vocabulary` entries, comes
+    out the same on every machine, and is kept in `cache` (the build's by default).
+    Raises ValueError for an unknown kind or a missing `vocabulary`, DataError where files are missing.
+    """
+    if kind not in KINDS:
+        raise ValueError(f"kind='{kind}' must be one of {', '.join(KINDS)}")
+    if kind in ("bert", "gpt2"):
+        return _published(kind, source)
+    if vocabulary is None or not mixture:
+        raise ValueError(f"vocabulary and mixture must be given to train a '{kind}' tokenizer")
+    text = Mixture(source, mixture)
+    parts = json.dumps([kind, vocabulary, TRAINING_DOCUMENTS, text.identity()])
+    name = f"tokenizer-{kind}-{vocabulary}-{hashlib.sha256(parts.encode()).hexdigest()[:12]}"
+    folder = (cache or paths.cache()) / name
+    paths.own_folder(folder.parent)
+    with FileLock(folder.with_suffix(".lock")):
+        if not _whole(folder):
+            paths.sweep(folder)
+            _save(_trained(kind, vocabulary, text), folder)
+        return PreTrainedTokenizerFast.from_pretrained(folder)
+
+
+def _whole(folder: Path) -> bool:
+    """Say whether the tokenizer of an earlier run is there, with every byte that it was written with."""
+    if not folder.exists():
+        return False
+    problem = seals.flaw(folder)
+    if problem is not None:
+        log.warning("%s is not whole (%s): training the tokenizer again", folder, problem)
+    return problem is None
+
+
+def _save(tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
+    """Keep a tokenizer for later runs, whole or not at all."""
+    try:
+        with paths.new_folder(folder) as temporary:
+            tokenizer.save_pretrained(temporary)
+            seals.seal(temporary)
+    except Exception as error:  # tokenizers raises bare Exception for a full disk
+        raise DataError(f"{folder}: cannot be written ({first_line(error)}); free space or rights there") from None
+
+
+def tokenizer_fingerprint(tokenizer: PreTrainedTokenizerBase) -> str:
+    """Return digits that change with anything that changes how a text is encoded."""
+    state = json.loads(tokenizer.backend_tokenizer.to_str())
+    state.pop("truncation"), state.pop("padding")  # left over from the last call
+    whole = json.dumps([state, tokenizer.special_tokens_map], sort_keys=True, default=str)
+    return hashlib.sha256(whole.encode()).hexdigest()[:16]
+
+
+def _published(kind: str, source: Source) -> PreTrainedTokenizerBase:
+    """Load a published tokenizer from the hub or from its files in a mirror."""
+    try:
+        if kind == "bert":
+            return BertTokenizer.from_pretrained(source.files("google-bert/bert-base-uncased", "vocab.txt"))
+        files = source.files("openai-community/gpt2", "vocab.json", "merges.txt")
+        tokenizer = GPT2Tokenizer.from_pretrained(files)
+    except DataError:
+        raise
+    except (OSError, ValueError) as error:
+        reason = first_line(error)
+        raise DataError(f"the '{kind}' tokenizer cannot be read ({reason}); connect, or train one") from None
+    tokenizer.pad_token = tokenizer.eos_token  # GPT-2 has none; its mask hides the padding
+    return tokenizer
+
+
+def _trained(kind: str, vocabulary: int, text: Iterable[list[str]]) -> PreTrainedTokenizerFast:
+    texts = ["\n".join(document) for document in islice(text, TRAINING_DOCUMENTS)]
+    return _wordpiece(texts, vocabulary) if kind == "wordpiece" else _bytes(texts, vocabulary)
+
+
+def _wordpiece(texts: list[str], vocabulary: int) -> PreTrainedTokenizerFast:
+    """Train an uncased WordPiece vocabulary."""
+    normalizer = normalizers.BertNormalizer(lowercase=True)
+    letters = Counter(c for text in texts for c in normalizer.normalize_str(text) if not c.isspace())
+    kept = sorted(sorted(letters, key=lambda c: (-letters[c], c))[: min(LONGEST_ALPHABET, vocabulary // 4)])
+    # The trainer numbers continuing letters in the order of a hash table, so that merges with equal counts
+    # fall differently in every process; named beforehand, they have fixed numbers.
+    continuing = [f"##{c}" for c in kept if not _stands_alone(c)]
+    first = [*SPECIAL.values(), *continuing]
+    if vocabulary < len(first) + len(kept):
+        raise ValueError(f"vocabulary={vocabulary} must hold the {len(first) + len(kept)} letters and marks")
+    learner = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    learner.normalizer, learner.pre_tokenizer = normalizer, pre_tokenizers.BertPreTokenizer()
+    options = {"initial_alphabet": kept, "limit_alphabet": len(kept), "show_progress": False}
+    trainer = trainers.WordPieceTrainer(vocab_size=vocabulary, special_tokens=first, **options)
+    learner.train_from_iterator(texts, trainer)
+    backend = Tokenizer(models.WordPiece(learner.get_vocab(), unk_token="[UNK]"))
+    backend.normalizer, backend.pre_tokenizer = normalizer, pre_tokenizers.BertPreTokenizer()
+    backend.decoder = decoders.WordPiece(prefix="##")
+    marks = [(mark, backend.token_to_id(mark)) for mark in ("[CLS]", "[SEP]")]
+    pair = "[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1"
+    backend.post_processor = processors.TemplateProcessing("[CLS]:0 $A:0 [SEP]:0", pair, marks)
+    inputs = ["input_ids", "token_type_ids", "attention_mask"]
+    return PreTrainedTokenizerFast(tokenizer_object=backend, model_input_names=inputs, **SPECIAL)
+
+
+def _stands_alone(letter: str) -> bool:
+    """Say whether BERT's pre-tokenizer makes a word of every such character: none continues a word."""
+    return (letter.isascii() and not letter.isalnum()) or unicodedata.category(letter).startswith("P")
+
+
+def _bytes(texts: list[str], vocabulary: int) -> PreTrainedTokenizerFast:
+    """Train a byte-level pair encoding, GPT-2's kind."""
+    special = [*SPECIAL.values(), END]
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    if vocabulary < len(alphabet) + len(special):
+        raise ValueError(f"vocabulary={vocabulary} must hold the {len(alphabet) + len(special)} bytes and marks")
+    backend = Tokenizer(models.BPE())
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    options = {"initial_alphabet": alphabet, "special_tokens": special, "show_progress": False}
+    backend.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=vocabulary, **options))
+    inputs = ["input_ids", "attention_mask"]
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend, bos_token=END, eos_token=END, model_input_names=inputs, **SPECIAL
+    )

@@ -1,0 +1,186 @@
+"""A benchmark's items as inputs whose attention is captured, and what of a capture a record keeps."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import nan
+from pathlib import Path
+from typing import Any
+
+import datasets
+import numpy as np
+import pandas as pd
+import torch
+from transformers import PreTrainedTokenizerBase
+
+from saobp.study.data import encoding
+from saobp.study.data.tasks import Task
+from saobp.study.setup.labels import counted
+from saobp.study.statistics import Estimate, over_samples
+
+POINTS = 1500  # of a scatter plot
+
+
+def inputs(
+    task: Task, tokenizer: PreTrainedTokenizerBase, length: int, samples: int, batch: int
+) -> list[dict[str, torch.Tensor]]:
+    """Return padded batches of the first reported items, one sequence an item, no label among them.
+
+    A choice shows its article, question and first option; a span its question and first window.
+    """
+    rows = task.evaluation.select(range(min(samples, len(task.evaluation))))
+    features = [_one(task, feature) for feature in _first_windows(encoding.encode(task.spec, rows, tokenizer, length))]
+    return [
+        dict(tokenizer.pad(features[start : start + batch], return_tensors="pt"))
+        for start in range(0, len(features), batch)
+    ]
+
+
+def fitting(task: Task, tokenizer: PreTrainedTokenizerBase, length: int) -> tuple[Task, list[str]]:
+    """Leave out reported items that `length` tokens cannot hold uncut; say how many in words for the record, if any.
+
+    Raises ValueError if that leaves none.
+    """
+    needed = encoding.tokens_needed(task.spec, task.evaluation, tokenizer)
+    kept = [item for item, tokens in enumerate(needed) if tokens <= length]
+    if not kept:
+        raise ValueError(f"length={length} holds no item of {task.spec.name}: give at least {min(needed, default=1)}")
+    lost = len(needed) - len(kept)
+    said = f"{task.spec.name}: without {counted(lost, 'item')} whose question and options {length} tokens cannot hold"
+    return replace(task, evaluation=task.evaluation.select(kept)), [said] if lost else []
+
+
+def _first_windows(features: datasets.Dataset) -> list[dict[str, Any]]:
+    seen: set[Any] = set()
+    kept = []
+    for index, feature in enumerate(features):
+        item = feature.get("item", index)
+        if item not in seen:
+            seen.add(item)
+            kept.append(feature)
+    return kept
+
+
+def _one(task: Task, feature: dict[str, Any]) -> dict[str, Any]:
+    names = ("input_ids", "attention_mask", "token_type_ids")
+    values = {name: feature[name] for name in names if name in feature}
+    return {name: value[0] for name, value in values.items()} if task.spec.kind == "choice" else values
+
+
+def graph_points(parquet: Path, seed: int = 0) -> dict[str, list[float]]:
+    """Return GTD, clustering and betweenness of a seeded sample of the sample-head pairs (Figures 2 and 5)."""
+    table = pd.read_parquet(parquet).query("matrix == 'refined'")
+    chosen = table.sample(min(POINTS, len(table)), random_state=seed)
+    columns = {"gtd": "gtd", "clustering": "clustering_barrat", "betweenness": "betweenness"}
+    return {name: chosen[column].round(4).tolist() for name, column in columns.items()}
+
+
+def example_maps(parquet: Path, tokenizer: PreTrainedTokenizerBase) -> list[dict[str, Any]]:
+    """Return maps of the last layer on the shortest sample that was kept whole, softmax and refined.
+
+    The head that the refinement moved most comes first; the layer's first head is always among them, so that runs of
+    different algorithms have a head in common.
+    """
+    with np.load(parquet.with_suffix(".maps.npz")) as arrays:
+        kept = [name.removeprefix("input_ids_") for name in arrays.files if name.startswith("input_ids_")]
+        shortest = min(kept, key=lambda sample: (len(arrays[f"input_ids_{sample}"]), int(sample)))
+        raw, refined = (arrays[f"{name}_{shortest}"][-1] for name in ("raw", "refined"))
+        tokens = tokenizer.convert_ids_to_tokens(arrays[f"input_ids_{shortest}"].tolist())
+        place = {"sample": int(shortest), "layer": len(arrays[f"raw_{shortest}"]), "tokens": tokens}
+    most = int(np.abs(refined - raw).sum((1, 2)).argmax())
+    return [
+        place | {"head": head + 1} | _kept({"raw": raw[head], "refined": refined[head]})
+        for head in dict.fromkeys((most, 0))
+    ]
+
+
+def _kept(sides: dict[str, np.ndarray]) -> dict[str, Any]:
+    """Return maps to four significant digits, and their sparsity, the share below 1/L, from all digits."""
+    digits = {side: [[float(f"{value:.4g}") for value in row] for row in matrix] for side, matrix in sides.items()}
+    return digits | {"sparsity": {side: float((matrix < 1 / len(matrix)).mean()) for side, matrix in sides.items()}}
+
+
+def correlation_words(points: pd.DataFrame) -> list[str]:
+    """Say Spearman's correlation of GTD with each graph measure over a sample of heads, or why there is none."""
+    said = []
+    for measure in ("clustering", "betweenness"):
+        known = points[["gtd", measure]].dropna()
+        if len(known) < 4 or (np.ptp(known, axis=0) == 0).any():
+            value = f"is {known[measure].iloc[0]:.3g} for every head" if len(known) else "is defined for no head"
+            said.append(f"GTD and {measure}: no correlation, {measure} {value}")
+        else:
+            said.append(f"GTD and {measure}: Spearman's ρ = {known.corr(method='spearman').iloc[0, 1]:.2f}")
+    return said
+
+
+MEASURES = ("gtd", "indirect_entropy", "entropy", "sparsity", "column_mass_maximum")
+GRAPH = ("clustering_barrat", "betweenness")
+
+
+def means(parquet: Path) -> pd.DataFrame:
+    """Return the mean of each measure of the refined matrix, with a 95 % interval that has samples as its unit.
+
+    Columns: mean, low, high, samples, undefined. Heads and layers of one sample are averaged first: they are not
+    independent of each other. Samples where a measure is undefined are left out and counted.
+    """
+    refined = _by_sample(parquet, [*MEASURES, *GRAPH]).loc["refined"]
+    return pd.DataFrame({name: _summary(refined[name], "mean") for name in refined}).T
+
+
+def changes(parquet: Path) -> pd.DataFrame:
+    """Return what the refinement changes in each measure, with an interval over samples as in `means`."""
+    table = _by_sample(parquet, MEASURES)
+    difference = table.loc["refined"] - table.loc["raw"]
+    levels = {"softmax": table.loc["raw"].mean(), "refined": table.loc["refined"].mean()}
+    rows = {
+        name: {title: values[name] for title, values in levels.items()} | _summary(difference[name], "change")
+        for name in MEASURES
+    }
+    return pd.DataFrame(rows).T
+
+
+def _by_sample(parquet: Path, names: Sequence[str]) -> pd.DataFrame:
+    """Average heads and layers: a row a matrix and sample."""
+    table = pd.read_parquet(parquet, columns=["sample", "matrix", *names])
+    return table.groupby(["matrix", "sample"])[list(names)].mean()
+
+
+def _summary(values: pd.Series, title: str) -> dict[str, float]:
+    known = values.dropna()
+    found = over_samples(known) if len(known) else Estimate(nan, nan, nan, 1, 0)
+    return {title: found.value, "low": found.low, "high": found.high, "samples": len(known),
+            "undefined": len(values) - len(known)}  # fmt: skip
+
+
+NEGLIGIBLE = 0.01  # of a measure's own size: a change that a reader need not hear of, however sure
+
+
+def change_words(table: pd.DataFrame, names: Sequence[str] = ("entropy", "gtd", "column_mass_maximum")) -> list[str]:
+    """Say of each measure in `changes` whether it rises or falls, beyond its interval and to any effect."""
+    said = []
+    for name in names:
+        change, low, high = (table.loc[name, key] for key in ("change", "low", "high"))
+        if change == 0:
+            said.append(f"{name}: no change")
+            continue
+        if low <= 0 <= high:
+            said.append(f"{name}: no change beyond the interval [{low:.3g}, {high:.3g}]")
+            continue
+        least, most = sorted((abs(low), abs(high)))
+        words = f"{name}: {'rises' if change > 0 else 'falls'} by {abs(change):.3g} [{least:.3g}, {most:.3g}]"
+        small = abs(change) < NEGLIGIBLE * abs(table.loc[name, "softmax"])
+        said.append(words + (f", under {NEGLIGIBLE:.0%} of its size" if small else ""))
+    return said
+
+
+def head_table(summary: dict[str, Any]) -> pd.DataFrame:
+    """Return one row a head: how far the refinement moved its rows, and how much mass each class of tokens gained."""
+    raw, refined = summary["matrices"]["raw"], summary["matrices"]["refined"]
+    classes = [name for name in refined if name.startswith("mass_")]
+    rows = []
+    for layer in range(summary["layers"]):
+        for head in range(summary["heads"]):
+            gained = {c.removeprefix("mass_"): refined[c][layer][head] - raw[c][layer][head] for c in classes}
+            largest = raw["column_mass_maximum"][layer][head]
+            rows.append({"layer": layer + 1, "head": head + 1, "moved": refined["moved"][layer][head],
+                         "largest column sum": largest, **gained})  # fmt: skip
+    return pd.DataFrame(rows).sort_values("moved", ascending=False, ignore_index=True)

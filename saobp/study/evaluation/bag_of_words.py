@@ -1,0 +1,102 @@
+"""The floor under every score: a logistic regression on bags of words, which knows no order and no hops."""
+
+import re
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import datasets
+import numpy as np
+from sklearn.dummy import DummyClassifier
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.pipeline import Pipeline, make_pipeline
+
+from saobp.study.data.encoding import option_texts
+from saobp.study.data.tasks import Task, TaskSpec
+from saobp.study.evaluation.metrics import Scores, score_predictions
+
+KEPT = ("headline", "metric", "scores", "items", "interval", "constant")  # of a score, in a record
+
+Words = list[str]
+
+
+def floor(task: Task) -> dict[str, Any]:
+    """Return what a record holds of a task's floor: its score and what it learned from, or the reason for none."""
+    if task.spec.kind == "span":
+        return {"reason": "a bag of words marks no span"}
+    found = baseline(task)
+    return {key: found[key] for key in KEPT} | {"trained_on": len(task.train)}
+
+
+def baseline(task: Task) -> Scores:
+    """Fit the floor on the rows that a model's weights are fitted on, and score it on the reported ones.
+
+    It sees which words each text has and which both have; for a choice the words of each option and those it
+    shares with the article. A regression gets ridge regression on the same.
+    Raises ValueError for a task whose answers are spans.
+    """
+    if task.spec.kind == "span":
+        raise ValueError(f"task: '{task.spec.name}' asks for spans, which a bag of words does not have")
+    predict = _choices if task.spec.kind == "choice" else _texts
+    return score_predictions(task.spec, predict(task.spec, task.train, task.evaluation), task.evaluation)
+
+
+def words(text: str) -> Words:
+    """Return a text's words in lower case."""
+    return re.findall(r"\w+", text.lower())
+
+
+def _bags() -> CountVectorizer:
+    """Return what learns the words of some bags and says of others which they hold, not how often."""
+    return CountVectorizer(analyzer=list, binary=True)
+
+
+def _fitted(bags: Iterable[Words], gold: Any) -> Pipeline:
+    several = len(set(gold)) > 1  # a regression refuses a few rows that are all of one class
+    model = LogisticRegression(max_iter=200) if several else DummyClassifier()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # a floor need not be the last digit's best
+        return make_pipeline(_bags(), model).fit(bags, gold)
+
+
+def _text_bag(spec: TaskSpec, row: Mapping[str, Any]) -> Words:
+    """Mark each word with the text it is in, and again where both texts have it."""
+    texts = [words(row[column]) for column in spec.texts]
+    bag = [f"{place}:{word}" for place, text in enumerate(texts) for word in text]
+    if len(texts) == 2:
+        shared = set(texts[0]) & set(texts[1])
+        bag += [f"both:{word}" for word in shared]
+        bag.append(f"share:{round(10 * len(shared) / max(1, len(set(texts[0]) | set(texts[1]))))}")
+    return bag
+
+
+def _texts(spec: TaskSpec, rows: datasets.Dataset, evaluation: datasets.Dataset) -> np.ndarray:
+    train, test = ((_text_bag(spec, row) for row in part) for part in (rows, evaluation))
+    if spec.kind == "regression":
+        return make_pipeline(_bags(), Ridge()).fit(train, rows["label"][:]).predict(test)
+    return _fitted(train, rows["label"][:]).predict(test)
+
+
+def _option_bags(spec: TaskSpec, row: Mapping[str, Any]) -> Iterator[Words]:
+    """Yield a bag an option: its words, those also in the article, and how large a share that is."""
+    article = set(words(row[spec.texts[0]]))
+    for plain, asked in zip(row[spec.texts[2]], option_texts(spec, row)):
+        option = words(plain)
+        shared = [word for word in option if word in article]
+        share = round(5 * len(shared) / max(1, len(option)))
+        yield [
+            *option,
+            *(f"asked:{w}" for w in words(asked)),
+            *(f"both:{w}" for w in shared),
+            f"share:{share}",
+        ]
+
+
+def _choices(spec: TaskSpec, rows: datasets.Dataset, evaluation: datasets.Dataset) -> list[int]:
+    train = [(bag, number == row["label"]) for row in rows for number, bag in enumerate(_option_bags(spec, row))]
+    model = _fitted([bag for bag, _ in train], [right for _, right in train])
+    test = [list(_option_bags(spec, row)) for row in evaluation]
+    values = iter(model.decision_function([bag for bags in test for bag in bags]))
+    return [int(np.argmax([next(values) for _ in bags])) for bags in test]

@@ -1,0 +1,90 @@
+"""Whether a decoder hears the tokens that it has to predict, and what it gains by that (App. C, Table 7)."""
+
+import copy
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float64, Int64
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from saobp.study.evaluation.zeroshot import log_likelihoods
+from saobp.study.setup.labels import counted
+from saobp.study.statistics import mean_interval
+
+ROUNDING = 1e-9  # nats; in double precision an unchanged log-probability comes back to about 1e-15
+
+
+@torch.no_grad()
+def changes(model: PreTrainedModel, ids: Int64[Tensor, " length"], place: int) -> Float64[np.ndarray, " length"]:
+    """Return how far each position's log-probabilities move (nats, the largest over words) when one token is another.
+
+    The token at `place` is replaced by the next word of the vocabulary. Positions before it stay at 0 in a model that
+    does not look ahead, whatever its weights. Computed in double precision on a copy.
+    Raises ValueError if `place` is not inside the text.
+    """
+    if not 0 <= place < len(ids):
+        raise ValueError(f"place={place} is not one of the {len(ids)} positions")
+    exact = copy.deepcopy(model).double().eval()
+    other = ids.clone()
+    other[place] = (other[place] + 1) % model.config.vocab_size
+    one, two = (exact(input_ids=text[None].to(model.device)).logits.log_softmax(-1)[0] for text in (ids, other))
+    return (one - two).abs().amax(-1).cpu().numpy()
+
+
+def hears_later(changed: Float64[np.ndarray, " length"], place: int) -> bool:
+    """Say whether any position before the replaced token moved by more than rounding."""
+    return bool((changed[:place] > ROUNDING).any())
+
+
+def prefix_log_likelihoods(model: PreTrainedModel, ids: Sequence[int]) -> list[float]:
+    """Return the log-probability (nats) of each token but the first, read off a pass over the tokens before it alone.
+
+    A causal model gives the same numbers in one pass over all of them. One that hears later rows gives others,
+    and only these are predictions: here there is nothing later to hear.
+    """
+    return log_likelihoods(model, [(list(ids[:n]), [ids[n]]) for n in range(1, len(ids))])
+
+
+def leak(model: PreTrainedModel, blocks: Iterable[Mapping[str, Int64[Tensor, " length"]]]) -> dict[str, Any]:
+    """Return a decoder's loss read off full passes and off prefixes alone, in nats a token, and the difference.
+
+    `by_block` holds the difference of each block, its full pass and its prefixes on the same tokens: 0 for a model
+    that does not look ahead. Raises ValueError without a block.
+    """
+    items = [block["input_ids"].tolist() for block in blocks]
+    if not items:
+        raise ValueError("blocks: none given; measure the leak on two or more")
+    sums = log_likelihoods(model, [(ids[:1], ids[1:]) for ids in items])
+    full = np.array([-value / (len(ids) - 1) for ids, value in zip(items, sums)])
+    alone = np.array([-np.mean(prefix_log_likelihoods(model, ids)) for ids in items])
+    return {
+        "full_pass": float(full.mean()),
+        "prefixes": float(alone.mean()),
+        "leak": float((alone - full).mean()),
+        "by_block": (alone - full).tolist(),
+    }
+
+
+def sentence(found: Mapping[str, Any], hears: bool, steps: int) -> str:
+    """Say what a leak that was measured (`leak`) means, for a decoder that can or cannot hear later rows.
+
+    The interval is over blocks of text. Raises ValueError for a single block, which gives none.
+    """
+    gap, blocks = mean_interval(found["by_block"]), len(found["by_block"])
+    if blocks < 2:
+        raise ValueError("found: one block gives no interval; measure the leak on two or more")
+    if not hears:
+        largest = max(map(abs, found["by_block"]))
+        return f"This decoder hears no later row: both losses agree to {largest:.0e} nats a token, which is rounding."
+    measured = f"{gap.value:+.4f} nats a token [{gap.low:+.4f}, {gap.high:+.4f}] (95 %, {counted(blocks, 'sequence')})"
+    if gap.low > 0:
+        return f"This decoder hears later rows and gains by them, {measured}: its full pass is no prediction."
+    if gap.high < 0:
+        return f"This decoder hears later rows and is misled by them, {measured}: its full pass is no prediction."
+    return (
+        "This decoder can hear later rows, as the changed probabilities show, and has not learned to use them in "
+        f"{counted(steps, 'step')}: prefixes less full pass {measured}."
+    )

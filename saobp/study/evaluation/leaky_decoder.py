@@ -1,0 +1,110 @@
+"""A decoder that cannot know the next token, unless its attention hears the future (App. C)."""
+
+import math
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn import functional
+from tqdm.auto import trange
+
+from saobp.equations.refine import refine
+
+READINGS = ("plain", "prefix", "all rows")
+"""Plain causal attention; messages from earlier rows only; Eq. 11 over all rows of a causal matrix."""
+
+
+class Block(nn.Module):
+    """A pre-norm transformer block whose causal attention is refined in one of the `READINGS`."""
+
+    def __init__(self, width: int, heads: int, reading: str, strength: float):
+        super().__init__()
+        self.heads, self.reading, self.strength = heads, reading, strength
+        self.before_attention, self.before_mlp = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.project, self.output = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+
+    def forward(self, hidden: Float[Tensor, "batch length width"]) -> Float[Tensor, "batch length width"]:
+        joined = self.project(self.before_attention(hidden)).unflatten(-1, (3, self.heads, -1))
+        query, key, value = joined.permute(2, 0, 3, 1, 4)  # each (batch, heads, length, width / heads)
+        context = self.refined(query @ key.mT / math.sqrt(query.shape[-1])) @ value
+        hidden = hidden + self.output(context.transpose(1, 2).flatten(-2))
+        return hidden + self.mlp(self.before_mlp(hidden))
+
+    def refined(self, scores: Float[Tensor, "batch head query key"]) -> Float[Tensor, "batch head query key"]:
+        future = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(1)
+        attention = scores.masked_fill(future, -torch.inf).softmax(-1)
+        if self.reading == "plain":
+            return attention
+        return refine(attention, "high", self.strength, causal=self.reading == "prefix")
+
+
+class Decoder(nn.Module):
+    """A causal language model, 2 layers and 64 wide unless told otherwise."""
+
+    def __init__(
+        self,
+        reading: str,
+        strength: float,
+        *,
+        vocabulary: int = 8,
+        length: int = 16,
+        width: int = 64,
+        heads: int = 4,
+        layers: int = 2,
+    ):
+        if reading not in READINGS:
+            raise ValueError(f"reading must be one of {', '.join(READINGS)}; got {reading!r}")
+        super().__init__()
+        self.vocabulary, self.length = vocabulary, length
+        self.tokens, self.positions = nn.Embedding(vocabulary, width), nn.Embedding(length, width)
+        self.blocks = nn.Sequential(*(Block(width, heads, reading, strength) for _ in range(layers)))
+        self.head = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, vocabulary))
+
+    def forward(self, tokens: Int[Tensor, "batch length"]) -> Float[Tensor, "batch length vocabulary"]:
+        return self.head(self.blocks(self.tokens(tokens) + self.positions.weight[: tokens.shape[1]]))
+
+    def losses(self, sequences: int, generator: torch.Generator) -> Float[Tensor, "sequences length"]:
+        """Return the cross-entropy of the next token, in nats, on fresh independent uniform tokens."""
+        tokens = torch.randint(self.vocabulary, (sequences, self.length + 1), generator=generator)
+        logits = self(tokens[:, :-1])
+        return functional.cross_entropy(logits.mT, tokens[:, 1:], reduction="none")
+
+
+def leak(
+    reading: str,
+    strength: float,
+    *,
+    steps: int = 400,
+    batch: int = 64,
+    sequences: int = 2000,
+    rate: float = 6e-3,
+    seed: int = 0,
+    progress: bool = True,
+    **sizes: int,
+) -> Float[Tensor, "sequences length"]:
+    """Train a decoder on independent uniform tokens and return its losses on fresh ones, in nats.
+
+    The next token is independent of everything before it, so no causal model beats ln V on average; whatever
+    lies below is information from the future. `sizes` go to `Decoder`.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        decoder = Decoder(reading, strength, **sizes)
+    generator = torch.Generator().manual_seed(seed)
+    optimizer = torch.optim.AdamW(decoder.parameters(), lr=rate, betas=(0.9, 0.98))
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, rate, total_steps=steps, pct_start=0.1)
+    for _ in trange(steps, desc=f"{reading}, strength {strength}", disable=not progress, leave=False):
+        optimizer.zero_grad()
+        decoder.losses(batch, generator).mean().backward()
+        nn.utils.clip_grad_norm_(decoder.parameters(), 1.0)
+        optimizer.step()
+        schedule.step()
+    with torch.no_grad():
+        return decoder.losses(sequences, generator)
+
+
+def sequence_interval(losses: Float[Tensor, "sequences length"]) -> tuple[float, float]:
+    """Return the mean loss and half the width of its 95 % interval; sequences are independent, tokens not."""
+    means = losses.mean(1)
+    return means.mean().item(), 1.96 * means.std().item() / math.sqrt(len(means))

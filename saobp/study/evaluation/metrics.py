@@ -1,0 +1,162 @@
+"""Scores as the owners of a benchmark count them, and what tells a score from luck.
+
+A score comes with its number of items, chance, the majority class and two warnings by name: `below_chance`
+(the upper end of its 95 % interval lies under chance) and `constant` (one answer to everything, or similarities
+that hardly differ).
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import datasets
+import numpy as np
+from scipy import stats
+from sklearn import metrics as sk
+
+from saobp.study.data import squad
+from saobp.study.data.squad import squad_exact_match, squad_f1
+from saobp.study.data.tasks import TaskSpec
+from saobp.study.statistics import item_errors
+
+__all__ = ["METRICS", "score", "score_predictions", "squad_exact_match", "squad_f1"]
+
+Scores = dict[str, Any]
+
+
+class Diverged(ValueError):
+    """A model's outputs are no numbers: its run has failed and has no score."""
+
+
+def _correlation(measure: Callable, gold: np.ndarray, predicted: np.ndarray) -> float:
+    """Return a correlation; 0 where one side is constant and none is defined."""
+    if np.ptp(gold) == 0 or np.ptp(predicted) == 0:
+        return 0.0
+    return float(measure(gold, predicted).statistic)
+
+
+METRICS: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {
+    "accuracy": lambda gold, predicted: float(sk.accuracy_score(gold, predicted)),
+    "f1": lambda gold, predicted: float(sk.f1_score(gold, predicted, zero_division=0.0)),
+    "matthews": lambda gold, predicted: float(sk.matthews_corrcoef(gold, predicted)),
+    "pearson": lambda gold, predicted: _correlation(stats.pearsonr, gold, predicted),
+    "spearman": lambda gold, predicted: _correlation(stats.spearmanr, gold, predicted),
+}
+CORRELATIONS = ("matthews", "pearson", "spearman")
+# Similarities never agree to the last bit, even where a regressor ignores its input; a hundredth of the gold's spread
+# can explain at most 2 % of its variance (at r = 1: 1 - 0.99^2).
+COLLAPSED = 0.01
+
+
+def score(spec: TaskSpec, outputs: Any, rows: datasets.Dataset, features: datasets.Dataset | None = None) -> Scores:
+    """Score a head's outputs on the rows they belong to; all scores in percent.
+
+    `outputs` are logits (item, class) or (item, option), similarities (item,) or (item, 1), or for a span
+    start and end logits (window, token) with the `features` they were computed from.
+    Raises ValueError if their number is not that of the rows, or if any is not finite.
+    """
+    if spec.kind == "span":
+        start, end = (_checked(part, len(features), "windows") for part in outputs[:2])
+        return score_predictions(spec, squad.best_answers(start, end, features, rows), rows)
+    values = _checked(outputs[0] if isinstance(outputs, tuple) else outputs, len(rows), "rows")
+    if spec.kind == "regression":
+        return score_predictions(spec, values.reshape(len(rows)), rows)
+    return score_predictions(spec, values.argmax(axis=1), rows)
+
+
+def score_predictions(spec: TaskSpec, predictions: Any, rows: datasets.Dataset) -> Scores:
+    """Score one prediction a row: a class, an option, a similarity or an answer's text.
+
+    Returns scores and headline in percent, metric, items, interval (95 %, over items), chance, majority,
+    below_chance, constant, outcomes (a row's part in the headline: right or wrong, or for a correlation the
+    prediction, with `labels` beside it; SQuAD's F1 are in outcomes_f1) and by_hops where rows know theirs.
+    """
+    if spec.kind == "span":
+        return _score_spans(spec, predictions, rows)
+    gold, predicted = np.asarray(rows["label"][:]), np.asarray(predictions)
+    correct = (gold == predicted).astype(int)
+    scores = {name: 100 * METRICS[name](gold, predicted) for name in spec.metrics}
+    correlated = spec.headline in CORRELATIONS
+    result = {
+        "scores": scores,
+        "chance": 0.0 if correlated else 100 / len(spec.labels),
+        "majority": 0.0 if correlated else 100 * float(np.bincount(gold).max()) / len(gold),
+        "constant": collapsed(gold, predicted, COLLAPSED if spec.kind == "regression" else 0.0),
+        "outcomes": predicted.tolist() if correlated else correct.tolist(),
+    }
+    if correlated:
+        result["labels"] = gold.tolist()
+    hops = {} if spec.kind == "regression" else _by_hops(correct, rows)
+    return _completed(spec, result, len(rows)) | hops
+
+
+def collapsed(gold: np.ndarray, predicted: np.ndarray, tolerance: float = COLLAPSED) -> bool:
+    """Say whether predictions spread over no more than a share of the gold's standard deviation: one answer to all."""
+    return bool(np.ptp(gold) > 0 and (np.ptp(predicted) == 0 or np.std(predicted) < tolerance * np.std(gold)))
+
+
+def _score_spans(spec: TaskSpec, answers: list[str], rows: datasets.Dataset) -> Scores:
+    golds = [gold["text"] for gold in rows[spec.gold][:]]
+    exact = [squad_exact_match(answer, gold) for answer, gold in zip(answers, golds)]
+    f1 = [squad_f1(answer, gold) for answer, gold in zip(answers, golds)]
+    result = {
+        "scores": {"exact_match": 100 * float(np.mean(exact)), "f1": 100 * float(np.mean(f1))},
+        "chance": 0.0,
+        "majority": 0.0,
+        "constant": len({squad.normalize_answer(a) for a in answers}) == 1 < len({g[0] for g in golds if g}),
+        "outcomes": [int(value) for value in exact],
+        "outcomes_f1": f1,
+    }
+    return _completed(spec, result, len(rows)) | _by_hops(np.asarray(exact, dtype=int), rows)
+
+
+def _completed(spec: TaskSpec, result: Scores, items: int) -> Scores:
+    """Add what follows from the headline: its interval, and whether luck would have done better."""
+    headline = result["scores"][spec.headline]
+    known = "labels" in result and items > 3
+    rows = [np.asarray(result["outcomes"], float)]
+    error = item_errors(rows, np.asarray(result["labels"], float))[0] if known else 0.0
+    interval = headline_interval(spec.headline, headline, items, error)
+    return result | {
+        "headline": headline,
+        "metric": spec.headline,
+        "items": items,
+        "interval": list(interval),
+        "below_chance": interval[1] < result["chance"],
+    }
+
+
+def headline_interval(metric: str, value: float, items: int, error: float = 0.0) -> tuple[float, float]:
+    """Return a score's 95 % interval over items, in percent: Clopper-Pearson, for correlations Fisher's z.
+
+    `error`: a correlation's standard error, of its bootstrap (percent). Without one, or where no draw of items moves
+    it, that of normal data serves; of classes, and rare ones above all, it is too small.
+    """
+    if metric in CORRELATIONS:
+        if items <= 3:
+            return -100.0, 100.0
+        r = np.clip(value / 100, -1 + 1e-12, 1 - 1e-12)
+        centre = np.arctanh(r)
+        half = stats.norm.ppf(0.975) * max(error / 100 / (1 - r**2), 1 / np.sqrt(items - 3))
+        return float(100 * np.tanh(centre - half)), float(100 * np.tanh(centre + half))
+    found = stats.binomtest(round(value / 100 * items), items).proportion_ci(0.95, method="exact")
+    return float(100 * found.low), float(100 * found.high)
+
+
+def _by_hops(correct: np.ndarray, rows: datasets.Dataset) -> dict[str, Any]:
+    """Count right answers by the facts that must be chained; keys are texts because a record is JSON."""
+    if "hops" not in rows.column_names:
+        return {}
+    hops = np.asarray(rows["hops"][:])
+    counts: Mapping[str, list[int]] = {
+        str(h): [int(correct[hops == h].sum()), int((hops == h).sum())] for h in np.unique(hops)
+    }
+    return {"by_hops": counts}
+
+
+def _checked(values: Any, expected: int, what: str) -> np.ndarray:
+    found = np.asarray(values, dtype=np.float64)
+    if len(found) != expected:
+        raise ValueError(f"outputs: {len(found)} for {expected} {what}; give one each, in their order")
+    if bad := int((~np.isfinite(found)).sum()):
+        raise Diverged(f"outputs: {bad} of {found.size} are not finite; the run has diverged")
+    return found

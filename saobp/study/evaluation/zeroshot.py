@@ -1,0 +1,140 @@
+"""Decoders without fine-tuning: options by log-likelihood, and perplexity (Table 7).
+
+The prompt is the lm-evaluation-harness's for BoolQ, and the same words for RACE. Where it does not fit the
+context, the passage loses its end; question and option stay whole.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from math import exp
+from typing import Any
+
+import datasets
+import numpy as np
+import torch
+from jaxtyping import Int64
+from torch import Tensor
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from saobp.study.data.tasks import TaskSpec
+from saobp.study.evaluation.metrics import Scores, score
+from saobp.study.statistics import over_samples
+from saobp.study.training.curves import perplexity_interval
+
+Prompt = tuple[str, str, list[str]]  # what may be cut, what may not, the options
+
+
+def prompt(spec: TaskSpec, row: Mapping[str, Any]) -> Prompt:
+    """Return passage, question and the options that the decoder weighs.
+
+    Raises ValueError for a task that is not asked this way.
+    """
+    if spec.name == "boolq":
+        return row["passage"], f"\nQuestion: {row['question']}?\nAnswer:", [" no", " yes"]
+    if spec.name == "race":
+        return row["article"], f"\nQuestion: {row['question']}\nAnswer:", [f" {o}" for o in row["options"]]
+    if spec.name == "hellaswag":
+        return "", row["ctx"], [f" {ending}" for ending in row["endings"]]
+    raise ValueError(f"spec: '{spec.name}' has no zero-shot form; choose boolq, race or hellaswag")
+
+
+def zero_shot(
+    spec: TaskSpec,
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    rows: datasets.Dataset,
+    *,
+    length: int = 128,
+    batch: int = 32,
+) -> Scores:
+    """Score a decoder's likeliest options.
+
+    The headline takes the option of the largest summed log-probability; `accuracy_normalized` divides it by
+    the option's bytes, so that a long option is not at a loss.
+    Raises ValueError if `length` cannot hold a question with its option.
+    """
+    asked = [prompt(spec, row) for row in rows]
+    pairs = [pair for each in asked for pair in _encoded(each, tokenizer, length)]
+    sums = np.array(log_likelihoods(model, pairs, batch=batch)).reshape(len(rows), -1)
+    sizes = np.array([[len(option.encode()) for option in options] for _, _, options in asked])
+    found, normalized = score(spec, sums, rows), score(spec, sums / sizes, rows)
+    found["scores"]["accuracy_normalized"] = normalized["headline"]
+    return found | {"outcomes_normalized": normalized["outcomes"]}
+
+
+def _encoded(asked: Prompt, tokenizer: PreTrainedTokenizerBase, length: int) -> Iterable[tuple[list[int], list[int]]]:
+    """Yield the tokens before each option and of it, the passage cut so that all fit."""
+    passage, question, options = asked
+    ids = tokenizer([passage, question, *options], add_special_tokens=False)["input_ids"]
+    room = length - len(ids[1]) - max(map(len, ids[2:]))
+    if room < 0:
+        raise ValueError(f"length={length} cannot hold the question and option of {question.strip()[:60]!r}")
+    for option in ids[2:]:
+        yield ids[0][:room] + ids[1], option
+
+
+def log_likelihoods(
+    model: PreTrainedModel, pairs: Sequence[tuple[list[int], list[int]]], *, batch: int = 32
+) -> list[float]:
+    """Return the summed log-probability (nats) of each continuation after its context."""
+    was_training = model.training
+    model.eval()
+    order = sorted(range(len(pairs)), key=lambda n: -len(pairs[n][0]) - len(pairs[n][1]))
+    sums = [0.0] * len(pairs)
+    for start in range(0, len(order), batch):
+        group = order[start : start + batch]
+        for number, value in zip(group, _batch_sums(model, [pairs[n] for n in group])):
+            sums[number] = value
+    model.train(was_training)
+    return sums
+
+
+@torch.inference_mode()
+def _batch_sums(model: PreTrainedModel, pairs: Sequence[tuple[list[int], list[int]]]) -> list[float]:
+    """Run one batch, padded behind, where a causal model does not see it."""
+    longest = max(len(before) + len(after) for before, after in pairs)
+    ids = torch.zeros(len(pairs), longest, dtype=torch.int64)
+    mask = torch.zeros_like(ids)
+    for row, (before, after) in enumerate(pairs):
+        ids[row, : len(before) + len(after)] = torch.tensor(before + after)
+        mask[row, : len(before) + len(after)] = 1
+    logits = model(input_ids=ids.to(model.device), attention_mask=mask.to(model.device)).logits
+    sums = []
+    for row, (before, after) in enumerate(pairs):
+        scores = logits[row, len(before) - 1 : len(before) + len(after) - 1].float().log_softmax(-1).cpu()
+        sums.append(float(scores.gather(1, torch.tensor(after)[:, None]).sum()))
+    return sums
+
+
+def perplexity(nats: float, count: int) -> float:
+    """Return exp of the mean negative log-likelihood over `count` tokens or words; 1 is certainty."""
+    if count < 1:
+        raise ValueError(f"count={count} must be at least 1")
+    return exp(nats / count)
+
+
+def causal_perplexity(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    blocks: Iterable[Mapping[str, Int64[Tensor, " length"]]],
+    *,
+    batch: int = 16,
+) -> dict[str, Any]:
+    """Return a decoder's token and word perplexity on blocks of text, each block its own context.
+
+    The first token of a block has nothing before it and is not predicted. Words are those between blanks in
+    the text of the predicted tokens, so that tokenizers can be compared. The 95 % interval of the token perplexity
+    is over blocks.
+    """
+    items = [block["input_ids"].tolist() for block in blocks]
+    sums = [-value for value in log_likelihoods(model, [(ids[:1], ids[1:]) for ids in items], batch=batch)]
+    nats, counts = sum(sums), [len(ids) - 1 for ids in items]
+    tokens = sum(counts)
+    words = sum(len(tokenizer.decode(ids[1:]).split()) for ids in items)
+    return {
+        "token_perplexity": perplexity(nats, tokens),
+        "word_perplexity": perplexity(nats, words),
+        "tokens": tokens,
+        "words": words,
+        "context": max(map(len, items)),
+        **perplexity_interval(over_samples(sums, counts)),
+    }

@@ -1,0 +1,94 @@
+"""The numbers that the paper prints, one row a cell (described in data/README.md)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from saobp.study.setup import paths
+
+NUMBERS = range(1, 10)
+COLUMNS = {
+    1: ("model", "algorithm", "metric", "arrow_in_header"),
+    2: ("model", "algorithm", "metric"),
+    3: ("model", "algorithm", "metric"),
+    4: ("model", "metric"),
+    5: ("model", "metric"),
+    6: ("model", "gtd_kind", "task", "metric"),
+    7: ("model", "algorithm", "metric"),
+    8: ("model", "algorithm", "metric"),
+    9: ("model", "algorithm", "phase", "metric"),
+}
+
+
+@dataclass(frozen=True)
+class Published:
+    """The paper's Tables 1-9, numbers in its text, statements in words, and public reference scores."""
+
+    tables: Mapping[int, pd.DataFrame]
+    claims: pd.DataFrame
+    statements: pd.DataFrame
+    references: pd.DataFrame
+
+    def cell(self, number: int, **keys: str) -> pd.Series | None:
+        """The one row of Table `number` with these keys, or None if the paper prints no such cell.
+
+        Raises ValueError for a table or a key that does not exist, or keys that fit several cells.
+        """
+        if number not in self.tables:
+            raise ValueError(f"number: the paper has no Table {number}; choose 1 to 9")
+        frame = self.tables[number]
+        for key, wanted in keys.items():
+            if key not in COLUMNS[number]:
+                raise ValueError(f"{key}: Table {number} is keyed by {', '.join(COLUMNS[number])}")
+            frame = frame[frame[key] == wanted]
+        if len(frame) > 1:
+            raise ValueError(f"keys: {keys} fit {len(frame)} cells of Table {number}; name more keys")
+        return None if frame.empty else frame.iloc[0]
+
+    def value(self, number: int, **keys: str) -> float | None:
+        """The number in one cell; None where the paper prints none (or prints a word)."""
+        row = self.cell(number, **keys)
+        return None if row is None or pd.isna(row["value"]) else float(row["value"])
+
+    def printed(self, number: int, **keys: str) -> str:
+        """The characters in one cell as the page shows them; empty where the paper prints none."""
+        row = self.cell(number, **keys)
+        return "" if row is None else str(row["printed"])
+
+    def claim(self, id: str) -> float:
+        """A number stated in the text or a caption, by its id in claims.csv (C01 ...)."""
+        rows = self.claims[self.claims["id"] == id]
+        if rows.empty:
+            raise ValueError(f"id: claims.csv has no {id}")
+        return float(rows["value"].iloc[0])
+
+
+def load(folder: str | Path | None = None) -> Published:
+    """Read the published numbers; `folder` is data/published of the repository unless given.
+
+    Raises ValueError that names the file if one is missing or lacks a column.
+    """
+    folder = paths.root() / "data" / "published" if folder is None else Path(folder)
+    tables = {number: _read_table(folder / f"table{number}.csv", number) for number in NUMBERS}
+    claims = _read(folder / "claims.csv", ("id", "where", "statement", "quantity", "value"))
+    statements = _read(folder / "statements.csv", ("id", "where", "statement", "quantifier", "parts", "needs"))
+    references = _read(folder / "references.csv", ("model", "algorithm", "metric", "printed", "source"))
+    return Published(tables, claims, statements, references)
+
+
+def _read_table(path: Path, number: int) -> pd.DataFrame:
+    frame = _read(path, (*COLUMNS[number], "printed", "value"))
+    frame["value"] = pd.to_numeric(frame["value"], errors="coerce")  # "cosine" has no number
+    return frame
+
+
+def _read(path: Path, columns: tuple[str, ...]) -> pd.DataFrame:
+    if not path.is_file():
+        raise ValueError(f"{path}: not found; the published numbers live in data/published of the repository")
+    frame = pd.read_csv(path, dtype=str, keep_default_na=False)
+    missing = [column for column in columns if column not in frame]
+    if missing:
+        raise ValueError(f"{path}: no column {missing[0]!r}; restore the file from the repository")
+    return frame

@@ -1,0 +1,110 @@
+"""From a profile's records to tracked results, published figures and texts; and single files for a next paper."""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from saobp.study import figures, tables
+from saobp.study.publication import controlled
+from saobp.study.setup import paths, records
+from saobp.study.setup.studies import load_profile
+from saobp.study.texts import fill
+
+SUMMARIES = ("10-tables", "11-figures")  # their records hold nothing that the others do not
+WEIGHT = ("paper", "narrow", "laptop", "smoke")  # profiles, those that say most first
+CONTROLLED_STATEMENTS = ("Q18",)  # what the controlled studies were made to judge
+
+
+def published_profile() -> str:
+    """Return the profile whose results `figures/` shows: the first of those that say most, with tracked records.
+
+    One that has not yet trained High beside Original compares nothing, and waits.
+    Raises FileNotFoundError when nothing is tracked.
+    """
+    for name in WEIGHT:
+        if all(any(paths.results(name).glob(f"04-pretrain-*-{side}-*.json")) for side in ("original", "high")):
+            return name
+    raise FileNotFoundError(f"{paths.results('laptop').parent}: no records there; publish a profile first")
+
+
+def publish(profile: str) -> None:
+    """Copy a finished profile's records to `data/results/<profile>/`, in place of those there, and rebuild `figures/`.
+
+    Raises FileNotFoundError when the profile has not been run.
+    """
+    name = Path(profile).stem
+    folder = paths.build(name) / "records"
+    found = [path for path in sorted(folder.glob("*.json")) if path.stem not in SUMMARIES]
+    if not found:
+        raise FileNotFoundError(f"{folder}: no records there; run `make reproduce PROFILE={name}` first")
+    for path in found:
+        records.read(path)
+    tracked = paths.results(name)
+    gone = {path.stem for path in tracked.glob("*.json")} - {path.stem for path in found}
+    with paths.new_folder(tracked) as target:
+        for path in found:
+            shutil.copyfile(path, target / path.name)
+    print(f"{len(found)} records in {tracked}")
+    if gone:
+        print(f"no longer there, for {folder} has none of them: {', '.join(sorted(gone))}; git restores them")
+    rebuild()
+    if name == controlled.PROFILE:
+        print("notebook 12 shows these records: run `make reproduce` and `make notebooks`, or `make test` goes red")
+
+
+def rebuild() -> None:
+    """Rebuild `figures/` and the texts from tracked records alone; the same records give the same bytes."""
+    written = draw(paths.figures())
+    for stale in set(paths.figures().iterdir()) - set(written):
+        if stale.is_file():  # of other records
+            stale.unlink()
+    texts = ", ".join(str(path.relative_to(paths.root())) for path in fill.write())
+    print(f"{len(written)} files in {paths.figures()}, from {paths.results(published_profile())}; texts: {texts}")
+
+
+def draw(folder: Path) -> list[Path]:
+    """Draw every table and figure of the tracked records into a folder, the controlled studies' from their own."""
+    source, others = paths.results(published_profile()), paths.results(controlled.PROFILE)
+    found = records.load(source)
+    return figures.publish(
+        found, folder, records.hashes(source), judged=judged(found),
+        others=controlled.tracked(), other_hashes=records.hashes(others),
+    )  # fmt: skip
+
+
+def judged(found: list[dict[str, Any]]) -> tables.Verdicts:
+    """Judge the statements by these records, and those on hops by the controlled studies', once they are tracked.
+
+    A row that is taken from there names its profile.
+    """
+    whole, other = tables.verdicts(found), records.load(paths.results(controlled.PROFILE))
+    decided = {row.id: row for row in tables.verdicts(other).rows if row.id in CONTROLLED_STATEMENTS} if other else {}
+    rows = [
+        replace(decided[row.id], evidence=f"profile `{controlled.PROFILE}`: {decided[row.id].evidence}")
+        if row.id in decided
+        else row
+        for row in whole.rows
+    ]
+    return replace(whole, rows=tuple(rows))
+
+
+def single(
+    kind: str, number: int | str, profile: str, file_format: str, width: float | None, folder: Path, every: bool = False
+) -> Path:
+    """Write one figure or table of a profile into a folder and return the file.
+
+    Raises FileNotFoundError when the profile has no records, ValueError for an unknown profile or format or when the
+    records cannot fill the figure.
+    """
+    found = records.load(profile)
+    if not found:
+        load_profile(profile)
+        raise FileNotFoundError(f"profile '{profile}' has no records: run `make reproduce PROFILE={profile}` first")
+    if number == "verdicts":
+        return tables.write_verdicts(judged(found), folder, [file_format])[0]
+    if kind == "table":
+        return tables.write(number, found, folder, [file_format], every=every)[0]
+    if number in figures.FIGURES and figures.FIGURES[number].several:
+        found += controlled.tracked()
+    return figures.write(number, found, folder, [file_format], width=figures.PAGE if width is None else width)[0]

@@ -1,0 +1,104 @@
+"""Runs a whole profile through Snakemake: one run at a time per folder, restarted where it was cut off."""
+
+import contextlib
+import fcntl
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from saobp.study.data import sources
+from saobp.study.publication import environment
+from saobp.study.setup import paths
+from saobp.study.setup.studies import find, load_profile
+
+PLACES = ("records", "notebooks", "logs", "checkpoints", "work")  # of a build folder, made before anything runs
+
+
+class WorkflowFailed(RuntimeError):
+    """Some runs failed; what was finished stays finished."""
+
+
+@contextlib.contextmanager
+def claimed(folder: Path) -> Iterator[int]:
+    """Hold a build folder for this process and its children; refuse if another living run holds it.
+
+    The hold is the operating system's: it ends with the last process that has it, however that dies.
+    """
+    with (paths.own_folder(folder) / ".running").open("a+") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            stream.seek(0)
+            holder = stream.read().strip() or "unknown"
+            raise WorkflowFailed(f"{folder} is in use by process {holder}: wait for it to end, or stop it") from None
+        stream.truncate(0)
+        stream.write(str(os.getpid()))
+        stream.flush()
+        for name in PLACES:
+            paths.own_folder(folder / name)
+        yield stream.fileno()
+
+
+def reproduce(profile_name: str, cores: int, cluster: str | None = None, processes: int = 1) -> None:
+    """Run every notebook under a profile and write its report; on a cluster each run is a job.
+
+    `processes` share each pretraining run of an encoder, by torchrun.
+    Raises ProfileError or DataError before anything runs, WorkflowFailed when a run fails.
+    """
+    environment.check()
+    where = ["--workflow-profile", str(cluster_profile(cluster))] if cluster else []
+    path, profile = find(profile_name).resolve(), load_profile(profile_name)
+    source = sources.resolve(profile.data)
+    folder = paths.build(profile.name)
+    clock = time.perf_counter()
+    print(f"==> profile {profile.name}: {path}\n==> data: {source.name}\n==> build: {folder}", flush=True)
+    with claimed(folder) as hold:
+        # no living run holds the folder, so a lock that is there belongs to one that was killed
+        _snakemake(folder, path, cores, hold, "--unlock", quiet=True)
+        code = _snakemake(folder, path, cores, hold, "--rerun-incomplete", "--keep-going", *where, processes=processes)
+    minutes, seconds = divmod(time.perf_counter() - clock, 60)
+    spent = f"{minutes:.0f} min {seconds:.0f} s"
+    if code:
+        raise WorkflowFailed(
+            f"some runs failed after {spent} (lines with 'saobp:' above say why, logs are in {folder}/logs); "
+            "what was finished stays finished: mend the cause and give the same command again"
+        )
+    print(f"==> done in {spent}: open {folder / 'index.html'}")
+
+
+def cluster_profile(name: str) -> Path:
+    """Return the folder of a cluster's settings: one of profiles/cluster/ by name, or a folder of your own."""
+    known = paths.root() / "profiles" / "cluster"
+    for folder in (known / name, Path(name)):
+        if (folder / "config.yaml").is_file():
+            return folder.resolve()
+    names = ", ".join(sorted(path.name for path in known.iterdir()))
+    raise WorkflowFailed(f"no cluster is called '{name}': give {names}, or a folder with a config.yaml of Snakemake")
+
+
+def preview(profile_name: str) -> None:
+    """List the runs of a profile, and run none: its graph is built, its data are not looked for.
+
+    Raises ProfileError, or WorkflowFailed when the graph cannot be built.
+    """
+    path, profile = find(profile_name).resolve(), load_profile(profile_name)
+    folder = paths.build(profile.name)
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(os.devnull) as nothing:
+        if _snakemake(folder, path, 1, nothing.fileno(), "--dry-run"):
+            raise WorkflowFailed(f"{path}: its runs cannot be planned; the lines above say why")
+
+
+def _snakemake(
+    folder: Path, profile: Path, cores: int, hold: int, *options: str, quiet: bool = False, processes: int = 1
+) -> int:
+    command = [
+        sys.executable, "-m", "snakemake", "--snakefile", str(paths.root() / "Snakefile"), "--directory", str(folder),
+        "--cores", str(cores), "--config", f"profile={profile}", f"processes={processes}",
+        "--quiet", "rules", "host", *options,
+    ]  # fmt: skip
+    sink = subprocess.DEVNULL if quiet else None
+    return subprocess.run(command, pass_fds=[hold], stdout=sink, stderr=sink, check=False).returncode

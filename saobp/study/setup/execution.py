@@ -1,0 +1,131 @@
+"""Executes one notebook by papermill with checked parameters; it must leave exactly one record."""
+
+import ast
+import difflib
+import os
+import sys
+from pathlib import Path
+from typing import Any, get_args
+
+import nbformat
+import papermill
+from papermill.exceptions import PapermillExecutionError
+
+from saobp.study.setup import paths, recipes, records, studies, typed_by_hand
+
+
+class UsageError(ValueError):
+    """A command that cannot be carried out as given; one line that says why."""
+
+
+class NotebookFailed(RuntimeError):
+    """A cell raised an error; one line with the cell, the error and where the notebook lies."""
+
+
+def declared_parameters(notebook: Path) -> dict[str, Any]:
+    """Return names and defaults of the notebook's cell tagged `parameters`."""
+    try:
+        cells = nbformat.read(notebook, as_version=4).cells
+    except FileNotFoundError:
+        raise UsageError(f"{notebook}: no such notebook") from None
+    except Exception as error:
+        raise UsageError(f"{notebook}: not a readable notebook ({str(error).splitlines()[0]})") from None
+    cell = next((c for c in cells if "parameters" in c.metadata.get("tags", [])), None)
+    if cell is None:
+        raise UsageError(f"{notebook}: has no cell tagged 'parameters'")
+    try:
+        assignments = [node for node in ast.parse(cell.source).body if isinstance(node, ast.Assign)]
+        return {node.targets[0].id: ast.literal_eval(node.value) for node in assignments}
+    except (SyntaxError, ValueError, AttributeError):
+        raise UsageError(
+            f"{notebook}: the cell tagged 'parameters' must hold lines like name = 1, and no code"
+        ) from None
+
+
+def checked(notebook: Path, given: dict[str, str], declared: dict[str, Any]) -> dict[str, Any]:
+    """Turn the command line's texts into values of the declared types, or say which one is wrong."""
+    for name in given:
+        if name not in declared:
+            close = difflib.get_close_matches(name, declared, n=1)
+            hint = f"did you mean '{close[0]}'?" if close else f"it has {', '.join(declared)}"
+            raise UsageError(f"{notebook.name} has no parameter '{name}': {hint}")
+    return {name: _value(notebook, name, text, declared[name]) for name, text in given.items()}
+
+
+ALGORITHMS = {"07-decoder": recipes.DecoderAlgorithm}  # those of a notebook that takes other ones than encoders do
+SEEDS = range(2**32)  # what numpy and torch take
+
+
+def check_names(notebook: Path, values: dict[str, Any]) -> None:
+    """Refuse a profile that cannot be read, and a model, algorithm, task, group or seed that there is not."""
+    for name in ("seed", "finetune_seed"):
+        if name in values and values[name] not in SEEDS:
+            raise UsageError(
+                f"parameter '{name}': {values[name]} is no seed; take a whole number from 0 to {SEEDS[-1]}"
+            )
+    if not values.get("profile"):
+        return
+    study = studies.load_profile(values["profile"])
+    known = {
+        "model": get_args(recipes.Model),
+        "algorithm": get_args(ALGORITHMS.get(notebook.stem, recipes.Algorithm)),
+        "task": get_args(recipes.Task),
+        "group": tuple(study.finetune.groups),
+    }
+    for name, choices in known.items():
+        if name in values and values[name] not in choices:
+            raise UsageError(f"parameter '{name}': '{values[name]}' is none of {', '.join(choices)}")
+
+
+def _value(notebook: Path, name: str, text: str, default: Any) -> Any:
+    try:
+        return typed_by_hand.value(text, default)
+    except ValueError:
+        raise UsageError(
+            f"parameter '{name}' of {notebook.name} takes {type(default).__name__}, as in {default!r}: not '{text}'"
+        ) from None
+
+
+def run(notebook: Path, output: Path, given: dict[str, str], profile_file: Path | None = None) -> dict[str, Any]:
+    """Execute `notebook` into `output` and return the one record that it wrote.
+
+    The record goes to the parameter `record`, by default beside the output. The output appears when all
+    cells have run; what a failing run had done is kept as `<output>.failed.ipynb`.
+    Raises UsageError for a wrong command, NotebookFailed for a failing cell or a missing record.
+    """
+    declared = declared_parameters(notebook)
+    if profile_file is not None:
+        given = {"profile": str(studies.find(profile_file).resolve()), **given}
+    values = checked(notebook, given, declared)
+    check_names(notebook, {**declared, **values})
+    if output.is_dir():
+        raise UsageError(f"{output}: is a folder; name the notebook to write")
+    record = Path(
+        values.get("record") or output.with_suffix(".json")
+    ).resolve()  # the kernel runs in the repository, not here
+    values["record"] = str(record)
+    before = record.stat().st_mtime_ns if record.exists() else None
+    _execute(notebook, output, values)
+    if not record.exists() or record.stat().st_mtime_ns == before:
+        raise NotebookFailed(f"{notebook.name} wrote no record to {record}: its last cell must call run.save(…)")
+    return records.read(record)
+
+
+def _execute(notebook: Path, output: Path, values: dict[str, Any]) -> None:
+    """Run papermill into a hidden neighbour of the output and rename it when it is whole."""
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        partial = output.with_name(f".{output.stem}.partial.ipynb")
+        papermill.execute_notebook(
+            str(notebook), str(partial), values, cwd=str(paths.root()), kernel_name="python3", language="python",
+            progress_bar=False, stderr_file=sys.stderr, extra_arguments=["--log-level=CRITICAL"],
+        )  # fmt: skip
+    except PapermillExecutionError as error:
+        failed = output.with_suffix(".failed.ipynb")
+        os.replace(partial, failed)
+        reason = " ".join(str(error.evalue).split("\n")[:1])
+        raise NotebookFailed(f"{notebook.name}, cell {error.exec_count}: {error.ename}: {reason} [{failed}]") from None
+    except OSError as error:
+        raise UsageError(f"{error.filename or output}: {error.strerror}") from None
+    os.replace(partial, output)
+    output.with_suffix(".failed.ipynb").unlink(missing_ok=True)

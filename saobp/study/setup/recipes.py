@@ -1,0 +1,247 @@
+"""How each stage of a study is run: one recipe a section of a profile, with what it may say."""
+
+from collections import Counter
+from dataclasses import field
+from typing import Annotated, Literal
+
+from annotated_types import Ge, Gt, Le, Len, Lt, MinLen
+from pydantic import AfterValidator, ConfigDict
+from pydantic.dataclasses import dataclass
+
+from saobp.study.data.tasks import TASKS
+
+Positive = Annotated[int, Gt(0)]
+Rate = Annotated[float, Gt(0), Le(1)]
+Share = Annotated[float, Ge(0), Le(1)]
+Algorithm = Literal["original", "high", "low", "elemmul", "sinkhorn", "uniform", "shuffled", "entropy_reg", "eigen_reg"]
+DecoderAlgorithm = Literal["original", "high", "low", "elemmul", "sinkhorn", "high_all_rows"]
+Model = Literal["mini", "small", "medium", "mini-narrow", "mini-twin", "small-twin", "medium-twin"]
+
+Task = Literal[tuple(TASKS)]
+Precision = Literal["auto", "bf16", "fp32"]
+
+STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+
+def _different(seeds: list[int]) -> list[int]:
+    if len(set(seeds)) < len(seeds):
+        raise ValueError("one stands there twice")
+    return seeds
+
+
+Seeds = Annotated[list[Annotated[int, Ge(0), Lt(2**32)]], MinLen(1), AfterValidator(_different)]
+
+
+@dataclass(frozen=True, config=STRICT, kw_only=True)
+class Pretraining:
+    """How a model is pretrained (Table 5 where the paper says; methods it leaves open are named here)."""
+
+    length: Annotated[int, Ge(3)]  # tokens a sequence, [CLS] and [SEP] included
+    batch: Positive  # sequences a step; the paper gives none
+    steps: Positive
+    learning_rate: Rate
+    warmup: Annotated[int, Ge(0)]  # steps
+    scheduler: Literal["cosine", "linear", "constant_with_warmup", "warmup_stable_decay"] = "cosine"
+    masking: Rate = 0.15  # share of tokens to predict, 80/10/10
+    dropout: Share = 0.1
+    weight_decay: Share = 0.01
+    penalty: Annotated[float, Gt(0)] | None = None  # coefficient of Entropy-Reg or Eigen-Reg; null = its own
+    precision: Precision = "auto"  # auto: the faster of bf16 and fp32, measured on the first batch
+    evaluations: Positive = 20  # held-out checks, at geometrically spaced steps
+    evaluation_sequences: Positive = 256  # on one fixed mask set
+    save_every: Positive = 500  # steps between checkpoints a killed run continues from
+    limit_tokens: Positive | None = None  # of the corpus; null = all
+
+    def __post_init__(self):
+        refuse_long_warmup(self.warmup, self.steps, self.decay)
+
+    @property
+    def decay(self) -> int:
+        """Steps at the end in which a rate that was constant until then falls to 0: a fifth; 0 for other schedules."""
+        return self.steps // 5 if self.scheduler == "warmup_stable_decay" else 0
+
+    @property
+    def full_rate(self) -> int:
+        """The step until which the rate is whole after its warm-up; 0 for a schedule that falls from there on."""
+        return self.steps - self.decay if self.scheduler in ("warmup_stable_decay", "constant_with_warmup") else 0
+
+
+def refuse_long_warmup(warmup: int, steps: int, falling: int = 0) -> None:
+    """Raise ValueError for a schedule that never gets to its own learning rate, `falling` in its last steps."""
+    whole = steps - falling
+    if warmup > whole:
+        room = f"the {whole} of its {steps} steps before the rate falls" if falling else f"its {steps} steps"
+        raise ValueError(f"its warmup of {warmup} steps is longer than {room}")
+
+
+def refuse_untrained_positions(key: str, length: int, recipe: Pretraining) -> None:
+    """Raise ValueError where a model would be measured, untuned, on positions that pretraining never reached."""
+    if length > recipe.length:
+        raise ValueError(f"{key} {length} is more than pretrain.length {recipe.length}: no later position is trained")
+
+
+def refuse_twice(plan: "Beyond") -> None:
+    """Raise ValueError where a larger model would be trained twice, or is the one that the others stand beside."""
+    named = Counter((one.model, *one.of(plan.pretrain)) for one in plan.larger)
+    if twice := [f"{model} at learning rate {rate:g}" for (model, rate, _), times in named.items() if times > 1]:
+        raise ValueError(f"larger: {', '.join(twice)} is there twice; put its seeds into one entry")
+    if any(one.model == plan.model for one in plan.larger):
+        raise ValueError(f"larger: {plan.model} is the model of beyond itself, which stands beside the larger ones")
+
+
+@dataclass(frozen=True, config=STRICT, kw_only=True)
+class Schedule:
+    """What Table 5 sets by size."""
+
+    steps: Positive
+    learning_rate: Rate
+    warmup: Annotated[int, Ge(0)]
+
+    def __post_init__(self):
+        refuse_long_warmup(self.warmup, self.steps)
+
+
+@dataclass(frozen=True, config=STRICT, kw_only=True)
+class Finetuning:
+    """One recipe for every algorithm: the same budget, grid and seeds."""
+
+    groups: Annotated[dict[str, Annotated[list[Task], MinLen(1)]], MinLen(1)]  # run name -> its tasks
+    length: Positive = 128
+    batch: Positive = 32
+    epochs: Positive = 3
+    learning_rate: Rate = 5e-5
+    warmup_share: Share = 0.1
+    dropout: Share = 0.1
+    weight_decay: Share = 0.01
+    seeds: Seeds = field(default_factory=lambda: [42])
+    precision: Precision = "auto"
+    curve: Annotated[int, Ge(0)] = (
+        0  # points at which the paper's tasks of Figures 3 and 9 are followed; they choose nothing
+    )
+    limit_train: Positive | None = None  # items; null = all
+    limit_evaluation: Positive | None = None
+    splits: dict[Task, Annotated[list[str], Len(2, 2)]] = field(default_factory=dict)  # task -> [train, reported]
+    epochs_of: dict[Task, Positive] = field(default_factory=dict, repr=False)  # a task's own number of them
+    length_of: dict[Task, Positive] = field(default_factory=dict, repr=False)  # a task's own tokens an item
+
+    def __post_init__(self):
+        tasks = [task for group in self.groups.values() for task in group]
+        if twice := [task for task, times in Counter(tasks).items() if times > 1]:
+            raise ValueError(f"groups: {', '.join(twice)} would be run, and counted, twice")
+
+    def tokens(self, task: str) -> int:
+        """Return how many tokens an item of a task has at most."""
+        return self.length_of.get(task, self.length)
+
+
+@dataclass(frozen=True, config=STRICT, kw_only=True)
+class AttentionCapture:
+    """Which attention is measured, and on how much."""
+
+    tasks: list[Task]
+    algorithms: list[Algorithm] | None = None  # of those trained; null = all
+    samples: Positive = 1024  # caption of Fig. 4
+    batch: Positive = 16
+    length: Positive = 128
+
+
+@dataclass(frozen=True, config=STRICT, kw_only=True)
+class Decoding:
+    """The causal models of Table 7, pretrained on the profile's corpus and asked without fine-tuning."""
+
+    models: Annotated[list[Model], MinLen(1)]  # widths and depths; the paper gives none for its decoders
+    algorithms: Annotated[list[DecoderAlgorithm], MinLen(1)]
+    tasks: Annotated[list[Literal["race", "boolq", "hellaswag"]], MinLen(1)]
+    tokenizer: Literal["gpt2", "bpe"]
+    pretrain: Pretraining
+    vocabulary: Positive | None = None  # of a trained tokenizer
+    seeds: Seeds = field(default_factory=lambda: [42])
+    length: Positive = 128  # tokens that a question and its passage may have
+    limit_evaluation: Positive | None = None
+    splits: dict[Task, str] = field(default_factory=dict)  # task -> reported
+    algorithms_of: dict[Model, Annotated[list[DecoderAlgorithm], MinLen(1)]] = field(default_factory=dict)
+
+    def __post_init__(self):
+        if self.tokenizer == "bpe" and self.vocabulary is None:
+            raise ValueError("tokenizer 'bpe' is trained on the corpus: give it a vocabulary")
+        refuse_untrained_positions("length", self.length, self.pretrain)
+
+    def pairs(self) -> list[tuple[str, str]]:
+        """Return every (model, algorithm) that is trained."""
+        return [(m, a) for m in self.models for a in self.algorithms_of.get(m, self.algorithms)]
+
+
+@dataclass(frozen=True, config=STRICT, kw_only=True)
+class Costs:
+    """What is timed for Table 9, and up to which length."""
+
+    models: Annotated[list[Model], MinLen(1)]
+    vocabulary: Positive
+    batch: Positive = 32
+    length: Positive = 128
+    rounds: Annotated[int, Ge(5)] = 25  # turns that every way of computing attention takes
+    lengths: list[Positive] = field(default_factory=lambda: [512, 1024, 2048, 4096, 8192])  # of attention alone
+
+
+@dataclass(frozen=True, config=STRICT, kw_only=True)
+class MultiHop:
+    """The controlled study: stories with chains of facts, and questions with a known number of hops."""
+
+    layers: Annotated[list[Positive], MinLen(1)]  # depths that are compared
+    algorithms: Annotated[list[Algorithm], MinLen(1)]
+    seeds: Seeds
+    pretrain: Pretraining  # schedule; `length` is the sentences of a story
+    hops: Annotated[int, Ge(1), Le(3)] = 3  # of the longest question
+    chains: Annotated[int, Ge(2)] = 3  # side by side; chance is one of them
+    relations: list[Literal["own", "live", "at", "job", "mood"]] = field(
+        default_factory=lambda: ["own", "live", "at", "job", "mood"]
+    )
+    entities: Annotated[int, Ge(6), Le(40)] = 12  # of each kind
+    hidden: Positive = 64
+    heads: Positive = 4
+    strength: Annotated[float, Ge(0)] = 0.2  # BERT-Mini's
+    items: Positive = 300  # stories of the exam
+    exam: str = "exam"  # which stories: another name draws others
+    more_seeds: dict[Algorithm, Seeds] = field(default_factory=dict)  # of some algorithms, after the seeds of all
+
+    def __post_init__(self):
+        if strange := [name for name in self.more_seeds if name not in self.algorithms]:
+            raise ValueError(f"more_seeds: {', '.join(strange)} is not among the algorithms")
+        if twice := [name for name, seeds in self.more_seeds.items() if set(seeds) & set(self.seeds)]:
+            raise ValueError(f"more_seeds: {', '.join(twice)} has a seed there that is among the seeds of all")
+
+    def runs(self) -> list[tuple[int, str, int]]:
+        """Return depth, algorithm and seed of every encoder that is trained."""
+        every = [(name, seed) for seed in self.seeds for name in self.algorithms]
+        every += [(name, seed) for name, seeds in self.more_seeds.items() for seed in seeds]
+        return [(layers, *one) for layers in self.layers for one in every]
+
+
+@dataclass(frozen=True, config=STRICT, kw_only=True)
+class Larger:
+    """A larger model beside the one of `Beyond`, by its recipe: at λ = 0 and at the size's own λ."""
+
+    model: Model
+    seeds: Seeds = field(default_factory=lambda: [42])
+    learning_rate: Rate | None = None  # null: the recipe's, with which a wide model may learn nothing
+    precision: Precision | None = None  # null: the recipe's, in which a wide model may take twice the time
+
+    def of(self, recipe: Pretraining) -> tuple[float, Precision]:
+        """Return the learning rate and the precision that this model is trained with."""
+        return self.learning_rate or recipe.learning_rate, self.precision or recipe.precision
+
+
+@dataclass(frozen=True, config=STRICT, kw_only=True)
+class Beyond:
+    """The open questions of notebook 12: High at other strengths, and at learned ones, on one model; larger models."""
+
+    model: Model
+    strengths: list[Annotated[float, Ge(0)]]  # λ
+    pretrain: Pretraining
+    learned: list[Literal["head", "layer"]] = field(default_factory=lambda: ["head"])  # what has a learned λ of its own
+    larger: list[Larger] = field(default_factory=list)
+    seeds: Seeds = field(default_factory=lambda: [42])
+    sequences: Positive = 32  # of held-out text, on which rounds of messages, heads and tokens are looked at
+
+    def __post_init__(self):
+        refuse_twice(self)

@@ -1,0 +1,189 @@
+"""Run records: one JSON a run, the only thing that tables, figures and the report read."""
+
+import importlib.metadata
+import json
+import math
+import os
+import platform
+import subprocess
+import time
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from saobp.study.setup import paths, seals
+
+SCHEMA = 1
+KEYS = (
+    "schema", "stage", "profile", "name", "parameters", "metrics", "data", "code", "packages",
+    "device", "started", "seconds", "departures",
+)  # fmt: skip
+PACKAGES = ("torch", "transformers", "datasets", "tokenizers", "numpy", "scipy", "scikit-learn", "igraph")
+
+
+class RecordError(ValueError):
+    """A record that cannot be read or is not one; the message names the file."""
+
+
+class Run:
+    """One execution of one notebook: starts the clock, leaves exactly one record.
+
+    `stage` is what was done ("pretrain", "finetune", …); `parameters` are the notebook's own.
+    """
+
+    def __init__(self, stage: str, *, profile: str, parameters: dict[str, Any]):
+        self.stage = stage
+        self.profile = Path(profile).stem
+        self.parameters = dict(parameters)
+        self.started = datetime.now(UTC)
+        self._clock = time.perf_counter()
+
+    def save(
+        self,
+        path: str | Path,
+        metrics: dict[str, Any],
+        *,
+        data: dict[str, Any] | None = None,
+        departures: tuple[Any, ...] | list[Any] = (),
+        on: dict[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """Write the record to `path` (empty: the profile's default place), whole or not at all.
+
+        `data` says which splits were used and how complete they are; `departures` name in words
+        everything that differs from the paper's recipe. Returns the record.
+        """
+        path = Path(path) if str(path) else default_path(self.profile, self.stage, self.parameters)
+        record = {
+            "schema": SCHEMA,
+            "stage": self.stage,
+            "profile": self.profile,
+            "name": path.stem,
+            "parameters": self.parameters,
+            "metrics": metrics,
+            "data": data or {},
+            "code": {"version": importlib.metadata.version("saobp"), "commit": commit()},
+            "packages": {name: importlib.metadata.version(name) for name in PACKAGES},
+            "device": on or device(),
+            "started": self.started.isoformat(timespec="seconds"),
+            "seconds": round(time.perf_counter() - self._clock, 1),
+            "departures": list(departures),
+        }
+        paths.write_text(path, as_text(finite(record)))
+        return record
+
+
+def as_text(record: dict[str, Any]) -> str:
+    """Write a record as JSON, one line a key, so that a difference between two records is easy to see."""
+    lines = [f"{json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}" for key, value in record.items()]
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def default_path(profile: str, stage: str, parameters: dict[str, Any]) -> Path:
+    """Return where a run's record goes when nobody says: `build/<profile>/interactive/`.
+
+    A reader's own execution never overwrites a record that the workflow made.
+    """
+    named = ("model", "algorithm", "seed", "group", "finetune_seed", "task")
+    identity = [str(parameters[key]) for key in named if parameters.get(key) not in (None, "")]
+    return paths.build(profile) / "interactive" / ("-".join([stage, *identity]) + ".json")
+
+
+def finite(value: Any) -> Any:
+    """Replace NaN and infinities by None all through, and tensors' and numpy's numbers by Python's."""
+    if isinstance(value, dict):
+        return {str(key): finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(item) for item in value]
+    if hasattr(value, "tolist"):
+        return finite(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return str(value) if isinstance(value, Path) else value
+
+
+@cache
+def commit() -> str:
+    """Return the git commit of the code, with a plus sign when files differ from it; "unknown" without git."""
+    git = ["git", "-C", str(paths.root())]
+    try:
+        head = subprocess.run([*git, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=True)
+        changed = subprocess.run(
+            [*git, "status", "--porcelain", "--untracked-files=no", "--", "saobp"],
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return head.stdout.strip() + ("+" if changed.stdout.strip() else "")
+
+
+def device() -> str:
+    """Describe the processor that did the work: the GPU's name, or the CPU's with the threads in use."""
+    import torch
+
+    if torch.cuda.is_available():
+        return torch.cuda.get_device_name()
+    return f"{processor()}, {torch.get_num_threads()} of {os.cpu_count()} threads"
+
+
+def typed_device(precision: str) -> dict[str, Any]:
+    """Describe the processor that did the work: its name, the threads in use and the precision of training."""
+    import torch
+
+    on_gpu = torch.cuda.is_available()
+    name = torch.cuda.get_device_name() if on_gpu else processor()
+    return {"name": name, "threads": torch.get_num_threads(), "precision": precision}
+
+
+def processor() -> str:
+    """Return the CPU's name."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
+
+
+def read(path: str | Path) -> dict[str, Any]:
+    """Read one record. Raises RecordError that names the file if it is damaged or of another schema."""
+    try:
+        record = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise RecordError(f"{path}: not a readable record ({error}): delete it and run again") from None
+    missing = [key for key in KEYS if key not in record] if isinstance(record, dict) else list(KEYS)
+    if missing:
+        raise RecordError(f"{path}: not a run record, {', '.join(missing)} missing: delete it and run again")
+    if record["schema"] != SCHEMA:
+        raise RecordError(f"{path}: schema {record['schema']}, this version reads {SCHEMA}: run it again")
+    return record
+
+
+def files(profile_or_folder: str | Path) -> list[Path]:
+    """Name the files of all records of a profile or folder, in their order.
+
+    A profile's finished build (`build/<profile>/records`) comes before its tracked results.
+    """
+    text = str(profile_or_folder)
+    candidates = [Path(text), paths.build(text) / "records", paths.results(text)]
+    found = (sorted(folder.glob("*.json")) for folder in candidates if folder.is_dir())
+    return next(filter(None, found), [])
+
+
+def load(profile_or_folder: str | Path) -> list[dict[str, Any]]:
+    """Read all records of a profile or folder, in the order of their names."""
+    return [read(path) for path in files(profile_or_folder)]
+
+
+def hashes(profile_or_folder: str | Path) -> dict[str, str]:
+    """Map each record's name to the SHA-256 of its file's bytes, as `sha256sum` prints it."""
+    return {path.stem: seals.digest(path) for path in files(profile_or_folder)}
+
+
+def select(records: list[dict[str, Any]], stage: str | None = None, **parameters: Any) -> list[dict[str, Any]]:
+    """Keep the records of a stage whose parameters have the given values."""
+    return [
+        record
+        for record in records
+        if (stage is None or record["stage"] == stage)
+        and all(record["parameters"].get(key) == value for key, value in parameters.items())
+    ]

@@ -1,0 +1,166 @@
+"""What a profile may say: the whole difference between a check of minutes and the paper's own runs."""
+
+import difflib
+import hashlib
+import json
+from dataclasses import asdict, field, replace
+from pathlib import Path
+from typing import Annotated, Literal
+
+from annotated_types import Ge, Gt, MinLen
+from pydantic import TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass
+
+from saobp.study.setup import paths, typed_by_hand
+from saobp.study.setup.recipes import (
+    STRICT,
+    Algorithm,
+    AttentionCapture,
+    Beyond,
+    Costs,
+    Decoding,
+    Finetuning,
+    Larger,
+    Model,
+    MultiHop,
+    Positive,
+    Pretraining,
+    Schedule,
+    Seeds,
+    refuse_untrained_positions,
+)
+
+
+class ProfileError(ValueError):
+    """A profile that cannot be used; the message names the file and the key."""
+
+
+@dataclass(frozen=True, config=STRICT, kw_only=True)
+class Profile:
+    """A whole study: data, models, algorithms, seeds and the recipe of each stage."""
+
+    name: str
+    data: str  # "synthetic", "hub", or a folder laid out like the hub; SAOBP_DATA overrides it
+    corpus: Annotated[dict[str, Annotated[float, Gt(0)]], MinLen(1)]  # data set -> weight
+    tokenizer: Literal["bert", "gpt2", "wordpiece", "bpe"]
+    models: Annotated[list[Model], MinLen(1)]
+    algorithms: Annotated[list[Algorithm], MinLen(1)]
+    pretrain: Pretraining
+    finetune: Finetuning
+    attention: AttentionCapture
+    decoder: Decoding | None = None
+    cost: Costs | None = None
+    multihop: MultiHop | None = None
+    beyond: Beyond | None = None
+    vocabulary: Positive | None = None  # of a trained tokenizer
+    seeds: Seeds = field(default_factory=lambda: [42])  # the paper's only seed
+    algorithms_of: dict[Model, Annotated[list[Algorithm], MinLen(1)]] = field(default_factory=dict)  # a size's own list
+    schedules: dict[Model, Schedule] = field(default_factory=dict)  # where a size has its own; else `pretrain`'s
+    strengths: dict[Model, Annotated[float, Ge(0)]] = field(default_factory=dict)  # λ; default Sec. 6, by size
+
+    def __post_init__(self):
+        if self.tokenizer in ("wordpiece", "bpe") and self.vocabulary is None:
+            raise ValueError(f"tokenizer '{self.tokenizer}' is trained on the corpus: give it a vocabulary")
+        if self.tokenizer in ("gpt2", "bpe"):
+            raise ValueError(f"tokenizer '{self.tokenizer}' has no [MASK], which encoders need: take bert or wordpiece")
+        refuse_untrained_positions("attention.length", self.attention.length, self.pretrain)
+
+    def pairs(self) -> list[tuple[str, str]]:
+        """Return every (model, algorithm) that is trained: `algorithms`, or a size's own list if it has one."""
+        return [(m, a) for m in self.models for a in self.algorithms_of.get(m, self.algorithms)]
+
+    def looked_at(self) -> list[tuple[str, str, str]]:
+        """Return every (model, algorithm, task) whose attention is measured."""
+        plan, chosen = self.attention, self.attention.algorithms
+        pairs = [(m, a) for m, a in self.pairs() if chosen is None or a in chosen]
+        return [(m, a, task) for m, a in pairs for task in plan.tasks]
+
+    def recipe(self, model: str) -> Pretraining:
+        """Return how a model of this study is pretrained: `pretrain`, with its size's own schedule if it has one."""
+        own = self.schedules.get(model)
+        return replace(self.pretrain, **asdict(own)) if own else self.pretrain
+
+    def decoder_recipe(self, model: str) -> Pretraining:
+        """Return how a decoder of this study is pretrained, by the same schedules.
+
+        Raises ProfileError if the study has none.
+        """
+        if self.decoder is None:
+            raise ProfileError(f"profile {self.name} trains no decoder: it has no section `decoder`")
+        own = self.schedules.get(model)
+        return replace(self.decoder.pretrain, **asdict(own)) if own else self.decoder.pretrain
+
+    def fingerprint(self) -> str:
+        """Return 12 hex digits that change with any value of the profile."""
+        return hashlib.sha256(repr(asdict(self)).encode()).hexdigest()[:12]
+
+
+SECTIONS = {
+    "schedules": Schedule,
+    "pretrain": Pretraining,
+    "finetune": Finetuning,
+    "attention": AttentionCapture,
+    "decoder": Decoding,
+    "cost": Costs,
+    "multihop": MultiHop,
+    "beyond": Beyond,
+    "larger": Larger,
+}
+
+
+def available() -> list[str]:
+    """List the names of the profiles that come with the repository."""
+    return sorted(path.stem for path in (paths.root() / "notebooks" / "profiles").glob("*.yaml"))
+
+
+def find(name_or_path: str | Path) -> Path:
+    """Return the file of a profile given by name (`smoke`) or path (`my/profile.yaml`)."""
+    text = str(name_or_path)
+    if text.endswith((".yaml", ".yml")):
+        return Path(text)
+    known = paths.root() / "notebooks" / "profiles" / f"{text}.yaml"
+    if "/" in text or not known.is_file():
+        raise ProfileError(f"no profile is called {text!r}: choose one of {', '.join(available())}")
+    return known
+
+
+def load_profile(name_or_path: str | Path) -> Profile:
+    """Read a profile; every key is checked before anything runs.
+
+    Raises ProfileError, one line that names the file and the key, for a missing or unreadable file,
+    an unknown key, a wrong type or an impossible value.
+    """
+    path = find(name_or_path)
+    if not path.is_file():
+        raise ProfileError(f"{path}: no such profile; choose one of {', '.join(available())}, or the path of your own")
+    try:
+        values = typed_by_hand.read(path)
+    except ValueError as error:
+        raise ProfileError(str(error)) from None
+    if not isinstance(values, dict):
+        raise ProfileError(f"{path}: a profile is a mapping of keys to values")
+    try:
+        # as JSON, because there a mapping may become a dataclass while numbers and texts stay strictly apart
+        profile = TypeAdapter(Profile).validate_json(json.dumps(values, default=str))
+    except ValidationError as error:
+        raise ProfileError(f"{path}: {_explain(error)}") from None
+    if profile.name != path.stem:
+        raise ProfileError(f"{path}: key 'name' must be the file's own, '{path.stem}': runs find each other by it")
+    return profile
+
+
+def _explain(error: ValidationError) -> str:
+    """Put the first validation error in one line that names the key; a misspelt key comes before a missing one."""
+    errors = error.errors(include_url=False)
+    unknown = ("unexpected_keyword_argument", "extra_forbidden")
+    first = next((e for e in errors if e["type"] in unknown), errors[0])
+    key = ".".join(str(part) for part in first["loc"])
+    if first["type"] in unknown:
+        known = [SECTIONS[part] for part in first["loc"][:-1] if part in SECTIONS] or [Profile]
+        close = difflib.get_close_matches(str(first["loc"][-1]), known[-1].__dataclass_fields__, n=1)
+        return f"unknown key {key!r}" + (f": did you mean '{close[0]}'?" if close else "")
+    if first["type"] == "missing":
+        return f"key {key!r} is missing"
+    if first["type"] == "value_error":
+        return f"key {key!r}: {first['ctx']['error']}" if key else str(first["ctx"]["error"])
+    return f"key {key!r}: {first['msg'][0].lower()}{first['msg'][1:]}, not {first['input']!r}"

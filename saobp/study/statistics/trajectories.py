@@ -1,0 +1,155 @@
+"""GTD against performance: over the checkpoints of each run, and over runs (Figures 3 and 9, Table 6)."""
+
+from collections.abc import Iterable, Sequence
+from math import atanh, tanh
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from saobp.study.setup.records import select
+from saobp.study.statistics import (
+    Correlation,
+    Estimate,
+    across_seeds,
+    correlation,
+    estimates,
+    mean_interval,
+    task_scores,
+)
+
+Record = dict[str, Any]
+LEAST = 4  # different points: through two of them any line is perfect, and three say hardly more
+TASKS = {"wikitext": "Perplexity", "sst2": "SST2", "hellaswag": "HellaSwag", "race": "RACE-Middle"}
+
+
+def checkpoints(records: Sequence[Record], model: str, task: str) -> pd.DataFrame:
+    """One row a checkpoint: algorithm, run, seed (of pretraining), step, gtd, cross_gtd, score.
+
+    Pretraining's own curve for "wikitext" (held-out perplexity); for a task the "curve" of its fine-tuning
+    scores, where the run kept one.
+    """
+    rows = []
+    for record in select(list(records), model=model):
+        for point in _curve(record, task):
+            score = point.get("perplexity") if task == "wikitext" else point.get("score")
+            gtd = estimates.nested_mean(point.get("gtd"))
+            cross = estimates.nested_mean(point.get("cross_layer_gtd"))
+            if score is not None and gtd is not None:
+                run = (_algorithm(record), record["name"], record["parameters"].get("seed"), point["step"])
+                rows.append((*run, gtd, cross, score))
+    return pd.DataFrame(rows, columns=["algorithm", "run", "seed", "step", "gtd", "cross_gtd", "score"])
+
+
+def _curve(record: Record, task: str) -> list[Record]:
+    if task == "wikitext":
+        return record["metrics"].get("curve") or [] if record["stage"] == "pretrain" else []
+    return ((record["metrics"].get("tasks") or {}).get(task) or {}).get("curve") or []
+
+
+def _algorithm(record: Record) -> str:
+    return str(record["parameters"].get("algorithm"))
+
+
+def runs(records: Sequence[Record], model: str, task: str) -> pd.DataFrame:
+    """One row a pretraining run: algorithm, run, seed, gtd, cross_gtd, mean score.
+
+    GTD is the refined attention's on the task, else on RACE-Middle; for "wikitext" the curve's last point.
+    """
+    if task == "wikitext":
+        last = checkpoints(records, model, task).groupby("run", as_index=False, sort=False).last()
+        return last.drop(columns="step")
+    rows = []
+    for algorithm in estimates.algorithms(records):
+        measured = estimates.attention_runs(records, model, algorithm, task)
+        measured = measured or estimates.attention_runs(records, model, algorithm, "race")
+        by_seed = {record["parameters"].get("seed"): estimates.matrix(record) for record in measured}
+        found = task_scores.by_pretraining(task_scores.scores(records, model, algorithm, task))
+        for score in found:
+            matrix = by_seed.get(score.key[0]) or {}
+            gtd, cross = (estimates.nested_mean(matrix.get(key)) for key in ("gtd", "cross_layer_gtd"))
+            if gtd is not None:
+                rows.append((algorithm, f"{algorithm} {score.key[0]}", score.key[0], gtd, cross, score.value))
+    return pd.DataFrame(rows, columns=["algorithm", "run", "seed", "gtd", "cross_gtd", "score"])
+
+
+def over_checkpoints(points: pd.DataFrame, measure: str = "gtd") -> Estimate | None:
+    """Mean correlation of `measure` and score over runs, each run's checkpoints apart.
+
+    Only pretraining seeds are draws: runs of one seed start alike, so the interval of any number of them is as wide as
+    that of one, at its effective number of checkpoints; over several seeds it is Student's on the scale of Fisher's z,
+    no narrower than that. None without a run of `LEAST` different checkpoints.
+    """
+    runs = [run for _, run in points.groupby("run", sort=False)]
+    found = [(run["seed"].iloc[0], c) for run in runs if (c := _correlation(run, measure))]
+    if not found:
+        return None
+    seeds, each = zip(*found)
+    count, half = int(np.median([c.points for c in each])), float(np.median([_half(c) for c in each]))
+    means = pd.Series([c.r for c in each]).groupby(list(seeds)).mean()
+    if len(means) > 1:
+        spread = mean_interval([atanh(_inside(r)) for r in means]).half_width  # NaN where the seeds agree to the bit
+        half = float(np.fmax(spread, half / np.sqrt(len(means))))
+    z = atanh(_inside(float(means.mean())))
+    return Estimate(tanh(z), tanh(z - half), tanh(z + half), len(found), count)
+
+
+def why_undefined(points: pd.DataFrame, measure: str = "gtd") -> str:
+    """Say why no correlation over checkpoints, or over runs where `step` is empty, can be had from these points."""
+    known = points.dropna(subset=[measure, "score"])
+    if "step" not in known or known["step"].isna().all():
+        return f"fewer than {LEAST} runs that share an algorithm"
+    runs = [run for _, run in known.groupby("run") if len(run[[measure, "score"]].drop_duplicates()) >= LEAST]
+    if not runs:
+        return f"fewer than {LEAST} different points a run"
+    return f"the {'score' if all(_still(run['score']) for run in runs) else 'GTD'} never moves"
+
+
+def _still(values: pd.Series) -> bool:
+    return bool(np.ptp(values) == 0)
+
+
+def over_runs(points: pd.DataFrame, measure: str = "gtd") -> Estimate | None:
+    """Correlation over runs, one point a run, centred by algorithm; None if there are too few runs.
+
+    Its interval counts pretraining seeds: runs of one seed start alike, whichever algorithm they have.
+    """
+    points = points.dropna(subset=[measure, "score"])
+    repeated = points[points.groupby("algorithm")["run"].transform("count") > 1]
+    if len(repeated) < LEAST:
+        return None
+    try:
+        groups, seeds = (repeated[name].tolist() for name in ("algorithm", "seed"))
+        found = across_seeds(repeated[measure], repeated["score"], groups, seeds)
+    except ValueError:
+        return None
+    return Estimate(found.r, found.low, found.high, len(repeated))
+
+
+def _correlation(run: pd.DataFrame, measure: str) -> Correlation | None:
+    run = run.dropna(subset=[measure, "score"])
+    if len(run[[measure, "score"]].drop_duplicates()) < LEAST:
+        return None
+    try:
+        return correlation(run[measure], run["score"])
+    except ValueError:  # nothing moved
+        return None
+
+
+def _half(found: Correlation) -> float:
+    return (atanh(_inside(found.high)) - atanh(_inside(found.low))) / 2
+
+
+def _inside(r: float) -> float:
+    return float(np.clip(r, -1 + 1e-9, 1 - 1e-9))
+
+
+def tasks_with_points(records: Sequence[Record], models: Iterable[str]) -> list[str]:
+    """The tasks for which some model has a point to plot."""
+    return [task for task in TASKS if any(len(points(records, model, task)) for model in models)]
+
+
+def points(records: Sequence[Record], model: str, task: str) -> pd.DataFrame:
+    """Checkpoints where the runs kept them, else one point a run (`step` is then empty)."""
+    found = checkpoints(records, model, task)
+    return found if len(found) else runs(records, model, task).assign(step=np.nan)

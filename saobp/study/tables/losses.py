@@ -1,0 +1,106 @@
+"""How well encoders read held-out text: on the way and at the end, seed by seed, and beside plain attention."""
+
+from collections.abc import Iterable, Sequence
+from math import exp, log
+from typing import Any
+
+import pandas as pd
+from scipy.stats import spearmanr
+
+from saobp.study.setup import records
+from saobp.study.setup.labels import ALGORITHMS, algorithm_title, counted, model_title
+from saobp.study.statistics import estimates, holm, mean_interval
+from saobp.study.tables.render import pipe
+
+Record = dict[str, Any]
+LEVEL = 0.05  # of a difference that is marked
+FEW = 6  # runs from which on their order says something
+COLUMNS = ("Model", "Algorithm", "Seeds", "Step", "Perplexity then", "At the end", "Beside Original, nats")
+
+
+def early(run: Record) -> dict[str, Any]:
+    """Return a run's last check on held-out text in the first half of its steps: step, loss (nats), perplexity."""
+    return [point for point in run["metrics"]["curve"] if 2 * point["step"] <= run["metrics"]["steps"]][-1]
+
+
+def ends(found: Sequence[Record]) -> pd.DataFrame:
+    """Return one row a pretraining run: model, algorithm, seed, step, and the losses (nats) there and at the end."""
+    rows = []
+    for run in records.select(list(found), "pretrain"):
+        given, check = run["parameters"], early(run)
+        end = log(run["metrics"]["perplexity"])
+        rows.append((given["model"], given["algorithm"], given["seed"], check["step"], check["loss"], end))
+    frame = pd.DataFrame(rows, columns=["model", "algorithm", "seed", "step", "early", "end"])
+    order = {name: place for place, name in enumerate([*estimates.models(found), *ALGORITHMS])}
+    by = ["model", "algorithm"]
+    return frame.sort_values(by, key=lambda names: names.map(order), kind="stable", ignore_index=True)
+
+
+def gaps(found: Sequence[Record]) -> pd.DataFrame:
+    """Compare each algorithm's loss at the end with Original's of the same model and seeds.
+
+    Columns: model, algorithm, difference, low, high (nats; 95 %, Student's t over seeds; NaN for one seed), seeds,
+    p, p_holm (over all rows).
+    """
+    rows = []
+    for model, runs in ends(found).groupby("model", sort=False):
+        losses = runs.pivot(index="seed", columns="algorithm", values="end")
+        for name in losses.columns.drop("original") if "original" in losses else ():
+            apart = (losses[name] - losses["original"]).dropna()
+            if len(apart):
+                gap = mean_interval(apart.tolist())
+                rows.append((model, name, gap.value, gap.low, gap.high, gap.seeds, gap.p))
+    frame = pd.DataFrame(rows, columns=["model", "algorithm", "difference", "low", "high", "seeds", "p"])
+    return frame.assign(p_holm=holm(frame["p"].tolist()))
+
+
+def table(found: Sequence[Record]) -> pd.DataFrame:
+    """Return one row a model and algorithm, for reading; the columns are `COLUMNS`, and seeds stand in one order."""
+    compared = {(row.model, row.algorithm): _gap(row) for row in gaps(found).itertuples()}
+    rows = []
+    for (model, name), runs in ends(found).groupby(["model", "algorithm"], sort=False):
+        runs = runs.sort_values("seed")
+        steps = " or ".join(f"{step:,}" for step in sorted(set(runs["step"])))
+        shown = (", ".join(_perplexity(loss) for loss in runs[column]) for column in ("early", "end"))
+        seeds = ", ".join(map(str, runs["seed"]))
+        gap = compared.get((model, name), "")
+        rows.append((model_title(model), algorithm_title(name), seeds, steps, *shown, gap))
+    return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def _perplexity(loss: float) -> str:
+    value = exp(min(loss, 700))
+    return f"{value:.0f}" if value >= 100 else f"{value:.1f}"
+
+
+def _gap(row: Any) -> str:
+    value = round(row.difference, 2) + 0.0  # no minus before a zero
+    if row.seeds == 1:
+        return f"{value:+.2f} (one seed)"
+    marked = "*" if row.p_holm < LEVEL else ""
+    low, high = (round(end, 2) + 0.0 for end in (row.low, row.high))
+    return f"{value:+.2f} [{low:.2f}, {high:.2f}]{marked}"
+
+
+def order_words(found: Sequence[Record]) -> list[str]:
+    """Say of each model with runs enough how far the order of its runs on the way is that at the end."""
+    said = []
+    for model, runs in ends(found).groupby("model", sort=False):
+        differ = runs[["early", "end"]].nunique().min() > 1
+        if len(runs) >= FEW and runs["step"].nunique() == 1 and differ:
+            rho = spearmanr(runs["early"], runs["end"]).statistic
+            said.append(
+                f"{model_title(model)}: the order of its {counted(len(runs), 'run')} at step {runs['step'].iloc[0]:,} "
+                f"and that at the end agree with Spearman's ρ = {rho:.2f}."
+            )
+    return said
+
+
+def to_markdown(found: Sequence[Record]) -> str:
+    """Return `table` in Markdown, and below it what is said of the order of runs."""
+    return "\n".join([*_lines(COLUMNS, table(found).itertuples(index=False)), *order_words(found)])
+
+
+def _lines(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    numbers = 4  # of the columns, the last ones
+    return [pipe(head), pipe(["---"] * (len(head) - numbers) + ["---:"] * numbers), *map(pipe, rows), ""]

@@ -1,0 +1,127 @@
+"""Checkpoints that are known to be whole: sealed when written, checked before they are trusted."""
+
+import hashlib
+import re
+import shutil
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import PreTrainedModel, PreTrainedTokenizerFast, TrainerCallback
+
+from saobp.study.data.sources import Source
+from saobp.study.setup import paths, seals
+from saobp.study.setup.recipes import Pretraining
+from saobp.study.setup.studies import Profile
+from saobp.study.training import regularizers
+
+KEPT = 2  # whole checkpoints of a run: should the newest be damaged, there is the one before
+NAME = re.compile(r"checkpoint-\d+")
+
+
+class CheckpointError(ValueError):
+    """A finished model that is not whole; the message names the folder and what to do."""
+
+
+def work_folder(
+    study: Profile, model: str, algorithm: str, seed: int, text: str, recipe: Pretraining | None = None
+) -> Path:
+    """Return where a pretraining run keeps what it continues from; another recipe or text gets another folder."""
+    identity = (asdict(recipe or study.recipe(model)), study.strengths.get(model), text)
+    return paths.build(study.name) / "work" / marked(f"{model}-{algorithm}-{seed}", identity)
+
+
+def finetune_folder(study: Profile, checkpoint: Path, group: str, seed: int, source: Source) -> Path:
+    """Return where a fine-tuning run keeps its finished tasks; other weights or another recipe get another folder."""
+    identity = (asdict(study.finetune), source.name, seals.digest(checkpoint / "model.safetensors"))
+    return paths.build(study.name) / "work" / marked(f"{checkpoint.name}-{group}-{seed}", identity)
+
+
+def marked(name: str, identity: Any) -> str:
+    """Return a run's name with eight digits that change with what it is made of."""
+    return f"{name}-{hashlib.sha256(repr(identity).encode()).hexdigest()[:8]}"
+
+
+def pretrained(profile: str, model: str, algorithm: str, seed: int) -> Path:
+    """Return the folder of a pretrained model, training it by notebook 04 first if nobody has yet."""
+    folder = published_folder(Path(profile).stem, model, algorithm, seed)
+    if not (folder / "model.safetensors").is_file():
+        from saobp.study.setup import execution
+
+        print(f"{folder} is not there yet: running notebook 04-pretrain, which may take a while")
+        notebook = paths.root() / "notebooks" / "04-pretrain.ipynb"
+        output = paths.build(Path(profile).stem) / "interactive" / f"04-pretrain-{folder.name}.ipynb"
+        given = {"profile": profile, "model": model, "algorithm": algorithm, "seed": str(seed)}
+        execution.run(notebook, output, given)
+    problem = seals.flaw(folder)
+    if problem is not None:
+        raise CheckpointError(
+            f"{folder}: {problem}; delete the folder and give the command again: it is made anew from the last "
+            "checkpoint of its training"
+        )
+    return folder
+
+
+def published_folder(profile: str, model: str, algorithm: str, seed: int) -> Path:
+    """Return where a finished model lies for the stages after it."""
+    return paths.build(profile) / "checkpoints" / f"{model}-{algorithm}-{seed}"
+
+
+def publish(
+    network: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, profile: str, model: str, algorithm: str, seed: int
+) -> Path:
+    """Save a finished model with its tokenizer, whole or not at all, and return the folder."""
+    folder = published_folder(profile, model, algorithm, seed)
+    regularizers.detach(network)  # a penalty belongs to training
+    with paths.new_folder(folder) as unfinished:
+        network.save_pretrained(unfinished)
+        tokenizer.save_pretrained(unfinished)
+        seals.seal(unfinished)
+    return folder
+
+
+def step_of(folder: Path) -> int:
+    """Return the step in a checkpoint's name, `checkpoint-<step>`."""
+    return int(folder.name.rsplit("-", 1)[1])
+
+
+def written(folder: Path) -> list[Path]:
+    """List a run's checkpoints, whole or not, the oldest first."""
+    found = (path for path in folder.glob("checkpoint-*") if path.is_dir() and NAME.fullmatch(path.name))
+    return sorted(found, key=step_of)
+
+
+def newest_whole(folder: Path, say: Callable[[str], None] = print) -> Path | None:
+    """Return the newest whole checkpoint of a run, saying which newer ones are passed over and why."""
+    for candidate in reversed(written(folder)):
+        problem = seals.flaw(candidate)
+        if problem is None:
+            return candidate
+        say(f"{candidate}: {problem}; falling back to the checkpoint before it")
+    return None
+
+
+def remove_damaged(folder: Path) -> None:
+    """Remove the checkpoints that are not whole: the Trainer, which keeps the last two, counts them too."""
+    for path in written(folder):
+        if seals.flaw(path) is not None:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+class SealCheckpoints(TrainerCallback):
+    """Seals each checkpoint once the Trainer has written all of it, and keeps the last two.
+
+    One whose weights are no numbers is not sealed, and pushes none out.
+    """
+
+    def on_save(self, args, state, control, model=None, **kwargs):
+        """Seal the checkpoint that was just saved, once per run, when every process has written its part."""
+        if torch.distributed.is_initialized():
+            torch.distributed.barrier()
+        if state.is_world_process_zero and all(p.isfinite().all() for p in model.parameters()):
+            folder = Path(args.output_dir)
+            seals.seal(folder / f"checkpoint-{state.global_step}")
+            for old in written(folder)[:-KEPT]:
+                shutil.rmtree(old, ignore_errors=True)

@@ -1,0 +1,87 @@
+"""Learning curves: what a pretraining log says, as tables for plots and as the record's metrics."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from saobp.study.setup import paths
+from saobp.study.setup.labels import counted
+from saobp.study.statistics import Estimate
+
+
+def held_out_curve(log: list[dict[str, Any]]) -> pd.DataFrame:
+    """Return one row a held-out check: step, loss (nats), perplexity."""
+    checks = [{"step": entry["step"], **entry["heldout"]} for entry in log if "heldout" in entry]
+    return pd.DataFrame(checks)[["step", "loss", "perplexity"]]
+
+
+def layer_curve(log: list[dict[str, Any]]) -> pd.DataFrame:
+    """Return one row a held-out check and layer: step, layer (from 1), entropy (nats), gtd."""
+    return pd.DataFrame(
+        {"step": entry["step"], "layer": layer, "entropy": entropy, "gtd": gtd}
+        for entry in log
+        if "heldout" in entry
+        for layer, (entropy, gtd) in enumerate(zip(entry["heldout"]["entropy"], entry["heldout"]["gtd"]), start=1)
+    )
+
+
+def write(log: list[dict[str, Any]], folder: Path, name: str) -> list[Path]:
+    """Write a run's curves as CSV: NAME-training (step, loss, learning_rate) and NAME-heldout (one row a layer)."""
+    steps = pd.DataFrame(summary(log)["training"])
+    layers = layer_curve(log).merge(held_out_curve(log), on="step")
+    return [
+        paths.write_text(folder / f"{name}-{kind}.csv", frame.to_csv(index=False))
+        for kind, frame in (("training", steps), ("heldout", layers))
+    ]
+
+
+def outcome(log: list[dict[str, Any]], length: int) -> list[str]:
+    """Say in two sentences how far a model learned, and how the attention moved that moved most on the way."""
+    curve, layers = held_out_curve(log), layer_curve(log)
+    first, before, last = curve.iloc[0], curve.iloc[-2], curve.iloc[-1]
+    ends = [layers[layers.step == step].set_index("layer") for step in (first.step, last.step)]
+    layer = (ends[1].entropy - ends[0].entropy).abs().idxmax()
+    start, end = (each.loc[layer] for each in ends)
+    return [
+        f"Held-out perplexity went from {first.perplexity:.0f} to {last.perplexity:.1f} in "
+        f"{counted(int(last.step), 'step')}; the loss changed by {last.loss - before.loss:+.3f} nats over the last "
+        f"{last.step - before.step:.0f} of them.",
+        f"The attention of layer {layer} moved most: entropy from {start.entropy:.2f} to {end.entropy:.2f} nats "
+        f"(uniform: {uniform_entropy(length):.2f}), GTD from {start.gtd:.3f} to {end.gtd:.3f}.",
+    ]
+
+
+def uniform_entropy(length: int) -> float:
+    """Return the entropy of a query that attends to all `length` tokens alike, in nats."""
+    return math.log(length)
+
+
+def summary(log: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return what a pretraining record holds: the curve, its last point, the training losses.
+
+    "sittings": from which step on which code trained, on what, in what precision, since when; a record's own `code` and
+    `started` are those of its writing, which may be long after the training.
+    """
+    curve = [{"step": entry["step"], **entry["heldout"]} for entry in log if "heldout" in entry]
+    losses = [entry for entry in log if "loss" in entry]
+    return {
+        "steps": curve[-1]["step"],
+        "loss": losses[-1]["loss"] if losses else None,
+        "perplexity": curve[-1]["perplexity"],
+        "seconds": curve[-1]["seconds"],
+        "curve": curve,
+        "training": [{key: entry[key] for key in ("step", "loss", "learning_rate")} for entry in losses],
+        "sittings": [{"step": entry["step"], **entry["sitting"]} for entry in log if "sitting" in entry],
+    }
+
+
+def perplexity_interval(loss: Estimate) -> dict[str, Any]:
+    """Return what a record holds of a loss over sequences (nats a token): its exponential's interval, their number."""
+    return {"perplexity_interval": [math.exp(min(end, 700)) for end in (loss.low, loss.high)], "sequences": loss.items}
+
+
+def perplexity(loss: Estimate) -> dict[str, Any]:
+    """Return what a record holds of a loss over sequences (nats a token): its exponential, with the interval."""
+    return {"perplexity": math.exp(min(loss.value, 700)), **perplexity_interval(loss)}

@@ -1,0 +1,95 @@
+"""One decoder of a profile (Table 7): its text, its start, its training, and the questions that it is asked."""
+
+from typing import Any, get_args
+
+from torch.utils.data import Dataset
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from saobp.study.data import corpora
+from saobp.study.data.masking import CausalBatch
+from saobp.study.data.sources import Source
+from saobp.study.data.tasks import load_reported
+from saobp.study.evaluation import zeroshot
+from saobp.study.setup import labels, paths
+from saobp.study.setup.recipes import DecoderAlgorithm
+from saobp.study.setup.studies import Profile
+from saobp.study.training import architectures, checkpoints, curves, trainer
+from saobp.study.training.heldout import HeldOut
+
+
+def texts(study: Profile, model: str, source: Source) -> tuple[PreTrainedTokenizerBase, corpora.Blocks, corpora.Blocks]:
+    """Return a profile's byte-pair tokenizer, its training text and its held-out text, in sequences of the recipe."""
+    plan, recipe = study.decoder, study.decoder_recipe(model)
+    tokenizer = corpora.make_tokenizer(plan.tokenizer, source, vocabulary=plan.vocabulary, mixture=study.corpus)
+    text, held_out = (
+        corpora.token_blocks(
+            source, study.corpus, tokenizer, recipe.length, split=split, cache=paths.cache(), limit_tokens=limit
+        )
+        for split, limit in (("train", recipe.limit_tokens), ("validation", None))
+    )
+    return tokenizer, text, held_out
+
+
+def untrained(
+    study: Profile, model: str, algorithm: str, seed: int, tokenizer: PreTrainedTokenizerBase
+) -> PreTrainedModel:
+    """Return a decoder before training with its algorithm in place; the same seed gives every algorithm one start.
+
+    Raises ValueError for what is no algorithm of decoders: a penalty on the loss, say.
+    """
+    if algorithm not in get_args(DecoderAlgorithm):
+        raise ValueError(
+            f"algorithm: no decoder has '{algorithm}'; choose one of {', '.join(get_args(DecoderAlgorithm))}"
+        )
+    network = architectures.decoder(model, tokenizer, dropout=study.decoder_recipe(model).dropout, seed=seed)
+    return architectures.refine_with(network, algorithm, architectures.strength_of(model, study.strengths))
+
+
+def train(
+    study: Profile,
+    model: str,
+    algorithm: str,
+    seed: int,
+    *,
+    network: PreTrainedModel,
+    text: corpora.Blocks,
+    held_out: Dataset,
+) -> list[dict[str, Any]]:
+    """Train a decoder in place to predict the next token, or continue a run that was cut off; returns the log."""
+    recipe, name = study.decoder_recipe(model), labels.DECODER + model
+    return trainer.pretrain(
+        network,
+        text,
+        CausalBatch(),
+        recipe,
+        folder=checkpoints.work_folder(study, name, algorithm, seed, text.fingerprint, recipe),
+        seed=seed,
+        measure=HeldOut(held_out, CausalBatch(), recipe.evaluation_sequences, recipe.batch),
+        title=f"{name} {algorithm} {seed}",
+    )
+
+
+def asked(
+    study: Profile, network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, source: Source
+) -> tuple[dict[str, dict[str, Any]], list[dict[str, Any]]]:
+    """Ask a decoder the profile's questions without fine-tuning; returns task -> scores, and the splits used."""
+    plan, results, splits = study.decoder, {}, []
+    for name in plan.tasks:
+        spec, rows, split = load_reported(name, source, split=plan.splits.get(name), limit=plan.limit_evaluation)
+        results[name] = zeroshot.zero_shot(spec, network, tokenizer, rows, length=plan.length)
+        splits.append(split)
+    return results, splits
+
+
+def metrics(
+    study: Profile, model: str, network: PreTrainedModel, log: list[dict[str, Any]], full: dict[str, Any]
+) -> dict[str, Any]:
+    """Return what a decoder's record holds of its training and of its perplexity `full` on held-out text."""
+    recipe = study.decoder_recipe(model)
+    return {
+        **curves.summary(log),
+        **full,
+        "perplexity": full["token_perplexity"],
+        "parameters": architectures.parameter_count(network),
+        "tokens_trained": recipe.steps * recipe.batch * recipe.length,
+    }

@@ -1,0 +1,162 @@
+"""What can go wrong while a model trains, said in one line: no number, divergence, a full disk, too little memory."""
+
+import contextlib
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate.utils.memory import clear_device_cache, should_reduce_batch_size
+from safetensors import SafetensorError
+from torch import nn
+from tqdm import tqdm
+from transformers import TrainerCallback
+
+from saobp.study.setup.recipes import Pretraining
+from saobp.study.training import checkpoints, processes
+
+# how the system, safetensors and torch's zip writer say that a disk or a quota is full
+WRITE_ERRORS = (
+    "No space left", "File too large", "Disk quota", "file write failed", "PytorchStreamWriter", "unexpected pos",
+    "iostream error",
+)  # fmt: skip
+
+
+WORSE = 0.5  # nats; an untrained model guesses, so that only one gone astray does so much worse
+
+
+class TrainingFailed(RuntimeError):
+    """Training cannot go on, or did not end well; the message says why, what is left, and what to do."""
+
+
+class Diverged(TrainingFailed):
+    """A model's loss or weights went where the same run would go again: nothing about the machine is to blame."""
+
+
+class StopAtNaN(TrainerCallback):
+    """Stops a run whose loss is not a number, before a table can be filled with it.
+
+    The losses of single steps stay where they are computed until the next log: no step waits for a look at them.
+    """
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.listening: torch.utils.hooks.RemovableHandle | None = None
+        self.rate = 0.0  # of the step that is under way
+        self.losses: list[torch.Tensor] = []  # of every part of a step
+        self.steps: list[tuple[int, float, torch.Tensor]] = []  # step, learning rate, loss
+
+    def on_train_begin(self, args, state, control, model=None, **kwargs):
+        """Listen to the model's losses."""
+        self.listening = model.register_forward_hook(self._keep)
+
+    def _keep(self, model, args, output):
+        if model.training and output.loss is not None:
+            self.losses.append(output.loss.detach())
+
+    def on_step_begin(self, args, state, control, lr_scheduler=None, **kwargs):
+        """Note the rate that the step is made with: after it the scheduler holds the next one's."""
+        self.rate = lr_scheduler.get_last_lr()[0]
+
+    def on_step_end(self, args, state, control, **kwargs):
+        """File the step's loss."""
+        if self.losses:
+            self.steps.append((state.global_step, self.rate, torch.stack(self.losses).sum()))
+            self.losses = []
+
+    def on_log(self, args, state, control, logs=None, **kwargs):
+        """Look at the losses since the last log; the Trainer's own NaN filter is off so that it shows them."""
+        self._refuse_losses()
+
+    def _refuse_losses(self):
+        for step, rate, loss in self.steps:
+            if not math.isfinite(loss := float(loss)):
+                last = checkpoints.newest_whole(self.folder, lambda text: None)
+                raise Diverged(
+                    f"the loss is {loss} at step {step} (learning rate {rate:.2e}); the last finite checkpoint is "
+                    f"{last or 'none'}: lower the learning rate or the strength"
+                )
+        self.steps = []
+
+    def on_train_end(self, args, state, control, model=None, **kwargs):
+        """Look at the weights once more, behind the last checkpoint."""
+        refuse_nan(model, state.global_step, self.rate, self.folder)
+
+    def stop(self):
+        """Listen no longer."""
+        if self.listening:
+            self.listening.remove()
+
+    def on_save(self, args, state, control, model=None, **kwargs):
+        """Look at the weights of every checkpoint, before later ones push the good one before it out."""
+        self._refuse_losses()
+        refuse_nan(model, state.global_step, self.rate, self.folder)
+
+
+def refuse_nan(model: nn.Module, step: int, rate: float, folder: Path) -> None:
+    """Raise Diverged if a weight is no finite number, naming the last checkpoint where all were."""
+    if not all(weights.isfinite().all() for weights in model.parameters()):
+        last = checkpoints.newest_whole(folder, lambda text: None)
+        raise Diverged(
+            f"the weights are no numbers at step {step} (learning rate {rate:.2e}); the last finite checkpoint is "
+            f"{last or 'none'}: lower the learning rate or the strength"
+        )
+
+
+def refuse_too_little_text(done: int, recipe: Pretraining) -> None:
+    """Raise TrainingFailed if a run ended before its last step: the text fills no batch."""
+    if done < recipe.steps:
+        raise TrainingFailed(
+            f"only {done} of {recipe.steps} steps were made: the text has fewer sequences than a batch of "
+            f"{recipe.batch}; take a smaller batch or more text"
+        )
+
+
+def refuse_divergence(log: list[dict[str, Any]], recipe: Pretraining) -> None:
+    """Raise Diverged if the held-out loss ends clearly above what it was before the first step."""
+    losses = [entry["heldout"]["loss"] for entry in log if "loss" in entry.get("heldout", {})]
+    if losses and losses[-1] > losses[0] + WORSE:
+        raise Diverged(
+            f"the held-out loss rose from {losses[0]:.3g} to {losses[-1]:.3g} in {recipe.steps} steps: the run "
+            f"diverged; lower the learning rate of {recipe.learning_rate:g}"
+        )
+
+
+@contextlib.contextmanager
+def disk_trouble(folder: Path) -> Iterator[None]:
+    """Turn a failed write into TrainingFailed, with what is left and what to do."""
+    try:
+        yield
+    except (OSError, SafetensorError, RuntimeError) as error:
+        reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
+        if isinstance(error, TrainingFailed) or not any(sign in str(error) for sign in WRITE_ERRORS):
+            raise
+        last = checkpoints.newest_whole(folder, lambda text: None)
+        raise TrainingFailed(
+            f"{folder}: a checkpoint could not be written ({reason}); the last whole one is {last or 'none'}: "
+            "free space there and give the same command again"
+        ) from None
+
+
+def smaller_parts(error: Exception, batch: int, parts: int) -> int:
+    """Return in how many parts to work a step's sequences next, twice as many, after memory ran out; say so.
+
+    Raises the error again if it is another, TrainingFailed if a part is one sequence already, or if others train
+    beside this process: they would wait for it at the wrong step.
+    """
+    if not (isinstance(error, MemoryError) or should_reduce_batch_size(error)):
+        raise error
+    if processes.count() > 1:
+        raise TrainingFailed(
+            f"batch: there is no memory for {batch // parts} sequences in one of the processes: take fewer sequences, "
+            "or share them by more processes"
+        ) from None
+    if batch % (2 * parts):
+        raise TrainingFailed(
+            f"batch: there is no memory for {batch // parts} sequences at a time, and {batch} a step cannot be halved "
+            "further: take fewer, or shorter ones"
+        ) from None
+    clear_device_cache(garbage_collection=True)
+    tqdm.write(f"no memory for {batch // parts} sequences: {2 * parts} parts of {batch // parts // 2} make a step now")
+    return 2 * parts

@@ -1,0 +1,227 @@
+"""Fine-tuning: one recipe for every algorithm, the epoch chosen on a slice of train, scored on the reported split."""
+
+import copy
+import json
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from textwrap import shorten
+from typing import Any
+
+import datasets
+import torch
+from torch import nn
+from transformers import (
+    AutoModelForMultipleChoice,
+    AutoModelForQuestionAnswering,
+    AutoModelForSequenceClassification,
+    PreTrainedTokenizerFast,
+    PrinterCallback,
+    Trainer,
+    TrainerCallback,
+    TrainingArguments,
+)
+
+import saobp  # noqa: F401  a refined checkpoint comes back refined only where saobp has been imported
+from saobp.study.data.encoding import collator, encode
+from saobp.study.data.sources import Source
+from saobp.study.data.tasks import Task, load_task
+from saobp.study.evaluation import bag_of_words
+from saobp.study.evaluation.metrics import Diverged, score
+from saobp.study.setup import paths
+from saobp.study.setup.recipes import Finetuning
+from saobp.study.setup.records import finite
+from saobp.study.training import checkpoints, processes
+from saobp.study.training.callbacks import Progress
+from saobp.study.training.faults import StopAtNaN, TrainingFailed
+from saobp.study.training.heldout import flow
+from saobp.study.training.precision import choose, own_precision
+from saobp.study.training.trainer import one_device, quiet
+
+FOLLOWED = ("sst2", "hellaswag", "race")  # whose score and GTD the paper correlates (Fig. 3 and 9, Table 6)
+SHOWN = 16  # items of the reported split whose attention is followed
+HEADS = {
+    "classification": AutoModelForSequenceClassification,
+    "regression": AutoModelForSequenceClassification,
+    "choice": AutoModelForMultipleChoice,
+    "span": AutoModelForQuestionAnswering,
+}
+
+
+def task_of(name: str, recipe: Finetuning, source: Source) -> Task:
+    """Load a task with the recipe's limits and split mapping."""
+    train_split, evaluation_split = recipe.splits.get(name, (None, None))[:2]
+    return load_task(
+        name, source, train_split=train_split, evaluation_split=evaluation_split,
+        limit_train=recipe.limit_train, limit_evaluation=recipe.limit_evaluation,
+    )  # fmt: skip
+
+
+def described(task: Task) -> str:
+    """Say how many items a task has for what, and show the first that is reported, long texts cut."""
+    sizes = (len(task.train), len(task.development), len(task.evaluation))
+    head = "{}: {} to train on, {} to choose the epoch, {} reported".format(task.spec.name, *sizes)
+    columns = [*filter(None, task.spec.texts), task.spec.gold]
+    shown = (shorten(str(task.evaluation[0][column]), 150) for column in columns)
+    return "\n".join([head, *(f"    {column}: {value}" for column, value in zip(columns, shown))])
+
+
+def with_head(task: Task, checkpoint: Path, recipe: Finetuning, seed: int) -> nn.Module:
+    """Put the task's untrained head on a pretrained model; the refinement that it was trained with stays on."""
+    quiet()
+    torch.manual_seed(seed)
+    options = {"num_labels": task.spec.num_labels} if task.spec.kind in ("classification", "regression") else {}
+    return HEADS[task.spec.kind].from_pretrained(
+        checkpoint, hidden_dropout_prob=recipe.dropout, attention_probs_dropout_prob=recipe.dropout, **options
+    )
+
+
+@dataclass
+class KeepBest(TrainerCallback):
+    """Keeps the weights of the epoch that does best on the development slice; the reported split plays no part."""
+
+    judge: Any  # model -> headline score on the development slice
+    best: float = float("-inf")
+    epoch: int = 0
+    weights: dict[str, torch.Tensor] = field(default_factory=dict)
+
+    def on_epoch_end(self, args, state, control, model=None, **kwargs):
+        """Judge the epoch that ended."""
+        value = self.judge()
+        if value > self.best or not self.weights:
+            self.best, self.epoch = value, round(state.epoch)
+            self.weights = copy.deepcopy(model.state_dict())
+
+
+@dataclass
+class FollowTask(TrainerCallback):
+    """Follows score and GTD on the reported split during fine-tuning (Figures 3, 9, Table 6); chooses nothing."""
+
+    measure: Callable[[], dict[str, Any]]
+    points: int
+    curve: list[dict[str, Any]] = field(default_factory=list)
+
+    def on_train_begin(self, args, state, control, **kwargs):
+        """Space the points evenly; the first is the untrained head."""
+        self.steps = {round(k * state.max_steps / max(1, self.points - 1)) for k in range(self.points)}
+        self.on_step_end(args, state, control)
+
+    def on_step_end(self, args, state, control, **kwargs):
+        """Measure at a point."""
+        if state.global_step in self.steps:
+            self.curve.append({"step": state.global_step, **self.measure()})
+
+
+def arguments(recipe: Finetuning, folder: Path, seed: int, task: str = "") -> TrainingArguments:
+    """Translate a recipe into the Trainer's arguments, for a task that may have its own number of epochs."""
+    made = TrainingArguments(
+        output_dir=str(folder),
+        num_train_epochs=recipe.epochs_of.get(task, recipe.epochs),
+        per_device_train_batch_size=recipe.batch,
+        per_device_eval_batch_size=2 * recipe.batch,
+        learning_rate=recipe.learning_rate,
+        lr_scheduler_type="linear",
+        warmup_steps=recipe.warmup_share,  # a share of all steps when below 1
+        weight_decay=recipe.weight_decay,
+        bf16=recipe.precision == "bf16",  # "auto" is resolved before
+        use_cpu=processes.on_cpu(),
+        seed=seed,
+        logging_steps=10,
+        logging_nan_inf_filter=False,
+        save_strategy="no",
+        dataloader_pin_memory=torch.cuda.is_available(),
+        disable_tqdm=True,
+        remove_unused_columns=True,
+        report_to="none",
+    )
+    return one_device(made)
+
+
+def finetune(
+    task: Task,
+    checkpoint: Path,
+    tokenizer: PreTrainedTokenizerFast,
+    recipe: Finetuning,
+    *,
+    seed: int,
+    folder: Path,
+) -> dict[str, Any]:
+    """Fine-tune on one task with one seed and return its scores on the reported split.
+
+    A run whose loss is no number returns {"failed": reason} and is never averaged with the others.
+    """
+    spec = task.spec
+    parts = {
+        part: encode(spec, getattr(task, part), tokenizer, recipe.tokens(spec.name))
+        for part in ("train", "development", "evaluation")
+    }
+    model, guard, collate = with_head(task, checkpoint, recipe, seed), StopAtNaN(folder), collator(spec, tokenizer)
+    first = min(recipe.batch, len(parts["train"]))
+    chosen = choose(recipe.precision, model, collate([parts["train"][n] for n in range(first)]))
+    recipe = replace(recipe, precision=chosen.name)
+    trainer = Trainer(
+        model,
+        args=arguments(recipe, folder, seed, spec.name),
+        train_dataset=parts["train"],
+        data_collator=collate,
+        callbacks=[guard, Progress(f"{spec.name} seed {seed}")],
+    )
+    trainer.remove_callback(PrinterCallback)
+    keep = KeepBest(lambda: scored(trainer, task, "development", parts["development"])["headline"])
+    trainer.add_callback(keep)
+    shown = collate([parts["evaluation"][n] for n in range(min(SHOWN, len(parts["evaluation"])))])
+
+    def measure() -> dict[str, Any]:
+        reported = scored(trainer, task, "evaluation", parts["evaluation"])
+        return {"score": reported["headline"], **flow(model, shown)}
+
+    follow = FollowTask(measure, recipe.curve if spec.name in FOLLOWED else 0)
+    trainer.add_callback(follow)
+    try:
+        trainer.train()
+        model.load_state_dict(keep.weights)
+        reported = scored(trainer, task, "evaluation", parts["evaluation"])
+    except (TrainingFailed, Diverged) as failure:
+        return {"failed": str(failure)}
+    finally:
+        guard.stop()
+    return {"epoch": keep.epoch, "curve": follow.curve, "precision": asdict(chosen), **reported}
+
+
+def scored(trainer: Trainer, task: Task, part: str, features: datasets.Dataset) -> dict[str, Any]:
+    """Predict a part of a task, in the precision of the weights, and score it as its owners do."""
+    with own_precision(trainer.model):  # in bfloat16 options tie, and the first of them wins
+        outputs = trainer.predict(features).predictions
+    return score(task.spec, outputs, getattr(task, part), features)
+
+
+def finetune_all(
+    names: list[str],
+    checkpoint: Path,
+    tokenizer: PreTrainedTokenizerFast,
+    recipe: Finetuning,
+    source: Source,
+    *,
+    seed: int,
+    folder: Path,
+) -> tuple[dict[str, dict[str, Any]], list[dict[str, Any]]]:
+    """Fine-tune on every task in turn, skipping those that an interrupted run has finished.
+
+    Returns task -> scores, with the `seconds` it took, whichever sitting it was of, and the `floor` that a bag of words
+    reaches on the same items; and the completeness of every split that was used.
+    """
+    results, splits = {}, []
+    for name in names:
+        task = task_of(name, recipe, source)
+        splits += task.splits
+        texts = [source.fingerprint(task.spec.dataset, task.spec.config, split["split"]) for split in task.splits]
+        done = folder / f"{checkpoints.marked(name, texts)}.json"  # of other rows it would be another result
+        if not done.exists():
+            clock = time.perf_counter()
+            result = finetune(task, checkpoint, tokenizer, recipe, seed=seed, folder=folder)
+            result["seconds"] = round(time.perf_counter() - clock, 1)
+            result["floor"] = bag_of_words.floor(task)
+            paths.write_text(done, json.dumps(finite(result)))
+        results[name] = json.loads(done.read_text(encoding="utf-8"))
+    return results, splits

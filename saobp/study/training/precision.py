@@ -1,0 +1,102 @@
+"""In what precision a model computes: the faster of bfloat16 and float32 while it trains, its own when measured."""
+
+import contextlib
+import copy
+import json
+import statistics
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from saobp.study.setup import paths
+
+KEPT = "_original_forward"  # where accelerate keeps the forward that it puts an autocast around
+STEPS = 3  # timed in each precision, in turns, after one that is not
+
+
+@dataclass(frozen=True)
+class Precision:
+    """What a model trains in, and why: "recipe", "no bfloat16" on the processor, or the `seconds` of a step in each."""
+
+    name: str  # "bf16" (autocast) or "fp32"
+    reason: str
+    seconds: dict[str, float] = field(default_factory=dict)
+
+
+def has_bf16() -> bool:
+    """Say whether the processor claims to compute in bfloat16; one that does may be slower in it than in float32."""
+    if torch.cuda.is_available():
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+
+
+def choose(wanted: str, model: nn.Module, batch: Mapping[str, Tensor], cache: Path | None = None) -> Precision:
+    """Return what to train a model in: what its recipe says ("bf16", "fp32"), or of "auto" the faster on this machine.
+
+    "auto" times a few steps of a copy of the model on one batch in both, once for each processor, number of threads
+    and shape of model and batch; the times are kept in `cache` (default: the build's cache).
+    """
+    if wanted != "auto":
+        return Precision(wanted, "recipe")
+    if not has_bf16():
+        return Precision("fp32", "no bfloat16")
+    file = (cache or paths.cache()) / "precision.json"
+    known = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    key = _key(model, batch)
+    if key not in known:
+        seconds = timed(model, batch)
+        known[key] = asdict(Precision(min(seconds, key=seconds.get), "faster", seconds))
+        paths.write_text(file, json.dumps(known, indent=1))
+    return Precision(**known[key])
+
+
+def timed(model: nn.Module, batch: Mapping[str, Tensor]) -> dict[str, float]:
+    """Return the median seconds of a training step (forward and backward) in each precision, on a copy of a model."""
+    device = next(model.parameters()).device
+    given = {name: values.to(device) for name, values in batch.items()}
+    probe, seconds = copy.deepcopy(model).train(), {"fp32": [], "bf16": []}
+    with torch.random.fork_rng():
+        for _ in range(1 + STEPS):
+            for name, taken in seconds.items():
+                start = time.perf_counter()
+                with torch.autocast(device.type, torch.bfloat16, enabled=name == "bf16"):
+                    loss = probe(**given)["loss"]
+                loss.backward()
+                loss.item()  # a GPU has finished when it hands over a number
+                taken.append(time.perf_counter() - start)
+    return {name: round(statistics.median(taken[1:]), 5) for name, taken in seconds.items()}
+
+
+def _key(model: nn.Module, batch: Mapping[str, Tensor]) -> str:
+    """Name what a choice is for: the processor, its threads, the model's weights and the batch's shape."""
+    from saobp.study.setup import records
+
+    weights = sum(parameter.numel() for parameter in model.parameters())
+    shape = "x".join(map(str, batch["input_ids"].shape))
+    return f"{records.processor()}, {torch.get_num_threads()} threads, {type(model).__name__} {weights}, {shape}"
+
+
+@contextlib.contextmanager
+def own_precision(model: nn.Module) -> Iterator[None]:
+    """Let a model that is being trained compute in the precision of its weights: no measurement on autocast's terms."""
+    around = vars(model).get("forward")
+    if KEPT in vars(model):
+        model.forward = vars(model)[KEPT]
+    try:
+        yield
+    finally:
+        if around is not None:
+            model.forward = around
+
+
+def leave_autocast(model: nn.Module) -> None:
+    """Take off the autocast that the Trainer leaves around a model's forward when training is over.
+
+    With it a model would answer otherwise in the process that trained it than where its weights are loaded.
+    """
+    if KEPT in vars(model):
+        model.forward = vars(model).pop(KEPT)

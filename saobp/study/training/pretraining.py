@@ -1,0 +1,174 @@
+"""One pretraining run of a profile, the same in notebook 04, on one machine, or under torchrun on many processes.
+
+    torchrun --nproc-per-node 2 -m saobp.study.training.pretraining --profile laptop --model mini --algorithm high
+
+trains to the end and leaves the checkpoints where notebook 04 looks for them: it then has nothing left to train and
+writes the record.
+"""
+
+import argparse
+from dataclasses import asdict
+from typing import Any, get_args
+
+import torch
+from torch import nn
+from torch.utils.data import Dataset
+from transformers import PreTrainedTokenizerBase
+
+from saobp.study.data import corpora, sources
+from saobp.study.data.masking import SeededMasking
+from saobp.study.data.sources import DataError, Source
+from saobp.study.setup import paths
+from saobp.study.setup.recipes import Algorithm
+from saobp.study.setup.studies import Profile, load_profile
+from saobp.study.training import architectures, checkpoints, curves, regularizers, trainer
+from saobp.study.training.faults import TrainingFailed
+from saobp.study.training.heldout import HeldOut
+
+WIKITEXT = "Salesforce/wikitext"
+WIKITEXT_CONFIGS = ("wikitext-103-raw-v1", "wikitext-103-v1")  # of the second, rare words read <unk>
+WIKITEXT_TOKENS = 16_384  # from its start
+
+
+def texts(study: Profile, model: str, source: Source) -> tuple[PreTrainedTokenizerBase, corpora.Blocks, corpora.Blocks]:
+    """Return a profile's tokenizer, its training text and its held-out text in sequences of the recipe's length."""
+    recipe = study.recipe(model)
+    tokenizer = corpora.make_tokenizer(study.tokenizer, source, vocabulary=study.vocabulary, mixture=study.corpus)
+    options = {"cache": paths.cache()}
+    text = corpora.token_blocks(
+        source, study.corpus, tokenizer, recipe.length, limit_tokens=recipe.limit_tokens, **options
+    )
+    return (
+        tokenizer,
+        text,
+        corpora.token_blocks(source, study.corpus, tokenizer, recipe.length, split="validation", **options),
+    )
+
+
+def untrained(study: Profile, model: str, algorithm: str, seed: int, tokenizer: PreTrainedTokenizerBase) -> nn.Module:
+    """Return a model of a profile before training, with its algorithm in place: a factor, or a penalty on the loss.
+
+    Raises ValueError for what is no algorithm of encoders.
+    """
+    if algorithm not in get_args(Algorithm):
+        raise ValueError(f"algorithm: no encoder has '{algorithm}'; choose one of {', '.join(get_args(Algorithm))}")
+    recipe = study.recipe(model)
+    network = architectures.encoder(model, tokenizer, dropout=recipe.dropout, seed=seed)
+    network = architectures.refine_with(network, algorithm, architectures.strength_of(model, study.strengths))
+    return regularizers.attach(network, algorithm, recipe.penalty)
+
+
+def same_weights(one: nn.Module, other: nn.Module) -> bool:
+    """Say whether two networks have the same weights, to the bit; what a penalty keeps for itself is none of theirs."""
+    first, second = (
+        {name: weight.cpu() for name, weight in network.named_parameters() if not name.startswith(regularizers.NAME)}
+        for network in (one, other)
+    )
+    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
+
+
+def train(
+    study: Profile,
+    model: str,
+    algorithm: str,
+    seed: int,
+    *,
+    network: nn.Module,
+    tokenizer: PreTrainedTokenizerBase,
+    text: corpora.Blocks,
+    held_out: Dataset,
+) -> list[dict[str, Any]]:
+    """Pretrain a network in place by its profile's recipe, or continue a run that was cut off; returns the log."""
+    recipe = study.recipe(model)
+    return trainer.pretrain(
+        network,
+        text,
+        SeededMasking(tokenizer, recipe.masking, seed),
+        recipe,
+        folder=checkpoints.work_folder(study, model, algorithm, seed, text.fingerprint),
+        seed=seed,
+        measure=held_out_measure(study, model, tokenizer, held_out),
+        title=f"{model} {algorithm} {seed}",
+    )
+
+
+def held_out_measure(study: Profile, model: str, tokenizer: PreTrainedTokenizerBase, held_out: Dataset) -> HeldOut:
+    """Return what measures a profile's runs along training; its masks are those of seed 0 for every run."""
+    recipe = study.recipe(model)
+    masking = SeededMasking(tokenizer, recipe.masking, 0)
+    return HeldOut(held_out, masking, recipe.evaluation_sequences, recipe.batch)
+
+
+def metrics(
+    study: Profile, model: str, network: nn.Module, log: list[dict[str, Any]], measure: HeldOut
+) -> dict[str, Any]:
+    """Return what a pretraining record holds: the curves, the size, the recipe and how much text was read.
+
+    The perplexity of the trained network comes with its 95 % interval over the held-out sequences.
+    """
+    recipe = study.recipe(model)
+    return {
+        **curves.summary(log),
+        **curves.perplexity(measure.over_sequences(network)),
+        "parameters": architectures.body_parameters(model, network.config.vocab_size),
+        "parameters_trained": architectures.parameter_count(network),
+        "tokens": recipe.steps * recipe.batch * recipe.length,
+        "recipe": asdict(recipe),
+        "size": asdict(architectures.SIZES[model]),
+    }
+
+
+def on_wikitext(
+    study: Profile, model: str, network: nn.Module, tokenizer: PreTrainedTokenizerBase, source: Source
+) -> dict[str, Any]:
+    """Return a network's perplexity on WikiText-103, the paper's text for it, as `wikitext`; empty where there is none.
+
+    It is measured as on the held-out text: the same share of masks, of seed 0. `split`, `config` and `note` say which
+    text.
+    """
+    recipe, split = study.recipe(model), "validation"
+    config = next((name for name in WIKITEXT_CONFIGS if _has(source, name, split)), None)
+    if config is None:
+        return {}
+    blocks = corpora.token_blocks(
+        source, {f"{WIKITEXT}:{config}": 1.0}, tokenizer, recipe.length,
+        split=split, cache=paths.cache(), limit_tokens=WIKITEXT_TOKENS,
+    )  # fmt: skip
+    masking = SeededMasking(tokenizer, recipe.masking, 0)
+    found = curves.perplexity(HeldOut(blocks, masking, len(blocks), recipe.batch).over_sequences(network))
+    note = source.completeness(WIKITEXT, config, split)["note"]
+    return {"wikitext": {**found, "tokens": blocks.tokens, "split": split, "config": config, "note": note}}
+
+
+def _has(source: Source, config: str, split: str) -> bool:
+    try:
+        return bool(source.intervals(WIKITEXT, config, split))
+    except DataError:
+        return False
+
+
+def main() -> None:
+    """Train one run of a profile in the processes that torchrun or Accelerate started."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name in ("profile", "model", "algorithm"):
+        parser.add_argument(f"--{name}", required=True)
+    parser.add_argument("--seed", type=int, default=42)
+    given = parser.parse_args()
+    try:
+        _run(given.profile, given.model, given.algorithm, given.seed)
+    except (ValueError, TrainingFailed) as error:
+        parser.exit(2, f"saobp: {error}\n")
+
+
+def _run(profile: str, model: str, algorithm: str, seed: int) -> None:
+    study = load_profile(profile)
+    if (model, algorithm) not in study.pairs():
+        known = ", ".join(" ".join(pair) for pair in study.pairs())
+        raise ValueError(f"profile {study.name} trains no {model} with {algorithm}: choose one of {known}")
+    tokenizer, text, held_out = texts(study, model, sources.resolve(study.data))
+    network = untrained(study, model, algorithm, seed, tokenizer)
+    train(study, model, algorithm, seed, network=network, tokenizer=tokenizer, text=text, held_out=held_out)
+
+
+if __name__ == "__main__":
+    main()

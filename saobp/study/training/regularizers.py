@@ -1,0 +1,171 @@
+"""The baselines of Table 3: penalties on a model's attention, added to its loss while it trains.
+
+`attach` gives a model one of them by name and `detach` takes it off; the attention itself stays plain.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+from torch.nn import functional
+
+from saobp import attention_entropy
+from saobp.study.training import processes
+
+NAME = "regularizer"
+
+
+class Regularizer(nn.Module):
+    """A penalty on a model's attention, shared out where a step's sequences are worked in parts."""
+
+    parts = 1
+
+
+class EntropyRegularizer(Regularizer):
+    """Entropy-Reg: holds each head's mean row entropy near a learned share of its maximum.
+
+    Jha and Reagen 2025 (arXiv 2501.03489v2), Algorithm 1: with E_max = log T and a head's entropy E, the deviation
+    is E - theta E_max, and counts squared once it exceeds `tolerance` times E_max; mean over heads, then layers.
+    The thresholds theta are learned, one a head, and kept as the distance from where they start, so that
+    weight decay pulls them there and not to zero.
+
+    Args:
+        layers, heads: Of the model.
+        coefficient: Of the penalty in the loss; None is the authors', 1e-5 up to 256 tokens and 5e-5 beyond.
+        tolerance: Their gamma, a share of E_max.
+        start: Of the thresholds, in (0, 1); not given there.
+        mode: "two_sided", as published, or "low_only", which charges entropy that is too low and nothing else.
+    """
+
+    def __init__(
+        self,
+        layers: int,
+        heads: int,
+        *,
+        coefficient: float | None = None,
+        tolerance: float = 0.2,
+        start: float = 0.5,
+        mode: Literal["two_sided", "low_only"] = "two_sided",
+    ):
+        super().__init__()
+        if mode not in ("two_sided", "low_only"):
+            raise ValueError(f'mode must be "two_sided" or "low_only"; got {mode!r}')
+        self.coefficient, self.tolerance, self.start, self.mode = coefficient, tolerance, start, mode
+        self.offset = nn.Parameter(torch.zeros(layers, heads))
+
+    def forward(
+        self,
+        attentions: Sequence[Float[Tensor, "batch head query key"]],
+        real: Bool[Tensor, "batch query"] | None = None,
+    ) -> Float[Tensor, ""]:
+        """Return the penalty in squared nats, times the coefficient, of one forward pass; padded rows do not count."""
+        length = attentions[0].shape[-1]
+        most = torch.log(torch.tensor(float(length)))
+        entropies = torch.stack([attention_entropy(layer.float(), mask=real).mean(0) for layer in attentions])
+        deviation = entropies - (self.start + self.offset.float()) * most.to(entropies)
+        if self.mode == "two_sided":
+            charged = deviation * (deviation.abs() > self.tolerance * most.to(entropies))
+        else:
+            charged = functional.relu(-deviation - self.tolerance * most.to(entropies))
+        coefficient = self.coefficient or (1e-5 if length <= 256 else 5e-5)
+        return coefficient * charged.square().mean()
+
+
+class SpectrumRegularizer(Regularizer):
+    """Eigen-Reg: keeps the eigenvalues of each head's query-key product close together and their mean where it began.
+
+    After Bao et al. 2024 (arXiv 2402.02098), who minimise the scale of the eigenspectrum while keeping its mean.
+    A reconstruction: their exact penalty and coefficient are not in the paper at hand. Per head, with the hidden
+    width d, W = W_Q^T W_K and S = (W + W^T) / 2, the penalty is
+
+        Var(S) + (mean eigenvalue - its start)^2,   Var(S) = |S|_F^2 / d - (tr W / d)^2,
+
+    averaged over heads and layers; W (d x d) is never formed. Biases do not enter.
+
+    Args:
+        projections: For each layer the (query, key) linear maps.
+        heads: Of each layer.
+        coefficient: Of the penalty in the loss; ours.
+    """
+
+    def __init__(
+        self, projections: Sequence[tuple[nn.Linear, nn.Linear]], heads: int, *, coefficient: float | None = None
+    ):
+        super().__init__()
+        self.heads, self.coefficient = heads, 0.01 if coefficient is None else coefficient
+        self.projections = [(query.weight, key.weight) for query, key in projections]  # not ours to save
+        with torch.no_grad():
+            self.register_buffer("start", self.moments()[0].clone())
+
+    def moments(self) -> tuple[Float[Tensor, "layer head"], Float[Tensor, "layer head"]]:
+        """Return mean and variance of the eigenvalues of every head's S."""
+        return tuple(map(torch.stack, zip(*(self._moments(*pair) for pair in self.projections))))
+
+    def _moments(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+        query, key = (weight.unflatten(0, (self.heads, -1)).float() for weight in (query, key))
+        width = query.shape[-1]
+        mixed = key @ query.mT
+        trace = (query * key).sum((-2, -1))
+        squares = ((query @ query.mT) * (key @ key.mT)).sum((-2, -1)) + (mixed * mixed.mT).sum((-2, -1))
+        mean = trace / width
+        return mean, squares / 2 / width - mean.square()
+
+    def forward(self) -> Float[Tensor, ""]:
+        """Return the penalty, times the coefficient."""
+        mean, variance = self.moments()
+        return self.coefficient * (variance + (mean - self.start.to(mean)).square()).mean()
+
+
+def attach(model: nn.Module, algorithm: str, coefficient: float | None = None) -> nn.Module:
+    """Give a BERT the penalty that an algorithm stands for, in place; any other algorithm leaves it as it is."""
+    layers = [layer.attention.self for layer in model.bert.encoder.layer]
+    if algorithm == "entropy_reg":
+        heads = model.config.num_attention_heads
+        model.add_module(NAME, EntropyRegularizer(len(layers), heads, coefficient=coefficient))
+        model.register_forward_pre_hook(_ask_for_attentions, with_kwargs=True)
+    elif algorithm == "eigen_reg":
+        projections = [(layer.query, layer.key) for layer in layers]
+        penalty = SpectrumRegularizer(projections, model.config.num_attention_heads, coefficient=coefficient)
+        model.add_module(NAME, penalty)
+    else:
+        return model
+    model.register_forward_hook(_add_penalty, with_kwargs=True)
+    return model
+
+
+def work_in_parts(model: nn.Module, parts: int) -> None:
+    """Tell a model's penalty, if it has one, that a step's sequences come in so many parts."""
+    if isinstance(penalty := getattr(model, NAME, None), Regularizer):
+        penalty.parts = parts
+
+
+def detach(model: nn.Module) -> nn.Module:
+    """Take the penalty off a model, in place, so that it is saved and used as any other."""
+    model._modules.pop(NAME, None)
+    for hooks, ours in ((model._forward_pre_hooks, _ask_for_attentions), (model._forward_hooks, _add_penalty)):
+        for handle in [handle for handle, hook in hooks.items() if hook is ours]:
+            del hooks[handle]
+    return model
+
+
+def _ask_for_attentions(model: nn.Module, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
+    return args, {**kwargs, "output_attentions": True} if model.training else kwargs
+
+
+def _add_penalty(model: nn.Module, args: tuple, kwargs: dict[str, Any], output: Any) -> Any:
+    """Add the penalty to the loss of a training step; what is measured in between is the task's loss alone."""
+    if not model.training or output.loss is None:
+        return output
+    penalty = getattr(model, NAME)
+    # the Trainer multiplies a loss that it gave a count of labels by the number of processes
+    # and adds up the losses of its parts
+    shares = 1 if kwargs.get("num_items_in_batch") is None else processes.count() * penalty.parts
+    if isinstance(penalty, EntropyRegularizer):
+        mask = kwargs.get("attention_mask")
+        output.loss = output.loss + penalty(output.attentions, None if mask is None else mask.bool()) / shares
+        output.attentions = None
+    else:
+        output.loss = output.loss + penalty() / shares
+    return output

@@ -1,0 +1,198 @@
+"""Pretraining on transformers' Trainer: the paper's recipe, resumable after a kill, stopped by a NaN."""
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import datasets
+import torch
+from safetensors.torch import load_model
+from torch import nn
+from torch.utils.data import Dataset
+from tqdm import tqdm
+from transformers import (
+    PrinterCallback,
+    Trainer,
+    TrainerCallback,
+    TrainerState,
+    TrainingArguments,
+)
+from transformers.utils import logging
+
+from saobp.study.data.masking import NextEpoch, SeededMasking
+from saobp.study.setup import paths
+from saobp.study.setup.recipes import Pretraining
+from saobp.study.training import checkpoints, processes, regularizers
+from saobp.study.training.callbacks import FollowHeldOut, NoteSitting, Progress
+from saobp.study.training.faults import (
+    StopAtNaN,
+    TrainingFailed,
+    disk_trouble,
+    refuse_divergence,
+    refuse_too_little_text,
+    smaller_parts,
+)
+from saobp.study.training.precision import choose, leave_autocast
+
+__all__ = ["TrainingFailed", "evaluation_steps", "pretrain"]
+
+
+def evaluation_steps(steps: int, evaluations: int) -> list[int]:
+    """Return step 0, the last step, and geometrically spaced ones between: at least `evaluations` where steps allow.
+
+    Early training moves fast and late training slowly; Figures 3 and 9 need 10 to 20 points along it.
+    """
+    inner = {round(steps ** (k / (evaluations - 2))) for k in range(evaluations - 1)} if evaluations > 2 else {steps}
+    filler = (step for step in range(1, steps + 1) if step not in inner)
+    while len(inner) + 1 < min(evaluations, steps + 1):
+        inner.add(next(filler))
+    return sorted({0, steps} | inner)
+
+
+def quiet() -> None:
+    """Silence transformers' load reports and shard bars: our own progress bar says what matters."""
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    datasets.disable_progress_bars()
+
+
+def share_of_a_process(batch: int) -> int:
+    """Return how many of a step's sequences one process of a distributed run takes."""
+    shared = processes.count()
+    if batch % shared:
+        raise ValueError(f"batch: {batch} sequences a step cannot be shared by {shared} processes")
+    return batch // shared
+
+
+def arguments(recipe: Pretraining, folder: Path, seed: int, parts: int = 1) -> TrainingArguments:
+    """Translate a recipe into the Trainer's arguments; AdamW as BERT's successors set it.
+
+    A step's sequences are worked in `parts`, one after the other, with the same gradient.
+    """
+    made = TrainingArguments(
+        output_dir=str(folder),
+        max_steps=recipe.steps,
+        per_device_train_batch_size=share_of_a_process(recipe.batch) // parts,
+        gradient_accumulation_steps=parts,
+        learning_rate=recipe.learning_rate,
+        lr_scheduler_type=recipe.scheduler,
+        lr_scheduler_kwargs={"num_decay_steps": recipe.decay} if recipe.decay else {},
+        warmup_steps=recipe.warmup,
+        weight_decay=recipe.weight_decay,
+        adam_beta1=0.9,
+        adam_beta2=0.98,
+        adam_epsilon=1e-6,
+        max_grad_norm=1.0,
+        bf16=recipe.precision == "bf16",  # "auto" is resolved before
+        use_cpu=processes.on_cpu(),
+        seed=seed,
+        data_seed=seed,
+        save_steps=recipe.save_every,
+        logging_steps=log_every(recipe),
+        logging_nan_inf_filter=False,
+        dataloader_drop_last=True,
+        dataloader_pin_memory=torch.cuda.is_available(),
+        remove_unused_columns=False,
+        disable_tqdm=True,
+        report_to="none",
+    )
+    return one_device(made)
+
+
+def log_every(recipe: Pretraining) -> int:
+    """Return the steps that a logged loss is the mean of: about a twentieth of a run, at most 50.
+
+    A checkpoint ends one of them, so that a continued run logs the means of one run through.
+    """
+    most = min(50, max(1, recipe.steps // 20))
+    return max(every for every in range(1, most + 1) if recipe.save_every % every == 0)
+
+
+def one_device(made: TrainingArguments) -> TrainingArguments:
+    """Keep a process to one device: several take torchrun, and not a thread and a whole batch each."""
+    if made.n_gpu > 1:
+        made._n_gpu = 1
+    return made
+
+
+def pretrain(
+    model: nn.Module,
+    blocks: Dataset,
+    collator: Callable,
+    recipe: Pretraining,
+    *,
+    folder: Path,
+    seed: int,
+    measure: Callable[[nn.Module], dict[str, Any]],
+    schedule: Sequence[int] | None = None,
+    title: str = "pretraining",
+    callbacks: tuple[TrainerCallback, ...] = (),
+) -> list[dict[str, Any]]:
+    """Pretrain a model in place, or continue where a killed run left its last whole checkpoint.
+
+    `folder` keeps the checkpoints; `measure` is called at the steps of `schedule`, else at the recipe's own. Where
+    memory does not hold a batch, it is worked in parts, with the same gradient (but for the rest of an epoch that
+    fills no batch: it is left out of a whole run, and a smaller step of one in parts). Returns the log: one entry a
+    logged step ("loss", "learning_rate") or held-out check ("heldout").
+    Raises TrainingFailed when the loss is no number.
+    """
+    quiet()
+    callbacks += (NextEpoch(collator),) if isinstance(collator, SeededMasking) else ()
+    schedule = schedule or evaluation_steps(recipe.steps, recipe.evaluations)
+    sample = collator([blocks[index] for index in range(min(recipe.batch, len(blocks)))])
+    chosen = choose(recipe.precision, model, sample)
+    recipe = replace(recipe, precision=chosen.name)
+    untrained, parts = {name: values.clone() for name, values in model.state_dict().items()}, 1
+    with alone(folder):
+        while True:
+            guard = StopAtNaN(folder)
+            observers = [
+                FollowHeldOut(measure, schedule), guard, checkpoints.SealCheckpoints(),
+                NoteSitting(chosen), Progress(title), *callbacks,
+            ]  # fmt: skip
+            trainer = Trainer(
+                model, args=arguments(recipe, folder, seed, parts), train_dataset=blocks, data_collator=collator,
+                callbacks=observers,
+            )  # fmt: skip
+            try:
+                return run_to_the_end(trainer, recipe, folder)
+            except (RuntimeError, MemoryError) as error:
+                parts = smaller_parts(error, share_of_a_process(recipe.batch), parts)
+                model.load_state_dict(untrained)
+                regularizers.work_in_parts(model, parts)
+            finally:
+                guard.stop()
+                leave_autocast(model)
+
+
+def run_to_the_end(trainer: Trainer, recipe: Pretraining, folder: Path) -> list[dict[str, Any]]:
+    """Train from the newest whole checkpoint, or from the start, and return the log."""
+    trainer.remove_callback(PrinterCallback)
+    start = checkpoints.newest_whole(folder, tqdm.write)
+    if trainer.is_world_process_zero():
+        checkpoints.remove_damaged(folder)
+    if start is not None:
+        tqdm.write(f"continuing from {start.name}")
+    if start is not None and checkpoints.step_of(start) >= recipe.steps:  # the Trainer would take one step more
+        load_model(trainer.model, start / "model.safetensors", strict=False)
+        log = TrainerState.load_from_json(str(start / "trainer_state.json")).log_history
+        refuse_divergence(log, recipe)
+        return log
+    with disk_trouble(folder):
+        trainer.train(resume_from_checkpoint=str(start) if start else False)
+    refuse_too_little_text(trainer.state.global_step, recipe)
+    refuse_divergence(trainer.state.log_history, recipe)
+    return trainer.state.log_history
+
+
+@contextlib.contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Keep a second run of the same recipe waiting.
+
+    Of the processes of one distributed run the first waits for all: none looks for a checkpoint before it has the lock.
+    """
+    with paths.locked(folder) if processes.is_first() else contextlib.nullcontext():
+        processes.wait()
+        yield
