@@ -4,8 +4,9 @@ import datasets
 import numpy as np
 import pytest
 
-from saobp.study.data.tasks import TASKS, Task
+from saobp.study.data.tasks import Task
 from saobp.study.evaluation.bag_of_words import baseline, floor, words
+from saobp.study.setup.benchmarks import TASKS
 
 
 def task(name, make, count=120):

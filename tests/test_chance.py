@@ -3,9 +3,9 @@
 import matplotlib.pyplot as plt
 import numpy as np
 
-from saobp.study.data.tasks import TASKS
 from saobp.study.evaluation import luck
 from saobp.study.evaluation.metrics import score_predictions
+from saobp.study.setup.benchmarks import TASKS
 
 
 class Rows(dict):

@@ -6,8 +6,8 @@ from small_hub import race_rows, word_tokenizer
 from transformers import BertConfig, BertForMultipleChoice, BertForSequenceClassification
 
 from saobp.study.data.encoding import collator, encode, option_texts
-from saobp.study.data.tasks import TASKS
 from saobp.study.evaluation.metrics import score
+from saobp.study.setup.benchmarks import TASKS
 
 PAIRS = [
     {"sentence1": "one two three four five six seven eight", "sentence2": "nine ten", "label": 1},

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from saobp.study.data.tasks import TASKS
 from saobp.study.evaluation import metrics
+from saobp.study.setup.benchmarks import TASKS
 from saobp.study.statistics import Difference, estimates, mean_interval, task_scores
 
 

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from saobp.study.data.tasks import TASKS
-from saobp.study.evaluation.metrics import headline_interval, score, score_predictions
+from saobp.study.evaluation.metrics import score, score_predictions
+from saobp.study.setup.benchmarks import TASKS
+from saobp.study.statistics.task_scores import headline_interval
 
 
 def rows(labels, **columns):

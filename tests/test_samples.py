@@ -6,8 +6,9 @@ import pandas as pd
 import pytest
 from small_hub import race_rows, word_tokenizer
 
-from saobp.study.data.tasks import TASKS, Task
+from saobp.study.data.tasks import Task
 from saobp.study.evaluation import attention
+from saobp.study.setup.benchmarks import TASKS
 
 
 def parquet(tmp_path, change, count=40):

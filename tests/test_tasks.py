@@ -5,7 +5,8 @@ import pytest
 from small_hub import race_rows, write_split
 
 from saobp.study.data.sources import DataError, FolderSource
-from saobp.study.data.tasks import TASKS, load_reported, load_task
+from saobp.study.data.tasks import load_reported, load_task
+from saobp.study.setup.benchmarks import TASKS
 
 MIRROR = Path(os.environ.get("SAOBP_DATA") or "-")
 PAIRS = [{"sentence1": f"a {n}", "sentence2": f"b {n}", "label": n % 2, "idx": n} for n in range(50)]

@@ -6,13 +6,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from saobp.equations.factors import OWN
-
-FACTORS = ("high", "low", "elemmul", "none", "sinkhorn", "uniform", "shuffled")
-"""Names of the factors: the paper's three (Eq. 7, 16, 15), plain attention, and three controls."""
-
-WITHOUT_MESSAGES = ("elemmul", "sinkhorn")
-"""Factors that send no messages, so that there is nothing to repeat, to damp or to weigh by a strength."""
+from saobp.equations.factors import FACTORS, OWN, WITHOUT_MESSAGES
 
 ROW_TOLERANCE = {torch.float64: 1e-3, torch.float32: 1e-3, torch.float16: 1e-2, torch.bfloat16: 2e-2}
 """How far a row may be from 1: the rounding of a softmax in that type, with room for long rows."""

@@ -1,10 +1,16 @@
-"""Factors of one's own beside the paper's, tried out before they are trusted."""
+"""The factors by name: the paper's, the controls, and those of one's own, tried out before they are trusted."""
 
 from collections.abc import Callable
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
+
+FACTORS = ("high", "low", "elemmul", "none", "sinkhorn", "uniform", "shuffled")
+"""Names of the factors: the paper's three (Eq. 7, 16, 15), plain attention, and three controls."""
+
+WITHOUT_MESSAGES = ("elemmul", "sinkhorn")
+"""Factors that send no messages, so that there is nothing to repeat, to damp or to weigh by a strength."""
 
 Own = Callable[
     [Float[Tensor, "*batch query key"], Float[Tensor, "*#batch 1 1"], Bool[Tensor, "*#batch query key"]],
@@ -26,8 +32,6 @@ def register_factor(name: str, function: Own) -> None:
 
     Raises ValueError that names what the function does wrong, or a name that is taken.
     """
-    from saobp.equations.checks import FACTORS
-
     if not isinstance(name, str) or not name.isidentifier() or name in FACTORS:
         raise ValueError(f"name must be a new word, none of {', '.join(FACTORS)}; got {name!r}")
     for causal in (False, True):

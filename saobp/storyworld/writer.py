@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from saobp.storyworld import events, inference, narrative, paraphrases, reading, sentences
-from saobp.study.setup import paths
 
 Row = dict[str, Any]
 STORIES = 30_000
@@ -88,7 +87,7 @@ def write(folder: str | Path, *, seed: int = 0, stories: int = STORIES, question
         path = folder / dataset / config / f"{split}-00000-of-00001.parquet"
         entry = _write_table(path, table)
         manifest.setdefault(dataset, {}).setdefault(config, {})[split] = entry
-    paths.write_text(folder / "manifest.json", json.dumps(manifest, indent=1))
+    _put(folder / "manifest.json", json.dumps(manifest, indent=1).encode())
     return folder
 
 
@@ -170,8 +169,7 @@ def _write_table(path: Path, table: pa.Table) -> dict[str, Any]:
     buffer = pa.BufferOutputStream()
     pq.write_table(table, buffer)
     data = buffer.getvalue().to_pybytes()
-    with paths.new_file(path) as temporary:
-        temporary.write_bytes(data)
+    _put(path, data)
     return {
         "rows": table.num_rows,
         "published_rows": None,  # nobody published these rows
@@ -180,3 +178,10 @@ def _write_table(path: Path, table: pa.Table) -> dict[str, Any]:
         "bytes": len(data),
         "sha256": hashlib.sha256(data).hexdigest(),
     }
+
+
+def _put(path: Path, data: bytes) -> None:
+    """Write a file beside its place and put it there whole."""
+    temporary = path.with_name(f".{path.name}.part")
+    temporary.write_bytes(data)
+    temporary.replace(path)

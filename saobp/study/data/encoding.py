@@ -8,7 +8,7 @@ import datasets
 from transformers import DataCollatorForMultipleChoice, DataCollatorWithPadding, PreTrainedTokenizerBase
 
 from saobp.study.data import squad
-from saobp.study.data.tasks import TaskSpec
+from saobp.study.setup.benchmarks import TaskSpec
 
 BLANK = "_"  # RACE's cloze questions leave a blank for the option
 

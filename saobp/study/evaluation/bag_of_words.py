@@ -14,8 +14,9 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.pipeline import Pipeline, make_pipeline
 
 from saobp.study.data.encoding import option_texts
-from saobp.study.data.tasks import Task, TaskSpec
+from saobp.study.data.tasks import Task
 from saobp.study.evaluation.metrics import Scores, score_predictions
+from saobp.study.setup.benchmarks import TaskSpec
 
 KEPT = ("headline", "metric", "scores", "items", "interval", "constant")  # of a score, in a record
 

@@ -15,8 +15,9 @@ from sklearn import metrics as sk
 
 from saobp.study.data import squad
 from saobp.study.data.squad import squad_exact_match, squad_f1
-from saobp.study.data.tasks import TaskSpec
+from saobp.study.setup.benchmarks import TaskSpec
 from saobp.study.statistics import item_errors
+from saobp.study.statistics.task_scores import COLLAPSED, CORRELATIONS, collapsed, headline_interval
 
 __all__ = ["METRICS", "score", "score_predictions", "squad_exact_match", "squad_f1"]
 
@@ -41,10 +42,6 @@ METRICS: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {
     "pearson": lambda gold, predicted: _correlation(stats.pearsonr, gold, predicted),
     "spearman": lambda gold, predicted: _correlation(stats.spearmanr, gold, predicted),
 }
-CORRELATIONS = ("matthews", "pearson", "spearman")
-# Similarities never agree to the last bit, even where a regressor ignores its input; a hundredth of the gold's spread
-# can explain at most 2 % of its variance (at r = 1: 1 - 0.99^2).
-COLLAPSED = 0.01
 
 
 def score(spec: TaskSpec, outputs: Any, rows: datasets.Dataset, features: datasets.Dataset | None = None) -> Scores:
@@ -89,11 +86,6 @@ def score_predictions(spec: TaskSpec, predictions: Any, rows: datasets.Dataset) 
     return _completed(spec, result, len(rows)) | hops
 
 
-def collapsed(gold: np.ndarray, predicted: np.ndarray, tolerance: float = COLLAPSED) -> bool:
-    """Say whether predictions spread over no more than a share of the gold's standard deviation: one answer to all."""
-    return bool(np.ptp(gold) > 0 and (np.ptp(predicted) == 0 or np.std(predicted) < tolerance * np.std(gold)))
-
-
 def _score_spans(spec: TaskSpec, answers: list[str], rows: datasets.Dataset) -> Scores:
     golds = [gold["text"] for gold in rows[spec.gold][:]]
     exact = [squad_exact_match(answer, gold) for answer, gold in zip(answers, golds)]
@@ -123,23 +115,6 @@ def _completed(spec: TaskSpec, result: Scores, items: int) -> Scores:
         "interval": list(interval),
         "below_chance": interval[1] < result["chance"],
     }
-
-
-def headline_interval(metric: str, value: float, items: int, error: float = 0.0) -> tuple[float, float]:
-    """Return a score's 95 % interval over items, in percent: Clopper-Pearson, for correlations Fisher's z.
-
-    `error`: a correlation's standard error, of its bootstrap (percent). Without one, or where no draw of items moves
-    it, that of normal data serves; of classes, and rare ones above all, it is too small.
-    """
-    if metric in CORRELATIONS:
-        if items <= 3:
-            return -100.0, 100.0
-        r = np.clip(value / 100, -1 + 1e-12, 1 - 1e-12)
-        centre = np.arctanh(r)
-        half = stats.norm.ppf(0.975) * max(error / 100 / (1 - r**2), 1 / np.sqrt(items - 3))
-        return float(100 * np.tanh(centre - half)), float(100 * np.tanh(centre + half))
-    found = stats.binomtest(round(value / 100 * items), items).proportion_ci(0.95, method="exact")
-    return float(100 * found.low), float(100 * found.high)
 
 
 def _by_hops(correct: np.ndarray, rows: datasets.Dataset) -> dict[str, Any]:

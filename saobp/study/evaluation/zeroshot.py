@@ -15,10 +15,10 @@ from jaxtyping import Int64
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from saobp.study.data.tasks import TaskSpec
 from saobp.study.evaluation.metrics import Scores, score
+from saobp.study.setup.benchmarks import TaskSpec
 from saobp.study.statistics import over_samples
-from saobp.study.training.curves import perplexity_interval
+from saobp.study.statistics.intervals import perplexity_interval
 
 Prompt = tuple[str, str, list[str]]  # what may be cut, what may not, the options
 

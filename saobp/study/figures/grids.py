@@ -10,9 +10,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from saobp.study.data.tasks import TASKS as ALL
 from saobp.study.figures import style
 from saobp.study.setup import labels
+from saobp.study.setup.benchmarks import TASKS as ALL
 from saobp.study.statistics import estimates
 
 Record = dict[str, Any]

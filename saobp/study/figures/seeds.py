@@ -7,9 +7,9 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from saobp.study.data.tasks import TASKS
 from saobp.study.figures import style
 from saobp.study.setup import labels
+from saobp.study.setup.benchmarks import TASKS
 from saobp.study.statistics import estimates
 
 COLUMNS = ["model", "task", "seed", "algorithm", "value"]

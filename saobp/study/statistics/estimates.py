@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from saobp.study.evaluation import metrics
 from saobp.study.setup import labels
 from saobp.study.setup.records import select
 from saobp.study.statistics import (
@@ -20,7 +19,7 @@ from saobp.study.statistics import (
     paired_bootstrap,
     paired_correlations,
 )
-from saobp.study.statistics.task_scores import Score, by_pretraining, same_labels
+from saobp.study.statistics.task_scores import CORRELATIONS, Score, by_pretraining, headline_interval, same_labels
 
 Record = dict[str, Any]
 GLUE = ("cola", "mrpc", "rte", "sst2", "stsb", "wnli", "qnli", "mnli", "qqp")  # the columns of Table 8
@@ -61,10 +60,10 @@ def score_estimate(runs: list[Score]) -> Estimate | None:
     if not runs:
         return None
     runs = by_pretraining(runs)
-    if len(runs) == 1 and (_is_binary(runs[0].outcomes) or runs[0].metric in metrics.CORRELATIONS):
+    if len(runs) == 1 and (_is_binary(runs[0].outcomes) or runs[0].metric in CORRELATIONS):
         (run,) = runs
         error = item_errors([run.predictions], run.labels)[0] if same_labels(runs) else 0.0
-        interval = metrics.headline_interval(run.metric, run.value, run.items, error)  # as its record has it
+        interval = headline_interval(run.metric, run.value, run.items, error)  # as its record has it
         return Estimate(run.value, *interval, 1, run.items)
     shared, least = errors_over_items(runs)
     return mean_interval([run.value for run in runs], item_error=shared, least=least, items=runs[0].items)

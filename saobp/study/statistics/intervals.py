@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import isfinite, nan, sqrt
+from math import exp, isfinite, nan, sqrt
+from typing import Any
 
 import numpy as np
 from scipy import stats
@@ -32,6 +33,11 @@ class Estimate:
     def p(self) -> float:
         """Two-sided p-value of its distance from 0, by the law of its interval (NaN if there is none)."""
         return self.error.p(self.value) if self.error else nan
+
+
+def perplexity_interval(loss: Estimate) -> dict[str, Any]:
+    """Return what a record holds of a loss over sequences (nats a token): its exponential's interval, their number."""
+    return {"perplexity_interval": [exp(min(end, 700)) for end in (loss.low, loss.high)], "sequences": loss.items}
 
 
 def binomial_error(share: float, items: int) -> float:

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from saobp.study.data.splits import INVENTED
-from saobp.study.data.tasks import TASKS
 from saobp.study.setup import labels
+from saobp.study.setup.benchmarks import TASKS
 from saobp.study.setup.labels import joined
 from saobp.study.tables.cells import Table
 

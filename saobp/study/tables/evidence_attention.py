@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from saobp.study.data.tasks import TASKS
 from saobp.study.setup import labels
+from saobp.study.setup.benchmarks import TASKS
 from saobp.study.setup.records import select
 from saobp.study.statistics import Estimate, estimates, mean_interval, task_scores, trajectories
 from saobp.study.tables import measures

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from saobp.study.data.tasks import TASKS
 from saobp.study.paper import numbers
 from saobp.study.setup import labels
+from saobp.study.setup.benchmarks import TASKS
 from saobp.study.statistics import Difference, Estimate, estimates, task_scores
 from saobp.study.tables.evidence import Looks, Part
 

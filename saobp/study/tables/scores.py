@@ -5,10 +5,10 @@ from dataclasses import replace
 from math import nan
 from typing import Any
 
-from saobp.study.data.tasks import TASKS
 from saobp.study.evaluation import future_leak
 from saobp.study.paper.numbers import Published
 from saobp.study.setup import labels
+from saobp.study.setup.benchmarks import TASKS
 from saobp.study.setup.records import select
 from saobp.study.statistics import Estimate, estimates, task_scores
 from saobp.study.tables import context, references

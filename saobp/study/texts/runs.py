@@ -6,8 +6,8 @@ from typing import Any
 import pandas as pd
 
 from saobp.measure.prose import prose
-from saobp.study.data.tasks import TASKS
 from saobp.study.setup import labels, paths, records, typed_by_hand
+from saobp.study.setup.benchmarks import TASKS
 from saobp.study.tables import context
 from saobp.study.texts import tracked
 

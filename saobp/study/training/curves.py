@@ -9,6 +9,7 @@ import pandas as pd
 from saobp.study.setup import paths
 from saobp.study.setup.labels import counted
 from saobp.study.statistics import Estimate
+from saobp.study.statistics.intervals import perplexity_interval
 
 
 def held_out_curve(log: list[dict[str, Any]]) -> pd.DataFrame:
@@ -75,11 +76,6 @@ def summary(log: list[dict[str, Any]]) -> dict[str, Any]:
         "training": [{key: entry[key] for key in ("step", "loss", "learning_rate")} for entry in losses],
         "sittings": [{"step": entry["step"], **entry["sitting"]} for entry in log if "sitting" in entry],
     }
-
-
-def perplexity_interval(loss: Estimate) -> dict[str, Any]:
-    """Return what a record holds of a loss over sequences (nats a token): its exponential's interval, their number."""
-    return {"perplexity_interval": [math.exp(min(end, 700)) for end in (loss.low, loss.high)], "sequences": loss.items}
 
 
 def perplexity(loss: Estimate) -> dict[str, Any]:

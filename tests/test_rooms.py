@@ -1,0 +1,95 @@
+"""The rooms of the package form layers: no circle of imports, and the method knows nothing of the study."""
+
+import ast
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+def name_of(path, root):
+    """saobp/study/data/tasks.py -> saobp.study.data.tasks; a package is named by its folder."""
+    parts = path.relative_to(root).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imported(path, modules):
+    """The modules of the package that a file imports, anywhere in it: in a function too."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in modules)
+        elif isinstance(node, ast.ImportFrom) and node.module in modules:
+            full = (f"{node.module}.{alias.name}" for alias in node.names)
+            yield from (name if name in modules else node.module for name in full)
+
+
+def graph_of(root):
+    """module -> the modules that it imports, for the package below `root`."""
+    files = {name_of(path, root): path for path in (root / "saobp").rglob("*.py")}
+    return {name: set(imported(path, files)) - {name} for name, path in files.items()}
+
+
+def room(module):
+    """The folder that a module lies in: saobp.study.data.tasks -> saobp.study.data."""
+    study = module.startswith("saobp.study.")
+    return ".".join(module.split(".")[: 3 if study else 2])
+
+
+def rooms(graph):
+    """room -> the other rooms that it imports."""
+    found = {}
+    for module, others in graph.items():
+        found.setdefault(room(module), set()).update(room(other) for other in others)
+    return {name: others - {name} for name, others in found.items()}
+
+
+def circle(graph):
+    """A circle of a graph, [] without one."""
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return error.args[1]
+    return []
+
+
+GRAPH = graph_of(ROOT)
+
+
+def test_no_room_imports_another_that_imports_it():
+    assert circle(rooms(GRAPH)) == []
+
+
+def test_the_method_and_the_story_world_import_nothing_of_the_study():
+    wrong = {
+        (module, other)
+        for module, others in GRAPH.items() if not module.startswith("saobp.study")
+        for other in others if other.startswith("saobp.study")
+    }  # fmt: skip
+    assert not wrong
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("from saobp.b import x", "from saobp.a import y"),
+        ("import saobp.b", "def late():\n    from saobp import a"),
+    ],
+)
+def test_a_circle_is_found_wherever_the_import_stands(tmp_path, one, other):
+    (tmp_path / "saobp").mkdir()
+    for name, text in (("__init__", ""), ("a", one), ("b", other)):
+        (tmp_path / "saobp" / f"{name}.py").write_text(text)
+    assert set(circle(graph_of(tmp_path))) == {"saobp.a", "saobp.b"}
+
+
+def test_public_names_are_importable_from_where_they_were():
+    import saobp.capture
+    import saobp.diagnostics
+    import saobp.graph
+    import saobp.huggingface
+    from saobp.measure import capture, graph
+
+    assert saobp.capture.capture is capture.capture and saobp.graph.token_graph is graph.token_graph
+    assert saobp.diagnostics.gtd is saobp.gtd and saobp.huggingface.apply is saobp.apply
