@@ -4,12 +4,16 @@ import re
 
 import nbformat
 import pytest
+from nbformat.v4 import new_code_cell, new_notebook
 
-from saobp.study.setup import paths
+from saobp.study.publication.pages import PageExporter
+from saobp.study.setup import paths, typed_by_hand
 from saobp.study.setup.execution import declared_parameters
 
 DRAWS = re.compile(r"plot\(|\.subplots\(|heatmap\(|figures\.shown\(|learning\.accuracy\(|costs\.\w+\(")
 NOTEBOOKS = sorted((paths.root() / "notebooks").glob("*.ipynb"))
+QUESTIONS = typed_by_hand.read(paths.root() / "texts" / "notebooks.yaml")
+ASK = ("01-derivation",)  # open with their question; the others with a claim
 
 
 def cells(path, kind):
@@ -21,11 +25,34 @@ def notebook(request):
     return request.param
 
 
+def tagged(path, tag):
+    return [cell.source for cell in cells(path, "code") if tag in cell.metadata.get("tags", [])]
+
+
 def test_it_opens_with_its_number_and_one_claim(notebook):
     opening = cells(notebook, "markdown")[0].source
     assert opening.startswith(f"# {notebook.stem[:2]} ")
     assert re.match(r"(\*\*Claim: |\*)[^*]{20,}\*", opening.split("\n\n")[1])
-    assert all(word in opening for word in ("Reads", "Writes", "Paper items", "Runtime"))
+    if notebook.stem in ASK:  # what it reads, writes and takes is in the one table of notebooks/README.md
+        assert opening.splitlines()[0] == f"# {notebook.stem[:2]} {QUESTIONS[notebook.stem]['question']}"
+        assert {"reads", "writes", "runtime"} <= QUESTIONS[notebook.stem].keys() and "**Reads**" not in opening
+    else:
+        assert all(word in opening for word in ("Reads", "Writes", "Paper items", "Runtime"))
+
+
+@pytest.mark.parametrize("stem", ASK)
+def test_it_ends_with_what_was_learned_and_the_next_question(stem):
+    closing = cells(paths.root() / "notebooks" / f"{stem}.ipynb", "markdown")[-1].source
+    assert closing.startswith("## What we learned\n") and "**Next question:**" in closing
+
+
+@pytest.mark.parametrize("stem", ASK)
+def test_its_machinery_is_tagged_and_nothing_else_is(stem):
+    path = paths.root() / "notebooks" / f"{stem}.ipynb"
+    setup, record = tagged(path, "setup"), tagged(path, "record")
+    assert len(record) == 1 and "run.save(record" in record[0] and "Run(" in "".join(setup)
+    for source in [cell.source for cell in cells(path, "code") if not cell.metadata.get("tags")]:
+        assert not re.search(r"^(import|from) |plt\.style|Run\(|run\.save", source, re.MULTILINE), source
 
 
 def test_its_parameters_are_literals_with_profile_and_record(notebook):
@@ -58,3 +85,13 @@ def test_every_link_leads_to_a_file(notebook):
 def test_it_names_no_folder_of_the_machine_it_ran_on(notebook):
     text = notebook.read_text(encoding="utf-8")
     assert str(paths.root()) not in text
+
+
+def test_set_up_and_record_cells_are_folded_in_a_page():
+    sources = {"setup": "import os", "record": "save()", "parameters": "x = 1"}
+    code = [new_code_cell(source, metadata={"tags": [tag]}) for tag, source in sources.items()]
+    page, _ = PageExporter().from_notebook_node(new_notebook(cells=[*code, new_code_cell("y = 2")]))
+    folded = re.findall(r"<details><summary>(.*?)</summary>.*?</details>", page, re.DOTALL)
+    assert folded == ["Set-up", "Record"]
+    outside = re.sub(r"<details>.*?</details>", "", page, flags=re.DOTALL)
+    assert "import" not in outside and "save" not in outside and page.count('<div class="input">') == 4

@@ -59,7 +59,7 @@ def run(
     images: Path | None = None,
     factor: str = "high",
     strengths: Sequence[float] | None = None,
-    samples: int = 32,
+    samples: int = 16,
     tokens: int = 128,
     out: Path | None = None,
 ) -> str:

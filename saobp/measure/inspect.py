@@ -125,7 +125,7 @@ def inspect(
     *,
     factor: str = "high",
     strengths: float | Sequence[float] | None = None,
-    samples: int = 32,
+    samples: int = 16,
     tokens: int = 128,
 ) -> pandas.DataFrame:
     """Measure attention before and after one step of the refinement, per layer and head (Eq. 2, 11-14).
@@ -159,7 +159,7 @@ def examine(
     *,
     factor: str = "high",
     strengths: float | Sequence[float] | None = None,
-    samples: int = 32,
+    samples: int = 16,
     tokens: int = 128,
     progress: bool = False,
 ) -> Inspection:

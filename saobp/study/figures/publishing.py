@@ -12,8 +12,9 @@ import pandas as pd
 import PIL.Image
 from matplotlib.figure import Figure
 
-from saobp.study import tables
-from saobp.study.figures import drawing, style
+from saobp.study import tables, verdicts
+from saobp.study.figures import claims, drawing, style
+from saobp.study.paper import numbers
 from saobp.study.setup import paths, seals
 from saobp.study.tables import context
 
@@ -44,16 +45,24 @@ def write(
     The files are called `name`, or as the figure usually is. The same records give the same bytes. Raises ValueError
     for an unknown format, FigureError without the runs. `frame`: the figure's data, if known.
     """
-    unknown = [kind for kind in formats if kind not in FORMATS]
-    if unknown:
-        raise ValueError(f"formats: {unknown[0]!r} is none of {', '.join(FORMATS)}")
+    refuse_unknown(formats)
     frame = drawing.data(number, records) if frame is None else frame
     with style.paper():
         figure = drawing.found(number).plot(frame, width)
+    return _in_formats(figure, frame, Path(folder), name or drawing.stem(number), formats)
+
+
+def refuse_unknown(formats: Sequence[str]) -> None:
+    """Raise ValueError for a format that no figure has."""
+    if unknown := [kind for kind in formats if kind not in FORMATS]:
+        raise ValueError(f"formats: {unknown[0]!r} is none of {', '.join(FORMATS)}")
+
+
+def _in_formats(figure: Figure, frame: pd.DataFrame, folder: Path, stem: str, formats: Sequence[str]) -> list[Path]:
     settle(figure)
     written = []
     for kind in formats:
-        path = Path(folder) / f"{name or drawing.stem(number)}.{kind}"
+        path = folder / f"{stem}.{kind}"
         if kind == "csv":
             text = frame.to_csv(index=False, float_format="%.9g", lineterminator="\n")
             written.append(paths.write_text(path, text))
@@ -88,22 +97,26 @@ def publish(
     hashes: Mapping[str, str] | None = None,
     *,
     formats: Sequence[str] = TRACKED,
-    judged: tables.Verdicts | None = None,
+    decided: Sequence[verdicts.Verdict] | None = None,
+    reruns: verdicts.Reruns | None = None,
     others: Sequence[Record] = (),
     other_hashes: Mapping[str, str] | None = None,
 ) -> list[Path]:
-    """Write every table and figure that the records can fill, the verdicts, and manifest.json.
+    """Write every table and figure that the records can fill, the claims, and manifest.json.
 
-    `hashes` are those of the records' files (`records.hashes`); `judged` are verdicts that rest on more than these
-    records; `others`, of another profile, draw a figure for which `records` have no run of its stages. A figure
-    without its runs is left out; the manifest gives the reason. A PDF as wide as a column is written beside each
-    page-wide one ("figure4-column.pdf"). Returns the paths, the manifest last.
+    `hashes` are those of the records' files (`records.hashes`); `decided` are claims that rest on more than
+    these records, with their `reruns`; `others`, of another profile, draw a figure for which `records` have no run of
+    its stages. A figure without its runs is left out; the manifest gives the reason. A PDF as wide as a column is
+    written beside each page-wide one ("figure4-column.pdf"). Returns the paths, the manifest last.
     """
     folder, missing = Path(folder), {}
     entries = {f"table{n}": provenance(context.relevant(f"table{n}", records)) for n in tables.TABLES}
     written = {f"table{number}": tables.write(number, records, folder) for number in tables.TABLES}
-    entries["verdicts"] = provenance(records)
-    written["verdicts"] = tables.write_verdicts(judged or tables.verdicts(records), folder)
+    if decided is None:
+        decided = verdicts.verdicts(verdicts.Studies({context.profile(records): records}, numbers.load()))
+    written["claims"] = verdicts.write(decided, folder, reruns=reruns)
+    written["figure-claims"] = write_claims(decided, folder, formats)
+    entries |= {name: {"studies": _studies(decided)} for name in ("claims", "figure-claims")}
     drawn = [(number, _origin(number, records, others), drawing.stem(number)) for number in drawing.FIGURES]
     drawn += [(n, context.relevant(drawing.stem(n), others), name) for n, name in beside(records, others).items()]
     for number, origin, name in drawn:
@@ -130,6 +143,25 @@ def both_widths(
         "departures": drawing.departures(number, records, frame),
     }  # fmt: skip
     return entry, files
+
+
+def _studies(decided: Sequence[verdicts.Verdict]) -> dict[str, list[str]]:
+    """Map each study to the names of its records behind some claims."""
+    return {
+        study: sorted({name for row in decided if row.study == study for part in row.parts for name in part.records})
+        for study in sorted({row.study for row in decided if row.parts})
+    }
+
+
+def write_claims(
+    decided: Sequence[verdicts.Verdict], folder: Path, formats: Sequence[str] = FORMATS, width: float = style.PAGE
+) -> list[Path]:
+    """Write the forest of the claims, figure-claims, in each format, and the CSV that drew it."""
+    refuse_unknown(formats)
+    frame = claims.data(decided)
+    with style.paper():
+        figure = claims.plot(frame, width)
+    return _in_formats(figure, frame, folder, "figure-claims", formats)
 
 
 def beside(records: Sequence[Record], others: Sequence[Record]) -> dict[int | str, str]:

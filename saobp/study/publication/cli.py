@@ -10,8 +10,8 @@ from saobp.study.setup import paths
 
 NAMED = {
     "figure": "1 to 9; 4-paper, 7-paper, 8-paper: the paper's own form; or glance, gains, length, hops, learning, "
-    "strength, tokens",
-    "table": "1 to 9, or verdicts",
+    "strength, tokens, claims",
+    "table": "1 to 9, or claims",
 }
 
 
@@ -86,10 +86,14 @@ def parser() -> Parser:
     inspect.add_argument("--images", type=Path, metavar="FOLDER", help="pictures, for a vision model")
     inspect.add_argument("--factor", default="high", help="high (default), low, elemmul or sinkhorn")
     inspect.add_argument("--strength", type=float, nargs="+", metavar="λ", help="default: the paper's rule, by size")
-    inspect.add_argument("--samples", type=int, default=32, help="texts that are measured (default: 32)")
+    inspect.add_argument("--samples", type=int, default=16, help="texts that are measured (default: 16)")
     inspect.add_argument("--tokens", type=int, default=128, help="longest text (default: 128)")
     inspect.add_argument("--out", type=Path, metavar="FOLDER", help="default: inspect-MODEL")
     inspect.set_defaults(action=inspect_model)
+
+    claim = commands.add_parser("claim", help="show one claim of the paper: its measurements and outcome")
+    claim.add_argument("id", metavar="ID", help="as in figures/claims.csv, such as multihop-gain")
+    claim.set_defaults(action=show_claim)
 
     publish = commands.add_parser("publish", help="copy a profile's records to data/results and rebuild figures")
     publish.add_argument("--profile", default="laptop")
@@ -148,6 +152,13 @@ def inspect_model(options: argparse.Namespace) -> None:
 
     asked = {name: getattr(options, name) for name in ("text", "images", "factor", "samples", "tokens", "out")}
     print(command.run(options.model, strengths=options.strength, **asked))
+
+
+def show_claim(options: argparse.Namespace) -> None:
+    """`saobp claim multihop-gain`."""
+    from saobp.study.publication import results
+
+    print(results.claim(options.id))
 
 
 def publish_profile(options: argparse.Namespace) -> None:

@@ -15,14 +15,23 @@ from saobp.study.setup import paths
 
 STYLE = re.compile(r"<style scoped>.*?</style>", re.DOTALL)
 PICTURE = re.compile(r"<img\b[^>]*>")
+FOLDED = """{%- extends 'basic/index.html.j2' -%}
+{%- block input_group -%}
+{%- set tags = cell.metadata.get("tags", []) -%}
+{%- if "setup" in tags or "record" in tags -%}
+<details><summary>{{ "Set-up" if "setup" in tags else "Record" }}</summary>{{ super() }}</details>
+{%- else -%}{{ super() }}{%- endif -%}
+{%- endblock input_group -%}
+"""
 UNDESCRIBED = re.compile(r'<h[1-6] id="([^"]+)"|alt="No description has been provided for this image"')
 
 
 class PageExporter(HTMLExporter):
-    """nbconvert's bare cells without prompts, their formulas drawn."""
+    """nbconvert's bare cells without prompts, their formulas drawn; set-up and record cells are folded."""
 
     def __init__(self):
-        super().__init__(template_name="basic", exclude_input_prompt=True, exclude_output_prompt=True)
+        bare = {"exclude_input_prompt": True, "exclude_output_prompt": True}
+        super().__init__(template_name="basic", raw_template=FOLDED, **bare)
 
     @pass_context
     def markdown2html(self, context, source: str) -> str:

@@ -1,0 +1,54 @@
+"""What the notebooks put in double quotes is in the paper, word for word."""
+
+import csv
+import os
+import re
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from saobp.study.setup import paths
+
+FILE = paths.root() / "data" / "published" / "quotations.csv"
+NOTEBOOKS = sorted((paths.root() / "notebooks").glob("*.ipynb"))
+QUOTED = re.compile(r'["“]([^"“”\n]+(?:\n[^"“”\n]+)*)["”]')
+OURS = {"query $j$ attends like me", "key $j$"}  # names of ours for a column of a matrix
+
+
+def plain(text):
+    """Return a text without line breaks, marks of TeX and doubled spaces."""
+    return " ".join(text.replace("$", " ").replace("\\", " ").split()).lower().rstrip(".,")
+
+
+def tracked():
+    with FILE.open(encoding="utf-8", newline="") as rows:
+        return {plain(row["quotation"]): row["where"] for row in csv.DictReader(rows)}
+
+
+def quoted(notebook):
+    cells = nbformat.read(notebook, as_version=4).cells
+    found = [match for cell in cells if cell.cell_type == "markdown" for match in QUOTED.findall(cell.source)]
+    return [text for text in found if " " in text.strip() and text not in OURS]
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+def test_every_quotation_of_a_notebook_is_one_of_the_paper(notebook):
+    missing = [text for text in quoted(notebook) if plain(text) not in tracked()]
+    assert not missing, f"not in {FILE.name}: {missing}"
+
+
+def test_a_sentence_that_the_paper_does_not_have_is_noticed():
+    assert plain("reduction of diversity") not in tracked()
+    assert QUOTED.findall('this is not a mild "reduction of\ndiversity", and') == ["reduction of\ndiversity"]
+
+
+def test_every_quotation_is_used_and_has_a_place():
+    used = {plain(text) for notebook in NOTEBOOKS for text in quoted(notebook)}
+    assert set(tracked()) == used and all(tracked().values())
+
+
+@pytest.mark.skipif("SAOBP_PAPER" not in os.environ, reason="SAOBP_PAPER names no text of the paper")
+def test_every_quotation_stands_in_the_papers_text():
+    paper = plain(Path(os.environ["SAOBP_PAPER"]).read_text(encoding="utf-8"))
+    assert [text for text in tracked() if text not in paper] == []
