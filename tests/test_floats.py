@@ -8,7 +8,8 @@ import example_records as examples
 import pytest
 from acl_page import ACL_PAGE
 
-from saobp.study import tables
+from saobp.study import tables, verdicts
+from saobp.study.paper import numbers
 from saobp.study.setup import labels
 from saobp.study.tables import floats
 
@@ -55,7 +56,8 @@ def test_a_tall_table_is_one_number_and_keeps_every_row_model_and_note(tall):
 def test_no_float_is_taller_than_a_page_of_the_acl(tall, tmp_path):
     for number in tables.TABLES:
         tables.write(number, tall, tmp_path, formats=("tex",))
-    tables.write_verdicts(tables.verdicts(tall), tmp_path)
+    decided = verdicts.verdicts(verdicts.Studies({"smoke": tall}, numbers.load()))
+    verdicts.write(decided, tmp_path, ["tex"])
     inputs = "\n".join(rf"\input{{{path.stem}}}" for path in sorted(tmp_path.glob("*.tex")))
     (tmp_path / "page.tex").write_text(f"{ACL_PAGE}{inputs}\n\\end{{document}}\n", encoding="utf-8")
     command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "page.tex"]

@@ -34,11 +34,11 @@ def test_what_is_wrong_with_a_command_is_said_in_one_line(words, said, tmp_path,
     assert not any(tmp_path.iterdir())
 
 
-def test_the_verdicts_are_written_alone_like_a_table(tmp_path, monkeypatch):
+def test_the_claims_are_written_alone_like_a_table(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert cli.main(["table", "verdicts", "--profile", "laptop", "--format", "md"]) == 0
+    assert cli.main(["table", "claims", "--format", "md"]) == 0
     (written,) = tmp_path.iterdir()
-    assert written.name == "verdicts.md" and "| Paper | Verdict |" in written.read_text(encoding="utf-8")
+    assert written.name == "claims.md" and "| Claim | Outcome |" in written.read_text(encoding="utf-8")
 
 
 def test_a_profile_with_nothing_to_compare_is_not_the_one_that_is_shown(tmp_path, monkeypatch):

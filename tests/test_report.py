@@ -183,10 +183,15 @@ def test_a_figure_folds_what_differs_from_the_paper_below_its_caption(tmp_path):
     assert folded.count("<li>") == len(words) and f"<li>attention, {words[3]}</li>" in folded
 
 
-def test_verdicts_come_first(folder):
+def test_claims_come_first(folder):
     text = read(folder, "index.html")
-    assert 0 < text.index("What reproduced and what did not") < text.index('id="notebooks"') < text.index('id="tables"')
-    assert "cannot be decided at this scale" in text or "not reproduced" in text
+    assert (
+        0
+        < text.index("What the paper claims and what these runs show")
+        < text.index('id="notebooks"')
+        < text.index('id="tables"')
+    )
+    assert "imprecise" in text and "not run" in text
 
 
 def test_departures_are_listed_once_and_led_to(folder):
@@ -335,14 +340,14 @@ document.title = [box.scrollWidth - box.clientWidth, new Set(cells.map(cell => c
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
-def test_on_a_phone_a_verdict_is_a_block_whose_parts_have_the_heads_of_their_columns(folder, tmp_path):
+def test_on_a_phone_a_claim_is_a_block_whose_parts_have_the_heads_of_their_columns(folder, tmp_path):
     frame = paths.write_text(tmp_path / "frame.html", STACKED.format(page=(folder / "index.html").as_uri()))
     shown = browse(frame, tmp_path / "profile", "--allow-file-access-from-files", "--dump-dom")
     over, columns, _, *heads = unescape(re.search(r"<title>(.*)</title>", shown)[1]).split("|")
     assert (over, columns) == ("0", "1")
     text = read(folder, "index.html")
     expected = re.findall(r"<th>(.*?)</th>", text[text.index('class="words"') :].partition("</table>")[0])
-    assert heads == [f'"{head}: "' for head in expected[1:]] and len(heads) == 3
+    assert heads == [f'"{head}: "' for head in expected[1:]] and len(heads) == 6
 
 
 SCROLLED = """<iframe id="phone" width="390" height="800" src="{page}"></iframe><script>onload = () => {{

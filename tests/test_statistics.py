@@ -8,7 +8,7 @@ from scipy import stats
 from scipy.special import expit
 
 from saobp.study import statistics
-from saobp.study.statistics import Error, holm, mean_interval, over_samples, paired_bootstrap
+from saobp.study.statistics import Error, holm, mean_interval, over_samples, paired_difference
 
 
 def test_mean_interval_without_item_error_is_students():
@@ -86,86 +86,86 @@ def outcomes(seeds, items, lift, random, seed_spread=0.0):
     return (difficulty + random.normal(0, 0.3, (seeds, items)) < 0.5 + level).astype(float)
 
 
-def test_paired_bootstrap_of_equal_outcomes_finds_nothing():
+def test_paired_difference_of_equal_outcomes_finds_nothing():
     same = outcomes(3, 100, 0, np.random.default_rng(1))
-    result = paired_bootstrap(same, same)
+    result = paired_difference(same, same)
     assert (result.value, result.p) == (0, 1) and np.isnan([result.low, result.high]).all()  # none of width 0
 
 
 def test_items_that_all_differ_alike_have_the_p_of_the_sign_test():
-    assert paired_bootstrap([[1]], [[0]]).p == 1
-    assert paired_bootstrap([[1] * 10], [[0] * 10]).p == pytest.approx(2 / 1024)
-    most, every = (paired_bootstrap([[1] * right + [0] * (277 - right)], [[0] * 277]) for right in (276, 277))
+    assert paired_difference([[1]], [[0]]).p == 1
+    assert paired_difference([[1] * 10], [[0] * 10]).p == pytest.approx(2 / 1024)
+    most, every = (paired_difference([[1] * right + [0] * (277 - right)], [[0] * 277]) for right in (276, 277))
     assert max(every.p, most.p) < 1e-9 and np.isnan(every.low)
 
 
 @pytest.mark.parametrize("seeds", [2, 3, 5])
 def test_seeds_that_agree_by_chance_do_not_make_a_difference_sure(seeds):
     random, few = np.random.default_rng(seeds), 0
-    for trial in range(400):
+    for _ in range(400):
         hard = random.normal(0, 1.5, 277)
         ours, theirs = (100.0 * (random.random((seeds, 277)) < 1 / (1 + np.exp(-hard))) for _ in range(2))
-        few += paired_bootstrap(ours, theirs, resamples=100, seed=trial).p < 0.05 / 36
+        few += paired_difference(ours, theirs).p < 0.05 / 36
     assert few <= 3  # 0.6 are to be expected
 
 
 def test_a_side_of_one_seed_is_given_the_spread_of_the_other():
     random, alarms = np.random.default_rng(4), 0
-    for trial in range(200):
+    for _ in range(200):
         one, many = (outcomes(seeds, 400, 0, random, seed_spread=0.15) for seeds in (1, 5))
-        alarms += paired_bootstrap(one, many, resamples=100, seed=trial).p < 0.05
+        alarms += paired_difference(one, many).p < 0.05
     assert alarms / 200 < 0.1
 
 
-def test_paired_bootstrap_interval_matches_the_normal_law_for_one_seed():
+def test_paired_difference_interval_matches_the_normal_law_for_one_seed():
     random = np.random.default_rng(2)
     ours, theirs = (random.random(2000) < share for share in (0.6, 0.5))
-    result = paired_bootstrap([ours], [theirs])
+    result = paired_difference([ours], [theirs])
     error = (ours.astype(float) - theirs).std() / sqrt(2000)
     assert result.high - result.low == pytest.approx(2 * 1.96 * error, rel=0.06)
     assert result.value == pytest.approx(ours.mean() - theirs.mean())
     assert result.p < 0.01
 
 
-def test_paired_bootstrap_is_narrower_than_unpaired_on_shared_difficulty():
+def test_paired_difference_is_narrower_than_unpaired_on_shared_difficulty():
     random = np.random.default_rng(3)
     difficulty = random.random(1000)
     ours, theirs = (difficulty + random.normal(0, 0.02, 1000) < level for level in (0.52, 0.5))
     shuffled = random.permutation(theirs)
-    paired, unpaired = paired_bootstrap([ours], [theirs]), paired_bootstrap([ours], [shuffled])
+    paired, unpaired = paired_difference([ours], [theirs]), paired_difference([ours], [shuffled])
     assert paired.high - paired.low < (unpaired.high - unpaired.low) / 2
 
 
 def test_seeds_as_a_random_effect_keep_false_alarms_near_the_level():
     random, alarms, careless = np.random.default_rng(4), 0, 0
-    for trial in range(150):
+    for _ in range(150):
         ours, theirs = (outcomes(6, 400, 0, random, seed_spread=0.06) for _ in range(2))
         theirs_same_items = theirs
-        alarms += paired_bootstrap(ours, theirs_same_items, resamples=500, seed=trial).p < 0.05
+        alarms += paired_difference(ours, theirs_same_items).p < 0.05
         items_only = (ours - theirs).mean(axis=0)
-        careless += paired_bootstrap([items_only], [0 * items_only], resamples=500, seed=trial).p < 0.05
+        careless += paired_difference([items_only], [0 * items_only]).p < 0.05
     assert alarms / 150 < 0.11
     assert careless > alarms
 
 
-def test_paired_bootstrap_takes_sides_with_different_numbers_of_seeds():
+def test_paired_difference_takes_sides_with_different_numbers_of_seeds():
     random = np.random.default_rng(5)
-    result = paired_bootstrap(outcomes(3, 300, 0.3, random), outcomes(2, 300, 0, random))
+    result = paired_difference(outcomes(3, 300, 0.3, random), outcomes(2, 300, 0, random))
     assert result.low > 0
     assert result.seeds == 2
 
 
 def test_three_seeds_do_not_raise_more_false_alarms_than_they_may():
     random, alarms = np.random.default_rng(12), 0
-    for trial in range(200):
+    for _ in range(200):
         ours, theirs = (outcomes(3, 400, 0, random, seed_spread=0.08) for _ in range(2))
-        alarms += paired_bootstrap(ours, theirs, resamples=300, seed=trial).p < 0.05
+        alarms += paired_difference(ours, theirs).p < 0.05
     assert alarms / 200 < 0.11
 
 
-def test_paired_bootstrap_refuses_different_items():
+def test_paired_difference_refuses_different_items():
     with pytest.raises(ValueError, match="same items"):
-        paired_bootstrap([[1, 0, 1]], [[1, 0]])
+        paired_difference([[1, 0, 1]], [[1, 0]])
 
 
 def test_paired_correlations_agree_with_pearson_and_find_the_better_predictor():
@@ -188,12 +188,12 @@ def test_paired_correlations_of_a_constant_predictor_count_as_zero():
 def test_the_error_that_seeds_share_is_that_of_the_items_alone():
     random = np.random.default_rng(13)
     shared, own = random.normal(0, 2, 400), random.normal(0, 5, (3, 400))  # an item's part for all seeds, for each
-    gap = paired_bootstrap(shared + own, np.zeros((3, 400)))
+    gap = paired_difference(shared + own, np.zeros((3, 400)))
     pairs = np.cov(shared + own)[np.triu_indices(3, 1)]
     assert gap.item_error == pytest.approx(sqrt(pairs.mean() / 400), rel=0.15)
     assert gap.item_error < 0.6 * (shared + own).std() / 20
-    assert paired_bootstrap(own[0], np.zeros(400)).item_error == pytest.approx(own[0].std() / 20, rel=0.06)
-    unpaired = paired_bootstrap(shared + own, np.zeros((2, 400)))  # other seeds, the same items
+    assert paired_difference(own[0], np.zeros(400)).item_error == pytest.approx(own[0].std() / 20, rel=0.06)
+    unpaired = paired_difference(shared + own, np.zeros((2, 400)))  # other seeds, the same items
     assert unpaired.item_error == pytest.approx(gap.item_error, rel=1e-6)
     assert statistics.item_errors(shared + own)[0] == pytest.approx(gap.item_error, rel=1e-6)
 
@@ -206,7 +206,7 @@ def test_a_cell_and_a_difference_of_three_seeds_cover_the_truth_as_often_as_they
         ours, theirs = (100.0 * _answers(random, difficulty, spread) for _ in range(2))
         shared, _ = statistics.item_errors(ours, resamples=300)
         cell = statistics.mean_interval(ours.mean(1), item_error=shared)
-        gap = paired_bootstrap(ours, theirs, resamples=300)
+        gap = paired_difference(ours, theirs)
         cells.append(cell.low <= true <= cell.high)
         gaps.append(gap.low <= 0 <= gap.high)
     assert 0.94 <= np.mean(cells) <= 0.99  # at least the 0.95 they say, but for the draw of 300
@@ -329,15 +329,14 @@ def test_block_bootstrap_of_independent_points_covers_pearson():
     assert (low, high) == pytest.approx((expected.low, expected.high), abs=0.04)
 
 
-def test_across_seeds_centred_by_group_drops_differences_between_groups():
+def test_across_runs_takes_out_what_a_factor_explains():
     x = [1.0, 2.0, 3.0, 11.0, 12.0, 13.0]
     y = [3.0, 2.0, 1.0, 13.0, 12.0, 11.0]
-    assert statistics.across_seeds(x, y).r > 0.9
-    centred = statistics.across_seeds(x, y, groups=["a"] * 3 + ["b"] * 3)
-    assert centred.r == pytest.approx(-1)
-    assert centred.effective == 5
-    shared = statistics.across_seeds(x, y, groups=["a"] * 3 + ["b"] * 3, draws=[1, 2, 3] * 2)
-    assert shared.r == centred.r and (shared.effective, shared.low, shared.high) == (3, -1, 1)
+    assert statistics.across_runs(x, y).r > 0.9
+    centred = statistics.across_runs(x, y, [["a"] * 3 + ["b"] * 3])
+    assert centred.r == pytest.approx(-1) and centred.effective == 5
+    alone = statistics.across_runs(x, y, [["a"] * 3 + ["b"] * 3, range(6)])  # a level of its own for every run
+    assert (alone.r, alone.effective) == (centred.r, centred.effective)
 
 
 @settings(max_examples=50)

@@ -30,7 +30,7 @@ def test_a_task_with_checkpoints_uses_them():
 
 def test_runs_of_different_algorithms_do_not_make_a_correlation():
     rows = [("a", f"a{k}", k, 0.1 + s, 1 - s) for k, s in enumerate((0, 0.01, 0.02))]
-    rows += [("b", f"b{k}", k, 0.9 + s, 9 - s) for k, s in enumerate((0, 0.01, 0.02))]
+    rows += [("b", f"b{k}", 3 + k, 0.9 + s, 9 - s) for k, s in enumerate((0, 0.01, 0.02))]
     points = pd.DataFrame(rows, columns=["algorithm", "run", "seed", "gtd", "score"])
     assert points["gtd"].corr(points["score"]) > 0.9
     assert trajectories.over_runs(points).value == pytest.approx(-1)

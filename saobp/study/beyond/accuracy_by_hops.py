@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from saobp.study.setup.labels import algorithm_title, counted, joined
-from saobp.study.statistics import Estimate, holm, paired_bootstrap
+from saobp.study.statistics import Estimate, holm, paired_difference
 
 LEARNED = 90.0  # percent right: what an algorithm has learned
 STILL = 2.0  # points; a run that moves by less stands still
@@ -82,7 +82,7 @@ def differences(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
     """Compare every algorithm with Original on the same stories and seeds: one row a depth, algorithm and hops.
 
     Columns: layers, algorithm, hops, difference, low, high (points, 95 %), p, p_holm (over all rows), seeds. The
-    paired bootstrap draws seeds and stories again; with one seed the stories alone.
+    interval covers seeds and stories; with one seed the stories alone.
     """
     rows = []
     for layers in dict.fromkeys(run["layers"] for run in runs):
@@ -92,7 +92,7 @@ def differences(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
             seeds = [seed for name, seed in same if name == algorithm and ("original", seed) in same]
             for hops in same[algorithm, seeds[0]] if seeds else ():
                 sides = ([same[name, seed][hops] for seed in seeds] for name in (algorithm, "original"))
-                found = paired_bootstrap(*map(np.stack, sides))
+                found = paired_difference(*map(np.stack, sides))
                 rows.append((layers, algorithm, hops, found.value, found.low, found.high, found.p, len(seeds)))
     names = ["layers", "algorithm", "hops", "difference", "low", "high", "p", "seeds"]
     frame = pd.DataFrame(rows, columns=names)

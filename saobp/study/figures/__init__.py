@@ -1,7 +1,7 @@
 """The paper's figures and some of our own, drawn from run records alone."""
 
 from saobp.study.figures.drawing import FIGURES, FigureError, caption, data, figure, stem, title
-from saobp.study.figures.publishing import FORMATS, beside, publish, shown, write
+from saobp.study.figures.publishing import FORMATS, beside, publish, shown, write, write_claims
 from saobp.study.figures.readings import reading
 from saobp.study.figures.style import COLUMN, PAGE
 
@@ -21,4 +21,5 @@ __all__ = [
     "stem",
     "title",
     "write",
+    "write_claims",
 ]

@@ -51,7 +51,7 @@ WITHIN = (
     "r is over the checkpoints of each run, the mean over runs in which both move; algorithms of one pretraining seed "
     "do not narrow its interval. Training moves both, and curves that both rise correlate though nothing ties them: no "
     "interval over checkpoints speaks against that. r_w is over runs, by the last checkpoint of those that have "
-    "several, centred by algorithm; its interval counts seeds. Table 6 and the verdicts take r over runs with "
+    "several, within algorithms and seeds. Table 6 and the claims take r over runs with "
     "attention from before fine-tuning, so theirs is another."
 )
 LENGTH = (

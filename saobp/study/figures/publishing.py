@@ -8,11 +8,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import pandas as pd
 import PIL.Image
 from matplotlib.figure import Figure
 
-from saobp.study import tables
-from saobp.study.figures import drawing, style
+from saobp.study import tables, verdicts
+from saobp.study.figures import claims, drawing, style
+from saobp.study.paper import numbers
 from saobp.study.setup import paths, seals
 from saobp.study.tables import context
 
@@ -41,15 +43,22 @@ def write(
     The files are called `name`, or as the figure usually is. The same records give the same bytes. Raises ValueError
     for an unknown format, FigureError without the runs.
     """
-    unknown = [kind for kind in formats if kind not in FORMATS]
-    if unknown:
+    refuse_unknown(formats)
+    frame, figure = drawing.data(number, records), drawing.figure(number, records, width=width)
+    return _in_formats(figure, frame, Path(folder), name or drawing.stem(number), formats)
+
+
+def refuse_unknown(formats: Sequence[str]) -> None:
+    """Raise ValueError for a format that no figure has."""
+    if unknown := [kind for kind in formats if kind not in FORMATS]:
         raise ValueError(f"formats: {unknown[0]!r} is none of {', '.join(FORMATS)}")
-    frame = drawing.data(number, records)
-    figure = drawing.figure(number, records, width=width)
+
+
+def _in_formats(figure: Figure, frame: pd.DataFrame, folder: Path, stem: str, formats: Sequence[str]) -> list[Path]:
     settle(figure)
     written = []
     for kind in formats:
-        path = Path(folder) / f"{name or drawing.stem(number)}.{kind}"
+        path = folder / f"{stem}.{kind}"
         if kind == "csv":
             text = frame.to_csv(index=False, float_format="%.9g", lineterminator="\n")
             written.append(paths.write_text(path, text))
@@ -84,20 +93,25 @@ def publish(
     hashes: Mapping[str, str] | None = None,
     *,
     formats: Sequence[str] = FORMATS,
-    judged: tables.Verdicts | None = None,
+    decided: Sequence[verdicts.Verdict] | None = None,
+    reruns: verdicts.Reruns | None = None,
     others: Sequence[Record] = (),
     other_hashes: Mapping[str, str] | None = None,
 ) -> list[Path]:
-    """Write every table and figure that the records can fill, the verdicts, and manifest.json.
+    """Write every table and figure that the records can fill, the claims, and manifest.json.
 
-    `hashes` are those of the records' files (`records.hashes`); `judged` are verdicts that rest on more than these
-    records; `others`, of another profile, draw a figure for which `records` have no run of its stages. A figure
-    without its runs is left out; the manifest gives the reason. Returns the paths, the manifest last.
+    `hashes` are those of the records' files (`records.hashes`); `decided` are claims that rest on more than
+    these records, with their `reruns`; `others`, of another profile, draw a figure for which `records` have no run of
+    its stages. A figure without its runs is left out; the manifest gives the reason. Returns the paths, the manifest
+    last.
     """
     folder, files, missing = Path(folder), [], {}
     for number in tables.TABLES:
         files += tables.write(number, records, folder)
-    files += tables.write_verdicts(judged or tables.verdicts(records), folder)
+    if decided is None:
+        decided = verdicts.verdicts(verdicts.Studies({context.profile(records): records}, numbers.load()))
+    files += verdicts.write(decided, folder, reruns=reruns)
+    files += write_claims(decided, folder, formats)
     for number in drawing.FIGURES:
         try:
             files += write(number, _origin(drawing.stem(number), records, others), folder, formats)
@@ -105,7 +119,18 @@ def publish(
             missing[drawing.stem(number)] = str(error)
     for number, name in beside(records, others).items():
         files += write(number, context.relevant(drawing.stem(number), others), folder, formats, name=name)
-    return [*files, write_manifest(records, files, missing, folder, hashes or {}, others, other_hashes or {})]
+    return [*files, write_manifest(records, files, missing, folder, hashes or {}, others, other_hashes or {}, decided)]
+
+
+def write_claims(
+    decided: Sequence[verdicts.Verdict], folder: Path, formats: Sequence[str] = FORMATS, width: float = style.PAGE
+) -> list[Path]:
+    """Write the forest of the claims, figure-claims, in each format, and the CSV that drew it."""
+    refuse_unknown(formats)
+    frame = claims.data(decided)
+    with style.paper():
+        figure = claims.plot(frame, width)
+    return _in_formats(figure, frame, folder, "figure-claims", formats)
 
 
 def beside(records: Sequence[Record], others: Sequence[Record]) -> dict[int | str, str]:
@@ -124,6 +149,7 @@ def _origin(stem: str, records: Sequence[Record], others: Sequence[Record]) -> S
 def write_manifest(
     records: Sequence[Record], files: Sequence[Path], missing: dict[str, str], folder: Path, hashes: Mapping[str, str],
     others: Sequence[Record] = (), other_hashes: Mapping[str, str] = MappingProxyType({}),
+    decided: Sequence[verdicts.Verdict] = (),
 ) -> Path:  # fmt: skip
     """Write manifest.json: for each file its hash and sources; for each absent figure the reason.
 
@@ -134,6 +160,12 @@ def write_manifest(
     entries = {
         path.name: _entry(path, stems.get(path.stem, path.stem), _origin(path.stem, records, others)) for path in files
     }
+    behind = {
+        study: sorted({name for row in decided if row.study == study for part in row.parts for name in part.records})
+        for study in sorted({row.study for row in decided if row.parts})
+    }
+    for path in (path for path in files if path.stem in ("claims", "figure-claims")):
+        entries[path.name] = {"studies": behind, "sha256": seals.digest(path)}
     manifest = {"licence": LICENCE, "hashes": HASHES, "drawn_with": _drawn_with(), "files": entries, "missing": missing}
     manifest["records"] = {record["name"]: hashes.get(record["name"]) for record in records}
     if others:

@@ -24,11 +24,10 @@ COLUMNS = {
 
 @dataclass(frozen=True)
 class Published:
-    """The paper's Tables 1-9, numbers in its text, statements in words, and public reference scores."""
+    """The paper's Tables 1-9, numbers in its text, and public reference scores."""
 
     tables: Mapping[int, pd.DataFrame]
     claims: pd.DataFrame
-    statements: pd.DataFrame
     references: pd.DataFrame
 
     def cell(self, number: int, **keys: str) -> pd.Series | None:
@@ -73,9 +72,8 @@ def load(folder: str | Path | None = None) -> Published:
     folder = paths.root() / "data" / "published" if folder is None else Path(folder)
     tables = {number: _read_table(folder / f"table{number}.csv", number) for number in NUMBERS}
     claims = _read(folder / "claims.csv", ("id", "where", "statement", "quantity", "value"))
-    statements = _read(folder / "statements.csv", ("id", "where", "statement", "quantifier", "parts", "needs"))
     references = _read(folder / "references.csv", ("model", "algorithm", "metric", "printed", "source"))
-    return Published(tables, claims, statements, references)
+    return Published(tables, claims, references)
 
 
 def _read_table(path: Path, number: int) -> pd.DataFrame:

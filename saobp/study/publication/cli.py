@@ -63,7 +63,8 @@ def parser() -> Parser:
 
     for name, what in (("figure", "draw"), ("table", "write")):
         one = commands.add_parser(name, help=f"{what} a single {name} for reuse")
-        names = [*range(1, 10), *(("gains", "length", "hops", "strength") if name == "figure" else ("verdicts",))]
+        own = ("gains", "length", "hops", "strength", "claims") if name == "figure" else ("claims",)
+        names = [*range(1, 10), *own]
         one.add_argument("number", type=lambda word: int(word) if word.isdigit() else word, choices=names)
         usual, others = ("pdf", "svg, png, csv") if name == "figure" else ("tex", "md, csv")
         one.add_argument("--profile", help="default: the one that figures/ shows, which says most of those tracked")
@@ -83,6 +84,10 @@ def parser() -> Parser:
     inspect.add_argument("--tokens", type=int, default=128, help="longest text (default: 128)")
     inspect.add_argument("--out", type=Path, metavar="FOLDER", help="default: inspect-MODEL")
     inspect.set_defaults(action=inspect_model)
+
+    claim = commands.add_parser("claim", help="show one claim of the paper: its measurements and outcome")
+    claim.add_argument("id", metavar="ID", help="as in figures/claims.csv, such as multihop-gain")
+    claim.set_defaults(action=show_claim)
 
     publish = commands.add_parser("publish", help="copy a profile's records to data/results and rebuild figures")
     publish.add_argument("--profile", default="laptop")
@@ -140,6 +145,13 @@ def inspect_model(options: argparse.Namespace) -> None:
 
     asked = {name: getattr(options, name) for name in ("text", "images", "factor", "samples", "tokens", "out")}
     print(command.run(options.model, strengths=options.strength, **asked))
+
+
+def show_claim(options: argparse.Namespace) -> None:
+    """`saobp claim multihop-gain`."""
+    from saobp.study.publication import results
+
+    print(results.claim(options.id))
 
 
 def publish_profile(options: argparse.Namespace) -> None:

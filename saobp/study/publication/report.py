@@ -1,4 +1,4 @@
-"""The page to open: verdicts, every notebook with its runs, tables, figures, departures, in one folder."""
+"""The page to open: claims, every notebook with its runs, tables, figures, departures, in one folder."""
 
 import json
 import re
@@ -40,7 +40,7 @@ def write(folder: Path) -> Path:
         notebooks=_notebooks(runs, found),
         departures=context.departures(found),
         outdated=outdated(folder),
-        verdicts=_tables(folder / "figures", "verdicts.md"),
+        claims=_tables(folder / "figures", "claims.md"),
         tables=_tables(folder / "figures", "table*.md"),
         figures=_figures(folder / "figures"),
         runs=[{**record, "failures": failures(record)} for record in _in_order(found, runs)],

@@ -1,11 +1,9 @@
 """From a profile's records to tracked results, published figures and texts; and single files for a next paper."""
 
 import shutil
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from saobp.study import figures, tables
+from saobp.study import figures, tables, verdicts
 from saobp.study.publication import controlled
 from saobp.study.setup import paths, records
 from saobp.study.setup.studies import load_profile
@@ -13,7 +11,6 @@ from saobp.study.texts import fill
 
 SUMMARIES = ("10-tables", "11-figures")  # their records hold nothing that the others do not
 WEIGHT = ("paper", "narrow", "laptop", "smoke")  # profiles, those that say most first
-CONTROLLED_STATEMENTS = ("Q18",)  # what the controlled studies were made to judge
 
 
 def published_profile() -> str:
@@ -66,27 +63,12 @@ def rebuild() -> None:
 def draw(folder: Path) -> list[Path]:
     """Draw every table and figure of the tracked records into a folder, the controlled studies' from their own."""
     source, others = paths.results(published_profile()), paths.results(controlled.PROFILE)
-    found = records.load(source)
+    studies = verdicts.tracked()
+    decided = verdicts.verdicts(studies)
     return figures.publish(
-        found, folder, records.hashes(source), judged=judged(found),
+        records.load(source), folder, records.hashes(source), decided=decided, reruns=verdicts.reruns(studies, decided),
         others=controlled.tracked(), other_hashes=records.hashes(others),
     )  # fmt: skip
-
-
-def judged(found: list[dict[str, Any]]) -> tables.Verdicts:
-    """Judge the statements by these records, and those on hops by the controlled studies', once they are tracked.
-
-    A row that is taken from there names its profile.
-    """
-    whole, other = tables.verdicts(found), records.load(paths.results(controlled.PROFILE))
-    decided = {row.id: row for row in tables.verdicts(other).rows if row.id in CONTROLLED_STATEMENTS} if other else {}
-    rows = [
-        replace(decided[row.id], evidence=f"profile `{controlled.PROFILE}`: {decided[row.id].evidence}")
-        if row.id in decided
-        else row
-        for row in whole.rows
-    ]
-    return replace(whole, rows=tuple(rows))
 
 
 def single(kind: str, number: int | str, profile: str, file_format: str, width: float | None, folder: Path) -> Path:
@@ -95,12 +77,34 @@ def single(kind: str, number: int | str, profile: str, file_format: str, width: 
     Raises FileNotFoundError when the profile has no records, ValueError for an unknown profile or format or when the
     records cannot fill the figure.
     """
+    if number == "claims":
+        return _claims(kind, file_format, width, folder)
     found = records.load(profile)
     if not found:
         load_profile(profile)
         raise FileNotFoundError(f"profile '{profile}' has no records: run `make reproduce PROFILE={profile}` first")
-    if number == "verdicts":
-        return tables.write_verdicts(judged(found), folder, [file_format])[0]
     if kind == "table":
         return tables.write(number, found, folder, [file_format])[0]
     return figures.write(number, found, folder, [file_format], width=figures.PAGE if width is None else width)[0]
+
+
+def _claims(kind: str, file_format: str, width: float | None, folder: Path) -> Path:
+    """Write the claims of all tracked studies, as a table or as the forest."""
+    studies = verdicts.tracked()
+    decided = verdicts.verdicts(studies)
+    if kind == "figure":
+        return figures.write_claims(decided, folder, [file_format], figures.PAGE if width is None else width)[0]
+    return verdicts.write(decided, folder, [file_format], verdicts.reruns(studies, decided))[0]
+
+
+def claim(id: str) -> str:
+    """Say everything on one claim: measurements, records and what would change its outcome.
+
+    Raises ValueError for an id that data/claims.yaml does not have.
+    """
+    known = verdicts.claims()
+    if id not in known:
+        raise ValueError(f"claim: {id!r} is none of {', '.join(known)}")
+    studies = verdicts.tracked()
+    decided = verdicts.of_claim(known[id], studies)
+    return verdicts.one_claim(decided, verdicts.reruns(studies, decided))

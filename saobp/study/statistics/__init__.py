@@ -2,36 +2,46 @@
 
 from saobp.study.statistics.correlations import (
     Correlation,
-    across_seeds,
+    across_runs,
     block_bootstrap,
     correlation,
     effective_sample_size,
 )
 from saobp.study.statistics.errors import Error
+from saobp.study.statistics.hierarchical import borrow, seed_variance
 from saobp.study.statistics.intervals import (
     Estimate,
     binomial_error,
     correlation_error,
     mean_interval,
+    median_interval,
     over_samples,
 )
-from saobp.study.statistics.paired import Difference, holm, item_errors, paired_bootstrap, paired_correlations
+from saobp.study.statistics.paired import Difference, holm, item_errors, paired_correlations, paired_difference
+from saobp.study.statistics.sequential import last_level
+from saobp.study.statistics.skewed import bca_interval, sign_flip_interval
 
 __all__ = [
     "Correlation",
     "Difference",
     "Error",
     "Estimate",
-    "across_seeds",
+    "across_runs",
+    "bca_interval",
     "binomial_error",
     "block_bootstrap",
+    "borrow",
     "correlation",
     "correlation_error",
     "effective_sample_size",
     "holm",
     "item_errors",
+    "last_level",
     "mean_interval",
+    "median_interval",
     "over_samples",
-    "paired_bootstrap",
     "paired_correlations",
+    "paired_difference",
+    "seed_variance",
+    "sign_flip_interval",
 ]

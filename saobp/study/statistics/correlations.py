@@ -89,30 +89,32 @@ def block_bootstrap(
     return float(low), float(high)
 
 
-def across_seeds(
-    x: Sequence[float], y: Sequence[float], groups: Sequence[str] | None = None,
-    draws: Sequence[Hashable] | None = None, *, level: float = 0.95,
-) -> Correlation:  # fmt: skip
-    """Pearson's r of independent runs, one point a run; with `groups`, of deviations from group means.
+def across_runs(
+    x: Sequence[float], y: Sequence[float], factors: Sequence[Sequence[Hashable]] = (), *, level: float = 0.95
+) -> Correlation:
+    """Pearson's r of independent runs, one point per run, without what `factors` explain of either series.
 
-    The honest version of a correlation over checkpoints. Centring by group (the algorithm, say) asks
-    whether runs of one kind with more x have more y; it costs one degree of freedom a group, which the
-    interval counts. `draws` name what is independent where runs are not (the pretraining seed, from which
-    several algorithms start alike): there are no more points than draws.
+    The honest version of a correlation over checkpoints. A factor names a level per run (its algorithm, its
+    pretraining seed): runs of one algorithm are alike, and runs of one seed start alike and read the same text. What
+    the levels of all factors explain is taken out by least squares, and the interval counts one degree of freedom for
+    each of them. A factor with a level of its own for every run tells nothing apart and is left out. With
+    three points' worth or fewer left the interval is [-1, 1].
     """
     x, y = _series(x, y)
-    centred = 0
-    if groups is not None:
-        names = np.asarray(groups)
-        centred = len(np.unique(names)) - 1
-        for name in np.unique(names):
-            x[names == name] -= x[names == name].mean()
-            y[names == name] -= y[names == name].mean()
-        _series(x, y)
+    recurring = [levels for levels in factors if len(set(levels)) < len(x)]
+    design = np.column_stack([np.ones(len(x)), *(_dummies(levels) for levels in recurring)])
+    kept = np.linalg.matrix_rank(design)
+    x, y = (series - design @ np.linalg.lstsq(design, series)[0] for series in (x, y))
+    _series(x, y)
     r = float(np.corrcoef(x, y)[0, 1])
-    effective = float(min(len(x) - centred, len(x) if draws is None else len(set(draws))))
+    effective = float(len(x) - kept + 1)
     low, high, p = _fisher(r, effective, level)
     return Correlation(r, low, high, p, float(stats.pearsonr(x, y).pvalue), len(x), effective)
+
+
+def _dummies(levels: Sequence[Hashable]) -> np.ndarray:
+    names = list(dict.fromkeys(levels))
+    return np.array([[float(level == name) for name in names] for level in levels])
 
 
 def _fisher(r: float, effective: float, level: float) -> tuple[float, float, float]:

@@ -16,8 +16,8 @@ from saobp.study.statistics import (
     Estimate,
     item_errors,
     mean_interval,
-    paired_bootstrap,
     paired_correlations,
+    paired_difference,
 )
 from saobp.study.statistics.task_scores import CORRELATIONS, Score, by_pretraining, headline_interval, same_labels
 
@@ -119,7 +119,7 @@ def score_difference(ours: list[Score], theirs: list[Score]) -> Difference | Non
     tables = [[run.outcomes for run in side] for side in (ours, theirs)]
     lengths = {len(row) if row is not None else 0 for table in tables for row in table}
     if len(lengths) == 1 and lengths != {0}:
-        return paired_bootstrap(np.stack(tables[0]), np.stack(tables[1]))
+        return paired_difference(np.stack(tables[0]), np.stack(tables[1]))
     if same_labels(ours + theirs):
         return paired_correlations(*([run.predictions for run in side] for side in (ours, theirs)), ours[0].labels)
     return _approximate_difference(ours, theirs)

@@ -8,8 +8,6 @@ import numpy as np
 
 from saobp.study.statistics.errors import Error
 
-FEW = 64  # distinct outcome columns up to which counting them is quicker than drawing items
-
 
 @dataclass(frozen=True)
 class Difference:
@@ -25,19 +23,15 @@ class Difference:
     mean_error: float = nan  # that of the items on the mean of these seeds: what the whole error is at least
 
 
-def paired_bootstrap(
-    ours: Sequence[Sequence[float]] | np.ndarray,
-    theirs: Sequence[Sequence[float]] | np.ndarray,
-    *,
-    resamples: int = 2000,
+def paired_difference(
+    ours: Sequence[Sequence[float]] | np.ndarray, theirs: Sequence[Sequence[float]] | np.ndarray, *,
     level: float = 0.95,
-    seed: int = 0,
-) -> Difference:
+) -> Difference:  # fmt: skip
     """Compare two algorithms on the same items, with seeds as a random effect.
 
-    `ours` and `theirs` hold one row of item outcomes a seed (a single row for one seed). Items are drawn
-    with replacement for both algorithms at once; the covariance of two seeds under the same draws is the error
-    of the items. The spread over seeds adds the error of the seeds, in pairs where both have the same number of
+    `ours` and `theirs` hold one row of item outcomes per seed (a single row for one seed). The covariance of two
+    seeds' means over shared items, in closed form, is the error of the items. The spread over seeds adds the error of
+    the seeds, in pairs where both have the same number of
     them; what the items do to one seed alone is in that spread and not counted twice. One seed against one seed
     covers the items only; one against several takes the others' spread for its own. The error is at least that of the
     items on the mean, lest seeds that agree by chance make it small. Interval and p-value are those of an `Error` of
@@ -47,14 +41,10 @@ def paired_bootstrap(
     ours, theirs = np.atleast_2d(np.asarray(ours, float)), np.atleast_2d(np.asarray(theirs, float))
     if ours.shape[1] != theirs.shape[1] or ours.shape[1] == 0:
         raise ValueError(f"theirs: {theirs.shape[1]} items against {ours.shape[1]}; pairs need the same items")
-    random = np.random.default_rng(seed)
-    means = ours.mean(axis=1), theirs.mean(axis=1)
-    if len(ours) == len(theirs):
-        drawn = [_item_means(ours - theirs, resamples, random)]
-    else:  # shared items, separate seeds
-        both = _item_means(np.concatenate([ours, theirs]), resamples, random)
-        drawn = [both[:, : len(ours)], -both[:, len(ours) :]]
-    return _summary(*means, drawn, level, ours.shape[1])
+    means, pairs = (ours.mean(axis=1), theirs.mean(axis=1)), len(ours) == len(theirs)
+    signed = [ours - theirs] if pairs else [ours, -theirs]  # or shared items, separate seeds
+    covariance = _of_means(np.concatenate(signed))
+    return _summary(*means, covariance, [len(table) for table in signed], level, ours.shape[1])
 
 
 def paired_correlations(
@@ -65,7 +55,7 @@ def paired_correlations(
 
     `ours` and `theirs` hold one entry a seed: a row of predictions, or a (run, item) table of the runs that
     started from one checkpoint, whose correlations are averaged. Pearson's r, and Matthews' for two classes,
-    is computed anew on every draw of items; seeds are a random effect as in `paired_bootstrap`, in pairs where
+    is computed anew on every draw of items; seeds are a random effect as in `paired_difference`, in pairs where
     both have the same number of them. A constant predictor has r = 0.
     """
     random, items = np.random.default_rng(seed), len(labels)
@@ -75,8 +65,9 @@ def paired_correlations(
         np.stack([_mean_correlation(runs, labels, counts) for runs in _by_seed(side)], axis=1)
         for side in (ours, theirs)
     )
-    drawn = [first - second] if first.shape == second.shape else [first, -second]
-    return _summary(first[0], second[0], [table[1:] for table in drawn], level, items)
+    signed = [first - second] if first.shape == second.shape else [first, -second]
+    covariance = np.atleast_2d(np.cov(np.concatenate([table[1:] for table in signed], axis=1), rowvar=False, ddof=0))
+    return _summary(first[0], second[0], covariance, [table.shape[1] for table in signed], level, items)
 
 
 def item_errors(
@@ -88,13 +79,13 @@ def item_errors(
     takes. What the items do to one seed alone is in the seeds' own spread and not in the first; of a single seed both
     are the whole error.
     """
-    random = np.random.default_rng(seed)
     if labels is None:
-        drawn = _item_means(np.atleast_2d(np.asarray(rows, float)), resamples, random)
+        covariance = _of_means(np.atleast_2d(np.asarray(rows, float)))
     else:
-        counts = _item_counts(len(labels), resamples, random)
+        counts = _item_counts(len(labels), resamples, np.random.default_rng(seed))
         drawn = np.stack([_mean_correlation(runs, labels, counts) for runs in _by_seed(rows)], axis=1)
-    return _shared_error([drawn]), _mean_error([drawn])
+        covariance = np.atleast_2d(np.cov(drawn, rowvar=False, ddof=0))
+    return _shared_error(covariance, [len(covariance)]), _mean_error(covariance, [len(covariance)])
 
 
 def _by_seed(side: Sequence[np.ndarray] | np.ndarray) -> list[np.ndarray]:
@@ -117,17 +108,17 @@ def _weighted_correlation(x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> 
     return np.divide(covariance, spread, out=np.zeros_like(spread), where=spread > 1e-12)
 
 
-def _summary(ours: np.ndarray, theirs: np.ndarray, drawn: list[np.ndarray], level: float, items: int) -> Difference:
+def _summary(
+    ours: np.ndarray, theirs: np.ndarray, covariance: np.ndarray, sides: list[int], level: float, items: int
+) -> Difference:
     """Interval and two-sided p-value from the error and Student's law; `ours`, `theirs` by seed.
 
-    `drawn` are (draw, seed) tables of what the drawn items give, whose sum over the tables is the difference: one
-    where seeds are paired, else ours and minus theirs.
-    Counting draws beyond zero could give no p below 1 / draws, too coarse for a correction over many cells,
-    and few seeds have heavier tails than a bootstrap over them shows.
+    `covariance` is what the items give the seeds' scores, one row per seed: differences of pairs, or ours and minus
+    theirs; `sides` are the numbers of seeds of these parts, whose means add up to the difference.
     """
     value, seeds = float(ours.mean() - theirs.mean()), min(len(ours), len(theirs))
-    shared, least = _shared_error(drawn), _mean_error(drawn)
-    between, few = _between([ours - theirs] if len(drawn) == 1 else [ours, theirs])
+    shared, least = _shared_error(covariance, sides), _mean_error(covariance, sides)
+    between, few = _between([ours - theirs] if len(sides) == 1 else [ours, theirs])
     error = Error.of(float(np.sqrt(between)), few, shared, least=least)
     if error.size == 0:
         p = min(1.0, 2 * 0.5**items) if value else 1.0
@@ -148,46 +139,42 @@ def _between(parts: Sequence[np.ndarray]) -> tuple[float, int]:
     return float(sum(each / len(part) for each, part in zip(spread, parts))), min(map(len, known)) - 1
 
 
-def _mean_error(drawn: list[np.ndarray]) -> float:
-    """The error over the items of the mean of the seeds, from (draw, seed) tables whose sum is the score."""
-    return float(np.std(sum(table.mean(axis=1) for table in drawn)))
+def _of_means(table: np.ndarray) -> np.ndarray:
+    """The covariance of the rows' means over the items, (seed, seed): that of the items, over their number."""
+    return np.atleast_2d(np.cov(table, ddof=0)) / table.shape[1]
 
 
-def _shared_error(drawn: list[np.ndarray]) -> float:
-    """The error over the items that all seeds share, from (draw, seed) tables whose sum is the score.
+def _blocks(covariance: np.ndarray, sides: list[int]) -> list[np.ndarray]:
+    ends = np.cumsum(sides)
+    return [covariance[end - side : end, end - side : end] for end, side in zip(ends, sides)]
 
-    It is the covariance of two seeds under the same items. What the items do to one seed alone is not in it: the
-    seeds' own spread has that already.
-    """
-    variance = sum(_covariance_of_two(table) for table in drawn)
-    if len(drawn) == 2:
-        both = [table.mean(axis=1) for table in drawn]
-        variance += 2 * np.cov(*both, ddof=0)[0, 1]
+
+def _across(covariance: np.ndarray, sides: list[int]) -> float:
+    """Twice the covariance of the two sides' means; 0 of one side."""
+    return 2 * float(covariance[: sides[0], sides[0] :].mean()) if len(sides) == 2 else 0.0
+
+
+def _mean_error(covariance: np.ndarray, sides: list[int]) -> float:
+    """The error over the items of the mean of the seeds."""
+    variance = sum(float(block.mean()) for block in _blocks(covariance, sides)) + _across(covariance, sides)
     return float(np.sqrt(max(0.0, variance)))
 
 
-def _covariance_of_two(drawn: np.ndarray) -> float:
-    """The mean covariance of two different columns; of a single one its variance."""
-    covariance = np.atleast_2d(np.cov(drawn, rowvar=False, ddof=0))
+def _shared_error(covariance: np.ndarray, sides: list[int]) -> float:
+    """The error over the items that all seeds share: the covariance of two seeds under the same items.
+
+    What the items do to one seed alone is not in it: the seeds' own spread has that already.
+    """
+    variance = sum(map(_covariance_of_two, _blocks(covariance, sides))) + _across(covariance, sides)
+    return float(np.sqrt(max(0.0, variance)))
+
+
+def _covariance_of_two(covariance: np.ndarray) -> float:
+    """The mean covariance of two different seeds; of a single one its variance."""
     seeds = len(covariance)
     if seeds == 1:
         return float(covariance[0, 0])
     return float((covariance.sum() - np.trace(covariance)) / (seeds * (seeds - 1)))
-
-
-def _item_means(table: np.ndarray, resamples: int, random: np.random.Generator) -> np.ndarray:
-    """The means of a (seed, item) table's rows under resampled items: (draw, seed)."""
-    patterns, weights = _item_weights(table, resamples, random)
-    return weights @ patterns.T
-
-
-def _item_weights(table: np.ndarray, resamples: int, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Distinct item columns, and how often each is drawn: items with equal outcomes need only be counted."""
-    patterns, counts = np.unique(table, axis=1, return_counts=True)
-    if len(counts) > FEW:
-        return table, _item_counts(table.shape[1], resamples, random)
-    total = counts.sum()
-    return patterns, random.multinomial(total, counts / total, size=resamples) / total
 
 
 def _item_counts(items: int, resamples: int, random: np.random.Generator) -> np.ndarray:

@@ -11,7 +11,7 @@ from saobp.study.setup.records import select
 from saobp.study.statistics import (
     Correlation,
     Estimate,
-    across_seeds,
+    across_runs,
     correlation,
     estimates,
     mean_interval,
@@ -110,17 +110,14 @@ def _still(values: pd.Series) -> bool:
 
 
 def over_runs(points: pd.DataFrame, measure: str = "gtd") -> Estimate | None:
-    """Correlation over runs, one point a run, centred by algorithm; None if there are too few runs.
-
-    Its interval counts pretraining seeds: runs of one seed start alike, whichever algorithm they have.
-    """
+    """Correlation over runs, one point per run, within algorithms and pretraining seeds; None if too few runs."""
     points = points.dropna(subset=[measure, "score"])
     repeated = points[points.groupby("algorithm")["run"].transform("count") > 1]
     if len(repeated) < LEAST:
         return None
     try:
-        groups, seeds = (repeated[name].tolist() for name in ("algorithm", "seed"))
-        found = across_seeds(repeated[measure], repeated["score"], groups, seeds)
+        factors = [repeated[name].tolist() for name in ("algorithm", "seed")]
+        found = across_runs(repeated[measure], repeated["score"], factors)
     except ValueError:
         return None
     return Estimate(found.r, found.low, found.high, len(repeated))

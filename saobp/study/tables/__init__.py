@@ -10,7 +10,6 @@ from saobp.study.paper.numbers import Published
 from saobp.study.setup import paths
 from saobp.study.tables import context, measures, scores, setup
 from saobp.study.tables.cells import Cell, Row, Table
-from saobp.study.tables.verdicts import Verdict, Verdicts, verdicts
 
 Record = dict[str, Any]
 TABLES = {
@@ -26,10 +25,7 @@ TABLES = {
 }
 FORMATS = {"csv": "to_csv", "md": "to_markdown", "tex": "to_latex"}
 
-__all__ = [
-    "FORMATS", "TABLES", "Cell", "Row", "Table", "Verdict", "Verdicts", "table", "verdicts", "write",
-    "write_verdicts",
-]  # fmt: skip
+__all__ = ["FORMATS", "TABLES", "Cell", "Row", "Table", "table", "write"]
 
 
 def table(number: int, records: Sequence[Record], published: Published | None = None) -> Table:
@@ -50,17 +46,8 @@ def write(
     number: int, records: Sequence[Record], folder: str | Path, formats: Sequence[str] = tuple(FORMATS)
 ) -> list[Path]:
     """Write table<number>.csv, .md and .tex into `folder`; returns their paths."""
-    built = table(number, records)
-    return _write(built, f"table{number}", Path(folder), formats)
-
-
-def write_verdicts(judged: Verdicts, folder: str | Path, formats: Sequence[str] = tuple(FORMATS)) -> list[Path]:
-    """Write verdicts.csv, .md and .tex into `folder`; returns their paths."""
-    return _write(judged, "verdicts", Path(folder), formats)
-
-
-def _write(built: Table | Verdicts, stem: str, folder: Path, formats: Sequence[str]) -> list[Path]:
+    built, stem = table(number, records), f"table{number}"
     unknown = [name for name in formats if name not in FORMATS]
     if unknown:
         raise ValueError(f"formats: {unknown[0]!r} is none of {', '.join(FORMATS)}")
-    return [paths.write_text(folder / f"{stem}.{name}", getattr(built, FORMATS[name])()) for name in formats]
+    return [paths.write_text(Path(folder) / f"{stem}.{name}", getattr(built, FORMATS[name])()) for name in formats]

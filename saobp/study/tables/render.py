@@ -12,7 +12,7 @@ from saobp.study.tables import floats
 from saobp.study.tables.cells import Cell, Row, Table, reason_notes
 
 MARK = "*"
-MARKED = "* differs from Original after Holm's correction over the table (paired bootstrap, level 0.05)"
+MARKED = "* differs from Original after Holm's correction over the table (paired by item and seed, level 0.05)"
 FLAGS = {"below chance": r"\dagger", "below majority": r"\S", "constant predictor": r"\ddagger"}
 SIGNS = {"below chance": "†", "below majority": "§", "constant predictor": "‡"}
 MEANINGS = {

@@ -56,8 +56,3 @@ def _cell(number: int, row: str, column: str) -> pd.Series:
     if len(found) != 1:
         raise KeyError(f"table{number}.csv: {len(found)} cells {row!r}, {column!r}")
     return found.iloc[0]
-
-
-def statements() -> pd.DataFrame:
-    """Return the paper's statements with their outcomes: statement, where, verdict."""
-    return pd.read_csv(paths.figures() / "verdicts.csv")

@@ -1,0 +1,91 @@
+"""A forest of all claims: each estimate in margins from its reference, towards the claim."""
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from saobp.study.figures import style
+from saobp.study.verdicts import model
+from saobp.study.verdicts.outcomes import CONTRADICTED, IMPRECISE, NO_EFFECT, NOT_RUN, SUPPORTED, Verdict
+
+COLOURS = {SUPPORTED: "#009E73", CONTRADICTED: "#D55E00", NO_EFFECT: "#0072B2", IMPRECISE: "0.5", NOT_RUN: "0.75"}
+LINEAR, FAR = 2.0, 100.0  # margins up to which the axis is linear, and at which it ends
+ROW, PART = 0.13, 0.03  # inches per claim, and per measurement of it
+TICKS = (-100, -10, -2, -1, 0, 1, 2, 10, 100)
+
+
+def data(verdicts: list[Verdict]) -> pd.DataFrame:
+    """Return one row per primary measurement: estimate, interval and the paper's number in margins towards the claim.
+
+    Columns: claim, title, study, scope, measurement, outcome (of the claim in that study), value, low, high, paper. A
+    claim without a run has one row without numbers.
+    """
+    rows = []
+    for verdict in verdicts:
+        fixed, signed = (verdict.claim.id, verdict.claim.title, verdict.study, verdict.scope), verdict.claim.signed
+        for part in verdict.parts:
+            low, high = sorted(map(signed, (part.low, part.high)))
+            paper = np.nan if part.paper is None else signed(part.paper)
+            bounds = (
+                (low, high) if np.isfinite([low, high]).all() and (part.low, part.high) != (-1, 1) else (np.nan,) * 2
+            )
+            rows.append((*fixed, part.part, verdict.outcome, signed(part.estimate), *bounds, paper))
+        if not verdict.parts:
+            rows.append((*fixed, "", verdict.outcome, *[np.nan] * 4))
+    names = ["claim", "title", "study", "scope", "measurement", "outcome", "value", "low", "high", "paper"]
+    return pd.DataFrame(rows, columns=names)
+
+
+def plot(frame: pd.DataFrame, width: float = style.PAGE) -> Figure:
+    """Draw the forest; filled marks are of the paper's size, hollow ones of others, ticks are the paper's numbers."""
+    heights = (ROW + PART * frame.groupby("claim", sort=False).size()).cumsum()
+    figure = style.new_figure(width, 1.0 + heights.iloc[-1])
+    ax = figure.subplots()
+    ax.axvspan(-1, 1, color="0.93", lw=0)
+    ax.axvline(0, color="0.4", lw=0.6)
+    labels = []
+    for (_, parts), bottom in zip(frame.groupby("claim", sort=False), heights):
+        top = bottom - ROW - PART * len(parts)
+        labels.append((float(top + bottom) / 2, parts["title"].iloc[0]))
+        ax.axhline(bottom, color="0.9", lw=0.4)
+        _row(ax, top, bottom, parts)
+    ax.set_xscale("symlog", linthresh=LINEAR, linscale=1.4)
+    ax.set_xlim(-FAR, FAR)
+    ax.set_xticks(TICKS, [f"{tick}".replace("-", "−") for tick in TICKS])
+    ax.set_ylim(heights.iloc[-1], 0)
+    ax.grid(visible=False)
+    ax.set_yticks(*map(list, zip(*labels)), fontsize=5.5)
+    ax.tick_params(axis="y", length=0)
+    ax.set_xlabel("estimate in margins; right of 0: as the paper claims")
+    _legend(figure)
+    return figure
+
+
+def _row(ax: Axes, top: float, bottom: float, parts: pd.DataFrame) -> None:
+    """Draw the measurements of one claim below each other, or a hatched band where nothing was run."""
+    if (parts["outcome"] == NOT_RUN).all():
+        ax.axhspan(top, bottom, facecolor="none", edgecolor="0.75", hatch="/////", lw=0)
+        return
+    places = np.linspace(top, bottom, len(parts) + 2)[1:-1]
+    for place, part in zip(places, parts.itertuples()):
+        colour = COLOURS[part.outcome]
+        ax.plot(np.clip([part.low, part.high], -FAR, FAR), [place, place], color=colour, lw=0.7, solid_capstyle="butt")
+        ax.plot(np.clip(part.value, -FAR, FAR), place, "o", ms=2.4, mew=0.6, color=colour,
+                mfc=colour if part.scope in (model.PAPER, model.PRINTED) else "white")  # fmt: skip
+        if np.isfinite(part.paper):
+            ax.plot(np.clip(part.paper, -FAR, FAR), place, "|", ms=4, mew=0.9, color="black")
+
+
+def _legend(figure: Figure) -> None:
+    handles = [Line2D([], [], color=colour, lw=1.5, label=name) for name, colour in COLOURS.items() if name != NOT_RUN]
+    handles.append(Patch(facecolor="none", edgecolor="0.6", hatch="/////", lw=0, label=NOT_RUN))
+    mark = {"ls": "", "marker": "o", "ms": 3, "color": "black"}
+    handles += [
+        Line2D([], [], label="paper's size", **mark), Line2D([], [], mfc="white", label="other models", **mark),
+        Line2D([], [], ls="", marker="|", ms=5, color="black", label="the paper's number"),
+        Patch(color="0.93", label="within the margin"),
+    ]  # fmt: skip
+    figure.legend(handles=handles, loc="outside upper center", ncols=3, fontsize=6)

@@ -1,0 +1,12 @@
+"""The paper's claims: what was measured on each, and which of five outcomes it has."""
+
+from saobp.study.verdicts.model import Claim, Measurement, claims
+from saobp.study.verdicts.outcomes import OUTCOMES, Verdict, decide
+from saobp.study.verdicts.registry import of_claim, reruns, verdicts
+from saobp.study.verdicts.studies import Studies, tracked
+from saobp.study.verdicts.table import Reruns, frame, lines, one_claim, to_latex, to_markdown, write
+
+__all__ = [
+    "OUTCOMES", "Claim", "Measurement", "Reruns", "Studies", "Verdict", "claims", "decide", "frame", "lines",
+    "of_claim", "one_claim", "reruns", "to_latex", "to_markdown", "tracked", "verdicts", "write",
+]  # fmt: skip

@@ -1,0 +1,160 @@
+"""Measurements of attention: sparsity, entropy, GTD by layer, and what one step does to a given matrix."""
+
+from collections.abc import Callable
+from functools import partial
+from math import inf
+
+import numpy as np
+
+from saobp.study.data.tasks import TASKS
+from saobp.study.setup import labels
+from saobp.study.setup.records import select
+from saobp.study.statistics import Error, Estimate, estimates, mean_interval
+from saobp.study.verdicts.model import NORMAL, Measurement, measured, scope_of
+from saobp.study.verdicts.studies import Read, Record, Studies, over_seeds, seed_gaps
+
+RIVALS = ("original", "low", "elemmul")  # of High in Fig. 4
+MAIN_TASK = "race"
+PRINTED = {"mini": ("C41", "C42"), "small": ("C43", "C44"), "medium": ("C45", "C46")}  # App. E's mean sparsities
+
+
+def _mean(name: str, layers: slice = slice(None), kind: str = "refined") -> Read:
+    """Read one attention measure of a run: the mean over some of its layers and all heads."""
+    return lambda run: estimates.nested_mean((estimates.matrix(run, kind).get(name) or [])[layers] or None)
+
+
+def _on_main_task(runs: list[Record]) -> list[Record]:
+    return [run for run in runs if run["metrics"].get("task") == MAIN_TASK]
+
+
+def sparsity(claim: str, name: str, studies: Studies) -> list[Measurement]:
+    """High − Original, a mean over the tasks whose attention was measured."""
+
+    def paper(size: str) -> float:
+        original, high = map(studies.paper.claim, PRINTED[size])
+        return high - original
+
+    return over_seeds(claim, studies, "attention", lambda runs: seed_gaps(runs, _mean(name)), paper=paper)
+
+
+def deep_entropy(studies: Studies) -> list[Measurement]:
+    """Both entropies, High − Original, over the deeper half of the layers."""
+    rows = []
+    for name, title in (("entropy", "entropy,"), ("indirect_entropy", "indirect entropy,")):
+
+        def gaps(runs: list[Record], name: str = name) -> dict:
+            return seed_gaps(_on_main_task(runs), lambda run: _mean(name, _deeper(run))(run))
+
+        rows += over_seeds("deep-entropy", studies, "attention", gaps, part=title)
+    return rows
+
+
+def _deeper(run: Record) -> slice:
+    return slice(len(estimates.matrix(run)["entropy"]) // 2, None)
+
+
+def low(claim: str, name: str, column: str, studies: Studies) -> list[Measurement]:
+    """Low − Original on RACE-Middle."""
+
+    def paper(size: str) -> float:
+        sides = (
+            studies.paper.value(1, model=size.capitalize(), algorithm=side, metric=column)
+            for side in ("Low", "Original")
+        )
+        return float(np.subtract(*sides))
+
+    def gaps(runs: list[Record]) -> dict:
+        return seed_gaps(_on_main_task(runs), _mean(name), ("low", "original"))
+
+    return over_seeds(claim, studies, "attention", gaps, paper=paper)
+
+
+def top_two(studies: Studies) -> list[Measurement]:
+    """High's lead over the second highest of its rivals, layer by layer, where all of them have several seeds.
+
+    High is among the first two of four where it beats two of its three rivals: a partial conjunction of the three
+    differences. Taking the second highest of each seed instead, or the least of the layers, is biased.
+    """
+    rows = []
+    for study, runs in studies.of("attention").items():
+        for model in sorted({run["parameters"]["model"] for run in runs}):
+            own = _on_main_task(select(runs, model=model))
+            depth = max((len(estimates.matrix(run)["gtd"]) for run in own), default=0)
+            for layer in range(depth):
+                gaps = [seed_gaps(own, _mean("gtd", slice(layer, layer + 1)), ("high", rival)) for rival in RIVALS]
+                if all(len(gap) > 1 for gap in gaps):
+                    rows.append(_second_lead(study, model, layer, gaps, own))
+    return rows
+
+
+def _second_lead(study: str, model: str, layer: int, gaps: list[dict], runs: list[Record]) -> Measurement:
+    found = [mean_interval([*gap.values()]) for gap in gaps]
+
+    def second(numbers: list[float]) -> float:
+        return sorted(numbers)[-2]
+
+    def interval(level: float) -> tuple[float, float]:
+        halved = 1 - (1 - level) / 2  # two of three: each at half the level (Benjamini and Heller 2008)
+        reach = [one.error.reach(halved) for one in found]
+        return tuple(second([one.value + sign * half for one, half in zip(found, reach)]) for sign in (-1, 1))
+
+    names = tuple(run["name"] for run in runs)
+    method = "Student's t per rival, partial conjunction of two in three"
+    part = f"layer {layer + 1}, {labels.model_title(model)}"
+    value, seeds = second([one.value for one in found]), min(one.seeds for one in found)
+    return Measurement(
+        "gtd-top-two", part, scope_of(study, [model]), study, value, interval, seeds, "seeds", method, names
+    )
+
+
+def step(claim: str, name: str, studies: Studies) -> list[Measurement]:
+    """The same heads after the step and before it, on each task of each model trained with High.
+
+    The claim is about given matrices, so every model and task is a part, and its texts are what is drawn.
+    """
+    rows = []
+    for study, runs in studies.of("attention").items():
+        for run in select(runs, algorithm="high"):
+            found = (run["metrics"].get("changes") or {}).get(name) or {}
+            if found.get("low") is not None:
+                model, task, seed = (run["parameters"][key] for key in ("model", "task", "seed"))
+                error = Error((((found["high"] - found["low"]) / 2 / NORMAL, inf),))
+                value = Estimate(found["change"], found["low"], found["high"], int(found["samples"]), error=error)
+                part = f"{TASKS[task].title}, {labels.model_title(model)}, seed {seed}"
+                facts = {"of": "texts", "method": "bootstrap over texts, normal", "records": (run["name"],)}
+                rows.append(measured(claim, part, scope_of(study, [model]), study, value, **facts))
+    return rows
+
+
+def step_by_depth(studies: Studies) -> list[Measurement]:
+    """What the step adds to entropy in the deeper half of the layers, minus what it adds in the other half."""
+
+    def contrast(run: Record, kind: str) -> float:
+        half = _deeper(run)
+        return _mean("entropy", half, kind)(run) - _mean("entropy", slice(half.start), kind)(run)
+
+    return over_seeds("step-deep-entropy", studies, "attention", partial(_step_gaps, read=contrast))
+
+
+def _step_gaps(runs: list[Record], read: Callable[[Record, str], float]) -> dict:
+    """Refined minus raw per seed, a mean over tasks, of the runs with High."""
+    change: dict = {}
+    for run in select(runs, algorithm="high"):
+        change.setdefault(run["parameters"]["seed"], []).append(read(run, "refined") - read(run, "raw"))
+    return {seed: float(np.mean(values)) for seed, values in change.items()}
+
+
+MEASURES = {
+    "sparsity-share": partial(sparsity, "sparsity-share", "sparsity"),
+    "sparsity-fixed": partial(sparsity, "sparsity-fixed", "sparsity_fixed"),
+    "sparsity-hoyer": partial(sparsity, "sparsity-hoyer", "hoyer"),
+    "deep-entropy": deep_entropy,
+    "gtd-top-two": top_two,
+    "low-gtd": partial(low, "low-gtd", "gtd", "GTD"),
+    "low-entropy": partial(low, "low-entropy", "indirect_entropy", "IE"),
+    "step-entropy": partial(step, "step-entropy", "entropy"),
+    "step-deep-entropy": step_by_depth,
+    "step-gtd": partial(step, "step-gtd", "gtd"),
+    "step-sparsity": partial(step, "step-sparsity", "sparsity"),
+    "step-column-sum": partial(step, "step-column-sum", "column_mass_maximum"),
+}

@@ -1,0 +1,166 @@
+"""What a claim of the paper is, and what a measurement of it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from math import inf, nan
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
+
+from saobp.study.setup import labels, paths, plan, typed_by_hand
+from saobp.study.statistics import Error, Estimate, last_level
+
+Ends = Callable[[float], tuple[float, float]]  # an interval's ends at a level
+PAPER, SCALED, STORIES, PUBLIC, PRINTED = (
+    "paper's size", "scaled-down model", "story world", "public encoder", "printed numbers",
+)  # fmt: skip
+
+NORMAL = 1.959963984540054  # half a 95 % interval in standard errors
+
+
+class Claim(BaseModel):
+    """One claim as data/claims.yaml has it, with its margin as a number."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    id: str
+    title: str
+    sentence: str
+    place: str
+    endpoint: str
+    unit: str
+    direction: Literal[-1, 0, 1]
+    reference: float = 0.0
+    margin: float = Field(gt=0)
+    planned: str = ""  # the study of the plan that sets the margin
+    rule: Literal["one", "all", "most"]
+    parts: int = 0  # that the sentence names; 0: as many as are measured
+
+    def needed(self, measured: int) -> int:
+        """How many parts have to hold of those measured; for "most", of those named."""
+        return (self.parts or measured) // 2 + 1 if self.rule == "most" else measured
+
+    def signed(self, value: float) -> float:
+        """Return a value in margins from the reference, above 0 where the claim holds.
+
+        Of a claim that something stays within the margin (direction 0), what lies above the reference is below 0.
+        """
+        return (self.direction or -1) * (value - self.reference) / self.margin
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One number of ours on one claim: in one study, of one part that the claim names.
+
+    `interval(level)` gives its ends. `aside`: shown, and decides nothing. `post_hoc`: named after it was seen.
+    """
+
+    claim: str
+    part: str
+    scope: str
+    study: str
+    estimate: float
+    interval: Ends
+    n: int
+    of: str  # what n counts: "seeds"
+    method: str
+    records: tuple[str, ...] = ()
+    paper: float | None = None
+    aside: bool = False
+    post_hoc: bool = False
+    error: Error | None = field(default=None, compare=False)
+
+    @property
+    def low(self) -> float:
+        """Lower end of the 95 % interval."""
+        return self.interval(0.95)[0]
+
+    @property
+    def high(self) -> float:
+        """Upper end of the 95 % interval."""
+        return self.interval(0.95)[1]
+
+    def at_last_reading(self, analyses: Sequence[int]) -> Measurement:
+        """Widen the interval for earlier readings of the same question (O'Brien and Fleming), at the last of them."""
+        if self.n != analyses[-1]:
+            return self
+        method = f"{self.method}; {len(analyses)} analyses, O'Brien-Fleming"
+        return replace(self, interval=lambda level: self.interval(last_level(analyses, level)), method=method)
+
+    @property
+    def covers_paper(self) -> bool | None:
+        """Whether the 95 % interval contains the paper's own number; None without either."""
+        known = self.paper is not None and np.isfinite([self.low, self.high]).all()
+        return bool(self.low <= self.paper <= self.high) if known else None
+
+
+def ends(value: float, error: Error | None) -> Ends:
+    """Return the interval of a value by its error; infinite ends without one."""
+
+    def interval(level: float) -> tuple[float, float]:
+        reach = error.reach(level) if error is not None and error.size else inf
+        return value - reach, value + reach
+
+    return interval
+
+
+def on_scale(row: Measurement, back: Callable[[float], float], note: str) -> Measurement:
+    """Return a measurement of logarithms or of Fisher's z in the unit of its claim, by the function `back`."""
+    interval = row.interval
+
+    def ends_there(level: float) -> tuple[float, float]:
+        low, high = interval(level)
+        return float(back(low)), float(back(high))
+
+    method = f"{row.method}, {note}"
+    return replace(row, estimate=float(back(row.estimate)), interval=ends_there, method=method)
+
+
+def measured(claim: str, part: str, scope: str, study: str, found: Estimate, **given: Any) -> Measurement:
+    """Return the measurement that an estimate is."""
+    given = {"of": "seeds", "method": "Student's t over seeds"} | given
+    interval = ends(found.value, found.error)
+    return Measurement(claim, part, scope, study, found.value, interval, found.seeds, error=found.error, **given)
+
+
+def fixed(low: float, high: float) -> Ends:
+    """Return an interval that is known at 95 % alone, for measurements aside."""
+    return lambda level: (low, high) if level == 0.95 else (nan, nan)
+
+
+def claims(path: Path | None = None) -> dict[str, Claim]:
+    """Read all claims, by id. Raises ValueError that names the claim whose margin is not in the plan."""
+    given = typed_by_hand.read(path or paths.root() / "data" / "claims.yaml")
+    planned = plan.read(plan.file())
+    return {id: _claim(id, entry, planned) for id, entry in given.items()}
+
+
+def _claim(id: str, entry: dict[str, Any], planned: plan.Plan) -> Claim:
+    margin = entry.pop("margin")
+    if isinstance(margin, str):
+        study, _, endpoint = margin.removeprefix("plan ").partition(" ")
+        if study not in planned.studies:
+            raise ValueError(f"data/claims.yaml, {id}: margin: the plan has no study {study!r}")
+        entry |= {"margin": _margin(planned.studies[study], endpoint, id), "planned": study}
+    else:
+        entry["margin"] = margin
+    return Claim(id=id, **entry)
+
+
+def _margin(study: plan.Study, endpoint: str, id: str) -> float:
+    if not endpoint:
+        return study.primary.margin
+    found = [other.margin for other in study.secondary if other.endpoint == endpoint and other.margin]
+    if not found:
+        raise ValueError(f"data/claims.yaml, {id}: margin: the plan has no margin for {endpoint!r}")
+    return found[0]
+
+
+def scope_of(study: str, models: Sequence[str]) -> str:
+    """Say what kind of models a study's runs are of."""
+    if study == "stories":
+        return STORIES
+    return SCALED if any(map(labels.is_twin, models)) else PAPER

@@ -1,0 +1,124 @@
+"""The five outcomes, and the tests behind them.
+
+A part holds where its interval lies beyond the reference on the claim's side. "One": a 95 % interval. "All" is an
+intersection-union test (Berger 1982): each part one-sided at 5 %, without a correction. That at least u of n parts
+hold is a partial conjunction (Benjamini and Heller 2008): each part at 5 % / (n - u + 1), of which "all" is u = n. That
+too many fail is one as well. No effect: two one-sided tests at 5 % put every part within the margin.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import isfinite, nan
+
+import numpy as np
+
+from saobp.study.statistics import Error
+from saobp.study.verdicts.model import Claim, Measurement
+
+SUPPORTED, CONTRADICTED, NO_EFFECT, IMPRECISE, NOT_RUN = (
+    "supported", "contradicted", "no effect beyond the margin", "imprecise", "not run",
+)  # fmt: skip
+OUTCOMES = (SUPPORTED, CONTRADICTED, NO_EFFECT, IMPRECISE, NOT_RUN)
+LEVEL = 0.05
+MOST_SEEDS = 10_000  # that anybody trains
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One claim as one study of one scope decides it: from its parts; `aside` beside them."""
+
+    claim: Claim
+    scope: str
+    study: str
+    outcome: str
+    parts: tuple[Measurement, ...] = ()
+    aside: tuple[Measurement, ...] = ()
+
+    @property
+    def weakest(self) -> Measurement | None:
+        """The part that holds a claim back most, in standard errors; the middle one of "most"."""
+        if not self.parts:
+            return None
+        ordered = sorted(self.parts, key=lambda part: _lower(self.claim, part, LEVEL))
+        place = len(ordered) - self.claim.needed(len(ordered))
+        return ordered[max(0, place)]
+
+
+def decide(claim: Claim, parts: Sequence[Measurement]) -> str:
+    """Return the outcome of a claim from the parts of one study; only what was run speaks."""
+    if not parts:
+        return NOT_RUN
+    if claim.direction == 0:
+        return _within(claim, parts)
+    count = len(parts)
+    needed = claim.needed(count)
+    if needed > count:
+        return IMPRECISE
+    spare = count - needed + 1  # parts that have to fail for the claim to fail
+    tail_for, tail_against = (LEVEL / 2, LEVEL / 2) if claim.rule == "one" else (LEVEL / spare, LEVEL / needed)
+    if sum(_lower(claim, part, tail_for) > 0 for part in parts) >= needed:
+        return SUPPORTED
+    if sum(_upper(claim, part, tail_against) < 0 for part in parts) >= spare:
+        return CONTRADICTED
+    return NO_EFFECT if all(_equivalent(claim, part) for part in parts) else IMPRECISE
+
+
+def of_part(claim: Claim, part: Measurement) -> str:
+    """Return the outcome of one part by itself, at the level that its claim's rule gives a single part."""
+    if claim.direction == 0:
+        return _within(claim, [part])
+    tail = LEVEL / 2 if claim.rule == "one" else LEVEL
+    if _lower(claim, part, tail) > 0:
+        return SUPPORTED
+    if _upper(claim, part, tail) < 0:
+        return CONTRADICTED
+    return NO_EFFECT if _equivalent(claim, part) else IMPRECISE
+
+
+def _within(claim: Claim, parts: Sequence[Measurement]) -> str:
+    """A claim that something stays within the margin: an equivalence test of each part."""
+    if all(_equivalent(claim, part) for part in parts):
+        return SUPPORTED
+    outside = [_lower(claim, part, LEVEL / 2) > 1 or _upper(claim, part, LEVEL / 2) < -1 for part in parts]
+    return CONTRADICTED if any(outside) else IMPRECISE
+
+
+def _equivalent(claim: Claim, part: Measurement) -> bool:
+    """Two one-sided tests at 5 %: the 90 % interval lies within the margin."""
+    return _lower(claim, part, LEVEL) > -1 and _upper(claim, part, LEVEL) < 1
+
+
+def _lower(claim: Claim, part: Measurement, tail: float) -> float:
+    return min(map(claim.signed, part.interval(1 - 2 * tail)))
+
+
+def _upper(claim: Claim, part: Measurement, tail: float) -> float:
+    return max(map(claim.signed, part.interval(1 - 2 * tail)))
+
+
+def seeds_to_decide(claim: Claim, part: Measurement) -> float:
+    """Return from how many seeds on a part would leave the reference or reach the margin, if its number stays.
+
+    Estimate, spread over seeds and error over items are taken as they are; NaN where the part is decided, has no
+    spread to go by, or where no number of seeds below 10,000 would do.
+    """
+    if part.error is None or part.n < 2 or of_part(claim, part) != IMPRECISE or not isfinite(part.estimate):
+        return nan
+    half = max(abs(part.estimate - end) for end in part.interval(0.95)) / part.error.reach()
+    distances = abs(part.estimate - claim.reference), claim.margin - abs(part.estimate - claim.reference)
+
+    def done(seeds: int) -> bool:
+        error: Error = part.error.with_seeds(part.n, seeds)
+        return half * error.reach(0.95) < distances[0] or half * error.reach(0.90) < distances[1]
+
+    return next((float(n) for n in np.unique(np.geomspace(part.n + 1, MOST_SEEDS, 400).astype(int)) if done(n)), nan)
+
+
+def change_to_open(claim: Claim, part: Measurement) -> float:
+    """Return by how much a decided part's estimate would have to move, in its unit, to be decided no longer."""
+    tail = LEVEL / 2 if claim.rule == "one" else LEVEL
+    low, high = _lower(claim, part, tail), _upper(claim, part, tail)
+    distance = {SUPPORTED: low, CONTRADICTED: -high, NO_EFFECT: min(1 - high, 1 + low)}.get(of_part(claim, part), nan)
+    if claim.direction == 0:
+        distance = min(1 - high, 1 + low) if of_part(claim, part) == SUPPORTED else max(low - 1, -1 - high)
+    return distance * claim.margin

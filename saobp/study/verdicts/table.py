@@ -1,0 +1,186 @@
+"""The claims as CSV with numeric columns, as Markdown and LaTeX, and one claim for a terminal."""
+
+from collections.abc import Sequence
+from math import isfinite, isnan
+from pathlib import Path
+
+import pandas as pd
+
+from saobp.study.setup import paths
+from saobp.study.tables import floats, render
+from saobp.study.verdicts.model import Claim, Measurement
+from saobp.study.verdicts.outcomes import Verdict, change_to_open, of_part, seeds_to_decide
+
+COLUMNS = (
+    "claim", "study", "scope", "measurement", "role", "estimate", "low", "high", "n", "of", "unit", "direction",
+    "reference", "margin", "paper", "covers_paper", "outcome_of_measurement", "outcome", "rerun", "post_hoc",
+    "seeds_to_decide", "method",
+)  # fmt: skip
+HEADS = ("Claim", "Outcome", "Ours [95 %]", "Paper", "Margin", "n", "Scope")
+SHARES = (0.27, 0.13, 0.2, 0.07, 0.09, 0.08, 0.1)  # of the page, a column each
+CAPTION = (
+    "The paper's claims, each decided by one endpoint: once per study that measured it. Where a claim has several "
+    "parts, the number is that of the part which decides. A claim about all its parts is tested one-sided at 5 %, so "
+    "a 95 % interval may reach the reference where it is supported. The outcome is about what was run; the scope says "
+    "what that was. All numbers, parts and methods: claims.csv."
+)
+Reruns = dict[tuple[str, str, str], float]
+
+
+def frame(verdicts: Sequence[Verdict], reruns: Reruns | None = None) -> pd.DataFrame:
+    """Return one row per measurement; a claim that was not run has one without numbers.
+
+    `reruns`: the estimate with the repeated runs in place of the first, by claim, study and measurement.
+    """
+    rows = []
+    for verdict in verdicts:
+        fixed = (verdict.claim, verdict.outcome)
+        rows += [_row(*fixed, part, reruns or {}) for part in (*verdict.parts, *verdict.aside)] or [_empty(*fixed)]
+    return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def _empty(claim: Claim, outcome: str) -> dict[str, object]:
+    fixed = {"direction": claim.direction, "reference": claim.reference, "margin": claim.margin, "unit": claim.unit}
+    return {"claim": claim.id, "outcome": outcome} | fixed
+
+
+def _row(claim: Claim, outcome: str, part: Measurement, reruns: Reruns) -> dict[str, object]:
+    bounded = all(map(isfinite, (part.low, part.high))) and (part.low, part.high) != (-1, 1)
+    decides = not part.aside
+    return _empty(claim, outcome) | {
+        "study": part.study, "scope": part.scope, "measurement": part.part, "role": "primary" if decides else "aside",
+        "estimate": part.estimate, "low": part.low if bounded else None, "high": part.high if bounded else None,
+        "n": part.n, "of": part.of, "paper": part.paper, "covers_paper": part.covers_paper if bounded else None,
+        "outcome_of_measurement": of_part(claim, part) if decides else None,
+        "rerun": reruns.get((part.claim, part.study, part.part)), "post_hoc": part.post_hoc,
+        "seeds_to_decide": seeds_to_decide(claim, part) if decides else None, "method": part.method,
+    }  # fmt: skip
+
+
+def cells(verdict: Verdict) -> tuple[str, ...]:
+    """Return a verdict's cells for readers, in the order of `HEADS`."""
+    claim, part = verdict.claim, verdict.weakest
+    margin = f"±{claim.margin:g} {_unit(claim)}".strip()
+    if part is None:
+        return claim.title, verdict.outcome, "–", "–", margin, "–", "–"
+    holding = sum(of_part(claim, other) == "supported" for other in verdict.parts)
+    of = f" ({holding} of {len(verdict.parts)} parts hold)" if len(verdict.parts) > 1 else ""
+    printed = "–" if part.paper is None else _number(part.paper, claim)
+    return claim.title, verdict.outcome + of, _interval(claim, part), printed, margin, _count(part), part.scope
+
+
+def _count(part: Measurement) -> str:
+    return f"{part.n:,} {part.of if part.n != 1 else part.of.removesuffix('s')}"
+
+
+def _unit(claim: Claim) -> str:
+    return "" if claim.unit in ("1", "r", "ratio", "z") else claim.unit
+
+
+def _interval(claim: Claim, part: Measurement) -> str:
+    text = _number(part.estimate, claim)
+    if not all(map(isfinite, (part.low, part.high))) or (part.low, part.high) == (-1, 1) or part.low == part.high:
+        return text
+    return f"{text} [{_number(part.low, claim, '')}, {_number(part.high, claim, '')}]"
+
+
+def _number(value: float, claim: Claim, sign: str = "+") -> str:
+    """A number with digits to a tenth of the margin; a ratio without a sign."""
+    digits = 2 if claim.margin >= 0.1 else 3 if claim.margin >= 0.01 else 4
+    rounded = round(value, digits) + 0.0  # no minus before a zero
+    return f"×{rounded:.{digits}f}" if claim.unit == "ratio" and sign else f"{rounded:{sign}.{digits}f}"
+
+
+def to_csv(verdicts: Sequence[Verdict], reruns: Reruns | None = None) -> str:
+    """Write `frame` with numbers to six significant digits."""
+    return frame(verdicts, reruns).to_csv(index=False, float_format="%.6g", lineterminator="\n")
+
+
+def to_markdown(verdicts: Sequence[Verdict]) -> str:
+    """Return a pipe table under its caption."""
+    return "\n".join([f"**Claims.** {CAPTION}", "", *lines(verdicts)]) + "\n"
+
+
+def lines(verdicts: Sequence[Verdict]) -> list[str]:
+    """Return the lines of the pipe table alone."""
+    return [render.pipe(HEADS), render.pipe(["---"] * len(HEADS)), *(render.pipe(cells(row)) for row in verdicts)]
+
+
+def to_latex(verdicts: Sequence[Verdict]) -> str:
+    """Return a booktabs float over both columns, or several where one is taller than a page."""
+    rows = [cells(row) for row in verdicts]
+    tall = [
+        2 + max(floats.height(text, "scriptsize", share * floats.WIDTH) for text, share in zip(row, SHARES))
+        for row in rows
+    ]
+    caption = render.escape(CAPTION)
+    cuts = floats.pages(tall, floats.height(caption, "footnotesize") + 30, 0)
+    return floats.floats(
+        [_body(rows[cut]) for cut in cuts], caption, "tab:saobp-claims", r"\scriptsize\setlength{\tabcolsep}{3pt}"
+    )
+
+
+def _body(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    head = r"\begin{tabular}{" + "".join(rf"p{{{share}\linewidth}}" for share in SHARES) + "}"
+    body = [" & ".join(map(render.escape, row)) + r" \\" for row in rows]
+    return [
+        head,
+        r"\toprule",
+        " & ".join(map(render.escape, HEADS)) + r" \\",
+        r"\midrule",
+        *body,
+        r"\bottomrule",
+        r"\end{tabular}",
+    ]
+
+
+def write(
+    verdicts: Sequence[Verdict],
+    folder: Path,
+    formats: Sequence[str] = ("csv", "md", "tex"),
+    reruns: Reruns | None = None,
+):
+    """Write claims.csv, claims.md and claims.tex into a folder; returns their paths. ValueError for another format."""
+    makers = {
+        "csv": lambda: to_csv(verdicts, reruns),
+        "md": lambda: to_markdown(verdicts),
+        "tex": lambda: to_latex(verdicts),
+    }
+    if unknown := [name for name in formats if name not in makers]:
+        raise ValueError(f"formats: {unknown[0]!r} is none of {', '.join(makers)}")
+    return [paths.write_text(Path(folder) / f"claims.{name}", makers[name]()) for name in formats]
+
+
+def one_claim(verdicts: Sequence[Verdict], reruns: Reruns) -> str:
+    """Return everything on one claim: sentence, endpoint, measurements, records, and what would change its outcome."""
+    claim = verdicts[0].claim
+    margin = f"±{claim.margin:g} {_unit(claim)}".strip() + (f" (plan, {claim.planned})" if claim.planned else "")
+    said = [
+        f"{claim.id}: {claim.title}",
+        f"{claim.place}: {claim.sentence}",
+        f"endpoint: {claim.endpoint}; margin {margin}",
+    ]
+    for verdict in verdicts:
+        said += ["", f"{verdict.study or 'no study'} ({verdict.scope or 'nothing'}): {verdict.outcome}"]
+        for part in (*verdict.parts, *verdict.aside):
+            said += _said(claim, part, reruns)
+    return "\n".join(said)
+
+
+def _said(claim: Claim, part: Measurement, reruns: Reruns) -> list[str]:
+    paper = "" if part.paper is None else f"; paper {_number(part.paper, claim)}"
+    role = "aside" if part.aside else of_part(claim, part)
+    marks = "; post hoc" * part.post_hoc
+    said = [
+        f"  {part.part}: {_interval(claim, part)} {_unit(claim)}".rstrip() + f", {_count(part)}{paper}; {role}{marks}"
+    ]
+    said.append(f"    {part.method}; {', '.join(part.records) or 'no record'}")
+    key = (part.claim, part.study, part.part)
+    said += [f"    with the runs that were repeated: {_number(reruns[key], claim)}"] if key in reruns else []
+    if part.aside:
+        return said
+    seeds, change = seeds_to_decide(claim, part), change_to_open(claim, part)
+    said += (
+        [f"    decided from about {seeds:.0f} {part.of} on, if estimate and spread stay"] if not isnan(seeds) else []
+    )
+    return said + ([f"    another outcome if the estimate moved by {change:.3g}"] if change > 0 else [])

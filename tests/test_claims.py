@@ -1,0 +1,211 @@
+"""The outcome of a claim follows from its measurements: the five outcomes, their error rates, and what readers get."""
+
+from dataclasses import replace
+from math import inf
+
+import example_records as examples
+import numpy as np
+import pytest
+
+from saobp.study import verdicts
+from saobp.study.figures import claims as forest
+from saobp.study.paper import numbers
+from saobp.study.publication import cli
+from saobp.study.setup import paths
+from saobp.study.statistics import Error, mean_interval
+from saobp.study.verdicts import model, outcomes, registry
+from saobp.study.verdicts.outcomes import CONTRADICTED, IMPRECISE, NO_EFFECT, NOT_RUN, SUPPORTED
+
+GAIN = model.Claim(
+    id="gain", title="A gain", sentence="A gains.", place="Sec. 1", endpoint="score", unit="points", direction=1,
+    margin=1.0, rule="one",
+)  # fmt: skip
+ALL, MOST = (GAIN.model_copy(update={"rule": rule}) for rule in ("all", "most"))
+WITHIN = GAIN.model_copy(update={"direction": 0, "reference": 1.0, "margin": 0.1})
+
+
+def known(value, error=0.1):
+    return model.Measurement(
+        "gain", f"{value}", "", "", value, model.ends(value, Error(((error, inf),))), 3, "seeds", ""
+    )
+
+
+def over(values):
+    return model.measured("gain", "", "", "", mean_interval(values))
+
+
+@pytest.fixture(scope="module")
+def studies():
+    return verdicts.tracked()
+
+
+@pytest.fixture(scope="module")
+def decided(studies):
+    return verdicts.verdicts(studies)
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "expected"),
+    [
+        (0.5, 0.1, SUPPORTED),
+        (-0.5, 0.1, CONTRADICTED),
+        (0.1, 0.1, NO_EFFECT),
+        (0.5, 1.0, IMPRECISE),
+        (3.0, 1.0, SUPPORTED),
+    ],
+)
+def test_one_measurement_is_decided_by_its_interval_and_the_margin(value, error, expected):
+    assert outcomes.decide(GAIN, [known(value, error)]) == expected
+    opposite = GAIN.model_copy(update={"direction": -1})
+    assert outcomes.decide(opposite, [known(-value, error)]) == expected
+
+
+def test_nothing_measured_is_not_run():
+    assert outcomes.decide(GAIN, []) == NOT_RUN
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"), [(1.01, SUPPORTED), (1.3, CONTRADICTED), (0.7, CONTRADICTED), (1.1, IMPRECISE)]
+)
+def test_a_claim_of_staying_within_the_margin_is_an_equivalence_test(value, expected):
+    assert outcomes.decide(WITHIN, [known(value, 0.02)]) == expected
+
+
+def test_all_parts_need_no_correction_and_one_failure_needs_one():
+    barely = known(1.7, 1.0)  # 1.7 standard errors: one-sided 4.5 %
+    assert outcomes.decide(ALL, [barely] * 5) == SUPPORTED
+    assert outcomes.decide(ALL, [barely] * 4 + [known(1.0, 1.0)]) == IMPRECISE
+    failing = [known(5.0)] * 4 + [known(-2.0, 1.0)]  # 2.3 %: not after the five that could fail
+    assert outcomes.decide(ALL, failing) == IMPRECISE
+    assert outcomes.decide(ALL, [known(5.0)] * 4 + [known(-3.0, 1.0)]) == CONTRADICTED
+
+
+def test_most_is_a_partial_conjunction_over_the_parts_that_are_named():
+    up, down = known(1.0), known(-1.0)
+    nine = MOST.model_copy(update={"parts": 9})
+    assert outcomes.decide(nine, [up] * 5 + [down] * 4) == SUPPORTED
+    assert outcomes.decide(nine, [up] * 4 + [down] * 5) == CONTRADICTED
+    assert outcomes.decide(nine, [up] * 4) == IMPRECISE  # fewer than most of nine were run
+    barely = known(1.7, 1.0)
+    assert outcomes.decide(nine, [barely] * 9) == IMPRECISE  # five of nine at 5 % each would be found by chance
+
+
+def rates(claim, truths, trials, seeds=5):
+    """How often each outcome comes out for parts with these true values and a spread of 1."""
+    random = np.random.default_rng(7)
+    found = [outcomes.decide(claim, [over(random.normal(truth, 1, seeds)) for truth in truths]) for _ in range(trials)]
+    return {name: found.count(name) / trials for name in outcomes.OUTCOMES}
+
+
+def check_error_rates(trials):
+    wide = 0.05 + 3 * np.sqrt(0.05 * 0.95 / trials)
+    none = rates(GAIN, [0.0], trials)
+    assert none[SUPPORTED] + none[CONTRADICTED] < wide
+    assert rates(ALL, [0.0, 5.0, 5.0], trials)[SUPPORTED] < wide  # the part without an effect decides
+    assert rates(ALL, [0.0, 0.0, 0.0], trials)[CONTRADICTED] < wide  # not even one of three fails by chance
+    assert rates(MOST, [0.0, 0.0, 5.0], trials)[SUPPORTED] < wide
+    assert rates(MOST, [0.0, 0.0, 0.0], trials)[CONTRADICTED] < wide
+    assert rates(GAIN, [1.0], trials, seeds=20)[NO_EFFECT] < wide  # at the margin itself
+    assert rates(GAIN, [0.0], trials, seeds=20)[NO_EFFECT] > 0.9  # and where there is none it is found
+
+
+def test_outcomes_are_wrong_no_more_often_than_they_say():
+    check_error_rates(200)
+
+
+@pytest.mark.nightly
+def test_outcomes_are_wrong_no_more_often_than_they_say_in_many_draws():
+    check_error_rates(2000)
+
+
+def test_more_seeds_decide_what_they_are_said_to():
+    part = over([0.2, 1.0, -0.3])
+    seeds = outcomes.seeds_to_decide(GAIN, part)
+    assert outcomes.of_part(GAIN, part) == IMPRECISE and seeds > 3
+    error = part.error.with_seeds(3, int(seeds))
+    assert outcomes.of_part(GAIN, replace(part, interval=model.ends(part.estimate, error))) != IMPRECISE
+
+
+def test_a_decided_claim_says_how_far_it_is_from_being_open():
+    part = known(0.5)
+    moved = known(0.5 - outcomes.change_to_open(GAIN, part) - 1e-6)
+    assert outcomes.of_part(GAIN, part) == SUPPORTED != outcomes.of_part(GAIN, moved)
+
+
+def test_every_claim_has_a_sentence_a_place_and_a_margin_and_is_measured_or_not_run(decided):
+    known_claims = verdicts.claims()
+    assert set(registry.MEASURES) <= set(known_claims)
+    assert {row.claim.id for row in decided} == set(known_claims)
+    assert all(claim.sentence and claim.place and claim.margin > 0 for claim in known_claims.values())
+    assert all(len(claim.title.split()) <= 14 for claim in known_claims.values())
+
+
+def test_a_margin_that_the_plan_does_not_have_is_refused(tmp_path):
+    text = (
+        (paths.root() / "data" / "claims.yaml").read_text(encoding="utf-8").replace("plan scratch", "plan nothing", 1)
+    )
+    with pytest.raises(ValueError, match="sparsity-share: margin: the plan has no study 'nothing'"):
+        verdicts.claims(paths.write_text(tmp_path / "claims.yaml", text))
+
+
+def test_at_least_nine_claims_are_decided_by_the_tracked_records(decided):
+    found = {row.claim.id for row in decided if row.outcome not in (IMPRECISE, NOT_RUN)}
+    assert len(found) >= 9
+
+
+def test_the_multi_hop_gain_is_that_of_the_answers_themselves(studies, decided):
+    (record,) = [run for run in studies.records["stories"] if run["stage"] == "beyond"]
+    means = {}
+    for run in record["metrics"]["multihop"]:
+        right = [np.mean(answers) for hops, answers in run["outcomes"].items() if int(hops) > 1]
+        means.setdefault((run["algorithm"], run["seed"]), []).append(100 * np.mean(right))
+    gaps = [np.mean(means["high", seed]) - np.mean(means["original", seed]) for seed in range(21)]
+    row = next(row for row in decided if row.claim.id == "multihop-gain")
+    assert row.parts[0].estimate == pytest.approx(np.mean(gaps)) and row.outcome == SUPPORTED
+    assert row.parts[0].low < np.mean(gaps) - 2.086 * np.std(gaps, ddof=1) / np.sqrt(21)  # looked at three times
+
+
+def test_the_step_is_measured_on_every_model_and_task(studies, decided):
+    rows = [row for row in decided if row.claim.id == "step-gtd" and row.study == "narrow"]
+    changes = [run["metrics"]["changes"]["gtd"]["change"] for run in studies.records["narrow"]
+               if run["stage"] == "attention" and run["parameters"]["algorithm"] == "high"]  # fmt: skip
+    assert sorted(part.estimate for part in rows[0].parts) == pytest.approx(sorted(changes))
+
+
+def test_a_repeated_run_is_shown_beside_the_first(studies, decided):
+    again = verdicts.reruns(studies, decided)
+    key = ("convergence", "narrow", "loss at the last step, BERT-Mini (narrow twin)")
+    first = next(part for row in decided for part in row.aside if (part.claim, part.study, part.part) == key)
+    assert again[key] > first.estimate  # the repetition of High's first seed started to learn later
+    frame = verdicts.frame(decided, again)
+    assert frame.set_index(["claim", "study", "measurement"]).loc[key, "rerun"] == again[key]
+
+
+def test_one_seed_borrows_a_spread_or_has_no_interval():
+    runs = [examples.attention("mini-narrow", name, seed) for name in ("original", "high") for seed in (1, 2, 3)]
+    one = [run for run in runs if run["parameters"]["seed"] == 1]
+    both = verdicts.Studies({"a": runs, "b": one}, numbers.load())
+    alone = verdicts.Studies({"b": one}, numbers.load())
+    (lent,) = [part for part in registry.measurements("sparsity-share", both) if part.study == "b"]
+    (open_,) = registry.measurements("sparsity-share", alone)
+    assert np.isfinite([lent.low, lent.high]).all() and "borrowed from a" in lent.method
+    assert (open_.low, open_.high) == (-inf, inf)
+
+
+def test_no_cell_of_the_table_is_long_and_every_claim_is_drawn(decided):
+    rows = verdicts.lines(decided)
+    assert len(rows) == 2 + len(decided)
+    assert max(len(cell.split()) for row in rows for cell in row.split("|")) <= 20
+    frame = forest.data(decided)
+    assert list(dict.fromkeys(frame["claim"])) == list(verdicts.claims())
+    figure = forest.plot(frame)
+    hatched = [patch for patch in figure.axes[0].patches if patch.get_hatch()]
+    assert len(hatched) == sum(row.outcome == NOT_RUN for row in decided)
+
+
+def test_the_command_shows_one_claim_and_refuses_another(capsys):
+    assert cli.main(["claim", "multihop-cause"]) == 0
+    shown = capsys.readouterr().out
+    assert "High − Shuffled" in shown and NO_EFFECT in shown and "12-beyond-mini-twin-42" in shown
+    assert cli.main(["claim", "nothing"]) == 2
+    assert "'nothing' is none of gains" in capsys.readouterr().err
