@@ -25,7 +25,7 @@ def data(records: Sequence[Record]) -> pd.DataFrame:
     a run started to learn, y its held-out loss (nats) at the end. Empty unless there are records for all three.
     """
     columns = seeds.by_seed(records, "column_mass_maximum").assign(panel="a").rename(columns={"value": "x"})
-    exam = [run for record in records for run in record["metrics"].get("multihop") or []]
+    exam = max((record["metrics"].get("multihop") or [] for record in records), key=len, default=[])
     curves = learning.means(hops.curves(exam), HOPS) if exam else pd.DataFrame()
     curves = curves[curves["algorithm"].isin(CURVES) & (curves["layers"] == LAYERS)] if len(curves) else curves
     curves = curves.rename(columns={"step": "x", "accuracy": "y"}).assign(panel="b")

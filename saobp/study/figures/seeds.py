@@ -74,7 +74,7 @@ def pair_axes(ax: Axes, frame: pd.DataFrame) -> Axes:
 
 def sparsity(frame: pd.DataFrame, width: float) -> Figure:
     """Draw Figure 6: the share of entries below 1/L of each seed's attention, Original and High."""
-    figure, (ax,) = style.panels(min(width, 4.2), 1, 0.9 + 0.15 * len(pairs(frame)))
+    figure, (ax,) = style.panels(width, 1, 0.9 + 0.15 * len(pairs(frame)))
     said = numbers(frame)
     pair_axes(ax, frame)
     ax.set_xlabel("Sparsity (share of entries below 1/L)")

@@ -33,7 +33,7 @@ def numbers(frame: pd.DataFrame) -> dict[str, Any]:
 def plot(frame: pd.DataFrame, width: float) -> Figure:
     """Draw a row a token: its column sum before the step and after it."""
     rows = shown(frame)
-    figure, (ax,) = style.panels(min(width, 4.2), 1, 0.8 + 0.17 * len(rows))
+    figure, (ax,) = style.panels(width, 1, 0.8 + 0.17 * len(rows))
     places, sides = range(len(rows)), {"before": ("original", "before"), "after": ("high", "after one step")}
     ax.hlines(places, rows["before"], rows["after"], color="0.75", lw=1.2, zorder=1)
     for column, (name, title) in sides.items():
