@@ -34,7 +34,9 @@ from saobp.study.publication import cli, results
 from saobp.study.setup import labels, paths
 from saobp.study.setup import records as records_of
 
-DRAWN = [number for number in figures.FIGURES if number not in (7, 8, "glance", "tokens")]  # 7 and 8 are 4 on another task
+DRAWN = [
+    number for number in figures.FIGURES if number not in (7, 8, "glance", "tokens")
+]  # 7 and 8 are 4 on another task
 
 
 @pytest.fixture(scope="module")
