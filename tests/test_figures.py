@@ -527,3 +527,13 @@ def test_the_tracked_figures_are_what_the_tracked_records_give(tmp_path):
     for path in sorted(tmp_path.iterdir()):
         if path.suffix in (".csv", ".tex", ".md", ".svg"):
             assert path.read_bytes() == (paths.figures() / path.name).read_bytes(), f"{path.name}: run `make figures`"
+
+
+@pytest.mark.parametrize("number", ["hops", "learning"])
+def test_an_exam_without_the_hops_of_a_figure_leaves_it_out_and_says_so(number):
+    short = examples.beyond()
+    for run in short["metrics"]["multihop"]:
+        for answers in (run["outcomes"], *(point["accuracy"] for point in run["curve"])):
+            answers.pop("3", None)
+    with pytest.raises(figures.FigureError, match="no run yet"):
+        figures.data(number, [short])

@@ -17,10 +17,13 @@ ALIKE = 2.5  # points within which dots stand one beside the other
 
 
 def data(records: Sequence[dict[str, Any]]) -> pd.DataFrame:
-    """One row a run and number of hops: layers, algorithm, seed, hops, accuracy (percent), right, asked, chance."""
+    """One row a run and number of hops: layers, algorithm, seed, hops, accuracy (percent), right, asked, chance.
+
+    Empty where no run was asked questions of `HOPS` hops.
+    """
     exams = [run["metrics"].get("multihop") or [] for run in records]
     parts = [accuracy_by_hops.scores(exam).assign(chance=100 / exam[0]["chains"]) for exam in exams if exam]
-    filled = [part for part in parts if len(part)]
+    filled = [part for part in parts if len(part) and (part["hops"] == HOPS).any()]
     return pd.concat(filled, ignore_index=True) if filled else pd.DataFrame()
 
 

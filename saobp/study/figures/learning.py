@@ -22,7 +22,8 @@ def data(records: Sequence[dict[str, Any]]) -> pd.DataFrame:
     """One row a depth, algorithm and step, as `means` has it, of questions of `HOPS` hops, with the depth's `gap`."""
     exam = [run for record in records for run in record["metrics"].get("multihop") or []]
     found = hops.curves(exam)
-    return means(found, HOPS).merge(gaps(found, HOPS), how="left") if len(found) else found
+    averaged = means(found, HOPS) if len(found) else found
+    return averaged.merge(gaps(found, HOPS), how="left") if len(averaged) else averaged
 
 
 def gaps(curves: pd.DataFrame, hops: int) -> pd.DataFrame:
