@@ -192,6 +192,13 @@ def test_one_seed_borrows_a_spread_or_has_no_interval():
     assert (open_.low, open_.high) == (-inf, inf)
 
 
+def test_records_that_lack_what_a_claim_reads_are_no_measurement():
+    runs = [*examples.study(), examples.cost(), examples.beyond()]  # no counts of undefined values, no eager ratio
+    decided = verdicts.verdicts(verdicts.Studies({"smoke": runs}, numbers.load()))
+    found = {row.claim.id: row.outcome for row in decided}
+    assert found["cost-eager"] == NOT_RUN and set(found) == set(verdicts.claims())
+
+
 def test_no_cell_of_the_table_is_long_and_every_claim_is_drawn(decided):
     rows = verdicts.lines(decided)
     assert len(rows) == 2 + len(decided)
