@@ -371,7 +371,7 @@ def test_a_strength_that_diverges_is_marked_failed_and_has_no_row(tokenizer, tmp
     def diverged(*args, **kwargs):
         raise Diverged("the loss is nan at step 3")
 
-    monkeypatch.setattr(strengths.training, "pretrain", diverged)
+    monkeypatch.setattr(strengths.trainer, "pretrain", diverged)
     given = {"text": RandomText(), "held_out": RandomText(), "tokenizer": tokenizer, "folder": tmp_path}
     run = strengths.run(PLAN, 0.5, 0, **given)
     assert (run["curve"], run["failed"]) == ([], "the loss is nan at step 3")

@@ -337,3 +337,21 @@ def test_shapes_are_those_of_the_signature(diagnostic):
     checked = jaxtyped(typechecker=beartype)(diagnostic)
     checked(rows(2, 3, 5, 5), mask=torch.ones(2, 5, dtype=torch.bool))
     checked(rows(5, 5), mask=torch.ones(5, dtype=torch.bool))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("length", [3, 7, 13, 48, 100, 257])
+def test_bounds_hold_in_half_precision(dtype, length):
+    uniform = torch.full((length, length), 1 / length).to(dtype)
+    found = d.measure(uniform)
+    slack = 2e-5
+    assert d.sparsity(uniform) == found["sparsity"] == 0
+    scores = torch.randn(length, length, generator=torch.Generator().manual_seed(0))
+    for random in (uniform, scores.softmax(-1).to(dtype)):
+        found = d.measure(random)
+        assert max(found["entropy"], found["indirect_entropy"]) <= math.log(length) * (1 + slack)
+        assert d.row_entropy(random).max() <= math.log(length) * (1 + slack)
+        assert 1 - slack <= found["column_mass_maximum"] <= length
+        assert -slack <= found["hoyer"] <= 1 and 0 <= found["sparsity"] <= 1 - 1 / length + slack
+        paths = d.indirect_attention(random).sum(-1)
+        torch.testing.assert_close(paths, torch.full_like(paths, 0.9 + 0.81 + 0.729), atol=1e-4, rtol=0)

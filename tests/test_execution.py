@@ -8,7 +8,7 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
-from saobp.study.publication import cli
+from saobp.study.publication import cli, executed
 from saobp.study.setup import execution
 from saobp.study.setup.execution import NotebookFailed, UsageError
 
@@ -152,3 +152,71 @@ def test_a_folder_in_the_place_of_the_output_is_refused_before_anything_runs(tmp
     (tmp_path / "out.ipynb").mkdir()
     path = notebook(tmp_path, "raise SystemExit")
     assert "out.ipynb: is a folder" in refused(capsys, path, tmp_path / "out.ipynb")
+
+
+@pytest.mark.parametrize("typed", ["010", "08"])
+def test_a_number_reaches_the_notebook_as_it_was_typed(tmp_path, typed):
+    path = notebook(tmp_path, parameters=PARAMETERS)
+    assert execution.checked(path, {"steps": typed}, execution.declared_parameters(path)) == {"steps": int(typed)}
+
+
+def test_a_cell_of_typed_parameters_is_read_as_papermill_reads_it(tmp_path):
+    source = """%matplotlib inline
+import math
+steps: int = 3  # typed
+rate: float = -1e-4
+first = second = "x"
+bound = float('-inf')
+groups = [
+    1,
+    {"a": None},
+]
+unset: int
+record = ''
+"""
+    path = notebook(tmp_path, parameters=source)
+    declared = {"steps": 3, "rate": -1e-4, "first": "x", "second": "x", "bound": float("-inf")}
+    assert execution.declared_parameters(path) == declared | {"groups": [1, {"a": None}], "record": ""}
+    node = nbformat.read(path, as_version=4)
+    assert executed.read([path])[0].values["steps"] == 3
+    kept = executed._without(node.cells[1], {"steps": 4, "groups": []}).source
+    assert "typed" not in kept and "1," not in kept and "first = second" in kept
+
+
+@pytest.mark.parametrize("source", ["a = 2 * 3", "a, b = 1, 2", "a = print", "a.b = 1", "a = ("])
+def test_a_cell_of_parameters_with_code_in_it_is_one_line(tmp_path, source):
+    with pytest.raises(UsageError, match="must hold lines like name = 1, and no code"):
+        execution.declared_parameters(notebook(tmp_path, parameters=source))
+
+
+def test_a_kernel_that_is_killed_is_one_line_with_the_cause_and_what_ran_is_kept(tmp_path, capsys):
+    path = notebook(tmp_path, "import os, signal", "os.kill(os.getpid(), signal.SIGKILL)", WRITES)
+    code = cli.main(["run", str(path), str(tmp_path / "out.ipynb")])
+    said = capsys.readouterr().err
+    (line,) = [line for line in said.splitlines() if line.startswith("saobp:")]
+    assert code == 1 and "Traceback" not in said
+    assert "99-try.ipynb, cell 4: its kernel died: memory ran out, most likely" in line
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["99-try.ipynb", "out.failed.ipynb"]
+
+
+@pytest.mark.parametrize("command", ["/no/such/python", sys.executable])
+def test_a_kernel_that_cannot_start_is_named_in_one_line(tmp_path, capsys, monkeypatch, command):
+    spec = tmp_path / "jupyter" / "kernels" / "python3" / "kernel.json"
+    spec.parent.mkdir(parents=True)
+    argv = [command, "-c", "raise SystemExit(3)", "{connection_file}"]
+    spec.write_text(json.dumps({"argv": argv, "display_name": "broken", "language": "python"}))
+    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "jupyter"))
+    code = cli.main(["run", str(notebook(tmp_path, WRITES)), str(tmp_path / "out.ipynb")])
+    said = capsys.readouterr().err
+    (line,) = [line for line in said.splitlines() if line.startswith("saobp:")]
+    assert code == 1 and "Traceback" not in said
+    assert "the Jupyter kernel 'python3' does not start" in line and command in line
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["99-try.ipynb", "jupyter"]
+
+
+def test_an_output_in_a_folder_with_braces_is_written_there(tmp_path):
+    folder = tmp_path / "{x} {steps}"
+    folder.mkdir()
+    path = notebook(folder, WRITES)
+    execution.run(path, folder / "{flag}" / "out{}.ipynb", {})
+    assert sorted(p.name for p in (folder / "{flag}").iterdir()) == ["out{}.ipynb", "out{}.json"]

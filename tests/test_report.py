@@ -166,7 +166,8 @@ def test_figures_that_the_paper_lacks_come_after_its_own(tmp_path):
     report.write(tmp_path)
     text = read(tmp_path, "index.html")
     shown = re.findall(r'<figure id="([^"]+)"', text)
-    assert shown[-4:] == ["figure6", "figure-length", "figure-hops", "figure-strength"]
+    own = [name for name in shown if name.startswith("figure-")]
+    assert shown[-len(own) :] == own and {"figure-length", "figure-hops", "figure-strength"} <= set(own)
     assert "<strong>Cost against length.</strong>" in text and 'href="figures/figure-hops.png"' in text
 
 
@@ -334,7 +335,7 @@ def test_nothing_sticks_out_of_a_phone_s_screen_and_no_picture_is_broken(folder,
 
 STACKED = """<iframe id="phone" width="390" height="800" src="{page}"></iframe><script>onload = () => {{
 const page = document.getElementById("phone").contentDocument, box = page.querySelector(".scroll:has(.words)");
-const cells = [...page.querySelectorAll(".words tbody tr:first-child td")].slice(0, 4);
+const cells = [...page.querySelectorAll(".words tbody tr:first-child td")];
 document.title = [box.scrollWidth - box.clientWidth, new Set(cells.map(cell => cell.offsetLeft)).size,
 ...cells.map(cell => getComputedStyle(cell, "::before").content)].join("|")}}</script>"""
 
@@ -347,7 +348,7 @@ def test_on_a_phone_a_claim_is_a_block_whose_parts_have_the_heads_of_their_colum
     assert (over, columns) == ("0", "1")
     text = read(folder, "index.html")
     expected = re.findall(r"<th>(.*?)</th>", text[text.index('class="words"') :].partition("</table>")[0])
-    assert heads == [f'"{head}: "' for head in expected[1:]] and len(heads) == 6
+    assert heads == [f'"{head}: "' for head in expected[1:]] and "Outcome" in expected
 
 
 SCROLLED = """<iframe id="phone" width="390" height="800" src="{page}"></iframe><script>onload = () => {{
@@ -370,7 +371,7 @@ def test_on_a_phone_the_names_of_rows_stay_beside_cells_that_scroll_and_pictures
     shown = browse(frame, tmp_path / "profile", "--allow-file-access-from-files", "--dump-dom")
     told = json.loads(unescape(re.search(r"<title>(.*)</title>", shown)[1]))
     wide = [table for table in told["tables"] if table["over"] > 150]
-    assert wide and all(table["scrolled"] == 150 and table["columns"] == 2 for table in wide)
+    assert (wide or name != "index.html") and all(table["scrolled"] == 150 and table["columns"] == 2 for table in wide)
     for table in wide:
         assert not table["moved"] and table["free"] > 195  # half of the screen is left to the cells
     assert told["pictures"] and told["wide"] == 0
@@ -378,7 +379,7 @@ def test_on_a_phone_the_names_of_rows_stay_beside_cells_that_scroll_and_pictures
 
 def test_a_picture_leads_to_itself_as_large_as_it_was_drawn(folder):
     text = read(folder, "index.html")
-    assert re.search(r'<a class="whole" href="figures/figure4.svg"><img [^>]*src="data:', text)
+    assert re.search(r'<a class="whole" href="figures/figure4.png"><img [^>]*src="data:', text)
     page = read(folder, "pages/01-derivation.html")
     assert re.findall(r'<a class="whole" id="([^"]+)" href="#\1"><img ', page)
     assert len(re.findall("<img ", page)) == len(re.findall('class="whole"', page))

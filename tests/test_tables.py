@@ -320,3 +320,14 @@ def test_every_table_compiles_by_one_input_on_a_page_of_the_acl_and_fits_it(reco
     result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert result.returncode == 0, result.stdout[-500:]
     assert "Overfull" not in result.stdout, "a table is wider than the page"
+
+
+def test_rows_without_a_run_are_counted_and_printed_on_demand(tmp_path):
+    runs = [examples.finetune("mini", name, seed) for name in ("original", "high") for seed in (42, 43)]
+    whole = tables.table(2, runs)
+    bare = [row for row in whole.rows if row.labels[0] and all(cell.ours is None for cell in row.cells.values())]
+    assert bare, "some of the paper's rows were not run"
+    short, every = (tables.write(2, runs, tmp_path / str(all_), ["md"], every=all_)[0].read_text() for all_ in (0, 1))
+    rows = [sum(line.startswith("| ") for line in text.splitlines()) for text in (short, every)]
+    assert rows[1] - rows[0] == len(bare) and f"{len(bare)} rows not run" in short and "rows not run" not in every
+    assert "BERT-Medium | ElemMul" in every and "BERT-Medium | ElemMul" not in short

@@ -1,12 +1,14 @@
 import os
+import re
 from pathlib import Path
 
 import pytest
 from small_hub import race_rows, write_split
 
-from saobp.study.data.sources import DataError, FolderSource
+from saobp.study.data.sources import DataError, FolderSource, resolve
 from saobp.study.data.tasks import load_reported, load_task
 from saobp.study.setup.benchmarks import TASKS
+from saobp.study.setup.labels import counted
 
 MIRROR = Path(os.environ.get("SAOBP_DATA") or "-")
 PAIRS = [{"sentence1": f"a {n}", "sentence2": f"b {n}", "label": n % 2, "idx": n} for n in range(50)]
@@ -133,7 +135,7 @@ def test_rows_without_answers_are_refused(tmp_path):
     hidden = [{"ctx": "He", "endings": ["a", "b", "c", "d"], "label": ""}] * 20
     write_split(tmp_path, "Rowan/hellaswag", "default", "train", hidden)
     write_split(tmp_path, "Rowan/hellaswag", "default", "validation", hidden)
-    with pytest.raises(DataError, match="Rowan/hellaswag train: its rows have no answers"):
+    with pytest.raises(DataError, match="hellaswag default train, row 0, column 'label': '' is no answer"):
         load_task("hellaswag", FolderSource(tmp_path))
 
 
@@ -152,6 +154,100 @@ def test_a_missing_column_or_task_is_named(tmp_path, source):
         load_task("rtee", source)
     with pytest.raises(DataError, match="no task is called 'rtee': choose from cola"):
         load_reported("rtee", source)
+
+
+SENTENCES = {"sentence1": "a", "sentence2": "b"}
+RTE, STSB, COLA = SENTENCES | {"label": 0}, SENTENCES | {"label": 2.5}, {"sentence": "a", "label": 1}
+SQUAD = {"question": "Who?", "context": "Ben.", "answers": {"text": ["Ben"], "answer_start": [0]}}
+RACE = {"article": "a", "question": "q", "options": ["w", "x", "y", "z"], "answer": "C"}
+SWAG = {"ctx": "He", "endings": ["w", "x", "y", "z"], "label": "3"}
+BOOLQ = {"question": "q", "passage": "p", "answer": True}
+
+
+@pytest.mark.parametrize(
+    ("name", "good", "column", "value", "says"),
+    [
+        ("rte", RTE, "label", None, "None is no answer"),
+        ("rte", RTE, "label", -1, "-1 is no answer"),
+        ("rte", RTE, "label", 2, "2 is not one of entailment, not_entailment"),
+        ("rte", RTE, "label", 0.9, "0.9 is not one of entailment"),
+        ("rte", RTE, "sentence2", None, "None is not a text"),
+        ("cola", COLA, "sentence", None, "None is not a text"),
+        ("stsb", STSB, "label", float("nan"), "nan is no answer"),
+        ("stsb", STSB, "label", float("inf"), "inf is not a similarity from 0 to 5"),
+        ("stsb", STSB, "label", 5.5, "5.5 is not a similarity"),
+        ("stsb", STSB, "label", None, "is no answer"),
+        ("race", RACE, "options", ["x", "y", "z"], "is not 4 texts"),
+        ("race", RACE, "options", ["v", "w", "x", "y", "z"], "is not 4 texts"),
+        ("race", RACE, "options", ["w", None, "y", "z"], "is not 4 texts"),
+        ("race", RACE, "options", None, "is not 4 texts"),
+        ("race", RACE, "article", None, "is not a text"),
+        ("race", RACE, "question", None, "is not a text"),
+        ("race", RACE, "answer", "E", "'E' is not one of A, B, C, D"),
+        ("race", RACE, "answer", None, "is no answer"),
+        ("hellaswag", SWAG, "endings", ["x", "y", "z"], "is not 4 texts"),
+        ("hellaswag", SWAG, "label", "4", "'4' is not one of 0, 1, 2, 3"),
+        ("hellaswag", SWAG, "ctx", None, "is not a text"),
+        ("boolq", BOOLQ, "answer", None, "is no answer"),
+        ("boolq", BOOLQ, "passage", None, "is not a text"),
+        ("squad", SQUAD, "answers", {"text": [], "answer_start": []}, "is no answer"),
+        ("squad", SQUAD, "answers", {"text": [" "], "answer_start": [0]}, "is no answer"),
+        ("squad", SQUAD, "answers", {"text": [None], "answer_start": [0]}, "is no answer"),
+        ("squad", SQUAD, "answers", {"text": None, "answer_start": None}, "is no answer"),
+        ("squad", SQUAD, "answers", {"text": ["Ben", "Ben"], "answer_start": [0]}, "is not one answer_start per text"),
+        ("squad", SQUAD, "answers", {"text": ["Ada"], "answer_start": [0]}, "1 of 20 rows do not occur"),
+        ("squad", SQUAD, "context", None, "is not a text"),
+        ("rte", RTE | {"hops": 1}, "hops", None, "None is not a count"),
+    ],
+)  # fmt: skip
+def test_a_value_that_no_column_may_hold_is_named_by_its_place(tmp_path, name, good, column, value, says):
+    spec = TASKS[name]
+    rows = [good] * 13 + [good | {column: value}] + [good] * 6
+    write_split(tmp_path, spec.dataset, spec.config, "train", [good] * 20)
+    write_split(tmp_path, spec.dataset, spec.config, spec.evaluation_split, rows)
+    place = f"{spec.dataset} {spec.config} {spec.evaluation_split}, row 13, column '{column}': "
+    for read in (load_task, load_reported):
+        with pytest.raises(DataError) as error:
+            read(name, FolderSource(tmp_path))
+        said = str(error.value)
+        assert said.startswith(place) and says in said and len(said) < 250 and "\n" not in said
+
+
+def test_whole_numbers_written_as_floats_are_the_classes_they_name(tmp_path):
+    for split in ("train", "validation"):
+        write_split(tmp_path, "nyu-mll/glue", "rte", split, [SENTENCES | {"label": float(n % 2)} for n in range(6)])
+    labels = load_task("rte", FolderSource(tmp_path)).evaluation["label"][:]
+    assert labels == [0, 1, 0, 1, 0, 1] and all(type(label) is int for label in labels)
+
+
+def test_an_answer_that_its_context_lacks_is_counted_in_the_note(tmp_path):
+    rows = [SQUAD] * 199 + [SQUAD | {"answers": {"text": ["Ada"], "answer_start": [0]}}]
+    write_split(tmp_path, "rajpurkar/squad", "plain_text", "train", [SQUAD] * 4)
+    write_split(tmp_path, "rajpurkar/squad", "plain_text", "validation", rows)
+    train, reported = load_task("squad", FolderSource(tmp_path)).splits
+    assert "1 answer not in the context" in reported["note"] and "not in the context" not in train["note"]
+
+
+@pytest.mark.parametrize(("train", "evaluation"), [(1, 5), (0, 5), (5, 0)])
+def test_a_split_of_too_few_rows_is_refused_by_name(tmp_path, train, evaluation):
+    write_split(tmp_path, "nyu-mll/glue", "rte", "train", [RTE] * 8)
+    write_split(tmp_path, "nyu-mll/glue", "rte", "validation", [RTE] * 8)
+    short = f"train[:{train}]: {counted(train, 'row')}; give at least 2"
+    if train == 5:
+        short = "validation[:0]: 0 rows; give at least 1"
+    splits = {"train_split": f"train[:{train}]", "evaluation_split": f"validation[:{evaluation}]"}
+    with pytest.raises(DataError, match=re.escape(f"nyu-mll/glue rte {short}")):
+        load_task("rte", FolderSource(tmp_path), **splits)
+    with pytest.raises(DataError, match="train: 8 rows, of which 1 may be drawn; give at least 2"):
+        load_task("rte", FolderSource(tmp_path), limit_train=1)
+    with pytest.raises(DataError, match=r"validation\[:0\]: 0 rows; give at least 1"):
+        load_reported("rte", FolderSource(tmp_path), split="validation[:0]")
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_every_benchmark_of_the_story_world_has_what_its_columns_must_hold(name):
+    spec, rows, split = load_reported(name, resolve("synthetic"), limit=50)
+    assert len(rows) == 50 or len(rows) == split["rows"]
 
 
 @pytest.mark.skipif(not MIRROR.is_dir(), reason="SAOBP_DATA names no folder")

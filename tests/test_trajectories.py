@@ -83,13 +83,13 @@ def test_one_perfect_run_does_not_decide_the_mean_correlation():
     assert abs(trajectories.over_checkpoints(curves_of([rising, falling], [42, 42])).value) < 0.01
 
 
-def test_a_panel_gives_r_over_checkpoints_and_over_the_ends_of_several_seeds():
+def test_a_panel_gives_r_over_checkpoints_beside_the_paper_s_and_names_an_opposite_sign():
     random = np.random.default_rng(3)
-    rows = [("a", f"a{seed}", seed, step, 0.5 + 0.01 * random.normal(), 50 + random.normal() + step)
+    rows = [("a", f"a{seed}", seed, step, 0.5 + 0.01 * random.normal() + step / 100, 50 + random.normal() + step)
             for seed in range(5) for step in range(12)]  # fmt: skip
     points = pd.DataFrame(rows, columns=["algorithm", "run", "seed", "step", "gtd", "score"])
-    first, second = correlations.describe(points).splitlines()
-    ends = points[points["step"] == 11]
-    assert first.startswith("$r$: ") and second.startswith("$r_w$: ")
-    assert second.partition(" ")[2].partition(" ")[0] == f"{ends['gtd'].corr(ends['score']):.2f}".replace("-", "−")
-    assert "r_w" not in correlations.describe(points[points["seed"] == 0])
+    found = trajectories.over_checkpoints(points)
+    assert f"r {found.value:.2f} [" in correlations.describe(correlations.correlation(points), -0.97)
+    said = correlations.numbers(points.assign(model="mini", task="wikitext"))
+    assert said["opposite"] == "Perplexity" and found.value > 0 > correlations.paper("wikitext")
+    assert correlations.numbers(points.assign(model="mini", task="sst2"))["opposite"] == "none"

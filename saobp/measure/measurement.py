@@ -15,6 +15,7 @@ from torch import Tensor
 from saobp.measure import diagnostics
 from saobp.measure.capture_files import MATRICES, Parts, Tally
 from saobp.measure.graph import graph_measures
+from saobp.measure.real_block import widened
 
 Batch = Mapping[str, Tensor]
 
@@ -96,7 +97,7 @@ def _one(
     attention: Float[Tensor, "batch head L L"], mask: Tensor, plan: Plan, groups: dict[str, Tensor]
 ) -> dict[str, Float[Tensor, "batch head"]]:
     """Measure one matrix of one layer."""
-    attention = attention.float().masked_fill(~mask[:, None, :, None], 0.0)
+    attention = widened(attention).masked_fill(~mask[:, None, :, None], 0.0)
     mass = attention.masked_fill(~mask[:, None, None], 0.0).sum(-2)
     if ((mass.sum(-1) / mask.sum(-1, keepdim=True) - 1).abs() > 0.01).any():
         raise ValueError("model: its attention gives mass to padding, or does not sum to 1 over the real keys")

@@ -17,13 +17,25 @@ def cut(attention: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         raise ValueError(f"attention must be (..., L, L) with L > 0, got shape {tuple(attention.shape)}")
     if not attention.is_floating_point():
         raise ValueError(f"attention must hold floating-point probabilities, got {attention.dtype}")
-    if attention.dtype in (torch.float16, torch.bfloat16):
-        attention = attention.float()  # the squares of small entries would vanish in half precision
+    attention = widened(attention)
     real = _real_tokens(attention, mask)
     if mask is not None:  # filled, not multiplied: a padded row may hold NaN
         attention = attention.masked_fill(~(real.unsqueeze(-1) & real.unsqueeze(-2)), 0.0)
     _check_rows(attention)
     return attention, real.expand(attention.shape[:-1])
+
+
+def widened(attention: Tensor) -> Tensor:
+    """Return attention in float32 or better, where squares of small entries do not vanish.
+
+    In half precision a row sums to 1 up to rounding only, which is enough to leave every documented bound: a row
+    that near to 1 is divided by its sum.
+    """
+    if attention.dtype in (torch.float32, torch.float64):
+        return attention
+    rounding, attention = torch.finfo(attention.dtype).eps, attention.float()
+    total = attention.sum(-1, keepdim=True)
+    return torch.where((total - 1).abs() <= rounding, attention / total, attention)
 
 
 def count(real: Tensor, like: Tensor) -> Tensor:

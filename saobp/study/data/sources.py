@@ -7,6 +7,7 @@ All three give the same columns under the same names, so whoever loads a split n
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -62,10 +63,10 @@ class FolderSource:
         """Return a split, or a slice of one, held in memory."""
         pieces = []
         for base, start, stop in self.intervals(dataset, config, split):
-            table = pa.concat_tables([_read(pq.read_table, f) for f in self._parquet(dataset, config, base)])
-            pieces.append(table.slice(start, stop - start))
+            shards = [_plain(_read(_table, f)) for f in self._parquet(dataset, config, base)]
+            pieces.append(_joined(shards, f"{dataset} {config or ''} {base}").slice(start, stop - start))
         digest = hashlib.sha256(f"{self.fingerprint(dataset, config, split)}{split}".encode()).hexdigest()
-        return datasets.Dataset(pa.concat_tables(pieces), fingerprint=digest[:16])
+        return datasets.Dataset(_joined(pieces, f"{dataset} {split}"), fingerprint=digest[:16])
 
     def stream(self, dataset: str, config: str | None, split: str) -> Iterator[dict[str, Any]]:
         """Yield the rows of a whole split in order, one batch of the file in memory at a time."""
@@ -131,6 +132,8 @@ class FolderSource:
         if not here:
             found = ", ".join(sorted({f.stem.split("-")[0] for f in files})) or "none"
             raise MissingSplit(f"{folder}: no split {split!r} (found: {found}); name one of these")
+        if (count := re.search(r"-of-(\d+)$", here[-1].stem)) and len(here) != int(count[1]):
+            raise DataError(f"{folder}: {len(here)} of the {int(count[1])} files of split {split!r}; copy the others")
         sizes = self.manifest.get(dataset, {}).get(folder.name, {}).get(split, {})
         size = sum(self._inside(f).stat().st_size for f in here)
         if sizes.get("bytes", size) != size:
@@ -207,6 +210,36 @@ def _story_world(cache: Path) -> Path:
                     storyworld.write(temporary)
                     seals.seal(temporary)
     return folder
+
+
+def _table(file: Path) -> pa.Table:
+    """Read one file by itself: its folders' names are no columns."""
+    return pq.ParquetFile(file).read()
+
+
+def _joined(tables: list[pa.Table], place: str) -> pa.Table:
+    """Put shards, or slices, behind each other; a column that one of them holds no value of takes the others' type."""
+    try:
+        return pa.concat_tables(tables, promote_options="permissive")
+    except pa.ArrowException as error:
+        raise DataError(f"{place}: its files do not fit together ({first_line(error)}); copy them again") from None
+
+
+def _plain(table: pa.Table) -> pa.Table:
+    """Return a table without dictionaries and large or fixed-size forms: one type for a column, whoever wrote it."""
+    return table.cast(pa.schema([field.with_type(_simple(field.type)) for field in table.schema]))
+
+
+def _simple(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_dictionary(kind):
+        return _simple(kind.value_type)
+    if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        return pa.string()
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        return pa.list_(_simple(kind.value_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_simple(field.type)) for field in kind])
+    return kind
 
 
 def _read(reader: Any, file: Path) -> Any:

@@ -7,6 +7,7 @@ import datasets
 import numpy as np
 from sklearn.model_selection import GroupShuffleSplit
 
+from saobp.study.data.columns import answered, unplaced
 from saobp.study.data.sources import DataError, Source
 from saobp.study.data.splits import overlap
 from saobp.study.setup.benchmarks import TASKS, TaskSpec
@@ -43,20 +44,20 @@ def load_task(
 
     Splits may be slices (`validation[:80%]`); a limit draws that many rows by `seed`, train's limit with its
     development slice. Every substitution and limit is noted in `splits`.
-    Raises DataError if the name or a split is unknown, if rows have no answers, or if train and evaluation
-    share rows.
+    Raises DataError if the name or a split is unknown, if a row lacks a text or its answer, if train has fewer than
+    two rows or evaluation none, or if the two share rows.
     """
     spec = _with_splits(name, train_split, evaluation_split)
     pieces = [source.intervals(spec.dataset, spec.config, s) for s in (spec.train_split, spec.evaluation_split)]
     if overlap(*pieces):
         shared = f"'{spec.train_split}' and '{spec.evaluation_split}'"
         raise DataError(f"{name}: the splits {shared} share rows; slice them apart")
-    train = _load(spec, source, spec.train_split, limit_train, seed)
+    train = _load(spec, source, spec.train_split, limit_train, seed, least=2)
     evaluation = _load(spec, source, spec.evaluation_split, limit_evaluation, seed)
     kept, aside = _set_aside(spec, train, seed)
     described = [
-        _described(source, spec, "train", len(train)),
-        _described(source, spec, "evaluation", len(evaluation), _known(spec, train, evaluation)),
+        _described(source, spec, "train", train),
+        _described(source, spec, "evaluation", evaluation, _known(spec, train, evaluation)),
     ]
     return Task(spec, train.select(kept), train.select(aside), evaluation, described)
 
@@ -84,11 +85,11 @@ def load_reported(
     """Load the reported rows of a benchmark alone, as `load_task` does: all that a model which is not trained needs.
 
     Returns the benchmark, its rows, and what their split is and lacks.
-    Raises DataError if the name or the split is unknown, or if rows have no answers.
+    Raises DataError if the name or the split is unknown, if it has no rows, or if one lacks a text or its answer.
     """
     spec = _with_splits(name, None, split)
     rows = _load(spec, source, spec.evaluation_split, limit, seed)
-    return spec, rows, _described(source, spec, "evaluation", len(rows))
+    return spec, rows, _described(source, spec, "evaluation", rows)
 
 
 def _with_splits(name: str, train: str | None, evaluation: str | None) -> TaskSpec:
@@ -99,36 +100,15 @@ def _with_splits(name: str, train: str | None, evaluation: str | None) -> TaskSp
     return replace(usual, train_split=train or usual.train_split, evaluation_split=evaluation or usual.evaluation_split)
 
 
-def _load(spec: TaskSpec, source: Source, split: str, limit: int | None, seed: int) -> datasets.Dataset:
+def _load(spec: TaskSpec, source: Source, split: str, limit: int | None, seed: int, least: int = 1) -> datasets.Dataset:
     """Return a split with its answers in `label`, or a seeded draw of its rows in their own order."""
-    rows = _answered(spec, source.load(spec.dataset, spec.config, split), split)
+    rows = answered(spec, source.load(spec.dataset, spec.config, split), split)
+    if min(len(rows), len(rows) if limit is None else limit) < least:
+        said = f"{counted(len(rows), 'row')}" + ("" if limit is None else f", of which {limit} may be drawn")
+        raise DataError(f"{spec.dataset} {spec.config} {split}: {said}; give at least {least}")
     if limit is None or limit >= len(rows):
         return rows
     return rows.select(np.sort(np.random.default_rng(seed).choice(len(rows), limit, replace=False)))
-
-
-def _answered(spec: TaskSpec, rows: datasets.Dataset, split: str) -> datasets.Dataset:
-    """Put the answer of every row in `label`: a class's or an option's number, a similarity from 0 to 5."""
-    wanted = [*filter(None, spec.texts), spec.gold]
-    if missing := [column for column in wanted if column not in rows.column_names]:
-        raise DataError(
-            f"{spec.dataset} {spec.config} {split}: no column {', '.join(missing)}; name columns as the hub does"
-        )
-    if spec.kind == "span":
-        return rows
-    gold = rows[spec.gold][:]
-    if spec.kind == "regression":
-        labels = [float(value) for value in gold]
-        hidden = min(labels, default=0.0) < 0
-    else:
-        numbers = {text: number for number, text in enumerate(spec.labels)}
-        labels = [numbers.get(v, -1) if isinstance(v, str) else int(v) for v in gold]
-        hidden = not set(labels) <= set(range(len(spec.labels)))
-    if hidden:
-        raise DataError(f"{spec.dataset} {split}: its rows have no answers; choose a split that has them")
-    if "label" in rows.column_names:
-        rows = rows.remove_columns("label")
-    return rows.add_column("label", labels)
 
 
 def _known(spec: TaskSpec, train: datasets.Dataset, evaluation: datasets.Dataset) -> str:
@@ -138,14 +118,17 @@ def _known(spec: TaskSpec, train: datasets.Dataset, evaluation: datasets.Dataset
     return f"{counted(count, 'row')} about a passage of train" if count else ""
 
 
-def _described(source: Source, spec: TaskSpec, role: str, used: int, known: str = "") -> dict[str, Any]:
+def _described(source: Source, spec: TaskSpec, role: str, rows: datasets.Dataset, known: str = "") -> dict[str, Any]:
     """Return a split's completeness, its role and the rows used; the note holds every substitution."""
     split, usual = (getattr(each, f"{role}_split") for each in (spec, TASKS[spec.name]))
     found = source.completeness(spec.dataset, spec.config, split)
     notes = [found["note"]]
     if split != usual:
         notes.append(f"stands in for the {usual} split")
-    if used < found["rows"]:
-        notes.append(f"{used} rows drawn")
+    if len(rows) < found["rows"]:
+        notes.append(f"{len(rows)} rows drawn")
     complete = found["complete"] and len(notes) == 1
-    return {**found, "role": role, "used": used, "complete": complete, "note": "; ".join(filter(None, [*notes, known]))}
+    if lost := unplaced(spec, rows):
+        notes.append(f"{counted(lost, 'answer')} not in the context")
+    note = "; ".join(filter(None, [*notes, known]))
+    return {**found, "role": role, "used": len(rows), "complete": complete, "note": note}

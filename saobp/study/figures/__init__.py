@@ -2,7 +2,6 @@
 
 from saobp.study.figures.drawing import FIGURES, FigureError, caption, data, figure, stem, title
 from saobp.study.figures.publishing import FORMATS, beside, publish, shown, write, write_claims
-from saobp.study.figures.readings import reading
 from saobp.study.figures.style import COLUMN, PAGE
 
 __all__ = [
@@ -16,7 +15,6 @@ __all__ = [
     "data",
     "figure",
     "publish",
-    "reading",
     "shown",
     "stem",
     "title",

@@ -2,22 +2,25 @@
 
 from collections.abc import Sequence
 from math import isnan
-from textwrap import fill
 from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from saobp.study.figures import style
+from saobp.study.paper import numbers as printed
 from saobp.study.setup import labels
 from saobp.study.statistics import Estimate, estimates, trajectories
 
 Record = dict[str, Any]
 SIZES = {3: ("mini",), 9: ("small", "medium")}
+PRINTED = {"wikitext": "WikiText_PPL", "sst2": "SST2_Acc", "hellaswag": "HellaSwag_Acc", "race": "RACE_middle_Acc"}
 LEAST_GTD, LEAST_SCORE = 0.004, 4  # that an axis shows: of GTD, and points of a score
-LETTERS = 26  # of a line above a panel
+COLUMNS = ["model", "task", "algorithm", "run", "seed", "step", "gtd", "score"]
 
 
 def data(number: int, records: Sequence[Record]) -> pd.DataFrame:
@@ -28,39 +31,67 @@ def data(number: int, records: Sequence[Record]) -> pd.DataFrame:
             for task in trajectories.TASKS:
                 points = trajectories.points(records, model, task)
                 parts.append(points.assign(model=model, task=task))
-    columns = ["model", "task", "algorithm", "run", "seed", "step", "gtd", "score"]
     filled = [part for part in parts if len(part)]
-    return pd.concat(filled, ignore_index=True)[columns] if filled else pd.DataFrame(columns=columns)
+    return pd.concat(filled, ignore_index=True)[COLUMNS] if filled else pd.DataFrame(columns=COLUMNS)
+
+
+def correlation(points: pd.DataFrame) -> Estimate | None:
+    """Mean over runs of r over a run's checkpoints; over runs, centred by algorithm, where no run kept any."""
+    return (trajectories.over_checkpoints if points["step"].notna().any() else trajectories.over_runs)(points)
+
+
+def paper(task: str) -> float:
+    """The paper's r of GTD and a task (Table 6), which names no size."""
+    return printed.load().value(6, gtd_kind="Single GTD", task=PRINTED[task], metric="pearson_r")
+
+
+def numbers(frame: pd.DataFrame) -> dict[str, Any]:
+    """For the caption: r of each task beside the paper's, and the tasks where our sign is the opposite."""
+    said, opposite = [], []
+    for (_, task), points in frame.groupby(["model", "task"], sort=False):
+        if (found := correlation(points)) is not None:
+            name = trajectories.TASKS[str(task)]
+            said.append(f"{name} {found.value:.2f} ({paper(str(task)):.2f})")
+            opposite += [name] if found.value * paper(str(task)) < 0 else []
+    models = labels.joined([labels.model_title(str(name)) for name in frame["model"].unique()])
+    return {"r": "; ".join(said), "opposite": labels.joined(opposite) or "none", "models": models}
 
 
 def plot(frame: pd.DataFrame, width: float) -> Figure:
-    """Draw one panel a task, one row a model; narrower than five inches in two columns."""
-    models = list(dict.fromkeys(frame["model"]))
-    columns = 4 if width >= style.NARROW else 2
-    folded = 4 // columns
-    figure = style.new_figure(width, 0.4 + 1.6 * len(models) * folded)
-    axes = figure.subplots(len(models) * folded, columns, squeeze=False)
-    for index, model in enumerate(models):
-        for position, task in enumerate(trajectories.TASKS):
-            ax = axes[index * folded + position // columns, position % columns]
-            points = frame[(frame["model"] == model) & (frame["task"] == task)]
-            task_axes(ax, points, task)
-        first = axes[index * folded, 0]
-        first.set_ylabel(labels.model_title(model) + "\n" + first.get_ylabel())
-    style.algorithm_legend(figure, dict.fromkeys(frame["algorithm"]))
+    """Draw one panel a task, one row a model; below five inches two a row; colour is the share of training."""
+    places = [(model, task) for model in dict.fromkeys(frame["model"]) for task in trajectories.TASKS]
+    figure, axes = style.panels(width, len(places), 2.2, columns=4)
+    several = frame["model"].nunique() > 1
+    for place, (ax, (model, task)) in enumerate(zip(axes, places)):
+        points = frame[(frame["model"] == model) & (frame["task"] == task)]
+        task_axes(ax, points, task)
+        found = correlation(points) if len(points) else None
+        name = trajectories.TASKS[task] + (f", {labels.model_title(model)}" if several else "")
+        style.head(ax, "abcdefgh"[place % 8], f"{name}: {describe(found, paper(task))}")
+    bar = ScalarMappable(Normalize(0, 1), "viridis")
+    figure.colorbar(
+        bar, ax=axes, location="bottom", shrink=0.4, aspect=30, label="Share of training", ticks=[0, 0.5, 1]
+    )
     return figure
 
 
+def describe(found: Estimate | None, printed: float) -> str:
+    """An r with its interval and number of runs, and the paper's."""
+    if found is None:
+        return "r undefined"
+    ends = "" if isnan(found.half_width) else f" [{found.low:.2f}, {found.high:.2f}]"
+    return f"r {found.value:.2f}{ends}, paper {printed:.2f} (n = {found.seeds})"
+
+
 def task_axes(ax: Axes, points: pd.DataFrame, task: str) -> Axes:
-    """Draw one task: a marker a point, checkpoints of one run joined; r with its interval above."""
-    title = trajectories.TASKS[task]
+    """Draw one task: a dot a checkpoint, by the share of training done, checkpoints of one run joined."""
     if points.empty:
-        ax.set_title(title, pad=3)
-        return style.blank(ax, "no run")
-    for (algorithm, _), run in points.groupby(["algorithm", "run"], sort=False):
-        look = style.line_style(str(algorithm))
-        ax.plot(run["gtd"], run["score"], **(look | {"linewidth": 0.6, "alpha": 0.8}))
-    ax.set_title(f"{title}\n{describe(points)}", pad=3, fontsize=7)
+        return style.blank(ax, "not run")
+    for _, run in points.groupby("run", sort=False):
+        ax.plot(run["gtd"], run["score"], color="0.8", lw=0.6, zorder=1)
+    steps = points["step"].astype(float)
+    done = (steps / steps.groupby(points["run"]).transform("max")).fillna(1.0).astype(float)
+    ax.scatter(points["gtd"], points["score"], c=done, cmap="viridis", vmin=0, vmax=1, s=6, lw=0, zorder=2)
     ax.set(xlabel="Mean GTD", ylabel="Perplexity" if task == "wikitext" else "Score (%)")
     if task == "wikitext":
         ax.set_yscale("log")
@@ -71,25 +102,4 @@ def task_axes(ax: Axes, points: pd.DataFrame, task: str) -> Axes:
         ax.yaxis.set_major_locator(MaxNLocator(nbins=4))
         style.at_least(ax, "y", LEAST_SCORE)
     ax.xaxis.set_major_locator(MaxNLocator(nbins=3, min_n_ticks=2))
-    style.at_least(ax, "x", LEAST_GTD)
-    return ax
-
-
-def describe(points: pd.DataFrame) -> str:
-    """The correlation with its interval: r over checkpoints, and r_w over the ends of several runs where there are.
-
-    r_w is centred by algorithm, so that the algorithms' own levels do not count as a correlation.
-    """
-    checkpoints = points["step"].notna().any()
-    found = (trajectories.over_checkpoints if checkpoints else trajectories.over_runs)(points)
-    if found is None:
-        return fill(f"$r$ undefined: {trajectories.why_undefined(points)}", LETTERS)
-    said = [_words("$r$" if checkpoints else "$r_w$", found)]
-    if checkpoints and (ends := trajectories.over_runs(points.groupby("run", as_index=False, sort=False).last())):
-        said.append(_words("$r_w$", ends))
-    return "\n".join(said)
-
-
-def _words(name: str, found: Estimate) -> str:
-    ends = "" if isnan(found.half_width) else f" [{found.low:.2f}, {found.high:.2f}]"
-    return f"{name}: {found.value:.2f}{ends}".replace("-", "−")
+    return style.at_least(ax, "x", LEAST_GTD)

@@ -1,7 +1,7 @@
 """Pictures of a cost run: each way's time over Original's, and attention alone against length."""
 
 from collections.abc import Sequence
-from math import isnan, nan
+from math import nan
 from typing import Any
 
 import pandas as pd
@@ -73,26 +73,27 @@ def measured(rows: Sequence[dict[str, Any]]) -> pd.DataFrame:
     )
 
 
-def rows_of(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """The rows that a frame `measured`, without ratios that the record does not have."""
-    rows = []
-    for row in frame.to_dict("records"):
-        three = {name: {key: row[name + end] for key, end in ENDS.items()} for name in ("mib", *RATIOS)}
-        kept = {name: three[name] for name in RATIOS if not isnan(three[name]["median"])}
-        named = {name: row[name] for name in ("length", "way", "kernel")}
-        rows.append({**named, "median_ms": row["ms"], "peak_mib": three["mib"], **kept})
-    return rows
-
-
 def length_figure(frame: pd.DataFrame, width: float) -> Figure:
     """Draw time and peak memory against length, the names above; below five inches one above the other."""
     side = width >= style.NARROW
     figure = style.new_figure(width, 2.4 if side else 4.6)
-    for ax, quantity in zip(figure.subplots(*((1, 2) if side else (2, 1))), QUANTITIES):
+    said = numbers(frame)
+    for letter, ax, quantity in zip("ab", figure.subplots(*((1, 2) if side else (2, 1))), QUANTITIES):
         length_axes(ax, frame, quantity)
+        style.head(
+            ax, letter, "{length:,} tokens: High × {ratio:.1f}".format(length=said["length"], ratio=said[quantity])
+        )
     handles, names = ax.get_legend_handles_labels()
     figure.legend(handles, names, loc="outside upper center", ncols=len(names) if side else 2)
     return figure
+
+
+def numbers(frame: pd.DataFrame) -> dict[str, Any]:
+    """For the caption: at the greatest length High's time and peak over the fused Original's, rounds and device."""
+    longest = frame[frame["length"] == frame["length"].max()].set_index("way")
+    ratios = {name: longest[name].get("high", nan) / longest[name].get("sdpa", nan) for name in QUANTITIES}
+    where = {name: frame[name].iloc[0] if name in frame else "" for name in ("rounds", "device")}
+    return ratios | where | {"length": int(frame["length"].max()), "least": int(frame["length"].min())}
 
 
 def length_axes(ax: Axes, frame: pd.DataFrame, quantity: str) -> Axes:

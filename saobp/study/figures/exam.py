@@ -1,8 +1,9 @@
-"""The exam of the controlled multi-hop study: accuracy by the number of hops, at the end and along training."""
+"""The end of the controlled study: accuracy on questions of three hops, every seed a dot."""
 
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -11,7 +12,8 @@ from saobp.study.beyond import accuracy_by_hops
 from saobp.study.figures import style
 from saobp.study.setup import labels
 
-APART = 0.08  # how far two algorithms stand from each other, of the way from one number of hops to the next
+HOPS = 3  # with fewer, all of them are right nearly always
+ALIKE = 2.5  # points within which dots stand one beside the other
 
 
 def data(records: Sequence[dict[str, Any]]) -> pd.DataFrame:
@@ -22,36 +24,61 @@ def data(records: Sequence[dict[str, Any]]) -> pd.DataFrame:
     return pd.concat(filled, ignore_index=True) if filled else pd.DataFrame()
 
 
+def solved(frame: pd.DataFrame) -> pd.DataFrame:
+    """Of how many seeds accuracy on `HOPS` hops reached `hops.LEARNED`: layers, algorithm, solved, seeds, mean."""
+    asked = frame[frame["hops"] == HOPS].assign(solved=lambda rows: rows["accuracy"] >= accuracy_by_hops.LEARNED)
+    return asked.groupby(["layers", "algorithm"], as_index=False).agg(
+        solved=("solved", "sum"), seeds=("seed", "nunique"), mean=("accuracy", "mean")
+    )
+
+
+def numbers(frame: pd.DataFrame) -> dict[str, Any]:
+    """For the caption: what counts as solved, and how many seeds of Original and High did with the deepest encoders."""
+    rows = solved(frame)
+    deepest = rows[rows["layers"] == rows["layers"].max()].set_index("algorithm")
+    counts = {name: "{solved:.0f} of {seeds:.0f}".format(**row) for name, row in deepest.iterrows()}
+    none = dict.fromkeys(("original", "high"), "none of 0")
+    return none | counts | {"learned": accuracy_by_hops.LEARNED, "layers": int(rows["layers"].max()), "hops": HOPS}
+
+
 def plot(frame: pd.DataFrame, width: float) -> Figure:
-    """Draw one panel a depth, one accuracy axis for all; below five inches one above the other."""
-    depths = sorted(frame["layers"].unique())
-    side = width >= style.NARROW
-    figure = style.new_figure(width, 2.5 if side else 0.5 + 1.9 * len(depths))
-    shape = (1, len(depths)) if side else (len(depths), 1)
-    for ax, depth in zip(figure.subplots(*shape, sharey=True, squeeze=False).flat, depths):
-        depth_axes(ax, frame[frame["layers"] == depth], sorted(frame["algorithm"].unique(), key=_rank))
-        ax.set_title(labels.counted(int(depth), "layer"), pad=3)
-    style.algorithm_legend(figure, frame["algorithm"].unique())
+    """Draw one panel a depth; below five inches one above the other."""
+    depths, algorithms = (
+        sorted(frame["layers"].unique()),
+        [a for a in labels.ALGORITHMS if a in set(frame["algorithm"])],
+    )
+    figure, axes = style.panels(width, len(depths), 0.9 + 0.27 * len(algorithms))
+    for letter, ax, depth in zip("abcd", axes, depths):
+        own = frame[frame["layers"] == depth]
+        depth_axes(ax, own, algorithms)
+        said = "High {high} seeds solve three hops, Original {original}".format(**numbers(own))
+        style.head(ax, letter, f"{labels.counted(int(depth), 'layer')}: {said}")
     return figure
 
 
 def depth_axes(ax: Axes, frame: pd.DataFrame, algorithms: Sequence[str]) -> Axes:
-    """Draw one depth: beside each other each algorithm's seeds (dots on a bar) and their mean; chance dashed."""
-    ax.axhline(frame["chance"].iloc[0], color="0.5", lw=0.8, ls="--", zorder=0)
+    """Draw one depth: a row an algorithm, a dot a seed, a bar at their mean, how many solved it; chance dotted."""
+    ax.axvline(frame["chance"].iloc[0], color="0.5", lw=0.8, ls=":", zorder=0)
+    counts = solved(frame).set_index("algorithm")
     for place, algorithm in enumerate(algorithms):
-        own = frame[frame["algorithm"] == algorithm]
-        apart = APART * (place - (len(algorithms) - 1) / 2)
-        look = style.line_style(algorithm) | {"linestyle": "none"}
-        seeds = own.groupby("hops")["accuracy"].agg(["mean", "min", "max"])
-        ax.vlines(seeds.index + apart, seeds["min"], seeds["max"], color=look["color"], lw=0.5)
-        ax.plot(own["hops"] + apart, own["accuracy"], ".", color=look["color"], ms=4, mew=0)
-        ax.plot(seeds.index + apart, seeds["mean"], **look | {"markersize": 4.5})
-    ax.set_xticks(sorted(frame["hops"].unique()))
-    ax.set_xlim(frame["hops"].min() - 0.5, frame["hops"].max() + 0.5)
-    ax.set(xlabel="Hops", ylabel="Right (%)" if ax.get_subplotspec().is_first_col() else "")
-    style.within(ax, "y", (0, 100), (0, 100))
+        own = np.sort(frame[(frame["hops"] == HOPS) & (frame["algorithm"] == algorithm)]["accuracy"])
+        look = labels.ALGORITHMS[algorithm]
+        ax.plot(own, place + beside(own), "o", color=look.colour, ms=2.6, mfc="none", mew=0.6)
+        if algorithm in counts.index:
+            row = counts.loc[algorithm]
+            ax.vlines(row["mean"], place - 0.35, place + 0.35, color=look.colour, lw=1.6)
+            ax.text(1.02, place, f"{row['solved']:.0f} of {row['seeds']:.0f}", va="center", fontsize=7,
+                    color=look.colour, transform=ax.get_yaxis_transform())  # fmt: skip
+    ax.set_yticks(range(len(algorithms)), [labels.algorithm_title(name) for name in algorithms])
+    ax.set(ylim=(len(algorithms) - 0.4, -0.6), xlim=(25, 103), xlabel="Three-hop questions right (%)")
+    ax.text(1.02, -0.75, "solved", fontsize=7, color="0.3", transform=ax.get_yaxis_transform(), va="bottom")
+    ax.grid(axis="y", visible=False)
     return ax
 
 
-def _rank(algorithm: str) -> int:
-    return list(labels.ALGORITHMS).index(algorithm)
+def beside(values: np.ndarray) -> np.ndarray:
+    """How far up or down each of the sorted values goes, so that dots within `ALIKE` are all seen."""
+    groups = np.cumsum(np.diff(values, prepend=values[:1]) > ALIKE)
+    rank = pd.Series(groups).groupby(groups).cumcount()
+    size = pd.Series(groups).groupby(groups).transform("size")
+    return (0.66 * ((rank + 0.5) / size - 0.5)).to_numpy()

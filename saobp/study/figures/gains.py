@@ -9,7 +9,8 @@ from matplotlib.figure import Figure
 from scipy import stats
 
 from saobp.study.figures import style
-from saobp.study.paper import frames, numbers
+from saobp.study.paper import frames
+from saobp.study.paper import numbers as printed
 from saobp.study.setup import labels
 from saobp.study.statistics import estimates, task_scores
 from saobp.study.tables.scores import GLUE_TITLES
@@ -30,13 +31,27 @@ def data(records: Sequence[Record]) -> pd.DataFrame:
     rows = [row for model in estimates.models(records) for row in _ours(records, model)]
     if not rows:
         return pd.DataFrame(columns=COLUMNS)
-    cells = frames.gains(numbers.load())
+    cells = frames.gains(printed.load())
     half = stats.norm.ppf(0.975) * cells["error"]
     paper = cells.assign(low=cells["gain"] - half, high=cells["gain"] + half, of=PAPER, runs=1)
+    bare = pd.DataFrame(
+        [row for size in frames.SIZES for row in _without_error(size)], columns=["model", "task", "gain"]
+    )
+    paper = pd.concat([paper, bare.assign(of=PAPER, runs=1)], ignore_index=True)
     paper["task"] = paper["task"].str.replace("_", "-")
     models = {labels.published_model(row[0]): row[0] for row in rows}
     paper = paper[paper["model"].isin(models)].replace({"model": models})
     return pd.concat([paper[COLUMNS], pd.DataFrame(rows, columns=COLUMNS)], ignore_index=True)
+
+
+def _without_error(size: str) -> list[tuple[str, str, float]]:
+    """The paper's gains on tasks scored by a correlation, whose error its numbers do not give."""
+    found = printed.load()
+    sides = {
+        task: [found.value(8, model=size, algorithm=name, metric=task) for name in ("High", "Original")]
+        for task in ("CoLA", "STS-B")
+    }
+    return [(size, task, round(high - plain, 2)) for task, (high, plain) in sides.items()]
 
 
 def _ours(records: Sequence[Record], model: str) -> list[tuple]:
@@ -50,46 +65,46 @@ def _ours(records: Sequence[Record], model: str) -> list[tuple]:
     return rows
 
 
+def numbers(frame: pd.DataFrame) -> dict[str, Any]:
+    """For the caption: of how many tasks the interval lies above 0, in the paper's numbers and in ours, and seeds."""
+    said: dict[str, Any] = {}
+    for name in (PAPER, OURS):
+        own = frame[frame["of"] == name].dropna(subset="low")  # where both answer alike there is no interval
+        said |= {f"{name}_above": int((own["low"] > 0).sum()), f"{name}_below": int((own["high"] < 0).sum())}
+        said[f"{name}_tasks"] = len(own)
+    return said | {"seeds": int(frame["runs"].max())}
+
+
 def plot(frame: pd.DataFrame, width: float) -> Figure:
-    """Draw one panel a size, a line a task; below five inches one panel above the other."""
-    models, tasks = frame["model"].unique(), [title for title in TASKS.values() if title in set(frame["task"])]
-    side = width >= style.NARROW
-    tall = 0.7 + 0.2 * len(tasks)
-    figure = style.new_figure(width, tall if side else tall * len(models))
-    shape = (1, len(models)) if side else (len(models), 1)
-    for ax, model in zip(figure.subplots(*shape, sharey=True, sharex=True, squeeze=False).flat, models):
-        gain_axes(ax, frame[frame["model"] == model], tasks)
-        ax.set_title(labels.model_title(str(model)), pad=3)
-    handles, names = figure.axes[0].get_legend_handles_labels()
-    figure.legend(handles, names, loc="outside upper center", ncols=2)
+    """Draw one panel a size, a line a task, our largest gain on top; below five inches one panel above the other."""
+    models = frame["model"].unique()
+    figure, axes = style.panels(width, len(models), 0.8 + 0.21 * frame["task"].nunique())
+    for letter, ax, model in zip("abc", axes, models):
+        own = frame[frame["model"] == model]
+        gain_axes(ax, own)
+        said = "{ours_above} of {ours_tasks} intervals above 0 (paper: {paper_above} of {paper_tasks})".format(
+            **numbers(own)
+        )
+        style.head(ax, letter if len(models) > 1 else "", f"{labels.model_title(str(model))}: {said}")
     return figure
 
 
-def gain_axes(ax: Axes, frame: pd.DataFrame, tasks: Sequence[str]) -> Axes:
-    """Draw one size: for each task the paper's difference and ours, one below the other; the line is no difference."""
-    ax.axvline(0, color="0.5", lw=0.8, ls="--", zorder=0)
-    looks = {
-        PAPER: (GREY, "o", -0.18, "paper, items alone"),
-        OURS: (labels.ALGORITHMS["high"].colour, "s", 0.18, "ours"),
-    }
-    for name, (colour, marker, apart, label) in looks.items():
-        own = frame[frame["of"] == name]
-        places = [tasks.index(task) + apart for task in own["task"]]
-        ends = [own["gain"] - own["low"], own["high"] - own["gain"]]
-        ax.errorbar(
-            own["gain"], places, xerr=ends, fmt=marker, color=colour, ms=3.5, lw=0.9, mfc="white", mew=0.9, label=label
-        )
-    ax.set_yticks(range(len(tasks)), tasks)
+def gain_axes(ax: Axes, frame: pd.DataFrame) -> Axes:
+    """Draw one size: for each task the paper's difference and ours, one below the other; hollow: one seed."""
+    ours = frame[frame["of"] == OURS].sort_values("gain", ascending=False, kind="stable")
+    tasks = [*ours["task"], *(task for task in frame["task"].unique() if task not in set(ours["task"]))]
+    ax.axvline(0, color="0.5", lw=0.8, ls=":", zorder=0)
+    looks = {PAPER: (GREY, "o", 0.2, "paper, items alone"), OURS: (labels.ALGORITHMS["high"].colour, "s", -0.2, "ours")}
+    for name, (colour, marker, apart, _) in looks.items():
+        for row in frame[frame["of"] == name].itertuples():
+            place = tasks.index(row.task) + apart
+            ax.hlines(place, row.low, row.high, color=colour, lw=0.9)
+            ax.plot(row.gain, place, marker, color=colour, ms=4, mfc="white" if row.runs == 1 else colour, mew=0.9)
+    for place, (colour, _, _, label) in enumerate(looks.values()):
+        ax.text(0.99, 0.03 + 0.06 * place, label, color=colour, ha="right", fontsize=7, transform=ax.transAxes)
+    seeds = ours.set_index("task")["runs"]
+    ax.set_yticks(range(len(tasks)), [f"{task} ({seeds[task]})" if task in seeds else task for task in tasks])
     ax.set_ylim(len(tasks) - 0.4, -0.6)
     ax.set_xlabel("High − Original (points)")
+    ax.grid(axis="y", visible=False)
     return ax
-
-
-def words(frame: pd.DataFrame) -> str:
-    """Say of how many tasks the interval does not hold 0, in the paper's numbers and in ours."""
-    said = []
-    for name, title in ((PAPER, "The paper's"), (OURS, "Ours")):
-        own = frame[frame["of"] == name].dropna(subset="low")  # where both answer alike there is no interval
-        above, below = int((own["low"] > 0).sum()), int((own["high"] < 0).sum())
-        said.append(f"{title}: {above} of {len(own)} intervals lie above 0 and {below} below")
-    return "; ".join(said) + ", before any correction for their number."

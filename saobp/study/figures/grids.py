@@ -1,4 +1,4 @@
-"""Figures 4, 7 and 8: GTD and entropies by layer and head, one row a model size."""
+"""Figures 4, 7 and 8: GTD and entropies by layer and head, High minus Original; the paper's own form beside it."""
 
 from collections.abc import Sequence
 from math import nan
@@ -12,117 +12,155 @@ from matplotlib.ticker import MaxNLocator
 
 from saobp.study.figures import style
 from saobp.study.setup import labels
+from saobp.study.setup.benchmarks import TASKS as ALL
 from saobp.study.statistics import estimates
 
 Record = dict[str, Any]
-TASKS = {4: "race", 7: "squad", 8: "sst2"}
+TASKS = {4: ("race", "squad", "sst2"), 7: ("squad",), 8: ("sst2",)}
 PANELS = {
     "gtd": ("GTD", "Layer"),
     "indirect_entropy": ("Indirect entropy (nats)", "Layer"),
     "entropy": ("Mean entropy (nats)", "Layer"),
     "final_entropy": ("Last-layer entropy (nats)", "Head"),
 }
-CHANGES = {"gtd": "GTD", "indirect_entropy": "indirect entropy", "entropy": "entropy"}
 LEAST = {"gtd": 0.004, "indirect_entropy": 0.01, "entropy": 0.01, "final_entropy": 0.01}  # that an axis shows
+COLUMNS = ["model", "task", "algorithm", "of", "panel", "x", "value", "low", "high", "runs", "seed"]
 
 
 def data(number: int, records: Sequence[Record], matrix: str = "refined") -> pd.DataFrame:
-    """One row a point: model, algorithm, panel, x (from 1), mean over runs with its interval; `seed` is then empty.
+    """One row a point: model, task, algorithm, of, panel, x (from 1), mean over runs with its 95 % interval.
 
-    Of several runs each has its own rows beside the mean, with its `seed`.
-
-    `matrix` is "refined" (what multiplies the values) or "raw" (the softmax). The third panel averages over
-    positions and heads, by layer, as the caption's x-axis says; `positional_entropy` (by position) is in
-    the data, not drawn, as are the panels `<measure>_change`: High minus Original over all layers (x is 0).
-    Heads are by their number in a single run; of several runs, whose heads have nothing but their number in
-    common, from the lowest entropy to the highest.
+    `of` is "level", or "difference" for the same seed's Original taken off. Of several runs each has its own rows
+    beside the mean, with its `seed`, which is empty in the mean's. x 0 is the mean over all layers or heads. `matrix`
+    is "refined" (what multiplies the values) or "raw" (the softmax). Heads are by their number in a single run; of
+    several runs, whose heads have nothing but their number in common, from the lowest entropy to the highest.
     """
     rows = []
     for model in estimates.models(records):
-        for algorithm in estimates.algorithms(records):
-            runs = estimates.attention_runs(records, model, algorithm, TASKS[number])
-            measures = {run["parameters"]["seed"]: estimates.matrix(run, matrix) for run in runs}
-            for panel in (*PANELS, "positional_entropy"):
-                rows += [(model, algorithm, panel, *point) for point in _points(measures, panel)]
-        rows += _changes(records, model, TASKS[number], matrix)
-    columns = ["model", "algorithm", "panel", "x", "value", "low", "high", "runs", "seed"]
-    return pd.DataFrame(rows, columns=columns).astype({"seed": "Int64"})
+        for task in TASKS[number]:
+            for panel in PANELS:
+                curves = {
+                    name: _curves(records, model, name, task, panel, matrix) for name in estimates.algorithms(records)
+                }
+                plain = curves.get("original", {})
+                for name, own in curves.items():
+                    rows += [(model, task, name, "level", panel, *point) for point in _points(own)]
+                    apart = {seed: own[seed] - plain[seed] for seed in own.keys() & plain.keys() if name != "original"}
+                    rows += [(model, task, name, "difference", panel, *point) for point in _points(apart)]
+    return pd.DataFrame(rows, columns=COLUMNS).astype({"seed": "Int64"})
 
 
-def _points(measures: dict[int, Record], panel: str) -> list[tuple[float | None, ...]]:
-    """Mean over runs at each layer, head or position, then the runs themselves where there are several."""
-    series = {seed: curve for seed, measure in measures.items() if (curve := _curve(measure, panel))}
-    if panel == "final_entropy" and len(series) > 1:
-        series = {seed: np.sort(np.array(curve, dtype=float)).tolist() for seed, curve in series.items()}
+def _curves(
+    records: Sequence[Record], model: str, algorithm: str, task: str, panel: str, matrix: str
+) -> dict[int, np.ndarray]:
+    """Each seed's values by layer, or of the heads of the last layer; NaN where undefined."""
+    runs = estimates.attention_runs(records, model, algorithm, task)
+    found = {}
+    for run in runs:
+        if values := _curve(estimates.matrix(run, matrix), panel):
+            curve = np.array(values, dtype=float)
+            found[run["parameters"]["seed"]] = np.sort(curve) if panel == "final_entropy" and len(runs) > 1 else curve
+    return found
+
+
+def _points(curves: dict[int, np.ndarray]) -> list[tuple[float | None, ...]]:
+    """Mean over runs at each layer or head and over all (x 0), then the runs themselves where there are several."""
+    rows = {seed: np.array([np.nanmean(curve), *curve]) for seed, curve in sorted(curves.items())}
     points = []
-    for x in range(min(map(len, series.values()), default=0)):
-        estimate = estimates.mean_over_runs(curve[x] for curve in series.values())
-        if estimate is not None:
-            points.append((x + 1, estimate.value, estimate.low, estimate.high, estimate.seeds, None))
-    several = sorted(series.items()) if len(series) > 1 else []
-    return points + [(x, value, nan, nan, 1, seed) for seed, curve in several for x, value in enumerate(curve, start=1)]
+    for x in range(min(map(len, rows.values()), default=0)):
+        found = estimates.mean_over_runs(row[x] for row in rows.values())
+        if found is not None:
+            points.append((x, found.value, found.low, found.high, found.seeds, None))
+    several = rows if len(rows) > 1 else {}
+    return points + [(x, value, nan, nan, 1, seed) for seed, row in several.items() for x, value in enumerate(row)]
 
 
 def _curve(measure: Record, panel: str) -> list[float | None]:
-    if panel == "positional_entropy":
-        return measure.get(panel) or []
     if panel == "final_entropy":
         return (measure.get("entropy") or [[]])[-1]
     return [estimates.nested_mean(heads) for heads in measure.get(panel) or []]
 
 
-def _changes(records: Sequence[Record], model: str, task: str, matrix: str) -> list[tuple[Any, ...]]:
-    """High minus Original of each measure over all layers, seed by seed, and the mean of these differences."""
-    high, original = (
-        {run["parameters"]["seed"]: estimates.matrix(run, matrix) for run in runs}
-        for runs in (estimates.attention_runs(records, model, side, task) for side in ("high", "original"))
-    )
-    rows = []
-    for panel in CHANGES:
-        means = [
-            [estimates.nested_mean(_curve(side[seed], panel)) for side in (high, original)]
-            for seed in sorted(high.keys() & original.keys())
-        ]
-        found = estimates.mean_over_runs(ours - theirs for ours, theirs in means if None not in (ours, theirs))
-        if found is not None:
-            rows.append((model, "high", f"{panel}_change", 0, found.value, found.low, found.high, found.seeds, None))
-    return rows
+def numbers(frame: pd.DataFrame) -> dict[str, Any]:
+    """For the caption: High's change of GTD over all layers by task, how many intervals of changes include 0, seeds."""
+    over = changes(frame)
+    known = over.dropna(subset="low")
+    gtd = over[over["panel"] == "gtd"]
+    said = [f"{ALL[row.task].title} {_interval(row)}" for row in gtd.itertuples()]
+    include = int(((known["low"] <= 0) & (known["high"] >= 0)).sum())
+    return {"gtd": "; ".join(said), "include": include, "known": len(known), "seeds": frame["runs"].max()}
+
+
+def changes(frame: pd.DataFrame) -> pd.DataFrame:
+    """High minus Original over all layers or heads: a row a model, task and panel."""
+    high = (frame["algorithm"] == "high") & (frame["of"] == "difference")
+    return frame[high & frame["seed"].isna() & (frame["x"] == 0)]
+
+
+def _interval(row: Any) -> str:
+    ends = f" [{row.low:.2f}, {row.high:.2f}]" if np.isfinite(row.low) else ""
+    return f"{row.value:+.2f}{ends}"
 
 
 def plot(frame: pd.DataFrame, width: float) -> Figure:
-    """Draw the grid; narrower than five inches, the four columns fold into two."""
-    models = list(dict.fromkeys(frame["model"]))
-    columns = 4 if width >= style.NARROW else 2
-    folded = 4 // columns
-    height = 0.35 + len(models) * folded * (1.25 if columns == 4 else 1.2)
-    figure = style.new_figure(width, height)
-    axes = figure.subplots(len(models) * folded, columns, squeeze=False)
-    for index, model in enumerate(models):
-        for position, panel in enumerate(PANELS):
-            ax = axes[index * folded + position // columns, position % columns]
-            panel_axes(ax, frame[(frame["model"] == model) & (frame["panel"] == panel)], panel)
-            last = index == len(models) - 1 or folded > 1
-            several = panel == "final_entropy" and frame.loc[frame["panel"] == panel, "runs"].max() > 1
-            ax.set_xlabel(("Head, lowest first" if several else PANELS[panel][1]) if last else "")
-            ax.set_title(PANELS[panel][0] if index == 0 or folded > 1 else "", pad=3)
-        axes[index * folded, 0].set_ylabel(labels.model_title(model), fontweight="bold")
-    style.algorithm_legend(figure, dict.fromkeys(frame["algorithm"]))
+    """Draw High minus Original, a row a model and task, a column a measure; in a narrow figure two a row."""
+    rows = list(dict.fromkeys(zip(frame["model"], frame["task"])))
+    figure, axes = style.panels(width, 4 * len(rows), 1.55, columns=4)
+    several = frame["model"].nunique() > 1
+    over = changes(frame).set_index(["model", "task", "panel"])
+    for place, ax in enumerate(axes):
+        (model, task), (panel, (title, axis)) = rows[place // 4], list(PANELS.items())[place % 4]
+        own = frame[(frame["model"] == model) & (frame["task"] == task) & (frame["panel"] == panel)]
+        difference_axes(ax, own[(own["of"] == "difference") & (own["x"] > 0)], panel)
+        quantity, _, unit = title.partition(" (")
+        found = f" {_interval(over.loc[model, task, panel])}" if (model, task, panel) in over.index else ""
+        style.head(ax, "abcdefghijklmnopqrstuvwxyz"[place % 26], f"{quantity}{found} {unit.rstrip(')')}")
+        if place >= len(axes) - 4 or width < style.NARROW:
+            ax.set_xlabel(axis + ", lowest first" * bool(panel == "final_entropy" and own["runs"].max() > 1))
+        if place % 4 == 0:
+            name = ALL[task].title + (f", {labels.model_title(model)}" if several else "")
+            ax.set_ylabel(f"{name}\nHigh − Original")
     return figure
 
 
-def panel_axes(ax: Axes, frame: pd.DataFrame, panel: str) -> Axes:
-    """Draw one panel: a line an algorithm, the mean over its runs; behind it each run's own, thin and pale."""
+def difference_axes(ax: Axes, frame: pd.DataFrame, panel: str) -> Axes:
+    """Draw High minus Original with its band and a dot a seed; the other algorithms grey, as far as the axis goes."""
+    ax.axhline(0, color="0.5", lw=0.8, ls=":")
     for algorithm, points in frame.groupby("algorithm", sort=False):
-        look = style.line_style(str(algorithm))
-        for _, run in points.groupby("seed"):  # the mean has no seed
-            ax.plot(run["x"], run["value"], color=look["color"], lw=0.6, alpha=0.45, zorder=1)
-        mean = points[points["seed"].isna()]
-        ax.plot(mean["x"], mean["value"], **look)
+        mean, runs = points[points["seed"].isna()], points[points["seed"].notna()]
+        if algorithm == "high":
+            colour = labels.ALGORITHMS["high"].colour
+            ax.plot(mean["x"], mean["value"], color=colour, marker="s", lw=1.4, zorder=3)
+            ax.plot(runs["x"], runs["value"], "o", color=colour, ms=2.4, mfc="none", mew=0.6, zorder=4)
+            ax.fill_between(
+                mean["x"], mean["low"].astype(float), mean["high"].astype(float), color=colour, alpha=0.15, lw=0
+            )
+            values = pd.concat([points[name] for name in ("value", "low", "high")]).dropna().astype(float)
+            reach = 1.15 * max(values.abs().max(), LEAST[panel])
+            ax.set_ylim(-reach, reach)
+        else:
+            ax.plot(mean["x"], mean["value"], color="0.7", lw=0.8, zorder=1)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6, min_n_ticks=1))
     ax.yaxis.set_major_locator(MaxNLocator(nbins=4))
-    ax.margins(x=0.12)
-    style.at_least(ax, "y", LEAST[panel])
     return ax
+
+
+def paper_form(frame: pd.DataFrame, width: float) -> Figure:
+    """Draw the grid as the paper has it: each algorithm's own level, a row a model and task."""
+    rows = list(dict.fromkeys(zip(frame["model"], frame["task"])))
+    figure, axes = style.panels(width, 4 * len(rows), 1.4, columns=4)
+    for place, ax in enumerate(axes):
+        (model, task), (panel, (title, axis)) = rows[place // 4], list(PANELS.items())[place % 4]
+        own = frame[(frame["model"] == model) & (frame["task"] == task) & (frame["panel"] == panel)]
+        for algorithm, points in own[(own["of"] == "level") & own["seed"].isna() & (own["x"] > 0)].groupby(
+            "algorithm", sort=False
+        ):
+            ax.plot(points["x"], points["value"], **style.line_style(str(algorithm)))
+        ax.set(title=title, xlabel=axis, ylabel=ALL[task].title if place % 4 == 0 else "")
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6, min_n_ticks=1))
+        style.at_least(ax, "y", LEAST[panel])
+    style.algorithm_legend(figure, dict.fromkeys(frame["algorithm"]))
+    return figure
 
 
 def before_after(axes: Sequence[Axes], summary: Record) -> Sequence[Axes]:

@@ -1,4 +1,4 @@
-"""Figures 2 and 5: GTD against clustering and betweenness of the token graph, one point a sample and head.
+"""Figures 2 and 5: GTD against clustering and betweenness of the token graph.
 
 Figure 2 is BERT-Mini Original, as the paper's evidence for GTD; Figure 5 shows every algorithm.
 """
@@ -9,116 +9,124 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
 from saobp.study.figures import style
+from saobp.study.paper import numbers as printed
 from saobp.study.setup import labels
 from saobp.study.statistics import estimates
 
 Record = dict[str, Any]
 TASK = "race"
-MEASURES = {"clustering": "Clustering coefficient", "betweenness": "Betweenness"}
-BINS = 24
-TURNS = 25  # parts in which the points are drawn, the algorithms by turns
-BOUNDS = {"gtd": (0, 1), "clustering": (0, 1), "betweenness": (0, np.inf)}  # beyond these no value is
-LEAST = {"gtd": 0.004, "clustering": 0.1, "betweenness": 0.1}  # what an axis shows at least, lest rounding look large
+MEASURES = {"clustering": "Clustering (Barrat)", "onnela": "Clustering (Onnela)", "betweenness": "Betweenness"}
+PRINTED = {
+    "clustering": "C18",
+    "onnela": "C18",
+    "betweenness": "C19",
+}  # the paper's r; of which clustering it does not say
+COLUMNS = ["model", "algorithm", "seed", "measure", "gtd", "value"]
+LEAST = 4  # points that a correlation takes
 
 
 def data(number: int, records: Sequence[Record]) -> pd.DataFrame:
-    """One row a sample and head: model, algorithm, seed, gtd, graph measures (empty where undefined)."""
+    """One row a point: model, algorithm, seed, measure, gtd, value (empty where undefined).
+
+    A point of Barrat's clustering and of betweenness is a head on a sample; of Onnela's a head, mean over samples.
+    """
     model = next(iter(estimates.models(records)), None)
-    names = ["original"] if number == 2 else estimates.algorithms(records)
     parts = []
-    for algorithm in names:
+    for algorithm in ["original"] if number == 2 else estimates.algorithms(records):
         for run in estimates.attention_runs(records, model, algorithm, TASK):
-            graph = run["metrics"].get("graph")
-            if graph:
-                columns = {key: pd.array(graph[key], dtype="Float64") for key in ("gtd", *MEASURES)}
-                seed = run["parameters"].get("seed")
-                parts.append(pd.DataFrame(columns).assign(model=model, algorithm=algorithm, seed=seed))
-    columns = ["model", "algorithm", "seed", "gtd", *MEASURES]
-    return pd.concat(parts, ignore_index=True)[columns] if parts else pd.DataFrame(columns=columns)
+            if graph := run["metrics"].get("graph"):
+                where = {"model": model, "algorithm": algorithm, "seed": run["parameters"].get("seed")}
+                matrix = estimates.matrix(run)
+                heads = {name: np.ravel(matrix.get(name) or []) for name in ("gtd", "clustering_onnela")}
+                points = {name: (graph["gtd"], graph[name]) for name in ("clustering", "betweenness")}
+                points["onnela"] = (heads["gtd"][: len(heads["clustering_onnela"])], heads["clustering_onnela"])
+                for measure, (gtd, values) in points.items():
+                    pair = {"gtd": np.array(gtd, dtype=float), "value": np.array(values, dtype=float)}
+                    parts.append(pd.DataFrame(pair).assign(measure=measure, **where))
+    return pd.concat(parts, ignore_index=True)[COLUMNS] if parts else pd.DataFrame(columns=COLUMNS)
+
+
+def correlations(frame: pd.DataFrame) -> pd.DataFrame:
+    """Pearson's r of GTD and each measure within each seed: measure, algorithm, seed, r (NaN: undefined), n."""
+    rows = []
+    for (measure, algorithm, seed), points in frame.dropna().groupby(["measure", "algorithm", "seed"], sort=False):
+        moves = len(points) >= LEAST and np.ptp(points["gtd"]) > 0 and np.ptp(points["value"]) > 0
+        r = float(np.corrcoef(points["gtd"], points["value"])[0, 1]) if moves else np.nan
+        rows.append((measure, algorithm, seed, r, len(points)))
+    return pd.DataFrame(rows, columns=["measure", "algorithm", "seed", "r", "n"])
+
+
+def numbers(frame: pd.DataFrame) -> dict[str, Any]:
+    """For the caption: the mean r over seeds of each measure (over algorithms too), the paper's, seeds and points."""
+    found, paper = correlations(frame), printed.load()
+    means = found.groupby("measure")["r"].mean()
+    return {name: means.get(name, np.nan) for name in MEASURES} | {
+        "paper_clustering": paper.claim("C18"), "paper_betweenness": paper.claim("C19"),
+        "seeds": found["seed"].nunique(), "n": int(found["n"].max()), "algorithms": found["algorithm"].nunique(),
+    }  # fmt: skip
 
 
 def plot(frame: pd.DataFrame, width: float) -> Figure:
-    """Draw both panels with their marginal histograms; below five inches one above the other."""
-    side = width >= style.NARROW
-    lines = 0.15 * frame["algorithm"].nunique()
-    figure = style.new_figure(width, 2.6 + lines if side else 2 * (2.4 + lines))
-    halves = figure.add_gridspec(1, 2) if side else figure.add_gridspec(2, 1)
-    for half, measure in zip(halves, MEASURES):
-        ratios = {"width_ratios": (5, 1), "height_ratios": (1, 5)}
-        axes = half.subgridspec(2, 2, **ratios).subplots(sharex="col", sharey="row")
-        joint_axes(axes[1, 0], axes[0, 0], axes[1, 1], frame, measure)
-        axes[0, 1].set_axis_off()
-    if frame["algorithm"].nunique() > 1:
-        style.algorithm_legend(figure, dict.fromkeys(frame["algorithm"]))
+    """Draw Figure 2, the three clouds and r of each seed, or for several algorithms r by algorithm and their clouds."""
+    algorithms = [name for name in labels.ALGORITHMS if name in set(frame["algorithm"])]
+    return one(frame, width) if len(algorithms) == 1 else every(frame, width, algorithms)
+
+
+def one(frame: pd.DataFrame, width: float) -> Figure:
+    """Draw the clouds of one algorithm, and r of each seed beside the paper's."""
+    figure, axes = style.panels(width, 4, 2.1, columns=2)
+    r = correlations(frame)
+    for letter, ax, measure in zip("abc", axes, MEASURES):
+        own, found = frame[frame["measure"] == measure], r[r["measure"] == measure]["r"].mean()
+        cloud_axes(ax, own, measure)
+        style.head(ax, letter, f"{MEASURES[measure]}: r = {found:.2f}, n = {len(own.dropna()):,}")
+    strip_axes(axes[3], [r[r["measure"] == name] for name in MEASURES], list(MEASURES.values()), list(PRINTED.values()))
+    style.head(axes[3], "d", "r of each seed (dots) and the paper's (bars)")
     return figure
 
 
-def joint_axes(ax: Axes, above: Axes, beside: Axes, frame: pd.DataFrame, measure: str) -> Axes:
-    """Draw one joint plot: points, the densities of both variables, r for each algorithm."""
-    defined = frame.dropna(subset=["gtd", measure])
-    sides = [(above, "gtd", "vertical"), (beside, measure, "horizontal")]
-    edges = {name: bin_edges(defined[name].astype(float), LEAST[name], BOUNDS[name]) for _, name, _ in sides}
-    scatter(ax, defined, measure)
-    lines = []
-    for algorithm, points in defined.groupby("algorithm", sort=False):
-        look = labels.ALGORITHMS[str(algorithm)]
-        x, y = points["gtd"].astype(float), points[measure].astype(float)
-        for histogram, name, way in sides:
-            histogram.hist(
-                points[name].astype(float), bins=edges[name], density=True, orientation=way,
-                color=look.colour, histtype="step", linewidth=0.8,
-            )  # fmt: skip
-        lines.append(describe(x, y, str(algorithm), measure))
+def every(frame: pd.DataFrame, width: float, algorithms: Sequence[str]) -> Figure:
+    """Draw r of each seed by algorithm, a panel a measure; on a page the clouds of Barrat's clustering below."""
+    clouds = list(algorithms) if width >= style.NARROW else []
+    figure, axes = style.panels(width, 3 + len(clouds), 1.9, columns=3)
+    r, names = correlations(frame), list(map(labels.algorithm_title, algorithms))
+    for letter, ax, (measure, title) in zip("abc", axes, MEASURES.items()):
+        own = r[r["measure"] == measure]
+        strip_axes(ax, [own[own["algorithm"] == name] for name in algorithms], names, [PRINTED[measure]] * len(names))
+        style.head(ax, letter, f"{title}: r {own['r'].min():.2f} to {own['r'].max():.2f}")
+    for letter, ax, algorithm in zip("defghijklm", axes[3:], clouds):
+        own = frame[(frame["measure"] == "clustering") & (frame["algorithm"] == algorithm)].dropna()
+        cloud_axes(ax, own, "clustering").set(xlim=(frame["gtd"].min(), frame["gtd"].max()), ylim=(-0.03, 1.03))
+        style.head(ax, letter, f"{labels.algorithm_title(algorithm)}, n = {len(own):,}")
+    return figure
+
+
+def cloud_axes(ax: Axes, frame: pd.DataFrame, measure: str) -> Axes:
+    """Draw the points of one algorithm and measure: hexagons, darker where more are; few points singly."""
+    points = frame.dropna().astype({"gtd": float, "value": float})
+    colour = labels.ALGORITHMS[frame["algorithm"].iloc[0]].colour if len(frame) else "0.5"
+    if len(points) > 500:
+        shades = LinearSegmentedColormap.from_list("cloud", ["#E8E8E8", colour, "black"])
+        ax.hexbin(points["gtd"], points["value"], gridsize=26, bins="log", mincnt=1, cmap=shades, lw=0.1)
+    else:
+        ax.plot(points["gtd"], points["value"], "o", color=colour, ms=2.6, mfc="none", mew=0.6)
     ax.set(xlabel="GTD", ylabel=MEASURES[measure])
-    for direction, name in (("x", "gtd"), ("y", measure)):
-        style.within(ax, direction, edges[name][[0, -1]], BOUNDS[name])
-    above.set_title("\n".join(lines), loc="left", pad=2)
-    for histogram in (above, beside):
-        histogram.axis("off")
     return ax
 
 
-def scatter(ax: Axes, frame: pd.DataFrame, measure: str) -> Axes:
-    """Draw the points of all algorithms by turns, a part of each at a time: none lies on top of all others."""
-    for turn in range(TURNS):
-        for algorithm, points in frame.groupby("algorithm", sort=False):
-            look = labels.ALGORITHMS[str(algorithm)]
-            part = points.iloc[turn::TURNS].astype({"gtd": float, measure: float})
-            face = look.colour if look.marker in "xX+" else "none"
-            ax.scatter(
-                part["gtd"], part[measure], s=5, marker=look.marker, facecolors=face, edgecolors=look.colour,
-                linewidths=0.5, alpha=0.5, rasterized=True,
-            )  # fmt: skip
+def strip_axes(ax: Axes, groups: Sequence[pd.DataFrame], names: Sequence[str], claims: Sequence[str]) -> Axes:
+    """Draw r of each seed as a dot, a row a group, and the paper's r as a bar."""
+    paper = printed.load()
+    for place, (rows, claim) in enumerate(zip(groups, claims)):
+        for row in rows.dropna().itertuples():
+            ax.plot(row.r, place, "o", color=labels.ALGORITHMS[row.algorithm].colour, ms=4, mfc="none", mew=0.8)
+        ax.vlines(paper.claim(claim), place - 0.32, place + 0.32, color="black", lw=1.6)
+    ax.axvline(0, color="0.5", lw=0.8, ls=":")
+    ax.set_yticks(range(len(names)), names)
+    ax.set(xlim=(-1, 1), ylim=(len(names) - 0.5, -0.5), xlabel="Pearson's r with GTD")
+    ax.grid(axis="y", visible=False)
     return ax
-
-
-def complete(frame: pd.DataFrame) -> bool:
-    """Say whether every token graph of a figure is complete: nobody lies between two others, all neighbours meet."""
-    return bool((frame["clustering"] == 1).all() and (frame["betweenness"] == 0).all())
-
-
-def bin_edges(values: pd.Series, least: float, bounds: tuple[float, float] = (-np.inf, np.inf)) -> np.ndarray:
-    """The same bins for every algorithm, over at least `least` and within `bounds`, the ends of the measure's range.
-
-    numpy gives a single value a bin of its own, 1 wide.
-    """
-    if values.empty:
-        return np.linspace(0, 1, BINS + 1)
-    middle, half = (values.max() + values.min()) / 2, max(float(np.ptp(values)), least) / 2
-    middle = max(min(middle, bounds[1] - half), bounds[0] + half)
-    return np.linspace(middle - half, middle + half, BINS + 1)
-
-
-def describe(x: pd.Series, y: pd.Series, algorithm: str, measure: str) -> str:
-    """Pearson's r and the number of points; heads and samples of one run are not independent, so no interval."""
-    title = labels.algorithm_title(algorithm)
-    if len(x) < 4:
-        return f"{title}: $r$ undefined, {len(x)} points"
-    if np.ptp(y) == 0 or np.ptp(x) == 0:
-        name, value = (measure, y.iloc[0]) if np.ptp(y) == 0 else ("GTD", x.iloc[0])
-        return f"{title}: $r$ undefined, {name} is {value:.3g} everywhere"
-    r = float(np.corrcoef(x, y)[0, 1])
-    return title + f": $r$ = {r:.2f}, $n$ = {len(x)}".replace("-", "−")

@@ -1,7 +1,6 @@
-"""Figures 1 and 6: attention maps of real heads, before and after the refinement, with their sparsity."""
+"""Figure 1: one real head before the step, what the step changes, the column sums, and the factor graph of one key."""
 
 from collections.abc import Sequence
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -10,90 +9,77 @@ from matplotlib.axes import Axes
 from matplotlib.colors import CenteredNorm, Normalize, PowerNorm
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch
-from matplotlib.ticker import MaxNLocator
 
-from saobp.study.figures import style
+from saobp.study.figures import example_map, style
 from saobp.study.setup import labels
-from saobp.study.setup.benchmarks import TASKS
-from saobp.study.setup.records import select
-from saobp.study.statistics import estimates
 
-Record = dict[str, Any]
-COLUMNS = ["task", "model", "algorithm", "matrix", "layer", "head", "sparsity", "query", "token"]
 KEY = "key {}"  # the column of one key's mass, numbered from 0
-TOKENS = 24  # names of at most so many tokens fit beside a map
-NODES = 5  # tokens in the picture of the factor graph
+TOKENS = 26  # names of at most so many tokens fit beside a map
+SIDES = ("raw", "refined")
 
 
-def examples(record: Record) -> list[dict[str, Any]]:
-    """The example maps of a record: layer, head, tokens, raw and refined (L, L), rows are queries."""
-    return record["metrics"].get("maps") or []
+def data(records: Sequence[dict[str, Any]] = ()) -> pd.DataFrame:
+    """One row a query of MiniLM's head, before ("raw") and after ("refined") the step; no record is needed.
+
+    Columns: model, strength (nats), matrix, layer, head (from 1), query, token, and the mass on each key.
+    """
+    found = example_map.load()
+    return frame_of(found["map"] | {"tokens": found["tokens"]}, found["model"], found["strength"])
 
 
-def rows_of(example: dict[str, Any], matrix: str, model: str, algorithm: str, task: str = "") -> pd.DataFrame:
-    """One row a query of a map: where it is from, the query's token, and the mass on each key, a column each."""
-    values = np.asarray(example.get(matrix) or example["raw"], dtype=float)
-    below = (example.get("sparsity") or {}).get(matrix, float((values < 1 / len(values)).mean()))
-    source = {"task": task, "model": model, "algorithm": algorithm, "matrix": matrix, "layer": example["layer"]}
-    tokens = np.asarray(example.get("tokens") or range(len(values)), dtype=str)
-    frame = pd.DataFrame({"query": range(len(values)), "token": tokens})
-    frame = frame.assign(**source, head=example["head"], sparsity=below)[COLUMNS]
-    return frame.join(pd.DataFrame(values, columns=[KEY.format(place) for place in range(len(values))]))
+def frame_of(example: dict[str, Any], model: str, strength: float) -> pd.DataFrame:
+    """The rows of an example map of a record, as `data` has them: layer, head, tokens, raw and refined (L, L)."""
+    parts = []
+    for matrix in SIDES:
+        values = np.asarray(example.get(matrix) or example["raw"], dtype=float)
+        frame = pd.DataFrame({"query": range(len(values)), "token": example["tokens"]})
+        frame = frame.assign(
+            model=model, strength=strength or 0.0, matrix=matrix, layer=example["layer"], head=example["head"]
+        )
+        parts.append(frame.join(pd.DataFrame(values, columns=[KEY.format(place) for place in range(len(values))])))
+    return pd.concat(parts, ignore_index=True)
 
 
 def values_of(rows: pd.DataFrame) -> np.ndarray:
-    """The (L, L) map of one head's rows."""
+    """The (L, L) map of one side's rows."""
     return rows.sort_values("query")[[KEY.format(place) for place in range(len(rows))]].to_numpy(dtype=float)
 
 
-def change_of(rows: pd.DataFrame) -> np.ndarray:
-    """What the refinement does to a map: refined minus raw, of rows that hold both."""
-    raw, refined = (values_of(rows[rows["matrix"] == name]) for name in ("raw", "refined"))
-    return refined - raw
-
-
-def before_after_data(records: Sequence[Record]) -> pd.DataFrame:
-    """Of the maps that the first High run keeps, all of its last layer, the one moved most: both its matrices."""
-    for model in estimates.models(records):
-        for run in select(list(records), "attention", model=model, algorithm="high"):
-            if found := examples(run):
-                most = max(found, key=_moved)
-                task = str(run["metrics"].get("task", ""))
-                parts = [rows_of(most, matrix, model, "high", task) for matrix in ("raw", "refined")]
-                return pd.concat(parts, ignore_index=True).assign(run=run["name"])
-    return pd.DataFrame(columns=[*COLUMNS, "run"])
-
-
-def _moved(example: dict[str, Any]) -> float:
-    raw, refined = (np.asarray(example[name], dtype=float) for name in ("raw", "refined"))
-    return share_moved(refined - raw)
-
-
-def before_after(frame: pd.DataFrame, width: float) -> Figure:
-    """Draw the map before and after on one colour scale, the change between them, and the factor graph."""
-    side = width >= style.NARROW
-    figure = style.new_figure(width, 2.6 if side else 5.4)
-    axes = list(figure.subplots(1, 4, width_ratios=(3, 3, 3, 2.5)) if side else figure.subplots(2, 2).flat)
-    sides = {matrix: frame[frame["matrix"] == matrix] for matrix in ("raw", "refined")}
-    tokens, change = list(sides["raw"]["token"]), change_of(frame)
-    top = max(values_of(side).max() for side in sides.values())
-    for ax, side, title in zip(axes, sides.values(), ("Softmax", "After one step (High)")):
-        map_axes(ax, values_of(side), tokens, PowerNorm(0.5, 0, top)).set_title(title, pad=3)
-    map_axes(axes[2], change, tokens, CenteredNorm(), colours="RdBu_r").set_title(
-        f"Change: {share_moved(change):.2%} of the mass", pad=3
-    )
-    for ax in axes[1:3]:
-        ax.set_ylabel("")
-    factor_graph_axes(axes[3])
-    for group, label, ticks in ((axes[:2], "Attention", None), (axes[2:3], "Change", MaxNLocator(3))):
-        drawn = group[-1].images[-1]
-        figure.colorbar(drawn, ax=group, location="bottom", shrink=0.7, label=label, pad=0.02, ticks=ticks)
-    return figure
-
-
 def share_moved(change: np.ndarray) -> float:
-    """Mean share of a row's mass that a change of a map carries elsewhere."""
+    """Mean share of a row's mass that a change of a map carries elsewhere, 0 to 1."""
     return float(np.abs(change).sum() / 2 / len(change))
+
+
+def numbers(frame: pd.DataFrame) -> dict[str, Any]:
+    """For the caption: which head, its largest column before and after, the share of the mass that moves."""
+    raw, refined = (values_of(frame[frame["matrix"] == side]) for side in SIDES)
+    top, first = int(raw.sum(0).argmax()), frame.iloc[0]
+    return {
+        "model": labels.model_title(first["model"]), "layer": first["layer"], "head": first["head"],
+        "strength": first["strength"], "tokens": len(raw), "token": frame["token"].iloc[top], "place": top,
+        "before": raw.sum(0)[top], "after": refined.sum(0)[top], "moved": 100 * share_moved(refined - raw),
+    }  # fmt: skip
+
+
+def plot(frame: pd.DataFrame, width: float) -> Figure:
+    """Draw map, change, strip of column sums and factor graph: two and two, below five inches one above the other."""
+    side = width >= style.NARROW
+    figure = style.new_figure(width, 5.6 if side else 10.2)
+    ratios = {"height_ratios": (3, 1.5)} if side else {"height_ratios": (3, 3, 1.4, 1.9)}
+    a, b, c, d = figure.subplots(*((2, 2) if side else (4, 1)), **ratios).flat
+    raw, refined = (values_of(frame[frame["matrix"] == name]) for name in SIDES)
+    tokens, said = list(frame["token"][: len(raw)]), numbers(frame)
+    map_axes(a, raw, tokens, PowerNorm(0.5, 0, raw.max()))
+    style.head(a, "a", "{model}, layer {layer}, head {head}: {token} gets {before:.1f} of {tokens}".format(**said))
+    map_axes(b, refined - raw, tokens, CenteredNorm(), colours="RdBu_r")
+    style.head(b, "b", "One step (λ = {strength:g}) moves {moved:.0f} % of the mass".format(**said))
+    for ax, label in ((a, "Attention"), (b, "Change")):
+        figure.colorbar(ax.images[0], ax=ax, shrink=0.7, label=label, pad=0.02)
+    column_axes(c, raw.sum(0), refined.sum(0), tokens)
+    style.head(c, "c", "Column sum of {token}: {before:.1f} → {after:.1f}".format(**said))
+    factor_graph_axes(d, tokens[said["place"]], [t for t in tokens if t.isalpha() and len(t) > 3][:4])
+    style.head(d, "d", r"Other rows' messages to row $j$ through factors $\psi_{ij}$")
+    return figure
 
 
 def map_axes(ax: Axes, values: np.ndarray, tokens: Sequence[str], norm: Normalize, colours: str = "viridis") -> Axes:
@@ -108,94 +94,38 @@ def map_axes(ax: Axes, values: np.ndarray, tokens: Sequence[str], norm: Normaliz
     return ax
 
 
-def factor_graph_axes(ax: Axes, nodes: int = NODES) -> Axes:
-    """Draw the factor graph of one update: every other row sends row j a message through its own factor."""
-    ax.set(xlim=(-2, 2), ylim=(-1.6, 1.7), aspect="equal")
-    ax.set_axis_off()
-    angles = np.pi / 2 - 2 * np.pi * np.arange(nodes) / nodes
-    places = np.column_stack([np.cos(angles), np.sin(angles)])
-    arrow = {"arrowstyle": "-|>", "mutation_scale": 5, "lw": 0.7, "color": labels.ALGORITHMS["high"].colour}
-    for index, place in enumerate(places[1:], start=1):
-        middle = (place + places[0]) / 2
-        for start, end in ((place, middle), (middle, places[0])):
-            ax.add_patch(FancyArrowPatch(start, end, shrinkA=3, shrinkB=4, **arrow))
-        ax.plot(*middle, "s", color="0.35", markersize=3.5)
-        ax.text(*(1.6 * place), f"$A_{{i_{index}}}$", ha="center", va="center")
-        ax.plot(*place, "o", color="white", markeredgecolor="0.2", markersize=6)
-    ax.plot(*places[0], "o", color="black", markersize=6)
-    ax.text(0, 1.45, "$A_j$", ha="center", va="center")
-    ax.set_title("Factors $\\psi_{ij}$", pad=3)
+def column_axes(ax: Axes, before: np.ndarray, after: np.ndarray, tokens: Sequence[str]) -> Axes:
+    """Draw the sum of every column before and after the step; uniform attention has 1 everywhere."""
+    places = np.arange(len(tokens))
+    for values, name, shift, title in ((before, "original", -0.2, "softmax"), (after, "high", 0.2, "after one step")):
+        ax.bar(places + shift, values, 0.4, color=labels.ALGORITHMS[name].colour, label=title)
+    ax.axhline(1, color="0.5", lw=0.8, ls=":")
+    ax.set_xticks(places, tokens, rotation=90, fontsize=5.5)
+    ax.set(yscale="symlog", ylabel="Column sum", xlim=(-0.8, len(tokens) - 0.2), ylim=(0, None))
+    ax.set_yticks([0, 1, 10], ["0", "1", "10"])
+    ax.grid(axis="x", visible=False)
+    ax.legend(loc="upper right")
     return ax
 
 
-def sparsity_data(records: Sequence[Record]) -> pd.DataFrame:
-    """One head of the last layer in Original and High, the same one in both, on the task that most models share.
+def factor_graph_axes(ax: Axes, key: str, senders: Sequence[str]) -> Axes:
+    """Draw the factor graph of one update of key k in row j: each other row sends its message through its own factor.
 
-    Beside the head's own sparsity stands the mean over all layers, heads and samples of its run.
+    `senders` are queries; a message is smaller the more of its row's mass lies on k.
     """
-    found: dict[str, list[pd.DataFrame]] = {}
-    for model in estimates.models(records):
-        plain, high = (_by_task(records, model, algorithm) for algorithm in ("original", "high"))
-        for task in plain.keys() & high.keys():
-            for place in sorted(plain[task].keys() & high[task].keys())[-1:]:
-                found.setdefault(task, []).append(pd.concat([plain[task][place], high[task][place]]))
-    # SQuAD is the paper's choice, and taken where others have no more models
-    best = max(found, key=lambda task: (len(found[task]), task == "squad", task), default=None)
-    return pd.concat(found[best], ignore_index=True) if best else pd.DataFrame(columns=COLUMNS)
-
-
-def _by_task(records: Sequence[Record], model: str, algorithm: str) -> dict[str, dict[tuple[int, int], pd.DataFrame]]:
-    """Map task to the refined maps of its first run by layer and head; of a layer, the first head sorts last."""
-    by_task: dict[str, dict[tuple[int, int], pd.DataFrame]] = {}
-    for run in select(list(records), "attention", model=model, algorithm=algorithm):
-        task = str(run["metrics"].get("task", ""))
-        if task not in by_task:
-            mean = estimates.nested_mean(estimates.matrix(run).get("sparsity"))
-            by_task[task] = {
-                (example["layer"], -example["head"]): rows_of(example, "refined", model, algorithm, task)
-                for example in examples(run)
-            }
-            for rows in by_task[task].values():
-                rows.insert(COLUMNS.index("sparsity") + 1, "mean_sparsity", np.nan if mean is None else mean)
-                rows.insert(0, "run", run["name"])
-    return by_task
-
-
-def sparsity(frame: pd.DataFrame, width: float) -> Figure:
-    """Draw Original and High of each model (one above the other on a wide page), with the share below 1/L."""
-    models, algorithms = list(dict.fromkeys(frame["model"])), ["original", "high"]
-    page = width >= style.NARROW
-    wide = page and len(models) > 1  # one model stands beside itself
-    rows, columns = (algorithms, models) if wide else (models, algorithms)
-    side = min(width / (len(columns) + 0.5), 2.3)
-    figure = style.new_figure(min(width, len(columns) * (side + 0.6) + 1), len(rows) * (side + 0.35))
-    axes = figure.subplots(len(rows), len(columns), squeeze=False)
-    for ax, (row, column) in zip(axes.flat, product(rows, columns), strict=True):
-        model, algorithm = (column, row) if wide else (row, column)
-        sparsity_axes(ax, frame[(frame["model"] == model) & (frame["algorithm"] == algorithm)])
-        names = {**{name: labels.model_title(name) for name in models}, "original": "Original", "high": "High"}
-        if row == rows[0]:
-            ax.set_title(f"{names[column]}\n{ax.get_title()}", pad=3)
-        if column == columns[0]:
-            ax.set_ylabel(f"{names[row]}\n{ax.get_ylabel()}")
-    image = axes.flat[-1].images[-1]
-    bar = figure.colorbar(image, ax=axes, shrink=0.6, location="right" if page else "bottom")
-    ends = (image.norm.vmin, image.norm.vmax)
-    bar.set_ticks(ends, labels=["panel's\nleast", "panel's\nmost"])
-    bar.set_label(f"Attention on {TASKS[frame['task'].iloc[0]].title}")
-    return figure
-
-
-def sparsity_axes(ax: Axes, points: pd.DataFrame) -> Axes:
-    """One map on its own scale, with its sparsity and its range above: a flat map is seen to be flat."""
-    values = values_of(points)
-    low, high = values.min(), values.max()
-    map_axes(ax, values, list(points["token"]), PowerNorm(0.5, low, max(high, low + 1e-9)))
-    head = f"head {points['head'].iloc[0]}, sparsity {below_uniform(points):.3f}"
-    ax.set_title(f"{head}\n{low:.4g} to {high:.4g}", pad=3)
+    ax.set(xlim=(-0.6, 5.2), ylim=(-0.8, len(senders) - 0.2))
+    ax.set_axis_off()
+    middle = (len(senders) - 1) / 2
+    arrow = {"arrowstyle": "-|>", "mutation_scale": 6, "lw": 0.8, "color": labels.ALGORITHMS["high"].colour}
+    for place, token in enumerate(reversed(senders)):
+        factor = (1.9, middle + 0.62 * (place - middle))
+        ax.add_patch(FancyArrowPatch((0, place), factor, shrinkA=4, shrinkB=4, **arrow))
+        ax.add_patch(FancyArrowPatch(factor, (3.6, middle), shrinkA=4, shrinkB=6, **arrow))
+        ax.plot(0, place, "o", color="white", markeredgecolor="0.2", markersize=6)
+        ax.plot(*factor, "s", color="0.35", markersize=4.5)
+        ax.text(-0.2, place, token, ha="right", va="center", fontsize=7)
+    ax.plot(3.6, middle, "o", color="black", markersize=7)
+    ax.text(3.8, middle, f"$b_j(k)$,\n$k$ = {key}", ha="left", va="center", fontsize=7)
+    ax.text(0, -0.45, r"$A_{ik}$", ha="center", va="top", fontsize=8)
+    ax.text(1.9, -0.45, r"$\psi_{ij}$: $e^{\lambda}$ or 1", ha="center", va="top", fontsize=8)
     return ax
-
-
-def below_uniform(points: pd.DataFrame) -> float:
-    """Share of a map's entries below 1/L: 0 for uniform attention, (L - 1)/L for one key a query."""
-    return float(points["sparsity"].iloc[0])

@@ -20,6 +20,7 @@ from saobp.study.tables import context
 
 Record = dict[str, Any]
 FORMATS = ("pdf", "svg", "png", "csv")
+TRACKED = ("pdf", "png", "csv")
 METADATA = {  # no dates and no versions inside: equal figures are equal files
     "pdf": {"CreationDate": None, "Producer": None, "Creator": None},
     "svg": {"Date": None, "Creator": None},
@@ -37,14 +38,17 @@ def write(
     *,
     width: float = style.PAGE,
     name: str = "",
+    frame: pd.DataFrame | None = None,
 ) -> list[Path]:
     """Write a figure into `folder` in each format, and the CSV that drew it; returns the paths.
 
     The files are called `name`, or as the figure usually is. The same records give the same bytes. Raises ValueError
-    for an unknown format, FigureError without the runs.
+    for an unknown format, FigureError without the runs. `frame`: the figure's data, if known.
     """
     refuse_unknown(formats)
-    frame, figure = drawing.data(number, records), drawing.figure(number, records, width=width)
+    frame = drawing.data(number, records) if frame is None else frame
+    with style.paper():
+        figure = drawing.found(number).plot(frame, width)
     return _in_formats(figure, frame, Path(folder), name or drawing.stem(number), formats)
 
 
@@ -92,7 +96,7 @@ def publish(
     folder: str | Path,
     hashes: Mapping[str, str] | None = None,
     *,
-    formats: Sequence[str] = FORMATS,
+    formats: Sequence[str] = TRACKED,
     decided: Sequence[verdicts.Verdict] | None = None,
     reruns: verdicts.Reruns | None = None,
     others: Sequence[Record] = (),
@@ -102,24 +106,51 @@ def publish(
 
     `hashes` are those of the records' files (`records.hashes`); `decided` are claims that rest on more than
     these records, with their `reruns`; `others`, of another profile, draw a figure for which `records` have no run of
-    its stages. A figure without its runs is left out; the manifest gives the reason. Returns the paths, the manifest
-    last.
+    its stages. A figure without its runs is left out; the manifest gives the reason. A PDF as wide as a column is
+    written beside each page-wide one ("figure4-column.pdf"). Returns the paths, the manifest last.
     """
-    folder, files, missing = Path(folder), [], {}
-    for number in tables.TABLES:
-        files += tables.write(number, records, folder)
+    folder, missing = Path(folder), {}
+    entries = {f"table{n}": provenance(context.relevant(f"table{n}", records)) for n in tables.TABLES}
+    written = {f"table{number}": tables.write(number, records, folder) for number in tables.TABLES}
     if decided is None:
         decided = verdicts.verdicts(verdicts.Studies({context.profile(records): records}, numbers.load()))
-    files += verdicts.write(decided, folder, reruns=reruns)
-    files += write_claims(decided, folder, formats)
-    for number in drawing.FIGURES:
+    written["claims"] = verdicts.write(decided, folder, reruns=reruns)
+    written["figure-claims"] = write_claims(decided, folder, formats)
+    entries |= {name: {"studies": _studies(decided)} for name in ("claims", "figure-claims")}
+    drawn = [(number, _origin(number, records, others), drawing.stem(number)) for number in drawing.FIGURES]
+    drawn += [(n, context.relevant(drawing.stem(n), others), name) for n, name in beside(records, others).items()]
+    for number, origin, name in drawn:
         try:
-            files += write(number, _origin(drawing.stem(number), records, others), folder, formats)
+            entries[name], written[name] = both_widths(number, origin, folder, formats, name)
         except drawing.FigureError as error:
-            missing[drawing.stem(number)] = str(error)
-    for number, name in beside(records, others).items():
-        files += write(number, context.relevant(drawing.stem(number), others), folder, formats, name=name)
-    return [*files, write_manifest(records, files, missing, folder, hashes or {}, others, other_hashes or {}, decided)]
+            missing[name] = str(error)
+    for name, files in written.items():
+        entries[name]["files"] = {path.name: seals.digest(path) for path in files}
+    manifest = write_manifest(records, entries, missing, folder, hashes or {}, others, other_hashes or {})
+    return [*(path for files in written.values() for path in files), manifest]
+
+
+def both_widths(
+    number: int | str, records: Sequence[Record], folder: Path, formats: Sequence[str], name: str
+) -> tuple[dict[str, Any], list[Path]]:
+    """Write a figure as wide as a page, and as PDF as wide as a column; return its manifest entry and the paths."""
+    frame = drawing.data(number, records)
+    files = write(number, records, folder, formats, name=name, frame=frame)
+    if "pdf" in formats:
+        files += write(number, records, folder, ["pdf"], width=style.COLUMN, name=f"{name}-column", frame=frame)
+    entry = provenance(drawing.used(number, records, frame)) | {
+        "title": drawing.title(number), "caption": drawing.caption(number, records, frame),
+        "departures": drawing.departures(number, records, frame),
+    }  # fmt: skip
+    return entry, files
+
+
+def _studies(decided: Sequence[verdicts.Verdict]) -> dict[str, list[str]]:
+    """Map each study to the names of its records behind some claims."""
+    return {
+        study: sorted({name for row in decided if row.study == study for part in row.parts for name in part.records})
+        for study in sorted({row.study for row in decided if row.parts})
+    }
 
 
 def write_claims(
@@ -135,53 +166,40 @@ def write_claims(
 
 def beside(records: Sequence[Record], others: Sequence[Record]) -> dict[int | str, str]:
     """The figures that both can draw, with the name of the one of `others`: "figure-strength-stories"."""
-    stems = {number: drawing.stem(number) for number in drawing.TITLES}
+    stems = {number: drawing.stem(number) for number in drawing.TITLES if not drawing.FIGURES[number].several}
     both = [number for number, stem in stems.items() if all(context.relevant(stem, of) for of in (records, others))]
     return {number: f"{stems[number]}-{context.profile(others)}" for number in both}
 
 
-def _origin(stem: str, records: Sequence[Record], others: Sequence[Record]) -> Sequence[Record]:
-    """The records of the profile behind a file: `records`, or where none has what it shows `others`."""
-    own = stem not in beside(records, others).values() and context.relevant(stem, records)
-    return records if own or not others else others
+def _origin(number: int | str, records: Sequence[Record], others: Sequence[Record]) -> Sequence[Record]:
+    """The records behind a figure: `records`, where these have none of what it shows `others`, or both together."""
+    if drawing.FIGURES[number].several:
+        return [*records, *others]
+    return records if context.relevant(drawing.stem(number), records) or not others else others
 
 
 def write_manifest(
-    records: Sequence[Record], files: Sequence[Path], missing: dict[str, str], folder: Path, hashes: Mapping[str, str],
-    others: Sequence[Record] = (), other_hashes: Mapping[str, str] = MappingProxyType({}),
-    decided: Sequence[verdicts.Verdict] = (),
+    records: Sequence[Record], entries: dict[str, Any], missing: dict[str, str], folder: Path,
+    hashes: Mapping[str, str], others: Sequence[Record] = (), other_hashes: Mapping[str, str] = MappingProxyType({}),
 ) -> Path:  # fmt: skip
-    """Write manifest.json: for each file its hash and sources; for each absent figure the reason.
+    """Write manifest.json: an entry a figure or table, with its files' hashes and sources; why another is absent.
 
     A record's hash is that of its file, and null where it came from none; "others" are records of another profile.
     Dates are those of the runs, so that a rebuild from the same records is the same file.
     """
-    stems = {name: drawing.stem(number) for number, name in beside(records, others).items()}
-    entries = {
-        path.name: _entry(path, stems.get(path.stem, path.stem), _origin(path.stem, records, others)) for path in files
+    manifest = {
+        "licence": LICENCE,
+        "hashes": HASHES,
+        "drawn_with": _drawn_with(),
+        "entries": entries,
+        "missing": missing,
     }
-    behind = {
-        study: sorted({name for row in decided if row.study == study for part in row.parts for name in part.records})
-        for study in sorted({row.study for row in decided if row.parts})
-    }
-    for path in (path for path in files if path.stem in ("claims", "figure-claims")):
-        entries[path.name] = {"studies": behind, "sha256": seals.digest(path)}
-    manifest = {"licence": LICENCE, "hashes": HASHES, "drawn_with": _drawn_with(), "files": entries, "missing": missing}
     manifest["records"] = {record["name"]: hashes.get(record["name"]) for record in records}
     if others:
         named = {record["name"]: other_hashes.get(record["name"]) for record in others}
         manifest["others"] = {"profile": context.profile(others), "records": named}
     text = json.dumps(manifest, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
     return paths.write_text(Path(folder) / "manifest.json", text)
-
-
-def _entry(path: Path, stem: str, records: Sequence[Record]) -> dict[str, Any]:
-    """What the manifest says of a file of one profile's records; `stem`: how a figure or table is usually called."""
-    number = next((number for number in drawing.FIGURES if drawing.stem(number) == stem), None)
-    if number is None:
-        return provenance(context.relevant(stem, records)) | {"sha256": seals.digest(path)}
-    sources = provenance(drawing.used(number, records)) | {"sha256": seals.digest(path)}
-    return sources | {"caption": drawing.caption(number, records)}
 
 
 def shown(number: int | str, folder: str | Path) -> Any:
@@ -194,9 +212,7 @@ def shown(number: int | str, folder: str | Path) -> Any:
     if reason := manifest["missing"].get(name):
         return Markdown(f"*{reason}.*")
     display(Image(in_few_colours(folder / f"{name}.png"), width=900))
-    said, _, differs = manifest["files"][f"{name}.png"]["caption"].partition(f" {context.DEPARTURES}")
-    folded = f"\n\n<details><summary>{context.DEPARTURES.strip(': ')}</summary>{differs}</details>" if differs else ""
-    return Markdown(f"**{drawing.title(number)}.** {said}{folded}")
+    return Markdown(f"**{drawing.title(number)}.** {manifest['entries'][name]['caption']}")
 
 
 def in_few_colours(path: Path) -> bytes:
@@ -218,7 +234,7 @@ def provenance(records: Sequence[Record]) -> dict[str, Any]:
     versions = {name: number for run in records for name, number in (run.get("packages") or {}).items()}
     return {
         "records": [record["name"] for record in records],
-        "profile": context.profile(records),
+        "profile": " and ".join(sorted({run["profile"] for run in records})) or "none",
         "data": [{"source": source, "fingerprint": mark} for source, mark in sorted(data, key=str)],
         "completeness": context.splits(records),
         "code": [{"version": number, "commit": commit} for number, commit in sorted(code, key=str)],

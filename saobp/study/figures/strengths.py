@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -15,10 +16,10 @@ from saobp.study.setup import labels
 
 PANELS = {
     "loss": "Held-out loss (nats)",
-    "accuracy": "Words right (share)",
+    "accuracy": "Masked words right (share)",
     "entropy": "Entropy (nats)",
     "gtd": "GTD",
-    "largest_column": "Fullest key (1 = uniform)",
+    "largest_column": "Largest column sum",
 }
 SPANS = {
     "loss": 0.05,
@@ -74,23 +75,26 @@ def plot(frame: pd.DataFrame, width: float) -> Figure:
     shape = (2, 3) if width >= style.NARROW else (3, 2)
     figure = style.new_figure(width, 0.5 + 1.6 * shape[0])
     *axes, last = figure.subplots(*shape).flat
-    for ax, quantity in zip(axes, PANELS):
+    for letter, ax, quantity in zip("abcde", axes, PANELS):
         strength_axes(ax, frame, quantity)
+        style.head(
+            ax, letter, "Lowest at λ = {best:g}, n = {seeds}".format(**numbers(frame)) if quantity == "loss" else ""
+        )
     last.set_axis_off()
     last.legend(handles=_handles(frame), loc="center")
     return figure
 
 
 def strength_axes(ax: Axes, frame: pd.DataFrame, quantity: str) -> Axes:
-    """Draw one quantity over λ: a thin line a seed, a thick one through their means, a mark at learned strengths."""
+    """Draw one quantity over λ: a point a seed, a line through the means of several, a mark at learned strengths."""
     fixed = frame[frame["learned"] == ""]
     columns = {side: f"{side}_{quantity}" for side in SIDES}
     for side, column in columns.items() if columns["raw"] in frame else {"refined": quantity}.items():
         _, colour, marker = SIDES[side]
-        for _, own in fixed.groupby("seed"):
-            ax.plot(own["strength"], own[column], color=colour, lw=0.4, alpha=0.7)
-        means = fixed.groupby("strength")[column].mean()
-        ax.plot(means.index, means, marker=marker, color=colour, ms=3.5, lw=1.2)
+        ax.plot(fixed["strength"], fixed[column], marker, color=colour, ms=3, mfc="none", mew=0.7, ls="none")
+        if fixed["seed"].nunique() > 1:
+            means = fixed.groupby("strength")[column].mean()
+            ax.plot(means.index, means, color=colour, lw=1.2)
         for by, taught in frame[frame["learned"] != ""].groupby("learned"):
             ax.plot(taught["strength"], taught[column], color=colour, ls="none", **STARS[by])
     _over_strength(ax, sorted(set(fixed["strength"])))
@@ -112,7 +116,8 @@ def _over_strength(ax: Axes, levels: Sequence[float]) -> None:
 def _handles(frame: pd.DataFrame) -> list[Line2D]:
     """One name a side of the refinement, and one a way in which strengths were learned."""
     sides = [
-        Line2D([], [], color=colour, marker=mark, ms=3.5, lw=1, label=name) for name, colour, mark in SIDES.values()
+        Line2D([], [], color=colour, marker=mark, ms=3.5, lw=1, mfc="none", label=name)
+        for name, colour, mark in SIDES.values()
     ]
     stars = [
         Line2D([], [], color="0.2", ls="none", label=f"λ learned by each {by},\nat the mean of its {by}s", **star)
@@ -122,9 +127,12 @@ def _handles(frame: pd.DataFrame) -> list[Line2D]:
     return [*sides, *stars]
 
 
-def words(frame: pd.DataFrame) -> str:
-    """Say at which strength held-out loss was lowest, from a frame `of` runs."""
-    names = {by: name for name, by in strengths.TAUGHT.items()}
-    named = frame["strength"].astype(object).where(frame["learned"] == "", frame["learned"].map(names))
-    said = strengths.words(frame.assign(strength=named))
-    return f"{said[0].upper()}{said[1:]}."
+def numbers(frame: pd.DataFrame) -> dict[str, Any]:
+    """For the caption: the given λ of the lowest mean loss, that loss and the one at λ = 0, seeds and strengths."""
+    fixed = frame[frame["learned"] == ""]
+    means = fixed.groupby("strength")["loss"].mean()
+    best = means.idxmin() if len(means) else np.nan
+    return {
+        "best": best, "loss": means.min(), "plain": means.get(0.0, np.nan), "seeds": fixed["seed"].nunique(),
+        "strengths": len(means),
+    }  # fmt: skip

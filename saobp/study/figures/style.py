@@ -1,19 +1,24 @@
 """How every figure looks: the style sheet, the widths of a page, one colour an algorithm."""
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
+from textwrap import fill
 
 import matplotlib as mpl
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
+from scipy.optimize import isotonic_regression
 
 from saobp.study.setup import labels
 
 SHEET = Path(__file__).parent / "paper.mplstyle"
 COLUMN, PAGE = 3.03, 6.3  # inches: one column and the whole width of an ACL page
+LETTERS = 16  # of a heading, an inch of panel
 NARROW = 5.0  # below this width a grid of four columns folds into two
 
 
@@ -27,6 +32,58 @@ def new_figure(width: float, height: float) -> Figure:
     if not 1.5 <= width <= 20:
         raise ValueError(f"width: {width} inches; give 1.5 to 20 (an ACL column is {COLUMN}, a page {PAGE})")
     return Figure(figsize=(width, height), layout="constrained")
+
+
+def panels(width: float, count: int, height: float, *, columns: int = 0, **shared: object) -> tuple[Figure, list[Axes]]:
+    """A figure of `count` panels, each `height` inches: `columns` a row on a page, half as many in a column."""
+    columns = columns or count
+    columns = columns if width >= NARROW else max(1, columns // 2 if columns > 3 else 1)
+    rows = -(-count // columns)
+    figure = new_figure(width, rows * height)
+    axes = list(figure.subplots(rows, columns, squeeze=False, **shared).flat)
+    for ax in axes[count:]:
+        ax.remove()
+    return figure, axes[:count]
+
+
+def head(ax: Axes, letter: str, text: str) -> Axes:
+    """Head a panel with its bold letter (none if empty) and what it shows, broken to the width it has."""
+    inches = ax.figure.get_figwidth() / ax.get_subplotspec().get_gridspec().ncols
+    text = minus(text).replace(" %", "\N{NO-BREAK SPACE}%").replace(" = ", "\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}")
+    words = fill(f"{letter}  {text}" if letter else text, max(14, int(LETTERS * inches)))
+    if letter:
+        words = rf"$\bf{{{letter}}}$" + words[1:]
+    ax.set_title(words, loc="left", pad=4)
+    return ax
+
+
+def minus(text: str) -> str:
+    """The text with a true minus sign before each negative number."""
+    return re.sub(r"(?<!\w)-(?=[\d.])", "\N{MINUS SIGN}", text)
+
+
+def label_ends(ax: Axes, ends: Mapping[str, float], names: Mapping[str, str], gap: float = 0.075) -> Axes:
+    """Name algorithms to the right of their lines' ends, in their colours, no two names nearer than `gap` of the axis.
+
+    `ends`: where each line ends, in the axis's units; set the axis's limits first.
+    """
+    low, high = ax.get_ylim()
+    order = sorted(ends, key=ends.__getitem__)
+    places = np.array([(ends[name] - low) / (high - low) for name in order])
+    steps = gap * np.arange(len(order))
+    places = isotonic_regression(places - steps).x + steps  # as near to the ends as the gaps allow
+    places -= max(0.0, places[-1] - 1.0)
+    for name, place in zip(order, places):
+        colour = labels.ALGORITHMS[name].colour
+        ax.text(1.02, place, names[name], color=colour, va="center", fontsize=7, transform=ax.transAxes)
+    return ax
+
+
+def interval_of_mean(rows: np.ndarray, draws: int = 2000) -> tuple[np.ndarray, np.ndarray]:
+    """The 95 % percentile interval of the mean over rows (seeds), column by column: it stays where values can be."""
+    drawn = np.random.default_rng(0).integers(len(rows), size=(draws, len(rows)))
+    low, high = np.quantile(rows[drawn].mean(1), [0.025, 0.975], axis=0)
+    return low, high
 
 
 def line_style(algorithm: str) -> dict[str, object]:

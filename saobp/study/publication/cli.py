@@ -8,6 +8,12 @@ from typing import NoReturn
 
 from saobp.study.setup import paths
 
+NAMED = {
+    "figure": "1 to 9; 4-paper, 7-paper, 8-paper: the paper's own form; or glance, gains, length, hops, learning, "
+    "strength, tokens, claims",
+    "table": "1 to 9, or claims",
+}
+
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; an error for people is one line on stderr and exit code 2 (1 for a failing run)."""
@@ -63,12 +69,12 @@ def parser() -> Parser:
 
     for name, what in (("figure", "draw"), ("table", "write")):
         one = commands.add_parser(name, help=f"{what} a single {name} for reuse")
-        own = ("gains", "length", "hops", "strength", "claims") if name == "figure" else ("claims",)
-        names = [*range(1, 10), *own]
-        one.add_argument("number", type=lambda word: int(word) if word.isdigit() else word, choices=names)
+        one.add_argument("number", type=lambda word: int(word) if word.isdigit() else word, help=NAMED[name])
         usual, others = ("pdf", "svg, png, csv") if name == "figure" else ("tex", "md, csv")
         one.add_argument("--profile", help="default: the one that figures/ shows, which says most of those tracked")
         one.add_argument("--format", default=usual, help=f"{usual} (default), {others}")
+        if name == "table":
+            one.add_argument("--all", action="store_true", help="rows that were not run too")
         if name == "figure":
             one.add_argument("--width", type=float, help="inches (default: a page's)")
         one.add_argument("--out", type=Path, default=Path(), help="folder (default: the current one)")
@@ -135,7 +141,8 @@ def single(options: argparse.Namespace) -> None:
     from saobp.study.publication import results
 
     profile, width = options.profile or results.published_profile(), getattr(options, "width", None)
-    print(results.single(options.kind, options.number, profile, options.format, width, options.out))
+    every = getattr(options, "all", False)
+    print(results.single(options.kind, options.number, profile, options.format, width, options.out, every))
     print(f"from the records of profile {profile}", file=sys.stderr)
 
 

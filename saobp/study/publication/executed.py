@@ -1,6 +1,5 @@
 """Executed notebooks as a reader sees them: which run each is, which one comes before another, what is shown of it."""
 
-import ast
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +10,7 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_markdown_cell
 
 from saobp.study.publication.renewal import is_progress
-from saobp.study.setup import labels
+from saobp.study.setup import labels, typed_by_hand
 
 IDENTITY = ("model", "algorithm", "seed")
 MARKER = "# NBVAL_CHECK_OUTPUT\n"
@@ -91,15 +90,15 @@ def parameters(values: dict[str, Any]) -> str:
 
 def _without(cell: NotebookNode, names: dict[str, Any]) -> NotebookNode:
     """Return a cell of assignments without those to some names."""
-    kept = [line for line in cell.source.splitlines() if line.partition("=")[0].strip() not in names]
+    gone = {line for name, lines in typed_by_hand.assignments(cell.source) if name in names for line in lines}
+    kept = [line for number, line in enumerate(cell.source.splitlines(), 1) if number not in gone]
     return nbformat.from_dict({**cell, "source": "\n".join(kept)})
 
 
 def _tagged(node: NotebookNode, tag: str) -> dict[str, Any]:
     """Return the literal values that the cell with a tag assigns."""
     source = next((cell.source for cell in node.cells if tag in cell.metadata.get("tags", [])), "")
-    assigned = [statement for statement in ast.parse(source).body if isinstance(statement, ast.Assign)]
-    return {statement.targets[0].id: ast.literal_eval(statement.value) for statement in assigned}
+    return typed_by_hand.literals(source)
 
 
 def _kinship(run: Executed | None, other: Executed) -> int:

@@ -158,7 +158,7 @@ def _files(path: Path) -> list[str]:
 def _figures(folder: Path) -> list[dict[str, Any]]:
     """Return every figure that was drawn, its picture inside the page, with the manifest's caption."""
     manifest = folder / "manifest.json"
-    files = json.loads(manifest.read_text(encoding="utf-8"))["files"] if manifest.exists() else {}
+    entries = json.loads(manifest.read_text(encoding="utf-8"))["entries"] if manifest.exists() else {}
     return [
         {
             "name": path.stem,
@@ -166,8 +166,8 @@ def _figures(folder: Path) -> list[dict[str, Any]]:
             "image": links.picture(path),
             "whole": next(file for file in _files(path)[::-1] if file.endswith((".svg", ".png"))),
             "files": _files(path),
-            "alt": files.get(path.name, {}).get("caption", "").partition(". ")[0],
-            "notes": [caption(part) for part in _parts(f"**{title}.** " + files.get(path.name, {}).get("caption", ""))],
+            "alt": entries.get(path.stem, {}).get("caption", "").partition(". ")[0],
+            "notes": [caption(part) for part in _parts(title, entries.get(path.stem, {}))],
         }
         for number in figures.FIGURES
         for path, title in [(folder / f"{figures.stem(number)}.png", figures.title(number))]
@@ -175,7 +175,7 @@ def _figures(folder: Path) -> list[dict[str, Any]]:
     ]
 
 
-def _parts(text: str) -> list[str]:
-    """A figure's caption without its departures, and these if it has some."""
-    said, mark, differs = text.partition(DEPARTURES)
-    return [said.strip(), *([mark + differs] if mark else [])]
+def _parts(title: str, entry: dict[str, Any]) -> list[str]:
+    """A figure's caption, and its departures if it has some."""
+    differs = entry.get("departures")
+    return [f"**{title}.** {entry.get('caption', '')}", *([f"{DEPARTURES}{'; '.join(differs)}."] if differs else [])]

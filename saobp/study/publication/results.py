@@ -71,7 +71,9 @@ def draw(folder: Path) -> list[Path]:
     )  # fmt: skip
 
 
-def single(kind: str, number: int | str, profile: str, file_format: str, width: float | None, folder: Path) -> Path:
+def single(
+    kind: str, number: int | str, profile: str, file_format: str, width: float | None, folder: Path, every: bool = False
+) -> Path:
     """Write one figure or table of a profile into a folder and return the file.
 
     Raises FileNotFoundError when the profile has no records, ValueError for an unknown profile or format or when the
@@ -84,7 +86,9 @@ def single(kind: str, number: int | str, profile: str, file_format: str, width: 
         load_profile(profile)
         raise FileNotFoundError(f"profile '{profile}' has no records: run `make reproduce PROFILE={profile}` first")
     if kind == "table":
-        return tables.write(number, found, folder, [file_format])[0]
+        return tables.write(number, found, folder, [file_format], every=every)[0]
+    if number in figures.FIGURES and figures.FIGURES[number].several:
+        found += controlled.tracked()
     return figures.write(number, found, folder, [file_format], width=figures.PAGE if width is None else width)[0]
 
 

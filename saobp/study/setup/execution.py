@@ -1,6 +1,6 @@
 """Executes one notebook by papermill with checked parameters; it must leave exactly one record."""
 
-import ast
+import contextlib
 import difflib
 import os
 import sys
@@ -9,9 +9,13 @@ from typing import Any, get_args
 
 import nbformat
 import papermill
+from jupyter_client.kernelspec import KernelSpecManager, NoSuchKernel
+from nbclient.exceptions import DeadKernelError
 from papermill.exceptions import PapermillExecutionError
 
 from saobp.study.setup import paths, recipes, records, studies, typed_by_hand
+
+KERNEL = "python3"
 
 
 class UsageError(ValueError):
@@ -34,9 +38,8 @@ def declared_parameters(notebook: Path) -> dict[str, Any]:
     if cell is None:
         raise UsageError(f"{notebook}: has no cell tagged 'parameters'")
     try:
-        assignments = [node for node in ast.parse(cell.source).body if isinstance(node, ast.Assign)]
-        return {node.targets[0].id: ast.literal_eval(node.value) for node in assignments}
-    except (SyntaxError, ValueError, AttributeError):
+        return typed_by_hand.literals(cell.source)
+    except (SyntaxError, ValueError):
         raise UsageError(
             f"{notebook}: the cell tagged 'parameters' must hold lines like name = 1, and no code"
         ) from None
@@ -113,19 +116,56 @@ def run(notebook: Path, output: Path, given: dict[str, str], profile_file: Path 
 
 def _execute(notebook: Path, output: Path, values: dict[str, Any]) -> None:
     """Run papermill into a hidden neighbour of the output and rename it when it is whole."""
+    partial = output.with_name(f".{output.stem}.partial.ipynb")
+    failed = output.with_suffix(".failed.ipynb")
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
-        partial = output.with_name(f".{output.stem}.partial.ipynb")
         papermill.execute_notebook(
-            str(notebook), str(partial), values, cwd=str(paths.root()), kernel_name="python3", language="python",
-            progress_bar=False, stderr_file=sys.stderr, extra_arguments=["--log-level=CRITICAL"],
+            _verbatim(notebook), _verbatim(partial), values, cwd=str(paths.root()), kernel_name=KERNEL,
+            language="python", progress_bar=False, stderr_file=sys.stderr, extra_arguments=["--log-level=CRITICAL"],
         )  # fmt: skip
+        os.replace(partial, output)
+        failed.unlink(missing_ok=True)
     except PapermillExecutionError as error:
-        failed = output.with_suffix(".failed.ipynb")
         os.replace(partial, failed)
         reason = " ".join(str(error.evalue).split("\n")[:1])
         raise NotebookFailed(f"{notebook.name}, cell {error.exec_count}: {error.ename}: {reason} [{failed}]") from None
+    except DeadKernelError:
+        os.replace(partial, failed)
+        said = "its kernel died: memory ran out, most likely, or something killed it; free memory and run it again"
+        raise NotebookFailed(f"{notebook.name}, cell {_running(failed)}: {said} [{failed}]") from None
+    except (RuntimeError, NoSuchKernel) as error:  # jupyter's, before the first cell
+        raise _no_start(error) from None
     except OSError as error:
+        if error.filename in _command():
+            raise _no_start(error) from None
         raise UsageError(f"{error.filename or output}: {error.strerror}") from None
-    os.replace(partial, output)
-    output.with_suffix(".failed.ipynb").unlink(missing_ok=True)
+    finally:
+        with contextlib.suppress(OSError):  # of a folder that could not be made
+            partial.unlink(missing_ok=True)
+
+
+def _verbatim(path: Path) -> str:
+    """Return a path as papermill takes it, which fills in what stands in braces."""
+    return str(path).replace("{", "{{").replace("}", "}}")
+
+
+def _running(notebook: Path) -> int:
+    """Return the number, among the code cells, of the cell that an executed notebook had come to."""
+    cells = [cell for cell in nbformat.read(notebook, as_version=4).cells if cell.cell_type == "code"]
+    return sum(cell.metadata.get("papermill", {}).get("start_time") is not None for cell in cells)
+
+
+def _command() -> list[str]:
+    """Return the command that starts the kernel; none if there is no such kernel."""
+    try:
+        return KernelSpecManager().get_kernel_spec(KERNEL).argv
+    except NoSuchKernel:
+        return []
+
+
+def _no_start(error: Exception) -> NotebookFailed:
+    reason = getattr(error, "strerror", None) or str(error).split("\n")[0]
+    command = " ".join(_command()[:1]) or "none"
+    mend = "install it again: python -m ipykernel install --sys-prefix"
+    return NotebookFailed(f"the Jupyter kernel '{KERNEL}' does not start ({command}: {reason}); {mend}")

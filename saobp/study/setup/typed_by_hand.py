@@ -4,8 +4,10 @@
 error: nothing that was typed is changed or dropped silently.
 """
 
+import ast
 import math
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -47,8 +49,44 @@ def value(text: str, like: Any) -> Any:
     found = parse(text)
     if isinstance(like, float) and isinstance(found, int) and not isinstance(found, bool):
         found = float(found)
-    if isinstance(found, float) and not math.isfinite(found):
+    if any(not math.isfinite(number) for number in _floats(found)):
         raise ValueError(f"not a finite number: {text!r}")
     if like is not None and type(found) is not type(like):
         raise ValueError(f"not {type(like).__name__}: {text!r}")
     return found
+
+
+def _floats(value: Any) -> list[float]:
+    """Return the floats in a value, those in its lists and mappings included."""
+    if isinstance(value, list | dict):
+        return [number for part in (value.values() if isinstance(value, dict) else value) for number in _floats(part)]
+    return [value] if isinstance(value, float) else []
+
+
+def literals(source: str) -> dict[str, Any]:
+    """Return the literal values that a cell gives to names: `a = 1`, `b: float = 0.5`, `c = d = ""`.
+
+    Raises SyntaxError or ValueError if a name is given anything else.
+    """
+    return {name: _literal(node.value) for name, node in _assigned(source)}
+
+
+def assignments(source: str) -> list[tuple[str, range]]:
+    """Return the names that a cell gives values to, each with the numbers of the lines where it does."""
+    return [(name, range(node.lineno, node.end_lineno + 1)) for name, node in _assigned(source)]
+
+
+def _assigned(source: str) -> Iterator[tuple[str, ast.Assign | ast.AnnAssign]]:
+    """Yield each name with its assignment; IPython's lines (`%matplotlib inline`) are no Python and are passed over."""
+    for node in ast.parse(re.sub(r"^[%!].*$", "", source, flags=re.MULTILINE)).body:
+        if isinstance(node, ast.Assign) or (isinstance(node, ast.AnnAssign) and node.value is not None):
+            for target in getattr(node, "targets", None) or [node.target]:
+                if not isinstance(target, ast.Name):
+                    raise ValueError("a value goes to one name")
+                yield target.id, node
+
+
+def _literal(node: ast.expr) -> Any:
+    """Return the value of a literal, and of what papermill writes for a number that is not finite: `float('-inf')`."""
+    written = re.fullmatch(r"float\('(nan|-?inf)'\)", ast.unparse(node))
+    return float(written[1]) if written else ast.literal_eval(node)

@@ -43,11 +43,21 @@ def table(number: int, records: Sequence[Record], published: Published | None = 
 
 
 def write(
-    number: int, records: Sequence[Record], folder: str | Path, formats: Sequence[str] = tuple(FORMATS)
+    number: int,
+    records: Sequence[Record],
+    folder: str | Path,
+    formats: Sequence[str] = tuple(FORMATS),
+    *,
+    every: bool = False,
 ) -> list[Path]:
-    """Write table<number>.csv, .md and .tex into `folder`; returns their paths."""
-    built, stem = table(number, records), f"table{number}"
+    """Write table<number>.csv, .md and .tex into `folder`; returns their paths.
+
+    The last two leave rows without a run out unless `every` is true; the CSV has them all.
+    """
     unknown = [name for name in formats if name not in FORMATS]
     if unknown:
         raise ValueError(f"formats: {unknown[0]!r} is none of {', '.join(FORMATS)}")
-    return [paths.write_text(Path(folder) / f"{stem}.{name}", getattr(built, FORMATS[name])()) for name in formats]
+    whole = table(number, records)
+    built = {name: whole if every or name == "csv" else whole.with_runs() for name in formats}
+    files = {name: Path(folder) / f"table{number}.{name}" for name in formats}
+    return [paths.write_text(files[name], getattr(built[name], FORMATS[name])()) for name in formats]

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, floor, isfinite, isnan, log10
+from typing import Self
 
 from saobp.study.setup.labels import counted
 from saobp.study.statistics import Difference, Estimate, holm
@@ -94,6 +95,17 @@ class Table:
     notes: tuple[str, ...] = ()
     counts: str = "runs×items"  # what the brackets of a cell count; empty where there are none
     spread: str = "mean ± half of the 95 % interval, or [the interval] where it is lopsided"
+
+    def with_runs(self) -> Self:
+        """The table without the rows that have no run of ours, and a note that counts them; all of it if none has."""
+        kept = tuple(
+            row for row in self.rows if not row.labels[0] or any(c.ours is not None for c in row.cells.values())
+        )
+        gone = len(self.rows) - len(kept)
+        if not gone or not any(row.labels[0] for row in kept):
+            return self
+        said = f"{counted(gone, 'row')} not run (`saobp table {self.number} --all` prints the paper's numbers)."
+        return replace(self, rows=kept, notes=(said, *self.notes))
 
     def to_csv(self) -> str:
         """One row a cell, for reuse in another analysis."""

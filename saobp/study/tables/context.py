@@ -22,14 +22,23 @@ STAGES = {  # the stages behind a table or figure, which date and describe it
     "table7": ("pretrain", "decoder"),
     "table8": ("pretrain", "finetune"),
     "table9": ("cost",),
-    **{f"figure{number}": ("attention",) for number in (1, 2, 4, 5, 6, 7, 8)},
+    "figure1": (),
+    **{f"figure{number}": ("attention",) for number in (2, 4, 5, 6, 7, 8, "4-paper", "7-paper", "8-paper")},
     **{f"figure{number}": ("pretrain", "finetune", "attention") for number in (3, 9)},
     "figure-gains": ("pretrain", "finetune"),
     "figure-length": ("cost",),
+    "figure-glance": ("pretrain", "attention", "beyond"),
     "figure-hops": ("beyond",),
+    "figure-learning": ("beyond",),
+    "figure-tokens": ("beyond",),
     "figure-strength": ("beyond",),
 }
-PARTS = {"figure-hops": "multihop", "figure-strength": "strengths"}  # of a record of notebook 12, which may have one
+PARTS = {
+    "figure-hops": "multihop",
+    "figure-learning": "multihop",
+    "figure-strength": "strengths",
+    "figure-tokens": "tokens",
+}  # of a record of notebook 12, which may have one
 DECODER_ONLY = ("table7",)
 DEPARTURES = "Departures from the paper: "
 NAMED_STAGES = {

@@ -1,0 +1,95 @@
+"""The result at a glance: largest column sum, questions of three hops, and when a run starts to learn."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from saobp.study.beyond import accuracy_by_hops as hops
+from saobp.study.figures import learning, seeds, style
+from saobp.study.setup import labels
+
+Record = dict[str, Any]
+LAYERS, HOPS, STEP = 4, 3, 1000  # of the second panel; the step whose accuracies its heading gives
+CURVES = ("original", "uniform", "high")
+STARTED = 5.0  # nats: a run starts to learn where its training loss is first below
+
+
+def data(records: Sequence[Record]) -> pd.DataFrame:
+    """One row a mark, `panel` a, b or c: algorithm, task, seed, x, y, and in b the band low to high and its seeds n.
+
+    a: x is the largest column sum. b: y is the percent right at step x, a mean over seeds. c: x is the step at which
+    a run started to learn, y its held-out loss (nats) at the end. Empty unless there are records for all three.
+    """
+    columns = seeds.by_seed(records, "column_mass_maximum").assign(panel="a").rename(columns={"value": "x"})
+    exam = max((record["metrics"].get("multihop") or [] for record in records), key=len, default=[])
+    curves = learning.means(hops.curves(exam), HOPS) if exam else pd.DataFrame()
+    curves = curves[curves["algorithm"].isin(CURVES) & (curves["layers"] == LAYERS)] if len(curves) else curves
+    curves = curves.rename(columns={"step": "x", "accuracy": "y"}).assign(panel="b")
+    parts = [columns, curves, starts(records).assign(panel="c")]
+    return pd.concat(parts, ignore_index=True) if all(map(len, parts)) else pd.DataFrame()
+
+
+def starts(records: Sequence[Record]) -> pd.DataFrame:
+    """One row a pretraining run: algorithm, seed, step x at which it started to learn, held-out loss y at the end.
+
+    An algorithm of which some run never started is left out.
+    """
+    rows = []
+    for run in records:
+        if run["stage"] == "pretrain" and not labels.is_decoder(run["parameters"]["model"]):
+            below = [p["step"] for p in run["metrics"].get("training") or [] if p["loss"] < STARTED]
+            end = float(np.log(run["metrics"]["perplexity"]))
+            rows.append((run["parameters"]["algorithm"], run["parameters"]["seed"], min(below, default=np.nan), end))
+    frame = pd.DataFrame(rows, columns=["algorithm", "seed", "x", "y"])
+    return frame[frame.groupby("algorithm")["x"].transform(lambda steps: steps.notna().all())]
+
+
+def numbers(frame: pd.DataFrame) -> dict[str, Any]:
+    """For the caption: the numbers of each panel."""
+    a, b, c = (frame[frame["panel"] == panel] for panel in "abc")
+    at = b[b["x"] == b["x"].iloc[(b["x"] - STEP).abs().argmin()]].set_index("algorithm")
+    r = float(np.corrcoef(c["x"], c["y"])[0, 1]) if len(c) > 2 else np.nan
+    right = {name: at["y"].get(name, np.nan) for name in CURVES}
+    step = int(at["x"].iloc[0])
+    return seeds.numbers(a.rename(columns={"x": "value"})) | right | {
+        "step": step, "n": int(b["n"].max()), "r": r, "runs": len(c), "started": STARTED, "hops": HOPS,
+    }  # fmt: skip
+
+
+def plot(frame: pd.DataFrame, width: float) -> Figure:
+    """Draw the three panels side by side, below five inches one above the other."""
+    figure, (a, b, c) = style.panels(width, 3, 2.3)
+    said = numbers(frame)
+    seeds.pair_axes(a, frame[frame["panel"] == "a"].rename(columns={"x": "value"}))
+    a.axvline(1, color="0.5", lw=0.8, ls=":")
+    a.set(xlim=(0, None), xlabel="Largest column sum (uniform: 1)")
+    style.head(
+        a, "a", "Largest column sum {original_mean:.1f} → {high_mean:.1f}, lower in {lower} of {pairs}".format(**said)
+    )
+    curves = frame[frame["panel"] == "b"].rename(columns={"x": "step", "y": "accuracy"})
+    learning.curve_axes(b, curves, seeds=False)
+    title = "Right at step {step:,}: High {high:.0f} %, Original {original:.0f} % (n = {n}, post hoc)"
+    style.head(b, "b", title.format(**said))
+    start_axes(c, frame[frame["panel"] == "c"])
+    style.head(c, "c", "Start of learning and final loss: r = {r:.2f} (n = {runs})".format(**said))
+    return figure
+
+
+def start_axes(ax: Axes, frame: pd.DataFrame) -> Axes:
+    """Draw when each run started to learn against its loss at the end; Original and High in their colours."""
+    for algorithm, runs in frame.groupby("algorithm", sort=False):
+        look = labels.ALGORITHMS[str(algorithm)]
+        named = algorithm in seeds.SIDES
+        colour = look.colour if named else "0.6"
+        ax.plot(runs["x"], runs["y"], look.marker if named else "o", color=colour, ms=4.5 if named else 4,
+                mfc=colour if named else "none", zorder=2 + named)  # fmt: skip
+    for place, (name, colour) in enumerate(
+        [(labels.algorithm_title(s), labels.ALGORITHMS[s].colour) for s in seeds.SIDES] + [("others", "0.5")]
+    ):
+        ax.text(0.04, 0.95 - 0.09 * place, name, color=colour, transform=ax.transAxes, fontsize=7, va="top")
+    ax.set(xlabel=f"Step where training loss < {STARTED:g} nats", ylabel="Final held-out loss (nats)")
+    return ax
