@@ -192,6 +192,18 @@ def test_one_seed_borrows_a_spread_or_has_no_interval():
     assert (open_.low, open_.high) == (-inf, inf)
 
 
+def test_records_that_lack_what_a_claim_reads_are_no_measurement():
+    timed, measured = examples.cost(), examples.attention()
+    for way in timed["metrics"]["ways"].values():
+        for phase in ("train", "train_no_dropout"):
+            way[phase].pop("ratio_to_eager", None)
+    measured["metrics"]["nan"] = {}
+    decided = verdicts.verdicts(verdicts.Studies({"smoke": [timed, measured]}, numbers.load()))
+    found = {row.claim.id: row.outcome for row in decided}
+    assert found["cost-eager"] == found["clustering-undefined"] == NOT_RUN
+    assert set(found) == set(verdicts.claims())
+
+
 def test_no_cell_of_the_table_is_long_and_every_claim_is_drawn(decided):
     rows = verdicts.lines(decided)
     assert len(rows) == 2 + len(decided)

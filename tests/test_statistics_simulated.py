@@ -4,6 +4,7 @@ A few hundred draws in `make test`, thousands in the nightly run.
 """
 
 from math import inf
+from statistics import quantiles
 
 import numpy as np
 import pytest
@@ -24,7 +25,7 @@ def slack(draws, level=0.05):
 def test_a_cell_of_one_seed_covers_with_the_spread_that_others_lend_it(draws):
     random, inside = np.random.default_rng(1), 0
     for _ in range(draws):
-        cells = [random.normal(0, np.hypot(1, 0.5), n) for n in (1, 3, 3, 4)]
+        cells = [random.normal(0, 1, n) + random.normal(0, 0.5) for n in (1, 3, 3, 4)]  # seeds, and items they share
         lent = statistics.borrow(cells, [0.5] * 4)[0]
         inside += lent.low <= 0 <= lent.high
     assert inside / draws > 0.95 - slack(draws)
@@ -34,10 +35,10 @@ def test_the_variance_between_seeds_is_that_of_analysis_of_variance_without_item
     random = np.random.default_rng(2)
     cells = [random.normal(place, 2, n) for place, n in ((0, 3), (5, 4), (9, 6))]
     squares = sum(((cell - cell.mean()) ** 2).sum() for cell in cells)
-    variance, freedom = statistics.seed_variance([*cells, [1.0]], [0.0] * 4)
-    assert freedom == 10 and variance == pytest.approx(squares / 10, rel=1e-4)
+    variance, freedom = statistics.seed_variance([*cells, [1.0]])
+    assert freedom == 10 and variance == pytest.approx(squares / 10)
     with pytest.raises(ValueError, match="none has two seeds"):
-        statistics.seed_variance([[1.0], [2.0]], [0.0, 0.0])
+        statistics.seed_variance([[1.0], [2.0]])
 
 
 @pytest.mark.parametrize("draws", DRAWS)
@@ -88,11 +89,11 @@ def test_bca_covers_the_mean_of_skewed_differences_about_as_students_interval_do
 def test_the_interval_of_a_median_is_read_off_its_quartiles_and_is_not_they(draws):
     random, inside, quartiles = np.random.default_rng(6), 0, 0
     for _ in range(draws):
-        low, middle, high = np.quantile(random.normal(1, 0.1, 31), [0.25, 0.5, 0.75])
-        found = statistics.median_interval(low, middle, high, 31)
+        low, middle, high = quantiles(random.normal(1, 0.1, 9), n=4)  # as the rounds of a cost record
+        found = statistics.median_interval(low, middle, high, 9)
         inside, quartiles = inside + (found.low <= 1 <= found.high), quartiles + (low <= 1 <= high)
-    assert 0.95 - slack(draws) - 0.01 < inside / draws
-    assert quartiles / draws > 0.98  # quartiles of 31 rounds hold the median nearly always: too wide for an interval
+    assert 0.95 - slack(draws) < inside / draws
+    assert quartiles < inside  # what is taken for an interval when quartiles are
 
 
 @pytest.mark.parametrize("draws", DRAWS)

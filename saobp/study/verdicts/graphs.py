@@ -86,7 +86,7 @@ def undefined(studies: Studies) -> list[Measurement]:
     rows = []
     for study, runs in studies.of("attention").items():
         runs = [run for run in runs if run["metrics"]["task"] == TASK and run["metrics"].get("nan")]
-        total = sum(run["metrics"]["layers"] * run["metrics"]["heads"] for run in runs)
+        total = sum(map(_heads, runs))
         lost = sum(_undefined(run) for run in runs)
         if total:
             interval = partial(_exact, stats.binomtest(lost, total))
@@ -99,11 +99,13 @@ def undefined(studies: Studies) -> list[Measurement]:
     return rows
 
 
+def _heads(run: Record) -> int:
+    return np.size(estimates.matrix(run)["gtd"])
+
+
 def _undefined(run: Record) -> int:
     """Heads that have an undefined clustering, at most one per undefined number."""
-    return min(
-        run["metrics"]["layers"] * run["metrics"]["heads"], run["metrics"]["nan"]["refined"]["clustering_barrat"]
-    )
+    return min(_heads(run), (run["metrics"]["nan"].get("refined") or {}).get("clustering_barrat", 0))
 
 
 def _exact(test, level: float) -> tuple[float, float]:

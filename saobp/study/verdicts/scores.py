@@ -34,9 +34,8 @@ class Scores:
             sides = [task_scores.scores(records, model, name, task) for name in ("high", "original")]
             if all(sides):
                 self._add(task, *sides)
-        several = [gap for gap in self.gaps.values() if len(gap[0]) > 1]
-        values, items = [[*gap[0].values()] for gap in several], [gap[1] ** 2 for gap in several]
-        self.spread = seed_variance(values, items) if several else None
+        several = [[*gap[0].values()] for gap in self.gaps.values() if len(gap[0]) > 1]
+        self.spread = seed_variance(several) if several else None
 
     def _add(self, task: str, ours: list[Score], theirs: list[Score]) -> None:
         if all(run.constant for run in ours + theirs):

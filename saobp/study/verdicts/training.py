@@ -79,7 +79,7 @@ def convergence_by_size(studies: Studies) -> list[Measurement]:
     for study, record, pairs in _story_pairs(studies):
         cells = [[gap for _, gap in found] for found in pairs.values()]
         if {"mini", "medium"} <= set(pairs) and any(len(cell) > 1 for cell in cells):
-            variance, freedom = seed_variance(cells, [0.0] * len(cells))
+            variance, freedom = seed_variance(cells)
             value = float(np.mean([gap for _, gap in pairs["mini"]]) - np.mean([gap for _, gap in pairs["medium"]]))
             error = Error(((float(np.sqrt(2 * variance)), freedom),))
             method = "one seed each; spread over seeds borrowed from the smaller models"
