@@ -19,7 +19,7 @@ def test_a_single_table_without_a_profile_is_of_the_results_that_are_shown(tmp_p
 
 
 @pytest.mark.parametrize(("words", "said"), [
-    (["table", "12"], "invalid choice: 12"), (["figure", "3", "--width", "x"], "invalid float value: 'x'"),
+    (["table", "12"], "no Table 12; choose 1 to 9"), (["figure", "3", "--width", "x"], "invalid float value: 'x'"),
     (["figure", "3", "--width", "0"], "give 1.5 to 20"), (["table", "2", "--profile", "nope"], "choose one of laptop"),
     (["table", "2", "--profile", "no/such.yaml"], "no such profile"), ([], "required: COMMAND"),
 ])  # fmt: skip
