@@ -1,12 +1,14 @@
 """The paper's tables as the audit looks at them, and the pictures of them."""
 
+import dataclasses
+
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
 
 from saobp.study.figures import printed as pictures
-from saobp.study.paper import arithmetic, frames, numbers
+from saobp.study.paper import arithmetic, audit, frames, numbers
 
 
 @pytest.fixture(scope="module")
@@ -48,56 +50,10 @@ def test_gains_are_in_their_own_standard_errors(paper):
     assert qqp["z"] == pytest.approx(arithmetic.z_of_difference(82.79, 78.31, 40430))
 
 
-def test_the_error_of_a_mean_over_glue_is_a_ninth_of_the_root_of_the_summed_squares(paper):
-    rows = frames.table(paper, 8)
-    found = frames.average_gains(rows)
-    assert list(found.index[:3]) == [("Mini", "High"), ("Mini", "Low"), ("Mini", "ElemMul")] and len(found) == 9
-    cells = frames.gains(paper).query("model == 'Mini' and task in @arithmetic.LABEL_COUNTS")
-    mini = found.loc[("Mini", "High")]
-    assert mini["error"] == pytest.approx(np.sqrt((cells["error"] ** 2).sum()) / 9)
-    assert mini["gain"] == pytest.approx(11.53 / 9, abs=1e-6) and mini["z"] == mini["gain"] / mini["error"]
-    assert mini["WNLI alone"] == pytest.approx(cells.set_index("task")["error"]["WNLI"] / 9)
-
-
 def test_a_guess_among_four_is_no_error_from_chance(paper):
     scores = pd.DataFrame({"HellaSwag": [25.0], "RACE_Middle": [27.0]})
     found = frames.against_chance(scores).loc[0]
     assert found["HellaSwag"] == 0 and found["RACE_Middle"] == pytest.approx(0.02 / np.sqrt(0.25 * 0.75 / 1436))
-
-
-def test_token_graphs_keep_the_printed_columns_beside_what_they_imply(paper):
-    rows = frames.table(paper, 1)
-    found = frames.token_graphs(rows, 40)
-    assert found["BC"].equals(rows["BC"]) and found["CC"].equals(rows["CC"])
-    assert found["mean hops"].loc[("Mini", "Original")] == pytest.approx(1 + 2 * 6.82 / 39)
-
-
-def test_sparsities_are_those_of_appendix_e(paper):
-    found = frames.sparsities(paper)
-    assert found.loc["Medium", ["Original", "High"]].tolist() == [0.918, 0.868]
-    assert found.loc["Medium", "change"] == pytest.approx(-0.05)
-    assert found.loc["Mini", "keys, Original"] == pytest.approx(120 * 0.094)
-
-
-def test_text_seen_grows_with_the_steps_and_a_pass_takes_all_words(paper):
-    found = frames.text_seen(paper)
-    assert found["tokens"].tolist() == [7.68, 19.2, 31.36]
-    once = found["sequences for BookCorpus"] * found["steps"] * arithmetic.LENGTH
-    assert once.tolist() == pytest.approx([arithmetic.CORPUS_WORDS["BookCorpus"]] * 3)
-
-
-def test_epochs_of_fine_tuning_are_made_whole_by_the_named_numbers_of_questions(paper):
-    found = frames.fine_tuning_epochs(paper, (16, 32, 64))
-    assert found.loc[16, "epochs"] == pytest.approx(3116 / 1589)
-    for batch in (16, 32):
-        for questions in found.loc[batch, ["fewest", "most"]]:
-            assert np.ceil(questions / batch) * found.loc[batch, "nearest"] == 3116
-    assert found.loc[64, ["fewest", "most"]].isna().all()
-
-
-def test_cells_are_named_largest_first():
-    cells = pd.DataFrame({"model": ["Mini", "Small"], "task": ["RTE", "QQP"], "gain": [1.0, -2.0], "z": [0.5, -3.0]})
-    assert frames.named(cells) == "Small QQP -2.00 (z -3.0), Mini RTE +1.00 (z 0.5)"
 
 
 def test_views_leave_out_what_they_name(paper):
@@ -135,11 +91,41 @@ def test_times_are_those_of_table_9(paper):
     assert found == paper.value(9, model="Mini", algorithm="Original", phase="train", metric="step_per_s (ms)")
 
 
-def test_speeds_are_operations_over_time(paper):
-    found = frames.speeds(paper).loc[("Mini", "Original")]
-    assert found["training"] == pytest.approx(6 * 1.41e9 / 28.03e-3 / 1e12)
-    assert found["inference"] == pytest.approx(2 * 0.40e9 * 4353.7 / 1e12)
-    assert found["ratio"] == found["inference"] / found["training"]
+def test_every_finding_has_a_place_and_only_what_the_paper_prints_is_its_number(paper):
+    rows = pd.concat([audit.findings(paper), audit.others(paper)])
+    assert list(rows.columns) == audit.COLUMNS and rows["recomputed"].notna().all()
+    assert rows["place"].str.fullmatch(r"(Tables?|Figs?\.|Sec\.|App\.) [\dA-G, ]+").all()
+    assert not rows.duplicated(["place", "quantity"]).any()
+    table = rows.set_index("quantity")
+    assert table.loc["gain of High on GLUE, BERT-Small (points)", "paper"] == pytest.approx(57.61 - 54.03)
+
+
+def test_a_misprint_moves_the_rows_that_look_at_its_cell(paper):
+    frame = paper.tables[9].copy()
+    cell = paper.cell(9, model="Mini", algorithm="High", phase="train", metric="FLOPs (GFLOPs)").name
+    frame.loc[cell, "value"] += 0.1
+    other = dataclasses.replace(paper, tables=paper.tables | {9: frame})
+    before, after = (audit.others(one).set_index("quantity")["recomputed"] for one in (paper, other))
+    assert after["operations that the architecture gives, of 24"] == 22
+    assert before["operations that the architecture gives, of 24"] == 23
+    assert audit.findings(other)["paper"].iloc[-1] == pytest.approx(audit.findings(paper)["paper"].iloc[-1] + 0.1)
+
+
+def test_original_is_ahead_of_all_three_methods_of_table_3(paper):
+    original, three = frames.table3(paper)
+    assert original.tolist() == [71.68, 30.08] and len(three) == 3
+    assert (three < original).all(axis=None)
+
+
+def test_no_zero_shot_accuracy_is_above_a_constant_answer(paper):
+    rows = frames.zero_shot(paper)
+    assert len(rows) == 12 and set(rows["constant answer"].round(2)) == {25.0, 62.17}
+    assert frames.perplexities(paper).loc["GPT2-Medium", "fall"] == pytest.approx(np.log(67.5 / 6.8))
+
+
+def test_high_counts_no_more_than_original_s_own_attention(paper):
+    rows = frames.added_operations(paper)
+    assert rows["by formula"].tolist() == pytest.approx(rows["Original's own attention"].tolist())
 
 
 def test_the_forest_fills_the_cells_beyond_two_standard_errors(paper):
@@ -158,13 +144,3 @@ def test_the_failed_run_is_ringed_and_both_correlations_are_said(paper):
         rings = [line for line in ax.lines if line.get_markerfacecolor() == "none"]
         assert [float(ring.get_xdata()[0]) for ring in rings] == [table1.loc[frames.FAILED, "GTD"]]
     assert "= −0.28" in axes[0].get_title("left") and "= +0.08" in axes[0].get_title("left")
-
-
-def test_the_bound_on_clustering_is_drawn_through_its_own_points(paper):
-    rows = frames.token_graphs(frames.table(paper, 1), 40)
-    ax = pictures.clustering_bound(rows).axes[0]
-    line = next(line for line in ax.lines if line.get_linestyle() == "--")
-    assert np.interp(rows["BC"], line.get_xdata(), line.get_ydata()) == pytest.approx(rows["least CC"].to_numpy())
-    marks = [line for line in ax.lines if line.get_linestyle() == "None"]
-    drawn = sorted((float(mark.get_xdata()[0]), float(mark.get_ydata()[0])) for mark in marks)
-    assert drawn == sorted(zip(rows["BC"], rows["CC"]))

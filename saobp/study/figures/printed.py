@@ -72,20 +72,6 @@ def scatter_axes(ax: Axes, rows: pd.DataFrame, other: str) -> Axes:
     return ax
 
 
-def clustering_bound(graphs: pd.DataFrame, width: float = style.COLUMN) -> Figure:
-    """Draw the clustering of `printed.token_graphs` against betweenness, with the least that goes with it (dashed)."""
-    figure = style.new_figure(width, 2.4)
-    ax = figure.subplots()
-    for (model, algorithm), row in graphs.iterrows():
-        look = labels.ALGORITHMS[algorithm.lower()]
-        ax.plot(row["BC"], row["CC"], look.marker, color=look.colour, markersize=MARKER[model], alpha=0.8, mew=0)
-    bound = graphs.sort_values("BC")
-    ax.plot(bound["BC"], bound["least CC"], "--", color="0.4", lw=0.9)
-    ax.set(xlabel="betweenness", ylabel="clustering coefficient", ylim=(0, None))
-    figure.legend(handles=_handles(), loc="outside right upper", handletextpad=0.1)
-    return figure
-
-
 def _handles() -> list[Line2D]:
     """Return a legend's marks: one an algorithm, then one a size."""
     looks = [labels.ALGORITHMS[algorithm.lower()] for algorithm in frames.ALGORITHMS]

@@ -20,7 +20,6 @@ LABEL_COUNTS = {
     "MNLI": (3479, 3123, 3213), "QQP": (25545, 14885),
 }  # fmt: skip
 BOOLQ_NO = 1237  # of the 3,270 questions
-CORPUS_WORDS = {"WikiText-103": 103_227_021, "BookCorpus": 984_846_357}  # Merity et al. 2016; Zhu et al. 2015
 LENGTH, VOCABULARY = 128, 30522
 LAYER_NORM = 5  # operations an element that the counter charges for a layer norm
 
@@ -37,11 +36,6 @@ def grim(percent: float, items: int, decimals: int = 2) -> list[int]:
     half = 0.5 * 10**-decimals * (1 + 1e-9)
     low, high = (percent - half) / 100 * items, (percent + half) / 100 * items
     return [count for count in range(max(0, ceil(low)), min(items, floor(high)) + 1)]
-
-
-def grim_rate(items: int, decimals: int = 2) -> float:
-    """Share of all percentages with so many decimals that some count of `items` gives: GRIM's blindness."""
-    return min(1.0, (items + 1) / (100 * 10**decimals + 1))
 
 
 def error_of_difference(first: float, second: float, items: int) -> float:
@@ -98,43 +92,6 @@ def walks_above(points: int, r: float, *, pairs: int = 2000, seed: int = 0) -> f
     return float(np.mean(np.array(found) > r))
 
 
-def mean_hops(betweenness: float, nodes: int) -> float:
-    """Mean number of edges on a shortest path, from the nodes' mean betweenness, not normalised: 1 + 2 BC / (n-1).
-
-    Each of the inner nodes of a path adds one to the sum of betweenness, so this is exact for an undirected graph
-    in one piece; pairs without a path between them would add nothing.
-    Source: Freeman 1977.
-    """
-    return 1 + 2 * betweenness / (nodes - 1)
-
-
-def least_density(betweenness: float, nodes: int) -> float:
-    """Smallest share of pairs that an edge joins, 1 - 2 BC / (n-1): all other pairs are two hops apart or more.
-
-    For an unweighted, undirected graph in one piece. Below 0 where betweenness leaves the density open.
-    """
-    return 2 - mean_hops(betweenness, nodes)
-
-
-def least_clustering(betweenness: float, nodes: int) -> float:
-    """Smallest mean of the binary clustering coefficient that goes with a mean betweenness: 1 - 4 BC / (n-2).
-
-    Two neighbours of degree d share at least 2d - n others, so a node's clustering is at least (2d-n)/(d-1); the line
-    lies below that for every d, so it holds for means over graphs as well. For unweighted, undirected graphs, each
-    in one piece and with all degrees alike. Below 0 where betweenness leaves clustering open.
-    """
-    return 1 - 4 * betweenness / (nodes - 2)
-
-
-def items_of_epochs(step: int, epochs: int, batch: int) -> range:
-    """Numbers of items of which `step` batches are so many whole epochs, the last batch of each perhaps smaller.
-
-    Empty if the steps do not divide by the epochs.
-    """
-    each, rest = divmod(step, epochs)
-    return range(0) if rest else range((each - 1) * batch + 1, each * batch + 1)
-
-
 @dataclass(frozen=True)
 class Shape:
     """A BERT as its multiply-accumulates see it (Table 4)."""
@@ -143,18 +100,6 @@ class Shape:
     hidden: int
     heads: int
     ffn: int
-
-
-def embeddings(shape: Shape, positions: int = 512) -> int:
-    """Parameters of BERT's embeddings: words, positions, two segments, and their norm."""
-    return (VOCABULARY + positions + 2) * shape.hidden + 2 * shape.hidden
-
-
-def parameters(shape: Shape, positions: int = 512) -> int:
-    """Parameters of BERT's encoder with pooler: embeddings, layers, biases and norms."""
-    h = shape.hidden
-    layer = 4 * (h * h + h) + 2 * h * shape.ffn + shape.ffn + h + 4 * h
-    return embeddings(shape, positions) + shape.layers * layer + h * h + h
 
 
 def macs(shape: Shape, algorithm: str, *, training: bool) -> float:

@@ -1,13 +1,12 @@
-"""The paper's tables as the audit looks at them: one frame a question, from the printed numbers alone."""
+"""The paper's tables as the audit looks at them: one frame per question, from the printed numbers alone."""
 
 from collections.abc import Sequence
 from itertools import combinations
-from math import ceil, hypot
 
+import numpy as np
 import pandas as pd
 from scipy import stats
 
-from saobp.study.data.splits import PUBLISHED_ROWS
 from saobp.study.paper import arithmetic
 from saobp.study.paper.numbers import Published
 
@@ -16,7 +15,6 @@ ALGORITHMS = ("Original", "High", "Low", "ElemMul")
 TASKS = ("CoLA", "MRPC", "RTE", "SST2", "STS-B", "WNLI", "QNLI", "MNLI", "QQP")  # GLUE, in the order of Table 8
 BENCHMARKS = ("GLUE", "HellaSwag", "RACE_Middle", "SQuAD")
 FAILED = ("Medium", "Low")  # the run that gives one answer to everything
-SPARSITIES = {"Mini": ("C41", "C42"), "Small": ("C43", "C44"), "Medium": ("C45", "C46")}  # Original, High; App. E
 
 
 def table(paper: Published, number: int) -> pd.DataFrame:
@@ -67,28 +65,6 @@ def gains(paper: Published) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["model", "task", "items", "gain", "error", "z"])
 
 
-def average_gains(table8: pd.DataFrame) -> pd.DataFrame:
-    """Return by size and algorithm how far its mean over GLUE is above Original's (points), with error and z.
-
-    The nine columns are averaged anew. The error is that of the items of the seven accuracies alone, unpaired; CoLA's
-    and STS-B's are left out, so it is too small. "WNLI alone" is what that one task puts in, in points of the mean.
-    """
-    rows = {}
-    for model, algorithm in table8.index.drop([(size, "Original") for size in SIZES]):
-        ours, plain = table8.loc[(model, algorithm)], table8.loc[(model, "Original")]
-        errors = {task: arithmetic.error_of_difference(ours[task], plain[task], arithmetic.ITEMS[task]) / len(TASKS)
-                  for task in arithmetic.LABEL_COUNTS}  # fmt: skip
-        gain, error = (ours - plain)[list(TASKS)].mean(), hypot(*errors.values())
-        rows[model, algorithm] = {"gain": gain, "error": error, "z": gain / error, "WNLI alone": errors["WNLI"]}
-    return pd.DataFrame(rows).T.rename_axis(["model", "algorithm"])
-
-
-def named(cells: pd.DataFrame) -> str:
-    """Name cells of `gains` with their z, largest first: "Mini QQP +4.48 (z 16.1)"."""
-    ordered = cells.sort_values("z", key=abs, ascending=False)
-    return ", ".join(f"{row.model} {row.task} {row.gain:+.2f} (z {row.z:.1f})" for row in ordered.itertuples())
-
-
 def views(table1: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """Return the twelve rows of Table 1 four times: all, without the failed run, without BP-Low, centred by size."""
     rows = table1.rename(columns={"Acc_RACE_Middle": "accuracy"})
@@ -123,58 +99,6 @@ def against_chance(table2: pd.DataFrame, choices: int = 4) -> pd.DataFrame:
     )
 
 
-def token_graphs(table1: pd.DataFrame, nodes: int) -> pd.DataFrame:
-    """Return what Table 1's betweenness implies of its token graphs, were they unweighted and each in one piece."""
-    rows = {
-        "BC": table1["BC"], "mean hops": arithmetic.mean_hops(table1["BC"], nodes),
-        "least density": arithmetic.least_density(table1["BC"], nodes),
-        "least CC": arithmetic.least_clustering(table1["BC"], nodes), "CC": table1["CC"],
-    }  # fmt: skip
-    return pd.DataFrame(rows)
-
-
-def sparsities(paper: Published) -> pd.DataFrame:
-    """Return Appendix E's mean sparsity by size, its change, and the keys of a row that are not sparse.
-
-    The keys are out of the most tokens that Fig. 6 allows, so they are an upper bound.
-    """
-    tokens = paper.claim("C47")
-    said = {size: [paper.claim(id) for id in ids] for size, ids in SPARSITIES.items()}
-    frame = pd.DataFrame(said, index=["Original", "High"]).T
-    keys = ((1 - frame) * tokens).add_prefix("keys, ")
-    return frame.assign(change=frame["High"] - frame["Original"]).join(keys)
-
-
-def text_seen(paper: Published) -> pd.DataFrame:
-    """Return by size the 10^6 tokens that Table 5's steps read if each is Table 9's one sequence of 128 tokens.
-
-    Beside it tokens a parameter, and how many such sequences a step would have to hold to pass over a corpus once;
-    a word is at least one token, so that those are lower bounds.
-    """
-    steps = pd.Series({size: paper.value(5, model=size, metric="max_steps") for size in SIZES})
-    tokens = steps * arithmetic.LENGTH
-    weights = pd.Series({size: arithmetic.parameters(shape) for size, shape in shapes(paper).items()})
-    passes = {f"sequences for {name}": words / tokens for name, words in arithmetic.CORPUS_WORDS.items()}
-    return pd.DataFrame({"steps": steps.astype(int), "tokens": tokens / 1e6, "a parameter": tokens / weights, **passes})
-
-
-def fine_tuning_epochs(paper: Published, batches: Sequence[int]) -> pd.DataFrame:
-    """Return how many epochs of RACE-Middle's training questions Fig. 5's step is, by batch.
-
-    With the whole number of epochs next to it, the questions that would make it whole: fewest and most, or NA.
-    """
-    step, items = int(paper.claim("C38")), PUBLISHED_ROWS["ehovy/race", "middle"]["train"]
-    rows = {}
-    for batch in batches:
-        epochs = step / ceil(items / batch)
-        nearest = max(1, round(epochs))
-        fit = arithmetic.items_of_epochs(step, nearest, batch)
-        ends = {"fewest": min(fit, default=None), "most": max(fit, default=None)}
-        rows[batch] = {"epochs": epochs, "nearest": nearest, **ends}
-    counts = dict.fromkeys(("nearest", "fewest", "most"), "Int64")
-    return pd.DataFrame.from_dict(rows, orient="index").astype(counts).rename_axis("batch")
-
-
 def shapes(paper: Published) -> dict[str, arithmetic.Shape]:
     """Return the sizes of Table 4."""
     keys = ("layers", "hidden", "heads", "ffn")
@@ -182,7 +106,7 @@ def shapes(paper: Published) -> dict[str, arithmetic.Shape]:
 
 
 def operations(paper: Published) -> pd.DataFrame:
-    """Return the 24 counts of Table 9 as printed and by the formula of `audit.macs`, in units of 10^9."""
+    """Return the 24 counts of Table 9 as printed and by the formula of `arithmetic.macs`, in units of 10^9."""
     rows = []
     for size, shape in shapes(paper).items():
         for algorithm in ALGORITHMS:
@@ -199,13 +123,42 @@ def times(paper: Published) -> pd.DataFrame:
     return wide.reindex(pd.MultiIndex.from_product([SIZES, ALGORITHMS], names=wide.index.names))
 
 
-def speeds(paper: Published) -> pd.DataFrame:
-    """Return the 10^12 operations a second behind Table 9, in training and at inference, and their ratio.
+def added_operations(paper: Published) -> pd.DataFrame:
+    """Return by size what High counts above Original in a training step, printed and by formula (10^9).
 
-    Two operations a multiply-accumulate, and three passes a training step, of which the table counts the forward one.
+    Beside it the two products of Original's own attention, 2 n^2 h per layer, which no counter sees in a fused kernel.
     """
-    rows = times(paper)
-    train, serve = rows["train"], rows["inference"]
-    steps = 3 * 2 * train["FLOPs (GFLOPs)"] / train["step_per_s (ms)"]  # 10^9 a thousandth of a second
-    served = 2 * serve["FLOPs (GFLOPs)"] * serve["Throughput samples/s"] / 1000
-    return pd.DataFrame({"training": steps, "inference": served, "ratio": served / steps})
+    rows = {}
+    for size, shape in shapes(paper).items():
+        keys = {"model": size, "phase": "train", "metric": "FLOPs (GFLOPs)"}
+        printed = [paper.value(9, algorithm=name, **keys) for name in ("High", "Original")]
+        counted = [arithmetic.macs(shape, name, training=True) for name in ("High", "Original")]
+        hidden = shape.layers * 2 * arithmetic.LENGTH**2 * shape.hidden / 1e9
+        rows[size] = [printed[0] - printed[1], counted[0] - counted[1], hidden]
+    return pd.DataFrame(rows, index=["printed", "by formula", "Original's own attention"]).T
+
+
+def table3(paper: Published) -> tuple[pd.Series, pd.DataFrame]:
+    """Return the accuracies of BERT-Small's Original, which Table 3 leaves out, and those of its three methods."""
+    three = paper.tables[3].pivot(index="algorithm", columns="metric", values="value")[["QNLI_Acc", "SQuAD_Acc"]]
+    cells = ((8, "QNLI"), (2, "SQuAD"))
+    small = [paper.value(number, model="Small", algorithm="Original", metric=task) for number, task in cells]
+    return pd.Series(small, three.columns), three
+
+
+def zero_shot(paper: Published) -> pd.DataFrame:
+    """Return Table 7's accuracies in percent, beside a guess among four or the commoner of yes and no."""
+    no = 100 * arithmetic.BOOLQ_NO / arithmetic.ITEMS["BoolQ"]
+    cells = paper.tables[7].query("metric in ('RACE_middle_Acc', 'BoolQ_Acc')")
+    rows = cells[["model", "algorithm", "metric", "value"]].rename(columns={"value": "accuracy"})
+    rows["constant answer"] = [25.0 if metric.startswith("RACE") else max(no, 100 - no) for metric in rows["metric"]]
+    rows["above a constant answer"] = rows["accuracy"] - rows["constant answer"]
+    return rows.reset_index(drop=True)
+
+
+def perplexities(paper: Published) -> pd.DataFrame:
+    """Return Table 7's perplexities by size, and how far High's logarithm is below Original's (nats per token)."""
+    cells = paper.tables[7].query("metric == 'PPL_WikiText'")
+    wide = cells.pivot(index="model", columns="algorithm", values="value")
+    wide = wide.loc[["GPT2-" + size for size in SIZES], ["Original", "High"]]
+    return wide.assign(fall=np.log(wide["Original"] / wide["High"]))
