@@ -13,7 +13,7 @@ from saobp.study.setup.execution import declared_parameters
 DRAWS = re.compile(r"plot\(|\.subplots\(|heatmap\(|figures\.shown\(|learning\.accuracy\(|costs\.\w+\(")
 NOTEBOOKS = sorted((paths.root() / "notebooks").glob("*.ipynb"))
 QUESTIONS = typed_by_hand.read(paths.root() / "texts" / "notebooks.yaml")
-ASK = ("01-derivation", "03-diagnostics", "09-audit")  # open with their question; the others with a claim
+ASK = ("01-derivation", "03-diagnostics", "06-attention", "09-audit")  # open with their question; the others with a claim
 
 
 def cells(path, kind):

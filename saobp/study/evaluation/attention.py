@@ -99,19 +99,6 @@ def _kept(sides: dict[str, np.ndarray]) -> dict[str, Any]:
     return digits | {"sparsity": {side: float((matrix < 1 / len(matrix)).mean()) for side, matrix in sides.items()}}
 
 
-def correlation_words(points: pd.DataFrame) -> list[str]:
-    """Say Spearman's correlation of GTD with each graph measure over a sample of heads, or why there is none."""
-    said = []
-    for measure in ("clustering", "betweenness"):
-        known = points[["gtd", measure]].dropna()
-        if len(known) < 4 or (np.ptp(known, axis=0) == 0).any():
-            value = f"is {known[measure].iloc[0]:.3g} for every head" if len(known) else "is defined for no head"
-            said.append(f"GTD and {measure}: no correlation, {measure} {value}")
-        else:
-            said.append(f"GTD and {measure}: Spearman's ρ = {known.corr(method='spearman').iloc[0, 1]:.2f}")
-    return said
-
-
 MEASURES = ("gtd", "indirect_entropy", "entropy", "sparsity", "column_mass_maximum")
 GRAPH = ("clustering_barrat", "betweenness")
 
@@ -149,38 +136,3 @@ def _summary(values: pd.Series, title: str) -> dict[str, float]:
     found = over_samples(known) if len(known) else Estimate(nan, nan, nan, 1, 0)
     return {title: found.value, "low": found.low, "high": found.high, "samples": len(known),
             "undefined": len(values) - len(known)}  # fmt: skip
-
-
-NEGLIGIBLE = 0.01  # of a measure's own size: a change that a reader need not hear of, however sure
-
-
-def change_words(table: pd.DataFrame, names: Sequence[str] = ("entropy", "gtd", "column_mass_maximum")) -> list[str]:
-    """Say of each measure in `changes` whether it rises or falls, beyond its interval and to any effect."""
-    said = []
-    for name in names:
-        change, low, high = (table.loc[name, key] for key in ("change", "low", "high"))
-        if change == 0:
-            said.append(f"{name}: no change")
-            continue
-        if low <= 0 <= high:
-            said.append(f"{name}: no change beyond the interval [{low:.3g}, {high:.3g}]")
-            continue
-        least, most = sorted((abs(low), abs(high)))
-        words = f"{name}: {'rises' if change > 0 else 'falls'} by {abs(change):.3g} [{least:.3g}, {most:.3g}]"
-        small = abs(change) < NEGLIGIBLE * abs(table.loc[name, "softmax"])
-        said.append(words + (f", under {NEGLIGIBLE:.0%} of its size" if small else ""))
-    return said
-
-
-def head_table(summary: dict[str, Any]) -> pd.DataFrame:
-    """Return one row a head: how far the refinement moved its rows, and how much mass each class of tokens gained."""
-    raw, refined = summary["matrices"]["raw"], summary["matrices"]["refined"]
-    classes = [name for name in refined if name.startswith("mass_")]
-    rows = []
-    for layer in range(summary["layers"]):
-        for head in range(summary["heads"]):
-            gained = {c.removeprefix("mass_"): refined[c][layer][head] - raw[c][layer][head] for c in classes}
-            largest = raw["column_mass_maximum"][layer][head]
-            rows.append({"layer": layer + 1, "head": head + 1, "moved": refined["moved"][layer][head],
-                         "largest column sum": largest, **gained})  # fmt: skip
-    return pd.DataFrame(rows).sort_values("moved", ascending=False, ignore_index=True)
