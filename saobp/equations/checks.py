@@ -13,8 +13,8 @@ ROW_TOLERANCE = {torch.float64: 1e-3, torch.float32: 1e-3, torch.float16: 1e-2, 
 
 
 def values_hidden() -> bool:
-    """Say whether tensors hold no values to look at: inside torch.compile, or a transform of torch.func."""
-    return torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
+    """Say whether tensors hold no values to decide by: inside torch.compile, torch.jit.trace, torch.func."""
+    return torch.compiler.is_compiling() or torch.jit.is_tracing() or torch._C._are_functorch_transforms_active()
 
 
 def check_factor(factor: str) -> None:

@@ -27,15 +27,18 @@ def elementwise_product(
 
 
 def sinkhorn(
-    attention: Float[Tensor, "*batch query key"], *, causal: bool = False
+    attention: Float[Tensor, "*batch query key"], *, causal: bool | Bool[Tensor, "*#batch query row"] = False
 ) -> Float[Tensor, "*batch query key"]:
     """Divide each column by its sum and normalise the rows: half a Sinkhorn step and the other half.
 
     Balances the load of the keys with no factor graph at all. A causal row divides by the sum over the rows
-    up to and including its own. A key with less than `UNSEEN` of all mass keeps none: what a float32 softmax
-    leaves of it is chance, and division would blow it up.
+    up to and including its own; `causal` may also say which rows each query sees. A key with less than `UNSEEN`
+    of all mass keeps none: what a float32 softmax leaves of it is chance, and division would blow it up.
     """
-    column = attention.cumsum(-2) if causal else attention.sum(-2, keepdim=True)
+    if isinstance(causal, Tensor):
+        column = causal.to(attention.dtype) @ attention
+    else:
+        column = attention.cumsum(-2) if causal else attention.sum(-2, keepdim=True)
     unseen = column <= UNSEEN
     balanced = (attention / column.masked_fill(unseen, 1)).masked_fill(unseen, 0)
     total = balanced.sum(-1, keepdim=True)

@@ -12,7 +12,7 @@ The plain product of Eq. 11 overflows float32 at strength 0.2 and 512 tokens; th
 from collections.abc import Callable
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn import functional
 
@@ -77,6 +77,22 @@ def prefix_key_bias(
     if exclude_self:  # a shift, not a subtraction: the row's own message must not leave rounding behind
         heard = functional.pad(heard[..., :-1, :], (0, 0, 1, 0))
     return heard if carry is None else heard + carry
+
+
+def seen_bias(
+    messages: Float[Tensor, "*batch query key"],
+    seen: Bool[Tensor, "*#batch query row"],
+    *,
+    exclude_self: bool = True,
+) -> Float[Tensor, "*batch query key"]:
+    """Add up what the rows that a query may look at say about each key, in nats.
+
+    The general case: `key_bias` where every query sees every row, `prefix_key_bias` where it sees the earlier
+    ones. Costs a product of L x L matrices.
+    """
+    if exclude_self:
+        seen = seen & ~torch.eye(seen.shape[-1], dtype=torch.bool, device=seen.device)
+    return seen.to(messages.dtype) @ messages
 
 
 def belief(

@@ -25,6 +25,7 @@ from saobp.equations.messages import (
     per_matrix,
     prefix_key_bias,
     propagate,
+    seen_bias,
     signed_strength,
 )
 
@@ -123,23 +124,29 @@ def _refined(
     factor: str,
     strength: Tensor,
     visible: Tensor,
-    causal: bool,
+    causal: bool | Bool[Tensor, "*#batch query row"],
     exclude_self: bool,
     seed: int,
     rounds: dict,
 ) -> Tensor:
-    """Choose the refinement that `factor` names."""
+    """Choose the refinement that `factor` names; `causal` may say which rows each query receives messages from."""
     if factor in OWN:
         return OWN[factor](prior, strength, visible)
     if factor == "elemmul":
         return elementwise_product(prior, visible)
     if factor == "sinkhorn":
         return sinkhorn(prior, causal=causal)
-    hear = partial(prefix_key_bias if causal else key_bias, exclude_self=exclude_self)
+    given = isinstance(causal, Tensor)
+    if given:
+        hear = partial(seen_bias, seen=causal, exclude_self=exclude_self)
+    else:
+        hear = partial(prefix_key_bias if causal else key_bias, exclude_self=exclude_self)
     if factor == "shuffled":
+        if given:
+            raise ValueError('mask: factor "shuffled" permutes all rows or the earlier ones; this mask shows others')
         hear = partial(shuffled_bias, causal=causal, exclude_self=exclude_self, seed=seed)
     refined = propagate(prior, signed_strength(factor, strength), hear, **rounds)
-    return flattened(prior, refined, visible, causal=causal) if factor == "uniform" else refined
+    return flattened(prior, refined, visible, causal=given or causal) if factor == "uniform" else refined
 
 
 def _with_padding(refined: Tensor, attention: Tensor, mask: Tensor | None, visible: Tensor) -> Tensor:

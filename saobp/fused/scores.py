@@ -1,13 +1,22 @@
 """From query, key and a mask to plain probabilities, and to which pairs of tokens are real.
 
-A mask is what transformers hands over: None, boolean (True = may look) or additive (0 = may look, the type's
-most negative number = may not, anything between is a bias), (batch, head or 1, query or 1, key). With a cache
-the queries are the last of the keys.
+A mask is what transformers hands over: None, boolean (True = may look) or additive (0 = may look, `HIDES` and
+below = may not, anything between is a bias), (batch or 1, head or 1, query or 1, key). With a cache the queries
+are the last of the keys.
 """
+
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
+
+from saobp.equations.checks import values_hidden
+
+HIDES = -1000.0
+"""Additive masks hide a pair at this number and below: -inf, a type's lowest number, -1e4 and -1e9 are all in use,
+and e^-1000 is 0 in float64."""
 
 
 def probabilities(
@@ -46,7 +55,7 @@ def allowed_pairs(
     if mask is None:
         pairs = torch.ones(queries, keys, dtype=torch.bool, device=device)
         return (pairs.tril(keys - queries) if causal else pairs)[None, None]
-    allowed = mask if mask.dtype == torch.bool else mask > torch.finfo(mask.dtype).min / 2
+    allowed = mask if mask.dtype == torch.bool else mask > HIDES
     return allowed.expand(*allowed.shape[:-2], queries, keys)
 
 
@@ -63,24 +72,62 @@ def visible_pairs(allowed: Bool[Tensor, "#batch #head query key"]) -> Bool[Tenso
     return allowed & real_queries(allowed)[..., None]
 
 
-def padding_alone(mask: Tensor | None, causal: bool) -> tuple[bool, Bool[Tensor, "batch key"] | None]:
-    """Tell whether `mask` says nothing but padding (and causality), and which tokens it calls real.
+def senders(allowed: Bool[Tensor, "#batch #head query key"]) -> bool | Bool[Tensor, "#batch #head query row"]:
+    """Return which rows send each query messages: all (False), the earlier ones (True), or given ones (True there).
 
-    The answer is kept on the mask, since all layers of a forward pass are handed the same one; a mask changed
-    in place is looked at again.
+    A query receives messages from the rows that it may look at: any other would tell it what is hidden from it.
+    Where looking is mutual nothing is, and all rows send, as in `saobp.refine`. Rows that see the tokens from some
+    place up to themselves, in a window or a packed sequence say, get nothing from earlier rows beyond that place.
+
+    Raises ValueError if a token is hidden from itself but not from others: it would count as padding.
     """
+    visible, real = visible_pairs(allowed), real_queries(allowed)
+    mutual = (visible == visible.mT).all(-1, keepdim=True).all(-2, keepdim=True)
+    if values_hidden():
+        return visible | mutual
+    if bool((allowed & ~real[..., None, :]).any()):
+        raise ValueError(
+            "attention_mask: hides a token from itself that others may look at; saobp would take it for padding"
+        )
+    if bool(mutual.all()):
+        return False
+    return True if bool(up_to_themselves(visible, real).all()) else visible | mutual
+
+
+def up_to_themselves(
+    visible: Bool[Tensor, "#batch #head query key"], real: Bool[Tensor, "#batch #head key"]
+) -> Bool[Tensor, "#batch #head query"]:
+    """Tell which queries see the real tokens from some place up to themselves and no others; padded queries do."""
+    queries, keys = visible.shape[-2:]
+    place = torch.arange(keys, device=visible.device)
+    first = visible.int().argmax(-1, keepdim=True)
+    expected = real[..., None, :] & (place >= first) & (place <= place[keys - queries :, None])
+    return ((visible == expected) | ~visible.any(-1, keepdim=True)).all(-1)
+
+
+def remembered(mask: Tensor | None, question: Any, answer: Callable[[], Any]) -> Any:
+    """Ask once about a mask: all layers of a forward pass are handed the same one.
+
+    The answer is kept on the mask; a mask changed in place is looked at again.
+    """
+    if mask is None or values_hidden() or mask.is_inference():  # which counts no versions
+        return answer()
+    version, known = getattr(mask, "_saobp", (None, {}))
+    if version != mask._version:
+        known = {}
+        mask._saobp = (mask._version, known)
+    if question not in known:
+        known[question] = answer()
+    return known[question]
+
+
+def padding_alone(mask: Tensor | None, causal: bool) -> tuple[bool, Bool[Tensor, "batch key"] | None]:
+    """Tell whether `mask` says nothing but padding (and causality), and which tokens it calls real."""
     if mask is None:
         return True, None
-    if torch.compiler.is_compiling() or mask.shape[1] != 1 or mask.shape[-2] not in (1, mask.shape[-1]):
+    if values_hidden() or mask.shape[1] != 1 or mask.shape[-2] not in (1, mask.shape[-1]):
         return False, None
-    if mask.is_inference():  # counts no versions
-        return _padding_alone(mask, causal)
-    state = (causal, mask._version)
-    known, answer = getattr(mask, "_saobp", (None, None))
-    if known != state:
-        answer = _padding_alone(mask, causal)
-        mask._saobp = (state, answer)
-    return answer
+    return remembered(mask, causal, lambda: _padding_alone(mask, causal))
 
 
 def _padding_alone(mask: Tensor, causal: bool) -> tuple[bool, Tensor | None]:
@@ -89,7 +136,7 @@ def _padding_alone(mask: Tensor, causal: bool) -> tuple[bool, Tensor | None]:
     real = allowed.diagonal(0, -2, -1)
     expected = real[:, None, :].expand_as(allowed)
     expected = expected.tril() if causal else expected
-    agrees = (allowed == expected) | ~real[:, :, None]
+    agrees = (allowed == expected) | ~(real[:, :, None] | allowed & ~real[:, None, :])
     if mask.dtype != torch.bool:  # a bias between 0 and the lowest number is more than padding
         agrees = agrees & ((mask[:, 0] == 0) | ~allowed)
     return (True, real) if bool(agrees.all() & real.any(-1).all()) else (False, None)

@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from saobp.equations.checks import check_factor, check_options, check_strength
-from saobp.models.module import Refinement
+from saobp.models.module import Refinement, Watch
 from saobp.models.restore import watch
 from saobp.models.supported import refuse, self_attention_modules
 
@@ -77,6 +77,7 @@ def apply(
 ) -> nn.Module:
     """Refine every self-attention of a transformers model (Eq. 11), in place, and return the model.
 
+    Under any mask a query receives messages from the rows that it may look at, or from all where looking is mutual.
     Cross-attention stays plain, and so does the decoder of an encoder-decoder. The options go into
     `model.config.saobp` (the config becomes the model's own copy), so that `save_pretrained` and
     `from_pretrained` keep them where saobp is imported; transformers alone loads such a checkpoint as plain
@@ -128,21 +129,18 @@ def apply_saved(model: nn.Module, options: dict[str, Any]) -> None:
 def raw_attentions(model: nn.Module) -> Iterator[list[tuple[Tensor, Tensor] | None]]:
     """See what `apply` does to a model: inside, each forward pass leaves its attention matrices in the list.
 
-    The list holds for each refined module, in the model's order, the pair (raw, refined) of the last forward
-    pass: (batch, head, L, L), float32, before dropout, without gradient. With factor "none" they are equal.
-    Raises ValueError if the model was never given to `apply`.
+    The list holds for each call of a refined module in the last forward pass, in the order of the calls, the pair
+    (raw, refined): (batch, head, L, L), float32, before dropout, without gradient. A module that stands in several
+    layers, as in ALBERT, is called as often. With factor "none" the two are equal. Passes of other threads are not
+    seen. Raises ValueError if the model was never given to `apply`.
     """
     refinements = [module for module in model.modules() if isinstance(module, Refinement)]
     if not refinements:
         raise ValueError('model: not refined; saobp.apply(model, "none") makes plain attention visible')
-    pairs: list[tuple[Tensor, Tensor] | None] = [None] * len(refinements)
-    for place, refinement in enumerate(refinements):
-        refinement.seen = (pairs, place)
-    try:
-        yield pairs
-    finally:
-        for refinement in refinements:
-            refinement.seen = None
+    watch = Watch(refinements)
+    models = [part for part in model.modules() if part is model or hasattr(part, "get_input_embeddings")]
+    with watch.over(models):
+        yield watch.pairs
 
 
 watch()

@@ -21,7 +21,7 @@ from transformers.cache_utils import (
 )
 
 from saobp.equations.messages import per_matrix, prefix_key_bias, propagate, signed_strength
-from saobp.fused.scores import allowed_pairs, per_head, probabilities
+from saobp.fused.scores import allowed_pairs, per_head, probabilities, real_queries, up_to_themselves
 
 TILE = 128
 """Rows that are refined at a time, and the least distance between two marks."""
@@ -37,8 +37,8 @@ class RefinedLayer(DynamicLayer):
     """Keys and values of one layer, and what the rows so far have said about each key.
 
     `sums` holds for each round of messages the column sums (batch, head, 1, key) in nats of the rows before
-    `said`; `marks` the sums as they were at earlier positions; `queries` and `mask` the rows from the oldest
-    mark to the end.
+    `said`; `real` which of those rows are tokens; `marks` the sums as they were at earlier positions; `queries`
+    and `mask` the rows from the oldest mark to the end.
     """
 
     def __init__(self, options: Any = None) -> None:
@@ -49,6 +49,7 @@ class RefinedLayer(DynamicLayer):
     def forget(self) -> None:
         """Start over, before the first token."""
         self.said, self.sums = 0, []
+        self.real: Tensor | None = None
         self.marks: dict[int, list[Tensor]] = {0: []}
         self.first_end = 0
         self.queries: Tensor | None = None
@@ -60,6 +61,8 @@ class RefinedLayer(DynamicLayer):
         self.marks = {position: [change(sums) for sums in marked] for position, marked in self.marks.items()}
         if self.queries is not None:
             self.queries, self.mask = change(self.queries), change(self.mask)
+        if self.real is not None:
+            self.real = change(self.real)
 
     def reorder_cache(self, beam_idx: Tensor) -> None:
         """Follow the beams."""
@@ -101,6 +104,7 @@ class RefinedLayer(DynamicLayer):
             )
         self.said = max(usable)
         self.sums = [sums[..., : self.said] for sums in self.marks[self.said]]
+        self.real = self.real[..., : self.said] if self.said else None
         self.marks = {position: marked for position, marked in self.marks.items() if position <= self.said}
         self.queries = self.queries[..., : end - oldest, :] if end > oldest else self.queries[..., :0, :]
         self.mask = self.mask[..., : self.queries.shape[-2], :end]
@@ -115,6 +119,18 @@ class RefinedLayer(DynamicLayer):
         lowest = torch.finfo(mask.dtype).min
         earlier = functional.pad(self.mask[..., -missing:, :], (0, mask.shape[-1] - self.mask.shape[-1]), value=lowest)
         return torch.cat([self.queries[..., -missing:, :], query], -2), torch.cat([earlier, mask], -2)
+
+    def take_in(self, mask: Tensor) -> None:
+        """Note which of the rows to be said are tokens; ValueError if a row needs more than the sums of all."""
+        allowed = allowed_pairs(mask, *mask.shape[-2:], True, mask.device)
+        rows = real_queries(allowed)
+        real = rows if self.real is None else torch.cat([self.real, rows], -1)
+        if not bool(up_to_themselves(allowed & rows[..., None], real).all()):
+            raise ValueError(
+                "past_key_values: the cache sums up what all earlier tokens said, and attention_mask hides some of "
+                "them or shows later ones; use_cache=False"
+            )
+        self.real = real
 
     def note(self, end: int, sums: list[Tensor]) -> None:
         """Take in the column sums of the rows before `end`, and mark them now and then."""
@@ -203,6 +219,7 @@ def attend_with_cache(
     new = query.shape[-2]
     mask = additive(call, query, key.shape[-2])
     queries, masks = layer.unsaid(query, mask)
+    layer.take_in(masks)
     value = per_head(value, query.shape[1])
     outputs, weights = [], []
     for start in range(0, queries.shape[-2], TILE):

@@ -18,11 +18,20 @@ from transformers.cache_utils import Cache
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, eager_mask, sdpa_mask
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS, PreTrainedModel
-from transformers.utils.output_capturing import _active_collector
+from transformers.utils.output_capturing import CompileableContextVar, _active_collector
 
 from saobp.fused.attention import saobp_attention
-from saobp.fused.scores import allowed_pairs, in_quick_type, padding_alone, per_head, probabilities, visible_pairs
-from saobp.models.cache import additive, adopt, attend_with_cache
+from saobp.fused.scores import (
+    allowed_pairs,
+    in_quick_type,
+    padding_alone,
+    per_head,
+    probabilities,
+    remembered,
+    senders,
+    visible_pairs,
+)
+from saobp.models.cache import RefinedLayer, additive, adopt, attend_with_cache
 from saobp.models.supported import NAME, UNSERVED_ARGUMENTS, is_causal_module
 
 FUSED = ("high", "low", "elemmul")
@@ -30,6 +39,10 @@ FUSED = ("high", "low", "elemmul")
 
 Heads = Float[Tensor, "batch head token dim"]
 Groups = Float[Tensor, "batch group key dim"]
+
+
+_layer = CompileableContextVar("saobp_layer")
+"""The layer of the cache, of this thread, between the start of an attention module and its attention function."""
 
 
 class Call(NamedTuple):
@@ -50,10 +63,20 @@ def register() -> None:
 
 
 def mask_for(*args: Any, config: Any = None, **kwargs: Any) -> Tensor | None:
-    """Build transformers' additive mask, or for a model with factor "none" the mask that `sdpa` gets."""
+    """Build transformers' additive mask, or for a model with factor "none" the mask that `sdpa` gets.
+
+    Raises ValueError for masks that name neither tokens nor pairs.
+    """
     options = getattr(config, NAME, None) or {}
-    build = sdpa_mask if options.get("factor") == "none" else eager_mask
-    return build(*args, config=config, **kwargs)
+    if options.get("factor") == "none":
+        return sdpa_mask(*args, config=config, **kwargs)
+    given = kwargs.get("attention_mask")
+    if given is not None and given.ndim != 2:  # transformers would take it for a padding mask all the same
+        raise ValueError(
+            f"attention_mask: has shape {tuple(given.shape)}; "
+            "give (batch, key) for padding, or (batch, head or 1, query, key) for pairs"
+        )
+    return eager_mask(*args, config=config, **kwargs)
 
 
 def attention_forward(
@@ -73,7 +96,8 @@ def attention_forward(
     without refinement (cross-attention, factor "none") attends as `sdpa` does. Raises ValueError for what
     cannot be served exactly.
     """
-    refuse_arguments(module, attention_mask, kwargs)
+    refuse_arguments(module, kwargs)
+    refuse_mask(module, attention_mask, query, key)
     refinement = getattr(module, NAME, None)
     keep = wants_weights(refinement, kwargs)
     causal = is_causal_module(module) if is_causal is None else is_causal
@@ -86,7 +110,7 @@ def attention_forward(
         with contextlib.nullcontext() if tensors[0] is query else torch.autocast("cpu", enabled=False):
             output, weights = sdpa_attention_forward(module, *tensors, mask, dropout, scaling, is_causal, **kwargs)
         return output.to(query.dtype), weights
-    layer, refinement.layer = refinement.layer, None
+    layer = take_layer()
     first = query.shape[-2] == key.shape[-2]
     if layer is not None and not (first and torch.is_grad_enabled()):
         return attend_with_cache(layer, refinement, query, key, value, call)
@@ -100,7 +124,7 @@ def attention_forward(
     return refined_attention(refinement, query, key, value, call)
 
 
-def refuse_arguments(module: nn.Module, mask: Any, kwargs: dict[str, Any]) -> None:
+def refuse_arguments(module: nn.Module, kwargs: dict[str, Any]) -> None:
     """Raise ValueError for arguments that change the probabilities in a way the refinement does not know."""
     name = type(module).__name__
     if kwargs.get("cache") is not None:
@@ -108,14 +132,33 @@ def refuse_arguments(module: nn.Module, mask: Any, kwargs: dict[str, Any]) -> No
     for argument in UNSERVED_ARGUMENTS:
         if kwargs.get(argument) is not None:
             raise ValueError(f"{argument}: {name} bends its attention scores; saobp cannot refine it exactly")
-    if mask is not None and (not isinstance(mask, Tensor) or mask.ndim != 4):
-        shape = tuple(getattr(mask, "shape", ()))
-        raise ValueError(f"attention_mask: {name} hands over a mask of shape {shape}; saobp needs four dimensions")
+
+
+def refuse_mask(module: nn.Module, mask: Any, query: Tensor, key: Tensor) -> None:
+    """Raise ValueError unless a mask says of each query and key whether one may look at the other."""
+    if mask is None:
+        return
+    name, (batch, heads, queries), keys = type(module).__name__, query.shape[:3], key.shape[2]
+    shape = tuple(mask.shape) if isinstance(mask, Tensor) else None
+    if shape is None or len(shape) != 4:
+        said = type(mask).__name__ if shape is None else f"a mask of shape {shape}"
+        raise ValueError(f"attention_mask: {name} was handed {said}; saobp needs (batch, head or 1, query, key)")
+    if mask.dtype != torch.bool and not mask.is_floating_point():
+        raise ValueError(
+            f"attention_mask: {name} was handed {mask.dtype} in four dimensions; "
+            "make it boolean (True: may look) or add 0 and -inf"
+        )
+    fits = [size in (1, full) for size, full in zip(shape, (batch, heads, queries))]
+    if not all(fits) or shape[3] != keys:
+        raise ValueError(
+            f"attention_mask: {name} was handed shape {shape}; "
+            f"it must broadcast to (batch {batch}, heads {heads}, queries {queries}) and have {keys} keys"
+        )
 
 
 def wants_weights(refinement: nn.Module | None, kwargs: dict[str, Any]) -> bool:
     """Tell whether this call has to return attention probabilities."""
-    if kwargs.get("output_attentions") or (refinement is not None and refinement.seen is not None):
+    if kwargs.get("output_attentions") or (refinement is not None and refinement.watched()):
         return True
     if torch.compiler.is_compiling() and not _active_collector.compiling:
         return False
@@ -153,7 +196,10 @@ def refined_attention(
             return fused_attention(refinement, query, key, value, call, real), None
     raw = probabilities(query, key, call.mask, call.scaling, causal=call.causal, position_bias=call.position_bias)
     allowed = allowed_pairs(call.mask, *raw.shape[-2:], call.causal, raw.device)
-    refined = refinement(raw, visible_pairs(allowed), hears_earlier)
+    sending: bool | Tensor = hears_earlier
+    if call.mask is not None and options.messages == "earlier":
+        sending = remembered(call.mask, "senders", lambda: senders(allowed))
+    refined = refinement(raw, visible_pairs(allowed), sending)
     refinement.show(raw, refined)
     output = apply_to_values(refined, value, call.dropout)
     return output, refined.to(value.dtype) if call.keep else None
@@ -205,7 +251,6 @@ def dispatch(model: nn.Module, options: dict[str, Any]) -> None:
 
     The configs become the model's own: another model built from the same object stays what it was.
     """
-    register()
     copies: dict[int, Any] = {}
     for part in model.modules():
         if isinstance(vars(part).get("config"), PretrainedConfig):
@@ -231,4 +276,17 @@ def remember_cache(module: nn.Module, args: tuple, kwargs: dict[str, Any]) -> No
     refinement = getattr(module, NAME)
     cache = next((given for given in (*args, *kwargs.values()) if isinstance(given, Cache)), None)
     carries = cache is not None and is_causal_module(module) and refinement.options.factor != "none"
-    refinement.layer = adopt(cache, module.layer_idx, refinement.options) if carries else None
+    _layer.set(adopt(cache, module.layer_idx, refinement.options) if carries else None)
+
+
+def take_layer() -> RefinedLayer | None:
+    """Return the layer that `remember_cache` found, once."""
+    layer = _layer.get()
+    if torch.compiler.is_compiling():
+        _layer.reset(None)
+    else:
+        _layer.set(None)
+    return layer
+
+
+register()

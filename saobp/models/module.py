@@ -1,5 +1,8 @@
 """The refinement of one attention module of a model: its options, its strength, what is seen of it."""
 
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -15,14 +18,64 @@ if TYPE_CHECKING:
     from saobp.models.apply import Options
 
 
+class Watch:
+    """The matrices of one thread's last forward pass through a model, in the order of the calls."""
+
+    def __init__(self, refinements: "Sequence[Refinement]") -> None:
+        self.pairs: list[tuple[Tensor, Tensor] | None] = [None] * len(refinements)
+        self.owners = list(refinements)
+        self.depth = 0  # of models within models that are running
+
+    def take(self, refinement: "Refinement", raw: Tensor, refined: Tensor) -> None:
+        """Note one call; outside a pass (a layer called by itself or again, for its gradient) in the call's place."""
+        if self.depth or refinement not in self.owners:
+            self.owners.append(refinement)
+            self.pairs.append((raw, refined))
+        else:
+            self.pairs[self.owners.index(refinement)] = (raw, refined)
+
+    def begin(self, *_: Any) -> None:
+        """Forget the last pass where a new one begins."""
+        if self in _watches.get():
+            if not self.depth:
+                self.owners.clear()
+                self.pairs.clear()
+            self.depth += 1
+
+    def end(self, *_: Any) -> None:
+        """Note that a model has run, or failed."""
+        if self in _watches.get():
+            self.depth -= 1
+
+    @contextmanager
+    def over(self, models: Iterable[nn.Module]) -> Iterator[None]:
+        """Watch the passes through any of `models` that this thread makes."""
+        refinements = set(self.owners)
+        handles = [model.register_forward_pre_hook(self.begin) for model in models]
+        handles += [model.register_forward_hook(self.end, always_call=True) for model in models]
+        token = _watches.set((*_watches.get(), self))
+        for refinement in refinements:
+            refinement.watches.add(self)
+        try:
+            yield
+        finally:
+            _watches.reset(token)
+            for refinement in refinements:
+                refinement.watches.discard(self)
+            for handle in handles:
+                handle.remove()
+
+
+_watches: ContextVar[tuple[Watch, ...]] = ContextVar("saobp_watches", default=())
+
+
 class Refinement(nn.Module):
     """Submodule `saobp` of an attention module; holds a parameter only if the strength is learned."""
 
     def __init__(self, options: "Options", module: nn.Module) -> None:
         super().__init__()
         self.options = options
-        self.layer: Any = None  # of the cache, between the start of the attention module and its attention function
-        self.seen: Any = None  # where raw_attentions wants the matrices
+        self.watches: set[Watch] = set()
         heads = number_of_heads(module) if options.learn == "head" or isinstance(options.strength, tuple) else 1
         if isinstance(options.strength, tuple) and len(options.strength) != heads:
             raise ValueError(f"strength has {len(options.strength)} entries, but {type(module).__name__} {heads} heads")
@@ -48,9 +101,12 @@ class Refinement(nn.Module):
         self,
         attention: Float[Tensor, "batch head query key"],
         visible: Bool[Tensor, "#batch #head query key"],
-        hears_earlier: bool,
+        sending: bool | Bool[Tensor, "#batch #head query row"],
     ) -> Float[Tensor, "batch head query key"]:
-        """Refine attention where `visible` says that a real query looks at a real key; other rows stay."""
+        """Refine attention where `visible` says that a real query looks at a real key; other rows stay.
+
+        `sending` is what `saobp.fused.scores.senders` returns.
+        """
         options = self.options
         strength = self.strength(attention.device)
         if not isinstance(strength, Tensor) and strength == 0:
@@ -59,11 +115,16 @@ class Refinement(nn.Module):
             prior = attention.masked_fill(~visible, 0)
             rounds = {"steps": options.steps, "damping": options.damping}
             lam = per_matrix(strength, prior)
-            refined = _refined(prior, options.factor, lam, visible, hears_earlier, options.exclude_self, 0, rounds)
+            refined = _refined(prior, options.factor, lam, visible, sending, options.exclude_self, 0, rounds)
         return torch.where(visible.any(-1, keepdim=True), refined, attention)
+
+    def watched(self) -> bool:
+        """Tell whether raw_attentions wants the matrices of this thread."""
+        return bool(self.watches) and any(watch in self.watches for watch in _watches.get())
 
     def show(self, raw: Tensor, refined: Tensor) -> None:
         """Leave the matrices where raw_attentions looks for them."""
-        if self.seen is not None:
-            pairs, place = self.seen
-            pairs[place] = (raw.detach(), refined.detach())
+        if self.watches:
+            for watch in _watches.get():
+                if watch in self.watches:
+                    watch.take(self, raw.detach(), refined.detach())

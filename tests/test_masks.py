@@ -1,0 +1,319 @@
+"""Every form of mask that users pass: refined as `saobp.refine` does on the pairs it shows, or refused in one line."""
+
+import pytest
+import torch
+from families import build, tokens
+from torch import Tensor
+from torch.nn.attention.flex_attention import create_block_mask
+from transformers import DynamicCache
+from transformers.masking_utils import create_masks_for_generate
+
+import saobp
+from saobp.models.apply import raw_attentions
+
+CLOSE = {"atol": 2e-5, "rtol": 1e-4}
+LENGTH, REAL = 9, 6  # tokens, and how many of the second sequence's are no padding
+DECODERS = ("gpt2", "llama")
+REFINEMENTS = [("high", 1.5), ("low", 0.4), ("elemmul", 1.0), ("sinkhorn", 1.0)]
+
+
+def padding(side: str) -> Tensor:
+    """Return which tokens are real: all of the first sequence, some of the second."""
+    real = torch.ones(2, LENGTH, dtype=torch.bool)
+    real[1, REAL:] = False
+    return real if side == "right" else real.flip(1)
+
+
+def packed(*lengths: int) -> Tensor:
+    """Return which pairs lie in the same of the sequences packed into one row."""
+    number = torch.repeat_interleave(torch.arange(len(lengths)), torch.tensor(lengths))
+    return number[:, None] == number[None]
+
+
+ALL = torch.ones(LENGTH, LENGTH, dtype=torch.bool)
+EARLIER = ALL.tril()
+PREFIX = EARLIER | (torch.arange(LENGTH) < 4)
+PARENTS = (None, 0, 1, 1, 2, 2, 3, 0, 7)  # of the nodes of a tree, each of which sees its ancestors
+
+
+def tree() -> Tensor:
+    """Return which pairs are a node and itself or one of its ancestors."""
+    seen = torch.eye(LENGTH, dtype=torch.bool)
+    for node, parent in enumerate(PARENTS):
+        if parent is not None:
+            seen[node] |= seen[parent]
+    return seen
+
+
+def with_padding(pairs: Tensor, side: str) -> Tensor:
+    """Show a pattern's pairs of real tokens alone, (batch, 1, query, key)."""
+    real = padding(side)
+    return (pairs & real[:, None, :] & real[:, :, None])[:, None]
+
+
+SHOWN = {
+    "full": ALL.expand(2, 1, -1, -1),
+    "padded on the right": with_padding(ALL, "right"),
+    "padded on the left": with_padding(ALL, "left"),
+    "causal": EARLIER.expand(2, 1, -1, -1),
+    "causal, padded on the right": with_padding(EARLIER, "right"),
+    "causal, padded on the left": with_padding(EARLIER, "left"),
+    "packed": packed(4, 2, 3).expand(2, 1, -1, -1),
+    "packed causal": (packed(4, 2, 3) & EARLIER).expand(2, 1, -1, -1),
+    "prefix": PREFIX.expand(2, 1, -1, -1),
+    "prefix, padded on the right": with_padding(PREFIX, "right"),
+    "packed prefix": (packed(6, 3) & PREFIX).expand(2, 1, -1, -1),
+    "tree": tree().expand(2, 1, -1, -1),
+    "one causal, one full": torch.stack([EARLIER, ALL])[:, None],
+    "a pattern per head": torch.stack([EARLIER, ALL, PREFIX, tree()]).expand(2, -1, -1, -1),
+    "each token alone": torch.eye(LENGTH, dtype=torch.bool).expand(2, 1, -1, -1),
+}
+
+
+def added(lowest: float, dtype: torch.dtype = torch.float32):
+    """Return how pairs become a mask that is added to the scores."""
+    return lambda shown: torch.zeros(shown.shape, dtype=dtype).masked_fill(~shown, lowest)
+
+
+FORMS = {
+    "boolean": lambda shown: shown.clone(),
+    "lowest": added(torch.finfo(torch.float32).min),
+    "-inf": added(float("-inf")),
+    "-1e4": added(-1e4),
+    "-1e9": added(-1e9),
+    "float64": added(torch.finfo(torch.float64).min, torch.float64),
+    "float16": added(torch.finfo(torch.float16).min, torch.float16),
+    "float16, -1e4": added(-1e4, torch.float16),
+    "bfloat16": added(torch.finfo(torch.bfloat16).min, torch.bfloat16),
+    "bfloat16, -1e4": added(-1e4, torch.bfloat16),
+}
+
+
+def oracle(raw: Tensor, shown: Tensor, factor: str, strength: float) -> Tensor:
+    """Refine each row among the rows that its query may look at, by `saobp.refine`; other rows as they are."""
+    refined, shown = raw.clone(), shown.expand_as(raw)
+    for batch, head, row in torch.cartesian_prod(*map(torch.arange, raw.shape[:3])).tolist():
+        seen = shown[batch, head, row].nonzero().flatten()
+        if shown[batch, head, row, row]:
+            part = saobp.refine(raw[batch, head][seen][:, seen], factor, strength)
+            refined[batch, head, row] = 0.0
+            refined[batch, head, row, seen] = part[(seen == row).nonzero().item()]
+    return refined
+
+
+def options(family: str) -> dict[str, bool]:
+    """Return what a call needs besides ids and mask: decoders no cache."""
+    return {"use_cache": False} if family in DECODERS else {}
+
+
+def check(family: str, mask: Tensor, shown: Tensor, factor: str = "high", strength: float = 1.5) -> None:
+    """Compare each layer with the oracle on the pairs shown, and the fused operation with the matrices."""
+    model = saobp.apply(build(family), factor, strength)
+    with torch.no_grad():
+        with raw_attentions(model) as pairs:
+            output = model(tokens(2, LENGTH), attention_mask=mask, **options(family))[0]
+        unseen = model(tokens(2, LENGTH), attention_mask=mask, **options(family))[0]
+    rows = shown.diagonal(dim1=-2, dim2=-1)
+    torch.testing.assert_close(unseen[rows.all(1)], output[rows.all(1)], **CLOSE)
+    assert len(pairs) == 2
+    for raw, refined in pairs:
+        real = rows.expand(raw.shape[:3])
+        assert (raw.masked_fill(shown, 0)[real] == 0).all()
+        assert not torch.equal(raw, refined) or bool((raw[real].amax(-1) == 1).all())
+        torch.testing.assert_close(refined[real], oracle(raw, shown, factor, strength)[real], **CLOSE)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("shown", SHOWN)
+@pytest.mark.parametrize("family", ["bert", "llama"])
+def test_a_mask_of_four_dimensions_is_refined_on_the_pairs_that_it_shows(family, shown, form):
+    check(family, FORMS[form](SHOWN[shown]), SHOWN[shown])
+
+
+@pytest.mark.parametrize(("factor", "strength"), REFINEMENTS)
+@pytest.mark.parametrize("shown", SHOWN)
+@pytest.mark.parametrize("family", ["bert", "t5", "gpt2"])
+def test_every_factor_keeps_to_the_pairs_that_a_mask_shows(family, shown, factor, strength):
+    check(family, FORMS["boolean"](SHOWN[shown]), SHOWN[shown], factor, strength)
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int32, torch.int64, torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("side", ["right", "left"])
+@pytest.mark.parametrize("family", ["bert", "t5", "gpt2", "llama"])
+def test_padding_of_any_type_is_refined_on_the_real_tokens(family, side, dtype):
+    check(family, padding(side).to(dtype), with_padding(EARLIER if family in DECODERS else ALL, side))
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("family", ["bert", "llama"])
+def test_a_mask_of_keys_alone_shows_them_to_every_query(family, form):
+    check(family, FORMS[form](padding("right")[:, None, None, :]), SHOWN["padded on the right"])
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("family", ["bert", "llama"])
+def test_a_padded_row_that_sees_every_key_tells_the_real_ones_nothing(family, form):
+    real = padding("left")
+    pairs = with_padding(EARLIER, "left")
+    open_rows = pairs | ~real[:, None, :, None]  # as where a row without any key would be undefined
+    model = saobp.apply(build(family), "high", 1.5)
+    with torch.no_grad(), raw_attentions(model) as seen:
+        model(tokens(2, LENGTH), attention_mask=FORMS[form](open_rows), **options(family))
+    for raw, refined in seen:
+        rows = real[:, None].expand(raw.shape[:3])
+        torch.testing.assert_close(refined[rows], oracle(raw, pairs, "high", 1.5)[rows], **CLOSE)
+
+
+@pytest.mark.parametrize(("factor", "strength"), [*REFINEMENTS, ("uniform", 1.5)])
+@pytest.mark.parametrize("family", ["bert", "modernbert", "t5"])
+def test_an_encoder_under_a_causal_mask_does_not_see_the_future(family, factor, strength):
+    model = saobp.apply(build(family), factor, strength)
+    ids = tokens(2, LENGTH)
+    changed = ids.clone()
+    changed[:, 6] = (changed[:, 6] + 11) % 50 + 3
+    mask = FORMS["lowest"](SHOWN["causal"])
+    with torch.no_grad():
+        first, second = (model(given, attention_mask=mask)[0] for given in (ids, changed))
+    torch.testing.assert_close(first[:, :6], second[:, :6], atol=1e-5, rtol=0)
+    assert (first[:, 6:] - second[:, 6:]).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("family", DECODERS)
+def test_a_branch_of_a_tree_is_refined_as_if_it_were_alone(family):
+    model = saobp.apply(build(family), "high", 1.5)
+    ids, shown = tokens(1, LENGTH), tree()
+    depth = shown.sum(-1) - 1
+    with torch.no_grad():
+        mask = FORMS["lowest"](shown[None, None])
+        whole = model(ids, attention_mask=mask, position_ids=depth[None], use_cache=False).logits
+        for leaf in (4, 5, 6, 8):
+            branch = shown[leaf]
+            alone = model(ids[:, branch], use_cache=False).logits
+            torch.testing.assert_close(whole[:, branch], alone, **CLOSE)
+
+
+@pytest.mark.parametrize("family", ["bert", "llama"])
+def test_a_window_is_refined_by_all_rows_or_by_the_earlier_ones(family):
+    near = (torch.arange(LENGTH)[:, None] - torch.arange(LENGTH)).abs() <= 2
+    causal = family in DECODERS
+    shown = (near & EARLIER if causal else near).expand(2, 1, -1, -1)
+    model = saobp.apply(build(family), "high", 1.5)
+    with torch.no_grad(), raw_attentions(model) as pairs:
+        model(tokens(2, LENGTH), attention_mask=shown.clone(), **options(family))
+    for raw, refined in pairs:
+        torch.testing.assert_close(refined, saobp.refine(raw, "high", 1.5, causal=causal), **CLOSE)
+
+
+@pytest.mark.parametrize("family", ["bert", "llama"])
+def test_a_bias_between_nothing_and_hidden_stays_a_bias(family):
+    distance = (torch.arange(LENGTH)[:, None] - torch.arange(LENGTH)).float()
+    mask = (-3.0 * distance.abs()).masked_fill(distance < 0, float("-inf"))[None, None]
+    check(family, mask, SHOWN["causal"])
+
+
+def test_masks_by_kind_of_layer_are_refined_as_the_model_makes_them():
+    model, ids, real = saobp.apply(build("modernbert"), "high", 1.5), tokens(2, LENGTH), padding("right")
+    near = (torch.arange(LENGTH)[:, None] - torch.arange(LENGTH)).abs() <= model.config.local_attention // 2
+    masks = {
+        "full_attention": FORMS["lowest"](with_padding(ALL, "right")),
+        "sliding_attention": FORMS["lowest"](with_padding(near, "right")),
+    }
+    expected = model(ids, attention_mask=real).logits
+    torch.testing.assert_close(model(ids, attention_mask=masks).logits[real], expected[real], **CLOSE)
+
+
+def test_a_mask_made_beforehand_is_refined_as_the_model_makes_it():
+    model, ids, real = saobp.apply(build("llama"), "high", 1.5), tokens(2, LENGTH), padding("right")
+    made = create_masks_for_generate(model.config, model.get_input_embeddings()(ids), real, past_key_values=None)
+    expected = model(ids, attention_mask=real, use_cache=False).logits
+    torch.testing.assert_close(model(ids, attention_mask=made, use_cache=False).logits[real], expected[real], **CLOSE)
+
+
+@pytest.mark.parametrize("family", ["bert", "gpt2"])
+def test_a_sequence_that_is_all_padding_harms_no_other(family):
+    model, real = saobp.apply(build(family), "high", 1.5), padding("right")
+    real[1] = False
+    output = model(tokens(2, LENGTH), attention_mask=real, **options(family))[0]
+    assert output.isfinite().all()
+    torch.testing.assert_close(output[:1], model(tokens(2, LENGTH)[:1], **options(family))[0], **CLOSE)
+
+
+@pytest.mark.parametrize("learn", [None, "head"])
+@pytest.mark.parametrize("shown", ["causal", "prefix", "tree"])
+def test_gradients_keep_to_the_pairs_that_a_mask_shows(shown, learn):
+    model = saobp.apply(build("bert"), "high", 1.5, learn=learn)
+    embeddings = model.get_input_embeddings()(tokens(1, LENGTH)).detach().requires_grad_()
+    output = model.bert(inputs_embeds=embeddings, attention_mask=SHOWN[shown][:1].clone()).last_hidden_state
+    for row in range(LENGTH):
+        (gradient,) = torch.autograd.grad(output[0, row].square().sum(), embeddings, retain_graph=True)
+        told = gradient[0].abs().sum(-1) > 0
+        assert told[row] and not (told & ~SHOWN[shown][0, 0, row]).any()
+
+
+REFUSED = {
+    "three dimensions": (torch.ones(2, LENGTH, LENGTH, dtype=torch.long), "attention_mask"),
+    "one dimension": (torch.ones(LENGTH, dtype=torch.long), "attention_mask"),
+    "whole numbers": (torch.ones(2, 1, LENGTH, LENGTH, dtype=torch.long), "torch.int64 in four dimensions"),
+    "too few keys": (torch.zeros(2, 1, LENGTH, LENGTH - 1), "must broadcast"),
+    "too many keys": (torch.zeros(2, 1, LENGTH, LENGTH + 3), "must broadcast"),
+    "too many queries": (torch.zeros(2, 1, LENGTH + 1, LENGTH), "must broadcast"),
+    "another batch": (torch.zeros(3, 1, LENGTH, LENGTH), "must broadcast"),
+    "heads that are not there": (torch.zeros(2, 3, LENGTH, LENGTH), "must broadcast"),
+    "earlier tokens without oneself": (EARLIER.tril(-1).expand(2, 1, -1, -1).clone(), "hides a token from itself"),
+    "others without oneself": (~torch.eye(LENGTH, dtype=torch.bool)[None, None], "hides a token from itself"),
+}
+
+
+@pytest.mark.parametrize("which", REFUSED)
+@pytest.mark.parametrize("family", ["bert", "llama"])
+def test_masks_that_cannot_be_served_are_refused_in_one_line(family, which):
+    model = saobp.apply(build(family), "high", 1.5)
+    mask, message = REFUSED[which]
+    with pytest.raises(ValueError, match=message) as error:
+        model(tokens(2, LENGTH), attention_mask=mask, **options(family))
+    assert "\n" not in str(error.value) and "attention_mask" in str(error.value)
+
+
+def test_a_block_mask_is_refused_in_one_line():
+    mask = create_block_mask(lambda batch, head, query, key: query >= key, None, None, 128, 128, device="cpu")
+    model = saobp.apply(build("llama"), "high", 1.5)
+    with pytest.raises(ValueError, match="attention_mask: LlamaAttention was handed BlockMask") as error:
+        model(tokens(1, 128), attention_mask=mask, use_cache=False)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("shown", ["prefix", "tree", "full"])
+def test_a_cache_refuses_masks_whose_messages_it_cannot_carry(shown):
+    model = saobp.apply(build("llama"), "high", 1.5)
+    with torch.no_grad(), pytest.raises(ValueError, match=r"attention_mask .*use_cache=False") as error:
+        model(tokens(2, LENGTH), attention_mask=SHOWN[shown].clone(), past_key_values=DynamicCache())
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize("change", ["hidden", "shown"])
+def test_a_cache_refuses_padding_that_changes_on_the_way(change, grad):
+    model, cache, ids = saobp.apply(build("llama"), "high", 1.5), DynamicCache(), tokens(2, LENGTH)
+    before, after = torch.ones(2, LENGTH - 2, dtype=torch.long), torch.ones(2, LENGTH, dtype=torch.long)
+    (after if change == "hidden" else before)[1, 3] = 0
+    with torch.set_grad_enabled(grad):
+        model(ids[:, :-2], attention_mask=before, past_key_values=cache)
+        with pytest.raises(ValueError, match=r"past_key_values.*attention_mask"):
+            model(ids[:, -2:], attention_mask=after, past_key_values=cache)
+
+
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize("shown", ["causal", "packed causal", "causal, padded on the left"])
+def test_a_cache_goes_on_under_masks_of_four_dimensions(shown, grad):
+    model, cache, ids = saobp.apply(build("llama"), "high", 1.5), DynamicCache(), tokens(2, LENGTH)
+    mask = FORMS["boolean"](SHOWN[shown])
+    places = torch.arange(LENGTH)[None]
+    real = mask.diagonal(dim1=-2, dim2=-1)[:, 0]
+    with torch.set_grad_enabled(grad):
+        whole = model(ids, attention_mask=mask, position_ids=places, use_cache=False).logits
+        parts = [
+            model(ids[:, rows], attention_mask=mask[:, :, rows, : rows.stop], position_ids=places[:, rows],
+                  past_key_values=cache).logits
+            for rows in (slice(0, 5), slice(5, 6), slice(6, LENGTH))
+        ]  # fmt: skip
+    torch.testing.assert_close(torch.cat(parts, 1)[real], whole[real], **CLOSE)
