@@ -13,7 +13,8 @@ from saobp.study.setup.execution import declared_parameters
 DRAWS = re.compile(r"plot\(|\.subplots\(|heatmap\(|figures\.shown\(|learning\.accuracy\(|costs\.\w+\(")
 NOTEBOOKS = sorted((paths.root() / "notebooks").glob("*.ipynb"))
 QUESTIONS = typed_by_hand.read(paths.root() / "texts" / "notebooks.yaml")
-ASK = ("01-derivation", "03-diagnostics", "06-attention", "09-audit")  # open with their question; the others with a claim
+CLAIMS = ("04-pretrain", "05-finetune", "07-decoder", "08-cost", "10-tables", "11-figures", "12-beyond")
+ASK = [path.stem for path in NOTEBOOKS if path.stem not in CLAIMS]  # open with their question; those with a claim
 
 
 def cells(path, kind):
