@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from small_models import word_tokenizer
 from transformers import GPT2Config, GPT2LMHeadModel
 
@@ -109,6 +110,16 @@ def test_perplexity_at_no_strength_is_the_plain_model_s_and_later_ones_the_refin
                 losses += refined(**inputs, labels=inputs["input_ids"]).loss.item() * (inputs["input_ids"].shape[1] - 1)
             count += inputs["input_ids"].shape[1] - 1
         assert told["perplexity"] == pytest.approx(np.exp(losses / count), rel=1e-4) and told["tokens"] == count
+        assert told["low"] < told["perplexity"] < told["high"]
+    assert found[0]["ratio_low"] == found[0]["ratio"] == found[0]["ratio_high"] == 1
+    assert found[1]["ratio"] == pytest.approx(found[1]["perplexity"] / found[0]["perplexity"])
+    assert found[1]["ratio_low"] < found[1]["ratio"] < found[1]["ratio_high"]
+
+
+def test_the_first_token_of_a_decoder_has_one_name_in_every_text():
+    found = inspecting.examine(decoder(), word_tokenizer(), model_folders.TEXTS, samples=4)
+    first = next(sink for sink in found.sinks() if sink["token"] == "first token")
+    assert first["share"] > 0.5 and len(found.sinks(1)) < 4 * 4
 
 
 def test_streamed_intervals_are_those_of_the_bootstrap():
@@ -152,7 +163,8 @@ def test_the_command_writes_a_page_a_table_and_the_numbers(kind, folders, texts,
     assert main(["inspect", str(folders[kind]), *given, *asked]) == 0
     printed = capsys.readouterr().out
     assert "largest column sum" in printed and str(out / "index.html") in printed
-    assert sorted(file.name for file in out.iterdir()) == ["attention.csv", "attention.json", "index.html"]
+    files = {"attention.csv", "attention.json", "index.html"} | ({"perplexity.csv"} if kind != "vit" else set())
+    assert {file.name for file in out.iterdir()} == files
     table, told = pd.read_csv(out / "attention.csv"), json.loads((out / "attention.json").read_text())
     assert set(table.strength) == {0.2, 0.4} and told["texts"] == 3 and told["layers"] == 2
     page = (out / "index.html").read_text()
@@ -185,6 +197,16 @@ def broken(folder, tmp_path, remove=(), add=()):
 )
 def test_a_folder_that_is_no_whole_model_is_refused_in_one_line(remove, add, said, folders, tmp_path, capsys):
     refused([str(broken(folders["gpt2"], tmp_path, remove, add))], said, tmp_path, capsys)
+
+
+@pytest.mark.parametrize(("lost", "said"), [(True, "weights lack transformer.h.0.attn"), (False, "another shape")])
+def test_weights_that_do_not_fit_the_configuration_are_refused(lost, said, folders, tmp_path, capsys):
+    folder = broken(folders["gpt2"], tmp_path)
+    weights = load_file(folder / "model.safetensors")
+    name = next(name for name in weights if "attn.c_attn.weight" in name)
+    weights |= {name: weights[name][:, :-1].clone()}
+    save_file({key: value for key, value in weights.items() if not lost or key != name}, folder / "model.safetensors")
+    refused([str(folder)], said, tmp_path, capsys)
 
 
 def refused(arguments, said, tmp_path, capsys, out=None):

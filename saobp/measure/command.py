@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from saobp.equations.checks import check_strength
+from saobp.equations.factors import WITHOUT_MESSAGES
 
 PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".bmp")
 
@@ -80,6 +81,7 @@ def run(
     page.refuse_unwritable(folder)
     started = time.perf_counter()
 
+    import huggingface_hub.utils.logging
     from transformers.utils import logging
 
     from saobp.measure import explorer, inspect, predictions
@@ -87,6 +89,7 @@ def run(
 
     logging.set_verbosity_error()  # a report of weights that are not used, such as a classifier's
     logging.disable_progress_bar()
+    huggingface_hub.utils.logging.set_verbosity_error()  # a line per retry where there is no network
     opened = open_model(name)
     sees = getattr(opened.model, "main_input_name", "") == "pixel_values"
     if sees != bool(images):
@@ -94,7 +97,7 @@ def run(
         raise ValueError(f"{name}: reads {given}; give it some with {other}")
     asked = {"factor": factor, "samples": samples, "tokens": tokens}
     found = inspect.examine(opened.model, opened.tokenizer, items, strengths=strengths, progress=True, **asked)
-    few = {"samples": min(samples, 16), "tokens": tokens, "progress": True}
+    few = {"samples": samples, "tokens": tokens, "progress": True}
     found.predictions = predictions.perplexities(opened.model, opened.tokenizer, items, factor, found.grid, **few)
     shown = explorer.collect(
         opened.model, opened.tokenizer, items, factor=factor, strength=min(found.strengths[0], 1.0)
@@ -105,7 +108,8 @@ def run(
     }  # fmt: skip
     files = page.write(folder, opened.name, found, shown, facts)
     rows = page.layer_rows(found)
-    return f"{page.terminal(rows)}\n\n{factor}, λ = {found.strengths[0]:g}; {files[0]}"
+    strength = "" if factor in WITHOUT_MESSAGES else f", λ = {found.strengths[0]:g}"
+    return f"{page.terminal(rows)}\n\n{factor}{strength}; {files[0]}"
 
 
 def _source(text: Path | None, images: Path | None) -> tuple[Any, str]:

@@ -254,6 +254,7 @@ def _measure(found: Inspection, model: nn.Module, sample: Sample) -> None:
     layers = maps_of(model, sample)
     values = np.empty((len(found.grid), len(MEASURES), len(layers), len(layers[0])))
     labels = sample.labels or patch_labels(layers[0].shape[-1])
+    labels = ["first token", *labels[1:]] if found.causal else labels  # where a decoder's sink is, whatever the word
 
     def measure_layer(layer: int) -> None:
         maps = layers[layer]

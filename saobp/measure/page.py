@@ -33,17 +33,21 @@ def refuse_unwritable(folder: Path) -> None:
 
 
 def write(folder: Path, name: str, found: Inspection, shown: dict[str, Any], facts: dict[str, Any]) -> list[Path]:
-    """Write index.html, attention.csv and attention.json into a folder and return their paths.
+    """Write index.html, attention.csv, attention.json, and perplexity.csv of a language model; return their paths.
 
-    `shown` is what `explorer.collect` returned, `facts` what the page says of the run. All three are complete before
-    the first of them gets its name.
+    `shown` is what `explorer.collect` returned, `facts` what the page says of the run. All are complete before the
+    first of them gets its name.
     """
+    import pandas
+
     result = summary(name, found, facts)
     texts = {
         "index.html": page(result, found, shown),
         "attention.csv": found.table().to_csv(index=False, float_format="%.6g"),
         "attention.json": json.dumps(result, indent=1, ensure_ascii=False) + "\n",
     }
+    if found.predictions:
+        texts["perplexity.csv"] = pandas.DataFrame(found.predictions).to_csv(index=False, float_format="%.6g")
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder, prefix=".new-") as temporary:
         for file, text in texts.items():

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import copy
 import itertools
-import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from saobp.measure.inspect import Sample, encoded, is_causal
+from saobp.measure.resampling import StreamedBootstrap
 from saobp.models.apply import apply
 
 POSITIONS = 16
@@ -39,10 +40,12 @@ def perplexities(
     tokens: int = 128,
     progress: bool = False,
 ) -> list[dict[str, Any]]:
-    """Return strength, perplexity and the number of predicted tokens, for a model as `saobp.apply` refines it.
+    """Return the perplexity of a model as `saobp.apply` refines it, at each strength; the first is what is compared with.
 
-    Every text is its own context of at most `tokens`. The pseudo-perplexity masks the same `POSITIONS` tokens of a text
-    at every strength, one at a time. A model without a language head gives an empty list. The model is not changed.
+    `low` and `high` are its 95 % bootstrap interval over texts; `ratio`, `ratio_low` and `ratio_high` are those of the
+    perplexity over that at the first strength, text by text. Every text is its own context of at most `tokens`. The
+    pseudo-perplexity masks the same `POSITIONS` tokens of a text at every strength, one at a time. A model without a
+    language head gives an empty list. The model is not changed.
     Source: Salazar et al. 2020 (pseudo-perplexity); Lee et al. 2025, Appendix C (causal form).
     """
     from tqdm.auto import tqdm
@@ -53,14 +56,31 @@ def perplexities(
     refined = copy.deepcopy(model, shared).eval()
     loss = causal_loss if taken == "perplexity" else masked_loss
     chosen = list(itertools.islice(encoded(model, tokenizer, texts, tokens), samples))
-    found = []
-    for strength in tqdm(strengths, unit="λ", desc=taken, disable=not progress):
+    sums, counts = np.empty((len(strengths), len(chosen))), np.empty(len(chosen))
+    for at, strength in enumerate(tqdm(strengths, unit="λ", desc=taken, disable=not progress)):
         apply(refined, factor if strength else "none", strength or 0.1)
         with torch.inference_mode():
-            losses = torch.cat([loss(refined, sample, tokenizer) for sample in chosen])
-        mean, count = losses.double().mean().item(), len(losses)
-        found.append({"strength": strength, "kind": taken, "perplexity": math.exp(mean), "tokens": count})
-    return found
+            for text, sample in enumerate(chosen):
+                losses = loss(refined, sample, tokenizer)
+                sums[at, text], counts[text] = losses.double().sum().item(), len(losses)
+    return _summarised(taken, strengths, sums, counts)
+
+
+def _summarised(taken: str, strengths: Sequence[float], sums: np.ndarray, counts: np.ndarray) -> list[dict[str, Any]]:
+    """Return the perplexity at each strength and its ratio to that at the first, with intervals over texts."""
+    texts = StreamedBootstrap()
+    for text, count in enumerate(counts):
+        texts.add(np.append(sums[:, text], count))
+    perplexity = lambda mean: np.exp(mean[:-1] / mean[-1])  # noqa: E731
+    ratio = lambda mean: perplexity(mean) / perplexity(mean)[0]  # noqa: E731
+    columns = {"perplexity": perplexity(texts.mean()), "ratio": ratio(texts.mean())}
+    columns["low"], columns["high"] = texts.interval(perplexity)
+    columns["ratio_low"], columns["ratio_high"] = texts.interval(ratio)
+    return [
+        {"strength": strength, "kind": taken, "tokens": int(counts.sum())}
+        | {name: None if np.isnan(values[at]) else float(values[at]) for name, values in columns.items()}
+        for at, strength in enumerate(strengths)
+    ]
 
 
 def causal_loss(model: nn.Module, sample: Sample, tokenizer: Any) -> Tensor:

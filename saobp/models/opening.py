@@ -70,11 +70,25 @@ def _load(name: str, path: Path) -> Opened:
     architecture = (getattr(config, "architectures", None) or ["CausalLM" if options else ""])[0]
     build = next((auto for ending, auto in HEADS if ending in architecture), AutoModel)
     safe = {} if options else {"use_safetensors": True}
-    model = build.from_pretrained(place, dtype=torch.float32, **options, **safe).eval()
+    strict = {"dtype": torch.float32, "output_loading_info": True, "ignore_mismatched_sizes": True}
+    model, loaded = build.from_pretrained(place, **strict, **options, **safe)
+    absent = {*loaded["missing_keys"], *(found[0] for found in loaded["mismatched_keys"])}
+    if absent := sorted(key for key in absent if "pooler" not in key):  # transformers fills them with random numbers
+        more = f" and {len(absent) - 1} more" if absent[1:] else ""
+        raise ValueError(f"its weights lack {absent[0]}{more}, or have it in another shape than config.json says")
     pictures = getattr(model, "main_input_name", "") == "pixel_values"
-    reader = AutoImageProcessor.from_pretrained(place) if pictures else AutoTokenizer.from_pretrained(place, **options)
+    reader = _reader(place, AutoImageProcessor if pictures else AutoTokenizer, options)
     note = f"weights of {path.name}, dequantised" if options else ""
-    return Opened(path.resolve().name if path.exists() else name, model, reader, note)
+    return Opened(path.resolve().name if path.exists() else name, model.eval(), reader, note)
+
+
+def _reader(place: Any, kind: Any, options: dict[str, str]) -> Any:
+    """Load a tokenizer or an image processor."""
+    try:
+        return kind.from_pretrained(place, **options)
+    except Exception as error:
+        what = "image processor" if kind is AutoImageProcessor else "tokenizer"
+        raise ValueError(f"its {what}: {_one_line(error)}") from None
 
 
 def _refuse_incomplete(folder: Path) -> None:

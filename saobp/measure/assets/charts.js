@@ -42,9 +42,9 @@
   showHeads();
 
   /* lines: [{points: [[strength, value]], colour, width}] */
-  function curve(title, lines) {
+  function curve(title, lines, scale = (value) => value, back = scale) {
     const width = 320, height = 190, left = 44, right = 10, top = 10, bottom = 28;
-    const values = lines.flatMap((line) => line.points.map((point) => point[1]));
+    const values = lines.flatMap((line) => line.points.map((point) => scale(point[1])));
     const [low, high] = [Math.min(...values), Math.max(...values)], room = high - low || 1;
     const furthest = Math.max(...lines[0].points.map((point) => point[0]));
     const x = (strength) => left + Math.sqrt(strength / furthest) * (width - left - right);
@@ -52,14 +52,14 @@
     const picture = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `${title} against strength` });
     for (const value of [low, (low + high) / 2, high]) {
       picture.append(svg("line", { x1: left, x2: width - right, y1: y(value), y2: y(value), style: "stroke: var(--line)" }));
-      picture.append(svg("text", { x: left - 6, y: y(value) + 4, "text-anchor": "end" }, short(value)));
+      picture.append(svg("text", { x: left - 6, y: y(value) + 4, "text-anchor": "end" }, short(back(value))));
     }
     for (const strength of [0, 0.02, 0.1, 0.2, 0.5, 1].filter((one) => one <= furthest))
       picture.append(svg("text", { x: x(strength), y: height - bottom + 16, "text-anchor": "middle" }, strength));
     const chosen = x(data.strengths[0]);
     picture.append(svg("line", { x1: chosen, x2: chosen, y1: top, y2: height - bottom, style: "stroke: var(--quiet); stroke-dasharray: 3 3" }));
     for (const line of lines)
-      picture.append(svg("polyline", { points: line.points.map(([a, b]) => `${x(a)},${y(b)}`).join(" "), fill: "none",
+      picture.append(svg("polyline", { points: line.points.map(([a, b]) => `${x(a)},${y(scale(b))}`).join(" "), fill: "none",
         style: `stroke: ${line.colour}; stroke-width: ${line.width}; stroke-linejoin: round` }));
     const figure = document.createElement("figure"), caption = document.createElement("figcaption");
     caption.textContent = title;
@@ -77,8 +77,9 @@
     lines.push({ points: points((rows) => mean(rows.flat())), colour: "var(--after)", width: 3 });
     curve(unit ? `${title} (${unit})` : title, lines);
   }
-  if (data.predictions.length)
-    curve(data.predictions[0].kind, [
-      { points: data.predictions.map((one) => [one.strength, one.perplexity]), colour: "var(--after)", width: 3 },
-    ]);
+  if (data.predictions.length) {
+    const points = (name) => data.predictions.map((one) => [one.strength, one[name] ?? one.perplexity]);
+    const line = (name, width) => ({ points: points(name), colour: "var(--after)", width });
+    curve(data.predictions[0].kind, [line("perplexity", 3), line("low", 1), line("high", 1)], Math.log, Math.exp);
+  }
 })();
