@@ -179,6 +179,24 @@ def test_a_repeated_run_is_shown_beside_the_first(studies, decided):
     assert again[key] > first.estimate  # the repetition of High's first seed started to learn later
     frame = verdicts.frame(decided, again)
     assert frame.set_index(["claim", "study", "measurement"]).loc[key, "rerun"] == again[key]
+    shown = "\n".join(verdicts.table.rerun_lines(decided, again))
+    assert "loss at the last step, BERT-Mini (narrow twin), narrow | +0.035 [" in shown
+    entering = {"convergence", "regularizers-perplexity"}  # the claims that read a loss which was measured twice
+    assert {claim for claim, _, _ in again} == entering and len(shown.splitlines()) == 2 + len(again)
+
+
+def test_a_repetition_of_a_run_at_a_strength_takes_its_place_in_the_pairs(studies, decided):
+    key = ("convergence", "stories", "story text, pairs, loss at the last step")
+    first = next(part for row in decided for part in row.aside if (part.claim, part.study, part.part) == key)
+    changes = [3.093483 - 3.093013, 3.329763 - 3.321521, 3.520078 - 3.523949]  # High at 0.2, seeds 42 to 44
+    assert verdicts.reruns(studies, decided)[key] == pytest.approx(first.estimate + sum(changes) / first.n, abs=1e-5)
+
+
+def test_an_outcome_is_marked_where_it_was_named_late_or_matters_little(decided):
+    cells = {row.claim.id: verdicts.table.cells(row)[1] for row in decided if row.study == "narrow"}
+    assert cells["step-entropy"].endswith("†‡") and cells["step-column-sum"].endswith(" †")
+    assert not {"†", "‡"} & set(cells["gtd-perplexity"] + cells["sparsity-share"])
+    assert len(verdicts.table.CAPTION.split()) < 60
 
 
 def test_one_seed_borrows_a_spread_or_has_no_interval():

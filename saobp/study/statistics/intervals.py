@@ -91,27 +91,22 @@ def median_interval(first: float, median: float, third: float, rounds: int) -> E
     return Estimate(median, median - error.reach(), median + error.reach(), rounds, error=error)
 
 
-def over_samples(
-    totals: Sequence[float], counts: Sequence[float] | None = None, *, resamples: int = 2000, seed: int = 0
-) -> Estimate:
-    """Mean over independent samples, of one run, with the 95 % interval of a bootstrap that draws whole samples.
+def over_samples(totals: Sequence[float], counts: Sequence[float] | None = None, *, level: float = 0.95) -> Estimate:
+    """Mean over independent samples, of one run, with the 95 % interval over which samples were drawn.
 
     With `counts` it is the ratio of two sums, as nats over predicted tokens: the tokens of one sequence are not
-    independent, so a sequence is drawn with all of them. No interval (NaN ends) for fewer than two samples, or where
-    all give the same number. Raises ValueError if a total is not finite or nothing was counted.
+    independent, so a sequence counts as a whole. The error is the closed form that drawing whole samples anew
+    approaches: of a ratio R the residuals total - R count, by Student's law with n - 1 degrees of freedom. No interval
+    (NaN ends) for fewer than two samples, or where all give the same number. Raises ValueError if a total is not finite
+    or nothing was counted.
     """
     totals = np.asarray(totals, dtype=float)
     counts = np.ones_like(totals) if counts is None else np.asarray(counts, dtype=float)
     if not np.isfinite(totals).all() or not counts.sum() > 0:
         raise ValueError("totals: need finite numbers, and counts that are not all 0")
-
-    def ratio(totals: np.ndarray, counts: np.ndarray, axis: int = -1) -> np.ndarray:
-        return totals.sum(axis=axis) / counts.sum(axis=axis)
-
-    value = float(ratio(totals, counts))
-    if len(totals) < 2 or np.abs(totals - value * counts).max() <= ROUNDING * max(1.0, np.abs(totals).max()):
-        return Estimate(value, nan, nan, 1, len(totals))
-    found = stats.bootstrap(
-        (totals, counts), ratio, paired=True, n_resamples=resamples, method="percentile", vectorized=True, rng=seed
-    )
-    return Estimate(value, *map(float, found.confidence_interval), 1, len(totals))
+    value, samples = float(totals.sum() / counts.sum()), len(totals)
+    left = totals - value * counts
+    if samples < 2 or np.abs(left).max() <= ROUNDING * max(1.0, np.abs(totals).max()):
+        return Estimate(value, nan, nan, 1, samples)
+    reach = float(stats.t.ppf(0.5 + level / 2, samples - 1) * left.std(ddof=1) / sqrt(samples) / counts.mean())
+    return Estimate(value, value - reach, value + reach, 1, samples)

@@ -2,15 +2,16 @@
 
 from collections.abc import Callable
 from functools import partial
-from math import inf
+from math import inf, nan
 
 import numpy as np
+from scipy import stats
 
 from saobp.study.data.tasks import TASKS
 from saobp.study.setup import labels
 from saobp.study.setup.records import select
 from saobp.study.statistics import Error, Estimate, estimates, mean_interval
-from saobp.study.verdicts.model import NORMAL, Measurement, measured, scope_of
+from saobp.study.verdicts.model import NORMAL, Measurement, measured, on_scale, scope_of
 from saobp.study.verdicts.studies import Read, Record, Studies, over_seeds, seed_gaps
 
 RIVALS = ("original", "low", "elemmul")  # of High in Fig. 4
@@ -69,6 +70,18 @@ def low(claim: str, name: str, column: str, studies: Studies) -> list[Measuremen
     return over_seeds(claim, studies, "attention", gaps, paper=paper)
 
 
+def low_skew(studies: Studies) -> list[Measurement]:
+    """Size of the skewness of the heads' entropies on RACE-Middle, Low − Original."""
+
+    def skewness(run: Record) -> float:
+        return abs(float(stats.skew(np.ravel(estimates.matrix(run)["entropy"]))))
+
+    def gaps(runs: list[Record]) -> dict:
+        return seed_gaps(_on_main_task(runs), skewness, ("low", "original"))
+
+    return over_seeds("low-skew", studies, "attention", gaps, post_hoc=True)
+
+
 def top_two(studies: Studies) -> list[Measurement]:
     """High's lead over the second highest of its rivals, layer by layer, where all of them have several seeds.
 
@@ -117,13 +130,40 @@ def step(claim: str, name: str, studies: Studies) -> list[Measurement]:
         for run in select(runs, algorithm="high"):
             found = (run["metrics"].get("changes") or {}).get(name) or {}
             if found.get("low") is not None:
-                model, task, seed = (run["parameters"][key] for key in ("model", "task", "seed"))
+                model = run["parameters"]["model"]
                 error = Error((((found["high"] - found["low"]) / 2 / NORMAL, inf),))
                 value = Estimate(found["change"], found["low"], found["high"], int(found["samples"]), error=error)
-                part = f"{TASKS[task].title}, {labels.model_title(model)}, seed {seed}"
-                facts = {"of": "texts", "method": "bootstrap over texts, normal", "records": (run["name"],)}
+                part = _part(run)
+                facts = {"of": "texts", "method": "interval over texts", "records": (run["name"],), "post_hoc": True}
                 rows.append(measured(claim, part, scope_of(study, [model]), study, value, **facts))
     return rows
+
+
+def step_ratio(claim: str, name: str, studies: Studies) -> list[Measurement]:
+    """The same heads after the step over before it, on the log scale, on each task of each model trained with High.
+
+    With a after and b before, log(a/b) has an error of at most SE(a - b)/a + |a - b|/(ab) (SE(a) + SE(a - b)): a record
+    has the first and the second of these errors, and that of b is not above their sum.
+    """
+    rows = []
+    for study, runs in studies.of("attention").items():
+        for run in select(runs, algorithm="high"):
+            change, after = ((run["metrics"].get(kind) or {}).get(name) or {} for kind in ("changes", "means"))
+            if change.get("low") is None or after.get("low") is None:
+                continue
+            a, b, gap = change["refined"], change["softmax"], change["change"]
+            of_gap, of_a = ((found["high"] - found["low"]) / 2 / NORMAL for found in (change, after))
+            error = Error(((of_gap / a + abs(gap) / (a * b) * (of_a + of_gap), inf),))
+            value = Estimate(float(np.log(a / b)), nan, nan, int(change["samples"]), error=error)
+            facts = {"of": "texts", "method": "interval over texts", "records": (run["name"],), "post_hoc": True}
+            row = measured(claim, _part(run), scope_of(study, [run["parameters"]["model"]]), study, value, **facts)
+            rows.append(on_scale(row, np.exp, "log scale"))
+    return rows
+
+
+def _part(run: Record) -> str:
+    model, task, seed = (run["parameters"][key] for key in ("model", "task", "seed"))
+    return f"{TASKS[task].title}, {labels.model_title(model)}, seed {seed}"
 
 
 def step_by_depth(studies: Studies) -> list[Measurement]:
@@ -133,7 +173,7 @@ def step_by_depth(studies: Studies) -> list[Measurement]:
         half = _deeper(run)
         return _mean("entropy", half, kind)(run) - _mean("entropy", slice(half.start), kind)(run)
 
-    return over_seeds("step-deep-entropy", studies, "attention", partial(_step_gaps, read=contrast))
+    return over_seeds("step-deep-entropy", studies, "attention", partial(_step_gaps, read=contrast), post_hoc=True)
 
 
 def _step_gaps(runs: list[Record], read: Callable[[Record, str], float]) -> dict:
@@ -152,9 +192,10 @@ MEASURES = {
     "gtd-top-two": top_two,
     "low-gtd": partial(low, "low-gtd", "gtd", "GTD"),
     "low-entropy": partial(low, "low-entropy", "indirect_entropy", "IE"),
+    "low-skew": low_skew,
     "step-entropy": partial(step, "step-entropy", "entropy"),
     "step-deep-entropy": step_by_depth,
     "step-gtd": partial(step, "step-gtd", "gtd"),
     "step-sparsity": partial(step, "step-sparsity", "sparsity"),
-    "step-column-sum": partial(step, "step-column-sum", "column_mass_maximum"),
+    "step-column-sum": partial(step_ratio, "step-column-sum", "column_mass_maximum"),
 }

@@ -75,6 +75,11 @@ def of_part(claim: Claim, part: Measurement) -> str:
     return NO_EFFECT if _equivalent(claim, part) else IMPRECISE
 
 
+def small(claim: Claim, part: Measurement) -> bool:
+    """Say whether all of a part's 95 % interval lies within the margin: any effect is too small to matter."""
+    return _lower(claim, part, LEVEL / 2) > -1 and _upper(claim, part, LEVEL / 2) < 1
+
+
 def _within(claim: Claim, parts: Sequence[Measurement]) -> str:
     """A claim that something stays within the margin: an equivalence test of each part."""
     if all(_equivalent(claim, part) for part in parts):

@@ -48,7 +48,7 @@ def untrained(studies: Studies) -> list[Measurement]:
                 low, high = arm["interval"]
                 error = Error((((high - low) / 2 / NORMAL, inf),))
                 found = Estimate(arm["difference"], low, high, run["metrics"]["pairs"], error=error)
-                facts = {"of": "pairs", "method": "bootstrap over pairs, normal", "records": (run["name"],)}
+                facts = {"of": "pairs", "method": "interval over pairs", "records": (run["name"],)}
                 rows.append(measured("pretrain-from-scratch-untrained", "STS-B, MiniLM", PUBLIC, study, found, **facts))
     return rows
 

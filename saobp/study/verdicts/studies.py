@@ -35,14 +35,14 @@ class Studies:
         return {name: runs for name, runs in found.items() if runs}
 
     def with_reruns(self) -> "Studies":
-        """Return the studies with the held-out loss of each repeated pretraining run in place of the first's.
+        """Return the studies with the held-out loss of each run that was made twice in place of the first's.
 
-        data/results/repeats.csv has the loss at the last step alone, of the first repetition of a run the first row.
+        data/results/repeats.csv has the loss at the last step alone; of several repetitions the first row counts.
         """
         table = pd.read_csv(paths.root() / "data" / "results" / "repeats.csv").drop_duplicates(["study", "run"])
         losses = {(row.study, row.run): row.second for row in table.itertuples()}
         again = {
-            name: [_with_loss(run, losses.get((name, run["name"]))) for run in runs]
+            name: [_with_losses(_with_loss(run, losses.get((name, run["name"]))), name, losses) for run in runs]
             for name, runs in self.records.items()
         }
         return replace(self, records=again, memory={})
@@ -50,6 +50,16 @@ class Studies:
 
 def _with_loss(run: Record, loss: float | None) -> Record:
     return run if loss is None else run | {"metrics": run["metrics"] | {"perplexity": exp(loss)}}
+
+
+def _with_losses(run: Record, study: str, losses: Mapping[tuple[str, str], float]) -> Record:
+    """Return a record of notebook 12 whose runs at a strength hold the repetition's loss as "again"."""
+    own = run["metrics"].get("strengths") or []
+    again = [losses.get((study, f"strength {one['strength']}, seed {one['seed']}")) for one in own]
+    if not any(again):
+        return run
+    own = [one if loss is None else one | {"again": loss} for one, loss in zip(own, again)]
+    return run | {"metrics": run["metrics"] | {"strengths": own}}
 
 
 def tracked() -> Studies:

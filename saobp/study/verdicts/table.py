@@ -9,7 +9,15 @@ import pandas as pd
 from saobp.study.setup import paths
 from saobp.study.tables import floats, render
 from saobp.study.verdicts.model import Claim, Measurement
-from saobp.study.verdicts.outcomes import Verdict, change_to_open, of_part, seeds_to_decide
+from saobp.study.verdicts.outcomes import (
+    CONTRADICTED,
+    SUPPORTED,
+    Verdict,
+    change_to_open,
+    of_part,
+    seeds_to_decide,
+    small,
+)
 
 COLUMNS = (
     "claim", "study", "scope", "measurement", "role", "estimate", "low", "high", "n", "of", "unit", "direction",
@@ -19,11 +27,15 @@ COLUMNS = (
 HEADS = ("Claim", "Outcome", "Ours [95 %]", "Paper", "Margin", "n", "Scope")
 SHARES = (0.27, 0.13, 0.2, 0.07, 0.09, 0.08, 0.1)  # of the page, a column each
 CAPTION = (
-    "The paper's claims, each decided by one endpoint: once per study that measured it. Where a claim has several "
-    "parts, the number is that of the part which decides. A claim about all its parts is tested one-sided at 5 %, so "
-    "a 95 % interval may reach the reference where it is supported. The outcome is about what was run; the scope says "
-    "what that was. All numbers, parts and methods: claims.csv."
+    "The paper's claims, each decided once per study by one endpoint. Ours is the part that decides; parts of a claim "
+    "about all are tested one-sided at 5 %, so their 95 % interval may reach the reference. †: endpoint named after "
+    "its numbers were seen. ‡: the whole interval lies within the margin. All measurements: claims.csv."
 )
+AGAIN = (
+    "Runs that were made twice, where a number that a claim reads was measured both times. What else rests on these "
+    "runs has one number."
+)
+POST_HOC, SMALL = "†", "‡"
 Reruns = dict[tuple[str, str, str], float]
 
 
@@ -65,8 +77,14 @@ def cells(verdict: Verdict) -> tuple[str, ...]:
         return claim.title, verdict.outcome, "–", "–", margin, "–", "–"
     holding = sum(of_part(claim, other) == "supported" for other in verdict.parts)
     of = f" ({holding} of {len(verdict.parts)} parts hold)" if len(verdict.parts) > 1 else ""
+    of += f" {_marks(verdict, part)}".rstrip()
     printed = "–" if part.paper is None else _number(part.paper, claim)
     return claim.title, verdict.outcome + of, _interval(claim, part), printed, margin, _count(part), part.scope
+
+
+def _marks(verdict: Verdict, part: Measurement) -> str:
+    decided = verdict.outcome in (SUPPORTED, CONTRADICTED) and verdict.claim.direction != 0
+    return POST_HOC * any(row.post_hoc for row in verdict.parts) + SMALL * (decided and small(verdict.claim, part))
 
 
 def _count(part: Measurement) -> str:
@@ -96,9 +114,23 @@ def to_csv(verdicts: Sequence[Verdict], reruns: Reruns | None = None) -> str:
     return frame(verdicts, reruns).to_csv(index=False, float_format="%.6g", lineterminator="\n")
 
 
-def to_markdown(verdicts: Sequence[Verdict]) -> str:
-    """Return a pipe table under its caption."""
-    return "\n".join([f"**Claims.** {CAPTION}", "", *lines(verdicts)]) + "\n"
+def to_markdown(verdicts: Sequence[Verdict], reruns: Reruns | None = None) -> str:
+    """Return a pipe table under its caption, and one of the runs that were made twice, if any."""
+    said = [f"**Claims.** {CAPTION}", "", *lines(verdicts)]
+    again = rerun_lines(verdicts, reruns or {})
+    return "\n".join([*said, *(["", f"**Sensitivity.** {AGAIN}", "", *again] if again else [])]) + "\n"
+
+
+def rerun_lines(verdicts: Sequence[Verdict], reruns: Reruns) -> list[str]:
+    """Return the lines of a pipe table: each number that a claim reads, and with the repetition in the run's place."""
+    parts = [(row.claim, part) for row in verdicts for part in (*row.parts, *row.aside)]
+    rows = [
+        (claim.title, f"{part.part}, {part.study}", _interval(claim, part), _number(reruns[key], claim))
+        for claim, part in parts
+        if (key := (part.claim, part.study, part.part)) in reruns
+    ]
+    heads = ("Claim", "Measurement", "Ours [95 %]", "With the repetition")
+    return [render.pipe(heads), render.pipe(["---"] * len(heads)), *map(render.pipe, rows)] if rows else []
 
 
 def lines(verdicts: Sequence[Verdict]) -> list[str]:
@@ -143,7 +175,7 @@ def write(
     """Write claims.csv, claims.md and claims.tex into a folder; returns their paths. ValueError for another format."""
     makers = {
         "csv": lambda: to_csv(verdicts, reruns),
-        "md": lambda: to_markdown(verdicts),
+        "md": lambda: to_markdown(verdicts, reruns),
         "tex": lambda: to_latex(verdicts),
     }
     if unknown := [name for name in formats if name not in makers]:

@@ -34,22 +34,26 @@ def convergence(studies: Studies) -> list[Measurement]:
     real += over_seeds("convergence", studies, "pretrain", _end_gaps, part="loss at the last step,", aside=True)
     rows = [row for row in real if row.scope != STORIES]
     for study, record, pairs in _story_pairs(studies):
-        by_size = {model: np.mean([gap for _, gap in found]) for model, found in pairs.items()}
+        by_size = {model: np.mean([gap for gap, _ in found]) for model, found in pairs.items()}
         facts = {"of": "sizes", "method": BY_SIZE, "records": (record,)}
         text = "story text, learning rates and seeds of a size averaged"
         rows.append(measured("convergence", text, STORIES, study, mean_interval([*by_size.values()]), **facts))
-        each = [gap for found in pairs.values() for _, gap in found]
         facts = {"of": "pairs", "method": "Student's t over pairs", "records": (record,), "aside": True}
-        rows.append(measured("convergence", "story text, pairs", STORIES, study, mean_interval(each), **facts))
+        for place, text in enumerate(("story text, pairs", "story text, pairs, loss at the last step")):
+            each = [gaps[place] for found in pairs.values() for gaps in found]
+            rows.append(measured("convergence", text, STORIES, study, mean_interval(each), **facts))
     return rows
 
 
-def _end_gaps(runs: list[Record]) -> dict:
-    return seed_gaps(runs, lambda run: run["metrics"].get("perplexity"), log=True)
+def _end_gaps(runs: list[Record], sides: tuple[str, str] = ("high", "original")) -> dict:
+    return seed_gaps(runs, lambda run: run["metrics"].get("perplexity"), sides, log=True)
 
 
-def _story_pairs(studies: Studies) -> list[tuple[str, str, dict[str, list[tuple[int, float]]]]]:
-    """The pairs of models with High and without that notebook 12 trained: (study, record, model -> seed, gap)."""
+def _story_pairs(studies: Studies) -> list[tuple[str, str, dict[str, list[tuple[float, float]]]]]:
+    """The pairs of models with High and without that notebook 12 trained: (study, record, model -> gaps).
+
+    The gaps of a pair: of the mean over the steps, and of the loss at the last one.
+    """
     found = []
     for study, records in studies.of("beyond").items():
         for record in records:
@@ -57,16 +61,21 @@ def _story_pairs(studies: Studies) -> list[tuple[str, str, dict[str, list[tuple[
             if study != "stories" or not given.get("larger"):
                 continue
             own = [run | {"model": record["parameters"]["model"], "learning_rate": None} for run in given["strengths"]]
-            pairs: dict[str, list[tuple[int, float]]] = {}
+            pairs: dict[str, list[tuple[float, float]]] = {}
             for run in (run for run in own + given["larger"] if run["curve"] and run["strength"] == _strength(run)):
                 key = ("model", "seed", "learning_rate")
                 plain = [other for other in own + given["larger"]
                          if other["strength"] == 0.0 and all(other[k] == run[k] for k in key)]  # fmt: skip
                 pairs.setdefault(run["model"], []).extend(
-                    (run["seed"], area(run["curve"]) - area(other["curve"])) for other in plain[:1]
+                    (area(run["curve"]) - area(other["curve"]), _end(run) - _end(other)) for other in plain[:1]
                 )
             found.append((study, record["name"], pairs))
     return found
+
+
+def _end(run: dict) -> float:
+    """The loss at the last step; that of the repetition where it takes the run's place (`Studies.with_reruns`)."""
+    return run.get("again", run["curve"][-1]["loss"])
 
 
 def _strength(run: dict) -> float:
@@ -77,10 +86,10 @@ def convergence_by_size(studies: Studies) -> list[Measurement]:
     """Mini − Medium of the paper's sizes on story text; one seed each, with the spread of the smaller models."""
     rows = []
     for study, record, pairs in _story_pairs(studies):
-        cells = [[gap for _, gap in found] for found in pairs.values()]
+        cells = [[gap for gap, _ in found] for found in pairs.values()]
         if {"mini", "medium"} <= set(pairs) and any(len(cell) > 1 for cell in cells):
             variance, freedom = seed_variance(cells)
-            value = float(np.mean([gap for _, gap in pairs["mini"]]) - np.mean([gap for _, gap in pairs["medium"]]))
+            value = float(np.mean([gap for gap, _ in pairs["mini"]]) - np.mean([gap for gap, _ in pairs["medium"]]))
             error = Error(((float(np.sqrt(2 * variance)), freedom),))
             method = "one seed each; spread over seeds borrowed from the smaller models"
             rows.append(Measurement(
@@ -99,10 +108,14 @@ def regularizers(studies: Studies) -> list[Measurement]:
         def gaps(runs: list[Record], name: str = name) -> dict:
             return seed_gaps(runs, _wikitext, ("high", name), log=True)
 
+        def held_out(runs: list[Record], name: str = name) -> dict:
+            return _end_gaps(runs, ("high", name))
+
         paper = log(high / printed.value(3, algorithm=title, metric="PPL_WikiText"))
-        rows += over_seeds(
-            "regularizers-perplexity", studies, "pretrain", gaps, part=f"{title},", paper=lambda size, p=paper: p
-        )
+        facts = {"part": f"{title},", "paper": lambda size, p=paper: p}
+        rows += over_seeds("regularizers-perplexity", studies, "pretrain", gaps, **facts)
+        facts = {"part": f"{title}, held-out training text,", "aside": True}
+        rows += over_seeds("regularizers-perplexity", studies, "pretrain", held_out, **facts)
     return rows
 
 
