@@ -7,12 +7,13 @@ METRIC = {"cola": "matthews", "stsb": "pearson", "squad": "f1"}
 LIFT = {"original": 0.0, "high": 0.12, "low": -0.12, "elemmul": 0.02}
 ITEMS = 300
 LAYERS, HEADS = 3, 2
+FAILED = {"reason": "the loss is nan at step 1", "message": "the loss is nan at step 1: lower the learning rate"}
 
 
 def record(stage, model, algorithm, seed, metrics, **parameters):
     """One record of the schema, with the parts that every stage has."""
     return {
-        "schema": 1,
+        "schema": 2,
         "stage": stage,
         "profile": "smoke",
         "name": f"{stage}-{model}-{algorithm}-{seed}",
@@ -21,10 +22,10 @@ def record(stage, model, algorithm, seed, metrics, **parameters):
         "data": {"source": "synthetic", "fingerprint": "f00d", "splits": [split("ehovy/race", "middle")]},
         "code": {"version": "0.1.0", "commit": "abc123"},
         "packages": {"torch": "2.13.0"},
-        "device": "cpu",
+        "device": {"name": "cpu", "threads": 1, "precision": None},
         "started": f"2026-01-0{1 + seed % 5}T00:00:00+00:00",
         "seconds": 1.0,
-        "departures": ["batch 8 x 32 tokens"],
+        "departures": [{"matter": "sequences per batch", "ours": 8, "paper": None}],
     }
 
 
@@ -155,7 +156,7 @@ def lengths(measured=(512, 1024), held=512):
     ]  # fmt: skip
 
 
-def exam(layers, algorithm, seed, failed=""):
+def exam(layers, algorithm, seed, failed=None):
     """A run of the multi-hop study: one hop known, two half known, three at chance."""
     random = np.random.default_rng([layers, len(algorithm), seed])
     shares = {} if failed else {"1": 1.0, "2": 0.6, "3": 1 / 3}
@@ -168,7 +169,7 @@ def exam(layers, algorithm, seed, failed=""):
 def beyond(layers=(2, 4), algorithms=("original", "high", "sinkhorn"), seeds=(0, 1), failed=()):
     """The multi-hop study; the algorithms in `failed` diverged with every seed."""
     runs = [
-        exam(depth, name, seed, "the loss is nan at step 1" if name in failed else "")
+        exam(depth, name, seed, FAILED if name in failed else None)
         for depth in layers
         for seed in seeds
         for name in algorithms
@@ -195,7 +196,7 @@ def strengths(levels=(0.0, 0.01, 0.1, 1.0), seeds=(42, 43)):
         }
         return {"strength": level, "seed": seed, "curve": [end | {"step": 0, "strengths": [[0.2, 0.2]]}, end]}
 
-    return [one(level, seed) | {"failed": ""} for level in (*levels, "learned") for seed in seeds]
+    return [one(level, seed) | {"failed": None} for level in (*levels, "learned") for seed in seeds]
 
 
 def decoder(model="gpt2-mini", algorithm="original", seed=42):

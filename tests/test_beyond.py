@@ -374,10 +374,10 @@ def test_a_strength_that_diverges_is_marked_failed_and_has_no_row(tokenizer, tmp
     monkeypatch.setattr(strengths.trainer, "pretrain", diverged)
     given = {"text": RandomText(), "held_out": RandomText(), "tokenizer": tokenizer, "folder": tmp_path}
     run = strengths.run(PLAN, 0.5, 0, **given)
-    assert (run["curve"], run["failed"]) == ([], "the loss is nan at step 3")
+    assert (run["curve"], run["failed"]["reason"]) == ([], "the loss is nan at step 3")
     assert run["device"] == records.device()
     assert strengths.sweep([run]).empty and strengths.run(PLAN, 0.5, 0, **given) == run
-    assert strengths.failure_words([run, run | {"failed": ""}]) == [
+    assert strengths.failure_words([run, run | {"failed": None}]) == [
         "λ = 0.5, seed 0: failed, the loss is nan at step 3"
     ]
     gone = strengths.learned([run | {"strength": strengths.LEARNED}])

@@ -27,7 +27,7 @@ RESULTS = {
     "guessed": scored(HALF, [0, 0, 1, 1] * 25) | {"epoch": 1},
     "majority": scored([0] * 75 + [1] * 25, [0] * 100) | {"epoch": 1},
     "reversed": scored(HALF, [1, 0] * 50) | {"epoch": 1},
-    "broken": {"failed": "the loss is nan"},
+    "broken": {"failed": {"reason": "the loss is nan", "message": ""}},
 }
 
 

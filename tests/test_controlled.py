@@ -22,7 +22,7 @@ def record(shares, seeds=(0, 1), steps=(0, 100)):
             answers = {hops: (random.random(120) < share).astype(int).tolist() for hops in ("1", "2")}
             curve = [{"step": step, "accuracy": {"1": share, "2": share}, "seconds": 3 * step} for step in steps]
             one = {"layers": 2, "algorithm": name, "seed": seed, "chains": 3, "curve": curve, "outcomes": answers}
-            exam.append(one | {"failed": "", "steps": 100, "full_rate": 0, "stories": 8})
+            exam.append(one | {"failed": None, "steps": 100, "full_rate": 0, "stories": 8})
     shape = {"entropy": 2.0, "gtd": 0.8, "largest_column": 3.0}
     ends = [{"step": 9, "loss": loss, "accuracy": 0.5, "raw": shape, "refined": shape} for loss in (3.0, 2.5)]
     swept = [{"strength": 0.2 * n, "seed": 42, "curve": [end]} for n, end in enumerate(ends)]

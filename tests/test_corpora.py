@@ -165,7 +165,9 @@ def test_ids_above_two_bytes_survive(source, tmp_path):
 
 def test_what_was_read_is_described_for_the_record(source, tokenizer, tmp_path):
     blocks = token_blocks(source, MIXTURE, tokenizer, 16, cache=tmp_path)
-    assert "a/set (1); 20 documents; 0 of 20 paragraphs dropped" in blocks.description
+    assert blocks.text == {
+        "weights": {"a/set": 1.0}, "shares": {"a/set": 1.0}, "documents": 20, "paragraphs": 20, "dropped": 0,
+    }  # fmt: skip
     assert blocks.splits[0]["dataset"] == "a/set"
     assert json.dumps(blocks.splits)
 

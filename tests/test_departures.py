@@ -1,143 +1,152 @@
-"""Every difference from the paper's recipe is named, and nothing where there is none."""
+"""Every difference from the paper's training configuration is named, and nothing where there is none."""
 
 import dataclasses
 from types import SimpleNamespace
 
 import pytest
 
+from saobp.study.paper import numbers
 from saobp.study.setup.studies import ProfileError, available, load_profile
 from saobp.study.training import architectures, departures
 
-WHOLE = SimpleNamespace(description="text", splits=[{"dataset": "Salesforce/wikitext", "complete": True}])
+WHOLE = SimpleNamespace(splits=[{"dataset": "Salesforce/wikitext", "complete": True}])
 SMALLER = {"Salesforce/wikitext:wikitext-2-v1": 1.0, "bookcorpus/bookcorpus": 1.0, "Skylion007/openwebtext": 1.0}
-PART = SimpleNamespace(description="stories", splits=[{"dataset": "saobp/stories", "complete": True}])
+PART = SimpleNamespace(splits=[{"dataset": "saobp/stories", "complete": True}])
+
+
+def told(found, **of):
+    """Matter -> (ours, paper), of the entries with the given part, model or task."""
+    return {
+        entry["matter"]: (entry["ours"], entry["paper"])
+        for entry in found
+        if all(entry.get(key) == value for key, value in of.items())
+    }
 
 
 @pytest.mark.parametrize("size", ["mini", "small", "medium"])
 def test_the_paper_profile_departs_in_nothing_but_what_the_paper_leaves_open(size):
-    found = departures.departures(load_profile("paper"), size, WHOLE, "high", 42)
-    text = "text: text; the paper gives no weights and no rule"
-    precision = "precision: bfloat16 autocast or float32, whichever is faster on the processor; the paper gives none"
-    assert found == [text, precision, "batch: 256 sequences; the paper gives none"]
+    found = told(departures.departures(load_profile("paper"), size, WHOLE, "high", 42))
+    assert found == {
+        "weights of the texts": ("0.012 : 0.107 : 0.881", None), "precision": ("auto", None), "sequences per batch": (256, None),
+    }  # fmt: skip
 
 
-def test_smoke_names_its_text_its_twin_its_words_and_its_schedule():
-    found = " ".join(departures.departures(load_profile("smoke"), "mini-twin", PART, "high", 42))
-    for said in (
-        "stories",
-        "a twin of BERT-Mini",
-        "wordpiece of at most 2048",
-        "steps: 120, not 60000",
-        "masking: 0.3, not BERT's 0.15",
-        "at most 400000 tokens",
-    ):
-        assert said in found
+def test_smoke_names_its_text_its_size_its_words_and_its_schedule():
+    found = told(departures.departures(load_profile("smoke"), "mini-twin", PART, "high", 42))
+    assert found["text"] == ("saobp/stories", departures.PAPER_TEXTS)
+    assert found["tokens of text"] == (400_000, "all")
+    assert found["model"] == ("4 layers, width 64", "BERT-Mini: 4 layers, width 256")
+    assert found["vocabulary"] == ("wordpiece, at most 2048 words", 30522)
+    assert found["steps"] == (120, 60000) and found["masking"] == (0.3, 0.15)
 
 
 @pytest.mark.parametrize("name", [name for name in available() if load_profile(name).decoder])
-def test_a_decoder_says_that_its_size_is_ours_and_nothing_of_masks(name):
+def test_a_decoder_s_departures_take_nothing_from_the_paper_s_encoders(name):
     study = load_profile(name)
-    found = departures.decoder(study, study.decoder.models[0], PART, "high", 42)
-    assert any("the paper gives no sizes for its decoders" in line for line in found)
-    assert not any(line.startswith("masking") for line in found)
+    found = told(departures.decoder(study, study.decoder.models[0], PART, "high", 42))
+    assert "masking" not in found
+    for matter in ("model", "steps", "learning rate", "warm-up steps", "dropout", "tokens per sequence"):
+        assert found[matter][1] is None, f"{matter}: Table 5 is of encoders"
 
 
-def test_the_open_questions_name_the_recipe_of_each_part_and_a_profile_without_them_says_so():
-    said = departures.beyond(load_profile("stories"), PART)
-    assert said[0] == "beyond the paper: it has no such experiments"
-    for matter in (
-        "text: stories; the paper: WikiText, BookCorpus and OpenWebText",
-        "model: a twin of BERT-Mini, 4 layers, 64 wide",
-        "vocabulary: wordpiece of at most 2048",
-        "seed: 43 and 44; the paper's only one is 42",
-        "steps: 2000, not 60000",
-        "learning rate: 0.002, not 5e-05",
-        "warm-up steps: 300, not 3000",
-        "dropout: 0.0, not BERT's 0.1",
-    ):
-        assert sum(words.startswith(f"other strengths, {matter}") for words in said) == 1, matter
-    assert said[-1].startswith("questions of known hops: no pretraining, encoders of 2 and 4 layers")
-    assert "4,000 steps of 32 stories of 18 sentences, learning rate 0.001 (warmup_stable_decay, 200" in said[-1]
-    assert said[-1].endswith("precision fp32, seeds 0 to 4, to 20 of Original, High and Uniform")
+@pytest.mark.parametrize("name", available())
+def test_what_the_paper_does_not_print_names_whose_it_is(name):
+    study, printed = load_profile(name), numbers.load()
+    for model in study.models:
+        size = (architectures.SIZES[model].twin_of or model).title()
+        of_table5 = {printed.printed(5, model=size, metric=metric) for metric in ("max_steps", "learning_rate")}
+        for entry in departures.departures(study, model, PART, "original", 42):
+            if entry["matter"] in ("tokens per sequence", "masking", "dropout", "weight decay", "vocabulary"):
+                assert entry["paper"] is None or entry["basis"], entry
+            if entry["matter"] in ("steps", "learning rate"):
+                assert "basis" not in entry and any(float(text) == entry["paper"] for text in of_table5)
+
+
+def test_the_open_questions_name_the_configuration_of_each_part_and_a_profile_without_them_says_so():
+    found = departures.beyond(load_profile("stories"), PART)
+    strengths, hops = told(found, part="strengths"), told(found, part="hops")
+    assert strengths["model"] == ("4 layers, width 64", "BERT-Mini: 4 layers, width 256")
+    assert strengths["seed"] == ("43, 44", 42) and strengths["steps"] == (2000, 60000)
+    assert hops["layers"] == ("2, 4", None) and hops["width"] == (64, None) and hops["seeds"] == ("0 to 20", None)
     of_narrow = departures.beyond(load_profile("narrow"), PART)
-    assert {words.partition(",")[0] for words in of_narrow[1:]} == {"other strengths"}, "it has no larger ones, no hops"
-    assert not any("seed" in words for words in of_narrow), "the paper's own"
+    assert {entry["part"] for entry in of_narrow} == {"strengths"}, "it has no larger ones, no hops"
+    assert "seed" not in told(of_narrow), "the paper's own"
     with pytest.raises(ProfileError, match="profile laptop asks no open questions: it has no section `beyond`"):
         departures.beyond(load_profile("laptop"), PART)
 
 
-def test_larger_models_are_set_beside_their_own_size_s_recipe_and_named_where_they_differ():
-    said = [words.removeprefix("larger models, ") for words in departures.beyond(load_profile("stories"), PART)]
-    twins = "BERT-Mini, BERT-Mini (narrow twin)"
-    steps = ("2000, not 150000 (BERT-Small)", "2000, not 245000 (BERT-Medium, BERT-Medium (twin))", "2000, not 60000")
-    assert f"steps: {' | '.join(steps)} ({twins})" in said
-    slow, fast = "0.0005, not 0.0003 (BERT-Medium, BERT-Small)", "0.002, not 0.0003 (BERT-Medium (twin), BERT-Small)"
-    assert f"learning rate: {slow} | {fast} | 0.002, not 5e-05 ({twins})" in said
-    assert "seed: 43 and 44; the paper's only one is 42 (BERT-Mini (narrow twin))" in said, "of one size alone"
-    assert any(words.endswith("| fp32; the paper gives none (BERT-Medium)") for words in said)
-    assert "masking: 0.3, not BERT's 0.15" in said, "alike in all"
-    assert "text: that of the other strengths" in said
+def test_larger_models_are_set_beside_their_own_size_s_schedule():
+    found = departures.beyond(load_profile("stories"), PART)
+    medium, small = (told(found, part="sizes", model=model) for model in ("medium", "small"))
+    assert medium["steps"] == (2000, 245000) and small["steps"] == (2000, 150000)
+    assert medium["learning rate"] == (0.0005, 0.0003) and medium["precision"] == ("fp32", None)
+    assert "model" not in medium, "it is the paper's own size"
+    assert told(found, part="sizes", model="mini-narrow")["seed"] == ("43, 44", 42), "of one size alone"
 
 
 @pytest.mark.parametrize(
     ("changes", "algorithm", "seed", "said"),
     [
-        ({"corpus": {"Salesforce/wikitext:wikitext-103-v1": 1.0}}, "high", 42, "text: text; the paper: WikiText"),
-        ({"corpus": SMALLER}, "high", 42, "text: text; the paper: WikiText"),
-        ({"pretrain": {"limit_tokens": 1000}}, "high", 42, "text: at most 1000 tokens of it"),
-        ({"strengths": {"mini": 0.5}}, "high", 42, "strength: 0.5, not 0.2 (Sec. 6)"),
-        ({"pretrain": {"weight_decay": 0.1}}, "high", 42, "weight decay: 0.1, not BERT's 0.01"),
-        ({}, "high", 43, "seed: 43; the paper's only one is 42"),
-        ({"pretrain": {"penalty": 0.5}}, "entropy_reg", 42, "penalty: coefficient 0.5, not the usual of entropy_reg"),
-        ({}, "eigen_reg", 42, "Eigen-Reg: a reconstruction"),
+        (
+            {"corpus": {"Salesforce/wikitext:wikitext-103-v1": 1.0}}, "high", 42,
+            ("text", "Salesforce/wikitext:wikitext-103-v1", departures.PAPER_TEXTS),
+        ),
+        ({"corpus": SMALLER}, "high", 42, ("text", ", ".join(SMALLER), departures.PAPER_TEXTS)),
+        ({"pretrain": {"limit_tokens": 1000}}, "high", 42, ("tokens of text", 1000, "all")),
+        ({"strengths": {"mini": 0.5}}, "high", 42, ("strength", 0.5, 0.2)),
+        ({"pretrain": {"weight_decay": 0.1}}, "high", 42, ("weight decay", 0.1, 0.01)),
+        ({}, "high", 43, ("seed", "43", 42)),
+        ({"pretrain": {"penalty": 0.5}}, "entropy_reg", 42, ("penalty coefficient", 0.5, None)),
+        ({}, "eigen_reg", 42, ("Eigen-Reg", "reconstructed after Bao et al. 2024", None)),
     ],
-)
+)  # fmt: skip
 def test_each_change_of_the_paper_profile_is_named_and_nothing_else(changes, algorithm, seed, said):
     study = load_profile("paper")
     for key, value in changes.items():
         new = dataclasses.replace(study.pretrain, **value) if key == "pretrain" else value
         study = dataclasses.replace(study, **{key: new})
-    found = departures.departures(study, "mini", WHOLE, algorithm, seed)
-    assert len(found) == (3 if "corpus" in changes else 4) and any(line.startswith(said) for line in found)
+    found = told(departures.departures(study, "mini", WHOLE, algorithm, seed))
+    assert len(found) == (3 if "corpus" in changes else 4) and found[said[0]] == said[1:]
 
 
 def test_an_algorithm_without_a_strength_departs_in_none():
     study = dataclasses.replace(load_profile("paper"), strengths={"mini": 0.5})
     for algorithm in architectures.WITHOUT_STRENGTH:
-        assert not any("strength" in line for line in departures.departures(study, "mini", WHOLE, algorithm, 42))
+        assert "strength" not in told(departures.departures(study, "mini", WHOLE, algorithm, 42))
 
 
-@pytest.mark.parametrize(("epochs", "said"), [(1, "batch 16, 1 epoch, learning"), (3, "batch 16, 3 epochs, learning")])
-def test_fine_tuning_counts_its_epochs(epochs, said):
-    study = dataclasses.replace(load_profile("paper").finetune, batch=16, epochs=epochs)
-    assert said in departures.finetuning(study, study.length, ["rte"])[-1]
-    ends = "learning rate 0.0007, dropout 0.3: the paper gives none of these"
-    changed = dataclasses.replace(study, learning_rate=7e-4, dropout=0.3)
-    assert departures.finetuning(changed, study.length, ["rte"])[-1].endswith(ends)
+def test_fine_tuning_names_its_settings_of_which_the_paper_gives_none():
+    study = dataclasses.replace(load_profile("paper").finetune, batch=16, epochs=1, learning_rate=7e-4, dropout=0.3)
+    assert told(departures.finetuning(study, study.length, ["rte"])) == {
+        "tokens per sequence": (128, None), "sequences per batch": (16, None), "epochs": (1, None),
+        "learning rate": (7e-4, None), "dropout": (0.3, None),
+    }  # fmt: skip
 
 
-def test_fine_tuning_names_a_task_that_has_its_own_number_of_epochs():
-    study = dataclasses.replace(load_profile("paper").finetune, epochs=3, epochs_of={"sst2": 30})
-    assert "sst2: 30 epochs, the others 3" in departures.finetuning(study, study.length, ["rte", "sst2"])
-    assert not any(line.startswith("sst2") for line in departures.finetuning(study, study.length, ["rte"]))
-
-
-def test_fine_tuning_names_a_task_that_has_its_own_length():
-    study = dataclasses.replace(load_profile("paper").finetune, length=64, length_of={"race": 160})
-    named = departures.finetuning(study, 128, ["rte", "race"])
-    assert "race: length 160, the others 64" in named and named[0].startswith("positions past 128")
+def test_fine_tuning_names_a_task_that_has_its_own_epochs_length_or_splits_and_of_its_own_tasks_alone():
+    study = dataclasses.replace(
+        load_profile("paper").finetune, epochs=3, epochs_of={"sst2": 30}, length=64, length_of={"race": 160},
+        splits={"race": ["validation", "test"]},
+    )  # fmt: skip
+    found = departures.finetuning(study, 128, ["rte", "sst2", "race"])
+    assert told(found, task="sst2") == {"epochs": (30, None)}
+    assert told(found, task="race") == {
+        "tokens per sequence": (160, None), "training split": ("validation", "the published one"),
+        "reported split": ("test", "the published one"),
+    }  # fmt: skip
+    assert told(found)["positions known from pretraining"] == (128, None)
     alone = departures.finetuning(study, 128, ["rte"])
-    assert not any(line.startswith(("race", "positions")) for line in alone)
-
-
-def test_fine_tuning_names_the_substitute_splits_of_its_own_tasks():
-    study = dataclasses.replace(load_profile("paper").finetune, splits={"race": ["validation", "test"]})
-    assert "race: trained on validation, reported on test" in departures.finetuning(study, 512, ["race"])
-    assert not any(line.startswith("race") for line in departures.finetuning(study, 512, ["rte", "squad"]))
+    assert not any("task" in entry for entry in alone) and "positions known from pretraining" not in told(alone)
 
 
 def test_fine_tuning_names_positions_that_pretraining_never_reached():
     study = load_profile("paper").finetune
     assert study.length == 128
-    assert not any("positions" in line for line in departures.finetuning(study, 128, ["rte"]))
-    assert "positions past 127 are trained in fine-tuning alone" in departures.finetuning(study, 127, ["rte"])
+    assert "positions known from pretraining" not in told(departures.finetuning(study, 128, ["rte"]))
+    assert told(departures.finetuning(study, 127, ["rte"]))["positions known from pretraining"] == (127, None)
+
+
+def test_cost_and_attention_name_how_they_were_measured():
+    assert told(departures.cost("mini-twin", 8, 128, 9, 2048))["model"] == ("4 layers, width 64", "BERT-Mini")
+    assert "model" not in told(departures.cost("mini", 8, 128, 9, 2048))
+    assert told(departures.attention(32, 64, "race", 2), task="race")["items too long"] == (2, None)

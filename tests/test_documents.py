@@ -61,7 +61,7 @@ def test_a_paragraph_that_occurred_before_is_dropped_whatever_its_case_and_spaci
     text = mixture(tmp_path, train=[f"{LONG}\nfirst", f"second\n{LONG.upper()}", LONG.replace(" ", "   ")])
     assert list(text) == [[LONG, "first"], ["second"]]
     assert text.counts == {"documents": 2, "paragraphs": 5, "dropped": 2, "a/set": len(LONG) + len("firstsecond")}
-    assert "2 of 5 paragraphs dropped" in text.description()
+    assert (text.mixed()["dropped"], text.mixed()["paragraphs"]) == (2, 5)
 
 
 def test_short_lines_recur_as_they_do_in_a_dialogue(tmp_path):
@@ -110,7 +110,7 @@ def test_characters_stay_in_proportion_to_the_weights_while_both_last(sizes, wei
     assert written == {name: sum(lengths) for name, lengths in sets.items()}
 
 
-def test_weights_are_shares_of_what_is_kept_and_the_description_says_what_came_of_them(tmp_path):
+def test_weights_are_shares_of_what_is_kept_and_the_record_says_what_came_of_them(tmp_path):
     def text(n):
         return f"paragraph {n:04d} of eight words or more, all alike"
 
@@ -122,7 +122,8 @@ def test_weights_are_shares_of_what_is_kept_and_the_description_says_what_came_o
     first = [document[0] for _, document in zip(range(100), mixed)]
     assert sum(int(line.split()[1]) >= 500 for line in first) == 75
     assert len(list(mixed)) == 200  # and when b has run out, a goes on
-    assert "a/set (1), b/set (3) (shares of the characters read: a/set 50%, b/set 50%)" in mixed.description()
+    assert mixed.mixed()["weights"] == {"a/set": 1, "b/set": 3}
+    assert mixed.mixed()["shares"] == {"a/set": 0.5, "b/set": 0.5}
 
 
 @pytest.mark.parametrize("weights", [{}, {"a/set": 0}, {"a/set": -1.0}])

@@ -30,7 +30,7 @@ def test_one_seed_lies_below_chance_where_its_record_says_so(right):
 
 def test_a_failed_task_has_no_score():
     run = examples.finetune()
-    run["metrics"]["tasks"]["race"] = {"failed": "the loss is not a number"}
+    run["metrics"]["tasks"]["race"] = {"failed": {"reason": "the loss is not a number", "message": ""}}
     assert task_scores.scores([run], "mini", "original", "race") == []
 
 

@@ -251,24 +251,25 @@ def test_a_notebook_holds_a_figure_in_few_bytes_with_every_pixel_and_all_but_its
 def test_the_departures_of_a_figure_are_those_of_its_runs_and_of_their_pretraining():
     runs = examples.study(("mini",), ("original", "high"))
     for run in runs:
-        own = f"{run['stage']}: of {run['parameters'].get('task', run['parameters'].get('model'))}"
-        run["departures"] = [f"{own}; the paper: another", f"Penalty: of {run['parameters'].get('algorithm')}"]
+        task, algorithm = run["parameters"].get("task"), run["parameters"].get("algorithm")
+        own = {"matter": run["stage"], "ours": 1, "paper": None} | ({"task": task} if task else {})
+        run["departures"] = [own, {"matter": "penalty", "ours": algorithm, "paper": None}]
     of_high = [run for run in runs if run["parameters"].get("algorithm") == "high"]
     said = " ".join(drawing.departures(4, runs))
-    assert "pretrain: of mini" in said and "attention, attention: of race" in said
-    assert "of squad" not in said and "finetune" not in said, "of other tasks and stages"
-    assert "Penalty: of high | of original" in said
+    assert "pretrain: 1" in said and "attention, race, attention: 1" in said
+    assert "squad" not in said and "finetune" not in said, "of other tasks and stages"
+    assert "penalty: high; the paper gives none | original; the paper gives none" in said
     assert "original" not in " ".join(drawing.departures(4, of_high))
-    assert "of high" not in " ".join(drawing.departures(2, runs)), "Figure 2 shows Original alone"
+    assert "high" not in " ".join(drawing.departures(2, runs)), "Figure 2 shows Original alone"
     assert drawing.departures(4, [run | {"departures": []} for run in runs]) == []
 
 
 def test_of_a_record_of_several_studies_a_figure_names_what_its_own_differs_in():
-    words = ["beyond the paper: none", *(f"{what}: 5" for what in ("other strengths, steps", "larger models, steps"))]
-    words.append("questions of known hops: 7")
-    study, cost = examples.beyond() | {"departures": words}, examples.cost() | {"departures": ["batch 8"]}
-    assert drawing.departures("strength", [study]) == ["beyond the paper: none", "other strengths, steps: 5"]
-    assert drawing.departures("hops", [study]) == ["beyond the paper: none", "questions of known hops: 7"]
+    own = [{"matter": "steps", "ours": 5, "paper": None, "part": part} for part in ("strengths", "sizes", "hops")]
+    study, cost = examples.beyond() | {"departures": own}, examples.cost()
+    assert cost["departures"]
+    assert drawing.departures("strength", [study]) == ["strengths, steps: 5; the paper gives none"]
+    assert drawing.departures("hops", [study]) == ["hops, steps: 5; the paper gives none"]
     assert not drawing.departures("length", [cost]), "those are of whole models, this is attention alone"
 
 
@@ -475,7 +476,7 @@ def test_the_curve_of_lengths_is_the_record_s_with_its_ends_and_its_device():
     run = examples.cost()
     frame = figures.data("length", [run])
     assert frame["ms"].tolist() == [row["median_ms"] for row in run["metrics"]["lengths"]]
-    assert (frame["device"] == "cpu").all() and (frame["rounds"] == 9).all()
+    assert (frame["device"] == "cpu").all() and (frame["threads"] == 1).all() and (frame["rounds"] == 9).all()
     for row in run["metrics"]["lengths"]:  # as in an older record
         del row["ratio_to_sdpa"], row["ratio_to_materialised"]
     last = frame[frame["length"] == frame["length"].max()].set_index("way")["ms"]

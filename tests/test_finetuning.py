@@ -223,7 +223,7 @@ def test_a_loss_that_is_no_number_is_a_failed_task_and_not_a_score(checkpoint, s
     architectures.refine_with(network, "original", 0.2).save_pretrained(tmp_path / "broken")
     AutoTokenizer.from_pretrained(checkpoint).save_pretrained(tmp_path / "broken")
     found = finetuned("rte", tmp_path / "broken", source, tmp_path / "work")
-    assert "the run has diverged" in found["failed"] and "headline" not in found
+    assert "the run has diverged" in found["failed"]["message"] and "headline" not in found
 
 
 def test_the_folder_of_a_run_follows_recipe_and_weights(checkpoint, source):

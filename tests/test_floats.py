@@ -23,7 +23,7 @@ def tall():
     for name in ("entropy_reg", "eigen_reg"):
         runs += [examples.pretrain("small-twin", name), examples.finetune("small-twin", name)]
     for run in runs:
-        run["departures"] = [f"matter {number}: ours is {number}, the paper gives another one" for number in range(30)]
+        run["departures"] = [{"matter": f"matter {number}", "ours": number, "paper": -1} for number in range(30)]
     return runs
 
 

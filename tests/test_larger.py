@@ -14,14 +14,20 @@ from saobp.study.setup.recipes import Beyond, Larger
 PLAN = Beyond(model="mini-twin", strengths=[], pretrain=RECIPE, larger=[Larger(model="small-twin")], learned=["layer"])
 
 
-def run(model, strength, seed, loss, before=4.0, after=2.0, failed=""):
+def device(name):
+    return {"name": name, "threads": 1, "precision": "fp32"}
+
+
+def run(model, strength, seed, loss, before=4.0, after=2.0, failed=None):
     """A run as `strengths.run` returns it, at its end."""
     side = {"entropy": 2.5, "gtd": 0.7}
     end = {
         "step": 50, "loss": loss, "accuracy": 0.4, "strengths": [[strength]], "seconds": 3600.0,
         "raw": side | {"largest_column": before}, "refined": side | {"largest_column": after},
     }  # fmt: skip
-    return {"model": model, "strength": strength, "seed": seed, "curve": [] if failed else [end], "failed": failed}
+    return {"model": model, "strength": strength, "seed": seed, "curve": [] if failed else [end], "failed": failed} | {
+        "device": device("cpu")
+    }
 
 
 RUNS = [
@@ -50,7 +56,7 @@ def test_a_seed_that_failed_one_way_counts_neither_way_and_a_size_without_a_pair
 
 
 def test_runs_of_two_processors_are_no_pair_and_a_failed_size_is_named():
-    apart = [run("small", level, 5, 2.0) | {"device": f"{level}, 1 of 2 threads"} for level in (0.0, 0.08)]
+    apart = [run("small", level, 5, 2.0) | {"device": device(f"{level}")} for level in (0.0, 0.08)]
     assert model_sizes.gaps([*RUNS, *apart]).equals(model_sizes.gaps(RUNS))
     failed = [run("small", 0.08, 4, 9.0, failed="the loss is nan")]
     assert model_sizes.failure_words([*RUNS, *failed]) == ["BERT-Small, λ = 0.08, seed 4: failed, the loss is nan"]
@@ -141,9 +147,9 @@ def test_larger_models_are_trained_by_the_same_recipe_and_strengths_learned_by_l
 
 def test_runs_of_several_kinds_of_processor_are_said_to_be():
     runs = [
-        run("mini", level, seed, 3.0) | {"device": "one, 1 of 2 threads"} for level in (0.0, 0.2) for seed in (1, 2)
+        run("mini", level, seed, 3.0) | {"device": device("one")} for level in (0.0, 0.2) for seed in (1, 2)
     ]
     assert strengths.processor_words(runs) == []
-    taught = run("mini", strengths.LEARNED, 1, 3.0) | {"device": "another, 1 of 2 threads"}
+    taught = run("mini", strengths.LEARNED, 1, 3.0) | {"device": device("another")}
     (said,) = strengths.processor_words([*runs, taught])
     assert said.endswith(": λ = 0.0 and 0.2 on one; learned on another")

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from saobp.study.setup import records
-from saobp.study.setup.records import KEYS, RecordError, Run
+from saobp.study.setup import paths, records
+from saobp.study.setup.records import RecordError, Run
+from saobp.study.setup.schema import Record
 
 
 def saved(tmp_path, name="a", metrics=None, **parameters):
@@ -17,9 +18,9 @@ def saved(tmp_path, name="a", metrics=None, **parameters):
 
 def test_a_record_holds_what_architecture_promises_and_reads_back_the_same(tmp_path):
     written = saved(tmp_path, model="mini", seed=42)
-    assert tuple(written) == KEYS
+    assert tuple(written) == tuple(Record.__annotations__)
     assert records.read(tmp_path / "a.json") == json.loads(json.dumps(written))
-    assert written["device"]
+    assert written["device"] == records.device()
     assert written["packages"]["torch"].partition("+")[0] == torch.__version__.partition("+")[0]
 
 
@@ -40,7 +41,14 @@ def test_a_record_that_cannot_be_written_leaves_the_old_one_whole(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
 
 
-@pytest.mark.parametrize("content, said", [('{"schema": 1', "not a readable record"), ("{}", "schema, stage")])
+@pytest.mark.parametrize(
+    "content, said",
+    [
+        ('{"schema": 2', "not a readable record"),
+        ("{}", "not a run record"),
+        ('{"schema": 2, "stage": "x"}', "profile: Field required"),
+    ],
+)
 def test_a_damaged_record_is_named_with_the_remedy(tmp_path, content, said):
     path = tmp_path / "cut.json"
     path.write_text(content)
@@ -51,7 +59,7 @@ def test_a_damaged_record_is_named_with_the_remedy(tmp_path, content, said):
 def test_a_record_of_another_schema_is_refused(tmp_path):
     saved(tmp_path)
     path = tmp_path / "a.json"
-    path.write_text(path.read_text().replace('"schema": 1', '"schema": 99'))
+    path.write_text(path.read_text().replace('"schema": 2', '"schema": 99'))
     with pytest.raises(RecordError, match="schema 99"):
         records.read(path)
 
@@ -74,3 +82,23 @@ def test_an_interactive_run_never_lands_among_the_workflows_records():
 
 def test_a_profile_without_records_gives_none():
     assert records.load("no-such-profile") == []
+
+
+@pytest.mark.parametrize("path", sorted(paths.root().glob("data/results/*/*.json")), ids=lambda path: path.stem)
+def test_every_tracked_record_has_the_schema(path):
+    record = records.read(path)
+    assert record["name"] == path.stem
+
+
+@pytest.mark.parametrize(
+    "wrong, said",
+    [
+        ({"departures": ["steps: 10, not 20"]}, "departures.0: Input should be a valid dictionary"),
+        ({"departures": [{"matter": "steps", "ours": 10}]}, "departures.0.paper: Field required"),
+        ({"data": {"splits": [{"dataset": "a"}]}}, "data.splits.0.config: Field required"),
+    ],
+)
+def test_a_record_of_another_form_is_never_written(tmp_path, wrong, said):
+    with pytest.raises(RecordError, match=f"a.json: not written, {said}"):
+        Run("finetune", profile="smoke", parameters={}).save(tmp_path / "a.json", {}, **wrong)
+    assert not list(tmp_path.iterdir())

@@ -106,7 +106,7 @@ def test_a_failed_run_is_left_out_and_not_averaged():
     assert with_failed == replace(without, reason="1 of 3 runs failed (no finite score)")
 
 
-NAN = "the loss is nan at step 3 (learning rate 5.00e-05); the last finite checkpoint is none: lower the learning rate"
+NAN = {"reason": "the loss is nan at step 3", "message": "the loss is nan at step 3; the last finite checkpoint is none"}
 
 
 def with_failures(count, tasks=("rte", "sst2")):

@@ -368,7 +368,7 @@ def test_a_run_notes_who_trained_it_on_what_and_a_continued_one_both(tokenizer, 
         return curves.summary(log)["sittings"]
 
     (first,) = train("abc123")
-    assert (first["step"], first["commit"], first["precision"]) == (0, "abc123", "fp32") and first["device"]
+    assert (first["step"], first["commit"], first["device"]) == (0, "abc123", records.device("fp32"))
     assert train("def456") == [first], "a finished run is read, and the code that reads it did not train it"
     *_, before, last = checkpoints.written(tmp_path)
     shutil.rmtree(last)

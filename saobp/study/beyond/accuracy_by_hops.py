@@ -185,7 +185,7 @@ def failure_words(runs: Sequence[dict[str, Any]]) -> list[str]:
     """Say which runs failed and why; no accuracy counts them."""
     return [
         f"{counted(run['layers'], 'layer')}, {algorithm_title(run['algorithm'])}, seed {run['seed']}: failed, "
-        f"{run['failed']}"
+        f"{run['failed']['reason']}"
         for run in runs
         if run.get("failed")
     ]

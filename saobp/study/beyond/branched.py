@@ -95,8 +95,7 @@ def run(study: Profile, model: str, seed: int, chosen: Branched, path: Path, fol
     metrics = {"start": start, "trunk": curves.summary(log), "branches": branches}
     departures = [{"matter": "study", "ours": "branches of one trunk that has started to learn", "paper": None}]
     data = corpora.provenance(text.source, text.text, text.held_out)
-    on = records.typed_device(study.recipe(model).precision)
-    return record.save(path, metrics, data=data, departures=departures, on=on)
+    return record.save(path, metrics, data=data, departures=departures)
 
 
 def main() -> None:

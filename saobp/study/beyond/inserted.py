@@ -180,7 +180,7 @@ def main() -> None:
         {"matter": "model", "ours": "all-MiniLM-L6-v2, not trained any further", "paper": "pretrained with it"}
     ]
     path = given.out / "13-retrofit-untrained-minilm.json"
-    run.save(path, found["metrics"], data=found["data"], departures=departures, on=records.typed_device("fp32"))
+    run.save(path, found["metrics"], data=found["data"], departures=departures, precision="fp32")
 
 
 if __name__ == "__main__":

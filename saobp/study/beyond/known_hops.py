@@ -38,8 +38,7 @@ def run(exam: MultiHop, path: Path, folder: Path) -> dict[str, Any]:
     record = records.Run("hops", profile="hops", parameters={"width": exam.hidden, "seed": exam.seeds[0]})
     metrics = {"multihop": multihop.study(exam, folder), "exam_recipe": asdict(exam)}
     departures = [{"matter": "study", "ours": "questions of known hops in the story world", "paper": None}]
-    device = records.typed_device(exam.pretrain.precision)
-    return record.save(path, metrics, departures=departures, on=device)
+    return record.save(path, metrics, departures=departures, precision=exam.pretrain.precision)
 
 
 def main() -> None:

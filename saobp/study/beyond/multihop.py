@@ -18,7 +18,7 @@ from transformers.modeling_outputs import MaskedLMOutput
 from saobp.study.beyond import questions
 from saobp.study.setup import paths, records
 from saobp.study.setup.recipes import MultiHop, Pretraining
-from saobp.study.training import architectures, checkpoints, regularizers
+from saobp.study.training import architectures, checkpoints, curves, regularizers
 from saobp.study.training import trainer as training
 from saobp.study.training.faults import Diverged
 
@@ -100,14 +100,13 @@ def run(plan: MultiHop, layers: int, algorithm: str, seed: int, folder: Path) ->
     Every run has the steps of the plan's recipe, and none is made again: to draw again those that learn late, and keep
     those that do not learn, would choose the result. A finished run is read from `folder`. "steps", each of so many
     "stories", the first "full_rate" of them before the rate falls; "device": the processor; "curve": step, loss,
-    accuracy by hops and seconds of training; "outcomes": hops -> 0 or 1 a question, the same for all; "failed": why it
-    has neither, "" as a rule.
+    accuracy by hops and seconds of training; "outcomes": hops -> 0 or 1 a question, the same for all; "failed": a
+    `Failure` if it has neither, else None.
     """
     name = _name(plan, layers, algorithm, seed)
     done = folder / f"{name}.json"
     if not done.exists():
         found = {"layers": layers, "algorithm": algorithm, "seed": seed, "chains": plan.chains}
-        found["device"] = records.device()
         found |= _trained(encoder(plan, layers, algorithm, seed), plan, seed, folder / name)
         paths.write_text(done, json.dumps(found))
     budget = {"steps": plan.pretrain.steps, "full_rate": plan.pretrain.full_rate, "stories": plan.pretrain.batch}
@@ -123,11 +122,11 @@ def _trained(network: nn.Module, plan: MultiHop, seed: int, folder: Path) -> dic
             schedule=checks(recipe), title=folder.name,
         )  # fmt: skip
     except Diverged as error:
-        return {"curve": [], "outcomes": {}, "failed": str(error)}
+        return {"curve": [], "outcomes": {}, "failed": error.failure(), "device": records.device()}
     right, _ = Exam(plan).outcomes(network)
     curve = [{"step": entry["step"], **entry["heldout"]} for entry in log if "heldout" in entry]
     outcomes = {hops: [int(answer) for answer in answers] for hops, answers in right.items()}
-    return {"curve": curve, "outcomes": outcomes, "failed": ""}
+    return {"curve": curve, "outcomes": outcomes, "failed": None, "device": curves.device(log)}
 
 
 def checks(recipe: Pretraining) -> list[int]:

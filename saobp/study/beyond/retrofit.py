@@ -113,7 +113,7 @@ def finetune(task: Task, arm: Arm, encoder: Path, tokenizer: Any, recipe: Finetu
     try:
         trainer.train()
     except (TrainingFailed, Diverged) as failure:
-        return {"failed": str(failure)}
+        return {"failed": failure.failure()}
     finally:
         guard.stop()
     shown = collator(spec, tokenizer)([reported[n] for n in range(SHOWN)])
@@ -140,7 +140,7 @@ def run(study: Retrofit, seed: int, name: str, arm_name: str, path: Path, folder
         }
     ]
     data = {"source": source.name, "splits": task.splits}
-    return record.save(path, metrics, data=data, departures=departures, on=records.typed_device(recipe.precision))
+    return record.save(path, metrics, data=data, departures=departures, precision=recipe.precision)
 
 
 def main() -> None:

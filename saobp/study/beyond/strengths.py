@@ -16,11 +16,11 @@ import saobp
 from saobp.models.module import Refinement
 from saobp.study.beyond import message_rounds
 from saobp.study.data.masking import SeededMasking
-from saobp.study.setup import paths, records
+from saobp.study.setup import paths
 from saobp.study.setup.labels import counted, joined
 from saobp.study.setup.recipes import Beyond
 from saobp.study.statistics import holm, mean_interval
-from saobp.study.training import architectures, checkpoints, trainer
+from saobp.study.training import architectures, checkpoints, curves, trainer
 from saobp.study.training.faults import Diverged
 from saobp.study.training.heldout import HeldOut
 
@@ -62,8 +62,8 @@ def run(
 ) -> dict[str, Any]:
     """Train one model at a strength, or with one of `TAUGHT` that starts from the size's own, and follow it.
 
-    Returns strength, seed, "curve": step, loss, accuracy, raw and refined shape, strengths, "failed": why there is
-    no curve, "" as a rule, and "device": the processor. A finished run is read from `folder`; one that was cut off is
+    Returns strength, seed, "curve": step, loss, accuracy, raw and refined shape, strengths, "failed": a
+    `Failure` if there is no curve, else None, and "device". A finished run is read from `folder`; one that was cut off is
     continued.
     """
     made_of = (asdict(plan.pretrain), plan.sequences, text.fingerprint)
@@ -77,11 +77,12 @@ def run(
             log, failed = trainer.pretrain(
                 network, text, SeededMasking(tokenizer, plan.pretrain.masking, seed), plan.pretrain,
                 folder=folder / name, seed=seed, measure=Watch(held_out, tokenizer, plan), title=name,
-            ), ""  # fmt: skip
+            ), None  # fmt: skip
         except Diverged as error:
-            log, failed = [], str(error)
+            log, failed = [], error.failure()
         curve = [{"step": entry["step"], **entry["heldout"]} for entry in log if "heldout" in entry]
-        found = {"strength": strength, "seed": seed, "curve": curve, "failed": failed, "device": records.device()}
+        found = {"strength": strength, "seed": seed, "curve": curve, "failed": failed}
+        found["device"] = curves.device(log)
         paths.write_text(done, json.dumps(found))
     return json.loads(done.read_text(encoding="utf-8"))
 
@@ -129,7 +130,7 @@ def learned(runs: Sequence[dict[str, Any]], name: str = LEARNED) -> pd.DataFrame
 
 def processor(run: dict[str, Any]) -> str:
     """Name the kind of processor that a run was trained on."""
-    return run.get("device", "unknown").split(",")[0]
+    return run["device"]["name"]
 
 
 def _shared(swept: pd.DataFrame) -> pd.DataFrame:
@@ -220,4 +221,4 @@ def processor_words(runs: Sequence[dict[str, Any]]) -> list[str]:
 
 def failure_words(runs: Sequence[dict[str, Any]]) -> list[str]:
     """Say which runs failed and why; no row, mean or curve counts them."""
-    return [f"λ = {run['strength']}, seed {run['seed']}: failed, {run['failed']}" for run in runs if run.get("failed")]
+    return [f"λ = {run['strength']}, seed {run['seed']}: failed, {run['failed']['reason']}" for run in runs if run.get("failed")]

@@ -21,10 +21,11 @@ from saobp.study.data.documents import Document, Mixture
 from saobp.study.data.sources import DataError, Source
 from saobp.study.data.tokenizers import make_tokenizer, tokenizer_fingerprint
 from saobp.study.setup import paths, seals
+from saobp.study.setup.schema import Data, Split, Text
 
 __all__ = ["Blocks", "make_tokenizer", "token_blocks"]
 
-FORMAT = 2  # of the token file; another number makes old files be built again
+FORMAT = 3  # of the token file; another number makes old files be built again
 Style = Literal["masked", "causal"]
 log = logging.getLogger(__name__)
 
@@ -33,7 +34,7 @@ class Blocks(torch.utils.data.Dataset):
     """Blocks of contiguous text, each `{"input_ids": (length,) int64}`; the tokens stay on disk.
 
     A masked block is [CLS] tokens [SEP]; a causal block is text alone. `tokens` counts all of them, `splits`
-    says what each data set is and lacks, `description` how they were mixed and what was dropped.
+    says what each data set is and lacks, `text` how they were mixed and what was dropped.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -42,7 +43,7 @@ class Blocks(torch.utils.data.Dataset):
         self.about: dict[str, Any] = json.loads((folder / "about.json").read_text(encoding="utf-8"))
         self.length: int = self.about["length"]
         self.fingerprint: str = self.about["fingerprint"]
-        self.description: str = self.about["description"]
+        self.text: Text = self.about["text"]
         self.splits: list[dict[str, Any]] = self.about["splits"]
 
     @property
@@ -131,10 +132,10 @@ def token_blocks(
     return Blocks(folder)
 
 
-def provenance(source: Source, text: Blocks, held_out: Blocks, more: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
+def provenance(source: Source, text: Blocks, held_out: Blocks, more: Sequence[Split] = ()) -> Data:
     """Return what a record says of its data: where it came from, which text exactly, and how complete each split is."""
     splits = [*text.splits, *held_out.splits, *more]
-    return {"source": source.name, "fingerprint": text.fingerprint, "splits": splits}
+    return {"source": source.name, "fingerprint": text.fingerprint, "splits": splits, "text": text.text}
 
 
 def _whole(folder: Path) -> bool:
@@ -167,14 +168,14 @@ def _write(
         written, text.counts["documents"] = _append(stream, pieces, dtype, most, f"tokenise {text.split}")
         blocks = written // body
         if not blocks:
-            raise DataError(f"{text.description()}: {written} tokens do not fill a block of {length}; add text")
+            raise DataError(f"{', '.join(text.parts)} {text.split}: {written} tokens do not fill a block of {length}; add text")
         stream.truncate(blocks * body * dtype.itemsize)
     return {
         "blocks": blocks,
         "body": body,
         "dtype": dtype.name,
         "around": around,
-        "description": text.description(),
+        "text": text.mixed(),
         "splits": _cut(text.completeness(), limit) if written == most else text.completeness(),
     }
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from saobp.study.data.sources import DataError, Source
 from saobp.study.data.splits import MissingSplit
+from saobp.study.setup.schema import Split, Text
 
 RULE = (
     "paragraphs of 8 words or more that occurred before, or that the mixture's validation splits hold, are "
@@ -55,7 +56,7 @@ class Mixture:
             streams = {name: self._deduplicated(stream, seen) for name, stream in streams.items()}
         return interleave({name: self._counted(name, stream) for name, stream in streams.items()}, self.weights)
 
-    def completeness(self) -> list[dict[str, Any]]:
+    def completeness(self) -> list[Split]:
         """Return what each data set's split is and lacks; those without the split say so."""
         found = [self.source.completeness(*_place(name), self.split) for name in self.parts]
         for name in self.weights:
@@ -75,15 +76,12 @@ class Mixture:
             [self.source.fingerprint(*_place(name), "validation") for name in self._held_out()],
         ]
 
-    def description(self) -> str:
-        """Say in a sentence what was read and dropped."""
-        c = self.counts
-        weights = ", ".join(f"{name} ({self.weights[name]:g})" for name in self.parts)
-        written = {name: c[name] / max(1, sum(c[part] for part in self.parts)) for name in self.parts}
-        shares = ", ".join(f"{name} {share:.0%}" for name, share in written.items()) if len(written) > 1 else ""
-        weights += f" (shares of the characters read: {shares})" if shares else ""
-        rule = f"; {c['dropped']} of {c['paragraphs']} paragraphs dropped: {RULE}" if self.split == "train" else ""
-        return f"{self.split} text by weight: {weights}; {c['documents']} documents{rule}"
+    def mixed(self) -> Text:
+        """Return what was read and dropped so far: weights, shares of the characters read, documents, paragraphs."""
+        characters = sum(self.counts[name] for name in self.parts)
+        shares = {name: self.counts[name] / max(1, characters) for name in self.parts}
+        counts = {name: self.counts[name] for name in ("documents", "paragraphs", "dropped")}
+        return {"weights": {name: float(self.weights[name]) for name in self.parts}, "shares": shares, **counts}
 
     def _held_out(self) -> list[str]:
         """Return the data sets whose validation text must not occur in train."""

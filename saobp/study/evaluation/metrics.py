@@ -16,6 +16,7 @@ from sklearn import metrics as sk
 from saobp.study.data import squad
 from saobp.study.data.squad import squad_exact_match, squad_f1
 from saobp.study.setup.benchmarks import TaskSpec
+from saobp.study.setup.schema import Failed
 from saobp.study.statistics import item_errors
 from saobp.study.statistics.task_scores import COLLAPSED, CORRELATIONS, collapsed, headline_interval
 
@@ -24,7 +25,7 @@ __all__ = ["METRICS", "score", "score_predictions", "squad_exact_match", "squad_
 Scores = dict[str, Any]
 
 
-class Diverged(ValueError):
+class Diverged(Failed, ValueError):
     """A model's outputs are no numbers: its run has failed and has no score."""
 
 
@@ -133,5 +134,5 @@ def _checked(values: Any, expected: int, what: str) -> np.ndarray:
     if len(found) != expected:
         raise ValueError(f"outputs: {len(found)} for {expected} {what}; give one each, in their order")
     if bad := int((~np.isfinite(found)).sum()):
-        raise Diverged(f"outputs: {bad} of {found.size} are not finite; the run has diverged")
+        raise Diverged(f"outputs: {bad} of {found.size} are not finite", "; the run has diverged")
     return found

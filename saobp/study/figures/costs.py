@@ -56,7 +56,7 @@ def length_data(records: Sequence[dict[str, Any]]) -> pd.DataFrame:
     """What the first record that followed length `measured`, with its number of rounds and its device."""
     for run in records:
         if rows := run["metrics"].get("lengths"):
-            return measured(rows).assign(rounds=run["metrics"].get("repeats"), device=run["device"])
+            return measured(rows).assign(rounds=run["metrics"].get("repeats"), device=run["device"]["name"], threads=run["device"]["threads"])
     return pd.DataFrame()
 
 
@@ -92,7 +92,7 @@ def numbers(frame: pd.DataFrame) -> dict[str, Any]:
     """For the caption: at the greatest length High's time and peak over the fused Original's, rounds and device."""
     longest = frame[frame["length"] == frame["length"].max()].set_index("way")
     ratios = {name: longest[name].get("high", nan) / longest[name].get("sdpa", nan) for name in QUANTITIES}
-    where = {name: frame[name].iloc[0] if name in frame else "" for name in ("rounds", "device")}
+    where = {name: frame[name].iloc[0] if name in frame else "" for name in ("rounds", "device", "threads")}
     return ratios | where | {"length": int(frame["length"].max()), "least": int(frame["length"].min())}
 
 

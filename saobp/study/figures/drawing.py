@@ -46,7 +46,7 @@ class Drawing:
     needs: str
     tasks: tuple[str, ...] = ()  # those its data are of, where they do not say
     algorithms: tuple[str, ...] = ()  # likewise; of all that were run if empty
-    about: tuple[str, ...] = ("",)  # how the departures of what it shows begin, where a record is of more than that
+    about: tuple[str | None, ...] = ()  # the parts of a record that it shows, where a record is of several
     several: bool = False  # whether it sets records of several profiles side by side
 
 
@@ -65,7 +65,7 @@ def _graph(number: int) -> Drawing:
     return Drawing(partial(joint.data, number), joint.plot, joint.numbers, needs, (joint.TASK,))
 
 
-EXAM = ("a record of notebook 12 with a run that did not diverge", ("beyond the paper", "questions of known hops"))
+EXAM = ("a record of notebook 12 with a run that did not diverge", ("hops",))
 FIGURES: dict[Number, Drawing] = {
     1: Drawing(maps.data, maps.plot, maps.numbers, "data/examples/minilm.json"),
     2: _graph(2),
@@ -94,11 +94,11 @@ FIGURES: dict[Number, Drawing] = {
     "learning": Drawing(learning.data, learning.plot, learning.numbers, EXAM[0], about=EXAM[1]),
     "strength": Drawing(
         strengths.data, strengths.plot, strengths.numbers,
-        "a record of notebook 12 with a strength that did not diverge", about=("beyond the paper", "other strengths"),
+        "a record of notebook 12 with a strength that did not diverge", about=("strengths",),
     ),
     "tokens": Drawing(
         tokens.data, tokens.plot, tokens.numbers, "a record of notebook 12 that followed tokens",
-        about=("beyond the paper",),
+        about=("tokens",),
     ),
 }  # fmt: skip
 PAPER_FORMS: dict[Number, Drawing] = {f"{number}-paper": _grid(number, grids.paper_form) for number in grids.TASKS}
@@ -188,10 +188,7 @@ def captions() -> dict[Number, str]:
 def departures(number: Number, records: Sequence[Record], frame: pd.DataFrame | None = None) -> list[str]:
     """What differs from the paper's recipe in the runs that a figure shows and in their models' pretraining."""
     behind, about = with_pretraining(used(number, records, frame), records), found(number).about
-    return context.departures(
-        record | {"departures": [words for words in record.get("departures") or [] if words.startswith(about)]}
-        for record in behind
-    )
+    return context.departures(behind, parts=about)
 
 
 def with_pretraining(chosen: Sequence[Record], records: Sequence[Record]) -> list[Record]:

@@ -110,7 +110,7 @@ def publish(
     written beside each page-wide one ("figure4-column.pdf"). Returns the paths, the manifest last.
     """
     folder, missing = Path(folder), {}
-    entries = {f"table{n}": provenance(context.relevant(f"table{n}", records)) for n in tables.TABLES}
+    entries = {f"table{n}": _of_table(context.relevant(f"table{n}", records)) for n in tables.TABLES}
     written = {f"table{number}": tables.write(number, records, folder) for number in tables.TABLES}
     if decided is None:
         decided = verdicts.verdicts(verdicts.Studies({context.profile(records): records}, numbers.load()))
@@ -143,6 +143,10 @@ def both_widths(
         "departures": drawing.departures(number, records, frame),
     }  # fmt: skip
     return entry, files
+
+
+def _of_table(records: Sequence[Record]) -> dict[str, Any]:
+    return provenance(records) | {"departures": context.departures(records)}
 
 
 def _studies(decided: Sequence[verdicts.Verdict]) -> dict[str, list[str]]:

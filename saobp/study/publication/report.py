@@ -18,7 +18,6 @@ from saobp.study.tables import context
 
 SPLITS = re.compile(r"((?:[^\s,]+ \w+ \([\d,]+ (?:of [\d,]+ )?rows[^)]*\)(?:, )?){5,})")
 DEPARTURES, LONG = "Departures from the paper: ", 300
-THREADS = re.compile(r"^(.*?)(?:, (\d+) of (\d+) threads)?$")
 
 
 def write(folder: Path) -> Path:
@@ -73,18 +72,17 @@ def failures(record: dict[str, Any]) -> str:
     tasks = record["metrics"].get("tasks", {})
     if not isinstance(tasks, dict):
         return ""
-    failed = {name: scores["failed"] for name, scores in tasks.items() if "failed" in scores}
+    failed = {name: scores["failed"]["reason"] for name, scores in tasks.items() if "failed" in scores}
     return "; ".join(f"{name}: {reason}" for name, reason in failed.items())
 
 
 def processors(found: Sequence[dict[str, Any]]) -> str:
     """Name each processor once, with the numbers of threads that runs had: "EPYC (1 or 2 of 2 threads)"."""
-    threads: dict[tuple[str, str], set[str]] = {}
+    threads: dict[str, set[int]] = {}
     for record in found:
-        name, used, of = THREADS.match(record["device"]).groups("")
-        threads.setdefault((name, of), set()).add(used)
-    words = {key: " or ".join(sorted(used, key=int)) if key[1] else "" for key, used in sorted(threads.items())}
-    return ", ".join(f"{name} ({used} of {of} threads)" if of else name for (name, of), used in words.items())
+        threads.setdefault(record["device"]["name"], set()).add(record["device"]["threads"])
+    words = {name: " or ".join(map(str, sorted(used))) for name, used in sorted(threads.items())}
+    return ", ".join(f"{name} (threads: {used})" for name, used in words.items())
 
 
 def label(values: dict[str, Any]) -> str:

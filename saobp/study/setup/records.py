@@ -3,22 +3,18 @@
 import importlib.metadata
 import json
 import math
-import os
 import platform
 import subprocess
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from saobp.study.setup import paths, seals
+from saobp.study.setup import paths, schema, seals
+from saobp.study.setup.schema import Data, Departure, Device, Record
 
-SCHEMA = 1
-KEYS = (
-    "schema", "stage", "profile", "name", "parameters", "metrics", "data", "code", "packages",
-    "device", "started", "seconds", "departures",
-)  # fmt: skip
 PACKAGES = ("torch", "transformers", "datasets", "tokenizers", "numpy", "scipy", "scikit-learn", "igraph")
 
 
@@ -44,18 +40,19 @@ class Run:
         path: str | Path,
         metrics: dict[str, Any],
         *,
-        data: dict[str, Any] | None = None,
-        departures: tuple[Any, ...] | list[Any] = (),
-        on: dict[str, Any] | None = None,
-    ) -> dict[str, Any]:
+        data: Data | None = None,
+        departures: Sequence[Departure] = (),
+        precision: str | None = None,
+    ) -> Record:
         """Write the record to `path` (empty: the profile's default place), whole or not at all.
 
-        `data` says which splits were used and how complete they are; `departures` name in words
-        everything that differs from the paper's recipe. Returns the record.
+        `data` says which splits were used and how complete they are; `departures` are everything that differs from
+        the paper's training configuration; `precision` is that of training, if any. Returns the record.
+        Raises RecordError if the record has not the form of `schema.Record`.
         """
         path = Path(path) if str(path) else default_path(self.profile, self.stage, self.parameters)
         record = {
-            "schema": SCHEMA,
+            "schema": schema.SCHEMA,
             "stage": self.stage,
             "profile": self.profile,
             "name": path.stem,
@@ -64,12 +61,15 @@ class Run:
             "data": data or {},
             "code": {"version": importlib.metadata.version("saobp"), "commit": commit()},
             "packages": {name: importlib.metadata.version(name) for name in PACKAGES},
-            "device": on or device(),
+            "device": device(precision or trained_in(metrics)),
             "started": self.started.isoformat(timespec="seconds"),
             "seconds": round(time.perf_counter() - self._clock, 1),
             "departures": list(departures),
         }
-        paths.write_text(path, as_text(finite(record)))
+        record = finite(record)
+        if flaw := schema.flaw(record):
+            raise RecordError(f"{path}: not written, {flaw}")
+        paths.write_text(path, as_text(record))
         return record
 
 
@@ -117,17 +117,17 @@ def commit() -> str:
     return head.stdout.strip() + ("+" if changed.stdout.strip() else "")
 
 
-def device() -> str:
-    """Describe the processor that did the work: the GPU's name, or the CPU's with the threads in use."""
-    import torch
+def trained_in(metrics: dict[str, Any]) -> str | None:
+    """Return the precision that a run's own metrics tell of: that of its last sitting, or of its tasks."""
+    sittings, tasks = metrics.get("sittings"), metrics.get("tasks")
+    if sittings:
+        return sittings[-1]["device"]["precision"]
+    found = [entry["precision"]["name"] for entry in (tasks or {}).values() if "precision" in entry]
+    return found[-1] if found else None
 
-    if torch.cuda.is_available():
-        return torch.cuda.get_device_name()
-    return f"{processor()}, {torch.get_num_threads()} of {os.cpu_count()} threads"
 
-
-def typed_device(precision: str) -> dict[str, Any]:
-    """Describe the processor that did the work: its name, the threads in use and the precision of training."""
+def device(precision: str | None = None) -> Device:
+    """Describe what does the work: the processor's or GPU's name, the threads in use and the precision of training."""
     import torch
 
     on_gpu = torch.cuda.is_available()
@@ -144,17 +144,18 @@ def processor() -> str:
         return platform.processor() or platform.machine()
 
 
-def read(path: str | Path) -> dict[str, Any]:
+def read(path: str | Path) -> Record:
     """Read one record. Raises RecordError that names the file if it is damaged or of another schema."""
     try:
         record = json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise RecordError(f"{path}: not a readable record ({error}): delete it and run again") from None
-    missing = [key for key in KEYS if key not in record] if isinstance(record, dict) else list(KEYS)
-    if missing:
-        raise RecordError(f"{path}: not a run record, {', '.join(missing)} missing: delete it and run again")
-    if record["schema"] != SCHEMA:
-        raise RecordError(f"{path}: schema {record['schema']}, this version reads {SCHEMA}: run it again")
+    if not isinstance(record, dict) or "schema" not in record:
+        raise RecordError(f"{path}: not a run record: delete it and run again")
+    if record["schema"] != schema.SCHEMA:
+        raise RecordError(f"{path}: schema {record['schema']}, this version reads {schema.SCHEMA}: run it again")
+    if flaw := schema.flaw(record):
+        raise RecordError(f"{path}: not a run record, {flaw}: delete it and run again")
     return record
 
 
@@ -169,7 +170,7 @@ def files(profile_or_folder: str | Path) -> list[Path]:
     return next(filter(None, found), [])
 
 
-def load(profile_or_folder: str | Path) -> list[dict[str, Any]]:
+def load(profile_or_folder: str | Path) -> list[Record]:
     """Read all records of a profile or folder, in the order of their names."""
     return [read(path) for path in files(profile_or_folder)]
 
@@ -179,7 +180,7 @@ def hashes(profile_or_folder: str | Path) -> dict[str, str]:
     return {path.stem: seals.digest(path) for path in files(profile_or_folder)}
 
 
-def select(records: list[dict[str, Any]], stage: str | None = None, **parameters: Any) -> list[dict[str, Any]]:
+def select(records: list[Record], stage: str | None = None, **parameters: Any) -> list[Record]:
     """Keep the records of a stage whose parameters have the given values."""
     return [
         record

@@ -1,6 +1,5 @@
 """The scores of runs on tasks, read from their records: one a run, with what its sampling error needs."""
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from math import isfinite, sqrt
@@ -60,10 +59,10 @@ def scores(records: Iterable[Record], model: str, algorithm: str, task: str) -> 
 
 
 def failures(records: Iterable[Record], model: str, algorithm: str, task: str) -> list[str]:
-    """Why runs of a task have no score, one reason a failed run; its rate and what it advises are left out."""
+    """Return why runs of a task have no score, one reason per failed run."""
     entries = [run["metrics"].get("tasks") or {} for run in select(list(records), model=model, algorithm=algorithm)]
     lost = [found for entry in entries if (found := entry.get(task)) and (found.get("failed") or _value(found) is None)]
-    return [re.split(r"; | \(", str(found.get("failed") or "no finite score"))[0] for found in lost]
+    return [found["failed"]["reason"] if found.get("failed") else "no finite score" for found in lost]
 
 
 def _value(entry: dict[str, Any]) -> float | None:

@@ -1,15 +1,12 @@
 """What every caption must say: the profile, the data and how complete they are."""
 
-import re
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Any
 
-from saobp.study.data.splits import INVENTED
 from saobp.study.setup import labels
 from saobp.study.setup.benchmarks import TASKS
 from saobp.study.setup.labels import joined
-from saobp.study.tables.cells import Table
+from saobp.study.setup.schema import Departure
 
 Record = dict[str, Any]
 STAGES = {  # the stages behind a table or figure, which date and describe it
@@ -40,12 +37,8 @@ PARTS = {
     "figure-tokens": "tokens",
 }  # of a record of notebook 12, which may have one
 DECODER_ONLY = ("table7",)
-DEPARTURES = "Departures from the paper: "
-NAMED_STAGES = {
-    "finetune": "fine-tuning",
-    "attention": "attention",
-    "cost": "cost",
-}  # before its departures; pretraining is not
+STORY_WORLD = "synthetic"  # the source that writes its data
+NAMED_STAGES = {"finetune": "fine-tuning", "attention": "attention", "cost": "cost"}  # before their departures
 
 
 def relevant(stem: str, records: Iterable[Record]) -> list[Record]:
@@ -94,8 +87,8 @@ def _of_tasks(record: Record, tasks: set[str]) -> Record:
     places, names = {(spec.dataset, spec.config) for spec in others}, {spec.name for spec in others}
     data = record.get("data") or {}
     kept = [split for split in data.get("splits") or [] if (split["dataset"], split.get("config")) not in places]
-    words = [words for words in record.get("departures") or [] if words.partition(": ")[0] not in names]
-    return record | {"data": data | {"splits": kept}, "departures": words}
+    own = [entry for entry in record["departures"] if entry.get("task") not in names]
+    return record | {"data": data | {"splits": kept}, "departures": own}
 
 
 def profile(records: Sequence[Record]) -> str:
@@ -125,8 +118,8 @@ def describe(records: Sequence[Record]) -> str:
 def _incomplete(records: Sequence[Record]) -> str:
     """Name every split that is not the published one, with both numbers of rows and what it is instead."""
     other = [split for split in splits(records) if not split.get("complete", True)]
-    if other and all(str(split.get("note")).startswith(INVENTED) for split in other):
-        return f", {INVENTED}, no split is the published one" + _drawn(other)
+    if other and {record["data"].get("source") for record in records if record["data"]} == {STORY_WORLD}:
+        return ", written by the story world, no split is the published one" + _drawn(other)
     partial = {_split_words(split) for split in other}
     if not partial:
         return ", splits complete"
@@ -149,8 +142,7 @@ def _split_words(split: Record) -> str:
     name = split["dataset"].split("/")[-1] + (f"/{config}" if config not in (None, "", "default") else "")
     total = split.get("published_rows")
     size = f"{split['rows']:,} of {total:,} rows" if total else f"{split['rows']:,} rows"
-    note = re.sub(r" ?\([^)]*\)", "", str(split.get("note") or ""))  # in short: what stands in its brackets is left out
-    return f"{name} {split['split']} ({'; '.join(filter(None, [size, note]))})"
+    return f"{name} {split['split']} ({'; '.join(filter(None, [size, split['note']]))})"
 
 
 def splits(records: Iterable[Record]) -> list[Record]:
@@ -162,43 +154,45 @@ def splits(records: Iterable[Record]) -> list[Record]:
     return [found[key] for key in sorted(found)]
 
 
-def departures(records: Iterable[Record], matters: Sequence[str] = ()) -> list[str]:
-    """All distinct departures from the paper's recipe that the records name, in a fixed order; of `matters`, if any.
+def departures(
+    records: Iterable[Record], matters: Sequence[str] = (), parts: Sequence[str | None] = ()
+) -> list[str]:
+    """All distinct departures from the paper that the records name, one line per matter, in a fixed order.
 
-    Those on one matter stand together, with the models that they are of: "steps: 60, not 245000 (BERT-Medium);
-    120, not 150000 (BERT-Small)". Those of any other stage than pretraining name it first.
+    `matters` and `parts`: those alone, if any. Values on one matter stand together, with the models that they are of:
+    "steps: 60, not 245000 (BERT-Medium) | 120, not 150000 (BERT-Small)".
     """
     together: dict[str, dict[str, set[str]]] = {}
     for record in records:
-        model = record["parameters"].get("model")
-        for words in record.get("departures") or []:
-            matter, mark, rest = _with_stage(words, record["stage"]).partition(": ")
-            if matters and matter not in matters:
+        for entry in record["departures"]:
+            if (matters and entry["matter"] not in matters) or (parts and entry.get("part") not in parts):
                 continue
-            of = together.setdefault(matter + mark, {}).setdefault(rest, set())
+            model = entry.get("model") or record["parameters"].get("model")
+            of = together.setdefault(_matter(entry, record["stage"]), {}).setdefault(_value(entry), set())
             of |= {labels.model_title(model)} if model else set()
-    return [matter + labels.by_model(together[matter]) for matter in sorted(together)]
+    return [f"{matter}: {labels.by_model(together[matter])}" for matter in sorted(together)]
 
 
-def _with_stage(words: str, stage: str) -> str:
-    return f"{NAMED_STAGES[stage]}, {words}" if stage in NAMED_STAGES else words
+def _matter(entry: Departure, stage: str) -> str:
+    where = [NAMED_STAGES.get(stage), entry.get("part"), entry.get("task")]
+    return ", ".join([*filter(None, where), entry["matter"]])
 
 
-def notes(records: Sequence[Record], covered: Sequence[str] = (), matters: Sequence[str] = ()) -> tuple[str, ...]:
-    """What goes below a table: that its intervals, of what is `covered`, leave out pretraining; the departures."""
-    words = departures(records, matters)
-    listed = "; ".join(line.replace("; ", ", ") for line in words)  # a semicolon ends an entry
-    found = (f"{DEPARTURES}{listed}.",) if words else ()
+def _value(entry: Departure) -> str:
+    """What one departure says: "0.002, not 5e-05"; "0.1, not 0.15 (BERT)"; "32; the paper gives none"."""
+    ours, paper = (f"{v:g}" if isinstance(v, int | float) else str(v) for v in (entry["ours"], entry["paper"]))
+    if entry["paper"] is None:
+        return f"{ours}; the paper gives none"
+    return f"{ours}, not {paper}" + (f" ({entry['basis']})" if "basis" in entry else "")
+
+
+def notes(records: Sequence[Record], covered: Sequence[str] = ()) -> tuple[str, ...]:
+    """What goes below a table: that its intervals, of what is `covered`, leave out pretraining."""
     trained = {record["parameters"].get("seed") for record in records}
     used = {record["parameters"].get("seed") for record in records if record["stage"] != "pretrain"} or trained
-    if covered and len(used) == 1:
-        alone = "One pretraining seed: intervals"
-        later = f"What was run after pretraining is of one of its seeds ({next(iter(used))}): those intervals"
-        said = alone if len(trained) == 1 else later
-        found = (f"{said} cover {joined(covered)}, not pretraining.", *found)
-    return found
-
-
-def without_departures(table: Table) -> Table:
-    """Leave out the note on departures, for a page that lists them once for all its tables."""
-    return replace(table, notes=tuple(note for note in table.notes if not note.startswith(DEPARTURES)))
+    if not covered or len(used) != 1:
+        return ()
+    alone = "One pretraining seed: intervals"
+    later = f"What was run after pretraining is of one of its seeds ({next(iter(used))}): those intervals"
+    said = alone if len(trained) == 1 else later
+    return (f"{said} cover {joined(covered)}, not pretraining.",)

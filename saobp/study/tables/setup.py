@@ -66,7 +66,7 @@ def _settings(number, caption, titles, names, matters, records, published) -> Ta
         cells = {key: _with_reason(cell, bool(runs)) for key, cell in cells.items()}
         rows.append(Row((labels.model_title(model),), cells))
     behind = context.behind(records, [(model, None) for model in estimates.models(records)])
-    notes = context.notes(behind, matters=matters)
+    notes = tuple(context.departures(behind, matters))
     return Table(number, f"{caption} {context.describe(behind)}", ("Model",), titles, tuple(rows), notes, counts="")
 
 

@@ -49,8 +49,7 @@ class NoteSitting(TrainerCallback):
         """Add an entry "sitting", with the first step and after each continuation."""
         sitting = {
             "commit": records.commit(),
-            "device": records.device(),
-            "precision": "bf16 autocast" if args.bf16 else "fp32",
+            "device": records.device("bf16" if args.bf16 else "fp32"),
             "chosen": {"reason": self.chosen.reason, "seconds": self.chosen.seconds},
             "started": datetime.now(UTC).isoformat(timespec="seconds"),
         }

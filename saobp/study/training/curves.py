@@ -6,8 +6,9 @@ from typing import Any
 
 import pandas as pd
 
-from saobp.study.setup import paths
+from saobp.study.setup import paths, records
 from saobp.study.setup.labels import counted
+from saobp.study.setup.schema import Device
 from saobp.study.statistics import Estimate
 from saobp.study.statistics.intervals import perplexity_interval
 
@@ -62,7 +63,7 @@ def uniform_entropy(length: int) -> float:
 def summary(log: list[dict[str, Any]]) -> dict[str, Any]:
     """Return what a pretraining record holds: the curve, its last point, the training losses.
 
-    "sittings": from which step on which code trained, on what, in what precision, since when; a record's own `code` and
+    "sittings": from which step on which code trained, on what, since when; a record's own `code` and
     `started` are those of its writing, which may be long after the training.
     """
     curve = [{"step": entry["step"], **entry["heldout"]} for entry in log if "heldout" in entry]
@@ -76,6 +77,12 @@ def summary(log: list[dict[str, Any]]) -> dict[str, Any]:
         "training": [{key: entry[key] for key in ("step", "loss", "learning_rate")} for entry in losses],
         "sittings": [{"step": entry["step"], **entry["sitting"]} for entry in log if "sitting" in entry],
     }
+
+
+def device(log: list[dict[str, Any]]) -> Device:
+    """Return what trained last, by the log; the processor that is here for a log that tells of none."""
+    noted = [entry["sitting"]["device"] for entry in log if "sitting" in entry]
+    return noted[-1] if noted else records.device()
 
 
 def perplexity(loss: Estimate) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from tqdm import tqdm
 from transformers import TrainerCallback
 
 from saobp.study.setup.recipes import Pretraining
+from saobp.study.setup.schema import Failed
 from saobp.study.training import checkpoints, processes
 
 # how the system, safetensors and torch's zip writer say that a disk or a quota is full
@@ -26,7 +27,7 @@ WRITE_ERRORS = (
 WORSE = 0.5  # nats; an untrained model guesses, so that only one gone astray does so much worse
 
 
-class TrainingFailed(RuntimeError):
+class TrainingFailed(Failed, RuntimeError):
     """Training cannot go on, or did not end well; the message says why, what is left, and what to do."""
 
 
@@ -74,8 +75,9 @@ class StopAtNaN(TrainerCallback):
             if not math.isfinite(loss := float(loss)):
                 last = checkpoints.newest_whole(self.folder, lambda text: None)
                 raise Diverged(
-                    f"the loss is {loss} at step {step} (learning rate {rate:.2e}); the last finite checkpoint is "
-                    f"{last or 'none'}: lower the learning rate or the strength"
+                    f"the loss is {loss} at step {step}",
+                    f" (learning rate {rate:.2e}); the last finite checkpoint is {last or 'none'}: lower the learning "
+                    "rate or the strength",
                 )
         self.steps = []
 
@@ -99,8 +101,9 @@ def refuse_nan(model: nn.Module, step: int, rate: float, folder: Path) -> None:
     if not all(weights.isfinite().all() for weights in model.parameters()):
         last = checkpoints.newest_whole(folder, lambda text: None)
         raise Diverged(
-            f"the weights are no numbers at step {step} (learning rate {rate:.2e}); the last finite checkpoint is "
-            f"{last or 'none'}: lower the learning rate or the strength"
+            f"the weights are no numbers at step {step}",
+            f" (learning rate {rate:.2e}); the last finite checkpoint is {last or 'none'}: lower the learning rate or "
+            "the strength",
         )
 
 
@@ -118,8 +121,8 @@ def refuse_divergence(log: list[dict[str, Any]], recipe: Pretraining) -> None:
     losses = [entry["heldout"]["loss"] for entry in log if "loss" in entry.get("heldout", {})]
     if losses and losses[-1] > losses[0] + WORSE:
         raise Diverged(
-            f"the held-out loss rose from {losses[0]:.3g} to {losses[-1]:.3g} in {recipe.steps} steps: the run "
-            f"diverged; lower the learning rate of {recipe.learning_rate:g}"
+            f"the held-out loss rose from {losses[0]:.3g} to {losses[-1]:.3g} in {recipe.steps} steps",
+            f": the run diverged; lower the learning rate of {recipe.learning_rate:g}",
         )
 
 

@@ -183,7 +183,7 @@ def finetune(
         model.load_state_dict(keep.weights)
         reported = scored(trainer, task, "evaluation", parts["evaluation"])
     except (TrainingFailed, Diverged) as failure:
-        return {"failed": str(failure)}
+        return {"failed": failure.failure()}
     finally:
         guard.stop()
     return {"epoch": keep.epoch, "curve": follow.curve, "precision": asdict(chosen), **reported}

@@ -1,0 +1,120 @@
+"""The form of a run record: what each key holds, checked when a record is written and when it is read."""
+
+from typing import Any, Literal, NotRequired
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
+from typing_extensions import TypedDict
+
+SCHEMA = 2
+Value = str | int | float | None
+STRICT = ConfigDict(extra="forbid", strict=True)
+
+
+@with_config(STRICT)
+class Departure(TypedDict):
+    """One thing that a run does otherwise than the paper, or that the paper leaves open."""
+
+    matter: str  # "learning rate"
+    ours: Value
+    paper: Value  # None where the paper gives none
+    basis: NotRequired[str]  # where `paper` comes from if the paper does not print it: "BERT", "inferred from Table 9"
+    part: NotRequired[str]  # the part of a record that it is of, where a record has several: "hops"
+    task: NotRequired[str]
+    model: NotRequired[str]  # where it is not that of the record's parameters
+
+
+@with_config(STRICT)
+class Device(TypedDict):
+    """What did the work."""
+
+    name: str  # the processor's or the GPU's
+    threads: int
+    precision: Literal["fp32", "bf16"] | None  # of training; None where nothing was trained
+
+
+@with_config(STRICT)
+class Split(TypedDict):
+    """How much of a published split a run read, and what for."""
+
+    dataset: str
+    config: str | None
+    split: str
+    rows: int
+    published_rows: int | None  # None where nothing was published under this name
+    complete: bool
+    note: str  # what the source says of it, for people
+    role: NotRequired[Literal["train", "development", "evaluation"]]
+    used: NotRequired[int]
+
+
+@with_config(STRICT)
+class Text(TypedDict):
+    """How pretraining text was mixed."""
+
+    weights: dict[str, float]
+    shares: dict[str, float]  # of the characters read, 0 to 1
+    documents: int
+    paragraphs: int
+    dropped: int  # paragraphs that occurred before, or that held-out text has
+
+
+@with_config(STRICT)
+class Data(TypedDict, total=False):
+    """Where data come from; empty for a run without data."""
+
+    source: str
+    fingerprint: str
+    splits: list[Split]
+    text: Text
+
+
+@with_config(STRICT)
+class Failure(TypedDict):
+    """Why a run, or one task of it, has no result."""
+
+    reason: str  # "the loss is nan at step 40"
+    message: str  # with what is left and what to do
+
+
+@with_config(STRICT)
+class Record(TypedDict):
+    """One execution of one notebook; `metrics` are the stage's own."""
+
+    schema: Literal[2]
+    stage: str
+    profile: str
+    name: str
+    parameters: dict[str, Any]
+    metrics: dict[str, Any]
+    data: Data
+    code: dict[str, str]
+    packages: dict[str, str]
+    device: Device
+    started: str  # ISO 8601
+    seconds: float
+    departures: list[Departure]
+
+
+class Failed(Exception):
+    """A run, or one task of it, that has no result: a reason, and what is left and what to do."""
+
+    def __init__(self, reason: str, advice: str = ""):
+        super().__init__(reason + advice)
+        self.reason = reason
+
+    def failure(self) -> Failure:
+        """Return what a record holds of it."""
+        return {"reason": self.reason, "message": str(self)}
+
+
+_RECORD = TypeAdapter(Record)
+
+
+def flaw(record: Any) -> str:
+    """Return the first thing that makes a value no record, with its place: empty for a record."""
+    try:
+        _RECORD.validate_python(record)
+    except ValidationError as error:
+        first = error.errors()[0]
+        return f"{'.'.join(map(str, first['loc'])) or 'record'}: {first['msg']}"
+    return ""
