@@ -7,6 +7,7 @@ METRIC = {"cola": "matthews", "stsb": "pearson", "squad": "f1"}
 LIFT = {"original": 0.0, "high": 0.12, "low": -0.12, "elemmul": 0.02}
 ITEMS = 300
 LAYERS, HEADS = 3, 2
+DEVICE = {"name": "cpu", "threads": 1, "precision": None}
 FAILED = {"reason": "the loss is nan at step 1", "message": "the loss is nan at step 1: lower the learning rate"}
 
 
@@ -22,7 +23,7 @@ def record(stage, model, algorithm, seed, metrics, **parameters):
         "data": {"source": "synthetic", "fingerprint": "f00d", "splits": [split("ehovy/race", "middle")]},
         "code": {"version": "0.1.0", "commit": "abc123"},
         "packages": {"torch": "2.13.0"},
-        "device": {"name": "cpu", "threads": 1, "precision": None},
+        "device": DEVICE,
         "started": f"2026-01-0{1 + seed % 5}T00:00:00+00:00",
         "seconds": 1.0,
         "departures": [{"matter": "sequences per batch", "ours": 8, "paper": None}],
@@ -196,7 +197,7 @@ def strengths(levels=(0.0, 0.01, 0.1, 1.0), seeds=(42, 43)):
         }
         return {"strength": level, "seed": seed, "curve": [end | {"step": 0, "strengths": [[0.2, 0.2]]}, end]}
 
-    return [one(level, seed) | {"failed": None} for level in (*levels, "learned") for seed in seeds]
+    return [one(level, seed) | {"failed": None, "device": DEVICE} for level in (*levels, "learned") for seed in seeds]
 
 
 def decoder(model="gpt2-mini", algorithm="original", seed=42):

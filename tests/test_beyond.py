@@ -161,7 +161,7 @@ def test_a_run_that_diverges_is_marked_and_the_others_are_compared(tmp_path, mon
     runs = multihop.study(STORIES, tmp_path)
     assert [bool(run["failed"]) for run in runs] == [False, False, False, True]
     (line,) = hops.failure_words(runs)
-    assert line.startswith("1 layer, High, seed 1: failed, the loss is nan at step 1 ")
+    assert line.startswith("1 layer, High, seed 1: failed, the loss is nan at step 1")
     assert set(hops.scores(runs).query("algorithm == 'high'")["seed"]) == {0}
     assert (hops.differences(runs)["seeds"] == 1).all()
 

@@ -2,6 +2,7 @@
 
 import matplotlib.pyplot as plt
 import numpy as np
+from example_records import DEVICE
 
 from saobp.study.beyond import accuracy_by_hops as hops
 from saobp.study.beyond import gain_on_hops
@@ -25,7 +26,8 @@ def record(shares, seeds=(0, 1), steps=(0, 100)):
             exam.append(one | {"failed": None, "steps": 100, "full_rate": 0, "stories": 8})
     shape = {"entropy": 2.0, "gtd": 0.8, "largest_column": 3.0}
     ends = [{"step": 9, "loss": loss, "accuracy": 0.5, "raw": shape, "refined": shape} for loss in (3.0, 2.5)]
-    swept = [{"strength": 0.2 * n, "seed": 42, "curve": [end]} for n, end in enumerate(ends)]
+    run = {"seed": 42, "failed": None, "device": DEVICE}
+    swept = [run | {"strength": 0.2 * n, "curve": [end]} for n, end in enumerate(ends)]
     return {"stage": "beyond", "profile": "stories", "started": "2026-05-04T10:00:00+00:00", "parameters": {},
             "metrics": {"multihop": exam, "strengths": swept, "paths": PATHS}}  # fmt: skip
 

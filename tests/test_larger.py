@@ -14,6 +14,9 @@ from saobp.study.setup.recipes import Beyond, Larger
 PLAN = Beyond(model="mini-twin", strengths=[], pretrain=RECIPE, larger=[Larger(model="small-twin")], learned=["layer"])
 
 
+NAN = {"reason": "the loss is nan", "message": ""}
+
+
 def device(name):
     return {"name": name, "threads": 1, "precision": "fp32"}
 
@@ -49,7 +52,7 @@ def test_a_size_is_compared_seed_by_seed_with_the_interval_of_students_t():
 
 
 def test_a_seed_that_failed_one_way_counts_neither_way_and_a_size_without_a_pair_is_left_out():
-    failed = [run("mini", 0.2, 4, 9.0, failed="the loss is nan"), run("mini", 0.0, 4, 9.0), run("medium", 0.0, 1, 2.0)]
+    failed = [run("mini", 0.2, 4, 9.0, failed=NAN), run("mini", 0.0, 4, 9.0), run("medium", 0.0, 1, 2.0)]
     assert model_sizes.gaps([*RUNS, *failed]).equals(model_sizes.gaps(RUNS))
     assert model_sizes.gaps([]).empty and model_sizes.words(model_sizes.gaps([])) == []
     assert model_sizes.gaps([run("mini", 0.0, 1, 3.0), run("mini", 0.2, 2, 3.0)]).empty, "seeds that are no pair"
@@ -58,7 +61,7 @@ def test_a_seed_that_failed_one_way_counts_neither_way_and_a_size_without_a_pair
 def test_runs_of_two_processors_are_no_pair_and_a_failed_size_is_named():
     apart = [run("small", level, 5, 2.0) | {"device": device(f"{level}")} for level in (0.0, 0.08)]
     assert model_sizes.gaps([*RUNS, *apart]).equals(model_sizes.gaps(RUNS))
-    failed = [run("small", 0.08, 4, 9.0, failed="the loss is nan")]
+    failed = [run("small", 0.08, 4, 9.0, failed=NAN)]
     assert model_sizes.failure_words([*RUNS, *failed]) == ["BERT-Small, λ = 0.08, seed 4: failed, the loss is nan"]
 
 

@@ -10,14 +10,13 @@ from urllib.parse import unquote
 
 import nbformat
 import pytest
-from example_records import FAILED, attention, beyond, cost, pretrain, study
+from example_records import FAILED, attention, beyond, cost, study
 from matplotlib import image
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
 
 from saobp.study import figures
 from saobp.study.publication import cli, report
 from saobp.study.setup import paths, records
-from saobp.study.tables import context
 
 NOTEBOOKS = paths.root() / "notebooks"
 SOURCES = (

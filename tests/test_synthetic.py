@@ -131,8 +131,8 @@ def test_a_caption_never_measures_an_invented_split_against_a_published_one(fold
     assert (split["rows"], split["published_rows"], split["complete"]) == (40, None, False)
     record = {"profile": "smoke", "parameters": {}, "data": {"source": "synthetic", "splits": [split]}}
     assert "no split is the published one" in context.describe([record])
-    split["note"] = "invented elsewhere"
-    assert "race/middle validation (40 rows; invented elsewhere)" in context.describe([record])
+    record["data"]["source"], split["note"] = "mirror", "a copy"
+    assert "race/middle validation (40 rows; a copy)" in context.describe([record])
 
 
 def test_sizes_are_what_was_asked_for(tables):

@@ -106,7 +106,7 @@ def test_a_failed_run_is_left_out_and_not_averaged():
     assert with_failed == replace(without, reason="1 of 3 runs failed (no finite score)")
 
 
-NAN = {"reason": "the loss is nan at step 3", "message": "the loss is nan at step 3; the last finite checkpoint is none"}
+NAN = {"reason": "the loss is nan at step 3", "message": "the loss is nan at step 3; last finite checkpoint none"}
 
 
 def with_failures(count, tasks=("rte", "sst2")):
@@ -148,8 +148,7 @@ def test_records_of_two_profiles_never_share_a_table():
 def test_the_caption_says_profile_data_and_completeness(built):
     caption = built[2].caption
     assert "Profile smoke" in caption
-    assert "synthetic" in caption
-    assert "race/middle validation (300 of 1,436 rows)" in caption
+    assert "synthetic" in caption and "no split is the published one" in caption
 
 
 def test_flags_are_named(built):

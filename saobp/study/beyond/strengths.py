@@ -63,8 +63,8 @@ def run(
     """Train one model at a strength, or with one of `TAUGHT` that starts from the size's own, and follow it.
 
     Returns strength, seed, "curve": step, loss, accuracy, raw and refined shape, strengths, "failed": a
-    `Failure` if there is no curve, else None, and "device". A finished run is read from `folder`; one that was cut off is
-    continued.
+    `Failure` if there is no curve, else None, and "device". A finished run is read from `folder`; one that was cut off
+    is continued.
     """
     made_of = (asdict(plan.pretrain), plan.sequences, text.fingerprint)
     name = checkpoints.marked(f"{plan.model}-{strength}-{seed}", made_of)
@@ -221,4 +221,5 @@ def processor_words(runs: Sequence[dict[str, Any]]) -> list[str]:
 
 def failure_words(runs: Sequence[dict[str, Any]]) -> list[str]:
     """Say which runs failed and why; no row, mean or curve counts them."""
-    return [f"λ = {run['strength']}, seed {run['seed']}: failed, {run['failed']['reason']}" for run in runs if run.get("failed")]
+    lost = [run for run in runs if run["failed"]]
+    return [f"λ = {run['strength']}, seed {run['seed']}: failed, {run['failed']['reason']}" for run in lost]

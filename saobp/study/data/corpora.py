@@ -168,7 +168,8 @@ def _write(
         written, text.counts["documents"] = _append(stream, pieces, dtype, most, f"tokenise {text.split}")
         blocks = written // body
         if not blocks:
-            raise DataError(f"{', '.join(text.parts)} {text.split}: {written} tokens do not fill a block of {length}; add text")
+            named = f"{', '.join(text.parts)} {text.split}"
+            raise DataError(f"{named}: {written} tokens do not fill a block of {length}; add text")
         stream.truncate(blocks * body * dtype.itemsize)
     return {
         "blocks": blocks,

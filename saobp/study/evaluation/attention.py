@@ -14,7 +14,6 @@ from transformers import PreTrainedTokenizerBase
 
 from saobp.study.data import encoding
 from saobp.study.data.tasks import Task
-from saobp.study.setup.labels import counted
 from saobp.study.statistics import Estimate, over_samples
 
 POINTS = 1500  # of a scatter plot
@@ -35,8 +34,8 @@ def inputs(
     ]
 
 
-def fitting(task: Task, tokenizer: PreTrainedTokenizerBase, length: int) -> tuple[Task, list[str]]:
-    """Leave out reported items that `length` tokens cannot hold uncut; say how many in words for the record, if any.
+def fitting(task: Task, tokenizer: PreTrainedTokenizerBase, length: int) -> tuple[Task, int]:
+    """Leave out reported items that `length` tokens cannot hold uncut; return how many beside the others.
 
     Raises ValueError if that leaves none.
     """
@@ -44,9 +43,7 @@ def fitting(task: Task, tokenizer: PreTrainedTokenizerBase, length: int) -> tupl
     kept = [item for item, tokens in enumerate(needed) if tokens <= length]
     if not kept:
         raise ValueError(f"length={length} holds no item of {task.spec.name}: give at least {min(needed, default=1)}")
-    lost = len(needed) - len(kept)
-    said = f"{task.spec.name}: without {counted(lost, 'item')} whose question and options {length} tokens cannot hold"
-    return replace(task, evaluation=task.evaluation.select(kept)), [said] if lost else []
+    return replace(task, evaluation=task.evaluation.select(kept)), len(needed) - len(kept)
 
 
 def _first_windows(features: datasets.Dataset) -> list[dict[str, Any]]:

@@ -56,7 +56,8 @@ def length_data(records: Sequence[dict[str, Any]]) -> pd.DataFrame:
     """What the first record that followed length `measured`, with its number of rounds and its device."""
     for run in records:
         if rows := run["metrics"].get("lengths"):
-            return measured(rows).assign(rounds=run["metrics"].get("repeats"), device=run["device"]["name"], threads=run["device"]["threads"])
+            device = {"device": run["device"]["name"], "threads": run["device"]["threads"]}
+            return measured(rows).assign(rounds=run["metrics"].get("repeats"), **device)
     return pd.DataFrame()
 
 

@@ -154,9 +154,7 @@ def splits(records: Iterable[Record]) -> list[Record]:
     return [found[key] for key in sorted(found)]
 
 
-def departures(
-    records: Iterable[Record], matters: Sequence[str] = (), parts: Sequence[str | None] = ()
-) -> list[str]:
+def departures(records: Iterable[Record], matters: Sequence[str] = (), parts: Sequence[str | None] = ()) -> list[str]:
     """All distinct departures from the paper that the records name, one line per matter, in a fixed order.
 
     `matters` and `parts`: those alone, if any. Values on one matter stand together, with the models that they are of:

@@ -5,7 +5,6 @@ from dataclasses import fields, replace
 from typing import Any
 
 from saobp.study.paper import numbers
-from saobp.study.setup import labels
 from saobp.study.setup.recipes import Beyond, Finetuning, MultiHop, Pretraining
 from saobp.study.setup.schema import Departure, Value
 from saobp.study.setup.studies import Profile, ProfileError
