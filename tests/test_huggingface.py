@@ -2,24 +2,30 @@
 
 import copy
 import json
+import pickle
 import subprocess
 import sys
 
 import pytest
 import torch
-from families import BUILDERS, CAUSAL, TEXT, build, encoder_decoder, run, run_any, tokens
-from torch import nn
+from families import BUILDERS, CAUSAL, SIZES, TEXT, TOKENS, build, encoder_decoder, run, run_any, sharpened, tokens
+from torch import multiprocessing, nn
 from transformers import (
+    AlbertConfig,
+    AlbertModel,
     AutoModel,
     AutoModelForCausalLM,
     AutoModelForMaskedLM,
     BertConfig,
     BertForMaskedLM,
+    DiffLlamaConfig,
+    DiffLlamaForCausalLM,
     LlamaConfig,
     LlamaForCausalLM,
 )
 
 import saobp
+from saobp.equations import factors
 from saobp.models.apply import raw_attentions
 from saobp.models.interface import attention_forward
 
@@ -320,6 +326,95 @@ def test_a_fresh_process_imports_little_and_loads_the_refinement(tmp_path):
     subprocess.run([sys.executable, "-c", program], check=True, timeout=300)
 
 
+LOADED = """if True:
+    import sys, torch{also}
+    assert "transformers.modeling_utils" not in sys.modules
+    model, expected = torch.load({path!r}, weights_only=False)
+    assert torch.equal(model(expected["ids"]).logits, expected["logits"])
+"""
+
+
+@pytest.mark.parametrize("also", ["", ", saobp"])
+@pytest.mark.parametrize("family", ["bert", "gpt2"])
+def test_a_model_saved_whole_is_refined_in_a_fresh_process(family, also, tmp_path):
+    model = saobp.apply(build(family), "high", 1.5, learn="head")
+    path = str(tmp_path / "whole.pt")
+    torch.save((model, {"ids": tokens(), "logits": run(model, tokens())}), path)
+    subprocess.run([sys.executable, "-c", LOADED.format(also=also, path=path)], check=True, timeout=300)
+
+
+def logits_of(model, ids):
+    """Run a model, in whatever process this is."""
+    torch.set_num_threads(1)
+    with torch.no_grad():
+        return model(ids).logits.numpy()
+
+
+class Predicted(torch.utils.data.Dataset):
+    """Logits that a refined model makes in a DataLoader's worker."""
+
+    def __init__(self, model):
+        self.model = model
+
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, row):
+        return logits_of(self.model, tokens()[row : row + 1])[0]
+
+
+def test_a_spawned_pool_and_a_loader_with_workers_run_the_refined_model():
+    model = saobp.apply(build("bert"), "high", 1.5)
+    expected = run(model, tokens()).detach()
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        torch.testing.assert_close(torch.from_numpy(pool.apply(logits_of, (model, tokens()))), expected, **CLOSE)
+    loader = torch.utils.data.DataLoader(Predicted(model), 2, num_workers=1, multiprocessing_context="spawn")
+    torch.testing.assert_close(next(iter(loader)), expected, **CLOSE)
+
+
+def test_a_model_of_an_unknown_factor_is_refused_when_it_is_unpickled(monkeypatch):
+    monkeypatch.setattr(factors, "OWN", factors.OWN)
+    saobp.register_factor("mine", lambda prior, strength, visible: prior)
+    saved = pickle.dumps(saobp.apply(build("bert"), "mine"))
+    del factors.OWN["mine"]  # as in a process that has not registered it
+    with pytest.raises(ValueError, match="factor must be one of .*got 'mine'"):
+        pickle.loads(saved)
+
+
+def albert(layers: int = 3, **options) -> nn.Module:
+    """Build an ALBERT, whose layers share attention modules."""
+    sizes = {**SIZES, **TOKENS, "num_hidden_layers": layers, "embedding_size": 16}
+    return sharpened(AlbertModel(AlbertConfig(**sizes, **options)))
+
+
+@pytest.mark.parametrize("options", [{}, {"num_hidden_groups": 3}, {"inner_group_num": 2}])
+def test_a_module_in_several_layers_is_seen_in_each_in_the_order_of_the_calls(options):
+    model = saobp.apply(albert(**options), "high", 1.5)
+    inputs = []
+    for module in model.modules():
+        if hasattr(module, "saobp"):
+            module.register_forward_hook(lambda module, given, output: inputs.append(output[1]))
+    with torch.no_grad(), raw_attentions(model) as pairs:
+        for _ in range(2):  # the second pass takes the place of the first
+            inputs.clear()
+            model(tokens(), output_attentions=True)
+    assert len(pairs) == len(inputs) == 3 * options.get("inner_group_num", 1)
+    for (raw, refined), returned in zip(pairs, inputs, strict=True):
+        torch.testing.assert_close(refined, returned, **CLOSE)
+        torch.testing.assert_close(refined, saobp.refine(raw, "high", 1.5), **CLOSE)
+    assert not torch.allclose(pairs[0][0], pairs[-1][0], atol=1e-3)
+
+
+def test_layers_run_again_for_their_gradient_keep_their_places():
+    model = saobp.apply(build("bert"), "high", 1.5).train()
+    model.activation_checkpointing_enable()
+    with raw_attentions(model) as pairs:
+        loss = model(tokens(), labels=tokens()).loss
+        before = [raw for raw, _ in pairs]
+        loss.backward()
+    assert len(pairs) == 2 and [raw.shape for raw, _ in pairs] == [raw.shape for raw in before]
+
+
 def test_a_copied_model_is_refined_too():
     model = saobp.apply(build("llama"), "high", 1.5)
     assert torch.equal(run_any("llama", copy.deepcopy(model)), run_any("llama", model))
@@ -385,6 +480,70 @@ def test_models_that_cannot_be_served_are_refused_by_name():
         saobp.apply(GptOssForCausalLM(GptOssConfig(**sizes, **heads)))
     with pytest.raises(ValueError, match="Foreign"):
         saobp.apply(Foreign())
+
+
+def test_a_model_that_attends_twice_is_refused_when_apply_is_called():
+    model = DiffLlamaForCausalLM(DiffLlamaConfig(**SIZES, **TOKENS))
+    with pytest.raises(ValueError, match="DiffLlamaAttention.* attends twice") as error:
+        saobp.apply(model, "high")
+    assert "\n" not in str(error.value)
+
+
+def linear_in(dtype):
+    """Build a BERT whose linear weights are in another type."""
+    model = build("bert")
+    for module in model.modules():
+        if isinstance(module, nn.Linear):
+            module.weight = nn.Parameter(module.weight.to(dtype), requires_grad=False)
+    return model
+
+
+@pytest.mark.parametrize("learn", ["head", "layer"])
+@pytest.mark.filterwarnings("ignore")  # torch's own, of its quantisation
+def test_strengths_of_a_quantised_model_are_learned_in_float32(learn):
+    model = torch.ao.quantization.quantize_dynamic(build("bert"), {nn.Linear}, dtype=torch.qint8)
+    fixed = run(saobp.apply(copy.deepcopy(model), "high", 0.7), tokens())
+    saobp.apply(model, "high", 0.7, learn=learn)
+    learned = [parameter for name, parameter in model.named_parameters() if "saobp" in name]
+    assert {parameter.dtype for parameter in learned} == {torch.float32}
+    torch.testing.assert_close(run(model, tokens()), fixed, **CLOSE)
+    for dtype in (torch.float8_e4m3fn, torch.int8):
+        small = saobp.apply(linear_in(dtype), "high", 0.7, learn=learn)
+        assert {one.dtype for name, one in small.named_parameters() if "saobp" in name} == {torch.float32}
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("learn", ["head", "layer"])
+@pytest.mark.parametrize("to", ["memory", "disk"])
+def test_strengths_of_an_offloaded_model_are_learned(to, learn, when, tmp_path):
+    accelerate = pytest.importorskip("accelerate")
+    model, expected = build("bert"), run(saobp.apply(build("bert"), "high", 0.7), tokens())
+    if when == "before":
+        saobp.apply(model, "high", 0.7, learn=learn)
+    if to == "disk":
+        accelerate.disk_offload(model, str(tmp_path), execution_device=torch.device("cpu"))
+    else:
+        accelerate.cpu_offload(model, execution_device=torch.device("cpu"))
+    if when == "after":
+        saobp.apply(model, "high", 0.7, learn=learn)
+    for show in (False, True):
+        torch.testing.assert_close(run(model, tokens(), output_attentions=show), expected, **CLOSE)
+
+
+def test_a_strength_without_a_number_is_refused_in_one_line():
+    with torch.device("meta"):
+        model = saobp.apply(build_meta(), "high", 0.7, learn="head")
+    model.load_state_dict(build("bert").state_dict(), strict=False, assign=True)
+    for name, kept in build("bert").named_buffers():
+        model.get_submodule(name.rpartition(".")[0]).register_buffer(name.rpartition(".")[2], kept)
+    with pytest.raises(ValueError, match="learn: the strength is on the meta device") as error:
+        run(model, tokens())
+    assert "\n" not in str(error.value)
+
+
+def build_meta():
+    """Build a BERT without numbers."""
+    return BertForMaskedLM(BertConfig(**SIZES, **TOKENS)).eval()
 
 
 def test_switching_the_attention_behind_our_back_is_refused():

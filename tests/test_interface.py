@@ -2,10 +2,12 @@
 
 import os
 import shutil
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
-from families import VOCABULARY, build, run, tokens
+from families import CAUSAL, VOCABULARY, build, run, tokens
 from torch import distributed, multiprocessing
 from torch.nn.parallel import DistributedDataParallel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
@@ -175,6 +177,77 @@ def test_compiled_models_agree_with_eager(family, backend):
     for name, parameter in model.named_parameters():
         if parameter.grad is not None:
             torch.testing.assert_close(parameter.grad, grads[name], **CLOSE)
+
+
+@pytest.mark.parametrize("factor", ["high", "elemmul"])
+@pytest.mark.parametrize("family", ["bert", "gpt2", "llama", "modernbert", "t5"])
+@pytest.mark.filterwarnings("ignore")  # the tracer's, of what transformers reads from a tensor
+def test_a_traced_model_gives_the_numbers_of_any_padding_and_length(family, factor):
+    model = saobp.apply(build(family), factor, 1.5)
+    if family in CAUSAL:
+        model.config.use_cache = True  # which a trace does not keep
+    logits = Logits(model)
+    traced = torch.jit.trace(logits, (tokens(), padding_mask()))
+    for length, padded in ((9, 4), (12, 5)):
+        ids = tokens(3, length)
+        mask = torch.ones_like(ids)
+        mask[0, padded:] = 0
+        torch.testing.assert_close(traced(ids, mask)[mask.bool()], logits(ids, mask)[mask.bool()], **CLOSE)
+
+
+class Logits(torch.nn.Module):
+    """A model's first output alone, which is what a trace can hold."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, ids, mask):
+        return self.model(ids, attention_mask=mask)[0]
+
+
+def in_threads(work, count: int = 4) -> list:
+    """Run `work(number)` in threads at once and return what each returned or raised."""
+    meet = threading.Barrier(count)
+    with ThreadPoolExecutor(count) as pool:
+        jobs = [pool.submit(lambda number: (meet.wait(), work(number))[1], number) for number in range(count)]
+    return [job.exception() or job.result() for job in jobs]
+
+
+@pytest.mark.parametrize("family", CAUSAL)
+def test_threads_generate_with_one_model_what_each_would_alone(family):
+    model = build(family)
+    model.generation_config.eos_token_id = None
+    saobp.apply(model, "high", 1.5)
+    ways = [{"do_sample": False}, {"do_sample": False, "num_beams": 2}, {"do_sample": False, "use_cache": False}, {}]
+
+    def generate(number):
+        prompt = tokens(2, 9 + number, seed=number)
+        call = {"attention_mask": torch.ones_like(prompt), "max_new_tokens": 10, "do_sample": False}
+        return [model.generate(prompt, **call | ways[number]) for _ in range(3)]
+
+    alone = [generate(number) for number in range(4)]
+    for expected, made in zip(alone, in_threads(generate), strict=True):
+        assert not isinstance(made, Exception), made
+        assert all(torch.equal(*pair) for pair in zip(expected, made, strict=True))
+
+
+def test_each_thread_sees_the_attention_of_its_own_pass():
+    model = saobp.apply(build("llama"), "high", 1.5)
+
+    def look(number):
+        found = []
+        for _ in range(5):
+            with torch.no_grad(), raw_attentions(model) as pairs:
+                run(model, tokens(1, 5 + number, seed=number), use_cache=bool(number % 2))
+            found.append(pairs[-1][1])
+        return found
+
+    alone = [look(number)[0] for number in range(4)]
+    for expected, seen in zip(alone, in_threads(look), strict=True):
+        assert not isinstance(seen, Exception), seen
+        assert all(torch.equal(expected, one) for one in seen)
+    assert not any(module.watches for module in model.modules() if hasattr(module, "watches"))
 
 
 def train_a_step(rank: int, folder: str) -> None:

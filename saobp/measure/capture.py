@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -55,9 +56,9 @@ def capture(
     Args:
         model: A transformers model with one stack of self-attention, given to `saobp.apply` or not (then the
             two matrices are the same).
-        batches: Dictionaries with input_ids and, where given, attention_mask, token_type_ids, position_ids; or,
-            of a vision model, with pixel_values.
-        path: Of the parquet file; kept maps go beside it, with the ending .maps.npz.
+        batches: Dictionaries of tensors, arrays or lists with input_ids and, where given, attention_mask of the same
+            shape, token_type_ids, position_ids; or, of a vision model, with pixel_values.
+        path: Of the parquet file; kept maps go beside it, with the ending .maps.npz in place of .parquet.
         beta: Discount of Eq. 12, in (0, 1].
         hops: K of Eq. 12.
         graph_nodes: Measure token graphs of so many first real tokens (the paper: 40); 0 leaves them out.
@@ -78,14 +79,21 @@ def capture(
 
     Raises:
         ValueError: If the model gives no attention of one stack over tokens (of an encoder-decoder, pass
-            `model.encoder`), or gives mass to padding.
+            `model.encoder`; CLIP and Swin have several), cannot run on the batches, or gives mass to padding.
     """
     for name, number, least in (("part_samples", part_samples, 1), ("keep_maps", keep_maps, 0)):
-        if not isinstance(number, int) or number < least:
+        if isinstance(number, bool) or not isinstance(number, Integral) or number < least:
             raise ValueError(f"{name} must be a whole number of at least {least}; got {number!r}")
-    plan = Plan(beta, hops, graph_nodes, graph_threshold, spectrum, keep_maps)
+    path = Path(path).expanduser()
+    if path.is_dir():
+        raise ValueError(f"{path}: is a folder; name the parquet file to write")
+    if not hasattr(model, "config") or not hasattr(model, "set_attn_implementation"):
+        raise ValueError(f"model: {type(model).__name__} is not a transformers model")
+    if isinstance(batches, (Mapping, Tensor, str)):
+        raise ValueError(f"batches: must be several dictionaries; got one {type(batches).__name__}, put it in a list")
+    plan = Plan(beta, hops, graph_nodes, graph_threshold, spectrum, int(keep_maps))
     classes = token_classes(tokenizer) if tokenizer is not None else None
-    parts = Parts(Path(path), _identity(model, plan, classes), asdict(plan), resume)
+    parts = Parts(path, _identity(model, plan, classes), asdict(plan), resume)
     replayable = iter(batches) is not batches
     if replayable and parts.finished(chunk for _, chunk in _chunks(batches, part_samples)):
         return summary(path)
@@ -109,12 +117,7 @@ def _chunks(batches: Iterable[Batch], samples: int) -> Iterator[tuple[int, list[
     """
     first, chunk, held = 0, [], 0
     for batch in batches:
-        given = {name: batch[name] for name in INPUTS if batch.get(name) is not None}
-        rows = {name: value.reshape(-1, value.shape[-1]) for name, value in given.items()}
-        if batch.get(PIXELS) is not None:
-            rows[PIXELS] = batch[PIXELS]
-        if not rows.keys() & {"input_ids", PIXELS}:
-            raise ValueError(f"batches: one holds {', '.join(batch) or 'nothing'}, neither input_ids nor {PIXELS}")
+        rows = _rows(batch)
         chunk.append(rows)
         held += size(rows)
         if held >= samples:
@@ -122,6 +125,31 @@ def _chunks(batches: Iterable[Batch], samples: int) -> Iterator[tuple[int, list[
             first, chunk, held = first + held, [], 0
     if chunk:
         yield first, chunk
+
+
+def _rows(batch: Batch) -> dict[str, Tensor]:
+    """Return what a model reads of a batch as tensors; ValueError for what is none."""
+    if not isinstance(batch, Mapping):
+        raise ValueError(
+            f"batches: one is a {type(batch).__name__}; each must be a dictionary with input_ids or {PIXELS}"
+        )
+    rows = {}
+    for name in (*INPUTS, PIXELS):
+        if batch.get(name) is not None:
+            try:
+                value = torch.as_tensor(batch[name])
+            except (TypeError, ValueError) as error:
+                raise ValueError(f"batches: {name} makes no tensor ({str(error).splitlines()[0]})") from None
+            if not value.numel():
+                raise ValueError(f"batches: {name} of one is empty, {tuple(value.shape)}")
+            rows[name] = value if name == PIXELS else value.reshape(-1, value.shape[-1])
+    if not rows.keys() & {"input_ids", PIXELS}:
+        raise ValueError(f"batches: one holds {', '.join(batch) or 'nothing'}, neither input_ids nor {PIXELS}")
+    mask, ids = (batch.get(name) for name in ("attention_mask", "input_ids"))
+    if mask is not None and ids is not None and rows["attention_mask"].shape != rows["input_ids"].shape:
+        shapes = (tuple(torch.as_tensor(value).shape) for value in (mask, ids))
+        raise ValueError("batches: attention_mask has shape {}, input_ids {}; they must be equal".format(*shapes))
+    return rows
 
 
 @contextmanager
@@ -135,17 +163,17 @@ def _visible(model: nn.Module) -> Iterator[Any]:
     refined = any(isinstance(module, Refinement) for module in model.modules())
 
     def attend(inputs: dict[str, Tensor]) -> list[tuple[Tensor, Tensor]]:
-        inputs = {name: value.to(device) for name, value in inputs.items()}
-        with torch.inference_mode():
-            if refined:
-                with raw_attentions(body) as pairs:
-                    body(**inputs)
-            else:
-                maps = getattr(body(**inputs, output_attentions=True), "attentions", None) or [None]
-                pairs = [None if one is None else (one, one) for one in maps]
-        if any(pair is None for pair in pairs):
+        moved = {name: value.to(device) for name, value in inputs.items()}
+        try:
+            pairs = _maps(body, moved, refined)
+        except torch.OutOfMemoryError:
+            raise
+        except Exception as error:  # whatever a model says of ids, lengths or inputs that are not its own
+            said = (str(error).splitlines() or [type(error).__name__])[0]
+            raise ValueError(f"batches: {type(model).__name__} cannot run on one ({said})") from error
+        if not _is_one_stack(pairs, size(inputs)):
             raise ValueError(f"model: {type(model).__name__} gives no attention maps of one stack of layers")
-        return list(pairs)
+        return pairs
 
     model.eval()
     if not refined:
@@ -156,6 +184,26 @@ def _visible(model: nn.Module) -> Iterator[Any]:
         model.train(training)
         if not refined:
             model.set_attn_implementation(implementation)
+
+
+def _maps(body: nn.Module, inputs: dict[str, Tensor], refined: bool) -> list[Any]:
+    """Return the (raw, refined) maps of every layer, None for a layer that gives none."""
+    with torch.inference_mode():
+        if refined:
+            with raw_attentions(body) as pairs:
+                body(**inputs)
+            return list(pairs)
+        maps = getattr(body(**inputs, output_attentions=True), "attentions", None) or [None]
+        return [None if one is None else (one, one) for one in maps]
+
+
+def _is_one_stack(pairs: list[Any], samples: int) -> bool:
+    """Tell whether maps are square, one size in all layers, a matrix per sample and head."""
+    shapes = {pair and tuple(pair[0].shape) for pair in pairs}
+    if len(shapes) != 1 or None in shapes:
+        return False
+    (shape,) = shapes
+    return len(shape) == 4 and shape[0] == samples and shape[2] == shape[3]
 
 
 def _identity(model: nn.Module, plan: Plan, classes: Any) -> str:

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import torch
 from torch import Tensor
 
 MATRICES = ("raw", "refined")
@@ -146,7 +147,8 @@ class Parts:
                 with np.load(maps) as arrays:
                     joined |= {f"{name}_{maps.suffixes[-2][1:]}": arrays[name] for name in arrays.files}
         if joined:
-            with _aside(self.path.with_suffix(".maps.npz")) as temporary, open(temporary, "wb") as file:
+            stem = self.path.name.removesuffix(".parquet")  # "a.v1" and "a.v2" are two
+            with _aside(self.path.with_name(f"{stem}.maps.npz")) as temporary, open(temporary, "wb") as file:
                 np.savez_compressed(file, **joined)
 
     def _digest(self, chunk: Sequence[Mapping[str, Tensor]]) -> str:
@@ -155,7 +157,7 @@ class Parts:
         for batch in chunk:
             for name in sorted(batch):
                 digest.update(f"{name}{tuple(batch[name].shape)}".encode())
-                digest.update(batch[name].detach().cpu().contiguous().numpy().data)
+                digest.update(batch[name].detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
         return digest.hexdigest()
 
 

@@ -43,6 +43,11 @@ class Options:
         if self.messages not in ("earlier", "all"):
             raise ValueError(f'messages must be "earlier" or "all"; got {self.messages!r}')
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Unpickle, and refuse a factor that this process does not know with a ValueError."""
+        check_factor(state["factor"])
+        self.__dict__.update(state)
+
     def as_field(self) -> dict[str, Any]:
         """Return the options as they stand in a config, and in its JSON."""
         field = asdict(self)

@@ -248,7 +248,7 @@ def refine_tile(
     with torch.autocast(raw.device.type, enabled=False):
         rows = real_rows(allowed, start)
         prior = raw.masked_fill(~(allowed & rows), 0)
-        strength = signed_strength(options.factor, per_matrix(refinement.strength(raw.device), prior))
+        strength = signed_strength(options.factor, per_matrix(refinement(raw.device), prior))
         hear = Carry(layer.sums, options.steps, options.exclude_self)
         refined = propagate(prior, strength, hear, steps=options.steps, damping=options.damping)
     layer.note(start + query.shape[-2], hear.after)

@@ -110,7 +110,7 @@ def attention_forward(
         with contextlib.nullcontext() if tensors[0] is query else torch.autocast("cpu", enabled=False):
             output, weights = sdpa_attention_forward(module, *tensors, mask, dropout, scaling, is_causal, **kwargs)
         return output.to(query.dtype), weights
-    layer = take_layer()
+    layer = None if torch.jit.is_tracing() else take_layer()  # a trace keeps no cache
     first = query.shape[-2] == key.shape[-2]
     if layer is not None and not (first and torch.is_grad_enabled()):
         return attend_with_cache(layer, refinement, query, key, value, call)
@@ -199,7 +199,7 @@ def refined_attention(
     sending: bool | Tensor = hears_earlier
     if call.mask is not None and options.messages == "earlier":
         sending = remembered(call.mask, "senders", lambda: senders(allowed))
-    refined = refinement(raw, visible_pairs(allowed), sending)
+    refined = refinement.refine(raw, visible_pairs(allowed), sending)
     refinement.show(raw, refined)
     output = apply_to_values(refined, value, call.dropout)
     return output, refined.to(value.dtype) if call.keep else None
@@ -214,7 +214,7 @@ def fused_attention(
     output = saobp_attention(
         query, key, value,
         factor=refinement.options.factor,
-        strength=refinement.strength(query.device),
+        strength=refinement(query.device),
         mask=real,
         is_causal=call.causal,
         exclude_self=refinement.options.exclude_self,

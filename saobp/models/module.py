@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional
 
+from saobp.equations.checks import ROW_TOLERANCE
 from saobp.equations.messages import per_matrix
 from saobp.equations.refine import _refined
 from saobp.models.supported import number_of_heads
@@ -69,6 +70,23 @@ class Watch:
 _watches: ContextVar[tuple[Watch, ...]] = ContextVar("saobp_watches", default=())
 
 
+def home(module: nn.Module) -> tuple[torch.device, torch.dtype]:
+    """Return where a parameter beside those of a module belongs, and its type, which is one to train in.
+
+    A quantised module may have no floating parameter, and an offloaded one none that holds numbers.
+    """
+    parameters = list(module.parameters())
+    parameters.sort(key=lambda one: (one.is_meta, one.dtype not in ROW_TOLERANCE))
+    if not parameters:
+        return torch.get_default_device(), torch.float32
+    device, dtype = parameters[0].device, parameters[0].dtype
+    hooks = [getattr(part, "_hf_hook", None) for part in module.modules()]
+    executed = [hook.execution_device for hook in hooks if getattr(hook, "execution_device", None) is not None]
+    if device.type == "meta" and executed:
+        device = torch.device(executed[0])
+    return device, dtype if dtype in ROW_TOLERANCE else torch.float32
+
+
 class Refinement(nn.Module):
     """Submodule `saobp` of an attention module; holds a parameter only if the strength is learned."""
 
@@ -80,13 +98,21 @@ class Refinement(nn.Module):
         if isinstance(options.strength, tuple) and len(options.strength) != heads:
             raise ValueError(f"strength has {len(options.strength)} entries, but {type(module).__name__} {heads} heads")
         if options.learn:
-            like = next(parameter for parameter in module.parameters() if parameter.is_floating_point())
-            self.offset = nn.Parameter(like.new_zeros(heads))
+            device, dtype = home(module)
+            self.offset = nn.Parameter(torch.zeros(heads, device=device, dtype=dtype))
 
-    def strength(self, device: torch.device) -> float | Float[Tensor, "#head"]:
-        """Return the strength in nats: a number, or one a head (one of all heads if learned by layer)."""
+    def forward(self, device: torch.device) -> float | Float[Tensor, "#head"]:
+        """Return the strength in nats: a number, or one a head (one of all heads if learned by layer).
+
+        The forward pass, so that hooks that fetch an offloaded parameter run. Raises ValueError if it has no number.
+        """
         fixed = self.options.strength
         if self.options.learn:
+            if self.offset.is_meta and device.type != "meta":
+                raise ValueError(
+                    "learn: the strength is on the meta device and holds no number; "
+                    "call saobp.apply after the weights are loaded"
+                )
             start = torch.tensor(fixed, dtype=torch.float32, device=device)
             inverse_softplus = start + torch.log(-torch.expm1(-start))
             return functional.softplus(self.offset.float() + inverse_softplus)
@@ -97,7 +123,7 @@ class Refinement(nn.Module):
         if self.options.learn and not getattr(self.offset, "_is_hf_initialized", False):
             nn.init.zeros_(self.offset)
 
-    def forward(
+    def refine(
         self,
         attention: Float[Tensor, "batch head query key"],
         visible: Bool[Tensor, "#batch #head query key"],
@@ -108,7 +134,7 @@ class Refinement(nn.Module):
         `sending` is what `saobp.fused.scores.senders` returns.
         """
         options = self.options
-        strength = self.strength(attention.device)
+        strength = self(attention.device)
         if not isinstance(strength, Tensor) and strength == 0:
             return attention
         with torch.autocast(attention.device.type, enabled=False):

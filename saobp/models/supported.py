@@ -4,9 +4,11 @@ A module counts as attention if its `forward` goes through transformers' attenti
 from the source, as transformers itself does, because models declare it nowhere else.
 """
 
+import ast
 import functools
 import inspect
 import re
+import textwrap
 from collections.abc import Iterator
 
 from torch import nn
@@ -27,6 +29,15 @@ def uses_interface(module_class: type[nn.Module]) -> bool:
         return INTERFACE in inspect.getsource(module_class.forward)
     except (OSError, TypeError):
         return False
+
+
+@functools.cache
+def attends_twice(module_class: type[nn.Module]) -> bool:
+    """Tell whether one pass of a module always calls the attention interface more than once."""
+    (forward,) = ast.parse(textwrap.dedent(inspect.getsource(module_class.forward))).body
+    steps = [step for step in forward.body if not isinstance(step, (ast.If, ast.For))]
+    calls = [node for step in steps for node in ast.walk(step) if isinstance(node, ast.Call)]
+    return sum(isinstance(call.func, ast.Name) and call.func.id == "attention_interface" for call in calls) > 1
 
 
 def is_cross_attention(name: str, module: nn.Module) -> bool:
@@ -76,6 +87,8 @@ def refuse_module(model: nn.Module, module: nn.Module) -> None:
         raise ValueError(f"{name} has attention sinks beside the keys; saobp.apply cannot refine it")
     if getattr(module, "attn_logit_softcapping", None) is not None:
         raise ValueError(f"{name} caps its attention scores; saobp.apply cannot refine it")
+    if attends_twice(type(module)):
+        raise ValueError(f"{name} attends twice and subtracts or joins the two; saobp.apply cannot refine it")
     if not hasattr(module, "is_causal"):
         raise ValueError(f"{name} does not say whether it is causal; saobp.apply cannot refine it")
     if is_causal_module(module) and getattr(module, "layer_idx", 0) is None:

@@ -30,7 +30,7 @@ TAUGHT = {LEARNED: "head", BY_LAYER: "layer"}  # strengths that are parameters, 
 
 def strengths_of(model: nn.Module) -> list[list[float]]:
     """Return the strength of every layer's heads, in nats (one value where a layer's heads share it)."""
-    found = [module.strength(torch.device("cpu")) for module in model.modules() if isinstance(module, Refinement)]
+    found = [module(torch.device("cpu")) for module in model.modules() if isinstance(module, Refinement)]
     return [torch.as_tensor(strength).detach().flatten().tolist() for strength in found]
 
 

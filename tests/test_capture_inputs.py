@@ -1,0 +1,213 @@
+"""saobp.capture on the models, inputs, types and file names that people have: captured, or refused in one line."""
+
+import os
+
+import numpy as np
+import pytest
+import torch
+from families import SIZES, TOKENS, build, run, tokens
+from torch.utils.data import DataLoader
+from transformers import (
+    AlbertConfig,
+    AlbertModel,
+    BatchEncoding,
+    CLIPConfig,
+    CLIPModel,
+    LongformerConfig,
+    LongformerModel,
+    MambaConfig,
+    MambaModel,
+    SwinConfig,
+    SwinModel,
+)
+
+import saobp
+from saobp.measure.capture import capture
+
+IDS = tokens(2, 9)
+PIXELS = torch.randn(2, 3, 12, 12, generator=torch.Generator().manual_seed(3))
+ODD = "a b's #1 {x} [0] ü"
+
+
+def captured(model, batches, path, **options):
+    """Capture without a bar."""
+    return capture(model, batches, path, progress=False, **options)
+
+
+@pytest.fixture(scope="module")
+def model():
+    """Return a plain model that all tests may capture."""
+    return build("bert")
+
+
+@pytest.fixture(scope="module")
+def expected(model, tmp_path_factory):
+    """Return the summary of a capture of `IDS`."""
+    return captured(model, [{"input_ids": IDS}], tmp_path_factory.mktemp("expected") / "a.parquet")
+
+
+SAME = {
+    "tensors": lambda: [{"input_ids": IDS}],
+    "32 bits": lambda: [{"input_ids": IDS.int()}],
+    "numpy": lambda: [{"input_ids": IDS.numpy(), "attention_mask": np.ones((2, 9), dtype=np.int8)}],
+    "lists": lambda: [{"input_ids": IDS.tolist(), "attention_mask": [[1] * 9] * 2}],
+    "what a tokenizer returns": lambda: [BatchEncoding({"input_ids": IDS, "attention_mask": torch.ones_like(IDS)})],
+    "boolean mask": lambda: [{"input_ids": IDS, "attention_mask": IDS > 0}],
+    "float mask": lambda: [{"input_ids": IDS, "attention_mask": torch.ones(2, 9)}],
+    "labels beside": lambda: [{"input_ids": IDS, "labels": IDS, "name": ["a", "b"]}],
+    "options": lambda: [{"input_ids": IDS[None]}],
+    "one sequence at a time": lambda: [{"input_ids": row} for row in IDS],
+    "a generator": lambda: ({"input_ids": row[None]} for row in IDS),
+    "a loader": lambda: DataLoader([{"input_ids": row} for row in IDS], batch_size=2),
+}
+
+
+@pytest.mark.parametrize("kind", SAME)
+def test_inputs_of_every_kind_give_the_same_numbers(kind, model, expected, tmp_path):
+    found = captured(model, SAME[kind](), tmp_path / "a.parquet")
+    assert (found["samples"], found["tokens"]) == (2, 18)
+    for matrix in ("raw", "refined"):
+        for measure, values in expected["matrices"][matrix]["by_layer"].items():
+            np.testing.assert_allclose(found["matrices"][matrix]["by_layer"][measure], values, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("refined", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_models_and_pictures_in_half_precision_are_captured(dtype, refined, tmp_path):
+    for family, batch in (("bert", {"input_ids": IDS}), ("vit", {"pixel_values": PIXELS.to(dtype)})):
+        model = build(family).to(dtype)
+        model = saobp.apply(model, "high", 1.0) if refined else model
+        found = captured(model, [batch], tmp_path / f"{family}.parquet")
+        exact = saobp.apply(build(family), "high", 1.0) if refined else build(family)
+        wide = captured(exact, [{name: value.to(PIXELS.dtype) if name == "pixel_values" else value
+                                 for name, value in batch.items()}], tmp_path / f"{family}-wide.parquet")  # fmt: skip
+        for matrix in ("raw", "refined"):
+            entropy = [one["matrices"][matrix]["overall"]["entropy"] for one in (found, wide)]
+            assert entropy[0] == pytest.approx(entropy[1], rel=0.05)
+
+
+@pytest.mark.parametrize("refined", [False, True])
+def test_every_layer_of_an_albert_is_captured(refined, tmp_path):
+    torch.manual_seed(0)
+    plain = AlbertModel(AlbertConfig(**{**SIZES, **TOKENS, "num_hidden_layers": 3, "embedding_size": 16}))
+    plain.eval().set_attn_implementation("eager")
+    layers = plain(IDS, output_attentions=True).attentions
+    plain.set_attn_implementation("sdpa")
+    model = saobp.apply(plain, "none") if refined else plain
+    found = captured(model, [{"input_ids": IDS}], tmp_path / "a.parquet")
+    wanted = [saobp.attention_entropy(layer).mean().item() for layer in layers]
+    assert found["layers"] == 3
+    assert found["matrices"]["raw"]["by_layer"]["entropy"] == pytest.approx(wanted, rel=1e-4)
+
+
+def clip():
+    """Build a CLIP, with a stack for text and one for pictures."""
+    parts = {"text_config": {**SIZES, **TOKENS}, "vision_config": {**SIZES, "image_size": 12, "patch_size": 4}}
+    for part in parts.values():
+        part["projection_dim"] = 16
+    return CLIPModel(CLIPConfig(**parts, projection_dim=16)).eval()
+
+
+def swin():
+    """Build a Swin, with attention in windows and fewer patches in each stage."""
+    sizes = {"image_size": 32, "patch_size": 4, "embed_dim": 16, "depths": [1, 1], "num_heads": [2, 4]}
+    return SwinModel(SwinConfig(**sizes, window_size=4)).eval()
+
+
+SEVERAL_STACKS = {
+    "CLIPModel": (clip, {"input_ids": IDS, "pixel_values": PIXELS}),
+    "SwinModel": (swin, {"pixel_values": torch.randn(2, 3, 32, 32)}),
+}
+OTHERS = {
+    "MambaModel": (MambaModel, MambaConfig, {"num_hidden_layers": 1, "hidden_size": 32, "intermediate_size": 32}),
+    "LongformerModel": (LongformerModel, LongformerConfig, {**SIZES, "attention_window": 4}),
+}
+
+
+@pytest.mark.parametrize("refined", [False, True])
+@pytest.mark.parametrize("name", SEVERAL_STACKS)
+def test_models_of_several_stacks_are_refused_in_one_line(name, refined, tmp_path):
+    make, batch = SEVERAL_STACKS[name]
+    model = saobp.apply(make(), "high", 1.0) if refined else make()
+    with pytest.raises(ValueError, match=f"{name} gives no attention maps of one stack of layers") as error:
+        captured(model, [batch], tmp_path / "a.parquet")
+    assert "\n" not in str(error.value)
+    if name == "CLIPModel":  # whose stacks can be captured one by one
+        assert captured(model.text_model, [{"input_ids": IDS}], tmp_path / "text.parquet")["layers"] == 2
+        assert captured(model.vision_model, [{"pixel_values": PIXELS}], tmp_path / "seen.parquet")["tokens"] == 20
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_models_without_square_maps_are_refused_in_one_line(name, tmp_path):
+    build_model, config, sizes = OTHERS[name]
+    model = build_model(config(**TOKENS, **sizes)).eval()
+    with pytest.raises(ValueError, match=f"{name} gives no attention maps of one stack of layers"):
+        captured(model, [{"input_ids": IDS}], tmp_path / "a.parquet")
+
+
+REFUSED = {
+    "one dictionary": ({"input_ids": IDS}, "must be several dictionaries; got one dict"),
+    "one tensor": (IDS, "must be several dictionaries; got one Tensor"),
+    "tensors": ([IDS], "one is a Tensor"),
+    "tuples": ([(IDS,)], "one is a tuple"),
+    "rows of unequal length": ([{"input_ids": [[1, 2], [3]]}], "input_ids makes no tensor"),
+    "text": ([{"input_ids": "a text"}], "input_ids makes no tensor"),
+    "an empty batch": ([{"input_ids": IDS[:0]}], r"input_ids of one is empty, \(0, 9\)"),
+    "no tokens": ([{"input_ids": IDS[:, :0]}], r"input_ids of one is empty, \(2, 0\)"),
+    "embeddings": ([{"inputs_embeds": torch.zeros(2, 9, 32)}], "neither input_ids nor pixel_values"),
+    "fractions": ([{"input_ids": IDS.float()}], "BertForMaskedLM cannot run on one"),
+    "ids beyond the vocabulary": ([{"input_ids": IDS + 100}], r"cannot run on one \(index out of range"),
+    "more tokens than positions": ([{"input_ids": tokens(1, 600)}], r"cannot run on one \("),
+    "a mask of another length": (
+        [{"input_ids": IDS, "attention_mask": torch.ones(2, 8)}],
+        r"attention_mask .*\(2, 8\)",
+    ),
+    "a mask of one row": ([{"input_ids": IDS, "attention_mask": torch.ones(9)}], r"attention_mask .*\(9,\)"),
+    "a mask of pairs": ([{"input_ids": IDS, "attention_mask": torch.ones(2, 1, 9, 9)}], r"attention_mask .*\(2, 1, 9"),
+    "pictures": ([{"pixel_values": PIXELS}], "BertForMaskedLM cannot run on one"),
+}
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_batches_that_cannot_be_read_are_refused_in_one_line(kind, model, tmp_path):
+    batches, message = REFUSED[kind]
+    with pytest.raises(ValueError, match=f"^batches: .*{message}") as error:
+        captured(model, batches, tmp_path / "a.parquet")
+    assert "\n" not in str(error.value)
+    assert model.config._attn_implementation == "sdpa" and not (tmp_path / "a.parquet").exists()
+    assert run(model, IDS).isfinite().all()
+
+
+@pytest.mark.parametrize("name", [ODD, f"{ODD}.parquet", "a.v1", "a*.parquet", f"{ODD}/new/a.parquet"])
+def test_files_of_every_name_are_written_with_their_maps_beside(name, model, tmp_path):
+    path = tmp_path / name
+    captured(model, [{"input_ids": IDS}], str(path), keep_maps=2, part_samples=1)
+    maps = path.with_name(f"{path.name.removesuffix('.parquet')}.maps.npz")
+    assert sorted(os.listdir(path.parent)) == sorted([path.name, maps.name])
+    with np.load(maps) as arrays:
+        assert {"raw_0", "raw_1"} <= set(arrays.files)
+
+
+def test_two_names_that_differ_after_a_dot_are_two_captures(model, tmp_path):
+    for name, ids in (("run.v1", IDS), ("run.v2", IDS.flip(1))):
+        captured(model, [{"input_ids": ids}], tmp_path / name, keep_maps=1)
+    for name, ids in (("run.v1", IDS), ("run.v2", IDS.flip(1))):
+        with np.load(tmp_path / f"{name}.maps.npz") as arrays:
+            assert arrays["input_ids_0"].tolist() == ids[0].tolist()
+
+
+def test_a_path_from_home_is_there_and_a_folder_is_refused(model, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    captured(model, [{"input_ids": IDS}], "~/deep/a.parquet")
+    assert (tmp_path / "deep" / "a.parquet").is_file()
+    with pytest.raises(ValueError, match="deep: is a folder; name the parquet file"):
+        captured(model, [{"input_ids": IDS}], tmp_path / "deep")
+
+
+def test_numbers_of_numpy_are_numbers_and_truths_are_none(model, tmp_path):
+    found = captured(model, [{"input_ids": IDS}], tmp_path / "a.parquet", keep_maps=np.int64(1))
+    assert found["keep_maps"] == 1
+    with pytest.raises(ValueError, match="keep_maps must be a whole number"):
+        captured(model, [{"input_ids": IDS}], tmp_path / "b.parquet", keep_maps=True)
+    with pytest.raises(ValueError, match="model: Linear is not a transformers model"):
+        captured(torch.nn.Linear(2, 2), [{"input_ids": IDS}], tmp_path / "b.parquet")
