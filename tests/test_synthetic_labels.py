@@ -5,10 +5,8 @@ from collections import Counter
 
 import pytest
 import story_reader
-from hypothesis import given
-from hypothesis import strategies as st
 
-from saobp.storyworld import lexicon, multihop, world, writer
+from saobp.storyworld import lexicon, world, writer
 from saobp.storyworld.activities import STEPS
 
 COUNT, SEEDS = 160, (0, 11)
@@ -179,45 +177,6 @@ def test_hellaswag_endings_are_steps_of_one_activity_and_the_right_one_is_next(s
         assert order[int(row["label"])] == told + 1
         assert len(set(order)) == 4 and told not in order
         assert row["ctx"] == f"{row['ctx_a']} {row['ctx_b']}"
-
-
-@given(st.integers(0, 999), st.integers(1, 5), st.integers(0, 9), st.integers(2, 4))
-def test_controlled_sets_have_exactly_the_hops_and_facts_asked_for(seed, hops, more, choices):
-    facts = 2 * hops + more
-    for row in multihop(seed, hops, 6, facts=facts, choices=choices):
-        right = bare(row["options"]["ABCD".index(row["answer"])])
-        assert story_reader.answer(row["article"], row["question"]) == {right: hops}
-        assert len(story_reader.facts(row["article"])) == facts == row["facts"]
-        assert row["article"][row["answer_start"] :].startswith(right)
-        assert len(set(row["options"])) == min(choices, facts // hops)
-
-
-def test_controlled_sets_place_the_answer_everywhere_equally_often():
-    counts = Counter(row["answer"] for row in multihop(0, 2, 400))
-    assert set(counts.values()) == {100}
-
-
-def test_controlled_sets_keep_to_the_relations_asked_for():
-    stated = {
-        f[0] for row in multihop(0, 3, 40, relations=("own", "at", "live")) for f in story_reader.facts(row["article"])
-    }
-    assert stated == {"own", "at", "live"}
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"hops": 0, "items": 1}, "^hops: 0 "),
-        ({"hops": 1, "items": 0}, "^items: 0 "),
-        ({"hops": 3, "items": 1, "facts": 5}, "^facts: 5 "),
-        ({"hops": 1, "items": 1, "choices": 5}, "^choices: 5 "),
-        ({"hops": 1, "items": 1, "relations": ("hates",)}, "^relations: 'hates' "),
-        ({"hops": 3, "items": 1, "relations": ("own",)}, "^relations: no chain of 3 hops "),
-    ],
-)
-def test_controlled_sets_refuse_what_cannot_be(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        multihop(0, **arguments)
 
 
 def test_the_reader_itself_answers_a_story_worked_by_hand():

@@ -136,8 +136,6 @@ BLOOD_FEMALE = "sister aunt mother daughter niece grandmother granddaughter".spl
 # No word that holds both ways, as "friend" does: "Anna's friend" and "whose friend is Anna" must differ.
 ROLES = """teacher doctor boss tutor coach lawyer mentor guide dentist barber assistant landlord trainer nanny
 patron""".split()
-KIN = BLOOD_MALE + BLOOD_FEMALE + ROLES
-
 # base -> (third person, past participle): one person does it to another
 SOCIAL = {
     "trust": ("trusts", "trusted"),

@@ -239,21 +239,6 @@ def break_chain(puzzle: Puzzle, chain: int, stranger: str) -> Puzzle:
     return replace(puzzle, broken=chain, stranger=stranger)
 
 
-def loose_facts(random: Random, puzzle: Puzzle, count: int) -> Puzzle:
-    """Add facts of the same relations about entities of their own, through which no chain goes."""
-    taken = {entity for layer in puzzle.layers for entity in layer}
-    extra = []
-    for _ in range(count):
-        index = random.randrange(puzzle.hops)
-        one = puzzle.steps[index]
-        genders = [_gender(random, puzzle.steps, i, False) for i in (index, index + 1)]
-        pair = [
-            _draw_entities(random, kind, 1, taken, gender)[0] for kind, gender in zip((one.source, one.target), genders)
-        ]
-        extra.append(Fact(one.relation, one.word, *(pair[::-1] if one.inverse else pair)))
-    return replace(puzzle, extra=tuple(extra))
-
-
 def is_male(name: str) -> bool:
     """Say whether a first name is one of the men's."""
     return name in lexicon.MALE

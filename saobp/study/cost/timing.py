@@ -1,10 +1,9 @@
 """Ways of doing the same, timed in turns in one process, and the memory that a call takes at its peak."""
 
-import ctypes
 import itertools
-import mmap
 import multiprocessing
 import os
+import resource
 import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,7 +18,6 @@ from saobp.study.setup.records import commit
 
 THREADS, ROUNDS, WARM_UP = 2, 31, 3
 PROCESSES = 3
-M_MMAP_THRESHOLD = -3  # of malloc.h
 
 
 def interleaved(
@@ -155,23 +153,14 @@ def in_processes(function: Callable[..., float], *given: object) -> dict[str, fl
 def in_a_process(function: Callable[..., float], *given: object) -> float:
     """Call a function of a module in a fresh process: what this one has allocated and freed would hide a peak.
 
-    The processes fork from a server that has imported torch and started no threads, so each is there at once.
+    The processes fork from a server that has imported torch and started no threads, so each is there at once. Its
+    malloc (glibc) returns freed blocks of a page or more to the system: kept, they would be filled again unseen.
     """
+    os.environ.setdefault("MALLOC_MMAP_THRESHOLD_", str(resource.getpagesize()))  # read when the server starts
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([function.__module__])
-    with ProcessPoolExecutor(1, mp_context=context, initializer=give_back_at_once) as executor:
+    with ProcessPoolExecutor(1, mp_context=context) as executor:
         return executor.submit(function, *given).result()
-
-
-def give_back_at_once() -> None:
-    """Make malloc return to the system what is freed, from a page on (glibc; another malloc stays as it is).
-
-    Left alone, glibc takes ever larger blocks from its heap, up to the largest one freed so far (mallopt(3)), and
-    keeps what is freed there: what a warming call left, the measured one would fill again, unseen.
-    """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:
-        mallopt(M_MMAP_THRESHOLD, mmap.PAGESIZE)
 
 
 def resident(field: str) -> int:

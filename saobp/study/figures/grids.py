@@ -161,20 +161,3 @@ def paper_form(frame: pd.DataFrame, width: float) -> Figure:
         style.at_least(ax, "y", LEAST[panel])
     style.algorithm_legend(figure, dict.fromkeys(frame["algorithm"]))
     return figure
-
-
-def before_after(axes: Sequence[Axes], summary: Record) -> Sequence[Axes]:
-    """Draw the four panels for one capture: the refined matrix beside the softmax that it came from."""
-    sides = {
-        "raw": ("softmax", {"color": labels.ALGORITHMS["original"].colour, "linestyle": (0, (4, 2)), "marker": "o"}),
-        "refined": ("refined", {"color": labels.ALGORITHMS["high"].colour, "marker": "s"}),
-    }
-    for ax, (panel, (title, axis)) in zip(axes, PANELS.items(), strict=True):
-        for matrix, (label, look) in sides.items():
-            curve = _curve(summary["matrices"][matrix], panel)
-            ax.plot(range(1, len(curve) + 1), curve, label=label, markersize=3, **look)
-        ax.set_title(title, pad=3)
-        ax.set_xlabel(axis)
-        ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6, min_n_ticks=1))
-        style.at_least(ax, "y", LEAST[panel])
-    return axes

@@ -3,7 +3,6 @@
 from saobp.study.statistics.correlations import (
     Correlation,
     across_runs,
-    block_bootstrap,
     correlation,
     effective_sample_size,
 )
@@ -29,7 +28,6 @@ __all__ = [
     "across_runs",
     "bca_interval",
     "binomial_error",
-    "block_bootstrap",
     "borrow",
     "correlation",
     "correlation_error",

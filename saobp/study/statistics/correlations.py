@@ -41,52 +41,20 @@ def effective_sample_size(x: Sequence[float], y: Sequence[float]) -> float:
     return float(np.clip(n / inflation, 2, n))
 
 
-def correlation(x: Sequence[float], y: Sequence[float], *, detrend: bool = False, level: float = 0.95) -> Correlation:
+def correlation(x: Sequence[float], y: Sequence[float], *, level: float = 0.95) -> Correlation:
     """Pearson's r of two series of checkpoints, with an interval that knows they are autocorrelated.
 
     Fisher's interval at the effective sample size. With three effective points or fewer the interval is
     [-1, 1] and p is 1: the series say nothing. Two curves that both saturate share a trend, which no
-    effective size removes; `detrend` correlates the steps from one checkpoint to the next instead. Raises
-    ValueError for fewer than three points or a constant series.
+    effective size removes. Raises ValueError for fewer than three points or a constant series.
     """
     x, y = _series(x, y)
-    if detrend:
-        x, y = _series(np.diff(x), np.diff(y))
     r = float(np.corrcoef(x, y)[0, 1])
     naive = float(stats.pearsonr(x, y).pvalue)
     effective = effective_sample_size(x, y)
     low, high, p = _fisher(r, effective, level)
     return Correlation(r, low, high, p, naive, len(x), effective)
 
-
-def block_bootstrap(
-    x: Sequence[float],
-    y: Sequence[float],
-    *,
-    block: int | None = None,
-    resamples: int = 2000,
-    level: float = 0.95,
-    seed: int = 0,
-) -> tuple[float, float]:
-    """Interval of r from resampled blocks of consecutive checkpoints (circular moving blocks).
-
-    `block` is n^(1/3), rounded up, unless given. A second opinion on `correlation`, valid for stationary
-    series; a trend over the whole length is not stationary, so prefer the wider of the two.
-    """
-    x, y = _series(x, y)
-    n = len(x)
-    block = int(np.ceil(n ** (1 / 3))) if block is None else block
-    if not 1 <= block <= n:
-        raise ValueError(f"block: {block} is not between 1 and the {n} points")
-    random = np.random.default_rng(seed)
-    starts = random.integers(0, n, size=(resamples, -(-n // block)))
-    rows = ((starts[:, :, None] + np.arange(block)) % n).reshape(resamples, -1)[:, :n]
-    left, right = x[rows], y[rows]
-    spread = left.std(axis=1) * right.std(axis=1)
-    covariance = (left * right).mean(axis=1) - left.mean(axis=1) * right.mean(axis=1)
-    draws = covariance[spread > 0] / spread[spread > 0]
-    low, high = np.clip(np.quantile(draws, [0.5 - level / 2, 0.5 + level / 2]), -1, 1)
-    return float(low), float(high)
 
 
 def across_runs(

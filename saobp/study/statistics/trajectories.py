@@ -1,6 +1,6 @@
 """GTD against performance: over the checkpoints of each run, and over runs (Figures 3 and 9, Table 6)."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from math import atanh, tanh
 from typing import Any
 
@@ -141,12 +141,7 @@ def _inside(r: float) -> float:
     return float(np.clip(r, -1 + 1e-9, 1 - 1e-9))
 
 
-def tasks_with_points(records: Sequence[Record], models: Iterable[str]) -> list[str]:
-    """The tasks for which some model has a point to plot."""
-    return [task for task in TASKS if any(len(points(records, model, task)) for model in models)]
-
-
 def points(records: Sequence[Record], model: str, task: str) -> pd.DataFrame:
-    """Checkpoints where the runs kept them, else one point a run (`step` is then empty)."""
+    """Checkpoints where the runs kept them, else one point per run (`step` is then empty)."""
     found = checkpoints(records, model, task)
     return found if len(found) else runs(records, model, task).assign(step=np.nan)
