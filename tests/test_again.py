@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from saobp.study.beyond import multihop
-from saobp.study.publication import controlled
-from saobp.study.setup import records
+from saobp.study.setup import paths, records
 from saobp.study.setup.studies import load_profile
 
 
@@ -21,9 +20,10 @@ def one_thread():
 @pytest.mark.slow
 @pytest.mark.parametrize(("layers", "algorithm", "seed"), [(2, "original", 0), (2, "high", 0)])
 def test_an_encoder_of_the_controlled_study_learns_the_same_again(tmp_path, one_thread, layers, algorithm, seed):
+    (tracked,) = records.select(records.load(paths.results("stories")), "beyond")
     kept = next(
         run
-        for run in controlled.tracked()[0]["metrics"]["multihop"]
+        for run in tracked["metrics"]["multihop"]
         if (run["layers"], run["algorithm"], run["seed"]) == (layers, algorithm, seed)
     )
     if kept["device"]["name"] != records.device()["name"]:

@@ -8,7 +8,6 @@ from small_models import RECIPE, RandomText, word_tokenizer
 
 from saobp.study.beyond import model_sizes, strengths
 from saobp.study.figures import strengths as figure
-from saobp.study.publication import controlled
 from saobp.study.setup.recipes import Beyond, Larger
 
 PLAN = Beyond(model="mini-twin", strengths=[], pretrain=RECIPE, larger=[Larger(model="small-twin")], learned=["layer"])
@@ -54,15 +53,13 @@ def test_a_size_is_compared_seed_by_seed_with_the_interval_of_students_t():
 def test_a_seed_that_failed_one_way_counts_neither_way_and_a_size_without_a_pair_is_left_out():
     failed = [run("mini", 0.2, 4, 9.0, failed=NAN), run("mini", 0.0, 4, 9.0), run("medium", 0.0, 1, 2.0)]
     assert model_sizes.gaps([*RUNS, *failed]).equals(model_sizes.gaps(RUNS))
-    assert model_sizes.gaps([]).empty and model_sizes.words(model_sizes.gaps([])) == []
+    assert model_sizes.gaps([]).empty
     assert model_sizes.gaps([run("mini", 0.0, 1, 3.0), run("mini", 0.2, 2, 3.0)]).empty, "seeds that are no pair"
 
 
-def test_runs_of_two_processors_are_no_pair_and_a_failed_size_is_named():
+def test_runs_of_two_processors_are_no_pair():
     apart = [run("small", level, 5, 2.0) | {"device": device(f"{level}")} for level in (0.0, 0.08)]
     assert model_sizes.gaps([*RUNS, *apart]).equals(model_sizes.gaps(RUNS))
-    failed = [run("small", 0.08, 4, 9.0, failed=NAN)]
-    assert model_sizes.failure_words([*RUNS, *failed]) == ["BERT-Small, λ = 0.08, seed 4: failed, the loss is nan"]
 
 
 @pytest.mark.parametrize(("sizes", "said"), [
@@ -76,20 +73,11 @@ def test_sizes_that_would_be_counted_twice_are_refused(sizes, said):
         replace(PLAN, larger=[Larger(**size) for size in sizes])
 
 
-def test_what_is_said_names_size_gap_and_fullest_key():
-    first, second = model_sizes.words(model_sizes.gaps(RUNS))
-    said = "BERT-Mini, 4 layers of 256: held-out loss 3.000 nats at λ = 0; at λ = 0.2 +0.200 [-0.048, 0.448], 3 seeds; "
-    assert first == said + "fullest key 2 before the step, 1 after"
-    assert "at λ = 0.08 -0.100, one seed, so no interval; fullest key 4 before" in second
-
-
 def test_a_size_at_its_own_learning_rate_stands_by_itself_and_says_the_rate(tmp_path):
     slow = [one | {"learning_rate": 5e-4, "curve": [one["curve"][0] | {"loss": 1.0}]} for one in RUNS[-2:]]
     found = model_sizes.gaps([*RUNS, *slow])
     assert found["model"].tolist() == ["mini", "small", "small"] and found["plain"].tolist() == [3.0, 2.5, 1.0]
-    usual, own = model_sizes.words(found)[1:]
-    assert "4 layers of 512, learning rate 0.0005: held-out loss 1.000" in own
-    assert "learning rate" not in usual
+    assert found["learning_rate"].isna().tolist() == [True, True, False]
     given = {"text": RandomText(), "held_out": RandomText(), "tokenizer": word_tokenizer(), "folder": tmp_path}
     sizes = [Larger(model="mini-narrow"), Larger(model="mini-narrow", learning_rate=RECIPE.learning_rate / 10)]
     runs = model_sizes.study(replace(PLAN, larger=sizes), **given)
@@ -102,8 +90,7 @@ def test_a_size_in_its_own_precision_is_trained_in_it_and_stands_by_itself(tmp_p
     exact = [one | {"precision": "fp32", "curve": [one["curve"][0] | {"loss": 1.0}]} for one in RUNS[-2:]]
     found = model_sizes.gaps([*RUNS, *exact])
     assert found["model"].tolist() == ["mini", "small", "small"] and found["plain"].tolist() == [3.0, 2.5, 1.0]
-    usual, own = model_sizes.words(found)[1:]
-    assert "4 layers of 512, fp32: held-out loss 1.000" in own and "fp32" not in usual
+    assert found["precision"].tolist() == ["", "", "fp32"]
     given = {"text": RandomText(), "held_out": RandomText(), "tokenizer": word_tokenizer(), "folder": tmp_path}
     sizes = [Larger(model="mini-narrow", precision=name) for name in ("fp32", "bf16")]
     runs = model_sizes.study(replace(PLAN, larger=sizes), **given)
@@ -119,9 +106,6 @@ def test_the_studys_own_model_comes_first_at_zero_and_at_its_own_strength():
     own = model_sizes.with_own(RUNS, swept, "mini-twin")
     assert [(one["model"], one["strength"]) for one in own[:2]] == [("mini-twin", 0.0), ("mini-twin", 0.2)]
     assert own[2:] == RUNS
-    record = {"metrics": {"larger": RUNS, "strengths": swept}, "parameters": {"model": "mini-twin"}}
-    assert [line.split(",")[0] for line in controlled.sizes(record)] == ["BERT-Mini (twin)", "BERT-Mini", "BERT-Small"]
-    assert controlled.sizes({"metrics": {"strengths": swept}}) == []
 
 
 def test_larger_models_are_trained_by_the_same_recipe_and_strengths_learned_by_layer(tmp_path):
@@ -138,21 +122,9 @@ def test_larger_models_are_trained_by_the_same_recipe_and_strengths_learned_by_l
     assert taught["strength"] == strengths.BY_LAYER and set(went["head"]) == {1} and set(went["layer"]) == {1, 2, 3, 4}
     assert went[went["step"] == went["step"].max()]["strength"].nunique() > 1, "each layer has its own"
     assert strengths.learned([taught]).empty
-    (said,) = strengths.all_learned_words([taught])
-    assert said.startswith("learned λ a layer after 30 steps:") and "of 4 layers went up" in said
     drawn = figure.of([taught])
     assert drawn["learned"].tolist() == ["layer"]
     assert drawn["strength"].tolist() == pytest.approx([went[went["step"] == 30]["strength"].mean()])
     axes = figure.plot(pd.concat([drawn, drawn.assign(learned="", strength=0.1)]), 8).axes
     assert [line.get_marker() for line in axes[0].lines].count("D") == 1
     assert axes[-1].get_legend().get_texts()[-1].get_text().startswith("λ learned by each layer")
-
-
-def test_runs_of_several_kinds_of_processor_are_said_to_be():
-    runs = [
-        run("mini", level, seed, 3.0) | {"device": device("one")} for level in (0.0, 0.2) for seed in (1, 2)
-    ]
-    assert strengths.processor_words(runs) == []
-    taught = run("mini", strengths.LEARNED, 1, 3.0) | {"device": device("another")}
-    (said,) = strengths.processor_words([*runs, taught])
-    assert said.endswith(": λ = 0.0 and 0.2 on one; learned on another")

@@ -45,27 +45,11 @@ def test_only_runs_that_know_some_paths_and_not_others_are_divided():
     assert set(relation_paths.divided(found)["seed"]) == {0}
     shown = relation_paths.table(found, 3)
     assert list(shown.index) == [(2, "high", 0)] and list(shown.columns) == paths
-    (said,) = relation_paths.words(found, 1 / PLAN.chains)
-    assert said == (
-        f"3 hops: 1 of 3 runs know some of {len(paths)} paths of relations (90 % right or more) and others not; "
-        f"of these others {len(paths) - 2} of {len(paths) - 2} are at chance"
-    )
-
-
-def test_a_path_that_is_half_known_is_not_at_chance():
-    paths = sorted(set(relation_paths.asked(PLAN)[3]))
-    half, every = run(paths[:2]), relation_paths.asked(PLAN)[3]
-    often = max(paths[2:], key=every.count)
-    stories = [n for n, path in enumerate(every) if path == often]
-    for story in stories:
-        half["outcomes"]["3"][PLAN.chains * story : PLAN.chains * (story + 1)] = [1] * (PLAN.chains - 1) + [0]
-    (said,) = relation_paths.words(relation_paths.accuracy([half], relation_paths.asked(PLAN)), 1 / PLAN.chains)
-    assert said.endswith(f"of these others {len(paths) - 3} of {len(paths) - 2} are at chance")
 
 
 def test_failed_runs_have_no_row_and_paths_of_another_exam_are_refused():
     gone = {"layers": 2, "algorithm": "high", "seed": 0, "chains": PLAN.chains, "outcomes": {}}
     found = relation_paths.accuracy([gone], relation_paths.asked(PLAN))
-    assert found.empty and relation_paths.words(found, 1 / 3) == []
+    assert found.empty
     with pytest.raises(ValueError, match="paths: 39 for 1 hop, but 40 stories were set"):
         relation_paths.accuracy([run([])], relation_paths.asked(dataclasses.replace(PLAN, items=39)))

@@ -105,35 +105,3 @@ def by_token(raw: Tensor, refined: Tensor, tokens: Tensor, tokenizer: PreTrained
     frame["count"] = frame["token"].map(Counter(words))
     frame["change"] = frame["after"] - frame["before"]
     return frame.sort_values("change", ignore_index=True)
-
-
-def head_words(heads: pd.DataFrame) -> str:
-    """Say of `by_head` whether the heads that the refinement moves most are those whose fullest key holds most."""
-    rank = heads["moved"].corr(heads["largest_column"], method="spearman")
-    share = f"{heads['moved'].min():.1%} to {heads['moved'].max():.1%} of a head's mass is moved"
-    return f"{share}; it follows the fullest key with Spearman's ρ = {rank:.2f} over {len(heads)} heads of one model"
-
-
-def token_words(tokens: pd.DataFrame, most: int = 4) -> str:
-    """Say of `by_token` which tokens lose most, what they hold before and after, and how many gain."""
-    lost = [f"`{row.token}` {row.before:.2f} to {row.after:.2f}" for row in tokens.head(most).itertuples()]
-    up = f"{(tokens['change'] > 0).sum()} of {len(tokens)} that occur often hold more after the step"
-    return f"{up}; the most lose (column sums, before to after): {', '.join(lost)}"
-
-
-def round_words(found: pd.DataFrame) -> str:
-    """Say how much mass each later round moves beside the first, without damping, and whether that shrinks."""
-    change = found[found["damping"] == 0].set_index("round")["change"].iloc[1:]
-    shares = ", ".join(f"{share:.2g}" for share in change.iloc[1:] / change.iloc[0])
-    shrinks = "each less" if change.is_monotonic_decreasing else "not each less"
-    return f"rounds 2 to {change.index[-1]} move {shares} of the mass that round 1 moves, {shrinks} than the one before"
-
-
-def one_round_words(found: pd.DataFrame) -> list[str]:
-    """Say for each strength how near one round comes to the settled beliefs, and what the fullest key holds."""
-    return [
-        f"λ = {r.strength:g}: one round leaves {r.left:.0%} of the distance to the settled beliefs; fullest key "
-        f"{r.before:.3g}, after one round {r.after:.3g}, "
-        + (f"settled {r.settled:.3g}" if r.still < SETTLED else f"after the last {r.settled:.3g}, not settled")
-        for r in found.itertuples()
-    ]

@@ -7,8 +7,6 @@ from typing import Any
 import pandas as pd
 
 from saobp.study.beyond import strengths
-from saobp.study.setup import labels
-from saobp.study.setup.labels import counted
 from saobp.study.setup.recipes import Beyond, Larger
 from saobp.study.statistics import mean_interval
 from saobp.study.training import architectures
@@ -79,31 +77,3 @@ def _gap(model: str, ends: pd.DataFrame) -> tuple[Any, ...]:
     held = shown[["raw_largest_column", "refined_largest_column"]].mean()
     what = (size.layers, size.hidden, losses.columns[1], len(losses))
     return (*what, plain, refined, apart.value, apart.low, apart.high, *held)
-
-
-def words(found: pd.DataFrame) -> list[str]:
-    """Say of each size how far its own λ lies from λ = 0 in held-out loss, and what the fullest key holds."""
-    return [f"{_named(row)}: {_told(row)}" for row in found.itertuples()]
-
-
-def failure_words(runs: Sequence[Run]) -> list[str]:
-    """Say which larger models failed and why; no gap counts them."""
-    return [f"{labels.model_title(run['model'])}, {said}" for run in runs for said in strengths.failure_words([run])]
-
-
-def _named(row: Any) -> str:
-    """Name the size of a row of `gaps`, and its learning rate and precision where they are its own."""
-    rate = "" if pd.isna(row.learning_rate) else f", learning rate {row.learning_rate:g}"
-    precision = f", {row.precision}" if row.precision else ""
-    return f"{labels.model_title(row.model)}, {row.layers} layers of {row.hidden}{rate}{precision}"
-
-
-def _told(row: Any) -> str:
-    gap, low, high = (round(value, 3) + 0.0 for value in (row.difference, row.low, row.high))  # no minus before 0
-    interval, seeds = f" [{low:.3f}, {high:.3f}]", counted(row.seeds, "seed")
-    if row.seeds == 1:
-        interval, seeds = "", "one seed, so no interval"
-    return (
-        f"held-out loss {row.plain:.3f} nats at λ = 0; at λ = {row.strength:g} {gap:+.3f}{interval}, {seeds}; "
-        f"fullest key {row.before:.3g} before the step, {row.after:.3g} after"
-    )

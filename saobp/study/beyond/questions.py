@@ -7,7 +7,6 @@ but the facts tells a right end from a wrong one, and chance is 1 / chains.
 """
 
 from functools import cache
-from math import nan
 from random import Random
 from typing import Any
 
@@ -121,18 +120,8 @@ def exam(plan: MultiHop) -> list[dict[str, Any]]:
     return [stories[index] for index in range(plan.items)]
 
 
-def chance(plan: MultiHop | None) -> float:
-    """Return the percentage of questions that a guess gets right; NaN without a plan."""
-    return 100 / plan.chains if plan else nan
-
-
-def told(plan: MultiHop | None) -> str:
-    """Return the first story of the exam as text, a sentence a line, each question with its answer.
-
-    Without a plan, where a profile sets no exam, the text says so.
-    """
-    if plan is None:
-        return "this profile sets no exam: it has no `multihop`"
+def told(plan: MultiHop) -> str:
+    """Return the first story of the exam as text, one sentence per line, each question with its answer."""
     words, item, lines = tokenizer(plan.entities), exam(plan)[0], []
     for row, label in zip(item["input_ids"], item["labels"]):
         said = " ".join(words.convert_ids_to_tokens([token for token in row if token != words.pad_token_id]))

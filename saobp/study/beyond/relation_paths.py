@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
-from scipy.stats import binomtest
 
 from saobp.study.beyond import accuracy_by_hops, questions
 from saobp.study.setup.labels import counted
@@ -65,26 +64,3 @@ def table(found: pd.DataFrame, number: int) -> pd.DataFrame:
         .pivot_table(index=accuracy_by_hops.RUN, columns="path", values="accuracy", sort=False)
         .round()
     )
-
-
-def words(found: pd.DataFrame, chance: float) -> list[str]:
-    """Say for each number of hops how many runs know some paths and not others, and whether those are at chance.
-
-    `chance` is a share. A path is at chance where its exact binomial test does not speak against it (5 %).
-    """
-    said = []
-    for number, rows in divided(found).groupby("hops"):
-        runs, every = (
-            len(each[accuracy_by_hops.RUN].drop_duplicates()) for each in (rows, found[found["hops"] == number])
-        )
-        others = rows[rows["accuracy"] < accuracy_by_hops.LEARNED]
-        idle = sum(
-            binomtest(round(row.accuracy / 100 * row.asked), row.asked, chance).pvalue >= 0.05
-            for row in others.itertuples()
-        )
-        said.append(
-            f"{counted(number, 'hop')}: {runs} of {counted(every, 'run')} know some of "
-            f"{counted(rows['path'].nunique(), 'path')} of relations ({accuracy_by_hops.LEARNED:.0f} % right or more) "
-            f"and others not; of these others {idle} of {len(others)} are at chance"
-        )
-    return said

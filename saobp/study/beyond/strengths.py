@@ -3,7 +3,6 @@
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
-from math import ceil, log10
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ from saobp.models.module import Refinement
 from saobp.study.beyond import message_rounds
 from saobp.study.data.masking import SeededMasking
 from saobp.study.setup import paths
-from saobp.study.setup.labels import counted, joined
 from saobp.study.setup.recipes import Beyond
 from saobp.study.statistics import holm, mean_interval
 from saobp.study.training import architectures, checkpoints, curves, trainer
@@ -159,67 +157,3 @@ def against_plain(swept: pd.DataFrame) -> pd.DataFrame:
         rows.append((strength, found.value, found.low, found.high, found.p, found.seeds))
     frame = pd.DataFrame(rows, columns=["strength", "difference", "low", "high", "p", "seeds"])
     return frame.assign(p_holm=holm(frame["p"].tolist()))
-
-
-def words(swept: pd.DataFrame) -> str:
-    """Say at which strength the held-out loss was lowest, and by how much it beats no refinement and the worst."""
-    losses, seeds = _shared(swept).mean(), len(_shared(swept))
-    if not seeds:
-        return "no seed has every strength"
-    best = losses.idxmin()
-    said = f"lowest held-out loss at λ = {best}: {losses.min():.4f} nats, "
-    said += f"{losses.max() - losses.min():.2g} below the highest"
-    if 0.0 in losses.index:
-        said += f", {losses[0.0] - losses.min():.2g} below λ = 0"
-    if seeds == 1:
-        return said + "; one seed, so no interval"
-    found = against_plain(swept)
-    if found.empty:
-        return f"{said}; {seeds} seeds"
-    sure = [
-        f"λ = {r.strength} ({r.difference:+.2g} nats [{r.low:.2g}, {r.high:.2g}])"
-        for r in found[found["p_holm"] < 0.05].itertuples()
-    ]
-    return said + f"; {seeds} seeds, {joined(sure) or 'none'} unlike λ = 0 after Holm's correction over {len(found)}"
-
-
-def all_learned_words(runs: Sequence[dict[str, Any]]) -> list[str]:
-    """Say where the learned strengths of runs went, those of heads and those of layers where they were trained."""
-    names = [name for name in TAUGHT if any(run["strength"] == name for run in runs)]
-    return [learned_words(learned(runs, name), TAUGHT[name]) for name in names]
-
-
-def learned_words(strengths: pd.DataFrame, by: str = "head") -> str:
-    """Say where the learned strengths of heads or of layers went, those of all seeds together, and layers' means."""
-    if strengths.empty:
-        return f"no run with a learned λ a {by} came to its end"
-    first, last = (
-        strengths[strengths["step"] == step]["strength"] for step in (strengths["step"].min(), strengths["step"].max())
-    )
-    after = counted(strengths["step"].max(), "step")
-    start, low, high = first.mean(), last.min(), last.max()
-    moved = max(abs(low - start), abs(high - start))
-    digits = max(3, 1 + ceil(log10(high / moved))) if moved else 3  # as many as show how far the farthest went
-    words = f"learned λ a {by} after {after}: {low:.{digits}g} to {high:.{digits}g}, from {start:.{digits}g}"
-    up, seeds = int((last.to_numpy() > first.to_numpy()).sum()), strengths["seed"].nunique()
-    layers = strengths[strengths["step"] == strengths["step"].max()].groupby("layer")["strength"].mean()
-    means = ", ".join(f"{value:.{digits}g}" for value in layers)
-    said = f"{words}; {up} of {counted(len(last), by)} went up" + (f", of {seeds} seeds together" if seeds > 1 else "")
-    return f"{said}; means of layers 1 to {len(layers)}: {means}"
-
-
-def processor_words(runs: Sequence[dict[str, Any]]) -> list[str]:
-    """Say of runs from several kinds of processor which strengths come from which; nothing where all are of one."""
-    named: dict[str, list[str]] = {}
-    for run in runs:
-        strengths = named.setdefault(processor(run), [])
-        strengths += [str(run["strength"])] * (str(run["strength"]) not in strengths)
-    said = [f"{joined(strengths)} on {kind}" for kind, strengths in named.items()]
-    mixed = "several kinds of processor, which compute apart from one seed, so that no two of them are compared"
-    return [f"{mixed}: λ = {'; '.join(said)}"] if len(said) > 1 else []
-
-
-def failure_words(runs: Sequence[dict[str, Any]]) -> list[str]:
-    """Say which runs failed and why; no row, mean or curve counts them."""
-    lost = [run for run in runs if run["failed"]]
-    return [f"λ = {run['strength']}, seed {run['seed']}: failed, {run['failed']['reason']}" for run in lost]

@@ -2,14 +2,15 @@
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 from saobp.study import figures, tables, verdicts
-from saobp.study.publication import controlled
 from saobp.study.setup import paths, records
 from saobp.study.setup.studies import load_profile
 from saobp.study.texts import fill
 
 SUMMARIES = ("10-tables", "11-figures")  # their records hold nothing that the others do not
+STORIES = "stories"  # questions of a known number of hops, and the strength: figures of their own
 WEIGHT = ("paper", "narrow", "laptop", "smoke")  # profiles, those that say most first
 
 
@@ -46,7 +47,7 @@ def publish(profile: str) -> None:
     if gone:
         print(f"no longer there, for {folder} has none of them: {', '.join(sorted(gone))}; git restores them")
     rebuild()
-    if name == controlled.PROFILE:
+    if name == STORIES:
         print("notebook 12 shows these records: run `make reproduce` and `make notebooks`, or `make test` goes red")
 
 
@@ -62,12 +63,12 @@ def rebuild() -> None:
 
 def draw(folder: Path) -> list[Path]:
     """Draw every table and figure of the tracked records into a folder, the controlled studies' from their own."""
-    source, others = paths.results(published_profile()), paths.results(controlled.PROFILE)
+    source, others = paths.results(published_profile()), paths.results(STORIES)
     studies = verdicts.tracked()
     decided = verdicts.verdicts(studies)
     return figures.publish(
         records.load(source), folder, records.hashes(source), decided=decided, reruns=verdicts.reruns(studies, decided),
-        others=controlled.tracked(), other_hashes=records.hashes(others),
+        others=_stories(), other_hashes=records.hashes(others),
     )  # fmt: skip
 
 
@@ -88,8 +89,12 @@ def single(
     if kind == "table":
         return tables.write(number, found, folder, [file_format], every=every)[0]
     if number in figures.FIGURES and figures.FIGURES[number].several:
-        found += controlled.tracked()
+        found += _stories()
     return figures.write(number, found, folder, [file_format], width=figures.PAGE if width is None else width)[0]
+
+
+def _stories() -> list[dict[str, Any]]:
+    return records.select(records.load(paths.results(STORIES)), "beyond")
 
 
 def _claims(kind: str, file_format: str, width: float | None, folder: Path) -> Path:
