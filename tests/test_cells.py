@@ -25,7 +25,7 @@ def test_a_number_has_four_significant_digits_and_the_csv_more(value, half, text
     ours = Estimate(value, value - half, value + half, 1, 9)
     table = Table(1, "", ("Model",), {"GTD": "GTD"}, (Row(("BERT-Mini",), {"GTD": Cell(ours=ours)}),))
     assert Cell(ours=ours).number() == text
-    assert f"**{text}** (1×9)" in table.to_markdown() and f",{value:.6g}," in table.to_csv()
+    assert f"| **{text}** | 1×9 |" in table.to_markdown() and f",{value:.6g}," in table.to_csv()
     assert text.split("± ")[1].replace("<", "{<}") in table.to_latex()
 
 

@@ -1,6 +1,5 @@
 """A table that is taller than a page is cut into floats of one number, with nothing left out."""
 
-import re
 import shutil
 import subprocess
 
@@ -11,7 +10,7 @@ from acl_page import ACL_PAGE
 from saobp.study import tables, verdicts
 from saobp.study.paper import numbers
 from saobp.study.setup import labels
-from saobp.study.tables import floats
+from saobp.study.tables import floats, render
 
 SIZES = ("mini-twin", "small-twin", "medium-twin")
 
@@ -46,9 +45,10 @@ def test_a_tall_table_is_one_number_and_keeps_every_row_model_and_note(tall):
     text, short = table.to_latex(), tables.table(4, tall).to_latex()
     assert text.count(r"\begin{table*}") == text.count(r"\ContinuedFloat") + 1 > 1 == short.count(r"\begin{table*}")
     assert "caption" in text.splitlines()[0] and "ContinuedFloat" not in short
-    assert len(re.findall(r"& paper &", text)) == len(table.rows)
+    rows = [line for line in text.splitlines() if line.endswith(r" \\") and not line.startswith("Model &")]
+    assert len(rows) == len(render.lines(table)) == sum(len(row.cells) for row in table.rows if row.labels[0])
     for size in SIZES:
-        assert text.count(f"\n{labels.model_title(size)} & Original") == 1
+        assert text.count(f"{labels.model_title(size)} & Original") >= 1
     assert text.count(r"\label{") == text.count(r"\par\smallskip\begin{minipage}") == 1
 
 

@@ -33,6 +33,11 @@ def finetune(*tasks, departures=(), splits=()):
     return run | {"departures": list(departures), "data": {"source": "mirror", "splits": list(splits)}}
 
 
+def notes(number, runs):
+    """What stands below a table."""
+    return " ".join(tables.table(number, runs).notes)
+
+
 def gtd(runs):
     return tables.table(1, runs).cell("BERT-Mini", "High", column="GTD")
 
@@ -41,8 +46,8 @@ def test_attention_of_one_run_has_its_interval_over_texts():
     cell, text = gtd([attention()]), tables.table(1, [attention()]).to_markdown()
     assert (cell.ours.value, cell.ours.low, cell.ours.high, cell.count()) == (0.7512, 0.7496, 0.7528, "1×64")
     assert cell.number() == "0.751 ± 0.002"
-    assert "**2.20 ± 0.15** (1×64)" in text and "**0.50 ± 0.10** (1×60)" in text
-    assert "(runs×texts, of accuracy runs×items)" in text and "over texts (bootstrap" in text
+    assert "| **2.20 ± 0.15** | 1×64 |" in text and "| **0.50 ± 0.10** | 1×60 |" in text
+    assert "n: runs×texts, of accuracy runs×items." in text and "of attention over texts, " in text
 
 
 def test_an_older_record_shows_its_mean_without_an_interval_and_this_is_said():
@@ -80,13 +85,13 @@ def test_a_seed_whose_record_is_older_leaves_the_spread_over_seeds():
     assert gtd(runs).ours == estimates.mean_over_runs(values)
 
 
-def test_the_caption_says_which_graph_clustering_and_betweenness_are_of():
-    caption = tables.table(1, [attention()]).caption
+def test_a_note_says_which_graph_clustering_and_betweenness_are_of():
+    said_below = notes(1, [attention()])
     for said in ("undirected graph", "first 40 tokens", "exceeds 0.0001", "Barrat", "unweighted, not normalised"):
-        assert said in caption
-    other = tables.table(1, [attention(graph_nodes=7, graph_threshold=0.5)]).caption
+        assert said in said_below
+    other = notes(1, [attention(graph_nodes=7, graph_threshold=0.5)])
     assert "first 7 tokens" in other and "exceeds 0.5" in other
-    assert "Barrat" not in tables.table(1, [examples.finetune(tasks=("race",))]).caption
+    assert "Barrat" not in notes(1, [examples.finetune(tasks=("race",))])
 
 
 @pytest.mark.parametrize(("number", "make", "model"), [(3, "pretrain", "small"), (7, "decoder", "gpt2-mini")])
@@ -99,7 +104,7 @@ def test_a_perplexity_has_its_interval_over_sequences(number, make, model):
     ]
     assert (cells[1].number(), cells[1].count()) == ("50.00 [44.00, 58.50]", "1×128")
     assert cells[0].count() == "1" and cells[0].error() == ""
-    assert "of perplexity over held-out sequences" in tables.table(number, [newer]).caption
+    assert "of perplexity over held-out sequences" in notes(number, [newer])
 
 
 def test_the_column_of_wikitext_is_of_wikitext_where_every_run_was_measured_there_and_a_note_says_so():
@@ -128,12 +133,12 @@ def test_a_number_has_the_digits_that_show_its_error(half, text):
     assert Cell(ours=Estimate(54.321, 54.321 - half, 54.321 + half, 1, 9)).number() == text
 
 
-def test_a_caption_says_over_which_comparisons_and_how_many_it_was_corrected():
+def test_a_note_says_over_which_comparisons_and_how_many_it_was_corrected():
     runs = [examples.finetune(algorithm=name, tasks=("race", "rte")) for name in ("original", "high", "low")]
     for number in (2, 8):
-        assert "Holm's correction covers 2 differences from Original: each" in tables.table(number, runs).caption
-    assert "Holm's correction covers 1 difference from Original" in tables.table(8, runs[:2]).caption
-    assert "Holm" not in tables.table(8, runs[:1]).caption
+        assert "Holm's correction covers 2 differences from Original: each" in notes(number, runs)
+    assert "Holm's correction covers 1 difference from Original" in notes(8, runs[:2])
+    assert "Holm" not in notes(8, runs[:1])
 
 
 @pytest.mark.parametrize(
@@ -184,14 +189,14 @@ def test_footnotes_and_splits_are_of_the_columns_of_their_table():
     ]
     glue, both = tables.table(8, runs), tables.table(2, runs)
     assert "race" not in glue.to_markdown()
-    assert "race/middle validation" in both.caption
+    assert "race/middle validation" in " ".join(both.notes)
     assert context.departures(context.of_tasks(runs, {"race"})) == [
         "fine-tuning, race, training split: validation, not the published one"
     ]
     assert context.departures(context.of_tasks(runs, {"rte"})) == []
     together = finetune("rte", "race", departures=[said], splits=[race, rte])
     assert "race" not in tables.table(8, [together]).to_markdown()
-    assert "race/middle validation" in tables.table(2, [together]).caption
+    assert "race/middle validation" in notes(2, [together])
 
 
 @pytest.mark.parametrize(
@@ -201,26 +206,26 @@ def test_footnotes_and_splits_are_of_the_columns_of_their_table():
         ("stands in for the train split", "(300 of 1,436 rows; stands in for the train split)"),
     ],
 )
-def test_a_caption_says_of_a_split_that_is_not_the_published_one_what_it_is(note, said):
+def test_a_note_says_of_a_split_that_is_not_the_published_one_what_it_is(note, said):
     run = finetune("race", splits=[examples.split("ehovy/race", "middle") | {"note": note}])
-    assert f"not the published splits: race/middle validation {said}." in tables.table(2, [run]).caption
+    assert f"not the published splits: race/middle validation {said}." in notes(2, [run])
 
 
-def test_a_caption_says_how_many_invented_rows_were_drawn_for_what():
+def test_a_note_says_how_many_invented_rows_were_drawn_for_what():
     invented = {"note": "written by the story world; some rows drawn", "complete": False}
     splits = [examples.split("nyu-mll/glue", "rte") | invented | {"split": name, "role": role, "used": used}
               for name, role, used in (("train", "train", 12), ("validation", "evaluation", 1_032))]  # fmt: skip
     run = finetune("rte", splits=splits)
     run["data"]["source"] = "synthetic"
-    caption = tables.table(8, [run]).caption
-    assert "no split is the published one; rows drawn: 12 to train on, 1,032 to report." in caption
+    said_below = notes(8, [run])
+    assert "no split is the published one; rows drawn: 12 to train on, 1,032 to report." in said_below
 
 
 def test_structure_and_schedule_name_what_they_are_about():
     own = [departure("vocabulary", 9, 30522, "BERT"), departure("steps", 10, 60000), departure("dropout", 0.0, 0.1)]
     run = examples.pretrain() | {"departures": own}
-    assert tables.table(4, [run]).notes == ("vocabulary: 9, not 30522 (BERT)",)
-    assert tables.table(5, [run]).notes == ("steps: 10, not 60000",)
+    assert tables.table(4, [run]).notes[:-1] == ("vocabulary: 9, not 30522 (BERT)",)
+    assert tables.table(5, [run]).notes[:-1] == ("steps: 10, not 60000",)
 
 
 def test_a_departure_of_another_stage_than_pretraining_names_it():

@@ -13,6 +13,8 @@ from saobp.study import tables, verdicts
 from saobp.study.paper import numbers
 from saobp.study.setup.records import select
 from saobp.study.statistics import estimates
+from saobp.study.tables import measures, render
+from saobp.study.tables.cells import Row
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +39,7 @@ def test_table_2_shows_published_beside_ours(records, built):
 def test_a_twin_stands_in_the_row_of_its_size_and_is_called_one(built):
     cell = built[2].cell("BERT-Small (twin)", "Original", column="GLUE")
     assert cell.published == "54.03"
-    assert "A twin is" in built[2].caption
+    assert any("A twin is" in note for note in built[2].notes)
 
 
 def test_a_size_whose_cost_alone_was_measured_hides_no_twin():
@@ -145,10 +147,19 @@ def test_records_of_two_profiles_never_share_a_table():
         tables.table(2, [examples.finetune(), other])
 
 
-def test_the_caption_says_profile_data_and_completeness(built):
-    caption = built[2].caption
-    assert "Profile smoke" in caption
-    assert "synthetic" in caption and "no split is the published one" in caption
+def test_the_last_note_says_profile_data_and_completeness(built):
+    note = built[2].notes[-1]
+    assert note.startswith("Profile smoke.")
+    assert "synthetic" in note and "no split is the published one" in note
+
+
+@pytest.mark.parametrize("number", sorted(tables.TABLES))
+def test_a_caption_has_under_sixty_words_in_every_form(number, built):
+    table = built[number]
+    assert 0 < len(table.caption.split()) < 60
+    shown = table.to_markdown().splitlines()[0]
+    assert shown == f"**Table {number}.** {table.caption}"
+    assert rf"\caption{{{render.escape(table.caption)}}}" in table.to_latex()
 
 
 def test_flags_are_named(built):
@@ -279,11 +290,57 @@ def test_table_9_gives_the_rounds_of_a_time_and_none_of_a_count():
     table = tables.table(9, [examples.cost()])
     time, count = (table.cell("BERT-Mini", "High", column=f"train {name}") for name in ("milliseconds", "gmacs"))
     assert (time.count(), count.count(), count.number()) == ("9", "", "1.45")
-    row = next(line for line in table.to_markdown().splitlines() if line.startswith("| BERT-Mini | High"))
-    assert "/ **1.45** |" in row and "** (9) |" in row and "(1)" not in table.to_markdown()
+    lines = table.to_markdown().splitlines()
+    first = next(place for place, line in enumerate(lines) if line.startswith("|  | High"))
+    assert lines[first].endswith("| 9 |") and lines[first + 2].startswith("|  |  | GMACs | 1.45 | **1.45** |")
+    assert lines[first + 2].endswith("|  |") and "(1)" not in table.to_markdown()
     line = next(line for line in table.to_csv().splitlines() if "BERT-Mini High,train gmacs" in line)
     assert line.split(",")[7:9] == ["", ""] and "()" not in table.to_latex()
     assert any(note.startswith("GMACs: ") and "no rounds" in note for note in table.notes)
+
+
+def test_table_9_has_ratios_to_original_beside_the_milliseconds():
+    table = tables.table(9, [examples.cost()])
+    cell = table.cell("BERT-Mini", "High", column="train milliseconds")
+    assert cell.published_ratio == pytest.approx(37.40 / 28.03) and cell.ratio is not None
+    line = next(line for line in table.to_markdown().splitlines() if line.startswith("|  | High"))
+    assert f"| ×1.33 | ×{cell.ratio.value:.2f} [" in line
+    plain = table.cell("BERT-Mini", "Original", column="train milliseconds")
+    rate = table.cell("BERT-Mini", "High", column="train tokens_per_second")
+    assert plain.ratio is None and rate.ratio is None, "of a time alone, and not of Original over itself"
+    assert f",1.33428,{cell.ratio.value:.6g}," in table.to_csv()
+
+
+def test_a_table_has_a_line_per_number_with_paper_ours_difference_and_n():
+    runs = [examples.finetune("mini", name, seed, ("race",)) for name in ("original", "high") for seed in (42, 43)]
+    table = tables.table(2, runs).with_runs()
+    shown = [line for line in table.to_markdown().splitlines() if line.startswith("|")]
+    head, _, plain, high = (line.strip("| ").split(" | ") for line in shown)
+    assert head == ["Model", "Algorithm", "Task", "Paper", "Ours", "Ours − Original", "n", "majority or chance"]
+    gap = table.cell("BERT-Mini", "High", column="RACE_Middle").difference
+    assert f"{gap.value:+.2f} [{gap.low:.2f}, {gap.high:.2f}]" in " | ".join(high)
+    assert "2×300" in plain and "52.00" in plain, "the guess stands beside each line"
+    assert len([line for line in table.to_latex().splitlines() if line.count("&") == len(head) - 1]) == 3
+
+
+def test_a_score_below_the_bag_of_words_is_marked():
+    run = examples.finetune(tasks=("race",))
+    run["metrics"]["tasks"]["race"]["floor"] = {"headline": 99.0}
+    table = tables.table(2, [run])
+    assert "below bag of words" in table.cell("BERT-Mini", "Original", column="RACE_Middle").flags
+    assert "¶ below bag of words. The score" in table.to_markdown() and r"\P}" in table.to_latex()
+    run["metrics"]["tasks"]["race"]["floor"] = {"headline": 1.0}
+    assert "below bag of words" not in tables.table(2, [run]).cell("BERT-Mini", "Original", column="RACE_Middle").flags
+
+
+def test_table_6_says_that_the_sign_of_perplexity_is_reversed_and_where_ours_is_the_opposite(built):
+    assert "sign of perplexity is reversed" in built[6].caption
+    cell = built[6].cell("BERT-Mini", "Single GTD, checkpoints", column="wikitext")
+    assert cell.published == "-0.97" and cell.ours.value < 0
+    assert not any("Single GTD with perplexity" in note for note in built[6].notes)
+    cells = {"wikitext": replace(cell, ours=replace(cell.ours, value=0.65))}
+    (said,) = measures._opposite([Row(("BERT-Mini", "Single GTD, checkpoints"), cells)])
+    assert said == "Opposite in sign to the paper's: Single GTD with perplexity."
 
 
 def test_table_9_says_by_which_kernel_original_was_computed():
@@ -324,9 +381,14 @@ def test_every_table_compiles_by_one_input_on_a_page_of_the_acl_and_fits_it(reco
 def test_rows_without_a_run_are_counted_and_printed_on_demand(tmp_path):
     runs = [examples.finetune("mini", name, seed) for name in ("original", "high") for seed in (42, 43)]
     whole = tables.table(2, runs)
-    bare = [row for row in whole.rows if row.labels[0] and all(cell.ours is None for cell in row.cells.values())]
+    bare = [cell for row in whole.rows if row.labels[0] for cell in row.cells.values() if cell.ours is None]
     assert bare, "some of the paper's rows were not run"
     short, every = (tables.write(2, runs, tmp_path / str(all_), ["md"], every=all_)[0].read_text() for all_ in (0, 1))
     rows = [sum(line.startswith("| ") for line in text.splitlines()) for text in (short, every)]
     assert rows[1] - rows[0] == len(bare) and f"{len(bare)} rows not run" in short and "rows not run" not in every
-    assert "BERT-Medium | ElemMul" in every and "BERT-Medium | ElemMul" not in short
+    assert "BERT-Medium |" in every and "BERT-Medium |" not in short and "public" not in short
+
+
+def test_a_task_whose_runs_failed_keeps_its_line():
+    table = with_failures(3).with_runs()
+    assert "| RTE | 53.07 | failed |" in table.to_markdown() and "& RTE & 53.07 & failed &" in table.to_latex()

@@ -38,8 +38,8 @@ def table(number: int, records: Sequence[Record], published: Published | None = 
     context.profile(records)
     used, published = context.relevant(f"table{number}", records), published or published_numbers.load()
     built = TABLES[number](used, published)
-    caption = built.caption.replace("Profile none.", f"Profile {context.profile(records)}.")
-    return replace(built, caption=caption)
+    named = f"Profile {context.profile(records)}."
+    return replace(built, notes=tuple(note.replace("Profile none.", named) for note in built.notes))
 
 
 def write(

@@ -25,6 +25,13 @@ class Cell:
     reason: str = ""  # why `ours` is empty, or lacks runs
     digits: int = 2  # behind the point, and more where the error would be 0.00 and four are not yet there
     exact: bool = False  # counted, not measured: nothing was repeated
+    ratio: Estimate | None = None  # ours over Original's, measured in the same rounds
+    published_ratio: float | None = None  # the same of the paper's numbers
+
+    @property
+    def ran(self) -> bool:
+        """Whether there is a number of ours, or a run that failed."""
+        return self.ours is not None or self.reason.startswith("failed")
 
     @property
     def differs(self) -> bool:
@@ -50,6 +57,15 @@ class Cell:
         if not isinstance(self.ours, Estimate):
             return self.ours or ""
         return f"{self.ours.value:.{self.places}f} {self.error()}".rstrip()
+
+    def apart(self) -> str:
+        """Ours minus Original's with its 95 % interval: "+2.53 [1.20, 3.86]"; empty where there is none."""
+        gap = self.difference
+        if gap is None or isnan(gap.value):
+            return ""
+        value, low, high = (round(x, self.places) + 0.0 for x in (gap.value, gap.low, gap.high))  # no minus before a 0
+        ends = "" if isnan(low) else f" [{low:.{self.places}f}, {high:.{self.places}f}]"
+        return f"{value:+.{self.places}f}{ends}"
 
     def error(self) -> str:
         """The interval of ours: "± 1.20", "± <0.01" if that is 0 in these digits, "[0.55, 15.75]" if its sides differ
@@ -77,7 +93,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Row:
-    """One line of a table: its labels (model, algorithm) and its cells by column."""
+    """What was measured of one model and algorithm (its labels), by column; without a model, what stands beside all."""
 
     labels: tuple[str, ...]
     cells: Mapping[str, Cell]
@@ -93,19 +109,22 @@ class Table:
     columns: Mapping[str, str]  # key -> title
     rows: tuple[Row, ...]
     notes: tuple[str, ...] = ()
-    counts: str = "runs×items"  # what the brackets of a cell count; empty where there are none
+    counts: str = "runs×items"  # what n counts; empty where there is none
     spread: str = "mean ± half of the 95 % interval, or [the interval] where it is lopsided"
+    what: str = "Task"  # the head of the columns' titles
 
     def with_runs(self) -> Self:
-        """The table without the rows that have no run of ours, and a note that counts them; all of it if none has."""
-        kept = tuple(
-            row for row in self.rows if not row.labels[0] or any(c.ours is not None for c in row.cells.values())
-        )
-        gone = len(self.rows) - len(kept)
-        if not gone or not any(row.labels[0] for row in kept):
+        """The table without the cells that have no run of ours, and a note that counts them; all of it if none has.
+
+        A cell whose runs all failed stays.
+        """
+        kept = tuple(Row(row.labels, {key: cell for key, cell in row.cells.items() if cell.ran}) for row in self.rows)
+        kept = tuple(row for row in kept if row.cells)
+        if not any(row.labels[0] for row in kept):
             return self
+        gone = sum(not c.ran and bool(c.published) for row in self.rows if row.labels[0] for c in row.cells.values())
         said = f"{counted(gone, 'row')} not run (`saobp table {self.number} --all` prints the paper's numbers)."
-        return replace(self, rows=kept, notes=(said, *self.notes))
+        return replace(self, rows=kept, notes=(*([said] if gone else []), *self.notes))
 
     def to_csv(self) -> str:
         """One row a cell, for reuse in another analysis."""

@@ -8,6 +8,7 @@ import pandas as pd
 
 from saobp.study.paper.numbers import Published
 from saobp.study.setup import labels
+from saobp.study.setup.benchmarks import TASKS
 from saobp.study.setup.labels import counted
 from saobp.study.setup.records import select
 from saobp.study.statistics import Estimate, estimates, trajectories
@@ -50,17 +51,16 @@ def table1(records: Sequence[Record], published: Published) -> Table:
             rows[model, algorithm] = _row(records, published, model, algorithm)
     behind, shown = context.behind(records, rows, ["race"]), corrected(list(rows.values()))
     said = [
-        "Attention on RACE-Middle (refined matrix) and accuracy.",
         graph_words(behind),
-        "Intervals: of attention over texts (bootstrap of each text's mean over layers and heads), of accuracy over "
-        "items, and over seeds where there are several. All rows read the same texts: a difference between two of them "
-        "can be sure though their intervals overlap.",
+        "Intervals: of attention over texts, of accuracy over items, and over seeds where there are several. All rows "
+        "read the same texts: a difference between two of them can be sure though their intervals overlap.",
         correction(shown),
-        context.describe(behind),
     ]
-    notes = (*_complete_graphs(shown), *context.notes(behind, ["texts", "fine-tuning seeds", "items"]))
+    covered = context.notes(behind, ["texts", "fine-tuning seeds", "items"])
+    notes = (*filter(None, said), *_complete_graphs(shown), *covered, context.describe(behind))
+    caption = "Attention on RACE-Middle, of the refined matrix, and accuracy, the paper's beside ours."
     counts = "runs×texts, of accuracy runs×items"
-    return Table(1, " ".join(filter(None, said)), scores.MODEL_ROWS, TITLES, shown, notes, counts)
+    return Table(1, caption, scores.MODEL_ROWS, TITLES, shown, notes, counts, what="Measure")
 
 
 def _complete_graphs(rows: Sequence[Row]) -> tuple[str, ...]:
@@ -111,7 +111,7 @@ TASK_KEYS = {"wikitext": "WikiText_PPL", "sst2": "SST2_Acc", "hellaswag": "Hella
              "race": "RACE_middle_Acc"}  # fmt: skip
 UNDEFINED = "undefined"
 MEAN = (
-    "Over checkpoints: the mean over the runs in which GTD and score move, as many as the brackets say; algorithms "
+    "Over checkpoints: the mean over the runs in which GTD and score move, as many as n says; algorithms "
     "of one pretraining seed do not narrow its interval. Training moves both, and curves that both rise correlate "
     "though nothing ties them: no interval over checkpoints speaks against that. Over runs: centred by algorithm; the "
     "interval counts pretraining seeds."
@@ -132,14 +132,26 @@ def table6(records: Sequence[Record], published: Published) -> Table:
             if _has_several_seeds(records, model):
                 rows.append(_correlation_row(records, model, f"{name}, runs", measure, {}))
     titles = {"wikitext": "Perplexity", "sst2": "SST2", "hellaswag": "HellaSwag", "race": "RACE-Middle"}
-    caption = "Pearson correlation of GTD with performance; the paper states no model size."
+    caption = (
+        "Pearson correlation of GTD with performance; the paper states no model size. The sign of perplexity is "
+        "reversed: lower is better, so a negative r there means what a positive r means for a score."
+    )
     behind = context.behind(records, [(model, None) for model in estimates.models(records)], TASK_KEYS)
-    notes = (MEAN, *context.notes(behind))
+    notes = (*_opposite(rows), MEAN, *context.notes(behind), context.describe(behind))
     if not any(row.labels[1].endswith("runs") for row in rows):
         notes = ("One pretraining seed an algorithm: no correlation over independent runs to set beside it.", *notes)
-    return Table(
-        6, f"{caption} {context.describe(behind)}", ("Model", "GTD"), titles, tuple(rows), notes, "runs×checkpoints"
-    )
+    return Table(6, caption, ("Model", "GTD"), titles, tuple(rows), notes, "runs×checkpoints", what="Score")
+
+
+def _opposite(rows: Sequence[Row]) -> tuple[str, ...]:
+    """Name the cells in which ours has another sign than the paper's."""
+    found = [
+        f"{row.labels[1].partition(',')[0]} with {'perplexity' if task == 'wikitext' else TASKS[task].title}"
+        for row in rows
+        for task, cell in row.cells.items()
+        if cell.published and isinstance(cell.ours, Estimate) and cell.ours.value * float(cell.published) < 0
+    ]
+    return (f"Opposite in sign to the paper's: {'; '.join(found)}.",) if found else ()
 
 
 def _has_several_seeds(records: Sequence[Record], model: str) -> bool:

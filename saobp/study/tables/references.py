@@ -15,7 +15,6 @@ GLUE_TITLES = {
     "cola": "CoLA", "mrpc": "MRPC", "rte": "RTE", "sst2": "SST2", "stsb": "STS-B", "wnli": "WNLI",
     "qnli": "QNLI", "mnli": "MNLI", "qqp": "QQP",
 }  # fmt: skip
-PUBLIC = "public BERT: the released models of these sizes, not the paper's"
 PUBLIC_ALONE = "of the released models the GLUE scores alone are quoted"
 QUOTED = "the number beside it is quoted from the {}, not from the paper, and was not run here"
 BAG = (
@@ -58,6 +57,12 @@ def luck(
 def bag_row(records: Sequence[Record], columns: dict[str, str]) -> Row:
     """What a bag of words scores on the same items, or why a cell has none."""
     return Row(BAG_ROW, {key: _bag_cell(records, kind) for key, kind in columns.items()})
+
+
+def bag(records: Sequence[Record], kind: str) -> float | None:
+    """What a bag of words scores in a column, in percent; None where it has no score."""
+    cell = _bag_cell(records, kind)
+    return float(cell.ours) if cell.ours else None
 
 
 def _bag_cell(records: Sequence[Record], kind: str) -> Cell:

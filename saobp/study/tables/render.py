@@ -3,8 +3,8 @@
 import csv as csv_writer
 import io
 import re
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 
 from saobp.study.statistics import Estimate
@@ -13,28 +13,31 @@ from saobp.study.tables.cells import Cell, Row, Table, reason_notes
 
 MARK = "*"
 MARKED = "* differs from Original after Holm's correction over the table (paired by item and seed, level 0.05)"
-FLAGS = {"below chance": r"\dagger", "below majority": r"\S", "constant predictor": r"\ddagger"}
-SIGNS = {"below chance": "†", "below majority": "§", "constant predictor": "‡"}
+FLAGS = {
+    "below chance": r"\dagger", "below majority": r"\S", "constant predictor": r"\ddagger", "below bag of words": r"\P",
+}  # fmt: skip
+SIGNS = {"below chance": "†", "below majority": "§", "constant predictor": "‡", "below bag of words": "¶"}
 MEANINGS = {
     "below chance": "The whole interval lies below what a guess would score.",
     "below majority": "The whole interval lies below what the most frequent answer alone would score.",
     "constant predictor": "One run of the cell or more gives every item one answer, or answers that spread under a "
     "hundredth of the labels'.",
+    "below bag of words": "The score lies below that of a bag of words on the same items.",
 }
 UNPRINTED = "–: the paper prints no number there."
 ALONE = "A number without an interval rests on one run, whose record keeps none."
 ALIKE = "A number that all its texts, sequences or items give alike has no interval."
 FIT = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%"  # shrinks what is too wide only
-SMALLER = 0.8  # of a line, what stands small under a number
-WIDE = 5  # more columns than this and ours stands below the paper's number, not beside it
+SIZE = "footnotesize"
 FIELDS = (
     "table", "row", "column", "published", "ours", "low", "high", "runs", "items", "difference",
-    "difference_low", "difference_high", "p_adjusted", "differs", "flags", "reason",
+    "difference_low", "difference_high", "p_adjusted", "differs", "flags", "reason", "published_ratio", "ratio",
+    "ratio_low", "ratio_high",
 )  # fmt: skip
 ESCAPES = {"\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "#": r"\#", "_": r"\_", "$": r"\$", "{": r"\{",
            "}": r"\}", "~": r"$\sim$", "^": r"\^{}", "×": r"$\times$", "±": r"$\pm$", "λ": r"$\lambda$",
            "–": "--", "−": "$-$", "β": r"$\beta$", "<": r"$<$", "|": "$|$", ">": r"$>$", "→": r"$\to$",
-           "†": r"$\dagger$", "‡": r"$\ddagger$", "§": r"\S{}", "÷": r"$\div$"}  # fmt: skip
+           "†": r"$\dagger$", "‡": r"$\ddagger$", "§": r"\S{}", "¶": r"\P{}", "÷": r"$\div$"}  # fmt: skip
 
 
 def csv(table: Table) -> str:
@@ -55,7 +58,8 @@ def _fields(cell: Cell) -> list[object]:
     counts = [estimate.seeds, estimate.items] if estimate and not cell.exact else [None, None]
     gaps = [gap.value, gap.low, gap.high] if gap else [None] * 3
     differs = {True: "yes", False: "no"}[cell.differs] if gap else None
-    tail = [cell.adjusted_p, differs, "; ".join(cell.flags), cell.reason]
+    ratio = [cell.ratio.value, cell.ratio.low, cell.ratio.high] if cell.ratio else [None] * 3
+    tail = [cell.adjusted_p, differs, "; ".join(cell.flags), cell.reason, cell.published_ratio, *ratio]
     return [cell.published, *(_plain(value) for value in (*numbers, *counts, *gaps, *tail))]
 
 
@@ -65,26 +69,87 @@ def _plain(value: object) -> object:
     return "" if value is None else value
 
 
+@dataclass(frozen=True)
+class Line:
+    """One line for readers: a cell with its labels, its column's title, and what stands beside it (a guess)."""
+
+    labels: tuple[str, ...]
+    title: str
+    cell: Cell
+    beside: tuple[str, ...]
+
+
+def lines(table: Table) -> list[Line]:
+    """Return a line per cell, models and algorithms in order; rows without a model become columns."""
+    levels = [row for row in table.rows if not row.labels[0]]
+    return [
+        Line(row.labels, title, row.cells[key], tuple(_level(level, key) for level in levels))
+        for row in table.rows if row.labels[0]
+        for key, title in table.columns.items() if key in row.cells
+    ]  # fmt: skip
+
+
+def _level(row: Row, key: str) -> str:
+    cell = row.cells.get(key, Cell())
+    return str(cell.ours or cell.published or "–")
+
+
+def _heads(table: Table, shown: Sequence[Line]) -> list[str]:
+    """The heads of the columns: difference, ratios and n only where a line has one."""
+    cells = [line.cell for line in shown]
+    heads = [*table.heads, table.what, "Paper", "Ours"]
+    heads += ["Ours − Original"] if any(cell.apart() for cell in cells) else []
+    heads += ["Paper ÷ Original", "Ours ÷ Original"] if any(cell.ratio for cell in cells) else []
+    heads += ["n"] if any(cell.count() for cell in cells) else []
+    return heads + [row.labels[1] for row in table.rows if not row.labels[0]]
+
+
+def _texts(line: Line, heads: Sequence[str], mark: str = MARK) -> dict[str, str]:
+    """A line's cells after its labels, by head, but for ours, which each format writes in its own way."""
+    cell, ratio = line.cell, line.cell.ratio
+    texts = {
+        "Paper": cell.published or "–", "Ours": "",
+        "Ours − Original": cell.apart() + mark * cell.differs,
+        "Paper ÷ Original": "" if cell.published_ratio is None else f"×{cell.published_ratio:.2f}",
+        "Ours ÷ Original": "" if ratio is None else f"×{ratio.value:.2f} [{ratio.low:.2f}, {ratio.high:.2f}]",
+        "n": cell.count(),
+    }  # fmt: skip
+    beside = dict(zip(heads[len(heads) - len(line.beside) :], line.beside))
+    return {head: text for head, text in (texts | beside).items() if head in heads}
+
+
+def _once(shown: Sequence[Line]) -> Iterable[tuple[Line, list[str]]]:
+    """Each line with its labels, those that stand above it already left empty."""
+    before: tuple[str, ...] = ()
+    for line in shown:
+        labels, before = line.labels, before[: len(line.labels)]
+        yield line, ["" if labels[: i + 1] == before[: i + 1] else label for i, label in enumerate(labels)]
+        before = labels
+
+
 def markdown(table: Table) -> str:
-    """Return a pipe table, the paper's number and ours in one cell: "53.37 / **54.10 ± 1.20** (3×277)"."""
-    heads = [*table.heads, *table.columns.values()]
-    lines = [f"**Table {table.number}.** {table.caption}", "", pipe(heads)]
-    lines.append("|" + "|".join(["---"] * len(table.heads) + ["---:"] * len(table.columns)) + "|")
-    for row in table.rows:
-        cells = [_markdown_cell(row.cells.get(key, Cell())) for key in table.columns]
-        lines.append(pipe([*row.labels, *cells]))
-    brackets = f", {table.spread} ({table.counts})" if table.counts else ""
-    notes = [f"Each cell: paper / **ours**{brackets}.", *_flag_notes(table, SIGNS), *_notes(table)]
-    return "\n".join([*lines, "", *(f"{note}  " for note in notes)]).rstrip() + "\n"
+    """Return a pipe table, a line per number of ours: the paper's, ours, the difference from Original, and n."""
+    shown = lines(table)
+    heads = _heads(table, shown)
+    words = len(table.heads) + 1
+    rule = "|" + "|".join(["---"] * words + ["---:"] * (len(heads) - words)) + "|"
+    said = [f"**Table {table.number}.** {table.caption}", "", pipe(heads), rule]
+    for line, names in _once(shown):
+        texts = _texts(line, heads, "\\*") | {"Ours": _markdown_ours(line.cell)}
+        texts["Paper"] = re.sub(r"e\^\{(-?\d+)\}", r"e\1", texts["Paper"])
+        said.append(pipe([*names, line.title, *texts.values()]))
+    notes = [*_legend(table), *_flag_notes(table, SIGNS), *_notes(table)]
+    return "\n".join([*said, "", *(f"{note}  " for note in notes)]).rstrip() + "\n"
 
 
-def _markdown_cell(cell: Cell) -> str:
-    published = re.sub(r"e\^\{(-?\d+)\}", r"e\1", cell.published) or "–"
+def _markdown_ours(cell: Cell) -> str:
     if cell.ours is None:
-        return f"{published} /" if cell.reason else published
-    flags = "".join(SIGNS.get(flag, f" [{flag}]") for flag in cell.flags)
-    count = f" ({cell.count()})" if cell.count() else ""
-    return f"{published} / **{cell.number()}**{MARK if cell.differs else ''}{flags}{count}"
+        return "failed" if cell.ran else ""
+    return f"**{cell.number()}**" + "".join(SIGNS.get(flag, f" [{flag}]") for flag in cell.flags)
+
+
+def _legend(table: Table) -> list[str]:
+    return [f"Ours: {table.spread}. n: {table.counts}."] if table.counts else []
 
 
 def pipe(cells: Iterable[str]) -> str:
@@ -103,124 +168,53 @@ def _notes(table: Table) -> list[str]:
 
 
 def latex(table: Table) -> str:
-    """Return a booktabs float, or several where one is taller than a page, cut between models.
-
-    With more than five columns ours stands below the paper's number.
-    """
-    stacked = len(table.columns) > WIDE
-    size, body = ("scriptsize", _stacked) if stacked else ("footnotesize", _beside)
-    notes = " ".join(
-        [
-            *_flag_notes(table, {flag: f"${mark}$" for flag, mark in FLAGS.items()}),
-            *(escape(note.lstrip("\\")) for note in _notes(table)),
-        ]
-    )
-    brackets = f" Ours: {table.spread} ({table.counts})." if table.counts else ""
-    caption = escape(table.caption + brackets)
-    bodies = [[FIT, *body(part), "}"] for part in _pages(table, size, caption, notes, stacked)]
-    style = rf"\{size}\setlength{{\tabcolsep}}{{3pt}}"
+    """Return a booktabs float of the lines of `markdown`, or several where one is taller than a page."""
+    shown = lines(table)
+    notes = " ".join([
+        *map(escape, _legend(table)),
+        *_flag_notes(table, {flag: f"${mark}$" for flag, mark in FLAGS.items()}),
+        *(escape(note.lstrip("\\")) for note in _notes(table)),
+    ])  # fmt: skip
+    caption, style = escape(table.caption), rf"\{SIZE}\setlength{{\tabcolsep}}{{3pt}}"
+    bodies = [[FIT, *_body(table, part), "}"] for part in _pages(shown, caption, notes)]
     return floats.floats(bodies, caption, f"tab:saobp-{table.number}", style, notes)
 
 
-def _pages(table: Table, size: str, caption: str, notes: str, stacked: bool) -> list[Table]:
-    """The table in parts that fit a page each, models whole."""
-    line, groups = floats.LINES[size], [list(rows) for _, rows in groupby(table.rows, key=_group)]
-    tall = [sum(_row_lines(row, stacked) * line for row in rows) for rows in groups]
-    above = floats.height(caption, "footnotesize") + 4 * line
+def _pages(shown: Sequence[Line], caption: str, notes: str) -> list[list[Line]]:
+    """The lines in parts that fit a page each, models and algorithms whole."""
+    height = floats.LINES[SIZE]
+    groups = [list(part) for _, part in groupby(shown, key=lambda line: line.labels)]
+    above = floats.height(caption, SIZE) + 4 * height
+    tall = [(len(part) + 0.5) * height for part in groups]
     cuts = floats.pages(tall, above, floats.height(notes, "scriptsize"))
-    return [replace(table, rows=tuple(row for rows in groups[cut] for row in rows)) for cut in cuts]
-
-
-def _row_lines(row: Row, stacked: bool) -> float:
-    """How many lines of text a row takes: the paper's, and ours with interval and count in smaller ones."""
-    counted = any(cell.count() for cell in row.cells.values())
-    interval = stacked and any(cell.error() for cell in row.cells.values())
-    return 1 + stacked + SMALLER * (counted + interval)
+    return [[line for part in groups[cut] for line in part] for cut in cuts]
 
 
 def _flag_notes(table: Table, signs: dict[str, str]) -> list[str]:
-    """Explain the daggers that occur."""
+    """Explain the symbols that occur."""
     used = {flag for row in table.rows for cell in row.cells.values() for flag in cell.flags}
     return [f"{sign} {flag}. {MEANINGS[flag]}" for flag, sign in signs.items() if flag in used]
 
 
-def _beside(table: Table) -> list[str]:
-    """Two columns a quantity: paper, ours."""
-    labels = len(table.heads)
-    groups = [rf"\multicolumn{{2}}{{c}}{{{escape(title)}}}" for title in table.columns.values()]
-    rules = [rf"\cmidrule(lr){{{labels + 1 + 2 * i}-{labels + 2 + 2 * i}}}" for i in range(len(groups))]
-    heads = [*map(escape, table.heads), *(["paper", "ours"] * len(groups))]
-    lines = [
-        rf"\begin{{tabular}}{{{'l' * labels}{'rl' * len(groups)}}}", r"\toprule",
-        " & ".join([""] * labels + groups).strip() + r" \\", "".join(rules), " & ".join(heads) + r" \\",
-    ]  # fmt: skip
-    for _, rows in groupby(table.rows, key=_group):
-        lines.append(r"\midrule")
-        lines += [_line(_labels(row, first), _pairs(table, row)) for first, row in _first(rows)]
-    return [*lines, r"\bottomrule", r"\end{tabular}"]
+def _body(table: Table, shown: Sequence[Line]) -> list[str]:
+    """A tabular of some lines, with a rule before each model and algorithm."""
+    heads = _heads(table, lines(table))
+    words, said = len(table.heads) + 1, []
+    for line, names in _once(shown):
+        said += [r"\midrule"] if any(names) else []
+        texts = {head: escape(text) for head, text in _texts(line, heads).items()} | {"Ours": _latex_ours(line.cell)}
+        said.append(" & ".join([*map(escape, [*names, line.title]), *texts.values()]) + r" \\")
+    spec = "l" * words + "r" * (len(heads) - words)
+    return [rf"\begin{{tabular}}{{{spec}}}", r"\toprule", " & ".join(map(escape, heads)) + r" \\", *said,
+            r"\bottomrule", r"\end{tabular}"]  # fmt: skip
 
 
-def _pairs(table: Table, row: Row) -> list[str]:
-    cells = [row.cells.get(key, Cell()) for key in table.columns]
-    return [text for cell in cells for text in (_latex_published(cell), _latex_cell(cell))]
-
-
-def _latex_published(cell: Cell) -> str:
-    return escape(cell.published or "–")  # a dash is what the paper does not print; empty has its reason below
-
-
-def _stacked(table: Table) -> list[str]:
-    """Two lines a row: the paper's numbers, ours below."""
-    labels = len(table.heads)
-    heads = [*map(escape, table.heads), "", *(escape(title) for title in table.columns.values())]
-    lines = [rf"\begin{{tabular}}{{{'l' * (labels + 1)}{'r' * len(table.columns)}}}", r"\toprule"]
-    lines.append(" & ".join(heads) + r" \\")
-    for _, rows in groupby(table.rows, key=_group):
-        lines.append(r"\midrule")
-        for first, row in _first(rows):
-            cells = [row.cells.get(key, Cell()) for key in table.columns]
-            lines.append(_line([*_labels(row, first), "paper"], [_latex_published(cell) for cell in cells]))
-            lines.append(_line([*[""] * labels, "ours"], [_latex_cell(cell, stacked=True) for cell in cells]))
-    return [*lines, r"\bottomrule", r"\end{tabular}"]
-
-
-def _group(row: Row) -> str:
-    """Rows of one model stand together; a table with one label column is one group."""
-    return row.labels[0] if len(row.labels) > 1 else ""
-
-
-def _first(rows):
-    return ((index == 0, row) for index, row in enumerate(rows))
-
-
-def _labels(row: Row, first: bool) -> list[str]:
-    """A group's name on its first line only."""
-    return [escape(row.labels[0] if first or len(row.labels) == 1 else ""), *map(escape, row.labels[1:])]
-
-
-def _line(labels: list[str], cells: list[str]) -> str:
-    return " & ".join([*labels, *cells]) + r" \\"
-
-
-def _latex_cell(cell: Cell, stacked: bool = False) -> str:
-    if cell.ours is None:
-        return ""
-    if isinstance(cell.ours, str):
-        return escape(cell.ours)  # a word or a setting
+def _latex_ours(cell: Cell) -> str:
+    if not isinstance(cell.ours, Estimate):
+        return escape(cell.ours or ("failed" if cell.ran else ""))  # a word or a setting
     value, error = f"{cell.ours.value:.{cell.places}f}", cell.error().replace("±", r"\pm").replace("<", "{<}")
-    marks = (MARK if cell.differs else "") + "".join(FLAGS.get(flag, "") for flag in cell.flags)
-    star = "^{" + marks + "}" if marks else ""
-    count = [rf"{{\tiny({escape(cell.count())})}}"] if cell.count() else []
-    if stacked:
-        lines = [f"${value}{star}$", *([rf"{{\tiny${error}$}}"] if error else []), *count]
-        return _stack("r", lines)
-    below = f"_{{{error}}}" if error else ""
-    return _stack("l", [f"${value}{star}{below}$", *count])
-
-
-def _stack(side: str, lines: list[str]) -> str:
-    """Lines on top of each other, the first level with the row."""
-    return rf"\begin{{tabular}}[t]{{@{{}}{side}@{{}}}}" + r"\\[-2pt]".join(lines) + r"\end{tabular}"
+    marks = "".join(FLAGS.get(flag, "") for flag in cell.flags)
+    return f"${value}{'^{' + marks + '}' if marks else ''} {error}$".replace(" $", "$")
 
 
 def escape(text: str) -> str:

@@ -27,7 +27,7 @@ def table2(records: Sequence[Record], published: Published) -> Table:
     titles = {key: key.replace("_", "-") for key in columns}
     below = references.rows(records, published, columns)
     rows = _rows(records, published, 2, columns, estimates.sizes(records))
-    caption = f"Accuracy on multiple evaluation tasks; {references.PUBLIC}."
+    caption = "Accuracy on GLUE (mean of nine tasks), HellaSwag, RACE-Middle and SQuAD, the paper's beside ours."
     return _finish(2, caption, titles, columns, rows, records, below)
 
 
@@ -36,7 +36,8 @@ def table8(records: Sequence[Record], published: Published) -> Table:
     columns = {title: task for task, title in GLUE_TITLES.items()} | {"Avg": AVERAGE}
     below = references.rows(records, published, columns)
     rows, titles = _rows(records, published, 8, columns, estimates.sizes(records)), {key: key for key in columns}
-    return _finish(8, f"The nine GLUE tasks; {references.PUBLIC}.", titles, columns, rows, records, below)
+    caption = "The nine GLUE tasks and their mean, the paper's beside ours."
+    return _finish(8, caption, titles, columns, rows, records, below)
 
 
 def _rows(records, published, number, columns, models) -> dict[tuple[str, str], Row]:
@@ -77,19 +78,21 @@ def score_cell(records: Sequence[Record], printed: str, model: str, algorithm: s
         return Cell(printed, reason=missing(records, model, algorithm, failed))
     plain = [] if algorithm == "original" else task_scores.scores(records, model, "original", task)
     ours = estimates.score_estimate(runs)
-    flags = (*_below(ours, records, [task]), *(["constant predictor"] if any(run.constant for run in runs) else []))
+    flags = _below(ours, records, [task], task)
+    flags += ("constant predictor",) if any(run.constant for run in runs) else ()
     reason = f"{len(failed)} of {len(failed) + len(runs)} runs failed ({_alike(failed)})" if failed else ""
     return Cell(printed, ours, estimates.score_difference(runs, plain), flags=flags, reason=reason)
 
 
-def _below(ours: Estimate | None, records: Sequence[Record], tasks: Sequence[str]) -> tuple[str, ...]:
-    """Name what the whole interval lies below: chance, or else the majority class where that is higher."""
+def _below(ours: Estimate | None, records: Sequence[Record], tasks: Sequence[str], kind: str) -> tuple[str, ...]:
+    """Name what a score lies below: chance or else the majority class, as a whole interval; a bag of words."""
+    if ours is None:
+        return ()
     levels = {"below chance": ("chance",), "below majority": ("chance", "majority")}
-    for flag, names in levels.items():
-        level = references.luck(records, tasks, names)
-        if ours and level is not None and ours.high < level:
-            return (flag,)
-    return ()
+    found = {flag: references.luck(records, tasks, names) for flag, names in levels.items()}
+    luck = [flag for flag, level in found.items() if level is not None and ours.high < level][:1]
+    bag = references.bag(records, kind)
+    return (*luck, *(["below bag of words"] if bag is not None and ours.value < bag else []))
 
 
 def average_cell(records: Sequence[Record], printed: str, model: str, algorithm: str) -> Cell:
@@ -105,7 +108,7 @@ def average_cell(records: Sequence[Record], printed: str, model: str, algorithm:
         plain = {task: task_scores.scores(records, model, "original", task) for task in estimates.GLUE}
         gap = estimates.average_difference(by_task, plain)
     reason = "; ".join(filter(None, ["" if average else "no seed has all nine tasks", failed]))
-    return Cell(printed, average, gap, flags=_below(average, records, estimates.GLUE), reason=reason)
+    return Cell(printed, average, gap, flags=_below(average, records, estimates.GLUE, AVERAGE), reason=reason)
 
 
 def missing(records: Sequence[Record], model: str, algorithm: str, failed: Sequence[str] = ()) -> str:
@@ -178,7 +181,7 @@ def table3(records: Sequence[Record], published: Published) -> Table:
     }
     titles = {"PPL_WikiText": "Perplexity", "QNLI_Acc": "QNLI", "SQuAD_Acc": "SQuAD"}
     caption = (
-        "Attention-entropy regularisers; the paper prints no Original row and no model size, but QNLI and SQuAD of its "
+        "Attention-entropy regularisers. The paper prints no Original row and no model size; QNLI and SQuAD of its "
         "High row are those of BERT-Small in Tables 2 and 8."
     )
     below = [references.luck_row(records, columns), references.bag_row(records, columns)]
@@ -190,7 +193,7 @@ def table7(records: Sequence[Record], published: Published) -> Table:
     columns = {"RACE_middle_Acc": "race", "BoolQ_Acc": "boolq", "PPL_WikiText": PERPLEXITY}
     rows = _rows(records, published, 7, columns, estimates.sizes(records, decoder=True))
     titles = {"RACE_middle_Acc": "RACE-Middle", "BoolQ_Acc": "BoolQ", "PPL_WikiText": "Perplexity"}
-    caption = "Decoders, zero-shot; a message comes from earlier rows only, but for the form of all rows."
+    caption = "Decoders, zero-shot. A message comes from earlier rows only, but for the form of all rows."
     table = _finish(7, caption, titles, columns, rows, records, [references.luck_row(records, columns)])
     return replace(table, notes=(*table.notes, *_normalized_notes(records), *_leak_notes(records)))
 
@@ -223,14 +226,13 @@ def _finish(number, caption, titles, columns, rows, records, below) -> Table:
     tasks = {task for kind in columns.values() for task in (estimates.GLUE if kind == AVERAGE else [kind])}
     behind, shown = context.behind(records, rows, tasks), corrected(list(rows.values()))
     sequences = PERPLEXITY in columns.values()
-    intervals = "of scores over items, of perplexity over held-out sequences (bootstrap)" if sequences else "over items"
-    said = [caption, f"Intervals: {intervals}, and over seeds where there are several.", correction(shown)]
+    intervals = "of scores over items, of perplexity over held-out sequences" if sequences else "over items"
+    said = [f"Intervals: {intervals}, and over seeds where there are several.", correction(shown)]
     covered = ["items", *(["held-out sequences"] if sequences else [])]
     if any(record["stage"] == "finetune" for record in behind):
         covered = ["fine-tuning seeds", *covered]
-    words = " ".join(filter(None, [*said, context.describe(behind)]))
     counts = "runs×items, of perplexity runs×sequences" if sequences else "runs×items"
     bags = [references.BAG] if any(row.labels == references.BAG_ROW for row in below) else []
     texts = _perplexity_note(records) if sequences else ()
-    notes = (*texts, *bags, *context.notes(behind, covered))
-    return Table(number, words, MODEL_ROWS, titles, (*shown, *below), notes, counts)
+    notes = (*texts, *bags, *filter(None, said), *context.notes(behind, covered), context.describe(behind))
+    return Table(number, caption, MODEL_ROWS, titles, (*shown, *below), notes, counts)

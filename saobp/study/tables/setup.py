@@ -1,6 +1,7 @@
 """Tables 4, 5 and 9: sizes, schedules and cost."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import nan
 from typing import Any
 
@@ -67,7 +68,8 @@ def _settings(number, caption, titles, names, matters, records, published) -> Ta
         rows.append(Row((labels.model_title(model),), cells))
     behind = context.behind(records, [(model, None) for model in estimates.models(records)])
     notes = tuple(context.departures(behind, matters))
-    return Table(number, f"{caption} {context.describe(behind)}", ("Model",), titles, tuple(rows), notes, counts="")
+    notes = (*notes, context.describe(behind))
+    return Table(number, caption, ("Model",), titles, tuple(rows), notes, counts="", what="Setting")
 
 
 def _setting(runs: list[Record], name: str) -> tuple[str | None]:
@@ -108,16 +110,21 @@ def table9(records: Sequence[Record], published: Published) -> Table:
         "inference gmacs": "GMACs (inf.)",
     }  # fmt: skip
     behind = context.behind(records, [(model, None) for model in estimates.models(records)])
-    caption = f"Cost of training, with dropout, and of inference, on random tokens. {context.describe(behind)}"
+    caption = (
+        "Cost of training, with dropout, and of inference, on random tokens: times, also as ratios to Original's, and "
+        "counts of operations."
+    )
     return Table(
         9,
         caption,
         ("Model", "Algorithm"),
         titles,
         tuple(rows),
-        (COUNTED, *_kernels(select(list(records), "cost")), *context.notes(behind)),
+        (COUNTED, *_kernels(select(list(records), "cost")), *context.notes(behind), context.describe(behind)),
         counts="rounds",
-        spread="median ± half the distance of the quartiles, or [the quartiles] where they are lopsided",
+        spread="median ± half the distance of the quartiles, or [the quartiles] where they are lopsided; ratios with "
+        "quartiles, round by round",
+        what="Quantity",
     )
 
 
@@ -142,8 +149,20 @@ def _cost_row(runs: list[Record], published: Published, model: str, way: str) ->
         value = _quantity(found.get(phase) or {}, key, runs)
         reason = "" if value is not None else "not measured" if runs else "no cost run"
         ours = _measured(value, runs[0]) if value is not None else None
-        cells[f"{phase} {key}"] = Cell(printed, ours, reason=reason, exact=key == "gmacs")
+        cell = Cell(printed, ours, reason=reason, exact=key == "gmacs")
+        if key == "milliseconds" and way != "original":
+            cell = replace(cell, **_ratios(found.get(phase) or {}, printed, published, (shown, phase, metric)))
+        cells[f"{phase} {key}"] = cell
     return Row((labels.model_title(model), f"{name} ({kind})" if kind else name), cells)
+
+
+def _ratios(measured: Record, printed: str, published: Published, place: tuple[str, str, str]) -> dict[str, Any]:
+    """A time over Original's: ours round by round, the paper's of its printed numbers."""
+    found, (model, phase, metric) = measured.get("ratio"), place
+    original = published.value(9, model=model, algorithm="Original", phase=phase, metric=metric)
+    theirs = float(printed) / original if printed and original else None
+    ours = Estimate(found["median"], found["low"], found["high"], 1) if found else None
+    return {"ratio": ours, "published_ratio": theirs}
 
 
 def _quantity(measured: Record, key: str, runs: list[Record]) -> Any:
