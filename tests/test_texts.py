@@ -25,6 +25,7 @@ NAMES = (  # digits that are no result: each is part of somebody's name for some
     r"\b(?:Eq\.|Tables?|Figures?|Section|Appendix|Algorithm) \d+\b(?: (?:and|to) \d+\b)?",  # the paper's items
     r"\bEMNLP \d{4}\b", r"\((?:18|19|20)\d\d\)", r"\bCC BY \d\.\d\b", r"\bApache \d\.\d\b",  # years and licences
     r"\bGPT-2\b", r"\bSST-2\b", r"\bWikiText-103\b", r"\b100 English novels\b", r"\bMiniLM-L6-v2\b", r"\bSHA-256\b",
+    r"\bSmolLM2(?:-135M)?(?:-Instruct)?\b", r"\b4-bit weights\b",  # a model's name and form
     r"\b95 %", r"^\d\. ", r"\b1/L\b", r"λ = 0\b",  # the level of every interval, a list, two definitions
 )  # fmt: skip
 

@@ -40,12 +40,12 @@ def perplexities(
     tokens: int = 128,
     progress: bool = False,
 ) -> list[dict[str, Any]]:
-    """Return the perplexity of a model as `saobp.apply` refines it, at each strength; the first is what is compared with.
+    """Return the perplexity of a model as `saobp.apply` refines it, one row per strength.
 
     `low` and `high` are its 95 % bootstrap interval over texts; `ratio`, `ratio_low` and `ratio_high` are those of the
-    perplexity over that at the first strength, text by text. Every text is its own context of at most `tokens`. The
-    pseudo-perplexity masks the same `POSITIONS` tokens of a text at every strength, one at a time. A model without a
-    language head gives an empty list. The model is not changed.
+    perplexity over that at the first strength, on the same texts. Every text is its own context of at most `tokens`.
+    The pseudo-perplexity masks the same `POSITIONS` tokens of a text at every strength, one at a time. A model without
+    a language head gives an empty list. The model is not changed.
     Source: Salazar et al. 2020 (pseudo-perplexity); Lee et al. 2025, Appendix C (causal form).
     """
     from tqdm.auto import tqdm
@@ -77,7 +77,7 @@ def _summarised(taken: str, strengths: Sequence[float], sums: np.ndarray, counts
     columns["low"], columns["high"] = texts.interval(perplexity)
     columns["ratio_low"], columns["ratio_high"] = texts.interval(ratio)
     return [
-        {"strength": strength, "kind": taken, "tokens": int(counts.sum())}
+        {"strength": strength, "kind": taken, "texts": len(counts), "tokens": int(counts.sum())}
         | {name: None if np.isnan(values[at]) else float(values[at]) for name, values in columns.items()}
         for at, strength in enumerate(strengths)
     ]

@@ -3,7 +3,10 @@
 from math import log
 from typing import Any
 
+import pandas as pd
+
 from saobp.study.paper import numbers
+from saobp.study.setup import paths
 from saobp.study.statistics import Estimate, mean_interval
 from saobp.study.texts import tracked
 from saobp.study.texts.attention import STUDY
@@ -26,6 +29,18 @@ def difference(name: str = "high", against: str = "original") -> Estimate:
         if (against, seed) in losses and which == name
     ]
     return mean_interval(gaps)
+
+
+def public() -> pd.DataFrame:
+    """Return what `saobp inspect` found of a public decoder's perplexity, a row per strength (`perplexities`)."""
+    return pd.read_csv(paths.root() / "data" / "results" / "smollm2.csv", index_col="strength")
+
+
+def public_rise(strength: float) -> Estimate:
+    """Return by how many percent a public decoder's perplexity rises at a strength (95 % over texts)."""
+    found = public().loc[strength]
+    rise, low, high = (100 * (found[name] - 1) for name in ("ratio", "ratio_low", "ratio_high"))
+    return Estimate(rise, low, high, int(found["texts"]))
 
 
 def printed() -> list[float]:
