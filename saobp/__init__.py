@@ -9,22 +9,36 @@ gtd, indirect_entropy, attention_entropy, sparsity
                    what an attention matrix does (Eq. 2, 12-14, App. E)
 """
 
-from saobp.equations.factors import register_factor
-from saobp.equations.refine import FACTORS, refine
-from saobp.fused.attention import saobp_attention
-from saobp.measure.diagnostics import attention_entropy, gtd, indirect_entropy, sparsity
-from saobp.measure.inspect import inspect
-from saobp.models.apply import apply
+from importlib import import_module
+from typing import Any
 
-__all__ = [
-    "FACTORS",
-    "apply",
-    "attention_entropy",
-    "gtd",
-    "indirect_entropy",
-    "inspect",
-    "refine",
-    "register_factor",
-    "saobp_attention",
-    "sparsity",
-]
+from saobp.models.restore import watch
+
+_HOMES = {
+    "FACTORS": "saobp.equations.refine",
+    "apply": "saobp.models.apply",
+    "attention_entropy": "saobp.measure.diagnostics",
+    "gtd": "saobp.measure.diagnostics",
+    "indirect_entropy": "saobp.measure.diagnostics",
+    "inspect": "saobp.measure.inspect",
+    "refine": "saobp.equations.refine",
+    "register_factor": "saobp.equations.factors",
+    "saobp_attention": "saobp.fused.attention",
+    "sparsity": "saobp.measure.diagnostics",
+}
+"""Where the public names are; torch is imported with the first of them that is used."""
+
+__all__ = [*_HOMES]
+
+watch()  # a refined checkpoint comes back refined once saobp is imported
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'saobp' has no attribute {name!r}")
+    globals()[name] = value = getattr(import_module(_HOMES[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -26,7 +26,7 @@ from saobp.study.beyond import (
 )
 from saobp.study.setup import paths, records
 from saobp.study.setup.recipes import Algorithm, Beyond, MultiHop, Pretraining
-from saobp.study.training import architectures
+from saobp.study.training import architectures, trainer
 from saobp.study.training.faults import Diverged
 
 PLAN = Beyond(
@@ -276,7 +276,7 @@ def test_a_strength_that_diverges_is_marked_failed_and_has_no_row(tokenizer, tmp
     def diverged(*args, **kwargs):
         raise Diverged("the loss is nan at step 3")
 
-    monkeypatch.setattr(strengths.trainer, "pretrain", diverged)
+    monkeypatch.setattr(trainer, "pretrain", diverged)
     given = {"text": RandomText(), "held_out": RandomText(), "tokenizer": tokenizer, "folder": tmp_path}
     run = strengths.run(PLAN, 0.5, 0, **given)
     assert (run["curve"], run["failed"]["reason"]) == ([], "the loss is nan at step 3")

@@ -1,6 +1,8 @@
 """The rooms of the package form layers: no circle of imports, and the method knows nothing of the study."""
 
 import ast
+import subprocess
+import sys
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -93,3 +95,20 @@ def test_public_names_are_importable_from_where_they_were():
 
     assert saobp.capture.capture is capture.capture and saobp.graph.token_graph is graph.token_graph
     assert saobp.diagnostics.gtd is saobp.gtd and saobp.huggingface.apply is saobp.apply
+
+
+@pytest.mark.parametrize(
+    "room", ["saobp", "saobp.study.figures", "saobp.study.verdicts", "saobp.study.publication.cli"]
+)
+def test_what_reads_records_starts_without_torch_or_transformers(room):
+    asked = f"import sys, {room}; print(*{{'torch', 'transformers', 'datasets'}} & {{*sys.modules}})"
+    told = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert told.stdout.split() == []
+
+
+def test_every_public_name_is_there_and_a_wrong_one_is_named():
+    import saobp
+
+    assert all(getattr(saobp, name) is not None for name in saobp.__all__) and dir(saobp) == saobp.__all__
+    with pytest.raises(AttributeError, match="has no attribute 'refined'"):
+        _ = saobp.refined

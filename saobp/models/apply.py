@@ -9,7 +9,6 @@ from torch import Tensor, nn
 
 from saobp.equations.checks import check_factor, check_options, check_strength
 from saobp.models.module import Refinement, Watch
-from saobp.models.restore import watch
 from saobp.models.supported import refuse, self_attention_modules
 
 LEARNABLE = ("high", "low")
@@ -146,6 +145,3 @@ def raw_attentions(model: nn.Module) -> Iterator[list[tuple[Tensor, Tensor] | No
     models = [part for part in model.modules() if part is model or hasattr(part, "get_input_embeddings")]
     with watch.over(models):
         yield watch.pairs
-
-
-watch()

@@ -24,7 +24,7 @@ from saobp.models.module import Refinement
 from saobp.study.data import sources
 from saobp.study.data.tasks import load_reported
 from saobp.study.setup import paths, plan, records
-from saobp.study.training.architectures import WITHOUT_STRENGTH as STRENGTHLESS
+from saobp.study.setup.sizes import WITHOUT_STRENGTH as STRENGTHLESS
 from saobp.study.training.trainer import quiet
 
 TOKENS = 256  # of a sentence at most: the encoder's own limit

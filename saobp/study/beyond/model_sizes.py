@@ -8,8 +8,8 @@ import pandas as pd
 
 from saobp.study.beyond import strengths
 from saobp.study.setup.recipes import Beyond, Larger
+from saobp.study.setup.sizes import SIZES, strength_of
 from saobp.study.statistics import mean_interval
-from saobp.study.training import architectures
 
 Run = dict[str, Any]
 
@@ -25,7 +25,7 @@ def study(plan: Beyond, **given: Any) -> list[Run]:
         | strengths.run(_planned(plan, one), strength, seed, **given)
         for one in plan.larger
         for seed in one.seeds
-        for strength in (0.0, architectures.strength_of(one.model))
+        for strength in (0.0, strength_of(one.model))
     ]
 
 
@@ -38,7 +38,7 @@ def _planned(plan: Beyond, one: Larger) -> Beyond:
 
 def with_own(runs: Sequence[Run], swept: Sequence[Run], model: str) -> list[Run]:
     """Put before larger models' runs those of a study of strengths that are at λ = 0 and at its model's own."""
-    kept = (0.0, architectures.strength_of(model))
+    kept = (0.0, strength_of(model))
     return [{"model": model} | run for run in swept if run["strength"] in kept] + list(runs)
 
 
@@ -62,7 +62,7 @@ def gaps(runs: Sequence[Run]) -> pd.DataFrame:
 
 def _paired(model: str, ends: pd.DataFrame) -> pd.DataFrame:
     """The losses of the seeds that came to their end both ways on one processor: a row a seed, a column a strength."""
-    both = [0.0, architectures.strength_of(model)]
+    both = [0.0, strength_of(model)]
     if ends.empty or not set(both) <= set(ends["strength"]):
         return pd.DataFrame()
     return ends.pivot(index=["seed", "processor"], columns="strength", values="loss")[both].dropna()
@@ -70,7 +70,7 @@ def _paired(model: str, ends: pd.DataFrame) -> pd.DataFrame:
 
 def _gap(model: str, ends: pd.DataFrame) -> tuple[Any, ...]:
     """A row of `gaps` but for its name and rate, from what a model's runs show at their end."""
-    size, losses = architectures.SIZES[model], _paired(model, ends)
+    size, losses = SIZES[model], _paired(model, ends)
     plain, refined = losses.mean()
     apart = mean_interval((losses.iloc[:, 1] - losses.iloc[:, 0]).tolist())
     shown = ends[(ends["strength"] == losses.columns[1]) & ends["seed"].isin(losses.index.get_level_values("seed"))]

@@ -7,27 +7,23 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import torch
-from torch import nn
-from transformers import PreTrainedTokenizerBase
 
 import saobp
-from saobp.models.module import Refinement
-from saobp.study.beyond import message_rounds
-from saobp.study.data.masking import SeededMasking
 from saobp.study.setup import paths
 from saobp.study.setup.recipes import Beyond
+from saobp.study.setup.sizes import strength_of
 from saobp.study.statistics import holm, mean_interval
-from saobp.study.training import architectures, checkpoints, curves, trainer
-from saobp.study.training.faults import Diverged
-from saobp.study.training.heldout import HeldOut
 
 LEARNED, BY_LAYER = "learned", "learned-by-layer"
 TAUGHT = {LEARNED: "head", BY_LAYER: "layer"}  # strengths that are parameters, and what has one of its own
 
 
-def strengths_of(model: nn.Module) -> list[list[float]]:
+def strengths_of(model: Any) -> list[list[float]]:
     """Return the strength of every layer's heads, in nats (one value where a layer's heads share it)."""
+    import torch
+
+    from saobp.models.module import Refinement
+
     found = [module(torch.device("cpu")) for module in model.modules() if isinstance(module, Refinement)]
     return [torch.as_tensor(strength).detach().flatten().tolist() for strength in found]
 
@@ -35,13 +31,18 @@ def strengths_of(model: nn.Module) -> list[list[float]]:
 class Watch:
     """What is followed of a strength: held-out loss and accuracy; raw and refined entropy, GTD, fullest column."""
 
-    def __init__(self, held_out: Any, tokenizer: PreTrainedTokenizerBase, plan: Beyond):
+    def __init__(self, held_out: Any, tokenizer: Any, plan: Beyond):
+        from saobp.study.data.masking import SeededMasking
+        from saobp.study.training.heldout import HeldOut
+
         recipe = plan.pretrain
         masking = SeededMasking(tokenizer, recipe.masking, 0)
         self.held_out = HeldOut(held_out, masking, recipe.evaluation_sequences, recipe.batch)
         self.tokens = self.held_out.shown["input_ids"]
 
-    def __call__(self, model: nn.Module) -> dict[str, Any]:
+    def __call__(self, model: Any) -> dict[str, Any]:
+        from saobp.study.beyond import message_rounds
+
         raw, refined = message_rounds.matrices(model, self.tokens.to(next(model.parameters()).device))
         sides = {"raw": message_rounds.shape(raw), "refined": message_rounds.shape(refined)}
         found = {"loss": self.held_out(model)["loss"], "accuracy": self.held_out.accuracy(model)}
@@ -55,7 +56,7 @@ def run(
     *,
     text: Any,
     held_out: Any,
-    tokenizer: PreTrainedTokenizerBase,
+    tokenizer: Any,
     folder: Path,
 ) -> dict[str, Any]:
     """Train one model at a strength, or with one of `TAUGHT` that starts from the size's own, and follow it.
@@ -64,13 +65,17 @@ def run(
     `Failure` if there is no curve, else None, and "device". A finished run is read from `folder`; one that was cut off
     is continued.
     """
+    from saobp.study.data.masking import SeededMasking
+    from saobp.study.training import architectures, checkpoints, curves, trainer
+    from saobp.study.training.faults import Diverged
+
     made_of = (asdict(plan.pretrain), plan.sequences, text.fingerprint)
     name = checkpoints.marked(f"{plan.model}-{strength}-{seed}", made_of)
     done = folder / f"{name}.json"
     if not done.exists():
         network = architectures.encoder(plan.model, tokenizer, dropout=plan.pretrain.dropout, seed=seed)
         learn = TAUGHT.get(strength)
-        saobp.apply(network, "high", architectures.strength_of(plan.model) if learn else strength, learn=learn)
+        saobp.apply(network, "high", strength_of(plan.model) if learn else strength, learn=learn)
         try:
             log, failed = trainer.pretrain(
                 network, text, SeededMasking(tokenizer, plan.pretrain.masking, seed), plan.pretrain,
@@ -85,7 +90,7 @@ def run(
     return json.loads(done.read_text(encoding="utf-8"))
 
 
-def study(plan: Beyond, *, text: Any, held_out: Any, tokenizer: PreTrainedTokenizerBase, folder: Path) -> list:
+def study(plan: Beyond, *, text: Any, held_out: Any, tokenizer: Any, folder: Path) -> list:
     """Run every strength of a plan, and the learned ones, with every seed."""
     taught = [name for name, by in TAUGHT.items() if by in plan.learned]
     return [

@@ -5,11 +5,10 @@ from typing import Any
 
 import pandas as pd
 
-from saobp.study.cost import timing, whole_model
 from saobp.study.paper import arithmetic, frames
 from saobp.study.paper.numbers import Published
 from saobp.study.setup import labels
-from saobp.study.training import architectures
+from saobp.study.setup.sizes import SIZES
 
 Ways = dict[str, dict[str, Any]]
 PHASES = {"train": "training, dropout", "train_no_dropout": "training, no dropout", "inference": "inference"}
@@ -31,6 +30,8 @@ def operations(paper: Published) -> pd.DataFrame:
 
     "off" is how far print and counter are apart, to the two decimals that are printed.
     """
+    from saobp.study.cost import whole_model
+
     cells = frames.operations(paper)
     cells["fvcore"] = [
         whole_model.macs(
@@ -53,7 +54,7 @@ def printed_otherwise(cells: pd.DataFrame) -> list[str]:
 def surplus(cells: pd.DataFrame) -> pd.DataFrame:
     """Return by size and phase what High counts above Original, beside Original's own attention products (10^9)."""
     counts = cells.pivot_table(index=["model", "phase"], columns="algorithm", values="fvcore", sort=False)
-    sizes = [architectures.SIZES[model.lower()] for model in counts.index.get_level_values("model")]
+    sizes = [SIZES[model.lower()] for model in counts.index.get_level_values("model")]
     products = [size.layers * 2 * arithmetic.LENGTH**2 * size.hidden / 1e9 for size in sizes]
     return pd.DataFrame({"High - Original": counts["High"] - counts["Original"], "2n²h × layers": products})
 
@@ -97,6 +98,8 @@ def peaks(ways: Ways) -> list[str]:
 
     Gradients and AdamW's two moments are there in training whatever the attention is: three times the weights.
     """
+    from saobp.study.cost import timing
+
     floor = 3 * ways["original"]["parameters"] * 4 / 2**20
     about = f"Median (lowest to highest) of {timing.PROCESSES} processes, MiB above the model and its inputs"
     about += f"; in training gradients and AdamW's moments alone take {floor:.1f}."

@@ -19,14 +19,8 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command line; an error for people is one line on stderr and exit code 2 (1 for a failing run)."""
     warnings.filterwarnings("ignore", category=FutureWarning)
     options = parser().parse_args(arguments)
-    from saobp.study.publication.workflow import WorkflowFailed
-    from saobp.study.setup.execution import NotebookFailed
-
     try:
         return options.action(options) or 0
-    except (NotebookFailed, WorkflowFailed) as error:
-        print(f"saobp: {error}", file=sys.stderr)
-        return 1
     except OSError as error:
         print(f"saobp: {error.filename}: {error.strerror}" if error.filename else f"saobp: {error}", file=sys.stderr)
         return 2
@@ -105,24 +99,34 @@ def parser() -> Parser:
     return top
 
 
-def run_notebook(options: argparse.Namespace) -> None:
+def run_notebook(options: argparse.Namespace) -> int:
     """`saobp run NOTEBOOK OUT -p key value … -f profile.yaml`."""
     from saobp.study.setup import execution
 
     name = (dict(options.parameter).get("record") or options.output.as_posix()).rpartition("/")[2].partition(".")[0]
     print(f"{name}: started", flush=True)
-    record = execution.run(options.notebook, options.output, dict(options.parameter), options.profile)
+    try:
+        record = execution.run(options.notebook, options.output, dict(options.parameter), options.profile)
+    except execution.NotebookFailed as error:
+        print(f"saobp: {error}", file=sys.stderr)
+        return 1
     print(f"{options.notebook.stem}: {record['seconds']:.0f} s, {record['name']}.json")
+    return 0
 
 
-def reproduce_profile(options: argparse.Namespace) -> None:
+def reproduce_profile(options: argparse.Namespace) -> int:
     """`saobp reproduce --profile smoke --cores 2`, `saobp reproduce --profile paper --cluster slurm`."""
     from saobp.study.publication import workflow
 
-    if options.dry_run:
-        workflow.preview(options.profile)
-    else:
-        workflow.reproduce(options.profile, options.cores, options.cluster, options.processes)
+    try:
+        if options.dry_run:
+            workflow.preview(options.profile)
+        else:
+            workflow.reproduce(options.profile, options.cores, options.cluster, options.processes)
+    except workflow.WorkflowFailed as error:
+        print(f"saobp: {error}", file=sys.stderr)
+        return 1
+    return 0
 
 
 def write_report(options: argparse.Namespace) -> None:
@@ -156,9 +160,14 @@ def inspect_model(options: argparse.Namespace) -> None:
 
 def show_claim(options: argparse.Namespace) -> None:
     """`saobp claim multihop-gain`."""
-    from saobp.study.publication import results
+    from saobp.study import verdicts
 
-    print(results.claim(options.id))
+    known = verdicts.claims()
+    if options.id not in known:
+        raise ValueError(f"claim: {options.id!r} is none of {', '.join(known)}")
+    studies = verdicts.tracked()
+    decided = verdicts.of_claim(known[options.id], studies)
+    print(verdicts.one_claim(decided, verdicts.reruns(studies, decided)))
 
 
 def publish_profile(options: argparse.Namespace) -> None:

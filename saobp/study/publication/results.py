@@ -7,7 +7,6 @@ from typing import Any
 from saobp.study import figures, tables, verdicts
 from saobp.study.setup import paths, records
 from saobp.study.setup.studies import load_profile
-from saobp.study.texts import fill
 
 SUMMARIES = ("10-tables", "11-figures")  # their records hold nothing that the others do not
 STORIES = "stories"  # questions of a known number of hops, and the strength: figures of their own
@@ -53,6 +52,8 @@ def publish(profile: str) -> None:
 
 def rebuild() -> None:
     """Rebuild `figures/` and the texts from tracked records alone; the same records give the same bytes."""
+    from saobp.study.texts import fill
+
     written = draw(paths.figures())
     for stale in set(paths.figures().iterdir()) - set(written):
         if stale.is_file():  # of other records
@@ -104,16 +105,3 @@ def _claims(kind: str, file_format: str, width: float | None, folder: Path) -> P
     if kind == "figure":
         return figures.write_claims(decided, folder, [file_format], figures.PAGE if width is None else width)[0]
     return verdicts.write(decided, folder, [file_format], verdicts.reruns(studies, decided))[0]
-
-
-def claim(id: str) -> str:
-    """Say everything on one claim: measurements, records and what would change its outcome.
-
-    Raises ValueError for an id that data/claims.yaml does not have.
-    """
-    known = verdicts.claims()
-    if id not in known:
-        raise ValueError(f"claim: {id!r} is none of {', '.join(known)}")
-    studies = verdicts.tracked()
-    decided = verdicts.of_claim(known[id], studies)
-    return verdicts.one_claim(decided, verdicts.reruns(studies, decided))

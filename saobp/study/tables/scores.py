@@ -5,16 +5,15 @@ from dataclasses import replace
 from math import nan
 from typing import Any
 
-from saobp.study.evaluation import future_leak
 from saobp.study.paper.numbers import Published
 from saobp.study.setup import labels
 from saobp.study.setup.benchmarks import TASKS
 from saobp.study.setup.records import select
+from saobp.study.setup.sizes import LEAKY
 from saobp.study.statistics import Estimate, estimates, task_scores
 from saobp.study.tables import context, references
 from saobp.study.tables.cells import Cell, Row, Table, corrected, correction
 from saobp.study.tables.references import AVERAGE, GLUE_TITLES, PERPLEXITY
-from saobp.study.training.architectures import LEAKY
 
 Record = dict[str, Any]
 MODEL_ROWS = ("Model", "Algorithm")
@@ -213,6 +212,8 @@ def _normalized_notes(records: Sequence[Record]) -> list[str]:
 
 def _leak_notes(records: Sequence[Record]) -> list[str]:
     """Say of each decoder that hears later rows how much of its loss that is."""
+    from saobp.study.evaluation import future_leak
+
     leaky = [run for run in select(list(records), algorithm=LEAKY) if run["metrics"].get("leak")]
     return [
         f"{labels.model_title(run['parameters']['model'])}, {labels.algorithm_title(LEAKY)}: "

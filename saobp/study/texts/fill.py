@@ -7,9 +7,9 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from saobp.study.paper import numbers
 from saobp.study.setup import labels, paths
+from saobp.study.setup.sizes import SIZES
 from saobp.study.statistics import Estimate
 from saobp.study.texts import attention, costs, decoders, exam, planned, pretraining, public_encoder, runs, tables
-from saobp.study.training import architectures
 
 SUFFIX = ".j2"
 NUMBERS = {
@@ -94,14 +94,14 @@ def _environment() -> Environment:
     for filter_ in (fixed, signed, percent, effect, interval, measured, span, labels.joined, labels.counted):
         environment.filters[filter_.__name__] = filter_
     environment.filters |= {"model": labels.model_title, "algorithm": labels.algorithm_title}
-    environment.globals |= {**NUMBERS, "paper": numbers.load(), "sizes": architectures.SIZES, "shape": _shape}
+    environment.globals |= {**NUMBERS, "paper": numbers.load(), "sizes": SIZES, "shape": _shape}
     environment.globals |= {"exists": _exists, "include_file": _read}
     return environment
 
 
 def _shape(model: str) -> str:
     """A model's size in two numbers: "4 layers, width 128"."""
-    return f"{architectures.SIZES[model].layers} layers, width {architectures.SIZES[model].hidden}"
+    return f"{SIZES[model].layers} layers, width {SIZES[model].hidden}"
 
 
 def _exists(name: str) -> bool:

@@ -1,43 +1,40 @@
-"""The paper's models as configurations (Tables 4 and 7), and scaled-down twins that are named so."""
-
-from dataclasses import dataclass
+"""The paper's models as configurations (Tables 4 and 7), and scaled-down ones that are named so."""
 
 import torch
 from torch import nn
-from transformers import BertConfig, BertForMaskedLM, BertModel, GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
+from transformers import BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 from transformers.modeling_outputs import MaskedLMOutput
 
 import saobp
+from saobp.study.setup.sizes import (
+    LEAKY,
+    PLAIN,
+    SIZES,
+    WITHOUT_STRENGTH,
+    Size,
+    body_parameters,
+    strength_of,
+    strength_used,
+)
 
-PLAIN = ("original", "entropy_reg", "eigen_reg")  # their attention is not refined; every other algorithm is a factor
-
-WITHOUT_STRENGTH = (*PLAIN, "elemmul", "sinkhorn")  # Eq. 15 and the Sinkhorn step have no λ
-
-LEAKY = "high_all_rows"  # High in a decoder that hears later rows too: what the paper's decoders may have done
-
-
-@dataclass(frozen=True)
-class Size:
-    """One row of Table 4, or a twin of it."""
-
-    layers: int
-    hidden: int
-    heads: int
-    feedforward: int
-    strength: float  # λ of Sec. 6, by the size it stands in for
-    twin_of: str | None = None
-
-
-SIZES = {
-    "mini": Size(4, 256, 4, 1024, 0.2),
-    "small": Size(4, 512, 8, 2048, 0.08),
-    "medium": Size(8, 512, 8, 2048, 0.05),
-    "mini-narrow": Size(4, 128, 4, 512, 0.2, twin_of="mini"),  # half as wide
-    "mini-twin": Size(4, 64, 4, 256, 0.2, twin_of="mini"),  # a quarter as wide, as the next two
-    "small-twin": Size(4, 128, 8, 512, 0.08, twin_of="small"),
-    "medium-twin": Size(8, 128, 8, 512, 0.05, twin_of="medium"),
-    "minilm": Size(6, 384, 12, 1536, 0.1),  # public and trained (saobp.models.public); 0.2 × 11.17 M / 22.7 M
-}
+__all__ = [
+    "LEAKY",
+    "PLAIN",
+    "SIZES",
+    "WITHOUT_STRENGTH",
+    "Size",
+    "SparseBertForMaskedLM",
+    "bert_config",
+    "body_parameters",
+    "decoder",
+    "encoder",
+    "gpt2_config",
+    "parameter_count",
+    "refine_with",
+    "strength_of",
+    "strength_used",
+    "with_tokenizer",
+]
 
 
 class SparseBertForMaskedLM(BertForMaskedLM):
@@ -60,16 +57,6 @@ class SparseBertForMaskedLM(BertForMaskedLM):
         # nothing to predict, in a batch of very short texts, is a loss of zero
         loss = nn.functional.cross_entropy(logits.float(), labels[chosen], reduction="sum") / count.clamp(min=1)
         return MaskedLMOutput(loss=loss, logits=logits, attentions=outputs.attentions)
-
-
-def strength_of(model: str, strengths: dict[str, float] | None = None) -> float:
-    """Return λ for a model: what a profile says, else Sec. 6's value for its size."""
-    return (strengths or {}).get(model, SIZES[model].strength)
-
-
-def strength_used(model: str, algorithm: str, strengths: dict[str, float] | None = None) -> float | None:
-    """Return λ for a model, or None for an algorithm that has none."""
-    return None if algorithm in WITHOUT_STRENGTH else strength_of(model, strengths)
 
 
 def bert_config(model: str, vocabulary: int, *, dropout: float = 0.1, positions: int = 512) -> BertConfig:
@@ -136,9 +123,3 @@ def refine_with(model: nn.Module, algorithm: str, strength: float) -> nn.Module:
 def parameter_count(model: nn.Module) -> int:
     """Count trainable parameters, shared ones once."""
     return sum(p.numel() for p in model.parameters() if p.requires_grad)
-
-
-def body_parameters(model: str, vocabulary: int) -> int:
-    """Count a BERT's parameters as Table 4 does: with the pooler, without the masked-LM head."""
-    with torch.device("meta"):
-        return parameter_count(BertModel(bert_config(model, vocabulary)))

@@ -7,8 +7,8 @@ from math import inf, nan
 import numpy as np
 from scipy import stats
 
-from saobp.study.data.tasks import TASKS
 from saobp.study.setup import labels
+from saobp.study.setup.benchmarks import TASKS
 from saobp.study.setup.records import select
 from saobp.study.statistics import Error, Estimate, estimates, mean_interval
 from saobp.study.verdicts.model import NORMAL, Measurement, measured, on_scale, scope_of

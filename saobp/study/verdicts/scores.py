@@ -6,8 +6,8 @@ from math import inf
 
 import numpy as np
 
-from saobp.study.data.tasks import TASKS
 from saobp.study.setup import labels
+from saobp.study.setup.benchmarks import TASKS
 from saobp.study.statistics import Error, estimates, seed_variance, task_scores
 from saobp.study.statistics.task_scores import Score
 from saobp.study.verdicts.model import Measurement, ends, fixed, scope_of

@@ -6,10 +6,9 @@ from math import log
 
 import numpy as np
 
-from saobp.study.setup import labels
+from saobp.study.setup import labels, sizes
 from saobp.study.setup.records import select
 from saobp.study.statistics import Error, Estimate, borrow, mean_interval, seed_variance
-from saobp.study.training import architectures as models
 from saobp.study.verdicts.model import PRINTED, STORIES, Measurement, ends, measured, scope_of
 from saobp.study.verdicts.studies import Record, Studies, over_seeds, seed_gaps
 
@@ -79,7 +78,7 @@ def _end(run: dict) -> float:
 
 
 def _strength(run: dict) -> float:
-    return models.strength_of(run["model"])
+    return sizes.strength_of(run["model"])
 
 
 def convergence_by_size(studies: Studies) -> list[Measurement]:
@@ -178,8 +177,8 @@ def _token_perplexity(run: Record) -> float | None:
 
 def strengths(studies: Studies) -> list[Measurement]:
     """λ of Mini times its parameters over a size's, minus λ as printed: arithmetic, without a spread."""
-    printed = {size: models.SIZES[size].strength for size in labels.SIZES}
-    counts = {size: models.body_parameters(size, VOCABULARY) for size in labels.SIZES}
+    printed = {size: sizes.SIZES[size].strength for size in labels.SIZES}
+    counts = {size: sizes.body_parameters(size, VOCABULARY) for size in labels.SIZES}
     rows = []
     for size in ("small", "medium"):
         value = printed["mini"] * counts["mini"] / counts[size] - printed[size]

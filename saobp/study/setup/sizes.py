@@ -1,0 +1,53 @@
+"""Sizes of the models (Table 4), scaled-down ones among them, and which algorithms have a strength; no model code."""
+
+from dataclasses import dataclass
+
+PLAIN = ("original", "entropy_reg", "eigen_reg")  # their attention is not refined; every other algorithm is a factor
+
+WITHOUT_STRENGTH = (*PLAIN, "elemmul", "sinkhorn")  # Eq. 15 and the Sinkhorn step have no λ
+
+LEAKY = "high_all_rows"  # High in a decoder that hears later rows too: what the paper's decoders may have done
+
+
+@dataclass(frozen=True)
+class Size:
+    """One row of Table 4, or a scaled-down form of it."""
+
+    layers: int
+    hidden: int
+    heads: int
+    feedforward: int
+    strength: float  # λ of Sec. 6, by the size it stands in for
+    twin_of: str | None = None
+
+
+SIZES = {
+    "mini": Size(4, 256, 4, 1024, 0.2),
+    "small": Size(4, 512, 8, 2048, 0.08),
+    "medium": Size(8, 512, 8, 2048, 0.05),
+    "mini-narrow": Size(4, 128, 4, 512, 0.2, twin_of="mini"),  # half as wide
+    "mini-twin": Size(4, 64, 4, 256, 0.2, twin_of="mini"),  # a quarter as wide, as the next two
+    "small-twin": Size(4, 128, 8, 512, 0.08, twin_of="small"),
+    "medium-twin": Size(8, 128, 8, 512, 0.05, twin_of="medium"),
+    "minilm": Size(6, 384, 12, 1536, 0.1),  # public and trained (saobp.models.public); 0.2 × 11.17 M / 22.7 M
+}
+
+
+def strength_of(model: str, strengths: dict[str, float] | None = None) -> float:
+    """Return λ for a model: what a profile says, else Sec. 6's value for its size."""
+    return (strengths or {}).get(model, SIZES[model].strength)
+
+
+def strength_used(model: str, algorithm: str, strengths: dict[str, float] | None = None) -> float | None:
+    """Return λ for a model, or None for an algorithm that has none."""
+    return None if algorithm in WITHOUT_STRENGTH else strength_of(model, strengths)
+
+
+def body_parameters(model: str, vocabulary: int, positions: int = 512) -> int:
+    """Count a BERT's parameters as Table 4 does: with the pooler, without the masked-LM head."""
+    size = SIZES[model]
+    hidden, norm = size.hidden, 2 * size.hidden
+    embeddings = (vocabulary + positions + 2) * hidden + norm
+    attention = 4 * (hidden + 1) * hidden + norm
+    feedforward = (hidden + 1) * size.feedforward + (size.feedforward + 1) * hidden + norm
+    return embeddings + size.layers * (attention + feedforward) + (hidden + 1) * hidden
