@@ -17,6 +17,14 @@ WAYS = {
     "sampled": {"do_sample": True, "temperature": 1.5},
     "beams": {"do_sample": False, "num_beams": 3},
     "several": {"do_sample": True, "num_return_sequences": 2},
+    "several beams": {"do_sample": False, "num_beams": 3, "num_return_sequences": 3},
+    "sampled beams": {"do_sample": True, "num_beams": 3},
+    "few candidates": {"do_sample": True, "top_k": 5, "top_p": 0.7, "min_p": 0.05},
+    "typical candidates": {"do_sample": True, "typical_p": 0.5, "eta_cutoff": 0.01},
+    "no repetition": {"do_sample": False, "repetition_penalty": 1.5, "no_repeat_ngram_size": 2},
+    "guided": {"do_sample": False, "guidance_scale": 1.5},
+    "weights returned": {"do_sample": False, "output_attentions": True},
+    "a dynamic cache": {"do_sample": False, "cache_implementation": "dynamic"},
 }
 VARIANTS = {
     "high": {"strength": 1.5},
@@ -208,7 +216,25 @@ def test_assisted_decoding_gives_the_greedy_tokens(family):
     call = {"max_new_tokens": 20, "do_sample": False}
     expected = model.generate(ids, use_cache=False, **call)
     assert torch.equal(model.generate(ids, prompt_lookup_num_tokens=3, **call), expected)
+    assert torch.equal(model.generate(ids, assistant_early_exit=1, **call), expected)
     assert torch.equal(model.generate(ids, assistant_model=assistant, **call), expected)
+
+
+@pytest.mark.parametrize("family", CAUSAL)
+def test_a_prompt_in_chunks_in_embeddings_or_already_in_the_cache_goes_on_the_same(family):
+    model, ids = refined(family), tokens(2, 9)
+    call = {"attention_mask": torch.ones_like(ids), "max_new_tokens": 8, "do_sample": False}
+    expected = model.generate(ids, use_cache=False, **call)
+    assert torch.equal(model.generate(ids, prefill_chunk_size=4, **call), expected)
+    embedded = model.generate(inputs_embeds=model.get_input_embeddings()(ids), **call)
+    assert torch.equal(embedded, expected[:, 9:])
+    cache = DynamicCache()
+    model(ids[:, :5], past_key_values=cache)
+    assert torch.equal(model.generate(ids, past_key_values=cache, **call), expected)
+    first = model.generate(ids, return_dict_in_generate=True, **call | {"max_new_tokens": 3})
+    onward = {"attention_mask": torch.ones_like(first.sequences), "past_key_values": first.past_key_values}
+    made = model.generate(first.sequences, **call | onward | {"max_new_tokens": 5})
+    assert torch.equal(made, expected)
 
 
 def test_weights_of_a_cached_step_are_the_last_rows_of_the_full_ones():
@@ -254,7 +280,13 @@ def test_caches_that_cannot_carry_the_sums_are_refused():
     for message, cache in caches.items():
         with pytest.raises(ValueError, match=message):
             model(ids, past_key_values=cache)
-    refusals = {"static": "StaticCache", "paged": "saobp is not supported for continuous batching"}
+    refusals = {
+        "static": "StaticCache",
+        "offloaded_static": "StaticCache",
+        "sliding_window": "StaticCache",
+        "offloaded": "an offloaded cache cannot carry the column sums",
+        "paged": "saobp is not supported for continuous batching",
+    }
     for kind, message in refusals.items():
         with pytest.raises(ValueError, match=message):
             model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=2, cache_implementation=kind)
