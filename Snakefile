@@ -1,25 +1,36 @@
 """The graph of runs: one rule a notebook, one record a run, everything below build/<profile>/."""
 
+import os
+import shlex
 import sys
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import unquote
 
 from saobp.study.setup.studies import load_profile
 
-ROOT = Path(workflow.basedir)
-PROFILE = config["profile"]
+ROOT = Path(os.path.relpath(workflow.basedir))  # in a path from / braces would be wildcards
+PROFILE = unquote(config["profile"])  # quoted, as Snakemake reads what follows a blank and # as a comment
 profile = load_profile(PROFILE)
 THREADS = int(config.get("threads", 1))  # a run; two runs side by side beat one run with two threads
 
+
+
+def word(text):
+    """Return a text as one word of a shell command, its braces doubled."""
+    return shlex.quote(str(text)).replace("{", "{{").replace("}", "}}")
+
+
+PYTHON = f"OMP_NUM_THREADS={{threads}} {word(sys.executable)} -m"
 RUN = (
-    f"OMP_NUM_THREADS={{threads}} '{sys.executable}' -m saobp.study.publication.cli run {{input.notebook}} {{output.notebook}} -f '{PROFILE}' "
-    "-p record {output.record} "
+    f"{PYTHON} saobp.study.publication.cli run {{input.notebook:q}} {{output.notebook:q}} -f {word(PROFILE)} "
+    "-p record {output.record:q} "
 )
 PROCESSES = int(config.get("processes", 1))  # that share a pretraining run; notebook 04 then has nothing left to train
 SHARED = (
-    f"OMP_NUM_THREADS={{threads}} '{sys.executable}' -m torch.distributed.run --standalone --nproc-per-node {PROCESSES} "
-    f"-m saobp.study.training.pretraining --profile '{PROFILE}' --model {{wildcards.model}} --algorithm {{wildcards.algorithm}} "
-    "--seed {wildcards.seed} 2>&1 | tee {log} && "
+    f"{PYTHON} torch.distributed.run --standalone --nproc-per-node {PROCESSES} "
+    f"-m saobp.study.training.pretraining --profile {word(PROFILE)} --model {{wildcards.model:q}} "
+    "--algorithm {wildcards.algorithm:q} --seed {wildcards.seed:q} 2>&1 | tee {log:q} && "
     if PROCESSES > 1
     else ""
 )
@@ -76,7 +87,7 @@ rule theory:
     log:
         "logs/{theory}.log",
     shell:
-        RUN + "2>&1 | tee {log}"
+        RUN + "2>&1 | tee {log:q}"
 
 
 rule pretrain:
@@ -92,7 +103,7 @@ rule pretrain:
     log:
         "logs/04-pretrain-{model}-{algorithm}-{seed}.log",
     shell:
-        SHARED + RUN + "-p model {wildcards.model} -p algorithm {wildcards.algorithm} -p seed {wildcards.seed} 2>&1 | tee -a {log}"
+        SHARED + RUN + "-p model {wildcards.model:q} -p algorithm {wildcards.algorithm:q} -p seed {wildcards.seed:q} 2>&1 | tee -a {log:q}"
 
 
 rule finetune:
@@ -109,8 +120,8 @@ rule finetune:
     log:
         "logs/05-finetune-{model}-{algorithm}-{seed}-{group}-{head}.log",
     shell:
-        RUN + "-p model {wildcards.model} -p algorithm {wildcards.algorithm} -p seed {wildcards.seed} "
-        "-p group {wildcards.group} -p finetune_seed {wildcards.head} 2>&1 | tee {log}"
+        RUN + "-p model {wildcards.model:q} -p algorithm {wildcards.algorithm:q} -p seed {wildcards.seed:q} "
+        "-p group {wildcards.group:q} -p finetune_seed {wildcards.head:q} 2>&1 | tee {log:q}"
 
 
 rule attention:
@@ -126,8 +137,8 @@ rule attention:
     log:
         "logs/06-attention-{model}-{algorithm}-{seed}-{task}.log",
     shell:
-        RUN + "-p model {wildcards.model} -p algorithm {wildcards.algorithm} -p seed {wildcards.seed} "
-        "-p task {wildcards.task} 2>&1 | tee {log}"
+        RUN + "-p model {wildcards.model:q} -p algorithm {wildcards.algorithm:q} -p seed {wildcards.seed:q} "
+        "-p task {wildcards.task:q} 2>&1 | tee {log:q}"
 
 
 rule decoder:
@@ -143,7 +154,7 @@ rule decoder:
     log:
         "logs/07-decoder-{model}-{algorithm}-{seed}.log",
     shell:
-        RUN + "-p model {wildcards.model} -p algorithm {wildcards.algorithm} -p seed {wildcards.seed} 2>&1 | tee {log}"
+        RUN + "-p model {wildcards.model:q} -p algorithm {wildcards.algorithm:q} -p seed {wildcards.seed:q} 2>&1 | tee {log:q}"
 
 
 rule cost:
@@ -158,7 +169,7 @@ rule cost:
         "logs/08-cost-{model}.log",
     threads: workflow.cores  # nothing beside it while it takes times
     shell:
-        RUN + "-p model {wildcards.model} 2>&1 | tee {log}"
+        RUN + "-p model {wildcards.model:q} 2>&1 | tee {log:q}"
 
 
 rule beyond:
@@ -175,7 +186,7 @@ rule beyond:
     log:
         "logs/12-beyond-{model}-{seed}.log",
     shell:
-        RUN + "-p model {wildcards.model} -p seed {wildcards.seed} 2>&1 | tee {log}"
+        RUN + "-p model {wildcards.model:q} -p seed {wildcards.seed:q} 2>&1 | tee {log:q}"
 
 
 rule summary:
@@ -190,7 +201,7 @@ rule summary:
     log:
         "logs/{summary}.log",
     shell:
-        RUN + "2>&1 | tee {log}"
+        RUN + "2>&1 | tee {log:q}"
 
 
 rule report:
@@ -203,4 +214,4 @@ rule report:
     log:
         "logs/report.log",
     shell:
-        f"'{sys.executable}' -m saobp.study.publication.cli report --profile '{PROFILE}' 2>&1 | tee {{log}}"
+        f"{PYTHON} saobp.study.publication.cli report --profile {word(PROFILE)} 2>&1 | tee {{log:q}}"

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from urllib.parse import quote
 
 from saobp.study.setup import paths
 
@@ -30,11 +31,12 @@ def given():
     return os.environ | {"PYTHONPATH": str(paths.root()), "OMP_NUM_THREADS": "1"}
 
 
-def made(folder, name, target, *config):
+def made(folder, name, target, *config, options=()):
     """Make one file of the workflow and return what was said."""
     command = [
         sys.executable, "-m", "snakemake", "--snakefile", str(folder / "Snakefile"), "--cores", "2", "-p",
         "--directory", str(folder / "build" / name),
-        "--config", f"profile={folder / 'notebooks' / 'profiles' / name}.yaml", *config, "--", target,
+        "--config", f"profile={quote(str(folder / 'notebooks' / 'profiles' / name))}.yaml", *config, *options,
+        "--", target,
     ]  # fmt: skip
     return subprocess.run(command, cwd=folder, env=given(), capture_output=True, text=True, timeout=900)

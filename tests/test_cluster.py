@@ -55,6 +55,17 @@ def test_a_run_is_a_job_with_the_resources_of_its_rule(cluster, tmp_path):
 
 
 @pytest.mark.slow
+def test_a_clone_in_a_folder_of_any_name_runs_its_jobs(cluster, tmp_path):
+    folder = repository(tmp_path / "a b's #1 {x} ü", "little")
+    options = ["--workflow-profile", str(CLUSTERS / "slurm"), "--latency-wait", "5", "--slurm-status-command", "squeue",
+               "--slurm-init-seconds-before-status-checks", "2"]  # fmt: skip
+    done = made(folder, "little", "records/09-audit.json", options=options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (folder / "build" / "little" / "records" / "09-audit.json").is_file()
+    assert "srun -n1" in (cluster / "calls").read_text()
+
+
+@pytest.mark.slow
 def test_a_job_that_fails_is_tried_again(cluster, tmp_path, monkeypatch):
     monkeypatch.setenv("STUB_SLURM_FAIL", "1")  # the first job of the cluster dies before it has begun
     done = submitted(tmp_path / "build", "records/02-variants.json")

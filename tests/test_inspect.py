@@ -10,9 +10,22 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from families import IMAGE, SIZES, sharpened
 from safetensors.torch import load_file, save_file
 from small_models import word_tokenizer
-from transformers import GPT2Config, GPT2LMHeadModel
+from transformers import (
+    AlbertConfig,
+    AlbertModel,
+    CLIPConfig,
+    CLIPModel,
+    CLIPTextConfig,
+    CLIPTextModel,
+    GPT2Config,
+    GPT2LMHeadModel,
+    SwinConfig,
+    SwinModel,
+    ViTImageProcessor,
+)
 
 import saobp
 from saobp.measure import inspect as inspecting
@@ -88,6 +101,40 @@ def test_the_strength_of_a_model_follows_the_paper_s_rule():
     for parameters, strength in sizes.items():
         model = torch.nn.ParameterList([torch.nn.Parameter(torch.empty(int(parameters), device="meta"))])
         assert inspecting.strength_for(model) == strength
+
+
+def test_every_layer_of_an_albert_is_measured_and_a_causal_tower_as_causal():
+    tokenizer = word_tokenizer(50)
+    ids = {"vocab_size": len(tokenizer), "pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3}
+    shared = AlbertModel(AlbertConfig(**{**SIZES, **ids, "num_hidden_layers": 3, "embedding_size": 16}))
+    assert set(saobp.inspect(shared, tokenizer, model_folders.TEXTS[:2]).layer) == {1, 2, 3}
+    tower = sharpened(CLIPTextModel(CLIPTextConfig(**SIZES, **ids, projection_dim=16)))
+    found = inspecting.examine(tower, tokenizer, model_folders.TEXTS[:2], strengths=1.0)
+    assert found.causal
+    inputs = tokenizer(model_folders.TEXTS[0], return_tensors="pt")
+    with torch.no_grad(), raw_attentions(saobp.apply(tower, "none")) as pairs:
+        tower(**{name: inputs[name] for name in ("input_ids", "attention_mask")})
+    columns = saobp.refine(pairs[0][0], "high", 1.0, causal=True).sum(-2).amax(-1)
+    with torch.no_grad(), raw_attentions(saobp.apply(tower, "high", 1.0)) as seen:
+        tower(**{name: inputs[name] for name in ("input_ids", "attention_mask")})
+    torch.testing.assert_close(seen[0][1].sum(-2).amax(-1), columns)
+
+
+@pytest.mark.parametrize("kind", ["text and pictures", "windows"])
+def test_models_of_several_stacks_are_refused_in_one_line(kind):
+    if kind == "windows":
+        sizes = {"image_size": 32, "patch_size": 4, "embed_dim": 16, "depths": [1, 1], "num_heads": [2, 4]}
+        model, reader = (
+            SwinModel(SwinConfig(**sizes, window_size=4)),
+            ViTImageProcessor(size={"height": 32, "width": 32}),
+        )
+        given = [np.zeros((32, 32, 3), dtype=np.uint8)] * 2
+    else:
+        parts = {"text_config": {**SIZES, "vocab_size": 60}, "vision_config": {**SIZES, **IMAGE}}
+        model, reader, given = CLIPModel(CLIPConfig(**parts, projection_dim=16)), word_tokenizer(50), ["w1 w2 w3"] * 2
+    with pytest.raises(ValueError, match=type(model).__name__) as error:
+        saobp.inspect(model, reader, given)
+    assert "\n" not in str(error.value)
 
 
 def test_what_a_window_hides_stays_hidden():

@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from families import build, tokens
+from families import SIZES, TOKENS, build, sharpened, tokens
 from torch import Tensor
 from torch.nn.attention.flex_attention import create_block_mask
-from transformers import DynamicCache
+from transformers import CLIPTextConfig, CLIPTextModel, DynamicCache
 from transformers.masking_utils import create_masks_for_generate
 
 import saobp
@@ -220,6 +220,19 @@ def test_masks_by_kind_of_layer_are_refined_as_the_model_makes_them():
     }
     expected = model(ids, attention_mask=real).logits
     torch.testing.assert_close(model(ids, attention_mask=masks).logits[real], expected[real], **CLOSE)
+
+
+@pytest.mark.parametrize(("factor", "strength"), REFINEMENTS)
+def test_a_causal_tower_whose_modules_do_not_say_so_is_refined_causally(factor, strength):
+    sizes = {**SIZES, **TOKENS, "projection_dim": 16}
+    model = sharpened(CLIPTextModel(CLIPTextConfig(**sizes)))
+    assert not any(module.is_causal for module in model.modules() if hasattr(module, "is_causal"))
+    saobp.apply(model, factor, strength)
+    with torch.no_grad(), raw_attentions(model) as pairs:
+        model(tokens(2, LENGTH))
+    for raw, refined in pairs:
+        assert (raw.triu(1) == 0).all()
+        torch.testing.assert_close(refined, saobp.refine(raw, factor, strength, causal=True), **CLOSE)
 
 
 def test_a_mask_made_beforehand_is_refined_as_the_model_makes_it():

@@ -2,12 +2,13 @@
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 import time
 
 import pytest
-from small_repository import made, repository
+from small_repository import given, made, repository
 
 from saobp.study import figures
 from saobp.study.beyond import strengths
@@ -88,6 +89,52 @@ def test_a_profile_that_this_machine_cannot_run_has_a_graph_all_the_same(name, t
     pretrained = len(study.pairs()) * len(study.seeds)
     assert any(line.split() == ["pretrain", str(pretrained)] for line in said.splitlines())
     assert not (tmp_path / name / "records").exists()
+
+
+ODD = "a b's #1 {x} ü"
+
+
+@pytest.fixture
+def odd(tmp_path):
+    """A clone in a folder of a name that a shell, YAML, Snakemake and papermill each read in their own way."""
+    folder = repository(tmp_path / ODD, "little")
+    (folder / "notebooks" / "profiles" / "smoke.yaml").symlink_to(paths.root() / "notebooks/profiles/smoke.yaml")
+    return folder
+
+
+def test_a_clone_in_a_folder_of_any_name_plans_every_run_of_smoke(odd):
+    command = [sys.executable, "-m", "saobp.study.publication.cli", "reproduce", "--profile", "smoke", "--dry-run"]
+    done = subprocess.run(command, cwd=odd, env=given(), capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+    study = load_profile("smoke")
+    counts = dict(re.findall(r"^(\w+) +(\d+)$", done.stdout, re.MULTILINE))
+    assert counts["pretrain"] == str(len(study.pairs()) * len(study.seeds))
+    assert (odd / "build" / "smoke").is_dir()
+
+
+def test_a_clone_in_a_folder_of_any_name_runs_a_rule(odd):
+    done = made(odd, "little", "records/09-audit.json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    build = odd / "build" / "little"
+    assert records.read(build / "records" / "09-audit.json")["name"] == "09-audit"
+    assert (build / "notebooks" / "09-audit.ipynb").is_file()
+    assert "09-audit" in (build / "logs" / "09-audit.log").read_text()
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_every_command_of_a_clone_in_a_folder_of_any_name_has_its_paths_whole(odd, processes):
+    profile = odd / "notebooks" / "profiles" / "little.yaml"
+    done = made(odd, "little", "index.html", f"processes={processes}", options=["--dry-run"])
+    assert done.returncode == 0, done.stdout + done.stderr
+    commands = re.findall(r"^Shell command: (OMP_NUM_THREADS=.*)$", done.stdout, re.MULTILINE)
+    assert len(commands) == 10  # of every rule
+    for command in commands:
+        for part in command.split(" && "):
+            words = shlex.split(part)
+            assert str(profile) in words and sys.executable in words
+            if "run" in words:
+                assert (odd / "build" / "little" / words[words.index("run") + 1]).resolve().is_file()
+    assert sum("torch.distributed.run" in command for command in commands) == processes - 1
 
 
 def planned(profile, capfd):

@@ -25,6 +25,7 @@ from saobp.measure.capture_files import Parts, summary
 from saobp.measure.measurement import Batch, Plan, measured, size, token_classes
 from saobp.models.apply import raw_attentions
 from saobp.models.module import Refinement
+from saobp.models.supported import maps_of_one_stack
 
 INPUTS = ("input_ids", "attention_mask", "token_type_ids", "position_ids")
 PIXELS = "pixel_values"
@@ -164,16 +165,7 @@ def _visible(model: nn.Module) -> Iterator[Any]:
 
     def attend(inputs: dict[str, Tensor]) -> list[tuple[Tensor, Tensor]]:
         moved = {name: value.to(device) for name, value in inputs.items()}
-        try:
-            pairs = _maps(body, moved, refined)
-        except torch.OutOfMemoryError:
-            raise
-        except Exception as error:  # whatever a model says of ids, lengths or inputs that are not its own
-            said = (str(error).splitlines() or [type(error).__name__])[0]
-            raise ValueError(f"batches: {type(model).__name__} cannot run on one ({said})") from error
-        if not _is_one_stack(pairs, size(inputs)):
-            raise ValueError(f"model: {type(model).__name__} gives no attention maps of one stack of layers")
-        return pairs
+        return maps_of_one_stack(model, lambda: _maps(body, moved, refined), size(inputs), "batches")
 
     model.eval()
     if not refined:
@@ -195,15 +187,6 @@ def _maps(body: nn.Module, inputs: dict[str, Tensor], refined: bool) -> list[Any
             return list(pairs)
         maps = getattr(body(**inputs, output_attentions=True), "attentions", None) or [None]
         return [None if one is None else (one, one) for one in maps]
-
-
-def _is_one_stack(pairs: list[Any], samples: int) -> bool:
-    """Tell whether maps are square, one size in all layers, a matrix per sample and head."""
-    shapes = {pair and tuple(pair[0].shape) for pair in pairs}
-    if len(shapes) != 1 or None in shapes:
-        return False
-    (shape,) = shapes
-    return len(shape) == 4 and shape[0] == samples and shape[2] == shape[3]
 
 
 def _identity(model: nn.Module, plan: Plan, classes: Any) -> str:

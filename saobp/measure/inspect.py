@@ -24,7 +24,7 @@ from saobp.fused.workers import side_by_side
 from saobp.measure import diagnostics
 from saobp.measure.resampling import StreamedBootstrap
 from saobp.models.apply import apply, raw_attentions
-from saobp.models.supported import is_causal_module, refuse, self_attention_modules
+from saobp.models.supported import is_causal_module, maps_of_one_stack, refuse, self_attention_modules
 
 if TYPE_CHECKING:
     import pandas
@@ -236,9 +236,14 @@ def maps_of(model: nn.Module, sample: Sample) -> list[Float[Tensor, "head L L"]]
     if getattr(model.config, "is_encoder_decoder", False):
         body = model.get_encoder()
     device = next(model.parameters()).device
-    with torch.inference_mode(), raw_attentions(body) as pairs:
-        body(**{name: tensor.to(device) for name, tensor in sample.inputs.items()})
-    return [raw[0].float() for raw, _ in pairs]
+    inputs = {name: tensor.to(device) for name, tensor in sample.inputs.items()}
+
+    def run() -> list[Any]:
+        with torch.inference_mode(), raw_attentions(body) as pairs:
+            body(**inputs)
+        return pairs
+
+    return [raw[0].float() for raw, _ in maps_of_one_stack(model, run, 1, "texts")]
 
 
 def one_step(maps: Float[Tensor, "*head L L"], factor: str, strength: float, causal: bool) -> Tensor:
@@ -252,6 +257,8 @@ def one_step(maps: Float[Tensor, "*head L L"], factor: str, strength: float, cau
 def _measure(found: Inspection, model: nn.Module, sample: Sample) -> None:
     """Measure one sample's maps at every strength and note which token holds the largest column."""
     layers = maps_of(model, sample)
+    if not any(bool(layer.triu(1).any()) for layer in layers):  # the masks of CLIP are causal, its modules are not
+        found.causal = True
     values = np.empty((len(found.grid), len(MEASURES), len(layers), len(layers[0])))
     labels = sample.labels or patch_labels(layers[0].shape[-1])
     labels = ["first token", *labels[1:]] if found.causal else labels  # where a decoder's sink is, whatever the word

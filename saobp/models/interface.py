@@ -119,7 +119,7 @@ def attention_forward(
     if not first:
         raise ValueError(
             f"past_key_values: {type(module).__name__} was handed keys whose rows sent it no messages; "
-            "pass an empty DynamicCache, or none"
+            "pass an empty DynamicCache, or use_cache=False"
         )
     return refined_attention(refinement, query, key, value, call)
 

@@ -9,8 +9,10 @@ import functools
 import inspect
 import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
+import torch
 from torch import nn
 
 NAME = "saobp"
@@ -96,6 +98,26 @@ def refuse_module(model: nn.Module, module: nn.Module) -> None:
             f"{name} has no layer_idx, so its cache could not carry the column sums; "
             "build the model with transformers' own classes"
         )
+
+
+def maps_of_one_stack(model: nn.Module, run: Callable[[], Iterable[Any]], samples: int, given: str) -> list[Any]:
+    """Run a model and return the (raw, refined) maps of its layers, all (samples, head, L, L) of one size.
+
+    Raises ValueError that names the model, if its maps are others or none, or what was `given`, if it fails.
+    """
+    name = type(model).__name__
+    try:
+        pairs = list(run())
+    except torch.OutOfMemoryError:
+        raise
+    except Exception as error:  # whatever a model says of ids, lengths or inputs that are not its own
+        said = (str(error).splitlines() or [type(error).__name__])[0]
+        raise ValueError(f"{given}: {name} cannot run on one ({said})") from error
+    shapes = {pair and tuple(pair[0].shape) for pair in pairs}
+    shape = shapes.pop() if len(shapes) == 1 else None
+    if shape is None or len(shape) != 4 or shape[0] != samples or shape[2] != shape[3]:
+        raise ValueError(f"model: {name} gives no attention maps of one stack of layers")
+    return pairs
 
 
 def is_causal_module(module: nn.Module) -> bool:

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 from saobp.study.data import sources
 from saobp.study.publication import environment
@@ -97,7 +98,7 @@ def _snakemake(
 ) -> int:
     command = [
         sys.executable, "-m", "snakemake", "--snakefile", str(paths.root() / "Snakefile"), "--directory", str(folder),
-        "--cores", str(cores), "--config", f"profile={profile}", f"processes={processes}",
+        "--cores", str(cores), "--config", f"profile={quote(str(profile))}", f"processes={processes}",
         "--quiet", "rules", "host", *options,
     ]  # fmt: skip
     sink = subprocess.DEVNULL if quiet else None
