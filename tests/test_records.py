@@ -2,11 +2,13 @@
 
 import json
 
+import example_records as examples
 import numpy as np
 import pytest
 import torch
+from example_records import FAILED, exam
 
-from saobp.study.setup import paths, records
+from saobp.study.setup import answers, paths, records
 from saobp.study.setup.records import RecordError, Run
 from saobp.study.setup.schema import Record
 
@@ -102,3 +104,15 @@ def test_a_record_of_another_form_is_never_written(tmp_path, wrong, said):
     with pytest.raises(RecordError, match=f"a.json: not written, {said}"):
         Run("finetune", profile="smoke", parameters={}).save(tmp_path / "a.json", {}, **wrong)
     assert not list(tmp_path.iterdir())
+
+
+def test_the_answers_of_an_exam_lie_beside_their_record_and_come_back(tmp_path):
+    runs = [exam(layers, name, 0) for layers in (2, 4) for name in ("original", "high")]
+    lost = exam(4, "high", 1, FAILED)
+    record = examples.record("beyond", "mini", "high", 42, {"multihop": [*runs, lost]})
+    path = tmp_path / "a.json"
+    paths.write_text(path, records.as_text(answers.move(record, path)))
+    assert "outcomes\": {}" in path.read_text() and sorted(p.name for p in tmp_path.iterdir()) == [
+        "a.answers.parquet", "a.json",
+    ]  # fmt: skip
+    assert records.read(path) == record

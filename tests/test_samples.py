@@ -69,24 +69,6 @@ def test_a_change_is_refined_less_softmax_with_its_interval_over_samples(tmp_pat
     assert attention.changes(path).loc["entropy", "change"] == 0
 
 
-class Words:
-    def convert_ids_to_tokens(self, tokens):
-        return [f"w{token}" for token in tokens]
-
-
-def test_maps_are_of_the_most_moved_head_and_of_the_first_of_the_last_layer(tmp_path):
-    raw = np.full((2, 3, 4, 4), 0.25)
-    refined = raw.copy()
-    refined[-1, 2, :, 0], refined[-1, 2, :, 1] = 0.35, 0.15
-    tokens = {"input_ids_0": np.arange(4), "raw_0": raw}
-    np.savez(tmp_path / "c.maps.npz", refined_0=refined, **tokens)
-    found = attention.example_maps(tmp_path / "c.parquet", Words())
-    assert [(one["layer"], one["head"]) for one in found] == [(2, 3), (2, 1)]
-    assert found[0]["refined"][0] == [0.35, 0.15, 0.25, 0.25] and found[0]["tokens"] == ["w0", "w1", "w2", "w3"]
-    np.savez(tmp_path / "c.maps.npz", refined_0=raw, **tokens)  # as under Original
-    assert [one["head"] for one in attention.example_maps(tmp_path / "c.parquet", Words())] == [1]
-
-
 def choices(*options):
     """RACE of one question an item, as long as its first option makes it."""
     asked = [{**row, "options": [long, "red", "blue", "green"]} for row, long in zip(race_rows(len(options)), options)]

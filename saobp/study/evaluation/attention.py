@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import datasets
-import numpy as np
 import pandas as pd
 import torch
 from transformers import PreTrainedTokenizerBase
@@ -69,31 +68,6 @@ def graph_points(parquet: Path, seed: int = 0) -> dict[str, list[float]]:
     chosen = table.sample(min(POINTS, len(table)), random_state=seed)
     columns = {"gtd": "gtd", "clustering": "clustering_barrat", "betweenness": "betweenness"}
     return {name: chosen[column].round(4).tolist() for name, column in columns.items()}
-
-
-def example_maps(parquet: Path, tokenizer: PreTrainedTokenizerBase) -> list[dict[str, Any]]:
-    """Return maps of the last layer on the shortest sample that was kept whole, softmax and refined.
-
-    The head that the refinement moved most comes first; the layer's first head is always among them, so that runs of
-    different algorithms have a head in common.
-    """
-    with np.load(parquet.with_suffix(".maps.npz")) as arrays:
-        kept = [name.removeprefix("input_ids_") for name in arrays.files if name.startswith("input_ids_")]
-        shortest = min(kept, key=lambda sample: (len(arrays[f"input_ids_{sample}"]), int(sample)))
-        raw, refined = (arrays[f"{name}_{shortest}"][-1] for name in ("raw", "refined"))
-        tokens = tokenizer.convert_ids_to_tokens(arrays[f"input_ids_{shortest}"].tolist())
-        place = {"sample": int(shortest), "layer": len(arrays[f"raw_{shortest}"]), "tokens": tokens}
-    most = int(np.abs(refined - raw).sum((1, 2)).argmax())
-    return [
-        place | {"head": head + 1} | _kept({"raw": raw[head], "refined": refined[head]})
-        for head in dict.fromkeys((most, 0))
-    ]
-
-
-def _kept(sides: dict[str, np.ndarray]) -> dict[str, Any]:
-    """Return maps to four significant digits, and their sparsity, the share below 1/L, from all digits."""
-    digits = {side: [[float(f"{value:.4g}") for value in row] for row in matrix] for side, matrix in sides.items()}
-    return digits | {"sparsity": {side: float((matrix < 1 / len(matrix)).mean()) for side, matrix in sides.items()}}
 
 
 MEASURES = ("gtd", "indirect_entropy", "entropy", "sparsity", "column_mass_maximum")

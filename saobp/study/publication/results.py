@@ -1,11 +1,10 @@
 """From a profile's records to tracked results, published figures and texts; and single files for a next paper."""
 
-import shutil
 from pathlib import Path
 from typing import Any
 
 from saobp.study import figures, tables, verdicts
-from saobp.study.setup import paths, records
+from saobp.study.setup import answers, paths, records
 from saobp.study.setup.studies import load_profile
 
 SUMMARIES = ("10-tables", "11-figures")  # their records hold nothing that the others do not
@@ -35,13 +34,12 @@ def publish(profile: str) -> None:
     found = [path for path in sorted(folder.glob("*.json")) if path.stem not in SUMMARIES]
     if not found:
         raise FileNotFoundError(f"{folder}: no records there; run `make reproduce PROFILE={name}` first")
-    for path in found:
-        records.read(path)
+    read = {path: records.read(path) for path in found}
     tracked = paths.results(name)
     gone = {path.stem for path in tracked.glob("*.json")} - {path.stem for path in found}
     with paths.new_folder(tracked) as target:
-        for path in found:
-            shutil.copyfile(path, target / path.name)
+        for path, record in read.items():
+            paths.write_text(target / path.name, records.as_text(answers.move(record, target / path.name)))
     print(f"{len(found)} records in {tracked}")
     if gone:
         print(f"no longer there, for {folder} has none of them: {', '.join(sorted(gone))}; git restores them")

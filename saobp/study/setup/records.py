@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from saobp.study.setup import paths, schema, seals
+from saobp.study.setup import answers, paths, schema, seals
 from saobp.study.setup.schema import Data, Departure, Device, Record
 
 PACKAGES = ("torch", "transformers", "datasets", "tokenizers", "numpy", "scipy", "scikit-learn", "igraph")
@@ -156,7 +156,7 @@ def read(path: str | Path) -> Record:
         raise RecordError(f"{path}: schema {record['schema']}, this version reads {schema.SCHEMA}: run it again")
     if flaw := schema.flaw(record):
         raise RecordError(f"{path}: not a run record, {flaw}: delete it and run again")
-    return record
+    return answers.put_back(record, Path(path))
 
 
 def files(profile_or_folder: str | Path) -> list[Path]:
