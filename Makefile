@@ -54,7 +54,7 @@ lab: install  ## open the notebooks in JupyterLab (its options: LAB="--port 9000
 
 lock: $(VENV)/installed  ## refresh requirements.lock and environment.yml
 	@python -m pip install --quiet --disable-pip-version-check uv
-	@python tests/lock.py
+	@python tools/lock.py
 
 clean:  ## remove build/ (the environment stays)
 	@rm -rf build

@@ -18,10 +18,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import torch
 from torch import Tensor
+
+try:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+except ModuleNotFoundError:
+    raise ModuleNotFoundError("saobp.capture needs pyarrow: pip install 'saobp[measure]'", name="pyarrow") from None
 
 MATRICES = ("raw", "refined")
 METADATA = b"saobp"

@@ -13,10 +13,14 @@ from __future__ import annotations
 import math
 from numbers import Integral, Real
 
-import igraph
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
+
+try:
+    import igraph
+except ModuleNotFoundError:
+    raise ModuleNotFoundError("saobp.graph needs igraph: pip install 'saobp[measure]'", name="igraph") from None
 
 SYMMETRIES = ("mean", "max", "min")
 CLUSTERINGS = ("binary", "onnela", "barrat")

@@ -20,7 +20,7 @@ def taken_out(record: dict[str, Any]) -> tuple[dict[str, Any], pa.Table | None]:
 
     The table has run (place in `metrics.multihop`), hops, and right: 0 or 1 per question, the same questions in each.
     """
-    runs = record["metrics"].get("multihop") or []
+    runs = record.get("metrics", {}).get("multihop") or []
     rows = [(n, int(hops), right) for n, run in enumerate(runs) for hops, right in run.get("outcomes", {}).items()]
     if not rows:
         return record, None

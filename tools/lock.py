@@ -9,9 +9,9 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 # torch pins its own accelerator libraries, and the build for the machine may need none: leave them to it
 LEFT_TO_TORCH = re.compile(r"^(nvidia-|cuda-|triton)")
-EXTRAS = ("study", "test")
+EXTRAS = ("measure", "study", "test")
 COMPILE = (
-    "uv pip compile pyproject.toml --extra study --extra test --universal --fork-strategy fewest "
+    "uv pip compile pyproject.toml --extra measure --extra study --extra test --universal --fork-strategy fewest "
     "--python-version 3.11 --quiet --upgrade --no-annotate --no-header"
 )
 HEADER = "# Exact pins for Python 3.11 and later, written by `make lock`: edit pyproject.toml, not this file.\n"
@@ -34,7 +34,8 @@ def pins(lines: list[str]) -> dict[str, str]:
 def direct_dependencies() -> list[str]:
     """List the requirement strings that pyproject.toml states, those of a cluster's own left out."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    return project["dependencies"] + [r for name in EXTRAS for r in project["optional-dependencies"][name]]
+    extras = [r for name in EXTRAS for r in project["optional-dependencies"][name] if not r.startswith("saobp[")]
+    return project["dependencies"] + extras
 
 
 def environment(lines: list[str]) -> str:
