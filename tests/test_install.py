@@ -19,12 +19,11 @@ README = (paths.root() / "README.md").read_text(encoding="utf-8")
 SNIPPET = next(code for code in re.findall(r"```python\n(.*?)```", README, re.DOTALL) if "saobp.apply" in code)
 OUTPUT = re.search(r"```text\n(none: .*?)```", README, re.DOTALL)[1]
 HIDDEN = """
-import sys
-class Hidden:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in {modules!r}:
-            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name.partition(".")[0])
-sys.meta_path.insert(0, Hidden())
+from importlib.machinery import PathFinder
+real = PathFinder.find_spec
+def find_spec(name, path=None, target=None):
+    return None if name.partition(".")[0] in {modules!r} else real(name, path, target)
+PathFinder.find_spec = find_spec
 """
 
 
