@@ -5,10 +5,11 @@ import pytest
 import torch
 
 from saobp.models import public
-from saobp.study.beyond import inserted, known_hops, retrofit
+from saobp.study.beyond import branched, inserted, known_hops, retrofit
 from saobp.study.setup import plan
 from saobp.study.setup.studies import load_profile
 from saobp.study.training import architectures
+from saobp.study.verdicts.model import Claim
 
 SECTIONS = plan.sections(plan.file())
 
@@ -29,8 +30,75 @@ def test_a_primary_endpoint_that_cannot_be_decided_is_refused(change):
         plan.Primary.model_validate(given)
 
 
+READERS = {
+    "retrofit": retrofit.Retrofit,
+    "retrofit-untrained": inserted.Untrained,
+    "hops": known_hops.KnownHops,
+    "branched": branched.Branched,
+}
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_every_run_reads_its_study_of_the_plan(name):
+    assert plan.section(plan.file(), name, READERS[name]).primary == plan.read(plan.file()).studies[name].primary
+
+
+@pytest.mark.parametrize(
+    ("study", "old", "new", "key"),
+    [
+        ("hops", "seeds: 20", "seeds: '20'", "hops.primary.seeds"),
+        ("hops", "seeds: 20", "seeds: 20.0", "hops.primary.seeds"),
+        ("hops", "seeds: 20", "seeds: true", "hops.primary.seeds"),
+        ("hops", "margin: 2.0", "margin: '2.0'", "hops.primary.margin"),
+        ("hops", "margin: 2.0", "margin: .inf", "hops.primary.margin"),
+        ("hops", "margin: 2.0", "margins: 2.0", "hops.primary.margin"),
+        ("hops", "direction: 1", "direction: 2", "hops.primary.direction"),
+        ("hops", "analyses: [10, 20]", "analyses: [10, 19]", "hops.primary"),
+        ("hops", "analyses: [10, 20]", "analyses: [20, 10]", "hops.primary"),
+        ("hops", "layers: [2, 4]", "layers: [2, '4']", "hops.layers.1"),
+        ("hops", "layers: [2, 4]", "layer: [2, 4]", "hops.layers"),
+        ("hops", "exam: exam-2026-11", "exam: 2026", "hops.exam"),
+        (
+            "retrofit",
+            "high: {factor: high, strength: 0.1}",
+            "high: {factor: high, strengths: 0.1}",
+            "retrofit.arms.high",
+        ),
+        (
+            "retrofit",
+            "high: {factor: high, strength: 0.1}",
+            "high: {factor: high, strength: -0.1}",
+            "retrofit.arms.high",
+        ),
+        ("retrofit", "secondary_seeds: [0, 1, 2]", "secondary_seeds: [0, 0, 2]", "retrofit.secondary_seeds"),
+        ("retrofit", "  stopping: >", "  stoping: >", "retrofit.stopping"),
+        ("branched", "below: 4.5", "below: four", "branched.below"),
+        ("branched", "every: 500", "every: 0", "branched.every"),
+        ("hops", "name: 2026-11", "named: 2026-11", "name"),
+        ("hops", "name: 2026-11", "name: 2026", "name"),
+    ],
+)
+def test_a_plan_with_a_wrong_key_type_or_value_is_refused_by_its_key(tmp_path, study, old, new, key):
+    text = plan.file().read_text()
+    before, mark, section = ("", "", text) if key == "name" else text.partition(f"\n{study}:\n")
+    assert section.count(old) >= 1
+    file = tmp_path / "mine.yaml"
+    file.write_text(before + mark + section.replace(old, new, 1))
+    with pytest.raises(ValueError, match=f"mine.yaml: key '{key}") as error:
+        plan.section(file, study, READERS[study])
+    assert "\n" not in str(error.value)
+
+
+def test_a_claim_of_another_type_is_refused():
+    given = {"id": "a", "title": "t", "sentence": "s", "place": "p", "endpoint": "e", "unit": "u", "rule": "one"}
+    Claim(**given, direction=1, margin=1)
+    for wrong in ({"margin": "1"}, {"margin": float("inf")}, {"direction": "1"}, {"reference": float("nan")}):
+        with pytest.raises(ValueError):
+            Claim(**given | {"direction": 1, "margin": 1.0} | wrong)
+
+
 def test_a_secondary_arm_is_run_after_every_seed_of_the_primary_ones():
-    study = retrofit.Retrofit.model_validate(SECTIONS["retrofit"])
+    study = plan.section(plan.file(), "retrofit", retrofit.Retrofit)
     units = list(study.units())
     first = len(study.seeds) * len(study.tasks) * len(study.arms)
     assert len(set(units)) == len(units)
@@ -40,7 +108,7 @@ def test_a_secondary_arm_is_run_after_every_seed_of_the_primary_ones():
 
 def test_known_hops_take_seeds_and_stories_that_no_earlier_run_had():
     usual = load_profile("stories").multihop
-    exams = list(known_hops.KnownHops.model_validate(SECTIONS["hops"]).exams(usual))
+    exams = list(plan.section(plan.file(), "hops", known_hops.KnownHops).exams(usual))
     earlier = {seed for _, _, seed in usual.runs()}
     assert earlier.isdisjoint(seed for exam in exams for seed in exam.seeds)
     assert all(exam.exam != usual.exam for exam in exams)

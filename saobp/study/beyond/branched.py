@@ -10,24 +10,23 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
-
 from saobp.study.data import corpora, sources
 from saobp.study.data.masking import SeededMasking
 from saobp.study.setup import paths, plan, records
-from saobp.study.setup.recipes import Pretraining
+from saobp.study.setup.recipes import Positive, Pretraining, Seeds
 from saobp.study.setup.studies import Profile, load_profile
 from saobp.study.training import checkpoints, curves, pretraining, trainer
 
 
-class Branched(BaseModel):
-    """The plan's section `branched`, as far as its runs read it."""
+class Branched(plan.Question):
+    """The plan's section `branched`."""
 
     arms: list[str]
-    trunks: list[int]  # seeds
+    trunks: Seeds
+    training: str
     below: float  # nats of held-out loss
-    every: int  # steps between two looks at it
-    steps: int  # of a branch
+    every: Positive  # steps between two looks at it
+    steps: Positive  # of a branch
 
 
 class Text:
@@ -104,7 +103,7 @@ def main() -> None:
     parser.add_argument("--plan", type=Path, default=plan.file())
     parser.add_argument("--out", type=Path, default=paths.build("branched") / "records")
     given = parser.parse_args()
-    chosen = Branched.model_validate(plan.sections(given.plan)["branched"])
+    chosen = plan.section(given.plan, "branched", Branched)
     study, model = load_profile("narrow"), "mini-narrow"
     made = ((given.out / f"12-branched-{seed}.json", seed) for seed in chosen.trunks)
     work = given.out.parent / "work"

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
-from pydantic import BaseModel
+from annotated_types import Ge
 from scipy import stats
 from torch import nn
 
@@ -33,10 +33,11 @@ DRAWS = 2000  # of the bootstrap over pairs
 MEASURED = 64  # pairs of RTE whose attention is measured
 
 
-class Untrained(BaseModel):
-    """The plan's section `retrofit-untrained`, as far as its runs read it."""
+class Untrained(plan.Question):
+    """The plan's section `retrofit-untrained`."""
 
-    strengths: list[float]
+    strengths: list[Annotated[float, Ge(0)]]
+    decoder_strengths: list[Annotated[float, Ge(0)]]
     factors: list[str]
 
     def arms(self) -> Iterator[tuple[str, float]]:
@@ -174,7 +175,7 @@ def main() -> None:
     given = parser.parse_args()
     quiet()
     run = records.Run("retrofit-untrained", profile="retrofit", parameters={"model": "minilm"})
-    study = Untrained.model_validate(plan.sections(given.plan)["retrofit-untrained"])
+    study = plan.section(given.plan, "retrofit-untrained", Untrained)
     found = measure(study, alone=0.1)
     departures = [
         {"matter": "model", "ours": "all-MiniLM-L6-v2, not trained any further", "paper": "pretrained with it"}

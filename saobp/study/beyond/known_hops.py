@@ -6,22 +6,21 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
-
 from saobp.study.beyond import multihop
 from saobp.study.setup import paths, plan, records
-from saobp.study.setup.recipes import MultiHop
+from saobp.study.setup.recipes import MultiHop, Positive, Seeds
 from saobp.study.setup.studies import load_profile
 
 
-class KnownHops(BaseModel):
-    """The plan's section `hops`, as far as its runs read it."""
+class KnownHops(plan.Question):
+    """The plan's section `hops`."""
 
     arms: list[str]
-    seeds: list[int]
+    seeds: Seeds
     exam: str
-    layers: list[int]
-    widths: dict[int, list[str]]  # further widths, at the largest depth
+    training: str
+    layers: list[Positive]
+    widths: dict[Positive, list[str]]  # further widths, at the largest depth
 
     def exams(self, usual: MultiHop) -> Iterator[MultiHop]:
         """Yield what each record trains and asks: every seed at the usual width, then the further widths."""
@@ -47,7 +46,7 @@ def main() -> None:
     parser.add_argument("--plan", type=Path, default=plan.file())
     parser.add_argument("--out", type=Path, default=paths.build("hops") / "records")
     given = parser.parse_args()
-    chosen = KnownHops.model_validate(plan.sections(given.plan)["hops"])
+    chosen = plan.section(given.plan, "hops", KnownHops)
     made = (
         (given.out / f"12-hops-{exam.hidden}-{exam.seeds[0]}.json", exam)
         for exam in chosen.exams(load_profile("stories").multihop)

@@ -6,11 +6,11 @@ Arms, seeds, tasks and the training configuration are those of the plan (data/pl
 import argparse
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import datasets
 import torch
-from pydantic import BaseModel, ConfigDict
+from annotated_types import Ge
 from transformers import PrinterCallback, Trainer, TrainerCallback
 from transformers.trainer_pt_utils import LengthGroupedSampler
 
@@ -22,7 +22,7 @@ from saobp.study.data.tasks import Task, load_task
 from saobp.study.evaluation import bag_of_words
 from saobp.study.evaluation.metrics import Diverged
 from saobp.study.setup import paths, plan, records
-from saobp.study.setup.recipes import Finetuning
+from saobp.study.setup.recipes import Finetuning, Seeds
 from saobp.study.training import finetuning
 from saobp.study.training.callbacks import Progress
 from saobp.study.training.faults import StopAtNaN, TrainingFailed
@@ -32,22 +32,21 @@ from saobp.study.training.trainer import quiet
 SHOWN = 16  # reported items whose attention is measured after training
 
 
-class Arm(BaseModel):
+class Arm(plan.Strict):
     """What a model is refined with; the factor "none" is plain attention."""
 
-    model_config = ConfigDict(extra="forbid")
     factor: str
-    strength: float
+    strength: Annotated[float, Ge(0)]
 
 
-class Retrofit(BaseModel):
-    """The plan's section `retrofit`, as far as its runs read it."""
+class Retrofit(plan.Question):
+    """The plan's section `retrofit`."""
 
     model: str
     arms: dict[str, Arm]
     secondary_arms: dict[str, Arm]
-    seeds: list[int]
-    secondary_seeds: list[int]
+    seeds: Seeds
+    secondary_seeds: Seeds
     tasks: list[str]
     training: dict[str, Any]
 
@@ -149,7 +148,7 @@ def main() -> None:
     parser.add_argument("--plan", type=Path, default=plan.file())
     parser.add_argument("--out", type=Path, default=paths.build("retrofit") / "records")
     given = parser.parse_args()
-    study = Retrofit.model_validate(plan.sections(given.plan)["retrofit"])
+    study = plan.section(given.plan, "retrofit", Retrofit)
     units = (
         (given.out / f"13-retrofit-{study.model}-{arm}-{task}-{seed}.json", (seed, task, arm))
         for seed, task, arm in study.units()

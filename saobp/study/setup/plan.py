@@ -3,19 +3,29 @@
 import fcntl
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from saobp.study.setup import paths, typed_by_hand
+from saobp.study.setup.recipes import STRICT, Positive
 
 CURRENT = "2026-11"
+Outcome = Literal["supported", "contradicted", "no effect", "imprecise"]
 
 
-class Endpoint(BaseModel):
+class Strict(BaseModel):
+    """A part of a plan: a key that it does not know, or a value of another type, is an error."""
+
+    model_config = STRICT
+
+
+Kind = TypeVar("Kind", bound=Strict)
+
+
+class Endpoint(Strict):
     """What is compared, between what, in which unit; within ± `margin` a difference counts as none."""
 
-    model_config = ConfigDict(extra="forbid")
     endpoint: str
     contrast: str
     unit: str
@@ -26,26 +36,37 @@ class Endpoint(BaseModel):
 class Primary(Endpoint):
     """The one endpoint that a study decides, the sign that the paper claims, and when it is read."""
 
-    direction: int = Field(ge=-1, le=1)
+    direction: Literal[-1, 0, 1]
     margin: float = Field(gt=0)
-    seeds: int = Field(gt=0)
-    analyses: list[int]  # seeds at each analysis, the last one included
+    seeds: Positive
+    analyses: list[Positive]  # seeds at each analysis, the last one included
+
+    @model_validator(mode="after")
+    def _ends_with_all(self) -> "Primary":
+        if self.analyses != sorted(set(self.analyses)) or self.analyses[-1:] != [self.seeds]:
+            raise ValueError(f"analyses must rise to the {self.seeds} seeds, not {self.analyses}")
+        return self
 
 
-class Study(BaseModel):
-    """One planned study; what only its runs read (arms, tasks, …) is in `model_extra`."""
+class Question(Strict):
+    """What every planned study says; a study's runs add what they read."""
 
-    model_config = ConfigDict(extra="allow")
     question: str
     scope: str
     paper: str
     primary: Primary
     secondary: list[Endpoint]
     stopping: str
-    outcomes: dict[str, str]
+    outcomes: dict[Outcome, str]
 
 
-class Plan(BaseModel):
+class Study(Question):
+    """One planned study; what only its runs read (arms, tasks, …) is in `model_extra`."""
+
+    model_config = STRICT | {"extra": "allow"}
+
+
+class Plan(Strict):
     """A plan: its studies by name, and what was done otherwise once runs had started."""
 
     name: str
@@ -65,10 +86,28 @@ def sections(path: Path) -> dict[str, Any]:
 
 
 def read(path: Path) -> Plan:
-    """Read a plan; ValueError if a key is missing or of a wrong type."""
+    """Read a plan; ValueError that names the file and the key if one is missing, unknown or of a wrong type."""
     given = sections(path)
-    head = {key: given.pop(key) for key in ("name", "interim", "departures")}
-    return Plan(**head, studies=given)
+    if not isinstance(given, dict):
+        raise ValueError(f"{path}: a plan is a mapping of keys to values")
+    head = {key: given.pop(key) for key in ("name", "interim", "departures") if key in given}
+    return _validated(path, "", Plan, head | {"studies": given})
+
+
+def section(path: Path, name: str, kind: type[Kind]) -> Kind:
+    """Read one study of a plan as its runs do; ValueError that names the file and the key."""
+    if name not in read(path).studies:
+        raise ValueError(f"{path}: the plan has no study {name!r}")
+    return _validated(path, name, kind, sections(path)[name])
+
+
+def _validated(path: Path, name: str, kind: type[Kind], given: Any) -> Kind:
+    try:
+        return kind.model_validate(given)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        parts = [str(part) for part in (name, *first["loc"]) if part not in ("", "studies")]
+        raise ValueError(f"{path}: key '{'.'.join(parts)}': {first['msg']}") from None
 
 
 def share(records: Iterable[tuple[Path, Callable[[Path], Any]]], work: Path) -> None:

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from saobp.study.setup import labels, paths, plan, typed_by_hand
+from saobp.study.setup.recipes import STRICT
 from saobp.study.statistics import Error, Estimate, last_level
 
 Ends = Callable[[float], tuple[float, float]]  # an interval's ends at a level
@@ -25,7 +26,7 @@ NORMAL = 1.959963984540054  # half a 95 % interval in standard errors
 class Claim(BaseModel):
     """One claim as data/claims.yaml has it, with its margin as a number."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = STRICT | {"frozen": True}
     id: str
     title: str
     sentence: str
