@@ -29,6 +29,7 @@ ALONE = "A number without an interval rests on one run, whose record keeps none.
 ALIKE = "A number that all its texts, sequences or items give alike has no interval."
 FIT = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%"  # shrinks what is too wide only
 SIZE = "footnotesize"
+NAMES = 2  # columns of words: whose number it is, and of what
 FIELDS = (
     "table", "row", "column", "published", "ours", "low", "high", "runs", "items", "difference",
     "difference_low", "difference_high", "p_adjusted", "differs", "flags", "reason", "published_ratio", "ratio",
@@ -97,7 +98,7 @@ def _level(row: Row, key: str) -> str:
 def _heads(table: Table, shown: Sequence[Line]) -> list[str]:
     """The heads of the columns: difference, ratios and n only where a line has one."""
     cells = [line.cell for line in shown]
-    heads = [*table.heads, table.what, "Paper", "Ours"]
+    heads = [table.heads[0], table.what, "Paper", "Ours"]
     heads += ["Ours − Original"] if any(cell.apart() for cell in cells) else []
     heads += ["Paper ÷ Original", "Ours ÷ Original"] if any(cell.ratio for cell in cells) else []
     heads += ["n"] if any(cell.count() for cell in cells) else []
@@ -118,26 +119,24 @@ def _texts(line: Line, heads: Sequence[str], mark: str = MARK) -> dict[str, str]
     return {head: text for head, text in (texts | beside).items() if head in heads}
 
 
-def _once(shown: Sequence[Line]) -> Iterable[tuple[Line, list[str]]]:
-    """Each line with its labels, those that stand above it already left empty."""
+def _named(shown: Sequence[Line]) -> Iterable[tuple[Line, str]]:
+    """Each line with its model and algorithm as one name, empty below a line of the same."""
     before: tuple[str, ...] = ()
     for line in shown:
-        labels, before = line.labels, before[: len(line.labels)]
-        yield line, ["" if labels[: i + 1] == before[: i + 1] else label for i, label in enumerate(labels)]
-        before = labels
+        yield line, "" if line.labels == before else ", ".join(line.labels)
+        before = line.labels
 
 
 def markdown(table: Table) -> str:
     """Return a pipe table, a line per number of ours: the paper's, ours, the difference from Original, and n."""
     shown = lines(table)
     heads = _heads(table, shown)
-    words = len(table.heads) + 1
-    rule = "|" + "|".join(["---"] * words + ["---:"] * (len(heads) - words)) + "|"
+    rule = "|" + "|".join(["---"] * NAMES + ["---:"] * (len(heads) - NAMES)) + "|"
     said = [f"**Table {table.number}.** {table.caption}", "", pipe(heads), rule]
-    for line, names in _once(shown):
+    for line, name in _named(shown):
         texts = _texts(line, heads, "\\*") | {"Ours": _markdown_ours(line.cell)}
         texts["Paper"] = re.sub(r"e\^\{(-?\d+)\}", r"e\1", texts["Paper"])
-        said.append(pipe([*names, line.title, *texts.values()]))
+        said.append(pipe([name, line.title, *texts.values()]))
     notes = [*_legend(table), *_flag_notes(table, SIGNS), *_notes(table)]
     return "\n".join([*said, "", *(f"{note}  " for note in notes)]).rstrip() + "\n"
 
@@ -199,12 +198,12 @@ def _flag_notes(table: Table, signs: dict[str, str]) -> list[str]:
 def _body(table: Table, shown: Sequence[Line]) -> list[str]:
     """A tabular of some lines, with a rule before each model and algorithm."""
     heads = _heads(table, lines(table))
-    words, said = len(table.heads) + 1, []
-    for line, names in _once(shown):
-        said += [r"\midrule"] if any(names) else []
+    said = []
+    for line, name in _named(shown):
+        said += [r"\midrule"] if name else []
         texts = {head: escape(text) for head, text in _texts(line, heads).items()} | {"Ours": _latex_ours(line.cell)}
-        said.append(" & ".join([*map(escape, [*names, line.title]), *texts.values()]) + r" \\")
-    spec = "l" * words + "r" * (len(heads) - words)
+        said.append(" & ".join([escape(name), escape(line.title), *texts.values()]) + r" \\")
+    spec = "l" * NAMES + "r" * (len(heads) - NAMES)
     return [rf"\begin{{tabular}}{{{spec}}}", r"\toprule", " & ".join(map(escape, heads)) + r" \\", *said,
             r"\bottomrule", r"\end{tabular}"]  # fmt: skip
 
