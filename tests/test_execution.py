@@ -9,7 +9,7 @@ import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from saobp.study.publication import cli, executed
-from saobp.study.setup import execution
+from saobp.study.setup import execution, typed_by_hand
 from saobp.study.setup.execution import NotebookFailed, UsageError
 
 PARAMETERS = 'profile = "smoke"  # a comment\nsteps = 3\nrate = 0.5\nflag = False\nrecord = ""'
@@ -183,9 +183,52 @@ record = ''
     assert "typed" not in kept and "1," not in kept and "first = second" in kept
 
 
-@pytest.mark.parametrize("source", ["a = 2 * 3", "a, b = 1, 2", "a = print", "a.b = 1", "a = ("])
-def test_a_cell_of_parameters_with_code_in_it_is_one_line(tmp_path, source):
-    with pytest.raises(UsageError, match="must hold lines like name = 1, and no code"):
+CODE = """# what this run is about
+from math import (
+    sqrt,
+)
+options = {}
+options["depth"] = 2
+def double(number):
+    return 2 * number
+steps = double(
+    3
+)
+size: int = 2 ** 4
+rate: float = 1
+share = 1  # type: float
+first, (second, *others) = 1, (sqrt(4), 3)
+left, right = "a", "b"
+text = f"{left}"
+if steps > 3: rate = 2
+unset: int
+profile = "smoke"; record = ""
+"""
+
+
+def test_a_cell_of_parameters_with_code_in_it_is_read_as_papermill_reads_it(tmp_path, capsys):
+    path = notebook(tmp_path, WRITES, parameters=CODE)
+    found = execution.declared_parameters(path)
+    assert {name: found[name] for name in ("rate", "share", "first", "left", "right", "profile", "record")} == {
+        "rate": 1.0, "share": 1.0, "first": 1, "left": "a", "right": "b", "profile": "smoke", "record": "",
+    }  # fmt: skip
+    assert {name for name, value in found.items() if isinstance(value, typed_by_hand.Computed)} == {
+        "steps", "size", "second", "others", "text",
+    } and found["options"] == {}  # fmt: skip
+    given = {"steps": "010", "size": "12", "rate": "2", "others": "[1, 2]"}
+    assert execution.checked(path, given, found) == {"steps": 10, "size": 12, "rate": 2.0, "others": [1, 2]}
+    assert cli.main(["run", str(path), str(tmp_path / "out.ipynb"), "-p", "steps", "7", "-p", "rate", "0.5"]) == 0
+    assert json.loads((tmp_path / "out.json").read_text())["parameters"] == {"steps": 7, "rate": 0.5}
+    capsys.readouterr()
+    assert "takes int: not '1.5'" in refused(capsys, path, tmp_path / "out.ipynb", "-p", "size", "1.5")
+    (run,) = executed.read([tmp_path / "out.ipynb"])
+    assert run.values["steps"] == 7 and "size" not in run.values
+    assert "double(" not in executed._without(run.node.cells[1], {"steps": 7}).source.partition("return")[2]
+
+
+@pytest.mark.parametrize("source", ["a = (", "a = 1\n b = 2", "a = !ls", "1 = a"])
+def test_a_cell_of_parameters_that_is_no_python_is_one_line(tmp_path, source):
+    with pytest.raises(UsageError, match=r"99-try.ipynb: the cell tagged 'parameters' is no Python \(line \d\)"):
         execution.declared_parameters(notebook(tmp_path, parameters=source))
 
 

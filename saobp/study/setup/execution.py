@@ -27,7 +27,7 @@ class NotebookFailed(RuntimeError):
 
 
 def declared_parameters(notebook: Path) -> dict[str, Any]:
-    """Return names and defaults of the notebook's cell tagged `parameters`."""
+    """Return names and defaults of the notebook's cell tagged `parameters`, as `typed_by_hand.declared` reads them."""
     try:
         cells = nbformat.read(notebook, as_version=4).cells
     except FileNotFoundError:
@@ -38,11 +38,9 @@ def declared_parameters(notebook: Path) -> dict[str, Any]:
     if cell is None:
         raise UsageError(f"{notebook}: has no cell tagged 'parameters'")
     try:
-        return typed_by_hand.literals(cell.source)
-    except (SyntaxError, ValueError):
-        raise UsageError(
-            f"{notebook}: the cell tagged 'parameters' must hold lines like name = 1, and no code"
-        ) from None
+        return typed_by_hand.declared(cell.source)
+    except SyntaxError as error:
+        raise UsageError(f"{notebook}: the cell tagged 'parameters' is no Python (line {error.lineno})") from None
 
 
 def checked(notebook: Path, given: dict[str, str], declared: dict[str, Any]) -> dict[str, Any]:
@@ -83,10 +81,12 @@ def check_names(notebook: Path, values: dict[str, Any]) -> None:
 def _value(notebook: Path, name: str, text: str, default: Any) -> Any:
     try:
         return typed_by_hand.value(text, default)
-    except ValueError:
-        raise UsageError(
-            f"parameter '{name}' of {notebook.name} takes {type(default).__name__}, as in {default!r}: not '{text}'"
-        ) from None
+    except ValueError as error:
+        if isinstance(default, typed_by_hand.Computed):
+            taken = default.kind or f"a value ({error})"
+        else:
+            taken = f"{type(default).__name__}, as in {default!r}"
+        raise UsageError(f"parameter '{name}' of {notebook.name} takes {taken}: not '{text}'") from None
 
 
 def run(notebook: Path, output: Path, given: dict[str, str], profile_file: Path | None = None) -> dict[str, Any]:
@@ -100,7 +100,8 @@ def run(notebook: Path, output: Path, given: dict[str, str], profile_file: Path 
     if profile_file is not None:
         given = {"profile": str(studies.find(profile_file).resolve()), **given}
     values = checked(notebook, given, declared)
-    check_names(notebook, {**declared, **values})
+    known = {name: value for name, value in declared.items() if not isinstance(value, typed_by_hand.Computed)}
+    check_names(notebook, {**known, **values})
     if output.is_dir():
         raise UsageError(f"{output}: is a folder; name the notebook to write")
     record = Path(

@@ -7,7 +7,7 @@ error: nothing that was typed is changed or dropped silently.
 import ast
 import math
 import re
-from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -39,9 +39,11 @@ def read(path: Path) -> Any:
 def value(text: str, like: Any) -> Any:
     """Return the value of a text typed for a parameter whose default is `like`, in the default's type.
 
-    Texts stay as they are; whole numbers are decimal; a float may be typed as a whole number, and is finite.
+    Texts stay as they are; whole numbers are decimal; a float may be typed as a whole number, and is finite. A
+    `Computed` default has the type of its annotation; without one any value is taken.
     Raises ValueError if the text is of another type.
     """
+    like = SAMPLES.get(like.kind) if isinstance(like, Computed) else like
     if isinstance(like, str):
         return text
     if isinstance(like, int) and not isinstance(like, bool) and not DECIMAL.fullmatch(text.strip()):
@@ -63,30 +65,70 @@ def _floats(value: Any) -> list[float]:
     return [value] if isinstance(value, float) else []
 
 
-def literals(source: str) -> dict[str, Any]:
-    """Return the literal values that a cell gives to names: `a = 1`, `b: float = 0.5`, `c = d = ""`.
+@dataclass(frozen=True)
+class Computed:
+    """The default of a parameter whose cell computes it: unknown until it runs, its type as annotated, if at all."""
 
-    Raises SyntaxError or ValueError if a name is given anything else.
+    kind: str = ""
+
+
+SAMPLES = {"int": 0, "float": 0.0, "bool": False, "str": ""}
+
+
+def declared(source: str) -> dict[str, Any]:
+    """Return the names that a cell gives values to, with the literal values: `a = 1`, `b: float = 0.5`, `c = d = ""`.
+
+    A name that is given anything else has a `Computed` one. An annotation `float` makes a whole number a float.
+    Raises SyntaxError if the cell is no Python.
     """
-    return {name: _literal(node.value) for name, node in _assigned(source)}
+    found: dict[str, Any] = {}
+    for node in _assigned(source):
+        kind = ast.unparse(node.annotation) if isinstance(node, ast.AnnAssign) else node.type_comment or ""
+        for target in getattr(node, "targets", None) or [node.target]:
+            for name, value in _named(target, node.value):
+                found[name] = _default(value, kind)
+    return found
+
+
+def literals(source: str) -> dict[str, Any]:
+    """Return the names that a cell gives literal values to, with these. Raises SyntaxError if it is no Python."""
+    return {name: value for name, value in declared(source).items() if not isinstance(value, Computed)}
 
 
 def assignments(source: str) -> list[tuple[str, range]]:
     """Return the names that a cell gives values to, each with the numbers of the lines where it does."""
-    return [(name, range(node.lineno, node.end_lineno + 1)) for name, node in _assigned(source)]
+    lines = [(node, range(node.lineno, node.end_lineno + 1)) for node in _assigned(source)]
+    targets = [(target, where) for node, where in lines for target in getattr(node, "targets", None) or [node.target]]
+    return [(target.id, where) for target, where in targets if isinstance(target, ast.Name)]
 
 
-def _assigned(source: str) -> Iterator[tuple[str, ast.Assign | ast.AnnAssign]]:
-    """Yield each name with its assignment; IPython's lines (`%matplotlib inline`) are no Python and are passed over."""
-    for node in ast.parse(re.sub(r"^[%!].*$", "", source, flags=re.MULTILINE)).body:
-        if isinstance(node, ast.Assign) or (isinstance(node, ast.AnnAssign) and node.value is not None):
-            for target in getattr(node, "targets", None) or [node.target]:
-                if not isinstance(target, ast.Name):
-                    raise ValueError("a value goes to one name")
-                yield target.id, node
+def _assigned(source: str) -> list[ast.Assign | ast.AnnAssign]:
+    """Return a cell's assignments; IPython's lines (`%matplotlib inline`) are no Python and are passed over."""
+    body = ast.parse(re.sub(r"^[%!].*$", "", source, flags=re.MULTILINE), type_comments=True).body
+    return [node for node in body if isinstance(node, ast.Assign) or (isinstance(node, ast.AnnAssign) and node.value)]
 
 
-def _literal(node: ast.expr) -> Any:
+def _named(target: ast.expr, value: ast.expr | None) -> list[tuple[str, ast.expr | None]]:
+    """Return the names in a target, each with its value where that stands beside it."""
+    if isinstance(target, ast.Name):
+        return [(target.id, value)]
+    if isinstance(target, ast.Starred):
+        return _named(target.value, None)
+    if not isinstance(target, ast.Tuple | ast.List):
+        return []  # an attribute or an item is no parameter
+    paired = isinstance(value, ast.Tuple | ast.List) and len(value.elts) == len(target.elts)
+    paired = paired and not any(isinstance(part, ast.Starred) for part in (*target.elts, *value.elts))
+    values = value.elts if paired else [None] * len(target.elts)
+    return [pair for part, own in zip(target.elts, values) for pair in _named(part, own)]
+
+
+def _default(node: ast.expr | None, kind: str) -> Any:
     """Return the value of a literal, and of what papermill writes for a number that is not finite: `float('-inf')`."""
+    if node is None:
+        return Computed(kind)
     written = re.fullmatch(r"float\('(nan|-?inf)'\)", ast.unparse(node))
-    return float(written[1]) if written else ast.literal_eval(node)
+    try:
+        found = float(written[1]) if written else ast.literal_eval(node)
+    except (ValueError, TypeError):
+        return Computed(kind)
+    return float(found) if kind == "float" and type(found) is int else found
