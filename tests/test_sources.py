@@ -59,6 +59,46 @@ def test_shards_of_every_form_that_parquet_has_for_a_column_are_one_split(tmp_pa
     assert source.load("owner/set", None, "train[1:3]")["column"][:] == [values[1], values[0]]
 
 
+LAYOUTS = {
+    "as it is pushed": ("default/train-{:05d}-of-00003.parquet", "default"),
+    "as it was pushed": ("default/train-{:05d}-of-00003-8f1c3a5e7b9d2c4f.parquet", "default"),
+    "as it is converted": ("plain_text/train/{:04d}.parquet", "plain_text"),
+    "in data": ("data/train-{:05d}-of-00003.parquet", "default"),
+    "converted in data": ("data/train/{:04d}.parquet", None),
+    "in no folder": ("train-{:05d}-of-00003.parquet", None),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_layout_that_the_hub_has_for_a_split_is_read_whole_or_refused(tmp_path, layout):
+    pattern, config = LAYOUTS[layout]
+    for number in range(3):
+        for split, shift in (("train", 0), ("validation", 10)):
+            file = tmp_path / "owner/set" / pattern.format(number).replace("train", split)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            pq.write_table(pa.table({"n": [2 * number + shift, 2 * number + 1 + shift]}), file)
+    source = FolderSource(tmp_path)
+    assert source.load("owner/set", config, "train")["n"][:] == list(range(6))
+    assert [row["n"] for row in source.stream("owner/set", config, "validation")] == list(range(10, 16))
+    assert source.intervals("owner/set", config, "train[:50%]") == [("train", 0, 3)]
+    assert source.completeness("owner/set", config, "train")["rows"] == 6
+    with pytest.raises(MissingSplit, match=r"no split 'test' \(found: train, validation\)"):
+        source.load("owner/set", config, "test")
+    (tmp_path / "owner/set" / pattern.format(1)).unlink()
+    with pytest.raises(DataError, match="2 of the 3 files of split 'train'; copy the others"):
+        source.load("owner/set", config, "train")
+
+
+def test_a_split_that_is_there_in_two_layouts_is_read_once_and_a_part_of_one_is_none(tmp_path):
+    folder = tmp_path / "owner/set/default"
+    for name in ("train-00000-of-00001.parquet", "train/0000.parquet", "partial-test/0000.parquet"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.table({"n": [1]}), folder / name)
+    assert FolderSource(tmp_path).load("owner/set", None, "train")["n"][:] == [1]
+    with pytest.raises(MissingSplit, match=r"no split 'test' \(found: partial-test, train\)"):
+        FolderSource(tmp_path).load("owner/set", None, "test")
+
+
 def test_a_shard_without_a_value_takes_the_type_of_the_others_and_a_foreign_one_is_named(tmp_path):
     (first, second) = write_split(tmp_path, "owner/set", "default", "train", [{"text": None}, {"text": "b"}], shards=2)
     assert FolderSource(tmp_path).load("owner/set", None, "train")["text"][:] == [None, "b"]

@@ -52,6 +52,8 @@ class Source(Protocol):
 class FolderSource:
     """A folder laid out like the hub: `<owner>/<name>/<config>/<split>-*.parquet`, and a manifest.json.
 
+    Or as the hub converts sets, `<config>/<split>/0000.parquet`; `data/`, or no folder at all, is the configuration
+    `default`.
     Only files inside the folder are read: an identifier with `..` and a link that leads outside are refused.
     """
 
@@ -127,13 +129,13 @@ class FolderSource:
     def _parquet(self, dataset: str, config: str | None, split: str) -> list[Path]:
         """Return the files of one split, whole ones inside the folder, or say which splits there are."""
         folder = self._folder(dataset) / self._config(dataset, config)
-        files = sorted(folder.glob("*.parquet"))
-        here = [f for f in files if f.stem.split("-")[0] == split]
+        files = _by_split(folder)
+        here = files.get(split, [])
         if not here:
-            found = ", ".join(sorted({f.stem.split("-")[0] for f in files})) or "none"
+            found = ", ".join(sorted(files)) or "none"
             raise MissingSplit(f"{folder}: no split {split!r} (found: {found}); name one of these")
-        if (count := re.search(r"-of-(\d+)$", here[-1].stem)) and len(here) != int(count[1]):
-            raise DataError(f"{folder}: {len(here)} of the {int(count[1])} files of split {split!r}; copy the others")
+        if len(here) != (count := _promised(here)):
+            raise DataError(f"{folder}: {len(here)} of the {count} files of split {split!r}; copy the others")
         sizes = self.manifest.get(dataset, {}).get(folder.name, {}).get(split, {})
         size = sum(self._inside(f).stat().st_size for f in here)
         if sizes.get("bytes", size) != size:
@@ -145,10 +147,14 @@ class FolderSource:
         return sum(_read(pq.read_metadata, f).num_rows for f in self._parquet(dataset, config, split))
 
     def _config(self, dataset: str, config: str | None) -> str:
-        """Return the folder of a configuration; without a name, `default` or the only one there is."""
+        """Return the folder of a configuration, "" for the data set's own; without a name the only one there is."""
         folder = self._folder(dataset)
-        found = sorted(p.name for p in folder.iterdir() if p.is_dir() and any(p.glob("*.parquet")))
-        chosen = config or ("default" if "default" in found else found[0] if len(found) == 1 else "")
+        found = sorted(p.name for p in folder.iterdir() if p.is_dir() and _by_split(p))
+        if config in (None, "default") and "default" not in found:
+            if any(folder.glob("*.parquet")):
+                return ""
+            config = "data" if "data" in found else config
+        chosen = config or ("default" if "default" in found else found[0] if len(found) == 1 else None)
         if chosen not in found:
             listed = ", ".join(found) or "none"
             raise DataError(f"{folder}: no configuration {config!r} (found: {listed}); choose one of these")
@@ -210,6 +216,24 @@ def _story_world(cache: Path) -> Path:
                     storyworld.write(temporary)
                     seals.seal(temporary)
     return folder
+
+
+def _by_split(folder: Path) -> dict[str, list[Path]]:
+    """Return the files of every split: those named after it, else those in a folder of its name."""
+    found: dict[str, list[Path]] = {}
+    for file in sorted(folder.glob("*.parquet")):
+        found.setdefault(file.stem.split("-")[0], []).append(file)
+    nested: dict[str, list[Path]] = {}
+    for file in sorted(folder.glob("*/*.parquet")):
+        nested.setdefault(file.parent.name, []).append(file)
+    return nested | found
+
+
+def _promised(files: list[Path]) -> int:
+    """Return how many files a split must have, as far as their names tell: `-of-00003`, or numbers from 0000 on."""
+    if count := re.search(r"-of-(\d+)(-[0-9a-f]+)?$", files[-1].stem):
+        return int(count[1])
+    return int(files[-1].stem) + 1 if files[-1].stem.isdecimal() else len(files)
 
 
 def _table(file: Path) -> pa.Table:
