@@ -1,5 +1,6 @@
 # Two commands are enough: `make reproduce` and `make test`. Both set up .venv by themselves.
-PROFILE ?= smoke
+STUDY ?= smoke
+PROFILE ?= $(STUDY)
 PYTHON ?= python3
 CORES ?= $(shell getconf _NPROCESSORS_ONLN)
 VENV := .venv

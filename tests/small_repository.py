@@ -19,8 +19,8 @@ def repository(folder, name, algorithm="high"):
     smoke = (paths.root() / "notebooks" / "profiles" / "smoke.yaml").read_text()
     text = smoke.partition("decoder:")[0].replace("name: smoke", f"name: {name}")
     lines = [line for line in text.splitlines() if not line.startswith("algorithms_of")]
-    text = "\n".join(lines).replace(", small-twin, medium-twin]", "]").replace("[race, squad, sst2]", "[race]")
-    text = text.replace("[original, high, low, elemmul]", f"[{algorithm}]").replace("save_every: 100", "save_every: 20")
+    text = "\n".join(lines).replace(", small-twin]", "]").replace("[race, squad, sst2]", "[race]")
+    text = text.replace("[original, high]", f"[{algorithm}]").replace("save_every: 100", "save_every: 20")
     text = text.replace("[cola, mrpc, rte, sst2, stsb, wnli, qnli, mnli, qqp, squad, hellaswag, race]", "[rte, race]")
     (folder / "notebooks" / "profiles" / f"{name}.yaml").write_text(text + "\n")
     return folder

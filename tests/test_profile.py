@@ -71,7 +71,7 @@ def test_every_profile_that_comes_along_is_valid(name):
         ),
         ("vocabulary: 2048\n", "", "tokenizer 'wordpiece' is trained on the corpus: give it a vocabulary"),
         ("tokenizer: wordpiece", "tokenizer: gpt2", "tokenizer 'gpt2' has no [MASK], which encoders need"),
-        ("warmup: 5}", "warmup: 500}", "key 'schedules.medium-twin': its warmup of 500 steps is longer"),
+        ("warmup: 10}", "warmup: 500}", "key 'schedules.small-twin': its warmup of 500 steps is longer"),
         (
             "  tokenizer: bpe\n  vocabulary: 1024\n",
             "  tokenizer: bpe\n",

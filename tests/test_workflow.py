@@ -155,8 +155,8 @@ def one(tmp_path, monkeypatch):
     profile = tmp_path / "one.yaml"
     text = (paths.root() / "notebooks" / "profiles" / "smoke.yaml").read_text().partition("decoder:")[0]
     text = text.replace("name: smoke", "name: one").replace("[race, squad, sst2]", "[race]")
-    text = re.sub(r"^algorithms_of:.*\n", "", text, flags=re.MULTILINE).replace(", small-twin, medium-twin]", "]")
-    profile.write_text(text.replace("[original, high, low, elemmul]", "[high]"))
+    text = re.sub(r"^algorithms_of:.*\n", "", text, flags=re.MULTILINE).replace(", small-twin]", "]")
+    profile.write_text(text.replace("[original, high]", "[high]"))
     theory = [path.stem for path in sorted((paths.root() / "notebooks").glob("*.ipynb")) if path.stem[:2] in THEORY]
     runs = [*theory, f"04-pretrain-{TRAINED}", f"05-finetune-{TRAINED}-all-0", f"06-attention-{TRAINED}-race"]
     made = [f"{kind}/{run}.{end}" for run in runs for kind, end in (("notebooks", "ipynb"), ("records", "json"))]

@@ -46,11 +46,11 @@ def parser() -> Parser:
     run.add_argument("notebook", type=Path)
     run.add_argument("output", type=Path)
     run.add_argument("-p", "--parameter", nargs=2, action="append", default=[], metavar=("KEY", "VALUE"))
-    run.add_argument("-f", "--profile", type=Path, metavar="PROFILE.yaml")
+    run.add_argument("-f", "--study", "--profile", dest="profile", type=Path, metavar="PROFILE.yaml")
     run.set_defaults(action=run_notebook)
 
     reproduce = commands.add_parser("reproduce", help="run every notebook under a profile")
-    reproduce.add_argument("--profile", default="smoke")
+    reproduce.add_argument("--study", "--profile", dest="profile", default="smoke")
     reproduce.add_argument("--cores", type=int, default=2)
     reproduce.add_argument("--cluster", help="slurm, kubernetes or a folder with Snakemake settings: each run is a job")
     reproduce.add_argument("--processes", type=int, default=1, help="that share a pretraining run, by torchrun")
@@ -58,14 +58,14 @@ def parser() -> Parser:
     reproduce.set_defaults(action=reproduce_profile)
 
     report = commands.add_parser("report", help="write build/PROFILE/index.html from what is there")
-    report.add_argument("--profile", default="smoke")
+    report.add_argument("--study", "--profile", dest="profile", default="smoke")
     report.set_defaults(action=write_report)
 
     for name, what in (("figure", "draw"), ("table", "write")):
         one = commands.add_parser(name, help=f"{what} a single {name} for reuse")
         one.add_argument("number", type=lambda word: int(word) if word.isdigit() else word, help=NAMED[name])
         usual, others = ("pdf", "svg, png, csv") if name == "figure" else ("tex", "md, csv")
-        one.add_argument("--profile", help="default: the one that figures/ shows, which says most of those tracked")
+        one.add_argument("--study", "--profile", dest="profile", help="default: the one that figures/ shows, which says most of those tracked")
         one.add_argument("--format", default=usual, help=f"{usual} (default), {others}")
         if name == "table":
             one.add_argument("--all", action="store_true", help="rows that were not run too")
@@ -90,7 +90,7 @@ def parser() -> Parser:
     claim.set_defaults(action=show_claim)
 
     publish = commands.add_parser("publish", help="copy a profile's records to data/results and rebuild figures")
-    publish.add_argument("--profile", default="laptop")
+    publish.add_argument("--study", "--profile", dest="profile", default="laptop")
     publish.set_defaults(action=publish_profile)
     figures = commands.add_parser("figures", help="rebuild figures/ and the texts from the tracked records")
     figures.set_defaults(action=rebuild_figures)
