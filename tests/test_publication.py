@@ -11,11 +11,18 @@ def test_a_single_table_without_a_profile_is_of_the_results_that_are_shown(tmp_p
     monkeypatch.setattr(results, "published_profile", lambda: "stories")
     assert cli.main(["table", "4"]) == 0
     assert "Profile stories." in (tmp_path / "table4.tex").read_text(encoding="utf-8")
-    assert capsys.readouterr().err == "from the records of profile stories\n"
+    assert capsys.readouterr().err == "from the records of study stories\n"
     with pytest.raises(SystemExit):
         cli.main(["table", "--help"])
     said = " ".join(capsys.readouterr().out.split())
     assert "default: the one that figures/ shows" in said and "(default: the current one)" in said
+
+
+def test_a_figure_of_hops_without_a_study_is_drawn_from_the_one_that_has_them(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["figure", "hops", "--format", "csv"]) == 0
+    assert (tmp_path / "figure-hops.csv").is_file()
+    assert capsys.readouterr().err == "from the records of study stories\n"
 
 
 @pytest.mark.parametrize(("words", "said"), [

@@ -117,7 +117,7 @@ def publish(
     written["claims"] = verdicts.write(decided, folder, reruns=reruns)
     written["figure-claims"] = write_claims(decided, folder, formats)
     entries |= {name: {"studies": _studies(decided)} for name in ("claims", "figure-claims")}
-    drawn = [(number, _origin(number, records, others), drawing.stem(number)) for number in drawing.FIGURES]
+    drawn = [(number, origin(number, records, others), drawing.stem(number)) for number in drawing.FIGURES]
     drawn += [(n, context.relevant(drawing.stem(n), others), name) for n, name in beside(records, others).items()]
     for number, origin, name in drawn:
         try:
@@ -175,7 +175,7 @@ def beside(records: Sequence[Record], others: Sequence[Record]) -> dict[int | st
     return {number: f"{stems[number]}-{context.profile(others)}" for number in both}
 
 
-def _origin(number: int | str, records: Sequence[Record], others: Sequence[Record]) -> Sequence[Record]:
+def origin(number: int | str, records: Sequence[Record], others: Sequence[Record]) -> Sequence[Record]:
     """The records behind a figure: `records`, where these have none of what it shows `others`, or both together."""
     if drawing.FIGURES[number].several:
         return [*records, *others]

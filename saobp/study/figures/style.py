@@ -18,7 +18,8 @@ from saobp.study.setup import labels
 
 SHEET = Path(__file__).parent / "paper.mplstyle"
 COLUMN, PAGE = 3.03, 6.3  # inches: one column and the whole width of an ACL page
-LETTERS = 16  # of a heading, an inch of panel
+LETTERS = 16  # of a heading, per inch of panel
+LEAST_INCHES = 2.0  # of a panel whose heading has the usual size
 NARROW = 5.0  # below this width a grid of four columns folds into two
 
 
@@ -53,7 +54,9 @@ def head(ax: Axes, letter: str, text: str) -> Axes:
     words = fill(f"{letter}  {text}" if letter else text, max(14, int(LETTERS * inches)))
     if letter:
         words = rf"$\bf{{{letter}}}$" + words[1:]
-    ax.set_title(words, loc="left", pad=4)
+    title = ax.set_title(words, loc="left", pad=4)
+    if inches < LEAST_INCHES:
+        title.set_fontsize(0.92 * title.get_fontsize())  # two panels in a column: a unit would leave the page
     return ax
 
 

@@ -144,10 +144,11 @@ def single(options: argparse.Namespace) -> None:
     """`saobp figure 4 --profile laptop --width 3.03 --format pdf --out DIR`, `saobp table 2 --format tex`."""
     from saobp.study.publication import results
 
-    profile, width = options.profile or results.published_profile(), getattr(options, "width", None)
-    every = getattr(options, "all", False)
-    print(results.single(options.kind, options.number, profile, options.format, width, options.out, every))
-    print(f"from the records of profile {profile}", file=sys.stderr)
+    width, every = getattr(options, "width", None), getattr(options, "all", False)
+    given = (options.kind, options.number, options.profile, options.format, width, options.out, every)
+    path, studies = results.single(*given)
+    print(path)
+    print(f"from the records of study {' and '.join(studies)}", file=sys.stderr)
 
 
 def inspect_model(options: argparse.Namespace) -> None:

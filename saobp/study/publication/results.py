@@ -1,5 +1,6 @@
 """From a profile's records to tracked results, published figures and texts; and single files for a next paper."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -72,24 +73,31 @@ def draw(folder: Path) -> list[Path]:
 
 
 def single(
-    kind: str, number: int | str, profile: str, file_format: str, width: float | None, folder: Path, every: bool = False
-) -> Path:
-    """Write one figure or table of a profile into a folder and return the file.
+    kind: str, number: int | str, profile: str | None, file_format: str, width: float | None, folder: Path,
+    every: bool = False,
+) -> tuple[Path, list[str]]:  # fmt: skip
+    """Write one figure or table into a folder; return the file and the names of the studies behind it.
 
-    Raises FileNotFoundError when the profile has no records, ValueError for an unknown profile or format or when the
+    Without a profile the records are those that `figures/` shows: what the published one has no run of is drawn from
+    the study of hops and strengths. Raises FileNotFoundError when the profile has no records, ValueError for an unknown profile or format or when the
     records cannot fill the figure.
     """
     if number == "claims":
-        return _claims(kind, file_format, width, folder)
-    found = records.load(profile)
+        return _claims(kind, file_format, width, folder), ["all that are tracked"]
+    found = records.load(profile or published_profile())
     if not found:
         load_profile(profile)
         raise FileNotFoundError(f"profile '{profile}' has no records: run `make reproduce PROFILE={profile}` first")
     if kind == "table":
-        return tables.write(number, found, folder, [file_format], every=every)[0]
-    if number in figures.FIGURES and figures.FIGURES[number].several:
-        found += _stories()
-    return figures.write(number, found, folder, [file_format], width=figures.PAGE if width is None else width)[0]
+        return tables.write(number, found, folder, [file_format], every=every)[0], _names(found)
+    if number in figures.FIGURES and (profile is None or figures.FIGURES[number].several):
+        found = figures.origin(number, found, _stories())
+    file = figures.write(number, found, folder, [file_format], width=figures.PAGE if width is None else width)[0]
+    return file, _names(found)
+
+
+def _names(found: Sequence[dict[str, Any]]) -> list[str]:
+    return sorted({record["profile"] for record in found})
 
 
 def _stories() -> list[dict[str, Any]]:
