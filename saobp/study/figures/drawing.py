@@ -153,11 +153,12 @@ def used(number: Number, records: Sequence[Record], frame: pd.DataFrame | None =
     if number in TITLES:
         of = drawing.algorithms
         return [record for record in chosen if not of or record["parameters"].get("algorithm") in of]
-    named = {record["name"] for record in chosen}
-    if "run" in frame and set(frame["run"]) <= named:
-        chosen = [record for record in chosen if record["name"] in set(frame["run"])]
+    runs = set(frame["run"]) if "run" in frame else set()
+    if runs and runs <= {record["name"] for record in chosen}:
+        chosen = [record for record in chosen if record["name"] in runs]
     for key in {"model", "algorithm", "seed"} & set(frame.columns[frame.notna().all()]):
-        chosen = [record for record in chosen if record["parameters"].get(key) in set(frame[key])]
+        shown = set(frame[key])
+        chosen = [record for record in chosen if record["parameters"].get(key) in shown]
     tasks = set(frame["task"]) if "task" in frame else set(drawing.tasks)
     return context.of_tasks(chosen, tasks) if tasks else chosen
 

@@ -78,7 +78,7 @@ def settle(figure: Figure) -> None:
     """
     with style.paper():
         figure.draw_without_rendering()
-    figure.set_layout_engine("none")
+    figure.set_layout_engine(None)  # "none" leaves a placeholder, with which every save draws twice
     for ax in figure.axes:
         ax.set_position([round(edge, 5) for edge in ax.get_position(original=True).bounds])
 
