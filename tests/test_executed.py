@@ -72,9 +72,9 @@ def test_a_default_cell_that_is_given_whole_is_not_shown():
     assert len(sources) == 3 and not any("# tokens" in source for source in sources)
 
 
-def test_title_and_claim_are_read_from_the_head():
-    assert executed.head(notebook()) == ("04 Pretraining", "Nothing else differs.")
-    assert executed.head(new_notebook(cells=[new_markdown_cell("# Bare\n\nText.")])) == ("Bare", "")
+def test_the_title_is_read_from_the_first_line():
+    assert executed.title(notebook()) == "04 Pretraining"
+    assert executed.title(new_notebook(cells=[new_markdown_cell("# Bare\n\nText.")])) == "Bare"
 
 
 def test_outputs_go_into_a_notebook_only_from_a_run_of_the_cells_it_has(tmp_path, monkeypatch):

@@ -55,12 +55,9 @@ def closest(run: Executed | None, notebook: str, among: Sequence[Executed]) -> E
     return max(runs, key=lambda other: _kinship(run, other), default=None)
 
 
-def head(node: NotebookNode) -> tuple[str, str]:
-    """Return a notebook's title and the sentence below it, its claim, as Markdown without emphasis."""
-    parts = [part.strip() for part in node.cells[0].source.split("\n\n")] if node.cells else []
-    title = parts[0].lstrip("# ") if parts else ""
-    claim = parts[1].strip("*").removeprefix("Claim: ") if len(parts) > 1 and parts[1].startswith("*") else ""
-    return title, claim[:1].upper() + claim[1:]
+def title(node: NotebookNode) -> str:
+    """Return a notebook's title, its first line."""
+    return node.cells[0].source.partition("\n")[0].lstrip("# ") if node.cells else ""
 
 
 def shown(run: Executed) -> NotebookNode:

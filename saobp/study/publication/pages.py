@@ -93,9 +93,9 @@ def _page(page: str, text: str, run: Executed | None, runs: list[Executed]) -> s
     steps = {name: executed.closest(run, stems[0], runs) for name, stems in near.items() if stems}
     return layout.render(
         "page.html",
-        title=executed.head(run.node)[0] if run else page.removeprefix("files/").removesuffix(".html"),
+        title=executed.title(run.node) if run else page.removeprefix("files/").removesuffix(".html"),
         contents=links.relative("../index.html", page) + (f"#{run.notebook}" if run else ""),
-        steps={name: (f"{step.name}.html", executed.head(step.node)[0]) for name, step in steps.items()},
+        steps={name: (f"{step.name}.html", executed.title(step.node)) for name, step in steps.items()},
         body=Markup(text),
     )
 

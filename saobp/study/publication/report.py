@@ -1,7 +1,7 @@
-"""The page to open: claims, every notebook with its runs, tables, figures, departures, in one folder."""
+"""The page to open: what was run, the result, the explorer, the notebooks; tables, figures, claims and runs below."""
 
 import json
-import re
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,19 +9,22 @@ from typing import Any
 import nbformat
 from markupsafe import Markup
 
-from saobp.study import figures
+from saobp.measure.prose import prose
+from saobp.models import public
 from saobp.study.publication import executed, formulas, layout, links, pages
 from saobp.study.publication.executed import Executed
 from saobp.study.publication.results import SUMMARIES
-from saobp.study.setup import labels, paths, records
+from saobp.study.setup import labels, paths, records, sizes
 from saobp.study.tables import context
+from saobp.study.texts import runs as written
 
-SPLITS = re.compile(r"((?:[^\s,]+ \w+ \([\d,]+ (?:of [\d,]+ )?rows[^)]*\)(?:, )?){5,})")
-DEPARTURES, LONG = "Departures from the paper: ", 300
+EXERCISE = "smoke"  # the study whose models train for seconds: its page shows the tracked results
+GLANCE, FOREST = "figure-glance", "figure-claims"  # drawn from all tracked studies
+MADE = {"tables": "table*.md", "figures": "figure*.png"}
 
 
 def write(folder: Path) -> Path:
-    """Write `<folder>/index.html` and the pages that it leads to below `pages/`; returns the index.
+    """Write `<folder>/index.html`, the pages that it leads to, and a copy of the tracked results; returns the index.
 
     Reads the executed notebooks, the records, and the tables and figures that notebooks 10 and 11 left.
     Raises FileNotFoundError if the folder holds no records.
@@ -30,41 +33,42 @@ def write(folder: Path) -> Path:
     if not found:
         raise FileNotFoundError(f"{folder / 'records'}: no records there; run `make reproduce` first")
     runs = pages.write(sorted((folder / "notebooks").glob("*.ipynb")), folder / "pages")
+    with paths.new_folder(folder / "tracked") as tracked:
+        shutil.copytree(paths.figures(), tracked, dirs_exist_ok=True)
+    study, tracked = found[0]["profile"], folder / "tracked"
+    shown, drawn = tracked if study == EXERCISE else folder / "figures", _figures(tracked)
     text = layout.render(
         "report.html",
-        title=f"SAOBP: {found[0]['profile']}",
-        profile=found[0]["profile"],
+        study=study,
+        exercise=study == EXERCISE,
         device=processors(found),
         minutes=round(sum(record["seconds"] for record in found) / 60),
-        notebooks=_notebooks(runs, found),
-        departures=context.departures(found),
+        checked=_checked(folder, runs, found),
         outdated=outdated(folder),
-        claims=_tables(folder / "figures", "claims.md"),
-        tables=_tables(folder / "figures", "table*.md"),
-        figures=_figures(folder / "figures"),
-        runs=[{**record, "failures": failures(record)} for record in _in_order(found, runs)],
+        glance=drawn.get(GLANCE),
+        explorer=_explorer(),
+        notebooks=_notebooks(runs, found),
+        tables=_tables(shown, "table*.md"),
+        figures=[figure for name, figure in _figures(shown).items() if name not in (GLANCE, FOREST)],
+        claims=_tables(tracked, "claims.md"),
+        forest=drawn.get(FOREST),
+        departures=context.departures(found),
+        runs=[{**record, "failures": failures(record)} for record in sorted(found, key=lambda record: record["name"])],
     )
     return paths.write_text(folder / "index.html", text.replace(f"{paths.root()}/", ""))
 
 
 def outdated(folder: Path) -> str:
-    """Say which records tables and figures were not made from, and the command that makes them anew; empty for none.
-
-    `figures/manifest.json` has the hashes of the records that they were made from. A folder of older code has
-    hashes of another kind there, and so is out of date.
-    """
+    """Say which records tables and figures were not made from, and the command that makes them anew; empty for none."""
     manifest = folder / "figures" / "manifest.json"
     if not manifest.exists():
         return ""
     made_from, now = json.loads(manifest.read_text(encoding="utf-8"))["records"], records.hashes(folder / "records")
-    names = sorted((made_from.keys() | now.keys()) - set(SUMMARIES))
-    other = [name for name in names if made_from.get(name) != now.get(name)]
-    if not other:
-        return ""
+    other = sorted({name for name, _ in made_from.items() ^ now.items()} - set(SUMMARIES))
     listed = ", ".join(other[:3]) + (" …" if len(other) > 3 else "")
     remedy = f"rm {folder}/records/1[01]-*.json; make reproduce PROFILE={folder.name}"
-    differ = f"{len(other)} of {len(names)} differ: {listed}"
-    return f"tables and figures were made from other records than are here now ({differ}); run: {remedy}"
+    said = f"tables and figures were made from other records than are here now ({len(other)} differ: {listed})"
+    return f"{said}; run: {remedy}" if other else ""
 
 
 def failures(record: dict[str, Any]) -> str:
@@ -86,34 +90,55 @@ def processors(found: Sequence[dict[str, Any]]) -> str:
 
 
 def label(values: dict[str, Any]) -> str:
-    """Name a run for readers by its parameters: "BERT-Mini (twin), High, seed 42, task race"."""
+    """Name a run for readers by its parameters: "BERT-Mini, High, seed 42, task race"."""
     titles = {"model": labels.model_title, "algorithm": labels.algorithm_title}
     named = [title(values[name]) for name, title in titles.items() if name in values]
     rest = {name: value for name, value in values.items() if name not in (*titles, "profile", "record")}
     return ", ".join([*named, *filter(None, [executed.parameters(rest)])])
 
 
-def caption(text: str) -> dict[str, Any]:
-    """Take a long list, of splits or of departures, out of a caption or note: what remains as HTML, and the list."""
-    what, items, short = "", [], text
-    if found := SPLITS.search(text):
-        what, items = "splits", re.split(r"(?<=\)), ", found[1])
-        short = text.replace(found[1], f"{len(items)} splits, listed below")
-    elif text.startswith(DEPARTURES) and len(text) > LONG:
-        what, items = "departures from the paper", text.removeprefix(DEPARTURES).strip(" .").split("; ")
-        short = ""
-    return {"html": Markup(formulas.markdown(short)), "what": what, "items": items}
+def _checked(folder: Path, runs: Sequence[Executed], found: Sequence[dict[str, Any]]) -> dict[str, int]:
+    """Count what a study did: notebooks and assertions in them that held, tables and figures."""
+    finished = {record["name"] for record in found}
+    ended = [run for run in runs if run.name in finished]
+    lines = [line for run in ended for cell in run.node.cells for line in cell.source.splitlines()]
+    made = {kind: len([*(folder / "figures").glob(names)]) for kind, names in MADE.items()}
+    held = sum(line.lstrip().startswith("assert ") for line in lines)
+    return {"notebooks": len({run.notebook for run in ended}), "assertions": held, **made}
+
+
+def _explorer() -> Markup:
+    """Return the attention explorer on MiniLM; nothing where MiniLM is not installed."""
+    from transformers.utils import logging
+
+    from saobp.measure import explorer
+
+    logging.disable_progress_bar()
+    try:
+        model, tokenizer = public.load("minilm")
+    except public.PublicModelError:
+        return Markup()
+    strength = sizes.strength_of("minilm")
+    return Markup(explorer.fragment(explorer.collect(model, tokenizer, prose(), strength=strength)))
 
 
 def _notebooks(runs: Sequence[Executed], found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return every notebook of the repository, title and claim, with its runs in the paper's order."""
+    """Return every notebook of the repository with its question, a picture, and its runs in the paper's order."""
     named = {record["name"]: record for record in found}
     listed = []
-    for path in sorted((paths.root() / "notebooks").glob("*.ipynb")):
-        title, claim = executed.head(nbformat.read(path, as_version=4))
-        own = [_run(run, named.get(run.name)) for run in runs if run.notebook == path.stem]
-        listed.append({"name": path.stem, "title": title, "claim": Markup(formulas.markdown(claim)), "runs": own})
+    for name, about in written.notebooks().items():
+        mine = [run for run in runs if run.notebook == name]
+        node = nbformat.read(paths.root() / "notebooks" / f"{name}.ipynb", as_version=4)
+        picture, own = _picture([*(run.node for run in mine), node]), [_run(run, named.get(run.name)) for run in mine]
+        listed.append({"name": name, "question": about["question"], "picture": picture, "runs": own})
     return listed
+
+
+def _picture(nodes: Sequence[nbformat.NotebookNode]) -> str:
+    """Return the first picture in some notebooks, as a link that holds it; empty without one."""
+    outputs = (output for node in nodes for cell in node.cells for output in cell.get("outputs", []))
+    drawn = (output.get("data", {}).get("image/png") for output in outputs)
+    return next((f"data:image/png;base64,{''.join(one.split())}" for one in drawn if one), "")
 
 
 def _run(run: Executed, record: dict[str, Any] | None) -> dict[str, Any]:
@@ -128,52 +153,37 @@ def _run(run: Executed, record: dict[str, Any] | None) -> dict[str, Any]:
     }
 
 
-def _in_order(found: Sequence[dict[str, Any]], runs: Sequence[Executed]) -> list[dict[str, Any]]:
-    """Put records in the order of their notebooks' pages; those without a notebook last."""
-    place = {run.name: number for number, run in enumerate(runs)}
-    return sorted(found, key=lambda record: (place.get(record["name"], len(place)), record["name"]))
-
-
 def _tables(folder: Path, names: str) -> list[dict[str, Any]]:
-    """Return tables that were written, as rows of HTML with caption and notes."""
+    """Return tables that were written: rows, caption and notes as HTML, and the files for reuse."""
     found = []
     for path in sorted(folder.glob(names)):
-        lines = path.read_text(encoding="utf-8").splitlines()
-        rows = "\n".join(line for line in lines if line.startswith("|"))
-        notes = [caption(line) for line in lines if line.strip() and not line.startswith("|")]
-        title = path.stem.replace("table", "Table ")
-        files = _files(path)
-        entry = {"name": path.stem, "title": title, "html": Markup(formulas.markdown(rows)), "notes": notes}
-        found.append(entry | {"files": files})
+        head, *rest = path.read_text(encoding="utf-8").split("\n\n")
+        rows = next(part for part in rest if part.startswith("|"))
+        parts = {"caption": head, "rows": rows, "notes": "\n\n".join(part for part in rest if part != rows)}
+        html = {name: Markup(formulas.markdown(part)) for name, part in parts.items()}
+        found.append({"name": path.stem, "files": _files(path), **html})
     return found
 
 
 def _files(path: Path) -> list[str]:
-    """Return the other forms of a table or figure, for reuse, as places below the build folder."""
-    return [f"{path.parent.name}/{other.name}" for other in sorted(path.parent.glob(f"{path.stem}.*"))]
+    """Return the forms of a table or figure, one as wide as a column among them, as places below the build folder."""
+    found = {*path.parent.glob(f"{path.stem}.*"), *path.parent.glob(f"{path.stem}-column.*")}
+    return [f"{path.parent.name}/{other.name}" for other in sorted(found)]
 
 
-def _figures(folder: Path) -> list[dict[str, Any]]:
-    """Return every figure that was drawn, its picture inside the page, with the manifest's caption."""
+def _figures(folder: Path) -> dict[str, dict[str, Any]]:
+    """Return the figures that were drawn by name, the paper's first: picture, caption of the manifest, files."""
     manifest = folder / "manifest.json"
     entries = json.loads(manifest.read_text(encoding="utf-8"))["entries"] if manifest.exists() else {}
-    return [
-        {
+    drawn = sorted(folder.glob("figure*.png"), key=lambda path: (path.stem.startswith("figure-"), path.stem))
+    return {
+        path.stem: {
             "name": path.stem,
-            "title": title,
+            "title": entries.get(path.stem, {}).get("title", ""),
             "image": links.picture(path),
-            "whole": next(file for file in _files(path)[::-1] if file.endswith((".svg", ".png"))),
+            "whole": f"{folder.name}/{path.name}",
             "files": _files(path),
-            "alt": entries.get(path.stem, {}).get("caption", "").partition(". ")[0],
-            "notes": [caption(part) for part in _parts(title, entries.get(path.stem, {}))],
+            "caption": Markup(formulas.markdown(entries.get(path.stem, {}).get("caption", ""))),
         }
-        for number in figures.FIGURES
-        for path, title in [(folder / f"{figures.stem(number)}.png", figures.title(number))]
-        if path.exists()
-    ]
-
-
-def _parts(title: str, entry: dict[str, Any]) -> list[str]:
-    """A figure's caption, and its departures if it has some."""
-    differs = entry.get("departures")
-    return [f"**{title}.** {entry.get('caption', '')}", *([f"{DEPARTURES}{'; '.join(differs)}."] if differs else [])]
+        for path in drawn
+    }

@@ -56,7 +56,6 @@ def correlation(x: Sequence[float], y: Sequence[float], *, level: float = 0.95) 
     return Correlation(r, low, high, p, naive, len(x), effective)
 
 
-
 def across_runs(
     x: Sequence[float], y: Sequence[float], factors: Sequence[Sequence[Hashable]] = (), *, level: float = 0.95
 ) -> Correlation:
