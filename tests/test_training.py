@@ -200,22 +200,6 @@ def test_a_run_learns_logs_and_summarises(tokenizer, tmp_path):
     assert set(curves.layer_curve(log).layer) == {1, 2, 3, 4}
 
 
-def test_the_outcome_names_the_layer_that_moved_most_and_what_the_last_steps_brought():
-    def check(step, loss, entropy, gtd):
-        held_out = {"loss": loss, "perplexity": math.exp(loss), "entropy": entropy, "gtd": gtd}
-        return {"step": step, "heldout": held_out}
-
-    log = [
-        check(0, math.log(2000), [4.1, 4.2], [0.90, 0.91]),
-        check(60, math.log(400), [4.0, 3.5], [0.89, 0.8]),
-        check(120, math.log(300), [3.9, 3.0], [0.88, 0.7]),
-    ]
-    learned, attention = curves.outcome(log, 64)
-    assert "from 2000 to 300.0 in 120 steps" in learned and "-0.288 nats over the last 60" in learned
-    assert attention.startswith("The attention of layer 2 moved most: entropy from 4.20 to 3.00 nats (uniform: 4.16)")
-    assert "GTD from 0.910 to 0.700" in attention
-
-
 def test_a_loss_that_is_no_number_stops_with_step_rate_and_checkpoint(tokenizer, tmp_path):
     network = architectures.encoder("mini-twin", tokenizer, dropout=0.0, seed=0)
     recipe = dataclasses.replace(RECIPE, learning_rate=1.0, warmup=0, save_every=1)

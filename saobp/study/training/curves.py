@@ -7,7 +7,6 @@ from typing import Any
 import pandas as pd
 
 from saobp.study.setup import paths, records
-from saobp.study.setup.labels import counted
 from saobp.study.setup.schema import Device
 from saobp.study.statistics import Estimate
 from saobp.study.statistics.intervals import perplexity_interval
@@ -37,27 +36,6 @@ def write(log: list[dict[str, Any]], folder: Path, name: str) -> list[Path]:
         paths.write_text(folder / f"{name}-{kind}.csv", frame.to_csv(index=False))
         for kind, frame in (("training", steps), ("heldout", layers))
     ]
-
-
-def outcome(log: list[dict[str, Any]], length: int) -> list[str]:
-    """Say in two sentences how far a model learned, and how the attention moved that moved most on the way."""
-    curve, layers = held_out_curve(log), layer_curve(log)
-    first, before, last = curve.iloc[0], curve.iloc[-2], curve.iloc[-1]
-    ends = [layers[layers.step == step].set_index("layer") for step in (first.step, last.step)]
-    layer = (ends[1].entropy - ends[0].entropy).abs().idxmax()
-    start, end = (each.loc[layer] for each in ends)
-    return [
-        f"Held-out perplexity went from {first.perplexity:.0f} to {last.perplexity:.1f} in "
-        f"{counted(int(last.step), 'step')}; the loss changed by {last.loss - before.loss:+.3f} nats over the last "
-        f"{last.step - before.step:.0f} of them.",
-        f"The attention of layer {layer} moved most: entropy from {start.entropy:.2f} to {end.entropy:.2f} nats "
-        f"(uniform: {uniform_entropy(length):.2f}), GTD from {start.gtd:.3f} to {end.gtd:.3f}.",
-    ]
-
-
-def uniform_entropy(length: int) -> float:
-    """Return the entropy of a query that attends to all `length` tokens alike, in nats."""
-    return math.log(length)
 
 
 def summary(log: list[dict[str, Any]]) -> dict[str, Any]:
