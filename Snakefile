@@ -115,8 +115,7 @@ rule finetune:
         record="records/05-finetune-{model}-{algorithm}-{seed}-{group}-{head}.json",
     threads: THREADS
     params:
-        plan=lambda run: repr(replace(profile.finetune, groups={run.group: profile.finetune.groups[run.group]}, seeds=[int(run.head)]))
-        + "".join(f" {own}" for own in (profile.finetune.epochs_of, profile.finetune.length_of) if own),
+        plan=lambda run: repr(replace(profile.finetune, groups={run.group: profile.finetune.groups[run.group]}, seeds=[int(run.head)])),
     log:
         "logs/05-finetune-{model}-{algorithm}-{seed}-{group}-{head}.log",
     shell:

@@ -50,7 +50,7 @@ def test_every_profile_that_comes_along_is_valid(name):
         ("  warmup: 30", "  warmup: 1.5", "key 'pretrain.warmup': input should be a valid integer"),
         ("  masking: 0.3", "  masking: 1.3", "key 'pretrain.masking': input should be less than or equal to 1"),
         ("2.0e-3", "2e-3 s", "key 'pretrain.learning_rate'"),
-        ("algorithms: [original, high, low", "algorithms: [original, hihg, low", "key 'algorithms.1'"),
+        ("algorithms: [original, high]", "algorithms: [original, hihg]", "key 'algorithms.1'"),
         ("tokenizer: wordpiece\n", "", "key 'tokenizer' is missing"),
         ("seeds: [42]", "seeds: []", "key 'seeds'"),
         ("name: smoke", "name: [", "cannot be read as YAML"),

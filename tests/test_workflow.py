@@ -127,7 +127,7 @@ def test_every_command_of_a_clone_in_a_folder_of_any_name_has_its_paths_whole(od
     done = made(odd, "little", "index.html", f"processes={processes}", options=["--dry-run"])
     assert done.returncode == 0, done.stdout + done.stderr
     commands = re.findall(r"^Shell command: (OMP_NUM_THREADS=.*)$", done.stdout, re.MULTILINE)
-    assert len(commands) == 10  # of every rule
+    assert len(commands) == 6 + len(THEORY)  # of every rule
     for command in commands:
         for part in command.split(" && "):
             words = shlex.split(part)
@@ -188,7 +188,8 @@ def test_deleting_one_record_reruns_what_depends_on_it_and_nothing_else(one, tmp
 
 def test_a_changed_profile_reruns_what_depends_on_the_change_and_nothing_else(one, tmp_path, capfd):
     graph = ["--snakefile", paths.root() / "Snakefile", "--directory", tmp_path / "build", "--config", f"profile={one}"]
-    subprocess.run(["snakemake", *graph, "--cores", "1", "--touch", "--forceall", "--quiet"], check=True, timeout=120)
+    command = [sys.executable, "-m", "snakemake", *graph, "--cores", "1", "--touch", "--forceall", "--quiet"]
+    subprocess.run(command, check=True, timeout=120)
     assert planned(one, capfd) == {}
     text, after = one.read_text(), {"summary": 2, "report": 1}
     for old, new, rerun in (

@@ -121,8 +121,8 @@ class Finetuning:
     limit_train: Positive | None = None  # items; null = all
     limit_evaluation: Positive | None = None
     splits: dict[Task, Annotated[list[str], Len(2, 2)]] = field(default_factory=dict)  # task -> [train, reported]
-    epochs_of: dict[Task, Positive] = field(default_factory=dict, repr=False)  # a task's own number of them
-    length_of: dict[Task, Positive] = field(default_factory=dict, repr=False)  # a task's own tokens an item
+    epochs_of: dict[Task, Positive] = field(default_factory=dict)  # a task's own number of them
+    length_of: dict[Task, Positive] = field(default_factory=dict)  # a task's own tokens per item
 
     def __post_init__(self):
         tasks = [task for group in self.groups.values() for task in group]
