@@ -119,9 +119,9 @@ def publish(
     entries |= {name: {"studies": _studies(decided)} for name in ("claims", "figure-claims")}
     drawn = [(number, origin(number, records, others), drawing.stem(number)) for number in drawing.FIGURES]
     drawn += [(n, context.relevant(drawing.stem(n), others), name) for n, name in beside(records, others).items()]
-    for number, origin, name in drawn:
+    for number, behind, name in drawn:
         try:
-            entries[name], written[name] = both_widths(number, origin, folder, formats, name)
+            entries[name], written[name] = both_widths(number, behind, folder, formats, name)
         except drawing.FigureError as error:
             missing[name] = str(error)
     for name, files in written.items():
