@@ -1,6 +1,5 @@
 """Scores against luck, in a table, a sentence and a picture."""
 
-import matplotlib.pyplot as plt
 import numpy as np
 
 from saobp.study.evaluation import luck
@@ -50,23 +49,3 @@ def test_the_floor_stands_beside_the_score_or_the_reason_for_none():
     table = luck.table({name: RESULTS[name] | {"floor": floor} for name, floor in floors.items()})
     assert list(table["bag of words"]) == [61.3, "a bag of words marks no span"]
     assert "bag of words" not in luck.table(RESULTS)
-
-
-def test_above_chance_by_one_answer_alone_is_not_above_the_majority_class():
-    said = luck.sentence(RESULTS)
-    assert said.startswith("Of 4 tasks, 2 lie above chance with the whole interval, 1 also above the majority")
-    assert "1 lies below chance with the whole interval; one answer to all items is given in 1." in said
-    assert said.endswith("1 failed and is not counted.")
-
-
-def test_without_a_failure_none_is_told():
-    assert "failed" not in luck.sentence({"learned": RESULTS["learned"]})
-
-
-def test_the_picture_has_a_bar_for_each_finished_task_the_first_on_top():
-    ax = luck.draw(plt.figure().add_subplot(), RESULTS, "#009E73")
-    assert [label.get_text() for label in ax.get_yticklabels()] == ["learned", "guessed", "majority", "reversed"]
-    assert ax.yaxis_inverted()
-    bars = [line for line in ax.lines if len(line.get_xdata()) == 2]
-    assert [list(bar.get_xdata()) for bar in bars] == [RESULTS[name]["interval"] for name in list(RESULTS)[:4]]
-    plt.close("all")
