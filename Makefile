@@ -7,6 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export TOKENIZERS_PARALLELISM := false
+export PROFILE
 export PYTHONWARNINGS ?= ignore
 
 .DEFAULT_GOAL := help
@@ -26,7 +27,7 @@ $(VENV)/installed: requirements.lock pyproject.toml
 	@touch $@
 
 reproduce: install  ## run every notebook under PROFILE (smoke), then open build/PROFILE/index.html
-	@saobp reproduce --profile $(PROFILE) --cores $(CORES)
+	@saobp reproduce --profile "$$PROFILE" --cores $(CORES)
 
 test: install  ## unit, property and end-to-end tests, then the notebooks under nbval
 	@python -m pytest -n $(CORES) --dist loadfile --cov=saobp --cov-report=term:skip-covered
@@ -39,7 +40,7 @@ figures: install  ## rebuild figures/ and the texts (README, RESULTS, …) from 
 	@saobp figures
 
 publish: install  ## copy a finished profile's records to data/results/ and rebuild figures/
-	@saobp publish --profile $(PROFILE)
+	@saobp publish --profile "$$PROFILE"
 
 notebooks: install  ## put the outputs of the finished smoke run into notebooks/
 	@saobp notebooks

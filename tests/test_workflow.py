@@ -137,6 +137,21 @@ def test_every_command_of_a_clone_in_a_folder_of_any_name_has_its_paths_whole(od
     assert sum("torch.distributed.run" in command for command in commands) == processes - 1
 
 
+def test_make_hands_a_study_file_of_any_name_over_whole(tmp_path):
+    folder = tmp_path / ODD
+    programs = folder / ".venv" / "bin"
+    programs.mkdir(parents=True)
+    (folder / "Makefile").symlink_to(paths.root() / "Makefile")
+    said = programs / "saobp"
+    said.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    said.chmod(0o755)
+    study = f"{folder}/my: study.yaml"
+    for target in ("reproduce", "publish"):
+        command = ["make", "-s", "-o", "install", target, f"PROFILE={study}"]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0 and done.stdout.splitlines()[:3] == [target, "--profile", study], done
+
+
 def planned(profile, capfd):
     """Return rule -> jobs of a dry run."""
     assert cli.main(["reproduce", "--profile", str(profile), "--dry-run"]) == 0
