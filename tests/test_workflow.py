@@ -52,6 +52,17 @@ def test_an_unknown_profile_is_refused_before_anything_runs(capsys):
     assert capsys.readouterr().err.startswith("saobp: no profile is called 'nope'")
 
 
+@pytest.mark.parametrize("option", ["--cores", "--processes"])
+@pytest.mark.parametrize("text", ["0", "-2", "1.5", "1:30", "many"])
+def test_no_cores_or_processes_are_refused_before_anything_runs(option, text, capsys, monkeypatch):
+    monkeypatch.setattr(workflow, "_snakemake", lambda *given, **options: pytest.fail("it ran"))
+    with pytest.raises(SystemExit) as left:
+        cli.main(["reproduce", f"{option}={text}"])
+    said = capsys.readouterr().err
+    assert left.value.code == 2 and said.count("\n") == 1
+    assert f"{option}: takes a whole number of at least 1, not '{text}'" in said
+
+
 def test_a_missing_data_folder_is_refused_before_anything_runs(capsys, monkeypatch, tmp_path):
     monkeypatch.setenv("SAOBP_DATA", str(tmp_path / "gone"))
     assert cli.main(["reproduce", "--profile", "smoke"]) == 2

@@ -6,7 +6,7 @@ import warnings
 from pathlib import Path
 from typing import NoReturn
 
-from saobp.study.setup import paths
+from saobp.study.setup import paths, typed_by_hand
 
 NAMED = {
     "figure": "1 to 9; 4-paper, 7-paper, 8-paper: the paper's own form; or glance, gains, length, hops, learning, "
@@ -51,9 +51,9 @@ def parser() -> Parser:
 
     reproduce = commands.add_parser("reproduce", help="run every notebook under a profile")
     reproduce.add_argument("--study", "--profile", dest="profile", default="smoke")
-    reproduce.add_argument("--cores", type=int, default=2)
+    reproduce.add_argument("--cores", type=positive, default=2)
     reproduce.add_argument("--cluster", help="slurm, kubernetes or a folder with Snakemake settings: each run is a job")
-    reproduce.add_argument("--processes", type=int, default=1, help="that share a pretraining run, by torchrun")
+    reproduce.add_argument("--processes", type=positive, default=1, help="that share a pretraining run, by torchrun")
     reproduce.add_argument("--dry-run", action="store_true", help="list the runs, run none")
     reproduce.set_defaults(action=reproduce_profile)
 
@@ -102,6 +102,13 @@ def parser() -> Parser:
     notebooks = commands.add_parser("notebooks", help="put the finished smoke run's outputs into notebooks/")
     notebooks.set_defaults(action=renew_notebooks)
     return top
+
+
+def positive(text: str) -> int:
+    """Return a whole number of at least 1 as it was typed."""
+    if not typed_by_hand.DECIMAL.fullmatch(text) or (number := int(text)) < 1:
+        raise argparse.ArgumentTypeError(f"takes a whole number of at least 1, not '{text}'")
+    return number
 
 
 def run_notebook(options: argparse.Namespace) -> int:
