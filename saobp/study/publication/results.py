@@ -79,8 +79,8 @@ def single(
     """Write one figure or table into a folder; return the file and the names of the studies behind it.
 
     Without a profile the records are those that `figures/` shows: what the published one has no run of is drawn from
-    the study of hops and strengths. Raises FileNotFoundError when the profile has no records, ValueError for an unknown profile or format or when the
-    records cannot fill the figure.
+    the study of hops and strengths. Raises FileNotFoundError when the profile has no records, ValueError for an
+    unknown profile or format or when the records cannot fill the figure.
     """
     if number == "claims":
         return _claims(kind, file_format, width, folder), ["all that are tracked"]
