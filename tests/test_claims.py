@@ -174,13 +174,13 @@ def test_the_step_is_measured_on_every_model_and_task(studies, decided):
 
 def test_a_repeated_run_is_shown_beside_the_first(studies, decided):
     again = verdicts.reruns(studies, decided)
-    key = ("convergence", "narrow", "loss at the last step, BERT-Mini (narrow twin)")
+    key = ("convergence", "narrow", "loss at the last step, BERT-Mini (4 × 128)")
     first = next(part for row in decided for part in row.aside if (part.claim, part.study, part.part) == key)
     assert again[key] > first.estimate  # the repetition of High's first seed started to learn later
     frame = verdicts.frame(decided, again)
     assert frame.set_index(["claim", "study", "measurement"]).loc[key, "rerun"] == again[key]
     shown = "\n".join(verdicts.table.rerun_lines(decided, again))
-    assert "loss at the last step, BERT-Mini (narrow twin), narrow | +0.035 [" in shown
+    assert "loss at the last step, BERT-Mini (4 × 128), narrow | +0.035 [" in shown
     entering = {"convergence", "regularizers-perplexity"}  # the claims that read a loss which was measured twice
     assert {claim for claim, _, _ in again} == entering and len(shown.splitlines()) == 2 + len(again)
 

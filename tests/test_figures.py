@@ -136,14 +136,8 @@ def shown_ticks(axis):
 def visible_texts(figure):
     texts = [figure.legends[0]] if figure.legends else []
     for ax in figure.axes:
-        texts += [
-            ax.title,
-            ax._left_title,
-            ax.xaxis.label,
-            ax.yaxis.label,
-            *shown_ticks(ax.xaxis),
-            *shown_ticks(ax.yaxis),
-        ]
+        texts += [ax.title, ax._left_title, ax.xaxis.label, ax.yaxis.label]
+        texts += [*shown_ticks(ax.xaxis), *shown_ticks(ax.yaxis)]
     return texts
 
 

@@ -48,7 +48,7 @@ def test_a_tall_table_is_one_number_and_keeps_every_row_model_and_note(tall):
     rows = [line for line in text.splitlines() if line.endswith(r" \\") and not line.startswith("Model &")]
     assert len(rows) == len(render.lines(table)) == sum(len(row.cells) for row in table.rows if row.labels[0])
     for size in SIZES:
-        assert text.count(f"{labels.model_title(size)}, Original & CoLA") == 1
+        assert text.count(labels.model_title(size).replace("×", r"$\times$") + ", Original & CoLA") == 1
     assert text.count(r"\label{") == text.count(r"\par\smallskip\begin{minipage}") == 1
 
 

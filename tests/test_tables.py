@@ -36,10 +36,10 @@ def test_table_2_shows_published_beside_ours(records, built):
     assert (cell.ours.seeds, cell.ours.items) == (3, examples.ITEMS)
 
 
-def test_a_twin_stands_in_the_row_of_its_size_and_is_called_one(built):
-    cell = built[2].cell("BERT-Small (twin)", "Original", column="GLUE")
+def test_a_scaled_down_model_stands_in_the_row_of_its_size_and_says_its_own(built):
+    cell = built[2].cell("BERT-Small (4 × 128)", "Original", column="GLUE")
     assert cell.published == "54.03"
-    assert any("A twin is" in note for note in built[2].notes)
+    assert any("is a scaled-down model" in note for note in built[2].notes)
 
 
 def test_a_size_whose_cost_alone_was_measured_hides_no_twin():
@@ -52,7 +52,7 @@ def test_a_twin_gives_way_to_the_size_itself():
     both = examples.study(("small", "small-twin"), ("original",), (42,))
     names = {row.labels[0] for row in tables.table(2, both).rows}
     assert "BERT-Small" in names
-    assert "BERT-Small (twin)" not in names
+    assert "BERT-Small (4 × 128)" not in names
 
 
 def test_a_large_difference_is_marked_and_none_is_marked_between_equals():
@@ -235,8 +235,8 @@ def test_table_1_puts_attention_beside_accuracy(records, built):
 
 def test_table_3_has_the_row_that_the_paper_leaves_out(built):
     table = built[3]
-    assert table.cell("BERT-Small (twin)", "Original", column="QNLI_Acc").ours.seeds == 3
-    assert table.cell("BERT-Small (twin)", "Eigen-Reg", column="PPL_WikiText").published == "23.85"
+    assert table.cell("BERT-Small (4 × 128)", "Original", column="QNLI_Acc").ours.seeds == 3
+    assert table.cell("BERT-Small (4 × 128)", "Eigen-Reg", column="PPL_WikiText").published == "23.85"
 
 
 def test_tables_4_and_5_read_settings_from_the_records(records, built):

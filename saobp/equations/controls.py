@@ -81,7 +81,7 @@ def _uniform_share(attention: Tensor, target: Tensor, flat: Tensor, matched: tup
 def shuffled_bias(
     messages: Float[Tensor, "*batch query key"], *, causal: bool, exclude_self: bool, seed: int
 ) -> Float[Tensor, "*batch query_or_1 key"]:
-    """Add up the messages after permuting every column among the rows that a query hears.
+    """Add up the messages after permuting every column among the rows that a query receives messages from.
 
     After the shuffle no row's messages belong together, so no path query -> row -> key is left. The sum does
     not care who speaks: this equals `key_bias` and `prefix_key_bias` up to rounding, in every round, which

@@ -27,7 +27,7 @@ def register_factor(name: str, function: Own) -> None:
     `function(prior, strength, visible)` gets attention (..., L, L) in float32 or better, 0 where a pair is not
     visible, its rows queries; the strength, a tensor that broadcasts; and which pairs are visible: a real
     query at a real key, no later key in a causal model. It returns refined attention: rows of real queries sum
-    to 1, nothing where nothing is visible. In a causal model row j must hear rows i <= j only. All of this is
+    to 1, nothing where nothing is visible. In a causal model row j must receive from rows i <= j only. All of this is
     tried here on small matrices. Generation with a key/value cache refuses factors of one's own.
 
     Raises ValueError that names what the function does wrong, or a name that is taken.
@@ -40,7 +40,7 @@ def register_factor(name: str, function: Own) -> None:
 
 
 def _try(function: Own, causal: bool, length: int = 6) -> None:
-    """Refine random attention, and again with rows changed that nobody may hear of."""
+    """Refine random attention, and again with rows changed that may reach nobody."""
     generator = torch.Generator().manual_seed(0)
     scores = torch.randn(2, 3, length, length, generator=generator, dtype=torch.float64)
     visible = torch.ones(length, length, dtype=torch.bool)

@@ -66,7 +66,7 @@ def prefix_key_bias(
     exclude_self: bool = True,
     carry: Float[Tensor, "*batch 1 key"] | None = None,
 ) -> Float[Tensor, "*batch query key"]:
-    """Add up what earlier queries say about each key: row j hears rows i < j only (App. C), in nats.
+    """Add up what earlier queries say about each key: row j receives from rows i < j only (App. C), in nats.
 
     An exclusive running sum over queries, inclusive without `exclude_self`. Hearing later rows too would hand
     the future to the past: a later row's attention depends on later tokens. `carry` is the sum over queries

@@ -72,7 +72,7 @@ def refine(
             and "sinkhorn" know no other use of it.
         mask: Real tokens, (L,) or (batch, L) boolean, shared by the heads. A padded query sends no message,
             a padded key receives no mass; the row of a padded query keeps its values on real keys.
-        causal: Row j hears rows i < j only, so that nothing later reaches it.
+        causal: Row j receives messages from rows i < j only, so that nothing later reaches it.
         exclude_self: Leave a row's own message out (Algorithm 1); False is Eq. 11 as printed.
         steps: Rounds of messages; from the second on beliefs speak for `attention`, which stays the prior.
         damping: Share of the old belief that a round keeps, in [0, 1).

@@ -2,7 +2,7 @@
 
 Write p for the softmax of the scores, t = 1 - c p for a message over e^strength, g_k = sum_i log t_ik for
 what all queries say about key k, and r for the refined probabilities (Eq. 11; without "- log t_jk" if a query
-hears itself too):
+receives its own message too):
 
     log r_jk = log p_jk + g_k - log t_jk + const
 
@@ -37,7 +37,7 @@ def add_by_key(sums: Wide, heads: Heads, rows: slice, weights: Tensor, given: Wi
 
 
 def forward_all(heads: Heads) -> tuple[Wide, Tensor]:
-    """Let every query hear all the others; return unnormalised means with their normaliser, and the load.
+    """Let every query receive from all the others; return unnormalised means with their normaliser, and the load.
 
     The load of a key is e^g up to a factor, or g up to a constant where its range is too wide for float32.
     """
@@ -81,7 +81,7 @@ def product_weights(heads: Heads, rows: slice, out: int) -> Tensor:
 
 
 def backward_all(heads: Heads, gradient: Wide, load: Tensor, found: Gradients) -> None:
-    """Fill in the gradients where every query hears all the others."""
+    """Fill in the gradients where every query receives messages from all the others."""
     if not is_mild(heads) and bool(load.min() < 0):  # in nats, relative to the largest; a factor is positive
         return backward_beliefs(heads, gradient, KeyBias(heads, load), found)
     values, sums = values_for(heads, load.mT), heads.wide("sums")
@@ -112,14 +112,14 @@ def product_gradient(heads: Heads, rows: slice, given: Wide, values: Wide, heard
 
 
 class KeyBias:
-    """What a query hears when it hears all the others: the same sum for each, without its own message."""
+    """What a query receives from all the others: the same sum for each, without its own message."""
 
     def __init__(self, heads: Heads, bias: Tensor):
         self.exclude_self, self.bias = heads.call.exclude_self, bias
         self.heard: Tensor | None = None
 
     def hear(self, scores: Tensor, log_messages: Tensor) -> None:
-        """Add to the scores of a tile what its queries hear."""
+        """Add to the scores of a tile what its queries receive."""
         scores.add_(self.bias)
         if self.exclude_self:
             scores.sub_(log_messages)
@@ -130,7 +130,7 @@ class KeyBias:
 
 
 class PrefixBias:
-    """What a query hears when it hears earlier ones only: a running sum, taken up from tile to tile.
+    """What a query receives from earlier ones only: a running sum, taken up from tile to tile.
 
     Backwards the tiles come last to first; in float64, taking off what was added restores the sum.
     """
@@ -142,7 +142,7 @@ class PrefixBias:
         self.later = torch.zeros_like(zeros)
 
     def hear(self, scores: Tensor, log_messages: Tensor) -> None:
-        """Add to the scores of a tile what its queries hear, and move on to the next tile."""
+        """Add to the scores of a tile what its queries receive, and move on to the next tile."""
         running = log_messages.cumsum_(-2)
         total, said = self.total[..., : scores.shape[-1]], running[:, -1:].clone()
         if self.backwards:
@@ -175,7 +175,7 @@ def beliefs(heads: Heads, rows: slice, bias: KeyBias | PrefixBias) -> Tensor:
 
 
 def forward_prefix(heads: Heads) -> tuple[Wide, Tensor]:
-    """Let every query hear earlier ones only; return means with their normaliser, and the sum over all."""
+    """Let every query receive from earlier ones only; return means with their normaliser, and the sum over all."""
     bias, values, means = PrefixBias(heads), values_for(heads, None), heads.wide("means")
     for rows in heads.tiles():
         weights = beliefs(heads, rows, bias)
@@ -184,7 +184,7 @@ def forward_prefix(heads: Heads) -> tuple[Wide, Tensor]:
 
 
 def backward_beliefs(heads: Heads, gradient: Wide, bias: KeyBias, found: Gradients) -> None:
-    """Fill in the gradients where every query hears all the others and e^g has too wide a range."""
+    """Fill in the gradients where every query receives messages from all the others and e^g has too wide a range."""
     values, sums = values_for(heads, None), heads.wide("sums")
     for rows in heads.tiles():
         add_by_key(sums, heads, rows, beliefs(heads, rows, bias), gradient, first=rows.start == 0)
@@ -196,7 +196,7 @@ def backward_beliefs(heads: Heads, gradient: Wide, bias: KeyBias, found: Gradien
 
 
 def backward_prefix(heads: Heads, gradient: Wide, total: Tensor, found: Gradients) -> None:
-    """Fill in the gradients where every query hears earlier ones only: one sweep, last tile first."""
+    """Fill in the gradients where every query receives messages from earlier ones only: one sweep, last tile first."""
     bias, values, sums = PrefixBias(heads, total), values_for(heads, None), heads.wide("sums")
     for rows in reversed(heads.tiles()):
         weights = beliefs(heads, rows, bias)

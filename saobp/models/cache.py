@@ -1,7 +1,7 @@
 """Column sums beside the keys and values of a decoder, so that a cached step equals the full forward.
 
-In a causal model row j hears the rows before it (App. C): one sum of messages per key and head. That sum
-belongs to the cache, and is reordered, cropped, repeated and selected with the keys. A crop needs more than
+In a causal model row j receives messages from the rows before it (App. C): one sum of messages per key and head.
+That sum belongs to the cache, and is reordered, cropped, repeated and selected with the keys. A crop needs more than
 the sum, because what the cropped rows said must be taken back: the layer keeps the sums as they were at a few
 marks and the queries since the oldest of them, and says again what lies between a mark and the new end.
 """
@@ -200,7 +200,7 @@ class Carry:
         self.exclude_self = exclude_self
 
     def __call__(self, messages: Tensor) -> Tensor:
-        """Return the bias that each row hears, and keep the sums that the next row will start from."""
+        """Return the bias that each row receives, and keep the sums that the next row will start from."""
         before = next(self.before)
         if before is not None:
             before = functional.pad(before, (0, messages.shape[-1] - before.shape[-1]))
@@ -240,7 +240,7 @@ def attend_with_cache(
 def refine_tile(
     layer: RefinedLayer, refinement: nn.Module, query: Tensor, key: Tensor, mask: Tensor, call: Any
 ) -> tuple[Tensor, Tensor]:
-    """Refine the rows that follow those the layer has heard, and let it hear them."""
+    """Refine the rows that follow those whose messages the layer has, and add theirs."""
     options = refinement.options
     start = layer.said
     raw = probabilities(query, key, mask, call.scaling)

@@ -1,4 +1,4 @@
-"""Whether a decoder hears the tokens that it has to predict, and what it gains by that (App. C, Table 7)."""
+"""Whether messages tell a decoder the tokens that it has to predict, and what it gains by that (App. C, Table 7)."""
 
 import copy
 from collections.abc import Iterable, Mapping, Sequence
@@ -42,8 +42,8 @@ def hears_later(changed: Float64[np.ndarray, " length"], place: int) -> bool:
 def prefix_log_likelihoods(model: PreTrainedModel, ids: Sequence[int]) -> list[float]:
     """Return the log-probability (nats) of each token but the first, read off a pass over the tokens before it alone.
 
-    A causal model gives the same numbers in one pass over all of them. One that hears later rows gives others,
-    and only these are predictions: here there is nothing later to hear.
+    A causal model gives the same numbers in one pass over all of them. One that receives messages from later rows
+    gives others, and only these are predictions: here there is nothing later.
     """
     return log_likelihoods(model, [(list(ids[:n]), [ids[n]]) for n in range(1, len(ids))])
 

@@ -1,4 +1,4 @@
-"""A decoder that cannot know the next token, unless its attention hears the future (App. C)."""
+"""A decoder that cannot know the next token, unless later rows send it messages (App. C)."""
 
 import math
 

@@ -65,12 +65,8 @@ def parser() -> Parser:
         one = commands.add_parser(name, help=f"{what} a single {name} for reuse")
         one.add_argument("number", type=lambda word: int(word) if word.isdigit() else word, help=NAMED[name])
         usual, others = ("pdf", "svg, png, csv") if name == "figure" else ("tex", "md, csv")
-        one.add_argument(
-            "--study",
-            "--profile",
-            dest="profile",
-            help="default: the one that figures/ shows, which says most of those tracked",
-        )
+        shown = "default: the one that figures/ shows, which says most of those tracked"
+        one.add_argument("--study", "--profile", dest="profile", help=shown)
         one.add_argument("--format", default=usual, help=f"{usual} (default), {others}")
         if name == "table":
             one.add_argument("--all", action="store_true", help="rows that were not run too")

@@ -33,7 +33,8 @@ class Executed:
     def place(self) -> tuple:
         """Where it stands among all: notebook, then size and algorithm in the paper's order, then seed."""
         model, algorithm = str(self.values.get("model", "")), self.values.get("algorithm")
-        ranks = _rank(labels.size(model), labels.SIZES), labels.is_twin(model), _rank(algorithm, [*labels.ALGORITHMS])
+        size = _rank(labels.size(model), labels.PAPER_SIZES)
+        ranks = size, labels.is_twin(model), _rank(algorithm, [*labels.ALGORITHMS])
         return self.notebook, *ranks, self.values.get("seed", 0), self.name
 
 

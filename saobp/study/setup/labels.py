@@ -3,7 +3,9 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-SIZES = ("mini", "small", "medium")
+from saobp.study.setup import sizes
+
+PAPER_SIZES = ("mini", "small", "medium")
 DECODER = "gpt2-"
 
 
@@ -53,13 +55,16 @@ def published_model(model: str) -> str:
 
 
 def model_title(model: str) -> str:
-    """A model's name for readers: "BERT-Mini", "GPT2-Small", "BERT-Mini (twin)" or "(narrow twin)", "MiniLM"."""
+    """A model's name for readers: "BERT-Mini", "GPT2-Small", "MiniLM"; a scaled-down one's layers and width with it.
+
+    "BERT-Mini (4 × 128)" has BERT-Mini's place in a table, 4 layers and width 128.
+    """
     if model == "minilm":
         return "MiniLM"
     family = "" if is_decoder(model) else "BERT-"
-    kind = model.removeprefix(DECODER).partition("-")[2]
-    kind = kind if kind in ("", "twin") else f"{kind} twin"
-    return family + published_model(model) + (f" ({kind})" if kind else "")
+    shape = sizes.SIZES.get(model.removeprefix(DECODER))
+    scaled = f" ({shape.layers} × {shape.hidden})" if shape and shape.twin_of else ""
+    return family + published_model(model) + scaled
 
 
 def algorithm_title(algorithm: str) -> str:

@@ -6,7 +6,7 @@ PLAIN = ("original", "entropy_reg", "eigen_reg")  # their attention is not refin
 
 WITHOUT_STRENGTH = (*PLAIN, "elemmul", "sinkhorn")  # Eq. 15 and the Sinkhorn step have no λ
 
-LEAKY = "high_all_rows"  # High in a decoder that hears later rows too: what the paper's decoders may have done
+LEAKY = "high_all_rows"  # a decoder in which later rows send messages too: what the paper's may have done
 
 
 @dataclass(frozen=True)

@@ -26,9 +26,10 @@ GLUE = ("cola", "mrpc", "rte", "sst2", "stsb", "wnli", "qnli", "mnli", "qqp")  #
 
 
 def models(records: Iterable[Record], *, decoder: bool = False) -> list[str]:
-    """The models with runs, one a size in the paper's order; a twin only where the size itself has no run.
+    """The models with runs, one per size in the paper's order; a scaled-down one only where the size itself has no run.
 
-    A size whose cost alone was measured was not trained: it hides no twin, and is named where there is nothing else.
+    A size whose cost alone was measured was not trained: it hides no scaled-down one, and is named where there is
+    nothing else.
     """
     records = list(records)
     timed, trained = (
@@ -37,7 +38,7 @@ def models(records: Iterable[Record], *, decoder: bool = False) -> list[str]:
     )
     names = [name for name in trained or timed if labels.is_decoder(name) == decoder]
     chosen = []
-    for size in labels.SIZES:
+    for size in labels.PAPER_SIZES:
         same = sorted((name for name in names if labels.size(name) == size), key=labels.is_twin)
         chosen += same[:1]
     return chosen
@@ -46,7 +47,7 @@ def models(records: Iterable[Record], *, decoder: bool = False) -> list[str]:
 def sizes(records: Iterable[Record], *, decoder: bool = False) -> list[str]:
     """Every size of the paper, by the model that has its runs (`models`), or by its own name where there are none."""
     found = {labels.size(name): name for name in models(records, decoder=decoder)}
-    return [found.get(size, labels.DECODER * decoder + size) for size in labels.SIZES]
+    return [found.get(size, labels.DECODER * decoder + size) for size in labels.PAPER_SIZES]
 
 
 def algorithms(records: Iterable[Record]) -> list[str]:

@@ -103,7 +103,7 @@ def profile(records: Sequence[Record]) -> str:
 
 
 def describe(records: Sequence[Record]) -> str:
-    """Profile, source and completeness of the data, twins: the end of every caption."""
+    """Profile, source and completeness of the data, and that a model is scaled down: the end of every caption."""
     parts = [f"Profile {profile(records)}."]
     if not records:
         return parts[0] + " No run yet."
@@ -111,7 +111,7 @@ def describe(records: Sequence[Record]) -> str:
     if sources:
         parts.append(f"Data: {', '.join(sources)}" + _incomplete(records) + ".")
     if any(labels.is_twin(str(record["parameters"].get("model"))) for record in records):
-        parts.append("A twin is a scaled-down model that stands in for the size in its name.")
+        parts.append("A name with two numbers is a scaled-down model: its layers × its width.")
     return " ".join(parts)
 
 

@@ -92,5 +92,5 @@ def _public_rows(published: Published, columns: dict[str, str]) -> list[Row]:
         Row(("", f"public BERT-{name}"), {
             key: quoted.get((name, titles.get(kind)), none) for key, kind in columns.items()
         })
-        for name in map(labels.published_model, labels.SIZES)
+        for name in map(labels.published_model, labels.PAPER_SIZES)
     ]  # fmt: skip

@@ -211,7 +211,7 @@ def _normalized_notes(records: Sequence[Record]) -> list[str]:
 
 
 def _leak_notes(records: Sequence[Record]) -> list[str]:
-    """Say of each decoder that hears later rows how much of its loss that is."""
+    """Say of each decoder that receives messages from later rows how much of its loss that is."""
     from saobp.study.evaluation import future_leak
 
     leaky = [run for run in select(list(records), algorithm=LEAKY) if run["metrics"].get("leak")]

@@ -60,7 +60,7 @@ class SparseBertForMaskedLM(BertForMaskedLM):
 
 
 def bert_config(model: str, vocabulary: int, *, dropout: float = 0.1, positions: int = 512) -> BertConfig:
-    """Return the configuration of a BERT of Table 4 or of a twin."""
+    """Return the configuration of a BERT of Table 4, or of a scaled-down one."""
     size = SIZES[model]
     return BertConfig(
         vocab_size=vocabulary,

@@ -177,8 +177,8 @@ def _token_perplexity(run: Record) -> float | None:
 
 def strengths(studies: Studies) -> list[Measurement]:
     """λ of Mini times its parameters over a size's, minus λ as printed: arithmetic, without a spread."""
-    printed = {size: sizes.SIZES[size].strength for size in labels.SIZES}
-    counts = {size: sizes.body_parameters(size, VOCABULARY) for size in labels.SIZES}
+    printed = {size: sizes.SIZES[size].strength for size in labels.PAPER_SIZES}
+    counts = {size: sizes.body_parameters(size, VOCABULARY) for size in labels.PAPER_SIZES}
     rows = []
     for size in ("small", "medium"):
         value = printed["mini"] * counts["mini"] / counts[size] - printed[size]
