@@ -118,7 +118,7 @@ def plot(frame: pd.DataFrame, width: float) -> Figure:
         if place >= len(axes) - 4 or width < style.NARROW:
             ax.set_xlabel(axis + ", lowest first" * bool(panel == "final_entropy" and own["runs"].max() > 1))
         if place % 4 == 0:
-            name = ALL[task].title + (f", {labels.model_title(model)}" if several else "")
+            name = ALL[task].title + (f"\n{labels.model_title(model)}" if several else "")
             ax.set_ylabel(f"{name}\nHigh − Original")
     return figure
 
