@@ -6,7 +6,7 @@ from typing import Any
 from saobp.study.setup import labels
 from saobp.study.setup.benchmarks import TASKS
 from saobp.study.setup.labels import joined
-from saobp.study.setup.schema import Departure
+from saobp.study.setup.schema import Value
 
 Record = dict[str, Any]
 STAGES = {  # the stages behind a table or figure, which date and describe it
@@ -154,34 +154,41 @@ def splits(records: Iterable[Record]) -> list[Record]:
     return [found[key] for key in sorted(found)]
 
 
-def departures(records: Iterable[Record], matters: Sequence[str] = (), parts: Sequence[str | None] = ()) -> list[str]:
+def departures(
+    records: Iterable[Record], matters: Sequence[str] = (), parts: Sequence[str | None] = ()
+) -> list[str]:
     """All distinct departures from the paper that the records name, one line per matter, in a fixed order.
 
     `matters` and `parts`: those alone, if any. Values on one matter stand together, with the models that they are of:
     "steps: 60, not 245000 (BERT-Medium) | 120, not 150000 (BERT-Small)".
     """
     together: dict[str, dict[str, set[str]]] = {}
+    for (of, matter, ours, paper), models in departure_rows(records, matters, parts).items():
+        said = f"{ours}, not {paper}" if paper else f"{ours}; the paper gives none"
+        together.setdefault(", ".join(filter(None, [of, matter])), {})[said] = models
+    return [f"{matter}: {labels.by_model(together[matter])}" for matter in sorted(together)]
+
+
+def departure_rows(
+    records: Iterable[Record], matters: Sequence[str] = (), parts: Sequence[str | None] = ()
+) -> dict[tuple[str, str, str, str], set[str]]:
+    """Map (what it is of, matter, ours, the paper's or "") to the names of the models, in a fixed order."""
+    rows: dict[tuple[str, str, str, str], set[str]] = {}
     for record in records:
         for entry in record["departures"]:
             if (matters and entry["matter"] not in matters) or (parts and entry.get("part") not in parts):
                 continue
+            of = ", ".join(filter(None, [NAMED_STAGES.get(record["stage"]), entry.get("part"), entry.get("task")]))
+            basis = f" ({entry['basis']})" if "basis" in entry else ""
+            paper = "" if entry["paper"] is None else _shown(entry["paper"]) + basis
             model = entry.get("model") or record["parameters"].get("model")
-            of = together.setdefault(_matter(entry, record["stage"]), {}).setdefault(_value(entry), set())
-            of |= {labels.model_title(model)} if model else set()
-    return [f"{matter}: {labels.by_model(together[matter])}" for matter in sorted(together)]
+            models = rows.setdefault((of, entry["matter"], _shown(entry["ours"]), paper), set())
+            models |= {labels.model_title(model)} if model else set()
+    return dict(sorted(rows.items()))
 
 
-def _matter(entry: Departure, stage: str) -> str:
-    where = [NAMED_STAGES.get(stage), entry.get("part"), entry.get("task")]
-    return ", ".join([*filter(None, where), entry["matter"]])
-
-
-def _value(entry: Departure) -> str:
-    """What one departure says: "0.002, not 5e-05"; "0.1, not 0.15 (BERT)"; "32; the paper gives none"."""
-    ours, paper = (f"{v:g}" if isinstance(v, int | float) else str(v) for v in (entry["ours"], entry["paper"]))
-    if entry["paper"] is None:
-        return f"{ours}; the paper gives none"
-    return f"{ours}, not {paper}" + (f" ({entry['basis']})" if "basis" in entry else "")
+def _shown(value: Value) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def notes(records: Sequence[Record], covered: Sequence[str] = ()) -> tuple[str, ...]:

@@ -94,9 +94,9 @@ def notebooks() -> dict[str, dict[str, str]]:
     return {name: written[name] for name in names}
 
 
-def departures(study: str) -> list[str]:
-    """Return what differs from the paper in a study's records, a line a matter."""
-    return context.departures(tracked.study(study))
+def departures(study: str) -> list[tuple[str, str, str, str, str]]:
+    """Return what differs from the paper in a study: of what, matter, ours, the paper's ("" for none), models."""
+    return [(*row, ", ".join(sorted(models))) for row, models in context.departure_rows(tracked.study(study)).items()]
 
 
 def prose_words() -> list[int]:
