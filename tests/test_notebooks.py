@@ -13,7 +13,7 @@ from saobp.study.setup.execution import declared_parameters
 DRAWS = re.compile(r"plot\(|\.subplots\(|heatmap\(|figures\.shown\(|learning\.accuracy\(|costs\.\w+\(")
 NOTEBOOKS = sorted((paths.root() / "notebooks").glob("*.ipynb"))
 QUESTIONS = typed_by_hand.read(paths.root() / "texts" / "notebooks.yaml")
-CLAIMS = ("08-cost", "10-tables", "11-figures")
+CLAIMS = ("10-tables", "11-figures")
 ASK = [path.stem for path in NOTEBOOKS if path.stem not in CLAIMS]  # open with their question; those with a claim
 
 

@@ -13,7 +13,7 @@ from saobp.study.setup import paths
 FILE = paths.root() / "data" / "published" / "quotations.csv"
 NOTEBOOKS = sorted((paths.root() / "notebooks").glob("*.ipynb"))
 QUOTED = re.compile(r'["“]([^"“”\n]+(?:\n[^"“”\n]+)*)["”]')
-OURS = {"query $j$ attends like me", "key $j$"}  # names of ours for a column of a matrix
+OURS = {"query $j$ attends like me"}  # names of ours for a column of a matrix
 
 
 def plain(text):

@@ -1,6 +1,6 @@
 """What a cost run found, as tables and sentences: operations beside Table 9, ways beside each other, lengths."""
 
-from math import isnan, nan
+from math import nan
 from typing import Any
 
 import pandas as pd
@@ -14,8 +14,8 @@ Ways = dict[str, dict[str, Any]]
 PHASES = {"train": "training, dropout", "train_no_dropout": "training, no dropout", "inference": "inference"}
 LENGTH_WAYS = {
     "sdpa": "Original, fused",
-    "high": "High, tile by tile",
-    "materialised": "High, matrix held",
+    "high": "High, no matrix kept",
+    "materialised": "High, matrix kept",
 }
 
 
@@ -41,14 +41,6 @@ def operations(paper: Published) -> pd.DataFrame:
     ]
     cells["off"] = (cells["fvcore"] - cells["printed"]).abs().round(2)
     return cells
-
-
-def printed_otherwise(cells: pd.DataFrame) -> list[str]:
-    """Return a sentence for each count that is printed otherwise than counted."""
-    return [
-        f"{row.model}, {row.algorithm}, {row.phase}: printed {row.printed:.2f}, counted {row.fvcore:.2f}."
-        for row in cells[cells["off"] > 0].itertuples()
-    ]
 
 
 def surplus(cells: pd.DataFrame) -> pd.DataFrame:
@@ -93,88 +85,9 @@ def peak(found: dict[str, Any]) -> dict[str, float]:
     return {name: nan if ends.get(name) is None else ends[name] for name in ("median", "low", "high")}
 
 
-def peaks(ways: Ways) -> list[str]:
-    """Return a sentence a phase on how far memory rises, after one on what the numbers are.
-
-    Gradients and AdamW's two moments are there in training whatever the attention is: three times the weights.
-    """
-    from saobp.study.cost import timing
-
-    floor = 3 * ways["original"]["parameters"] * 4 / 2**20
-    about = f"Median (lowest to highest) of {timing.PROCESSES} processes, MiB above the model and its inputs"
-    about += f"; in training gradients and AdamW's moments alone take {floor:.1f}."
-    return [about, *(f"{title}: {_peaks(ways, phase)}." for phase, title in PHASES.items())]
-
-
-def _peaks(ways: Ways, phase: str) -> str:
-    return "; ".join(f"{way_title(way)} {_peak(found[phase])}" for way, found in ways.items())
-
-
-def _peak(found: dict[str, Any]) -> str:
-    ends = peak(found)
-    if isnan(ends["median"]):
-        return "not measured"
-    reach = "measured once" if isnan(ends["low"]) else f"{ends['low']:.1f} to {ends['high']:.1f}"
-    return f"{ends['median']:.1f} ({reach})"
-
-
-def kernels(ways: Ways) -> list[str]:
-    """Return a sentence a phase: by which kernel torch computes Original, and in training what each way keeps."""
-    return [
-        f"{PHASES[phase]}: torch computes Original {kernel(ways['original'][phase])}" + _kept(ways, phase) + "."
-        for phase in PHASES
-    ]
-
-
 def kernel(found: dict[str, Any]) -> str:
     """Say by which kernel torch's own attention was computed, as far as the record names it."""
     name = found.get("kernel")
     if name is None:
         return "by a kernel that the record does not name"
     return f"by its fused kernel {name}" if name else "without a fused kernel"
-
-
-def _kept(ways: Ways, phase: str) -> str:
-    if "kept_mib" not in ways["original"][phase]:
-        return ""
-    kept = "; ".join(f"{way_title(way)} {found[phase]['kept_mib']:.1f}" for way, found in ways.items())
-    return f". MiB kept for the backward pass: {kept}"
-
-
-def times(ways: Ways, way: str = "high") -> list[str]:
-    """Return a sentence a phase: the time of a way over that of both Originals, with quartiles."""
-    return [
-        f"{PHASES[phase]}: {way_title(way)} takes {_ratio(ways[way][phase]['ratio'])} the time of Original "
-        f"and {_ratio(ways[way][phase]['ratio_to_eager'])} that of Original, eager."
-        for phase in PHASES
-    ]
-
-
-def _ratio(ratio: dict[str, float]) -> str:
-    reach = "no range in this record" if isnan(ratio["low"]) else f"{ratio['low']:.2f} to {ratio['high']:.2f}"
-    return f"{ratio['median']:.2f} times ({reach})"
-
-
-def against_length(rows: list[dict[str, Any]]) -> str:
-    """Return a sentence on the longest input at which all ways ran: time and memory of High over the others.
-
-    A ratio of times has the quartiles of the rounds, a ratio of peaks the ends of both peaks.
-    """
-    longest = max(row["length"] for row in rows if row["way"] == "materialised")
-    at = {row["way"]: row for row in rows if row["length"] == longest}
-    others = {"sdpa": f"Original, computed {kernel(at['sdpa'])}", "materialised": "High with the matrix held"}
-    words = [
-        f"{_ratio(_times_over(at, way))} the time and {_ratio(_peaks_over(at, way))} the peak memory of {title}"
-        for way, title in others.items()
-    ]
-    return f"Attention alone at {longest} tokens: High takes {', and '.join(words)}."
-
-
-def _times_over(at: dict[str, dict[str, Any]], way: str) -> dict[str, float]:
-    medians = at["high"]["median_ms"] / at[way]["median_ms"]
-    return at["high"].get(f"ratio_to_{way}") or {"median": medians, "low": nan, "high": nan}
-
-
-def _peaks_over(at: dict[str, dict[str, Any]], way: str) -> dict[str, float]:
-    ours, theirs = peak(at["high"]), peak(at[way])
-    return {name: ours[name] / theirs[other] for name, other in zip(ours, ("median", "high", "low"))}

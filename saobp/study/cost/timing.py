@@ -6,7 +6,7 @@ import os
 import resource
 import statistics
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -173,10 +173,3 @@ def circumstances() -> dict[str, object]:
     """Return what a time depends on: the code's commit, versions, threads, and how busy the machine is."""
     load = os.getloadavg()[0]
     return {"code": commit(), "torch": torch.__version__, "threads": torch.get_num_threads(), "load_average": load}
-
-
-def load_words(found: Mapping[str, Any]) -> list[str]:
-    """Say, from `circumstances`, that more ran than the run's own threads; times are longer and spread wider then."""
-    load, own = found.get("load_average"), found.get("threads")
-    busy = load is not None and own is not None and load > own + 1
-    return [f"The machine was busy: a load of {load:.1f} where this run has {own} of its own."] if busy else []
