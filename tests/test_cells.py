@@ -6,7 +6,6 @@ import pytest
 
 from saobp.study import tables
 from saobp.study.figures import correlations
-from saobp.study.setup import paths, records
 from saobp.study.statistics import Estimate, trajectories
 from saobp.study.tables import render
 from saobp.study.tables.cells import Cell, Row, Table
@@ -96,14 +95,3 @@ def test_a_correlation_that_is_none_is_undefined_in_the_figure_and_says_why_in_t
     if frame["step"].notna().all():
         assert (cell.ours, cell.reason) == ("undefined (1×4)", f"undefined, {why}")
         assert f"\nUndefined, {why}: BERT-Mini Single GTD" in table.to_markdown()
-
-
-@pytest.mark.parametrize("number", sorted(tables.TABLES))
-def test_under_smoke_no_cell_of_a_run_is_empty_or_undefined(number):
-    table = tables.table(number, records.load(paths.results("smoke")))
-    silent = {
-        (*row.labels, key): cell.reason
-        for row in table.rows if row.labels[0]
-        for key, cell in row.cells.items() if cell.ours is None or str(cell.ours).startswith("undefined")
-    }  # fmt: skip
-    assert not silent

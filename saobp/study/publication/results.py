@@ -10,7 +10,7 @@ from saobp.study.setup.studies import load_profile
 
 SUMMARIES = ("10-tables", "11-figures")  # their records hold nothing that the others do not
 STORIES = "stories"  # questions of a known number of hops, and the strength: figures of their own
-WEIGHT = ("paper", "narrow", "laptop", "smoke")  # profiles, those that say most first
+WEIGHT = ("paper", "narrow", "laptop")  # profiles, those that say most first
 
 
 def published_profile() -> str:

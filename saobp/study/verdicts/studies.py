@@ -65,7 +65,7 @@ def _with_losses(run: Record, study: str, losses: Mapping[tuple[str, str], float
 def tracked() -> Studies:
     """Load every tracked study but the smoke test."""
     results = paths.root() / "data" / "results"
-    names = sorted(folder.name for folder in results.iterdir() if folder.is_dir() and folder.name != "smoke")
+    names = sorted(folder.name for folder in results.iterdir() if folder.is_dir())
     return Studies({name: records.load(results / name) for name in names}, numbers.load())
 
 
