@@ -19,7 +19,7 @@ IDENTIFIER = re.compile(r'\bid="([^"]+)"')
 class Links:
     """Where the links of the repository's files lead inside a report.
 
-    `wanted` collects the files and folders that pages link to, and the page each is to have.
+    `wanted` collects the files that pages link to, and where a copy of each is to lie: as text, which browsers show.
     """
 
     def __init__(self, runs: Sequence[Executed], root: Path):
@@ -38,7 +38,8 @@ class Links:
             if found is None:
                 return link[0]
             where, mark, own = found.partition("#")
-            return link[1] + relative(where, page) + (mark + own or link[3] or "")
+            anchor = "" if where.startswith("files/") else mark + own or link[3] or ""
+            return link[1] + relative(where, page) + anchor
 
         html = LINK.sub(target, html)
         return IMAGE.sub(lambda image: image[1] + self._picture(self._path(source, image[2]), image[2]), html)
@@ -56,10 +57,10 @@ class Links:
             stem = name.removesuffix(".ipynb")
             found = closest(run, stem, self.runs)
             return f"{found.name}.html" if found else f"../index.html#{stem}"
-        if path in (".", "notebooks"):
+        if (self.root / path).is_dir():
             return "../index.html"
-        ending = "/index.html" if (self.root / path).is_dir() else ".html"
-        return self.wanted.setdefault(path, f"files/{path}{ending}")
+        shown = path.endswith((".png", ".svg", ".jpg", ".txt", ".csv", ".json"))
+        return self.wanted.setdefault(path, f"files/{path}" + ("" if shown else ".txt"))
 
     def _picture(self, path: str, link: str) -> str:
         """Return a picture of the repository as data inside the page."""

@@ -1,6 +1,7 @@
-"""Executed notebooks, and what they link to, as pages that need nothing from elsewhere and lead to each other."""
+"""Executed notebooks as pages that need nothing from elsewhere, and lead to each other and to copies of files."""
 
 import re
+import shutil
 from functools import cache
 from itertools import count
 from pathlib import Path
@@ -9,7 +10,7 @@ from jinja2 import pass_context
 from markupsafe import Markup
 from nbconvert import HTMLExporter
 
-from saobp.study.publication import executed, formulas, layout, links, listings
+from saobp.study.publication import executed, formulas, layout, links
 from saobp.study.publication.executed import Executed
 from saobp.study.setup import paths
 
@@ -40,19 +41,20 @@ class PageExporter(HTMLExporter):
 
 
 def write(notebooks: list[Path], folder: Path) -> list[Executed]:
-    """Write each notebook, and each file of the repository that one links to, as a page below `folder`.
+    """Write each notebook as a page below `folder`, and a copy of each file of the repository that one links to.
 
     The folder is replaced as a whole. Returns the runs in the reader's order; `<folder>/<name>.html` is a run's page.
     """
     runs = executed.read(notebooks)
     lead = links.Links(runs, paths.root())
-    pages = {f"{run.name}.html": lead.lead(body(run), f"{run.name}.html", _source(run), run) for run in runs}
-    pages |= _files(lead)
+    named = {f"{run.name}.html": run for run in runs}
+    pages = {page: lead.lead(body(run), page, _source(run), run) for page, run in named.items()}
     with paths.new_folder(folder) as temporary:
         for page, text in links.settle_anchors(pages).items():
-            run = next((run for run in runs if page == f"{run.name}.html"), None)
-            (temporary / page).parent.mkdir(parents=True, exist_ok=True)
-            (temporary / page).write_text(_page(page, text, run, runs), encoding="utf-8")
+            (temporary / page).write_text(_page(page, text, named[page], runs), encoding="utf-8")
+        for path, copy in lead.wanted.items():
+            (temporary / copy).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(lead.root / path, temporary / copy)
     return runs
 
 
@@ -71,30 +73,16 @@ def _source(run: Executed) -> str:
     return f"notebooks/{run.notebook}.ipynb"
 
 
-def _files(lead: links.Links) -> dict[str, str]:
-    """Return the pages of files that are linked to, those that these link to, and so on; folders last."""
-    pages: dict[str, str] = {}
-    while pending := [path for path, page in lead.wanted.items() if page not in pages and (lead.root / path).is_file()]:
-        for path in pending:
-            page, html = lead.wanted[path], listings.body(lead.root / path, path)
-            pages[page] = lead.lead(html, page, path) if path.endswith(".md") else html
-    for path, page in list(lead.wanted.items()):
-        if page not in pages:
-            html = listings.folder(lead.root / path, path, lead.wanted)
-            pages[page] = lead.lead(html, page, f"{path}/")
-    return pages
-
-
-def _page(page: str, text: str, run: Executed | None, runs: list[Executed]) -> str:
+def _page(page: str, text: str, run: Executed, runs: list[Executed]) -> str:
     """Put a page between links to the contents, to what comes before and to what comes next."""
     order = list(dict.fromkeys(other.notebook for other in runs))
-    here = order.index(run.notebook) if run else 0
-    near = {"previous": order[max(here - 1, 0) : here], "following": order[here + 1 : here + 2]} if run else {}
+    here = order.index(run.notebook)
+    near = {"previous": order[max(here - 1, 0) : here], "following": order[here + 1 : here + 2]}
     steps = {name: executed.closest(run, stems[0], runs) for name, stems in near.items() if stems}
     return layout.render(
         "page.html",
-        title=executed.title(run.node) if run else page.removeprefix("files/").removesuffix(".html"),
-        contents=links.relative("../index.html", page) + (f"#{run.notebook}" if run else ""),
+        title=executed.title(run.node),
+        contents=f"../index.html#{run.notebook}",
         steps={name: (f"{step.name}.html", executed.title(step.node)) for name, step in steps.items()},
         body=Markup(text),
     )
