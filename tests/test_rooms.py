@@ -112,3 +112,9 @@ def test_every_public_name_is_there_and_a_wrong_one_is_named():
     assert all(getattr(saobp, name) is not None for name in saobp.__all__) and dir(saobp) == saobp.__all__
     with pytest.raises(AttributeError, match="has no attribute 'refined'"):
         _ = saobp.refined
+
+
+def test_tests_lie_in_the_folders_of_their_rooms():
+    known = {room(name).rpartition(".")[2] for name in GRAPH} | {"helpers"}
+    folders = {path.name for path in (ROOT / "tests").iterdir() if path.is_dir() and path.name[0] not in "._"}
+    assert folders <= known

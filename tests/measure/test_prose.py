@@ -7,7 +7,7 @@ import pytest
 
 from saobp.measure.prose import prose
 
-README = Path(__file__).parents[1] / "data" / "README.md"
+README = Path(__file__).parents[2] / "data" / "README.md"
 
 
 def test_the_prose_has_as_many_paragraphs_as_it_says_and_each_is_of_readable_length():

@@ -16,7 +16,7 @@ from saobp.study.publication import cli, workflow
 from saobp.study.publication.workflow import WorkflowFailed
 from saobp.study.setup import paths
 
-STUB = Path(__file__).parent / "cluster" / "slurm"
+STUB = Path(__file__).parents[1] / "helpers" / "cluster" / "slurm"
 CLUSTERS = paths.root() / "profiles" / "cluster"
 TRAINING = ("pretrain", "decoder", "finetune", "attention", "beyond", "cost")
 

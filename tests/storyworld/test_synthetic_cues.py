@@ -13,7 +13,7 @@ from scipy import sparse
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
 
-from saobp.storyworld import inference, multihop, reading
+from saobp.storyworld import inference, reading
 
 ITEMS, MARGIN = 4000, 0.03  # three points are nearly four standard deviations of a coin's 4,000 throws
 TASKS = {
@@ -109,25 +109,6 @@ def test_words_and_overlaps_do_not_choose_the_option_of_many_hop_items():
     # the article's own words weigh the same for its four options: only the cues compare them with it
     chosen = cross_scored(features(pairs, sides=(1,)), right).reshape(-1, 4).argmax(1)
     assert (chosen == right.reshape(-1, 4).argmax(1)).mean() == pytest.approx(0.25, abs=MARGIN)
-
-
-def test_neither_place_nor_length_nor_neighbours_choose_the_option():
-    """Take the first, last, longest or shortest option, or the nearest to the start of the question."""
-    hits = []
-    for row in multihop(5, 2, ITEMS // 2) + multihop(6, 3, ITEMS // 2):
-        story, options = row["article"], [option.split()[-1] for option in row["options"]]
-        places = [re.search(rf"\b{option}\b", story).start() for option in options]
-        asked = re.findall(r"\w+", row["question"])
-        start = [story.find(word) for word in asked if story.count(word) == 1] or [0]
-        values = [
-            [-p for p in places],
-            places,
-            [len(o) for o in options],
-            [-len(o) for o in options],
-            [-abs(p - start[-1]) for p in places],
-        ]
-        hits.append([int(np.argmax(value)) == "ABCD".index(row["answer"]) for value in values])
-    assert np.mean(hits, axis=0) == pytest.approx(0.25, abs=MARGIN)
 
 
 def test_the_span_of_squad_is_at_no_preferred_place():

@@ -36,7 +36,7 @@ def test_a_wrong_name_is_one_line(given, said, capsys, monkeypatch):
 
 def launched(folder, **options):
     """Start a run of two processes; its work goes below `folder`."""
-    script = str(Path(__file__).with_name("distributed_pretraining.py"))
+    script = str(Path(__file__).parents[1] / "helpers" / "distributed_pretraining.py")
     launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", script, str(folder), "high"]
     command = [sys.executable, "-W", "ignore", *launch]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options)

@@ -302,7 +302,8 @@ def test_a_batch_without_a_word_to_predict_costs_nothing(tokenizer):
 
 
 def test_a_run_killed_at_random_moments_ends_with_the_weights_of_one_never_killed(tmp_path):
-    command = [sys.executable, "-W", "ignore", str(Path(__file__).with_name("killed_runs.py")), str(tmp_path), "3", "5"]
+    script = Path(__file__).parents[1] / "helpers" / "killed_runs.py"
+    command = [sys.executable, "-W", "ignore", str(script), str(tmp_path), "3", "5"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=True)
     outcome = json.loads(done.stdout.splitlines()[-1])
     assert outcome["kills"] == [2, 2, 2], outcome
@@ -517,7 +518,7 @@ def test_a_sequence_that_memory_does_not_hold_ends_in_one_line(tokenizer, tmp_pa
 
 @pytest.mark.parametrize("algorithm", ["high", "eigen_reg"])
 def test_two_processes_train_the_model_that_one_trains(tmp_path, algorithm):
-    script = str(Path(__file__).with_name("distributed_pretraining.py"))
+    script = str(Path(__file__).parents[1] / "helpers" / "distributed_pretraining.py")
     ends = []
     for count in (1, 2):
         folder = tmp_path / str(count)
