@@ -1,6 +1,7 @@
 """The `saobp` command: one run, a whole profile, one figure or table, or everything published."""
 
 import argparse
+import difflib
 import sys
 import warnings
 from pathlib import Path
@@ -173,7 +174,8 @@ def show_claim(options: argparse.Namespace) -> None:
 
     known = verdicts.claims()
     if options.id not in known:
-        raise ValueError(f"claim: {options.id!r} is none of {', '.join(known)}")
+        near = difflib.get_close_matches(options.id, known, cutoff=0.0)
+        raise ValueError(f"claim: no claim {options.id!r}; the nearest are {', '.join(near)} (all: figures/claims.csv)")
     studies = verdicts.tracked()
     decided = verdicts.of_claim(known[options.id], studies)
     print(verdicts.one_claim(decided, verdicts.reruns(studies, decided)))

@@ -71,8 +71,14 @@ class Measurement:
     records: tuple[str, ...] = ()
     paper: float | None = None
     aside: bool = False
+    without: str = ""  # what it leaves out of the part that decides
     post_hoc: bool = False
     error: Error | None = field(default=None, compare=False)
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """Its claim, study and part."""
+        return self.claim, self.study, self.part
 
     @property
     def low(self) -> float:

@@ -6,11 +6,10 @@ hold is a partial conjunction (Benjamini and Heller 2008): each part at 5 % / (n
 too many fail is one as well. No effect: two one-sided tests at 5 % put every part within the margin.
 """
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite, nan
-
-import numpy as np
 
 from saobp.study.statistics import Error
 from saobp.study.verdicts.model import Claim, Measurement
@@ -102,7 +101,8 @@ def _upper(claim: Claim, part: Measurement, tail: float) -> float:
 
 
 def seeds_to_decide(claim: Claim, part: Measurement) -> float:
-    """Return from how many seeds on a part would leave the reference or reach the margin, if its number stays.
+    """Return from how many seeds on a part would be decided, if its number stays: beyond the reference or within the
+    margin; of a claim that something stays within the margin, within it or beyond it.
 
     Estimate, spread over seeds and error over items are taken as they are; NaN where the part is decided, has no
     spread to go by, or where no number of seeds below 10,000 would do.
@@ -110,13 +110,17 @@ def seeds_to_decide(claim: Claim, part: Measurement) -> float:
     if part.error is None or part.n < 2 or of_part(claim, part) != IMPRECISE or not isfinite(part.estimate):
         return nan
     half = max(abs(part.estimate - end) for end in part.interval(0.95)) / part.error.reach()
-    distances = abs(part.estimate - claim.reference), claim.margin - abs(part.estimate - claim.reference)
+    away = abs(part.estimate - claim.reference)
+    to_leave = away if claim.direction else away - claim.margin
+    level = 0.95 if claim.rule == "one" or not claim.direction else 0.90  # as in `of_part`
 
     def done(seeds: int) -> bool:
         error: Error = part.error.with_seeds(part.n, seeds)
-        return half * error.reach(0.95) < distances[0] or half * error.reach(0.90) < distances[1]
+        return half * error.reach(level) < to_leave or half * error.reach(0.90) < claim.margin - away
 
-    return next((float(n) for n in np.unique(np.geomspace(part.n + 1, MOST_SEEDS, 400).astype(int)) if done(n)), nan)
+    more = range(part.n + 1, MOST_SEEDS)
+    place = bisect_left(more, True, key=done)
+    return float(more[place]) if place < len(more) else nan
 
 
 def change_to_open(claim: Claim, part: Measurement) -> float:

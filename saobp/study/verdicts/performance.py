@@ -45,17 +45,22 @@ def heads_in_range(claim: str, bounds: tuple[float, float], inside: bool, studie
     """
     rows = []
     for study, runs in studies.of("attention").items():
-        ends = {_key(run): run["metrics"]["perplexity"] for run in studies.of("pretrain").get(study, [])}
+        trained = {_key(run): run for run in studies.of("pretrain").get(study, [])}
         for model in sorted({run["parameters"]["model"] for run in runs}):
-            own = [run for run in select(runs, model=model) if run["metrics"]["task"] == "race" and _key(run) in ends]
+            own = [
+                run for run in select(runs, model=model) if run["metrics"]["task"] == "race" and _key(run) in trained
+            ]
             others = [run for run in own if run["parameters"]["algorithm"] != "elemmul"]  # whose GTD is far above all
-            for part, chosen, aside in (
-                ("share of heads", own, False),
-                ("share of heads, without ElemMul", others, True),
+            for part, chosen, without in (
+                ("share of heads", own, ""),
+                ("share of heads, without ElemMul", others, "ElemMul"),
             ):
-                losses = [float(np.log(ends[_key(run)])) for run in chosen]
+                pretrained = [trained[_key(run)] for run in chosen]
+                losses = [float(np.log(run["metrics"]["perplexity"])) for run in pretrained]
                 shares = [_share(run, bounds, inside) for run in chosen]
-                rows += [replace(row, aside=aside) for row in _across(claim, part, study, chosen, shares, losses)]
+                for row in _across(claim, part, study, chosen, shares, losses):
+                    names = row.records + tuple(run["name"] for run in pretrained)
+                    rows.append(replace(row, records=names, aside=bool(without), without=without))
     return rows
 
 

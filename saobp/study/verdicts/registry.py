@@ -37,18 +37,15 @@ def of_claim(claim: Claim, studies: Studies) -> list[Verdict]:
     return rows or [Verdict(claim, "", "", NOT_RUN)]
 
 
-def reruns(studies: Studies, decided: list[Verdict]) -> dict[tuple[str, str, str], float]:
-    """Return the estimates that change when repeated runs take the place of the first: by claim, study, measurement."""
+def reruns(studies: Studies, decided: list[Verdict]) -> dict[tuple[str, str, str], Measurement]:
+    """Return the measurements that change when repeated runs take the place of the first: by claim, study, part."""
     again, found = studies.with_reruns(), {}
-    repeated = {
-        (study, run["name"]) for study, runs in again.records.items()
-        for run, first in zip(runs, studies.records[study]) if run is not first
-    }  # fmt: skip
-    touched = [
-        row for row in decided if any((row.study, name) in repeated for part in row.parts for name in part.records)
-    ]
-    for claim in {row.claim.id: row.claim for row in touched}.values():
-        first = {(row.claim, row.study, row.part): row.estimate for row in measurements(claim.id, studies)}
-        later = {(row.claim, row.study, row.part): row.estimate for row in measurements(claim.id, again)}
-        found |= {key: value for key, value in later.items() if key in first and value != first[key]}
+    for id in dict.fromkeys(row.claim.id for row in decided):
+        first = {row.key: _ends(row) for row in measurements(id, studies)}
+        later = {row.key: row for row in measurements(id, again)}
+        found |= {key: row for key, row in later.items() if key in first and _ends(row) != first[key]}
     return found
+
+
+def _ends(row: Measurement) -> tuple[float, float, float]:
+    return row.estimate, row.low, row.high

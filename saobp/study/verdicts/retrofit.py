@@ -1,12 +1,13 @@
 """Measurements of the refinement inserted into a public encoder that has learned."""
 
-from math import inf
+from functools import partial
 
 import numpy as np
+from scipy import stats
 
 from saobp.study.setup import plan
 from saobp.study.setup.records import select
-from saobp.study.statistics import Error, Estimate, mean_interval
+from saobp.study.statistics import mean_interval
 from saobp.study.verdicts.model import NORMAL, PUBLIC, Measurement, measured
 from saobp.study.verdicts.studies import Studies
 
@@ -46,11 +47,18 @@ def untrained(studies: Studies) -> list[Measurement]:
             ]
             for arm in arms:
                 low, high = arm["interval"]
-                error = Error((((high - low) / 2 / NORMAL, inf),))
-                found = Estimate(arm["difference"], low, high, run["metrics"]["pairs"], error=error)
-                facts = {"of": "pairs", "method": "interval over pairs", "records": (run["name"],)}
-                rows.append(measured("pretrain-from-scratch-untrained", "STS-B, MiniLM", PUBLIC, study, found, **facts))
+                rows.append(Measurement(
+                    "pretrain-from-scratch-untrained", "STS-B, MiniLM", PUBLIC, study, arm["difference"],
+                    partial(_stretched, arm["difference"], low, high), run["metrics"]["pairs"], "pairs",
+                    "interval over pairs", (run["name"],),
+                ))  # fmt: skip
     return rows
+
+
+def _stretched(value: float, low: float, high: float, level: float) -> tuple[float, float]:
+    """The ends at a level of a 95 % interval that need not be symmetric: each side by the normal law."""
+    by = float(stats.norm.isf(0.5 - level / 2)) / NORMAL
+    return value + by * (low - value), value + by * (high - value)
 
 
 MEASURES = {"pretrain-from-scratch": fine_tuned, "pretrain-from-scratch-untrained": untrained}

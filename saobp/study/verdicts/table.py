@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from math import isfinite, isnan
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from saobp.study.setup import paths
@@ -21,8 +22,8 @@ from saobp.study.verdicts.outcomes import (
 
 COLUMNS = (
     "claim", "study", "scope", "measurement", "role", "estimate", "low", "high", "n", "of", "unit", "direction",
-    "reference", "margin", "paper", "covers_paper", "outcome_of_measurement", "outcome", "rerun", "post_hoc",
-    "seeds_to_decide", "method",
+    "reference", "margin", "paper", "covers_paper", "outcome_of_measurement", "outcome", "rerun", "rerun_low",
+    "rerun_high", "rerun_outcome", "post_hoc", "seeds_to_decide", "method",
 )  # fmt: skip
 HEADS = ("Claim", "Outcome", "Ours [95 %]", "Paper", "Margin", "n", "Scope")
 SHARES = (0.27, 0.13, 0.2, 0.07, 0.09, 0.08, 0.1)  # of the page, a column each
@@ -32,17 +33,17 @@ CAPTION = (
     "its numbers were seen. ‡: the whole interval lies within the margin. All measurements: claims.csv."
 )
 AGAIN = (
-    "Runs that were made twice, where a number that a claim reads was measured both times. What else rests on these "
-    "runs has one number."
+    "Runs that were made twice, where a number that a claim reads was measured both times, or lends its spread. What "
+    "else rests on these runs has one number. Each outcome is that of the number by itself."
 )
 POST_HOC, SMALL = "†", "‡"
-Reruns = dict[tuple[str, str, str], float]
+Reruns = dict[tuple[str, str, str], Measurement]
 
 
 def frame(verdicts: Sequence[Verdict], reruns: Reruns | None = None) -> pd.DataFrame:
     """Return one row per measurement; a claim that was not run has one without numbers.
 
-    `reruns`: the estimate with the repeated runs in place of the first, by claim, study and measurement.
+    `reruns`: the measurement with the repeated runs in place of the first, by claim, study and measurement.
     """
     rows = []
     for verdict in verdicts:
@@ -64,9 +65,16 @@ def _row(claim: Claim, outcome: str, part: Measurement, reruns: Reruns) -> dict[
         "estimate": part.estimate, "low": part.low if bounded else None, "high": part.high if bounded else None,
         "n": part.n, "of": part.of, "paper": part.paper, "covers_paper": part.covers_paper if bounded else None,
         "outcome_of_measurement": of_part(claim, part) if decides else None,
-        "rerun": reruns.get((part.claim, part.study, part.part)), "post_hoc": part.post_hoc,
+        **_again(claim, reruns.get(part.key)), "post_hoc": part.post_hoc,
         "seeds_to_decide": seeds_to_decide(claim, part) if decides else None, "method": part.method,
     }  # fmt: skip
+
+
+def _again(claim: Claim, part: Measurement | None) -> dict[str, object]:
+    if part is None:
+        return {}
+    bounded = {"rerun_low": part.low, "rerun_high": part.high} if np.isfinite([part.low, part.high]).all() else {}
+    return {"rerun": part.estimate, "rerun_outcome": of_part(claim, part)} | bounded
 
 
 def cells(verdict: Verdict) -> tuple[str, ...]:
@@ -122,14 +130,18 @@ def to_markdown(verdicts: Sequence[Verdict], reruns: Reruns | None = None) -> st
 
 
 def rerun_lines(verdicts: Sequence[Verdict], reruns: Reruns) -> list[str]:
-    """Return the lines of a pipe table: each number that a claim reads, and with the repetition in the run's place."""
+    """Return the lines of a pipe table: each number with its outcome, and with the repetition in the run's place."""
     parts = [(row.claim, part) for row in verdicts for part in (*row.parts, *row.aside)]
     rows = [
-        (claim.title, f"{part.part}, {part.study}", _interval(claim, part), _number(reruns[key], claim))
+        (
+            claim.title,
+            f"{part.part}, {part.study}",
+            *(f"{_interval(claim, one)}, {of_part(claim, one)}" for one in both),
+        )
         for claim, part in parts
-        if (key := (part.claim, part.study, part.part)) in reruns
+        if (both := (part, reruns.get(part.key)))[1]
     ]
-    heads = ("Claim", "Measurement", "Ours [95 %]", "With the repetition")
+    heads = ("Claim", "Measurement", "Ours [95 %], outcome", "With the repetition")
     return [render.pipe(heads), render.pipe(["---"] * len(heads)), *map(render.pipe, rows)] if rows else []
 
 
@@ -207,8 +219,8 @@ def _said(claim: Claim, part: Measurement, reruns: Reruns) -> list[str]:
         f"  {part.part}: {_interval(claim, part)} {_unit(claim)}".rstrip() + f", {_count(part)}{paper}; {role}{marks}"
     ]
     said.append(f"    {part.method}; {', '.join(part.records) or 'no record'}")
-    key = (part.claim, part.study, part.part)
-    said += [f"    with the runs that were repeated: {_number(reruns[key], claim)}"] if key in reruns else []
+    if again := reruns.get(part.key):
+        said.append(f"    with the runs that were repeated: {_interval(claim, again)}; {of_part(claim, again)}")
     if part.aside:
         return said
     seeds, change = seeds_to_decide(claim, part), change_to_open(claim, part)
