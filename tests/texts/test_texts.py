@@ -13,7 +13,7 @@ from jinja2 import Environment, nodes
 from saobp.equations import factors
 from saobp.study.setup import paths
 from saobp.study.statistics import Estimate
-from saobp.study.texts import exam, fill, planned, public_encoder, tracked
+from saobp.study.texts import exam, fill, planned, public_encoder, tables, tracked
 
 README = (paths.root() / "README.md").read_text(encoding="utf-8")
 MAKEFILE = (paths.root() / "Makefile").read_text(encoding="utf-8")
@@ -207,3 +207,8 @@ def test_planned_runs_stand_beside_their_plan_once_they_are_there(with_planned_r
     assert "| result | +5.12 points [3.40, 6.84], 21 of 20 seeds |" in text
     readme = fill.page("README.md")
     assert "2. **In a model that has learned**" in readme and len(readme.encode()) <= 6 * 1024
+
+
+def test_scores_below_the_bag_of_words_are_counted_over_every_task_that_was_run():
+    below, tasks = tables.below_words()
+    assert tasks == len(tables.score_differences()) - 1 > 0 and 0 <= below <= tasks  # but for the average

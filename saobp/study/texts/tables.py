@@ -41,9 +41,10 @@ def below_words(number: int = 8) -> tuple[int, int]:
     """Count the tasks on which our Original scores below the bag of words, and the tasks where both have a score."""
     frame = rows(number)
     plain = (
-        frame[frame["row"].str.contains("narrow") & frame["row"].str.endswith(" Original")]
+        frame[frame["row"].str.startswith("BERT-") & frame["row"].str.endswith(" Original")]
         .set_index("column")["ours"]
         .astype(float)
+        .dropna()  # sizes without a run
     )
     words = frame[frame["row"] == "bag of words"].set_index("column")["ours"].astype(float)
     both = pd.concat({"plain": plain, "words": words}, axis=1).dropna().drop("Avg", errors="ignore")
