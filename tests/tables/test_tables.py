@@ -175,14 +175,15 @@ def test_decoders_scores_by_the_other_rule_for_options_are_told():
     assert said.endswith("Divided by its bytes: GPT2-Mini, Original, seed 42: BoolQ 61.9")
 
 
-def test_a_decoder_that_hears_later_rows_says_how_much_of_its_loss_that_is():
+def test_a_decoder_with_messages_from_later_rows_says_how_much_of_its_loss_that_is():
     leaky = examples.decoder(algorithm="high")
     leaky["parameters"]["algorithm"] = "high_all_rows"
     leaky["metrics"] |= {"steps": 60, "leak": {"by_block": [0.5, 0.6, 0.7]}}
     notes = tables.table(7, [examples.decoder(), leaky]).notes
-    (said,) = [note for note in notes if "hears later rows" in note]
-    assert said.startswith("GPT2-Mini, High, all rows (leaks): This decoder hears later rows and gains by them, +0.60")
-    assert not any("later rows" in note for note in tables.table(7, [examples.decoder()]).notes)
+    (said,) = [note for note in notes if "loss from prefixes" in note]
+    who = "GPT2-Mini, High, all rows (leaks)"
+    assert said.startswith(f"{who}: loss from prefixes − loss of a full pass 0.60 nats per token")
+    assert not any("loss from prefixes" in note for note in tables.table(7, [examples.decoder()]).notes)
 
 
 def test_reference_rows_show_a_guess_and_the_public_model(built):

@@ -11,8 +11,6 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from saobp.study.evaluation.zeroshot import log_likelihoods
-from saobp.study.setup.labels import counted
-from saobp.study.statistics import mean_interval
 
 ROUNDING = 1e-9  # nats; in double precision an unchanged log-probability comes back to about 1e-15
 
@@ -49,7 +47,7 @@ def prefix_log_likelihoods(model: PreTrainedModel, ids: Sequence[int]) -> list[f
 
 
 def leak(model: PreTrainedModel, blocks: Iterable[Mapping[str, Int64[Tensor, " length"]]]) -> dict[str, Any]:
-    """Return a decoder's loss read off full passes and off prefixes alone, in nats a token, and the difference.
+    """Return a decoder's loss read off full passes and off prefixes alone, in nats per token, and the difference.
 
     `by_block` holds the difference of each block, its full pass and its prefixes on the same tokens: 0 for a model
     that does not look ahead. Raises ValueError without a block.
@@ -66,25 +64,3 @@ def leak(model: PreTrainedModel, blocks: Iterable[Mapping[str, Int64[Tensor, " l
         "leak": float((alone - full).mean()),
         "by_block": (alone - full).tolist(),
     }
-
-
-def sentence(found: Mapping[str, Any], hears: bool, steps: int) -> str:
-    """Say what a leak that was measured (`leak`) means, for a decoder that can or cannot hear later rows.
-
-    The interval is over blocks of text. Raises ValueError for a single block, which gives none.
-    """
-    gap, blocks = mean_interval(found["by_block"]), len(found["by_block"])
-    if blocks < 2:
-        raise ValueError("found: one block gives no interval; measure the leak on two or more")
-    if not hears:
-        largest = max(map(abs, found["by_block"]))
-        return f"This decoder hears no later row: both losses agree to {largest:.0e} nats a token, which is rounding."
-    measured = f"{gap.value:+.4f} nats a token [{gap.low:+.4f}, {gap.high:+.4f}] (95 %, {counted(blocks, 'sequence')})"
-    if gap.low > 0:
-        return f"This decoder hears later rows and gains by them, {measured}: its full pass is no prediction."
-    if gap.high < 0:
-        return f"This decoder hears later rows and is misled by them, {measured}: its full pass is no prediction."
-    return (
-        "This decoder can hear later rows, as the changed probabilities show, and has not learned to use them in "
-        f"{counted(steps, 'step')}: prefixes less full pass {measured}."
-    )

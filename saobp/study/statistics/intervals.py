@@ -36,7 +36,7 @@ class Estimate:
 
 
 def perplexity_interval(loss: Estimate) -> dict[str, Any]:
-    """Return what a record holds of a loss over sequences (nats a token): its exponential's interval, their number."""
+    """Return what a record holds of a loss over sequences (nats per token): its exponential's interval, and how many."""
     return {"perplexity_interval": [exp(min(end, 700)) for end in (loss.low, loss.high)], "sequences": loss.items}
 
 

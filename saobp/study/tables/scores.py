@@ -10,7 +10,7 @@ from saobp.study.setup import labels
 from saobp.study.setup.benchmarks import TASKS
 from saobp.study.setup.records import select
 from saobp.study.setup.sizes import LEAKY
-from saobp.study.statistics import Estimate, estimates, task_scores
+from saobp.study.statistics import Estimate, estimates, mean_interval, task_scores
 from saobp.study.tables import context, references
 from saobp.study.tables.cells import Cell, Row, Table, corrected, correction
 from saobp.study.tables.references import AVERAGE, GLUE_TITLES, PERPLEXITY
@@ -211,15 +211,14 @@ def _normalized_notes(records: Sequence[Record]) -> list[str]:
 
 
 def _leak_notes(records: Sequence[Record]) -> list[str]:
-    """Say of each decoder that receives messages from later rows how much of its loss that is."""
-    from saobp.study.evaluation import future_leak
-
-    leaky = [run for run in select(list(records), algorithm=LEAKY) if run["metrics"].get("leak")]
-    return [
-        f"{labels.model_title(run['parameters']['model'])}, {labels.algorithm_title(LEAKY)}: "
-        + future_leak.sentence(run["metrics"]["leak"], True, run["metrics"]["steps"])
-        for run in leaky
-    ]
+    """Name the leak of each decoder that receives messages from later rows, with its interval over sequences."""
+    found = []
+    for run in select(list(records), algorithm=LEAKY):
+        if leak := run["metrics"].get("leak"):
+            gap, who = mean_interval(leak["by_block"]), labels.model_title(run["parameters"]["model"])
+            measured = f"{gap.value:.2f} nats per token [{gap.low:.2f}, {gap.high:.2f}]"
+            found.append(f"{who}, {labels.algorithm_title(LEAKY)}: loss from prefixes − loss of a full pass {measured}")
+    return found
 
 
 def _finish(number, caption, titles, columns, rows, records, below) -> Table:

@@ -64,5 +64,5 @@ def device(log: list[dict[str, Any]]) -> Device:
 
 
 def perplexity(loss: Estimate) -> dict[str, Any]:
-    """Return what a record holds of a loss over sequences (nats a token): its exponential, with the interval."""
+    """Return what a record holds of a loss over sequences (nats per token): its exponential, with the interval."""
     return {"perplexity": math.exp(min(loss.value, 700)), **perplexity_interval(loss)}

@@ -40,7 +40,7 @@ def flow(model: nn.Module, batch: dict[str, torch.Tensor]) -> dict[str, Any]:
 class HeldOut:
     """Measures a model on the same sequences with the same masks every time.
 
-    Called with a model it returns `loss` (nats a predicted token), `perplexity` (its exponential), and per layer,
+    Called with a model it returns `loss` (nats per predicted token), `perplexity` (its exponential), and per layer,
     averaged over heads and the first sequences, what `flow` returns, on unmasked text. Of a `SparseBertForMaskedLM`,
     `accuracy` gives the share of masked tokens that it puts first, and `over_sequences` the loss with its interval.
     """
@@ -87,7 +87,7 @@ class HeldOut:
         return nats, targets
 
     def over_sequences(self, model: nn.Module) -> Estimate:
-        """Return the loss (nats a masked token) with its 95 % interval over the sequences that have one."""
+        """Return the loss (nats per masked token) with its 95 % interval over the sequences that have one."""
         return over_samples(*self.by_sequence(model))
 
     @staticmethod
