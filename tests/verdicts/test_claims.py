@@ -245,8 +245,66 @@ def test_the_tracked_costs_need_many_more_rounds(decided):
 def test_an_outcome_is_marked_where_it_was_named_late_or_matters_little(decided):
     cells = {row.claim.id: verdicts.table.cells(row)[1] for row in decided if row.study == "narrow"}
     assert cells["step-entropy"].endswith("†‡") and cells["step-column-sum"].endswith(" †")
+    endings = [verdicts.table.cells(row)[1][-1] for row in decided if row.claim.id.startswith("convergence")]
+    assert set(endings) == {"†"}  # the plan names the loss at the last step
     assert not {"†", "‡"} & set(cells["gtd-perplexity"] + cells["sparsity-share"])
     assert len(verdicts.table.CAPTION.split()) < 60
+
+
+def test_what_an_algorithm_or_a_size_brings_is_shown_to_readers(studies, decided):
+    shown = "\n".join(verdicts.table.left_out_lines(decided))
+    row = next(row for row in decided if row.claim.id == "clustering-barrat")
+    (without,) = [part for part in row.aside if (part.without, part.study) == ("ElemMul", "narrow")]
+    by_seed = {}
+    for run in studies.records["narrow"]:
+        given = run["parameters"]
+        if (
+            run["stage"] == "attention"
+            and given["algorithm"] in ("original", "high", "low")
+            and given["task"] == "race"
+        ):
+            matrix = run["metrics"]["matrices"].get("refined") or run["metrics"]["matrices"]["raw"]
+            pair = [np.ravel(matrix[key]) for key in ("gtd", "clustering_barrat")]
+            by_seed.setdefault(given["seed"], []).append(np.arctanh(np.corrcoef(pair)[0, 1]))
+    mean = np.tanh(np.mean([np.mean(each) for each in by_seed.values()]))
+    assert without.estimate == pytest.approx(mean) and outcomes.of_part(row.claim, without) == IMPRECISE
+    assert "Barrat's weights) | ElemMul | +0.20 [0.09, 0.32], supported | +0.07 [" in shown
+    assert shown.count("The loss converges faster with High | BERT-") == 6
+    assert shown in verdicts.to_markdown(decided)
+
+
+def test_one_seed_of_the_step_borrows_the_spread_between_seeds(studies, decided):
+    changes = {}
+    for run in studies.records["narrow"]:
+        if run["stage"] == "attention" and run["parameters"]["algorithm"] == "high":
+            changes.setdefault(run["parameters"]["task"], []).append(run["metrics"]["changes"]["gtd"]["change"])
+    spread = np.sqrt(np.mean([np.var(each, ddof=1) for each in changes.values()]))
+    for study in ("laptop", "stories"):
+        (row,) = [row for row in decided if (row.claim.id, row.study) == ("step-gtd", study)]
+        part = row.parts[0]
+        assert part.n == 1 and "borrowed from narrow" in part.method and row.outcome == IMPRECISE
+        assert (part.high - part.low) / 2 == pytest.approx(
+            4.303 * spread, rel=0.01
+        )  # three seeds: two degrees of freedom
+
+
+def test_a_row_says_how_many_parts_were_measured_of_how_many_are_named(decided):
+    cells = {(row.claim.id, row.study): verdicts.table.cells(row)[1] for row in decided}
+    assert cells["sparsity-share", "narrow"] == "supported (1 of 1 part holds, 3 named)"
+    assert "named" not in cells["strength-scaling", "arithmetic"] + cells["convergence", "stories"]
+
+
+def test_an_open_claim_says_what_would_change_its_outcome(decided):
+    part = known(0.5, 1.0)
+    moved = known(0.5 + outcomes.change_to_open(GAIN, part) + 1e-6, 1.0)
+    assert outcomes.of_part(GAIN, part) == IMPRECISE and outcomes.of_part(GAIN, moved) == SUPPORTED
+    near = known(1.1, 0.02)
+    back = known(1.1 - outcomes.change_to_open(WITHIN, near) - 1e-6, 0.02)
+    assert outcomes.of_part(WITHIN, near) == IMPRECISE and outcomes.of_part(WITHIN, back) == SUPPORTED
+    for claim in {row.claim.id for row in decided}:
+        rows = [row for row in decided if row.claim.id == claim]
+        needs = sum(max(1, len(row.parts)) for row in rows if claim != "strength-scaling")
+        assert verdicts.one_claim(rows, {}).count("another outcome") >= needs
 
 
 def test_one_seed_borrows_a_spread_or_has_no_interval():
@@ -279,6 +337,8 @@ def test_no_cell_of_the_table_is_long_and_every_claim_is_drawn(decided):
     frame = forest.data(decided)
     assert list(dict.fromkeys(frame["claim"])) == list(verdicts.claims())
     figure = forest.plot(frame)
+    marks = {line.get_marker() for line in figure.axes[0].lines if line.get_markerfacecolor() == "white"}
+    assert forest.DIAMOND in marks  # printed numbers are no model of the paper's size
     hatched = [patch for patch in figure.axes[0].patches if patch.get_hatch()]
     assert len(hatched) == sum(row.outcome == NOT_RUN for row in decided)
 

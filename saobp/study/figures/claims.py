@@ -14,6 +14,7 @@ from saobp.study.verdicts.outcomes import CONTRADICTED, IMPRECISE, NO_EFFECT, NO
 COLOURS = {SUPPORTED: "#009E73", CONTRADICTED: "#D55E00", NO_EFFECT: "#0072B2", IMPRECISE: "0.5", NOT_RUN: "0.75"}
 LINEAR, FAR = 2.0, 100.0  # margins up to which the axis is linear, and at which it ends
 ROW, PART = 0.13, 0.03  # inches per claim, and per measurement of it
+DIAMOND = "D"  # printed numbers alone
 TICKS = (-100, -10, -2, -1, 0, 1, 2, 10, 100)
 
 
@@ -40,7 +41,7 @@ def data(verdicts: list[Verdict]) -> pd.DataFrame:
 
 
 def plot(frame: pd.DataFrame, width: float = style.PAGE) -> Figure:
-    """Draw the forest; filled marks are of the paper's size, hollow ones of others, ticks are the paper's numbers."""
+    """Draw the forest; filled marks are of the paper's size, hollow ones of others, ticks the paper's numbers."""
     heights = (ROW + PART * frame.groupby("claim", sort=False).size()).cumsum()
     figure = style.new_figure(width, 1.0 + heights.iloc[-1])
     ax = figure.subplots()
@@ -73,8 +74,8 @@ def _row(ax: Axes, top: float, bottom: float, parts: pd.DataFrame) -> None:
     for place, part in zip(places, parts.itertuples()):
         colour = COLOURS[part.outcome]
         ax.plot(np.clip([part.low, part.high], -FAR, FAR), [place, place], color=colour, lw=0.7, solid_capstyle="butt")
-        ax.plot(np.clip(part.value, -FAR, FAR), place, "o", ms=2.4, mew=0.6, color=colour,
-                mfc=colour if part.scope in (model.PAPER, model.PRINTED) else "white")  # fmt: skip
+        ax.plot(np.clip(part.value, -FAR, FAR), place, DIAMOND if part.scope == model.PRINTED else "o", ms=2.4, mew=0.6,
+                color=colour, mfc=colour if part.scope == model.PAPER else "white")  # fmt: skip
         if np.isfinite(part.paper):
             ax.plot(np.clip(part.paper, -FAR, FAR), place, "|", ms=4, mew=0.9, color="black")
 
@@ -85,6 +86,7 @@ def _legend(figure: Figure) -> None:
     mark = {"ls": "", "marker": "o", "ms": 3, "color": "black"}
     handles += [
         Line2D([], [], label="paper's size", **mark), Line2D([], [], mfc="white", label="other models", **mark),
+        Line2D([], [], mfc="white", label="printed numbers alone", **mark | {"marker": DIAMOND}),
         Line2D([], [], ls="", marker="|", ms=5, color="black", label="the paper's number"),
         Patch(color="0.93", label="within the margin"),
     ]  # fmt: skip

@@ -1,6 +1,7 @@
 """Measurements of attention: sparsity, entropy, GTD by layer, and what one step does to a given matrix."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from math import inf, nan
 
@@ -10,9 +11,9 @@ from scipy import stats
 from saobp.study.setup import labels
 from saobp.study.setup.benchmarks import TASKS
 from saobp.study.setup.records import select
-from saobp.study.statistics import Error, Estimate, estimates, mean_interval
-from saobp.study.verdicts.model import NORMAL, Measurement, measured, on_scale, scope_of
-from saobp.study.verdicts.studies import Read, Record, Studies, over_seeds, seed_gaps
+from saobp.study.statistics import Error, Estimate, estimates, mean_interval, seed_variance
+from saobp.study.verdicts.model import NORMAL, Measurement, ends, measured, on_scale, scope_of
+from saobp.study.verdicts.studies import BORROWED, Read, Record, Studies, over_seeds, seed_gaps
 
 RIVALS = ("original", "low", "elemmul")  # of High in Fig. 4
 MAIN_TASK = "race"
@@ -123,7 +124,8 @@ def _second_lead(study: str, model: str, layer: int, gaps: list[dict], runs: lis
 def step(claim: str, name: str, studies: Studies) -> list[Measurement]:
     """The same heads after the step and before it, on each task of each model trained with High.
 
-    The claim is about given matrices, so every model and task is a part, and its texts are what is drawn.
+    The claim is about given matrices, so every model and task is a part, and its texts are what is drawn. A model of
+    one seed borrows the spread between seeds (`_with_seeds`).
     """
     rows = []
     for study, runs in studies.of("attention").items():
@@ -135,8 +137,34 @@ def step(claim: str, name: str, studies: Studies) -> list[Measurement]:
                 value = Estimate(found["change"], found["low"], found["high"], int(found["samples"]), error=error)
                 part = _part(run)
                 facts = {"of": "texts", "method": "interval over texts", "records": (run["name"],), "post_hoc": True}
-                rows.append(measured(claim, part, scope_of(study, [model]), study, value, **facts))
-    return rows
+                rows.append((run, measured(claim, part, scope_of(study, [model]), study, value, **facts)))
+    return _with_seeds(rows)
+
+
+def _with_seeds(rows: list[tuple[Record, Measurement]]) -> list[Measurement]:
+    """Return the measurements; those of a model with one seed have the spread between seeds of the others as well.
+
+    The spread is that within task and model. The tasks of a model share its seeds, so the degrees of freedom are of
+    models. Where no model has two seeds, all are aside: texts alone decide nothing about another seed.
+    """
+    models: dict = {}
+    for run, row in rows:
+        given = run["parameters"]
+        models.setdefault((row.study, given["model"]), {}).setdefault(given["task"], {})[given["seed"]] = row.estimate
+    several = {place for place, tasks in models.items() if any(len(found) > 1 for found in tasks.values())}
+    if not several:
+        return [replace(row, aside=True, method=f"{row.method}; one seed, descriptive") for _, row in rows]
+    variance, _ = seed_variance([[*found.values()] for tasks in models.values() for found in tasks.values()])
+    freedom = sum(max(map(len, models[place].values())) - 1 for place in several)
+    lenders = labels.joined(sorted({study for study, _ in several}))
+    shown = []
+    for run, row in rows:
+        if (row.study, run["parameters"]["model"]) not in several:
+            error = row.error + Error(((float(np.sqrt(variance)), freedom),))
+            method = f"{row.method}; {BORROWED.format(lenders)}"
+            row = replace(row, error=error, interval=ends(row.estimate, error), method=method, n=1, of="seeds")
+        shown.append(row)
+    return shown
 
 
 def step_ratio(claim: str, name: str, studies: Studies) -> list[Measurement]:
@@ -157,8 +185,8 @@ def step_ratio(claim: str, name: str, studies: Studies) -> list[Measurement]:
             value = Estimate(float(np.log(a / b)), nan, nan, int(change["samples"]), error=error)
             facts = {"of": "texts", "method": "interval over texts", "records": (run["name"],), "post_hoc": True}
             row = measured(claim, _part(run), scope_of(study, [run["parameters"]["model"]]), study, value, **facts)
-            rows.append(on_scale(row, np.exp, "log scale"))
-    return rows
+            rows.append((run, row))
+    return [on_scale(row, np.exp, "log scale") for row in _with_seeds(rows)]
 
 
 def _part(run: Record) -> str:

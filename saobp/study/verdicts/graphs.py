@@ -33,22 +33,28 @@ def correlation(claim: str, name: str, sampled: str, printed: str, studies: Stud
         return graph.get("gtd") or [], graph.get(sampled) or []
 
     rows = _over_algorithms(claim, of_heads, "heads,", paper, studies, aside=False)
+    others = tuple(name for name in labels.PAPER if name != "elemmul")
+    rows += _over_algorithms(claim, of_heads, "heads, without ElemMul,", paper, studies, aside=True, among=others)
     if sampled:
         rows += _over_algorithms(claim, of_samples, "heads × samples,", paper, studies, aside=True)
     return rows
 
 
-def _over_algorithms(claim: str, points: Points, part: str, paper: float, studies: Studies, *, aside: bool) -> list:
+def _over_algorithms(
+    claim: str, points: Points, part: str, paper: float, studies: Studies, *, aside: bool,
+    among: tuple[str, ...] = tuple(labels.PAPER),
+) -> list:  # fmt: skip
     def by_seed(runs: list[Record]) -> dict:
         found: dict = {}
         for run in runs:
-            shown = run["metrics"]["task"] == TASK and run["parameters"]["algorithm"] in labels.PAPER
+            shown = run["metrics"]["task"] == TASK and run["parameters"]["algorithm"] in among
             if shown and (r := pearson(*points(run))) is not None:
                 found.setdefault(run["parameters"]["seed"], []).append(np.arctanh(r))
         return {seed: float(np.mean(values)) for seed, values in found.items()}
 
+    without = "ElemMul" if len(among) < len(labels.PAPER) else ""
     rows = over_seeds(claim, studies, "attention", by_seed, paper=lambda size: paper, part=part, lend=False,
-                      **({"aside": True} if aside else {}))  # fmt: skip
+                      **({"aside": True, "without": without} if aside else {}))  # fmt: skip
     return [on_scale(row, np.tanh, "Fisher's z") for row in rows]
 
 

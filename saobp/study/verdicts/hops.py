@@ -8,11 +8,12 @@ from saobp.study.beyond import accuracy_by_hops, gain_on_hops
 from saobp.study.setup import labels, plan
 from saobp.study.statistics import bca_interval, mean_interval, sign_flip_interval
 from saobp.study.verdicts.model import STORIES, Measurement, fixed, measured
-from saobp.study.verdicts.studies import Record, Studies
+from saobp.study.verdicts.studies import SEEDS, Record, Studies
 
 READ = (5, 13, 21)  # seeds of notebook 12 at each reading: all algorithms, once on the way, the end
 WIDTH = 64  # of the planned study's primary endpoint
 PLANNED = "hops"  # its stage
+PAIRED = "Student's t over seeds, with the error over questions"
 ENOUGH = 10  # seeds from which on BCa is shown
 
 
@@ -44,14 +45,16 @@ def gain(studies: Studies) -> list[Measurement]:
             continue
         primary = course[0] if planned else end[0]
         by_seed = [*(course[1] if planned else end[2]).values()]
-        common = {"records": names}
+        common = {"records": names, "method": PAIRED}
         analyses = plan.read(plan.file()).studies["hops"].primary.analyses if planned else READ
-        first = measured("multihop-gain", _title(planned), STORIES, study, primary, **common)
+        first = measured("multihop-gain", _title(planned), STORIES, study, primary,
+                         **common | {"method": SEEDS if planned else PAIRED})  # fmt: skip
         rows.append(first.at_last_reading(analyses))
         beside = common | {"aside": True}
         other = end[0] if planned else course[0]
         rows.append(measured(
-            "multihop-gain", _title(not planned), STORIES, study, other, post_hoc=not planned, **beside
+            "multihop-gain", _title(not planned), STORIES, study, other, post_hoc=not planned,
+            **beside | {"method": SEEDS if other is course[0] else PAIRED},
         ))  # fmt: skip
         for name, against in (("high", "uniform"), ("uniform", "original"), ("high", "sinkhorn")):
             if found := gain_on_hops.difference(runs, name, against):
@@ -68,7 +71,7 @@ def cause(studies: Studies) -> list[Measurement]:
         control = "sinkhorn" if _is_planned(studies.records[study]) else "shuffled"
         if found := gain_on_hops.difference(runs, "high", control):
             part = f"High − {labels.algorithm_title(control)}"
-            rows.append(measured("multihop-cause", part, STORIES, study, found[0], records=names))
+            rows.append(measured("multihop-cause", part, STORIES, study, found[0], records=names, method=PAIRED))
     return rows
 
 

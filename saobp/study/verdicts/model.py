@@ -36,7 +36,7 @@ class Claim(BaseModel):
     direction: Literal[-1, 0, 1]
     reference: float = 0.0
     margin: float = Field(gt=0)
-    planned: str = ""  # the study of the plan that sets the margin
+    planned: str = ""  # the study of the plan, and its endpoint, that sets the margin
     rule: Literal["one", "all", "most"]
     parts: int = 0  # that the sentence names; 0: as many as are measured
 
@@ -151,7 +151,10 @@ def _claim(id: str, entry: dict[str, Any], planned: plan.Plan) -> Claim:
         study, _, endpoint = margin.removeprefix("plan ").partition(" ")
         if study not in planned.studies:
             raise ValueError(f"data/claims.yaml, {id}: margin: the plan has no study {study!r}")
-        entry |= {"margin": _margin(planned.studies[study], endpoint, id), "planned": study}
+        entry |= {
+            "margin": _margin(planned.studies[study], endpoint, id),
+            "planned": " ".join((study, endpoint)).strip(),
+        }
     else:
         entry["margin"] = margin
     return Claim(id=id, **entry)

@@ -124,10 +124,16 @@ def seeds_to_decide(claim: Claim, part: Measurement) -> float:
 
 
 def change_to_open(claim: Claim, part: Measurement) -> float:
-    """Return by how much a decided part's estimate would have to move, in its unit, to be decided no longer."""
-    tail = LEVEL / 2 if claim.rule == "one" else LEVEL
+    """Return by how much a part's estimate would have to move, in its unit, to have another outcome.
+
+    Of an imprecise part it is the way to the reference, or to the margin of a claim that something stays within it.
+    """
+    tail = LEVEL / 2 if claim.rule == "one" or not claim.direction else LEVEL
     low, high = _lower(claim, part, tail), _upper(claim, part, tail)
-    distance = {SUPPORTED: low, CONTRADICTED: -high, NO_EFFECT: min(1 - high, 1 + low)}.get(of_part(claim, part), nan)
+    inside = min(1 - _upper(claim, part, LEVEL), 1 + _lower(claim, part, LEVEL))  # as in `_equivalent`
+    distance = {SUPPORTED: low, CONTRADICTED: -high, NO_EFFECT: inside, IMPRECISE: min(-low, high)}[
+        of_part(claim, part)
+    ]
     if claim.direction == 0:
-        distance = min(1 - high, 1 + low) if of_part(claim, part) == SUPPORTED else max(low - 1, -1 - high)
+        distance = {SUPPORTED: inside, CONTRADICTED: max(low - 1, -1 - high)}.get(of_part(claim, part), -inside)
     return distance * claim.margin

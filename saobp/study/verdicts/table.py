@@ -1,7 +1,7 @@
 """The claims as CSV with numeric columns, as Markdown and LaTeX, and one claim for a terminal."""
 
 from collections.abc import Sequence
-from math import isfinite, isnan
+from math import inf, isfinite, isnan
 from pathlib import Path
 
 import numpy as np
@@ -36,6 +36,7 @@ AGAIN = (
     "Runs that were made twice, where a number that a claim reads was measured both times, or lends its spread. What "
     "else rests on these runs has one number. Each outcome is that of the number by itself."
 )
+LEFT_OUT = "What one algorithm or one size brings: the number that decides, and the same number without it."
 POST_HOC, SMALL = "†", "‡"
 Reruns = dict[tuple[str, str, str], Measurement]
 
@@ -84,7 +85,10 @@ def cells(verdict: Verdict) -> tuple[str, ...]:
     if part is None:
         return claim.title, verdict.outcome, "–", "–", margin, "–", "–"
     holding = sum(of_part(claim, other) == "supported" for other in verdict.parts)
-    of = f" ({holding} of {len(verdict.parts)} parts hold)" if len(verdict.parts) > 1 else ""
+    named = f", {claim.parts} named" if claim.parts > len(verdict.parts) else ""
+    hold = "parts hold" if len(verdict.parts) > 1 else "part holds"
+    many = named or len(verdict.parts) > 1
+    of = f" ({holding} of {len(verdict.parts)} {hold}{named})" if many else ""
     of += f" {_marks(verdict, part)}".rstrip()
     printed = "–" if part.paper is None else _number(part.paper, claim)
     return claim.title, verdict.outcome + of, _interval(claim, part), printed, margin, _count(part), part.scope
@@ -125,8 +129,9 @@ def to_csv(verdicts: Sequence[Verdict], reruns: Reruns | None = None) -> str:
 def to_markdown(verdicts: Sequence[Verdict], reruns: Reruns | None = None) -> str:
     """Return a pipe table under its caption, and one of the runs that were made twice, if any."""
     said = [f"**Claims.** {CAPTION}", "", *lines(verdicts)]
-    again = rerun_lines(verdicts, reruns or {})
-    return "\n".join([*said, *(["", f"**Sensitivity.** {AGAIN}", "", *again] if again else [])]) + "\n"
+    for title, found in ((AGAIN, rerun_lines(verdicts, reruns or {})), (LEFT_OUT, left_out_lines(verdicts))):
+        said += ["", f"**Sensitivity.** {title}", "", *found] if found else []
+    return "\n".join(said) + "\n"
 
 
 def rerun_lines(verdicts: Sequence[Verdict], reruns: Reruns) -> list[str]:
@@ -142,6 +147,18 @@ def rerun_lines(verdicts: Sequence[Verdict], reruns: Reruns) -> list[str]:
         if (both := (part, reruns.get(part.key)))[1]
     ]
     heads = ("Claim", "Measurement", "Ours [95 %], outcome", "With the repetition")
+    return [render.pipe(heads), render.pipe(["---"] * len(heads)), *map(render.pipe, rows)] if rows else []
+
+
+def left_out_lines(verdicts: Sequence[Verdict]) -> list[str]:
+    """Return the lines of a pipe table: the number that decides a claim, and without an algorithm or a size."""
+    rows = [
+        (row.claim.title, part.without, *(f"{_interval(row.claim, one)}, {of_part(row.claim, one)}" for one in both))
+        for row in verdicts
+        for part in row.aside
+        if part.without and part.study == row.study and (both := (row.weakest, part))
+    ]
+    heads = ("Claim", "Left out", "Ours [95 %], outcome", "Without it")
     return [render.pipe(heads), render.pipe(["---"] * len(heads)), *map(render.pipe, rows)] if rows else []
 
 
@@ -206,6 +223,7 @@ def one_claim(verdicts: Sequence[Verdict], reruns: Reruns) -> str:
     ]
     for verdict in verdicts:
         said += ["", f"{verdict.study or 'no study'} ({verdict.scope or 'nothing'}): {verdict.outcome}"]
+        said += [] if verdict.parts else [f"  another outcome once {claim.endpoint} is measured"]
         for part in (*verdict.parts, *verdict.aside):
             said += _said(claim, part, reruns)
     return "\n".join(said)
@@ -227,4 +245,6 @@ def _said(claim: Claim, part: Measurement, reruns: Reruns) -> list[str]:
     said += (
         [f"    decided from about {seeds:.0f} {part.of} on, if estimate and spread stay"] if not isnan(seeds) else []
     )
-    return said + ([f"    another outcome if the estimate moved by {change:.3g}"] if change > 0 else [])
+    alone = part.n == 1 and part.of == "seeds"
+    said += ["    another outcome once a spread over seeds is known: from two seeds on"] if alone else []
+    return said + ([f"    another outcome if the estimate moved by {change:.3g}"] if 0 < change < inf else [])

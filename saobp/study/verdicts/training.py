@@ -29,14 +29,20 @@ def convergence(studies: Studies) -> list[Measurement]:
     def gaps(runs: list[Record]) -> dict:
         return seed_gaps(runs, lambda run: area(run["metrics"].get("curve") or []))
 
-    real = over_seeds("convergence", studies, "pretrain", gaps)
+    real = over_seeds("convergence", studies, "pretrain", gaps, post_hoc=True)
     real += over_seeds("convergence", studies, "pretrain", _end_gaps, part="loss at the last step,", aside=True)
     rows = [row for row in real if row.scope != STORIES]
     for study, record, pairs in _story_pairs(studies):
         by_size = {model: np.mean([gap for gap, _ in found]) for model, found in pairs.items()}
         facts = {"of": "sizes", "method": BY_SIZE, "records": (record,)}
         text = "story text, learning rates and seeds of a size averaged"
-        rows.append(measured("convergence", text, STORIES, study, mean_interval([*by_size.values()]), **facts))
+        found = mean_interval([*by_size.values()])
+        rows.append(measured("convergence", text, STORIES, study, found, post_hoc=True, **facts))
+        for model in by_size if len(by_size) > 2 else ():
+            without = labels.model_title(model)
+            found = mean_interval([gap for other, gap in by_size.items() if other != model])
+            part, given = f"story text, without {without}", {"aside": True, "without": without}
+            rows.append(measured("convergence", part, STORIES, study, found, **facts, **given))
         facts = {"of": "pairs", "method": "Student's t over pairs", "records": (record,), "aside": True}
         for place, text in enumerate(("story text, pairs", "story text, pairs, loss at the last step")):
             each = [gaps[place] for found in pairs.values() for gaps in found]
@@ -93,7 +99,7 @@ def convergence_by_size(studies: Studies) -> list[Measurement]:
             method = "one seed each; spread over seeds borrowed from the smaller models"
             rows.append(Measurement(
                 "convergence-small", "BERT-Mini − BERT-Medium, story text", STORIES, study, value, ends(value, error),
-                1, "seeds", method, (record,), error=error,
+                1, "seeds", method, (record,), error=error, post_hoc=True,
             ))  # fmt: skip
     return rows
 
