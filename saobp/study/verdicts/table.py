@@ -247,4 +247,6 @@ def _said(claim: Claim, part: Measurement, reruns: Reruns) -> list[str]:
     )
     alone = part.n == 1 and part.of == "seeds"
     said += ["    another outcome once a spread over seeds is known: from two seeds on"] if alone else []
+    if change == 0:  # the interval begins at the reference itself
+        return [*said, f"    another outcome with more {part.of}, if the estimate stays"]
     return said + ([f"    another outcome if the estimate moved by {change:.3g}"] if 0 < change < inf else [])
