@@ -72,10 +72,10 @@ def plot(frame: pd.DataFrame, width: float) -> Figure:
     )
     curves = frame[frame["panel"] == "b"].rename(columns={"x": "step", "y": "accuracy"})
     learning.curve_axes(b, curves, seeds=False)
-    title = "Right at step {step:,}: High {high:.0f} %, Original {original:.0f} % (n = {n}, post hoc)"
+    title = "High learns three hops sooner (n = {n}, post hoc)"
     style.head(b, "b", title.format(**said))
     start_axes(c, frame[frame["panel"] == "c"])
-    style.head(c, "c", "Start of learning and final loss: r = {r:.2f} (n = {runs})".format(**said))
+    style.head(c, "c", "Late starts end higher: r = {r:.2f} (n = {runs})".format(**said))
     return figure
 
 

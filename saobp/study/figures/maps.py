@@ -64,17 +64,17 @@ def numbers(frame: pd.DataFrame) -> dict[str, Any]:
 def plot(frame: pd.DataFrame, width: float) -> Figure:
     """Draw map, change, strip of column sums and factor graph: two and two, below five inches one above the other."""
     side = width >= style.NARROW
-    figure = style.new_figure(width, 5.6 if side else 10.2)
+    figure = style.new_figure(width, 5.0 if side else 10.2)
     ratios = {"height_ratios": (3, 1.5)} if side else {"height_ratios": (3, 3, 1.4, 1.9)}
     a, b, c, d = figure.subplots(*((2, 2) if side else (4, 1)), **ratios).flat
     raw, refined = (values_of(frame[frame["matrix"] == name]) for name in SIDES)
     tokens, said = list(frame["token"][: len(raw)]), numbers(frame)
     map_axes(a, raw, tokens, PowerNorm(0.5, 0, raw.max()))
-    style.head(a, "a", "{model}, layer {layer}, head {head}: {token} gets {before:.1f} of {tokens}".format(**said))
+    style.head(a, "a", "Layer {layer}, head {head}: {token} gets {before:.1f} of {tokens}".format(**said))
     map_axes(b, refined - raw, tokens, CenteredNorm(), colours="RdBu_r")
     style.head(b, "b", "One step (λ = {strength:g}) moves {moved:.0f} % of the mass".format(**said))
     for ax, label in ((a, "Attention"), (b, "Change")):
-        figure.colorbar(ax.images[0], ax=ax, shrink=0.7, label=label, pad=0.02)
+        figure.colorbar(ax.images[0], ax=ax, shrink=0.62 if side else 0.7, label=label, pad=0.02)
     column_axes(c, raw.sum(0), refined.sum(0), tokens)
     style.head(c, "c", "Column sum of {token}: {before:.1f} → {after:.1f}".format(**said))
     factor_graph_axes(d, tokens[said["place"]], [t for t in tokens if t.isalpha() and len(t) > 3][:4])

@@ -36,7 +36,7 @@ class Estimate:
 
 
 def perplexity_interval(loss: Estimate) -> dict[str, Any]:
-    """Return what a record holds of a loss over sequences (nats per token): its exponential's interval, and how many."""
+    """Return what a record holds of a loss over sequences (nats per token): the exponential's interval, the number."""
     return {"perplexity_interval": [exp(min(end, 700)) for end in (loss.low, loss.high)], "sequences": loss.items}
 
 
