@@ -273,6 +273,12 @@ def test_what_an_algorithm_or_a_size_brings_is_shown_to_readers(studies, decided
     assert shown in verdicts.to_markdown(decided)
 
 
+def test_the_records_of_a_measurement_are_those_that_enter(decided):
+    row = next(row for row in decided if (row.claim.id, row.study) == ("sparsity-share", "narrow"))
+    names = row.parts[0].records
+    assert len(names) == 18 and all("-high-" in name or "-original-" in name for name in names)  # 3 seeds, 3 tasks
+
+
 def test_one_seed_of_the_step_borrows_the_spread_between_seeds(studies, decided):
     changes = {}
     for run in studies.records["narrow"]:

@@ -27,6 +27,8 @@ def over_checkpoints(claim: str, task: str, studies: Studies) -> list[Measuremen
     def by_seed(runs: list[Record]) -> dict:
         points = trajectories.checkpoints(runs, runs[0]["parameters"]["model"], task)
         found: dict = {}
+        if points.empty:
+            return found
         for _, run in points.groupby("run"):
             if (r := pearson(run["gtd"].tolist(), run["score"].tolist())) is not None:
                 found.setdefault(run["seed"].iloc[0], []).append(np.arctanh(r))

@@ -104,7 +104,7 @@ def over_seeds(
         for model in sorted({run["parameters"]["model"] for run in runs if not _decoder(run)}):
             own = select(runs, model=model)
             if found := gaps(own):
-                cells[study, model] = found, tuple(run["name"] for run in own)
+                cells[study, model] = found, tuple(run["name"] for run in _entering(own, gaps, found))
     values = [[*found.values()] for found, _ in cells.values()]
     if not values:
         return []
@@ -121,6 +121,16 @@ def over_seeds(
         facts |= {"aside": True} if alone and several and not lend else {}
         rows.append(measured(claim, title, scope_of(study, [model]), study, found, **facts))
     return rows
+
+
+def _entering(runs: list[Record], gaps: Callable[[list[Record]], dict], found: dict) -> list[Record]:
+    """The runs without the algorithms and tasks that can be left out without another result."""
+    for key in ("algorithm", "task"):
+        for value in sorted({str(run["parameters"].get(key)) for run in runs}):
+            rest = [run for run in runs if str(run["parameters"].get(key)) != value]
+            if rest and gaps(rest) == found:
+                runs = rest
+    return runs
 
 
 def _decoder(run: Record) -> bool:
