@@ -179,6 +179,7 @@ rule beyond:
     output:
         notebook="notebooks/12-beyond-{model}-{seed}.ipynb",
         record="records/12-beyond-{model}-{seed}.json",
+    priority: 1  # the longest run: started late, it would run alone at the end
     threads: THREADS
     params:
         plan=f"{TEXT} {profile.beyond} {profile.multihop}",
