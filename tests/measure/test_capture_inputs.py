@@ -211,3 +211,24 @@ def test_numbers_of_numpy_are_numbers_and_truths_are_none(model, tmp_path):
         captured(model, [{"input_ids": IDS}], tmp_path / "b.parquet", keep_maps=True)
     with pytest.raises(ValueError, match="model: Linear is not a transformers model"):
         captured(torch.nn.Linear(2, 2), [{"input_ids": IDS}], tmp_path / "b.parquet")
+
+
+@pytest.mark.parametrize(("name", "said"), [("x" * 252 + ".parquet", "too long"), (3, "must be a text or a path")])
+def test_a_path_that_cannot_be_one_is_refused(name, said, model, tmp_path):
+    with pytest.raises(ValueError, match=said):
+        captured(model, [{"input_ids": IDS}], name if isinstance(name, int) else tmp_path / name)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("resume", [True, False])
+def test_a_file_that_is_no_capture_is_kept(resume, model, tmp_path):
+    (tmp_path / "a.parquet").write_text("mine")
+    with pytest.raises(ValueError, match="is no capture"):
+        captured(model, [{"input_ids": IDS}], tmp_path / "a.parquet", resume=resume)
+    assert (tmp_path / "a.parquet").read_text() == "mine" and len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_refused_model_leaves_no_folder(tmp_path):
+    with pytest.raises(ValueError):
+        captured(build("bert"), [{"input_ids": IDS, "token_type_ids": IDS[:, :4]}], tmp_path / "a.parquet")
+    assert not list(tmp_path.iterdir())

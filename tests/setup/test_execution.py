@@ -263,3 +263,14 @@ def test_an_output_in_a_folder_with_braces_is_written_there(tmp_path):
     path = notebook(folder, WRITES)
     execution.run(path, folder / "{flag}" / "out{}.ipynb", {})
     assert sorted(p.name for p in (folder / "{flag}").iterdir()) == ["out{}.ipynb", "out{}.json"]
+
+
+def test_a_failing_assertion_without_a_message_says_its_line(tmp_path):
+    path = notebook(tmp_path, "x = 1\nassert x == 2", WRITES)
+    with pytest.raises(NotebookFailed, match="AssertionError: assert x == 2"):
+        execution.run(path, tmp_path / "out.ipynb", {})
+
+
+def test_a_parameter_given_twice_is_refused(tmp_path, capsys):
+    said = refused(capsys, notebook(tmp_path), tmp_path / "out.ipynb", "-p", "steps", "3", "-p", "steps", "7")
+    assert "parameter 'steps' is given 2 times" in said

@@ -75,3 +75,13 @@ def test_a_study_file_keeps_every_number_and_refuses_one_that_cannot_be(tmp_path
         return
     with pytest.raises(ProfileError, match=says):
         load_profile(file)
+
+
+@pytest.mark.parametrize(
+    ("text", "like"),
+    [("1_000", 0), ("1_0.5", 0.1), ("[0x1F]", [1]), ("[0o17]", [1]), ("[1_0]", [1]), ("[1, a]", [1]), ("[1.5]", [1])],
+)
+def test_a_number_that_is_not_decimal_is_refused_with_the_entry(text, like):
+    with pytest.raises(ValueError, match="not ") as error:
+        typed_by_hand.value(text, like)
+    assert text.strip("[]").split(", ")[-1] in str(error.value)

@@ -1,5 +1,6 @@
 """What the columns of a benchmark must hold; anything else is refused with its set, split, row and column."""
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from textwrap import shorten
 from typing import Any
@@ -34,7 +35,8 @@ def answered(spec: Any, rows: datasets.Dataset, split: str) -> datasets.Dataset:
         _check(place, "hops", rows["hops"][:], lambda value: _none_but(isinstance(value, int), value, "a count"))
     if spec.kind == "span":
         return _with_spans(spec, rows, place)
-    labels = [_number(spec, value) for value in rows[spec.gold][:]]
+    named = _named(spec, rows, place)
+    labels = [_number(spec, named.get(value, value)) for value in rows[spec.gold][:]]
     _check(place, spec.gold, zip(labels, rows[spec.gold][:]), lambda pair: _answer(spec, *pair))
     kept = rows.remove_columns("label") if "label" in rows.column_names else rows
     return kept.add_column("label", labels)
@@ -63,6 +65,22 @@ def _text(value: Any) -> Fault:
 def _options(value: Any, count: int) -> Fault:
     right = isinstance(value, list) and len(value) == count and all(isinstance(option, str) for option in value)
     return _none_but(right, value, f"{count} texts")
+
+
+def _named(spec: Any, rows: datasets.Dataset, place: str) -> dict[int, str]:
+    """Return the benchmark's name of each number in a column of named classes; nothing where numbers are plain."""
+    names = getattr(rows.features[spec.gold], "names", None)
+    if names is None or names == [str(number) for number in range(len(spec.labels))]:
+        return {}
+    plain = [re.sub(r"[\s-]+", "_", name.strip().lower()) for name in names]
+    own = {label.lower(): label for label in spec.labels}
+    if "different" in own:
+        own |= {f"not_{label}": "different" for label in spec.labels[1:]}
+    found = [own.get(name) for name in plain]
+    if None in found or sorted(found) != sorted(spec.labels):
+        said = f"classes {', '.join(names)} are not {', '.join(spec.labels)}; name them so"
+        raise DataError(f"{place}, column '{spec.gold}': {said}")
+    return dict(enumerate(found))
 
 
 def _answer(spec: Any, number: float | None, value: Any) -> Fault:
