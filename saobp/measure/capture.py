@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
-from saobp.measure.capture_files import Parts, summary
+from saobp.measure.capture_files import Parts, checked_path, summary
 from saobp.measure.measurement import Batch, Plan, measured, size, token_classes
 from saobp.models.apply import raw_attentions
 from saobp.models.module import Refinement
@@ -80,14 +80,13 @@ def capture(
 
     Raises:
         ValueError: If the model gives no attention of one stack over tokens (of an encoder-decoder, pass
-            `model.encoder`; CLIP and Swin have several), cannot run on the batches, or gives mass to padding.
+            `model.encoder`; CLIP and Swin have several), cannot run on the batches, or gives mass to padding; or if
+            `path` is none, is too long, or is a file that is no capture.
     """
     for name, number, least in (("part_samples", part_samples, 1), ("keep_maps", keep_maps, 0)):
         if isinstance(number, bool) or not isinstance(number, Integral) or number < least:
             raise ValueError(f"{name} must be a whole number of at least {least}; got {number!r}")
-    path = Path(path).expanduser()
-    if path.is_dir():
-        raise ValueError(f"{path}: is a folder; name the parquet file to write")
+    path = checked_path(path)
     if not hasattr(model, "config") or not hasattr(model, "set_attn_implementation"):
         raise ValueError(f"model: {type(model).__name__} is not a transformers model")
     if isinstance(batches, (Mapping, Tensor, str)):

@@ -7,6 +7,7 @@ from which the summary is made, so that never more than one part is in memory.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -78,6 +79,23 @@ class Tally:
         return cls(said["samples"], said["tokens"], *arrays)
 
 
+def checked_path(path: Any) -> Path:
+    """Return where a capture goes; ValueError for what is no path, a folder or a file of another kind."""
+    if not isinstance(path, str | os.PathLike):
+        raise ValueError(f"path: must be a text or a path; got {path!r}")
+    path = Path(path).expanduser()
+    try:
+        os.lstat(path.with_name(f"{path.name}.parts"))
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            raise ValueError(f"path: the name {path.name[:40]}… is too long; take a shorter one") from None
+    if path.is_dir():
+        raise ValueError(f"{path}: is a folder; name the parquet file to write")
+    if path.exists() and "parts" not in _metadata(path):
+        raise ValueError(f"{path}: is no capture and is not overwritten; name another file")
+    return path
+
+
 class Parts:
     """The parts and the final file of one capture.
 
@@ -103,7 +121,6 @@ class Parts:
 
     def begin(self, chunk: Sequence[Mapping[str, Tensor]]) -> bool:
         """Start a part; False if it is already there."""
-        self.folder.mkdir(parents=True, exist_ok=True)
         self.files.append(self.folder / f"{len(self.files):05d}-{self._digest(chunk)}.parquet")
         self.tables, self.tally = [], Tally()
         return not self.files[-1].exists()
@@ -140,7 +157,7 @@ class Parts:
         with _aside(self.path) as temporary, pq.ParquetWriter(temporary, schema) as writer:
             for file in self.files:
                 writer.write_table(pq.read_table(file).replace_schema_metadata(schema.metadata))
-        shutil.rmtree(self.folder)
+        shutil.rmtree(self.folder, ignore_errors=True)
         return summary(self.path)
 
     def _join_maps(self) -> None:
@@ -241,5 +258,6 @@ def _metadata(path: Path) -> dict[str, Any]:
 def _aside(target: Path) -> Iterator[str]:
     """Yield a temporary path that takes the target's place when it has been written."""
     temporary = f"{target}.tmp"
+    target.parent.mkdir(parents=True, exist_ok=True)
     yield temporary
     os.replace(temporary, target)
