@@ -112,6 +112,9 @@ def run_notebook(options: argparse.Namespace) -> int:
     """`saobp run NOTEBOOK OUT -p key value … -f profile.yaml`."""
     from saobp.study.setup import execution
 
+    keys = [key for key, _ in options.parameter]
+    if twice := next((key for key in keys if keys.count(key) > 1), None):
+        raise execution.UsageError(f"parameter '{twice}' is given {keys.count(twice)} times; give it once")
     name = (dict(options.parameter).get("record") or options.output.as_posix()).rpartition("/")[2].partition(".")[0]
     print(f"{name}: started", flush=True)
     try:

@@ -3,6 +3,7 @@
 import contextlib
 import difflib
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any, get_args
@@ -86,6 +87,7 @@ def _value(notebook: Path, name: str, text: str, default: Any) -> Any:
             taken = default.kind or f"a value ({error})"
         else:
             taken = f"{type(default).__name__}, as in {default!r}"
+            taken += f" ({error})" if isinstance(default, list) else ""
         raise UsageError(f"parameter '{name}' of {notebook.name} takes {taken}: not '{text}'") from None
 
 
@@ -129,7 +131,7 @@ def _execute(notebook: Path, output: Path, values: dict[str, Any]) -> None:
         failed.unlink(missing_ok=True)
     except PapermillExecutionError as error:
         os.replace(partial, failed)
-        reason = " ".join(str(error.evalue).split("\n")[:1])
+        reason = str(error.evalue).split("\n")[0] or _source_line(error)
         raise NotebookFailed(f"{notebook.name}, cell {error.exec_count}: {error.ename}: {reason} [{failed}]") from None
     except DeadKernelError:
         os.replace(partial, failed)
@@ -144,6 +146,12 @@ def _execute(notebook: Path, output: Path, values: dict[str, Any]) -> None:
     finally:
         with contextlib.suppress(OSError):  # of a folder that could not be made
             partial.unlink(missing_ok=True)
+
+
+def _source_line(error: PapermillExecutionError) -> str:
+    """Return the line of code that raised an error, as the traceback's last arrow shows it; "" without one."""
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(error.traceback))
+    return (re.findall(r"^-+> *\d+ (.*)$", plain, re.MULTILINE) or [""])[-1].strip()
 
 
 def _verbatim(path: Path) -> str:

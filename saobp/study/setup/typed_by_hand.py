@@ -12,14 +12,37 @@ from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML, YAMLError
+from ruamel.yaml.constructor import ConstructorError, SafeConstructor
 
-DECIMAL = re.compile(r"[-+]?[0-9]+(_[0-9]+)*")
+DECIMAL = re.compile(r"[-+]?[0-9]+")
+
+
+class Decimal(SafeConstructor):
+    """Takes decimal numbers alone: no `0x1F`, `0o17` or `1_000`."""
+
+    def whole(self, node: Any) -> int:
+        """Return a whole number."""
+        if not DECIMAL.fullmatch(node.value):
+            raise ConstructorError(None, None, f"not a decimal number: '{node.value}'", node.start_mark)
+        return int(node.value)
+
+    def fraction(self, node: Any) -> float:
+        """Return a number with a point or an exponent."""
+        if "_" in node.value:
+            raise ConstructorError(None, None, f"not a decimal number: '{node.value}'", node.start_mark)
+        return self.construct_yaml_float(node)
+
+
+Decimal.add_constructor("tag:yaml.org,2002:int", Decimal.whole)
+Decimal.add_constructor("tag:yaml.org,2002:float", Decimal.fraction)
 
 
 def parse(text: str) -> Any:
     """Return the value of a YAML text. Raises ValueError, one line with the place, if it is none."""
     try:
-        return YAML(typ="safe", pure=True).load(text)
+        yaml = YAML(typ="safe", pure=True)
+        yaml.Constructor = Decimal
+        return yaml.load(text)
     except YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         place = f", line {mark.line + 1}" if mark is not None else ""
@@ -55,7 +78,16 @@ def value(text: str, like: Any) -> Any:
         raise ValueError(f"not a finite number: {text!r}")
     if like is not None and type(found) is not type(like):
         raise ValueError(f"not {type(like).__name__}: {text!r}")
-    return found
+    return [_entry(part, like[0]) for part in found] if isinstance(like, list) and like else found
+
+
+def _entry(part: Any, like: Any) -> Any:
+    """Return an entry of a list in the type of the default's first."""
+    if isinstance(like, float) and type(part) is int:
+        return float(part)
+    if type(part) is not type(like):
+        raise ValueError(f"entry {part!r} is not {type(like).__name__}")
+    return part
 
 
 def _floats(value: Any) -> list[float]:
