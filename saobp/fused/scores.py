@@ -1,8 +1,8 @@
 """From query, key and a mask to plain probabilities, and to which pairs of tokens are real.
 
-A mask is what transformers hands over: None, boolean (True = may look) or additive (0 = may look, `HIDES` and
-below = may not, anything between is a bias), (batch or 1, head or 1, query or 1, key). With a cache the queries
-are the last of the keys.
+A mask is what transformers hands over: None, boolean (True = may look) or additive, (batch or 1, head or 1, query or
+1, key). In an additive one 0 = may look, `HIDES` and less, or `BELOW` less than the row's largest entry, = may not,
+and anything between is a bias. With a cache the queries are the last of the keys.
 """
 
 from collections.abc import Callable
@@ -17,6 +17,9 @@ from saobp.equations.checks import values_hidden
 HIDES = -1000.0
 """Additive masks hide a pair at this number and below: -inf, a type's lowest number, -1e4 and -1e9 are all in use,
 and e^-1000 is 0 in float64."""
+
+BELOW = 30.0
+"""An entry that lies so far below its row's largest hides as well: -100 is a common fill, and e^-30 is 1e-13."""
 
 
 def probabilities(
@@ -55,7 +58,9 @@ def allowed_pairs(
     if mask is None:
         pairs = torch.ones(queries, keys, dtype=torch.bool, device=device)
         return (pairs.tril(keys - queries) if causal else pairs)[None, None]
-    allowed = mask if mask.dtype == torch.bool else mask > HIDES
+    allowed = mask
+    if mask.dtype != torch.bool:
+        allowed = (mask > HIDES) & (mask > mask.amax(-1, keepdim=True) - BELOW)
     return allowed.expand(*allowed.shape[:-2], queries, keys)
 
 

@@ -80,6 +80,7 @@ FORMS = {
     "lowest": added(torch.finfo(torch.float32).min),
     "-inf": added(float("-inf")),
     "-1e4": added(-1e4),
+    "-100": added(-100.0),
     "-1e9": added(-1e9),
     "float64": added(torch.finfo(torch.float64).min, torch.float64),
     "float16": added(torch.finfo(torch.float16).min, torch.float16),
