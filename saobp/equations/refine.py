@@ -14,6 +14,7 @@ from saobp.equations.checks import (
     check_rows,
     check_shape,
     check_strength,
+    values_hidden,
 )
 from saobp.equations.controls import elementwise_product, flattened, shuffled_bias, sinkhorn
 from saobp.equations.factors import OWN
@@ -145,6 +146,8 @@ def _refined(
         if given:
             raise ValueError('mask: factor "shuffled" permutes all rows or the earlier ones; this mask shows others')
         hear = partial(shuffled_bias, causal=causal, exclude_self=exclude_self, seed=seed)
+    if factor == "uniform" and given and values_hidden():
+        raise ValueError('mask: factor "uniform" reads it to know whose entropy to match, which a trace cannot')
     refined = propagate(prior, signed_strength(factor, strength), hear, **rounds)
     return flattened(prior, refined, visible, causal=given or causal) if factor == "uniform" else refined
 
