@@ -1,8 +1,8 @@
 """From query, key and a mask to plain probabilities, and to which pairs of tokens are real.
 
-A mask is what transformers hands over: None, boolean (True = may look) or additive, (batch or 1, head or 1, query or
-1, key). In an additive one 0 = may look, `HIDES` and less, or `BELOW` less than the row's largest entry, = may not,
-and anything between is a bias. With a cache the queries are the last of the keys.
+A mask is what transformers hands over: None, boolean (True = may look) or additive (`shown_by`: 0 = may look, what
+is far below = may not, what falls off gradually is a bias), (batch or 1, head or 1, query or 1, key). With a cache
+the queries are the last of the keys.
 """
 
 from collections.abc import Callable
@@ -18,8 +18,11 @@ HIDES = -1000.0
 """Additive masks hide a pair at this number and below: -inf, a type's lowest number, -1e4 and -1e9 are all in use,
 and e^-1000 is 0 in float64."""
 
-BELOW = 30.0
-"""An entry that lies so far below its row's largest hides as well: -100 is a common fill, and e^-30 is 1e-13."""
+STEP = 30.0
+"""A fill such as -100 hides too, if it lies this far below everything else in its row: e^-30 is 1e-13."""
+
+SLOPE = 5.0
+"""A bias falls off by at most this much from one entry to the next lower one; ALiBi's steepest head by 1."""
 
 
 def probabilities(
@@ -58,10 +61,35 @@ def allowed_pairs(
     if mask is None:
         pairs = torch.ones(queries, keys, dtype=torch.bool, device=device)
         return (pairs.tril(keys - queries) if causal else pairs)[None, None]
-    allowed = mask
-    if mask.dtype != torch.bool:
-        allowed = (mask > HIDES) & (mask > mask.amax(-1, keepdim=True) - BELOW)
+    allowed = mask if mask.dtype == torch.bool else shown_by(mask)
     return allowed.expand(*allowed.shape[:-2], queries, keys)
+
+
+def shown_by(mask: Float[Tensor, "#batch #head #query key"]) -> Bool[Tensor, "#batch #head #query key"]:
+    """Return True where an additive mask shows a key: hidden are `HIDES` and below, fills, and rows of one fill."""
+    low, gap = low_entries(mask)
+    filled = (mask.amax(-1, keepdim=True) <= -STEP) & (mask.amax(-1, keepdim=True) == mask.amin(-1, keepdim=True))
+    return (mask > HIDES) & ~(low & (gap >= STEP)) & ~filled
+
+
+def low_entries(mask: Tensor) -> tuple[Bool[Tensor, "#batch #head #query key"], Float[Tensor, "#batch #head #query 1"]]:
+    """Return which finite entries lie `STEP` below their row's highest, and how far they lie below the others."""
+    mask = mask.to(torch.promote_types(mask.dtype, torch.float32))
+    near = mask > mask.amax(-1, keepdim=True) - STEP
+    low = ~near & (mask > HIDES)
+    others = mask.masked_fill(~near, float("inf")).amin(-1, keepdim=True)
+    return low, others - mask.masked_fill(~low, float("-inf")).amax(-1, keepdim=True)
+
+
+def check_values(mask: Tensor) -> None:
+    """Refuse an additive mask with NaN or +inf, or whose low entries may be a fill or a bias, with a ValueError."""
+    if bool((mask.isnan() | mask.isposinf()).any()):
+        raise ValueError("attention_mask: holds NaN or +inf; add 0 where a query may look and -inf where it may not")
+    low, gap = low_entries(mask)
+    rows = low.any(-1, keepdim=True)
+    fill, bias = rows & (gap >= STEP), rows & (gap <= SLOPE)
+    if bool((rows & ~fill & ~bias).any()) or bool(fill.any() and bias.any()):
+        raise ValueError("attention_mask: its low numbers may hide keys or be a bias; write -inf where a key is hidden")
 
 
 def real_queries(allowed: Bool[Tensor, "#batch #head query key"]) -> Bool[Tensor, "#batch #head query"]:

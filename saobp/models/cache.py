@@ -126,6 +126,11 @@ class RefinedLayer(DynamicLayer):
         rows = real_queries(allowed)
         real = rows if self.real is None else torch.cat([self.real, rows], -1)
         if not bool(up_to_themselves(allowed & rows[..., None], real).all()):
+            if self.queries is None:
+                raise ValueError(
+                    "attention_mask: shows a token more or less than the tokens from some place up to itself, as a "
+                    "prefix or packed sequences do, and no cache carries such messages; pass use_cache=False"
+                )
             raise ValueError(
                 "past_key_values: the cache sums up what all earlier tokens said, and attention_mask hides some of "
                 "them or shows later ones; use_cache=False"
@@ -263,8 +268,8 @@ def real_rows(allowed: Tensor, start: int) -> Tensor:
 def additive(call: Any, query: Tensor, length: int) -> Tensor:
     """Return the mask of the new rows in additive form, one for each sequence."""
     mask = call.mask
+    allowed = allowed_pairs(mask, query.shape[-2], length, True, query.device)
     if mask is None or mask.dtype == torch.bool:
-        allowed = allowed_pairs(mask, query.shape[-2], length, True, query.device)
         mask = torch.zeros(allowed.shape, dtype=query.dtype, device=query.device)
-        mask = mask.masked_fill(~allowed, torch.finfo(mask.dtype).min)
+    mask = mask.masked_fill(~allowed, torch.finfo(mask.dtype).min)
     return mask.expand(query.shape[0], -1, query.shape[-2], -1)

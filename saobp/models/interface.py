@@ -20,9 +20,11 @@ from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, eager_mask,
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS, PreTrainedModel
 from transformers.utils.output_capturing import CompileableContextVar, _active_collector
 
+from saobp.equations.checks import values_hidden
 from saobp.fused.attention import saobp_attention
 from saobp.fused.scores import (
     allowed_pairs,
+    check_values,
     in_quick_type,
     padding_alone,
     per_head,
@@ -76,7 +78,17 @@ def mask_for(*args: Any, config: Any = None, **kwargs: Any) -> Tensor | None:
             f"attention_mask: has shape {tuple(given.shape)}; "
             "give (batch, key) for padding, or (batch, head or 1, query, key) for pairs"
         )
+    check_keys(given, **kwargs)
     return eager_mask(*args, config=config, **kwargs)
+
+
+def check_keys(mask: Tensor | None, kv_length: int, kv_offset: int = 0, **others: Any) -> None:
+    """Raise ValueError if a padding mask is longer than the keys: some decoders flatten (batch, query, key) to it."""
+    if mask is not None and mask.shape[-1] > kv_offset + kv_length:
+        raise ValueError(
+            f"attention_mask: has {mask.shape[-1]} entries a sequence for {kv_offset + kv_length} keys; "
+            "give (batch, key) for padding, or (batch, head or 1, query, key) for pairs"
+        )
 
 
 def attention_forward(
@@ -154,6 +166,8 @@ def refuse_mask(module: nn.Module, mask: Any, query: Tensor, key: Tensor) -> Non
             f"attention_mask: {name} was handed shape {shape}; "
             f"it must broadcast to (batch {batch}, heads {heads}, queries {queries}) and have {keys} keys"
         )
+    if mask.is_floating_point() and not values_hidden():
+        remembered(mask, "values", lambda: check_values(mask))
 
 
 def wants_weights(refinement: nn.Module | None, kwargs: dict[str, Any]) -> bool:

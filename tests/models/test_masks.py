@@ -9,6 +9,7 @@ from transformers import CLIPTextConfig, CLIPTextModel, DynamicCache
 from transformers.masking_utils import create_masks_for_generate
 
 import saobp
+from saobp.fused.scores import check_values, shown_by
 from saobp.models.apply import raw_attentions
 
 CLOSE = {"atol": 2e-5, "rtol": 1e-4}
@@ -32,6 +33,7 @@ def packed(*lengths: int) -> Tensor:
 
 ALL = torch.ones(LENGTH, LENGTH, dtype=torch.bool)
 EARLIER = ALL.tril()
+DISTANCE = torch.arange(LENGTH)[:, None] - torch.arange(float(LENGTH))
 PREFIX = EARLIER | (torch.arange(LENGTH) < 4)
 PARENTS = (None, 0, 1, 1, 2, 2, 3, 0, 7)  # of the nodes of a tree, each of which sees its ancestors
 
@@ -80,8 +82,11 @@ FORMS = {
     "lowest": added(torch.finfo(torch.float32).min),
     "-inf": added(float("-inf")),
     "-1e4": added(-1e4),
-    "-100": added(-100.0),
     "-1e9": added(-1e9),
+    "-100": added(-100.0),
+    "-50": added(-50.0),
+    "-999": added(-999.0),
+    "bfloat16, -100": added(-100.0, torch.bfloat16),
     "float64": added(torch.finfo(torch.float64).min, torch.float64),
     "float16": added(torch.finfo(torch.float16).min, torch.float16),
     "float16, -1e4": added(-1e4, torch.float16),
@@ -212,6 +217,17 @@ def test_a_bias_between_nothing_and_hidden_stays_a_bias(family):
     check(family, mask, SHOWN["causal"])
 
 
+@pytest.mark.parametrize("hidden", [float("-inf"), -1e4])
+@pytest.mark.parametrize("slope", [0.5, 1.0, 5.0])
+def test_a_bias_that_falls_off_gradually_hides_nothing_however_low(slope, hidden):
+    distance = torch.arange(70)[:, None] - torch.arange(70.0)
+    for bias in (-slope * distance.abs(), -slope * (69 - torch.arange(70.0)).expand(70, -1)):
+        mask = bias.masked_fill(distance < 0, hidden)[None, None]
+        check_values(mask)
+        assert torch.equal(shown_by(mask)[0, 0], distance >= 0)
+        assert shown_by(bias[None, None]).all()
+
+
 def test_masks_by_kind_of_layer_are_refined_as_the_model_makes_them():
     model, ids, real = saobp.apply(build("modernbert"), "high", 1.5), tokens(2, LENGTH), padding("right")
     near = (torch.arange(LENGTH)[:, None] - torch.arange(LENGTH)).abs() <= model.config.local_attention // 2
@@ -273,6 +289,9 @@ REFUSED = {
     "too many queries": (torch.zeros(2, 1, LENGTH + 1, LENGTH), "must broadcast"),
     "another batch": (torch.zeros(3, 1, LENGTH, LENGTH), "must broadcast"),
     "heads that are not there": (torch.zeros(2, 3, LENGTH, LENGTH), "must broadcast"),
+    "NaN": (torch.zeros(2, 1, LENGTH, LENGTH).masked_fill(~EARLIER, float("nan")), "holds NaN"),
+    "a fill that may be a bias": ((-40.0 * (DISTANCE < 0) - 20.0 * (DISTANCE > 3))[None, None], "write -inf"),
+    "a bias that reaches a fill": ((-100.0 * (DISTANCE < 0) - 5.0 * DISTANCE.clamp(min=0))[None, None], "write -inf"),
     "earlier tokens without oneself": (EARLIER.tril(-1).expand(2, 1, -1, -1).clone(), "hides a token from itself"),
     "others without oneself": (~torch.eye(LENGTH, dtype=torch.bool)[None, None], "hides a token from itself"),
 }
@@ -288,6 +307,14 @@ def test_masks_that_cannot_be_served_are_refused_in_one_line(family, which):
     assert "\n" not in str(error.value) and "attention_mask" in str(error.value)
 
 
+@pytest.mark.parametrize("use_cache", [False, True])
+def test_a_mask_of_three_dimensions_that_a_decoder_flattens_is_refused_in_one_line(use_cache):
+    model = saobp.apply(build("gpt2"), "high", 1.5)
+    with pytest.raises(ValueError, match="^attention_mask: ") as error:
+        model(tokens(2, LENGTH), attention_mask=EARLIER.expand(2, -1, -1).clone(), use_cache=use_cache)
+    assert "\n" not in str(error.value)
+
+
 def test_a_block_mask_is_refused_in_one_line():
     mask = create_block_mask(lambda batch, head, query, key: query >= key, None, None, 128, 128, device="cpu")
     model = saobp.apply(build("llama"), "high", 1.5)
@@ -299,7 +326,7 @@ def test_a_block_mask_is_refused_in_one_line():
 @pytest.mark.parametrize("shown", ["prefix", "tree", "full"])
 def test_a_cache_refuses_masks_whose_messages_it_cannot_carry(shown):
     model = saobp.apply(build("llama"), "high", 1.5)
-    with torch.no_grad(), pytest.raises(ValueError, match=r"attention_mask .*use_cache=False") as error:
+    with torch.no_grad(), pytest.raises(ValueError, match=r"^attention_mask: .*use_cache=False") as error:
         model(tokens(2, LENGTH), attention_mask=SHOWN[shown].clone(), past_key_values=DynamicCache())
     assert "\n" not in str(error.value)
 
