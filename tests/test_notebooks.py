@@ -99,3 +99,10 @@ def test_set_up_and_record_cells_are_folded_in_a_page():
     assert folded == ["Set-up", "Record"]
     outside = re.sub(r"<details>.*?</details>", "", page, flags=re.DOTALL)
     assert "import" not in outside and "save" not in outside and page.count('<div class="input">') == 4
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_product_without_the_own_message_is_not_called_eq_11_alone(path):
+    for cell in nbformat.read(path, as_version=4).cells:
+        if cell.cell_type == "markdown" and "Eq. 11" in cell.source and re.search(r"i \\neq? j|i\\neq? j", cell.source):
+            assert "own message" in cell.source or r"$i \ne j$" in cell.source, cell.source

@@ -323,13 +323,16 @@ def test_a_figure_of_one_task_is_traced_to_the_records_of_that_task_alone(number
 
 def test_r_of_a_seed_is_pearson_s_over_its_heads_and_samples(records):
     frame = figures.data(5, records)
-    assert frame.columns.tolist() == joint.COLUMNS and set(frame["seed"]) == {42, 43, 44}
+    assert frame.columns.tolist() == joint.BINNED and set(frame["seed"].dropna()) == {42, 43, 44}
     graph = examples.attention("mini", "high", 44)["metrics"]["graph"]
     found = joint.correlations(frame).set_index(["measure", "algorithm", "seed"])
     assert found.loc[("clustering", "high", 44), "r"] == pytest.approx(
         stats.pearsonr(graph["gtd"], graph["clustering"])[0]
     )
-    still = frame.assign(value=1.0)
+    of_high = frame[frame["gtd"].notna() & (frame["algorithm"] == "high")]
+    points = [examples.attention("mini", "high", seed)["metrics"]["graph"] for seed in (42, 43, 44)]
+    assert of_high["n"].sum() == sum(len(graph["clustering"]) for graph in points), "every point is in a hexagon"
+    still = figures.data(2, records).assign(value=1.0)
     assert joint.correlations(still)["r"].isna().all()
     joint.plot(still, 6.3)
 

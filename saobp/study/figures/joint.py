@@ -27,12 +27,15 @@ PRINTED = {
 }  # the paper's r; of which clustering it does not say
 COLUMNS = ["model", "algorithm", "seed", "measure", "gtd", "value"]
 LEAST = 4  # points that a correlation takes
+BINNED = [*COLUMNS, "r", "n"]
+GRID = {"gridsize": (75, 40), "extent": (0, 1, 0, 1), "mincnt": 1}  # hexagons of a cloud, both axes from 0 to 1
 
 
 def data(number: int, records: Sequence[Record]) -> pd.DataFrame:
-    """One row a point: model, algorithm, seed, measure, gtd, value (empty where undefined).
+    """One row per point: model, algorithm, seed, measure, gtd, value (empty where undefined).
 
     A point of Barrat's clustering and of betweenness is a head on a sample; of Onnela's a head, mean over samples.
+    Figure 5, which shows no single point, has what `binned` makes of them.
     """
     model = next(iter(estimates.models(records)), None)
     parts = []
@@ -47,11 +50,26 @@ def data(number: int, records: Sequence[Record]) -> pd.DataFrame:
                 for measure, (gtd, values) in points.items():
                     pair = {"gtd": np.array(gtd, dtype=float), "value": np.array(values, dtype=float)}
                     parts.append(pd.DataFrame(pair).assign(measure=measure, **where))
-    return pd.concat(parts, ignore_index=True)[COLUMNS] if parts else pd.DataFrame(columns=COLUMNS)
+    points = pd.concat(parts, ignore_index=True)[COLUMNS] if parts else pd.DataFrame(columns=COLUMNS)
+    return points if number == 2 or points.empty else binned(points)
+
+
+def binned(points: pd.DataFrame) -> pd.DataFrame:
+    """Return what Figure 5 draws: r and n per measure, algorithm and seed; the clouds' hexagons, n points in each."""
+    model, clouds = points["model"].iloc[0], []
+    for algorithm, own in points[points["measure"] == "clustering"].dropna().groupby("algorithm", sort=False):
+        hexagons = Figure().subplots().hexbin(own["gtd"].astype(float), own["value"].astype(float), **GRID)
+        x, y = hexagons.get_offsets().T.round(4)
+        cell = {"gtd": x, "value": y, "n": hexagons.get_array().astype(int)}
+        clouds.append(pd.DataFrame(cell).assign(algorithm=algorithm, measure="clustering"))
+    found = pd.concat([correlations(points), *clouds], ignore_index=True).assign(model=model)
+    return found.reindex(columns=BINNED).astype({"seed": "Int64"})
 
 
 def correlations(frame: pd.DataFrame) -> pd.DataFrame:
     """Pearson's r of GTD and each measure within each seed: measure, algorithm, seed, r (NaN: undefined), n."""
+    if "r" in frame:
+        return frame[frame["gtd"].isna()][["measure", "algorithm", "seed", "r", "n"]]
     rows = []
     for (measure, algorithm, seed), points in frame.dropna().groupby(["measure", "algorithm", "seed"], sort=False):
         moves = len(points) >= LEAST and np.ptp(points["gtd"]) > 0 and np.ptp(points["value"]) > 0
@@ -99,23 +117,31 @@ def every(frame: pd.DataFrame, width: float, algorithms: Sequence[str]) -> Figur
         strip_axes(ax, [own[own["algorithm"] == name] for name in algorithms], names, [PRINTED[measure]] * len(names))
         style.head(ax, letter, f"{title}: r {own['r'].min():.2f} to {own['r'].max():.2f}")
     for letter, ax, algorithm in zip("defghijklm", axes[3:], clouds):
-        own = frame[(frame["measure"] == "clustering") & (frame["algorithm"] == algorithm)].dropna()
-        cloud_axes(ax, own, "clustering").set(xlim=(frame["gtd"].min(), frame["gtd"].max()), ylim=(-0.03, 1.03))
-        style.head(ax, letter, f"{labels.algorithm_title(algorithm)}, n = {len(own):,}")
+        own = frame[frame["gtd"].notna() & (frame["algorithm"] == algorithm)]
+        hexagons(ax, own["gtd"], own["value"], algorithm, C=own["n"], reduce_C_function=np.sum, **GRID)
+        ax.set(xlim=(frame["gtd"].min() - 0.02, frame["gtd"].max() + 0.02), ylim=(-0.03, 1.03))
+        ax.set(xlabel="GTD", ylabel=MEASURES["clustering"])
+        style.head(ax, letter, f"{labels.algorithm_title(algorithm)}, n = {own['n'].sum():,.0f}")
     return figure
 
 
 def cloud_axes(ax: Axes, frame: pd.DataFrame, measure: str) -> Axes:
     """Draw the points of one algorithm and measure: hexagons, darker where more are; few points singly."""
     points = frame.dropna().astype({"gtd": float, "value": float})
-    colour = labels.ALGORITHMS[frame["algorithm"].iloc[0]].colour if len(frame) else "0.5"
     if len(points) > 500:
-        shades = LinearSegmentedColormap.from_list("cloud", ["#E8E8E8", colour, "black"])
-        ax.hexbin(points["gtd"], points["value"], gridsize=26, bins="log", mincnt=1, cmap=shades, lw=0.1)
+        hexagons(ax, points["gtd"], points["value"], frame["algorithm"].iloc[0], gridsize=26, mincnt=1)
     else:
+        colour = labels.ALGORITHMS[frame["algorithm"].iloc[0]].colour if len(frame) else "0.5"
         ax.plot(points["gtd"], points["value"], "o", color=colour, ms=2.6, mfc="none", mew=0.6)
     ax.set(xlabel="GTD", ylabel=MEASURES[measure])
     return ax
+
+
+def hexagons(ax: Axes, x: pd.Series, y: pd.Series, algorithm: str, **options: Any) -> None:
+    """Draw a cloud in the colour of an algorithm, darker where more points are; `options` are matplotlib's hexbin's."""
+    shades = ["#E8E8E8", labels.ALGORITHMS[algorithm].colour, "black"]
+    colours = LinearSegmentedColormap.from_list("cloud", shades)
+    ax.hexbin(x.astype(float), y.astype(float), bins="log", cmap=colours, lw=0.1, **options)
 
 
 def strip_axes(ax: Axes, groups: Sequence[pd.DataFrame], names: Sequence[str], claims: Sequence[str]) -> Axes:
