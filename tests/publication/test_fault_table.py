@@ -5,6 +5,7 @@ import resource
 import subprocess
 import sys
 
+import click
 import nbformat
 import pytest
 import torch
@@ -191,6 +192,6 @@ def test_each_fault_is_one_clear_line(case, said, goes_on, tmp_path, monkeypatch
         lines = capfd.readouterr().out.splitlines()
         assert any(re.search(said, line) for line in lines), lines
         return
-    with pytest.raises((OSError, ValueError, RuntimeError), match=said) as failed:
+    with pytest.raises((OSError, ValueError, RuntimeError, click.ClickException), match=said) as failed:
         case(tmp_path, monkeypatch)
     assert len(str(failed.value).splitlines()) == 1

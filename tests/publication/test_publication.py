@@ -2,6 +2,7 @@
 
 import pytest
 
+from saobp.measure import command
 from saobp.study.publication import cli, results
 from saobp.study.setup import paths
 
@@ -12,8 +13,7 @@ def test_a_single_table_without_a_profile_is_of_the_results_that_are_shown(tmp_p
     assert cli.main(["table", "4"]) == 0
     assert "Profile stories." in (tmp_path / "table4.tex").read_text(encoding="utf-8")
     assert capsys.readouterr().err == "from the records of study stories\n"
-    with pytest.raises(SystemExit):
-        cli.main(["table", "--help"])
+    assert cli.main(["table", "--help"]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "default: the one that figures/ shows" in said and "(default: the current one)" in said
 
@@ -26,16 +26,17 @@ def test_a_figure_of_hops_without_a_study_is_drawn_from_the_one_that_has_them(tm
 
 
 @pytest.mark.parametrize(("words", "said"), [
-    (["table", "12"], "no Table 12; choose 1 to 9"), (["figure", "3", "--width", "x"], "invalid float value: 'x'"),
+    (["table", "12"], "no Table 12; choose 1 to 9"), (["figure", "3", "--width", "x"], "'x' is not a valid float"),
     (["figure", "3", "--width", "0"], "give 1.5 to 20"), (["table", "2", "--profile", "nope"], "choose one of laptop"),
-    (["table", "2", "--profile", "no/such.yaml"], "no such profile"), ([], "required: COMMAND"),
+    (["table", "2", "--profile", "no/such.yaml"], "no such profile"), ([], "Missing command"),
+    (["figure"], "'NUMBER'; `saobp figure --help` lists the options"), (["figures", "3"], "unexpected"),
+    (["tabel", "2"], "No such command 'tabel'"), (["table", "2", "--formt", "md"], "No such option"),
+    (["inspect", "minilm", "--strength"], "requires an argument"), (["inspect", "minilm", "--samples", "x"], "integer"),
+    (["inspect", "minilm", "--strength", "0.1", "-0.2"], "strength"), (["inspect", "minilm", "0.1"], "unexpected"),
 ])  # fmt: skip
 def test_what_is_wrong_with_a_command_is_said_in_one_line(words, said, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    try:
-        code = cli.main(words)
-    except SystemExit as left:
-        code = left.code
+    code = cli.main(words)
     lines = capsys.readouterr().err.splitlines()
     assert code == 2 and len(lines) == 1 and lines[0].startswith("saobp: ") and said in lines[0]
     assert not any(tmp_path.iterdir())
@@ -74,3 +75,15 @@ def test_publishing_part_of_a_profile_names_the_tracked_records_that_it_takes_aw
     results.publish("narrow")
     assert "no longer there" not in capsys.readouterr().out
     assert [path.name for path in tracked.glob("*.json")] == ["a.json"]
+
+
+@pytest.mark.parametrize(("words", "strengths"), [
+    (["--strength", "0.1", "0.2", "minilm"], [0.1, 0.2]), (["minilm", "--strength=1e-1"], [0.1]),
+    (["minilm", "--strength", "0.1", "--strength", ".2"], [0.1, 0.2]),
+    (["--strength", "1", "2", "3", "minilm", "--samples", "4"], [1, 2, 3]),
+    (["minilm"], None),
+])  # fmt: skip
+def test_several_strengths_are_given_in_a_row_or_one_by_one(words, strengths, monkeypatch, capsys):
+    monkeypatch.setattr(command, "run", lambda model, strengths, **asked: f"{model} {strengths} {asked['samples']}")
+    assert cli.main(["inspect", *words]) == 0
+    assert capsys.readouterr().out == f"minilm {strengths and [*map(float, strengths)]} {4 if '4' in words else 16}\n"

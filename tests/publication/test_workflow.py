@@ -56,11 +56,10 @@ def test_an_unknown_profile_is_refused_before_anything_runs(capsys):
 @pytest.mark.parametrize("text", ["0", "-2", "1.5", "1:30", "many"])
 def test_no_cores_or_processes_are_refused_before_anything_runs(option, text, capsys, monkeypatch):
     monkeypatch.setattr(workflow, "_snakemake", lambda *given, **options: pytest.fail("it ran"))
-    with pytest.raises(SystemExit) as left:
-        cli.main(["reproduce", f"{option}={text}"])
+    assert cli.main(["reproduce", f"{option}={text}"]) == 2
     said = capsys.readouterr().err
-    assert left.value.code == 2 and said.count("\n") == 1
-    assert f"{option}: takes a whole number of at least 1, not '{text}'" in said
+    assert said.count("\n") == 1
+    assert option in said and f"takes a whole number of at least 1, not '{text}'" in said
 
 
 def test_a_missing_data_folder_is_refused_before_anything_runs(capsys, monkeypatch, tmp_path):

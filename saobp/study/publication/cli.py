@@ -1,208 +1,232 @@
-"""The `saobp` command: one run, a whole profile, one figure or table, or everything published."""
+"""The `saobp` command: one run, a whole study, one figure or table, a model's attention, or everything published."""
 
-import argparse
 import difflib
+import re
 import sys
 import warnings
+from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn
+from typing import Any
+
+import click
 
 from saobp.study.setup import paths, typed_by_hand
 
-NAMED = {
-    "figure": "1 to 9; 4-paper, 7-paper, 8-paper: the paper's own form; or glance, gains, length, hops, learning, "
-    "strength, tokens, claims",
-    "table": "1 to 9, or claims",
-}
+NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?", re.IGNORECASE)
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; an error for people is one line on stderr and exit code 2 (1 for a failing run)."""
     warnings.filterwarnings("ignore", category=FutureWarning)
-    options = parser().parse_args(arguments)
     try:
-        return options.action(options) or 0
-    except OSError as error:
-        print(f"saobp: {error.filename}: {error.strerror}" if error.filename else f"saobp: {error}", file=sys.stderr)
-        return 2
-    except ValueError as error:
-        print(f"saobp: {error}", file=sys.stderr)
-        return 2
-
-
-class Parser(argparse.ArgumentParser):
-    """Says what is wrong with a command in one line."""
-
-    def error(self, message: str) -> NoReturn:
-        """Leave with exit code 2."""
-        self.exit(2, f"saobp: {message}; `{self.prog} --help` lists the options\n")
-
-
-def parser() -> Parser:
-    """Describe the commands and their options."""
-    top = Parser(prog="saobp", description="Runs the notebooks of the SAOBP companion.")
-    commands = top.add_subparsers(required=True, metavar="COMMAND")
-
-    run = commands.add_parser("run", help="execute one notebook by papermill and leave one record")
-    run.add_argument("notebook", type=Path)
-    run.add_argument("output", type=Path)
-    run.add_argument("-p", "--parameter", nargs=2, action="append", default=[], metavar=("KEY", "VALUE"))
-    run.add_argument("-f", "--study", "--profile", dest="profile", type=Path, metavar="PROFILE.yaml")
-    run.set_defaults(action=run_notebook)
-
-    reproduce = commands.add_parser("reproduce", help="run every notebook under a profile")
-    reproduce.add_argument("--study", "--profile", dest="profile", default="smoke")
-    reproduce.add_argument("--cores", type=positive, default=2)
-    reproduce.add_argument("--cluster", help="slurm, kubernetes or a folder with Snakemake settings: each run is a job")
-    reproduce.add_argument("--processes", type=positive, default=1, help="that share a pretraining run, by torchrun")
-    reproduce.add_argument("--dry-run", action="store_true", help="list the runs, run none")
-    reproduce.set_defaults(action=reproduce_profile)
-
-    report = commands.add_parser("report", help="write build/PROFILE/index.html from what is there")
-    report.add_argument("--study", "--profile", dest="profile", default="smoke")
-    report.set_defaults(action=write_report)
-
-    for name, what in (("figure", "draw"), ("table", "write")):
-        one = commands.add_parser(name, help=f"{what} a single {name} for reuse")
-        one.add_argument("number", type=lambda word: int(word) if word.isdigit() else word, help=NAMED[name])
-        usual, others = ("pdf", "svg, png, csv") if name == "figure" else ("tex", "md, csv")
-        shown = "default: the one that figures/ shows, which says most of those tracked"
-        one.add_argument("--study", "--profile", dest="profile", help=shown)
-        one.add_argument("--format", default=usual, help=f"{usual} (default), {others}")
-        if name == "table":
-            one.add_argument("--all", action="store_true", help="rows that were not run too")
-        if name == "figure":
-            one.add_argument("--width", type=float, help="inches (default: a page's)")
-        one.add_argument("--out", type=Path, default=Path(), help="folder (default: the current one)")
-        one.set_defaults(action=single, kind=name)
-
-    inspect = commands.add_parser("inspect", help="one page about a model's attention, before and after the refinement")
-    inspect.add_argument("model", metavar="MODEL", help="a repository of the hub, a folder, a .gguf file, or minilm")
-    inspect.add_argument("--text", type=Path, metavar="FILE", help="paragraphs (default: the embedded prose)")
-    inspect.add_argument("--images", type=Path, metavar="FOLDER", help="pictures, for a vision model")
-    inspect.add_argument("--factor", default="high", help="high (default), low, elemmul or sinkhorn")
-    inspect.add_argument("--strength", type=float, nargs="+", metavar="λ", help="default: the paper's rule, by size")
-    inspect.add_argument("--samples", type=int, default=16, help="texts that are measured (default: 16)")
-    inspect.add_argument("--tokens", type=int, default=128, help="longest text (default: 128)")
-    inspect.add_argument("--out", type=Path, metavar="FOLDER", help="default: inspect-MODEL")
-    inspect.set_defaults(action=inspect_model)
-
-    claim = commands.add_parser("claim", help="show one claim of the paper: its measurements and outcome")
-    claim.add_argument("id", metavar="ID", help="as in figures/claims.csv, such as multihop-gain")
-    claim.set_defaults(action=show_claim)
-
-    publish = commands.add_parser("publish", help="copy a profile's records to data/results and rebuild figures")
-    publish.add_argument("--study", "--profile", dest="profile", default="laptop")
-    publish.set_defaults(action=publish_profile)
-    figures = commands.add_parser("figures", help="rebuild figures/ and the texts from the tracked records")
-    figures.set_defaults(action=rebuild_figures)
-    notebooks = commands.add_parser("notebooks", help="put the finished smoke run's outputs into notebooks/")
-    notebooks.set_defaults(action=renew_notebooks)
-    return top
+        with saobp.make_context("saobp", sys.argv[1:] if arguments is None else list(arguments)) as context:
+            saobp.invoke(context)
+        return 0
+    except click.exceptions.Exit as done:  # of --help
+        return done.exit_code
+    except click.UsageError as error:
+        asked = error.ctx.command_path if error.ctx else "saobp"
+        said, code = f"{error.format_message().rstrip('.')}; `{asked} --help` lists the options", error.exit_code
+    except click.ClickException as error:  # a run that failed
+        said, code = error.message, error.exit_code
+    except (OSError, ValueError) as error:
+        name, code = getattr(error, "filename", None), 2
+        said = f"{name}: {error.strerror}" if name else str(error)
+    print(f"saobp: {said}", file=sys.stderr)
+    return code
 
 
 def positive(text: str) -> int:
     """Return a whole number of at least 1 as it was typed."""
     if not typed_by_hand.DECIMAL.fullmatch(text) or (number := int(text)) < 1:
-        raise argparse.ArgumentTypeError(f"takes a whole number of at least 1, not '{text}'")
+        raise click.BadParameter(f"takes a whole number of at least 1, not '{text}'")
     return number
 
 
-def run_notebook(options: argparse.Namespace) -> int:
-    """`saobp run NOTEBOOK OUT -p key value … -f profile.yaml`."""
+def study_option(default: str | None, *names: str, shown: str = "a study's name, or the path of its file") -> Callable:
+    """Return the option `--study`, which has also its former name, `--profile`."""
+    return click.option(
+        "--study", "--profile", *names, "profile", metavar="STUDY", default=default, show_default=bool(default),
+        help=shown,
+    )  # fmt: skip
+
+
+class SeveralStrengths(click.Command):
+    """A command that reads `--strength 0.1 0.2` as `--strength 0.1 --strength 0.2`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Put the option's name before every further number."""
+        spread: list[str] = []
+        for word in args:
+            if spread[-2:-1] == ["--strength"] and NUMBER.fullmatch(word):
+                spread.append("--strength")
+            spread.append(word)
+        return super().parse_args(ctx, spread)
+
+
+@click.group(no_args_is_help=False, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
+def saobp() -> None:
+    """Run the notebooks of the SAOBP companion, and show what came of them."""
+
+
+@saobp.command()
+@click.argument("notebook", type=Path)
+@click.argument("output", type=Path)
+@click.option("-p", "--parameter", nargs=2, multiple=True, metavar="KEY VALUE", help="a parameter of the notebook")
+@study_option(None, "-f")
+def run(notebook: Path, output: Path, parameter: tuple[tuple[str, str], ...], profile: str | None) -> None:
+    """Execute one notebook by papermill and leave one record."""
     from saobp.study.setup import execution
 
-    keys = [key for key, _ in options.parameter]
+    given, keys = dict(parameter), [key for key, _ in parameter]
     if twice := next((key for key in keys if keys.count(key) > 1), None):
         raise execution.UsageError(f"parameter '{twice}' is given {keys.count(twice)} times; give it once")
-    name = (dict(options.parameter).get("record") or options.output.as_posix()).rpartition("/")[2].partition(".")[0]
+    name = (given.get("record") or output.as_posix()).rpartition("/")[2].partition(".")[0]
     print(f"{name}: started", flush=True)
-    try:
-        record = execution.run(options.notebook, options.output, dict(options.parameter), options.profile)
-    except execution.NotebookFailed as error:
-        print(f"saobp: {error}", file=sys.stderr)
-        return 1
-    print(f"{options.notebook.stem}: {record['seconds']:.0f} s, {record['name']}.json")
-    return 0
+    record = execution.run(notebook, output, given, profile)
+    print(f"{notebook.stem}: {record['seconds']:.0f} s, {record['name']}.json")
 
 
-def reproduce_profile(options: argparse.Namespace) -> int:
-    """`saobp reproduce --profile smoke --cores 2`, `saobp reproduce --profile paper --cluster slurm`."""
+@saobp.command()
+@study_option("smoke")
+@click.option("--cores", type=positive, metavar="N", default="2", show_default=True)
+@click.option("--cluster", help="slurm, kubernetes or a folder with Snakemake settings: each run is a job")
+@click.option("--processes", type=positive, metavar="N", default="1", help="that share a pretraining run, by torchrun")
+@click.option("--dry-run", is_flag=True, help="list the runs, run none")
+def reproduce(profile: str, cores: int, cluster: str | None, processes: int, dry_run: bool) -> None:
+    """Run every notebook under a study."""
     from saobp.study.publication import workflow
 
-    try:
-        if options.dry_run:
-            workflow.preview(options.profile)
-        else:
-            workflow.reproduce(options.profile, options.cores, options.cluster, options.processes)
-    except workflow.WorkflowFailed as error:
-        print(f"saobp: {error}", file=sys.stderr)
-        return 1
-    return 0
+    if dry_run:
+        workflow.preview(profile)
+    else:
+        workflow.reproduce(profile, cores, cluster, processes)
 
 
-def write_report(options: argparse.Namespace) -> None:
-    """`saobp report --profile smoke`."""
+@saobp.command()
+@study_option("smoke")
+def report(profile: str) -> None:
+    """Write build/STUDY/index.html from what is there."""
     from saobp.study.publication import report
-    from saobp.study.setup import studies as profile
+    from saobp.study.setup.studies import load_profile
 
-    folder = paths.build(profile.load_profile(options.profile).name)
+    folder = paths.build(load_profile(profile).name)
     print(report.write(folder))
     if said := report.outdated(folder):
         print(f"saobp: {said}", file=sys.stderr)
 
 
-def single(options: argparse.Namespace) -> None:
-    """`saobp figure 4 --profile laptop --width 3.03 --format pdf --out DIR`, `saobp table 2 --format tex`."""
+def item(usual: str, others: str) -> Callable[[Callable], Callable]:
+    """Return what gives a command the argument and the options of a single figure or table."""
+    options = (
+        click.argument("number", type=lambda word: int(word) if word.isdecimal() else word),
+        study_option(None, shown="default: the one that figures/ shows, which says most of those tracked"),
+        click.option("--format", "file_format", metavar="NAME", default=usual, help=f"{usual} (default), {others}"),
+        click.option("--out", type=Path, default=Path(), help="folder (default: the current one)"),
+    )
+
+    def described(command: Callable) -> Callable:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return described
+
+
+@saobp.command()
+@item("pdf", "svg, png, csv")
+@click.option("--width", type=float, metavar="INCHES", help="default: a page's")
+def figure(**asked: Any) -> None:
+    """Draw a single figure for reuse.
+
+    NUMBER is 1 to 9; 4-paper, 7-paper, 8-paper: the paper's own form; or glance, gains, length, hops, learning,
+    strength, tokens, claims.
+    """
+    _single("figure", **asked)
+
+
+@saobp.command()
+@item("tex", "md, csv")
+@click.option("--all", "every", is_flag=True, help="rows that were not run too")
+def table(**asked: Any) -> None:
+    """Write a single table for reuse.
+
+    NUMBER is 1 to 9, or claims.
+    """
+    _single("table", **asked)
+
+
+def _single(kind: str, number: int | str, *, out: Path, width: float | None = None, **asked: Any) -> None:
     from saobp.study.publication import results
 
-    width, every = getattr(options, "width", None), getattr(options, "all", False)
-    given = (options.kind, options.number, options.profile, options.format, width, options.out, every)
-    path, studies = results.single(*given)
+    path, studies = results.single(kind, number, width=width, folder=out, **asked)
     print(path)
     print(f"from the records of study {' and '.join(studies)}", file=sys.stderr)
 
 
-def inspect_model(options: argparse.Namespace) -> None:
-    """`saobp inspect minilm --strength 0.1 0.2 --out DIR`."""
+@saobp.command(cls=SeveralStrengths)
+@click.argument("model")
+@click.option("--text", type=Path, metavar="FILE", help="paragraphs (default: the embedded prose)")
+@click.option("--images", type=Path, metavar="FOLDER", help="pictures, for a vision model")
+@click.option("--factor", default="high", show_default=True, help="high, low, elemmul or sinkhorn")
+@click.option(
+    "--strength", "strengths", type=float, multiple=True, metavar="λ [λ …]",
+    help="one or several, as 0.1 0.2 or as an option each (default: the paper's rule, by size)",
+)  # fmt: skip
+@click.option("--samples", type=int, default=16, show_default=True, help="texts that are measured")
+@click.option("--tokens", type=int, default=128, show_default=True, help="longest text")
+@click.option("--out", type=Path, metavar="FOLDER", help="default: inspect-MODEL")
+def inspect(model: str, strengths: tuple[float, ...], **asked: Any) -> None:
+    """Show a model's attention before and after the step.
+
+    MODEL is a repository of the hub, a folder, a .gguf file, or minilm.
+    """
     from saobp.measure import command
 
-    asked = {name: getattr(options, name) for name in ("text", "images", "factor", "samples", "tokens", "out")}
-    print(command.run(options.model, strengths=options.strength, **asked))
+    print(command.run(model, strengths=list(strengths) or None, **asked))
 
 
-def show_claim(options: argparse.Namespace) -> None:
-    """`saobp claim multihop-gain`."""
+@saobp.command()
+@click.argument("id")
+def claim(id: str) -> None:
+    """Show one claim of the paper with its measurements.
+
+    ID is as in figures/claims.csv, such as multihop-gain.
+    """
     from saobp.study import verdicts
 
     known = verdicts.claims()
-    if options.id not in known:
-        near = difflib.get_close_matches(options.id, known, cutoff=0.0)
-        raise ValueError(f"claim: no claim {options.id!r}; the nearest are {', '.join(near)} (all: figures/claims.csv)")
+    if id not in known:
+        near = difflib.get_close_matches(id, known, cutoff=0.0)
+        raise ValueError(f"claim: no claim {id!r}; the nearest are {', '.join(near)} (all: figures/claims.csv)")
     studies = verdicts.tracked()
-    decided = verdicts.of_claim(known[options.id], studies)
+    decided = verdicts.of_claim(known[id], studies)
     print(verdicts.one_claim(decided, verdicts.reruns(studies, decided)))
 
 
-def publish_profile(options: argparse.Namespace) -> None:
-    """`saobp publish --profile laptop`."""
+@saobp.command()
+@study_option("laptop")
+def publish(profile: str) -> None:
+    """Copy a study's records to data/results and rebuild figures."""
     from saobp.study.publication import results
 
-    results.publish(options.profile)
+    results.publish(profile)
 
 
-def renew_notebooks(options: argparse.Namespace) -> None:
-    """`saobp notebooks`."""
-    from saobp.study.publication import renewal
-
-    renewal.renew_notebooks()
-
-
-def rebuild_figures(options: argparse.Namespace) -> None:
-    """`saobp figures`."""
+@saobp.command()
+def figures() -> None:
+    """Rebuild figures/ and the texts from the tracked records."""
     from saobp.study.publication import results
 
     results.rebuild()
+
+
+@saobp.command()
+def notebooks() -> None:
+    """Put the finished smoke run's outputs into notebooks/."""
+    from saobp.study.publication import renewal
+
+    renewal.renew_notebooks()
 
 
 if __name__ == "__main__":

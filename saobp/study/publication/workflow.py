@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
 
+import click
+
 from saobp.study.data import sources
 from saobp.study.publication import environment
 from saobp.study.setup import paths
@@ -18,7 +20,7 @@ from saobp.study.setup.studies import find, load_profile
 PLACES = ("records", "notebooks", "logs", "checkpoints", "work")  # of a build folder, made before anything runs
 
 
-class WorkflowFailed(RuntimeError):
+class WorkflowFailed(click.ClickException):
     """Some runs failed; what was finished stays finished."""
 
 

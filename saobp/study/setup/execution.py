@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any, get_args
 
+import click
 import nbformat
 import papermill
 from jupyter_client.kernelspec import KernelSpecManager, NoSuchKernel
@@ -23,7 +24,7 @@ class UsageError(ValueError):
     """A command that cannot be carried out as given; one line that says why."""
 
 
-class NotebookFailed(RuntimeError):
+class NotebookFailed(click.ClickException):
     """A cell raised an error; one line with the cell, the error and where the notebook lies."""
 
 
