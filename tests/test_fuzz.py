@@ -22,7 +22,7 @@ from saobp.study.setup import paths
 from saobp.study.setup.studies import Profile, ProfileError, load_profile
 
 COUNTS = {"refine": (200, 5000), "attention": (150, 3000), "loaders": (100, 1500), "profile": (150, 1500)}
-SMOKE = yaml.safe_load((paths.root() / "notebooks" / "profiles" / "smoke.yaml").read_text())
+SMOKE = yaml.safe_load((paths.root() / "notebooks" / "studies" / "smoke.yaml").read_text())
 
 junk = st.one_of(
     st.none(), st.booleans(), st.integers(-3, 70), st.floats(), st.text(max_size=5), st.lists(st.integers())

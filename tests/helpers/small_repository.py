@@ -13,16 +13,16 @@ def repository(folder, name, algorithm="high"):
     folder.mkdir()
     for entry in ("saobp", "Snakefile", "data"):
         (folder / entry).symlink_to(paths.root() / entry)
-    (folder / "notebooks" / "profiles").mkdir(parents=True)
+    (folder / "notebooks" / "studies").mkdir(parents=True)
     for notebook in (paths.root() / "notebooks").glob("*.ipynb"):
         (folder / "notebooks" / notebook.name).symlink_to(notebook)
-    smoke = (paths.root() / "notebooks" / "profiles" / "smoke.yaml").read_text()
+    smoke = (paths.root() / "notebooks" / "studies" / "smoke.yaml").read_text()
     text = smoke.partition("decoder:")[0].replace("name: smoke", f"name: {name}")
     lines = [line for line in text.splitlines() if not line.startswith("algorithms_of")]
     text = "\n".join(lines).replace(", small-twin]", "]").replace("[race, squad, sst2]", "[race]")
     text = text.replace("[original, high]", f"[{algorithm}]").replace("save_every: 100", "save_every: 20")
     text = text.replace("[cola, mrpc, rte, sst2, stsb, wnli, qnli, mnli, qqp, squad, hellaswag, race]", "[rte, race]")
-    (folder / "notebooks" / "profiles" / f"{name}.yaml").write_text(text + "\n")
+    (folder / "notebooks" / "studies" / f"{name}.yaml").write_text(text + "\n")
     return folder
 
 

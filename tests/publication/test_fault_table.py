@@ -16,7 +16,7 @@ from saobp.study.publication import environment, workflow
 from saobp.study.setup import execution, paths, seals
 from saobp.study.training import architectures, checkpoints, trainer
 
-SMOKE = paths.root() / "notebooks" / "profiles" / "smoke.yaml"
+SMOKE = paths.root() / "notebooks" / "studies" / "smoke.yaml"
 HOLD = """
 import sys, time
 from pathlib import Path

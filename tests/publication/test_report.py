@@ -32,7 +32,7 @@ SOURCES = (
 def execute(stem, folder, cells=None, **values):
     """Leave a notebook of the repository as a run would: parameters injected; and with links to each kind of file."""
     node = nbformat.read(NOTEBOOKS / f"{stem}.ipynb", as_version=4)
-    given = {"profile": str(NOTEBOOKS / "profiles" / "smoke.yaml"), "record": str(folder / "a.json"), **values}
+    given = {"profile": str(NOTEBOOKS / "studies" / "smoke.yaml"), "record": str(folder / "a.json"), **values}
     source = "# Parameters\n" + "\n".join(f"{name} = {value!r}" for name, value in given.items())
     place = next(n for n, cell in enumerate(node.cells) if "parameters" in cell.metadata.get("tags", []))
     node.cells.insert(place + 1, new_code_cell(source, metadata={"tags": ["injected-parameters"]}))

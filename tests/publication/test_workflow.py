@@ -69,7 +69,7 @@ def test_a_missing_data_folder_is_refused_before_anything_runs(capsys, monkeypat
 
 
 def dry_run(tmp_path, *options):
-    profile = paths.root() / "notebooks" / "profiles" / "smoke.yaml"
+    profile = paths.root() / "notebooks" / "studies" / "smoke.yaml"
     command = [
         sys.executable, "-m", "snakemake", "--snakefile", str(paths.root() / "Snakefile"), "--directory", str(tmp_path),
         "--cores", "1", "--config", f"profile={profile}", "--dry-run", *options,
@@ -108,7 +108,7 @@ ODD = "a b's #1 {x} ü"
 def odd(tmp_path):
     """A clone in a folder of a name that a shell, YAML, Snakemake and papermill each read in their own way."""
     folder = repository(tmp_path / ODD, "little")
-    (folder / "notebooks" / "profiles" / "smoke.yaml").symlink_to(paths.root() / "notebooks/profiles/smoke.yaml")
+    (folder / "notebooks" / "studies" / "smoke.yaml").symlink_to(paths.root() / "notebooks/studies/smoke.yaml")
     return folder
 
 
@@ -133,7 +133,7 @@ def test_a_clone_in_a_folder_of_any_name_runs_a_rule(odd):
 
 @pytest.mark.parametrize("processes", [1, 2])
 def test_every_command_of_a_clone_in_a_folder_of_any_name_has_its_paths_whole(odd, processes):
-    profile = odd / "notebooks" / "profiles" / "little.yaml"
+    profile = odd / "notebooks" / "studies" / "little.yaml"
     done = made(odd, "little", "index.html", f"processes={processes}", options=["--dry-run"])
     assert done.returncode == 0, done.stdout + done.stderr
     commands = re.findall(r"^Shell command: (OMP_NUM_THREADS=.*)$", done.stdout, re.MULTILINE)
@@ -178,7 +178,7 @@ def one(tmp_path, monkeypatch):
     """A profile of one model and algorithm, whose runs are all there: files of their names, one after the other."""
     monkeypatch.setattr(paths, "build", lambda profile: tmp_path / "build")
     profile = tmp_path / "one.yaml"
-    text = (paths.root() / "notebooks" / "profiles" / "smoke.yaml").read_text().partition("decoder:")[0]
+    text = (paths.root() / "notebooks" / "studies" / "smoke.yaml").read_text().partition("decoder:")[0]
     text = text.replace("name: smoke", "name: one").replace("[race, squad, sst2]", "[race]")
     text = re.sub(r"^algorithms_of:.*\n", "", text, flags=re.MULTILINE).replace(", small-twin]", "]")
     profile.write_text(text.replace("[original, high]", "[high]"))
@@ -231,7 +231,7 @@ def test_a_changed_profile_reruns_what_depends_on_the_change_and_nothing_else(on
 
 def test_attention_is_measured_where_a_penalty_on_the_loss_leaves_it_plain(tmp_path):
     folder = repository(tmp_path / "penalised", "little", algorithm="entropy_reg")
-    profile = folder / "notebooks" / "profiles" / "little.yaml"
+    profile = folder / "notebooks" / "studies" / "little.yaml"
     profile.write_text(profile.read_text().replace("steps: 120", "steps: 8").replace("warmup: 30", "warmup: 2"))
     target = "records/06-attention-mini-twin-entropy_reg-42-race.json"
     done = made(folder, "little", target)
@@ -251,7 +251,7 @@ STRENGTHS = """beyond:
 
 def test_a_profile_may_vary_the_strength_and_set_no_exam(tmp_path):
     folder = repository(tmp_path / "unasked", "little")
-    profile = folder / "notebooks" / "profiles" / "little.yaml"
+    profile = folder / "notebooks" / "studies" / "little.yaml"
     text = profile.read_text().replace("steps: 120", "steps: 8").replace("warmup: 30", "warmup: 2")
     assert "multihop" not in text
     profile.write_text(text + STRENGTHS)

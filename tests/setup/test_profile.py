@@ -9,7 +9,7 @@ from saobp.study.setup import paths
 from saobp.study.setup.studies import ProfileError, available, load_profile
 from saobp.study.training import architectures
 
-SMOKE = (paths.root() / "notebooks" / "profiles" / "smoke.yaml").read_text()
+SMOKE = (paths.root() / "notebooks" / "studies" / "smoke.yaml").read_text()
 
 
 def test_seeds_that_some_algorithms_have_more_are_run_after_those_of_all():

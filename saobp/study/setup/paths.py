@@ -10,10 +10,10 @@ from pathlib import Path
 
 
 def root() -> Path:
-    """Return the repository: the nearest folder above here that holds `notebooks/profiles`."""
+    """Return the repository: the nearest folder above here that holds `notebooks/studies`."""
     here = Path.cwd().resolve()
     for folder in (here, *here.parents, Path(__file__).resolve().parents[3]):
-        if (folder / "notebooks" / "profiles").is_dir():
+        if (folder / "notebooks" / "studies").is_dir():
             return folder
     raise FileNotFoundError(f"{here} is not inside the saobp repository: change into it first")
 

@@ -110,7 +110,7 @@ SECTIONS = {
 
 def available() -> list[str]:
     """List the names of the profiles that come with the repository."""
-    return sorted(path.stem for path in (paths.root() / "notebooks" / "profiles").glob("*.yaml"))
+    return sorted(path.stem for path in (paths.root() / "notebooks" / "studies").glob("*.yaml"))
 
 
 def find(name_or_path: str | Path) -> Path:
@@ -118,7 +118,7 @@ def find(name_or_path: str | Path) -> Path:
     text = str(name_or_path)
     if text.endswith((".yaml", ".yml")):
         return Path(text)
-    known = paths.root() / "notebooks" / "profiles" / f"{text}.yaml"
+    known = paths.root() / "notebooks" / "studies" / f"{text}.yaml"
     if "/" in text or not known.is_file():
         raise ProfileError(f"no profile is called {text!r}: choose one of {', '.join(available())}")
     return known
