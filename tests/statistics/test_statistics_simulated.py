@@ -148,7 +148,7 @@ def test_a_correlation_over_one_half_in_the_wrong_direction_is_no_support(draws)
 
     def outcome(r):
         seeds = np.arctanh(r) + random.normal(0, 0.3, 3)
-        row = model.measured("gtd-perplexity", "", "", "", statistics.mean_interval(seeds.tolist()))
+        row = model.measured("", "", statistics.mean_interval(seeds.tolist()))
         return outcomes.decide(claim, [model.on_scale(row, np.tanh, "")])
 
     bound, opposite = ([outcome(r) for _ in range(draws)] for r in (-0.5, 0.65))
@@ -170,7 +170,7 @@ def test_the_ratio_of_column_sums_covers_on_the_log_scale(draws):
         change |= {"low": gap.low, "high": gap.high}
         run["metrics"]["changes"] = {"column_mass_maximum": change}
         run["metrics"]["means"] = {"column_mass_maximum": {"mean": end.value, "low": end.low, "high": end.high}}
-        (row,) = attention.step_ratio("step-column-sum", "column_mass_maximum", studies)
+        (row,) = attention.step("column_mass_maximum", studies, ratio=True)
         inside += row.low <= 0.9 <= row.high
         widths.append(log(row.high / row.low) / 2)
     assert inside / draws > 0.95 - slack(draws)

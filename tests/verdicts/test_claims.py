@@ -26,13 +26,11 @@ WITHIN = GAIN.model_copy(update={"direction": 0, "reference": 1.0, "margin": 0.1
 
 
 def known(value, error=0.1):
-    return model.Measurement(
-        "gain", f"{value}", "", "", value, model.ends(value, Error(((error, inf),))), 3, "seeds", ""
-    )
+    return model.measured("", "", Estimate(value, 0, 0, 3, error=Error(((error, inf),))), f"{value}")
 
 
 def over(values):
-    return model.measured("gain", "", "", "", mean_interval(values))
+    return model.measured("", "", mean_interval(values))
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +41,11 @@ def studies():
 @pytest.fixture(scope="module")
 def decided(studies):
     return verdicts.verdicts(studies)
+
+
+@pytest.fixture(scope="module")
+def again(studies, decided):
+    return verdicts.reruns(studies, decided)
 
 
 @pytest.mark.parametrize(
@@ -173,8 +176,7 @@ def test_the_step_is_measured_on_every_model_and_task(studies, decided):
     assert sorted(part.estimate for part in rows[0].parts) == pytest.approx(sorted(changes))
 
 
-def test_a_repeated_run_is_shown_beside_the_first(studies, decided):
-    again = verdicts.reruns(studies, decided)
+def test_a_repeated_run_is_shown_beside_the_first(decided, again):
     key = ("convergence", "narrow", "loss at the last step, BERT-Mini (4 × 128)")
     first = next(part for row in decided for part in row.aside if (part.claim, part.study, part.part) == key)
     assert again[key].estimate > first.estimate  # the repetition of High's first seed started to learn later
@@ -189,20 +191,17 @@ def test_a_repeated_run_is_shown_beside_the_first(studies, decided):
     assert {claim for claim, _, _ in again} == entering and len(shown.splitlines()) == 2 + len(again)
 
 
-def test_a_repetition_of_a_run_at_a_strength_takes_its_place_in_the_pairs(studies, decided):
+def test_a_repetition_of_a_run_at_a_strength_takes_its_place_in_the_pairs(decided, again):
     key = ("convergence", "stories", "story text, pairs, loss at the last step")
     first = next(part for row in decided for part in row.aside if (part.claim, part.study, part.part) == key)
     changes = [3.093483 - 3.093013, 3.329763 - 3.321521, 3.520078 - 3.523949]  # High at 0.2, seeds 42 to 44
-    assert verdicts.reruns(studies, decided)[key].estimate == pytest.approx(
-        first.estimate + sum(changes) / first.n, abs=1e-5
-    )
+    assert again[key].estimate == pytest.approx(first.estimate + sum(changes) / first.n, abs=1e-5)
 
 
-def test_the_correlation_over_runs_takes_the_repeated_losses(studies, decided):
-    key = ("gtd-bad-range", "narrow", "share of heads, BERT-Mini (4 × 128)")
-    again = verdicts.reruns(studies, decided)[key]
+def test_the_correlation_over_runs_takes_the_repeated_losses(studies, again):
+    found = again["gtd-bad-range", "narrow", "share of heads, BERT-Mini (4 × 128)"]
     runs = {run["name"]: run for run in studies.records["narrow"]}
-    losses, shares, names = [], [], [name for name in again.records if name.startswith("06-attention")]
+    losses, shares, names = [], [], [name for name in found.records if name.startswith("06-attention")]
     second = {"04-pretrain-mini-narrow-high-42": 3.552708, "04-pretrain-mini-narrow-original-42": 3.117941}
     for name in names:
         given, matrices = runs[name]["parameters"], runs[name]["metrics"]["matrices"]
@@ -215,8 +214,8 @@ def test_the_correlation_over_runs_takes_the_repeated_losses(studies, decided):
     factors = pd.DataFrame([runs[name]["parameters"] for name in names])[["algorithm", "seed"]].astype(str)
     design = np.column_stack([np.ones(len(names)), pd.get_dummies(factors).to_numpy(float)])
     left = [y - design @ np.linalg.lstsq(design, np.array(y), rcond=None)[0] for y in (losses, shares)]
-    assert again.estimate == pytest.approx(np.corrcoef(left)[0, 1], abs=1e-6)
-    assert len(again.records) == 2 * len(names) == 36
+    assert found.estimate == pytest.approx(np.corrcoef(left)[0, 1], abs=1e-6)
+    assert len(found.records) == 2 * len(names) == 36
 
 
 def first_decided(claim, part, law):
@@ -230,7 +229,7 @@ def first_decided(claim, part, law):
 
 @pytest.mark.parametrize(("value", "error"), [(1.118, 0.0266), (1.05, 0.04), (1.15, 0.0344), (0.93, 0.05)])
 def test_the_rounds_that_decide_a_cost_are_counted_from_the_margin(value, error):
-    part = model.measured("gain", "", "", "", Estimate(value, 0, 0, 9, error=Error(((error, 8),))))
+    part = model.measured("", "", Estimate(value, 0, 0, 9, error=Error(((error, 8),))))
     assert outcomes.of_part(WITHIN, part) == IMPRECISE
     assert outcomes.seeds_to_decide(WITHIN, part) == first_decided(WITHIN, part, model.ends)
 

@@ -37,6 +37,18 @@ def difference(
     return found, sorted({layers for layers, _ in every}), by_seed
 
 
+def along(
+    runs: Sequence[dict[str, Any]], name: str = "high", against: str = "original"
+) -> tuple[Estimate, dict[int, float]] | None:
+    """Return the difference of the mean over all checks of training, hops and depths, and each seed's; None without."""
+    frame = accuracy_by_hops.curves(runs).query("hops > 1")
+    means = frame.groupby(["algorithm", "seed"])["accuracy"].mean().unstack("algorithm")
+    if not {name, against} <= set(means):
+        return None
+    gaps = (means[name] - means[against]).dropna()
+    return (mean_interval(gaps.tolist()), gaps.to_dict()) if len(gaps) else None
+
+
 def seeds_of(runs: Sequence[dict[str, Any]]) -> dict[str, set[int]]:
     """Return the seeds of each algorithm, in the order of the runs."""
     held: dict[str, set[int]] = {}

@@ -30,9 +30,7 @@ def data(verdicts: list[Verdict]) -> pd.DataFrame:
         for part in verdict.parts:
             low, high = sorted(map(signed, (part.low, part.high)))
             paper = np.nan if part.paper is None else signed(part.paper)
-            bounds = (
-                (low, high) if np.isfinite([low, high]).all() and (part.low, part.high) != (-1, 1) else (np.nan,) * 2
-            )
+            bounds = (low, high) if part.bounded else (np.nan, np.nan)
             rows.append((*fixed, part.part, verdict.outcome, signed(part.estimate), *bounds, paper))
         if not verdict.parts:
             rows.append((*fixed, "", verdict.outcome, *[np.nan] * 4))

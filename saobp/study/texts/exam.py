@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from saobp.study.beyond import accuracy_by_hops, gain_on_hops, relation_paths
-from saobp.study.statistics import Estimate, mean_interval
+from saobp.study.statistics import Estimate
 from saobp.study.texts import tracked
 
 FIRST = "stories"  # the study whose seeds were seen before the plan
@@ -46,10 +46,8 @@ def difference(name: str = "high", against: str = "original", study: str = FIRST
 @cache
 def along(name: str = "high", against: str = "original", study: str = FIRST) -> tuple[Estimate, int]:
     """Compare two algorithms on the mean over training; with it in how many seeds the first is ahead."""
-    frame = accuracy_by_hops.curves(runs(study)).query("hops > 1")
-    means = frame.groupby(["algorithm", "seed"])["accuracy"].mean().unstack("algorithm")
-    gaps = (means[name] - means[against]).dropna()
-    return mean_interval(gaps.tolist()), int((gaps > 0).sum())
+    found, gaps = gain_on_hops.along(runs(study), name, against)
+    return found, sum(gap > 0 for gap in gaps.values())
 
 
 def at(step: int, layers: int, number: int, study: str = FIRST) -> pd.Series:

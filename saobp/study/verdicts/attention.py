@@ -8,15 +8,25 @@ from math import inf, nan
 import numpy as np
 from scipy import stats
 
+from saobp.study.paper.numbers import Published
 from saobp.study.setup import labels
 from saobp.study.setup.benchmarks import TASKS
 from saobp.study.setup.records import select
 from saobp.study.statistics import Error, Estimate, estimates, mean_interval, seed_variance
-from saobp.study.verdicts.model import NORMAL, Measurement, ends, measured, on_scale, scope_of
-from saobp.study.verdicts.studies import BORROWED, Read, Record, Studies, over_seeds, seed_gaps
+from saobp.study.verdicts.model import NORMAL, Measurement, ends, measured, on_scale
+from saobp.study.verdicts.studies import (
+    BORROWED,
+    Read,
+    Record,
+    Studies,
+    difference,
+    over_seeds,
+    seed_gaps,
+    seed_means,
+    together,
+)
 
-RIVALS = ("original", "low", "elemmul")  # of High in Fig. 4
-MAIN_TASK = "race"
+RIVALS, LOW = ("original", "low", "elemmul"), ("low", "original")  # of High in Fig. 4; sides
 PRINTED = {"mini": ("C41", "C42"), "small": ("C43", "C44"), "medium": ("C45", "C46")}  # App. E's mean sparsities
 
 
@@ -25,62 +35,37 @@ def _mean(name: str, layers: slice = slice(None), kind: str = "refined") -> Read
     return lambda run: estimates.nested_mean((estimates.matrix(run, kind).get(name) or [])[layers] or None)
 
 
-def _on_main_task(runs: list[Record]) -> list[Record]:
-    return [run for run in runs if run["metrics"].get("task") == MAIN_TASK]
-
-
-def sparsity(claim: str, name: str, studies: Studies) -> list[Measurement]:
-    """High − Original, a mean over the tasks whose attention was measured."""
-
-    def paper(size: str) -> float:
-        original, high = map(studies.paper.claim, PRINTED[size])
-        return high - original
-
-    return over_seeds(claim, studies, "attention", lambda runs: seed_gaps(runs, _mean(name)), paper=paper)
-
-
-def deep_entropy(studies: Studies) -> list[Measurement]:
-    """Both entropies, High − Original, over the deeper half of the layers."""
-    rows = []
-    for name, title in (("entropy", "entropy,"), ("indirect_entropy", "indirect entropy,")):
-
-        def gaps(runs: list[Record], name: str = name) -> dict:
-            return seed_gaps(_on_main_task(runs), lambda run: _mean(name, _deeper(run))(run))
-
-        rows += over_seeds("deep-entropy", studies, "attention", gaps, part=title)
-    return rows
+def _on_race(read: Read) -> Read:
+    """Read a number of runs on RACE-Middle alone."""
+    return lambda run: read(run) if run["metrics"].get("task") == "race" else None
 
 
 def _deeper(run: Record) -> slice:
     return slice(len(estimates.matrix(run)["entropy"]) // 2, None)
 
 
-def low(claim: str, name: str, column: str, studies: Studies) -> list[Measurement]:
-    """Low − Original on RACE-Middle."""
+def _deep(name: str) -> Read:
+    return _on_race(lambda run: _mean(name, _deeper(run))(run))
 
-    def paper(size: str) -> float:
-        sides = (
-            studies.paper.value(1, model=size.capitalize(), algorithm=side, metric=column)
-            for side in ("Low", "Original")
+
+def _skewness(run: Record) -> float:
+    """Size of the skewness of the heads' entropies."""
+    return abs(float(stats.skew(np.ravel(estimates.matrix(run)["entropy"]))))
+
+
+def _printed_sparsity(paper: Published, size: str) -> float:
+    original, high = map(paper.claim, PRINTED[size])
+    return high - original
+
+
+def _printed_low(column: str) -> Callable[[Published, str], float]:
+    def gap(paper: Published, size: str) -> float:
+        low, original = (
+            paper.value(1, model=size.capitalize(), algorithm=a, metric=column) for a in ("Low", "Original")
         )
-        return float(np.subtract(*sides))
+        return float(low - original)
 
-    def gaps(runs: list[Record]) -> dict:
-        return seed_gaps(_on_main_task(runs), _mean(name), ("low", "original"))
-
-    return over_seeds(claim, studies, "attention", gaps, paper=paper)
-
-
-def low_skew(studies: Studies) -> list[Measurement]:
-    """Size of the skewness of the heads' entropies on RACE-Middle, Low − Original."""
-
-    def skewness(run: Record) -> float:
-        return abs(float(stats.skew(np.ravel(estimates.matrix(run)["entropy"]))))
-
-    def gaps(runs: list[Record]) -> dict:
-        return seed_gaps(_on_main_task(runs), skewness, ("low", "original"))
-
-    return over_seeds("low-skew", studies, "attention", gaps, post_hoc=True)
+    return gap
 
 
 def top_two(studies: Studies) -> list[Measurement]:
@@ -90,14 +75,12 @@ def top_two(studies: Studies) -> list[Measurement]:
     differences. Taking the second highest of each seed instead, or the least of the layers, is biased.
     """
     rows = []
-    for study, runs in studies.of("attention").items():
-        for model in sorted({run["parameters"]["model"] for run in runs}):
-            own = _on_main_task(select(runs, model=model))
-            depth = max((len(estimates.matrix(run)["gtd"]) for run in own), default=0)
-            for layer in range(depth):
-                gaps = [seed_gaps(own, _mean("gtd", slice(layer, layer + 1)), ("high", rival)) for rival in RIVALS]
-                if all(len(gap) > 1 for gap in gaps):
-                    rows.append(_second_lead(study, model, layer, gaps, own))
+    for study, model, runs in studies.cells("attention"):
+        own = [run for run in runs if run["metrics"].get("task") == "race"]
+        for layer in range(max((len(estimates.matrix(run)["gtd"]) for run in own), default=0)):
+            gaps = [seed_gaps(own, _mean("gtd", slice(layer, layer + 1)), ("high", rival)) for rival in RIVALS]
+            if all(len(gap) > 1 for gap in gaps):
+                rows.append(_second_lead(study, model, layer, gaps, own))
     return rows
 
 
@@ -112,118 +95,100 @@ def _second_lead(study: str, model: str, layer: int, gaps: list[dict], runs: lis
         reach = [one.error.reach(halved) for one in found]
         return tuple(second([one.value + sign * half for one, half in zip(found, reach)]) for sign in (-1, 1))
 
-    names = tuple(run["name"] for run in runs)
-    method = "Student's t per rival, partial conjunction of two in three"
-    part = f"layer {layer + 1}, {labels.model_title(model)}"
-    value, seeds = second([one.value for one in found]), min(one.seeds for one in found)
-    return Measurement(
-        "gtd-top-two", part, scope_of(study, [model]), study, value, interval, seeds, "seeds", method, names
-    )
+    value = Estimate(second([one.value for one in found]), nan, nan, min(one.seeds for one in found))
+    method, names = "Student's t per rival, partial conjunction of two in three", tuple(run["name"] for run in runs)
+    return measured(study, model, value, f"layer {layer + 1}", interval=interval, method=method, records=names)
 
 
-def step(claim: str, name: str, studies: Studies) -> list[Measurement]:
+def step(name: str, studies: Studies, *, ratio: bool = False) -> list[Measurement]:
     """The same heads after the step and before it, on each task of each model trained with High.
 
     The claim is about given matrices, so every model and task is a part, and its texts are what is drawn. A model of
-    one seed borrows the spread between seeds (`_with_seeds`).
+    one seed borrows the spread between seeds (`_with_seeds`). `ratio`: after over before, on the log scale.
     """
     rows = []
-    for study, runs in studies.of("attention").items():
-        for run in select(runs, algorithm="high"):
-            found = (run["metrics"].get("changes") or {}).get(name) or {}
-            if found.get("low") is not None:
-                model = run["parameters"]["model"]
-                error = Error((((found["high"] - found["low"]) / 2 / NORMAL, inf),))
-                value = Estimate(found["change"], found["low"], found["high"], int(found["samples"]), error=error)
-                part = _part(run)
-                facts = {"of": "texts", "method": "interval over texts", "records": (run["name"],), "post_hoc": True}
-                rows.append((run, measured(claim, part, scope_of(study, [model]), study, value, **facts)))
-    return _with_seeds(rows)
+    for study, runs in studies.of("attention", algorithm="high").items():
+        for run in runs:
+            change, after = ((run["metrics"].get(kind) or {}).get(name) or {} for kind in ("changes", "means"))
+            if change.get("low") is None or (ratio and after.get("low") is None):
+                continue
+            value, error = _log_ratio(change, after) if ratio else (change["change"], _error(change))
+            found = Estimate(value, nan, nan, int(change["samples"]), error=Error(((error, inf),)))
+            model, task, seed = (run["parameters"][key] for key in ("model", "task", "seed"))
+            facts = {"of": "texts", "method": "interval over texts", "records": (run["name"],), "post_hoc": True}
+            row = measured(study, model, found, TASKS[task].title, also=f"seed {seed}", **facts)
+            rows.append((run["parameters"], row))
+    rows = _with_seeds(rows)
+    return [on_scale(row, np.exp, "log scale") for row in rows] if ratio else rows
 
 
-def _with_seeds(rows: list[tuple[Record, Measurement]]) -> list[Measurement]:
+def _error(found: dict[str, float]) -> float:
+    return (found["high"] - found["low"]) / 2 / NORMAL
+
+
+def _log_ratio(change: dict[str, float], after: dict[str, float]) -> tuple[float, float]:
+    """log(a/b) of a after and b before the step, and a bound of its error.
+
+    It is at most SE(a - b)/a + |a - b|/(ab) (SE(a) + SE(a - b)): a record has the first and the second of these errors,
+    and that of b is not above their sum.
+    """
+    a, b, of_gap, of_a = change["refined"], change["softmax"], _error(change), _error(after)
+    return float(np.log(a / b)), of_gap / a + abs(change["change"]) / (a * b) * (of_a + of_gap)
+
+
+def _with_seeds(rows: list[tuple[dict, Measurement]]) -> list[Measurement]:
     """Return the measurements; those of a model with one seed have the spread between seeds of the others as well.
 
     The spread is that within task and model. The tasks of a model share its seeds, so the degrees of freedom are of
     models. Where no model has two seeds, all are aside: texts alone decide nothing about another seed.
     """
     models: dict = {}
-    for run, row in rows:
-        given = run["parameters"]
-        models.setdefault((row.study, given["model"]), {}).setdefault(given["task"], {})[given["seed"]] = row.estimate
-    several = {place for place, tasks in models.items() if any(len(found) > 1 for found in tasks.values())}
-    if not several:
+    for given, row in rows:
+        place = models.setdefault((row.study, given["model"]), {})
+        place.setdefault(given["task"], {})[given["seed"]] = row.estimate
+    seeds = {place: max(map(len, tasks.values())) for place, tasks in models.items()}
+    if not any(count > 1 for count in seeds.values()):
         return [replace(row, aside=True, method=f"{row.method}; one seed, descriptive") for _, row in rows]
     variance, _ = seed_variance([[*found.values()] for tasks in models.values() for found in tasks.values()])
-    freedom = sum(max(map(len, models[place].values())) - 1 for place in several)
-    lenders = labels.joined(sorted({study for study, _ in several}))
+    lent = Error(((float(np.sqrt(variance)), sum(count - 1 for count in seeds.values())),))
+    lenders = labels.joined(sorted({study for (study, _), count in seeds.items() if count > 1}))
     shown = []
-    for run, row in rows:
-        if (row.study, run["parameters"]["model"]) not in several:
-            error = row.error + Error(((float(np.sqrt(variance)), freedom),))
-            method = f"{row.method}; {BORROWED.format(lenders)}"
+    for given, row in rows:
+        if seeds[row.study, given["model"]] == 1:
+            error, method = row.error + lent, f"{row.method}; {BORROWED.format(lenders)}"
             row = replace(row, error=error, interval=ends(row.estimate, error), method=method, n=1, of="seeds")
         shown.append(row)
     return shown
 
 
-def step_ratio(claim: str, name: str, studies: Studies) -> list[Measurement]:
-    """The same heads after the step over before it, on the log scale, on each task of each model trained with High.
-
-    With a after and b before, log(a/b) has an error of at most SE(a - b)/a + |a - b|/(ab) (SE(a) + SE(a - b)): a record
-    has the first and the second of these errors, and that of b is not above their sum.
-    """
-    rows = []
-    for study, runs in studies.of("attention").items():
-        for run in select(runs, algorithm="high"):
-            change, after = ((run["metrics"].get(kind) or {}).get(name) or {} for kind in ("changes", "means"))
-            if change.get("low") is None or after.get("low") is None:
-                continue
-            a, b, gap = change["refined"], change["softmax"], change["change"]
-            of_gap, of_a = ((found["high"] - found["low"]) / 2 / NORMAL for found in (change, after))
-            error = Error(((of_gap / a + abs(gap) / (a * b) * (of_a + of_gap), inf),))
-            value = Estimate(float(np.log(a / b)), nan, nan, int(change["samples"]), error=error)
-            facts = {"of": "texts", "method": "interval over texts", "records": (run["name"],), "post_hoc": True}
-            row = measured(claim, _part(run), scope_of(study, [run["parameters"]["model"]]), study, value, **facts)
-            rows.append((run, row))
-    return [on_scale(row, np.exp, "log scale") for row in _with_seeds(rows)]
-
-
-def _part(run: Record) -> str:
-    model, task, seed = (run["parameters"][key] for key in ("model", "task", "seed"))
-    return f"{TASKS[task].title}, {labels.model_title(model)}, seed {seed}"
-
-
 def step_by_depth(studies: Studies) -> list[Measurement]:
     """What the step adds to entropy in the deeper half of the layers, minus what it adds in the other half."""
 
-    def contrast(run: Record, kind: str) -> float:
-        half = _deeper(run)
-        return _mean("entropy", half, kind)(run) - _mean("entropy", slice(half.start), kind)(run)
+    def contrast(run: Record) -> float:
+        half, parts = _deeper(run), {}
+        for kind in ("refined", "raw"):
+            parts[kind] = _mean("entropy", half, kind)(run) - _mean("entropy", slice(half.start), kind)(run)
+        return parts["refined"] - parts["raw"]
 
-    return over_seeds("step-deep-entropy", studies, "attention", partial(_step_gaps, read=contrast), post_hoc=True)
+    def gaps(runs: list[Record]) -> dict:
+        return seed_means(select(runs, algorithm="high"), contrast)
 
-
-def _step_gaps(runs: list[Record], read: Callable[[Record, str], float]) -> dict:
-    """Refined minus raw per seed, a mean over tasks, of the runs with High."""
-    change: dict = {}
-    for run in select(runs, algorithm="high"):
-        change.setdefault(run["parameters"]["seed"], []).append(read(run, "refined") - read(run, "raw"))
-    return {seed: float(np.mean(values)) for seed, values in change.items()}
+    return over_seeds(studies, "attention", gaps, post_hoc=True)
 
 
+_measure = partial(difference, stage="attention")
 MEASURES = {
-    "sparsity-share": partial(sparsity, "sparsity-share", "sparsity"),
-    "sparsity-fixed": partial(sparsity, "sparsity-fixed", "sparsity_fixed"),
-    "sparsity-hoyer": partial(sparsity, "sparsity-hoyer", "hoyer"),
-    "deep-entropy": deep_entropy,
+    **{claim: partial(_measure, read=_mean(name), paper=_printed_sparsity) for claim, name in
+       {"sparsity-share": "sparsity", "sparsity-fixed": "sparsity_fixed", "sparsity-hoyer": "hoyer"}.items()},
+    "deep-entropy": together(partial(_measure, read=_deep("entropy"), part="entropy"),
+                             partial(_measure, read=_deep("indirect_entropy"), part="indirect entropy")),
     "gtd-top-two": top_two,
-    "low-gtd": partial(low, "low-gtd", "gtd", "GTD"),
-    "low-entropy": partial(low, "low-entropy", "indirect_entropy", "IE"),
-    "low-skew": low_skew,
-    "step-entropy": partial(step, "step-entropy", "entropy"),
+    "low-gtd": partial(_measure, read=_on_race(_mean("gtd")), sides=LOW, paper=_printed_low("GTD")),
+    "low-entropy": partial(_measure, read=_on_race(_mean("indirect_entropy")), sides=LOW, paper=_printed_low("IE")),
+    "low-skew": partial(_measure, read=_on_race(_skewness), sides=LOW, post_hoc=True),
+    "step-entropy": partial(step, "entropy"),
     "step-deep-entropy": step_by_depth,
-    "step-gtd": partial(step, "step-gtd", "gtd"),
-    "step-sparsity": partial(step, "step-sparsity", "sparsity"),
-    "step-column-sum": partial(step_ratio, "step-column-sum", "column_mass_maximum"),
-}
+    "step-gtd": partial(step, "gtd"),
+    "step-sparsity": partial(step, "sparsity"),
+    "step-column-sum": partial(step, "column_mass_maximum", ratio=True),
+}  # fmt: skip

@@ -20,6 +20,7 @@ PAPER, SCALED, STORIES, PUBLIC, PRINTED = (
     "paper's size", "scaled-down model", "story world", "public encoder", "printed numbers",
 )  # fmt: skip
 
+SEEDS = "Student's t over seeds"
 NORMAL = 1.959963984540054  # half a 95 % interval in standard errors
 
 
@@ -59,21 +60,21 @@ class Measurement:
     `interval(level)` gives its ends. `aside`: shown, and decides nothing. `post_hoc`: named after it was seen.
     """
 
-    claim: str
     part: str
     scope: str
     study: str
     estimate: float
     interval: Ends
     n: int
-    of: str  # what n counts: "seeds"
-    method: str
+    of: str = "seeds"  # what n counts
+    method: str = SEEDS
     records: tuple[str, ...] = ()
     paper: float | None = None
     aside: bool = False
     without: str = ""  # what it leaves out of the part that decides
     post_hoc: bool = False
     error: Error | None = field(default=None, compare=False)
+    claim: str = ""  # its id, which the registry sets
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -90,6 +91,11 @@ class Measurement:
         """Upper end of the 95 % interval."""
         return self.interval(0.95)[1]
 
+    @property
+    def bounded(self) -> bool:
+        """Whether the 95 % interval says anything: finite ends, and for a correlation not all of -1 to 1."""
+        return bool(np.isfinite([self.low, self.high]).all()) and (self.low, self.high) != (-1, 1)
+
     def at_last_reading(self, analyses: Sequence[int]) -> Measurement:
         """Widen the interval for earlier readings of the same question (O'Brien and Fleming), at the last of them."""
         if self.n != analyses[-1]:
@@ -100,8 +106,7 @@ class Measurement:
     @property
     def covers_paper(self) -> bool | None:
         """Whether the 95 % interval contains the paper's own number; None without either."""
-        known = self.paper is not None and np.isfinite([self.low, self.high]).all()
-        return bool(self.low <= self.paper <= self.high) if known else None
+        return bool(self.low <= self.paper <= self.high) if self.paper is not None and self.bounded else None
 
 
 def ends(value: float, error: Error | None) -> Ends:
@@ -126,11 +131,18 @@ def on_scale(row: Measurement, back: Callable[[float], float], note: str) -> Mea
     return replace(row, estimate=float(back(row.estimate)), interval=ends_there, method=method)
 
 
-def measured(claim: str, part: str, scope: str, study: str, found: Estimate, **given: Any) -> Measurement:
-    """Return the measurement that an estimate is."""
-    given = {"of": "seeds", "method": "Student's t over seeds"} | given
-    interval = ends(found.value, found.error)
-    return Measurement(claim, part, scope, study, found.value, interval, found.seeds, error=found.error, **given)
+def measured(
+    study: str, model: str, found: Estimate, part: str = "", *, also: str = "", scope: str = "",
+    interval: Ends | None = None, **given: Any,
+) -> Measurement:  # fmt: skip
+    """Return the measurement that an estimate of a model in a study is; `part` and `also` stand around its name.
+
+    `scope` and `interval` where they are not those of the model and of the estimate's error.
+    """
+    name = ", ".join(filter(None, (part, labels.model_title(model) if model else "", also)))
+    ours = interval or ends(found.value, found.error)
+    rest = {"n": found.seeds, "error": found.error} | given
+    return Measurement(name, scope or scope_of(study, model), study, found.value, ours, **rest)
 
 
 def fixed(low: float, high: float) -> Ends:
@@ -147,30 +159,25 @@ def claims(path: Path | None = None) -> dict[str, Claim]:
 
 def _claim(id: str, entry: dict[str, Any], planned: plan.Plan) -> Claim:
     margin = entry.pop("margin")
-    if isinstance(margin, str):
-        study, _, endpoint = margin.removeprefix("plan ").partition(" ")
-        if study not in planned.studies:
-            raise ValueError(f"data/claims.yaml, {id}: margin: the plan has no study {study!r}")
-        entry |= {
-            "margin": _margin(planned.studies[study], endpoint, id),
-            "planned": " ".join((study, endpoint)).strip(),
-        }
-    else:
-        entry["margin"] = margin
-    return Claim(id=id, **entry)
+    if not isinstance(margin, str):
+        return Claim(id=id, margin=margin, **entry)
+    study, _, endpoint = margin.removeprefix("plan ").partition(" ")
+    if study not in planned.studies:
+        raise ValueError(f"data/claims.yaml, {id}: margin: the plan has no study {study!r}")
+    return Claim(
+        id=id, margin=_margin(planned.studies[study], endpoint, id), planned=f"{study} {endpoint}".strip(), **entry
+    )
 
 
 def _margin(study: plan.Study, endpoint: str, id: str) -> float:
-    if not endpoint:
-        return study.primary.margin
-    found = [other.margin for other in study.secondary if other.endpoint == endpoint and other.margin]
-    if not found:
+    found = [one.margin for one in study.secondary if one.endpoint == endpoint and one.margin]
+    if endpoint and not found:
         raise ValueError(f"data/claims.yaml, {id}: margin: the plan has no margin for {endpoint!r}")
-    return found[0]
+    return found[0] if endpoint else study.primary.margin
 
 
-def scope_of(study: str, models: Sequence[str]) -> str:
-    """Say what kind of models a study's runs are of."""
+def scope_of(study: str, model: str) -> str:
+    """Say what kind of model a study's is."""
     if study == "stories":
         return STORIES
-    return SCALED if any(map(labels.is_twin, models)) else PAPER
+    return SCALED if labels.is_twin(model) else PAPER

@@ -43,17 +43,16 @@ class Verdict:
         return ordered[max(0, place)]
 
 
-def decide(claim: Claim, parts: Sequence[Measurement]) -> str:
-    """Return the outcome of a claim from the parts of one study; only what was run speaks."""
+def decide(claim: Claim, parts: Sequence[Measurement], needed: int | None = None) -> str:
+    """Return the outcome of a claim from the parts of one study, of which `needed` have to hold; only runs speak."""
     if not parts:
         return NOT_RUN
     if claim.direction == 0:
         return _within(claim, parts)
-    count = len(parts)
-    needed = claim.needed(count)
-    if needed > count:
+    needed = claim.needed(len(parts)) if needed is None else needed
+    spare = len(parts) - needed + 1  # parts that have to fail for the claim to fail
+    if spare < 1:
         return IMPRECISE
-    spare = count - needed + 1  # parts that have to fail for the claim to fail
     tail_for, tail_against = (LEVEL / 2, LEVEL / 2) if claim.rule == "one" else (LEVEL / spare, LEVEL / needed)
     if sum(_lower(claim, part, tail_for) > 0 for part in parts) >= needed:
         return SUPPORTED
@@ -64,14 +63,7 @@ def decide(claim: Claim, parts: Sequence[Measurement]) -> str:
 
 def of_part(claim: Claim, part: Measurement) -> str:
     """Return the outcome of one part by itself, at the level that its claim's rule gives a single part."""
-    if claim.direction == 0:
-        return _within(claim, [part])
-    tail = LEVEL / 2 if claim.rule == "one" else LEVEL
-    if _lower(claim, part, tail) > 0:
-        return SUPPORTED
-    if _upper(claim, part, tail) < 0:
-        return CONTRADICTED
-    return NO_EFFECT if _equivalent(claim, part) else IMPRECISE
+    return decide(claim, [part], needed=1)
 
 
 def small(claim: Claim, part: Measurement) -> bool:

@@ -1,68 +1,59 @@
 """Measurements of GTD beside performance: over checkpoints, over heads' ranges, over runs."""
 
-from dataclasses import replace
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
 import pandas as pd
 
-from saobp.study.setup import labels
 from saobp.study.setup.records import select
-from saobp.study.statistics import across_runs, estimates, task_scores, trajectories
-from saobp.study.verdicts.graphs import pearson
-from saobp.study.verdicts.model import Measurement, on_scale, scope_of
-from saobp.study.verdicts.studies import Record, Studies, over_seeds
+from saobp.study.statistics import Estimate, across_runs, estimates, task_scores, trajectories
+from saobp.study.verdicts.graphs import fisher
+from saobp.study.verdicts.model import Measurement, measured, on_scale
+from saobp.study.verdicts.studies import Record, Studies, over_seeds, seed_means
 
 PRINTED = {"wikitext": "WikiText_PPL", "sst2": "SST2_Acc", "hellaswag": "HellaSwag_Acc", "race": "RACE_middle_Acc"}
 GOOD, BAD = (0.6, 0.8), (0.5, 0.85)  # of GTD, Sec. 7
 COLUMNS = {"gtd": ("GTD", 1), "indirect_entropy": ("indirect entropy", 1), "betweenness": ("−betweenness", -1)}
 
 
-def over_checkpoints(claim: str, task: str, studies: Studies) -> list[Measurement]:
+def over_checkpoints(task: str, studies: Studies) -> list[Measurement]:
     """r of GTD and a score over the checkpoints of a run: the mean over runs per seed, on Fisher's scale.
 
     Checkpoints of one run are not independent, so a run gives one number and seeds are counted.
     """
 
-    def by_seed(runs: list[Record]) -> dict:
-        points = trajectories.checkpoints(runs, runs[0]["parameters"]["model"], task)
-        found: dict = {}
-        if points.empty:
-            return found
-        for _, run in points.groupby("run"):
-            if (r := pearson(run["gtd"].tolist(), run["score"].tolist())) is not None:
-                found.setdefault(run["seed"].iloc[0], []).append(np.arctanh(r))
-        return {seed: float(np.mean(values)) for seed, values in found.items()}
+    def of_run(run: Record) -> float | None:
+        points = trajectories.checkpoints([run], run["parameters"]["model"], task)
+        return fisher(points["gtd"].tolist(), points["score"].tolist())
 
     printed = studies.paper.value(6, gtd_kind="Single GTD", task=PRINTED[task])
     stage = "pretrain" if task == "wikitext" else "finetune"
-    rows = over_seeds(claim, studies, stage, by_seed, paper=lambda size: printed, lend=False)
+    facts = {"paper": lambda paper, size: printed, "lend": False}
+    rows = over_seeds(studies, stage, lambda runs: seed_means(runs, of_run), **facts)
     return [on_scale(row, np.tanh, "Fisher's z") for row in rows]
 
 
-def heads_in_range(claim: str, bounds: tuple[float, float], inside: bool, studies: Studies) -> list[Measurement]:
+def heads_in_range(bounds: tuple[float, float], inside: bool, studies: Studies) -> list[Measurement]:
     """r of a run's log perplexity and the share of its heads whose GTD lies inside or outside a range.
 
-    Over pretraining runs, within algorithms and seeds; GTD on RACE-Middle, per head.
+    Over pretraining runs, within algorithms and seeds; GTD on RACE-Middle, per head. Beside it without ElemMul, whose
+    GTD is far above that of all others.
     """
     rows = []
-    for study, runs in studies.of("attention").items():
+    for study, model, runs in studies.cells("attention"):
         trained = {_key(run): run for run in studies.of("pretrain").get(study, [])}
-        for model in sorted({run["parameters"]["model"] for run in runs}):
-            own = [
-                run for run in select(runs, model=model) if run["metrics"]["task"] == "race" and _key(run) in trained
-            ]
-            others = [run for run in own if run["parameters"]["algorithm"] != "elemmul"]  # whose GTD is far above all
-            for part, chosen, without in (
-                ("share of heads", own, ""),
-                ("share of heads, without ElemMul", others, "ElemMul"),
-            ):
-                pretrained = [trained[_key(run)] for run in chosen]
-                losses = [float(np.log(run["metrics"]["perplexity"])) for run in pretrained]
-                shares = [_share(run, bounds, inside) for run in chosen]
-                for row in _across(claim, part, study, chosen, shares, losses):
-                    names = row.records + tuple(run["name"] for run in pretrained)
-                    rows.append(replace(row, records=names, aside=bool(without), without=without))
+        own = [run for run in runs if run["metrics"]["task"] == "race" and _key(run) in trained]
+        others = [run for run in own if run["parameters"]["algorithm"] != "elemmul"]
+        for part, chosen, without in (
+            ("share of heads", own, ""),
+            ("share of heads, without ElemMul", others, "ElemMul"),
+        ):
+            pretrained = [trained[_key(run)] for run in chosen]
+            losses = [float(np.log(run["metrics"]["perplexity"])) for run in pretrained]
+            shares = [_share(run, bounds, inside) for run in chosen]
+            facts = {"aside": bool(without), "without": without, "post_hoc": True}
+            rows += _across(study, model, part, chosen, shares, losses, also=pretrained, **facts)
     return rows
 
 
@@ -77,56 +68,57 @@ def _key(run: Record) -> tuple:
     return tuple(run["parameters"].get(key) for key in ("model", "algorithm", "seed"))
 
 
-def _across(claim: str, part: str, study: str, runs: list[Record], x: list[float], y: list[float]) -> list[Measurement]:
+def _across(
+    study: str, model: str, part: str, runs: list[Record], x: Sequence[float], y: Sequence[float],
+    also: Sequence[Record] = (), **given: object,
+) -> list[Measurement]:  # fmt: skip
     """r over runs without what algorithm and seed explain; nothing where too few are left."""
     factors = [[run["parameters"][key] for run in runs] for key in ("algorithm", "seed")]
+
+    def interval(level: float) -> tuple[float, float]:
+        found = across_runs(x, y, factors, level=level)
+        return found.low, found.high
+
     try:
         found = across_runs(x, y, factors)
     except ValueError:
         return []
-
-    def interval(level: float) -> tuple[float, float]:
-        other = across_runs(x, y, factors, level=level)
-        return other.low, other.high
-
-    model = runs[0]["parameters"]["model"]
-    method = "Fisher's z over runs, algorithm and seed taken out"
-    return [Measurement(
-        claim, f"{part}, {labels.model_title(model)}", scope_of(study, [model]), study, found.r, interval,
-        len(runs), "runs", method, tuple(run["name"] for run in runs), post_hoc=claim != "accurate-models",
-    )]  # fmt: skip
+    facts = {"of": "runs", "method": "Fisher's z over runs, algorithm and seed taken out", "interval": interval}
+    names = tuple(run["name"] for run in [*runs, *also])
+    return [
+        measured(
+            study, model, Estimate(found.r, found.low, found.high, len(runs)), part, records=names, **facts, **given
+        )
+    ]
 
 
 def accurate(studies: Studies) -> list[Measurement]:
     """r of RACE-Middle accuracy over runs with GTD, indirect entropy and minus betweenness."""
     rows = []
-    for study, runs in studies.of("finetune").items():
-        measured = studies.of("attention").get(study, [])
-        for model in sorted({run["parameters"]["model"] for run in runs}):
-            points = pd.DataFrame(_accurate(study, model, studies.records[study], measured))
-            for name, (title, sign) in COLUMNS.items():
-                if len(points):
-                    own = points["run"].tolist()
-                    rows += _across("accurate-models", title, study, own, sign * points[name], points["score"])
+    for study, model, _ in studies.cells("finetune"):
+        points = pd.DataFrame(_accurate(studies, study, model))
+        for name, (title, sign) in COLUMNS.items() if len(points) else ():
+            rows += _across(study, model, title, points["run"].tolist(), sign * points[name], points["score"])
     return rows
 
 
-def _accurate(study: str, model: str, records: list[Record], measured: list[Record]) -> list[dict]:
+def _accurate(studies: Studies, study: str, model: str) -> list[dict]:
     found = []
-    for run in (run for run in select(measured, model=model) if run["metrics"]["task"] == "race"):
+    for run in select(studies.of("attention").get(study, []), model=model):
         algorithm, seed = run["parameters"]["algorithm"], run["parameters"]["seed"]
-        scores = task_scores.by_pretraining(task_scores.scores(records, model, algorithm, "race"))
-        means = {name: estimates.nested_mean(estimates.matrix(run).get(name)) for name in COLUMNS}
-        found += [{"run": run, "score": score.value} | means for score in scores if score.key[0] == seed]
+        if run["metrics"]["task"] == "race":
+            scores = task_scores.by_pretraining(task_scores.scores(studies.records[study], model, algorithm, "race"))
+            means = {name: estimates.nested_mean(estimates.matrix(run).get(name)) for name in COLUMNS}
+            found += [{"run": run, "score": score.value} | means for score in scores if score.key[0] == seed]
     return found
 
 
 MEASURES = {
-    "gtd-perplexity": partial(over_checkpoints, "gtd-perplexity", "wikitext"),
-    "gtd-sst2": partial(over_checkpoints, "gtd-sst2", "sst2"),
-    "gtd-hellaswag": partial(over_checkpoints, "gtd-hellaswag", "hellaswag"),
-    "gtd-race": partial(over_checkpoints, "gtd-race", "race"),
-    "gtd-good-range": partial(heads_in_range, "gtd-good-range", GOOD, True),
-    "gtd-bad-range": partial(heads_in_range, "gtd-bad-range", BAD, False),
+    "gtd-perplexity": partial(over_checkpoints, "wikitext"),
+    "gtd-sst2": partial(over_checkpoints, "sst2"),
+    "gtd-hellaswag": partial(over_checkpoints, "hellaswag"),
+    "gtd-race": partial(over_checkpoints, "race"),
+    "gtd-good-range": partial(heads_in_range, GOOD, True),
+    "gtd-bad-range": partial(heads_in_range, BAD, False),
     "accurate-models": accurate,
 }

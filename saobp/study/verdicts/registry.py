@@ -1,6 +1,7 @@
 """Which measurements belong to which claim, and what they decide."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from saobp.study.verdicts import attention, cost, graphs, hops, performance, retrofit, scores, training
 from saobp.study.verdicts.model import Claim, Measurement, claims
@@ -15,7 +16,7 @@ MEASURES: Mapping[str, Callable[[Studies], list[Measurement]]] = {
 
 def measurements(id: str, studies: Studies) -> list[Measurement]:
     """Return all measurements of a claim; none where nothing measures it or nothing was run."""
-    return MEASURES[id](studies) if id in MEASURES else []
+    return [replace(row, claim=id) for row in MEASURES[id](studies)] if id in MEASURES else []
 
 
 def verdicts(studies: Studies, wanted: Mapping[str, Claim] | None = None) -> list[Verdict]:

@@ -7,7 +7,7 @@ from scipy import stats
 
 from saobp.study.setup import plan
 from saobp.study.setup.records import select
-from saobp.study.statistics import mean_interval
+from saobp.study.statistics import Estimate, mean_interval
 from saobp.study.verdicts.model import NORMAL, PUBLIC, Measurement, measured
 from saobp.study.verdicts.studies import Studies
 
@@ -17,12 +17,11 @@ def fine_tuned(studies: Studies) -> list[Measurement]:
     section = plan.read(plan.file()).studies["retrofit"]
     rows = []
     for study, runs in studies.of("retrofit").items():
-        means = [_means(select(runs, arm=arm), section.model_extra["tasks"]) for arm in ("high", "original")]
-        gaps = [means[0][seed] - means[1][seed] for seed in sorted(means[0].keys() & means[1].keys())]
+        high, original = (_means(select(runs, arm=arm), section.model_extra["tasks"]) for arm in ("high", "original"))
+        gaps = [high[seed] - original[seed] for seed in sorted(high.keys() & original.keys())]
         if len(gaps) > 1:
-            names = tuple(run["name"] for run in runs)
-            part, estimate = "six GLUE tasks, MiniLM", mean_interval(gaps)
-            found = measured("pretrain-from-scratch", part, PUBLIC, study, estimate, records=names)
+            facts = {"scope": PUBLIC, "records": tuple(run["name"] for run in runs)}
+            found = measured(study, "", mean_interval(gaps), "six GLUE tasks, MiniLM", **facts)
             rows.append(found.at_last_reading(section.primary.analyses))
     return rows
 
@@ -38,20 +37,16 @@ def _means(runs: list, tasks: list[str]) -> dict[int, float]:
 
 def untrained(studies: Studies) -> list[Measurement]:
     """Similarity of sentences with High inserted at the plan's strength and nothing trained; interval over pairs."""
+    strength = plan.read(plan.file()).studies["retrofit"].model_extra["arms"]["high"]["strength"]
     rows = []
     for study, runs in studies.of("retrofit-untrained").items():
         for run in runs:
-            strength = plan.read(plan.file()).studies["retrofit"].model_extra["arms"]["high"]["strength"]
-            arms = [
-                arm for arm in run["metrics"]["similarity"] if (arm["factor"], arm["strength"]) == ("high", strength)
-            ]
-            for arm in arms:
-                low, high = arm["interval"]
-                rows.append(Measurement(
-                    "pretrain-from-scratch-untrained", "STS-B, MiniLM", PUBLIC, study, arm["difference"],
-                    partial(_stretched, arm["difference"], low, high), run["metrics"]["pairs"], "pairs",
-                    "interval over pairs", (run["name"],),
-                ))  # fmt: skip
+            for arm in run["metrics"]["similarity"]:
+                if (arm["factor"], arm["strength"]) == ("high", strength):
+                    found = Estimate(arm["difference"], *arm["interval"], run["metrics"]["pairs"])
+                    interval = partial(_stretched, found.value, found.low, found.high)
+                    facts = {"of": "pairs", "method": "interval over pairs", "records": (run["name"],)}
+                    rows.append(measured(study, "", found, "STS-B, MiniLM", scope=PUBLIC, interval=interval, **facts))
     return rows
 
 

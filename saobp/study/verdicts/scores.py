@@ -1,20 +1,19 @@
-"""Measurements of scores: what High adds to Original by benchmark, and a decoder's zero-shot accuracy."""
+"""Measurements of scores: what one algorithm adds to another by benchmark, and a decoder's zero-shot accuracy."""
 
 from collections.abc import Sequence
 from functools import partial
-from math import inf
+from math import inf, nan
 
 import numpy as np
 
 from saobp.study.setup import labels
 from saobp.study.setup.benchmarks import TASKS
-from saobp.study.statistics import Error, estimates, seed_variance, task_scores
+from saobp.study.statistics import Error, Estimate, estimates, seed_variance, task_scores
 from saobp.study.statistics.task_scores import Score
-from saobp.study.verdicts.model import Measurement, ends, fixed, scope_of
-from saobp.study.verdicts.studies import Record, Studies
+from saobp.study.verdicts.model import Measurement, fixed, measured
+from saobp.study.verdicts.studies import SIDES, Record, Studies
 
 COLUMNS = {"GLUE": estimates.GLUE, "HellaSwag": ("hellaswag",), "RACE-Middle": ("race",), "SQuAD": ("squad",)}
-PRINTED = {"HellaSwag": "HellaSwag", "RACE-Middle": "RACE_Middle", "SQuAD": "SQuAD", "GLUE": "GLUE"}
 ZERO_SHOT = {"race": "RACE_middle_Acc", "boolq": "BoolQ_Acc"}
 PAIRED = "seeds and items, paired"
 LENT = "one seed; items, and the spread over seeds of this study's other tasks"
@@ -24,34 +23,31 @@ Gap = tuple[dict, float, float]  # each seed's difference; error over items that
 
 
 class Scores:
-    """The differences of one study and model, High − Original, and how far seeds lie apart in it."""
+    """The differences of one study and model between two algorithms, and how far seeds lie apart in it."""
 
-    def __init__(self, study: str, model: str, records: Sequence[Record]):
+    def __init__(self, study: str, model: str, records: Sequence[Record], sides: tuple[str, str] = SIDES):
         self.study, self.model, self.names = study, model, tuple(run["name"] for run in records)
         self.gaps: dict[str, Gap] = {}
         self.constant: list[str] = []
-        for task in (*TASKS, *({"boolq"} - set(TASKS))):
-            sides = [task_scores.scores(records, model, name, task) for name in ("high", "original")]
-            if all(sides):
-                self._add(task, *sides)
+        for task in dict.fromkeys((*TASKS, "boolq")):
+            ours, theirs = (task_scores.scores(records, model, name, task) for name in sides)
+            if ours and theirs and all(run.constant for run in ours + theirs):
+                self.constant.append(task)
+            elif ours and theirs:
+                self._add(task, ours, theirs)
         several = [[*gap[0].values()] for gap in self.gaps.values() if len(gap[0]) > 1]
         self.spread = seed_variance(several) if several else None
 
     def _add(self, task: str, ours: list[Score], theirs: list[Score]) -> None:
-        if all(run.constant for run in ours + theirs):
-            self.constant.append(task)
-            return
-        found = estimates.score_difference(ours, theirs)
-        by_seed = {}
+        by_seed: dict = {}
         for (seed, _), value in estimates.seed_differences(ours, theirs).items():
             by_seed.setdefault(seed, []).append(value)
         if by_seed:
+            found = estimates.score_difference(ours, theirs)
             errors = np.nan_to_num([found.item_error, found.mean_error])
             self.gaps[task] = {seed: float(np.mean(of)) for seed, of in by_seed.items()}, *errors.tolist()
 
-    def measure(
-        self, claim: str, part: str, weights: dict[str, float], paper: float | None = None, *, aside: bool = False
-    ) -> list[Measurement]:
+    def measure(self, part: str, weights: dict[str, float], paper: float | None = None, also: str = "") -> list:
         """Measure a weighted sum of tasks over the seeds that have all of them; nothing where a task has no run.
 
         The errors over the items of different tasks are independent. One seed borrows the spread over seeds that the
@@ -66,12 +62,9 @@ class Scores:
         sizes = np.abs([*weights.values()])
         items, least = (float(np.linalg.norm(sizes * [self.gaps[task][k] for task in weights])) for k in (1, 2))
         error, method = self._error(values, items, least, float(np.linalg.norm(sizes)))
-        interval = ends(float(np.mean(values)), error)
-        title, scope = f"{part}, {labels.model_title(self.model)}", scope_of(self.study, [self.model])
-        return [Measurement(
-            claim, title, scope, self.study, float(np.mean(values)), interval, len(values), "seeds", method, self.names,
-            paper, aside, error=error,
-        )]  # fmt: skip
+        found = Estimate(float(np.mean(values)), nan, nan, len(values), error=error)
+        facts = {"method": method, "records": self.names, "paper": paper}
+        return [measured(self.study, self.model, found, part, also=also, **facts)]
 
     def _error(self, values: list[float], items: float, least: float, size: float) -> tuple[Error | None, str]:
         if len(values) > 1:
@@ -82,31 +75,29 @@ class Scores:
         variance, freedom = self.spread
         return Error(((size * variance**0.5, freedom), (items, inf))), LENT
 
-    def excluded(self, claim: str, task: str) -> list[Measurement]:
-        """Name a task on which both sides predict one answer: shown, and not counted."""
-        title, scope = f"{TASKS[task].title}, {labels.model_title(self.model)}", scope_of(self.study, [self.model])
-        nothing = fixed(0.0, 0.0)
-        return [
-            Measurement(claim, title, scope, self.study, 0.0, nothing, 0, "seeds", CONSTANT, self.names, aside=True)
-        ]
+    def alone(self, task: str, paper: float | None) -> list[Measurement]:
+        """Measure one task; one on which both sides give one answer to all is shown, and not counted."""
+        if task not in self.constant:
+            return self.measure(TASKS[task].title, {task: 1.0}, paper)
+        facts = {"interval": fixed(0.0, 0.0), "method": CONSTANT, "records": self.names, "aside": True}
+        return [measured(self.study, self.model, Estimate(0.0, 0.0, 0.0, 0), TASKS[task].title, **facts)]
 
 
-def _each(studies: Studies, stage: str = "finetune", *, decoder: bool = False) -> list[Scores]:
+def _each(
+    studies: Studies, stage: str = "finetune", *, decoders: bool = False, sides: tuple[str, str] = SIDES
+) -> list[Scores]:
     found = []
-    for study, runs in studies.of(stage).items():
-        for model in sorted({run["parameters"]["model"] for run in runs}):
-            if labels.is_decoder(model) == decoder:
-                if ("scores", study, model) not in studies.memory:
-                    studies.memory["scores", study, model] = Scores(study, model, runs)
-                found.append(studies.memory["scores", study, model])
+    for study, model, runs in studies.cells(stage, decoders=decoders):
+        key = ("scores", study, model, sides)
+        if key not in studies.memory:
+            studies.memory[key] = Scores(study, model, runs, sides)
+        found.append(studies.memory[key])
     return found
 
 
 def _paper(studies: Studies, number: int, model: str, metric: str) -> float | None:
-    high, original = (
-        studies.paper.value(number, model=labels.published_model(model), algorithm=name, metric=metric)
-        for name in ("High", "Original")
-    )
+    keys = {"model": labels.published_model(model), "metric": metric}
+    high, original = (studies.paper.value(number, algorithm=name, **keys) for name in ("High", "Original"))
     return None if high is None or original is None else high - original
 
 
@@ -116,23 +107,20 @@ def gains(studies: Studies) -> list[Measurement]:
     for scores in _each(studies):
         for column, tasks in COLUMNS.items():
             own = [task for task in tasks if task not in scores.constant]
-            printed = _paper(studies, 2, scores.model, PRINTED[column])
-            if own:
-                rows += scores.measure("gains", column, dict.fromkeys(own, 1 / len(own)), printed)
+            printed = _paper(studies, 2, scores.model, column.replace("-", "_"))
+            rows += scores.measure(column, dict.fromkeys(own, 1 / len(own)), printed) if own else []
     return rows
 
 
 def glue(studies: Studies) -> list[Measurement]:
     """Each of the nine tasks of Table 8."""
-    rows = []
-    for scores in _each(studies):
-        for task in estimates.GLUE:
-            if task in scores.constant:
-                rows += scores.excluded("gains-glue", task)
-            else:
-                printed = _paper(studies, 8, scores.model, TASKS[task].title.replace("SST-2", "SST2"))
-                rows += scores.measure("gains-glue", TASKS[task].title, {task: 1.0}, printed)
-    return rows
+    metrics = {task: TASKS[task].title.replace("SST-2", "SST2") for task in estimates.GLUE}
+    return [
+        row
+        for scores in _each(studies)
+        for task, metric in metrics.items()
+        for row in scores.alone(task, _paper(studies, 8, scores.model, metric))
+    ]
 
 
 def long_range(studies: Studies) -> list[Measurement]:
@@ -140,47 +128,30 @@ def long_range(studies: Studies) -> list[Measurement]:
     rows = []
     for scores in _each(studies):
         others = [task for tasks in COLUMNS.values() for task in tasks if task in scores.gaps]
-        for task in ("qnli", "race"):
-            rest = [other for other in others if other not in ("qnli", "race")]
-            if task in scores.gaps and rest:
-                weights = {task: 1.0} | dict.fromkeys(rest, -1 / len(rest))
-                rows += scores.measure("gains-long-range", TASKS[task].title, weights)
+        rest = [task for task in others if task not in ("qnli", "race")]
+        for task in ("qnli", "race") if rest else ():
+            rows += scores.measure(TASKS[task].title, {task: 1.0} | dict.fromkeys(rest, -1 / len(rest)))
     return rows
 
 
 def zero_shot(studies: Studies) -> list[Measurement]:
     """A decoder's zero-shot accuracy on RACE-Middle and BoolQ; seeds borrow the spread of the study's encoders."""
     rows, encoders = [], {scores.study: scores.spread for scores in _each(studies)}
-    for scores in _each(studies, "decoder", decoder=True):
+    for scores in _each(studies, "decoder", decoders=True):
         scores.spread = scores.spread or encoders.get(scores.study)
         for task, metric in ZERO_SHOT.items():
-            if task in scores.constant:
-                rows += scores.excluded("decoder-zero-shot", task)
-            else:
-                printed = _paper(studies, 7, scores.model, metric)
-                rows += scores.measure("decoder-zero-shot", TASKS[task].title, {task: 1.0}, printed)
+            rows += scores.alone(task, _paper(studies, 7, scores.model, metric))
     return rows
 
 
-def versus(claim: str, tasks: Sequence[tuple[str, str, str]], studies: Studies) -> list[Measurement]:
+def versus(tasks: Sequence[tuple[str, str, str]], studies: Studies) -> list[Measurement]:
     """The first algorithm's score minus the second's, on each of some tasks."""
-    rows = []
-    for study, runs in studies.of("finetune").items():
-        for model in sorted({run["parameters"]["model"] for run in runs}):
-            for task, first, second in tasks:
-                sides = [task_scores.scores(studies.records[study], model, name, task) for name in (first, second)]
-                if all(sides):
-                    found = estimates.score_difference(*sides)
-                    by_seed = [*estimates.seed_differences(*sides).values()]
-                    spread = float(np.std(by_seed, ddof=1) / np.sqrt(len(by_seed))) if len(by_seed) > 1 else 0.0
-                    error = Error.of(spread, max(1, len(by_seed) - 1), found.item_error) if len(by_seed) > 1 else None
-                    part = f"{TASKS[task].title}, {labels.model_title(model)}, {labels.algorithm_title(second)}"
-                    names = tuple(run["name"] for run in runs)
-                    rows.append(Measurement(
-                        claim, part, scope_of(study, [model]), study, found.value, ends(found.value, error),
-                        found.seeds, "seeds", PAIRED, names, error=error,
-                    ))  # fmt: skip
-    return rows
+    return [
+        row
+        for task, *sides in tasks
+        for scores in _each(studies, sides=tuple(sides))
+        for row in scores.measure(TASKS[task].title, {task: 1.0}, also=labels.algorithm_title(sides[1]))
+    ]
 
 
 SUITED = (
@@ -195,6 +166,6 @@ MEASURES = {
     "gains-glue": glue,
     "gains-long-range": long_range,
     "decoder-zero-shot": zero_shot,
-    "elemmul-suits": partial(versus, "elemmul-suits", SUITED),
-    "regularizers-accuracy": partial(versus, "regularizers-accuracy", REGULARIZERS),
+    "elemmul-suits": partial(versus, SUITED),
+    "regularizers-accuracy": partial(versus, REGULARIZERS),
 }

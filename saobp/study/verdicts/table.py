@@ -1,10 +1,9 @@
 """The claims as CSV with numeric columns, as Markdown and LaTeX, and one claim for a terminal."""
 
-from collections.abc import Sequence
-from math import inf, isfinite, isnan
+from collections.abc import Iterable, Iterator, Sequence
+from math import inf, isnan
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
 from saobp.study.setup import paths
@@ -37,6 +36,7 @@ AGAIN = (
     "else rests on these runs has one number. Each outcome is that of the number by itself."
 )
 LEFT_OUT = "What one algorithm or one size brings: the number that decides, and the same number without it."
+FORMATS = ("csv", "md", "tex")
 POST_HOC, SMALL = "†", "‡"
 Reruns = dict[tuple[str, str, str], Measurement]
 
@@ -59,12 +59,11 @@ def _empty(claim: Claim, outcome: str) -> dict[str, object]:
 
 
 def _row(claim: Claim, outcome: str, part: Measurement, reruns: Reruns) -> dict[str, object]:
-    bounded = all(map(isfinite, (part.low, part.high))) and (part.low, part.high) != (-1, 1)
     decides = not part.aside
-    return _empty(claim, outcome) | {
+    bounds = {"low": part.low, "high": part.high} if part.bounded else {}
+    return _empty(claim, outcome) | bounds | {
         "study": part.study, "scope": part.scope, "measurement": part.part, "role": "primary" if decides else "aside",
-        "estimate": part.estimate, "low": part.low if bounded else None, "high": part.high if bounded else None,
-        "n": part.n, "of": part.of, "paper": part.paper, "covers_paper": part.covers_paper if bounded else None,
+        "estimate": part.estimate, "n": part.n, "of": part.of, "paper": part.paper, "covers_paper": part.covers_paper,
         "outcome_of_measurement": of_part(claim, part) if decides else None,
         **_again(claim, reruns.get(part.key)), "post_hoc": part.post_hoc,
         "seeds_to_decide": seeds_to_decide(claim, part) if decides else None, "method": part.method,
@@ -74,16 +73,15 @@ def _row(claim: Claim, outcome: str, part: Measurement, reruns: Reruns) -> dict[
 def _again(claim: Claim, part: Measurement | None) -> dict[str, object]:
     if part is None:
         return {}
-    bounded = {"rerun_low": part.low, "rerun_high": part.high} if np.isfinite([part.low, part.high]).all() else {}
-    return {"rerun": part.estimate, "rerun_outcome": of_part(claim, part)} | bounded
+    bounds = {"rerun_low": part.low, "rerun_high": part.high} if part.bounded else {}
+    return {"rerun": part.estimate, "rerun_outcome": of_part(claim, part)} | bounds
 
 
 def cells(verdict: Verdict) -> tuple[str, ...]:
     """Return a verdict's cells for readers, in the order of `HEADS`."""
     claim, part = verdict.claim, verdict.weakest
-    margin = f"±{claim.margin:g} {_unit(claim)}".strip()
     if part is None:
-        return claim.title, verdict.outcome, "–", "–", margin, "–", "–"
+        return claim.title, verdict.outcome, "–", "–", _margin(claim), "–", "–"
     holding = sum(of_part(claim, other) == "supported" for other in verdict.parts)
     named = f", {claim.parts} named" if claim.parts > len(verdict.parts) else ""
     hold = "parts hold" if len(verdict.parts) > 1 else "part holds"
@@ -91,7 +89,7 @@ def cells(verdict: Verdict) -> tuple[str, ...]:
     of = f" ({holding} of {len(verdict.parts)} {hold}{named})" if many else ""
     of += f" {_marks(verdict, part)}".rstrip()
     printed = "–" if part.paper is None else _number(part.paper, claim)
-    return claim.title, verdict.outcome + of, _interval(claim, part), printed, margin, _count(part), part.scope
+    return claim.title, verdict.outcome + of, _interval(claim, part), printed, _margin(claim), _count(part), part.scope
 
 
 def _marks(verdict: Verdict, part: Measurement) -> str:
@@ -103,13 +101,17 @@ def _count(part: Measurement) -> str:
     return f"{part.n:,} {part.of if part.n != 1 else part.of.removesuffix('s')}"
 
 
+def _margin(claim: Claim) -> str:
+    return f"±{claim.margin:g} {_unit(claim)}".strip()
+
+
 def _unit(claim: Claim) -> str:
     return "" if claim.unit in ("1", "r", "ratio", "z") else claim.unit
 
 
 def _interval(claim: Claim, part: Measurement) -> str:
     text = _number(part.estimate, claim)
-    if not all(map(isfinite, (part.low, part.high))) or (part.low, part.high) == (-1, 1) or part.low == part.high:
+    if not part.bounded or part.low == part.high:
         return text
     return f"{text} [{_number(part.low, claim, '')}, {_number(part.high, claim, '')}]"
 
@@ -136,35 +138,42 @@ def to_markdown(verdicts: Sequence[Verdict], reruns: Reruns | None = None) -> st
 
 def rerun_lines(verdicts: Sequence[Verdict], reruns: Reruns) -> list[str]:
     """Return the lines of a pipe table: each number with its outcome, and with the repetition in the run's place."""
-    parts = [(row.claim, part) for row in verdicts for part in (*row.parts, *row.aside)]
     rows = [
         (
-            claim.title,
+            row.claim.title,
             f"{part.part}, {part.study}",
-            *(f"{_interval(claim, one)}, {of_part(claim, one)}" for one in both),
+            _decided(row.claim, part),
+            _decided(row.claim, reruns[part.key]),
         )
-        for claim, part in parts
-        if (both := (part, reruns.get(part.key)))[1]
+        for row in verdicts
+        for part in (*row.parts, *row.aside)
+        if part.key in reruns
     ]
-    heads = ("Claim", "Measurement", "Ours [95 %], outcome", "With the repetition")
-    return [render.pipe(heads), render.pipe(["---"] * len(heads)), *map(render.pipe, rows)] if rows else []
+    return _pipes(("Claim", "Measurement", "Ours [95 %], outcome", "With the repetition"), rows) if rows else []
 
 
 def left_out_lines(verdicts: Sequence[Verdict]) -> list[str]:
     """Return the lines of a pipe table: the number that decides a claim, and without an algorithm or a size."""
     rows = [
-        (row.claim.title, part.without, *(f"{_interval(row.claim, one)}, {of_part(row.claim, one)}" for one in both))
+        (row.claim.title, part.without, *(_decided(row.claim, one) for one in (row.weakest, part)))
         for row in verdicts
         for part in row.aside
-        if part.without and part.study == row.study and (both := (row.weakest, part))
+        if part.without and part.study == row.study
     ]
-    heads = ("Claim", "Left out", "Ours [95 %], outcome", "Without it")
-    return [render.pipe(heads), render.pipe(["---"] * len(heads)), *map(render.pipe, rows)] if rows else []
+    return _pipes(("Claim", "Left out", "Ours [95 %], outcome", "Without it"), rows) if rows else []
 
 
 def lines(verdicts: Sequence[Verdict]) -> list[str]:
     """Return the lines of the pipe table alone."""
-    return [render.pipe(HEADS), render.pipe(["---"] * len(HEADS)), *(render.pipe(cells(row)) for row in verdicts)]
+    return _pipes(HEADS, map(cells, verdicts))
+
+
+def _decided(claim: Claim, part: Measurement) -> str:
+    return f"{_interval(claim, part)}, {of_part(claim, part)}"
+
+
+def _pipes(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    return [render.pipe(heads), render.pipe(["---"] * len(heads)), *map(render.pipe, rows)]
 
 
 def to_latex(verdicts: Sequence[Verdict]) -> str:
@@ -182,17 +191,9 @@ def to_latex(verdicts: Sequence[Verdict]) -> str:
 
 
 def _body(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    head = r"\begin{tabular}{" + "".join(rf"p{{{share}\linewidth}}" for share in SHARES) + "}"
-    body = [" & ".join(map(render.escape, row)) + r" \\" for row in rows]
-    return [
-        head,
-        r"\toprule",
-        " & ".join(map(render.escape, HEADS)) + r" \\",
-        r"\midrule",
-        *body,
-        r"\bottomrule",
-        r"\end{tabular}",
-    ]
+    columns = "".join(rf"p{{{share}\linewidth}}" for share in SHARES)
+    head, *body = (" & ".join(map(render.escape, row)) + r" \\" for row in (HEADS, *rows))
+    return [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", head, r"\midrule", *body, r"\bottomrule", r"\end{tabular}"]
 
 
 def write(
@@ -200,53 +201,48 @@ def write(
     folder: Path,
     formats: Sequence[str] = ("csv", "md", "tex"),
     reruns: Reruns | None = None,
-):
+) -> list[Path]:
     """Write claims.csv, claims.md and claims.tex into a folder; returns their paths. ValueError for another format."""
-    makers = {
-        "csv": lambda: to_csv(verdicts, reruns),
-        "md": lambda: to_markdown(verdicts, reruns),
-        "tex": lambda: to_latex(verdicts),
-    }
+    makers = {"csv": to_csv, "md": to_markdown, "tex": lambda verdicts, reruns: to_latex(verdicts)}
     if unknown := [name for name in formats if name not in makers]:
         raise ValueError(f"formats: {unknown[0]!r} is none of {', '.join(makers)}")
-    return [paths.write_text(Path(folder) / f"claims.{name}", makers[name]()) for name in formats]
+    return [paths.write_text(Path(folder) / f"claims.{name}", makers[name](verdicts, reruns)) for name in formats]
 
 
 def one_claim(verdicts: Sequence[Verdict], reruns: Reruns) -> str:
     """Return everything on one claim: sentence, endpoint, measurements, records, and what would change its outcome."""
     claim = verdicts[0].claim
-    margin = f"±{claim.margin:g} {_unit(claim)}".strip() + (f" (plan, {claim.planned})" if claim.planned else "")
-    said = [
-        f"{claim.id}: {claim.title}",
-        f"{claim.place}: {claim.sentence}",
-        f"endpoint: {claim.endpoint}; margin {margin}",
-    ]
+    plan = f" (plan, {claim.planned})" if claim.planned else ""
+    said = [f"{claim.id}: {claim.title}", f"{claim.place}: {claim.sentence}"]
+    said.append(f"endpoint: {claim.endpoint}; margin {_margin(claim)}{plan}")
     for verdict in verdicts:
         said += ["", f"{verdict.study or 'no study'} ({verdict.scope or 'nothing'}): {verdict.outcome}"]
         said += [] if verdict.parts else [f"  another outcome once {claim.endpoint} is measured"]
         for part in (*verdict.parts, *verdict.aside):
-            said += _said(claim, part, reruns)
+            said += _said(claim, part, reruns.get(part.key))
+            said += [] if part.aside else [f"    {text}" for text in _to_change(claim, part)]
     return "\n".join(said)
 
 
-def _said(claim: Claim, part: Measurement, reruns: Reruns) -> list[str]:
+def _said(claim: Claim, part: Measurement, again: Measurement | None) -> list[str]:
     paper = "" if part.paper is None else f"; paper {_number(part.paper, claim)}"
-    role = "aside" if part.aside else of_part(claim, part)
-    marks = "; post hoc" * part.post_hoc
-    said = [
-        f"  {part.part}: {_interval(claim, part)} {_unit(claim)}".rstrip() + f", {_count(part)}{paper}; {role}{marks}"
-    ]
+    role = ("aside" if part.aside else of_part(claim, part)) + "; post hoc" * part.post_hoc
+    number = f"{_interval(claim, part)} {_unit(claim)}".rstrip()
+    said = [f"  {part.part}: {number}, {_count(part)}{paper}; {role}"]
     said.append(f"    {part.method}; {', '.join(part.records) or 'no record'}")
-    if again := reruns.get(part.key):
-        said.append(f"    with the runs that were repeated: {_interval(claim, again)}; {of_part(claim, again)}")
-    if part.aside:
-        return said
-    seeds, change = seeds_to_decide(claim, part), change_to_open(claim, part)
-    said += (
-        [f"    decided from about {seeds:.0f} {part.of} on, if estimate and spread stay"] if not isnan(seeds) else []
+    return said + (
+        [f"    with the runs that were repeated: {_interval(claim, again)}; {of_part(claim, again)}"] if again else []
     )
-    alone = part.n == 1 and part.of == "seeds"
-    said += ["    another outcome once a spread over seeds is known: from two seeds on"] if alone else []
+
+
+def _to_change(claim: Claim, part: Measurement) -> Iterator[str]:
+    """What would give a part another outcome: seeds, a spread, or a move of its estimate."""
+    seeds, change = seeds_to_decide(claim, part), change_to_open(claim, part)
+    if not isnan(seeds):
+        yield f"decided from about {seeds:.0f} {part.of} on, if estimate and spread stay"
+    if part.n == 1 and part.of == "seeds":
+        yield "another outcome once a spread over seeds is known: from two seeds on"
     if change == 0:  # the interval begins at the reference itself
-        return [*said, f"    another outcome with more {part.of}, if the estimate stays"]
-    return said + ([f"    another outcome if the estimate moved by {change:.3g}"] if 0 < change < inf else [])
+        yield f"another outcome with more {part.of}, if the estimate stays"
+    elif 0 < change < inf:
+        yield f"another outcome if the estimate moved by {change:.3g}"

@@ -1,19 +1,20 @@
 """Measurements of training: convergence, perplexity of encoders and decoders, and the strength by size."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
-from math import log
+from math import log, nan
 
 import numpy as np
 
+from saobp.study.beyond import model_sizes
+from saobp.study.paper.numbers import Published
 from saobp.study.setup import labels, sizes
 from saobp.study.setup.records import select
 from saobp.study.statistics import Error, Estimate, borrow, mean_interval, seed_variance
-from saobp.study.verdicts.model import PRINTED, STORIES, Measurement, ends, measured, scope_of
-from saobp.study.verdicts.studies import Record, Studies, over_seeds, seed_gaps
+from saobp.study.verdicts.model import PRINTED, SEEDS, STORIES, Ends, Measurement, measured
+from saobp.study.verdicts.studies import Record, Studies, difference, seed_gaps, together
 
 VOCABULARY = 30_522  # of BERT, as Table 4 counts
-BY_SIZE = "Student's t over models, one mean per size"
 
 
 def area(curve: Sequence[dict]) -> float | None:
@@ -25,156 +26,109 @@ def area(curve: Sequence[dict]) -> float | None:
 
 def convergence(studies: Studies) -> list[Measurement]:
     """High − Original: real text by seeds; story text by sizes, whose few seeds share their text."""
-
-    def gaps(runs: list[Record]) -> dict:
-        return seed_gaps(runs, lambda run: area(run["metrics"].get("curve") or []))
-
-    real = over_seeds("convergence", studies, "pretrain", gaps, post_hoc=True)
-    real += over_seeds("convergence", studies, "pretrain", _end_gaps, part="loss at the last step,", aside=True)
+    real = difference(studies, "pretrain", lambda run: area(run["metrics"].get("curve") or []), post_hoc=True)
+    real += difference(studies, "pretrain", _held_out, log=True, part="loss at the last step", aside=True)
     rows = [row for row in real if row.scope != STORIES]
-    for study, record, pairs in _story_pairs(studies):
+    for record, pairs in _story_pairs(studies):
+        row = partial(measured, "stories", "", records=(record,))
         by_size = {model: np.mean([gap for gap, _ in found]) for model, found in pairs.items()}
-        facts = {"of": "sizes", "method": BY_SIZE, "records": (record,)}
+        facts = {"of": "sizes", "method": "Student's t over models, one mean per size"}
         text = "story text, learning rates and seeds of a size averaged"
-        found = mean_interval([*by_size.values()])
-        rows.append(measured("convergence", text, STORIES, study, found, post_hoc=True, **facts))
+        rows.append(row(mean_interval([*by_size.values()]), text, post_hoc=True, **facts))
         for model in by_size if len(by_size) > 2 else ():
             without = labels.model_title(model)
             found = mean_interval([gap for other, gap in by_size.items() if other != model])
-            part, given = f"story text, without {without}", {"aside": True, "without": without}
-            rows.append(measured("convergence", part, STORIES, study, found, **facts, **given))
-        facts = {"of": "pairs", "method": "Student's t over pairs", "records": (record,), "aside": True}
-        for place, text in enumerate(("story text, pairs", "story text, pairs, loss at the last step")):
-            each = [gaps[place] for found in pairs.values() for gaps in found]
-            rows.append(measured("convergence", text, STORIES, study, mean_interval(each), **facts))
+            rows.append(row(found, f"story text, without {without}", aside=True, without=without, **facts))
+        each = zip(*(gaps for found in pairs.values() for gaps in found))
+        for gaps, text in zip(each, ("story text, pairs", "story text, pairs, loss at the last step")):
+            facts = {"of": "pairs", "method": "Student's t over pairs", "aside": True}
+            rows.append(row(mean_interval(gaps), text, **facts))
     return rows
 
 
-def _end_gaps(runs: list[Record], sides: tuple[str, str] = ("high", "original")) -> dict:
-    return seed_gaps(runs, lambda run: run["metrics"].get("perplexity"), sides, log=True)
+def _held_out(run: Record) -> float | None:
+    return run["metrics"].get("perplexity")
 
 
-def _story_pairs(studies: Studies) -> list[tuple[str, str, dict[str, list[tuple[float, float]]]]]:
-    """The pairs of models with High and without that notebook 12 trained: (study, record, model -> gaps).
+def _story_pairs(studies: Studies) -> Iterator[tuple[str, dict[str, list[tuple[float, float]]]]]:
+    """Yield the pairs of models with High and without that notebook 12 trained: record, model -> gaps.
 
-    The gaps of a pair: of the mean over the steps, and of the loss at the last one.
+    The gaps of a pair: of the mean over the steps, and of the loss at the last one (that of the repetition where it
+    takes the run's place, see `Studies.with_reruns`).
     """
-    found = []
-    for study, records in studies.of("beyond").items():
-        for record in records:
-            given = record["metrics"]
-            if study != "stories" or not given.get("larger"):
-                continue
-            own = [run | {"model": record["parameters"]["model"], "learning_rate": None} for run in given["strengths"]]
-            pairs: dict[str, list[tuple[float, float]]] = {}
-            for run in (run for run in own + given["larger"] if run["curve"] and run["strength"] == _strength(run)):
-                key = ("model", "seed", "learning_rate")
-                plain = [other for other in own + given["larger"]
-                         if other["strength"] == 0.0 and all(other[k] == run[k] for k in key)]  # fmt: skip
-                pairs.setdefault(run["model"], []).extend(
-                    (area(run["curve"]) - area(other["curve"]), _end(run) - _end(other)) for other in plain[:1]
-                )
-            found.append((study, record["name"], pairs))
-    return found
-
-
-def _end(run: dict) -> float:
-    """The loss at the last step; that of the repetition where it takes the run's place (`Studies.with_reruns`)."""
-    return run.get("again", run["curve"][-1]["loss"])
-
-
-def _strength(run: dict) -> float:
-    return sizes.strength_of(run["model"])
+    for record in studies.of("beyond").get("stories", []):
+        given, pairs = record["metrics"], {}
+        if given.get("larger"):
+            runs = model_sizes.with_own(given["larger"], given["strengths"], record["parameters"]["model"])
+            keys = [(run["model"], run["seed"], run.get("learning_rate")) for run in runs]
+            plain = {key: run for key, run in zip(reversed(keys), reversed(runs)) if run["strength"] == 0.0}
+            for key, run in zip(keys, runs):
+                if run["strength"] and run["curve"] and key in plain:
+                    sides = [(area(of["curve"]), of.get("again", of["curve"][-1]["loss"])) for of in (run, plain[key])]
+                    pairs.setdefault(run["model"], []).append(tuple(np.subtract(*sides).tolist()))
+            yield record["name"], pairs
 
 
 def convergence_by_size(studies: Studies) -> list[Measurement]:
     """Mini − Medium of the paper's sizes on story text; one seed each, with the spread of the smaller models."""
     rows = []
-    for study, record, pairs in _story_pairs(studies):
+    for record, pairs in _story_pairs(studies):
         cells = [[gap for gap, _ in found] for found in pairs.values()]
         if {"mini", "medium"} <= set(pairs) and any(len(cell) > 1 for cell in cells):
             variance, freedom = seed_variance(cells)
-            value = float(np.mean([gap for gap, _ in pairs["mini"]]) - np.mean([gap for gap, _ in pairs["medium"]]))
-            error = Error(((float(np.sqrt(2 * variance)), freedom),))
-            method = "one seed each; spread over seeds borrowed from the smaller models"
-            rows.append(Measurement(
-                "convergence-small", "BERT-Mini − BERT-Medium, story text", STORIES, study, value, ends(value, error),
-                1, "seeds", method, (record,), error=error, post_hoc=True,
-            ))  # fmt: skip
+            mini, medium = (float(np.mean([gap for gap, _ in pairs[model]])) for model in ("mini", "medium"))
+            found = Estimate(mini - medium, nan, nan, 1, error=Error(((float(np.sqrt(2 * variance)), freedom),)))
+            facts = {"method": "one seed each; spread over seeds borrowed from the smaller models", "post_hoc": True}
+            rows.append(
+                measured("stories", "", found, "BERT-Mini − BERT-Medium, story text", records=(record,), **facts)
+            )
     return rows
 
 
-def regularizers(studies: Studies) -> list[Measurement]:
-    """Log perplexity on WikiText, High − each regulariser."""
-    rows, printed = [], studies.paper
-    high = printed.value(3, algorithm="BP-High", metric="PPL_WikiText")
-    for name, title in (("entropy_reg", "Entropy-Reg"), ("eigen_reg", "Eigen-Reg")):
+def regularizers(name: str, title: str, studies: Studies) -> list[Measurement]:
+    """Log perplexity on WikiText, High − a regulariser; that on held-out training text aside."""
 
-        def gaps(runs: list[Record], name: str = name) -> dict:
-            return seed_gaps(runs, _wikitext, ("high", name), log=True)
+    def paper(paper: Published, size: str) -> float:
+        high, other = (paper.value(3, algorithm=side, metric="PPL_WikiText") for side in ("BP-High", title))
+        return log(high / other)
 
-        def held_out(runs: list[Record], name: str = name) -> dict:
-            return _end_gaps(runs, ("high", name))
-
-        paper = log(high / printed.value(3, algorithm=title, metric="PPL_WikiText"))
-        facts = {"part": f"{title},", "paper": lambda size, p=paper: p}
-        rows += over_seeds("regularizers-perplexity", studies, "pretrain", gaps, **facts)
-        facts = {"part": f"{title}, held-out training text,", "aside": True}
-        rows += over_seeds("regularizers-perplexity", studies, "pretrain", held_out, **facts)
-    return rows
+    facts = {"sides": ("high", name), "log": True}
+    rows = difference(studies, "pretrain", _wikitext, part=title, paper=paper, **facts)
+    return rows + difference(
+        studies, "pretrain", _held_out, part=f"{title}, held-out training text", aside=True, **facts
+    )
 
 
 def _wikitext(run: Record) -> float | None:
     return (run["metrics"].get("wikitext") or {}).get("perplexity")
 
 
-def decoders(claim: str, studies: Studies) -> list[Measurement]:
+def decoders(studies: Studies) -> list[Measurement]:
     """Log perplexity, causal High − Original; a single seed borrows the spread of the study's encoders.
 
     Beside it the form that reads later rows: what it gains, and what of that is the leak.
     """
     rows = []
-    for study, runs in studies.of("decoder").items():
-        encoders = _end_gaps(studies.of("pretrain").get(study, []))
-        for model in sorted({run["parameters"]["model"] for run in runs}):
-            own, name = select(runs, model=model), labels.published_model(model)
-            gaps = seed_gaps(own, _token_perplexity, log=True)
-            if not gaps:
-                continue
-            sides = (
-                studies.paper.value(7, model=name, algorithm=a, metric="PPL_WikiText") for a in ("High", "Original")
-            )
-            facts = {"paper": float(np.subtract(*map(log, sides))), "records": tuple(run["name"] for run in own)}
-            rows.append(_decoder(claim, study, model, [*gaps.values()], [*encoders.values()], facts))
-            leaks = [run["metrics"]["leak"]["leak"] for run in select(own, algorithm="high_all_rows")]
-            all_rows = [*seed_gaps(own, _token_perplexity, ("high_all_rows", "original"), log=True).values()]
-            for part, values in (
-                ("High that reads later rows", all_rows),
-                ("its leak, sign reversed", [-x for x in leaks]),
-            ):
-                if values:
-                    found = mean_interval(values)
-                    facts |= {"aside": True, "method": "control"}
-                    rows.append(
-                        measured(
-                            claim,
-                            f"{part}, {labels.model_title(model)}",
-                            scope_of(study, [model]),
-                            study,
-                            found,
-                            **facts,
-                        )
-                    )
+    for study, model, runs in studies.cells("decoder", decoders=True):
+        own = [*seed_gaps(runs, _token_perplexity, log=True).values()]
+        if not own:
+            continue
+        encoders = [*seed_gaps(studies.of("pretrain").get(study, []), _held_out, log=True).values()]
+        found, method = mean_interval(own), SEEDS
+        if len(own) == 1:
+            found = borrow([own, encoders], [0.0, 0.0])[0] if len(encoders) > 1 else found
+            method = "one seed; spread over seeds borrowed from this study's encoders"
+        keys = {"model": labels.published_model(model), "metric": "PPL_WikiText"}
+        printed = (log(studies.paper.value(7, algorithm=side, **keys)) for side in ("High", "Original"))
+        facts = {"paper": float(np.subtract(*printed)), "records": tuple(run["name"] for run in runs)}
+        rows.append(measured(study, model, found, method=method, **facts))
+        all_rows = seed_gaps(runs, _token_perplexity, ("high_all_rows", "original"), log=True)
+        leaks = [-run["metrics"]["leak"]["leak"] for run in select(runs, algorithm="high_all_rows")]
+        parts = {"High that reads later rows": [*all_rows.values()], "its leak, sign reversed": leaks}
+        for part, values in parts.items():
+            if values:
+                rows.append(measured(study, model, mean_interval(values), part, aside=True, method="control", **facts))
     return rows
-
-
-def _decoder(claim: str, study: str, model: str, own: list[float], encoders: list[float], facts: dict) -> Measurement:
-    title, scope = labels.model_title(model), scope_of(study, [model])
-    if len(own) > 1:
-        return measured(claim, title, scope, study, mean_interval(own), **facts)
-    found: Estimate = borrow([own, encoders], [0.0, 0.0])[0] if len(encoders) > 1 else mean_interval(own)
-    method = "one seed; spread over seeds borrowed from this study's encoders"
-    return measured(claim, title, scope, study, found, method=method, **facts)
 
 
 def _token_perplexity(run: Record) -> float | None:
@@ -183,23 +137,23 @@ def _token_perplexity(run: Record) -> float | None:
 
 def strengths(studies: Studies) -> list[Measurement]:
     """λ of Mini times its parameters over a size's, minus λ as printed: arithmetic, without a spread."""
-    printed = {size: sizes.SIZES[size].strength for size in labels.PAPER_SIZES}
-    counts = {size: sizes.body_parameters(size, VOCABULARY) for size in labels.PAPER_SIZES}
+    mini, facts = sizes.SIZES["mini"].strength * sizes.body_parameters("mini", VOCABULARY), {"of": "formulas"}
     rows = []
     for size in ("small", "medium"):
-        value = printed["mini"] * counts["mini"] / counts[size] - printed[size]
-        rows.append(Measurement(
-            "strength-scaling", labels.model_title(size), PRINTED, "arithmetic", value, lambda level, v=value: (v, v),
-            1, "formulas", "arithmetic",
-        ))  # fmt: skip
+        value = mini / sizes.body_parameters(size, VOCABULARY) - sizes.SIZES[size].strength
+        exact: Ends = lambda level, value=value: (value, value)  # noqa: E731
+        facts |= {"scope": PRINTED, "interval": exact, "method": "arithmetic"}
+        rows.append(measured("arithmetic", size, Estimate(value, value, value, 1), **facts))
     return rows
 
 
 MEASURES = {
     "convergence": convergence,
     "convergence-small": convergence_by_size,
-    "regularizers-perplexity": regularizers,
-    "decoder-perplexity": partial(decoders, "decoder-perplexity"),
-    "decoder-perplexity-size": partial(decoders, "decoder-perplexity-size"),
+    "regularizers-perplexity": together(
+        partial(regularizers, "entropy_reg", "Entropy-Reg"), partial(regularizers, "eigen_reg", "Eigen-Reg")
+    ),
+    "decoder-perplexity": decoders,
+    "decoder-perplexity-size": decoders,
     "strength-scaling": strengths,
 }
