@@ -7,10 +7,12 @@ import shutil
 import pytest
 import torch
 from small_hub import word_tokenizer, write_split
+from tokenizers.processors import TemplateProcessing
 
 from saobp.study.data import corpora
 from saobp.study.data.corpora import token_blocks
 from saobp.study.data.sources import DataError, FolderSource
+from saobp.study.setup.seals import CacheError
 
 TEXTS = [f"story number {n} has a hat and a cat" for n in range(20)]
 MIXTURE = {"a/set": 1.0}
@@ -33,7 +35,7 @@ def all_ids(tokenizer, separator):
     ids = []
     for text in TEXTS:
         ids += tokenizer(text, add_special_tokens=False)["input_ids"]
-        ids += [separator] if separator is not None else []
+        ids.append(separator)
     return ids
 
 
@@ -56,12 +58,10 @@ def test_truncation_left_over_from_an_earlier_call_does_not_shorten_the_text(sou
     assert [b["input_ids"].tolist() for b in whole] == [b["input_ids"].tolist() for b in again]
 
 
-@pytest.mark.parametrize("separate", [True, False])
-def test_causal_blocks_are_contiguous_text_and_nothing_else(source, tokenizer, tmp_path, separate):
-    tokenizer.eos_token = "[MASK]"
-    options = {"cache": tmp_path, "style": "causal", "separate": separate}
-    blocks = token_blocks(source, MIXTURE, tokenizer, 10, **options)
-    expected = all_ids(tokenizer, tokenizer.eos_token_id if separate else None)
+def test_causal_blocks_are_contiguous_text_and_nothing_else(source, tokenizer, tmp_path):
+    tokenizer.eos_token, tokenizer.backend_tokenizer.post_processor = "[MASK]", TemplateProcessing(single="$A")
+    blocks = token_blocks(source, MIXTURE, tokenizer, 10, cache=tmp_path)
+    expected = all_ids(tokenizer, tokenizer.eos_token_id)
     flat = torch.cat([item["input_ids"] for item in blocks]).tolist()
     assert flat == expected[: len(expected) // 10 * 10]
 
@@ -84,7 +84,6 @@ def test_the_fingerprint_changes_with_text_tokenizer_length_and_limit(source, to
         fingerprint(word_tokenizer("other")),
         fingerprint(limit_tokens=64),
         fingerprint(split="validation"),
-        fingerprint(separate=False),
     ]
     write_split(tmp_path, "a/set", "default", "train", [{"text": t} for t in TEXTS[::-1]])
     found.append(fingerprint())
@@ -111,7 +110,7 @@ def test_a_half_written_cache_is_seen_and_built_again(source, tokenizer, tmp_pat
     with caplog.at_level(logging.WARNING):
         again = token_blocks(source, MIXTURE, tokenizer, 16, cache=tmp_path)
     assert [item["input_ids"].tolist() for item in again] == whole
-    assert re.search(r"is not whole \(.*\): building it again", caplog.text)
+    assert re.search(r"is not whole \(.*\): making it again", caplog.text)
 
 
 def test_a_build_cut_off_leaves_no_folder_that_looks_whole(source, tokenizer, tmp_path, monkeypatch):
@@ -189,5 +188,5 @@ def test_too_little_text_for_one_block_is_said(source, tokenizer, tmp_path):
 
 def test_a_cache_that_cannot_be_written_is_named(source, tokenizer, tmp_path):
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(DataError, match="cannot be written"):
+    with pytest.raises(CacheError, match="cannot be written"):
         token_blocks(source, MIXTURE, tokenizer, 16, cache=tmp_path / "file")

@@ -9,6 +9,7 @@ from small_hub import write_split
 from saobp.study.data import tokenizers
 from saobp.study.data.sources import DataError, FolderSource
 from saobp.study.data.tokenizers import make_tokenizer, tokenizer_fingerprint
+from saobp.study.setup.seals import CacheError
 
 MIRROR = Path(os.environ.get("SAOBP_DATA") or "-")
 MIXTURE = {"a/set": 1.0}
@@ -54,7 +55,7 @@ def test_training_anew_gives_the_same_tokenizer(source, tmp_path, kind, vocabula
 
 def test_a_trained_tokenizer_is_read_from_its_cache(source, tmp_path, monkeypatch):
     first = train(source, "wordpiece", 150, tmp_path)
-    monkeypatch.setattr(tokenizers, "_trained", None)
+    monkeypatch.setattr(tokenizers, "_train", None)
     again = train(source, "wordpiece", 150, tmp_path)
     assert tokenizer_fingerprint(first) == tokenizer_fingerprint(again)
 
@@ -71,14 +72,14 @@ def test_a_damaged_tokenizer_is_trained_again(source, tmp_path, damage, caplog):
     }[damage]()
     again = train(source, "wordpiece", 150, tmp_path)
     assert tokenizer_fingerprint(first) == tokenizer_fingerprint(again)
-    assert "training the tokenizer again" in caplog.text
+    assert "making it again" in caplog.text
 
 
 def test_a_full_disk_while_a_tokenizer_is_kept_is_one_line(source, tmp_path):
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))  # the system's own refusal, as on a full disk
     try:
-        with pytest.raises(DataError, match="cannot be written .*free space or rights there"):
+        with pytest.raises(CacheError, match="cannot be written .*free space or rights there"):
             train(source, "wordpiece", 150, tmp_path)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

@@ -2,16 +2,14 @@
 
 import hashlib
 import json
-import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import Any, BinaryIO
 
 import numpy as np
 import torch
-from filelock import FileLock
 from jaxtyping import Int64
 from torch import Tensor
 from tqdm.auto import tqdm
@@ -21,13 +19,10 @@ from saobp.study.data.documents import Document, Mixture
 from saobp.study.data.sources import DataError, Source
 from saobp.study.data.tokenizers import make_tokenizer, tokenizer_fingerprint
 from saobp.study.setup import paths, seals
+from saobp.study.setup.recipes import Pretraining
 from saobp.study.setup.schema import Data, Split, Text
 
-__all__ = ["Blocks", "make_tokenizer", "token_blocks"]
-
 FORMAT = 3  # of the token file; another number makes old files be built again
-Style = Literal["masked", "causal"]
-log = logging.getLogger(__name__)
 
 
 class Blocks(torch.utils.data.Dataset):
@@ -89,47 +84,35 @@ def token_blocks(
     split: str = "train",
     cache: Path | None = None,
     limit_tokens: int | None = None,
-    style: Style | None = None,
-    separate: bool = True,
 ) -> Blocks:
-    """Tokenise a mixture's split once and return it in blocks of `length` tokens.
+    """Tokenise a mixture's split once and return it in blocks of `length` tokens, [SEP] or <|endoftext|> between texts.
 
     The file in `cache` (the build's by default) is keyed by text, tokenizer and length; one that is not whole
-    is built again. `limit_tokens` is the most that the blocks may hold. `style` follows the tokenizer: masked
-    where it puts [CLS] and [SEP] around a text, else causal. `separate` puts [SEP] or <|endoftext|> between
-    documents.
-    Raises DataError if a data set is missing, if the text fills no block or if the cache cannot be written.
+    is built again. `limit_tokens` is the most that the blocks may hold. Blocks are masked ones where the tokenizer
+    puts [CLS] and [SEP] around a text, else causal ones.
+    Raises DataError if a data set is missing or the text fills no block, CacheError if the cache cannot be written.
     """
-    style = style or ("masked" if tokenizer.num_special_tokens_to_add() else "causal")
+    style = "masked" if tokenizer.num_special_tokens_to_add() else "causal"
     if length < 3:
         raise ValueError(f"length={length} must be at least 3: [CLS], a token, [SEP]")
     text = Mixture(source, mixture, split)
-    key = [
-        FORMAT,
-        text.identity(),
-        tokenizer_fingerprint(tokenizer),
-        length,
-        split,
-        limit_tokens,
-        style,
-        separate,
-    ]
+    key = [FORMAT, text.identity(), tokenizer_fingerprint(tokenizer), length, split, limit_tokens, style, True]
     fingerprint = hashlib.sha256(json.dumps(key).encode()).hexdigest()[:16]
-    folder = (cache or paths.cache()) / f"tokens-{fingerprint}"
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(folder.with_suffix(".lock")):
-            if not _whole(folder):
-                paths.sweep(folder)
-                with paths.new_folder(folder) as temporary:
-                    about = _write(temporary, text, tokenizer, length, limit_tokens, style, separate)
-                    about |= {"fingerprint": fingerprint, "length": length}
-                    paths.write_text(temporary / "about.json", json.dumps(about, indent=1))
-                    seals.seal(temporary)
-    except OSError as error:
-        reason = error.strerror or error
-        raise DataError(f"{folder}: cannot be written ({reason}); free space or rights there") from None
-    return Blocks(folder)
+
+    def write(folder: Path) -> None:
+        about = _write(folder, text, tokenizer, length, limit_tokens) | {"fingerprint": fingerprint, "length": length}
+        paths.write_text(folder / "about.json", json.dumps(about, indent=1))
+
+    return Blocks(seals.made((cache or paths.cache()) / f"tokens-{fingerprint}", write))
+
+
+def prepared(
+    source: Source, mixture: Mapping[str, float], kind: str, vocabulary: int | None, recipe: Pretraining
+) -> tuple[PreTrainedTokenizerBase, Blocks, Blocks]:
+    """Return a mixture's tokenizer, its training text and its held-out text, in sequences of a recipe's length."""
+    tokenizer = make_tokenizer(kind, source, vocabulary=vocabulary, mixture=mixture)
+    text = token_blocks(source, mixture, tokenizer, recipe.length, limit_tokens=recipe.limit_tokens)
+    return tokenizer, text, token_blocks(source, mixture, tokenizer, recipe.length, split="validation")
 
 
 def provenance(source: Source, text: Blocks, held_out: Blocks, more: Sequence[Split] = ()) -> Data:
@@ -138,32 +121,17 @@ def provenance(source: Source, text: Blocks, held_out: Blocks, more: Sequence[Sp
     return {"source": source.name, "fingerprint": text.fingerprint, "splits": splits, "text": text.text}
 
 
-def _whole(folder: Path) -> bool:
-    """Say whether a token folder is there and has every byte that it was written with."""
-    if not folder.exists():
-        return False
-    problem = seals.flaw(folder)
-    if problem is not None:
-        log.warning("%s is not whole (%s): building it again", folder, problem)
-    return problem is None
-
-
 def _write(
-    folder: Path,
-    text: Mixture,
-    tokenizer: PreTrainedTokenizerBase,
-    length: int,
-    limit: int | None,
-    style: Style,
-    separate: bool,
+    folder: Path, text: Mixture, tokenizer: PreTrainedTokenizerBase, length: int, limit: int | None
 ) -> dict[str, Any]:
     """Write the tokens of whole blocks to `tokens.bin` and return what about.json says of them."""
-    around = [tokenizer.cls_token_id, tokenizer.sep_token_id] if style == "masked" else []
-    between = tokenizer.sep_token_id if style == "masked" else tokenizer.eos_token_id
+    masked = tokenizer.num_special_tokens_to_add() > 0
+    around = [tokenizer.cls_token_id, tokenizer.sep_token_id] if masked else []
+    between = tokenizer.sep_token_id if masked else tokenizer.eos_token_id
     body = length - len(around)
     dtype = np.dtype(np.uint16 if len(tokenizer) <= 2**16 else np.uint32)
     with (folder / "tokens.bin").open("wb") as stream:
-        pieces = _encoded(text, tokenizer, between if separate else None)
+        pieces = _encoded(text, tokenizer, between)
         most = None if limit is None else limit // length * body
         written, text.counts["documents"] = _append(stream, pieces, dtype, most, f"tokenise {text.split}")
         blocks = written // body
@@ -187,11 +155,8 @@ def _cut(splits: list[dict[str, Any]], limit: int | None) -> list[dict[str, Any]
     return [{**split, "complete": False, "note": "; ".join(filter(None, [split["note"], said]))} for split in splits]
 
 
-def _encoded(
-    documents: Iterable[Document], tokenizer: PreTrainedTokenizerBase, between: int | None
-) -> Iterator[list[int]]:
-    """Yield each document's tokens, a mark behind each if there is one."""
-    end = [] if between is None else [between]
+def _encoded(documents: Iterable[Document], tokenizer: PreTrainedTokenizerBase, between: int) -> Iterator[list[int]]:
+    """Yield each document's tokens, a mark behind each."""
     tokenizer.backend_tokenizer.no_truncation()  # an earlier call may have left it on
     tokenizer.backend_tokenizer.no_padding()
     remaining = iter(documents)
@@ -199,7 +164,7 @@ def _encoded(
         texts = ["\n".join(document) for document in group]
         # the backend itself: no length warning for a long document, and no offsets to compute
         for encoding in tokenizer.backend_tokenizer.encode_batch_fast(texts, add_special_tokens=False):
-            yield encoding.ids + end
+            yield [*encoding.ids, between]
 
 
 def _append(

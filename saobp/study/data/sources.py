@@ -199,23 +199,12 @@ def resolve(default: str, *, cache: Path | None = None) -> Source:
 
 def _story_world(cache: Path) -> Path:
     """Write the story world once; a folder under its final name is always whole, whoever else is writing."""
-    from filelock import FileLock
-
     from saobp import storyworld
 
     code = Path(storyworld.__file__)
     modules = sorted(code.parent.rglob("*.py")) if code.name == "__init__.py" else [code]
     written_by = hashlib.sha256(b"".join(m.read_bytes() for m in modules)).hexdigest()[:12]
-    folder = cache / f"synthetic-{written_by}"
-    if seals.flaw(folder) is not None:
-        paths.own_folder(cache)
-        with FileLock(cache / f"{folder.name}.lock"):
-            if seals.flaw(folder) is not None:
-                paths.sweep(folder)
-                with paths.new_folder(folder) as temporary:
-                    storyworld.write(temporary)
-                    seals.seal(temporary)
-    return folder
+    return seals.made(cache / f"synthetic-{written_by}", storyworld.write)
 
 
 def _by_split(folder: Path) -> dict[str, list[Path]]:

@@ -2,14 +2,12 @@
 
 import hashlib
 import json
-import logging
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from itertools import islice
 from pathlib import Path
 
-from filelock import FileLock
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import BertTokenizer, GPT2Tokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
@@ -17,8 +15,6 @@ from saobp.study.data.documents import Mixture
 from saobp.study.data.sources import DataError, Source
 from saobp.study.data.splits import first_line
 from saobp.study.setup import paths, seals
-
-log = logging.getLogger(__name__)
 
 KINDS = ("bert", "gpt2", "wordpiece", "bpe")
 SPECIAL = {
@@ -46,7 +42,8 @@ def make_tokenizer(
     "wordpiece" is lower-cased and puts [CLS] and [SEP] around a text, for encoders; "bpe" works on bytes and
     adds nothing, for decoders, and has <|endoftext|>. A trained one has at most `vocabulary` entries, comes
     out the same on every machine, and is kept in `cache` (the build's by default).
-    Raises ValueError for an unknown kind or a missing `vocabulary`, DataError where files are missing.
+    Raises ValueError for an unknown kind, a missing `vocabulary` or a cache that cannot be written, DataError where
+    files are missing.
     """
     if kind not in KINDS:
         raise ValueError(f"kind='{kind}' must be one of {', '.join(KINDS)}")
@@ -57,33 +54,18 @@ def make_tokenizer(
     text = Mixture(source, mixture)
     parts = json.dumps([kind, vocabulary, TRAINING_DOCUMENTS, text.identity()])
     name = f"tokenizer-{kind}-{vocabulary}-{hashlib.sha256(parts.encode()).hexdigest()[:12]}"
-    folder = (cache or paths.cache()) / name
-    paths.own_folder(folder.parent)
-    with FileLock(folder.with_suffix(".lock")):
-        if not _whole(folder):
-            paths.sweep(folder)
-            _save(_trained(kind, vocabulary, text), folder)
-        return PreTrainedTokenizerFast.from_pretrained(folder)
+    folder = seals.made((cache or paths.cache()) / name, lambda folder: _train(kind, vocabulary, text, folder))
+    return PreTrainedTokenizerFast.from_pretrained(folder)
 
 
-def _whole(folder: Path) -> bool:
-    """Say whether the tokenizer of an earlier run is there, with every byte that it was written with."""
-    if not folder.exists():
-        return False
-    problem = seals.flaw(folder)
-    if problem is not None:
-        log.warning("%s is not whole (%s): training the tokenizer again", folder, problem)
-    return problem is None
-
-
-def _save(tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
-    """Keep a tokenizer for later runs, whole or not at all."""
+def _train(kind: str, vocabulary: int, text: Iterable[list[str]], folder: Path) -> None:
+    """Train a tokenizer and save it into a folder."""
+    texts = ["\n".join(document) for document in islice(text, TRAINING_DOCUMENTS)]
+    tokenizer = _wordpiece(texts, vocabulary) if kind == "wordpiece" else _bytes(texts, vocabulary)
     try:
-        with paths.new_folder(folder) as temporary:
-            tokenizer.save_pretrained(temporary)
-            seals.seal(temporary)
+        tokenizer.save_pretrained(folder)
     except Exception as error:  # tokenizers raises bare Exception for a full disk
-        raise DataError(f"{folder}: cannot be written ({first_line(error)}); free space or rights there") from None
+        raise OSError(first_line(error)) from None
 
 
 def tokenizer_fingerprint(tokenizer: PreTrainedTokenizerBase) -> str:
@@ -108,11 +90,6 @@ def _published(kind: str, source: Source) -> PreTrainedTokenizerBase:
         raise DataError(f"the '{kind}' tokenizer cannot be read ({reason}); connect, or train one") from None
     tokenizer.pad_token = tokenizer.eos_token  # GPT-2 has none; its mask hides the padding
     return tokenizer
-
-
-def _trained(kind: str, vocabulary: int, text: Iterable[list[str]]) -> PreTrainedTokenizerFast:
-    texts = ["\n".join(document) for document in islice(text, TRAINING_DOCUMENTS)]
-    return _wordpiece(texts, vocabulary) if kind == "wordpiece" else _bytes(texts, vocabulary)
 
 
 def _wordpiece(texts: list[str], vocabulary: int) -> PreTrainedTokenizerFast:

@@ -2,12 +2,21 @@
 
 import hashlib
 import json
+import logging
+from collections.abc import Callable
 from pathlib import Path, PurePosixPath
+
+from filelock import FileLock
 
 from saobp.study.setup import paths
 
 SEAL = "whole.json"
 UNSEALED = "it was not written to its end"
+log = logging.getLogger(__name__)
+
+
+class CacheError(ValueError):
+    """A folder of the cache that cannot be written; one line that names it and the remedy."""
 
 
 def digest(path: Path) -> str:
@@ -37,6 +46,28 @@ def flaw(folder: Path) -> str | None:
         if digest(folder / name) != expected:
             return f"{name} is damaged"
     return None
+
+
+def made(folder: Path, write: Callable[[Path], None]) -> Path:
+    """Return a sealed folder, which `write` fills where it is not there whole: once, whoever else asks for it.
+
+    What killed writers left is removed. Raises CacheError if it cannot be written.
+    """
+    try:
+        paths.own_folder(folder.parent)
+        with FileLock(folder.with_suffix(".lock")):
+            problem = flaw(folder)
+            if problem is not None:
+                if folder.exists():
+                    log.warning("%s is not whole (%s): making it again", folder, problem)
+                paths.sweep(folder)
+                with paths.new_folder(folder) as unfinished:
+                    write(unfinished)
+                    seal(unfinished)
+    except OSError as error:
+        reason = error.strerror or error
+        raise CacheError(f"{folder}: cannot be written ({reason}); free space or rights there") from None
+    return folder
 
 
 def _inside(name: str) -> bool:

@@ -10,7 +10,7 @@ from saobp.study.data.masking import CausalBatch
 from saobp.study.data.sources import Source
 from saobp.study.data.tasks import load_reported
 from saobp.study.evaluation import zeroshot
-from saobp.study.setup import labels, paths
+from saobp.study.setup import labels
 from saobp.study.setup.recipes import DecoderAlgorithm
 from saobp.study.setup.studies import Profile
 from saobp.study.training import architectures, checkpoints, curves, trainer
@@ -19,15 +19,8 @@ from saobp.study.training.heldout import HeldOut
 
 def texts(study: Profile, model: str, source: Source) -> tuple[PreTrainedTokenizerBase, corpora.Blocks, corpora.Blocks]:
     """Return a profile's byte-pair tokenizer, its training text and its held-out text, in sequences of the recipe."""
-    plan, recipe = study.decoder, study.decoder_recipe(model)
-    tokenizer = corpora.make_tokenizer(plan.tokenizer, source, vocabulary=plan.vocabulary, mixture=study.corpus)
-    text, held_out = (
-        corpora.token_blocks(
-            source, study.corpus, tokenizer, recipe.length, split=split, cache=paths.cache(), limit_tokens=limit
-        )
-        for split, limit in (("train", recipe.limit_tokens), ("validation", None))
-    )
-    return tokenizer, text, held_out
+    recipe, plan = study.decoder_recipe(model), study.decoder
+    return corpora.prepared(source, study.corpus, plan.tokenizer, plan.vocabulary, recipe)
 
 
 def untrained(

@@ -18,7 +18,6 @@ from transformers import PreTrainedTokenizerBase
 from saobp.study.data import corpora, sources
 from saobp.study.data.masking import SeededMasking
 from saobp.study.data.sources import DataError, Source
-from saobp.study.setup import paths
 from saobp.study.setup.recipes import Algorithm
 from saobp.study.setup.studies import Profile, load_profile
 from saobp.study.training import architectures, checkpoints, curves, regularizers, trainer
@@ -32,17 +31,7 @@ WIKITEXT_TOKENS = 16_384  # from its start
 
 def texts(study: Profile, model: str, source: Source) -> tuple[PreTrainedTokenizerBase, corpora.Blocks, corpora.Blocks]:
     """Return a profile's tokenizer, its training text and its held-out text in sequences of the recipe's length."""
-    recipe = study.recipe(model)
-    tokenizer = corpora.make_tokenizer(study.tokenizer, source, vocabulary=study.vocabulary, mixture=study.corpus)
-    options = {"cache": paths.cache()}
-    text = corpora.token_blocks(
-        source, study.corpus, tokenizer, recipe.length, limit_tokens=recipe.limit_tokens, **options
-    )
-    return (
-        tokenizer,
-        text,
-        corpora.token_blocks(source, study.corpus, tokenizer, recipe.length, split="validation", **options),
-    )
+    return corpora.prepared(source, study.corpus, study.tokenizer, study.vocabulary, study.recipe(model))
 
 
 def untrained(study: Profile, model: str, algorithm: str, seed: int, tokenizer: PreTrainedTokenizerBase) -> nn.Module:
@@ -131,9 +120,8 @@ def on_wikitext(
     if config is None:
         return {}
     blocks = corpora.token_blocks(
-        source, {f"{WIKITEXT}:{config}": 1.0}, tokenizer, recipe.length,
-        split=split, cache=paths.cache(), limit_tokens=WIKITEXT_TOKENS,
-    )  # fmt: skip
+        source, {f"{WIKITEXT}:{config}": 1.0}, tokenizer, recipe.length, split=split, limit_tokens=WIKITEXT_TOKENS
+    )
     masking = SeededMasking(tokenizer, recipe.masking, 0)
     found = curves.perplexity(HeldOut(blocks, masking, len(blocks), recipe.batch).over_sequences(network))
     note = source.completeness(WIKITEXT, config, split)["note"]

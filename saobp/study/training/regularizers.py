@@ -4,12 +4,11 @@
 """
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
-from torch.nn import functional
 
 from saobp import attention_entropy
 from saobp.study.training import processes
@@ -36,7 +35,6 @@ class EntropyRegularizer(Regularizer):
         coefficient: Of the penalty in the loss; None is the authors', 1e-5 up to 256 tokens and 5e-5 beyond.
         tolerance: Their gamma, a share of E_max.
         start: Of the thresholds, in (0, 1); not given there.
-        mode: "two_sided", as published, or "low_only", which charges entropy that is too low and nothing else.
     """
 
     def __init__(
@@ -47,12 +45,9 @@ class EntropyRegularizer(Regularizer):
         coefficient: float | None = None,
         tolerance: float = 0.2,
         start: float = 0.5,
-        mode: Literal["two_sided", "low_only"] = "two_sided",
     ):
         super().__init__()
-        if mode not in ("two_sided", "low_only"):
-            raise ValueError(f'mode must be "two_sided" or "low_only"; got {mode!r}')
-        self.coefficient, self.tolerance, self.start, self.mode = coefficient, tolerance, start, mode
+        self.coefficient, self.tolerance, self.start = coefficient, tolerance, start
         self.offset = nn.Parameter(torch.zeros(layers, heads))
 
     def forward(
@@ -65,10 +60,7 @@ class EntropyRegularizer(Regularizer):
         most = torch.log(torch.tensor(float(length)))
         entropies = torch.stack([attention_entropy(layer.float(), mask=real).mean(0) for layer in attentions])
         deviation = entropies - (self.start + self.offset.float()) * most.to(entropies)
-        if self.mode == "two_sided":
-            charged = deviation * (deviation.abs() > self.tolerance * most.to(entropies))
-        else:
-            charged = functional.relu(-deviation - self.tolerance * most.to(entropies))
+        charged = deviation * (deviation.abs() > self.tolerance * most.to(entropies))
         coefficient = self.coefficient or (1e-5 if length <= 256 else 5e-5)
         return coefficient * charged.square().mean()
 
