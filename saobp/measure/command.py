@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from saobp.equations.checks import check_strength
 from saobp.equations.factors import WITHOUT_MESSAGES
 
 PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".bmp")
@@ -68,12 +67,9 @@ def run(
 
     Whatever can be refused is refused before anything is computed. Raises ValueError or PermissionError in one line.
     """
-    from saobp.measure import page
+    from saobp.measure import inspect, page
 
-    for strength in strengths or ():
-        check_strength(strength)
-    if samples < 1:
-        raise ValueError(f"samples must be at least 1; got {samples}")
+    inspect.check(factor, strengths, samples, tokens)
     items, source = _source(text, images)
     if next(iter(items), None) is None:
         raise ValueError(f"{images or text}: holds no {'pictures' if images else 'text'}")
@@ -84,7 +80,7 @@ def run(
     import huggingface_hub.utils.logging
     from transformers.utils import logging
 
-    from saobp.measure import explorer, inspect, predictions
+    from saobp.measure import explorer, predictions
     from saobp.models.opening import open_model
 
     logging.set_verbosity_error()  # a report of weights that are not used, such as a classifier's

@@ -12,29 +12,44 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float, UInt8
+from jaxtyping import Float, UInt16
 from torch import Tensor, nn
 
-from saobp.equations.refine import refine
+from saobp.equations.controls import UNSEEN
+from saobp.equations.factors import WITHOUT_MESSAGES
 from saobp.measure import diagnostics
-from saobp.measure.inspect import encoded, is_causal, maps_of, one_step, patch_labels, plain_copy
+from saobp.measure.inspect import FACTORS, encoded, is_causal, maps_of, one_step, patch_labels, plain_copy
 
-FLOOR = math.log(1e-6)
+FLOOR = math.log(UNSEEN)
 """Logarithm of the smallest probability that travels; what is below it travels as none."""
+
+LEVELS = 65535
+"""The level of probability 1; those below are evenly spaced in the square root of the negative logarithm."""
+
+SLIDER = tuple(step / 20 for step in range(1, 21))
+"""Strengths at which the error of the levels is measured; the page's slider goes from 0 to 1."""
+
+DRAWN = {
+    "column": diagnostics.column_mass_maximum,
+    "entropy": diagnostics.attention_entropy,
+    "gtd": diagnostics.gtd,
+}
+"""What the page computes of a map."""
 
 ASSETS = files("saobp.measure") / "assets"
 
 
-def to_levels(maps: Float[Tensor, "*head L L"]) -> UInt8[np.ndarray, "*head L L"]:
-    """Return probabilities as levels on a log scale: 0 is none, 1 is e^FLOOR, 255 is 1."""
-    levels = torch.round((maps.double().log() / -FLOOR + 1) * 254 + 1).clamp(max=255)
-    return levels.masked_fill(maps.log() < FLOOR, 0).to(torch.uint8).cpu().numpy()
+def to_levels(maps: Float[Tensor, "*head L L"]) -> UInt16[np.ndarray, "*head L L"]:
+    """Return probabilities as levels: 0 is none, 1 is e^FLOOR, `LEVELS` is 1."""
+    steps = torch.sqrt((maps.double().log() / FLOOR).clamp(0, 1)) * (LEVELS - 1)
+    levels = (LEVELS - steps.round()).masked_fill(maps.double().log() < FLOOR, 0)
+    return levels.cpu().numpy().astype("<u2")
 
 
-def from_levels(levels: UInt8[np.ndarray, "*head L L"]) -> Float[Tensor, "*head L L"]:
+def from_levels(levels: UInt16[np.ndarray, "*head L L"]) -> Float[Tensor, "*head L L"]:
     """Return the probabilities that levels stand for, rows normalised, in float64, as the page computes them."""
-    given = torch.from_numpy(levels).double()
-    maps = (FLOOR * (1 - (given - 1) / 254)).exp().masked_fill(given == 0, 0)
+    given = torch.from_numpy(levels.astype(np.float64))
+    maps = (FLOOR * ((LEVELS - given) / (LEVELS - 1)) ** 2).exp().masked_fill(given == 0, 0)
     return maps / maps.sum(-1, keepdim=True)
 
 
@@ -51,7 +66,8 @@ def collect(
     """Return what the explorer shows: the maps of the first texts, cut to `tokens`, and where it starts.
 
     It starts at the text, layer and head whose largest column loses most. `error` holds the largest differences that
-    the levels make, at `strength`, to a refined probability, a largest column sum, an entropy and a GTD.
+    the levels make to a refined probability, a largest column sum, an entropy and a GTD: over these texts, all heads,
+    all factors of the page and the strengths of `SLIDER`.
     Raises ValueError as `saobp.inspect` does.
     """
     plain = plain_copy(model)
@@ -63,28 +79,28 @@ def collect(
         title = " ".join(label for label in labels[1:6]) + " …"
         shown.append({"title": title, "tokens": labels, "maps": base64.b64encode(levels.tobytes()).decode()})
         received = from_levels(levels)
-        refined = refine(received, factor, strength, causal=causal)
+        refined = one_step(received, factor, strength, causal)
         drains.append(received.sum(-2).amax(-1) - refined.sum(-2).amax(-1))
-        errors.append(_differences(refined, one_step(maps, factor, strength, causal).double()))
+        errors.append(_differences(maps, received, causal))
     text = max(range(len(shown)), key=lambda n: drains[n].max().item())
     layers, heads = drains[0].shape
     layer, head = divmod(int(drains[text].argmax()), heads)
     return {
-        "factor": factor, "strength": strength, "causal": causal, "floor": FLOOR, "layers": layers, "heads": heads,
-        "start": {"text": text, "layer": layer, "head": head}, "texts": shown,
+        "factor": factor, "strength": strength, "causal": causal, "floor": FLOOR, "top": LEVELS,
+        "layers": layers, "heads": heads, "start": {"text": text, "layer": layer, "head": head}, "texts": shown,
         "error": {name: max(one[name] for one in errors) for name in errors[0]},
     }  # fmt: skip
 
 
-def _differences(ours: Tensor, exact: Tensor) -> dict[str, float]:
-    """Return how far maps that travelled are from the exact ones, at most over heads."""
-    measures = {
-        "column": diagnostics.column_mass_maximum,
-        "entropy": diagnostics.attention_entropy,
-        "gtd": diagnostics.gtd,
-    }
-    found = {name: (measure(ours) - measure(exact)).abs().max().item() for name, measure in measures.items()}
-    return {"probability": (ours - exact).abs().max().item()} | found
+def _differences(maps: Tensor, received: Tensor, causal: bool) -> dict[str, float]:
+    """Return how far the page's numbers are from those of the exact maps, at most over factors, strengths and heads."""
+    largest = dict.fromkeys(("probability", *DRAWN), 0.0)
+    for factor in FACTORS:
+        for strength in SLIDER[-1:] if factor in WITHOUT_MESSAGES else SLIDER:
+            ours, exact = (one_step(one, factor, strength, causal).double() for one in (received, maps))
+            gaps = {"probability": ours - exact} | {name: of(ours) - of(exact) for name, of in DRAWN.items()}
+            largest = {name: max(most, gaps[name].abs().max().item()) for name, most in largest.items()}
+    return largest
 
 
 def asset(name: str) -> str:

@@ -11,6 +11,7 @@ import itertools
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +19,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from saobp.equations.checks import check_strength
 from saobp.equations.refine import refine
 from saobp.fused.workers import side_by_side
 from saobp.measure import diagnostics
@@ -164,10 +164,9 @@ def examine(
     progress: bool = False,
 ) -> Inspection:
     """Do what `inspect` does and return all that was found: also sinks by token, and the curves over the strength."""
-    if factor not in FACTORS:
-        raise ValueError(f"factor must be one of {', '.join(FACTORS)}; got {factor!r}")
+    check(factor, strengths, samples, tokens)
     refuse(model)
-    asked = _asked(strengths, model)
+    asked = _several(strength_for(model) if strengths is None else strengths)
     grid = tuple(sorted({*CURVE, *asked}))
     plain = plain_copy(model)
     found = Inspection(factor, asked, grid, is_causal(plain), StreamedBootstrap())
@@ -177,6 +176,26 @@ def examine(
     if not found.values.samples:
         raise ValueError("text: no text of two tokens or more; attention between tokens needs at least two")
     return found
+
+
+def check(factor: str, strengths: float | Sequence[float] | None, samples: int, tokens: int) -> None:
+    """Refuse what cannot be inspected, whatever the model, with a ValueError of one line."""
+    if factor not in FACTORS:
+        raise ValueError(f"factor must be one of {', '.join(FACTORS)}; got {factor!r}")
+    for one in () if strengths is None else _several(strengths):
+        if isinstance(one, bool) or not isinstance(one, Real) or not 0 < one < float("inf"):
+            raise ValueError(f"strength must be finite and above 0, since plain attention is always shown; got {one!r}")
+    for name, number, least in (("samples", samples, 1), ("tokens", tokens, 4)):
+        if isinstance(number, bool) or not isinstance(number, Integral) or number < least:
+            raise ValueError(f"{name} must be a whole number of at least {least}; got {number!r}")
+
+
+def _several(strengths: float | Sequence[float]) -> tuple[float, ...]:
+    """Return one strength or several, each once, in the order given; ValueError for none."""
+    several = tuple(strengths) if isinstance(strengths, Sequence) and not isinstance(strengths, str) else (strengths,)
+    if not several:
+        raise ValueError("strengths must hold one at least; None takes the paper's rule")
+    return tuple(dict.fromkeys(several))
 
 
 def strength_for(model: nn.Module) -> float:
@@ -207,8 +226,6 @@ def encoded(model: nn.Module, tokenizer: Any, texts: Iterable[Any], tokens: int)
     """Yield the inputs of every text of two tokens or more, cut to `tokens` or to what the model can hold."""
     if isinstance(texts, str):
         raise ValueError("texts must be several texts, [text]; got one str")
-    if isinstance(tokens, bool) or not isinstance(tokens, int) or tokens < 4:
-        raise ValueError(f"tokens must be a whole number of at least 4; got {tokens!r}")
     if not callable(tokenizer):
         raise ValueError(f"tokenizer must turn texts into input_ids; got {type(tokenizer).__name__}")
     if getattr(model, "main_input_name", "") == "pixel_values":
@@ -289,17 +306,6 @@ def patch_labels(count: int) -> list[str]:
     if side * side + 1 != count:
         return [str(number + 1) for number in range(count)]
     return ["[CLS]", *(f"{row + 1},{column + 1}" for row in range(side) for column in range(side))]
-
-
-def _asked(strengths: float | Sequence[float] | None, model: nn.Module) -> tuple[float, ...]:
-    """Return the strengths asked for as a tuple of numbers."""
-    given = strength_for(model) if strengths is None else strengths
-    several = tuple(given) if isinstance(given, Sequence) and not isinstance(given, str) else (given,)
-    for one in several:
-        check_strength(one)
-    if not several or 0 in several:
-        raise ValueError("strength must be above 0: at 0 nothing changes, and plain attention is always shown")
-    return tuple(dict.fromkeys(float(one) for one in several))
 
 
 def _bar(samples: Iterable[Sample], total: int, shown: bool) -> Iterable[Sample]:

@@ -95,15 +95,15 @@ def layer_rows(found: Inspection) -> list[dict[str, Any]]:
 
 def terminal(rows: Sequence[dict[str, Any]]) -> str:
     """Return the table for a terminal: two lines per layer, the values and the interval of their change."""
-    lines = [f"{'layer':<6}{'sink (share)':<18}" + "".join(f"{MEASURES[name]:<20}" for name in SHOWN)]
+    lines = [f"{'layer':<6}{'sink (share)':<20}" + "".join(f"{MEASURES[name]:<20}" for name in SHOWN)]
     for row in rows:
-        sink = f"{row['sink']['token'][:10]} ({row['sink']['share']:.0%})"
+        sink = f"{row['sink']['token'][:12]} ({row['sink']['share']:.0%})"
         cells = [row[name] for name in SHOWN]
         both = (f"{cell['before']:.2f} → {cell['after']:.2f}" for cell in cells)
-        lines.append(f"{row['layer']:<6}{sink:<18}" + "".join(f"{text:<20}" for text in both))
+        lines.append(f"{row['layer']:<6}{sink:<20}" + "".join(f"{text:<20}" for text in both))
         if cells[0]["low"] is not None:
             spans = (f"[{cell['low']:+.2f}, {cell['high']:+.2f}]" for cell in cells)
-            lines.append(" " * 24 + "".join(f"{text:<20}" for text in spans))
+            lines.append(" " * 26 + "".join(f"{text:<20}" for text in spans))
     return "\n".join(line.rstrip() for line in lines)
 
 
@@ -114,7 +114,7 @@ def page(result: dict[str, Any], found: Inspection, shown: dict[str, Any]) -> st
     mean = lambda measure, side: float(np.mean([row[measure][side] for row in result["table"]]))  # noqa: E731
     tiles = [(measure, mean(measure, "before"), mean(measure, "after")) for measure in SHOWN]
     return environment.get_template("inspect.html").render(
-        **result, titles=MEASURES, units=UNITS, shown=SHOWN, tiles=tiles, error=shown["error"],
+        **result, titles=MEASURES, units=UNITS, shown=SHOWN, tiles=tiles,
         explorer=Markup(explorer.fragment(shown)), drawn=Markup(explorer.as_json(drawn)),
         charts=Markup(explorer.asset("charts.js")), style=Markup(explorer.asset("inspect.css")),
     )  # fmt: skip

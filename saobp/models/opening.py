@@ -3,26 +3,20 @@
 Only safetensors (or a GGUF file, which transformers dequantises) is read and no code of a repository is run.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import nn
-from transformers import (
-    AutoConfig,
-    AutoImageProcessor,
-    AutoModel,
-    AutoModelForCausalLM,
-    AutoModelForMaskedLM,
-    AutoTokenizer,
-)
 
 from saobp.models import public
 
 TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "tokenizer.model", "spiece.model")
 PICKLED = ("pytorch_model*.bin", "*.pt", "*.pth", "*.ckpt")
-HEADS = (("ForMaskedLM", AutoModelForMaskedLM), ("CausalLM", AutoModelForCausalLM), ("LMHead", AutoModelForCausalLM))
+HEADS = {"ForMaskedLM": "AutoModelForMaskedLM", "CausalLM": "AutoModelForCausalLM", "LMHead": "AutoModelForCausalLM"}
+"""Endings of architectures that come with a language head, and the class of transformers that builds it."""
 
 
 @dataclass(frozen=True)
@@ -36,39 +30,77 @@ class Opened:
 
 
 def open_model(name: str) -> Opened:
-    """Open a public model ("minilm"), a folder, a .gguf file, or a repository of the hub.
+    """Open a public model ("minilm", or its repository), a folder, a .gguf file, or a repository of the hub.
 
-    A language model comes with its head, so that its perplexity can be taken; others as `AutoModel` builds them.
+    A repository is taken from the folder that SAOBP_DATA names where it lies there. A language model comes with its
+    head, so that its perplexity can be taken; others as `AutoModel` builds them.
     Raises ValueError in one line: nothing there, no configuration, no weights, pickled weights only, no tokenizer, or
     not a model of transformers.
     """
-    if name in public.MODELS:
-        return Opened(public.MODELS[name].repository, *public.load(name))
-    path = Path(name).expanduser()
-    if path.is_dir():
-        _refuse_incomplete(path)
-    elif path.suffix == ".gguf" and not path.is_file():
-        raise ValueError(f"{name}: no such file")
-    elif not path.is_file() and (name.count("/") != 1 or name.startswith((".", "/", "~"))):
-        known = ", ".join(public.MODELS)
-        raise ValueError(f"{name}: no such folder; name a folder, a repository of the hub (owner/name) or {known}")
-    elif path.is_file() and path.suffix != ".gguf":
-        raise ValueError(f"{name}: is a file; name the folder that holds the model")
+    for short, known in public.MODELS.items():
+        if name in (short, known.repository):
+            return Opened(known.repository, *public.load(short))
+    title, place = _place(name)
     try:
-        return _load(name, path)
-    except public.PublicModelError:
-        raise
+        return _load(title, place)
     except Exception as error:  # transformers fails in a dozen classes; all mean that the model cannot be opened
         raise ValueError(f"{name}: transformers cannot open it ({_one_line(error)})") from None
 
 
-def _load(name: str, path: Path) -> Opened:
+def _place(name: str) -> tuple[str, Path | str]:
+    """Return what a model is called and where it is: a folder, a .gguf file, or a repository that the hub has."""
+    path = Path(name).expanduser()
+    if path.is_file() or path.suffix == ".gguf":
+        if not path.is_file():
+            raise ValueError(f"{name}: no such file")
+        if path.suffix != ".gguf":
+            raise ValueError(f"{name}: is a file; name the folder that holds the model")
+        return path.resolve().name, path
+    if not path.is_dir() and (name.count("/") != 1 or name.startswith((".", "/", "~"))):
+        known = ", ".join(public.MODELS)
+        raise ValueError(f"{name}: no such folder; name a folder, a repository of the hub (owner/name) or {known}")
+    folder = path if path.is_dir() else public.mirrored(name)
+    if folder is None:
+        return name, _on_hub(name)
+    _refuse_incomplete(folder)
+    return path.resolve().name if folder is path else name, folder
+
+
+def _on_hub(name: str) -> Path | str:
+    """Return a repository's name, or the folder of its copy in the cache where the hub cannot be reached.
+
+    The hub is asked once: transformers would try again and again, for half a minute, before it gave up.
+    """
+    from huggingface_hub import HfApi, snapshot_download
+    from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError
+
+    try:
+        HfApi().model_info(name, timeout=10)
+        return name
+    except (HFValidationError, RepositoryNotFoundError):
+        raise ValueError(f"{name}: no such folder, and no such repository on the hub") from None
+    except Exception:  # no network, or told not to use it
+        pass
+    try:
+        return Path(snapshot_download(name, local_files_only=True))
+    except Exception:
+        raise ValueError(
+            f"{name}: no such folder, not in the hub's cache, and the hub cannot be reached; "
+            "name a folder, or let SAOBP_DATA name one laid out like the hub that has it"
+        ) from None
+
+
+def _load(title: str, path: Path | str) -> Opened:
     """Load what is known to be complete, or what the hub has."""
-    options = {"gguf_file": path.name} if path.is_file() else {}
-    place = path.parent if options else path if path.is_dir() else name
-    config = AutoConfig.from_pretrained(place, **options)
+    import torch
+    import transformers
+
+    single = isinstance(path, Path) and path.is_file()
+    options = {"gguf_file": path.name} if single else {}
+    place = path.parent if single else path
+    config = transformers.AutoConfig.from_pretrained(place, **options)
     architecture = (getattr(config, "architectures", None) or ["CausalLM" if options else ""])[0]
-    build = next((auto for ending, auto in HEADS if ending in architecture), AutoModel)
+    build = getattr(transformers, next((auto for ending, auto in HEADS.items() if ending in architecture), "AutoModel"))
     safe = {} if options else {"use_safetensors": True}
     strict = {"dtype": torch.float32, "output_loading_info": True, "ignore_mismatched_sizes": True}
     model, loaded = build.from_pretrained(place, **strict, **options, **safe)
@@ -77,18 +109,12 @@ def _load(name: str, path: Path) -> Opened:
         more = f" and {len(absent) - 1} more" if absent[1:] else ""
         raise ValueError(f"its weights lack {absent[0]}{more}, or have it in another shape than config.json says")
     pictures = getattr(model, "main_input_name", "") == "pixel_values"
-    reader = _reader(place, AutoImageProcessor if pictures else AutoTokenizer, options)
-    note = f"weights of {path.name}, dequantised" if options else ""
-    return Opened(path.resolve().name if path.exists() else name, model.eval(), reader, note)
-
-
-def _reader(place: Any, kind: Any, options: dict[str, str]) -> Any:
-    """Load a tokenizer or an image processor."""
+    kind, what = ("AutoImageProcessor", "image processor") if pictures else ("AutoTokenizer", "tokenizer")
     try:
-        return kind.from_pretrained(place, **options)
+        reader = getattr(transformers, kind).from_pretrained(place, **options)
     except Exception as error:
-        what = "image processor" if kind is AutoImageProcessor else "tokenizer"
         raise ValueError(f"its {what}: {_one_line(error)}") from None
+    return Opened(title, model.eval(), reader, f"weights of {path.name}, dequantised" if single else "")
 
 
 def _refuse_incomplete(folder: Path) -> None:

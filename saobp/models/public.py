@@ -4,6 +4,8 @@
 Its weights are read from safetensors alone, and only if their SHA-256 is the published one.
 """
 
+from __future__ import annotations
+
 import hashlib
 import importlib.metadata
 import os
@@ -11,9 +13,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from transformers import AutoModel, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerFast
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,8 @@ def load(name: str = "minilm", **options: Any) -> tuple[PreTrainedModel, PreTrai
 
     `options` go to `AutoModel.from_pretrained`. Raises PublicModelError as `locate` does.
     """
+    from transformers import AutoModel
+
     folder = locate(name)
     model = AutoModel.from_pretrained(folder, use_safetensors=True, **options)
     return model.float().eval(), tokenizer(name)
@@ -72,14 +77,23 @@ def load(name: str = "minilm", **options: Any) -> tuple[PreTrainedModel, PreTrai
 
 def tokenizer(name: str = "minilm") -> PreTrainedTokenizerFast:
     """Return a public model's tokenizer. Raises PublicModelError as `locate` does."""
+    from transformers import AutoTokenizer
+
     return AutoTokenizer.from_pretrained(locate(name))
+
+
+def mirrored(repository: str) -> Path | None:
+    """Return a repository's folder in the folder that SAOBP_DATA names, laid out like the hub; None without either."""
+    choice = os.environ.get("SAOBP_DATA", "")
+    folder = Path(choice).expanduser() / repository
+    return folder if choice not in ("", "hub", "synthetic") and folder.is_dir() else None
 
 
 def _places(model: PublicModel) -> Iterator[tuple[str, Path | None]]:
     """Yield where a model may be, in words and as a folder; None where it is not."""
     choice = os.environ.get("SAOBP_DATA", "")
     if choice not in ("", "hub", "synthetic"):
-        yield f"the folder of SAOBP_DATA ({choice})", Path(choice).expanduser() / model.repository
+        yield f"the folder of SAOBP_DATA ({choice})", mirrored(model.repository)
     if choice in ("", "hub"):
         yield "the hub or its cache", _from_hub(model.repository, download=choice == "hub")
     yield f"the package {model.package}", _packaged(model)

@@ -1,31 +1,34 @@
 """The attention explorer in a browser: its numbers are those of saobp.refine, its pictures follow the controls."""
 
+import base64
 import html
+import itertools
 import json
 import re
 import shutil
 import subprocess
 
 import families
+import model_folders
+import numpy as np
+import pandas as pd
 import pytest
 import torch
-from model_folders import TEXTS
 from small_models import word_tokenizer
 from transformers import BertConfig, BertModel, GPT2Config, GPT2LMHeadModel
 
 import saobp
-from saobp.measure import explorer
+from saobp.measure import explorer, inspect
 from saobp.measure.diagnostics import attention_entropy, column_mass_maximum, gtd
+from saobp.study.publication.cli import main
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+HEADLESS = (BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--dump-dom")
 needs_browser = pytest.mark.skipif(BROWSER is None, reason="no chromium here: apt-get install chromium")
 STATES = [
-    {"text": text, "layer": layer, "head": head, "factor": factor, "strength": strength}
-    for text, layer, head, factor, strength in [
-        (0, 0, 0, "high", 0.1), (1, 1, 3, "high", 1.0), (2, 0, 2, "low", 0.3), (0, 1, 1, "elemmul", 0.3),
-        (1, 0, 1, "sinkhorn", 0.3), (2, 1, 0, "high", 0.0),
-    ]
-]  # fmt: skip
+    {"text": number % 3, "layer": number % 2, "head": number % 4, "factor": factor, "strength": strength}
+    for number, (factor, strength) in enumerate(itertools.product(inspect.FACTORS, (0.0, 0.2, 0.73, 1.0)))
+]
 SCRIPT = """
 <script>
 const told = { errors: window.told, numbers: [] }, root = document.querySelector(".saobp-explorer"), it = root.explorer;
@@ -43,7 +46,17 @@ told.rest = part("read").textContent;
 key("ArrowDown"); key("ArrowDown"); key("ArrowRight");
 told.pointed = { cell: it.cell, said: part("read").textContent, total: it.total[it.cell[1]] };
 key("Escape");
-for (const state of STATES) told.numbers.push({ ...it.set(state), refined: [...it.refined] });
+const chosen = () => part("picker").querySelector("[tabindex='0']");
+it.set({ layer: 0, head: 0 });
+for (const arrow of ["ArrowUp", "ArrowRight", "ArrowDown", "ArrowRight"]) {
+  chosen().focus();
+  chosen().dispatchEvent(new KeyboardEvent("keydown", { key: arrow, bubbles: true }));
+}
+told.picked = { layer: it.state.layer, head: it.state.head, checked: chosen().ariaChecked, label: chosen().ariaLabel,
+  focused: chosen() === document.activeElement, stops: part("picker").querySelectorAll("[tabindex='0']").length };
+for (const state of STATES)
+  told.numbers.push({ ...it.set(state), refined: [...it.refined], shown: part("lambda").textContent });
+told.bounds = Object.keys(it.data.error).map((name) => [name, Number(part(`error-${name}`).textContent)]);
 told.width = [document.documentElement.scrollWidth, innerWidth];
 const out = document.createElement("pre");
 out.id = "told";
@@ -55,14 +68,18 @@ HEAD = """<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewp
 <script>window.told = []; addEventListener("error", (event) => window.told.push(event.message));</script><body>"""
 
 
-def collected(kind):
+def random_model(kind):
     torch.manual_seed(0)
     ids = {"vocab_size": 105, "pad_token_id": 0}
     if kind == "causal":
         model = GPT2LMHeadModel(GPT2Config(**ids, n_embd=32, n_layer=2, n_head=4, n_positions=64))
     else:
         model = BertModel(BertConfig(**ids, **families.SIZES))
-    return explorer.collect(families.sharpened(model), word_tokenizer(), TEXTS, strength=0.1, tokens=16)
+    return families.sharpened(model)
+
+
+def collected(kind):
+    return explorer.collect(random_model(kind), word_tokenizer(), model_folders.TEXTS, strength=0.1, tokens=16)
 
 
 def browse(tmp_path, data, width=1100):
@@ -70,8 +87,7 @@ def browse(tmp_path, data, width=1100):
     file = tmp_path / "page.html"
     script = SCRIPT.replace("STATES", json.dumps(STATES))
     file.write_text(HEAD + explorer.fragment(data) + script, encoding="utf-8")
-    command = [BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--dump-dom"]
-    command += [f"--window-size={width},900", f"--user-data-dir={tmp_path / 'browser'}", file.as_uri()]
+    command = [*HEADLESS, f"--window-size={width},900", f"--user-data-dir={tmp_path / 'browser'}", file.as_uri()]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     found = re.search(r'<pre id="told">(.*?)</pre>', done.stdout, re.S)
     assert found, done.stderr[-2000:]
@@ -89,15 +105,19 @@ def browsed(request, tmp_path_factory):
 
 def received(data, state):
     """Return the map that the page shows, as the levels give it."""
-    import base64
-
-    import numpy as np
-
     text = data["texts"][state["text"]]
     length = len(text["tokens"])
-    levels = np.frombuffer(base64.b64decode(text["maps"]), np.uint8)
+    levels = np.frombuffer(base64.b64decode(text["maps"]), "<u2")
     levels = levels.reshape(data["layers"], data["heads"], length, length)[state["layer"], state["head"]]
-    return explorer.from_levels(levels.copy())
+    return explorer.from_levels(levels)
+
+
+def measured(maps):
+    return {
+        "column": column_mass_maximum(maps).item(),
+        "entropy": attention_entropy(maps).item(),
+        "gtd": gtd(maps).item(),
+    }
 
 
 def test_the_page_refines_as_saobp_does(browsed):
@@ -107,9 +127,40 @@ def test_the_page_refines_as_saobp_does(browsed):
         refined = saobp.refine(raw, state["factor"], state["strength"], causal=data["causal"])
         assert torch.allclose(torch.tensor(numbers["refined"], dtype=torch.double), refined.flatten(), atol=1e-6), state
         for side, maps in (("before", raw), ("after", refined)):
-            assert numbers[side]["column"] == pytest.approx(column_mass_maximum(maps).item(), abs=1e-3)
-            assert numbers[side]["entropy"] == pytest.approx(attention_entropy(maps).item(), abs=1e-3)
-            assert numbers[side]["gtd"] == pytest.approx(gtd(maps).item(), abs=1e-3)
+            for name, value in measured(maps).items():
+                assert numbers[side][name] == pytest.approx(value, abs=1e-3), (state, name)
+
+
+def test_the_page_is_as_near_to_the_model_s_own_maps_as_it_says(browsed):
+    data, told, _ = browsed
+    model = inspect.plain_copy(random_model("causal" if data["causal"] else "bidirectional"))
+    samples = list(inspect.encoded(model, word_tokenizer(), model_folders.TEXTS, 16))
+    assert max(data["error"].values()) < 0.02
+    assert all(0 < bound - data["error"][name] < 1.01e-4 for name, bound in told["bounds"])
+    for state, numbers in zip(STATES, told["numbers"]):
+        exact = inspect.maps_of(model, samples[state["text"]])[state["layer"]][state["head"]]
+        refined = saobp.refine(exact, state["factor"], state["strength"], causal=data["causal"]).double()
+        gap = (torch.tensor(numbers["refined"], dtype=torch.double) - refined.flatten()).abs().max().item()
+        assert gap <= 1.05 * data["error"]["probability"] + 1e-6, state
+        for name, value in measured(refined).items():
+            assert abs(numbers["after"][name] - value) <= 1.05 * data["error"][name] + 1e-6, (state, name)
+
+
+def test_a_factor_without_strength_is_off_at_0_and_the_same_at_all_others(browsed):
+    data, told, _ = browsed
+    for state, numbers in zip(STATES, told["numbers"]):
+        if state["strength"] == 0:
+            assert numbers["after"] == numbers["before"] and numbers["shown"] == "0.00"
+        elif state["factor"] in ("elemmul", "sinkhorn"):
+            assert numbers["shown"] == "any above 0"
+
+
+def test_the_map_of_all_heads_is_chosen_from_by_the_arrow_keys(browsed):
+    _, told, _ = browsed
+    picked = told["picked"]
+    assert (picked["layer"], picked["head"]) == (1, 2)
+    assert picked["checked"] == "true" and picked["focused"] and picked["stops"] == 1
+    assert picked["label"].startswith("layer 2, head 3: ")
 
 
 def test_the_page_starts_where_a_sink_drains(browsed):
@@ -137,18 +188,45 @@ def test_the_console_stays_silent(browsed):
 
 
 @needs_browser
+def test_the_page_of_an_inspection_writes_every_head_s_number_before_and_after(tmp_path):
+    folder, out = model_folders.folder("gpt2", tmp_path / "gpt2"), tmp_path / "out"
+    texts = model_folders.text_file(tmp_path / "texts.txt")
+    assert main(["inspect", str(folder), "--text", str(texts), "--samples", "2", "--out", str(out)]) == 0
+    command = [*HEADLESS, f"--user-data-dir={tmp_path / 'browser'}", (out / "index.html").as_uri()]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    table = pd.read_csv(out / "attention.csv").query("measure == 'column_mass_maximum' and head.notna()")
+    for side in ("before", "after"):
+        picture = re.search(f'<svg id="heads-{side}".*?</svg>', done.stdout, re.S)[0]
+        numbers = [float(number) for number in re.findall(r'class="(?:on|off)">([^<]+)<', picture)]
+        assert numbers == pytest.approx(table.sort_values(["layer", "head"])[side].to_list(), abs=0.051), side
+    assert "CONSOLE" not in done.stderr
+
+
+@needs_browser
 def test_a_phone_shows_the_page_without_scrolling_sideways(tmp_path):
     told, _ = browse(tmp_path, collected("causal"), width=500)
     assert told["width"][0] <= told["width"][1]
 
 
-def test_levels_keep_probabilities_to_three_percent_and_rows_to_one():
+def test_levels_keep_probabilities_to_a_thousandth_and_rows_to_one():
     torch.manual_seed(0)
     maps = (4 * torch.randn(5, 20, 20)).softmax(-1)
     back = explorer.from_levels(explorer.to_levels(maps))
     assert torch.allclose(back.sum(-1), torch.ones(5, 20, dtype=torch.double))
-    kept = maps > 1e-5
-    assert ((back / maps - 1).abs()[kept] < 0.055).all() and (back[maps < 5e-7] == 0).all()
+    assert ((back / maps - 1).abs() < 1e-3).all()
+    tiny = torch.tensor([[1.0, 1e-29], [1e-31, 1.0]])
+    assert explorer.from_levels(explorer.to_levels(tiny))[0, 1] == pytest.approx(1e-29, rel=2e-3)
+    assert explorer.to_levels(tiny)[1].tolist() == [0, explorer.LEVELS]
+
+
+def test_the_error_holds_at_every_strength_of_the_slider():
+    model = inspect.plain_copy(random_model("causal"))
+    maps = torch.stack(inspect.maps_of(model, next(inspect.encoded(model, word_tokenizer(), model_folders.TEXTS, 16))))
+    received = explorer.from_levels(explorer.to_levels(maps))
+    error = collected("causal")["error"]["column"]
+    for factor, step in itertools.product(inspect.FACTORS, range(1, 101)):
+        ours, exact = (inspect.one_step(one, factor, step / 100, True).double() for one in (received, maps))
+        assert (column_mass_maximum(ours) - column_mass_maximum(exact)).abs().max() <= 1.02 * error, (factor, step)
 
 
 def test_a_forbidden_entry_stays_forbidden():

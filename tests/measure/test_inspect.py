@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 
+import huggingface_hub
 import model_folders
 import numpy as np
 import pandas as pd
@@ -16,6 +17,7 @@ from small_models import word_tokenizer
 from transformers import (
     AlbertConfig,
     AlbertModel,
+    AutoConfig,
     CLIPConfig,
     CLIPModel,
     CLIPTextConfig,
@@ -31,6 +33,7 @@ import saobp
 from saobp.measure import inspect as inspecting
 from saobp.measure import predictions
 from saobp.measure.resampling import StreamedBootstrap
+from saobp.models import opening
 from saobp.models.apply import raw_attentions
 from saobp.study.publication.cli import main
 
@@ -44,6 +47,10 @@ def folders(tmp_path_factory):
 @pytest.fixture
 def texts(tmp_path):
     return model_folders.text_file(tmp_path / "texts.txt")
+
+
+BAD = ("-0.1", "nan", "inf", "0.0")
+WHY = "since plain attention is always shown"
 
 
 def decoder():
@@ -290,11 +297,10 @@ def test_a_text_without_two_tokens_is_refused(text, said, folders, tmp_path, cap
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--strength", "-0.1"], "not negative"),
-        (["--strength", "nan"], "finite"),
-        (["--strength", "0"], "above 0"),
+        *((["--strength", "0.1", bad], f"strength must be finite and above 0, {WHY}; got {bad}") for bad in BAD),
         (["--factor", "higher"], "factor must be one of"),
-        (["--samples", "0"], "samples must be at least 1"),
+        (["--samples", "0"], "samples must be a whole number of at least 1"),
+        (["--tokens", "3"], "tokens must be a whole number of at least 4"),
         (["--text", "nowhere.txt"], "nowhere.txt: cannot be read"),
         (["--images", "nowhere"], "no such folder"),
     ],
@@ -305,6 +311,41 @@ def test_bad_options_are_refused_in_one_line(options, said, folders, tmp_path, c
 
 def test_a_name_that_is_nothing_is_refused(tmp_path, capsys):
     refused(["minlm"], "no such folder", tmp_path, capsys)
+
+
+def test_a_repository_that_is_nowhere_is_asked_for_once(monkeypatch, tmp_path, capsys):
+    asked = []
+    unreachable = lambda *_, **__: asked.append(1) or (_ for _ in ()).throw(OSError("Name or service not known"))  # noqa: E731
+    monkeypatch.setattr(huggingface_hub.HfApi, "model_info", unreachable)
+    monkeypatch.setattr(
+        AutoConfig, "from_pretrained", lambda *_, **__: pytest.fail("transformers tries for half a minute")
+    )
+    refused(["nobody/nothing"], "nobody/nothing: no such folder, not in the hub's cache", tmp_path, capsys)
+    assert asked == [1]
+
+
+def test_a_repository_of_the_hub_is_taken_from_the_mirror(monkeypatch, folders, tmp_path):
+    shutil.copytree(folders["gpt2"], tmp_path / "owner" / "decoder")
+    monkeypatch.setenv("SAOBP_DATA", str(tmp_path))
+    opened = opening.open_model("owner/decoder")
+    assert opened.name == "owner/decoder" and isinstance(opened.model, GPT2LMHeadModel)
+
+
+def test_the_repository_of_a_public_model_is_found_wherever_its_short_name_is(monkeypatch, tmp_path):
+    monkeypatch.setenv("SAOBP_DATA", str(tmp_path))  # a mirror without it: the packaged copy is read
+    by_repository, by_name = (opening.open_model(name) for name in ("sentence-transformers/all-MiniLM-L6-v2", "minilm"))
+    assert by_repository.name == by_name.name == "sentence-transformers/all-MiniLM-L6-v2"
+    assert by_repository.model.name_or_path == by_name.model.name_or_path
+
+
+def test_the_terminal_writes_a_decoder_s_sink_in_full(folders, texts, tmp_path, capsys):
+    assert (
+        main(["inspect", str(folders["gpt2"]), "--text", str(texts), "--samples", "2", "--out", str(tmp_path / "o")])
+        == 0
+    )
+    printed = capsys.readouterr().out.splitlines()
+    row = next(line for line in printed if "first token (" in line)
+    assert row.index(" → ") > printed[0].index("entropy")
 
 
 def test_text_for_a_vision_model_is_refused(folders, texts, tmp_path, capsys):

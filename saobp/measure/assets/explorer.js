@@ -6,9 +6,9 @@
 "use strict";
 
 const saobpMath = {
-  /* uint8 levels on a log scale to probabilities: 0 is none, 1 is e^floor, 255 is 1; rows are normalised again */
-  fromLevels(levels, L, floor) {
-    const A = Float64Array.from(levels, (level) => (level ? Math.exp(floor * (1 - (level - 1) / 254)) : 0));
+  /* levels to probabilities: 0 is none, 1 is e^floor, top is 1, even steps in the root of the logarithm */
+  fromLevels(levels, L, floor, top) {
+    const A = Float64Array.from(levels, (level) => (level ? Math.exp(floor * ((top - level) / (top - 1)) ** 2) : 0));
     return saobpMath.normalised(A, L);
   },
 
@@ -46,9 +46,9 @@ const saobpMath = {
   },
 
   refine(A, L, factor, strength, causal) {
-    if (factor === "elemmul") return saobpMath.elementwise(A, L, causal);
+    if (!strength) return A.slice(); // whatever the factor, as in saobp.refine
+    if (factor === "elemmul") return saobpMath.elementwise(A, L);
     if (factor === "sinkhorn") return saobpMath.sinkhorn(A, L, causal);
-    if (!strength) return A.slice();
     const bias = saobpMath.bias(saobpMath.messages(A, factor, strength), L, causal);
     const B = new Float64Array(L * L);
     for (let j = 0; j < L; j++) {
@@ -60,11 +60,11 @@ const saobpMath = {
     return saobpMath.normalised(B, L);
   },
 
-  elementwise(A, L, causal) {
+  elementwise(A, L) {
     const B = new Float64Array(L * L);
     for (let j = 0; j < L; j++)
-      for (let k = 0; k < (causal ? j + 1 : L); k++)
-        for (let n = 0; n < L; n++) B[j * L + k] += A[j * L + n] * A[k * L + n];
+      for (let k = 0; k < L; k++)
+        if (A[j * L + k]) for (let n = 0; n < L; n++) B[j * L + k] += A[j * L + n] * A[k * L + n]; // hidden keys stay so
     return saobpMath.normalised(B, L);
   },
 
@@ -113,12 +113,14 @@ const saobpMath = {
 class SaobpExplorer {
   static FACTORS = { high: "High", low: "Low", elemmul: "ElemMul", sinkhorn: "Sinkhorn" };
   static WITHOUT_STRENGTH = ["elemmul", "sinkhorn"];
+  static ARROWS = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
 
   constructor(root, data) {
     this.root = root; this.data = data;
     this.state = { text: 0, layer: 0, head: 0, factor: data.factor, strength: data.strength, ...data.start };
     this.cell = null; // [query, key] under the pointer or the keyboard
-    this.maps = data.texts.map((text) => Uint8Array.from(atob(text.maps), (letter) => letter.charCodeAt(0)));
+    const bytes = (text) => Uint8Array.from(atob(text.maps), (letter) => letter.charCodeAt(0));
+    this.maps = data.texts.map((text) => new Uint16Array(bytes(text).buffer));
     this.build();
     this.compute();
     this.draw();
@@ -150,16 +152,25 @@ class SaobpExplorer {
     slider.value = this.state.strength;
     slider.addEventListener("input", () => this.set({ strength: Number(slider.value) }));
     for (const side of ["before", "after"]) this.listen(this.part(side));
+    for (const [name, most] of Object.entries(data.error)) this.part(`error-${name}`).textContent = (most + 5e-5).toFixed(4);
     this.picker();
   }
 
-  /* a small map of all heads: the darker, the larger the largest column sum; a click chooses one */
+  /* a small map of all heads: the darker, the larger the largest column sum; a click or the arrow keys choose one */
   picker() {
-    const box = this.part("picker");
-    box.style.setProperty("--heads", this.data.heads);
+    const box = this.part("picker"), { heads, layers } = this.data;
+    box.style.setProperty("--heads", heads);
     box.addEventListener("click", (event) => {
       const n = [...box.children].indexOf(event.target);
-      if (n >= 0) this.set({ layer: Math.floor(n / this.data.heads), head: n % this.data.heads });
+      if (n >= 0) this.set({ layer: Math.floor(n / heads), head: n % heads });
+    });
+    box.addEventListener("keydown", (event) => {
+      const step = SaobpExplorer.ARROWS[event.key];
+      if (!step) return;
+      event.preventDefault();
+      const within = (value, count) => Math.min(count - 1, Math.max(0, value));
+      this.set({ layer: within(this.state.layer + step[0], layers), head: within(this.state.head + step[1], heads) });
+      box.querySelector(".chosen").focus();
     });
   }
 
@@ -176,7 +187,7 @@ class SaobpExplorer {
     canvas.addEventListener("pointerdown", (event) => this.point(at(event)));
     canvas.addEventListener("pointerleave", () => this.point(null));
     canvas.addEventListener("keydown", (event) => {
-      const step = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key];
+      const step = SaobpExplorer.ARROWS[event.key];
       if (event.key === "Escape") this.point(null);
       if (!step) return;
       event.preventDefault();
@@ -203,7 +214,7 @@ class SaobpExplorer {
 
   map(text, layer, head) {
     const L = this.data.texts[text].tokens.length, first = (layer * this.data.heads + head) * L * L;
-    return saobpMath.fromLevels(this.maps[text].subarray(first, first + L * L), L, this.data.floor);
+    return saobpMath.fromLevels(this.maps[text].subarray(first, first + L * L), L, this.data.floor, this.data.top);
   }
 
   compute() {
@@ -227,10 +238,10 @@ class SaobpExplorer {
   write() {
     const { factor, strength } = this.state, without = SaobpExplorer.WITHOUT_STRENGTH.includes(factor);
     this.root.dataset.factor = factor;
-    this.part("strength").disabled = without;
-    this.part("strength").setAttribute("aria-valuetext", `λ ${strength.toFixed(2)}`);
-    this.part("lambda").textContent = without ? "no λ" : strength.toFixed(2);
-    this.part("title").textContent = SaobpExplorer.FACTORS[factor] + (without ? "" : `, λ = ${strength.toFixed(2)}`);
+    const shown = without && strength ? "any above 0" : strength.toFixed(2); // the same map at all of these
+    this.part("strength").setAttribute("aria-valuetext", `λ ${shown}`);
+    this.part("lambda").textContent = shown;
+    this.part("title").textContent = SaobpExplorer.FACTORS[factor] + (without && strength ? "" : `, λ = ${shown}`);
     for (const [name, digits] of [["column", 1], ["entropy", 2], ["gtd", 2]]) {
       this.part(`${name}-before`).textContent = this.before[name].toFixed(digits);
       this.part(`${name}-after`).textContent = this.after[name].toFixed(digits);
@@ -248,12 +259,19 @@ class SaobpExplorer {
         const share = saobpMath.measures(this.map(text, ...at), this.L).column / this.L;
         cell.style.setProperty("--share", share.toFixed(3));
         cell.title = `layer ${at[0] + 1}, head ${at[1] + 1}: largest column sum ${(share * this.L).toFixed(1)}`;
+        cell.role = "radio";
+        cell.ariaLabel = cell.title;
         return cell;
       });
       box.replaceChildren(...cells);
       this.picked = text;
     }
-    [...box.children].forEach((cell, n) => cell.classList.toggle("chosen", n === layer * heads + head));
+    [...box.children].forEach((cell, n) => {
+      const chosen = n === layer * heads + head;
+      cell.classList.toggle("chosen", chosen);
+      cell.ariaChecked = chosen;
+      cell.tabIndex = chosen ? 0 : -1; // one stop for the tab key, the arrow keys go on from it
+    });
   }
 
   /* say in words and numbers what is under the pointer, or at rest what the largest column does */
