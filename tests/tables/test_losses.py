@@ -70,15 +70,6 @@ def test_a_run_is_looked_at_before_half_of_its_steps():
     assert losses.early(run("high", 42, 3.0, steps=8000))["step"] == 0
 
 
-def test_the_order_of_runs_is_spoken_of_from_six_on():
-    found = [run(name, seed, 3 + seed / 100 + place, early=4 + seed / 100 + place)
-             for place, name in enumerate(("original", "high")) for seed in (42, 43, 44)]  # fmt: skip
-    assert losses.order_words(found[:5]) == []
-    assert losses.order_words([run(name, seed, 3.0) for name in ("original", "high") for seed in (42, 43, 44)]) == []
-    (said,) = losses.order_words(found)
-    assert "6 runs at step 4,226" in said and said.endswith("ρ = 1.00.")
-
-
 def test_no_minus_stands_before_a_zero():
     found = [run("high", 42, 3.0), run("original", 42, 3.001)]
     assert losses.table(found)["Beside Original, nats"].tolist() == ["", "+0.00 (one seed)"]
@@ -92,5 +83,3 @@ def test_a_profile_of_several_sizes_has_the_smallest_first_and_its_own_compariso
     ]
     assert losses.table(found)["Model"].tolist() == ["BERT-Mini"] * 2 + ["BERT-Small"] * 2
     assert losses.gaps(found)["difference"].tolist() == pytest.approx([0.1, 0.1])
-    head, rule, *rows = losses.to_markdown(found).splitlines()
-    assert len(rows) == 4 and {row.count("|") for row in (head, rule, *rows)} == {8}

@@ -184,7 +184,7 @@ def test_a_repeated_run_is_shown_beside_the_first(decided, again):
     row = frame.set_index(["claim", "study", "measurement"]).loc[key]
     assert tuple(row[["rerun", "rerun_low", "rerun_high"]]) == (again[key].estimate, again[key].low, again[key].high)
     assert row["rerun_outcome"] == IMPRECISE and row["rerun_high"] - row["rerun_low"] > 4 * (row["high"] - row["low"])
-    shown = "\n".join(verdicts.table.rerun_lines(decided, again))
+    shown = examples.narrow("\n".join(verdicts.table.rerun_lines(decided, again)))
     assert "loss at the last step, BERT-Mini (4 × 128), narrow | +0.035 [" in shown
     entering = {"convergence", "regularizers-perplexity", "gtd-good-range", "gtd-bad-range"}  # read such a loss
     entering |= {"decoder-perplexity", "decoder-perplexity-size"}  # borrow the spread of such losses
@@ -267,8 +267,8 @@ def test_what_an_algorithm_or_a_size_brings_is_shown_to_readers(studies, decided
             by_seed.setdefault(given["seed"], []).append(np.arctanh(np.corrcoef(pair)[0, 1]))
     mean = np.tanh(np.mean([np.mean(each) for each in by_seed.values()]))
     assert without.estimate == pytest.approx(mean) and outcomes.of_part(row.claim, without) == IMPRECISE
-    assert "Barrat's weights) | ElemMul | +0.20 [0.09, 0.32], supported | +0.07 [" in shown
-    assert shown.count("The loss converges faster with High | BERT-") == 6
+    assert "Barrat's weights) | ElemMul | +0.20 [0.09, 0.32], supported | +0.07 [" in examples.narrow(shown)
+    assert examples.narrow(shown).count("The loss converges faster with High | BERT-") == 6
     assert shown in verdicts.to_markdown(decided)
 
 

@@ -14,6 +14,7 @@ from saobp.study.statistics.intervals import (
     correlation_error,
     mean_interval,
     median_interval,
+    on_scale,
     over_samples,
 )
 from saobp.study.statistics.paired import Difference, holm, item_errors, paired_correlations, paired_difference
@@ -37,6 +38,7 @@ __all__ = [
     "last_level",
     "mean_interval",
     "median_interval",
+    "on_scale",
     "over_samples",
     "paired_correlations",
     "paired_difference",

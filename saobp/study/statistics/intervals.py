@@ -1,8 +1,8 @@
 """Intervals of one number: over the items or samples it was measured on and the seeds it was trained with."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from math import exp, isfinite, nan, pi, sqrt
+from dataclasses import dataclass, replace
+from math import exp, inf, isfinite, nan, pi, sqrt
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,22 @@ class Estimate:
     def p(self) -> float:
         """Two-sided p-value of its distance from 0, by the law of its interval (NaN if there is none)."""
         return self.error.p(self.value) if self.error else nan
+
+
+def on_scale(found: Estimate, top: float = inf) -> Estimate:
+    """Return an estimate whose interval stays between 0 and `top`: half-widths on the scale of logarithms or logits.
+
+    To first order: the plain half-width times the slope of the scale. An estimate at 0 or `top`, and an interval that
+    was not made from an error, stay as they are.
+    """
+    value, half = found.value, found.half_width
+    if found.error is None or not (0 < value < top and half > 0):
+        return found
+    if top == inf:
+        return replace(found, low=value * exp(-half / value), high=value * exp(half / value))
+    odds, reach = value / (top - value), half * top / (value * (top - value))
+    low, high = (top * odds * step / (1 + odds * step) for step in (exp(-reach), exp(reach)))
+    return replace(found, low=low, high=high)
 
 
 def perplexity_interval(loss: Estimate) -> dict[str, Any]:

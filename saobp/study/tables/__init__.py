@@ -9,7 +9,8 @@ from saobp.study.paper import numbers as published_numbers
 from saobp.study.paper.numbers import Published
 from saobp.study.setup import paths
 from saobp.study.tables import context, measures, scores, setup
-from saobp.study.tables.cells import Cell, Row, Table
+from saobp.study.tables.cells import Cell, Row
+from saobp.study.tables.render import Table
 
 Record = dict[str, Any]
 TABLES = {
@@ -35,11 +36,8 @@ def table(number: int, records: Sequence[Record], published: Published | None = 
     """
     if number not in TABLES:
         raise ValueError(f"number: the paper has no Table {number}; choose 1 to 9")
-    context.profile(records)
-    used, published = context.relevant(f"table{number}", records), published or published_numbers.load()
-    built = TABLES[number](used, published)
-    named = f"Profile {context.profile(records)}."
-    return replace(built, notes=tuple(note.replace("Profile none.", named) for note in built.notes))
+    study, used = context.profile(records), context.relevant(f"table{number}", records)
+    return replace(TABLES[number](used, published or published_numbers.load()), study=study if records else "")
 
 
 def write(

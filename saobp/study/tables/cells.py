@@ -1,16 +1,19 @@
-"""A table as data: the paper's number, ours with its interval, and why a cell is empty."""
+"""One number of the paper beside ours, with its interval and its marks, and why it is empty."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import ceil, floor, isfinite, isnan, log10
-from typing import Self
 
-from saobp.study.setup.labels import counted
 from saobp.study.statistics import Difference, Estimate, holm
 
 LOPSIDED = 0.2  # an interval whose sides differ by more of the longer one is printed with both ends
 SIGNIFICANT = 4  # digits of a number that a reader needs; the CSV has more
 LEVEL = 0.05  # family-wise, over all comparisons of a table
+DIFFERS, UNPRINTED = "*", "–"
+SIGNS = {
+    "below chance": "†", "below majority": "§", "constant predictor": "‡", "below bag of words": "¶",
+    "opposite sign": "‖", "says nothing": "°",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -21,7 +24,7 @@ class Cell:
     ours: Estimate | str | None = None  # a text where the quantity is a word
     difference: Difference | None = None  # ours against Original, same items and seeds
     adjusted_p: float | None = None  # Holm over the table
-    flags: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()  # of `SIGNS`
     reason: str = ""  # why `ours` is empty, or lacks runs
     digits: int = 2  # behind the point, and more where the error would be 0.00 and four are not yet there
     exact: bool = False  # counted, not measured: nothing was repeated
@@ -39,11 +42,6 @@ class Cell:
         return self.adjusted_p is not None and self.adjusted_p < LEVEL
 
     @property
-    def alone(self) -> bool:
-        """Whether ours is a number without an interval that should have one."""
-        return isinstance(self.ours, Estimate) and self.ours.seeds == 1 and isnan(self.ours.half_width)
-
-    @property
     def places(self) -> int:
         """Digits behind the point: `digits`, or as many as show the error's first digit or `SIGNIFICANT` in all."""
         half = self.ours.half_width if isinstance(self.ours, Estimate) else 0
@@ -51,6 +49,19 @@ class Cell:
             return self.digits
         before = floor(log10(abs(self.ours.value))) + 1 if self.ours.value else 1
         return max(self.digits, min(ceil(-log10(half)), SIGNIFICANT - before))
+
+    def texts(self) -> dict[str, str]:
+        """Return what a reader sees, by the head of its column; empty where there is nothing."""
+        ratio, theirs = self.ratio, self.published_ratio
+        ours = self.number() or "failed" * self.ran
+        return {
+            "Paper": self.published or UNPRINTED,
+            "Ours": ours + "".join(SIGNS[flag] for flag in self.flags),
+            "Ours − Original": self.apart() + DIFFERS * self.differs,
+            "Paper ÷ Original": "" if theirs is None else f"×{theirs:.2f}",
+            "Ours ÷ Original": "" if ratio is None else f"×{ratio.value:.2f} [{ratio.low:.2f}, {ratio.high:.2f}]",
+            "n": self.count(),
+        }
 
     def number(self) -> str:
         """Ours with its interval, as text: "54.66 ± 1.20", "3.12 [0.55, 15.75]" if it is lopsided, or empty."""
@@ -99,60 +110,6 @@ class Row:
     cells: Mapping[str, Cell]
 
 
-@dataclass(frozen=True)
-class Table:
-    """One of the paper's tables, published beside ours; `caption` names profile, data and completeness."""
-
-    number: int
-    caption: str
-    heads: tuple[str, ...]  # of the label columns
-    columns: Mapping[str, str]  # key -> title
-    rows: tuple[Row, ...]
-    notes: tuple[str, ...] = ()
-    counts: str = "runs×items"  # what n counts; empty where there is none
-    spread: str = "mean ± half of the 95 % interval, or [the interval] where it is lopsided"
-    what: str = "Task"  # the head of the columns' titles
-
-    def with_runs(self) -> Self:
-        """The table without the cells that have no run of ours, and a note that counts them; all of it if none has.
-
-        A cell whose runs all failed stays.
-        """
-        kept = tuple(Row(row.labels, {key: cell for key, cell in row.cells.items() if cell.ran}) for row in self.rows)
-        kept = tuple(row for row in kept if row.cells)
-        if not any(row.labels[0] for row in kept):
-            return self
-        gone = sum(not c.ran and bool(c.published) for row in self.rows if row.labels[0] for c in row.cells.values())
-        said = f"{counted(gone, 'row')} not run (`saobp table {self.number} --all` prints the paper's numbers)."
-        return replace(self, rows=kept, notes=(*([said] if gone else []), *self.notes))
-
-    def to_csv(self) -> str:
-        """One row a cell, for reuse in another analysis."""
-        from saobp.study.tables import render
-
-        return render.csv(self)
-
-    def to_markdown(self) -> str:
-        """A pipe table with the caption above and the notes below."""
-        from saobp.study.tables import render
-
-        return render.markdown(self)
-
-    def to_latex(self) -> str:
-        """A booktabs float to \\input into an ACL paper (needs the packages booktabs and graphicx)."""
-        from saobp.study.tables import render
-
-        return render.latex(self)
-
-    def cell(self, *labels: str, column: str) -> Cell:
-        """The cell of the row with these labels. Raises ValueError that lists the rows if there is none."""
-        for row in self.rows:
-            if row.labels == labels and column in row.cells:
-                return row.cells[column]
-        known = "; ".join(", ".join(row.labels) for row in self.rows)
-        raise ValueError(f"labels: no cell {labels} {column!r} in Table {self.number}; rows are {known}")
-
-
 def corrected(rows: list[Row]) -> tuple[Row, ...]:
     """Adjust the p-values of all comparisons in a table together (Holm)."""
     compared = [
@@ -163,30 +120,3 @@ def corrected(rows: list[Row]) -> tuple[Row, ...]:
     for (index, key), p in zip(compared, holm(raw), strict=True):
         cells[index][key] = replace(cells[index][key], adjusted_p=p)
     return tuple(Row(row.labels, new) for row, new in zip(rows, cells, strict=True))
-
-
-def correction(rows: Sequence[Row]) -> str:
-    """Say over which comparisons, and how many, `corrected` corrected; empty if there were none."""
-    made = sum(
-        cell.adjusted_p is not None and not isnan(cell.adjusted_p) for row in rows for cell in row.cells.values()
-    )
-    if not made:
-        return ""
-    each = "each other algorithm of this table in each column of scores where both were run"
-    return f"Holm's correction covers {counted(made, 'difference')} from Original: {each}."
-
-
-def reason_notes(table: Table) -> tuple[str, ...]:
-    """Say once for each reason which cells are empty because of it, or lack runs."""
-    places: dict[str, list[str]] = {}
-    for row in table.rows:
-        by_reason: dict[str, list[str]] = {}
-        for key, cell in row.cells.items():
-            if cell.reason:
-                said = f"Empty, {cell.reason}" if cell.ours is None else cell.reason[0].upper() + cell.reason[1:]
-                by_reason.setdefault(said, []).append(table.columns[key])
-        for reason, columns in by_reason.items():
-            where = " ".join(label for label in row.labels if label)
-            everything = len(columns) == len(row.cells)
-            places.setdefault(reason, []).append(where if everything else f"{where} ({', '.join(columns)})")
-    return tuple(f"{reason}: {'; '.join(where)}." for reason, where in places.items())

@@ -1,11 +1,10 @@
-"""What every caption must say: the profile, the data and how complete they are."""
+"""Which records stand behind a table or figure: their profile, splits and departures."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from saobp.study.setup import labels
 from saobp.study.setup.benchmarks import TASKS
-from saobp.study.setup.labels import joined
 from saobp.study.setup.schema import Value
 
 Record = dict[str, Any]
@@ -37,7 +36,6 @@ PARTS = {
     "figure-tokens": "tokens",
 }  # of a record of notebook 12, which may have one
 DECODER_ONLY = ("table7",)
-STORY_WORLD = "synthetic"  # the source that writes its data
 NAMED_STAGES = {"finetune": "fine-tuning", "attention": "attention", "cost": "cost"}  # before their departures
 
 
@@ -51,24 +49,6 @@ def relevant(stem: str, records: Iterable[Record]) -> list[Record]:
         return [record for record in chosen if record["metrics"].get(PARTS[stem])]
     wanted = stem in DECODER_ONLY
     return [r for r in chosen if labels.is_decoder(str(r["parameters"].get("model"))) == wanted]
-
-
-def behind(
-    records: Iterable[Record], rows: Iterable[tuple[str, str | None]], tasks: Iterable[str] | None = None
-) -> list[Record]:
-    """The records behind a table's rows, (model, algorithm or None for all) each, and the tasks of its columns.
-
-    What a record says of other tasks, their splits and departures, is left out; so is one that is of other tasks alone.
-    """
-    rows, tasks = set(rows), None if tasks is None else set(tasks)
-    chosen = [
-        record for record in records
-        for model, name in [(record["parameters"].get("model"), record["parameters"].get("algorithm"))]
-        if rows & {(model, name), (model, None)}
-    ]  # fmt: skip
-    if tasks is None:
-        return chosen
-    return of_tasks(chosen, tasks)
 
 
 def of_tasks(records: Iterable[Record], tasks: set[str]) -> list[Record]:
@@ -100,49 +80,6 @@ def profile(records: Sequence[Record]) -> str:
     if len(names) > 1:
         raise ValueError(f"records: of several profiles ({', '.join(names)}); choose the records of one")
     return names[0] if names else "none"
-
-
-def describe(records: Sequence[Record]) -> str:
-    """Profile, source and completeness of the data, and that a model is scaled down: the end of every caption."""
-    parts = [f"Profile {profile(records)}."]
-    if not records:
-        return parts[0] + " No run yet."
-    sources = sorted({str(record["data"].get("source")) for record in records if record.get("data")})
-    if sources:
-        parts.append(f"Data: {', '.join(sources)}" + _incomplete(records) + ".")
-    if any(labels.is_twin(str(record["parameters"].get("model"))) for record in records):
-        parts.append("A name with two numbers is a scaled-down model: its layers × its width.")
-    return " ".join(parts)
-
-
-def _incomplete(records: Sequence[Record]) -> str:
-    """Name every split that is not the published one, with both numbers of rows and what it is instead."""
-    other = [split for split in splits(records) if not split.get("complete", True)]
-    if other and {record["data"].get("source") for record in records if record["data"]} == {STORY_WORLD}:
-        return ", written by the story world, no split is the published one" + _drawn(other)
-    partial = {_split_words(split) for split in other}
-    if not partial:
-        return ", splits complete"
-    return "; not the published splits: " + ", ".join(sorted(partial))
-
-
-def _drawn(splits: Sequence[Record]) -> str:
-    """How many rows were drawn of each split, for what: "; rows drawn: 12 to train on, 32 to report"."""
-    uses = {"train": "to train on", "evaluation": "to report"}
-    counts = {use: {split["used"] for split in splits if split.get("role") == role and split.get("used")}
-              for role, use in uses.items()}  # fmt: skip
-    said = [
-        labels.joined([f"{count:,}" for count in sorted(found)]) + f" {use}" for use, found in counts.items() if found
-    ]
-    return f"; rows drawn: {', '.join(said)}" if said else ""
-
-
-def _split_words(split: Record) -> str:
-    config = split.get("config")
-    name = split["dataset"].split("/")[-1] + (f"/{config}" if config not in (None, "", "default") else "")
-    total = split.get("published_rows")
-    size = f"{split['rows']:,} of {total:,} rows" if total else f"{split['rows']:,} rows"
-    return f"{name} {split['split']} ({'; '.join(filter(None, [size, split['note']]))})"
 
 
 def splits(records: Iterable[Record]) -> list[Record]:
@@ -190,14 +127,3 @@ def departure_rows(
 def _shown(value: Value) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
-
-def notes(records: Sequence[Record], covered: Sequence[str] = ()) -> tuple[str, ...]:
-    """What goes below a table: that its intervals, of what is `covered`, leave out pretraining."""
-    trained = {record["parameters"].get("seed") for record in records}
-    used = {record["parameters"].get("seed") for record in records if record["stage"] != "pretrain"} or trained
-    if not covered or len(used) != 1:
-        return ()
-    alone = "One pretraining seed: intervals"
-    later = f"What was run after pretraining is of one of its seeds ({next(iter(used))}): those intervals"
-    said = alone if len(trained) == 1 else later
-    return (f"{said} cover {joined(covered)}, not pretraining.",)

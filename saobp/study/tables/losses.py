@@ -1,20 +1,17 @@
 """How well encoders read held-out text: on the way and at the end, seed by seed, and beside plain attention."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from math import exp, log
 from typing import Any
 
 import pandas as pd
-from scipy.stats import spearmanr
 
 from saobp.study.setup import records
-from saobp.study.setup.labels import ALGORITHMS, algorithm_title, counted, model_title
+from saobp.study.setup.labels import ALGORITHMS, algorithm_title, model_title
 from saobp.study.statistics import estimates, holm, mean_interval
-from saobp.study.tables.render import pipe
 
 Record = dict[str, Any]
 LEVEL = 0.05  # of a difference that is marked
-FEW = 6  # runs from which on their order says something
 COLUMNS = ("Model", "Algorithm", "Seeds", "Step", "Perplexity then", "At the end", "Beside Original, nats")
 
 
@@ -80,27 +77,3 @@ def _gap(row: Any) -> str:
     marked = "*" if row.p_holm < LEVEL else ""
     low, high = (round(end, 2) + 0.0 for end in (row.low, row.high))
     return f"{value:+.2f} [{low:.2f}, {high:.2f}]{marked}"
-
-
-def order_words(found: Sequence[Record]) -> list[str]:
-    """Say of each model with runs enough how far the order of its runs on the way is that at the end."""
-    said = []
-    for model, runs in ends(found).groupby("model", sort=False):
-        differ = runs[["early", "end"]].nunique().min() > 1
-        if len(runs) >= FEW and runs["step"].nunique() == 1 and differ:
-            rho = spearmanr(runs["early"], runs["end"]).statistic
-            said.append(
-                f"{model_title(model)}: the order of its {counted(len(runs), 'run')} at step {runs['step'].iloc[0]:,} "
-                f"and that at the end agree with Spearman's ρ = {rho:.2f}."
-            )
-    return said
-
-
-def to_markdown(found: Sequence[Record]) -> str:
-    """Return `table` in Markdown, and below it what is said of the order of runs."""
-    return "\n".join([*_lines(COLUMNS, table(found).itertuples(index=False)), *order_words(found)])
-
-
-def _lines(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    numbers = 4  # of the columns, the last ones
-    return [pipe(head), pipe(["---"] * (len(head) - numbers) + ["---:"] * numbers), *map(pipe, rows), ""]

@@ -15,12 +15,6 @@ GLUE_TITLES = {
     "cola": "CoLA", "mrpc": "MRPC", "rte": "RTE", "sst2": "SST2", "stsb": "STS-B", "wnli": "WNLI",
     "qnli": "QNLI", "mnli": "MNLI", "qqp": "QQP",
 }  # fmt: skip
-PUBLIC_ALONE = "of the released models the GLUE scores alone are quoted"
-QUOTED = "the number beside it is quoted from the {}, not from the paper, and was not run here"
-BAG = (
-    "Bag of words: a logistic regression (STS-B: ridge regression) on which words a text holds, fitted to the same "
-    "training items and scored on the same reported ones; it knows no order."
-)
 
 
 def rows(records: Sequence[Record], published: Published, columns: dict[str, str]) -> list[Row]:
@@ -84,10 +78,10 @@ def _floor(records: Sequence[Record], task: str) -> Record:
 def _public_rows(published: Published, columns: dict[str, str]) -> list[Row]:
     """The public models of the same sizes, for scale: their GLUE test scores, and why the other cells are empty."""
     quoted = {
-        (line.model, line.metric): Cell(line.printed, reason=QUOTED.format(line.source))
+        (line.model, line.metric): Cell(line.printed, reason=f"quoted from the {line.source}, not run here")
         for line in published.references.itertuples()
     }
-    titles, none = GLUE_TITLES | {AVERAGE: "GLUE"}, Cell(reason=PUBLIC_ALONE)
+    titles, none = GLUE_TITLES | {AVERAGE: "GLUE"}, Cell(reason="GLUE scores alone are quoted")
     return [
         Row(("", f"public BERT-{name}"), {
             key: quoted.get((name, titles.get(kind)), none) for key, kind in columns.items()

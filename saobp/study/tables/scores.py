@@ -1,19 +1,17 @@
 """Tables 2, 3, 7 and 8: accuracies and perplexities."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from math import nan
 from typing import Any
 
 from saobp.study.paper.numbers import Published
 from saobp.study.setup import labels
-from saobp.study.setup.benchmarks import TASKS
 from saobp.study.setup.records import select
-from saobp.study.setup.sizes import LEAKY
-from saobp.study.statistics import Estimate, estimates, mean_interval, task_scores
-from saobp.study.tables import context, references
-from saobp.study.tables.cells import Cell, Row, Table, corrected, correction
+from saobp.study.statistics import Estimate, estimates, on_scale, task_scores
+from saobp.study.tables import references
+from saobp.study.tables.cells import Cell, Row, corrected
 from saobp.study.tables.references import AVERAGE, GLUE_TITLES, PERPLEXITY
+from saobp.study.tables.render import Table
 
 Record = dict[str, Any]
 MODEL_ROWS = ("Model", "Algorithm")
@@ -26,8 +24,7 @@ def table2(records: Sequence[Record], published: Published) -> Table:
     titles = {key: key.replace("_", "-") for key in columns}
     below = references.rows(records, published, columns)
     rows = _rows(records, published, 2, columns, estimates.sizes(records))
-    caption = "Accuracy on GLUE (mean of nine tasks), HellaSwag, RACE-Middle and SQuAD, the paper's beside ours."
-    return _finish(2, caption, titles, columns, rows, records, below)
+    return _finish(2, titles, rows, below)
 
 
 def table8(records: Sequence[Record], published: Published) -> Table:
@@ -35,8 +32,7 @@ def table8(records: Sequence[Record], published: Published) -> Table:
     columns = {title: task for task, title in GLUE_TITLES.items()} | {"Avg": AVERAGE}
     below = references.rows(records, published, columns)
     rows, titles = _rows(records, published, 8, columns, estimates.sizes(records)), {key: key for key in columns}
-    caption = "The nine GLUE tasks and their mean, the paper's beside ours."
-    return _finish(8, caption, titles, columns, rows, records, below)
+    return _finish(8, titles, rows, below)
 
 
 def _rows(records, published, number, columns, models) -> dict[tuple[str, str], Row]:
@@ -143,7 +139,7 @@ def perplexity_cell(records: Sequence[Record], printed: str, model: str, algorit
     """Perplexity of the pretrained model, over sequences and seeds: on WikiText if all runs were measured there."""
     runs, wikitext = select(list(records), model=model, algorithm=algorithm), bool(_wikitext(records))
     ours = estimates.mean_over_runs(perplexity(run, wikitext=wikitext) for run in runs)
-    return Cell(printed, ours, reason="" if ours else "no held-out perplexity")
+    return Cell(printed, ours and on_scale(ours), reason="" if ours else "no held-out perplexity")
 
 
 def _wikitext(records: Sequence[Record]) -> list[Record]:
@@ -152,15 +148,11 @@ def _wikitext(records: Sequence[Record]) -> list[Record]:
     return [run["wikitext"] for run in runs] if all(run.get("wikitext") for run in runs) else []
 
 
-def _perplexity_note(records: Sequence[Record]) -> tuple[str, ...]:
-    """Name the text that the column of the paper's perplexity on WikiText is of."""
+def _text(records: Sequence[Record]) -> str:
+    """What the column of perplexity is of, in a caption's words."""
     if texts := _wikitext(records):
-        tokens, first = max(text["tokens"] for text in texts), texts[0]
-        note = f" ({first['note']})" if first["note"] else ""
-        return (f"Perplexity: on the first {tokens:,} tokens of {first['config']}, {first['split']}{note}.",)
-    if any(run["metrics"].get("perplexity") is not None for run in records):
-        return ("Perplexity: on the held-out part of the training text; the paper's is on WikiText.",)
-    return ()
+        return f"the first {max(text['tokens'] for text in texts):,} tokens of {texts[0]['config']}"
+    return "the held-out part of the training text"
 
 
 CELLS = {AVERAGE: average_cell, PERPLEXITY: perplexity_cell}  # of the columns that are no task
@@ -179,12 +171,8 @@ def table3(records: Sequence[Record], published: Published) -> Table:
         for algorithm, name in REGULARIZERS.items()
     }
     titles = {"PPL_WikiText": "Perplexity", "QNLI_Acc": "QNLI", "SQuAD_Acc": "SQuAD"}
-    caption = (
-        "Attention-entropy regularisers. The paper prints no Original row and no model size; QNLI and SQuAD of its "
-        "High row are those of BERT-Small in Tables 2 and 8."
-    )
     below = [references.luck_row(records, columns), references.bag_row(records, columns)]
-    return _finish(3, caption, titles, columns, rows, records, below)
+    return _finish(3, titles, rows, below, text=_text(records))
 
 
 def table7(records: Sequence[Record], published: Published) -> Table:
@@ -192,47 +180,9 @@ def table7(records: Sequence[Record], published: Published) -> Table:
     columns = {"RACE_middle_Acc": "race", "BoolQ_Acc": "boolq", "PPL_WikiText": PERPLEXITY}
     rows = _rows(records, published, 7, columns, estimates.sizes(records, decoder=True))
     titles = {"RACE_middle_Acc": "RACE-Middle", "BoolQ_Acc": "BoolQ", "PPL_WikiText": "Perplexity"}
-    caption = "Decoders, zero-shot. A message comes from earlier rows only, but for the form of all rows."
-    table = _finish(7, caption, titles, columns, rows, records, [references.luck_row(records, columns)])
-    return replace(table, notes=(*table.notes, *_normalized_notes(records), *_leak_notes(records)))
+    return _finish(7, titles, rows, [references.luck_row(records, columns)], text=_text(records))
 
 
-def _normalized_notes(records: Sequence[Record]) -> list[str]:
-    """Say what each decoder scores where an option's log-probability is divided by its bytes: another usual rule."""
-    found = []
-    for run in select(list(records), "decoder"):
-        scores = {task: entry["scores"].get("accuracy_normalized") for task, entry in run["metrics"]["tasks"].items()}
-        told = [f"{TASKS[task].title} {score:.1f}" for task, score in scores.items() if score is not None]
-        given = run["parameters"]
-        who = f"{labels.model_title(given['model'])}, {labels.algorithm_title(given['algorithm'])}"
-        found += [f"{who}, seed {given['seed']}: {', '.join(told)}"] if told else []
-    rule = "An option counts by its summed log-probability, and the paper does not say by which. Divided by its bytes: "
-    return [rule + "; ".join(found)] if found else []
-
-
-def _leak_notes(records: Sequence[Record]) -> list[str]:
-    """Name the leak of each decoder that receives messages from later rows, with its interval over sequences."""
-    found = []
-    for run in select(list(records), algorithm=LEAKY):
-        if leak := run["metrics"].get("leak"):
-            gap, who = mean_interval(leak["by_block"]), labels.model_title(run["parameters"]["model"])
-            measured = f"{gap.value:.2f} nats per token [{gap.low:.2f}, {gap.high:.2f}]"
-            found.append(f"{who}, {labels.algorithm_title(LEAKY)}: loss from prefixes − loss of a full pass {measured}")
-    return found
-
-
-def _finish(number, caption, titles, columns, rows, records, below) -> Table:
-    """The table with its comparisons corrected, and captions and notes of what is in it."""
-    tasks = {task for kind in columns.values() for task in (estimates.GLUE if kind == AVERAGE else [kind])}
-    behind, shown = context.behind(records, rows, tasks), corrected(list(rows.values()))
-    sequences = PERPLEXITY in columns.values()
-    intervals = "of scores over items, of perplexity over held-out sequences" if sequences else "over items"
-    said = [f"Intervals: {intervals}, and over seeds where there are several.", correction(shown)]
-    covered = ["items", *(["held-out sequences"] if sequences else [])]
-    if any(record["stage"] == "finetune" for record in behind):
-        covered = ["fine-tuning seeds", *covered]
-    counts = "runs×items, of perplexity runs×sequences" if sequences else "runs×items"
-    bags = [references.BAG] if any(row.labels == references.BAG_ROW for row in below) else []
-    texts = _perplexity_note(records) if sequences else ()
-    notes = (*texts, *bags, *filter(None, said), *context.notes(behind, covered), context.describe(behind))
-    return Table(number, caption, MODEL_ROWS, titles, (*shown, *below), notes, counts)
+def _finish(number: int, titles: dict[str, str], rows: dict[Any, Row], below: list[Row], **given: str) -> Table:
+    """The table with its comparisons corrected together, and what stands beside its rows."""
+    return Table(number, MODEL_ROWS, titles, (*corrected(list(rows.values())), *below), given=given)

@@ -5,13 +5,12 @@ from dataclasses import replace
 from math import nan
 from typing import Any
 
-from saobp.study.cost import cost_tables
 from saobp.study.paper.numbers import Published
 from saobp.study.setup import labels
 from saobp.study.setup.records import select
 from saobp.study.statistics import Estimate, estimates
-from saobp.study.tables import context
-from saobp.study.tables.cells import Cell, Row, Table
+from saobp.study.tables.cells import Cell, Row
+from saobp.study.tables.render import Table
 
 Record = dict[str, Any]
 SHAPE = {
@@ -34,28 +33,23 @@ COST = {
     ("inference", "Throughput (Mtok/s)"): "million_tokens_per_second",
     ("inference", "FLOPs (GFLOPs)"): "gmacs",
 }
-COUNTED = (
-    "GMACs: billions of multiply-accumulates of one forward pass over one sequence, counted by fvcore; a count has no "
-    "rounds. It does not see the two products inside torch's fused attention (Original)."
-)
 
 
 def table4(records: Sequence[Record], published: Published) -> Table:
     """The sizes of the models."""
     titles = {"layers": "Layers", "hidden": "Hidden", "heads": "Heads", "ffn": "FFN", "params": "Parameters"}
-    return _settings(4, "Structure of the models.", titles, SHAPE, ("model", "vocabulary"), records, published)
+    return _settings(4, titles, SHAPE, records, published)
 
 
 def table5(records: Sequence[Record], published: Published) -> Table:
     """The schedule of pretraining."""
     titles = {"max_steps": "Steps", "learning_rate": "Learning rate", "lr_scheduler_type": "Scheduler",
               "warmup_steps": "Warm-up steps", "seed": "Seed"}  # fmt: skip
-    matters = ("steps", "learning rate", "scheduler", "warm-up steps", "seed")
-    return _settings(5, "Pretraining.", titles, SCHEDULE, matters, records, published)
+    return _settings(5, titles, SCHEDULE, records, published)
 
 
-def _settings(number, caption, titles, names, matters, records, published) -> Table:
-    """A table of settings, ours read from the pretraining records; `matters` are the departures that it is about."""
+def _settings(number, titles, names, records, published) -> Table:
+    """A table of settings, ours read from the pretraining records."""
     rows = []
     for model in estimates.sizes(records):
         runs = select(list(records), "pretrain", model=model)
@@ -66,10 +60,7 @@ def _settings(number, caption, titles, names, matters, records, published) -> Ta
         }
         cells = {key: _with_reason(cell, bool(runs)) for key, cell in cells.items()}
         rows.append(Row((labels.model_title(model),), cells))
-    behind = context.behind(records, [(model, None) for model in estimates.models(records)])
-    notes = tuple(context.departures(behind, matters))
-    notes = (*notes, context.describe(behind))
-    return Table(number, caption, ("Model",), titles, tuple(rows), notes, counts="", what="Setting")
+    return Table(number, ("Model",), titles, tuple(rows), what="Setting")
 
 
 def _setting(runs: list[Record], name: str) -> tuple[str | None]:
@@ -109,33 +100,7 @@ def table9(records: Sequence[Record], published: Published) -> Table:
         "inference million_tokens_per_second": "Mtok/s",
         "inference gmacs": "GMACs (inf.)",
     }  # fmt: skip
-    behind = context.behind(records, [(model, None) for model in estimates.models(records)])
-    caption = (
-        "Cost of training, with dropout, and of inference, on random tokens: times, also as ratios to Original's, and "
-        "counts of operations."
-    )
-    return Table(
-        9,
-        caption,
-        ("Model", "Algorithm"),
-        titles,
-        tuple(rows),
-        (COUNTED, *_kernels(select(list(records), "cost")), *context.notes(behind), context.describe(behind)),
-        counts="rounds",
-        spread="median ± half the distance of the quartiles, or [the quartiles] where they are lopsided; ratios with "
-        "quartiles, round by round",
-        what="Quantity",
-    )
-
-
-def _kernels(runs: list[Record]) -> tuple[str, ...]:
-    """How torch computed Original, a note for each answer: with or without a fused kernel."""
-    found = [
-        f"Original ({cost_tables.PHASES[phase]}): torch computes it {cost_tables.kernel(way[phase])}."
-        for way in (run["metrics"]["ways"]["original"] for run in runs)
-        for phase in ("train", "inference")
-    ]
-    return tuple(dict.fromkeys(found))
+    return Table(9, ("Model", "Algorithm"), titles, tuple(rows), what="Quantity")
 
 
 def _cost_row(runs: list[Record], published: Published, model: str, way: str) -> Row:

@@ -1,13 +1,13 @@
 """The claims as CSV with numeric columns, as Markdown and LaTeX, and one claim for a terminal."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from math import inf, isnan
 from pathlib import Path
 
 import pandas as pd
 
 from saobp.study.setup import paths
-from saobp.study.tables import floats, render
+from saobp.study.tables import render
 from saobp.study.verdicts.model import Claim, Measurement
 from saobp.study.verdicts.outcomes import (
     CONTRADICTED,
@@ -38,6 +38,7 @@ AGAIN = (
 LEFT_OUT = "What one algorithm or one size brings: the number that decides, and the same number without it."
 FORMATS = ("csv", "md", "tex")
 POST_HOC, SMALL = "†", "‡"
+PAGE = 22  # claims that a page holds, of up to two lines each
 Reruns = dict[tuple[str, str, str], Measurement]
 
 
@@ -149,7 +150,7 @@ def rerun_lines(verdicts: Sequence[Verdict], reruns: Reruns) -> list[str]:
         for part in (*row.parts, *row.aside)
         if part.key in reruns
     ]
-    return _pipes(("Claim", "Measurement", "Ours [95 %], outcome", "With the repetition"), rows) if rows else []
+    return _pipe(rows, ("Claim", "Measurement", "Ours [95 %], outcome", "With the repetition"))
 
 
 def left_out_lines(verdicts: Sequence[Verdict]) -> list[str]:
@@ -160,40 +161,27 @@ def left_out_lines(verdicts: Sequence[Verdict]) -> list[str]:
         for part in row.aside
         if part.without and part.study == row.study
     ]
-    return _pipes(("Claim", "Left out", "Ours [95 %], outcome", "Without it"), rows) if rows else []
+    return _pipe(rows, ("Claim", "Left out", "Ours [95 %], outcome", "Without it"))
 
 
 def lines(verdicts: Sequence[Verdict]) -> list[str]:
     """Return the lines of the pipe table alone."""
-    return _pipes(HEADS, map(cells, verdicts))
+    return _pipe([cells(row) for row in verdicts], HEADS)
 
 
 def _decided(claim: Claim, part: Measurement) -> str:
     return f"{_interval(claim, part)}, {of_part(claim, part)}"
 
 
-def _pipes(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    return [render.pipe(heads), render.pipe(["---"] * len(heads)), *map(render.pipe, rows)]
+def _pipe(rows: Sequence[tuple[str, ...]], heads: Sequence[str]) -> list[str]:
+    return render.markdown(pd.DataFrame(rows, columns=heads)).splitlines() if rows else []
 
 
 def to_latex(verdicts: Sequence[Verdict]) -> str:
-    """Return a booktabs float over both columns, or several where one is taller than a page."""
-    rows = [cells(row) for row in verdicts]
-    tall = [
-        2 + max(floats.height(text, "scriptsize", share * floats.WIDTH) for text, share in zip(row, SHARES))
-        for row in rows
-    ]
-    caption = render.escape(CAPTION)
-    cuts = floats.pages(tall, floats.height(caption, "footnotesize") + 30, 0)
-    return floats.floats(
-        [_body(rows[cut]) for cut in cuts], caption, "tab:saobp-claims", r"\scriptsize\setlength{\tabcolsep}{3pt}"
-    )
-
-
-def _body(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    columns = "".join(rf"p{{{share}\linewidth}}" for share in SHARES)
-    head, *body = (" & ".join(map(render.escape, row)) + r" \\" for row in (HEADS, *rows))
-    return [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", head, r"\midrule", *body, r"\bottomrule", r"\end{tabular}"]
+    """Return booktabs floats over both columns."""
+    frame = pd.DataFrame([cells(row) for row in verdicts], columns=HEADS)
+    spec = "".join(rf"p{{{share}\linewidth}}" for share in SHARES)
+    return render.latex(frame, CAPTION, "tab:saobp-claims", spec=spec, rows=PAGE)
 
 
 def write(
