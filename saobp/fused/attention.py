@@ -1,5 +1,6 @@
 """Refined attention from query, key and value in one operation, without the L x L matrix (Sec. 4, App. C)."""
 
+import contextlib
 import math
 from functools import partial
 from numbers import Real
@@ -14,7 +15,7 @@ from saobp.equations.messages import SATURATION, signed_strength
 from saobp.equations.refine import refine
 from saobp.fused.dropout import Dropout
 from saobp.fused.heads import Call
-from saobp.fused.operation import RefinedAttention
+from saobp.fused.operation import RefinedAttention, attend
 from saobp.fused.scores import in_quick_type
 
 
@@ -65,7 +66,9 @@ def saobp_attention(
     if key.shape[1] != query.shape[1] or value.shape[1] != query.shape[1]:
         key, value = (x.repeat_interleave(query.shape[1] // x.shape[1], 1) for x in (key, value))
     options = {"mask": mask, "causal": is_causal, "scale": scale, "dropout": dropout_p}
-    with torch.autocast(query.device.type, enabled=False):
+    place = query.device.type
+    narrow = torch.is_autocast_enabled(place)
+    with torch.autocast(place, enabled=False) if narrow else contextlib.nullcontext():
         if factor == "none" or (not isinstance(strength, Tensor) and strength == 0):
             return plain(query, key, value, **options)
         if not fits(factor, strength, is_causal, dropout_p):
@@ -146,25 +149,31 @@ def fused(
     wide = torch.promote_types(query.dtype, torch.float32)
     if isinstance(strength, Tensor) and strength.numel() == 1 and not strength.requires_grad:
         strength = float(strength)
-    change = None
-    if mask is None and not isinstance(strength, Tensor):
-        change = math.expm1(-signed_strength(factor, min(strength, SATURATION)))
-    strength = torch.as_tensor(strength, dtype=wide, device=query.device).clamp(max=SATURATION)
-    signed = signed_strength(factor, strength.reshape(()) if strength.numel() == 1 else strength)
+    if isinstance(strength, Tensor):
+        strength = strength.to(query.device, wide).clamp(max=SATURATION)
+        strongest, change = float(strength.detach().max()), None
+        signed = signed_strength(factor, strength.reshape(()) if strength.numel() == 1 else strength)
+        signed = signed.expand(batch, heads)[..., None, None]
+    else:
+        strongest = min(float(strength), SATURATION)
+        signed = signed_strength(factor, strongest)
+        change = math.expm1(-signed) if mask is None else None
+        signed = torch.full((1, 1, 1, 1), signed, dtype=wide, device=query.device).expand(batch, heads, 1, 1)
     call = Call(
         factor=factor,
         scale=scale,
         real=None if mask is None else mask.repeat_interleave(heads, 0),
         causal=causal,
         exclude_self=exclude_self,
-        strongest=float(strength.detach().max()),
+        strongest=strongest,
         change=change,
         one=query.new_ones((), dtype=wide),
         dropout=Dropout.draw(dropout, (batch * heads, length), query.device),
     )
-    flat = [x.flatten(0, 1) for x in (query, key, value)]
-    refined = RefinedAttention.apply(call, *flat, signed.expand(batch, heads).reshape(-1, 1, 1))
-    return refined.unflatten(0, (batch, heads))
+    inputs = query, key, value, signed
+    if torch.is_grad_enabled() and any(x.requires_grad for x in inputs):
+        return RefinedAttention.apply(call, *inputs)
+    return attend(call, *inputs, keep=False)[0]
 
 
 def with_padding(refined: Tensor, query: Tensor, key: Tensor, value: Tensor, **options) -> Tensor:

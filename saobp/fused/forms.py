@@ -13,7 +13,7 @@ column sums, the gradient of g, need no sweep of their own: they come with dv, f
 import torch
 from torch import Tensor
 
-from saobp.fused.heads import BLOCKED, RANGE, Gradients, Heads, is_single
+from saobp.fused.heads import BLOCKED, RANGE, Gradients, Heads, Means, log_sum
 from saobp.fused.products import Wide, average, paired, softmax_gradient
 
 
@@ -36,27 +36,25 @@ def add_by_key(sums: Wide, heads: Heads, rows: slice, weights: Tensor, given: Wi
     average(weights.mT, given.at(rows), keep if keep is None else keep.mT, seen, float(not first))
 
 
-def forward_all(heads: Heads) -> tuple[Wide, Tensor]:
-    """Let every query receive from all the others; return unnormalised means with their normaliser, and the load.
+def forward_all(heads: Heads, means: Means) -> Tensor:
+    """Let every query receive from all the others; fill the means and return the load.
 
     The load of a key is e^g up to a factor, or g up to a constant where its range is too wide for float32.
     """
     load, narrow = key_loads(heads)
-    values = values_for(heads, load.mT if narrow else None)
-    means, bias = heads.wide("means"), KeyBias(heads, load)
+    bias = None if narrow else KeyBias(heads, load)
     for rows in reversed(heads.tiles()):
-        weights = product_weights(heads, rows, out=1) if narrow else beliefs(heads, rows, bias)
-        average(weights, values, heads.keep(rows), means.at(rows))
-    return means, load
+        weights = product_weights(heads, rows, out=1).mul_(load) if narrow else beliefs(heads, rows, bias)
+        means.add(rows, weights)
+    return load
 
 
 def key_loads(heads: Heads) -> tuple[Tensor, bool]:
     """Put together what all real queries say about each key, (head, 1, key); tell if as a factor."""
-    if is_single(heads.length) and heads.call.strongest * heads.length <= RANGE / 2:
-        return heads.messages(heads.tiles()[0])[1].prod(-2, keepdim=True), True
-    bias = heads.query.new_zeros(heads.count, 1, heads.length)
-    for rows in heads.tiles():
-        bias += heads.log_sum(heads.messages(rows)[1])
+    if heads.all and heads.call.strongest * heads.length <= RANGE / 2:
+        return heads.messages(heads.all)[1].prod(-2, keepdim=True), True
+    said = [log_sum(heads.messages(rows)[1], heads.call.strongest) for rows in heads.tiles()]
+    bias = sum(said[1:], said[0])
     heads.found_shift()
     if heads.real is not None:  # nothing is said about a padded key: let it not count as the best one
         real = heads.real[:, None]
@@ -76,7 +74,7 @@ def product_weights(heads: Heads, rows: slice, out: int) -> Tensor:
     """Return p / t of a tile, which is r but for e^g and the row's normaliser; in a buffer."""
     attention, messages = heads.messages(rows)
     if not heads.call.exclude_self:
-        return attention
+        return attention  # a caller that changes it takes it: the tile is worked out again
     return torch.div(attention, messages, out=heads.buffer(out, rows))
 
 
@@ -166,7 +164,7 @@ class PrefixBias:
 
 def beliefs(heads: Heads, rows: slice, bias: KeyBias | PrefixBias) -> Tensor:
     """Return the refined probabilities of a tile, in buffer 3, summing logarithms instead of multiplying."""
-    heads.current = None
+    heads.current, heads.raw = None, 0
     attention, messages = heads.messages(rows)
     scores, out = heads.buffer(0, rows), heads.buffer(3, rows)
     bias.hear(scores, torch.log(messages, out=out))
@@ -174,13 +172,12 @@ def beliefs(heads: Heads, rows: slice, bias: KeyBias | PrefixBias) -> Tensor:
     return torch.softmax(scores, -1, out=out)
 
 
-def forward_prefix(heads: Heads) -> tuple[Wide, Tensor]:
-    """Let every query receive from earlier ones only; return means with their normaliser, and the sum over all."""
-    bias, values, means = PrefixBias(heads), values_for(heads, None), heads.wide("means")
+def forward_prefix(heads: Heads, means: Means) -> Tensor:
+    """Let every query receive from earlier ones only; fill the means and return the sum over all."""
+    bias = PrefixBias(heads)
     for rows in heads.tiles():
-        weights = beliefs(heads, rows, bias)
-        average(weights, values.at(slice(0, heads.keys(rows))), heads.keep(rows), means.at(rows))
-    return means, bias.total
+        means.add(rows, beliefs(heads, rows, bias))
+    return bias.total
 
 
 def backward_beliefs(heads: Heads, gradient: Wide, bias: KeyBias, found: Gradients) -> None:

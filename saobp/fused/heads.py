@@ -7,7 +7,7 @@ of length L per head are kept: what all queries together say about each key, and
 import math
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -15,8 +15,11 @@ from torch import Tensor
 from saobp.fused.dropout import Dropout
 from saobp.fused.products import Wide
 
-TILE = 262144
-"""Entries of a tile: 1 MiB in float32, of which three or four live at once."""
+TILE = 65536
+"""Entries of a tile that holds whole matrices: 256 KiB in float32, of which three or four live at once in the cache."""
+
+LONG = 262144
+"""Entries of a tile of a longer sequence, whose matrix is cut between queries."""
 
 WHOLE = 512
 """Longest sequence whose attention matrix is one tile: saves computing it twice in each direction."""
@@ -31,9 +34,19 @@ BLOCKED = -1e30
 """Score of a pair that may not look at each other; finite, so that a row without any pair stays defined."""
 
 
+class Kept(threading.local):
+    """Scratch space of a thread, kept from call to call: new memory costs a page fault every 4 KiB."""
+
+    def __init__(self):
+        self.scratch: dict = {}
+
+
+_kept = Kept()
+
+
 @dataclass(frozen=True)
 class Call:
-    """What one call is told apart from its tensors, and the scratch space of its tiles."""
+    """What one call is told apart from its tensors."""
 
     factor: str  # "high", "low" or "elemmul"
     scale: float
@@ -44,27 +57,13 @@ class Call:
     change: float | None  # e^-strength - 1, signed, where all messages share it
     one: Tensor  # 1, in the type of the probabilities
     dropout: Dropout | None
-    scratches: dict = field(default_factory=dict)
-
-    def buffer(self, number: int, shape: tuple[int, int, int], like: Tensor) -> Tensor:
-        """Return a tensor whose content is nobody's; those of one number share their memory."""
-        scratch = self.scratch()
-        if (number, shape) not in scratch:
-            room = max(TILE, queries_per_tile(like.shape[1]) * like.shape[1])
-            memory = scratch.setdefault(number, like.new_empty(0)).resize_(room)
-            scratch[number, shape] = memory[: math.prod(shape)].view(shape)
-        return scratch[number, shape]
-
-    def scratch(self) -> dict:
-        """Return the scratch space of this thread."""
-        return self.scratches.setdefault(threading.get_ident(), {})
 
 
 class Heads:
     """A few heads of one call: query, key and value (head, L, D), strength (head, 1, 1), and their tiles."""
 
     def __init__(self, call: Call, part: slice, inputs: tuple[Tensor, ...], shift: Tensor | None = None):
-        dtype = torch.promote_types(inputs[0].dtype, torch.float32)
+        self.dtype = dtype = torch.promote_types(inputs[0].dtype, torch.float32)
         self.call, self.part = call, part
         self.query, self.key, self.value, self.strength = (in_type(x, dtype) for x in inputs)
         self.count, self.length, self.width = self.value.shape
@@ -72,11 +71,16 @@ class Heads:
         if self.real is not None:
             self.strength = self.strength * self.real[:, :, None]  # a padded query is silent
         self.shift, self.shifts = shift, {}  # -log of the scores' normalisers: those known, those found here
-        self.current: slice | None = None  # tile in buffers 1 and 2
+        self.scratch = scratch_for(self.value)
+        self.all = slice(0, self.length) if is_single(self.length) else None
+        self.raw = 1  # the buffer of the scores: attention's own, unless they are still needed
+        self.current: slice | None = None  # tile whose attention and messages are in their buffers
         self.kept: slice | None = None  # tile in buffer 4
 
     def tiles(self) -> list[slice]:
         """Cut the queries into tiles."""
+        if self.all:
+            return [self.all]
         size = queries_per_tile(self.length)
         return [slice(start, min(start + size, self.length)) for start in range(0, self.length, size)]
 
@@ -92,25 +96,26 @@ class Heads:
         """Return what belongs to the queries of a tile; the tensor itself if it is one number a head."""
         return tensor if tensor.shape[1] in (1, rows.stop - rows.start) else tensor[:, rows]
 
-    def buffer(self, number: int, rows: slice) -> Tensor:
-        """Return scratch space (head, query, key) for a tile."""
+    def buffer(self, number: int, rows: slice, dtype: torch.dtype | None = None) -> Tensor:
+        """Return scratch space (head, query, key) for a tile, which nobody has filled; one number, one memory."""
         shape = (self.count, rows.stop - rows.start, self.keys(rows))
-        return self.call.buffer(number, shape, self.query)
+        return buffer(self.scratch, number, shape, self.value, dtype or self.dtype)
 
     def wide(self, name: str) -> Wide:
         """Return scratch space for rows of D + 1 numbers, the same for the same name."""
-        name, scratch = (name, self.count), self.call.scratch()
-        if name not in scratch:
-            scratch[name] = Wide.zeros(self.value)
-        return scratch[name]
+        found = self.scratch.get((name, self.dtype))
+        if found is None or found.body.shape != self.value.shape:
+            with torch.inference_mode(False):
+                found = self.scratch[name, self.dtype] = Wide.zeros(self.value)
+        return found
 
     def attention(self, rows: slice) -> Tensor:
-        """Return the attention of a tile before refinement, in buffer 1; its scores stay in buffer 0.
+        """Return the attention of a tile before refinement, in buffer 1, over its scores unless `raw` says otherwise.
 
         With several tiles the rows' normalisers are kept, and a tile seen again is one exponential.
         """
         scores, out = self.scores(rows), self.buffer(1, rows)
-        if is_single(self.length):
+        if self.all:
             return torch.softmax(scores, -1, out=out)
         if self.shift is not None:
             return torch.exp(scores, out=out)
@@ -126,8 +131,8 @@ class Heads:
         return self.shift
 
     def scores(self, rows: slice) -> Tensor:
-        """Return masked attention scores of a tile, less the rows' log normalisers if known, in buffer 0."""
-        keys, out = self.keys(rows), self.buffer(0, rows)
+        """Return masked attention scores of a tile, less the rows' log normalisers if known, in buffer `raw`."""
+        keys, out = self.keys(rows), self.buffer(self.raw, rows)
         key = self.key if keys == self.length else self.key[:, :keys]
         start, beta = (out, 0) if self.shift is None else (self.shift[:, rows], 1)
         torch.baddbmm(start, self.of(rows, self.query), key.mT, beta=beta, alpha=self.call.scale, out=out)
@@ -158,12 +163,6 @@ class Heads:
             torch.mul(attention, self.change(rows), out=messages).add_(1)
         return attention, messages
 
-    def log_sum(self, messages: Tensor) -> Tensor:
-        """Sum the logarithms of a tile's messages over its queries, (head, 1, key), in nats."""
-        if self.call.strongest * messages.shape[-2] <= RANGE:
-            return messages.prod(-2, keepdim=True).log_()
-        return messages.log().sum(-2, keepdim=True)
-
     def keep(self, rows: slice) -> Tensor | None:
         """Return the dropout of a tile, in buffer 4, where it may be already; None without."""
         dropout = self.call.dropout
@@ -172,8 +171,7 @@ class Heads:
         out = self.buffer(4, rows)
         if self.kept != rows:
             self.kept = rows
-            like = dropout.query_bits
-            bits, scratch = (self.call.buffer(number, tuple(out.shape), like) for number in (5, 6))
+            bits, scratch = (self.buffer(number, rows, torch.int32) for number in (5, 6))
             dropout.keep(self.part, rows, bits, scratch, out)
         return out
 
@@ -185,7 +183,7 @@ def in_type(tensor: Tensor, dtype: torch.dtype) -> Tensor:
 
 def queries_per_tile(length: int) -> int:
     """Return the number of queries of a tile."""
-    return length if length <= WHOLE else max(QUERIES, TILE // length)
+    return length if length <= WHOLE else max(QUERIES, LONG // length)
 
 
 def is_single(length: int) -> bool:
@@ -193,11 +191,90 @@ def is_single(length: int) -> bool:
     return queries_per_tile(length) >= length
 
 
+def scratch_for(like: Tensor) -> dict:
+    """Return the scratch space of this thread; a new one for very long sequences, and where calls may overlap."""
+    length = like.shape[-2]
+    return _kept.scratch if like.device.type == "cpu" and queries_per_tile(length) * length <= 4 * LONG else {}
+
+
+def buffer(scratch: dict, number: int, shape: tuple[int, int, int], like: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return a tensor of a shape (head, query, key) whose content is nobody's; those of one number share memory."""
+    memory, view = scratch.get((number, dtype), (None, None))
+    if view is None or view.shape != shape:
+        with torch.inference_mode(False):  # what is made inside may not be written to outside
+            room = max(LONG, math.prod(shape))
+            if memory is None or len(memory) < room:
+                memory = like.new_empty(room, dtype=dtype)
+            view = memory[: math.prod(shape)].view(shape)
+        scratch[number, dtype] = memory, view
+    return view
+
+
+def log_sum(messages: Tensor, strongest: float) -> Tensor:
+    """Sum the logarithms of messages (head, query, key) over the queries, (head, 1, key), in nats.
+
+    A logarithm costs ten products: it is taken of as many messages together as float32 has the range for.
+    """
+    queries = messages.shape[-2]
+    together = int(RANGE / max(strongest, RANGE / queries))
+    if together < 2:
+        return messages.log().sum(-2, keepdim=True)
+    starts = range(0, queries, together)
+    products = [messages[:, start : start + together].prod(-2, keepdim=True).log_() for start in starts]
+    return sum(products[1:], products[0])
+
+
+def heads_per_tile(length: int) -> int:
+    """Return how many heads go into a tile."""
+    return TILE // (queries_per_tile(length) * length) or 1
+
+
+def sequences_per_tile(heads: int, length: int) -> int:
+    """Return how many whole sequences go into a tile; 1 also where a tile holds a few heads of one."""
+    return heads_per_tile(length) // heads or 1
+
+
 def parts(*tensors: Tensor, length: int) -> Iterator[tuple[slice, tuple[Tensor, ...]]]:
-    """Cut tensors (head, ...) into as many heads as fit a tile; yield slices and their pieces."""
-    size = TILE // (queries_per_tile(length) * length) or 1
-    for index, pieces in enumerate(zip(*(x.split(size) for x in tensors))):
-        yield slice(index * size, index * size + len(pieces[0])), pieces
+    """Cut tensors (batch, head, ...) into as many heads as fit a tile; yield slices and pieces (head, ...).
+
+    A slice counts all heads of all sequences. Pieces of one sequence are views, whatever its layout in memory.
+    """
+    heads = tensors[0].shape[1]
+    together, size = sequences_per_tile(heads, length), heads_per_tile(length)
+    start = 0
+    for pieces in zip(*(cut(x, together, size) for x in tensors)):
+        yield slice(start, start + len(pieces[0])), pieces
+        start += len(pieces[0])
+
+
+def cut(tensor: Tensor, sequences: int, heads: int) -> list[Tensor]:
+    """Cut (batch, head, ...) into pieces of some sequences, or of some heads of one."""
+    if sequences > 1:
+        return [piece.flatten(0, 1) for piece in tensor.split(sequences)]
+    if heads >= tensor.shape[1]:
+        return list(tensor.unbind())
+    return [piece for one in tensor.unbind() for piece in one.split(heads)]
+
+
+class Means:
+    """Output of a few heads (head, L, D), and the sums of their rows' weights (head, L, 1) where they are kept."""
+
+    def __init__(self, heads: Heads, out: Tensor, total: Tensor | None):
+        self.heads, self.out, self.total = heads, out, total
+
+    def add(self, rows: slice, weights: Tensor) -> None:
+        """Average the values by the weights of a tile, which dropout spoils."""
+        heads, out = self.heads, self.heads.of(rows, self.out)
+        total, keep = weights.sum(-1, keepdim=True), heads.keep(rows)
+        if keep is not None:
+            weights.mul_(keep)
+        if self.total is not None:
+            heads.of(rows, self.total).copy_(total)
+        seen = heads.of(slice(0, weights.shape[-1]), heads.value)
+        if out.dtype == weights.dtype:
+            torch.bmm(weights, seen, out=out).div_(total)
+        else:
+            torch.div(weights @ seen, total, out=out)
 
 
 class Gradients:

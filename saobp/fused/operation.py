@@ -11,28 +11,21 @@ import torch
 from torch import Tensor
 
 from saobp.fused.forms import backward_all, backward_prefix, forward_all, forward_prefix, values_for
-from saobp.fused.heads import Call, Gradients, Heads, is_single, parts
+from saobp.fused.heads import Call, Gradients, Heads, Means, is_single, parts, sequences_per_tile
+from saobp.fused.plain import attend_plainly, is_plain
 from saobp.fused.products import Wide, average, paired, softmax_gradient
 from saobp.fused.workers import side_by_side
 
 
 class RefinedAttention(torch.autograd.Function):
-    """Refined attention of query, key and value (head, L, D) at a signed strength (head, 1, 1)."""
+    """Refined attention of query, key and value (batch, head, L, D) at a signed strength (batch, head, 1, 1)."""
 
     @staticmethod
     def forward(ctx, call: Call, *inputs: Tensor) -> Tensor:
-        query, _, value, _ = inputs
-        heads, length, _ = query.shape
-        wide = {"dtype": torch.promote_types(query.dtype, torch.float32), "device": query.device}
-        out, total = torch.empty_like(value), torch.empty(heads, length, 1, **wide)
-        said = torch.empty(heads, 1, length, **{**wide, "dtype": torch.float64} if call.causal else wide)
-        shift = torch.empty(heads, 0 if is_single(length) else length, 1, **wide)
-        results = (out, total, said, shift)
-        run(partial(forward_part, call), parts(*inputs, *results, length=length), query)
-        call.scratches.clear()
+        results = attend(call, *inputs, keep=True)
         ctx.save_for_backward(*inputs, *results)
         ctx.call = call
-        return out
+        return results[0]
 
     @staticmethod
     def backward(ctx, gradient: Tensor) -> tuple:
@@ -42,11 +35,31 @@ class RefinedAttention(torch.autograd.Function):
             )
         call, saved = ctx.call, ctx.saved_tensors
         inputs, wide = saved[:4], torch.promote_types(saved[0].dtype, torch.float32)
-        results = [torch.empty_like(x, dtype=wide) for x in inputs[:3]] + [torch.zeros_like(inputs[3])]
+        results = [like(x, wide) for x in inputs[:3]] + [inputs[3].new_zeros(inputs[3].shape)]
         work = partial(backward_part, call, ctx.needs_input_grad[4])
-        run(work, parts(*saved, gradient, *results, length=gradient.shape[1]), gradient)
-        call.scratches.clear()
-        return None, *(x.to(like.dtype) for x, like in zip(results, inputs))
+        run(work, parts(*saved, gradient, *results, length=gradient.shape[2]), gradient)
+        return None, *(x.to(given.dtype) for x, given in zip(results, inputs))
+
+
+def attend(call: Call, query: Tensor, key: Tensor, value: Tensor, strength: Tensor, keep: bool) -> list[Tensor]:
+    """Return refined attention (batch, head, L, D) and, to keep for its gradient, normalisers, loads and shifts."""
+    batch, heads, length, _ = query.shape
+    results = [like(value, value.dtype)]
+    if keep:
+        wide = torch.promote_types(query.dtype, torch.float32)
+        shapes = (length, 1), (1, length), (0 if is_single(length) else length, 1)
+        results += [query.new_empty(batch, heads, *shape, dtype=wide) for shape in shapes]
+        results[2] = results[2].double() if call.causal else results[2]
+    if not (is_plain(call, query) and attend_plainly(call, query, key, value, *results[:3])):
+        run(partial(forward_part, call), parts(query, key, value, strength, *results, length=length), query)
+    return results
+
+
+def like(tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return a tensor (batch, head, L, D) to fill, of the same layout where its pieces are of one sequence."""
+    one = sequences_per_tile(tensor.shape[1], tensor.shape[2]) == 1
+    layout = torch.preserve_format if one else torch.contiguous_format
+    return torch.empty_like(tensor, dtype=dtype, memory_format=layout)
 
 
 def run(work: Callable[..., None], pieces: Iterable[tuple], like: Tensor) -> None:
@@ -55,7 +68,7 @@ def run(work: Callable[..., None], pieces: Iterable[tuple], like: Tensor) -> Non
     Short sequences are over before torch's own threads, which spin for some milliseconds after a call, leave their
     cores to others.
     """
-    if like.device.type == "cpu" and not is_single(like.shape[1]):
+    if like.device.type == "cpu" and not is_single(like.shape[2]):
         return side_by_side(work, pieces)
     for piece in pieces:
         work(*piece)
@@ -63,13 +76,13 @@ def run(work: Callable[..., None], pieces: Iterable[tuple], like: Tensor) -> Non
 
 
 def forward_part(call: Call, part: slice, pieces: tuple[Tensor, ...]) -> None:
-    """Work out a few heads: their output, and what their gradient will need to know."""
-    heads, (out, total, said, shift) = Heads(call, part, pieces[:4]), pieces[4:]
-    means, found = form_of(call).forward(heads)
-    torch.div(means.body, means.last, out=out)
-    total.copy_(means.last)
-    said.copy_(found)
-    if shift.shape[1]:
+    """Work out a few heads: their output, and what their gradient will need to know if there is room for it."""
+    heads, (out, *kept) = Heads(call, part, pieces[:4]), pieces[4:]
+    total, said, shift = kept or (None, None, None)
+    found = form_of(call).forward(heads, Means(heads, out, total))
+    if kept:
+        said.copy_(found)
+    if kept and shift.shape[1]:
         shift.copy_(heads.found_shift())
 
 
@@ -84,7 +97,7 @@ def backward_part(call: Call, wants_strength: bool, part: slice, pieces: tuple[T
 class Form(NamedTuple):
     """How a kind of refinement goes forward and backward over the tiles of a few heads."""
 
-    forward: Callable[[Heads], tuple[Wide, Tensor]]
+    forward: Callable[[Heads, Means], Tensor]
     backward: Callable[[Heads, Wide, Tensor, Gradients], None]
 
 
@@ -106,18 +119,21 @@ def weighted_gradient(heads: Heads, gradient: Tensor, mean: Tensor, total: Tenso
     return out
 
 
-def forward_kernel(heads: Heads) -> tuple[Wide, Tensor]:
+def forward_kernel(heads: Heads, means: Means) -> Tensor:
     """Average values under A A^T without forming it (Eq. 15): A (A^T V), and A (A^T 1) to normalise rows.
 
-    Also returns the sums A^T 1 in place of what is said, which this form does not need.
+    Returns the sums A^T 1 in place of what is said, which this form does not need.
     """
-    values, sums, means = values_for(heads, real_weight(heads)), heads.wide("sums"), heads.wide("means")
+    values, sums, found = values_for(heads, real_weight(heads)), heads.wide("sums"), heads.wide("means")
     for rows in heads.tiles():
         average(heads.attention(rows).mT, values.at(rows), None, sums, float(rows.start > 0))
     heads.found_shift()
     for rows in heads.tiles():
-        average(heads.attention(rows), sums, None, means.at(rows))
-    return means, sums.last.mT
+        average(heads.attention(rows), sums, None, found.at(rows))
+    torch.div(found.body, found.last, out=means.out)
+    if means.total is not None:
+        means.total.copy_(found.last)
+    return sums.last.mT
 
 
 def backward_kernel(heads: Heads, gradient: Wide, _: Tensor, found: Gradients) -> None:

@@ -34,6 +34,7 @@ def tiles(request, monkeypatch):
     if request.param == "many tiles":
         monkeypatch.setattr(saobp.fused.heads, "WHOLE", 4)
         monkeypatch.setattr(saobp.fused.heads, "TILE", 64)
+        monkeypatch.setattr(saobp.fused.heads, "LONG", 64)
         monkeypatch.setattr(saobp.fused.heads, "QUERIES", 5)
 
 
