@@ -12,7 +12,7 @@ from torch import Tensor
 
 from saobp.fused.forms import backward_all, backward_prefix, forward_all, forward_prefix, values_for
 from saobp.fused.heads import Call, Gradients, Heads, Means, is_single, parts, sequences_per_tile
-from saobp.fused.plain import attend_plainly, is_plain
+from saobp.fused.plain import attend_plainly, backward_plainly, is_plain
 from saobp.fused.products import Wide, average, paired, softmax_gradient
 from saobp.fused.workers import side_by_side
 
@@ -34,24 +34,34 @@ class RefinedAttention(torch.autograd.Function):
                 "saobp_attention has no second derivatives; use saobp.refine(softmax(scores)) @ value for them"
             )
         call, saved = ctx.call, ctx.saved_tensors
-        inputs, wide = saved[:4], torch.promote_types(saved[0].dtype, torch.float32)
-        results = [like(x, wide) for x in inputs[:3]] + [inputs[3].new_zeros(inputs[3].shape)]
+        inputs, kept = saved[:4], saved[4:]
+        results = [like(x, torch.promote_types(x.dtype, torch.float32)) for x in inputs[:3]]
+        if len(kept) == 3:
+            backward_plainly(call, *inputs[:3], *kept, gradient, *results)
+            return None, *results, None
+        results.append(torch.zeros_like(inputs[3], memory_format=torch.contiguous_format))
         work = partial(backward_part, call, ctx.needs_input_grad[4])
         run(work, parts(*saved, gradient, *results, length=gradient.shape[2]), gradient)
         return None, *(x.to(given.dtype) for x, given in zip(results, inputs))
 
 
 def attend(call: Call, query: Tensor, key: Tensor, value: Tensor, strength: Tensor, keep: bool) -> list[Tensor]:
-    """Return refined attention (batch, head, L, D) and, to keep for its gradient, normalisers, loads and shifts."""
+    """Return refined attention (batch, head, L, D) and, to keep for its gradient, normalisers and loads.
+
+    Where it was not worked out plainly, there are shifts too, with one tile empty ones.
+    """
     batch, heads, length, _ = query.shape
+    wide = torch.promote_types(query.dtype, torch.float32)
     results = [like(value, value.dtype)]
     if keep:
-        wide = torch.promote_types(query.dtype, torch.float32)
-        shapes = (length, 1), (1, length), (0 if is_single(length) else length, 1)
-        results += [query.new_empty(batch, heads, *shape, dtype=wide) for shape in shapes]
-        results[2] = results[2].double() if call.causal else results[2]
-    if not (is_plain(call, query) and attend_plainly(call, query, key, value, *results[:3])):
-        run(partial(forward_part, call), parts(query, key, value, strength, *results, length=length), query)
+        said = torch.float64 if call.causal else wide
+        results.append(query.new_empty(batch, heads, length, 1, dtype=wide))
+        results.append(query.new_empty(batch, heads, 1, length, dtype=said))
+    if is_plain(call, query) and attend_plainly(call, query, key, value, *results):
+        return results
+    if keep:
+        results.append(query.new_empty(batch, heads, 0 if is_single(length) else length, 1, dtype=wide))
+    run(partial(forward_part, call), parts(query, key, value, strength, *results, length=length), query)
     return results
 
 
