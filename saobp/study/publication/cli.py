@@ -93,14 +93,34 @@ def run(notebook: Path, output: Path, parameter: tuple[tuple[str, str], ...], pr
 @click.option("--cluster", help="slurm, kubernetes or a folder with Snakemake settings: each run is a job")
 @click.option("--processes", type=positive, metavar="N", default="1", help="that share a pretraining run, by torchrun")
 @click.option("--dry-run", is_flag=True, help="list the runs, run none")
-def reproduce(profile: str, cores: int, cluster: str | None, processes: int, dry_run: bool) -> None:
-    """Run every notebook under a study."""
+@click.option("--rows", multiple=True, metavar="MODEL/ALGORITHM/SEED", help="a row of the tables alone: mini/high/42")
+@click.option("--minutes", type=positive, metavar="N", help="for each row: steps and items are fitted to them")
+@click.option("--tokens", type=Path, metavar="FILE", help="text that `saobp tokens` wrote, for rows")
+def reproduce(
+    profile: str, cores: int, cluster: str | None, processes: int, dry_run: bool, rows: tuple[str, ...],
+    minutes: int | None, tokens: Path | None,
+) -> None:  # fmt: skip
+    """Run every notebook under a study, or the records of some rows of its tables."""
     from saobp.study.publication import workflow
 
+    if (minutes or tokens) and not rows:
+        raise ValueError("--minutes and --tokens are for rows of the tables; name them: --rows mini/high/42")
     if dry_run:
-        workflow.preview(profile)
+        workflow.preview(profile, rows)
     else:
-        workflow.reproduce(profile, cores, cluster, processes)
+        workflow.reproduce(profile, cores, cluster, processes, rows=rows, minutes=minutes, tokens=tokens)
+
+
+@saobp.command()
+@click.argument("file", type=Path)
+@study_option("paper")
+@click.option("--text", multiple=True, metavar="OWNER/NAME", help="a data set, of equal weight (default: the study's)")
+def tokens(file: Path, profile: str, text: tuple[str, ...]) -> None:
+    """Tokenise the text of a study into FILE, for a machine without the text."""
+    from saobp.study.training import pretraining
+
+    pretraining.write_tokens(file, profile, text)
+    print(f"{file}: {file.stat().st_size / 1e6:.1f} MB")
 
 
 @saobp.command()

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
@@ -14,6 +14,7 @@ import click
 
 from saobp.study.data import sources
 from saobp.study.publication import environment
+from saobp.study.publication import rows as selected
 from saobp.study.setup import paths
 from saobp.study.setup.studies import find, load_profile
 
@@ -45,23 +46,29 @@ def claimed(folder: Path) -> Iterator[int]:
         yield stream.fileno()
 
 
-def reproduce(profile_name: str, cores: int, cluster: str | None = None, processes: int = 1) -> None:
+def reproduce(
+    profile_name: str, cores: int, cluster: str | None = None, processes: int = 1, *,
+    rows: Sequence[str] = (), minutes: int | None = None, tokens: Path | None = None,
+) -> None:  # fmt: skip
     """Run every notebook under a profile and write its report; on a cluster each run is a job.
 
-    `processes` share each pretraining run of an encoder, by torchrun.
+    `processes` share each pretraining run of an encoder, by torchrun. `rows`: the records of these alone, without a
+    report; within `minutes` each, on the text of a file of `tokens` (`saobp.study.publication.rows`).
     Raises ProfileError or DataError before anything runs, WorkflowFailed when a run fails.
     """
     environment.check()
     where = ["--workflow-profile", str(cluster_profile(cluster))] if cluster else []
     path, profile = find(profile_name).resolve(), load_profile(profile_name)
-    source = sources.resolve(profile.data)
+    source, _ = sources.resolve(profile.data), selected.chosen(profile, rows)
     folder = paths.build(profile.name)
     clock = time.perf_counter()
     print(f"==> profile {profile.name}: {path}\n==> data: {source.name}\n==> build: {folder}", flush=True)
     with claimed(folder) as hold:
+        path, wanted = selected.planned(profile_name, rows, minutes, tokens, cores) if rows else (path, [])
         # no living run holds the folder, so a lock that is there belongs to one that was killed
         _snakemake(folder, path, cores, hold, "--unlock", quiet=True)
-        code = _snakemake(folder, path, cores, hold, "--rerun-incomplete", "--keep-going", *where, processes=processes)
+        given = {"wanted": wanted, "processes": processes}
+        code = _snakemake(folder, path, cores, hold, "--rerun-incomplete", "--keep-going", *where, **given)
     minutes, seconds = divmod(time.perf_counter() - clock, 60)
     spent = f"{minutes:.0f} min {seconds:.0f} s"
     if code:
@@ -69,7 +76,7 @@ def reproduce(profile_name: str, cores: int, cluster: str | None = None, process
             f"some runs failed after {spent} (lines with 'saobp:' above say why, logs are in {folder}/logs); "
             "what was finished stays finished: mend the cause and give the same command again"
         )
-    print(f"==> done in {spent}: open {folder / 'index.html'}")
+    print(f"==> done in {spent}: {f'records in {folder}/records' if rows else f'open {folder}/index.html'}")
 
 
 def cluster_profile(name: str) -> Path:
@@ -82,8 +89,8 @@ def cluster_profile(name: str) -> Path:
     raise WorkflowFailed(f"no cluster is called '{name}': give {names}, or a folder with a config.yaml of Snakemake")
 
 
-def preview(profile_name: str) -> None:
-    """List the runs of a profile, and run none: its graph is built, its data are not looked for.
+def preview(profile_name: str, rows: Sequence[str] = ()) -> None:
+    """List the runs of a profile, or of its rows, and run none: its graph is built, its data are not looked for.
 
     Raises ProfileError, or WorkflowFailed when the graph cannot be built.
     """
@@ -91,17 +98,19 @@ def preview(profile_name: str) -> None:
     folder = paths.build(profile.name)
     folder.mkdir(parents=True, exist_ok=True)
     with open(os.devnull) as nothing:
-        if _snakemake(folder, path, 1, nothing.fileno(), "--dry-run"):
+        wanted = [record for row in selected.chosen(profile, rows) for record in row.records(profile)]
+        if _snakemake(folder, path, 1, nothing.fileno(), "--dry-run", wanted=wanted):
             raise WorkflowFailed(f"{path}: its runs cannot be planned; the lines above say why")
 
 
 def _snakemake(
-    folder: Path, profile: Path, cores: int, hold: int, *options: str, quiet: bool = False, processes: int = 1
-) -> int:
+    folder: Path, profile: Path, cores: int, hold: int, *options: str, wanted: Sequence[str] = (), quiet: bool = False,
+    processes: int = 1,
+) -> int:  # fmt: skip
     command = [
         sys.executable, "-m", "snakemake", "--snakefile", str(paths.root() / "Snakefile"), "--directory", str(folder),
         "--cores", str(cores), "--config", f"profile={quote(str(profile))}", f"processes={processes}",
-        "--quiet", "rules", "host", *options,
+        "--quiet", "rules", "host", *options, "--", *wanted,
     ]  # fmt: skip
     sink = subprocess.DEVNULL if quiet else None
     return subprocess.run(command, pass_fds=[hold], stdout=sink, stderr=sink, check=False).returncode

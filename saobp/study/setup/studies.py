@@ -57,6 +57,8 @@ class Profile:
     algorithms_of: dict[Model, Annotated[list[Algorithm], MinLen(1)]] = field(default_factory=dict)  # a size's own list
     schedules: dict[Model, Schedule] = field(default_factory=dict)  # where a size has its own; else `pretrain`'s
     strengths: dict[Model, Annotated[float, Ge(0)]] = field(default_factory=dict)  # λ; default Sec. 6, by size
+    tokens: str | None = None  # a file of `saobp tokens`, which encoders read in place of the corpus
+    minutes: Positive | None = None  # for a row of the tables: what schedules and limits were fitted to
 
     def __post_init__(self):
         if self.tokenizer in ("wordpiece", "bpe") and self.vocabulary is None:

@@ -22,7 +22,7 @@ def departures(study: Profile, model: str, text: Any, algorithm: str, seed: int)
     recipe, size = study.recipe(model), architectures.SIZES[model].twin_of or model
     return [
         *_text(study, text, recipe), *_size(study, model), *_method(study, model, algorithm, seed),
-        *schedule(recipe, size),
+        *schedule(recipe, size), *([open_("minutes for a row", study.minutes)] if study.minutes else []),
     ]  # fmt: skip
 
 

@@ -5,7 +5,7 @@ import copy
 import json
 import statistics
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from saobp.study.setup import paths
+from saobp.study.training import processes
 
 KEPT = "_original_forward"  # where accelerate keeps the forward that it puts an autocast around
 STEPS = 3  # timed in each precision, in turns, after one that is not
@@ -54,11 +55,14 @@ def choose(wanted: str, model: nn.Module, batch: Mapping[str, Tensor], cache: Pa
     return Precision(**known[key])
 
 
-def timed(model: nn.Module, batch: Mapping[str, Tensor]) -> dict[str, float]:
-    """Return the median seconds of a training step (forward and backward) in each precision, on a copy of a model."""
-    device = next(model.parameters()).device
+def timed(model: nn.Module, batch: Mapping[str, Tensor], names: Sequence[str] = ("fp32", "bf16")) -> dict[str, float]:
+    """Return the median seconds of a training step (forward and backward) in each precision, on a copy of a model.
+
+    The copy is where the Trainer will put the model: on the accelerator, if there is one.
+    """
+    device = torch.device("cpu") if processes.on_cpu() else torch.accelerator.current_accelerator()
     given = {name: values.to(device) for name, values in batch.items()}
-    probe, seconds = copy.deepcopy(model).train(), {"fp32": [], "bf16": []}
+    probe, seconds = copy.deepcopy(model).to(device).train(), {name: [] for name in names}
     with torch.random.fork_rng():
         for _ in range(1 + STEPS):
             for name, taken in seconds.items():
@@ -77,7 +81,8 @@ def _key(model: nn.Module, batch: Mapping[str, Tensor]) -> str:
 
     weights = sum(parameter.numel() for parameter in model.parameters())
     shape = "x".join(map(str, batch["input_ids"].shape))
-    return f"{records.processor()}, {torch.get_num_threads()} threads, {type(model).__name__} {weights}, {shape}"
+    device = records.device()["name"]
+    return f"{device}, {torch.get_num_threads()} threads, {type(model).__name__} {weights}, {shape}"
 
 
 @contextlib.contextmanager

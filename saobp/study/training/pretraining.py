@@ -7,7 +7,9 @@ writes the record.
 """
 
 import argparse
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any, get_args
 
 import torch
@@ -15,7 +17,7 @@ from torch import nn
 from torch.utils.data import Dataset
 from transformers import PreTrainedTokenizerBase
 
-from saobp.study.data import corpora, sources
+from saobp.study.data import corpora, sources, token_files
 from saobp.study.data.masking import SeededMasking
 from saobp.study.data.sources import DataError, Source
 from saobp.study.setup.recipes import Algorithm
@@ -30,8 +32,32 @@ WIKITEXT_TOKENS = 16_384  # from its start
 
 
 def texts(study: Profile, model: str, source: Source) -> tuple[PreTrainedTokenizerBase, corpora.Blocks, corpora.Blocks]:
-    """Return a profile's tokenizer, its training text and its held-out text in sequences of the recipe's length."""
+    """Return a profile's tokenizer, its training text and its held-out text in sequences of the recipe's length.
+
+    A profile's token file takes the place of its corpus; DataError if it is none, or was written for another profile.
+    """
+    if study.tokens:
+        return _from_file(study, study.recipe(model).length)
     return corpora.prepared(source, study.corpus, study.tokenizer, study.vocabulary, study.recipe(model))
+
+
+def _from_file(study: Profile, length: int) -> tuple[PreTrainedTokenizerBase, corpora.Blocks, corpora.Blocks]:
+    found = token_files.read(Path(study.tokens))
+    wanted = {"tokenizer": study.tokenizer, "vocabulary": study.vocabulary, "length": length}
+    for name, value in wanted.items():
+        if found.about[name] != value:
+            raise DataError(f"{study.tokens}: {name} {found.about[name]}, not {value}: write it for {study.name}")
+    return found.tokenizer, found.train, found.validation
+
+
+def write_tokens(file: Path, profile: str, names: Sequence[str] = ()) -> Path:
+    """Write the text of a profile to a token file, or that of other data sets, `names`, in equal parts."""
+    study = load_profile(profile)
+    study = replace(study, tokens=None, corpus=dict.fromkeys(names, 1.0) if names else study.corpus)
+    tokenizer, *blocks = texts(study, study.models[0], sources.resolve(study.data))
+    about = {"tokenizer": study.tokenizer, "vocabulary": study.vocabulary, "corpus": study.corpus}
+    about["length"] = study.pretrain.length
+    return token_files.write(file, tokenizer, dict(zip(token_files.PARTS, blocks, strict=True)), about)
 
 
 def untrained(study: Profile, model: str, algorithm: str, seed: int, tokenizer: PreTrainedTokenizerBase) -> nn.Module:

@@ -1,0 +1,53 @@
+"""A token file holds what pretraining reads: unpacked, it is the same text by the same tokenizer, or it is refused."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from saobp.study.data import sources, token_files
+from saobp.study.data.sources import DataError
+from saobp.study.setup import paths
+from saobp.study.setup.studies import load_profile
+from saobp.study.training import pretraining
+
+SMOKE = load_profile("smoke")
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    return pretraining.write_tokens(tmp_path_factory.mktemp("tokens") / "stories.tar.bz2", "smoke")
+
+
+def test_an_unpacked_file_gives_the_text_that_it_was_made_of(file, tmp_path, monkeypatch):
+    _, *usual = pretraining.texts(SMOKE, "mini-twin", sources.resolve("synthetic"))
+    monkeypatch.setattr(paths, "cache", lambda: tmp_path)
+    study = replace(SMOKE, tokens=str(file))
+    tokenizer, *found = pretraining.texts(study, "mini-twin", source=None)  # neither the text nor its source is read
+    for theirs, ours in zip(usual, found):
+        assert (theirs.fingerprint, theirs.splits, len(theirs)) == (ours.fingerprint, ours.splits, len(ours))
+        assert torch.equal(theirs[len(theirs) - 1]["input_ids"], ours[len(ours) - 1]["input_ids"])
+    assert tokenizer.vocab_size <= SMOKE.vocabulary and tokenizer.decode(found[0][0]["input_ids"]).startswith("[CLS]")
+
+
+def test_the_same_text_gives_the_same_bytes(file, tmp_path):
+    assert pretraining.write_tokens(tmp_path / "again.tar.bz2", "smoke").read_bytes() == file.read_bytes()
+
+
+@pytest.mark.parametrize(("name", "value"), [("vocabulary", 100), ("tokenizer", "bert")])
+def test_a_file_for_another_study_is_refused_in_one_line(file, name, value):
+    study = replace(SMOKE, tokens=str(file), **{name: value})
+    with pytest.raises(DataError, match=f"{name} .*, not {value}: write it for smoke") as refused:
+        pretraining.texts(study, "mini-twin", None)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_missing_a_cut_and_a_foreign_file_are_refused_in_one_line(file, tmp_path):
+    cut, foreign = tmp_path / "cut.tar.bz2", tmp_path / "foreign.tar.bz2"
+    cut.write_bytes(file.read_bytes()[:-1000])
+    foreign.write_text("no archive")
+    cases = {tmp_path / "gone": "no such token file", cut: "not a token file", foreign: "not a token file"}
+    for path, said in cases.items():
+        with pytest.raises(DataError, match=f"{path.name}: {said}.*`saobp tokens") as refused:
+            token_files.read(path)
+        assert "\n" not in str(refused.value)

@@ -1,0 +1,148 @@
+"""Rows of the tables: named as typed; within a budget by a schedule fitted to the machine, one for all of a size."""
+
+import pytest
+
+from saobp.study.data import sources
+from saobp.study.publication import cli, rows, workflow
+from saobp.study.setup import paths
+from saobp.study.setup.recipes import Pretraining
+from saobp.study.setup.studies import ProfileError, load_profile
+from saobp.study.training import departures, pretraining
+
+PAPER, SMOKE = load_profile("paper"), load_profile("smoke")
+
+
+def test_a_row_is_a_model_an_algorithm_and_a_seed_of_its_study():
+    assert rows.chosen(PAPER, ["mini/high/42", "small/original/7", "mini/high/42"]) == [
+        rows.Row("mini", "high", 42), rows.Row("small", "original", 7),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ["mini/hi/42", "mini-twin/high/42", "mini/high", "mini/high/x", "mini/high/42/0", ""])
+def test_an_unknown_row_is_refused_in_one_line_that_lists_them(text, capsys):
+    assert cli.main(["reproduce", "--study", "paper", "--rows", text]) == 2
+    said = capsys.readouterr()
+    assert said.err.startswith(f"saobp: --rows: no row '{text}' in study paper; give one of mini/original, ")
+    assert said.err.count("\n") == 1 and not said.out
+
+
+@pytest.mark.parametrize("minutes", ["0", "-3", "1.5", "soon"])
+def test_no_minutes_are_refused_in_one_line(minutes, capsys):
+    assert cli.main(["reproduce", "--rows", "mini-twin/high/42", f"--minutes={minutes}"]) == 2
+    assert "'--minutes': takes a whole number of at least 1" in capsys.readouterr().err
+
+
+def test_minutes_without_rows_are_refused(capsys):
+    assert cli.main(["reproduce", "--minutes", "9"]) == 2
+    assert "name them: --rows mini/high/42" in capsys.readouterr().err
+
+
+def test_a_row_has_every_record_that_the_workflow_makes_of_it(capfd, tmp_path, monkeypatch):
+    monkeypatch.setattr(paths, "build", lambda name: tmp_path / name)
+    (row,) = rows.chosen(PAPER, ["mini/high/42"])
+    stages = [name.partition("/")[2].partition("-")[0] for name in row.records(PAPER)]
+    heads = len(PAPER.finetune.groups) * len(PAPER.finetune.seeds)
+    assert stages == ["04"] + ["05"] * heads + ["06"] * len(PAPER.attention.tasks)
+    assert cli.main(["reproduce", "--study", "paper", "--rows", "mini/high/42", "--dry-run"]) == 0
+    counts = {words[0]: words[1] for line in capfd.readouterr().out.splitlines() if len(words := line.split()) == 2}
+    assert counts["total"] == str(len(stages)) and counts["pretrain"] == "1"
+
+
+RECIPE = Pretraining(length=128, batch=256, steps=60000, learning_rate=5e-5, warmup=3000, evaluation_sequences=1024)
+
+
+@pytest.mark.parametrize(("seconds", "minutes"), [(0.05, 9), (0.5, 9), (4.0, 9), (4.0, 30), (20.0, 60)])
+def test_a_schedule_fills_its_share_of_the_time_and_keeps_the_share_of_the_warmup(seconds, minutes):
+    schedule, sequences = rows.within(RECIPE, seconds, minutes, "mini")
+    checks = (RECIPE.evaluations + 2) * sequences / RECIPE.batch / 3
+    time = rows.START + rows.LOAD * seconds * (schedule.steps + checks)
+    share = rows.SHARE * 60 * minutes
+    assert share - rows.LOAD * seconds < time <= share
+    assert checks <= max(rows.CHECKS * (schedule.steps + checks), 22 * rows.FEW / 256 / 3) + 1
+    assert schedule.warmup == round(schedule.steps / 20) and schedule.learning_rate == RECIPE.learning_rate
+
+
+def test_a_fast_machine_makes_the_steps_of_the_study_and_no_more():
+    schedule, sequences = rows.within(RECIPE, 0.001, 60, "mini")
+    assert (schedule.steps, schedule.warmup, sequences) == (60000, 3000, 1024)
+
+
+@pytest.mark.parametrize("seconds", [10.0, 40.0, 300.0])
+def test_too_few_minutes_for_a_step_are_refused_with_the_fewest_that_do(seconds):
+    with pytest.raises(
+        ProfileError, match=f"--minutes 1: a step of mini takes {seconds:.1f} s here; give at"
+    ) as refused:
+        rows.within(RECIPE, seconds, 1, "mini")
+    least = int(str(refused.value).rsplit(" ", 1)[1])
+    assert rows.within(RECIPE, seconds, least, "mini")[0].steps >= 1
+    with pytest.raises(ProfileError):
+        rows.within(RECIPE, seconds, least - 1, "mini")
+
+
+@pytest.fixture
+def fitted(tmp_path, monkeypatch):
+    """`planned` of the smoke study on a machine whose step takes half a second; gives the copy of the study."""
+    monkeypatch.setattr(paths, "build", lambda name: tmp_path / name)
+    monkeypatch.setattr(rows, "step_time", lambda network, batch, wanted: ("fp32", 0.5))
+    monkeypatch.setattr(rows, "sample_time", lambda model, length: 2.0)
+
+    def plan(*texts, minutes=2, tokens=None):
+        path, wanted = rows.planned("smoke", texts, minutes, tokens, cores=4)
+        return load_profile(path), wanted
+
+    return plan
+
+
+def test_a_budget_gives_a_copy_of_the_study_whose_record_says_so(fitted):
+    study, wanted = fitted("mini-twin/high/7")
+    usual, recipe = SMOKE.recipe("mini-twin"), study.recipe("mini-twin")
+    assert 0 < recipe.steps < usual.steps and recipe.warmup == round(recipe.steps / 4)
+    assert study.attention.samples == max(rows.FEW, int((60 - rows.START) / 2.0))
+    assert "records/04-pretrain-mini-twin-high-7.json" in wanted and len(wanted) == 5
+    _, text, _ = pretraining.texts(study, "mini-twin", sources.resolve("synthetic"))
+    said = {entry["matter"]: entry for entry in departures.departures(study, "mini-twin", text, "high", 7)}
+    assert said["minutes for a row"] == {"matter": "minutes for a row", "ours": 2, "paper": None}
+    assert said["steps"]["ours"] == recipe.steps
+
+
+def test_later_rows_of_a_budget_have_the_same_steps_and_another_budget_is_refused(fitted, monkeypatch):
+    first, _ = fitted("mini-twin/original/42")
+    monkeypatch.setattr(rows, "step_time", lambda network, batch, wanted: ("fp32", 0.7))  # a busier machine
+    again, _ = fitted("mini-twin/high/42")
+    assert again == first
+    with pytest.raises(ProfileError, match="made for 2 minutes.*remove it to start anew"):
+        fitted("mini-twin/high/42", minutes=3)
+    other, _ = fitted("small-twin/high/42", "mini-twin/high/42")
+    assert other.recipe("mini-twin") == first.recipe("mini-twin")
+    assert other.recipe("small-twin").steps < SMOKE.recipe("small-twin").steps
+
+
+def test_items_fill_the_time_that_the_longest_group_has():
+    source, item = sources.resolve("synthetic"), 0.01
+    study = SMOKE.__class__(**{**vars(SMOKE), "finetune": rows.replace(SMOKE.finetune, limit_train=None)})
+    few, more = (rows.most_items(study, source, item, seconds) for seconds in (60, 120))
+    assert few > rows.FEW and 2 * few - 2 <= more <= 3 * few  # short tasks end, the others take their time
+    assert rows.most_items(study, source, item, 1e9) is None and rows.most_items(study, source, item, -5) == rows.FEW
+
+
+def test_tasks_that_a_source_lacks_are_left_out_and_stand_ins_take_the_place_of_published_splits(monkeypatch, capsys):
+    def missing(name, recipe, source):
+        if name == "wnli" or name == "race" and recipe.splits.get("race") != ["validation", "test"]:
+            raise sources.DataError("none")
+
+    monkeypatch.setattr(rows.finetuning, "task_of", missing)
+    study = rows.at_hand(PAPER, sources.resolve("synthetic"))
+    tasks = [task for group in study.finetune.groups.values() for task in group]
+    assert "wnli" not in tasks and study.finetune.splits == {"race": ["validation", "test"]}
+    assert study.attention.tasks == PAPER.attention.tasks and study.finetune.seeds == [0]
+    assert "left out, for synthetic has no splits of them: wnli" in capsys.readouterr().out
+
+
+def test_the_workflow_is_asked_for_the_records_of_the_rows_alone(fitted, monkeypatch, tmp_path, capsys):
+    calls = []
+    monkeypatch.setattr(workflow, "_snakemake", lambda *given, **named: calls.append((given, named)) or 0)
+    monkeypatch.setattr(workflow.environment, "check", lambda: None)
+    assert cli.main(["reproduce", "--rows", "mini-twin/high/7", "--minutes", "2"]) == 0
+    (given, named) = calls[-1]
+    assert given[1] == tmp_path / "smoke" / "smoke.yaml" and len(named["wanted"]) == 5
+    assert "records in" in capsys.readouterr().out
