@@ -117,6 +117,15 @@ def test_later_rows_of_a_budget_have_the_same_steps_and_another_budget_is_refuse
     assert other.recipe("small-twin").steps < SMOKE.recipe("small-twin").steps
 
 
+def test_a_fitted_study_is_taken_to_another_machine_as_it_is(fitted, monkeypatch, tmp_path):
+    first, _ = fitted("mini-twin/original/42")
+    kept = (tmp_path / "smoke" / "smoke.yaml").rename(tmp_path / "smoke.yaml")
+    monkeypatch.setattr(rows, "fitted", lambda *given, **named: pytest.fail("fitted anew"))
+    monkeypatch.setattr(rows, "at_hand", lambda study, source: study)
+    path, _ = rows.planned(str(kept), ["mini-twin/high/7"], None, None, cores=4)
+    assert load_profile(path) == first and first.minutes == 2
+
+
 def test_items_fill_the_time_that_the_longest_group_has():
     source, item = sources.resolve("synthetic"), 0.01
     study = SMOKE.__class__(**{**vars(SMOKE), "finetune": rows.replace(SMOKE.finetune, limit_train=None)})

@@ -87,14 +87,14 @@ def _own_copy(
 ) -> tuple[Path, Profile]:
     """Return the study's copy for this budget and token file, made or kept, with a schedule for each model."""
     path, source = paths.build(study.name) / f"{study.name}.yaml", sources.resolve(study.data)
-    wanted = {"minutes": minutes, "tokens": str(tokens.resolve()) if tokens else None}
+    wanted = {"minutes": minutes or study.minutes, "tokens": str(tokens.resolve()) if tokens else study.tokens}
     copy = load_profile(path) if path.is_file() else None
     if copy and any(getattr(copy, key) != value for key, value in wanted.items()):
         given = f"{copy.minutes} minutes and the token file {copy.tokens}"
         raise ProfileError(f"{path}: was made for {given}: give the same, or remove it to start anew")
     new = copy or at_hand(replace(study, **wanted, **_corpus(tokens)), source)
     for model in dict.fromkeys(models):
-        if minutes and new.recipe(model) == study.recipe(model):
+        if not study.minutes and minutes and new.recipe(model) == study.recipe(model):
             new = fitted(new, model, source, cores, first=copy is None)
     _write(path, new)
     return path, new
