@@ -15,7 +15,7 @@ from saobp.equations.messages import SATURATION, signed_strength
 from saobp.equations.refine import refine
 from saobp.fused.dropout import Dropout
 from saobp.fused.heads import Call
-from saobp.fused.operation import RefinedAttention, attend
+from saobp.fused.operation import RefinedAttention, attend, by_head
 from saobp.fused.scores import in_quick_type
 
 
@@ -82,6 +82,21 @@ def check_inputs(
     query: Tensor, key: Tensor, value: Tensor, scale: float | None, dropout: float, **switches: bool
 ) -> None:
     """Refuse shapes, types and numbers that the operation cannot serve with a ValueError."""
+    tensors = query, key, value
+    alike = all(isinstance(x, Tensor) and x.shape == query.shape and x.dtype == query.dtype for x in tensors)
+    if not (alike and query.dtype in ROW_TOLERANCE and query.ndim == 4 and query.numel()):
+        check_tensors(*tensors)
+    if scale is not None and (isinstance(scale, bool) or not isinstance(scale, Real) or not math.isfinite(scale)):
+        raise ValueError(f"scale must be a finite number or None; got {scale!r}")
+    if isinstance(dropout, bool) or not isinstance(dropout, Real) or not 0 <= dropout < 1:
+        raise ValueError(f"dropout_p must lie in [0, 1); got {dropout!r}")
+    for name, switch in switches.items():
+        if not isinstance(switch, bool):
+            raise ValueError(f"{name} must be True or False; got {switch!r}")
+
+
+def check_tensors(query: Tensor, key: Tensor, value: Tensor) -> None:
+    """Refuse tensors that do not belong together with a ValueError."""
     for name, tensor in (("query", query), ("key", key), ("value", value)):
         if not isinstance(tensor, Tensor) or tensor.dtype not in ROW_TOLERANCE or tensor.ndim != 4:
             kind = f"{tensor.dtype} {tuple(tensor.shape)}" if isinstance(tensor, Tensor) else type(tensor).__name__
@@ -98,13 +113,6 @@ def check_inputs(
             raise ValueError(f"{name} has {tensor.shape[1]} groups, which do not divide the {heads} heads")
     if key.shape[-1] != width:
         raise ValueError(f"key has width {key.shape[-1]} and query {width}; they must be equal")
-    if scale is not None and (isinstance(scale, bool) or not isinstance(scale, Real) or not math.isfinite(scale)):
-        raise ValueError(f"scale must be a finite number or None; got {scale!r}")
-    if isinstance(dropout, bool) or not isinstance(dropout, Real) or not 0 <= dropout < 1:
-        raise ValueError(f"dropout_p must lie in [0, 1); got {dropout!r}")
-    for name, switch in switches.items():
-        if not isinstance(switch, bool):
-            raise ValueError(f"{name} must be True or False; got {switch!r}")
 
 
 def real_tokens(mask: Tensor | None, query: Tensor) -> Tensor | None:
@@ -145,20 +153,18 @@ def fused(
     dropout: float,
 ) -> Tensor:
     """Refine and attend in tiles; rows of padded queries are left undefined."""
-    batch, heads, length, _ = query.shape
     wide = torch.promote_types(query.dtype, torch.float32)
     if isinstance(strength, Tensor) and strength.numel() == 1 and not strength.requires_grad:
         strength = float(strength)
     if isinstance(strength, Tensor):
         strength = strength.to(query.device, wide).clamp(max=SATURATION)
-        strongest, change = float(strength.detach().max()), None
         signed = signed_strength(factor, strength.reshape(()) if strength.numel() == 1 else strength)
-        signed = signed.expand(batch, heads)[..., None, None]
+        strongest, change = float(strength.detach().max()), None
     else:
         strongest = min(float(strength), SATURATION)
         signed = signed_strength(factor, strongest)
         change = math.expm1(-signed) if mask is None else None
-        signed = torch.full((1, 1, 1, 1), signed, dtype=wide, device=query.device).expand(batch, heads, 1, 1)
+    batch, heads, length, _ = query.shape
     call = Call(
         factor=factor,
         scale=scale,
@@ -170,10 +176,11 @@ def fused(
         one=query.new_ones((), dtype=wide),
         dropout=Dropout.draw(dropout, (batch * heads, length), query.device),
     )
-    inputs = query, key, value, signed
-    if torch.is_grad_enabled() and any(x.requires_grad for x in inputs):
-        return RefinedAttention.apply(call, *inputs)
-    return attend(call, *inputs, keep=False)[0]
+    if torch.is_grad_enabled():
+        strengths = by_head(signed, query)
+        if any(x.requires_grad for x in (query, key, value, strengths)):
+            return RefinedAttention.apply(call, query, key, value, strengths)
+    return attend(call, query, key, value, signed)[0]
 
 
 def with_padding(refined: Tensor, query: Tensor, key: Tensor, value: Tensor, **options) -> Tensor:

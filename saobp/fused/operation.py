@@ -45,7 +45,16 @@ class RefinedAttention(torch.autograd.Function):
         return None, *(x.to(given.dtype) for x, given in zip(results, inputs))
 
 
-def attend(call: Call, query: Tensor, key: Tensor, value: Tensor, strength: Tensor, keep: bool) -> list[Tensor]:
+def by_head(strength: float | Tensor, query: Tensor) -> Tensor:
+    """Return a strength for each head, (batch, head, 1, 1), from one number or what broadcasts over (batch, head)."""
+    wide = torch.promote_types(query.dtype, torch.float32)
+    strength = torch.as_tensor(strength, dtype=wide, device=query.device)
+    return strength.expand(query.shape[:2])[..., None, None]
+
+
+def attend(
+    call: Call, query: Tensor, key: Tensor, value: Tensor, strength: float | Tensor, keep: bool = False
+) -> list[Tensor]:
     """Return refined attention (batch, head, L, D) and, to keep for its gradient, normalisers and loads.
 
     Where it was not worked out plainly, there are shifts too, with one tile empty ones.
@@ -61,6 +70,7 @@ def attend(call: Call, query: Tensor, key: Tensor, value: Tensor, strength: Tens
         return results
     if keep:
         results.append(query.new_empty(batch, heads, 0 if is_single(length) else length, 1, dtype=wide))
+    strength = strength if isinstance(strength, Tensor) and strength.ndim == 4 else by_head(strength, query)
     run(partial(forward_part, call), parts(query, key, value, strength, *results, length=length), query)
     return results
 

@@ -224,7 +224,8 @@ def fused_attention(
 ) -> Tensor:
     """Attend by the fused operation, which never holds the probabilities."""
     real = None if real is None else real.expand(query.shape[0], -1)
-    query, key = query.to(value.dtype), key.to(value.dtype)  # autocast leaves rotated queries wide
+    if query.dtype != value.dtype:  # autocast leaves rotated queries wide
+        query, key = query.to(value.dtype), key.to(value.dtype)
     output = saobp_attention(
         query, key, value,
         factor=refinement.options.factor,
@@ -287,10 +288,12 @@ def remember_cache(module: nn.Module, args: tuple, kwargs: dict[str, Any]) -> No
             f"attn_implementation: the refined model was switched to {implementation!r}, which knows no "
             'refinement; saobp.apply(model, "none") gives plain attention'
         )
-    refinement = getattr(module, NAME)
-    cache = next((given for given in (*args, *kwargs.values()) if isinstance(given, Cache)), None)
-    carries = cache is not None and is_causal_module(module) and refinement.options.factor != "none"
-    _layer.set(adopt(cache, module.layer_idx, refinement.options) if carries else None)
+    layer, cache = None, next((given for given in (*args, *kwargs.values()) if isinstance(given, Cache)), None)
+    if cache is not None and is_causal_module(module):
+        options = getattr(module, NAME).options
+        layer = adopt(cache, module.layer_idx, options) if options.factor != "none" else None
+    if torch.compiler.is_compiling() or _layer.get() is not layer:
+        _layer.set(layer)
 
 
 def take_layer() -> RefinedLayer | None:
@@ -298,7 +301,7 @@ def take_layer() -> RefinedLayer | None:
     layer = _layer.get()
     if torch.compiler.is_compiling():
         _layer.reset(None)
-    else:
+    elif layer is not None:
         _layer.set(None)
     return layer
 

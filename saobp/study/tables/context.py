@@ -91,9 +91,7 @@ def splits(records: Iterable[Record]) -> list[Record]:
     return [found[key] for key in sorted(found)]
 
 
-def departures(
-    records: Iterable[Record], matters: Sequence[str] = (), parts: Sequence[str | None] = ()
-) -> list[str]:
+def departures(records: Iterable[Record], matters: Sequence[str] = (), parts: Sequence[str | None] = ()) -> list[str]:
     """All distinct departures from the paper that the records name, one line per matter, in a fixed order.
 
     `matters` and `parts`: those alone, if any. Values on one matter stand together, with the models that they are of:
@@ -126,4 +124,3 @@ def departure_rows(
 
 def _shown(value: Value) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
-
