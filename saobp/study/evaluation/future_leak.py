@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float64, Int64
+from jaxtyping import Float, Float64, Int64
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from saobp.study.evaluation.zeroshot import log_likelihoods
+from saobp.study.evaluation.zeroshot import token_log_likelihoods
 
 ROUNDING = 1e-9  # nats; in double precision an unchanged log-probability comes back to about 1e-15
 
@@ -37,30 +37,43 @@ def hears_later(changed: Float64[np.ndarray, " length"], place: int) -> bool:
     return bool((changed[:place] > ROUNDING).any())
 
 
-def prefix_log_likelihoods(model: PreTrainedModel, ids: Sequence[int]) -> list[float]:
+@torch.inference_mode()
+def prefix_log_likelihoods(model: PreTrainedModel, ids: Sequence[int], *, batch: int = 32) -> Float[np.ndarray, " n"]:
     """Return the log-probability (nats) of each token but the first, read off a pass over the tokens before it alone.
 
     A causal model gives the same numbers in one pass over all of them. One that receives messages from later rows
-    gives others, and only these are predictions: here there is nothing later.
+    gives others, and only these are predictions: the token itself is not in the pass, for its row would send messages.
     """
-    return log_likelihoods(model, [(list(ids[:n]), [ids[n]]) for n in range(1, len(ids))])
+    was_training, text, found = model.training, torch.tensor(ids), []
+    model.eval()
+    for places in torch.arange(len(text) - 1).split(batch):  # row n of a batch is the text up to places[n]
+        mask = (torch.arange(places[-1] + 1) <= places[:, None]).long()
+        rows = text[: places[-1] + 1] * mask
+        logits = model(input_ids=rows.to(model.device), attention_mask=mask.to(model.device)).logits
+        last = logits[torch.arange(len(places)), places].float().log_softmax(-1).cpu()
+        found.append(last.gather(1, text[places + 1, None])[:, 0])
+    model.train(was_training)
+    return torch.cat(found).double().numpy()
 
 
 def leak(model: PreTrainedModel, blocks: Iterable[Mapping[str, Int64[Tensor, " length"]]]) -> dict[str, Any]:
     """Return a decoder's loss read off full passes and off prefixes alone, in nats per token, and the difference.
 
     `by_block` holds the difference of each block, its full pass and its prefixes on the same tokens: 0 for a model
-    that does not look ahead. Raises ValueError without a block.
+    that does not look ahead. `by_position` holds it for each token but the first, the mean over blocks of one length.
+    Raises ValueError without a block.
     """
     items = [block["input_ids"].tolist() for block in blocks]
     if not items:
         raise ValueError("blocks: none given; measure the leak on two or more")
-    sums = log_likelihoods(model, [(ids[:1], ids[1:]) for ids in items])
-    full = np.array([-value / (len(ids) - 1) for ids, value in zip(items, sums)])
-    alone = np.array([-np.mean(prefix_log_likelihoods(model, ids)) for ids in items])
+    seen = token_log_likelihoods(model, [(ids[:1], ids[1:]) for ids in items])
+    full = -np.stack([tokens.double().numpy() for tokens in seen])
+    alone = -np.stack([prefix_log_likelihoods(model, ids) for ids in items])
+    gap = alone - full
     return {
         "full_pass": float(full.mean()),
         "prefixes": float(alone.mean()),
-        "leak": float((alone - full).mean()),
-        "by_block": (alone - full).tolist(),
+        "leak": float(gap.mean()),
+        "by_block": gap.mean(1).tolist(),
+        "by_position": gap.mean(0).tolist(),
     }

@@ -11,7 +11,7 @@ from typing import Any
 import datasets
 import numpy as np
 import torch
-from jaxtyping import Int64
+from jaxtyping import Float, Int64
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -76,20 +76,27 @@ def log_likelihoods(
     model: PreTrainedModel, pairs: Sequence[tuple[list[int], list[int]]], *, batch: int = 32
 ) -> list[float]:
     """Return the summed log-probability (nats) of each continuation after its context."""
+    return [float(tokens.sum()) for tokens in token_log_likelihoods(model, pairs, batch=batch)]
+
+
+def token_log_likelihoods(
+    model: PreTrainedModel, pairs: Sequence[tuple[list[int], list[int]]], *, batch: int = 32
+) -> list[Float[Tensor, " tokens"]]:
+    """Return the log-probability (nats) of each token of each continuation after its context, in one pass a pair."""
     was_training = model.training
     model.eval()
     order = sorted(range(len(pairs)), key=lambda n: -len(pairs[n][0]) - len(pairs[n][1]))
-    sums = [0.0] * len(pairs)
+    found: list[Tensor] = [torch.empty(0)] * len(pairs)
     for start in range(0, len(order), batch):
         group = order[start : start + batch]
-        for number, value in zip(group, _batch_sums(model, [pairs[n] for n in group])):
-            sums[number] = value
+        for number, value in zip(group, _batch_tokens(model, [pairs[n] for n in group])):
+            found[number] = value
     model.train(was_training)
-    return sums
+    return found
 
 
 @torch.inference_mode()
-def _batch_sums(model: PreTrainedModel, pairs: Sequence[tuple[list[int], list[int]]]) -> list[float]:
+def _batch_tokens(model: PreTrainedModel, pairs: Sequence[tuple[list[int], list[int]]]) -> list[Tensor]:
     """Run one batch, padded behind, where a causal model does not see it."""
     longest = max(len(before) + len(after) for before, after in pairs)
     ids = torch.zeros(len(pairs), longest, dtype=torch.int64)
@@ -98,11 +105,11 @@ def _batch_sums(model: PreTrainedModel, pairs: Sequence[tuple[list[int], list[in
         ids[row, : len(before) + len(after)] = torch.tensor(before + after)
         mask[row, : len(before) + len(after)] = 1
     logits = model(input_ids=ids.to(model.device), attention_mask=mask.to(model.device)).logits
-    sums = []
+    found = []
     for row, (before, after) in enumerate(pairs):
         scores = logits[row, len(before) - 1 : len(before) + len(after) - 1].float().log_softmax(-1).cpu()
-        sums.append(float(scores.gather(1, torch.tensor(after)[:, None]).sum()))
-    return sums
+        found.append(scores.gather(1, torch.tensor(after)[:, None])[:, 0])
+    return found
 
 
 def perplexity(nats: float, count: int) -> float:
