@@ -8,6 +8,8 @@ import numpy as np
 
 from saobp.study.statistics.errors import Error
 
+RESAMPLES = 2000  # draws of the items, of a correlation
+
 
 @dataclass(frozen=True)
 class Difference:
@@ -24,32 +26,29 @@ class Difference:
 
 
 def paired_difference(
-    ours: Sequence[Sequence[float]] | np.ndarray, theirs: Sequence[Sequence[float]] | np.ndarray, *,
-    level: float = 0.95,
-) -> Difference:  # fmt: skip
+    ours: Sequence[Sequence[float]] | np.ndarray, theirs: Sequence[Sequence[float]] | np.ndarray
+) -> Difference:
     """Compare two algorithms on the same items, with seeds as a random effect.
 
     `ours` and `theirs` hold one row of item outcomes per seed (a single row for one seed). The covariance of two
     seeds' means over shared items, in closed form, is the error of the items. The spread over seeds adds the error of
-    the seeds, in pairs where both have the same number of
-    them; what the items do to one seed alone is in that spread and not counted twice. One seed against one seed
-    covers the items only; one against several takes the others' spread for its own. The error is at least that of the
-    items on the mean, lest seeds that agree by chance make it small. Interval and p-value are those of an `Error` of
-    these parts. Where all items differ alike there is no interval (NaN ends), and p is that of the sign test.
+    the seeds, in pairs where both have the same number of them; what the items do to one seed alone is in that spread
+    and not counted twice. One seed against one seed covers the items only; one against several takes the others'
+    spread for its own. The error is at least that of the items on the mean, lest seeds that agree by chance make it
+    small. Interval and p-value are those of an `Error` of these parts. Where all items differ alike there is no
+    interval (NaN ends), and p is that of the sign test.
     Raises ValueError if the items differ in number or there are none.
     """
     ours, theirs = np.atleast_2d(np.asarray(ours, float)), np.atleast_2d(np.asarray(theirs, float))
     if ours.shape[1] != theirs.shape[1] or ours.shape[1] == 0:
         raise ValueError(f"theirs: {theirs.shape[1]} items against {ours.shape[1]}; pairs need the same items")
-    means, pairs = (ours.mean(axis=1), theirs.mean(axis=1)), len(ours) == len(theirs)
-    signed = [ours - theirs] if pairs else [ours, -theirs]  # or shared items, separate seeds
-    covariance = _of_means(np.concatenate(signed))
-    return _summary(*means, covariance, [len(table) for table in signed], level, ours.shape[1])
+    parts = [ours - theirs] if len(ours) == len(theirs) else [ours, -theirs]  # or shared items, separate seeds
+    return _summary([part.mean(axis=1) for part in parts], _of_means(np.concatenate(parts)), ours.shape[1])
 
 
 def paired_correlations(
     ours: Sequence[np.ndarray] | np.ndarray, theirs: Sequence[np.ndarray] | np.ndarray, labels: np.ndarray, *,
-    resamples: int = 2000, level: float = 0.95, seed: int = 0,
+    resamples: int = RESAMPLES,
 ) -> Difference:  # fmt: skip
     """Compare two algorithms' correlations with the labels, in percent, on the same items.
 
@@ -58,20 +57,17 @@ def paired_correlations(
     is computed anew on every draw of items; seeds are a random effect as in `paired_difference`, in pairs where
     both have the same number of them. A constant predictor has r = 0.
     """
-    random, items = np.random.default_rng(seed), len(labels)
-    whole = np.full((1, items), 1 / items)
-    counts = np.concatenate([whole, _item_counts(items, resamples, random)])
+    whole = np.full((1, len(labels)), 1 / len(labels))
     first, second = (
-        np.stack([_mean_correlation(runs, labels, counts) for runs in _by_seed(side)], axis=1)
+        np.vstack([_correlations(side, labels, counts) for counts in (whole, _item_counts(len(labels), resamples))])
         for side in (ours, theirs)
     )
-    signed = [first - second] if first.shape == second.shape else [first, -second]
-    covariance = np.atleast_2d(np.cov(np.concatenate([table[1:] for table in signed], axis=1), rowvar=False, ddof=0))
-    return _summary(first[0], second[0], covariance, [table.shape[1] for table in signed], level, items)
+    parts = [first - second] if first.shape == second.shape else [first, -second]
+    return _summary([part[0] for part in parts], _of_draws(np.hstack([part[1:] for part in parts])), len(labels))
 
 
 def item_errors(
-    rows: Sequence[np.ndarray] | np.ndarray, labels: np.ndarray | None = None, *, resamples: int = 2000, seed: int = 0
+    rows: Sequence[np.ndarray] | np.ndarray, labels: np.ndarray | None = None, *, resamples: int = RESAMPLES
 ) -> tuple[float, float]:
     """Return the standard errors of a mean score over the items, in its unit: what its seeds share, and of their mean.
 
@@ -82,21 +78,15 @@ def item_errors(
     if labels is None:
         covariance = _of_means(np.atleast_2d(np.asarray(rows, float)))
     else:
-        counts = _item_counts(len(labels), resamples, np.random.default_rng(seed))
-        drawn = np.stack([_mean_correlation(runs, labels, counts) for runs in _by_seed(rows)], axis=1)
-        covariance = np.atleast_2d(np.cov(drawn, rowvar=False, ddof=0))
-    return _shared_error(covariance, [len(covariance)]), _mean_error(covariance, [len(covariance)])
+        covariance = _of_draws(_correlations(rows, labels, _item_counts(len(labels), resamples)))
+    return _errors(covariance, [len(covariance)])
 
 
-def _by_seed(side: Sequence[np.ndarray] | np.ndarray) -> list[np.ndarray]:
-    """A (run, item) table a seed; a single row of predictions is one seed."""
-    rows = side if np.ndim(side[0]) else [side]
-    return [np.atleast_2d(np.asarray(row, float)) for row in rows]
-
-
-def _mean_correlation(runs: np.ndarray, labels: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """The mean over some runs of r in percent, under each row of item weights."""
-    return 100 * np.mean([_weighted_correlation(row, labels, weights) for row in runs], axis=0)
+def _correlations(side: Sequence[np.ndarray] | np.ndarray, labels: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """r in percent under each row of item weights, a column a seed: the mean over the runs of one checkpoint."""
+    seeds = (np.atleast_2d(np.asarray(runs, float)) for runs in (side if np.ndim(side[0]) else [side]))
+    columns = [np.mean([_weighted_correlation(run, labels, weights) for run in runs], axis=0) for runs in seeds]
+    return 100 * np.stack(columns, axis=1)
 
 
 def _weighted_correlation(x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
@@ -108,22 +98,20 @@ def _weighted_correlation(x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> 
     return np.divide(covariance, spread, out=np.zeros_like(spread), where=spread > 1e-12)
 
 
-def _summary(
-    ours: np.ndarray, theirs: np.ndarray, covariance: np.ndarray, sides: list[int], level: float, items: int
-) -> Difference:
-    """Interval and two-sided p-value from the error and Student's law; `ours`, `theirs` by seed.
+def _summary(parts: list[np.ndarray], covariance: np.ndarray, items: int) -> Difference:
+    """Interval and two-sided p-value from the error and Student's law.
 
-    `covariance` is what the items give the seeds' scores, one row per seed: differences of pairs, or ours and minus
-    theirs; `sides` are the numbers of seeds of these parts, whose means add up to the difference.
+    `parts` are numbers by seed whose means add up to the difference: those of pairs, or ours and minus theirs;
+    `covariance` is what the items give all of them, one row per seed.
     """
-    value, seeds = float(ours.mean() - theirs.mean()), min(len(ours), len(theirs))
-    shared, least = _shared_error(covariance, sides), _mean_error(covariance, sides)
-    between, few = _between([ours - theirs] if len(sides) == 1 else [ours, theirs])
+    value, seeds = float(sum(part.mean() for part in parts)), min(map(len, parts))
+    shared, least = _errors(covariance, [len(part) for part in parts])
+    between, few = _between(parts)
     error = Error.of(float(np.sqrt(between)), few, shared, least=least)
     if error.size == 0:
         p = min(1.0, 2 * 0.5**items) if value else 1.0
         return Difference(value, nan, nan, p, seeds, items, shared, least)
-    reach = error.reach(level)
+    reach = error.reach()
     return Difference(value, value - reach, value + reach, error.p(value), seeds, items, shared, least)
 
 
@@ -144,42 +132,29 @@ def _of_means(table: np.ndarray) -> np.ndarray:
     return np.atleast_2d(np.cov(table, ddof=0)) / table.shape[1]
 
 
-def _blocks(covariance: np.ndarray, sides: list[int]) -> list[np.ndarray]:
-    ends = np.cumsum(sides)
-    return [covariance[end - side : end, end - side : end] for end, side in zip(ends, sides)]
+def _of_draws(drawn: np.ndarray) -> np.ndarray:
+    return np.atleast_2d(np.cov(drawn, rowvar=False, ddof=0))
 
 
-def _across(covariance: np.ndarray, sides: list[int]) -> float:
-    """Twice the covariance of the two sides' means; 0 of one side."""
-    return 2 * float(covariance[: sides[0], sides[0] :].mean()) if len(sides) == 2 else 0.0
+def _errors(covariance: np.ndarray, sides: Sequence[int]) -> tuple[float, float]:
+    """The errors over the items of a sum of means over so many seeds each: what seeds share, and that of the sum.
 
-
-def _mean_error(covariance: np.ndarray, sides: list[int]) -> float:
-    """The error over the items of the mean of the seeds."""
-    variance = sum(float(block.mean()) for block in _blocks(covariance, sides)) + _across(covariance, sides)
-    return float(np.sqrt(max(0.0, variance)))
-
-
-def _shared_error(covariance: np.ndarray, sides: list[int]) -> float:
-    """The error over the items that all seeds share: the covariance of two seeds under the same items.
-
-    What the items do to one seed alone is not in it: the seeds' own spread has that already.
+    For the first the covariance of two different seeds of a side stands for the variance of one: what the items do to
+    one seed alone is in the seeds' own spread. Of a single seed it is the whole.
     """
-    variance = sum(map(_covariance_of_two, _blocks(covariance, sides))) + _across(covariance, sides)
-    return float(np.sqrt(max(0.0, variance)))
+    weights, shared, end = np.concatenate([np.full(seeds, 1 / seeds) for seeds in sides]), covariance.copy(), 0
+    for seeds in sides:
+        block = shared[end : end + seeds, end : end + seeds]
+        if seeds > 1:
+            np.fill_diagonal(block, (block.sum() - np.trace(block)) / (seeds * (seeds - 1)))
+        end += seeds
+    return tuple(float(np.sqrt(max(0.0, weights @ matrix @ weights))) for matrix in (shared, covariance))
 
 
-def _covariance_of_two(covariance: np.ndarray) -> float:
-    """The mean covariance of two different seeds; of a single one its variance."""
-    seeds = len(covariance)
-    if seeds == 1:
-        return float(covariance[0, 0])
-    return float((covariance.sum() - np.trace(covariance)) / (seeds * (seeds - 1)))
-
-
-def _item_counts(items: int, resamples: int, random: np.random.Generator) -> np.ndarray:
+def _item_counts(items: int, resamples: int) -> np.ndarray:
     """Share of each item in draws of all items with replacement; quicker than a multinomial draw."""
-    drawn = random.integers(0, items, size=(resamples, items)) + items * np.arange(resamples)[:, None]
+    drawn = np.random.default_rng(0).integers(0, items, size=(resamples, items))
+    drawn += items * np.arange(resamples)[:, None]
     return np.bincount(drawn.ravel(), minlength=resamples * items).reshape(resamples, items) / items
 
 

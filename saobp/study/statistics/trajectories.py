@@ -31,6 +31,7 @@ def checkpoints(records: Sequence[Record], model: str, task: str) -> pd.DataFram
     """
     rows = []
     for record in select(list(records), model=model):
+        algorithm, seed = (record["parameters"].get(key) for key in ("algorithm", "seed"))
         for point in _curve(record, task):
             score = point.get("perplexity") if task == "wikitext" else point.get("score")
             gtd = estimates.nested_mean(point.get("gtd"))
