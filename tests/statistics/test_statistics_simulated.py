@@ -170,7 +170,7 @@ def test_the_ratio_of_column_sums_covers_on_the_log_scale(draws):
         change |= {"low": gap.low, "high": gap.high}
         run["metrics"]["changes"] = {"column_mass_maximum": change}
         run["metrics"]["means"] = {"column_mass_maximum": {"mean": end.value, "low": end.low, "high": end.high}}
-        (row,) = attention.step("column_mass_maximum", studies, ratio=True)
+        (row,) = attention.step(studies, "column_mass_maximum", ratio=True)
         inside += row.low <= 0.9 <= row.high
         widths.append(log(row.high / row.low) / 2)
     assert inside / draws > 0.95 - slack(draws)
@@ -218,7 +218,7 @@ def test_the_exact_interval_of_a_share_of_heads_covers_and_is_not_much_wider(dra
 def test_perplexities_are_compared_on_the_log_scale(draws):
     """High has nine tenths of the perplexity of each regulariser; levels differ by seed tenfold."""
     random, inside = np.random.default_rng(14), 0
-    paper = numbers.load()
+    paper, claim = numbers.load(), verdicts.claims()["regularizers-perplexity"]
     for _ in range(draws):
         levels = random.normal(3, 1, 3)
         runs = [
@@ -227,6 +227,6 @@ def test_perplexities_are_compared_on_the_log_scale(draws):
             for name, factor in (("high", 0.9), ("entropy_reg", 1.0))
             for seed, perplexity in enumerate(factor * np.exp(levels + random.normal(0, 0.02, 3)))
         ]  # fmt: skip
-        (row,) = registry.measurements("regularizers-perplexity", verdicts.Studies({"narrow": runs}, paper))
+        (row,) = registry.measurements(claim, verdicts.Studies({"narrow": runs}, paper))
         inside += row.low <= log(0.9) <= row.high
     assert 0.95 - slack(draws) < inside / draws < 0.95 + slack(draws)

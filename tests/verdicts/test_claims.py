@@ -22,6 +22,7 @@ GAIN = model.Claim(
     margin=1.0, rule="one",
 )  # fmt: skip
 ALL, MOST = (GAIN.model_copy(update={"rule": rule}) for rule in ("all", "most"))
+NOT_MEASURED = {"gains-narrow-with-size", "mini-reaches-small", "hellaswag-depth"}  # they need two sizes
 WITHIN = GAIN.model_copy(update={"direction": 0, "reference": 1.0, "margin": 0.1})
 
 
@@ -138,7 +139,7 @@ def test_a_decided_claim_says_how_far_it_is_from_being_open():
 
 def test_every_claim_has_a_sentence_a_place_and_a_margin_and_is_measured_or_not_run(decided):
     known_claims = verdicts.claims()
-    assert set(registry.MEASURES) <= set(known_claims)
+    assert {id for id, claim in known_claims.items() if not claim.measure} == NOT_MEASURED
     assert {row.claim.id for row in decided} == set(known_claims)
     assert all(claim.sentence and claim.place and claim.margin > 0 for claim in known_claims.values())
     assert all(len(claim.title.split()) <= 14 for claim in known_claims.values())
@@ -150,6 +151,15 @@ def test_a_margin_that_the_plan_does_not_have_is_refused(tmp_path):
     )
     with pytest.raises(ValueError, match="sparsity-share: margin: the plan has no study 'nothing'"):
         verdicts.claims(paths.write_text(tmp_path / "claims.yaml", text))
+
+
+@pytest.mark.parametrize(("measure", "said"), [
+    ({"by": "attention.nothing"}, "gain: measure: no function 'attention.nothing' in saobp/study/verdicts"),
+    ({"by": "attention.step", "numbr": "gtd"}, "gain: measure: .*numb"),
+])  # fmt: skip
+def test_a_measurement_that_there_is_not_or_takes_no_such_argument_is_refused(measure, said):
+    with pytest.raises(ValueError, match=said):
+        registry.measure(GAIN.model_copy(update={"measure": measure}))
 
 
 def test_at_least_nine_claims_are_decided_by_the_tracked_records(decided):
@@ -316,9 +326,9 @@ def test_one_seed_borrows_a_spread_or_has_no_interval():
     runs = [examples.attention("mini-narrow", name, seed) for name in ("original", "high") for seed in (1, 2, 3)]
     one = [run for run in runs if run["parameters"]["seed"] == 1]
     both = verdicts.Studies({"a": runs, "b": one}, numbers.load())
-    alone = verdicts.Studies({"b": one}, numbers.load())
-    (lent,) = [part for part in registry.measurements("sparsity-share", both) if part.study == "b"]
-    (open_,) = registry.measurements("sparsity-share", alone)
+    alone, claim = verdicts.Studies({"b": one}, numbers.load()), verdicts.claims()["sparsity-share"]
+    (lent,) = [part for part in registry.measurements(claim, both) if part.study == "b"]
+    (open_,) = registry.measurements(claim, alone)
     assert np.isfinite([lent.low, lent.high]).all() and "borrowed from a" in lent.method
     assert (open_.low, open_.high) == (-inf, inf)
 

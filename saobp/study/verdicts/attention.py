@@ -1,9 +1,9 @@
 """Measurements of attention: sparsity, entropy, GTD by layer, and what one step does to a given matrix."""
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from math import inf, nan
+from typing import Any
 
 import numpy as np
 from scipy import stats
@@ -16,6 +16,7 @@ from saobp.study.statistics import Error, Estimate, estimates, mean_interval, se
 from saobp.study.verdicts.model import NORMAL, Measurement, ends, measured, on_scale
 from saobp.study.verdicts.studies import (
     BORROWED,
+    SIDES,
     Read,
     Record,
     Studies,
@@ -23,11 +24,9 @@ from saobp.study.verdicts.studies import (
     over_seeds,
     seed_gaps,
     seed_means,
-    together,
 )
 
-RIVALS, LOW = ("original", "low", "elemmul"), ("low", "original")  # of High in Fig. 4; sides
-PRINTED = {"mini": ("C41", "C42"), "small": ("C43", "C44"), "medium": ("C45", "C46")}  # App. E's mean sparsities
+RIVALS = ("original", "low", "elemmul")  # of High in Fig. 4
 
 
 def _mean(name: str, layers: slice = slice(None), kind: str = "refined") -> Read:
@@ -35,37 +34,41 @@ def _mean(name: str, layers: slice = slice(None), kind: str = "refined") -> Read
     return lambda run: estimates.nested_mean((estimates.matrix(run, kind).get(name) or [])[layers] or None)
 
 
-def _on_race(read: Read) -> Read:
-    """Read a number of runs on RACE-Middle alone."""
-    return lambda run: read(run) if run["metrics"].get("task") == "race" else None
+def _number(run: Record, name: str) -> float | None:
+    """A number of a run by its name: a measure, "deep" in front for the deeper half of the layers alone; or "skewness"
+    for the size of the skewness of the heads' entropies.
+    """
+    if name == "skewness":
+        return abs(float(stats.skew(np.ravel(estimates.matrix(run)["entropy"]))))
+    deep, _, rest = name.rpartition(" ")
+    return _mean(rest, _deeper(run) if deep else slice(None))(run)
 
 
 def _deeper(run: Record) -> slice:
     return slice(len(estimates.matrix(run)["entropy"]) // 2, None)
 
 
-def _deep(name: str) -> Read:
-    return _on_race(lambda run: _mean(name, _deeper(run))(run))
+def gap(
+    studies: Studies, numbers: dict[str, str], sides: Sequence[str] = SIDES, task: str = "",
+    printed: dict[str, tuple[str, str]] | None = None, metric: str = "", **given: Any,
+) -> list[Measurement]:  # fmt: skip
+    """One algorithm minus another by size, for some numbers (`_number`) by part; on one task or a mean over all.
 
+    The paper's are those of `printed` (size -> the sides' ids), or of a metric of Table 1.
+    """
 
-def _skewness(run: Record) -> float:
-    """Size of the skewness of the heads' entropies."""
-    return abs(float(stats.skew(np.ravel(estimates.matrix(run)["entropy"]))))
+    def paper(paper: Published, size: str) -> float | None:
+        if printed:
+            return float(np.subtract(*map(paper.claim, printed[size])))
+        values = [paper.value(1, model=size.capitalize(), algorithm=side.capitalize(), metric=metric) for side in sides]
+        return float(np.subtract(*values))
 
+    def read(name: str) -> Read:
+        return lambda run: _number(run, name) if task in ("", run["metrics"].get("task")) else None
 
-def _printed_sparsity(paper: Published, size: str) -> float:
-    original, high = map(paper.claim, PRINTED[size])
-    return high - original
-
-
-def _printed_low(column: str) -> Callable[[Published, str], float]:
-    def gap(paper: Published, size: str) -> float:
-        low, original = (
-            paper.value(1, model=size.capitalize(), algorithm=a, metric=column) for a in ("Low", "Original")
-        )
-        return float(low - original)
-
-    return gap
+    given |= {"paper": paper} if printed or metric else {}
+    each = (difference(studies, "attention", read(name), sides, part=part, **given) for part, name in numbers.items())
+    return [row for rows in each for row in rows]
 
 
 def top_two(studies: Studies) -> list[Measurement]:
@@ -100,7 +103,7 @@ def _second_lead(study: str, model: str, layer: int, gaps: list[dict], runs: lis
     return measured(study, model, value, f"layer {layer + 1}", interval=interval, method=method, records=names)
 
 
-def step(name: str, studies: Studies, *, ratio: bool = False) -> list[Measurement]:
+def step(studies: Studies, number: str, *, ratio: bool = False) -> list[Measurement]:
     """The same heads after the step and before it, on each task of each model trained with High.
 
     The claim is about given matrices, so every model and task is a part, and its texts are what is drawn. A model of
@@ -109,7 +112,7 @@ def step(name: str, studies: Studies, *, ratio: bool = False) -> list[Measuremen
     rows = []
     for study, runs in studies.of("attention", algorithm="high").items():
         for run in runs:
-            change, after = ((run["metrics"].get(kind) or {}).get(name) or {} for kind in ("changes", "means"))
+            change, after = ((run["metrics"].get(kind) or {}).get(number) or {} for kind in ("changes", "means"))
             if change.get("low") is None or (ratio and after.get("low") is None):
                 continue
             value, error = _log_ratio(change, after) if ratio else (change["change"], _error(change))
@@ -174,21 +177,3 @@ def step_by_depth(studies: Studies) -> list[Measurement]:
         return seed_means(select(runs, algorithm="high"), contrast)
 
     return over_seeds(studies, "attention", gaps, post_hoc=True)
-
-
-_measure = partial(difference, stage="attention")
-MEASURES = {
-    **{claim: partial(_measure, read=_mean(name), paper=_printed_sparsity) for claim, name in
-       {"sparsity-share": "sparsity", "sparsity-fixed": "sparsity_fixed", "sparsity-hoyer": "hoyer"}.items()},
-    "deep-entropy": together(partial(_measure, read=_deep("entropy"), part="entropy"),
-                             partial(_measure, read=_deep("indirect_entropy"), part="indirect entropy")),
-    "gtd-top-two": top_two,
-    "low-gtd": partial(_measure, read=_on_race(_mean("gtd")), sides=LOW, paper=_printed_low("GTD")),
-    "low-entropy": partial(_measure, read=_on_race(_mean("indirect_entropy")), sides=LOW, paper=_printed_low("IE")),
-    "low-skew": partial(_measure, read=_on_race(_skewness), sides=LOW, post_hoc=True),
-    "step-entropy": partial(step, "entropy"),
-    "step-deep-entropy": step_by_depth,
-    "step-gtd": partial(step, "gtd"),
-    "step-sparsity": partial(step, "sparsity"),
-    "step-column-sum": partial(step, "column_mass_maximum", ratio=True),
-}  # fmt: skip

@@ -16,7 +16,7 @@ QUARTERS = (0.25, 0.75)  # the sparsest and the densest graphs, by betweenness
 Points = Callable[[Record], tuple[list, list]]
 
 
-def correlation(name: str, sampled: str, printed: str, studies: Studies) -> list[Measurement]:
+def correlation(studies: Studies, number: str, printed: str, sampled: str = "") -> list[Measurement]:
     """r of GTD and a graph measure: over the heads of a run, and beside it over single heads on single samples.
 
     The mean over the paper's four algorithms per seed, on the scale of Fisher's z. `sampled`: the measure's name among
@@ -25,7 +25,7 @@ def correlation(name: str, sampled: str, printed: str, studies: Studies) -> list
 
     def of_heads(run: Record) -> tuple[list, list]:
         matrix = estimates.matrix(run)
-        return np.ravel(matrix["gtd"]).tolist(), np.ravel(matrix.get(name) or []).tolist()
+        return np.ravel(matrix["gtd"]).tolist(), np.ravel(matrix.get(number) or []).tolist()
 
     def of_samples(run: Record) -> tuple[list, list]:
         graph = run["metrics"].get("graph") or {}
@@ -104,12 +104,3 @@ def _undefined(run: Record) -> int:
 def _exact(test, level: float) -> tuple[float, float]:
     found = test.proportion_ci(level)
     return float(found.low), float(found.high)
-
-
-MEASURES = {
-    "clustering-onnela": partial(correlation, "clustering_onnela", "", "C18"),
-    "clustering-barrat": partial(correlation, "clustering_barrat", "clustering", "C18"),
-    "betweenness": partial(correlation, "betweenness", "betweenness", "C19"),
-    "clustering-dense": dense,
-    "clustering-undefined": undefined,
-}

@@ -74,6 +74,3 @@ def cause(studies: Studies) -> list[Measurement]:
                 facts = {"method": PAIRED, "post_hoc": not planned, "aside": control == "shuffled"}
                 rows.append(measured(found=found[0], part=part, **facts, **common))
     return rows
-
-
-MEASURES = {"multihop-gain": gain, "multihop-cause": cause}

@@ -33,6 +33,7 @@ class Claim(BaseModel):
     sentence: str
     place: str
     endpoint: str
+    measure: dict[str, Any] = {}  # "by": a function of this room, and what it is given; empty: nothing measures it
     unit: str
     direction: Literal[-1, 0, 1]
     reference: float = 0.0

@@ -1,7 +1,6 @@
 """Measurements of GTD beside performance: over checkpoints, over heads' ranges, over runs."""
 
 from collections.abc import Sequence
-from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -12,12 +11,10 @@ from saobp.study.verdicts.graphs import fisher
 from saobp.study.verdicts.model import Measurement, measured, on_scale
 from saobp.study.verdicts.studies import Record, Studies, over_seeds, seed_means
 
-PRINTED = {"wikitext": "WikiText_PPL", "sst2": "SST2_Acc", "hellaswag": "HellaSwag_Acc", "race": "RACE_middle_Acc"}
-GOOD, BAD = (0.6, 0.8), (0.5, 0.85)  # of GTD, Sec. 7
 COLUMNS = {"gtd": ("GTD", 1), "indirect_entropy": ("indirect entropy", 1), "betweenness": ("−betweenness", -1)}
 
 
-def over_checkpoints(task: str, studies: Studies) -> list[Measurement]:
+def over_checkpoints(studies: Studies, task: str, printed: str) -> list[Measurement]:
     """r of GTD and a score over the checkpoints of a run: the mean over runs per seed, on Fisher's scale.
 
     Checkpoints of one run are not independent, so a run gives one number and seeds are counted.
@@ -27,14 +24,13 @@ def over_checkpoints(task: str, studies: Studies) -> list[Measurement]:
         points = trajectories.checkpoints([run], run["parameters"]["model"], task)
         return fisher(points["gtd"].tolist(), points["score"].tolist())
 
-    printed = studies.paper.value(6, gtd_kind="Single GTD", task=PRINTED[task])
     stage = "pretrain" if task == "wikitext" else "finetune"
-    facts = {"paper": lambda paper, size: printed, "lend": False}
+    facts = {"paper": lambda paper, size: paper.value(6, gtd_kind="Single GTD", task=printed), "lend": False}
     rows = over_seeds(studies, stage, lambda runs: seed_means(runs, of_run), **facts)
     return [on_scale(row, np.tanh, "Fisher's z") for row in rows]
 
 
-def heads_in_range(bounds: tuple[float, float], inside: bool, studies: Studies) -> list[Measurement]:
+def heads_in_range(studies: Studies, low: float, high: float, inside: bool) -> list[Measurement]:
     """r of a run's log perplexity and the share of its heads whose GTD lies inside or outside a range.
 
     Over pretraining runs, within algorithms and seeds; GTD on RACE-Middle, per head. Beside it without ElemMul, whose
@@ -51,16 +47,16 @@ def heads_in_range(bounds: tuple[float, float], inside: bool, studies: Studies) 
         ):
             pretrained = [trained[_key(run)] for run in chosen]
             losses = [float(np.log(run["metrics"]["perplexity"])) for run in pretrained]
-            shares = [_share(run, bounds, inside) for run in chosen]
+            shares = [_share(run, low, high, inside) for run in chosen]
             facts = {"aside": bool(without), "without": without, "post_hoc": True}
             rows += _across(study, model, part, chosen, shares, losses, also=pretrained, **facts)
     return rows
 
 
-def _share(run: Record, bounds: tuple[float, float], inside: bool) -> float:
-    """The share of a run's heads whose GTD lies inside the bounds, or outside."""
+def _share(run: Record, low: float, high: float, inside: bool) -> float:
+    """The share of a run's heads whose GTD lies between two bounds, or outside."""
     heads = np.ravel(estimates.matrix(run)["gtd"])
-    share = float(np.mean((heads >= bounds[0]) & (heads <= bounds[1])))
+    share = float(np.mean((heads >= low) & (heads <= high)))
     return share if inside else 1 - share
 
 
@@ -111,14 +107,3 @@ def _accurate(studies: Studies, study: str, model: str) -> list[dict]:
             means = {name: estimates.nested_mean(estimates.matrix(run).get(name)) for name in COLUMNS}
             found += [{"run": run, "score": score.value} | means for score in scores if score.key[0] == seed]
     return found
-
-
-MEASURES = {
-    "gtd-perplexity": partial(over_checkpoints, "wikitext"),
-    "gtd-sst2": partial(over_checkpoints, "sst2"),
-    "gtd-hellaswag": partial(over_checkpoints, "hellaswag"),
-    "gtd-race": partial(over_checkpoints, "race"),
-    "gtd-good-range": partial(heads_in_range, GOOD, True),
-    "gtd-bad-range": partial(heads_in_range, BAD, False),
-    "accurate-models": accurate,
-}

@@ -54,6 +54,3 @@ def _stretched(value: float, low: float, high: float, level: float) -> tuple[flo
     """The ends at a level of a 95 % interval that need not be symmetric: each side by the normal law."""
     by = float(stats.norm.isf(0.5 - level / 2)) / NORMAL
     return value + by * (low - value), value + by * (high - value)
-
-
-MEASURES = {"pretrain-from-scratch": fine_tuned, "pretrain-from-scratch-untrained": untrained}

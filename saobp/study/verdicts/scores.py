@@ -1,7 +1,6 @@
 """Measurements of scores: what one algorithm adds to another by benchmark, and a decoder's zero-shot accuracy."""
 
 from collections.abc import Sequence
-from functools import partial
 from math import inf, nan
 
 import numpy as np
@@ -144,7 +143,7 @@ def zero_shot(studies: Studies) -> list[Measurement]:
     return rows
 
 
-def versus(tasks: Sequence[tuple[str, str, str]], studies: Studies) -> list[Measurement]:
+def versus(studies: Studies, tasks: Sequence[tuple[str, str, str]]) -> list[Measurement]:
     """The first algorithm's score minus the second's, on each of some tasks."""
     return [
         row
@@ -152,20 +151,3 @@ def versus(tasks: Sequence[tuple[str, str, str]], studies: Studies) -> list[Meas
         for scores in _each(studies, sides=tuple(sides))
         for row in scores.measure(TASKS[task].title, {task: 1.0}, also=labels.algorithm_title(sides[1]))
     ]
-
-
-SUITED = (
-    ("squad", "elemmul", "high"),
-    ("sst2", "elemmul", "high"),
-    ("race", "high", "elemmul"),
-    ("mnli", "high", "elemmul"),
-)
-REGULARIZERS = tuple((task, "high", name) for name in ("entropy_reg", "eigen_reg") for task in ("qnli", "squad"))
-MEASURES = {
-    "gains": gains,
-    "gains-glue": glue,
-    "gains-long-range": long_range,
-    "decoder-zero-shot": zero_shot,
-    "elemmul-suits": partial(versus, SUITED),
-    "regularizers-accuracy": partial(versus, REGULARIZERS),
-}

@@ -72,11 +72,6 @@ def tracked() -> Studies:
     return Studies({name: records.load(results / name) for name in names}, numbers.load())
 
 
-def together(*measures: Callable[[Studies], list[Measurement]]) -> Callable[[Studies], list[Measurement]]:
-    """Return the function of all these measurements, one after the other."""
-    return lambda studies: [row for measure in measures for row in measure(studies)]
-
-
 def seed_gaps(
     runs: Iterable[Record], read: Read, sides: tuple[str, str] = SIDES, *, log: bool = False
 ) -> dict[Any, float]:

@@ -12,7 +12,7 @@ from saobp.study.setup import labels, sizes
 from saobp.study.setup.records import select
 from saobp.study.statistics import Error, Estimate, borrow, mean_interval, seed_variance
 from saobp.study.verdicts.model import PRINTED, SEEDS, STORIES, Ends, Measurement, measured
-from saobp.study.verdicts.studies import Record, Studies, difference, seed_gaps, together
+from saobp.study.verdicts.studies import Record, Studies, difference, seed_gaps
 
 VOCABULARY = 30_522  # of BERT, as Table 4 counts
 
@@ -85,18 +85,19 @@ def convergence_by_size(studies: Studies) -> list[Measurement]:
     return rows
 
 
-def regularizers(name: str, title: str, studies: Studies) -> list[Measurement]:
-    """Log perplexity on WikiText, High − a regulariser; that on held-out training text aside."""
+def regularizers(studies: Studies, against: dict[str, str]) -> list[Measurement]:
+    """Log perplexity on WikiText, High − each regulariser (by its printed name); on held-out training text aside."""
+    rows = []
+    for name, title in against.items():
 
-    def paper(paper: Published, size: str) -> float:
-        high, other = (paper.value(3, algorithm=side, metric="PPL_WikiText") for side in ("BP-High", title))
-        return log(high / other)
+        def paper(paper: Published, size: str, title: str = title) -> float:
+            high, other = (paper.value(3, algorithm=side, metric="PPL_WikiText") for side in ("BP-High", title))
+            return log(high / other)
 
-    facts = {"sides": ("high", name), "log": True}
-    rows = difference(studies, "pretrain", _wikitext, part=title, paper=paper, **facts)
-    return rows + difference(
-        studies, "pretrain", _held_out, part=f"{title}, held-out training text", aside=True, **facts
-    )
+        compared = partial(difference, studies, "pretrain", sides=("high", name), log=True)
+        rows += compared(_wikitext, part=title, paper=paper)
+        rows += compared(_held_out, part=f"{title}, held-out training text", aside=True)
+    return rows
 
 
 def _wikitext(run: Record) -> float | None:
@@ -145,15 +146,3 @@ def strengths(studies: Studies) -> list[Measurement]:
         facts |= {"scope": PRINTED, "interval": exact, "method": "arithmetic"}
         rows.append(measured("arithmetic", size, Estimate(value, value, value, 1), **facts))
     return rows
-
-
-MEASURES = {
-    "convergence": convergence,
-    "convergence-small": convergence_by_size,
-    "regularizers-perplexity": together(
-        partial(regularizers, "entropy_reg", "Entropy-Reg"), partial(regularizers, "eigen_reg", "Eigen-Reg")
-    ),
-    "decoder-perplexity": decoders,
-    "decoder-perplexity-size": decoders,
-    "strength-scaling": strengths,
-}
