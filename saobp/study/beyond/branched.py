@@ -4,12 +4,14 @@ What runs from scratch differ in most is when they start to learn; a branch star
 optimizer state and data order. Arms, trunks and steps are those of the plan's section `branched`.
 """
 
-import argparse
 import shutil
+from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from saobp.study.beyond import planned
 from saobp.study.data import corpora, sources
 from saobp.study.data.masking import SeededMasking
 from saobp.study.setup import paths, plan, records
@@ -97,18 +99,11 @@ def run(study: Profile, model: str, seed: int, chosen: Branched, path: Path, fol
     return record.save(path, metrics, data=data, departures=departures)
 
 
-def main() -> None:
-    """Make every record of the plan that is not there yet; several of these commands share the work."""
-    parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("--plan", type=Path, default=plan.file())
-    parser.add_argument("--out", type=Path, default=paths.build("branched") / "records")
-    given = parser.parse_args()
-    chosen = plan.section(given.plan, "branched", Branched)
-    study, model = load_profile("narrow"), "mini-narrow"
-    made = ((given.out / f"12-branched-{seed}.json", seed) for seed in chosen.trunks)
-    work = given.out.parent / "work"
-    plan.share(((path, lambda folder, p=path, s=s: run(study, model, s, chosen, p, folder)) for path, s in made), work)
+def records_of(chosen: Branched) -> Iterator[tuple[str, planned.Make]]:
+    """Yield the records of the plan: one per trunk."""
+    study = load_profile("narrow")
+    yield from ((f"12-branched-{seed}", partial(run, study, "mini-narrow", seed, chosen)) for seed in chosen.trunks)
 
 
 if __name__ == "__main__":
-    main()
+    planned.command("branched", Branched, records_of)

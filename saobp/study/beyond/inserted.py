@@ -3,10 +3,10 @@
 The endpoints, factors and strengths are those of the plan's section `retrofit-untrained`.
 """
 
-import argparse
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,9 +21,10 @@ from saobp.measure.diagnostics import attention_entropy, gtd, sparsity
 from saobp.models import public
 from saobp.models.apply import raw_attentions
 from saobp.models.module import Refinement
+from saobp.study.beyond import planned
 from saobp.study.data import sources
 from saobp.study.data.tasks import load_reported
-from saobp.study.setup import paths, plan, records
+from saobp.study.setup import plan, records
 from saobp.study.setup.sizes import WITHOUT_STRENGTH as STRENGTHLESS
 from saobp.study.training.trainer import quiet
 
@@ -44,11 +45,7 @@ class Untrained(plan.Question):
         """Yield (factor, strength): plain attention first, a factor without a strength once."""
         yield "none", 0.0
         for factor in self.factors:
-            yield from (
-                (factor, s)
-                for s in ([0.0] if factor in STRENGTHLESS else self.strengths)
-                if s or factor in STRENGTHLESS
-            )
+            yield from [(factor, 0.0)] if factor in STRENGTHLESS else [(factor, s) for s in self.strengths if s]
 
 
 @torch.no_grad()
@@ -115,21 +112,16 @@ def attention_by_layer(model: nn.Module, tokenizer: Any, texts: Sequence[tuple[s
 
     entropy in nats; gtd and sparsity without unit; largest_column_share: of all mass, what the largest column holds.
     """
-    found: list[dict[str, Any]] = []
+    found = []  # text, layer, measure, side
     for first, second in texts:
         given = tokenizer(first, second, return_tensors="pt", truncation=True, max_length=TOKENS)
         with raw_attentions(model) as pairs:
             model(**given)
         mask = given["attention_mask"].bool()
-        found.append(
-            [{m: [f(a, mask=mask).mean().item() for a in pair] for m, f in MEASURES.items()} for pair in pairs]
-        )
+        found.append([[[f(a, mask=mask).mean().item() for a in pair] for f in MEASURES.values()] for pair in pairs])
+    means = np.mean(found, axis=0)
     return [
-        {
-            m: dict(zip(("raw", "refined"), np.mean([text[layer][m] for text in found], axis=0).tolist()))
-            for m in MEASURES
-        }
-        for layer in range(len(found[0]))
+        {name: dict(zip(("raw", "refined"), side)) for name, side in zip(MEASURES, layer)} for layer in means.tolist()
     ]
 
 
@@ -140,49 +132,41 @@ def measure(study: Untrained, alone: float) -> dict[str, Any]:
     _, pairs, split = load_reported("stsb", source)
     _, entailment, other = load_reported("rte", source)
     texts = list(zip(entailment["sentence1"][:MEASURED], entailment["sentence2"][:MEASURED]))
-    gold, arms, layers = np.asarray(pairs["label"][:]), [], []
-    plain = None
+    gold, plain = np.asarray(pairs["label"][:]), cosines(model, tokenizer, pairs)
+
+    def found(**which: Any) -> dict[str, Any]:
+        predicted = cosines(model, tokenizer, pairs)
+        score = spearman(predicted, gold)
+        print(*which.values(), f"{score:.2f}", flush=True)
+        return which | {
+            "spearman": score, "interval": paired_interval(predicted, plain, gold),
+            "difference": score - spearman(plain, gold), "layers": attention_by_layer(model, tokenizer, texts),
+        }  # fmt: skip
+
+    arms, layers = [], []
     for factor, strength in study.arms():
         saobp.apply(model, factor, strength or 0.1)
-        predicted = cosines(model, tokenizer, pairs)
-        plain = predicted if plain is None else plain
-        interval = paired_interval(predicted, plain, gold)
-        arms.append({
-            "factor": factor, "strength": strength, "spearman": spearman(predicted, gold), "interval": interval,
-            "difference": spearman(predicted, gold) - spearman(plain, gold),
-            "layers": attention_by_layer(model, tokenizer, texts),
-        })  # fmt: skip
-        print(f"{factor} {strength:g}: {arms[-1]['spearman']:.2f}", flush=True)
+        arms.append(found(factor=factor, strength=strength))
     saobp.apply(model, "high", alone)
     for layer in range(model.config.num_hidden_layers):
         with in_layer_alone(model, layer):
-            predicted = cosines(model, tokenizer, pairs)
-            layers.append({
-                "layer": layer + 1, "strength": alone, "spearman": spearman(predicted, gold),
-                "interval": paired_interval(predicted, plain, gold),
-                "difference": spearman(predicted, gold) - spearman(plain, gold),
-                "layers": attention_by_layer(model, tokenizer, texts),
-            })  # fmt: skip
+            layers.append(found(layer=layer + 1, strength=alone))
     data = {"source": source.name, "splits": [split, other]}
     return {"metrics": {"similarity": arms, "one_layer": layers, "pairs": len(gold), "texts": len(texts)}, "data": data}
 
 
-def main() -> None:
+def run(study: Untrained, path: Path, folder: Path) -> dict[str, Any]:
     """Make the record of the plan's section `retrofit-untrained` for the encoder."""
-    parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("--plan", type=Path, default=plan.file())
-    parser.add_argument("--out", type=Path, default=paths.build("retrofit") / "records")
-    given = parser.parse_args()
     quiet()
-    run = records.Run("retrofit-untrained", profile="retrofit", parameters={"model": "minilm"})
-    study = plan.section(given.plan, "retrofit-untrained", Untrained)
-    found = measure(study, alone=0.1)
+    record = records.Run("retrofit-untrained", profile="retrofit", parameters={"model": "minilm"})
+    made = measure(study, alone=0.1)
     departures = [
         {"matter": "model", "ours": "all-MiniLM-L6-v2, not trained any further", "paper": "pretrained with it"}
     ]
-    path = given.out / "13-retrofit-untrained-minilm.json"
-    run.save(path, found["metrics"], data=found["data"], departures=departures, precision="fp32")
+    return record.save(path, made["metrics"], data=made["data"], departures=departures, precision="fp32")
 
 
 if __name__ == "__main__":
-    main()
+    planned.command(
+        "retrofit-untrained", Untrained, lambda study: [("13-retrofit-untrained-minilm", partial(run, study))]
+    )

@@ -1,13 +1,13 @@
 """Known hops on fresh seeds: the planned runs of notebook 12's exam, one record per width and seed."""
 
-import argparse
 from collections.abc import Iterator
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from saobp.study.beyond import multihop
-from saobp.study.setup import paths, plan, records
+from saobp.study.beyond import multihop, planned
+from saobp.study.setup import plan, records
 from saobp.study.setup.recipes import MultiHop, Positive, Seeds
 from saobp.study.setup.studies import load_profile
 
@@ -40,20 +40,11 @@ def run(exam: MultiHop, path: Path, folder: Path) -> dict[str, Any]:
     return record.save(path, metrics, departures=departures, precision=exam.pretrain.precision)
 
 
-def main() -> None:
-    """Make every record of the plan that is not there yet; several of these commands share the work."""
-    parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("--plan", type=Path, default=plan.file())
-    parser.add_argument("--out", type=Path, default=paths.build("hops") / "records")
-    given = parser.parse_args()
-    chosen = plan.section(given.plan, "hops", KnownHops)
-    made = (
-        (given.out / f"12-hops-{exam.hidden}-{exam.seeds[0]}.json", exam)
-        for exam in chosen.exams(load_profile("stories").multihop)
-    )
-    work = given.out.parent / "work"
-    plan.share(((path, lambda folder, p=path, e=exam: run(e, p, folder)) for path, exam in made), work)
+def records_of(study: KnownHops) -> Iterator[tuple[str, planned.Make]]:
+    """Yield the records of the plan: one per width and seed."""
+    for exam in study.exams(load_profile("stories").multihop):
+        yield f"12-hops-{exam.hidden}-{exam.seeds[0]}", partial(run, exam)
 
 
 if __name__ == "__main__":
-    main()
+    planned.command("hops", KnownHops, records_of)

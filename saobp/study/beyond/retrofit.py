@@ -3,8 +3,8 @@
 Arms, seeds, tasks and the training configuration are those of the plan (data/plan), which is committed before the runs.
 """
 
-import argparse
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,12 +16,13 @@ from transformers.trainer_pt_utils import LengthGroupedSampler
 
 import saobp
 from saobp.models import public
+from saobp.study.beyond import planned
 from saobp.study.data import sources
 from saobp.study.data.encoding import collator, encode
 from saobp.study.data.tasks import Task, load_task
 from saobp.study.evaluation import bag_of_words
 from saobp.study.evaluation.metrics import Diverged
-from saobp.study.setup import paths, plan, records
+from saobp.study.setup import plan, records
 from saobp.study.setup.recipes import Finetuning, Seeds
 from saobp.study.training import finetuning
 from saobp.study.training.callbacks import Progress
@@ -131,31 +132,17 @@ def run(study: Retrofit, seed: int, name: str, arm_name: str, path: Path, folder
     metrics = finetune(task, arm, encoder, tokenizer, recipe, seed, folder)
     floor = bag_of_words.floor(Task(task.spec, whole_train(task), task.development, task.evaluation, task.splits))
     metrics |= {"floor": floor, "configuration": study.training}
-    departures = [
-        {
-            "matter": "model",
-            "ours": "all-MiniLM-L6-v2, pretrained without the refinement",
-            "paper": "pretrained with it",
-        }
-    ]
+    ours = "all-MiniLM-L6-v2, pretrained without the refinement"
+    departures = [{"matter": "model", "ours": ours, "paper": "pretrained with it"}]
     data = {"source": source.name, "splits": task.splits}
     return record.save(path, metrics, data=data, departures=departures, precision=recipe.precision)
 
 
-def main() -> None:
-    """Make every record of the plan that is not there yet; several of these commands share the work."""
-    parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("--plan", type=Path, default=plan.file())
-    parser.add_argument("--out", type=Path, default=paths.build("retrofit") / "records")
-    given = parser.parse_args()
-    study = plan.section(given.plan, "retrofit", Retrofit)
-    units = (
-        (given.out / f"13-retrofit-{study.model}-{arm}-{task}-{seed}.json", (seed, task, arm))
-        for seed, task, arm in study.units()
-    )
-    made = ((path, lambda folder, p=path, u=unit: run(study, *u, p, folder)) for path, unit in units)
-    plan.share(made, given.out.parent / "work")
+def records_of(study: Retrofit) -> Iterator[tuple[str, planned.Make]]:
+    """Yield the records of the plan: one per arm, task and seed."""
+    for seed, task, arm in study.units():
+        yield f"13-retrofit-{study.model}-{arm}-{task}-{seed}", partial(run, study, seed, task, arm)
 
 
 if __name__ == "__main__":
-    main()
+    planned.command("retrofit", Retrofit, records_of)

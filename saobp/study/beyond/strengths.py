@@ -50,15 +50,8 @@ class Watch:
 
 
 def run(
-    plan: Beyond,
-    strength: float | str,
-    seed: int,
-    *,
-    text: Any,
-    held_out: Any,
-    tokenizer: Any,
-    folder: Path,
-) -> dict[str, Any]:
+    plan: Beyond, strength: float | str, seed: int, *, text: Any, held_out: Any, tokenizer: Any, folder: Path,
+) -> dict[str, Any]:  # fmt: skip
     """Train one model at a strength, or with one of `TAUGHT` that starts from the size's own, and follow it.
 
     Returns strength, seed, "curve": step, loss, accuracy, raw and refined shape, strengths, "failed": a
@@ -84,8 +77,7 @@ def run(
         except Diverged as error:
             log, failed = [], error.failure()
         curve = [{"step": entry["step"], **entry["heldout"]} for entry in log if "heldout" in entry]
-        found = {"strength": strength, "seed": seed, "curve": curve, "failed": failed}
-        found["device"] = curves.device(log)
+        found = {"strength": strength, "seed": seed, "curve": curve, "failed": failed, "device": curves.device(log)}
         paths.write_text(done, json.dumps(found))
     return json.loads(done.read_text(encoding="utf-8"))
 
@@ -152,7 +144,6 @@ def against_plain(swept: pd.DataFrame) -> pd.DataFrame:
     """Compare the held-out loss at every strength with that at λ = 0 of the same seeds and processor.
 
     There is no row without two seeds.
-
     Columns: strength, difference, low, high (nats; 95 %, Student's t over seeds), p, p_holm (over all rows), seeds.
     """
     losses = _shared(swept)

@@ -8,6 +8,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from operator import truediv
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,7 @@ def interleaved(
 
 def ratio(milliseconds: list[float], base: list[float]) -> dict[str, float]:
     """Return median and quartiles of the ratios to the base's time of the same round."""
-    low, middle, high = statistics.quantiles([one / other for one, other in zip(milliseconds, base)], n=4)
+    low, middle, high = statistics.quantiles(map(truediv, milliseconds, base), n=4)
     return {"median": middle, "low": low, "high": high}
 
 
