@@ -47,7 +47,7 @@ def test_gains_are_in_their_own_standard_errors(paper):
     assert len(cells) == 30
     qqp = cells.loc[("Mini", "QQP")]
     assert qqp["gain"] == 4.48 and qqp["z"] == pytest.approx(qqp["gain"] / qqp["error"])
-    assert qqp["z"] == pytest.approx(arithmetic.z_of_difference(82.79, 78.31, 40430))
+    assert qqp["z"] == pytest.approx((82.79 - 78.31) / arithmetic.error_of_difference(82.79, 78.31, 40430))
 
 
 def test_a_guess_among_four_is_no_error_from_chance(paper):

@@ -1,6 +1,6 @@
 """Larger models by one recipe on one text: the refinement beside none, as the size grows (notebook 12)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -50,30 +50,30 @@ def gaps(runs: Sequence[Run]) -> pd.DataFrame:
     before, after (what the fullest key holds in the softmax and after the step, 1 under uniform attention, of the
     refined model). A run that failed counts for nothing.
     """
-    alike: dict[tuple[str, float | None, str], list[Run]] = {}
-    for run in runs:
-        alike.setdefault((run["model"], run.get("learning_rate"), run.get("precision") or ""), []).append(run)
-    ends = {which: strengths.sweep(found) for which, found in alike.items()}
-    rows = [(*which, *_gap(which[0], end)) for which, end in ends.items() if not _paired(which[0], end).empty]
+    rows = []
+    for (model, *recipe), ends, losses in paired(runs):
+        size, (plain, refined) = SIZES[model], losses.mean()
+        apart = mean_interval((losses.iloc[:, 1] - losses.iloc[:, 0]).tolist())
+        shown = ends[(ends["strength"] == losses.columns[1]) & ends["seed"].isin(losses.index.get_level_values("seed"))]
+        held = shown[["raw_largest_column", "refined_largest_column"]].mean()
+        what = (model, *recipe, size.layers, size.hidden, losses.columns[1], len(losses))
+        rows.append((*what, plain, refined, apart.value, apart.low, apart.high, *held))
     columns = ["model", "learning_rate", "precision", "layers", "hidden", "strength", "seeds", "plain", "refined"]
     frame = pd.DataFrame(rows, columns=[*columns, "difference", "low", "high", "before", "after"])
     return frame.astype({"learning_rate": float})
 
 
-def _paired(model: str, ends: pd.DataFrame) -> pd.DataFrame:
-    """The losses of the seeds that came to their end both ways on one processor: a row a seed, a column a strength."""
-    both = [0.0, strength_of(model)]
-    if ends.empty or not set(both) <= set(ends["strength"]):
-        return pd.DataFrame()
-    return ends.pivot(index=["seed", "processor"], columns="strength", values="loss")[both].dropna()
+def paired(runs: Sequence[Run]) -> Iterator[tuple[tuple[Any, ...], pd.DataFrame, pd.DataFrame]]:
+    """Yield each recipe (model, learning rate, precision) that has a pair: its runs' ends, and the losses of pairs.
 
-
-def _gap(model: str, ends: pd.DataFrame) -> tuple[Any, ...]:
-    """A row of `gaps` but for its name and rate, from what a model's runs show at their end."""
-    size, losses = SIZES[model], _paired(model, ends)
-    plain, refined = losses.mean()
-    apart = mean_interval((losses.iloc[:, 1] - losses.iloc[:, 0]).tolist())
-    shown = ends[(ends["strength"] == losses.columns[1]) & ends["seed"].isin(losses.index.get_level_values("seed"))]
-    held = shown[["raw_largest_column", "refined_largest_column"]].mean()
-    what = (size.layers, size.hidden, losses.columns[1], len(losses))
-    return (*what, plain, refined, apart.value, apart.low, apart.high, *held)
+    A pair is a seed that came to its end both ways on one processor: a row each, with columns λ = 0 and its own λ.
+    """
+    alike: dict[tuple[Any, ...], list[Run]] = {}
+    for run in runs:
+        alike.setdefault((run["model"], run.get("learning_rate"), run.get("precision") or ""), []).append(run)
+    for recipe, found in alike.items():
+        ends, both = strengths.sweep(found), [0.0, strength_of(recipe[0])]
+        if not ends.empty and set(both) <= set(ends["strength"]):
+            losses = ends.pivot(index=["seed", "processor"], columns="strength", values="loss")[both].dropna()
+            if len(losses):
+                yield recipe, ends, losses

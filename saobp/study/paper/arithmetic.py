@@ -47,11 +47,6 @@ def error_of_difference(first: float, second: float, items: int) -> float:
     return 100 * sqrt((a * (1 - a) + b * (1 - b)) / items)
 
 
-def z_of_difference(first: float, second: float, items: int) -> float:
-    """Difference of two accuracies (percent) in its standard errors, both on `items` items, unpaired."""
-    return (first - second) / error_of_difference(first, second, items)
-
-
 def z_from_chance(percent: float, chance: float, items: int) -> float:
     """Distance of an accuracy from a guess (both percent) in the guess's standard errors."""
     share = chance / 100

@@ -1,6 +1,7 @@
 """The paper's tables as the audit looks at them: one frame per question, from the printed numbers alone."""
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import combinations
 
 import numpy as np
@@ -91,12 +92,11 @@ def correlations(rows: pd.DataFrame, measures: Sequence[str], other: str) -> dic
 
 def against_chance(table2: pd.DataFrame, choices: int = 4) -> pd.DataFrame:
     """Return the distance from chance, in standard errors, of the two benchmarks that offer four answers."""
-    tasks = ("HellaSwag", "RACE_Middle")
-    return table2[list(tasks)].apply(
-        lambda column: [
-            arithmetic.z_from_chance(value, 100 / choices, arithmetic.ITEMS[column.name]) for value in column
-        ]
-    )
+    found = {}
+    for task in ("HellaSwag", "RACE_Middle"):
+        given = {"chance": 100 / choices, "items": arithmetic.ITEMS[task]}
+        found[task] = table2[task].map(partial(arithmetic.z_from_chance, **given))
+    return pd.DataFrame(found)
 
 
 def shapes(paper: Published) -> dict[str, arithmetic.Shape]:
@@ -128,14 +128,10 @@ def added_operations(paper: Published) -> pd.DataFrame:
 
     Beside it the two products of Original's own attention, 2 n^2 h per layer, which no counter sees in a fused kernel.
     """
-    rows = {}
-    for size, shape in shapes(paper).items():
-        keys = {"model": size, "phase": "train", "metric": "FLOPs (GFLOPs)"}
-        printed = [paper.value(9, algorithm=name, **keys) for name in ("High", "Original")]
-        counted = [arithmetic.macs(shape, name, training=True) for name in ("High", "Original")]
-        hidden = shape.layers * 2 * arithmetic.LENGTH**2 * shape.hidden / 1e9
-        rows[size] = [printed[0] - printed[1], counted[0] - counted[1], hidden]
-    return pd.DataFrame(rows, index=["printed", "by formula", "Original's own attention"]).T
+    cells = operations(paper).query("phase == 'train'").set_index(["model", "algorithm"])[["printed", "formula"]]
+    rows = over_original(cells).loc[list(SIZES)].set_axis(["printed", "by formula"], axis=1)
+    hidden = [shape.layers * 2 * arithmetic.LENGTH**2 * shape.hidden / 1e9 for shape in shapes(paper).values()]
+    return rows.assign(**{"Original's own attention": hidden})
 
 
 def table3(paper: Published) -> tuple[pd.Series, pd.DataFrame]:

@@ -47,14 +47,12 @@ def difference(measure: str, name: str = "high", against: str = "original", task
 @cache
 def steps() -> pd.DataFrame:
     """Return what the step changes in High's own softmax, a row a measure, task and seed: change, low, high (95 %)."""
-    rows = []
-    for run in tracked.select(STUDY, "attention", algorithm="high"):
-        given = run["parameters"]
-        rows += [
-            (name, given["task"], given["seed"], change["change"], change["low"], change["high"])
-            for name, change in run["metrics"]["changes"].items()
-        ]
-    return pd.DataFrame(rows, columns=["measure", "task", "seed", "change", "low", "high"])
+    rows = [
+        {"measure": name, **{key: run["parameters"][key] for key in ("task", "seed")}, **change}
+        for run in tracked.select(STUDY, "attention", algorithm="high")
+        for name, change in run["metrics"]["changes"].items()
+    ]
+    return pd.DataFrame(rows)[["measure", "task", "seed", "change", "low", "high"]]
 
 
 def moved(measure: str, sign: int) -> int:
@@ -90,8 +88,9 @@ def heads() -> Estimate:
 def learned_up(study: str) -> tuple[int, int]:
     """Count the heads whose learned strength ends above its start, and all of them."""
     found = strengths.learned(_beyond(study)["strengths"])
-    ends = (found[found["step"] == step]["strength"].to_numpy() for step in (found["step"].min(), found["step"].max()))
-    first, last = ends
+    first, last = (
+        found[found["step"] == end]["strength"].to_numpy() for end in (found["step"].min(), found["step"].max())
+    )
     return int((last > first).sum()), len(last)
 
 

@@ -2,12 +2,10 @@
 
 from typing import Any
 
-from saobp.study.paper import numbers
+from saobp.study.paper import frames, numbers
 from saobp.study.statistics import Estimate
 from saobp.study.texts import tracked
 from saobp.study.texts.attention import STUDY
-
-SIZES = ("Mini", "Small", "Medium")
 
 
 def run() -> dict[str, Any]:
@@ -26,12 +24,8 @@ def ratio(phase: str, algorithm: str = "high") -> Estimate:
 
 def printed() -> list[float]:
     """Return High's time per training step over Original's that the paper prints, by size."""
-    paper = numbers.load()
-    return [
-        paper.value(9, model=size, algorithm="High", phase="train", metric="step_per_s (ms)")
-        / paper.value(9, model=size, algorithm="Original", phase="train", metric="step_per_s (ms)")
-        for size in SIZES
-    ]
+    steps = frames.times(numbers.load())["train"]["step_per_s (ms)"].unstack("algorithm", sort=False)
+    return (steps["High"] / steps["Original"]).tolist()
 
 
 def at_length(length: int, way: str = "high", against: str = "sdpa") -> Estimate:

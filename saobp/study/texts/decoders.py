@@ -5,13 +5,11 @@ from typing import Any
 
 import pandas as pd
 
-from saobp.study.paper import numbers
+from saobp.study.paper import frames, numbers
 from saobp.study.setup import paths
 from saobp.study.statistics import Estimate, mean_interval
 from saobp.study.texts import tracked
 from saobp.study.texts.attention import STUDY
-
-SIZES = ("GPT2-Mini", "GPT2-Small", "GPT2-Medium")
 
 
 def run(algorithm: str) -> dict[str, Any]:
@@ -21,14 +19,9 @@ def run(algorithm: str) -> dict[str, Any]:
 
 def difference(name: str = "high", against: str = "original") -> Estimate:
     """Return an algorithm's log perplexity on held-out text minus another's, in nats per token, seed by seed."""
-    found = tracked.select(STUDY, "decoder")
-    losses = {(r["parameters"]["algorithm"], r["parameters"]["seed"]): log(r["metrics"]["perplexity"]) for r in found}
-    gaps = [
-        loss - losses[against, seed]
-        for (which, seed), loss in losses.items()
-        if (against, seed) in losses and which == name
-    ]
-    return mean_interval(gaps)
+    runs = [tracked.select(STUDY, "decoder", algorithm=side) for side in (name, against)]
+    ours, theirs = ({run["parameters"]["seed"]: log(run["metrics"]["perplexity"]) for run in side} for side in runs)
+    return mean_interval([ours[seed] - theirs[seed] for seed in ours if seed in theirs])
 
 
 def public() -> pd.DataFrame:
@@ -45,18 +38,12 @@ def public_rise(strength: float) -> Estimate:
 
 def printed() -> list[float]:
     """Return the fall of log perplexity that the paper prints for each size, in nats."""
-    paper = numbers.load()
-    return [
-        log(paper.value(7, model=size, algorithm="Original", metric="PPL_WikiText"))
-        - log(paper.value(7, model=size, algorithm="High", metric="PPL_WikiText"))
-        for size in SIZES
-    ]
+    return frames.perplexities(numbers.load())["fall"].tolist()
 
 
 def leak() -> Estimate:
     """Return what the form that reads later rows gains by reading them, in nats per token (95 % over sequences)."""
-    blocks = run("high_all_rows")["leak"]["by_block"]
-    return mean_interval(blocks)
+    return mean_interval(run("high_all_rows")["leak"]["by_block"])
 
 
 def prefix_loss(algorithm: str) -> float:

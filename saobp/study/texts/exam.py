@@ -3,7 +3,6 @@
 from functools import cache
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from saobp.study.beyond import accuracy_by_hops, gain_on_hops, relation_paths
@@ -65,16 +64,10 @@ def known(name: str, layers: int, number: int, study: str = FIRST) -> int:
 @cache
 def table(study: str = FIRST) -> list[list[Any]]:
     """Return one row a depth and number of hops: accuracy at the end of each algorithm, and High − Original."""
-    frame, gaps = (
-        accuracy_by_hops.scores(runs(study)),
-        accuracy_by_hops.differences(runs(study)).set_index(["layers", "hops", "algorithm"]),
-    )
-    rows = []
-    for (layers, number), found in frame.groupby(["layers", "hops"]):
-        gap = gaps.loc[(layers, number, "high")]
-        rows.append([layers, number, found.groupby("algorithm")["accuracy"].mean(),
-                     Estimate(*gap[["difference", "low", "high", "seeds"]])])  # fmt: skip
-    return rows
+    means = accuracy_by_hops.scores(runs(study)).groupby(["layers", "hops", "algorithm"])["accuracy"].mean()
+    gaps = accuracy_by_hops.differences(runs(study)).query("algorithm == 'high'").set_index(["layers", "hops"])
+    found = gaps[["difference", "low", "high", "seeds"]].sort_index()
+    return [[layers, hops, means[layers, hops], Estimate(*gap)] for (layers, hops), gap in found.iterrows()]
 
 
 def by_path(number: int = 3) -> tuple[int, int, int]:
@@ -100,8 +93,3 @@ def depths() -> list[str]:
 def width() -> int:
     """Return the encoders' width."""
     return tracked.metrics(FIRST, "beyond")[0]["exam_recipe"]["hidden"]
-
-
-def steps() -> int:
-    """Return how many steps each encoder is trained."""
-    return int(np.max([run["steps"] for run in runs()]))

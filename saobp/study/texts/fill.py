@@ -7,22 +7,14 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from saobp.study.paper import numbers
 from saobp.study.setup import labels, paths
+from saobp.study.setup.benchmarks import TASKS
 from saobp.study.setup.sizes import SIZES
 from saobp.study.statistics import Estimate
 from saobp.study.texts import attention, costs, decoders, exam, planned, pretraining, public_encoder, runs, tables
 
 SUFFIX = ".j2"
-NUMBERS = {
-    "attention": attention,
-    "costs": costs,
-    "decoders": decoders,
-    "exam": exam,
-    "planned": planned,
-    "pretraining": pretraining,
-    "public_encoder": public_encoder,
-    "runs": runs,
-    "tables": tables,
-}
+NUMBERS = {module.__name__.rpartition(".")[2]: module for module in (
+    attention, costs, decoders, exam, planned, pretraining, public_encoder, runs, tables)}  # fmt: skip
 
 
 def folder() -> Path:
@@ -84,28 +76,20 @@ def span(values: Sequence[float], digits: int = 1) -> str:
 
 
 def _environment() -> Environment:
-    environment = Environment(
-        loader=FileSystemLoader(folder()),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
+    options = {"trim_blocks": True, "lstrip_blocks": True, "keep_trailing_newline": True}
+    environment = Environment(loader=FileSystemLoader(folder()), undefined=StrictUndefined, **options)
     for filter_ in (fixed, signed, percent, effect, interval, measured, span, labels.joined, labels.counted):
         environment.filters[filter_.__name__] = filter_
     environment.filters |= {"model": labels.model_title, "algorithm": labels.algorithm_title}
+    environment.filters |= {"task": lambda name: TASKS[name].title}
     environment.globals |= {**NUMBERS, "paper": numbers.load(), "sizes": SIZES, "shape": _shape}
-    environment.globals |= {"exists": _exists, "include_file": _read}
+    environment.globals |= {"exists": lambda name: (paths.root() / name).exists(), "include_file": _read}
     return environment
 
 
 def _shape(model: str) -> str:
     """A model's size in two numbers: "4 layers, width 128"."""
     return f"{SIZES[model].layers} layers, width {SIZES[model].hidden}"
-
-
-def _exists(name: str) -> bool:
-    return (paths.root() / name).exists()
 
 
 def _read(name: str) -> str:

@@ -52,31 +52,29 @@ def by_seed(name: str) -> dict[int, float]:
     return (ends[name] - ends["original"]).to_dict()
 
 
+def _grown() -> list[dict[str, Any]]:
+    """The runs by size on stories, those of the study's own model first."""
+    (record,) = tracked.select("stories", "beyond")
+    return sizes.with_own(record["metrics"]["larger"], record["metrics"]["strengths"], record["parameters"]["model"])
+
+
 def grown() -> pd.DataFrame:
-    """Return a row a size trained on stories: its loss with the refinement minus that without (`larger.gaps`)."""
-    record = tracked.select("stories", "beyond")[0]
-    own = sizes.with_own(record["metrics"]["larger"], record["metrics"]["strengths"], record["parameters"]["model"])
-    return sizes.gaps(own)
+    """Return a row a size trained on stories: its loss with the refinement minus that without (`model_sizes.gaps`)."""
+    return sizes.gaps(_grown())
 
 
 def grown_pairs() -> Estimate:
     """Return the mean over all pairs of `grown`'s runs, one a size and seed, of the difference in loss (nats)."""
-    return mean_interval(_pairs().tolist())
+    return mean_interval(_pairs())
 
 
 def grown_below() -> tuple[int, int]:
     """Count the pairs of `grown_pairs` in which the refinement ends lower, and all."""
-    return int((_pairs() < 0).sum()), len(_pairs())
+    return sum(gap < 0 for gap in _pairs()), len(_pairs())
 
 
-def _pairs() -> pd.Series:
-    record = tracked.select("stories", "beyond")[0]
-    own = sizes.with_own(record["metrics"]["larger"], record["metrics"]["strengths"], record["parameters"]["model"])
-    alike: dict[Any, list[Any]] = {}
-    for run in own:
-        alike.setdefault((run["model"], run.get("learning_rate"), run.get("precision")), []).append(run)
-    pairs = [sizes._paired(which[0], strengths.sweep(found)) for which, found in alike.items()]
-    return pd.concat([pair.iloc[:, 1] - pair.iloc[:, 0] for pair in pairs if len(pair)])
+def _pairs() -> list[float]:
+    return [gap for *_, losses in sizes.paired(_grown()) for gap in losses.iloc[:, 1] - losses.iloc[:, 0]]
 
 
 def swept(study: str) -> pd.DataFrame:

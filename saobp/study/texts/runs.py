@@ -6,8 +6,7 @@ from typing import Any
 import pandas as pd
 
 from saobp.measure.prose import prose
-from saobp.study.setup import labels, paths, records, typed_by_hand
-from saobp.study.setup.benchmarks import TASKS
+from saobp.study.setup import paths, records, typed_by_hand
 from saobp.study.tables import context
 from saobp.study.texts import tracked
 
@@ -42,19 +41,10 @@ def _size(measured: Sequence[dict[str, Any]]) -> tuple[int, int, float]:
     return len(measured), steps, sum(run.get("seconds") or 0.0 for run in measured) / 3600
 
 
-def most_parameters() -> float:
-    """Return the parameters of the largest encoder trained on real text, in millions."""
-    return max(metrics["parameters"] for metrics in _real_text()) / 1e6
-
-
-def most_tokens() -> float:
-    """Return the tokens that an encoder on real text read at most, in millions."""
-    return max(metrics["tokens"] for metrics in _real_text()) / 1e6
-
-
-def _real_text() -> list[dict[str, Any]]:
-    found = [record for name in ("narrow", "laptop") for record in tracked.study(name)]
-    return [run["metrics"] for run in records.select(found, "pretrain")]
+def most(what: str) -> float:
+    """Return the most "parameters" of an encoder trained on real text, or "tokens" that one read, in millions."""
+    found = [record for name in ("narrow", "laptop") for record in tracked.select(name, "pretrain")]
+    return max(record["metrics"][what] for record in found) / 1e6
 
 
 def minutes(command: str) -> pd.Series:
@@ -65,26 +55,15 @@ def minutes(command: str) -> pd.Series:
 def splits(study: str) -> list[dict[str, Any]]:
     """Return every split that a study read which is not the published one: name, rows, published rows, note."""
     found = {}
-    for record in tracked.study(study):
-        for split in record["data"].get("splits") or []:
-            if not split["complete"]:
-                found.setdefault((_name(split), split["split"]), split)
+    for split in (split for record in tracked.study(study) for split in record["data"].get("splits") or []):
+        if not split["complete"]:
+            found.setdefault((_name(split), split["split"]), split)
     return [split | {"name": name} for (name, _), split in sorted(found.items())]
 
 
 def _name(split: dict[str, Any]) -> str:
     config = split.get("config")
     return split["dataset"] + (f" ({config})" if config and config != "default" else "")
-
-
-def task(name: str) -> str:
-    """Return a task's name for readers."""
-    return TASKS[name].title
-
-
-def model(name: str) -> str:
-    """Return a model's name for readers."""
-    return labels.model_title(name)
 
 
 def notebooks() -> dict[str, dict[str, str]]:

@@ -40,15 +40,11 @@ def score_differences(number: int = 8) -> pd.DataFrame:
 def below_words(number: int = 8) -> tuple[int, int]:
     """Count the tasks on which our Original scores below the bag of words, and the tasks where both have a score."""
     frame = rows(number)
-    plain = (
-        frame[frame["row"].str.startswith("BERT-") & frame["row"].str.endswith(" Original")]
-        .set_index("column")["ours"]
-        .astype(float)
-        .dropna()  # sizes without a run
-    )
-    words = frame[frame["row"] == "bag of words"].set_index("column")["ours"].astype(float)
-    both = pd.concat({"plain": plain, "words": words}, axis=1).dropna().drop("Avg", errors="ignore")
-    return int((both["plain"] < both["words"]).sum()), len(both)
+    scores = frame.assign(ours=pd.to_numeric(frame["ours"], errors="coerce")).dropna(subset="ours").set_index("column")
+    plain = scores[scores["row"].str.fullmatch("BERT-.* Original")]["ours"]  # of the sizes that have a run
+    both = pd.concat([plain, scores[scores["row"] == "bag of words"]["ours"]], axis=1).dropna()
+    words = both.drop("Avg", errors="ignore").to_numpy()
+    return int((words[:, 0] < words[:, 1]).sum()), len(words)
 
 
 def _cell(number: int, row: str, column: str) -> pd.Series:
