@@ -41,19 +41,14 @@ def effective_sample_size(x: Sequence[float], y: Sequence[float]) -> float:
     return float(np.clip(n / inflation, 2, n))
 
 
-def correlation(x: Sequence[float], y: Sequence[float], *, level: float = 0.95) -> Correlation:
+def correlation(x: Sequence[float], y: Sequence[float]) -> Correlation:
     """Pearson's r of two series of checkpoints, with an interval that knows they are autocorrelated.
 
     Fisher's interval at the effective sample size. With three effective points or fewer the interval is
     [-1, 1] and p is 1: the series say nothing. Two curves that both saturate share a trend, which no
     effective size removes. Raises ValueError for fewer than three points or a constant series.
     """
-    x, y = _series(x, y)
-    r = float(np.corrcoef(x, y)[0, 1])
-    naive = float(stats.pearsonr(x, y).pvalue)
-    effective = effective_sample_size(x, y)
-    low, high, p = _fisher(r, effective, level)
-    return Correlation(r, low, high, p, naive, len(x), effective)
+    return _pearson(*_series(x, y), effective_sample_size(x, y), 0.95)
 
 
 def across_runs(
@@ -72,11 +67,7 @@ def across_runs(
     design = np.column_stack([np.ones(len(x)), *(_dummies(levels) for levels in recurring)])
     kept = np.linalg.matrix_rank(design)
     x, y = (series - design @ np.linalg.lstsq(design, series)[0] for series in (x, y))
-    _series(x, y)
-    r = float(np.corrcoef(x, y)[0, 1])
-    effective = float(len(x) - kept + 1)
-    low, high, p = _fisher(r, effective, level)
-    return Correlation(r, low, high, p, float(stats.pearsonr(x, y).pvalue), len(x), effective)
+    return _pearson(*_series(x, y), float(len(x) - kept + 1), level)
 
 
 def _dummies(levels: Sequence[Hashable]) -> np.ndarray:
@@ -84,14 +75,15 @@ def _dummies(levels: Sequence[Hashable]) -> np.ndarray:
     return np.array([[float(level == name) for name in names] for level in levels])
 
 
-def _fisher(r: float, effective: float, level: float) -> tuple[float, float, float]:
-    """Fisher's interval and p-value of r for an effective number of points."""
+def _pearson(x: np.ndarray, y: np.ndarray, effective: float, level: float) -> Correlation:
+    """r with Fisher's interval and p-value for an effective number of points."""
+    r, naive = float(np.corrcoef(x, y)[0, 1]), float(stats.pearsonr(x, y).pvalue)
     if effective <= 3:
-        return -1.0, 1.0, 1.0
+        return Correlation(r, -1.0, 1.0, 1.0, naive, len(x), effective)
     centre, error = atanh(float(np.clip(r, -MOST, MOST))), 1 / sqrt(effective - 3)
     reach = float(stats.norm.ppf(0.5 + level / 2)) * error
     p = float(2 * stats.norm.sf(abs(centre) / error))
-    return tanh(centre - reach), tanh(centre + reach), p
+    return Correlation(r, tanh(centre - reach), tanh(centre + reach), p, naive, len(x), effective)
 
 
 def _lagged(series: np.ndarray, lag: int) -> float:

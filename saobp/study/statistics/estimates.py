@@ -10,15 +10,8 @@ from scipy import stats
 
 from saobp.study.setup import labels
 from saobp.study.setup.records import select
-from saobp.study.statistics import (
-    Difference,
-    Error,
-    Estimate,
-    item_errors,
-    mean_interval,
-    paired_correlations,
-    paired_difference,
-)
+from saobp.study.statistics import Difference, Error, Estimate, item_errors, mean_interval
+from saobp.study.statistics.paired import paired_correlations, paired_difference
 from saobp.study.statistics.task_scores import CORRELATIONS, Score, by_pretraining, headline_interval, same_labels
 
 Record = dict[str, Any]
@@ -133,7 +126,7 @@ def average_difference(ours: dict[str, list[Score]], theirs: dict[str, list[Scor
         return None
     pooled = pool([(gap, seed_differences(ours[task], theirs[task])) for task, gap in zip(ours, gaps)])
     items = sum(gap.items for gap in gaps)
-    return _difference(pooled.value, pooled.error, pooled.seeds, items)
+    return Difference.of(pooled.value, pooled.error, pooled.seeds, items)
 
 
 def seed_differences(ours: list[Score], theirs: list[Score]) -> dict[tuple[Any, ...], float]:
@@ -189,20 +182,12 @@ def _approximate_difference(ours: list[Score], theirs: list[Score]) -> Differenc
     value, seeds = first.value - second.value, min(first.seeds, second.seeds)
     error = _error(first) + _error(second)
     over_items = float(np.hypot(*(np.mean([run.item_error for run in side]) for side in (ours, theirs))))
-    return _difference(value, error, seeds, first.items, over_items)
+    return Difference.of(value, error, seeds, first.items, over_items)
 
 
 def _error(found: Estimate) -> Error:
     """The error behind an estimate; of an interval over items alone it is read off the interval."""
     return found.error or Error(((found.half_width / float(stats.norm.ppf(0.975)), inf),))
-
-
-def _difference(value: float, error: Error | None, seeds: int, items: int, item_error: float = nan) -> Difference:
-    """A difference with the interval and the p-value of its error; without one where it has none."""
-    if error is None or not error.size:
-        return Difference(value, nan, nan, nan, seeds, items, item_error)
-    reach = error.reach()
-    return Difference(value, value - reach, value + reach, error.p(value), seeds, items, item_error)
 
 
 def matrix(record: Record, kind: str = "refined") -> dict[str, Any]:
@@ -226,15 +211,13 @@ def mean_over_runs(values: Iterable[float | Estimate | None]) -> Estimate | None
     A single run keeps its own interval, none if it is a bare number. Several: Student's over runs, with the error
     over the samples, which the runs share, where all runs have one.
     """
-    runs = [
-        value if isinstance(value, Estimate) else Estimate(value, nan, nan, 1) for value in values if value is not None
-    ]
+    runs = [x if isinstance(x, Estimate) else Estimate(x, nan, nan, 1) for x in values if x is not None]
     runs = [run for run in runs if isfinite(run.value)]
     if len(runs) < 2:
         return runs[0] if runs else None
     error = float(np.mean([run.half_width for run in runs])) / stats.norm.ppf(0.975)
-    numbers = [run.value for run in runs]
-    return mean_interval(numbers, item_error=error, items=runs[0].items) if isfinite(error) else mean_interval(numbers)
+    shared = {"item_error": error, "items": runs[0].items} if isfinite(error) else {}
+    return mean_interval([run.value for run in runs], **shared)
 
 
 def nested_mean(values: Any) -> float | None:

@@ -30,9 +30,7 @@ def borrow(cells: Sequence[Sequence[float]], item_errors: Sequence[float]) -> li
     interval covers another choice of seeds and of items. Raises as `seed_variance` does.
     """
     variance, freedom = seed_variance(cells)
-    found = []
-    for cell, items in zip(cells, item_errors, strict=True):
-        value, error = float(np.mean(cell)), Error.of(float(np.sqrt(variance / len(cell))), freedom, items)
-        reach = error.reach()
-        found.append(Estimate(value, value - reach, value + reach, len(cell), error=error))
-    return found
+    return [
+        Estimate.of(float(np.mean(cell)), Error.of(float(np.sqrt(variance / len(cell))), freedom, items), len(cell))
+        for cell, items in zip(cells, item_errors, strict=True)
+    ]

@@ -1,5 +1,7 @@
 """Intervals of one number: over the items or samples it was measured on and the seeds it was trained with."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import exp, inf, isfinite, nan, pi, sqrt
@@ -23,6 +25,14 @@ class Estimate:
     seeds: int
     items: int | None = None
     error: Error | None = None  # behind the interval, where it was made from one
+
+    @classmethod
+    def of(cls, value: float, error: Error | None, seeds: int, items: int | None = None) -> Estimate:
+        """Return a value with the interval of its error; without one (NaN ends) where the error is 0 or not known."""
+        if error is None or not (isfinite(error.size) and error.size > 0):
+            return cls(value, nan, nan, seeds, items)
+        reach = error.reach()
+        return cls(value, value - reach, value + reach, seeds, items, error)
 
     @property
     def half_width(self) -> float:
@@ -72,9 +82,8 @@ def correlation_error(r: float, items: int) -> float:
 
 
 def mean_interval(
-    values: Sequence[float], *, item_error: float = 0.0, least: float = 0.0, items: int | None = None,
-    level: float = 0.95,
-) -> Estimate:  # fmt: skip
+    values: Sequence[float], *, item_error: float = 0.0, least: float = 0.0, items: int | None = None
+) -> Estimate:
     """Mean over seeds with an interval that covers the choice of seeds and of items.
 
     The error of the mean has two parts: s/sqrt(S) over S seeds, with S - 1 degrees of freedom, and `item_error`, the
@@ -86,13 +95,10 @@ def mean_interval(
     values = np.asarray(values, dtype=float)
     if values.size == 0 or not np.isfinite(values).all():
         raise ValueError(f"values: need at least one finite score, got {values.tolist()}")
-    seeds, mean = len(values), float(values.mean())
+    seeds = len(values)
     seed_error = float(values.std(ddof=1) / sqrt(seeds)) if seeds > 1 else 0.0
     error = Error.of(seed_error, seeds - 1, item_error, least=least)
-    if error.size == 0 or not isfinite(error.size):
-        return Estimate(mean, float("nan"), float("nan"), seeds, items)
-    reach = error.reach(level)
-    return Estimate(mean, mean - reach, mean + reach, seeds, items, error)
+    return Estimate.of(float(values.mean()), error, seeds, items)
 
 
 def median_interval(first: float, median: float, third: float, rounds: int) -> Estimate:
@@ -103,11 +109,10 @@ def median_interval(first: float, median: float, third: float, rounds: int) -> E
     rounds; Student's law with rounds - 1 degrees of freedom. Source: McGill, Tukey and Larsen 1978.
     """
     size = sqrt(pi / 2) * (third - first) / 1.349 / sqrt(rounds)
-    error = Error.of(size, rounds - 1)
-    return Estimate(median, median - error.reach(), median + error.reach(), rounds, error=error)
+    return Estimate.of(median, Error.of(size, rounds - 1), rounds)
 
 
-def over_samples(totals: Sequence[float], counts: Sequence[float] | None = None, *, level: float = 0.95) -> Estimate:
+def over_samples(totals: Sequence[float], counts: Sequence[float] | None = None) -> Estimate:
     """Mean over independent samples, of one run, with the 95 % interval over which samples were drawn.
 
     With `counts` it is the ratio of two sums, as nats over predicted tokens: the tokens of one sequence are not
@@ -124,5 +129,5 @@ def over_samples(totals: Sequence[float], counts: Sequence[float] | None = None,
     left = totals - value * counts
     if samples < 2 or np.abs(left).max() <= ROUNDING * max(1.0, np.abs(totals).max()):
         return Estimate(value, nan, nan, 1, samples)
-    reach = float(stats.t.ppf(0.5 + level / 2, samples - 1) * left.std(ddof=1) / sqrt(samples) / counts.mean())
+    reach = float(stats.t.ppf(0.975, samples - 1) * left.std(ddof=1) / sqrt(samples) / counts.mean())
     return Estimate(value, value - reach, value + reach, 1, samples)

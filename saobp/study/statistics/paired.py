@@ -1,5 +1,7 @@
 """Paired comparison of two algorithms on the same items, and the correction for many comparisons."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import nan
@@ -23,6 +25,16 @@ class Difference:
     items: int
     item_error: float = nan  # the part of its standard error that the seeds share: of the items alone
     mean_error: float = nan  # that of the items on the mean of these seeds: what the whole error is at least
+
+    @classmethod
+    def of(
+        cls, value: float, error: Error | None, seeds: int, items: int, *errors: float, p: float = nan
+    ) -> Difference:
+        """Return a value with the interval and p-value of its error; NaN ends and `p` where that is 0 or not known."""
+        if error is None or not error.size:
+            return cls(value, nan, nan, p, seeds, items, *errors)
+        reach = error.reach()
+        return cls(value, value - reach, value + reach, error.p(value), seeds, items, *errors)
 
 
 def paired_difference(
@@ -108,11 +120,8 @@ def _summary(parts: list[np.ndarray], covariance: np.ndarray, items: int) -> Dif
     shared, least = _errors(covariance, [len(part) for part in parts])
     between, few = _between(parts)
     error = Error.of(float(np.sqrt(between)), few, shared, least=least)
-    if error.size == 0:
-        p = min(1.0, 2 * 0.5**items) if value else 1.0
-        return Difference(value, nan, nan, p, seeds, items, shared, least)
-    reach = error.reach()
-    return Difference(value, value - reach, value + reach, error.p(value), seeds, items, shared, least)
+    sign_test = min(1.0, 2 * 0.5**items) if value else 1.0
+    return Difference.of(value, error, seeds, items, shared, least, p=sign_test)
 
 
 def _between(parts: Sequence[np.ndarray]) -> tuple[float, int]:

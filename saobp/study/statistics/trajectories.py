@@ -37,7 +37,12 @@ def checkpoints(records: Sequence[Record], model: str, task: str) -> pd.DataFram
             gtd = estimates.nested_mean(point.get("gtd"))
             cross = estimates.nested_mean(point.get("cross_layer_gtd"))
             if score is not None and gtd is not None:
-                run = (_algorithm(record), record["name"], record["parameters"].get("seed"), point["step"])
+                run = (
+                    str(record["parameters"].get("algorithm")),
+                    record["name"],
+                    record["parameters"].get("seed"),
+                    point["step"],
+                )
                 rows.append((*run, gtd, cross, score))
     return pd.DataFrame(rows, columns=["algorithm", "run", "seed", "step", "gtd", "cross_gtd", "score"])
 
@@ -46,10 +51,6 @@ def _curve(record: Record, task: str) -> list[Record]:
     if task == "wikitext":
         return record["metrics"].get("curve") or [] if record["stage"] == "pretrain" else []
     return ((record["metrics"].get("tasks") or {}).get(task) or {}).get("curve") or []
-
-
-def _algorithm(record: Record) -> str:
-    return str(record["parameters"].get("algorithm"))
 
 
 def runs(records: Sequence[Record], model: str, task: str) -> pd.DataFrame:
@@ -86,12 +87,15 @@ def over_checkpoints(points: pd.DataFrame, measure: str = "gtd") -> Estimate | N
     if not found:
         return None
     seeds, each = zip(*found)
-    count, half = int(np.median([c.points for c in each])), float(np.median([_half(c) for c in each]))
+    count, half = (
+        int(np.median([c.points for c in each])),
+        float(np.median([(_z(c.high) - _z(c.low)) / 2 for c in each])),
+    )
     means = pd.Series([c.r for c in each]).groupby(list(seeds)).mean()
     if len(means) > 1:
-        spread = mean_interval([atanh(_inside(r)) for r in means]).half_width  # NaN where the seeds agree to the bit
+        spread = mean_interval([_z(r) for r in means]).half_width  # NaN where the seeds agree to the bit
         half = float(np.fmax(spread, half / np.sqrt(len(means))))
-    z = atanh(_inside(float(means.mean())))
+    z = _z(float(means.mean()))
     return Estimate(tanh(z), tanh(z - half), tanh(z + half), len(found), count)
 
 
@@ -103,11 +107,7 @@ def why_undefined(points: pd.DataFrame, measure: str = "gtd") -> str:
     runs = [run for _, run in known.groupby("run") if len(run[[measure, "score"]].drop_duplicates()) >= LEAST]
     if not runs:
         return f"fewer than {LEAST} different points a run"
-    return f"the {'score' if all(_still(run['score']) for run in runs) else 'GTD'} never moves"
-
-
-def _still(values: pd.Series) -> bool:
-    return bool(np.ptp(values) == 0)
+    return f"the {'score' if all(np.ptp(run['score']) == 0 for run in runs) else 'GTD'} never moves"
 
 
 def over_runs(points: pd.DataFrame, measure: str = "gtd") -> Estimate | None:
@@ -134,12 +134,8 @@ def _correlation(run: pd.DataFrame, measure: str) -> Correlation | None:
         return None
 
 
-def _half(found: Correlation) -> float:
-    return (atanh(_inside(found.high)) - atanh(_inside(found.low))) / 2
-
-
-def _inside(r: float) -> float:
-    return float(np.clip(r, -1 + 1e-9, 1 - 1e-9))
+def _z(r: float) -> float:
+    return atanh(float(np.clip(r, -1 + 1e-9, 1 - 1e-9)))
 
 
 def points(records: Sequence[Record], model: str, task: str) -> pd.DataFrame:
