@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 from small_hub import write_split
 
 from saobp.study.data import sources, splits
@@ -48,7 +49,7 @@ def test_the_processes_of_a_run_wait_together_for_another_run_and_continue_from_
     first.mkdir()
     other = launched(first)
     assert other.wait(timeout=300) == 0, other.stdout.read()
-    with paths.locked(second / "work"):  # another run holds the folder ...
+    with FileLock(second / "work" / ".lock"):  # another run holds the folder ...
         waiting = launched(second)
         time.sleep(15)
         assert waiting.poll() is None and not list((second / "work").glob("checkpoint-*"))

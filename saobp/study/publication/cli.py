@@ -127,13 +127,13 @@ def tokens(file: Path, profile: str, text: tuple[str, ...]) -> None:
 @study_option("smoke")
 def report(profile: str) -> None:
     """Write build/STUDY/index.html from what is there."""
-    from saobp.study.publication import report
+    from saobp.study.publication import layout, report
     from saobp.study.setup.studies import load_profile
 
     folder = paths.build(load_profile(profile).name)
     print(report.write(folder))
-    if said := report.outdated(folder):
-        print(f"saobp: {said}", file=sys.stderr)
+    if other := report.outdated(folder):
+        print("saobp:", layout.render("outdated.txt", outdated=other, folder=folder), file=sys.stderr)
 
 
 def item(usual: str, others: str) -> Callable[[Callable], Callable]:

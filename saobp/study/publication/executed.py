@@ -88,15 +88,17 @@ def parameters(values: dict[str, Any]) -> str:
 
 def _without(cell: NotebookNode, names: dict[str, Any]) -> NotebookNode:
     """Return a cell of assignments without those to some names."""
-    gone = {line for name, lines in typed_by_hand.assignments(cell.source) if name in names for line in lines}
-    kept = [line for number, line in enumerate(cell.source.splitlines(), 1) if number not in gone]
+    gone = [node for name, node in typed_by_hand.assigned(cell.source) if name in names]
+    lines = {line for node in gone for line in range(node.lineno, node.end_lineno + 1)}
+    kept = [line for number, line in enumerate(cell.source.splitlines(), 1) if number not in lines]
     return nbformat.from_dict({**cell, "source": "\n".join(kept)})
 
 
 def _tagged(node: NotebookNode, tag: str) -> dict[str, Any]:
     """Return the literal values that the cell with a tag assigns."""
     source = next((cell.source for cell in node.cells if tag in cell.metadata.get("tags", [])), "")
-    return typed_by_hand.literals(source)
+    found = typed_by_hand.declared(source)
+    return {name: value for name, value in found.items() if not isinstance(value, typed_by_hand.Computed)}
 
 
 def _kinship(run: Executed | None, other: Executed) -> int:

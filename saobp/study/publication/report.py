@@ -44,6 +44,7 @@ def write(folder: Path) -> Path:
         device=processors(found),
         minutes=round(sum(record["seconds"] for record in found) / 60),
         checked=_checked(folder, runs, found),
+        folder=folder,
         outdated=outdated(folder),
         glance=drawn.get(GLANCE),
         explorer=_explorer(),
@@ -58,17 +59,13 @@ def write(folder: Path) -> Path:
     return paths.write_text(folder / "index.html", text.replace(f"{paths.root()}/", ""))
 
 
-def outdated(folder: Path) -> str:
-    """Say which records tables and figures were not made from, and the command that makes them anew; empty for none."""
+def outdated(folder: Path) -> list[str]:
+    """Return the names of the records that the tables and figures here were not made from."""
     manifest = folder / "figures" / "manifest.json"
     if not manifest.exists():
-        return ""
+        return []
     made_from, now = json.loads(manifest.read_text(encoding="utf-8"))["records"], records.hashes(folder / "records")
-    other = sorted({name for name, _ in made_from.items() ^ now.items()} - set(SUMMARIES))
-    listed = ", ".join(other[:3]) + (" …" if len(other) > 3 else "")
-    remedy = f"rm {folder}/records/1[01]-*.json; make reproduce PROFILE={folder.name}"
-    said = f"tables and figures were made from other records than are here now ({len(other)} differ: {listed})"
-    return f"{said}; run: {remedy}" if other else ""
+    return sorted({name for name, _ in made_from.items() ^ now.items()} - set(SUMMARIES))
 
 
 def failures(record: dict[str, Any]) -> str:

@@ -1,6 +1,5 @@
 """Where things are: the repository, a profile's build folder, the shared cache."""
 
-import fcntl
 import os
 import shutil
 import tempfile
@@ -68,18 +67,6 @@ def write_text(path: Path, text: str) -> Path:
     with new_file(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
     return path
-
-
-@contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Wait until no other process is in a block like this one for the same folder, then hold it.
-
-    The hold is the operating system's: it ends with the process, however that dies.
-    """
-    own_folder(folder)
-    with (folder / ".lock").open("a") as stream:
-        fcntl.flock(stream, fcntl.LOCK_EX)
-        yield
 
 
 def sweep(path: Path) -> None:

@@ -1,10 +1,11 @@
 """The plan of the studies (data/plan/*.yaml): read strictly, and its runs shared among processes."""
 
-import fcntl
+import contextlib
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+from filelock import FileLock, Timeout
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from saobp.study.setup import paths, typed_by_hand
@@ -118,10 +119,6 @@ def share(records: Iterable[tuple[Path, Callable[[Path], Any]]], work: Path) -> 
     """
     for path, make in records:
         folder = paths.own_folder(work / path.stem)
-        with (folder / ".lock").open("a") as stream:
-            try:
-                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                continue
+        with contextlib.suppress(Timeout), FileLock(folder / ".lock", timeout=0):
             if not path.exists():
                 make(folder)

@@ -80,15 +80,6 @@ def refuse_untrained_positions(key: str, length: int, recipe: Pretraining) -> No
         raise ValueError(f"{key} {length} is more than pretrain.length {recipe.length}: no later position is trained")
 
 
-def refuse_twice(plan: "Beyond") -> None:
-    """Raise ValueError where a larger model would be trained twice, or is the one that the others stand beside."""
-    named = Counter((one.model, *one.of(plan.pretrain)) for one in plan.larger)
-    if twice := [f"{model} at learning rate {rate:g}" for (model, rate, _), times in named.items() if times > 1]:
-        raise ValueError(f"larger: {', '.join(twice)} is there twice; put its seeds into one entry")
-    if any(one.model == plan.model for one in plan.larger):
-        raise ValueError(f"larger: {plan.model} is the model of beyond itself, which stands beside the larger ones")
-
-
 @dataclass(frozen=True, config=STRICT, kw_only=True)
 class Schedule:
     """What Table 5 sets by size."""
@@ -115,9 +106,7 @@ class Finetuning:
     weight_decay: Share = 0.01
     seeds: Seeds = field(default_factory=lambda: [42])
     precision: Precision = "auto"
-    curve: Annotated[int, Ge(0)] = (
-        0  # points at which the paper's tasks of Figures 3 and 9 are followed; they choose nothing
-    )
+    curve: Annotated[int, Ge(0)] = 0  # points at which the tasks of Figures 3 and 9 are followed; they choose nothing
     limit_train: Positive | None = None  # items; null = all
     limit_evaluation: Positive | None = None
     splits: dict[Task, Annotated[list[str], Len(2, 2)]] = field(default_factory=dict)  # task -> [train, reported]
@@ -244,4 +233,8 @@ class Beyond:
     sequences: Positive = 32  # of held-out text, on which rounds of messages, heads and tokens are looked at
 
     def __post_init__(self):
-        refuse_twice(self)
+        named = Counter((one.model, *one.of(self.pretrain)) for one in self.larger)
+        if twice := [f"{model} at learning rate {rate:g}" for (model, rate, _), times in named.items() if times > 1]:
+            raise ValueError(f"larger: {', '.join(twice)} is there twice; put its seeds into one entry")
+        if any(one.model == self.model for one in self.larger):
+            raise ValueError(f"larger: {self.model} is the model of beyond itself, which stands beside the larger ones")

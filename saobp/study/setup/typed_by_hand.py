@@ -5,7 +5,7 @@ error: nothing that was typed is changed or dropped silently.
 """
 
 import ast
-import math
+import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,10 +72,9 @@ def value(text: str, like: Any) -> Any:
     if isinstance(like, int) and not isinstance(like, bool) and not DECIMAL.fullmatch(text.strip()):
         raise ValueError(f"not a whole number: {text!r}")
     found = parse(text)
-    if isinstance(like, float) and isinstance(found, int) and not isinstance(found, bool):
+    if isinstance(like, float) and type(found) is int:
         found = float(found)
-    if any(not math.isfinite(number) for number in _floats(found)):
-        raise ValueError(f"not a finite number: {text!r}")
+    json.dumps(found, allow_nan=False, default=str)  # a ValueError for what is not finite
     if like is not None and type(found) is not type(like):
         raise ValueError(f"not {type(like).__name__}: {text!r}")
     return [_entry(part, like[0]) for part in found] if isinstance(like, list) and like else found
@@ -88,13 +87,6 @@ def _entry(part: Any, like: Any) -> Any:
     if type(part) is not type(like):
         raise ValueError(f"entry {part!r} is not {type(like).__name__}")
     return part
-
-
-def _floats(value: Any) -> list[float]:
-    """Return the floats in a value, those in its lists and mappings included."""
-    if isinstance(value, list | dict):
-        return [number for part in (value.values() if isinstance(value, dict) else value) for number in _floats(part)]
-    return [value] if isinstance(value, float) else []
 
 
 @dataclass(frozen=True)
@@ -113,54 +105,26 @@ def declared(source: str) -> dict[str, Any]:
     A name that is given anything else has a `Computed` one. An annotation `float` makes a whole number a float.
     Raises SyntaxError if the cell is no Python.
     """
-    found: dict[str, Any] = {}
-    for node in _assigned(source):
-        kind = ast.unparse(node.annotation) if isinstance(node, ast.AnnAssign) else node.type_comment or ""
-        for target in getattr(node, "targets", None) or [node.target]:
-            for name, value in _named(target, node.value):
-                found[name] = _default(value, kind)
-    return found
+    return {name: _default(node) for name, node in assigned(source)}
 
 
-def literals(source: str) -> dict[str, Any]:
-    """Return the names that a cell gives literal values to, with these. Raises SyntaxError if it is no Python."""
-    return {name: value for name, value in declared(source).items() if not isinstance(value, Computed)}
+def assigned(source: str) -> list[tuple[str, ast.Assign | ast.AnnAssign]]:
+    """Return each name that a cell gives a value to, with the statement; IPython's lines are no Python and passed over.
 
-
-def assignments(source: str) -> list[tuple[str, range]]:
-    """Return the names that a cell gives values to, each with the numbers of the lines where it does."""
-    lines = [(node, range(node.lineno, node.end_lineno + 1)) for node in _assigned(source)]
-    targets = [(target, where) for node, where in lines for target in getattr(node, "targets", None) or [node.target]]
-    return [(target.id, where) for target, where in targets if isinstance(target, ast.Name)]
-
-
-def _assigned(source: str) -> list[ast.Assign | ast.AnnAssign]:
-    """Return a cell's assignments; IPython's lines (`%matplotlib inline`) are no Python and are passed over."""
+    papermill's own `inspect_notebook` loses a parameter whose line has a second `=`, in its comment say.
+    """
     body = ast.parse(re.sub(r"^[%!].*$", "", source, flags=re.MULTILINE), type_comments=True).body
-    return [node for node in body if isinstance(node, ast.Assign) or (isinstance(node, ast.AnnAssign) and node.value)]
+    nodes = [node for node in body if isinstance(node, ast.Assign | ast.AnnAssign) and node.value]
+    targets = [(target, node) for node in nodes for target in getattr(node, "targets", None) or [node.target]]
+    return [(target.id, node) for target, node in targets if isinstance(target, ast.Name)]
 
 
-def _named(target: ast.expr, value: ast.expr | None) -> list[tuple[str, ast.expr | None]]:
-    """Return the names in a target, each with its value where that stands beside it."""
-    if isinstance(target, ast.Name):
-        return [(target.id, value)]
-    if isinstance(target, ast.Starred):
-        return _named(target.value, None)
-    if not isinstance(target, ast.Tuple | ast.List):
-        return []  # an attribute or an item is no parameter
-    paired = isinstance(value, ast.Tuple | ast.List) and len(value.elts) == len(target.elts)
-    paired = paired and not any(isinstance(part, ast.Starred) for part in (*target.elts, *value.elts))
-    values = value.elts if paired else [None] * len(target.elts)
-    return [pair for part, own in zip(target.elts, values) for pair in _named(part, own)]
-
-
-def _default(node: ast.expr | None, kind: str) -> Any:
+def _default(node: ast.Assign | ast.AnnAssign) -> Any:
     """Return the value of a literal, and of what papermill writes for a number that is not finite: `float('-inf')`."""
-    if node is None:
-        return Computed(kind)
-    written = re.fullmatch(r"float\('(nan|-?inf)'\)", ast.unparse(node))
+    kind = ast.unparse(node.annotation) if isinstance(node, ast.AnnAssign) else node.type_comment or ""
+    written = re.fullmatch(r"float\('(nan|-?inf)'\)", ast.unparse(node.value))
     try:
-        found = float(written[1]) if written else ast.literal_eval(node)
+        found = float(written[1]) if written else ast.literal_eval(node.value)
     except (ValueError, TypeError):
         return Computed(kind)
     return float(found) if kind == "float" and type(found) is int else found

@@ -6,12 +6,13 @@ trains to the end and leaves the checkpoints where notebook 04 looks for them: i
 writes the record.
 """
 
-import argparse
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, get_args
 
+import click
 import torch
 from torch import nn
 from torch.utils.data import Dataset
@@ -161,17 +162,18 @@ def _has(source: Source, config: str, split: str) -> bool:
         return False
 
 
-def main() -> None:
-    """Train one run of a profile in the processes that torchrun or Accelerate started."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name in ("profile", "model", "algorithm"):
-        parser.add_argument(f"--{name}", required=True)
-    parser.add_argument("--seed", type=int, default=42)
-    given = parser.parse_args()
+@click.command()
+@click.option("--study", "--profile", "profile", required=True)
+@click.option("--model", required=True)
+@click.option("--algorithm", required=True)
+@click.option("--seed", type=int, default=42, show_default=True)
+def main(**given: Any) -> None:
+    """Train one run of a study in the processes that torchrun or Accelerate started."""
     try:
-        _run(given.profile, given.model, given.algorithm, given.seed)
+        _run(**given)
     except (ValueError, TrainingFailed) as error:
-        parser.exit(2, f"saobp: {error}\n")
+        print(f"saobp: {error}", file=sys.stderr)
+        sys.exit(2)
 
 
 def _run(profile: str, model: str, algorithm: str, seed: int) -> None:

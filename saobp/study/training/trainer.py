@@ -8,6 +8,7 @@ from typing import Any
 
 import datasets
 import torch
+from filelock import FileLock
 from safetensors.torch import load_model
 from torch import nn
 from torch.utils.data import Dataset
@@ -193,6 +194,7 @@ def alone(folder: Path) -> Iterator[None]:
 
     Of the processes of one distributed run the first waits for all: none looks for a checkpoint before it has the lock.
     """
-    with paths.locked(folder) if processes.is_first() else contextlib.nullcontext():
+    lock = FileLock(paths.own_folder(folder) / ".lock")  # the system's: it ends with the process, however that dies
+    with lock if processes.is_first() else contextlib.nullcontext():
         processes.wait()
         yield
