@@ -13,11 +13,8 @@ import time
 from pathlib import Path
 
 import torch
-from small_models import RECIPE, RandomText, word_tokenizer
+from small_models import RECIPE, network, pretrain
 from transformers import TrainerCallback
-
-from saobp.study.data import masking as batches
-from saobp.study.training import architectures, trainer
 
 
 class Heartbeat(TrainerCallback):
@@ -34,14 +31,9 @@ class Heartbeat(TrainerCallback):
 def train(folder: Path, pipe: int) -> str:
     """Train, or continue, in this process and return the hash of the weights."""
     torch.set_num_threads(1)
-    tokenizer = word_tokenizer()
-    network = architectures.refine_with(architectures.encoder("mini-twin", tokenizer, dropout=0.1, seed=1), "high", 0.2)
-    masking = batches.SeededMasking(tokenizer, 0.15, 1)
-    trainer.pretrain(
-        network, RandomText(), masking, RECIPE, folder=folder, seed=1, measure=lambda model: {"loss": 1.0},
-        callbacks=(Heartbeat(pipe),),
-    )  # fmt: skip
-    state = {name: tensor.numpy().tobytes() for name, tensor in sorted(network.state_dict().items())}
+    model = network(dropout=0.1)
+    pretrain(model, folder, Heartbeat(pipe), measure=lambda model: {"loss": 1.0})
+    state = {name: tensor.numpy().tobytes() for name, tensor in sorted(model.state_dict().items())}
     return hashlib.sha256(b"".join(state.values())).hexdigest()
 
 

@@ -1,4 +1,8 @@
-"""A word-level tokenizer, a text of random words and a recipe that trains in seconds."""
+"""A word-level tokenizer, a text of random words, an encoder and a recipe that trains it in seconds."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import torch
 from tokenizers import Tokenizer
@@ -6,9 +10,11 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 from tokenizers.processors import TemplateProcessing
 from torch.utils.data import Dataset
-from transformers import PreTrainedTokenizerFast
+from transformers import BertForMaskedLM, PreTrainedTokenizerFast, TrainerCallback
 
+from saobp.study.data.masking import SeededMasking
 from saobp.study.setup.recipes import Pretraining
+from saobp.study.training import architectures, trainer
 
 SPECIAL = {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "unk", "cls", "sep", "mask")}
 RECIPE = Pretraining(
@@ -42,3 +48,20 @@ class RandomText(Dataset):
 
     def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
         return {"input_ids": self.tokens[index]}
+
+
+def network(algorithm: str = "high", *, dropout: float = 0.0, seed: int = 1) -> BertForMaskedLM:
+    """Return an untrained encoder with an algorithm in place."""
+    model = architectures.encoder("mini-twin", word_tokenizer(), dropout=dropout, seed=seed)
+    return architectures.refine_with(model, algorithm, 0.2)
+
+
+def pretrain(
+    model: BertForMaskedLM, folder: Path, *callbacks: TrainerCallback, text: Dataset | None = None, **options: Any
+) -> list[dict[str, Any]]:
+    """Pretrain a model by RECIPE; `options` are fields of it that are otherwise, `measure`, or `masking`."""
+    measure = options.pop("measure", lambda model: {})
+    masking = options.pop("masking", None) or SeededMasking(word_tokenizer(), 0.15, 1)
+    recipe = replace(RECIPE, **options)
+    given = {"folder": folder, "seed": 1, "measure": measure, "callbacks": callbacks}
+    return trainer.pretrain(model, text or RandomText(), masking, recipe, **given)

@@ -12,7 +12,7 @@ from small_repository import given, made, repository
 
 from saobp.study import figures
 from saobp.study.beyond import strengths
-from saobp.study.publication import cli, workflow
+from saobp.study.publication import cli, environment, workflow
 from saobp.study.publication.workflow import WorkflowFailed
 from saobp.study.setup import paths, records
 from saobp.study.setup.studies import load_profile
@@ -41,10 +41,24 @@ def test_two_runs_in_one_folder_the_second_is_told_who_holds_it_and_a_killed_hol
         pass
 
 
-def test_a_folder_that_cannot_be_written_is_one_line(tmp_path):
-    (tmp_path / "file").write_text("in the way")
-    with pytest.raises(PermissionError, match="file.*cannot be written"), workflow.claimed(tmp_path / "file"):
+@pytest.mark.parametrize("claimed", ["records", "."])  # the folder itself, and one that is made in it
+def test_a_folder_that_cannot_be_written_is_one_line(tmp_path, claimed):
+    (tmp_path / "records").write_text("a file where the folder should be")
+    said = "^.*records: cannot be written .*: choose a folder you own$"
+    with pytest.raises(PermissionError, match=said), workflow.claimed(tmp_path / claimed):
         pass
+
+
+@pytest.mark.parametrize(
+    ("wanted", "said"),
+    [
+        ("transformers>=99", r"transformers \S+ is installed, saobp needs >=99: run 'make install'"),
+        ("no-such-package>=1", "no-such-package is not installed, and saobp needs it: run 'make install'"),
+    ],
+)
+def test_a_package_that_does_not_fit_is_one_line(wanted, said):
+    with pytest.raises(environment.WrongVersion, match=f"{said}.*$"):
+        environment.check([wanted])
 
 
 def test_an_unknown_profile_is_refused_before_anything_runs(capsys):
@@ -65,7 +79,7 @@ def test_no_cores_or_processes_are_refused_before_anything_runs(option, text, ca
 def test_a_missing_data_folder_is_refused_before_anything_runs(capsys, monkeypatch, tmp_path):
     monkeypatch.setenv("SAOBP_DATA", str(tmp_path / "gone"))
     assert cli.main(["reproduce", "--profile", "smoke"]) == 2
-    assert "gone" in capsys.readouterr().err
+    assert "gone: no such data folder; set SAOBP_DATA to" in capsys.readouterr().err
 
 
 def dry_run(tmp_path, *options):

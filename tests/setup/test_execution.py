@@ -61,6 +61,8 @@ def test_missing_files_are_named(tmp_path, capsys):
     assert "no.yaml: no such profile" in said
     (tmp_path / "cut.ipynb").write_text('{"cells": [')
     assert "cut.ipynb: not a readable notebook" in refused(capsys, tmp_path / "cut.ipynb", tmp_path / "out.ipynb")
+    nbformat.write(new_notebook(cells=[new_code_cell("profile = 1")]), tmp_path / "bare.ipynb")
+    assert "has no cell tagged 'parameters'" in refused(capsys, tmp_path / "bare.ipynb", tmp_path / "out.ipynb")
 
 
 def test_an_integer_is_welcome_where_a_float_is_declared(tmp_path):

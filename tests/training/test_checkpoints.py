@@ -1,10 +1,10 @@
 """A checkpoint is trusted only when all of it is there."""
 
 import pytest
-from small_models import word_tokenizer
+from small_models import network, word_tokenizer
 
 from saobp.study.setup import paths, seals
-from saobp.study.training import architectures, checkpoints
+from saobp.study.training import checkpoints
 
 
 @pytest.fixture
@@ -56,9 +56,7 @@ def test_without_a_whole_checkpoint_there_is_none(tmp_path):
 
 def test_a_finished_model_that_was_cut_is_named_with_its_remedy(tmp_path, monkeypatch):
     monkeypatch.setattr(paths, "build", lambda profile: tmp_path)
-    tokenizer = word_tokenizer()
-    network = architectures.refine_with(architectures.encoder("mini-twin", tokenizer, dropout=0.0, seed=0), "high", 0.2)
-    folder = checkpoints.publish(network, tokenizer, "smoke", "mini-twin", "high", 42)
+    folder = checkpoints.publish(network(), word_tokenizer(), "smoke", "mini-twin", "high", 42)
     assert checkpoints.pretrained("smoke", "mini-twin", "high", 42) == folder
     weights = folder / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[: weights.stat().st_size // 2])

@@ -3,10 +3,10 @@ import math
 import pytest
 import torch
 from safetensors.torch import load_file
-from small_models import RECIPE, RandomText, word_tokenizer
+from small_models import RandomText, network, pretrain, word_tokenizer
 
 from saobp.study.data import masking
-from saobp.study.training import architectures, regularizers, trainer
+from saobp.study.training import regularizers
 from saobp.study.training.regularizers import EntropyRegularizer, SpectrumRegularizer
 
 
@@ -114,18 +114,11 @@ def test_following_the_spectrum_penalty_lowers_it_and_it_stays_above_zero():
     assert 0 <= penalty().item() < 0.5 * before
 
 
-def batch(tokenizer):
-    items = [RandomText()[k] for k in range(4)]
-    return masking.SeededMasking(tokenizer, 0.3, 0)(items)
-
-
 @pytest.mark.parametrize("algorithm", ["entropy_reg", "eigen_reg"])
 def test_a_penalty_is_in_the_training_loss_and_nowhere_else(algorithm):
-    tokenizer = word_tokenizer()
-    model = architectures.refine_with(
-        architectures.encoder("mini-twin", tokenizer, dropout=0.0, seed=1), algorithm, 0.2
-    )
-    inputs, names = batch(tokenizer), set(model.state_dict())
+    model = network(algorithm)
+    names = set(model.state_dict())
+    inputs = masking.SeededMasking(word_tokenizer(), 0.3, 0)([RandomText()[k] for k in range(4)])
     plain = model.train()(**inputs).loss.item()
     regularizers.attach(model, algorithm, coefficient=10.0)
     with_penalty = model(**inputs)
@@ -139,22 +132,15 @@ def test_a_penalty_is_in_the_training_loss_and_nowhere_else(algorithm):
 
 
 def test_other_algorithms_get_no_penalty():
-    model = architectures.encoder("mini-twin", word_tokenizer(), dropout=0.0, seed=1)
+    model = network("original")
     assert regularizers.attach(model, "high") is model
     assert not hasattr(model, regularizers.NAME)
 
 
 @pytest.mark.parametrize("algorithm", ["entropy_reg", "eigen_reg"])
 def test_a_penalty_and_its_thresholds_survive_in_checkpoints(algorithm, tmp_path):
-    tokenizer = word_tokenizer()
-    model = architectures.refine_with(
-        architectures.encoder("mini-twin", tokenizer, dropout=0.0, seed=1), algorithm, 0.2
-    )
-    regularizers.attach(model, algorithm)
-    log = trainer.pretrain(
-        model, RandomText(), masking.SeededMasking(tokenizer, 0.15, 1), RECIPE, folder=tmp_path, seed=1,
-        measure=lambda model: {"loss": 1.0},
-    )  # fmt: skip
+    model = regularizers.attach(network(algorithm), algorithm)
+    log = pretrain(model, tmp_path, measure=lambda model: {"loss": 1.0})
     saved = load_file(tmp_path / "checkpoint-30" / "model.safetensors")
     kept = {name for name in saved if name.startswith(regularizers.NAME)}
     assert kept == {"regularizer.offset" if algorithm == "entropy_reg" else "regularizer.start"}

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
-from small_models import RECIPE, RandomText, word_tokenizer
+from small_models import RECIPE, RandomText, network, pretrain, word_tokenizer
 
 from saobp.study.data.masking import SeededMasking
 from saobp.study.setup import records
@@ -57,13 +57,9 @@ def test_masks_are_new_in_every_epoch_of_a_run(tokenizer, tmp_path):
         def on_step_end(self, args, state, control, **kwargs):
             seen.append(masking.epoch)
 
-    recipe = dataclasses.replace(RECIPE, steps=30, batch=4, save_every=30)  # 50 sequences: 12 steps an epoch
-    network = architectures.refine_with(
-        architectures.encoder("mini-twin", tokenizer, dropout=0.0, seed=1), "original", 0.2
-    )
-    trainer.pretrain(
-        network, RandomText(), masking, recipe, folder=tmp_path, seed=1, measure=lambda model: {}, callbacks=(Watch(),)
-    )
+    # 50 sequences: 12 steps an epoch
+    model = network("original")
+    pretrain(model, tmp_path, Watch(), masking=masking, steps=30, batch=4, save_every=30)
     assert seen == [0] * 12 + [1] * 12 + [2] * 6
 
 
@@ -89,7 +85,7 @@ def test_the_schedule_has_both_ends_and_enough_points(steps, evaluations):
 
 def test_the_sparse_head_gives_the_loss_and_gradient_of_the_dense_one(tokenizer):
     batch = SeededMasking(tokenizer, 0.15, 0)(items())
-    sparse = architectures.encoder("mini-twin", tokenizer, dropout=0.0, seed=0)
+    sparse = network("original", seed=0)
     dense = super(architectures.SparseBertForMaskedLM, sparse).forward(**batch)
     gradient = torch.autograd.grad(dense.loss, sparse.bert.embeddings.word_embeddings.weight)[0]
     loss = sparse(**batch).loss
@@ -98,11 +94,9 @@ def test_the_sparse_head_gives_the_loss_and_gradient_of_the_dense_one(tokenizer)
     torch.testing.assert_close(ours, gradient)
 
 
-def test_every_algorithm_starts_from_the_same_weights(tokenizer):
-    plain = architectures.refine_with(
-        architectures.encoder("mini-twin", tokenizer, dropout=0.0, seed=7), "original", 0.2
-    )
-    high = architectures.refine_with(architectures.encoder("mini-twin", tokenizer, dropout=0.0, seed=7), "high", 0.2)
+def test_every_algorithm_starts_from_the_same_weights():
+    plain = network("original", seed=7)
+    high = network(seed=7)
     weights = dict(high.named_parameters())
     assert all(torch.equal(tensor, weights[name]) for name, tensor in plain.named_parameters())
 
@@ -113,18 +107,18 @@ def test_table_4_counts_its_parameters():
 
 
 def test_the_held_out_set_says_what_a_hand_made_pass_says_and_leaves_no_trace(tokenizer):
-    network = architectures.refine_with(architectures.encoder("mini-twin", tokenizer, dropout=0.1, seed=0), "high", 0.2)
+    model = network(dropout=0.1, seed=0)
     masking = SeededMasking(tokenizer, 0.15, 0)
     measure = HeldOut(RandomText(), masking, 10, 4, shown=3)
-    network.train()
+    model.train()
     state = torch.get_rng_state()
-    measured = measure(network)
-    assert network.training and torch.equal(state, torch.get_rng_state())
-    network.eval()
+    measured = measure(model)
+    assert model.training and torch.equal(state, torch.get_rng_state())
+    model.eval()
     batches = [masking([RandomText()[i] for i in range(a, min(a + 4, 10))]) for a in (0, 4, 8)]
     counts = [int((batch["labels"] != -100).sum()) for batch in batches]
     with torch.no_grad():
-        losses = [network(**batch).loss.item() for batch in batches]
+        losses = [model(**batch).loss.item() for batch in batches]
     expected = sum(loss * count for loss, count in zip(losses, counts)) / sum(counts)
     assert measured["loss"] == pytest.approx(expected, rel=1e-6)
     assert measured["perplexity"] == pytest.approx(math.exp(expected), rel=1e-6)
@@ -132,17 +126,17 @@ def test_the_held_out_set_says_what_a_hand_made_pass_says_and_leaves_no_trace(to
 
 
 def test_the_held_out_loss_has_an_interval_over_whole_sequences(tokenizer):
-    network = architectures.refine_with(architectures.encoder("mini-twin", tokenizer, dropout=0.1, seed=0), "high", 0.2)
+    model = network(dropout=0.1, seed=0)
     masking = SeededMasking(tokenizer, 0.15, 0)
     measure = HeldOut(RandomText(), masking, 10, 4)
-    network.train()
-    found = measure.over_sequences(network)
-    assert network.training and found.value == pytest.approx(measure(network)["loss"], rel=1e-6)
-    network.eval()
+    model.train()
+    found = measure.over_sequences(model)
+    assert model.training and found.value == pytest.approx(measure(model)["loss"], rel=1e-6)
+    model.eval()
     alone = [masking([RandomText()[i]]) for i in range(10)]
     counts = [int((batch["labels"] != -100).sum()) for batch in alone]
     with torch.no_grad():
-        nats = [network(**batch).loss.item() * count for batch, count in zip(alone, counts)]
+        nats = [model(**batch).loss.item() * count for batch, count in zip(alone, counts)]
     expected = over_samples(nats, counts)
     assert (found.low, found.high, found.items) == pytest.approx((expected.low, expected.high, 10), rel=1e-5)
     kept = curves.perplexity(found)
@@ -152,46 +146,37 @@ def test_the_held_out_loss_has_an_interval_over_whole_sequences(tokenizer):
 
 
 def test_sequences_without_a_token_to_predict_do_not_make_the_held_out_loss_nan(tokenizer):
-    network = architectures.refine_with(
-        architectures.encoder("mini-twin", tokenizer, dropout=0.0, seed=0), "original", 0
-    )
+    model = network("original", seed=0)
     rare = SeededMasking(tokenizer, 0.02, 0)
     alone = HeldOut(RandomText(), rare, 50, 1)
-    assert 0 < len(alone.batches) < 50 and math.isfinite(alone(network)["loss"])
-    assert alone(network)["loss"] == pytest.approx(HeldOut(RandomText(), rare, 50, 50)(network)["loss"], rel=1e-5)
+    assert 0 < len(alone.batches) < 50 and math.isfinite(alone(model)["loss"])
+    assert alone(model)["loss"] == pytest.approx(HeldOut(RandomText(), rare, 50, 50)(model)["loss"], rel=1e-5)
     with pytest.raises(ValueError, match="evaluation_sequences: 1 held-out sequences have no token to predict"):
         HeldOut(RandomText(), SeededMasking(tokenizer, 1e-9, 0), 1, 1)
 
 
 def test_a_run_that_ends_worse_than_it_began_says_so(tokenizer, tmp_path):
-    network = architectures.refine_with(
-        architectures.encoder("mini-twin", tokenizer, dropout=0.0, seed=0), "original", 0
-    )
-    recipe = dataclasses.replace(RECIPE, learning_rate=1.0, warmup=0)
+    model = network("original", seed=0)
     masking = SeededMasking(tokenizer, 0.15, 0)
     says = r"held-out loss rose from .* in 30 steps.*lower the learning rate of 1$"
     measure = HeldOut(RandomText(), masking, 8, 4)
     for _ in range(2):  # the second time it finds the run finished
         with pytest.raises(TrainingFailed, match=says):
-            trainer.pretrain(network, RandomText(), masking, recipe, folder=tmp_path, seed=0, measure=measure)
+            pretrain(model, tmp_path, masking=masking, measure=measure, learning_rate=1.0, warmup=0)
 
 
-def test_a_text_that_fills_no_batch_is_said_and_not_taken_for_a_finished_run(tokenizer, tmp_path):
-    network = architectures.encoder("mini-twin", tokenizer, dropout=0.0, seed=0)
+def test_a_text_that_fills_no_batch_is_said_and_not_taken_for_a_finished_run(tmp_path):
+    model = network("original", seed=0)
     with pytest.raises(TrainingFailed, match="only 0 of 30 steps were made: the text has fewer sequences than a batch"):
-        trainer.pretrain(
-            network, RandomText(sequences=3), SeededMasking(tokenizer, 0.15, 0), RECIPE, folder=tmp_path, seed=0,
-            measure=lambda model: {},
-        )  # fmt: skip
+        pretrain(model, tmp_path, text=RandomText(sequences=3))
 
 
 def test_a_run_learns_logs_and_summarises(tokenizer, tmp_path):
     text = RandomText(words=5)
-    network = architectures.refine_with(architectures.encoder("mini-twin", tokenizer, dropout=0.0, seed=0), "high", 0.2)
+    model = network(seed=0)
     masking = SeededMasking(tokenizer, 0.15, 0)
-    recipe = dataclasses.replace(RECIPE, learning_rate=3e-3)
-    log = trainer.pretrain(
-        network, text, masking, recipe, folder=tmp_path, seed=0, measure=HeldOut(text, masking, 8, 4)
+    log = pretrain(
+        model, tmp_path, text=text, masking=masking, measure=HeldOut(text, masking, 8, 4), learning_rate=3e-3
     )
     curve, found = curves.held_out_curve(log), curves.summary(log)
     assert list(curve.step) == evaluation_steps(30, 4)
@@ -200,9 +185,8 @@ def test_a_run_learns_logs_and_summarises(tokenizer, tmp_path):
     assert set(curves.layer_curve(log).layer) == {1, 2, 3, 4}
 
 
-def test_a_loss_that_is_no_number_stops_with_step_rate_and_checkpoint(tokenizer, tmp_path):
-    network = architectures.encoder("mini-twin", tokenizer, dropout=0.0, seed=0)
-    recipe = dataclasses.replace(RECIPE, learning_rate=1.0, warmup=0, save_every=1)
+def test_a_loss_that_is_no_number_stops_with_step_rate_and_checkpoint(tmp_path):
+    model = network("original", seed=0)
 
     class Poison(trainer.TrainerCallback):
         def on_step_end(self, args, state, control, model=None, **kwargs):
@@ -211,30 +195,24 @@ def test_a_loss_that_is_no_number_stops_with_step_rate_and_checkpoint(tokenizer,
 
     # the weights of steps 3 and later are no numbers: the last finite checkpoint is that of step 2
     with pytest.raises(TrainingFailed, match=r"weights are no numbers at step 3 \(learning rate .*checkpoint-2:"):
-        trainer.pretrain(
-            network, RandomText(), SeededMasking(tokenizer, 0.15, 0), recipe, folder=tmp_path, seed=0,
-            measure=lambda model: {}, callbacks=(Poison(),),
-        )  # fmt: skip
+        pretrain(model, tmp_path, Poison(), learning_rate=1.0, warmup=0, save_every=1)
 
 
 @pytest.mark.parametrize("parts", [1, 2])
-def test_the_step_whose_loss_is_no_number_is_named_and_not_the_next_log(tokenizer, tmp_path, parts):
-    network, calls = architectures.encoder("mini-twin", tokenizer, dropout=0.0, seed=0), []
+def test_the_step_whose_loss_is_no_number_is_named_and_not_the_next_log(tmp_path, parts):
+    model, calls = network("original", seed=0), []
 
     def spoil(module, args, output):
         calls.append(module.training and output.loss is not None)
         if sum(calls) == 7 * parts:
             output.loss = output.loss * float("inf")
 
-    network.register_forward_hook(spoil)
+    model.register_forward_hook(spoil)
     arguments = trainer.arguments
-    recipe = dataclasses.replace(RECIPE, steps=400, save_every=5)  # the first log is at step 20
+    # the first log is at step 20
     with pytest.MonkeyPatch.context() as patch, pytest.raises(TrainingFailed) as failed:
         patch.setattr(trainer, "arguments", lambda *given: arguments(*given[:3], parts))
-        trainer.pretrain(
-            network, RandomText(), SeededMasking(tokenizer, 0.15, 0), recipe, folder=tmp_path, seed=0,
-            measure=lambda model: {},
-        )  # fmt: skip
+        pretrain(model, tmp_path, steps=400, save_every=5)
     rate = RECIPE.learning_rate * math.cos(math.pi / 2 * 1 / 395) ** 2  # cosine after 5 steps of warm-up, 1 step on
     assert f"the loss is inf at step 7 (learning rate {rate:.2e})" in str(failed.value)
     assert "checkpoint-5: lower" in str(failed.value)
@@ -249,29 +227,21 @@ def test_a_process_takes_one_device_however_many_there_are(tmp_path, monkeypatch
     assert trainer.arguments(RECIPE, tmp_path, 1).train_batch_size == RECIPE.batch
 
 
-def test_only_checkpoints_are_cleared_away(tokenizer, tmp_path):
+def test_only_checkpoints_are_cleared_away(tmp_path):
     aside = tmp_path / "checkpoint-3.bak"
     aside.mkdir()
-    network = architectures.encoder("mini-twin", tokenizer, dropout=0.0, seed=1)
-    trainer.pretrain(
-        network, RandomText(), SeededMasking(tokenizer, 0.15, 1), RECIPE, folder=tmp_path, seed=1,
-        measure=lambda model: {},
-    )  # fmt: skip
+    model = network("original")
+    pretrain(model, tmp_path)
     assert aside.is_dir() and [path.name for path in checkpoints.written(tmp_path)] == [
         "checkpoint-24",
         "checkpoint-30",
     ]
 
 
-def test_a_run_whose_checkpoints_are_all_damaged_starts_again_and_keeps_its_new_ones(tokenizer, tmp_path):
+def test_a_run_whose_checkpoints_are_all_damaged_starts_again_and_keeps_its_new_ones(tmp_path):
     def train(steps):
-        network = architectures.refine_with(
-            architectures.encoder("mini-twin", tokenizer, dropout=0.0, seed=1), "high", 0.2
-        )
-        trainer.pretrain(
-            network, RandomText(), SeededMasking(tokenizer, 0.15, 1), dataclasses.replace(RECIPE, steps=steps),
-            folder=tmp_path, seed=1, measure=lambda model: {},
-        )  # fmt: skip
+        model = network()
+        pretrain(model, tmp_path, steps=steps)
 
     train(30)
     for folder in checkpoints.written(tmp_path):
@@ -281,24 +251,21 @@ def test_a_run_whose_checkpoints_are_all_damaged_starts_again_and_keeps_its_new_
     assert checkpoints.newest_whole(tmp_path).name == "checkpoint-12"
 
 
-def test_a_work_folder_below_a_file_is_named(tokenizer, tmp_path):
+def test_a_work_folder_below_a_file_is_named(tmp_path):
     (tmp_path / "file").write_text("")
-    network = architectures.encoder("mini-twin", tokenizer, dropout=0.0, seed=1)
+    model = network("original")
     with pytest.raises(PermissionError, match="file/work: cannot be written .*choose a folder you own"):
-        trainer.pretrain(
-            network, RandomText(), SeededMasking(tokenizer, 0.15, 1), RECIPE, folder=tmp_path / "file" / "work", seed=1,
-            measure=lambda model: {},
-        )  # fmt: skip
+        pretrain(model, tmp_path / "file" / "work")
 
 
-def test_a_batch_without_a_word_to_predict_costs_nothing(tokenizer):
-    network = architectures.encoder("mini-twin", tokenizer, dropout=0.0, seed=1)
+def test_a_batch_without_a_word_to_predict_costs_nothing():
+    model = network("original")
     tokens = torch.randint(5, 50, (2, 8))
     for count in ({}, {"num_items_in_batch": torch.tensor(0)}, {"num_items_in_batch": 0}):
-        loss = network(tokens, labels=torch.full_like(tokens, -100), **count).loss
+        loss = model(tokens, labels=torch.full_like(tokens, -100), **count).loss
         loss.backward()
         assert loss.item() == 0
-    assert all(p.grad is None or p.grad.isfinite().all() for p in network.parameters())
+    assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
 
 
 def test_a_run_killed_at_random_moments_ends_with_the_weights_of_one_never_killed(tmp_path):
@@ -310,46 +277,34 @@ def test_a_run_killed_at_random_moments_ends_with_the_weights_of_one_never_kille
     assert outcome["killed"] == [outcome["whole"]] * 3
 
 
-def test_a_rate_that_falls_at_the_end_is_whole_until_then(tokenizer, tmp_path):
+def test_a_rate_that_falls_at_the_end_is_whole_until_then(tmp_path):
     recipe = dataclasses.replace(RECIPE, scheduler="warmup_stable_decay", steps=20, warmup=5, save_every=1)
-    network = architectures.encoder("mini-twin", tokenizer, dropout=0.0, seed=1)
-    log = trainer.pretrain(
-        network, RandomText(), SeededMasking(tokenizer, 0.15, 1), recipe, folder=tmp_path, seed=1,
-        measure=lambda model: {},
-    )  # fmt: skip
+    model = network("original")
+    log = pretrain(model, tmp_path, scheduler=recipe.scheduler, steps=20, save_every=1)
     rates = [entry["learning_rate"] / recipe.learning_rate for entry in log if "learning_rate" in entry]
     assert rates[5:16] == pytest.approx([1.0] * 11) and recipe.full_rate == 16
     assert 1 > rates[17] > rates[18] > rates[19] > 0  # each the rate of the step that it logs
 
 
-def test_a_finished_run_that_is_opened_again_is_left_as_it_is(tokenizer, tmp_path):
-    recipe = dataclasses.replace(RECIPE, scheduler="constant_with_warmup")  # whose next step would not be nothing
-
+def test_a_finished_run_that_is_opened_again_is_left_as_it_is(tmp_path):
     def train():
-        network = architectures.refine_with(
-            architectures.encoder("mini-twin", tokenizer, dropout=0.1, seed=1), "high", 0.2
-        )
-        log = trainer.pretrain(
-            network, RandomText(), SeededMasking(tokenizer, 0.15, 1), recipe, folder=tmp_path, seed=1,
-            measure=lambda model: {"loss": 1.0},
-        )  # fmt: skip
-        return network.state_dict(), [entry["step"] for entry in log if "loss" in entry or "heldout" in entry]
+        model = network(dropout=0.1)
+        falls = {"scheduler": "constant_with_warmup"}  # whose next step would not be nothing
+        log = pretrain(model, tmp_path, measure=lambda model: {"loss": 1.0}, **falls)
+        return model.state_dict(), [entry["step"] for entry in log if "loss" in entry or "heldout" in entry]
 
     (first, steps), (again, steps_again) = train(), train()
     assert all(torch.equal(first[name], again[name]) for name in first)
-    assert steps == steps_again and max(steps) == recipe.steps
+    assert steps == steps_again and max(steps) == RECIPE.steps
 
 
 def test_a_run_notes_who_trained_it_on_what_and_a_continued_one_both(tokenizer, tmp_path, monkeypatch):
     def train(commit):
         monkeypatch.setattr(records, "commit", lambda: commit)
-        network = architectures.refine_with(
-            architectures.encoder("mini-twin", tokenizer, dropout=0.0, seed=1), "high", 0.2
+        model = network()
+        log = pretrain(
+            model, tmp_path, measure=HeldOut(RandomText(), SeededMasking(tokenizer, 0.15, 0), 4, 4), precision="fp32"
         )
-        log = trainer.pretrain(
-            network, RandomText(), SeededMasking(tokenizer, 0.15, 1), dataclasses.replace(RECIPE, precision="fp32"),
-            folder=tmp_path, seed=1, measure=HeldOut(RandomText(), SeededMasking(tokenizer, 0.15, 0), 4, 4),
-        )  # fmt: skip
         return curves.summary(log)["sittings"]
 
     (first,) = train("abc123")
@@ -362,21 +317,15 @@ def test_a_run_notes_who_trained_it_on_what_and_a_continued_one_both(tokenizer, 
 
 
 @pytest.mark.parametrize("last", [15, 30])  # with steps to go, and at the very end, behind the last log
-def test_weights_that_are_no_numbers_never_push_out_the_last_good_checkpoint(tokenizer, tmp_path, last):
+def test_weights_that_are_no_numbers_never_push_out_the_last_good_checkpoint(tmp_path, last):
     class Poison(trainer.TrainerCallback):
         def on_step_end(self, args, state, control, model=None, **kwargs):
             if state.global_step == last:
                 next(model.parameters()).data.fill_(float("nan"))
 
-    network = architectures.refine_with(
-        architectures.encoder("mini-twin", tokenizer, dropout=0.0, seed=1), "original", 0.2
-    )
-    recipe = dataclasses.replace(RECIPE, save_every=1)
+    model = network("original")
     with pytest.raises(TrainingFailed, match=f"checkpoint-{last - 1}: lower the learning rate"):
-        trainer.pretrain(
-            network, RandomText(), SeededMasking(tokenizer, 0.15, 0), recipe, folder=tmp_path, seed=0,
-            measure=lambda model: {}, callbacks=(Poison(),),
-        )  # fmt: skip
+        pretrain(model, tmp_path, Poison(), save_every=1)
     assert checkpoints.newest_whole(tmp_path, lambda text: None).name == f"checkpoint-{last - 1}"
 
 
@@ -395,15 +344,10 @@ class FillTheDisk(trainer.TrainerCallback):
 )  # bytes: for no weights, and in the middle of the optimiser
 def test_a_full_disk_stops_the_run_and_keeps_the_last_good_checkpoint(tokenizer, tmp_path, most):
     def train(*callbacks):
-        network = architectures.refine_with(
-            architectures.encoder("mini-twin", tokenizer, dropout=0.1, seed=1), "high", 0.2
-        )
+        model = network(dropout=0.1)
         masking = SeededMasking(tokenizer, 0.15, 1)
-        trainer.pretrain(
-            network, RandomText(), masking, RECIPE, folder=tmp_path / "work", seed=1, measure=lambda model: {},
-            callbacks=callbacks,
-        )  # fmt: skip
-        return network
+        pretrain(model, tmp_path / "work", *callbacks, masking=masking)
+        return model
 
     limit = resource.getrlimit(resource.RLIMIT_FSIZE)
     try:
@@ -416,21 +360,17 @@ def test_a_full_disk_stops_the_run_and_keeps_the_last_good_checkpoint(tokenizer,
 
 
 @pytest.mark.parametrize("precision", ["auto", "bf16", "fp32"])
-def test_every_precision_trains_with_and_without_an_accelerator(tokenizer, precision, tmp_path):
-    recipe = dataclasses.replace(RECIPE, steps=5, save_every=5, warmup=1, precision=precision)
-    network = architectures.refine_with(architectures.encoder("mini-twin", tokenizer, dropout=0.1, seed=1), "high", 0.2)
-    before = network.bert.encoder.layer[0].attention.self.query.weight.clone()
-    trainer.pretrain(
-        network, RandomText(), SeededMasking(tokenizer, 0.15, 0), recipe, folder=tmp_path, seed=0,
-        measure=lambda model: {},
-    )  # fmt: skip
-    after = network.bert.encoder.layer[0].attention.self.query.weight
+def test_every_precision_trains_with_and_without_an_accelerator(precision, tmp_path):
+    model = network(dropout=0.1)
+    before = model.bert.encoder.layer[0].attention.self.query.weight.clone()
+    pretrain(model, tmp_path, steps=5, save_every=5, warmup=1, precision=precision)
+    after = model.bert.encoder.layer[0].attention.self.query.weight
     assert after.isfinite().all() and not torch.equal(before, after.to(before))
 
 
 @pytest.mark.parametrize("fits", [4, 1])  # sequences; a run in parts starts a second time
-def test_a_model_is_measured_in_the_precision_of_its_weights_while_it_trains_and_after(tokenizer, fits, tmp_path):
-    network = architectures.refine_with(architectures.encoder("mini-twin", tokenizer, dropout=0.0, seed=1), "high", 0.2)
+def test_a_model_is_measured_in_the_precision_of_its_weights_while_it_trains_and_after(fits, tmp_path):
+    model = network()
     tokens = torch.arange(5, 21)[None]
     seen = []
 
@@ -440,9 +380,7 @@ def test_a_model_is_measured_in_the_precision_of_its_weights_while_it_trains_and
 
     def answers(model):
         """What a model says, and what its weights say in a model that nobody trained."""
-        loaded = architectures.refine_with(
-            architectures.encoder("mini-twin", tokenizer, dropout=0.0, seed=2), "high", 0.2
-        )
+        loaded = network(seed=2)
         loaded.load_state_dict(model.state_dict())
         with torch.no_grad():
             return [
@@ -454,25 +392,20 @@ def test_a_model_is_measured_in_the_precision_of_its_weights_while_it_trains_and
         seen.append(answers(model))
         return {}
 
-    network.register_forward_pre_hook(short_of_memory, with_kwargs=True)
-    recipe = dataclasses.replace(RECIPE, steps=6, batch=4, save_every=6, warmup=1, precision="bf16")
-    trainer.pretrain(
-        network, RandomText(), SeededMasking(tokenizer, 0.15, 0), recipe, folder=tmp_path, seed=0, measure=measure
-    )
+    model.register_forward_pre_hook(short_of_memory, with_kwargs=True)
+    pretrain(model, tmp_path, measure=measure, steps=6, batch=4, save_every=6, warmup=1, precision="bf16")
     assert len(seen) > 3
-    for trained, loaded in (*seen, answers(network)):
+    for trained, loaded in (*seen, answers(model)):
         assert torch.equal(trained, loaded)
 
 
 FULL = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
 
 
-def trained(tokenizer, folder, algorithm, fits, error=FULL):
+def trained(folder, algorithm, fits, error=FULL):
     """Train a little model where memory holds `fits` sequences at a time; return its weights and the parts seen."""
-    network = architectures.refine_with(
-        architectures.encoder("mini-twin", tokenizer, dropout=0.0, seed=1), algorithm, 0.2
-    )
-    regularizers.attach(network, algorithm, coefficient=1.0)
+    model = network(algorithm)
+    regularizers.attach(model, algorithm, coefficient=1.0)
     seen = []
 
     def short_of_memory(module, args, kwargs):
@@ -480,40 +413,34 @@ def trained(tokenizer, folder, algorithm, fits, error=FULL):
         if len(kwargs["input_ids"]) > fits:
             raise error
 
-    network.register_forward_pre_hook(short_of_memory, with_kwargs=True)
-    recipe = dataclasses.replace(RECIPE, steps=12, batch=4, warmup=2)
-    trainer.pretrain(
-        network, RandomText(), SeededMasking(tokenizer, 0.15, 1), recipe, folder=folder, seed=1,
-        measure=lambda model: {},
-    )  # fmt: skip
-    return regularizers.detach(network).state_dict(), seen
+    model.register_forward_pre_hook(short_of_memory, with_kwargs=True)
+    pretrain(model, folder, steps=12, batch=4, warmup=2)
+    return regularizers.detach(model).state_dict(), seen
 
 
 @pytest.mark.parametrize("algorithm", ["high", "eigen_reg"])
-def test_a_batch_that_memory_does_not_hold_is_worked_in_parts_to_the_same_weights(
-    tokenizer, tmp_path, algorithm, capsys
-):
-    whole, _ = trained(tokenizer, tmp_path / "whole", algorithm, 4)
-    parts, seen = trained(tokenizer, tmp_path / "parts", algorithm, 1)
+def test_a_batch_that_memory_does_not_hold_is_worked_in_parts_to_the_same_weights(tmp_path, algorithm, capsys):
+    whole, _ = trained(tmp_path / "whole", algorithm, 4)
+    parts, seen = trained(tmp_path / "parts", algorithm, 1)
     assert seen[:2] == [4, 2] and set(seen[2:]) == {1}
     assert "no memory for 4 sequences: 2 parts of 2 make a step now" in capsys.readouterr().out
     for name, weights in whole.items():
         torch.testing.assert_close(parts[name], weights, rtol=1e-3, atol=1e-4)
 
 
-def test_pythons_own_lack_of_memory_counts_too(tokenizer, tmp_path):
-    assert trained(tokenizer, tmp_path, "high", 2, MemoryError())[1][:2] == [4, 2]
+def test_pythons_own_lack_of_memory_counts_too(tmp_path):
+    assert trained(tmp_path, "high", 2, MemoryError())[1][:2] == [4, 2]
 
 
-def test_one_process_of_many_without_memory_ends_the_run(tokenizer, monkeypatch):
+def test_one_process_of_many_without_memory_ends_the_run(monkeypatch):
     monkeypatch.setattr(processes, "count", lambda: 2)  # halving alone, it would wait for ever for the others
     with pytest.raises(TrainingFailed, match="no memory for 4 sequences in one of the processes"):
         faults.smaller_parts(FULL, 4, 1)
 
 
-def test_a_sequence_that_memory_does_not_hold_ends_in_one_line(tokenizer, tmp_path):
-    with pytest.raises(TrainingFailed, match="batch: there is no memory for 1 sequences at a time"):
-        trained(tokenizer, tmp_path, "high", 0)
+def test_a_sequence_that_memory_does_not_hold_ends_in_one_line(tmp_path):
+    with pytest.raises(TrainingFailed, match="batch: there is no memory for 1 sequences at a time.*or shorter ones$"):
+        trained(tmp_path, "high", 0)
 
 
 @pytest.mark.parametrize("algorithm", ["high", "eigen_reg"])
