@@ -6,9 +6,8 @@ import torch
 
 from saobp.models import public
 from saobp.study.beyond import branched, inserted, known_hops, retrofit
-from saobp.study.setup import plan
+from saobp.study.setup import plan, sizes
 from saobp.study.setup.studies import load_profile
-from saobp.study.training import architectures
 from saobp.study.verdicts.model import Claim
 
 SECTIONS = plan.sections(plan.file())
@@ -185,5 +184,5 @@ def test_a_model_that_is_nowhere_says_where_was_looked(tmp_path, monkeypatch):
 def test_the_strength_for_minilm_follows_the_paper_s_rule():
     model, _ = public.load("minilm")
     parameters = sum(parameter.numel() for parameter in model.parameters())
-    assert architectures.SIZES["minilm"].strength == pytest.approx(0.2 * 11.17e6 / parameters, abs=0.005)
-    assert (len(model.encoder.layer), model.config.hidden_size) == (6, architectures.SIZES["minilm"].hidden)
+    assert sizes.SIZES["minilm"].strength == pytest.approx(0.2 * 11.17e6 / parameters, abs=0.005)
+    assert (len(model.encoder.layer), model.config.hidden_size) == (6, sizes.SIZES["minilm"].hidden)

@@ -5,9 +5,8 @@ from dataclasses import FrozenInstanceError, replace
 import pytest
 
 from saobp.study.paper import numbers
-from saobp.study.setup import paths
+from saobp.study.setup import paths, sizes
 from saobp.study.setup.studies import ProfileError, available, load_profile
-from saobp.study.training import architectures
 
 SMOKE = (paths.root() / "notebooks" / "studies" / "smoke.yaml").read_text()
 
@@ -129,7 +128,7 @@ def test_the_paper_profile_is_table_5_to_the_digit(size):
     assert recipe.warmup == printed.value(5, metric="warmup_steps", **row)
     assert recipe.scheduler == printed.printed(5, metric="lr_scheduler_type", **row)
     assert study.seeds == [int(printed.value(5, metric="seed", **row))]
-    assert study.strengths[size] == architectures.SIZES[size].strength
+    assert study.strengths[size] == sizes.SIZES[size].strength
     assert study.decoder_recipe(size).steps == recipe.steps
 
 

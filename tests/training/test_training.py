@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -15,7 +16,7 @@ from safetensors.torch import load_file
 from small_models import RECIPE, RandomText, network, pretrain, word_tokenizer
 
 from saobp.study.data.masking import SeededMasking
-from saobp.study.setup import records
+from saobp.study.setup import records, sizes
 from saobp.study.statistics import over_samples
 from saobp.study.training import architectures, checkpoints, curves, faults, processes, regularizers, trainer
 from saobp.study.training.heldout import HeldOut
@@ -102,7 +103,7 @@ def test_every_algorithm_starts_from_the_same_weights():
 
 
 def test_table_4_counts_its_parameters():
-    counts = {name: architectures.body_parameters(name, 30522) / 1e6 for name in ("mini", "small", "medium")}
+    counts = {name: sizes.body_parameters(name, 30522) / 1e6 for name in ("mini", "small", "medium")}
     assert {name: round(count, 2) for name, count in counts.items()} == {"mini": 11.17, "small": 28.76, "medium": 41.37}
 
 
@@ -433,7 +434,8 @@ def test_pythons_own_lack_of_memory_counts_too(tmp_path):
 
 
 def test_one_process_of_many_without_memory_ends_the_run(monkeypatch):
-    monkeypatch.setattr(processes, "count", lambda: 2)  # halving alone, it would wait for ever for the others
+    monkeypatch.setattr(processes, "state", lambda: SimpleNamespace(num_processes=2))
+    # halving alone, it would wait for ever for the others
     with pytest.raises(TrainingFailed, match="no memory for 4 sequences in one of the processes"):
         faults.smaller_parts(FULL, 4, 1)
 
@@ -463,7 +465,7 @@ def test_two_processes_train_the_model_that_one_trains(tmp_path, algorithm):
 
 
 def test_a_batch_that_the_processes_cannot_share_is_refused(monkeypatch):
-    monkeypatch.setattr(processes, "count", lambda: 3)
+    monkeypatch.setattr(processes, "state", lambda: SimpleNamespace(num_processes=3))
     with pytest.raises(ValueError, match="batch: 4 sequences a step cannot be shared by 3 processes"):
         trainer.share_of_a_process(4)
 

@@ -18,6 +18,7 @@ from transformers import BertForPreTraining, PreTrainedModel
 from transformers.initialization import no_init_weights
 
 from saobp.study.cost.timing import attention_kernel, in_processes, interleaved, kept_for_backward, peak_above_now
+from saobp.study.setup import sizes
 from saobp.study.training import architectures
 
 WAYS = ("original", "original_eager", "high", "low", "elemmul")
@@ -39,7 +40,7 @@ def build(
     if way.startswith("original"):
         network.set_attn_implementation("eager" if way == "original_eager" else "sdpa")
         return network
-    return architectures.refine_with(network, way, architectures.strength_of(model))
+    return architectures.refine_with(network, way, sizes.strength_of(model))
 
 
 def batch(sequences: int, length: int, vocabulary: int, device: torch.device | str = "cpu") -> dict[str, Tensor]:

@@ -39,7 +39,7 @@ class HubSource:
     def completeness(self, dataset: str, config: str | None, split: str) -> dict[str, Any]:
         """Say how many of the published rows a split holds; the hub is what is published."""
         published = splits.PUBLISHED_ROWS.get((dataset, config), {})
-        if "[" not in split and not self._counted(dataset, config, split):
+        if "[" not in split and not self._counts(dataset, config).get(split):
             rows, notes = published.get(split), ["the hub states no count"]
             return splits.completeness(dataset, config, split, [(split, 0, rows or 0)], [rows], False, notes)
         pieces = self.intervals(dataset, config, split)
@@ -58,24 +58,19 @@ class HubSource:
         """Return the repository's identifier: transformers fetches the files itself."""
         return repository
 
-    def _counted(self, dataset: str, config: str | None, split: str) -> bool:
-        """Say whether the hub states how many rows a split has."""
-        stated = (_ask(datasets.load_dataset_builder, dataset, config).info.splits or {}).get(split)
-        return bool(stated and stated.num_examples)
+    def _counts(self, dataset: str, config: str | None) -> dict[str, int | None]:
+        """Return the rows of every split, None where the hub does not state them."""
+        found = _ask(datasets.load_dataset_builder, dataset, config).info.splits
+        if not found:
+            return dict.fromkeys(_ask(datasets.get_dataset_split_names, dataset, config))
+        return {name: split.num_examples or None for name, split in found.items()}
 
     def _rows(self, dataset: str, config: str | None, split: str) -> int:
-        found = _ask(datasets.load_dataset_builder, dataset, config).info.splits or {}
-        if found and split not in found:
-            name, listed = f"{dataset} {config or ''}".strip(), ", ".join(found)
-            raise MissingSplit(f"{name}: no split {split!r} (found: {listed}); name one of these")
-        if split in found and found[split].num_examples:
-            return found[split].num_examples
-        listed = _ask(datasets.get_dataset_split_names, dataset, config)
-        if split not in listed:
-            raise MissingSplit(f"{dataset}: no split {split!r} (found: {', '.join(listed)}); name one of these")
-        if (known := splits.PUBLISHED_ROWS.get((dataset, config), {}).get(split)) is not None:
-            return known
-        return len(self.load(dataset, config, split))
+        counts, name = self._counts(dataset, config), f"{dataset} {config or ''}".strip()
+        if split not in counts:
+            raise MissingSplit(f"{name}: no split {split!r} (found: {', '.join(counts)}); name one of these")
+        known = counts[split] or splits.PUBLISHED_ROWS.get((dataset, config), {}).get(split)
+        return len(self.load(dataset, config, split)) if known is None else known
 
 
 def _ask(function: Callable, dataset: str, config: str | None, **options: Any) -> Any:

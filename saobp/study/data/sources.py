@@ -5,7 +5,6 @@ All three give the same columns under the same names, so whoever loads a split n
 """
 
 import hashlib
-import json
 import os
 import re
 from collections.abc import Iterator
@@ -17,11 +16,14 @@ from typing import Any, Protocol
 import datasets
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pydantic import TypeAdapter, ValidationError
 
 from saobp.study.data import splits
 from saobp.study.data.hub import HubSource
 from saobp.study.data.splits import REMEDY, DataError, MissingSplit, first_line
 from saobp.study.setup import paths, seals
+
+MANIFEST = TypeAdapter(dict[str, dict[str, dict[str, dict[str, Any]]]])
 
 
 class Source(Protocol):
@@ -118,13 +120,11 @@ class FolderSource:
         if not file.exists():
             return {}
         try:
-            said = json.loads(file.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise DataError(f"{file}: cannot be read as JSON ({first_line(error)}); copy it again") from None
-        splits = [split for configs in _values(said) for splits in _values(configs) for split in _values(splits)]
-        if not isinstance(said, dict) or not all(isinstance(split, dict) for split in splits):
-            raise DataError(f"{file}: is not data set -> config -> split -> what is known of it; copy it again")
-        return said
+            return MANIFEST.validate_json(file.read_bytes())
+        except (OSError, ValidationError) as error:
+            reason = error.strerror if isinstance(error, OSError) else error.errors()[0]["msg"]
+            form = "JSON of data set -> config -> split -> what is known of it"
+            raise DataError(f"{file}: is not {form} ({reason}); copy it again") from None
 
     def _parquet(self, dataset: str, config: str | None, split: str) -> list[Path]:
         """Return the files of one split, whole ones inside the folder, or say which splits there are."""
@@ -261,8 +261,3 @@ def _read(reader: Any, file: Path) -> Any:
         return reader(file)
     except (pa.ArrowException, OSError) as error:
         raise DataError(f"{file}: cannot be read as parquet ({first_line(error)}); copy it again") from None
-
-
-def _values(mapping: Any) -> list[Any]:
-    """Return a mapping's values; of anything else the thing itself, which is none."""
-    return list(mapping.values()) if isinstance(mapping, dict) else [mapping]

@@ -46,14 +46,10 @@ def fitting(task: Task, tokenizer: PreTrainedTokenizerBase, length: int) -> tupl
 
 
 def _first_windows(features: datasets.Dataset) -> list[dict[str, Any]]:
-    seen: set[Any] = set()
-    kept = []
+    first: dict[Any, dict[str, Any]] = {}
     for index, feature in enumerate(features):
-        item = feature.get("item", index)
-        if item not in seen:
-            seen.add(item)
-            kept.append(feature)
-    return kept
+        first.setdefault(feature.get("item", index), feature)
+    return list(first.values())
 
 
 def _one(task: Task, feature: dict[str, Any]) -> dict[str, Any]:

@@ -6,35 +6,7 @@ from transformers import BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadMode
 from transformers.modeling_outputs import MaskedLMOutput
 
 import saobp
-from saobp.study.setup.sizes import (
-    LEAKY,
-    PLAIN,
-    SIZES,
-    WITHOUT_STRENGTH,
-    Size,
-    body_parameters,
-    strength_of,
-    strength_used,
-)
-
-__all__ = [
-    "LEAKY",
-    "PLAIN",
-    "SIZES",
-    "WITHOUT_STRENGTH",
-    "Size",
-    "SparseBertForMaskedLM",
-    "bert_config",
-    "body_parameters",
-    "decoder",
-    "encoder",
-    "gpt2_config",
-    "parameter_count",
-    "refine_with",
-    "strength_of",
-    "strength_used",
-    "with_tokenizer",
-]
+from saobp.study.setup.sizes import LEAKY, PLAIN, SIZES, strength_used  # noqa: F401  notebooks have all of a model here
 
 
 class SparseBertForMaskedLM(BertForMaskedLM):

@@ -10,7 +10,7 @@ from saobp.study.data.masking import CausalBatch
 from saobp.study.data.sources import Source
 from saobp.study.data.tasks import load_reported
 from saobp.study.evaluation import zeroshot
-from saobp.study.setup import labels
+from saobp.study.setup import labels, sizes
 from saobp.study.setup.recipes import DecoderAlgorithm
 from saobp.study.setup.studies import Profile
 from saobp.study.training import architectures, checkpoints, curves, trainer
@@ -35,7 +35,7 @@ def untrained(
             f"algorithm: no decoder has '{algorithm}'; choose one of {', '.join(get_args(DecoderAlgorithm))}"
         )
     network = architectures.decoder(model, tokenizer, dropout=study.decoder_recipe(model).dropout, seed=seed)
-    return architectures.refine_with(network, algorithm, architectures.strength_of(model, study.strengths))
+    return architectures.refine_with(network, algorithm, sizes.strength_of(model, study.strengths))
 
 
 def train(

@@ -5,10 +5,10 @@ from dataclasses import fields, replace
 from typing import Any
 
 from saobp.study.paper import numbers
+from saobp.study.setup import sizes
 from saobp.study.setup.recipes import Beyond, Finetuning, MultiHop, Pretraining
 from saobp.study.setup.schema import Departure, Value
 from saobp.study.setup.studies import Profile, ProfileError
-from saobp.study.training import architectures
 
 PAPER_SEED = 42
 PAPER_TEXTS = "WikiText, BookCorpus, OpenWebText"
@@ -19,7 +19,7 @@ TABLE5 = {"steps": "max_steps", "learning rate": "learning_rate", "warm-up steps
 
 def departures(study: Profile, model: str, text: Any, algorithm: str, seed: int) -> list[Departure]:
     """Name everything that makes a pretraining run another one than the paper's: text, model, method, schedule."""
-    recipe, size = study.recipe(model), architectures.SIZES[model].twin_of or model
+    recipe, size = study.recipe(model), sizes.SIZES[model].twin_of or model
     return [
         *_text(study, text, recipe), *_size(study, model), *_method(study, model, algorithm, seed),
         *schedule(recipe, size), *([open_("minutes for a row", study.minutes)] if study.minutes else []),
@@ -28,7 +28,7 @@ def departures(study: Profile, model: str, text: Any, algorithm: str, seed: int)
 
 def decoder(study: Profile, model: str, text: Any, algorithm: str, seed: int) -> list[Departure]:
     """Name what a decoder's run does otherwise than the paper, which gives no size and no schedule for decoders."""
-    size, plan, recipe = architectures.SIZES[model], study.decoder, study.decoder_recipe(model)
+    size, plan, recipe = sizes.SIZES[model], study.decoder, study.decoder_recipe(model)
     found = [*_text(study, text, recipe), open_("model", f"{size.layers} layers, width {size.hidden}")]
     if plan.tokenizer != "gpt2":
         found.append(differs("vocabulary", f"{plan.tokenizer}, at most {plan.vocabulary} tokens", 50257, "GPT-2"))
@@ -46,7 +46,7 @@ def beyond(study: Profile, text: Any) -> list[Departure]:
         raise ProfileError(f"profile {study.name} asks no open questions: it has no section `beyond`")
     plan, exam = study.beyond, study.multihop
     usual = [*_text(study, text, plan.pretrain), *_size(study, plan.model), *_seeds(plan.seeds)]
-    usual += schedule(plan.pretrain, architectures.SIZES[plan.model].twin_of or plan.model)
+    usual += schedule(plan.pretrain, sizes.SIZES[plan.model].twin_of or plan.model)
     found = [{**entry, "part": "strengths"} for entry in usual] + list(_larger(study, plan))
     return found + ([{**entry, "part": "hops"} for entry in _exam(exam)] if exam else [])
 
@@ -57,7 +57,7 @@ def _larger(study: Profile, plan: Beyond) -> Iterator[Departure]:
         rate, precision = one.of(plan.pretrain)
         recipe = replace(plan.pretrain, learning_rate=rate, precision=precision)
         found = [*_size(study, one.model), *_seeds(one.seeds)]
-        for entry in found + schedule(recipe, architectures.SIZES[one.model].twin_of or one.model):
+        for entry in found + schedule(recipe, sizes.SIZES[one.model].twin_of or one.model):
             yield {**entry, "part": "sizes", "model": one.model}
 
 
@@ -68,16 +68,16 @@ def _seeds(seeds: Collection[int]) -> list[Departure]:
 
 def _size(study: Profile, model: str) -> list[Departure]:
     """Name a scaled-down model with the size that it stands for, and another vocabulary than BERT's."""
-    size, found = architectures.SIZES[model], []
+    size, found = sizes.SIZES[model], []
     if size.twin_of:
-        whole = architectures.SIZES[size.twin_of]
+        whole = sizes.SIZES[size.twin_of]
         found.append(differs("model", _shape(size), f"BERT-{size.twin_of.title()}: {_shape(whole)}"))
     if study.tokenizer != "bert":
         found.append(differs("vocabulary", f"{study.tokenizer}, at most {study.vocabulary} words", 30522, "BERT"))
     return found
 
 
-def _shape(size: architectures.Size) -> str:
+def _shape(size: sizes.Size) -> str:
     return f"{size.layers} layers, width {size.hidden}"
 
 
@@ -112,7 +112,7 @@ def _text(study: Profile, text: Any, recipe: Pretraining) -> list[Departure]:
 
 def _method(study: Profile, model: str, algorithm: str, seed: int) -> list[Departure]:
     """Name another strength or seed than the paper's, and baselines that are not exactly their authors'."""
-    used, usual = architectures.strength_used(model, algorithm, study.strengths), architectures.SIZES[model].strength
+    used, usual = sizes.strength_used(model, algorithm, study.strengths), sizes.SIZES[model].strength
     found = [differs("strength", used, usual)] if used not in (None, usual) else []
     if algorithm == "eigen_reg":
         found.append(open_("Eigen-Reg", "reconstructed after Bao et al. 2024"))
@@ -186,8 +186,8 @@ def cost(model: str, batch: int, length: int, rounds: int, vocabulary: int) -> l
         differs("rounds", rounds, 1), differs("vocabulary", vocabulary, 30522, "BERT"),
         open_("logits", "at masked positions only"),
     ]  # fmt: skip
-    whole = architectures.SIZES[model].twin_of
-    return found + ([differs("model", _shape(architectures.SIZES[model]), f"BERT-{whole.title()}")] if whole else [])
+    whole = sizes.SIZES[model].twin_of
+    return found + ([differs("model", _shape(sizes.SIZES[model]), f"BERT-{whole.title()}")] if whole else [])
 
 
 def differs(matter: str, ours: Value, paper: Value, *basis: str) -> Departure:

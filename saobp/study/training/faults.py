@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from accelerate.utils.memory import clear_device_cache, should_reduce_batch_size
 from safetensors import SafetensorError
-from torch import nn
 from tqdm import tqdm
 from transformers import TrainerCallback
 
@@ -73,17 +72,12 @@ class StopAtNaN(TrainerCallback):
     def _refuse_losses(self):
         for step, rate, loss in self.steps:
             if not math.isfinite(loss := float(loss)):
-                last = checkpoints.newest_whole(self.folder, lambda text: None)
-                raise Diverged(
-                    f"the loss is {loss} at step {step}",
-                    f" (learning rate {rate:.2e}); the last finite checkpoint is {last or 'none'}: lower the learning "
-                    "rate or the strength",
-                )
+                raise diverged(f"the loss is {loss} at step {step}", rate, self.folder)
         self.steps = []
 
     def on_train_end(self, args, state, control, model=None, **kwargs):
         """Look at the weights once more, behind the last checkpoint."""
-        refuse_nan(model, state.global_step, self.rate, self.folder)
+        self._refuse_weights(model, state.global_step)
 
     def stop(self):
         """Listen no longer."""
@@ -93,18 +87,18 @@ class StopAtNaN(TrainerCallback):
     def on_save(self, args, state, control, model=None, **kwargs):
         """Look at the weights of every checkpoint, before later ones push the good one before it out."""
         self._refuse_losses()
-        refuse_nan(model, state.global_step, self.rate, self.folder)
+        self._refuse_weights(model, state.global_step)
+
+    def _refuse_weights(self, model, step):
+        if not all(weights.isfinite().all() for weights in model.parameters()):
+            raise diverged(f"the weights are no numbers at step {step}", self.rate, self.folder)
 
 
-def refuse_nan(model: nn.Module, step: int, rate: float, folder: Path) -> None:
-    """Raise Diverged if a weight is no finite number, naming the last checkpoint where all were."""
-    if not all(weights.isfinite().all() for weights in model.parameters()):
-        last = checkpoints.newest_whole(folder, lambda text: None)
-        raise Diverged(
-            f"the weights are no numbers at step {step}",
-            f" (learning rate {rate:.2e}); the last finite checkpoint is {last or 'none'}: lower the learning rate or "
-            "the strength",
-        )
+def diverged(reason: str, rate: float, folder: Path) -> Diverged:
+    """Return the error for what is no finite number, with the last checkpoint where all were."""
+    last = checkpoints.newest_whole(folder, lambda text: None)
+    place = f" (learning rate {rate:.2e}); the last finite checkpoint is {last or 'none'}: "
+    return Diverged(reason, place + "lower the learning rate or the strength")
 
 
 def refuse_too_little_text(done: int, recipe: Pretraining) -> None:
@@ -150,7 +144,7 @@ def smaller_parts(error: Exception, batch: int, parts: int) -> int:
     """
     if not (isinstance(error, MemoryError) or should_reduce_batch_size(error)):
         raise error
-    if processes.count() > 1:
+    if processes.state().num_processes > 1:
         raise TrainingFailed(
             f"batch: there is no memory for {batch // parts} sequences in one of the processes: take fewer sequences, "
             "or share them by more processes"

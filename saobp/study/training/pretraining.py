@@ -21,6 +21,7 @@ from transformers import PreTrainedTokenizerBase
 from saobp.study.data import corpora, sources, token_files
 from saobp.study.data.masking import SeededMasking
 from saobp.study.data.sources import DataError, Source
+from saobp.study.setup import sizes
 from saobp.study.setup.recipes import Algorithm
 from saobp.study.setup.studies import Profile, load_profile
 from saobp.study.training import architectures, checkpoints, curves, regularizers, trainer
@@ -70,7 +71,7 @@ def untrained(study: Profile, model: str, algorithm: str, seed: int, tokenizer: 
         raise ValueError(f"algorithm: no encoder has '{algorithm}'; choose one of {', '.join(get_args(Algorithm))}")
     recipe = study.recipe(model)
     network = architectures.encoder(model, tokenizer, dropout=recipe.dropout, seed=seed)
-    network = architectures.refine_with(network, algorithm, architectures.strength_of(model, study.strengths))
+    network = architectures.refine_with(network, algorithm, sizes.strength_of(model, study.strengths))
     return regularizers.attach(network, algorithm, recipe.penalty)
 
 
@@ -126,11 +127,11 @@ def metrics(
     return {
         **curves.summary(log),
         **curves.perplexity(measure.over_sequences(network)),
-        "parameters": architectures.body_parameters(model, network.config.vocab_size),
+        "parameters": sizes.body_parameters(model, network.config.vocab_size),
         "parameters_trained": architectures.parameter_count(network),
         "tokens": recipe.steps * recipe.batch * recipe.length,
         "recipe": asdict(recipe),
-        "size": asdict(architectures.SIZES[model]),
+        "size": asdict(sizes.SIZES[model]),
     }
 
 

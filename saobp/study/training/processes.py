@@ -9,16 +9,6 @@ def on_cpu() -> bool:
     return not (torch.cuda.is_available() or torch.backends.mps.is_available())
 
 
-def count() -> int:
-    """Return how many processes share the run."""
-    return PartialState(cpu=on_cpu()).num_processes
-
-
-def wait() -> None:
-    """Wait until every process of the run has come here."""
-    PartialState(cpu=on_cpu()).wait_for_everyone()
-
-
-def is_first() -> bool:
-    """Say whether this process is the one that writes what all of them share."""
-    return PartialState(cpu=on_cpu()).is_main_process
+def state() -> PartialState:
+    """Return Accelerate's view of the run: `num_processes`, `is_main_process`, `wait_for_everyone()`."""
+    return PartialState(cpu=on_cpu())

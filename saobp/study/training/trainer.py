@@ -61,7 +61,7 @@ def quiet() -> None:
 
 def share_of_a_process(batch: int) -> int:
     """Return how many of a step's sequences one process of a distributed run takes."""
-    shared = processes.count()
+    shared = processes.state().num_processes
     if batch % shared:
         raise ValueError(f"batch: {batch} sequences a step cannot be shared by {shared} processes")
     return batch // shared
@@ -195,6 +195,6 @@ def alone(folder: Path) -> Iterator[None]:
     Of the processes of one distributed run the first waits for all: none looks for a checkpoint before it has the lock.
     """
     lock = FileLock(paths.own_folder(folder) / ".lock")  # the system's: it ends with the process, however that dies
-    with lock if processes.is_first() else contextlib.nullcontext():
-        processes.wait()
+    with lock if processes.state().is_main_process else contextlib.nullcontext():
+        processes.state().wait_for_everyone()
         yield
