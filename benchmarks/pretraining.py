@@ -24,7 +24,7 @@ from saobp.study.setup.records import device
 from saobp.study.setup.studies import Pretraining, load_profile
 from saobp.study.training import architectures, pretraining
 from saobp.study.training import trainer as training
-from saobp.study.training.faults import StopAtNaN
+from saobp.study.training.watch import StopAtNaN
 
 VOCABULARY, STEPS, SKIPPED, TURNS = 30522, 8, 2, 7
 RECIPE = Pretraining(

@@ -27,7 +27,7 @@ from saobp.study.beyond import (
 from saobp.study.setup import paths, records
 from saobp.study.setup.recipes import Algorithm, Beyond, MultiHop, Pretraining
 from saobp.study.training import architectures, trainer
-from saobp.study.training.faults import Diverged
+from saobp.study.training.watch import Diverged
 
 PLAN = Beyond(
     model="mini-twin", strengths=[0.0, 0.5], pretrain=dataclasses.replace(RECIPE, steps=6, warmup=1, evaluations=3)

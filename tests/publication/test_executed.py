@@ -4,7 +4,7 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-from saobp.study.publication import executed, renewal
+from saobp.study.publication import executed
 from saobp.study.setup import paths
 
 DEFAULTS = 'profile = "smoke"\nrecord = ""\nmodel = "mini"\nalgorithm = "high"\nseed = 42\nlength = 8  # tokens\n'
@@ -90,7 +90,7 @@ def test_outputs_go_into_a_notebook_only_from_a_run_of_the_cells_it_has(tmp_path
     source.cells[0] = new_markdown_cell(node.cells[0].source)
     nbformat.write(source, kept / "04-pretrain.ipynb")
     nbformat.write(node, ran / "04-pretrain-mini-high-42-8.ipynb")
-    renewal.renew_notebooks()
+    executed.renew_notebooks()
     shown = nbformat.read(kept / "04-pretrain.ipynb", as_version=4)
     assert [cell.source for cell in shown.cells] == [cell.source for cell in source.cells]
     assert [output.text for output in shown.cells[-1].outputs] == ["8"]  # no progress bar
@@ -99,5 +99,5 @@ def test_outputs_go_into_a_notebook_only_from_a_run_of_the_cells_it_has(tmp_path
     with pytest.raises(
         ValueError, match="04-pretrain-mini-high-42-8.ipynb: ran other cells than 04-pretrain.ipynb has now"
     ):
-        renewal.renew_notebooks()
+        executed.renew_notebooks()
     assert nbformat.read(kept / "04-pretrain.ipynb", as_version=4).cells[-1].source.endswith(" + 1")

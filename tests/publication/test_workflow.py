@@ -12,7 +12,7 @@ from small_repository import given, made, repository
 
 from saobp.study import figures
 from saobp.study.beyond import strengths
-from saobp.study.publication import cli, environment, workflow
+from saobp.study.publication import cli, workflow
 from saobp.study.publication.workflow import WorkflowFailed
 from saobp.study.setup import paths, records
 from saobp.study.setup.studies import load_profile
@@ -57,8 +57,8 @@ def test_a_folder_that_cannot_be_written_is_one_line(tmp_path, claimed):
     ],
 )
 def test_a_package_that_does_not_fit_is_one_line(wanted, said):
-    with pytest.raises(environment.WrongVersion, match=f"{said}.*$"):
-        environment.check([wanted])
+    with pytest.raises(workflow.WrongVersion, match=f"{said}.*$"):
+        workflow.check_packages([wanted])
 
 
 def test_an_unknown_profile_is_refused_before_anything_runs(capsys):

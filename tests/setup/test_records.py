@@ -8,7 +8,7 @@ import pytest
 import torch
 from example_records import FAILED, exam
 
-from saobp.study.setup import answers, paths, records
+from saobp.study.setup import paths, records
 from saobp.study.setup.records import RecordError, Run
 from saobp.study.setup.schema import Record
 
@@ -111,7 +111,7 @@ def test_the_answers_of_an_exam_lie_beside_their_record_and_come_back(tmp_path):
     lost = exam(4, "high", 1, FAILED)
     record = examples.record("beyond", "mini", "high", 42, {"multihop": [*runs, lost]})
     path = tmp_path / "a.json"
-    paths.write_text(path, records.as_text(answers.move(record, path)))
+    paths.write_text(path, records.as_text(records.move_answers(record, path)))
     assert "outcomes\": {}" in path.read_text() and sorted(p.name for p in tmp_path.iterdir()) == [
         "a.answers.parquet", "a.json",
     ]  # fmt: skip

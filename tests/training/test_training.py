@@ -18,7 +18,7 @@ from small_models import RECIPE, RandomText, network, pretrain, word_tokenizer
 from saobp.study.data.masking import SeededMasking
 from saobp.study.setup import records, sizes
 from saobp.study.statistics import over_samples
-from saobp.study.training import architectures, checkpoints, curves, faults, processes, regularizers, trainer
+from saobp.study.training import architectures, checkpoints, curves, processes, regularizers, trainer, watch
 from saobp.study.training.heldout import HeldOut
 from saobp.study.training.trainer import TrainingFailed, evaluation_steps
 
@@ -437,7 +437,7 @@ def test_one_process_of_many_without_memory_ends_the_run(monkeypatch):
     monkeypatch.setattr(processes, "state", lambda: SimpleNamespace(num_processes=2))
     # halving alone, it would wait for ever for the others
     with pytest.raises(TrainingFailed, match="no memory for 4 sequences in one of the processes"):
-        faults.smaller_parts(FULL, 4, 1)
+        watch.smaller_parts(FULL, 4, 1)
 
 
 def test_a_sequence_that_memory_does_not_hold_ends_in_one_line(tmp_path):

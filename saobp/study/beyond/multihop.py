@@ -20,7 +20,7 @@ from saobp.study.setup import paths, records
 from saobp.study.setup.recipes import MultiHop, Pretraining
 from saobp.study.training import architectures, checkpoints, curves, regularizers
 from saobp.study.training import trainer as training
-from saobp.study.training.faults import Diverged
+from saobp.study.training.watch import Diverged
 
 FOLLOWED = 100  # stories of the exam that are asked along training; the whole of it is asked at the end
 

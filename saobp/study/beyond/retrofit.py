@@ -25,10 +25,9 @@ from saobp.study.evaluation.metrics import Diverged
 from saobp.study.setup import plan, records
 from saobp.study.setup.recipes import Finetuning, Seeds
 from saobp.study.training import finetuning
-from saobp.study.training.callbacks import Progress
-from saobp.study.training.faults import StopAtNaN, TrainingFailed
 from saobp.study.training.heldout import flow
 from saobp.study.training.trainer import quiet
+from saobp.study.training.watch import Progress, StopAtNaN, TrainingFailed
 
 SHOWN = 16  # reported items whose attention is measured after training
 

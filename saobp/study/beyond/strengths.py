@@ -60,7 +60,7 @@ def run(
     """
     from saobp.study.data.masking import SeededMasking
     from saobp.study.training import architectures, checkpoints, curves, trainer
-    from saobp.study.training.faults import Diverged
+    from saobp.study.training.watch import Diverged
 
     made_of = (asdict(plan.pretrain), plan.sequences, text.fingerprint)
     name = checkpoints.marked(f"{plan.model}-{strength}-{seed}", made_of)

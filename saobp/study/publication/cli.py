@@ -127,13 +127,13 @@ def tokens(file: Path, profile: str, text: tuple[str, ...]) -> None:
 @study_option("smoke")
 def report(profile: str) -> None:
     """Write build/STUDY/index.html from what is there."""
-    from saobp.study.publication import layout, report
+    from saobp.study.publication import pages, report
     from saobp.study.setup.studies import load_profile
 
     folder = paths.build(load_profile(profile).name)
     print(report.write(folder))
     if other := report.outdated(folder):
-        print("saobp:", layout.render("outdated.txt", outdated=other, folder=folder), file=sys.stderr)
+        print("saobp:", pages.render("outdated.txt", outdated=other, folder=folder), file=sys.stderr)
 
 
 def item(usual: str, others: str) -> Callable[[Callable], Callable]:
@@ -244,9 +244,9 @@ def figures() -> None:
 @saobp.command()
 def notebooks() -> None:
     """Put the finished smoke run's outputs into notebooks/."""
-    from saobp.study.publication import renewal
+    from saobp.study.publication import executed
 
-    renewal.renew_notebooks()
+    executed.renew_notebooks()
 
 
 if __name__ == "__main__":

@@ -5,14 +5,17 @@ import shutil
 from functools import cache
 from itertools import count
 from pathlib import Path
+from typing import Any
 
-from jinja2 import pass_context
+from jinja2 import Environment, PackageLoader, pass_context
 from markupsafe import Markup
 from nbconvert import HTMLExporter
+from pygments.formatters import HtmlFormatter
 
-from saobp.study.publication import executed, formulas, layout, links
+from saobp.study.publication import executed, formulas, links
 from saobp.study.publication.executed import Executed
 from saobp.study.setup import paths
+from saobp.study.setup.labels import counted
 
 STYLE = re.compile(r"<style scoped>.*?</style>", re.DOTALL)
 PICTURE = re.compile(r"<img\b[^>]*>")
@@ -38,6 +41,21 @@ class PageExporter(HTMLExporter):
     def markdown2html(self, context, source: str) -> str:
         """Turn a cell's Markdown into HTML."""
         return formulas.markdown(source)
+
+
+def render(template: str, **values: Any) -> str:
+    """Fill a template of the report; what is not `Markup` is escaped."""
+    return _environment().get_template(template).render(**values)
+
+
+@cache
+def _environment() -> Environment:
+    """Load templates with the colours of code, for light and for dark screens."""
+    environment = Environment(loader=PackageLoader("saobp.study.publication"), autoescape=True, trim_blocks=True)
+    environment.globals["counted"] = counted
+    for name, style in (("code_light", "default"), ("code_dark", "github-dark")):
+        environment.globals[name] = HtmlFormatter(style=style, nobackground=True).get_style_defs(".highlight")
+    return environment
 
 
 def write(notebooks: list[Path], folder: Path) -> list[Executed]:
@@ -79,7 +97,7 @@ def _page(page: str, text: str, run: Executed, runs: list[Executed]) -> str:
     here = order.index(run.notebook)
     near = {"previous": order[max(here - 1, 0) : here], "following": order[here + 1 : here + 2]}
     steps = {name: executed.closest(run, stems[0], runs) for name, stems in near.items() if stems}
-    return layout.render(
+    return render(
         "page.html",
         title=executed.title(run.node),
         contents=f"../index.html#{run.notebook}",

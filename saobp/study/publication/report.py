@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from saobp.measure.prose import prose
 from saobp.models import public
-from saobp.study.publication import executed, formulas, layout, links, pages
+from saobp.study.publication import executed, formulas, links, pages
 from saobp.study.publication.executed import Executed
 from saobp.study.publication.results import SUMMARIES
 from saobp.study.setup import labels, paths, records, sizes
@@ -37,7 +37,7 @@ def write(folder: Path) -> Path:
         shutil.copytree(paths.figures(), tracked, dirs_exist_ok=True)
     study, tracked = found[0]["profile"], folder / "tracked"
     shown, drawn = tracked if study == EXERCISE else folder / "figures", _figures(tracked)
-    text = layout.render(
+    text = pages.render(
         "report.html",
         study=study,
         exercise=study == EXERCISE,

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from saobp.study import figures, tables, verdicts
-from saobp.study.setup import answers, paths, records
+from saobp.study.setup import paths, records
 from saobp.study.setup.studies import load_profile
 
 SUMMARIES = ("10-tables", "11-figures")  # their records hold nothing that the others do not
@@ -40,7 +40,7 @@ def publish(profile: str) -> None:
     gone = {path.stem for path in tracked.glob("*.json")} - {path.stem for path in found}
     with paths.new_folder(tracked) as target:
         for path, record in read.items():
-            paths.write_text(target / path.name, records.as_text(answers.move(record, target / path.name)))
+            paths.write_text(target / path.name, records.as_text(records.move_answers(record, target / path.name)))
     print(f"{len(found)} records in {tracked}")
     if gone:
         print(f"no longer there, for {folder} has none of them: {', '.join(sorted(gone))}; git restores them")

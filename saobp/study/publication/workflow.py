@@ -6,19 +6,43 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from importlib import metadata
 from pathlib import Path
 from urllib.parse import quote
 
 import click
+from packaging.requirements import Requirement
 
 from saobp.study.data import sources
-from saobp.study.publication import environment
 from saobp.study.publication import rows as selected
 from saobp.study.setup import paths
 from saobp.study.setup.studies import find, load_profile
 
+EXTRAS = ("", "study")  # what a run needs; the tests' own tools may differ
 PLACES = ("records", "notebooks", "logs", "checkpoints", "work")  # of a build folder, made before anything runs
+
+
+class WrongVersion(ValueError):
+    """A package that is missing or of a release that the study was not written for; one line with the remedy."""
+
+
+def check_packages(requirements: Iterable[str] | None = None) -> None:
+    """Raise WrongVersion if a package is missing or its version is not within what the project asks for."""
+    for text in metadata.requires("saobp") or [] if requirements is None else requirements:
+        wanted = Requirement(text)
+        if wanted.marker and not any(wanted.marker.evaluate({"extra": extra}) for extra in EXTRAS):
+            continue
+        try:
+            found = metadata.version(wanted.name)
+        except metadata.PackageNotFoundError:
+            raise WrongVersion(f"{wanted.name} is not installed, and saobp needs it: {_remedy(wanted)}") from None
+        if not wanted.specifier.contains(found, prereleases=True):
+            raise WrongVersion(f"{wanted.name} {found} is installed, saobp needs {wanted.specifier}: {_remedy(wanted)}")
+
+
+def _remedy(wanted: Requirement) -> str:
+    return f"run 'make install', or pip install '{wanted.name}{wanted.specifier}'"
 
 
 class WorkflowFailed(click.ClickException):
@@ -56,7 +80,7 @@ def reproduce(
     report; within `minutes` each, on the text of a file of `tokens` (`saobp.study.publication.rows`).
     Raises ProfileError or DataError before anything runs, WorkflowFailed when a run fails.
     """
-    environment.check()
+    check_packages()
     where = ["--workflow-profile", str(cluster_profile(cluster))] if cluster else []
     path, profile = find(profile_name).resolve(), load_profile(profile_name)
     source, _ = sources.resolve(profile.data), selected.chosen(profile, rows)

@@ -12,7 +12,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from saobp.study.setup import answers, paths, schema, seals
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from saobp.study.setup import paths, schema, seals
 from saobp.study.setup.schema import Data, Departure, Device, Record
 
 PACKAGES = ("torch", "transformers", "datasets", "tokenizers", "numpy", "scipy", "scikit-learn", "igraph")
@@ -156,7 +160,7 @@ def read(path: str | Path) -> Record:
         raise RecordError(f"{path}: schema {record['schema']}, this version reads {schema.SCHEMA}: run it again")
     if flaw := schema.flaw(record):
         raise RecordError(f"{path}: not a run record, {flaw}: delete it and run again")
-    return answers.put_back(record, Path(path))
+    return _put_back(record, Path(path))
 
 
 def files(profile_or_folder: str | Path) -> list[Path]:
@@ -188,3 +192,44 @@ def select(records: list[Record], stage: str | None = None, **parameters: Any) -
         if (stage is None or record["stage"] == stage)
         and all(record["parameters"].get(key) == value for key, value in parameters.items())
     ]
+
+
+def _answers(path: Path) -> Path:
+    """Return where the answers of a record are."""
+    return path.with_suffix(".answers.parquet")
+
+
+def _taken_out(record: dict[str, Any]) -> tuple[dict[str, Any], pa.Table | None]:
+    """Return a record without the answers of its exam, and a table of them; None for a record without an exam.
+
+    The table has run (place in `metrics.multihop`), hops, and right: 0 or 1 per question, the same questions in each.
+    """
+    runs = record.get("metrics", {}).get("multihop") or []
+    rows = [(n, int(hops), right) for n, run in enumerate(runs) for hops, right in run.get("outcomes", {}).items()]
+    if not rows:
+        return record, None
+    kept = [run | {"outcomes": {}} for run in runs]
+    columns = dict(zip(("run", "hops", "right"), zip(*rows)))
+    types = pa.schema([("run", pa.int32()), ("hops", pa.int32()), ("right", pa.list_(pa.int8()))])
+    return record | {"metrics": record["metrics"] | {"multihop": kept}}, pa.table(columns, schema=types)
+
+
+def _put_back(record: dict[str, Any], path: Path) -> dict[str, Any]:
+    """Return a record with the answers that lie beside its file, if any do."""
+    if not _answers(path).is_file():
+        return record
+    found: dict[int, dict[str, list[int]]] = {}
+    for run, hops, right in pd.read_parquet(_answers(path)).itertuples(index=False):
+        found.setdefault(run, {})[str(hops)] = right.tolist()
+    runs = [run | {"outcomes": found.get(n, {})} for n, run in enumerate(record["metrics"]["multihop"])]
+    return record | {"metrics": record["metrics"] | {"multihop": runs}}
+
+
+def move_answers(record: dict[str, Any], path: Path) -> dict[str, Any]:
+    """Write the answers of a record beside `path`, and return the record without them."""
+    without, table = _taken_out(record)
+    if table is not None:
+        temporary = _answers(path).with_name(f".{_answers(path).name}")
+        pq.write_table(table, temporary, compression="zstd")
+        temporary.replace(_answers(path))
+    return without

@@ -33,11 +33,10 @@ from saobp.study.setup import paths
 from saobp.study.setup.recipes import Finetuning
 from saobp.study.setup.records import finite
 from saobp.study.training import checkpoints, processes
-from saobp.study.training.callbacks import Progress
-from saobp.study.training.faults import StopAtNaN, TrainingFailed
 from saobp.study.training.heldout import flow
 from saobp.study.training.precision import choose, own_precision
 from saobp.study.training.trainer import one_device, quiet
+from saobp.study.training.watch import Progress, StopAtNaN, TrainingFailed
 
 FOLLOWED = ("sst2", "hellaswag", "race")  # whose score and GTD the paper correlates (Fig. 3 and 9, Table 6)
 SHOWN = 16  # items of the reported split whose attention is followed

@@ -25,8 +25,8 @@ from saobp.study.setup import sizes
 from saobp.study.setup.recipes import Algorithm
 from saobp.study.setup.studies import Profile, load_profile
 from saobp.study.training import architectures, checkpoints, curves, regularizers, trainer
-from saobp.study.training.faults import TrainingFailed
 from saobp.study.training.heldout import HeldOut
+from saobp.study.training.watch import TrainingFailed
 
 WIKITEXT = "Salesforce/wikitext"
 WIKITEXT_CONFIGS = ("wikitext-103-raw-v1", "wikitext-103-v1")  # of the second, rare words read <unk>

@@ -26,16 +26,18 @@ from saobp.study.data.masking import NextEpoch, SeededMasking
 from saobp.study.setup import paths
 from saobp.study.setup.recipes import Pretraining
 from saobp.study.training import checkpoints, processes, regularizers
-from saobp.study.training.callbacks import FollowHeldOut, NoteSitting, Progress
-from saobp.study.training.faults import (
+from saobp.study.training.precision import choose, leave_autocast
+from saobp.study.training.watch import (
+    FollowHeldOut,
+    NoteSitting,
+    Progress,
     StopAtNaN,
     TrainingFailed,
     disk_trouble,
     refuse_divergence,
     refuse_too_little_text,
     smaller_parts,
-)
-from saobp.study.training.precision import choose, leave_autocast
+)  # fmt: skip
 
 __all__ = ["TrainingFailed", "evaluation_steps", "pretrain"]
 
