@@ -31,12 +31,17 @@ def given():
     return os.environ | {"PYTHONPATH": str(paths.root()), "OMP_NUM_THREADS": "1"}
 
 
-def made(folder, name, target, *config, options=()):
-    """Make one file of the workflow and return what was said."""
+def snakemake(directory, profile, *options, config=(), folder=None, **how):
+    """Call the workflow of a repository (this one) on a study's file; return what was said."""
     command = [
-        sys.executable, "-m", "snakemake", "--snakefile", str(folder / "Snakefile"), "--cores", "2", "-p",
-        "--directory", str(folder / "build" / name),
-        "--config", f"profile={quote(str(folder / 'notebooks' / 'profiles' / name))}.yaml", *config, *options,
-        "--", target,
+        sys.executable, "-m", "snakemake", "--snakefile", (folder or paths.root()) / "Snakefile", "--directory",
+        directory, "--config", f"profile={quote(str(profile))}", *config, *options,
     ]  # fmt: skip
-    return subprocess.run(command, cwd=folder, env=given(), capture_output=True, text=True, timeout=900)
+    return subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=900, **how)
+
+
+def made(folder, name, target, *config, options=()):
+    """Make one file of the workflow of a small repository and return what was said."""
+    build, study = folder / "build" / name, folder / "notebooks" / "studies" / f"{name}.yaml"
+    options = ("--cores", "2", "-p", *options, "--", target)
+    return snakemake(build, study, *options, config=config, folder=folder, cwd=folder, env=given())

@@ -2,22 +2,25 @@
 
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 import yaml
 from safetensors.torch import load_file
-from small_repository import made, repository
+from small_repository import made, repository, snakemake
 
 from saobp.study.publication import cli, workflow
 from saobp.study.publication.workflow import WorkflowFailed
 from saobp.study.setup import paths
+from saobp.study.setup.studies import find
 
 STUB = Path(__file__).parents[1] / "helpers" / "cluster" / "slurm"
 CLUSTERS = paths.root() / "profiles" / "cluster"
+SLURM = (
+    "--workflow-profile", CLUSTERS / "slurm", "--latency-wait", "5", "--slurm-status-command", "squeue",
+    "--slurm-init-seconds-before-status-checks", "2",
+)  # fmt: skip
 TRAINING = ("pretrain", "decoder", "finetune", "attention", "beyond", "cost")
 
 
@@ -36,13 +39,7 @@ def cluster(tmp_path, monkeypatch):
 
 def submitted(folder, target):
     """Run one target of the smoke profile as jobs of the cluster, with the settings of profiles/cluster/slurm."""
-    command = [
-        sys.executable, "-m", "snakemake", "--snakefile", str(paths.root() / "Snakefile"), "--directory", str(folder),
-        "--config", f"profile={paths.root() / 'notebooks' / 'profiles' / 'smoke.yaml'}", "--cores", "1",
-        "--workflow-profile", str(CLUSTERS / "slurm"), "--latency-wait", "5", "--slurm-status-command", "squeue",
-        "--slurm-init-seconds-before-status-checks", "2", "--", target,
-    ]  # fmt: skip
-    return subprocess.run(command, capture_output=True, text=True, timeout=400)
+    return snakemake(folder, find("smoke"), "--cores", "1", *SLURM, "--", target)
 
 
 @pytest.mark.slow  # minutes: the executor looks after its jobs at the pace of a cluster
@@ -57,9 +54,7 @@ def test_a_run_is_a_job_with_the_resources_of_its_rule(cluster, tmp_path):
 @pytest.mark.slow
 def test_a_clone_in_a_folder_of_any_name_runs_its_jobs(cluster, tmp_path):
     folder = repository(tmp_path / "a b's #1 {x} ü", "little")
-    options = ["--workflow-profile", str(CLUSTERS / "slurm"), "--latency-wait", "5", "--slurm-status-command", "squeue",
-               "--slurm-init-seconds-before-status-checks", "2"]  # fmt: skip
-    done = made(folder, "little", "records/09-audit.json", options=options)
+    done = made(folder, "little", "records/09-audit.json", options=SLURM)
     assert done.returncode == 0, done.stdout + done.stderr
     assert (folder / "build" / "little" / "records" / "09-audit.json").is_file()
     assert "srun -n1" in (cluster / "calls").read_text()
@@ -95,16 +90,10 @@ def test_a_cluster_is_found_by_name_or_folder_and_an_unknown_one_is_refused(tmp_
 
 def test_two_processes_train_a_run_of_the_workflow_and_the_notebook_finds_it_done(tmp_path):
     target = "records/04-pretrain-mini-twin-original-42.json"
-    command = [
-        sys.executable, "-m", "snakemake", "--snakefile", str(paths.root() / "Snakefile"), "--directory",
-        str(tmp_path), "--cores", "2", "--dry-run", "--printshellcmds", "--config",
-        f"profile={paths.root() / 'notebooks' / 'profiles' / 'smoke.yaml'}", "processes=2", "--", target,
-    ]  # fmt: skip
-    said = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
-    first, then = (
-        said.index("--nproc-per-node 2 -m saobp.study.training.pretraining"),
-        said.index("saobp.study.publication.cli run"),
-    )
+    options = ("--cores", "2", "--dry-run", "--printshellcmds", "--", target)
+    said = snakemake(tmp_path, find("smoke"), *options, config=["processes=2"], check=True).stdout
+    first = said.index("--nproc-per-node 2 -m saobp.study.training.pretraining")
+    then = said.index("saobp.study.publication.cli run")
     assert first < then and "--model mini-twin --algorithm original --seed 42" in said[first:then]
 
 

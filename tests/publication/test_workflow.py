@@ -8,14 +8,14 @@ import sys
 import time
 
 import pytest
-from small_repository import given, made, repository
+from small_repository import given, made, repository, snakemake
 
 from saobp.study import figures
 from saobp.study.beyond import strengths
 from saobp.study.publication import cli, workflow
 from saobp.study.publication.workflow import WorkflowFailed
 from saobp.study.setup import paths, records
-from saobp.study.setup.studies import load_profile
+from saobp.study.setup.studies import find, load_profile
 
 HOLD = """
 import sys, time
@@ -82,23 +82,13 @@ def test_a_missing_data_folder_is_refused_before_anything_runs(capsys, monkeypat
     assert "gone: no such data folder; set SAOBP_DATA to" in capsys.readouterr().err
 
 
-def dry_run(tmp_path, *options):
-    profile = paths.root() / "notebooks" / "studies" / "smoke.yaml"
-    command = [
-        sys.executable, "-m", "snakemake", "--snakefile", str(paths.root() / "Snakefile"), "--directory", str(tmp_path),
-        "--cores", "1", "--config", f"profile={profile}", "--dry-run", *options,
-    ]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 def test_the_graph_has_a_run_for_every_model_algorithm_seed_and_task(tmp_path):
     study = load_profile("smoke")
-    said = dry_run(tmp_path, "--quiet", "host")
+    done = snakemake(tmp_path, find("smoke"), "--cores", "1", "--dry-run", "--quiet", "host")
+    assert done.returncode == 0, done.stderr
     trained = len(study.pairs()) * len(study.seeds)
     heads = trained * len(study.finetune.groups) * len(study.finetune.seeds)
-    counts = {words[0]: words[1] for line in said.splitlines() if len(words := line.split()) == 2}
+    counts = {words[0]: words[1] for line in done.stdout.splitlines() if len(words := line.split()) == 2}
     assert counts["pretrain"] == str(trained)
     assert counts["finetune"] == str(heads)
     assert counts["attention"] == str(len(study.looked_at()) * len(study.seeds))
@@ -226,9 +216,7 @@ def test_deleting_one_record_reruns_what_depends_on_it_and_nothing_else(one, tmp
 
 
 def test_a_changed_profile_reruns_what_depends_on_the_change_and_nothing_else(one, tmp_path, capfd):
-    graph = ["--snakefile", paths.root() / "Snakefile", "--directory", tmp_path / "build", "--config", f"profile={one}"]
-    command = [sys.executable, "-m", "snakemake", *graph, "--cores", "1", "--touch", "--forceall", "--quiet"]
-    subprocess.run(command, check=True, timeout=120)
+    snakemake(tmp_path / "build", one, "--cores", "1", "--touch", "--forceall", "--quiet", check=True)
     assert planned(one, capfd) == {}
     text, after = one.read_text(), {"summary": 2, "report": 1}
     for old, new, rerun in (

@@ -4,8 +4,7 @@ from dataclasses import FrozenInstanceError, replace
 
 import pytest
 
-from saobp.study.paper import numbers
-from saobp.study.setup import paths, sizes
+from saobp.study.setup import paths
 from saobp.study.setup.studies import ProfileError, available, load_profile
 
 SMOKE = (paths.root() / "notebooks" / "studies" / "smoke.yaml").read_text()
@@ -116,20 +115,6 @@ def test_a_profile_cannot_be_changed_and_its_fingerprint_follows_its_values(tmp_
     with pytest.raises(FrozenInstanceError):
         smoke.name = "other"
     assert smoke.fingerprint() == load_profile("smoke").fingerprint() != other.fingerprint()
-
-
-@pytest.mark.parametrize("size", ["mini", "small", "medium"])
-def test_the_paper_profile_is_table_5_to_the_digit(size):
-    study, printed = load_profile("paper"), numbers.load()
-    recipe = study.recipe(size)
-    row = {"model": size.title()}
-    assert recipe.steps == printed.value(5, metric="max_steps", **row)
-    assert recipe.learning_rate == printed.value(5, metric="learning_rate", **row)
-    assert recipe.warmup == printed.value(5, metric="warmup_steps", **row)
-    assert recipe.scheduler == printed.printed(5, metric="lr_scheduler_type", **row)
-    assert study.seeds == [int(printed.value(5, metric="seed", **row))]
-    assert study.strengths[size] == sizes.SIZES[size].strength
-    assert study.decoder_recipe(size).steps == recipe.steps
 
 
 def test_a_profile_without_decoders_says_so():

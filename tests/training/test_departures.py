@@ -31,6 +31,8 @@ def test_the_paper_profile_departs_in_nothing_but_what_the_paper_leaves_open(siz
         "weights of the texts": ("0.012 : 0.107 : 0.881", None),
         "precision": ("auto", None), "sequences per batch": (256, None),
     }  # fmt: skip
+    study = load_profile("paper")
+    assert study.seeds == [42] and study.decoder_recipe(size).steps == study.recipe(size).steps
 
 
 def test_smoke_names_its_text_its_size_its_words_and_its_schedule():
