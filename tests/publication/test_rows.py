@@ -150,7 +150,7 @@ def test_tasks_that_a_source_lacks_are_left_out_and_stand_ins_take_the_place_of_
 def test_the_workflow_is_asked_for_the_records_of_the_rows_alone(fitted, monkeypatch, tmp_path, capsys):
     calls = []
     monkeypatch.setattr(workflow, "_snakemake", lambda *given, **named: calls.append((given, named)) or 0)
-    monkeypatch.setattr(workflow.environment, "check", lambda: None)
+    monkeypatch.setattr(workflow, "check_packages", lambda: None)
     assert cli.main(["reproduce", "--rows", "mini-twin/high/7", "--minutes", "2"]) == 0
     (given, named) = calls[-1]
     assert given[1] == tmp_path / "smoke" / "smoke.yaml" and len(named["wanted"]) == 5
