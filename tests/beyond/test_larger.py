@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pandas as pd
 import pytest
 from small_models import RECIPE, RandomText, word_tokenizer
@@ -73,30 +74,21 @@ def test_sizes_that_would_be_counted_twice_are_refused(sizes, said):
         replace(PLAN, larger=[Larger(**size) for size in sizes])
 
 
-def test_a_size_at_its_own_learning_rate_stands_by_itself_and_says_the_rate(tmp_path):
-    slow = [one | {"learning_rate": 5e-4, "curve": [one["curve"][0] | {"loss": 1.0}]} for one in RUNS[-2:]]
-    found = model_sizes.gaps([*RUNS, *slow])
+@pytest.mark.parametrize(("key", "own", "usual", "columns"), [
+    ("learning_rate", RECIPE.learning_rate / 10, None, (None, None)),
+    ("precision", "bf16", "fp32", ("", "")),
+])  # fmt: skip
+def test_a_size_by_a_recipe_of_its_own_is_trained_by_it_and_stands_by_itself(tmp_path, key, own, usual, columns):
+    other = [one | {key: own, "curve": [one["curve"][0] | {"loss": 1.0}]} for one in RUNS[-2:]]
+    found = model_sizes.gaps([*RUNS, *other])
     assert found["model"].tolist() == ["mini", "small", "small"] and found["plain"].tolist() == [3.0, 2.5, 1.0]
-    assert found["learning_rate"].isna().tolist() == [True, True, False]
+    assert found[key].replace({np.nan: None}).tolist() == [*columns, own]
     given = {"text": RandomText(), "held_out": RandomText(), "tokenizer": word_tokenizer(), "folder": tmp_path}
-    sizes = [Larger(model="mini-narrow"), Larger(model="mini-narrow", learning_rate=RECIPE.learning_rate / 10)]
+    sizes = [Larger(model="mini-narrow", **({key: usual} if usual else {})), Larger(model="mini-narrow", **{key: own})]
     runs = model_sizes.study(replace(PLAN, larger=sizes), **given)
-    assert [one["learning_rate"] for one in runs] == [None] * 2 + [RECIPE.learning_rate / 10] * 2
+    assert [one[key] for one in runs] == [usual] * 2 + [own] * 2
     first, last = ([one["curve"][end]["loss"] for one in (runs[0], runs[2])] for end in (0, -1))
-    assert first[0] == first[1] and last[0] != last[1], "from one start, each by its own rate"
-
-
-def test_a_size_in_its_own_precision_is_trained_in_it_and_stands_by_itself(tmp_path):
-    exact = [one | {"precision": "fp32", "curve": [one["curve"][0] | {"loss": 1.0}]} for one in RUNS[-2:]]
-    found = model_sizes.gaps([*RUNS, *exact])
-    assert found["model"].tolist() == ["mini", "small", "small"] and found["plain"].tolist() == [3.0, 2.5, 1.0]
-    assert found["precision"].tolist() == ["", "", "fp32"]
-    given = {"text": RandomText(), "held_out": RandomText(), "tokenizer": word_tokenizer(), "folder": tmp_path}
-    sizes = [Larger(model="mini-narrow", precision=name) for name in ("fp32", "bf16")]
-    runs = model_sizes.study(replace(PLAN, larger=sizes), **given)
-    assert [one["precision"] for one in runs] == ["fp32"] * 2 + ["bf16"] * 2
-    first, last = ([one["curve"][end]["loss"] for one in (runs[0], runs[2])] for end in (0, -1))
-    assert first[0] == first[1] and last[0] != last[1], "from one start, each in its own precision"
+    assert first[0] == first[1] and last[0] != last[1], "from one start, each by its own recipe"
 
 
 def test_the_studys_own_model_comes_first_at_zero_and_at_its_own_strength():

@@ -190,6 +190,7 @@ def test_a_mean_over_samples_and_a_ratio_of_sums_cover(draws, samples):
         assert (found.low, found.high) == pytest.approx(
             stats.t.interval(0.95, samples - 1, found.value, stats.sem(values))
         )
+        assert (found.seeds, found.items) == (1, samples)
         mean, ratio = mean + (found.low <= 3 <= found.high), ratio + (over.low <= 3 <= over.high)
     assert 0.95 - slack(draws) < mean / draws < 0.95 + slack(draws)
     assert ratio / draws < 0.95 + slack(draws)

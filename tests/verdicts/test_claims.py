@@ -60,13 +60,9 @@ def again(studies, decided):
     ],
 )
 def test_one_measurement_is_decided_by_its_interval_and_the_margin(value, error, expected):
-    assert outcomes.decide(GAIN, [known(value, error)]) == expected
+    assert outcomes.decide(GAIN, [known(value, error)]) == expected and outcomes.decide(GAIN, []) == NOT_RUN
     opposite = GAIN.model_copy(update={"direction": -1})
     assert outcomes.decide(opposite, [known(-value, error)]) == expected
-
-
-def test_nothing_measured_is_not_run():
-    assert outcomes.decide(GAIN, []) == NOT_RUN
 
 
 @pytest.mark.parametrize(
@@ -102,7 +98,8 @@ def rates(claim, truths, trials, seeds=5):
     return {name: found.count(name) / trials for name in outcomes.OUTCOMES}
 
 
-def check_error_rates(trials):
+@pytest.mark.parametrize("trials", [200, pytest.param(2000, marks=pytest.mark.nightly)])
+def test_outcomes_are_wrong_no_more_often_than_they_say(trials):
     wide = 0.05 + 3 * np.sqrt(0.05 * 0.95 / trials)
     none = rates(GAIN, [0.0], trials)
     assert none[SUPPORTED] + none[CONTRADICTED] < wide
@@ -112,15 +109,6 @@ def check_error_rates(trials):
     assert rates(MOST, [0.0, 0.0, 0.0], trials)[CONTRADICTED] < wide
     assert rates(GAIN, [1.0], trials, seeds=20)[NO_EFFECT] < wide  # at the margin itself
     assert rates(GAIN, [0.0], trials, seeds=20)[NO_EFFECT] > 0.9  # and where there is none it is found
-
-
-def test_outcomes_are_wrong_no_more_often_than_they_say():
-    check_error_rates(200)
-
-
-@pytest.mark.nightly
-def test_outcomes_are_wrong_no_more_often_than_they_say_in_many_draws():
-    check_error_rates(2000)
 
 
 def test_more_seeds_decide_what_they_are_said_to():

@@ -8,7 +8,7 @@ import pandas as pd
 
 from saobp.study.statistics import holm, paired_difference
 
-LEARNED = 90.0  # percent right: what an algorithm has learned
+KNOWN = 90.0  # percent right: a run knows such questions
 RUN = ["layers", "algorithm", "seed"]
 
 

@@ -50,8 +50,8 @@ def accuracy(runs: Sequence[dict[str, Any]], paths: Mapping[int, Sequence[str]])
 
 
 def divided(found: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of runs that know some paths of a number of hops (`LEARNED` or more) and others not."""
-    known = found["accuracy"] >= accuracy_by_hops.LEARNED
+    """Return the rows of runs that know some paths of a number of hops (`KNOWN` or more) and others not."""
+    known = found["accuracy"] >= accuracy_by_hops.KNOWN
     share = known.groupby([found[key] for key in (*accuracy_by_hops.RUN, "hops")]).transform("mean")
     return found[(share > 0) & (share < 1)]
 

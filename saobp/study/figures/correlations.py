@@ -28,7 +28,7 @@ def data(number: int, records: Sequence[Record]) -> pd.DataFrame:
     parts = []
     for model in estimates.models(records):
         if labels.size(model) in SIZES[number]:
-            for task in trajectories.TASKS:
+            for task in trajectories.TITLES:
                 points = trajectories.points(records, model, task)
                 parts.append(points.assign(model=model, task=task))
     filled = [part for part in parts if len(part)]
@@ -50,7 +50,7 @@ def numbers(frame: pd.DataFrame) -> dict[str, Any]:
     said, opposite = [], []
     for (_, task), points in frame.groupby(["model", "task"], sort=False):
         if (found := correlation(points)) is not None:
-            name = trajectories.TASKS[str(task)]
+            name = trajectories.TITLES[str(task)]
             said.append(f"{name} {found.value:.2f} ({paper(str(task)):.2f})")
             opposite += [name] if found.value * paper(str(task)) < 0 else []
     models = labels.joined([labels.model_title(str(name)) for name in frame["model"].unique()])
@@ -59,14 +59,14 @@ def numbers(frame: pd.DataFrame) -> dict[str, Any]:
 
 def plot(frame: pd.DataFrame, width: float) -> Figure:
     """Draw one panel a task, one row a model; below five inches two a row; colour is the share of training."""
-    places = [(model, task) for model in dict.fromkeys(frame["model"]) for task in trajectories.TASKS]
+    places = [(model, task) for model in dict.fromkeys(frame["model"]) for task in trajectories.TITLES]
     figure, axes = style.panels(width, len(places), 2.2, columns=4)
     several = frame["model"].nunique() > 1
     for place, (ax, (model, task)) in enumerate(zip(axes, places)):
         points = frame[(frame["model"] == model) & (frame["task"] == task)]
         task_axes(ax, points, task)
         found = correlation(points) if len(points) else None
-        name = trajectories.TASKS[task] + (f", {labels.model_title(model)}" if several else "")
+        name = trajectories.TITLES[task] + (f", {labels.model_title(model)}" if several else "")
         style.head(ax, "abcdefgh"[place % 8], f"{name}: {describe(found, paper(task))}")
     bar = ScalarMappable(Normalize(0, 1), "viridis")
     figure.colorbar(

@@ -35,7 +35,7 @@ def data(records: Sequence[Record]) -> pd.DataFrame:
     half = stats.norm.ppf(0.975) * cells["error"]
     paper = cells.assign(low=cells["gain"] - half, high=cells["gain"] + half, of=PAPER, runs=1)
     bare = pd.DataFrame(
-        [row for size in frames.SIZES for row in _without_error(size)], columns=["model", "task", "gain"]
+        [row for size in frames.MODELS for row in _without_error(size)], columns=["model", "task", "gain"]
     )
     paper = pd.concat([paper, bare.assign(of=PAPER, runs=1)], ignore_index=True)
     paper["task"] = paper["task"].str.replace("_", "-")

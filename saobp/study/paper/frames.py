@@ -11,9 +11,9 @@ from scipy import stats
 from saobp.study.paper import arithmetic
 from saobp.study.paper.numbers import Published
 
-SIZES = ("Mini", "Small", "Medium")
+MODELS = ("Mini", "Small", "Medium")
 ALGORITHMS = ("Original", "High", "Low", "ElemMul")
-TASKS = ("CoLA", "MRPC", "RTE", "SST2", "STS-B", "WNLI", "QNLI", "MNLI", "QQP")  # GLUE, in the order of Table 8
+GLUE = ("CoLA", "MRPC", "RTE", "SST2", "STS-B", "WNLI", "QNLI", "MNLI", "QQP")  # GLUE, in the order of Table 8
 BENCHMARKS = ("GLUE", "HellaSwag", "RACE_Middle", "SQuAD")
 FAILED = ("Medium", "Low")  # the run that gives one answer to everything
 
@@ -21,7 +21,7 @@ FAILED = ("Medium", "Low")  # the run that gives one answer to everything
 def table(paper: Published, number: int) -> pd.DataFrame:
     """Return Table 1, 2 or 8, a row a model and algorithm and a column a metric, small models first."""
     wide = paper.tables[number].pivot(index=["model", "algorithm"], columns="metric", values="value")
-    return wide.reindex(pd.MultiIndex.from_product([SIZES, ALGORITHMS], names=wide.index.names))
+    return wide.reindex(pd.MultiIndex.from_product([MODELS, ALGORITHMS], names=wide.index.names))
 
 
 def over_original(frame: pd.DataFrame, algorithm: str = "High") -> pd.DataFrame:
@@ -35,7 +35,7 @@ def nearest_subset(tasks: pd.DataFrame, means: pd.Series) -> tuple[int, float]:
 
     The distance is the largest over the rows, in points.
     """
-    subsets = [list(some) for size in range(1, len(TASKS) + 1) for some in combinations(TASKS, size)]
+    subsets = [list(some) for size in range(1, len(GLUE) + 1) for some in combinations(GLUE, size)]
     return len(subsets), min((tasks[some].mean(axis=1) - means).abs().max() for some in subsets)
 
 
@@ -55,7 +55,7 @@ def gains(paper: Published) -> pd.DataFrame:
     """
     cells = [(2, task) for task in BENCHMARKS[1:]] + [(8, task) for task in arithmetic.LABEL_COUNTS]
     rows = []
-    for model in SIZES:
+    for model in MODELS:
         for number, task in cells:
             high, plain = (
                 paper.value(number, model=model, algorithm=name, metric=task) for name in ("High", "Original")
@@ -102,7 +102,7 @@ def against_chance(table2: pd.DataFrame, choices: int = 4) -> pd.DataFrame:
 def shapes(paper: Published) -> dict[str, arithmetic.Shape]:
     """Return the sizes of Table 4."""
     keys = ("layers", "hidden", "heads", "ffn")
-    return {size: arithmetic.Shape(*(int(paper.value(4, model=size, metric=key)) for key in keys)) for size in SIZES}
+    return {size: arithmetic.Shape(*(int(paper.value(4, model=size, metric=key)) for key in keys)) for size in MODELS}
 
 
 def operations(paper: Published) -> pd.DataFrame:
@@ -120,7 +120,7 @@ def operations(paper: Published) -> pd.DataFrame:
 def times(paper: Published) -> pd.DataFrame:
     """Return the times of Table 9, a row a model and algorithm, columns by phase and metric."""
     wide = paper.tables[9].pivot(index=["model", "algorithm"], columns=["phase", "metric"], values="value")
-    return wide.reindex(pd.MultiIndex.from_product([SIZES, ALGORITHMS], names=wide.index.names))
+    return wide.reindex(pd.MultiIndex.from_product([MODELS, ALGORITHMS], names=wide.index.names))
 
 
 def added_operations(paper: Published) -> pd.DataFrame:
@@ -129,7 +129,7 @@ def added_operations(paper: Published) -> pd.DataFrame:
     Beside it the two products of Original's own attention, 2 n^2 h per layer, which no counter sees in a fused kernel.
     """
     cells = operations(paper).query("phase == 'train'").set_index(["model", "algorithm"])[["printed", "formula"]]
-    rows = over_original(cells).loc[list(SIZES)].set_axis(["printed", "by formula"], axis=1)
+    rows = over_original(cells).loc[list(MODELS)].set_axis(["printed", "by formula"], axis=1)
     hidden = [shape.layers * 2 * arithmetic.LENGTH**2 * shape.hidden / 1e9 for shape in shapes(paper).values()]
     return rows.assign(**{"Original's own attention": hidden})
 
@@ -156,5 +156,5 @@ def perplexities(paper: Published) -> pd.DataFrame:
     """Return Table 7's perplexities by size, and how far High's logarithm is below Original's (nats per token)."""
     cells = paper.tables[7].query("metric == 'PPL_WikiText'")
     wide = cells.pivot(index="model", columns="algorithm", values="value")
-    wide = wide.loc[["GPT2-" + size for size in SIZES], ["Original", "High"]]
+    wide = wide.loc[["GPT2-" + size for size in MODELS], ["Original", "High"]]
     return wide.assign(fall=np.log(wide["Original"] / wide["High"]))

@@ -20,7 +20,7 @@ from saobp.study.statistics import (
 
 Record = dict[str, Any]
 LEAST = 4  # different points: through two of them any line is perfect, and three say hardly more
-TASKS = {"wikitext": "Perplexity", "sst2": "SST2", "hellaswag": "HellaSwag", "race": "RACE-Middle"}
+TITLES = {"wikitext": "Perplexity", "sst2": "SST2", "hellaswag": "HellaSwag", "race": "RACE-Middle"}
 
 
 def checkpoints(records: Sequence[Record], model: str, task: str) -> pd.DataFrame:

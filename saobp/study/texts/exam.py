@@ -11,7 +11,6 @@ from saobp.study.texts import tracked
 
 FIRST = "stories"  # the study whose seeds were seen before the plan
 FRESH = "hops"  # the planned runs on seeds that were not
-KNOWN = 90.0  # percent right: a run knows the questions
 EARLY = 1000  # step at which accuracy along training is read
 
 
@@ -58,7 +57,7 @@ def at(step: int, layers: int, number: int, study: str = FIRST) -> pd.Series:
 def known(name: str, layers: int, number: int, study: str = FIRST) -> int:
     """Count the runs of an algorithm that end with `KNOWN` percent right or more."""
     frame = accuracy_by_hops.scores(runs(study)).query("algorithm == @name and layers == @layers and hops == @number")
-    return int((frame["accuracy"] >= KNOWN).sum())
+    return int((frame["accuracy"] >= accuracy_by_hops.KNOWN).sum())
 
 
 @cache
