@@ -98,10 +98,8 @@ def _choices(
     flat = [text for options in seconds for text in options]
     _check_room(spec, flat, tokenizer, length)
     encoded = tokenizer(sum(firsts, []), flat, truncation="only_first", max_length=length)
-    ends = [0]
-    for options in seconds:
-        ends.append(ends[-1] + len(options))
-    nested = {name: [values[a:b] for a, b in zip(ends, ends[1:])] for name, values in encoded.items()}
+    count = len(seconds[0])  # the same in every row: `columns.answered` has seen to it
+    nested = {name: [values[n : n + count] for n in range(0, len(flat), count)] for name, values in encoded.items()}
     return {**nested, "labels": batch["label"]}
 
 

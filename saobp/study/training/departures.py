@@ -134,18 +134,14 @@ def _schedule(recipe: Pretraining) -> dict[str, Value]:
 def schedule(recipe: Pretraining, size: str) -> list[Departure]:
     """Compare a schedule with Table 5, with BERT's where the paper is silent, and name what neither gives."""
     paper, row = numbers.load(), {"model": size.title()}
-    printed: dict[str, Any] = {name: paper.value(5, metric=metric, **row) for name, metric in TABLE5.items()}
-    printed["scheduler"] = paper.printed(5, metric="lr_scheduler_type", **row)
+    known: dict[str, tuple] = {name: (paper.value(5, metric=metric, **row),) for name, metric in TABLE5.items()}
+    known["scheduler"] = (paper.printed(5, metric="lr_scheduler_type", **row),)
     usual = {field.name: field.default for field in fields(Pretraining)}
-    bert = {name: (usual[name.replace(" ", "_")], "BERT") for name in ("masking", "dropout", "weight decay")}
-    found = []
-    for name, ours in _schedule(recipe).items():
-        theirs, *basis = {name: (value,) for name, value in printed.items()}.get(name) or (bert | INFERRED).get(
-            name, (None,)
-        )
-        if theirs != ours:
-            found.append(differs(name, ours, theirs, *basis))
-    return found
+    known |= INFERRED | {
+        name: (usual[name.replace(" ", "_")], "BERT") for name in ("masking", "dropout", "weight decay")
+    }
+    told = ((name, ours, known.get(name, (None,))) for name, ours in _schedule(recipe).items())
+    return [differs(name, ours, *theirs) for name, ours, theirs in told if theirs[0] != ours]
 
 
 def finetuning(study: Finetuning, pretrained: int, tasks: Collection[str]) -> list[Departure]:

@@ -32,10 +32,10 @@ from saobp.study.evaluation.metrics import Diverged, score
 from saobp.study.setup import paths
 from saobp.study.setup.recipes import Finetuning
 from saobp.study.setup.records import finite
-from saobp.study.training import checkpoints, processes
+from saobp.study.training import checkpoints
 from saobp.study.training.heldout import flow
 from saobp.study.training.precision import choose, own_precision
-from saobp.study.training.trainer import one_device, quiet
+from saobp.study.training.trainer import arguments_of, quiet
 from saobp.study.training.watch import Progress, StopAtNaN, TrainingFailed
 
 FOLLOWED = ("sst2", "hellaswag", "race")  # whose score and GTD the paper correlates (Fig. 3 and 9, Table 6)
@@ -114,27 +114,18 @@ class FollowTask(TrainerCallback):
 
 def arguments(recipe: Finetuning, folder: Path, seed: int, task: str = "") -> TrainingArguments:
     """Translate a recipe into the Trainer's arguments, for a task that may have its own number of epochs."""
-    made = TrainingArguments(
-        output_dir=str(folder),
+    return arguments_of(
+        recipe,
+        folder,
+        seed,
         num_train_epochs=recipe.epochs_of.get(task, recipe.epochs),
         per_device_train_batch_size=recipe.batch,
         per_device_eval_batch_size=2 * recipe.batch,
-        learning_rate=recipe.learning_rate,
         lr_scheduler_type="linear",
         warmup_steps=recipe.warmup_share,  # a share of all steps when below 1
-        weight_decay=recipe.weight_decay,
-        bf16=recipe.precision == "bf16",  # "auto" is resolved before
-        use_cpu=processes.on_cpu(),
-        seed=seed,
         logging_steps=10,
-        logging_nan_inf_filter=False,
         save_strategy="no",
-        dataloader_pin_memory=torch.cuda.is_available(),
-        disable_tqdm=True,
-        remove_unused_columns=True,
-        report_to="none",
     )
-    return one_device(made)
 
 
 def finetune(

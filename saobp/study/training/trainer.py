@@ -24,7 +24,7 @@ from transformers.utils import logging
 
 from saobp.study.data.masking import NextEpoch, SeededMasking
 from saobp.study.setup import paths
-from saobp.study.setup.recipes import Pretraining
+from saobp.study.setup.recipes import Finetuning, Pretraining
 from saobp.study.training import checkpoints, processes, regularizers
 from saobp.study.training.precision import choose, leave_autocast
 from saobp.study.training.watch import (
@@ -74,34 +74,49 @@ def arguments(recipe: Pretraining, folder: Path, seed: int, parts: int = 1) -> T
 
     A step's sequences are worked in `parts`, one after the other, with the same gradient.
     """
-    made = TrainingArguments(
-        output_dir=str(folder),
+    return arguments_of(
+        recipe,
+        folder,
+        seed,
         max_steps=recipe.steps,
         per_device_train_batch_size=share_of_a_process(recipe.batch) // parts,
         gradient_accumulation_steps=parts,
-        learning_rate=recipe.learning_rate,
         lr_scheduler_type=recipe.scheduler,
         lr_scheduler_kwargs={"num_decay_steps": recipe.decay} if recipe.decay else {},
         warmup_steps=recipe.warmup,
-        weight_decay=recipe.weight_decay,
         adam_beta1=0.9,
         adam_beta2=0.98,
         adam_epsilon=1e-6,
         max_grad_norm=1.0,
-        bf16=recipe.precision == "bf16",  # "auto" is resolved before
-        use_cpu=processes.on_cpu(),
-        seed=seed,
         data_seed=seed,
         save_steps=recipe.save_every,
         logging_steps=log_every(recipe),
-        logging_nan_inf_filter=False,
         dataloader_drop_last=True,
-        dataloader_pin_memory=torch.cuda.is_available(),
         remove_unused_columns=False,
+    )
+
+
+def arguments_of(recipe: Pretraining | Finetuning, folder: Path, seed: int, **own: Any) -> TrainingArguments:
+    """Return the Trainer's arguments that every training has, and those of its `own`.
+
+    A process keeps to one device: several take torchrun, and not a thread and a whole batch each.
+    """
+    made = TrainingArguments(
+        output_dir=str(folder),
+        learning_rate=recipe.learning_rate,
+        weight_decay=recipe.weight_decay,
+        bf16=recipe.precision == "bf16",  # "auto" is resolved before
+        use_cpu=processes.on_cpu(),
+        seed=seed,
+        logging_nan_inf_filter=False,
+        dataloader_pin_memory=torch.cuda.is_available(),
         disable_tqdm=True,
         report_to="none",
+        **own,
     )
-    return one_device(made)
+    if made.n_gpu > 1:
+        made._n_gpu = 1
+    return made
 
 
 def log_every(recipe: Pretraining) -> int:
@@ -111,13 +126,6 @@ def log_every(recipe: Pretraining) -> int:
     """
     most = min(50, max(1, recipe.steps // 20))
     return max(every for every in range(1, most + 1) if recipe.save_every % every == 0)
-
-
-def one_device(made: TrainingArguments) -> TrainingArguments:
-    """Keep a process to one device: several take torchrun, and not a thread and a whole batch each."""
-    if made.n_gpu > 1:
-        made._n_gpu = 1
-    return made
 
 
 def pretrain(
