@@ -61,11 +61,6 @@ def test_a_package_that_does_not_fit_is_one_line(wanted, said):
         workflow.check_packages([wanted])
 
 
-def test_an_unknown_profile_is_refused_before_anything_runs(capsys):
-    assert cli.main(["reproduce", "--profile", "nope"]) == 2
-    assert capsys.readouterr().err.startswith("saobp: no profile is called 'nope'")
-
-
 @pytest.mark.parametrize("option", ["--cores", "--processes"])
 @pytest.mark.parametrize("text", ["0", "-2", "1.5", "1:30", "many"])
 def test_no_cores_or_processes_are_refused_before_anything_runs(option, text, capsys, monkeypatch):

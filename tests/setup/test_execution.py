@@ -65,12 +65,6 @@ def test_missing_files_are_named(tmp_path, capsys):
     assert "has no cell tagged 'parameters'" in refused(capsys, tmp_path / "bare.ipynb", tmp_path / "out.ipynb")
 
 
-def test_an_integer_is_welcome_where_a_float_is_declared(tmp_path):
-    path = notebook(tmp_path)
-    values = execution.checked(path, {"rate": "2"}, execution.declared_parameters(path))
-    assert values == {"rate": 2.0} and isinstance(values["rate"], float)
-
-
 def test_a_run_leaves_the_notebook_and_exactly_one_record(tmp_path, capsys):
     output = tmp_path / "deep" / "out.ipynb"
     code = cli.main(["run", str(notebook(tmp_path, WRITES)), str(output), "-p", "steps", "7"])
@@ -154,12 +148,6 @@ def test_a_folder_in_the_place_of_the_output_is_refused_before_anything_runs(tmp
     (tmp_path / "out.ipynb").mkdir()
     path = notebook(tmp_path, "raise SystemExit")
     assert "out.ipynb: is a folder" in refused(capsys, path, tmp_path / "out.ipynb")
-
-
-@pytest.mark.parametrize("typed", ["010", "08"])
-def test_a_number_reaches_the_notebook_as_it_was_typed(tmp_path, typed):
-    path = notebook(tmp_path, parameters=PARAMETERS)
-    assert execution.checked(path, {"steps": typed}, execution.declared_parameters(path)) == {"steps": int(typed)}
 
 
 def test_a_cell_of_typed_parameters_is_read_as_papermill_reads_it(tmp_path):

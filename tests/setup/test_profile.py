@@ -61,6 +61,19 @@ def test_every_profile_that_comes_along_is_valid(name):
         ("tasks: [race, squad, sst2]", "tasks: [nope]", "key 'attention.tasks.0'"),
         ("seeds: [42]", "seeds: [42, 42]", "key 'seeds': one stands there twice"),
         ("seeds: [42]", "seeds: [-1]", "key 'seeds.0'"),
+        ("seeds: [42]", "seeds: [4294967296]", "key 'seeds.0'"),
+        ("seeds: [42]", "seeds: [42]\nseeds: [43]", 'duplicate key "seeds"'),
+        (
+            "seeds: [42]",
+            "seeds: [42]\nstrengths: {mini-twin: .inf}",
+            "strengths.mini-twin': input should be a finite",
+        ),
+        (
+            "seeds: [42]",
+            "seeds: [42]\nstrengths: {mini-twin: .nan}",
+            "strengths.mini-twin': input should be a finite",
+        ),
+        ("name: smoke", "name: !!python/object/apply:os.getcwd []", "cannot be read as YAML"),
         ("  warmup: 30", "  warmup: 121", "key 'pretrain': its warmup of 121 steps is longer than its 120 steps"),
         (
             "  warmup: 30",
@@ -103,11 +116,6 @@ def test_an_unknown_profile_is_refused_with_the_known_ones():
 def test_a_missing_file_is_named():
     with pytest.raises(ProfileError, match="missing.yaml: no such profile; choose one of .*smoke"):
         load_profile("missing.yaml")
-
-
-def test_yaml_cannot_build_python_objects(tmp_path):
-    with pytest.raises(ProfileError, match="cannot be read as YAML"):
-        load_profile(written(tmp_path, "name: smoke", "name: !!python/object/apply:os.getcwd []"))
 
 
 def test_a_profile_cannot_be_changed_and_its_fingerprint_follows_its_values(tmp_path):

@@ -3,7 +3,6 @@
 import pytest
 
 from saobp.study.setup import typed_by_hand
-from saobp.study.setup.studies import ProfileError, find, load_profile
 
 
 @pytest.mark.parametrize(
@@ -52,29 +51,6 @@ def test_a_file_that_says_a_thing_twice_or_is_no_yaml_is_refused_in_one_line(tmp
     with pytest.raises(ValueError) as error:
         typed_by_hand.read(file)
     assert str(file) in str(error.value) and "line" in str(error.value) and "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "says"),
-    [
-        ("seeds: [42]", "seeds: [010, 011]", None),
-        ("seeds: [42]", "seeds: [42]\nseeds: [43]", 'duplicate key "seeds"'),
-        ("seeds: [42]", "seeds: [4294967296]", "seeds"),
-        ("seeds: [42]", "seeds: [42]\nstrengths: {mini-twin: .inf}", "finite"),
-        ("seeds: [42]", "seeds: [42]\nstrengths: {mini-twin: .nan}", "finite"),
-        ("learning_rate: 2.0e-3", "learning_rate: 2e-3", None),
-    ],
-)
-def test_a_study_file_keeps_every_number_and_refuses_one_that_cannot_be(tmp_path, old, new, says):
-    text = find("smoke").read_text()
-    file = tmp_path / "mine.yaml"
-    file.write_text(text.replace("name: smoke", "name: mine").replace(old, new, 1))
-    if says is None:
-        study = load_profile(file)
-        assert study.seeds in ([10, 11], [42]) and study.pretrain.learning_rate == 2e-3
-        return
-    with pytest.raises(ProfileError, match=says):
-        load_profile(file)
 
 
 @pytest.mark.parametrize(

@@ -210,12 +210,6 @@ def test_the_floor_is_of_the_same_items_and_is_kept_with_the_score(checkpoint, s
     assert (found["floor"]["items"], found["floor"]["trained_on"]) == (found["items"], len(task.train))
 
 
-def test_a_finished_task_is_not_run_again(checkpoint, source, tmp_path, monkeypatch):
-    first = finetuned("rte", checkpoint, source, tmp_path)
-    monkeypatch.setattr(finetuning, "finetune", lambda *args, **kwargs: pytest.fail("ran again"))
-    assert finetuned("rte", checkpoint, source, tmp_path) == first
-
-
 def test_a_loss_that_is_no_number_is_a_failed_task_and_not_a_score(checkpoint, source, tmp_path):
     network = architectures.encoder("mini-twin", AutoTokenizer.from_pretrained(checkpoint), dropout=0.0, seed=0)
     for parameter in network.bert.parameters():

@@ -186,19 +186,6 @@ def test_a_run_learns_logs_and_summarises(tokenizer, tmp_path):
     assert set(curves.layer_curve(log).layer) == {1, 2, 3, 4}
 
 
-def test_a_loss_that_is_no_number_stops_with_step_rate_and_checkpoint(tmp_path):
-    model = network("original", seed=0)
-
-    class Poison(trainer.TrainerCallback):
-        def on_step_end(self, args, state, control, model=None, **kwargs):
-            if state.global_step == 3:
-                next(model.parameters()).data.fill_(float("nan"))
-
-    # the weights of steps 3 and later are no numbers: the last finite checkpoint is that of step 2
-    with pytest.raises(TrainingFailed, match=r"weights are no numbers at step 3 \(learning rate .*checkpoint-2:"):
-        pretrain(model, tmp_path, Poison(), learning_rate=1.0, warmup=0, save_every=1)
-
-
 @pytest.mark.parametrize("parts", [1, 2])
 def test_the_step_whose_loss_is_no_number_is_named_and_not_the_next_log(tmp_path, parts):
     model, calls = network("original", seed=0), []
@@ -325,7 +312,8 @@ def test_weights_that_are_no_numbers_never_push_out_the_last_good_checkpoint(tmp
                 next(model.parameters()).data.fill_(float("nan"))
 
     model = network("original")
-    with pytest.raises(TrainingFailed, match=f"checkpoint-{last - 1}: lower the learning rate"):
+    said = rf"weights are no numbers at step {last} \(learning rate "
+    with pytest.raises(TrainingFailed, match=f"{said}.*checkpoint-{last - 1}: lower the learning rate"):
         pretrain(model, tmp_path, Poison(), save_every=1)
     assert checkpoints.newest_whole(tmp_path, lambda text: None).name == f"checkpoint-{last - 1}"
 
