@@ -11,8 +11,8 @@ from saobp.study.data.splits import DataError
 from saobp.study.data.squad import located
 
 UNPLACED = 0.01  # share of a split's answers that may not occur in their contexts: more are another data set's
-
-Fault = str | None  # what is wrong with a value
+MEND = "; mend the row or leave it out"
+NO_ANSWER = "no answer; choose a split whose rows have them"
 
 
 def answered(spec: Any, rows: datasets.Dataset, split: str) -> datasets.Dataset:
@@ -22,24 +22,25 @@ def answered(spec: Any, rows: datasets.Dataset, split: str) -> datasets.Dataset:
     one mapping per row: `text` and `answer_start`, both lists.
     Raises DataError that names set, split, row and column if a text, option or answer is missing or impossible.
     """
-    place = f"{spec.dataset} {spec.config} {split}"
+    place, count = f"{spec.dataset} {spec.config} {split}", len(spec.labels)
     *texts, options = spec.texts if spec.kind == "choice" else (*spec.texts, "")
     wanted = [*filter(None, spec.texts), spec.gold]
     if missing := [column for column in wanted if column not in rows.column_names]:
         raise DataError(f"{place}: no column {', '.join(missing)}; name columns as the hub does")
     for column in filter(None, texts):
-        _check(place, column, rows[column][:], _text)
+        _refuse(place, column, rows[column][:], _is_text, f"not a text{MEND}")
     if options:
-        _check(place, options, rows[options][:], lambda value: _options(value, len(spec.labels)))
+        _refuse(place, options, rows[options][:], lambda each: _are_texts(each, count), f"not {count} texts{MEND}")
     if "hops" in rows.column_names:
-        _check(place, "hops", rows["hops"][:], lambda value: _none_but(isinstance(value, int), value, "a count"))
+        _refuse(place, "hops", rows["hops"][:], lambda hops: isinstance(hops, int), f"not a count{MEND}")
     if spec.kind == "span":
         return _with_spans(spec, rows, place)
-    named = _named(spec, rows, place)
-    labels = [_number(spec, named.get(value, value)) for value in rows[spec.gold][:]]
-    _check(place, spec.gold, zip(labels, rows[spec.gold][:]), lambda pair: _answer(spec, *pair))
+    named, given = _named(spec, rows, place), rows[spec.gold][:]
+    _refuse(place, spec.gold, given, lambda value: value not in (None, "", -1) and value == value, NO_ANSWER)
+    known = f"one of {', '.join(spec.labels)}" if spec.labels else "a similarity from 0 to 5"
+    _refuse(place, spec.gold, given, lambda value: _number(spec, value) is not None, f"not {known}{MEND}")
     kept = rows.remove_columns("label") if "label" in rows.column_names else rows
-    return kept.add_column("label", labels)
+    return kept.add_column("label", [_number(spec, named.get(value, value)) for value in given])
 
 
 def unplaced(spec: Any, rows: datasets.Dataset) -> int:
@@ -47,24 +48,19 @@ def unplaced(spec: Any, rows: datasets.Dataset) -> int:
     return sum(_places(spec, rows)) if spec.kind == "span" else 0
 
 
-def _check(place: str, column: str, values: Iterable[Any], fault: Callable[[Any], Fault]) -> None:
-    """Refuse the first value that something is wrong with."""
+def _refuse(place: str, column: str, values: Iterable[Any], right: Callable[[Any], bool], said: str) -> None:
+    """Refuse the first value that is not right."""
     for row, value in enumerate(values):
-        if said := fault(value):
-            raise DataError(f"{place}, row {row}, column '{column}': {said}")
+        if not right(value):
+            raise DataError(f"{place}, row {row}, column '{column}': {shorten(repr(value), 60)} is {said}")
 
 
-def _none_but(right: bool, value: Any, what: str) -> Fault:
-    return None if right else f"{shorten(repr(value), 60)} is not {what}; mend the row or leave it out"
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
 
 
-def _text(value: Any) -> Fault:
-    return _none_but(isinstance(value, str), value, "a text")
-
-
-def _options(value: Any, count: int) -> Fault:
-    right = isinstance(value, list) and len(value) == count and all(isinstance(option, str) for option in value)
-    return _none_but(right, value, f"{count} texts")
+def _are_texts(value: Any, count: int) -> bool:
+    return isinstance(value, list) and len(value) == count and all(map(_is_text, value))
 
 
 def _named(spec: Any, rows: datasets.Dataset, place: str) -> dict[int, str]:
@@ -81,18 +77,6 @@ def _named(spec: Any, rows: datasets.Dataset, place: str) -> dict[int, str]:
         said = f"classes {', '.join(names)} are not {', '.join(spec.labels)}; name them so"
         raise DataError(f"{place}, column '{spec.gold}': {said}")
     return dict(enumerate(found))
-
-
-def _answer(spec: Any, number: float | None, value: Any) -> Fault:
-    if number is not None:
-        return None
-    if value in (None, "", -1) or value != value:
-        return _lacks(value)
-    return _none_but(False, value, f"one of {', '.join(spec.labels)}" if spec.labels else "a similarity from 0 to 5")
-
-
-def _lacks(value: Any) -> str:
-    return f"{shorten(repr(value), 60)} is no answer; choose a split whose rows have them"
 
 
 def _number(spec: Any, value: Any) -> int | float | None:
@@ -113,7 +97,8 @@ def _with_spans(spec: Any, rows: datasets.Dataset, place: str) -> datasets.Datas
         turned = [{key: [a.get(key) for a in each or ()] for key in ("text", "answer_start")} for each in given]
         rows = rows.remove_columns(spec.gold).add_column(spec.gold, turned)
         given = turned
-    _check(place, spec.gold, given, _span)
+    _refuse(place, spec.gold, given, lambda answers: bool(_texts_of(answers)), NO_ANSWER)
+    _refuse(place, spec.gold, given, _has_starts, f"not one answer_start per text{MEND}")
     lost = [row for row, gone in enumerate(_places(spec, rows)) if gone]
     if len(lost) > UNPLACED * len(rows):
         said = f"the answers of {len(lost)} of {len(rows)} rows do not occur in their contexts"
@@ -121,12 +106,15 @@ def _with_spans(spec: Any, rows: datasets.Dataset, place: str) -> datasets.Datas
     return rows
 
 
-def _span(answers: Any) -> Fault:
-    texts, starts = (answers.get(key) if isinstance(answers, Mapping) else None for key in ("text", "answer_start"))
-    if not texts or not all(isinstance(text, str) and text.strip() for text in texts):
-        return _lacks(answers)
-    right = isinstance(starts, list) and len(starts) == len(texts) and all(isinstance(n, int) for n in starts)
-    return _none_but(right, answers, "one answer_start per text")
+def _texts_of(answers: Any) -> list[str]:
+    """Return the texts of a row's answers; none if one is missing or blank."""
+    texts = answers.get("text") if isinstance(answers, Mapping) else None
+    return texts if texts and all(_is_text(text) and text.strip() for text in texts) else []
+
+
+def _has_starts(answers: Mapping[str, Any]) -> bool:
+    starts = answers.get("answer_start")
+    return isinstance(starts, list) and len(starts) == len(answers["text"]) and all(isinstance(n, int) for n in starts)
 
 
 def _places(spec: Any, rows: datasets.Dataset) -> list[bool]:
