@@ -54,7 +54,7 @@ def test_a_table_and_a_picture_have_a_box_to_scroll_in():
 
 
 def test_cells_of_words_know_their_heads_and_a_table_of_numbers_is_told_from_one_of_words():
-    words = formulas.markdown("| a | `b` & c | d | e |\n|---|---|---|---|\n| 1 | 2 | 3 | 4 |\n")
+    words = formulas.markdown("| a | `b` & c | d | e |\n|:--|:--|---|---|\n| 1 | 2 | 3 | 4 |\n")
     assert '<table class="words">' in words
     assert '<td data-head="b &amp; c: ">2</td>' in words and '<td data-head="e: ">4</td>' in words
     numbers = formulas.markdown("| a | b | c | d |\n|---|---|---|---:|\n| 1 | 2 | 3 | 4 |\n")

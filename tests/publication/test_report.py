@@ -186,11 +186,8 @@ def test_a_smoke_run_says_what_it_checked_and_shows_results_of_the_tracked_studi
     text = re.sub(r"\s+", " ", read(folder, "index.html"))
     held = sum("assert " in line for line in read(folder, "notebooks/01-derivation.ipynb").splitlines())
     assert f"1 notebook ended, {held} assertions in them held, and 9 tables and" in text
-    claims = (paths.figures() / "claims.md").read_text(encoding="utf-8")
-    assert (
-        text.count('<td data-head="Outcome: ">')
-        == claims.partition("| Claim |")[2].partition("\n\n")[0].count("\n") - 1
-    )
+    claims = next(part for part in read(paths.figures(), "claims.md").split("\n\n") if part.startswith("|"))
+    assert text.count('<td data-head="Outcome: ">') == claims.strip().count("\n") - 1 > 9
     assert 'href="tracked/table2.tex"' in text and 'href="figures/table2.tex"' not in text
 
 

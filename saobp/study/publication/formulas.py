@@ -45,6 +45,7 @@ class Formulas(IPythonRenderer):
 
     def table(self, text: str) -> str:
         """Put a table into its box: of "numbers", or of "words" in many columns, whose cells then know their heads."""
+        text = text.replace(' style="text-align:left"', "")  # the usual; the style sheet asks for what is set otherwise
         heads = [escape(unescape(TAG.sub("", head))) for head in HEAD.findall(text)]
         kind = ' class="numbers"' if 'text-align:right"' in text else ' class="words"' if len(heads) > 3 else ""
         if "words" in kind:
