@@ -1,11 +1,13 @@
-"""Time refined attention, forward and backward, beside torch's: `python benchmarks/attention.py [--compile]`.
+"""Time refined attention beside what one would use instead: `python benchmarks/attention.py [--compile]`.
 
-Writes benchmarks/attention.json. `--compile` also times torch.compile of the operation; it needs a compiler.
+Writes benchmarks/attention.json: time and peak memory, forward and forward + backward, 128 to 8192 tokens. `--compile`
+adds FlexAttention and torch.compile of the operation; both need a C++ compiler.
 Also timed is why plain attention trains in float32 under autocast on a CPU.
 """
 
 import argparse
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -14,23 +16,54 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from saobp import saobp_attention
 from saobp.fused.scores import in_quick_type
-from saobp.study.cost.length import WAYS, forward_and_backward, memory
-from saobp.study.cost.timing import THREADS, circumstances, interleaved, profile
+from saobp.study.cost.length import DIRECTIONS, WAYS, forward, forward_and_backward, peak
+from saobp.study.cost.timing import THREADS, circumstances, in_a_process, interleaved, profile
 from saobp.study.setup.paths import write_text
 from saobp.study.setup.records import device
 
-SHAPES = {"short": (32, 4, 128, 64), "long": (1, 4, 4096, 64), "bfloat16": (64, 4, 64, 32)}
+ROUNDS = {(32, 4, 128, 64): 31, (1, 4, 128, 64): 101, (1, 4, 512, 64): 31, (1, 4, 2048, 64): 9, (1, 4, 8192, 64): 3}
+"""Rounds of each shape (batch, heads, L, D)."""
+
+LONGEST = {"literal": 2048}
+"""Tokens beyond which a way is left out: at 8192 it would keep more than 10 GiB."""
+
+PLAIN = ("sdpa", "eager", "literal", "high")
 
 
-def times(shape: tuple[int, ...], compiled: bool, names: list[str]) -> dict:
-    """Time each of the named ways on one shape, in turns with sdpa and nothing else between."""
-    ways = {name: forward_and_backward(WAYS[name], shape) for name in names}
+def ways(compiled: bool) -> dict[str, Callable[..., Tensor]]:
+    """Return the ways by name; what a compiler needs is imported only here, since every process imports this file."""
+    found = {name: WAYS[name] for name in PLAIN}
     if compiled:
-        ways["compiled"] = forward_and_backward(torch.compile(saobp_attention, dynamic=False), shape)
-    base = forward_and_backward(WAYS["sdpa"], shape)
-    pairs = {name: interleaved({"sdpa": base, name: way}) for name, way in ways.items()}
-    found = {"sdpa": pairs["high"]["sdpa"]} | {name: pair[name] for name, pair in pairs.items()}
-    return {"shape": list(shape), "ways": found, "profile_of_high": profile(ways["high"])}
+        from torch.nn.attention.flex_attention import flex_attention
+
+        found["flex"] = torch.compile(flex_attention, dynamic=False)
+        found["compiled"] = torch.compile(saobp_attention, dynamic=False)
+    return found
+
+
+def one_shape(shape: tuple[int, ...], rounds: int, compiled: bool) -> list[dict]:
+    """Time all ways in turns, in both directions; return a row for each."""
+    known = {name: way for name, way in ways(compiled).items() if shape[2] <= LONGEST.get(name, shape[2])}
+    rows = {name: {"shape": list(shape), "way": name} for name in known}
+    for direction, prepare in DIRECTIONS.items():
+        calls = {name: prepare(way, shape) for name, way in known.items()}
+        calls = {name: call for name, call in calls.items() if name in PLAIN or runs(name, call)}
+        for name, found in interleaved(calls, rounds).items():
+            there = (peak, name, shape, direction, torch.get_num_threads())
+            rows[name][direction] = found | {"peak_mib": in_a_process(*there) if name in PLAIN else None}
+    for name, row in rows.items():
+        row["finite"] = "forward" in row and bool(forward(known[name], shape)().isfinite().all())
+    return [row for row in rows.values() if "forward" in row]
+
+
+def runs(name: str, call: Callable[[], object]) -> bool:
+    """Tell whether a compiled way runs here; FlexAttention has no gradient on a processor."""
+    try:
+        call()
+    except Exception as error:  # whatever the compiler says
+        print(f"{name} left out: {str(error).splitlines()[0]}")
+        return False
+    return True
 
 
 def in_bfloat16(*tensors: Tensor) -> Tensor:
@@ -44,41 +77,28 @@ def widened(*tensors: Tensor) -> Tensor:
     return scaled_dot_product_attention(*in_quick_type(*narrow)).bfloat16().float()
 
 
-def autocast(shape: tuple[int, ...]) -> dict:
+def autocast(shape: tuple[int, ...] = (64, 4, 64, 32)) -> dict:
     """Time plain attention on bfloat16 tensors, widened and as they are, in turns."""
     ways = {"widened": widened, "bfloat16": in_bfloat16}
-    return {
-        "shape": list(shape),
-        "ways": interleaved({name: forward_and_backward(way, shape) for name, way in ways.items()}),
-    }
-
-
-def measure(compiled: bool) -> dict:
-    """Measure times and memory."""
-    few = ["high", "low", "elemmul"]
-    peaks = {f"{name}_{length}": memory(name, length) for name in ("sdpa", "high") for length in (4096, 8192)}
-    peaks["materialised_4096"] = memory("materialised", 4096)
-    medians = {name: peak["median"] for name, peak in peaks.items()}
-    return {
-        "device": device(),
-        **circumstances(),
-        "short": times(SHAPES["short"], compiled, [*few, "materialised"]),
-        "long": times(SHAPES["long"], compiled, few),
-        "bfloat16": autocast(SHAPES["bfloat16"]),
-        "peak_mib": peaks,
-        "peak_share_of_materialised": medians["high_4096"] / medians["materialised_4096"],
-        "peak_growth_4096_to_8192": medians["high_8192"] / medians["high_4096"],
-    }
+    calls = {name: forward_and_backward(way, shape) for name, way in ways.items()}
+    return {"shape": list(shape), "ways": interleaved(calls)}
 
 
 def main() -> None:
     """Measure and write."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--compile", action="store_true", help="also time torch.compile of the operation")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--compile", action="store_true", help="also time FlexAttention and torch.compile of ours")
+    parser.add_argument("--threads", type=int, default=THREADS)
+    parser.add_argument("--longest", type=int, default=8192, help="leave out longer sequences")
     parser.add_argument("--out", type=Path, default=Path(__file__).with_suffix(".json"))
     options = parser.parse_args()
-    torch.set_num_threads(THREADS)
-    text = json.dumps(measure(options.compile), indent=1)
+    torch.set_num_threads(options.threads)
+    found = {"device": device(), **circumstances(), "rows": [], "bfloat16": autocast()}
+    for shape, rounds in ROUNDS.items():
+        if shape[2] <= options.longest:
+            found["rows"] += one_shape(shape, rounds, options.compile)
+    found["profile_of_high"] = profile(forward(saobp_attention, (32, 4, 128, 64)))
+    text = json.dumps(found, indent=1)
     write_text(options.out, text + "\n")
     print(text)
 

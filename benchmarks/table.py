@@ -1,10 +1,8 @@
 """Print the measured numbers as tables, and put them into README.md: `python benchmarks/table.py`."""
 
 import json
-from math import isnan
 from pathlib import Path
 
-from saobp.study.cost.cost_tables import peak
 from saobp.study.setup.paths import write_text
 
 HERE = Path(__file__).parent
@@ -35,16 +33,24 @@ def circumstances(found: dict) -> str:
     )
 
 
-def memory(found: dict) -> list[str]:
-    """Tabulate peaks of memory and what they amount to."""
-    lines = [row("peak above inputs", "MiB", "lowest – highest"), row("---", "---", "---")]
-    for name, value in found["peak_mib"].items():
-        ends = peak({"peak_mib": value})
-        reach = "one measurement" if isnan(ends["low"]) else f"{ends['low']:.0f} – {ends['high']:.0f}"
-        lines.append(row(name.replace("_", ", L = "), f"{ends['median']:.0f}", reach))
-    share, growth = found["peak_share_of_materialised"], found["peak_growth_4096_to_8192"]
-    lines += [row("high of materialised, L = 4096", f"{share:.1%}", "")]
-    return [*lines, row("high, L = 8192 over 4096", f"× {growth:.2f}", ""), ""]
+def alternatives(found: dict) -> list[str]:
+    """Tabulate time and memory of each shape and way, both directions side by side."""
+    head = [f"{what} {unit}" for what in ("forward", "forward + backward") for unit in ("ms", "× sdpa", "MiB")]
+    lines = [row("batch × heads × L × D", "way", *head), row(*["---"] * 8)]
+    for one in found["rows"]:
+        cells = [cell for name in ("forward", "forward_and_backward") for cell in direction(one.get(name))]
+        name = one["way"] if one["finite"] else f"{one['way']} (overflows)"
+        lines.append(row(" × ".join(map(str, one["shape"])), name, *cells))
+    return [*lines, ""]
+
+
+def direction(found: dict | None) -> tuple[str, str, str]:
+    """Return milliseconds, ratio with its quartiles, and MiB of one direction; dashes where it does not run."""
+    if found is None:
+        return "—", "—", "—"
+    low, high = found["ratio_quartiles"]
+    taken = "—" if found["peak_mib"] is None else f"{found['peak_mib']:.0f}"
+    return f"{found['median_ms']:.2f}", f"{found['ratio']:.2f} ({low:.2f} – {high:.2f})", taken
 
 
 def pretraining(found: dict) -> list[str]:
@@ -80,18 +86,14 @@ def tables() -> str:
     """Return all tables as Markdown."""
     attention = json.loads((HERE / "attention.json").read_text())
     step = json.loads((HERE / "bert_step.json").read_text())
-    lines = ["**Attention, forward and backward.** " + circumstances(attention), ""]
-    for part in ("short", "long"):
-        shape = " × ".join(map(str, attention[part]["shape"]))
-        lines += times(f"batch × heads × L × D = {shape}", attention[part]["ways"], "sdpa")
-    if "bfloat16" in attention:
-        shape = " × ".join(map(str, attention["bfloat16"]["shape"]))
-        lines += times(f"plain, bfloat16 tensors, {shape}", attention["bfloat16"]["ways"], "widened")
-    lines += memory(attention)
+    lines = ["**Attention.** " + circumstances(attention), "", *alternatives(attention)]
+    shape = " × ".join(map(str, attention["bfloat16"]["shape"]))
+    lines += times(f"plain, bfloat16 tensors, {shape}", attention["bfloat16"]["ways"], "widened")
     size = " × ".join(map(str, step["batch"]))
-    lines += [f"**A training step of BERT-Mini, {size} tokens.** " + circumstances(step), ""]
-    for part in ("without_dropout", "with_dropout"):
-        lines += times(part.replace("_", " "), step[part]["ways"], "original")
+    lines += [f"**BERT-Mini; training on {size} tokens, inference on others.** " + circumstances(step), ""]
+    for part, found in step.items():
+        if isinstance(found, dict):
+            lines += times(part.replace("_", " "), found["ways"], "original")
     lines += pretraining(json.loads((HERE / "pretraining.json").read_text()))
     lines += diagnostics(json.loads((HERE / "diagnostics.json").read_text()))
     return "\n".join(lines)

@@ -1,5 +1,6 @@
 """Time and memory of attention, forward and backward, against length: fused, materialised, and torch's own."""
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -13,6 +14,20 @@ from saobp.study.cost.timing import THREADS, attention_kernel, in_processes, int
 HEADS, WIDTH = 4, 64
 
 
+def eager(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    """Attend without refinement, the matrix spelled out."""
+    return (query @ key.mT / query.shape[-1] ** 0.5).softmax(-1) @ value
+
+
+def literal(query: Tensor, key: Tensor, value: Tensor, strength: float = 0.2) -> Tensor:
+    """Refine as Algorithm 1 is printed, its loops vectorised; the product overflows float32 in long sequences."""
+    attention = (query @ key.mT / query.shape[-1] ** 0.5).softmax(-1)
+    grown = math.exp(strength)
+    messages = grown * attention.sum(-1, keepdim=True) + (1 - grown) * attention
+    belief = attention * (messages.prod(-2, keepdim=True) / messages)
+    return (belief / belief.sum(-1, keepdim=True)) @ value
+
+
 def materialised(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     """Refine the whole matrix and let autograd keep what it wants."""
     return refine((query @ key.mT / query.shape[-1] ** 0.5).softmax(-1)) @ value
@@ -20,6 +35,8 @@ def materialised(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
 
 WAYS: dict[str, Callable[..., Tensor]] = {
     "sdpa": scaled_dot_product_attention,
+    "eager": eager,
+    "literal": literal,
     "high": saobp_attention,
     "low": partial(saobp_attention, factor="low"),
     "elemmul": partial(saobp_attention, factor="elemmul"),
@@ -36,16 +53,27 @@ def forward_and_backward(attend: Callable[..., Tensor], shape: tuple[int, ...]) 
     return lambda: torch.autograd.grad(attend(*inputs), inputs, upstream)
 
 
+def forward(attend: Callable[..., Tensor], shape: tuple[int, ...]) -> Callable[[], Tensor]:
+    """Return a call of an attention on the same random inputs, which want no gradient."""
+    place = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    generator = torch.Generator().manual_seed(0)
+    inputs = [torch.randn(shape, generator=generator).to(place) for _ in range(3)]
+    return torch.inference_mode()(lambda: attend(*inputs))
+
+
+DIRECTIONS = {"forward": forward, "forward_and_backward": forward_and_backward}
+
+
 def memory(way: str, length: int) -> dict[str, float]:
     """Measure the peak of a way at (1, 4, length, 64), in MiB above its inputs: median, "low", "high" of processes."""
-    return in_processes(peak, way, length)
+    return in_processes(peak, way, (1, HEADS, length, WIDTH))
 
 
-def peak(way: str, length: int) -> float:
+def peak(way: str, shape: tuple[int, ...], direction: str = "forward_and_backward", threads: int = THREADS) -> float:
     """Measure the peak here, after a small call that loads what is loaded once."""
-    torch.set_num_threads(THREADS)
-    forward_and_backward(WAYS[way], (1, HEADS, 64, WIDTH))()
-    return peak_above_now(forward_and_backward(WAYS[way], (1, HEADS, length, WIDTH)))
+    torch.set_num_threads(threads)
+    DIRECTIONS[direction](WAYS[way], (1, HEADS, 64, WIDTH))()
+    return peak_above_now(DIRECTIONS[direction](WAYS[way], shape))
 
 
 def by_length(lengths: Sequence[int], ways: Sequence[str], rounds: int, longest_materialised: int = 2048) -> list[dict]:
