@@ -11,7 +11,7 @@ export PROFILE
 export PYTHONWARNINGS ?= ignore
 
 .DEFAULT_GOAL := help
-.PHONY: help install reproduce test nightly figures publish notebooks lint format lock lab clean
+.PHONY: help install reproduce test coverage nightly figures publish notebooks lint format lock lab clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -30,8 +30,11 @@ reproduce: install  ## run every notebook under PROFILE (smoke), then open build
 	@saobp reproduce --profile "$$PROFILE" --cores $(CORES)
 
 test: install  ## unit, property and end-to-end tests, then the notebooks under nbval
-	@python -m pytest -n $(CORES) --dist loadfile --cov=saobp --cov-report=term:skip-covered
+	@python -m pytest -n $(CORES) --dist loadfile --no-loadscope-reorder
 	@OMP_NUM_THREADS=1 python -m pytest -n $(CORES) --dist loadfile --nbval-lax --nbval-cell-timeout=900 -p no:cacheprovider notebooks
+
+coverage: install  ## the tests again, and which lines of saobp none of them runs (half as long again)
+	@python -m pytest -n $(CORES) --dist loadfile --no-loadscope-reorder --cov=saobp --cov-report=term:skip-covered
 
 nightly: install  ## the slow tests and the thousands of generated cases
 	@python -m pytest -m 'slow or nightly'

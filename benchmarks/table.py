@@ -28,9 +28,15 @@ def times(title: str, found: dict, base: str) -> list[str]:
 def circumstances(found: dict) -> str:
     """Say where and when."""
     return (
-        f"{found['device']}; torch {found['torch']}; {found['threads']} threads; "
+        f"{processor(found)}; torch {found['torch']}; {found['threads']} thread{'s' * (found['threads'] > 1)}; "
         f"load average at the start {found['load_average']:.1f}."
     )
+
+
+def processor(found: dict) -> str:
+    """Return the name of the device, which older files hold alone."""
+    device = found["device"]
+    return device if isinstance(device, str) else device["name"]
 
 
 def alternatives(found: dict) -> list[str]:
@@ -73,9 +79,9 @@ def pretraining(found: dict) -> list[str]:
 
 def diagnostics(found: dict) -> list[str]:
     """Tabulate what the diagnostics take."""
-    lines = [f"**Diagnostics.** {found['device']}.", "", row("", "", "value"), row("---", "---", "---")]
+    lines = [f"**Diagnostics.** {processor(found)}.", "", row("", "", "value"), row("---", "---", "---")]
     for part, values in found.items():
-        if isinstance(values, dict):
+        if isinstance(values, dict) and part != "device":
             lines += [
                 row(part.replace("_", " "), name.replace("_", " "), f"{value:.4g}") for name, value in values.items()
             ]
@@ -92,7 +98,7 @@ def tables() -> str:
     size = " × ".join(map(str, step["batch"]))
     lines += [f"**BERT-Mini; training on {size} tokens, inference on others.** " + circumstances(step), ""]
     for part, found in step.items():
-        if isinstance(found, dict):
+        if isinstance(found, dict) and "ways" in found:
             lines += times(part.replace("_", " "), found["ways"], "original")
     lines += pretraining(json.loads((HERE / "pretraining.json").read_text()))
     lines += diagnostics(json.loads((HERE / "diagnostics.json").read_text()))

@@ -4,9 +4,6 @@
 of length L per head are kept: what all queries together say about each key, and the rows' normalisers.
 """
 
-import math
-import threading
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -14,34 +11,10 @@ from torch import Tensor
 
 from saobp.fused.dropout import Dropout
 from saobp.fused.products import Wide
-
-TILE = 65536
-"""Entries of a tile that holds whole matrices: 256 KiB in float32, of which three or four live at once in the cache."""
-
-LONG = 262144
-"""Entries of a tile of a longer sequence, whose matrix is cut between queries."""
-
-WHOLE = 512
-"""Longest sequence whose attention matrix is one tile: saves computing it twice in each direction."""
-
-QUERIES = 64
-"""Least number of queries in a tile of a longer sequence: fewer starve the matrix products."""
-
-RANGE = 60.0
-"""Largest spread, in nats, that products of float32 numbers carry without underflow of what matters."""
+from saobp.fused.tiles import buffer, is_single, queries_per_tile, scratch_for
 
 BLOCKED = -1e30
 """Score of a pair that may not look at each other; finite, so that a row without any pair stays defined."""
-
-
-class Kept(threading.local):
-    """Scratch space of a thread, kept from call to call: new memory costs a page fault every 4 KiB."""
-
-    def __init__(self):
-        self.scratch: dict = {}
-
-
-_kept = Kept()
 
 
 @dataclass(frozen=True)
@@ -179,81 +152,6 @@ class Heads:
 def in_type(tensor: Tensor, dtype: torch.dtype) -> Tensor:
     """Return a tensor in a type; the tensor itself, without a call, if that is its type."""
     return tensor if tensor.dtype == dtype else tensor.to(dtype)
-
-
-def queries_per_tile(length: int) -> int:
-    """Return the number of queries of a tile."""
-    return length if length <= WHOLE else max(QUERIES, LONG // length)
-
-
-def is_single(length: int) -> bool:
-    """Tell whether one tile holds all queries."""
-    return queries_per_tile(length) >= length
-
-
-def scratch_for(like: Tensor) -> dict:
-    """Return the scratch space of this thread; a new one for very long sequences, and where calls may overlap."""
-    length = like.shape[-2]
-    return _kept.scratch if like.device.type == "cpu" and queries_per_tile(length) * length <= 4 * LONG else {}
-
-
-def buffer(scratch: dict, number: int, shape: tuple[int, int, int], like: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return a tensor of a shape (head, query, key) whose content is nobody's; those of one number share memory."""
-    memory, view = scratch.get((number, dtype), (None, None))
-    if view is None or view.shape != shape:
-        with torch.inference_mode(False):  # what is made inside may not be written to outside
-            room = max(LONG, math.prod(shape))
-            if memory is None or len(memory) < room:
-                memory = like.new_empty(room, dtype=dtype)
-            view = memory[: math.prod(shape)].view(shape)
-        scratch[number, dtype] = memory, view
-    return view
-
-
-def log_sum(messages: Tensor, strongest: float) -> Tensor:
-    """Sum the logarithms of messages (head, query, key) over the queries, (head, 1, key), in nats.
-
-    A logarithm costs ten products: it is taken of as many messages together as float32 has the range for.
-    """
-    queries = messages.shape[-2]
-    together = int(RANGE / max(strongest, RANGE / queries))
-    if together < 2:
-        return messages.log().sum(-2, keepdim=True)
-    starts = range(0, queries, together)
-    products = [messages[:, start : start + together].prod(-2, keepdim=True).log_() for start in starts]
-    return sum(products[1:], products[0])
-
-
-def heads_per_tile(length: int) -> int:
-    """Return how many heads go into a tile."""
-    return TILE // (queries_per_tile(length) * length) or 1
-
-
-def sequences_per_tile(heads: int, length: int) -> int:
-    """Return how many whole sequences go into a tile; 1 also where a tile holds a few heads of one."""
-    return heads_per_tile(length) // heads or 1
-
-
-def parts(*tensors: Tensor, length: int) -> Iterator[tuple[slice, tuple[Tensor, ...]]]:
-    """Cut tensors (batch, head, ...) into as many heads as fit a tile; yield slices and pieces (head, ...).
-
-    A slice counts all heads of all sequences. Pieces of one sequence are views, whatever its layout in memory.
-    """
-    heads = tensors[0].shape[1]
-    together, size = sequences_per_tile(heads, length), heads_per_tile(length)
-    start = 0
-    for pieces in zip(*(cut(x, together, size) for x in tensors)):
-        yield slice(start, start + len(pieces[0])), pieces
-        start += len(pieces[0])
-
-
-def cut(tensor: Tensor, sequences: int, heads: int) -> list[Tensor]:
-    """Cut (batch, head, ...) into pieces of some sequences, or of some heads of one."""
-    if sequences > 1:
-        return [piece.flatten(0, 1) for piece in tensor.split(sequences)]
-    if heads >= tensor.shape[1]:
-        return list(tensor.unbind())
-    return [piece for one in tensor.unbind() for piece in one.split(heads)]
 
 
 class Means:

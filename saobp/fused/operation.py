@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 
 from saobp.fused.forms import backward_all, backward_prefix, forward_all, forward_prefix, values_for
-from saobp.fused.heads import Call, Gradients, Heads, Means, is_single, parts, sequences_per_tile
+from saobp.fused.heads import Call, Gradients, Heads, Means
 from saobp.fused.plain import attend_plainly, backward_plainly, is_plain
 from saobp.fused.products import Wide, average, paired, softmax_gradient
+from saobp.fused.tiles import is_single, parts, sequences_per_tile
 from saobp.fused.workers import side_by_side
 
 

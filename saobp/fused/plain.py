@@ -9,18 +9,9 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from saobp.fused.heads import (
-    RANGE,
-    Call,
-    buffer,
-    cut,
-    heads_per_tile,
-    is_single,
-    log_sum,
-    scratch_for,
-    sequences_per_tile,
-)
-from saobp.fused.products import softmax_gradient
+from saobp.fused.heads import Call
+from saobp.fused.products import RANGE, log_sum, softmax_gradient
+from saobp.fused.tiles import buffer, cut, heads_per_tile, is_single, scratch_for, sequences_per_tile
 
 
 def is_plain(call: Call, query: Tensor) -> bool:

@@ -1,4 +1,4 @@
-"""Matrix products of a tile, and the gradient of a softmax."""
+"""Matrix products of a tile, the gradient of a softmax, and sums of logarithms."""
 
 from typing import NamedTuple
 
@@ -7,6 +7,10 @@ from torch import Tensor
 
 LANES = 16
 """Columns that matrix products take at once; a width that is no multiple is slower than the next one up."""
+
+
+RANGE = 60.0
+"""Largest spread, in nats, that products of float32 numbers carry without underflow of what matters."""
 
 
 class Wide(NamedTuple):
@@ -52,3 +56,17 @@ def paired(gradient: Wide, values: Wide, keep: Tensor | None, out: Tensor) -> Te
 def softmax_gradient(gradient: Tensor, probabilities: Tensor, out: Tensor) -> Tensor:
     """Return p (g - sum p g): from the gradient of a softmax's output to that of its scores, in `out`."""
     return torch.ops.aten._softmax_backward_data.out(gradient, probabilities, -1, probabilities.dtype, grad_input=out)
+
+
+def log_sum(messages: Tensor, strongest: float) -> Tensor:
+    """Sum the logarithms of messages (head, query, key) over the queries, (head, 1, key), in nats.
+
+    A logarithm costs ten products: it is taken of as many messages together as float32 has the range for.
+    """
+    queries = messages.shape[-2]
+    together = int(RANGE / max(strongest, RANGE / queries))
+    if together < 2:
+        return messages.log().sum(-2, keepdim=True)
+    starts = range(0, queries, together)
+    products = [messages[:, start : start + together].prod(-2, keepdim=True).log_() for start in starts]
+    return sum(products[1:], products[0])

@@ -9,7 +9,8 @@ from reference import equation_11, equation_15
 from torch.utils.checkpoint import checkpoint
 
 import saobp.fused.forms
-import saobp.fused.heads
+import saobp.fused.operation
+import saobp.fused.tiles
 from saobp.equations.refine import FACTORS, refine
 from saobp.fused.attention import saobp_attention, visible_keys
 
@@ -32,10 +33,10 @@ CASES = [("high", *x) for x in SWITCHES] + [(f, *x) for f in ("low", "elemmul") 
 def tiles(request, monkeypatch):
     """Work in one tile, or in tiles of a few queries with a short one at the end."""
     if request.param == "many tiles":
-        monkeypatch.setattr(saobp.fused.heads, "WHOLE", 4)
-        monkeypatch.setattr(saobp.fused.heads, "TILE", 64)
-        monkeypatch.setattr(saobp.fused.heads, "LONG", 64)
-        monkeypatch.setattr(saobp.fused.heads, "QUERIES", 5)
+        monkeypatch.setattr(saobp.fused.tiles, "WHOLE", 4)
+        monkeypatch.setattr(saobp.fused.tiles, "TILE", 64)
+        monkeypatch.setattr(saobp.fused.tiles, "LONG", 64)
+        monkeypatch.setattr(saobp.fused.tiles, "QUERIES", 5)
 
 
 def heads(batch=3, heads=4, groups=2, length=13, width=5, value_width=3, sharpness=3.0, dtype=torch.float64):
@@ -323,6 +324,39 @@ def test_attention_and_gradients_do_not_depend_on_the_number_of_threads(options,
     for other in runs[1:]:
         for one, two in zip(runs[0], other):
             torch.testing.assert_close(one, two, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("tile", [4 * 13 * 13, 2 * 13 * 13, 1])  # one sequence, two of its heads, one
+@pytest.mark.parametrize("exclude_self", [True, False])
+def test_sequences_that_lie_between_others_in_memory_are_worked_on_where_they_are(tile, exclude_self, monkeypatch):
+    monkeypatch.setattr(saobp.fused.tiles, "TILE", tile)
+    between = [torch.randn(3, 13, 4, width, dtype=torch.float64).transpose(1, 2) for width in (5, 5, 3)]
+    for mask in (None, RIGHT):
+        inputs = [x.detach().requires_grad_() for x in between]
+        agree(inputs, 0.2, mask=mask, exclude_self=exclude_self)
+        assert saobp_attention(*inputs).stride() == inputs[2].stride()
+
+
+@pytest.mark.parametrize("exclude_self", [True, False])
+def test_a_sink_of_a_plain_call_is_summed_in_logarithms(exclude_self, monkeypatch):
+    query, key, value = (x.detach() for x in heads(2, 2, 2, length=300, width=4, value_width=4))
+    key[0, :, 7], query[..., 0] = 6.0, query[..., 0].abs() + 4  # 150 nats about one key of the first sequence
+    plainly, inner = [], saobp.fused.operation.attend_plainly
+    monkeypatch.setattr(saobp.fused.operation, "attend_plainly", lambda *a: plainly.append(inner(*a)) or plainly[-1])
+    options = {"strength": 0.5, "exclude_self": exclude_self}
+    for rows, fits in ((slice(None), False), (slice(1, 2), True)):
+        exact, single = (
+            [x[rows].to(dtype).requires_grad_() for x in (query, key, value)]
+            for dtype in (torch.float64, torch.float32)
+        )
+        found, expected = saobp_attention(*single, **options), spelled_out(*exact, **options)
+        assert plainly.pop() is fits
+        torch.testing.assert_close(found.double(), expected, rtol=1e-3, atol=1e-4)
+        gradients = (
+            torch.autograd.grad(out.square().sum(), given) for out, given in ((found, single), (expected, exact))
+        )
+        for one, other in zip(*gradients):
+            torch.testing.assert_close(one.double(), other, rtol=1e-2, atol=1e-3)
 
 
 def test_any_memory_layout_gives_the_same_numbers():
