@@ -216,3 +216,22 @@ def study(models=("mini",), algorithms=("original", "high"), seeds=(42, 43, 44))
     """Pretraining, fine-tuning and attention of each model, algorithm and seed."""
     runs = [(m, a, s) for m in models for a in algorithms for s in seeds]
     return [make(*run) for make in (pretrain, finetune, attention) for run in runs]
+
+
+def planned():
+    """Records as the planned runs leave them: MiniLM's arms, tasks and seeds, and its attention without training."""
+    tasks = ("stsb", "mrpc", "cola", "rte", "sst2", "qnli")
+    tuned = [
+        {"name": f"13-{arm}-{task}-{seed}", "stage": "retrofit", "seconds": 60.0, "data": {},
+         "parameters": {"arm": arm, "task": task, "seed": seed},
+         "metrics": {"headline": 80 + (arm == "high") * (2 + 0.1 * seed), "floor": {"value": 70}}, "departures": []}
+        for arm in ("original", "high", "uniform") for task in tasks for seed in range(10)
+    ]  # fmt: skip
+    layer = {name: {"raw": 1.0, "refined": 2.0} for name in ("entropy", "gtd", "sparsity", "largest_column_share")}
+    arms = [
+        {"factor": factor, "strength": strength, "spearman": value, "difference": value - 82, "interval": [-4, -2],
+         "layers": [layer] * 6}
+        for factor, strength, value in (("none", 0.0, 82.0), ("high", 0.1, 79.0))
+    ]  # fmt: skip
+    untrained = {"stage": "retrofit-untrained", "parameters": {"model": "minilm"}, "seconds": 1.0, "departures": []}
+    return [*tuned, untrained | {"data": {}, "metrics": {"similarity": arms, "pairs": 1500}}]

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from functools import cache
 
+import example_records as examples
 import pytest
 import torch
 from jinja2 import Environment, nodes
@@ -128,9 +129,7 @@ def test_the_snippet_runs_as_printed_and_shows_an_effect_on_a_real_model(tmp_pat
     ("retrofit", 0.1, 3, 9, "not complete"),
     ("scratch", -0.08, -0.01, 100, "supported"),  # the direction that the paper claims turns the outcome
 ])  # fmt: skip
-def test_interval_margin_and_direction_decide_the_outcome_of_a_planned_study(
-    study, low, high, seeds, outcome
-):
+def test_interval_margin_and_direction_decide_the_outcome_of_a_planned_study(study, low, high, seeds, outcome):
     primary = planned.study(study).primary
     assert (primary.direction, primary.margin) == {"retrofit": (1, 1), "scratch": (-1, 0.02)}[study]
     assert planned.outcome(Estimate((low + high) / 2, low, high, seeds), primary) == outcome
@@ -157,31 +156,13 @@ def test_the_factor_in_contributing_is_short_and_works_as_printed():
         factors.OWN.pop("crowded", None)
 
 
-def planned_runs():
-    """Records as the planned runs leave them: MiniLM's arms, tasks and seeds, and its attention without training."""
-    tasks = ("stsb", "mrpc", "cola", "rte", "sst2", "qnli")
-    tuned = [
-        {"stage": "retrofit", "parameters": {"arm": arm, "task": task, "seed": seed}, "seconds": 60.0, "data": {},
-         "metrics": {"headline": 80 + (arm == "high") * (2 + 0.1 * seed), "floor": {"value": 70}}, "departures": []}
-        for arm in ("original", "high", "uniform") for task in tasks for seed in range(10)
-    ]  # fmt: skip
-    layer = {name: {"raw": 1.0, "refined": 2.0} for name in ("entropy", "gtd", "sparsity", "largest_column_share")}
-    arms = [
-        {"factor": factor, "strength": strength, "spearman": value, "difference": value - 82, "interval": [-4, -2],
-         "layers": [layer] * 6}
-        for factor, strength, value in (("none", 0.0, 82.0), ("high", 0.1, 79.0))
-    ]  # fmt: skip
-    untrained = {"stage": "retrofit-untrained", "parameters": {"model": "minilm"}, "seconds": 1.0, "departures": []}
-    return [*tuned, untrained | {"data": {}, "metrics": {"similarity": arms, "pairs": 1500}}]
-
-
 @pytest.fixture
 def with_planned_runs(monkeypatch):
     """The tracked records, and planned runs beside them."""
     real = tracked.study
     hops = [record for record in real("stories") if record["stage"] == "beyond"]
     fresh = [record | {"stage": "hops", "parameters": {"width": 64}, "departures": [], "data": {}} for record in hops]
-    made = {"retrofit": planned_runs(), "hops": fresh}
+    made = {"retrofit": examples.planned(), "hops": fresh}
     monkeypatch.setattr(tracked, "study", lambda name: made.get(name) or real(name))
     cached = (public_encoder.runs, public_encoder.untrained, exam.runs, exam.along, exam.difference)
     for function in cached:

@@ -321,6 +321,16 @@ def test_one_seed_borrows_a_spread_or_has_no_interval():
     assert (open_.low, open_.high) == (-inf, inf)
 
 
+@pytest.mark.parametrize(("seeds", "found"), [(0, [(10, 2.45)]), (8, [(2, 2.85)]), (10, [])])
+def test_a_planned_mean_over_tasks_takes_the_seeds_that_have_every_task(seeds, found):
+    """RTE of High is not there for some of the ten seeds."""
+    runs = [run for run in examples.planned() if (run["parameters"].get("arm"), run["parameters"].get("task")) != (
+        "high", "rte") or run["parameters"]["seed"] >= seeds]  # fmt: skip
+    claim = verdicts.claims()["pretrain-from-scratch"]
+    rows = registry.measurements(claim, verdicts.Studies({"retrofit": runs}, numbers.load()))
+    assert [(row.n, pytest.approx(row.estimate)) for row in rows] == found
+
+
 def test_records_that_lack_what_a_claim_reads_are_no_measurement():
     timed, measured = examples.cost(), examples.attention()
     for way in timed["metrics"]["ways"].values():

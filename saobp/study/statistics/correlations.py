@@ -16,13 +16,12 @@ MOST = 1 - 1e-12  # atanh(1) is infinite; a perfect line keeps a finite interval
 
 @dataclass(frozen=True)
 class Correlation:
-    """Pearson's r with the naive p-value and an interval for dependent points."""
+    """Pearson's r with an interval for dependent points."""
 
     r: float
     low: float
     high: float
     p: float  # for the effective number of points
-    naive_p: float  # as if the points were independent
     points: int
     effective: float
 
@@ -77,13 +76,13 @@ def _dummies(levels: Sequence[Hashable]) -> np.ndarray:
 
 def _pearson(x: np.ndarray, y: np.ndarray, effective: float, level: float) -> Correlation:
     """r with Fisher's interval and p-value for an effective number of points."""
-    r, naive = float(np.corrcoef(x, y)[0, 1]), float(stats.pearsonr(x, y).pvalue)
+    r = float(np.corrcoef(x, y)[0, 1])
     if effective <= 3:
-        return Correlation(r, -1.0, 1.0, 1.0, naive, len(x), effective)
+        return Correlation(r, -1.0, 1.0, 1.0, len(x), effective)
     centre, error = atanh(float(np.clip(r, -MOST, MOST))), 1 / sqrt(effective - 3)
     reach = float(stats.norm.ppf(0.5 + level / 2)) * error
     p = float(2 * stats.norm.sf(abs(centre) / error))
-    return Correlation(r, tanh(centre - reach), tanh(centre + reach), p, naive, len(x), effective)
+    return Correlation(r, tanh(centre - reach), tanh(centre + reach), p, len(x), effective)
 
 
 def _lagged(series: np.ndarray, lag: int) -> float:

@@ -2,37 +2,26 @@
 
 from functools import partial
 
-import numpy as np
 from scipy import stats
 
 from saobp.study.setup import plan
-from saobp.study.setup.records import select
 from saobp.study.statistics import Estimate, mean_interval
 from saobp.study.verdicts.model import NORMAL, PUBLIC, Measurement, measured
-from saobp.study.verdicts.studies import Studies
+from saobp.study.verdicts.studies import Studies, seed_gaps
 
 
 def fine_tuned(studies: Studies) -> list[Measurement]:
     """Mean over the plan's tasks after fine-tuning, High − Original, of the seeds that have all tasks in both arms."""
     section = plan.read(plan.file()).studies["retrofit"]
-    rows = []
+    tasks, rows = section.model_extra["tasks"], []
     for study, runs in studies.of("retrofit").items():
-        high, original = (_means(select(runs, arm=arm), section.model_extra["tasks"]) for arm in ("high", "original"))
-        gaps = [high[seed] - original[seed] for seed in sorted(high.keys() & original.keys())]
+        own = [run for run in runs if run["parameters"]["task"] in tasks]
+        gaps = seed_gaps(own, lambda run: run["metrics"].get("headline"), by="arm", tasks=len(tasks))
         if len(gaps) > 1:
             facts = {"scope": PUBLIC, "records": tuple(run["name"] for run in runs)}
-            found = measured(study, "", mean_interval(gaps), "six GLUE tasks, MiniLM", **facts)
+            found = measured(study, "", mean_interval([*gaps.values()]), "six GLUE tasks, MiniLM", **facts)
             rows.append(found.at_last_reading(section.primary.analyses))
     return rows
-
-
-def _means(runs: list, tasks: list[str]) -> dict[int, float]:
-    """The mean score of each seed that has every task."""
-    scores: dict[int, dict[str, float]] = {}
-    for run in runs:
-        if run["metrics"].get("headline") is not None:
-            scores.setdefault(run["parameters"]["seed"], {})[run["parameters"]["task"]] = run["metrics"]["headline"]
-    return {seed: float(np.mean([*of.values()])) for seed, of in scores.items() if set(of) >= set(tasks)}
 
 
 def untrained(studies: Studies) -> list[Measurement]:

@@ -73,20 +73,24 @@ def tracked() -> Studies:
 
 
 def seed_gaps(
-    runs: Iterable[Record], read: Read, sides: tuple[str, str] = SIDES, *, log: bool = False
-) -> dict[Any, float]:
-    """Return the first algorithm's number minus the second's, per pretraining seed: a mean over the tasks of both."""
+    runs: Iterable[Record], read: Read, sides: Sequence[str] = SIDES, *, log: bool = False, by: str = "algorithm",
+    tasks: int = 0,
+) -> dict[Any, float]:  # fmt: skip
+    """Return the first algorithm's (or `by`) number minus the second's, per seed: a mean over the tasks of both.
+
+    A seed counts that has all tasks that any seed has in both, or as many as are given.
+    """
     runs, found = list(runs), []
     for name in sides:
         each = {(run["parameters"]["seed"], str(run["parameters"].get("task"))): read(run)
-                for run in select(runs, algorithm=name)}  # fmt: skip
+                for run in select(runs, **{by: name})}  # fmt: skip
         found.append({key: np.log(value) if log else value for key, value in each.items() if value is not None})
     shared = sorted(found[0].keys() & found[1].keys())
-    tasks = {task for _, task in shared}
+    tasks = tasks or len({task for _, task in shared})
     gaps: dict[Any, list[float]] = {}
     for seed, task in shared:
         gaps.setdefault(seed, []).append(float(found[0][seed, task] - found[1][seed, task]))
-    return {seed: float(np.mean(values)) for seed, values in gaps.items() if len(values) == len(tasks)}
+    return {seed: float(np.mean(values)) for seed, values in gaps.items() if len(values) == tasks}
 
 
 def seed_means(runs: Iterable[Record], read: Callable[[Record], Any]) -> dict[Any, Any]:
@@ -99,7 +103,7 @@ def seed_means(runs: Iterable[Record], read: Callable[[Record], Any]) -> dict[An
 
 
 def difference(
-    studies: Studies, stage: str, read: Read, sides: tuple[str, str] = SIDES, *, log: bool = False, **given: Any
+    studies: Studies, stage: str, read: Read, sides: Sequence[str] = SIDES, *, log: bool = False, **given: Any
 ) -> list[Measurement]:
     """Measure one algorithm's number minus another's (`seed_gaps`) in every study and size (`over_seeds`)."""
     return over_seeds(studies, stage, lambda runs: seed_gaps(runs, read, sides, log=log), **given)
