@@ -83,7 +83,7 @@ def test_the_change_over_all_layers_is_paired_by_seed_and_has_its_interval(recor
     frame = figures.data(4, [r for r in records if r["parameters"].get("model") == "mini"])
     row = grids.changes(frame).query("panel == 'gtd'").iloc[0]
     assert (row["value"], row["low"], row["high"], row["runs"]) == pytest.approx((gaps.mean(), low, high, 3))
-    assert f"{gaps.mean():+.2f} [{low:.2f}, {high:.2f}]" in style_free(figures.caption(4, records))
+    assert f"{abs(gaps.mean()):.3f} [{low:.3f}, {high:.3f}]" in style_free(figures.caption(4, records))
     apart = [examples.attention("mini", "high", 42), examples.attention("mini", "original", 43)]
     assert grids.changes(figures.data(4, apart)).empty
 

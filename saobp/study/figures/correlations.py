@@ -1,7 +1,6 @@
 """Figures 3 and 9: mean GTD against performance, over checkpoints where runs kept them, else over runs."""
 
 from collections.abc import Sequence
-from math import isnan
 from typing import Any
 
 import pandas as pd
@@ -49,7 +48,8 @@ def numbers(frame: pd.DataFrame) -> dict[str, Any]:
     """For the caption: r of each task beside the paper's, and the tasks where our sign is the opposite."""
     said, opposite = [], []
     for (_, task), points in frame.groupby(["model", "task"], sort=False):
-        if (found := correlation(points)) is not None:
+        found = correlation(points)
+        if found is not None and found.seeds >= trajectories.FEW:
             name = trajectories.TITLES[str(task)]
             said.append(f"{name} {found.value:.2f} ({paper(str(task)):.2f})")
             opposite += [name] if found.value * paper(str(task)) < 0 else []
@@ -58,9 +58,9 @@ def numbers(frame: pd.DataFrame) -> dict[str, Any]:
 
 
 def plot(frame: pd.DataFrame, width: float) -> Figure:
-    """Draw one panel a task, one row a model; below five inches two a row; colour is the share of training."""
+    """Draw one panel a task, two a row; colour is the share of training."""
     places = [(model, task) for model in dict.fromkeys(frame["model"]) for task in trajectories.TITLES]
-    figure, axes = style.panels(width, len(places), 2.2, columns=4)
+    figure, axes = style.panels(width, len(places), 2.0, columns=2 if width >= style.NARROW else 4)
     several = frame["model"].nunique() > 1
     for place, (ax, (model, task)) in enumerate(zip(axes, places)):
         points = frame[(frame["model"] == model) & (frame["task"] == task)]
@@ -76,11 +76,14 @@ def plot(frame: pd.DataFrame, width: float) -> Figure:
 
 
 def describe(found: Estimate | None, printed: float) -> str:
-    """An r with its interval and number of runs, and the paper's."""
+    """Whether an r has the paper's sign, with its interval and number of runs, and the paper's."""
     if found is None:
         return "r undefined"
-    ends = "" if isnan(found.half_width) else f" [{found.low:.2f}, {found.high:.2f}]"
-    return f"r {found.value:.2f}{ends}, paper {printed:.2f} (n = {found.seeds})"
+    if found.seeds < trajectories.FEW:
+        return f"too few runs for an r (n = {found.seeds})"
+    sure = not found.low <= 0 <= found.high
+    sign = "not clear" if not sure else "same sign" if found.value * printed > 0 else "opposite sign"
+    return f"{sign}, r {found.value:.2f} [{found.low:.2f}, {found.high:.2f}], paper {printed:.2f} (n = {found.seeds})"
 
 
 def task_axes(ax: Axes, points: pd.DataFrame, task: str) -> Axes:

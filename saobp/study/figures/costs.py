@@ -18,7 +18,11 @@ LOOKS = {
     "high": ("high", "s", "solid"),
     "materialised": ("high", "D", (0, (2, 1.5))),
 }
-QUANTITIES = {"ms": "time (ms), with quartiles", "mib": "peak memory (MiB), with range"}
+QUANTITIES = {"ms": "Time (ms), with quartiles", "mib": "Peak memory (MiB), with range"}
+HEADS = {
+    "ms": "High takes {ratio:.1f} times as long at {length:,} tokens",
+    "mib": "High's peak is {ratio:.1f} times Original's at {length:,} tokens",
+}
 RATIOS = ("ratio_to_sdpa", "ratio_to_materialised")
 ENDS = {"median": "", "low": "_low", "high": "_high"}  # of a quantity, as its columns end
 
@@ -43,7 +47,7 @@ def ratio_axes(ax: Axes, ways: dict[str, dict[str, Any]], phase: str) -> Axes:
     ax.set_yticks(range(len(ways)), [cost_tables.way_title(way) for way in ways])
     ax.set_ylim(len(ways) - 0.5, -0.5)
     ax.set_title(cost_tables.PHASES[phase], loc="left")
-    ax.set_xlabel("time ÷ Original")
+    ax.set_xlabel("Time ÷ Original")
     return ax
 
 
@@ -81,9 +85,7 @@ def length_figure(frame: pd.DataFrame, width: float) -> Figure:
     said = numbers(frame)
     for letter, ax, quantity in zip("ab", figure.subplots(*((1, 2) if side else (2, 1))), QUANTITIES):
         length_axes(ax, frame, quantity)
-        style.head(
-            ax, letter, "{length:,} tokens: High × {ratio:.1f}".format(length=said["length"], ratio=said[quantity])
-        )
+        style.head(ax, letter, HEADS[quantity].format(ratio=said[quantity], length=said["length"]))
     handles, names = ax.get_legend_handles_labels()
     figure.legend(handles, names, loc="outside upper center", ncols=len(names) if side else 2)
     return figure
@@ -108,7 +110,7 @@ def length_axes(ax: Axes, frame: pd.DataFrame, quantity: str) -> Axes:
         look = {"color": labels.ALGORITHMS[algorithm].colour, "marker": marker, "markerfacecolor": face}
         ax.plot(points["length"], points[quantity], linestyle=dash, label=cost_tables.LENGTH_WAYS[str(way)], **look)
         ax.vlines(points["length"], points[f"{quantity}_low"], points[f"{quantity}_high"], color=look["color"], lw=1.2)
-    ax.set(xscale="log", yscale="log", xlabel="length (tokens)", ylabel=QUANTITIES[quantity])
+    ax.set(xscale="log", yscale="log", xlabel="Length (tokens)", ylabel=QUANTITIES[quantity])
     lengths = sorted(set(frame["length"]))
     ax.set_xticks(lengths, [str(length) for length in lengths])
     ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=20))

@@ -82,9 +82,8 @@ def plot(frame: pd.DataFrame, width: float) -> Figure:
     for letter, ax, model in zip("abc", axes, models):
         own = frame[frame["model"] == model]
         gain_axes(ax, own)
-        said = "{ours_above} of {ours_tasks} intervals above 0 (paper: {paper_above} of {paper_tasks})".format(
-            **numbers(own)
-        )
+        text = "High is above Original on {ours_above} of {ours_tasks} tasks (paper: {paper_above} of {paper_tasks})"
+        said = text.format(**numbers(own))
         style.head(ax, letter if len(models) > 1 else "", f"{labels.model_title(str(model))}: {said}")
     return figure
 

@@ -67,12 +67,11 @@ def plot(frame: pd.DataFrame, width: float) -> Figure:
     seeds.pair_axes(a, frame[frame["panel"] == "a"].rename(columns={"x": "value"}))
     a.axvline(1, color="0.5", lw=0.8, ls=":")
     a.set(xlim=(0, None), xlabel="Largest column sum (uniform: 1)")
-    style.head(
-        a, "a", "Largest column sum {original_mean:.1f} → {high_mean:.1f}, lower in {lower} of {pairs}".format(**said)
-    )
+    title = "High lowers the largest column sum: {original_mean:.1f} → {high_mean:.1f} ({lower} of {pairs})"
+    style.head(a, "a", title.format(**said))
     curves = frame[frame["panel"] == "b"].rename(columns={"x": "step", "y": "accuracy"})
     learning.curve_axes(b, curves, seeds=False)
-    title = "High learns three hops sooner (n = {n}, post hoc)"
+    title = "Three hops, step {step:,}: {high:.0f} % against {original:.0f} % (n = {n}, post hoc)"
     style.head(b, "b", title.format(**said))
     start_axes(c, frame[frame["panel"] == "c"])
     style.head(c, "c", "Late starts end higher: r = {r:.2f} (n = {runs})".format(**said))

@@ -1,7 +1,7 @@
 """Figures 4, 7 and 8: GTD and entropies by layer and head, High minus Original; the paper's own form beside it."""
 
 from collections.abc import Sequence
-from math import nan
+from math import inf, isnan, nan
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from matplotlib.ticker import MaxNLocator
 from saobp.study.figures import style
 from saobp.study.setup import labels
 from saobp.study.setup.benchmarks import TASKS as ALL
-from saobp.study.statistics import estimates
+from saobp.study.statistics import estimates, on_scale
 
 Record = dict[str, Any]
 TASKS = {4: ("race", "squad", "sst2"), 7: ("squad",), 8: ("sst2",)}
@@ -23,7 +23,9 @@ PANELS = {
     "entropy": ("Mean entropy (nats)", "Layer"),
     "final_entropy": ("Last-layer entropy (nats)", "Head"),
 }
+TOP = {"gtd": 1.0, "indirect_entropy": inf, "entropy": inf, "final_entropy": inf}  # that a level cannot exceed
 LEAST = {"gtd": 0.004, "indirect_entropy": 0.01, "entropy": 0.01, "final_entropy": 0.01}  # that an axis shows
+DIGITS = {"gtd": 3, "indirect_entropy": 2, "entropy": 2, "final_entropy": 2}  # of a change, in headings
 COLUMNS = ["model", "task", "algorithm", "of", "panel", "x", "value", "low", "high", "runs", "seed"]
 
 
@@ -44,7 +46,7 @@ def data(number: int, records: Sequence[Record], matrix: str = "refined") -> pd.
                 }
                 plain = curves.get("original", {})
                 for name, own in curves.items():
-                    rows += [(model, task, name, "level", panel, *point) for point in _points(own)]
+                    rows += [(model, task, name, "level", panel, *point) for point in _points(own, TOP[panel])]
                     apart = {seed: own[seed] - plain[seed] for seed in own.keys() & plain.keys() if name != "original"}
                     rows += [(model, task, name, "difference", panel, *point) for point in _points(apart)]
     return pd.DataFrame(rows, columns=COLUMNS).astype({"seed": "Int64"})
@@ -63,13 +65,17 @@ def _curves(
     return found
 
 
-def _points(curves: dict[int, np.ndarray]) -> list[tuple[float | None, ...]]:
-    """Mean over runs at each layer or head and over all (x 0), then the runs themselves where there are several."""
+def _points(curves: dict[int, np.ndarray], top: float = nan) -> list[tuple[float | None, ...]]:
+    """Mean over runs at each layer or head and over all (x 0), then the runs themselves where there are several.
+
+    `top`: what the numbers, which are positive, cannot exceed; NaN for differences, which are not.
+    """
     rows = {seed: np.array([np.nanmean(curve), *curve]) for seed, curve in sorted(curves.items())}
     points = []
     for x in range(min(map(len, rows.values()), default=0)):
         found = estimates.mean_over_runs(row[x] for row in rows.values())
         if found is not None:
+            found = found if isnan(top) else on_scale(found, top)
             points.append((x, found.value, found.low, found.high, found.seeds, None))
     several = rows if len(rows) > 1 else {}
     return points + [(x, value, nan, nan, 1, seed) for seed, row in several.items() for x, value in enumerate(row)]
@@ -84,9 +90,10 @@ def _curve(measure: Record, panel: str) -> list[float | None]:
 def numbers(frame: pd.DataFrame) -> dict[str, Any]:
     """For the caption: High's change of GTD over all layers by task, how many intervals of changes include 0, seeds."""
     over = changes(frame)
-    known = over.dropna(subset="low")
-    gtd = over[over["panel"] == "gtd"]
-    said = [f"{ALL[row.task].title} {_interval(row)}" for row in gtd.itertuples()]
+    known, gtd = over.dropna(subset="low"), over[over["panel"] == "gtd"]
+    said = [
+        f"{ALL[row.task].title} {style.change(row.value, row.low, row.high, DIGITS['gtd'])}" for row in gtd.itertuples()
+    ]
     include = int(((known["low"] <= 0) & (known["high"] >= 0)).sum())
     return {"gtd": "; ".join(said), "include": include, "known": len(known), "seeds": frame["runs"].max()}
 
@@ -97,24 +104,21 @@ def changes(frame: pd.DataFrame) -> pd.DataFrame:
     return frame[high & frame["seed"].isna() & (frame["x"] == 0)]
 
 
-def _interval(row: Any) -> str:
-    ends = f" [{row.low:.2f}, {row.high:.2f}]" if np.isfinite(row.low) else ""
-    return f"{row.value:+.2f}{ends}"
-
-
 def plot(frame: pd.DataFrame, width: float) -> Figure:
     """Draw High minus Original, a row a model and task, a column a measure; in a narrow figure two a row."""
     rows = list(dict.fromkeys(zip(frame["model"], frame["task"])))
-    figure, axes = style.panels(width, 4 * len(rows), 1.55, columns=4)
+    figure, axes = style.panels(width, 4 * len(rows), 1.7 if width >= style.NARROW else 1.5, columns=4)
     several = frame["model"].nunique() > 1
     over = changes(frame).set_index(["model", "task", "panel"])
     for place, ax in enumerate(axes):
         (model, task), (panel, (title, axis)) = rows[place // 4], list(PANELS.items())[place % 4]
         own = frame[(frame["model"] == model) & (frame["task"] == task) & (frame["panel"] == panel)]
         difference_axes(ax, own[(own["of"] == "difference") & (own["x"] > 0)], panel)
-        quantity, _, unit = title.partition(" (")
-        found = f" {_interval(over.loc[model, task, panel])}" if (model, task, panel) in over.index else ""
-        style.head(ax, "abcdefghijklmnopqrstuvwxyz"[place % 26], f"{quantity}{found} {unit.rstrip(')')}")
+        said, _, unit = title.partition(" (")
+        if (model, task, panel) in over.index:
+            row = over.loc[model, task, panel]
+            said += f": {style.change(row.value, row.low, row.high, DIGITS[panel])} {unit.rstrip(')')}"
+        style.head(ax, "abcdefghijklmnopqrstuvwxyz"[place % 26], said)
         if place >= len(axes) - 4 or width < style.NARROW:
             ax.set_xlabel(axis + ", lowest first" * bool(panel == "final_entropy" and own["runs"].max() > 1))
         if place % 4 == 0:

@@ -79,13 +79,23 @@ def correlations(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def numbers(frame: pd.DataFrame) -> dict[str, Any]:
-    """For the caption: the mean r over seeds of each measure (over algorithms too), the paper's, seeds and points."""
+    """For the caption: the span of r over seeds (and algorithms) of each measure, the paper's, seeds and points."""
     found, paper = correlations(frame), printed.load()
-    means = found.groupby("measure")["r"].mean()
-    return {name: means.get(name, np.nan) for name in MEASURES} | {
+    return {name: _span(found[found["measure"] == name]) for name in MEASURES} | {
         "paper_clustering": paper.claim("C18"), "paper_betweenness": paper.claim("C19"),
         "seeds": found["seed"].nunique(), "n": int(found["n"].max()), "algorithms": found["algorithm"].nunique(),
     }  # fmt: skip
+
+
+def _span(rows: pd.DataFrame) -> str:
+    return f"{rows['r'].min():.2f} to {rows['r'].max():.2f}"
+
+
+def _beside_paper(rows: pd.DataFrame, measure: str) -> str:
+    """A heading: the span of r, and where it lies beside the paper's r."""
+    theirs = printed.load().claim(PRINTED[measure])
+    where = "below" if rows["r"].max() < theirs else "above" if rows["r"].min() > theirs else "around"
+    return f"{MEASURES[measure]}: r {_span(rows)}, {where} the paper's {theirs:.2f}"
 
 
 def plot(frame: pd.DataFrame, width: float) -> Figure:
@@ -99,11 +109,12 @@ def one(frame: pd.DataFrame, width: float) -> Figure:
     figure, axes = style.panels(width, 4, 2.1, columns=2)
     r = correlations(frame)
     for letter, ax, measure in zip("abc", axes, MEASURES):
-        own, found = frame[frame["measure"] == measure], r[r["measure"] == measure]["r"].mean()
+        own = frame[frame["measure"] == measure]
         cloud_axes(ax, own, measure)
-        style.head(ax, letter, f"{MEASURES[measure]}: r = {found:.2f}, n = {len(own.dropna()):,}")
+        said = _beside_paper(r[r["measure"] == measure], measure)
+        style.head(ax, letter, f"{said} (n = {len(own.dropna()):,})")
     strip_axes(axes[3], [r[r["measure"] == name] for name in MEASURES], list(MEASURES.values()), list(PRINTED.values()))
-    style.head(axes[3], "d", "r of each seed (dots) and the paper's (bars)")
+    style.head(axes[3], "d", f"r of {r['seed'].nunique()} seeds (dots) beside the paper's (bars)")
     return figure
 
 
@@ -112,10 +123,10 @@ def every(frame: pd.DataFrame, width: float, algorithms: Sequence[str]) -> Figur
     clouds = list(algorithms) if width >= style.NARROW else []
     figure, axes = style.panels(width, 3 + len(clouds), 1.9, columns=3)
     r, names = correlations(frame), list(map(labels.algorithm_title, algorithms))
-    for letter, ax, (measure, title) in zip("abc", axes, MEASURES.items()):
+    for letter, ax, measure in zip("abc", axes, MEASURES):
         own = r[r["measure"] == measure]
         strip_axes(ax, [own[own["algorithm"] == name] for name in algorithms], names, [PRINTED[measure]] * len(names))
-        style.head(ax, letter, f"{title}: r {own['r'].min():.2f} to {own['r'].max():.2f}")
+        style.head(ax, letter, _beside_paper(own, measure))
     for letter, ax, algorithm in zip("defghijklm", axes[3:], clouds):
         own = frame[frame["gtd"].notna() & (frame["algorithm"] == algorithm)]
         hexagons(ax, own["gtd"], own["value"], algorithm, C=own["n"], reduce_C_function=np.sum, **GRID)

@@ -10,33 +10,24 @@ from matplotlib.figure import Figure
 from saobp.study.beyond import accuracy_by_hops as hops
 from saobp.study.figures import style
 from saobp.study.setup import labels
-from saobp.study.statistics import mean_interval
 
 HOPS = 3
 BAND = 10  # seeds from which on the band of an algorithm is drawn
 
 
 def data(records: Sequence[dict[str, Any]]) -> pd.DataFrame:
-    """One row a depth, algorithm and step, as `means` has it, of questions of `HOPS` hops, with the depth's `gap`."""
+    """One row a depth, algorithm and step, as `means` has it, of questions of `HOPS` hops, with the depth's `leads`."""
     exam = [run for record in records for run in record["metrics"].get("multihop") or []]
     found = hops.curves(exam)
     averaged = means(found, HOPS) if len(found) else found
-    return averaged.merge(gaps(found, HOPS), how="left") if len(averaged) else averaged
+    return averaged.merge(leads(found, HOPS), how="left") if len(averaged) else averaged
 
 
-def gaps(curves: pd.DataFrame, hops: int) -> pd.DataFrame:
-    """High minus Original of accuracy's mean over training (points), paired by seed, a row a depth.
-
-    Columns: layers, gap, gap_low, gap_high (95 %, Student's t over seeds), pairs, ahead (pairs in which High is).
-    """
+def leads(curves: pd.DataFrame, hops: int) -> pd.DataFrame:
+    """Of how many pairs of one seed High's mean accuracy over training is ahead of Original's: layers, ahead, pairs."""
     over = curves[curves["hops"] == hops].pivot_table("accuracy", ["layers", "seed"], "algorithm")
-    rows = []
-    for layers, runs in over.groupby("layers") if {"high", "original"} <= set(over) else ():
-        apart = (runs["high"] - runs["original"]).dropna()
-        if len(apart):
-            found = mean_interval(apart.tolist())
-            rows.append((layers, found.value, found.low, found.high, len(apart), int((apart > 0).sum())))
-    return pd.DataFrame(rows, columns=["layers", "gap", "gap_low", "gap_high", "pairs", "ahead"])
+    apart = (over.reindex(columns=["high"])["high"] - over.reindex(columns=["original"])["original"]).dropna()
+    return apart.groupby("layers").agg(ahead=lambda gaps: int((gaps > 0).sum()), pairs="size").reset_index()
 
 
 def means(curves: pd.DataFrame, hops: int) -> pd.DataFrame:
@@ -54,7 +45,7 @@ def means(curves: pd.DataFrame, hops: int) -> pd.DataFrame:
 
 
 def numbers(frame: pd.DataFrame) -> dict[str, Any]:
-    """For the caption: how many seeds, and the gap of the deepest encoders."""
+    """For the caption: how many seeds, and in how many of them High is ahead with the deepest encoders."""
     deepest = frame[frame["layers"] == frame["layers"].max()].iloc[0].to_dict()
     return deepest | {"least": frame["n"].min(), "most": frame["n"].max()}
 
@@ -66,7 +57,7 @@ def plot(frame: pd.DataFrame, width: float) -> Figure:
     for letter, ax, depth in zip("abcd", axes, depths):
         own = frame[frame["layers"] == depth]
         curve_axes(ax, own)
-        title = "{layers} layers: High − Original {gap:+.1f} [{gap_low:.1f}, {gap_high:.1f}] points over training"
+        title = "{layers} layers: High is ahead of Original in {ahead:g} of {pairs:g} seeds over training"
         style.head(ax, letter, title.format(**own.iloc[0]))
     return figure
 

@@ -79,6 +79,6 @@ def sparsity(frame: pd.DataFrame, width: float) -> Figure:
     pair_axes(ax, frame)
     ax.set_xlabel("Sparsity (share of entries below 1/L)")
     style.head(
-        ax, "", "Sparsity {original_mean:.3f} → {high_mean:.3f}, lower in {lower} of {pairs} pairs".format(**said)
+        ax, "", "High is less sparse in {lower} of {pairs} pairs: {original_mean:.3f} → {high_mean:.3f}".format(**said)
     )
     return figure

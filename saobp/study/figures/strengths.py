@@ -13,6 +13,7 @@ from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
 from saobp.study.beyond import strengths
 from saobp.study.figures import style
 from saobp.study.setup import labels
+from saobp.study.setup.labels import counted
 
 PANELS = {
     "loss": "Held-out loss (nats)",
@@ -77,12 +78,19 @@ def plot(frame: pd.DataFrame, width: float) -> Figure:
     *axes, last = figure.subplots(*shape).flat
     for letter, ax, quantity in zip("abcde", axes, PANELS):
         strength_axes(ax, frame, quantity)
-        style.head(
-            ax, letter, "Lowest at λ = {best:g}, n = {seeds}".format(**numbers(frame)) if quantity == "loss" else ""
-        )
+        style.head(ax, letter, _ends_of(frame, quantity))
     last.set_axis_off()
     last.legend(handles=_handles(frame), loc="center")
     return figure
+
+
+def _ends_of(frame: pd.DataFrame, quantity: str) -> str:
+    """A heading: a quantity (after the step, of an attention's) at the smallest and the largest λ that was given."""
+    fixed = frame[frame["learned"] == ""]
+    means = fixed.groupby("strength")[quantity if quantity in fixed else f"refined_{quantity}"].mean()
+    first, last = means.index[[0, -1]]
+    seeds = counted(fixed["seed"].nunique(), "seed")
+    return f"{means.iloc[0]:.2f} at λ = {first:g}, {means.iloc[-1]:.2f} at {last:g} ({seeds})"
 
 
 def strength_axes(ax: Axes, frame: pd.DataFrame, quantity: str) -> Axes:

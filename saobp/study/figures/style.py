@@ -51,6 +51,7 @@ def head(ax: Axes, letter: str, text: str) -> Axes:
     """Head a panel with its bold letter (none if empty) and what it shows, broken to the width it has."""
     inches = ax.figure.get_figwidth() / ax.get_subplotspec().get_gridspec().ncols
     text = minus(text).replace(" %", "\N{NO-BREAK SPACE}%").replace(" = ", "\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}")
+    text = re.sub(r"\[[^]]*\]", lambda ends: ends[0].replace(" ", "\N{NO-BREAK SPACE}"), text)
     words = fill(f"{letter}  {text}" if letter else text, max(14, int(LETTERS * inches)))
     if letter:
         words = rf"$\bf{{{letter}}}$" + words[1:]
@@ -58,6 +59,17 @@ def head(ax: Axes, letter: str, text: str) -> Axes:
     if inches < LEAST_INCHES:
         title.set_fontsize(0.92 * title.get_fontsize())  # two panels in a column: a unit would leave the page
     return ax
+
+
+def change(value: float, low: float, high: float, digits: int = 2) -> str:
+    """A difference for a heading: "higher by 0.04 [0.01, 0.06]", "no clear change, +0.03 [0.00, 0.07]", "+0.03"."""
+    shown, *ends = (round(number, digits) + 0.0 for number in (value, low, high))  # no minus before a zero
+    if not np.isfinite([low, high]).all():
+        return f"{shown:+.{digits}f}"
+    span = f"[{ends[0]:.{digits}f}, {ends[1]:.{digits}f}]"
+    if low <= 0 <= high:
+        return f"no clear change, {shown:+.{digits}f} {span}"
+    return f"{'higher' if low > 0 else 'lower'} by {abs(shown):.{digits}f} {span}"
 
 
 def minus(text: str) -> str:

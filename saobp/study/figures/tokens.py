@@ -47,6 +47,7 @@ def plot(frame: pd.DataFrame, width: float) -> Figure:
     )
     ax.set(ylim=(len(rows) - 0.4, -1.4), xlabel="Column sum of the token (uniform: 1)")
     ax.grid(axis="y", visible=False)
-    text = "{first[token]} {first[before]:.1f} → {first[after]:.1f}, {second[token]} {second[before]:.1f} → "
-    style.head(ax, "", (text + "{second[after]:.1f}").format(**numbers(frame)))
+    lost = "'{token}' ({before:.1f} → {after:.1f})"
+    said = " and ".join(lost.format(**numbers(frame)[which]) for which in ("first", "second"))
+    style.head(ax, "", f"One step takes most from {said}")
     return figure

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.stats import norm
 
 from saobp.study.setup.records import select
 from saobp.study.statistics import (
@@ -19,6 +20,7 @@ from saobp.study.statistics import (
 )
 
 Record = dict[str, Any]
+FEW = 3  # runs that a correlation over them takes to say anything
 LEAST = 4  # different points: through two of them any line is perfect, and three say hardly more
 TITLES = {"wikitext": "Perplexity", "sst2": "SST2", "hellaswag": "HellaSwag", "race": "RACE-Middle"}
 
@@ -76,27 +78,31 @@ def runs(records: Sequence[Record], model: str, task: str) -> pd.DataFrame:
 
 
 def over_checkpoints(points: pd.DataFrame, measure: str = "gtd") -> Estimate | None:
-    """Mean correlation of `measure` and score over runs, each run's checkpoints apart.
+    """Mean correlation of `measure` and score over runs, each run's checkpoints apart: `on_fisher_scale`, as r.
 
-    Only pretraining seeds are draws: runs of one seed start alike, so the interval of any number of them is as wide as
-    that of one, at its effective number of checkpoints; over several seeds it is Student's on the scale of Fisher's z,
-    no narrower than that. None without a run of `LEAST` different checkpoints.
+    Its seeds are the runs, its items the checkpoints of one.
+    """
+    found = on_fisher_scale(points, measure)
+    runs = sum(_correlation(run, measure) is not None for _, run in points.groupby("run"))
+    return found and Estimate(tanh(found.value), tanh(found.low), tanh(found.high), runs, found.items)
+
+
+def on_fisher_scale(points: pd.DataFrame, measure: str = "gtd") -> Estimate | None:
+    """Mean over pretraining seeds of Fisher's z of the mean r of a seed's runs; its items are a run's checkpoints.
+
+    Only pretraining seeds are draws: runs of one seed start alike, so any number of them is as sure as one, at its
+    effective number of checkpoints. Over several seeds the interval is Student's, its error not below that of
+    one run over the root of their number. None without a run of `LEAST` different checkpoints.
     """
     runs = [run for _, run in points.groupby("run", sort=False)]
     found = [(run["seed"].iloc[0], c) for run in runs if (c := _correlation(run, measure))]
     if not found:
         return None
     seeds, each = zip(*found)
-    count, half = (
-        int(np.median([c.points for c in each])),
-        float(np.median([(_z(c.high) - _z(c.low)) / 2 for c in each])),
-    )
     means = pd.Series([c.r for c in each]).groupby(list(seeds)).mean()
-    if len(means) > 1:
-        spread = mean_interval([_z(r) for r in means]).half_width  # NaN where the seeds agree to the bit
-        half = float(np.fmax(spread, half / np.sqrt(len(means))))
-    z = _z(float(means.mean()))
-    return Estimate(tanh(z), tanh(z - half), tanh(z + half), len(found), count)
+    half, count = np.median([((_z(c.high) - _z(c.low)) / 2, c.points) for c in each], axis=0)
+    least = half / norm.ppf(0.975) / np.sqrt(len(means))
+    return mean_interval([_z(r) for r in means], least=float(least), items=int(count))
 
 
 def why_undefined(points: pd.DataFrame, measure: str = "gtd") -> str:

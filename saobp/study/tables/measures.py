@@ -83,7 +83,7 @@ def difference(runs: Sequence[Record], plain: Sequence[Record], key: str) -> Dif
 TASK_KEYS = {"wikitext": "WikiText_PPL", "sst2": "SST2_Acc", "hellaswag": "HellaSwag_Acc",
              "race": "RACE_middle_Acc"}  # fmt: skip
 KINDS = {"gtd": "Single GTD", "cross_gtd": "Cross GTD"}
-FEW, WHOLE = 3, 1.9  # runs that a correlation takes, and the width of an interval that leaves it open
+WHOLE = 1.9  # width of an interval that leaves a correlation open
 
 
 def table6(records: Sequence[Record], published: Published) -> Table:
@@ -125,7 +125,7 @@ def _flags(ours: Estimate | None, printed: str | None) -> tuple[str, ...]:
     """Mark an r that says nothing, or else one of another sign than the paper's."""
     if ours is None:
         return ()
-    if ours.seeds < FEW or ours.high - ours.low > WHOLE:
+    if ours.seeds < trajectories.FEW or ours.high - ours.low > WHOLE:
         return ("says nothing",)
     return ("opposite sign",) if printed and ours.value * float(printed) < 0 else ()
 

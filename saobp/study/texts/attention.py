@@ -8,7 +8,7 @@ import pandas as pd
 
 from saobp.measure import diagnostics
 from saobp.study.beyond import strengths
-from saobp.study.statistics import Estimate, correlation, mean_interval
+from saobp.study.statistics import Estimate, mean_interval
 from saobp.study.texts import tracked
 
 STUDY = "narrow"
@@ -92,19 +92,6 @@ def learned_up(study: str) -> tuple[int, int]:
         found[found["step"] == end]["strength"].to_numpy() for end in (found["step"].min(), found["step"].max())
     )
     return int((last > first).sum()), len(last)
-
-
-def graph(measure: str) -> Estimate:
-    """Return the correlation over heads of GTD with a graph measure on RACE-Middle: the mean of the encoders.
-
-    The interval is over pretraining seeds, whose encoders of all algorithms are averaged first.
-    """
-    found: dict[int, list[float]] = {}
-    for run in tracked.select(STUDY, "attention", task="race"):
-        matrix = run["metrics"]["matrices"]["refined"]
-        pair = (np.ravel(matrix[name]) for name in ("gtd", measure))
-        found.setdefault(run["parameters"]["seed"], []).append(correlation(*pair).r)
-    return mean_interval([float(np.mean(each)) for each in found.values()])
 
 
 def gtd_without_structure(length: int = 64) -> tuple[float, float, float]:

@@ -1,4 +1,4 @@
-"""Cells of the tables in `figures/`: the paper's number beside ours, with interval, runs and items."""
+"""Numbers of the tables in `figures/`, cells and claims: the paper's beside ours, with interval, runs and items."""
 
 from functools import cache
 
@@ -18,6 +18,19 @@ def cell(number: int, row: str, column: str) -> Estimate:
     """Return our number in a cell. Raises KeyError where the table has no such cell."""
     found = _cell(number, row, column)
     return Estimate(*(float(found[name]) for name in ("ours", "low", "high")), int(found["runs"]))
+
+
+def claimed(claim: str, study: str, measurement: str = "") -> Estimate:
+    """Return what `figures/claims.csv` has of a claim in a study: the measurement that decides, or one by its name.
+
+    Raises KeyError where it has not exactly one.
+    """
+    frame = pd.read_csv(paths.figures() / "claims.csv")
+    chosen = frame["measurement"] == measurement if measurement else frame["role"] == "primary"
+    found = frame[(frame["claim"] == claim) & (frame["study"] == study) & chosen]
+    if len(found) != 1:
+        raise KeyError(f"claims.csv: {len(found)} measurements of {claim!r} in {study!r}")
+    return Estimate(*found.iloc[0][["estimate", "low", "high"]].astype(float), int(found.iloc[0]["n"]))
 
 
 def printed(number: int, row: str, column: str) -> float:

@@ -1,32 +1,34 @@
 """Measurements of GTD beside performance: over checkpoints, over heads' ranges, over runs."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 
 from saobp.study.setup.records import select
 from saobp.study.statistics import Estimate, across_runs, estimates, task_scores, trajectories
-from saobp.study.verdicts.graphs import fisher
 from saobp.study.verdicts.model import Measurement, measured, on_scale
-from saobp.study.verdicts.studies import Record, Studies, over_seeds, seed_means
+from saobp.study.verdicts.studies import ALONE, Record, Studies
 
+CHECKPOINTS = "Student's t over seeds, no surer than the checkpoints of a run"
 COLUMNS = {"gtd": ("GTD", 1), "indirect_entropy": ("indirect entropy", 1), "betweenness": ("−betweenness", -1)}
 
 
 def over_checkpoints(studies: Studies, task: str, printed: str) -> list[Measurement]:
-    """r of GTD and a score over the checkpoints of a run: the mean over runs per seed, on Fisher's scale.
-
-    Checkpoints of one run are not independent, so a run gives one number and seeds are counted.
-    """
-
-    def of_run(run: Record) -> float | None:
-        points = trajectories.checkpoints([run], run["parameters"]["model"], task)
-        return fisher(points["gtd"].tolist(), points["score"].tolist())
-
-    stage = "pretrain" if task == "wikitext" else "finetune"
-    facts = {"paper": lambda paper, size: paper.value(6, gtd_kind="Single GTD", task=printed), "lend": False}
-    rows = over_seeds(studies, stage, lambda runs: seed_means(runs, of_run), **facts)
+    """r of GTD and a score over the checkpoints of a run, as Table 6 and Figure 3 have it; one seed is descriptive."""
+    paper = studies.paper.value(6, gtd_kind="Single GTD", task=printed)
+    stage, found = "pretrain" if task == "wikitext" else "finetune", []
+    for study, model, runs in studies.cells(stage):
+        points = trajectories.checkpoints(runs, model, task)
+        if (r := trajectories.on_fisher_scale(points)) is not None:
+            found.append((study, model, r, {"records": tuple(dict.fromkeys(points["run"])), "paper": paper}))
+    several = any(r.seeds > 1 for _, _, r, _ in found)
+    rows = [
+        measured(study, model, r, **facts, method=CHECKPOINTS) if r.seeds > 1
+        else measured(study, model, replace(r, error=None), **facts, method=ALONE, aside=several)
+        for study, model, r, facts in found
+    ]  # fmt: skip
     return [on_scale(row, np.tanh, "Fisher's z") for row in rows]
 
 
