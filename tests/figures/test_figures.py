@@ -24,6 +24,7 @@ from saobp.study.figures import (
     glance,
     grids,
     joint,
+    learning,
     maps,
     publishing,
     seeds,
@@ -101,6 +102,26 @@ def test_a_dot_is_a_seed_s_difference_and_the_line_their_mean(records):
     assert sorted(dots.get_ydata()) == pytest.approx(sorted(np.ravel(sides[0] - sides[1])))
     assert mean.get_ydata() == pytest.approx((sides[0] - sides[1]).mean(0))
     assert set(frame["of"]) == {"level", "difference"}
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        ((0.037, 0.011, 0.062), "higher by 0.037 [0.011, 0.062]"),
+        ((-0.037, -0.062, -0.011), "lower by 0.037 [-0.062, -0.011]"),
+        ((0.032, -0.001, 0.066), "no clear change, +0.032 [-0.001, 0.066]"),
+        ((0.032, np.nan, np.nan), "+0.032"),
+    ],
+)
+def test_a_heading_gives_a_direction_to_a_sure_change_alone(found, said):
+    assert style.change(*found, 3) == said
+
+
+def test_high_leads_in_the_seeds_whose_mean_over_training_is_higher():
+    rows = [("high", 1, 60), ("original", 1, 50), ("high", 2, 40), ("original", 2, 50), ("high", 3, 90)]
+    curves = pd.DataFrame(rows, columns=["algorithm", "seed", "accuracy"]).assign(layers=4, hops=3)
+    assert learning.leads(curves, 3).to_dict("records") == [{"layers": 4, "ahead": 1, "pairs": 2}]
+    assert learning.leads(curves[curves["algorithm"] == "high"], 3).empty
 
 
 def test_raw_and_refined_matrices_are_told_apart(records):

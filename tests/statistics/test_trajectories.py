@@ -4,7 +4,8 @@ import pandas as pd
 import pytest
 
 from saobp.study.figures import correlations
-from saobp.study.statistics import trajectories
+from saobp.study.statistics import Estimate, trajectories
+from saobp.study.texts import tables as texts
 
 
 def test_the_pretraining_curve_gives_one_point_a_checkpoint():
@@ -93,3 +94,24 @@ def test_a_panel_gives_r_over_checkpoints_beside_the_paper_s_and_names_an_opposi
     said = correlations.numbers(points.assign(model="mini", task="wikitext"))
     assert said["opposite"] == "Perplexity" and found.value > 0 > correlations.paper("wikitext")
     assert correlations.numbers(points.assign(model="mini", task="sst2"))["opposite"] == "none"
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (Estimate(0.65, 0.1, 0.9, 18), "opposite sign, r 0.65 [0.10, 0.90], paper -0.97 (n = 18)"),
+        (Estimate(-0.65, -0.9, -0.1, 18), "same sign, r -0.65 [-0.90, -0.10], paper -0.97 (n = 18)"),
+        (Estimate(0.3, -0.6, 0.9, 6), "not clear, r 0.30 [-0.60, 0.90], paper -0.97 (n = 6)"),
+        (Estimate(0.65, 0.1, 0.9, 2), "too few runs for an r (n = 2)"),
+    ],
+)
+def test_a_heading_names_the_sign_of_an_r_that_is_sure_and_gives_none_of_two_runs(found, said):
+    assert correlations.describe(found, -0.97) == said
+
+
+def test_the_claim_the_table_and_the_figure_have_one_r_of_gtd_and_perplexity():
+    claimed = texts.claimed("gtd-perplexity", "narrow")
+    cell = texts.cell(6, "BERT-Mini (4 × 128) Single GTD, checkpoints", "wikitext")
+    assert (claimed.value, claimed.low, claimed.high) == pytest.approx((cell.value, cell.low, cell.high), abs=1e-5)
+    with pytest.raises(KeyError, match="0 measurements of 'gtd-perplexity' in 'laptop'"):
+        texts.claimed("gtd-perplexity", "laptop")

@@ -60,9 +60,9 @@ def plot(frame: pd.DataFrame, width: float = style.PAGE) -> Figure:
     ax.tick_params(axis="y", length=0)
     ax.set_xlabel("estimate in margins; right of 0: as the paper claims")
     _legend(figure)
-    outcomes = frame.drop_duplicates(["claim", "study"])["outcome"].value_counts()
-    said = (f"{outcomes[name]} {name}" for name in COLOURS if name in outcomes)
-    style.head(ax, "", "Claims by study: " + ", ".join(said))
+    outcomes = frame.drop_duplicates(["claim", "study"])["outcome"]
+    supported, against = (int((outcomes == name).sum()) for name in (SUPPORTED, CONTRADICTED))
+    ax.set_title(f"Of {len(outcomes)} outcomes {supported} are supported, {against} contradicted", loc="left")
     return figure
 
 

@@ -123,7 +123,7 @@ def plot(frame: pd.DataFrame, width: float) -> Figure:
             ax.set_xlabel(axis + ", lowest first" * bool(panel == "final_entropy" and own["runs"].max() > 1))
         if place % 4 == 0:
             name = ALL[task].title + (f"\n{labels.model_title(model)}" if several else "")
-            ax.set_ylabel(f"{name}\nHigh − Original")
+            ax.set_ylabel(f"{name} (n = {own['runs'].max()})\nHigh − Original")
     return figure
 
 

@@ -13,7 +13,6 @@ from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
 from saobp.study.beyond import strengths
 from saobp.study.figures import style
 from saobp.study.setup import labels
-from saobp.study.setup.labels import counted
 
 PANELS = {
     "loss": "Held-out loss (nats)",
@@ -89,8 +88,7 @@ def _ends_of(frame: pd.DataFrame, quantity: str) -> str:
     fixed = frame[frame["learned"] == ""]
     means = fixed.groupby("strength")[quantity if quantity in fixed else f"refined_{quantity}"].mean()
     first, last = means.index[[0, -1]]
-    seeds = counted(fixed["seed"].nunique(), "seed")
-    return f"{means.iloc[0]:.2f} at λ = {first:g}, {means.iloc[-1]:.2f} at {last:g} ({seeds})"
+    return f"{means.iloc[0]:.2f} at λ = {first:g}, {means.iloc[-1]:.2f} at {last:g}, n = {fixed['seed'].nunique()}"
 
 
 def strength_axes(ax: Axes, frame: pd.DataFrame, quantity: str) -> Axes:

@@ -1,7 +1,7 @@
 """How every figure looks: the style sheet, the widths of a page, one colour an algorithm."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from textwrap import fill
@@ -11,7 +11,6 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import MaxNLocator
 from scipy.optimize import isotonic_regression
 
 from saobp.study.setup import labels
@@ -131,18 +130,6 @@ def at_least(ax: Axes, direction: str, span: float) -> Axes:
         ends = {f"{direction}min": middle - span / 2, f"{direction}max": middle + span / 2}
         ax.set_xlim(**ends) if direction == "x" else ax.set_ylim(**ends)
     ax.ticklabel_format(axis=direction, useOffset=False)
-    return ax
-
-
-def within(ax: Axes, direction: str, span: Sequence[float], bounds: tuple[float, float]) -> Axes:
-    """Let an axis ("x" or "y") show `span` with room for its marks, and no tick beyond `bounds`: a share ends at 1."""
-    low, high = span
-    room = 0.04 * (high - low)
-    axis = ax.xaxis if direction == "x" else ax.yaxis
-    ticks = MaxNLocator(nbins=6, steps=[1, 2, 5, 10]).tick_values(low - room, high + room)
-    shown = [tick for tick in ticks if max(low - room, bounds[0]) <= tick <= min(high + room, bounds[1])]
-    axis.set_ticks(shown)
-    ax.set(**{f"{direction}lim": (low - room, high + room)})
     return ax
 
 
