@@ -18,7 +18,7 @@ from small_models import RECIPE, RandomText, network, pretrain, word_tokenizer
 from saobp.study.data.masking import SeededMasking
 from saobp.study.setup import records, sizes
 from saobp.study.statistics import over_samples
-from saobp.study.training import architectures, checkpoints, curves, processes, regularizers, trainer, watch
+from saobp.study.training import architectures, checkpoints, curves, precision, regularizers, trainer, watch
 from saobp.study.training.heldout import HeldOut
 from saobp.study.training.trainer import TrainingFailed, evaluation_steps
 
@@ -422,7 +422,7 @@ def test_pythons_own_lack_of_memory_counts_too(tmp_path):
 
 
 def test_one_process_of_many_without_memory_ends_the_run(monkeypatch):
-    monkeypatch.setattr(processes, "state", lambda: SimpleNamespace(num_processes=2))
+    monkeypatch.setattr(precision, "processes", lambda: SimpleNamespace(num_processes=2))
     # halving alone, it would wait for ever for the others
     with pytest.raises(TrainingFailed, match="no memory for 4 sequences in one of the processes"):
         watch.smaller_parts(FULL, 4, 1)
@@ -453,7 +453,7 @@ def test_two_processes_train_the_model_that_one_trains(tmp_path, algorithm):
 
 
 def test_a_batch_that_the_processes_cannot_share_is_refused(monkeypatch):
-    monkeypatch.setattr(processes, "state", lambda: SimpleNamespace(num_processes=3))
+    monkeypatch.setattr(precision, "processes", lambda: SimpleNamespace(num_processes=3))
     with pytest.raises(ValueError, match="batch: 4 sequences a step cannot be shared by 3 processes"):
         trainer.share_of_a_process(4)
 

@@ -1,4 +1,4 @@
-"""In what precision a model computes: the faster of bfloat16 and float32 while it trains, its own when measured."""
+"""On what and in what precision a model computes: the faster of two while it trains, its weights' own when measured."""
 
 import contextlib
 import copy
@@ -10,10 +10,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import torch
+from accelerate import PartialState
 from torch import Tensor, nn
 
 from saobp.study.setup import paths
-from saobp.study.training import processes
 
 KEPT = "_original_forward"  # where accelerate keeps the forward that it puts an autocast around
 STEPS = 3  # timed in each precision, in turns, after one that is not
@@ -26,6 +26,16 @@ class Precision:
     name: str  # "bf16" (autocast) or "fp32"
     reason: str
     seconds: dict[str, float] = field(default_factory=dict)
+
+
+def on_cpu() -> bool:
+    """Say whether there is no accelerator: transformers takes bfloat16 on a processor only when told so."""
+    return not (torch.cuda.is_available() or torch.backends.mps.is_available())
+
+
+def processes() -> PartialState:
+    """Return Accelerate's view of who shares a run: `num_processes`, `is_main_process`, `wait_for_everyone()`."""
+    return PartialState(cpu=on_cpu())
 
 
 def has_bf16() -> bool:
@@ -60,7 +70,7 @@ def timed(model: nn.Module, batch: Mapping[str, Tensor], names: Sequence[str] = 
 
     The copy is where the Trainer will put the model: on the accelerator, if there is one.
     """
-    device = torch.device("cpu") if processes.on_cpu() else torch.accelerator.current_accelerator()
+    device = torch.device("cpu") if on_cpu() else torch.accelerator.current_accelerator()
     given = {name: values.to(device) for name, values in batch.items()}
     probe, seconds = copy.deepcopy(model).to(device).train(), {name: [] for name in names}
     with torch.random.fork_rng():

@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from saobp import attention_entropy
-from saobp.study.training import processes
+from saobp.study.training import precision
 
 NAME = "regularizer"
 
@@ -153,7 +153,7 @@ def _add_penalty(model: nn.Module, args: tuple, kwargs: dict[str, Any], output: 
     penalty = getattr(model, NAME)
     # the Trainer multiplies a loss that it gave a count of labels by the number of processes
     # and adds up the losses of its parts
-    shares = 1 if kwargs.get("num_items_in_batch") is None else processes.state().num_processes * penalty.parts
+    shares = 1 if kwargs.get("num_items_in_batch") is None else precision.processes().num_processes * penalty.parts
     if isinstance(penalty, EntropyRegularizer):
         mask = kwargs.get("attention_mask")
         output.loss = output.loss + penalty(output.attentions, None if mask is None else mask.bool()) / shares

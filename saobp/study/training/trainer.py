@@ -25,7 +25,7 @@ from transformers.utils import logging
 from saobp.study.data.masking import NextEpoch, SeededMasking
 from saobp.study.setup import paths
 from saobp.study.setup.recipes import Finetuning, Pretraining
-from saobp.study.training import checkpoints, processes, regularizers
+from saobp.study.training import checkpoints, precision, regularizers
 from saobp.study.training.precision import choose, leave_autocast
 from saobp.study.training.watch import (
     FollowHeldOut,
@@ -63,7 +63,7 @@ def quiet() -> None:
 
 def share_of_a_process(batch: int) -> int:
     """Return how many of a step's sequences one process of a distributed run takes."""
-    shared = processes.state().num_processes
+    shared = precision.processes().num_processes
     if batch % shared:
         raise ValueError(f"batch: {batch} sequences a step cannot be shared by {shared} processes")
     return batch // shared
@@ -106,7 +106,7 @@ def arguments_of(recipe: Pretraining | Finetuning, folder: Path, seed: int, **ow
         learning_rate=recipe.learning_rate,
         weight_decay=recipe.weight_decay,
         bf16=recipe.precision == "bf16",  # "auto" is resolved before
-        use_cpu=processes.on_cpu(),
+        use_cpu=precision.on_cpu(),
         seed=seed,
         logging_nan_inf_filter=False,
         dataloader_pin_memory=torch.cuda.is_available(),
@@ -205,6 +205,6 @@ def alone(folder: Path) -> Iterator[None]:
     Of the processes of one distributed run the first waits for all: none looks for a checkpoint before it has the lock.
     """
     lock = FileLock(paths.own_folder(folder) / ".lock")  # the system's: it ends with the process, however that dies
-    with lock if processes.state().is_main_process else contextlib.nullcontext():
-        processes.state().wait_for_everyone()
+    with lock if precision.processes().is_main_process else contextlib.nullcontext():
+        precision.processes().wait_for_everyone()
         yield

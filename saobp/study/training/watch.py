@@ -18,7 +18,7 @@ from transformers import TrainerCallback
 from saobp.study.setup import records
 from saobp.study.setup.recipes import Pretraining
 from saobp.study.setup.schema import Failed
-from saobp.study.training import checkpoints, processes
+from saobp.study.training import checkpoints, precision
 from saobp.study.training.precision import Precision, own_precision
 
 # how the system, safetensors and torch's zip writer say that a disk or a quota is full
@@ -218,7 +218,7 @@ def smaller_parts(error: Exception, batch: int, parts: int) -> int:
     """
     if not (isinstance(error, MemoryError) or should_reduce_batch_size(error)):
         raise error
-    if processes.state().num_processes > 1:
+    if precision.processes().num_processes > 1:
         raise TrainingFailed(
             f"batch: there is no memory for {batch // parts} sequences in one of the processes: take fewer sequences, "
             "or share them by more processes"
