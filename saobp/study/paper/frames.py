@@ -129,7 +129,7 @@ def added_operations(paper: Published) -> pd.DataFrame:
     Beside it the two products of Original's own attention, 2 n^2 h per layer, which no counter sees in a fused kernel.
     """
     cells = operations(paper).query("phase == 'train'").set_index(["model", "algorithm"])[["printed", "formula"]]
-    rows = over_original(cells).loc[list(MODELS)].set_axis(["printed", "by formula"], axis=1)
+    rows = over_original(cells).loc[list(MODELS)].set_axis(["printed", "by formula"], axis=1).rename_axis(None)
     hidden = [shape.layers * 2 * arithmetic.LENGTH**2 * shape.hidden / 1e9 for shape in shapes(paper).values()]
     return rows.assign(**{"Original's own attention": hidden})
 
