@@ -57,9 +57,11 @@ def test_interim_readings_with_o_brien_fleming_bounds_err_in_one_of_twenty(draws
     crossed = (z > limits).any(axis=1).mean()
     assert 0.05 - slack(4 * draws) < crossed < 0.05 + slack(4 * draws)
     assert (z > 1.96).any(axis=1).mean() > 0.06  # what looking twice without them does
-    assert statistics.last_level((20,)) == pytest.approx(0.95)
-    assert statistics.last_level((10, 20)) == pytest.approx(2 * stats.norm.cdf(1.977) - 1, abs=2e-4)
-    last = np.abs(sums[:, 19] / np.sqrt(20)) > stats.norm.isf((1 - statistics.last_level((10, 20))) / 2)
+    assert statistics.level_at((20,), 20) == pytest.approx(0.95)
+    assert statistics.level_at((10, 20), 20) == pytest.approx(2 * stats.norm.cdf(1.977) - 1, abs=2e-4)
+    assert statistics.level_at((10, 20), 10) == pytest.approx(2 * stats.norm.cdf(2.797) - 1, abs=2e-4)
+    assert statistics.level_at((10, 20), 13) is None
+    last = np.abs(sums[:, 19] / np.sqrt(20)) > stats.norm.isf((1 - statistics.level_at((10, 20), 20)) / 2)
     assert 0.048 - slack(4 * draws) < last.mean() < 0.048 + slack(4 * draws)
     with pytest.raises(ValueError, match="rising"):
         sequential.bounds((5, 5))

@@ -13,7 +13,7 @@ from jinja2 import Environment, nodes
 
 from saobp.equations import factors
 from saobp.study.setup import paths
-from saobp.study.statistics import Estimate
+from saobp.study.statistics import Estimate, mean_interval
 from saobp.study.texts import exam, fill, planned, public_encoder, tables, tracked
 
 README = (paths.root() / "README.md").read_text(encoding="utf-8")
@@ -156,12 +156,36 @@ def test_the_factor_in_contributing_is_short_and_works_as_printed():
         factors.OWN.pop("crowded", None)
 
 
+def fresh_seeds(runs, count, turned=False):
+    """Records of the planned exam made from runs of the first seeds: one a seed, its arms, and widths beside 64.
+
+    `turned`: High and Original have each other's numbers.
+    """
+    swap, arms = {"high": "original", "original": "high"} if turned else {}, planned.study("hops").model_extra["arms"]
+    named = [run | {"algorithm": swap.get(run["algorithm"], run["algorithm"])} for run in runs]
+    found = []
+    for seed in range(count):
+        of = {"sinkhorn": seed % 5}  # of which the first study has five
+        own = [
+            run | {"seed": 21 + seed} for run in named
+            if run["seed"] == of.get(run["algorithm"], seed) and run["algorithm"] in arms
+        ]  # fmt: skip
+        pair = [run for run in own if run["layers"] == 4 and run["algorithm"] in ("original", "high")]
+        for width in (32, 64, 128):
+            found.append({
+                "stage": "hops", "name": f"12-hops-{width}-{21 + seed}", "profile": "hops", "seconds": 1.0,
+                "parameters": {"width": width, "seed": 21 + seed}, "departures": [], "data": {},
+                "metrics": {"multihop": own if width == 64 else pair},
+            })  # fmt: skip
+    return found
+
+
 @pytest.fixture
 def with_planned_runs(monkeypatch):
     """The tracked records, and planned runs beside them."""
     real = tracked.study
     hops = [record for record in real("stories") if record["stage"] == "beyond"]
-    fresh = [record | {"stage": "hops", "parameters": {"width": 64}, "departures": [], "data": {}} for record in hops]
+    fresh = fresh_seeds(hops[0]["metrics"]["multihop"], 20)
     made = {"retrofit": examples.planned(), "hops": fresh}
     monkeypatch.setattr(tracked, "study", lambda name: made.get(name) or real(name))
     cached = (public_encoder.runs, public_encoder.untrained, exam.runs, exam.along, exam.difference)
@@ -172,6 +196,52 @@ def with_planned_runs(monkeypatch):
         function.cache_clear()
 
 
+@pytest.fixture
+def seeds_of_the_plan(monkeypatch):
+    """What puts so many fresh seeds of the planned exam beside the tracked records."""
+    real, (first,) = tracked.study, tracked.select("stories", "beyond")
+    cached = (exam.runs, exam.along, exam.difference)
+
+    def put(count, **options):
+        made = fresh_seeds(first["metrics"]["multihop"], count, **options)
+        monkeypatch.setattr(tracked, "study", lambda name: made if name == "hops" else real(name))
+        for function in cached:
+            function.cache_clear()
+        return exam.fresh()
+
+    yield put
+    for function in cached:
+        function.cache_clear()
+
+
+def test_an_interim_analysis_reads_its_seeds_at_the_bound_and_earlier_ones_decide_nothing(seeds_of_the_plan):
+    primary = planned.study("hops").primary
+    early = seeds_of_the_plan(9)
+    assert early.seeds == 9 and early.low > 0 and planned.outcome(early, primary) == "not complete"
+    interim = seeds_of_the_plan(13)  # three more than the analysis reads
+    low, high = planned.ends(interim, primary)
+    assert interim.seeds == 10 and low < interim.low and high > interim.high
+    assert planned.outcome(interim, primary) == ("supported" if low > 0 else "not complete")
+    text = fill.page("RESULTS.md")
+    assert ", 10 of 20 seeds |" in text
+    assert f"| interim analysis | interval at the O'Brien-Fleming bound: {fill.span([low, high], 2)} |" in text
+
+
+def test_a_gain_that_fresh_seeds_do_not_have_is_said_to_be_none(seeds_of_the_plan):
+    assert planned.outcome(seeds_of_the_plan(20, turned=True), planned.study("hops").primary) == "contradicted"
+    readme = fill.page("README.md")
+    assert "4. **A gain on questions of several hops is not confirmed.**" in readme and len(readme.encode()) <= 6 * 1024
+
+
+@pytest.mark.parametrize(("seeds", "outcome"), [(4, "not complete"), (5, "supported"), (7, "not complete")])
+def test_an_interval_is_read_at_the_level_of_its_analysis(seeds, outcome):
+    primary, gaps = planned.study("retrofit").primary, [2.0, 2.4, 1.6, 2.2, 1.8, 2.0, 2.1][:seeds]
+    found = mean_interval(gaps)
+    assert found.low > 0 and planned.outcome(found, primary) == outcome
+    wide = mean_interval([2.0, 4.4, 0.6, 3.2, 0.8])
+    assert wide.low > 0 > planned.ends(wide, primary)[0] and planned.outcome(wide, primary) == "not complete"
+
+
 def test_planned_runs_stand_beside_their_plan_once_they_are_there(with_planned_runs):
     text = fill.page("RESULTS.md")
     outcomes = planned.study("retrofit").outcomes
@@ -179,9 +249,11 @@ def test_planned_runs_stand_beside_their_plan_once_they_are_there(with_planned_r
     assert "| result | +2.45 points [2.23, 2.67], 10 of 10 seeds |" in text
     assert f"**contradicted**: {planned.study('retrofit-untrained').outcomes['contradicted']}" in text
     assert "| 6 | 1.00 | 2.00 | 1.00 | 2.00 | 1.00 | 2.00 |" in text
-    assert "| result | +5.12 points [3.40, 6.84], 21 of 20 seeds |" in text
+    assert ", 20 of 20 seeds |" in text and "confirmed on 20 fresh seeds" in text and "interim analysis" not in text
+    assert "post hoc until" not in text and "| change per doubling of the width | +0.0 [0.0, 0.0] | 20 |" in text
     readme = fill.page("README.md")
     assert "2. **In a model that has learned**" in readme and len(readme.encode()) <= 6 * 1024
+    assert "4. **High learns questions of several hops sooner**, as planned on 20 fresh seeds" in readme
 
 
 def test_scores_below_the_bag_of_words_are_counted_over_every_task_that_was_run():

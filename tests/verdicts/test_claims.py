@@ -364,3 +364,13 @@ def test_the_command_shows_one_claim_and_refuses_another(capsys):
     assert cli.main(["claim", "multihop-gian"]) == 2
     said = capsys.readouterr().err
     assert "no claim 'multihop-gian'; the nearest are multihop-gain, " in said and len(said.split(",")) == 3
+
+
+def test_a_planned_measurement_decides_at_its_analyses_alone_and_at_an_interim_one_by_a_wider_interval():
+    first = over([2.0, 2.2, 1.8, 2.1, 1.9])
+    interim, between, usual = (row.at_reading((5, 10)) for row in (first, over([2.0, 2.1, 1.9]), over([2.0, 2.1] * 5)))
+    assert not interim.aside and interim.low < first.low and "O'Brien-Fleming" in interim.method
+    assert between.aside and between.low == over([2.0, 2.1, 1.9]).low
+    assert interim.high - interim.low > 1.5 * (first.high - first.low)
+    assert usual.high - usual.low < 1.05 * (over([2.0, 2.1] * 5).high - over([2.0, 2.1] * 5).low)
+    assert not over([2.0, 2.1, 1.9]).at_reading((5, 10), planned=False).aside

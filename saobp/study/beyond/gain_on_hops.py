@@ -6,7 +6,10 @@ from typing import Any
 import numpy as np
 
 from saobp.study.beyond import accuracy_by_hops
+from saobp.study.setup import plan
 from saobp.study.statistics import Estimate, item_errors, mean_interval
+
+WIDTH = 64  # of the planned study's primary endpoint
 
 
 def difference(
@@ -47,6 +50,18 @@ def along(
         return None
     gaps = (means[name] - means[against]).dropna()
     return (mean_interval(gaps.tolist()), gaps.to_dict()) if len(gaps) else None
+
+
+def read(records: Sequence[dict[str, Any]], width: int = WIDTH) -> list[dict[str, Any]]:
+    """Return the planned study's records of a width that the last analysis reads: its seeds in the plan's order.
+
+    Before the seeds of the first analysis are all there, those that are.
+    """
+    study = plan.read(plan.file()).studies["hops"]
+    own = {record["parameters"]["seed"]: record for record in records if record["parameters"]["width"] == width}
+    done = [seed for seed in study.model_extra["seeds"] if seed in own]
+    reached = [n for n in study.primary.analyses if done[:n] == study.model_extra["seeds"][:n]]
+    return [own[seed] for seed in done[: reached[-1] if reached else None]]
 
 
 def seeds_of(runs: Sequence[dict[str, Any]]) -> dict[str, set[int]]:

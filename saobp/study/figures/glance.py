@@ -9,8 +9,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from saobp.study.beyond import accuracy_by_hops as hops
+from saobp.study.beyond import gain_on_hops
 from saobp.study.figures import learning, seeds, style
 from saobp.study.setup import labels
+from saobp.study.texts import planned
 
 Record = dict[str, Any]
 LAYERS, HOPS, STEP = 4, 3, 1000  # of the second panel; the step whose accuracies its heading gives
@@ -23,14 +25,27 @@ def data(records: Sequence[Record]) -> pd.DataFrame:
 
     a: x is the largest column sum. b: y is the percent right at step x, a mean over seeds. c: x is the step at which
     a run started to learn, y its held-out loss (nats) at the end. Empty unless there are records for all three.
+    Once the planned study on fresh seeds has decided, b is of it, with its `outcome`.
     """
     columns = seeds.by_seed(records, "column_mass_maximum").assign(panel="a").rename(columns={"value": "x"})
-    exam = max((record["metrics"].get("multihop") or [] for record in records), key=len, default=[])
+    exam, outcome = fresh(records)
+    if not outcome:
+        exam = max((record["metrics"].get("multihop") or [] for record in records), key=len, default=[])
     curves = learning.means(hops.curves(exam), HOPS) if exam else pd.DataFrame()
     curves = curves[curves["algorithm"].isin(CURVES) & (curves["layers"] == LAYERS)] if len(curves) else curves
     curves = curves.rename(columns={"step": "x", "accuracy": "y"}).assign(panel="b")
+    curves = curves.assign(outcome=outcome) if outcome else curves
     parts = [columns, curves, starts(records).assign(panel="c")]
     return pd.concat(parts, ignore_index=True) if all(map(len, parts)) else pd.DataFrame()
+
+
+def fresh(records: Sequence[Record]) -> tuple[list[Record], str]:
+    """Return the encoders of the planned study that its analysis reads, and its outcome; empty before it has one."""
+    read = gain_on_hops.read([record for record in records if record["stage"] == "hops"])
+    runs = [run for record in read for run in record["metrics"]["multihop"]]
+    found = gain_on_hops.along(runs) if runs else None
+    outcome = planned.outcome(found[0], planned.study("hops").primary) if found else "not run"
+    return (runs, outcome) if outcome in planned.study("hops").outcomes else ([], "")
 
 
 def starts(records: Sequence[Record]) -> pd.DataFrame:
@@ -57,6 +72,7 @@ def numbers(frame: pd.DataFrame) -> dict[str, Any]:
     step = int(at["x"].iloc[0])
     return seeds.numbers(a.rename(columns={"x": "value"})) | right | {
         "step": step, "n": int(b["n"].max()), "r": r, "runs": len(c), "started": STARTED, "hops": HOPS,
+        "named": "planned" if "outcome" in b else "post hoc",
     }  # fmt: skip
 
 
@@ -71,7 +87,7 @@ def plot(frame: pd.DataFrame, width: float) -> Figure:
     style.head(a, "a", title.format(**said))
     curves = frame[frame["panel"] == "b"].rename(columns={"x": "step", "y": "accuracy"})
     learning.curve_axes(b, curves, seeds=False)
-    title = "Three hops, step {step:,}: {high:.0f} % against {original:.0f} % (n = {n}, post hoc)"
+    title = "Three hops, step {step:,}: {high:.0f} % against {original:.0f} % (n = {n}, {named})"
     style.head(b, "b", title.format(**said))
     start_axes(c, frame[frame["panel"] == "c"])
     style.head(c, "c", "Late starts end higher: r = {r:.2f} (n = {runs})".format(**said))

@@ -101,13 +101,15 @@ def publish(
     reruns: verdicts.Reruns | None = None,
     others: Sequence[Record] = (),
     other_hashes: Mapping[str, str] | None = None,
+    fresh: Sequence[Record] = (),
 ) -> list[Path]:
     """Write every table and figure that the records can fill, the claims, and manifest.json.
 
     `hashes` are those of the records' files (`records.hashes`); `decided` are claims that rest on more than
     these records, with their `reruns`; `others`, of another profile, draw a figure for which `records` have no run of
-    its stages. A figure without its runs is left out; the manifest gives the reason. A PDF as wide as a column is
-    written beside each page-wide one ("figure4-column.pdf"). Returns the paths, the manifest last.
+    its stages; `fresh`, of the planned exam, join both in a figure of several profiles. A figure without its runs is
+    left out; the manifest gives the reason. A PDF as wide as a column is written beside each page-wide one
+    ("figure4-column.pdf"). Returns the paths, the manifest last.
     """
     folder, missing = Path(folder), {}
     entries = {f"table{n}": _of_table(context.relevant(f"table{n}", records)) for n in tables.TABLES}
@@ -117,7 +119,7 @@ def publish(
     written["claims"] = verdicts.write(decided, folder, reruns=reruns)
     written["figure-claims"] = write_claims(decided, folder, formats)
     entries |= {name: {"studies": _studies(decided)} for name in ("claims", "figure-claims")}
-    drawn = [(number, origin(number, records, others), drawing.stem(number)) for number in drawing.FIGURES]
+    drawn = [(number, origin(number, records, others, fresh), drawing.stem(number)) for number in drawing.FIGURES]
     drawn += [(n, context.relevant(drawing.stem(n), others), name) for n, name in beside(records, others).items()]
     for number, behind, name in drawn:
         try:
@@ -126,7 +128,7 @@ def publish(
             missing[name] = str(error)
     for name, files in written.items():
         entries[name]["files"] = {path.name: seals.digest(path) for path in files}
-    manifest = write_manifest(records, entries, missing, folder, hashes or {}, others, other_hashes or {})
+    manifest = write_manifest(records, entries, missing, folder, hashes or {}, others, other_hashes or {}, fresh)
     return [*(path for files in written.values() for path in files), manifest]
 
 
@@ -175,16 +177,19 @@ def beside(records: Sequence[Record], others: Sequence[Record]) -> dict[int | st
     return {number: f"{stems[number]}-{context.profile(others)}" for number in both}
 
 
-def origin(number: int | str, records: Sequence[Record], others: Sequence[Record]) -> Sequence[Record]:
-    """The records behind a figure: `records`, where these have none of what it shows `others`, or both together."""
+def origin(
+    number: int | str, records: Sequence[Record], others: Sequence[Record], fresh: Sequence[Record] = ()
+) -> Sequence[Record]:
+    """The records behind a figure: `records`, where these have none of what it shows `others`, or all together."""
     if drawing.FIGURES[number].several:
-        return [*records, *others]
+        return [*records, *others, *fresh]
     return records if context.relevant(drawing.stem(number), records) or not others else others
 
 
 def write_manifest(
     records: Sequence[Record], entries: dict[str, Any], missing: dict[str, str], folder: Path,
     hashes: Mapping[str, str], others: Sequence[Record] = (), other_hashes: Mapping[str, str] = MappingProxyType({}),
+    fresh: Sequence[Record] = (),
 ) -> Path:  # fmt: skip
     """Write manifest.json: an entry a figure or table, with its files' hashes and sources; why another is absent.
 
@@ -202,6 +207,8 @@ def write_manifest(
     if others:
         named = {record["name"]: other_hashes.get(record["name"]) for record in others}
         manifest["others"] = {"profile": context.profile(others), "records": named}
+    if fresh:
+        manifest["fresh"] = {record["name"]: other_hashes.get(record["name"]) for record in fresh}
     text = json.dumps(manifest, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
     return paths.write_text(Path(folder) / "manifest.json", text)
 

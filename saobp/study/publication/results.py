@@ -10,6 +10,7 @@ from saobp.study.setup.studies import load_profile
 
 SUMMARIES = ("10-tables", "11-figures")  # their records hold nothing that the others do not
 STORIES = "stories"  # questions of a known number of hops, and the strength: figures of their own
+FRESH = "hops"  # the planned exam on fresh seeds
 WEIGHT = ("paper", "narrow", "laptop")  # profiles, those that say most first
 
 
@@ -68,7 +69,7 @@ def draw(folder: Path) -> list[Path]:
     decided = verdicts.verdicts(studies)
     return figures.publish(
         records.load(source), folder, records.hashes(source), decided=decided, reruns=verdicts.reruns(studies, decided),
-        others=_stories(), other_hashes=records.hashes(others),
+        others=_stories(), other_hashes=records.hashes(others) | records.hashes(paths.results(FRESH)), fresh=_fresh(),
     )  # fmt: skip
 
 
@@ -91,7 +92,7 @@ def single(
     if kind == "table":
         return tables.write(number, found, folder, [file_format], every=every)[0], _names(found)
     if number in figures.FIGURES and (profile is None or figures.FIGURES[number].several):
-        found = figures.origin(number, found, _stories())
+        found = figures.origin(number, found, _stories(), _fresh())
     file = figures.write(number, found, folder, [file_format], width=figures.PAGE if width is None else width)[0]
     return file, _names(found)
 
@@ -102,6 +103,10 @@ def _names(found: Sequence[dict[str, Any]]) -> list[str]:
 
 def _stories() -> list[dict[str, Any]]:
     return records.select(records.load(paths.results(STORIES)), "beyond")
+
+
+def _fresh() -> list[dict[str, Any]]:
+    return records.load(paths.results(FRESH))
 
 
 def _claims(kind: str, file_format: str, width: float | None, folder: Path) -> Path:

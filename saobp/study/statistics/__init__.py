@@ -18,12 +18,12 @@ from saobp.study.statistics.intervals import (
     over_samples,
 )
 from saobp.study.statistics.paired import Difference, holm, item_errors, paired_correlations, paired_difference
-from saobp.study.statistics.sequential import last_level
+from saobp.study.statistics.sequential import level_at
 from saobp.study.statistics.skewed import bca_interval, sign_flip_interval
 
 __all__ = [
     "Correlation", "Difference", "Error", "Estimate", "across_runs", "bca_interval", "binomial_error", "borrow",
-    "correlation", "correlation_error", "effective_sample_size", "holm", "item_errors", "last_level",
+    "correlation", "correlation_error", "effective_sample_size", "holm", "item_errors", "level_at",
     "mean_interval", "median_interval", "on_scale", "over_samples", "paired_correlations", "paired_difference",
     "seed_variance", "sign_flip_interval",
 ]  # fmt: skip

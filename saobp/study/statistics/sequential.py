@@ -1,4 +1,4 @@
-"""Interim analyses: how much wider the last interval of a question must be when earlier readings were looked at."""
+"""Interim analyses: how much wider an interval must be where a question is read more than once."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -8,19 +8,20 @@ from scipy import stats
 from scipy.optimize import brentq
 
 
-def last_level(analyses: Sequence[int], level: float = 0.95) -> float:
-    """Return the level of the interval at the last analysis (O'Brien and Fleming 1979).
+def level_at(analyses: Sequence[int], seeds: int, level: float = 0.95) -> float | None:
+    """Return the level of the interval at the analysis of so many seeds (O'Brien and Fleming 1979); None without one.
 
     `analyses` are the numbers of seeds at each reading, rising; one reading gives `level` itself. The bounds fall with
     the root of the seeds, |Z_k| > C sqrt(n_K / n_k), and C makes the chance of ever crossing one 1 - `level`.
     Raises ValueError if the numbers do not rise.
     """
-    return float(2 * stats.norm.cdf(bounds(tuple(analyses), level)[-1]) - 1)
+    limits = dict(zip(analyses, bounds(tuple(analyses), level), strict=True))
+    return float(2 * stats.norm.cdf(limits[seeds]) - 1) if seeds in limits else None
 
 
 @cache
 def bounds(analyses: tuple[int, ...], level: float = 0.95) -> tuple[float, ...]:
-    """Return the bound of |Z| at each analysis; the others are as in `last_level`."""
+    """Return the bound of |Z| at each analysis; the others are as in `level_at`."""
     seeds = np.array(analyses, float)
     if len(seeds) == 0 or (np.diff(seeds, prepend=0) <= 0).any():
         raise ValueError(f"analyses: {list(analyses)}; give the numbers of seeds of each reading, rising")

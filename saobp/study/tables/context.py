@@ -23,7 +23,7 @@ STAGES = {  # the stages behind a table or figure, which date and describe it
     **{f"figure{number}": ("pretrain", "finetune", "attention") for number in (3, 9)},
     "figure-gains": ("pretrain", "finetune"),
     "figure-length": ("cost",),
-    "figure-glance": ("pretrain", "attention", "beyond"),
+    "figure-glance": ("pretrain", "attention", "beyond", "hops"),
     "figure-hops": ("beyond",),
     "figure-learning": ("beyond",),
     "figure-tokens": ("beyond",),

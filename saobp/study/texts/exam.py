@@ -3,10 +3,11 @@
 from functools import cache
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from saobp.study.beyond import accuracy_by_hops, gain_on_hops, relation_paths
-from saobp.study.statistics import Estimate
+from saobp.study.statistics import Estimate, mean_interval
 from saobp.study.texts import tracked
 
 FIRST = "stories"  # the study whose seeds were seen before the plan
@@ -15,12 +16,43 @@ EARLY = 1000  # step at which accuracy along training is read
 
 
 @cache
-def runs(study: str = FIRST) -> list[dict[str, Any]]:
-    """Return the encoders of one study; none where it has no record. Of the planned one those of width 64."""
-    stage, found = ("hops", []) if study == FRESH else ("beyond", [])
-    for record in tracked.select(study, stage):
-        found += record["metrics"]["multihop"] if record["parameters"].get("width", 64) == 64 else []
-    return found
+def runs(study: str = FIRST, width: int = gain_on_hops.WIDTH) -> list[dict[str, Any]]:
+    """Return the encoders of one study; none where it has no record. Of the planned one those that its analysis reads.
+
+    `width`: of the planned study alone.
+    """
+    if study == FRESH:
+        read = gain_on_hops.read(tracked.select(study, "hops"), width)
+    else:
+        read = tracked.select(study, "beyond")
+    return [run for record in read for run in record["metrics"]["multihop"]]
+
+
+def fresh() -> Estimate | None:
+    """Return the planned study's primary difference, High − Original over training; None where it was not run."""
+    return along(study=FRESH)[0] if runs(FRESH) else None
+
+
+def by_width() -> dict[int, Estimate]:
+    """Return High − Original over training at four layers by width, over the seeds of the planned study."""
+    widths = sorted({record["parameters"]["width"] for record in tracked.select(FRESH, "hops")})
+    gaps = {width: _deep(width) for width in widths}
+    return {width: mean_interval([*found.values()]) for width, found in gaps.items() if found}
+
+
+def by_doubling() -> Estimate | None:
+    """Return the slope of `by_width` over the logarithm of the width, in points per doubling; None with one width."""
+    gaps = pd.DataFrame({width: _deep(width) for width in by_width()}).dropna()
+    if len(gaps.columns) < 2 or gaps.empty:
+        return None
+    return mean_interval(np.polyfit(np.log2(gaps.columns.astype(float)), gaps.T, 1)[0].tolist())
+
+
+def _deep(width: int) -> dict[int, float]:
+    own = runs(FRESH, width)
+    deepest = max(run["layers"] for run in own)
+    found = gain_on_hops.along([run for run in own if run["layers"] == deepest])
+    return found[1] if found else {}
 
 
 def seeds(name: str, study: str = FIRST) -> int:

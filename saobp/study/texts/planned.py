@@ -4,7 +4,7 @@ from math import isnan
 
 from saobp.study.setup import plan
 from saobp.study.setup.plan import Primary, Study
-from saobp.study.statistics import Estimate
+from saobp.study.statistics import Estimate, level_at
 
 
 def study(name: str) -> Study:
@@ -15,16 +15,29 @@ def study(name: str) -> Study:
 def outcome(found: Estimate | None, primary: Primary) -> str:
     """Return which outcome a measurement gives: a key of the study's `outcomes`, "not run" or "not complete".
 
-    The interval decides: on the claimed side of 0 "supported", on the other "contradicted", around 0 and within the
-    margin "no effect", else "imprecise". A study that lacks seeds is "not complete".
+    The interval decides, at the level of its analysis: on the claimed side of 0 "supported", on the other
+    "contradicted"; at the last analysis around 0 and within the margin "no effect", else "imprecise". Before, and
+    between two analyses, a study is "not complete".
     """
-    if found is None or found.seeds < primary.seeds:
-        return "not run" if found is None else "not complete"
+    if found is None:
+        return "not run"
+    if min(found.seeds, primary.seeds) not in primary.analyses:
+        return "not complete"
     if isnan(found.low):
         return "imprecise"
-    low, high = sorted((found.low * primary.direction, found.high * primary.direction))
+    low, high = sorted(end * primary.direction for end in ends(found, primary))
     if low > 0:
         return "supported"
     if high < 0:
         return "contradicted"
+    if found.seeds < primary.seeds:
+        return "not complete"
     return "no effect" if max(-low, high) <= primary.margin else "imprecise"
+
+
+def ends(found: Estimate, primary: Primary) -> tuple[float, float]:
+    """Return the ends of the interval at the level of the analysis of so many seeds (95 % without an error behind)."""
+    if found.error is None:
+        return found.low, found.high
+    reach = found.error.reach(level_at(primary.analyses, min(found.seeds, primary.seeds)))
+    return found.value - reach, found.value + reach

@@ -13,7 +13,6 @@ from saobp.study.verdicts.model import STORIES, Measurement, fixed, measured
 from saobp.study.verdicts.studies import Studies
 
 READ = (5, 13, 21)  # seeds of notebook 12 at each reading: all algorithms, once on the way, the end
-WIDTH = 64  # of the planned study's primary endpoint
 FIXED = {"model": "", "scope": STORIES}
 PAIRED = "Student's t over seeds, with the error over questions"
 AFTER, DURING = "after training", "mean over the checks of training"
@@ -27,9 +26,10 @@ def exams(studies: Studies) -> Iterator[tuple[bool, dict[str, Any], list[dict[st
         for record in records:
             if runs := record["metrics"].get("multihop"):
                 yield False, {"study": study, "records": (record["name"],)} | FIXED, runs
-    for study, records in studies.of("hops", width=WIDTH).items():
-        runs = [run for record in records for run in record["metrics"]["multihop"]]
-        yield True, {"study": study, "records": tuple(record["name"] for record in records)} | FIXED, runs
+    for study, records in studies.of("hops").items():
+        read = gain_on_hops.read(records)
+        runs = [run for record in read for run in record["metrics"]["multihop"]]
+        yield True, {"study": study, "records": tuple(record["name"] for record in read)} | FIXED, runs
 
 
 def gain(studies: Studies) -> list[Measurement]:
@@ -46,9 +46,9 @@ def gain(studies: Studies) -> list[Measurement]:
         first = measured(found=end[0], part=AFTER, method=PAIRED, aside=planned, **common)
         soon = measured(found=course[0], part=DURING, aside=not planned, post_hoc=not planned, **common)
         if planned:
-            rows += [soon.at_last_reading(plan.read(plan.file()).studies["hops"].primary.analyses), first]
+            rows += [soon.at_reading(analyses()), first]
         else:
-            rows += [first.at_last_reading(READ), soon]
+            rows += [first.at_reading(READ, planned=False), soon]
         for name, against in (("high", "uniform"), ("uniform", "original"), ("high", "sinkhorn")):
             if found := gain_on_hops.difference(runs, name, against):
                 part = f"{labels.algorithm_title(name)} − {labels.algorithm_title(against)} {AFTER}"
@@ -72,5 +72,11 @@ def cause(studies: Studies) -> list[Measurement]:
         for control, part in parts.items():
             if found := gain_on_hops.difference(runs, "high", control):
                 facts = {"method": PAIRED, "post_hoc": not planned, "aside": control == "shuffled"}
-                rows.append(measured(found=found[0], part=part, **facts, **common))
+                row = measured(found=found[0], part=part, **facts, **common)
+                rows.append(row.at_reading(analyses()) if planned else row)
     return rows
+
+
+def analyses() -> list[int]:
+    """Return the seeds at each analysis of the planned study."""
+    return plan.read(plan.file()).studies["hops"].primary.analyses

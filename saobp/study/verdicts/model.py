@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field
 
 from saobp.study.setup import labels, paths, plan, typed_by_hand
 from saobp.study.setup.recipes import STRICT
-from saobp.study.statistics import Error, Estimate, last_level
+from saobp.study.statistics import Error, Estimate, level_at
 
 Ends = Callable[[float], tuple[float, float]]  # an interval's ends at a level
 PAPER, SCALED, STORIES, PUBLIC, PRINTED = (
@@ -97,12 +97,15 @@ class Measurement:
         """Whether the 95 % interval says anything: finite ends, and for a correlation not all of -1 to 1."""
         return bool(np.isfinite([self.low, self.high]).all()) and (self.low, self.high) != (-1, 1)
 
-    def at_last_reading(self, analyses: Sequence[int]) -> Measurement:
-        """Widen the interval for earlier readings of the same question (O'Brien and Fleming), at the last of them."""
-        if self.n != analyses[-1]:
-            return self
-        method = f"{self.method}; {len(analyses)} analyses, O'Brien-Fleming"
-        return replace(self, interval=lambda level: self.interval(last_level(analyses, level)), method=method)
+    def at_reading(self, analyses: Sequence[int], *, planned: bool = True) -> Measurement:
+        """Widen the interval for the other readings of the same question (O'Brien and Fleming).
+
+        With another number of seeds than an analysis has, what was `planned` decides nothing: it stands aside.
+        """
+        if self.n not in analyses:
+            return replace(self, aside=self.aside or planned)
+        method = f"{self.method}; {len(analyses)} analyses, O'Brien-Fleming" if len(analyses) > 1 else self.method
+        return replace(self, interval=lambda level: self.interval(level_at(analyses, self.n, level)), method=method)
 
     @property
     def covers_paper(self) -> bool | None:

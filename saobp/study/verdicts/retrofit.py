@@ -20,7 +20,7 @@ def fine_tuned(studies: Studies) -> list[Measurement]:
         if len(gaps) > 1:
             facts = {"scope": PUBLIC, "records": tuple(run["name"] for run in runs)}
             found = measured(study, "", mean_interval([*gaps.values()]), "six GLUE tasks, MiniLM", **facts)
-            rows.append(found.at_last_reading(section.primary.analyses))
+            rows.append(found.at_reading(section.primary.analyses))
     return rows
 
 
