@@ -13,13 +13,7 @@ from saobp.study.tables.cells import Cell, Row
 from saobp.study.tables.render import Table
 
 Record = dict[str, Any]
-SHAPE = {
-    "layers": "layers",
-    "hidden": "hidden",
-    "heads": "heads",
-    "ffn": "feedforward",
-    "params": "parameters",
-}
+SHAPE = {"layers": "layers", "hidden": "hidden", "heads": "heads", "ffn": "feedforward", "params": "parameters"}
 SCHEDULE = {
     "max_steps": "steps", "learning_rate": "learning_rate", "lr_scheduler_type": "scheduler",
     "warmup_steps": "warmup", "seed": "seed",
