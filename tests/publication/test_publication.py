@@ -13,7 +13,7 @@ def test_a_single_table_without_a_profile_is_of_the_results_that_are_shown(tmp_p
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(results, "published_profile", lambda: "stories")
     assert cli.main(["table", "4"]) == 0
-    assert "Profile stories." in (tmp_path / "table4.tex").read_text(encoding="utf-8")
+    assert "study stories" in (tmp_path / "table4.tex").read_text(encoding="utf-8")
     assert capsys.readouterr().err == "from the records of study stories\n"
     assert cli.main(["table", "--help"]) == 0
     said = " ".join(capsys.readouterr().out.split())
@@ -60,6 +60,24 @@ def test_a_profile_with_nothing_to_compare_is_not_the_one_that_is_shown(tmp_path
     assert results.published_profile() == "laptop"
     (tmp_path / "narrow" / "04-pretrain-mini-narrow-high-42.json").write_text("{}")
     assert results.published_profile() == "narrow"
+
+
+def test_a_study_of_one_seed_waits_behind_one_of_several(tmp_path, monkeypatch):
+    monkeypatch.setattr(paths, "results", lambda name: tmp_path / name)
+
+    def seed(name, number):
+        (tmp_path / name).mkdir(exist_ok=True)
+        for side in ("original", "high"):
+            (tmp_path / name / f"04-pretrain-mini-{side}-{number}.json").write_text("{}")
+
+    seed("paper", 42)
+    assert results.published_profile() == "paper"
+    for number in (42, 43, 44):
+        seed("narrow", number)
+    assert results.published_profile() == "narrow"
+    for number in (43, 44):
+        seed("paper", number)
+    assert results.published_profile() == "paper"
 
 
 def test_publishing_part_of_a_profile_names_the_tracked_records_that_it_takes_away(tmp_path, monkeypatch, capsys):

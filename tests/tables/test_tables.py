@@ -146,6 +146,26 @@ def test_records_of_two_profiles_never_share_a_table():
         tables.table(2, [examples.finetune(), other])
 
 
+def test_rows_at_the_papers_size_come_first_in_every_table(records, tmp_path):
+    alike = [
+        record | {"profile": "narrow"} for record in examples.study(("mini-narrow",), ("original", "high"), (42, 43))
+    ]
+    paper = [
+        r | {"profile": "paper"}
+        for r in select(records, model="mini", algorithm="high")
+        if r["parameters"]["seed"] == 42
+    ]
+    for number in (1, 2, 4, 5, 8):
+        table = tables.table(number, alike, first=paper)
+        models = [row.labels[0] for row in table.with_runs().rows if row.labels[0]]
+        assert models[0] == "BERT-Mini" and "BERT-Mini (4 × 128)" in models and models == sorted(models), number
+        assert len({row.labels for row in table.rows}) == len(table.rows) and table.study == "paper and narrow"
+    own = tables.table(2, paper).cell("BERT-Mini", "High", column="SQuAD").ours
+    assert tables.table(2, alike, first=paper).cell("BERT-Mini", "High", column="SQuAD").ours == own
+    (file,) = tables.write(2, alike, tmp_path, ["md"], first=paper)
+    assert file.read_text().index("BERT-Mini, High") < file.read_text().index("BERT-Mini (4 × 128), Original")
+
+
 def test_the_last_note_names_the_study(built):
     assert built[2].notes()[-1] == "study smoke" and tables.table(2, []).study == ""
 

@@ -2,6 +2,7 @@
 
 import json
 import tarfile
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,7 +32,8 @@ class Prepared:
 
 def write(file: Path, tokenizer: PreTrainedTokenizerBase, blocks: Mapping[str, Blocks], about: dict[str, Any]) -> Path:
     """Write a token file (a tar, compressed by bzip2), whole or not at all; `blocks` are those of both `PARTS`."""
-    with paths.new_folder(paths.cache() / "prepared") as folder:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
         tokenizer.save_pretrained(folder / "tokenizer")
         paths.write_text(folder / "about.json", json.dumps(about, indent=1))
         seals.seal(folder)

@@ -102,18 +102,19 @@ def publish(
     others: Sequence[Record] = (),
     other_hashes: Mapping[str, str] | None = None,
     fresh: Sequence[Record] = (),
+    first: Sequence[Record] = (),
 ) -> list[Path]:
     """Write every table and figure that the records can fill, the claims, and manifest.json.
 
     `hashes` are those of the records' files (`records.hashes`); `decided` are claims that rest on more than
     these records, with their `reruns`; `others`, of another profile, draw a figure for which `records` have no run of
-    its stages; `fresh`, of the planned exam, join both in a figure of several profiles. A figure without its runs is
-    left out; the manifest gives the reason. A PDF as wide as a column is written beside each page-wide one
-    ("figure4-column.pdf"). Returns the paths, the manifest last.
+    its stages; `fresh`, of the planned exam, join both in a figure of several profiles; rows of `first` come first in
+    every table. A figure without its runs is left out; the manifest gives the reason. A PDF as wide as a column is
+    written beside each page-wide one ("figure4-column.pdf"). Returns the paths, the manifest last.
     """
     folder, missing = Path(folder), {}
-    entries = {f"table{n}": _of_table(context.relevant(f"table{n}", records)) for n in tables.TABLES}
-    written = {f"table{number}": tables.write(number, records, folder) for number in tables.TABLES}
+    entries = {f"table{n}": _of_table(context.relevant(f"table{n}", [*first, *records])) for n in tables.TABLES}
+    written = {f"table{number}": tables.write(number, records, folder, first=first) for number in tables.TABLES}
     if decided is None:
         decided = verdicts.verdicts(verdicts.Studies({context.profile(records): records}, numbers.load()))
     written["claims"] = verdicts.write(decided, folder, reruns=reruns)
@@ -128,7 +129,8 @@ def publish(
             missing[name] = str(error)
     for name, files in written.items():
         entries[name]["files"] = {path.name: seals.digest(path) for path in files}
-    manifest = write_manifest(records, entries, missing, folder, hashes or {}, others, other_hashes or {}, fresh)
+    every = [*first, *records]
+    manifest = write_manifest(every, entries, missing, folder, hashes or {}, others, other_hashes or {}, fresh)
     return [*(path for files in written.values() for path in files), manifest]
 
 

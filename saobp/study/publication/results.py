@@ -11,19 +11,28 @@ from saobp.study.setup.studies import load_profile
 SUMMARIES = ("10-tables", "11-figures")  # their records hold nothing that the others do not
 STORIES = "stories"  # questions of a known number of hops, and the strength: figures of their own
 FRESH = "hops"  # the planned exam on fresh seeds
+PAPER = "paper"  # at the paper's own sizes: its rows come first in every table
+SEVERAL = 3  # seeds of a pair that figures are drawn of
 WEIGHT = ("paper", "narrow", "laptop")  # profiles, those that say most first
 
 
 def published_profile() -> str:
     """Return the profile whose results `figures/` shows: the first of those that say most, with tracked records.
 
-    One that has not yet trained High beside Original compares nothing, and waits.
-    Raises FileNotFoundError when nothing is tracked.
+    One that has not yet trained High beside Original compares nothing, and waits; so does one of fewer than `SEVERAL`
+    seeds behind one that has them. Raises FileNotFoundError when nothing is tracked.
     """
-    for name in WEIGHT:
-        if all(any(paths.results(name).glob(f"04-pretrain-*-{side}-*.json")) for side in ("original", "high")):
-            return name
+    pairs = {name: len(_seeds(name, "original") & _seeds(name, "high")) for name in WEIGHT}
+    for least in (SEVERAL, 1):
+        for name, count in pairs.items():
+            if count >= least:
+                return name
     raise FileNotFoundError(f"{paths.results('laptop').parent}: no records there; publish a profile first")
+
+
+def _seeds(profile: str, algorithm: str) -> set[str]:
+    found = paths.results(profile).glob(f"04-pretrain-*-{algorithm}-*.json")
+    return {path.stem.rpartition("-")[2] for path in found}
 
 
 def publish(profile: str) -> None:
@@ -67,8 +76,11 @@ def draw(folder: Path) -> list[Path]:
     source, others = paths.results(published_profile()), paths.results(STORIES)
     studies = verdicts.tracked()
     decided = verdicts.verdicts(studies)
+    own = paths.results(PAPER)
+    first, hashes = (records.load(own), records.hashes(own)) if source != own else ([], {})
     return figures.publish(
-        records.load(source), folder, records.hashes(source), decided=decided, reruns=verdicts.reruns(studies, decided),
+        records.load(source), folder, hashes | records.hashes(source), decided=decided, first=first,
+        reruns=verdicts.reruns(studies, decided),
         others=_stories(), other_hashes=records.hashes(others) | records.hashes(paths.results(FRESH)), fresh=_fresh(),
     )  # fmt: skip
 
@@ -90,7 +102,9 @@ def single(
         load_profile(profile)
         raise FileNotFoundError(f"profile '{profile}' has no records: run `make reproduce PROFILE={profile}` first")
     if kind == "table":
-        return tables.write(number, found, folder, [file_format], every=every)[0], _names(found)
+        first = [] if profile or found[0]["profile"] == PAPER else records.load(paths.results(PAPER))
+        file = tables.write(number, found, folder, [file_format], every=every, first=first)[0]
+        return file, _names([*first, *found])
     if number in figures.FIGURES and (profile is None or figures.FIGURES[number].several):
         found = figures.origin(number, found, _stories(), _fresh())
     file = figures.write(number, found, folder, [file_format], width=figures.PAGE if width is None else width)[0]

@@ -29,15 +29,18 @@ FORMATS = {"csv": "to_csv", "md": "to_markdown", "tex": "to_latex"}
 __all__ = ["FORMATS", "TABLES", "Cell", "Row", "Table", "table", "write"]
 
 
-def table(number: int, records: Sequence[Record], published: Published | None = None) -> Table:
-    """Build Table `number` (1 to 9) from the records of one profile.
+def table(
+    number: int, records: Sequence[Record], published: Published | None = None, *, first: Sequence[Record] = ()
+) -> Table:
+    """Build Table `number` (1 to 9) from the records of one profile, under the rows of another, `first`, if any.
 
     Raises ValueError for another number, or for records of several profiles.
     """
     if number not in TABLES:
         raise ValueError(f"number: the paper has no Table {number}; choose 1 to 9")
     study, used = context.profile(records), context.relevant(f"table{number}", records)
-    return replace(TABLES[number](used, published or published_numbers.load()), study=study if records else "")
+    built = replace(TABLES[number](used, published or published_numbers.load()), study=study if records else "")
+    return built.below(table(number, first, published)) if first else built
 
 
 def write(
@@ -47,6 +50,7 @@ def write(
     formats: Sequence[str] = tuple(FORMATS),
     *,
     every: bool = False,
+    first: Sequence[Record] = (),
 ) -> list[Path]:
     """Write table<number>.csv, .md and .tex into `folder`; returns their paths.
 
@@ -55,7 +59,7 @@ def write(
     unknown = [name for name in formats if name not in FORMATS]
     if unknown:
         raise ValueError(f"formats: {unknown[0]!r} is none of {', '.join(FORMATS)}")
-    whole = table(number, records)
+    whole = table(number, records, first=first)
     built = {name: whole if every or name == "csv" else whole.with_runs() for name in formats}
     files = {name: Path(folder) / f"table{number}.{name}" for name in formats}
     return [paths.write_text(files[name], getattr(built[name], FORMATS[name])()) for name in formats]

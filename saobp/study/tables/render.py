@@ -66,6 +66,13 @@ class Table:
         gone = sum(not c.ran and bool(c.published) for row in self.rows if row.labels[0] for c in row.cells.values())
         return replace(self, rows=kept, left_out=gone)
 
+    def below(self, other: Self) -> Self:
+        """The table under the rows of another study that have a run; each row stands there once."""
+        ran = [row for row in other.rows if row.labels[0] and any(cell.ran for cell in row.cells.values())]
+        above = {row.labels for row in ran}
+        rows = (*ran, *(row for row in self.rows if row.labels not in above))
+        return replace(self, rows=rows, study=" and ".join(filter(None, [other.study * bool(ran), self.study])))
+
     def cell(self, *labels: str, column: str) -> Cell:
         """The cell of the row with these labels. Raises ValueError that lists the rows if there is none."""
         for row in self.rows:
