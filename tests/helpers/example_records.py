@@ -224,7 +224,7 @@ def planned():
     tuned = [
         {"name": f"13-{arm}-{task}-{seed}", "stage": "retrofit", "seconds": 60.0, "data": {},
          "parameters": {"arm": arm, "task": task, "seed": seed},
-         "metrics": {"headline": 80 + (arm == "high") * (2 + 0.1 * seed), "floor": {"value": 70}}, "departures": []}
+         "metrics": {"headline": 80 + (arm == "high") * (2 + 0.1 * seed), "floor": {"headline": 70}}, "departures": []}
         for arm in ("original", "high", "uniform") for task in tasks for seed in range(10)
     ]  # fmt: skip
     layer = {name: {"raw": 1.0, "refined": 2.0} for name in ("entropy", "gtd", "sparsity", "largest_column_share")}

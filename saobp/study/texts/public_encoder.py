@@ -22,7 +22,7 @@ def runs() -> pd.DataFrame:
     for run in tracked.select(STUDY, "retrofit"):
         given, metrics = run["parameters"], run["metrics"]
         if "failed" not in metrics:
-            floor = (metrics.get("floor") or {}).get("value")
+            floor = (metrics.get("floor") or {}).get("headline")
             rows.append((given["arm"], given["task"], given["seed"], metrics["headline"], floor))
     return pd.DataFrame(rows, columns=["arm", "task", "seed", "score", "floor"])
 
@@ -48,6 +48,11 @@ def by_task(name: str = "high", against: str = "original") -> dict[str, Estimate
     scores = runs().pivot(index=["task", "seed"], columns="arm", values="score")
     gaps = (scores[name] - scores[against]).dropna()
     return {task: mean_interval(values.tolist()) for task, values in gaps.groupby("task", sort=False)}
+
+
+def levels() -> tuple[float, float]:
+    """Return Original's mean score over tasks and seeds, and a bag of words' on the same items, in percent."""
+    return tuple(runs().query("arm == 'original'").groupby("task")[["score", "floor"]].mean().mean())
 
 
 def arms() -> list[str]:
