@@ -11,7 +11,7 @@ from saobp.study.setup import paths
 def repository(folder, name, algorithm="high"):
     """Lay out a repository of links, with one small profile of one model, one algorithm and two tasks."""
     folder.mkdir()
-    for entry in ("saobp", "Snakefile", "data"):
+    for entry in ("saobp", "Snakefile", "data", "figures"):
         (folder / entry).symlink_to(paths.root() / entry)
     (folder / "notebooks" / "studies").mkdir(parents=True)
     for notebook in (paths.root() / "notebooks").glob("*.ipynb"):
