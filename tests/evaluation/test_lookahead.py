@@ -4,7 +4,7 @@ import pytest
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from saobp.study.evaluation.future_leak import changes, hears_later, leak
+from saobp.study.evaluation.future_leak import changes, leak, looks_ahead
 from saobp.study.training.architectures import LEAKY, refine_with
 
 SIZES = {"n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 64, "vocab_size": 50}
@@ -21,7 +21,7 @@ def decoder(algorithm, **options):
 def test_only_the_all_rows_form_lets_a_later_token_reach_back_even_untrained(algorithm, hears):
     changed = changes(decoder(algorithm), torch.arange(12), 8)
     assert changed.shape == (12,) and changed[0] == 0  # the first row has one key, whatever it hears
-    assert hears_later(changed, 8) == hears
+    assert looks_ahead(changed, 8) == hears
     assert (changed[1:8] > 1e-9).all() if hears else (changed[:8] == 0).all()
     assert (changed[8:] > 1e-6).all()
 
@@ -42,7 +42,7 @@ def test_a_place_outside_the_text_is_refused():
 
 
 @pytest.mark.parametrize("algorithm, leaks", FORMS)
-def test_only_a_decoder_that_hears_later_rows_does_otherwise_in_a_full_pass_than_on_prefixes(algorithm, leaks):
+def test_only_a_decoder_that_looks_ahead_rows_does_otherwise_in_a_full_pass_than_on_prefixes(algorithm, leaks):
     network = decoder(algorithm, initializer_range=0.5)  # sharp: uniform rows tell nothing
     found = leak(network, [{"input_ids": torch.randint(50, (12,))} for _ in range(4)])
     assert found["leak"] == pytest.approx(found["prefixes"] - found["full_pass"], abs=1e-6)

@@ -32,7 +32,7 @@ def changes(model: PreTrainedModel, ids: Int64[Tensor, " length"], place: int) -
     return (one - two).abs().amax(-1).cpu().numpy()
 
 
-def hears_later(changed: Float64[np.ndarray, " length"], place: int) -> bool:
+def looks_ahead(changed: Float64[np.ndarray, " length"], place: int) -> bool:
     """Say whether any position before the replaced token moved by more than rounding."""
     return bool((changed[:place] > ROUNDING).any())
 
