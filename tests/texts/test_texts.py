@@ -7,6 +7,7 @@ import sys
 from functools import cache
 
 import example_records as examples
+import pandas as pd
 import pytest
 import torch
 from jinja2 import Environment, nodes
@@ -14,7 +15,7 @@ from jinja2 import Environment, nodes
 from saobp.equations import factors
 from saobp.study.setup import paths
 from saobp.study.statistics import Estimate, mean_interval
-from saobp.study.texts import exam, fill, planned, public_encoder, tables, tracked
+from saobp.study.texts import claims, exam, fill, planned, pretraining, public_encoder, tables, tracked
 
 README = (paths.root() / "README.md").read_text(encoding="utf-8")
 MAKEFILE = (paths.root() / "Makefile").read_text(encoding="utf-8")
@@ -260,3 +261,29 @@ def test_planned_runs_stand_beside_their_plan_once_they_are_there(with_planned_r
 def test_scores_below_the_bag_of_words_are_counted_over_every_task_that_was_run():
     below, tasks = tables.below_words()
     assert tasks == len(tables.score_differences()) - 1 > 0 and 0 <= below <= tasks  # but for the average
+
+
+def test_an_outcome_that_one_algorithm_decides_has_a_sign_and_rows_of_one_scope_name_their_study():
+    heads = ["Claim", "Outcome", "Ours [95 %]", "Scope"]
+    rows = [
+        ("a", "supported †", "+0.9", "small"),
+        ("a", "imprecise", "+0.1", "small"),
+        ("b", "supported", "+0.2", "small"),
+    ]
+    measured = pd.DataFrame(
+        [("a", "x", "primary"), ("a", "x", "aside"), ("a", "y", "primary"), ("b", "x", "primary"), ("b", "z", "aside")],
+        columns=["claim", "study", "role"],
+    )
+    without = pd.DataFrame([
+        ("a", "ElemMul", "+0.9, supported", "-0.4, imprecise"), ("b", "ElemMul", "+0.2, supported", "+0.3, supported"),
+    ])  # fmt: skip
+    found = claims.marked(pd.DataFrame(rows, columns=heads), measured, without)
+    assert found["Outcome"].tolist() == ["supported †§", "imprecise", "supported"]
+    assert found["Scope"].tolist() == ["small (x)", "small (y)", "small"]
+    with pytest.raises(ValueError, match="3 rows and claims.csv 2"):
+        claims.marked(pd.DataFrame(rows, columns=heads), measured[measured["study"] != "y"])
+
+
+def test_one_rerun_lies_apart_from_the_others():
+    found = pretraining.reruns()
+    assert found == sorted(found) and found[-1] == pytest.approx(pretraining.apart()) and found[-1] > 2 * found[-2]

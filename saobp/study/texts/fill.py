@@ -10,11 +10,22 @@ from saobp.study.setup import labels, paths
 from saobp.study.setup.benchmarks import TASKS
 from saobp.study.setup.sizes import SIZES
 from saobp.study.statistics import Estimate
-from saobp.study.texts import attention, costs, decoders, exam, planned, pretraining, public_encoder, runs, tables
+from saobp.study.texts import (
+    attention,
+    claims,
+    costs,
+    decoders,
+    exam,
+    planned,
+    pretraining,
+    public_encoder,
+    runs,
+    tables,
+)
 
 SUFFIX = ".j2"
 NUMBERS = {module.__name__.rpartition(".")[2]: module for module in (
-    attention, costs, decoders, exam, planned, pretraining, public_encoder, runs, tables)}  # fmt: skip
+    attention, claims, costs, decoders, exam, planned, pretraining, public_encoder, runs, tables)}  # fmt: skip
 
 
 def folder() -> Path:

@@ -6,6 +6,8 @@ from saobp.study.setup import plan
 from saobp.study.setup.plan import Primary, Study
 from saobp.study.statistics import Estimate, level_at
 
+WAITING = ("retrofit", "scratch", "branched", "decoders", "cost")  # without a run yet; retrofit once it has none
+
 
 def study(name: str) -> Study:
     """Return a planned study by its name in the plan."""

@@ -10,6 +10,7 @@ import pandas as pd
 from saobp.study.beyond import model_sizes as sizes
 from saobp.study.beyond import strengths
 from saobp.study.setup import paths
+from saobp.study.setup.sizes import SIZES
 from saobp.study.statistics import Estimate, mean_interval
 from saobp.study.tables import losses
 from saobp.study.texts import tracked
@@ -63,6 +64,11 @@ def grown() -> pd.DataFrame:
     return sizes.gaps(_grown())
 
 
+def largest() -> str:
+    """Return the largest model trained on stories."""
+    return max({run["model"] for run in _grown()}, key=lambda name: (SIZES[name].layers, SIZES[name].hidden))
+
+
 def grown_pairs() -> Estimate:
     """Return the mean over all pairs of `grown`'s runs, one a size and seed, of the difference in loss (nats)."""
     return mean_interval(_pairs())
@@ -85,11 +91,18 @@ def swept(study: str) -> pd.DataFrame:
     return frame.groupby("strength")["loss"].agg(["mean", "count"])
 
 
-def unlike_plain(study: str) -> tuple[int, int]:
-    """Count the strengths whose held-out loss differs from that at λ = 0 after Holm's correction, and all compared."""
+def not_started(study: str) -> dict[float, float]:
+    """Return the held-out loss (nats) at the strengths above 0 whose runs end above `STARTED`."""
+    means = swept(study)["mean"]
+    return means[(means.index > 0) & (means > STARTED)].to_dict()
+
+
+def unlike_plain(study: str) -> tuple[int, int, int]:
+    """Count the settings of λ whose loss differs from that at λ = 0 after Holm's correction; the fixed; the learned."""
     record = tracked.select(study, "beyond")[0]
     found = strengths.against_plain(strengths.sweep(record["metrics"]["strengths"]))
-    return int((found["p_holm"] < losses.LEVEL).sum()), len(found)
+    learned = found["strength"].map(lambda strength: isinstance(strength, str)).sum()
+    return int((found["p_holm"] < losses.LEVEL).sum()), int(len(found) - learned), int(learned)
 
 
 @cache
@@ -101,3 +114,9 @@ def repeats() -> pd.DataFrame:
 def apart() -> float:
     """Return the largest difference between two runs of one seed, in nats."""
     return float((repeats()["second"] - repeats()["first"]).abs().max())
+
+
+def reruns(study: str = STUDY) -> list[float]:
+    """Return the differences between two runs of one seed in a study, in nats, the largest last."""
+    own = repeats().query("study == @study")
+    return sorted((own["second"] - own["first"]).abs())

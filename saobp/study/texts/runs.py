@@ -47,6 +47,17 @@ def most(what: str) -> float:
     return max(record["metrics"][what] for record in found) / 1e6
 
 
+def scored(study: str, task: str) -> tuple[int, int]:
+    """Count the pretraining runs of a study that a task scored, and their algorithms."""
+    given = [run["parameters"] for run in tracked.select(study, "finetune") if task in run["metrics"]["tasks"]]
+    return len({(run["algorithm"], run["seed"]) for run in given}), len({run["algorithm"] for run in given})
+
+
+def parameters(study: str) -> float:
+    """Return the parameters of the largest encoder pretrained in a study, in millions."""
+    return max(record["metrics"]["parameters"] for record in tracked.select(study, "pretrain")) / 1e6
+
+
 def minutes(command: str) -> pd.Series:
     """Return how long a command takes, from and to (minutes), and on how many cores: data/results/commands.csv."""
     return pd.read_csv(paths.root() / "data" / "results" / "commands.csv", index_col="command").loc[command]

@@ -50,6 +50,13 @@ def score_differences(number: int = 8) -> pd.DataFrame:
     return frame[frame["difference"].notna() & frame["row"].str.endswith(" High")]
 
 
+def gains_beyond_zero() -> tuple[int, int]:
+    """Count our intervals of High − Original in figures/figure-gains.csv that leave out 0, and all of them."""
+    frame = pd.read_csv(paths.figures() / "figure-gains.csv")
+    ours = frame[frame["of"] == "ours"].dropna(subset=["low", "high"])
+    return int(((ours["low"] > 0) | (ours["high"] < 0)).sum()), len(ours)
+
+
 def below_words(number: int = 8) -> tuple[int, int]:
     """Count the tasks on which our Original scores below the bag of words, and the tasks where both have a score."""
     frame = rows(number)
