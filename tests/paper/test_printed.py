@@ -143,4 +143,4 @@ def test_the_failed_run_is_ringed_and_both_correlations_are_said(paper):
     for ax in axes:
         rings = [line for line in ax.lines if line.get_markerfacecolor() == "none"]
         assert [float(ring.get_xdata()[0]) for ring in rings] == [table1.loc[frames.FAILED, "GTD"]]
-    assert "= −0.28" in axes[0].get_title("left") and "= +0.08" in axes[0].get_title("left")
+    assert "from −0.28 (solid) to +0.08 (dashed)" in axes[0].get_title("left")

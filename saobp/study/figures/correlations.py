@@ -45,7 +45,7 @@ def paper(task: str) -> float:
 
 
 def numbers(frame: pd.DataFrame) -> dict[str, Any]:
-    """For the caption: r of each task beside the paper's, and the tasks where our sign is the opposite."""
+    """For the caption: r of each task, or that runs are too few, beside the paper's; the tasks of opposite sign."""
     said, opposite = [], []
     for (_, task), points in frame.groupby(["model", "task"], sort=False):
         found = correlation(points)
@@ -53,6 +53,8 @@ def numbers(frame: pd.DataFrame) -> dict[str, Any]:
             name = trajectories.TITLES[str(task)]
             said.append(f"{name} {found.value:.2f} ({paper(str(task)):.2f})")
             opposite += [name] if found.value * paper(str(task)) < 0 else []
+        elif found is not None:
+            said.append(f"{trajectories.TITLES[str(task)]} too few runs ({paper(str(task)):.2f})")
     models = labels.joined([labels.model_title(str(name)) for name in frame["model"].unique()])
     return {"r": "; ".join(said), "opposite": labels.joined(opposite) or "none", "models": models}
 
@@ -80,7 +82,7 @@ def describe(found: Estimate | None, printed: float) -> str:
     if found is None:
         return "r undefined"
     if found.seeds < trajectories.FEW:
-        return f"too few runs for an r (n = {found.seeds})"
+        return f"too few runs for an r, paper {printed:.2f} (n = {found.seeds})"
     sure = not found.low <= 0 <= found.high
     sign = "not clear" if not sure else "same sign" if found.value * printed > 0 else "opposite sign"
     return f"{sign}, r {found.value:.2f} [{found.low:.2f}, {found.high:.2f}], paper {printed:.2f} (n = {found.seeds})"

@@ -82,8 +82,10 @@ def plot(frame: pd.DataFrame, width: float) -> Figure:
     for letter, ax, model in zip("abc", axes, models):
         own = frame[frame["model"] == model]
         gain_axes(ax, own)
-        text = "High is above Original on {ours_above} of {ours_tasks} tasks (paper: {paper_above} of {paper_tasks})"
-        said = text.format(**numbers(own))
+        counts = numbers(own)
+        lie = "lies" if counts["ours_above"] == 1 else "lie"
+        text = "{ours_above} of {ours_tasks} intervals {lie} above 0 (paper: {paper_above} of {paper_tasks})"
+        said = text.format(lie=lie, **counts)
         style.head(ax, letter if len(models) > 1 else "", f"{labels.model_title(str(model))}: {said}")
     return figure
 

@@ -114,7 +114,7 @@ def one(frame: pd.DataFrame, width: float) -> Figure:
         said = _beside_paper(r[r["measure"] == measure], measure)
         style.head(ax, letter, f"{said} (n = {len(own.dropna()):,})")
     strip_axes(axes[3], [r[r["measure"] == name] for name in MEASURES], list(MEASURES.values()), list(PRINTED.values()))
-    style.head(axes[3], "d", f"r of {r['seed'].nunique()} seeds (dots) beside the paper's (bars)")
+    style.head(axes[3], "d", f"r of each seed (dots) beside the paper's (bars), n = {r['seed'].nunique()}")
     return figure
 
 

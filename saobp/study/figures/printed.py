@@ -21,7 +21,8 @@ def forest(gains: pd.DataFrame, width: float = style.PAGE) -> Figure:
     axes = figure.subplots(1, gains["model"].nunique(), sharex=True, sharey=True)
     for ax, (model, cells) in zip(axes, gains.groupby("model", sort=False)):
         forest_axes(ax, cells)
-        ax.set_title(f"BERT-{model}", loc="left")
+        beyond = int((cells["gain"].abs() > REACH * cells["error"]).sum())
+        ax.set_title(f"BERT-{model}:\n{beyond} of {len(cells)} exclude 0", loc="left")
     return figure
 
 
@@ -61,12 +62,12 @@ def scatter_axes(ax: Axes, rows: pd.DataFrame, other: str) -> Axes:
     failed = rows.loc[frames.FAILED]
     ax.plot(failed["GTD"], failed[other], "o", color="black", markersize=13, markerfacecolor="none", mew=0.8)
     ends, words = np.array([rows["GTD"].min(), rows["GTD"].max()]), []
-    for name, some, dash in (("all", rows, "solid"), ("without the ringed run", rows.drop(frames.FAILED), "dashed")):
+    for some, dash in ((rows, "solid"), (rows.drop(frames.FAILED), "dashed")):
         slope, level = np.polyfit(some["GTD"], some[other], 1)
         ax.plot(ends, level + slope * ends, color="0.55", linestyle=dash, lw=0.9, zorder=0)
         r = frames.correlations(some, ["GTD"], other)["GTD"][0]
-        words.append(f"{name} ({dash}): $r$ = {r:+.2f}".replace("-", "−"))
-    ax.set_title("\n".join(words), loc="left")
+        words.append(f"{r:+.2f} ({dash})".replace("-", "−"))
+    ax.set_title(f"Without the ringed run $r$ goes\nfrom {words[0]} to {words[1]}", loc="left")
     ax.margins(0.12)
     ax.set(xlabel=MEASURES["GTD"], ylabel=MEASURES[other])
     return ax

@@ -12,7 +12,9 @@ from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
 
 from saobp.study.beyond import strengths
 from saobp.study.figures import style
+from saobp.study.figures.glance import STARTED
 from saobp.study.setup import labels
+from saobp.study.statistics import mean_interval
 
 PANELS = {
     "loss": "Held-out loss (nats)",
@@ -77,18 +79,26 @@ def plot(frame: pd.DataFrame, width: float) -> Figure:
     *axes, last = figure.subplots(*shape).flat
     for letter, ax, quantity in zip("abcde", axes, PANELS):
         strength_axes(ax, frame, quantity)
-        style.head(ax, letter, _ends_of(frame, quantity))
+        style.head(ax, letter, _heading(frame, quantity))
     last.set_axis_off()
     last.legend(handles=_handles(frame), loc="center")
     return figure
 
 
-def _ends_of(frame: pd.DataFrame, quantity: str) -> str:
-    """A heading: a quantity (after the step, of an attention's) at the smallest and the largest λ that was given."""
+def _heading(frame: pd.DataFrame, quantity: str) -> str:
+    """A heading: how a quantity (after the step) changes from the least λ to the largest; of one seed its extremes."""
     fixed = frame[frame["learned"] == ""]
-    means = fixed.groupby("strength")[quantity if quantity in fixed else f"refined_{quantity}"].mean()
+    column = quantity if quantity in fixed else f"refined_{quantity}"
+    means = fixed.groupby("strength")[column].mean()
+    if fixed["seed"].nunique() == 1:
+        return f"Lowest at λ = {means.idxmin():g}, highest at {means.idxmax():g} (n = 1)"
+    if len(means) == 1:
+        return f"{means.iloc[0]:.2f} at λ = {means.index[0]:g} (n = {fixed['seed'].nunique()})"
     first, last = means.index[[0, -1]]
-    return f"{means.iloc[0]:.2f} at λ = {first:g}, {means.iloc[-1]:.2f} at {last:g}, n = {fixed['seed'].nunique()}"
+    by_seed = fixed.pivot_table(column, "seed", "strength")
+    gap = mean_interval((by_seed[last] - by_seed[first]).dropna().tolist())
+    said = style.change(gap.value, gap.low, gap.high)
+    return f"λ = {last:g} against {first:g}: {said} (n = {gap.seeds})"
 
 
 def strength_axes(ax: Axes, frame: pd.DataFrame, quantity: str) -> Axes:
@@ -134,11 +144,21 @@ def _handles(frame: pd.DataFrame) -> list[Line2D]:
 
 
 def numbers(frame: pd.DataFrame) -> dict[str, Any]:
-    """For the caption: the given λ of the lowest mean loss, that loss and the one at λ = 0, seeds and strengths."""
+    """For the caption: the given λ of the lowest mean loss, that loss, the one at λ = 0, the highest, and who was late.
+
+    late: the strengths at which models had not started to learn, with their losses; empty where all had.
+    """
     fixed = frame[frame["learned"] == ""]
     means = fixed.groupby("strength")["loss"].mean()
-    best = means.idxmin() if len(means) else np.nan
+    others = means.drop(0.0, errors="ignore")
+    best, late = means.idxmin() if len(means) else np.nan, means[means > STARTED]
     return {
-        "best": best, "loss": means.min(), "plain": means.get(0.0, np.nan), "seeds": fixed["seed"].nunique(),
-        "strengths": len(means),
+        "best": best, "loss": others.min(), "worst": others.max(), "plain": means.get(0.0, np.nan),
+        "seeds": fixed["seed"].nunique(), "strengths": len(means), "late": _late(late) if len(late) else "",
     }  # fmt: skip
+
+
+def _late(losses: pd.Series) -> str:
+    """Say at which strengths models had not started to learn by the end, with their losses."""
+    levels, values = labels.joined([f"{level:g}" for level in losses.index]), [f"{loss:.2f}" for loss in losses]
+    return f"; at λ = {levels} learning had not started ({labels.joined(values)} nats, above {STARTED:g})"

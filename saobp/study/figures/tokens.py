@@ -25,9 +25,10 @@ def shown(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def numbers(frame: pd.DataFrame) -> dict[str, Any]:
-    """For the caption: the token that loses most and the one that loses second most, and how many tokens there are."""
+    """For the caption: the two tokens that lose most, how many there are, lose, and are shown at each end."""
     first, second = (frame.sort_values("change", kind="stable").iloc[place].to_dict() for place in (0, 1))
-    return {"first": first, "second": second, "tokens": len(frame), "shown": len(shown(frame))}
+    return {"first": first, "second": second, "tokens": len(frame), "end": (len(shown(frame)) + 1) // 2,
+            "lose": int((frame["change"] < 0).sum())}  # fmt: skip
 
 
 def plot(frame: pd.DataFrame, width: float) -> Figure:
