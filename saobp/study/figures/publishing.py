@@ -244,7 +244,7 @@ def provenance(records: Sequence[Record]) -> dict[str, Any]:
     """Where a set of records comes from: profile, data, code, versions, last run's date."""
     data = {(run["data"].get("source"), run["data"].get("fingerprint")) for run in records if run.get("data")}
     code = {(run["code"].get("version"), run["code"].get("commit")) for run in records}
-    versions = {name: number for run in records for name, number in (run.get("packages") or {}).items()}
+    versions = {name: number for run in records for name, number in run["packages"].items()}
     return {
         "records": [record["name"] for record in records],
         "profile": " and ".join(sorted({run["profile"] for run in records})) or "none",

@@ -12,7 +12,7 @@ import click
 
 from saobp.study.setup import paths, typed_by_hand
 
-NUMBER = re.compile(r"[-+]?((\d+\.?\d*|\.\d+)(e[-+]?\d+)?|nan|inf)", re.IGNORECASE)  # nan and inf are refused by the command
+NUMBER = re.compile(r"[-+]?((\d+\.?\d*|\.\d+)(e[-+]?\d+)?|nan|inf)", re.IGNORECASE)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -26,6 +26,7 @@ class Cell:
     adjusted_p: float | None = None  # Holm over the table
     flags: tuple[str, ...] = ()  # of `SIGNS`
     reason: str = ""  # why `ours` is empty, or lacks runs
+    failed: bool = False  # whether runs of it ended without a score
     digits: int = 2  # behind the point, and more where the error would be 0.00 and four are not yet there
     exact: bool = False  # counted, not measured: nothing was repeated
     ratio: Estimate | None = None  # ours over Original's, measured in the same rounds
@@ -34,7 +35,7 @@ class Cell:
     @property
     def ran(self) -> bool:
         """Whether there is a number of ours, or a run that failed."""
-        return self.ours is not None or self.reason.startswith("failed")
+        return self.ours is not None or self.failed
 
     @property
     def differs(self) -> bool:

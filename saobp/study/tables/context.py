@@ -65,7 +65,7 @@ def _of_tasks(record: Record, tasks: set[str]) -> Record:
     """A record without the splits and departures of other tasks."""
     others = [spec for name, spec in TASKS.items() if name not in tasks]
     places, names = {(spec.dataset, spec.config) for spec in others}, {spec.name for spec in others}
-    data = record.get("data") or {}
+    data = record["data"]
     kept = [split for split in data.get("splits") or [] if (split["dataset"], split.get("config")) not in places]
     own = [entry for entry in record["departures"] if entry.get("task") not in names]
     return record | {"data": data | {"splits": kept}, "departures": own}
@@ -86,7 +86,7 @@ def splits(records: Iterable[Record]) -> list[Record]:
     """All distinct splits behind some records, in a fixed order."""
     found = {}
     for record in records:
-        for split in (record.get("data") or {}).get("splits") or []:
+        for split in record["data"].get("splits") or []:
             found[(split["dataset"], str(split.get("config")), split["split"], split["rows"])] = split
     return [found[key] for key in sorted(found)]
 

@@ -95,9 +95,9 @@ def table6(records: Sequence[Record], published: Published) -> Table:
     for model in estimates.models(records) or ["mini"]:
         for measure, name in KINDS.items():
             printed = {task: published.printed(6, gtd_kind=name, task=key) for task, key in TASK_KEYS.items()}
-            rows.append(_correlation_row(records, model, f"{name}, checkpoints", measure, printed))
+            rows.append(_correlation_row(records, model, f"{name}, checkpoints", measure, printed, checkpoints=True))
             if _has_several_seeds(records, model):
-                rows.append(_correlation_row(records, model, f"{name}, runs", measure, {}))
+                rows.append(_correlation_row(records, model, f"{name}, runs", measure, {}, checkpoints=False))
     titles = {"wikitext": "Perplexity", "sst2": "SST2", "hellaswag": "HellaSwag", "race": "RACE-Middle"}
     return Table(6, ("Model", "GTD"), titles, tuple(rows), "Score")
 
@@ -108,10 +108,9 @@ def _has_several_seeds(records: Sequence[Record], model: str) -> bool:
     return len(trained) > len(set(trained))
 
 
-def _correlation_row(records, model, name, measure, printed) -> Row:
+def _correlation_row(records, model, name, measure, printed, *, checkpoints: bool) -> Row:
     cells = {}
     for task in TASK_KEYS:
-        checkpoints = name.endswith("checkpoints")
         source = trajectories.checkpoints if checkpoints else trajectories.runs
         points = source(records, model, task)
         ours = (trajectories.over_checkpoints if checkpoints else trajectories.over_runs)(points, measure)

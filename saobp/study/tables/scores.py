@@ -70,7 +70,7 @@ def score_cell(records: Sequence[Record], printed: str, model: str, algorithm: s
     runs = task_scores.scores(records, model, algorithm, task)
     failed = task_scores.failures(records, model, algorithm, task)
     if not runs:
-        return Cell(printed, reason=missing(records, model, algorithm, failed))
+        return Cell(printed, reason=missing(records, model, algorithm, failed), failed=bool(failed))
     plain = [] if algorithm == "original" else task_scores.scores(records, model, "original", task)
     ours = estimates.score_estimate(runs)
     flags = _below(ours, records, [task], task)
