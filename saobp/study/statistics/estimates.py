@@ -195,7 +195,8 @@ def matrix(record: Record, kind: str = "refined") -> dict[str, Any]:
 
     Plain attention has one matrix; whichever a record holds serves for both.
     """
-    return record["metrics"]["matrices"][kind]
+    matrices = record["metrics"].get("matrices") or {}
+    return matrices.get(kind) or matrices.get("raw") or {}
 
 
 def attention_runs(records: Iterable[Record], model: str, algorithm: str, task: str) -> list[Record]:
