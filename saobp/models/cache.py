@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 from transformers.cache_utils import (
     Cache,
@@ -20,8 +20,7 @@ from transformers.cache_utils import (
     EncoderDecoderCache,
 )
 
-from saobp.equations.messages import per_matrix, prefix_key_bias, propagate, signed_strength
-from saobp.fused.scores import allowed_pairs, per_head, probabilities, real_queries, up_to_themselves
+from saobp.fused.scores import allowed_pairs, real_queries, up_to_themselves
 
 TILE = 128
 """Rows that are refined at a time, and the least distance between two marks."""
@@ -194,82 +193,3 @@ def adopt(cache: Cache, index: int, options: Any) -> RefinedLayer | None:
         raise ValueError("past_key_values: the cache was filled under other options of saobp.apply; start a new one")
     layer.options = options
     return layer
-
-
-class Carry:
-    """Adds up messages round by round on top of what the earlier rows said (App. C)."""
-
-    def __init__(self, sums: list[Tensor], steps: int, exclude_self: bool) -> None:
-        self.before = iter(sums or [None] * steps)
-        self.after: list[Tensor] = []
-        self.exclude_self = exclude_self
-
-    def __call__(self, messages: Tensor) -> Tensor:
-        """Return the bias that each row receives, and keep the sums that the next row will start from."""
-        before = next(self.before)
-        if before is not None:
-            before = functional.pad(before, (0, messages.shape[-1] - before.shape[-1]))
-        total = messages.sum(-2, keepdim=True)
-        self.after.append(total if before is None else before + total)
-        return prefix_key_bias(messages, exclude_self=self.exclude_self, carry=before)
-
-
-def attend_with_cache(
-    layer: RefinedLayer, refinement: nn.Module, query: Tensor, key: Tensor, value: Tensor, call: Any
-) -> tuple[Tensor, Tensor | None]:
-    """Attend the new rows to all keys of the cache, hearing every earlier row through its column sums.
-
-    A tile of rows at a time, so that a long prompt needs no L x L matrix. Equal to the full forward.
-    """
-    new = query.shape[-2]
-    mask = additive(call, query, key.shape[-2])
-    queries, masks = layer.unsaid(query, mask)
-    layer.take_in(masks)
-    value = per_head(value, query.shape[1])
-    outputs, weights = [], []
-    for start in range(0, queries.shape[-2], TILE):
-        rows = slice(start, start + TILE)
-        raw, refined = refine_tile(layer, refinement, queries[..., rows, :], key, masks[..., rows, :], call)
-        refined = refined.to(value.dtype)
-        outputs.append(functional.dropout(refined, call.dropout) @ value)
-        weights.append((raw, refined) if call.keep else ())
-    layer.remember(query, mask)
-    output = torch.cat(outputs, -2)[..., -new:, :].transpose(1, 2).contiguous()
-    if not call.keep:
-        return output, None
-    raw, refined = (torch.cat(parts, -2)[..., -new:, :] for parts in zip(*weights))
-    refinement.show(raw, refined)
-    return output, refined
-
-
-def refine_tile(
-    layer: RefinedLayer, refinement: nn.Module, query: Tensor, key: Tensor, mask: Tensor, call: Any
-) -> tuple[Tensor, Tensor]:
-    """Refine the rows that follow those whose messages the layer has, and add theirs."""
-    options = refinement.options
-    start = layer.said
-    raw = probabilities(query, key, mask, call.scaling)
-    allowed = allowed_pairs(mask, *raw.shape[-2:], True, raw.device)
-    with torch.autocast(raw.device.type, enabled=False):
-        rows = real_rows(allowed, start)
-        prior = raw.masked_fill(~(allowed & rows), 0)
-        strength = signed_strength(options.factor, per_matrix(refinement(raw.device), prior))
-        hear = Carry(layer.sums, options.steps, options.exclude_self)
-        refined = propagate(prior, strength, hear, steps=options.steps, damping=options.damping)
-    layer.note(start + query.shape[-2], hear.after)
-    return raw, torch.where(rows, refined, raw)
-
-
-def real_rows(allowed: Tensor, start: int) -> Tensor:
-    """Return which rows are tokens, (batch, head or 1, row, 1): the first sits at key `start`."""
-    return allowed.diagonal(start, -2, -1)[..., None]
-
-
-def additive(call: Any, query: Tensor, length: int) -> Tensor:
-    """Return the mask of the new rows in additive form, one for each sequence."""
-    mask = call.mask
-    allowed = allowed_pairs(mask, query.shape[-2], length, True, query.device)
-    if mask is None or mask.dtype == torch.bool:
-        mask = torch.zeros(allowed.shape, dtype=query.dtype, device=query.device)
-    mask = mask.masked_fill(~allowed, torch.finfo(mask.dtype).min)
-    return mask.expand(query.shape[0], -1, query.shape[-2], -1)

@@ -7,12 +7,11 @@ applied to the values, by the fused operation where nobody asks to see them.
 
 import contextlib
 import copy
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn import functional
 from transformers import PretrainedConfig
 from transformers.cache_utils import Cache
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
@@ -21,41 +20,14 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS, PreTrainedModel
 from transformers.utils.output_capturing import CompileableContextVar, _active_collector
 
 from saobp.equations.checks import values_hidden
-from saobp.fused.attention import saobp_attention
-from saobp.fused.scores import (
-    allowed_pairs,
-    check_values,
-    in_quick_type,
-    padding_alone,
-    per_head,
-    probabilities,
-    remembered,
-    senders,
-    visible_pairs,
-)
-from saobp.models.cache import RefinedLayer, additive, adopt, attend_with_cache
+from saobp.fused.scores import check_values, in_quick_type, remembered
+from saobp.models.attending import Call, plain_attention, refined_attention
+from saobp.models.cache import RefinedLayer, adopt
+from saobp.models.cached_attention import additive, attend_with_cache
 from saobp.models.supported import NAME, UNSERVED_ARGUMENTS, is_causal_module
-
-FUSED = ("high", "low", "elemmul")
-"""Factors that the fused operation computes without forming the matrix."""
-
-Heads = Float[Tensor, "batch head token dim"]
-Groups = Float[Tensor, "batch group key dim"]
-
 
 _layer = CompileableContextVar("saobp_layer")
 """The layer of the cache, of this thread, between the start of an attention module and its attention function."""
-
-
-class Call(NamedTuple):
-    """What one call of the attention function asks for, besides query, key and value."""
-
-    mask: Tensor | None
-    scaling: float | None
-    dropout: float
-    causal: bool
-    position_bias: Tensor | None
-    keep: bool  # the probabilities are to be returned
 
 
 def register() -> None:
@@ -185,64 +157,6 @@ def in_type(mask: Tensor | None, dtype: torch.dtype) -> Tensor | None:
     if mask is None or mask.dtype in (torch.bool, dtype):
         return mask
     return mask.clamp(min=torch.finfo(dtype).min).to(dtype)
-
-
-def plain_attention(
-    refinement: nn.Module | None, query: Heads, key: Groups, value: Groups, call: Call
-) -> tuple[Tensor, Tensor]:
-    """Attend without refinement and return the probabilities."""
-    raw = probabilities(query, key, call.mask, call.scaling, causal=call.causal, position_bias=call.position_bias)
-    if refinement is not None:
-        refinement.show(raw, raw)
-    return apply_to_values(raw, value, call.dropout), raw.to(value.dtype)
-
-
-def refined_attention(
-    refinement: nn.Module, query: Heads, key: Groups, value: Groups, call: Call
-) -> tuple[Tensor, Tensor | None]:
-    """Attend with refined probabilities, fused if nobody asks for them and the mask is padding alone."""
-    options = refinement.options
-    hears_earlier = call.causal and options.messages == "earlier"
-    fusible = options.factor in FUSED and options.steps == 1 and call.causal == hears_earlier
-    if fusible and not call.keep and call.position_bias is None:
-        alone, real = padding_alone(call.mask, call.causal)
-        if alone:
-            return fused_attention(refinement, query, key, value, call, real), None
-    raw = probabilities(query, key, call.mask, call.scaling, causal=call.causal, position_bias=call.position_bias)
-    allowed = allowed_pairs(call.mask, *raw.shape[-2:], call.causal, raw.device)
-    sending: bool | Tensor = hears_earlier
-    if call.mask is not None and options.messages == "earlier":
-        sending = remembered(call.mask, "senders", lambda: senders(allowed))
-    refined = refinement.refine(raw, visible_pairs(allowed), sending)
-    refinement.show(raw, refined)
-    output = apply_to_values(refined, value, call.dropout)
-    return output, refined.to(value.dtype) if call.keep else None
-
-
-def fused_attention(
-    refinement: nn.Module, query: Heads, key: Groups, value: Groups, call: Call, real: Tensor | None
-) -> Tensor:
-    """Attend by the fused operation, which never holds the probabilities."""
-    real = None if real is None else real.expand(query.shape[0], -1)
-    if query.dtype != value.dtype:  # autocast leaves rotated queries wide
-        query, key = query.to(value.dtype), key.to(value.dtype)
-    output = saobp_attention(
-        query, key, value,
-        factor=refinement.options.factor,
-        strength=refinement(query.device),
-        mask=real,
-        is_causal=call.causal,
-        exclude_self=refinement.options.exclude_self,
-        scale=call.scaling,
-        dropout_p=call.dropout,
-    )  # fmt: skip
-    return output.transpose(1, 2).contiguous()
-
-
-def apply_to_values(weights: Tensor, value: Groups, dropout: float) -> Float[Tensor, "batch query head dim"]:
-    """Average the values by `weights`, dropped out after everything else."""
-    weights = functional.dropout(weights.to(value.dtype), dropout) if dropout else weights.to(value.dtype)
-    return torch.matmul(weights, per_head(value, weights.shape[1])).transpose(1, 2).contiguous()
 
 
 def attach(module: nn.Module, refinement: nn.Module) -> None:

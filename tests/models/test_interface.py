@@ -13,7 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 import saobp
-from saobp.models import interface
+from saobp.models import attending, interface
 from saobp.models.apply import raw_attentions
 
 CLOSE = {"atol": 2e-5, "rtol": 1e-4}
@@ -48,8 +48,8 @@ def test_fused_and_materialised_gradients_agree(family):
 @pytest.mark.parametrize("padded", [False, True])
 def test_padding_alone_takes_the_fused_operation(family, padded, monkeypatch):
     calls = []
-    fused = interface.saobp_attention
-    monkeypatch.setattr(interface, "saobp_attention", lambda *given, **rest: calls.append(1) or fused(*given, **rest))
+    fused = attending.saobp_attention
+    monkeypatch.setattr(attending, "saobp_attention", lambda *given, **rest: calls.append(1) or fused(*given, **rest))
     model = saobp.apply(build(family), "high", 1.5)
     run(model, tokens(), padding_mask() if padded else None)
     assert len(calls) == 2
