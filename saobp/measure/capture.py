@@ -3,7 +3,7 @@
 `capture` runs any transformers model over batches and measures every attention matrix twice, as the softmax
 made it ("raw") and as it multiplied the values ("refined"), in the same forward pass. It leaves one tidy
 parquet file, a row a sample, layer, head and matrix, and returns a summary. Parts are written as it goes
-(`saobp.parts`), so a killed capture loses at most one part.
+(`saobp.measure.capture_files`), so a killed capture loses at most one part.
 """
 
 from __future__ import annotations

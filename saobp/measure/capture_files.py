@@ -14,13 +14,14 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+
+from saobp.measure.streams import POSITIONS, Tally
 
 try:
     import pyarrow as pa
@@ -30,53 +31,6 @@ except ModuleNotFoundError:
 
 MATRICES = ("raw", "refined")
 METADATA = b"saobp"
-POSITIONS = "positional_entropy"
-
-
-@dataclass
-class Tally:
-    """Running sums and numbers of defined values in them: (matrix, layer, head) unless named otherwise."""
-
-    samples: int = 0
-    tokens: int = 0
-    sums: dict[str, np.ndarray] = field(default_factory=dict)
-    counts: dict[str, np.ndarray] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, values: dict[str, np.ndarray], tokens: int) -> Tally:
-        """Sum the columns (sample, layer, head, matrix) of one batch over its samples."""
-        tally = cls(len(next(iter(values.values()))), tokens)
-        for name, value in values.items():
-            tally.add(name, np.moveaxis(value, -1, 0))
-        return tally
-
-    def add(self, name: str, values: np.ndarray) -> None:
-        """Sum values (matrix, sample, ...) over the samples where they are defined."""
-        self.sums[name] = np.nansum(values, axis=1)
-        self.counts[name] = np.isfinite(values).sum(axis=1)
-
-    def add_positions(self, sums: Tensor, counts: Tensor) -> None:
-        """Take the sums of row entropies (matrix, layer, position)."""
-        self.sums[POSITIONS], self.counts[POSITIONS] = sums.numpy(), counts.numpy()
-
-    def merge(self, other: Tally) -> None:
-        """Add another tally; positions may be longer in one of the two."""
-        self.samples += other.samples
-        self.tokens += other.tokens
-        for mine, theirs in ((self.sums, other.sums), (self.counts, other.counts)):
-            for name, value in theirs.items():
-                mine[name] = _padded_sum(mine[name], value) if name in mine else value
-
-    def to_json(self) -> dict[str, Any]:
-        """Write the tally as plain lists and numbers."""
-        arrays = {key: {k: v.tolist() for k, v in getattr(self, key).items()} for key in ("sums", "counts")}
-        return {"samples": self.samples, "tokens": self.tokens, **arrays}
-
-    @classmethod
-    def from_json(cls, said: Mapping[str, Any]) -> Tally:
-        """Read what `to_json` wrote."""
-        arrays = [{k: np.array(v) for k, v in said[key].items()} for key in ("sums", "counts")]
-        return cls(said["samples"], said["tokens"], *arrays)
 
 
 def checked_path(path: Any) -> Path:
@@ -220,14 +174,6 @@ def _undefined(tally: Tally) -> dict[str, dict[str, int]]:
 def _ratio(total: np.ndarray, count: np.ndarray) -> Any:
     with np.errstate(invalid="ignore"):
         return np.true_divide(total, count).tolist()
-
-
-def _padded_sum(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Add two arrays of which one may be longer in the last axis."""
-    result = np.zeros(np.maximum(one.shape, other.shape), dtype=one.dtype)
-    for array in (one, other):
-        result[..., : array.shape[-1]] += array
-    return result
 
 
 def _table(columns: dict[str, np.ndarray]) -> pa.Table:

@@ -18,7 +18,8 @@ from torch import Tensor, nn
 from saobp.equations.controls import UNSEEN
 from saobp.equations.factors import WITHOUT_MESSAGES
 from saobp.measure import diagnostics
-from saobp.measure.inspect import FACTORS, encoded, is_causal, maps_of, one_step, patch_labels, plain_copy
+from saobp.measure.inspect import FACTORS
+from saobp.measure.maps import encoded, is_causal, maps_of, one_step, patch_labels, plain_copy
 
 FLOOR = math.log(UNSEEN)
 """Logarithm of the smallest probability that travels; what is below it travels as none."""

@@ -6,10 +6,9 @@ hand to the next one is not followed. The perplexities alone are those of the mo
 
 from __future__ import annotations
 
-import copy
 import itertools
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
@@ -19,12 +18,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from saobp.equations.refine import refine
 from saobp.fused.workers import side_by_side
 from saobp.measure import diagnostics
-from saobp.measure.resampling import StreamedBootstrap
-from saobp.models.apply import apply, raw_attentions
-from saobp.models.supported import is_causal_module, maps_of_one_stack, refuse, self_attention_modules
+from saobp.measure.maps import Sample, encoded, is_causal, maps_of, one_step, patch_labels, plain_copy
+from saobp.measure.streams import StreamedBootstrap
+from saobp.models.supported import refuse
 
 if TYPE_CHECKING:
     import pandas
@@ -45,14 +43,6 @@ CURVE = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 
 MINI = 0.2, 11.17e6
 """Strength and parameters of the paper's BERT-Mini, from which Sec. 6 scales the strength of other sizes."""
-
-
-@dataclass(frozen=True)
-class Sample:
-    """The inputs of one text or picture, and what its tokens are called."""
-
-    inputs: dict[str, Tensor]
-    labels: list[str]
 
 
 @dataclass
@@ -208,69 +198,6 @@ def strength_for(model: nn.Module) -> float:
     return float(f"{strength * min(1.0, parameters / count):.1g}")
 
 
-def plain_copy(model: nn.Module) -> nn.Module:
-    """Return a copy that shares the model's weights and whose attention is plain and can be seen."""
-    shared = {id(tensor): tensor for tensor in itertools.chain(model.parameters(), model.buffers())}
-    return apply(copy.deepcopy(model, shared), "none").eval()
-
-
-def is_causal(model: nn.Module) -> bool:
-    """Tell whether a model's self-attention is causal; ValueError if it is in some layers only."""
-    kinds = {is_causal_module(module) for module in self_attention_modules(model)}
-    if len(kinds) > 1:
-        raise ValueError(f"model: {type(model).__name__} is causal in some layers only; saobp inspect cannot serve it")
-    return kinds.pop()
-
-
-def encoded(model: nn.Module, tokenizer: Any, texts: Iterable[Any], tokens: int) -> Iterator[Sample]:
-    """Yield the inputs of every text of two tokens or more, cut to `tokens` or to what the model can hold."""
-    if isinstance(texts, str):
-        raise ValueError("texts must be several texts, [text]; got one str")
-    if not callable(tokenizer):
-        raise ValueError(f"tokenizer must turn texts into input_ids; got {type(tokenizer).__name__}")
-    if getattr(model, "main_input_name", "") == "pixel_values":
-        yield from (Sample(dict(tokenizer(images=one, return_tensors="pt")), []) for one in texts)
-        return
-    room = getattr(model.config, "max_position_embeddings", tokens) - 2  # RoBERTa's positions start at 2
-    length = min(tokens, room, tokenizer.model_max_length)
-    for text in texts:
-        if len(tokenizer(text, add_special_tokens=False)["input_ids"]) < 2:
-            continue
-        inputs = dict(tokenizer(text, truncation=True, max_length=length, return_tensors="pt"))
-        yield Sample(inputs, token_labels(tokenizer, inputs["input_ids"][0].tolist()))
-
-
-def token_labels(tokenizer: Any, ids: Sequence[int]) -> list[str]:
-    """Return what tokens are called on an axis: a word or a part of one, without the marks of the tokenizer."""
-    words = [tokenizer.decode([one]) for one in ids]
-    shown = [word.replace("\n", "↵").strip() or "␣" for word in words]
-    return [tokenizer.convert_ids_to_tokens(one) if "\ufffd" in word else word for one, word in zip(ids, shown)]
-
-
-def maps_of(model: nn.Module, sample: Sample) -> list[Float[Tensor, "head L L"]]:
-    """Return every layer's attention of a plain copy on one sample, float32."""
-    body = getattr(model, "base_model", model)
-    if getattr(model.config, "is_encoder_decoder", False):
-        body = model.get_encoder()
-    device = next(model.parameters()).device
-    inputs = {name: tensor.to(device) for name, tensor in sample.inputs.items()}
-
-    def run() -> list[Any]:
-        with torch.inference_mode(), raw_attentions(body) as pairs:
-            body(**inputs)
-        return pairs
-
-    return [raw[0].float() for raw, _ in maps_of_one_stack(model, run, 1, "texts")]
-
-
-def one_step(maps: Float[Tensor, "*head L L"], factor: str, strength: float, causal: bool) -> Tensor:
-    """Refine maps; what a layer's mask hid from a query stays hidden, as in `saobp.apply`."""
-    if strength == 0:  # also where a factor has no strength: the curves start at plain attention
-        return maps
-    refined = refine(maps, factor, strength, causal=causal).masked_fill(maps == 0, 0)
-    return refined / refined.sum(-1, keepdim=True)
-
-
 def _measure(found: Inspection, model: nn.Module, sample: Sample) -> None:
     """Measure one sample's maps at every strength and note which token holds the largest column."""
     layers = maps_of(model, sample)
@@ -298,14 +225,6 @@ def _measure(found: Inspection, model: nn.Module, sample: Sample) -> None:
 def _note_holders(found: Inspection, layer: int, labels: list[str], before: Tensor, after: Tensor) -> None:
     for head, key in enumerate(before.argmax(-1).tolist()):
         found.holders[layer, labels[key]] += (1, before[head, key].item(), after[head, key].item())
-
-
-def patch_labels(count: int) -> list[str]:
-    """Return names of a picture's patches: row and column, after the class token where there is one."""
-    side = int((count - 1) ** 0.5)
-    if side * side + 1 != count:
-        return [str(number + 1) for number in range(count)]
-    return ["[CLS]", *(f"{row + 1},{column + 1}" for row in range(side) for column in range(side))]
 
 
 def _bar(samples: Iterable[Sample], total: int, shown: bool) -> Iterable[Sample]:

@@ -13,9 +13,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from saobp.measure import diagnostics
-from saobp.measure.capture_files import MATRICES, Parts, Tally
+from saobp.measure.capture_files import MATRICES, Parts
 from saobp.measure.graph import graph_measures
 from saobp.measure.real_block import widened
+from saobp.measure.streams import Tally
 
 Batch = Mapping[str, Tensor]
 

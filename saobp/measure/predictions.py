@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from saobp.measure.inspect import Sample, encoded, is_causal
-from saobp.measure.resampling import StreamedBootstrap
+from saobp.measure.maps import Sample, encoded, is_causal
+from saobp.measure.streams import StreamedBootstrap
 from saobp.models.apply import apply
 
 POSITIONS = 16

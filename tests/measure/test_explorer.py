@@ -19,6 +19,7 @@ from transformers import BertConfig, BertModel, GPT2Config, GPT2LMHeadModel
 
 import saobp
 from saobp.measure import explorer, inspect
+from saobp.measure import maps as maps_of_models
 from saobp.measure.diagnostics import attention_entropy, column_mass_maximum, gtd
 from saobp.study.publication.cli import main
 
@@ -133,12 +134,12 @@ def test_the_page_refines_as_saobp_does(browsed):
 
 def test_the_page_is_as_near_to_the_model_s_own_maps_as_it_says(browsed):
     data, told, _ = browsed
-    model = inspect.plain_copy(random_model("causal" if data["causal"] else "bidirectional"))
-    samples = list(inspect.encoded(model, word_tokenizer(), model_folders.TEXTS, 16))
+    model = maps_of_models.plain_copy(random_model("causal" if data["causal"] else "bidirectional"))
+    samples = list(maps_of_models.encoded(model, word_tokenizer(), model_folders.TEXTS, 16))
     assert max(data["error"].values()) < 0.02
     assert all(0 < bound - data["error"][name] < 1.01e-4 for name, bound in told["bounds"])
     for state, numbers in zip(STATES, told["numbers"]):
-        exact = inspect.maps_of(model, samples[state["text"]])[state["layer"]][state["head"]]
+        exact = maps_of_models.maps_of(model, samples[state["text"]])[state["layer"]][state["head"]]
         refined = saobp.refine(exact, state["factor"], state["strength"], causal=data["causal"]).double()
         gap = (torch.tensor(numbers["refined"], dtype=torch.double) - refined.flatten()).abs().max().item()
         assert gap <= 1.05 * data["error"]["probability"] + 1e-6, state
@@ -220,12 +221,14 @@ def test_levels_keep_probabilities_to_a_thousandth_and_rows_to_one():
 
 
 def test_the_error_holds_at_every_strength_of_the_slider():
-    model = inspect.plain_copy(random_model("causal"))
-    maps = torch.stack(inspect.maps_of(model, next(inspect.encoded(model, word_tokenizer(), model_folders.TEXTS, 16))))
+    model = maps_of_models.plain_copy(random_model("causal"))
+    maps = torch.stack(
+        maps_of_models.maps_of(model, next(maps_of_models.encoded(model, word_tokenizer(), model_folders.TEXTS, 16)))
+    )
     received = explorer.from_levels(explorer.to_levels(maps))
     error = collected("causal")["error"]["column"]
     for factor, step in itertools.product(inspect.FACTORS, range(1, 101)):
-        ours, exact = (inspect.one_step(one, factor, step / 100, True).double() for one in (received, maps))
+        ours, exact = (maps_of_models.one_step(one, factor, step / 100, True).double() for one in (received, maps))
         assert (column_mass_maximum(ours) - column_mass_maximum(exact)).abs().max() <= 1.02 * error, (factor, step)
 
 

@@ -32,7 +32,8 @@ from transformers import (
 import saobp
 from saobp.measure import inspect as inspecting
 from saobp.measure import predictions
-from saobp.measure.resampling import StreamedBootstrap
+from saobp.measure.maps import one_step
+from saobp.measure.streams import StreamedBootstrap
 from saobp.models import opening
 from saobp.models.apply import raw_attentions
 from saobp.study.publication.cli import main
@@ -148,7 +149,7 @@ def test_what_a_window_hides_stays_hidden():
     maps = torch.rand(2, 6, 6).triu(-1).tril(1)
     maps = maps / maps.sum(-1, keepdim=True)
     for factor in inspecting.FACTORS:
-        refined = inspecting.one_step(maps, factor, 0.3, causal=False)
+        refined = one_step(maps, factor, 0.3, causal=False)
         assert (refined[maps == 0] == 0).all()
         assert torch.allclose(refined.sum(-1), torch.ones(2, 6))
 
