@@ -3,7 +3,7 @@ from types import SimpleNamespace
 import datasets
 import pytest
 
-from saobp.study.data.hub import HubSource
+from saobp.study.data.sources import HubSource
 from saobp.study.data.splits import DataError, MissingSplit
 
 

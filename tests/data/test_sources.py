@@ -34,31 +34,6 @@ def test_a_split_of_several_files_is_read_in_order(folder):
     assert list(source.stream("owner/set", "default", "train")) == ROWS
 
 
-TEXTS, OPTIONS = ["a", "b"], [["x", "y"], ["z", "w"]]
-ANSWERS = [{"text": ["a"], "answer_start": [0]}, {"text": ["b", "c"], "answer_start": [1, 2]}]
-KEYS = pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())
-LISTS = [pa.list_(pa.string()), pa.large_list(pa.large_string()), pa.list_(pa.string(), 2), pa.list_(KEYS[3])]
-STRUCTS = [
-    pa.struct({"text": pa.list_(pa.string()), "answer_start": pa.list_(pa.int32())}),
-    pa.struct({"text": pa.large_list(pa.large_string()), "answer_start": pa.large_list(pa.int64())}),
-]
-
-
-@pytest.mark.parametrize(
-    ("values", "kinds"), [(TEXTS, KEYS), (OPTIONS, LISTS), (ANSWERS, STRUCTS), ([1, 0], [pa.int64(), pa.int8()])]
-)
-def test_shards_of_every_form_that_parquet_has_for_a_column_are_one_split(tmp_path, values, kinds):
-    folder = tmp_path / "owner/set/default"
-    folder.mkdir(parents=True)
-    for number, kind in enumerate(kinds):
-        file = folder / f"train-{number:05d}-of-{len(kinds):05d}.parquet"
-        pq.write_table(pa.table({"column": pa.array(values, kind)}), file)
-    source = FolderSource(tmp_path)
-    assert source.load("owner/set", None, "train")["column"][:] == values * len(kinds)
-    assert [row["column"] for row in source.stream("owner/set", None, "train")] == values * len(kinds)
-    assert source.load("owner/set", None, "train[1:3]")["column"][:] == [values[1], values[0]]
-
-
 LAYOUTS = {
     "as it is pushed": ("default/train-{:05d}-of-00003.parquet", "default"),
     "as it was pushed": ("default/train-{:05d}-of-00003-8f1c3a5e7b9d2c4f.parquet", "default"),

@@ -6,6 +6,7 @@ from typing import Any
 
 import datasets
 
+Piece = tuple[str, int, int]  # a split, its first row of it and the row behind the last
 INVENTED = "written by the story world"  # what a split of generated text says of itself
 REMEDY = "set SAOBP_DATA to 'hub', 'synthetic' or a folder laid out like the hub"
 
@@ -52,7 +53,7 @@ def base_splits(split: str) -> list[str]:
     return [part.split("[")[0] for part in parts]
 
 
-def intervals(split: str, rows: Callable[[str], int]) -> list[tuple[str, int, int]]:
+def intervals(split: str, rows: Callable[[str], int]) -> list[Piece]:
     """Return the (split, first row, end row) pieces that an expression means; `rows` counts a whole split."""
     counts = {base: rows(base) for base in base_splits(split)}
     try:
@@ -62,7 +63,7 @@ def intervals(split: str, rows: Callable[[str], int]) -> list[tuple[str, int, in
     return [(p.splitname, p.from_ or 0, counts[p.splitname] if p.to is None else p.to) for p in pieces]
 
 
-def overlap(one: list[tuple[str, int, int]], other: list[tuple[str, int, int]]) -> bool:
+def overlap(one: list[Piece], other: list[Piece]) -> bool:
     """Say whether two lists of pieces share a row."""
     return any(a[0] == b[0] and a[1] < b[2] and b[1] < a[2] for a in one for b in other)
 
@@ -71,22 +72,20 @@ def completeness(
     dataset: str,
     config: str | None,
     split: str,
-    pieces: list[tuple[str, int, int]],
+    pieces: list[Piece],
     published: list[int | None],
     whole: bool,
     notes: list[str],
 ) -> dict[str, Any]:
     """Put what a split holds of the published one in a dictionary; a slice is never complete."""
-    rows = sum(stop - start for _, start, stop in pieces)
+    rows, due = sum(stop - start for _, start, stop in pieces), None if None in published else sum(published)
     if "[" in split:
         bases = " and ".join(dict.fromkeys(base for base, _, _ in pieces))
         whole, notes = False, [*notes, f"{rows} rows of {bases}"]
-    return {
-        "dataset": dataset,
-        "config": config,
-        "split": split,
+    said = {
         "rows": rows,
-        "published_rows": None if None in published else sum(published),
+        "published_rows": due,
         "complete": whole,
-        "note": "; ".join(dict.fromkeys(note for note in notes if note)),
+        "note": "; ".join(dict.fromkeys(filter(None, notes))),
     }
+    return {"dataset": dataset, "config": config, "split": split, **said}

@@ -1,17 +1,23 @@
-"""The rows of a benchmark: its training, development and reported splits, from any source."""
+"""The rows of a benchmark from any source: its training, development and reported splits, every column checked."""
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from textwrap import shorten
 from typing import Any
 
 import datasets
 import numpy as np
 from sklearn.model_selection import GroupShuffleSplit
 
-from saobp.study.data.columns import answered, unplaced
 from saobp.study.data.sources import DataError, Source
 from saobp.study.data.splits import overlap
+from saobp.study.data.squad import located
 from saobp.study.setup.benchmarks import TASKS, TaskSpec
 from saobp.study.setup.labels import counted
+
+UNPLACED = 0.01  # share of a split's answers that may not occur in their contexts: more are another data set's
+MEND = "; mend the row or leave it out"
+NO_ANSWER = "no answer; choose a split whose rows have them"
 
 
 @dataclass(frozen=True)
@@ -55,22 +61,16 @@ def load_task(
     train = _load(spec, source, spec.train_split, limit_train, seed, least=2)
     evaluation = _load(spec, source, spec.evaluation_split, limit_evaluation, seed)
     kept, aside = _set_aside(spec, train, seed)
-    described = [
-        _described(source, spec, "train", train),
-        _described(source, spec, "evaluation", evaluation, _known(spec, train, evaluation)),
-    ]
+    seen = set(train[spec.passage][:]) if spec.passage else set()
+    known = sum(passage in seen for passage in evaluation[spec.passage][:]) if seen else 0
+    described = [_described(source, spec, "train", train), _described(source, spec, "evaluation", evaluation, known)]
     return Task(spec, train.select(kept), train.select(aside), evaluation, described)
-
-
-def rows_aside(rows: int) -> int:
-    """Return how many of a task's training rows choose the epoch, where no passage has to stay whole."""
-    return min(1000, max(1, rows // 10))
 
 
 def _set_aside(spec: TaskSpec, train: datasets.Dataset, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Draw the rows that are trained on and those that choose the epoch; a passage is in one of the two."""
     order = np.random.default_rng(seed).permutation(len(train))
-    rows = rows_aside(len(train))
+    rows = min(1000, max(1, len(train) // 10))
     passages = train[spec.passage][:] if spec.passage else []
     if len(set(passages)) < 2:
         return order[rows:], order[:rows]
@@ -102,7 +102,7 @@ def _with_splits(name: str, train: str | None, evaluation: str | None) -> TaskSp
 
 def _load(spec: TaskSpec, source: Source, split: str, limit: int | None, seed: int, least: int = 1) -> datasets.Dataset:
     """Return a split with its answers in `label`, or a seeded draw of its rows in their own order."""
-    rows = answered(spec, source.load(spec.dataset, spec.config, split), split)
+    rows = _answered(spec, source.load(spec.dataset, spec.config, split), split)
     if min(len(rows), len(rows) if limit is None else limit) < least:
         said = f"{counted(len(rows), 'row')}" + ("" if limit is None else f", of which {limit} may be drawn")
         raise DataError(f"{spec.dataset} {spec.config} {split}: {said}; give at least {least}")
@@ -111,24 +111,81 @@ def _load(spec: TaskSpec, source: Source, split: str, limit: int | None, seed: i
     return rows.select(np.sort(np.random.default_rng(seed).choice(len(rows), limit, replace=False)))
 
 
-def _known(spec: TaskSpec, train: datasets.Dataset, evaluation: datasets.Dataset) -> str:
-    """Say how many reported rows are about a passage of train, if any are."""
-    seen = set(train[spec.passage][:]) if spec.passage else set()
-    count = sum(passage in seen for passage in evaluation[spec.passage][:]) if seen else 0
-    return f"{counted(count, 'row')} about a passage of train" if count else ""
-
-
-def _described(source: Source, spec: TaskSpec, role: str, rows: datasets.Dataset, known: str = "") -> dict[str, Any]:
+def _described(source: Source, spec: TaskSpec, role: str, rows: datasets.Dataset, known: int = 0) -> dict[str, Any]:
     """Return a split's completeness, its role and the rows used; the note holds every substitution."""
     split, usual = (getattr(each, f"{role}_split") for each in (spec, TASKS[spec.name]))
     found = source.completeness(spec.dataset, spec.config, split)
     notes = [found["note"]]
-    if split != usual:
-        notes.append(f"stands in for the {usual} split")
-    if len(rows) < found["rows"]:
-        notes.append(f"{len(rows)} rows drawn")
+    notes += [f"stands in for the {usual} split"] if split != usual else []
+    notes += [f"{len(rows)} rows drawn"] if len(rows) < found["rows"] else []
     complete = found["complete"] and len(notes) == 1
-    if lost := unplaced(spec, rows):
-        notes.append(f"{counted(lost, 'answer')} not in the context")
-    note = "; ".join(filter(None, [*notes, known]))
-    return {**found, "role": role, "used": len(rows), "complete": complete, "note": note}
+    lost = sum(_unplaced(spec, rows)) if spec.kind == "span" else 0
+    notes += [f"{counted(lost, 'answer')} not in the context"] if lost else []
+    notes += [f"{counted(known, 'row')} about a passage of train"] if known else []
+    return {**found, "role": role, "used": len(rows), "complete": complete, "note": "; ".join(filter(None, notes))}
+
+
+def _answered(spec: TaskSpec, rows: datasets.Dataset, split: str) -> datasets.Dataset:
+    """Check every column that a benchmark reads, and put each row's answer in `label`.
+
+    `label` is a class's or an option's number, or a similarity from 0 to 5. A span's answers stay in their column, as
+    one mapping per row: `text` and `answer_start`, both lists.
+    """
+    place = f"{spec.dataset} {spec.config} {split}"
+    if missing := [column for column in (*spec.texts, spec.gold) if column and column not in rows.column_names]:
+        raise DataError(f"{place}: no column {', '.join(missing)}; name columns as the hub does")
+    for column, right, said in _checks(spec, rows):
+        for row, value in enumerate(rows[column][:]):
+            if not right(value):
+                raise DataError(f"{place}, row {row}, column '{column}': {shorten(repr(value), 60)} is {said}")
+    if spec.kind != "span":
+        labels = [_number(spec, value) for value in rows[spec.gold][:]]
+        kept = rows.remove_columns("label") if "label" in rows.column_names else rows
+        return kept.add_column("label", labels)
+    lost = [row for row, gone in enumerate(_unplaced(spec, rows)) if gone]
+    if len(lost) > UNPLACED * len(rows):
+        said = f"the answers of {len(lost)} of {len(rows)} rows do not occur in their contexts"
+        raise DataError(f"{place}, row {lost[0]}, column '{spec.gold}': {said}; copy the data again")
+    return rows
+
+
+def _checks(spec: TaskSpec, rows: datasets.Dataset) -> Iterator[tuple[str, Callable[[Any], Any], str]]:
+    """Yield each column that is read, what its values must pass, and what is said of one that does not."""
+    gold, count = spec.gold, len(spec.labels)
+    *texts, options = spec.texts if spec.kind == "choice" else (*spec.texts, "")
+    yield from ((column, lambda text: isinstance(text, str), f"not a text{MEND}") for column in texts if column)
+    if options:
+        yield options, lambda each: _are_texts(each) and len(each) == count, f"not {count} texts{MEND}"
+    if "hops" in rows.column_names:
+        yield "hops", lambda hops: isinstance(hops, int), f"not a count{MEND}"
+    if spec.kind == "span":
+        yield gold, lambda each: isinstance(each, dict) and _are_texts(each.get("text")), NO_ANSWER
+        yield gold, lambda each: all(map(str.strip, each["text"])), NO_ANSWER
+        yield (
+            gold,
+            lambda each: len(each.get("answer_start") or ()) == len(each["text"]),
+            f"not one answer_start per text{MEND}",
+        )
+    else:
+        known = f"one of {', '.join(spec.labels)}" if spec.labels else "a similarity from 0 to 5"
+        yield gold, lambda value: value not in (None, "", -1) and value == value, NO_ANSWER
+        yield gold, lambda value: _number(spec, value) is not None, f"not {known}{MEND}"
+
+
+def _are_texts(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(each, str) for each in value)
+
+
+def _number(spec: TaskSpec, value: Any) -> int | float | None:
+    """Return an answer as a number, or None if it is none of the benchmark's."""
+    if isinstance(value, str):
+        return spec.labels.index(value) if value in spec.labels else None
+    if spec.kind == "regression":
+        return float(value) if isinstance(value, int | float) and 0 <= value <= 5 else None
+    return int(value) if value in range(len(spec.labels)) else None
+
+
+def _unplaced(spec: TaskSpec, rows: datasets.Dataset) -> list[bool]:
+    """Say of each row whether its first answer is nowhere in its context."""
+    pairs = zip(rows[spec.texts[1]][:], rows[spec.gold][:])
+    return [located(context, gold["text"][0], gold["answer_start"][0]) is None for context, gold in pairs]

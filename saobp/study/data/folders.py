@@ -1,0 +1,161 @@
+"""A folder of parquet files laid out like the hub, as a source of data."""
+
+import hashlib
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import datasets
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pydantic import TypeAdapter, ValidationError
+
+from saobp.study.data import splits
+from saobp.study.data.splits import REMEDY, DataError, MissingSplit, first_line
+from saobp.study.setup import seals
+
+MANIFEST = TypeAdapter(dict[str, dict[str, dict[str, dict[str, Any]]]])
+
+
+@dataclass(frozen=True)
+class FolderSource:
+    """A folder laid out like the hub: `<owner>/<name>/<config>/<split>-*.parquet`, and a manifest.json.
+
+    Or as the hub converts sets, `<config>/<split>/0000.parquet`; `data/`, or no folder at all, is the configuration
+    `default`.
+    Only files inside the folder are read: an identifier with `..` and a link that leads outside are refused.
+    """
+
+    root: Path
+    name: str = "mirror"
+    substitute: str = ""  # said of every split that would otherwise pass for the published one
+
+    def load(self, dataset: str, config: str | None, split: str) -> datasets.Dataset:
+        pieces = []
+        for base, start, stop in self.intervals(dataset, config, split):
+            shards = [_read(lambda f: pq.ParquetFile(f).read(), file) for file in self._parquet(dataset, config, base)]
+            pieces.append(_joined(shards, f"{dataset} {config or ''} {base}").slice(start, stop - start))
+        digest = hashlib.sha256(f"{self.fingerprint(dataset, config, split)}{split}".encode()).hexdigest()
+        return datasets.Dataset(_joined(pieces, f"{dataset} {split}"), fingerprint=digest[:16])
+
+    def stream(self, dataset: str, config: str | None, split: str) -> Iterator[dict[str, Any]]:
+        for file in self._parquet(dataset, config, split):
+            batches = _read(pq.ParquetFile, file).iter_batches(batch_size=1024)
+            while (batch := _read(lambda _, b=batches: next(b, None), file)) is not None:
+                yield from batch.to_pylist()
+
+    def intervals(self, dataset: str, config: str | None, split: str) -> list[splits.Piece]:
+        """Return the (split, first row, end row) pieces that a split expression means."""
+        return splits.intervals(split, lambda base: self._rows(dataset, config, base))
+
+    def completeness(self, dataset: str, config: str | None, split: str) -> dict[str, Any]:
+        pieces = self.intervals(dataset, config, split)
+        known = self.manifest.get(dataset, {}).get(self._config(dataset, config), {})
+        entries = [known.get(base, {}) for base, _, _ in pieces]
+        published = splits.PUBLISHED_ROWS.get((dataset, config), {})
+        counts = [e.get("published_rows", published.get(b)) for e, (b, _, _) in zip(entries, pieces)]
+        posing = bool(self.substitute and published)  # under a published name, but not the published text
+        whole = all(e.get("complete", False) for e in entries) and not posing
+        notes = [e.get("note") or self.substitute for e in entries]
+        notes += [f"manifest.json does not know {b}" for e, (b, _, _) in zip(entries, pieces) if not e]
+        return splits.completeness(dataset, config, split, pieces, counts, whole, notes)
+
+    def fingerprint(self, dataset: str, config: str | None, split: str) -> str:
+        files = [file for base in splits.base_splits(split) for file in self._parquet(dataset, config, base)]
+        return hashlib.sha256(b"".join(bytes.fromhex(seals.digest(file)) for file in files)).hexdigest()[:16]
+
+    def files(self, repository: str, *names: str) -> Path:
+        folder = self._folder(repository)
+        for name in names:
+            if not self._inside(folder / name).is_file():
+                raise DataError(f"{folder / name}: no such file; copy it there from the hub's {repository}")
+        return folder
+
+    @cached_property
+    def manifest(self) -> dict[str, Any]:
+        """What manifest.json says of every split: dataset -> config -> split -> rows, complete, note."""
+        file = self._inside(self.root / "manifest.json")
+        try:
+            return MANIFEST.validate_json(file.read_bytes()) if file.exists() else {}
+        except (OSError, ValidationError) as error:
+            form = "JSON of data set -> config -> split -> what is known of it"
+            raise DataError(f"{file}: is not {form} ({first_line(error)}); copy it again") from None
+
+    def _parquet(self, dataset: str, config: str | None, split: str) -> list[Path]:
+        """Return the files of one split, whole ones inside the folder, or say which splits there are."""
+        folder = self._folder(dataset) / self._config(dataset, config)
+        files = _by_split(folder)
+        here = files.get(split, [])
+        if not here:
+            found = ", ".join(sorted(files)) or "none"
+            raise MissingSplit(f"{folder}: no split {split!r} (found: {found}); name one of these")
+        # as many as their names tell: `-of-00003`, or numbers from 0000 on
+        told = re.search(r"-of-(\d+)(-[0-9a-f]+)?$", last := here[-1].stem)
+        if len(here) != (count := int(told[1]) if told else int(last) + 1 if last.isdecimal() else len(here)):
+            raise DataError(f"{folder}: {len(here)} of the {count} files of split {split!r}; copy the others")
+        size = sum(self._inside(f).stat().st_size for f in here)
+        stated = self.manifest.get(dataset, {}).get(folder.name, {}).get(split, {}).get("bytes", size)
+        if stated != size:
+            raise DataError(f"{here[0]}: {size} bytes where manifest.json says {stated}; copy the file again")
+        return here
+
+    def _rows(self, dataset: str, config: str | None, split: str) -> int:
+        return sum(_read(pq.read_metadata, f).num_rows for f in self._parquet(dataset, config, split))
+
+    def _config(self, dataset: str, config: str | None) -> str:
+        """Return the folder of a configuration, "" for the data set's own; without a name the only one there is."""
+        folder = self._folder(dataset)
+        found = sorted(p.name for p in folder.iterdir() if p.is_dir() and _by_split(p))
+        own = [""] if any(folder.glob("*.parquet")) else []
+        usual = ["default", *own, "data", *(found if config is None and len(found) == 1 else [])]
+        chosen = next((c for c in (usual if config in (None, "default") else [config]) if c in [*found, *own]), None)
+        if chosen is None:
+            listed = ", ".join(found) or "none"
+            raise DataError(f"{folder}: no configuration {config!r} (found: {listed}); choose one of these")
+        return chosen
+
+    def _folder(self, dataset: str) -> Path:
+        """Return the folder of a data set or tokenizer, or say that it is not here."""
+        parts = PurePosixPath(dataset).parts
+        if not parts or ".." in parts or dataset.startswith("/") or "\\" in dataset:
+            raise DataError(f"{dataset!r} is no data set identifier: write owner/name")
+        folder = self._inside(self.root / dataset)
+        if not folder.is_dir():
+            raise DataError(f"{folder}: no such data set; copy it there from the hub, or {REMEDY}")
+        return folder
+
+    def _inside(self, path: Path) -> Path:
+        """Return a path unless links lead it out of the source's folder."""
+        if not path.resolve().is_relative_to(self.root.resolve()):
+            raise DataError(f"{path}: leads outside {self.root}; put a copy there instead of a link")
+        return path
+
+
+def _by_split(folder: Path) -> dict[str, list[Path]]:
+    """Return the files of every split: those named after it, else those in a folder of its name."""
+    named: dict[str, list[Path]] = {}
+    nested: dict[str, list[Path]] = {}
+    for file in sorted(folder.glob("*.parquet")):
+        named.setdefault(file.stem.split("-")[0], []).append(file)
+    for file in sorted(folder.glob("*/*.parquet")):
+        nested.setdefault(file.parent.name, []).append(file)
+    return nested | named
+
+
+def _joined(tables: list[pa.Table], place: str) -> pa.Table:
+    """Put shards, or slices, behind each other; a column that one of them holds no value of takes the others' type."""
+    try:
+        return pa.concat_tables(tables, promote_options="permissive")
+    except pa.ArrowException as error:
+        raise DataError(f"{place}: its files do not fit together ({first_line(error)}); copy them again") from None
+
+
+def _read(reader: Callable[[Path], Any], file: Path) -> Any:
+    """Read a parquet file, or say in one line which one is damaged."""
+    try:
+        return reader(file)
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(f"{file}: cannot be read as parquet ({first_line(error)}); copy it again") from None
