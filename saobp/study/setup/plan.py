@@ -11,7 +11,6 @@ from pydantic import BaseModel, Field, ValidationError, model_validator
 from saobp.study.setup import paths, typed_by_hand
 from saobp.study.setup.recipes import STRICT, Positive
 
-CURRENT = "2026-11"
 Outcome = Literal["supported", "contradicted", "no effect", "imprecise"]
 
 
@@ -76,9 +75,9 @@ class Plan(Strict):
     departures: list[str]
 
 
-def file(name: str = CURRENT) -> Path:
-    """Return the file of a plan."""
-    return paths.root() / "data" / "plan" / f"{name}.yaml"
+def file() -> Path:
+    """Return the file of the plan in force."""
+    return paths.root() / "data" / "plan" / "2026-11.yaml"
 
 
 def sections(path: Path) -> dict[str, Any]:
@@ -89,8 +88,6 @@ def sections(path: Path) -> dict[str, Any]:
 def read(path: Path) -> Plan:
     """Read a plan; ValueError that names the file and the key if one is missing, unknown or of a wrong type."""
     given = sections(path)
-    if not isinstance(given, dict):
-        raise ValueError(f"{path}: a plan is a mapping of keys to values")
     head = {key: given.pop(key) for key in ("name", "interim", "departures") if key in given}
     return _validated(path, "", Plan, head | {"studies": given})
 

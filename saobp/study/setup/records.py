@@ -20,6 +20,7 @@ from saobp.study.setup import paths, schema, seals
 from saobp.study.setup.schema import Data, Departure, Device, Record
 
 PACKAGES = ("torch", "transformers", "datasets", "tokenizers", "numpy", "scipy", "scikit-learn", "igraph")
+ANSWERS = pa.schema([("run", pa.int32()), ("hops", pa.int32()), ("right", pa.list_(pa.int8()))])
 
 
 class RecordError(ValueError):
@@ -109,16 +110,17 @@ def finite(value: Any) -> Any:
 @cache
 def commit() -> str:
     """Return the git commit of the code, with a plus sign when files differ from it; "unknown" without git."""
-    git = ["git", "-C", str(paths.root())]
+
+    def git(*command: str) -> str:
+        return subprocess.run(
+            ["git", *command], cwd=paths.root(), capture_output=True, text=True, check=True
+        ).stdout.strip()
+
     try:
-        head = subprocess.run([*git, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=True)
-        changed = subprocess.run(
-            [*git, "status", "--porcelain", "--untracked-files=no", "--", "saobp"],
-            capture_output=True, text=True, check=True,
-        )  # fmt: skip
+        changed = git("status", "--porcelain", "--untracked-files=no", "--", "saobp")
+        return git("rev-parse", "--short=12", "HEAD") + ("+" if changed else "")
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
-    return head.stdout.strip() + ("+" if changed.stdout.strip() else "")
 
 
 def trained_in(metrics: dict[str, Any]) -> str | None:
@@ -154,9 +156,7 @@ def read(path: str | Path) -> Record:
         record = json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise RecordError(f"{path}: not a readable record ({error}): delete it and run again") from None
-    if not isinstance(record, dict) or "schema" not in record:
-        raise RecordError(f"{path}: not a run record: delete it and run again")
-    if record["schema"] != schema.SCHEMA:
+    if isinstance(record, dict) and record.get("schema", schema.SCHEMA) != schema.SCHEMA:
         raise RecordError(f"{path}: schema {record['schema']}, this version reads {schema.SCHEMA}: run it again")
     if flaw := schema.flaw(record):
         raise RecordError(f"{path}: not a run record, {flaw}: delete it and run again")
@@ -194,24 +194,18 @@ def select(records: list[Record], stage: str | None = None, **parameters: Any) -
     ]
 
 
-def _answers(path: Path) -> Path:
-    """Return where the answers of a record are."""
-    return path.with_suffix(".answers.parquet")
+def move_answers(record: dict[str, Any], path: Path) -> dict[str, Any]:
+    """Write the answers of a record's exam beside `path`, and return the record without them.
 
-
-def _taken_out(record: dict[str, Any]) -> tuple[dict[str, Any], pa.Table | None]:
-    """Return a record without the answers of its exam, and a table of them; None for a record without an exam.
-
-    The table has run (place in `metrics.multihop`), hops, and right: 0 or 1 per question, the same questions in each.
+    Their table has run (place in `metrics.multihop`), hops, and right: 0 or 1 per question, the same questions in each.
     """
     runs = record.get("metrics", {}).get("multihop") or []
     rows = [(n, int(hops), right) for n, run in enumerate(runs) for hops, right in run.get("outcomes", {}).items()]
     if not rows:
-        return record, None
-    kept = [run | {"outcomes": {}} for run in runs]
-    columns = dict(zip(("run", "hops", "right"), zip(*rows)))
-    types = pa.schema([("run", pa.int32()), ("hops", pa.int32()), ("right", pa.list_(pa.int8()))])
-    return record | {"metrics": record["metrics"] | {"multihop": kept}}, pa.table(columns, schema=types)
+        return record
+    with paths.new_file(_answers(path)) as file:
+        pq.write_table(pa.table(dict(zip(ANSWERS.names, zip(*rows))), schema=ANSWERS), file, compression="zstd")
+    return _with_answers(record, {})
 
 
 def _put_back(record: dict[str, Any], path: Path) -> dict[str, Any]:
@@ -221,15 +215,13 @@ def _put_back(record: dict[str, Any], path: Path) -> dict[str, Any]:
     found: dict[int, dict[str, list[int]]] = {}
     for run, hops, right in pd.read_parquet(_answers(path)).itertuples(index=False):
         found.setdefault(run, {})[str(hops)] = right.tolist()
+    return _with_answers(record, found)
+
+
+def _with_answers(record: dict[str, Any], found: dict[int, dict[str, list[int]]]) -> dict[str, Any]:
     runs = [run | {"outcomes": found.get(n, {})} for n, run in enumerate(record["metrics"]["multihop"])]
     return record | {"metrics": record["metrics"] | {"multihop": runs}}
 
 
-def move_answers(record: dict[str, Any], path: Path) -> dict[str, Any]:
-    """Write the answers of a record beside `path`, and return the record without them."""
-    without, table = _taken_out(record)
-    if table is not None:
-        temporary = _answers(path).with_name(f".{_answers(path).name}")
-        pq.write_table(table, temporary, compression="zstd")
-        temporary.replace(_answers(path))
-    return without
+def _answers(path: Path) -> Path:
+    return path.with_suffix(".answers.parquet")

@@ -3,15 +3,15 @@
 import hashlib
 import json
 import logging
+import shutil
 from collections.abc import Callable
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from filelock import FileLock
 
 from saobp.study.setup import paths
 
 SEAL = "whole.json"
-UNSEALED = "it was not written to its end"
 log = logging.getLogger(__name__)
 
 
@@ -37,8 +37,8 @@ def flaw(folder: Path) -> str | None:
     try:
         hashes = json.loads((folder / SEAL).read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        return UNSEALED
-    if not (isinstance(hashes, dict) and hashes and all(map(_inside, hashes))):
+        return "it was not written to its end"
+    if not (isinstance(hashes, dict) and hashes) or any(".." in name or name.startswith("/") for name in hashes):
         return f"{SEAL} is damaged"
     for name, expected in hashes.items():
         if not (folder / name).is_file():
@@ -57,20 +57,16 @@ def made(folder: Path, write: Callable[[Path], None]) -> Path:
         paths.own_folder(folder.parent)
         with FileLock(folder.with_suffix(".lock")):
             problem = flaw(folder)
-            if problem is not None:
-                if folder.exists():
-                    log.warning("%s is not whole (%s): making it again", folder, problem)
-                paths.sweep(folder)
-                with paths.new_folder(folder) as unfinished:
-                    write(unfinished)
-                    seal(unfinished)
+            if problem is None:
+                return folder
+            if folder.exists():
+                log.warning("%s is not whole (%s): making it again", folder, problem)
+            for left in folder.parent.glob(f".{folder.name}.*"):
+                shutil.rmtree(left, ignore_errors=True)
+            with paths.new_folder(folder) as unfinished:
+                write(unfinished)
+                seal(unfinished)
+            return folder
     except OSError as error:
         reason = error.strerror or error
         raise CacheError(f"{folder}: cannot be written ({reason}); free space or rights there") from None
-    return folder
-
-
-def _inside(name: str) -> bool:
-    """Say whether a path leads to a place in its folder: nothing else is opened for a seal's sake."""
-    path = PurePosixPath(name)
-    return not path.is_absolute() and ".." not in path.parts

@@ -11,7 +11,7 @@ from annotated_types import Ge, Gt, MinLen
 from pydantic import TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
-from saobp.study.setup import paths, typed_by_hand
+from saobp.study.setup import paths, recipes, typed_by_hand
 from saobp.study.setup.recipes import (
     STRICT,
     Algorithm,
@@ -20,7 +20,6 @@ from saobp.study.setup.recipes import (
     Costs,
     Decoding,
     Finetuning,
-    Larger,
     Model,
     MultiHop,
     Positive,
@@ -97,19 +96,6 @@ class Profile:
         return hashlib.sha256(repr(asdict(self)).encode()).hexdigest()[:12]
 
 
-SECTIONS = {
-    "schedules": Schedule,
-    "pretrain": Pretraining,
-    "finetune": Finetuning,
-    "attention": AttentionCapture,
-    "decoder": Decoding,
-    "cost": Costs,
-    "multihop": MultiHop,
-    "beyond": Beyond,
-    "larger": Larger,
-}
-
-
 def available() -> list[str]:
     """List the names of the profiles that come with the repository."""
     return sorted(path.stem for path in (paths.root() / "notebooks" / "studies").glob("*.yaml"))
@@ -133,19 +119,14 @@ def load_profile(name_or_path: str | Path) -> Profile:
     an unknown key, a wrong type or an impossible value.
     """
     path = find(name_or_path)
-    if not path.is_file():
-        raise ProfileError(f"{path}: no such profile; choose one of {', '.join(available())}, or the path of your own")
-    try:
-        values = typed_by_hand.read(path)
-    except ValueError as error:
-        raise ProfileError(str(error)) from None
-    if not isinstance(values, dict):
-        raise ProfileError(f"{path}: a profile is a mapping of keys to values")
     try:
         # as JSON, because there a mapping may become a dataclass while numbers and texts stay strictly apart
-        profile = TypeAdapter(Profile).validate_json(json.dumps(values, default=str))
+        profile = TypeAdapter(Profile).validate_json(json.dumps(typed_by_hand.read(path), default=str))
     except ValidationError as error:
         raise ProfileError(f"{path}: {_explain(error)}") from None
+    except ValueError as error:
+        hint = "" if path.is_file() else f": choose one of {', '.join(available())}, or the path of your own"
+        raise ProfileError(f"{error}{hint}") from None
     if profile.name != path.stem:
         raise ProfileError(f"{path}: key 'name' must be the file's own, '{path.stem}': runs find each other by it")
     return profile
@@ -158,11 +139,16 @@ def _explain(error: ValidationError) -> str:
     first = next((e for e in errors if e["type"] in unknown), errors[0])
     key = ".".join(str(part) for part in first["loc"])
     if first["type"] in unknown:
-        known = [SECTIONS[part] for part in first["loc"][:-1] if part in SECTIONS] or [Profile]
-        close = difflib.get_close_matches(str(first["loc"][-1]), known[-1].__dataclass_fields__, n=1)
+        known = {
+            key for kind in (Profile, *vars(recipes).values()) for key in getattr(kind, "__dataclass_fields__", ())
+        }
+        close = difflib.get_close_matches(str(first["loc"][-1]), sorted(known), n=1)
         return f"unknown key {key!r}" + (f": did you mean '{close[0]}'?" if close else "")
     if first["type"] == "missing":
         return f"key {key!r} is missing"
     if first["type"] == "value_error":
         return f"key {key!r}: {first['ctx']['error']}" if key else str(first["ctx"]["error"])
-    return f"key {key!r}: {first['msg'][0].lower()}{first['msg'][1:]}, not {first['input']!r}"
+    return (
+        f"key {key!r}: ".removeprefix("key '': ")
+        + f"{first['msg'][0].lower()}{first['msg'][1:]}, not {first['input']!r}"
+    )
