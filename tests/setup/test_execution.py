@@ -65,7 +65,7 @@ def test_a_wrong_parameter_is_one_line_and_exit_code_2(tmp_path, capsys, key, va
 def test_missing_files_are_named(tmp_path, capsys):
     assert "no.ipynb: no such notebook" in refused(capsys, tmp_path / "no.ipynb", tmp_path / "out.ipynb")
     said = refused(capsys, notebook(tmp_path), tmp_path / "out.ipynb", "-f", tmp_path / "no.yaml")
-    assert "no.yaml: cannot be read as YAML (No such file or directory)" in said
+    assert "no.yaml: no such profile" in said
     (tmp_path / "cut.ipynb").write_text('{"cells": [')
     assert "cut.ipynb: not a readable notebook" in refused(capsys, tmp_path / "cut.ipynb", tmp_path / "out.ipynb")
     nbformat.write(new_notebook(cells=[new_code_cell("profile = 1")]), tmp_path / "bare.ipynb")

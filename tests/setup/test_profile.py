@@ -91,10 +91,10 @@ def test_a_mistake_is_named_in_one_line(tmp_path, old, new, said):
 
 
 @pytest.mark.parametrize(
-    "name, said", [("nope", "no profile is called 'nope'"), ("missing.yaml", "missing.yaml: cannot be read as YAML")]
+    "name, said", [("nope", "no profile is called 'nope':"), ("missing.yaml", "missing.yaml: no such profile;")]
 )
 def test_an_unknown_profile_is_refused_with_the_known_ones(name, said):
-    with pytest.raises(ProfileError, match=f"{said}.*: choose one of .*smoke"):
+    with pytest.raises(ProfileError, match=f"{said} choose one of .*smoke"):
         load_profile(name)
 
 

@@ -125,8 +125,8 @@ def load_profile(name_or_path: str | Path) -> Profile:
     except ValidationError as error:
         raise ProfileError(f"{path}: {_explain(error)}") from None
     except ValueError as error:
-        hint = "" if path.is_file() else f": choose one of {', '.join(available())}, or the path of your own"
-        raise ProfileError(f"{error}{hint}") from None
+        lost = f"{path}: no such profile; choose one of {', '.join(available())}, or the path of your own"
+        raise ProfileError(str(error) if path.is_file() else lost) from None
     if profile.name != path.stem:
         raise ProfileError(f"{path}: key 'name' must be the file's own, '{path.stem}': runs find each other by it")
     return profile
