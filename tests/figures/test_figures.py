@@ -10,11 +10,13 @@ import PIL.Image
 import pytest
 import torch
 from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
 from scipy import stats
 
 import saobp
 from saobp.study import figures, tables
 from saobp.study.figures import (
+    claims,
     correlations,
     costs,
     drawing,
@@ -175,6 +177,18 @@ def test_no_label_is_cut_off(number, width, records):
         assert inside or box.width == 0, getattr(text, "get_text", lambda: "legend")()
 
 
+def test_the_forest_fits_a_page_and_in_a_column_shows_the_part_that_decides_of_each_claim_that_was_run():
+    rows = [("a", "A", "x", 1.0, True), ("a", "A", "x", 2.0, False), ("b", "B", "", np.nan, True)]
+    frame = pd.DataFrame(rows, columns=["claim", "title", "study", "value", "decides"])
+    frame = frame.assign(outcome=["imprecise", "imprecise", "not run"], scope="", low=np.nan, high=np.nan, paper=np.nan)
+    tracked = pd.read_csv(paths.root() / "figures" / "figure-claims.csv")
+    for width, titles, marks in ((figures.PAGE, ["A", "B"], [1.0, 2.0]), (figures.COLUMN, ["A"], [1.0])):
+        ax = claims.plot(frame, width).axes[0]
+        assert [text.get_text() for text in ax.texts] == titles
+        assert [line.get_xdata()[0] for line in ax.lines if line.get_marker() == "o"] == marks
+        assert claims.plot(tracked, width).get_figheight() < 9.7, "inches of text on an ACL page"
+
+
 def test_files_carry_no_date_and_embed_their_fonts(records, tmp_path):
     pdf, svg = figures.write(4, records, tmp_path, formats=("pdf", "svg"))
     assert b"CreationDate" not in pdf.read_bytes()
@@ -321,6 +335,18 @@ def test_figure_1_is_minilm_s_head_with_the_largest_column_and_its_rows_sum_to_o
     raw, refined = (torch.tensor(said["map"][side], dtype=torch.float64) for side in ("raw", "refined"))
     again = saobp.refine(raw / raw.sum(-1, keepdim=True), said["factor"], said["strength"])
     assert torch.allclose(again, refined, atol=1e-3), "the tracked map is one step of the tracked softmax"
+    words = [text.get_text() for text in figures.figure(1, []).axes[3].texts]
+    mass = said["map"]["raw"][said["tokens"].index("trophy")][maps.numbers(frame)["place"]]
+    assert words[:3] == ["trophy", f"{mass:.2f}", f"×{1 - (1 - np.exp(-said['strength'])) * mass:.2f}"]
+
+
+def test_a_grey_line_that_leaves_the_axis_is_named_with_its_highest_value():
+    rows = [
+        (name, x, value, 0.0, 0.1) for name, value in (("low", 0.05), ("elemmul", 0.4), ("high", 0.1)) for x in (1, 2)
+    ]
+    frame = pd.DataFrame(rows, columns=["algorithm", "x", "value", "low", "high"]).assign(seed=np.nan)
+    words = [text.get_text() for text in grids.difference_axes(Figure().subplots(), frame, "gtd").texts]
+    assert words == ["↑ ElemMul, to +0.40"]
 
 
 def test_figure_2_is_original_and_figure_5_every_algorithm(records):

@@ -4,6 +4,6 @@ ACL_PAGE = r"""\documentclass[11pt]{article}
 \usepackage{times}\usepackage[T1]{fontenc}
 \usepackage[a4paper,margin=2.5cm]{geometry}\setlength\columnsep{0.6cm}\flushbottom\twocolumn\sloppy
 \usepackage[font={footnotesize}]{caption}\usepackage{natbib}\usepackage[breaklinks]{hyperref}
-\usepackage{booktabs,graphicx}
+\usepackage{array,booktabs,graphicx}
 \begin{document}x
 """  # the measures of the ACL style

@@ -56,6 +56,10 @@ def test_the_sign_of_a_number_is_a_minus_in_latex(text):
     assert "-" not in render.escape(text).replace("$-$", "")
 
 
+def test_two_hyphens_of_an_option_are_not_set_as_a_dash():
+    assert render.escape("table 1 --all, or –") == "table 1 -{}-all, or --"
+
+
 def test_a_hyphen_stays_one_in_latex():
     assert render.escape("BERT-Mini, wikitext-103, 1e-05, 10-tables") == "BERT-Mini, wikitext-103, 1e-05, 10-tables"
 

@@ -13,7 +13,8 @@ from saobp.study.verdicts.outcomes import CONTRADICTED, IMPRECISE, NO_EFFECT, NO
 
 COLOURS = {SUPPORTED: "#009E73", CONTRADICTED: "#D55E00", NO_EFFECT: "#0072B2", IMPRECISE: "0.5", NOT_RUN: "0.75"}
 LINEAR, FAR = 2.0, 100.0  # margins up to which the axis is linear, and at which it ends
-ROW, PART = 0.13, 0.03  # inches per claim, and per measurement of it
+ROW, PART = 0.09, 0.026  # inches per claim, and per measurement of it
+WORDS = 0.09  # inches of a claim's words above its marks
 DIAMOND = "D"  # printed numbers alone
 TICKS = (-100, -10, -2, -1, 0, 1, 2, 10, 100)
 
@@ -21,8 +22,8 @@ TICKS = (-100, -10, -2, -1, 0, 1, 2, 10, 100)
 def data(verdicts: list[Verdict]) -> pd.DataFrame:
     """Return one row per primary measurement: estimate, interval and the paper's number in margins towards the claim.
 
-    Columns: claim, title, study, scope, measurement, outcome (of the claim in that study), value, low, high, paper. A
-    claim without a run has one row without numbers.
+    Columns: claim, title, study, scope, measurement, outcome (of the claim in that study), value, low, high, paper,
+    decides (whether it is `Verdict.weakest`). A claim without a run has one row without numbers.
     """
     rows = []
     for verdict in verdicts:
@@ -31,39 +32,47 @@ def data(verdicts: list[Verdict]) -> pd.DataFrame:
             low, high = sorted(map(signed, (part.low, part.high)))
             paper = np.nan if part.paper is None else signed(part.paper)
             bounds = (low, high) if part.bounded else (np.nan, np.nan)
-            rows.append((*fixed, part.part, verdict.outcome, signed(part.estimate), *bounds, paper))
+            known = (signed(part.estimate), *bounds, paper, part is verdict.weakest)
+            rows.append((*fixed, part.part, verdict.outcome, *known))
         if not verdict.parts:
-            rows.append((*fixed, "", verdict.outcome, *[np.nan] * 4))
-    names = ["claim", "title", "study", "scope", "measurement", "outcome", "value", "low", "high", "paper"]
+            rows.append((*fixed, "", verdict.outcome, *[np.nan] * 4, True))
+    names = ["claim", "title", "study", "scope", "measurement", "outcome", "value", "low", "high", "paper", "decides"]
     return pd.DataFrame(rows, columns=names)
 
 
 def plot(frame: pd.DataFrame, width: float = style.PAGE) -> Figure:
-    """Draw the forest; filled marks are of the paper's size, hollow ones of others, ticks the paper's numbers."""
-    heights = (ROW + PART * frame.groupby("claim", sort=False).size()).cumsum()
+    """Draw the forest; filled marks are of the paper's size, hollow ones of others, ticks the paper's numbers.
+
+    Below five inches the claims that were run stand alone, each above its marks: the part that decides, per study.
+    """
+    outcomes, side = frame.drop_duplicates(["claim", "study"])["outcome"], width >= style.NARROW
+    shown = frame if side else frame[frame["decides"] & (frame["outcome"] != NOT_RUN)]
+    words, row = (0, ROW) if side else (WORDS, ROW - 0.03)
+    heights = (words + row + PART * shown.groupby("claim", sort=False).size()).cumsum()
     figure = style.new_figure(width, 1.0 + heights.iloc[-1])
+    ax = _axes(figure, heights.iloc[-1])
+    for (_, parts), bottom in zip(shown.groupby("claim", sort=False), heights):
+        top = bottom - row - PART * len(parts)
+        ax.axhline(bottom, color="0.9", lw=0.4)
+        _row(ax, top, bottom, parts)
+        where = (-0.01, (top + bottom) / 2) if side else (0.01, top - words / 2)
+        look = {"ha": "right" if side else "left", "va": "center", "fontsize": 5.5}
+        ax.text(*where, parts["title"].iloc[0], transform=ax.get_yaxis_transform(), **look)
+    _legend(figure, 3 if side else 2)
+    counts = [int((outcomes == name).sum()) for name in (SUPPORTED, CONTRADICTED, NOT_RUN)]
+    style.head(ax, "", "Of {} outcomes {} are supported, {} contradicted, {} not run".format(len(outcomes), *counts))
+    return figure
+
+
+def _axes(figure: Figure, height: float) -> Axes:
     ax = figure.subplots()
     ax.axvspan(-1, 1, color="0.93", lw=0)
     ax.axvline(0, color="0.4", lw=0.6)
-    labels = []
-    for (_, parts), bottom in zip(frame.groupby("claim", sort=False), heights):
-        top = bottom - ROW - PART * len(parts)
-        labels.append((float(top + bottom) / 2, parts["title"].iloc[0]))
-        ax.axhline(bottom, color="0.9", lw=0.4)
-        _row(ax, top, bottom, parts)
     ax.set_xscale("symlog", linthresh=LINEAR, linscale=1.4)
-    ax.set_xlim(-FAR, FAR)
+    ax.set(xlim=(-FAR, FAR), ylim=(height, 0), yticks=[], xlabel="Estimate in margins; right of 0: as claimed")
     ax.set_xticks(TICKS, [f"{tick}".replace("-", "−") for tick in TICKS])
-    ax.set_ylim(heights.iloc[-1], 0)
     ax.grid(visible=False)
-    ax.set_yticks(*map(list, zip(*labels)), fontsize=5.5)
-    ax.tick_params(axis="y", length=0)
-    ax.set_xlabel("estimate in margins; right of 0: as the paper claims")
-    _legend(figure)
-    outcomes = frame.drop_duplicates(["claim", "study"])["outcome"]
-    supported, against = (int((outcomes == name).sum()) for name in (SUPPORTED, CONTRADICTED))
-    ax.set_title(f"Of {len(outcomes)} outcomes {supported} are supported, {against} contradicted", loc="left")
-    return figure
+    return ax
 
 
 def _row(ax: Axes, top: float, bottom: float, parts: pd.DataFrame) -> None:
@@ -81,7 +90,7 @@ def _row(ax: Axes, top: float, bottom: float, parts: pd.DataFrame) -> None:
             ax.plot(np.clip(part.paper, -FAR, FAR), place, "|", ms=4, mew=0.9, color="black")
 
 
-def _legend(figure: Figure) -> None:
+def _legend(figure: Figure, columns: int) -> None:
     handles = [Line2D([], [], color=colour, lw=1.5, label=name) for name, colour in COLOURS.items() if name != NOT_RUN]
     handles.append(Patch(facecolor="none", edgecolor="0.6", hatch="/////", lw=0, label=NOT_RUN))
     mark = {"ls": "", "marker": "o", "ms": 3, "color": "black"}
@@ -91,4 +100,4 @@ def _legend(figure: Figure) -> None:
         Line2D([], [], ls="", marker="|", ms=5, color="black", label="the paper's number"),
         Patch(color="0.93", label="within the margin"),
     ]  # fmt: skip
-    figure.legend(handles=handles, loc="outside upper center", ncols=3, fontsize=6)
+    figure.legend(handles=handles, loc="outside upper center", ncols=columns, fontsize=6)

@@ -144,6 +144,10 @@ def difference_axes(ax: Axes, frame: pd.DataFrame, panel: str) -> Axes:
             ax.set_ylim(-reach, reach)
         else:
             ax.plot(mean["x"], mean["value"], color="0.7", lw=0.8, zorder=1)
+    for algorithm, most in frame[frame["seed"].isna()].groupby("algorithm")["value"].max().items():
+        if most > ax.get_ylim()[1]:
+            said = f"↑ {labels.algorithm_title(str(algorithm))}, to {most:+.2f}"
+            ax.text(0.98, 0.04, said, ha="right", color="0.35", fontsize=6, transform=ax.transAxes)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6, min_n_ticks=1))
     ax.yaxis.set_major_locator(MaxNLocator(nbins=4))
     return ax

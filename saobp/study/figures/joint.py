@@ -91,11 +91,11 @@ def _span(rows: pd.DataFrame) -> str:
     return f"{rows['r'].min():.2f} to {rows['r'].max():.2f}"
 
 
-def _beside_paper(rows: pd.DataFrame, measure: str) -> str:
-    """A heading: the span of r, and where it lies beside the paper's r."""
-    theirs = printed.load().claim(PRINTED[measure])
+def _beside_paper(r: pd.DataFrame, measure: str) -> tuple[str, str]:
+    """Where the span of r over runs lies beside the paper's r, and a heading that says so."""
+    theirs, rows = printed.load().claim(PRINTED[measure]), r[r["measure"] == measure]
     where = "below" if rows["r"].max() < theirs else "above" if rows["r"].min() > theirs else "around"
-    return f"{MEASURES[measure]}: r {_span(rows)}, {where} the paper's {theirs:.2f}"
+    return where, f"{MEASURES[measure]}: r {_span(rows)}, {where} the paper's {theirs:.2f}"
 
 
 def plot(frame: pd.DataFrame, width: float) -> Figure:
@@ -111,10 +111,11 @@ def one(frame: pd.DataFrame, width: float) -> Figure:
     for letter, ax, measure in zip("abc", axes, MEASURES):
         own = frame[frame["measure"] == measure]
         cloud_axes(ax, own, measure)
-        said = _beside_paper(r[r["measure"] == measure], measure)
-        style.head(ax, letter, f"{said} (n = {len(own.dropna()):,})")
+        style.head(ax, letter, f"{_beside_paper(r, measure)[1]} (n = {len(own.dropna()):,})")
     strip_axes(axes[3], [r[r["measure"] == name] for name in MEASURES], list(MEASURES.values()), list(PRINTED.values()))
-    style.head(axes[3], "d", f"r of each seed (dots) beside the paper's (bars), n = {r['seed'].nunique()}")
+    around = [title for name, title in MEASURES.items() if _beside_paper(r, name)[0] == "around"]
+    said = f"Around the paper's r (bars, {r['seed'].nunique()} seeds): {', '.join(around) or 'none'}"
+    style.head(axes[3], "d", said)
     return figure
 
 
@@ -126,13 +127,14 @@ def every(frame: pd.DataFrame, width: float, algorithms: Sequence[str]) -> Figur
     for letter, ax, measure in zip("abc", axes, MEASURES):
         own = r[r["measure"] == measure]
         strip_axes(ax, [own[own["algorithm"] == name] for name in algorithms], names, [PRINTED[measure]] * len(names))
-        style.head(ax, letter, _beside_paper(own, measure))
+        style.head(ax, letter, _beside_paper(r, measure)[1])
     for letter, ax, algorithm in zip("defghijklm", axes[3:], clouds):
         own = frame[frame["gtd"].notna() & (frame["algorithm"] == algorithm)]
         hexagons(ax, own["gtd"], own["value"], algorithm, C=own["n"], reduce_C_function=np.sum, **GRID)
         ax.set(xlim=(frame["gtd"].min() - 0.02, frame["gtd"].max() + 0.02), ylim=(-0.03, 1.03))
         ax.set(xlabel="GTD", ylabel=MEASURES["clustering"])
-        style.head(ax, letter, f"{labels.algorithm_title(algorithm)}, n = {own['n'].sum():,.0f}")
+        span = _span(r[(r["measure"] == "clustering") & (r["algorithm"] == algorithm)])
+        style.head(ax, letter, f"{labels.algorithm_title(algorithm)}: r {span} (n = {own['n'].sum():,.0f})")
     return figure
 
 

@@ -5,10 +5,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.colors import CenteredNorm, Normalize, PowerNorm
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyArrowPatch
+from matplotlib.patches import FancyArrowPatch, Rectangle
 
 from saobp.study.figures import example_map, style
 from saobp.study.setup import labels
@@ -16,6 +17,7 @@ from saobp.study.setup import labels
 KEY = "key {}"  # the column of one key's mass, numbered from 0
 TOKENS = 26  # names of at most so many tokens fit beside a map
 SIDES = ("raw", "refined")
+MARK = "#D55E00"  # around the column of the map that the factor graph is about
 
 
 def data(records: Sequence[dict[str, Any]] = ()) -> pd.DataFrame:
@@ -77,8 +79,12 @@ def plot(frame: pd.DataFrame, width: float) -> Figure:
         figure.colorbar(ax.images[0], ax=ax, shrink=0.62 if side else 0.7, label=label, pad=0.02)
     column_axes(c, raw.sum(0), refined.sum(0), tokens)
     style.head(c, "c", "Column sum of {token}: {before:.1f} → {after:.1f}".format(**said))
-    factor_graph_axes(d, tokens[said["place"]], [t for t in tokens if t.isalpha() and len(t) > 3][:4])
-    style.head(d, "d", r"Other rows' messages to row $j$ through factors $\psi_{ij}$")
+    top = said["place"]
+    a.add_patch(Rectangle((top - 0.5, -0.5), 1, len(tokens), fill=False, edgecolor=MARK, lw=1.2, clip_on=False))
+    column = pd.DataFrame({"token": tokens, "mass": raw[:, top], "colour": a.images[0].norm(raw[:, top])})
+    words = column[[token.isalpha() and len(token) > 3 for token in tokens]].head(4)
+    factor_graph_axes(d, words, said["token"], said["strength"])
+    style.head(d, "d", "The more a row gives to {token}, the less its message leaves of it".format(**said))
     return figure
 
 
@@ -108,24 +114,29 @@ def column_axes(ax: Axes, before: np.ndarray, after: np.ndarray, tokens: Sequenc
     return ax
 
 
-def factor_graph_axes(ax: Axes, key: str, senders: Sequence[str]) -> Axes:
+def factor_graph_axes(ax: Axes, rows: pd.DataFrame, key: str, strength: float) -> Axes:
     """Draw the factor graph of one update of key k in row j: each other row sends its message through its own factor.
 
-    `senders` are queries; a message is smaller the more of its row's mass lies on k.
+    `rows`: some senders, each with its token and its mass on k, coloured as in the map.
     """
-    ax.set(xlim=(-0.6, 5.2), ylim=(-0.8, len(senders) - 0.2))
+    ax.set(xlim=(-1.3, 5.4), ylim=(-2.0, len(rows) - 0.3), xticks=[], yticks=[])
     ax.set_axis_off()
-    middle = (len(senders) - 1) / 2
-    arrow = {"arrowstyle": "-|>", "mutation_scale": 6, "lw": 0.8, "color": labels.ALGORITHMS["high"].colour}
-    for place, token in enumerate(reversed(senders)):
-        factor = (1.9, middle + 0.62 * (place - middle))
-        ax.add_patch(FancyArrowPatch((0, place), factor, shrinkA=4, shrinkB=4, **arrow))
-        ax.add_patch(FancyArrowPatch(factor, (3.6, middle), shrinkA=4, shrinkB=6, **arrow))
-        ax.plot(0, place, "o", color="white", markeredgecolor="0.2", markersize=6)
-        ax.plot(*factor, "s", color="0.35", markersize=4.5)
-        ax.text(-0.2, place, token, ha="right", va="center", fontsize=7)
-    ax.plot(3.6, middle, "o", color="black", markersize=7)
-    ax.text(3.8, middle, f"$b_j(k)$,\n$k$ = {key}", ha="left", va="center", fontsize=7)
-    ax.text(0, -0.45, r"$A_{ik}$", ha="center", va="top", fontsize=8)
-    ax.text(1.9, -0.45, r"$\psi_{ij}$: $e^{\lambda}$ or 1", ha="center", va="top", fontsize=8)
+    middle, green = (len(rows) - 1) / 2, labels.ALGORITHMS["high"].colour
+    arrow = {"arrowstyle": "-|>", "mutation_scale": 6, "lw": 0.8, "color": green}
+    look = {"va": "center", "fontsize": 7}
+    for place, row in zip(reversed(range(len(rows))), rows.itertuples()):
+        factor = (1.9, place)
+        colour = colormaps["viridis"](row.colour)
+        ax.add_patch(Rectangle((-0.45, place - 0.5), 0.9, 1, facecolor=colour, edgecolor=MARK, lw=1.2))
+        ax.text(-0.6, place, row.token, ha="right", **look)
+        ax.text(0, place, f"{row.mass:.2f}", ha="center", **look, color="black" if row.colour > 0.6 else "white")
+        ax.add_patch(FancyArrowPatch((0.45, place), factor, shrinkA=1, shrinkB=4, **arrow))
+        ax.add_patch(FancyArrowPatch(factor, (4.1, middle), shrinkA=4, shrinkB=6, **arrow))
+        ax.plot(*factor, "s", color="0.35", markersize=5)
+        ax.text(1.9, place - 0.2, f"×{1 + np.expm1(-strength) * row.mass:.2f}", ha="center", va="top", fontsize=6)
+    ax.plot(4.1, middle, "o", color="black", markersize=7)
+    ax.text(4.35, middle, f"$b_j(k)$,\n$k$ = {key}", ha="left", **look)
+    ax.text(0, -0.65, "$A_{ik}$ from a", ha="center", va="top", fontsize=7)
+    ax.text(1.3, -0.65, r"$\psi$: 1 on equal keys, else $e^{\lambda}$;", va="top", fontsize=7)
+    ax.text(1.3, -1.3, r"so $k$ is multiplied by $1-(1-e^{-\lambda})A_{ik}$", va="top", fontsize=7)
     return ax

@@ -119,6 +119,8 @@ def publish(
         decided = verdicts.verdicts(verdicts.Studies({context.profile(records): records}, numbers.load()))
     written["claims"] = verdicts.write(decided, folder, reruns=reruns)
     written["figure-claims"] = write_claims(decided, folder, formats)
+    if "pdf" in formats:
+        written["figure-claims"] += write_claims(decided, folder, ["pdf"], style.COLUMN, "figure-claims-column")
     entries |= {name: {"studies": _studies(decided)} for name in ("claims", "figure-claims")}
     drawn = [(number, origin(number, records, others, fresh), drawing.stem(number)) for number in drawing.FIGURES]
     drawn += [(n, context.relevant(drawing.stem(n), others), name) for n, name in beside(records, others).items()]
@@ -162,14 +164,15 @@ def _studies(decided: Sequence[verdicts.Verdict]) -> dict[str, list[str]]:
 
 
 def write_claims(
-    decided: Sequence[verdicts.Verdict], folder: Path, formats: Sequence[str] = FORMATS, width: float = style.PAGE
-) -> list[Path]:
-    """Write the forest of the claims, figure-claims, in each format, and the CSV that drew it."""
+    decided: Sequence[verdicts.Verdict], folder: Path, formats: Sequence[str] = FORMATS, width: float = style.PAGE,
+    name: str = "figure-claims",
+) -> list[Path]:  # fmt: skip
+    """Write the forest of the claims in each format, and the CSV that drew it."""
     refuse_unknown(formats)
     frame = claims.data(decided)
     with style.paper():
         figure = claims.plot(frame, width)
-    return _in_formats(figure, frame, folder, "figure-claims", formats)
+    return _in_formats(figure, frame, folder, name, formats)
 
 
 def beside(records: Sequence[Record], others: Sequence[Record]) -> dict[int | str, str]:

@@ -185,7 +185,7 @@ def latex(frame: pd.DataFrame, caption: str, label: str, *, notes: str = "", spe
             below = rf"\par\smallskip\begin{{minipage}}{{\linewidth}}\scriptsize {escape(notes)}\end{{minipage}}"
             body = body.replace(r"\end{table*}", below + "\n" r"\end{table*}")
         floats.append(body)
-    packages = "booktabs,caption,graphicx" if len(parts) > 1 else "booktabs,graphicx"
+    packages = "array," * bool(">{" in spec) + "booktabs," + "caption," * (len(parts) > 1) + "graphicx"
     return rf"% needs \usepackage{{{packages}}}" + "\n" + "".join(floats)
 
 
@@ -198,4 +198,5 @@ def escape(text: str) -> str:
     """Make a text safe for LaTeX; the few signs of these tables become their commands."""
     if re.fullmatch(r"[\d.]+e\^\{[-−]?\d+\}", text):
         return f"${text.replace('−', '-')}$"  # a power of ten as the paper prints it
-    return "".join(ESCAPES.get(letter, letter) for letter in minus(text))
+    safe = ["".join(ESCAPES.get(letter, letter) for letter in part) for part in minus(text).split("--")]
+    return "-{}-".join(safe)  # two hyphens would be set as a dash

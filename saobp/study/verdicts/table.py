@@ -180,7 +180,7 @@ def _pipe(rows: Sequence[tuple[str, ...]], heads: Sequence[str]) -> list[str]:
 def to_latex(verdicts: Sequence[Verdict]) -> str:
     """Return booktabs floats over both columns."""
     frame = pd.DataFrame([cells(row) for row in verdicts], columns=HEADS)
-    spec = "".join(rf"p{{{share}\linewidth}}" for share in SHARES)
+    spec = "".join(rf">{{\raggedright\arraybackslash}}p{{{share}\linewidth}}" for share in SHARES)
     return render.latex(frame, CAPTION, "tab:saobp-claims", spec=spec, rows=PAGE)
 
 
