@@ -24,7 +24,7 @@ from saobp.study.setup.records import device
 from saobp.study.setup.studies import Pretraining, load_profile
 from saobp.study.training import architectures, pretraining
 from saobp.study.training import trainer as training
-from saobp.study.training.watch import StopAtNaN
+from saobp.study.training.watch import Progress, StopAtNaN
 
 VOCABULARY, STEPS, SKIPPED, TURNS = 30522, 8, 2, 7
 RECIPE = Pretraining(
@@ -55,7 +55,7 @@ def trainer(way: str, text: torch.utils.data.Dataset, tokenizer) -> Trainer:
         collator = SeededMasking(tokenizer, 0.15, 0)
     arguments = training.arguments(RECIPE, Path(tempfile.gettempdir()) / "saobp-benchmark", 0)
     arguments.save_strategy = "no"
-    ours = [] if way == "stock" else [StopAtNaN(Path(arguments.output_dir)), training.Progress(way)]  # as in a run
+    ours = [] if way == "stock" else [StopAtNaN(Path(arguments.output_dir)), Progress(way)]  # as in a run
     made = Trainer(network, args=arguments, train_dataset=text, data_collator=collator, callbacks=ours)
     made.remove_callback(PrinterCallback)
     return made

@@ -14,9 +14,10 @@ from small_models import RECIPE, RandomText, word_tokenizer
 
 import saobp
 from saobp.study.beyond import accuracy_by_hops as hops
-from saobp.study.beyond import gain_on_hops, message_rounds, multihop, questions, relation_paths, strengths
+from saobp.study.beyond import gain_on_hops, message_rounds, multihop, questions, strength_training, strengths
 from saobp.study.setup import paths, records
 from saobp.study.setup.recipes import Algorithm, Beyond, MultiHop, Pretraining
+from saobp.study.setup.studies import load_profile
 from saobp.study.training import architectures, trainer
 from saobp.study.training.watch import Diverged
 
@@ -80,9 +81,9 @@ def test_heads_and_tokens_say_where_the_mass_went(tokenizer):
 
 def test_strengths_are_trained_followed_and_read_back(tokenizer, tmp_path):
     given = {"text": RandomText(), "held_out": RandomText(), "tokenizer": tokenizer, "folder": tmp_path}
-    runs = strengths.study(PLAN, **given)
+    runs = strength_training.study(PLAN, **given)
     swept = strengths.sweep(runs)
-    assert swept["strength"].tolist() == [0.0, 0.5, strengths.LEARNED]
+    assert swept["strength"].tolist() == [0.0, 0.5, strengths.BY_HEAD]
     plain = swept[swept["strength"] == 0.0].iloc[0]
     assert plain["raw_entropy"] == plain["refined_entropy"]
     other = swept[swept["strength"] == 0.5].iloc[0]
@@ -92,23 +93,29 @@ def test_strengths_are_trained_followed_and_read_back(tokenizer, tmp_path):
     assert start.tolist() == pytest.approx([0.2] * 16) and len(learned) == 3 * 16
     assert learned[learned["step"] == 6]["strength"].std() > 0
     next(tmp_path.glob("mini-twin-0.5-42-*.json")).write_text(json.dumps(runs[1] | {"seed": 7}))
-    assert strengths.study(PLAN, **given)[1]["seed"] == 7  # finished runs are not run again
+    assert strength_training.study(PLAN, **given)[1]["seed"] == 7  # finished runs are not run again
 
 
-def test_a_multi_hop_run_answers_every_question_and_is_not_run_again(tmp_path):
-    runs = multihop.study(STORIES, tmp_path)
+def test_a_multi_hop_run_answers_every_question_with_the_plans_steps_and_is_not_run_again(tmp_path):
+    recipe = dataclasses.replace(STORIES.pretrain, scheduler="warmup_stable_decay", steps=5)
+    plan = dataclasses.replace(STORIES, pretrain=recipe)
+    runs = multihop.study(plan, tmp_path)
     assert [(run["algorithm"], run["seed"]) for run in runs] == [
         ("original", 0), ("high", 0), ("original", 1), ("high", 1),
     ]  # fmt: skip
     assert all(len(answers) == 6 * 3 for run in runs for answers in run["outcomes"].values())
+    assert all(
+        (run["steps"], run["full_rate"], run["curve"][-1]["step"]) == (5, 4, 5) and run["device"] for run in runs
+    )
     scores = hops.scores(runs)
     assert set(scores["hops"]) == {1, 2} and (scores["asked"] == 18).all()
-    assert (hops.curves(runs)["step"].unique() == [0, 4]).all()
-    before = sorted(path.name for path in tmp_path.glob("*.json"))
-    assert multihop.study(STORIES, tmp_path) == runs and len(before) == 4
-    more = multihop.study(dataclasses.replace(STORIES, more_seeds={"high": [2]}), tmp_path)
+    assert (hops.curves(runs)["step"].unique() == [0, 5]).all()
+    kept = {path.name: path.stat().st_mtime_ns for path in tmp_path.glob("*.json")}
+    more = multihop.study(dataclasses.replace(plan, more_seeds={"high": [2]}), tmp_path)
     assert more[:4] == runs and [(run["algorithm"], run["seed"]) for run in more[4:]] == [("high", 2)]
-    assert len({*tmp_path.glob("*.json")}) == 5, "what had run stays, though the plan has more seeds"
+    now = {path.name: path.stat().st_mtime_ns for path in tmp_path.glob("*.json")}
+    assert len(now) == 5 and kept.items() <= now.items(), "what had run stays, though the plan has more seeds"
+    assert multihop.run(STORIES, 1, "high", 0, tmp_path)["curve"][-1]["step"] == 4, "another plan is another run"
 
 
 def test_the_exam_marks_what_a_hand_made_pass_marks():
@@ -154,17 +161,13 @@ def test_a_run_that_diverges_is_marked_and_the_others_are_compared(tmp_path, mon
     assert (hops.differences(runs)["seeds"] == 1).all()
 
 
-@pytest.mark.parametrize(("failed", "scored", "compared"), [
-    (("high",), {"original", "sinkhorn"}, {"sinkhorn"}),
-    (("original",), {"high", "sinkhorn"}, set()),
-    (("original", "high", "sinkhorn"), set(), set()),
-])  # fmt: skip
-def test_algorithms_that_always_diverged_are_left_out_and_the_others_compared(failed, scored, compared):
-    study = examples.beyond(layers=(2,), failed=failed)["metrics"]["multihop"]
+def test_algorithms_that_always_diverged_are_left_out_and_the_others_compared():
+    study = examples.beyond(layers=(2,), failed=("high",))["metrics"]["multihop"]
+    assert set(hops.scores(study)["algorithm"]) == {"original", "sinkhorn"}
+    assert set(hops.differences(study)["algorithm"]) == {"sinkhorn"}
+    study = examples.beyond(layers=(2,), failed=("original", "high", "sinkhorn"))["metrics"]["multihop"]
     scores, gaps, curves = hops.scores(study), hops.differences(study), hops.curves(study)
-    assert set(scores["algorithm"]) == scored and set(gaps["algorithm"]) == compared
-    assert sum(bool(run["failed"]) for run in study) == len(study) * len(failed) // 3
-    assert {"layers", "algorithm", "hops", "accuracy"} <= set(scores.columns) & set(curves.columns)
+    assert scores.empty and gaps.empty and {"layers", "algorithm", "hops", "accuracy"} <= {*scores} & {*curves}
 
 
 def test_high_is_set_against_original_over_depths_and_hops_with_the_error_of_seeds_and_stories():
@@ -175,10 +178,8 @@ def test_high_is_set_against_original_over_depths_and_hops_with_the_error_of_see
     none, half, whole = [0] * 8, [1, 0] * 4, [1] * 8
     runs = [run(layers, name, seed, none if name == "high" else whole, whole if (name, layers) == ("high", 4) else half)
             for layers in (2, 4) for name in ("original", "high") for seed in (0, 1)]  # fmt: skip
-    found, depths, by_seed = gain_on_hops.difference(
-        runs
-    )  # 0 and 50 points at 2 and 4 layers; one hop is none of several
-    assert (found.value, found.seeds, found.items, depths) == (25.0, 2, 4, [2, 4]) and by_seed == {0: 25.0, 1: 25.0}
+    found, by_seed = gain_on_hops.difference(runs)  # 0 and 50 points at 2 and 4 layers, one hop left out
+    assert (found.value, found.seeds, found.items) == (25.0, 2, 4) and by_seed == {0: 25.0, 1: 25.0}
     uneven = [*runs[:-1], runs[-1] | {"outcomes": runs[-1]["outcomes"] | {"3": [1, 1, 0, 0] * 2}}]
     assert gain_on_hops.difference(uneven)[0].low < gain_on_hops.difference(uneven)[0].value == (25 + 12.5) / 2
     assert gain_on_hops.difference([runs[-1]]) is None and gain_on_hops.difference([]) is None
@@ -235,28 +236,9 @@ def test_every_algorithm_of_the_tracked_study_knows_one_hop_and_had_the_same_ste
         assert {found["curve"][-1]["step"] for found in run["metrics"]["multihop"]} == {4000}
 
 
-def test_another_plan_is_another_run(tmp_path):
-    plan = dataclasses.replace(STORIES, algorithms=["high"], seeds=[0])
-    longer = dataclasses.replace(plan, pretrain=dataclasses.replace(plan.pretrain, steps=6))
-    ends = [multihop.run(given, 1, "high", 0, tmp_path)["curve"][-1]["step"] for given in (plan, longer)]
-    assert ends == [4, 6]
-    assert multihop.run(plan, 1, "high", 0, tmp_path)["curve"][-1]["step"] == 4
-
-
 def test_checks_are_evenly_spaced():
     assert multihop.checks(dataclasses.replace(STORIES.pretrain, steps=10, evaluations=6)) == [0, 2, 4, 6, 8, 10]
     assert multihop.checks(dataclasses.replace(STORIES.pretrain, steps=10, evaluations=1)) == [0, 10]
-
-
-def test_every_run_has_the_steps_of_the_plan_whatever_it_has_learned_and_none_is_made_again(tmp_path):
-    recipe = dataclasses.replace(STORIES.pretrain, scheduler="warmup_stable_decay", steps=5, warmup=1, evaluations=6)
-    plan = dataclasses.replace(STORIES, pretrain=recipe, layers=[1], algorithms=["original", "high"], seeds=[0])
-    runs = multihop.study(plan, tmp_path)
-    assert [(run["steps"], run["full_rate"], run["curve"][-1]["step"]) for run in runs] == [(5, 4, 5)] * 2
-    assert all(run["device"] for run in runs)
-    kept = sorted(path.stat().st_mtime_ns for path in tmp_path.glob("*.json"))
-    assert len(kept) == 2 and multihop.study(plan, tmp_path) == runs
-    assert sorted(path.stat().st_mtime_ns for path in tmp_path.glob("*.json")) == kept, "read, not made again"
 
 
 def test_a_strength_that_diverges_is_marked_failed_and_has_no_row(tokenizer, tmp_path, monkeypatch):
@@ -265,11 +247,11 @@ def test_a_strength_that_diverges_is_marked_failed_and_has_no_row(tokenizer, tmp
 
     monkeypatch.setattr(trainer, "pretrain", diverged)
     given = {"text": RandomText(), "held_out": RandomText(), "tokenizer": tokenizer, "folder": tmp_path}
-    run = strengths.run(PLAN, 0.5, 0, **given)
+    run = strength_training.run(PLAN, 0.5, 0, **given)
     assert (run["curve"], run["failed"]["reason"]) == ([], "the loss is nan at step 3")
     assert run["device"] == records.device()
-    assert strengths.sweep([run]).empty and strengths.run(PLAN, 0.5, 0, **given) == run
-    assert strengths.learned([run | {"strength": strengths.LEARNED}]).empty
+    assert strengths.sweep([run]).empty and strength_training.run(PLAN, 0.5, 0, **given) == run
+    assert strengths.learned([run | {"strength": strengths.BY_HEAD}]).empty
 
 
 def test_strengths_are_held_against_none_seed_by_seed():
@@ -303,4 +285,31 @@ def test_a_true_difference_is_found_and_none_between_equals():
 
 
 def test_without_a_plan_nothing_is_asked(tmp_path):
-    assert multihop.study(None, tmp_path) == [] and relation_paths.asked(None) == {}
+    assert multihop.study(None, tmp_path) == [] and questions.paths(None) == {}
+
+
+EXAM = dataclasses.replace(load_profile("stories").multihop, items=40)
+
+
+def answered(right, seed=0):
+    """A run that answers the questions on the paths of `right` and, of the others, one chain in each story."""
+    outcomes = {
+        str(number): [int(number == 1 or path in right or not chain) for path in paths for chain in range(EXAM.chains)]
+        for number, paths in questions.paths(EXAM).items()
+    }
+    return {"layers": 2, "algorithm": "high", "seed": seed, "chains": EXAM.chains, "outcomes": outcomes}
+
+
+def test_a_percentage_is_taken_apart_by_path_and_runs_that_know_some_paths_alone_are_divided():
+    asked = questions.paths(EXAM)
+    paths = sorted(set(asked[3]))
+    runs = [answered(paths[:2]), answered(paths, seed=1), answered([], seed=2), answered([]) | {"outcomes": {}}]
+    found = hops.by_path(runs, asked)
+    three = found[(found["hops"] == 3) & (found["seed"] == 0)].set_index("path")["accuracy"]
+    assert (three[paths[:2]] == 100).all() and np.allclose(three[paths[2:]], 100 / EXAM.chains)
+    assert set(hops.divided(found)["seed"]) == {0}
+    shown = hops.path_table(found, 3)
+    assert list(shown.index) == [(2, "high", 0)] and list(shown.columns) == paths
+    assert hops.by_path(runs[-1:], asked).empty, "a run that failed has no row"
+    with pytest.raises(ValueError):  # of an exam with another number of stories
+        hops.by_path(runs, questions.paths(dataclasses.replace(EXAM, items=39)))

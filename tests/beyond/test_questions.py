@@ -95,11 +95,15 @@ def test_how_often_a_word_is_mentioned_says_nothing_about_its_chain():
             assert len({shown[token] for token in tokens if token in shown}) <= 1
 
 
-def test_a_story_is_told_with_its_answers():
-    lines = questions.told(PLAN).splitlines()
+def test_a_story_is_told_with_its_answers_and_its_paths_are_those_asked_about():
+    lines, paths = questions.told(PLAN).splitlines(), questions.paths(PLAN)
     assert len(lines) == 3 * PLAN.chains + 3 * PLAN.chains  # facts, and a question a chain and number of hops
-    said = [line for line in lines if "->" in line]
-    assert len(said) == 9 and all(line.count("[MASK]") == 1 and len(line.split("->")[1].split()) == 1 for line in said)
+    said = [line.split(" -> ") for line in lines if "->" in line]
+    assert len(said) == 9 and all(asked.count("[MASK]") == 1 and len(end.split()) == 1 for asked, end in said)
+    assert list(paths) == [1, 2, 3] and all(len(each) == PLAN.items for each in paths.values())
+    for asked, _ in said:
+        relations = asked.split()[1:-1]
+        assert paths[len(relations)][0] == " ".join(relations)
 
 
 def test_the_right_end_is_no_more_often_first_or_last_than_the_others():
@@ -122,15 +126,10 @@ def test_stories_come_from_their_seed_and_index_alone():
         first[5]
 
 
-def test_every_word_has_a_token_of_its_own():
-    for index in range(50):
-        story = questions.Stories(PLAN, 0, 50)[index]
-        assert all(WORDS.unk_token_id not in row for row in story["input_ids"])
-    assert len(set(WORDS.get_vocab().values())) == len(WORDS)
-
-
 def test_a_puzzle_never_uses_an_entity_or_a_kind_twice():
+    assert len(set(WORDS.get_vocab().values())) == len(WORDS), "every word has a token of its own"
     for seed in range(50):
+        assert all(WORDS.unk_token_id not in row for row in questions.Stories(PLAN, seed, 1)[0]["input_ids"])
         story = questions.puzzle(Random(seed), PLAN)
         flat = [entity for layer in story.layers for entity in layer]
         assert len(set(flat)) == len(flat)

@@ -256,7 +256,7 @@ def test_a_profile_may_vary_the_strength_and_set_no_exam(tmp_path):
     done = made(folder, "little", target)
     assert done.returncode == 0, done.stdout + done.stderr
     found = records.read(folder / "build" / "little" / target)
-    assert [run["strength"] for run in found["metrics"]["strengths"]] == [0.0, 0.2, strengths.LEARNED]
+    assert [run["strength"] for run in found["metrics"]["strengths"]] == [0.0, 0.2, strengths.BY_HEAD]
     assert found["metrics"]["multihop"] == [] and found["metrics"]["paths"] == {}
     assert figures.data("strength", [found])["learned"].tolist() == ["", "", "head"]
     with pytest.raises(figures.FigureError, match="Accuracy by hops: no run yet"):

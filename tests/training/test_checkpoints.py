@@ -60,5 +60,5 @@ def test_a_finished_model_that_was_cut_is_named_with_its_remedy(tmp_path, monkey
     assert checkpoints.pretrained("smoke", "mini-twin", "high", 42) == folder
     weights = folder / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[: weights.stat().st_size // 2])
-    with pytest.raises(checkpoints.CheckpointError, match="model.safetensors is damaged; delete the folder and give"):
+    with pytest.raises(ValueError, match="model.safetensors is damaged; delete the folder and give"):
         checkpoints.pretrained("smoke", "mini-twin", "high", 42)

@@ -72,20 +72,16 @@ def test_the_open_questions_name_the_configuration_of_each_part_and_a_profile_wi
     assert strengths["model"] == ("4 layers, width 64", "BERT-Mini: 4 layers, width 256")
     assert strengths["seed"] == ("43, 44", 42) and strengths["steps"] == (2000, 60000)
     assert hops["layers"] == ("2, 4", None) and hops["width"] == (64, None) and hops["seeds"] == ("0 to 20", None)
+    assert hops["stories per batch"] == (32, None) and hops["sentences per story"] == (18, None)
+    medium, small = (told(found, part="sizes", model=model) for model in ("medium", "small"))
+    assert medium["steps"] == (2000, 245000) and small["steps"] == (2000, 150000), "beside their own size's schedule"
+    assert medium["learning rate"] == (0.0005, 0.0003) and medium["precision"] == ("fp32", None)
+    assert "model" not in medium and "seed" not in medium, "the paper's own size and seed"
+    assert told(found, part="sizes", model="mini-narrow")["seed"] == ("43, 44", 42), "of one size alone"
     of_narrow = departures.beyond(load_profile("narrow"), PART)
     assert {entry["part"] for entry in of_narrow} == {"strengths"}, "it has no larger ones, no hops"
-    assert "seed" not in told(of_narrow), "the paper's own"
     with pytest.raises(ProfileError, match="profile laptop asks no open questions: it has no section `beyond`"):
         departures.beyond(load_profile("laptop"), PART)
-
-
-def test_larger_models_are_set_beside_their_own_size_s_schedule():
-    found = departures.beyond(load_profile("stories"), PART)
-    medium, small = (told(found, part="sizes", model=model) for model in ("medium", "small"))
-    assert medium["steps"] == (2000, 245000) and small["steps"] == (2000, 150000)
-    assert medium["learning rate"] == (0.0005, 0.0003) and medium["precision"] == ("fp32", None)
-    assert "model" not in medium, "it is the paper's own size"
-    assert told(found, part="sizes", model="mini-narrow")["seed"] == ("43, 44", 42), "of one size alone"
 
 
 @pytest.mark.parametrize(
@@ -119,35 +115,27 @@ def test_an_algorithm_without_a_strength_departs_in_none():
         assert "strength" not in told(departures.departures(study, "mini", WHOLE, algorithm, 42))
 
 
-def test_fine_tuning_names_its_settings_of_which_the_paper_gives_none():
-    study = dataclasses.replace(load_profile("paper").finetune, batch=16, epochs=1, learning_rate=7e-4, dropout=0.3)
-    assert told(departures.finetuning(study, study.length, ["rte"])) == {
-        "tokens per sequence": (128, None), "sequences per batch": (16, None), "epochs": (1, None),
-        "learning rate": (7e-4, None), "dropout": (0.3, None),
-    }  # fmt: skip
-
-
-def test_fine_tuning_names_a_task_that_has_its_own_epochs_length_or_splits_and_of_its_own_tasks_alone():
+def test_fine_tuning_names_its_settings_and_a_task_s_own_of_which_the_paper_gives_none():
     study = dataclasses.replace(
-        load_profile("paper").finetune, epochs=3, epochs_of={"sst2": 30}, length=64, length_of={"race": 160},
-        splits={"race": ["validation", "test"]},
+        load_profile("paper").finetune, batch=16, epochs=3, epochs_of={"sst2": 30}, length=64, length_of={"race": 160},
+        learning_rate=7e-4, dropout=0.3, splits={"race": ["validation", "test"]},
     )  # fmt: skip
+    assert departures.finetuning(study, 64, ["rte"]) == [
+        {"matter": matter, "ours": ours, "paper": None}
+        for matter, ours in (
+            ("tokens per sequence", 64), ("sequences per batch", 16), ("epochs", 3), ("learning rate", 7e-4),
+            ("dropout", 0.3),
+        )
+    ]  # fmt: skip
     found = departures.finetuning(study, 128, ["rte", "sst2", "race"])
     assert told(found, task="sst2") == {"epochs": (30, None)}
     assert told(found, task="race") == {
         "tokens per sequence": (160, None), "training split": ("validation", "the published one"),
         "reported split": ("test", "the published one"),
     }  # fmt: skip
-    assert told(found)["positions known from pretraining"] == (128, None)
-    alone = departures.finetuning(study, 128, ["rte"])
-    assert not any("task" in entry for entry in alone) and "positions known from pretraining" not in told(alone)
-
-
-def test_fine_tuning_names_positions_that_pretraining_never_reached():
-    study = load_profile("paper").finetune
-    assert study.length == 128
-    assert "positions known from pretraining" not in told(departures.finetuning(study, 128, ["rte"]))
-    assert told(departures.finetuning(study, 127, ["rte"]))["positions known from pretraining"] == (127, None)
+    for pretrained, known in ((63, True), (64, False)):
+        said = told(departures.finetuning(study, pretrained, ["rte"]))
+        assert ("positions known from pretraining" in said) == known, "positions that pretraining never reached"
 
 
 def test_cost_and_attention_name_how_they_were_measured():

@@ -44,7 +44,7 @@ def finetuned(name, checkpoint, source, folder, **changes):
     return found[name]
 
 
-@pytest.mark.parametrize("name", finetuning.FOLLOWED)
+@pytest.mark.parametrize("name", ["sst2", "race"])
 def test_score_and_gtd_are_followed_and_change_nothing(name, checkpoint, source, tmp_path):
     quiet = finetuned(name, checkpoint, source, tmp_path / "quiet")
     followed = finetuned(name, checkpoint, source, tmp_path / "followed", curve=4)
@@ -57,8 +57,7 @@ def test_score_and_gtd_are_followed_and_change_nothing(name, checkpoint, source,
         assert 0 < point["cross_layer_gtd"] < 1
 
 
-@pytest.mark.parametrize("name", ["stsb", "race"])
-def test_what_is_scored_is_not_rounded_to_the_precision_of_training(name, checkpoint, source, tmp_path, monkeypatch):
+def test_what_is_scored_is_not_rounded_to_the_precision_of_training(checkpoint, source, tmp_path, monkeypatch):
     seen = []
 
     def score(spec, outputs, *args, **kwargs):
@@ -66,30 +65,23 @@ def test_what_is_scored_is_not_rounded_to_the_precision_of_training(name, checkp
         return metrics.score(spec, outputs, *args, **kwargs)
 
     monkeypatch.setattr(finetuning, "score", score)
-    finetuned(name, checkpoint, source, tmp_path, precision="bf16", curve=2)
-    assert len(seen) == (5 if name == "race" else 3)  # two points followed, two epochs judged, the reported split
+    finetuned("race", checkpoint, source, tmp_path, precision="bf16", curve=2)
+    assert len(seen) == 5  # two points followed, two epochs judged, the reported split
     for outputs in seen:
         assert (outputs.bfloat16().to(outputs) != outputs).any()
 
 
-def test_a_task_may_have_its_own_number_of_epochs(checkpoint, source, tmp_path):
-    changes = {"curve": 2, "epochs": 1, "epochs_of": {"sst2": 3}, "limit_train": 10, "batch": 4}
-    ends = {name: finetuned(name, checkpoint, source, tmp_path, **changes)["curve"][-1] for name in ("sst2", "race")}
-    assert (ends["sst2"]["step"], ends["race"]["step"]) == (9, 3)
-
-
-def test_a_task_may_have_its_own_length(checkpoint, source, tmp_path, monkeypatch):
-    asked = []
+def test_a_task_may_have_its_own_epochs_and_length_and_others_are_not_followed(
+    checkpoint, source, tmp_path, monkeypatch
+):
+    asked, changes = [], {"curve": 2, "epochs": 1, "epochs_of": {"race": 3}, "length_of": {"race": RECIPE.length + 3}}
     monkeypatch.setattr(
         finetuning, "encode", lambda spec, rows, tokenizer, length: asked.append((spec.name, length)) or encode(
             spec, rows, tokenizer, length))  # fmt: skip
-    for name in ("rte", "race"):
-        finetuned(name, checkpoint, source, tmp_path, length_of={"race": RECIPE.length + 3}, limit_train=10, epochs=1)
-    assert set(asked) == {("rte", RECIPE.length), ("race", RECIPE.length + 3)}
-
-
-def test_a_task_that_the_paper_does_not_correlate_is_not_followed(checkpoint, source, tmp_path):
-    assert finetuned("rte", checkpoint, source, tmp_path, curve=4)["curve"] == []
+    ends = [finetuned(name, checkpoint, source, tmp_path, limit_train=10, batch=4, **changes)["curve"][-1:]
+            for name in ("race", "sst2", "rte")]  # fmt: skip
+    assert [[point["step"] for point in end] for end in ends] == [[9], [3], []], "the paper does not correlate RTE"
+    assert set(asked) == {("race", RECIPE.length + 3), ("sst2", RECIPE.length), ("rte", RECIPE.length)}
 
 
 @pytest.mark.parametrize("name", ASKED)
@@ -118,22 +110,6 @@ def test_a_finished_task_of_other_rows_is_made_again(checkpoint, source, tmp_pat
         monkeypatch.setattr(type(source), "fingerprint", lambda *args, found=bytes_of_a_split: found)
         finetuned("rte", checkpoint, source, tmp_path)
         assert len(made) == runs
-
-
-@pytest.mark.parametrize("name", [name for name in ASKED if name != "squad"])
-def test_an_untouched_model_does_no_better_than_its_answers_dealt_out_at_random(name, checkpoint, source, tmp_path):
-    recipe = dataclasses.replace(RECIPE, limit_train=16, limit_evaluation=200)
-    task, tokenizer = finetuning.task_of(name, recipe, source), AutoTokenizer.from_pretrained(checkpoint)
-    trainer = Trainer(
-        finetuning.with_head(task, checkpoint, recipe, 0), args=finetuning.arguments(recipe, tmp_path, 0),
-        data_collator=collator(task.spec, tokenizer),
-    )  # fmt: skip
-    outputs = trainer.predict(encode(task.spec, task.evaluation, tokenizer, recipe.length)).predictions
-    found, random = metrics.score(task.spec, outputs, task.evaluation), np.random.default_rng(0)
-    dealt = [metrics.score(task.spec, random.permutation(outputs), task.evaluation)["headline"] for _ in range(99)]
-    assert min(dealt) <= found["headline"] <= max(dealt)
-    if min(dealt) == max(dealt):  # one answer to all: nothing but the share of one class, and it says so
-        assert found["constant"] and found["headline"] <= found["majority"] + 1e-9
 
 
 def random_weights(model, scale=5.0):
@@ -195,8 +171,7 @@ def test_a_task_is_described_by_its_sizes_and_its_first_item(source):
     task = finetuning.task_of("race", RECIPE, source)
     head, *shown = finetuning.described(task).split("\n")
     assert head.startswith(f"race: {len(task.train)} to train on") and head.endswith("24 reported")
-    assert any(f"question: {task.evaluation[0]['question']}" in line for line in shown)
-    assert all(len(line) < 180 for line in shown)
+    assert any(task.evaluation[0]["question"] in line for line in shown) and max(map(len, shown)) < 180
 
 
 def test_the_refinement_stays_on(checkpoint, source):

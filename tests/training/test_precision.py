@@ -6,7 +6,14 @@ import pytest
 import torch
 from transformers import BertConfig, BertForSequenceClassification
 
+from saobp.study.setup import paths
 from saobp.study.training import precision
+
+
+@pytest.fixture(autouse=True)
+def cache(monkeypatch, tmp_path):
+    monkeypatch.setattr(paths, "cache", lambda: tmp_path)
+    monkeypatch.setattr(precision, "has_bf16", lambda: True)
 
 
 @pytest.fixture
@@ -23,29 +30,21 @@ def batch():
 
 
 @pytest.mark.parametrize(("bf16", "name"), [(2.0, "fp32"), (0.5, "bf16")])
-def test_auto_takes_the_faster_and_says_how_long_a_step_takes_in_each(monkeypatch, tmp_path, model, batch, bf16, name):
-    monkeypatch.setattr(precision, "has_bf16", lambda: True)
-    monkeypatch.setattr(precision, "timed", lambda *given: {"fp32": 1.0, "bf16": bf16})
-    chosen = precision.choose("auto", model, batch, tmp_path)
-    assert (chosen.name, chosen.reason, chosen.seconds) == (name, "faster", {"fp32": 1.0, "bf16": bf16})
-
-
-def test_times_are_taken_once_for_a_processor_a_model_and_a_shape(monkeypatch, tmp_path, model, batch):
-    calls = []
-    monkeypatch.setattr(precision, "has_bf16", lambda: True)
-    monkeypatch.setattr(precision, "timed", lambda *given: calls.append(given) or {"fp32": 1.0, "bf16": 2.0})
+def test_auto_takes_the_faster_and_times_once_for_a_model_and_a_shape(monkeypatch, tmp_path, model, batch, bf16, name):
+    calls, seconds = [], {"fp32": 1.0, "bf16": bf16}
+    monkeypatch.setattr(precision, "timed", lambda *given: calls.append(given) or seconds)
     longer = {name: torch.cat([values, values]) for name, values in batch.items()}
     for given in (batch, batch, longer, longer):
-        assert precision.choose("auto", model, given, tmp_path).name == "fp32"
+        assert precision.choose("auto", model, given) == precision.Precision(name, "faster", seconds)
     assert len(calls) == 2 and len(json.loads((tmp_path / "precision.json").read_text())) == 2
 
 
 @pytest.mark.parametrize("wanted", ["bf16", "fp32"])
-def test_a_recipe_that_names_its_precision_is_not_timed(monkeypatch, tmp_path, model, batch, wanted):
+def test_a_recipe_that_names_its_precision_is_not_timed(monkeypatch, model, batch, wanted):
     monkeypatch.setattr(precision, "timed", lambda *given: pytest.fail("timed"))
-    assert precision.choose(wanted, model, batch, tmp_path) == precision.Precision(wanted, "recipe")
+    assert precision.choose(wanted, model, batch) == precision.Precision(wanted, "recipe")
     monkeypatch.setattr(precision, "has_bf16", lambda: False)
-    assert precision.choose("auto", model, batch, tmp_path) == precision.Precision("fp32", "no bfloat16")
+    assert precision.choose("auto", model, batch) == precision.Precision("fp32", "no bfloat16")
 
 
 def test_measuring_changes_neither_the_model_nor_what_is_drawn_after_it(model, batch):

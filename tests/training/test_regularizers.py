@@ -102,24 +102,13 @@ def test_spectrum_penalty_is_the_variance_and_the_square_of_how_far_the_mean_has
     assert penalty().item() == pytest.approx(2 * (variance + (mean - start).square()).mean().item())
 
 
-def test_following_the_spectrum_penalty_lowers_it_and_it_stays_above_zero():
-    pairs = projections()
-    penalty = SpectrumRegularizer(pairs, 3, coefficient=1.0)
-    optimiser = torch.optim.SGD([layer.weight for pair in pairs for layer in pair], lr=0.5)
-    before = penalty().item()
-    for _ in range(50):
-        optimiser.zero_grad()
-        penalty().backward()
-        optimiser.step()
-    assert 0 <= penalty().item() < 0.5 * before
-
-
 @pytest.mark.parametrize("algorithm", ["entropy_reg", "eigen_reg"])
 def test_a_penalty_is_in_the_training_loss_and_nowhere_else(algorithm):
     model = network(algorithm)
     names = set(model.state_dict())
     inputs = masking.SeededMasking(word_tokenizer(), 0.3, 0)([RandomText()[k] for k in range(4)])
     plain = model.train()(**inputs).loss.item()
+    assert not hasattr(regularizers.attach(model, "high"), regularizers.NAME), "other algorithms get none"
     regularizers.attach(model, algorithm, coefficient=10.0)
     with_penalty = model(**inputs)
     assert with_penalty.loss.item() > plain + 1e-4
@@ -131,19 +120,12 @@ def test_a_penalty_is_in_the_training_loss_and_nowhere_else(algorithm):
     assert set(model.state_dict()) == names
 
 
-def test_other_algorithms_get_no_penalty():
-    model = network("original")
-    assert regularizers.attach(model, "high") is model
-    assert not hasattr(model, regularizers.NAME)
-
-
 @pytest.mark.parametrize("algorithm", ["entropy_reg", "eigen_reg"])
 def test_a_penalty_and_its_thresholds_survive_in_checkpoints(algorithm, tmp_path):
     model = regularizers.attach(network(algorithm), algorithm)
-    log = pretrain(model, tmp_path, measure=lambda model: {"loss": 1.0})
+    pretrain(model, tmp_path)
     saved = load_file(tmp_path / "checkpoint-30" / "model.safetensors")
     kept = {name for name in saved if name.startswith(regularizers.NAME)}
     assert kept == {"regularizer.offset" if algorithm == "entropy_reg" else "regularizer.start"}
-    assert log[-1]
     if algorithm == "entropy_reg":
         assert saved["regularizer.offset"].abs().max() > 0  # they were learned

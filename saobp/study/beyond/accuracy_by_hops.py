@@ -1,6 +1,6 @@
-"""What the runs of `multihop` show: accuracy by the number of hops, when it was learned, who differs from Original."""
+"""What the runs of `multihop` show: accuracy by hops and by path of relations, when it was learned, who differs."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -65,3 +65,33 @@ def by_story(run: dict[str, Any]) -> dict[int, np.ndarray]:
     return {
         int(hops): 100 * np.reshape(answers, (-1, run["chains"])).mean(-1) for hops, answers in run["outcomes"].items()
     }
+
+
+def by_path(runs: Sequence[dict[str, Any]], paths: Mapping[int, Sequence[str]]) -> pd.DataFrame:
+    """Return what runs have right on each path of relations: layers, algorithm, seed, hops, path, accuracy (percent).
+
+    `paths` are those of the exam that the runs were set (`questions.paths`); ValueError if it had another number of
+    stories. A run that failed has no row.
+    """
+    rows = [
+        (*(run[key] for key in RUN), hops, path, right)
+        for run in runs
+        for hops, answers in by_story(run).items()
+        for path, right in zip(paths.get(hops, ()), answers, strict=True)
+    ]
+    frame = pd.DataFrame(rows, columns=[*RUN, "hops", "path", "accuracy"])
+    return frame.groupby([*RUN, "hops", "path"], sort=False, as_index=False)["accuracy"].mean()
+
+
+def divided(found: pd.DataFrame) -> pd.DataFrame:
+    """Return of what `by_path` finds the rows of runs that know some paths of a number of hops and others not."""
+    known = found["accuracy"] >= KNOWN
+    share = known.groupby([found[key] for key in (*RUN, "hops")]).transform("mean")
+    return found[(share > 0) & (share < 1)]
+
+
+def path_table(found: pd.DataFrame, number: int) -> pd.DataFrame:
+    """Return percent right of the divided runs of a number of hops: a row a run, a column a path."""
+    rows = divided(found).query("hops == @number")
+    table = rows.pivot_table(index=RUN, columns="path", values="accuracy", sort=False)
+    return table.sort_index(axis=1).round()

@@ -17,7 +17,7 @@ from saobp.study.data.masking import SeededMasking
 from saobp.study.setup import paths, plan, records
 from saobp.study.setup.recipes import Positive, Pretraining, Seeds
 from saobp.study.setup.studies import Profile, load_profile
-from saobp.study.training import checkpoints, curves, pretraining, trainer
+from saobp.study.training import checkpoints, heldout, pretraining, trainer
 
 
 class Branched(plan.Question):
@@ -64,7 +64,7 @@ def grow(
     for step in range(chosen.every, recipe.steps + 1, chosen.every):
         part = replace(recipe, steps=step, warmup=min(recipe.warmup, step))
         _, log = train(study, model, "original", seed, part, text, folder)
-        if curves.held_out_curve(log).iloc[-1].loss < chosen.below:
+        if heldout.curve(log)[-1]["loss"] < chosen.below:
             break
     return step, log
 
@@ -82,7 +82,7 @@ def branch(
     )
     network, log = train(study, model, algorithm, seed, recipe, text, own)
     nats, tokens = text.measure.by_sequence(network)
-    found = curves.summary(log)
+    found = heldout.summary(log)
     return {"algorithm": algorithm, "nats": nats, "tokens": tokens, "held_out": sum(nats) / sum(tokens), **found}
 
 
@@ -93,7 +93,7 @@ def run(study: Profile, model: str, seed: int, chosen: Branched, path: Path, fol
     text = Text(study, model)
     start, log = grow(study, model, seed, chosen, text, folder / "trunk")
     branches = [branch(study, model, arm, seed, start, chosen, text, folder) for arm in chosen.arms]
-    metrics = {"start": start, "trunk": curves.summary(log), "branches": branches}
+    metrics = {"start": start, "trunk": heldout.summary(log), "branches": branches}
     departures = [{"matter": "study", "ours": "branches of one trunk that has started to learn", "paper": None}]
     data = corpora.provenance(text.source, text.text, text.held_out)
     return record.save(path, metrics, data=data, departures=departures)

@@ -14,19 +14,17 @@ WIDTH = 64  # of the planned study's primary endpoint
 
 def difference(
     runs: Sequence[dict[str, Any]], name: str = "high", against: str = "original"
-) -> tuple[Estimate, list[int], dict[int, float]] | None:
+) -> tuple[Estimate, dict[int, float]] | None:
     """Compare an algorithm with another on questions of two hops and more: a mean over depths and hops, in points.
 
-    The interval covers seeds and stories. A seed counts where both have the exam at every depth; the depths, and the
-    difference of each seed, stand beside the estimate. None without such a seed.
+    The interval covers seeds and stories. A seed counts where both have the exam at every depth; the difference of
+    each stands beside the estimate. None without such a seed.
     """
     shown: dict[tuple[str, int], dict[tuple[int, int], np.ndarray]] = {}
     for run in runs:
-        cells = {
-            (run["layers"], number): right for number, right in accuracy_by_hops.by_story(run).items() if number > 1
-        }
+        cells = {(run["layers"], hops): right for hops, right in accuracy_by_hops.by_story(run).items() if hops > 1}
         shown.setdefault((run["algorithm"], run["seed"]), {}).update(cells)
-    every = sorted({cell for cells in shown.values() for cell in cells})
+    every = {cell for cells in shown.values() for cell in cells}
     means = {
         key: np.mean([*cells.values()], axis=0) for key, cells in shown.items() if every and len(cells) == len(every)
     }
@@ -36,8 +34,7 @@ def difference(
     gaps = np.stack([means[name, seed] - means[against, seed] for seed in seeds])
     by_seed = dict(zip(seeds, gaps.mean(axis=1).tolist(), strict=True))
     shared, least = item_errors(gaps)
-    found = mean_interval([*by_seed.values()], item_error=shared, least=least, items=gaps.shape[1])
-    return found, sorted({layers for layers, _ in every}), by_seed
+    return mean_interval([*by_seed.values()], item_error=shared, least=least, items=gaps.shape[1]), by_seed
 
 
 def along(

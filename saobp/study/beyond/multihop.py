@@ -16,11 +16,9 @@ from transformers import BertConfig
 from transformers.modeling_outputs import MaskedLMOutput
 
 from saobp.study.beyond import questions
-from saobp.study.setup import paths, records
+from saobp.study.setup import paths
 from saobp.study.setup.recipes import MultiHop, Pretraining
-from saobp.study.training import architectures, checkpoints, curves, regularizers
-from saobp.study.training import trainer as training
-from saobp.study.training.watch import Diverged
+from saobp.study.training import architectures, checkpoints, regularizers, trainer
 
 FOLLOWED = 100  # stories of the exam that are asked along training; the whole of it is asked at the end
 
@@ -116,17 +114,12 @@ def run(plan: MultiHop, layers: int, algorithm: str, seed: int, folder: Path) ->
 def _trained(network: nn.Module, plan: MultiHop, seed: int, folder: Path) -> dict[str, Any]:
     recipe, measure = plan.pretrain, Exam(replace(plan, items=min(FOLLOWED, plan.items)))
     stories = questions.Stories(plan, seed, recipe.steps * recipe.batch)
-    try:
-        log = training.pretrain(
-            network, stories, questions.stacked, recipe, folder=folder, seed=seed, measure=measure,
-            schedule=checks(recipe), title=folder.name,
-        )  # fmt: skip
-    except Diverged as error:
-        return {"curve": [], "outcomes": {}, "failed": error.failure(), "device": records.device()}
-    right, _ = Exam(plan).outcomes(network)
-    curve = [{"step": entry["step"], **entry["heldout"]} for entry in log if "heldout" in entry]
-    outcomes = {hops: [int(answer) for answer in answers] for hops, answers in right.items()}
-    return {"curve": curve, "outcomes": outcomes, "failed": None, "device": curves.device(log)}
+    found = trainer.attempt(
+        network, stories, questions.stacked, recipe, folder=folder, seed=seed, measure=measure,
+        schedule=checks(recipe), title=folder.name,
+    )  # fmt: skip
+    right = {} if found["failed"] else Exam(plan).outcomes(network)[0]
+    return found | {"outcomes": {hops: [int(answer) for answer in answers] for hops, answers in right.items()}}
 
 
 def checks(recipe: Pretraining) -> list[int]:

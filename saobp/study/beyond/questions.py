@@ -120,13 +120,36 @@ def exam(plan: MultiHop) -> list[dict[str, Any]]:
     return [stories[index] for index in range(plan.items)]
 
 
+def paths(plan: MultiHop | None) -> dict[int, list[str]]:
+    """Return hops -> the path of relations that each story of the plan's exam asks about, "own at" say.
+
+    Empty without a plan, where a profile sets no exam.
+    """
+    found: dict[int, list[str]] = {}
+    for item in exam(plan) if plan else ():
+        own = {}  # every chain of a story has the same
+        for row, label in zip(item["input_ids"], item["labels"]):
+            if label != -100:  # an entity, the relations to follow, a mask
+                said = _said(plan, row)
+                own[len(said) - 2] = " ".join(said[1:-1])
+        for number, path in own.items():
+            found.setdefault(number, []).append(path)
+    return dict(sorted(found.items()))
+
+
 def told(plan: MultiHop) -> str:
     """Return the first story of the exam as text, one sentence per line, each question with its answer."""
     words, item, lines = tokenizer(plan.entities), exam(plan)[0], []
     for row, label in zip(item["input_ids"], item["labels"]):
-        said = " ".join(words.convert_ids_to_tokens([token for token in row if token != words.pad_token_id]))
+        said = " ".join(_said(plan, row))
         lines.append(said if label == -100 else f"{said}   -> {words.convert_ids_to_tokens(label)}")
     return "\n".join(lines)
+
+
+def _said(plan: MultiHop, row: list[int]) -> list[str]:
+    """Return the words of a sentence without its padding."""
+    words = tokenizer(plan.entities)
+    return words.convert_ids_to_tokens([token for token in row if token != words.pad_token_id])
 
 
 def stacked(items: list[dict[str, list]]) -> dict[str, torch.Tensor]:

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import datasets
 import torch
 from annotated_types import Ge
-from transformers import PrinterCallback, Trainer, TrainerCallback
+from transformers import Trainer
 from transformers.trainer_pt_utils import LengthGroupedSampler
 
 import saobp
@@ -21,13 +21,13 @@ from saobp.study.data import sources
 from saobp.study.data.encoding import collator, encode
 from saobp.study.data.tasks import Task, load_task
 from saobp.study.evaluation import bag_of_words
-from saobp.study.evaluation.metrics import Diverged
 from saobp.study.setup import plan, records
 from saobp.study.setup.recipes import Finetuning, Seeds
+from saobp.study.setup.schema import Failed
 from saobp.study.training import finetuning
 from saobp.study.training.heldout import flow
 from saobp.study.training.trainer import quiet
-from saobp.study.training.watch import Progress, StopAtNaN, TrainingFailed
+from saobp.study.training.watch import FollowHeldOut
 
 SHOWN = 16  # reported items whose attention is measured after training
 
@@ -73,17 +73,6 @@ class SameOrder(Trainer):
         return LengthGroupedSampler(self.args.train_batch_size, lengths=lengths, generator=generator)
 
 
-class ScoreEpochs(TrainerCallback):
-    """Scores the reported split after each epoch; chooses nothing."""
-
-    def __init__(self, measure):
-        self.measure, self.epochs = measure, []
-
-    def on_epoch_end(self, args, state, control, **kwargs):
-        """Score the epoch that ended."""
-        self.epochs.append({"epoch": round(state.epoch), **self.measure()})
-
-
 def whole_train(task: Task) -> datasets.Dataset:
     """Return all training rows: the last epoch is reported, so no row is set aside for choosing one."""
     return datasets.concatenate_datasets([task.train, task.development])
@@ -94,30 +83,23 @@ def finetune(task: Task, arm: Arm, encoder: Path, tokenizer: Any, recipe: Finetu
 
     A run whose loss is no number returns {"failed": reason} and is never averaged with the others.
     """
-    spec, guard = task.spec, StopAtNaN(folder)
+    spec = task.spec
     train, reported = (
         encode(spec, rows, tokenizer, recipe.tokens(spec.name)) for rows in (whole_train(task), task.evaluation)
     )
     model = saobp.apply(finetuning.with_head(task, encoder, recipe, seed), arm.factor, arm.strength)
-    trainer = SameOrder(
-        model,
-        args=finetuning.arguments(recipe, folder, seed, spec.name),
-        train_dataset=train,
-        data_collator=collator(spec, tokenizer),
-        callbacks=[guard, Progress(f"{spec.name} {arm.factor} {arm.strength:g} seed {seed}")],
-    )
-    trainer.remove_callback(PrinterCallback)
-    epochs = ScoreEpochs(lambda: finetuning.scored(trainer, task, "evaluation", reported))
-    trainer.add_callback(epochs)
+    trainer = finetuning.trainer_of(model, task, train, tokenizer, recipe, seed, folder, SameOrder)
+    one, last = finetuning.steps(recipe, spec.name, len(train))
+    ends = range(one, last + 1, one)
+    trainer.add_callback(FollowHeldOut(lambda model: finetuning.scored(trainer, task, "evaluation", reported), ends))
     try:
         trainer.train()
-    except (TrainingFailed, Diverged) as failure:
+    except Failed as failure:
         return {"failed": failure.failure()}
-    finally:
-        guard.stop()
-    shown = collator(spec, tokenizer)([reported[n] for n in range(SHOWN)])
-    course = [{"epoch": entry["epoch"], "scores": entry["scores"]} for entry in epochs.epochs]
-    return {"epochs": course, "attention": flow(model, shown), **epochs.epochs[-1]}
+    shown = collator(spec, tokenizer)([*reported.take(SHOWN)])
+    epochs = [point | {"epoch": point.pop("step") // one} for point in finetuning.followed(trainer)]
+    course = [{"epoch": entry["epoch"], "scores": entry["scores"]} for entry in epochs]
+    return {"epochs": course, "attention": flow(model, shown), **epochs[-1]}
 
 
 def run(study: Retrofit, seed: int, name: str, arm_name: str, path: Path, folder: Path) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from saobp.study.beyond import accuracy_by_hops, gain_on_hops, relation_paths
+from saobp.study.beyond import accuracy_by_hops, gain_on_hops
 from saobp.study.statistics import Estimate, mean_interval
 from saobp.study.texts import tracked
 
@@ -104,9 +104,9 @@ def table(study: str = FIRST) -> list[list[Any]]:
 def by_path(number: int = 3) -> tuple[int, int, int]:
     """Return the runs that know some paths of relations and not others, all runs, and the paths of that many hops."""
     record = tracked.metrics(FIRST, "beyond")[0]
-    found = relation_paths.accuracy(record["multihop"], {int(n): path for n, path in record["paths"].items()})
+    found = accuracy_by_hops.by_path(record["multihop"], {int(n): path for n, path in record["paths"].items()})
     found = found[found["hops"] == number]
-    divided = relation_paths.divided(found)
+    divided = accuracy_by_hops.divided(found)
     count = (len(rows[accuracy_by_hops.RUN].drop_duplicates()) for rows in (divided, found))
     return (*count, found["path"].nunique())
 

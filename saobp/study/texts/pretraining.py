@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from saobp.study.beyond import model_sizes as sizes
 from saobp.study.beyond import strengths
 from saobp.study.setup import paths
 from saobp.study.setup.sizes import SIZES
@@ -56,12 +55,12 @@ def by_seed(name: str) -> dict[int, float]:
 def _grown() -> list[dict[str, Any]]:
     """The runs by size on stories, those of the study's own model first."""
     (record,) = tracked.select("stories", "beyond")
-    return sizes.with_own(record["metrics"]["larger"], record["metrics"]["strengths"], record["parameters"]["model"])
+    return strengths.by_size(record)
 
 
 def grown() -> pd.DataFrame:
-    """Return a row a size trained on stories: its loss with the refinement minus that without (`model_sizes.gaps`)."""
-    return sizes.gaps(_grown())
+    """Return a row a size trained on stories: its loss with the refinement minus that without (`strengths.gaps`)."""
+    return strengths.gaps(_grown())
 
 
 def largest() -> str:
@@ -80,7 +79,7 @@ def grown_below() -> tuple[int, int]:
 
 
 def _pairs() -> list[float]:
-    return [gap for *_, losses in sizes.paired(_grown()) for gap in losses.iloc[:, 1] - losses.iloc[:, 0]]
+    return [gap for *_, losses in strengths.paired(_grown()) for gap in losses.iloc[:, 1] - losses.iloc[:, 0]]
 
 
 def swept(study: str) -> pd.DataFrame:

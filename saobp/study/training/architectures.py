@@ -31,7 +31,7 @@ class SparseBertForMaskedLM(BertForMaskedLM):
         return MaskedLMOutput(loss=loss, logits=logits, attentions=outputs.attentions)
 
 
-def bert_config(model: str, vocabulary: int, *, dropout: float = 0.1, positions: int = 512) -> BertConfig:
+def bert_config(model: str, vocabulary: int, *, dropout: float = 0.1) -> BertConfig:
     """Return the configuration of a BERT of Table 4, or of a scaled-down one."""
     size = SIZES[model]
     return BertConfig(
@@ -40,13 +40,13 @@ def bert_config(model: str, vocabulary: int, *, dropout: float = 0.1, positions:
         num_hidden_layers=size.layers,
         num_attention_heads=size.heads,
         intermediate_size=size.feedforward,
-        max_position_embeddings=positions,
+        max_position_embeddings=512,
         hidden_dropout_prob=dropout,
         attention_probs_dropout_prob=dropout,
     )
 
 
-def gpt2_config(model: str, vocabulary: int, *, dropout: float = 0.1, positions: int = 512) -> GPT2Config:
+def gpt2_config(model: str, vocabulary: int, *, dropout: float = 0.1) -> GPT2Config:
     """Return a GPT-2 of the same width and depth; the paper gives no sizes for its decoders."""
     size = SIZES[model]
     return GPT2Config(
@@ -55,7 +55,7 @@ def gpt2_config(model: str, vocabulary: int, *, dropout: float = 0.1, positions:
         n_layer=size.layers,
         n_head=size.heads,
         n_inner=size.feedforward,
-        n_positions=positions,
+        n_positions=512,
         resid_pdrop=dropout,
         embd_pdrop=dropout,
         attn_pdrop=dropout,
@@ -73,16 +73,14 @@ def with_tokenizer(config, tokenizer: PreTrainedTokenizerFast):
 
 def encoder(model: str, tokenizer: PreTrainedTokenizerFast, *, dropout: float, seed: int) -> BertForMaskedLM:
     """Build an untrained masked language model; the same seed gives every algorithm the same start."""
-    config = with_tokenizer(bert_config(model, len(tokenizer), dropout=dropout), tokenizer)
     torch.manual_seed(seed)
-    return SparseBertForMaskedLM(config)
+    return SparseBertForMaskedLM(with_tokenizer(bert_config(model, len(tokenizer), dropout=dropout), tokenizer))
 
 
 def decoder(model: str, tokenizer: PreTrainedTokenizerFast, *, dropout: float, seed: int) -> GPT2LMHeadModel:
     """Build an untrained causal language model; the same seed gives every algorithm the same start."""
-    config = with_tokenizer(gpt2_config(model, len(tokenizer), dropout=dropout), tokenizer)
     torch.manual_seed(seed)
-    return GPT2LMHeadModel(config)
+    return GPT2LMHeadModel(with_tokenizer(gpt2_config(model, len(tokenizer), dropout=dropout), tokenizer))
 
 
 def refine_with(model: nn.Module, algorithm: str, strength: float) -> nn.Module:

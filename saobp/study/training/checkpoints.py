@@ -21,10 +21,6 @@ KEPT = 2  # whole checkpoints of a run: should the newest be damaged, there is t
 NAME = re.compile(r"checkpoint-\d+")
 
 
-class CheckpointError(ValueError):
-    """A finished model that is not whole; the message names the folder and what to do."""
-
-
 def work_folder(
     study: Profile, model: str, algorithm: str, seed: int, text: str, recipe: Pretraining | None = None
 ) -> Path:
@@ -45,7 +41,10 @@ def marked(name: str, identity: Any) -> str:
 
 
 def pretrained(profile: str, model: str, algorithm: str, seed: int) -> Path:
-    """Return the folder of a pretrained model, training it by notebook 04 first if nobody has yet."""
+    """Return the folder of a pretrained model, training it by notebook 04 first if nobody has yet.
+
+    Raises ValueError for one that is not whole.
+    """
     folder = published_folder(Path(profile).stem, model, algorithm, seed)
     if not (folder / "model.safetensors").is_file():
         from saobp.study.setup import execution
@@ -57,7 +56,7 @@ def pretrained(profile: str, model: str, algorithm: str, seed: int) -> Path:
         execution.run(notebook, output, given)
     problem = seals.flaw(folder)
     if problem is not None:
-        raise CheckpointError(
+        raise ValueError(
             f"{folder}: {problem}; delete the folder and give the command again: it is made anew from the last "
             "checkpoint of its training"
         )
@@ -111,16 +110,13 @@ def remove_damaged(folder: Path) -> None:
 
 
 class SealCheckpoints(TrainerCallback):
-    """Seals each checkpoint once the Trainer has written all of it, and keeps the last two.
+    """Seals each checkpoint once the Trainer has written all of it, after `StopAtNaN`'s look; keeps the last two."""
 
-    One whose weights are no numbers is not sealed, and pushes none out.
-    """
-
-    def on_save(self, args, state, control, model=None, **kwargs):
+    def on_save(self, args, state, control, **kwargs):
         """Seal the checkpoint that was just saved, once per run, when every process has written its part."""
         if torch.distributed.is_initialized():
             torch.distributed.barrier()
-        if state.is_world_process_zero and all(p.isfinite().all() for p in model.parameters()):
+        if state.is_world_process_zero:
             folder = Path(args.output_dir)
             seals.seal(folder / f"checkpoint-{state.global_step}")
             for old in written(folder)[:-KEPT]:

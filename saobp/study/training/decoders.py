@@ -13,7 +13,7 @@ from saobp.study.evaluation import zeroshot
 from saobp.study.setup import labels, sizes
 from saobp.study.setup.recipes import DecoderAlgorithm
 from saobp.study.setup.studies import Profile
-from saobp.study.training import architectures, checkpoints, curves, trainer
+from saobp.study.training import architectures, checkpoints, heldout, trainer
 from saobp.study.training.heldout import HeldOut
 
 
@@ -80,7 +80,7 @@ def metrics(
     """Return what a decoder's record holds of its training and of its perplexity `full` on held-out text."""
     recipe = study.decoder_recipe(model)
     return {
-        **curves.summary(log),
+        **heldout.summary(log),
         **full,
         "perplexity": full["token_perplexity"],
         "parameters": architectures.parameter_count(network),

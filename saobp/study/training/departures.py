@@ -1,12 +1,12 @@
 """What a run does otherwise than the paper, and what the paper leaves open: the data that go with every number."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import fields, replace
 from typing import Any
 
 from saobp.study.paper import numbers
 from saobp.study.setup import sizes
-from saobp.study.setup.recipes import Beyond, Finetuning, MultiHop, Pretraining
+from saobp.study.setup.recipes import Finetuning, MultiHop, Pretraining
 from saobp.study.setup.schema import Departure, Value
 from saobp.study.setup.studies import Profile, ProfileError
 
@@ -15,15 +15,18 @@ PAPER_TEXTS = "WikiText, BookCorpus, OpenWebText"
 PAPER_CORPUS = {"wikitext-103", "bookcorpus/bookcorpus", "Skylion007/openwebtext"}  # Sec. 6, as the hub has them
 INFERRED = {"tokens per sequence": (128, "inferred from Table 9: tokens per second times seconds per step")}
 TABLE5 = {"steps": "max_steps", "learning rate": "learning_rate", "warm-up steps": "warmup_steps"}
+SCHEDULE = {  # name for readers -> field of a recipe
+    "steps": "steps", "learning rate": "learning_rate", "warm-up steps": "warmup", "scheduler": "scheduler",
+    "tokens per sequence": "length", "masking": "masking", "dropout": "dropout", "weight decay": "weight_decay",
+    "precision": "precision", "sequences per batch": "batch",
+}  # fmt: skip
 
 
 def departures(study: Profile, model: str, text: Any, algorithm: str, seed: int) -> list[Departure]:
     """Name everything that makes a pretraining run another one than the paper's: text, model, method, schedule."""
-    recipe, size = study.recipe(model), sizes.SIZES[model].twin_of or model
-    return [
-        *_text(study, text, recipe), *_size(study, model), *_method(study, model, algorithm, seed),
-        *schedule(recipe, size), *([open_("minutes for a row", study.minutes)] if study.minutes else []),
-    ]  # fmt: skip
+    recipe, minutes = study.recipe(model), [open_("minutes for a row", study.minutes)] if study.minutes else []
+    of_text, method = _text(study, text, recipe), _method(study, model, algorithm)
+    return [*of_text, *method, *_trained(study, model, recipe, [seed]), *minutes]
 
 
 def decoder(study: Profile, model: str, text: Any, algorithm: str, seed: int) -> list[Departure]:
@@ -32,8 +35,8 @@ def decoder(study: Profile, model: str, text: Any, algorithm: str, seed: int) ->
     found = [*_text(study, text, recipe), open_("model", f"{size.layers} layers, width {size.hidden}")]
     if plan.tokenizer != "gpt2":
         found.append(differs("vocabulary", f"{plan.tokenizer}, at most {plan.vocabulary} tokens", 50257, "GPT-2"))
-    timing = {name: value for name, value in _schedule(recipe).items() if name != "masking"}
-    return [*found, *_method(study, model, algorithm, seed), *(open_(*item) for item in timing.items())]
+    timing = [open_(name, getattr(recipe, field)) for name, field in SCHEDULE.items() if name != "masking"]
+    return [*found, *_method(study, model, algorithm), *_seeds([seed]), *timing]
 
 
 def beyond(study: Profile, text: Any) -> list[Departure]:
@@ -45,20 +48,19 @@ def beyond(study: Profile, text: Any) -> list[Departure]:
     if study.beyond is None:
         raise ProfileError(f"profile {study.name} asks no open questions: it has no section `beyond`")
     plan, exam = study.beyond, study.multihop
-    usual = [*_text(study, text, plan.pretrain), *_size(study, plan.model), *_seeds(plan.seeds)]
-    usual += schedule(plan.pretrain, sizes.SIZES[plan.model].twin_of or plan.model)
-    found = [{**entry, "part": "strengths"} for entry in usual] + list(_larger(study, plan))
+    own = _text(study, text, plan.pretrain) + _trained(study, plan.model, plan.pretrain, plan.seeds)
+    found = [{**entry, "part": "strengths"} for entry in own]
+    for one in plan.larger:  # on the strengths' text
+        rate, precision = one.of(plan.pretrain)
+        recipe = replace(plan.pretrain, learning_rate=rate, precision=precision)
+        own = _trained(study, one.model, recipe, one.seeds)
+        found += [{**entry, "part": "sizes", "model": one.model} for entry in own]
     return found + ([{**entry, "part": "hops"} for entry in _exam(exam)] if exam else [])
 
 
-def _larger(study: Profile, plan: Beyond) -> Iterator[Departure]:
-    """Yield what larger models' training differs in from the paper's for their size; their text is the strengths'."""
-    for one in plan.larger:
-        rate, precision = one.of(plan.pretrain)
-        recipe = replace(plan.pretrain, learning_rate=rate, precision=precision)
-        found = [*_size(study, one.model), *_seeds(one.seeds)]
-        for entry in found + schedule(recipe, sizes.SIZES[one.model].twin_of or one.model):
-            yield {**entry, "part": "sizes", "model": one.model}
+def _trained(study: Profile, model: str, recipe: Pretraining, seeds: Collection[int]) -> list[Departure]:
+    """Name what differs in a model's training from the paper's of the size that it stands for."""
+    return [*_size(study, model), *_seeds(seeds), *schedule(recipe, sizes.SIZES[model].twin_of or model)]
 
 
 def _seeds(seeds: Collection[int]) -> list[Departure]:
@@ -82,16 +84,13 @@ def _shape(size: sizes.Size) -> str:
 
 
 def _exam(plan: MultiHop) -> list[Departure]:
-    recipe = plan.pretrain
-    more = sorted({seed for seeds in plan.more_seeds.values() for seed in seeds})
-    settings = {
-        "layers": ", ".join(map(str, plan.layers)), "width": plan.hidden, "heads": plan.heads,
-        "strength": plan.strength, "steps": recipe.steps, "stories per batch": recipe.batch,
-        "sentences per story": recipe.length, "learning rate": recipe.learning_rate, "scheduler": recipe.scheduler,
-        "warm-up steps": recipe.warmup, "dropout": recipe.dropout, "precision": recipe.precision,
-        "seeds": f"{min(plan.seeds)} to {max([*plan.seeds, *more])}",
-    }  # fmt: skip
-    return [open_(*item) for item in settings.items()]
+    more = [seed for seeds in plan.more_seeds.values() for seed in seeds]
+    settings = {"layers": ", ".join(map(str, plan.layers)), "width": plan.hidden, "heads": plan.heads}
+    settings |= {"strength": plan.strength, "seeds": f"{min(plan.seeds)} to {max([*plan.seeds, *more])}"}
+    named = {"sequences per batch": "stories per batch", "tokens per sequence": "sentences per story"}
+    training = {named.get(name, name): getattr(plan.pretrain, field) for name, field in SCHEDULE.items()}
+    del training["masking"], training["weight decay"]
+    return [open_(*item) for item in (settings | training).items()]
 
 
 def partial(text: Any) -> bool:
@@ -110,25 +109,15 @@ def _text(study: Profile, text: Any, recipe: Pretraining) -> list[Departure]:
     return [differs("text", ", ".join(study.corpus), PAPER_TEXTS), *limit]
 
 
-def _method(study: Profile, model: str, algorithm: str, seed: int) -> list[Departure]:
-    """Name another strength or seed than the paper's, and baselines that are not exactly their authors'."""
+def _method(study: Profile, model: str, algorithm: str) -> list[Departure]:
+    """Name another strength than the paper's, and baselines that are not exactly their authors'."""
     used, usual = sizes.strength_used(model, algorithm, study.strengths), sizes.SIZES[model].strength
     found = [differs("strength", used, usual)] if used not in (None, usual) else []
     if algorithm == "eigen_reg":
         found.append(open_("Eigen-Reg", "reconstructed after Bao et al. 2024"))
     if algorithm.endswith("_reg") and (penalty := study.recipe(model).penalty) is not None:
         found.append(open_("penalty coefficient", penalty))
-    return found + _seeds([seed])
-
-
-def _schedule(recipe: Pretraining) -> dict[str, Value]:
-    """Return every setting of a training schedule by its name for readers."""
-    return {
-        "steps": recipe.steps, "learning rate": recipe.learning_rate, "warm-up steps": recipe.warmup,
-        "scheduler": recipe.scheduler, "tokens per sequence": recipe.length, "masking": recipe.masking,
-        "dropout": recipe.dropout, "weight decay": recipe.weight_decay, "precision": recipe.precision,
-        "sequences per batch": recipe.batch,
-    }  # fmt: skip
+    return found
 
 
 def schedule(recipe: Pretraining, size: str) -> list[Departure]:
@@ -137,11 +126,9 @@ def schedule(recipe: Pretraining, size: str) -> list[Departure]:
     known: dict[str, tuple] = {name: (paper.value(5, metric=metric, **row),) for name, metric in TABLE5.items()}
     known["scheduler"] = (paper.printed(5, metric="lr_scheduler_type", **row),)
     usual = {field.name: field.default for field in fields(Pretraining)}
-    known |= INFERRED | {
-        name: (usual[name.replace(" ", "_")], "BERT") for name in ("masking", "dropout", "weight decay")
-    }
-    told = ((name, ours, known.get(name, (None,))) for name, ours in _schedule(recipe).items())
-    return [differs(name, ours, *theirs) for name, ours, theirs in told if theirs[0] != ours]
+    known |= INFERRED | {name: (usual[SCHEDULE[name]], "BERT") for name in ("masking", "dropout", "weight decay")}
+    compared = ((name, getattr(recipe, field), known.get(name, (None,))) for name, field in SCHEDULE.items())
+    return [differs(name, ours, *theirs) for name, ours, theirs in compared if theirs[0] != ours]
 
 
 def finetuning(study: Finetuning, pretrained: int, tasks: Collection[str]) -> list[Departure]:

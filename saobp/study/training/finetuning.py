@@ -3,8 +3,8 @@
 import copy
 import json
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
+from math import ceil
 from pathlib import Path
 from textwrap import shorten
 from typing import Any
@@ -28,15 +28,16 @@ from saobp.study.data.encoding import collator, encode
 from saobp.study.data.sources import Source
 from saobp.study.data.tasks import Task, load_task
 from saobp.study.evaluation import bag_of_words
-from saobp.study.evaluation.metrics import Diverged, score
+from saobp.study.evaluation.metrics import score
 from saobp.study.setup import paths
 from saobp.study.setup.recipes import Finetuning
 from saobp.study.setup.records import finite
+from saobp.study.setup.schema import Failed
 from saobp.study.training import checkpoints
-from saobp.study.training.heldout import flow
+from saobp.study.training.heldout import curve, flow
 from saobp.study.training.precision import choose, own_precision
 from saobp.study.training.trainer import arguments_of, quiet
-from saobp.study.training.watch import Progress, StopAtNaN, TrainingFailed
+from saobp.study.training.watch import FollowHeldOut, Progress, StopAtNaN
 
 FOLLOWED = ("sst2", "hellaswag", "race")  # whose score and GTD the paper correlates (Fig. 3 and 9, Table 6)
 SHOWN = 16  # items of the reported split whose attention is followed
@@ -93,25 +94,6 @@ class KeepBest(TrainerCallback):
             self.weights = copy.deepcopy(model.state_dict())
 
 
-@dataclass
-class FollowTask(TrainerCallback):
-    """Follows score and GTD on the reported split during fine-tuning (Figures 3, 9, Table 6); chooses nothing."""
-
-    measure: Callable[[], dict[str, Any]]
-    points: int
-    curve: list[dict[str, Any]] = field(default_factory=list)
-
-    def on_train_begin(self, args, state, control, **kwargs):
-        """Space the points evenly; the first is the untrained head."""
-        self.steps = {round(k * state.max_steps / max(1, self.points - 1)) for k in range(self.points)}
-        self.on_step_end(args, state, control)
-
-    def on_step_end(self, args, state, control, **kwargs):
-        """Measure at a point."""
-        if state.global_step in self.steps:
-            self.curve.append({"step": state.global_step, **self.measure()})
-
-
 def arguments(recipe: Finetuning, folder: Path, seed: int, task: str = "") -> TrainingArguments:
     """Translate a recipe into the Trainer's arguments, for a task that may have its own number of epochs."""
     return arguments_of(
@@ -128,6 +110,29 @@ def arguments(recipe: Finetuning, folder: Path, seed: int, task: str = "") -> Tr
     )
 
 
+def trainer_of(
+    model: nn.Module, task: Task, train: datasets.Dataset, tokenizer: PreTrainedTokenizerFast, recipe: Finetuning,
+    seed: int, folder: Path, kind: type[Trainer] = Trainer,
+) -> Trainer:  # fmt: skip
+    """Return what fine-tunes a model on a task by a recipe: with a bar, and stopped by a loss that is no number."""
+    name = task.spec.name
+    made = kind(
+        model,
+        args=arguments(recipe, folder, seed, name),
+        train_dataset=train,
+        data_collator=collator(task.spec, tokenizer),
+        callbacks=[StopAtNaN(folder), Progress(f"{name} seed {seed}")],
+    )
+    made.remove_callback(PrinterCallback)
+    return made
+
+
+def steps(recipe: Finetuning, task: str, items: int) -> tuple[int, int]:
+    """Return the steps of an epoch and of the whole training of a task on so many items."""
+    one = ceil(items / recipe.batch)
+    return one, one * recipe.epochs_of.get(task, recipe.epochs)
+
+
 def finetune(
     task: Task,
     checkpoint: Path,
@@ -139,44 +144,39 @@ def finetune(
 ) -> dict[str, Any]:
     """Fine-tune on one task with one seed and return its scores on the reported split.
 
-    A run whose loss is no number returns {"failed": reason} and is never averaged with the others.
+    Score and attention are followed along it for Figures 3, 9 and Table 6 ("curve"), and choose nothing. A run whose
+    loss is no number returns {"failed": reason} and is never averaged with the others.
     """
     spec = task.spec
-    parts = {
-        part: encode(spec, getattr(task, part), tokenizer, recipe.tokens(spec.name))
-        for part in ("train", "development", "evaluation")
-    }
-    model, guard, collate = with_head(task, checkpoint, recipe, seed), StopAtNaN(folder), collator(spec, tokenizer)
-    first = min(recipe.batch, len(parts["train"]))
-    chosen = choose(recipe.precision, model, collate([parts["train"][n] for n in range(first)]))
-    recipe = replace(recipe, precision=chosen.name)
-    trainer = Trainer(
-        model,
-        args=arguments(recipe, folder, seed, spec.name),
-        train_dataset=parts["train"],
-        data_collator=collate,
-        callbacks=[guard, Progress(f"{spec.name} seed {seed}")],
+    train, development, reported = (
+        encode(spec, rows, tokenizer, recipe.tokens(spec.name))
+        for rows in (task.train, task.development, task.evaluation)
     )
-    trainer.remove_callback(PrinterCallback)
-    keep = KeepBest(lambda: scored(trainer, task, "development", parts["development"])["headline"])
+    model, collate = with_head(task, checkpoint, recipe, seed), collator(spec, tokenizer)
+    chosen = choose(recipe.precision, model, collate([*train.take(min(recipe.batch, len(train)))]))
+    trainer = trainer_of(model, task, train, tokenizer, replace(recipe, precision=chosen.name), seed, folder)
+    shown = collate([*reported.take(min(SHOWN, len(reported)))])
+
+    def measure(model: nn.Module) -> dict[str, Any]:
+        return {"score": scored(trainer, task, "evaluation", reported)["headline"], **flow(model, shown)}
+
+    points = recipe.curve if spec.name in FOLLOWED else 0
+    _, last = steps(recipe, spec.name, len(train))
+    keep = KeepBest(lambda: scored(trainer, task, "development", development)["headline"])
     trainer.add_callback(keep)
-    shown = collate([parts["evaluation"][n] for n in range(min(SHOWN, len(parts["evaluation"])))])
-
-    def measure() -> dict[str, Any]:
-        reported = scored(trainer, task, "evaluation", parts["evaluation"])
-        return {"score": reported["headline"], **flow(model, shown)}
-
-    follow = FollowTask(measure, recipe.curve if spec.name in FOLLOWED else 0)
-    trainer.add_callback(follow)
+    trainer.add_callback(FollowHeldOut(measure, {round(k * last / max(1, points - 1)) for k in range(points)}))
     try:
         trainer.train()
         model.load_state_dict(keep.weights)
-        reported = scored(trainer, task, "evaluation", parts["evaluation"])
-    except (TrainingFailed, Diverged) as failure:
+        found = scored(trainer, task, "evaluation", reported)
+    except Failed as failure:
         return {"failed": failure.failure()}
-    finally:
-        guard.stop()
-    return {"epoch": keep.epoch, "curve": follow.curve, "precision": asdict(chosen), **reported}
+    return {"epoch": keep.epoch, "curve": followed(trainer), "precision": asdict(chosen), **found}
+
+
+def followed(trainer: Trainer) -> list[dict[str, Any]]:
+    """Return what `FollowHeldOut` measured along a training, by "step"."""
+    return [{key: point[key] for key in point if key != "seconds"} for point in curve(trainer.state.log_history)]
 
 
 def scored(trainer: Trainer, task: Task, part: str, features: datasets.Dataset) -> dict[str, Any]:

@@ -1,19 +1,19 @@
-"""The held-out set of pretraining: perplexity on fixed masks, and what the attention does there."""
+"""The held-out set of pretraining: perplexity on fixed masks, what the attention does there, and the curve of both."""
 
 import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.data import Dataset
 
 from saobp import attention_entropy, gtd
 from saobp.measure.diagnostics import cross_layer_gtd
 from saobp.models.apply import raw_attentions
-from saobp.study.statistics import Estimate, over_samples
+from saobp.study.statistics import over_samples
+from saobp.study.statistics.intervals import perplexity_interval
 
 
 @torch.no_grad()
@@ -41,74 +41,80 @@ class HeldOut:
     """Measures a model on the same sequences with the same masks every time.
 
     Called with a model it returns `loss` (nats per predicted token), `perplexity` (its exponential), and per layer,
-    averaged over heads and the first sequences, what `flow` returns, on unmasked text. Of a `SparseBertForMaskedLM`,
-    `accuracy` gives the share of masked tokens that it puts first, and `over_sequences` the loss with its interval.
+    averaged over heads and the first sequences, what `flow` returns, on unmasked text. The other measures are of a
+    `SparseBertForMaskedLM`.
     """
 
     def __init__(self, blocks: Dataset, collator: Callable, sequences: int, batch: int, *, shown: int = 16):
         items = [blocks[index] for index in range(min(sequences, len(blocks)))]
         batches = [collator(items[start : start + batch]) for start in range(0, len(items), batch)]
-        self.batches = [batch for batch in batches if self._targets(batch)]
+        self.batches = [batch for batch in batches if (batch["labels"] != -100).any()]
         if not self.batches:
             raise ValueError(
                 f"evaluation_sequences: {sequences} held-out sequences have no token to predict; take more"
             )
         tokens = torch.stack([torch.as_tensor(item["input_ids"]) for item in items[:shown]])
         self.shown = {"input_ids": tokens, "attention_mask": torch.ones_like(tokens)}
-        self.tokens = sum(self._targets(batch) for batch in self.batches)
+        self.tokens = sum(int((batch["labels"] != -100).sum()) for batch in self.batches)
 
     def __call__(self, model: nn.Module) -> dict[str, Any]:
         """Measure a model; it is put back into the mode it was in."""
-        with _evaluated(model):
-            loss = sum(self._loss(model, batch) * self._targets(batch) for batch in self.batches) / self.tokens
+        nats = sum(output.loss.item() * int(chosen.sum()) for chosen, _, output in self._outputs(model))
+        loss = nats / self.tokens
         return {"loss": loss, "perplexity": math.exp(min(loss, 700)), **flow(model, self.shown)}
 
     def accuracy(self, model: nn.Module) -> float:
         """Return the share of masked tokens, 0 to 1, that the model finds most likely."""
-        right = 0
-        with _evaluated(model):
-            for batch in (_to(batch, model) for batch in self.batches):
-                targets = batch["labels"][batch["labels"] != -100]
-                right += int((model(**batch).logits.argmax(-1) == targets).sum())
-        return right / self.tokens
+        return (
+            sum(int((output.logits.argmax(-1) == found).sum()) for _, found, output in self._outputs(model))
+            / self.tokens
+        )
 
     def by_sequence(self, model: nn.Module) -> tuple[list[float], list[int]]:
         """Return of each sequence with masked tokens the sum of their losses (nats) and how many they are."""
         nats, targets = [], []
-        with _evaluated(model):
-            for batch in (_to(batch, model) for batch in self.batches):
-                chosen = batch["labels"] != -100
-                logits = model(**batch).logits.float()
-                losses = functional.cross_entropy(logits, batch["labels"][chosen], reduction="none")
-                sums = losses.new_zeros(len(chosen)).index_add(0, chosen.nonzero()[:, 0], losses)
-                counts = chosen.sum(1)
-                nats += sums[counts > 0].tolist()
-                targets += counts[counts > 0].tolist()
+        for chosen, found, output in self._outputs(model):
+            losses = functional.cross_entropy(output.logits.float(), found, reduction="none")
+            sums = losses.new_zeros(len(chosen)).index_add(0, chosen.nonzero()[:, 0], losses)
+            counts = chosen.sum(1)
+            nats += sums[counts > 0].tolist()
+            targets += counts[counts > 0].tolist()
         return nats, targets
 
-    def over_sequences(self, model: nn.Module) -> Estimate:
-        """Return the loss (nats per masked token) with its 95 % interval over the sequences that have one."""
-        return over_samples(*self.by_sequence(model))
+    def perplexity_by_sequence(self, model: nn.Module) -> dict[str, Any]:
+        """Return the perplexity with its 95 % interval over the sequences that have a masked token."""
+        loss = over_samples(*self.by_sequence(model))
+        return {"perplexity": math.exp(min(loss.value, 700)), **perplexity_interval(loss)}
 
-    @staticmethod
-    def _loss(model: nn.Module, batch: dict[str, torch.Tensor]) -> float:
-        return model(**_to(batch, model)).loss.item()
-
-    @staticmethod
-    def _targets(batch: dict[str, torch.Tensor]) -> int:
-        return int((batch["labels"] != -100).sum())
-
-
-@contextmanager
-def _evaluated(model: nn.Module) -> Iterator[None]:
-    """Put a model into evaluation mode without gradients, and back into the mode it was in."""
-    training = model.training
-    model.eval()
-    with torch.no_grad():
-        yield
-    model.train(training)
+    def _outputs(self, model: nn.Module) -> Iterator[tuple[Tensor, Tensor, Any]]:
+        """Yield of each batch where a token is to be predicted, which one, and the output in evaluation mode."""
+        training, device = model.training, next(model.parameters()).device
+        model.eval()
+        with torch.no_grad():
+            for batch in ({name: values.to(device) for name, values in batch.items()} for batch in self.batches):
+                chosen = batch["labels"] != -100
+                yield chosen, batch["labels"][chosen], model(**batch)
+        model.train(training)
 
 
-def _to(batch: dict[str, torch.Tensor], model: nn.Module) -> dict[str, torch.Tensor]:
-    device = next(model.parameters()).device
-    return {name: values.to(device) for name, values in batch.items()}
+def curve(log: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return of a pretraining log its held-out checks: "step", what was measured, "seconds" of training."""
+    return [{"step": entry["step"], **entry["heldout"]} for entry in log if "heldout" in entry]
+
+
+def summary(log: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return what a pretraining record holds: the curve, its last point, the training losses.
+
+    "sittings": from which step on which code trained, on what, since when; a record's own `code` and
+    `started` are those of its writing, which may be long after the training.
+    """
+    checks, losses = curve(log), [entry for entry in log if "loss" in entry]
+    return {
+        "steps": checks[-1]["step"],
+        "loss": losses[-1]["loss"] if losses else None,
+        "perplexity": checks[-1]["perplexity"],
+        "seconds": checks[-1]["seconds"],
+        "curve": checks,
+        "training": [{key: entry[key] for key in ("step", "loss", "learning_rate")} for entry in losses],
+        "sittings": [{"step": entry["step"], **entry["sitting"]} for entry in log if "sitting" in entry],
+    }

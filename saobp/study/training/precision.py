@@ -7,13 +7,12 @@ import statistics
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 
 import torch
 from accelerate import PartialState
 from torch import Tensor, nn
 
-from saobp.study.setup import paths
+from saobp.study.setup import paths, records
 
 KEPT = "_original_forward"  # where accelerate keeps the forward that it puts an autocast around
 STEPS = 3  # timed in each precision, in turns, after one that is not
@@ -45,17 +44,17 @@ def has_bf16() -> bool:
     return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
 
 
-def choose(wanted: str, model: nn.Module, batch: Mapping[str, Tensor], cache: Path | None = None) -> Precision:
+def choose(wanted: str, model: nn.Module, batch: Mapping[str, Tensor]) -> Precision:
     """Return what to train a model in: what its recipe says ("bf16", "fp32"), or of "auto" the faster on this machine.
 
     "auto" times a few steps of a copy of the model on one batch in both, once for each processor, number of threads
-    and shape of model and batch; the times are kept in `cache` (default: the build's cache).
+    and shape of model and batch; the times are kept in the build's cache.
     """
     if wanted != "auto":
         return Precision(wanted, "recipe")
     if not has_bf16():
         return Precision("fp32", "no bfloat16")
-    file = (cache or paths.cache()) / "precision.json"
+    file = paths.cache() / "precision.json"
     known = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
     key = _key(model, batch)
     if key not in known:
@@ -87,8 +86,6 @@ def timed(model: nn.Module, batch: Mapping[str, Tensor], names: Sequence[str] = 
 
 def _key(model: nn.Module, batch: Mapping[str, Tensor]) -> str:
     """Name what a choice is for: the processor, its threads, the model's weights and the batch's shape."""
-    from saobp.study.setup import records
-
     weights = sum(parameter.numel() for parameter in model.parameters())
     shape = "x".join(map(str, batch["input_ids"].shape))
     device = records.device()["name"]

@@ -24,7 +24,7 @@ from saobp.study.data.sources import DataError, Source
 from saobp.study.setup import sizes
 from saobp.study.setup.recipes import Algorithm
 from saobp.study.setup.studies import Profile, load_profile
-from saobp.study.training import architectures, checkpoints, curves, regularizers, trainer
+from saobp.study.training import architectures, checkpoints, heldout, regularizers, trainer
 from saobp.study.training.heldout import HeldOut
 from saobp.study.training.watch import TrainingFailed
 
@@ -38,14 +38,11 @@ def texts(study: Profile, model: str, source: Source) -> tuple[PreTrainedTokeniz
 
     A profile's token file takes the place of its corpus; DataError if it is none, or was written for another profile.
     """
-    if study.tokens:
-        return _from_file(study, study.recipe(model).length)
-    return corpora.prepared(source, study.corpus, study.tokenizer, study.vocabulary, study.recipe(model))
-
-
-def _from_file(study: Profile, length: int) -> tuple[PreTrainedTokenizerBase, corpora.Blocks, corpora.Blocks]:
+    recipe = study.recipe(model)
+    if not study.tokens:
+        return corpora.prepared(source, study.corpus, study.tokenizer, study.vocabulary, recipe)
     found = token_files.read(Path(study.tokens))
-    wanted = {"tokenizer": study.tokenizer, "vocabulary": study.vocabulary, "length": length}
+    wanted = {"tokenizer": study.tokenizer, "vocabulary": study.vocabulary, "length": recipe.length}
     for name, value in wanted.items():
         if found.about[name] != value:
             raise DataError(f"{study.tokens}: {name} {found.about[name]}, not {value}: write it for {study.name}")
@@ -125,8 +122,8 @@ def metrics(
     """
     recipe = study.recipe(model)
     return {
-        **curves.summary(log),
-        **curves.perplexity(measure.over_sequences(network)),
+        **heldout.summary(log),
+        **measure.perplexity_by_sequence(network),
         "parameters": sizes.body_parameters(model, network.config.vocab_size),
         "parameters_trained": architectures.parameter_count(network),
         "tokens": recipe.steps * recipe.batch * recipe.length,
@@ -151,7 +148,7 @@ def on_wikitext(
         source, {f"{WIKITEXT}:{config}": 1.0}, tokenizer, recipe.length, split=split, limit_tokens=WIKITEXT_TOKENS
     )
     masking = SeededMasking(tokenizer, recipe.masking, 0)
-    found = curves.perplexity(HeldOut(blocks, masking, len(blocks), recipe.batch).over_sequences(network))
+    found = HeldOut(blocks, masking, len(blocks), recipe.batch).perplexity_by_sequence(network)
     note = source.completeness(WIKITEXT, config, split)["note"]
     return {"wikitext": {**found, "tokens": blocks.tokens, "split": split, "config": config, "note": note}}
 
@@ -168,23 +165,19 @@ def _has(source: Source, config: str, split: str) -> bool:
 @click.option("--model", required=True)
 @click.option("--algorithm", required=True)
 @click.option("--seed", type=int, default=42, show_default=True)
-def main(**given: Any) -> None:
+def main(profile: str, model: str, algorithm: str, seed: int) -> None:
     """Train one run of a study in the processes that torchrun or Accelerate started."""
     try:
-        _run(**given)
+        study = load_profile(profile)
+        if (model, algorithm) not in study.pairs():
+            known = ", ".join(" ".join(pair) for pair in study.pairs())
+            raise ValueError(f"profile {study.name} trains no {model} with {algorithm}: choose one of {known}")
+        tokenizer, text, held_out = texts(study, model, sources.resolve(study.data))
+        network = untrained(study, model, algorithm, seed, tokenizer)
+        train(study, model, algorithm, seed, network=network, tokenizer=tokenizer, text=text, held_out=held_out)
     except (ValueError, TrainingFailed) as error:
         print(f"saobp: {error}", file=sys.stderr)
         sys.exit(2)
-
-
-def _run(profile: str, model: str, algorithm: str, seed: int) -> None:
-    study = load_profile(profile)
-    if (model, algorithm) not in study.pairs():
-        known = ", ".join(" ".join(pair) for pair in study.pairs())
-        raise ValueError(f"profile {study.name} trains no {model} with {algorithm}: choose one of {known}")
-    tokenizer, text, held_out = texts(study, model, sources.resolve(study.data))
-    network = untrained(study, model, algorithm, seed, tokenizer)
-    train(study, model, algorithm, seed, network=network, tokenizer=tokenizer, text=text, held_out=held_out)
 
 
 if __name__ == "__main__":

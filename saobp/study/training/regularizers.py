@@ -16,13 +16,7 @@ from saobp.study.training import precision
 NAME = "regularizer"
 
 
-class Regularizer(nn.Module):
-    """A penalty on a model's attention, shared out where a step's sequences are worked in parts."""
-
-    parts = 1
-
-
-class EntropyRegularizer(Regularizer):
+class EntropyRegularizer(nn.Module):
     """Entropy-Reg: holds each head's mean row entropy near a learned share of its maximum.
 
     Jha and Reagen 2025 (arXiv 2501.03489v2), Algorithm 1: with E_max = log T and a head's entropy E, the deviation
@@ -34,20 +28,13 @@ class EntropyRegularizer(Regularizer):
         layers, heads: Of the model.
         coefficient: Of the penalty in the loss; None is the authors', 1e-5 up to 256 tokens and 5e-5 beyond.
         tolerance: Their gamma, a share of E_max.
-        start: Of the thresholds, in (0, 1); not given there.
     """
 
-    def __init__(
-        self,
-        layers: int,
-        heads: int,
-        *,
-        coefficient: float | None = None,
-        tolerance: float = 0.2,
-        start: float = 0.5,
-    ):
+    START = 0.5  # of the thresholds, in (0, 1); not given there
+
+    def __init__(self, layers: int, heads: int, *, coefficient: float | None = None, tolerance: float = 0.2):
         super().__init__()
-        self.coefficient, self.tolerance, self.start = coefficient, tolerance, start
+        self.coefficient, self.tolerance = coefficient, tolerance
         self.offset = nn.Parameter(torch.zeros(layers, heads))
 
     def forward(
@@ -59,13 +46,13 @@ class EntropyRegularizer(Regularizer):
         length = attentions[0].shape[-1]
         most = torch.log(torch.tensor(float(length)))
         entropies = torch.stack([attention_entropy(layer.float(), mask=real).mean(0) for layer in attentions])
-        deviation = entropies - (self.start + self.offset.float()) * most.to(entropies)
+        deviation = entropies - (self.START + self.offset.float()) * most.to(entropies)
         charged = deviation * (deviation.abs() > self.tolerance * most.to(entropies))
         coefficient = self.coefficient or (1e-5 if length <= 256 else 5e-5)
         return coefficient * charged.square().mean()
 
 
-class SpectrumRegularizer(Regularizer):
+class SpectrumRegularizer(nn.Module):
     """Eigen-Reg: keeps the eigenvalues of each head's query-key product close together and their mean where it began.
 
     After Bao et al. 2024 (arXiv 2402.02098), who minimise the scale of the eigenspectrum while keeping its mean.
@@ -112,25 +99,17 @@ class SpectrumRegularizer(Regularizer):
 
 def attach(model: nn.Module, algorithm: str, coefficient: float | None = None) -> nn.Module:
     """Give a BERT the penalty that an algorithm stands for, in place; any other algorithm leaves it as it is."""
-    layers = [layer.attention.self for layer in model.bert.encoder.layer]
+    layers, heads = [layer.attention.self for layer in model.bert.encoder.layer], model.config.num_attention_heads
     if algorithm == "entropy_reg":
-        heads = model.config.num_attention_heads
         model.add_module(NAME, EntropyRegularizer(len(layers), heads, coefficient=coefficient))
         model.register_forward_pre_hook(_ask_for_attentions, with_kwargs=True)
     elif algorithm == "eigen_reg":
         projections = [(layer.query, layer.key) for layer in layers]
-        penalty = SpectrumRegularizer(projections, model.config.num_attention_heads, coefficient=coefficient)
-        model.add_module(NAME, penalty)
+        model.add_module(NAME, SpectrumRegularizer(projections, heads, coefficient=coefficient))
     else:
         return model
     model.register_forward_hook(_add_penalty, with_kwargs=True)
     return model
-
-
-def work_in_parts(model: nn.Module, parts: int) -> None:
-    """Tell a model's penalty, if it has one, that a step's sequences come in so many parts."""
-    if isinstance(penalty := getattr(model, NAME, None), Regularizer):
-        penalty.parts = parts
 
 
 def detach(model: nn.Module) -> nn.Module:
@@ -152,12 +131,9 @@ def _add_penalty(model: nn.Module, args: tuple, kwargs: dict[str, Any], output: 
         return output
     penalty = getattr(model, NAME)
     # the Trainer multiplies a loss that it gave a count of labels by the number of processes
-    # and adds up the losses of its parts
-    shares = 1 if kwargs.get("num_items_in_batch") is None else precision.processes().num_processes * penalty.parts
+    shares = 1 if kwargs.get("num_items_in_batch") is None else precision.processes().num_processes
+    given, mask = (), kwargs.get("attention_mask")
     if isinstance(penalty, EntropyRegularizer):
-        mask = kwargs.get("attention_mask")
-        output.loss = output.loss + penalty(output.attentions, None if mask is None else mask.bool()) / shares
-        output.attentions = None
-    else:
-        output.loss = output.loss + penalty() / shares
+        given, output.attentions = (output.attentions, None if mask is None else mask.bool()), None
+    output.loss = output.loss + penalty(*given) / shares
     return output

@@ -13,33 +13,13 @@ from safetensors.torch import load_model
 from torch import nn
 from torch.utils.data import Dataset
 from tqdm import tqdm
-from transformers import (
-    PrinterCallback,
-    Trainer,
-    TrainerCallback,
-    TrainerState,
-    TrainingArguments,
-)
+from transformers import PrinterCallback, Trainer, TrainerCallback, TrainerState, TrainingArguments
 from transformers.utils import logging
 
 from saobp.study.data.masking import NextEpoch, SeededMasking
-from saobp.study.setup import paths
+from saobp.study.setup import paths, records
 from saobp.study.setup.recipes import Finetuning, Pretraining
-from saobp.study.training import checkpoints, precision, regularizers
-from saobp.study.training.precision import choose, leave_autocast
-from saobp.study.training.watch import (
-    FollowHeldOut,
-    NoteSitting,
-    Progress,
-    StopAtNaN,
-    TrainingFailed,
-    disk_trouble,
-    refuse_divergence,
-    refuse_too_little_text,
-    smaller_parts,
-)  # fmt: skip
-
-__all__ = ["TrainingFailed", "evaluation_steps", "pretrain"]
+from saobp.study.training import checkpoints, heldout, precision, watch
 
 
 def evaluation_steps(steps: int, evaluations: int) -> list[int]:
@@ -69,18 +49,14 @@ def share_of_a_process(batch: int) -> int:
     return batch // shared
 
 
-def arguments(recipe: Pretraining, folder: Path, seed: int, parts: int = 1) -> TrainingArguments:
-    """Translate a recipe into the Trainer's arguments; AdamW as BERT's successors set it.
-
-    A step's sequences are worked in `parts`, one after the other, with the same gradient.
-    """
+def arguments(recipe: Pretraining, folder: Path, seed: int) -> TrainingArguments:
+    """Translate a recipe into the Trainer's arguments; AdamW as BERT's successors set it."""
     return arguments_of(
         recipe,
         folder,
         seed,
         max_steps=recipe.steps,
-        per_device_train_batch_size=share_of_a_process(recipe.batch) // parts,
-        gradient_accumulation_steps=parts,
+        per_device_train_batch_size=share_of_a_process(recipe.batch),
         lr_scheduler_type=recipe.scheduler,
         lr_scheduler_kwargs={"num_decay_steps": recipe.decay} if recipe.decay else {},
         warmup_steps=recipe.warmup,
@@ -143,39 +119,42 @@ def pretrain(
 ) -> list[dict[str, Any]]:
     """Pretrain a model in place, or continue where a killed run left its last whole checkpoint.
 
-    `folder` keeps the checkpoints; `measure` is called at the steps of `schedule`, else at the recipe's own. Where
-    memory does not hold a batch, it is worked in parts, with the same gradient (but for the rest of an epoch that
-    fills no batch: it is left out of a whole run, and a smaller step of one in parts). Returns the log: one entry a
-    logged step ("loss", "learning_rate") or held-out check ("heldout").
-    Raises TrainingFailed when the loss is no number.
+    `folder` keeps the checkpoints; `measure` is called at the steps of `schedule`, else at the recipe's own. The rest
+    of an epoch that fills no batch is left out. Returns the log: one entry a logged step ("loss", "learning_rate") or
+    held-out check ("heldout").
+    Raises TrainingFailed when the loss is no number, when memory does not hold a batch, or when a disk is full.
     """
     quiet()
     callbacks += (NextEpoch(collator),) if isinstance(collator, SeededMasking) else ()
-    schedule = schedule or evaluation_steps(recipe.steps, recipe.evaluations)
     sample = collator([blocks[index] for index in range(min(recipe.batch, len(blocks)))])
-    chosen = choose(recipe.precision, model, sample)
+    chosen = precision.choose(recipe.precision, model, sample)
     recipe = replace(recipe, precision=chosen.name)
-    untrained, parts = {name: values.clone() for name, values in model.state_dict().items()}, 1
-    with alone(folder):
-        while True:
-            guard = StopAtNaN(folder)
-            observers = [
-                FollowHeldOut(measure, schedule), guard, checkpoints.SealCheckpoints(),
-                NoteSitting(chosen), Progress(title), *callbacks,
-            ]  # fmt: skip
-            trainer = Trainer(
-                model, args=arguments(recipe, folder, seed, parts), train_dataset=blocks, data_collator=collator,
-                callbacks=observers,
-            )  # fmt: skip
-            try:
-                return run_to_the_end(trainer, recipe, folder)
-            except (RuntimeError, MemoryError) as error:
-                parts = smaller_parts(error, share_of_a_process(recipe.batch), parts)
-                model.load_state_dict(untrained)
-                regularizers.work_in_parts(model, parts)
-            finally:
-                guard.stop()
-                leave_autocast(model)
+    schedule = schedule or evaluation_steps(recipe.steps, recipe.evaluations)
+    observers = [
+        watch.FollowHeldOut(measure, schedule), watch.StopAtNaN(folder), checkpoints.SealCheckpoints(),
+        watch.NoteSitting(chosen), watch.Progress(title), *callbacks,
+    ]  # fmt: skip
+    with alone(folder), watch.trouble(folder, recipe.batch):
+        trainer = Trainer(
+            model, args=arguments(recipe, folder, seed), train_dataset=blocks, data_collator=collator,
+            callbacks=observers,
+        )  # fmt: skip
+        try:
+            log = run_to_the_end(trainer, recipe, folder)
+        finally:
+            precision.leave_autocast(model)
+    watch.refuse_divergence(log, recipe)
+    return log
+
+
+def attempt(*given: Any, **options: Any) -> dict[str, Any]:
+    """Pretrain, and return what a study of many runs keeps of one: "curve"; "failed", a `Failure` or None; "device"."""
+    try:
+        log = pretrain(*given, **options)
+    except watch.Diverged as error:
+        return {"curve": [], "failed": error.failure(), "device": records.device()}
+    devices = [entry["sitting"]["device"] for entry in log if "sitting" in entry]
+    return {"curve": heldout.curve(log), "failed": None, "device": devices[-1]}
 
 
 def run_to_the_end(trainer: Trainer, recipe: Pretraining, folder: Path) -> list[dict[str, Any]]:
@@ -188,13 +167,13 @@ def run_to_the_end(trainer: Trainer, recipe: Pretraining, folder: Path) -> list[
         tqdm.write(f"continuing from {start.name}")
     if start is not None and checkpoints.step_of(start) >= recipe.steps:  # the Trainer would take one step more
         load_model(trainer.model, start / "model.safetensors", strict=False)
-        log = TrainerState.load_from_json(str(start / "trainer_state.json")).log_history
-        refuse_divergence(log, recipe)
-        return log
-    with disk_trouble(folder):
-        trainer.train(resume_from_checkpoint=str(start) if start else False)
-    refuse_too_little_text(trainer.state.global_step, recipe)
-    refuse_divergence(trainer.state.log_history, recipe)
+        return TrainerState.load_from_json(str(start / "trainer_state.json")).log_history
+    trainer.train(resume_from_checkpoint=str(start) if start else False)
+    if trainer.state.global_step < recipe.steps:
+        raise watch.TrainingFailed(
+            f"only {trainer.state.global_step} of {recipe.steps} steps were made: the text has fewer sequences than a "
+            f"batch of {recipe.batch}; take a smaller batch or more text"
+        )
     return trainer.state.log_history
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from accelerate.utils.memory import clear_device_cache, should_reduce_batch_size
+from accelerate.utils.memory import should_reduce_batch_size
 from safetensors import SafetensorError
 from torch import nn
 from tqdm import tqdm
@@ -18,7 +18,7 @@ from transformers import TrainerCallback
 from saobp.study.setup import records
 from saobp.study.setup.recipes import Pretraining
 from saobp.study.setup.schema import Failed
-from saobp.study.training import checkpoints, precision
+from saobp.study.training import checkpoints
 from saobp.study.training.precision import Precision, own_precision
 
 # how the system, safetensors and torch's zip writer say that a disk or a quota is full
@@ -26,8 +26,6 @@ WRITE_ERRORS = (
     "No space left", "File too large", "Disk quota", "file write failed", "PytorchStreamWriter", "unexpected pos",
     "iostream error",
 )  # fmt: skip
-
-
 WORSE = 0.5  # nats; an untrained model guesses, so that only one gone astray does so much worse
 
 
@@ -116,10 +114,8 @@ class StopAtNaN(TrainerCallback):
 
     def __init__(self, folder: Path):
         self.folder = folder
-        self.listening: torch.utils.hooks.RemovableHandle | None = None
         self.rate = 0.0  # of the step that is under way
-        self.losses: list[torch.Tensor] = []  # of every part of a step
-        self.steps: list[tuple[int, float, torch.Tensor]] = []  # step, learning rate, loss
+        self.losses: list[tuple[float, torch.Tensor]] = []  # of the steps since the last look, with their rates
 
     def on_train_begin(self, args, state, control, model=None, **kwargs):
         """Listen to the model's losses."""
@@ -127,45 +123,30 @@ class StopAtNaN(TrainerCallback):
 
     def _keep(self, model, args, output):
         if model.training and output.loss is not None:
-            self.losses.append(output.loss.detach())
+            self.losses.append((self.rate, output.loss.detach()))
 
     def on_step_begin(self, args, state, control, lr_scheduler=None, **kwargs):
         """Note the rate that the step is made with: after it the scheduler holds the next one's."""
         self.rate = lr_scheduler.get_last_lr()[0]
 
-    def on_step_end(self, args, state, control, **kwargs):
-        """File the step's loss."""
-        if self.losses:
-            self.steps.append((state.global_step, self.rate, torch.stack(self.losses).sum()))
-            self.losses = []
-
     def on_log(self, args, state, control, logs=None, **kwargs):
         """Look at the losses since the last log; the Trainer's own NaN filter is off so that it shows them."""
-        self._refuse_losses()
-
-    def _refuse_losses(self):
-        for step, rate, loss in self.steps:
+        first = state.global_step + 1 - len(self.losses)
+        for step, (rate, loss) in enumerate(self.losses, first):
             if not math.isfinite(loss := float(loss)):
                 raise diverged(f"the loss is {loss} at step {step}", rate, self.folder)
-        self.steps = []
-
-    def on_train_end(self, args, state, control, model=None, **kwargs):
-        """Look at the weights once more, behind the last checkpoint."""
-        self._refuse_weights(model, state.global_step)
-
-    def stop(self):
-        """Listen no longer."""
-        if self.listening:
-            self.listening.remove()
+        self.losses = []
 
     def on_save(self, args, state, control, model=None, **kwargs):
-        """Look at the weights of every checkpoint, before later ones push the good one before it out."""
-        self._refuse_losses()
-        self._refuse_weights(model, state.global_step)
-
-    def _refuse_weights(self, model, step):
+        """Look at losses and weights at every checkpoint, before later ones push the good one before it out."""
+        self.on_log(args, state, control)
         if not all(weights.isfinite().all() for weights in model.parameters()):
-            raise diverged(f"the weights are no numbers at step {step}", self.rate, self.folder)
+            raise diverged(f"the weights are no numbers at step {state.global_step}", self.rate, self.folder)
+
+    def on_train_end(self, args, state, control, model=None, **kwargs):
+        """Look once more, behind the last checkpoint, and listen no longer."""
+        self.listening.remove()
+        self.on_save(args, state, control, model=model)
 
 
 def diverged(reason: str, rate: float, folder: Path) -> Diverged:
@@ -173,15 +154,6 @@ def diverged(reason: str, rate: float, folder: Path) -> Diverged:
     last = checkpoints.newest_whole(folder, lambda text: None)
     place = f" (learning rate {rate:.2e}); the last finite checkpoint is {last or 'none'}: "
     return Diverged(reason, place + "lower the learning rate or the strength")
-
-
-def refuse_too_little_text(done: int, recipe: Pretraining) -> None:
-    """Raise TrainingFailed if a run ended before its last step: the text fills no batch."""
-    if done < recipe.steps:
-        raise TrainingFailed(
-            f"only {done} of {recipe.steps} steps were made: the text has fewer sequences than a batch of "
-            f"{recipe.batch}; take a smaller batch or more text"
-        )
 
 
 def refuse_divergence(log: list[dict[str, Any]], recipe: Pretraining) -> None:
@@ -195,39 +167,23 @@ def refuse_divergence(log: list[dict[str, Any]], recipe: Pretraining) -> None:
 
 
 @contextlib.contextmanager
-def disk_trouble(folder: Path) -> Iterator[None]:
-    """Turn a failed write into TrainingFailed, with what is left and what to do."""
+def trouble(folder: Path, batch: int) -> Iterator[None]:
+    """Turn a failed write, or a lack of memory, into TrainingFailed, with what is left and what to do."""
     try:
         yield
-    except (OSError, SafetensorError, RuntimeError) as error:
-        reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
-        if isinstance(error, TrainingFailed) or not any(sign in str(error) for sign in WRITE_ERRORS):
+    except TrainingFailed:
+        raise
+    except (OSError, MemoryError, SafetensorError, RuntimeError) as error:
+        if isinstance(error, MemoryError) or should_reduce_batch_size(error):
+            raise TrainingFailed(
+                f"batch: there is no memory for {batch} sequences at a time: take fewer or shorter ones, or share them "
+                "by more processes"
+            ) from None
+        if not any(sign in str(error) for sign in WRITE_ERRORS):
             raise
+        reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
         last = checkpoints.newest_whole(folder, lambda text: None)
         raise TrainingFailed(
             f"{folder}: a checkpoint could not be written ({reason}); the last whole one is {last or 'none'}: "
             "free space there and give the same command again"
         ) from None
-
-
-def smaller_parts(error: Exception, batch: int, parts: int) -> int:
-    """Return in how many parts to work a step's sequences next, twice as many, after memory ran out; say so.
-
-    Raises the error again if it is another, TrainingFailed if a part is one sequence already, or if others train
-    beside this process: they would wait for it at the wrong step.
-    """
-    if not (isinstance(error, MemoryError) or should_reduce_batch_size(error)):
-        raise error
-    if precision.processes().num_processes > 1:
-        raise TrainingFailed(
-            f"batch: there is no memory for {batch // parts} sequences in one of the processes: take fewer sequences, "
-            "or share them by more processes"
-        ) from None
-    if batch % (2 * parts):
-        raise TrainingFailed(
-            f"batch: there is no memory for {batch // parts} sequences at a time, and {batch} a step cannot be halved "
-            "further: take fewer, or shorter ones"
-        ) from None
-    clear_device_cache(garbage_collection=True)
-    tqdm.write(f"no memory for {batch // parts} sequences: {2 * parts} parts of {batch // parts // 2} make a step now")
-    return 2 * parts

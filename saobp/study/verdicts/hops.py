@@ -53,7 +53,7 @@ def gain(studies: Studies) -> list[Measurement]:
             if found := gain_on_hops.difference(runs, name, against):
                 part = f"{labels.algorithm_title(name)} − {labels.algorithm_title(against)} {AFTER}"
                 rows.append(measured(found=found[0], part=part, method=PAIRED, aside=True, **common))
-        by_seed = [*(course[1] if planned else end[2]).values()]
+        by_seed = [*(course if planned else end)[1].values()]
         for name, interval in NOT_NORMAL.items() if len(by_seed) >= ENOUGH else ():
             mean = Estimate(float(np.mean(by_seed)), nan, nan, len(by_seed))
             ends = fixed(*interval(by_seed))

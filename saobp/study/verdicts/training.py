@@ -6,7 +6,7 @@ from math import log, nan
 
 import numpy as np
 
-from saobp.study.beyond import model_sizes
+from saobp.study.beyond.strengths import by_size
 from saobp.study.paper.numbers import Published
 from saobp.study.setup import labels, sizes
 from saobp.study.setup.records import select
@@ -57,9 +57,9 @@ def _story_pairs(studies: Studies) -> Iterator[tuple[str, dict[str, list[tuple[f
     takes the run's place, see `Studies.with_reruns`).
     """
     for record in studies.of("beyond").get("stories", []):
-        given, pairs = record["metrics"], {}
-        if given.get("larger"):
-            runs = model_sizes.with_own(given["larger"], given["strengths"], record["parameters"]["model"])
+        pairs = {}
+        if record["metrics"].get("larger"):
+            runs = by_size(record)
             keys = [(run["model"], run["seed"], run.get("learning_rate")) for run in runs]
             plain = {key: run for key, run in zip(reversed(keys), reversed(runs)) if run["strength"] == 0.0}
             for key, run in zip(keys, runs):

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from small_models import RECIPE, RandomText, word_tokenizer
 
-from saobp.study.beyond import model_sizes, strengths
+from saobp.study.beyond import strength_training, strengths
 from saobp.study.figures import strengths as figure
 from saobp.study.setup.recipes import Beyond, Larger
 
@@ -42,7 +42,7 @@ RUNS = [
 
 
 def test_a_size_is_compared_seed_by_seed_with_the_interval_of_students_t():
-    found = model_sizes.gaps(RUNS).set_index("model")
+    found = strengths.gaps(RUNS).set_index("model")
     reach = 4.302653 * 0.1 / 3**0.5
     mini = found.loc["mini"]
     assert mini[["difference", "low", "high"]].tolist() == pytest.approx([0.2, 0.2 - reach, 0.2 + reach])
@@ -53,14 +53,14 @@ def test_a_size_is_compared_seed_by_seed_with_the_interval_of_students_t():
 
 def test_a_seed_that_failed_one_way_counts_neither_way_and_a_size_without_a_pair_is_left_out():
     failed = [run("mini", 0.2, 4, 9.0, failed=NAN), run("mini", 0.0, 4, 9.0), run("medium", 0.0, 1, 2.0)]
-    assert model_sizes.gaps([*RUNS, *failed]).equals(model_sizes.gaps(RUNS))
-    assert model_sizes.gaps([]).empty
-    assert model_sizes.gaps([run("mini", 0.0, 1, 3.0), run("mini", 0.2, 2, 3.0)]).empty, "seeds that are no pair"
+    assert strengths.gaps([*RUNS, *failed]).equals(strengths.gaps(RUNS))
+    assert strengths.gaps([]).empty
+    assert strengths.gaps([run("mini", 0.0, 1, 3.0), run("mini", 0.2, 2, 3.0)]).empty, "seeds that are no pair"
 
 
 def test_runs_of_two_processors_are_no_pair():
     apart = [run("small", level, 5, 2.0) | {"device": device(f"{level}")} for level in (0.0, 0.08)]
-    assert model_sizes.gaps([*RUNS, *apart]).equals(model_sizes.gaps(RUNS))
+    assert strengths.gaps([*RUNS, *apart]).equals(strengths.gaps(RUNS))
 
 
 @pytest.mark.parametrize(("sizes", "said"), [
@@ -80,36 +80,37 @@ def test_sizes_that_would_be_counted_twice_are_refused(sizes, said):
 ])  # fmt: skip
 def test_a_size_by_a_recipe_of_its_own_is_trained_by_it_and_stands_by_itself(tmp_path, key, own, usual, columns):
     other = [one | {key: own, "curve": [one["curve"][0] | {"loss": 1.0}]} for one in RUNS[-2:]]
-    found = model_sizes.gaps([*RUNS, *other])
+    found = strengths.gaps([*RUNS, *other])
     assert found["model"].tolist() == ["mini", "small", "small"] and found["plain"].tolist() == [3.0, 2.5, 1.0]
     assert found[key].replace({np.nan: None}).tolist() == [*columns, own]
     given = {"text": RandomText(), "held_out": RandomText(), "tokenizer": word_tokenizer(), "folder": tmp_path}
     sizes = [Larger(model="mini-narrow", **({key: usual} if usual else {})), Larger(model="mini-narrow", **{key: own})]
-    runs = model_sizes.study(replace(PLAN, larger=sizes), **given)
+    runs = strength_training.larger(replace(PLAN, larger=sizes), **given)
     assert [one[key] for one in runs] == [usual] * 2 + [own] * 2
     first, last = ([one["curve"][end]["loss"] for one in (runs[0], runs[2])] for end in (0, -1))
     assert first[0] == first[1] and last[0] != last[1], "from one start, each by its own recipe"
 
 
 def test_the_studys_own_model_comes_first_at_zero_and_at_its_own_strength():
-    swept = [run("", level, 1, 3.0) for level in (0.0, 0.1, 0.2, strengths.LEARNED)]
+    swept = [run("", level, 1, 3.0) for level in (0.0, 0.1, 0.2, strengths.BY_HEAD)]
     for one in swept:
         one.pop("model")
-    own = model_sizes.with_own(RUNS, swept, "mini-twin")
+    record = {"metrics": {"larger": RUNS, "strengths": swept}, "parameters": {"model": "mini-twin"}}
+    own = strengths.by_size(record)
     assert [(one["model"], one["strength"]) for one in own[:2]] == [("mini-twin", 0.0), ("mini-twin", 0.2)]
     assert own[2:] == RUNS
 
 
 def test_larger_models_are_trained_by_the_same_recipe_and_strengths_learned_by_layer(tmp_path):
     given = {"text": RandomText(), "held_out": RandomText(), "tokenizer": word_tokenizer(), "folder": tmp_path}
-    runs = model_sizes.study(PLAN, **given)
+    runs = strength_training.larger(PLAN, **given)
     assert [(one["model"], one["strength"], one["seed"]) for one in runs] == [
         ("small-twin", 0.0, 42),
         ("small-twin", 0.08, 42),
     ]
     assert {len(one["curve"][-1]["strengths"]) for one in runs} == {4} and runs[0]["curve"] != runs[1]["curve"]
-    assert model_sizes.gaps(runs)["seeds"].tolist() == [1]
-    (taught,) = strengths.study(PLAN, **given)
+    assert strengths.gaps(runs)["seeds"].tolist() == [1]
+    (taught,) = strength_training.study(PLAN, **given)
     went = strengths.learned([taught], strengths.BY_LAYER)
     assert taught["strength"] == strengths.BY_LAYER and set(went["head"]) == {1} and set(went["layer"]) == {1, 2, 3, 4}
     assert went[went["step"] == went["step"].max()]["strength"].nunique() > 1, "each layer has its own"

@@ -1,0 +1,83 @@
+"""Training at other strengths than the paper's, at learned ones, and of larger models; `strengths` reads the runs."""
+
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import saobp
+from saobp.models.module import Refinement
+from saobp.study.beyond import message_rounds
+from saobp.study.beyond.strengths import TAUGHT
+from saobp.study.data.masking import SeededMasking
+from saobp.study.setup import paths
+from saobp.study.setup.recipes import Beyond
+from saobp.study.setup.sizes import strength_of
+from saobp.study.training import architectures, checkpoints, trainer
+from saobp.study.training.heldout import HeldOut
+
+
+class Watch:
+    """What is followed of a strength: held-out loss and accuracy; raw and refined entropy, GTD, largest column sum."""
+
+    def __init__(self, held_out: Any, tokenizer: Any, plan: Beyond):
+        recipe = plan.pretrain
+        masking = SeededMasking(tokenizer, recipe.masking, 0)
+        self.held_out = HeldOut(held_out, masking, recipe.evaluation_sequences, recipe.batch)
+
+    def __call__(self, model: Any) -> dict[str, Any]:
+        """Measure a model; `strengths`: of every layer's heads, in nats (one value where a layer's heads share it)."""
+        tokens = self.held_out.shown["input_ids"].to(next(model.parameters()).device)
+        raw, refined = map(message_rounds.shape, message_rounds.matrices(model, tokens))
+        found = {"loss": self.held_out(model)["loss"], "accuracy": self.held_out.accuracy(model)}
+        used = [module(torch.device("cpu")) for module in model.modules() if isinstance(module, Refinement)]
+        strengths = [torch.as_tensor(strength).detach().flatten().tolist() for strength in used]
+        return {**found, "raw": raw, "refined": refined, "strengths": strengths}
+
+
+def run(
+    plan: Beyond, strength: float | str, seed: int, *, text: Any, held_out: Any, tokenizer: Any, folder: Path,
+) -> dict[str, Any]:  # fmt: skip
+    """Train one model at a strength, or with one of `TAUGHT` that starts from the size's own, and follow it.
+
+    Returns strength, seed, "curve": step, loss, accuracy, raw and refined shape, strengths, "failed": a
+    `Failure` if there is no curve, else None, and "device". A finished run is read from `folder`; one that was cut off
+    is continued.
+    """
+    recipe = plan.pretrain
+    name = checkpoints.marked(f"{plan.model}-{strength}-{seed}", (asdict(recipe), plan.sequences, text.fingerprint))
+    done = folder / f"{name}.json"
+    if not done.exists():
+        network = architectures.encoder(plan.model, tokenizer, dropout=recipe.dropout, seed=seed)
+        learn = TAUGHT.get(strength)
+        saobp.apply(network, "high", strength_of(plan.model) if learn else strength, learn=learn)
+        found = trainer.attempt(
+            network, text, SeededMasking(tokenizer, recipe.masking, seed), recipe, folder=folder / name, seed=seed,
+            measure=Watch(held_out, tokenizer, plan), title=name,
+        )  # fmt: skip
+        paths.write_text(done, json.dumps({"strength": strength, "seed": seed, **found}))
+    return json.loads(done.read_text(encoding="utf-8"))
+
+
+def study(plan: Beyond, **given: Any) -> list[dict[str, Any]]:
+    """Run every strength of a plan, and the learned ones, with every seed; `given` as in `run`."""
+    taught = [name for name, by in TAUGHT.items() if by in plan.learned]
+    return [run(plan, strength, seed, **given) for strength in (*plan.strengths, *taught) for seed in plan.seeds]
+
+
+def larger(plan: Beyond, **given: Any) -> list[dict[str, Any]]:
+    """Train each of a plan's larger models at λ = 0 and at its size's own; `given` as in `run`, whose keys a run has.
+
+    Beside them "model", "learning_rate" and "precision", None where they are the recipe's.
+    """
+    runs = []
+    for one in plan.larger:
+        rate, precision = one.of(plan.pretrain)
+        recipe = replace(plan.pretrain, learning_rate=rate, precision=precision)
+        own = replace(plan, model=one.model, larger=[], pretrain=recipe)
+        named = {"model": one.model, "learning_rate": one.learning_rate, "precision": one.precision}
+        levels = (0.0, strength_of(one.model))
+        runs += [named | run(own, level, seed, **given) for seed in one.seeds for level in levels]
+    return runs
