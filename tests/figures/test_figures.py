@@ -126,11 +126,6 @@ def test_high_leads_in_the_seeds_whose_mean_over_training_is_higher():
     assert learning.leads(curves[curves["algorithm"] == "high"], 3).empty
 
 
-def test_raw_and_refined_matrices_are_told_apart(records):
-    raw, refined = (grids.data(4, records, matrix=kind) for kind in ("raw", "refined"))
-    assert not np.allclose(raw["value"], refined["value"])
-
-
 def test_figure_4_has_four_panels_a_model_and_the_paper_s_form_a_line_an_algorithm(records):
     assert len(figures.figure(4, records).axes) == 8
     form = figures.figure("4-paper", records)
@@ -242,7 +237,6 @@ def test_the_manifest_traces_every_file_to_its_records(small, published):
     assert "no run yet" in manifest["missing"]["figure7"]
     assert manifest["entries"]["figure1"]["records"] == []  # of a sentence, not of a run
     assert all("original" in name for name in manifest["entries"]["figure2"]["records"])
-    assert entry["completeness"][0]["published_rows"] == 1436
 
 
 def test_the_manifest_gives_the_hash_of_each_record_s_file(small, tmp_path):
@@ -282,42 +276,6 @@ def test_a_notebook_holds_a_figure_in_few_bytes_with_every_pixel_and_all_but_its
     whole, few = (np.asarray(PIL.Image.open(file).convert("RGB"), int) for file in (path, io.BytesIO(embedded)))
     assert whole.shape == few.shape
     assert np.abs(whole - few).max() < 24 and np.abs(whole - few).mean() < 3  # of 255
-
-
-def test_the_departures_of_a_figure_are_those_of_its_runs_and_of_their_pretraining():
-    runs = examples.study(("mini",), ("original", "high"))
-    for run in runs:
-        task, algorithm = run["parameters"].get("task"), run["parameters"].get("algorithm")
-        own = {"matter": run["stage"], "ours": 1, "paper": None} | ({"task": task} if task else {})
-        run["departures"] = [own, {"matter": "penalty", "ours": algorithm, "paper": None}]
-    of_high = [run for run in runs if run["parameters"].get("algorithm") == "high"]
-    said = " ".join(drawing.departures(4, runs))
-    assert "pretrain: 1" in said and "attention, race, attention: 1" in said
-    assert "squad" not in said and "finetune" not in said, "of other tasks and stages"
-    assert "penalty: high; the paper gives none | original; the paper gives none" in said
-    assert "original" not in " ".join(drawing.departures(4, of_high))
-    assert "high" not in " ".join(drawing.departures(2, runs)), "Figure 2 shows Original alone"
-    assert drawing.departures(4, [run | {"departures": []} for run in runs]) == []
-
-
-def test_of_a_record_of_several_studies_a_figure_names_what_its_own_differs_in():
-    own = [{"matter": "steps", "ours": 5, "paper": None, "part": part} for part in ("strengths", "sizes", "hops")]
-    study, cost = examples.beyond() | {"departures": own}, examples.cost()
-    assert cost["departures"]
-    assert drawing.departures("strength", [study]) == ["strengths, steps: 5; the paper gives none"]
-    assert drawing.departures("hops", [study]) == ["hops, steps: 5; the paper gives none"]
-    assert not drawing.departures("length", [cost]), "those are of whole models, this is attention alone"
-
-
-def test_a_figure_is_described_without_the_splits_of_tasks_that_it_does_not_show():
-    tasks, names = ("race", "squad"), ("original", "high")
-    runs = [examples.attention("mini", name, task=task) for name in names for task in tasks]
-    places = {"race": ("ehovy/race", "middle"), "squad": ("rajpurkar/squad", "plain_text")}
-    split = {"split": "validation", "rows": 5, "published_rows": 9, "complete": False, "role": "evaluation"}
-    splits = [split | {"dataset": name, "config": config} for name, config in places.values()]
-    runs = [run | {"data": run["data"] | {"splits": splits}} for run in runs]
-    of = [{split["dataset"] for split in publishing.provenance(drawing.used(n, runs))["completeness"]} for n in (2, 7)]
-    assert of == [{"ehovy/race"}, {"rajpurkar/squad"}]
 
 
 def test_a_rebuild_gives_the_same_bytes(small, published, tmp_path):
@@ -365,7 +323,7 @@ def test_a_figure_of_one_task_is_traced_to_the_records_of_that_task_alone(number
     ]  # fmt: skip
     task = {7: "squad", 8: "sst2"}.get(number, "race")
     asked = [f"{name}-{seed}-{task}" for name in ("original", "high")[: 1 if number == 2 else 2] for seed in (42, 43)]
-    assert [run["name"] for run in drawing.used(number, runs)] == asked
+    assert [run["name"] for run in drawing.relevant(number, runs)] == asked
 
 
 def test_r_of_a_seed_is_pearson_s_over_its_heads_and_samples(records):
@@ -511,7 +469,7 @@ def test_gains_set_the_paper_s_difference_beside_ours_where_both_algorithms_were
     assert ax.get_yticklabels()[0].get_text().startswith(ours["gain"].idxmax())
     assert gains.numbers(frame)["ours_above"] == (ours["low"] > 0).sum()
     assert {"CoLA", "STS-B"} <= set(paper.index) and np.isnan(paper.loc["CoLA", "low"])
-    assert drawing.used("gains", [*runs, examples.finetune("mini", "low", 42)]) == runs
+    assert drawing.relevant("gains", [*runs, examples.finetune("mini", "low", 42)]) == runs
     with pytest.raises(figures.FigureError, match="High and Original fine-tuned on the same task"):
         figures.data("gains", runs[:2])
 

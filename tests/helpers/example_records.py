@@ -93,10 +93,17 @@ def attention(model="mini", algorithm="original", seed=42, task="race"):
         "betweenness": [*(8 - 5 * gtd + random.normal(0, 0.5, 80)).tolist()[:-1], None],
     }
     maps = [attention_map(layer, head, random) for layer in range(LAYERS) for head in range(HEADS)]
+    refined = matrices(algorithm, seed)
+    measured = {name: refined[name] for name in ("gtd", "indirect_entropy")}
+    measured |= {"clustering_barrat": graph["clustering"], "betweenness": graph["betweenness"][:-1]}
     metrics = {
         "task": task, "samples": 64, "layers": LAYERS, "heads": HEADS, "graph": graph, "maps": maps,
         "nan": {"refined": {"betweenness": 1, "clustering_barrat": 0}},
-        "matrices": {"raw": matrices(algorithm, seed, 0.9), "refined": matrices(algorithm, seed)},
+        "matrices": {"raw": matrices(algorithm, seed, 0.9), "refined": refined},
+        "means": {
+            name: {"mean": float(np.mean(values)), "low": None, "high": None, "samples": 64.0}
+            for name, values in measured.items()
+        },
     }  # fmt: skip
     return record("attention", model, algorithm, seed, metrics, task=task)
 
@@ -121,7 +128,7 @@ def pretrain(model="mini", algorithm="original", seed=42, points=12):
         curve.append(point | {"perplexity": float(np.exp(loss + random.normal(0, 0.05)))})
     metrics = {
         "steps": 10 * points, "tokens": 320 * points, "loss": curve[-1]["loss"],
-        "perplexity": curve[-1]["perplexity"], "curve": curve, "parameters": 11_170_000,
+        "curve": curve, "parameters": 11_170_000, **perplexity(curve[-1]["perplexity"]),
     }  # fmt: skip
     settings = {"steps": 10 * points, "learning_rate": 5e-5, "scheduler": "cosine", "warmup": 5}
     shape = {"layers": 4, "hidden": 256, "heads": 4, "feedforward": 1024}
@@ -209,7 +216,11 @@ def strengths(levels=(0.0, 0.01, 0.1, 1.0), seeds=(42, 43)):
 
 def decoder(model="gpt2-mini", algorithm="original", seed=42):
     tasks = {task: scores(task, seed, LIFT.get(algorithm, 0.0)) for task in ("race", "boolq")}
-    return record("decoder", model, algorithm, seed, {"tasks": tasks, "perplexity": 60 - 100 * LIFT[algorithm]})
+    return record("decoder", model, algorithm, seed, {"tasks": tasks, **perplexity(60 - 100 * LIFT[algorithm])})
+
+
+def perplexity(value):
+    return {"perplexity": value, "perplexity_interval": [0.9 * value, 1.1 * value], "sequences": 32}
 
 
 def study(models=("mini",), algorithms=("original", "high"), seeds=(42, 43, 44)):

@@ -6,7 +6,7 @@ import pytest
 
 from saobp.study import tables
 from saobp.study.setup import labels
-from saobp.study.statistics import Estimate, estimates, on_scale
+from saobp.study.statistics import Estimate, estimates
 from saobp.study.tables import context
 from saobp.study.tables.cells import Cell
 
@@ -20,7 +20,7 @@ MEANS = {
 
 def attention(seed=42, means=MEANS, **metrics):
     run = examples.attention(algorithm="high", seed=seed)
-    run["metrics"] |= {"graph_nodes": 40, "graph_threshold": 1e-4, **metrics} | ({"means": means} if means else {})
+    run["metrics"] |= {"graph_nodes": 40, "graph_threshold": 1e-4, "means": means, **metrics}
     return run
 
 
@@ -28,9 +28,8 @@ def departure(matter, ours, paper, *basis):
     return {"matter": matter, "ours": ours, "paper": paper, **({"basis": basis[0]} if basis else {})}
 
 
-def finetune(*tasks, departures=(), splits=()):
-    run = examples.finetune(tasks=tasks)
-    return run | {"departures": list(departures), "data": {"source": "mirror", "splits": list(splits)}}
+def finetune(*tasks, departures=()):
+    return examples.finetune(tasks=tasks) | {"departures": list(departures)}
 
 
 def notes(number, runs):
@@ -50,18 +49,13 @@ def test_attention_of_one_run_has_its_interval_over_texts():
     assert "n counts runs×texts, of accuracy runs×items." in text
 
 
-def test_an_older_record_shows_its_mean_without_an_interval():
-    older = attention(means=None)
-    assert gtd([older]).count() == "1" and "±" not in gtd([older]).number()
-
-
 def test_what_all_texts_give_alike_has_no_interval():
     assert tables.table(1, [attention()]).cell("BERT-Mini", "High", column="CC").number() == "1.00"
 
 
 def test_a_measure_that_no_text_defines_is_empty():
     nowhere = {"mean": None, "low": None, "high": None, "samples": 0.0, "undefined": 64.0}
-    run = attention(means=MEANS | {"betweenness": nowhere}, graph={})
+    run = attention(means=MEANS | {"betweenness": nowhere})
     assert tables.table(1, [run]).cell("BERT-Mini", "High", column="BC").reason == "not measured"
 
 
@@ -75,12 +69,6 @@ def test_several_seeds_add_their_spread_to_that_of_the_texts():
     assert alike.half_width == pytest.approx(0.0016, rel=1e-3), "the texts' share stays"
 
 
-def test_a_seed_whose_record_is_older_leaves_the_spread_over_seeds():
-    runs = [attention(1), attention(2, None)]
-    values = [0.7512, estimates.nested_mean(runs[1]["metrics"]["matrices"]["refined"]["gtd"])]
-    assert gtd(runs).ours == on_scale(estimates.mean_over_runs(values), 1.0)
-
-
 def test_the_caption_says_of_which_graph_clustering_and_betweenness_are():
     assert "token graph (first 40 tokens, edges above 0.0001); n" in tables.table(1, [attention()]).caption
     other = attention(graph_nodes=7, graph_threshold=0.5)
@@ -90,14 +78,10 @@ def test_the_caption_says_of_which_graph_clustering_and_betweenness_are():
 
 @pytest.mark.parametrize(("number", "make", "model"), [(3, "pretrain", "small"), (7, "decoder", "gpt2-mini")])
 def test_a_perplexity_has_its_interval_over_sequences(number, make, model):
-    older, newer = (getattr(examples, make)(model) for _ in range(2))
-    newer["metrics"] |= {"perplexity": 50.0, "perplexity_interval": [44.0, 58.5], "sequences": 128}
-    cells = [
-        tables.table(number, [run]).cell(labels.model_title(model), "Original", column="PPL_WikiText")
-        for run in (older, newer)
-    ]
-    assert (cells[1].number(), cells[1].count()) == ("50.00 [44.00, 58.50]", "1×128")
-    assert cells[0].count() == "1" and cells[0].error() == ""
+    run = getattr(examples, make)(model)
+    run["metrics"] |= {"perplexity": 50.0, "perplexity_interval": [44.0, 58.5], "sequences": 128}
+    cell = tables.table(number, [run]).cell(labels.model_title(model), "Original", column="PPL_WikiText")
+    assert (cell.number(), cell.count()) == ("50.00 [44.00, 58.50]", "1×128")
 
 
 def test_the_column_of_wikitext_is_of_wikitext_where_every_run_was_measured_there_and_the_caption_says_so():
@@ -108,7 +92,8 @@ def test_the_column_of_wikitext_is_of_wikitext_where_every_run_was_measured_ther
             "perplexity": 99.0, "perplexity_interval": [90.0, 108.9], "sequences": 64, "tokens": 8192,
             "split": "validation", "config": "wikitext-103-v1", "note": "half of it",
         }  # fmt: skip
-    mixed, newer = tables.table(3, [*runs, examples.pretrain("small", "high", 7)]), tables.table(3, runs)
+    tuned = examples.finetune("small", tasks=("qnli",))  # says nothing of a text
+    mixed, newer = (tables.table(3, [*runs, other]) for other in (examples.pretrain("small", "high", 7), tuned))
     shown = [table.cell("BERT-Small", "Original", column="PPL_WikiText").ours for table in (older, mixed, newer)]
     assert shown[0].value == shown[1].value == runs[0]["metrics"]["perplexity"]
     assert (shown[2].value, shown[2].items) == (99.0, 64)
@@ -162,22 +147,6 @@ def test_an_average_is_flagged_against_the_average_of_luck():
     assert table.cell("BERT-Mini", "Low", column="GLUE").flags == ("below majority",)
     assert "§: the whole interval is below the most frequent answer" in table.to_markdown()
     assert r"\S{}: the whole interval" in table.to_latex()
-
-
-def test_departures_are_of_the_tasks_that_are_asked_for():
-    said = {"matter": "training split", "ours": "validation", "paper": "the published one", "task": "race"}
-    race, rte = examples.split("ehovy/race", "middle"), examples.split("nyu-mll/glue", "rte", 277, 277)
-    runs = [
-        finetune("rte", departures=[said], splits=[rte]),
-        finetune("race", departures=[said], splits=[race]),
-    ]
-    assert context.departures(context.of_tasks(runs, {"race"})) == [
-        "fine-tuning, race, training split: validation, not the published one"
-    ]
-    assert context.departures(context.of_tasks(runs, {"rte"})) == []
-    together = finetune("rte", "race", departures=[said], splits=[race, rte])
-    (kept,) = context.of_tasks([together], {"rte"})
-    assert kept["data"]["splits"] == [rte] and kept["departures"] == []
 
 
 def test_a_departure_of_another_stage_than_pretraining_names_it():

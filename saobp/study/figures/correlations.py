@@ -16,20 +16,18 @@ from saobp.study.setup import labels
 from saobp.study.statistics import Estimate, estimates, trajectories
 
 Record = dict[str, Any]
-SIZES = {3: ("mini",), 9: ("small", "medium")}
 PRINTED = {"wikitext": "WikiText_PPL", "sst2": "SST2_Acc", "hellaswag": "HellaSwag_Acc", "race": "RACE_middle_Acc"}
 LEAST_GTD, LEAST_SCORE = 0.004, 4  # that an axis shows: of GTD, and points of a score
 COLUMNS = ["model", "task", "algorithm", "run", "seed", "step", "gtd", "score"]
 
 
-def data(number: int, records: Sequence[Record]) -> pd.DataFrame:
+def data(records: Sequence[Record]) -> pd.DataFrame:
     """One row a point: model, task, algorithm, run, step (empty: the finished run), gtd, score."""
-    parts = []
-    for model in estimates.models(records):
-        if labels.size(model) in SIZES[number]:
-            for task in trajectories.TITLES:
-                points = trajectories.points(records, model, task)
-                parts.append(points.assign(model=model, task=task))
+    parts = [
+        trajectories.points(records, model, task).assign(model=model, task=task)
+        for model in estimates.models(records)
+        for task in trajectories.TITLES
+    ]
     filled = [part for part in parts if len(part)]
     return pd.concat(filled, ignore_index=True)[COLUMNS] if filled else pd.DataFrame(columns=COLUMNS)
 

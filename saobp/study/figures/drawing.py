@@ -25,6 +25,8 @@ from saobp.study.figures import (
     style,
     tokens,
 )  # fmt: skip
+from saobp.study.setup import labels
+from saobp.study.statistics import trajectories
 from saobp.study.tables import context
 
 Record = dict[str, Any]
@@ -38,67 +40,87 @@ class FigureError(ValueError):
 
 @dataclass(frozen=True)
 class Drawing:
-    """How one figure is made: its data from records, its picture from the data, the numbers of its caption."""
+    """How one figure is made, from its data to its caption, and which records it reads."""
 
     data: Callable[[Sequence[Record]], pd.DataFrame]
     plot: Callable[[pd.DataFrame, float], Figure]
-    numbers: Callable[[pd.DataFrame], dict[str, Any]]
-    needs: str
-    tasks: tuple[str, ...] = ()  # those its data are of, where they do not say
-    algorithms: tuple[str, ...] = ()  # likewise; of all that were run if empty
-    about: tuple[str | None, ...] = ()  # the parts of a record that it shows, where a record is of several
-    several: bool = False  # whether it sets records of several profiles side by side
+    numbers: Callable[[pd.DataFrame], dict[str, Any]]  # of its caption
+    needs: str  # said where there are none
+    stages: tuple[str, ...] = ()
+    part: str = ""  # of a record's metrics: records without it are left out
+    sizes: tuple[str, ...] = ()  # all if empty, as below
+    algorithms: tuple[str, ...] = ()
+    tasks: tuple[str, ...] = ()
+    several: bool = False  # whether it sets records of several studies side by side
+
+    def reads(self, record: Record) -> bool:
+        """Whether the figure shows something of a record."""
+        given, metrics = record["parameters"], record["metrics"]
+        tasks = {*(metrics.get("tasks") or {}), *filter(None, [given.get("task")])}
+        return (
+            record["stage"] in self.stages
+            and not labels.is_decoder(str(given.get("model")))
+            and (not self.part or bool(metrics.get(self.part)))
+            and (not self.sizes or labels.size(given["model"]) in self.sizes)
+            and (not self.algorithms or given.get("algorithm") in self.algorithms)
+            and (not self.tasks or not tasks or not tasks.isdisjoint(self.tasks))
+        )
 
 
 def _grid(number: int, plot: Callable[[pd.DataFrame, float], Figure] = grids.plot) -> Drawing:
-    needs = f"attention records of task {grids.TASKS[number][0]}"
-    return Drawing(partial(grids.data, number), plot, grids.numbers, needs, grids.TASKS[number])
+    tasks = grids.TASKS[number]
+    needs = f"attention records of task {tasks[0]}"
+    return Drawing(partial(grids.data, tasks), plot, grids.numbers, needs, ("attention",), tasks=tasks)
 
 
-def _performance(number: int, sizes: str) -> Drawing:
-    needs = f"pretraining records with a curve, or fine-tuning and attention records of {sizes}"
-    return Drawing(partial(correlations.data, number), correlations.plot, correlations.numbers, needs)
+def _performance(title: str, *sizes: str) -> Drawing:
+    needs = f"pretraining records with a curve, or fine-tuning and attention records of {title}"
+    return Drawing(
+        correlations.data, correlations.plot, correlations.numbers, needs, ("pretrain", "finetune", "attention"),
+        sizes=sizes, tasks=tuple(trajectories.TITLES),
+    )  # fmt: skip
 
 
-def _graph(number: int) -> Drawing:
+def _graph(data: Callable[[Sequence[Record]], pd.DataFrame], *algorithms: str) -> Drawing:
     needs = "attention records of task race with a graph block"
-    return Drawing(partial(joint.data, number), joint.plot, joint.numbers, needs, (joint.TASK,))
+    return Drawing(data, joint.plot, joint.numbers, needs, ("attention",), algorithms=algorithms, tasks=(joint.TASK,))
 
 
-EXAM = ("a record of notebook 12 with a run that did not diverge", ("hops",))
+EXAM = ("a record of notebook 12 with a run that did not diverge", ("beyond",), "multihop")
+SIDES = ("original", "high")
 FIGURES: dict[Number, Drawing] = {
     1: Drawing(maps.data, maps.plot, maps.numbers, "data/examples/minilm.json"),
-    2: _graph(2),
-    3: _performance(3, "BERT-Mini"),
+    2: _graph(joint.points, "original"),
+    3: _performance("BERT-Mini", "mini"),
     4: _grid(4),
-    5: _graph(5),
+    5: _graph(joint.binned),
     6: Drawing(
         partial(seeds.by_seed, measure="sparsity"), seeds.sparsity, seeds.numbers,
-        "attention records of High and Original of one seed",
+        "attention records of High and Original of one seed", ("attention",), algorithms=SIDES,
     ),
     7: _grid(7),
     8: _grid(8),
-    9: _performance(9, "BERT-Small or BERT-Medium"),
+    9: _performance("BERT-Small or BERT-Medium", "small", "medium"),
     "glance": Drawing(
         glance.data, glance.plot, glance.numbers,
-        "attention and pretraining records of High and Original and the exam of notebook 12", several=True,
+        "attention and pretraining records of High and Original and the exam of notebook 12",
+        ("pretrain", "attention", "beyond", "hops"), several=True,
     ),
     "gains": Drawing(
         gains.data, gains.plot, gains.numbers, "High and Original fine-tuned on the same task",
-        algorithms=("high", "original"),
+        ("pretrain", "finetune"), algorithms=SIDES,
     ),
     "length": Drawing(
-        costs.length_data, costs.length_figure, costs.numbers, "a cost record with lengths", about=("attention alone",)
+        costs.length_data, costs.length_figure, costs.numbers, "a cost record with lengths", ("cost",)
     ),
-    "hops": Drawing(exam.data, exam.plot, exam.numbers, EXAM[0], about=EXAM[1]),
-    "learning": Drawing(learning.data, learning.plot, learning.numbers, EXAM[0], about=EXAM[1]),
+    "hops": Drawing(exam.data, exam.plot, exam.numbers, *EXAM),
+    "learning": Drawing(learning.data, learning.plot, learning.numbers, *EXAM),
     "strength": Drawing(
         strengths.data, strengths.plot, strengths.numbers,
-        "a record of notebook 12 with a strength that did not diverge", about=("strengths",),
+        "a record of notebook 12 with a strength that did not diverge", ("beyond",), "strengths",
     ),
     "tokens": Drawing(
-        tokens.data, tokens.plot, tokens.numbers, "a record of notebook 12 that followed tokens",
-        about=("tokens",),
+        tokens.data, tokens.plot, tokens.numbers, "a record of notebook 12 that followed tokens", ("beyond",), "tokens"
     ),
 }  # fmt: skip
 PAPER_FORMS: dict[Number, Drawing] = {f"{number}-paper": _grid(number, grids.paper_form) for number in grids.TASKS}
@@ -128,6 +150,11 @@ def found(number: Number) -> Drawing:
     return FIGURES[number]
 
 
+def relevant(number: Number, records: Sequence[Record]) -> list[Record]:
+    """The records that Figure `number` reads."""
+    return [record for record in records if found(number).reads(record)]
+
+
 def data(number: Number, records: Sequence[Record]) -> pd.DataFrame:
     """The numbers that Figure `number` shows, one row a point.
 
@@ -137,30 +164,10 @@ def data(number: Number, records: Sequence[Record]) -> pd.DataFrame:
     drawing = found(number)
     if not drawing.several:
         context.profile(records)
-    frame = drawing.data(context.relevant(stem(number), records))
+    frame = drawing.data(relevant(number, records))
     if frame.empty:
         raise FigureError(f"{title(number)}: no run yet, it needs {drawing.needs}")
     return frame
-
-
-def used(number: Number, records: Sequence[Record], frame: pd.DataFrame | None = None) -> list[Record]:
-    """The records behind Figure `number`: its runs, or those of its stages, models, algorithms, seeds and tasks.
-
-    What a record says of other tasks, their splits and departures, is left out. `frame`: its data, if known.
-    """
-    frame = data(number, records) if frame is None else frame
-    chosen, drawing = context.relevant(stem(number), records), found(number)
-    if number in TITLES:
-        of = drawing.algorithms
-        return [record for record in chosen if not of or record["parameters"].get("algorithm") in of]
-    runs = set(frame["run"]) if "run" in frame else set()
-    if runs and runs <= {record["name"] for record in chosen}:
-        chosen = [record for record in chosen if record["name"] in runs]
-    for key in {"model", "algorithm", "seed"} & set(frame.columns[frame.notna().all()]):
-        shown = set(frame[key])
-        chosen = [record for record in chosen if record["parameters"].get(key) in shown]
-    tasks = set(frame["task"]) if "task" in frame else set(drawing.tasks)
-    return context.of_tasks(chosen, tasks) if tasks else chosen
 
 
 def figure(number: Number, records: Sequence[Record], *, width: float = style.PAGE) -> Figure:
@@ -184,20 +191,3 @@ def caption(number: Number, records: Sequence[Record], frame: pd.DataFrame | Non
 def captions() -> dict[Number, str]:
     """The captions of all figures, with a place for each number."""
     return yaml.safe_load(CAPTIONS.read_text(encoding="utf-8"))
-
-
-def departures(number: Number, records: Sequence[Record], frame: pd.DataFrame | None = None) -> list[str]:
-    """What differs from the paper's recipe in the runs that a figure shows and in their models' pretraining."""
-    behind, about = with_pretraining(used(number, records, frame), records), found(number).about
-    return context.departures(behind, parts=about)
-
-
-def with_pretraining(chosen: Sequence[Record], records: Sequence[Record]) -> list[Record]:
-    """The chosen records, after those of `records` that tell of the pretraining of their models."""
-    names, models = {record["name"] for record in chosen}, {_model(record) for record in chosen}
-    trained = [record for record in records if record["stage"] == "pretrain" and _model(record) in models]
-    return [*(record for record in trained if record["name"] not in names), *chosen]
-
-
-def _model(record: Record) -> tuple[Any, ...]:
-    return tuple(record["parameters"].get(key) for key in ("model", "algorithm", "seed"))

@@ -29,21 +29,19 @@ DIGITS = {"gtd": 3, "indirect_entropy": 2, "entropy": 2, "final_entropy": 2}  # 
 COLUMNS = ["model", "task", "algorithm", "of", "panel", "x", "value", "low", "high", "runs", "seed"]
 
 
-def data(number: int, records: Sequence[Record], matrix: str = "refined") -> pd.DataFrame:
-    """One row a point: model, task, algorithm, of, panel, x (from 1), mean over runs with its 95 % interval.
+def data(tasks: Sequence[str], records: Sequence[Record]) -> pd.DataFrame:
+    """One row a point of refined attention: model, task, algorithm, of, panel, x (from 1), mean with 95 % interval.
 
     `of` is "level", or "difference" for the same seed's Original taken off. Of several runs each has its own rows
-    beside the mean, with its `seed`, which is empty in the mean's. x 0 is the mean over all layers or heads. `matrix`
-    is "refined" (what multiplies the values) or "raw" (the softmax). Heads are by their number in a single run; of
-    several runs, whose heads have nothing but their number in common, from the lowest entropy to the highest.
+    beside the mean, with its `seed`, which is empty in the mean's. x 0 is the mean over all layers or heads. Heads are
+    by their number in a single run; of several runs, whose heads have nothing but their number in common, from the
+    lowest entropy to the highest.
     """
     rows = []
     for model in estimates.models(records):
-        for task in TASKS[number]:
+        for task in tasks:
             for panel in PANELS:
-                curves = {
-                    name: _curves(records, model, name, task, panel, matrix) for name in estimates.algorithms(records)
-                }
+                curves = {name: _curves(records, model, name, task, panel) for name in estimates.algorithms(records)}
                 plain = curves.get("original", {})
                 for name, own in curves.items():
                     rows += [(model, task, name, "level", panel, *point) for point in _points(own, TOP[panel])]
@@ -52,14 +50,12 @@ def data(number: int, records: Sequence[Record], matrix: str = "refined") -> pd.
     return pd.DataFrame(rows, columns=COLUMNS).astype({"seed": "Int64"})
 
 
-def _curves(
-    records: Sequence[Record], model: str, algorithm: str, task: str, panel: str, matrix: str
-) -> dict[int, np.ndarray]:
+def _curves(records: Sequence[Record], model: str, algorithm: str, task: str, panel: str) -> dict[int, np.ndarray]:
     """Each seed's values by layer, or of the heads of the last layer; NaN where undefined."""
     runs = estimates.attention_runs(records, model, algorithm, task)
     found = {}
     for run in runs:
-        if values := _curve(estimates.matrix(run, matrix), panel):
+        if values := _curve(estimates.matrix(run), panel):
             curve = np.array(values, dtype=float)
             found[run["parameters"]["seed"]] = np.sort(curve) if panel == "final_entropy" and len(runs) > 1 else curve
     return found

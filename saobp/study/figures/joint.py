@@ -31,39 +31,38 @@ BINNED = [*COLUMNS, "r", "n"]
 GRID = {"gridsize": (75, 40), "extent": (0, 1, 0, 1), "mincnt": 1}  # hexagons of a cloud, both axes from 0 to 1
 
 
-def data(number: int, records: Sequence[Record]) -> pd.DataFrame:
-    """One row per point: model, algorithm, seed, measure, gtd, value (empty where undefined).
+def points(records: Sequence[Record]) -> pd.DataFrame:
+    """Figure 2: one row a point: model, algorithm, seed, measure, gtd, value (empty where undefined).
 
     A point of Barrat's clustering and of betweenness is a head on a sample; of Onnela's a head, mean over samples.
-    Figure 5, which shows no single point, has what `binned` makes of them.
     """
-    model = next(iter(estimates.models(records)), None)
-    parts = []
-    for algorithm in ["original"] if number == 2 else estimates.algorithms(records):
+    model, parts = next(iter(estimates.models(records)), None), []
+    for algorithm in estimates.algorithms(records):
         for run in estimates.attention_runs(records, model, algorithm, TASK):
             if graph := run["metrics"].get("graph"):
                 where = {"model": model, "algorithm": algorithm, "seed": run["parameters"].get("seed")}
                 matrix = estimates.matrix(run)
                 heads = {name: np.ravel(matrix.get(name) or []) for name in ("gtd", "clustering_onnela")}
-                points = {name: (graph["gtd"], graph[name]) for name in ("clustering", "betweenness")}
-                points["onnela"] = (heads["gtd"][: len(heads["clustering_onnela"])], heads["clustering_onnela"])
-                for measure, (gtd, values) in points.items():
+                pairs = {name: (graph["gtd"], graph[name]) for name in ("clustering", "betweenness")}
+                pairs["onnela"] = (heads["gtd"][: len(heads["clustering_onnela"])], heads["clustering_onnela"])
+                for measure, (gtd, values) in pairs.items():
                     pair = {"gtd": np.array(gtd, dtype=float), "value": np.array(values, dtype=float)}
                     parts.append(pd.DataFrame(pair).assign(measure=measure, **where))
-    points = pd.concat(parts, ignore_index=True)[COLUMNS] if parts else pd.DataFrame(columns=COLUMNS)
-    return points if number == 2 or points.empty else binned(points)
+    return pd.concat(parts, ignore_index=True)[COLUMNS] if parts else pd.DataFrame(columns=COLUMNS)
 
 
-def binned(points: pd.DataFrame) -> pd.DataFrame:
-    """Return what Figure 5 draws: r and n per measure, algorithm and seed; the clouds' hexagons, n points in each."""
-    model, clouds = points["model"].iloc[0], []
-    for algorithm, own in points[points["measure"] == "clustering"].dropna().groupby("algorithm", sort=False):
+def binned(records: Sequence[Record]) -> pd.DataFrame:
+    """Figure 5: r and n per measure, algorithm and seed; the clouds' hexagons, n points in each."""
+    found, clouds = points(records), []
+    if found.empty:
+        return found
+    for algorithm, own in found[found["measure"] == "clustering"].dropna().groupby("algorithm", sort=False):
         hexagons = Figure().subplots().hexbin(own["gtd"].astype(float), own["value"].astype(float), **GRID)
         x, y = hexagons.get_offsets().T.round(4)
         cell = {"gtd": x, "value": y, "n": hexagons.get_array().astype(int)}
         clouds.append(pd.DataFrame(cell).assign(algorithm=algorithm, measure="clustering"))
-    found = pd.concat([correlations(points), *clouds], ignore_index=True).assign(model=model)
-    return found.reindex(columns=BINNED).astype({"seed": "Int64"})
+    whole = pd.concat([correlations(found), *clouds], ignore_index=True).assign(model=found["model"].iloc[0])
+    return whole.reindex(columns=BINNED).astype({"seed": "Int64"})
 
 
 def correlations(frame: pd.DataFrame) -> pd.DataFrame:

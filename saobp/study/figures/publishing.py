@@ -113,7 +113,7 @@ def publish(
     written beside each page-wide one ("figure4-column.pdf"). Returns the paths, the manifest last.
     """
     folder, missing = Path(folder), {}
-    entries = {f"table{n}": _of_table(context.relevant(f"table{n}", [*first, *records])) for n in tables.TABLES}
+    entries = {f"table{n}": provenance(tables.relevant(n, [*first, *records])) for n in tables.TABLES}
     written = {f"table{number}": tables.write(number, records, folder, first=first) for number in tables.TABLES}
     if decided is None:
         decided = verdicts.verdicts(verdicts.Studies({context.profile(records): records}, numbers.load()))
@@ -123,7 +123,7 @@ def publish(
         written["figure-claims"] += write_claims(decided, folder, ["pdf"], style.COLUMN, "figure-claims-column")
     entries |= {name: {"studies": _studies(decided)} for name in ("claims", "figure-claims")}
     drawn = [(number, origin(number, records, others, fresh), drawing.stem(number)) for number in drawing.FIGURES]
-    drawn += [(n, context.relevant(drawing.stem(n), others), name) for n, name in beside(records, others).items()]
+    drawn += [(n, drawing.relevant(n, others), name) for n, name in beside(records, others).items()]
     for number, behind, name in drawn:
         try:
             entries[name], written[name] = both_widths(number, behind, folder, formats, name)
@@ -144,15 +144,8 @@ def both_widths(
     files = write(number, records, folder, formats, name=name, frame=frame)
     if "pdf" in formats:
         files += write(number, records, folder, ["pdf"], width=style.COLUMN, name=f"{name}-column", frame=frame)
-    entry = provenance(drawing.used(number, records, frame)) | {
-        "title": drawing.title(number), "caption": drawing.caption(number, records, frame),
-        "departures": drawing.departures(number, records, frame),
-    }  # fmt: skip
-    return entry, files
-
-
-def _of_table(records: Sequence[Record]) -> dict[str, Any]:
-    return provenance(records) | {"departures": context.departures(records)}
+    entry = provenance(drawing.relevant(number, records))
+    return entry | {"title": drawing.title(number), "caption": drawing.caption(number, records, frame)}, files
 
 
 def _studies(decided: Sequence[verdicts.Verdict]) -> dict[str, list[str]]:
@@ -177,9 +170,9 @@ def write_claims(
 
 def beside(records: Sequence[Record], others: Sequence[Record]) -> dict[int | str, str]:
     """The figures that both can draw, with the name of the one of `others`: "figure-strength-stories"."""
-    stems = {number: drawing.stem(number) for number in drawing.TITLES if not drawing.FIGURES[number].several}
-    both = [number for number, stem in stems.items() if all(context.relevant(stem, of) for of in (records, others))]
-    return {number: f"{stems[number]}-{context.profile(others)}" for number in both}
+    single = [number for number in drawing.TITLES if not drawing.FIGURES[number].several]
+    both = [number for number in single if all(drawing.relevant(number, of) for of in (records, others))]
+    return {number: f"{drawing.stem(number)}-{context.profile(others)}" for number in both}
 
 
 def origin(
@@ -188,7 +181,7 @@ def origin(
     """The records behind a figure: `records`, where these have none of what it shows `others`, or all together."""
     if drawing.FIGURES[number].several:
         return [*records, *others, *fresh]
-    return records if context.relevant(drawing.stem(number), records) or not others else others
+    return records if drawing.relevant(number, records) or not others else others
 
 
 def write_manifest(
@@ -252,7 +245,6 @@ def provenance(records: Sequence[Record]) -> dict[str, Any]:
         "records": [record["name"] for record in records],
         "profile": " and ".join(sorted({run["profile"] for run in records})) or "none",
         "data": [{"source": source, "fingerprint": mark} for source, mark in sorted(data, key=str)],
-        "completeness": context.splits(records),
         "code": [{"version": number, "commit": commit} for number, commit in sorted(code, key=str)],
         "versions": dict(sorted(versions.items())),
         "date": max((run["started"] for run in records), default=None),

@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from saobp.study.paper import numbers as published_numbers
 from saobp.study.paper.numbers import Published
-from saobp.study.setup import paths
+from saobp.study.setup import labels, paths
 from saobp.study.tables import context, measures, scores, setup
 from saobp.study.tables.cells import Cell, Row
 from saobp.study.tables.render import Table
@@ -15,18 +16,34 @@ from saobp.study.tables.render import Table
 Record = dict[str, Any]
 TABLES = {
     1: measures.table1,
-    2: scores.table2,
+    2: partial(scores.of_encoders, 2),
     3: scores.table3,
-    4: setup.table4,
-    5: setup.table5,
+    4: partial(setup.of_settings, 4),
+    5: partial(setup.of_settings, 5),
     6: measures.table6,
     7: scores.table7,
-    8: scores.table8,
+    8: partial(scores.of_encoders, 8),
     9: setup.table9,
 }
+STAGES = {  # of the records that a table reads
+    1: ("pretrain", "attention", "finetune"), 2: ("pretrain", "finetune"), 3: ("pretrain", "finetune"),
+    4: ("pretrain",), 5: ("pretrain",), 6: ("pretrain", "finetune", "attention"), 7: ("pretrain", "decoder"),
+    8: ("pretrain", "finetune"), 9: ("cost",),
+}  # fmt: skip
+OF_DECODERS = 7
 FORMATS = {"csv": "to_csv", "md": "to_markdown", "tex": "to_latex"}
 
-__all__ = ["FORMATS", "TABLES", "Cell", "Row", "Table", "table", "write"]
+__all__ = ["FORMATS", "TABLES", "Cell", "Row", "Table", "relevant", "table", "write"]
+
+
+def relevant(number: int, records: Sequence[Record]) -> list[Record]:
+    """The records that Table `number` reads, of encoders or of decoders."""
+    return [
+        record
+        for record in records
+        if record["stage"] in STAGES[number]
+        and labels.is_decoder(str(record["parameters"].get("model"))) == (number == OF_DECODERS)
+    ]
 
 
 def table(
@@ -38,7 +55,7 @@ def table(
     """
     if number not in TABLES:
         raise ValueError(f"number: the paper has no Table {number}; choose 1 to 9")
-    study, used = context.profile(records), context.relevant(f"table{number}", records)
+    study, used = context.profile(records), relevant(number, records)
     built = replace(TABLES[number](used, published or published_numbers.load()), study=study if records else "")
     return built.below(table(number, first, published)) if first else built
 

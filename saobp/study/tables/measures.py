@@ -17,29 +17,17 @@ from saobp.study.tables.render import Table
 Record = dict[str, Any]
 TITLES = {"GTD": "GTD", "IE": "I.E. (nats)", "Acc_RACE_Middle": "Accuracy", "CC": "CC", "BC": "BC"}
 MEASURES = {"GTD": "gtd", "IE": "indirect_entropy", "CC": "clustering_barrat", "BC": "betweenness"}
-GRAPH = {"clustering_barrat": "clustering", "betweenness": "betweenness"}  # in a record's sample of heads
 TOP = {"GTD": 1.0, "CC": 1.0, "IE": inf, "BC": inf}  # what a measure cannot exceed; none falls below 0
 ORIGINAL = "original"
 
 
 def measured(record: Record, key: str) -> Estimate | None:
-    """A run's mean of a column's measure over its texts, layers and heads, with the interval over the texts.
-
-    An older record has the mean alone.
-    """
-    found = (record["metrics"].get("means") or {}).get(MEASURES[key])
-    if found and found["mean"] is not None:
-        low, high = (nan if found[end] is None else found[end] for end in ("low", "high"))
-        return Estimate(found["mean"], low, high, 1, int(found["samples"]))
-    value = _older_mean(record, MEASURES[key])
-    return None if value is None else Estimate(value, nan, nan, 1)
-
-
-def _older_mean(record: Record, name: str) -> float | None:
-    """Mean of a measure without `means`: of clustering and betweenness over a sample of heads where there is one."""
-    graph = record["metrics"].get("graph") or {}
-    sources = [graph.get(GRAPH.get(name)), estimates.matrix(record).get(name)]
-    return estimates.nested_mean(next((values for values in sources if values), None))
+    """A run's mean of a column's measure over its texts, layers and heads, with the interval over the texts."""
+    found = record["metrics"]["means"][MEASURES[key]]
+    if found["mean"] is None:
+        return None
+    low, high = (nan if found[end] is None else found[end] for end in ("low", "high"))
+    return Estimate(found["mean"], low, high, 1, int(found["samples"]))
 
 
 def table1(records: Sequence[Record], published: Published) -> Table:

@@ -1,7 +1,7 @@
 """Tables 2, 3, 7 and 8: accuracies and perplexities."""
 
 from collections.abc import Sequence
-from math import nan
+from functools import partial
 from typing import Any
 
 from saobp.study.paper.numbers import Published
@@ -18,43 +18,63 @@ MODEL_ROWS = ("Model", "Algorithm")
 REGULARIZERS = {"original": "", "high": "BP-High", "entropy_reg": "Entropy-Reg", "eigen_reg": "Eigen-Reg"}
 
 
-def table2(records: Sequence[Record], published: Published) -> Table:
-    """Accuracy on GLUE (mean of nine), HellaSwag, RACE-Middle and SQuAD."""
-    columns = {"GLUE": AVERAGE, "HellaSwag": "hellaswag", "RACE_Middle": "race", "SQuAD": "squad"}
-    titles = {key: key.replace("_", "-") for key in columns}
-    below = references.rows(records, published, columns)
-    rows = _rows(records, published, 2, columns, estimates.sizes(records))
-    return _finish(2, titles, rows, below)
+COLUMNS = {  # table -> the paper's column -> a task, `AVERAGE` or `PERPLEXITY`
+    2: {"GLUE": AVERAGE, "HellaSwag": "hellaswag", "RACE_Middle": "race", "SQuAD": "squad"},
+    3: {"PPL_WikiText": PERPLEXITY, "QNLI_Acc": "qnli", "SQuAD_Acc": "squad"},
+    7: {"RACE_middle_Acc": "race", "BoolQ_Acc": "boolq", "PPL_WikiText": PERPLEXITY},
+    8: {title: task for task, title in GLUE_TITLES.items()} | {"Avg": AVERAGE},
+}
+TITLES = {
+    "RACE_Middle": "RACE-Middle", "PPL_WikiText": "Perplexity", "QNLI_Acc": "QNLI", "SQuAD_Acc": "SQuAD",
+    "RACE_middle_Acc": "RACE-Middle", "BoolQ_Acc": "BoolQ",
+}  # fmt: skip
 
 
-def table8(records: Sequence[Record], published: Published) -> Table:
-    """The nine GLUE tasks and their mean."""
-    columns = {title: task for task, title in GLUE_TITLES.items()} | {"Avg": AVERAGE}
-    below = references.rows(records, published, columns)
-    rows, titles = _rows(records, published, 8, columns, estimates.sizes(records)), {key: key for key in columns}
-    return _finish(8, titles, rows, below)
+def of_encoders(number: int, records: Sequence[Record], published: Published) -> Table:
+    """Table 2 (GLUE's mean, HellaSwag, RACE-Middle and SQuAD) or 8 (the nine GLUE tasks and their mean)."""
+    below = references.rows(records, published, COLUMNS[number])
+    return _finish(number, _rows(records, published, number, estimates.sizes(records)), below)
 
 
-def _rows(records, published, number, columns, models) -> dict[tuple[str, str], Row]:
-    """The rows of every model's algorithms, in the table's order."""
-    return {
-        (model, name): _row(records, published, number, columns, model, name)
-        for model in models
-        for name in shown_algorithms(records, model)
-    }
+def table3(records: Sequence[Record], published: Published) -> Table:
+    """Attention-entropy regularisers, with the Original row that the paper leaves out.
+
+    The paper's High row is BERT-Small's (Tables 2 and 8), so ours are that size's where it has runs.
+    """
+    models = estimates.models(records) or ["small"]
+    model = next((name for name in models if labels.size(name) == "small"), models[-1])
+    rows = [_row(records, published, 3, model, *names) for names in REGULARIZERS.items()]
+    below = [references.luck_row(records, COLUMNS[3]), references.bag_row(records, COLUMNS[3])]
+    return _finish(3, rows, below, text=_text(records))
 
 
-def _row(records, published, number, columns, model, algorithm, printed_name=None) -> Row:
+def table7(records: Sequence[Record], published: Published) -> Table:
+    """Decoders: zero-shot accuracy and perplexity."""
+    rows = _rows(records, published, 7, estimates.sizes(records, decoder=True))
+    return _finish(7, rows, [references.luck_row(records, COLUMNS[7])], text=_text(records))
+
+
+def _finish(number: int, rows: list[Row], below: list[Row], **given: str) -> Table:
+    """The table with its comparisons corrected together, and what stands beside its rows."""
+    titles = {key: TITLES.get(key, key) for key in COLUMNS[number]}
+    return Table(number, MODEL_ROWS, titles, (*corrected(rows), *below), given=given)
+
+
+def _rows(records, published, number, models) -> list[Row]:
+    return [
+        _row(records, published, number, model, name) for model in models for name in shown_algorithms(records, model)
+    ]
+
+
+def _row(records, published, number, model, algorithm, printed_name=None) -> Row:
     """One model's row; `printed_name` is the algorithm's in the paper's table where it has another one there."""
-    title, shown = labels.algorithm_title(algorithm), labels.published_model(model)
-    keys = {"model": shown, "algorithm": title} if printed_name is None else {"algorithm": printed_name}
+    title = labels.algorithm_title(algorithm)
+    keys = {"model": labels.published_model(model), "algorithm": title}
+    keys = keys if printed_name is None else {"algorithm": printed_name}
     cells = {}
-    for key, kind in columns.items():
-        printed = published.printed(number, **keys, metric=key)
-        make = CELLS.get(kind)
-        cells[key] = (
-            make(records, printed, model, algorithm) if make else score_cell(records, printed, model, algorithm, kind)
-        )
+    for key, kind in COLUMNS[number].items():
+        make = CELLS.get(kind) or partial(score_cell, task=kind)
+        cells[key] = make(records, published.printed(number, **keys, metric=key), model, algorithm)
     return Row((labels.model_title(model), title), cells)
 
 
@@ -75,7 +95,8 @@ def score_cell(records: Sequence[Record], printed: str, model: str, algorithm: s
     ours = estimates.score_estimate(runs)
     flags = _below(ours, records, [task], task)
     flags += ("constant predictor",) if any(run.constant for run in runs) else ()
-    reason = f"{len(failed)} of {len(failed) + len(runs)} runs failed ({_alike(failed)})" if failed else ""
+    why = ", ".join(dict.fromkeys(failed))
+    reason = f"{len(failed)} of {len(failed) + len(runs)} runs failed ({why})" if failed else ""
     return Cell(printed, ours, estimates.score_difference(runs, plain), flags=flags, reason=reason)
 
 
@@ -92,16 +113,17 @@ def _below(ours: Estimate | None, records: Sequence[Record], tasks: Sequence[str
 
 def average_cell(records: Sequence[Record], printed: str, model: str, algorithm: str) -> Cell:
     """The mean over GLUE beside the paper's."""
-    by_task = {task: task_scores.scores(records, model, algorithm, task) for task in estimates.GLUE}
+    by_task, plain = (
+        {task: task_scores.scores(records, model, name, task) for task in estimates.GLUE}
+        for name in (algorithm, "original")
+    )
     done = [GLUE_TITLES[task] for task, runs in by_task.items() if runs]
     failed = _failed_tasks(records, model, algorithm)
     if len(done) < len(by_task):
-        some = f"{len(done)} of 9 GLUE tasks run ({', '.join(done)})" if done else ""
-        return Cell(printed, reason="; ".join(filter(None, [some or missing(records, model, algorithm), failed])))
-    average, gap = estimates.average_estimate(by_task), None
-    if algorithm != "original":
-        plain = {task: task_scores.scores(records, model, "original", task) for task in estimates.GLUE}
-        gap = estimates.average_difference(by_task, plain)
+        some = f"{len(done)} of 9 GLUE tasks run ({', '.join(done)})" if done else missing(records, model, algorithm)
+        return Cell(printed, reason="; ".join(filter(None, [some, failed])))
+    average = estimates.average_estimate(by_task)
+    gap = None if algorithm == "original" else estimates.average_difference(by_task, plain)
     reason = "; ".join(filter(None, ["" if average else "no seed has all nine tasks", failed]))
     return Cell(printed, average, gap, flags=_below(average, records, estimates.GLUE, AVERAGE), reason=reason)
 
@@ -109,13 +131,8 @@ def average_cell(records: Sequence[Record], printed: str, model: str, algorithm:
 def missing(records: Sequence[Record], model: str, algorithm: str, failed: Sequence[str] = ()) -> str:
     """Why a score is absent: the runs `failed`, for these reasons, or nothing of that kind was run."""
     if failed:
-        return f"failed: {_alike(failed)}"
+        return f"failed: {', '.join(dict.fromkeys(failed))}"
     return "no run of this task" if select(list(records), model=model, algorithm=algorithm) else "no run"
-
-
-def _alike(reasons: Sequence[str]) -> str:
-    """Each reason once."""
-    return ", ".join(dict.fromkeys(reasons))
 
 
 def _failed_tasks(records: Sequence[Record], model: str, algorithm: str) -> str:
@@ -126,13 +143,11 @@ def _failed_tasks(records: Sequence[Record], model: str, algorithm: str) -> str:
 
 
 def perplexity(record: Record, *, wikitext: bool = False) -> Estimate | None:
-    """A run's perplexity on held-out text or on WikiText, with its interval over sequences where the record has one."""
-    found = record["metrics"].get("wikitext") or {} if wikitext else record["metrics"]
-    value = found.get("perplexity")
-    low, high = found.get("perplexity_interval") or (None, None)
-    if value is None or low is None:
-        return None if value is None else Estimate(value, nan, nan, 1)
-    return Estimate(value, low, high, 1, found["sequences"])
+    """A run's perplexity on held-out text or on WikiText, with its interval over sequences; None where it has none."""
+    found = record["metrics"].get("wikitext", {}) if wikitext else record["metrics"]
+    if found.get("perplexity") is None:
+        return None
+    return Estimate(found["perplexity"], *found["perplexity_interval"], 1, found["sequences"])
 
 
 def perplexity_cell(records: Sequence[Record], printed: str, model: str, algorithm: str) -> Cell:
@@ -156,33 +171,3 @@ def _text(records: Sequence[Record]) -> str:
 
 
 CELLS = {AVERAGE: average_cell, PERPLEXITY: perplexity_cell}  # of the columns that are no task
-
-
-def table3(records: Sequence[Record], published: Published) -> Table:
-    """Attention-entropy regularisers, with the Original row that the paper leaves out.
-
-    The paper's High row is BERT-Small's (Tables 2 and 8), so ours are that size's where it has runs.
-    """
-    models = estimates.models(records) or ["small"]
-    model = next((name for name in models if labels.size(name) == "small"), models[-1])
-    columns = {"PPL_WikiText": PERPLEXITY, "QNLI_Acc": "qnli", "SQuAD_Acc": "squad"}
-    rows = {
-        (model, algorithm): _row(records, published, 3, columns, model, algorithm, name)
-        for algorithm, name in REGULARIZERS.items()
-    }
-    titles = {"PPL_WikiText": "Perplexity", "QNLI_Acc": "QNLI", "SQuAD_Acc": "SQuAD"}
-    below = [references.luck_row(records, columns), references.bag_row(records, columns)]
-    return _finish(3, titles, rows, below, text=_text(records))
-
-
-def table7(records: Sequence[Record], published: Published) -> Table:
-    """Decoders: zero-shot accuracy and perplexity."""
-    columns = {"RACE_middle_Acc": "race", "BoolQ_Acc": "boolq", "PPL_WikiText": PERPLEXITY}
-    rows = _rows(records, published, 7, columns, estimates.sizes(records, decoder=True))
-    titles = {"RACE_middle_Acc": "RACE-Middle", "BoolQ_Acc": "BoolQ", "PPL_WikiText": "Perplexity"}
-    return _finish(7, titles, rows, [references.luck_row(records, columns)], text=_text(records))
-
-
-def _finish(number: int, titles: dict[str, str], rows: dict[Any, Row], below: list[Row], **given: str) -> Table:
-    """The table with its comparisons corrected together, and what stands beside its rows."""
-    return Table(number, MODEL_ROWS, titles, (*corrected(list(rows.values())), *below), given=given)

@@ -13,10 +13,16 @@ from saobp.study.tables.cells import Cell, Row
 from saobp.study.tables.render import Table
 
 Record = dict[str, Any]
-SHAPE = {"layers": "layers", "hidden": "hidden", "heads": "heads", "ffn": "feedforward", "params": "parameters"}
-SCHEDULE = {
-    "max_steps": "steps", "learning_rate": "learning_rate", "lr_scheduler_type": "scheduler",
-    "warmup_steps": "warmup", "seed": "seed",
+SETTINGS = {  # table -> the paper's column -> its title and our name
+    4: {
+        "layers": ("Layers", "layers"), "hidden": ("Hidden", "hidden"), "heads": ("Heads", "heads"),
+        "ffn": ("FFN", "feedforward"), "params": ("Parameters", "parameters"),
+    },
+    5: {
+        "max_steps": ("Steps", "steps"), "learning_rate": ("Learning rate", "learning_rate"),
+        "lr_scheduler_type": ("Scheduler", "scheduler"), "warmup_steps": ("Warm-up steps", "warmup"),
+        "seed": ("Seed", "seed"),
+    },
 }  # fmt: skip
 COST = {
     ("train", "step_per_s (ms)"): "milliseconds",
@@ -29,55 +35,33 @@ COST = {
 }
 
 
-def table4(records: Sequence[Record], published: Published) -> Table:
-    """The sizes of the models."""
-    titles = {"layers": "Layers", "hidden": "Hidden", "heads": "Heads", "ffn": "FFN", "params": "Parameters"}
-    return _settings(4, titles, SHAPE, records, published)
-
-
-def table5(records: Sequence[Record], published: Published) -> Table:
-    """The schedule of pretraining."""
-    titles = {"max_steps": "Steps", "learning_rate": "Learning rate", "lr_scheduler_type": "Scheduler",
-              "warmup_steps": "Warm-up steps", "seed": "Seed"}  # fmt: skip
-    return _settings(5, titles, SCHEDULE, records, published)
-
-
-def _settings(number, titles, names, records, published) -> Table:
-    """A table of settings, ours read from the pretraining records."""
+def of_settings(number: int, records: Sequence[Record], published: Published) -> Table:
+    """Table 4 (the sizes of the models) or 5 (the schedule of pretraining), ours from the pretraining records."""
     rows = []
     for model in estimates.sizes(records):
-        runs = select(list(records), "pretrain", model=model)
-        shown = labels.published_model(model)
+        runs, shown = select(list(records), "pretrain", model=model), labels.published_model(model)
         cells = {
-            key: Cell(published.printed(number, model=shown, metric=key), *_setting(runs, name))
-            for key, name in names.items()
+            key: _setting_cell(published.printed(number, model=shown, metric=key), runs, name)
+            for key, (_, name) in SETTINGS[number].items()
         }
-        cells = {key: _with_reason(cell, bool(runs)) for key, cell in cells.items()}
         rows.append(Row((labels.model_title(model),), cells))
+    titles = {key: title for key, (title, _) in SETTINGS[number].items()}
     return Table(number, ("Model",), titles, tuple(rows), what="Setting")
 
 
-def _setting(runs: list[Record], name: str) -> tuple[str | None]:
-    """All values that the runs used, as one text: "42, 43, 44"; for parameters in millions."""
-    values = [value for run in runs if (value := setting(run, name)) is not None]
+def _setting_cell(printed: str, runs: list[Record], name: str) -> Cell:
+    """All values that the runs used, as one text: "42, 43, 44"; parameters in millions."""
+    values = [run[name] for run in map(_settings, runs) if run.get(name) is not None]
     if name == "parameters":
         values = [f"{value / 1e6:.2f}M" for value in values]
-    texts = dict.fromkeys(f"{value:g}" if isinstance(value, float) else str(value) for value in values)
-    return (", ".join(texts) or None,)
+    ours = ", ".join(dict.fromkeys(f"{value:g}" if isinstance(value, float) else str(value) for value in values))
+    return Cell(printed, ours or None, reason="" if ours else "not in the record" if runs else "no pretraining run")
 
 
-def setting(run: Record, name: str) -> Any:
-    """One setting of a pretraining run: from its parameters, its metrics, or the recipe and size in them."""
+def _settings(run: Record) -> dict[str, Any]:
     metrics = run["metrics"]
-    places = [run["parameters"], metrics.get("size") or {}, metrics.get("recipe") or {}]
-    if name in ("steps", "parameters"):
-        places.append(metrics)
-    return next((place[name] for place in places if place.get(name) is not None), None)
-
-
-def _with_reason(cell: Cell, ran: bool) -> Cell:
-    reason = "" if cell.ours else "not in the record" if ran else "no pretraining run"
-    return Cell(cell.published, cell.ours, reason=reason)
+    counts = {name: metrics.get(name) for name in ("steps", "parameters")}
+    return counts | metrics.get("recipe", {}) | metrics.get("size", {}) | run["parameters"]
 
 
 def table9(records: Sequence[Record], published: Published) -> Table:
