@@ -14,9 +14,9 @@ from saobp.study.figures import style
 from saobp.study.paper import numbers as printed
 from saobp.study.setup import labels
 from saobp.study.statistics import Estimate, estimates, trajectories
+from saobp.study.tables import measures
 
 Record = dict[str, Any]
-PRINTED = {"wikitext": "WikiText_PPL", "sst2": "SST2_Acc", "hellaswag": "HellaSwag_Acc", "race": "RACE_middle_Acc"}
 LEAST_GTD, LEAST_SCORE = 0.004, 4  # that an axis shows: of GTD, and points of a score
 COLUMNS = ["model", "task", "algorithm", "run", "seed", "step", "gtd", "score"]
 
@@ -39,7 +39,7 @@ def correlation(points: pd.DataFrame) -> Estimate | None:
 
 def paper(task: str) -> float:
     """The paper's r of GTD and a task (Table 6), which names no size."""
-    return printed.load().value(6, gtd_kind="Single GTD", task=PRINTED[task], metric="pearson_r")
+    return printed.load().value(6, gtd_kind="Single GTD", task=measures.TASK_KEYS[task], metric="pearson_r")
 
 
 def numbers(frame: pd.DataFrame) -> dict[str, Any]:
@@ -89,7 +89,9 @@ def describe(found: Estimate | None, printed: float) -> str:
 def task_axes(ax: Axes, points: pd.DataFrame, task: str) -> Axes:
     """Draw one task: a dot a checkpoint, by the share of training done, checkpoints of one run joined."""
     if points.empty:
-        return style.blank(ax, "not run")
+        ax.set_axis_off()
+        ax.text(0.5, 0.5, "not run", ha="center", va="center", transform=ax.transAxes, color="0.35")
+        return ax
     for _, run in points.groupby("run", sort=False):
         ax.plot(run["gtd"], run["score"], color="0.8", lw=0.6, zorder=1)
     steps = points["step"].astype(float)

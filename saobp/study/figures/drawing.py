@@ -2,12 +2,11 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import yaml
 from matplotlib.figure import Figure
 
 from saobp.study.figures import (
@@ -27,7 +26,7 @@ from saobp.study.figures import (
 )  # fmt: skip
 from saobp.study.setup import labels
 from saobp.study.statistics import trajectories
-from saobp.study.tables import context
+from saobp.study.tables import context, render
 
 Record = dict[str, Any]
 Number = int | str
@@ -161,21 +160,23 @@ def data(number: Number, records: Sequence[Record]) -> pd.DataFrame:
     Our own are those of `TITLES`. Raises ValueError for another number or records of several profiles,
     FigureError if no record has what it needs.
     """
-    drawing = found(number)
+    drawing, chosen = found(number), relevant(number, records)
     if not drawing.several:
-        context.profile(records)
-    frame = drawing.data(relevant(number, records))
+        context.profile(chosen)
+    frame = drawing.data(chosen)
     if frame.empty:
         raise FigureError(f"{title(number)}: no run yet, it needs {drawing.needs}")
     return frame
 
 
-def figure(number: Number, records: Sequence[Record], *, width: float = style.PAGE) -> Figure:
+def figure(
+    number: Number, records: Sequence[Record], *, width: float = style.PAGE, frame: pd.DataFrame | None = None
+) -> Figure:
     """Draw Figure `number` (1 to 9 or one of `TITLES`), at most `width` inches wide, from the records of one profile.
 
-    Raises as `data` does, and ValueError for a width that no page has.
+    `frame`: its data, if known. Raises as `data` does, and ValueError for a width that no page has.
     """
-    frame = data(number, records)
+    frame = data(number, records) if frame is None else frame
     with style.paper():
         return found(number).plot(frame, width)
 
@@ -183,11 +184,5 @@ def figure(number: Number, records: Sequence[Record], *, width: float = style.PA
 def caption(number: Number, records: Sequence[Record], frame: pd.DataFrame | None = None) -> str:
     """What is drawn, and what it shows in numbers: the two sentences of `captions.yaml`, filled in."""
     frame = data(number, records) if frame is None else frame
-    words = captions()[int(number[0]) if number in PAPER_FORMS else number]
-    return style.minus(words.format(**found(number).numbers(frame)))
-
-
-@cache
-def captions() -> dict[Number, str]:
-    """The captions of all figures, with a place for each number."""
-    return yaml.safe_load(CAPTIONS.read_text(encoding="utf-8"))
+    words = render.captions(CAPTIONS)[int(number[0]) if number in PAPER_FORMS else number]
+    return render.minus(words.format(**found(number).numbers(frame)))

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from math import inf, isnan, nan
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -17,15 +17,25 @@ from saobp.study.statistics import estimates, on_scale
 
 Record = dict[str, Any]
 TASKS = {4: ("race", "squad", "sst2"), 7: ("squad",), 8: ("sst2",)}
+
+
+class Panel(NamedTuple):
+    """A column of the grid: a measure by layer, or by head of the last one."""
+
+    title: str
+    unit: str = "nats"
+    axis: str = "Layer"
+    top: float = inf  # that a level cannot exceed
+    least: float = 0.01  # that an axis shows
+    digits: int = 2  # of a change, in headings
+
+
 PANELS = {
-    "gtd": ("GTD", "Layer"),
-    "indirect_entropy": ("Indirect entropy (nats)", "Layer"),
-    "entropy": ("Mean entropy (nats)", "Layer"),
-    "final_entropy": ("Last-layer entropy (nats)", "Head"),
+    "gtd": Panel("GTD", "", top=1.0, least=0.004, digits=3),
+    "indirect_entropy": Panel("Indirect entropy"),
+    "entropy": Panel("Mean entropy"),
+    "final_entropy": Panel("Last-layer entropy", axis="Head"),
 }
-TOP = {"gtd": 1.0, "indirect_entropy": inf, "entropy": inf, "final_entropy": inf}  # that a level cannot exceed
-LEAST = {"gtd": 0.004, "indirect_entropy": 0.01, "entropy": 0.01, "final_entropy": 0.01}  # that an axis shows
-DIGITS = {"gtd": 3, "indirect_entropy": 2, "entropy": 2, "final_entropy": 2}  # of a change, in headings
 COLUMNS = ["model", "task", "algorithm", "of", "panel", "x", "value", "low", "high", "runs", "seed"]
 
 
@@ -40,11 +50,11 @@ def data(tasks: Sequence[str], records: Sequence[Record]) -> pd.DataFrame:
     rows = []
     for model in estimates.models(records):
         for task in tasks:
-            for panel in PANELS:
+            for panel, about in PANELS.items():
                 curves = {name: _curves(records, model, name, task, panel) for name in estimates.algorithms(records)}
                 plain = curves.get("original", {})
                 for name, own in curves.items():
-                    rows += [(model, task, name, "level", panel, *point) for point in _points(own, TOP[panel])]
+                    rows += [(model, task, name, "level", panel, *point) for point in _points(own, about.top)]
                     apart = {seed: own[seed] - plain[seed] for seed in own.keys() & plain.keys() if name != "original"}
                     rows += [(model, task, name, "difference", panel, *point) for point in _points(apart)]
     return pd.DataFrame(rows, columns=COLUMNS).astype({"seed": "Int64"})
@@ -88,7 +98,8 @@ def numbers(frame: pd.DataFrame) -> dict[str, Any]:
     over = changes(frame)
     known, gtd = over.dropna(subset="low"), over[over["panel"] == "gtd"]
     said = [
-        f"{ALL[row.task].title} {style.change(row.value, row.low, row.high, DIGITS['gtd'])}" for row in gtd.itertuples()
+        f"{ALL[row.task].title} {style.change(row.value, row.low, row.high, PANELS['gtd'].digits)}"
+        for row in gtd.itertuples()
     ]
     include = int(((known["low"] <= 0) & (known["high"] >= 0)).sum())
     return {"gtd": "; ".join(said), "include": include, "known": len(known), "seeds": frame["runs"].max()}
@@ -107,16 +118,16 @@ def plot(frame: pd.DataFrame, width: float) -> Figure:
     several = frame["model"].nunique() > 1
     over = changes(frame).set_index(["model", "task", "panel"])
     for place, ax in enumerate(axes):
-        (model, task), (panel, (title, axis)) = rows[place // 4], list(PANELS.items())[place % 4]
+        (model, task), (panel, about) = rows[place // 4], list(PANELS.items())[place % 4]
         own = frame[(frame["model"] == model) & (frame["task"] == task) & (frame["panel"] == panel)]
         difference_axes(ax, own[(own["of"] == "difference") & (own["x"] > 0)], panel)
-        said, _, unit = title.partition(" (")
+        said = about.title
         if (model, task, panel) in over.index:
             row = over.loc[model, task, panel]
-            said += f": {style.change(row.value, row.low, row.high, DIGITS[panel])} {unit.rstrip(')')}"
+            said += f": {style.change(row.value, row.low, row.high, about.digits)} {about.unit}"
         style.head(ax, "abcdefghijklmnopqrstuvwxyz"[place % 26], said)
         if place >= len(axes) - 4 or width < style.NARROW:
-            ax.set_xlabel(axis + ", lowest first" * bool(panel == "final_entropy" and own["runs"].max() > 1))
+            ax.set_xlabel(about.axis + ", lowest first" * bool(panel == "final_entropy" and own["runs"].max() > 1))
         if place % 4 == 0:
             name = ALL[task].title + (f"\n{labels.model_title(model)}" if several else "")
             ax.set_ylabel(f"{name} (n = {own['runs'].max()})\nHigh − Original")
@@ -136,7 +147,7 @@ def difference_axes(ax: Axes, frame: pd.DataFrame, panel: str) -> Axes:
                 mean["x"], mean["low"].astype(float), mean["high"].astype(float), color=colour, alpha=0.15, lw=0
             )
             values = pd.concat([points[name] for name in ("value", "low", "high")]).dropna().astype(float)
-            reach = 1.15 * max(values.abs().max(), LEAST[panel])
+            reach = 1.15 * max(values.abs().max(), PANELS[panel].least)
             ax.set_ylim(-reach, reach)
         else:
             ax.plot(mean["x"], mean["value"], color="0.7", lw=0.8, zorder=1)
@@ -154,14 +165,15 @@ def paper_form(frame: pd.DataFrame, width: float) -> Figure:
     rows = list(dict.fromkeys(zip(frame["model"], frame["task"])))
     figure, axes = style.panels(width, 4 * len(rows), 1.4, columns=4)
     for place, ax in enumerate(axes):
-        (model, task), (panel, (title, axis)) = rows[place // 4], list(PANELS.items())[place % 4]
+        (model, task), (panel, about) = rows[place // 4], list(PANELS.items())[place % 4]
         own = frame[(frame["model"] == model) & (frame["task"] == task) & (frame["panel"] == panel)]
         for algorithm, points in own[(own["of"] == "level") & own["seed"].isna() & (own["x"] > 0)].groupby(
             "algorithm", sort=False
         ):
             ax.plot(points["x"], points["value"], **style.line_style(str(algorithm)))
-        ax.set(title=title, xlabel=axis, ylabel=ALL[task].title if place % 4 == 0 else "")
+        title = f"{about.title} ({about.unit})" if about.unit else about.title
+        ax.set(title=title, xlabel=about.axis, ylabel=ALL[task].title if place % 4 == 0 else "")
         ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6, min_n_ticks=1))
-        style.at_least(ax, "y", LEAST[panel])
+        style.at_least(ax, "y", about.least)
     style.algorithm_legend(figure, dict.fromkeys(frame["algorithm"]))
     return figure

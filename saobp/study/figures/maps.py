@@ -25,19 +25,12 @@ def data(records: Sequence[dict[str, Any]] = ()) -> pd.DataFrame:
 
     Columns: model, strength (nats), matrix, layer, head (from 1), query, token, and the mass on each key.
     """
-    found = example_map.load()
-    return frame_of(found["map"] | {"tokens": found["tokens"]}, found["model"], found["strength"])
-
-
-def frame_of(example: dict[str, Any], model: str, strength: float) -> pd.DataFrame:
-    """The rows of an example map of a record, as `data` has them: layer, head, tokens, raw and refined (L, L)."""
-    parts = []
+    found, parts = example_map.load(), []
+    fixed = {"model": found["model"], "strength": found["strength"]}
     for matrix in SIDES:
-        values = np.asarray(example.get(matrix) or example["raw"], dtype=float)
-        frame = pd.DataFrame({"query": range(len(values)), "token": example["tokens"]})
-        frame = frame.assign(
-            model=model, strength=strength or 0.0, matrix=matrix, layer=example["layer"], head=example["head"]
-        )
+        values = np.asarray(found["map"][matrix], dtype=float)
+        frame = pd.DataFrame({"query": range(len(values)), "token": found["tokens"]})
+        frame = frame.assign(**fixed, matrix=matrix, layer=found["map"]["layer"], head=found["map"]["head"])
         parts.append(frame.join(pd.DataFrame(values, columns=[KEY.format(place) for place in range(len(values))])))
     return pd.concat(parts, ignore_index=True)
 
@@ -47,19 +40,15 @@ def values_of(rows: pd.DataFrame) -> np.ndarray:
     return rows.sort_values("query")[[KEY.format(place) for place in range(len(rows))]].to_numpy(dtype=float)
 
 
-def share_moved(change: np.ndarray) -> float:
-    """Mean share of a row's mass that a change of a map carries elsewhere, 0 to 1."""
-    return float(np.abs(change).sum() / 2 / len(change))
-
-
 def numbers(frame: pd.DataFrame) -> dict[str, Any]:
     """For the caption: which head, its largest column before and after, the share of the mass that moves."""
     raw, refined = (values_of(frame[frame["matrix"] == side]) for side in SIDES)
     top, first = int(raw.sum(0).argmax()), frame.iloc[0]
+    moved = np.abs(refined - raw).sum() / 2 / len(raw)  # mean share of a row's mass
     return {
         "model": labels.model_title(first["model"]), "layer": first["layer"], "head": first["head"],
         "strength": first["strength"], "tokens": len(raw), "token": frame["token"].iloc[top], "place": top,
-        "before": raw.sum(0)[top], "after": refined.sum(0)[top], "moved": 100 * share_moved(refined - raw),
+        "before": raw.sum(0)[top], "after": refined.sum(0)[top], "moved": 100 * moved,
     }  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from saobp.study import tables, verdicts
 from saobp.study.figures import claims, drawing, style
 from saobp.study.paper import numbers
 from saobp.study.setup import paths, seals
-from saobp.study.tables import context
+from saobp.study.tables import context, render
 
 Record = dict[str, Any]
 FORMATS = ("pdf", "svg", "png", "csv")
@@ -45,17 +45,10 @@ def write(
     The files are called `name`, or as the figure usually is. The same records give the same bytes. Raises ValueError
     for an unknown format, FigureError without the runs. `frame`: the figure's data, if known.
     """
-    refuse_unknown(formats)
+    render.refuse_unknown(formats, FORMATS)
     frame = drawing.data(number, records) if frame is None else frame
-    with style.paper():
-        figure = drawing.found(number).plot(frame, width)
+    figure = drawing.figure(number, records, width=width, frame=frame)
     return _in_formats(figure, frame, Path(folder), name or drawing.stem(number), formats)
-
-
-def refuse_unknown(formats: Sequence[str]) -> None:
-    """Raise ValueError for a format that no figure has."""
-    if unknown := [kind for kind in formats if kind not in FORMATS]:
-        raise ValueError(f"formats: {unknown[0]!r} is none of {', '.join(FORMATS)}")
 
 
 def _in_formats(figure: Figure, frame: pd.DataFrame, folder: Path, stem: str, formats: Sequence[str]) -> list[Path]:
@@ -101,16 +94,15 @@ def publish(
     reruns: verdicts.Reruns | None = None,
     others: Sequence[Record] = (),
     other_hashes: Mapping[str, str] | None = None,
-    fresh: Sequence[Record] = (),
     first: Sequence[Record] = (),
 ) -> list[Path]:
     """Write every table and figure that the records can fill, the claims, and manifest.json.
 
     `hashes` are those of the records' files (`records.hashes`); `decided` are claims that rest on more than
-    these records, with their `reruns`; `others`, of another profile, draw a figure for which `records` have no run of
-    its stages; `fresh`, of the planned exam, join both in a figure of several profiles; rows of `first` come first in
-    every table. A figure without its runs is left out; the manifest gives the reason. A PDF as wide as a column is
-    written beside each page-wide one ("figure4-column.pdf"). Returns the paths, the manifest last.
+    these records, with their `reruns`; `others`, of other profiles, draw a figure for which `records` have no run,
+    and join them in a figure of several profiles; rows of `first` come first in every table. A figure without its
+    runs is left out; the manifest gives the reason. A PDF as wide as a column is written beside each page-wide one
+    ("figure4-column.pdf"). Returns the paths, the manifest last.
     """
     folder, missing = Path(folder), {}
     entries = {f"table{n}": provenance(tables.relevant(n, [*first, *records])) for n in tables.TABLES}
@@ -122,7 +114,7 @@ def publish(
     if "pdf" in formats:
         written["figure-claims"] += write_claims(decided, folder, ["pdf"], style.COLUMN, "figure-claims-column")
     entries |= {name: {"studies": _studies(decided)} for name in ("claims", "figure-claims")}
-    drawn = [(number, origin(number, records, others, fresh), drawing.stem(number)) for number in drawing.FIGURES]
+    drawn = [(number, origin(number, records, others), drawing.stem(number)) for number in drawing.FIGURES]
     drawn += [(n, drawing.relevant(n, others), name) for n, name in beside(records, others).items()]
     for number, behind, name in drawn:
         try:
@@ -132,7 +124,7 @@ def publish(
     for name, files in written.items():
         entries[name]["files"] = {path.name: seals.digest(path) for path in files}
     every = [*first, *records]
-    manifest = write_manifest(every, entries, missing, folder, hashes or {}, others, other_hashes or {}, fresh)
+    manifest = write_manifest(every, entries, missing, folder, hashes or {}, others, other_hashes or {})
     return [*(path for files in written.values() for path in files), manifest]
 
 
@@ -144,8 +136,8 @@ def both_widths(
     files = write(number, records, folder, formats, name=name, frame=frame)
     if "pdf" in formats:
         files += write(number, records, folder, ["pdf"], width=style.COLUMN, name=f"{name}-column", frame=frame)
-    entry = provenance(drawing.relevant(number, records))
-    return entry | {"title": drawing.title(number), "caption": drawing.caption(number, records, frame)}, files
+    said = {"title": drawing.title(number), "caption": drawing.caption(number, records, frame)}
+    return provenance(records) | said, files
 
 
 def _studies(decided: Sequence[verdicts.Verdict]) -> dict[str, list[str]]:
@@ -161,7 +153,7 @@ def write_claims(
     name: str = "figure-claims",
 ) -> list[Path]:  # fmt: skip
     """Write the forest of the claims in each format, and the CSV that drew it."""
-    refuse_unknown(formats)
+    render.refuse_unknown(formats, FORMATS)
     frame = claims.data(decided)
     with style.paper():
         figure = claims.plot(frame, width)
@@ -171,42 +163,38 @@ def write_claims(
 def beside(records: Sequence[Record], others: Sequence[Record]) -> dict[int | str, str]:
     """The figures that both can draw, with the name of the one of `others`: "figure-strength-stories"."""
     single = [number for number in drawing.TITLES if not drawing.FIGURES[number].several]
-    both = [number for number in single if all(drawing.relevant(number, of) for of in (records, others))]
-    return {number: f"{drawing.stem(number)}-{context.profile(others)}" for number in both}
+    theirs = {number: drawing.relevant(number, others) for number in single if drawing.relevant(number, records)}
+    return {number: f"{drawing.stem(number)}-{context.profile(own)}" for number, own in theirs.items() if own}
 
 
-def origin(
-    number: int | str, records: Sequence[Record], others: Sequence[Record], fresh: Sequence[Record] = ()
-) -> Sequence[Record]:
-    """The records behind a figure: `records`, where these have none of what it shows `others`, or all together."""
+def origin(number: int | str, records: Sequence[Record], others: Sequence[Record]) -> list[Record]:
+    """The records behind a figure: of `records`, where these have none of what it shows of `others`, or of both."""
     if drawing.FIGURES[number].several:
-        return [*records, *others, *fresh]
-    return records if drawing.relevant(number, records) or not others else others
+        return drawing.relevant(number, [*records, *others])
+    return drawing.relevant(number, records) or drawing.relevant(number, others)
 
 
 def write_manifest(
     records: Sequence[Record], entries: dict[str, Any], missing: dict[str, str], folder: Path,
     hashes: Mapping[str, str], others: Sequence[Record] = (), other_hashes: Mapping[str, str] = MappingProxyType({}),
-    fresh: Sequence[Record] = (),
 ) -> Path:  # fmt: skip
     """Write manifest.json: an entry a figure or table, with its files' hashes and sources; why another is absent.
 
-    A record's hash is that of its file, and null where it came from none; "others" are records of another profile.
+    A record's hash is that of its file, and null where it came from none; "others" are records of other profiles.
     Dates are those of the runs, so that a rebuild from the same records is the same file.
     """
+    named = {name: {} for name in sorted({record["profile"] for record in others})}
+    for record in others:
+        named[record["profile"]][record["name"]] = other_hashes.get(record["name"])
     manifest = {
         "licence": LICENCE,
         "hashes": HASHES,
-        "drawn_with": _drawn_with(),
+        "drawn_with": {name: version(name) for name in ("matplotlib", "numpy", "pandas")},
         "entries": entries,
         "missing": missing,
+        "records": {record["name"]: hashes.get(record["name"]) for record in records},
+        "others": named,
     }
-    manifest["records"] = {record["name"]: hashes.get(record["name"]) for record in records}
-    if others:
-        named = {record["name"]: other_hashes.get(record["name"]) for record in others}
-        manifest["others"] = {"profile": context.profile(others), "records": named}
-    if fresh:
-        manifest["fresh"] = {record["name"]: other_hashes.get(record["name"]) for record in fresh}
     text = json.dumps(manifest, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
     return paths.write_text(Path(folder) / "manifest.json", text)
 
@@ -249,7 +237,3 @@ def provenance(records: Sequence[Record]) -> dict[str, Any]:
         "versions": dict(sorted(versions.items())),
         "date": max((run["started"] for run in records), default=None),
     }
-
-
-def _drawn_with() -> dict[str, str]:
-    return {name: version(name) for name in ("matplotlib", "numpy", "pandas")}

@@ -68,12 +68,8 @@ def _ends(went: pd.DataFrame) -> pd.Series:
 def plot(frame: pd.DataFrame, width: float) -> Figure:
     """Draw loss, accuracy and the shape of attention over λ, the names in the last place; two a row below five inches.
 
-    `frame` is one that `of` returns. Where no run came to its end the picture is blank and says so.
+    `frame` is one that `of` returns.
     """
-    if frame.empty:
-        figure = style.new_figure(width, 1)
-        style.blank(figure.subplots(), "no run came to its end")
-        return figure
     shape = (2, 3) if width >= style.NARROW else (3, 2)
     figure = style.new_figure(width, 0.5 + 1.6 * shape[0])
     *axes, last = figure.subplots(*shape).flat

@@ -14,6 +14,7 @@ from matplotlib.lines import Line2D
 from scipy.optimize import isotonic_regression
 
 from saobp.study.setup import labels
+from saobp.study.tables.render import minus
 
 SHEET = Path(__file__).parent / "paper.mplstyle"
 COLUMN, PAGE = 3.03, 6.3  # inches: one column and the whole width of an ACL page
@@ -71,11 +72,6 @@ def change(value: float, low: float, high: float, digits: int = 2) -> str:
     return f"{'higher' if low > 0 else 'lower'} by {abs(shown):.{digits}f} {span}"
 
 
-def minus(text: str) -> str:
-    """The text with a true minus sign before each negative number."""
-    return re.sub(r"(?<!\w)-(?=[\d.])", "\N{MINUS SIGN}", text)
-
-
 def label_ends(ax: Axes, ends: Mapping[str, float], names: Mapping[str, str], gap: float = 0.075) -> Axes:
     """Name algorithms to the right of their lines' ends, in their colours, no two names nearer than `gap` of the axis.
 
@@ -130,11 +126,4 @@ def at_least(ax: Axes, direction: str, span: float) -> Axes:
         ends = {f"{direction}min": middle - span / 2, f"{direction}max": middle + span / 2}
         ax.set_xlim(**ends) if direction == "x" else ax.set_ylim(**ends)
     ax.ticklabel_format(axis=direction, useOffset=False)
-    return ax
-
-
-def blank(ax: Axes, reason: str) -> Axes:
-    """Leave an axes empty and say why."""
-    ax.set_axis_off()
-    ax.text(0.5, 0.5, reason, ha="center", va="center", transform=ax.transAxes, color="0.35", wrap=True)
     return ax

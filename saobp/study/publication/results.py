@@ -81,7 +81,7 @@ def draw(folder: Path) -> list[Path]:
     return figures.publish(
         records.load(source), folder, hashes | records.hashes(source), decided=decided, first=first,
         reruns=verdicts.reruns(studies, decided),
-        others=_stories(), other_hashes=records.hashes(others) | records.hashes(paths.results(FRESH)), fresh=_fresh(),
+        others=_others(), other_hashes=records.hashes(others) | records.hashes(paths.results(FRESH)),
     )  # fmt: skip
 
 
@@ -106,7 +106,7 @@ def single(
         file = tables.write(number, found, folder, [file_format], every=every, first=first)[0]
         return file, _names([*first, *found])
     if number in figures.FIGURES and (profile is None or figures.FIGURES[number].several):
-        found = figures.origin(number, found, _stories(), _fresh())
+        found = figures.origin(number, found, _others())
     file = figures.write(number, found, folder, [file_format], width=figures.PAGE if width is None else width)[0]
     return file, _names(found)
 
@@ -115,12 +115,8 @@ def _names(found: Sequence[dict[str, Any]]) -> list[str]:
     return sorted({record["profile"] for record in found})
 
 
-def _stories() -> list[dict[str, Any]]:
-    return records.select(records.load(paths.results(STORIES)), "beyond")
-
-
-def _fresh() -> list[dict[str, Any]]:
-    return records.load(paths.results(FRESH))
+def _others() -> list[dict[str, Any]]:
+    return [*records.select(records.load(paths.results(STORIES)), "beyond"), *records.load(paths.results(FRESH))]
 
 
 def _claims(kind: str, file_format: str, width: float | None, folder: Path) -> Path:

@@ -11,7 +11,7 @@ from saobp.study.paper.numbers import Published
 from saobp.study.setup import labels, paths
 from saobp.study.tables import context, measures, scores, setup
 from saobp.study.tables.cells import Cell, Row
-from saobp.study.tables.render import Table
+from saobp.study.tables.render import Table, refuse_unknown
 
 Record = dict[str, Any]
 TABLES = {
@@ -73,9 +73,7 @@ def write(
 
     The last two leave rows without a run out unless `every` is true; the CSV has them all.
     """
-    unknown = [name for name in formats if name not in FORMATS]
-    if unknown:
-        raise ValueError(f"formats: {unknown[0]!r} is none of {', '.join(FORMATS)}")
+    refuse_unknown(formats, FORMATS)
     whole = table(number, records, first=first)
     built = {name: whole if every or name == "csv" else whole.with_runs() for name in formats}
     files = {name: Path(folder) / f"table{number}.{name}" for name in formats}

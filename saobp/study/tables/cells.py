@@ -9,7 +9,7 @@ from saobp.study.statistics import Difference, Estimate, holm
 LOPSIDED = 0.2  # an interval whose sides differ by more of the longer one is printed with both ends
 SIGNIFICANT = 4  # digits of a number that a reader needs; the CSV has more
 LEVEL = 0.05  # family-wise, over all comparisons of a table
-DIFFERS, UNPRINTED = "*", "–"
+DIFFERS, UNPRINTED, EMPTY = "*", "–", "·"
 SIGNS = {
     "below chance": "†", "below majority": "§", "constant predictor": "‡", "below bag of words": "¶",
     "opposite sign": "‖", "says nothing": "°",
@@ -52,7 +52,7 @@ class Cell:
         return max(self.digits, min(ceil(-log10(half)), SIGNIFICANT - before))
 
     def texts(self) -> dict[str, str]:
-        """Return what a reader sees, by the head of its column; empty where there is nothing."""
+        """Return what a reader sees, by the head of its column; "" where there is nothing."""
         ratio, theirs = self.ratio, self.published_ratio
         ours = self.number() or "failed" * self.ran
         return {
@@ -113,11 +113,10 @@ class Row:
 
 def corrected(rows: list[Row]) -> tuple[Row, ...]:
     """Adjust the p-values of all comparisons in a table together (Holm)."""
-    compared = [
-        (index, key) for index, row in enumerate(rows) for key, cell in row.cells.items() if cell.difference is not None
-    ]
-    raw = [rows[index].cells[key].difference.p for index, key in compared]
-    cells = [dict(row.cells) for row in rows]
-    for (index, key), p in zip(compared, holm(raw), strict=True):
-        cells[index][key] = replace(cells[index][key], adjusted_p=p)
-    return tuple(Row(row.labels, new) for row, new in zip(rows, cells, strict=True))
+    compared = [(row, key) for row in rows for key, cell in row.cells.items() if cell.difference is not None]
+    adjusted = holm([row.cells[key].difference.p for row, key in compared])
+    new = {(row.labels, key): p for (row, key), p in zip(compared, adjusted, strict=True)}
+    return tuple(
+        Row(row.labels, {key: replace(cell, adjusted_p=new.get((row.labels, key))) for key, cell in row.cells.items()})
+        for row in rows
+    )

@@ -68,8 +68,9 @@ def difference(runs: Sequence[Record], plain: Sequence[Record], key: str) -> Dif
     return Difference(found.value, found.low, found.high, found.p, found.seeds, 0)
 
 
-TASK_KEYS = {"wikitext": "WikiText_PPL", "sst2": "SST2_Acc", "hellaswag": "HellaSwag_Acc",
-             "race": "RACE_middle_Acc"}  # fmt: skip
+TASK_KEYS = {  # in Table 6
+    "wikitext": "WikiText_PPL", "sst2": "SST2_Acc", "hellaswag": "HellaSwag_Acc", "race": "RACE_middle_Acc",
+}  # fmt: skip
 KINDS = {"gtd": "Single GTD", "cross_gtd": "Cross GTD"}
 WHOLE = 1.9  # width of an interval that leaves a correlation open
 
@@ -81,34 +82,25 @@ def table6(records: Sequence[Record], published: Published) -> Table:
     """
     rows = []
     for model in estimates.models(records) or ["mini"]:
-        for measure, name in KINDS.items():
-            printed = {task: published.printed(6, gtd_kind=name, task=key) for task, key in TASK_KEYS.items()}
-            rows.append(_correlation_row(records, model, f"{name}, checkpoints", measure, printed, checkpoints=True))
-            if _has_several_seeds(records, model):
-                rows.append(_correlation_row(records, model, f"{name}, runs", measure, {}, checkpoints=False))
-    titles = {"wikitext": "Perplexity", "sst2": "SST2", "hellaswag": "HellaSwag", "race": "RACE-Middle"}
-    return Table(6, ("Model", "GTD"), titles, tuple(rows), "Score")
+        trained = [run["parameters"]["algorithm"] for run in select(list(records), "pretrain", model=model)]
+        ways = ("checkpoints", "runs") if len(trained) > len(set(trained)) else ("checkpoints",)  # of several seeds
+        rows += [_correlation_row(records, published, model, measure, way) for measure in KINDS for way in ways]
+    return Table(6, ("Model", "GTD"), trajectories.TITLES, tuple(rows), "Score")
 
 
-def _has_several_seeds(records: Sequence[Record], model: str) -> bool:
-    """Say whether an algorithm was pretrained on a model more than once."""
-    trained = [run["parameters"]["algorithm"] for run in select(list(records), "pretrain", model=model)]
-    return len(trained) > len(set(trained))
-
-
-def _correlation_row(records, model, name, measure, printed, *, checkpoints: bool) -> Row:
+def _correlation_row(records, published, model, measure, way) -> Row:
+    """One row of r over "checkpoints", beside the paper's, or over "runs"."""
     cells = {}
-    for task in TASK_KEYS:
-        source = trajectories.checkpoints if checkpoints else trajectories.runs
-        points = source(records, model, task)
-        ours = (trajectories.over_checkpoints if checkpoints else trajectories.over_runs)(points, measure)
-        known = points.dropna(subset=[measure, "score"])
-        reason = "" if ours else _why(known, measure, checkpoints)
-        cells[task] = Cell(printed.get(task, ""), ours, flags=_flags(ours, printed.get(task)), reason=reason)
-    return Row((labels.model_title(model), name), cells)
+    for task, key in TASK_KEYS.items():
+        printed = published.printed(6, gtd_kind=KINDS[measure], task=key) if way == "checkpoints" else ""
+        points = getattr(trajectories, way)(records, model, task)
+        ours = getattr(trajectories, f"over_{way}")(points, measure)
+        reason = "" if ours else _why(points.dropna(subset=[measure, "score"]), measure, way)
+        cells[task] = Cell(printed, ours, flags=_flags(ours, printed), reason=reason)
+    return Row((labels.model_title(model), f"{KINDS[measure]}, {way}"), cells)
 
 
-def _flags(ours: Estimate | None, printed: str | None) -> tuple[str, ...]:
+def _flags(ours: Estimate | None, printed: str) -> tuple[str, ...]:
     """Mark an r that says nothing, or else one of another sign than the paper's."""
     if ours is None:
         return ()
@@ -117,9 +109,9 @@ def _flags(ours: Estimate | None, printed: str | None) -> tuple[str, ...]:
     return ("opposite sign",) if printed and ours.value * float(printed) < 0 else ()
 
 
-def _why(known: pd.DataFrame, measure: str, checkpoints: bool) -> str:
+def _why(known: pd.DataFrame, measure: str, way: str) -> str:
     """Why a cell is empty."""
     if len(known):
         return f"undefined, {trajectories.why_undefined(known, measure)}"
     what = "GTD" if measure == "gtd" else "cross-layer GTD"
-    return f"no {what} with a score" + (" at checkpoints" if checkpoints else "")
+    return f"no {what} with a score" + " at checkpoints" * (way == "checkpoints")

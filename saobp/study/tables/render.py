@@ -1,25 +1,19 @@
 """A table as data, and as CSV (one row a cell), Markdown and booktabs LaTeX."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import pandas as pd
 import yaml
 
 from saobp.study.setup.labels import counted
-from saobp.study.statistics import Estimate
-from saobp.study.tables.cells import DIFFERS, SIGNS, UNPRINTED, Cell, Row
+from saobp.study.tables.cells import DIFFERS, EMPTY, SIGNS, UNPRINTED, Cell, Row
 
 CAPTIONS = Path(__file__).with_name("captions.yaml")
-FIELDS = (
-    "table", "row", "column", "published", "ours", "low", "high", "runs", "items", "difference",
-    "difference_low", "difference_high", "p_adjusted", "differs", "flags", "reason", "published_ratio", "ratio",
-    "ratio_low", "ratio_high",
-)  # fmt: skip
 SMALL = r"\footnotesize\setlength{\tabcolsep}{3pt}"
 FIT = SMALL + r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%"
 PAGE = 45  # lines of a table that a page holds
@@ -27,13 +21,19 @@ ESCAPES = {"\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "#": r"\#", "_": r
            "}": r"\}", "~": r"$\sim$", "^": r"\^{}", "×": r"$\times$", "±": r"$\pm$", "λ": r"$\lambda$",
            "–": "--", "−": "$-$", "β": r"$\beta$", "<": r"$<$", "|": "$|$", ">": r"$>$", "→": r"$\to$",
            "†": r"$\dagger$", "‡": r"$\ddagger$", "§": r"\S{}", "¶": r"\P{}", "÷": r"$\div$",
-           "‖": r"$\parallel$", "°": r"$^\circ$"}  # fmt: skip
+           "‖": r"$\parallel$", "°": r"$^\circ$", "·": r"$\cdot$"}  # fmt: skip
 
 
 @cache
-def captions() -> dict[int | str, str]:
-    """The captions of all tables, with a place for each number; under "marks" what each symbol means."""
-    return yaml.safe_load(CAPTIONS.read_text(encoding="utf-8"))
+def captions(file: Path = CAPTIONS) -> dict[int | str, Any]:
+    """The captions of all tables (or figures), with a place for each number; under "marks" what each symbol means."""
+    return yaml.safe_load(file.read_text(encoding="utf-8"))
+
+
+def refuse_unknown(formats: Iterable[str], known: Collection[str]) -> None:
+    """Raise ValueError for a format that is none of those known."""
+    if unknown := [name for name in formats if name not in known]:
+        raise ValueError(f"formats: {unknown[0]!r} is none of {', '.join(known)}")
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,10 @@ class Table:
         raise ValueError(f"labels: no cell {labels} {column!r} in Table {self.number}; rows are {known}")
 
     def frame(self) -> pd.DataFrame:
-        """What readers see, as text: a line per cell of a model, rows without a model as columns, no empty column."""
+        """What readers see, as text: a line per cell of a model, rows without a model as columns.
+
+        No column is empty, and `EMPTY` stands for a number that there is not.
+        """
         models = [row for row in self.rows if row.labels[0]]
         levels = [row for row in self.rows if not row.labels[0]]
         lines = []
@@ -92,7 +95,8 @@ class Table:
                 beside = {level.labels[1]: _level(level, key) for level in levels}
                 lines.append({self.heads[0]: name, self.what: self.columns[key], **row.cells[key].texts(), **beside})
         frame = pd.DataFrame(lines).map(minus)
-        return frame.loc[:, (frame != "").any()]
+        shown = frame.loc[:, (frame != "").any()]
+        return shown.replace({name: {"": EMPTY} for name in shown.columns[1:]})
 
     def notes(self) -> list[str]:
         """What the symbols in use mean, which runs failed, how many rows have no run, and the study."""
@@ -100,6 +104,7 @@ class Table:
         used = {SIGNS[flag] for cell in cells for flag in cell.flags}
         used |= {DIFFERS} if any(cell.differs for cell in cells) else set()
         used |= {UNPRINTED} if any(not cell.published for cell in cells) else set()
+        used |= {EMPTY} if (self.frame() == EMPTY).any(axis=None) else set()
         said = [f"{sign}: {meaning}" for sign, meaning in captions()["marks"].items() if sign in used]
         said += [
             f"{' '.join(row.labels)}, {self.columns[key]}: {cell.reason}"
@@ -111,11 +116,11 @@ class Table:
     def to_csv(self) -> str:
         """One line a cell, for reuse in another analysis; numbers to six significant digits."""
         lines = [
-            (self.number, " ".join(filter(None, row.labels)), key, *_fields(cell))
+            {"table": self.number, "row": " ".join(filter(None, row.labels)), "column": key, **_fields(cell)}
             for row in self.rows
             for key, cell in row.cells.items()
         ]
-        text = pd.DataFrame(lines, columns=FIELDS, dtype=object).map(_plain)
+        text = pd.DataFrame(lines, dtype=object).map(_plain)
         return text.to_csv(index=False, lineterminator="\n")
 
     def to_markdown(self) -> str:
@@ -135,16 +140,20 @@ def _level(row: Row, key: str) -> str:
     return str(cell.ours or cell.published or UNPRINTED)
 
 
-def _fields(cell: Cell) -> list[object]:
-    ours, gap = cell.ours, cell.difference
-    estimate = ours if isinstance(ours, Estimate) else None
-    numbers = [estimate.value, estimate.low, estimate.high] if estimate else [ours, None, None]
-    counts = [estimate.seeds, estimate.items] if estimate and not cell.exact else [None, None]
-    gaps = [gap.value, gap.low, gap.high] if gap else [None] * 3
-    differs = {True: "yes", False: "no"}[cell.differs] if gap else None
-    ratio = [cell.ratio.value, cell.ratio.low, cell.ratio.high] if cell.ratio else [None] * 3
-    tail = [cell.adjusted_p, differs, "; ".join(cell.flags), cell.reason, cell.published_ratio, *ratio]
-    return [cell.published, *numbers, *counts, *gaps, *tail]
+def _fields(cell: Cell) -> dict[str, object]:
+    ours, gap, ratio = cell.ours, cell.difference, cell.ratio
+    counted = None if cell.exact else ours
+    names = ("value", "low", "high")
+    value, low, high = getattr(ours, "value", ours), getattr(ours, "low", None), getattr(ours, "high", None)
+    gaps, ratios = ([getattr(one, name, None) for name in names] for one in (gap, ratio))
+    return {
+        "published": cell.published, "ours": value, "low": low, "high": high,
+        "runs": getattr(counted, "seeds", None), "items": getattr(counted, "items", None),
+        **dict(zip(("difference", "difference_low", "difference_high"), gaps)),
+        "p_adjusted": cell.adjusted_p, "differs": ("yes" if cell.differs else "no") if gap else None,
+        "flags": "; ".join(cell.flags), "reason": cell.reason, "published_ratio": cell.published_ratio,
+        **dict(zip(("ratio", "ratio_low", "ratio_high"), ratios)),
+    }  # fmt: skip
 
 
 def _plain(value: object) -> str:

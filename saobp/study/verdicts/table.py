@@ -192,8 +192,7 @@ def write(
 ) -> list[Path]:
     """Write claims.csv, claims.md and claims.tex into a folder; returns their paths. ValueError for another format."""
     makers = {"csv": to_csv, "md": to_markdown, "tex": lambda verdicts, reruns: to_latex(verdicts)}
-    if unknown := [name for name in formats if name not in makers]:
-        raise ValueError(f"formats: {unknown[0]!r} is none of {', '.join(makers)}")
+    render.refuse_unknown(formats, makers)
     return [paths.write_text(Path(folder) / f"claims.{name}", makers[name](verdicts, reruns)) for name in formats]
 
 
