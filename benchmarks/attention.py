@@ -17,7 +17,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from saobp import saobp_attention
 from saobp.fused.scores import in_quick_type
 from saobp.study.cost.length import DIRECTIONS, WAYS, forward, forward_and_backward, peak
-from saobp.study.cost.timing import THREADS, circumstances, in_a_process, interleaved, profile
+from saobp.study.cost.timing import THREADS, circumstances, in_a_process, interleaved, operation_times
 from saobp.study.setup.paths import write_text
 from saobp.study.setup.records import device
 
@@ -82,6 +82,14 @@ def autocast(shape: tuple[int, ...] = (64, 4, 64, 32)) -> dict:
     ways = {"widened": widened, "bfloat16": in_bfloat16}
     calls = {name: forward_and_backward(way, shape) for name, way in ways.items()}
     return {"shape": list(shape), "ways": interleaved(calls)}
+
+
+def profile(call: Callable[[], object], rows: int = 12) -> dict[str, float]:
+    """Return the operations of a call that take most of the time, each with its share of all."""
+    call()
+    times = operation_times(call)
+    first = sorted(times, key=times.__getitem__, reverse=True)[:rows]
+    return {name: round(times[name] / sum(times.values()), 4) for name in first}
 
 
 def main() -> None:

@@ -50,18 +50,18 @@ def test_a_cost_run_has_every_number_of_table_9(monkeypatch):
 def test_ways_take_turns_and_are_compared_within_a_round():
     order = []
     ways = {name: lambda name=name: order.append(name) for name in "abc"}
-    found = timing.interleaved(ways, rounds=6)
+    found = timing.interleaved(ways, rounds=6, against=("c",))
     rounds = [order[start : start + 3] for start in range(0, len(order), 3)]
     assert all(sorted(turn) == ["a", "b", "c"] for turn in rounds)
     assert len({turn[0] for turn in rounds}) == 3  # nobody is always first
     assert found["a"]["ratio"] == 1 and found["b"]["rounds"] == 6
+    assert found["c"]["ratio_to_c"] == {"median": 1, "low": 1, "high": 1}
 
 
-def test_a_further_base_is_compared_within_a_round_too():
-    ways = {"short": lambda: torch.ones(10), "long": lambda: torch.ones(10**6)}
-    found = timing.interleaved(ways, rounds=5, against=("long",))
-    assert found["long"]["ratio_to_long"] == {"median": 1, "low": 1, "high": 1}
-    assert found["short"]["ratio_to_long"]["median"] < 1
+def test_a_time_is_a_median_with_quartiles_and_its_ratio_is_taken_round_by_round():
+    found = timing.summary([2.0, 4.0, 12.0], [1.0, 1.0, 4.0])
+    assert (found["median_ms"], found["quartiles_ms"], found["fastest_ms"]) == (4, [2, 12], 2)
+    assert (found["ratio"], found["ratio_quartiles"]) == (3, [2, 4])
 
 
 def test_what_is_kept_for_backward_is_counted_once_and_without_the_weights():
@@ -74,28 +74,25 @@ def test_what_is_kept_for_backward_is_counted_once_and_without_the_weights():
 def test_refined_attention_keeps_less_than_a_spelled_out_matrix():
     inputs = whole_model.batch(2, 128, 100)
     for dropout in (0.0, 0.1):
-        ways = {
-            way: whole_model.build("mini-twin", 100, way, dropout=dropout).train() for way in ("original_eager", "high")
-        }
-        kept = {way: whole_model.kept(network, inputs) for way, network in ways.items()}
-        assert kept["high"] < kept["original_eager"]
+        ways = (whole_model.build("mini-twin", 100, way, dropout=dropout).train() for way in ("high", "original_eager"))
+        high, spelled_out = (whole_model.kept(network, inputs) for network in ways)
+        assert high < spelled_out
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="which kernels there are is said here for a CPU")
-@pytest.mark.parametrize("dropout", [0.0, 0.1])
-def test_torch_has_no_fused_kernel_with_dropout_on_a_cpu(dropout):
-    network = whole_model.build("mini-twin", 100, "original", dropout=dropout)
-    kernel = timing.attention_kernel(whole_model.training_step(network, whole_model.batch(2, 16, 100)))
-    assert bool(kernel) == (dropout == 0)
-
-
-def test_the_fused_kernel_is_seen_in_inference_too():
-    plain, spelled_out = (
-        whole_model.build("mini-twin", 100, way, dropout=0.0) for way in ("original", "original_eager")
-    )
-    inputs = whole_model.batch(2, 16, 100)
-    assert timing.attention_kernel(whole_model.inference(plain, inputs))
-    assert not timing.attention_kernel(whole_model.inference(spelled_out, inputs))
+@pytest.mark.parametrize(
+    "phase, way, dropout, fused",
+    [
+        ("train", "original", 0.1, False),
+        ("train", "original", 0.0, True),
+        ("inference", "original", 0.0, True),
+        ("inference", "original_eager", 0.0, False),
+    ],
+)
+def test_torch_has_a_fused_kernel_on_a_cpu_where_there_is_no_dropout(phase, way, dropout, fused):
+    network = whole_model.build("mini-twin", 100, way, dropout=dropout)
+    kernel = timing.attention_kernel(whole_model.call_of(phase, network, whole_model.batch(2, 16, 100)))
+    assert kernel == ("flash_attention_for_cpu" if fused else "")
 
 
 def peak_of_ones(count):
@@ -122,7 +119,8 @@ def test_the_peak_sees_memory_that_fills_what_was_freed_before():
 def test_a_training_step_peaks_above_what_it_keeps_for_backward(way):
     network = whole_model.build("mini-twin", 30522, way).train()
     kept = whole_model.kept(network, whole_model.batch(4, 128, 30522))
-    assert not whole_model.memory("train", "mini-twin", 30522, way, 4, 128)["low"] < kept  # NaN where nobody counts
+    peak = timing.in_a_process(whole_model.peak, "train", "mini-twin", 30522, way, 4, 128)
+    assert not peak < kept  # NaN where nobody counts
 
 
 def test_a_peak_is_the_median_of_fresh_processes_between_their_ends(monkeypatch):
@@ -132,7 +130,8 @@ def test_a_peak_is_the_median_of_fresh_processes_between_their_ends(monkeypatch)
 
 
 def test_fused_attention_needs_a_fraction_of_the_materialised_memory():
-    assert length.memory("high", 1024)["high"] < 0.5 * length.memory("materialised", 1024)["low"]
+    high, matrix = (timing.in_a_process(length.peak, way, (1, 4, 1024, 64)) for way in ("high", "materialised"))
+    assert high < 0.5 * matrix
 
 
 def test_materialised_attention_stops_where_it_would_fill_the_memory():

@@ -1,6 +1,5 @@
-"""What a cost run found, as tables and sentences: operations beside Table 9, ways beside each other, lengths."""
+"""What a cost run found, as tables: operations beside Table 9, ways beside each other."""
 
-from math import nan
 from typing import Any
 
 import pandas as pd
@@ -52,42 +51,16 @@ def surplus(cells: pd.DataFrame) -> pd.DataFrame:
 
 
 def beside(ways: Ways) -> pd.DataFrame:
-    """Return one row a phase and way: time with quartiles, its ratios to both Originals, rate, memory in MiB, size.
-
-    A peak is the median of several processes, beside the lowest and the highest (NaN in an older record, which
-    measured once).
-    """
+    """Return one row a phase and way: median time, its ratios to both Originals, memory kept and at its peak (MiB)."""
     rows = {
         (title, way_title(way)): {
             "milliseconds": found[phase]["milliseconds"]["median"],
-            "lower quartile": found[phase]["milliseconds"]["low"],
-            "upper quartile": found[phase]["milliseconds"]["high"],
             "÷ Original": found[phase]["ratio"]["median"],
             "÷ Original, eager": found[phase]["ratio_to_eager"]["median"],
             "kept (MiB)": found[phase].get("kept_mib", 0.0),
-            "peak (MiB)": peak(found[phase])["median"],
-            "lowest": peak(found[phase])["low"],
-            "highest": peak(found[phase])["high"],
-            "tokens/s": found[phase].get("tokens_per_second", {}).get("median"),
-            "samples/s": found[phase].get("samples_per_second", {}).get("median"),
-            "parameters": found["parameters"],
+            "peak (MiB)": found[phase]["peak_mib"]["median"],
         }
         for phase, title in PHASES.items()
         for way, found in ways.items()
     }
     return pd.DataFrame.from_dict(rows, orient="index").round(2)
-
-
-def peak(found: dict[str, Any]) -> dict[str, float]:
-    """Return median, "low" and "high" of a peak in MiB; an older record has one measurement and so no ends (NaN)."""
-    value = found["peak_mib"]
-    ends = value if isinstance(value, dict) else {"median": value}
-    return {name: nan if ends.get(name) is None else ends[name] for name in ("median", "low", "high")}
-
-
-def kernel(found: dict[str, Any]) -> str:
-    """Say by which kernel torch's own attention was computed, as far as the record names it."""
-    name = found.get("kernel")
-    if name is None:
-        return "by a kernel that the record does not name"
-    return f"by its fused kernel {name}" if name else "without a fused kernel"

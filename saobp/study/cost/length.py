@@ -2,14 +2,13 @@
 
 import math
 from collections.abc import Callable, Sequence
-from functools import partial
 
 import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from saobp import refine, saobp_attention
-from saobp.study.cost.timing import THREADS, attention_kernel, in_processes, interleaved, peak_above_now
+from saobp.study.cost import timing
 
 HEADS, WIDTH = 4, 64
 
@@ -38,42 +37,39 @@ WAYS: dict[str, Callable[..., Tensor]] = {
     "eager": eager,
     "literal": literal,
     "high": saobp_attention,
-    "low": partial(saobp_attention, factor="low"),
-    "elemmul": partial(saobp_attention, factor="elemmul"),
     "materialised": materialised,
 }
 
 
-def forward_and_backward(attend: Callable[..., Tensor], shape: tuple[int, ...]) -> Callable[[], object]:
-    """Return a call of an attention and its gradient on random inputs, the same for every attention."""
-    place = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+def _inputs(shape: tuple[int, ...], count: int) -> list[Tensor]:
+    """Return random tensors, the same for every attention."""
     generator = torch.Generator().manual_seed(0)
-    *inputs, upstream = (torch.randn(shape, generator=generator).to(place) for _ in range(4))
+    return [torch.randn(shape, generator=generator).to(timing.place()) for _ in range(count)]
+
+
+def forward_and_backward(attend: Callable[..., Tensor], shape: tuple[int, ...]) -> Callable[[], object]:
+    """Return a call of an attention and its gradient on random inputs."""
+    *inputs, upstream = _inputs(shape, 4)
     inputs = [x.requires_grad_() for x in inputs]
     return lambda: torch.autograd.grad(attend(*inputs), inputs, upstream)
 
 
 def forward(attend: Callable[..., Tensor], shape: tuple[int, ...]) -> Callable[[], Tensor]:
     """Return a call of an attention on the same random inputs, which want no gradient."""
-    place = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    generator = torch.Generator().manual_seed(0)
-    inputs = [torch.randn(shape, generator=generator).to(place) for _ in range(3)]
+    inputs = _inputs(shape, 3)
     return torch.inference_mode()(lambda: attend(*inputs))
 
 
 DIRECTIONS = {"forward": forward, "forward_and_backward": forward_and_backward}
 
 
-def memory(way: str, length: int) -> dict[str, float]:
-    """Measure the peak of a way at (1, 4, length, 64), in MiB above its inputs: median, "low", "high" of processes."""
-    return in_processes(peak, way, (1, HEADS, length, WIDTH))
-
-
-def peak(way: str, shape: tuple[int, ...], direction: str = "forward_and_backward", threads: int = THREADS) -> float:
+def peak(
+    way: str, shape: tuple[int, ...], direction: str = "forward_and_backward", threads: int = timing.THREADS
+) -> float:
     """Measure the peak here, after a small call that loads what is loaded once."""
     torch.set_num_threads(threads)
     DIRECTIONS[direction](WAYS[way], (1, HEADS, 64, WIDTH))()
-    return peak_above_now(DIRECTIONS[direction](WAYS[way], shape))
+    return timing.peak_above_now(DIRECTIONS[direction](WAYS[way], shape))
 
 
 def by_length(lengths: Sequence[int], ways: Sequence[str], rounds: int, longest_materialised: int = 2048) -> list[dict]:
@@ -88,7 +84,7 @@ def by_length(lengths: Sequence[int], ways: Sequence[str], rounds: int, longest_
         shape = (1, HEADS, length, WIDTH)
         calls = {way: forward_and_backward(WAYS[way], shape) for way in shown}
         against = [way for way in shown if way in (ways[0], "materialised")]
-        for way, found in interleaved(calls, rounds, against=against).items():
-            found |= {"kernel": attention_kernel(calls[way]), "peak_mib": memory(way, length)}
+        for way, found in timing.interleaved(calls, rounds, against=against).items():
+            found |= {"kernel": timing.attention_kernel(calls[way]), "peak_mib": timing.in_processes(peak, way, shape)}
             rows.append({"length": length, "way": way, **found})
     return rows

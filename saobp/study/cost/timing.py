@@ -13,12 +13,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from saobp.study.setup.records import commit
 
 THREADS, ROUNDS, WARM_UP = 2, 31, 3
 PROCESSES = 3
+
+
+def place() -> str:
+    """Return where there is the most to measure: "cuda" where torch finds a GPU, else "cpu"."""
+    return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def interleaved(
@@ -41,56 +45,34 @@ def interleaved(
     timed = {name: times[WARM_UP:] for name, times in spent.items()}
     found = {name: summary(timed[name], timed[names[0]]) for name in names}
     for name, other in itertools.product(names, against):
-        found[name][f"ratio_to_{other}"] = ratio(timed[name], timed[other])
+        found[name][f"ratio_to_{other}"] = quartiles(map(truediv, timed[name], timed[other]))
     return found
 
 
-def ratio(milliseconds: list[float], base: list[float]) -> dict[str, float]:
-    """Return median and quartiles of the ratios to the base's time of the same round."""
-    low, middle, high = statistics.quantiles(map(truediv, milliseconds, base), n=4)
+def quartiles(values: Iterable[float]) -> dict[str, float]:
+    """Return median and quartiles ("low", "high")."""
+    low, middle, high = statistics.quantiles(values, n=4)
     return {"median": middle, "low": low, "high": high}
 
 
 def summary(milliseconds: list[float], base: list[float]) -> dict[str, Any]:
-    """Return medians of times and of ratios to the base's time of the same round."""
-    ratios = ratio(milliseconds, base)
-    first, _, third = statistics.quantiles(milliseconds, n=4)
+    """Return median and quartiles of times and of ratios to the base's time of the same round."""
+    time, ratio = quartiles(milliseconds), quartiles(map(truediv, milliseconds, base))
     return {
-        "median_ms": statistics.median(milliseconds),
-        "quartiles_ms": [first, third],
+        "median_ms": time["median"],
+        "quartiles_ms": [time["low"], time["high"]],
         "fastest_ms": min(milliseconds),
-        "ratio": ratios["median"],
-        "ratio_quartiles": [ratios["low"], ratios["high"]],
-        "ratio_of_fastest": min(milliseconds) / min(base),
+        "ratio": ratio["median"],
+        "ratio_quartiles": [ratio["low"], ratio["high"]],
         "rounds": len(milliseconds),
     }
 
 
-def profile(call: Callable[[], object], rows: int = 12) -> dict[str, float]:
-    """Return the operations of a call that take most of the time, each with its share of all."""
-    call()
+def operation_times(call: Callable[[], object]) -> dict[str, float]:
+    """Return the operations of a call by name, each with its own time on the CPU (µs)."""
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as found:
         call()
-    times = {event.key: event.self_cpu_time_total for event in found.key_averages()}
-    total = sum(times.values())
-    first = sorted(times, key=times.get, reverse=True)[:rows]
-    return {name: round(times[name] / total, 4) for name in first}
-
-
-class _Operations(TorchDispatchMode):
-    """Notes the names of the operations that reach a device, taking apart the composite ones of inference mode."""
-
-    def __init__(self):
-        super().__init__()
-        self.names: set[str] = set()
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        with self:
-            parts = function.decompose(*args, **(kwargs or {}))
-        if parts is not NotImplemented:
-            return parts
-        self.names.add(function.overloadpacket.__name__)
-        return function(*args, **(kwargs or {}))
+    return {event.key: event.self_cpu_time_total for event in found.key_averages()}
 
 
 def attention_kernel(call: Callable[[], object]) -> str:
@@ -98,11 +80,9 @@ def attention_kernel(call: Callable[[], object]) -> str:
 
     `scaled_dot_product_attention` is fused only where torch has a kernel for the case; else it holds the matrix.
     """
-    prefix = "_scaled_dot_product_"
-    with _Operations() as operations:
-        call()
-    fused = [name for name in operations.names if name.startswith(prefix) and "backward" not in name]
-    return ", ".join(sorted(name.removeprefix(prefix) for name in fused))
+    prefix = "aten::_scaled_dot_product_"
+    names = {name.removeprefix(prefix) for name in operation_times(call) if name.startswith(prefix)}
+    return ", ".join(sorted(name for name in names if "backward" not in name and "math" not in name))
 
 
 def kept_for_backward(call: Callable[[], object], but: Iterable[torch.Tensor] = ()) -> float:

@@ -8,7 +8,6 @@ On a CPU torch has no fused kernel with dropout, so training is measured with dr
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -17,12 +16,12 @@ from torch import Tensor, nn
 from transformers import BertForPreTraining, PreTrainedModel
 from transformers.initialization import no_init_weights
 
-from saobp.study.cost.timing import attention_kernel, in_processes, interleaved, kept_for_backward, peak_above_now
+from saobp.study.cost import timing
 from saobp.study.setup import sizes
 from saobp.study.training import architectures
 
 WAYS = ("original", "original_eager", "high", "low", "elemmul")
-SEEN = ("original_eager", "high", "low", "elemmul")  # ways whose attention products a counter can see
+SEEN = WAYS[1:]  # ways whose attention products a counter can see
 MASKED, DROPOUT = 0.15, 0.1
 
 
@@ -77,20 +76,13 @@ def inference(network: nn.Module, inputs: dict[str, Tensor]) -> Callable[[], Non
     return call
 
 
-@dataclass(frozen=True)
-class Phase:
-    """One thing a model is used for."""
-
-    prepare: Callable[[nn.Module, dict[str, Tensor]], Callable[[], None]]
-    training: bool
-    dropout: float
+PHASES = {"train": DROPOUT, "train_no_dropout": 0.0, "inference": 0.0}
+"""What a model is used for, with its dropout."""
 
 
-PHASES = {
-    "train": Phase(training_step, True, DROPOUT),
-    "train_no_dropout": Phase(training_step, True, 0.0),
-    "inference": Phase(inference, False, 0.0),
-}
+def call_of(phase: str, network: nn.Module, inputs: dict[str, Tensor]) -> Callable[[], None]:
+    """Return what is timed in one of the `PHASES`."""
+    return (inference if phase == "inference" else training_step)(network, inputs)
 
 
 def measure(model: str, vocabulary: int, sequences: int, length: int, rounds: int) -> dict[str, dict[str, Any]]:
@@ -99,40 +91,40 @@ def measure(model: str, vocabulary: int, sequences: int, length: int, rounds: in
     Returns way -> {"train": {"milliseconds", "ratio", "ratio_to_eager", "tokens_per_second", "gmacs", "peak_mib",
     "kernel", "kept_mib"}, "train_no_dropout": the same, "inference": the same but for "samples_per_second" and without
     the last, "parameters"}; times, ratios and peaks are {"median", "low", "high"}, low and high the quartiles of the
-    rounds, for a peak the lowest and highest of the processes.
+    rounds, for a peak the lowest and highest of the processes. "kept_mib" leaves out the weights.
     """
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    inputs = batch(sequences, length, vocabulary, device)
+    inputs = batch(sequences, length, vocabulary, timing.place())
     ways: dict[str, dict[str, Any]] = {way: {} for way in WAYS}
-    for name, phase in PHASES.items():
-        networks = {way: build(model, vocabulary, way, dropout=phase.dropout).to(device) for way in WAYS}
-        calls = {way: phase.prepare(network, inputs) for way, network in networks.items()}
-        for way, found in interleaved(calls, rounds, against=("original_eager",)).items():
-            ways[way][name] = _rates(found, phase, sequences, length)
-            ways[way][name]["gmacs"] = macs(model, vocabulary, way, length, training=phase.training)
-            ways[way][name]["peak_mib"] = memory(name, model, vocabulary, way, sequences, length)
-            ways[way][name]["kernel"] = attention_kernel(calls[way])
-            if phase.training:
-                ways[way][name]["kept_mib"] = kept(networks[way], inputs)
-    for way in WAYS:
-        ways[way]["parameters"] = architectures.parameter_count(build(model, vocabulary, way))
+    for phase, dropout in PHASES.items():
+        training = phase != "inference"
+        networks = {way: build(model, vocabulary, way, dropout=dropout).to(timing.place()) for way in WAYS}
+        calls = {way: call_of(phase, network, inputs) for way, network in networks.items()}
+        for way, found in timing.interleaved(calls, rounds, against=WAYS[:2]).items():
+            ways[way][phase] = _rates(found, sequences, length, training) | {
+                "gmacs": macs(model, vocabulary, way, length, training=training),
+                "peak_mib": timing.in_processes(peak, phase, model, vocabulary, way, sequences, length),
+                "kernel": timing.attention_kernel(calls[way]),
+            }
+            if training:
+                ways[way][phase]["kept_mib"] = kept(networks[way], inputs)
+            ways[way]["parameters"] = architectures.parameter_count(networks[way])
     return ways
 
 
 def kept(network: nn.Module, inputs: dict[str, Tensor]) -> float:
     """Return how many MiB a forward pass in training keeps for the backward pass, the weights not counted."""
-    return kept_for_backward(lambda: network(**inputs).loss, network.parameters())
+    return timing.kept_for_backward(lambda: network(**inputs).loss, network.parameters())
 
 
-def _rates(found: dict[str, Any], phase: Phase, sequences: int, length: int) -> dict[str, Any]:
+def _rates(found: dict[str, Any], sequences: int, length: int, training: bool) -> dict[str, Any]:
     """Turn quartiles of milliseconds into the units of Table 9."""
-    time = {"median": found["median_ms"], "low": found["quartiles_ms"][0], "high": found["quartiles_ms"][1]}
-    done = sequences * length if phase.training else sequences
-    rate = {"median": time["median"], "low": time["high"], "high": time["low"]}
-    unit = "tokens_per_second" if phase.training else "samples_per_second"
-    ratio = {"median": found["ratio"], "low": found["ratio_quartiles"][0], "high": found["ratio_quartiles"][1]}
-    speed = {name: 1e3 * done / ms for name, ms in rate.items()}
-    return {"milliseconds": time, "ratio": ratio, "ratio_to_eager": found["ratio_to_original_eager"], unit: speed}
+    low, high = found["quartiles_ms"]
+    done = 1e3 * sequences * (length if training else 1)
+    time = {"median": found["median_ms"], "low": low, "high": high}
+    ratios = {"ratio": found["ratio_to_original"], "ratio_to_eager": found["ratio_to_original_eager"]}
+    rate = {"median": done / time["median"], "low": done / high, "high": done / low}
+    unit = "tokens_per_second" if training else "samples_per_second"
+    return {"milliseconds": time, **ratios, unit: rate}
 
 
 class _Counted(nn.Module):
@@ -168,14 +160,11 @@ def macs(model: str, vocabulary: int, way: str, length: int, *, training: bool) 
         return counter.total() / 1e9
 
 
-def memory(phase: str, model: str, vocabulary: int, way: str, sequences: int, length: int) -> dict[str, float]:
-    """Measure the peak of one call, in MiB above the model and its inputs: median, "low" and "high" of processes."""
-    return in_processes(peak, phase, model, vocabulary, way, sequences, length)
-
-
 def peak(phase: str, model: str, vocabulary: int, way: str, sequences: int, length: int) -> float:
-    """Measure the peak here, after a small call that loads what is loaded once."""
-    device, prepare = "cuda" if torch.cuda.is_available() else "cpu", PHASES[phase].prepare
-    network = build(model, vocabulary, way, dropout=PHASES[phase].dropout).to(device)
-    prepare(network, batch(1, 16, vocabulary, device))()
-    return peak_above_now(prepare(network, batch(sequences, length, vocabulary, device)))
+    """Measure the peak of one call here, in MiB above the model and its inputs.
+
+    A small call before it loads what is loaded once.
+    """
+    network = build(model, vocabulary, way, dropout=PHASES[phase]).to(timing.place())
+    call_of(phase, network, batch(1, 16, vocabulary, timing.place()))()
+    return timing.peak_above_now(call_of(phase, network, batch(sequences, length, vocabulary, timing.place())))

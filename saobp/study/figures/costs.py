@@ -125,4 +125,4 @@ def _quantities(row: dict[str, Any]) -> dict[str, dict[str, float]]:
     """Return time, peak and ratios of one row of `lengths.by_length`: each "median", "low" and "high"."""
     low, high = row["quartiles_ms"]
     time = {"median": row["median_ms"], "low": low, "high": high}
-    return {"ms": time, "mib": cost_tables.peak(row), **{name: row.get(name) or {} for name in RATIOS}}
+    return {"ms": time, "mib": row["peak_mib"], **{name: row.get(name) or {} for name in RATIOS}}
