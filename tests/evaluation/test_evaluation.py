@@ -88,11 +88,7 @@ def test_a_class_given_to_one_item_of_very_many_is_no_constant():
     predicted = np.zeros(50_000, dtype=int)
     predicted[7] = 1
     assert score_predictions(TASKS["rte"], predicted, rows([0, 1] * 25_000))["constant"] is False
-
-
-def test_a_varied_predictor_and_one_right_about_a_constant_are_not_called_constant():
-    assert score(TASKS["rte"], logits([1, 1, 1]), rows([1, 1, 1]))["constant"] is False
-    assert score(TASKS["rte"], logits([1, 0, 1]), rows([1, 1, 1]))["constant"] is False
+    assert score(TASKS["rte"], logits([1, 1]), rows([1, 1]))["constant"] is False  # nor one right about a constant
 
 
 def test_below_chance_needs_more_than_bad_luck():
@@ -156,13 +152,6 @@ def test_scores_are_plain_json(name):
     width = {"stsb": 1, "race": 4}.get(name, 2)
     found = score(TASKS[name], np.random.default_rng(0).normal(size=(6, width)), rows(labels, hops=[1] * 6))
     assert json.loads(json.dumps(found)) == found
-
-
-def test_permuted_labels_score_at_chance():
-    random = np.random.default_rng(0)
-    gold = random.integers(0, 2, 2000)
-    found = score(TASKS["rte"], logits(gold), rows(random.permutation(gold)))
-    assert found["interval"][0] < 50 < found["interval"][1]
 
 
 def test_outputs_that_do_not_fit_or_are_not_finite_are_refused():

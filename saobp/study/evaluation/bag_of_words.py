@@ -35,11 +35,8 @@ def baseline(task: Task) -> Scores:
     """Fit the floor on the rows that a model's weights are fitted on, and score it on the reported ones.
 
     It sees which words each text has and which both have; for a choice the words of each option and those it
-    shares with the article. A regression gets ridge regression on the same.
-    Raises ValueError for a task whose answers are spans.
+    shares with the article. A regression gets ridge regression on the same. Spans have none.
     """
-    if task.spec.kind == "span":
-        raise ValueError(f"task: '{task.spec.name}' asks for spans, which a bag of words does not have")
     predict = _choices if task.spec.kind == "choice" else _texts
     return score_predictions(task.spec, predict(task.spec, task.train, task.evaluation), task.evaluation)
 
@@ -49,17 +46,14 @@ def words(text: str) -> Words:
     return re.findall(r"\w+", text.lower())
 
 
-def _bags() -> CountVectorizer:
-    """Return what learns the words of some bags and says of others which they hold, not how often."""
-    return CountVectorizer(analyzer=list, binary=True)
-
-
-def _fitted(bags: Iterable[Words], gold: Any) -> Pipeline:
-    several = len(set(gold)) > 1  # a regression refuses a few rows that are all of one class
-    model = LogisticRegression(max_iter=200) if several else DummyClassifier()
+def _fitted(bags: Iterable[Words], gold: Any, kind: str = "classification") -> Pipeline:
+    """Fit what learns the words of some bags and says of others which they hold, not how often."""
+    model = Ridge() if kind == "regression" else LogisticRegression(max_iter=200)
+    if kind != "regression" and len(set(gold)) == 1:  # logistic regression refuses rows that are all of one class
+        model = DummyClassifier()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # a floor need not be the last digit's best
-        return make_pipeline(_bags(), model).fit(bags, gold)
+        return make_pipeline(CountVectorizer(analyzer=list, binary=True), model).fit(bags, gold)
 
 
 def _text_bag(spec: TaskSpec, row: Mapping[str, Any]) -> Words:
@@ -75,9 +69,7 @@ def _text_bag(spec: TaskSpec, row: Mapping[str, Any]) -> Words:
 
 def _texts(spec: TaskSpec, rows: datasets.Dataset, evaluation: datasets.Dataset) -> np.ndarray:
     train, test = ((_text_bag(spec, row) for row in part) for part in (rows, evaluation))
-    if spec.kind == "regression":
-        return make_pipeline(_bags(), Ridge()).fit(train, rows["label"][:]).predict(test)
-    return _fitted(train, rows["label"][:]).predict(test)
+    return _fitted(train, rows["label"][:], spec.kind).predict(test)
 
 
 def _option_bags(spec: TaskSpec, row: Mapping[str, Any]) -> Iterator[Words]:

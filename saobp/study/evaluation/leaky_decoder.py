@@ -6,12 +6,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
-from tqdm.auto import trange
 
 from saobp.equations.refine import refine
 
-READINGS = ("plain", "prefix", "all rows")
-"""Plain causal attention; messages from earlier rows only; Eq. 11 over all rows of a causal matrix."""
+READINGS = ("prefix", "all rows")
+"""Messages from earlier rows only, or Eq. 11 over all rows of a causal matrix."""
 
 
 class Block(nn.Module):
@@ -34,31 +33,19 @@ class Block(nn.Module):
     def refined(self, scores: Float[Tensor, "batch head query key"]) -> Float[Tensor, "batch head query key"]:
         future = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(1)
         attention = scores.masked_fill(future, -torch.inf).softmax(-1)
-        if self.reading == "plain":
-            return attention
         return refine(attention, "high", self.strength, causal=self.reading == "prefix")
 
 
 class Decoder(nn.Module):
-    """A causal language model, 2 layers and 64 wide unless told otherwise."""
+    """A causal language model, of 2 layers and 4 heads."""
 
-    def __init__(
-        self,
-        reading: str,
-        strength: float,
-        *,
-        vocabulary: int = 8,
-        length: int = 16,
-        width: int = 64,
-        heads: int = 4,
-        layers: int = 2,
-    ):
+    def __init__(self, reading: str, strength: float, *, vocabulary: int = 8, length: int = 16, width: int = 64):
         if reading not in READINGS:
             raise ValueError(f"reading must be one of {', '.join(READINGS)}; got {reading!r}")
         super().__init__()
         self.vocabulary, self.length = vocabulary, length
         self.tokens, self.positions = nn.Embedding(vocabulary, width), nn.Embedding(length, width)
-        self.blocks = nn.Sequential(*(Block(width, heads, reading, strength) for _ in range(layers)))
+        self.blocks = nn.Sequential(*(Block(width, 4, reading, strength) for _ in range(2)))
         self.head = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, vocabulary))
 
     def forward(self, tokens: Int[Tensor, "batch length"]) -> Float[Tensor, "batch length vocabulary"]:
@@ -78,9 +65,7 @@ def leak(
     steps: int = 400,
     batch: int = 64,
     sequences: int = 2000,
-    rate: float = 6e-3,
     seed: int = 0,
-    progress: bool = True,
     **sizes: int,
 ) -> Float[Tensor, "sequences length"]:
     """Train a decoder on independent uniform tokens and return its losses on fresh ones, in nats.
@@ -92,9 +77,9 @@ def leak(
         torch.manual_seed(seed)
         decoder = Decoder(reading, strength, **sizes)
     generator = torch.Generator().manual_seed(seed)
-    optimizer = torch.optim.AdamW(decoder.parameters(), lr=rate, betas=(0.9, 0.98))
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, rate, total_steps=steps, pct_start=0.1)
-    for _ in trange(steps, desc=f"{reading}, strength {strength}", disable=not progress, leave=False):
+    optimizer = torch.optim.AdamW(decoder.parameters(), lr=6e-3, betas=(0.9, 0.98))
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 6e-3, total_steps=steps, pct_start=0.1)
+    for _ in range(steps):
         optimizer.zero_grad()
         decoder.losses(batch, generator).mean().backward()
         nn.utils.clip_grad_norm_(decoder.parameters(), 1.0)

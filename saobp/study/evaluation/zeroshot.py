@@ -112,13 +112,6 @@ def _batch_tokens(model: PreTrainedModel, pairs: Sequence[tuple[list[int], list[
     return found
 
 
-def perplexity(nats: float, count: int) -> float:
-    """Return exp of the mean negative log-likelihood over `count` tokens or words; 1 is certainty."""
-    if count < 1:
-        raise ValueError(f"count={count} must be at least 1")
-    return exp(nats / count)
-
-
 def causal_perplexity(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
@@ -138,8 +131,8 @@ def causal_perplexity(
     tokens = sum(counts)
     words = sum(len(tokenizer.decode(ids[1:]).split()) for ids in items)
     return {
-        "token_perplexity": perplexity(nats, tokens),
-        "word_perplexity": perplexity(nats, words),
+        "token_perplexity": exp(nats / tokens),
+        "word_perplexity": exp(nats / words),
         "tokens": tokens,
         "words": words,
         "context": max(map(len, items)),
