@@ -6,7 +6,6 @@ from math import nan
 from pathlib import Path
 from typing import Any
 
-import datasets
 import pandas as pd
 import torch
 from transformers import PreTrainedTokenizerBase
@@ -15,6 +14,7 @@ from saobp.study.data import encoding
 from saobp.study.data.tasks import Task
 from saobp.study.statistics import Estimate, over_samples
 
+NAMES = ("input_ids", "attention_mask", "token_type_ids")
 POINTS = 1500  # of a scatter plot
 
 
@@ -26,7 +26,13 @@ def inputs(
     A choice shows its article, question and first option; a span its question and first window.
     """
     rows = task.evaluation.select(range(min(samples, len(task.evaluation))))
-    features = [_one(task, feature) for feature in _first_windows(encoding.encode(task.spec, rows, tokenizer, length))]
+    first: dict[Any, dict[str, Any]] = {}  # a span's first window, any other item itself
+    for index, feature in enumerate(encoding.encode(task.spec, rows, tokenizer, length)):
+        values = {name: feature[name] for name in NAMES if name in feature}
+        if task.spec.kind == "choice":
+            values = {name: options[0] for name, options in values.items()}
+        first.setdefault(feature.get("item", index), values)
+    features = list(first.values())
     return [
         dict(tokenizer.pad(features[start : start + batch], return_tensors="pt"))
         for start in range(0, len(features), batch)
@@ -43,19 +49,6 @@ def fitting(task: Task, tokenizer: PreTrainedTokenizerBase, length: int) -> tupl
     if not kept:
         raise ValueError(f"length={length} holds no item of {task.spec.name}: give at least {min(needed, default=1)}")
     return replace(task, evaluation=task.evaluation.select(kept)), len(needed) - len(kept)
-
-
-def _first_windows(features: datasets.Dataset) -> list[dict[str, Any]]:
-    first: dict[Any, dict[str, Any]] = {}
-    for index, feature in enumerate(features):
-        first.setdefault(feature.get("item", index), feature)
-    return list(first.values())
-
-
-def _one(task: Task, feature: dict[str, Any]) -> dict[str, Any]:
-    names = ("input_ids", "attention_mask", "token_type_ids")
-    values = {name: feature[name] for name in names if name in feature}
-    return {name: value[0] for name, value in values.items()} if task.spec.kind == "choice" else values
 
 
 def graph_points(parquet: Path, seed: int = 0) -> dict[str, list[float]]:

@@ -5,7 +5,8 @@ A score comes with its number of items, chance, the majority class and two warni
 that hardly differ).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import datasets
@@ -14,13 +15,10 @@ from scipy import stats
 from sklearn import metrics as sk
 
 from saobp.study.data import squad
-from saobp.study.data.squad import squad_exact_match, squad_f1
 from saobp.study.setup.benchmarks import TaskSpec
 from saobp.study.setup.schema import Failed
 from saobp.study.statistics import item_errors
 from saobp.study.statistics.task_scores import COLLAPSED, CORRELATIONS, collapsed, headline_interval
-
-__all__ = ["METRICS", "score", "score_predictions", "squad_exact_match", "squad_f1"]
 
 Scores = dict[str, Any]
 
@@ -33,15 +31,15 @@ def _correlation(measure: Callable, gold: np.ndarray, predicted: np.ndarray) -> 
     """Return a correlation; 0 where one side is constant and none is defined."""
     if np.ptp(gold) == 0 or np.ptp(predicted) == 0:
         return 0.0
-    return float(measure(gold, predicted).statistic)
+    return measure(gold, predicted).statistic
 
 
 METRICS: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {
-    "accuracy": lambda gold, predicted: float(sk.accuracy_score(gold, predicted)),
-    "f1": lambda gold, predicted: float(sk.f1_score(gold, predicted, zero_division=0.0)),
-    "matthews": lambda gold, predicted: float(sk.matthews_corrcoef(gold, predicted)),
-    "pearson": lambda gold, predicted: _correlation(stats.pearsonr, gold, predicted),
-    "spearman": lambda gold, predicted: _correlation(stats.spearmanr, gold, predicted),
+    "accuracy": sk.accuracy_score,
+    "f1": partial(sk.f1_score, zero_division=0.0),
+    "matthews": sk.matthews_corrcoef,
+    "pearson": partial(_correlation, stats.pearsonr),
+    "spearman": partial(_correlation, stats.spearmanr),
 }
 
 
@@ -72,7 +70,7 @@ def score_predictions(spec: TaskSpec, predictions: Any, rows: datasets.Dataset) 
         return _score_spans(spec, predictions, rows)
     gold, predicted = np.asarray(rows["label"][:]), np.asarray(predictions)
     correct = (gold == predicted).astype(int)
-    scores = {name: 100 * METRICS[name](gold, predicted) for name in spec.metrics}
+    scores = {name: 100 * float(METRICS[name](gold, predicted)) for name in spec.metrics}
     correlated = spec.headline in CORRELATIONS
     result = {
         "scores": scores,
@@ -89,8 +87,8 @@ def score_predictions(spec: TaskSpec, predictions: Any, rows: datasets.Dataset) 
 
 def _score_spans(spec: TaskSpec, answers: list[str], rows: datasets.Dataset) -> Scores:
     golds = [gold["text"] for gold in rows[spec.gold][:]]
-    exact = [squad_exact_match(answer, gold) for answer, gold in zip(answers, golds)]
-    f1 = [squad_f1(answer, gold) for answer, gold in zip(answers, golds)]
+    exact = [squad.squad_exact_match(answer, gold) for answer, gold in zip(answers, golds)]
+    f1 = [squad.squad_f1(answer, gold) for answer, gold in zip(answers, golds)]
     result = {
         "scores": {"exact_match": 100 * float(np.mean(exact)), "f1": 100 * float(np.mean(f1))},
         "chance": 0.0,
@@ -123,10 +121,7 @@ def _by_hops(correct: np.ndarray, rows: datasets.Dataset) -> dict[str, Any]:
     if "hops" not in rows.column_names:
         return {}
     hops = np.asarray(rows["hops"][:])
-    counts: Mapping[str, list[int]] = {
-        str(h): [int(correct[hops == h].sum()), int((hops == h).sum())] for h in np.unique(hops)
-    }
-    return {"by_hops": counts}
+    return {"by_hops": {str(h): [int(correct[hops == h].sum()), int((hops == h).sum())] for h in np.unique(hops)}}
 
 
 def _checked(values: Any, expected: int, what: str) -> np.ndarray:
