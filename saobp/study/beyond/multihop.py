@@ -136,5 +136,5 @@ def _name(plan: MultiHop, layers: int, algorithm: str, seed: int) -> str:
 
 
 def study(plan: MultiHop | None, folder: Path) -> list[dict[str, Any]]:
-    """Run every depth, algorithm and seed of a plan; nothing without one, where a profile sets no exam."""
+    """Run every depth, algorithm and seed of a plan; nothing without one, where a study sets no exam."""
     return [] if plan is None else [run(plan, *one, folder) for one in plan.runs()]

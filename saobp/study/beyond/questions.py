@@ -123,7 +123,7 @@ def exam(plan: MultiHop) -> list[dict[str, Any]]:
 def paths(plan: MultiHop | None) -> dict[int, list[str]]:
     """Return hops -> the path of relations that each story of the plan's exam asks about, "own at" say.
 
-    Empty without a plan, where a profile sets no exam.
+    Empty without a plan, where a study sets no exam.
     """
     found: dict[int, list[str]] = {}
     for item in exam(plan) if plan else ():

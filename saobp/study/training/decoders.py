@@ -1,4 +1,4 @@
-"""One decoder of a profile (Table 7): its text, its start, its training, and the questions that it is asked."""
+"""One decoder of a study (Table 7): its text, its start, its training, and the questions that it is asked."""
 
 from typing import Any, get_args
 
@@ -18,7 +18,7 @@ from saobp.study.training.heldout import HeldOut
 
 
 def texts(study: Profile, model: str, source: Source) -> tuple[PreTrainedTokenizerBase, corpora.Blocks, corpora.Blocks]:
-    """Return a profile's byte-pair tokenizer, its training text and its held-out text, in sequences of the recipe."""
+    """Return a study's byte-pair tokenizer, its training text and its held-out text, in sequences of the recipe."""
     recipe, plan = study.decoder_recipe(model), study.decoder
     return corpora.prepared(source, study.corpus, plan.tokenizer, plan.vocabulary, recipe)
 
@@ -65,7 +65,7 @@ def train(
 def asked(
     study: Profile, network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, source: Source
 ) -> tuple[dict[str, dict[str, Any]], list[dict[str, Any]]]:
-    """Ask a decoder the profile's questions without fine-tuning; returns task -> scores, and the splits used."""
+    """Ask a decoder the study's questions without fine-tuning; returns task -> scores, and the splits used."""
     plan, results, splits = study.decoder, {}, []
     for name in plan.tasks:
         spec, rows, split = load_reported(name, source, split=plan.splits.get(name), limit=plan.limit_evaluation)

@@ -1,4 +1,4 @@
-"""One pretraining run of a profile, the same in notebook 04, on one machine, or under torchrun on many processes.
+"""One pretraining run of a study, the same in notebook 04, on one machine, or under torchrun on many processes.
 
     torchrun --nproc-per-node 2 -m saobp.study.training.pretraining --profile laptop --model mini --algorithm high
 
@@ -34,9 +34,9 @@ WIKITEXT_TOKENS = 16_384  # from its start
 
 
 def texts(study: Profile, model: str, source: Source) -> tuple[PreTrainedTokenizerBase, corpora.Blocks, corpora.Blocks]:
-    """Return a profile's tokenizer, its training text and its held-out text in sequences of the recipe's length.
+    """Return a study's tokenizer, its training text and its held-out text in sequences of the recipe's length.
 
-    A profile's token file takes the place of its corpus; DataError if it is none, or was written for another profile.
+    A study's token file takes the place of its corpus; DataError if it is none, or was written for another study.
     """
     recipe = study.recipe(model)
     if not study.tokens:
@@ -50,7 +50,7 @@ def texts(study: Profile, model: str, source: Source) -> tuple[PreTrainedTokeniz
 
 
 def write_tokens(file: Path, profile: str, names: Sequence[str] = ()) -> Path:
-    """Write the text of a profile to a token file, or that of other data sets, `names`, in equal parts."""
+    """Write the text of a study to a token file, or that of other data sets, `names`, in equal parts."""
     study = load_profile(profile)
     study = replace(study, tokens=None, corpus=dict.fromkeys(names, 1.0) if names else study.corpus)
     tokenizer, *blocks = texts(study, study.models[0], sources.resolve(study.data))
@@ -60,7 +60,7 @@ def write_tokens(file: Path, profile: str, names: Sequence[str] = ()) -> Path:
 
 
 def untrained(study: Profile, model: str, algorithm: str, seed: int, tokenizer: PreTrainedTokenizerBase) -> nn.Module:
-    """Return a model of a profile before training, with its algorithm in place: a factor, or a penalty on the loss.
+    """Return a model of a study before training, with its algorithm in place: a factor, or a penalty on the loss.
 
     Raises ValueError for what is no algorithm of encoders.
     """
@@ -92,7 +92,7 @@ def train(
     text: corpora.Blocks,
     held_out: Dataset,
 ) -> list[dict[str, Any]]:
-    """Pretrain a network in place by its profile's recipe, or continue a run that was cut off; returns the log."""
+    """Pretrain a network in place by its study's recipe, or continue a run that was cut off; returns the log."""
     recipe = study.recipe(model)
     return trainer.pretrain(
         network,
@@ -107,7 +107,7 @@ def train(
 
 
 def held_out_measure(study: Profile, model: str, tokenizer: PreTrainedTokenizerBase, held_out: Dataset) -> HeldOut:
-    """Return what measures a profile's runs along training; its masks are those of seed 0 for every run."""
+    """Return what measures a study's runs along training; its masks are those of seed 0 for every run."""
     recipe = study.recipe(model)
     masking = SeededMasking(tokenizer, recipe.masking, 0)
     return HeldOut(held_out, masking, recipe.evaluation_sequences, recipe.batch)
