@@ -1,4 +1,3 @@
-import json
 import logging
 import pickle
 import re
@@ -12,7 +11,6 @@ from tokenizers.processors import TemplateProcessing
 from saobp.study.data import corpora
 from saobp.study.data.corpora import token_blocks
 from saobp.study.data.sources import DataError, FolderSource
-from saobp.study.setup.seals import CacheError
 
 TEXTS = [f"story number {n} has a hat and a cat" for n in range(20)]
 MIXTURE = {"a/set": 1.0}
@@ -90,46 +88,20 @@ def test_the_fingerprint_changes_with_text_tokenizer_length_and_limit(source, to
     assert len(set(found)) == len(found)
 
 
-@pytest.mark.parametrize(
-    "damage", ["truncated", "longer", "zeros", "no text", "no about", "about cut", "other", "a file"]
-)
+@pytest.mark.parametrize("damage", ["zeros", "about cut", "a file"])
 def test_a_half_written_cache_is_seen_and_built_again(source, tokenizer, tmp_path, damage, caplog):
     blocks = token_blocks(source, MIXTURE, tokenizer, 16, cache=tmp_path)
     whole = [item["input_ids"].tolist() for item in blocks]
     file, about = blocks.folder / "tokens.bin", blocks.folder / "about.json"
     {
-        "truncated": lambda: file.write_bytes(file.read_bytes()[:-3]),
-        "longer": lambda: file.write_bytes(file.read_bytes() + b"xx"),
         "zeros": lambda: file.write_bytes(bytes(file.stat().st_size)),
-        "no text": file.unlink,
-        "no about": about.unlink,
         "about cut": lambda: about.write_text(about.read_text()[:40]),
-        "other": lambda: about.write_text("[1, 2]"),
         "a file": lambda: shutil.rmtree(blocks.folder) or blocks.folder.write_text("no folder"),
     }[damage]()
     with caplog.at_level(logging.WARNING):
         again = token_blocks(source, MIXTURE, tokenizer, 16, cache=tmp_path)
     assert [item["input_ids"].tolist() for item in again] == whole
     assert re.search(r"is not whole \(.*\): making it again", caplog.text)
-
-
-def test_a_build_cut_off_leaves_no_folder_that_looks_whole(source, tokenizer, tmp_path, monkeypatch):
-    def cut_off(*_):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(corpora, "_append", cut_off)
-        with pytest.raises(KeyboardInterrupt):
-            token_blocks(source, MIXTURE, tokenizer, 16, cache=tmp_path / "cache")
-    assert not [p for p in (tmp_path / "cache").iterdir() if p.is_dir()]
-
-
-def test_what_a_killed_writer_left_is_removed(source, tokenizer, tmp_path):
-    blocks = token_blocks(source, MIXTURE, tokenizer, 16, cache=tmp_path / "other")
-    left = tmp_path / "cache" / f".{blocks.folder.name}.abc"
-    left.mkdir(parents=True)
-    token_blocks(source, MIXTURE, tokenizer, 16, cache=tmp_path / "cache")
-    assert not left.exists()
 
 
 def test_the_limit_is_the_most_that_the_blocks_hold(source, tokenizer, tmp_path):
@@ -168,15 +140,11 @@ def test_what_was_read_is_described_for_the_record(source, tokenizer, tmp_path):
         "weights": {"a/set": 1.0}, "shares": {"a/set": 1.0}, "documents": 20, "paragraphs": 20, "dropped": 0,
     }  # fmt: skip
     assert blocks.splits[0]["dataset"] == "a/set"
-    assert json.dumps(blocks.splits)
-
-
-def test_a_record_names_the_text_exactly_and_every_split_behind_it(source, tokenizer, tmp_path):
-    text = token_blocks(source, MIXTURE, tokenizer, 16, cache=tmp_path)
-    held_out = token_blocks(source, MIXTURE, tokenizer, 16, split="validation", cache=tmp_path)
-    found = corpora.provenance(source, text, held_out, [{"split": "of a task"}])
-    assert (found["source"], found["fingerprint"]) == (source.name, text.fingerprint)
-    assert [split["split"] for split in found["splits"]] == ["train", "validation", "of a task"]
+    found = corpora.provenance(
+        source, blocks, token_blocks(source, MIXTURE, tokenizer, 16, split="validation", cache=tmp_path)
+    )
+    assert (found["source"], found["fingerprint"]) == (source.name, blocks.fingerprint)
+    assert [split["split"] for split in found["splits"]] == ["train", "validation"]
 
 
 def test_too_little_text_for_one_block_is_said(source, tokenizer, tmp_path):
@@ -184,9 +152,3 @@ def test_too_little_text_for_one_block_is_said(source, tokenizer, tmp_path):
         token_blocks(source, MIXTURE, tokenizer, 500, cache=tmp_path)
     with pytest.raises(ValueError, match="length=2"):
         token_blocks(source, MIXTURE, tokenizer, 2, cache=tmp_path)
-
-
-def test_a_cache_that_cannot_be_written_is_named(source, tokenizer, tmp_path):
-    (tmp_path / "file").write_text("in the way")
-    with pytest.raises(CacheError, match="cannot be written"):
-        token_blocks(source, MIXTURE, tokenizer, 16, cache=tmp_path / "file")

@@ -131,21 +131,6 @@ def test_answers_become_numbers_whatever_the_owners_call_them(tmp_path):
     assert labels("stsb", "nyu-mll/glue", "stsb", similar) == [1.0, 1.5, 2.0, 2.5]
 
 
-def test_rows_without_answers_are_refused(tmp_path):
-    hidden = [{"ctx": "He", "endings": ["a", "b", "c", "d"], "label": ""}] * 20
-    write_split(tmp_path, "Rowan/hellaswag", "default", "train", hidden)
-    write_split(tmp_path, "Rowan/hellaswag", "default", "validation", hidden)
-    with pytest.raises(DataError, match="hellaswag default train, row 0, column 'label': '' is no answer"):
-        load_task("hellaswag", FolderSource(tmp_path))
-
-
-def test_hops_are_kept(tmp_path):
-    rows = [{**row, "hops": row["idx"] % 4} for row in PAIRS]
-    for split in ("train", "validation"):
-        write_split(tmp_path, "nyu-mll/glue", "rte", split, rows)
-    assert load_task("rte", FolderSource(tmp_path)).evaluation["hops"][:5] == [0, 1, 2, 3, 0]
-
-
 def test_a_missing_column_or_task_is_named(tmp_path, source):
     write_split(tmp_path, "nyu-mll/glue", "rte", "train", [{"sentence1": "a", "label": 1}] * 20)
     with pytest.raises(DataError, match="nyu-mll/glue rte train: no column sentence2"):
@@ -157,7 +142,7 @@ def test_a_missing_column_or_task_is_named(tmp_path, source):
 
 
 SENTENCES = {"sentence1": "a", "sentence2": "b"}
-RTE, STSB, COLA = SENTENCES | {"label": 0}, SENTENCES | {"label": 2.5}, {"sentence": "a", "label": 1}
+RTE, STSB = SENTENCES | {"label": 0}, SENTENCES | {"label": 2.5}
 SQUAD = {"question": "Who?", "context": "Ben.", "answers": {"text": ["Ben"], "answer_start": [0]}}
 RACE = {"article": "a", "question": "q", "options": ["w", "x", "y", "z"], "answer": "C"}
 SWAG = {"ctx": "He", "endings": ["w", "x", "y", "z"], "label": "3"}
@@ -170,29 +155,18 @@ BOOLQ = {"question": "q", "passage": "p", "answer": True}
         ("rte", RTE, "label", None, "None is no answer"),
         ("rte", RTE, "label", -1, "-1 is no answer"),
         ("rte", RTE, "label", 2, "2 is not one of entailment, not_entailment"),
-        ("rte", RTE, "label", 0.9, "0.9 is not one of entailment"),
         ("rte", RTE, "sentence2", None, "None is not a text"),
-        ("cola", COLA, "sentence", None, "None is not a text"),
         ("stsb", STSB, "label", float("nan"), "nan is no answer"),
         ("stsb", STSB, "label", float("inf"), "inf is not a similarity from 0 to 5"),
         ("stsb", STSB, "label", 5.5, "5.5 is not a similarity"),
-        ("stsb", STSB, "label", None, "is no answer"),
         ("race", RACE, "options", ["x", "y", "z"], "is not 4 texts"),
-        ("race", RACE, "options", ["v", "w", "x", "y", "z"], "is not 4 texts"),
         ("race", RACE, "options", ["w", None, "y", "z"], "is not 4 texts"),
-        ("race", RACE, "options", None, "is not 4 texts"),
         ("race", RACE, "article", None, "is not a text"),
-        ("race", RACE, "question", None, "is not a text"),
         ("race", RACE, "answer", "E", "'E' is not one of A, B, C, D"),
-        ("race", RACE, "answer", None, "is no answer"),
-        ("hellaswag", SWAG, "endings", ["x", "y", "z"], "is not 4 texts"),
         ("hellaswag", SWAG, "label", "4", "'4' is not one of 0, 1, 2, 3"),
-        ("hellaswag", SWAG, "ctx", None, "is not a text"),
         ("boolq", BOOLQ, "answer", None, "is no answer"),
-        ("boolq", BOOLQ, "passage", None, "is not a text"),
         ("squad", SQUAD, "answers", {"text": [], "answer_start": []}, "is no answer"),
         ("squad", SQUAD, "answers", {"text": [" "], "answer_start": [0]}, "is no answer"),
-        ("squad", SQUAD, "answers", {"text": [None], "answer_start": [0]}, "is no answer"),
         ("squad", SQUAD, "answers", {"text": None, "answer_start": None}, "is no answer"),
         ("squad", SQUAD, "answers", {"text": ["Ben", "Ben"], "answer_start": [0]}, "is not one answer_start per text"),
         ("squad", SQUAD, "answers", {"text": ["Ada"], "answer_start": [0]}, "1 of 20 rows do not occur"),

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from saobp.study.data import sources, token_files
+from saobp.study.data import corpora, sources
 from saobp.study.data.sources import DataError
 from saobp.study.setup import paths
 from saobp.study.setup.studies import load_profile
@@ -49,5 +49,5 @@ def test_a_missing_a_cut_and_a_foreign_file_are_refused_in_one_line(file, tmp_pa
     cases = {tmp_path / "gone": "no such token file", cut: "not a token file", foreign: "not a token file"}
     for path, said in cases.items():
         with pytest.raises(DataError, match=f"{path.name}: {said}.*`saobp tokens") as refused:
-            token_files.read(path)
+            corpora.read_file(path)
         assert "\n" not in str(refused.value)

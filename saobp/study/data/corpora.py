@@ -1,19 +1,24 @@
-"""Pretraining text as blocks of tokens of one length, tokenised once into a memory-mapped file (Sec. 6)."""
+"""Pretraining text as blocks of tokens of one length, tokenised once into a memory-mapped file (Sec. 6).
+
+A token file holds such text in one archive, for a machine that has neither the text nor the network.
+"""
 
 import hashlib
 import json
+import tarfile
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import torch
 from jaxtyping import Int64
 from torch import Tensor
 from tqdm.auto import tqdm
-from transformers import PreTrainedTokenizerBase
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from saobp.study.data.documents import Document, Mixture
 from saobp.study.data.sources import DataError, Source
@@ -22,6 +27,7 @@ from saobp.study.setup import paths, seals
 from saobp.study.setup.recipes import Pretraining
 from saobp.study.setup.schema import Data, Split, Text
 
+PARTS = ("train", "validation")
 FORMAT = 3  # of the token file; another number makes old files be built again
 
 
@@ -139,20 +145,18 @@ def _write(
             named = f"{', '.join(text.parts)} {text.split}"
             raise DataError(f"{named}: {written} tokens do not fill a block of {length}; add text")
         stream.truncate(blocks * body * dtype.itemsize)
+    splits = text.completeness()
+    if written == most:
+        said = f"cut at {limit} tokens of the mixture"
+        splits = [s | {"complete": False, "note": f"{s['note']}; {said}" if s["note"] else said} for s in splits]
     return {
         "blocks": blocks,
         "body": body,
         "dtype": dtype.name,
         "around": around,
         "text": text.mixed(),
-        "splits": _cut(text.completeness(), limit) if written == most else text.completeness(),
+        "splits": splits,
     }
-
-
-def _cut(splits: list[dict[str, Any]], limit: int | None) -> list[dict[str, Any]]:
-    """Say of every split that the text ends where a limit cut it."""
-    said = f"cut at {limit} tokens of the mixture"
-    return [{**split, "complete": False, "note": "; ".join(filter(None, [split["note"], said]))} for split in splits]
 
 
 def _encoded(documents: Iterable[Document], tokenizer: PreTrainedTokenizerBase, between: int) -> Iterator[list[int]]:
@@ -181,3 +185,57 @@ def _append(
             if written == limit:
                 break
     return written, count
+
+
+class TokenFile(NamedTuple):
+    """What a token file holds: the tokenizer, training and held-out text in blocks, and of what they were made.
+
+    `about`: "tokenizer" and "vocabulary" as a study names them, "corpus" (data set -> weight) and "length".
+    """
+
+    tokenizer: PreTrainedTokenizerBase
+    train: Blocks
+    validation: Blocks
+    about: dict[str, Any]
+
+
+def write_file(file: Path, content: TokenFile) -> Path:
+    """Write a token file (a tar, compressed by bzip2), whole or not at all; the same text gives the same bytes."""
+
+    def nobody(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+        entry.uid = entry.gid = entry.mtime = 0
+        entry.uname = entry.gname = ""
+        return entry
+
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        content.tokenizer.save_pretrained(folder / "tokenizer")
+        paths.write_text(folder / "about.json", json.dumps(content.about, indent=1))
+        seals.seal(folder)
+        with paths.new_file(file) as temporary, tarfile.open(temporary, "w:bz2") as archive:
+            for part, place in zip(("", *PARTS), (folder, content.train.folder, content.validation.folder)):
+                archive.add(place, part, filter=nobody)
+    return file
+
+
+def read_file(file: Path) -> TokenFile:
+    """Unpack a token file once, to the build's cache, and return what it holds.
+
+    Raises DataError, one line, if the file is missing, damaged or none of `write_file`.
+    """
+    if not file.is_file():
+        raise DataError(f"{file}: no such token file; `saobp tokens {file.name}` writes one")
+    folder = seals.made(paths.cache() / f"prepared-{seals.digest(file)[:16]}", lambda folder: _unpack(file, folder))
+    about = json.loads((folder / "about.json").read_text(encoding="utf-8"))
+    return TokenFile(AutoTokenizer.from_pretrained(folder / "tokenizer"), *(Blocks(folder / p) for p in PARTS), about)
+
+
+def _unpack(file: Path, folder: Path) -> None:
+    try:
+        with tarfile.open(file, "r:bz2") as archive:
+            archive.extractall(folder, filter="data")
+    except (tarfile.TarError, EOFError, OSError) as error:
+        raise DataError(f"{file}: not a token file ({error}); write it again with `saobp tokens`") from None
+    for part in ("", *PARTS):
+        if problem := seals.flaw(folder / part):
+            raise DataError(f"{file}: {part or 'it'} is not whole ({problem}); write it again with `saobp tokens`")

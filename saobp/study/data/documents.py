@@ -14,14 +14,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from saobp.study.data.sources import DataError, Source
-from saobp.study.data.splits import MissingSplit
+from saobp.study.data.splits import MissingSplit, completeness
 from saobp.study.setup.schema import Split, Text
 
 RULE = (
     "paragraphs of 8 words or more that occurred before, or that the mixture's validation splits hold, are "
     "dropped (compared without case and spacing)"
 )
-ORDER = "dropped before they are weighed"
 SHORTEST_COMPARED = 8  # words; shorter lines recur honestly: a dialogue is full of "Yes," he said.
 SENTENCE_ROWS = {"bookcorpus/bookcorpus"}  # one sentence a row, books not marked: cut every 1,000 rows
 
@@ -59,22 +58,15 @@ class Mixture:
     def completeness(self) -> list[Split]:
         """Return what each data set's split is and lacks; those without the split say so."""
         found = [self.source.completeness(*_place(name), self.split) for name in self.parts]
-        for name in self.weights:
-            if name not in self.parts:
-                dataset, config = _place(name)
-                lacking = {"rows": 0, "published_rows": None, "complete": False, "note": "has no such split"}
-                found.append({"dataset": dataset, "config": config, "split": self.split, **lacking})
-        return found
+        lacking = [_place(name) for name in self.weights if name not in self.parts]
+        said = ["has no such split"]
+        return found + [completeness(*place, self.split, [], [None], False, said) for place in lacking]
 
     def identity(self) -> list[Any]:
         """Return what changes when the text does: fingerprints, weights and rules."""
         parts = [[name, self.weights[name], self.source.fingerprint(*_place(name), self.split)] for name in self.parts]
-        return [
-            RULE,
-            ORDER,
-            parts,
-            [self.source.fingerprint(*_place(name), "validation") for name in self._held_out()],
-        ]
+        held_out = [self.source.fingerprint(*_place(name), "validation") for name in self._held_out()]
+        return [RULE, "dropped before they are weighed", parts, held_out]
 
     def mixed(self) -> Text:
         """Return what was read and dropped so far: weights, shares of the characters read, documents, paragraphs."""
@@ -97,8 +89,7 @@ class Mixture:
         for document in documents:
             kept = []
             for paragraph in document:
-                key = _key(paragraph)
-                if key is None or key not in seen:
+                if (key := _key(paragraph)) is None or key not in seen:
                     kept.append(paragraph)
                     seen.add(key)
             self.counts["paragraphs"] += len(document)
@@ -155,8 +146,8 @@ def _documents(source: Source, name: str, split: str) -> Iterator[Document]:
 def _labelled(dataset: str, split: str, rows: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Any, str]]:
     """Pair each row's text with what it shares with the rows of the same document.
 
-    WikiText has a line a row and a title line ` = Title = `; a column `book` names a book; any other row is
-    a document.
+    WikiText has a line a row and a title line ` = Title = `, a section's with two marks on each side; a column `book`
+    names a book; any other row is a document.
     """
     article = 0
     for number, row in enumerate(rows):
@@ -164,19 +155,9 @@ def _labelled(dataset: str, split: str, rows: Iterable[Mapping[str, Any]]) -> It
             raise DataError(f"{dataset} {split}: row {number} has no text; a corpus needs a column 'text'")
         text = row["text"]
         if dataset.endswith("/wikitext"):
-            article += is_title(text)
-            yield article, without_marks(text)
+            article += re.fullmatch(r"= [^=](.*[^=])? =", text.strip()) is not None
+            yield article, re.sub(r" @([-,.])@ ", r"\1", text)  # a mark inside a word: `1 @,@ 000`
         elif dataset in SENTENCE_ROWS:
             yield number // 1000, text
         else:
             yield row.get("book", number), text
-
-
-def is_title(line: str) -> bool:
-    """Say whether a line of WikiText is an article's title, ` = Title = `, and not a section's."""
-    return re.fullmatch(r"= [^=](.*[^=])? =", line.strip()) is not None
-
-
-def without_marks(line: str) -> str:
-    """Undo WikiText's marks around a hyphen, comma or point inside a word: `1 @,@ 000` -> `1,000`."""
-    return re.sub(r" @([-,.])@ ", r"\1", line)

@@ -1,7 +1,6 @@
 """From a benchmark's rows to the batches its head takes: encoding, truncation, padding."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import datasets
@@ -28,11 +27,9 @@ def encode(
     by `doc_stride` tokens (default: a third of the length, 128 at most) and keep `item` and `offsets`.
     Raises ValueError if `length` cannot hold a question with its option.
     """
-    steps = {"choice": _choices, "span": squad.windows}
-    step = steps.get(spec.kind, _texts)
     options = {"doc_stride": doc_stride} if spec.kind == "span" else {}
     return rows.map(
-        step,
+        {"choice": _choices, "span": squad.windows}.get(spec.kind, _texts),
         batched=True,
         with_indices=spec.kind == "span",
         fn_kwargs={"spec": spec, "tokenizer": tokenizer, "length": length, **options},
@@ -43,23 +40,17 @@ def encode(
     )
 
 
-def collator(spec: TaskSpec, tokenizer: PreTrainedTokenizerBase) -> "Collator":
-    """Return what pads features to the longest of their batch; choices become (batch, option, token)."""
-    if spec.kind == "choice":
-        return Collator(DataCollatorForMultipleChoice(tokenizer))
-    return Collator(DataCollatorWithPadding(tokenizer))
+def collator(spec: TaskSpec, tokenizer: PreTrainedTokenizerBase) -> Callable[[Sequence[Mapping[str, Any]]], dict]:
+    """Return what pads features to the longest of their batch; choices become (batch, option, token).
 
+    What only scoring needs (`item`, `offsets`) is left out.
+    """
+    pad = (DataCollatorForMultipleChoice if spec.kind == "choice" else DataCollatorWithPadding)(tokenizer)
 
-@dataclass(frozen=True)
-class Collator:
-    """Pads the features that a model takes and leaves those that only scoring needs (`item`, `offsets`)."""
+    def collate(features: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        return dict(pad([{k: v for k, v in f.items() if k not in squad.SCORING_COLUMNS} for f in features]))
 
-    pad: DataCollatorWithPadding | DataCollatorForMultipleChoice
-
-    def __call__(self, features: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """Return one padded batch of tensors."""
-        kept = [{k: v for k, v in f.items() if k not in squad.SCORING_COLUMNS} for f in features]
-        return dict(self.pad(kept))
+    return collate
 
 
 def option_texts(spec: TaskSpec, row: Mapping[str, Any]) -> list[str]:
@@ -75,8 +66,7 @@ def _texts(
     batch: Mapping[str, list], spec: TaskSpec, tokenizer: PreTrainedTokenizerBase, length: int
 ) -> dict[str, list]:
     texts = [list(batch[column]) for column in spec.texts]
-    encoded = tokenizer(*texts, truncation=True, max_length=length)
-    return {**encoded, "labels": batch["label"]}
+    return {**tokenizer(*texts, truncation=True, max_length=length), "labels": batch["label"]}
 
 
 def tokens_needed(spec: TaskSpec, rows: datasets.Dataset, tokenizer: PreTrainedTokenizerBase) -> list[int]:
@@ -96,9 +86,12 @@ def _choices(
     seconds = [option_texts(spec, row) for row in rows]
     firsts = [[row[spec.texts[0]]] * len(options) for row, options in zip(rows, seconds)]
     flat = [text for options in seconds for text in options]
-    _check_room(spec, flat, tokenizer, length)
+    needed = _needed(flat, tokenizer)
+    if (most := max(needed)) > length:
+        whole = f"question and option whole ({flat[needed.index(most)][:60]!r}, {spec.name})"
+        raise ValueError(f"length={length} cannot hold {whole}: give at least {most}")
     encoded = tokenizer(sum(firsts, []), flat, truncation="only_first", max_length=length)
-    count = len(seconds[0])  # the same in every row: `columns.answered` has seen to it
+    count = len(seconds[0])  # the same in every row: `tasks` has seen to it
     nested = {name: [values[n : n + count] for n in range(0, len(flat), count)] for name, values in encoded.items()}
     return {**nested, "labels": batch["label"]}
 
@@ -107,12 +100,3 @@ def _needed(texts: list[str], tokenizer: PreTrainedTokenizerBase) -> list[int]:
     """Count what each question with its option takes beside special tokens and one token of the article."""
     counts = [len(ids) for ids in tokenizer(texts, add_special_tokens=False)["input_ids"]]
     return [count + tokenizer.num_special_tokens_to_add(pair=True) + 1 for count in counts]
-
-
-def _check_room(spec: TaskSpec, texts: list[str], tokenizer: PreTrainedTokenizerBase, length: int) -> None:
-    """Refuse a length that would cut a question or an option."""
-    needed = _needed(texts, tokenizer)
-    if max(needed) > length:
-        longest = texts[needed.index(max(needed))]
-        whole = f"question and option whole ({longest[:60]!r}, {spec.name})"
-        raise ValueError(f"length={length} cannot hold {whole}: give at least {max(needed)}")

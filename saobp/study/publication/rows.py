@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from saobp.measure.diagnostics import measure
 from saobp.measure.graph import graph_measures
-from saobp.study.data import sources, token_files
+from saobp.study.data import corpora, sources
 from saobp.study.data.masking import SeededMasking
 from saobp.study.setup import paths, sizes, typed_by_hand
 from saobp.study.setup.recipes import Finetuning, Pretraining, Schedule
@@ -101,7 +101,7 @@ def _own_copy(
 
 
 def _corpus(tokens: Path | None) -> dict[str, Any]:
-    return {"corpus": token_files.read(tokens).about["corpus"]} if tokens else {}
+    return {"corpus": corpora.read_file(tokens).about["corpus"]} if tokens else {}
 
 
 def _write(path: Path, study: Profile) -> None:

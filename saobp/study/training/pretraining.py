@@ -18,7 +18,7 @@ from torch import nn
 from torch.utils.data import Dataset
 from transformers import PreTrainedTokenizerBase
 
-from saobp.study.data import corpora, sources, token_files
+from saobp.study.data import corpora, sources
 from saobp.study.data.masking import SeededMasking
 from saobp.study.data.sources import DataError, Source
 from saobp.study.setup import sizes
@@ -41,7 +41,7 @@ def texts(study: Profile, model: str, source: Source) -> tuple[PreTrainedTokeniz
     recipe = study.recipe(model)
     if not study.tokens:
         return corpora.prepared(source, study.corpus, study.tokenizer, study.vocabulary, recipe)
-    found = token_files.read(Path(study.tokens))
+    found = corpora.read_file(Path(study.tokens))
     wanted = {"tokenizer": study.tokenizer, "vocabulary": study.vocabulary, "length": recipe.length}
     for name, value in wanted.items():
         if found.about[name] != value:
@@ -53,10 +53,10 @@ def write_tokens(file: Path, profile: str, names: Sequence[str] = ()) -> Path:
     """Write the text of a study to a token file, or that of other data sets, `names`, in equal parts."""
     study = load_profile(profile)
     study = replace(study, tokens=None, corpus=dict.fromkeys(names, 1.0) if names else study.corpus)
-    tokenizer, *blocks = texts(study, study.models[0], sources.resolve(study.data))
     about = {"tokenizer": study.tokenizer, "vocabulary": study.vocabulary, "corpus": study.corpus}
     about["length"] = study.pretrain.length
-    return token_files.write(file, tokenizer, dict(zip(token_files.PARTS, blocks, strict=True)), about)
+    held = texts(study, study.models[0], sources.resolve(study.data))
+    return corpora.write_file(file, corpora.TokenFile(*held, about))
 
 
 def untrained(study: Profile, model: str, algorithm: str, seed: int, tokenizer: PreTrainedTokenizerBase) -> nn.Module:
