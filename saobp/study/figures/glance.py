@@ -87,7 +87,7 @@ def plot(frame: pd.DataFrame, width: float) -> Figure:
     style.head(a, "a", title.format(**said))
     curves = frame[frame["panel"] == "b"].rename(columns={"x": "step", "y": "accuracy"})
     learning.curve_axes(b, curves, seeds=False)
-    title = "Three hops, step {step:,}: {high:.0f} % against {original:.0f} % (n = {n}, {named})"
+    title = "Step {step:,}: High {high:.0f} %, Original {original:.0f} % (n = {n}, {named})"
     style.head(b, "b", title.format(**said))
     start_axes(c, frame[frame["panel"] == "c"])
     style.head(c, "c", "Late starts end higher: r = {r:.2f} (n = {runs})".format(**said))
