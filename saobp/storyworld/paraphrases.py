@@ -7,12 +7,6 @@ from saobp.storyworld import language, lexicon, world
 from saobp.storyworld.world import Fact, Puzzle
 
 
-def _pair_of_facts(random: Random) -> tuple[Fact, Fact]:
-    """Draw two facts of one relation about four entities of the same kinds."""
-    puzzle, _ = world.draw_puzzle(random, world.draw_steps(random, 1, allowed=_TOLD), 2)
-    return puzzle.fact(0, 0), puzzle.fact(0, 1)
-
-
 def _told(random: Random, facts: tuple[Fact, Fact]) -> str:
     """Say two facts in one sentence, in random order and wording."""
     first, second = random.sample(facts, 2)
@@ -26,18 +20,16 @@ def _told(random: Random, facts: tuple[Fact, Fact]) -> str:
 def _other_facts(random: Random, facts: tuple[Fact, Fact]) -> tuple[Fact, Fact]:
     """Exchange the objects of two facts; of kinship and feelings, or turn one of them round."""
     one, two = facts
-    if one.relation in ("kin", "social") and random.random() < 0.5 and _either_gender(one):
+    of_blood = one.word in lexicon.BLOOD_MALE + lexicon.BLOOD_FEMALE  # which fixes a gender
+    if one.relation in ("kin", "social") and random.random() < 0.5 and not of_blood:
         return replace(one, subject=one.object, object=one.subject), two
     return replace(one, object=two.object), replace(two, object=one.object)
 
 
-def _either_gender(fact: Fact) -> bool:
-    return fact.word not in lexicon.BLOOD_MALE + lexicon.BLOOD_FEMALE
-
-
 def mrpc(random: Random, index: int) -> dict:
     """Return two sentences of the same words or nearly so, and whether they say the same (1)."""
-    facts = _pair_of_facts(random)
+    puzzle, _ = world.draw_puzzle(random, world.draw_steps(random, 1, allowed=frozenset(world.KINDS)), 2)
+    facts = puzzle.fact(0, 0), puzzle.fact(0, 1)  # of one relation, about four entities of the same kinds
     first = _told(random, facts)
     label = index % 2
     second = first
@@ -98,8 +90,8 @@ def stsb(random: Random, index: int) -> dict:
         if part == "o":
             second["q"] = first["q"]
     return {
-        "sentence1": _event_sentence(random, first),
-        "sentence2": _event_sentence(random, second),
+        "sentence1": random.choice(_EVENTS).format(**first),
+        "sentence2": random.choice(_EVENTS).format(**second),
         "label": float(sum(first[p] == second[p] for p in parts)),
         "hops": 0,
     }
@@ -115,10 +107,3 @@ def _event(random: Random) -> dict[str, str]:
         "t": lexicon.draw(random, lexicon.TOWNS),
         "d": lexicon.draw(random, lexicon.DAYS),
     }
-
-
-def _event_sentence(random: Random, event: dict[str, str]) -> str:
-    return random.choice(_EVENTS).format(**event)
-
-
-_TOLD = frozenset({"kin", "social", "own", "live", "at", "job", "mood"})

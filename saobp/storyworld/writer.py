@@ -23,7 +23,7 @@ _ANSWERS = pa.struct([("text", _STRINGS), ("answer_start", pa.list_(pa.int64()))
 _HELLASWAG = dict.fromkeys(("activity_label", "ctx_a", "ctx_b", "ctx"), _STRING)
 
 # (data set, configuration) -> how to make a row, its columns and their types
-TASKS: dict[tuple[str, str], tuple[Callable[[Random, int], Row], dict[str, pa.DataType]]] = {
+BENCHMARKS: dict[tuple[str, str], tuple[Callable[[Random, int], Row], dict[str, pa.DataType]]] = {
     ("nyu-mll/glue", "cola"): (sentences.cola, {"sentence": _STRING, **_GLUE}),
     ("nyu-mll/glue", "sst2"): (sentences.sst2, {"sentence": _STRING, **_GLUE}),
     ("nyu-mll/glue", "mrpc"): (paraphrases.mrpc, {"sentence1": _STRING, "sentence2": _STRING, **_GLUE}),
@@ -93,7 +93,7 @@ def write(folder: str | Path, *, seed: int = 0, stories: int = STORIES, question
 
 def rows(dataset: str, config: str, split: str, count: int, *, seed: int = 0) -> list[Row]:
     """Return the rows of a task's split; splits of any name are made of different stories."""
-    make = TASKS[dataset, config][0]
+    make = BENCHMARKS[dataset, config][0]
     random = Random(f"{seed}/{dataset}/{config}/{split}")
     made = [make(random, index) for index in range(count)]
     random.shuffle(made)
@@ -116,7 +116,7 @@ def _identified(row: Row, config: str, split: str, index: int) -> Row:
 def _tables(seed: int, stories: int, questions: int) -> Iterator[tuple[str, str, str, pa.Table]]:
     """Yield every split."""
     yield from _corpus(seed, stories)
-    for (dataset, config), (_, columns) in TASKS.items():
+    for (dataset, config), (_, columns) in BENCHMARKS.items():
         for split in _splits(config):
             count = questions if split == "train" else max(8, questions // 4)
             made = rows(dataset, config, split, count, seed=seed)
