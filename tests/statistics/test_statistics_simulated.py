@@ -13,8 +13,8 @@ from scipy import stats
 
 from saobp.study import statistics, verdicts
 from saobp.study.paper import numbers
-from saobp.study.statistics import sequential, skewed
-from saobp.study.verdicts import attention, graphs, model, outcomes, registry
+from saobp.study.statistics import seeds, sequential
+from saobp.study.verdicts import attention, gtd, model, outcomes, registry
 
 FEW, MANY = 300, 3000
 DRAWS = [pytest.param(FEW, id="few"), pytest.param(MANY, id="many", marks=pytest.mark.nightly)]
@@ -70,11 +70,11 @@ def test_interim_readings_with_o_brien_fleming_bounds_err_in_one_of_twenty(draws
 @pytest.mark.parametrize("draws", DRAWS)
 @pytest.mark.parametrize("shape", ["normal", "heavy"])
 def test_sign_flips_cover_a_symmetric_centre_whatever_its_law(draws, shape, monkeypatch):
-    monkeypatch.setattr(skewed, "DRAWS", 1000)
+    monkeypatch.setattr(seeds, "DRAWS", 1000)
     random, inside, widths = np.random.default_rng(4), 0, []
     for _ in range(draws):
         values = random.normal(size=12) if shape == "normal" else random.standard_t(2, size=12)
-        low, high = skewed.sign_flip_interval(values)
+        low, high = seeds.sign_flip_interval(values)
         inside += low <= 0 <= high
         widths.append((high - low) / 2 / (stats.t.isf(0.025, 11) * stats.sem(values)))
     assert inside / draws > 0.95 - slack(draws) - 0.01
@@ -82,18 +82,18 @@ def test_sign_flips_cover_a_symmetric_centre_whatever_its_law(draws, shape, monk
 
 
 def test_sign_flips_of_five_values_have_no_interval_of_95_percent():
-    assert skewed.sign_flip_interval([1, 2, 3, 4, 5]) == (-inf, inf)
+    assert seeds.sign_flip_interval([1, 2, 3, 4, 5]) == (-inf, inf)
 
 
 @pytest.mark.parametrize(
     "draws", [pytest.param(100, id="few"), pytest.param(1000, id="many", marks=pytest.mark.nightly)]
 )
 def test_bca_covers_the_mean_of_skewed_differences_about_as_students_interval_does(draws, monkeypatch):
-    monkeypatch.setattr(skewed, "DRAWS", 1000)
+    monkeypatch.setattr(seeds, "DRAWS", 1000)
     random, inside, widths = np.random.default_rng(5), 0, []
     for _ in range(draws):
         values = random.exponential(size=21) - 1
-        low, high = skewed.bca_interval(values)
+        low, high = seeds.bca_interval(values)
         inside += low <= 0 <= high
         widths.append((high - low) / 2 / (stats.t.isf(0.025, 20) * stats.sem(values)))
     assert inside / draws > 0.91 - slack(draws)
@@ -136,7 +136,7 @@ def test_a_layer_where_high_beats_one_of_three_rivals_is_seldom_called_one_of_it
     for _ in range(draws):
         levels = random.normal(0, 1, (4, 5)) + [[0.0], [0.0], [0.0], [-9.0]]  # High, three rivals; five seeds
         gaps = [dict(enumerate(levels[0] - rival)) for rival in levels[1:]]
-        row = attention._second_lead("narrow", "mini-narrow", 0, gaps, [])
+        row = attention._second_lead("narrow", "mini-narrow", "", gaps, ())
         found.append(outcomes.decide(claim, [row]))
         inside += row.low <= 0 <= row.high
     assert found.count(outcomes.SUPPORTED) / draws < 0.05 + slack(draws)
@@ -212,7 +212,7 @@ def test_the_error_over_items_is_the_closed_form_that_resampling_approaches():
 @pytest.mark.parametrize("draws", DRAWS)
 def test_the_exact_interval_of_a_share_of_heads_covers_and_is_not_much_wider(draws):
     found = np.random.default_rng(13).binomial(288, 0.05, draws)
-    ends = np.array([graphs._exact(stats.binomtest(int(number), 288), 0.95) for number in found])
+    ends = np.array([gtd._exact(stats.binomtest(int(number), 288), 0.95) for number in found])
     assert ((ends[:, 0] <= 0.05) & (ends[:, 1] >= 0.05)).mean() > 0.95 - slack(draws)
     assert np.diff(ends).mean() / 2 < 1.2 * stats.norm.isf(0.025) * np.sqrt(0.05 * 0.95 / 288)
 

@@ -7,10 +7,8 @@ from saobp.study.statistics.correlations import (
     effective_sample_size,
 )
 from saobp.study.statistics.errors import Error
-from saobp.study.statistics.hierarchical import borrow, seed_variance
 from saobp.study.statistics.intervals import (
     Estimate,
-    binomial_error,
     correlation_error,
     mean_interval,
     median_interval,
@@ -18,11 +16,11 @@ from saobp.study.statistics.intervals import (
     over_samples,
 )
 from saobp.study.statistics.paired import Difference, holm, item_errors, paired_correlations, paired_difference
+from saobp.study.statistics.seeds import bca_interval, borrow, seed_variance, sign_flip_interval
 from saobp.study.statistics.sequential import level_at
-from saobp.study.statistics.skewed import bca_interval, sign_flip_interval
 
 __all__ = [
-    "Correlation", "Difference", "Error", "Estimate", "across_runs", "bca_interval", "binomial_error", "borrow",
+    "Correlation", "Difference", "Error", "Estimate", "across_runs", "bca_interval", "borrow",
     "correlation", "correlation_error", "effective_sample_size", "holm", "item_errors", "level_at",
     "mean_interval", "median_interval", "on_scale", "over_samples", "paired_correlations", "paired_difference",
     "seed_variance", "sign_flip_interval",

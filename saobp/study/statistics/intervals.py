@@ -66,11 +66,6 @@ def perplexity_interval(loss: Estimate) -> dict[str, Any]:
     return {"perplexity_interval": [exp(min(end, 700)) for end in (loss.low, loss.high)], "sequences": loss.items}
 
 
-def binomial_error(share: float, items: int) -> float:
-    """Standard error of a proportion `share` of `items` independent items."""
-    return sqrt(share * (1 - share) / items)
-
-
 def correlation_error(r: float, items: int) -> float:
     """Standard error (1 - r^2)/sqrt(n - 1) of a correlation over `items` pairs (Pearson, Matthews ...).
 

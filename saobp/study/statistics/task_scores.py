@@ -1,18 +1,18 @@
 """The scores of runs on tasks, read from their records: one a run, with what its sampling error needs."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from math import isfinite, sqrt
+from dataclasses import dataclass, replace
+from math import nan, sqrt
 from typing import Any
 
 import numpy as np
 from scipy import stats
 
 from saobp.study.setup.records import select
-from saobp.study.statistics import binomial_error, correlation_error
+from saobp.study.statistics import correlation_error
 
 Record = dict[str, Any]
-CORRELATIONS = ("matthews", "pearson", "spearman")
+CORRELATIONS = ("matthews", "pearson")
 # Similarities never agree to the last bit, even where a regressor ignores its input; a hundredth of the gold's spread
 # can explain at most 2 % of its variance (at r = 1: 1 - 0.99^2).
 COLLAPSED = 0.01
@@ -20,72 +20,60 @@ COLLAPSED = 0.01
 
 @dataclass(frozen=True)
 class Score:
-    """One run's score on one task, in percent, with what its sampling error needs."""
+    """One run's score on one task, in percent, with what its sampling error needs: outcomes, or of a correlation
+    predictions (a row a run; several once merged) and labels.
+    """
 
     value: float
     metric: str
     items: int
     key: tuple[Any, ...]  # the run's seeds: what pairs it with a run of another algorithm
-    outcomes: np.ndarray | None = None  # one number an item, in percent, whose mean is `value`
-    predictions: np.ndarray | None = None  # of a correlation, a row a run (several once merged), with `labels`
+    outcomes: np.ndarray | None = None  # one number per item, in percent, whose mean is `value`
+    predictions: np.ndarray | None = None
     labels: np.ndarray | None = None
     constant: bool = False  # one answer to every item
 
     @property
     def item_error(self) -> float:
         """Standard error of the score over the items, in points."""
-        if self.outcomes is not None and len(self.outcomes) > 1:
-            return float(self.outcomes.std(ddof=1) / sqrt(len(self.outcomes)))
-        share = min(max(self.value / 100, -1.0), 1.0)
-        if self.metric in CORRELATIONS:
-            return 100 * correlation_error(share, self.items)
-        return 100 * binomial_error(abs(share), self.items)
+        if self.outcomes is None:
+            return 100 * correlation_error(float(np.clip(self.value / 100, -1, 1)), self.items)
+        return float(self.outcomes.std(ddof=1) / sqrt(self.items)) if self.items > 1 else nan
 
 
 def seed_key(record: Record) -> tuple[Any, ...]:
     """The seeds of a run, pretraining's first; equal keys pair runs of two algorithms."""
-    parameters = record["parameters"]
-    return parameters.get("seed"), parameters.get("finetune_seed")
+    return record["parameters"].get("seed"), record["parameters"].get("finetune_seed")
+
+
+def _entries(records: Iterable[Record], model: str, algorithm: str, task: str) -> list[tuple[Record, dict, bool]]:
+    """The runs on a task with what each measured there, and whether it has a score; a failed run has none."""
+    runs = select(list(records), model=model, algorithm=algorithm)
+    found = [(run, entry) for run in runs if (entry := (run["metrics"].get("tasks") or {}).get(task))]
+    return [
+        (run, entry, "failed" not in entry and entry["scores"][entry["metric"]] is not None) for run, entry in found
+    ]
 
 
 def scores(records: Iterable[Record], model: str, algorithm: str, task: str) -> list[Score]:
     """All finished runs' scores on a task; a run that failed (no finite score) is left out."""
-    found = []
-    for record in select(list(records), model=model, algorithm=algorithm):
-        entry = (record["metrics"].get("tasks") or {}).get(task)
-        if entry and not entry.get("failed") and _value(entry) is not None:  # the others: `failures`
-            found.append(_score(entry, seed_key(record)))
-    return found
+    return [_score(entry, seed_key(run)) for run, entry, done in _entries(records, model, algorithm, task) if done]
 
 
 def failures(records: Iterable[Record], model: str, algorithm: str, task: str) -> list[str]:
     """Return why runs of a task have no score, one reason per failed run."""
-    entries = [run["metrics"].get("tasks") or {} for run in select(list(records), model=model, algorithm=algorithm)]
-    lost = [found for entry in entries if (found := entry.get(task)) and (found.get("failed") or _value(found) is None)]
-    return [found["failed"]["reason"] if found.get("failed") else "no finite score" for found in lost]
-
-
-def _value(entry: dict[str, Any]) -> float | None:
-    value = (entry.get("scores") or {}).get(entry.get("metric"))  # a failed run has neither
-    return float(value) if value is not None and isfinite(value) else None
+    lost = [entry for _, entry, done in _entries(records, model, algorithm, task) if not done]
+    return [entry["failed"]["reason"] if "failed" in entry else "no finite score" for entry in lost]
 
 
 def _score(entry: dict[str, Any], key: tuple[Any, ...]) -> Score:
-    value = _value(entry)
-    outcomes, gold = _array(entry.get("outcomes")), _array(entry.get("labels"))
-    constant = bool(entry.get("constant")) or _collapsed(entry["metric"], outcomes, gold)
-    items = int(entry.get("items") or (0 if outcomes is None else len(outcomes)))
-    if gold is not None and outcomes is not None and len(gold) == len(outcomes):
-        return Score(value, entry["metric"], items, key, None, outcomes[None], gold, constant)
-    if outcomes is not None and abs(100 * outcomes.mean() - value) < 0.06:  # the rounding of a score
-        return Score(value, entry["metric"], items, key, 100 * outcomes, constant=constant)
-    return Score(value, entry["metric"], items, key, constant=constant)
-
-
-def _collapsed(metric: str, predicted: np.ndarray | None, gold: np.ndarray | None) -> bool:
-    """Whether similarities hardly differ; an older record's own mark knows only of those that are equal."""
-    known = metric in ("pearson", "spearman") and predicted is not None and gold is not None
-    return known and collapsed(gold, predicted)
+    value, answers = float(entry["scores"][entry["metric"]]), np.asarray(entry["outcomes"], float)
+    found = Score(value, entry["metric"], entry["items"], key, constant=bool(entry.get("constant")))
+    if "labels" not in entry:
+        return replace(found, outcomes=100 * answers)
+    gold = np.asarray(entry["labels"], float)
+    constant = found.constant or (found.metric == "pearson" and collapsed(gold, answers))
+    return replace(found, predictions=answers[None], labels=gold, constant=constant)
 
 
 def collapsed(gold: np.ndarray, predicted: np.ndarray, tolerance: float = COLLAPSED) -> bool:
@@ -110,14 +98,8 @@ def headline_interval(metric: str, value: float, items: int, error: float = 0.0)
     return float(100 * found.low), float(100 * found.high)
 
 
-def _array(values: Any) -> np.ndarray | None:
-    """Numbers without gaps, or None."""
-    array = np.asarray(values if values is not None else [], dtype=float)
-    return array if array.size and np.isfinite(array).all() else None
-
-
 def by_pretraining(runs: list[Score]) -> list[Score]:
-    """One score a pretraining seed, the mean over its fine-tuning seeds; unchanged for a single one.
+    """One score per pretraining seed, the mean over its fine-tuning seeds; unchanged for a single one.
 
     Runs from one checkpoint are no independent runs: with several checkpoints, these are what counts.
     """
@@ -130,17 +112,19 @@ def by_pretraining(runs: list[Score]) -> list[Score]:
 
 
 def _merged(group: list[Score]) -> Score:
-    first, value = group[0], float(np.mean([run.value for run in group]))
-    constant = any(run.constant for run in group)
-    whole = all(run.outcomes is not None and len(run.outcomes) == first.items for run in group)
-    outcomes = np.mean([run.outcomes for run in group], axis=0) if whole else None
-    predictions = np.vstack([run.predictions for run in group]) if same_labels(group) else None
-    gold = None if predictions is None else first.labels
-    return Score(value, first.metric, first.items, (first.key[0], None), outcomes, predictions, gold, constant)
+    first, alike = group[0], same_items(group)
+    return replace(
+        first,
+        value=float(np.mean([run.value for run in group])),
+        key=(first.key[0], None),
+        outcomes=np.mean([run.outcomes for run in group], axis=0) if alike and first.labels is None else None,
+        predictions=np.vstack([run.predictions for run in group]) if alike and first.labels is not None else None,
+        labels=first.labels if alike else None,
+        constant=any(run.constant for run in group),
+    )
 
 
-def same_labels(runs: list[Score]) -> bool:
-    """Whether all runs predicted a correlation on the same items (Spearman's ranks are not redrawn)."""
-    if any(run.labels is None or run.metric == "spearman" for run in runs):
-        return False
-    return all(np.array_equal(run.labels, runs[0].labels) for run in runs)
+def same_items(runs: list[Score]) -> bool:
+    """Whether all runs answered the same items."""
+    first = runs[0]
+    return all(run.items == first.items and np.array_equal(run.labels, first.labels) for run in runs)

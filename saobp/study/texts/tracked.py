@@ -3,6 +3,8 @@
 from functools import cache
 from typing import Any
 
+import pandas as pd
+
 from saobp.study.setup import paths, records
 
 
@@ -20,3 +22,9 @@ def select(name: str, stage: str, **parameters: Any) -> list[dict[str, Any]]:
 def metrics(name: str, stage: str, **parameters: Any) -> list[dict[str, Any]]:
     """Return what these records measured."""
     return [record["metrics"] for record in select(name, stage, **parameters)]
+
+
+@cache
+def repeats() -> pd.DataFrame:
+    """Return runs that were run twice from one seed: held-out loss (nats) of the first run and of the second."""
+    return pd.read_csv(paths.root() / "data" / "results" / "repeats.csv")

@@ -6,6 +6,7 @@ from math import inf, nan
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from scipy import stats
 
 from saobp.study.paper.numbers import Published
@@ -29,9 +30,9 @@ from saobp.study.verdicts.studies import (
 RIVALS = ("original", "low", "elemmul")  # of High in Fig. 4
 
 
-def _mean(name: str, layers: slice = slice(None), kind: str = "refined") -> Read:
-    """Read one attention measure of a run: the mean over some of its layers and all heads."""
-    return lambda run: estimates.nested_mean((estimates.matrix(run, kind).get(name) or [])[layers] or None)
+def _mean(run: Record, name: str, layers: slice = slice(None), kind: str = "refined") -> float | None:
+    """One attention measure of a run: the mean over some of its layers and all heads."""
+    return estimates.nested_mean((estimates.matrix(run, kind).get(name) or [])[layers] or None)
 
 
 def _number(run: Record, name: str) -> float | None:
@@ -40,8 +41,7 @@ def _number(run: Record, name: str) -> float | None:
     """
     if name == "skewness":
         return abs(float(stats.skew(np.ravel(estimates.matrix(run)["entropy"]))))
-    deep, _, rest = name.rpartition(" ")
-    return _mean(rest, _deeper(run) if deep else slice(None))(run)
+    return _mean(run, name.removeprefix("deep "), _deeper(run) if name.startswith("deep ") else slice(None))
 
 
 def _deeper(run: Record) -> slice:
@@ -80,27 +80,25 @@ def top_two(studies: Studies) -> list[Measurement]:
     rows = []
     for study, model, runs in studies.cells("attention"):
         own = [run for run in runs if run["metrics"].get("task") == "race"]
+        names = tuple(run["name"] for run in own)
         for layer in range(max((len(estimates.matrix(run)["gtd"]) for run in own), default=0)):
-            gaps = [seed_gaps(own, _mean("gtd", slice(layer, layer + 1)), ("high", rival)) for rival in RIVALS]
+            read: Read = lambda run, at=slice(layer, layer + 1): _mean(run, "gtd", at)  # noqa: E731
+            gaps = [seed_gaps(own, read, ("high", rival)) for rival in RIVALS]
             if all(len(gap) > 1 for gap in gaps):
-                rows.append(_second_lead(study, model, layer, gaps, own))
+                rows.append(_second_lead(study, model, f"layer {layer + 1}", gaps, names))
     return rows
 
 
-def _second_lead(study: str, model: str, layer: int, gaps: list[dict], runs: list[Record]) -> Measurement:
+def _second_lead(study: str, model: str, part: str, gaps: list[dict], records: tuple[str, ...]) -> Measurement:
     found = [mean_interval([*gap.values()]) for gap in gaps]
 
-    def second(numbers: list[float]) -> float:
-        return sorted(numbers)[-2]
-
     def interval(level: float) -> tuple[float, float]:
-        halved = 1 - (1 - level) / 2  # two of three: each at half the level (Benjamini and Heller 2008)
-        reach = [one.error.reach(halved) for one in found]
-        return tuple(second([one.value + sign * half for one, half in zip(found, reach)]) for sign in (-1, 1))
+        halved = (1 + level) / 2  # two of three: each at half the level (Benjamini and Heller 2008)
+        return tuple(sorted(one.value + sign * one.error.reach(halved) for one in found)[-2] for sign in (-1, 1))
 
-    value = Estimate(second([one.value for one in found]), nan, nan, min(one.seeds for one in found))
-    method, names = "Student's t per rival, partial conjunction of two in three", tuple(run["name"] for run in runs)
-    return measured(study, model, value, f"layer {layer + 1}", interval=interval, method=method, records=names)
+    value = Estimate(sorted(one.value for one in found)[-2], nan, nan, min(one.seeds for one in found))
+    method = "Student's t per rival, partial conjunction of two in three"
+    return measured(study, model, value, part, interval=interval, method=method, records=records)
 
 
 def step(studies: Studies, number: str, *, ratio: bool = False) -> list[Measurement]:
@@ -117,10 +115,10 @@ def step(studies: Studies, number: str, *, ratio: bool = False) -> list[Measurem
                 continue
             value, error = _log_ratio(change, after) if ratio else (change["change"], _error(change))
             found = Estimate(value, nan, nan, int(change["samples"]), error=Error(((error, inf),)))
-            model, task, seed = (run["parameters"][key] for key in ("model", "task", "seed"))
+            given = run["parameters"]
             facts = {"of": "texts", "method": "interval over texts", "records": (run["name"],), "post_hoc": True}
-            row = measured(study, model, found, TASKS[task].title, also=f"seed {seed}", **facts)
-            rows.append((run["parameters"], row))
+            row = measured(study, given["model"], found, TASKS[given["task"]].title, f"seed {given['seed']}", **facts)
+            rows.append((given, row))
     rows = _with_seeds(rows)
     return [on_scale(row, np.exp, "log scale") for row in rows] if ratio else rows
 
@@ -145,21 +143,21 @@ def _with_seeds(rows: list[tuple[dict, Measurement]]) -> list[Measurement]:
     The spread is that within task and model. The tasks of a model share its seeds, so the degrees of freedom are of
     models. Where no model has two seeds, all are aside: texts alone decide nothing about another seed.
     """
-    models: dict = {}
-    for given, row in rows:
-        place = models.setdefault((row.study, given["model"]), {})
-        place.setdefault(given["task"], {})[given["seed"]] = row.estimate
-    seeds = {place: max(map(len, tasks.values())) for place, tasks in models.items()}
-    if not any(count > 1 for count in seeds.values()):
+    if not rows:
+        return []
+    found = pd.DataFrame([{"study": row.study, "value": row.estimate, **given} for given, row in rows])
+    seeds = found.groupby(["study", "model"])["seed"].nunique()
+    if seeds.max() == 1:
         return [replace(row, aside=True, method=f"{row.method}; one seed, descriptive") for _, row in rows]
-    variance, _ = seed_variance([[*found.values()] for tasks in models.values() for found in tasks.values()])
-    lent = Error(((float(np.sqrt(variance)), sum(count - 1 for count in seeds.values())),))
-    lenders = labels.joined(sorted({study for (study, _), count in seeds.items() if count > 1}))
+    cells = found.groupby(["study", "model", "task"])["value"].agg(list)
+    variance, _ = seed_variance(cells.tolist())
+    lent = Error(((float(np.sqrt(variance)), int((seeds - 1).sum())),))
+    method = BORROWED.format(labels.joined(sorted({study for study, _ in seeds[seeds > 1].index})))
     shown = []
     for given, row in rows:
         if seeds[row.study, given["model"]] == 1:
-            error, method = row.error + lent, f"{row.method}; {BORROWED.format(lenders)}"
-            row = replace(row, error=error, interval=ends(row.estimate, error), method=method, n=1, of="seeds")
+            error, text = row.error + lent, f"{row.method}; {method}"
+            row = replace(row, error=error, interval=ends(row.estimate, error), method=text, n=1, of="seeds")
         shown.append(row)
     return shown
 
@@ -168,10 +166,12 @@ def step_by_depth(studies: Studies) -> list[Measurement]:
     """What the step adds to entropy in the deeper half of the layers, minus what it adds in the other half."""
 
     def contrast(run: Record) -> float:
-        half, parts = _deeper(run), {}
-        for kind in ("refined", "raw"):
-            parts[kind] = _mean("entropy", half, kind)(run) - _mean("entropy", slice(half.start), kind)(run)
-        return parts["refined"] - parts["raw"]
+        half = _deeper(run)
+        after, before = (
+            _mean(run, "entropy", half, kind) - _mean(run, "entropy", slice(half.start), kind)
+            for kind in ("refined", "raw")
+        )
+        return after - before
 
     def gaps(runs: list[Record]) -> dict:
         return seed_means(select(runs, algorithm="high"), contrast)

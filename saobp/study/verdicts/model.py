@@ -38,12 +38,12 @@ class Claim(BaseModel):
     direction: Literal[-1, 0, 1]
     reference: float = 0.0
     margin: float = Field(gt=0)
-    planned: str = ""  # the study of the plan, and its endpoint, that sets the margin
+    planned: dict[str, str] = {}  # the study of the plan, and its secondary endpoint, that sets the margin
     rule: Literal["one", "all", "most"]
     parts: int = 0  # that the sentence names; 0: as many as are measured
 
     def needed(self, measured: int) -> int:
-        """How many parts have to hold of those measured; for "most", of those named."""
+        """Return how many parts have to hold of those measured; for "most", of those named."""
         return (self.parts or measured) // 2 + 1 if self.rule == "most" else measured
 
     def signed(self, value: float) -> float:
@@ -125,28 +125,22 @@ def ends(value: float, error: Error | None) -> Ends:
 
 def on_scale(row: Measurement, back: Callable[[float], float], note: str) -> Measurement:
     """Return a measurement of logarithms or of Fisher's z in the unit of its claim, by the function `back`."""
-    interval = row.interval
 
-    def ends_there(level: float) -> tuple[float, float]:
-        low, high = interval(level)
-        return float(back(low)), float(back(high))
+    def interval(level: float) -> tuple[float, float]:
+        return tuple(float(back(end)) for end in row.interval(level))
 
-    method = f"{row.method}, {note}"
-    return replace(row, estimate=float(back(row.estimate)), interval=ends_there, method=method)
+    return replace(row, estimate=float(back(row.estimate)), interval=interval, method=f"{row.method}, {note}")
 
 
-def measured(
-    study: str, model: str, found: Estimate, part: str = "", *, also: str = "", scope: str = "",
-    interval: Ends | None = None, **given: Any,
-) -> Measurement:  # fmt: skip
+def measured(study: str, model: str, found: Estimate, part: str = "", also: str = "", **given: Any) -> Measurement:
     """Return the measurement that an estimate of a model in a study is; `part` and `also` stand around its name.
 
-    `scope` and `interval` where they are not those of the model and of the estimate's error.
+    `given`: other fields, such as a scope or an interval that are not those of the model and of the estimate's error.
     """
     name = ", ".join(filter(None, (part, labels.model_title(model) if model else "", also)))
-    ours = interval or ends(found.value, found.error)
-    rest = {"n": found.seeds, "error": found.error} | given
-    return Measurement(name, scope or scope_of(study, model), study, found.value, ours, **rest)
+    facts = {"scope": scope_of(study, model), "interval": ends(found.value, found.error)}
+    facts |= {"n": found.seeds, "error": found.error}
+    return Measurement(part=name, study=study, estimate=found.value, **facts | given)
 
 
 def fixed(low: float, high: float) -> Ends:
@@ -156,32 +150,19 @@ def fixed(low: float, high: float) -> Ends:
 
 def claims(path: Path | None = None) -> dict[str, Claim]:
     """Read all claims, by id. Raises ValueError that names the claim whose margin is not in the plan."""
-    given = typed_by_hand.read(path or paths.root() / "data" / "claims.yaml")
-    planned = plan.read(plan.file())
-    return {id: _claim(id, entry, planned) for id, entry in given.items()}
-
-
-def _claim(id: str, entry: dict[str, Any], planned: plan.Plan) -> Claim:
-    margin = entry.pop("margin")
-    if not isinstance(margin, str):
-        return Claim(id=id, margin=margin, **entry)
-    study, _, endpoint = margin.removeprefix("plan ").partition(" ")
-    if study not in planned.studies:
-        raise ValueError(f"data/claims.yaml, {id}: margin: the plan has no study {study!r}")
-    return Claim(
-        id=id, margin=_margin(planned.studies[study], endpoint, id), planned=f"{study} {endpoint}".strip(), **entry
-    )
-
-
-def _margin(study: plan.Study, endpoint: str, id: str) -> float:
-    found = [one.margin for one in study.secondary if one.endpoint == endpoint and one.margin]
-    if endpoint and not found:
-        raise ValueError(f"data/claims.yaml, {id}: margin: the plan has no margin for {endpoint!r}")
-    return found[0] if endpoint else study.primary.margin
+    found, planned = {}, plan.read(plan.file()).studies
+    for id, entry in typed_by_hand.read(path or paths.root() / "data" / "claims.yaml").items():
+        if isinstance(named := entry["margin"], dict):
+            study = planned.get(named["study"])
+            ends = [] if study is None else [study.primary] if len(named) == 1 else study.secondary
+            margins = [one.margin for one in ends if one.margin and named.get("endpoint") in (None, one.endpoint)]
+            if not margins:
+                raise ValueError(f"data/claims.yaml, {id}: margin: the plan has none of {' '.join(named.values())!r}")
+            entry |= {"margin": margins[0], "planned": named}
+        found[id] = Claim(id=id, **entry)
+    return found
 
 
 def scope_of(study: str, model: str) -> str:
-    """Say what kind of model a study's is."""
-    if study == "stories":
-        return STORIES
-    return SCALED if labels.is_twin(model) else PAPER
+    """Return what kind of model a study's is."""
+    return STORIES if study == "stories" else SCALED if labels.is_twin(model) else PAPER

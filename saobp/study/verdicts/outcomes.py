@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite, nan
 
-from saobp.study.statistics import Error
 from saobp.study.verdicts.model import Claim, Measurement
 
 SUPPORTED, CONTRADICTED, NO_EFFECT, IMPRECISE, NOT_RUN = (
@@ -38,27 +37,28 @@ class Verdict:
         """The part that holds a claim back most, in standard errors; the middle one of "most"."""
         if not self.parts:
             return None
-        ordered = sorted(self.parts, key=lambda part: _lower(self.claim, part, LEVEL))
-        place = len(ordered) - self.claim.needed(len(ordered))
-        return ordered[max(0, place)]
+        ordered = sorted(self.parts, key=lambda part: _ends(self.claim, part, LEVEL))
+        return ordered[max(0, len(ordered) - self.claim.needed(len(ordered)))]
 
 
 def decide(claim: Claim, parts: Sequence[Measurement], needed: int | None = None) -> str:
     """Return the outcome of a claim from the parts of one study, of which `needed` have to hold; only runs speak."""
     if not parts:
         return NOT_RUN
+    within = all(_inside(claim, part) > 0 for part in parts)  # an equivalence test of each part
     if claim.direction == 0:
-        return _within(claim, parts)
+        beyond = [low > 1 or high < -1 for low, high in (_ends(claim, part) for part in parts)]
+        return SUPPORTED if within else CONTRADICTED if any(beyond) else IMPRECISE
     needed = claim.needed(len(parts)) if needed is None else needed
     spare = len(parts) - needed + 1  # parts that have to fail for the claim to fail
     if spare < 1:
         return IMPRECISE
     tail_for, tail_against = (LEVEL / 2, LEVEL / 2) if claim.rule == "one" else (LEVEL / spare, LEVEL / needed)
-    if sum(_lower(claim, part, tail_for) > 0 for part in parts) >= needed:
+    if sum(_ends(claim, part, tail_for)[0] > 0 for part in parts) >= needed:
         return SUPPORTED
-    if sum(_upper(claim, part, tail_against) < 0 for part in parts) >= spare:
+    if sum(_ends(claim, part, tail_against)[1] < 0 for part in parts) >= spare:
         return CONTRADICTED
-    return NO_EFFECT if all(_equivalent(claim, part) for part in parts) else IMPRECISE
+    return NO_EFFECT if within else IMPRECISE
 
 
 def of_part(claim: Claim, part: Measurement) -> str:
@@ -68,28 +68,18 @@ def of_part(claim: Claim, part: Measurement) -> str:
 
 def small(claim: Claim, part: Measurement) -> bool:
     """Say whether all of a part's 95 % interval lies within the margin: any effect is too small to matter."""
-    return _lower(claim, part, LEVEL / 2) > -1 and _upper(claim, part, LEVEL / 2) < 1
+    return _inside(claim, part, LEVEL / 2) > 0
 
 
-def _within(claim: Claim, parts: Sequence[Measurement]) -> str:
-    """A claim that something stays within the margin: an equivalence test of each part."""
-    if all(_equivalent(claim, part) for part in parts):
-        return SUPPORTED
-    outside = [_lower(claim, part, LEVEL / 2) > 1 or _upper(claim, part, LEVEL / 2) < -1 for part in parts]
-    return CONTRADICTED if any(outside) else IMPRECISE
+def _ends(claim: Claim, part: Measurement, tail: float = LEVEL / 2) -> list[float]:
+    """An interval's ends in margins from the reference, towards the claim; `tail`: the chance beyond each."""
+    return sorted(map(claim.signed, part.interval(1 - 2 * tail)))
 
 
-def _equivalent(claim: Claim, part: Measurement) -> bool:
-    """Two one-sided tests at 5 %: the 90 % interval lies within the margin."""
-    return _lower(claim, part, LEVEL) > -1 and _upper(claim, part, LEVEL) < 1
-
-
-def _lower(claim: Claim, part: Measurement, tail: float) -> float:
-    return min(map(claim.signed, part.interval(1 - 2 * tail)))
-
-
-def _upper(claim: Claim, part: Measurement, tail: float) -> float:
-    return max(map(claim.signed, part.interval(1 - 2 * tail)))
+def _inside(claim: Claim, part: Measurement, tail: float = LEVEL) -> float:
+    """How far inside the margin an interval lies; above 0 two one-sided tests at 5 % say that it does."""
+    low, high = _ends(claim, part, tail)
+    return min(1 + low, 1 - high)
 
 
 def seeds_to_decide(claim: Claim, part: Measurement) -> float:
@@ -107,7 +97,7 @@ def seeds_to_decide(claim: Claim, part: Measurement) -> float:
     level = 0.95 if claim.rule == "one" or not claim.direction else 0.90  # as in `of_part`
 
     def done(seeds: int) -> bool:
-        error: Error = part.error.with_seeds(part.n, seeds)
+        error = part.error.with_seeds(part.n, seeds)
         return half * error.reach(level) < to_leave or half * error.reach(0.90) < claim.margin - away
 
     more = range(part.n + 1, MOST_SEEDS)
@@ -120,12 +110,10 @@ def change_to_open(claim: Claim, part: Measurement) -> float:
 
     Of an imprecise part it is the way to the reference, or to the margin of a claim that something stays within it.
     """
-    tail = LEVEL / 2 if claim.rule == "one" or not claim.direction else LEVEL
-    low, high = _lower(claim, part, tail), _upper(claim, part, tail)
-    inside = min(1 - _upper(claim, part, LEVEL), 1 + _lower(claim, part, LEVEL))  # as in `_equivalent`
-    distance = {SUPPORTED: low, CONTRADICTED: -high, NO_EFFECT: inside, IMPRECISE: min(-low, high)}[
-        of_part(claim, part)
-    ]
-    if claim.direction == 0:
-        distance = {SUPPORTED: inside, CONTRADICTED: max(low - 1, -1 - high)}.get(of_part(claim, part), -inside)
-    return distance * claim.margin
+    low, high = _ends(claim, part, LEVEL / 2 if claim.rule == "one" or not claim.direction else LEVEL)
+    inside = _inside(claim, part)
+    if claim.direction:
+        ways = {SUPPORTED: low, CONTRADICTED: -high, NO_EFFECT: inside, IMPRECISE: min(-low, high)}
+    else:
+        ways = {SUPPORTED: inside, CONTRADICTED: max(low - 1, -1 - high), IMPRECISE: -inside}
+    return ways[of_part(claim, part)] * claim.margin

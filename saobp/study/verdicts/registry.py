@@ -1,53 +1,50 @@
 """Which function measures a claim (data/claims.yaml), and what its measurements decide."""
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 
-from saobp.study.verdicts import attention, cost, graphs, hops, performance, retrofit, scores, training
+from saobp.study.verdicts import attention, gtd, planned, scores, training
 from saobp.study.verdicts.model import Claim, Measurement, claims
 from saobp.study.verdicts.outcomes import NOT_RUN, Verdict, decide
 from saobp.study.verdicts.studies import Studies
 
-FAMILIES = {module.__name__.rpartition(".")[2]: module for module in (
-    scores, training, attention, graphs, performance, hops, cost, retrofit)}  # fmt: skip
+FAMILIES = {"attention": attention, "gtd": gtd, "planned": planned, "scores": scores, "training": training}
 
 
 def measurements(claim: Claim, studies: Studies) -> list[Measurement]:
     """Return all measurements of a claim; none where nothing measures it or nothing was run."""
-    return [replace(row, claim=claim.id) for row in measure(claim)(studies)]
+    return [replace(row, claim=claim.id) for row in measure(claim)(studies)] if claim.measure else []
 
 
 def measure(claim: Claim) -> Callable[[Studies], list[Measurement]]:
     """Return what measures a claim. ValueError for a function that there is not, or another argument than it takes."""
     given = dict(claim.measure)
-    family, _, name = given.pop("by", "").partition(".")
+    family, _, name = given.pop("by").partition(".")
     found = getattr(FAMILIES.get(family), name, None)
     try:
         inspect.signature(found).bind(None, **given)
     except TypeError as error:
-        if not claim.measure:
-            return lambda studies: []
-        why = error if found else f"no function {claim.measure.get('by')!r} in saobp/study/verdicts"
+        why = error if found else f"no function {claim.measure['by']!r} in saobp/study/verdicts"
         raise ValueError(f"data/claims.yaml, {claim.id}: measure: {why}") from None
     return lambda studies: found(studies, **given)
 
 
-def verdicts(studies: Studies, wanted: Mapping[str, Claim] | None = None) -> list[Verdict]:
+def verdicts(studies: Studies) -> list[Verdict]:
     """Decide every claim, once per scope and study that measured it; a claim that none did is "not run"."""
-    return [verdict for claim in (wanted or claims()).values() for verdict in of_claim(claim, studies)]
+    return [verdict for claim in claims().values() for verdict in of_claim(claim, studies)]
 
 
 def of_claim(claim: Claim, studies: Studies) -> list[Verdict]:
     """Decide one claim from each study apart: studies differ in text, size and steps, so they are not pooled."""
     found = measurements(claim, studies)
+    places = [*dict.fromkeys((row.scope, row.study) for row in found if not row.aside)]
     rows = []
-    deciding = [*dict.fromkeys((row.scope, row.study) for row in found if not row.aside)]
-    for place in deciding:
+    for place in places:
         own = [row for row in found if (row.scope, row.study) == place]
-        parts = tuple(row for row in own if not row.aside)
-        others = [row for row in found if place == deciding[0] and (row.scope, row.study) not in deciding]
-        aside = (*(row for row in own if row.aside), *others)
+        parts, aside = (tuple(row for row in own if row.aside == aside) for aside in (False, True))
+        if place == places[0]:
+            aside += tuple(row for row in found if (row.scope, row.study) not in places)
         rows.append(Verdict(claim, *place, decide(claim, parts), parts, aside))
     return rows or [Verdict(claim, "", "", NOT_RUN)]
 
@@ -56,11 +53,8 @@ def reruns(studies: Studies, decided: list[Verdict]) -> dict[tuple[str, str, str
     """Return the measurements that change when repeated runs take the place of the first: by claim, study, part."""
     again, found = studies.with_reruns(), {}
     for claim in {row.claim.id: row.claim for row in decided}.values():
-        first = {row.key: _ends(row) for row in measurements(claim, studies)}
-        later = {row.key: row for row in measurements(claim, again)}
-        found |= {key: row for key, row in later.items() if key in first and _ends(row) != first[key]}
+        first = {row.key: (row.estimate, row.low, row.high) for row in measurements(claim, studies)}
+        for row in measurements(claim, again):
+            if first.get(row.key, now := (row.estimate, row.low, row.high)) != now:
+                found[row.key] = row
     return found
-
-
-def _ends(row: Measurement) -> tuple[float, float, float]:
-    return row.estimate, row.low, row.high

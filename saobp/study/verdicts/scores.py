@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from math import inf, nan
 
 import numpy as np
+import pandas as pd
 
 from saobp.study.setup import labels
 from saobp.study.setup.benchmarks import TASKS
-from saobp.study.statistics import Error, Estimate, estimates, seed_variance, task_scores
+from saobp.study.statistics import Error, Estimate, estimates, mean_interval, seed_variance, task_scores
 from saobp.study.statistics.task_scores import Score
 from saobp.study.verdicts.model import Measurement, fixed, measured
 from saobp.study.verdicts.studies import SIDES, Record, Studies
@@ -38,13 +39,11 @@ class Scores:
         self.spread = seed_variance(several) if several else None
 
     def _add(self, task: str, ours: list[Score], theirs: list[Score]) -> None:
-        by_seed: dict = {}
-        for (seed, _), value in estimates.seed_differences(ours, theirs).items():
-            by_seed.setdefault(seed, []).append(value)
-        if by_seed:
-            found = estimates.score_difference(ours, theirs)
-            errors = np.nan_to_num([found.item_error, found.mean_error])
-            self.gaps[task] = {seed: float(np.mean(of)) for seed, of in by_seed.items()}, *errors.tolist()
+        found = estimates.seed_differences(ours, theirs)
+        if found:
+            by_seed = pd.Series([*found.values()]).groupby([seed for seed, _ in found]).mean().to_dict()
+            gap = estimates.score_difference(ours, theirs)
+            self.gaps[task] = by_seed, *np.nan_to_num([gap.item_error, gap.mean_error]).tolist()
 
     def measure(self, part: str, weights: dict[str, float], paper: float | None = None, also: str = "") -> list:
         """Measure a weighted sum of tasks over the seeds that have all of them; nothing where a task has no run.
@@ -52,9 +51,7 @@ class Scores:
         The errors over the items of different tasks are independent. One seed borrows the spread over seeds that the
         tasks of this study show, as if tasks were independent.
         """
-        if not set(weights) <= set(self.gaps):
-            return []
-        seeds = sorted(set.intersection(*(set(self.gaps[task][0]) for task in weights)))
+        seeds = sorted(set.intersection(*(set(self.gaps[task][0] if task in self.gaps else ()) for task in weights)))
         if not seeds:
             return []
         values = [sum(weight * self.gaps[task][0][seed] for task, weight in weights.items()) for seed in seeds]
@@ -63,12 +60,11 @@ class Scores:
         error, method = self._error(values, items, least, float(np.linalg.norm(sizes)))
         found = Estimate(float(np.mean(values)), nan, nan, len(values), error=error)
         facts = {"method": method, "records": self.names, "paper": paper}
-        return [measured(self.study, self.model, found, part, also=also, **facts)]
+        return [measured(self.study, self.model, found, part, also, **facts)]
 
     def _error(self, values: list[float], items: float, least: float, size: float) -> tuple[Error | None, str]:
         if len(values) > 1:
-            spread = float(np.std(values, ddof=1) / np.sqrt(len(values)))
-            return Error.of(spread, len(values) - 1, items, least=least), PAIRED
+            return mean_interval(values, item_error=items, least=least).error, PAIRED
         if self.spread is None:
             return None, "one seed and no other: no interval"
         variance, freedom = self.spread
@@ -82,16 +78,12 @@ class Scores:
         return [measured(self.study, self.model, Estimate(0.0, 0.0, 0.0, 0), TASKS[task].title, **facts)]
 
 
-def _each(
-    studies: Studies, stage: str = "finetune", *, decoders: bool = False, sides: tuple[str, str] = SIDES
-) -> list[Scores]:
-    found = []
-    for study, model, runs in studies.cells(stage, decoders=decoders):
-        key = ("scores", study, model, sides)
-        if key not in studies.memory:
-            studies.memory[key] = Scores(study, model, runs, sides)
-        found.append(studies.memory[key])
-    return found
+def _each(studies: Studies, stage: str = "finetune", sides: tuple[str, str] = SIDES) -> list[Scores]:
+    found = studies.memory
+    cells = {(*cell, sides): runs for *cell, runs in studies.cells(stage, decoders=stage == "decoder")}
+    for key, runs in cells.items():
+        found[key] = found.get(key) or Scores(*key[:2], runs, sides)
+    return [found[key] for key in cells]
 
 
 def _paper(studies: Studies, number: int, model: str, metric: str) -> float | None:
@@ -136,7 +128,7 @@ def long_range(studies: Studies) -> list[Measurement]:
 def zero_shot(studies: Studies) -> list[Measurement]:
     """A decoder's zero-shot accuracy on RACE-Middle and BoolQ; seeds borrow the spread of the study's encoders."""
     rows, encoders = [], {scores.study: scores.spread for scores in _each(studies)}
-    for scores in _each(studies, "decoder", decoders=True):
+    for scores in _each(studies, "decoder"):
         scores.spread = scores.spread or encoders.get(scores.study)
         for task, metric in ZERO_SHOT.items():
             rows += scores.alone(task, _paper(studies, 7, scores.model, metric))

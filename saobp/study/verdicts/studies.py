@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import exp, inf
+from math import exp
 from typing import Any
 
 import numpy as np
@@ -10,10 +10,12 @@ import pandas as pd
 
 from saobp.study.paper import numbers
 from saobp.study.paper.numbers import Published
-from saobp.study.setup import labels, paths, records
+from saobp.study.setup import labels, paths
 from saobp.study.setup.records import select
-from saobp.study.statistics import Estimate, borrow, mean_interval
-from saobp.study.verdicts.model import SEEDS, Measurement, measured
+from saobp.study.statistics import borrow, mean_interval
+from saobp.study.texts.tracked import repeats
+from saobp.study.texts.tracked import study as load
+from saobp.study.verdicts.model import Measurement, measured
 
 Record = dict[str, Any]
 Read = Callable[[Record], float | None]  # one number of a run; None where it has none
@@ -47,29 +49,28 @@ class Studies:
 
         data/results/repeats.csv has the loss at the last step alone; of several repetitions the first row counts.
         """
-        table = pd.read_csv(paths.root() / "data" / "results" / "repeats.csv").drop_duplicates(["study", "run"])
-        losses = {(row.study, row.run): row.second for row in table.itertuples()}
+        table = repeats().drop_duplicates(["study", "run"])
+        losses = table.set_index(["study", "run"])["second"].to_dict()
         again = {name: [_with_losses(run, name, losses) for run in runs] for name, runs in self.records.items()}
         return replace(self, records=again, memory={})
 
 
 def _with_losses(run: Record, study: str, losses: Mapping[tuple[str, str], float]) -> Record:
-    """Return a record with its repetition's perplexity; notebook 12's runs at a strength get the loss as "again"."""
-    metrics, loss = run["metrics"], losses.get((study, run["name"]))
-    if loss is not None:
+    """A record with its repetition's perplexity; notebook 12's runs at a strength get the loss as "again"."""
+    metrics = run["metrics"]
+    if (loss := losses.get((study, run["name"]))) is not None:
         metrics = metrics | {"perplexity": exp(loss)}
     if metrics.get("strengths"):
-        again = [losses.get((study, f"strength {one['strength']}, seed {one['seed']}")) for one in metrics["strengths"]]
-        own = [one if loss is None else one | {"again": loss} for one, loss in zip(metrics["strengths"], again)]
-        metrics = metrics | {"strengths": own}
+        names = ((study, f"strength {one['strength']}, seed {one['seed']}") for one in metrics["strengths"])
+        again = ({"again": losses[name]} if name in losses else {} for name in names)
+        metrics = metrics | {"strengths": [one | new for one, new in zip(metrics["strengths"], again)]}
     return run | {"metrics": metrics}
 
 
 def tracked() -> Studies:
-    """Load every tracked study but the smoke test."""
-    results = paths.root() / "data" / "results"
-    names = sorted(folder.name for folder in results.iterdir() if folder.is_dir())
-    return Studies({name: records.load(results / name) for name in names}, numbers.load())
+    """Load every tracked study."""
+    names = sorted(folder.name for folder in (paths.root() / "data" / "results").iterdir() if folder.is_dir())
+    return Studies({name: load(name) for name in names}, numbers.load())
 
 
 def seed_gaps(
@@ -80,17 +81,14 @@ def seed_gaps(
 
     A seed counts that has all tasks that any seed has in both, or as many as are given.
     """
-    runs, found = list(runs), []
-    for name in sides:
-        each = {(run["parameters"]["seed"], str(run["parameters"].get("task"))): read(run)
-                for run in select(runs, **{by: name})}  # fmt: skip
-        found.append({key: np.log(value) if log else value for key, value in each.items() if value is not None})
-    shared = sorted(found[0].keys() & found[1].keys())
-    tasks = tasks or len({task for _, task in shared})
-    gaps: dict[Any, list[float]] = {}
-    for seed, task in shared:
-        gaps.setdefault(seed, []).append(float(found[0][seed, task] - found[1][seed, task]))
-    return {seed: float(np.mean(values)) for seed, values in gaps.items() if len(values) == tasks}
+    own = [run for run in runs if run["parameters"].get(by) in sides]
+    keys = [tuple(str(run["parameters"].get(key)) for key in (by, "task")) for run in own]
+    rows = [(run["parameters"]["seed"], *key, read(run)) for run, key in zip(own, keys)]
+    table = pd.DataFrame(rows, columns=["seed", "side", "task", "value"]).dropna()
+    values = table.set_index(["seed", "task", "side"])["value"].astype(float).unstack("side").reindex(columns=sides)
+    values = (np.log(values) if log else values).dropna()
+    gaps = (values[sides[0]] - values[sides[1]]).groupby("seed").agg(["mean", "count"])
+    return gaps["mean"][gaps["count"] == (tasks or len(values.index.unique("task")))].to_dict()
 
 
 def seed_means(runs: Iterable[Record], read: Callable[[Record], Any]) -> dict[Any, Any]:
@@ -119,19 +117,21 @@ def over_seeds(
     aside, with no interval. Where no study has two seeds there is no interval either. `paper` gives the paper's number
     for a size.
     """
-    cells = [(study, model, runs, found) for study, model, runs in studies.cells(stage) if (found := gaps(runs))]
+    cells = [(*cell, found) for cell in studies.cells(stage) if (found := gaps(cell[-1]))]
     values = [[*found.values()] for *_, found in cells]
     several = sorted({study for (study, *_), cell in zip(cells, values) if len(cell) > 1})
-    lend = lend and bool(several)
-    lent = borrow(values, [0.0] * len(values)) if lend else [Estimate(cell[0], -inf, inf, 1) for cell in values]
+    lent = borrow(values, [0.0] * len(values)) if lend and several else [mean_interval(cell) for cell in values]
     rows = []
     for (study, model, runs, found), cell, one in zip(cells, values, lent):
-        facts = {"paper": paper(studies.paper, labels.size(model)), "method": SEEDS} | given
+        facts = {"paper": paper(studies.paper, labels.size(model))} | given
         facts["records"] = tuple(run["name"] for run in _entering(runs, gaps, found))
-        if len(cell) == 1:
-            facts["method"] = BORROWED.format(labels.joined(several)) if lend else ALONE
-            facts["aside"] = facts.get("aside", False) or bool(several) and not lend
-        rows.append(measured(study, model, one if len(cell) == 1 else mean_interval(cell), **facts))
+        if len(cell) > 1:
+            one = mean_interval(cell)
+        elif lend and several:
+            facts["method"] = BORROWED.format(labels.joined(several))
+        else:
+            facts |= {"method": ALONE, "aside": facts.get("aside", False) or bool(several)}
+        rows.append(measured(study, model, one, **facts))
     return rows
 
 
@@ -140,6 +140,5 @@ def _entering(runs: list[Record], gaps: Gaps, found: dict) -> list[Record]:
     for key in ("algorithm", "task"):
         for value in sorted({str(run["parameters"].get(key)) for run in runs}):
             rest = [run for run in runs if str(run["parameters"].get(key)) != value]
-            if rest and gaps(rest) == found:
-                runs = rest
+            runs = rest if rest and gaps(rest) == found else runs
     return runs

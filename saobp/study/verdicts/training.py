@@ -10,18 +10,18 @@ from saobp.study.beyond.strengths import by_size
 from saobp.study.paper.numbers import Published
 from saobp.study.setup import labels, sizes
 from saobp.study.setup.records import select
-from saobp.study.statistics import Error, Estimate, borrow, mean_interval, seed_variance
+from saobp.study.statistics import Error, Estimate, borrow, mean_interval, median_interval, seed_variance
 from saobp.study.verdicts.model import PRINTED, SEEDS, STORIES, Ends, Measurement, measured
 from saobp.study.verdicts.studies import Record, Studies, difference, seed_gaps
 
 VOCABULARY = 30_522  # of BERT, as Table 4 counts
+LEAK = "what the leak is worth (nats per token)"  # less than nothing: it lowers the loss
 
 
 def area(curve: Sequence[dict]) -> float | None:
     """Return the mean held-out loss over the steps, in nats; checks lie closer at the start (trapezoidal rule)."""
-    points = [(point["step"], point["loss"]) for point in curve if point.get("loss") is not None]
-    steps, losses = np.array(points).T if len(points) > 1 else ([], [])
-    return float(np.trapezoid(losses, steps) / np.ptp(steps)) if len(points) > 1 else None
+    points = np.array([(point["step"], point["loss"]) for point in curve if point.get("loss") is not None])
+    return float(np.trapezoid(points[:, 1], points[:, 0]) / np.ptp(points[:, 0])) if len(points) > 1 else None
 
 
 def convergence(studies: Studies) -> list[Measurement]:
@@ -95,13 +95,9 @@ def regularizers(studies: Studies, against: dict[str, str]) -> list[Measurement]
             return log(high / other)
 
         compared = partial(difference, studies, "pretrain", sides=("high", name), log=True)
-        rows += compared(_wikitext, part=title, paper=paper)
+        rows += compared(lambda run: (run["metrics"].get("wikitext") or {}).get("perplexity"), part=title, paper=paper)
         rows += compared(_held_out, part=f"{title}, held-out training text", aside=True)
     return rows
-
-
-def _wikitext(run: Record) -> float | None:
-    return (run["metrics"].get("wikitext") or {}).get("perplexity")
 
 
 def decoders(studies: Studies) -> list[Measurement]:
@@ -123,9 +119,9 @@ def decoders(studies: Studies) -> list[Measurement]:
         printed = (log(studies.paper.value(7, algorithm=side, **keys)) for side in ("High", "Original"))
         facts = {"paper": float(np.subtract(*printed)), "records": tuple(run["name"] for run in runs)}
         rows.append(measured(study, model, found, method=method, **facts))
-        all_rows = seed_gaps(runs, _token_perplexity, ("high_all_rows", "original"), log=True)
+        uncut = seed_gaps(runs, _token_perplexity, ("high_all_rows", "original"), log=True)
         leaks = [-run["metrics"]["leak"]["leak"] for run in select(runs, algorithm="high_all_rows")]
-        parts = {"High that reads later rows": [*all_rows.values()], "its leak, sign reversed": leaks}
+        parts = {"High that reads later rows": [*uncut.values()], LEAK: leaks}
         for part, values in parts.items():
             if values:
                 rows.append(measured(study, model, mean_interval(values), part, aside=True, method="control", **facts))
@@ -145,4 +141,23 @@ def strengths(studies: Studies) -> list[Measurement]:
         exact: Ends = lambda level, value=value: (value, value)  # noqa: E731
         facts |= {"scope": PRINTED, "interval": exact, "method": "arithmetic"}
         rows.append(measured("arithmetic", size, Estimate(value, value, value, 1), **facts))
+    return rows
+
+
+def cost(studies: Studies, phase: str, to: str) -> list[Measurement]:
+    """Median ratio of a training step's times, round by round, with the interval of the median.
+
+    Where the ratio is that to Original's kernel, that kernel must be a fused one.
+    """
+    rows = []
+    for study, runs in studies.of("cost").items():
+        for run in runs:
+            ways, model = run["metrics"]["ways"], run["parameters"]["model"]
+            found = ways["high"][phase].get(to)
+            if found and (to != "ratio" or ways["original"][phase].get("kernel")):
+                keys = {"model": labels.published_model(model), "phase": "train", "metric": "step_per_s (ms)"}
+                high, original = (studies.paper.value(9, algorithm=side, **keys) for side in ("High", "Original"))
+                estimate = median_interval(found["low"], found["median"], found["high"], run["metrics"]["repeats"])
+                facts = {"of": "rounds", "method": "median, error from quartiles", "records": (run["name"],)}
+                rows.append(measured(study, model, estimate, paper=high / original, **facts))
     return rows

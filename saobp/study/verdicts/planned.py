@@ -1,0 +1,113 @@
+"""Measurements of the planned questions: the gain by hops and its cause, and High in a public encoder."""
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+from scipy import stats
+
+from saobp.study.beyond import gain_on_hops
+from saobp.study.setup import labels, plan
+from saobp.study.statistics import Estimate, bca_interval, mean_interval, sign_flip_interval
+from saobp.study.verdicts.model import NORMAL, PUBLIC, STORIES, Measurement, fixed, measured
+from saobp.study.verdicts.studies import Studies, seed_gaps
+
+READ = (5, 13, 21)  # seeds of notebook 12 at each reading: all algorithms, once on the way, the end
+PAIRED = "Student's t over seeds, with the error over questions"
+AFTER, DURING = "after training", "mean over the checks of training"
+NOT_NORMAL = {"sign-flip interval": sign_flip_interval, "BCa interval": bca_interval}
+ENOUGH = 10  # seeds from which on BCa is shown
+
+
+def exams(studies: Studies) -> Iterator[tuple[bool, dict[str, Any], list[dict[str, Any]]]]:
+    """Yield the exams of known hops: whether it was planned, its study and its records' names, its runs."""
+    known = [(False, name, [record]) for name, found in studies.of("beyond").items() for record in found]
+    known += [(True, name, gain_on_hops.read(found)) for name, found in studies.of("hops").items()]
+    for planned, study, read in known:
+        if runs := [run for record in read for run in record["metrics"].get("multihop") or ()]:
+            common = {"study": study, "model": "", "scope": STORIES, "records": tuple(one["name"] for one in read)}
+            yield planned, common, runs
+
+
+def gain(studies: Studies) -> list[Measurement]:
+    """High − Original at two hops and more; beside it the controls, how soon, and intervals without normality.
+
+    The planned study decides by the mean over the checks of training, as its plan says; notebook 12, which was read
+    three times, by the end.
+    """
+    rows = []
+    for planned, common, runs in exams(studies):
+        end, course = gain_on_hops.difference(runs), gain_on_hops.along(runs)
+        if end is None or course is None:
+            continue
+        first = measured(found=end[0], part=AFTER, method=PAIRED, aside=planned, **common)
+        soon = measured(found=course[0], part=DURING, aside=not planned, post_hoc=not planned, **common)
+        if planned:
+            rows += [soon.at_reading(analyses()), first]
+        else:
+            rows += [first.at_reading(READ, planned=False), soon]
+        for name, against in (("high", "uniform"), ("uniform", "original"), ("high", "sinkhorn")):
+            if found := gain_on_hops.difference(runs, name, against):
+                part = f"{labels.algorithm_title(name)} − {labels.algorithm_title(against)} {AFTER}"
+                rows.append(measured(found=found[0], part=part, method=PAIRED, aside=True, **common))
+        by_seed = [*(course if planned else end)[1].values()]
+        for name, interval in NOT_NORMAL.items() if len(by_seed) >= ENOUGH else ():
+            facts = {"interval": fixed(*interval(by_seed)), "method": name, "aside": True}
+            rows.append(measured(found=mean_interval(by_seed), part=name, **facts, **common))
+    return rows
+
+
+def cause(studies: Studies) -> list[Measurement]:
+    """High − Sinkhorn, which balances the keys' load and passes no messages.
+
+    High − Shuffled stands aside: by the algebra the two are equal, so it checks the code and is no evidence.
+    """
+    rows = []
+    parts = {"sinkhorn": "High − Sinkhorn", "shuffled": "High − Shuffled, equal by the algebra"}
+    for planned, common, runs in exams(studies):
+        for control, part in parts.items():
+            if found := gain_on_hops.difference(runs, "high", control):
+                facts = {"method": PAIRED, "post_hoc": not planned, "aside": control == "shuffled"}
+                row = measured(found=found[0], part=part, **facts, **common)
+                rows.append(row.at_reading(analyses()) if planned else row)
+    return rows
+
+
+def analyses() -> list[int]:
+    """Return the seeds at each analysis of the planned study of known hops."""
+    return plan.read(plan.file()).studies["hops"].primary.analyses
+
+
+def fine_tuned(studies: Studies) -> list[Measurement]:
+    """Mean over the plan's tasks after fine-tuning, High − Original, of the seeds that have all tasks in both arms."""
+    section = plan.read(plan.file()).studies["retrofit"]
+    tasks, rows = section.model_extra["tasks"], []
+    for study, runs in studies.of("retrofit").items():
+        own = [run for run in runs if run["parameters"]["task"] in tasks]
+        gaps = seed_gaps(own, lambda run: run["metrics"].get("headline"), by="arm", tasks=len(tasks))
+        if len(gaps) > 1:
+            facts = {"scope": PUBLIC, "records": tuple(run["name"] for run in runs)}
+            found = measured(study, "", mean_interval([*gaps.values()]), "six GLUE tasks, MiniLM", **facts)
+            rows.append(found.at_reading(section.primary.analyses))
+    return rows
+
+
+def untrained(studies: Studies) -> list[Measurement]:
+    """Similarity of sentences with High inserted at the plan's strength and nothing trained; interval over pairs."""
+    strength = plan.read(plan.file()).studies["retrofit"].model_extra["arms"]["high"]["strength"]
+    rows = []
+    for study, runs in studies.of("retrofit-untrained").items():
+        for run in runs:
+            arms = {(arm["factor"], arm["strength"]): arm for arm in run["metrics"]["similarity"]}
+            arm = arms["high", strength]
+            found = Estimate(arm["difference"], *arm["interval"], run["metrics"]["pairs"])
+            facts = {"of": "pairs", "method": "interval over pairs", "records": (run["name"],), "scope": PUBLIC}
+            facts["interval"] = partial(_stretched, found)
+            rows.append(measured(study, "", found, "STS-B, MiniLM", **facts))
+    return rows
+
+
+def _stretched(found: Estimate, level: float) -> tuple[float, float]:
+    """The ends at a level of a 95 % interval that need not be symmetric: each side by the normal law."""
+    by = float(stats.norm.isf(0.5 - level / 2)) / NORMAL
+    return tuple(found.value + by * (end - found.value) for end in (found.low, found.high))
