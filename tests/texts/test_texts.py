@@ -15,7 +15,7 @@ from jinja2 import Environment, nodes
 from saobp.equations import factors
 from saobp.study.setup import paths
 from saobp.study.statistics import Estimate, mean_interval
-from saobp.study.texts import claims, exam, fill, planned, pretraining, public_encoder, tables, tracked
+from saobp.study.texts import exam, fill, planned, public_encoder, tables, tracked
 
 README = (paths.root() / "README.md").read_text(encoding="utf-8")
 MAKEFILE = (paths.root() / "Makefile").read_text(encoding="utf-8")
@@ -35,15 +35,9 @@ NAMES = (  # digits that are no result: each is part of somebody's name for some
 def literal_digits(template: str) -> list[str]:
     """Return what a template says in digits of its own, outside placeholders, code and `NAMES`."""
     tree = Environment().parse(template)
-    typed = [
-        str(part.value) for out in tree.find_all(nodes.Output) for part in out.nodes if isinstance(part, nodes.Const)
-    ]
-    texts = [
-        part.data if isinstance(part, nodes.TemplateData) else "§"
-        for out in tree.find_all(nodes.Output)
-        for part in out.nodes
-    ]
-    text = "".join(texts)
+    parts = [part for out in tree.find_all(nodes.Output) for part in out.nodes]
+    typed = [str(part.value) for part in parts if isinstance(part, nodes.Const)]
+    text = "".join(part.data if isinstance(part, nodes.TemplateData) else "§" for part in parts)
     for pattern in CODE:
         text = re.sub(pattern, "", text, flags=re.DOTALL)
     for name in NAMES:
@@ -65,12 +59,9 @@ def test_every_number_of_a_text_comes_from_a_placeholder(template):
     "typed",
     ["A gain of 3.3 points.", "| High | 97 |", "{{ 3.3 }} points", "{{ '74 %' }} right", "{% if x %}n = 21{% endif %}"],
 )
-def test_a_number_typed_into_a_template_is_found(typed):
+def test_a_number_typed_into_a_template_is_found_and_a_name_or_placeholder_is_not_taken_for_one(typed):
     assert literal_digits(typed)
-
-
-def test_names_and_placeholders_are_not_taken_for_results():
-    assert literal_digits("{{ a.at(1000, 4) | fixed(1) }} as in Table 2 and Eq. 11 (`λ=3`), 95 % interval, GPT-2") == []
+    assert literal_digits("{{ a.at(1000, 4) | fixed(1) }} as in Table 2 and Eq. 11 (`λ=3`), 95 % interval") == []
 
 
 def test_the_committed_texts_are_the_rendered_ones():
@@ -182,37 +173,31 @@ def fresh_seeds(runs, count, turned=False):
 
 
 @pytest.fixture
-def with_planned_runs(monkeypatch):
-    """The tracked records, and planned runs beside them."""
+def put(monkeypatch):
+    """What puts records of other studies beside the tracked ones."""
     real = tracked.study
-    hops = [record for record in real("stories") if record["stage"] == "beyond"]
-    fresh = fresh_seeds(hops[0]["metrics"]["multihop"], 20)
-    made = {"retrofit": examples.planned(), "hops": fresh}
-    monkeypatch.setattr(tracked, "study", lambda name: made.get(name) or real(name))
-    cached = (public_encoder.runs, public_encoder.untrained, exam.runs, exam.along, exam.difference)
-    for function in cached:
-        function.cache_clear()
-    yield
+    cached = (public_encoder.runs, public_encoder.untrained, exam.runs, exam.along, exam.difference, exam._deep)
+
+    def others(**made):
+        monkeypatch.setattr(tracked, "study", lambda name: made.get(name) or real(name))
+        for function in cached:
+            function.cache_clear()
+
+    yield others
     for function in cached:
         function.cache_clear()
 
 
 @pytest.fixture
-def seeds_of_the_plan(monkeypatch):
+def seeds_of_the_plan(put):
     """What puts so many fresh seeds of the planned exam beside the tracked records."""
-    real, (first,) = tracked.study, tracked.select("stories", "beyond")
-    cached = (exam.runs, exam.along, exam.difference)
+    (first,) = tracked.metrics("stories", "beyond")
 
-    def put(count, **options):
-        made = fresh_seeds(first["metrics"]["multihop"], count, **options)
-        monkeypatch.setattr(tracked, "study", lambda name: made if name == "hops" else real(name))
-        for function in cached:
-            function.cache_clear()
+    def of_exam(count, turned=False, **others):
+        put(hops=fresh_seeds(first["multihop"], count, turned), **others)
         return exam.fresh()
 
-    yield put
-    for function in cached:
-        function.cache_clear()
+    return of_exam
 
 
 def test_an_interim_analysis_reads_its_seeds_at_the_bound_and_earlier_ones_decide_nothing(seeds_of_the_plan):
@@ -243,7 +228,8 @@ def test_an_interval_is_read_at_the_level_of_its_analysis(seeds, outcome):
     assert wide.low > 0 > planned.ends(wide, primary)[0] and planned.outcome(wide, primary) == "not complete"
 
 
-def test_planned_runs_stand_beside_their_plan_once_they_are_there(with_planned_runs):
+def test_planned_runs_stand_beside_their_plan_once_they_are_there(seeds_of_the_plan):
+    seeds_of_the_plan(20, retrofit=examples.planned())
     text = fill.page("RESULTS.md")
     outcomes = planned.study("retrofit").outcomes
     assert f"| outcome | **supported**: {outcomes['supported']} |" in text and f"**{outcomes['supported']}**" in text
@@ -256,11 +242,6 @@ def test_planned_runs_stand_beside_their_plan_once_they_are_there(with_planned_r
     readme = fill.page("README.md")
     assert "2. **In a model that has learned**" in readme and len(readme.encode()) <= 6 * 1024
     assert "4. **High learns questions of several hops sooner**, as planned on 20 fresh seeds" in readme
-
-
-def test_scores_below_the_bag_of_words_are_counted_over_every_task_that_was_run():
-    below, tasks = tables.below_words()
-    assert tasks == len(tables.score_differences()) - 1 > 0 and 0 <= below <= tasks  # but for the average
 
 
 def test_an_outcome_that_one_algorithm_decides_has_a_sign_and_rows_of_one_scope_name_their_study():
@@ -277,13 +258,8 @@ def test_an_outcome_that_one_algorithm_decides_has_a_sign_and_rows_of_one_scope_
     without = pd.DataFrame([
         ("a", "ElemMul", "+0.9, supported", "-0.4, imprecise"), ("b", "ElemMul", "+0.2, supported", "+0.3, supported"),
     ])  # fmt: skip
-    found = claims.marked(pd.DataFrame(rows, columns=heads), measured, without)
+    found = tables.marked(pd.DataFrame(rows, columns=heads), measured, without)
     assert found["Outcome"].tolist() == ["supported †§", "imprecise", "supported"]
     assert found["Scope"].tolist() == ["small (x)", "small (y)", "small"]
     with pytest.raises(ValueError, match="3 rows and claims.csv 2"):
-        claims.marked(pd.DataFrame(rows, columns=heads), measured[measured["study"] != "y"])
-
-
-def test_one_rerun_lies_apart_from_the_others():
-    found = pretraining.reruns()
-    assert found == sorted(found) and found[-1] == pytest.approx(pretraining.apart()) and found[-1] > 2 * found[-2]
+        tables.marked(pd.DataFrame(rows, columns=heads), measured[measured["study"] != "y"])

@@ -33,11 +33,19 @@ def fresh() -> Estimate | None:
     return along(study=FRESH)[0] if runs(FRESH) else None
 
 
+@cache
+def _deep(width: int) -> dict[int, float]:
+    """The difference over training at the deepest encoders of a width, by seed of the planned study."""
+    own = runs(FRESH, width)
+    deepest = max(run["layers"] for run in own)
+    found = gain_on_hops.along([run for run in own if run["layers"] == deepest])
+    return found[1] if found else {}
+
+
 def by_width() -> dict[int, Estimate]:
     """Return High − Original over training at four layers by width, over the seeds of the planned study."""
     widths = sorted({record["parameters"]["width"] for record in tracked.select(FRESH, "hops")})
-    gaps = {width: _deep(width) for width in widths}
-    return {width: mean_interval([*found.values()]) for width, found in gaps.items() if found}
+    return {width: mean_interval([*_deep(width).values()]) for width in widths if _deep(width)}
 
 
 def by_doubling() -> Estimate | None:
@@ -48,29 +56,15 @@ def by_doubling() -> Estimate | None:
     return mean_interval(np.polyfit(np.log2(gaps.columns.astype(float)), gaps.T, 1)[0].tolist())
 
 
-def _deep(width: int) -> dict[int, float]:
-    own = runs(FRESH, width)
-    deepest = max(run["layers"] for run in own)
-    found = gain_on_hops.along([run for run in own if run["layers"] == deepest])
-    return found[1] if found else {}
-
-
-def seeds(name: str, study: str = FIRST) -> int:
+def seeds(name: str) -> int:
     """Count the seeds of an algorithm."""
-    return len(gain_on_hops.seeds_of(runs(study)).get(name, ()))
+    return len(gain_on_hops.seeds_of(runs()).get(name, ()))
 
 
 @cache
-def difference(name: str = "high", against: str = "original", study: str = FIRST, among: str = "") -> Estimate:
-    """Compare two algorithms at the last step: questions of two hops and more, points, over the seeds of both.
-
-    `among`: only the seeds that this algorithm has too.
-    """
-    held = gain_on_hops.seeds_of(runs(study)).get(among)
-    found = gain_on_hops.difference([run for run in runs(study) if held is None or run["seed"] in held], name, against)
-    if found is None:
-        raise ValueError(f"no seed of study '{study}' has {name} and {against}")
-    return found[0]
+def difference(name: str = "high", against: str = "original", study: str = FIRST) -> Estimate:
+    """Compare two algorithms at the last step: questions of two hops and more, points, over the seeds of both."""
+    return gain_on_hops.difference(runs(study), name, against)[0]
 
 
 @cache
@@ -80,23 +74,22 @@ def along(name: str = "high", against: str = "original", study: str = FIRST) -> 
     return found, sum(gap > 0 for gap in gaps.values())
 
 
-def at(step: int, layers: int, number: int, study: str = FIRST) -> pd.Series:
+def at(step: int, layers: int, number: int) -> pd.Series:
     """Return the mean accuracy of each algorithm at one step, one depth and one number of hops (percent)."""
-    frame = accuracy_by_hops.curves(runs(study)).query("step == @step and layers == @layers and hops == @number")
+    frame = accuracy_by_hops.curves(runs()).query("step == @step and layers == @layers and hops == @number")
     return frame.groupby("algorithm")["accuracy"].mean()
 
 
-def known(name: str, layers: int, number: int, study: str = FIRST) -> int:
+def known(name: str, layers: int, number: int) -> int:
     """Count the runs of an algorithm that end with `KNOWN` percent right or more."""
-    frame = accuracy_by_hops.scores(runs(study)).query("algorithm == @name and layers == @layers and hops == @number")
+    frame = accuracy_by_hops.scores(runs()).query("algorithm == @name and layers == @layers and hops == @number")
     return int((frame["accuracy"] >= accuracy_by_hops.KNOWN).sum())
 
 
-@cache
-def table(study: str = FIRST) -> list[list[Any]]:
-    """Return one row a depth and number of hops: accuracy at the end of each algorithm, and High − Original."""
-    means = accuracy_by_hops.scores(runs(study)).groupby(["layers", "hops", "algorithm"])["accuracy"].mean()
-    gaps = accuracy_by_hops.differences(runs(study)).query("algorithm == 'high'").set_index(["layers", "hops"])
+def table() -> list[list[Any]]:
+    """Return one row per depth and number of hops: accuracy at the end of each algorithm, and High − Original."""
+    means = accuracy_by_hops.scores(runs()).groupby(["layers", "hops", "algorithm"])["accuracy"].mean()
+    gaps = accuracy_by_hops.differences(runs()).query("algorithm == 'high'").set_index(["layers", "hops"])
     found = gaps[["difference", "low", "high", "seeds"]].sort_index()
     return [[layers, hops, means[layers, hops], Estimate(*gap)] for (layers, hops), gap in found.iterrows()]
 

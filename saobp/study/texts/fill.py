@@ -12,7 +12,6 @@ from saobp.study.setup.sizes import SIZES
 from saobp.study.statistics import Estimate
 from saobp.study.texts import (
     attention,
-    claims,
     costs,
     decoders,
     exam,
@@ -25,7 +24,7 @@ from saobp.study.texts import (
 
 SUFFIX = ".j2"
 NUMBERS = {module.__name__.rpartition(".")[2]: module for module in (
-    attention, claims, costs, decoders, exam, planned, pretraining, public_encoder, runs, tables)}  # fmt: skip
+    attention, costs, decoders, exam, planned, pretraining, public_encoder, runs, tables)}  # fmt: skip
 
 
 def folder() -> Path:
@@ -35,8 +34,8 @@ def folder() -> Path:
 
 def pages() -> dict[Path, str]:
     """Return every page's path and its text, filled from the tracked records."""
-    names = sorted(path.relative_to(folder()).as_posix() for path in folder().rglob(f"*.md{SUFFIX}"))
-    return {paths.root() / name.removesuffix(SUFFIX): page(name.removesuffix(SUFFIX)) for name in names}
+    names = [path.relative_to(folder()).as_posix().removesuffix(SUFFIX) for path in folder().rglob(f"*.md{SUFFIX}")]
+    return {paths.root() / name: page(name) for name in sorted(names)}
 
 
 def page(name: str) -> str:

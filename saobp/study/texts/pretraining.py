@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 
 from saobp.study.beyond import strengths
-from saobp.study.setup import paths
 from saobp.study.setup.sizes import SIZES
 from saobp.study.statistics import Estimate, mean_interval
 from saobp.study.tables import losses
@@ -52,6 +51,7 @@ def by_seed(name: str) -> dict[int, float]:
     return (ends[name] - ends["original"]).to_dict()
 
 
+@cache
 def _grown() -> list[dict[str, Any]]:
     """The runs by size on stories, those of the study's own model first."""
     (record,) = tracked.select("stories", "beyond")
@@ -59,7 +59,7 @@ def _grown() -> list[dict[str, Any]]:
 
 
 def grown() -> pd.DataFrame:
-    """Return a row a size trained on stories: its loss with the refinement minus that without (`strengths.gaps`)."""
+    """Return a row per size trained on stories: loss with the refinement minus loss without (`strengths.gaps`)."""
     return strengths.gaps(_grown())
 
 
@@ -68,8 +68,12 @@ def largest() -> str:
     return max({run["model"] for run in _grown()}, key=lambda name: (SIZES[name].layers, SIZES[name].hidden))
 
 
+def _pairs() -> list[float]:
+    return [gap for *_, losses in strengths.paired(_grown()) for gap in losses.iloc[:, 1] - losses.iloc[:, 0]]
+
+
 def grown_pairs() -> Estimate:
-    """Return the mean over all pairs of `grown`'s runs, one a size and seed, of the difference in loss (nats)."""
+    """Return the mean over all pairs of `grown`'s runs, one per size and seed, of the difference in loss (nats)."""
     return mean_interval(_pairs())
 
 
@@ -78,16 +82,18 @@ def grown_below() -> tuple[int, int]:
     return sum(gap < 0 for gap in _pairs()), len(_pairs())
 
 
-def _pairs() -> list[float]:
-    return [gap for *_, losses in strengths.paired(_grown()) for gap in losses.iloc[:, 1] - losses.iloc[:, 0]]
+def _swept(study: str) -> pd.DataFrame:
+    return strengths.sweep(tracked.metrics(study, "beyond")[0]["strengths"])
 
 
 def swept(study: str) -> pd.DataFrame:
     """Return the held-out loss (nats, mean over seeds) at every fixed strength, and how many seeds it has."""
-    record = tracked.select(study, "beyond")[0]
-    frame = strengths.sweep(record["metrics"]["strengths"])
-    frame = frame[frame["strength"].map(lambda strength: not isinstance(strength, str))]
-    return frame.groupby("strength")["loss"].agg(["mean", "count"])
+    frame = _swept(study)
+    return frame[~_learned(frame)].groupby("strength")["loss"].agg(["mean", "count"])
+
+
+def _learned(frame: pd.DataFrame) -> pd.Series:
+    return frame["strength"].map(lambda strength: isinstance(strength, str))
 
 
 def not_started(study: str) -> dict[float, float]:
@@ -98,24 +104,17 @@ def not_started(study: str) -> dict[float, float]:
 
 def unlike_plain(study: str) -> tuple[int, int, int]:
     """Count the settings of λ whose loss differs from that at λ = 0 after Holm's correction; the fixed; the learned."""
-    record = tracked.select(study, "beyond")[0]
-    found = strengths.against_plain(strengths.sweep(record["metrics"]["strengths"]))
-    learned = found["strength"].map(lambda strength: isinstance(strength, str)).sum()
-    return int((found["p_holm"] < losses.LEVEL).sum()), int(len(found) - learned), int(learned)
-
-
-@cache
-def repeats() -> pd.DataFrame:
-    """Return runs that were run twice from one seed: held-out loss (nats) of the first run and of the second."""
-    return pd.read_csv(paths.root() / "data" / "results" / "repeats.csv")
+    found = strengths.against_plain(_swept(study))
+    learned = int(_learned(found).sum())
+    return int((found["p_holm"] < losses.LEVEL).sum()), len(found) - learned, learned
 
 
 def apart() -> float:
     """Return the largest difference between two runs of one seed, in nats."""
-    return float((repeats()["second"] - repeats()["first"]).abs().max())
+    return float((tracked.repeats()["second"] - tracked.repeats()["first"]).abs().max())
 
 
-def reruns(study: str = STUDY) -> list[float]:
-    """Return the differences between two runs of one seed in a study, in nats, the largest last."""
-    own = repeats().query("study == @study")
+def reruns() -> list[float]:
+    """Return the differences between two runs of one seed in the study, in nats, the largest last."""
+    own = tracked.repeats().query("study == @STUDY")
     return sorted((own["second"] - own["first"]).abs())

@@ -6,6 +6,10 @@ import pandas as pd
 
 from saobp.study.setup import paths
 from saobp.study.statistics import Estimate
+from saobp.study.tables import render
+
+DECIDED = "§"  # beside an outcome that is another without one algorithm or size
+LEFT_OUT = "Left out"  # the column of the table of sensitivity that says what was left out
 
 
 @cache
@@ -20,14 +24,9 @@ def cell(number: int, row: str, column: str) -> Estimate:
     return Estimate(*(float(found[name]) for name in ("ours", "low", "high")), int(found["runs"]))
 
 
-def claimed(claim: str, study: str, measurement: str = "") -> Estimate:
-    """Return what `figures/claims.csv` has of a claim in a study: the measurement that decides, or one by its name.
-
-    Raises KeyError where it has not exactly one.
-    """
-    frame = pd.read_csv(paths.figures() / "claims.csv")
-    chosen = frame["measurement"] == measurement if measurement else frame["role"] == "primary"
-    found = frame[(frame["claim"] == claim) & (frame["study"] == study) & chosen]
+def claimed(claim: str, study: str) -> Estimate:
+    """Return the measurement that decides a claim in a study (`figures/claims.csv`). KeyError where not exactly one."""
+    found = pd.read_csv(paths.figures() / "claims.csv").query("claim == @claim and study == @study and role != 'aside'")
     if len(found) != 1:
         raise KeyError(f"claims.csv: {len(found)} measurements of {claim!r} in {study!r}")
     return Estimate(*found.iloc[0][["estimate", "low", "high"]].astype(float), int(found.iloc[0]["n"]))
@@ -73,3 +72,37 @@ def _cell(number: int, row: str, column: str) -> pd.Series:
     if len(found) != 1:
         raise KeyError(f"table{number}.csv: {len(found)} cells {row!r}, {column!r}")
     return found.iloc[0]
+
+
+def claims() -> tuple[str, str]:
+    """Return figures/claims.md in two parts: up to its first table, which is `marked`, and what comes after."""
+    blocks = (paths.figures() / "claims.md").read_text(encoding="utf-8").strip().split("\n\n")
+    found = {place: _read(block) for place, block in enumerate(blocks) if block.startswith("|")}
+    left_out, first = [table for table in found.values() if LEFT_OUT in table], min(found)
+    blocks[first] = render.markdown(marked(found[first], pd.read_csv(paths.figures() / "claims.csv"), *left_out))
+    return "\n\n".join(blocks[: first + 1]), "\n\n".join(blocks[first + 1 :])
+
+
+def marked(table: pd.DataFrame, measurements: pd.DataFrame, left_out: pd.DataFrame | None = None) -> pd.DataFrame:
+    """Return the table of claims with `DECIDED`, and with the study where a claim has two rows of one scope.
+
+    `measurements`: claims.csv, in the order of the table. `left_out`: number and outcome with all algorithms and sizes,
+    and without one. Raises ValueError where the table has other rows than the measurements.
+    """
+    deciding = measurements[measurements["role"] != "aside"].drop_duplicates(["claim", "study"])
+    if len(deciding) != len(table):
+        raise ValueError(f"claims.md has {len(table)} rows and claims.csv {len(deciding)}")
+    changing = set()
+    for title, _, whole, without in left_out.itertuples(index=False) if left_out is not None else ():
+        (number, outcome), (_, other) = whole.rsplit(", ", 1), without.rsplit(", ", 1)
+        changing |= {(title, number)} if outcome != other else set()
+    signs = [DECIDED * (key in changing) for key in zip(table["Claim"], table["Ours [95 %]"])]
+    twice = table.duplicated(["Claim", "Scope"], keep=False) & (table["Scope"] != "–")
+    studies = [f" ({study})" * two for study, two in zip(deciding["study"].astype(str), twice)]
+    gaps = [" " * (bool(sign) and outcome[-1] not in "†‡") for sign, outcome in zip(signs, table["Outcome"])]
+    return table.assign(Outcome=table["Outcome"] + gaps + signs, Scope=table["Scope"] + studies)
+
+
+def _read(table: str) -> pd.DataFrame:
+    head, _, *rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines())
+    return pd.DataFrame(rows, columns=head)
