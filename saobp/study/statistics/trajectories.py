@@ -1,6 +1,7 @@
 """GTD against performance: over the checkpoints of each run, and over runs (Figures 3 and 9, Table 6)."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from math import atanh, tanh
 from typing import Any
 
@@ -33,19 +34,12 @@ def checkpoints(records: Sequence[Record], model: str, task: str) -> pd.DataFram
     """
     rows = []
     for record in select(list(records), model=model):
-        algorithm, seed = (record["parameters"].get(key) for key in ("algorithm", "seed"))
+        run = (record["parameters"].get("algorithm"), record["name"], record["parameters"].get("seed"))
         for point in _curve(record, task):
-            score = point.get("perplexity") if task == "wikitext" else point.get("score")
-            gtd = estimates.nested_mean(point.get("gtd"))
-            cross = estimates.nested_mean(point.get("cross_layer_gtd"))
+            score = point.get("perplexity" if task == "wikitext" else "score")
+            gtd, cross = (estimates.nested_mean(point.get(key)) for key in ("gtd", "cross_layer_gtd"))
             if score is not None and gtd is not None:
-                run = (
-                    str(record["parameters"].get("algorithm")),
-                    record["name"],
-                    record["parameters"].get("seed"),
-                    point["step"],
-                )
-                rows.append((*run, gtd, cross, score))
+                rows.append((*run, point["step"], gtd, cross, score))
     return pd.DataFrame(rows, columns=["algorithm", "run", "seed", "step", "gtd", "cross_gtd", "score"])
 
 
@@ -83,7 +77,7 @@ def over_checkpoints(points: pd.DataFrame, measure: str = "gtd") -> Estimate | N
     Its seeds are the runs, its items the checkpoints of one.
     """
     found = on_fisher_scale(points, measure)
-    runs = sum(_correlation(run, measure) is not None for _, run in points.groupby("run"))
+    runs = len(_each(points, measure))
     return found and Estimate(tanh(found.value), tanh(found.low), tanh(found.high), runs, found.items)
 
 
@@ -94,15 +88,23 @@ def on_fisher_scale(points: pd.DataFrame, measure: str = "gtd") -> Estimate | No
     effective number of checkpoints. Over several seeds the interval is Student's, its error not below that of
     one run over the root of their number. None without a run of `LEAST` different checkpoints.
     """
-    runs = [run for _, run in points.groupby("run", sort=False)]
-    found = [(run["seed"].iloc[0], c) for run in runs if (c := _correlation(run, measure))]
+    found = _each(points, measure)
     if not found:
         return None
-    seeds, each = zip(*found)
-    means = pd.Series([c.r for c in each]).groupby(list(seeds)).mean()
-    half, count = np.median([((_z(c.high) - _z(c.low)) / 2, c.points) for c in each], axis=0)
+    means = pd.Series([c.r for _, c in found]).groupby([seed for seed, _ in found]).mean()
+    half, count = np.median([((_z(c.high) - _z(c.low)) / 2, c.points) for _, c in found], axis=0)
     least = half / norm.ppf(0.975) / np.sqrt(len(means))
     return mean_interval([_z(r) for r in means], least=float(least), items=int(count))
+
+
+def _each(points: pd.DataFrame, measure: str) -> list[tuple[Any, Correlation]]:
+    """Seed and correlation of every run whose checkpoints have one."""
+    found = []
+    for _, run in points.dropna(subset=[measure, "score"]).groupby("run", sort=False):
+        if len(run[[measure, "score"]].drop_duplicates()) >= LEAST:
+            with suppress(ValueError):  # nothing moved
+                found.append((run["seed"].iloc[0], correlation(run[measure], run["score"])))
+    return found
 
 
 def why_undefined(points: pd.DataFrame, measure: str = "gtd") -> str:
@@ -128,16 +130,6 @@ def over_runs(points: pd.DataFrame, measure: str = "gtd") -> Estimate | None:
     except ValueError:
         return None
     return Estimate(found.r, found.low, found.high, len(repeated))
-
-
-def _correlation(run: pd.DataFrame, measure: str) -> Correlation | None:
-    run = run.dropna(subset=[measure, "score"])
-    if len(run[[measure, "score"]].drop_duplicates()) < LEAST:
-        return None
-    try:
-        return correlation(run[measure], run["score"])
-    except ValueError:  # nothing moved
-        return None
 
 
 def _z(r: float) -> float:
