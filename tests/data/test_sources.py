@@ -239,3 +239,38 @@ def test_a_manifest_of_another_shape_is_named(tmp_path, text):
     (tmp_path / "manifest.json").write_text(text)
     with pytest.raises(DataError, match="manifest.json: is not JSON of data set -> config -> split .*; copy it again$"):
         resolve(str(tmp_path)).manifest  # noqa: B018
+
+
+TEXTS, OPTIONS = ["a", "b"], [["x", "y"], ["z", "w"]]
+ANSWERS = [{"text": ["a"], "answer_start": [0]}, {"text": ["b", "c"], "answer_start": [1, 2]}]
+KEYS = pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())
+LISTS = [pa.list_(pa.string()), pa.large_list(pa.large_string()), pa.list_(pa.string(), 2), pa.list_(KEYS[3])]
+STRUCTS = [
+    pa.struct({"text": pa.list_(pa.string()), "answer_start": pa.list_(pa.int32())}),
+    pa.struct({"text": pa.large_list(pa.large_string()), "answer_start": pa.large_list(pa.int64())}),
+]
+
+
+@pytest.mark.parametrize(
+    ("values", "kinds"), [(TEXTS, KEYS), (OPTIONS, LISTS), (ANSWERS, STRUCTS), ([1, 0], [pa.int64(), pa.int8()])]
+)
+def test_shards_of_every_form_that_parquet_has_for_a_column_are_one_split(tmp_path, values, kinds):
+    folder = tmp_path / "owner/set/default"
+    folder.mkdir(parents=True)
+    for number, kind in enumerate(kinds):
+        file = folder / f"train-{number:05d}-of-{len(kinds):05d}.parquet"
+        pq.write_table(pa.table({"column": pa.array(values, kind)}), file)
+    source = FolderSource(tmp_path)
+    assert source.load("owner/set", None, "train")["column"][:] == values * len(kinds)
+    assert [row["column"] for row in source.stream("owner/set", None, "train")] == values * len(kinds)
+    assert source.load("owner/set", None, "train[1:3]")["column"][:] == [values[1], values[0]]
+
+
+def test_a_split_that_is_there_in_two_layouts_is_read_once_and_a_part_of_one_is_none(tmp_path):
+    folder = tmp_path / "owner/set/default"
+    for name in ("train-00000-of-00001.parquet", "train/0000.parquet", "partial-test/0000.parquet"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.table({"n": [1]}), folder / name)
+    assert FolderSource(tmp_path).load("owner/set", None, "train")["n"][:] == [1]
+    with pytest.raises(MissingSplit, match=r"no split 'test' \(found: partial-test, train\)"):
+        FolderSource(tmp_path).load("owner/set", None, "test")

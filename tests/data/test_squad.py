@@ -107,13 +107,24 @@ def test_half_an_answer_in_a_window_is_no_answer():
 @pytest.mark.parametrize(
     ("context", "text", "start", "named"),
     [
-        (CONTEXT, " Ben", 44, "Ben"),  # a blank before
+        (CONTEXT, " Ben", 44, "Ben"),  # a blank before, behind
+        (CONTEXT, "Ben,", 45, "Ben,"),
         ("Ada met Ben \n today.", "Ben \n", 8, "Ben"),
+        ("Ada met\nBen today.", "\nBen", 7, "Ben"),
+        ("Ada met \u200bBen\u200b today.", "\u200bBen\u200b", 8, "Ben"),
+        ("Ada met Ben today.", "Ben\u200b", 8, "Ben"),  # only the answer has it
+        ("Ada met B\u200ben today.", "Ben", 8, "B\u200ben"),
         ("Ada met Jose\u0301 today.", "Jose\u0301", 8, "Jose"),  # the accent is no token's
+        ("Ada met Jose\u0301 today.", "José", 8, "Jose"),
+        ("Ada met José today.", "Jose\u0301", 8, "José"),
         ("Ada met Ben, then Ben left.", "Ben", 17, "Ben"),
+        ("Ada met Ben\xa0Roe today.", "Ben Roe", 8, "Ben\xa0Roe"),
+        ("Ada met Ben  Roe today.", "Ben Roe", 8, "Ben  Roe"),
         (CONTEXT, "own of Elm", 23, "town of Elmere"),  # whole tokens
         (CONTEXT, "the red kite", 0, "the red kite"),  # wrong offsets
         (CONTEXT, "the red kite", 10_000, "the red kite"),
+        (CONTEXT, "the red kite", -1, "the red kite"),
+        ("The artist made art.", "art", 1, "art"),
     ],
 )
 def test_an_answer_is_the_span_that_its_text_names(context, text, start, named):
@@ -129,8 +140,16 @@ def test_a_wrong_offset_means_the_nearest_occurrence_and_a_right_one_itself():
     context = "Ben saw Ben and Ben."
     found = [located(context, "Ben", start)[0] for start in (0, 8, 16, 1, 7, 18)]
     assert found == [0, 8, 16, 0, 8, 16]
-    assert located("a  a", "  a", 1) == (3, 4)
-    assert located(context, "Ada", 0) is None and located(context, " ", 0) is None
+    assert located("a  a", "  a", 1) == (1, 4)
+    assert located(context, "Ada", 0) is None and located(context, "\u200b", 0) is None
+
+
+@given(st.text("ab \u0301é\u200b", max_size=20), st.data())
+def test_every_stretch_of_a_context_is_found_again_where_it_lies(context, data):
+    begin = data.draw(st.integers(0, len(context)))
+    end = data.draw(st.integers(begin, len(context)))
+    if context[begin:end].strip():
+        assert located(context, context[begin:end], begin) == (begin, end)
 
 
 @pytest.mark.parametrize("answer", ["Ada", "Ben", "the red kite of Ada", "a baker", "Elmere"])

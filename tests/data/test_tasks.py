@@ -3,10 +3,11 @@ import re
 from pathlib import Path
 
 import pytest
+from datasets import ClassLabel, Dataset
 from small_hub import race_rows, write_split
 
 from saobp.study.data.sources import DataError, FolderSource, resolve
-from saobp.study.data.tasks import load_reported, load_task
+from saobp.study.data.tasks import _answered, load_reported, load_task
 from saobp.study.setup.benchmarks import TASKS
 from saobp.study.setup.labels import counted
 
@@ -230,3 +231,37 @@ def test_a_mirrors_whole_sets_are_reported_whole(name, rows):
     task = load_task(name, FolderSource(MIRROR))
     assert len(task.evaluation) == rows
     assert task.splits[1]["complete"] is True
+
+
+def test_hops_are_kept(tmp_path):
+    rows = [{**row, "hops": row["idx"] % 4} for row in PAIRS]
+    for split in ("train", "validation"):
+        write_split(tmp_path, "nyu-mll/glue", "rte", split, rows)
+    assert load_task("rte", FolderSource(tmp_path)).evaluation["hops"][:5] == [0, 1, 2, 3, 0]
+
+
+@pytest.mark.parametrize(
+    ("name", "names", "labels"),
+    [
+        ("sst2", ["positive", "negative"], [1, 0]), ("sst2", ["negative", "positive"], [0, 1]),
+        ("mrpc", ["equivalent", "not_equivalent"], [1, 0]), ("qqp", ["not_duplicate", "duplicate"], [0, 1]),
+        ("rte", ["not_entailment", "entailment"], [1, 0]), ("sst2", ["0", "1"], [0, 1]),
+        ("mnli", ["contradiction", "neutral", "entailment"], [2, 1, 0]), ("cola", ["acceptable", "bad"], None),
+    ],
+)  # fmt: skip
+def test_numbers_of_named_classes_are_read_by_their_names(name, names, labels):
+    spec, count = TASKS[name], len(names)
+    rows = Dataset.from_dict({**{text: ["a"] * count for text in spec.texts}, "label": list(range(count))})
+    rows = rows.cast_column("label", ClassLabel(names=names))
+    if labels is None:
+        with pytest.raises(DataError, match="classes acceptable, bad are not unacceptable, acceptable"):
+            _answered(spec, rows, "train")
+    else:
+        assert _answered(spec, rows, "train")["label"][:] == labels
+
+
+def test_answers_that_come_as_one_mapping_each_are_read_as_one_of_lists():
+    rows = Dataset.from_dict(
+        {"question": ["Who?"], "context": ["Ben."], "answers": [[{"text": "Ben", "answer_start": 0}]]}
+    )
+    assert _answered(TASKS["squad"], rows, "train")["answers"][0] == {"text": ["Ben"], "answer_start": [0]}

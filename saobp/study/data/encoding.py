@@ -1,6 +1,7 @@
 """From a benchmark's rows to the batches its head takes: encoding, truncation, padding."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import datasets
@@ -40,17 +41,23 @@ def encode(
     )
 
 
-def collator(spec: TaskSpec, tokenizer: PreTrainedTokenizerBase) -> Callable[[Sequence[Mapping[str, Any]]], dict]:
-    """Return what pads features to the longest of their batch; choices become (batch, option, token).
+def collator(spec: TaskSpec, tokenizer: PreTrainedTokenizerBase) -> "Collator":
+    """Return what pads features to the longest of their batch; choices become (batch, option, token)."""
+    if spec.kind == "choice":
+        return Collator(DataCollatorForMultipleChoice(tokenizer))
+    return Collator(DataCollatorWithPadding(tokenizer))
 
-    What only scoring needs (`item`, `offsets`) is left out.
-    """
-    pad = (DataCollatorForMultipleChoice if spec.kind == "choice" else DataCollatorWithPadding)(tokenizer)
 
-    def collate(features: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        return dict(pad([{k: v for k, v in f.items() if k not in squad.SCORING_COLUMNS} for f in features]))
+@dataclass(frozen=True)
+class Collator:
+    """Pads the features that a model takes and leaves those that only scoring needs (`item`, `offsets`)."""
 
-    return collate
+    pad: DataCollatorWithPadding | DataCollatorForMultipleChoice
+
+    def __call__(self, features: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Return one padded batch of tensors."""
+        kept = [{k: v for k, v in f.items() if k not in squad.SCORING_COLUMNS} for f in features]
+        return dict(self.pad(kept))
 
 
 def option_texts(spec: TaskSpec, row: Mapping[str, Any]) -> list[str]:

@@ -36,7 +36,8 @@ class FolderSource:
     def load(self, dataset: str, config: str | None, split: str) -> datasets.Dataset:
         pieces = []
         for base, start, stop in self.intervals(dataset, config, split):
-            shards = [_read(lambda f: pq.ParquetFile(f).read(), file) for file in self._parquet(dataset, config, base)]
+            files = self._parquet(dataset, config, base)
+            shards = [_plain(_read(lambda f: pq.ParquetFile(f).read(), file)) for file in files]
             pieces.append(_joined(shards, f"{dataset} {config or ''} {base}").slice(start, stop - start))
         digest = hashlib.sha256(f"{self.fingerprint(dataset, config, split)}{split}".encode()).hexdigest()
         return datasets.Dataset(_joined(pieces, f"{dataset} {split}"), fingerprint=digest[:16])
@@ -151,6 +152,23 @@ def _joined(tables: list[pa.Table], place: str) -> pa.Table:
         return pa.concat_tables(tables, promote_options="permissive")
     except pa.ArrowException as error:
         raise DataError(f"{place}: its files do not fit together ({first_line(error)}); copy them again") from None
+
+
+def _plain(table: pa.Table) -> pa.Table:
+    """Return a table without dictionaries and large or fixed-size forms: one type for a column, whoever wrote it."""
+    return table.cast(pa.schema([field.with_type(_simple(field.type)) for field in table.schema]))
+
+
+def _simple(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_dictionary(kind):
+        return _simple(kind.value_type)
+    if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        return pa.string()
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        return pa.list_(_simple(kind.value_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_simple(field.type)) for field in kind])
+    return kind
 
 
 def _read(reader: Callable[[Path], Any], file: Path) -> Any:

@@ -5,6 +5,7 @@ Source: Rajpurkar et al. 2016 and its evaluation script, version 1.1; windows as
 
 import re
 import string
+import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -55,10 +56,14 @@ def windows(
         [list(span) if part == 1 else NOWHERE for span, part in zip(spans, encoded.sequence_ids(window))]
         for window, spans in enumerate(raw)
     ]
-    golds = [
-        located(text, gold["text"][0], gold["answer_start"][0]) for text, gold in zip(batch[context], batch[spec.gold])
+    whole: dict[int, list] = {}
+    for spans, item in zip(offsets, items):
+        whole.setdefault(item, []).append(spans)
+    answers = [
+        _on_tokens(located(text, gold["text"][0], gold["answer_start"][0]), whole[item])
+        for item, (text, gold) in enumerate(zip(batch[context], batch[spec.gold]))
     ]
-    positions = [gold_positions(spans, golds[item]) for spans, item in zip(offsets, items)]
+    positions = [gold_positions(spans, answers[item]) for spans, item in zip(offsets, items)]
     return {
         **encoded,
         "start_positions": [start for start, _ in positions],
@@ -76,25 +81,51 @@ def _shortened(questions: Sequence[str], tokenizer: PreTrainedTokenizerBase, mos
 
 
 def located(context: str, text: str, start: int) -> tuple[int, int] | None:
-    """Return begin and end of the occurrence of an answer that is nearest to its `start`, or None without one."""
-    if not (named := text.strip()):
+    """Return begin and end of what an answer's text names in its context, or None if it is nowhere in it.
+
+    It lies at `start`; where that is wrong it is the nearest occurrence, one of whole words if there is one. Blanks
+    around the text, characters without width and the two ways to write an accent make no difference.
+    """
+    if start >= 0 and text.strip() and context.startswith(text, start):
+        return start, start + len(text)
+    folded, places = _folded(context)
+    wanted, own = _folded(text)
+    if not (named := wanted.strip()):
         return None
-    start += text.index(named)
-    found = [match.start() for match in re.finditer(f"(?={re.escape(named)})", context)]
-    begin = min(found, key=lambda place: abs(place - start), default=None)
-    return None if begin is None else (begin, begin + len(named))
+    begin = start + own[len(wanted) - len(wanted.lstrip())]
+    found = []
+    for match in re.finditer(f"(?={re.escape(named)})", folded):
+        first, last = match.start(), match.start() + len(named) - 1
+        inside = any(c.isalnum() or unicodedata.combining(c) for c in folded[last + 1 : last + 2])
+        inside |= folded[max(first - 1, 0) : first].isalnum()
+        found.append((inside, abs(places[first] - begin), places[first], places[last] + 1))
+    return min(found)[2:] if found else None
+
+
+def _folded(text: str) -> tuple[str, list[int]]:
+    """Return a text with accents apart, blanks single, and no character without width; and where each one stood."""
+    kept: list[tuple[str, int]] = []
+    for place, character in enumerate(text):
+        if character.isspace():
+            kept += [(" ", place)] if not kept or kept[-1][0] != " " else []
+        elif unicodedata.category(character) not in ("Cc", "Cf"):
+            kept += [(part, place) for part in unicodedata.normalize("NFD", character)]
+    return "".join(character for character, _ in kept), [place for _, place in kept]
+
+
+def _on_tokens(answer: tuple[int, int] | None, offsets: Sequence[Sequence[Sequence[int]]]) -> tuple[int, int] | None:
+    """Widen an answer to whole tokens of its context's windows, or return None if no token has any of it."""
+    begin, end = answer or NOWHERE
+    touched = [span for spans in offsets for span in spans if span[0] < end and span[1] > begin]
+    return (min(a for a, _ in touched), max(b for _, b in touched)) if touched else None
 
 
 def gold_positions(offsets: Sequence[Sequence[int]], answer: tuple[int, int] | None) -> tuple[int, int]:
-    """Return the first and last token that have any of an answer, or (0, 0) if the window does not hold all of it."""
-    begin, end = answer or NOWHERE
-    context = [token for token, (first, _) in enumerate(offsets) if first >= 0]
-    touched = [token for token in context if offsets[token][0] < end and offsets[token][1] > begin]
-    if not touched:
-        return 0, 0
-    first, last = touched[0], touched[-1]
-    cut = (first == context[0] and offsets[first][0] > begin) or (last == context[-1] and offsets[last][1] < end)
-    return (0, 0) if cut else (first, last)
+    """Return the first and last token of an answer of whole tokens, or (0, 0) if the window does not hold it."""
+    begin, end = answer or (None, None)
+    first = [t for t, span in enumerate(offsets) if span[0] == begin]
+    last = [t for t, span in enumerate(offsets) if span[1] == end]
+    return (first[0], last[-1]) if first and last else (0, 0)
 
 
 def best_answers(

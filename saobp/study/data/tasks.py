@@ -1,5 +1,6 @@
 """The rows of a benchmark from any source: its training, development and reported splits, every column checked."""
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from textwrap import shorten
@@ -134,12 +135,17 @@ def _answered(spec: TaskSpec, rows: datasets.Dataset, split: str) -> datasets.Da
     place = f"{spec.dataset} {spec.config} {split}"
     if missing := [column for column in (*spec.texts, spec.gold) if column and column not in rows.column_names]:
         raise DataError(f"{place}: no column {', '.join(missing)}; name columns as the hub does")
+    if spec.kind == "span" and any(isinstance(answers, list) for answers in rows[spec.gold][:]):
+        keys = ("text", "answer_start")  # one mapping per answer
+        turned = [{key: [answer.get(key) for answer in each or ()] for key in keys} for each in rows[spec.gold][:]]
+        rows = rows.remove_columns(spec.gold).add_column(spec.gold, turned)
     for column, right, said in _checks(spec, rows):
         for row, value in enumerate(rows[column][:]):
             if not right(value):
                 raise DataError(f"{place}, row {row}, column '{column}': {shorten(repr(value), 60)} is {said}")
     if spec.kind != "span":
-        labels = [_number(spec, value) for value in rows[spec.gold][:]]
+        named = _named(spec, rows, place)
+        labels = [_number(spec, named.get(value, value)) for value in rows[spec.gold][:]]
         kept = rows.remove_columns("label") if "label" in rows.column_names else rows
         return kept.add_column("label", labels)
     lost = [row for row, gone in enumerate(_unplaced(spec, rows)) if gone]
@@ -170,6 +176,22 @@ def _checks(spec: TaskSpec, rows: datasets.Dataset) -> Iterator[tuple[str, Calla
         known = f"one of {', '.join(spec.labels)}" if spec.labels else "a similarity from 0 to 5"
         yield gold, lambda value: value not in (None, "", -1) and value == value, NO_ANSWER
         yield gold, lambda value: _number(spec, value) is not None, f"not {known}{MEND}"
+
+
+def _named(spec: TaskSpec, rows: datasets.Dataset, place: str) -> dict[int, str]:
+    """Return the benchmark's name of each number in a column of named classes; nothing where numbers are plain."""
+    names = getattr(rows.features[spec.gold], "names", None)
+    if names is None or names == [str(number) for number in range(len(spec.labels))]:
+        return {}
+    plain = [re.sub(r"[\s-]+", "_", name.strip().lower()) for name in names]
+    own = {label.lower(): label for label in spec.labels}
+    if "different" in own:
+        own |= {f"not_{label}": "different" for label in spec.labels[1:]}
+    found = [own.get(name) for name in plain]
+    if None in found or sorted(found) != sorted(spec.labels):
+        said = f"classes {', '.join(names)} are not {', '.join(spec.labels)}; name them so"
+        raise DataError(f"{place}, column '{spec.gold}': {said}")
+    return dict(enumerate(found))
 
 
 def _are_texts(value: Any) -> bool:
