@@ -1,6 +1,7 @@
 """`saobp run`: one notebook, checked parameters, one record; every mistake is one line and exit code 2."""
 
 import json
+import subprocess
 import sys
 
 import nbformat
@@ -8,7 +9,7 @@ import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from saobp.study.publication import cli, executed
-from saobp.study.setup import execution
+from saobp.study.setup import execution, typed_by_hand
 from saobp.study.setup.execution import NotebookFailed, UsageError
 
 PARAMETERS = 'profile = "smoke"  # a comment\nsteps = 3\nrate = 0.5\nflag = False\nrecord = ""'
@@ -32,14 +33,6 @@ def refused(capsys, *arguments):
     said = capsys.readouterr().err
     assert code == 2 and said.startswith("saobp: ") and said.count("\n") == 1 and "Traceback" not in said, said
     return said
-
-
-def failed(capsys, path, output):
-    code = cli.main(["run", str(path), str(output)])
-    said = capsys.readouterr().err
-    (line,) = [line for line in said.splitlines() if line.startswith("saobp:")]
-    assert code == 1 and "Traceback" not in said
-    return line
 
 
 def test_declared_parameters_are_read_without_running_the_notebook(tmp_path):
@@ -74,26 +67,21 @@ def test_missing_files_are_named(tmp_path, capsys):
 
 def test_a_run_leaves_the_notebook_and_exactly_one_record(tmp_path, capsys):
     output = tmp_path / "deep" / "out.ipynb"
-    given = ["-f", "smoke", "-p", "steps", "7", "-p", "record", ""]
-    assert cli.main(["run", str(notebook(tmp_path, WRITES)), str(output), *given]) == 0
-    assert "derivation" not in capsys.readouterr().err
+    code = cli.main(["run", str(notebook(tmp_path, WRITES)), str(output), "-p", "steps", "7"])
+    assert code == 0 and "derivation" not in capsys.readouterr().err
     record = json.loads(output.with_suffix(".json").read_text())
-    assert record["parameters"] == {"steps": 7, "rate": 0.5}
-    assert (record["stage"], record["profile"]) == ("derivation", "smoke")
+    assert record["parameters"] == {"steps": 7, "rate": 0.5} and record["stage"] == "derivation"
     assert sorted(path.name for path in output.parent.iterdir()) == ["out.ipynb", "out.json"]
 
 
-@pytest.mark.parametrize(
-    "cell, said",
-    [
-        ('raise ValueError("the corpus is empty\\nmore")', "ValueError: the corpus is empty ["),
-        ("x = 1\nassert x == 2", "AssertionError: assert x == 2 ["),
-    ],
-)
-def test_a_failing_cell_is_one_line_and_what_ran_is_kept_aside(tmp_path, capsys, cell, said):
-    line = failed(capsys, notebook(tmp_path, cell, WRITES), tmp_path / "out.ipynb")
-    assert "99-try.ipynb, cell" in line and said in line
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["99-try.ipynb", "out.failed.ipynb"]
+def test_a_failing_cell_is_one_line_and_what_ran_is_kept_aside(tmp_path, capsys):
+    path = notebook(tmp_path, 'raise ValueError("the corpus is empty\\nmore")', WRITES)
+    code = cli.main(["run", str(path), str(tmp_path / "out.ipynb")])
+    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("saobp:")]
+    assert code == 1 and len(said) == 1
+    assert "99-try.ipynb, cell" in said[0] and "ValueError: the corpus is empty [" in said[0]
+    assert (tmp_path / "out.failed.ipynb").exists() and not (tmp_path / "out.ipynb").exists()
+    assert not (tmp_path / "out.json").exists()
 
 
 def test_a_notebook_that_writes_no_record_fails(tmp_path):
@@ -101,24 +89,47 @@ def test_a_notebook_that_writes_no_record_fails(tmp_path):
         execution.run(notebook(tmp_path, "1 + 1"), tmp_path / "out.ipynb", {})
 
 
+def test_a_folder_that_cannot_be_made_is_named(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(UsageError, match="file"):
+        execution.run(notebook(tmp_path, WRITES), tmp_path / "file" / "out.ipynb", {})
+
+
+def test_the_command_is_installed_and_explains_itself():
+    done = subprocess.run(
+        [sys.executable, "-m", "saobp.study.publication.cli", "--help"], capture_output=True, text=True
+    )
+    assert done.returncode == 0 and "reproduce" in done.stdout
+
+
 @pytest.mark.parametrize(
-    "stem, name, value, said",
+    "name, value, known",
     [
-        ("05-finetune", "model", "gigantic", "'gigantic' is none of mini, small"),
-        ("05-finetune", "algorithm", "hihg", "'hihg' is none of original, high"),
-        ("05-finetune", "algorithm", "high_all_rows", "'high_all_rows' is none of original, high"),
-        ("07-decoder", "algorithm", "entropy_reg", "'entropy_reg' is none of original, high"),
-        ("05-finetune", "task", "nope", "'nope' is none of cola, mrpc"),
-        ("05-finetune", "group", "x", "'x' is none of all"),
-        ("05-finetune", "seed", "-3", "-3 is no seed"),
-        ("05-finetune", "finetune_seed", "4294967296", "4294967296 is no seed"),
+        ("model", "gigantic", "mini-twin"),
+        ("algorithm", "hihg", "entropy_reg"),
+        ("task", "nope", "race"),
+        ("group", "x", "all"),
     ],
 )
-def test_a_name_that_nothing_has_is_refused_before_anything_runs(tmp_path, capsys, stem, name, value, said):
-    default = "42" if "seed" in name else '"high"'
-    path = notebook(tmp_path, "raise SystemExit", parameters=f'profile = "smoke"\n{name} = {default}\nrecord = ""')
+def test_a_name_that_nothing_has_is_refused_before_anything_runs(tmp_path, capsys, name, value, known):
+    path = notebook(tmp_path, "raise SystemExit", parameters=f'profile = "smoke"\n{name} = "{known}"\nrecord = ""')
+    said = refused(capsys, path, tmp_path / "out.ipynb", "-p", name, value)
+    assert f"parameter '{name}': '{value}' is none of" in said and known in said
+
+
+@pytest.mark.parametrize("stem, algorithm", [("07-decoder", "entropy_reg"), ("05-finetune", "high_all_rows")])
+def test_a_notebook_refuses_the_algorithms_of_other_models(tmp_path, capsys, stem, algorithm):
+    path = notebook(tmp_path, "raise SystemExit", parameters='profile = "smoke"\nalgorithm = "high"\nrecord = ""')
     path = path.rename(tmp_path / f"{stem}.ipynb")
-    assert f"parameter '{name}': {said}" in refused(capsys, path, tmp_path / "out.ipynb", "-p", name, value)
+    said = refused(capsys, path, tmp_path / "out.ipynb", "-p", "algorithm", algorithm)
+    assert f"parameter 'algorithm': '{algorithm}' is none of original, high" in said
+
+
+@pytest.mark.parametrize("name", ["seed", "finetune_seed"])
+def test_a_seed_that_no_generator_takes_is_refused_by_name(tmp_path, capsys, name):
+    path = notebook(tmp_path, "raise SystemExit", parameters=f'profile = "smoke"\n{name} = 42\nrecord = ""')
+    said = refused(capsys, path, tmp_path / "out.ipynb", "-p", name, "-3")
+    assert f"parameter '{name}': -3 is no seed" in said
 
 
 def test_an_unknown_profile_is_refused_however_it_is_given(tmp_path, capsys):
@@ -127,19 +138,25 @@ def test_an_unknown_profile_is_refused_however_it_is_given(tmp_path, capsys):
         assert "no profile is called 'nope'" in refused(capsys, path, tmp_path / "out.ipynb", *given)
 
 
-def test_an_output_that_cannot_be_written_is_refused_before_anything_runs(tmp_path, capsys):
+def test_a_profile_may_be_given_by_its_name_and_the_record_left_to_its_place(tmp_path):
+    path = notebook(tmp_path, WRITES)
+    assert cli.main(["run", str(path), str(tmp_path / "out.ipynb"), "-f", "smoke", "-p", "record", ""]) == 0
+    assert json.loads((tmp_path / "out.json").read_text())["profile"] == "smoke"
+
+
+def test_a_folder_in_the_place_of_the_output_is_refused_before_anything_runs(tmp_path, capsys):
     (tmp_path / "out.ipynb").mkdir()
     path = notebook(tmp_path, "raise SystemExit")
     assert "out.ipynb: is a folder" in refused(capsys, path, tmp_path / "out.ipynb")
-    assert "99-try.ipynb: " in refused(capsys, path, path / "out.ipynb")
 
 
 def test_a_cell_of_typed_parameters_is_read_as_papermill_reads_it(tmp_path):
     source = """%matplotlib inline
 import math
-steps: int = 3  # typed, steps = 4
-rate = -1e-4
+steps: int = 3  # typed
+rate: float = -1e-4
 first = second = "x"
+bound = float('-inf')
 groups = [
     1,
     {"a": None},
@@ -148,7 +165,7 @@ unset: int
 record = ''
 """
     path = notebook(tmp_path, parameters=source)
-    declared = {"steps": 3, "rate": -1e-4, "first": "x", "second": "x"}
+    declared = {"steps": 3, "rate": -1e-4, "first": "x", "second": "x", "bound": float("-inf")}
     assert execution.declared_parameters(path) == declared | {"groups": [1, {"a": None}], "record": ""}
     node = nbformat.read(path, as_version=4)
     assert executed.read([path])[0].values["steps"] == 3
@@ -156,9 +173,46 @@ record = ''
     assert "typed" not in kept and "1," not in kept and "first = second" in kept
 
 
-def test_a_computed_value_is_no_parameter(tmp_path):
-    source = 'steps = 2 * 3\nfirst, second = 1, 2\noptions["depth"] = 2\nprofile = "smoke"; record = ""'
-    assert execution.declared_parameters(notebook(tmp_path, parameters=source)) == {"profile": "smoke", "record": ""}
+CODE = """# what this run is about
+from math import (
+    sqrt,
+)
+options = {}
+options["depth"] = 2
+def double(number):
+    return 2 * number
+steps = double(
+    3
+)
+size: int = 2 ** 4
+rate: float = 1
+share = 1  # type: float
+first, second = sqrt(4), 3  # two names in one are no parameters
+text = f"{first}"  # text = ...
+if steps > 3: rate = 2
+unset: int
+profile = "smoke"; record = ""
+"""
+
+
+def test_a_cell_of_parameters_with_code_in_it_is_read_as_papermill_reads_it(tmp_path, capsys):
+    path = notebook(tmp_path, WRITES, parameters=CODE)
+    found = execution.declared_parameters(path)
+    assert {name: found[name] for name in ("rate", "share", "profile", "record")} == {
+        "rate": 1.0, "share": 1.0, "profile": "smoke", "record": "",
+    }  # fmt: skip
+    assert {name for name, value in found.items() if isinstance(value, typed_by_hand.Computed)} == {
+        "steps", "size", "text",
+    } and found["options"] == {} and "first" not in found  # fmt: skip
+    given = {"steps": "010", "size": "12", "rate": "2", "text": "[1, 2]"}
+    assert execution.checked(path, given, found) == {"steps": 10, "size": 12, "rate": 2.0, "text": [1, 2]}
+    assert cli.main(["run", str(path), str(tmp_path / "out.ipynb"), "-p", "steps", "7", "-p", "rate", "0.5"]) == 0
+    assert json.loads((tmp_path / "out.json").read_text())["parameters"] == {"steps": 7, "rate": 0.5}
+    capsys.readouterr()
+    assert "takes int: not '1.5'" in refused(capsys, path, tmp_path / "out.ipynb", "-p", "size", "1.5")
+    (run,) = executed.read([tmp_path / "out.ipynb"])
+    assert run.values["steps"] == 7 and "size" not in run.values
+    assert "double(" not in executed._without(run.node.cells[1], {"steps": 7}).source.partition("return")[2]
 
 
 @pytest.mark.parametrize("source", ["a = (", "a = 1\n b = 2", "a = !ls", "1 = a"])
@@ -169,20 +223,41 @@ def test_a_cell_of_parameters_that_is_no_python_is_one_line(tmp_path, source):
 
 def test_a_kernel_that_is_killed_is_one_line_with_the_cause_and_what_ran_is_kept(tmp_path, capsys):
     path = notebook(tmp_path, "import os, signal", "os.kill(os.getpid(), signal.SIGKILL)", WRITES)
-    assert "99-try.ipynb: its kernel died: memory ran out, most likely" in failed(capsys, path, tmp_path / "out.ipynb")
+    code = cli.main(["run", str(path), str(tmp_path / "out.ipynb")])
+    said = capsys.readouterr().err
+    (line,) = [line for line in said.splitlines() if line.startswith("saobp:")]
+    assert code == 1 and "Traceback" not in said
+    assert "99-try.ipynb, cell 4: its kernel died: memory ran out, most likely" in line
     assert sorted(p.name for p in tmp_path.iterdir()) == ["99-try.ipynb", "out.failed.ipynb"]
 
 
 @pytest.mark.parametrize("command", ["/no/such/python", sys.executable])
-def test_a_kernel_that_cannot_start_is_one_line_with_the_remedy(tmp_path, capsys, monkeypatch, command):
+def test_a_kernel_that_cannot_start_is_named_in_one_line(tmp_path, capsys, monkeypatch, command):
     spec = tmp_path / "jupyter" / "kernels" / "python3" / "kernel.json"
     spec.parent.mkdir(parents=True)
     argv = [command, "-c", "raise SystemExit(3)", "{connection_file}"]
     spec.write_text(json.dumps({"argv": argv, "display_name": "broken", "language": "python"}))
     monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "jupyter"))
-    line = failed(capsys, notebook(tmp_path, WRITES), tmp_path / "out.ipynb")
-    assert "99-try.ipynb does not start" in line and "python -m ipykernel install" in line
+    code = cli.main(["run", str(notebook(tmp_path, WRITES)), str(tmp_path / "out.ipynb")])
+    said = capsys.readouterr().err
+    (line,) = [line for line in said.splitlines() if line.startswith("saobp:")]
+    assert code == 1 and "Traceback" not in said
+    assert "the Jupyter kernel 'python3' does not start" in line and command in line
     assert sorted(p.name for p in tmp_path.iterdir()) == ["99-try.ipynb", "jupyter"]
+
+
+def test_an_output_in_a_folder_with_braces_is_written_there(tmp_path):
+    folder = tmp_path / "{x} {steps}"
+    folder.mkdir()
+    path = notebook(folder, WRITES)
+    execution.run(path, folder / "{flag}" / "out{}.ipynb", {})
+    assert sorted(p.name for p in (folder / "{flag}").iterdir()) == ["out{}.ipynb", "out{}.json"]
+
+
+def test_a_failing_assertion_without_a_message_says_its_line(tmp_path):
+    path = notebook(tmp_path, "x = 1\nassert x == 2", WRITES)
+    with pytest.raises(NotebookFailed, match="AssertionError: assert x == 2"):
+        execution.run(path, tmp_path / "out.ipynb", {})
 
 
 def test_a_parameter_given_twice_is_refused(tmp_path, capsys):

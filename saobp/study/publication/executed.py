@@ -97,7 +97,8 @@ def _without(cell: NotebookNode, names: dict[str, Any]) -> NotebookNode:
 def _tagged(node: NotebookNode, tag: str) -> dict[str, Any]:
     """Return the literal values that the cell with a tag assigns."""
     source = next((cell.source for cell in node.cells if tag in cell.metadata.get("tags", [])), "")
-    return typed_by_hand.declared(source)
+    found = typed_by_hand.declared(source)
+    return {name: value for name, value in found.items() if not isinstance(value, typed_by_hand.Computed)}
 
 
 def _kinship(run: Executed | None, other: Executed) -> int:

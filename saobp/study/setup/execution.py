@@ -1,5 +1,6 @@
 """Executes one notebook by papermill with checked parameters; it must leave exactly one record."""
 
+import contextlib
 import difflib
 import os
 import re
@@ -10,13 +11,13 @@ from typing import Any, get_args
 import click
 import nbformat
 import papermill
-from jupyter_client.kernelspec import NoSuchKernel
+from jupyter_client.kernelspec import KernelSpecManager, NoSuchKernel
 from nbclient.exceptions import DeadKernelError
 from papermill.exceptions import PapermillExecutionError
 
 from saobp.study.setup import paths, recipes, records, studies, typed_by_hand
 
-SEEDS = range(2**32)  # what numpy and torch take
+KERNEL = "python3"
 
 
 class UsageError(ValueError):
@@ -28,54 +29,67 @@ class NotebookFailed(click.ClickException):
 
 
 def declared_parameters(notebook: Path) -> dict[str, Any]:
-    """Return names and defaults of the notebook's cell tagged `parameters`, without running it."""
+    """Return names and defaults of the notebook's cell tagged `parameters`, as `typed_by_hand.declared` reads them."""
     try:
         cells = nbformat.read(notebook, as_version=4).cells
-        tagged = next(cell for cell in cells if "parameters" in cell.metadata.get("tags", []))
-        return typed_by_hand.declared(tagged.source)
     except FileNotFoundError:
         raise UsageError(f"{notebook}: no such notebook") from None
-    except StopIteration:
-        raise UsageError(f"{notebook}: has no cell tagged 'parameters'") from None
-    except SyntaxError as error:
-        raise UsageError(f"{notebook}: the cell tagged 'parameters' is no Python (line {error.lineno})") from None
     except Exception as error:
         raise UsageError(f"{notebook}: not a readable notebook ({str(error).splitlines()[0]})") from None
+    cell = next((c for c in cells if "parameters" in c.metadata.get("tags", [])), None)
+    if cell is None:
+        raise UsageError(f"{notebook}: has no cell tagged 'parameters'")
+    try:
+        return typed_by_hand.declared(cell.source)
+    except SyntaxError as error:
+        raise UsageError(f"{notebook}: the cell tagged 'parameters' is no Python (line {error.lineno})") from None
 
 
 def checked(notebook: Path, given: dict[str, str], declared: dict[str, Any]) -> dict[str, Any]:
     """Turn the command line's texts into values of the declared types, or say which one is wrong."""
-    values = {}
-    for name, text in given.items():
+    for name in given:
         if name not in declared:
             close = difflib.get_close_matches(name, declared, n=1)
             hint = f"did you mean '{close[0]}'?" if close else f"it has {', '.join(declared)}"
             raise UsageError(f"{notebook.name} has no parameter '{name}': {hint}")
-        try:
-            values[name] = typed_by_hand.value(text, declared[name])
-        except ValueError as error:
-            taken = f"{type(declared[name]).__name__}, as in {declared[name]!r}"
-            raise UsageError(f"parameter '{name}' of {notebook.name} takes {taken}: not '{text}' ({error})") from None
-    return values
+    return {name: _value(notebook, name, text, declared[name]) for name, text in given.items()}
+
+
+ALGORITHMS = {"07-decoder": recipes.DecoderAlgorithm}  # those of a notebook that takes other ones than encoders do
+SEEDS = range(2**32)  # what numpy and torch take
 
 
 def check_names(notebook: Path, values: dict[str, Any]) -> None:
     """Refuse a profile that cannot be read, and a model, algorithm, task, group or seed that there is not."""
-    for name in {"seed", "finetune_seed"} & set(values):
-        if values[name] not in SEEDS:
-            raise UsageError(f"parameter '{name}': {values[name]} is no seed; take a whole number up to {SEEDS[-1]}")
+    for name in ("seed", "finetune_seed"):
+        if name in values and values[name] not in SEEDS:
+            raise UsageError(
+                f"parameter '{name}': {values[name]} is no seed; take a whole number from 0 to {SEEDS[-1]}"
+            )
     if not values.get("profile"):
         return
-    decoder = notebook.stem == "07-decoder"
+    study = studies.load_profile(values["profile"])
     known = {
-        "group": tuple(studies.load_profile(values["profile"]).finetune.groups),
         "model": get_args(recipes.Model),
-        "algorithm": get_args(recipes.DecoderAlgorithm if decoder else recipes.Algorithm),
+        "algorithm": get_args(ALGORITHMS.get(notebook.stem, recipes.Algorithm)),
         "task": get_args(recipes.Task),
+        "group": tuple(study.finetune.groups),
     }
-    for name in set(known) & set(values):
-        if values[name] not in known[name]:
-            raise UsageError(f"parameter '{name}': '{values[name]}' is none of {', '.join(known[name])}")
+    for name, choices in known.items():
+        if name in values and values[name] not in choices:
+            raise UsageError(f"parameter '{name}': '{values[name]}' is none of {', '.join(choices)}")
+
+
+def _value(notebook: Path, name: str, text: str, default: Any) -> Any:
+    try:
+        return typed_by_hand.value(text, default)
+    except ValueError as error:
+        if isinstance(default, typed_by_hand.Computed):
+            taken = default.kind or f"a value ({error})"
+        else:
+            taken = f"{type(default).__name__}, as in {default!r}"
+            taken += f" ({error})" if isinstance(default, list) else ""
+        raise UsageError(f"parameter '{name}' of {notebook.name} takes {taken}: not '{text}'") from None
 
 
 def run(notebook: Path, output: Path, given: dict[str, str], profile_file: Path | None = None) -> dict[str, Any]:
@@ -89,16 +103,15 @@ def run(notebook: Path, output: Path, given: dict[str, str], profile_file: Path 
     if profile_file is not None:
         given = {"profile": str(studies.find(profile_file).resolve()), **given}
     values = checked(notebook, given, declared)
-    check_names(notebook, declared | values)
+    known = {name: value for name, value in declared.items() if not isinstance(value, typed_by_hand.Computed)}
+    check_names(notebook, {**known, **values})
     if output.is_dir():
         raise UsageError(f"{output}: is a folder; name the notebook to write")
-    record = Path(values.get("record") or output.with_suffix(".json")).resolve()  # the kernel runs elsewhere
+    record = Path(
+        values.get("record") or output.with_suffix(".json")
+    ).resolve()  # the kernel runs in the repository, not here
     values["record"] = str(record)
     before = record.stat().st_mtime_ns if record.exists() else None
-    try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"{error.filename}: {error.strerror}") from None
     _execute(notebook, output, values)
     if not record.exists() or record.stat().st_mtime_ns == before:
         raise NotebookFailed(f"{notebook.name} wrote no record to {record}: its last cell must call run.save(…)")
@@ -110,8 +123,9 @@ def _execute(notebook: Path, output: Path, values: dict[str, Any]) -> None:
     partial = output.with_name(f".{output.stem}.partial.ipynb")
     failed = output.with_suffix(".failed.ipynb")
     try:
+        output.parent.mkdir(parents=True, exist_ok=True)
         papermill.execute_notebook(
-            str(notebook), str(partial), values, cwd=str(paths.root()), kernel_name="python3",
+            _verbatim(notebook), _verbatim(partial), values, cwd=str(paths.root()), kernel_name=KERNEL,
             language="python", progress_bar=False, stderr_file=sys.stderr, extra_arguments=["--log-level=CRITICAL"],
         )  # fmt: skip
         os.replace(partial, output)
@@ -123,15 +137,45 @@ def _execute(notebook: Path, output: Path, values: dict[str, Any]) -> None:
     except DeadKernelError:
         os.replace(partial, failed)
         said = "its kernel died: memory ran out, most likely, or something killed it; free memory and run it again"
-        raise NotebookFailed(f"{notebook.name}: {said} [{failed}]") from None
-    except (OSError, RuntimeError, NoSuchKernel) as error:  # of the disk, or jupyter's before the first cell
-        mend = "free space, or install the Jupyter kernel again: python -m ipykernel install --sys-prefix"
-        raise NotebookFailed(f"{notebook.name} does not start ({' '.join(str(error).split())}); {mend}") from None
+        raise NotebookFailed(f"{notebook.name}, cell {_running(failed)}: {said} [{failed}]") from None
+    except (RuntimeError, NoSuchKernel) as error:  # jupyter's, before the first cell
+        raise _no_start(error) from None
+    except OSError as error:
+        if error.filename in _command():
+            raise _no_start(error) from None
+        raise UsageError(f"{error.filename or output}: {error.strerror}") from None
     finally:
-        partial.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # of a folder that could not be made
+            partial.unlink(missing_ok=True)
 
 
 def _source_line(error: PapermillExecutionError) -> str:
     """Return the line of code that raised an error, as the traceback's last arrow shows it; "" without one."""
     plain = re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(error.traceback))
     return (re.findall(r"^-+> *\d+ (.*)$", plain, re.MULTILINE) or [""])[-1].strip()
+
+
+def _verbatim(path: Path) -> str:
+    """Return a path as papermill takes it, which fills in what stands in braces."""
+    return str(path).replace("{", "{{").replace("}", "}}")
+
+
+def _running(notebook: Path) -> int:
+    """Return the number, among the code cells, of the cell that an executed notebook had come to."""
+    cells = [cell for cell in nbformat.read(notebook, as_version=4).cells if cell.cell_type == "code"]
+    return sum(cell.metadata.get("papermill", {}).get("start_time") is not None for cell in cells)
+
+
+def _command() -> list[str]:
+    """Return the command that starts the kernel; none if there is no such kernel."""
+    try:
+        return KernelSpecManager().get_kernel_spec(KERNEL).argv
+    except NoSuchKernel:
+        return []
+
+
+def _no_start(error: Exception) -> NotebookFailed:
+    reason = getattr(error, "strerror", None) or str(error).split("\n")[0]
+    command = " ".join(_command()[:1]) or "none"
+    mend = "install it again: python -m ipykernel install --sys-prefix"
+    return NotebookFailed(f"the Jupyter kernel '{KERNEL}' does not start ({command}: {reason}); {mend}")
