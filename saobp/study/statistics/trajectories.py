@@ -103,7 +103,8 @@ def _each(points: pd.DataFrame, measure: str) -> list[tuple[Any, Correlation]]:
     for _, run in points.dropna(subset=[measure, "score"]).groupby("run", sort=False):
         if len(run[[measure, "score"]].drop_duplicates()) >= LEAST:
             with suppress(ValueError):  # nothing moved
-                found.append((run["seed"].iloc[0], correlation(run[measure], run["score"])))
+                one = correlation(run[measure], run["score"])
+                found.append((run["seed"].iloc[0], one))
     return found
 
 
