@@ -7,6 +7,7 @@ import pandas as pd
 
 from saobp.study.paper import frames, numbers
 from saobp.study.setup import paths
+from saobp.study.setup.studies import load_profile
 from saobp.study.statistics import Estimate, mean_interval
 from saobp.study.texts import tracked
 from saobp.study.texts.attention import STUDY
@@ -49,3 +50,8 @@ def leak() -> Estimate:
 def prefix_loss(algorithm: str) -> float:
     """Return a decoder's loss when each token is predicted from its prefix alone, in nats per token."""
     return run(algorithm)["leak"]["prefixes"]
+
+
+def even_guess() -> float:
+    """Return the loss of giving every token of the vocabulary the same probability, in nats per token."""
+    return log(load_profile(STUDY).decoder.vocabulary)
