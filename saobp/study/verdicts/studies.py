@@ -85,7 +85,8 @@ def seed_gaps(
     keys = [tuple(str(run["parameters"].get(key)) for key in (by, "task")) for run in own]
     rows = [(run["parameters"]["seed"], *key, read(run)) for run, key in zip(own, keys)]
     table = pd.DataFrame(rows, columns=["seed", "side", "task", "value"]).dropna()
-    values = table.set_index(["seed", "task", "side"])["value"].astype(float).unstack("side").reindex(columns=sides)
+    last = table.groupby(["seed", "task", "side"])["value"].last()  # of several sizes
+    values = last.astype(float).unstack("side").reindex(columns=sides)
     values = (np.log(values) if log else values).dropna()
     gaps = (values[sides[0]] - values[sides[1]]).groupby("seed").agg(["mean", "count"])
     return gaps["mean"][gaps["count"] == (tasks or len(values.index.unique("task")))].to_dict()
