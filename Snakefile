@@ -21,15 +21,14 @@ def word(text):
     return shlex.quote(str(text)).replace("{", "{{").replace("}", "}}")
 
 
-PYTHON = f"OMP_NUM_THREADS={{threads}} {word(sys.executable)}"
-SAOBP = f"{PYTHON} -S {word(ROOT / 'saobp' / 'study' / 'publication' / 'fork_server.py')}"  # what `saobp` does, sooner
+PYTHON = f"OMP_NUM_THREADS={{threads}} {word(sys.executable)} -m"
 RUN = (
-    f"{SAOBP} run {{input.notebook:q}} {{output.notebook:q}} -f {word(PROFILE)} "
+    f"{PYTHON} saobp.study.publication.cli run {{input.notebook:q}} {{output.notebook:q}} -f {word(PROFILE)} "
     "-p record {output.record:q} "
 )
 PROCESSES = int(config.get("processes", 1))  # that share a pretraining run; notebook 04 then has nothing left to train
 SHARED = (
-    f"{PYTHON} -m torch.distributed.run --standalone --nproc-per-node {PROCESSES} "
+    f"{PYTHON} torch.distributed.run --standalone --nproc-per-node {PROCESSES} "
     f"-m saobp.study.training.pretraining --profile {word(PROFILE)} --model {{wildcards.model:q}} "
     "--algorithm {wildcards.algorithm:q} --seed {wildcards.seed:q} 2>&1 | tee {log:q} && "
     if PROCESSES > 1
@@ -215,4 +214,4 @@ rule report:
     log:
         "logs/report.log",
     shell:
-        f"{SAOBP} report --profile {word(PROFILE)} 2>&1 | tee {{log:q}}"
+        f"{PYTHON} saobp.study.publication.cli report --profile {word(PROFILE)} 2>&1 | tee {{log:q}}"

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
 from urllib.parse import quote
@@ -15,9 +15,9 @@ import click
 from packaging.requirements import Requirement
 
 from saobp.study.data import sources
-from saobp.study.publication import fork_server
+from saobp.study.publication import rows as selected
 from saobp.study.setup import paths
-from saobp.study.setup.studies import Profile, find, load_profile
+from saobp.study.setup.studies import find, load_profile
 
 EXTRAS = ("", "study")  # what a run needs; the tests' own tools may differ
 PLACES = ("records", "notebooks", "logs", "checkpoints", "work")  # of a build folder, made before anything runs
@@ -83,16 +83,15 @@ def reproduce(
     check_packages()
     where = ["--workflow-profile", str(cluster_profile(cluster))] if cluster else []
     path, profile = find(profile_name).resolve(), load_profile(profile_name)
-    source, _ = sources.resolve(profile.data), _records(profile, rows)
+    source, _ = sources.resolve(profile.data), selected.chosen(profile, rows)
     folder = paths.build(profile.name)
     clock = time.perf_counter()
     print(f"==> profile {profile.name}: {path}\n==> data: {source.name}\n==> build: {folder}", flush=True)
-    with claimed(folder) as hold, contextlib.nullcontext({}) if cluster else fork_server.serving() as served:
-        given = {"wanted": [], "processes": processes, "served": served}
-        if rows:
-            from saobp.study.publication import rows as selected
-
-            path, given["wanted"] = selected.planned(profile_name, rows, minutes, tokens, cores)
+    with claimed(folder) as hold:
+        path, wanted = selected.planned(profile_name, rows, minutes, tokens, cores) if rows else (path, [])
+        # no living run holds the folder, so a lock that is there belongs to one that was killed
+        _snakemake(folder, path, cores, hold, "--unlock", quiet=True)
+        given = {"wanted": wanted, "processes": processes}
         code = _snakemake(folder, path, cores, hold, "--rerun-incomplete", "--keep-going", *where, **given)
     minutes, seconds = divmod(time.perf_counter() - clock, 60)
     spent = f"{minutes:.0f} min {seconds:.0f} s"
@@ -123,27 +122,19 @@ def preview(profile_name: str, rows: Sequence[str] = ()) -> None:
     folder = paths.build(profile.name)
     folder.mkdir(parents=True, exist_ok=True)
     with open(os.devnull) as nothing:
-        if _snakemake(folder, path, 1, nothing.fileno(), "--dry-run", wanted=_records(profile, rows)):
+        wanted = [record for row in selected.chosen(profile, rows) for record in row.records(profile)]
+        if _snakemake(folder, path, 1, nothing.fileno(), "--dry-run", wanted=wanted):
             raise WorkflowFailed(f"{path}: its runs cannot be planned; the lines above say why")
 
 
-def _records(profile: Profile, rows: Sequence[str]) -> list[str]:
-    """Return the records of rows as they are typed. Raises ProfileError for one that the study cannot train."""
-    if not rows:
-        return []
-    from saobp.study.publication import rows as selected  # it brings torch, which a whole study does not need here
-
-    return [record for row in selected.chosen(profile, rows) for record in row.records(profile)]
-
-
 def _snakemake(
-    folder: Path, profile: Path, cores: int, hold: int, *options: str, wanted: Sequence[str] = (),
-    processes: int = 1, served: Mapping[str, str] | None = None,
+    folder: Path, profile: Path, cores: int, hold: int, *options: str, wanted: Sequence[str] = (), quiet: bool = False,
+    processes: int = 1,
 ) -> int:  # fmt: skip
-    """Run the workflow without Snakemake's own lock, which would outlive a run that was killed: `claimed` is ours."""
     command = [
         sys.executable, "-m", "snakemake", "--snakefile", str(paths.root() / "Snakefile"), "--directory", str(folder),
         "--cores", str(cores), "--config", f"profile={quote(str(profile))}", f"processes={processes}",
-        "--nolock", "--quiet", "rules", "host", *options, "--", *wanted,
+        "--quiet", "rules", "host", *options, "--", *wanted,
     ]  # fmt: skip
-    return subprocess.run(command, pass_fds=[hold], env=os.environ | (served or {}), check=False).returncode
+    sink = subprocess.DEVNULL if quiet else None
+    return subprocess.run(command, pass_fds=[hold], stdout=sink, stderr=sink, check=False).returncode
