@@ -161,10 +161,10 @@ def examine(
     plain = plain_copy(model)
     found = Inspection(factor, asked, grid, is_causal(plain), StreamedBootstrap())
     chosen = itertools.islice(encoded(plain, tokenizer, texts, tokens), samples)
-    for sample in _bar(chosen, samples, progress):
-        _measure(found, plain, sample)
-    if not found.values.samples:
+    if (first := next(chosen, None)) is None:
         raise ValueError("text: no text of two tokens or more; attention between tokens needs at least two")
+    for sample in _bar(itertools.chain([first], chosen), samples, progress):
+        _measure(found, plain, sample)
     return found
 
 

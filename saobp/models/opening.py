@@ -5,6 +5,8 @@ Only safetensors (or a GGUF file, which transformers dequantises) is read and no
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ from typing import Any
 from torch import nn
 
 from saobp.models import public
+from saobp.models.supported import refuse
 
 TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "tokenizer.model", "spiece.model")
 PICKLED = ("pytorch_model*.bin", "*.pt", "*.pth", "*.ckpt")
@@ -41,10 +44,28 @@ def open_model(name: str) -> Opened:
         if name in (short, known.repository):
             return Opened(known.repository, *public.load(short))
     title, place = _place(name)
+    with _opening(name):
+        model = _model(place)
+    refuse(model)
+    with _opening(name):
+        reader = _reader(model, place)
+    single = isinstance(place, Path) and place.is_file()
+    return Opened(title, model.eval(), reader, f"weights of {place.name}, dequantised" if single else "")
+
+
+@contextmanager
+def _opening(name: str) -> Iterator[None]:
+    """Say in one line that a model cannot be opened: transformers fails in a dozen classes."""
     try:
-        return _load(title, place)
-    except Exception as error:  # transformers fails in a dozen classes; all mean that the model cannot be opened
+        yield
+    except Exception as error:
         raise ValueError(f"{name}: transformers cannot open it ({_one_line(error)})") from None
+
+
+def _source(path: Path | str) -> tuple[Path | str, dict[str, str]]:
+    """Return what transformers' `from_pretrained` takes for a place: folder or repository, and a file in it."""
+    single = isinstance(path, Path) and path.is_file()
+    return (path.parent, {"gguf_file": path.name}) if single else (path, {})
 
 
 def _place(name: str) -> tuple[str, Path | str]:
@@ -90,14 +111,12 @@ def _on_hub(name: str) -> Path | str:
         ) from None
 
 
-def _load(title: str, path: Path | str) -> Opened:
-    """Load what is known to be complete, or what the hub has."""
+def _model(path: Path | str) -> nn.Module:
+    """Load the model that is known to be complete, or that the hub has."""
     import torch
     import transformers
 
-    single = isinstance(path, Path) and path.is_file()
-    options = {"gguf_file": path.name} if single else {}
-    place = path.parent if single else path
+    place, options = _source(path)
     config = transformers.AutoConfig.from_pretrained(place, **options)
     architecture = (getattr(config, "architectures", None) or ["CausalLM" if options else ""])[0]
     build = getattr(transformers, next((auto for ending, auto in HEADS.items() if ending in architecture), "AutoModel"))
@@ -108,13 +127,20 @@ def _load(title: str, path: Path | str) -> Opened:
     if absent := sorted(key for key in absent if "pooler" not in key):  # transformers fills them with random numbers
         more = f" and {len(absent) - 1} more" if absent[1:] else ""
         raise ValueError(f"its weights lack {absent[0]}{more}, or have it in another shape than config.json says")
+    return model
+
+
+def _reader(model: nn.Module, path: Path | str) -> Any:
+    """Load the tokenizer of a model, or of one that sees its image processor."""
+    import transformers
+
+    place, options = _source(path)
     pictures = getattr(model, "main_input_name", "") == "pixel_values"
     kind, what = ("AutoImageProcessor", "image processor") if pictures else ("AutoTokenizer", "tokenizer")
     try:
-        reader = getattr(transformers, kind).from_pretrained(place, **options)
+        return getattr(transformers, kind).from_pretrained(place, **options)
     except Exception as error:
         raise ValueError(f"its {what}: {_one_line(error)}") from None
-    return Opened(title, model.eval(), reader, f"weights of {path.name}, dequantised" if single else "")
 
 
 def _refuse_incomplete(folder: Path) -> None:
@@ -131,7 +157,7 @@ def _refuse_incomplete(folder: Path) -> None:
         raise ValueError(f"{folder}: has no weights; model.safetensors is expected there")
     readers = (*TOKENIZER_FILES, "preprocessor_config.json")
     if not any((folder / file).is_file() for file in readers):
-        raise ValueError(f"{folder}: has no tokenizer; put it there with tokenizer.save_pretrained")
+        raise ValueError(f"{folder}: has no tokenizer and no image processor; put it there with its save_pretrained")
 
 
 def _one_line(error: Exception) -> str:

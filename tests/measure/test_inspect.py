@@ -270,7 +270,7 @@ def refused(arguments, said, tmp_path, capsys, out=None):
     there = sorted(tmp_path.iterdir())
     assert main(["inspect", *arguments, "--out", str(out)]) == 2
     told = capsys.readouterr()
-    line = [text for text in told.err.replace("\r", "\n").splitlines() if not re.match(r"\S+: +\d+%|$", text)]
+    line = [text for text in told.err.replace("\r", "\n").splitlines() if text]
     assert len(line) == 1 and line[0].startswith("saobp: ") and said in line[0], told.err
     assert told.out == "" and sorted(tmp_path.iterdir()) == there
 
@@ -287,6 +287,9 @@ def test_a_model_that_is_no_transformer_is_refused(folders, tmp_path, capsys):
     Image.new("RGB", (12, 12)).save(tmp_path / "pictures" / "a.png")
     given = [str(tmp_path / "resnet"), "--images", str(tmp_path / "pictures")]
     refused(given, "no self-attention", tmp_path, capsys)
+    (tmp_path / "resnet" / "preprocessor_config.json").unlink()
+    shutil.copy(folders["gpt2"] / "tokenizer.json", tmp_path / "resnet")  # what it reads with is not looked for
+    refused(given[:1], "no self-attention", tmp_path, capsys)
 
 
 @pytest.mark.parametrize(("text", "said"), [("", "holds no text"), ("\n\n", "holds no text"), ("w1", "two tokens")])
