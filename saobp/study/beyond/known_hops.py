@@ -23,11 +23,13 @@ class KnownHops(plan.Question):
     widths: dict[Positive, list[str]]  # further widths, at the largest depth
 
     def exams(self, usual: MultiHop) -> Iterator[MultiHop]:
-        """Yield what each record trains and asks: every seed at the usual width, then the further widths."""
+        """Yield what each record trains and asks, seed by seed: the usual width, then the further ones.
+
+        So the seeds that there are hold every width, and a slope over the widths is of the same seeds.
+        """
         common = replace(usual, exam=self.exam, more_seeds={})
         for seed in self.seeds:
             yield replace(common, algorithms=self.arms, seeds=[seed], layers=self.layers)
-        for seed in self.seeds:
             for width, arms in self.widths.items():
                 yield replace(common, algorithms=arms, seeds=[seed], layers=self.layers[-1:], hidden=width)
 
