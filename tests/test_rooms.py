@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def name_of(path, root):
-    """saobp/study/data/tasks.py -> saobp.study.data.tasks; a package is named by its folder."""
+    """saobp/study/data/task_rows.py -> saobp.study.data.task_rows; a package is named by its folder."""
     parts = path.relative_to(root).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
@@ -34,7 +34,7 @@ def graph_of(root):
 
 
 def room(module):
-    """The folder that a module lies in: saobp.study.data.tasks -> saobp.study.data."""
+    """The folder that a module lies in: saobp.study.data.task_rows -> saobp.study.data."""
     study = module.startswith("saobp.study.")
     return ".".join(module.split(".")[: 3 if study else 2])
 

@@ -12,7 +12,8 @@ import PIL.Image
 from saobp.measure import explorer
 from saobp.measure.prose import prose
 from saobp.models import public
-from saobp.study.setup import paths, sizes
+from saobp.study.setup import paths
+from saobp.study.setup.sizes_and_strengths import strength_of
 
 PICTURE = paths.root() / "texts" / "explorer.png"
 WIDTH, HEIGHT = 1000, 720
@@ -23,7 +24,7 @@ OPTIONS = ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", f
 
 def take() -> bytes:
     """Return the explorer as it opens, a PNG of 64 colours."""
-    shown = explorer.collect(*public.load("minilm"), prose(), strength=sizes.strength_of("minilm"))
+    shown = explorer.collect(*public.load("minilm"), prose(), strength=strength_of("minilm"))
     with tempfile.TemporaryDirectory() as folder:
         page, shot = Path(folder) / "page.html", Path(folder) / "shot.png"
         page.write_text(HEAD + explorer.fragment(shown), encoding="utf-8")

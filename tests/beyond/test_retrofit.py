@@ -4,7 +4,7 @@ from small_models import network, word_tokenizer
 
 from saobp.study.beyond import retrofit
 from saobp.study.data import sources
-from saobp.study.data.tasks import load_task
+from saobp.study.data.task_rows import load_task
 from saobp.study.setup.recipes import Finetuning
 
 

@@ -4,7 +4,7 @@ import torch
 from small_hub import race_rows, word_tokenizer
 
 from saobp.study.data.encoding import collator, encode, option_texts
-from saobp.study.setup.benchmarks import TASKS
+from saobp.study.setup.tasks_and_metrics import TASKS
 
 PAIRS = [
     {"sentence1": "one two three four five six seven eight", "sentence2": "nine ten", "label": 1},

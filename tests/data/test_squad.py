@@ -8,7 +8,7 @@ from small_hub import word_tokenizer
 from saobp.study.data import squad
 from saobp.study.data.encoding import encode
 from saobp.study.data.squad import best_answers, best_span, gold_positions, located, squad_exact_match, squad_f1
-from saobp.study.setup.benchmarks import TASKS
+from saobp.study.setup.tasks_and_metrics import TASKS
 
 CONTEXT = "Ada lives in the old town of Elmere. Her friend Ben, a baker, owns the red kite of Ada."
 QUESTION = "Who owns the kite?"

@@ -3,9 +3,9 @@ import dataclasses
 import datasets
 import numpy as np
 
-from saobp.study.data.tasks import Task
+from saobp.study.data.task_rows import Task
 from saobp.study.evaluation.bag_of_words import baseline, floor, words
-from saobp.study.setup.benchmarks import TASKS
+from saobp.study.setup.tasks_and_metrics import TASKS
 
 
 def task(name, make, count=120):

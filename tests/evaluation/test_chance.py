@@ -4,8 +4,8 @@ import datasets
 import numpy as np
 
 from saobp.study.evaluation import luck
-from saobp.study.evaluation.metrics import score_predictions
-from saobp.study.setup.benchmarks import TASKS
+from saobp.study.evaluation.scoring import score_predictions
+from saobp.study.setup.tasks_and_metrics import TASKS
 
 
 def scored(gold, predicted):

@@ -6,9 +6,9 @@ import pandas as pd
 import pytest
 from small_hub import race_rows, word_tokenizer
 
-from saobp.study.data.tasks import Task
+from saobp.study.data.task_rows import Task
 from saobp.study.evaluation import attention
-from saobp.study.setup.benchmarks import TASKS
+from saobp.study.setup.tasks_and_metrics import TASKS
 
 
 def parquet(tmp_path, change, count=40):

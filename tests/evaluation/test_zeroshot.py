@@ -6,7 +6,7 @@ from small_hub import race_rows, word_tokenizer
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from saobp.study.evaluation.zeroshot import causal_perplexity, log_likelihoods, prompt, zero_shot
-from saobp.study.setup.benchmarks import TASKS
+from saobp.study.setup.tasks_and_metrics import TASKS
 from saobp.study.statistics import over_samples
 
 BOOLQ = {"passage": "the hat is red .", "question": "is the hat red", "answer": True, "label": 1}

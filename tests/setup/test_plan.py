@@ -6,7 +6,8 @@ import torch
 
 from saobp.models import public
 from saobp.study.beyond import branched, inserted, known_hops, retrofit
-from saobp.study.setup import plan, sizes
+from saobp.study.setup import plan
+from saobp.study.setup.sizes_and_strengths import SIZES
 from saobp.study.setup.studies import load_profile
 from saobp.study.verdicts.model import Claim
 
@@ -152,5 +153,5 @@ def test_weights_that_are_not_the_official_ones_or_nowhere_are_refused_in_one_li
 def test_the_strength_for_minilm_follows_the_paper_s_rule():
     model, _ = public.load("minilm")
     parameters = sum(parameter.numel() for parameter in model.parameters())
-    assert sizes.SIZES["minilm"].strength == pytest.approx(0.2 * 11.17e6 / parameters, abs=0.005)
-    assert (len(model.encoder.layer), model.config.hidden_size) == (6, sizes.SIZES["minilm"].hidden)
+    assert SIZES["minilm"].strength == pytest.approx(0.2 * 11.17e6 / parameters, abs=0.005)
+    assert (len(model.encoder.layer), model.config.hidden_size) == (6, SIZES["minilm"].hidden)

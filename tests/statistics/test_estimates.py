@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from saobp.study.evaluation import metrics
-from saobp.study.setup.benchmarks import TASKS
+from saobp.study.evaluation import scoring
+from saobp.study.setup.tasks_and_metrics import TASKS
 from saobp.study.statistics import estimates, task_scores
 
 
@@ -15,14 +15,14 @@ from saobp.study.statistics import estimates, task_scores
 def test_one_seed_has_the_interval_of_its_record(task):
     (run,) = task_scores.scores([examples.finetune()], "mini", "original", task)
     estimate = estimates.score_estimate([run])
-    expected = metrics.headline_interval(run.metric, run.value, examples.ITEMS)
+    expected = scoring.headline_interval(run.metric, run.value, examples.ITEMS)
     assert (estimate.low, estimate.high) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("right", [39, 40])
 def test_one_seed_lies_below_chance_where_its_record_says_so(right):
     rows = datasets.Dataset.from_dict({"label": [1] * 100})
-    entry = metrics.score_predictions(TASKS["rte"], [1] * right + [0] * (100 - right), rows)
+    entry = scoring.score_predictions(TASKS["rte"], [1] * right + [0] * (100 - right), rows)
     run = examples.finetune(tasks=("rte",))
     run["metrics"]["tasks"]["rte"] = entry
     estimate = estimates.score_estimate(task_scores.scores([run], "mini", "original", "rte"))

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from saobp.study.paper import numbers
-from saobp.study.setup import sizes
+from saobp.study.setup.sizes_and_strengths import SIZES, WITHOUT_STRENGTH
 from saobp.study.setup.studies import ProfileError, available, load_profile
 from saobp.study.training import departures
 
@@ -57,7 +57,7 @@ def test_a_decoder_s_departures_take_nothing_from_the_paper_s_encoders(name):
 def test_what_the_paper_does_not_print_names_whose_it_is(name):
     study, printed = load_profile(name), numbers.load()
     for model in study.models:
-        size = (sizes.SIZES[model].twin_of or model).title()
+        size = (SIZES[model].twin_of or model).title()
         of_table5 = {printed.value(5, model=size, metric=metric) for metric in ("max_steps", "learning_rate")}
         for entry in departures.departures(study, model, PART, "original", 42):
             if entry["matter"] in ("tokens per sequence", "masking", "dropout", "weight decay", "vocabulary"):
@@ -111,7 +111,7 @@ def test_each_change_of_the_paper_profile_is_named_and_nothing_else(changes, alg
 
 def test_an_algorithm_without_a_strength_departs_in_none():
     study = dataclasses.replace(load_profile("paper"), strengths={"mini": 0.5})
-    for algorithm in sizes.WITHOUT_STRENGTH:
+    for algorithm in WITHOUT_STRENGTH:
         assert "strength" not in told(departures.departures(study, "mini", WHOLE, algorithm, 42))
 
 

@@ -9,8 +9,8 @@ from transformers import AutoTokenizer, Trainer
 
 from saobp.study.data import sources
 from saobp.study.data.encoding import collator, encode
-from saobp.study.data.tasks import load_task
-from saobp.study.evaluation import bag_of_words, metrics
+from saobp.study.data.task_rows import load_task
+from saobp.study.evaluation import bag_of_words, scoring
 from saobp.study.setup.studies import load_profile
 from saobp.study.training import architectures, checkpoints, finetuning, pretraining
 
@@ -62,7 +62,7 @@ def test_what_is_scored_is_not_rounded_to_the_precision_of_training(checkpoint, 
 
     def score(spec, outputs, *args, **kwargs):
         seen.append(torch.as_tensor(outputs))
-        return metrics.score(spec, outputs, *args, **kwargs)
+        return scoring.score(spec, outputs, *args, **kwargs)
 
     monkeypatch.setattr(finetuning, "score", score)
     finetuned("race", checkpoint, source, tmp_path, precision="bf16", curve=2)

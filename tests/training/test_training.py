@@ -17,7 +17,8 @@ from small_models import RECIPE, RandomText, network, pretrain, word_tokenizer
 from transformers import TrainerCallback
 
 from saobp.study.data.masking import SeededMasking
-from saobp.study.setup import records, sizes
+from saobp.study.setup import records
+from saobp.study.setup.sizes_and_strengths import body_parameters
 from saobp.study.statistics import over_samples
 from saobp.study.training import architectures, checkpoints, heldout, precision, trainer
 from saobp.study.training.heldout import HeldOut
@@ -98,7 +99,7 @@ def test_every_algorithm_starts_from_the_same_weights():
 
 
 def test_table_4_counts_its_parameters():
-    counts = {name: sizes.body_parameters(name, 30522) / 1e6 for name in ("mini", "small", "medium")}
+    counts = {name: body_parameters(name, 30522) / 1e6 for name in ("mini", "small", "medium")}
     assert {name: round(count, 2) for name, count in counts.items()} == {"mini": 11.17, "small": 28.76, "medium": 41.37}
 
 

@@ -23,9 +23,9 @@ from saobp.models.apply import raw_attentions
 from saobp.models.module import Refinement
 from saobp.study.beyond import planned
 from saobp.study.data import sources
-from saobp.study.data.tasks import load_reported
+from saobp.study.data.task_rows import load_reported
 from saobp.study.setup import plan, records
-from saobp.study.setup.sizes import WITHOUT_STRENGTH as STRENGTHLESS
+from saobp.study.setup.sizes_and_strengths import WITHOUT_STRENGTH as STRENGTHLESS
 from saobp.study.training.trainer import quiet
 
 TOKENS = 256  # of a sentence at most: the encoder's own limit

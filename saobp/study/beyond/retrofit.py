@@ -19,7 +19,7 @@ from saobp.models import public
 from saobp.study.beyond import planned
 from saobp.study.data import sources
 from saobp.study.data.encoding import collator, encode
-from saobp.study.data.tasks import Task, load_task
+from saobp.study.data.task_rows import Task, load_task
 from saobp.study.evaluation import bag_of_words
 from saobp.study.setup import plan, records
 from saobp.study.setup.recipes import Finetuning, Seeds

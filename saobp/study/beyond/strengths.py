@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from saobp.study.setup.sizes import SIZES, strength_of
+from saobp.study.setup.sizes_and_strengths import SIZES, strength_of
 from saobp.study.statistics import holm, mean_interval
 
 Run = dict[str, Any]

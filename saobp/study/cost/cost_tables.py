@@ -7,7 +7,7 @@ import pandas as pd
 from saobp.study.paper import arithmetic, frames
 from saobp.study.paper.numbers import Published
 from saobp.study.setup import labels
-from saobp.study.setup.sizes import SIZES
+from saobp.study.setup.sizes_and_strengths import SIZES
 
 Ways = dict[str, dict[str, Any]]
 PHASES = {"train": "training, dropout", "train_no_dropout": "training, no dropout", "inference": "inference"}

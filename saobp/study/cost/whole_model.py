@@ -17,7 +17,7 @@ from transformers import BertForPreTraining, PreTrainedModel
 from transformers.initialization import no_init_weights
 
 from saobp.study.cost import timing
-from saobp.study.setup import sizes
+from saobp.study.setup.sizes_and_strengths import strength_of
 from saobp.study.training import architectures
 
 WAYS = ("original", "original_eager", "high", "low", "elemmul")
@@ -39,7 +39,7 @@ def build(
     if way.startswith("original"):
         network.set_attn_implementation("eager" if way == "original_eager" else "sdpa")
         return network
-    return architectures.refine_with(network, way, sizes.strength_of(model))
+    return architectures.refine_with(network, way, strength_of(model))
 
 
 def batch(sequences: int, length: int, vocabulary: int, device: torch.device | str = "cpu") -> dict[str, Tensor]:

@@ -8,7 +8,7 @@ import datasets
 from transformers import DataCollatorForMultipleChoice, DataCollatorWithPadding, PreTrainedTokenizerBase
 
 from saobp.study.data import squad
-from saobp.study.setup.benchmarks import TaskSpec
+from saobp.study.setup.tasks_and_metrics import TaskSpec
 
 BLANK = "_"  # RACE's cloze questions leave a blank for the option
 

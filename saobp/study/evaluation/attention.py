@@ -11,7 +11,7 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from saobp.study.data import encoding
-from saobp.study.data.tasks import Task
+from saobp.study.data.task_rows import Task
 from saobp.study.statistics import Estimate, over_samples
 
 NAMES = ("input_ids", "attention_mask", "token_type_ids")

@@ -14,9 +14,9 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.pipeline import Pipeline, make_pipeline
 
 from saobp.study.data.encoding import option_texts
-from saobp.study.data.tasks import Task
-from saobp.study.evaluation.metrics import Scores, score_predictions
-from saobp.study.setup.benchmarks import TaskSpec
+from saobp.study.data.task_rows import Task
+from saobp.study.evaluation.scoring import Scores, score_predictions
+from saobp.study.setup.tasks_and_metrics import TaskSpec
 
 KEPT = ("headline", "metric", "scores", "items", "interval", "constant")  # of a score, in a record
 

@@ -15,8 +15,8 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from saobp.study.evaluation.metrics import Scores, score
-from saobp.study.setup.benchmarks import TaskSpec
+from saobp.study.evaluation.scoring import Scores, score
+from saobp.study.setup.tasks_and_metrics import TaskSpec
 from saobp.study.statistics import over_samples
 from saobp.study.statistics.intervals import perplexity_interval
 

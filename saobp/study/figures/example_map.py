@@ -56,7 +56,7 @@ def make(strength: float) -> dict[str, Any]:
 
 def main() -> None:
     """Write the tracked data with the strength that the study gives MiniLM."""
-    from saobp.study.setup.sizes import SIZES
+    from saobp.study.setup.sizes_and_strengths import SIZES
 
     paths.write_text(file(), json.dumps(make(SIZES["minilm"].strength)) + "\n")
 

@@ -12,7 +12,7 @@ from matplotlib.ticker import MaxNLocator
 
 from saobp.study.figures import style
 from saobp.study.setup import labels
-from saobp.study.setup.benchmarks import TASKS as ALL
+from saobp.study.setup.tasks_and_metrics import TASKS as ALL
 from saobp.study.statistics import estimates, on_scale
 
 Record = dict[str, Any]

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from saobp.study.figures import style
 from saobp.study.setup import labels
-from saobp.study.setup.benchmarks import TASKS
+from saobp.study.setup.tasks_and_metrics import TASKS
 from saobp.study.statistics import estimates
 
 COLUMNS = ["model", "task", "seed", "algorithm", "value"]

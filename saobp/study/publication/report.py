@@ -14,7 +14,8 @@ from saobp.models import public
 from saobp.study.publication import executed, formulas, links, pages
 from saobp.study.publication.executed import Executed
 from saobp.study.publication.results import SUMMARIES
-from saobp.study.setup import labels, paths, records, sizes
+from saobp.study.setup import labels, paths, records
+from saobp.study.setup.sizes_and_strengths import strength_of
 from saobp.study.tables import context
 from saobp.study.texts import runs as written
 
@@ -115,7 +116,7 @@ def _explorer() -> Markup:
         model, tokenizer = public.load("minilm")
     except public.PublicModelError:
         return Markup()
-    strength = sizes.strength_of("minilm")
+    strength = strength_of("minilm")
     return Markup(explorer.fragment(explorer.collect(model, tokenizer, prose(), strength=strength)))
 
 

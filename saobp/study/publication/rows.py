@@ -22,8 +22,9 @@ from saobp.measure.diagnostics import measure
 from saobp.measure.graph import graph_measures
 from saobp.study.data import corpora, sources
 from saobp.study.data.masking import SeededMasking
-from saobp.study.setup import paths, sizes, typed_by_hand
+from saobp.study.setup import paths, typed_by_hand
 from saobp.study.setup.recipes import Finetuning, Pretraining, Schedule
+from saobp.study.setup.sizes_and_strengths import SIZES
 from saobp.study.setup.studies import Profile, ProfileError, find, load_profile
 from saobp.study.training import finetuning, precision, pretraining
 
@@ -228,7 +229,7 @@ def _passes(tuned: Finetuning, task: str, kind: str, train: int, reported: int, 
 
 def sample_time(model: str, length: int) -> float:
     """Return the seconds that the measures of one sample's attention take, before and after the refinement."""
-    size = sizes.SIZES[model]
+    size = SIZES[model]
     maps, clock = torch.rand(size.layers, size.heads, length, length).softmax(-1), time.perf_counter()
     for _ in range(2):
         measure(maps), graph_measures(maps[..., :40, :40])

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from saobp.study.setup import sizes
+from saobp.study.setup.sizes_and_strengths import SIZES
 
 PAPER_SIZES = ("mini", "small", "medium")
 DECODER = "gpt2-"
@@ -62,7 +62,7 @@ def model_title(model: str) -> str:
     if model == "minilm":
         return "MiniLM"
     family = "" if is_decoder(model) else "BERT-"
-    shape = sizes.SIZES.get(model.removeprefix(DECODER))
+    shape = SIZES.get(model.removeprefix(DECODER))
     scaled = f" ({shape.layers} × {shape.hidden})" if shape and shape.twin_of else ""
     return family + published_model(model) + scaled
 

@@ -8,7 +8,7 @@ from annotated_types import Ge, Gt, Le, Len, Lt, MinLen
 from pydantic import AfterValidator, ConfigDict
 from pydantic.dataclasses import dataclass
 
-from saobp.study.setup.benchmarks import TASKS
+from saobp.study.setup.tasks_and_metrics import TASKS
 
 Positive = Annotated[int, Gt(0)]
 Rate = Annotated[float, Gt(0), Le(1)]

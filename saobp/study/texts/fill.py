@@ -7,8 +7,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from saobp.study.paper import numbers
 from saobp.study.setup import labels, paths
-from saobp.study.setup.benchmarks import TASKS
-from saobp.study.setup.sizes import SIZES
+from saobp.study.setup.sizes_and_strengths import SIZES
+from saobp.study.setup.tasks_and_metrics import TASKS
 from saobp.study.statistics import Estimate
 from saobp.study.texts import (
     attention,

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from saobp.study.beyond import strengths
-from saobp.study.setup.sizes import SIZES
+from saobp.study.setup.sizes_and_strengths import SIZES
 from saobp.study.statistics import Estimate, mean_interval
 from saobp.study.tables import losses
 from saobp.study.texts import tracked

@@ -6,7 +6,7 @@ from transformers import BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadMode
 from transformers.modeling_outputs import MaskedLMOutput
 
 import saobp
-from saobp.study.setup.sizes import LEAKY, PLAIN, SIZES, strength_used  # noqa: F401  notebooks have all of a model here
+from saobp.study.setup.sizes_and_strengths import LEAKY, PLAIN, SIZES, strength_used  # noqa: F401  notebooks have all of a model here
 
 
 class SparseBertForMaskedLM(BertForMaskedLM):

@@ -8,10 +8,11 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from saobp.study.data import corpora
 from saobp.study.data.masking import CausalBatch
 from saobp.study.data.sources import Source
-from saobp.study.data.tasks import load_reported
+from saobp.study.data.task_rows import load_reported
 from saobp.study.evaluation import zeroshot
-from saobp.study.setup import labels, sizes
+from saobp.study.setup import labels
 from saobp.study.setup.recipes import DecoderAlgorithm
+from saobp.study.setup.sizes_and_strengths import strength_of
 from saobp.study.setup.studies import Profile
 from saobp.study.training import architectures, checkpoints, heldout, trainer
 from saobp.study.training.heldout import HeldOut
@@ -35,7 +36,7 @@ def untrained(
             f"algorithm: no decoder has '{algorithm}'; choose one of {', '.join(get_args(DecoderAlgorithm))}"
         )
     network = architectures.decoder(model, tokenizer, dropout=study.decoder_recipe(model).dropout, seed=seed)
-    return architectures.refine_with(network, algorithm, sizes.strength_of(model, study.strengths))
+    return architectures.refine_with(network, algorithm, strength_of(model, study.strengths))
 
 
 def train(

@@ -5,9 +5,9 @@ from dataclasses import fields, replace
 from typing import Any
 
 from saobp.study.paper import numbers
-from saobp.study.setup import sizes
 from saobp.study.setup.recipes import Finetuning, MultiHop, Pretraining
 from saobp.study.setup.schema import Departure, Value
+from saobp.study.setup.sizes_and_strengths import SIZES, Size, strength_used
 from saobp.study.setup.studies import Profile, ProfileError
 
 PAPER_SEED = 42
@@ -31,7 +31,7 @@ def departures(study: Profile, model: str, text: Any, algorithm: str, seed: int)
 
 def decoder(study: Profile, model: str, text: Any, algorithm: str, seed: int) -> list[Departure]:
     """Name what a decoder's run does otherwise than the paper, which gives no size and no schedule for decoders."""
-    size, plan, recipe = sizes.SIZES[model], study.decoder, study.decoder_recipe(model)
+    size, plan, recipe = SIZES[model], study.decoder, study.decoder_recipe(model)
     found = [*_text(study, text, recipe), open_("model", f"{size.layers} layers, width {size.hidden}")]
     if plan.tokenizer != "gpt2":
         found.append(differs("vocabulary", f"{plan.tokenizer}, at most {plan.vocabulary} tokens", 50257, "GPT-2"))
@@ -60,7 +60,7 @@ def beyond(study: Profile, text: Any) -> list[Departure]:
 
 def _trained(study: Profile, model: str, recipe: Pretraining, seeds: Collection[int]) -> list[Departure]:
     """Name what differs in a model's training from the paper's of the size that it stands for."""
-    return [*_size(study, model), *_seeds(seeds), *schedule(recipe, sizes.SIZES[model].twin_of or model)]
+    return [*_size(study, model), *_seeds(seeds), *schedule(recipe, SIZES[model].twin_of or model)]
 
 
 def _seeds(seeds: Collection[int]) -> list[Departure]:
@@ -70,16 +70,16 @@ def _seeds(seeds: Collection[int]) -> list[Departure]:
 
 def _size(study: Profile, model: str) -> list[Departure]:
     """Name a scaled-down model with the size that it stands for, and another vocabulary than BERT's."""
-    size, found = sizes.SIZES[model], []
+    size, found = SIZES[model], []
     if size.twin_of:
-        whole = sizes.SIZES[size.twin_of]
+        whole = SIZES[size.twin_of]
         found.append(differs("model", _shape(size), f"BERT-{size.twin_of.title()}: {_shape(whole)}"))
     if study.tokenizer != "bert":
         found.append(differs("vocabulary", f"{study.tokenizer}, at most {study.vocabulary} words", 30522, "BERT"))
     return found
 
 
-def _shape(size: sizes.Size) -> str:
+def _shape(size: Size) -> str:
     return f"{size.layers} layers, width {size.hidden}"
 
 
@@ -111,7 +111,7 @@ def _text(study: Profile, text: Any, recipe: Pretraining) -> list[Departure]:
 
 def _method(study: Profile, model: str, algorithm: str) -> list[Departure]:
     """Name another strength than the paper's, and baselines that are not exactly their authors'."""
-    used, usual = sizes.strength_used(model, algorithm, study.strengths), sizes.SIZES[model].strength
+    used, usual = strength_used(model, algorithm, study.strengths), SIZES[model].strength
     found = [differs("strength", used, usual)] if used not in (None, usual) else []
     if algorithm == "eigen_reg":
         found.append(open_("Eigen-Reg", "reconstructed after Bao et al. 2024"))
@@ -169,8 +169,8 @@ def cost(model: str, batch: int, length: int, rounds: int, vocabulary: int) -> l
         differs("rounds", rounds, 1), differs("vocabulary", vocabulary, 30522, "BERT"),
         open_("logits", "at masked positions only"),
     ]  # fmt: skip
-    whole = sizes.SIZES[model].twin_of
-    return found + ([differs("model", _shape(sizes.SIZES[model]), f"BERT-{whole.title()}")] if whole else [])
+    whole = SIZES[model].twin_of
+    return found + ([differs("model", _shape(SIZES[model]), f"BERT-{whole.title()}")] if whole else [])
 
 
 def differs(matter: str, ours: Value, paper: Value, *basis: str) -> Departure:

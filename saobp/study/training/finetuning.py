@@ -26,9 +26,9 @@ from transformers import (
 import saobp  # noqa: F401  a refined checkpoint comes back refined only where saobp has been imported
 from saobp.study.data.encoding import collator, encode
 from saobp.study.data.sources import Source
-from saobp.study.data.tasks import Task, load_task
+from saobp.study.data.task_rows import Task, load_task
 from saobp.study.evaluation import bag_of_words
-from saobp.study.evaluation.metrics import score
+from saobp.study.evaluation.scoring import score
 from saobp.study.setup import paths
 from saobp.study.setup.recipes import Finetuning
 from saobp.study.setup.records import finite

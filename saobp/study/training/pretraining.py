@@ -21,8 +21,8 @@ from transformers import PreTrainedTokenizerBase
 from saobp.study.data import corpora, sources
 from saobp.study.data.masking import SeededMasking
 from saobp.study.data.sources import DataError, Source
-from saobp.study.setup import sizes
 from saobp.study.setup.recipes import Algorithm
+from saobp.study.setup.sizes_and_strengths import SIZES, body_parameters, strength_of
 from saobp.study.setup.studies import Profile, load_profile
 from saobp.study.training import architectures, checkpoints, heldout, regularizers, trainer
 from saobp.study.training.heldout import HeldOut
@@ -68,7 +68,7 @@ def untrained(study: Profile, model: str, algorithm: str, seed: int, tokenizer: 
         raise ValueError(f"algorithm: no encoder has '{algorithm}'; choose one of {', '.join(get_args(Algorithm))}")
     recipe = study.recipe(model)
     network = architectures.encoder(model, tokenizer, dropout=recipe.dropout, seed=seed)
-    network = architectures.refine_with(network, algorithm, sizes.strength_of(model, study.strengths))
+    network = architectures.refine_with(network, algorithm, strength_of(model, study.strengths))
     return regularizers.attach(network, algorithm, recipe.penalty)
 
 
@@ -124,11 +124,11 @@ def metrics(
     return {
         **heldout.summary(log),
         **measure.perplexity_by_sequence(network),
-        "parameters": sizes.body_parameters(model, network.config.vocab_size),
+        "parameters": body_parameters(model, network.config.vocab_size),
         "parameters_trained": architectures.parameter_count(network),
         "tokens": recipe.steps * recipe.batch * recipe.length,
         "recipe": asdict(recipe),
-        "size": asdict(sizes.SIZES[model]),
+        "size": asdict(SIZES[model]),
     }
 
 

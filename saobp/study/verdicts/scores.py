@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from saobp.study.setup import labels
-from saobp.study.setup.benchmarks import TASKS
+from saobp.study.setup.tasks_and_metrics import TASKS
 from saobp.study.statistics import Error, Estimate, estimates, mean_interval, seed_variance, task_scores
 from saobp.study.statistics.task_scores import Score
 from saobp.study.verdicts.model import Measurement, fixed, measured

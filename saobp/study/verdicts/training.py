@@ -8,8 +8,9 @@ import numpy as np
 
 from saobp.study.beyond.strengths import by_size
 from saobp.study.paper.numbers import Published
-from saobp.study.setup import labels, sizes
+from saobp.study.setup import labels
 from saobp.study.setup.records import select
+from saobp.study.setup.sizes_and_strengths import SIZES, body_parameters
 from saobp.study.statistics import Error, Estimate, borrow, mean_interval, median_interval, seed_variance
 from saobp.study.verdicts.model import PRINTED, SEEDS, STORIES, Ends, Measurement, measured
 from saobp.study.verdicts.studies import Record, Studies, difference, seed_gaps
@@ -134,10 +135,10 @@ def _token_perplexity(run: Record) -> float | None:
 
 def strengths(studies: Studies) -> list[Measurement]:
     """λ of Mini times its parameters over a size's, minus λ as printed: arithmetic, without a spread."""
-    mini, facts = sizes.SIZES["mini"].strength * sizes.body_parameters("mini", VOCABULARY), {"of": "formulas"}
+    mini, facts = SIZES["mini"].strength * body_parameters("mini", VOCABULARY), {"of": "formulas"}
     rows = []
     for size in ("small", "medium"):
-        value = mini / sizes.body_parameters(size, VOCABULARY) - sizes.SIZES[size].strength
+        value = mini / body_parameters(size, VOCABULARY) - SIZES[size].strength
         exact: Ends = lambda level, value=value: (value, value)  # noqa: E731
         facts |= {"scope": PRINTED, "interval": exact, "method": "arithmetic"}
         rows.append(measured("arithmetic", size, Estimate(value, value, value, 1), **facts))

@@ -13,8 +13,8 @@ from sklearn.model_selection import GroupShuffleSplit
 from saobp.study.data.sources import DataError, Source
 from saobp.study.data.splits import overlap
 from saobp.study.data.squad import located
-from saobp.study.setup.benchmarks import TASKS, TaskSpec
 from saobp.study.setup.labels import counted
+from saobp.study.setup.tasks_and_metrics import TASKS, TaskSpec
 
 UNPLACED = 0.01  # share of a split's answers that may not occur in their contexts: more are another data set's
 MEND = "; mend the row or leave it out"

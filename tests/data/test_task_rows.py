@@ -7,9 +7,9 @@ from datasets import ClassLabel, Dataset
 from small_hub import race_rows, write_split
 
 from saobp.study.data.sources import DataError, FolderSource, resolve
-from saobp.study.data.tasks import _answered, load_reported, load_task
-from saobp.study.setup.benchmarks import TASKS
+from saobp.study.data.task_rows import _answered, load_reported, load_task
 from saobp.study.setup.labels import counted
+from saobp.study.setup.tasks_and_metrics import TASKS
 
 MIRROR = Path(os.environ.get("SAOBP_DATA") or "-")
 PAIRS = [{"sentence1": f"a {n}", "sentence2": f"b {n}", "label": n % 2, "idx": n} for n in range(50)]

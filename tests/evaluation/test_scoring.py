@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from saobp.study.evaluation.metrics import score, score_predictions
-from saobp.study.setup.benchmarks import TASKS
+from saobp.study.evaluation.scoring import score, score_predictions
+from saobp.study.setup.tasks_and_metrics import TASKS
 from saobp.study.statistics.task_scores import headline_interval
 
 

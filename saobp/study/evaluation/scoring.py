@@ -15,8 +15,8 @@ from scipy import stats
 from sklearn import metrics as sk
 
 from saobp.study.data import squad
-from saobp.study.setup.benchmarks import TaskSpec
 from saobp.study.setup.schema import Failed
+from saobp.study.setup.tasks_and_metrics import TaskSpec
 from saobp.study.statistics import item_errors
 from saobp.study.statistics.task_scores import COLLAPSED, CORRELATIONS, collapsed, headline_interval
 

@@ -1,4 +1,4 @@
-"""The paper's benchmarks as values: where each lies, what is read, how it is scored (Tables 2, 3, 7, 8)."""
+"""The paper's tasks as values: where each lies, what is read, which metrics score it (Tables 2, 3, 7, 8)."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
