@@ -97,7 +97,7 @@ def style_free(text):
 def test_a_dot_is_a_seed_s_difference_and_the_line_their_mean(records):
     frame = figures.data(4, [r for r in records if r["parameters"].get("model") == "mini"])
     ax = figures.figure(4, [r for r in records if r["parameters"].get("model") == "mini"]).axes[0]
-    colour = labels.ALGORITHMS["high"].colour
+    colour = style.LOOKS["high"].colour
     mean, dots = [line for line in ax.lines if line.get_color() == colour]
     sides = [np.mean([examples.matrices(a, s)["gtd"] for s in (42, 43, 44)], axis=2) for a in ("high", "original")]
     assert sorted(dots.get_ydata()) == pytest.approx(sorted(np.ravel(sides[0] - sides[1])))
@@ -128,7 +128,7 @@ def test_high_leads_in_the_seeds_whose_mean_over_training_is_higher():
 def test_figure_4_has_four_panels_a_model_and_the_paper_s_form_a_line_an_algorithm(records):
     assert len(figures.figure(4, records).axes) == 8
     form = figures.figure("4-paper", records)
-    expected = [labels.ALGORITHMS[name].colour for name in labels.PAPER]
+    expected = [style.LOOKS[name].colour for name in labels.PAPER]
     assert [[line.get_color() for line in ax.lines] for ax in form.axes] == [expected] * 8
 
 
@@ -137,11 +137,11 @@ def test_shades_darken_in_order_are_clear_on_white_and_no_algorithms_colour():
         shades = style.shades(count)
         light = [0.2126 * r + 0.7152 * g + 0.0722 * b for r, g, b in map(to_rgb, shades)]
         assert len(set(shades)) == count and light == sorted(light, reverse=True)
-        assert max(light) < 0.7 and not set(shades) & {look.colour.lower() for look in labels.ALGORITHMS.values()}
+        assert max(light) < 0.7 and not set(shades) & {look.colour.lower() for look in style.LOOKS.values()}
 
 
 def test_no_two_algorithms_look_alike():
-    looks = list(labels.ALGORITHMS.values())
+    looks = list(style.LOOKS.values())
     assert len({look.colour for look in looks}) == len({look.marker for look in looks}) == len(looks)
 
 
@@ -416,7 +416,7 @@ def test_the_exam_shows_every_seed_and_counts_who_solved_three_hops():
     assert len(frame) == 2 * 3 * 2 * 3 and set(frame["chance"].round(1)) == {33.3}
     figure = figures.figure("hops", [study])
     ax = figure.axes[1]
-    dots = next(line for line in ax.lines if line.get_color() == labels.ALGORITHMS["original"].colour)
+    dots = next(line for line in ax.lines if line.get_color() == style.LOOKS["original"].colour)
     own = frame[(frame["layers"] == 4) & (frame["algorithm"] == "original") & (frame["hops"] == 3)]
     assert sorted(dots.get_xdata()) == sorted(own["accuracy"])
     counted = exam.solved(frame).set_index(["layers", "algorithm"]).loc[(4, "original")]

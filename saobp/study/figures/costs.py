@@ -11,7 +11,6 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from saobp.study.cost import cost_tables
 from saobp.study.figures import style
-from saobp.study.setup import labels
 
 LOOKS = {
     "sdpa": ("original", "o", "solid"),
@@ -39,7 +38,7 @@ def ratio_axes(ax: Axes, ways: dict[str, dict[str, Any]], phase: str) -> Axes:
     """Draw each way's time over Original's: the median and, as a bar, the quartiles of the rounds."""
     for place, (way, found) in enumerate(ways.items()):
         algorithm, _, spelled_out = way.partition("_")
-        look, ratio = labels.ALGORITHMS[algorithm], found[phase]["ratio"]
+        look, ratio = style.LOOKS[algorithm], found[phase]["ratio"]
         ax.plot([ratio["low"], ratio["high"]], [place, place], color=look.colour, lw=2.5, solid_capstyle="butt")
         face = "white" if spelled_out else look.colour
         ax.plot(ratio["median"], place, look.marker, color=look.colour, markerfacecolor=face, markersize=5)
@@ -106,8 +105,8 @@ def length_axes(ax: Axes, frame: pd.DataFrame, quantity: str) -> Axes:
     """
     for way, points in frame.groupby("way", sort=False):
         algorithm, marker, dash = LOOKS[str(way)]
-        face = labels.ALGORITHMS[algorithm].colour if dash == "solid" else "white"
-        look = {"color": labels.ALGORITHMS[algorithm].colour, "marker": marker, "markerfacecolor": face}
+        face = style.LOOKS[algorithm].colour if dash == "solid" else "white"
+        look = {"color": style.LOOKS[algorithm].colour, "marker": marker, "markerfacecolor": face}
         ax.plot(points["length"], points[quantity], linestyle=dash, label=cost_tables.LENGTH_WAYS[str(way)], **look)
         ax.vlines(points["length"], points[f"{quantity}_low"], points[f"{quantity}_high"], color=look["color"], lw=1.2)
     ax.set(xscale="log", yscale="log", xlabel="Length (tokens)", ylabel=QUANTITIES[quantity])

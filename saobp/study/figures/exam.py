@@ -65,7 +65,7 @@ def depth_axes(ax: Axes, frame: pd.DataFrame, algorithms: Sequence[str]) -> Axes
     counts = solved(frame).set_index("algorithm")
     for place, algorithm in enumerate(algorithms):
         own = np.sort(frame[(frame["hops"] == HOPS) & (frame["algorithm"] == algorithm)]["accuracy"])
-        look = labels.ALGORITHMS[algorithm]
+        look = style.LOOKS[algorithm]
         ax.plot(own, place + beside(own), "o", color=look.colour, ms=2.6, mfc="none", mew=0.6)
         if algorithm in counts.index:
             row = counts.loc[algorithm]

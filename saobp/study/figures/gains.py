@@ -95,7 +95,7 @@ def gain_axes(ax: Axes, frame: pd.DataFrame) -> Axes:
     ours = frame[frame["of"] == OURS].sort_values("gain", ascending=False, kind="stable")
     tasks = [*ours["task"], *(task for task in frame["task"].unique() if task not in set(ours["task"]))]
     ax.axvline(0, color="0.5", lw=0.8, ls=":", zorder=0)
-    looks = {PAPER: (GREY, "o", 0.2, "paper, items alone"), OURS: (labels.ALGORITHMS["high"].colour, "s", -0.2, "ours")}
+    looks = {PAPER: (GREY, "o", 0.2, "paper, items alone"), OURS: (style.LOOKS["high"].colour, "s", -0.2, "ours")}
     for name, (colour, marker, apart, _) in looks.items():
         for row in frame[frame["of"] == name].itertuples():
             place = tasks.index(row.task) + apart

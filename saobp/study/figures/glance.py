@@ -97,13 +97,13 @@ def plot(frame: pd.DataFrame, width: float) -> Figure:
 def start_axes(ax: Axes, frame: pd.DataFrame) -> Axes:
     """Draw when each run started to learn against its loss at the end; Original and High in their colours."""
     for algorithm, runs in frame.groupby("algorithm", sort=False):
-        look = labels.ALGORITHMS[str(algorithm)]
+        look = style.LOOKS[str(algorithm)]
         named = algorithm in seeds.SIDES
         colour = look.colour if named else "0.6"
         ax.plot(runs["x"], runs["y"], look.marker if named else "o", color=colour, ms=4.5 if named else 4,
                 mfc=colour if named else "none", zorder=2 + named)  # fmt: skip
     for place, (name, colour) in enumerate(
-        [(labels.algorithm_title(s), labels.ALGORITHMS[s].colour) for s in seeds.SIDES] + [("others", "0.5")]
+        [(labels.algorithm_title(s), style.LOOKS[s].colour) for s in seeds.SIDES] + [("others", "0.5")]
     ):
         ax.text(0.04, 0.95 - 0.09 * place, name, color=colour, transform=ax.transAxes, fontsize=7, va="top")
     ax.set(xlabel=f"Step where training loss < {STARTED:g} nats", ylabel="Final held-out loss (nats)")

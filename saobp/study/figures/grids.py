@@ -140,7 +140,7 @@ def difference_axes(ax: Axes, frame: pd.DataFrame, panel: str) -> Axes:
     for algorithm, points in frame.groupby("algorithm", sort=False):
         mean, runs = points[points["seed"].isna()], points[points["seed"].notna()]
         if algorithm == "high":
-            colour = labels.ALGORITHMS["high"].colour
+            colour = style.LOOKS["high"].colour
             ax.plot(mean["x"], mean["value"], color=colour, marker="s", lw=1.4, zorder=3)
             ax.plot(runs["x"], runs["value"], "o", color=colour, ms=2.4, mfc="none", mew=0.6, zorder=4)
             ax.fill_between(

@@ -143,7 +143,7 @@ def cloud_axes(ax: Axes, frame: pd.DataFrame, measure: str) -> Axes:
     if len(points) > 500:
         hexagons(ax, points["gtd"], points["value"], frame["algorithm"].iloc[0], gridsize=26, mincnt=1)
     else:
-        colour = labels.ALGORITHMS[frame["algorithm"].iloc[0]].colour if len(frame) else "0.5"
+        colour = style.LOOKS[frame["algorithm"].iloc[0]].colour if len(frame) else "0.5"
         ax.plot(points["gtd"], points["value"], "o", color=colour, ms=2.6, mfc="none", mew=0.6)
     ax.set(xlabel="GTD", ylabel=MEASURES[measure])
     return ax
@@ -151,7 +151,7 @@ def cloud_axes(ax: Axes, frame: pd.DataFrame, measure: str) -> Axes:
 
 def hexagons(ax: Axes, x: pd.Series, y: pd.Series, algorithm: str, **options: Any) -> None:
     """Draw a cloud in the colour of an algorithm, darker where more points are; `options` are matplotlib's hexbin's."""
-    shades = ["#E8E8E8", labels.ALGORITHMS[algorithm].colour, "black"]
+    shades = ["#E8E8E8", style.LOOKS[algorithm].colour, "black"]
     colours = LinearSegmentedColormap.from_list("cloud", shades)
     ax.hexbin(x.astype(float), y.astype(float), bins="log", cmap=colours, lw=0.1, **options)
 
@@ -161,7 +161,7 @@ def strip_axes(ax: Axes, groups: Sequence[pd.DataFrame], names: Sequence[str], c
     paper = printed.load()
     for place, (rows, claim) in enumerate(zip(groups, claims)):
         for row in rows.dropna().itertuples():
-            ax.plot(row.r, place, "o", color=labels.ALGORITHMS[row.algorithm].colour, ms=4, mfc="none", mew=0.8)
+            ax.plot(row.r, place, "o", color=style.LOOKS[row.algorithm].colour, ms=4, mfc="none", mew=0.8)
         ax.vlines(paper.claim(claim), place - 0.32, place + 0.32, color="black", lw=1.6)
     ax.axvline(0, color="0.5", lw=0.8, ls=":")
     ax.set_yticks(range(len(names)), names)

@@ -93,7 +93,7 @@ def column_axes(ax: Axes, before: np.ndarray, after: np.ndarray, tokens: Sequenc
     """Draw the sum of every column before and after the step; uniform attention has 1 everywhere."""
     places = np.arange(len(tokens))
     for values, name, shift, title in ((before, "original", -0.2, "softmax"), (after, "high", 0.2, "after one step")):
-        ax.bar(places + shift, values, 0.4, color=labels.ALGORITHMS[name].colour, label=title)
+        ax.bar(places + shift, values, 0.4, color=style.LOOKS[name].colour, label=title)
     ax.axhline(1, color="0.5", lw=0.8, ls=":")
     ax.set_xticks(places, tokens, rotation=90, fontsize=5.5)
     ax.set(yscale="symlog", ylabel="Column sum", xlim=(-0.8, len(tokens) - 0.2), ylim=(0, None))
@@ -110,7 +110,7 @@ def factor_graph_axes(ax: Axes, rows: pd.DataFrame, key: str, strength: float) -
     """
     ax.set(xlim=(-1.3, 5.4), ylim=(-2.0, len(rows) - 0.3), xticks=[], yticks=[])
     ax.set_axis_off()
-    middle, green = (len(rows) - 1) / 2, labels.ALGORITHMS["high"].colour
+    middle, green = (len(rows) - 1) / 2, style.LOOKS["high"].colour
     arrow = {"arrowstyle": "-|>", "mutation_scale": 6, "lw": 0.8, "color": green}
     look = {"va": "center", "fontsize": 7}
     for place, row in zip(reversed(range(len(rows))), rows.itertuples()):

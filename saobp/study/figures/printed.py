@@ -8,7 +8,6 @@ from matplotlib.lines import Line2D
 
 from saobp.study.figures import style
 from saobp.study.paper import frames
-from saobp.study.setup import labels
 
 REACH = 2  # standard errors to each side
 MARKER = {"Mini": 3.5, "Small": 5.5, "Medium": 7.5}  # points
@@ -28,7 +27,7 @@ def forest(gains: pd.DataFrame, width: float = style.PAGE) -> Figure:
 
 def forest_axes(ax: Axes, cells: pd.DataFrame) -> Axes:
     """Draw one size's gains with two standard errors of the items to each side; filled where zero is outside."""
-    look, ordered = labels.ALGORITHMS["high"], cells.sort_values("items", kind="stable")
+    look, ordered = style.LOOKS["high"], cells.sort_values("items", kind="stable")
     for place, cell in enumerate(ordered.itertuples()):
         reach = REACH * cell.error
         beyond = abs(cell.gain) > reach
@@ -57,7 +56,7 @@ def failed_run(table1: pd.DataFrame, width: float = style.PAGE) -> Figure:
 def scatter_axes(ax: Axes, rows: pd.DataFrame, other: str) -> Axes:
     """Draw one column of Table 1 against GTD, with the line through all rows and the one without the failed run."""
     for (model, algorithm), row in rows.iterrows():
-        look = labels.ALGORITHMS[algorithm.lower()]
+        look = style.LOOKS[algorithm.lower()]
         ax.plot(row["GTD"], row[other], look.marker, color=look.colour, markersize=MARKER[model], alpha=0.8, mew=0)
     failed = rows.loc[frames.FAILED]
     ax.plot(failed["GTD"], failed[other], "o", color="black", markersize=13, markerfacecolor="none", mew=0.8)
@@ -75,8 +74,8 @@ def scatter_axes(ax: Axes, rows: pd.DataFrame, other: str) -> Axes:
 
 def _handles() -> list[Line2D]:
     """Return a legend's marks: one an algorithm, then one a size."""
-    looks = [labels.ALGORITHMS[algorithm.lower()] for algorithm in frames.ALGORITHMS]
-    handles = [Line2D([], [], ls="", marker=look.marker, color=look.colour, ms=5, label=look.title) for look in looks]
+    looks = [(title, style.LOOKS[title.lower()]) for title in frames.ALGORITHMS]
+    handles = [Line2D([], [], ls="", marker=look.marker, color=look.colour, ms=5, label=title) for title, look in looks]
     return handles + [
         Line2D([], [], ls="", marker="o", color="0.4", ms=size, label=name) for name, size in MARKER.items()
     ]

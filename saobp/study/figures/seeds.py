@@ -57,7 +57,7 @@ def pair_axes(ax: Axes, frame: pd.DataFrame) -> Axes:
         places = [place + step for step in range(len(found))]
         ax.hlines(places, found["original"], found["high"], color="0.75", lw=1.2, zorder=1)
         for side in SIDES:
-            look = labels.ALGORITHMS[side]
+            look = style.LOOKS[side]
             ax.plot(found[side], places, look.marker, color=look.colour, ms=4, mew=0, zorder=2)
         title = TASKS[task].title
         ticks[(places[0] + places[-1]) / 2] = f"{labels.model_title(model)}\n{title}" if several else title
@@ -67,7 +67,7 @@ def pair_axes(ax: Axes, frame: pd.DataFrame) -> Axes:
     first = frame.iloc[: len(SIDES)].set_index("algorithm")["value"]
     for side, align in zip(sorted(SIDES, key=first.get), ("right", "left")):
         ax.text(first[side], -0.55, labels.algorithm_title(side), ha=align, va="bottom", fontsize=7,
-                color=labels.ALGORITHMS[side].colour)  # fmt: skip
+                color=style.LOOKS[side].colour)  # fmt: skip
     ax.grid(axis="y", visible=False)
     return ax
 

@@ -34,7 +34,7 @@ STARS = {  # one mark a way of learning λ: by each head, by each layer
     "head": {"marker": "*", "ms": 7, "mew": 0.6, "mfc": "white"},
     "layer": {"marker": "D", "ms": 4, "mew": 0.6, "mfc": "white"},
 }
-SIDES = {"raw": ("softmax", "0.5", "s"), "refined": ("refined", labels.ALGORITHMS["high"].colour, "o")}
+SIDES = {"raw": ("softmax", "0.5", "s"), "refined": ("refined", style.LOOKS["high"].colour, "o")}
 
 
 def data(records: Sequence[dict[str, Any]]) -> pd.DataFrame:

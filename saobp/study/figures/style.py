@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from textwrap import fill
 
@@ -21,6 +22,29 @@ COLUMN, PAGE = 3.03, 6.3  # inches: one column and the whole width of an ACL pag
 LETTERS = 16  # of a heading, per inch of panel
 LEAST_INCHES = 2.0  # of a panel whose heading has the usual size
 NARROW = 5.0  # below this width a grid of four columns folds into two
+
+
+@dataclass(frozen=True)
+class Look:
+    """How one algorithm is drawn everywhere (colours: Okabe and Ito's, told apart by colour-blind readers)."""
+
+    colour: str
+    marker: str
+    dash: tuple[float, ...] | str
+
+
+LOOKS = {
+    "original": Look("#0072B2", "o", "solid"),
+    "high": Look("#009E73", "s", "solid"),
+    "low": Look("#D55E00", "v", (4, 1.5)),
+    "elemmul": Look("#E69F00", "^", (6, 1.5, 1.5, 1.5)),
+    "entropy_reg": Look("#CC79A7", "D", (3, 1)),
+    "eigen_reg": Look("#56B4E9", "P", (1.5, 1)),
+    "high_all_rows": Look("#7A0403", "*", (1, 1)),
+    "sinkhorn": Look("#000000", "X", (5, 1, 1, 1)),
+    "uniform": Look("#7F7F7F", "<", (2, 2)),
+    "shuffled": Look("#8C6D1F", ">", (7, 2)),
+}
 
 
 def paper() -> AbstractContextManager[None]:
@@ -84,7 +108,7 @@ def label_ends(ax: Axes, ends: Mapping[str, float], names: Mapping[str, str], ga
     places = isotonic_regression(places - steps).x + steps  # as near to the ends as the gaps allow
     places -= max(0.0, places[-1] - 1.0)
     for name, place in zip(order, places):
-        colour = labels.ALGORITHMS[name].colour
+        colour = LOOKS[name].colour
         ax.text(1.02, place, names[name], color=colour, va="center", fontsize=7, transform=ax.transAxes)
     return ax
 
@@ -98,7 +122,7 @@ def interval_of_mean(rows: np.ndarray, draws: int = 2000) -> tuple[np.ndarray, n
 
 def line_style(algorithm: str) -> dict[str, object]:
     """Colour, dash and marker of an algorithm, for `Axes.plot`."""
-    look = labels.ALGORITHMS[algorithm]
+    look = LOOKS[algorithm]
     dash = look.dash if isinstance(look.dash, str) else (0, look.dash)
     hollow = {"markerfacecolor": "none"}  # what lies below shows through
     return {"color": look.colour, "marker": look.marker, "linestyle": dash, **hollow}
@@ -111,7 +135,7 @@ def shades(count: int) -> list[str]:
 
 def algorithm_legend(figure: Figure, algorithms: Iterable[str]) -> None:
     """One legend above all axes, where it covers no data."""
-    shown = sorted(set(algorithms), key=list(labels.ALGORITHMS).index)
+    shown = sorted(set(algorithms), key=list(LOOKS).index)
     handles = [Line2D([], [], **line_style(name), label=labels.algorithm_title(name)) for name in shown]
     lines = -(-len(handles) // max(1, int(figure.get_figwidth() / 0.85)))
     columns = -(-len(handles) // lines) if handles else 1

@@ -7,7 +7,6 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from saobp.study.figures import style
-from saobp.study.setup import labels
 
 SHOWN = 6  # tokens that lose most, and as many that gain most
 
@@ -38,7 +37,7 @@ def plot(frame: pd.DataFrame, width: float) -> Figure:
     places, sides = range(len(rows)), {"before": ("original", "before"), "after": ("high", "after one step")}
     ax.hlines(places, rows["before"], rows["after"], color="0.75", lw=1.2, zorder=1)
     for column, (name, title) in sides.items():
-        look = labels.ALGORITHMS[name]
+        look = style.LOOKS[name]
         ax.plot(rows[column], places, look.marker, color=look.colour, ms=4, mew=0)
         align = "left" if rows[column].iloc[0] == rows[["before", "after"]].iloc[0].max() else "right"
         ax.text(rows[column].iloc[0], -0.55, title, color=look.colour, ha=align, fontsize=7)

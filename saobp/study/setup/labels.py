@@ -1,35 +1,23 @@
-"""What models, algorithms, tasks and counts are called, and the one colour each algorithm has everywhere."""
+"""What models, algorithms and counts are called."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 
 from saobp.study.setup.sizes_and_strengths import SIZES
 
 PAPER_SIZES = ("mini", "small", "medium")
 DECODER = "gpt2-"
 
-
-@dataclass(frozen=True)
-class Algorithm:
-    """How one algorithm is named and drawn (colours: Okabe and Ito's, told apart by colour-blind readers)."""
-
-    title: str
-    colour: str
-    marker: str
-    dash: tuple[float, ...] | str
-
-
-ALGORITHMS = {
-    "original": Algorithm("Original", "#0072B2", "o", "solid"),
-    "high": Algorithm("High", "#009E73", "s", "solid"),
-    "low": Algorithm("Low", "#D55E00", "v", (4, 1.5)),
-    "elemmul": Algorithm("ElemMul", "#E69F00", "^", (6, 1.5, 1.5, 1.5)),
-    "entropy_reg": Algorithm("Entropy-Reg", "#CC79A7", "D", (3, 1)),
-    "eigen_reg": Algorithm("Eigen-Reg", "#56B4E9", "P", (1.5, 1)),
-    "high_all_rows": Algorithm("High, all rows (leaks)", "#7A0403", "*", (1, 1)),
-    "sinkhorn": Algorithm("Sinkhorn", "#000000", "X", (5, 1, 1, 1)),
-    "uniform": Algorithm("Uniform", "#7F7F7F", "<", (2, 2)),
-    "shuffled": Algorithm("Shuffled", "#8C6D1F", ">", (7, 2)),
+ALGORITHMS = {  # in the order of every legend; their colours: figures/style.py
+    "original": "Original",
+    "high": "High",
+    "low": "Low",
+    "elemmul": "ElemMul",
+    "entropy_reg": "Entropy-Reg",
+    "eigen_reg": "Eigen-Reg",
+    "high_all_rows": "High, all rows (leaks)",
+    "sinkhorn": "Sinkhorn",
+    "uniform": "Uniform",
+    "shuffled": "Shuffled",
 }
 PAPER = ("original", "high", "low", "elemmul")  # the rows of Tables 1, 2, 8 and 9, in their order
 
@@ -69,7 +57,7 @@ def model_title(model: str) -> str:
 
 def algorithm_title(algorithm: str) -> str:
     """An algorithm's name for readers; an unknown one keeps its own name."""
-    return ALGORITHMS[algorithm].title if algorithm in ALGORITHMS else algorithm
+    return ALGORITHMS.get(algorithm, algorithm)
 
 
 def counted(number: int, noun: str) -> str:
