@@ -17,7 +17,7 @@ import networkx
 import torch
 from torch import Tensor
 
-from saobp.measure import diagnostics, graph
+from saobp.measure import graph, gtd_and_entropy
 from saobp.study.setup.paths import write_text
 from saobp.study.setup.records import device
 
@@ -52,9 +52,9 @@ def seconds(call: Callable[[], object]) -> float:
 def gtd_against_power_sum() -> dict[str, float]:
     """Compare both at one batch, in turns; the first two rounds warm up."""
     matrices = attention(BATCH)
-    torch.testing.assert_close(diagnostics.gtd(matrices), power_sum_gtd(matrices))
+    torch.testing.assert_close(gtd_and_entropy.gtd(matrices), power_sum_gtd(matrices))
     pairs = [
-        (seconds(lambda: diagnostics.gtd(matrices)), seconds(lambda: power_sum_gtd(matrices)))
+        (seconds(lambda: gtd_and_entropy.gtd(matrices)), seconds(lambda: power_sum_gtd(matrices)))
         for _ in range(ROUNDS + 2)
     ][2:]
     ours, plain = (statistics.median(column) for column in zip(*pairs))
@@ -67,8 +67,8 @@ def a_whole_capture() -> dict[str, float]:
     spent = {"gtd": 0.0, "all_of_measure": 0.0}
     for start in range(0, GRAPHS, BATCH):
         matrices = attention(BATCH, seed=start)
-        spent["gtd"] += seconds(lambda: diagnostics.gtd(matrices))  # noqa: B023
-        spent["all_of_measure"] += seconds(lambda: diagnostics.measure(matrices))  # noqa: B023
+        spent["gtd"] += seconds(lambda: gtd_and_entropy.gtd(matrices))  # noqa: B023
+        spent["all_of_measure"] += seconds(lambda: gtd_and_entropy.measure(matrices))  # noqa: B023
     return {"samples": SAMPLES, "maps": MAPS} | {f"{name}_seconds": value for name, value in spent.items()}
 
 

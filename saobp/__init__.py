@@ -17,14 +17,14 @@ from saobp.models.restore import watch
 _HOMES = {
     "FACTORS": "saobp.equations.refine",
     "apply": "saobp.models.apply",
-    "attention_entropy": "saobp.measure.diagnostics",
-    "gtd": "saobp.measure.diagnostics",
-    "indirect_entropy": "saobp.measure.diagnostics",
+    "attention_entropy": "saobp.measure.gtd_and_entropy",
+    "gtd": "saobp.measure.gtd_and_entropy",
+    "indirect_entropy": "saobp.measure.gtd_and_entropy",
     "inspect": "saobp.measure.inspect",
     "refine": "saobp.equations.refine",
     "register_factor": "saobp.equations.factors",
     "saobp_attention": "saobp.fused.attention",
-    "sparsity": "saobp.measure.diagnostics",
+    "sparsity": "saobp.measure.gtd_and_entropy",
 }
 """Where the public names are; torch is imported with the first of them that is used."""
 

@@ -1,6 +1,6 @@
-"""The names of `saobp.measure.diagnostics`, importable from their former place."""
+"""The names of `saobp.measure.gtd_and_entropy`, importable from their former place."""
 
-from saobp.measure.diagnostics import (
+from saobp.measure.gtd_and_entropy import (
     attention_entropy,
     column_mass_maximum,
     cross_layer_gtd,

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from saobp.equations.controls import UNSEEN
 from saobp.equations.factors import WITHOUT_MESSAGES
-from saobp.measure import diagnostics
+from saobp.measure import gtd_and_entropy
 from saobp.measure.inspect import FACTORS
 from saobp.measure.maps import encoded, is_causal, maps_of, one_step, patch_labels, plain_copy
 
@@ -31,9 +31,9 @@ SLIDER = tuple(step / 20 for step in range(1, 21))
 """Strengths at which the error of the levels is measured; the page's slider goes from 0 to 1."""
 
 DRAWN = {
-    "column": diagnostics.column_mass_maximum,
-    "entropy": diagnostics.attention_entropy,
-    "gtd": diagnostics.gtd,
+    "column": gtd_and_entropy.column_mass_maximum,
+    "entropy": gtd_and_entropy.attention_entropy,
+    "gtd": gtd_and_entropy.gtd,
 }
 """What the page computes of a map."""
 

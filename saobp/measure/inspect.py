@@ -19,7 +19,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from saobp.fused.workers import side_by_side
-from saobp.measure import diagnostics
+from saobp.measure import gtd_and_entropy
 from saobp.measure.maps import Sample, encoded, is_causal, maps_of, one_step, patch_labels, plain_copy
 from saobp.measure.streams import StreamedBootstrap
 from saobp.models.supported import refuse
@@ -211,7 +211,7 @@ def _measure(found: Inspection, model: nn.Module, sample: Sample) -> None:
         maps = layers[layer]
         for at, strength in enumerate(found.grid):
             refined = one_step(maps, found.factor, strength, found.causal)
-            taken = diagnostics.measure(refined) | {"moved": (refined - maps).abs().sum(-1).mean(-1) / 2}
+            taken = gtd_and_entropy.measure(refined) | {"moved": (refined - maps).abs().sum(-1).mean(-1) / 2}
             values[at, :, layer] = torch.stack([taken[name] for name in MEASURES]).cpu().numpy()
 
     side_by_side(measure_layer, [(layer,) for layer in range(len(layers))])

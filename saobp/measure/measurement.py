@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from saobp.measure import diagnostics
+from saobp.measure import gtd_and_entropy
 from saobp.measure.capture_files import MATRICES, Parts
 from saobp.measure.graph import graph_measures
 from saobp.measure.real_block import widened
@@ -102,9 +102,9 @@ def _one(
     mass = attention.masked_fill(~mask[:, None, None], 0.0).sum(-2)
     if ((mass.sum(-1) / mask.sum(-1, keepdim=True) - 1).abs() > 0.01).any():
         raise ValueError("model: its attention gives mass to padding, or does not sum to 1 over the real keys")
-    found = diagnostics.measure(attention, plan.beta, plan.hops, mask=mask)
+    found = gtd_and_entropy.measure(attention, plan.beta, plan.hops, mask=mask)
     if plan.spectrum:
-        found["effective_rank"] = diagnostics.effective_rank(attention, mask=mask)
+        found["effective_rank"] = gtd_and_entropy.effective_rank(attention, mask=mask)
     shares = mass / mask.sum(-1)[:, None, None]
     found |= {name: (shares * group[:, None]).sum(-1) for name, group in groups.items()}
     if plan.graph_nodes:
@@ -134,7 +134,7 @@ def _positional(layers: list[tuple[Tensor, Tensor]], mask: Tensor) -> tuple[Tens
     counts = torch.zeros_like(sums)
     for layer, pair in enumerate(layers):
         for index, attention in enumerate(pair):
-            rows = diagnostics.row_entropy(attention, mask=mask).mean(1)[mask].double()
+            rows = gtd_and_entropy.row_entropy(attention, mask=mask).mean(1)[mask].double()
             sums[index, layer].index_add_(0, place.cpu(), rows.nan_to_num().cpu())
             counts[index, layer].index_add_(0, place.cpu(), rows.isfinite().double().cpu())
     return sums, counts
@@ -143,7 +143,7 @@ def _positional(layers: list[tuple[Tensor, Tensor]], mask: Tensor) -> tuple[Tens
 def _cross_layer(layers: list[tuple[Tensor, Tensor]], plan: Plan, mask: Tensor) -> np.ndarray:
     """Measure every sample's cross-layer GTD: (matrix, batch, window)."""
     stacks = [[pair[index] for pair in layers] for index in range(len(MATRICES))]
-    values = [diagnostics.cross_layer_gtd(stack, plan.beta, plan.hops, mask=mask) for stack in stacks]
+    values = [gtd_and_entropy.cross_layer_gtd(stack, plan.beta, plan.hops, mask=mask) for stack in stacks]
     return torch.stack(values).double().cpu().numpy()
 
 

@@ -23,7 +23,7 @@ from transformers import (
 )
 
 import saobp
-from saobp.measure import diagnostics
+from saobp.measure import gtd_and_entropy
 from saobp.measure.capture import capture
 from saobp.measure.capture_files import summary
 from saobp.measure.graph import graph_measures
@@ -112,10 +112,10 @@ def test_every_row_of_the_table_is_the_diagnostic_of_one_unpadded_matrix(tmp_pat
         for layer, pair in enumerate(pairs):
             for name, attention in zip(("raw", "refined"), pair):
                 found = table.loc[[(sample, layer, head, name) for head in range(2)]]
-                close(found.gtd, diagnostics.gtd(attention[0], 0.8, 3))
-                close(found.indirect_entropy, diagnostics.indirect_entropy(attention[0], 0.8, 3))
-                close(found.entropy, diagnostics.attention_entropy(attention[0]))
-                close(found.column_mass_maximum, diagnostics.column_mass_maximum(attention[0]))
+                close(found.gtd, gtd_and_entropy.gtd(attention[0], 0.8, 3))
+                close(found.indirect_entropy, gtd_and_entropy.indirect_entropy(attention[0], 0.8, 3))
+                close(found.entropy, gtd_and_entropy.attention_entropy(attention[0]))
+                close(found.column_mass_maximum, gtd_and_entropy.column_mass_maximum(attention[0]))
                 close(found.moved, (attention[0] - pair[0][0]).abs().sum(-1).mean(-1) / 2)
                 assert (found.tokens == len(tokens)).all()
 
@@ -195,7 +195,7 @@ def test_positional_entropy_is_the_mean_over_the_samples_that_reach_the_position
     for tokens in samples():
         with torch.no_grad(), raw_attentions(model) as pairs:
             model(tokens[None])
-        entropy = torch.stack([diagnostics.row_entropy(refined[0]) for _, refined in pairs]).mean((0, 1))
+        entropy = torch.stack([gtd_and_entropy.row_entropy(refined[0]) for _, refined in pairs]).mean((0, 1))
         for position, value in enumerate(entropy.tolist()):
             rows[position].append(value)
     close(found["positional_entropy"], [sum(values) / len(values) for values in rows])
@@ -226,7 +226,7 @@ def test_cross_layer_gtd_is_measured_where_there_are_layers_enough(tmp_path):
     for tokens in samples():
         with torch.no_grad(), raw_attentions(model) as pairs:
             model(tokens[None])
-        expected.append(diagnostics.cross_layer_gtd([refined[0] for _, refined in pairs], hops=3).item())
+        expected.append(gtd_and_entropy.cross_layer_gtd([refined[0] for _, refined in pairs], hops=3).item())
     close(found["cross_layer_gtd"], [sum(expected) / len(expected)])
     assert "cross_layer_gtd" not in run(model, batches(), tmp_path / "b.parquet", hops=4)["matrices"]["raw"]
 

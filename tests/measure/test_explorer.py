@@ -20,7 +20,7 @@ from transformers import BertConfig, BertModel, GPT2Config, GPT2LMHeadModel
 import saobp
 from saobp.measure import explorer, inspect
 from saobp.measure import maps as maps_of_models
-from saobp.measure.diagnostics import attention_entropy, column_mass_maximum, gtd
+from saobp.measure.gtd_and_entropy import attention_entropy, column_mass_maximum, gtd
 from saobp.study.publication.cli import main
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

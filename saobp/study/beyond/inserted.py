@@ -17,7 +17,7 @@ from scipy import stats
 from torch import nn
 
 import saobp
-from saobp.measure.diagnostics import attention_entropy, gtd, sparsity
+from saobp.measure.gtd_and_entropy import attention_entropy, gtd, sparsity
 from saobp.models import public
 from saobp.models.apply import raw_attentions
 from saobp.models.module import Refinement

@@ -18,8 +18,8 @@ import torch
 from ruamel.yaml import YAML
 from torch import Tensor, nn
 
-from saobp.measure.diagnostics import measure
 from saobp.measure.graph import graph_measures
+from saobp.measure.gtd_and_entropy import measure
 from saobp.study.data import corpora, sources
 from saobp.study.data.masking import SeededMasking
 from saobp.study.setup import paths, typed_by_hand

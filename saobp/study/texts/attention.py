@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from saobp.measure import diagnostics
+from saobp.measure import gtd_and_entropy
 from saobp.study.beyond import strengths
 from saobp.study.statistics import Estimate, mean_interval
 from saobp.study.texts import tracked
@@ -101,7 +101,7 @@ def gtd_without_structure(length: int = 64) -> tuple[float, float, float]:
     sink = torch.zeros(length, length)
     sink[:, 0] = 1
     examples = (torch.full((length, length), 1 / length), torch.eye(length), sink)
-    return tuple(diagnostics.gtd(example).item() for example in examples)
+    return tuple(gtd_and_entropy.gtd(example).item() for example in examples)
 
 
 def _beyond(study: str = STUDY) -> dict[str, Any]:

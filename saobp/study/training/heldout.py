@@ -10,7 +10,7 @@ from torch.nn import functional
 from torch.utils.data import Dataset
 
 from saobp import attention_entropy, gtd
-from saobp.measure.diagnostics import cross_layer_gtd
+from saobp.measure.gtd_and_entropy import cross_layer_gtd
 from saobp.models.apply import raw_attentions
 from saobp.study.statistics import over_samples
 from saobp.study.statistics.intervals import perplexity_interval

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jaxtyping import jaxtyped
 
-from saobp.measure import diagnostics as d
+from saobp.measure import gtd_and_entropy as d
 
 PATHS = 0.9 + 0.9**2 + 0.9**3  # s: the row sum of G at beta = 0.9, K = 4
 IDEMPOTENT = PATHS**2 / (1 + PATHS**2)
