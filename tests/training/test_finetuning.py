@@ -167,13 +167,6 @@ def test_the_labels_of_the_reported_split_change_no_answer(honest, checkpoint, s
     assert poisoned["epoch"] == honest["epoch"]
 
 
-def test_a_task_is_described_by_its_sizes_and_its_first_item(source):
-    task = finetuning.task_of("race", RECIPE, source)
-    head, *shown = finetuning.described(task).split("\n")
-    assert head.startswith(f"race: {len(task.train)} to train on") and head.endswith("24 reported")
-    assert any(task.evaluation[0]["question"] in line for line in shown) and max(map(len, shown)) < 180
-
-
 def test_the_refinement_stays_on(checkpoint, source):
     task = finetuning.task_of("rte", RECIPE, source)
     assert finetuning.with_head(task, checkpoint, RECIPE, seed=0).config.saobp["factor"] == "high"

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from contextlib import suppress
 from math import atanh, tanh
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -108,15 +108,15 @@ def _each(points: pd.DataFrame, measure: str) -> list[tuple[Any, Correlation]]:
     return found
 
 
-def why_undefined(points: pd.DataFrame, measure: str = "gtd") -> str:
-    """Say why no correlation over checkpoints, or over runs where `step` is empty, can be had from these points."""
+def lacking(points: pd.DataFrame, measure: str = "gtd") -> Literal["runs", "points", "score", "gtd"]:
+    """Return what keeps these points from a correlation: too few runs, or points of one, or what never moves."""
     known = points.dropna(subset=[measure, "score"])
     if "step" not in known or known["step"].isna().all():
-        return f"fewer than {LEAST} runs that share an algorithm"
+        return "runs"
     runs = [run for _, run in known.groupby("run") if len(run[[measure, "score"]].drop_duplicates()) >= LEAST]
     if not runs:
-        return f"fewer than {LEAST} different points a run"
-    return f"the {'score' if all(np.ptp(run['score']) == 0 for run in runs) else 'GTD'} never moves"
+        return "points"
+    return "score" if all(np.ptp(run["score"]) == 0 for run in runs) else "gtd"
 
 
 def over_runs(points: pd.DataFrame, measure: str = "gtd") -> Estimate | None:

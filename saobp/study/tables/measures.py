@@ -12,7 +12,7 @@ from saobp.study.setup.records import select
 from saobp.study.statistics import Difference, Estimate, estimates, mean_interval, on_scale, trajectories
 from saobp.study.tables import scores
 from saobp.study.tables.cells import Cell, Row, corrected
-from saobp.study.tables.render import Table
+from saobp.study.tables.render import Table, captions
 
 Record = dict[str, Any]
 TITLES = {"GTD": "GTD", "IE": "I.E. (nats)", "Acc_RACE_Middle": "Accuracy", "CC": "CC", "BC": "BC"}
@@ -112,6 +112,7 @@ def _flags(ours: Estimate | None, printed: str) -> tuple[str, ...]:
 def _why(known: pd.DataFrame, measure: str, way: str) -> str:
     """Why a cell is empty."""
     if len(known):
-        return f"undefined, {trajectories.why_undefined(known, measure)}"
+        why = captions()["lacking"][trajectories.lacking(known, measure)]
+        return f"undefined, {why.format(least=trajectories.LEAST)}"
     what = "GTD" if measure == "gtd" else "cross-layer GTD"
     return f"no {what} with a score" + " at checkpoints" * (way == "checkpoints")

@@ -6,7 +6,6 @@ import time
 from dataclasses import asdict, dataclass, field, replace
 from math import ceil
 from pathlib import Path
-from textwrap import shorten
 from typing import Any
 
 import datasets
@@ -56,15 +55,6 @@ def task_of(name: str, recipe: Finetuning, source: Source) -> Task:
         name, source, train_split=train_split, evaluation_split=evaluation_split,
         limit_train=recipe.limit_train, limit_evaluation=recipe.limit_evaluation,
     )  # fmt: skip
-
-
-def described(task: Task) -> str:
-    """Say how many items a task has for what, and show the first that is reported, long texts cut."""
-    sizes = (len(task.train), len(task.development), len(task.evaluation))
-    head = "{}: {} to train on, {} to choose the epoch, {} reported".format(task.spec.name, *sizes)
-    columns = [*filter(None, task.spec.texts), task.spec.gold]
-    shown = (shorten(str(task.evaluation[0][column]), 150) for column in columns)
-    return "\n".join([head, *(f"    {column}: {value}" for column, value in zip(columns, shown))])
 
 
 def with_head(task: Task, checkpoint: Path, recipe: Finetuning, seed: int) -> nn.Module:
