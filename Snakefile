@@ -7,11 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import unquote
 
-from saobp.study.setup.studies import load_profile
+from saobp.study.setup.studies import load_study
 
 ROOT = Path(os.path.relpath(workflow.basedir))  # in a path from / braces would be wildcards
 PROFILE = unquote(config["profile"])  # quoted, as Snakemake reads what follows a blank and # as a comment
-profile = load_profile(PROFILE)
+profile = load_study(PROFILE)
 THREADS = int(config.get("threads", 1))  # a run; two runs side by side beat one run with two threads
 
 

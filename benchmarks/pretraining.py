@@ -21,7 +21,7 @@ from saobp.study.data import sources
 from saobp.study.data.masking import SeededMasking
 from saobp.study.setup.paths import write_text
 from saobp.study.setup.records import device
-from saobp.study.setup.studies import Pretraining, load_profile
+from saobp.study.setup.studies import Pretraining, load_study
 from saobp.study.training import architectures, pretraining
 from saobp.study.training import trainer as training
 from saobp.study.training.watch import Progress, StopAtNaN
@@ -82,7 +82,7 @@ def seconds_a_batch(made: Trainer, batches: int = 20) -> float:
 
 def measure() -> dict:
     """Time all ways in turns; a ratio is the median of the turns' ratios."""
-    study = dataclasses.replace(load_profile("smoke"), pretrain=RECIPE)
+    study = dataclasses.replace(load_study("smoke"), pretrain=RECIPE)
     tokenizer, text, _ = pretraining.texts(study, "mini", sources.resolve("synthetic"))
     spent = {way: [] for way in WAYS}
     for turn in range(TURNS):

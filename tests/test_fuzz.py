@@ -19,7 +19,7 @@ from saobp import refine, saobp_attention
 from saobp.equations.refine import FACTORS
 from saobp.study.data.sources import DataError, FolderSource
 from saobp.study.setup import paths
-from saobp.study.setup.studies import Profile, ProfileError, load_profile
+from saobp.study.setup.studies import Study, StudyError, load_study
 
 COUNTS = {"refine": (200, 5000), "attention": (150, 3000), "loaders": (100, 1500), "profile": (150, 1500)}
 SMOKE = yaml.safe_load((paths.root() / "notebooks" / "studies" / "smoke.yaml").read_text())
@@ -226,8 +226,8 @@ def check_profile(values):
     with tempfile.TemporaryDirectory() as name:
         file = Path(name) / "smoke.yaml"
         file.write_text(yaml.safe_dump(values, allow_unicode=True), encoding="utf-8")
-        study = answer_or_line(ProfileError, lambda: load_profile(file))
-        assert study is None or (isinstance(study, Profile) and study.pairs() and study.fingerprint())
+        study = answer_or_line(StudyError, lambda: load_study(file))
+        assert study is None or (isinstance(study, Study) and study.pairs() and study.fingerprint())
 
 
 test_refine, test_refine_nightly = check_refine

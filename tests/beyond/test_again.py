@@ -5,7 +5,7 @@ import torch
 
 from saobp.study.beyond import multihop
 from saobp.study.setup import paths, records
-from saobp.study.setup.studies import load_profile
+from saobp.study.setup.studies import load_study
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def test_an_encoder_of_the_controlled_study_learns_the_same_again(tmp_path, one_
     )
     if kept["device"]["name"] != records.device()["name"]:
         pytest.skip("trained on another processor, which computes otherwise (data/results/repeats.csv)")
-    again = multihop.run(load_profile("stories").multihop, layers, algorithm, seed, tmp_path)
+    again = multihop.run(load_study("stories").multihop, layers, algorithm, seed, tmp_path)
     assert again["outcomes"] == kept["outcomes"], "every answer of the exam"
     assert [(point["step"], point["loss"]) for point in again["curve"]] == [
         (point["step"], point["loss"]) for point in kept["curve"]

@@ -17,7 +17,7 @@ from saobp.study.beyond import accuracy_by_hops as hops
 from saobp.study.beyond import gain_on_hops, message_rounds, multihop, questions, strength_training, strengths
 from saobp.study.setup import paths, records
 from saobp.study.setup.recipes import Algorithm, Beyond, MultiHop, Pretraining
-from saobp.study.setup.studies import load_profile
+from saobp.study.setup.studies import load_study
 from saobp.study.training import architectures, trainer
 from saobp.study.training.watch import Diverged
 
@@ -288,7 +288,7 @@ def test_without_a_plan_nothing_is_asked(tmp_path):
     assert multihop.study(None, tmp_path) == [] and questions.paths(None) == {}
 
 
-EXAM = dataclasses.replace(load_profile("stories").multihop, items=40)
+EXAM = dataclasses.replace(load_study("stories").multihop, items=40)
 
 
 def answered(right, seed=0):

@@ -8,10 +8,10 @@ import torch
 from saobp.study.data import corpora, sources
 from saobp.study.data.sources import DataError
 from saobp.study.setup import paths
-from saobp.study.setup.studies import load_profile
+from saobp.study.setup.studies import load_study
 from saobp.study.training import pretraining
 
-SMOKE = load_profile("smoke")
+SMOKE = load_study("smoke")
 
 
 @pytest.fixture(scope="module")

@@ -30,7 +30,7 @@ def test_a_figure_of_hops_without_a_study_is_drawn_from_the_one_that_has_them(tm
 @pytest.mark.parametrize(("words", "said"), [
     (["table", "12"], "no Table 12; choose 1 to 9"), (["figure", "3", "--width", "x"], "'x' is not a valid float"),
     (["figure", "3", "--width", "0"], "give 1.5 to 20"), (["table", "2", "--profile", "nope"], "choose one of laptop"),
-    (["table", "2", "--profile", "no/such.yaml"], "no such profile"), ([], "Missing command"),
+    (["table", "2", "--profile", "no/such.yaml"], "no such study"), ([], "Missing command"),
     (["figure"], "'NUMBER'; `saobp figure --help` lists the options"), (["figures", "3"], "unexpected"),
     (["tabel", "2"], "No such command 'tabel'"), (["table", "2", "--formt", "md"], "No such option"),
     (["inspect", "minilm", "--strength"], "requires an argument"), (["inspect", "minilm", "--samples", "x"], "integer"),

@@ -6,10 +6,10 @@ from saobp.study.data import sources
 from saobp.study.publication import cli, rows, workflow
 from saobp.study.setup import paths
 from saobp.study.setup.recipes import Pretraining
-from saobp.study.setup.studies import ProfileError, load_profile
+from saobp.study.setup.studies import StudyError, load_study
 from saobp.study.training import departures, pretraining
 
-PAPER, SMOKE = load_profile("paper"), load_profile("smoke")
+PAPER, SMOKE = load_study("paper"), load_study("smoke")
 
 
 def test_a_row_is_a_model_an_algorithm_and_a_seed_of_its_study():
@@ -69,13 +69,11 @@ def test_a_fast_machine_makes_the_steps_of_the_study_and_no_more():
 
 @pytest.mark.parametrize("seconds", [10.0, 40.0, 300.0])
 def test_too_few_minutes_for_a_step_are_refused_with_the_fewest_that_do(seconds):
-    with pytest.raises(
-        ProfileError, match=f"--minutes 1: a step of mini takes {seconds:.1f} s here; give at"
-    ) as refused:
+    with pytest.raises(StudyError, match=f"--minutes 1: a step of mini takes {seconds:.1f} s here; give at") as refused:
         rows.within(RECIPE, seconds, 1, "mini")
     least = int(str(refused.value).rsplit(" ", 1)[1])
     assert rows.within(RECIPE, seconds, least, "mini")[0].steps >= 1
-    with pytest.raises(ProfileError):
+    with pytest.raises(StudyError):
         rows.within(RECIPE, seconds, least - 1, "mini")
 
 
@@ -88,7 +86,7 @@ def fitted(tmp_path, monkeypatch):
 
     def plan(*texts, minutes=2, tokens=None):
         path, wanted = rows.planned("smoke", texts, minutes, tokens, cores=4)
-        return load_profile(path), wanted
+        return load_study(path), wanted
 
     return plan
 
@@ -110,7 +108,7 @@ def test_later_rows_of_a_budget_have_the_same_steps_and_another_budget_is_refuse
     monkeypatch.setattr(rows, "step_time", lambda network, batch, wanted: ("fp32", 0.7))  # a busier machine
     again, _ = fitted("mini-twin/high/42")
     assert again == first
-    with pytest.raises(ProfileError, match="made for 2 minutes.*remove it to start anew"):
+    with pytest.raises(StudyError, match="made for 2 minutes.*remove it to start anew"):
         fitted("mini-twin/high/42", minutes=3)
     other, _ = fitted("small-twin/high/42", "mini-twin/high/42")
     assert other.recipe("mini-twin") == first.recipe("mini-twin")
@@ -123,7 +121,7 @@ def test_a_fitted_study_is_taken_to_another_machine_as_it_is(fitted, monkeypatch
     monkeypatch.setattr(rows, "fitted", lambda *given, **named: pytest.fail("fitted anew"))
     monkeypatch.setattr(rows, "at_hand", lambda study, source: study)
     path, _ = rows.planned(str(kept), ["mini-twin/high/7"], None, None, cores=4)
-    assert load_profile(path) == first and first.minutes == 2
+    assert load_study(path) == first and first.minutes == 2
 
 
 def test_items_fill_the_time_that_the_longest_group_has():

@@ -15,7 +15,7 @@ from saobp.study.beyond import strengths
 from saobp.study.publication import cli, workflow
 from saobp.study.publication.workflow import WorkflowFailed
 from saobp.study.setup import paths, records
-from saobp.study.setup.studies import find, load_profile
+from saobp.study.setup.studies import find, load_study
 
 HOLD = """
 import sys, time
@@ -78,7 +78,7 @@ def test_a_missing_data_folder_is_refused_before_anything_runs(capsys, monkeypat
 
 
 def test_the_graph_has_a_run_for_every_model_algorithm_seed_and_task(tmp_path):
-    study = load_profile("smoke")
+    study = load_study("smoke")
     done = snakemake(tmp_path, find("smoke"), "--cores", "1", "--dry-run", "--quiet", "host")
     assert done.returncode == 0, done.stderr
     trained = len(study.pairs()) * len(study.seeds)
@@ -94,7 +94,7 @@ def test_the_graph_has_a_run_for_every_model_algorithm_seed_and_task(tmp_path):
 def test_a_profile_that_this_machine_cannot_run_has_a_graph_all_the_same(name, tmp_path, capfd, monkeypatch):
     monkeypatch.setattr(paths, "build", lambda profile: tmp_path / profile)
     assert cli.main(["reproduce", "--profile", name, "--dry-run"]) == 0
-    study, said = load_profile(name), capfd.readouterr().out
+    study, said = load_study(name), capfd.readouterr().out
     pretrained = len(study.pairs()) * len(study.seeds)
     assert any(line.split() == ["pretrain", str(pretrained)] for line in said.splitlines())
     assert not (tmp_path / name / "records").exists()
@@ -115,7 +115,7 @@ def test_a_clone_in_a_folder_of_any_name_plans_every_run_of_smoke(odd):
     command = [sys.executable, "-m", "saobp.study.publication.cli", "reproduce", "--profile", "smoke", "--dry-run"]
     done = subprocess.run(command, cwd=odd, env=given(), capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
-    study = load_profile("smoke")
+    study = load_study("smoke")
     counts = dict(re.findall(r"^(\w+) +(\d+)$", done.stdout, re.MULTILINE))
     assert counts["pretrain"] == str(len(study.pairs()) * len(study.seeds))
     assert (odd / "build" / "smoke").is_dir()

@@ -58,7 +58,7 @@ def test_a_wrong_parameter_is_one_line_and_exit_code_2(tmp_path, capsys, key, va
 def test_missing_files_are_named(tmp_path, capsys):
     assert "no.ipynb: no such notebook" in refused(capsys, tmp_path / "no.ipynb", tmp_path / "out.ipynb")
     said = refused(capsys, notebook(tmp_path), tmp_path / "out.ipynb", "-f", tmp_path / "no.yaml")
-    assert "no.yaml: no such profile" in said
+    assert "no.yaml: no such study" in said
     (tmp_path / "cut.ipynb").write_text('{"cells": [')
     assert "cut.ipynb: not a readable notebook" in refused(capsys, tmp_path / "cut.ipynb", tmp_path / "out.ipynb")
     nbformat.write(new_notebook(cells=[new_code_cell("profile = 1")]), tmp_path / "bare.ipynb")
@@ -135,7 +135,7 @@ def test_a_seed_that_no_generator_takes_is_refused_by_name(tmp_path, capsys, nam
 def test_an_unknown_profile_is_refused_however_it_is_given(tmp_path, capsys):
     path = notebook(tmp_path, "raise SystemExit")
     for given in (("-p", "profile", "nope"), ("-f", "nope")):
-        assert "no profile is called 'nope'" in refused(capsys, path, tmp_path / "out.ipynb", *given)
+        assert "no study is called 'nope'" in refused(capsys, path, tmp_path / "out.ipynb", *given)
 
 
 def test_a_profile_may_be_given_by_its_name_and_the_record_left_to_its_place(tmp_path):

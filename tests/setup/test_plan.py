@@ -8,7 +8,7 @@ from saobp.models import public
 from saobp.study.beyond import branched, inserted, known_hops, retrofit
 from saobp.study.setup import plan
 from saobp.study.setup.sizes_and_strengths import SIZES
-from saobp.study.setup.studies import load_profile
+from saobp.study.setup.studies import load_study
 from saobp.study.verdicts.model import Claim
 
 
@@ -79,7 +79,7 @@ def test_a_secondary_arm_is_run_after_every_seed_of_the_primary_ones():
 
 
 def test_known_hops_take_seeds_and_stories_that_no_earlier_run_had():
-    usual = load_profile("stories").multihop
+    usual = load_study("stories").multihop
     exams = list(plan.section(plan.file(), "hops", known_hops.KnownHops).exams(usual))
     earlier = {seed for _, _, seed in usual.runs()}
     assert earlier.isdisjoint(seed for exam in exams for seed in exam.seeds)

@@ -8,11 +8,11 @@ from small_hub import race_rows, write_split
 
 from saobp.study.data import sources
 from saobp.study.setup import paths
-from saobp.study.setup.studies import load_profile
+from saobp.study.setup.studies import load_study
 from saobp.study.training import architectures, decoders, pretraining
 from saobp.study.training.architectures import LEAKY
 
-SMOKE = load_profile("smoke")
+SMOKE = load_study("smoke")
 RECIPE = dataclasses.replace(SMOKE.decoder.pretrain, steps=2, warmup=1, evaluations=2, evaluation_sequences=4, batch=4)
 STUDY = dataclasses.replace(SMOKE, decoder=dataclasses.replace(SMOKE.decoder, pretrain=RECIPE, limit_evaluation=4))
 

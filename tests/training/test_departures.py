@@ -7,7 +7,7 @@ import pytest
 
 from saobp.study.paper import numbers
 from saobp.study.setup.sizes_and_strengths import SIZES, WITHOUT_STRENGTH
-from saobp.study.setup.studies import ProfileError, available, load_profile
+from saobp.study.setup.studies import StudyError, available, load_study
 from saobp.study.training import departures
 
 WHOLE = SimpleNamespace(splits=[{"dataset": "Salesforce/wikitext", "complete": True}])
@@ -26,17 +26,17 @@ def told(found, **of):
 
 @pytest.mark.parametrize("size", ["mini", "small", "medium"])
 def test_the_paper_profile_departs_in_nothing_but_what_the_paper_leaves_open(size):
-    found = told(departures.departures(load_profile("paper"), size, WHOLE, "high", 42))
+    found = told(departures.departures(load_study("paper"), size, WHOLE, "high", 42))
     assert found == {
         "weights of the texts": ("0.012 : 0.107 : 0.881", None),
         "precision": ("auto", None), "sequences per batch": (256, None),
     }  # fmt: skip
-    study = load_profile("paper")
+    study = load_study("paper")
     assert study.seeds == [42] and study.decoder_recipe(size).steps == study.recipe(size).steps
 
 
 def test_smoke_names_its_text_its_size_its_words_and_its_schedule():
-    found = told(departures.departures(load_profile("smoke"), "mini-twin", PART, "high", 42))
+    found = told(departures.departures(load_study("smoke"), "mini-twin", PART, "high", 42))
     assert found["text"] == ("saobp/stories", departures.PAPER_TEXTS)
     assert found["tokens of text"] == (400_000, "all")
     assert found["model"] == ("4 layers, width 64", "BERT-Mini: 4 layers, width 256")
@@ -44,9 +44,9 @@ def test_smoke_names_its_text_its_size_its_words_and_its_schedule():
     assert found["steps"] == (120, 60000) and found["masking"] == (0.3, 0.15)
 
 
-@pytest.mark.parametrize("name", [name for name in available() if load_profile(name).decoder])
+@pytest.mark.parametrize("name", [name for name in available() if load_study(name).decoder])
 def test_a_decoder_s_departures_take_nothing_from_the_paper_s_encoders(name):
-    study = load_profile(name)
+    study = load_study(name)
     found = told(departures.decoder(study, study.decoder.models[0], PART, "high", 42))
     assert "masking" not in found
     for matter in ("model", "steps", "learning rate", "warm-up steps", "dropout", "tokens per sequence"):
@@ -55,7 +55,7 @@ def test_a_decoder_s_departures_take_nothing_from_the_paper_s_encoders(name):
 
 @pytest.mark.parametrize("name", available())
 def test_what_the_paper_does_not_print_names_whose_it_is(name):
-    study, printed = load_profile(name), numbers.load()
+    study, printed = load_study(name), numbers.load()
     for model in study.models:
         size = (SIZES[model].twin_of or model).title()
         of_table5 = {printed.value(5, model=size, metric=metric) for metric in ("max_steps", "learning_rate")}
@@ -67,7 +67,7 @@ def test_what_the_paper_does_not_print_names_whose_it_is(name):
 
 
 def test_the_open_questions_name_the_configuration_of_each_part_and_a_profile_without_them_says_so():
-    found = departures.beyond(load_profile("stories"), PART)
+    found = departures.beyond(load_study("stories"), PART)
     strengths, hops = told(found, part="strengths"), told(found, part="hops")
     assert strengths["model"] == ("4 layers, width 64", "BERT-Mini: 4 layers, width 256")
     assert strengths["seed"] == ("43, 44", 42) and strengths["steps"] == (2000, 60000)
@@ -78,10 +78,10 @@ def test_the_open_questions_name_the_configuration_of_each_part_and_a_profile_wi
     assert medium["learning rate"] == (0.0005, 0.0003) and medium["precision"] == ("fp32", None)
     assert "model" not in medium and "seed" not in medium, "the paper's own size and seed"
     assert told(found, part="sizes", model="mini-narrow")["seed"] == ("43, 44", 42), "of one size alone"
-    of_narrow = departures.beyond(load_profile("narrow"), PART)
+    of_narrow = departures.beyond(load_study("narrow"), PART)
     assert {entry["part"] for entry in of_narrow} == {"strengths"}, "it has no larger ones, no hops"
-    with pytest.raises(ProfileError, match="profile laptop asks no open questions: it has no section `beyond`"):
-        departures.beyond(load_profile("laptop"), PART)
+    with pytest.raises(StudyError, match="study laptop asks no open questions: it has no section `beyond`"):
+        departures.beyond(load_study("laptop"), PART)
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_the_open_questions_name_the_configuration_of_each_part_and_a_profile_wi
     ],
 )  # fmt: skip
 def test_each_change_of_the_paper_profile_is_named_and_nothing_else(changes, algorithm, seed, said):
-    study = load_profile("paper")
+    study = load_study("paper")
     for key, value in changes.items():
         new = dataclasses.replace(study.pretrain, **value) if key == "pretrain" else value
         study = dataclasses.replace(study, **{key: new})
@@ -110,14 +110,14 @@ def test_each_change_of_the_paper_profile_is_named_and_nothing_else(changes, alg
 
 
 def test_an_algorithm_without_a_strength_departs_in_none():
-    study = dataclasses.replace(load_profile("paper"), strengths={"mini": 0.5})
+    study = dataclasses.replace(load_study("paper"), strengths={"mini": 0.5})
     for algorithm in WITHOUT_STRENGTH:
         assert "strength" not in told(departures.departures(study, "mini", WHOLE, algorithm, 42))
 
 
 def test_fine_tuning_names_its_settings_and_a_task_s_own_of_which_the_paper_gives_none():
     study = dataclasses.replace(
-        load_profile("paper").finetune, batch=16, epochs=3, epochs_of={"sst2": 30}, length=64, length_of={"race": 160},
+        load_study("paper").finetune, batch=16, epochs=3, epochs_of={"sst2": 30}, length=64, length_of={"race": 160},
         learning_rate=7e-4, dropout=0.3, splits={"race": ["validation", "test"]},
     )  # fmt: skip
     assert departures.finetuning(study, 64, ["rte"]) == [

@@ -11,10 +11,10 @@ from saobp.study.data import sources
 from saobp.study.data.encoding import collator, encode
 from saobp.study.data.task_rows import load_task
 from saobp.study.evaluation import bag_of_words, scoring
-from saobp.study.setup.studies import load_profile
+from saobp.study.setup.studies import load_study
 from saobp.study.training import architectures, checkpoints, finetuning, pretraining
 
-STUDY = load_profile("smoke")
+STUDY = load_study("smoke")
 ASKED = [name for names in STUDY.finetune.groups.values() for name in names]
 RECIPE = dataclasses.replace(
     STUDY.finetune, curve=0, epochs=2, epochs_of={}, learning_rate=5e-4, limit_train=40, limit_evaluation=24, batch=8,

@@ -9,10 +9,10 @@ from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast
 
 from saobp.study.data.masking import CausalBatch, SeededMasking
-from saobp.study.setup.studies import load_profile
+from saobp.study.setup.studies import load_study
 from saobp.study.training import decoders, pretraining, trainer
 
-STUDY = load_profile("paper")
+STUDY = load_study("paper")
 WORDS = 30_522  # of the released BERT's vocabulary
 FEW = 4  # sequences, of the step's many
 

@@ -12,14 +12,14 @@ from small_hub import write_split
 
 from saobp.study.data import sources, splits
 from saobp.study.setup import paths
-from saobp.study.setup.studies import load_profile
+from saobp.study.setup.studies import load_study
 from saobp.study.training import pretraining
 
 
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (["--profile", "nope", "--model", "mini", "--algorithm", "high"], "no profile is called 'nope'"),
+        (["--profile", "nope", "--model", "mini", "--algorithm", "high"], "no study is called 'nope'"),
         (["--profile", "smoke", "--model", "nope", "--algorithm", "high"], "trains no nope with high: choose one of"),
         (
             ["--profile", "smoke", "--model", "mini-twin", "--algorithm", "high_all_rows"],
@@ -64,7 +64,7 @@ def test_the_processes_of_a_run_wait_together_for_another_run_and_continue_from_
 def test_wikitext_is_measured_where_the_source_has_it_and_its_text_is_the_one_named(tmp_path, monkeypatch):
     monkeypatch.setattr(paths, "cache", lambda: tmp_path / "cache")
     monkeypatch.delenv("SAOBP_DATA", raising=False)
-    study, story_world = load_profile("smoke"), sources.resolve("synthetic")
+    study, story_world = load_study("smoke"), sources.resolve("synthetic")
     tokenizer, *_ = pretraining.texts(study, "mini-twin", story_world)
     network = pretraining.untrained(study, "mini-twin", "high", 0, tokenizer)
     invented = pretraining.on_wikitext(study, "mini-twin", network, tokenizer, story_world)["wikitext"]

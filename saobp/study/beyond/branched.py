@@ -16,7 +16,7 @@ from saobp.study.data import corpora, sources
 from saobp.study.data.masking import SeededMasking
 from saobp.study.setup import paths, plan, records
 from saobp.study.setup.recipes import Positive, Pretraining, Seeds
-from saobp.study.setup.studies import Profile, load_profile
+from saobp.study.setup.studies import Study, load_study
 from saobp.study.training import checkpoints, heldout, pretraining, trainer
 
 
@@ -34,14 +34,14 @@ class Branched(plan.Question):
 class Text:
     """What every branch of a study reads: tokenizer, training text, held-out text, the measure on it."""
 
-    def __init__(self, study: Profile, model: str):
+    def __init__(self, study: Study, model: str):
         self.source = sources.resolve(study.data)
         self.tokenizer, self.text, self.held_out = pretraining.texts(study, model, self.source)
         self.measure = pretraining.held_out_measure(study, model, self.tokenizer, self.held_out)
 
 
 def train(
-    study: Profile, model: str, algorithm: str, seed: int, recipe: Pretraining, text: Text, folder: Path
+    study: Study, model: str, algorithm: str, seed: int, recipe: Pretraining, text: Text, folder: Path
 ) -> tuple[Any, list[dict[str, Any]]]:
     """Train a model by a recipe, or continue from the newest checkpoint in `folder`; returns it and its log."""
     network = pretraining.untrained(study, model, algorithm, seed, text.tokenizer)
@@ -54,7 +54,7 @@ def train(
 
 
 def grow(
-    study: Profile, model: str, seed: int, chosen: Branched, text: Text, folder: Path
+    study: Study, model: str, seed: int, chosen: Branched, text: Text, folder: Path
 ) -> tuple[int, list[dict[str, Any]]]:
     """Train plain attention until the held-out loss is below the plan's, and return that step and the log.
 
@@ -70,7 +70,7 @@ def grow(
 
 
 def branch(
-    study: Profile, model: str, algorithm: str, seed: int, start: int, chosen: Branched, text: Text, folder: Path
+    study: Study, model: str, algorithm: str, seed: int, start: int, chosen: Branched, text: Text, folder: Path
 ) -> dict[str, Any]:
     """Continue a trunk with an algorithm and return its curve and the losses of each held-out sequence at its end."""
     own, trunk = folder / algorithm, folder / "trunk" / f"checkpoint-{start}"
@@ -86,7 +86,7 @@ def branch(
     return {"algorithm": algorithm, "nats": nats, "tokens": tokens, "held_out": sum(nats) / sum(tokens), **found}
 
 
-def run(study: Profile, model: str, seed: int, chosen: Branched, path: Path, folder: Path) -> dict[str, Any]:
+def run(study: Study, model: str, seed: int, chosen: Branched, path: Path, folder: Path) -> dict[str, Any]:
     """Make one record: a trunk and its branches."""
     record = records.Run("branched", profile="branched", parameters={"model": model, "seed": seed})
     trainer.quiet()
@@ -101,7 +101,7 @@ def run(study: Profile, model: str, seed: int, chosen: Branched, path: Path, fol
 
 def records_of(chosen: Branched) -> Iterator[tuple[str, planned.Make]]:
     """Yield the records of the plan: one per trunk."""
-    study = load_profile("narrow")
+    study = load_study("narrow")
     yield from ((f"12-branched-{seed}", partial(run, study, "mini-narrow", seed, chosen)) for seed in chosen.trunks)
 
 

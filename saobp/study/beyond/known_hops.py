@@ -9,7 +9,7 @@ from typing import Any
 from saobp.study.beyond import multihop, planned
 from saobp.study.setup import plan, records
 from saobp.study.setup.recipes import MultiHop, Positive, Seeds
-from saobp.study.setup.studies import load_profile
+from saobp.study.setup.studies import load_study
 
 
 class KnownHops(plan.Question):
@@ -44,7 +44,7 @@ def run(exam: MultiHop, path: Path, folder: Path) -> dict[str, Any]:
 
 def records_of(study: KnownHops) -> Iterator[tuple[str, planned.Make]]:
     """Yield the records of the plan: one per width and seed."""
-    for exam in study.exams(load_profile("stories").multihop):
+    for exam in study.exams(load_study("stories").multihop):
         yield f"12-hops-{exam.hidden}-{exam.seeds[0]}", partial(run, exam)
 
 

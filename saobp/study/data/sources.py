@@ -1,7 +1,7 @@
 """Where data come from: the public hub, a folder laid out like it, or the embedded story world.
 
 All three give the same columns under the same names, so whoever loads a split never asks which one it was.
-`SAOBP_DATA` overrides a profile's choice.
+`SAOBP_DATA` overrides a study's choice.
 """
 
 import hashlib
@@ -116,7 +116,7 @@ def _ask(function: Callable, dataset: str, config: str | None, **options: Any) -
 
 
 def resolve(default: str, *, cache: Path | None = None) -> Source:
-    """Return the source that `SAOBP_DATA` names or, where it is not set, the profile's own choice.
+    """Return the source that `SAOBP_DATA` names or, where it is not set, the study's own choice.
 
     `default` is "synthetic", "hub" or a folder laid out like the hub; a relative folder is looked for from
     here and then from the repository. The story world is written once, to `cache` (default: the build's).

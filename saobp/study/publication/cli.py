@@ -128,9 +128,9 @@ def tokens(file: Path, profile: str, text: tuple[str, ...]) -> None:
 def report(profile: str) -> None:
     """Write build/STUDY/index.html from what is there."""
     from saobp.study.publication import pages, report
-    from saobp.study.setup.studies import load_profile
+    from saobp.study.setup.studies import load_study
 
-    folder = paths.build(load_profile(profile).name)
+    folder = paths.build(load_study(profile).name)
     print(report.write(folder))
     if other := report.outdated(folder):
         print("saobp:", pages.render("outdated.txt", outdated=other, folder=folder), file=sys.stderr)

@@ -6,7 +6,7 @@ from typing import Any
 
 from saobp.study import figures, tables, verdicts
 from saobp.study.setup import paths, records
-from saobp.study.setup.studies import load_profile
+from saobp.study.setup.studies import load_study
 
 SUMMARIES = ("10-tables", "11-figures")  # their records hold nothing that the others do not
 STORIES = "stories"  # questions of a known number of hops, and the strength: figures of their own
@@ -99,7 +99,7 @@ def single(
         return _claims(kind, file_format, width, folder), ["all that are tracked"]
     found = records.load(profile or published_profile())
     if not found:
-        load_profile(profile)
+        load_study(profile)
         raise FileNotFoundError(f"profile '{profile}' has no records: run `make reproduce PROFILE={profile}` first")
     if kind == "table":
         first = [] if profile or found[0]["profile"] == PAPER else records.load(paths.results(PAPER))

@@ -25,7 +25,7 @@ from saobp.study.data.masking import SeededMasking
 from saobp.study.setup import paths, typed_by_hand
 from saobp.study.setup.recipes import Finetuning, Pretraining, Schedule
 from saobp.study.setup.sizes_and_strengths import SIZES
-from saobp.study.setup.studies import Profile, ProfileError, find, load_profile
+from saobp.study.setup.studies import Study, StudyError, find, load_study
 from saobp.study.training import finetuning, precision, pretraining
 
 SHARE = 0.5  # of a row's time, for pretraining
@@ -51,7 +51,7 @@ class Row:
         """Return the workflow's record of a stage."""
         return f"records/{'-'.join(map(str, (stage, self.model, self.algorithm, self.seed, *rest)))}.json"
 
-    def records(self, study: Profile) -> list[str]:
+    def records(self, study: Study) -> list[str]:
         """Return all records of the row, pretraining first."""
         heads = [(group, head) for group in study.finetune.groups for head in study.finetune.seeds]
         tasks = [task for model, name, task in study.looked_at() if (model, name) == (self.model, self.algorithm)]
@@ -59,14 +59,14 @@ class Row:
         return [self.named("04-pretrain"), *tuned, *(self.named("06-attention", task) for task in tasks)]
 
 
-def chosen(study: Profile, texts: Sequence[str]) -> list[Row]:
-    """Read rows as they are typed, "mini/high/42". Raises ProfileError for one that the study cannot train."""
+def chosen(study: Study, texts: Sequence[str]) -> list[Row]:
+    """Read rows as they are typed, "mini/high/42". Raises StudyError for one that the study cannot train."""
     known, found = study.pairs(), []
     for text in texts:
         model, algorithm, seed = (text.split("/") + ["", ""])[:3]
         if text.count("/") != 2 or (model, algorithm) not in known or not typed_by_hand.DECIMAL.fullmatch(seed):
             rows = ", ".join("/".join(pair) for pair in known)
-            raise ProfileError(f"--rows: no row {text!r} in study {study.name}; give one of {rows}, and /SEED")
+            raise StudyError(f"--rows: no row {text!r} in study {study.name}; give one of {rows}, and /SEED")
         found.append(Row(model, algorithm, int(seed)))
     return list(dict.fromkeys(found))
 
@@ -74,9 +74,9 @@ def chosen(study: Profile, texts: Sequence[str]) -> list[Row]:
 def planned(name: str, texts: Sequence[str], minutes: int | None, tokens: Path | None, cores: int) -> tuple[Path, list]:
     """Return the study's file, a fitted copy where time is short, and the records of the rows.
 
-    Raises ProfileError or DataError, one line, before anything is trained.
+    Raises StudyError or DataError, one line, before anything is trained.
     """
-    path, study = find(name).resolve(), load_profile(name)
+    path, study = find(name).resolve(), load_study(name)
     rows = chosen(study, texts)
     if minutes or tokens:
         path, study = _own_copy(study, minutes, tokens, [row.model for row in rows], cores)
@@ -84,15 +84,15 @@ def planned(name: str, texts: Sequence[str], minutes: int | None, tokens: Path |
 
 
 def _own_copy(
-    study: Profile, minutes: int | None, tokens: Path | None, models: list[str], cores: int
-) -> tuple[Path, Profile]:
+    study: Study, minutes: int | None, tokens: Path | None, models: list[str], cores: int
+) -> tuple[Path, Study]:
     """Return the study's copy for this budget and token file, made or kept, with a schedule for each model."""
     path, source = paths.build(study.name) / f"{study.name}.yaml", sources.resolve(study.data)
     wanted = {"minutes": minutes or study.minutes, "tokens": str(tokens.resolve()) if tokens else study.tokens}
-    copy = load_profile(path) if path.is_file() else None
+    copy = load_study(path) if path.is_file() else None
     if copy and any(getattr(copy, key) != value for key, value in wanted.items()):
         given = f"{copy.minutes} minutes and the token file {copy.tokens}"
-        raise ProfileError(f"{path}: was made for {given}: give the same, or remove it to start anew")
+        raise StudyError(f"{path}: was made for {given}: give the same, or remove it to start anew")
     new = copy or at_hand(replace(study, **wanted, **_corpus(tokens)), source)
     for model in dict.fromkeys(models):
         if not study.minutes and minutes and new.recipe(model) == study.recipe(model):
@@ -105,7 +105,7 @@ def _corpus(tokens: Path | None) -> dict[str, Any]:
     return {"corpus": corpora.read_file(tokens).about["corpus"]} if tokens else {}
 
 
-def _write(path: Path, study: Profile) -> None:
+def _write(path: Path, study: Study) -> None:
     """Write a study as the YAML that it can be read from, without what is not set."""
     yaml, stream = YAML(typ="safe", pure=True), io.StringIO()
     yaml.dump(_set(asdict(study)), stream)
@@ -117,9 +117,9 @@ def _set(values: dict[str, Any]) -> dict[str, Any]:
     return {key: _set(value) if isinstance(value, dict) else value for key, value in kept.items()}
 
 
-def at_hand(study: Profile, source: sources.Source) -> Profile:
+def at_hand(study: Study, source: sources.Source) -> Study:
     """Return what a study's rows need: one head per task, the tasks at hand, by stand-in splits if it must be."""
-    other, tuned, left_out = load_profile(STAND_INS).finetune, study.finetune, []
+    other, tuned, left_out = load_study(STAND_INS).finetune, study.finetune, []
     for task in dict.fromkeys([*(task for group in tuned.groups.values() for task in group), *study.attention.tasks]):
         stood_in = {key: getattr(tuned, key) | _of(task, getattr(other, key)) for key in STOOD_IN}
         ways = (tuned, replace(tuned, **stood_in))
@@ -146,10 +146,10 @@ def _has(task: str, recipe: Finetuning, source: sources.Source) -> bool:
     return True
 
 
-def fitted(study: Profile, model: str, source: sources.Source, cores: int, *, first: bool) -> Profile:
+def fitted(study: Study, model: str, source: sources.Source, cores: int, *, first: bool) -> Study:
     """Return a study whose schedule for a model fits its minutes; of the `first` model also what follows.
 
-    High, which takes longest, is timed whatever the row: the rows of a size have the same steps. Raises ProfileError
+    High, which takes longest, is timed whatever the row: the rows of a size have the same steps. Raises StudyError
     if the time holds no step.
     """
     tokenizer, text, _ = pretraining.texts(study, model, source)
@@ -184,7 +184,7 @@ def within(recipe: Pretraining, seconds: float, minutes: int, model: str) -> tup
     steps = min(recipe.steps, int(whole - checks * sequences))
     if steps < 1:
         least = ceil((START + LOAD * seconds * (1 + checks * FEW)) / (SHARE * 60))
-        raise ProfileError(f"--minutes {minutes}: a step of {model} takes {seconds:.1f} s here; give at least {least}")
+        raise StudyError(f"--minutes {minutes}: a step of {model} takes {seconds:.1f} s here; give at least {least}")
     warmup = round(steps * recipe.warmup / recipe.steps)
     return Schedule(steps=steps, learning_rate=recipe.learning_rate, warmup=warmup), sequences
 
@@ -203,7 +203,7 @@ def _rows(batch: Mapping[str, Tensor], count: int) -> dict[str, Tensor]:
     return {key: values[:count] for key, values in batch.items()}
 
 
-def most_items(study: Profile, source: sources.Source, item: float, seconds: float) -> int | None:
+def most_items(study: Study, source: sources.Source, item: float, seconds: float) -> int | None:
     """Return how many items a task may have so that each group ends in time; None where all of them fit."""
     tuned, loaded = study.finetune, {}
     for task in (task for group in tuned.groups.values() for task in group):

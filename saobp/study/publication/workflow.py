@@ -17,7 +17,7 @@ from packaging.requirements import Requirement
 from saobp.study.data import sources
 from saobp.study.publication import rows as selected
 from saobp.study.setup import paths
-from saobp.study.setup.studies import find, load_profile
+from saobp.study.setup.studies import find, load_study
 
 EXTRAS = ("", "study")  # what a run needs; the tests' own tools may differ
 PLACES = ("records", "notebooks", "logs", "checkpoints", "work")  # of a build folder, made before anything runs
@@ -78,11 +78,11 @@ def reproduce(
 
     `processes` share each pretraining run of an encoder, by torchrun. `rows`: the records of these alone, without a
     report; within `minutes` each, on the text of a file of `tokens` (`saobp.study.publication.rows`).
-    Raises ProfileError or DataError before anything runs, WorkflowFailed when a run fails.
+    Raises StudyError or DataError before anything runs, WorkflowFailed when a run fails.
     """
     check_packages()
     where = ["--workflow-profile", str(cluster_profile(cluster))] if cluster else []
-    path, profile = find(profile_name).resolve(), load_profile(profile_name)
+    path, profile = find(profile_name).resolve(), load_study(profile_name)
     source, _ = sources.resolve(profile.data), selected.chosen(profile, rows)
     folder = paths.build(profile.name)
     clock = time.perf_counter()
@@ -116,9 +116,9 @@ def cluster_profile(name: str) -> Path:
 def preview(profile_name: str, rows: Sequence[str] = ()) -> None:
     """List the runs of a profile, or of its rows, and run none: its graph is built, its data are not looked for.
 
-    Raises ProfileError, or WorkflowFailed when the graph cannot be built.
+    Raises StudyError, or WorkflowFailed when the graph cannot be built.
     """
-    path, profile = find(profile_name).resolve(), load_profile(profile_name)
+    path, profile = find(profile_name).resolve(), load_study(profile_name)
     folder = paths.build(profile.name)
     folder.mkdir(parents=True, exist_ok=True)
     with open(os.devnull) as nothing:

@@ -60,7 +60,7 @@ SEEDS = range(2**32)  # what numpy and torch take
 
 
 def check_names(notebook: Path, values: dict[str, Any]) -> None:
-    """Refuse a profile that cannot be read, and a model, algorithm, task, group or seed that there is not."""
+    """Refuse a study that cannot be read, and a model, algorithm, task, group or seed that there is not."""
     for name in ("seed", "finetune_seed"):
         if name in values and values[name] not in SEEDS:
             raise UsageError(
@@ -68,7 +68,7 @@ def check_names(notebook: Path, values: dict[str, Any]) -> None:
             )
     if not values.get("profile"):
         return
-    study = studies.load_profile(values["profile"])
+    study = studies.load_study(values["profile"])
     known = {
         "model": get_args(recipes.Model),
         "algorithm": get_args(ALGORITHMS.get(notebook.stem, recipes.Algorithm)),
@@ -92,7 +92,7 @@ def _value(notebook: Path, name: str, text: str, default: Any) -> Any:
         raise UsageError(f"parameter '{name}' of {notebook.name} takes {taken}: not '{text}'") from None
 
 
-def run(notebook: Path, output: Path, given: dict[str, str], profile_file: Path | None = None) -> dict[str, Any]:
+def run(notebook: Path, output: Path, given: dict[str, str], study_file: Path | None = None) -> dict[str, Any]:
     """Execute `notebook` into `output` and return the one record that it wrote.
 
     The record goes to the parameter `record`, by default beside the output. The output appears when all
@@ -100,8 +100,8 @@ def run(notebook: Path, output: Path, given: dict[str, str], profile_file: Path 
     Raises UsageError for a wrong command, NotebookFailed for a failing cell or a missing record.
     """
     declared = declared_parameters(notebook)
-    if profile_file is not None:
-        given = {"profile": str(studies.find(profile_file).resolve()), **given}
+    if study_file is not None:
+        given = {"profile": str(studies.find(study_file).resolve()), **given}
     values = checked(notebook, given, declared)
     known = {name: value for name, value in declared.items() if not isinstance(value, typed_by_hand.Computed)}
     check_names(notebook, {**known, **values})

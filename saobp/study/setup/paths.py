@@ -1,4 +1,4 @@
-"""Where things are: the repository, a profile's build folder, the shared cache."""
+"""Where things are: the repository, a study's build folder, the shared cache."""
 
 import os
 import shutil
@@ -17,19 +17,19 @@ def root() -> Path:
     raise FileNotFoundError(f"{here} is not inside the saobp repository: change into it first")
 
 
-def build(profile: str) -> Path:
-    """Return `build/<profile>`, where a profile's runs leave everything they make."""
-    return root() / "build" / profile
+def build(study: str) -> Path:
+    """Return `build/<study>`, where a study's runs leave everything they make."""
+    return root() / "build" / study
 
 
 def cache() -> Path:
-    """Return the folder for tokenised corpora and generated data, shared by all profiles."""
+    """Return the folder for tokenised corpora and generated data, shared by all studies."""
     return root() / "build" / "cache"
 
 
-def results(profile: str) -> Path:
-    """Return the folder of a profile's tracked records."""
-    return root() / "data" / "results" / profile
+def results(study: str) -> Path:
+    """Return the folder of a study's tracked records."""
+    return root() / "data" / "results" / study
 
 
 def figures() -> Path:

@@ -60,7 +60,7 @@ class Question(Strict):
     outcomes: dict[Outcome, str]
 
 
-class Study(Question):
+class Planned(Question):
     """One planned study; what only its runs read (arms, tasks, …) is in `model_extra`."""
 
     model_config = STRICT | {"extra": "allow"}
@@ -71,7 +71,7 @@ class Plan(Strict):
 
     name: str
     interim: str
-    studies: dict[str, Study]
+    studies: dict[str, Planned]
     departures: list[str]
 
 

@@ -1,4 +1,4 @@
-"""How each stage of a study is run: one recipe a section of a profile, with what it may say."""
+"""How each stage of a study is run: one recipe a section of a study, with what it may say."""
 
 from collections import Counter
 from dataclasses import field
@@ -136,7 +136,7 @@ class AttentionCapture:
 
 @dataclass(frozen=True, config=STRICT, kw_only=True)
 class Decoding:
-    """The causal models of Table 7, pretrained on the profile's corpus and asked without fine-tuning."""
+    """The causal models of Table 7, pretrained on the study's corpus and asked without fine-tuning."""
 
     models: Annotated[list[Model], MinLen(1)]  # widths and depths; the paper gives none for its decoders
     algorithms: Annotated[list[DecoderAlgorithm], MinLen(1)]

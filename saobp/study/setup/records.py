@@ -49,7 +49,7 @@ class Run:
         departures: Sequence[Departure] = (),
         precision: str | None = None,
     ) -> Record:
-        """Write the record to `path` (empty: the profile's default place), whole or not at all.
+        """Write the record to `path` (empty: the study's default place), whole or not at all.
 
         `data` says which splits were used and how complete they are; `departures` are everything that differs from
         the paper's training configuration; `precision` is that of training, if any. Returns the record.
@@ -85,7 +85,7 @@ def as_text(record: dict[str, Any]) -> str:
 
 
 def default_path(profile: str, stage: str, parameters: dict[str, Any]) -> Path:
-    """Return where a run's record goes when nobody says: `build/<profile>/interactive/`.
+    """Return where a run's record goes when nobody says: `build/<study>/interactive/`.
 
     A reader's own execution never overwrites a record that the workflow made.
     """
@@ -163,25 +163,25 @@ def read(path: str | Path) -> Record:
     return _put_back(record, Path(path))
 
 
-def files(profile_or_folder: str | Path) -> list[Path]:
-    """Name the files of all records of a profile or folder, in their order.
+def files(study_or_folder: str | Path) -> list[Path]:
+    """Name the files of all records of a study or folder, in their order.
 
-    A profile's finished build (`build/<profile>/records`) comes before its tracked results.
+    A study's finished build (`build/<study>/records`) comes before its tracked results.
     """
-    text = str(profile_or_folder)
+    text = str(study_or_folder)
     candidates = [Path(text), paths.build(text) / "records", paths.results(text)]
     found = (sorted(folder.glob("*.json")) for folder in candidates if folder.is_dir())
     return next(filter(None, found), [])
 
 
-def load(profile_or_folder: str | Path) -> list[Record]:
-    """Read all records of a profile or folder, in the order of their names."""
-    return [read(path) for path in files(profile_or_folder)]
+def load(study_or_folder: str | Path) -> list[Record]:
+    """Read all records of a study or folder, in the order of their names."""
+    return [read(path) for path in files(study_or_folder)]
 
 
-def hashes(profile_or_folder: str | Path) -> dict[str, str]:
+def hashes(study_or_folder: str | Path) -> dict[str, str]:
     """Map each record's name to the SHA-256 of its file's bytes, as `sha256sum` prints it."""
-    return {path.stem: seals.digest(path) for path in files(profile_or_folder)}
+    return {path.stem: seals.digest(path) for path in files(study_or_folder)}
 
 
 def select(records: list[Record], stage: str | None = None, **parameters: Any) -> list[Record]:

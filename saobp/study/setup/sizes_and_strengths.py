@@ -34,7 +34,7 @@ SIZES = {
 
 
 def strength_of(model: str, strengths: dict[str, float] | None = None) -> float:
-    """Return λ for a model: what a profile says, else Sec. 6's value for its size."""
+    """Return λ for a model: what a study says, else Sec. 6's value for its size."""
     return (strengths or {}).get(model, SIZES[model].strength)
 
 

@@ -1,4 +1,4 @@
-"""What a profile may say: the whole difference between a check of minutes and the paper's own runs."""
+"""What a study may say: the whole difference between a check of minutes and the paper's own runs."""
 
 import difflib
 import hashlib
@@ -30,12 +30,12 @@ from saobp.study.setup.recipes import (
 )
 
 
-class ProfileError(ValueError):
-    """A profile that cannot be used; the message names the file and the key."""
+class StudyError(ValueError):
+    """A study that cannot be used; the message names the file and the key."""
 
 
 @dataclass(frozen=True, config=STRICT, kw_only=True)
-class Profile:
+class Study:
     """A whole study: data, models, algorithms, seeds and the recipe of each stage."""
 
     name: str
@@ -84,52 +84,52 @@ class Profile:
     def decoder_recipe(self, model: str) -> Pretraining:
         """Return how a decoder of this study is pretrained, by the same schedules.
 
-        Raises ProfileError if the study has none.
+        Raises StudyError if the study has none.
         """
         if self.decoder is None:
-            raise ProfileError(f"profile {self.name} trains no decoder: it has no section `decoder`")
+            raise StudyError(f"study {self.name} trains no decoder: it has no section `decoder`")
         own = self.schedules.get(model)
         return replace(self.decoder.pretrain, **asdict(own)) if own else self.decoder.pretrain
 
     def fingerprint(self) -> str:
-        """Return 12 hex digits that change with any value of the profile."""
+        """Return 12 hex digits that change with any value of the study."""
         return hashlib.sha256(repr(asdict(self)).encode()).hexdigest()[:12]
 
 
 def available() -> list[str]:
-    """List the names of the profiles that come with the repository."""
+    """List the names of the studies that come with the repository."""
     return sorted(path.stem for path in (paths.root() / "notebooks" / "studies").glob("*.yaml"))
 
 
 def find(name_or_path: str | Path) -> Path:
-    """Return the file of a profile given by name (`smoke`) or path (`my/profile.yaml`)."""
+    """Return the file of a study given by name (`smoke`) or path (`my/study.yaml`)."""
     text = str(name_or_path)
     if text.endswith((".yaml", ".yml")):
         return Path(text)
     known = paths.root() / "notebooks" / "studies" / f"{text}.yaml"
     if "/" in text or not known.is_file():
-        raise ProfileError(f"no profile is called {text!r}: choose one of {', '.join(available())}")
+        raise StudyError(f"no study is called {text!r}: choose one of {', '.join(available())}")
     return known
 
 
-def load_profile(name_or_path: str | Path) -> Profile:
-    """Read a profile; every key is checked before anything runs.
+def load_study(name_or_path: str | Path) -> Study:
+    """Read a study; every key is checked before anything runs.
 
-    Raises ProfileError, one line that names the file and the key, for a missing or unreadable file,
+    Raises StudyError, one line that names the file and the key, for a missing or unreadable file,
     an unknown key, a wrong type or an impossible value.
     """
     path = find(name_or_path)
     try:
         # as JSON, because there a mapping may become a dataclass while numbers and texts stay strictly apart
-        profile = TypeAdapter(Profile).validate_json(json.dumps(typed_by_hand.read(path), default=str))
+        study = TypeAdapter(Study).validate_json(json.dumps(typed_by_hand.read(path), default=str))
     except ValidationError as error:
-        raise ProfileError(f"{path}: {_explain(error)}") from None
+        raise StudyError(f"{path}: {_explain(error)}") from None
     except ValueError as error:
-        lost = f"{path}: no such profile; choose one of {', '.join(available())}, or the path of your own"
-        raise ProfileError(str(error) if path.is_file() else lost) from None
-    if profile.name != path.stem:
-        raise ProfileError(f"{path}: key 'name' must be the file's own, '{path.stem}': runs find each other by it")
-    return profile
+        lost = f"{path}: no such study; choose one of {', '.join(available())}, or the path of your own"
+        raise StudyError(str(error) if path.is_file() else lost) from None
+    if study.name != path.stem:
+        raise StudyError(f"{path}: key 'name' must be the file's own, '{path.stem}': runs find each other by it")
+    return study
 
 
 def _explain(error: ValidationError) -> str:
@@ -139,9 +139,7 @@ def _explain(error: ValidationError) -> str:
     first = next((e for e in errors if e["type"] in unknown), errors[0])
     key = ".".join(str(part) for part in first["loc"])
     if first["type"] in unknown:
-        known = {
-            key for kind in (Profile, *vars(recipes).values()) for key in getattr(kind, "__dataclass_fields__", ())
-        }
+        known = {key for kind in (Study, *vars(recipes).values()) for key in getattr(kind, "__dataclass_fields__", ())}
         close = difflib.get_close_matches(str(first["loc"][-1]), sorted(known), n=1)
         return f"unknown key {key!r}" + (f": did you mean '{close[0]}'?" if close else "")
     if first["type"] == "missing":

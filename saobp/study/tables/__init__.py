@@ -49,9 +49,9 @@ def relevant(number: int, records: Sequence[Record]) -> list[Record]:
 def table(
     number: int, records: Sequence[Record], published: Published | None = None, *, first: Sequence[Record] = ()
 ) -> Table:
-    """Build Table `number` (1 to 9) from the records of one profile, under the rows of another, `first`, if any.
+    """Build Table `number` (1 to 9) from the records of one study, under the rows of another, `first`, if any.
 
-    Raises ValueError for another number, or for records of several profiles.
+    Raises ValueError for another number, or for records of several studies.
     """
     if number not in TABLES:
         raise ValueError(f"number: the paper has no Table {number}; choose 1 to 9")

@@ -11,13 +11,13 @@ NAMED_STAGES = {"finetune": "fine-tuning", "attention": "attention", "cost": "co
 
 
 def profile(records: Sequence[Record]) -> str:
-    """The one profile that records come from ("none" without a record).
+    """The one study that records come from ("none" without a record).
 
-    Raises ValueError for records of several profiles: runs of different recipes must not share a cell.
+    Raises ValueError for records of several studies: runs of different recipes must not share a cell.
     """
     names = sorted({record["profile"] for record in records})
     if len(names) > 1:
-        raise ValueError(f"records: of several profiles ({', '.join(names)}); choose the records of one")
+        raise ValueError(f"records: of several studies ({', '.join(names)}); choose the records of one")
     return names[0] if names else "none"
 
 

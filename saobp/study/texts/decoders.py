@@ -7,7 +7,7 @@ import pandas as pd
 
 from saobp.study.paper import frames, numbers
 from saobp.study.setup import paths
-from saobp.study.setup.studies import load_profile
+from saobp.study.setup.studies import load_study
 from saobp.study.statistics import Estimate, mean_interval
 from saobp.study.texts import tracked
 from saobp.study.texts.attention import STUDY
@@ -54,4 +54,4 @@ def prefix_loss(algorithm: str) -> float:
 
 def even_guess() -> float:
     """Return the loss of giving every token of the vocabulary the same probability, in nats per token."""
-    return log(load_profile(STUDY).decoder.vocabulary)
+    return log(load_study(STUDY).decoder.vocabulary)

@@ -3,13 +3,13 @@
 from math import isnan
 
 from saobp.study.setup import plan
-from saobp.study.setup.plan import Primary, Study
+from saobp.study.setup.plan import Planned, Primary
 from saobp.study.statistics import Estimate, level_at
 
 WAITING = ("retrofit", "scratch", "branched", "decoders", "cost")  # without a run yet; retrofit once it has none
 
 
-def study(name: str) -> Study:
+def study(name: str) -> Planned:
     """Return a planned study by its name in the plan."""
     return plan.read(plan.file()).studies[name]
 

@@ -14,7 +14,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast, TrainerCallba
 from saobp.study.data.sources import Source
 from saobp.study.setup import paths, seals
 from saobp.study.setup.recipes import Pretraining
-from saobp.study.setup.studies import Profile
+from saobp.study.setup.studies import Study
 from saobp.study.training import regularizers
 
 KEPT = 2  # whole checkpoints of a run: should the newest be damaged, there is the one before
@@ -22,14 +22,14 @@ NAME = re.compile(r"checkpoint-\d+")
 
 
 def work_folder(
-    study: Profile, model: str, algorithm: str, seed: int, text: str, recipe: Pretraining | None = None
+    study: Study, model: str, algorithm: str, seed: int, text: str, recipe: Pretraining | None = None
 ) -> Path:
     """Return where a pretraining run keeps what it continues from; another recipe or text gets another folder."""
     identity = (asdict(recipe or study.recipe(model)), study.strengths.get(model), text)
     return paths.build(study.name) / "work" / marked(f"{model}-{algorithm}-{seed}", identity)
 
 
-def finetune_folder(study: Profile, checkpoint: Path, group: str, seed: int, source: Source) -> Path:
+def finetune_folder(study: Study, checkpoint: Path, group: str, seed: int, source: Source) -> Path:
     """Return where a fine-tuning run keeps its finished tasks; other weights or another recipe get another folder."""
     identity = (asdict(study.finetune), source.name, seals.digest(checkpoint / "model.safetensors"))
     return paths.build(study.name) / "work" / marked(f"{checkpoint.name}-{group}-{seed}", identity)

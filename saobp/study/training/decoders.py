@@ -13,19 +13,19 @@ from saobp.study.evaluation import zeroshot
 from saobp.study.setup import labels
 from saobp.study.setup.recipes import DecoderAlgorithm
 from saobp.study.setup.sizes_and_strengths import strength_of
-from saobp.study.setup.studies import Profile
+from saobp.study.setup.studies import Study
 from saobp.study.training import architectures, checkpoints, heldout, trainer
 from saobp.study.training.heldout import HeldOut
 
 
-def texts(study: Profile, model: str, source: Source) -> tuple[PreTrainedTokenizerBase, corpora.Blocks, corpora.Blocks]:
+def texts(study: Study, model: str, source: Source) -> tuple[PreTrainedTokenizerBase, corpora.Blocks, corpora.Blocks]:
     """Return a study's byte-pair tokenizer, its training text and its held-out text, in sequences of the recipe."""
     recipe, plan = study.decoder_recipe(model), study.decoder
     return corpora.prepared(source, study.corpus, plan.tokenizer, plan.vocabulary, recipe)
 
 
 def untrained(
-    study: Profile, model: str, algorithm: str, seed: int, tokenizer: PreTrainedTokenizerBase
+    study: Study, model: str, algorithm: str, seed: int, tokenizer: PreTrainedTokenizerBase
 ) -> PreTrainedModel:
     """Return a decoder before training with its algorithm in place; the same seed gives every algorithm one start.
 
@@ -40,7 +40,7 @@ def untrained(
 
 
 def train(
-    study: Profile,
+    study: Study,
     model: str,
     algorithm: str,
     seed: int,
@@ -64,7 +64,7 @@ def train(
 
 
 def asked(
-    study: Profile, network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, source: Source
+    study: Study, network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, source: Source
 ) -> tuple[dict[str, dict[str, Any]], list[dict[str, Any]]]:
     """Ask a decoder the study's questions without fine-tuning; returns task -> scores, and the splits used."""
     plan, results, splits = study.decoder, {}, []
@@ -76,7 +76,7 @@ def asked(
 
 
 def metrics(
-    study: Profile, model: str, network: PreTrainedModel, log: list[dict[str, Any]], full: dict[str, Any]
+    study: Study, model: str, network: PreTrainedModel, log: list[dict[str, Any]], full: dict[str, Any]
 ) -> dict[str, Any]:
     """Return what a decoder's record holds of its training and of its perplexity `full` on held-out text."""
     recipe = study.decoder_recipe(model)

@@ -8,7 +8,7 @@ from saobp.study.paper import numbers
 from saobp.study.setup.recipes import Finetuning, MultiHop, Pretraining
 from saobp.study.setup.schema import Departure, Value
 from saobp.study.setup.sizes_and_strengths import SIZES, Size, strength_used
-from saobp.study.setup.studies import Profile, ProfileError
+from saobp.study.setup.studies import Study, StudyError
 
 PAPER_SEED = 42
 PAPER_TEXTS = "WikiText, BookCorpus, OpenWebText"
@@ -22,14 +22,14 @@ SCHEDULE = {  # name for readers -> field of a recipe
 }  # fmt: skip
 
 
-def departures(study: Profile, model: str, text: Any, algorithm: str, seed: int) -> list[Departure]:
+def departures(study: Study, model: str, text: Any, algorithm: str, seed: int) -> list[Departure]:
     """Name everything that makes a pretraining run another one than the paper's: text, model, method, schedule."""
     recipe, minutes = study.recipe(model), [open_("minutes for a row", study.minutes)] if study.minutes else []
     of_text, method = _text(study, text, recipe), _method(study, model, algorithm)
     return [*of_text, *method, *_trained(study, model, recipe, [seed]), *minutes]
 
 
-def decoder(study: Profile, model: str, text: Any, algorithm: str, seed: int) -> list[Departure]:
+def decoder(study: Study, model: str, text: Any, algorithm: str, seed: int) -> list[Departure]:
     """Name what a decoder's run does otherwise than the paper, which gives no size and no schedule for decoders."""
     size, plan, recipe = SIZES[model], study.decoder, study.decoder_recipe(model)
     found = [*_text(study, text, recipe), open_("model", f"{size.layers} layers, width {size.hidden}")]
@@ -39,14 +39,14 @@ def decoder(study: Profile, model: str, text: Any, algorithm: str, seed: int) ->
     return [*found, *_method(study, model, algorithm), *_seeds([seed]), *timing]
 
 
-def beyond(study: Profile, text: Any) -> list[Departure]:
+def beyond(study: Study, text: Any) -> list[Departure]:
     """Name how the runs of notebook 12 are trained, a part of the record each: "strengths", "sizes", "hops".
 
     Strengths are set beside Table 5's column of their size, larger models each beside its own.
-    Raises ProfileError if the study has no such runs.
+    Raises StudyError if the study has no such runs.
     """
     if study.beyond is None:
-        raise ProfileError(f"profile {study.name} asks no open questions: it has no section `beyond`")
+        raise StudyError(f"study {study.name} asks no open questions: it has no section `beyond`")
     plan, exam = study.beyond, study.multihop
     own = _text(study, text, plan.pretrain) + _trained(study, plan.model, plan.pretrain, plan.seeds)
     found = [{**entry, "part": "strengths"} for entry in own]
@@ -58,7 +58,7 @@ def beyond(study: Profile, text: Any) -> list[Departure]:
     return found + ([{**entry, "part": "hops"} for entry in _exam(exam)] if exam else [])
 
 
-def _trained(study: Profile, model: str, recipe: Pretraining, seeds: Collection[int]) -> list[Departure]:
+def _trained(study: Study, model: str, recipe: Pretraining, seeds: Collection[int]) -> list[Departure]:
     """Name what differs in a model's training from the paper's of the size that it stands for."""
     return [*_size(study, model), *_seeds(seeds), *schedule(recipe, SIZES[model].twin_of or model)]
 
@@ -68,7 +68,7 @@ def _seeds(seeds: Collection[int]) -> list[Departure]:
     return [differs("seed", ", ".join(other), PAPER_SEED)] if other else []
 
 
-def _size(study: Profile, model: str) -> list[Departure]:
+def _size(study: Study, model: str) -> list[Departure]:
     """Name a scaled-down model with the size that it stands for, and another vocabulary than BERT's."""
     size, found = SIZES[model], []
     if size.twin_of:
@@ -100,7 +100,7 @@ def partial(text: Any) -> bool:
     )
 
 
-def _text(study: Profile, text: Any, recipe: Pretraining) -> list[Departure]:
+def _text(study: Study, text: Any, recipe: Pretraining) -> list[Departure]:
     """Name another text than the paper's three, or less of it; of the same text the weights, which it does not give."""
     names = {"wikitext-103" if ":wikitext-103" in name else name.partition(":")[0] for name in study.corpus}
     limit = [differs("tokens of text", recipe.limit_tokens, "all")] if recipe.limit_tokens else []
@@ -109,7 +109,7 @@ def _text(study: Profile, text: Any, recipe: Pretraining) -> list[Departure]:
     return [differs("text", ", ".join(study.corpus), PAPER_TEXTS), *limit]
 
 
-def _method(study: Profile, model: str, algorithm: str) -> list[Departure]:
+def _method(study: Study, model: str, algorithm: str) -> list[Departure]:
     """Name another strength than the paper's, and baselines that are not exactly their authors'."""
     used, usual = strength_used(model, algorithm, study.strengths), SIZES[model].strength
     found = [differs("strength", used, usual)] if used not in (None, usual) else []

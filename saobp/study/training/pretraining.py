@@ -1,6 +1,6 @@
 """One pretraining run of a study, the same in notebook 04, on one machine, or under torchrun on many processes.
 
-    torchrun --nproc-per-node 2 -m saobp.study.training.pretraining --profile laptop --model mini --algorithm high
+    torchrun --nproc-per-node 2 -m saobp.study.training.pretraining --study laptop --model mini --algorithm high
 
 trains to the end and leaves the checkpoints where notebook 04 looks for them: it then has nothing left to train and
 writes the record.
@@ -23,7 +23,7 @@ from saobp.study.data.masking import SeededMasking
 from saobp.study.data.sources import DataError, Source
 from saobp.study.setup.recipes import Algorithm
 from saobp.study.setup.sizes_and_strengths import SIZES, body_parameters, strength_of
-from saobp.study.setup.studies import Profile, load_profile
+from saobp.study.setup.studies import Study, load_study
 from saobp.study.training import architectures, checkpoints, heldout, regularizers, trainer
 from saobp.study.training.heldout import HeldOut
 from saobp.study.training.watch import TrainingFailed
@@ -33,7 +33,7 @@ WIKITEXT_CONFIGS = ("wikitext-103-raw-v1", "wikitext-103-v1")  # of the second, 
 WIKITEXT_TOKENS = 16_384  # from its start
 
 
-def texts(study: Profile, model: str, source: Source) -> tuple[PreTrainedTokenizerBase, corpora.Blocks, corpora.Blocks]:
+def texts(study: Study, model: str, source: Source) -> tuple[PreTrainedTokenizerBase, corpora.Blocks, corpora.Blocks]:
     """Return a study's tokenizer, its training text and its held-out text in sequences of the recipe's length.
 
     A study's token file takes the place of its corpus; DataError if it is none, or was written for another study.
@@ -51,7 +51,7 @@ def texts(study: Profile, model: str, source: Source) -> tuple[PreTrainedTokeniz
 
 def write_tokens(file: Path, profile: str, names: Sequence[str] = ()) -> Path:
     """Write the text of a study to a token file, or that of other data sets, `names`, in equal parts."""
-    study = load_profile(profile)
+    study = load_study(profile)
     study = replace(study, tokens=None, corpus=dict.fromkeys(names, 1.0) if names else study.corpus)
     about = {"tokenizer": study.tokenizer, "vocabulary": study.vocabulary, "corpus": study.corpus}
     about["length"] = study.pretrain.length
@@ -59,7 +59,7 @@ def write_tokens(file: Path, profile: str, names: Sequence[str] = ()) -> Path:
     return corpora.write_file(file, corpora.TokenFile(*held, about))
 
 
-def untrained(study: Profile, model: str, algorithm: str, seed: int, tokenizer: PreTrainedTokenizerBase) -> nn.Module:
+def untrained(study: Study, model: str, algorithm: str, seed: int, tokenizer: PreTrainedTokenizerBase) -> nn.Module:
     """Return a model of a study before training, with its algorithm in place: a factor, or a penalty on the loss.
 
     Raises ValueError for what is no algorithm of encoders.
@@ -82,7 +82,7 @@ def same_weights(one: nn.Module, other: nn.Module) -> bool:
 
 
 def train(
-    study: Profile,
+    study: Study,
     model: str,
     algorithm: str,
     seed: int,
@@ -106,7 +106,7 @@ def train(
     )
 
 
-def held_out_measure(study: Profile, model: str, tokenizer: PreTrainedTokenizerBase, held_out: Dataset) -> HeldOut:
+def held_out_measure(study: Study, model: str, tokenizer: PreTrainedTokenizerBase, held_out: Dataset) -> HeldOut:
     """Return what measures a study's runs along training; its masks are those of seed 0 for every run."""
     recipe = study.recipe(model)
     masking = SeededMasking(tokenizer, recipe.masking, 0)
@@ -114,7 +114,7 @@ def held_out_measure(study: Profile, model: str, tokenizer: PreTrainedTokenizerB
 
 
 def metrics(
-    study: Profile, model: str, network: nn.Module, log: list[dict[str, Any]], measure: HeldOut
+    study: Study, model: str, network: nn.Module, log: list[dict[str, Any]], measure: HeldOut
 ) -> dict[str, Any]:
     """Return what a pretraining record holds: the curves, the size, the recipe and how much text was read.
 
@@ -133,7 +133,7 @@ def metrics(
 
 
 def on_wikitext(
-    study: Profile, model: str, network: nn.Module, tokenizer: PreTrainedTokenizerBase, source: Source
+    study: Study, model: str, network: nn.Module, tokenizer: PreTrainedTokenizerBase, source: Source
 ) -> dict[str, Any]:
     """Return a network's perplexity on WikiText-103, the paper's text for it, as `wikitext`; empty where there is none.
 
@@ -168,10 +168,10 @@ def _has(source: Source, config: str, split: str) -> bool:
 def main(profile: str, model: str, algorithm: str, seed: int) -> None:
     """Train one run of a study in the processes that torchrun or Accelerate started."""
     try:
-        study = load_profile(profile)
+        study = load_study(profile)
         if (model, algorithm) not in study.pairs():
             known = ", ".join(" ".join(pair) for pair in study.pairs())
-            raise ValueError(f"profile {study.name} trains no {model} with {algorithm}: choose one of {known}")
+            raise ValueError(f"study {study.name} trains no {model} with {algorithm}: choose one of {known}")
         tokenizer, text, held_out = texts(study, model, sources.resolve(study.data))
         network = untrained(study, model, algorithm, seed, tokenizer)
         train(study, model, algorithm, seed, network=network, tokenizer=tokenizer, text=text, held_out=held_out)

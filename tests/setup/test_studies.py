@@ -1,17 +1,17 @@
-"""A profile says only what it may say, and a mistake in it is named before anything runs."""
+"""A study says only what it may say, and a mistake in it is named before anything runs."""
 
 from dataclasses import FrozenInstanceError, replace
 
 import pytest
 
 from saobp.study.setup import paths
-from saobp.study.setup.studies import ProfileError, available, load_profile
+from saobp.study.setup.studies import StudyError, available, load_study
 
 SMOKE = (paths.root() / "notebooks" / "studies" / "smoke.yaml").read_text()
 
 
 def test_seeds_that_some_algorithms_have_more_are_run_after_those_of_all():
-    plan, more = load_profile("stories").multihop, {"high": [2]}
+    plan, more = load_study("stories").multihop, {"high": [2]}
     plan = replace(plan, layers=[2], algorithms=["low", "high"], seeds=[0, 1], more_seeds=more)
     assert plan.runs() == [(2, "low", 0), (2, "high", 0), (2, "low", 1), (2, "high", 1), (2, "high", 2)]
     with pytest.raises(ValueError, match="more_seeds: original is not among the algorithms"):
@@ -29,7 +29,7 @@ def written(tmp_path, old, new):
 
 @pytest.mark.parametrize("name", available())
 def test_every_profile_that_comes_along_is_valid(name):
-    assert load_profile(name).name == name
+    assert load_study(name).name == name
 
 
 @pytest.mark.parametrize(
@@ -84,27 +84,27 @@ def test_every_profile_that_comes_along_is_valid(name):
     ],
 )
 def test_a_mistake_is_named_in_one_line(tmp_path, old, new, said):
-    with pytest.raises(ProfileError) as caught:
-        load_profile(written(tmp_path, old, new))
+    with pytest.raises(StudyError) as caught:
+        load_study(written(tmp_path, old, new))
     message = str(caught.value)
     assert said in message and "smoke.yaml" in message and "\n" not in message
 
 
 @pytest.mark.parametrize(
-    "name, said", [("nope", "no profile is called 'nope':"), ("missing.yaml", "missing.yaml: no such profile;")]
+    "name, said", [("nope", "no study is called 'nope':"), ("missing.yaml", "missing.yaml: no such study;")]
 )
 def test_an_unknown_profile_is_refused_with_the_known_ones(name, said):
-    with pytest.raises(ProfileError, match=f"{said} choose one of .*smoke"):
-        load_profile(name)
+    with pytest.raises(StudyError, match=f"{said} choose one of .*smoke"):
+        load_study(name)
 
 
 def test_a_profile_cannot_be_changed_and_its_fingerprint_follows_its_values(tmp_path):
-    smoke, other = load_profile("smoke"), load_profile(written(tmp_path, "warmup: 30", "warmup: 61"))
+    smoke, other = load_study("smoke"), load_study(written(tmp_path, "warmup: 30", "warmup: 61"))
     with pytest.raises(FrozenInstanceError):
         smoke.name = "other"
-    assert smoke.fingerprint() == load_profile("smoke").fingerprint() != other.fingerprint()
+    assert smoke.fingerprint() == load_study("smoke").fingerprint() != other.fingerprint()
 
 
 def test_a_profile_without_decoders_says_so():
-    with pytest.raises(ProfileError, match="profile laptop trains no decoder: it has no section `decoder`"):
-        load_profile("laptop").decoder_recipe("mini")
+    with pytest.raises(StudyError, match="study laptop trains no decoder: it has no section `decoder`"):
+        load_study("laptop").decoder_recipe("mini")
