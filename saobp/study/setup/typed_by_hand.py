@@ -111,8 +111,8 @@ def declared(source: str) -> dict[str, Any]:
 def assigned(source: str) -> list[tuple[str, ast.Assign | ast.AnnAssign]]:
     """Return each name that a cell gives a value to, with the statement; IPython's lines are no Python and passed over.
 
-    papermill's own `inspect_notebook` loses a parameter whose line has a second `=` (in a comment, in `a = b = 1`, after `;`),
-    cuts a text at its `#`, and takes what is no Python.
+    papermill's own `inspect_notebook` loses a parameter whose line has a second `=` (in its comment,
+    in `a = b = 1`, after `;`), cuts a text at its `#`, and takes what is no Python.
     """
     body = ast.parse(re.sub(r"^[%!].*$", "", source, flags=re.MULTILINE), type_comments=True).body
     nodes = [node for node in body if isinstance(node, ast.Assign | ast.AnnAssign) and node.value]
