@@ -132,7 +132,7 @@ rule attention:
         record="records/06-attention-{model}-{algorithm}-{seed}-{task}.json",
     threads: THREADS
     params:
-        plan=repr(replace(profile.attention, tasks=[], algorithms=None)),
+        plan=repr(replace(profile.attention, tasks=[], tasks_of={}, algorithms=None)),
     log:
         "logs/06-attention-{model}-{algorithm}-{seed}-{task}.log",
     shell:

@@ -54,7 +54,7 @@ def read(records: Sequence[dict[str, Any]], width: int = WIDTH) -> list[dict[str
 
     Before the seeds of the first analysis are all there, those that are.
     """
-    study = plan.read(plan.file()).studies["hops"]
+    study = plan.studies()["hops"]
     own = {record["parameters"]["seed"]: record for record in records if record["parameters"]["width"] == width}
     done = [seed for seed in study.model_extra["seeds"] if seed in own]
     reached = [n for n in study.primary.analyses if done[:n] == study.model_extra["seeds"][:n]]

@@ -107,21 +107,24 @@ MEASURES: dict[str, Callable[..., torch.Tensor]] = {
 
 
 @torch.no_grad()
-def attention_by_layer(model: nn.Module, tokenizer: Any, texts: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
+def attention_by_layer(
+    model: nn.Module, tokenizer: Any, texts: Sequence[tuple[str, str]], measures: Sequence[str] = tuple(MEASURES)
+) -> list[dict[str, Any]]:
     """Return per layer each measure before ("raw") and after ("refined") the step, mean over texts and heads.
 
     entropy in nats; gtd and sparsity without unit; largest_column_share: of all mass, what the largest column holds.
     """
+    asked = [MEASURES[name] for name in measures]
     found = []  # text, layer, measure, side
     for first, second in texts:
         given = tokenizer(first, second, return_tensors="pt", truncation=True, max_length=TOKENS)
         with raw_attentions(model) as pairs:
             model(**given)
         mask = given["attention_mask"].bool()
-        found.append([[[f(a, mask=mask).mean().item() for a in pair] for f in MEASURES.values()] for pair in pairs])
+        found.append([[[f(a, mask=mask).mean().item() for a in pair] for f in asked] for pair in pairs])
     means = np.mean(found, axis=0)
     return [
-        {name: dict(zip(("raw", "refined"), side)) for name, side in zip(MEASURES, layer)} for layer in means.tolist()
+        {name: dict(zip(("raw", "refined"), side)) for name, side in zip(measures, layer)} for layer in means.tolist()
     ]
 
 

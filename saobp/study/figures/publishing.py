@@ -2,7 +2,11 @@
 
 import io
 import json
-from collections.abc import Mapping, Sequence
+import multiprocessing
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from types import MappingProxyType
@@ -116,11 +120,17 @@ def publish(
     entries |= {name: {"studies": _studies(decided)} for name in ("claims", "figure-claims")}
     drawn = [(number, origin(number, records, others), drawing.stem(number)) for number in drawing.FIGURES]
     drawn += [(n, drawing.relevant(n, others), name) for n, name in beside(records, others).items()]
+    pictures = []
     for number, behind, name in drawn:
         try:
-            entries[name], written[name] = both_widths(number, behind, folder, formats, name)
+            frame = drawing.data(number, behind)
         except drawing.FigureError as error:
             missing[name] = str(error)
+        else:
+            said = {"title": drawing.title(number), "caption": drawing.caption(number, behind, frame)}
+            entries[name] = provenance(behind) | said
+            pictures.append((number, name, frame))
+    written |= _both_widths(pictures, folder, formats)
     for name, files in written.items():
         entries[name]["files"] = {path.name: seals.digest(path) for path in files}
     every = [*first, *records]
@@ -128,16 +138,23 @@ def publish(
     return [*(path for files in written.values() for path in files), manifest]
 
 
-def both_widths(
-    number: int | str, records: Sequence[Record], folder: Path, formats: Sequence[str], name: str
-) -> tuple[dict[str, Any], list[Path]]:
-    """Write a figure as wide as a page, and as PDF as wide as a column; return its manifest entry and the paths."""
-    frame = drawing.data(number, records)
-    files = write(number, records, folder, formats, name=name, frame=frame)
-    if "pdf" in formats:
-        files += write(number, records, folder, ["pdf"], width=style.COLUMN, name=f"{name}-column", frame=frame)
-    said = {"title": drawing.title(number), "caption": drawing.caption(number, records, frame)}
-    return provenance(records) | said, files
+def _both_widths(
+    pictures: Iterable[tuple[int | str, str, pd.DataFrame]], folder: Path, formats: Sequence[str]
+) -> dict[str, list[Path]]:
+    """Write figures (number, name, data) as wide as a page, and as PDF as wide as a column; return the paths by name.
+
+    One process per processor draws: matplotlib needs a second or two for each, and they share nothing.
+    """
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    with ProcessPoolExecutor(os.cpu_count(), mp_context=context) as processes:
+        begun = {}
+        for number, name, frame in pictures:
+            draw = partial(processes.submit, write, number, (), folder, frame=frame)
+            begun[name] = [draw(formats=formats, name=name)]
+            if "pdf" in formats:
+                begun[name].append(draw(formats=["pdf"], width=style.COLUMN, name=f"{name}-column"))
+        return {name: [path for one in files for path in one.result()] for name, files in begun.items()}
 
 
 def _studies(decided: Sequence[verdicts.Verdict]) -> dict[str, list[str]]:

@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Callable, Iterable
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -90,6 +91,16 @@ def read(path: Path) -> Plan:
     given = sections(path)
     head = {key: given.pop(key) for key in ("name", "interim", "departures") if key in given}
     return _validated(path, "", Plan, head | {"studies": given})
+
+
+def studies() -> dict[str, Study]:
+    """Return the studies of the plan in force, read once per process."""
+    return _in_force(file())
+
+
+@cache
+def _in_force(path: Path) -> dict[str, Study]:
+    return read(path).studies
 
 
 def section(path: Path, name: str, kind: type[Kind]) -> Kind:

@@ -128,6 +128,7 @@ class AttentionCapture:
     """Which attention is measured, and on how much."""
 
     tasks: list[Task]
+    tasks_of: dict[Model, list[Task]] = field(default_factory=dict)  # a size's own list
     algorithms: list[Algorithm] | None = None  # of those trained; null = all
     samples: Positive = 1024  # caption of Fig. 4
     batch: Positive = 16

@@ -74,7 +74,7 @@ class Study:
         """Return every (model, algorithm, task) whose attention is measured."""
         plan, chosen = self.attention, self.attention.algorithms
         pairs = [(m, a) for m, a in self.pairs() if chosen is None or a in chosen]
-        return [(m, a, task) for m, a in pairs for task in plan.tasks]
+        return [(m, a, task) for m, a in pairs for task in plan.tasks_of.get(m, plan.tasks)]
 
     def recipe(self, model: str) -> Pretraining:
         """Return how a model of this study is pretrained: `pretrain`, with its size's own schedule if it has one."""

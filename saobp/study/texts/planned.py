@@ -11,7 +11,7 @@ WAITING = ("retrofit", "scratch", "branched", "decoders", "cost")  # without a r
 
 def study(name: str) -> Planned:
     """Return a planned study by its name in the plan."""
-    return plan.read(plan.file()).studies[name]
+    return plan.studies()[name]
 
 
 def outcome(found: Estimate | None, primary: Primary) -> str:

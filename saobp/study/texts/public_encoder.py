@@ -29,7 +29,7 @@ def runs() -> pd.DataFrame:
 
 def complete() -> pd.DataFrame:
     """Return the mean score of each seed (rows) and arm (columns) over the planned tasks; a seed without all is NaN."""
-    tasks = plan.sections(plan.file())["retrofit"]["tasks"]
+    tasks = plan.studies()["retrofit"].model_extra["tasks"]
     found = runs()[runs()["task"].isin(tasks)].groupby(["seed", "arm"])["score"].agg(["mean", "count"])
     return found["mean"].where(found["count"] == len(tasks)).unstack("arm")
 

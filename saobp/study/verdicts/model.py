@@ -150,7 +150,7 @@ def fixed(low: float, high: float) -> Ends:
 
 def claims(path: Path | None = None) -> dict[str, Claim]:
     """Read all claims, by id. Raises ValueError that names the claim whose margin is not in the plan."""
-    found, planned = {}, plan.read(plan.file()).studies
+    found, planned = {}, plan.studies()
     for id, entry in typed_by_hand.read(path or paths.root() / "data" / "claims.yaml").items():
         if isinstance(named := entry["margin"], dict):
             study = planned.get(named["study"])

@@ -75,12 +75,12 @@ def cause(studies: Studies) -> list[Measurement]:
 
 def analyses() -> list[int]:
     """Return the seeds at each analysis of the planned study of known hops."""
-    return plan.read(plan.file()).studies["hops"].primary.analyses
+    return plan.studies()["hops"].primary.analyses
 
 
 def fine_tuned(studies: Studies) -> list[Measurement]:
     """Mean over the plan's tasks after fine-tuning, High − Original, of the seeds that have all tasks in both arms."""
-    section = plan.read(plan.file()).studies["retrofit"]
+    section = plan.studies()["retrofit"]
     tasks, rows = section.model_extra["tasks"], []
     for study, runs in studies.of("retrofit").items():
         own = [run for run in runs if run["parameters"]["task"] in tasks]
@@ -94,7 +94,7 @@ def fine_tuned(studies: Studies) -> list[Measurement]:
 
 def untrained(studies: Studies) -> list[Measurement]:
     """Similarity of sentences with High inserted at the plan's strength and nothing trained; interval over pairs."""
-    strength = plan.read(plan.file()).studies["retrofit"].model_extra["arms"]["high"]["strength"]
+    strength = plan.studies()["retrofit"].model_extra["arms"]["high"]["strength"]
     rows = []
     for study, runs in studies.of("retrofit-untrained").items():
         for run in runs:

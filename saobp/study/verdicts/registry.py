@@ -52,8 +52,9 @@ def of_claim(claim: Claim, studies: Studies) -> list[Verdict]:
 def reruns(studies: Studies, decided: list[Verdict]) -> dict[tuple[str, str, str], Measurement]:
     """Return the measurements that change when repeated runs take the place of the first: by claim, study, part."""
     again, found = studies.with_reruns(), {}
+    rows = (row for verdict in decided for row in (*verdict.parts, *verdict.aside))
+    first = {row.key: (row.estimate, row.low, row.high) for row in rows}
     for claim in {row.claim.id: row.claim for row in decided}.values():
-        first = {row.key: (row.estimate, row.low, row.high) for row in measurements(claim, studies)}
         for row in measurements(claim, again):
             if first.get(row.key, now := (row.estimate, row.low, row.high)) != now:
                 found[row.key] = row
