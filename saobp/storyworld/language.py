@@ -10,7 +10,7 @@ import re
 from random import Random
 
 from saobp.storyworld import lexicon
-from saobp.storyworld.world import KINDS, Fact, Puzzle, Step
+from saobp.storyworld.world import RELATIONS, Fact, Puzzle, Step
 
 _TOWNS = frozenset(lexicon.TOWNS)
 
@@ -124,7 +124,7 @@ def _words(relation: str, word: str) -> dict[str, str]:
 
 def fact_sentence(random: Random, fact: Fact, templates: dict[str, tuple[str, ...]] = FACTS) -> str:
     """State a fact."""
-    subject_kind, object_kind = KINDS[fact.relation]
+    subject_kind, object_kind = RELATIONS[fact.relation]
     fields = _words(fact.relation, fact.word)
     fields |= {"s": named(subject_kind, fact.subject), "o": named(object_kind, fact.object)}
     return capitalized(random.choice(templates[fact.relation]).format(**fields))

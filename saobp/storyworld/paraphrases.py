@@ -28,7 +28,7 @@ def _other_facts(random: Random, facts: tuple[Fact, Fact]) -> tuple[Fact, Fact]:
 
 def mrpc(random: Random, index: int) -> dict:
     """Return two sentences of the same words or nearly so, and whether they say the same (1)."""
-    puzzle, _ = world.draw_puzzle(random, world.draw_steps(random, 1, allowed=frozenset(world.KINDS)), 2)
+    puzzle, _ = world.draw_puzzle(random, world.draw_steps(random, 1, allowed=frozenset(world.RELATIONS)), 2)
     facts = puzzle.fact(0, 0), puzzle.fact(0, 1)  # of one relation, about four entities of the same kinds
     first = _told(random, facts)
     label = index % 2

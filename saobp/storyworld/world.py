@@ -13,7 +13,7 @@ from random import Random
 from saobp.storyworld import lexicon
 
 # relation -> (kind of its subject, kind of its object)
-KINDS = {
+RELATIONS = {
     "kin": ("person", "person"),
     "social": ("person", "person"),
     "own": ("person", "object"),
@@ -63,12 +63,12 @@ class Step:
     @property
     def source(self) -> str:
         """The kind of entity that the step starts from."""
-        return KINDS[self.relation][self.inverse]
+        return RELATIONS[self.relation][self.inverse]
 
     @property
     def target(self) -> str:
         """The kind of entity that the step leads to."""
-        return KINDS[self.relation][not self.inverse]
+        return RELATIONS[self.relation][not self.inverse]
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from saobp.study.evaluation import scoring
-from saobp.study.setup.tasks_and_metrics import TASKS
+from saobp.study.setup.tasks_and_metrics import GLUE, TASKS
 from saobp.study.statistics import estimates, task_scores
 
 
@@ -46,7 +46,7 @@ def test_runs_pair_by_seed_whatever_their_order():
 
 def test_the_glue_average_is_the_mean_of_nine():
     runs = [examples.finetune(seed=seed) for seed in (1, 2)]
-    by_task = {task: task_scores.scores(runs, "mini", "original", task) for task in estimates.GLUE}
+    by_task = {task: task_scores.scores(runs, "mini", "original", task) for task in GLUE}
     expected = np.mean([run.value for scores in by_task.values() for run in scores])
     assert estimates.average_estimate(by_task).value == pytest.approx(expected)
     assert estimates.average_estimate(by_task | {"rte": []}) is None

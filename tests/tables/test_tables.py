@@ -12,6 +12,7 @@ from acl_page import ACL_PAGE
 from saobp.study import tables, verdicts
 from saobp.study.paper import numbers
 from saobp.study.setup.records import select
+from saobp.study.setup.tasks_and_metrics import GLUE
 from saobp.study.statistics import estimates
 from saobp.study.tables import render
 
@@ -126,7 +127,7 @@ def test_a_cell_some_of_whose_runs_failed_says_how_many():
 
 
 def test_an_average_over_fewer_seeds_names_the_tasks_that_failed():
-    table = with_failures(1, tuple(estimates.GLUE))
+    table = with_failures(1, tuple(GLUE))
     assert table.cell("BERT-Mini", "High", column="Avg").ours.seeds == 2
     assert "BERT-Mini High, Avg: failed runs: 1 of RTE" in table.notes()
 

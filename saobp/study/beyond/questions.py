@@ -31,7 +31,7 @@ NAMES = {
 @cache
 def tokenizer(entities: int) -> PreTrainedTokenizerFast:
     """Return a tokenizer of one token a word, for stories about so many entities of a kind."""
-    words = [*MARKS.values(), *world.KINDS]
+    words = [*MARKS.values(), *world.RELATIONS]
     words += [name.lower() for names in NAMES.values() for name in names[:entities]]
     backend = Tokenizer(models.WordLevel({word: index for index, word in enumerate(words)}, unk_token="[UNK]"))
     backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()

@@ -16,7 +16,7 @@ from saobp.study.data.sources import DataError, Source
 from saobp.study.data.splits import first_line
 from saobp.study.setup import paths, seals
 
-KINDS = ("bert", "gpt2", "wordpiece", "bpe")
+TOKENIZERS = ("bert", "gpt2", "wordpiece", "bpe")
 SPECIAL = {
     "pad_token": "[PAD]",
     "unk_token": "[UNK]",
@@ -45,8 +45,8 @@ def make_tokenizer(
     Raises ValueError for an unknown kind, a missing `vocabulary` or a cache that cannot be written, DataError where
     files are missing.
     """
-    if kind not in KINDS:
-        raise ValueError(f"kind='{kind}' must be one of {', '.join(KINDS)}")
+    if kind not in TOKENIZERS:
+        raise ValueError(f"kind='{kind}' must be one of {', '.join(TOKENIZERS)}")
     if kind in ("bert", "gpt2"):
         return _published(kind, source)
     if vocabulary is None or not mixture:

@@ -12,7 +12,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from saobp.study.cost import cost_tables
 from saobp.study.figures import style
 
-LOOKS = {
+CURVES = {
     "sdpa": ("original", "o", "solid"),
     "high": ("high", "s", "solid"),
     "materialised": ("high", "D", (0, (2, 1.5))),
@@ -104,7 +104,7 @@ def length_axes(ax: Axes, frame: pd.DataFrame, quantity: str) -> Axes:
     A bar joins the quartiles of the rounds, or the lowest and highest peak, where it is longer than the mark.
     """
     for way, points in frame.groupby("way", sort=False):
-        algorithm, marker, dash = LOOKS[str(way)]
+        algorithm, marker, dash = CURVES[str(way)]
         face = style.LOOKS[algorithm].colour if dash == "solid" else "white"
         look = {"color": style.LOOKS[algorithm].colour, "marker": marker, "markerfacecolor": face}
         ax.plot(points["length"], points[quantity], linestyle=dash, label=cost_tables.LENGTH_WAYS[str(way)], **look)

@@ -67,7 +67,7 @@ class Drawing:
 
 
 def _grid(number: int, plot: Callable[[pd.DataFrame, float], Figure] = grids.plot) -> Drawing:
-    tasks = grids.TASKS[number]
+    tasks = grids.GRIDS[number]
     needs = f"attention records of task {tasks[0]}"
     return Drawing(partial(grids.data, tasks), plot, grids.numbers, needs, ("attention",), tasks=tasks)
 
@@ -122,7 +122,7 @@ FIGURES: dict[Number, Drawing] = {
         tokens.data, tokens.plot, tokens.numbers, "a record of notebook 12 that followed tokens", ("beyond",), "tokens"
     ),
 }  # fmt: skip
-PAPER_FORMS: dict[Number, Drawing] = {f"{number}-paper": _grid(number, grids.paper_form) for number in grids.TASKS}
+PAPER_FORMS: dict[Number, Drawing] = {f"{number}-paper": _grid(number, grids.paper_form) for number in grids.GRIDS}
 TITLES = {
     "glance": "The result at a glance", "gains": "Gains", "length": "Cost against length", "hops": "Accuracy by hops",
     "learning": "Learning curves", "strength": "Other strengths", "tokens": "Mass by token",

@@ -12,11 +12,11 @@ from saobp.study.figures import style
 from saobp.study.paper import frames
 from saobp.study.paper import numbers as printed
 from saobp.study.setup import labels
+from saobp.study.setup.tasks_and_metrics import GLUE, TASKS
 from saobp.study.statistics import estimates, task_scores
-from saobp.study.tables.scores import GLUE_TITLES
 
 Record = dict[str, Any]
-TASKS = {"hellaswag": "HellaSwag", "race": "RACE-Middle", "squad": "SQuAD"} | GLUE_TITLES
+DRAWN = ("hellaswag", "race", "squad", *GLUE)  # from above
 COLUMNS = ["model", "task", "of", "gain", "low", "high", "runs", "items"]
 PAPER, OURS = "paper", "ours"
 GREY = "0.55"
@@ -57,11 +57,11 @@ def _without_error(size: str) -> list[tuple[str, str, float]]:
 def _ours(records: Sequence[Record], model: str) -> list[tuple]:
     """The gains of one model on every task that both algorithms have a score on."""
     rows = []
-    for task, title in TASKS.items():
+    for task in DRAWN:
         high, plain = (task_scores.scores(records, model, name, task) for name in ("high", "original"))
         if high and plain:
             gap = estimates.score_difference(high, plain)
-            rows.append((model, title, OURS, gap.value, gap.low, gap.high, len(high), gap.items))
+            rows.append((model, TASKS[task].title, OURS, gap.value, gap.low, gap.high, len(high), gap.items))
     return rows
 
 

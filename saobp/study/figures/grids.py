@@ -12,11 +12,11 @@ from matplotlib.ticker import MaxNLocator
 
 from saobp.study.figures import style
 from saobp.study.setup import labels
-from saobp.study.setup.tasks_and_metrics import TASKS as ALL
+from saobp.study.setup.tasks_and_metrics import TASKS
 from saobp.study.statistics import estimates, on_scale
 
 Record = dict[str, Any]
-TASKS = {4: ("race", "squad", "sst2"), 7: ("squad",), 8: ("sst2",)}
+GRIDS = {4: ("race", "squad", "sst2"), 7: ("squad",), 8: ("sst2",)}
 
 
 class Panel(NamedTuple):
@@ -98,7 +98,7 @@ def numbers(frame: pd.DataFrame) -> dict[str, Any]:
     over = changes(frame)
     known, gtd = over.dropna(subset="low"), over[over["panel"] == "gtd"]
     said = [
-        f"{ALL[row.task].title} {style.change(row.value, row.low, row.high, PANELS['gtd'].digits)}"
+        f"{TASKS[row.task].title} {style.change(row.value, row.low, row.high, PANELS['gtd'].digits)}"
         for row in gtd.itertuples()
     ]
     include = int(((known["low"] <= 0) & (known["high"] >= 0)).sum())
@@ -129,7 +129,7 @@ def plot(frame: pd.DataFrame, width: float) -> Figure:
         if place >= len(axes) - 4 or width < style.NARROW:
             ax.set_xlabel(about.axis + ", lowest first" * bool(panel == "final_entropy" and own["runs"].max() > 1))
         if place % 4 == 0:
-            name = ALL[task].title + (f"\n{labels.model_title(model)}" if several else "")
+            name = TASKS[task].title + (f"\n{labels.model_title(model)}" if several else "")
             ax.set_ylabel(f"{name} (n = {own['runs'].max()})\nHigh − Original")
     return figure
 
@@ -172,7 +172,7 @@ def paper_form(frame: pd.DataFrame, width: float) -> Figure:
         ):
             ax.plot(points["x"], points["value"], **style.line_style(str(algorithm)))
         title = f"{about.title} ({about.unit})" if about.unit else about.title
-        ax.set(title=title, xlabel=about.axis, ylabel=ALL[task].title if place % 4 == 0 else "")
+        ax.set(title=title, xlabel=about.axis, ylabel=TASKS[task].title if place % 4 == 0 else "")
         ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6, min_n_ticks=1))
         style.at_least(ax, "y", about.least)
     style.algorithm_legend(figure, dict.fromkeys(frame["algorithm"]))

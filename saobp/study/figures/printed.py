@@ -74,7 +74,7 @@ def scatter_axes(ax: Axes, rows: pd.DataFrame, other: str) -> Axes:
 
 def _handles() -> list[Line2D]:
     """Return a legend's marks: one an algorithm, then one a size."""
-    looks = [(title, style.LOOKS[title.lower()]) for title in frames.ALGORITHMS]
+    looks = [(title, style.LOOKS[title.lower()]) for title in frames.TITLES]
     handles = [Line2D([], [], ls="", marker=look.marker, color=look.colour, ms=5, label=title) for title, look in looks]
     return handles + [
         Line2D([], [], ls="", marker="o", color="0.4", ms=size, label=name) for name, size in MARKER.items()

@@ -24,7 +24,7 @@ def findings(paper: Published) -> pd.DataFrame:
     gains, (original, three) = frames.gains(paper), frames.table3(paper)
     r = {name: frames.correlations(view, ["CC"], "GTD")["CC"][0] for name, view in frames.views(table1).items()}
     small = [frames.over_original(table)[list(names)].loc["Small"].mean() for table, names in (
-        (table2, ["GLUE"]), (table8, frames.GLUE))]  # fmt: skip
+        (table2, ["GLUE"]), (table8, frames.GLUE.values()))]  # fmt: skip
     points = paper.claim("C26"), arithmetic.points_needed(paper.claim("C24"), paper.claim("C25"))
     many, ahead = (gains["z"].abs() > 2).sum(), (three > original).any(axis=1).sum()
     above, added = frames.zero_shot(paper)["above a constant answer"] > 0, frames.added_operations(paper).loc["Mini"]
@@ -68,7 +68,7 @@ def _of_table1(paper: Published, table1: pd.DataFrame) -> list[Row]:
 
 
 def _of_table2(table2: pd.DataFrame, table8: pd.DataFrame) -> list[Row]:
-    means = table8[list(frames.GLUE)].mean(axis=1)
+    means = table8[list(frames.GLUE.values())].mean(axis=1)
     agree = (table2["GLUE"] - means).abs() < 2 * ROUNDED
     near = frames.against_chance(table2) < 2
     return [
@@ -78,10 +78,10 @@ def _of_table2(table2: pd.DataFrame, table8: pd.DataFrame) -> list[Row]:
 
 
 def _of_table8(table8: pd.DataFrame) -> list[Row]:
-    means = table8[list(frames.GLUE)].mean(axis=1)
+    means = table8[list(frames.GLUE.values())].mean(axis=1)
     floors = pd.Series({task: arithmetic.majority(task) for task in SMALL_TASKS})
     below = table8[list(SMALL_TASKS)] < floors - ROUNDED
-    gain = frames.over_original(table8).loc["Mini", list(frames.GLUE)]
+    gain = frames.over_original(table8).loc["Mini", list(frames.GLUE.values())]
     counts = [bool(arithmetic.grim(value, arithmetic.ITEMS[task])) for task in COUNTED for value in table8[task]]
     rows = [
         ("Table 8", f"mean over nine tasks, BERT-{model} with {name}", table8["Avg"][model, name], means[model, name])

@@ -55,7 +55,7 @@ def checked(notebook: Path, given: dict[str, str], declared: dict[str, Any]) -> 
     return {name: _value(notebook, name, text, declared[name]) for name, text in given.items()}
 
 
-ALGORITHMS = {"07-decoder": recipes.DecoderAlgorithm}  # those of a notebook that takes other ones than encoders do
+ALGORITHMS_OF = {"07-decoder": recipes.DecoderAlgorithm}  # those of a notebook that takes other ones than encoders do
 SEEDS = range(2**32)  # what numpy and torch take
 
 
@@ -71,7 +71,7 @@ def check_names(notebook: Path, values: dict[str, Any]) -> None:
     study = studies.load_study(values["profile"])
     known = {
         "model": get_args(recipes.Model),
-        "algorithm": get_args(ALGORITHMS.get(notebook.stem, recipes.Algorithm)),
+        "algorithm": get_args(ALGORITHMS_OF.get(notebook.stem, recipes.Algorithm)),
         "task": get_args(recipes.Task),
         "group": tuple(study.finetune.groups),
     }

@@ -15,7 +15,6 @@ from saobp.study.statistics.paired import paired_correlations, paired_difference
 from saobp.study.statistics.task_scores import Score, by_pretraining, headline_interval, same_items
 
 Record = dict[str, Any]
-GLUE = ("cola", "mrpc", "rte", "sst2", "stsb", "wnli", "qnli", "mnli", "qqp")  # the columns of Table 8
 
 
 def models(records: Iterable[Record], *, decoder: bool = False) -> list[str]:

@@ -71,7 +71,7 @@ def difference(runs: Sequence[Record], plain: Sequence[Record], key: str) -> Dif
 TASK_KEYS = {  # in Table 6
     "wikitext": "WikiText_PPL", "sst2": "SST2_Acc", "hellaswag": "HellaSwag_Acc", "race": "RACE_middle_Acc",
 }  # fmt: skip
-KINDS = {"gtd": "Single GTD", "cross_gtd": "Cross GTD"}
+GTD_TITLES = {"gtd": "Single GTD", "cross_gtd": "Cross GTD"}
 WHOLE = 1.9  # width of an interval that leaves a correlation open
 
 
@@ -84,7 +84,7 @@ def table6(records: Sequence[Record], published: Published) -> Table:
     for model in estimates.models(records) or ["mini"]:
         trained = [run["parameters"]["algorithm"] for run in select(list(records), "pretrain", model=model)]
         ways = ("checkpoints", "runs") if len(trained) > len(set(trained)) else ("checkpoints",)  # of several seeds
-        rows += [_correlation_row(records, published, model, measure, way) for measure in KINDS for way in ways]
+        rows += [_correlation_row(records, published, model, measure, way) for measure in GTD_TITLES for way in ways]
     return Table(6, ("Model", "GTD"), trajectories.TITLES, tuple(rows), "Score")
 
 
@@ -92,12 +92,12 @@ def _correlation_row(records, published, model, measure, way) -> Row:
     """One row of r over "checkpoints", beside the paper's, or over "runs"."""
     cells = {}
     for task, key in TASK_KEYS.items():
-        printed = published.printed(6, gtd_kind=KINDS[measure], task=key) if way == "checkpoints" else ""
+        printed = published.printed(6, gtd_kind=GTD_TITLES[measure], task=key) if way == "checkpoints" else ""
         points = getattr(trajectories, way)(records, model, task)
         ours = getattr(trajectories, f"over_{way}")(points, measure)
         reason = "" if ours else _why(points.dropna(subset=[measure, "score"]), measure, way)
         cells[task] = Cell(printed, ours, flags=_flags(ours, printed), reason=reason)
-    return Row((labels.model_title(model), f"{KINDS[measure]}, {way}"), cells)
+    return Row((labels.model_title(model), f"{GTD_TITLES[measure]}, {way}"), cells)
 
 
 def _flags(ours: Estimate | None, printed: str) -> tuple[str, ...]:

@@ -5,16 +5,12 @@ from typing import Any
 
 from saobp.study.paper.numbers import Published
 from saobp.study.setup import labels
-from saobp.study.statistics import estimates
+from saobp.study.setup.tasks_and_metrics import GLUE
 from saobp.study.tables.cells import Cell, Row
 
 Record = dict[str, Any]
 BAG_ROW = ("", "bag of words")
 AVERAGE, PERPLEXITY = "glue", "perplexity"  # columns that are no task
-GLUE_TITLES = {
-    "cola": "CoLA", "mrpc": "MRPC", "rte": "RTE", "sst2": "SST2", "stsb": "STS-B", "wnli": "WNLI",
-    "qnli": "QNLI", "mnli": "MNLI", "qqp": "QQP",
-}  # fmt: skip
 
 
 def rows(records: Sequence[Record], published: Published, columns: dict[str, str]) -> list[Row]:
@@ -30,7 +26,7 @@ def luck_row(records: Sequence[Record], columns: dict[str, str]) -> Row:
 def _luck_cell(records: Sequence[Record], kind: str) -> Cell:
     if kind == PERPLEXITY:
         return Cell(reason="a guess has no perplexity")
-    level = luck(records, estimates.GLUE if kind == AVERAGE else [kind])
+    level = luck(records, GLUE if kind == AVERAGE else [kind])
     if level is not None:
         return Cell(ours=f"{level:.2f}")
     return Cell(reason="not every GLUE task has a run" if kind == AVERAGE else "no run of this task")
@@ -62,7 +58,7 @@ def bag(records: Sequence[Record], kind: str) -> float | None:
 def _bag_cell(records: Sequence[Record], kind: str) -> Cell:
     if kind == PERPLEXITY:
         return Cell(reason="a bag of words predicts no masked word")
-    floors = [_floor(records, task) for task in (estimates.GLUE if kind == AVERAGE else [kind])]
+    floors = [_floor(records, task) for task in (GLUE if kind == AVERAGE else [kind])]
     if reasons := [floor["reason"] for floor in floors if "reason" in floor]:
         return Cell(reason=reasons[0])
     return Cell(ours=f"{sum(floor['headline'] for floor in floors) / len(floors):.2f}")
@@ -81,7 +77,7 @@ def _public_rows(published: Published, columns: dict[str, str]) -> list[Row]:
         (line.model, line.metric): Cell(line.printed, reason=f"quoted from the {line.source}, not run here")
         for line in published.references.itertuples()
     }
-    titles, none = GLUE_TITLES | {AVERAGE: "GLUE"}, Cell(reason="GLUE scores alone are quoted")
+    titles, none = GLUE | {AVERAGE: "GLUE"}, Cell(reason="GLUE scores alone are quoted")
     return [
         Row(("", f"public BERT-{name}"), {
             key: quoted.get((name, titles.get(kind)), none) for key, kind in columns.items()

@@ -7,10 +7,11 @@ from typing import Any
 from saobp.study.paper.numbers import Published
 from saobp.study.setup import labels
 from saobp.study.setup.records import select
+from saobp.study.setup.tasks_and_metrics import GLUE
 from saobp.study.statistics import Estimate, estimates, on_scale, task_scores
 from saobp.study.tables import references
 from saobp.study.tables.cells import Cell, Row, corrected
-from saobp.study.tables.references import AVERAGE, GLUE_TITLES, PERPLEXITY
+from saobp.study.tables.references import AVERAGE, PERPLEXITY
 from saobp.study.tables.render import Table
 
 Record = dict[str, Any]
@@ -22,7 +23,7 @@ COLUMNS = {  # table -> the paper's column -> a task, `AVERAGE` or `PERPLEXITY`
     2: {"GLUE": AVERAGE, "HellaSwag": "hellaswag", "RACE_Middle": "race", "SQuAD": "squad"},
     3: {"PPL_WikiText": PERPLEXITY, "QNLI_Acc": "qnli", "SQuAD_Acc": "squad"},
     7: {"RACE_middle_Acc": "race", "BoolQ_Acc": "boolq", "PPL_WikiText": PERPLEXITY},
-    8: {title: task for task, title in GLUE_TITLES.items()} | {"Avg": AVERAGE},
+    8: {title: task for task, title in GLUE.items()} | {"Avg": AVERAGE},
 }
 TITLES = {
     "RACE_Middle": "RACE-Middle", "PPL_WikiText": "Perplexity", "QNLI_Acc": "QNLI", "SQuAD_Acc": "SQuAD",
@@ -114,10 +115,9 @@ def _below(ours: Estimate | None, records: Sequence[Record], tasks: Sequence[str
 def average_cell(records: Sequence[Record], printed: str, model: str, algorithm: str) -> Cell:
     """The mean over GLUE beside the paper's."""
     by_task, plain = (
-        {task: task_scores.scores(records, model, name, task) for task in estimates.GLUE}
-        for name in (algorithm, "original")
+        {task: task_scores.scores(records, model, name, task) for task in GLUE} for name in (algorithm, "original")
     )
-    done = [GLUE_TITLES[task] for task, runs in by_task.items() if runs]
+    done = [GLUE[task] for task, runs in by_task.items() if runs]
     failed = _failed_tasks(records, model, algorithm)
     if len(done) < len(by_task):
         some = f"{len(done)} of 9 GLUE tasks run ({', '.join(done)})" if done else missing(records, model, algorithm)
@@ -125,7 +125,7 @@ def average_cell(records: Sequence[Record], printed: str, model: str, algorithm:
     average = estimates.average_estimate(by_task)
     gap = None if algorithm == "original" else estimates.average_difference(by_task, plain)
     reason = "; ".join(filter(None, ["" if average else "no seed has all nine tasks", failed]))
-    return Cell(printed, average, gap, flags=_below(average, records, estimates.GLUE, AVERAGE), reason=reason)
+    return Cell(printed, average, gap, flags=_below(average, records, GLUE, AVERAGE), reason=reason)
 
 
 def missing(records: Sequence[Record], model: str, algorithm: str, failed: Sequence[str] = ()) -> str:
@@ -137,7 +137,7 @@ def missing(records: Sequence[Record], model: str, algorithm: str, failed: Seque
 
 def _failed_tasks(records: Sequence[Record], model: str, algorithm: str) -> str:
     """How many runs of which GLUE tasks failed: "failed runs: 2 of RTE"; empty if none did."""
-    counts = {title: len(task_scores.failures(records, model, algorithm, task)) for task, title in GLUE_TITLES.items()}
+    counts = {title: len(task_scores.failures(records, model, algorithm, task)) for task, title in GLUE.items()}
     words = ", ".join(f"{count} of {title}" for title, count in counts.items() if count)
     return f"failed runs: {words}" if words else ""
 

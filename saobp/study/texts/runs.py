@@ -11,7 +11,11 @@ from saobp.study.tables import context
 from saobp.study.texts import tracked
 
 STUDIES = ("narrow", "laptop", "stories", "hops", "retrofit")
-KINDS = {"strengths": "encoders at other strengths", "larger": "larger encoders", "multihop": "encoders for known hops"}
+WHAT = {
+    "strengths": "encoders at other strengths",
+    "larger": "larger encoders",
+    "multihop": "encoders for known hops",
+}
 
 
 def table() -> pd.DataFrame:
@@ -29,7 +33,7 @@ def _study(name: str, found: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
     inserted = records.select(found, "retrofit")
     rows.append((name, "fine-tuned tasks", len(inserted), 0, sum(run["seconds"] for run in inserted) / 3600))
     beyond = [run["metrics"] for stage in ("beyond", "hops") for run in records.select(found, stage)]
-    for key, what in KINDS.items():
+    for key, what in WHAT.items():
         ends = [run["curve"][-1] for metrics in beyond for run in metrics.get(key) or [] if run["curve"]]
         rows.append((name, what, *_size([end | {"steps": end["step"]} for end in ends])))
     return [row for row in rows if row[2]]

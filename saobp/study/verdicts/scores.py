@@ -7,13 +7,13 @@ import numpy as np
 import pandas as pd
 
 from saobp.study.setup import labels
-from saobp.study.setup.tasks_and_metrics import TASKS
+from saobp.study.setup.tasks_and_metrics import GLUE, TASKS
 from saobp.study.statistics import Error, Estimate, estimates, mean_interval, seed_variance, task_scores
 from saobp.study.statistics.task_scores import Score
 from saobp.study.verdicts.model import Measurement, fixed, measured
 from saobp.study.verdicts.studies import SIDES, Record, Studies
 
-COLUMNS = {"GLUE": estimates.GLUE, "HellaSwag": ("hellaswag",), "RACE-Middle": ("race",), "SQuAD": ("squad",)}
+COLUMNS = {"GLUE": GLUE, "HellaSwag": ("hellaswag",), "RACE-Middle": ("race",), "SQuAD": ("squad",)}
 ZERO_SHOT = {"race": "RACE_middle_Acc", "boolq": "BoolQ_Acc"}
 PAIRED = "seeds and items, paired"
 LENT = "one seed; items, and the spread over seeds of this study's other tasks"
@@ -105,7 +105,7 @@ def gains(studies: Studies) -> list[Measurement]:
 
 def glue(studies: Studies) -> list[Measurement]:
     """Each of the nine tasks of Table 8."""
-    metrics = {task: TASKS[task].title.replace("SST-2", "SST2") for task in estimates.GLUE}
+    metrics = {task: TASKS[task].title.replace("SST-2", "SST2") for task in GLUE}
     return [
         row
         for scores in _each(studies)
