@@ -93,13 +93,13 @@ def read(path: Path) -> Plan:
     return _validated(path, "", Plan, head | {"studies": given})
 
 
-def studies() -> dict[str, Study]:
+def studies() -> dict[str, Planned]:
     """Return the studies of the plan in force, read once per process."""
     return _in_force(file())
 
 
 @cache
-def _in_force(path: Path) -> dict[str, Study]:
+def _in_force(path: Path) -> dict[str, Planned]:
     return read(path).studies
 
 
