@@ -103,7 +103,7 @@ def test_two_processes_share_a_run_of_the_workflow_and_train_what_one_trains(tmp
     for processes in (1, 2):
         folder = repository(tmp_path / str(processes), "little")
         profile = folder / "notebooks" / "studies" / "little.yaml"
-        text = profile.read_text().replace("steps: 120", "steps: 8").replace("warmup: 30", "warmup: 2")
+        text = profile.read_text().replace("steps: 90", "steps: 8").replace("warmup: 30", "warmup: 2")
         profile.write_text(text)
         target = "checkpoints/mini-twin-high-42/model.safetensors"
         done = made(folder, "little", target, f"processes={processes}")

@@ -220,7 +220,7 @@ def test_a_changed_profile_reruns_what_depends_on_the_change_and_nothing_else(on
         ("  learning_rate: 1.0e-3", "  learning_rate: 4.0e-4", {"finetune": 1}),
         ("  epochs_of: {sst2: 30}", "  epochs_of: {sst2: 31}", {"finetune": 1}),
         ("  epochs_of: {sst2: 30}", "  epochs_of: {sst2: 30}\n  length_of: {race: 160}", {"finetune": 1}),
-        ("  steps: 120", "  steps: 121", {"pretrain": 1, "finetune": 1, "attention": 1}),
+        ("  steps: 90", "  steps: 91", {"pretrain": 1, "finetune": 1, "attention": 1}),
     ):
         one.write_text(text.replace(old, new))
         assert planned(one, capfd) == rerun | after, new
@@ -229,7 +229,7 @@ def test_a_changed_profile_reruns_what_depends_on_the_change_and_nothing_else(on
 def test_attention_is_measured_where_a_penalty_on_the_loss_leaves_it_plain(tmp_path):
     folder = repository(tmp_path / "penalised", "little", algorithm="entropy_reg")
     profile = folder / "notebooks" / "studies" / "little.yaml"
-    profile.write_text(profile.read_text().replace("steps: 120", "steps: 8").replace("warmup: 30", "warmup: 2"))
+    profile.write_text(profile.read_text().replace("steps: 90", "steps: 8").replace("warmup: 30", "warmup: 2"))
     target = "records/06-attention-mini-twin-entropy_reg-42-race.json"
     done = made(folder, "little", target)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -249,7 +249,7 @@ STRENGTHS = """beyond:
 def test_a_profile_may_vary_the_strength_and_set_no_exam(tmp_path):
     folder = repository(tmp_path / "unasked", "little")
     profile = folder / "notebooks" / "studies" / "little.yaml"
-    text = profile.read_text().replace("steps: 120", "steps: 8").replace("warmup: 30", "warmup: 2")
+    text = profile.read_text().replace("steps: 90", "steps: 8").replace("warmup: 30", "warmup: 2")
     assert "multihop" not in text
     profile.write_text(text + STRENGTHS)
     target = "records/12-beyond-mini-twin-42.json"

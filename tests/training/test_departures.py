@@ -41,7 +41,7 @@ def test_smoke_names_its_text_its_size_its_words_and_its_schedule():
     assert found["tokens of text"] == (400_000, "all")
     assert found["model"] == ("4 layers, width 64", "BERT-Mini: 4 layers, width 256")
     assert found["vocabulary"] == ("wordpiece, at most 2048 words", 30522)
-    assert found["steps"] == (120, 60000) and found["masking"] == (0.3, 0.15)
+    assert found["steps"] == (90, 60000) and found["masking"] == (0.3, 0.15)
 
 
 @pytest.mark.parametrize("name", [name for name in available() if load_study(name).decoder])
