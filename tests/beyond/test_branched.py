@@ -9,9 +9,9 @@ from small_models import RECIPE, RandomText, word_tokenizer
 
 from saobp.study.beyond import branched
 from saobp.study.data.masking import SeededMasking
+from saobp.study.evaluation.heldout import HeldOut
 from saobp.study.setup import plan
 from saobp.study.setup.studies import load_study
-from saobp.study.training.heldout import HeldOut
 
 CHOSEN = plan.section(plan.file(), "branched", branched.Branched).model_copy(
     update={"arms": ["original", "high"], "trunks": [1], "below": 0.0, "every": 4, "steps": 4}

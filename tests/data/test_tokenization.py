@@ -9,7 +9,7 @@ from small_hub import write_split
 from saobp.study.data import tokenizers
 from saobp.study.data.sources import DataError, FolderSource
 from saobp.study.data.tokenizers import make_tokenizer, tokenizer_fingerprint
-from saobp.study.setup.seals import CacheError
+from saobp.study.setup.paths import CacheError
 
 MIRROR = Path(os.environ.get("SAOBP_DATA") or "-")
 MIXTURE = {"a/set": 1.0}

@@ -3,7 +3,7 @@
 import pytest
 from small_models import network, word_tokenizer
 
-from saobp.study.setup import paths, seals
+from saobp.study.setup import paths
 from saobp.study.training import checkpoints
 
 
@@ -14,7 +14,7 @@ def run(tmp_path):
         folder.mkdir()
         (folder / "model.safetensors").write_bytes(bytes(range(100)))
         (folder / "trainer_state.json").write_text("{}")
-        seals.seal(folder)
+        paths.seal(folder)
     return tmp_path
 
 
@@ -27,11 +27,11 @@ def test_the_newest_is_taken_by_number_and_not_by_name(run):
     [
         (lambda folder: (folder / "model.safetensors").write_bytes(bytes(range(50))), "model.safetensors is damaged"),
         (lambda folder: (folder / "trainer_state.json").unlink(), "trainer_state.json is missing"),
-        (lambda folder: (folder / seals.SEAL).unlink(), "not written to its end"),
-        (lambda folder: (folder / seals.SEAL).write_text("{"), "not written to its end"),
-        (lambda folder: (folder / seals.SEAL).write_text("[1]"), "whole.json is damaged"),
-        (lambda folder: (folder / seals.SEAL).write_text("{}"), "whole.json is damaged"),
-        (lambda folder: (folder / seals.SEAL).write_text('{"../trainer_state.json": "0"}'), "whole.json is damaged"),
+        (lambda folder: (folder / paths.SEAL).unlink(), "not written to its end"),
+        (lambda folder: (folder / paths.SEAL).write_text("{"), "not written to its end"),
+        (lambda folder: (folder / paths.SEAL).write_text("[1]"), "whole.json is damaged"),
+        (lambda folder: (folder / paths.SEAL).write_text("{}"), "whole.json is damaged"),
+        (lambda folder: (folder / paths.SEAL).write_text('{"../trainer_state.json": "0"}'), "whole.json is damaged"),
     ],
 )
 def test_a_damaged_newest_falls_back_to_the_one_before_and_says_so(run, damage, said):
@@ -43,7 +43,7 @@ def test_a_damaged_newest_falls_back_to_the_one_before_and_says_so(run, damage, 
 
 def test_a_folder_that_somebody_put_aside_is_left_alone(run):
     aside = (run / "checkpoint-100").rename(run / "checkpoint-100.bak")
-    (aside / seals.SEAL).unlink()
+    (aside / paths.SEAL).unlink()
     assert checkpoints.newest_whole(run).name == "checkpoint-10"
     (run / "checkpoint-10" / "trainer_state.json").unlink()
     checkpoints.remove_damaged(run)

@@ -14,10 +14,11 @@ from typing import Any
 from saobp.study.beyond import planned
 from saobp.study.data import corpora, sources
 from saobp.study.data.masking import SeededMasking
+from saobp.study.evaluation import heldout
 from saobp.study.setup import paths, plan, records
 from saobp.study.setup.recipes import Positive, Pretraining, Seeds
 from saobp.study.setup.studies import Study, load_study
-from saobp.study.training import checkpoints, heldout, pretraining, trainer
+from saobp.study.training import checkpoints, pretraining, trainer
 
 
 class Branched(plan.Question):

@@ -21,11 +21,11 @@ from saobp.study.data import sources
 from saobp.study.data.encoding import collator, encode
 from saobp.study.data.task_rows import Task, load_task
 from saobp.study.evaluation import bag_of_words
+from saobp.study.evaluation.heldout import flow
 from saobp.study.setup import plan, records
 from saobp.study.setup.recipes import Finetuning, Seeds
 from saobp.study.setup.schema import Failed
 from saobp.study.training import finetuning
-from saobp.study.training.heldout import flow
 from saobp.study.training.trainer import quiet
 from saobp.study.training.watch import FollowHeldOut
 

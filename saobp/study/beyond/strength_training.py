@@ -12,11 +12,11 @@ from saobp.models.module import Refinement
 from saobp.study.beyond import message_rounds
 from saobp.study.beyond.strengths import TAUGHT
 from saobp.study.data.masking import SeededMasking
+from saobp.study.evaluation.heldout import HeldOut
 from saobp.study.setup import paths
 from saobp.study.setup.recipes import Beyond
 from saobp.study.setup.sizes_and_strengths import strength_of
 from saobp.study.training import architectures, checkpoints, trainer
-from saobp.study.training.heldout import HeldOut
 
 
 class Watch:

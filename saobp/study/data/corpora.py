@@ -23,7 +23,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from saobp.study.data.documents import Document, Mixture
 from saobp.study.data.sources import DataError, Source
 from saobp.study.data.tokenizers import make_tokenizer, tokenizer_fingerprint
-from saobp.study.setup import paths, seals
+from saobp.study.setup import paths
 from saobp.study.setup.recipes import Pretraining
 from saobp.study.setup.schema import Data, Split, Text
 
@@ -109,7 +109,7 @@ def token_blocks(
         about = _write(folder, text, tokenizer, length, limit_tokens) | {"fingerprint": fingerprint, "length": length}
         paths.write_text(folder / "about.json", json.dumps(about, indent=1))
 
-    return Blocks(seals.made((cache or paths.cache()) / f"tokens-{fingerprint}", write))
+    return Blocks(paths.made((cache or paths.cache()) / f"tokens-{fingerprint}", write))
 
 
 def prepared(
@@ -211,7 +211,7 @@ def write_file(file: Path, content: TokenFile) -> Path:
         folder = Path(name)
         content.tokenizer.save_pretrained(folder / "tokenizer")
         paths.write_text(folder / "about.json", json.dumps(content.about, indent=1))
-        seals.seal(folder)
+        paths.seal(folder)
         with paths.new_file(file) as temporary, tarfile.open(temporary, "w:bz2") as archive:
             for part, place in zip(("", *PARTS), (folder, content.train.folder, content.validation.folder)):
                 archive.add(place, part, filter=nobody)
@@ -225,7 +225,7 @@ def read_file(file: Path) -> TokenFile:
     """
     if not file.is_file():
         raise DataError(f"{file}: no such token file; `saobp tokens {file.name}` writes one")
-    folder = seals.made(paths.cache() / f"prepared-{seals.digest(file)[:16]}", lambda folder: _unpack(file, folder))
+    folder = paths.made(paths.cache() / f"prepared-{paths.digest(file)[:16]}", lambda folder: _unpack(file, folder))
     about = json.loads((folder / "about.json").read_text(encoding="utf-8"))
     return TokenFile(AutoTokenizer.from_pretrained(folder / "tokenizer"), *(Blocks(folder / p) for p in PARTS), about)
 
@@ -237,5 +237,5 @@ def _unpack(file: Path, folder: Path) -> None:
     except (tarfile.TarError, EOFError, OSError) as error:
         raise DataError(f"{file}: not a token file ({error}); write it again with `saobp tokens`") from None
     for part in ("", *PARTS):
-        if problem := seals.flaw(folder / part):
+        if problem := paths.damage(folder / part):
             raise DataError(f"{file}: {part or 'it'} is not whole ({problem}); write it again with `saobp tokens`")

@@ -15,7 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from saobp.study.data import splits
 from saobp.study.data.splits import REMEDY, DataError, MissingSplit, first_line
-from saobp.study.setup import seals
+from saobp.study.setup import paths
 
 MANIFEST = TypeAdapter(dict[str, dict[str, dict[str, dict[str, Any]]]])
 
@@ -66,7 +66,7 @@ class FolderSource:
 
     def fingerprint(self, dataset: str, config: str | None, split: str) -> str:
         files = [file for base in splits.base_splits(split) for file in self._parquet(dataset, config, base)]
-        return hashlib.sha256(b"".join(bytes.fromhex(seals.digest(file)) for file in files)).hexdigest()[:16]
+        return hashlib.sha256(b"".join(bytes.fromhex(paths.digest(file)) for file in files)).hexdigest()[:16]
 
     def files(self, repository: str, *names: str) -> Path:
         folder = self._folder(repository)

@@ -17,7 +17,7 @@ from saobp import storyworld
 from saobp.study.data import splits
 from saobp.study.data.folders import FolderSource
 from saobp.study.data.splits import REMEDY, DataError, MissingSplit, first_line
-from saobp.study.setup import paths, seals
+from saobp.study.setup import paths
 
 
 class Source(Protocol):
@@ -128,7 +128,7 @@ def resolve(default: str, *, cache: Path | None = None) -> Source:
     if choice == "synthetic":
         modules = sorted(Path(storyworld.__file__).parent.glob("*.py"))
         written_by = hashlib.sha256(b"".join(module.read_bytes() for module in modules)).hexdigest()[:12]
-        folder = seals.made((cache or paths.cache()) / f"synthetic-{written_by}", storyworld.write)
+        folder = paths.made((cache or paths.cache()) / f"synthetic-{written_by}", storyworld.write)
         return FolderSource(folder, "synthetic", f"{splits.INVENTED}, not the published set")
     given = Path(choice).expanduser()
     folder = given if given.is_absolute() or given.is_dir() else paths.root() / given

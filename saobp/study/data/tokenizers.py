@@ -14,7 +14,7 @@ from transformers import BertTokenizer, GPT2Tokenizer, PreTrainedTokenizerBase, 
 from saobp.study.data.documents import Mixture
 from saobp.study.data.sources import DataError, Source
 from saobp.study.data.splits import first_line
-from saobp.study.setup import paths, seals
+from saobp.study.setup import paths
 
 TOKENIZERS = ("bert", "gpt2", "wordpiece", "bpe")
 SPECIAL = {
@@ -54,7 +54,7 @@ def make_tokenizer(
     text = Mixture(source, mixture)
     parts = json.dumps([kind, vocabulary, TRAINING_DOCUMENTS, text.identity()])
     name = f"tokenizer-{kind}-{vocabulary}-{hashlib.sha256(parts.encode()).hexdigest()[:12]}"
-    folder = seals.made((cache or paths.cache()) / name, lambda folder: _train(kind, vocabulary, text, folder))
+    folder = paths.made((cache or paths.cache()) / name, lambda folder: _train(kind, vocabulary, text, folder))
     return PreTrainedTokenizerFast.from_pretrained(folder)
 
 

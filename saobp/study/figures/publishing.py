@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 from saobp.study import tables, verdicts
 from saobp.study.figures import claims, drawing, style
 from saobp.study.paper import numbers
-from saobp.study.setup import paths, seals
+from saobp.study.setup import paths
 from saobp.study.tables import context, render
 
 Record = dict[str, Any]
@@ -132,7 +132,7 @@ def publish(
             pictures.append((number, name, frame))
     written |= _both_widths(pictures, folder, formats)
     for name, files in written.items():
-        entries[name]["files"] = {path.name: seals.digest(path) for path in files}
+        entries[name]["files"] = {path.name: paths.digest(path) for path in files}
     every = [*first, *records]
     manifest = write_manifest(every, entries, missing, folder, hashes or {}, others, other_hashes or {})
     return [*(path for files in written.values() for path in files), manifest]

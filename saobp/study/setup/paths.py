@@ -1,11 +1,26 @@
-"""Where things are: the repository, a study's build folder, the shared cache."""
+"""Where things are, and files and folders that are whole or not there at all.
 
+A sealed folder has the hash of every file beside it, and is checked before it is used.
+"""
+
+import hashlib
+import json
+import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from filelock import FileLock
+
+SEAL = "whole.json"
+log = logging.getLogger(__name__)
+
+
+class CacheError(ValueError):
+    """A folder of the cache that cannot be written; one line that names it and the remedy."""
 
 
 def root() -> Path:
@@ -87,3 +102,56 @@ def new_folder(path: Path) -> Iterator[Path]:
         os.replace(temporary, path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def digest(path: Path) -> str:
+    """Return the SHA-256 of a file: some file systems leave zeros of the right length after a power cut."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def seal(folder: Path) -> None:
+    """Write the hash of every file of a finished folder, and of those below it, beside them."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != SEAL)
+    hashes = {path.relative_to(folder).as_posix(): digest(path) for path in files}
+    write_text(folder / SEAL, json.dumps(hashes, indent=1))
+
+
+def damage(folder: Path) -> str | None:
+    """Say what is wrong with a sealed folder, in a few words; None if it is whole."""
+    try:
+        hashes = json.loads((folder / SEAL).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return "it was not written to its end"
+    if not (isinstance(hashes, dict) and hashes) or any(".." in name or name.startswith("/") for name in hashes):
+        return f"{SEAL} is damaged"
+    for name, expected in hashes.items():
+        if not (folder / name).is_file():
+            return f"{name} is missing"
+        if digest(folder / name) != expected:
+            return f"{name} is damaged"
+    return None
+
+
+def made(folder: Path, write: Callable[[Path], None]) -> Path:
+    """Return a sealed folder, which `write` fills where it is not there whole: once, whoever else asks for it.
+
+    What killed writers left is removed. Raises CacheError if it cannot be written.
+    """
+    try:
+        own_folder(folder.parent)
+        with FileLock(folder.with_suffix(".lock")):
+            problem = damage(folder)
+            if problem is None:
+                return folder
+            if folder.exists():
+                log.warning("%s is not whole (%s): making it again", folder, problem)
+            for left in folder.parent.glob(f".{folder.name}.*"):
+                shutil.rmtree(left, ignore_errors=True)
+            with new_folder(folder) as unfinished:
+                write(unfinished)
+                seal(unfinished)
+            return folder
+    except OSError as error:
+        reason = error.strerror or error
+        raise CacheError(f"{folder}: cannot be written ({reason}); free space or rights there") from None

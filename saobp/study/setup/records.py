@@ -16,7 +16,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from saobp.study.setup import paths, schema, seals
+from saobp.study.setup import paths, schema
 from saobp.study.setup.schema import Data, Departure, Device, Record
 
 PACKAGES = ("torch", "transformers", "datasets", "tokenizers", "numpy", "scipy", "scikit-learn", "igraph")
@@ -181,7 +181,7 @@ def load(study_or_folder: str | Path) -> list[Record]:
 
 def hashes(study_or_folder: str | Path) -> dict[str, str]:
     """Map each record's name to the SHA-256 of its file's bytes, as `sha256sum` prints it."""
-    return {path.stem: seals.digest(path) for path in files(study_or_folder)}
+    return {path.stem: paths.digest(path) for path in files(study_or_folder)}
 
 
 def select(records: list[Record], stage: str | None = None, **parameters: Any) -> list[Record]:

@@ -12,7 +12,7 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerFast, TrainerCallback
 
 from saobp.study.data.sources import Source
-from saobp.study.setup import paths, seals
+from saobp.study.setup import paths
 from saobp.study.setup.recipes import Pretraining
 from saobp.study.setup.studies import Study
 from saobp.study.training import regularizers
@@ -31,7 +31,7 @@ def work_folder(
 
 def finetune_folder(study: Study, checkpoint: Path, group: str, seed: int, source: Source) -> Path:
     """Return where a fine-tuning run keeps its finished tasks; other weights or another recipe get another folder."""
-    identity = (asdict(study.finetune), source.name, seals.digest(checkpoint / "model.safetensors"))
+    identity = (asdict(study.finetune), source.name, paths.digest(checkpoint / "model.safetensors"))
     return paths.build(study.name) / "work" / marked(f"{checkpoint.name}-{group}-{seed}", identity)
 
 
@@ -54,7 +54,7 @@ def pretrained(profile: str, model: str, algorithm: str, seed: int) -> Path:
         output = paths.build(Path(profile).stem) / "interactive" / f"04-pretrain-{folder.name}.ipynb"
         given = {"profile": profile, "model": model, "algorithm": algorithm, "seed": str(seed)}
         execution.run(notebook, output, given)
-    problem = seals.flaw(folder)
+    problem = paths.damage(folder)
     if problem is not None:
         raise ValueError(
             f"{folder}: {problem}; delete the folder and give the command again: it is made anew from the last "
@@ -77,7 +77,7 @@ def publish(
     with paths.new_folder(folder) as unfinished:
         network.save_pretrained(unfinished)
         tokenizer.save_pretrained(unfinished)
-        seals.seal(unfinished)
+        paths.seal(unfinished)
     return folder
 
 
@@ -95,7 +95,7 @@ def written(folder: Path) -> list[Path]:
 def newest_whole(folder: Path, say: Callable[[str], None] = print) -> Path | None:
     """Return the newest whole checkpoint of a run, saying which newer ones are passed over and why."""
     for candidate in reversed(written(folder)):
-        problem = seals.flaw(candidate)
+        problem = paths.damage(candidate)
         if problem is None:
             return candidate
         say(f"{candidate}: {problem}; falling back to the checkpoint before it")
@@ -105,7 +105,7 @@ def newest_whole(folder: Path, say: Callable[[str], None] = print) -> Path | Non
 def remove_damaged(folder: Path) -> None:
     """Remove the checkpoints that are not whole: the Trainer, which keeps the last two, counts them too."""
     for path in written(folder):
-        if seals.flaw(path) is not None:
+        if paths.damage(path) is not None:
             shutil.rmtree(path, ignore_errors=True)
 
 
@@ -118,6 +118,6 @@ class SealCheckpoints(TrainerCallback):
             torch.distributed.barrier()
         if state.is_world_process_zero:
             folder = Path(args.output_dir)
-            seals.seal(folder / f"checkpoint-{state.global_step}")
+            paths.seal(folder / f"checkpoint-{state.global_step}")
             for old in written(folder)[:-KEPT]:
                 shutil.rmtree(old, ignore_errors=True)

@@ -9,13 +9,13 @@ from saobp.study.data import corpora
 from saobp.study.data.masking import CausalBatch
 from saobp.study.data.sources import Source
 from saobp.study.data.task_rows import load_reported
-from saobp.study.evaluation import zeroshot
+from saobp.study.evaluation import heldout, zeroshot
+from saobp.study.evaluation.heldout import HeldOut
 from saobp.study.setup import labels
 from saobp.study.setup.recipes import DecoderAlgorithm
 from saobp.study.setup.sizes_and_strengths import strength_of
 from saobp.study.setup.studies import Study
-from saobp.study.training import architectures, checkpoints, heldout, trainer
-from saobp.study.training.heldout import HeldOut
+from saobp.study.training import architectures, checkpoints, trainer
 
 
 def texts(study: Study, model: str, source: Source) -> tuple[PreTrainedTokenizerBase, corpora.Blocks, corpora.Blocks]:

@@ -27,13 +27,13 @@ from saobp.study.data.encoding import collator, encode
 from saobp.study.data.sources import Source
 from saobp.study.data.task_rows import Task, load_task
 from saobp.study.evaluation import bag_of_words
+from saobp.study.evaluation.heldout import curve, flow
 from saobp.study.evaluation.scoring import score
 from saobp.study.setup import paths
 from saobp.study.setup.recipes import Finetuning
 from saobp.study.setup.records import finite
 from saobp.study.setup.schema import Failed
 from saobp.study.training import checkpoints
-from saobp.study.training.heldout import curve, flow
 from saobp.study.training.precision import choose, own_precision
 from saobp.study.training.trainer import arguments_of, quiet
 from saobp.study.training.watch import FollowHeldOut, Progress, StopAtNaN

@@ -21,11 +21,12 @@ from transformers import PreTrainedTokenizerBase
 from saobp.study.data import corpora, sources
 from saobp.study.data.masking import SeededMasking
 from saobp.study.data.sources import DataError, Source
+from saobp.study.evaluation import heldout
+from saobp.study.evaluation.heldout import HeldOut
 from saobp.study.setup.recipes import Algorithm
 from saobp.study.setup.sizes_and_strengths import SIZES, body_parameters, strength_of
 from saobp.study.setup.studies import Study, load_study
-from saobp.study.training import architectures, checkpoints, heldout, regularizers, trainer
-from saobp.study.training.heldout import HeldOut
+from saobp.study.training import architectures, checkpoints, regularizers, trainer
 from saobp.study.training.watch import TrainingFailed
 
 WIKITEXT = "Salesforce/wikitext"

@@ -17,9 +17,10 @@ from transformers import PrinterCallback, Trainer, TrainerCallback, TrainerState
 from transformers.utils import logging
 
 from saobp.study.data.masking import NextEpoch, SeededMasking
+from saobp.study.evaluation import heldout
 from saobp.study.setup import paths, records
 from saobp.study.setup.recipes import Finetuning, Pretraining
-from saobp.study.training import checkpoints, heldout, precision, watch
+from saobp.study.training import checkpoints, precision, watch
 
 
 def evaluation_steps(steps: int, evaluations: int) -> list[int]:
