@@ -164,11 +164,11 @@ def run_to_the_end(trainer: Trainer, recipe: Pretraining, folder: Path) -> list[
     start = checkpoints.newest_whole(folder, tqdm.write)
     if trainer.is_world_process_zero():
         checkpoints.remove_damaged(folder)
-    if start is not None:
-        tqdm.write(f"continuing from {start.name}")
     if start is not None and checkpoints.step_of(start) >= recipe.steps:  # the Trainer would take one step more
         load_model(trainer.model, start / "model.safetensors", strict=False)
         return TrainerState.load_from_json(str(start / "trainer_state.json")).log_history
+    if start is not None:
+        tqdm.write(f"continuing from {start.name}")
     trainer.train(resume_from_checkpoint=str(start) if start else False)
     if trainer.state.global_step < recipe.steps:
         raise watch.TrainingFailed(
