@@ -437,6 +437,8 @@ def test_a_strength_has_a_point_a_seed_a_line_for_their_mean_and_a_star_where_it
     assert list(mean.get_ydata()) == pytest.approx(fixed.groupby("strength")["loss"].mean().tolist())
     assert list(star.get_xdata()) == pytest.approx([0.4, 0.4]) and star.get_marker() == "*"
     alone = figures.figure("strength", [study | {"metrics": {"strengths": examples.strengths(seeds=(42,))}}])
+    for ax, line in ((names, "-"), (alone.axes[-1], "None")):
+        assert {mark.get_linestyle() for mark in ax.get_legend().legend_handles[:2]} == {line}, "as in the panels"
     assert [line.get_linestyle() for line in alone.axes[0].lines] == ["None", "None"], "no line between single seeds"
     said = strengths.numbers(frame)
     assert (said["best"], said["loss"], said["plain"]) == pytest.approx((1.0, 2.91, 3.005))

@@ -1,11 +1,14 @@
 """What stands around a table's numbers: intervals over samples, what was corrected, footnotes of its own rows."""
 
+import json
+import re
+
 import example_records as examples
 import numpy as np
 import pytest
 
 from saobp.study import tables
-from saobp.study.setup import labels
+from saobp.study.setup import labels, paths
 from saobp.study.statistics import Estimate, estimates
 from saobp.study.tables import context
 from saobp.study.tables.cells import Cell
@@ -172,3 +175,13 @@ def test_a_count_of_one_is_singular(number, said):
 
 def test_words_are_joined_in_a_row():
     assert labels.joined(["seeds"]) == "seeds" and labels.joined(["a", "b", "c"]) == "a, b and c"
+
+
+def test_every_tracked_caption_has_two_sentences_at_most_and_under_sixty_words():
+    entries = json.loads((paths.figures() / "manifest.json").read_text(encoding="utf-8"))["entries"]
+    said = {name: entry["caption"] for name, entry in entries.items() if "caption" in entry}
+    for file in paths.figures().glob("*.tex"):
+        said[file.name] = re.search(r"\\caption\{(.+)\}\n", file.read_text(encoding="utf-8"))[1]
+    assert len(said) > 20
+    for name, caption in said.items():
+        assert len(caption.split()) < 60 and len(re.findall(r"\.(?=\s|$)", caption)) <= 2, name

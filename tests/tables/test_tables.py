@@ -1,5 +1,6 @@
 import csv
 import io
+import re
 import shutil
 import subprocess
 from dataclasses import replace
@@ -113,7 +114,7 @@ def test_a_cell_whose_only_runs_failed_says_so_and_why():
     assert "last finite checkpoint" not in table.to_markdown()
     shown = table.with_runs()
     assert "| RTE | 53.07 | failed |" in examples.narrow(shown.to_markdown())
-    assert "& RTE & 53.07 & failed &" in shown.to_latex()
+    assert "\nRTE & 53.07 & failed &" in shown.to_latex()
     average = table.cell("BERT-Mini", "High", column="Avg")
     assert average.reason == "1 of 9 GLUE tasks run (SST2); failed runs: 3 of RTE"
 
@@ -258,7 +259,8 @@ def test_a_table_has_a_line_per_number_with_paper_ours_difference_and_n():
     gap = table.cell("BERT-Mini", "High", column="RACE_Middle").difference
     assert f"{gap.value:+.2f} [{gap.low:.2f}, {gap.high:.2f}]".replace("-", "−") in " | ".join(high)
     assert plain[4:] == ["·", "2×300", "52.00"], "the guess stands beside each line"
-    assert len([line for line in table.to_latex().splitlines() if line.count("&") == len(head) - 1]) == 3
+    lines = [line for line in table.to_latex().splitlines() if line.count("&") == len(head) - 2]
+    assert len(lines) == 3, "a model's name has a line of its own"
 
 
 def test_a_score_below_the_bag_of_words_is_marked():
@@ -293,18 +295,32 @@ def test_latex_lines_have_the_columns_that_they_declare(number, built):
     assert {line.replace(r"\&", "").count("&") for line in plain} == {columns - 1}
 
 
+MEASURE = r"""\let\fit\resizebox
+\renewcommand\resizebox[3]{\sbox0{#3}\typeout{width \the\wd0 of \the\linewidth}\fit{#1}{#2}{#3}}
+"""  # of a table before it is fitted to the page
+
+
+def test_few_columns_of_numbers_take_one_column_of_a_page(built):
+    for table in built.values():
+        float_ = "table" if len(table.frame().columns) <= 1 + render.IN_COLUMN else "table*"
+        assert rf"\begin{{{float_}}}[t]" in table.to_latex()
+
+
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no TeX here")
 def test_every_table_compiles_by_one_input_on_a_page_of_the_acl_and_fits_it(records, tmp_path):
     for number in tables.TABLES:
         tables.write(number, records, tmp_path, formats=("tex",))
     verdicts.write(verdicts.verdicts(verdicts.Studies({"smoke": records}, numbers.load())), tmp_path, ["tex"])
     names = [*(f"table{number}" for number in tables.TABLES), "claims"]
-    inputs = "\n".join(rf"\input{{{name}}}" for name in names)
+    inputs = MEASURE + "\n".join(rf"\input{{{name}}}" for name in names)
     (tmp_path / "page.tex").write_text(f"{ACL_PAGE}{inputs}\n\\end{{document}}\n", encoding="utf-8")
     command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "page.tex"]
     result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert result.returncode == 0, result.stdout[-500:]
     assert "Overfull" not in result.stdout, "a table is wider than the page"
+    widths = re.findall(r"^width ([\d.]+)pt ?of ([\d.]+)pt", result.stdout, re.MULTILINE)
+    assert len(widths) >= len(names)
+    assert max(float(own) / float(page) for own, page in widths) < 1.25, "too small to read"
 
 
 def test_rows_without_a_run_are_counted_and_printed_on_demand(tmp_path):
@@ -321,8 +337,8 @@ def test_rows_without_a_run_are_counted_and_printed_on_demand(tmp_path):
 def test_a_table_longer_than_a_page_is_one_number_and_keeps_every_line():
     table = tables.table(8, examples.study(("mini", "small", "medium"), ("original", "high", "low"), (42,)))
     text = table.to_latex()
-    lines = [line for line in text.splitlines() if line.endswith(r" \\") and not line.startswith("Model &")]
-    assert len(lines) == len(table.frame()) > 2 * render.PAGE
+    lines = [line for line in text.splitlines() if line.endswith(r" \\") and not line.startswith("Task &")]
+    assert len(lines) == len(table.frame()) + (table.frame()["Model"] != "").sum() > 2 * render.PAGE
     assert text.count(r"\begin{table*}") == text.count(r"\ContinuedFloat") + 1 == 3
     assert text.count(r"\label{") == text.count(r"\par\smallskip\begin{minipage}") == 1
     assert "caption" in text.splitlines()[0] and text.count(r"\caption[]{(continued)}") == 2

@@ -43,16 +43,14 @@ def paper(task: str) -> float:
 
 
 def numbers(frame: pd.DataFrame) -> dict[str, Any]:
-    """For the caption: r of each task, or that runs are too few, beside the paper's; the tasks of opposite sign."""
+    """For the caption: r of each task, marked where runs are too few, beside the paper's; tasks of opposite sign."""
     said, opposite = [], []
     for (_, task), points in frame.groupby(["model", "task"], sort=False):
         found = correlation(points)
-        if found is not None and found.seeds >= trajectories.FEW:
-            name = trajectories.TITLES[str(task)]
-            said.append(f"{name} {found.value:.2f} ({paper(str(task)):.2f})")
-            opposite += [name] if found.value * paper(str(task)) < 0 else []
-        elif found is not None:
-            said.append(f"{trajectories.TITLES[str(task)]} too few runs ({paper(str(task)):.2f})")
+        if found is not None:
+            name, few = trajectories.TITLES[str(task)], found.seeds < trajectories.FEW
+            said.append(f"{name} {found.value:.2f}{', too few runs' * few} ({paper(str(task)):.2f})")
+            opposite += [name] if found.value * paper(str(task)) < 0 and not few else []
     models = labels.joined([labels.model_title(str(name)) for name in frame["model"].unique()])
     return {"r": "; ".join(said), "opposite": labels.joined(opposite) or "none", "models": models}
 
@@ -79,10 +77,9 @@ def describe(found: Estimate | None, printed: float) -> str:
     """Whether an r has the paper's sign, with its interval and number of runs, and the paper's."""
     if found is None:
         return "r undefined"
-    if found.seeds < trajectories.FEW:
-        return f"too few runs for an r, paper {printed:.2f} (n = {found.seeds})"
-    sure = not found.low <= 0 <= found.high
-    sign = "not clear" if not sure else "same sign" if found.value * printed > 0 else "opposite sign"
+    sign = "same sign" if found.value * printed > 0 else "opposite sign"
+    if found.seeds < trajectories.FEW or found.low <= 0 <= found.high:
+        sign = "too few runs" if found.seeds < trajectories.FEW else "not clear"
     return f"{sign}, r {found.value:.2f} [{found.low:.2f}, {found.high:.2f}], paper {printed:.2f} (n = {found.seeds})"
 
 

@@ -127,8 +127,9 @@ def _over_strength(ax: Axes, levels: Sequence[float]) -> None:
 
 def _handles(frame: pd.DataFrame) -> list[Line2D]:
     """One name a side of the refinement, and one a way in which strengths were learned."""
+    line = "-" if frame.loc[frame["learned"] == "", "seed"].nunique() > 1 else "none"  # as `strength_axes` draws them
     sides = [
-        Line2D([], [], color=colour, marker=mark, ms=3.5, lw=1, mfc="none", label=name)
+        Line2D([], [], color=colour, marker=mark, ms=3.5, lw=1, ls=line, mfc="none", label=name)
         for name, colour, mark in SIDES.values()
     ]
     stars = [

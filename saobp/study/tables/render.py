@@ -17,6 +17,7 @@ CAPTIONS = Path(__file__).with_name("captions.yaml")
 SMALL = r"\footnotesize\setlength{\tabcolsep}{3pt}"
 FIT = SMALL + r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%"
 PAGE = 45  # lines of a table that a page holds
+IN_COLUMN = 5  # columns of numbers that one column of a page holds, readably; more take both
 ESCAPES = {"\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "#": r"\#", "_": r"\_", "$": r"\$", "{": r"\{",
            "}": r"\}", "~": r"$\sim$", "^": r"\^{}", "×": r"$\times$", "±": r"$\pm$", "λ": r"$\lambda$",
            "–": "--", "−": "$-$", "β": r"$\beta$", "<": r"$<$", "|": "$|$", ">": r"$>$", "→": r"$\to$",
@@ -171,31 +172,49 @@ def markdown(frame: pd.DataFrame, left: int | None = None) -> str:
 
 
 def latex(frame: pd.DataFrame, caption: str, label: str, *, notes: str = "", spec: str = "", rows: int = PAGE) -> str:
-    """Return booktabs floats over both columns of `rows` lines each; what continues has the number of the first.
+    """Return booktabs floats of `rows` lines each; what continues has the number of the first.
 
-    `spec`: the columns' specification; without one a line that begins with a name has a rule above it.
+    `spec`: the columns' specification, over both columns of a page; without one each name of the first column is a line
+    of its own above its numbers, and few columns (`IN_COLUMN`) take one column of a page.
     """
-    text = frame.map(escape).rename(columns=escape)
+    text, kind = frame.map(escape).rename(columns=escape), "table*"
+    places = pd.Series(range(len(text)))
     if not spec:
-        spec, first = "ll" + "r" * (len(text.columns) - 2), text.columns[0]
-        text[first] = [rf"\midrule {name}" if name and line % rows else name for line, name in enumerate(text[first])]
-    parts = [text[start : start + rows] for start in range(0, len(text), rows)]
-    floats = []
-    for place, part in enumerate(parts):
-        given = {"caption": escape(caption), "label": label} if place == 0 else {"caption": ("(continued)", "")}
-        body = part.style.hide(axis="index").to_latex(
-            hrules=True, column_format=spec, environment="table*", position="t", position_float="centering", **given
-        )
-        body = body.replace(r"\begin{tabular}", FIT + "\n" + r"\begin{tabular}")
-        body = body.replace(r"\end{tabular}", r"\end{tabular}}")
-        if place:
-            body = body.replace(r"\centering", r"\ContinuedFloat\centering")
-        if notes and place == len(parts) - 1:
-            below = rf"\par\smallskip\begin{{minipage}}{{\linewidth}}\scriptsize {escape(notes)}\end{{minipage}}"
-            body = body.replace(r"\end{table*}", below + "\n" r"\end{table*}")
-        floats.append(body)
+        text, named = _under_names(text)
+        places = (1 + named).cumsum() - 1
+        spec = "l" + "r" * (len(text.columns) - 1)
+        kind = "table" if len(text.columns) <= IN_COLUMN else "table*"
+    parts = [part for _, part in text.groupby(places.to_numpy() // rows)]
+    floats = [
+        _float(part, kind, spec, ("(continued)", "") if place else escape(caption)) for place, part in enumerate(parts)
+    ]
+    floats[0] = floats[0].replace("\n\\footnotesize", f"\n\\label{{{label}}}\n\\footnotesize", 1)
+    if notes:
+        below = rf"\par\smallskip\begin{{minipage}}{{\linewidth}}\scriptsize {escape(notes)}\end{{minipage}}" + "\n"
+        floats[-1] = floats[-1].replace(rf"\end{{{kind}}}", rf"{below}\end{{{kind}}}")
     packages = "array," * bool(">{" in spec) + "booktabs," + "caption," * (len(parts) > 1) + "graphicx"
     return rf"% needs \usepackage{{{packages}}}" + "\n" + "".join(floats)
+
+
+def _float(part: pd.DataFrame, kind: str, spec: str, caption: str | tuple[str, str]) -> str:
+    """One float, fitted to its page; a caption in two forms is that of a table which continues."""
+    body = part.style.hide(axis="index").to_latex(
+        hrules=True, column_format=spec, environment=kind, position="t", position_float="centering", caption=caption
+    )
+    if isinstance(caption, tuple):
+        body = body.replace(r"\centering", r"\ContinuedFloat\centering")
+    body = body.replace(r"\begin{tabular}", FIT + "\n" + r"\begin{tabular}").replace(
+        r"\end{tabular}", r"\end{tabular}}"
+    )
+    return body.replace("\\midrule\n\\midrule", r"\midrule")
+
+
+def _under_names(text: pd.DataFrame) -> tuple[pd.DataFrame, pd.Series]:
+    """Move each name of the first column to a ruled line above its numbers; also which lines have one."""
+    names, rest = text.iloc[:, 0], text.iloc[:, 1:].copy()
+    above = rf"\midrule\multicolumn{{{len(rest.columns)}}}{{l}}{{" + names + "} \\\\\n"
+    rest.iloc[:, 0] = above.where(names != "", "") + rest.iloc[:, 0]
+    return rest, names != ""
 
 
 def minus(text: str) -> str:

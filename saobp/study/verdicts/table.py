@@ -27,9 +27,9 @@ COLUMNS = (
 HEADS = ("Claim", "Outcome", "Ours [95 %]", "Paper", "Margin", "n", "Scope")
 SHARES = (0.27, 0.13, 0.2, 0.07, 0.09, 0.08, 0.1)  # of the page, a column each
 CAPTION = (
-    "The paper's claims, each decided once per study by one endpoint. Ours is the part that decides; parts of a claim "
-    "about all are tested one-sided at 5 %, so their 95 % interval may reach the reference. †: endpoint named after "
-    "its numbers were seen. ‡: the whole interval lies within the margin. All measurements: claims.csv."
+    "Each claim of the paper is decided once per study by one endpoint; parts of a claim are tested one-sided at 5 %, "
+    "so a 95 % interval may reach the reference. †: endpoint named after its numbers were seen; ‡: the whole interval "
+    "lies within the margin; all measurements: claims.csv."
 )
 AGAIN = (
     "Runs that were made twice, where a number that a claim reads was measured both times, or lends its spread. What "
