@@ -245,4 +245,4 @@ def planned():
         for factor, strength, value in (("none", 0.0, 82.0), ("high", 0.1, 79.0))
     ]  # fmt: skip
     untrained = {"stage": "retrofit-untrained", "parameters": {"model": "minilm"}, "seconds": 1.0, "departures": []}
-    return [*tuned, untrained | {"data": {}, "metrics": {"similarity": arms, "pairs": 1500}}]
+    return [*tuned, untrained | {"data": {}, "metrics": {"similarity": arms, "pairs": 1500, "texts": 64}}]

@@ -209,8 +209,8 @@ def test_an_interim_analysis_reads_its_seeds_at_the_bound_and_earlier_ones_decid
     assert interim.seeds == 10 and low < interim.low and high > interim.high
     assert planned.outcome(interim, primary) == ("supported" if low > 0 else "not complete")
     text = fill.page("RESULTS.md")
-    assert ", 10 of 20 seeds |" in text
-    assert f"| interim analysis | interval at the O'Brien-Fleming bound: {fill.span([low, high], 2)} |" in text
+    assert f"| result | {fill.effect(planned.widened(interim, primary), 2, 'points')}, 10 of 20 seeds |" in text
+    assert f"O'Brien-Fleming bound of 10 of 20 seeds; {fill.interval(interim, 2)} without it |" in text
 
 
 def test_a_gain_that_fresh_seeds_do_not_have_is_said_to_be_none(seeds_of_the_plan):
@@ -237,7 +237,7 @@ def test_planned_runs_stand_beside_their_plan_once_they_are_there(seeds_of_the_p
     assert f"**contradicted**: {planned.study('retrofit-untrained').outcomes['contradicted']}" in text
     assert "| 6 | 1.00 | 2.00 | 1.00 | 2.00 | 1.00 | 2.00 |" in text
     assert "Original scores 80.0 on average, a bag of words 70.0." in text
-    assert ", 20 of 20 seeds |" in text and "confirmed on 20 fresh seeds" in text and "interim analysis" not in text
+    assert ", 20 of 20 seeds |" in text and "over training on 20 fresh seeds" in text and "interim analysis" not in text
     assert "post hoc until" not in text and "| change per doubling of the width | +0.0 [0.0, 0.0] | 20 |" in text
     readme = fill.page("README.md")
     assert "2. **In a model that has learned**" in readme and len(readme.encode()) <= 6 * 1024

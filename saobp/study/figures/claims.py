@@ -58,9 +58,10 @@ def plot(frame: pd.DataFrame, width: float = style.PAGE) -> Figure:
         where = (-0.01, (top + bottom) / 2) if side else (0.01, top - words / 2)
         look = {"ha": "right" if side else "left", "va": "center", "fontsize": 5.5}
         ax.text(*where, parts["title"].iloc[0], transform=ax.get_yaxis_transform(), **look)
-    _legend(figure, 3 if side else 2)
+    _legend(figure, side)
     counts = [int((outcomes == name).sum()) for name in (SUPPORTED, CONTRADICTED, NOT_RUN)]
-    style.head(ax, "", "Of {} outcomes {} are supported, {} contradicted, {} not run".format(len(outcomes), *counts))
+    said = "Of {} outcomes {} are supported, {} contradicted, {} not run".format(len(outcomes), *counts)
+    style.head(ax, "", said + " (left out)" * (not side))
     return figure
 
 
@@ -90,9 +91,9 @@ def _row(ax: Axes, top: float, bottom: float, parts: pd.DataFrame) -> None:
             ax.plot(np.clip(part.paper, -FAR, FAR), place, "|", ms=4, mew=0.9, color="black")
 
 
-def _legend(figure: Figure, columns: int) -> None:
+def _legend(figure: Figure, side: bool) -> None:
     handles = [Line2D([], [], color=colour, lw=1.5, label=name) for name, colour in COLOURS.items() if name != NOT_RUN]
-    handles.append(Patch(facecolor="none", edgecolor="0.6", hatch="/////", lw=0, label=NOT_RUN))
+    handles += [Patch(facecolor="none", edgecolor="0.6", hatch="/////", lw=0, label=NOT_RUN)] if side else []
     mark = {"ls": "", "marker": "o", "ms": 3, "color": "black"}
     handles += [
         Line2D([], [], label="paper's size", **mark), Line2D([], [], mfc="white", label="other models", **mark),
@@ -100,4 +101,4 @@ def _legend(figure: Figure, columns: int) -> None:
         Line2D([], [], ls="", marker="|", ms=5, color="black", label="the paper's number"),
         Patch(color="0.93", label="within the margin"),
     ]  # fmt: skip
-    figure.legend(handles=handles, loc="outside upper center", ncols=columns, fontsize=6)
+    figure.legend(handles=handles, loc="outside upper center", ncols=3 if side else 2, fontsize=6)

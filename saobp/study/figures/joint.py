@@ -113,8 +113,8 @@ def one(frame: pd.DataFrame, width: float) -> Figure:
         style.head(ax, letter, f"{_beside_paper(r, measure)[1]} (n = {len(own.dropna()):,})")
     strip_axes(axes[3], [r[r["measure"] == name] for name in MEASURES], list(MEASURES.values()), list(PRINTED.values()))
     around = [title for name, title in MEASURES.items() if _beside_paper(r, name)[0] == "around"]
-    said = f"Around the paper's r (bars, {r['seed'].nunique()} seeds): {', '.join(around) or 'none'}"
-    style.head(axes[3], "d", said)
+    reach = f"Only {labels.joined(around)} reach{'es' * (len(around) == 1)}" if around else "No measure reaches"
+    style.head(axes[3], "d", f"{reach} the paper's r (bar; dots: {r['seed'].nunique()} seeds)")
     return figure
 
 

@@ -82,12 +82,12 @@ def plot(frame: pd.DataFrame, width: float) -> Figure:
 
 
 def _heading(frame: pd.DataFrame, quantity: str) -> str:
-    """A heading: how a quantity (after the step) changes from the least λ to the largest; of one seed its extremes."""
+    """A heading: how a quantity (after the step) changes from the least λ to the largest; of one seed its range."""
     fixed = frame[frame["learned"] == ""]
     column = quantity if quantity in fixed else f"refined_{quantity}"
     means = fixed.groupby("strength")[column].mean()
     if fixed["seed"].nunique() == 1:
-        return f"Lowest at λ = {means.idxmin():g}, highest at {means.idxmax():g} (n = 1)"
+        return f"{PANELS[quantity].partition(' (')[0]}: {means.min():.2f} to {means.max():.2f} (n = 1)"
     if len(means) == 1:
         return f"{means.iloc[0]:.2f} at λ = {means.index[0]:g} (n = {fixed['seed'].nunique()})"
     first, last = means.index[[0, -1]]

@@ -74,9 +74,9 @@ def along(name: str = "high", against: str = "original", study: str = FIRST) -> 
     return found, sum(gap > 0 for gap in gaps.values())
 
 
-def at(step: int, layers: int, number: int) -> pd.Series:
+def at(step: int, layers: int, number: int, study: str = FIRST) -> pd.Series:
     """Return the mean accuracy of each algorithm at one step, one depth and one number of hops (percent)."""
-    frame = accuracy_by_hops.curves(runs()).query("step == @step and layers == @layers and hops == @number")
+    frame = accuracy_by_hops.curves(runs(study)).query("step == @step and layers == @layers and hops == @number")
     return frame.groupby("algorithm")["accuracy"].mean()
 
 

@@ -1,5 +1,6 @@
 """The plan beside the results: a study's endpoint and margin, and which of the five outcomes its measurement gives."""
 
+from dataclasses import replace
 from math import isnan
 
 from saobp.study.setup import plan
@@ -43,3 +44,9 @@ def ends(found: Estimate, primary: Primary) -> tuple[float, float]:
         return found.low, found.high
     reach = found.error.reach(level_at(primary.analyses, min(found.seeds, primary.seeds)))
     return found.value - reach, found.value + reach
+
+
+def widened(found: Estimate, primary: Primary) -> Estimate:
+    """Return the measurement with the interval of `ends`."""
+    low, high = ends(found, primary)
+    return replace(found, low=low, high=high)
