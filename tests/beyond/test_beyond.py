@@ -14,7 +14,7 @@ from small_models import RECIPE, RandomText, word_tokenizer
 
 import saobp
 from saobp.study.beyond import accuracy_by_hops as hops
-from saobp.study.beyond import gain_on_hops, message_rounds, multihop, questions, strength_training, strengths
+from saobp.study.beyond import message_rounds, multihop, questions, strength_training, strengths
 from saobp.study.setup import paths, records
 from saobp.study.setup.recipes import Algorithm, Beyond, MultiHop, Pretraining
 from saobp.study.setup.studies import load_study
@@ -178,12 +178,12 @@ def test_high_is_set_against_original_over_depths_and_hops_with_the_error_of_see
     none, half, whole = [0] * 8, [1, 0] * 4, [1] * 8
     runs = [run(layers, name, seed, none if name == "high" else whole, whole if (name, layers) == ("high", 4) else half)
             for layers in (2, 4) for name in ("original", "high") for seed in (0, 1)]  # fmt: skip
-    found, by_seed = gain_on_hops.difference(runs)  # 0 and 50 points at 2 and 4 layers, one hop left out
+    found, by_seed = hops.gain(runs)  # 0 and 50 points at 2 and 4 layers, one hop left out
     assert (found.value, found.seeds, found.items) == (25.0, 2, 4) and by_seed == {0: 25.0, 1: 25.0}
     uneven = [*runs[:-1], runs[-1] | {"outcomes": runs[-1]["outcomes"] | {"3": [1, 1, 0, 0] * 2}}]
-    assert gain_on_hops.difference(uneven)[0].low < gain_on_hops.difference(uneven)[0].value == (25 + 12.5) / 2
-    assert gain_on_hops.difference([runs[-1]]) is None and gain_on_hops.difference([]) is None
-    assert gain_on_hops.difference(runs[:-1])[0].seeds == 1, "a seed without its exam at one depth does not count"
+    assert hops.gain(uneven)[0].low < hops.gain(uneven)[0].value == (25 + 12.5) / 2
+    assert hops.gain([runs[-1]]) is None and hops.gain([]) is None
+    assert hops.gain(runs[:-1])[0].seeds == 1, "a seed without its exam at one depth does not count"
 
 
 @pytest.mark.parametrize("algorithm", ["original", "high"])

@@ -7,10 +7,9 @@ import pytest
 import torch
 from small_models import RECIPE, RandomText, word_tokenizer
 
-from saobp.study.beyond import branched
+from saobp.study.beyond import branched, plan
 from saobp.study.data.masking import SeededMasking
 from saobp.study.evaluation.heldout import HeldOut
-from saobp.study.setup import plan
 from saobp.study.setup.studies import load_study
 
 CHOSEN = plan.section(plan.file(), "branched", branched.Branched).model_copy(

@@ -11,11 +11,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from saobp.study.beyond import planned
+from saobp.study.beyond import plan
 from saobp.study.data import corpora, sources
 from saobp.study.data.masking import SeededMasking
 from saobp.study.evaluation import heldout
-from saobp.study.setup import paths, plan, records
+from saobp.study.setup import paths, records
 from saobp.study.setup.recipes import Positive, Pretraining, Seeds
 from saobp.study.setup.studies import Study, load_study
 from saobp.study.training import checkpoints, pretraining, trainer
@@ -100,11 +100,11 @@ def run(study: Study, model: str, seed: int, chosen: Branched, path: Path, folde
     return record.save(path, metrics, data=data, departures=departures)
 
 
-def records_of(chosen: Branched) -> Iterator[tuple[str, planned.Make]]:
+def records_of(chosen: Branched) -> Iterator[tuple[str, plan.Make]]:
     """Yield the records of the plan: one per trunk."""
     study = load_study("narrow")
     yield from ((f"12-branched-{seed}", partial(run, study, "mini-narrow", seed, chosen)) for seed in chosen.trunks)
 
 
 if __name__ == "__main__":
-    planned.command("branched", Branched, records_of)
+    plan.command("branched", Branched, records_of)

@@ -21,10 +21,10 @@ from saobp.measure.gtd_and_entropy import attention_entropy, gtd, sparsity
 from saobp.models import public
 from saobp.models.apply import raw_attentions
 from saobp.models.module import Refinement
-from saobp.study.beyond import planned
+from saobp.study.beyond import plan
 from saobp.study.data import sources
 from saobp.study.data.task_rows import load_reported
-from saobp.study.setup import plan, records
+from saobp.study.setup import records
 from saobp.study.setup.sizes_and_strengths import WITHOUT_STRENGTH as STRENGTHLESS
 from saobp.study.training.trainer import quiet
 
@@ -170,6 +170,4 @@ def run(study: Untrained, path: Path, folder: Path) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    planned.command(
-        "retrofit-untrained", Untrained, lambda study: [("13-retrofit-untrained-minilm", partial(run, study))]
-    )
+    plan.command("retrofit-untrained", Untrained, lambda study: [("13-retrofit-untrained-minilm", partial(run, study))])

@@ -2,10 +2,13 @@
 
 One run trains an encoder on `questions.Stories` and sets it the same exam as all others. The paper's claim is that
 High carries multi-hop information; here the number of hops is known, and chance and seeds are too.
+The planned runs on fresh seeds, one record per width and seed: `python -m saobp.study.beyond.multihop`.
 """
 
 import json
+from collections.abc import Iterator
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +19,10 @@ from transformers import BertConfig
 from transformers.modeling_outputs import MaskedLMOutput
 
 from saobp.study.beyond import questions
-from saobp.study.setup import paths
-from saobp.study.setup.recipes import MultiHop, Pretraining
+from saobp.study.beyond.plan import Make, Question, command
+from saobp.study.setup import paths, records
+from saobp.study.setup.recipes import MultiHop, Positive, Pretraining, Seeds
+from saobp.study.setup.studies import load_study
 from saobp.study.training import architectures, checkpoints, regularizers, trainer
 
 FOLLOWED = 100  # stories of the exam that are asked along training; the whole of it is asked at the end
@@ -138,3 +143,43 @@ def _name(plan: MultiHop, layers: int, algorithm: str, seed: int) -> str:
 def study(plan: MultiHop | None, folder: Path) -> list[dict[str, Any]]:
     """Run every depth, algorithm and seed of a plan; nothing without one, where a study sets no exam."""
     return [] if plan is None else [run(plan, *one, folder) for one in plan.runs()]
+
+
+class KnownHops(Question):
+    """The plan's section `hops`."""
+
+    arms: list[str]
+    seeds: Seeds
+    exam: str
+    training: str
+    layers: list[Positive]
+    widths: dict[Positive, list[str]]  # further widths, at the largest depth
+
+    def exams(self, usual: MultiHop) -> Iterator[MultiHop]:
+        """Yield what each record trains and asks, seed by seed: the usual width, then the further ones.
+
+        So the seeds that there are hold every width, and a slope over the widths is of the same seeds.
+        """
+        common = replace(usual, exam=self.exam, more_seeds={})
+        for seed in self.seeds:
+            yield replace(common, algorithms=self.arms, seeds=[seed], layers=self.layers)
+            for width, arms in self.widths.items():
+                yield replace(common, algorithms=arms, seeds=[seed], layers=self.layers[-1:], hidden=width)
+
+
+def record(exam: MultiHop, path: Path, folder: Path) -> dict[str, Any]:
+    """Make one record: every arm and depth of one width and seed."""
+    made = records.Run("hops", profile="hops", parameters={"width": exam.hidden, "seed": exam.seeds[0]})
+    metrics = {"multihop": study(exam, folder), "exam_recipe": asdict(exam)}
+    departures = [{"matter": "study", "ours": "questions of known hops in the story world", "paper": None}]
+    return made.save(path, metrics, departures=departures, precision=exam.pretrain.precision)
+
+
+def records_of(planned: KnownHops) -> Iterator[tuple[str, Make]]:
+    """Yield the records of the plan: one per width and seed."""
+    for exam in planned.exams(load_study("stories").multihop):
+        yield f"12-hops-{exam.hidden}-{exam.seeds[0]}", partial(record, exam)
+
+
+if __name__ == "__main__":
+    command("hops", KnownHops, records_of)

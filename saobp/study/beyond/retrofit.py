@@ -16,13 +16,13 @@ from transformers.trainer_pt_utils import LengthGroupedSampler
 
 import saobp
 from saobp.models import public
-from saobp.study.beyond import planned
+from saobp.study.beyond import plan
 from saobp.study.data import sources
 from saobp.study.data.encoding import collator, encode
 from saobp.study.data.task_rows import Task, load_task
 from saobp.study.evaluation import bag_of_words
 from saobp.study.evaluation.heldout import flow
-from saobp.study.setup import plan, records
+from saobp.study.setup import records
 from saobp.study.setup.recipes import Finetuning, Seeds
 from saobp.study.setup.schema import Failed
 from saobp.study.training import finetuning
@@ -119,11 +119,11 @@ def run(study: Retrofit, seed: int, name: str, arm_name: str, path: Path, folder
     return record.save(path, metrics, data=data, departures=departures, precision=recipe.precision)
 
 
-def records_of(study: Retrofit) -> Iterator[tuple[str, planned.Make]]:
+def records_of(study: Retrofit) -> Iterator[tuple[str, plan.Make]]:
     """Yield the records of the plan: one per arm, task and seed."""
     for seed, task, arm in study.units():
         yield f"13-retrofit-{study.model}-{arm}-{task}-{seed}", partial(run, study, seed, task, arm)
 
 
 if __name__ == "__main__":
-    planned.command("retrofit", Retrofit, records_of)
+    plan.command("retrofit", Retrofit, records_of)

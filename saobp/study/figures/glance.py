@@ -8,8 +8,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from saobp.study.beyond import accuracy_by_hops
 from saobp.study.beyond import accuracy_by_hops as hops
-from saobp.study.beyond import gain_on_hops
 from saobp.study.figures import learning, seeds, style
 from saobp.study.setup import labels
 from saobp.study.texts import planned
@@ -41,9 +41,9 @@ def data(records: Sequence[Record]) -> pd.DataFrame:
 
 def fresh(records: Sequence[Record]) -> tuple[list[Record], str]:
     """Return the encoders of the planned study that its analysis reads, and its outcome; empty before it has one."""
-    read = gain_on_hops.read([record for record in records if record["stage"] == "hops"])
+    read = accuracy_by_hops.planned([record for record in records if record["stage"] == "hops"])
     runs = [run for record in read for run in record["metrics"]["multihop"]]
-    found = gain_on_hops.along(runs) if runs else None
+    found = accuracy_by_hops.gain_along(runs) if runs else None
     outcome = planned.outcome(found[0], planned.study("hops").primary) if found else "not run"
     return (runs, outcome) if outcome in planned.study("hops").outcomes else ([], "")
 

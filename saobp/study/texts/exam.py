@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from saobp.study.beyond import accuracy_by_hops, gain_on_hops
+from saobp.study.beyond import accuracy_by_hops
 from saobp.study.statistics import Estimate, mean_interval
 from saobp.study.texts import tracked
 
@@ -16,13 +16,13 @@ EARLY = 1000  # step at which accuracy along training is read
 
 
 @cache
-def runs(study: str = FIRST, width: int = gain_on_hops.WIDTH) -> list[dict[str, Any]]:
+def runs(study: str = FIRST, width: int = accuracy_by_hops.WIDTH) -> list[dict[str, Any]]:
     """Return the encoders of one study; none where it has no record. Of the planned one those that its analysis reads.
 
     `width`: of the planned study alone.
     """
     if study == FRESH:
-        read = gain_on_hops.read(tracked.select(study, "hops"), width)
+        read = accuracy_by_hops.planned(tracked.select(study, "hops"), width)
     else:
         read = tracked.select(study, "beyond")
     return [run for record in read for run in record["metrics"]["multihop"]]
@@ -38,7 +38,7 @@ def _deep(width: int) -> dict[int, float]:
     """The difference over training at the deepest encoders of a width, by seed of the planned study."""
     own = runs(FRESH, width)
     deepest = max(run["layers"] for run in own)
-    found = gain_on_hops.along([run for run in own if run["layers"] == deepest])
+    found = accuracy_by_hops.gain_along([run for run in own if run["layers"] == deepest])
     return found[1] if found else {}
 
 
@@ -58,19 +58,19 @@ def by_doubling() -> Estimate | None:
 
 def seeds(name: str) -> int:
     """Count the seeds of an algorithm."""
-    return len(gain_on_hops.seeds_of(runs()).get(name, ()))
+    return len(accuracy_by_hops.seeds_of(runs()).get(name, ()))
 
 
 @cache
 def difference(name: str = "high", against: str = "original", study: str = FIRST) -> Estimate:
     """Compare two algorithms at the last step: questions of two hops and more, points, over the seeds of both."""
-    return gain_on_hops.difference(runs(study), name, against)[0]
+    return accuracy_by_hops.gain(runs(study), name, against)[0]
 
 
 @cache
 def along(name: str = "high", against: str = "original", study: str = FIRST) -> tuple[Estimate, int]:
     """Compare two algorithms on the mean over training; with it in how many seeds the first is ahead."""
-    found, gaps = gain_on_hops.along(runs(study), name, against)
+    found, gaps = accuracy_by_hops.gain_along(runs(study), name, against)
     return found, sum(gap > 0 for gap in gaps.values())
 
 

@@ -3,8 +3,8 @@
 from dataclasses import replace
 from math import isnan
 
-from saobp.study.setup import plan
-from saobp.study.setup.plan import Planned, Primary
+from saobp.study.beyond import plan
+from saobp.study.beyond.plan import Planned, Primary
 from saobp.study.statistics import Estimate, level_at
 
 WAITING = ("retrofit", "scratch", "branched", "decoders", "cost")  # without a run yet; retrofit once it has none

@@ -5,7 +5,7 @@ from typing import Any
 
 import pandas as pd
 
-from saobp.study.setup import plan
+from saobp.study.beyond import plan
 from saobp.study.statistics import Estimate, mean_interval
 from saobp.study.texts import tracked
 

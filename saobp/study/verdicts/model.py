@@ -11,7 +11,8 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import BaseModel, Field
 
-from saobp.study.setup import labels, paths, plan, typed_by_hand
+from saobp.study.beyond import plan
+from saobp.study.setup import labels, paths, typed_by_hand
 from saobp.study.setup.recipes import STRICT
 from saobp.study.statistics import Error, Estimate, level_at
 

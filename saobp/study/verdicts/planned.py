@@ -6,8 +6,8 @@ from typing import Any
 
 from scipy import stats
 
-from saobp.study.beyond import gain_on_hops
-from saobp.study.setup import labels, plan
+from saobp.study.beyond import accuracy_by_hops, plan
+from saobp.study.setup import labels
 from saobp.study.statistics import Estimate, bca_interval, mean_interval, sign_flip_interval
 from saobp.study.verdicts.model import NORMAL, PUBLIC, STORIES, Measurement, fixed, measured
 from saobp.study.verdicts.studies import Studies, seed_gaps
@@ -22,7 +22,7 @@ ENOUGH = 10  # seeds from which on BCa is shown
 def exams(studies: Studies) -> Iterator[tuple[bool, dict[str, Any], list[dict[str, Any]]]]:
     """Yield the exams of known hops: whether it was planned, its study and its records' names, its runs."""
     known = [(False, name, [record]) for name, found in studies.of("beyond").items() for record in found]
-    known += [(True, name, gain_on_hops.read(found)) for name, found in studies.of("hops").items()]
+    known += [(True, name, accuracy_by_hops.planned(found)) for name, found in studies.of("hops").items()]
     for planned, study, read in known:
         if runs := [run for record in read for run in record["metrics"].get("multihop") or ()]:
             common = {"study": study, "model": "", "scope": STORIES, "records": tuple(one["name"] for one in read)}
@@ -37,7 +37,7 @@ def gain(studies: Studies) -> list[Measurement]:
     """
     rows = []
     for planned, common, runs in exams(studies):
-        end, course = gain_on_hops.difference(runs), gain_on_hops.along(runs)
+        end, course = accuracy_by_hops.gain(runs), accuracy_by_hops.gain_along(runs)
         if end is None or course is None:
             continue
         first = measured(found=end[0], part=AFTER, method=PAIRED, aside=planned, **common)
@@ -47,7 +47,7 @@ def gain(studies: Studies) -> list[Measurement]:
         else:
             rows += [first.at_reading(READ, planned=False), soon]
         for name, against in (("high", "uniform"), ("uniform", "original"), ("high", "sinkhorn")):
-            if found := gain_on_hops.difference(runs, name, against):
+            if found := accuracy_by_hops.gain(runs, name, against):
                 part = f"{labels.algorithm_title(name)} − {labels.algorithm_title(against)} {AFTER}"
                 rows.append(measured(found=found[0], part=part, method=PAIRED, aside=True, **common))
         by_seed = [*(course if planned else end)[1].values()]
@@ -66,7 +66,7 @@ def cause(studies: Studies) -> list[Measurement]:
     parts = {"sinkhorn": "High − Sinkhorn", "shuffled": "High − Shuffled, equal by the algebra"}
     for planned, common, runs in exams(studies):
         for control, part in parts.items():
-            if found := gain_on_hops.difference(runs, "high", control):
+            if found := accuracy_by_hops.gain(runs, "high", control):
                 facts = {"method": PAIRED, "post_hoc": not planned, "aside": control == "shuffled"}
                 row = measured(found=found[0], part=part, **facts, **common)
                 rows.append(row.at_reading(analyses()) if planned else row)

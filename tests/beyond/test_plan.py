@@ -5,8 +5,7 @@ import pytest
 import torch
 
 from saobp.models import public
-from saobp.study.beyond import branched, inserted, known_hops, retrofit
-from saobp.study.setup import plan
+from saobp.study.beyond import branched, inserted, multihop, plan, retrofit
 from saobp.study.setup.sizes_and_strengths import SIZES
 from saobp.study.setup.studies import load_study
 from saobp.study.verdicts.model import Claim
@@ -22,7 +21,7 @@ def test_every_study_of_the_plan_has_one_endpoint_with_its_margin_and_what_each_
 READERS = {
     "retrofit": retrofit.Retrofit,
     "retrofit-untrained": inserted.Untrained,
-    "hops": known_hops.KnownHops,
+    "hops": multihop.KnownHops,
     "branched": branched.Branched,
 }
 
@@ -80,7 +79,7 @@ def test_a_secondary_arm_is_run_after_every_seed_of_the_primary_ones():
 
 def test_known_hops_take_seeds_and_stories_that_no_earlier_run_had():
     usual = load_study("stories").multihop
-    exams = list(plan.section(plan.file(), "hops", known_hops.KnownHops).exams(usual))
+    exams = list(plan.section(plan.file(), "hops", multihop.KnownHops).exams(usual))
     earlier = {seed for _, _, seed in usual.runs()}
     assert earlier.isdisjoint(seed for exam in exams for seed in exam.seeds)
     assert all(exam.exam != usual.exam for exam in exams)
@@ -88,7 +87,7 @@ def test_known_hops_take_seeds_and_stories_that_no_earlier_run_had():
 
 def test_records_are_made_once_and_one_that_another_process_makes_is_left_to_it(tmp_path):
     made = []
-    records = [(tmp_path / f"{n}.json", lambda folder, n=n: made.append(n)) for n in range(3)]
+    records = [(tmp_path / f"{n}.json", lambda _, folder, n=n: made.append(n)) for n in range(3)]
     (tmp_path / "1.json").write_text("{}")
     plan.share(records, tmp_path / "work")
     assert made == [0, 2]

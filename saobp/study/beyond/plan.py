@@ -1,5 +1,6 @@
 """The plan of the studies (data/plan/*.yaml): read strictly, and its runs shared among processes."""
 
+import argparse
 import contextlib
 from collections.abc import Callable, Iterable
 from functools import cache
@@ -13,6 +14,7 @@ from saobp.study.setup import paths, typed_by_hand
 from saobp.study.setup.recipes import STRICT, Positive
 
 Outcome = Literal["supported", "contradicted", "no effect", "imprecise"]
+Make = Callable[[Path, Path], Any]  # makes the record at a path, working in a folder
 
 
 class Strict(BaseModel):
@@ -119,14 +121,27 @@ def _validated(path: Path, name: str, kind: type[Kind], given: Any) -> Kind:
         raise ValueError(f"{path}: key '{'.'.join(parts)}': {first['msg']}") from None
 
 
-def share(records: Iterable[tuple[Path, Callable[[Path], Any]]], work: Path) -> None:
+def command(name: str, kind: type[Kind], records: Callable[[Kind], Iterable[tuple[str, Make]]]) -> None:
+    """Make every record of a planned study that is not there yet; several of these commands share the work.
+
+    `python -m saobp.study.beyond.retrofit [--plan FILE] [--out FOLDER]`: `records` lists, of the plan's section, the records' names, and what makes each of them.
+    """
+    parser = argparse.ArgumentParser(description=command.__doc__.splitlines()[0])
+    parser.add_argument("--plan", type=Path, default=file())
+    parser.add_argument("--out", type=Path, default=paths.build(name.removesuffix("-untrained")) / "records")
+    given = parser.parse_args()
+    made = ((given.out / f"{stem}.json", make) for stem, make in records(section(given.plan, name, kind)))
+    share(made, given.out.parent / "work")
+
+
+def share(records: Iterable[tuple[Path, Make]], work: Path) -> None:
     """Make every record that is not there yet; several processes share the work, one record each at a time.
 
-    `records` gives each record's path and what makes it from a folder of its own below `work`. A process that dies
+    `records` gives each record's path and what makes it, in a folder of its own below `work`. A process that dies
     leaves its record to the next one that comes by.
     """
     for path, make in records:
         folder = paths.own_folder(work / path.stem)
         with contextlib.suppress(Timeout), FileLock(folder / ".lock", timeout=0):
             if not path.exists():
-                make(folder)
+                make(path, folder)
