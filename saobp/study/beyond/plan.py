@@ -124,7 +124,8 @@ def _validated(path: Path, name: str, kind: type[Kind], given: Any) -> Kind:
 def command(name: str, kind: type[Kind], records: Callable[[Kind], Iterable[tuple[str, Make]]]) -> None:
     """Make every record of a planned study that is not there yet; several of these commands share the work.
 
-    `python -m saobp.study.beyond.retrofit [--plan FILE] [--out FOLDER]`: `records` lists, of the plan's section, the records' names, and what makes each of them.
+    `python -m saobp.study.beyond.retrofit [--plan FILE] [--out FOLDER]`. `records` lists, of the plan's section, the
+    records' names, and what makes each of them.
     """
     parser = argparse.ArgumentParser(description=command.__doc__.splitlines()[0])
     parser.add_argument("--plan", type=Path, default=file())
