@@ -15,12 +15,12 @@ from saobp.study.statistics.intervals import (
     on_scale,
     over_samples,
 )
-from saobp.study.statistics.paired import Difference, holm, item_errors, paired_correlations, paired_difference
+from saobp.study.statistics.paired import holm, item_errors, paired_correlations, paired_difference
 from saobp.study.statistics.seeds import bca_interval, borrow, seed_variance, sign_flip_interval
 from saobp.study.statistics.sequential import level_at
 
 __all__ = [
-    "Correlation", "Difference", "Error", "Estimate", "across_runs", "bca_interval", "borrow",
+    "Correlation", "Error", "Estimate", "across_runs", "bca_interval", "borrow",
     "correlation", "correlation_error", "effective_sample_size", "holm", "item_errors", "level_at",
     "mean_interval", "median_interval", "on_scale", "over_samples", "paired_correlations", "paired_difference",
     "seed_variance", "sign_flip_interval",

@@ -1,6 +1,7 @@
 """From runs to numbers: which of them answer a question, and the estimate that they give."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from math import isfinite, nan
 from typing import Any
 
@@ -10,7 +11,7 @@ from scipy import stats
 
 from saobp.study.setup import labels
 from saobp.study.setup.records import select
-from saobp.study.statistics import Difference, Estimate, item_errors, mean_interval
+from saobp.study.statistics import Estimate, item_errors, mean_interval
 from saobp.study.statistics.paired import paired_correlations, paired_difference
 from saobp.study.statistics.task_scores import Score, by_pretraining, headline_interval, same_items
 
@@ -101,7 +102,7 @@ def _average(values: dict[Any, float], errors: Sequence[tuple[float, float]], it
     return mean_interval(each, item_error=float(shared), least=float(least), items=items)
 
 
-def score_difference(ours: list[Score], theirs: list[Score]) -> Difference | None:
+def score_difference(ours: list[Score], theirs: list[Score]) -> Estimate | None:
     """Ours minus theirs, paired by item and by seed where both sides share seeds.
 
     A correlation (Matthews, Pearson) is computed anew on the items drawn, for each run. None where either side has no
@@ -115,7 +116,7 @@ def score_difference(ours: list[Score], theirs: list[Score]) -> Difference | Non
     return paired_correlations(*([run.predictions for run in side] for side in (ours, theirs)), gold)
 
 
-def average_difference(ours: dict[str, list[Score]], theirs: dict[str, list[Score]]) -> Difference | None:
+def average_difference(ours: dict[str, list[Score]], theirs: dict[str, list[Score]]) -> Estimate | None:
     """Difference of two averages over tasks; None unless every task has both sides and some seed has all tasks.
 
     The spread over seeds has all that a seed brings; added to it is only the error over items that the seeds share.
@@ -126,8 +127,7 @@ def average_difference(ours: dict[str, list[Score]], theirs: dict[str, list[Scor
     if None in gaps or not values:
         return None
     items = sum(gap.items for gap in gaps)
-    found = _average(values, [(gap.item_error, gap.mean_error) for gap in gaps], items)
-    return Difference.of(found.value, found.error, len({key[0] for key in values}), items)
+    return replace(_average(values, [gap.over_items for gap in gaps], items), seeds=len({key[0] for key in values}))
 
 
 def seed_differences(ours: list[Score], theirs: list[Score]) -> dict[tuple[Any, ...], float]:

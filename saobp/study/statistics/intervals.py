@@ -17,7 +17,7 @@ ROUNDING = 1e-12  # of the largest number: samples that differ by less are alike
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean with its 95 % interval, and how many seeds and items stand behind it."""
+    """A mean, or a difference of two, with its 95 % interval, and how many seeds and items stand behind it."""
 
     value: float
     low: float
@@ -25,6 +25,8 @@ class Estimate:
     seeds: int
     items: int | None = None
     error: Error | None = None  # behind the interval, where it was made from one
+    over_items: tuple[float, float] = (nan, nan)  # of a difference: the errors of `item_errors`
+    sign_test: float = nan  # its p-value where there is no interval
 
     @classmethod
     def of(cls, value: float, error: Error | None, seeds: int, items: int | None = None) -> Estimate:
@@ -41,8 +43,8 @@ class Estimate:
 
     @property
     def p(self) -> float:
-        """Two-sided p-value of its distance from 0, by the law of its interval (NaN if there is none)."""
-        return self.error.p(self.value) if self.error else nan
+        """Two-sided p-value of its distance from 0, by the law of its interval; without one that of the sign test."""
+        return self.error.p(self.value) if self.error else self.sign_test
 
 
 def on_scale(found: Estimate, top: float = inf) -> Estimate:

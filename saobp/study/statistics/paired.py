@@ -3,43 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from math import nan
+from dataclasses import replace
 
 import numpy as np
 
 from saobp.study.statistics.errors import Error
+from saobp.study.statistics.intervals import Estimate
 
 RESAMPLES = 2000  # draws of the items, of a correlation
 
 
-@dataclass(frozen=True)
-class Difference:
-    """Mean difference of two algorithms with its 95 % interval and two-sided p-value."""
-
-    value: float
-    low: float
-    high: float
-    p: float
-    seeds: int
-    items: int
-    item_error: float = nan  # the part of its standard error that the seeds share: of the items alone
-    mean_error: float = nan  # that of the items on the mean of these seeds: what the whole error is at least
-
-    @classmethod
-    def of(
-        cls, value: float, error: Error | None, seeds: int, items: int, *errors: float, p: float = nan
-    ) -> Difference:
-        """Return a value with the interval and p-value of its error; NaN ends and `p` where that is 0 or not known."""
-        if error is None or not error.size:
-            return cls(value, nan, nan, p, seeds, items, *errors)
-        reach = error.reach()
-        return cls(value, value - reach, value + reach, error.p(value), seeds, items, *errors)
-
-
 def paired_difference(
     ours: Sequence[Sequence[float]] | np.ndarray, theirs: Sequence[Sequence[float]] | np.ndarray
-) -> Difference:
+) -> Estimate:
     """Compare two algorithms on the same items, with seeds as a random effect.
 
     `ours` and `theirs` hold one row of item outcomes per seed (a single row for one seed). The covariance of two
@@ -61,7 +37,7 @@ def paired_difference(
 def paired_correlations(
     ours: Sequence[np.ndarray] | np.ndarray, theirs: Sequence[np.ndarray] | np.ndarray, labels: np.ndarray, *,
     resamples: int = RESAMPLES,
-) -> Difference:  # fmt: skip
+) -> Estimate:  # fmt: skip
     """Compare two algorithms' correlations with the labels, in percent, on the same items.
 
     `ours` and `theirs` hold one entry a seed: a row of predictions, or a (run, item) table of the runs that
@@ -110,7 +86,7 @@ def _weighted_correlation(x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> 
     return np.divide(covariance, spread, out=np.zeros_like(spread), where=spread > 1e-12)
 
 
-def _summary(parts: list[np.ndarray], covariance: np.ndarray, items: int) -> Difference:
+def _summary(parts: list[np.ndarray], covariance: np.ndarray, items: int) -> Estimate:
     """Interval and two-sided p-value from the error and Student's law.
 
     `parts` are numbers by seed whose means add up to the difference: those of pairs, or ours and minus theirs;
@@ -121,7 +97,7 @@ def _summary(parts: list[np.ndarray], covariance: np.ndarray, items: int) -> Dif
     between, few = _between(parts)
     error = Error.of(float(np.sqrt(between)), few, shared, least=least)
     sign_test = min(1.0, 2 * 0.5**items) if value else 1.0
-    return Difference.of(value, error, seeds, items, shared, least, p=sign_test)
+    return replace(Estimate.of(value, error, seeds, items), over_items=(shared, least), sign_test=sign_test)
 
 
 def _between(parts: Sequence[np.ndarray]) -> tuple[float, int]:

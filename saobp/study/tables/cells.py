@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import ceil, floor, isfinite, isnan, log10
 
-from saobp.study.statistics import Difference, Estimate, holm
+from saobp.study.statistics import Estimate, holm
 
 LOPSIDED = 0.2  # an interval whose sides differ by more of the longer one is printed with both ends
 SIGNIFICANT = 4  # digits of a number that a reader needs; the CSV has more
@@ -22,7 +22,7 @@ class Cell:
 
     published: str = ""  # the characters in the paper; empty where it prints none
     ours: Estimate | str | None = None  # a text where the quantity is a word
-    difference: Difference | None = None  # ours against Original, same items and seeds
+    difference: Estimate | None = None  # ours against Original, same items and seeds
     adjusted_p: float | None = None  # Holm over the table
     flags: tuple[str, ...] = ()  # of `SIGNS`
     reason: str = ""  # why `ours` is empty, or lacks runs

@@ -9,7 +9,7 @@ import pandas as pd
 from saobp.study.paper.numbers import Published
 from saobp.study.setup import labels
 from saobp.study.setup.records import select
-from saobp.study.statistics import Difference, Estimate, estimates, mean_interval, on_scale, trajectories
+from saobp.study.statistics import Estimate, estimates, mean_interval, on_scale, trajectories
 from saobp.study.tables import scores
 from saobp.study.tables.cells import Cell, Row, corrected
 from saobp.study.tables.render import Table, captions
@@ -57,15 +57,12 @@ def _row(records: Sequence[Record], published: Published, model: str, algorithm:
     return Row((labels.model_title(model), name), cells)
 
 
-def difference(runs: Sequence[Record], plain: Sequence[Record], key: str) -> Difference | None:
+def difference(runs: Sequence[Record], plain: Sequence[Record], key: str) -> Estimate | None:
     """A measure's mean minus Original's, seed by seed; Student's t over seeds, None without a seed of both."""
     sides = [{run["parameters"]["seed"]: measured(run, key) for run in side} for side in (runs, plain)]
     ours, theirs = ({seed: one.value for seed, one in side.items() if one} for side in sides)
     gaps = [ours[seed] - theirs[seed] for seed in sorted(ours.keys() & theirs.keys())]
-    if not gaps:
-        return None
-    found = mean_interval(gaps)
-    return Difference(found.value, found.low, found.high, found.p, found.seeds, 0)
+    return mean_interval(gaps) if gaps else None
 
 
 TASK_KEYS = {  # in Table 6

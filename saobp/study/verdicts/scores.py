@@ -43,7 +43,7 @@ class Scores:
         if found:
             by_seed = pd.Series([*found.values()]).groupby([seed for seed, _ in found]).mean().to_dict()
             gap = estimates.score_difference(ours, theirs)
-            self.gaps[task] = by_seed, *np.nan_to_num([gap.item_error, gap.mean_error]).tolist()
+            self.gaps[task] = by_seed, *np.nan_to_num(gap.over_items).tolist()
 
     def measure(self, part: str, weights: dict[str, float], paper: float | None = None, also: str = "") -> list:
         """Measure a weighted sum of tasks over the seeds that have all of them; nothing where a task has no run.
