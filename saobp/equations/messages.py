@@ -80,10 +80,7 @@ def prefix_key_bias(
 
 
 def seen_bias(
-    messages: Float[Tensor, "*batch query key"],
-    seen: Bool[Tensor, "*#batch query row"],
-    *,
-    exclude_self: bool = True,
+    messages: Float[Tensor, "*batch query key"], seen: Bool[Tensor, "*#batch query row"], *, exclude_self: bool = True
 ) -> Float[Tensor, "*batch query key"]:
     """Add up what the rows that a query may look at say about each key, in nats.
 

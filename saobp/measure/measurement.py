@@ -73,11 +73,7 @@ def measured(
     tally.add_positions(*_positional(layers, mask))
     if len(layers) >= plan.hops:
         tally.add("cross_layer_gtd", _cross_layer(layers, plan, mask))
-    return {
-        "sample": np.arange(first, first + len(mask)),
-        "tokens": mask.sum(-1).cpu().numpy(),
-        **values,
-    }, tally
+    return {"sample": np.arange(first, first + len(mask)), "tokens": mask.sum(-1).cpu().numpy(), **values}, tally
 
 
 def _pair(

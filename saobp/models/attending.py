@@ -8,15 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from saobp.fused.attention import saobp_attention
-from saobp.fused.scores import (
-    allowed_pairs,
-    padding_alone,
-    per_head,
-    probabilities,
-    remembered,
-    senders,
-    visible_pairs,
-)
+from saobp.fused.scores import allowed_pairs, padding_alone, per_head, probabilities, remembered, senders, visible_pairs
 
 FUSED = ("high", "low", "elemmul")
 """Factors that the fused operation computes without forming the matrix."""

@@ -12,13 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import functional
-from transformers.cache_utils import (
-    Cache,
-    DynamicCache,
-    DynamicLayer,
-    DynamicSlidingWindowLayer,
-    EncoderDecoderCache,
-)
+from transformers.cache_utils import Cache, DynamicCache, DynamicLayer, DynamicSlidingWindowLayer, EncoderDecoderCache
 
 from saobp.fused.scores import allowed_pairs, real_queries, up_to_themselves
 

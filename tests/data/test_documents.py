@@ -26,14 +26,7 @@ def test_rows_of_one_book_are_one_document(tmp_path):
 
 
 def test_wikitext_lines_are_joined_to_articles_at_titles_and_not_at_sections(tmp_path):
-    lines = [
-        "",
-        " = First = \n",
-        " Text of 1 @,@ 000 words .\n",
-        " = = Section = = \n",
-        " a = b \n",
-        " = Second = \n",
-    ]
+    lines = ["", " = First = \n", " Text of 1 @,@ 000 words .\n", " = = Section = = \n", " a = b \n", " = Second = \n"]
     found = list(mixture(tmp_path, "Salesforce/wikitext", train=lines))
     assert found == [["= First =", "Text of 1,000 words .", "= = Section = =", "a = b"], ["= Second ="]]
 

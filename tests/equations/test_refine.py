@@ -9,13 +9,7 @@ from beartype import beartype
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jaxtyping import jaxtyped
-from reference import (
-    algorithm_1,
-    equation_11,
-    equation_15,
-    exact_marginals,
-    loopy_belief_propagation,
-)
+from reference import algorithm_1, equation_11, equation_15, exact_marginals, loopy_belief_propagation
 
 from saobp.equations.checks import WITHOUT_MESSAGES
 from saobp.equations.messages import log_messages, prefix_key_bias
@@ -347,8 +341,7 @@ def test_a_sequence_read_in_two_pieces_is_the_sequence_read_whole():
 
 
 @pytest.mark.parametrize(
-    ("factor", "causal"),
-    [*((factor, False) for factor in REFINING), ("high", True), ("low", True), ("sinkhorn", True)],
+    ("factor", "causal"), [*((factor, False) for factor in REFINING), ("high", True), ("low", True), ("sinkhorn", True)]
 )
 @pytest.mark.parametrize(("sharpness", "sink"), [(2.0, 0.0), (2.0, 6.0), (60.0, 0.0)])
 def test_float32_agrees_with_float64_at_a_thousand_tokens(factor, causal, sharpness, sink):

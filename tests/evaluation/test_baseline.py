@@ -49,10 +49,7 @@ def test_word_order_alone_is_not_seen():
 
 def test_labels_without_a_cause_stay_at_chance():
     def make(n, random):
-        return {
-            "sentence": " ".join(f"w{k}" for k in random.integers(0, 50, 6)),
-            "label": int(random.integers(2)),
-        }
+        return {"sentence": " ".join(f"w{k}" for k in random.integers(0, 50, 6)), "label": int(random.integers(2))}
 
     low, high = baseline(task("sst2", make, 400))["interval"]
     assert low < 50 < high

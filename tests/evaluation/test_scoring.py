@@ -51,10 +51,7 @@ def test_a_choice_is_the_likeliest_option():
 
 
 def test_spans_are_scored_by_exact_match_and_f1():
-    answers = [
-        {"text": ["Ben", "the baker Ben"], "answer_start": [0, 0]},
-        {"text": ["red kite"], "answer_start": [3]},
-    ]
+    answers = [{"text": ["Ben", "the baker Ben"], "answer_start": [0, 0]}, {"text": ["red kite"], "answer_start": [3]}]
     data = datasets.Dataset.from_dict({"answers": answers, "context": ["", ""], "hops": [1, 2]})
     found = score_predictions(TASKS["squad"], ["the Ben", "kite"], data)
     assert found["scores"] == pytest.approx({"exact_match": 50, "f1": 100 * (1 + 2 / 3) / 2})

@@ -276,12 +276,7 @@ def test_the_shares_of_the_token_classes_sum_to_one_and_are_those_of_their_colum
     np.testing.assert_allclose(shares.sum(axis=1), 1, atol=1e-5)
     with torch.no_grad(), raw_attentions(model) as pairs:
         model(**data[0])
-    for name, columns in (
-        ("mass_cls", [0]),
-        ("mass_sep", [4]),
-        ("mass_punctuation", [2]),
-        ("mass_content", [1, 3]),
-    ):
+    for name, columns in (("mass_cls", [0]), ("mass_sep", [4]), ("mass_punctuation", [2]), ("mass_content", [1, 3])):
         expected = pairs[0][1][0][..., columns].sum(-1).mean(-1)
         close(table.loc[[(0, 0, head, "refined") for head in range(2)], name], expected)
 

@@ -87,12 +87,7 @@ def test_barrat_clustering_equals_the_loop(directed):
 
 def test_barrats_coefficient_of_four_nodes_worked_by_hand():
     weights = torch.zeros(4, 4, dtype=torch.float64)
-    for i, j, weight in (
-        (0, 1, 0.5),
-        (0, 2, 0.3),
-        (0, 3, 0.2),
-        (1, 2, 0.4),
-    ):  # a triangle with a tail at node 0
+    for i, j, weight in ((0, 1, 0.5), (0, 2, 0.3), (0, 3, 0.2), (1, 2, 0.4)):  # a triangle with a tail at node 0
         weights[i, j] = weights[j, i] = weight
     # node 0: strength 1, 3 neighbours, one closed pair (1, 2): 2 * (0.5 + 0.3) / 2 / (1 * 2) = 0.4
     # nodes 1 and 2: their only pair is closed; node 3: one neighbour

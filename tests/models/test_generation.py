@@ -252,11 +252,7 @@ def test_weights_of_a_cached_step_are_the_last_rows_of_the_full_ones():
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [
-        ({"factor": "elemmul"}, "elemmul"),
-        ({"factor": "sinkhorn"}, "sinkhorn"),
-        ({"messages": "all"}, 'messages="all"'),
-    ],
+    [({"factor": "elemmul"}, "elemmul"), ({"factor": "sinkhorn"}, "sinkhorn"), ({"messages": "all"}, 'messages="all"')],
 )
 def test_what_no_cache_can_carry_is_refused_and_works_without(options, message):
     model, ids = refined("gpt2", **options), tokens()

@@ -12,7 +12,7 @@ from saobp.storyworld import lexicon, writer
 from saobp.study.data.sources import FolderSource
 from saobp.study.data.splits import INVENTED
 
-TEXT, WHOLE = "large_string", "int64"
+TEXT, WHOLE, OPTIONS = "large_string", "int64", "list<element: string>"
 SENTENCE, PAIR = {"sentence": TEXT}, {"sentence1": TEXT, "sentence2": TEXT}
 LABEL = {"label": WHOLE, "idx": WHOLE}
 # the published columns and value types of every set
@@ -26,50 +26,18 @@ PUBLISHED = {
     ("nyu-mll/glue", "qnli"): {"question": TEXT, "sentence": TEXT} | LABEL,
     ("nyu-mll/glue", "rte"): PAIR | LABEL,
     ("nyu-mll/glue", "wnli"): PAIR | LABEL,
-    ("rajpurkar/squad", "plain_text"): {
-        "id": TEXT,
-        "title": TEXT,
-        "context": TEXT,
-        "question": TEXT,
-        "answers": "struct<text: list<element: string>, answer_start: list<element: int64>>",
-    },
-    ("Rowan/hellaswag", "default"): {
-        "ind": WHOLE,
-        "activity_label": TEXT,
-        "ctx_a": TEXT,
-        "ctx_b": TEXT,
-        "ctx": TEXT,
-        "endings": "list<element: string>",
-        "source_id": TEXT,
-        "split": TEXT,
-        "split_type": TEXT,
-        "label": TEXT,
-    },
-    ("ehovy/race", "middle"): {
-        "example_id": TEXT,
-        "article": TEXT,
-        "answer": TEXT,
-        "question": TEXT,
-        "options": "list<element: string>",
-    },
+    ("rajpurkar/squad", "plain_text"): dict.fromkeys(("id", "title", "context", "question"), TEXT)
+    | {"answers": "struct<text: list<element: string>, answer_start: list<element: int64>>"},
+    ("Rowan/hellaswag", "default"): {"ind": WHOLE, "endings": OPTIONS}
+    | dict.fromkeys(["activity_label", "ctx_a", "ctx_b", "ctx", "source_id", "split", "split_type", "label"], TEXT),
+    ("ehovy/race", "middle"): dict.fromkeys(("example_id", "article", "answer", "question"), TEXT)
+    | {"options": OPTIONS},
     ("google/boolq", "default"): {"question": TEXT, "answer": "bool", "passage": TEXT},
     ("saobp/stories", "default"): {"text": TEXT},
     ("Salesforce/wikitext", "wikitext-103-v1"): {"text": TEXT},
     ("Salesforce/wikitext", "wikitext-103-raw-v1"): {"text": TEXT},
 }
-PROSE = {
-    "text",
-    "sentence",
-    "sentence1",
-    "sentence2",
-    "premise",
-    "hypothesis",
-    "article",
-    "context",
-    "question",
-    "question1",
-    "question2",
-}
+PROSE = re.compile("text|sentence[12]?|premise|hypothesis|article|context|question[12]?")
 INFERENTIAL = {"mnli", "qnli", "rte", "wnli", "plain_text", "middle"}
 
 
@@ -219,7 +187,7 @@ def test_sentences_begin_with_a_capital_and_end_in_a_mark(tables):
     for (dataset, config, split), table in tables.items():
         if split != "train" or dataset in ("google/boolq", "Rowan/hellaswag", "Salesforce/wikitext"):
             continue
-        for name in PROSE & set(table.column_names):
+        for name in filter(PROSE.fullmatch, table.column_names):
             for text in table[name].to_pylist():
                 parts = re.split(r"[.?] ?", text)
                 assert parts.pop() == ""
@@ -248,39 +216,15 @@ def test_wikitext_alternates_headings_and_stories_and_sets_tokens_apart(tables):
 
 
 @pytest.mark.parametrize(
-    ("word", "expected"),
+    ("form", "words"),
     [
-        ("apple", "an apple"),
-        ("baker", "a baker"),
-        ("uniform", "a uniform"),
-        ("umpire", "an umpire"),
-        ("honest", "an honest"),
-        ("harp", "a harp"),
-        ("old", "an old"),
+        (lexicon.article, "apple: an apple, baker: a baker, uniform: a uniform, umpire: an umpire, honest: an honest"),
+        (lexicon.article, "harp: a harp, old: an old"),
+        (lexicon.third, "carry: carries, play: plays, drop: drops, wash: washes, move: moves, march: marches"),
+        (lexicon.past, "carry: carried, play: played, drop: dropped, wash: washed, move: moved, march: marched"),
+        (lexicon.plural, "box: boxes, puppy: puppies, donkey: donkeys, mouse: mice, piano: pianos"),
     ],
 )
-def test_the_article_follows_the_sound(word, expected):
-    assert lexicon.article(word) == expected
-
-
-@pytest.mark.parametrize(
-    ("verb", "third", "past"),
-    [
-        ("carry", "carries", "carried"),
-        ("play", "plays", "played"),
-        ("drop", "drops", "dropped"),
-        ("wash", "washes", "washed"),
-        ("move", "moves", "moved"),
-        ("march", "marches", "marched"),
-    ],
-)
-def test_regular_verbs_are_inflected_by_rule(verb, third, past):
-    assert (lexicon.third(verb), lexicon.past(verb)) == (third, past)
-
-
-@pytest.mark.parametrize(
-    ("noun", "expected"),
-    [("box", "boxes"), ("puppy", "puppies"), ("donkey", "donkeys"), ("mouse", "mice"), ("piano", "pianos")],
-)
-def test_nouns_have_their_plural(noun, expected):
-    assert lexicon.plural(noun) == expected
+def test_articles_follow_the_sound_and_verbs_and_nouns_are_inflected(form, words):
+    for word, expected in (pair.split(": ") for pair in words.split(", ")):
+        assert form(word) == expected

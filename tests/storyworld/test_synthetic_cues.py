@@ -49,21 +49,10 @@ def cues(story, text):
     content = [word for word in asked if word not in SMALL]
     met, shared = list(zip(asked, asked[1:])), [len(s.intersection(content)) for s in sentences]
     where = [places[word] for word in content if word in places] or [1.0]
-    return [
-        len(words),
-        len(asked),
-        len(shared),
-        len(places) - len(words),
-        sum(word in places for word in content) / len(content),
-        sum(words.count(word) for word in content),
-        sum(pair in pairs for pair in met) / len(met),
-        max(shared),
-        sum(n > 1 for n in shared),
-        min(where),
-        max(where),
-        where[0],
-        where[-1],
-    ]
+    overlaps = [sum(word in places for word in content) / len(content), sum(words.count(word) for word in content)]
+    overlaps += [sum(pair in pairs for pair in met) / len(met), max(shared), sum(n > 1 for n in shared)]
+    lengths = [len(words), len(asked), len(shared), len(places) - len(words)]
+    return [*lengths, *overlaps, min(where), max(where), where[0], where[-1]]
 
 
 def features(pairs, sides=(0, 1)):

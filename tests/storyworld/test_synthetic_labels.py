@@ -9,7 +9,12 @@ import story_reader
 from saobp.storyworld import lexicon, world, writer
 from saobp.storyworld.activities import STEPS
 
-COUNT, SEEDS = 160, (0, 11)
+COUNT = 160
+
+
+@pytest.fixture(params=(0, 11))
+def seed(request):
+    return request.param
 
 
 def rows(dataset, config, seed):
@@ -20,14 +25,12 @@ def bare(option):
     return re.sub("^(the|an?) ", "", option)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
 def test_the_right_option_of_race_takes_exactly_its_hops(seed):
     for row in rows("ehovy/race", "middle", seed):
         right = row["options"]["ABCD".index(row["answer"])]
         assert story_reader.answer(row["article"], row["question"]) == {bare(right): row["hops"]}, row
 
 
-@pytest.mark.parametrize("seed", SEEDS)
 def test_every_option_of_race_answers_another_question_of_the_same_kind(seed):
     for row in rows("ehovy/race", "middle", seed):
         known = story_reader.facts(row["article"])
@@ -38,7 +41,6 @@ def test_every_option_of_race_answers_another_question_of_the_same_kind(seed):
         assert set.intersection(*roles), row
 
 
-@pytest.mark.parametrize("seed", SEEDS)
 def test_the_span_of_squad_answers_it_and_starts_where_it_says(seed):
     for row in rows("rajpurkar/squad", "plain_text", seed):
         (text,), (start,) = row["answers"]["text"], row["answers"]["answer_start"]
@@ -46,28 +48,24 @@ def test_the_span_of_squad_answers_it_and_starts_where_it_says(seed):
         assert story_reader.answer(row["context"], row["question"]) == {text: row["hops"]}, row
 
 
-@pytest.mark.parametrize("seed", SEEDS)
 def test_boolq_says_yes_where_the_facts_do(seed):
     for row in rows("google/boolq", "default", seed):
         truth = "true" if row["answer"] else "false"
         assert story_reader.yes_no(row["passage"], row["question"]) == {truth: row["hops"]}, row
 
 
-@pytest.mark.parametrize("seed", SEEDS)
 def test_mnli_entails_leaves_open_and_contradicts(seed):
     for row in rows("nyu-mll/glue", "mnli", seed):
         expected = ({"true": row["hops"]}, {}, {"false": row["hops"]})[row["label"]]
         assert story_reader.verdict(row["premise"], row["hypothesis"]) == expected, row
 
 
-@pytest.mark.parametrize("seed", SEEDS)
 def test_rte_entails_or_not(seed):
     for row in rows("nyu-mll/glue", "rte", seed):
         expected = [{}, {"false": row["hops"]}] if row["label"] else [{"true": row["hops"]}]
         assert story_reader.verdict(row["sentence1"], row["sentence2"]) in expected, row
 
 
-@pytest.mark.parametrize("seed", SEEDS)
 def test_qnli_texts_answer_the_question_or_do_not(seed):
     for row in rows("nyu-mll/glue", "qnli", seed):
         found = story_reader.answer(row["sentence"], row["question"])
@@ -76,7 +74,6 @@ def test_qnli_texts_answer_the_question_or_do_not(seed):
         assert max(story_reader.depth(d, row["sentence"]) for d in asked) == row["hops"], row
 
 
-@pytest.mark.parametrize("seed", SEEDS)
 def test_wnli_pronouns_stand_for_the_one_whom_the_facts_describe(seed):
     pattern = r"(.*) (\w+) is [a-z ]+ (\w+)\. (He|She) (\w+) because s?he is (.+)\."
     for row in rows("nyu-mll/glue", "wnli", seed):
@@ -88,7 +85,6 @@ def test_wnli_pronouns_stand_for_the_one_whom_the_facts_describe(seed):
         assert {world.is_male(name) for name in (one, two)} == {pronoun == "He"}
 
 
-@pytest.mark.parametrize("seed", SEEDS)
 def test_mrpc_pairs_are_equivalent_exactly_if_they_state_the_same_facts(seed):
     for row in rows("nyu-mll/glue", "mrpc", seed):
         halves = [re.split(",? and |, while ", row[name]) for name in ("sentence1", "sentence2")]
@@ -97,7 +93,6 @@ def test_mrpc_pairs_are_equivalent_exactly_if_they_state_the_same_facts(seed):
         assert (one == two) == (row["label"] == 1), row
 
 
-@pytest.mark.parametrize("seed", SEEDS)
 def test_qqp_pairs_are_duplicates_exactly_if_they_ask_for_the_same(seed):
     for row in rows("nyu-mll/glue", "qqp", seed):
         one, two = (meanings(row[name]) for name in ("question1", "question2"))
@@ -118,7 +113,6 @@ def meanings(question):
     return parsed(story_reader.asked(question)[0])
 
 
-@pytest.mark.parametrize("seed", SEEDS)
 def test_stsb_scores_count_the_parts_that_two_sentences_share(seed):
     verb = re.compile(r" was (\w+ed) by |^(?:On \w+, |In \w+, |It was )?[A-Z]\w+ (?:who )?(\w+ed) the ")
     for row in rows("nyu-mll/glue", "stsb", seed):
@@ -133,7 +127,6 @@ def test_stsb_scores_count_the_parts_that_two_sentences_share(seed):
         assert row["label"] == float(sum(a == b for a, b in zip(*parts))), (row, parts)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
 def test_sst2_moods_are_good_or_bad_as_the_label_says(seed):
     denied = r"not|anything but|Nobody|no longer|never|Far from|hardly"
     for row in rows("nyu-mll/glue", "sst2", seed):
@@ -143,7 +136,6 @@ def test_sst2_moods_are_good_or_bad_as_the_label_says(seed):
         assert row["label"] == int(good != bool(re.search(denied, row["sentence"]))), row
 
 
-@pytest.mark.parametrize("seed", SEEDS)
 def test_cola_sentences_are_the_stories_own_exactly_if_acceptable(seed):
     """A moved article stands before nothing that it can go with; a spoilt verb disagrees with its noun."""
     loose = r"\b(the|an?) (?:of|in|is|was|to|that|by|near|with|and|could|whose|who|were|had|at|about)\b"
@@ -162,7 +154,6 @@ def test_cola_sentences_are_the_stories_own_exactly_if_acceptable(seed):
     assert spoilt > COUNT / 12
 
 
-@pytest.mark.parametrize("seed", SEEDS)
 def test_hellaswag_endings_are_steps_of_one_activity_and_the_right_one_is_next(seed):
     def shape(step):
         """Return a step with anything in place of its slots."""

@@ -79,12 +79,7 @@ def _option_bags(spec: TaskSpec, row: Mapping[str, Any]) -> Iterator[Words]:
         option = words(plain)
         shared = [word for word in option if word in article]
         share = round(5 * len(shared) / max(1, len(option)))
-        yield [
-            *option,
-            *(f"asked:{w}" for w in words(asked)),
-            *(f"both:{w}" for w in shared),
-            f"share:{share}",
-        ]
+        yield [*option, *(f"asked:{w}" for w in words(asked)), *(f"both:{w}" for w in shared), f"share:{share}"]
 
 
 def _choices(spec: TaskSpec, rows: datasets.Dataset, evaluation: datasets.Dataset) -> list[int]:

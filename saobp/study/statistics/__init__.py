@@ -1,11 +1,6 @@
 """Intervals, paired tests and correlations that say what a score can and cannot show."""
 
-from saobp.study.statistics.correlations import (
-    Correlation,
-    across_runs,
-    correlation,
-    effective_sample_size,
-)
+from saobp.study.statistics.correlations import Correlation, across_runs, correlation, effective_sample_size
 from saobp.study.statistics.errors import Error
 from saobp.study.statistics.intervals import (
     Estimate,

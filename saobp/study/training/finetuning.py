@@ -124,13 +124,7 @@ def steps(recipe: Finetuning, task: str, items: int) -> tuple[int, int]:
 
 
 def finetune(
-    task: Task,
-    checkpoint: Path,
-    tokenizer: PreTrainedTokenizerFast,
-    recipe: Finetuning,
-    *,
-    seed: int,
-    folder: Path,
+    task: Task, checkpoint: Path, tokenizer: PreTrainedTokenizerFast, recipe: Finetuning, *, seed: int, folder: Path
 ) -> dict[str, Any]:
     """Fine-tune on one task with one seed and return its scores on the reported split.
 
