@@ -125,3 +125,14 @@ def test_a_correlation_that_is_none_is_undefined_in_the_figure_and_says_why_in_t
     cell = table.cell("BERT-Mini", "Single GTD, checkpoints", column="sst2")
     if frame["step"].notna().all():
         assert (cell.ours, cell.reason) == (None, f"undefined, {why}")
+
+
+def test_a_perplexity_has_its_difference_from_original_over_the_seeds_of_both():
+    runs = [examples.pretrain("mini", name, seed) for name in ("original", "high") for seed in (1, 2, 3)]
+    for run, perplexity in zip(runs, (20.0, 24.0, 28.0, 21.0, 26.0, 31.0)):
+        run["metrics"].pop("wikitext", None)
+        run["metrics"] |= {"perplexity": perplexity, "perplexity_interval": [perplexity - 1, perplexity + 1]}
+    table = tables.table(3, [*runs, examples.pretrain("mini", "eigen_reg", 9)])
+    found = {name: table.cell("BERT-Mini", name, column="PPL_WikiText").difference for name in ("Original", "High")}
+    assert (found["High"].value, found["High"].seeds, found["Original"]) == (pytest.approx(2), 3, None)
+    assert table.cell("BERT-Mini", "Eigen-Reg", column="PPL_WikiText").difference is None, "no seed of both"

@@ -54,7 +54,7 @@ def plot(frame: pd.DataFrame, width: float) -> Figure:
     for letter, ax, depth in zip("abcd", axes, depths):
         own = frame[frame["layers"] == depth]
         depth_axes(ax, own, algorithms)
-        said = "High {high} seeds solve three hops, Original {original}".format(**numbers(own))
+        said = "{high} seeds of High solve three hops, {original} of Original".format(**numbers(own))
         style.head(ax, letter, f"{labels.counted(int(depth), 'layer')}: {said}")
     return figure
 
@@ -74,7 +74,8 @@ def depth_axes(ax: Axes, frame: pd.DataFrame, algorithms: Sequence[str]) -> Axes
                     color=look.colour, transform=ax.get_yaxis_transform())  # fmt: skip
     ax.set_yticks(range(len(algorithms)), [labels.algorithm_title(name) for name in algorithms])
     ax.set(ylim=(len(algorithms) - 0.4, -0.6), xlim=(25, 103), xlabel="Three-hop questions right (%)")
-    ax.text(1.02, -0.75, "solved", fontsize=7, color="0.3", transform=ax.get_yaxis_transform(), va="bottom")
+    known = f"≥ {accuracy_by_hops.KNOWN:g} %"
+    ax.text(1.02, -0.75, known, fontsize=7, color="0.3", transform=ax.get_yaxis_transform(), va="bottom")
     ax.grid(axis="y", visible=False)
     return ax
 

@@ -8,6 +8,8 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from saobp.study.figures import style
@@ -131,7 +133,20 @@ def plot(frame: pd.DataFrame, width: float) -> Figure:
         if place % 4 == 0:
             name = TASKS[task].title + (f"\n{labels.model_title(model)}" if several else "")
             ax.set_ylabel(f"{name} (n = {own['runs'].max()})\nHigh − Original")
+    _legend(figure)
     return figure
+
+
+def _legend(figure: Figure) -> None:
+    """Name what `difference_axes` draws, above all panels."""
+    mark = {"color": style.LOOKS["high"].colour, "marker": "o", "ms": 2.4, "mfc": "none", "mew": 0.6}
+    handles = [
+        Line2D([], [], **mark | {"marker": "s", "ms": 3.5, "mfc": mark["color"]}, lw=1.4, label="High, mean"),
+        Line2D([], [], **mark, ls="none", label="a seed"),
+        Patch(color=mark["color"], alpha=0.15, lw=0, label="95 % band"),
+        Line2D([], [], color="0.7", lw=0.8, label="other algorithms"),
+    ]
+    figure.legend(handles=handles, loc="outside upper center", ncols=4 if figure.get_figwidth() >= style.NARROW else 2)
 
 
 def difference_axes(ax: Axes, frame: pd.DataFrame, panel: str) -> Axes:

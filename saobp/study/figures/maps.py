@@ -55,17 +55,17 @@ def numbers(frame: pd.DataFrame) -> dict[str, Any]:
 def plot(frame: pd.DataFrame, width: float) -> Figure:
     """Draw map, change, strip of column sums and factor graph: two and two, below five inches one above the other."""
     side = width >= style.NARROW
-    figure = style.new_figure(width, 5.0 if side else 10.2)
-    ratios = {"height_ratios": (3, 1.5)} if side else {"height_ratios": (3, 3, 1.4, 1.9)}
+    figure = style.new_figure(width, 5.0 if side else 9.2)
+    ratios = {"height_ratios": (3, 1.5)} if side else {"height_ratios": (2.3, 2.3, 1.3, 1.8)}
     a, b, c, d = figure.subplots(*((2, 2) if side else (4, 1)), **ratios).flat
     raw, refined = (values_of(frame[frame["matrix"] == name]) for name in SIDES)
     tokens, said = list(frame["token"][: len(raw)]), numbers(frame)
     map_axes(a, raw, tokens, PowerNorm(0.5, 0, raw.max()))
     style.head(a, "a", "Layer {layer}, head {head}: {token} gets {before:.1f} of {tokens}".format(**said))
     map_axes(b, refined - raw, tokens, CenteredNorm(), colours="RdBu_r")
-    style.head(b, "b", "One step (λ = {strength:g}) moves {moved:.0f} % of the mass".format(**said))
-    for ax, label in ((a, "Attention"), (b, "Change")):
-        figure.colorbar(ax.images[0], ax=ax, shrink=0.62 if side else 0.7, label=label, pad=0.02)
+    style.head(b, "b", "One step moves {moved:.0f} % of the mass".format(**said))
+    for ax, label in ((a, "Attention"), (b, f"Change at λ = {said['strength']:g}")):
+        figure.colorbar(ax.images[0], ax=ax, shrink=0.62 if side else 0.8, label=label, pad=0.02)
     column_axes(c, raw.sum(0), refined.sum(0), tokens)
     style.head(c, "c", "Column sum of {token}: {before:.1f} → {after:.1f}".format(**said))
     top = said["place"]
@@ -92,8 +92,10 @@ def map_axes(ax: Axes, values: np.ndarray, tokens: Sequence[str], norm: Normaliz
 def column_axes(ax: Axes, before: np.ndarray, after: np.ndarray, tokens: Sequence[str]) -> Axes:
     """Draw the sum of every column before and after the step; uniform attention has 1 everywhere."""
     places = np.arange(len(tokens))
-    for values, name, shift, title in ((before, "original", -0.2, "softmax"), (after, "high", 0.2, "after one step")):
+    top, sides = before.argmax(), ((before, "original", -0.2, "softmax"), (after, "high", 0.2, "after one step"))
+    for values, name, shift, title in sides:
         ax.bar(places + shift, values, 0.4, color=style.LOOKS[name].colour, label=title)
+        ax.text(top + 0.6, values[top], f"{values[top]:.1f}", color=style.LOOKS[name].colour, va="top", fontsize=6)
     ax.axhline(1, color="0.5", lw=0.8, ls=":")
     ax.set_xticks(places, tokens, rotation=90, fontsize=5.5)
     ax.set(yscale="symlog", ylabel="Column sum", xlim=(-0.8, len(tokens) - 0.2), ylim=(0, None))

@@ -34,6 +34,7 @@ STARS = {  # one mark a way of learning λ: by each head, by each layer
     "head": {"marker": "*", "ms": 7, "mew": 0.6, "mfc": "white"},
     "layer": {"marker": "D", "ms": 4, "mew": 0.6, "mfc": "white"},
 }
+MARKS = {"head": "a star is λ learned per head", "layer": "a diamond is λ learned per layer"}
 SIDES = {"raw": ("softmax", "0.5", "s"), "refined": ("refined", style.LOOKS["high"].colour, "o")}
 
 
@@ -146,12 +147,14 @@ def numbers(frame: pd.DataFrame) -> dict[str, Any]:
     late: the strengths at which models had not started to learn, with their losses; empty where all had.
     """
     fixed = frame[frame["learned"] == ""]
+    taught = [said for by, said in MARKS.items() if by in set(frame["learned"])]
     means = fixed.groupby("strength")["loss"].mean()
     others = means.drop(0.0, errors="ignore")
     best, late = means.idxmin() if len(means) else np.nan, means[means > STARTED]
     return {
         "best": best, "loss": others.min(), "worst": others.max(), "plain": means.get(0.0, np.nan),
         "seeds": fixed["seed"].nunique(), "strengths": len(means), "late": _late(late) if len(late) else "",
+        "learned": labels.joined(taught) or "none is learned",
     }  # fmt: skip
 
 

@@ -1,6 +1,7 @@
 """Tables 1 and 6: GTD, indirect entropy and graph measures, and their correlation with performance."""
 
 from collections.abc import Sequence
+from functools import partial
 from math import inf, nan
 from typing import Any
 
@@ -9,7 +10,7 @@ import pandas as pd
 from saobp.study.paper.numbers import Published
 from saobp.study.setup import labels
 from saobp.study.setup.records import select
-from saobp.study.statistics import Estimate, estimates, mean_interval, on_scale, trajectories
+from saobp.study.statistics import Estimate, estimates, on_scale, trajectories
 from saobp.study.tables import scores
 from saobp.study.tables.cells import Cell, Row, corrected
 from saobp.study.tables.render import Table, captions
@@ -50,19 +51,11 @@ def _row(records: Sequence[Record], published: Published, model: str, algorithm:
         if key in MEASURES:
             ours = estimates.mean_over_runs(measured(run, key) for run in runs)
             reason = "" if ours else "not measured" if runs else "no attention run"
-            gap = None if algorithm == ORIGINAL else difference(runs, plain, key)
+            gap = None if algorithm == ORIGINAL else scores.by_seed(runs, plain, partial(measured, key=key))
             cells[key] = Cell(printed, ours and on_scale(ours, TOP[key]), gap, reason=reason)
         else:
             cells[key] = scores.score_cell(records, printed, model, algorithm, "race")
     return Row((labels.model_title(model), name), cells)
-
-
-def difference(runs: Sequence[Record], plain: Sequence[Record], key: str) -> Estimate | None:
-    """A measure's mean minus Original's, seed by seed; Student's t over seeds, None without a seed of both."""
-    sides = [{run["parameters"]["seed"]: measured(run, key) for run in side} for side in (runs, plain)]
-    ours, theirs = ({seed: one.value for seed, one in side.items() if one} for side in sides)
-    gaps = [ours[seed] - theirs[seed] for seed in sorted(ours.keys() & theirs.keys())]
-    return mean_interval(gaps) if gaps else None
 
 
 TASK_KEYS = {  # in Table 6

@@ -1,6 +1,6 @@
 """Tables 2, 3, 7 and 8: accuracies and perplexities."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -8,7 +8,7 @@ from saobp.study.paper.numbers import Published
 from saobp.study.setup import labels
 from saobp.study.setup.records import select
 from saobp.study.setup.tasks_and_metrics import GLUE
-from saobp.study.statistics import Estimate, estimates, on_scale, task_scores
+from saobp.study.statistics import Estimate, estimates, mean_interval, on_scale, task_scores
 from saobp.study.tables import references
 from saobp.study.tables.cells import Cell, Row, corrected
 from saobp.study.tables.references import AVERAGE, PERPLEXITY
@@ -153,8 +153,22 @@ def perplexity(record: Record, *, wikitext: bool = False) -> Estimate | None:
 def perplexity_cell(records: Sequence[Record], printed: str, model: str, algorithm: str) -> Cell:
     """Perplexity of the pretrained model, over sequences and seeds: on WikiText if all runs were measured there."""
     runs, wikitext = select(list(records), model=model, algorithm=algorithm), bool(_wikitext(records))
-    ours = estimates.mean_over_runs(perplexity(run, wikitext=wikitext) for run in runs)
-    return Cell(printed, ours and on_scale(ours), reason="" if ours else "no held-out perplexity")
+    read = partial(perplexity, wikitext=wikitext)
+    ours = estimates.mean_over_runs(map(read, runs))
+    plain = select(list(records), model=model, algorithm="original")
+    gap = None if algorithm == "original" else by_seed(runs, plain, read)
+    return Cell(printed, ours and on_scale(ours), gap, reason="" if ours else "no held-out perplexity")
+
+
+def by_seed(
+    runs: Sequence[Record], plain: Sequence[Record], measured: Callable[[Record], Estimate | None]
+) -> Estimate | None:
+    """A measure's mean minus Original's, seed by seed; Student's t over seeds, None without a seed of both."""
+    ours, theirs = (
+        {run["parameters"].get("seed"): one.value for run in side if (one := measured(run))} for side in (runs, plain)
+    )
+    gaps = [ours[seed] - theirs[seed] for seed in sorted(ours.keys() & theirs.keys())]
+    return mean_interval(gaps) if gaps else None
 
 
 def _wikitext(records: Sequence[Record]) -> list[Record]:
