@@ -24,7 +24,7 @@ def rounds(
     """Refine by 1 to `most` rounds of messages; one row a damping and round.
 
     Columns: damping, round, change (total variation from the round before, mean over rows, 0 to 1), entropy (nats),
-    gtd, largest_column (the fullest key's mass over the mean, 1 to L). Round 0 is the attention itself.
+    gtd, largest_column (the largest column sum over the mean, 1 to L). Round 0 is the attention itself.
     """
     rows = []
     for damping in dampings:
@@ -43,16 +43,16 @@ def one_round(
 
     Columns: strength (nats, above 0), left (distance from the settled beliefs after one round over the one before it:
     0 is there, 1 is no nearer, above 1 is farther), still (what the last round moves over the whole distance: 0 where
-    the rounds have settled), and before, after, settled: the column sum of the key that is fullest in `attention`, 0
+    the rounds have settled), and before, after, settled: the column sum of the key with the largest in `attention`, 0
     to L, mean over matrices.
     """
-    rows, fullest = [], attention.sum(-2).argmax(-1, keepdim=True)
+    rows, largest = [], attention.sum(-2).argmax(-1, keepdim=True)
     for strength in strengths:
         last, settled = (saobp.refine(attention, "high", strength, steps=n, damping=damping) for n in (most - 1, most))
         after, way = saobp.refine(attention, "high", strength), moved(attention, settled)
         found = {"strength": strength, "left": moved(after, settled) / way, "still": moved(last, settled) / way}
         sides = {"before": attention, "after": after, "settled": settled}
-        rows.append(found | {name: side.sum(-2).gather(-1, fullest).mean().item() for name, side in sides.items()})
+        rows.append(found | {name: side.sum(-2).gather(-1, largest).mean().item() for name, side in sides.items()})
     return pd.DataFrame(rows)
 
 
@@ -62,7 +62,7 @@ def moved(before: Tensor, after: Tensor) -> float:
 
 
 def shape(attention: Float[Tensor, "*batch L L"]) -> dict[str, float]:
-    """Return mean entropy (nats), GTD, and the fullest column's mass over the mean."""
+    """Return mean entropy (nats), GTD, and the largest column sum over the mean."""
     largest = attention.sum(-2).amax(-1).mean().item()
     return {
         "entropy": saobp.attention_entropy(attention).mean().item(),

@@ -100,7 +100,7 @@ class Exam:
 def run(plan: MultiHop, layers: int, algorithm: str, seed: int, folder: Path) -> dict[str, Any]:
     """Train one encoder, or continue where it was cut off, and return its curve and every answer of its exam.
 
-    Every run has the steps of the plan's recipe, and none is made again: to draw again those that learn late, and keep
+    Every run has the steps of the plan's recipe, and none is re-run: to draw again those that learn late, and keep
     those that do not learn, would choose the result. A finished run is read from `folder`. "steps", each of so many
     "stories", the first "full_rate" of them before the rate falls; "device": the processor; "curve": step, loss,
     accuracy by hops and seconds of training; "outcomes": hops -> 0 or 1 a question, the same for all; "failed": a

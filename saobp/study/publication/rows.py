@@ -118,7 +118,7 @@ def _set(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def at_hand(study: Study, source: sources.Source) -> Study:
-    """Return what a study's rows need: one head per task, the tasks at hand, by stand-in splits if it must be."""
+    """Return what a study's rows need: one head per task, the tasks at hand, by substitute splits if it must be."""
     other, tuned, left_out = load_study(STAND_INS).finetune, study.finetune, []
     for task in dict.fromkeys([*(task for group in tuned.groups.values() for task in group), *study.attention.tasks]):
         stood_in = {key: getattr(tuned, key) | _of(task, getattr(other, key)) for key in STOOD_IN}
