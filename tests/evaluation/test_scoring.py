@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from saobp.study.evaluation import luck
 from saobp.study.evaluation.scoring import score, score_predictions
 from saobp.study.setup.tasks_and_metrics import TASKS
 from saobp.study.statistics.task_scores import headline_interval
@@ -156,3 +157,15 @@ def test_outputs_that_do_not_fit_or_are_not_finite_are_refused():
         score(TASKS["rte"], logits([1, 0]), rows([1, 0, 1]))
     with pytest.raises(ValueError, match="outputs: 1 of 4 are not finite; the run has diverged"):
         score(TASKS["rte"], np.array([[0, 1], [np.nan, 1]]), rows([1, 0]))
+
+
+def test_the_table_shows_each_finished_task_beside_what_luck_would_get():
+    results = {
+        "guessed": score_predictions(TASKS["rte"], [0, 0, 1, 1] * 25, rows([0, 1] * 50)),
+        "majority": score_predictions(TASKS["rte"], [0] * 100, rows([0] * 75 + [1] * 25)),
+        "broken": {"failed": {"reason": "the loss is nan", "message": ""}},
+    }
+    table = luck.table(results)
+    assert table.loc["guessed"].tolist() == [50, "39.8 to 60.2", 100, 50, 50, False]  # Clopper and Pearson's
+    assert table.loc["majority"].tolist() == [75, "65.3 to 83.1", 100, 50, 75, True]
+    assert list(table.index) == list(luck.finished(results)) == ["guessed", "majority"]
