@@ -106,6 +106,12 @@ def test_what_reads_records_starts_without_torch_or_transformers(room):
     assert told.stdout.split() == []
 
 
+def test_a_run_of_a_notebook_compiles_no_grammar_of_uris():
+    asked = "import saobp.study.publication.cli, papermill, sys; print('lark' in sys.modules)"
+    told = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert told.stdout.strip() == "False"
+
+
 def test_every_public_name_is_there_and_a_wrong_one_is_named():
     import saobp
 

@@ -105,6 +105,14 @@ def test_a_profile_cannot_be_changed_and_its_fingerprint_follows_its_values(tmp_
     assert smoke.fingerprint() == load_study("smoke").fingerprint() != other.fingerprint()
 
 
+def test_a_size_has_a_list_of_its_own_of_the_tasks_whose_attention_is_measured():
+    read = {
+        model: {task for m, _, task in load_study("smoke").looked_at() if m == model}
+        for model in ("mini-twin", "small-twin")
+    }
+    assert read == {"mini-twin": {"race", "squad", "sst2"}, "small-twin": {"race"}}
+
+
 def test_a_profile_without_decoders_says_so():
     with pytest.raises(StudyError, match="study laptop trains no decoder: it has no section `decoder`"):
         load_study("laptop").decoder_recipe("mini")
