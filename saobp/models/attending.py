@@ -63,7 +63,7 @@ def refined_attention(
 def fused_attention(
     refinement: nn.Module, query: Heads, key: Groups, value: Groups, call: Call, real: Tensor | None
 ) -> Tensor:
-    """Attend by the fused operation, which never holds the probabilities."""
+    """Attend by the fused operation, which keeps no probabilities."""
     real = None if real is None else real.expand(query.shape[0], -1)
     if query.dtype != value.dtype:  # autocast leaves rotated queries wide
         query, key = query.to(value.dtype), key.to(value.dtype)

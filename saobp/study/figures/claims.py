@@ -65,12 +65,15 @@ def plot(frame: pd.DataFrame, width: float = style.PAGE) -> Figure:
     return figure
 
 
+AXIS = 'Estimate in margins. Right of 0: as claimed;\na claim of "slight" or "follows from": in the grey band'
+
+
 def _axes(figure: Figure, height: float) -> Axes:
     ax = figure.subplots()
     ax.axvspan(-1, 1, color="0.93", lw=0)
     ax.axvline(0, color="0.4", lw=0.6)
     ax.set_xscale("symlog", linthresh=LINEAR, linscale=1.4)
-    ax.set(xlim=(-FAR, FAR), ylim=(height, 0), yticks=[], xlabel="Estimate in margins; right of 0: as claimed")
+    ax.set(xlim=(-FAR, FAR), ylim=(height, 0), yticks=[], xlabel=AXIS)
     ax.set_xticks(TICKS, [f"{tick}".replace("-", "−") for tick in TICKS])
     ax.grid(visible=False)
     return ax

@@ -28,7 +28,7 @@ def size(model: str) -> str:
 
 
 def is_twin(model: str) -> bool:
-    """Whether a model is a scaled-down stand-in ("mini-twin", "mini-narrow") for the size in its name."""
+    """Whether a model is a scaled-down model ("mini-twin", "mini-narrow") for the size in its name."""
     return "-" in model.removeprefix(DECODER)
 
 

@@ -27,9 +27,9 @@ COLUMNS = (
 HEADS = ("Claim", "Outcome", "Ours [95 %]", "Paper", "Margin", "n", "Scope")
 SHARES = (0.27, 0.13, 0.2, 0.07, 0.09, 0.08, 0.1)  # of the page, a column each
 CAPTION = (
-    "Each claim of the paper is decided once per study by one endpoint; parts of a claim are tested one-sided at 5 %, "
-    "so a 95 % interval may reach the reference. †: endpoint named after its numbers were seen; ‡: the whole interval "
-    "lies within the margin; all measurements: claims.csv."
+    "Each claim of the paper is decided once per study by one endpoint, and Ours is the part that decides; parts are "
+    "tested one-sided at 5 %, so a 95 % interval may reach the reference. †: endpoint named after its numbers were "
+    "seen; ‡: the whole interval lies within the margin; endpoints: data/claims.yaml."
 )
 AGAIN = (
     "Runs that were made twice, where a number that a claim reads was measured both times, or lends its spread. What "
