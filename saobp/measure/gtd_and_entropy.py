@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from saobp.measure import real_block
+from saobp.measure import padding
 
 Mask = Bool[Tensor, "*masks L"] | None
 
@@ -28,7 +28,7 @@ def row_entropy(attention: Float[Tensor, "*batch L L"], *, mask: Mask = None) ->
 
     Nats, from 0 (one key) to the logarithm of the number of real tokens (uniform); NaN at padded queries.
     """
-    attention, real = real_block.cut(attention, mask)
+    attention, real = padding.cut(attention, mask)
     return (0 - _plogp(attention).sum(-1)).masked_fill(~real, math.nan)
 
 
@@ -38,7 +38,7 @@ def attention_entropy(attention: Float[Tensor, "*batch L L"], *, mask: Mask = No
     Nats, from 0 (every query picks one key) to the logarithm of the number of real tokens (uniform). Its
     gradient is finite also where an entry is exactly 0.
     """
-    return _entropy(*real_block.cut(attention, mask))
+    return _entropy(*padding.cut(attention, mask))
 
 
 def indirect_attention(
@@ -49,7 +49,7 @@ def indirect_attention(
     Row sums are beta + beta^2 + ... + beta^(hops-1) for any row-stochastic matrix; padding is 0.
     """
     _check_paths(beta, hops)
-    attention, _ = real_block.cut(attention, mask)
+    attention, _ = padding.cut(attention, mask)
     return _paths(attention, attention @ attention, beta, hops)
 
 
@@ -63,7 +63,7 @@ def gtd(
     s^2 / (1 + s^2): the number does not tell collapse from spread, so read it beside the entropy.
     """
     _check_paths(beta, hops)
-    attention, _ = real_block.cut(attention, mask)
+    attention, _ = padding.cut(attention, mask)
     return _dependency(attention, _paths(attention, attention @ attention, beta, hops))
 
 
@@ -75,7 +75,7 @@ def indirect_entropy(
     Nats, from 0 (one destination a query) to the logarithm of the number of real tokens.
     """
     _check_paths(beta, hops)
-    attention, real = real_block.cut(attention, mask)
+    attention, real = padding.cut(attention, mask)
     return _path_entropy(_paths(attention, attention @ attention, beta, hops), real)
 
 
@@ -91,7 +91,7 @@ def cross_layer_gtd(
     _check_paths(beta, hops)
     if len(layers) < hops:
         raise ValueError(f"layers: {len(layers)} are fewer than hops={hops}; pass hops <= {len(layers)}")
-    means = [real_block.cut(layer, mask)[0].mean(-3) for layer in layers]
+    means = [padding.cut(layer, mask)[0].mean(-3) for layer in layers]
     starts = range(len(means) - hops + 1)
     return torch.stack([_window(means[start : start + hops], beta) for start in starts], -1)
 
@@ -107,7 +107,7 @@ def sparsity(
     """
     if threshold is not None and not 0 < threshold <= 1:
         raise ValueError(f"threshold must lie in (0, 1] or be None for 1/L, got {threshold}")
-    return _sparsity(*real_block.cut(attention, mask), threshold)
+    return _sparsity(*padding.cut(attention, mask), threshold)
 
 
 def hoyer(attention: Float[Tensor, "*batch L L"], *, mask: Mask = None) -> Float[Tensor, "*batch"]:
@@ -116,7 +116,7 @@ def hoyer(attention: Float[Tensor, "*batch L L"], *, mask: Mask = None) -> Float
     From 0 (uniform rows) to 1 (one key a row), without a threshold. NaN with fewer than two real tokens.
     Source: Hoyer 2004, Non-negative matrix factorization with sparseness constraints, Sec. 3.1.
     """
-    return _hoyer(*real_block.cut(attention, mask))
+    return _hoyer(*padding.cut(attention, mask))
 
 
 def column_mass_maximum(attention: Float[Tensor, "*batch L L"], *, mask: Mask = None) -> Float[Tensor, "*batch"]:
@@ -124,7 +124,7 @@ def column_mass_maximum(attention: Float[Tensor, "*batch L L"], *, mask: Mask = 
 
     From 1 (every token receives as much as it gives) to the number of real tokens (a full sink).
     """
-    return _column_mass_maximum(*real_block.cut(attention, mask))
+    return _column_mass_maximum(*padding.cut(attention, mask))
 
 
 def idempotence_gap(attention: Float[Tensor, "*batch L L"], *, mask: Mask = None) -> Float[Tensor, "*batch"]:
@@ -132,7 +132,7 @@ def idempotence_gap(attention: Float[Tensor, "*batch L L"], *, mask: Mask = None
 
     0 for uniform, identity and sink alike, where GTD takes its idempotent value.
     """
-    attention, real = real_block.cut(attention, mask)
+    attention, real = padding.cut(attention, mask)
     return _gap(attention, attention @ attention, real)
 
 
@@ -142,7 +142,7 @@ def effective_rank(attention: Float[Tensor, "*batch L L"], *, mask: Mask = None)
     From 1 (all queries attend alike) to the number of real tokens (a permutation).
     Source: Roy and Vetterli 2007, The effective rank: a measure of effective dimensionality.
     """
-    attention, real = real_block.cut(attention, mask)
+    attention, real = padding.cut(attention, mask)
     undefined = ~real.any(-1) | attention.isnan().flatten(-2).any(-1)
     singular = torch.linalg.svdvals(torch.nan_to_num(attention))  # a NaN would stop the whole batch
     share = singular / singular.sum(-1, keepdim=True)
@@ -158,7 +158,7 @@ def measure(
     share below 1/L and `sparsity_fixed` below 0.01.
     """
     _check_paths(beta, hops)
-    attention, real = real_block.cut(attention, mask)
+    attention, real = padding.cut(attention, mask)
     square = attention @ attention
     paths = _paths(attention, square, beta, hops)
     return {
@@ -205,11 +205,11 @@ def _window(matrices: list[Tensor], beta: float) -> Tensor:
 
 
 def _entropy(attention: Tensor, real: Tensor) -> Tensor:
-    return (0 - _plogp(attention).sum((-2, -1))) / real_block.count(real, attention)
+    return (0 - _plogp(attention).sum((-2, -1))) / padding.count(real, attention)
 
 
 def _sparsity(attention: Tensor, real: Tensor, threshold: float | None) -> Tensor:
-    count = real_block.count(real, attention)
+    count = padding.count(real, attention)
     bound = (1 / count if threshold is None else torch.full_like(count, threshold)) * (1 - 1e-5)
     below = (attention < bound[..., None, None]).sum((-2, -1), dtype=torch.int32)
     below = below - attention.shape[-1] ** 2  # padding is below, too
@@ -218,7 +218,7 @@ def _sparsity(attention: Tensor, real: Tensor, threshold: float | None) -> Tenso
 
 
 def _hoyer(attention: Tensor, real: Tensor) -> Tensor:
-    count = real_block.count(real, attention)
+    count = padding.count(real, attention)
     ratio = attention.sum(-1) / attention.norm(dim=-1).masked_fill(~real, 1.0)
     root = count.sqrt()
     return (root - ratio.sum(-1) / count) / (root - 1)

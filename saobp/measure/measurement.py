@@ -15,7 +15,7 @@ from torch import Tensor
 from saobp.measure import gtd_and_entropy
 from saobp.measure.capture_files import MATRICES, Parts
 from saobp.measure.graph import graph_measures
-from saobp.measure.real_block import widened
+from saobp.measure.padding import widened
 from saobp.measure.streams import Tally
 
 Batch = Mapping[str, Tensor]

@@ -8,7 +8,7 @@ from saobp.models import public
 from saobp.study.beyond import branched, inserted, multihop, plan, retrofit
 from saobp.study.setup.sizes_and_strengths import SIZES
 from saobp.study.setup.studies import load_study
-from saobp.study.verdicts.model import Claim
+from saobp.study.verdicts.claims_and_measurements import Claim
 
 
 def test_every_study_of_the_plan_has_one_endpoint_with_its_margin_and_what_each_outcome_means():

@@ -14,7 +14,7 @@ from scipy import stats
 from saobp.study import statistics, verdicts
 from saobp.study.paper import numbers
 from saobp.study.statistics import seeds, sequential
-from saobp.study.verdicts import attention, gtd, model, outcomes, registry
+from saobp.study.verdicts import attention, claims_and_measurements, gtd, outcomes, registry
 
 FEW, MANY = 300, 3000
 DRAWS = [pytest.param(FEW, id="few"), pytest.param(MANY, id="many", marks=pytest.mark.nightly)]
@@ -131,7 +131,7 @@ def test_a_correlation_over_runs_is_not_made_by_what_algorithms_and_seeds_share(
 @pytest.mark.parametrize("draws", DRAWS)
 def test_a_layer_where_high_beats_one_of_three_rivals_is_seldom_called_one_of_its_first_two(draws):
     """The null of the claim on GTD by layer: High equals two rivals and is far above the third."""
-    claim, random = model.claims()["gtd-top-two"], np.random.default_rng(8)
+    claim, random = claims_and_measurements.claims()["gtd-top-two"], np.random.default_rng(8)
     found, inside = [], 0
     for _ in range(draws):
         levels = random.normal(0, 1, (4, 5)) + [[0.0], [0.0], [0.0], [-9.0]]  # High, three rivals; five seeds
@@ -146,12 +146,12 @@ def test_a_layer_where_high_beats_one_of_three_rivals_is_seldom_called_one_of_it
 @pytest.mark.parametrize("draws", DRAWS)
 def test_a_correlation_over_one_half_in_the_wrong_direction_is_no_support(draws):
     """GTD and perplexity: r is below -0.5 by the paper; at that bound one in forty is called support, at +0.65 none."""
-    claim, random = model.claims()["gtd-perplexity"], np.random.default_rng(10)
+    claim, random = claims_and_measurements.claims()["gtd-perplexity"], np.random.default_rng(10)
 
     def outcome(r):
         seeds = np.arctanh(r) + random.normal(0, 0.3, 3)
-        row = model.measured("", "", statistics.mean_interval(seeds.tolist()))
-        return outcomes.decide(claim, [model.on_scale(row, np.tanh, "")])
+        row = claims_and_measurements.measured("", "", statistics.mean_interval(seeds.tolist()))
+        return outcomes.decide(claim, [claims_and_measurements.on_scale(row, np.tanh, "")])
 
     bound, opposite = ([outcome(r) for _ in range(draws)] for r in (-0.5, 0.65))
     assert bound.count(outcomes.SUPPORTED) / draws < 0.025 + slack(draws, 0.025)

@@ -14,10 +14,10 @@ from saobp.study.paper import numbers
 from saobp.study.publication import cli
 from saobp.study.setup import paths
 from saobp.study.statistics import Error, Estimate, mean_interval
-from saobp.study.verdicts import model, outcomes, registry
+from saobp.study.verdicts import claims_and_measurements, outcomes, registry
 from saobp.study.verdicts.outcomes import CONTRADICTED, IMPRECISE, NO_EFFECT, NOT_RUN, SUPPORTED
 
-GAIN = model.Claim(
+GAIN = claims_and_measurements.Claim(
     id="gain", title="A gain", sentence="A gains.", place="Sec. 1", endpoint="score", unit="points", direction=1,
     margin=1.0, rule="one",
 )  # fmt: skip
@@ -27,11 +27,11 @@ WITHIN = GAIN.model_copy(update={"direction": 0, "reference": 1.0, "margin": 0.1
 
 
 def known(value, error=0.1):
-    return model.measured("", "", Estimate(value, 0, 0, 3, error=Error(((error, inf),))), f"{value}")
+    return claims_and_measurements.measured("", "", Estimate(value, 0, 0, 3, error=Error(((error, inf),))), f"{value}")
 
 
 def over(values):
-    return model.measured("", "", mean_interval(values))
+    return claims_and_measurements.measured("", "", mean_interval(values))
 
 
 @pytest.fixture(scope="module")
@@ -227,9 +227,9 @@ def first_decided(claim, part, law):
 
 @pytest.mark.parametrize(("value", "error"), [(1.118, 0.0266), (1.05, 0.04), (1.15, 0.0344), (0.93, 0.05)])
 def test_the_rounds_that_decide_a_cost_are_counted_from_the_margin(value, error):
-    part = model.measured("", "", Estimate(value, 0, 0, 9, error=Error(((error, 8),))))
+    part = claims_and_measurements.measured("", "", Estimate(value, 0, 0, 9, error=Error(((error, 8),))))
     assert outcomes.of_part(WITHIN, part) == IMPRECISE
-    assert outcomes.seeds_to_decide(WITHIN, part) == first_decided(WITHIN, part, model.ends)
+    assert outcomes.seeds_to_decide(WITHIN, part) == first_decided(WITHIN, part, claims_and_measurements.ends)
 
 
 def test_an_outcome_is_marked_where_it_was_named_late_or_matters_little(decided):
@@ -258,7 +258,7 @@ def test_without_an_algorithm_or_a_size_a_number_is_shown_and_is_that_of_the_oth
     assert without.estimate == pytest.approx(np.tanh(np.mean([np.mean(each) for each in by_seed.values()])))
     shown = examples.narrow("\n".join(verdicts.table.left_out_lines(decided)))
     assert "Barrat's weights) | ElemMul | +0.20 [0.09, 0.32], supported | +0.07 [" in shown
-    assert shown.count("The loss converges faster with High | BERT-") == 6
+    assert shown.count("The loss converges faster with High (mean over training) | BERT-") == 6
 
 
 def test_records_are_those_that_enter_and_a_row_says_how_many_parts_were_measured_of_those_named(decided):

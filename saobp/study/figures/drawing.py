@@ -16,7 +16,7 @@ from saobp.study.figures import (
     gains,
     glance,
     grids,
-    joint,
+    gtd_beside_graph_measures,
     learning,
     maps,
     seeds,
@@ -82,17 +82,18 @@ def _performance(title: str, *sizes: str) -> Drawing:
 
 def _graph(data: Callable[[Sequence[Record]], pd.DataFrame], *algorithms: str) -> Drawing:
     needs = "attention records of task race with a graph block"
-    return Drawing(data, joint.plot, joint.numbers, needs, ("attention",), algorithms=algorithms, tasks=(joint.TASK,))
+    by = gtd_beside_graph_measures
+    return Drawing(data, by.plot, by.numbers, needs, ("attention",), algorithms=algorithms, tasks=(by.TASK,))
 
 
 EXAM = ("a record of notebook 12 with a run that did not diverge", ("beyond",), "multihop")
 SIDES = ("original", "high")
 FIGURES: dict[Number, Drawing] = {
     1: Drawing(maps.data, maps.plot, maps.numbers, "data/examples/minilm.json"),
-    2: _graph(joint.points, "original"),
+    2: _graph(gtd_beside_graph_measures.points, "original"),
     3: _performance("BERT-Mini", "mini"),
     4: _grid(4),
-    5: _graph(joint.binned),
+    5: _graph(gtd_beside_graph_measures.binned),
     6: Drawing(
         partial(seeds.by_seed, measure="sparsity"), seeds.sparsity, seeds.numbers,
         "attention records of High and Original of one seed", ("attention",), algorithms=SIDES,

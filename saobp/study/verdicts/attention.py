@@ -14,7 +14,7 @@ from saobp.study.setup import labels
 from saobp.study.setup.records import select
 from saobp.study.setup.tasks_and_metrics import TASKS
 from saobp.study.statistics import Error, Estimate, estimates, mean_interval, seed_variance
-from saobp.study.verdicts.model import NORMAL, Measurement, ends, measured, on_scale
+from saobp.study.verdicts.claims_and_measurements import NORMAL, Measurement, ends, measured, on_scale
 from saobp.study.verdicts.studies import (
     BORROWED,
     SIDES,

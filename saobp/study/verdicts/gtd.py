@@ -12,7 +12,7 @@ from scipy import stats
 from saobp.study.setup import labels
 from saobp.study.setup.records import select
 from saobp.study.statistics import Estimate, across_runs, estimates, task_scores, trajectories
-from saobp.study.verdicts.model import Measurement, measured, on_scale
+from saobp.study.verdicts.claims_and_measurements import Measurement, measured, on_scale
 from saobp.study.verdicts.studies import ALONE, Record, Studies, over_seeds, seed_means
 
 TASK = "race"  # of Fig. 2

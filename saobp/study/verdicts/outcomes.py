@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite, nan
 
-from saobp.study.verdicts.model import Claim, Measurement
+from saobp.study.verdicts.claims_and_measurements import Claim, Measurement
 
 SUPPORTED, CONTRADICTED, NO_EFFECT, IMPRECISE, NOT_RUN = (
     "supported", "contradicted", "no effect beyond the margin", "imprecise", "not run",

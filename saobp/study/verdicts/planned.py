@@ -9,7 +9,7 @@ from scipy import stats
 from saobp.study.beyond import accuracy_by_hops, plan
 from saobp.study.setup import labels
 from saobp.study.statistics import Estimate, bca_interval, mean_interval, sign_flip_interval
-from saobp.study.verdicts.model import NORMAL, PUBLIC, STORIES, Measurement, fixed, measured
+from saobp.study.verdicts.claims_and_measurements import NORMAL, PUBLIC, STORIES, Measurement, fixed, measured
 from saobp.study.verdicts.studies import Studies, seed_gaps
 
 READ = (5, 13, 21)  # seeds of notebook 12 at each reading: all algorithms, once on the way, the end

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from saobp.study.verdicts import attention, gtd, planned, scores, training
-from saobp.study.verdicts.model import Claim, Measurement, claims
+from saobp.study.verdicts.claims_and_measurements import Claim, Measurement, claims
 from saobp.study.verdicts.outcomes import NOT_RUN, Verdict, decide
 from saobp.study.verdicts.studies import Studies
 

@@ -15,7 +15,7 @@ from saobp.study.setup.records import select
 from saobp.study.statistics import borrow, mean_interval
 from saobp.study.texts.tracked import repeats
 from saobp.study.texts.tracked import study as load
-from saobp.study.verdicts.model import Measurement, measured
+from saobp.study.verdicts.claims_and_measurements import Measurement, measured
 
 Record = dict[str, Any]
 Read = Callable[[Record], float | None]  # one number of a run; None where it has none

@@ -8,7 +8,7 @@ from jinja2 import Template
 
 from saobp.study.setup import paths
 from saobp.study.tables import render
-from saobp.study.verdicts.model import Claim, Measurement
+from saobp.study.verdicts.claims_and_measurements import Claim, Measurement
 from saobp.study.verdicts.outcomes import (
     CONTRADICTED,
     SUPPORTED,

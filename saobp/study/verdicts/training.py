@@ -12,7 +12,7 @@ from saobp.study.setup import labels
 from saobp.study.setup.records import select
 from saobp.study.setup.sizes_and_strengths import SIZES, body_parameters
 from saobp.study.statistics import Error, Estimate, borrow, mean_interval, median_interval, seed_variance
-from saobp.study.verdicts.model import PRINTED, SEEDS, STORIES, Ends, Measurement, measured
+from saobp.study.verdicts.claims_and_measurements import PRINTED, SEEDS, STORIES, Ends, Measurement, measured
 from saobp.study.verdicts.studies import Record, Studies, difference, seed_gaps
 
 VOCABULARY = 30_522  # of BERT, as Table 4 counts
