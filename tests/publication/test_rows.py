@@ -94,7 +94,7 @@ def fitted(tmp_path, monkeypatch):
 def test_a_budget_gives_a_copy_of_the_study_whose_record_says_so(fitted):
     study, wanted = fitted("mini-twin/high/7")
     usual, recipe = SMOKE.recipe("mini-twin"), study.recipe("mini-twin")
-    assert 0 < recipe.steps < usual.steps and recipe.warmup == round(recipe.steps / 4)
+    assert 0 < recipe.steps < usual.steps and recipe.warmup == round(recipe.steps * usual.warmup / usual.steps)
     assert study.attention.samples == max(rows.FEW, int((60 - rows.START) / 2.0))
     assert "records/04-pretrain-mini-twin-high-7.json" in wanted and len(wanted) == 5
     _, text, _ = pretraining.texts(study, "mini-twin", sources.resolve("synthetic"))
