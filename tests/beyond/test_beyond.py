@@ -22,7 +22,7 @@ from saobp.study.training import architectures, trainer
 from saobp.study.training.watch import Diverged
 
 PLAN = Beyond(
-    model="mini-twin", strengths=[0.0, 0.5], pretrain=dataclasses.replace(RECIPE, steps=6, warmup=1, evaluations=3)
+    model="mini-quarter", strengths=[0.0, 0.5], pretrain=dataclasses.replace(RECIPE, steps=6, warmup=1, evaluations=3)
 )
 STORIES = MultiHop(
     layers=[1], algorithms=["original", "high"], seeds=[0, 1], hops=2, entities=8, items=6, hidden=16, heads=2,
@@ -65,7 +65,9 @@ def test_the_fullest_column_is_one_for_uniform_attention_and_all_rows_for_a_sink
 
 
 def test_heads_and_tokens_say_where_the_mass_went(tokenizer):
-    network = architectures.refine_with(architectures.encoder("mini-twin", tokenizer, dropout=0.0, seed=0), "high", 5.0)
+    network = architectures.refine_with(
+        architectures.encoder("mini-quarter", tokenizer, dropout=0.0, seed=0), "high", 5.0
+    )
     tokens = torch.stack([torch.as_tensor(RandomText()[n]["input_ids"]) for n in range(4)])
     raw, refined = message_rounds.matrices(network, tokens)
     heads, words = message_rounds.by_head(raw, refined), message_rounds.by_token(raw, refined, tokens, tokenizer)
@@ -92,7 +94,7 @@ def test_strengths_are_trained_followed_and_read_back(tokenizer, tmp_path):
     start = learned[learned["step"] == 0]["strength"]
     assert start.tolist() == pytest.approx([0.2] * 16) and len(learned) == 3 * 16
     assert learned[learned["step"] == 6]["strength"].std() > 0
-    next(tmp_path.glob("mini-twin-0.5-42-*.json")).write_text(json.dumps(runs[1] | {"seed": 7}))
+    next(tmp_path.glob("mini-quarter-0.5-42-*.json")).write_text(json.dumps(runs[1] | {"seed": 7}))
     assert strength_training.study(PLAN, **given)[1]["seed"] == 7  # finished runs are not run again
 
 

@@ -36,13 +36,15 @@ def text():
 @pytest.fixture(scope="module")
 def grown(text, tmp_path_factory):
     folder = tmp_path_factory.mktemp("branched")
-    return folder, *branched.grow(STUDY, "mini-twin", 1, CHOSEN, text, folder / "trunk")
+    return folder, *branched.grow(STUDY, "mini-quarter", 1, CHOSEN, text, folder / "trunk")
 
 
 def test_a_trunk_that_never_learns_ends_with_its_recipe_and_one_that_has_learned_stops(grown, text, tmp_path):
     _, step, log = grown
     assert step == 8 and [entry["step"] for entry in log if "heldout" in entry] == [0, 4, 8]
-    early, _ = branched.grow(STUDY, "mini-twin", 1, CHOSEN.model_copy(update={"below": 1e9}), text, tmp_path / "trunk")
+    early, _ = branched.grow(
+        STUDY, "mini-quarter", 1, CHOSEN.model_copy(update={"below": 1e9}), text, tmp_path / "trunk"
+    )
     assert early == 4
 
 
@@ -51,7 +53,7 @@ def test_every_branch_starts_from_the_trunk_and_its_losses_are_kept_by_sequence(
     trunk = [entry["heldout"]["loss"] for entry in log if "heldout" in entry]
     ends = {}
     for arm in CHOSEN.arms:
-        found = branched.branch(STUDY, "mini-twin", arm, 1, start, CHOSEN, text, folder)
+        found = branched.branch(STUDY, "mini-quarter", arm, 1, start, CHOSEN, text, folder)
         assert [point["loss"] for point in found["curve"][:3]] == trunk and found["steps"] == start + CHOSEN.steps
         assert len(found["nats"]) == len(found["tokens"]) == 8
         assert found["held_out"] == pytest.approx(found["curve"][-1]["loss"], rel=1e-5)
@@ -61,12 +63,15 @@ def test_every_branch_starts_from_the_trunk_and_its_losses_are_kept_by_sequence(
 
 def test_a_plain_branch_is_the_trunk_continued(grown, text, tmp_path):
     folder, start, _ = grown
-    once = branched.branch(STUDY, "mini-twin", "original", 1, start, CHOSEN, text, folder)
+    once = branched.branch(STUDY, "mini-quarter", "original", 1, start, CHOSEN, text, folder)
     recipe = dataclasses.replace(
-        STUDY.recipe("mini-twin"), scheduler="warmup_stable_decay", steps=start + CHOSEN.steps, save_every=CHOSEN.every
+        STUDY.recipe("mini-quarter"),
+        scheduler="warmup_stable_decay",
+        steps=start + CHOSEN.steps,
+        save_every=CHOSEN.every,
     )
     torch.manual_seed(7)  # what was drawn before does not matter
-    network, _ = branched.train(STUDY, "mini-twin", "original", 1, recipe, text, tmp_path / "whole")
+    network, _ = branched.train(STUDY, "mini-quarter", "original", 1, recipe, text, tmp_path / "whole")
     assert text.measure.by_sequence(network)[0] == pytest.approx(once["nats"], rel=1e-6)
-    other = branched.branch(STUDY, "mini-twin", "high", 1, start, CHOSEN, text, folder)
+    other = branched.branch(STUDY, "mini-quarter", "high", 1, start, CHOSEN, text, folder)
     assert other["nats"] != pytest.approx(once["nats"], rel=1e-6)

@@ -11,7 +11,9 @@ from saobp.study.beyond import strength_training, strengths
 from saobp.study.figures import strengths as figure
 from saobp.study.setup.recipes import Beyond, Larger
 
-PLAN = Beyond(model="mini-twin", strengths=[], pretrain=RECIPE, larger=[Larger(model="small-twin")], learned=["layer"])
+PLAN = Beyond(
+    model="mini-quarter", strengths=[], pretrain=RECIPE, larger=[Larger(model="small-quarter")], learned=["layer"]
+)
 
 
 NAN = {"reason": "the loss is nan", "message": ""}
@@ -66,7 +68,7 @@ def test_runs_of_two_processors_are_no_pair():
 @pytest.mark.parametrize(("sizes", "said"), [
     ([{"model": "small"}, {"model": "small", "learning_rate": RECIPE.learning_rate}], "small at learning .* twice"),
     ([{"model": "small", "precision": RECIPE.precision}, {"model": "small"}], "small at learning .* twice"),
-    ([{"model": "mini-twin"}], "larger: mini-twin is the model of beyond itself"),
+    ([{"model": "mini-quarter"}], "larger: mini-quarter is the model of beyond itself"),
     ([{"model": "small", "learning_rate": -1e-3}], "greater than"),
 ])  # fmt: skip
 def test_sizes_that_would_be_counted_twice_are_refused(sizes, said):
@@ -95,9 +97,9 @@ def test_the_studys_own_model_comes_first_at_zero_and_at_its_own_strength():
     swept = [run("", level, 1, 3.0) for level in (0.0, 0.1, 0.2, strengths.BY_HEAD)]
     for one in swept:
         one.pop("model")
-    record = {"metrics": {"larger": RUNS, "strengths": swept}, "parameters": {"model": "mini-twin"}}
+    record = {"metrics": {"larger": RUNS, "strengths": swept}, "parameters": {"model": "mini-quarter"}}
     own = strengths.by_size(record)
-    assert [(one["model"], one["strength"]) for one in own[:2]] == [("mini-twin", 0.0), ("mini-twin", 0.2)]
+    assert [(one["model"], one["strength"]) for one in own[:2]] == [("mini-quarter", 0.0), ("mini-quarter", 0.2)]
     assert own[2:] == RUNS
 
 
@@ -105,8 +107,8 @@ def test_larger_models_are_trained_by_the_same_recipe_and_strengths_learned_by_l
     given = {"text": RandomText(), "held_out": RandomText(), "tokenizer": word_tokenizer(), "folder": tmp_path}
     runs = strength_training.larger(PLAN, **given)
     assert [(one["model"], one["strength"], one["seed"]) for one in runs] == [
-        ("small-twin", 0.0, 42),
-        ("small-twin", 0.08, 42),
+        ("small-quarter", 0.0, 42),
+        ("small-quarter", 0.08, 42),
     ]
     assert {len(one["curve"][-1]["strengths"]) for one in runs} == {4} and runs[0]["curve"] != runs[1]["curve"]
     assert strengths.gaps(runs)["seeds"].tolist() == [1]

@@ -23,7 +23,7 @@ def test_counted_multiply_accumulates_follow_the_formula(way, training):
 def test_every_way_of_a_model_computes_what_its_name_says():
     outputs = {}
     for way in whole_model.WAYS:
-        network = whole_model.build("mini-twin", 100, way, dropout=0.0).eval()
+        network = whole_model.build("mini-quarter", 100, way, dropout=0.0).eval()
         outputs[way] = network.bert(whole_model.batch(2, 16, 100)["input_ids"]).last_hidden_state
     torch.testing.assert_close(outputs["original"], outputs["original_eager"])
     for way in ("high", "low", "elemmul"):
@@ -32,7 +32,7 @@ def test_every_way_of_a_model_computes_what_its_name_says():
 
 def test_a_cost_run_has_every_number_of_table_9(monkeypatch):
     monkeypatch.setattr(timing, "in_a_process", lambda function, *given: function(*given))  # what it sees is below
-    found = whole_model.measure("mini-twin", 100, rounds=5, **SMALL)
+    found = whole_model.measure("mini-quarter", 100, rounds=5, **SMALL)
     assert list(found) == list(whole_model.WAYS)
     for way in found.values():
         assert way["parameters"] == found["original"]["parameters"]  # the refinement has no weights
@@ -74,7 +74,9 @@ def test_what_is_kept_for_backward_is_counted_once_and_without_the_weights():
 def test_refined_attention_keeps_less_than_a_spelled_out_matrix():
     inputs = whole_model.batch(2, 128, 100)
     for dropout in (0.0, 0.1):
-        ways = (whole_model.build("mini-twin", 100, way, dropout=dropout).train() for way in ("high", "original_eager"))
+        ways = (
+            whole_model.build("mini-quarter", 100, way, dropout=dropout).train() for way in ("high", "original_eager")
+        )
         high, spelled_out = (whole_model.kept(network, inputs) for network in ways)
         assert high < spelled_out
 
@@ -90,7 +92,7 @@ def test_refined_attention_keeps_less_than_a_spelled_out_matrix():
     ],
 )
 def test_torch_has_a_fused_kernel_on_a_cpu_where_there_is_no_dropout(phase, way, dropout, fused):
-    network = whole_model.build("mini-twin", 100, way, dropout=dropout)
+    network = whole_model.build("mini-quarter", 100, way, dropout=dropout)
     kernel = timing.attention_kernel(whole_model.call_of(phase, network, whole_model.batch(2, 16, 100)))
     assert kernel == ("flash_attention_for_cpu" if fused else "")
 
@@ -117,9 +119,9 @@ def test_the_peak_sees_memory_that_fills_what_was_freed_before():
 
 @pytest.mark.parametrize("way", ["original", "high"])
 def test_a_training_step_peaks_above_what_it_keeps_for_backward(way):
-    network = whole_model.build("mini-twin", 30522, way).train()
+    network = whole_model.build("mini-quarter", 30522, way).train()
     kept = whole_model.kept(network, whole_model.batch(4, 128, 30522))
-    peak = timing.in_a_process(whole_model.peak, "train", "mini-twin", 30522, way, 4, 128)
+    peak = timing.in_a_process(whole_model.peak, "train", "mini-quarter", 30522, way, 4, 128)
     assert not peak < kept  # NaN where nobody counts
 
 

@@ -20,10 +20,10 @@ def file(tmp_path_factory):
 
 
 def test_an_unpacked_file_gives_the_text_that_it_was_made_of(file, tmp_path, monkeypatch):
-    _, *usual = pretraining.texts(SMOKE, "mini-twin", sources.resolve("synthetic"))
+    _, *usual = pretraining.texts(SMOKE, "mini-quarter", sources.resolve("synthetic"))
     monkeypatch.setattr(paths, "cache", lambda: tmp_path)
     study = replace(SMOKE, tokens=str(file))
-    tokenizer, *found = pretraining.texts(study, "mini-twin", source=None)  # neither the text nor its source is read
+    tokenizer, *found = pretraining.texts(study, "mini-quarter", source=None)  # neither the text nor its source is read
     for theirs, ours in zip(usual, found):
         assert (theirs.fingerprint, theirs.splits, len(theirs)) == (ours.fingerprint, ours.splits, len(ours))
         assert torch.equal(theirs[len(theirs) - 1]["input_ids"], ours[len(ours) - 1]["input_ids"])
@@ -38,7 +38,7 @@ def test_the_same_text_gives_the_same_bytes(file, tmp_path):
 def test_a_file_for_another_study_is_refused_in_one_line(file, name, value):
     study = replace(SMOKE, tokens=str(file), **{name: value})
     with pytest.raises(DataError, match=f"{name} .*, not {value}: write it for smoke") as refused:
-        pretraining.texts(study, "mini-twin", None)
+        pretraining.texts(study, "mini-quarter", None)
     assert "\n" not in str(refused.value)
 
 

@@ -43,7 +43,7 @@ DRAWN = [n for n in figures.FIGURES if n not in (7, 8, 9, "glance", "tokens")]  
 
 @pytest.fixture(scope="module")
 def records():
-    return [*examples.study(("mini", "small-twin"), labels.PAPER), examples.cost(), examples.beyond()]
+    return [*examples.study(("mini", "small-quarter"), labels.PAPER), examples.cost(), examples.beyond()]
 
 
 def test_figure_4_data_are_means_over_heads_and_runs(records):
@@ -354,7 +354,7 @@ def test_few_answers_are_not_blown_up_to_a_difference():
 
 def test_figure_3_is_the_smallest_size_and_figure_9_the_others(records):
     assert set(figures.data(3, records)["model"]) == {"mini"}
-    assert set(figures.data(9, records)["model"]) == {"small-twin"}
+    assert set(figures.data(9, records)["model"]) == {"small-quarter"}
 
 
 def test_rounding_is_not_blown_up_to_a_difference():

@@ -189,7 +189,7 @@ def beyond(layers=(2, 4), algorithms=("original", "high", "sinkhorn"), seeds=(0,
         for seed in seeds
         for name in algorithms
     ]
-    return record("beyond", "mini-twin", "high", 42, {"multihop": runs, "strengths": strengths()})
+    return record("beyond", "mini-quarter", "high", 42, {"multihop": runs, "strengths": strengths()})
 
 
 def strengths(levels=(0.0, 0.01, 0.1, 1.0), seeds=(42, 43)):

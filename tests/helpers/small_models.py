@@ -52,7 +52,7 @@ class RandomText(Dataset):
 
 def network(algorithm: str = "high", *, dropout: float = 0.0, seed: int = 1) -> BertForMaskedLM:
     """Return an untrained encoder with an algorithm in place."""
-    model = architectures.encoder("mini-twin", word_tokenizer(), dropout=dropout, seed=seed)
+    model = architectures.encoder("mini-quarter", word_tokenizer(), dropout=dropout, seed=seed)
     return architectures.refine_with(model, algorithm, 0.2)
 
 

@@ -19,7 +19,7 @@ def repository(folder, name, algorithm="high"):
     smoke = (paths.root() / "notebooks" / "studies" / "smoke.yaml").read_text()
     text = smoke.partition("decoder:")[0].replace("name: smoke", f"name: {name}")
     lines = [line for line in text.splitlines() if not line.startswith("algorithms_of")]
-    text = "\n".join(lines).replace(", small-twin]", "]").replace("[race, squad, sst2]", "[race]")
+    text = "\n".join(lines).replace(", small-quarter]", "]").replace("[race, squad, sst2]", "[race]")
     text = text.replace("[original, high]", f"[{algorithm}]").replace("save_every: 60", "save_every: 20")
     text = text.replace("[cola, mrpc, rte, sst2, stsb, wnli, qnli, mnli, qqp, squad, hellaswag, race]", "[rte, race]")
     (folder / "notebooks" / "studies" / f"{name}.yaml").write_text(text + "\n")

@@ -89,12 +89,12 @@ def test_a_cluster_is_found_by_name_or_folder_and_an_unknown_one_is_refused(tmp_
 
 
 def test_two_processes_train_a_run_of_the_workflow_and_the_notebook_finds_it_done(tmp_path):
-    target = "records/04-pretrain-mini-twin-original-42.json"
+    target = "records/04-pretrain-mini-quarter-original-42.json"
     options = ("--cores", "2", "--dry-run", "--printshellcmds", "--", target)
     said = snakemake(tmp_path, find("smoke"), *options, config=["processes=2"], check=True).stdout
     first = said.index("--nproc-per-node 2 -m saobp.study.training.pretraining")
     then = said.index("saobp.study.publication.cli run")
-    assert first < then and "--model mini-twin --algorithm original --seed 42" in said[first:then]
+    assert first < then and "--model mini-quarter --algorithm original --seed 42" in said[first:then]
 
 
 @pytest.mark.slow
@@ -105,7 +105,7 @@ def test_two_processes_share_a_run_of_the_workflow_and_train_what_one_trains(tmp
         profile = folder / "notebooks" / "studies" / "little.yaml"
         text = profile.read_text().replace("steps: 90", "steps: 8").replace("warmup: 30", "warmup: 2")
         profile.write_text(text)
-        target = "checkpoints/mini-twin-high-42/model.safetensors"
+        target = "checkpoints/mini-quarter-high-42/model.safetensors"
         done = made(folder, "little", target, f"processes={processes}")
         assert done.returncode == 0, done.stdout + done.stderr
         assert ("torch.distributed.run" in done.stderr) == (processes == 2)

@@ -18,7 +18,9 @@ def test_a_row_is_a_model_an_algorithm_and_a_seed_of_its_study():
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("text", ["mini/hi/42", "mini-twin/high/42", "mini/high", "mini/high/x", "mini/high/42/0", ""])
+@pytest.mark.parametrize(
+    "text", ["mini/hi/42", "mini-quarter/high/42", "mini/high", "mini/high/x", "mini/high/42/0", ""]
+)
 def test_an_unknown_row_is_refused_in_one_line_that_lists_them(text, capsys):
     assert cli.main(["reproduce", "--study", "paper", "--rows", text]) == 2
     said = capsys.readouterr()
@@ -28,7 +30,7 @@ def test_an_unknown_row_is_refused_in_one_line_that_lists_them(text, capsys):
 
 @pytest.mark.parametrize("minutes", ["0", "-3", "1.5", "soon"])
 def test_no_minutes_are_refused_in_one_line(minutes, capsys):
-    assert cli.main(["reproduce", "--rows", "mini-twin/high/42", f"--minutes={minutes}"]) == 2
+    assert cli.main(["reproduce", "--rows", "mini-quarter/high/42", f"--minutes={minutes}"]) == 2
     assert "'--minutes': takes a whole number of at least 1" in capsys.readouterr().err
 
 
@@ -92,35 +94,35 @@ def fitted(tmp_path, monkeypatch):
 
 
 def test_a_budget_gives_a_copy_of_the_study_whose_record_says_so(fitted):
-    study, wanted = fitted("mini-twin/high/7")
-    usual, recipe = SMOKE.recipe("mini-twin"), study.recipe("mini-twin")
+    study, wanted = fitted("mini-quarter/high/7")
+    usual, recipe = SMOKE.recipe("mini-quarter"), study.recipe("mini-quarter")
     assert 0 < recipe.steps < usual.steps and recipe.warmup == round(recipe.steps * usual.warmup / usual.steps)
     assert study.attention.samples == max(rows.FEW, int((60 - rows.START) / 2.0))
-    assert "records/04-pretrain-mini-twin-high-7.json" in wanted and len(wanted) == 5
-    _, text, _ = pretraining.texts(study, "mini-twin", sources.resolve("synthetic"))
-    said = {entry["matter"]: entry for entry in departures.departures(study, "mini-twin", text, "high", 7)}
+    assert "records/04-pretrain-mini-quarter-high-7.json" in wanted and len(wanted) == 5
+    _, text, _ = pretraining.texts(study, "mini-quarter", sources.resolve("synthetic"))
+    said = {entry["matter"]: entry for entry in departures.departures(study, "mini-quarter", text, "high", 7)}
     assert said["minutes for a row"] == {"matter": "minutes for a row", "ours": 2, "paper": None}
     assert said["steps"]["ours"] == recipe.steps
 
 
 def test_later_rows_of_a_budget_have_the_same_steps_and_another_budget_is_refused(fitted, monkeypatch):
-    first, _ = fitted("mini-twin/original/42")
+    first, _ = fitted("mini-quarter/original/42")
     monkeypatch.setattr(rows, "step_time", lambda network, batch, wanted: ("fp32", 0.7))  # a busier machine
-    again, _ = fitted("mini-twin/high/42")
+    again, _ = fitted("mini-quarter/high/42")
     assert again == first
     with pytest.raises(StudyError, match="made for 2 minutes.*remove it to start anew"):
-        fitted("mini-twin/high/42", minutes=3)
-    other, _ = fitted("small-twin/high/42", "mini-twin/high/42")
-    assert other.recipe("mini-twin") == first.recipe("mini-twin")
-    assert other.recipe("small-twin").steps < SMOKE.recipe("small-twin").steps
+        fitted("mini-quarter/high/42", minutes=3)
+    other, _ = fitted("small-quarter/high/42", "mini-quarter/high/42")
+    assert other.recipe("mini-quarter") == first.recipe("mini-quarter")
+    assert other.recipe("small-quarter").steps < SMOKE.recipe("small-quarter").steps
 
 
 def test_a_fitted_study_is_taken_to_another_machine_as_it_is(fitted, monkeypatch, tmp_path):
-    first, _ = fitted("mini-twin/original/42")
+    first, _ = fitted("mini-quarter/original/42")
     kept = (tmp_path / "smoke" / "smoke.yaml").rename(tmp_path / "smoke.yaml")
     monkeypatch.setattr(rows, "fitted", lambda *given, **named: pytest.fail("fitted anew"))
     monkeypatch.setattr(rows, "at_hand", lambda study, source: study)
-    path, _ = rows.planned(str(kept), ["mini-twin/high/7"], None, None, cores=4)
+    path, _ = rows.planned(str(kept), ["mini-quarter/high/7"], None, None, cores=4)
     assert load_study(path) == first and first.minutes == 2
 
 
@@ -149,7 +151,7 @@ def test_the_workflow_is_asked_for_the_records_of_the_rows_alone(fitted, monkeyp
     calls = []
     monkeypatch.setattr(workflow, "_snakemake", lambda *given, **named: calls.append((given, named)) or 0)
     monkeypatch.setattr(workflow, "check_packages", lambda: None)
-    assert cli.main(["reproduce", "--rows", "mini-twin/high/7", "--minutes", "2"]) == 0
+    assert cli.main(["reproduce", "--rows", "mini-quarter/high/7", "--minutes", "2"]) == 0
     (given, named) = calls[-1]
     assert given[1] == tmp_path / "smoke" / "smoke.yaml" and len(named["wanted"]) == 5
     assert "records in" in capsys.readouterr().out

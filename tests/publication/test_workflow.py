@@ -168,7 +168,7 @@ def planned(profile, capfd):
     return {rule: int(count) for rule, count in counts if rule not in ("total", "all")}
 
 
-TRAINED = "mini-twin-high-42"
+TRAINED = "mini-quarter-high-42"
 THEORY = ("01", "02", "03", "09", "13")  # notebooks that need no training
 
 
@@ -179,7 +179,7 @@ def one(tmp_path, monkeypatch):
     profile = tmp_path / "one.yaml"
     text = (paths.root() / "notebooks" / "studies" / "smoke.yaml").read_text().partition("decoder:")[0]
     text = text.replace("name: smoke", "name: one").replace("[race, squad, sst2]", "[race]")
-    text = re.sub(r"^algorithms_of:.*\n", "", text, flags=re.MULTILINE).replace(", small-twin]", "]")
+    text = re.sub(r"^algorithms_of:.*\n", "", text, flags=re.MULTILINE).replace(", small-quarter]", "]")
     profile.write_text(text.replace("[original, high]", "[high]"))
     theory = [path.stem for path in sorted((paths.root() / "notebooks").glob("*.ipynb")) if path.stem[:2] in THEORY]
     runs = [*theory, f"04-pretrain-{TRAINED}", f"05-finetune-{TRAINED}-all-0", f"06-attention-{TRAINED}-race"]
@@ -230,7 +230,7 @@ def test_attention_is_measured_where_a_penalty_on_the_loss_leaves_it_plain(tmp_p
     folder = repository(tmp_path / "penalised", "little", algorithm="entropy_reg")
     profile = folder / "notebooks" / "studies" / "little.yaml"
     profile.write_text(profile.read_text().replace("steps: 90", "steps: 8").replace("warmup: 30", "warmup: 2"))
-    target = "records/06-attention-mini-twin-entropy_reg-42-race.json"
+    target = "records/06-attention-mini-quarter-entropy_reg-42-race.json"
     done = made(folder, "little", target)
     assert done.returncode == 0, done.stdout + done.stderr
     changes = records.read(folder / "build" / "little" / target)["metrics"]["changes"]
@@ -238,7 +238,7 @@ def test_attention_is_measured_where_a_penalty_on_the_loss_leaves_it_plain(tmp_p
 
 
 STRENGTHS = """beyond:
-  model: mini-twin
+  model: mini-quarter
   strengths: [0.0, 0.2]
   sequences: 8
   pretrain: {length: 64, batch: 8, steps: 4, learning_rate: 2.0e-3, warmup: 1, masking: 0.3, dropout: 0.0,
@@ -252,7 +252,7 @@ def test_a_profile_may_vary_the_strength_and_set_no_exam(tmp_path):
     text = profile.read_text().replace("steps: 90", "steps: 8").replace("warmup: 30", "warmup: 2")
     assert "multihop" not in text
     profile.write_text(text + STRENGTHS)
-    target = "records/12-beyond-mini-twin-42.json"
+    target = "records/12-beyond-mini-quarter-42.json"
     done = made(folder, "little", target)
     assert done.returncode == 0, done.stdout + done.stderr
     found = records.read(folder / "build" / "little" / target)

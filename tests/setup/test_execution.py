@@ -105,7 +105,7 @@ def test_the_command_is_installed_and_explains_itself():
 @pytest.mark.parametrize(
     "name, value, known",
     [
-        ("model", "gigantic", "mini-twin"),
+        ("model", "gigantic", "mini-quarter"),
         ("algorithm", "hihg", "entropy_reg"),
         ("task", "nope", "race"),
         ("group", "x", "all"),

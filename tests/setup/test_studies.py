@@ -38,8 +38,8 @@ def test_every_profile_that_comes_along_is_valid(name):
         ("  steps:", "  stepz:", "unknown key 'pretrain.stepz': did you mean 'steps'?"),
         ("name: smoke", "nam: smoke", "unknown key 'nam': did you mean 'name'?"),
         (
-            "larger: [{model: small-twin}]",
-            "larger: [{model: small-twin, learn_rate: 1.0}]",
+            "larger: [{model: small-quarter}]",
+            "larger: [{model: small-quarter, learn_rate: 1.0}]",
             "unknown key 'beyond.larger.0.learn_rate': did you mean 'learning_rate'?",
         ),
         ("  warmup: 30", "  warmup: soon", "key 'pretrain.warmup': input should be a valid integer, not 'soon'"),
@@ -55,7 +55,11 @@ def test_every_profile_that_comes_along_is_valid(name):
         ("seeds: [42]", "seeds: [-1]", "key 'seeds.0'"),
         ("seeds: [42]", "seeds: [4294967296]", "key 'seeds.0'"),
         ("seeds: [42]", "seeds: [42]\nseeds: [43]", 'duplicate key "seeds"'),
-        ("seeds: [42]", "seeds: [42]\nstrengths: {mini-twin: .nan}", "strengths.mini-twin': input should be a finite"),
+        (
+            "seeds: [42]",
+            "seeds: [42]\nstrengths: {mini-quarter: .nan}",
+            "strengths.mini-quarter': input should be a finite",
+        ),
         ("  warmup: 30", "  warmup: 91", "key 'pretrain': its warmup of 91 steps is longer than its 90 steps"),
         (
             "  warmup: 30",
@@ -64,7 +68,7 @@ def test_every_profile_that_comes_along_is_valid(name):
         ),
         ("vocabulary: 2048\n", "", "tokenizer 'wordpiece' is trained on the corpus: give it a vocabulary"),
         ("tokenizer: wordpiece", "tokenizer: gpt2", "tokenizer 'gpt2' has no [MASK], which encoders need"),
-        ("warmup: 10}", "warmup: 500}", "key 'schedules.small-twin': its warmup of 500 steps is longer"),
+        ("warmup: 10}", "warmup: 500}", "key 'schedules.small-quarter': its warmup of 500 steps is longer"),
         (
             "  tokenizer: bpe\n  vocabulary: 1024\n",
             "  tokenizer: bpe\n",
@@ -108,9 +112,9 @@ def test_a_profile_cannot_be_changed_and_its_fingerprint_follows_its_values(tmp_
 def test_a_size_has_a_list_of_its_own_of_the_tasks_whose_attention_is_measured():
     read = {
         model: {task for m, _, task in load_study("smoke").looked_at() if m == model}
-        for model in ("mini-twin", "small-twin")
+        for model in ("mini-quarter", "small-quarter")
     }
-    assert read == {"mini-twin": {"race", "squad", "sst2"}, "small-twin": {"race"}}
+    assert read == {"mini-quarter": {"race", "squad", "sst2"}, "small-quarter": {"race"}}
 
 
 def test_a_profile_without_decoders_says_so():

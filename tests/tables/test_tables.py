@@ -20,7 +20,7 @@ from saobp.study.tables import render
 
 @pytest.fixture(scope="module")
 def records():
-    return examples.study(("mini", "small-twin"), ("original", "high", "low"), (42, 43, 44))
+    return examples.study(("mini", "small-quarter"), ("original", "high", "low"), (42, 43, 44))
 
 
 def rows(table):
@@ -42,10 +42,10 @@ def test_a_scaled_down_model_stands_in_the_row_of_its_size_and_says_its_own(buil
     assert cell.published == "54.03"
 
 
-def test_a_twin_gives_way_to_the_size_itself_unless_its_cost_alone_was_measured():
+def test_a_scaled_down_model_gives_way_to_the_size_itself_unless_its_cost_alone_was_measured():
     runs, timed = [examples.attention("mini-narrow")], [examples.cost("mini")]
     assert estimates.models(runs + timed) == ["mini-narrow"] and estimates.models(timed) == ["mini"]
-    both = examples.study(("small", "small-twin"), ("original",), (42,))
+    both = examples.study(("small", "small-quarter"), ("original",), (42,))
     names = {row.labels[0] for row in tables.table(2, both).rows}
     assert "BERT-Small" in names
     assert "BERT-Small (4 × 128)" not in names
@@ -216,7 +216,7 @@ def test_table_7_reads_decoders_and_table_2_does_not():
 @pytest.mark.parametrize("number", [1, 2, 7, 8, 9])
 def test_every_row_that_the_paper_prints_is_there_with_its_numbers_and_why_ours_are_not(number):
     paper = numbers.load().tables[number]
-    table = tables.table(number, [examples.pretrain("small-twin", "original")])
+    table = tables.table(number, [examples.pretrain("small-quarter", "original")])
     printed = [row for row in table.rows if row.labels[0] and "(eager)" not in row.labels[1]]
     assert [row.labels[1] for row in printed] == [
         name for _, name in dict.fromkeys(zip(paper["model"], paper["algorithm"]))

@@ -56,9 +56,9 @@ def test_without_a_whole_checkpoint_there_is_none(tmp_path):
 
 def test_a_finished_model_that_was_cut_is_named_with_its_remedy(tmp_path, monkeypatch):
     monkeypatch.setattr(paths, "build", lambda profile: tmp_path)
-    folder = checkpoints.publish(network(), word_tokenizer(), "smoke", "mini-twin", "high", 42)
-    assert checkpoints.pretrained("smoke", "mini-twin", "high", 42) == folder
+    folder = checkpoints.publish(network(), word_tokenizer(), "smoke", "mini-quarter", "high", 42)
+    assert checkpoints.pretrained("smoke", "mini-quarter", "high", 42) == folder
     weights = folder / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[: weights.stat().st_size // 2])
     with pytest.raises(ValueError, match="model.safetensors is damaged; delete the folder and give"):
-        checkpoints.pretrained("smoke", "mini-twin", "high", 42)
+        checkpoints.pretrained("smoke", "mini-quarter", "high", 42)

@@ -24,7 +24,7 @@ def source():
 
 @pytest.fixture(scope="module")
 def texts(source):
-    return decoders.texts(STUDY, "mini-twin", source)
+    return decoders.texts(STUDY, "mini-quarter", source)
 
 
 def test_texts_are_byte_pairs_of_one_length_and_the_held_out_ones_are_others(texts):
@@ -34,35 +34,37 @@ def test_texts_are_byte_pairs_of_one_length_and_the_held_out_ones_are_others(tex
 
 
 def test_every_algorithm_starts_from_the_same_weights(texts):
-    one, two = (decoders.untrained(STUDY, "mini-twin", name, 1, texts[0]).state_dict() for name in ("original", LEAKY))
+    one, two = (
+        decoders.untrained(STUDY, "mini-quarter", name, 1, texts[0]).state_dict() for name in ("original", LEAKY)
+    )
     assert one.keys() == two.keys() and all(torch.equal(one[name], two[name]) for name in one)
-    other = decoders.untrained(STUDY, "mini-twin", "original", 2, texts[0]).state_dict()
+    other = decoders.untrained(STUDY, "mini-quarter", "original", 2, texts[0]).state_dict()
     assert not torch.equal(one["transformer.wte.weight"], other["transformer.wte.weight"])
 
 
 def test_the_marks_are_the_tokenizers_and_none_of_gpt2s_own_that_lie_outside_its_vocabulary(texts):
-    config = architectures.gpt2_config("mini-twin", 777)
+    config = architectures.gpt2_config("mini-quarter", 777)
     assert config.bos_token_id is None and config.eos_token_id is None  # transformers would warn of its own
-    network = decoders.untrained(STUDY, "mini-twin", "original", 1, texts[0])
+    network = decoders.untrained(STUDY, "mini-quarter", "original", 1, texts[0])
     assert network.config.eos_token_id == texts[0].eos_token_id < len(texts[0])
 
 
 def test_a_penalty_makes_no_decoder_and_all_rows_no_encoder(texts):
     with pytest.raises(ValueError, match="no decoder has 'eigen_reg'; choose one of original, high"):
-        decoders.untrained(STUDY, "mini-twin", "eigen_reg", 1, texts[0])
+        decoders.untrained(STUDY, "mini-quarter", "eigen_reg", 1, texts[0])
     with pytest.raises(ValueError, match="no encoder has 'high_all_rows'; choose one of original, high"):
-        pretraining.untrained(STUDY, "mini-twin", "high_all_rows", 1, texts[0])
+        pretraining.untrained(STUDY, "mini-quarter", "high_all_rows", 1, texts[0])
 
 
 def test_a_decoder_trains_is_asked_and_measured(texts, source, tmp_path, monkeypatch):
     monkeypatch.setattr(paths, "build", lambda name: tmp_path / name)
     tokenizer, text, held_out = texts
-    network = decoders.untrained(STUDY, "mini-twin", "high", 1, tokenizer)
-    log = decoders.train(STUDY, "mini-twin", "high", 1, network=network, text=text, held_out=held_out)
+    network = decoders.untrained(STUDY, "mini-quarter", "high", 1, tokenizer)
+    log = decoders.train(STUDY, "mini-quarter", "high", 1, network=network, text=text, held_out=held_out)
     results, splits = decoders.asked(STUDY, network, tokenizer, source)
     assert list(results) == list(STUDY.decoder.tasks) and all(found["items"] == 4 for found in results.values())
     assert {split["role"] for split in splits} == {"evaluation"}
-    found = decoders.metrics(STUDY, "mini-twin", network, log, {"token_perplexity": 7.0, "words": 3})
+    found = decoders.metrics(STUDY, "mini-quarter", network, log, {"token_perplexity": 7.0, "words": 3})
     assert found["perplexity"] == found["token_perplexity"] == 7.0 and found["words"] == 3
     assert found["steps"] == 2 and found["tokens_trained"] == 2 * 4 * RECIPE.length
 
@@ -72,7 +74,7 @@ def test_a_decoder_is_asked_where_there_is_no_split_to_train_on(texts, tmp_path)
     write_split(tmp_path, "google/boolq", "default", "validation", boolq)
     write_split(tmp_path, "ehovy/race", "middle", "test", race_rows(5))
     plan = dataclasses.replace(STUDY.decoder, tasks=["boolq", "race"], splits={"race": "test"})
-    network = decoders.untrained(STUDY, "mini-twin", "original", 1, texts[0])
+    network = decoders.untrained(STUDY, "mini-quarter", "original", 1, texts[0])
     found, splits = decoders.asked(
         dataclasses.replace(STUDY, decoder=plan), network, texts[0], sources.resolve(str(tmp_path))
     )
@@ -83,7 +85,7 @@ def test_a_decoder_is_asked_where_there_is_no_split_to_train_on(texts, tmp_path)
 @pytest.mark.parametrize("name", ["race", "boolq"])
 def test_a_decoder_with_random_weights_answers_variously_and_is_at_chance(name, texts, source):
     plan = dataclasses.replace(STUDY.decoder, tasks=[name], limit_evaluation=200)
-    network = decoders.untrained(STUDY, "mini-twin", "high", 0, texts[0])
+    network = decoders.untrained(STUDY, "mini-quarter", "high", 0, texts[0])
     found = decoders.asked(dataclasses.replace(STUDY, decoder=plan), network, texts[0], source)[0][name]
     assert not found["constant"]
     assert found["interval"][0] <= found["chance"] <= found["interval"][1]

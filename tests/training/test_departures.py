@@ -36,7 +36,7 @@ def test_the_paper_profile_departs_in_nothing_but_what_the_paper_leaves_open(siz
 
 
 def test_smoke_names_its_text_its_size_its_words_and_its_schedule():
-    found = told(departures.departures(load_study("smoke"), "mini-twin", PART, "high", 42))
+    found = told(departures.departures(load_study("smoke"), "mini-quarter", PART, "high", 42))
     assert found["text"] == ("saobp/stories", departures.PAPER_TEXTS)
     assert found["tokens of text"] == (400_000, "all")
     assert found["model"] == ("4 layers, width 64", "BERT-Mini: 4 layers, width 256")
@@ -57,7 +57,7 @@ def test_a_decoder_s_departures_take_nothing_from_the_paper_s_encoders(name):
 def test_what_the_paper_does_not_print_names_whose_it_is(name):
     study, printed = load_study(name), numbers.load()
     for model in study.models:
-        size = (SIZES[model].twin_of or model).title()
+        size = (SIZES[model].scaled_from or model).title()
         of_table5 = {printed.value(5, model=size, metric=metric) for metric in ("max_steps", "learning_rate")}
         for entry in departures.departures(study, model, PART, "original", 42):
             if entry["matter"] in ("tokens per sequence", "masking", "dropout", "weight decay", "vocabulary"):
@@ -139,6 +139,6 @@ def test_fine_tuning_names_its_settings_and_a_task_s_own_of_which_the_paper_give
 
 
 def test_cost_and_attention_name_how_they_were_measured():
-    assert told(departures.cost("mini-twin", 8, 128, 9, 2048))["model"] == ("4 layers, width 64", "BERT-Mini")
+    assert told(departures.cost("mini-quarter", 8, 128, 9, 2048))["model"] == ("4 layers, width 64", "BERT-Mini")
     assert "model" not in told(departures.cost("mini", 8, 128, 9, 2048))
     assert told(departures.attention(32, 64, "race", 2), task="race")["items too long"] == (2, None)

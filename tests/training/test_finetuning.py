@@ -30,8 +30,10 @@ def source():
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory, source):
     folder = tmp_path_factory.mktemp("checkpoint")
-    tokenizer, _, _ = pretraining.texts(STUDY, "mini-twin", source)
-    network = architectures.refine_with(architectures.encoder("mini-twin", tokenizer, dropout=0.0, seed=0), "high", 0.2)
+    tokenizer, _, _ = pretraining.texts(STUDY, "mini-quarter", source)
+    network = architectures.refine_with(
+        architectures.encoder("mini-quarter", tokenizer, dropout=0.0, seed=0), "high", 0.2
+    )
     network.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
@@ -179,7 +181,7 @@ def test_the_floor_is_of_the_same_items_and_is_kept_with_the_score(checkpoint, s
 
 
 def test_a_loss_that_is_no_number_is_a_failed_task_and_not_a_score(checkpoint, source, tmp_path):
-    network = architectures.encoder("mini-twin", AutoTokenizer.from_pretrained(checkpoint), dropout=0.0, seed=0)
+    network = architectures.encoder("mini-quarter", AutoTokenizer.from_pretrained(checkpoint), dropout=0.0, seed=0)
     for parameter in network.bert.parameters():
         parameter.data.fill_(torch.nan)
     architectures.refine_with(network, "original", 0.2).save_pretrained(tmp_path / "broken")

@@ -22,8 +22,8 @@ from saobp.study.training import pretraining
         (["--profile", "nope", "--model", "mini", "--algorithm", "high"], "no study is called 'nope'"),
         (["--profile", "smoke", "--model", "nope", "--algorithm", "high"], "trains no nope with high: choose one of"),
         (
-            ["--profile", "smoke", "--model", "mini-twin", "--algorithm", "high_all_rows"],
-            "trains no mini-twin with high",
+            ["--profile", "smoke", "--model", "mini-quarter", "--algorithm", "high_all_rows"],
+            "trains no mini-quarter with high",
         ),
     ],
 )
@@ -65,19 +65,19 @@ def test_wikitext_is_measured_where_the_source_has_it_and_its_text_is_the_one_na
     monkeypatch.setattr(paths, "cache", lambda: tmp_path / "cache")
     monkeypatch.delenv("SAOBP_DATA", raising=False)
     study, story_world = load_study("smoke"), sources.resolve("synthetic")
-    tokenizer, *_ = pretraining.texts(study, "mini-twin", story_world)
-    network = pretraining.untrained(study, "mini-twin", "high", 0, tokenizer)
-    invented = pretraining.on_wikitext(study, "mini-twin", network, tokenizer, story_world)["wikitext"]
+    tokenizer, *_ = pretraining.texts(study, "mini-quarter", story_world)
+    network = pretraining.untrained(study, "mini-quarter", "high", 0, tokenizer)
+    invented = pretraining.on_wikitext(study, "mini-quarter", network, tokenizer, story_world)["wikitext"]
     assert invented["note"].startswith(splits.INVENTED)
     lines = [{"text": f" line {n} tells of the baker and of the smith and of a cat . \n"} for n in range(2000)]
     write_split(tmp_path / "hub", pretraining.WIKITEXT, "wikitext-103-v1", "validation", lines)
     monkeypatch.setenv("SAOBP_DATA", str(tmp_path / "hub"))
     source = sources.resolve("hub")
-    found = pretraining.on_wikitext(study, "mini-twin", network, tokenizer, source)["wikitext"]
+    found = pretraining.on_wikitext(study, "mini-quarter", network, tokenizer, source)["wikitext"]
     assert (found["config"], found["split"], found["tokens"]) == ("wikitext-103-v1", "validation", 16_384)
     assert found["perplexity_interval"][0] < found["perplexity"] < found["perplexity_interval"][1]
     assert found["perplexity"] == pytest.approx(len(tokenizer), rel=0.2)  # it knows nothing yet
     (tmp_path / "other").mkdir()
     monkeypatch.setenv("SAOBP_DATA", str(tmp_path / "other"))
-    assert pretraining.on_wikitext(study, "mini-twin", network, tokenizer, sources.resolve("hub")) == {}
-    assert 0 < found["sequences"] <= 16_384 // study.recipe("mini-twin").length
+    assert pretraining.on_wikitext(study, "mini-quarter", network, tokenizer, sources.resolve("hub")) == {}
+    assert 0 < found["sequences"] <= 16_384 // study.recipe("mini-quarter").length

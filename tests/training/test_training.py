@@ -380,7 +380,7 @@ def test_two_processes_train_the_model_that_one_trains(tmp_path):  # with a pena
         subprocess.run([sys.executable, "-W", "ignore", *launch], capture_output=True, timeout=600, check=True)
         assert checkpoints.newest_whole(folder / "work").name == "checkpoint-20"
         ends.append(load_file(folder / "end.safetensors"))
-    start = architectures.encoder("mini-twin", word_tokenizer(), dropout=0.0, seed=1).state_dict()
+    start = architectures.encoder("mini-quarter", word_tokenizer(), dropout=0.0, seed=1).state_dict()
     for name, weights in ends[0].items():
         torch.testing.assert_close(ends[1][name], weights, rtol=1e-3, atol=1e-4)
     moved = max((ends[0][name] - start[name]).abs().max() for name in ends[0])

@@ -320,7 +320,7 @@ def test_the_command_shows_one_claim_and_refuses_another(capsys):
     assert cli.main(["claim", "multihop-cause"]) == 0
     shown = capsys.readouterr().out
     assert "High − Sinkhorn" in shown and "High − Shuffled, equal by the algebra" in shown
-    assert "12-beyond-mini-twin-42" in shown
+    assert "12-beyond-mini-quarter-42" in shown
     assert "another outcome if the estimate moved by" in shown and "O'Brien-Fleming" in shown
     assert cli.main(["claim", "multihop-gian"]) == 2
     said = capsys.readouterr().err

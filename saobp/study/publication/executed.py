@@ -34,7 +34,7 @@ class Executed:
         """Where it stands among all: notebook, then size and algorithm in the paper's order, then seed."""
         model, algorithm = str(self.values.get("model", "")), self.values.get("algorithm")
         size = _rank(labels.size(model), labels.PAPER_SIZES)
-        ranks = size, labels.is_twin(model), _rank(algorithm, [*labels.ALGORITHMS])
+        ranks = size, labels.is_scaled_down(model), _rank(algorithm, [*labels.ALGORITHMS])
         return self.notebook, *ranks, self.values.get("seed", 0), self.name
 
 

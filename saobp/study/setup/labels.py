@@ -23,12 +23,12 @@ PAPER = ("original", "high", "low", "elemmul")  # the rows of Tables 1, 2, 8 and
 
 
 def size(model: str) -> str:
-    """The size in the paper that a model is or stands in for: "gpt2-mini-twin" -> "mini"."""
+    """The size in the paper that a model has or is scaled down from: "gpt2-mini-quarter" -> "mini"."""
     return model.removeprefix(DECODER).partition("-")[0]
 
 
-def is_twin(model: str) -> bool:
-    """Whether a model is a scaled-down model ("mini-twin", "mini-narrow") for the size in its name."""
+def is_scaled_down(model: str) -> bool:
+    """Whether a model is a scaled-down model ("mini-quarter", "mini-narrow") for the size in its name."""
     return "-" in model.removeprefix(DECODER)
 
 
@@ -38,7 +38,7 @@ def is_decoder(model: str) -> bool:
 
 
 def published_model(model: str) -> str:
-    """A model's name in the published tables: "mini-twin" -> "Mini", "gpt2-mini" -> "GPT2-Mini"."""
+    """A model's name in the published tables: "mini-quarter" -> "Mini", "gpt2-mini" -> "GPT2-Mini"."""
     return ("GPT2-" if is_decoder(model) else "") + size(model).capitalize()
 
 
@@ -51,7 +51,7 @@ def model_title(model: str) -> str:
         return "MiniLM"
     family = "" if is_decoder(model) else "BERT-"
     shape = SIZES.get(model.removeprefix(DECODER))
-    scaled = f" ({shape.layers} × {shape.hidden})" if shape and shape.twin_of else ""
+    scaled = f" ({shape.layers} × {shape.hidden})" if shape and shape.scaled_from else ""
     return family + published_model(model) + scaled
 
 

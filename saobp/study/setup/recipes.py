@@ -15,7 +15,7 @@ Rate = Annotated[float, Gt(0), Le(1)]
 Share = Annotated[float, Ge(0), Le(1)]
 Algorithm = Literal["original", "high", "low", "elemmul", "sinkhorn", "uniform", "shuffled", "entropy_reg", "eigen_reg"]
 DecoderAlgorithm = Literal["original", "high", "low", "elemmul", "sinkhorn", "high_all_rows"]
-Model = Literal["mini", "small", "medium", "mini-narrow", "mini-twin", "small-twin", "medium-twin"]
+Model = Literal["mini", "small", "medium", "mini-narrow", "mini-quarter", "small-quarter", "medium-quarter"]
 
 Task = Literal[tuple(TASKS)]
 Precision = Literal["auto", "bf16", "fp32"]

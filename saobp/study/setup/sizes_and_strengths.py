@@ -17,18 +17,18 @@ class Size:
     hidden: int
     heads: int
     feedforward: int
-    strength: float  # λ of Sec. 6, by the size it stands in for
-    twin_of: str | None = None
+    strength: float  # λ of Sec. 6, by the size in the paper
+    scaled_from: str | None = None
 
 
 SIZES = {
     "mini": Size(4, 256, 4, 1024, 0.2),
     "small": Size(4, 512, 8, 2048, 0.08),
     "medium": Size(8, 512, 8, 2048, 0.05),
-    "mini-narrow": Size(4, 128, 4, 512, 0.2, twin_of="mini"),  # half as wide
-    "mini-twin": Size(4, 64, 4, 256, 0.2, twin_of="mini"),  # a quarter as wide, as the next two
-    "small-twin": Size(4, 128, 8, 512, 0.08, twin_of="small"),
-    "medium-twin": Size(8, 128, 8, 512, 0.05, twin_of="medium"),
+    "mini-narrow": Size(4, 128, 4, 512, 0.2, scaled_from="mini"),  # half as wide
+    "mini-quarter": Size(4, 64, 4, 256, 0.2, scaled_from="mini"),  # a quarter as wide, as the next two
+    "small-quarter": Size(4, 128, 8, 512, 0.08, scaled_from="small"),
+    "medium-quarter": Size(8, 128, 8, 512, 0.05, scaled_from="medium"),
     "minilm": Size(6, 384, 12, 1536, 0.1),  # public and trained (saobp.models.public); 0.2 × 11.17 M / 22.7 M
 }
 

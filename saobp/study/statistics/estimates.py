@@ -32,7 +32,7 @@ def models(records: Iterable[Record], *, decoder: bool = False) -> list[str]:
     names = [name for name in trained or timed if labels.is_decoder(name) == decoder]
     chosen = []
     for size in labels.PAPER_SIZES:
-        same = sorted((name for name in names if labels.size(name) == size), key=labels.is_twin)
+        same = sorted((name for name in names if labels.size(name) == size), key=labels.is_scaled_down)
         chosen += same[:1]
     return chosen
 

@@ -60,7 +60,7 @@ def beyond(study: Study, text: Any) -> list[Departure]:
 
 def _trained(study: Study, model: str, recipe: Pretraining, seeds: Collection[int]) -> list[Departure]:
     """Name what differs in a model's training from the paper's of the size that it stands for."""
-    return [*_size(study, model), *_seeds(seeds), *schedule(recipe, SIZES[model].twin_of or model)]
+    return [*_size(study, model), *_seeds(seeds), *schedule(recipe, SIZES[model].scaled_from or model)]
 
 
 def _seeds(seeds: Collection[int]) -> list[Departure]:
@@ -71,9 +71,9 @@ def _seeds(seeds: Collection[int]) -> list[Departure]:
 def _size(study: Study, model: str) -> list[Departure]:
     """Name a scaled-down model with the size that it stands for, and another vocabulary than BERT's."""
     size, found = SIZES[model], []
-    if size.twin_of:
-        whole = SIZES[size.twin_of]
-        found.append(differs("model", _shape(size), f"BERT-{size.twin_of.title()}: {_shape(whole)}"))
+    if size.scaled_from:
+        whole = SIZES[size.scaled_from]
+        found.append(differs("model", _shape(size), f"BERT-{size.scaled_from.title()}: {_shape(whole)}"))
     if study.tokenizer != "bert":
         found.append(differs("vocabulary", f"{study.tokenizer}, at most {study.vocabulary} words", 30522, "BERT"))
     return found
@@ -169,7 +169,7 @@ def cost(model: str, batch: int, length: int, rounds: int, vocabulary: int) -> l
         differs("rounds", rounds, 1), differs("vocabulary", vocabulary, 30522, "BERT"),
         open_("logits", "at masked positions only"),
     ]  # fmt: skip
-    whole = SIZES[model].twin_of
+    whole = SIZES[model].scaled_from
     return found + ([differs("model", _shape(SIZES[model]), f"BERT-{whole.title()}")] if whole else [])
 
 

@@ -166,4 +166,4 @@ def claims(path: Path | None = None) -> dict[str, Claim]:
 
 def scope_of(study: str, model: str) -> str:
     """Return what kind of model a study's is."""
-    return STORIES if study == "stories" else SCALED if labels.is_twin(model) else PAPER
+    return STORIES if study == "stories" else SCALED if labels.is_scaled_down(model) else PAPER
