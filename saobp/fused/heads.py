@@ -1,6 +1,6 @@
 """Tiles of refined attention: a few heads and queries at a time, small enough to stay in the cache.
 
-`saobp.fused.forms` walks over these tiles forwards and, recomputing them, backwards. Between the two only vectors
+`saobp.fused.sweeps` walks over these tiles forwards and, recomputing them, backwards. Between the two only vectors
 of length L per head are kept: what all queries together say about each key, and the rows' normalisers.
 """
 

@@ -1,6 +1,6 @@
 """Both passes in the common case: one strength, no padding, no order, no dropout, whole matrices.
 
-The numbers are those of `saobp.fused.forms`. In a model of short sequences the interpreter takes as long as the
+The numbers are those of `saobp.fused.sweeps`. In a model of short sequences the interpreter takes as long as the
 numbers do, so this is written out: beside the matrix products only passes over two or three matrices in the cache.
 """
 

@@ -67,20 +67,20 @@ def run(
 
     Whatever can be refused is refused before anything is computed. Raises ValueError or PermissionError in one line.
     """
-    from saobp.measure import inspect, page
+    from saobp.measure import explorer, inspect
 
     inspect.check(factor, strengths, samples, tokens)
     items, source = _source(text, images)
     if next(iter(items), None) is None:
         raise ValueError(f"{images or text}: holds no {'pictures' if images else 'text'}")
     folder = out or Path(f"inspect-{Path(name).name}")
-    page.refuse_unwritable(folder)
+    explorer.refuse_unwritable(folder)
     started = time.perf_counter()
 
     import huggingface_hub.utils.logging
     from transformers.utils import logging
 
-    from saobp.measure import explorer, predictions
+    from saobp.measure import predictions
     from saobp.models.opening import open_model
 
     logging.set_verbosity_error()  # a report of weights that are not used, such as a classifier's
@@ -102,10 +102,10 @@ def run(
         "parameters": sum(parameter.numel() for parameter in opened.model.parameters()), "source": source,
         "note": opened.note, "length": tokens, "asked_by_rule": not strengths, "seconds": time.perf_counter() - started,
     }  # fmt: skip
-    files = page.write(folder, opened.name, found, shown, facts)
-    rows = page.layer_rows(found)
+    files = explorer.write(folder, opened.name, found, shown, facts)
+    rows = explorer.layer_rows(found)
     strength = "" if factor in WITHOUT_MESSAGES else f", λ = {found.strengths[0]:g}"
-    return f"{page.terminal(rows)}\n\n{factor}{strength}; {files[0]}"
+    return f"{explorer.terminal(rows)}\n\n{factor}{strength}; {files[0]}"
 
 
 def _source(text: Path | None, images: Path | None) -> tuple[Any, str]:

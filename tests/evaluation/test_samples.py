@@ -8,11 +8,12 @@ from small_hub import race_rows, word_tokenizer
 
 from saobp.study.data.task_rows import Task
 from saobp.study.evaluation import attention
+from saobp.study.setup.labels import ATTENTION_MEASURES
 from saobp.study.setup.tasks_and_metrics import TASKS
 
 
 def parquet(tmp_path, change, count=40):
-    rows, names = [], (*attention.MEASURES, *attention.GRAPH)
+    rows, names = [], (*ATTENTION_MEASURES, *attention.GRAPH)
     for sample in range(count):
         for matrix in ("raw", "refined"):
             for head in range(4):
@@ -36,7 +37,7 @@ def test_the_interval_is_that_of_the_change_and_not_of_the_level(tmp_path):
 
 def test_means_are_of_the_refined_matrix_with_samples_and_not_heads_as_the_unit(tmp_path):
     found = attention.means(parquet(tmp_path, 0.1))
-    assert set(found.index) == {*attention.MEASURES, *attention.GRAPH}
+    assert set(found.index) == {*ATTENTION_MEASURES, *attention.GRAPH}
     entropy = found.loc["entropy"]
     assert entropy["mean"] == pytest.approx(0.5 + 0.195 + 0.15 + 0.102) and entropy["samples"] == 40
     levels = 0.01 * np.arange(40) + 0.001 * (np.arange(40) % 5)

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from saobp.study.evaluation import luck
-from saobp.study.evaluation.scoring import score, score_predictions
+from saobp.study.evaluation.scoring import finished, score, score_predictions, table
 from saobp.study.setup.tasks_and_metrics import TASKS
 from saobp.study.statistics.task_scores import headline_interval
 
@@ -165,7 +164,7 @@ def test_the_table_shows_each_finished_task_beside_what_luck_would_get():
         "majority": score_predictions(TASKS["rte"], [0] * 100, rows([0] * 75 + [1] * 25)),
         "broken": {"failed": {"reason": "the loss is nan", "message": ""}},
     }
-    table = luck.table(results)
-    assert table.loc["guessed"].tolist() == [50, "39.8 to 60.2", 100, 50, 50, False]  # Clopper and Pearson's
-    assert table.loc["majority"].tolist() == [75, "65.3 to 83.1", 100, 50, 75, True]
-    assert list(table.index) == list(luck.finished(results)) == ["guessed", "majority"]
+    shown = table(results)
+    assert shown.loc["guessed"].tolist() == [50, "39.8 to 60.2", 100, 50, 50, False]  # Clopper and Pearson's
+    assert shown.loc["majority"].tolist() == [75, "65.3 to 83.1", 100, 50, 75, True]
+    assert list(shown.index) == list(finished(results)) == ["guessed", "majority"]

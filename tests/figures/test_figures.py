@@ -43,7 +43,7 @@ DRAWN = [n for n in figures.FIGURES if n not in (7, 8, 9, "glance", "tokens")]  
 
 @pytest.fixture(scope="module")
 def records():
-    return [*examples.study(("mini", "small-quarter"), labels.PAPER), examples.cost(), examples.beyond()]
+    return [*examples.study(("mini", "small-quarter"), labels.PAPER_ALGORITHMS), examples.cost(), examples.beyond()]
 
 
 def test_figure_4_data_are_means_over_heads_and_runs(records):
@@ -128,7 +128,7 @@ def test_high_leads_in_the_seeds_whose_mean_over_training_is_higher():
 def test_figure_4_has_four_panels_a_model_and_the_paper_s_form_a_line_an_algorithm(records):
     assert len(figures.figure(4, records).axes) == 8
     form = figures.figure("4-paper", records)
-    expected = [style.LOOKS[name].colour for name in labels.PAPER]
+    expected = [style.LOOKS[name].colour for name in labels.PAPER_ALGORITHMS]
     assert [[line.get_color() for line in ax.lines] for ax in form.axes] == [expected] * 8
 
 
@@ -312,7 +312,7 @@ def test_a_grey_line_that_leaves_the_axis_is_named_with_its_highest_value():
 
 def test_figure_2_is_original_and_figure_5_every_algorithm(records):
     assert set(figures.data(2, records)["algorithm"]) == {"original"}
-    assert set(figures.data(5, records)["algorithm"]) == set(labels.PAPER)
+    assert set(figures.data(5, records)["algorithm"]) == set(labels.PAPER_ALGORITHMS)
     assert (
         figures.data(2, records).query("measure == 'betweenness'")["value"].isna().sum() == 3
     )  # one undefined value a run, kept undefined
@@ -503,7 +503,7 @@ def test_a_figure_of_our_own_is_made_by_its_name(tmp_path, capsys):
     for run in (examples.beyond(), examples.cost(), *examples.study(("mini",), ("original", "high"))):
         paths.write_text(tmp_path / f"records/{run['name']}.json", json.dumps(run))
     options = ["--profile", str(tmp_path / "records"), "--format", "csv", "--out", str(tmp_path)]
-    for name in sorted(drawing.TITLES.keys() - {"glance", "tokens"}):
+    for name in sorted(drawing.OUR_TITLES.keys() - {"glance", "tokens"}):
         assert cli.main(["figure", name, *options]) == 0
         assert (tmp_path / f"figure-{name}.csv").is_file()
 

@@ -8,8 +8,8 @@ import torch
 from reference import equation_11, equation_15
 from torch.utils.checkpoint import checkpoint
 
-import saobp.fused.forms
 import saobp.fused.operation
+import saobp.fused.sweeps
 import saobp.fused.tiles
 from saobp.equations.refine import FACTORS, refine
 from saobp.fused.attention import saobp_attention, visible_keys
@@ -82,8 +82,8 @@ def test_output_and_gradients_are_those_of_refine(factor, causal, exclude_self, 
 @pytest.mark.parametrize("factor", ["high", "low"])
 def test_loads_too_wide_for_products_are_summed_in_logarithms(factor, exclude_self, tiles, monkeypatch):
     narrow = []
-    inner = saobp.fused.forms.key_loads
-    monkeypatch.setattr(saobp.fused.forms, "key_loads", lambda *a: narrow.append(inner(*a)) or narrow[-1])
+    inner = saobp.fused.sweeps.key_loads
+    monkeypatch.setattr(saobp.fused.sweeps, "key_loads", lambda *a: narrow.append(inner(*a)) or narrow[-1])
     options = {"factor": factor, "exclude_self": exclude_self}
     agree(heads(sharpness=8), 30.0, tolerance=1e-6, **options, mask=RIGHT)  # 1 - A at e^-30 costs digits
     learned = torch.tensor(30.0, dtype=torch.float64, requires_grad=True)

@@ -368,12 +368,12 @@ def test_a_folder_of_somebody_else_is_refused(folders, tmp_path, capsys):
 
 
 def test_an_interrupted_write_leaves_the_old_files(monkeypatch, folders, texts, tmp_path):
-    from saobp.measure import page
+    from saobp.measure import explorer
 
     out = tmp_path / "out"
     out.mkdir()
     (out / "index.html").write_text("old")
-    monkeypatch.setattr(page, "page", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
+    monkeypatch.setattr(explorer, "page", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
     with pytest.raises(KeyboardInterrupt):
         main(["inspect", str(folders["gpt2"]), "--text", str(texts), "--samples", "2", "--out", str(out)])
     assert [file.name for file in out.iterdir()] == ["index.html"] and (out / "index.html").read_text() == "old"

@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from saobp.study.figures import printed as pictures
-from saobp.study.paper import arithmetic, audit, frames, numbers
+from saobp.study.paper import arithmetic, audit, comparisons, numbers
 
 
 @pytest.fixture(scope="module")
@@ -17,27 +17,27 @@ def paper():
 
 
 def test_a_table_lists_small_models_first_and_the_algorithms_in_the_papers_order(paper):
-    rows = frames.table(paper, 8)
-    assert list(rows.index[:4]) == [("Mini", name) for name in frames.TITLES]
+    rows = comparisons.table(paper, 8)
+    assert list(rows.index[:4]) == [("Mini", name) for name in comparisons.METHODS]
     assert rows.loc[("Small", "Low"), "RTE"] == paper.value(8, model="Small", algorithm="Low", metric="RTE")
-    assert {*frames.GLUE.values()} < set(rows.columns) and not rows.isna().any().any()
+    assert {*comparisons.GLUE.values()} < set(rows.columns) and not rows.isna().any().any()
 
 
 def test_a_mean_over_some_tasks_is_found_among_the_subsets():
-    scores = np.random.default_rng(0).uniform(50, 90, size=(4, len(frames.GLUE)))
-    tasks = pd.DataFrame(scores, columns=list(frames.GLUE.values()))
-    count, distance = frames.nearest_subset(tasks, tasks[["CoLA", "WNLI", "QQP"]].mean(axis=1))
+    scores = np.random.default_rng(0).uniform(50, 90, size=(4, len(comparisons.GLUE)))
+    tasks = pd.DataFrame(scores, columns=list(comparisons.GLUE.values()))
+    count, distance = comparisons.nearest_subset(tasks, tasks[["CoLA", "WNLI", "QQP"]].mean(axis=1))
     assert count == 2**9 - 1 and distance == pytest.approx(0)
 
 
 def test_one_answer_to_everything_scores_the_share_of_its_label(paper):
-    shares = frames.constant_answers(pd.Series({task: 100 * counts[1] / sum(counts)
+    shares = comparisons.constant_answers(pd.Series({task: 100 * counts[1] / sum(counts)
                                                  for task, counts in arithmetic.LABEL_COUNTS.items()}))  # fmt: skip
     assert (shares["printed"] == shares["share of one label"]).all()
 
 
 def test_gains_are_in_their_own_standard_errors(paper):
-    cells = frames.gains(paper).set_index(["model", "task"])
+    cells = comparisons.gains(paper).set_index(["model", "task"])
     assert len(cells) == 30
     qqp = cells.loc[("Mini", "QQP")]
     assert qqp["gain"] == 4.48 and qqp["z"] == pytest.approx(qqp["gain"] / qqp["error"])
@@ -46,20 +46,20 @@ def test_gains_are_in_their_own_standard_errors(paper):
 
 def test_a_guess_among_four_is_no_error_from_chance(paper):
     scores = pd.DataFrame({"HellaSwag": [25.0], "RACE_Middle": [27.0]})
-    found = frames.against_chance(scores).loc[0]
+    found = comparisons.against_chance(scores).loc[0]
     assert found["HellaSwag"] == 0 and found["RACE_Middle"] == pytest.approx(0.02 / np.sqrt(0.25 * 0.75 / 1436))
 
 
 def test_views_leave_out_what_they_name(paper):
-    views = frames.views(frames.table(paper, 1))
+    views = comparisons.views(comparisons.table(paper, 1))
     assert [len(view) for view in views.values()] == [12, 11, 9, 12]
-    assert frames.FAILED not in views["without Medium-Low"].index
+    assert comparisons.FAILED not in views["without Medium-Low"].index
     assert views["centred by size"].groupby("model").mean().abs().max().max() < 1e-9
 
 
 def test_a_mean_taken_off_each_size_costs_a_degree_of_freedom(paper):
-    rows = frames.views(frames.table(paper, 1))["centred by size"]
-    r, p = frames.correlations(rows, ["GTD"], "accuracy")["GTD"]
+    rows = comparisons.views(comparisons.table(paper, 1))["centred by size"]
+    r, p = comparisons.correlations(rows, ["GTD"], "accuracy")["GTD"]
     x, y = (np.asarray(rows[name]) for name in ("GTD", "accuracy"))
     sizes = np.unique(rows.index.get_level_values("model"), return_inverse=True)[1]
     full = np.column_stack([np.eye(3)[sizes], x])  # the same test as a regression with a mean a size
@@ -69,14 +69,14 @@ def test_a_mean_taken_off_each_size_costs_a_degree_of_freedom(paper):
 
 
 def test_operations_have_the_24_cells_of_table_9_and_the_formula_fits_all_but_one(paper):
-    cells = frames.operations(paper)
+    cells = comparisons.operations(paper)
     assert len(cells) == 24
     assert ((cells["formula"] - cells["printed"]).abs() < 0.00501).sum() == 23
 
 
 def test_every_finding_has_a_place_and_only_what_the_paper_prints_is_its_number(paper):
     rows = pd.concat([audit.findings(paper), audit.others(paper)])
-    assert list(rows.columns) == audit.COLUMNS and rows["recomputed"].notna().all()
+    assert list(rows.columns) == audit.FINDING and rows["recomputed"].notna().all()
     assert rows["place"].str.fullmatch(r"(Tables?|Figs?\.|Sec\.|App\.) [\dA-G, ]+").all()
     assert not rows.duplicated(["place", "quantity"]).any()
     table = rows.set_index("quantity")
@@ -95,24 +95,24 @@ def test_a_misprint_moves_the_rows_that_look_at_its_cell(paper):
 
 
 def test_original_is_ahead_of_all_three_methods_of_table_3(paper):
-    original, three = frames.table3(paper)
+    original, three = comparisons.table3(paper)
     assert original.tolist() == [71.68, 30.08] and len(three) == 3
     assert (three < original).all(axis=None)
 
 
 def test_no_zero_shot_accuracy_is_above_a_constant_answer(paper):
-    rows = frames.zero_shot(paper)
+    rows = comparisons.zero_shot(paper)
     assert len(rows) == 12 and set(rows["constant answer"].round(2)) == {25.0, 62.17}
-    assert frames.perplexities(paper).loc["GPT2-Medium", "fall"] == pytest.approx(np.log(67.5 / 6.8))
+    assert comparisons.perplexities(paper).loc["GPT2-Medium", "fall"] == pytest.approx(np.log(67.5 / 6.8))
 
 
 def test_high_counts_no_more_than_original_s_own_attention(paper):
-    rows = frames.added_operations(paper)
+    rows = comparisons.added_operations(paper)
     assert rows["by formula"].tolist() == pytest.approx(rows["Original's own attention"].tolist())
 
 
 def test_the_forest_fills_the_cells_beyond_two_standard_errors(paper):
-    cells = frames.gains(paper)
+    cells = comparisons.gains(paper)
     axes = pictures.forest(cells).axes
     assert [len(ax.get_yticks()) for ax in axes] == [10, 10, 10]
     marks = [line for ax in axes for line in ax.lines if line.get_marker() == "s"]
@@ -121,9 +121,9 @@ def test_the_forest_fills_the_cells_beyond_two_standard_errors(paper):
 
 
 def test_the_failed_run_is_ringed_and_both_correlations_are_said(paper):
-    table1 = frames.table(paper, 1)
+    table1 = comparisons.table(paper, 1)
     axes = pictures.failed_run(table1).axes
     for ax in axes:
         rings = [line for line in ax.lines if line.get_markerfacecolor() == "none"]
-        assert [float(ring.get_xdata()[0]) for ring in rings] == [table1.loc[frames.FAILED, "GTD"]]
+        assert [float(ring.get_xdata()[0]) for ring in rings] == [table1.loc[comparisons.FAILED, "GTD"]]
     assert "from −0.28 (solid) to +0.08 (dashed)" in axes[0].get_title("left")

@@ -37,7 +37,7 @@ def test_a_number_is_what_its_printed_characters_say(paper):
 
 def test_no_cell_is_listed_twice(paper):
     for number, frame in paper.tables.items():
-        assert not frame.duplicated(list(numbers.COLUMNS[number])).any(), f"Table {number}"
+        assert not frame.duplicated(list(numbers.KEYS[number])).any(), f"Table {number}"
 
 
 def test_a_cell_the_paper_does_not_print_is_none_and_empty(paper):

@@ -119,7 +119,7 @@ def points(scores, gtd=(0.1, 0.2, 0.3, 0.4), steps=(0, 1, 2, 3)):
     ],
 )
 def test_a_correlation_that_is_none_is_undefined_in_the_figure_and_says_why_in_the_table(frame, why, monkeypatch):
-    assert correlations.describe(correlations.correlation(frame), 0.9) == "r undefined"
+    assert correlations.heading(correlations.correlation(frame), 0.9) == "r undefined"
     monkeypatch.setattr(trajectories, "checkpoints", lambda *_: frame)
     table = tables.table(6, [examples.pretrain("mini")])
     cell = table.cell("BERT-Mini", "Single GTD, checkpoints", column="sst2")

@@ -98,7 +98,7 @@ def in_layer_alone(model: nn.Module, layer: int) -> Iterator[None]:
             refinement.options = options
 
 
-MEASURES: dict[str, Callable[..., torch.Tensor]] = {
+LAYER_MEASURES: dict[str, Callable[..., torch.Tensor]] = {
     "entropy": attention_entropy,
     "gtd": gtd,
     "sparsity": sparsity,
@@ -108,13 +108,13 @@ MEASURES: dict[str, Callable[..., torch.Tensor]] = {
 
 @torch.no_grad()
 def attention_by_layer(
-    model: nn.Module, tokenizer: Any, texts: Sequence[tuple[str, str]], measures: Sequence[str] = tuple(MEASURES)
+    model: nn.Module, tokenizer: Any, texts: Sequence[tuple[str, str]], measures: Sequence[str] = tuple(LAYER_MEASURES)
 ) -> list[dict[str, Any]]:
     """Return per layer each measure before ("raw") and after ("refined") the step, mean over texts and heads.
 
     entropy in nats; gtd and sparsity without unit; largest_column_share: of all mass, what the largest column holds.
     """
-    asked = [MEASURES[name] for name in measures]
+    asked = [LAYER_MEASURES[name] for name in measures]
     found = []  # text, layer, measure, side
     for first, second in texts:
         given = tokenizer(first, second, return_tensors="pt", truncation=True, max_length=TOKENS)

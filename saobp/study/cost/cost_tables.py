@@ -4,7 +4,7 @@ from typing import Any
 
 import pandas as pd
 
-from saobp.study.paper import arithmetic, frames
+from saobp.study.paper import arithmetic, comparisons
 from saobp.study.paper.numbers import Published
 from saobp.study.setup import labels
 from saobp.study.setup.sizes_and_strengths import SIZES
@@ -31,7 +31,7 @@ def operations(paper: Published) -> pd.DataFrame:
     """
     from saobp.study.cost import whole_model
 
-    cells = frames.operations(paper)
+    cells = comparisons.operations(paper)
     cells["fvcore"] = [
         whole_model.macs(
             model.lower(), arithmetic.VOCABULARY, algorithm.lower(), arithmetic.LENGTH, training=phase == "train"

@@ -12,6 +12,7 @@ from transformers import PreTrainedTokenizerBase
 
 from saobp.study.data import encoding
 from saobp.study.data.task_rows import Task
+from saobp.study.setup.labels import ATTENTION_MEASURES
 from saobp.study.statistics import Estimate, over_samples
 
 NAMES = ("input_ids", "attention_mask", "token_type_ids")
@@ -59,7 +60,6 @@ def graph_points(parquet: Path, seed: int = 0) -> dict[str, list[float]]:
     return {name: chosen[column].round(4).tolist() for name, column in columns.items()}
 
 
-MEASURES = ("gtd", "indirect_entropy", "entropy", "sparsity", "column_mass_maximum")
 GRAPH = ("clustering_barrat", "betweenness")
 
 
@@ -69,18 +69,18 @@ def means(parquet: Path) -> pd.DataFrame:
     Columns: mean, low, high, samples, undefined. Heads and layers of one sample are averaged first: they are not
     independent of each other. Samples where a measure is undefined are left out and counted.
     """
-    refined = _by_sample(parquet, [*MEASURES, *GRAPH]).loc["refined"]
+    refined = _by_sample(parquet, [*ATTENTION_MEASURES, *GRAPH]).loc["refined"]
     return pd.DataFrame({name: _summary(refined[name], "mean") for name in refined}).T
 
 
 def changes(parquet: Path) -> pd.DataFrame:
     """Return what the refinement changes in each measure, with an interval over samples as in `means`."""
-    table = _by_sample(parquet, MEASURES)
+    table = _by_sample(parquet, ATTENTION_MEASURES)
     difference = table.loc["refined"] - table.loc["raw"]
     levels = {"softmax": table.loc["raw"].mean(), "refined": table.loc["refined"].mean()}
     rows = {
         name: {title: values[name] for title, values in levels.items()} | _summary(difference[name], "change")
-        for name in MEASURES
+        for name in ATTENTION_MEASURES
     }
     return pd.DataFrame(rows).T
 

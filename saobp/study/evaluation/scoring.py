@@ -5,12 +5,13 @@ A score comes with its number of items, chance, the majority class and two warni
 that hardly differ).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 import datasets
 import numpy as np
+import pandas as pd
 from scipy import stats
 from sklearn import metrics as sk
 
@@ -21,6 +22,7 @@ from saobp.study.statistics import item_errors
 from saobp.study.statistics.task_scores import COLLAPSED, CORRELATIONS, collapsed, headline_interval
 
 Scores = dict[str, Any]
+Results = Mapping[str, Mapping[str, Any]]  # task -> its `Scores`, or {"failed": reason}
 
 
 class Diverged(Failed, ValueError):
@@ -131,3 +133,16 @@ def _checked(values: Any, expected: int, what: str) -> np.ndarray:
     if bad := int((~np.isfinite(found)).sum()):
         raise Diverged(f"outputs: {bad} of {found.size} are not finite", "; the run has diverged")
     return found
+
+
+def finished(results: Results) -> dict[str, Mapping[str, Any]]:
+    """Leave out the tasks that failed: they have no score, and are never averaged."""
+    return {name: entry for name, entry in results.items() if "failed" not in entry}
+
+
+def table(results: Results) -> pd.DataFrame:
+    """Return one row a finished task: its score and 95 % interval over items in percent, beside what luck would get."""
+    rows = pd.DataFrame.from_dict(finished(results), orient="index")
+    score = rows[["headline", "items", "chance", "majority", "constant"]].round(1)
+    score.insert(1, "95 % interval", ["{:.1f} to {:.1f}".format(*ends) for ends in rows["interval"]])
+    return score.rename(columns={"headline": "score"})

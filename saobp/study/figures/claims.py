@@ -8,7 +8,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from saobp.study.figures import style
-from saobp.study.verdicts.claims_and_measurements import PAPER, PRINTED
+from saobp.study.verdicts.claims_and_measurements import AT_PAPER_SIZE, PRINTED
 from saobp.study.verdicts.outcomes import CONTRADICTED, IMPRECISE, NO_EFFECT, NOT_RUN, SUPPORTED, Verdict
 
 COLOURS = {SUPPORTED: "#009E73", CONTRADICTED: "#D55E00", NO_EFFECT: "#0072B2", IMPRECISE: "0.5", NOT_RUN: "0.75"}
@@ -89,7 +89,7 @@ def _row(ax: Axes, top: float, bottom: float, parts: pd.DataFrame) -> None:
         colour = COLOURS[part.outcome]
         ax.plot(np.clip([part.low, part.high], -FAR, FAR), [place, place], color=colour, lw=0.7, solid_capstyle="butt")
         ax.plot(np.clip(part.value, -FAR, FAR), place, DIAMOND if part.scope == PRINTED else "o", ms=2.4, mew=0.6,
-                color=colour, mfc=colour if part.scope == PAPER else "white")  # fmt: skip
+                color=colour, mfc=colour if part.scope == AT_PAPER_SIZE else "white")  # fmt: skip
         if np.isfinite(part.paper):
             ax.plot(np.clip(part.paper, -FAR, FAR), place, "|", ms=4, mew=0.9, color="black")
 

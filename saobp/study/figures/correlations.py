@@ -26,7 +26,7 @@ def data(records: Sequence[Record]) -> pd.DataFrame:
     parts = [
         trajectories.points(records, model, task).assign(model=model, task=task)
         for model in estimates.models(records)
-        for task in trajectories.TITLES
+        for task in trajectories.FOLLOWED
     ]
     filled = [part for part in parts if len(part)]
     return pd.concat(filled, ignore_index=True)[COLUMNS] if filled else pd.DataFrame(columns=COLUMNS)
@@ -48,7 +48,7 @@ def numbers(frame: pd.DataFrame) -> dict[str, Any]:
     for (_, task), points in frame.groupby(["model", "task"], sort=False):
         found = correlation(points)
         if found is not None:
-            name, few = trajectories.TITLES[str(task)], found.seeds < trajectories.FEW
+            name, few = trajectories.FOLLOWED[str(task)], found.seeds < trajectories.FEW
             said.append(f"{name} {found.value:.2f}{', too few runs' * few} ({paper(str(task)):.2f})")
             opposite += [name] if found.value * paper(str(task)) < 0 and not few else []
     models = labels.joined([labels.model_title(str(name)) for name in frame["model"].unique()])
@@ -57,15 +57,15 @@ def numbers(frame: pd.DataFrame) -> dict[str, Any]:
 
 def plot(frame: pd.DataFrame, width: float) -> Figure:
     """Draw one panel a task, two a row; colour is the share of training."""
-    places = [(model, task) for model in dict.fromkeys(frame["model"]) for task in trajectories.TITLES]
+    places = [(model, task) for model in dict.fromkeys(frame["model"]) for task in trajectories.FOLLOWED]
     figure, axes = style.panels(width, len(places), 2.0, columns=2 if width >= style.NARROW else 4)
     several = frame["model"].nunique() > 1
     for place, (ax, (model, task)) in enumerate(zip(axes, places)):
         points = frame[(frame["model"] == model) & (frame["task"] == task)]
         task_axes(ax, points, task)
         found = correlation(points) if len(points) else None
-        name = trajectories.TITLES[task] + (f", {labels.model_title(model)}" if several else "")
-        style.head(ax, "abcdefgh"[place % 8], f"{name}: {describe(found, paper(task))}")
+        name = trajectories.FOLLOWED[task] + (f", {labels.model_title(model)}" if several else "")
+        style.head(ax, "abcdefgh"[place % 8], f"{name}: {heading(found, paper(task))}")
     bar = ScalarMappable(Normalize(0, 1), "viridis")
     figure.colorbar(
         bar, ax=axes, location="bottom", shrink=0.4, aspect=30, label="Share of training", ticks=[0, 0.5, 1]
@@ -73,8 +73,8 @@ def plot(frame: pd.DataFrame, width: float) -> Figure:
     return figure
 
 
-def describe(found: Estimate | None, printed: float) -> str:
-    """Whether an r has the paper's sign, with its interval and number of runs, and the paper's."""
+def heading(found: Estimate | None, printed: float) -> str:
+    """A panel's heading: whether an r has the paper's sign, with its interval and number of runs, and the paper's."""
     if found is None:
         return "r undefined"
     sign = "same sign" if found.value * printed > 0 else "opposite sign"

@@ -76,7 +76,7 @@ def _performance(title: str, *sizes: str) -> Drawing:
     needs = f"pretraining records with a curve, or fine-tuning and attention records of {title}"
     return Drawing(
         correlations.data, correlations.plot, correlations.numbers, needs, ("pretrain", "finetune", "attention"),
-        sizes=sizes, tasks=tuple(trajectories.TITLES),
+        sizes=sizes, tasks=tuple(trajectories.FOLLOWED),
     )  # fmt: skip
 
 
@@ -124,7 +124,7 @@ FIGURES: dict[Number, Drawing] = {
     ),
 }  # fmt: skip
 PAPER_FORMS: dict[Number, Drawing] = {f"{number}-paper": _grid(number, grids.paper_form) for number in grids.GRIDS}
-TITLES = {
+OUR_TITLES = {
     "glance": "The result at a glance", "gains": "Gains", "length": "Cost against length", "hops": "Accuracy by hops",
     "learning": "Learning curves", "strength": "Other strengths", "tokens": "Mass by token",
 }  # fmt: skip
@@ -132,12 +132,12 @@ TITLES = {
 
 def stem(number: Number) -> str:
     """How the files of a figure are called: "figure4", "figure-hops"."""
-    return f"figure-{number}" if number in TITLES else f"figure{number}"
+    return f"figure-{number}" if number in OUR_TITLES else f"figure{number}"
 
 
 def title(number: Number) -> str:
     """What a figure is called for readers: "Figure 4", "Accuracy by hops"."""
-    return TITLES.get(number, f"Figure {number}")
+    return OUR_TITLES.get(number, f"Figure {number}")
 
 
 def found(number: Number) -> Drawing:
@@ -145,7 +145,7 @@ def found(number: Number) -> Drawing:
     if number in PAPER_FORMS:
         return PAPER_FORMS[number]
     if number not in FIGURES:
-        others = ", ".join(map(str, (*TITLES, *PAPER_FORMS)))
+        others = ", ".join(map(str, (*OUR_TITLES, *PAPER_FORMS)))
         raise ValueError(f"number: the paper has no Figure {number}; choose 1 to 9 or {others}")
     return FIGURES[number]
 
@@ -158,7 +158,7 @@ def relevant(number: Number, records: Sequence[Record]) -> list[Record]:
 def data(number: Number, records: Sequence[Record]) -> pd.DataFrame:
     """The numbers that Figure `number` shows, one row a point.
 
-    Our own are those of `TITLES`. Raises ValueError for another number or records of several profiles,
+    Our own are those of `OUR_TITLES`. Raises ValueError for another number or records of several profiles,
     FigureError if no record has what it needs.
     """
     drawing, chosen = found(number), relevant(number, records)
@@ -173,7 +173,7 @@ def data(number: Number, records: Sequence[Record]) -> pd.DataFrame:
 def figure(
     number: Number, records: Sequence[Record], *, width: float = style.PAGE, frame: pd.DataFrame | None = None
 ) -> Figure:
-    """Draw Figure `number` (1 to 9 or one of `TITLES`), at most `width` inches wide, from the records of one profile.
+    """Draw Figure `number` (1 to 9 or one of `OUR_TITLES`), at most `width` inches wide, from one profile's records.
 
     `frame`: its data, if known. Raises as `data` does, and ValueError for a width that no page has.
     """

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from scipy import stats
 
 from saobp.study.figures import style
-from saobp.study.paper import frames
+from saobp.study.paper import comparisons
 from saobp.study.paper import numbers as printed
 from saobp.study.setup import labels
 from saobp.study.setup.tasks_and_metrics import GLUE, TASKS
@@ -31,11 +31,11 @@ def data(records: Sequence[Record]) -> pd.DataFrame:
     rows = [row for model in estimates.models(records) for row in _ours(records, model)]
     if not rows:
         return pd.DataFrame(columns=COLUMNS)
-    cells = frames.gains(printed.load())
+    cells = comparisons.gains(printed.load())
     half = stats.norm.ppf(0.975) * cells["error"]
     paper = cells.assign(low=cells["gain"] - half, high=cells["gain"] + half, of=PAPER, runs=1)
     bare = pd.DataFrame(
-        [row for size in frames.MODELS for row in _without_error(size)], columns=["model", "task", "gain"]
+        [row for size in comparisons.MODELS for row in _without_error(size)], columns=["model", "task", "gain"]
     )
     paper = pd.concat([paper, bare.assign(of=PAPER, runs=1)], ignore_index=True)
     paper["task"] = paper["task"].str.replace("_", "-")

@@ -19,7 +19,7 @@ from saobp.study.statistics import estimates
 
 Record = dict[str, Any]
 TASK = "race"
-MEASURES = {"clustering": "Clustering (Barrat)", "onnela": "Clustering (Onnela)", "betweenness": "Betweenness"}
+GRAPH_MEASURES = {"clustering": "Clustering (Barrat)", "onnela": "Clustering (Onnela)", "betweenness": "Betweenness"}
 PRINTED = {
     "clustering": "C18",
     "onnela": "C18",
@@ -80,7 +80,7 @@ def correlations(frame: pd.DataFrame) -> pd.DataFrame:
 def numbers(frame: pd.DataFrame) -> dict[str, Any]:
     """For the caption: the span of r over seeds (and algorithms) of each measure, the paper's, seeds and points."""
     found, paper = correlations(frame), printed.load()
-    return {name: _span(found[found["measure"] == name]) for name in MEASURES} | {
+    return {name: _span(found[found["measure"] == name]) for name in GRAPH_MEASURES} | {
         "paper_clustering": paper.claim("C18"), "paper_betweenness": paper.claim("C19"),
         "seeds": found["seed"].nunique(), "n": int(found["n"].max()), "algorithms": found["algorithm"].nunique(),
     }  # fmt: skip
@@ -94,7 +94,7 @@ def _beside_paper(r: pd.DataFrame, measure: str) -> tuple[str, str]:
     """Where the span of r over runs lies beside the paper's r, and a heading that says so."""
     theirs, rows = printed.load().claim(PRINTED[measure]), r[r["measure"] == measure]
     where = "below" if rows["r"].max() < theirs else "above" if rows["r"].min() > theirs else "around"
-    return where, f"{MEASURES[measure]}: r {_span(rows)}, {where} the paper's {theirs:.2f}"
+    return where, f"{GRAPH_MEASURES[measure]}: r {_span(rows)}, {where} the paper's {theirs:.2f}"
 
 
 def plot(frame: pd.DataFrame, width: float) -> Figure:
@@ -107,12 +107,17 @@ def one(frame: pd.DataFrame, width: float) -> Figure:
     """Draw the clouds of one algorithm, and r of each seed beside the paper's."""
     figure, axes = style.panels(width, 4, 2.1, columns=2)
     r = correlations(frame)
-    for letter, ax, measure in zip("abc", axes, MEASURES):
+    for letter, ax, measure in zip("abc", axes, GRAPH_MEASURES):
         own = frame[frame["measure"] == measure]
         cloud_axes(ax, own, measure)
         style.head(ax, letter, f"{_beside_paper(r, measure)[1]} (n = {len(own.dropna()):,})")
-    strip_axes(axes[3], [r[r["measure"] == name] for name in MEASURES], list(MEASURES.values()), list(PRINTED.values()))
-    around = [title for name, title in MEASURES.items() if _beside_paper(r, name)[0] == "around"]
+    strip_axes(
+        axes[3],
+        [r[r["measure"] == name] for name in GRAPH_MEASURES],
+        list(GRAPH_MEASURES.values()),
+        list(PRINTED.values()),
+    )
+    around = [title for name, title in GRAPH_MEASURES.items() if _beside_paper(r, name)[0] == "around"]
     reach = f"Only {labels.joined(around)} reach{'es' * (len(around) == 1)}" if around else "No measure reaches"
     style.head(axes[3], "d", f"{reach} the paper's r (bar; dots: {r['seed'].nunique()} seeds)")
     return figure
@@ -123,7 +128,7 @@ def every(frame: pd.DataFrame, width: float, algorithms: Sequence[str]) -> Figur
     clouds = list(algorithms) if width >= style.NARROW else []
     figure, axes = style.panels(width, 3 + len(clouds), 1.9, columns=3)
     r, names = correlations(frame), list(map(labels.algorithm_title, algorithms))
-    for letter, ax, measure in zip("abc", axes, MEASURES):
+    for letter, ax, measure in zip("abc", axes, GRAPH_MEASURES):
         own = r[r["measure"] == measure]
         strip_axes(ax, [own[own["algorithm"] == name] for name in algorithms], names, [PRINTED[measure]] * len(names))
         style.head(ax, letter, _beside_paper(r, measure)[1])
@@ -131,7 +136,7 @@ def every(frame: pd.DataFrame, width: float, algorithms: Sequence[str]) -> Figur
         own = frame[frame["gtd"].notna() & (frame["algorithm"] == algorithm)]
         hexagons(ax, own["gtd"], own["value"], algorithm, C=own["n"], reduce_C_function=np.sum, **GRID)
         ax.set(xlim=(frame["gtd"].min() - 0.02, frame["gtd"].max() + 0.02), ylim=(-0.03, 1.03))
-        ax.set(xlabel="GTD", ylabel=MEASURES["clustering"])
+        ax.set(xlabel="GTD", ylabel=GRAPH_MEASURES["clustering"])
         span = _span(r[(r["measure"] == "clustering") & (r["algorithm"] == algorithm)])
         style.head(ax, letter, f"{labels.algorithm_title(algorithm)}: r {span} (n = {own['n'].sum():,.0f})")
     return figure
@@ -145,7 +150,7 @@ def cloud_axes(ax: Axes, frame: pd.DataFrame, measure: str) -> Axes:
     else:
         colour = style.LOOKS[frame["algorithm"].iloc[0]].colour if len(frame) else "0.5"
         ax.plot(points["gtd"], points["value"], "o", color=colour, ms=2.6, mfc="none", mew=0.6)
-    ax.set(xlabel="GTD", ylabel=MEASURES[measure])
+    ax.set(xlabel="GTD", ylabel=GRAPH_MEASURES[measure])
     return ax
 
 

@@ -7,11 +7,11 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from saobp.study.figures import style
-from saobp.study.paper import frames
+from saobp.study.paper import comparisons
 
 REACH = 2  # standard errors to each side
 MARKER = {"Mini": 3.5, "Small": 5.5, "Medium": 7.5}  # points
-MEASURES = {"GTD": "GTD", "CC": "clustering coefficient", "accuracy": "accuracy, RACE-Middle (%)"}
+PANELS = {"GTD": "GTD", "CC": "clustering coefficient", "accuracy": "accuracy, RACE-Middle (%)"}
 
 
 def forest(gains: pd.DataFrame, width: float = style.PAGE) -> Figure:
@@ -45,7 +45,7 @@ def forest_axes(ax: Axes, cells: pd.DataFrame) -> Axes:
 def failed_run(table1: pd.DataFrame, width: float = style.PAGE) -> Figure:
     """Draw accuracy and clustering against GTD, one point a row of Table 1, the failed run ringed."""
     figure = style.new_figure(width, 2.7)
-    rows = frames.views(table1)["all 12 rows"]
+    rows = comparisons.views(table1)["all 12 rows"]
     for ax, other in zip(figure.subplots(1, 2), ("accuracy", "CC")):
         scatter_axes(ax, rows, other)
     handles = _handles()
@@ -58,23 +58,23 @@ def scatter_axes(ax: Axes, rows: pd.DataFrame, other: str) -> Axes:
     for (model, algorithm), row in rows.iterrows():
         look = style.LOOKS[algorithm.lower()]
         ax.plot(row["GTD"], row[other], look.marker, color=look.colour, markersize=MARKER[model], alpha=0.8, mew=0)
-    failed = rows.loc[frames.FAILED]
+    failed = rows.loc[comparisons.FAILED]
     ax.plot(failed["GTD"], failed[other], "o", color="black", markersize=13, markerfacecolor="none", mew=0.8)
     ends, words = np.array([rows["GTD"].min(), rows["GTD"].max()]), []
-    for some, dash in ((rows, "solid"), (rows.drop(frames.FAILED), "dashed")):
+    for some, dash in ((rows, "solid"), (rows.drop(comparisons.FAILED), "dashed")):
         slope, level = np.polyfit(some["GTD"], some[other], 1)
         ax.plot(ends, level + slope * ends, color="0.55", linestyle=dash, lw=0.9, zorder=0)
-        r = frames.correlations(some, ["GTD"], other)["GTD"][0]
+        r = comparisons.correlations(some, ["GTD"], other)["GTD"][0]
         words.append(f"{r:+.2f} ({dash})".replace("-", "−"))
     ax.set_title(f"Without the ringed run $r$ goes\nfrom {words[0]} to {words[1]}", loc="left")
     ax.margins(0.12)
-    ax.set(xlabel=MEASURES["GTD"], ylabel=MEASURES[other])
+    ax.set(xlabel=PANELS["GTD"], ylabel=PANELS[other])
     return ax
 
 
 def _handles() -> list[Line2D]:
     """Return a legend's marks: one an algorithm, then one a size."""
-    looks = [(title, style.LOOKS[title.lower()]) for title in frames.TITLES]
+    looks = [(title, style.LOOKS[title.lower()]) for title in comparisons.METHODS]
     handles = [Line2D([], [], ls="", marker=look.marker, color=look.colour, ms=5, label=title) for title, look in looks]
     return handles + [
         Line2D([], [], ls="", marker="o", color="0.4", ms=size, label=name) for name, size in MARKER.items()

@@ -179,7 +179,7 @@ def write_claims(
 
 def beside(records: Sequence[Record], others: Sequence[Record]) -> dict[int | str, str]:
     """The figures that both can draw, with the name of the one of `others`: "figure-strength-stories"."""
-    single = [number for number in drawing.TITLES if not drawing.FIGURES[number].several]
+    single = [number for number in drawing.OUR_TITLES if not drawing.FIGURES[number].several]
     theirs = {number: drawing.relevant(number, others) for number in single if drawing.relevant(number, records)}
     return {number: f"{drawing.stem(number)}-{context.profile(own)}" for number, own in theirs.items() if own}
 

@@ -144,7 +144,7 @@ def _handles(frame: pd.DataFrame) -> list[Line2D]:
 def numbers(frame: pd.DataFrame) -> dict[str, Any]:
     """For the caption: the given λ of the lowest mean loss, that loss, the one at λ = 0, the highest, and who was late.
 
-    late: the strengths at which models had not started to learn, with their losses; empty where all had.
+    late: the strengths at which models had not started to learn, with their losses; "none" where all had.
     """
     fixed = frame[frame["learned"] == ""]
     taught = [said for by, said in MARKS.items() if by in set(frame["learned"])]
@@ -153,12 +153,7 @@ def numbers(frame: pd.DataFrame) -> dict[str, Any]:
     best, late = means.idxmin() if len(means) else np.nan, means[means > STARTED]
     return {
         "best": best, "loss": others.min(), "worst": others.max(), "plain": means.get(0.0, np.nan),
-        "seeds": fixed["seed"].nunique(), "strengths": len(means), "late": _late(late) if len(late) else "",
+        "seeds": fixed["seed"].nunique(), "strengths": len(means), "started": STARTED,
+        "late": labels.joined([f"{level:g} ({loss:.2f})" for level, loss in late.items()]) or "none",
         "learned": labels.joined(taught) or "none is learned",
     }  # fmt: skip
-
-
-def _late(losses: pd.Series) -> str:
-    """Say at which strengths models had not started to learn by the end, with their losses."""
-    levels, values = labels.joined([f"{level:g}" for level in losses.index]), [f"{loss:.2f}" for loss in losses]
-    return f"; at λ = {levels} learning had not started ({labels.joined(values)} nats, above {STARTED:g})"

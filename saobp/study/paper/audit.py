@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from saobp.study.paper import arithmetic, frames
+from saobp.study.paper import arithmetic, comparisons
 from saobp.study.paper.numbers import Published
 from saobp.study.setup import typed_by_hand
 
 Values = dict[str, float | tuple[float, float]]  # by the key of `audit.yaml`: ours, or the paper's and ours
-COLUMNS = ["place", "quantity", "paper", "recomputed"]
+FINDING = ["place", "quantity", "paper", "recomputed"]
 SMALL_TASKS = ("RTE", "WNLI", "MRPC")  # few items, and most scores below the commonest label's share
 COUNTED = (*SMALL_TASKS, "SST2", "QNLI")  # whose items are few enough for other accuracies to be no count
 ROUNDED = 0.005  # half a hundredth, the last digit of a printed score
@@ -23,14 +23,19 @@ ROUNDED = 0.005  # half a hundredth, the last digit of a printed score
 
 def findings(paper: Published) -> pd.DataFrame:
     """Return the seven findings that change how the paper's results read, one row each, in the notebook's order."""
-    table1, table2, table8 = (frames.table(paper, number) for number in (1, 2, 8))
-    gains, (original, three) = frames.gains(paper), frames.table3(paper)
-    r = {name: frames.correlations(view, ["CC"], "GTD")["CC"][0] for name, view in frames.views(table1).items()}
-    small = [frames.over_original(table)[list(names)].loc["Small"].mean() for table, names in (
-        (table2, ["GLUE"]), (table8, frames.GLUE.values()))]  # fmt: skip
+    table1, table2, table8 = (comparisons.table(paper, number) for number in (1, 2, 8))
+    gains, (original, three) = comparisons.gains(paper), comparisons.table3(paper)
+    r = {
+        name: comparisons.correlations(view, ["CC"], "GTD")["CC"][0] for name, view in comparisons.views(table1).items()
+    }
+    small = [comparisons.over_original(table)[list(names)].loc["Small"].mean() for table, names in (
+        (table2, ["GLUE"]), (table8, comparisons.GLUE.values()))]  # fmt: skip
     points = paper.claim("C26"), arithmetic.points_needed(paper.claim("C24"), paper.claim("C25"))
     many, ahead = (gains["z"].abs() > 2).sum(), (three > original).any(axis=1).sum()
-    above, added = frames.zero_shot(paper)["above a constant answer"] > 0, frames.added_operations(paper).loc["Mini"]
+    above, added = (
+        comparisons.zero_shot(paper)["above a constant answer"] > 0,
+        comparisons.added_operations(paper).loc["Mini"],
+    )
     left = round(float(added["by formula"] - added["Original's own attention"]), 6) + 0.0  # no minus before a zero
     values = {
         "gains": many, "glue": small, "failed": (r["all 12 rows"], r["without Medium-Low"]), "points": points,
@@ -41,7 +46,7 @@ def findings(paper: Published) -> pd.DataFrame:
 
 def others(paper: Published) -> pd.DataFrame:
     """Return the numbers of less weight, by table and section."""
-    table1, table2, table8 = (frames.table(paper, number) for number in (1, 2, 8))
+    table1, table2, table8 = (comparisons.table(paper, number) for number in (1, 2, 8))
     values = _of_table1(paper, table1) | _of_table2(table2, table8) | _of_table8(table8)
     values |= _of_section7(table2, table8) | _of_schedules(paper) | _of_table9(paper)
     return _framed("others", values, said=int(paper.claim("C23")))
@@ -53,13 +58,13 @@ def _framed(section: str, values: Values, **counts: int) -> pd.DataFrame:
     said = [(place, quantity.format(**counts)) for place, quantity in (words.pop(key) for key in values)]
     assert not words, f"audit.yaml, {section}: nothing computes {', '.join(words)}"
     rows = [(*one, *(found if np.ndim(found) else (nan, found))) for one, found in zip(said, values.values())]
-    return pd.DataFrame(rows, columns=COLUMNS).astype({"paper": float, "recomputed": float})
+    return pd.DataFrame(rows, columns=FINDING).astype({"paper": float, "recomputed": float})
 
 
 def _of_table1(paper: Published, table1: pd.DataFrame) -> Values:
     accuracy, said = table1["Acc_RACE_Middle"], int(paper.claim("C23"))
     fits = {n: sum(bool(arithmetic.grim(value, n)) for value in accuracy) for n in (said, 1436)}
-    moved = frames.over_original(table1)
+    moved = comparisons.over_original(table1)
     equal = table1["GTD"].xs("High", level="algorithm") == table1["GTD"].xs("Low", level="algorithm")
     good = table1["GTD"].between(paper.claim("C30"), paper.claim("C31"))
     return {
@@ -69,17 +74,17 @@ def _of_table1(paper: Published, table1: pd.DataFrame) -> Values:
 
 
 def _of_table2(table2: pd.DataFrame, table8: pd.DataFrame) -> Values:
-    means = table8[list(frames.GLUE.values())].mean(axis=1)
+    means = table8[list(comparisons.GLUE.values())].mean(axis=1)
     agree = (table2["GLUE"] - means).abs() < 2 * ROUNDED
-    near = frames.against_chance(table2) < 2
+    near = comparisons.against_chance(table2) < 2
     return {"means": (len(agree), agree.sum()), "chance": near.sum().sum()}
 
 
 def _of_table8(table8: pd.DataFrame) -> Values:
-    means = table8[list(frames.GLUE.values())].mean(axis=1)
+    means = table8[list(comparisons.GLUE.values())].mean(axis=1)
     floors = pd.Series({task: arithmetic.majority(task) for task in SMALL_TASKS})
     below = table8[list(SMALL_TASKS)] < floors - ROUNDED
-    gain = frames.over_original(table8).loc["Mini", list(frames.GLUE.values())]
+    gain = comparisons.over_original(table8).loc["Mini", list(comparisons.GLUE.values())]
     counts = [bool(arithmetic.grim(value, arithmetic.ITEMS[task])) for task in COUNTED for value in table8[task]]
     both = pd.concat([table8["Avg"], means], axis=1)
     return {
@@ -90,10 +95,10 @@ def _of_table8(table8: pd.DataFrame) -> Values:
 
 
 def _of_section7(table2: pd.DataFrame, table8: pd.DataFrame) -> Values:
-    gaps = frames.over_original(table2)[list(frames.BENCHMARKS)].loc[list(frames.MODELS)]
+    gaps = comparisons.over_original(table2)[list(comparisons.BENCHMARKS)].loc[list(comparisons.MODELS)]
     falling = sum(gaps[name].is_monotonic_decreasing for name in gaps)
     short = table8.loc[("Mini", "High")] - table8.loc[("Small", "Original")]
-    qnli = frames.over_original(table8).loc[["Mini", "Small"], "QNLI"]
+    qnli = comparisons.over_original(table8).loc[["Mini", "Small"], "QNLI"]
     both = pd.concat([table2[["SQuAD", "RACE_Middle"]], table8[["SST2", "MNLI"]]], axis=1)
     lead = both.xs("High", level="algorithm") - both.xs("ElemMul", level="algorithm")
     behind, ahead = (lead[["SQuAD", "SST2"]] < 0).sum().sum(), (lead[["RACE_Middle", "MNLI"]] > 0).sum().sum()
@@ -104,14 +109,14 @@ def _of_section7(table2: pd.DataFrame, table8: pd.DataFrame) -> Values:
 
 
 def _of_schedules(paper: Published) -> Values:
-    rates = {size: paper.value(5, model=size, metric="learning_rate") for size in frames.MODELS}
+    rates = {size: paper.value(5, model=size, metric="learning_rate") for size in comparisons.MODELS}
     needed = [arithmetic.points_needed(r, paper.claim("C39")) for r in paper.tables[6]["value"]]
     layers = paper.value(4, model="Mini", metric="layers")
     return {"rates": rates["Small"] / rates["Mini"], "needed": max(needed), "layers": layers}
 
 
 def _of_table9(paper: Published) -> Values:
-    cells, times = frames.operations(paper), frames.times(paper)["train"]
+    cells, times = comparisons.operations(paper), comparisons.times(paper)["train"]
     agree = (cells["formula"] - cells["printed"]).abs() <= ROUNDED + 1e-5
     wrong = cells[~agree].iloc[0]
     step = times["step_per_s (ms)"].unstack("algorithm")

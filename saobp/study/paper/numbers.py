@@ -9,7 +9,7 @@ import pandas as pd
 from saobp.study.setup import paths
 
 NUMBERS = range(1, 10)
-COLUMNS = {
+KEYS = {
     1: ("model", "algorithm", "metric", "arrow_in_header"),
     2: ("model", "algorithm", "metric"),
     3: ("model", "algorithm", "metric"),
@@ -39,8 +39,8 @@ class Published:
             raise ValueError(f"number: the paper has no Table {number}; choose 1 to 9")
         frame = self.tables[number]
         for key, wanted in keys.items():
-            if key not in COLUMNS[number]:
-                raise ValueError(f"{key}: Table {number} is keyed by {', '.join(COLUMNS[number])}")
+            if key not in KEYS[number]:
+                raise ValueError(f"{key}: Table {number} is keyed by {', '.join(KEYS[number])}")
             frame = frame[frame[key] == wanted]
         if len(frame) > 1:
             raise ValueError(f"keys: {keys} fit {len(frame)} cells of Table {number}; name more keys")
@@ -77,7 +77,7 @@ def load(folder: str | Path | None = None) -> Published:
 
 
 def _read_table(path: Path, number: int) -> pd.DataFrame:
-    frame = _read(path, (*COLUMNS[number], "printed", "value"))
+    frame = _read(path, (*KEYS[number], "printed", "value"))
     frame["value"] = pd.to_numeric(frame["value"], errors="coerce")  # "cosine" has no number
     return frame
 

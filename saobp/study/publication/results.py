@@ -11,7 +11,7 @@ from saobp.study.setup.studies import load_study
 SUMMARIES = ("10-tables", "11-figures")  # their records hold nothing that the others do not
 STORIES = "stories"  # questions of a known number of hops, and the strength: figures of their own
 FRESH = "hops"  # the planned exam on fresh seeds
-PAPER = "paper"  # at the paper's own sizes: its rows come first in every table
+PAPER_STUDY = "paper"  # at the paper's own sizes: its rows come first in every table
 SEVERAL = 3  # seeds of a pair that figures are drawn of
 WEIGHT = ("paper", "narrow", "laptop")  # profiles, those that say most first
 
@@ -76,7 +76,7 @@ def draw(folder: Path) -> list[Path]:
     source, others = paths.results(published_profile()), paths.results(STORIES)
     studies = verdicts.tracked()
     decided = verdicts.verdicts(studies)
-    own = paths.results(PAPER)
+    own = paths.results(PAPER_STUDY)
     first, hashes = (records.load(own), records.hashes(own)) if source != own else ([], {})
     return figures.publish(
         records.load(source), folder, hashes | records.hashes(source), decided=decided, first=first,
@@ -102,7 +102,7 @@ def single(
         load_study(profile)
         raise FileNotFoundError(f"profile '{profile}' has no records: run `make reproduce PROFILE={profile}` first")
     if kind == "table":
-        first = [] if profile or found[0]["profile"] == PAPER else records.load(paths.results(PAPER))
+        first = [] if profile or found[0]["profile"] == PAPER_STUDY else records.load(paths.results(PAPER_STUDY))
         file = tables.write(number, found, folder, [file_format], every=every, first=first)[0]
         return file, _names([*first, *found])
     if number in figures.FIGURES and (profile is None or figures.FIGURES[number].several):

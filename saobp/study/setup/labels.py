@@ -19,7 +19,15 @@ ALGORITHMS = {  # in the order of every legend; their colours: figures/style.py
     "uniform": "Uniform",
     "shuffled": "Shuffled",
 }
-PAPER = ("original", "high", "low", "elemmul")  # the rows of Tables 1, 2, 8 and 9, in their order
+PAPER_ALGORITHMS = ("original", "high", "low", "elemmul")  # the rows of Tables 1, 2, 8 and 9, in their order
+
+ATTENTION_MEASURES = (
+    "gtd",
+    "indirect_entropy",
+    "entropy",
+    "sparsity",
+    "column_mass_maximum",
+)  # compared by every reader
 
 
 def size(model: str) -> str:

@@ -23,7 +23,7 @@ from saobp.study.statistics import (
 Record = dict[str, Any]
 FEW = 3  # runs that a correlation over them takes to say anything
 LEAST = 4  # different points: through two of them any line is perfect, and three say hardly more
-TITLES = {"wikitext": "Perplexity", "sst2": "SST2", "hellaswag": "HellaSwag", "race": "RACE-Middle"}
+FOLLOWED = {"wikitext": "Perplexity", "sst2": "SST2", "hellaswag": "HellaSwag", "race": "RACE-Middle"}
 
 
 def checkpoints(records: Sequence[Record], model: str, task: str) -> pd.DataFrame:

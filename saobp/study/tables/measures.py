@@ -16,15 +16,15 @@ from saobp.study.tables.cells import Cell, Row, corrected
 from saobp.study.tables.render import Table, captions
 
 Record = dict[str, Any]
-TITLES = {"GTD": "GTD", "IE": "I.E. (nats)", "Acc_RACE_Middle": "Accuracy", "CC": "CC", "BC": "BC"}
-MEASURES = {"GTD": "gtd", "IE": "indirect_entropy", "CC": "clustering_barrat", "BC": "betweenness"}
+COLUMN_TITLES = {"GTD": "GTD", "IE": "I.E. (nats)", "Acc_RACE_Middle": "Accuracy", "CC": "CC", "BC": "BC"}
+DIAGNOSTICS = {"GTD": "gtd", "IE": "indirect_entropy", "CC": "clustering_barrat", "BC": "betweenness"}
 TOP = {"GTD": 1.0, "CC": 1.0, "IE": inf, "BC": inf}  # what a measure cannot exceed; none falls below 0
 ORIGINAL = "original"
 
 
 def measured(record: Record, key: str) -> Estimate | None:
     """A run's mean of a column's measure over its texts, layers and heads, with the interval over the texts."""
-    found = record["metrics"]["means"][MEASURES[key]]
+    found = record["metrics"]["means"][DIAGNOSTICS[key]]
     if found["mean"] is None:
         return None
     low, high = (nan if found[end] is None else found[end] for end in ("low", "high"))
@@ -39,16 +39,16 @@ def table1(records: Sequence[Record], published: Published) -> Table:
             rows.append(_row(records, published, model, algorithm))
     runs = [run["metrics"] for run in select(list(records), "attention") if run["metrics"].get("graph_nodes")]
     graphs = {f" (first {run['graph_nodes']} tokens, edges above {run['graph_threshold']:g})" for run in runs}
-    return Table(1, scores.MODEL_ROWS, TITLES, corrected(rows), "Measure", {"graph": " or".join(sorted(graphs))})
+    return Table(1, scores.MODEL_ROWS, COLUMN_TITLES, corrected(rows), "Measure", {"graph": " or".join(sorted(graphs))})
 
 
 def _row(records: Sequence[Record], published: Published, model: str, algorithm: str) -> Row:
     name, shown = labels.algorithm_title(algorithm), labels.published_model(model)
     runs, plain = (estimates.attention_runs(records, model, one, "race") for one in (algorithm, ORIGINAL))
     cells = {}
-    for key in TITLES:
+    for key in COLUMN_TITLES:
         printed = published.printed(1, model=shown, algorithm=name, metric=key)
-        if key in MEASURES:
+        if key in DIAGNOSTICS:
             ours = estimates.mean_over_runs(measured(run, key) for run in runs)
             reason = "" if ours else "not measured" if runs else "no attention run"
             gap = None if algorithm == ORIGINAL else scores.by_seed(runs, plain, partial(measured, key=key))
@@ -75,7 +75,7 @@ def table6(records: Sequence[Record], published: Published) -> Table:
         trained = [run["parameters"]["algorithm"] for run in select(list(records), "pretrain", model=model)]
         ways = ("checkpoints", "runs") if len(trained) > len(set(trained)) else ("checkpoints",)  # of several seeds
         rows += [_correlation_row(records, published, model, measure, way) for measure in GTD_TITLES for way in ways]
-    return Table(6, ("Model", "GTD"), trajectories.TITLES, tuple(rows), "Score")
+    return Table(6, ("Model", "GTD"), trajectories.FOLLOWED, tuple(rows), "Score")
 
 
 def _correlation_row(records, published, model, measure, way) -> Row:

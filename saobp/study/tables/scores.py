@@ -19,13 +19,13 @@ MODEL_ROWS = ("Model", "Algorithm")
 REGULARIZERS = {"original": "", "high": "BP-High", "entropy_reg": "Entropy-Reg", "eigen_reg": "Eigen-Reg"}
 
 
-COLUMNS = {  # table -> the paper's column -> a task, `AVERAGE` or `PERPLEXITY`
+PAPER_COLUMNS = {  # table -> the paper's column -> a task, `AVERAGE` or `PERPLEXITY`
     2: {"GLUE": AVERAGE, "HellaSwag": "hellaswag", "RACE_Middle": "race", "SQuAD": "squad"},
     3: {"PPL_WikiText": PERPLEXITY, "QNLI_Acc": "qnli", "SQuAD_Acc": "squad"},
     7: {"RACE_middle_Acc": "race", "BoolQ_Acc": "boolq", "PPL_WikiText": PERPLEXITY},
     8: {title: task for task, title in GLUE.items()} | {"Avg": AVERAGE},
 }
-TITLES = {
+CAPTIONED = {
     "RACE_Middle": "RACE-Middle", "PPL_WikiText": "Perplexity", "QNLI_Acc": "QNLI", "SQuAD_Acc": "SQuAD",
     "RACE_middle_Acc": "RACE-Middle", "BoolQ_Acc": "BoolQ",
 }  # fmt: skip
@@ -33,7 +33,7 @@ TITLES = {
 
 def of_encoders(number: int, records: Sequence[Record], published: Published) -> Table:
     """Table 2 (GLUE's mean, HellaSwag, RACE-Middle and SQuAD) or 8 (the nine GLUE tasks and their mean)."""
-    below = references.rows(records, published, COLUMNS[number])
+    below = references.rows(records, published, PAPER_COLUMNS[number])
     return _finish(number, _rows(records, published, number, estimates.sizes(records)), below)
 
 
@@ -45,19 +45,19 @@ def table3(records: Sequence[Record], published: Published) -> Table:
     models = estimates.models(records) or ["small"]
     model = next((name for name in models if labels.size(name) == "small"), models[-1])
     rows = [_row(records, published, 3, model, *names) for names in REGULARIZERS.items()]
-    below = [references.luck_row(records, COLUMNS[3]), references.bag_row(records, COLUMNS[3])]
+    below = [references.luck_row(records, PAPER_COLUMNS[3]), references.bag_row(records, PAPER_COLUMNS[3])]
     return _finish(3, rows, below, text=_text(records))
 
 
 def table7(records: Sequence[Record], published: Published) -> Table:
     """Decoders: zero-shot accuracy and perplexity."""
     rows = _rows(records, published, 7, estimates.sizes(records, decoder=True))
-    return _finish(7, rows, [references.luck_row(records, COLUMNS[7])], text=_text(records))
+    return _finish(7, rows, [references.luck_row(records, PAPER_COLUMNS[7])], text=_text(records))
 
 
 def _finish(number: int, rows: list[Row], below: list[Row], **given: str) -> Table:
     """The table with its comparisons corrected together, and what stands beside its rows."""
-    titles = {key: TITLES.get(key, key) for key in COLUMNS[number]}
+    titles = {key: CAPTIONED.get(key, key) for key in PAPER_COLUMNS[number]}
     return Table(number, MODEL_ROWS, titles, (*corrected(rows), *below), given=given)
 
 
@@ -73,7 +73,7 @@ def _row(records, published, number, model, algorithm, printed_name=None) -> Row
     keys = {"model": labels.published_model(model), "algorithm": title}
     keys = keys if printed_name is None else {"algorithm": printed_name}
     cells = {}
-    for key, kind in COLUMNS[number].items():
+    for key, kind in PAPER_COLUMNS[number].items():
         make = CELLS.get(kind) or partial(score_cell, task=kind)
         cells[key] = make(records, published.printed(number, **keys, metric=key), model, algorithm)
     return Row((labels.model_title(model), title), cells)
@@ -82,7 +82,7 @@ def _row(records, published, number, model, algorithm, printed_name=None) -> Row
 def shown_algorithms(records: Sequence[Record], model: str) -> list[str]:
     """The paper's rows of this model, and every other algorithm that has a run with it."""
     present = estimates.algorithms(select(list(records), model=model))
-    printed = ("original", "high") if labels.is_decoder(model) else labels.PAPER
+    printed = ("original", "high") if labels.is_decoder(model) else labels.PAPER_ALGORITHMS
     return [name for name in labels.ALGORITHMS if name in printed or name in present]
 
 

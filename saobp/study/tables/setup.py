@@ -70,7 +70,7 @@ def table9(records: Sequence[Record], published: Published) -> Table:
     for model in estimates.sizes(select(list(records), "cost")):
         runs = select(list(records), "cost", model=model)
         ways = runs[0]["metrics"]["ways"] if runs else {}
-        for way in (*ways, *(name for name in labels.PAPER if name not in ways)):
+        for way in (*ways, *(name for name in labels.PAPER_ALGORITHMS if name not in ways)):
             rows.append(_cost_row(runs, published, model, way))
     titles = {
         "train milliseconds": "ms/step", "train tokens_per_second": "tokens/s", "train gmacs": "GMACs",

@@ -8,11 +8,11 @@ import pandas as pd
 
 from saobp.measure import gtd_and_entropy
 from saobp.study.beyond import strengths
+from saobp.study.setup.labels import ATTENTION_MEASURES
 from saobp.study.statistics import Estimate, mean_interval
 from saobp.study.texts import tracked
 
 STUDY = "narrow"
-MEASURES = ("gtd", "indirect_entropy", "entropy", "sparsity", "column_mass_maximum")
 HALF = 0.5  # of a ratio of column sums
 
 
@@ -22,8 +22,8 @@ def runs() -> pd.DataFrame:
     rows = []
     for run in tracked.select(STUDY, "attention"):
         given, overall = run["parameters"], run["metrics"]["matrices"]["refined"]["overall"]
-        rows.append([given["algorithm"], given["seed"], given["task"], *(overall[name] for name in MEASURES)])
-    return pd.DataFrame(rows, columns=["algorithm", "seed", "task", *MEASURES])
+        rows.append([given["algorithm"], given["seed"], given["task"], *(overall[name] for name in ATTENTION_MEASURES)])
+    return pd.DataFrame(rows, columns=["algorithm", "seed", "task", *ATTENTION_MEASURES])
 
 
 def values(measure: str, algorithm: str) -> list[float]:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from saobp.study.paper import frames, numbers
+from saobp.study.paper import comparisons, numbers
 from saobp.study.statistics import Estimate
 from saobp.study.texts import tracked
 from saobp.study.texts.attention import STUDY
@@ -24,7 +24,7 @@ def ratio(phase: str, algorithm: str = "high") -> Estimate:
 
 def printed() -> list[float]:
     """Return High's time per training step over Original's that the paper prints, by size."""
-    steps = frames.times(numbers.load())["train"]["step_per_s (ms)"].unstack("algorithm", sort=False)
+    steps = comparisons.times(numbers.load())["train"]["step_per_s (ms)"].unstack("algorithm", sort=False)
     return (steps["High"] / steps["Original"]).tolist()
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pandas as pd
 
-from saobp.study.paper import frames, numbers
+from saobp.study.paper import comparisons, numbers
 from saobp.study.setup import paths
 from saobp.study.setup.studies import load_study
 from saobp.study.statistics import Estimate, mean_interval
@@ -39,7 +39,7 @@ def public_rise(strength: float) -> Estimate:
 
 def printed() -> list[float]:
     """Return the fall of log perplexity that the paper prints for each size, in nats."""
-    return frames.perplexities(numbers.load())["fall"].tolist()
+    return comparisons.perplexities(numbers.load())["fall"].tolist()
 
 
 def leak() -> Estimate:

@@ -17,7 +17,7 @@ from saobp.study.setup.recipes import STRICT
 from saobp.study.statistics import Error, Estimate, level_at
 
 Ends = Callable[[float], tuple[float, float]]  # an interval's ends at a level
-PAPER, SCALED, STORIES, PUBLIC, PRINTED = (
+AT_PAPER_SIZE, SCALED, STORIES, PUBLIC, PRINTED = (
     "paper's size", "scaled-down model", "story world", "public encoder", "printed numbers",
 )  # fmt: skip
 
@@ -166,4 +166,4 @@ def claims(path: Path | None = None) -> dict[str, Claim]:
 
 def scope_of(study: str, model: str) -> str:
     """Return what kind of model a study's is."""
-    return STORIES if study == "stories" else SCALED if labels.is_scaled_down(model) else PAPER
+    return STORIES if study == "stories" else SCALED if labels.is_scaled_down(model) else AT_PAPER_SIZE

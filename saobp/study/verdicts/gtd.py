@@ -18,7 +18,7 @@ from saobp.study.verdicts.studies import ALONE, Record, Studies, over_seeds, see
 TASK = "race"  # of Fig. 2
 QUARTERS = (0.25, 0.75)  # the sparsest and the densest graphs, by betweenness
 CHECKPOINTS = "Student's t over seeds, no surer than the checkpoints of a run"
-COLUMNS = {"gtd": ("GTD", 1), "indirect_entropy": ("indirect entropy", 1), "betweenness": ("−betweenness", -1)}
+BESIDE_ACCURACY = {"gtd": ("GTD", 1), "indirect_entropy": ("indirect entropy", 1), "betweenness": ("−betweenness", -1)}
 
 
 def correlation(studies: Studies, number: str, printed: str, sampled: str = "") -> list[Measurement]:
@@ -42,7 +42,7 @@ def correlation(studies: Studies, number: str, printed: str, sampled: str = "") 
         (of_heads, "heads, without ElemMul", "elemmul"),
         *([(of_samples, "heads × samples", "")] if sampled else []),
     ):
-        among = [algorithm for algorithm in labels.PAPER if algorithm != left_out]
+        among = [algorithm for algorithm in labels.PAPER_ALGORITHMS if algorithm != left_out]
         rows += over_seeds(
             studies, "attention", lambda runs, z=z, among=among: seed_means(_on_race(runs, among), z), part=part,
             lend=False, paper=lambda paper, size: paper.claim(printed), aside=part != "heads",
@@ -175,9 +175,9 @@ def accurate(studies: Studies) -> list[Measurement]:
         for run in _on_race(select(studies.of("attention").get(study, []), model=model)):
             given = run["parameters"]
             scores = task_scores.by_pretraining(task_scores.scores(tuned, model, given["algorithm"], TASK))
-            means = {name: estimates.nested_mean(estimates.matrix(run).get(name)) for name in COLUMNS}
+            means = {name: estimates.nested_mean(estimates.matrix(run).get(name)) for name in BESIDE_ACCURACY}
             points += [means | {"run": run, "score": one.value} for one in scores if one.key[0] == given["seed"]]
         frame = pd.DataFrame(points)
-        for name, (title, sign) in COLUMNS.items() if points else ():
+        for name, (title, sign) in BESIDE_ACCURACY.items() if points else ():
             rows += _across(study, model, title, frame["run"].tolist(), sign * frame[name], frame["score"])
     return rows

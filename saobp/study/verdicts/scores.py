@@ -13,7 +13,7 @@ from saobp.study.statistics.task_scores import Score
 from saobp.study.verdicts.claims_and_measurements import Measurement, fixed, measured
 from saobp.study.verdicts.studies import SIDES, Record, Studies
 
-COLUMNS = {"GLUE": GLUE, "HellaSwag": ("hellaswag",), "RACE-Middle": ("race",), "SQuAD": ("squad",)}
+BENCHMARKS = {"GLUE": GLUE, "HellaSwag": ("hellaswag",), "RACE-Middle": ("race",), "SQuAD": ("squad",)}
 ZERO_SHOT = {"race": "RACE_middle_Acc", "boolq": "BoolQ_Acc"}
 PAIRED = "seeds and items, paired"
 LENT = "one seed; items, and the spread over seeds of this study's other tasks"
@@ -96,7 +96,7 @@ def gains(studies: Studies) -> list[Measurement]:
     """Every column of Table 2; GLUE is the mean of its nine tasks, constant ones left out."""
     rows = []
     for scores in _each(studies):
-        for column, tasks in COLUMNS.items():
+        for column, tasks in BENCHMARKS.items():
             own = [task for task in tasks if task not in scores.constant]
             printed = _paper(studies, 2, scores.model, column.replace("-", "_"))
             rows += scores.measure(column, dict.fromkeys(own, 1 / len(own)), printed) if own else []
@@ -118,7 +118,7 @@ def long_range(studies: Studies) -> list[Measurement]:
     """The gain on QNLI and on RACE-Middle, each minus the mean gain on the other tasks of Table 2 that were run."""
     rows = []
     for scores in _each(studies):
-        others = [task for tasks in COLUMNS.values() for task in tasks if task in scores.gaps]
+        others = [task for tasks in BENCHMARKS.values() for task in tasks if task in scores.gaps]
         rest = [task for task in others if task not in ("qnli", "race")]
         for task in ("qnli", "race") if rest else ():
             rows += scores.measure(TASKS[task].title, {task: 1.0} | dict.fromkeys(rest, -1 / len(rest)))

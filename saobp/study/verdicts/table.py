@@ -19,7 +19,7 @@ from saobp.study.verdicts.outcomes import (
     small,
 )
 
-COLUMNS = (
+CSV_COLUMNS = (
     "claim", "study", "scope", "measurement", "role", "estimate", "low", "high", "n", "of", "unit", "direction",
     "reference", "margin", "paper", "covers_paper", "outcome_of_measurement", "outcome", "rerun", "rerun_low",
     "rerun_high", "rerun_outcome", "post_hoc", "seeds_to_decide", "method",
@@ -53,11 +53,11 @@ def frame(verdicts: Sequence[Verdict], reruns: Reruns | None = None) -> pd.DataF
         rows += [fixed | _row(verdict.claim, part, reruns or {}) for part in (*verdict.parts, *verdict.aside)] or [
             fixed
         ]
-    return pd.DataFrame(rows, columns=COLUMNS)
+    return pd.DataFrame(rows, columns=CSV_COLUMNS)
 
 
 def _row(claim: Claim, part: Measurement, reruns: Reruns) -> dict[str, object]:
-    row = {name: getattr(part, name) for name in COLUMNS if hasattr(part, name) and name != "claim"}
+    row = {name: getattr(part, name) for name in CSV_COLUMNS if hasattr(part, name) and name != "claim"}
     row |= {"measurement": part.part, "role": "aside" if part.aside else "primary"}
     if not part.aside:
         row |= {"outcome_of_measurement": of_part(claim, part), "seeds_to_decide": seeds_to_decide(claim, part)}

@@ -13,7 +13,7 @@ from saobp.study.paper.numbers import Published
 from saobp.study.setup.tasks_and_metrics import GLUE
 
 MODELS = ("Mini", "Small", "Medium")
-TITLES = ("Original", "High", "Low", "ElemMul")
+METHODS = ("Original", "High", "Low", "ElemMul")
 BENCHMARKS = ("GLUE", "HellaSwag", "RACE_Middle", "SQuAD")
 FAILED = ("Medium", "Low")  # the run that gives one answer to everything
 
@@ -21,7 +21,7 @@ FAILED = ("Medium", "Low")  # the run that gives one answer to everything
 def table(paper: Published, number: int) -> pd.DataFrame:
     """Return Table 1, 2 or 8, a row a model and algorithm and a column a metric, small models first."""
     wide = paper.tables[number].pivot(index=["model", "algorithm"], columns="metric", values="value")
-    return wide.reindex(pd.MultiIndex.from_product([MODELS, TITLES], names=wide.index.names))
+    return wide.reindex(pd.MultiIndex.from_product([MODELS, METHODS], names=wide.index.names))
 
 
 def over_original(frame: pd.DataFrame, algorithm: str = "High") -> pd.DataFrame:
@@ -109,7 +109,7 @@ def operations(paper: Published) -> pd.DataFrame:
     """Return the 24 counts of Table 9 as printed and by the formula of `arithmetic.macs`, in units of 10^9."""
     rows = []
     for size, shape in shapes(paper).items():
-        for algorithm in TITLES:
+        for algorithm in METHODS:
             for phase in ("train", "inference"):
                 keys = {"model": size, "algorithm": algorithm, "phase": phase, "metric": "FLOPs (GFLOPs)"}
                 count = arithmetic.macs(shape, algorithm, training=phase == "train")
@@ -120,7 +120,7 @@ def operations(paper: Published) -> pd.DataFrame:
 def times(paper: Published) -> pd.DataFrame:
     """Return the times of Table 9, a row a model and algorithm, columns by phase and metric."""
     wide = paper.tables[9].pivot(index=["model", "algorithm"], columns=["phase", "metric"], values="value")
-    return wide.reindex(pd.MultiIndex.from_product([MODELS, TITLES], names=wide.index.names))
+    return wide.reindex(pd.MultiIndex.from_product([MODELS, METHODS], names=wide.index.names))
 
 
 def added_operations(paper: Published) -> pd.DataFrame:
