@@ -19,6 +19,7 @@ from saobp.study.figures import (
     claims,
     correlations,
     costs,
+    decoders,
     drawing,
     exam,
     example_map,
@@ -26,6 +27,7 @@ from saobp.study.figures import (
     glance,
     grids,
     gtd_beside_graph_measures,
+    inserted,
     learning,
     maps,
     publishing,
@@ -41,9 +43,13 @@ from saobp.study.tables import render
 DRAWN = [n for n in figures.FIGURES if n not in (7, 8, 9, "glance", "tokens")]  # 7 to 9 are drawn as 3 and 4
 
 
+DECODERS = [examples.decoder(algorithm=name) for name in ("original", "high", "high_all_rows")]
+
+
 @pytest.fixture(scope="module")
 def records():
-    return [*examples.study(("mini", "small-quarter"), labels.PAPER_ALGORITHMS), examples.cost(), examples.beyond()]
+    of_our_own = [examples.cost(), examples.beyond(), examples.inserted(), *DECODERS]
+    return [*examples.study(("mini", "small-quarter"), labels.PAPER_ALGORITHMS), *of_our_own]
 
 
 def test_figure_4_data_are_means_over_heads_and_runs(records):
@@ -468,6 +474,36 @@ def test_gains_set_the_paper_s_difference_beside_ours_where_both_algorithms_were
         figures.data("gains", runs[:2])
 
 
+def test_the_leak_is_the_mean_over_sequences_of_the_form_that_has_one_beside_both_others():
+    second = examples.decoder(seed=43)
+    second["metrics"]["curve"][-1]["loss"] = 5.0
+    frame = figures.data("decoders", [*DECODERS, second])
+    said = decoders.numbers(frame)
+    expected = {"high": -0.5, "leaky": -2.5, "leak": 5.0, "prefixes": 9.0, "untrained": 8.0, "places": 4, "leaks": 3}
+    assert {name: said[name] for name in expected} == expected and said["sequences"] == said["seeds"] == 2
+    losses, passes, leak = figures.figure("decoders", [*DECODERS, second]).axes
+    assert [line.get_ydata()[-1] for line in losses.lines] == [4.5, 4.0, 2.0]
+    assert [path.vertices[:, 0].tolist() for path in (p for c in passes.collections for p in c.get_paths())] == [
+        [4.0, 4.0], [4.0, 4.0], [4.0, 9.0]]  # fmt: skip
+    assert leak.lines[0].get_xydata().tolist() == [[2, 0], [3, 4], [4, 6], [5, 10]]
+    with pytest.raises(figures.FigureError, match="Decoders: no run yet, it needs .* High with all rows"):
+        figures.data("decoders", DECODERS[:2])
+
+
+def test_a_form_that_falls_below_the_axis_is_named_with_its_value_and_the_sink_is_that_before_the_step():
+    frame = figures.data("retrofit", [examples.inserted()])
+    said = inserted.numbers(frame)
+    assert (said["high"], said["layer"], said["alone"]) == ("lower by 3.00 [-4.00, -2.00]", 2, -0.5)
+    assert (said["sink"], said["softmax"], said["plain"]) == (2, 2.1, 2.0) and said["others"] == {"elemmul": -20.0}
+    strength, alone, layer = figures.figure("retrofit", [examples.inserted()]).axes
+    high = next(line for line in strength.lines if line.get_color() == style.LOOKS["high"].colour)
+    assert high.get_xydata() == pytest.approx(np.array([[0.1, -3], [0.5, -15]]))
+    names = [text.get_text() for text in strength.texts]
+    assert "High (−15.0)" in names and "Low" in names and "below the axis:\nElemMul −20.0" in names
+    assert alone.lines[-1].get_ydata().tolist() == [0, -0.5, 0, 0, 0, 0]
+    assert [line.get_ydata()[1] for line in layer.lines] == pytest.approx([2.0, 2.1, 1.05])
+
+
 def test_an_exam_without_an_algorithm_is_drawn_and_one_without_any_says_what_it_needs():
     frame = figures.data("hops", [examples.beyond(failed=("high",))])
     assert set(frame["algorithm"]) == {"original", "sinkhorn"}
@@ -500,7 +536,8 @@ def test_a_figure_is_of_its_own_records_else_of_another_study_s_and_the_glance_o
 
 
 def test_a_figure_of_our_own_is_made_by_its_name(tmp_path, capsys):
-    for run in (examples.beyond(), examples.cost(), *examples.study(("mini",), ("original", "high"))):
+    others = (examples.beyond(), examples.cost(), examples.inserted(), *DECODERS)
+    for run in (*others, *examples.study(("mini",), ("original", "high"))):
         paths.write_text(tmp_path / f"records/{run['name']}.json", json.dumps(run))
     options = ["--profile", str(tmp_path / "records"), "--format", "csv", "--out", str(tmp_path)]
     for name in sorted(drawing.OUR_TITLES.keys() - {"glance", "tokens"}):

@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from saobp.study.cost import cost_tables
 from saobp.study.figures import style
@@ -114,7 +114,7 @@ def length_axes(ax: Axes, frame: pd.DataFrame, quantity: str) -> Axes:
     lengths = sorted(set(frame["length"]))
     ax.set_xticks(lengths, [str(length) for length in lengths])
     ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=20))
-    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    style.plain_numbers(ax.yaxis)
     for axis in (ax.xaxis, ax.yaxis):
         axis.set_minor_formatter(NullFormatter())
     ax.minorticks_off()

@@ -12,11 +12,13 @@ from matplotlib.figure import Figure
 from saobp.study.figures import (
     correlations,
     costs,
+    decoders,
     exam,
     gains,
     glance,
     grids,
     gtd_beside_graph_measures,
+    inserted,
     learning,
     maps,
     seeds,
@@ -58,7 +60,6 @@ class Drawing:
         tasks = {*(metrics.get("tasks") or {}), *filter(None, [given.get("task")])}
         return (
             record["stage"] in self.stages
-            and not labels.is_decoder(str(given.get("model")))
             and (not self.part or bool(metrics.get(self.part)))
             and (not self.sizes or labels.size(given["model"]) in self.sizes)
             and (not self.algorithms or given.get("algorithm") in self.algorithms)
@@ -113,6 +114,13 @@ FIGURES: dict[Number, Drawing] = {
     "length": Drawing(
         costs.length_data, costs.length_figure, costs.numbers, "a cost record with lengths", ("cost",)
     ),
+    "retrofit": Drawing(
+        inserted.data, inserted.plot, inserted.numbers, "the record of notebook 13's pairs", ("retrofit-untrained",)
+    ),
+    "decoders": Drawing(
+        decoders.data, decoders.plot, decoders.numbers,
+        "decoder records of Original, High and High with all rows", ("decoder",), "leak",
+    ),
     "hops": Drawing(exam.data, exam.plot, exam.numbers, *EXAM),
     "learning": Drawing(learning.data, learning.plot, learning.numbers, *EXAM),
     "strength": Drawing(
@@ -125,7 +133,8 @@ FIGURES: dict[Number, Drawing] = {
 }  # fmt: skip
 PAPER_FORMS: dict[Number, Drawing] = {f"{number}-paper": _grid(number, grids.paper_form) for number in grids.GRIDS}
 OUR_TITLES = {
-    "glance": "The result at a glance", "gains": "Gains", "length": "Cost against length", "hops": "Accuracy by hops",
+    "glance": "The result at a glance", "gains": "Gains", "length": "Cost against length",
+    "retrofit": "A step without training", "decoders": "Decoders", "hops": "Accuracy by hops",
     "learning": "Learning curves", "strength": "Other strengths", "tokens": "Mass by token",
 }  # fmt: skip
 

@@ -10,8 +10,10 @@ from textwrap import fill
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter
 from scipy.optimize import isotonic_regression
 
 from saobp.study.setup import labels
@@ -140,6 +142,11 @@ def algorithm_legend(figure: Figure, algorithms: Iterable[str]) -> None:
     lines = -(-len(handles) // max(1, int(figure.get_figwidth() / 0.85)))
     columns = -(-len(handles) // lines) if handles else 1
     figure.legend(handles=handles, loc="outside upper center", ncols=columns)
+
+
+def plain_numbers(axis: Axis) -> None:
+    """Write the numbers of a logarithmic axis as they are read, "1,000", and not as powers of ten."""
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
 
 
 def at_least(ax: Axes, direction: str, span: float) -> Axes:

@@ -11,6 +11,7 @@ from saobp.study.setup.studies import load_study
 SUMMARIES = ("10-tables", "11-figures")  # their records hold nothing that the others do not
 STORIES = "stories"  # questions of a known number of hops, and the strength: figures of their own
 FRESH = "hops"  # the planned exam on fresh seeds
+OTHERS = (STORIES, FRESH, "retrofit")  # studies with figures of their own, the last of a public encoder
 PAPER_STUDY = "paper"  # at the paper's own sizes: its rows come first in every table
 SEVERAL = 3  # seeds of a pair that figures are drawn of
 WEIGHT = ("paper", "narrow", "laptop")  # profiles, those that say most first
@@ -73,7 +74,7 @@ def rebuild() -> None:
 
 def draw(folder: Path) -> list[Path]:
     """Draw every table and figure of the tracked records into a folder, the controlled studies' from their own."""
-    source, others = paths.results(published_profile()), paths.results(STORIES)
+    source = paths.results(published_profile())
     studies = verdicts.tracked()
     decided = verdicts.verdicts(studies)
     own = paths.results(PAPER_STUDY)
@@ -81,7 +82,8 @@ def draw(folder: Path) -> list[Path]:
     return figures.publish(
         records.load(source), folder, hashes | records.hashes(source), decided=decided, first=first,
         reruns=verdicts.reruns(studies, decided),
-        others=_others(), other_hashes=records.hashes(others) | records.hashes(paths.results(FRESH)),
+        others=_others(),
+        other_hashes=dict(item for study in OTHERS for item in records.hashes(paths.results(study)).items()),
     )  # fmt: skip
 
 
@@ -116,7 +118,8 @@ def _names(found: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def _others() -> list[dict[str, Any]]:
-    return [*records.select(records.load(paths.results(STORIES)), "beyond"), *records.load(paths.results(FRESH))]
+    found = {study: records.load(paths.results(study)) for study in OTHERS}
+    return [*records.select(found.pop(STORIES), "beyond"), *(run for runs in found.values() for run in runs)]
 
 
 def _claims(kind: str, file_format: str, width: float | None, folder: Path) -> Path:

@@ -1,0 +1,119 @@
+"""Decoders: held-out loss along training, and what the form that receives later rows loses from prefixes alone."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from saobp.study.figures import style
+from saobp.study.setup import labels
+from saobp.study.statistics import mean_interval
+
+LEAKY = "high_all_rows"
+PASSES = ("full_pass", "prefixes")
+SEEN = 0.01  # nats from which on a position leaks
+SMOOTHED = 9  # positions behind a point of the line
+
+
+def data(records: Sequence[dict[str, Any]]) -> pd.DataFrame:
+    """One row a point: algorithm, seed, of, x, value (nats per token). Empty unless a form that leaks is beside others.
+
+    of: "curve" (x: step), "full_pass" and "prefixes", "sequence" (x: its place) and "position" (x: the token's).
+    """
+    runs = [(run["parameters"], run["metrics"]) for run in records if run["metrics"].get("leak")]
+    points = [
+        (given["algorithm"], given["seed"], of, x, value)
+        for given, metrics in runs for of, values in _measured(metrics) for x, value in values
+    ]  # fmt: skip
+    frame = pd.DataFrame(points, columns=["algorithm", "seed", "of", "x", "value"])
+    return frame if {"original", "high", LEAKY} <= set(frame["algorithm"]) else frame[:0]
+
+
+def _measured(metrics: dict[str, Any]) -> list[tuple[str, list[tuple[float, float]]]]:
+    """Return the points of one run by what they are of."""
+    leak = metrics["leak"]
+    return [
+        ("curve", [(point["step"], point["loss"]) for point in metrics["curve"]]),
+        *((of, [(0, leak[of])]) for of in PASSES),
+        ("sequence", list(enumerate(leak["by_block"], 1))),
+        ("position", list(enumerate(leak.get("by_position", []), 2))),  # the first token is not predicted
+    ]
+
+
+def means(frame: pd.DataFrame, of: str) -> pd.DataFrame:
+    """Mean over seeds, a row an x and a column an algorithm, in the order of every legend."""
+    found = frame[frame["of"] == of].pivot_table("value", "x", "algorithm")
+    return found[[name for name in labels.ALGORITHMS if name in found]]
+
+
+def numbers(frame: pd.DataFrame) -> dict[str, Any]:
+    """For the caption: last losses beside Original's, the leak with its interval, where it is, and of how much."""
+    ends, leak = means(frame, "curve").iloc[-1], mean_interval(means(frame, "sequence")[LEAKY].tolist())
+    positions = means(frame, "position").get(LEAKY, pd.Series(dtype=float))
+    return {
+        "high": ends["high"] - ends["original"], "leaky": ends[LEAKY] - ends["original"],
+        "leak": leak.value, "low": leak.low, "top": leak.high, "sequences": leak.seeds,
+        "prefixes": means(frame, "prefixes")[LEAKY].iloc[0], "untrained": means(frame, "curve")[LEAKY].iloc[0],
+        "places": len(positions), "leaks": int((positions > SEEN).sum()), "seeds": frame["seed"].nunique(),
+    }  # fmt: skip
+
+
+def plot(frame: pd.DataFrame, width: float) -> Figure:
+    """Draw the losses of the full pass, both ways to take the loss, and the leak by position."""
+    figure, axes = style.panels(width, 3, 2.2)
+    said = numbers(frame)
+    heads = (
+        "High ends at {high:+.2f} nats from Original, all rows at {leaky:+.2f} (n = {seeds})",
+        "From prefixes alone the loss of all rows rises by {leak:.2f} [{low:.2f}, {top:.2f}] (n = {sequences})",
+        "All rows leaks at {leaks} of {places} positions (n = {sequences})",
+    )
+    for letter, ax, draw, text in zip("abc", axes, (curve_axes, pass_axes, position_axes), heads):
+        style.head(draw(ax, frame), letter, text.format(**said))
+    return figure
+
+
+def curve_axes(ax: Axes, frame: pd.DataFrame) -> Axes:
+    """Draw the held-out loss of the full pass over training, named at its end."""
+    found = means(frame, "curve")
+    found = found[found.index > 0]
+    for algorithm in found:
+        lw = 2.8 if algorithm == "original" else 1.2  # High's line lies on it
+        ax.plot(found.index, found[algorithm], **style.line_style(algorithm) | {"marker": "", "lw": lw})
+    ax.set(xscale="log", xlabel="Training step", ylabel="Loss, full pass (nats per token)")
+    style.plain_numbers(ax.xaxis)
+    return style.label_ends(ax, found.iloc[-1].to_dict(), {name: _name(name) for name in found})
+
+
+def pass_axes(ax: Axes, frame: pd.DataFrame) -> Axes:
+    """Draw a row an algorithm: its loss in the full pass, and from prefixes alone on the same sequences."""
+    full, alone = (means(frame, of).iloc[0] for of in PASSES)
+    untrained = numbers(frame)["untrained"]
+    ax.axvline(untrained, color="0.5", lw=0.8, ls=":", zorder=0)
+    ax.text(untrained, -0.55, "untrained ", ha="right", fontsize=7, color="0.4")
+    for place, algorithm in enumerate(full.index):
+        colour = style.LOOKS[algorithm].colour
+        ax.hlines(place, full[algorithm], alone[algorithm], color="0.75", lw=1.2, zorder=1)
+        ax.plot(full[algorithm], place, "o", color=colour, ms=6, mfc="none")
+        ax.plot(alone[algorithm], place, "o", color=colour, ms=3.5)
+    ax.text((full + alone).iloc[-1] / 2, place - 0.1, "full pass → prefixes", ha="center", fontsize=7, color=colour)
+    ax.set_yticks(range(len(full)), [_name(name) for name in full.index])
+    ax.set(ylim=(len(full) - 0.2, -0.8), xlabel="Loss (nats per token)")
+    ax.margins(x=0.12)
+    ax.grid(axis="y", visible=False)
+    return ax
+
+
+def position_axes(ax: Axes, frame: pd.DataFrame) -> Axes:
+    """Draw the leak of each predicted token, the mean over sequences, and a running mean."""
+    found, colour = means(frame, "position").get(LEAKY, pd.Series(dtype=float)), style.LOOKS[LEAKY].colour
+    ax.plot(found.index, found, ".", color=colour, alpha=0.4, mew=0)
+    ax.plot(found.index, found.rolling(SMOOTHED, center=True).mean(), color=colour)
+    ax.text(0.97, 0.04, f"line: mean of {SMOOTHED}", ha="right", fontsize=7, color=colour, transform=ax.transAxes)
+    ax.set(xlabel="Position of the predicted token", ylabel="Prefixes − full pass (nats)")
+    return ax
+
+
+def _name(algorithm: str) -> str:
+    return labels.algorithm_title(algorithm).removesuffix(" (leaks)").replace(", ", ",\n")
