@@ -244,7 +244,7 @@ def test_planned_runs_stand_beside_their_plan_once_they_are_there(seeds_of_the_p
     assert f"| outcome | **supported**: {outcomes['supported']} |" in text and f"**{outcomes['supported']}**" in text
     assert "| result | +2.45 points [2.23, 2.67], 10 of 10 seeds |" in text
     assert f"**contradicted**: {planned.study('retrofit-untrained').outcomes['contradicted']}" in text
-    assert "| 6 | 1.00 | 2.00 | 1.00 | 2.00 | 1.00 | 2.00 |" in text
+    assert "| 6 | 2.10 | 1.05 | 2.10 | 1.05 | 2.10 | 1.05 |" in text
     assert "Original scores 80.0 on average, a bag of words 70.0." in text
     assert ", 20 of 20 seeds |" in text and "over training on 20 fresh seeds" in text and "interim analysis" not in text
     assert "post hoc until" not in text and "| change per doubling of the width | +0.0 [0.0, 0.0] | 20 |" in text
