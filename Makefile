@@ -31,7 +31,7 @@ reproduce: install  ## run every notebook under PROFILE (smoke), then open build
 
 test: install  ## unit, property and end-to-end tests, then the notebooks under nbval
 	@python -m pytest -n $(CORES) --dist loadfile --no-loadscope-reorder
-	@OMP_NUM_THREADS=1 python -m pytest -n $(CORES) --dist loadfile --nbval-lax --nbval-cell-timeout=900 -p no:cacheprovider notebooks
+	@OMP_NUM_THREADS=1 python -m saobp.study.publication.forked_kernels with python -m pytest -n $(CORES) --dist loadfile --nbval-lax --nbval-cell-timeout=900 -p no:cacheprovider notebooks
 
 coverage: install  ## the tests again, and which lines of saobp none of them runs (half as long again)
 	@python -m pytest -n $(CORES) --dist loadfile --no-loadscope-reorder --cov=saobp --cov-report=term:skip-covered

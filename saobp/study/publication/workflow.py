@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from urllib.parse import quote
@@ -15,6 +15,7 @@ import click
 from packaging.requirements import Requirement
 
 from saobp.study.data import sources
+from saobp.study.publication import forked_kernels
 from saobp.study.publication import rows as selected
 from saobp.study.setup import paths
 from saobp.study.setup.studies import find, load_study
@@ -87,12 +88,13 @@ def reproduce(
     folder = paths.build(profile.name)
     clock = time.perf_counter()
     print(f"==> profile {profile.name}: {path}\n==> data: {source.name}\n==> build: {folder}", flush=True)
-    with claimed(folder) as hold:
+    kernels = contextlib.nullcontext(({}, [])) if cluster else forked_kernels.serving()
+    with claimed(folder) as hold, kernels as (served, lifeline):
         path, wanted = selected.planned(profile_name, rows, minutes, tokens, cores) if rows else (path, [])
         # no living run holds the folder, so a lock that is there belongs to one that was killed
-        _snakemake(folder, path, cores, hold, "--unlock", quiet=True)
-        given = {"wanted": wanted, "processes": processes}
-        code = _snakemake(folder, path, cores, hold, "--rerun-incomplete", "--keep-going", *where, **given)
+        _snakemake(folder, path, cores, "--unlock", held=[hold], quiet=True)
+        given = {"wanted": wanted, "processes": processes, "held": [hold, *lifeline], "served": served}
+        code = _snakemake(folder, path, cores, "--rerun-incomplete", "--keep-going", *where, **given)
     minutes, seconds = divmod(time.perf_counter() - clock, 60)
     spent = f"{minutes:.0f} min {seconds:.0f} s"
     if code:
@@ -121,15 +123,14 @@ def preview(profile_name: str, rows: Sequence[str] = ()) -> None:
     path, profile = find(profile_name).resolve(), load_study(profile_name)
     folder = paths.build(profile.name)
     folder.mkdir(parents=True, exist_ok=True)
-    with open(os.devnull) as nothing:
-        wanted = [record for row in selected.chosen(profile, rows) for record in row.records(profile)]
-        if _snakemake(folder, path, 1, nothing.fileno(), "--dry-run", wanted=wanted):
-            raise WorkflowFailed(f"{path}: its runs cannot be planned; the lines above say why")
+    wanted = [record for row in selected.chosen(profile, rows) for record in row.records(profile)]
+    if _snakemake(folder, path, 1, "--dry-run", wanted=wanted):
+        raise WorkflowFailed(f"{path}: its runs cannot be planned; the lines above say why")
 
 
 def _snakemake(
-    folder: Path, profile: Path, cores: int, hold: int, *options: str, wanted: Sequence[str] = (), quiet: bool = False,
-    processes: int = 1,
+    folder: Path, profile: Path, cores: int, *options: str, wanted: Sequence[str] = (), quiet: bool = False,
+    processes: int = 1, held: Sequence[int] = (), served: Mapping[str, str] | None = None,
 ) -> int:  # fmt: skip
     command = [
         sys.executable, "-m", "snakemake", "--snakefile", str(paths.root() / "Snakefile"), "--directory", str(folder),
@@ -137,4 +138,5 @@ def _snakemake(
         "--quiet", "rules", "host", *options, "--", *wanted,
     ]  # fmt: skip
     sink = subprocess.DEVNULL if quiet else None
-    return subprocess.run(command, pass_fds=[hold], stdout=sink, stderr=sink, check=False).returncode
+    given = os.environ | (served or {})
+    return subprocess.run(command, pass_fds=held, env=given, stdout=sink, stderr=sink, check=False).returncode

@@ -12,7 +12,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -213,8 +212,8 @@ def _put_back(record: dict[str, Any], path: Path) -> dict[str, Any]:
     if not _answers(path).is_file():
         return record
     found: dict[int, dict[str, list[int]]] = {}
-    for run, hops, right in pd.read_parquet(_answers(path)).itertuples(index=False):
-        found.setdefault(run, {})[str(hops)] = right.tolist()
+    for run, hops, right in zip(*pq.read_table(_answers(path), columns=ANSWERS.names).to_pydict().values()):
+        found.setdefault(run, {})[str(hops)] = right
     return _with_answers(record, found)
 
 

@@ -1,0 +1,169 @@
+"""Kernels forked from one process that has done their imports: the runs of a study, and nbval, wait for them once.
+
+`serving` starts that process and returns the environment in which Jupyter finds it, as its kernel "python3". Per kernel
+Jupyter starts a small command, `ask`; the process forks the kernel, which ends with the command. Without the process,
+on a cluster or by hand, the command becomes an ordinary kernel. `python -m … with COMMAND` serves while a command runs.
+"""
+
+import contextlib
+import gc
+import json
+import os
+import pkgutil
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import NoReturn
+
+ADDRESS = "SAOBP_FORKED_KERNELS"  # the variable that says where the process listens
+ALSO = (  # what notebooks import at its first use
+    "ipykernel.kernelapp", "ipykernel.ipkernel", "matplotlib.pyplot", "transformers.models.bert.modeling_bert",
+    "transformers.models.llama.modeling_llama",
+)  # fmt: skip
+DRIVERS = ("nvidiactl", "kfd")  # devices of accelerators, whose drivers do not outlive a fork
+SETTINGS = {  # read once, at the imports: no thread may run at a fork
+    "OMP_NUM_THREADS": "1",
+    "JE_ARROW_MALLOC_CONF": "background_thread:false",
+    "MPLBACKEND": "module://matplotlib_inline.backend_inline",  # as a kernel has it
+}
+
+
+def ask(arguments: list[str]) -> int:
+    """Have a kernel forked and return its exit code; without the process, become a kernel."""
+    parent, connection = os.getppid(), socket.socket(socket.AF_UNIX)
+    try:
+        connection.connect(os.environ[ADDRESS])
+    except (KeyError, OSError):
+        os.execv(sys.executable, [sys.executable, "-m", "ipykernel_launcher", *arguments])
+    socket.send_fds(connection, [b"."], [0, 1, 2])
+    connection.sendall(json.dumps([arguments, os.getcwd(), dict(os.environ)]).encode() + b"\n")
+    while os.getppid() == parent:
+        if select.select([connection], [], [], 1.0)[0]:
+            return int(connection.recv(8) or 128 + signal.SIGKILL)
+    return 1
+
+
+def serve(listener: socket.socket) -> None:
+    """Fork a kernel for each who asks, until the end of standard input: until nobody is left who could ask."""
+    sys.modules["tqdm.autonotebook"] = import_module("tqdm.notebook")  # bars as in a kernel, not as in a terminal
+    for found in pkgutil.walk_packages(import_module("saobp").__path__, "saobp."):
+        import_module(found.name)
+    for name in ALSO:
+        import_module(name)
+    import_module("pandas").set_option("display.max_columns", 20)  # as in a kernel too
+    gc.collect(), gc.freeze()  # what is not looked at stays shared
+    askers: dict[socket.socket, int] = {}  # and the numbers of their kernels
+    living: dict[int, socket.socket] = {}  # a kernel's end, as a file, and who asked for it
+    while sys.stdin not in (ready := select.select([listener, sys.stdin, *askers, *living], [], [])[0]):
+        for end in living.keys() & ready:
+            asker = living.pop(end)
+            _ended(end, asker, askers.pop(asker))
+        for asker in askers.keys() & ready:  # gone
+            os.kill(askers[asker], signal.SIGKILL)
+            select.select([next(end for end in living if living[end] is asker)], [], [])
+        if listener in ready:
+            asker = listener.accept()[0]
+            kernel = _forked(asker, [listener, *askers])
+            askers[asker] = kernel
+            living[os.pidfd_open(kernel)] = asker
+    for kernel in askers.values():
+        os.kill(kernel, signal.SIGKILL)
+
+
+def _ended(end: int, asker: socket.socket, kernel: int) -> None:
+    """Say to the asker how its kernel ended, and forget both."""
+    code = os.waitstatus_to_exitcode(os.waitpid(kernel, 0)[1])
+    with contextlib.suppress(OSError):  # of an asker that is gone
+        asker.sendall(str(code % 256).encode())
+    asker.close()
+    os.close(end)
+
+
+def _forked(asker: socket.socket, others: list[socket.socket]) -> int:
+    """Fork a kernel with its asker's streams, folder and environment, and return its number."""
+    _, streams, *_ = socket.recv_fds(asker, 1, 3)
+    with asker.makefile("rb") as text:
+        arguments, folder, environment = json.loads(text.readline())
+    if (kernel := os.fork()) == 0:
+        for other in [asker, *others]:
+            other.close()
+        for number, stream in enumerate(streams):
+            os.dup2(stream, number)
+        os.chdir(folder)
+        os.environ.clear()
+        os.environ.update(environment)
+        _become_kernel([*arguments, f"--IPKernelApp.parent_handle={os.getppid()}"])  # it ends with its parent
+    for stream in streams:
+        os.close(stream)
+    return kernel
+
+
+def _become_kernel(arguments: list[str]) -> NoReturn:
+    code = 1
+    try:
+        _start(arguments)
+        code = 0
+    except SystemExit as done:
+        code = done.code if isinstance(done.code, int) else int(done.code is not None)
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+    finally:
+        sys.stdout.flush(), sys.stderr.flush()
+        os._exit(code)
+
+
+def _start(arguments: list[str]) -> None:
+    import numpy as np
+    import torch
+    from ipykernel.kernelapp import IPKernelApp
+
+    np.random.seed(), torch.seed()  # as they come, not as every other fork has them
+    if threads := os.environ.get("OMP_NUM_THREADS"):
+        torch.set_num_threads(int(threads))  # the variable itself was read before the fork
+    sys.argv = ["ipykernel_launcher", *arguments]
+    IPKernelApp.launch_instance(arguments)
+
+
+@contextlib.contextmanager
+def serving() -> Iterator[tuple[dict[str, str], list[int]]]:
+    """Serve while the block runs, and while a process lives that holds the file whose number is yielded.
+
+    Yields variables for the environment of those who may ask, none of either where forking is not safe.
+    """
+    if sys.platform != "linux" or any(Path("/dev", name).exists() for name in DRIVERS):
+        yield {}, []
+        return
+    with tempfile.TemporaryDirectory(prefix="saobp-") as folder, socket.socket(socket.AF_UNIX) as listener:
+        address, kernel = Path(folder, "socket"), Path(folder, "kernels", "python3", "kernel.json")
+        listener.bind(str(address))
+        listener.listen(64)
+        kernel.parent.mkdir(parents=True)
+        argv = [sys.executable, "-S", __file__, "ask", "-f", "{connection_file}"]
+        spec = {"argv": argv, "display_name": "Python 3", "language": "python", "interrupt_mode": "message"}
+        kernel.write_text(json.dumps(spec))
+        places = os.pathsep.join(filter(None, [folder, os.environ.get("JUPYTER_PATH")]))
+        command = [sys.executable, "-m", "saobp.study.publication.forked_kernels", "serve", str(listener.fileno())]
+        # in a group of its own: a Ctrl-C of the terminal is for the runs
+        how = {"stdin": subprocess.PIPE, "pass_fds": [listener.fileno()], "process_group": 0}
+        with subprocess.Popen(command, env=os.environ | SETTINGS, **how) as server:
+            listener.close()  # whoever asks a process that died is told so
+            try:
+                yield {ADDRESS: str(address), "JUPYTER_PATH": places}, [server.stdin.fileno()]
+            finally:
+                server.terminate()
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "ask":
+        sys.exit(ask(sys.argv[2:]))
+    if sys.argv[1] == "serve":
+        sys.exit(serve(socket.socket(fileno=int(sys.argv[2]))))
+    with serving() as (served, _):
+        code = subprocess.run(sys.argv[2:], env=os.environ | served, check=False).returncode
+    sys.exit(code)

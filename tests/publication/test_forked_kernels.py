@@ -1,0 +1,124 @@
+"""A kernel forked from a process with its imports done is the kernel that starts by itself, and ends with its asker."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import nbformat
+import pytest
+from nbformat.v4 import new_code_cell, new_notebook
+
+from saobp.study.publication import executed, forked_kernels
+from saobp.study.setup import paths, records
+
+SAVE = (
+    "\nfrom saobp.study.setup.records import Run"
+    "\nsaved = Run('derivation', profile=profile, parameters={}).save(record, {})"
+)
+CELLS = {
+    "tells": "import os, sys, pandas as pd, torch, matplotlib.pyplot as plt\nfrom tqdm.auto import tqdm\n"
+    "print({name: value for name, value in plt.rcParams.items() if name != 'backend'})\n"
+    "print([pd.get_option(f'display.{name}') for name in ('max_columns', 'max_rows', 'width', 'precision')])\n"
+    "plt.plot([1, 2])\n"
+    "print(tqdm.mro(), __name__, torch.get_num_threads(), sys.path[0] == '', os.getcwd(), os.environ['ASKED'])" + SAVE,
+    "father": "import os, sys, torch\n"
+    "print(len(os.listdir(f'/proc/{os.getppid()}/task')), 'transformers.trainer' in sys.modules)\n"
+    "print(torch.rand(1).item())" + SAVE,
+    "fails": "raise ValueError('no corpus')",
+    "killed": "import os\nos.kill(os.getpid(), 9)",
+    "waits": "import time, os\nopen(record + '.pid', 'w').write(str(os.getpid()))\ntime.sleep(600)",
+}
+
+
+@pytest.fixture(scope="module")
+def served():
+    with forked_kernels.serving() as (variables, _):
+        if not variables:
+            pytest.skip("no forking beside an accelerator's driver")
+        yield os.environ | variables | {"OMP_NUM_THREADS": "2", "ASKED": "yes"}
+
+
+def started(name, folder, environment):
+    """Run a notebook of one cell as the workflow does."""
+    node = new_notebook(cells=[new_code_cell('profile = "smoke"\nrecord = ""', metadata={"tags": ["parameters"]})])
+    node.cells.append(new_code_cell(CELLS[name]))
+    nbformat.write(node, folder / f"{name}.ipynb")
+    words = ["run", str(folder / f"{name}.ipynb"), str(folder / "out.ipynb")]
+    command = [sys.executable, "-m", "saobp.study.publication.cli", *words]
+    return subprocess.Popen(command, env=environment, stderr=subprocess.STDOUT, stdout=subprocess.PIPE, text=True)
+
+
+def ended(*given):
+    process = started(*given)
+    return process.communicate(timeout=300)[0], process.returncode
+
+
+def outputs(folder):
+    cell = nbformat.read(folder / "out.ipynb", as_version=4).cells[-1]
+    return [output.get("text") or output["data"] for output in cell.outputs if not executed.is_progress(output)]
+
+
+def test_a_forked_kernel_says_and_draws_what_one_that_starts_by_itself_does(served, tmp_path):
+    alone = {name: value for name, value in served.items() if name not in (forked_kernels.ADDRESS, "JUPYTER_PATH")}
+    found = []
+    for name, environment in (("alone", alone), ("forked", served)):
+        (tmp_path / name).mkdir()
+        said, code = ended("tells", tmp_path / name, environment)
+        assert code == 0 and "tells: " in said, said
+        record = records.read(tmp_path / name / "out.json")
+        found.append((outputs(tmp_path / name), record["name"], record["device"]))
+    assert found[0] == found[1]
+    texts = [output for output in found[0][0] if isinstance(output, str)]
+    assert texts[0].endswith(f"__main__ 2 False {paths.root()} yes\n")
+    assert any("image/png" in output for output in found[0][0])
+
+
+def test_forked_kernels_have_imports_and_random_numbers_of_their_own_and_a_parent_of_one_thread(
+    served, tmp_path
+):
+    drawn = set()
+    for _ in range(2):
+        assert ended("father", tmp_path, served)[1] == 0
+        parent, number = outputs(tmp_path)[0].splitlines()
+        assert parent == "1 True"
+        drawn.add(number)
+    assert len(drawn) == 2
+
+
+@pytest.mark.parametrize(("name", "line"), [("fails", "ValueError: no corpus"), ("killed", "its kernel died")])
+def test_a_run_whose_forked_kernel_fails_is_one_line_and_exit_code_1(served, tmp_path, name, line):
+    said, code = ended(name, tmp_path, served)
+    assert code == 1 and line in said and (tmp_path / "out.failed.ipynb").is_file()
+    assert not (tmp_path / "out.ipynb").exists()
+
+
+@pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_forked_kernel_ends_with_the_run_that_asked(served, tmp_path, kind):
+    process = started("waits", tmp_path, served)
+    kernel = wait_for(lambda: (tmp_path / "out.json.pid").is_file() and (tmp_path / "out.json.pid").read_text())
+    process.send_signal(kind)
+    process.communicate(timeout=120)
+    assert process.returncode != 0 and not (tmp_path / "out.ipynb").exists()
+    assert wait_for(lambda: not os.path.exists(f"/proc/{kernel}"))
+
+
+def test_forked_kernels_end_with_the_process_that_forks_them_and_later_ones_start_by_themselves(tmp_path):
+    with forked_kernels.serving() as (variables, _):
+        served = os.environ | variables
+        process = started("waits", tmp_path, served)
+        kernel = wait_for(lambda: (tmp_path / "out.json.pid").is_file() and (tmp_path / "out.json.pid").read_text())
+        with open(f"/proc/{kernel}/stat") as stat:
+            os.kill(int(stat.read().rpartition(")")[2].split()[1]), signal.SIGKILL)
+        assert "its kernel died" in process.communicate(timeout=120)[0]
+        assert wait_for(lambda: not os.path.exists(f"/proc/{kernel}"))
+        assert ended("tells", tmp_path, served | {"ASKED": "yes"})[1] == 0
+
+
+def wait_for(condition, seconds=120):
+    end = time.monotonic() + seconds
+    while not (found := condition()) and time.monotonic() < end:
+        time.sleep(0.2)
+    assert found
+    return found
