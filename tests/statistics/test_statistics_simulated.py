@@ -13,7 +13,7 @@ from scipy import stats
 
 from saobp.study import statistics, verdicts
 from saobp.study.paper import numbers
-from saobp.study.statistics import seeds, sequential
+from saobp.study.statistics import seeds
 from saobp.study.verdicts import attention, claims_and_measurements, gtd, outcomes, registry
 
 FEW, MANY = 300, 3000
@@ -50,7 +50,7 @@ def test_the_variance_between_seeds_is_that_of_analysis_of_variance_without_item
 @pytest.mark.parametrize("draws", DRAWS)
 def test_interim_readings_with_o_brien_fleming_bounds_err_in_one_of_twenty(draws):
     random, analyses = np.random.default_rng(3), (10, 20)
-    limits = sequential.bounds(analyses)
+    limits = seeds.bounds(analyses)
     assert limits == pytest.approx((2.797, 1.977), abs=2e-3)  # their table for two equal looks
     sums = random.normal(size=(4 * draws, 20)).cumsum(axis=1)
     z = np.abs(sums[:, [9, 19]] / np.sqrt(analyses))
@@ -64,7 +64,7 @@ def test_interim_readings_with_o_brien_fleming_bounds_err_in_one_of_twenty(draws
     last = np.abs(sums[:, 19] / np.sqrt(20)) > stats.norm.isf((1 - statistics.level_at((10, 20), 20)) / 2)
     assert 0.048 - slack(4 * draws) < last.mean() < 0.048 + slack(4 * draws)
     with pytest.raises(ValueError, match="rising"):
-        sequential.bounds((5, 5))
+        seeds.bounds((5, 5))
 
 
 @pytest.mark.parametrize("draws", DRAWS)

@@ -14,14 +14,14 @@ import pyarrow.parquet as pq
 from pydantic import TypeAdapter, ValidationError
 
 from saobp.study.data import splits
-from saobp.study.data.splits import REMEDY, DataError, MissingSplit, first_line
+from saobp.study.data.splits import REMEDY, DataError, MissingSplit, Source, first_line
 from saobp.study.setup import paths
 
 MANIFEST = TypeAdapter(dict[str, dict[str, dict[str, dict[str, Any]]]])
 
 
 @dataclass(frozen=True)
-class FolderSource:
+class FolderSource(Source):
     """A folder laid out like the hub: `<owner>/<name>/<config>/<split>-*.parquet`, and a manifest.json.
 
     Or as the hub converts sets, `<config>/<split>/0000.parquet`; `data/`, or no folder at all, is the configuration
@@ -47,10 +47,6 @@ class FolderSource:
             batches = _read(pq.ParquetFile, file).iter_batches(batch_size=1024)
             while (batch := _read(lambda _, b=batches: next(b, None), file)) is not None:
                 yield from batch.to_pylist()
-
-    def intervals(self, dataset: str, config: str | None, split: str) -> list[splits.Piece]:
-        """Return the (split, first row, end row) pieces that a split expression means."""
-        return splits.intervals(split, lambda base: self._rows(dataset, config, base))
 
     def completeness(self, dataset: str, config: str | None, split: str) -> dict[str, Any]:
         pieces = self.intervals(dataset, config, split)

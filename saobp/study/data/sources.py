@@ -9,43 +9,19 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import datasets
 
 from saobp import storyworld
 from saobp.study.data import splits
 from saobp.study.data.folders import FolderSource
-from saobp.study.data.splits import REMEDY, DataError, MissingSplit, first_line
+from saobp.study.data.splits import REMEDY, DataError, MissingSplit, Source, first_line
 from saobp.study.setup import paths
 
 
-class Source(Protocol):
-    """A place that data sets come from; `split` may be a slice in datasets' syntax, `validation[:80%]`."""
-
-    name: str
-
-    def load(self, dataset: str, config: str | None, split: str) -> datasets.Dataset:
-        """Return a split, or a slice of one."""
-
-    def stream(self, dataset: str, config: str | None, split: str) -> Iterator[dict[str, Any]]:
-        """Yield the rows of a split in order without holding it in memory."""
-
-    def completeness(self, dataset: str, config: str | None, split: str) -> dict[str, Any]:
-        """Return dataset, config, split, rows, published_rows, complete and a note."""
-
-    def fingerprint(self, dataset: str, config: str | None, split: str) -> str:
-        """Return hex digits that change when the split's content does, and with nothing else."""
-
-    def files(self, repository: str, *names: str) -> str | Path:
-        """Return what transformers' `from_pretrained` takes for a repository that holds these files."""
-
-    def intervals(self, dataset: str, config: str | None, split: str) -> list[splits.Piece]:
-        """Return the (split, first row, end row) pieces that a split expression means."""
-
-
 @dataclass(frozen=True)
-class HubSource:
+class HubSource(Source):
     """The public Hugging Face hub, through `datasets.load_dataset`; cached where datasets caches."""
 
     name: str = "hub"
@@ -80,10 +56,6 @@ class HubSource:
 
     def files(self, repository: str, *names: str) -> str:
         return repository
-
-    def intervals(self, dataset: str, config: str | None, split: str) -> list[splits.Piece]:
-        """Return the (split, first row, end row) pieces that a split expression means."""
-        return splits.intervals(split, lambda base: self._rows(dataset, config, base))
 
     def _counts(self, dataset: str, config: str | None) -> dict[str, int | None]:
         """Return the rows of every split, None where the hub does not state them."""

@@ -1,8 +1,9 @@
 """Which rows a split expression means, and how many of the published ones they are."""
 
 import re
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Protocol
 
 import datasets
 
@@ -61,6 +62,33 @@ def intervals(split: str, rows: Callable[[str], int]) -> list[Piece]:
     except (ValueError, AssertionError) as error:
         raise DataError(f"{split!r} is no slice ({first_line(error)}): write validation[:80%]") from None
     return [(p.splitname, p.from_ or 0, counts[p.splitname] if p.to is None else p.to) for p in pieces]
+
+
+class Source(Protocol):
+    """A place that data sets come from; `split` may be a slice in datasets' syntax, `validation[:80%]`."""
+
+    name: str
+
+    def load(self, dataset: str, config: str | None, split: str) -> datasets.Dataset:
+        """Return a split, or a slice of one."""
+
+    def stream(self, dataset: str, config: str | None, split: str) -> Iterator[dict[str, Any]]:
+        """Yield the rows of a split in order without holding it in memory."""
+
+    def completeness(self, dataset: str, config: str | None, split: str) -> dict[str, Any]:
+        """Return dataset, config, split, rows, published_rows, complete and a note."""
+
+    def fingerprint(self, dataset: str, config: str | None, split: str) -> str:
+        """Return hex digits that change when the split's content does, and with nothing else."""
+
+    def files(self, repository: str, *names: str) -> str | Path:
+        """Return what transformers' `from_pretrained` takes for a repository that holds these files."""
+
+    def _rows(self, dataset: str, config: str | None, split: str) -> int: ...
+
+    def intervals(self, dataset: str, config: str | None, split: str) -> list[Piece]:
+        """Return the (split, first row, end row) pieces that a split expression means."""
+        return intervals(split, lambda base: self._rows(dataset, config, base))
 
 
 def overlap(one: list[Piece], other: list[Piece]) -> bool:

@@ -47,12 +47,21 @@ def declared_parameters(notebook: Path) -> dict[str, Any]:
 
 def checked(notebook: Path, given: dict[str, str], declared: dict[str, Any]) -> dict[str, Any]:
     """Turn the command line's texts into values of the declared types, or say which one is wrong."""
-    for name in given:
+    values = {}
+    for name, text in given.items():
         if name not in declared:
             close = difflib.get_close_matches(name, declared, n=1)
             hint = f"did you mean '{close[0]}'?" if close else f"it has {', '.join(declared)}"
             raise UsageError(f"{notebook.name} has no parameter '{name}': {hint}")
-    return {name: _value(notebook, name, text, declared[name]) for name, text in given.items()}
+        try:
+            values[name] = typed_by_hand.value(text, default := declared[name])
+        except ValueError as error:
+            if isinstance(default, typed_by_hand.Computed):
+                taken = default.kind or f"a value ({error})"
+            else:
+                taken = f"{type(default).__name__}, as in {default!r}" + f" ({error})" * isinstance(default, list)
+            raise UsageError(f"parameter '{name}' of {notebook.name} takes {taken}: not '{text}'") from None
+    return values
 
 
 ALGORITHMS_OF = {"07-decoder": recipes.DecoderAlgorithm}  # those of a notebook that takes other ones than encoders do
@@ -80,18 +89,6 @@ def check_names(notebook: Path, values: dict[str, Any]) -> None:
             raise UsageError(f"parameter '{name}': '{values[name]}' is none of {', '.join(choices)}")
 
 
-def _value(notebook: Path, name: str, text: str, default: Any) -> Any:
-    try:
-        return typed_by_hand.value(text, default)
-    except ValueError as error:
-        if isinstance(default, typed_by_hand.Computed):
-            taken = default.kind or f"a value ({error})"
-        else:
-            taken = f"{type(default).__name__}, as in {default!r}"
-            taken += f" ({error})" if isinstance(default, list) else ""
-        raise UsageError(f"parameter '{name}' of {notebook.name} takes {taken}: not '{text}'") from None
-
-
 def run(notebook: Path, output: Path, given: dict[str, str], study_file: Path | None = None) -> dict[str, Any]:
     """Execute `notebook` into `output` and return the one record that it wrote.
 
@@ -107,9 +104,7 @@ def run(notebook: Path, output: Path, given: dict[str, str], study_file: Path | 
     check_names(notebook, {**known, **values})
     if output.is_dir():
         raise UsageError(f"{output}: is a folder; name the notebook to write")
-    record = Path(
-        values.get("record") or output.with_suffix(".json")
-    ).resolve()  # the kernel runs in the repository, not here
+    record = Path(values.get("record") or output.with_suffix(".json")).resolve()  # the kernel runs elsewhere
     values["record"] = str(record)
     before = record.stat().st_mtime_ns if record.exists() else None
     _execute(notebook, output, values)

@@ -1,8 +1,8 @@
 """Intervals, paired tests and correlations that say what a score can and cannot show."""
 
 from saobp.study.statistics.correlations import Correlation, across_runs, correlation, effective_sample_size
-from saobp.study.statistics.errors import Error
 from saobp.study.statistics.intervals import (
+    Error,
     Estimate,
     correlation_error,
     mean_interval,
@@ -11,8 +11,7 @@ from saobp.study.statistics.intervals import (
     over_samples,
 )
 from saobp.study.statistics.paired import holm, item_errors, paired_correlations, paired_difference
-from saobp.study.statistics.seeds import bca_interval, borrow, seed_variance, sign_flip_interval
-from saobp.study.statistics.sequential import level_at
+from saobp.study.statistics.seeds import bca_interval, borrow, level_at, seed_variance, sign_flip_interval
 
 __all__ = [
     "Correlation", "Error", "Estimate", "across_runs", "bca_interval", "borrow",

@@ -175,10 +175,6 @@ def mean_over_runs(values: Iterable[float | Estimate | None]) -> Estimate | None
 
 def nested_mean(values: Any) -> float | None:
     """Mean of nested lists of numbers, undefined entries (None, NaN) left out; None if nothing is left."""
-    flat = np.array(_flatten(values), dtype=float)
+    flat = np.array(values, dtype=float)
     flat = flat[np.isfinite(flat)]
     return float(flat.mean()) if flat.size else None
-
-
-def _flatten(values: Any) -> list[float | None]:
-    return [number for value in values for number in _flatten(value)] if isinstance(values, list | tuple) else [values]

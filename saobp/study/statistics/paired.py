@@ -7,8 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from saobp.study.statistics.errors import Error
-from saobp.study.statistics.intervals import Estimate
+from saobp.study.statistics.intervals import Error, Estimate
 
 RESAMPLES = 2000  # draws of the items, of a correlation
 
