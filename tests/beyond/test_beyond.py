@@ -238,6 +238,20 @@ def test_every_algorithm_of_the_tracked_study_knows_one_hop_and_had_the_same_ste
         assert {found["curve"][-1]["step"] for found in run["metrics"]["multihop"]} == {4000}
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("algorithm", ["original", "high"])
+def test_a_tracked_encoder_trained_again_on_its_own_kind_of_processor_gives_the_same_numbers(tmp_path, algorithm):
+    (tracked,) = records.select(records.load(paths.results("stories")), "beyond")
+    wanted, runs = (2, algorithm, 0), tracked["metrics"]["multihop"]
+    kept = next(run for run in runs if (run["layers"], run["algorithm"], run["seed"]) == wanted)
+    if kept["device"]["name"] != records.device()["name"]:
+        pytest.skip("trained on another processor, which computes otherwise (data/results/repeats.csv)")
+    again = multihop.run(load_study("stories").multihop, *wanted, tmp_path)
+    assert again["outcomes"] == kept["outcomes"], "every answer of the exam"
+    before, after = ([(point["step"], point["loss"]) for point in run["curve"]] for run in (kept, again))
+    assert after == before
+
+
 def test_checks_are_evenly_spaced():
     assert multihop.checks(dataclasses.replace(STORIES.pretrain, steps=10, evaluations=6)) == [0, 2, 4, 6, 8, 10]
     assert multihop.checks(dataclasses.replace(STORIES.pretrain, steps=10, evaluations=1)) == [0, 10]

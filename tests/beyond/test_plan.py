@@ -3,9 +3,13 @@
 import numpy as np
 import pytest
 import torch
+from small_models import network, word_tokenizer
 
 from saobp.models import public
 from saobp.study.beyond import branched, inserted, multihop, plan, retrofit
+from saobp.study.data import sources
+from saobp.study.data.task_rows import load_task
+from saobp.study.setup.recipes import Finetuning
 from saobp.study.setup.sizes_and_strengths import SIZES
 from saobp.study.setup.studies import load_study
 from saobp.study.verdicts.claims_and_measurements import Claim
@@ -154,3 +158,14 @@ def test_the_strength_for_minilm_follows_the_paper_s_rule():
     parameters = sum(parameter.numel() for parameter in model.parameters())
     assert SIZES["minilm"].strength == pytest.approx(0.2 * 11.17e6 / parameters, abs=0.005)
     assert (len(model.encoder.layer), model.config.hidden_size) == (6, SIZES["minilm"].hidden)
+
+
+def test_an_arm_is_scored_after_each_epoch_and_measured_at_the_end(tmp_path):
+    network("original").save_pretrained(tmp_path / "encoder")
+    task = load_task("rte", sources.resolve("synthetic"), limit_train=12, limit_evaluation=20)
+    recipe = Finetuning(groups={"all": ["rte"]}, length=24, batch=5, epochs=2, precision="fp32")
+    arm = retrofit.Arm(factor="high", strength=0.1)
+    found = retrofit.finetune(task, arm, tmp_path / "encoder", word_tokenizer(), recipe, 0, tmp_path)
+    assert [entry["epoch"] for entry in found["epochs"]] == [1, 2] and found["epoch"] == 2
+    assert found["scores"] == found["epochs"][-1]["scores"] and len(found["outcomes"]) == 20
+    assert len(found["attention"]["gtd"]) == 4 and not {"step", "seconds"} & set(found)

@@ -13,11 +13,11 @@ SMALL = {"sequences": 2, "length": 16}
 @pytest.mark.parametrize("way", whole_model.WAYS)
 @pytest.mark.parametrize("training", [True, False])
 def test_counted_multiply_accumulates_follow_the_formula(way, training):
-    size = architectures.SIZES["mini"]
-    shape = arithmetic.Shape(size.layers, size.hidden, size.heads, size.feedforward)
     algorithm = {"original": "Original", "elemmul": "ElemMul"}.get(way, "High")  # spelled out, Original has High's
     counted = whole_model.macs("mini", arithmetic.VOCABULARY, way, arithmetic.LENGTH, training=training)
-    assert counted == pytest.approx(arithmetic.macs(shape, algorithm, training=training), rel=1e-3)
+    assert counted == pytest.approx(
+        arithmetic.macs(architectures.SIZES["mini"], algorithm, training=training), rel=1e-3
+    )
 
 
 def test_every_way_of_a_model_computes_what_its_name_says():

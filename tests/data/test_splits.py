@@ -6,33 +6,11 @@ from saobp.study.data.splits import DataError
 ROWS = {"train": 100, "validation": 11}.__getitem__
 
 
-def test_a_name_means_the_whole_split():
-    assert splits.intervals("train", ROWS) == [("train", 0, 100)]
-
-
 def test_percent_slices_that_meet_share_no_row_and_lose_none():
     (first,) = splits.intervals("validation[:80%]", ROWS)
     (second,) = splits.intervals("validation[80%:]", ROWS)
     assert (first[1], first[2], second[2]) == (0, second[1], 11)
     assert not splits.overlap([first], [second])
-
-
-def test_a_sum_of_slices_keeps_its_order():
-    assert splits.intervals("validation[:2]+train[-3:]", ROWS) == [("validation", 0, 2), ("train", 97, 100)]
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "shared"),
-    [
-        ("train", "train", True),
-        ("train", "validation", False),
-        ("train[:10]", "train[9:20]", True),
-        ("train[:10]", "train[10:20]", False),
-        ("validation[:3]+train[:1]", "train", True),
-    ],
-)
-def test_overlap_is_seen_exactly_where_rows_are_shared(one, other, shared):
-    assert splits.overlap(splits.intervals(one, ROWS), splits.intervals(other, ROWS)) is shared
 
 
 @pytest.mark.parametrize("split", ["", "../train", "train[", "train[:200%]", "train[5", "a b", "train[:x]"])

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 from small_hub import write_split
 
-from saobp.study.data import tokenizers
 from saobp.study.data.sources import DataError, FolderSource
 from saobp.study.data.tokenizers import make_tokenizer, tokenizer_fingerprint
 from saobp.study.setup.paths import CacheError
@@ -51,21 +50,6 @@ def test_bpe_is_a_decoders_tokenizer_that_loses_nothing(source, tmp_path):
 def test_training_anew_gives_the_same_tokenizer(source, tmp_path, kind, vocabulary):
     found = {tokenizer_fingerprint(train(source, kind, vocabulary, tmp_path / str(n))) for n in range(5)}
     assert len(found) == 1
-
-
-def test_a_trained_tokenizer_is_read_from_its_cache(source, tmp_path, monkeypatch):
-    first = train(source, "wordpiece", 150, tmp_path)
-    monkeypatch.setattr(tokenizers, "_train", None)
-    again = train(source, "wordpiece", 150, tmp_path)
-    assert tokenizer_fingerprint(first) == tokenizer_fingerprint(again)
-
-
-def test_a_damaged_tokenizer_is_trained_again(source, tmp_path, caplog):
-    first = train(source, "wordpiece", 150, tmp_path)
-    (file,) = tmp_path.glob("tokenizer-*/tokenizer.json")
-    file.write_text(file.read_text()[:500])
-    assert tokenizer_fingerprint(train(source, "wordpiece", 150, tmp_path)) == tokenizer_fingerprint(first)
-    assert "making it again" in caplog.text
 
 
 def test_a_full_disk_while_a_tokenizer_is_kept_is_one_line(source, tmp_path):

@@ -35,11 +35,6 @@ def refused(capsys, *arguments):
     return said
 
 
-def test_declared_parameters_are_read_without_running_the_notebook(tmp_path):
-    found = execution.declared_parameters(notebook(tmp_path, "raise SystemExit"))
-    assert found == {"profile": "smoke", "steps": 3, "rate": 0.5, "flag": False, "record": ""}
-
-
 @pytest.mark.parametrize(
     "key, value, said",
     [
@@ -103,51 +98,38 @@ def test_the_command_is_installed_and_explains_itself():
 
 
 @pytest.mark.parametrize(
-    "name, value, known",
+    ("stem", "name", "value", "known", "said"),
     [
-        ("model", "gigantic", "mini-quarter"),
-        ("algorithm", "hihg", "entropy_reg"),
-        ("task", "nope", "race"),
-        ("group", "x", "all"),
+        ("99-try", "model", "gigantic", '"mini-quarter"', "'gigantic' is none of mini, small"),
+        ("99-try", "algorithm", "hihg", '"entropy_reg"', "'hihg' is none of original, high"),
+        ("99-try", "task", "nope", '"race"', "'nope' is none of cola, mrpc"),
+        ("99-try", "group", "x", '"all"', "'x' is none of all"),
+        ("07-decoder", "algorithm", "entropy_reg", '"high"', "'entropy_reg' is none of original, high"),
+        ("05-finetune", "algorithm", "high_all_rows", '"high"', "'high_all_rows' is none of original, high"),
+        ("99-try", "seed", "-3", "42", "-3 is no seed"),
+        ("99-try", "finetune_seed", "-3", "42", "-3 is no seed"),
     ],
 )
-def test_a_name_that_nothing_has_is_refused_before_anything_runs(tmp_path, capsys, name, value, known):
-    path = notebook(tmp_path, "raise SystemExit", parameters=f'profile = "smoke"\n{name} = "{known}"\nrecord = ""')
-    said = refused(capsys, path, tmp_path / "out.ipynb", "-p", name, value)
-    assert f"parameter '{name}': '{value}' is none of" in said and known in said
-
-
-@pytest.mark.parametrize("stem, algorithm", [("07-decoder", "entropy_reg"), ("05-finetune", "high_all_rows")])
-def test_a_notebook_refuses_the_algorithms_of_other_models(tmp_path, capsys, stem, algorithm):
-    path = notebook(tmp_path, "raise SystemExit", parameters='profile = "smoke"\nalgorithm = "high"\nrecord = ""')
+def test_a_name_or_seed_that_nothing_has_is_refused_before_anything_runs(
+    tmp_path, capsys, stem, name, value, known, said
+):
+    path = notebook(tmp_path, "raise SystemExit", parameters=f'profile = "smoke"\n{name} = {known}\nrecord = ""')
     path = path.rename(tmp_path / f"{stem}.ipynb")
-    said = refused(capsys, path, tmp_path / "out.ipynb", "-p", "algorithm", algorithm)
-    assert f"parameter 'algorithm': '{algorithm}' is none of original, high" in said
+    assert f"parameter '{name}': {said}" in refused(capsys, path, tmp_path / "out.ipynb", "-p", name, value)
 
 
-@pytest.mark.parametrize("name", ["seed", "finetune_seed"])
-def test_a_seed_that_no_generator_takes_is_refused_by_name(tmp_path, capsys, name):
-    path = notebook(tmp_path, "raise SystemExit", parameters=f'profile = "smoke"\n{name} = 42\nrecord = ""')
-    said = refused(capsys, path, tmp_path / "out.ipynb", "-p", name, "-3")
-    assert f"parameter '{name}': -3 is no seed" in said
-
-
-def test_an_unknown_profile_is_refused_however_it_is_given(tmp_path, capsys):
+def test_an_unknown_profile_and_a_folder_in_the_place_of_the_output_are_refused_before_anything_runs(tmp_path, capsys):
     path = notebook(tmp_path, "raise SystemExit")
     for given in (("-p", "profile", "nope"), ("-f", "nope")):
         assert "no study is called 'nope'" in refused(capsys, path, tmp_path / "out.ipynb", *given)
+    (tmp_path / "out.ipynb").mkdir()
+    assert "out.ipynb: is a folder" in refused(capsys, path, tmp_path / "out.ipynb")
 
 
 def test_a_profile_may_be_given_by_its_name_and_the_record_left_to_its_place(tmp_path):
     path = notebook(tmp_path, WRITES)
     assert cli.main(["run", str(path), str(tmp_path / "out.ipynb"), "-f", "smoke", "-p", "record", ""]) == 0
     assert json.loads((tmp_path / "out.json").read_text())["profile"] == "smoke"
-
-
-def test_a_folder_in_the_place_of_the_output_is_refused_before_anything_runs(tmp_path, capsys):
-    (tmp_path / "out.ipynb").mkdir()
-    path = notebook(tmp_path, "raise SystemExit")
-    assert "out.ipynb: is a folder" in refused(capsys, path, tmp_path / "out.ipynb")
 
 
 def test_a_cell_of_typed_parameters_is_read_as_papermill_reads_it(tmp_path):

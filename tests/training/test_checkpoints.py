@@ -18,10 +18,6 @@ def run(tmp_path):
     return tmp_path
 
 
-def test_the_newest_is_taken_by_number_and_not_by_name(run):
-    assert checkpoints.newest_whole(run).name == "checkpoint-100"
-
-
 @pytest.mark.parametrize(
     "damage, said",
     [

@@ -8,7 +8,7 @@ import torch
 from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast
 
-from saobp.study.data.masking import CausalBatch, SeededMasking
+from saobp.study.data.masking import SeededMasking, causal_batch
 from saobp.study.setup.studies import load_study
 from saobp.study.training import decoders, pretraining, trainer
 
@@ -49,6 +49,6 @@ def test_every_encoder_of_the_paper_takes_a_step(model, algorithm, tokenizer, tm
 def test_every_decoder_of_the_paper_takes_a_step(model, algorithm, tokenizer, tmp_path):
     network = decoders.untrained(STUDY, model, algorithm, 42, tokenizer)
     before = network.transformer.h[0].attn.c_attn.weight.clone()
-    loss = first_step(network, STUDY.decoder_recipe(model), CausalBatch(), tmp_path)
+    loss = first_step(network, STUDY.decoder_recipe(model), causal_batch, tmp_path)
     assert loss == pytest.approx(math.log(WORDS), abs=1.0)
     assert not torch.equal(network.transformer.h[0].attn.c_attn.weight, before)

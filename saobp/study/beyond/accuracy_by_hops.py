@@ -149,11 +149,3 @@ def planned(records: Sequence[dict[str, Any]], width: int = WIDTH) -> list[dict[
     done = [seed for seed in study.model_extra["seeds"] if seed in own]
     reached = [n for n in study.primary.analyses if done[:n] == study.model_extra["seeds"][:n]]
     return [own[seed] for seed in done[: reached[-1] if reached else None]]
-
-
-def seeds_of(runs: Sequence[dict[str, Any]]) -> dict[str, set[int]]:
-    """Return the seeds of each algorithm, in the order of the runs."""
-    held: dict[str, set[int]] = {}
-    for run in runs:
-        held.setdefault(run["algorithm"], set()).add(run["seed"])
-    return held

@@ -83,14 +83,9 @@ def file() -> Path:
     return paths.root() / "data" / "plan" / "2026-11.yaml"
 
 
-def sections(path: Path) -> dict[str, Any]:
-    """Return a plan's sections as they are written."""
-    return typed_by_hand.read(path)
-
-
 def read(path: Path) -> Plan:
     """Read a plan; ValueError that names the file and the key if one is missing, unknown or of a wrong type."""
-    given = sections(path)
+    given = typed_by_hand.read(path)
     head = {key: given.pop(key) for key in ("name", "interim", "departures") if key in given}
     return _validated(path, "", Plan, head | {"studies": given})
 
@@ -109,7 +104,7 @@ def section(path: Path, name: str, kind: type[Kind]) -> Kind:
     """Read one study of a plan as its runs do; ValueError that names the file and the key."""
     if name not in read(path).studies:
         raise ValueError(f"{path}: the plan has no study {name!r}")
-    return _validated(path, name, kind, sections(path)[name])
+    return _validated(path, name, kind, typed_by_hand.read(path)[name])
 
 
 def _validated(path: Path, name: str, kind: type[Kind], given: Any) -> Kind:

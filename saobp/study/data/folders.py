@@ -16,6 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 from saobp.study.data import splits
 from saobp.study.data.splits import REMEDY, DataError, MissingSplit, Source, first_line
 from saobp.study.setup import paths
+from saobp.study.setup.tasks_and_metrics import PUBLISHED_ROWS
 
 MANIFEST = TypeAdapter(dict[str, dict[str, dict[str, dict[str, Any]]]])
 
@@ -52,7 +53,7 @@ class FolderSource(Source):
         pieces = self.intervals(dataset, config, split)
         known = self.manifest.get(dataset, {}).get(self._config(dataset, config), {})
         entries = [known.get(base, {}) for base, _, _ in pieces]
-        published = splits.PUBLISHED_ROWS.get((dataset, config), {})
+        published = PUBLISHED_ROWS.get((dataset, config), {})
         counts = [e.get("published_rows", published.get(b)) for e, (b, _, _) in zip(entries, pieces)]
         posing = bool(self.substitute and published)  # under a published name, but not the published text
         whole = all(e.get("complete", False) for e in entries) and not posing

@@ -13,7 +13,7 @@ MASKED, RANDOM = 0.8, 0.1  # of the chosen tokens; the rest stay what they are (
 
 
 @dataclass
-class SeededMasking:
+class SeededMasking(TrainerCallback):
     """Masks 15 % (or `share`) of the tokens, 80/10/10, anew in every epoch.
 
     The masks of a sequence depend on its tokens, the seed and the epoch, and on nothing else: a run that was
@@ -38,6 +38,10 @@ class SeededMasking:
         labels = tokens.masked_fill(~chosen, -100)
         return {"input_ids": inputs, "attention_mask": torch.ones_like(inputs), "labels": labels}
 
+    def on_epoch_begin(self, args, state, control, **kwargs):
+        """Count epochs from what the Trainer has seen, also where a run is continued in the middle of one."""
+        self.epoch = int(state.epoch or 0)
+
     def _draws(self, tokens: np.ndarray) -> Float[np.ndarray, "3 length"]:
         """Draw three uniform numbers a token from a generator keyed by the sequence, the seed and the epoch."""
         digest = hashlib.sha256(tokens.tobytes() + f" {self.seed} {self.epoch}".encode()).digest()
@@ -45,21 +49,7 @@ class SeededMasking:
         return generator.random((3, len(tokens)))
 
 
-@dataclass
-class CausalBatch:
-    """Stacks sequences for a causal model: every token is the label of the position before it."""
-
-    def __call__(self, items: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
-        tokens = torch.stack([torch.as_tensor(item["input_ids"]) for item in items])
-        return {"input_ids": tokens, "attention_mask": torch.ones_like(tokens), "labels": tokens.clone()}
-
-
-@dataclass
-class NextEpoch(TrainerCallback):
-    """Tells the masks which epoch it is, also where a run is continued in the middle of one."""
-
-    masking: SeededMasking
-
-    def on_epoch_begin(self, args, state, control, **kwargs):
-        """Count epochs from what the Trainer has seen."""
-        self.masking.epoch = int(state.epoch or 0)
+def causal_batch(items: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
+    """Stack sequences for a causal model: every token is the label of the position before it."""
+    tokens = torch.stack([torch.as_tensor(item["input_ids"]) for item in items])
+    return {"input_ids": tokens, "attention_mask": torch.ones_like(tokens), "labels": tokens.clone()}

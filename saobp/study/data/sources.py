@@ -18,6 +18,7 @@ from saobp.study.data import splits
 from saobp.study.data.folders import FolderSource
 from saobp.study.data.splits import REMEDY, DataError, MissingSplit, Source, first_line
 from saobp.study.setup import paths
+from saobp.study.setup.tasks_and_metrics import PUBLISHED_ROWS
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class HubSource(Source):
             raise DataError(f"{dataset} {split}: the hub broke off ({reason}); give the same command again") from None
 
     def completeness(self, dataset: str, config: str | None, split: str) -> dict[str, Any]:
-        published = splits.PUBLISHED_ROWS.get((dataset, config), {})
+        published = PUBLISHED_ROWS.get((dataset, config), {})
         if "[" not in split and not self._counts(dataset, config).get(split):
             rows, notes = published.get(split), ["the hub states no count"]
             return splits.completeness(dataset, config, split, [(split, 0, rows or 0)], [rows], False, notes)
@@ -68,7 +69,7 @@ class HubSource(Source):
         counts, name = self._counts(dataset, config), f"{dataset} {config or ''}".strip()
         if split not in counts:
             raise MissingSplit(f"{name}: no split {split!r} (found: {', '.join(counts)}); name one of these")
-        known = counts[split] or splits.PUBLISHED_ROWS.get((dataset, config), {}).get(split)
+        known = counts[split] or PUBLISHED_ROWS.get((dataset, config), {}).get(split)
         return len(self.load(dataset, config, split)) if known is None else known
 
 

@@ -11,27 +11,6 @@ Piece = tuple[str, int, int]  # a split, its first row of it and the row behind 
 INVENTED = "written by the story world"  # what a split of generated text says of itself
 REMEDY = "set SAOBP_DATA to 'hub', 'synthetic' or a folder laid out like the hub"
 
-# rows of the published splits, as the hub states them: what a local copy is measured against
-PUBLISHED_ROWS: dict[tuple[str, str | None], dict[str, int]] = {
-    ("nyu-mll/glue", "cola"): {"train": 8551, "validation": 1043},
-    ("nyu-mll/glue", "sst2"): {"train": 67349, "validation": 872},
-    ("nyu-mll/glue", "mrpc"): {"train": 3668, "validation": 408},
-    ("nyu-mll/glue", "qqp"): {"train": 363846, "validation": 40430},
-    ("nyu-mll/glue", "stsb"): {"train": 5749, "validation": 1500},
-    ("nyu-mll/glue", "mnli"): {"train": 392702, "validation_matched": 9815, "validation_mismatched": 9832},
-    ("nyu-mll/glue", "qnli"): {"train": 104743, "validation": 5463},
-    ("nyu-mll/glue", "rte"): {"train": 2490, "validation": 277},
-    ("nyu-mll/glue", "wnli"): {"train": 635, "validation": 71},
-    ("rajpurkar/squad", "plain_text"): {"train": 87599, "validation": 10570},
-    ("Rowan/hellaswag", "default"): {"train": 39905, "validation": 10042},
-    ("ehovy/race", "middle"): {"train": 25421, "validation": 1436, "test": 1436},
-    ("google/boolq", "default"): {"train": 9427, "validation": 3270},
-    ("bookcorpus/bookcorpus", None): {"train": 74004228},
-    ("Skylion007/openwebtext", None): {"train": 8013769},
-    ("Salesforce/wikitext", "wikitext-103-v1"): {"train": 1801350, "validation": 3760, "test": 4358},
-    ("Salesforce/wikitext", "wikitext-103-raw-v1"): {"train": 1801350, "validation": 3760, "test": 4358},
-}
-
 
 class DataError(ValueError):
     """Data that cannot be had; one line that names the file or split and the remedy."""

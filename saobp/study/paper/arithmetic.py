@@ -4,17 +4,18 @@ Nothing here needs a model or a data set; notebook 09 applies it to the tables o
 """
 
 import itertools
-from dataclasses import dataclass
 from math import ceil, floor, sqrt
 
 import numpy as np
 from scipy import stats
 
-# rows of the public evaluation splits (MNLI: matched); the label counts are those of the same files
-ITEMS = {
-    "CoLA": 1043, "MRPC": 408, "RTE": 277, "SST2": 872, "STS-B": 1500, "WNLI": 71, "QNLI": 5463, "MNLI": 9815,
-    "QQP": 40430, "HellaSwag": 10042, "RACE_Middle": 1436, "SQuAD": 10570, "BoolQ": 3270,
-}  # fmt: skip
+from saobp.study.setup.sizes_and_strengths import Size
+from saobp.study.setup.tasks_and_metrics import PUBLISHED_ROWS, TASKS
+
+ITEMS = {  # rows of the public evaluation splits, by the paper's column
+    spec.title.replace("-Middle", "_Middle"): PUBLISHED_ROWS[spec.dataset, spec.config][spec.evaluation_split]
+    for spec in TASKS.values()
+}
 LABEL_COUNTS = {
     "MRPC": (129, 279), "RTE": (146, 131), "SST2": (428, 444), "WNLI": (40, 31), "QNLI": (2702, 2761),
     "MNLI": (3479, 3123, 3213), "QQP": (25545, 14885),
@@ -87,17 +88,7 @@ def walks_above(points: int, r: float, *, pairs: int = 2000, seed: int = 0) -> f
     return float(np.mean(np.array(found) > r))
 
 
-@dataclass(frozen=True)
-class Shape:
-    """A BERT as its multiply-accumulates see it (Table 4)."""
-
-    layers: int
-    hidden: int
-    heads: int
-    ffn: int
-
-
-def macs(shape: Shape, algorithm: str, *, training: bool) -> float:
+def macs(shape: Size, algorithm: str, *, training: bool) -> float:
     """Multiply-accumulates of one forward pass over one sequence of 128 tokens, in units of 10^9.
 
     As a counter that cannot look into fused attention sees them: Original without its two attention products,
@@ -105,7 +96,7 @@ def macs(shape: Shape, algorithm: str, *, training: bool) -> float:
     and the vocabulary head on top; the softmax and the messages themselves are not counted.
     """
     h, n = shape.hidden, LENGTH
-    layer = 4 * n * h * h + 2 * n * h * shape.ffn + 2 * LAYER_NORM * n * h
+    layer = 4 * n * h * h + 2 * n * h * shape.feedforward + 2 * LAYER_NORM * n * h
     layer += 0 if algorithm == "Original" else 2 * n * n * h
     layer += shape.heads * n**3 if algorithm == "ElemMul" else 0
     total = shape.layers * layer + LAYER_NORM * n * h + h * h

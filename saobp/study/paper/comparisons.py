@@ -10,6 +10,7 @@ from scipy import stats
 
 from saobp.study.paper import arithmetic
 from saobp.study.paper.numbers import Published
+from saobp.study.setup.sizes_and_strengths import Size
 from saobp.study.setup.tasks_and_metrics import GLUE
 
 MODELS = ("Mini", "Small", "Medium")
@@ -99,10 +100,10 @@ def against_chance(table2: pd.DataFrame, choices: int = 4) -> pd.DataFrame:
     return pd.DataFrame(found)
 
 
-def shapes(paper: Published) -> dict[str, arithmetic.Shape]:
+def shapes(paper: Published) -> dict[str, Size]:
     """Return the sizes of Table 4."""
     keys = ("layers", "hidden", "heads", "ffn")
-    return {size: arithmetic.Shape(*(int(paper.value(4, model=size, metric=key)) for key in keys)) for size in MODELS}
+    return {size: Size(*(int(paper.value(4, model=size, metric=key)) for key in keys), strength=0.0) for size in MODELS}
 
 
 def operations(paper: Published) -> pd.DataFrame:

@@ -41,11 +41,6 @@ class Score:
         return float(self.outcomes.std(ddof=1) / sqrt(self.items)) if self.items > 1 else nan
 
 
-def seed_key(record: Record) -> tuple[Any, ...]:
-    """The seeds of a run, pretraining's first; equal keys pair runs of two algorithms."""
-    return record["parameters"].get("seed"), record["parameters"].get("finetune_seed")
-
-
 def _entries(records: Iterable[Record], model: str, algorithm: str, task: str) -> list[tuple[Record, dict, bool]]:
     """The runs on a task with what each measured there, and whether it has a score; a failed run has none."""
     runs = select(list(records), model=model, algorithm=algorithm)
@@ -57,7 +52,8 @@ def _entries(records: Iterable[Record], model: str, algorithm: str, task: str) -
 
 def scores(records: Iterable[Record], model: str, algorithm: str, task: str) -> list[Score]:
     """All finished runs' scores on a task; a run that failed (no finite score) is left out."""
-    return [_score(entry, seed_key(run)) for run, entry, done in _entries(records, model, algorithm, task) if done]
+    found = ((run["parameters"], entry) for run, entry, done in _entries(records, model, algorithm, task) if done)
+    return [_score(entry, (given.get("seed"), given.get("finetune_seed"))) for given, entry in found]
 
 
 def failures(records: Iterable[Record], model: str, algorithm: str, task: str) -> list[str]:

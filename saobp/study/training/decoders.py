@@ -6,7 +6,7 @@ from torch.utils.data import Dataset
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from saobp.study.data import corpora
-from saobp.study.data.masking import CausalBatch
+from saobp.study.data.masking import causal_batch
 from saobp.study.data.sources import Source
 from saobp.study.data.task_rows import load_reported
 from saobp.study.evaluation import heldout, zeroshot
@@ -54,11 +54,11 @@ def train(
     return trainer.pretrain(
         network,
         text,
-        CausalBatch(),
+        causal_batch,
         recipe,
         folder=checkpoints.work_folder(study, name, algorithm, seed, text.fingerprint, recipe),
         seed=seed,
-        measure=HeldOut(held_out, CausalBatch(), recipe.evaluation_sequences, recipe.batch),
+        measure=HeldOut(held_out, causal_batch, recipe.evaluation_sequences, recipe.batch),
         title=f"{name} {algorithm} {seed}",
     )
 

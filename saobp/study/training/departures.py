@@ -24,7 +24,7 @@ SCHEDULE = {  # name for readers -> field of a recipe
 
 def departures(study: Study, model: str, text: Any, algorithm: str, seed: int) -> list[Departure]:
     """Name everything that makes a pretraining run another one than the paper's: text, model, method, schedule."""
-    recipe, minutes = study.recipe(model), [open_("minutes for a row", study.minutes)] if study.minutes else []
+    recipe, minutes = study.recipe(model), [differs("minutes for a row", study.minutes)] if study.minutes else []
     of_text, method = _text(study, text, recipe), _method(study, model, algorithm)
     return [*of_text, *method, *_trained(study, model, recipe, [seed]), *minutes]
 
@@ -32,10 +32,10 @@ def departures(study: Study, model: str, text: Any, algorithm: str, seed: int) -
 def decoder(study: Study, model: str, text: Any, algorithm: str, seed: int) -> list[Departure]:
     """Name what a decoder's run does otherwise than the paper, which gives no size and no schedule for decoders."""
     size, plan, recipe = SIZES[model], study.decoder, study.decoder_recipe(model)
-    found = [*_text(study, text, recipe), open_("model", f"{size.layers} layers, width {size.hidden}")]
+    found = [*_text(study, text, recipe), differs("model", f"{size.layers} layers, width {size.hidden}")]
     if plan.tokenizer != "gpt2":
         found.append(differs("vocabulary", f"{plan.tokenizer}, at most {plan.vocabulary} tokens", 50257, "GPT-2"))
-    timing = [open_(name, getattr(recipe, field)) for name, field in SCHEDULE.items() if name != "masking"]
+    timing = [differs(name, getattr(recipe, field)) for name, field in SCHEDULE.items() if name != "masking"]
     return [*found, *_method(study, model, algorithm), *_seeds([seed]), *timing]
 
 
@@ -90,7 +90,7 @@ def _exam(plan: MultiHop) -> list[Departure]:
     named = {"sequences per batch": "stories per batch", "tokens per sequence": "sentences per story"}
     training = {named.get(name, name): getattr(plan.pretrain, field) for name, field in SCHEDULE.items()}
     del training["masking"], training["weight decay"]
-    return [open_(*item) for item in (settings | training).items()]
+    return [differs(*item) for item in (settings | training).items()]
 
 
 def partial(text: Any) -> bool:
@@ -105,7 +105,7 @@ def _text(study: Study, text: Any, recipe: Pretraining) -> list[Departure]:
     names = {"wikitext-103" if ":wikitext-103" in name else name.partition(":")[0] for name in study.corpus}
     limit = [differs("tokens of text", recipe.limit_tokens, "all")] if recipe.limit_tokens else []
     if names == PAPER_CORPUS and not partial(text):
-        return [open_("weights of the texts", " : ".join(f"{weight:g}" for weight in study.corpus.values())), *limit]
+        return [differs("weights of the texts", " : ".join(f"{weight:g}" for weight in study.corpus.values())), *limit]
     return [differs("text", ", ".join(study.corpus), PAPER_TEXTS), *limit]
 
 
@@ -114,9 +114,9 @@ def _method(study: Study, model: str, algorithm: str) -> list[Departure]:
     used, usual = strength_used(model, algorithm, study.strengths), SIZES[model].strength
     found = [differs("strength", used, usual)] if used not in (None, usual) else []
     if algorithm == "eigen_reg":
-        found.append(open_("Eigen-Reg", "reconstructed after Bao et al. 2024"))
+        found.append(differs("Eigen-Reg", "reconstructed after Bao et al. 2024"))
     if algorithm.endswith("_reg") and (penalty := study.recipe(model).penalty) is not None:
-        found.append(open_("penalty coefficient", penalty))
+        found.append(differs("penalty coefficient", penalty))
     return found
 
 
@@ -142,12 +142,12 @@ def finetuning(study: Finetuning, pretrained: int, tasks: Collection[str]) -> li
     }  # fmt: skip
     if max(map(study.tokens, tasks), default=0) > pretrained:
         settings["positions known from pretraining"] = pretrained
-    found = [open_(*item) for item in settings.items()]
+    found = [differs(*item) for item in settings.items()]
     limits = {"training items at most": study.limit_train, "reported items at most": study.limit_evaluation}
     found += [differs(name, limit, "all") for name, limit in limits.items() if limit]
     for task in sorted(tasks):
         for name, given in (("epochs", study.epochs_of), ("tokens per sequence", study.length_of)):
-            found += [{**open_(name, given[task]), "task": task}] if task in given else []
+            found += [{**differs(name, given[task]), "task": task}] if task in given else []
         for name, split in zip(("training split", "reported split"), study.splits.get(task, ())):
             found.append({**differs(name, split, "the published one"), "task": task})
     return found
@@ -159,25 +159,20 @@ def attention(samples: int, length: int, task: str, left_out: int = 0) -> list[D
         "samples": samples, "tokens per sample at most": length, "weights": "pretrained, not fine-tuned",
     }  # fmt: skip
     settings |= {"items too long": left_out} if left_out else {}
-    return [{**open_(*item), "task": task} for item in settings.items()]
+    return [{**differs(*item), "task": task} for item in settings.items()]
 
 
 def cost(model: str, batch: int, length: int, rounds: int, vocabulary: int) -> list[Departure]:
     """Name how the cost of a model was measured."""
     found = [
-        differs("sequences per batch", batch, "1 in training, 32 in inference"), open_("tokens per sequence", length),
+        differs("sequences per batch", batch, "1 in training, 32 in inference"), differs("tokens per sequence", length),
         differs("rounds", rounds, 1), differs("vocabulary", vocabulary, 30522, "BERT"),
-        open_("logits", "at masked positions only"),
+        differs("logits", "at masked positions only"),
     ]  # fmt: skip
     whole = SIZES[model].scaled_from
     return found + ([differs("model", _shape(SIZES[model]), f"BERT-{whole.title()}")] if whole else [])
 
 
-def differs(matter: str, ours: Value, paper: Value, *basis: str) -> Departure:
-    """Return a departure from what the paper, or who it follows (`basis`), does."""
+def differs(matter: str, ours: Value, paper: Value = None, *basis: str) -> Departure:
+    """Return a departure from what the paper, or who it follows (`basis`), does; None where it gives nothing."""
     return {"matter": matter, "ours": ours, "paper": paper, **({"basis": basis[0]} if basis else {})}
-
-
-def open_(matter: str, ours: Value) -> Departure:
-    """Return a setting that the paper does not give."""
-    return {"matter": matter, "ours": ours, "paper": None}

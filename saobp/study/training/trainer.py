@@ -16,7 +16,7 @@ from tqdm import tqdm
 from transformers import PrinterCallback, Trainer, TrainerCallback, TrainerState, TrainingArguments
 from transformers.utils import logging
 
-from saobp.study.data.masking import NextEpoch, SeededMasking
+from saobp.study.data.masking import SeededMasking
 from saobp.study.evaluation import heldout
 from saobp.study.setup import paths, records
 from saobp.study.setup.recipes import Finetuning, Pretraining
@@ -126,7 +126,7 @@ def pretrain(
     Raises TrainingFailed when the loss is no number, when memory does not hold a batch, or when a disk is full.
     """
     quiet()
-    callbacks += (NextEpoch(collator),) if isinstance(collator, SeededMasking) else ()
+    callbacks += (collator,) if isinstance(collator, SeededMasking) else ()
     sample = collator([blocks[index] for index in range(min(recipe.batch, len(blocks)))])
     chosen = precision.choose(recipe.precision, model, sample)
     recipe = replace(recipe, precision=chosen.name)

@@ -139,7 +139,8 @@ def measured(study: str, model: str, found: Estimate, part: str = "", also: str 
     `given`: other fields, such as a scope or an interval that are not those of the model and of the estimate's error.
     """
     name = ", ".join(filter(None, (part, labels.model_title(model) if model else "", also)))
-    facts = {"scope": scope_of(study, model), "interval": ends(found.value, found.error)}
+    scope = STORIES if study == "stories" else SCALED if labels.is_scaled_down(model) else AT_PAPER_SIZE
+    facts = {"scope": scope, "interval": ends(found.value, found.error)}
     facts |= {"n": found.seeds, "error": found.error}
     return Measurement(part=name, study=study, estimate=found.value, **facts | given)
 
@@ -162,8 +163,3 @@ def claims(path: Path | None = None) -> dict[str, Claim]:
             entry |= {"margin": margins[0], "planned": named}
         found[id] = Claim(id=id, **entry)
     return found
-
-
-def scope_of(study: str, model: str) -> str:
-    """Return what kind of model a study's is."""
-    return STORIES if study == "stories" else SCALED if labels.is_scaled_down(model) else AT_PAPER_SIZE

@@ -10,7 +10,7 @@ from saobp.study.beyond import accuracy_by_hops, plan
 from saobp.study.setup import labels
 from saobp.study.statistics import Estimate, bca_interval, mean_interval, sign_flip_interval
 from saobp.study.verdicts.claims_and_measurements import NORMAL, PUBLIC, STORIES, Measurement, fixed, measured
-from saobp.study.verdicts.studies import Studies, seed_gaps
+from saobp.study.verdicts.studies import Studies, metric, seed_gaps
 
 READ = (5, 13, 21)  # seeds of notebook 12 at each reading: all algorithms, once on the way, the end
 PAIRED = "Student's t over seeds, with the error over questions"
@@ -84,7 +84,7 @@ def fine_tuned(studies: Studies) -> list[Measurement]:
     tasks, rows = section.model_extra["tasks"], []
     for study, runs in studies.of("retrofit").items():
         own = [run for run in runs if run["parameters"]["task"] in tasks]
-        gaps = seed_gaps(own, lambda run: run["metrics"].get("headline"), by="arm", tasks=len(tasks))
+        gaps = seed_gaps(own, metric("headline"), by="arm", tasks=len(tasks))
         if len(gaps) > 1:
             facts = {"scope": PUBLIC, "records": tuple(run["name"] for run in runs)}
             found = measured(study, "", mean_interval([*gaps.values()]), "six GLUE tasks, MiniLM", **facts)

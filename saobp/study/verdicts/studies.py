@@ -73,6 +73,11 @@ def tracked() -> Studies:
     return Studies({name: load(name) for name in names}, numbers.load())
 
 
+def metric(name: str) -> Read:
+    """Return what reads one number of a run by its name."""
+    return lambda run: run["metrics"].get(name)
+
+
 def seed_gaps(
     runs: Iterable[Record], read: Read, sides: Sequence[str] = SIDES, *, log: bool = False, by: str = "algorithm",
     tasks: int = 0,

@@ -13,8 +13,9 @@ from saobp.study.setup.records import select
 from saobp.study.setup.sizes_and_strengths import SIZES, body_parameters
 from saobp.study.statistics import Error, Estimate, borrow, mean_interval, median_interval, seed_variance
 from saobp.study.verdicts.claims_and_measurements import PRINTED, SEEDS, STORIES, Ends, Measurement, measured
-from saobp.study.verdicts.studies import Record, Studies, difference, seed_gaps
+from saobp.study.verdicts.studies import Studies, difference, metric, seed_gaps
 
+HELD_OUT, TOKENS = metric("perplexity"), metric("token_perplexity")
 VOCABULARY = 30_522  # of BERT, as Table 4 counts
 LEAK = "what the leak is worth (nats per token)"  # less than nothing: it lowers the loss
 
@@ -28,7 +29,7 @@ def area(curve: Sequence[dict]) -> float | None:
 def convergence(studies: Studies) -> list[Measurement]:
     """High − Original: real text by seeds; story text by sizes, whose few seeds share their text."""
     real = difference(studies, "pretrain", lambda run: area(run["metrics"].get("curve") or []), post_hoc=True)
-    real += difference(studies, "pretrain", _held_out, log=True, part="loss at the last step", aside=True)
+    real += difference(studies, "pretrain", HELD_OUT, log=True, part="loss at the last step", aside=True)
     rows = [row for row in real if row.scope != STORIES]
     for record, pairs in _story_pairs(studies):
         row = partial(measured, "stories", "", records=(record,))
@@ -45,10 +46,6 @@ def convergence(studies: Studies) -> list[Measurement]:
             facts = {"of": "pairs", "method": "Student's t over pairs", "aside": True}
             rows.append(row(mean_interval(gaps), text, **facts))
     return rows
-
-
-def _held_out(run: Record) -> float | None:
-    return run["metrics"].get("perplexity")
 
 
 def _story_pairs(studies: Studies) -> Iterator[tuple[str, dict[str, list[tuple[float, float]]]]]:
@@ -97,7 +94,7 @@ def regularizers(studies: Studies, against: dict[str, str]) -> list[Measurement]
 
         compared = partial(difference, studies, "pretrain", sides=("high", name), log=True)
         rows += compared(lambda run: (run["metrics"].get("wikitext") or {}).get("perplexity"), part=title, paper=paper)
-        rows += compared(_held_out, part=f"{title}, held-out training text", aside=True)
+        rows += compared(HELD_OUT, part=f"{title}, held-out training text", aside=True)
     return rows
 
 
@@ -108,10 +105,10 @@ def decoders(studies: Studies) -> list[Measurement]:
     """
     rows = []
     for study, model, runs in studies.cells("decoder", decoders=True):
-        own = [*seed_gaps(runs, _token_perplexity, log=True).values()]
+        own = [*seed_gaps(runs, TOKENS, log=True).values()]
         if not own:
             continue
-        encoders = [*seed_gaps(studies.of("pretrain").get(study, []), _held_out, log=True).values()]
+        encoders = [*seed_gaps(studies.of("pretrain").get(study, []), HELD_OUT, log=True).values()]
         found, method = mean_interval(own), SEEDS
         if len(own) == 1:
             found = borrow([own, encoders], [0.0, 0.0])[0] if len(encoders) > 1 else found
@@ -120,17 +117,13 @@ def decoders(studies: Studies) -> list[Measurement]:
         printed = (log(studies.paper.value(7, algorithm=side, **keys)) for side in ("High", "Original"))
         facts = {"paper": float(np.subtract(*printed)), "records": tuple(run["name"] for run in runs)}
         rows.append(measured(study, model, found, method=method, **facts))
-        uncut = seed_gaps(runs, _token_perplexity, ("high_all_rows", "original"), log=True)
+        uncut = seed_gaps(runs, TOKENS, ("high_all_rows", "original"), log=True)
         leaks = [-run["metrics"]["leak"]["leak"] for run in select(runs, algorithm="high_all_rows")]
         parts = {"High that reads later rows": [*uncut.values()], LEAK: leaks}
         for part, values in parts.items():
             if values:
                 rows.append(measured(study, model, mean_interval(values), part, aside=True, method="control", **facts))
     return rows
-
-
-def _token_perplexity(run: Record) -> float | None:
-    return run["metrics"].get("token_perplexity")
 
 
 def strengths(studies: Studies) -> list[Measurement]:
