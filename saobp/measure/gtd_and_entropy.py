@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from saobp.measure import padding
+from saobp.equations import padding
 
 Mask = Bool[Tensor, "*masks L"] | None
 

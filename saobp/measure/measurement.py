@@ -12,10 +12,10 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from saobp.equations.padding import widened
 from saobp.measure import gtd_and_entropy
 from saobp.measure.capture_files import MATRICES, Parts
 from saobp.measure.graph import graph_measures
-from saobp.measure.padding import widened
 from saobp.measure.streams import Tally
 
 Batch = Mapping[str, Tensor]

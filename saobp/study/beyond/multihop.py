@@ -25,6 +25,7 @@ from saobp.study.setup.recipes import MultiHop, Positive, Pretraining, Seeds
 from saobp.study.setup.studies import load_study
 from saobp.study.training import architectures, checkpoints, regularizers, trainer
 
+OTHERS = ("algorithms", "seeds", "layers", "more_seeds")  # of a plan: they make a run no other one
 FOLLOWED = 100  # stories of the exam that are asked along training; the whole of it is asked at the end
 
 
@@ -106,7 +107,8 @@ def run(plan: MultiHop, layers: int, algorithm: str, seed: int, folder: Path) ->
     accuracy by hops and seconds of training; "outcomes": hops -> 0 or 1 a question, the same for all; "failed": a
     `Failure` if it has neither, else None.
     """
-    name = _name(plan, layers, algorithm, seed)
+    given = {key: value for key, value in asdict(plan).items() if key not in OTHERS}
+    name = checkpoints.marked(f"{algorithm}-{layers}-{seed}", given)
     done = folder / f"{name}.json"
     if not done.exists():
         found = {"layers": layers, "algorithm": algorithm, "seed": seed, "chains": plan.chains}
@@ -131,13 +133,6 @@ def checks(recipe: Pretraining) -> list[int]:
     """Return evenly spaced steps, the first and the last among them: what is learned at once is learned somewhere."""
     parts = max(1, recipe.evaluations - 1)
     return sorted({round(recipe.steps * part / parts) for part in range(parts + 1)})
-
-
-def _name(plan: MultiHop, layers: int, algorithm: str, seed: int) -> str:
-    """Name a run so that another plan's is another; which others are in the plan does not matter."""
-    others = ("algorithms", "seeds", "layers", "more_seeds")
-    given = {key: value for key, value in asdict(plan).items() if key not in others}
-    return checkpoints.marked(f"{algorithm}-{layers}-{seed}", given)
 
 
 def study(plan: MultiHop | None, folder: Path) -> list[dict[str, Any]]:

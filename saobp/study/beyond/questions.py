@@ -40,19 +40,12 @@ def tokenizer(entities: int) -> PreTrainedTokenizerFast:
 
 def puzzle(random: Random, plan: MultiHop) -> world.Puzzle:
     """Draw parallel chains of the plan's relations, as long as its longest question; no kind comes twice in a chain."""
-    steps = _steps(random, plan)
-    kinds = [steps[0].source] + [step.target for step in steps]
+    allowed, kinds = frozenset(name for name in world.WEIGHTS if name.rstrip("-") in plan.relations), []
+    while len(set(kinds)) < plan.hops + 1:
+        steps = world.draw_steps(random, plan.hops, allowed)
+        kinds = [steps[0].source, *(step.target for step in steps)]
     names = ([name.lower() for name in NAMES[kind][: plan.entities]] for kind in kinds)
     return world.Puzzle(steps, tuple(tuple(random.sample(named, plan.chains)) for named in names))
-
-
-def _steps(random: Random, plan: MultiHop) -> tuple[world.Step, ...]:
-    """Draw relations until they lead through kinds that are all different."""
-    allowed = frozenset(name for name in world.WEIGHTS if name.rstrip("-") in plan.relations)
-    while True:
-        steps = world.draw_steps(random, plan.hops, allowed)
-        if len({steps[0].source, *(step.target for step in steps)}) == plan.hops + 1:
-            return steps
 
 
 def fact(story: world.Puzzle, chain: int, place: int) -> list[str]:

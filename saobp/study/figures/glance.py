@@ -12,12 +12,13 @@ from saobp.study.beyond import accuracy_by_hops
 from saobp.study.beyond import accuracy_by_hops as hops
 from saobp.study.figures import learning, seeds, style
 from saobp.study.setup import labels
+from saobp.study.statistics import trajectories
+from saobp.study.statistics.trajectories import STARTED
 from saobp.study.texts import planned
 
 Record = dict[str, Any]
 LAYERS, HOPS, STEP = 4, 3, 1000  # of the second panel; the step whose accuracies its heading gives
 CURVES = ("original", "uniform", "high")
-STARTED = 5.0  # nats: a run starts to learn where its training loss is first below
 
 
 def data(records: Sequence[Record]) -> pd.DataFrame:
@@ -53,13 +54,7 @@ def starts(records: Sequence[Record]) -> pd.DataFrame:
 
     An algorithm of which some run never started is left out.
     """
-    rows = []
-    for run in records:
-        if run["stage"] == "pretrain" and not labels.is_decoder(run["parameters"]["model"]):
-            below = [p["step"] for p in run["metrics"].get("training") or [] if p["loss"] < STARTED]
-            end = float(np.log(run["metrics"]["perplexity"]))
-            rows.append((run["parameters"]["algorithm"], run["parameters"]["seed"], min(below, default=np.nan), end))
-    frame = pd.DataFrame(rows, columns=["algorithm", "seed", "x", "y"])
+    frame = trajectories.starts(records).rename(columns={"start": "x", "end": "y"})
     return frame[frame.groupby("algorithm")["x"].transform(lambda steps: steps.notna().all())]
 
 

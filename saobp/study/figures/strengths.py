@@ -12,9 +12,9 @@ from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
 
 from saobp.study.beyond import strengths
 from saobp.study.figures import style
-from saobp.study.figures.glance import STARTED
 from saobp.study.setup import labels
 from saobp.study.statistics import mean_interval
+from saobp.study.statistics.trajectories import STARTED
 
 PANELS = {
     "loss": "Held-out loss (nats)",

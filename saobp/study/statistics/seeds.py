@@ -1,15 +1,44 @@
 """Means over seeds: with a spread that several cells lend one another, without taking seeds for normal, read twice."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from scipy import stats
 from scipy.optimize import brentq
 
 from saobp.study.statistics.intervals import Error, Estimate
 
+Record = dict[str, Any]
+Read = Callable[[Record], float | None]  # one number of a run; None where it has none
+SIDES = ("high", "original")
 DRAWS = 10_000
+
+
+def metric(name: str) -> Read:
+    """Return what reads one number of a run by its name."""
+    return lambda run: run["metrics"].get(name)
+
+
+def seed_gaps(
+    runs: Iterable[Record], read: Read, sides: Sequence[str] = SIDES, *, log: bool = False, by: str = "algorithm",
+    tasks: int = 0,
+) -> dict[Any, float]:  # fmt: skip
+    """Return the first algorithm's (or `by`) number minus the second's, per seed: a mean over the tasks of both.
+
+    A seed counts that has all tasks that any seed has in both, or as many as are given.
+    """
+    own = [run for run in runs if run["parameters"].get(by) in sides]
+    keys = [tuple(str(run["parameters"].get(key)) for key in (by, "task")) for run in own]
+    rows = [(run["parameters"]["seed"], *key, read(run)) for run, key in zip(own, keys)]
+    table = pd.DataFrame(rows, columns=["seed", "side", "task", "value"]).dropna()
+    last = table.groupby(["seed", "task", "side"])["value"].last()  # of several sizes
+    values = last.astype(float).unstack("side").reindex(columns=sides)
+    values = (np.log(values) if log else values).dropna()
+    gaps = (values[sides[0]] - values[sides[1]]).groupby("seed").agg(["mean", "count"])
+    return gaps["mean"][gaps["count"] == (tasks or len(values.index.unique("task")))].to_dict()
 
 
 def seed_variance(cells: Sequence[Sequence[float]]) -> tuple[float, int]:

@@ -1,8 +1,8 @@
-"""GTD against performance: over the checkpoints of each run, and over runs (Figures 3 and 9, Table 6)."""
+"""Runs along training: when they start to learn, and GTD against performance (Figures 3 and 9, Table 6)."""
 
 from collections.abc import Sequence
 from contextlib import suppress
-from math import atanh, tanh
+from math import atanh, log, tanh
 from typing import Any, Literal
 
 import numpy as np
@@ -21,9 +21,20 @@ from saobp.study.statistics import (
 )
 
 Record = dict[str, Any]
+STARTED = 5.0  # nats: a run has started to learn at the first logged step with a training loss below it
 FEW = 3  # runs that a correlation over them takes to say anything
 LEAST = 4  # different points: through two of them any line is perfect, and three say hardly more
 FOLLOWED = {"wikitext": "Perplexity", "sst2": "SST2", "hellaswag": "HellaSwag", "race": "RACE-Middle"}
+
+
+def starts(records: Sequence[Record]) -> pd.DataFrame:
+    """One row a pretraining run: algorithm, seed, start (step; NaN: never) and end (held-out loss, nats)."""
+    rows = []
+    for run in select(list(records), "pretrain"):
+        below = (point["step"] for point in run["metrics"].get("training") or [] if point["loss"] < STARTED)
+        given, end = run["parameters"], log(run["metrics"]["perplexity"])
+        rows.append((given["algorithm"], given["seed"], min(below, default=np.nan), end))
+    return pd.DataFrame(rows, columns=["algorithm", "seed", "start", "end"])
 
 
 def checkpoints(records: Sequence[Record], model: str, task: str) -> pd.DataFrame:

@@ -10,6 +10,7 @@ from saobp.measure import gtd_and_entropy
 from saobp.study.beyond import strengths
 from saobp.study.setup.labels import ATTENTION_MEASURES
 from saobp.study.statistics import Estimate, mean_interval
+from saobp.study.statistics.seeds import Read, seed_gaps
 from saobp.study.texts import tracked
 
 STUDY = "narrow"
@@ -39,9 +40,9 @@ def ratios(measure: str, name: str = "high", against: str = "original") -> pd.Se
 
 def difference(measure: str, name: str = "high", against: str = "original", task: str = "") -> Estimate:
     """Compare two algorithms seed by seed, on one task or on the mean of all."""
-    frame = runs().query("task == @task") if task else runs()
-    sides = frame.groupby(["seed", "algorithm"])[measure].mean().unstack()
-    return mean_interval((sides[name] - sides[against]).dropna().tolist())
+    own = tracked.select(STUDY, "attention", **({"task": task} if task else {}))
+    read: Read = lambda run: run["metrics"]["matrices"]["refined"]["overall"][measure]  # noqa: E731
+    return mean_interval([*seed_gaps(own, read, (name, against)).values()])
 
 
 @cache

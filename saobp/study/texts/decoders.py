@@ -9,6 +9,7 @@ from saobp.study.paper import comparisons, numbers
 from saobp.study.setup import paths
 from saobp.study.setup.studies import load_study
 from saobp.study.statistics import Estimate, mean_interval
+from saobp.study.statistics.seeds import metric, seed_gaps
 from saobp.study.texts import tracked
 from saobp.study.texts.attention import STUDY
 
@@ -20,9 +21,8 @@ def run(algorithm: str) -> dict[str, Any]:
 
 def difference(name: str = "high", against: str = "original") -> Estimate:
     """Return an algorithm's log perplexity on held-out text minus another's, in nats per token, seed by seed."""
-    runs = [tracked.select(STUDY, "decoder", algorithm=side) for side in (name, against)]
-    ours, theirs = ({run["parameters"]["seed"]: log(run["metrics"]["perplexity"]) for run in side} for side in runs)
-    return mean_interval([ours[seed] - theirs[seed] for seed in ours if seed in theirs])
+    gaps = seed_gaps(tracked.select(STUDY, "decoder"), metric("perplexity"), (name, against), log=True)
+    return mean_interval([*gaps.values()])
 
 
 def public() -> pd.DataFrame:

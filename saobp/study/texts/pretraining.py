@@ -1,7 +1,6 @@
 """Encoders trained from scratch: when a run starts to learn, where it ends, and how far a re-run lies from it."""
 
 from functools import cache
-from math import log
 from typing import Any
 
 import numpy as np
@@ -9,23 +8,18 @@ import pandas as pd
 
 from saobp.study.beyond import strengths
 from saobp.study.setup.sizes_and_strengths import SIZES
-from saobp.study.statistics import Estimate, mean_interval
+from saobp.study.statistics import Estimate, mean_interval, trajectories
+from saobp.study.statistics.seeds import metric, seed_gaps
+from saobp.study.statistics.trajectories import STARTED
 from saobp.study.tables import losses
 from saobp.study.texts import tracked
 from saobp.study.texts.attention import STUDY
-
-STARTED = 5.0  # nats: a run has started to learn at the first logged step with a training loss below it
 
 
 @cache
 def encoders(study: str = STUDY) -> pd.DataFrame:
     """Return one row a run: algorithm, seed, start (step; NaN: never) and end (held-out loss, nats)."""
-    rows = []
-    for run in tracked.select(study, "pretrain"):
-        given, log_ = run["parameters"], pd.DataFrame(run["metrics"]["training"])
-        start = log_.loc[log_["loss"] < STARTED, "step"].min()
-        rows.append((given["algorithm"], given["seed"], start, log(run["metrics"]["perplexity"])))
-    return pd.DataFrame(rows, columns=["algorithm", "seed", "start", "end"])
+    return trajectories.starts(tracked.study(study))
 
 
 def start_and_end() -> tuple[float, int]:
@@ -47,8 +41,7 @@ def gaps(study: str = STUDY) -> dict[str, Estimate]:
 
 def by_seed(name: str) -> dict[int, float]:
     """Return an algorithm's held-out loss minus Original's of each seed, in nats."""
-    ends = encoders().pivot(index="seed", columns="algorithm", values="end")
-    return (ends[name] - ends["original"]).to_dict()
+    return seed_gaps(tracked.select(STUDY, "pretrain"), metric("perplexity"), (name, "original"), log=True)
 
 
 @cache

@@ -7,6 +7,7 @@ import pandas as pd
 
 from saobp.study.beyond import plan
 from saobp.study.statistics import Estimate, mean_interval
+from saobp.study.statistics.seeds import metric, seed_gaps
 from saobp.study.texts import tracked
 
 STUDY = "retrofit"
@@ -27,20 +28,12 @@ def runs() -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["arm", "task", "seed", "score", "floor"])
 
 
-def complete() -> pd.DataFrame:
-    """Return the mean score of each seed (rows) and arm (columns) over the planned tasks; a seed without all is NaN."""
-    tasks = plan.studies()["retrofit"].model_extra["tasks"]
-    found = runs()[runs()["task"].isin(tasks)].groupby(["seed", "arm"])["score"].agg(["mean", "count"])
-    return found["mean"].where(found["count"] == len(tasks)).unstack("arm")
-
-
 def difference(name: str = "high", against: str = "original") -> Estimate | None:
-    """Return an arm's mean score minus another's over the seeds of both, in points; None without such a seed."""
-    means = complete()
-    if not {name, against} <= set(means):
-        return None
-    gaps = (means[name] - means[against]).dropna()
-    return mean_interval(gaps.tolist()) if len(gaps) else None
+    """Return an arm's mean over the planned tasks minus another's, of the seeds that have all; None without one."""
+    tasks = plan.studies()["retrofit"].model_extra["tasks"]
+    own = [run for run in tracked.select(STUDY, "retrofit") if run["parameters"]["task"] in tasks]
+    gaps = seed_gaps(own, metric("headline"), (name, against), by="arm", tasks=len(tasks))
+    return mean_interval([*gaps.values()]) if gaps else None
 
 
 def by_task(name: str = "high", against: str = "original") -> dict[str, Estimate]:
@@ -57,7 +50,7 @@ def levels() -> tuple[float, float]:
 
 def arms() -> list[str]:
     """Return the arms beside Original that have a seed with all tasks."""
-    return [name for name in complete().dropna(axis=1, how="all") if name != "original"]
+    return [name for name in sorted(set(runs()["arm"]) - {"original"}) if difference(name) is not None]
 
 
 @cache

@@ -12,8 +12,9 @@ from scipy import stats
 from saobp.study.setup import labels
 from saobp.study.setup.records import select
 from saobp.study.statistics import Estimate, across_runs, estimates, task_scores, trajectories
+from saobp.study.statistics.seeds import Record
 from saobp.study.verdicts.claims_and_measurements import Measurement, measured, on_scale
-from saobp.study.verdicts.studies import ALONE, Record, Studies, over_seeds, seed_means
+from saobp.study.verdicts.studies import ALONE, Studies, over_seeds, seed_means
 
 TASK = "race"  # of Fig. 2
 QUARTERS = (0.25, 0.75)  # the sparsest and the densest graphs, by betweenness

@@ -9,8 +9,9 @@ from scipy import stats
 from saobp.study.beyond import accuracy_by_hops, plan
 from saobp.study.setup import labels
 from saobp.study.statistics import Estimate, bca_interval, mean_interval, sign_flip_interval
+from saobp.study.statistics.seeds import metric, seed_gaps
 from saobp.study.verdicts.claims_and_measurements import NORMAL, PUBLIC, STORIES, Measurement, fixed, measured
-from saobp.study.verdicts.studies import Studies, metric, seed_gaps
+from saobp.study.verdicts.studies import Studies
 
 READ = (5, 13, 21)  # seeds of notebook 12 at each reading: all algorithms, once on the way, the end
 PAIRED = "Student's t over seeds, with the error over questions"

@@ -9,9 +9,10 @@ import pandas as pd
 from saobp.study.setup import labels
 from saobp.study.setup.tasks_and_metrics import GLUE, TASKS
 from saobp.study.statistics import Error, Estimate, estimates, mean_interval, seed_variance, task_scores
+from saobp.study.statistics.seeds import SIDES, Record
 from saobp.study.statistics.task_scores import Score
 from saobp.study.verdicts.claims_and_measurements import Measurement, fixed, measured
-from saobp.study.verdicts.studies import SIDES, Record, Studies
+from saobp.study.verdicts.studies import Studies
 
 BENCHMARKS = {"GLUE": GLUE, "HellaSwag": ("hellaswag",), "RACE-Middle": ("race",), "SQuAD": ("squad",)}
 ZERO_SHOT = {"race": "RACE_middle_Acc", "boolq": "BoolQ_Acc"}

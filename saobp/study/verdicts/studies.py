@@ -6,22 +6,19 @@ from math import exp
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from saobp.study.paper import numbers
 from saobp.study.paper.numbers import Published
 from saobp.study.setup import labels, paths
 from saobp.study.setup.records import select
 from saobp.study.statistics import borrow, mean_interval
+from saobp.study.statistics.seeds import SIDES, Read, Record, seed_gaps
 from saobp.study.texts.tracked import repeats
 from saobp.study.texts.tracked import study as load
 from saobp.study.verdicts.claims_and_measurements import Measurement, measured
 
-Record = dict[str, Any]
-Read = Callable[[Record], float | None]  # one number of a run; None where it has none
 Gaps = Callable[[list[Record]], dict[Any, float]]  # each seed's number, from the runs of one model
 BORROWED, ALONE = "one seed; spread over seeds borrowed from {}", "one seed, descriptive"
-SIDES = ("high", "original")
 
 
 @dataclass(frozen=True)
@@ -71,30 +68,6 @@ def tracked() -> Studies:
     """Load every tracked study."""
     names = sorted(folder.name for folder in (paths.root() / "data" / "results").iterdir() if folder.is_dir())
     return Studies({name: load(name) for name in names}, numbers.load())
-
-
-def metric(name: str) -> Read:
-    """Return what reads one number of a run by its name."""
-    return lambda run: run["metrics"].get(name)
-
-
-def seed_gaps(
-    runs: Iterable[Record], read: Read, sides: Sequence[str] = SIDES, *, log: bool = False, by: str = "algorithm",
-    tasks: int = 0,
-) -> dict[Any, float]:  # fmt: skip
-    """Return the first algorithm's (or `by`) number minus the second's, per seed: a mean over the tasks of both.
-
-    A seed counts that has all tasks that any seed has in both, or as many as are given.
-    """
-    own = [run for run in runs if run["parameters"].get(by) in sides]
-    keys = [tuple(str(run["parameters"].get(key)) for key in (by, "task")) for run in own]
-    rows = [(run["parameters"]["seed"], *key, read(run)) for run, key in zip(own, keys)]
-    table = pd.DataFrame(rows, columns=["seed", "side", "task", "value"]).dropna()
-    last = table.groupby(["seed", "task", "side"])["value"].last()  # of several sizes
-    values = last.astype(float).unstack("side").reindex(columns=sides)
-    values = (np.log(values) if log else values).dropna()
-    gaps = (values[sides[0]] - values[sides[1]]).groupby("seed").agg(["mean", "count"])
-    return gaps["mean"][gaps["count"] == (tasks or len(values.index.unique("task")))].to_dict()
 
 
 def seed_means(runs: Iterable[Record], read: Callable[[Record], Any]) -> dict[Any, Any]:

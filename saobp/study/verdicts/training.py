@@ -12,8 +12,9 @@ from saobp.study.setup import labels
 from saobp.study.setup.records import select
 from saobp.study.setup.sizes_and_strengths import SIZES, body_parameters
 from saobp.study.statistics import Error, Estimate, borrow, mean_interval, median_interval, seed_variance
+from saobp.study.statistics.seeds import metric, seed_gaps
 from saobp.study.verdicts.claims_and_measurements import PRINTED, SEEDS, STORIES, Ends, Measurement, measured
-from saobp.study.verdicts.studies import Studies, difference, metric, seed_gaps
+from saobp.study.verdicts.studies import Studies, difference
 
 HELD_OUT, TOKENS = metric("perplexity"), metric("token_perplexity")
 VOCABULARY = 30_522  # of BERT, as Table 4 counts
