@@ -33,11 +33,20 @@ CELLS = {
 
 
 @pytest.fixture(scope="module")
-def served():
+def alone():
+    """An environment in which every kernel starts by itself, whatever these tests run in."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in (forked_kernels.ADDRESS, "JUPYTER_PATH"):
+            patch.delenv(name, raising=False)
+        yield os.environ | {"OMP_NUM_THREADS": "2", "ASKED": "yes"}
+
+
+@pytest.fixture(scope="module")
+def served(alone):
     with forked_kernels.serving() as (variables, _):
         if not variables:
             pytest.skip("no forking beside an accelerator's driver")
-        yield os.environ | variables | {"OMP_NUM_THREADS": "2", "ASKED": "yes"}
+        yield alone | variables
 
 
 def started(name, folder, environment):
@@ -60,8 +69,7 @@ def outputs(folder):
     return [output.get("text") or output["data"] for output in cell.outputs if not executed.is_progress(output)]
 
 
-def test_a_forked_kernel_says_and_draws_what_one_that_starts_by_itself_does(served, tmp_path):
-    alone = {name: value for name, value in served.items() if name not in (forked_kernels.ADDRESS, "JUPYTER_PATH")}
+def test_a_forked_kernel_says_and_draws_what_one_that_starts_by_itself_does(alone, served, tmp_path):
     found = []
     for name, environment in (("alone", alone), ("forked", served)):
         (tmp_path / name).mkdir()
@@ -75,9 +83,7 @@ def test_a_forked_kernel_says_and_draws_what_one_that_starts_by_itself_does(serv
     assert any("image/png" in output for output in found[0][0])
 
 
-def test_forked_kernels_have_imports_and_random_numbers_of_their_own_and_a_parent_of_one_thread(
-    served, tmp_path
-):
+def test_forked_kernels_have_imports_and_random_numbers_of_their_own_and_a_parent_of_one_thread(served, tmp_path):
     drawn = set()
     for _ in range(2):
         assert ended("father", tmp_path, served)[1] == 0
@@ -104,16 +110,16 @@ def test_a_forked_kernel_ends_with_the_run_that_asked(served, tmp_path, kind):
     assert wait_for(lambda: not os.path.exists(f"/proc/{kernel}"))
 
 
-def test_forked_kernels_end_with_the_process_that_forks_them_and_later_ones_start_by_themselves(tmp_path):
+def test_forked_kernels_end_with_the_process_that_forks_them_and_later_ones_start_by_themselves(alone, tmp_path):
     with forked_kernels.serving() as (variables, _):
-        served = os.environ | variables
+        served = alone | variables
         process = started("waits", tmp_path, served)
         kernel = wait_for(lambda: (tmp_path / "out.json.pid").is_file() and (tmp_path / "out.json.pid").read_text())
         with open(f"/proc/{kernel}/stat") as stat:
             os.kill(int(stat.read().rpartition(")")[2].split()[1]), signal.SIGKILL)
         assert "its kernel died" in process.communicate(timeout=120)[0]
         assert wait_for(lambda: not os.path.exists(f"/proc/{kernel}"))
-        assert ended("tells", tmp_path, served | {"ASKED": "yes"})[1] == 0
+        assert ended("tells", tmp_path, served)[1] == 0
 
 
 def wait_for(condition, seconds=120):
@@ -122,3 +128,9 @@ def wait_for(condition, seconds=120):
         time.sleep(0.2)
     assert found
     return found
+
+
+def test_who_is_served_already_starts_no_second_process(alone, monkeypatch):
+    monkeypatch.setenv(forked_kernels.ADDRESS, "here")
+    with forked_kernels.serving() as served:
+        assert served == ({}, [])

@@ -124,8 +124,8 @@ def _start(arguments: list[str]) -> None:
     from ipykernel.kernelapp import IPKernelApp
 
     np.random.seed(), torch.seed()  # as they come, not as every other fork has them
-    if threads := os.environ.get("OMP_NUM_THREADS"):
-        torch.set_num_threads(int(threads))  # the variable itself was read before the fork
+    threads = os.environ.get("OMP_NUM_THREADS") or os.cpu_count() or 1  # the variable itself was read before the fork
+    torch.set_num_threads(int(threads))
     sys.argv = ["ipykernel_launcher", *arguments]
     IPKernelApp.launch_instance(arguments)
 
@@ -134,9 +134,10 @@ def _start(arguments: list[str]) -> None:
 def serving() -> Iterator[tuple[dict[str, str], list[int]]]:
     """Serve while the block runs, and while a process lives that holds the file whose number is yielded.
 
-    Yields variables for the environment of those who may ask, none of either where forking is not safe.
+    Yields variables for the environment of those who may ask; none of either if that environment has them already,
+    and where forking is not safe.
     """
-    if sys.platform != "linux" or any(Path("/dev", name).exists() for name in DRIVERS):
+    if ADDRESS in os.environ or sys.platform != "linux" or any(Path("/dev", name).exists() for name in DRIVERS):
         yield {}, []
         return
     with tempfile.TemporaryDirectory(prefix="saobp-") as folder, socket.socket(socket.AF_UNIX) as listener:
@@ -164,6 +165,8 @@ if __name__ == "__main__":
         sys.exit(ask(sys.argv[2:]))
     if sys.argv[1] == "serve":
         sys.exit(serve(socket.socket(fileno=int(sys.argv[2]))))
-    with serving() as (served, _):
-        code = subprocess.run(sys.argv[2:], env=os.environ | served, check=False).returncode
-    sys.exit(code)
+    with serving() as (served, _), subprocess.Popen(sys.argv[2:], env=os.environ | served) as command:
+        with contextlib.suppress(KeyboardInterrupt):  # the command has it too, and ends in its own way
+            command.wait()
+        command.wait()
+    sys.exit(command.returncode)
