@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -12,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from saobp.measure.maps import Sample, encoded, is_causal
+from saobp.measure.maps import Sample, encoded, is_causal, plain_copy
 from saobp.measure.streams import StreamedBootstrap
 from saobp.models.apply import apply
 
@@ -52,8 +51,7 @@ def perplexities(
 
     if not (taken := kind(model, tokenizer)):
         return []
-    shared = {id(tensor): tensor for tensor in itertools.chain(model.parameters(), model.buffers())}
-    refined = copy.deepcopy(model, shared).eval()
+    refined = plain_copy(model)
     loss = causal_loss if taken == "perplexity" else masked_loss
     chosen = list(itertools.islice(encoded(model, tokenizer, texts, tokens), samples))
     sums, counts = np.empty((len(strengths), len(chosen))), np.empty(len(chosen))

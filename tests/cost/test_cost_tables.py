@@ -1,5 +1,6 @@
 """What a cost run found, in tables, sentences and pictures."""
 
+import example_records as examples
 import numpy as np
 import pytest
 
@@ -31,21 +32,6 @@ def test_ways_stand_beside_each_other_with_both_ratios(ways):
     assert table.loc[("inference", "Original, eager"), "kept (MiB)"] == 0
 
 
-def by_length(lengths):
-    """Rows as `lengths.by_length` makes them: High takes twice the time of Original and a quarter of the matrix's."""
-    return [
-        {
-            "length": length, "way": way, "median_ms": ms * length,
-            "quartiles_ms": [0.9 * ms * length, 1.3 * ms * length],
-            "kernel": "flash" if way == "sdpa" else "", "peak_mib": {"median": ms, "low": 0.8 * ms, "high": 1.6 * ms},
-            "ratio_to_sdpa": {"median": ms, "low": ms - 0.25, "high": ms + 0.5},
-            "ratio_to_materialised": {"median": ms / 8, "low": ms / 10, "high": ms / 5},
-        }
-        for length in lengths
-        for way, ms in (("sdpa", 1.0), ("high", 2.0), ("materialised", 8.0))
-    ]  # fmt: skip
-
-
 def test_what_high_counts_above_original_are_originals_own_products():
     above = cost_tables.surplus(cost_tables.operations(numbers.load()))
     assert len(above) == 6 and above.iloc[0, 0] > 0
@@ -63,7 +49,7 @@ def bars(ax):
 
 
 def test_the_picture_of_lengths_has_plain_names_outside_its_panels_and_several_ticks():
-    rows = by_length([128, 256])
+    rows = examples.lengths((128, 256), held=256)
     figure = costs.against_length(rows)
     names = [text.get_text() for text in figure.legends[0].get_texts()]
     assert names == list(cost_tables.LENGTH_WAYS.values())

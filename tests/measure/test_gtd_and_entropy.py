@@ -213,11 +213,12 @@ def test_row_entropy_is_undefined_at_padded_queries_only():
     torch.testing.assert_close(found[:, mask], d.row_entropy(rows(2, 5, 5)))
 
 
-def test_only_a_matrix_without_real_tokens_is_undefined():
-    attention = rows(2, 6, 6)
-    mask = torch.tensor([[True] * 6, [False] * 6])
+def test_only_a_matrix_of_nan_or_without_real_tokens_is_undefined():
+    attention = rows(3, 6, 6)
+    attention[0] = math.nan
+    mask = torch.tensor([[True] * 6, [True] * 6, [False] * 6])
     for diagnostic in MATRIX_DIAGNOSTICS:
-        assert diagnostic(attention, mask=mask).isnan().tolist() == [False, True], diagnostic.__name__
+        assert diagnostic(attention, mask=mask).isnan().tolist() == [True, False, True], diagnostic.__name__
 
 
 def test_a_single_token_is_defined_but_for_hoyer():
@@ -226,13 +227,6 @@ def test_a_single_token_is_defined_but_for_hoyer():
     assert d.gtd(one).item() == pytest.approx(IDEMPOTENT, abs=1e-6)
     assert d.attention_entropy(one).item() == 0
     assert d.sparsity(one).item() == 0
-
-
-def test_a_matrix_of_nan_gives_nan_and_leaves_its_neighbours_alone():
-    attention = rows(2, 6, 6)
-    attention[0] = math.nan
-    for diagnostic in MATRIX_DIAGNOSTICS:
-        assert diagnostic(attention).isnan().tolist() == [True, False], diagnostic.__name__
 
 
 # --- invariants

@@ -14,17 +14,13 @@ def folder(tmp_path):
     return tmp_path / "tracked"
 
 
-def test_a_new_folder_takes_the_place_of_the_old_one_and_leaves_nothing_beside(folder):
-    with paths.new_folder(folder) as unfinished:
-        (unfinished / "new.json").write_text("{}")
-    assert [path.name for path in folder.iterdir()] == ["new.json"]
-    assert [path.name for path in folder.parent.iterdir()] == ["tracked"]
-
-
-def test_an_error_on_the_way_leaves_the_old_folder(folder):
+def test_a_new_folder_takes_the_place_of_the_old_one_or_leaves_it_and_nothing_beside(folder):
     with pytest.raises(ValueError), paths.new_folder(folder):
         raise ValueError
     assert [path.name for path in folder.iterdir()] == ["old.json"]
+    with paths.new_folder(folder) as unfinished:
+        (unfinished / "new.json").write_text("{}")
+    assert [path.name for path in folder.iterdir()] == ["new.json"]
     assert [path.name for path in folder.parent.iterdir()] == ["tracked"]
 
 

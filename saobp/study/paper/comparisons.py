@@ -19,9 +19,9 @@ BENCHMARKS = ("GLUE", "HellaSwag", "RACE_Middle", "SQuAD")
 FAILED = ("Medium", "Low")  # the run that gives one answer to everything
 
 
-def table(paper: Published, number: int) -> pd.DataFrame:
-    """Return Table 1, 2 or 8, a row a model and algorithm and a column a metric, small models first."""
-    wide = paper.tables[number].pivot(index=["model", "algorithm"], columns="metric", values="value")
+def table(paper: Published, number: int, columns: Sequence[str] | str = "metric") -> pd.DataFrame:
+    """Return Table 1, 2, 8 or 9, a row a model and algorithm and a column a metric, small models first."""
+    wide = paper.tables[number].pivot(index=["model", "algorithm"], columns=columns, values="value")
     return wide.reindex(pd.MultiIndex.from_product([MODELS, METHODS], names=wide.index.names))
 
 
@@ -120,8 +120,7 @@ def operations(paper: Published) -> pd.DataFrame:
 
 def times(paper: Published) -> pd.DataFrame:
     """Return the times of Table 9, a row a model and algorithm, columns by phase and metric."""
-    wide = paper.tables[9].pivot(index=["model", "algorithm"], columns=["phase", "metric"], values="value")
-    return wide.reindex(pd.MultiIndex.from_product([MODELS, METHODS], names=wide.index.names))
+    return table(paper, 9, ["phase", "metric"])
 
 
 def added_operations(paper: Published) -> pd.DataFrame:
