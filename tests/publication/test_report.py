@@ -51,7 +51,7 @@ def folder(tmp_path_factory):
     found.append(found[0] | {"name": "01-derivation", "stage": "derivation"})
     for record in found:
         paths.write_text(folder / "records" / f"{record['name']}.json", json.dumps(record))
-    figures.publish(found, folder / "figures", records.hashes(folder / "records"))
+    figures.publish(found, folder / "figures", records.hashes(folder / "records"), formats=("png",))
     (folder / "notebooks").mkdir()
     given = {
         "04-pretrain": {"model": "mini", "algorithm": "high", "seed": 42},
