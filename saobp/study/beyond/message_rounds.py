@@ -14,6 +14,7 @@ from transformers import PreTrainedTokenizerBase
 
 import saobp
 from saobp.models.apply import raw_attentions
+from saobp.study.evaluation.heldout import measuring
 
 SETTLED = 1e-3  # of the whole distance: rounds that move less have settled
 
@@ -71,14 +72,10 @@ def shape(attention: Float[Tensor, "*batch L L"]) -> dict[str, float]:
     }
 
 
-@torch.no_grad()
 def matrices(model: nn.Module, tokens: Tensor) -> tuple[Tensor, Tensor]:
     """Return raw and refined attention of sequences without padding, each (layer, sequence, head, L, L)."""
-    training_mode = model.training
-    model.eval()
-    with raw_attentions(model) as pairs:
+    with measuring(model), raw_attentions(model) as pairs:
         model(input_ids=tokens, attention_mask=torch.ones_like(tokens))
-    model.train(training_mode)
     return tuple(torch.stack(side) for side in zip(*pairs))
 
 

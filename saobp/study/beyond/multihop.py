@@ -20,6 +20,7 @@ from transformers.modeling_outputs import MaskedLMOutput
 
 from saobp.study.beyond import questions
 from saobp.study.beyond.plan import Make, Question, command
+from saobp.study.evaluation.heldout import measuring
 from saobp.study.setup import paths, records
 from saobp.study.setup.recipes import MultiHop, Positive, Pretraining, Seeds
 from saobp.study.setup.studies import load_study
@@ -82,19 +83,16 @@ class Exam:
         right, losses = self.outcomes(model)
         return {"loss": float(np.mean(losses)), "accuracy": {hops: float(np.mean(got)) for hops, got in right.items()}}
 
-    @torch.no_grad()
     def outcomes(self, model: nn.Module) -> tuple[dict[int, list[bool]], list[float]]:
         """Return hops -> whether each question was answered right, among the ends of the story, and all losses."""
-        training, right, losses = model.training, {}, []
-        model.eval()
-        device = next(model.parameters()).device
+        right, losses, device = {}, [], next(model.parameters()).device
         for part in self.parts:
             given = {name: values.to(device) for name, values in questions.stacked(part).items()}
-            rows = model(**given).logits.float().cpu()  # one a question
+            with measuring(model):
+                rows = model(**given).logits.float().cpu()  # one a question
             for row, (number, ends) in zip(rows, (asked for item in part for asked in item["asked"]), strict=True):
                 losses.append(float(torch.logsumexp(row, 0) - row[ends[0]]))
                 right.setdefault(number, []).append(bool(row[ends[0]] > row[ends[1:]].max()))  # no tie, no NaN
-        model.train(training)
         return dict(sorted(right.items())), losses
 
 

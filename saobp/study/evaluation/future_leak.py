@@ -10,6 +10,7 @@ from jaxtyping import Float, Float64, Int64
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from saobp.study.evaluation.heldout import measuring
 from saobp.study.evaluation.zeroshot import token_log_likelihoods
 
 ROUNDING = 1e-9  # nats; in double precision an unchanged log-probability comes back to about 1e-15
@@ -37,22 +38,20 @@ def looks_ahead(changed: Float64[np.ndarray, " length"], place: int) -> bool:
     return bool((changed[:place] > ROUNDING).any())
 
 
-@torch.inference_mode()
 def prefix_log_likelihoods(model: PreTrainedModel, ids: Sequence[int], *, batch: int = 32) -> Float[np.ndarray, " n"]:
     """Return the log-probability (nats) of each token but the first, read off a pass over the tokens before it alone.
 
     A causal model gives the same numbers in one pass over all of them. One that receives messages from later rows
     gives others, and only these are predictions: the token itself is not in the pass, for its row would send messages.
     """
-    was_training, text, found = model.training, torch.tensor(ids), []
-    model.eval()
-    for places in torch.arange(len(text) - 1).split(batch):  # row n of a batch is the text up to places[n]
-        mask = (torch.arange(places[-1] + 1) <= places[:, None]).long()
-        rows = text[: places[-1] + 1] * mask
-        logits = model(input_ids=rows.to(model.device), attention_mask=mask.to(model.device)).logits
-        last = logits[torch.arange(len(places)), places].float().log_softmax(-1).cpu()
-        found.append(last.gather(1, text[places + 1, None])[:, 0])
-    model.train(was_training)
+    text, found = torch.tensor(ids), []
+    with measuring(model):
+        for places in torch.arange(len(text) - 1).split(batch):  # row n of a batch is the text up to places[n]
+            mask = (torch.arange(places[-1] + 1) <= places[:, None]).long()
+            rows = text[: places[-1] + 1] * mask
+            logits = model(input_ids=rows.to(model.device), attention_mask=mask.to(model.device)).logits
+            last = logits[torch.arange(len(places)), places].float().log_softmax(-1).cpu()
+            found.append(last.gather(1, text[places + 1, None])[:, 0])
     return torch.cat(found).double().numpy()
 
 

@@ -1,5 +1,6 @@
 """The held-out set of pretraining: perplexity on fixed masks, what the attention does there, and the curve of both."""
 
+import contextlib
 import math
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -16,6 +17,18 @@ from saobp.study.statistics import over_samples
 from saobp.study.statistics.intervals import perplexity_interval
 
 
+@contextlib.contextmanager
+def measuring(model: nn.Module) -> Iterator[None]:
+    """Hold a model in evaluation mode, without gradients, and put it back into the mode it was in."""
+    training = model.training
+    model.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        model.train(training)
+
+
 @torch.no_grad()
 def flow(model: nn.Module, batch: dict[str, torch.Tensor]) -> dict[str, Any]:
     """Return what a model's refined attention, the one that multiplies the values, does on a batch.
@@ -24,11 +37,8 @@ def flow(model: nn.Module, batch: dict[str, torch.Tensor]) -> dict[str, Any]:
     number. Inputs may be (batch, token), or (batch, option, token) of a multiple choice.
     """
     tokens, mask = (batch[name].flatten(0, -2).to(model.device) for name in ("input_ids", "attention_mask"))
-    training = model.training
-    model.eval()
-    with raw_attentions(model) as pairs:
+    with measuring(model), raw_attentions(model) as pairs:
         getattr(model, model.base_model_prefix)(input_ids=tokens, attention_mask=mask)
-    model.train(training)
     layers, mask = [refined for _, refined in pairs], mask.bool()
     return {
         "entropy": [attention_entropy(layer, mask=mask).mean().item() for layer in layers],
@@ -88,13 +98,11 @@ class HeldOut:
 
     def _outputs(self, model: nn.Module) -> Iterator[tuple[Tensor, Tensor, Any]]:
         """Yield of each batch where a token is to be predicted, which one, and the output in evaluation mode."""
-        training, device = model.training, next(model.parameters()).device
-        model.eval()
-        with torch.no_grad():
+        device = next(model.parameters()).device
+        with measuring(model):
             for batch in ({name: values.to(device) for name, values in batch.items()} for batch in self.batches):
                 chosen = batch["labels"] != -100
                 yield chosen, batch["labels"][chosen], model(**batch)
-        model.train(training)
 
 
 def curve(log: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -15,6 +15,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from saobp.study.evaluation.heldout import measuring
 from saobp.study.evaluation.scoring import Scores, score
 from saobp.study.setup.tasks_and_metrics import TaskSpec
 from saobp.study.statistics import over_samples
@@ -83,19 +84,16 @@ def token_log_likelihoods(
     model: PreTrainedModel, pairs: Sequence[tuple[list[int], list[int]]], *, batch: int = 32
 ) -> list[Float[Tensor, " tokens"]]:
     """Return the log-probability (nats) of each token of each continuation after its context, in one pass a pair."""
-    was_training = model.training
-    model.eval()
     order = sorted(range(len(pairs)), key=lambda n: -len(pairs[n][0]) - len(pairs[n][1]))
     found: list[Tensor] = [torch.empty(0)] * len(pairs)
-    for start in range(0, len(order), batch):
-        group = order[start : start + batch]
-        for number, value in zip(group, _batch_tokens(model, [pairs[n] for n in group])):
-            found[number] = value
-    model.train(was_training)
+    with measuring(model):
+        for start in range(0, len(order), batch):
+            group = order[start : start + batch]
+            for number, value in zip(group, _batch_tokens(model, [pairs[n] for n in group])):
+                found[number] = value
     return found
 
 
-@torch.inference_mode()
 def _batch_tokens(model: PreTrainedModel, pairs: Sequence[tuple[list[int], list[int]]]) -> list[Tensor]:
     """Run one batch, padded behind, where a causal model does not see it."""
     longest = max(len(before) + len(after) for before, after in pairs)
