@@ -48,7 +48,9 @@ def test_the_claims_are_written_alone_like_a_table(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert cli.main(["table", "claims", "--format", "md"]) == 0
     (written,) = tmp_path.iterdir()
-    assert written.name == "claims.md" and re.search(r"\| Claim +\| Outcome +\|", written.read_text())
+    assert written.name == "claims.md" and re.search(
+        r"\| Claim +\| Measured \(margin\) +\| Outcome +\|", written.read_text()
+    )
 
 
 def test_a_profile_with_nothing_to_compare_is_not_the_one_that_is_shown(tmp_path, monkeypatch):

@@ -9,7 +9,7 @@ from saobp.study import tables
 from saobp.study.figures import correlations
 from saobp.study.statistics import Estimate, trajectories
 from saobp.study.tables import measures, render
-from saobp.study.tables.cells import Cell, Row
+from saobp.study.tables.cells import Cell, Row, digits
 from saobp.study.tables.render import Table
 
 
@@ -136,3 +136,19 @@ def test_a_perplexity_has_its_difference_from_original_over_the_seeds_of_both():
     found = {name: table.cell("BERT-Mini", name, column="PPL_WikiText").difference for name in ("Original", "High")}
     assert (found["High"].value, found["High"].seeds, found["Original"]) == (pytest.approx(2), 3, None)
     assert table.cell("BERT-Mini", "Eigen-Reg", column="PPL_WikiText").difference is None, "no seed of both"
+
+
+@pytest.mark.parametrize(
+    ("ends", "expected"),
+    [((-0.001, 0.066), 3), ((0.0, 0.0), 2), ((0.0004, 0.07), 4), ((1e-9, 1.0), 4), ((np.nan,) * 2, 2)],
+)
+def test_an_end_that_is_not_zero_is_not_shown_as_zero_in_two_more_digits(ends, expected):
+    assert digits(2, *ends) == expected
+    gap = Estimate(0.0325, *ends, 3)
+    assert Cell(ours=Estimate(0.7, 0.6, 0.8, 3), difference=gap).apart().startswith(f"{0.0325:+.{expected}f}")
+
+
+def test_a_correlation_of_too_few_runs_has_no_interval(monkeypatch):
+    monkeypatch.setattr(trajectories, "checkpoints", lambda *_: points([50.0, 55.0, 60.0, 90.0]).assign(seed=1))
+    cell = tables.table(6, [examples.pretrain("mini")]).cell("BERT-Mini", "Single GTD, checkpoints", column="sst2")
+    assert cell.texts()["Ours"] == "0.90°" and np.isnan(cell.ours.low)

@@ -272,3 +272,11 @@ def test_an_outcome_that_one_algorithm_decides_has_a_sign_and_rows_of_one_scope_
     assert found["Scope"].tolist() == ["small (x)", "small (y)", "small"]
     with pytest.raises(ValueError, match="3 rows and claims.csv 2"):
         tables.marked(pd.DataFrame(rows, columns=heads), measured[measured["study"] != "y"])
+
+
+def test_every_outcome_has_a_row_in_one_section_of_the_claims():
+    rows = [line.split(" | ")[0].strip("| ") for line in fill.page("CLAIMS.md").splitlines() if line.count(" | ") == 6]
+    shown = [row for row in rows if row != "Claim"]
+    assert shown == tables.outcomes().index.tolist() and len(rows) - len(shown) == 7
+    with pytest.raises(ValueError, match="'no-claim'"):
+        tables.claims("gains", "no-claim")

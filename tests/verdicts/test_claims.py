@@ -233,9 +233,9 @@ def test_the_rounds_that_decide_a_cost_are_counted_from_the_margin(value, error)
 
 
 def test_an_outcome_is_marked_where_it_was_named_late_or_matters_little(decided):
-    cells = {row.claim.id: verdicts.table.cells(row)[1] for row in decided if row.study == "narrow"}
+    cells = {row.claim.id: verdicts.table.cells(row)[2] for row in decided if row.study == "narrow"}
     assert cells["step-entropy"].endswith("†‡") and cells["step-column-sum"].endswith(" †")
-    endings = [verdicts.table.cells(row)[1][-1] for row in decided if row.claim.id.startswith("convergence")]
+    endings = [verdicts.table.cells(row)[2][-1] for row in decided if row.claim.id.startswith("convergence")]
     assert set(endings) == {"†"}  # the plan names the loss at the last step
     assert not {"†", "‡"} & set(cells["gtd-perplexity"] + cells["sparsity-share"])
     assert len(verdicts.table.CAPTION.split()) < 60
@@ -265,9 +265,9 @@ def test_records_are_those_that_enter_and_a_row_says_how_many_parts_were_measure
     rows = {(row.claim.id, row.study): row for row in decided}
     names = rows["sparsity-share", "narrow"].parts[0].records
     assert len(names) == 18 and all("-high-" in name or "-original-" in name for name in names)  # 3 seeds, 3 tasks
-    cells = {key: verdicts.table.cells(row)[1] for key, row in rows.items()}
-    assert cells["sparsity-share", "narrow"] == "supported (1 of 1 part holds, 3 named)"
-    assert "named" not in cells["strength-scaling", "arithmetic"] + cells["convergence", "stories"]
+    cells = {key: verdicts.table.cells(row)[2] for key, row in rows.items()}
+    assert cells["sparsity-share", "narrow"] == "supported (1 of 1 part holds, 2 not run)"
+    assert "not run" not in cells["strength-scaling", "arithmetic"] + cells["convergence", "stories"]
 
 
 def test_one_seed_borrows_a_spread_or_has_no_interval():

@@ -77,9 +77,10 @@ def heading(found: Estimate | None, printed: float) -> str:
     """A panel's heading: whether an r has the paper's sign, with its interval and number of runs, and the paper's."""
     if found is None:
         return "r undefined"
+    if found.seeds < trajectories.FEW:
+        return f"too few runs, r {found.value:.2f}, paper {printed:.2f} (n = {found.seeds})"
     sign = "same sign" if found.value * printed > 0 else "opposite sign"
-    if found.seeds < trajectories.FEW or found.low <= 0 <= found.high:
-        sign = "too few runs" if found.seeds < trajectories.FEW else "not clear"
+    sign = "not clear" if found.low <= 0 <= found.high else sign
     return f"{sign}, r {found.value:.2f} [{found.low:.2f}, {found.high:.2f}], paper {printed:.2f} (n = {found.seeds})"
 
 

@@ -127,7 +127,7 @@ def factor_graph_axes(ax: Axes, rows: pd.DataFrame, key: str, strength: float) -
         ax.text(1.9, place - 0.2, f"×{1 + np.expm1(-strength) * row.mass:.2f}", ha="center", va="top", fontsize=6)
     ax.plot(4.1, middle, "o", color="black", markersize=7)
     ax.text(4.35, middle, f"$b_j(k)$,\n$k$ = {key}", ha="left", **look)
-    ax.text(0, -0.65, "$A_{ik}$ from a", ha="center", va="top", fontsize=7)
+    ax.text(0, -0.65, "$A_{ik}$ in panel a", ha="center", va="top", fontsize=7)
     ax.text(1.3, -0.65, r"$\psi$: 1 on equal keys, else $e^{\lambda}$;", va="top", fontsize=7)
     ax.text(1.3, -1.3, r"so $k$ is multiplied by $1-(1-e^{-\lambda})A_{ik}$", va="top", fontsize=7)
     return ax

@@ -17,6 +17,7 @@ from matplotlib.ticker import FuncFormatter
 from scipy.optimize import isotonic_regression
 
 from saobp.study.setup import labels
+from saobp.study.tables import cells
 from saobp.study.tables.render import minus
 
 SHEET = Path(__file__).parent / "paper.mplstyle"
@@ -89,6 +90,7 @@ def head(ax: Axes, letter: str, text: str) -> Axes:
 
 def change(value: float, low: float, high: float, digits: int = 2) -> str:
     """A difference for a heading: "higher by 0.04 [0.01, 0.06]", "no clear change, +0.03 [0.00, 0.07]", "+0.03"."""
+    digits = cells.digits(digits, low, high)
     shown, *ends = (round(number, digits) + 0.0 for number in (value, low, high))  # no minus before a zero
     if not np.isfinite([low, high]).all():
         return f"{shown:+.{digits}f}"

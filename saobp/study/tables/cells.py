@@ -16,6 +16,11 @@ SIGNS = {
 }  # fmt: skip
 
 
+def digits(least: int, *ends: float) -> int:
+    """So many digits behind the point, or up to two more where an end that is not 0 would be shown as 0."""
+    return next((n for n in (least, least + 1) if not any(end and round(end, n) == 0 for end in ends)), least + 2)
+
+
 @dataclass(frozen=True)
 class Cell:
     """One number of the paper beside ours."""
@@ -75,9 +80,10 @@ class Cell:
         gap = self.difference
         if gap is None or isnan(gap.value):
             return ""
-        value, low, high = (round(x, self.places) + 0.0 for x in (gap.value, gap.low, gap.high))  # no minus before a 0
-        ends = "" if isnan(low) else f" [{low:.{self.places}f}, {high:.{self.places}f}]"
-        return f"{value:+.{self.places}f}{ends}"
+        places = digits(self.places, gap.low, gap.high)
+        value, low, high = (round(x, places) + 0.0 for x in (gap.value, gap.low, gap.high))  # no minus before a 0
+        ends = "" if isnan(low) else f" [{low:.{places}f}, {high:.{places}f}]"
+        return f"{value:+.{places}f}{ends}"
 
     def error(self) -> str:
         """The interval of ours: "± 1.20", "± <0.01" if that is 0 in these digits, "[0.55, 15.75]" if its sides differ

@@ -1,6 +1,7 @@
 """Tables 1 and 6: GTD, indirect entropy and graph measures, and their correlation with performance."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from math import inf, nan
 from typing import Any
@@ -85,6 +86,8 @@ def _correlation_row(records, published, model, measure, way) -> Row:
         printed = published.printed(6, gtd_kind=GTD_TITLES[measure], task=key) if way == "checkpoints" else ""
         points = getattr(trajectories, way)(records, model, task)
         ours = getattr(trajectories, f"over_{way}")(points, measure)
+        if ours and ours.seeds < trajectories.FEW:
+            ours = replace(ours, low=nan, high=nan)  # as among the claims
         reason = "" if ours else _why(points.dropna(subset=[measure, "score"]), measure, way)
         cells[task] = Cell(printed, ours, flags=_flags(ours, printed), reason=reason)
     return Row((labels.model_title(model), f"{GTD_TITLES[measure]}, {way}"), cells)

@@ -10,6 +10,7 @@ from saobp.study.setup import labels, paths
 from saobp.study.setup.sizes_and_strengths import SIZES
 from saobp.study.setup.tasks_and_metrics import TASKS
 from saobp.study.statistics import Estimate
+from saobp.study.tables import cells
 from saobp.study.texts import (
     attention,
     costs,
@@ -65,6 +66,7 @@ def percent(share: float, digits: int = 0) -> str:
 
 def effect(found: Estimate, digits: int = 1, unit: str = "") -> str:
     """A difference with its unit and 95 % interval: "+3.3 points [1.1, 5.5]"."""
+    digits = cells.digits(digits, found.low, found.high)
     said = signed(found.value, digits) + (f" {unit}" if unit else "")
     return f"{said} {interval(found, digits)}".rstrip()
 
@@ -76,6 +78,7 @@ def interval(found: Estimate, digits: int = 1) -> str:
 
 def measured(found: Estimate, digits: int = 1) -> str:
     """A number without a sign, and its 95 % interval: "0.71 [0.60, 0.80]"."""
+    digits = cells.digits(digits, found.low, found.high)
     return f"{fixed(found.value, digits)} {interval(found, digits)}".rstrip()
 
 

@@ -1,6 +1,7 @@
 """Numbers of the tables in `figures/`, cells and claims: the paper's beside ours, with interval, runs and items."""
 
 from functools import cache
+from itertools import pairwise
 
 import pandas as pd
 
@@ -74,13 +75,28 @@ def _cell(number: int, row: str, column: str) -> pd.Series:
     return found.iloc[0]
 
 
-def claims() -> tuple[str, str]:
-    """Return figures/claims.md in two parts: up to its first table, which is `marked`, and what comes after."""
+def outcomes() -> pd.Series:
+    """Return the outcome of each claim, by its title, in each study (figures/figure-claims.csv)."""
+    return (
+        pd.read_csv(paths.figures() / "figure-claims.csv")
+        .drop_duplicates(["title", "study"])
+        .set_index("title")["outcome"]
+    )
+
+
+def claims(*starts: str) -> tuple[list[str], str]:
+    """Return figures/claims.md in two parts: its first table, `marked` and cut before each claim of `starts`; the rest.
+
+    Raises ValueError for a start that is no claim.
+    """
     blocks = (paths.figures() / "claims.md").read_text(encoding="utf-8").strip().split("\n\n")
     found = {place: _read(block) for place, block in enumerate(blocks) if block.startswith("|")}
     left_out, first = [table for table in found.values() if LEFT_OUT in table], min(found)
-    blocks[first] = render.markdown(marked(found[first], pd.read_csv(paths.figures() / "claims.csv"), *left_out))
-    return "\n\n".join(blocks[: first + 1]), "\n\n".join(blocks[first + 1 :])
+    measurements = pd.read_csv(paths.figures() / "claims.csv")
+    table, names = marked(found[first], measurements, *left_out), _deciding(measurements)["claim"].tolist()
+    cuts = [names.index(start) for start in starts]
+    parts = [render.markdown(table[one:other]) for one, other in pairwise([*cuts, len(table)])]
+    return parts, "\n\n".join(blocks[first + 1 :])
 
 
 def marked(table: pd.DataFrame, measurements: pd.DataFrame, left_out: pd.DataFrame | None = None) -> pd.DataFrame:
@@ -89,7 +105,7 @@ def marked(table: pd.DataFrame, measurements: pd.DataFrame, left_out: pd.DataFra
     `measurements`: claims.csv, in the order of the table. `left_out`: number and outcome with all algorithms and sizes,
     and without one. Raises ValueError where the table has other rows than the measurements.
     """
-    deciding = measurements[measurements["role"] != "aside"].drop_duplicates(["claim", "study"])
+    deciding = _deciding(measurements)
     if len(deciding) != len(table):
         raise ValueError(f"claims.md has {len(table)} rows and claims.csv {len(deciding)}")
     changing = set()
@@ -101,6 +117,10 @@ def marked(table: pd.DataFrame, measurements: pd.DataFrame, left_out: pd.DataFra
     studies = [f" ({study})" * two for study, two in zip(deciding["study"].astype(str), twice)]
     gaps = [" " * (bool(sign) and outcome[-1] not in "†‡") for sign, outcome in zip(signs, table["Outcome"])]
     return table.assign(Outcome=table["Outcome"] + gaps + signs, Scope=table["Scope"] + studies)
+
+
+def _deciding(measurements: pd.DataFrame) -> pd.DataFrame:
+    return measurements[measurements["role"] != "aside"].drop_duplicates(["claim", "study"])
 
 
 def _read(table: str) -> pd.DataFrame:

@@ -8,6 +8,7 @@ from jinja2 import Template
 
 from saobp.study.setup import paths
 from saobp.study.tables import render
+from saobp.study.tables.cells import digits
 from saobp.study.verdicts.claims_and_measurements import Claim, Measurement
 from saobp.study.verdicts.outcomes import (
     CONTRADICTED,
@@ -24,20 +25,20 @@ CSV_COLUMNS = (
     "reference", "margin", "paper", "covers_paper", "outcome_of_measurement", "outcome", "rerun", "rerun_low",
     "rerun_high", "rerun_outcome", "post_hoc", "seeds_to_decide", "method",
 )  # fmt: skip
-HEADS = ("Claim", "Outcome", "Ours [95 %]", "Paper", "Margin", "n", "Scope")
-SHARES = (0.27, 0.13, 0.2, 0.07, 0.09, 0.08, 0.1)  # of the page, a column each
+HEADS = ("Claim", "Measured (margin)", "Outcome", "Ours [95 %]", "Paper", "n", "Scope")
+SHARES = (0.19, 0.23, 0.13, 0.16, 0.06, 0.08, 0.09)  # of the page, a column each
 CAPTION = (
     "Each claim of the paper is decided once per study by one endpoint, and Ours is the part that decides; parts are "
     "tested one-sided at 5 %, so a 95 % interval may reach the reference. †: endpoint named after its numbers were "
     "seen; ‡: the whole interval lies within the margin; endpoints: data/claims.yaml."
 )
 AGAIN = (
-    "Runs that were made twice, where a number that a claim reads was measured both times, or lends its spread. What "
-    "else rests on these runs has one number. Each outcome is that of the number by itself."
+    "Some runs were made twice. The last column has the number with the repetition in place of the first run; each "
+    "outcome is that of its number alone."
 )
-LEFT_OUT = "What one algorithm or one size brings: the number that decides, and the same number without it."
+LEFT_OUT = "Some numbers are means over algorithms or sizes. The last column has the number without one of them."
 POST_HOC, SMALL = "†", "‡"
-PAGE = 22  # claims that a page holds, of up to two lines each
+PAGE = 15  # claims that a page holds, of up to four lines each
 Reruns = dict[tuple[str, str, str], Measurement]
 
 
@@ -70,18 +71,19 @@ def _row(claim: Claim, part: Measurement, reruns: Reruns) -> dict[str, object]:
 def cells(verdict: Verdict) -> tuple[str, ...]:
     """Return a verdict's cells for readers, in the order of `HEADS`."""
     claim, part, parts = verdict.claim, verdict.weakest, verdict.parts
+    measured = f"{claim.endpoint} ({_margin(claim)})"
     if part is None:
-        return claim.title, verdict.outcome, "–", "–", _margin(claim), "–", "–"
+        return claim.title, measured, verdict.outcome, *["–"] * 4
     of = ""
     if len(parts) > 1 or claim.parts > len(parts):
         holding = sum(of_part(claim, other) == SUPPORTED for other in parts)
-        named = f", {claim.parts} named" if claim.parts > len(parts) else ""
+        named = f", {claim.parts - len(parts)} not run" if claim.parts > len(parts) else ""
         of = f" ({holding} of {len(parts)} {'parts hold' if len(parts) > 1 else 'part holds'}{named})"
     decided = verdict.outcome in (SUPPORTED, CONTRADICTED) and claim.direction != 0
     marks = POST_HOC * any(row.post_hoc for row in parts) + SMALL * (decided and small(claim, part))
     outcome = f"{verdict.outcome}{of} {marks}".rstrip()
     printed = "–" if part.paper is None else _number(part.paper, claim)
-    return claim.title, outcome, _interval(claim, part), printed, _margin(claim), _count(part), part.scope
+    return claim.title, measured, outcome, _interval(claim, part), printed, _count(part), part.scope
 
 
 def _count(part: Measurement) -> str:
@@ -97,17 +99,18 @@ def _unit(claim: Claim) -> str:
 
 
 def _interval(claim: Claim, part: Measurement) -> str:
-    text = _number(part.estimate, claim)
     if not part.bounded or part.low == part.high:
-        return text
-    return f"{text} [{_number(part.low, claim, '')}, {_number(part.high, claim, '')}]"
+        return _number(part.estimate, claim)
+    shown = (part.low, part.high, *[part.estimate] * (claim.unit == "ratio"))
+    value, low, high = (_number(one, claim, *shown) for one in (part.estimate, part.low, part.high))
+    return f"{value} [{low.lstrip('+×')}, {high.lstrip('+×')}]"
 
 
-def _number(value: float, claim: Claim, sign: str = "+") -> str:
-    """A number with digits to a tenth of the margin; a ratio without a sign."""
-    digits = 2 if claim.margin >= 0.1 else 3 if claim.margin >= 0.01 else 4
-    rounded = round(value, digits) + 0.0  # no minus before a zero
-    return f"×{rounded:.{digits}f}" if claim.unit == "ratio" and sign else f"{rounded:{sign}.{digits}f}"
+def _number(value: float, claim: Claim, *ends: float) -> str:
+    """A number with digits to a tenth of the margin, and more where an end would be shown as 0; a ratio has no sign."""
+    places = digits(2 if claim.margin >= 0.1 else 3 if claim.margin >= 0.01 else 4, *ends)
+    rounded = round(value, places) + 0.0  # no minus before a zero
+    return render.minus(f"×{rounded:.{places}f}" if claim.unit == "ratio" else f"{rounded:+.{places}f}")
 
 
 def to_csv(verdicts: Sequence[Verdict], reruns: Reruns | None = None) -> str:
