@@ -186,7 +186,10 @@ def test_the_forest_fits_a_page_and_in_a_column_shows_the_part_that_decides_of_e
         ax = claims.plot(frame, width).axes[0]
         assert [text.get_text() for text in ax.texts] == titles
         assert [line.get_xdata()[0] for line in ax.lines if line.get_marker() == "o"] == marks
-        assert claims.plot(tracked, width).get_figheight() < 9.7, "inches of text on an ACL page"
+        forest = claims.plot(tracked, width)
+        assert forest.get_figheight() < 9.7, "inches of text on an ACL page"
+        forest.draw_without_rendering()
+        assert min(text.get_window_extent().x0 for text in forest.axes[0].texts) >= 0
 
 
 def test_files_carry_no_date_and_embed_their_fonts(records, tmp_path):

@@ -9,7 +9,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from saobp.study.beyond import accuracy_by_hops
-from saobp.study.beyond import accuracy_by_hops as hops
 from saobp.study.figures import learning, seeds, style
 from saobp.study.setup import labels
 from saobp.study.statistics import trajectories
@@ -17,7 +16,7 @@ from saobp.study.statistics.trajectories import STARTED
 from saobp.study.texts import planned
 
 Record = dict[str, Any]
-LAYERS, HOPS, STEP = 4, 3, 1000  # of the second panel; the step whose accuracies its heading gives
+LAYERS, STEP = 4, 1000  # of the second panel; the step whose accuracies its heading gives
 CURVES = ("original", "uniform", "high")
 
 
@@ -32,7 +31,7 @@ def data(records: Sequence[Record]) -> pd.DataFrame:
     exam, outcome = fresh(records)
     if not outcome:
         exam = max((record["metrics"].get("multihop") or [] for record in records), key=len, default=[])
-    curves = learning.means(hops.curves(exam), HOPS) if exam else pd.DataFrame()
+    curves = learning.means(accuracy_by_hops.curves(exam), learning.HOPS) if exam else pd.DataFrame()
     curves = curves[curves["algorithm"].isin(CURVES) & (curves["layers"] == LAYERS)] if len(curves) else curves
     curves = curves.rename(columns={"step": "x", "accuracy": "y"}).assign(panel="b")
     curves = curves.assign(outcome=outcome) if outcome else curves
@@ -66,7 +65,7 @@ def numbers(frame: pd.DataFrame) -> dict[str, Any]:
     right = {name: at["y"].get(name, np.nan) for name in CURVES}
     step = int(at["x"].iloc[0])
     return seeds.numbers(a.rename(columns={"x": "value"})) | right | {
-        "step": step, "n": int(b["n"].max()), "r": r, "runs": len(c), "started": STARTED, "hops": HOPS,
+        "step": step, "n": int(b["n"].max()), "r": r, "runs": len(c), "started": STARTED,
         "named": "planned" if "outcome" in b else "post hoc",
     }  # fmt: skip
 

@@ -7,18 +7,18 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from saobp.study.beyond import accuracy_by_hops as hops
+from saobp.study.beyond import accuracy_by_hops
 from saobp.study.figures import style
+from saobp.study.figures.exam import HOPS
 from saobp.study.setup import labels
 
-HOPS = 3
 BAND = 10  # seeds from which on the band of an algorithm is drawn
 
 
 def data(records: Sequence[dict[str, Any]]) -> pd.DataFrame:
     """One row a depth, algorithm and step, as `means` has it, of questions of `HOPS` hops, with the depth's `leads`."""
     exam = [run for record in records for run in record["metrics"].get("multihop") or []]
-    found = hops.curves(exam)
+    found = accuracy_by_hops.curves(exam)
     averaged = means(found, HOPS) if len(found) else found
     return averaged.merge(leads(found, HOPS), how="left") if len(averaged) else averaged
 
@@ -31,7 +31,7 @@ def leads(curves: pd.DataFrame, hops: int) -> pd.DataFrame:
 
 
 def means(curves: pd.DataFrame, hops: int) -> pd.DataFrame:
-    """Mean over seeds of what `hops.curves` returns: layers, algorithm, step, accuracy (percent), low, high, n.
+    """Mean over seeds of `accuracy_by_hops.curves`: layers, algorithm, step, accuracy (percent), low, high, n.
 
     low and high are the ends of the mean's 95 % interval over seeds.
     """
