@@ -95,6 +95,7 @@ def claims(*starts: str) -> tuple[list[str], str]:
     measurements = pd.read_csv(paths.figures() / "claims.csv")
     table, names = marked(found[first], measurements, *left_out), _deciding(measurements)["claim"].tolist()
     cuts = [names.index(start) for start in starts]
+    table["Ours [95 %]"] = table["Ours [95 %]"].str.replace(", ", ",\N{NO-BREAK SPACE}")  # in one line
     parts = [render.markdown(table[one:other]) for one, other in pairwise([*cuts, len(table)])]
     return parts, "\n\n".join(blocks[first + 1 :])
 
