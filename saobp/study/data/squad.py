@@ -176,9 +176,8 @@ def squad_exact_match(prediction: str, golds: Sequence[str]) -> float:
 
 def squad_f1(prediction: str, golds: Sequence[str]) -> float:
     """Return the F1 of shared words with the nearest gold answer, from 0 to 1; no word shared is 0."""
-    return max((_f1(normalize_answer(prediction).split(), normalize_answer(g).split()) for g in golds), default=0.0)
-
-
-def _f1(prediction: list[str], gold: list[str]) -> float:
-    shared = sum((Counter(prediction) & Counter(gold)).values())
-    return 2 * shared / (len(prediction) + len(gold)) if shared else 0.0
+    said, best = Counter(normalize_answer(prediction).split()), 0.0
+    for gold in (Counter(normalize_answer(text).split()) for text in golds):
+        if shared := (said & gold).total():
+            best = max(best, 2 * shared / (said.total() + gold.total()))
+    return best

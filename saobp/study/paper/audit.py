@@ -47,7 +47,7 @@ def findings(paper: Published) -> pd.DataFrame:
 def others(paper: Published) -> pd.DataFrame:
     """Return the numbers of less weight, by table and section."""
     table1, table2, table8 = (comparisons.table(paper, number) for number in (1, 2, 8))
-    values = _of_table1(paper, table1) | _of_table2(table2, table8) | _of_table8(table8)
+    values = _of_table1(paper, table1) | _of_scores(table2, table8)
     values |= _of_section7(table2, table8) | _of_schedules(paper) | _of_table9(paper)
     return _framed("others", values, said=int(paper.claim("C23")))
 
@@ -73,21 +73,16 @@ def _of_table1(paper: Published, table1: pd.DataFrame) -> Values:
     }  # fmt: skip
 
 
-def _of_table2(table2: pd.DataFrame, table8: pd.DataFrame) -> Values:
-    means = table8[list(comparisons.GLUE.values())].mean(axis=1)
-    agree = (table2["GLUE"] - means).abs() < 2 * ROUNDED
-    near = comparisons.against_chance(table2) < 2
-    return {"means": (len(agree), agree.sum()), "chance": near.sum().sum()}
-
-
-def _of_table8(table8: pd.DataFrame) -> Values:
+def _of_scores(table2: pd.DataFrame, table8: pd.DataFrame) -> Values:
     means = table8[list(comparisons.GLUE.values())].mean(axis=1)
     floors = pd.Series({task: arithmetic.majority(task) for task in SMALL_TASKS})
     below = table8[list(SMALL_TASKS)] < floors - ROUNDED
     gain = comparisons.over_original(table8).loc["Mini", list(comparisons.GLUE.values())]
     counts = [bool(arithmetic.grim(value, arithmetic.ITEMS[task])) for task in COUNTED for value in table8[task]]
     both = pd.concat([table8["Avg"], means], axis=1)
+    agree, near = (table2["GLUE"] - means).abs() < 2 * ROUNDED, comparisons.against_chance(table2) < 2
     return {
+        "means": (len(agree), agree.sum()), "chance": near.sum().sum(),
         "low_mean": tuple(both.loc[("Small", "Low")]), "original_mean": tuple(both.loc[("Medium", "Original")]),
         "below": below.sum().sum(), "public": (len(counts), sum(counts)), "large": gain[["MNLI", "QQP"]].sum(),
         "all": gain.sum(),

@@ -70,16 +70,12 @@ def load(folder: str | Path | None = None) -> Published:
     Raises ValueError that names the file if one is missing or lacks a column.
     """
     folder = paths.root() / "data" / "published" if folder is None else Path(folder)
-    tables = {number: _read_table(folder / f"table{number}.csv", number) for number in NUMBERS}
+    tables = {n: _read(folder / f"table{n}.csv", (*KEYS[n], "printed", "value")) for n in NUMBERS}
+    for frame in tables.values():
+        frame["value"] = pd.to_numeric(frame["value"], errors="coerce")  # "cosine" has no number
     claims = _read(folder / "claims.csv", ("id", "where", "statement", "quantity", "value"))
     references = _read(folder / "references.csv", ("model", "algorithm", "metric", "printed", "source"))
     return Published(tables, claims, references)
-
-
-def _read_table(path: Path, number: int) -> pd.DataFrame:
-    frame = _read(path, (*KEYS[number], "printed", "value"))
-    frame["value"] = pd.to_numeric(frame["value"], errors="coerce")  # "cosine" has no number
-    return frame
 
 
 def _read(path: Path, columns: tuple[str, ...]) -> pd.DataFrame:

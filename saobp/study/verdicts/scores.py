@@ -10,7 +10,6 @@ from saobp.study.setup import labels
 from saobp.study.setup.tasks_and_metrics import GLUE, TASKS
 from saobp.study.statistics import Error, Estimate, estimates, mean_interval, seed_variance, task_scores
 from saobp.study.statistics.seeds import SIDES, Record
-from saobp.study.statistics.task_scores import Score
 from saobp.study.verdicts.claims_and_measurements import Measurement, fixed, measured
 from saobp.study.verdicts.studies import Studies
 
@@ -34,17 +33,12 @@ class Scores:
             ours, theirs = (task_scores.scores(records, model, name, task) for name in sides)
             if ours and theirs and all(run.constant for run in ours + theirs):
                 self.constant.append(task)
-            elif ours and theirs:
-                self._add(task, ours, theirs)
+            elif ours and theirs and (found := estimates.seed_differences(ours, theirs)):
+                by_seed = pd.Series([*found.values()]).groupby([seed for seed, _ in found]).mean().to_dict()
+                errors = np.nan_to_num(estimates.score_difference(ours, theirs).over_items)
+                self.gaps[task] = by_seed, *errors.tolist()
         several = [[*gap[0].values()] for gap in self.gaps.values() if len(gap[0]) > 1]
         self.spread = seed_variance(several) if several else None
-
-    def _add(self, task: str, ours: list[Score], theirs: list[Score]) -> None:
-        found = estimates.seed_differences(ours, theirs)
-        if found:
-            by_seed = pd.Series([*found.values()]).groupby([seed for seed, _ in found]).mean().to_dict()
-            gap = estimates.score_difference(ours, theirs)
-            self.gaps[task] = by_seed, *np.nan_to_num(gap.over_items).tolist()
 
     def measure(self, part: str, weights: dict[str, float], paper: float | None = None, also: str = "") -> list:
         """Measure a weighted sum of tasks over the seeds that have all of them; nothing where a task has no run.
