@@ -116,7 +116,7 @@ def layer_axes(ax: Axes, frame: pd.DataFrame, measure: str = "largest_column_sha
     found = sides(frame, measure)
     for side, (factor, _, dash) in SIDES.items():
         ax.plot(found.index, found[side], dash, marker=".", color=COLOURS[factor], label=side)
-        middle = found.index[len(found) // 2]
+        middle = found.index[len(found) // 2 + (side == "softmax")]  # two names at one height stay apart
         ax.annotate(side, (middle, found.loc[middle, side]), (0, 4), textcoords="offset points", ha="center",
                     color=COLOURS[factor], fontsize=7)  # fmt: skip
     ax.margins(y=0.15)
