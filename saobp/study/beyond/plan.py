@@ -75,7 +75,7 @@ class Plan(Strict):
     name: str
     interim: str
     studies: dict[str, Planned]
-    departures: list[str]
+    departures: dict[str, list[str]]
 
 
 def file() -> Path:
