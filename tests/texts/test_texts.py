@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from functools import cache
+from math import log
 
 import example_records as examples
 import pandas as pd
@@ -199,6 +200,15 @@ def seeds_of_the_plan(put):
         return exam.fresh()
 
     return of_exam
+
+
+def test_every_rerun_is_a_pair_of_held_out_losses_of_which_the_tracked_record_has_one():
+    for row in tracked.repeats().itertuples():
+        ends = {run["name"]: log(run["metrics"]["perplexity"]) for run in tracked.study(row.study)
+                if run["stage"] in ("pretrain", "decoder")}  # fmt: skip
+        for run in tracked.metrics(row.study, "beyond")[0]["strengths"]:
+            ends[f"strength {run['strength']}, seed {run['seed']}"] = run["curve"][-1]["loss"]
+        assert min(abs(ends[row.run] - row.first), abs(ends[row.run] - row.second)) < 1e-5, row.run
 
 
 def test_what_the_step_does_to_a_matrix_is_not_how_trained_models_differ():

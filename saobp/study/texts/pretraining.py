@@ -107,7 +107,7 @@ def apart() -> float:
     return float((tracked.repeats()["second"] - tracked.repeats()["first"]).abs().max())
 
 
-def reruns() -> list[float]:
-    """Return the differences between two runs of one seed in the study, in nats, the largest last."""
-    own = tracked.repeats().query("study == @STUDY")
+def reruns(study: str = STUDY) -> list[float]:
+    """Return the differences between two runs of one seed in a study, in nats, the largest last."""
+    own = tracked.repeats().query("study == @study")
     return sorted((own["second"] - own["first"]).abs())
