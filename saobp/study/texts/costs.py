@@ -35,6 +35,12 @@ def at_length(length: int, way: str = "high", against: str = "sdpa") -> Estimate
     return _ratio(row[f"ratio_to_{against}"], row["rounds"])
 
 
+def memory() -> list[float]:
+    """Return the peak memory of attention alone with High over fused attention's, length by length."""
+    peaks = {(row["length"], row["way"]): row["peak_mib"]["median"] for row in run()["metrics"]["lengths"]}
+    return [peak / peaks[length, "sdpa"] for (length, way), peak in peaks.items() if way == "high"]
+
+
 def longest() -> int:
     """Return the largest number of tokens at which every way was timed."""
     return max(row["length"] for row in run()["metrics"]["lengths"] if row["way"] == "materialised")

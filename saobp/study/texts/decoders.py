@@ -47,6 +47,18 @@ def leak() -> Estimate:
     return mean_interval(run("high_all_rows")["leak"]["by_block"])
 
 
+def perplexity(algorithm: str) -> Estimate:
+    """Return a decoder's held-out perplexity (95 % over sequences)."""
+    found = run(algorithm)
+    return Estimate(found["perplexity"], *found["perplexity_interval"], 1, found["sequences"])
+
+
+def leaking() -> tuple[int, int]:
+    """Count the positions at which the form that reads later rows gains by them, and all."""
+    found = run("high_all_rows")["leak"]["by_position"]
+    return sum(gap > 0 for gap in found), len(found)
+
+
 def prefix_loss(algorithm: str) -> float:
     """Return a decoder's loss when each token is predicted from its prefix alone, in nats per token."""
     return run(algorithm)["leak"]["prefixes"]

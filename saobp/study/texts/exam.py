@@ -76,8 +76,18 @@ def along(name: str = "high", against: str = "original", study: str = FIRST) -> 
 
 def at(step: int, layers: int, number: int, study: str = FIRST) -> pd.Series:
     """Return the mean accuracy of each algorithm at one step, one depth and one number of hops (percent)."""
-    frame = accuracy_by_hops.curves(runs(study)).query("step == @step and layers == @layers and hops == @number")
-    return frame.groupby("algorithm")["accuracy"].mean()
+    return _by_seed(step, number, study, [layers]).mean()
+
+
+def difference_at(step: int, number: int, study: str = FIRST, layers: int | None = None) -> Estimate:
+    """Return High − Original at one step and number of hops, in points; without `layers` the mean over depths."""
+    means = _by_seed(step, number, study, [layers] if layers else [int(depth) for depth in depths()])
+    return mean_interval((means["high"] - means["original"]).dropna().tolist())
+
+
+def _by_seed(step: int, number: int, study: str, layers: list[int]) -> pd.DataFrame:
+    frame = accuracy_by_hops.curves(runs(study)).query("step == @step and layers in @layers and hops == @number")
+    return frame.groupby(["algorithm", "seed"])["accuracy"].mean().unstack("algorithm")
 
 
 def known(name: str, layers: int, number: int) -> int:

@@ -66,6 +66,19 @@ def similarity(factor: str = "high", strength: float = 0.1) -> Estimate:
     return Estimate(row["difference"], *row["interval"], 1, untrained()["pairs"])
 
 
+def gains(factor: str) -> dict[float, Estimate]:
+    """Return `similarity` of each strength at which a factor gains with an interval above 0."""
+    strengths = [row["strength"] for row in untrained()["similarity"] if row["factor"] == factor]
+    found = {strength: similarity(factor, strength) for strength in strengths}
+    return {strength: gain for strength, gain in found.items() if gain.low > 0}
+
+
+def one_layer() -> tuple[int, Estimate]:
+    """Return the layer, counted from 1, in which the step alone costs most, and that difference in points."""
+    row = min(untrained()["one_layer"], key=lambda row: row["difference"])
+    return row["layer"], Estimate(row["difference"], *row["interval"], 1, untrained()["pairs"])
+
+
 def plain_similarity() -> float:
     """Return Spearman's correlation of plain attention, in percent."""
     return _arm("none", 0.0)["spearman"]

@@ -51,10 +51,12 @@ def most(what: str) -> float:
     return max(record["metrics"][what] for record in found) / 1e6
 
 
-def scored(study: str, task: str) -> tuple[int, int]:
-    """Count the pretraining runs of a study that a task scored, and their algorithms."""
-    given = [run["parameters"] for run in tracked.select(study, "finetune") if task in run["metrics"]["tasks"]]
-    return len({(run["algorithm"], run["seed"]) for run in given}), len({run["algorithm"] for run in given})
+def scored(study: str, task: str) -> tuple[int, int, int]:
+    """Count the pretraining runs of a study that a task scored, their algorithms, and the checkpoints of one run."""
+    found = [run for run in tracked.select(study, "finetune") if task in run["metrics"]["tasks"]]
+    given = {(run["parameters"]["algorithm"], run["parameters"]["seed"]) for run in found}
+    checkpoints = len(found[0]["metrics"]["tasks"][task]["curve"])
+    return len(given), len({algorithm for algorithm, _ in given}), checkpoints
 
 
 def parameters(study: str) -> float:
