@@ -27,6 +27,13 @@ def test_a_slice_is_never_complete_and_says_what_it_is_of():
     assert (found["rows"], found["published_rows"]) == (10, 100)
 
 
+def test_two_slices_of_a_split_count_its_published_rows_once():
+    pieces = [("validation", 0, 10), ("validation", 50, 100), ("test", 0, 5)]
+    split = "validation[:10%]+validation[50%:]+test"
+    found = splits.completeness("d", "c", split, pieces, [100, 100, 5], True, [""])
+    assert (found["rows"], found["published_rows"]) == (65, 105)
+
+
 def test_unknown_published_rows_stay_unknown():
     pieces = [("train", 0, 5), ("validation", 0, 5)]
     found = splits.completeness("d", None, "train+validation", pieces, [5, None], False, ["a", "a"])

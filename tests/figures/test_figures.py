@@ -181,11 +181,13 @@ def test_the_forest_fits_a_page_and_in_a_column_shows_the_part_that_decides_of_e
     rows = [("a", "A", "x", 1.0, True), ("a", "A", "x", 2.0, False), ("b", "B", "", np.nan, True)]
     frame = pd.DataFrame(rows, columns=["claim", "title", "study", "value", "decides"])
     frame = frame.assign(outcome=["imprecise", "imprecise", "not run"], scope="", low=np.nan, high=np.nan, paper=np.nan)
+    frame = frame.assign(alone=["contradicted", "imprecise", "not run"])
     tracked = pd.read_csv(paths.root() / "figures" / "figure-claims.csv")
     for width, titles, marks in ((figures.PAGE, ["A", "B"], [1.0, 2.0]), (figures.COLUMN, ["A"], [1.0])):
         ax = claims.plot(frame, width).axes[0]
         assert [text.get_text() for text in ax.texts] == titles
         assert [line.get_xdata()[0] for line in ax.lines if line.get_marker() == "o"] == marks
+        assert next(line for line in ax.lines if line.get_marker() == "o").get_color() == claims.COLOURS["contradicted"]
         forest = claims.plot(tracked, width)
         assert forest.get_figheight() < 9.7, "inches of text on an ACL page"
         forest.draw_without_rendering()
@@ -502,7 +504,7 @@ def test_a_form_that_falls_below_the_axis_is_named_with_its_value_and_the_sink_i
     high = next(line for line in strength.lines if line.get_color() == style.LOOKS["high"].colour)
     assert high.get_xydata() == pytest.approx(np.array([[0.1, -3], [0.5, -15]]))
     names = [text.get_text() for text in strength.texts]
-    assert "High (−15.0)" in names and "Low" in names and "below the axis:\nElemMul −20.0" in names
+    assert "High (−15.0 at 0.5)" in names and "Low" in names and "no λ:\nElemMul −20.0" in names
     assert alone.lines[-1].get_ydata().tolist() == [0, -0.5, 0, 0, 0, 0]
     assert [line.get_ydata()[1] for line in layer.lines] == pytest.approx([2.0, 2.1, 1.05])
 
@@ -521,7 +523,10 @@ def test_the_curve_of_lengths_is_the_record_s_with_its_ends_and_its_device():
     assert (frame["device"] == "cpu").all() and (frame["threads"] == 1).all() and (frame["rounds"] == 9).all()
     longest = max((row for row in run["metrics"]["lengths"] if row["way"] == "high"), key=lambda row: row["length"])
     longest["ratio_to_sdpa"]["median"] = 7.25  # within a round, which the ratio of two medians is not
-    assert costs.numbers(figures.data("length", [run]))["ms"] == 7.25
+    said = costs.numbers(figures.data("length", [run]))
+    peaks = frame.set_index(["way", "length"])["mib"]
+    ratios = [peaks["high", length] / peaks["sdpa", length] for length in sorted(set(frame["length"]))]
+    assert said["ms"] == 7.25 and said["peaks"] == {"least": min(ratios), "most": max(ratios)}
     del run["metrics"]["lengths"]
     with pytest.raises(figures.FigureError, match="a cost record with lengths"):
         figures.data("length", [run])

@@ -297,3 +297,6 @@ def test_every_outcome_has_a_row_in_one_section_of_the_claims():
     assert shown == tables.outcomes().index.tolist() and len(rows) - len(shown) == 7
     with pytest.raises(ValueError, match="'no-claim'"):
         tables.claims("gains", "no-claim")
+    titles = tables.outcomes()[tables.outcomes() == "contradicted"].index.tolist()
+    assert [title for title, _ in tables.contradicted()] == titles
+    assert all(n[0].isdigit() for _, n in tables.contradicted())

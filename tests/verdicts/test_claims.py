@@ -9,11 +9,13 @@ import pandas as pd
 import pytest
 
 from saobp.study import verdicts
+from saobp.study.beyond import accuracy_by_hops
 from saobp.study.figures import claims as forest
 from saobp.study.paper import numbers
 from saobp.study.publication import cli
 from saobp.study.setup import paths
 from saobp.study.statistics import Error, Estimate, mean_interval
+from saobp.study.texts import tracked
 from saobp.study.verdicts import claims_and_measurements, outcomes, registry
 from saobp.study.verdicts.outcomes import CONTRADICTED, IMPRECISE, NO_EFFECT, NOT_RUN, SUPPORTED
 
@@ -172,6 +174,25 @@ def test_the_step_is_measured_on_every_task_and_one_seed_borrows_the_spread_of_s
         part = rows[study].parts[0]
         assert part.n == 1 and "borrowed from narrow" in part.method and rows[study].outcome == IMPRECISE
         assert (part.high - part.low) / 2 == pytest.approx(4.303 * spread, rel=0.01)  # two degrees of freedom
+
+
+def test_the_planned_study_decides_gain_and_cause_over_training_and_the_table_says_so(decided):
+    rows = {(row.claim.id, row.study): row for row in decided}
+    for claim in ("multihop-gain", "multihop-cause"):
+        planned, first = rows[claim, "hops"], rows[claim, "stories"]
+        assert verdicts.table.cells(planned)[1].endswith(": mean over the checks of training (±2 points)")
+        assert verdicts.table.cells(first)[1].endswith(": after training (±2 points)")
+        assert "after training" in [row.part for row in planned.aside]
+    runs = [run for record in accuracy_by_hops.planned(tracked.study("hops")) for run in record["metrics"]["multihop"]]
+    found = accuracy_by_hops.gain_along(runs, "high", "sinkhorn")[0].value
+    assert rows["multihop-cause", "hops"].parts[0].estimate == found
+
+
+def test_the_table_names_the_part_that_decides_and_a_task_of_one_answer_is_left_out(decided):
+    (row,) = [row for row in decided if (row.claim.id, row.study) == ("decoder-zero-shot", "narrow")]
+    _, measured, outcome, *_ = verdicts.table.cells(row)
+    assert measured == "zero-shot accuracy, causal High − Original: RACE-Middle (±1 points)"
+    assert outcome == "imprecise (0 of 1 part holds, 1 left out, 4 not run)"
 
 
 def test_a_repeated_run_is_shown_beside_the_first(decided, again):

@@ -85,7 +85,9 @@ def completeness(
     notes: list[str],
 ) -> dict[str, Any]:
     """Put what a split holds of the published one in a dictionary; a slice is never complete."""
-    rows, due = sum(stop - start for _, start, stop in pieces), None if None in published else sum(published)
+    rows = sum(stop - start for _, start, stop in pieces)
+    counts = {base: count for (base, *_), count in zip(pieces, published)}  # two slices of a split count it once
+    due = None if None in published else sum(counts.values())
     if "[" in split:
         bases = " and ".join(dict.fromkeys(base for base, _, _ in pieces))
         whole, notes = False, [*notes, f"{rows} rows of {bases}"]

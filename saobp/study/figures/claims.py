@@ -9,7 +9,15 @@ from matplotlib.patches import Patch
 
 from saobp.study.figures import style
 from saobp.study.verdicts.claims_and_measurements import AT_PAPER_SIZE, PRINTED
-from saobp.study.verdicts.outcomes import CONTRADICTED, IMPRECISE, NO_EFFECT, NOT_RUN, SUPPORTED, Verdict
+from saobp.study.verdicts.outcomes import (
+    CONTRADICTED,
+    IMPRECISE,
+    NO_EFFECT,
+    NOT_RUN,
+    SUPPORTED,
+    Verdict,
+    of_part,
+)
 
 COLOURS = {SUPPORTED: "#009E73", CONTRADICTED: "#D55E00", NO_EFFECT: "#0072B2", IMPRECISE: "0.5", NOT_RUN: "0.75"}
 LINEAR, FAR = 2.0, 100.0  # margins up to which the axis is linear, and at which it ends
@@ -23,7 +31,8 @@ def data(verdicts: list[Verdict]) -> pd.DataFrame:
     """Return one row per primary measurement: estimate, interval and the paper's number in margins towards the claim.
 
     Columns: claim, title, study, scope, measurement, outcome (of the claim in that study), value, low, high, paper,
-    decides (whether it is `Verdict.weakest`). A claim without a run has one row without numbers.
+    decides (whether it is `Verdict.weakest`), alone (the outcome of the measurement by itself). A claim without a run
+    has one row without numbers.
     """
     rows = []
     for verdict in verdicts:
@@ -32,16 +41,16 @@ def data(verdicts: list[Verdict]) -> pd.DataFrame:
             low, high = sorted(map(signed, (part.low, part.high)))
             paper = np.nan if part.paper is None else signed(part.paper)
             bounds = (low, high) if part.bounded else (np.nan, np.nan)
-            known = (signed(part.estimate), *bounds, paper, part is verdict.weakest)
+            known = (signed(part.estimate), *bounds, paper, part is verdict.weakest, of_part(verdict.claim, part))
             rows.append((*fixed, part.part, verdict.outcome, *known))
         if not verdict.parts:
-            rows.append((*fixed, "", verdict.outcome, *[np.nan] * 4, True))
+            rows.append((*fixed, "", verdict.outcome, *[np.nan] * 4, True, verdict.outcome))
     names = ["claim", "title", "study", "scope", "measurement", "outcome", "value", "low", "high", "paper", "decides"]
-    return pd.DataFrame(rows, columns=names)
+    return pd.DataFrame(rows, columns=[*names, "alone"])
 
 
 def plot(frame: pd.DataFrame, width: float = style.PAGE) -> Figure:
-    """Draw the forest; filled marks are of the paper's size, hollow ones of others, ticks the paper's numbers.
+    """Draw the forest; filled marks are of the paper's depth and width, hollow ones are not, ticks the paper's numbers.
 
     Below five inches the claims that were run stand alone, each above its marks: the part that decides, per study.
     """
@@ -59,13 +68,17 @@ def plot(frame: pd.DataFrame, width: float = style.PAGE) -> Figure:
         look = {"ha": "right" if side else "left", "va": "center", "fontsize": 5.5}
         ax.text(*where, parts["title"].iloc[0], transform=ax.get_yaxis_transform(), **look)
     _legend(figure, side)
-    counts = [int((outcomes == name).sum()) for name in (SUPPORTED, CONTRADICTED, NOT_RUN)]
-    said = "Of {} outcomes {} are supported, {} contradicted, {} not run".format(len(outcomes), *counts)
+    counts = [int((outcomes == name).sum()) for name in (SUPPORTED, CONTRADICTED, NO_EFFECT, IMPRECISE, NOT_RUN)]
+    said = "Of {} outcomes {} are supported, {} contradicted, {} without effect, {} imprecise, {} not run"
+    said = said.format(len(outcomes), *counts)
     style.head(ax, "", said + " (left out)" * (not side))
     return figure
 
 
-AXIS = 'Estimate in margins. Right of 0: as claimed;\na claim of "slight" or "follows from": in the grey band'
+AXIS = (
+    "Estimate in margins (linear to ±2, logarithmic beyond)\n"
+    'Right of 0: as claimed; a claim of "slight"\nor "follows from": in the grey band'
+)
 
 
 def _axes(figure: Figure, height: float) -> Axes:
@@ -86,7 +99,7 @@ def _row(ax: Axes, top: float, bottom: float, parts: pd.DataFrame) -> None:
         return
     places = np.linspace(top, bottom, len(parts) + 2)[1:-1]
     for place, part in zip(places, parts.itertuples()):
-        colour = COLOURS[part.outcome]
+        colour = COLOURS[part.alone]
         ax.plot(np.clip([part.low, part.high], -FAR, FAR), [place, place], color=colour, lw=0.7, solid_capstyle="butt")
         ax.plot(np.clip(part.value, -FAR, FAR), place, DIAMOND if part.scope == PRINTED else "o", ms=2.4, mew=0.6,
                 color=colour, mfc=colour if part.scope == AT_PAPER_SIZE else "white")  # fmt: skip
@@ -99,7 +112,7 @@ def _legend(figure: Figure, side: bool) -> None:
     handles += [Patch(facecolor="none", edgecolor="0.6", hatch="/////", lw=0, label=NOT_RUN)] if side else []
     mark = {"ls": "", "marker": "o", "ms": 3, "color": "black"}
     handles += [
-        Line2D([], [], label="paper's size", **mark), Line2D([], [], mfc="white", label="other models", **mark),
+        Line2D([], [], label=AT_PAPER_SIZE, **mark), Line2D([], [], mfc="white", label="other models", **mark),
         Line2D([], [], mfc="white", label="printed numbers alone", **mark | {"marker": DIAMOND}),
         Line2D([], [], ls="", marker="|", ms=5, color="black", label="the paper's number"),
         Patch(color="0.93", label="within the margin"),

@@ -20,7 +20,7 @@ CURVES = {
 QUANTITIES = {"ms": "Time (ms), with quartiles", "mib": "Peak memory (MiB), with range"}
 HEADS = {
     "ms": "High takes {ratio:.1f} times as long at {length:,} tokens",
-    "mib": "High's peak is {ratio:.1f} times Original's at {length:,} tokens",
+    "mib": "High's peak memory is {least:.1f} to {most:.1f} times Original's",
 }
 RATIOS = ("ratio_to_sdpa", "ratio_to_materialised")
 ENDS = {"median": "", "low": "_low", "high": "_high"}  # of a quantity, as its columns end
@@ -84,17 +84,23 @@ def length_figure(frame: pd.DataFrame, width: float) -> Figure:
     said = numbers(frame)
     for letter, ax, quantity in zip("ab", figure.subplots(*((1, 2) if side else (2, 1))), QUANTITIES):
         length_axes(ax, frame, quantity)
-        style.head(ax, letter, HEADS[quantity].format(ratio=said[quantity], length=said["length"]))
+        style.head(ax, letter, HEADS[quantity].format(ratio=said[quantity], length=said["length"], **said["peaks"]))
     handles, names = ax.get_legend_handles_labels()
     figure.legend(handles, names, loc="outside upper center", ncols=len(names) if side else 2)
     return figure
 
 
 def numbers(frame: pd.DataFrame) -> dict[str, Any]:
-    """For the caption: at the greatest length High's time and peak over the fused Original's, rounds and device."""
+    """For the caption: at the greatest length High's time and peak over the fused Original's, rounds and device.
+
+    `peaks`: the least and the most of the ratio of peaks over all lengths.
+    """
     longest = frame[frame["length"] == frame["length"].max()].set_index("way")
     peaks = longest["mib"]
     ratios = {"ms": longest["ratio_to_sdpa"].get("high", nan), "mib": peaks.get("high", nan) / peaks.get("sdpa", nan)}
+    every = frame.pivot(index="length", columns="way", values="mib").reindex(columns=["high", "sdpa"])
+    span = every["high"] / every["sdpa"]
+    ratios["peaks"] = {"least": span.min(), "most": span.max()}
     where = {name: frame[name].iloc[0] if name in frame else "" for name in ("rounds", "device", "threads")}
     return ratios | where | {"length": int(frame["length"].max()), "least": int(frame["length"].min())}
 

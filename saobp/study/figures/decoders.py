@@ -64,10 +64,15 @@ def plot(frame: pd.DataFrame, width: float) -> Figure:
     """Draw the losses of the full pass, both ways to take the loss, and the leak by position."""
     figure, axes = style.panels(width, 3, 2.2)
     said = numbers(frame)
+    said |= {
+        "near": _beside(said["high"]),
+        "far": _beside(said["leaky"]),
+        "runs": labels.counted(said["seeds"], "seed"),
+    }
     heads = (
-        "High ends at {high:+.2f} nats from Original, all rows at {leaky:+.2f} (n = {seeds})",
-        "From prefixes alone the loss of all rows rises by {leak:.2f} [{low:.2f}, {top:.2f}] (n = {sequences})",
-        "All rows leaks at {leaks} of {places} positions (n = {sequences})",
+        "High ends {near} Original, High with all rows {far} ({runs})",
+        "From prefixes alone High with all rows loses {leak:.2f} nats [{low:.2f}, {top:.2f}] ({sequences} sequences)",
+        "The leak: {leaks} of {places} positions ({sequences} sequences)",
     )
     for letter, ax, draw, text in zip("abc", axes, (curve_axes, pass_axes, position_axes), heads):
         style.head(draw(ax, frame), letter, text.format(**said))
@@ -113,6 +118,10 @@ def position_axes(ax: Axes, frame: pd.DataFrame) -> Axes:
     ax.text(0.97, 0.04, f"line: mean of {SMOOTHED}", ha="right", fontsize=7, color=colour, transform=ax.transAxes)
     ax.set(xlabel="Position of the predicted token", ylabel="Prefixes − full pass (nats)")
     return ax
+
+
+def _beside(gap: float) -> str:
+    return f"{abs(gap):.2f} nats {'below' if gap < 0 else 'above'}"
 
 
 def _name(algorithm: str) -> str:

@@ -14,6 +14,7 @@ FORMS = ("high", "low", "uniform")  # that have a strength
 LEAST = -3.0  # points down to which the axis goes; what falls further is named with its value
 MEASURES = {"largest_column_share": "Largest column (share of mass)", "entropy": "Entropy (nats)", "gtd": "GTD"}
 SIDES = {"plain": ("none", "raw", "-"), "softmax": ("high", "raw", ":"), "refined": ("high", "refined", "-")}
+WORDS = {"plain": "plain softmax", "softmax": "softmax with the step", "refined": "after the step"}
 COLOURS = {"none": "0.5", "high": style.LOOKS["high"].colour}
 
 
@@ -67,7 +68,7 @@ def plot(frame: pd.DataFrame, width: float) -> Figure:
     said = numbers(frame)
     heads = (
         "High at λ = {strength:g}: {high} points (n = {pairs:,})",
-        "High in one layer alone: {alone:+.1f} points at worst (layer {layer})",
+        "High at λ = {strength:g} in one layer: {alone:+.1f} points at worst (layer {layer})",
         "In layer {sink} the softmax puts {softmax:.2f} on one token with the step, {plain:.2f} without (n = {texts})",
     )
     for letter, ax, draw, text in zip("abc", axes, (strength_axes, alone_axes, layer_axes), heads):
@@ -88,7 +89,7 @@ def strength_axes(ax: Axes, frame: pd.DataFrame) -> Axes:
     ax.text(
         0.03,
         0.04,
-        style.minus("\n".join(["below the axis:", *others])),
+        style.minus("\n".join(["no λ:", *others])),
         fontsize=7,
         color="0.4",
         transform=ax.transAxes,
@@ -96,7 +97,8 @@ def strength_axes(ax: Axes, frame: pd.DataFrame) -> Axes:
     ax.set(xscale="log", xlabel="λ (nats)", ylabel="Similarity − plain (points)", ylim=(LEAST, -LEAST / 4))
     style.plain_numbers(ax.xaxis)
     ends = {name: rows["value"].iloc[-1] for name, rows in lines.items()}
-    below = {name: style.minus(f" ({end:.1f})") if end < LEAST else "" for name, end in ends.items()}
+    last = whole["strength"].max()
+    below = {name: style.minus(f" ({end:.1f} at {last:g})") if end < LEAST else "" for name, end in ends.items()}
     names = {name: labels.algorithm_title(name) + below[name] for name in lines}
     return style.label_ends(ax, {name: max(end, LEAST) for name, end in ends.items()}, names)
 
@@ -115,10 +117,10 @@ def layer_axes(ax: Axes, frame: pd.DataFrame, measure: str = "largest_column_sha
     """Draw a measure of the plain model by layer, and of both sides of the step in the model with it."""
     found = sides(frame, measure)
     for side, (factor, _, dash) in SIDES.items():
-        ax.plot(found.index, found[side], dash, marker=".", color=COLOURS[factor], label=side)
-        middle = found.index[len(found) // 2 + (side == "softmax")]  # two names at one height stay apart
-        ax.annotate(side, (middle, found.loc[middle, side]), (0, 4), textcoords="offset points", ha="center",
-                    color=COLOURS[factor], fontsize=7)  # fmt: skip
+        ax.plot(found.index, found[side], dash, marker=".", color=COLOURS[factor], label=WORDS[side])
+        middle, above = found.index[len(found) // 2], side == "softmax"  # the other names below their lines
+        ax.annotate(WORDS[side], (middle, found.loc[middle, side]), (0, 4 if above else -10), ha="center",
+                    textcoords="offset points", color=COLOURS[factor], fontsize=7)  # fmt: skip
     ax.margins(y=0.15)
     ax.set(xlabel="Layer", ylabel=MEASURES[measure], xticks=found.index)
     return ax

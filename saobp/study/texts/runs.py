@@ -6,7 +6,9 @@ from typing import Any
 import pandas as pd
 
 from saobp.measure.prose import prose
+from saobp.study.data.splits import base_splits
 from saobp.study.setup import paths, records, typed_by_hand
+from saobp.study.setup.tasks_and_metrics import PUBLISHED_ROWS
 from saobp.study.tables import context
 from saobp.study.texts import tracked
 
@@ -70,12 +72,20 @@ def minutes(command: str) -> pd.Series:
 
 
 def splits(study: str) -> list[dict[str, Any]]:
-    """Return every split that a study read which is not the published one: name, rows, published rows, note."""
+    """Return every split that a study read which is not the published one: name, rows, published rows, note.
+
+    Published rows are the hub's where known: some records count a split once per slice.
+    """
     found = {}
     for split in (split for record in tracked.study(study) for split in record["data"].get("splits") or []):
         if not split["complete"]:
             found.setdefault((_name(split), split["split"]), split)
-    return [split | {"name": name} for (name, _), split in sorted(found.items())]
+    return [split | {"name": name, "published_rows": _published(split)} for (name, _), split in sorted(found.items())]
+
+
+def _published(split: dict[str, Any]) -> int | None:
+    known, bases = PUBLISHED_ROWS.get((split["dataset"], split.get("config")), {}), set(base_splits(split["split"]))
+    return sum(known[base] for base in bases) if bases <= set(known) else split["published_rows"]
 
 
 def _name(split: dict[str, Any]) -> str:

@@ -84,6 +84,16 @@ def outcomes() -> pd.Series:
     )
 
 
+def contradicted() -> list[tuple[str, str]]:
+    """Return the claims that are contradicted, each with n; "3 seeds", or "1 seed, its spread borrowed"."""
+    blocks = (paths.figures() / "claims.md").read_text(encoding="utf-8").split("\n\n")
+    table = next(_read(block) for block in blocks if block.startswith("|"))
+    methods = _deciding(pd.read_csv(paths.figures() / "claims.csv"))["method"]
+    lent = methods.str.contains("borrowed", na=False).map({True: ", its spread borrowed", False: ""})
+    table = table.assign(n=table["n"] + lent.tolist())[table["Outcome"].str.startswith("contradicted")]
+    return [*zip(table["Claim"], table["n"])]
+
+
 def claims(*starts: str) -> tuple[list[str], str]:
     """Return figures/claims.md in two parts: its first table, `marked` and cut before each claim of `starts`; the rest.
 

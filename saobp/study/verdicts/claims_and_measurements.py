@@ -18,7 +18,7 @@ from saobp.study.statistics import Error, Estimate, level_at
 
 Ends = Callable[[float], tuple[float, float]]  # an interval's ends at a level
 AT_PAPER_SIZE, SCALED, STORIES, PUBLIC, PRINTED = (
-    "paper's size", "scaled-down model", "story world", "public encoder", "printed numbers",
+    "paper's depth and width", "scaled-down model", "story world", "public encoder", "printed numbers",
 )  # fmt: skip
 
 SEEDS = "Student's t over seeds"
@@ -71,6 +71,7 @@ class Measurement:
     of: str = "seeds"  # what n counts
     method: str = SEEDS
     records: tuple[str, ...] = ()
+    title: str = ""  # the part without the model
     paper: float | None = None
     aside: bool = False
     without: str = ""  # what it leaves out of the part that decides
@@ -141,7 +142,7 @@ def measured(study: str, model: str, found: Estimate, part: str = "", also: str 
     name = ", ".join(filter(None, (part, labels.model_title(model) if model else "", also)))
     scope = STORIES if study == "stories" else SCALED if labels.is_scaled_down(model) else AT_PAPER_SIZE
     facts = {"scope": scope, "interval": ends(found.value, found.error)}
-    facts |= {"n": found.seeds, "error": found.error}
+    facts |= {"title": ", ".join(filter(None, (part, also))), "n": found.seeds, "error": found.error}
     return Measurement(part=name, study=study, estimate=found.value, **facts | given)
 
 

@@ -59,18 +59,22 @@ def gain(studies: Studies) -> list[Measurement]:
 
 
 def cause(studies: Studies) -> list[Measurement]:
-    """High − Sinkhorn, which balances the keys' load and passes no messages.
+    """High − Sinkhorn, which balances the keys' load and passes no messages; over training where the plan says so.
 
     High − Shuffled stands aside: by the algebra the two are equal, so it checks the code and is no evidence.
     """
     rows = []
-    parts = {"sinkhorn": "High − Sinkhorn", "shuffled": "High − Shuffled, equal by the algebra"}
     for planned, common, runs in exams(studies):
-        for control, part in parts.items():
-            if found := accuracy_by_hops.gain(runs, "high", control):
-                facts = {"method": PAIRED, "post_hoc": not planned, "aside": control == "shuffled"}
-                row = measured(found=found[0], part=part, **facts, **common)
-                rows.append(row.at_reading(analyses()) if planned else row)
+        after, course = (
+            read(runs, "high", "sinkhorn") for read in (accuracy_by_hops.gain, accuracy_by_hops.gain_along)
+        )
+        if planned and course:
+            rows.append(measured(found=course[0], part=DURING, **common).at_reading(analyses()))
+        equal = accuracy_by_hops.gain(runs, "high", "shuffled")
+        for found, part in ((after, AFTER), (equal, "High − Shuffled, equal by the algebra")):
+            if found:
+                facts = {"method": PAIRED, "post_hoc": not planned, "aside": planned or found is equal}
+                rows.append(measured(found=found[0], part=part, **facts, **common))
     return rows
 
 

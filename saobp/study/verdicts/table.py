@@ -34,7 +34,8 @@ CAPTION = (
 )
 AGAIN = (
     "Some runs were made twice. The last column has the number with the repetition in place of the first run; each "
-    "outcome is that of its number alone."
+    "outcome is that of its number alone. Where only a run that lends its spread was repeated, the estimate stays and "
+    "the interval changes."
 )
 LEFT_OUT = "Some numbers are means over algorithms or sizes. The last column has the number without one of them."
 POST_HOC, SMALL = "†", "‡"
@@ -71,13 +72,16 @@ def _row(claim: Claim, part: Measurement, reruns: Reruns) -> dict[str, object]:
 def cells(verdict: Verdict) -> tuple[str, ...]:
     """Return a verdict's cells for readers, in the order of `HEADS`."""
     claim, part, parts = verdict.claim, verdict.weakest, verdict.parts
-    measured = f"{claim.endpoint} ({_margin(claim)})"
     if part is None:
-        return claim.title, measured, verdict.outcome, *["–"] * 4
+        return claim.title, f"{claim.endpoint} ({_margin(claim)})", verdict.outcome, *["–"] * 4
+    title = part.title or part.part * (len(parts) > 1)
+    measured = f"{claim.endpoint}{f': {title}' if title and (claim.parts or len(parts) > 1) else ''} ({_margin(claim)})"
     of = ""
     if len(parts) > 1 or claim.parts > len(parts):
         holding = sum(of_part(claim, other) == SUPPORTED for other in parts)
-        named = f", {claim.parts - len(parts)} not run" if claim.parts > len(parts) else ""
+        constant = sum(row.n == 0 and row.study == verdict.study for row in verdict.aside)
+        missing = {"left out": constant, "not run": claim.parts - len(parts) - constant}
+        named = "".join(f", {count} {why}" for why, count in missing.items() if count > 0)
         of = f" ({holding} of {len(parts)} {'parts hold' if len(parts) > 1 else 'part holds'}{named})"
     decided = verdict.outcome in (SUPPORTED, CONTRADICTED) and claim.direction != 0
     marks = POST_HOC * any(row.post_hoc for row in parts) + SMALL * (decided and small(claim, part))
