@@ -89,7 +89,7 @@ def head(ax: Axes, letter: str, text: str) -> Axes:
 
 
 def change(value: float, low: float, high: float, digits: int = 2) -> str:
-    """A difference for a heading: "higher by 0.04 [0.01, 0.06]", "no clear change, +0.03 [0.00, 0.07]", "+0.03"."""
+    """A difference for a heading: "higher, +0.04 [0.01, 0.06]", "no clear change, +0.03 [0.00, 0.07]", "+0.03"."""
     digits = cells.digits(digits, low, high)
     shown, *ends = (round(number, digits) + 0.0 for number in (value, low, high))  # no minus before a zero
     if not np.isfinite([low, high]).all():
@@ -97,7 +97,7 @@ def change(value: float, low: float, high: float, digits: int = 2) -> str:
     span = f"[{ends[0]:.{digits}f}, {ends[1]:.{digits}f}]"
     if low <= 0 <= high:
         return f"no clear change, {shown:+.{digits}f} {span}"
-    return f"{'higher' if low > 0 else 'lower'} by {abs(shown):.{digits}f} {span}"
+    return f"{'higher' if low > 0 else 'lower'}, {shown:+.{digits}f} {span}"
 
 
 def label_ends(ax: Axes, ends: Mapping[str, float], names: Mapping[str, str], gap: float = 0.075) -> Axes:

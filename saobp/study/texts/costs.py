@@ -7,18 +7,20 @@ from saobp.study.statistics import Estimate
 from saobp.study.texts import tracked
 from saobp.study.texts.attention import STUDY
 
-
-def run() -> dict[str, Any]:
-    """Return the record of the timing run."""
-    return tracked.select(STUDY, "cost")[0]
+EARLIER = "laptop"  # the same model, batch and threads, timed the day before
 
 
-def ratio(phase: str, algorithm: str = "high") -> Estimate:
+def run(study: str = STUDY) -> dict[str, Any]:
+    """Return the record of a timing run."""
+    return tracked.select(study, "cost")[0]
+
+
+def ratio(phase: str, algorithm: str = "high", study: str = STUDY) -> Estimate:
     """Return an algorithm's time over Original's: the median of the rounds and its quartiles (not a 95 % interval).
 
     Phases: "train", "train_no_dropout" and "inference".
     """
-    metrics = run()["metrics"]
+    metrics = run(study)["metrics"]
     return _ratio(metrics["ways"][algorithm][phase]["ratio"], metrics["repeats"])
 
 
@@ -33,6 +35,11 @@ def at_length(length: int, way: str = "high", against: str = "sdpa") -> Estimate
     metrics = run()["metrics"]
     row = next(row for row in metrics["lengths"] if (row["length"], row["way"]) == (length, way))
     return _ratio(row[f"ratio_to_{against}"], row["rounds"])
+
+
+def kept() -> list[float]:
+    """Return the time of attention alone with a kept matrix over fused attention's, length by length."""
+    return [row["ratio_to_sdpa"]["median"] for row in run()["metrics"]["lengths"] if row["way"] == "materialised"]
 
 
 def memory() -> list[float]:
