@@ -62,7 +62,6 @@ def numbers(frame: pd.DataFrame) -> dict[str, Any]:
 
 def plot(frame: pd.DataFrame, width: float) -> Figure:
     """Draw the losses of the full pass, both ways to take the loss, and the leak by position."""
-    figure, axes = style.panels(width, 3, 2.2)
     said = numbers(frame)
     said |= {
         "near": _beside(said["high"]),
@@ -74,9 +73,7 @@ def plot(frame: pd.DataFrame, width: float) -> Figure:
         "From prefixes alone High with all rows loses {leak:.2f} nats [{low:.2f}, {top:.2f}] ({sequences} sequences)",
         "The leak: {leaks} of {places} positions ({sequences} sequences)",
     )
-    for letter, ax, draw, text in zip("abc", axes, (curve_axes, pass_axes, position_axes), heads):
-        style.head(draw(ax, frame), letter, text.format(**said))
-    return figure
+    return style.beside(frame, width, (curve_axes, pass_axes, position_axes), [text.format(**said) for text in heads])
 
 
 def curve_axes(ax: Axes, frame: pd.DataFrame) -> Axes:

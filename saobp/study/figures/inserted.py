@@ -64,16 +64,13 @@ def sides(frame: pd.DataFrame, measure: str) -> pd.DataFrame:
 
 def plot(frame: pd.DataFrame, width: float) -> Figure:
     """Draw similarity against λ, one layer alone, and the largest column by layer."""
-    figure, axes = style.panels(width, 3, 2.2)
     said = numbers(frame)
     heads = (
         "High at λ = {strength:g}: {high} points (n = {pairs:,})",
         "High at λ = {strength:g} in one layer: {alone:+.1f} points at worst (layer {layer})",
         "In layer {sink} the softmax puts {softmax:.2f} on one token with the step, {plain:.2f} without (n = {texts})",
     )
-    for letter, ax, draw, text in zip("abc", axes, (strength_axes, alone_axes, layer_axes), heads):
-        style.head(draw(ax, frame), letter, text.format(**said))
-    return figure
+    return style.beside(frame, width, (strength_axes, alone_axes, layer_axes), [text.format(**said) for text in heads])
 
 
 def strength_axes(ax: Axes, frame: pd.DataFrame) -> Axes:

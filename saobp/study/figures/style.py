@@ -1,7 +1,7 @@
 """How every figure looks: the style sheet, the widths of a page, one colour an algorithm."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +9,7 @@ from textwrap import fill
 
 import matplotlib as mpl
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
@@ -86,6 +87,16 @@ def head(ax: Axes, letter: str, text: str) -> Axes:
     if inches < LEAST_INCHES:
         title.set_fontsize(0.92 * title.get_fontsize())  # two panels in a column: a unit would leave the page
     return ax
+
+
+def beside(
+    frame: pd.DataFrame, width: float, draws: Sequence[Callable[[Axes, pd.DataFrame], Axes]], heads: Sequence[str]
+) -> Figure:
+    """Draw a frame in panels side by side, a letter and a heading over each."""
+    figure, axes = panels(width, len(draws), 2.2)
+    for letter, ax, draw, text in zip("abc", axes, draws, heads, strict=True):
+        head(draw(ax, frame), letter, text)
+    return figure
 
 
 def change(value: float, low: float, high: float, digits: int = 2) -> str:
