@@ -3,8 +3,10 @@
 import pytest
 import torch
 
-from saobp.study.cost import length, timing, whole_model
+from saobp.study.beyond import plan
+from saobp.study.cost import alternations, length, timing, whole_model
 from saobp.study.paper import arithmetic
+from saobp.study.setup import records
 from saobp.study.training import architectures
 
 SMALL = {"sequences": 2, "length": 16}
@@ -45,6 +47,21 @@ def test_a_cost_run_has_every_number_of_table_9(monkeypatch):
             assert isinstance(numbers["kernel"], str)
     assert found["original"]["train"]["ratio"]["median"] == 1
     assert found["original_eager"]["train"]["ratio_to_eager"]["median"] == 1
+
+
+def test_a_planned_alternation_has_the_ratios_and_the_kernels_of_its_setting(tmp_path):
+    setting, file = alternations.Setting("train_no_dropout", *SMALL.values()), tmp_path / "timed.json"
+    alternations.record(setting, 1, 5, file, tmp_path)
+    found = records.read(file)
+    high, original = (found["metrics"]["ways"][way]["train_no_dropout"] for way in ("high", "original"))
+    assert found["metrics"]["repeats"] == 5 and found["parameters"]["threads"] == found["device"]["threads"] == 1
+    assert original["ratio"]["median"] == 1 and original["kernel"] and high["ratio_to_eager"]["median"] > 0
+
+
+def test_the_plan_names_each_setting_once_per_thread_count():
+    names = [name for name, _ in alternations.records_of(plan.section(plan.file(), "cost", plan.Question))]
+    assert len(set(names)) == len(names) == len(alternations.THREADS) * len(alternations.SETTINGS)
+    assert {name.rpartition("-")[2] for name in names} == {"1", "2"}
 
 
 def test_ways_take_turns_and_are_compared_within_a_round():

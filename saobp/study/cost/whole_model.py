@@ -100,7 +100,7 @@ def measure(model: str, vocabulary: int, sequences: int, length: int, rounds: in
         networks = {way: build(model, vocabulary, way, dropout=dropout).to(timing.place()) for way in WAYS}
         calls = {way: call_of(phase, network, inputs) for way, network in networks.items()}
         for way, found in timing.interleaved(calls, rounds, against=WAYS[:2]).items():
-            ways[way][phase] = _rates(found, sequences, length, training) | {
+            ways[way][phase] = rates(found, sequences, length, training) | {
                 "gmacs": macs(model, vocabulary, way, length, training=training),
                 "peak_mib": timing.in_processes(peak, phase, model, vocabulary, way, sequences, length),
                 "kernel": timing.attention_kernel(calls[way]),
@@ -116,7 +116,7 @@ def kept(network: nn.Module, inputs: dict[str, Tensor]) -> float:
     return timing.kept_for_backward(lambda: network(**inputs).loss, network.parameters())
 
 
-def _rates(found: dict[str, Any], sequences: int, length: int, training: bool) -> dict[str, Any]:
+def rates(found: dict[str, Any], sequences: int, length: int, training: bool) -> dict[str, Any]:
     """Turn quartiles of milliseconds into the units of Table 9."""
     low, high = found["quartiles_ms"]
     done = 1e3 * sequences * (length if training else 1)

@@ -142,10 +142,11 @@ def strengths(studies: Studies) -> list[Measurement]:
 def cost(studies: Studies, phase: str, to: str) -> list[Measurement]:
     """Median ratio of a training step's times, round by round, with the interval of the median.
 
-    Where the ratio is that to Original's kernel, that kernel must be a fused one.
+    Where the ratio is that to Original's kernel, that kernel must be a fused one. The planned study is of several
+    thread counts, a part each.
     """
-    rows = []
-    for study, runs in studies.of("cost").items():
+    rows, timed = [], [*studies.of("cost").items(), *studies.of("alternations", phase=phase).items()]
+    for study, runs in timed:
         for run in runs:
             ways, model = run["metrics"]["ways"], run["parameters"]["model"]
             found = ways["high"][phase].get(to)
@@ -154,5 +155,7 @@ def cost(studies: Studies, phase: str, to: str) -> list[Measurement]:
                 high, original = (studies.paper.value(9, algorithm=side, **keys) for side in ("High", "Original"))
                 estimate = median_interval(found["low"], found["median"], found["high"], run["metrics"]["repeats"])
                 facts = {"of": "rounds", "method": "median, error from quartiles", "records": (run["name"],)}
+                if threads := run["parameters"].get("threads"):
+                    facts |= {"part": f"{threads} thread{'s' * (threads > 1)}"}
                 rows.append(measured(study, model, estimate, paper=high / original, **facts))
     return rows
