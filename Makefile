@@ -31,8 +31,8 @@ reproduce: install  ## run every notebook under PROFILE (smoke), then open build
 	@saobp reproduce --profile "$$PROFILE" --cores $(CORES)
 
 test: install  ## unit, property and end-to-end tests, then the notebooks under nbval
-	@$(KERNELS) python -m pytest -n $(CORES) --dist loadfile --no-loadscope-reorder
-	@OMP_NUM_THREADS=1 $(KERNELS) python -m pytest -n $(CORES) --dist loadfile --nbval-lax --nbval-cell-timeout=900 -p no:cacheprovider notebooks
+	@OMP_NUM_THREADS=1 $(KERNELS) python -m pytest tests notebooks -n $(CORES) --dist loadfile --no-loadscope-reorder \
+		--nbval-lax --nbval-cell-timeout=900 -p no:cacheprovider
 
 coverage: install  ## the tests again, and which lines of saobp none of them runs (half as long again)
 	@python -m pytest -n $(CORES) --dist loadfile --no-loadscope-reorder --cov=saobp --cov-report=term:skip-covered

@@ -19,7 +19,7 @@ settings.register_profile(
 settings.load_profile("everyday")
 
 
-SLOWEST = ("publication", "training", "figures", "cost")
+SLOWEST = ("publication", "notebooks", "training", "figures", "cost")
 """Folders whose files take minutes: begun last, one of them would run alone at the end."""
 
 

@@ -5,11 +5,15 @@ import numpy as np
 import pandas as pd
 import pytest
 from small_hub import race_rows, word_tokenizer
+from small_models import RandomText, network
+from transformers import BertForMaskedLM
 
+from saobp.measure.capture import capture
 from saobp.study.data.task_rows import Task
 from saobp.study.evaluation import attention
 from saobp.study.setup.labels import ATTENTION_MEASURES
 from saobp.study.setup.tasks_and_metrics import TASKS
+from saobp.study.training import regularizers
 
 
 def parquet(tmp_path, change, count=40):
@@ -52,6 +56,19 @@ def test_what_is_the_same_in_every_sample_has_a_mean_and_no_interval(tmp_path):
     found = attention.means(path)
     assert found.loc["betweenness", "mean"] == 0 and np.isnan(found.loc["betweenness", "low"])
     assert np.isnan(found.loc["clustering_barrat", "mean"]) and found.loc["clustering_barrat", "undefined"] == 40
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "refined"), [("high", True), ("original", False), ("entropy_reg", False), ("eigen_reg", False)]
+)
+def test_attention_is_measured_where_a_penalty_on_the_loss_leaves_it_plain(tmp_path, algorithm, refined):
+    model = regularizers.attach(network(algorithm), algorithm, 0.1)
+    regularizers.detach(model)
+    model.save_pretrained(tmp_path)
+    path, texts = tmp_path / "capture.parquet", [{"input_ids": RandomText(4).tokens}]
+    capture(BertForMaskedLM.from_pretrained(tmp_path), texts, path)
+    found = attention.changes(path)
+    assert set(found.index) == set(ATTENTION_MEASURES) and found["change"].any() == refined
 
 
 def choices(*options):

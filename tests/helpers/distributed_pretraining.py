@@ -1,9 +1,11 @@
-"""Pretrains a little model in as many processes as torchrun starts, and saves its weights from the first.
+"""Pretrains a little model in two processes, told of each other as torchrun tells them; the first saves its weights.
 
-Run by test_training.py: torchrun --nproc-per-node N distributed_pretraining.py FOLDER ALGORITHM.
+Run by test_pretraining.py: python distributed_pretraining.py FOLDER. Both are forked with their imports done.
 """
 
+import multiprocessing
 import os
+import socket
 import sys
 from pathlib import Path
 
@@ -13,13 +15,42 @@ from small_models import network, pretrain
 
 from saobp.study.training import regularizers
 
-if __name__ == "__main__":
-    folder = Path(sys.argv[1])
+PROCESSES = 2
+
+
+def train(folder: Path) -> dict[str, torch.Tensor]:
+    """Train twenty steps with a penalty so strong that a share of it would be seen; return the weights."""
     torch.set_num_threads(1)
-    algorithm = sys.argv[2]
-    model = regularizers.attach(network(algorithm), algorithm, coefficient=1.0)  # so strong that a share would be seen
+    model = regularizers.attach(network("eigen_reg"), "eigen_reg", coefficient=1.0)
     pretrain(model, folder / "work", steps=20, save_every=10, measure=lambda model: {"loss": 1.0})
     regularizers.detach(model)
-    if os.environ.get("RANK", "0") == "0":
-        weights = {name: values.contiguous().clone() for name, values in model.state_dict().items()}
+    return {name: values.contiguous().clone() for name, values in model.state_dict().items()}
+
+
+def member(rank: int, port: int, folder: Path) -> None:
+    """Be one of the processes; leave `ready-RANK` before training begins."""
+    places = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": PROCESSES, "LOCAL_WORLD_SIZE": PROCESSES}
+    os.environ |= {name: str(value) for name, value in places.items()}
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    (folder / f"ready-{rank}").touch()
+    weights = train(folder)
+    if rank == 0:
         save_file(weights, folder / "end.safetensors")
+
+
+def main(folder: Path) -> int:
+    """Fork the processes and wait for them; return 1 if one of them failed."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    fork = multiprocessing.get_context("fork").Process
+    members = [fork(target=member, args=(rank, port, folder)) for rank in range(PROCESSES)]
+    for one in members:
+        one.start()
+    for one in members:
+        one.join()
+    return int(any(one.exitcode for one in members))
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

@@ -56,7 +56,10 @@ def started(name, folder, environment):
     nbformat.write(node, folder / f"{name}.ipynb")
     words = ["run", str(folder / f"{name}.ipynb"), str(folder / "out.ipynb")]
     command = [sys.executable, "-m", "saobp.study.publication.cli", *words]
-    return subprocess.Popen(command, env=environment, stderr=subprocess.STDOUT, stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        command, env=environment, stderr=subprocess.STDOUT, stdout=subprocess.PIPE, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # ignored in the background
+    )  # fmt: skip
 
 
 def ended(*given):

@@ -226,6 +226,7 @@ def test_a_changed_profile_reruns_what_depends_on_the_change_and_nothing_else(on
         assert planned(one, capfd) == rerun | after, new
 
 
+@pytest.mark.slow
 def test_attention_is_measured_where_a_penalty_on_the_loss_leaves_it_plain(tmp_path):
     folder = repository(tmp_path / "penalised", "little", algorithm="entropy_reg")
     profile = folder / "notebooks" / "studies" / "little.yaml"
@@ -246,6 +247,7 @@ STRENGTHS = """beyond:
 """
 
 
+@pytest.mark.slow
 def test_a_profile_may_vary_the_strength_and_set_no_exam(tmp_path):
     folder = repository(tmp_path / "unasked", "little")
     profile = folder / "notebooks" / "studies" / "little.yaml"

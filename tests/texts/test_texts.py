@@ -120,11 +120,13 @@ def test_the_snippet_runs_as_printed_and_shows_an_effect_on_a_real_model(tmp_pat
     ("retrofit", -0.9, 0.8, 10, "no effect"),
     ("retrofit", -0.9, 1.2, 10, "imprecise"),
     ("retrofit", 0.1, 3, 9, "not complete"),
+    ("cost", 1.02, 1.06, 300, "supported"), ("cost", 1.12, 1.16, 300, "contradicted"),
+    ("cost", 1.06, 1.12, 300, "imprecise"),
     ("scratch", -0.08, -0.01, 100, "supported"),  # the direction that the paper claims turns the outcome
 ])  # fmt: skip
 def test_interval_margin_and_direction_decide_the_outcome_of_a_planned_study(study, low, high, seeds, outcome):
     primary = planned.study(study).primary
-    assert (primary.direction, primary.margin) == {"retrofit": (1, 1), "scratch": (-1, 0.02)}[study]
+    assert (primary.direction, primary.margin) == {"retrofit": (1, 1), "scratch": (-1, 0.02), "cost": (0, 0.1)}[study]
     assert planned.outcome(Estimate((low + high) / 2, low, high, seeds), primary) == outcome
     assert planned.outcome(None, primary) == "not run"
 

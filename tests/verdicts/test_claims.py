@@ -324,6 +324,21 @@ def test_records_that_lack_what_a_claim_reads_are_no_measurement():
     assert set(found) == set(verdicts.claims())
 
 
+@pytest.mark.parametrize(("one", "outcome"), [(1.02, SUPPORTED), (1.2, CONTRADICTED)])
+def test_each_thread_count_of_the_planned_cost_is_a_part_of_its_claim(one, outcome):
+    runs = []
+    for threads, ratio in ((2, 1.02), (1, one)):
+        run = examples.cost() | {"stage": "alternations", "name": f"timed-{threads}"}
+        run["parameters"] |= {"phase": "train_no_dropout", "threads": threads}
+        high = run["metrics"]["ways"]["high"]
+        run["metrics"]["ways"]["high"] = {"train_no_dropout": high["train_no_dropout"] | {
+            "ratio": {"low": ratio - 0.01, "median": ratio, "high": ratio + 0.01}}}  # fmt: skip
+        runs.append(run)
+    verdict = registry.of_claim(verdicts.claims()["cost-fused"], verdicts.Studies({"cost": runs}, numbers.load()))
+    assert [row.outcome for row in verdict] == [outcome]
+    assert [part.title for part in verdict[0].parts] == ["2 threads", "1 thread"]
+
+
 def test_no_cell_of_the_table_is_long_and_every_claim_is_drawn(decided):
     rows = verdicts.lines(decided)
     assert len(rows) == 2 + len(decided)

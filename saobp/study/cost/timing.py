@@ -127,12 +127,17 @@ def peak_above_now(call: Callable[[], object]) -> float:
 
 def in_processes(function: Callable[..., float], *given: object) -> dict[str, float]:
     """Return median, lowest ("low") and highest ("high") of what a function gives in `PROCESSES` fresh processes."""
-    found = [in_a_process(function, *given) for _ in range(PROCESSES)]
+    found = fresh(PROCESSES, function, *given)
     return {"median": statistics.median(found), "low": min(found), "high": max(found)}
 
 
 def in_a_process(function: Callable[..., float], *given: object) -> float:
-    """Call a function of a module in a fresh process: what this one has allocated and freed would hide a peak.
+    """Call a function of a module in a fresh process: what this one has allocated and freed would hide a peak."""
+    return fresh(1, function, *given)[0]
+
+
+def fresh(count: int, function: Callable[..., float], *given: object) -> list[float]:
+    """Call a function in so many fresh processes side by side: a peak, other than a time, is the same beside others.
 
     The processes fork from a server that has imported torch and started no threads, so each is there at once. Its
     malloc (glibc) returns freed blocks of a page or more to the system: kept, they would be filled again unseen.
@@ -140,8 +145,8 @@ def in_a_process(function: Callable[..., float], *given: object) -> float:
     os.environ.setdefault("MALLOC_MMAP_THRESHOLD_", str(resource.getpagesize()))  # read when the server starts
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([function.__module__])
-    with ProcessPoolExecutor(1, mp_context=context) as executor:
-        return executor.submit(function, *given).result()
+    with ProcessPoolExecutor(count, mp_context=context, max_tasks_per_child=1) as executor:
+        return [one.result() for one in [executor.submit(function, *given) for _ in range(count)]]
 
 
 def resident(field: str) -> int:

@@ -1,7 +1,10 @@
 """Executed notebooks as pages that need nothing from elsewhere, and lead to each other and to copies of files."""
 
+import multiprocessing
+import os
 import re
 import shutil
+from concurrent.futures import ProcessPoolExecutor
 from functools import cache
 from itertools import count
 from pathlib import Path
@@ -66,7 +69,11 @@ def write(notebooks: list[Path], folder: Path) -> list[Executed]:
     runs = executed.read(notebooks)
     lead = links.Links(runs, paths.root())
     named = {f"{run.name}.html": run for run in runs}
-    pages = {page: lead.lead(body(run), page, _source(run), run) for page, run in named.items()}
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    with ProcessPoolExecutor(os.cpu_count(), mp_context=context) as processes:
+        bodies = processes.map(body, runs)
+        pages = {page: lead.lead(html, page, _source(run), run) for (page, run), html in zip(named.items(), bodies)}
     with paths.new_folder(folder) as temporary:
         for page, text in links.settle_anchors(pages).items():
             (temporary / page).write_text(_page(page, text, named[page], runs), encoding="utf-8")

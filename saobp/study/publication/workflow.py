@@ -16,9 +16,8 @@ from packaging.requirements import Requirement
 
 from saobp.study.data import sources
 from saobp.study.publication import forked_kernels
-from saobp.study.publication import rows as selected
 from saobp.study.setup import paths
-from saobp.study.setup.studies import find, load_study
+from saobp.study.setup.studies import Study, find, load_study
 
 EXTRAS = ("", "study")  # what a run needs; the tests' own tools may differ
 PLACES = ("records", "notebooks", "logs", "checkpoints", "work")  # of a build folder, made before anything runs
@@ -84,15 +83,19 @@ def reproduce(
     check_packages()
     where = ["--workflow-profile", str(cluster_profile(cluster))] if cluster else []
     path, profile = find(profile_name).resolve(), load_study(profile_name)
-    source, _ = sources.resolve(profile.data), selected.chosen(profile, rows)
+    source, _ = sources.resolve(profile.data), _of_rows(profile, rows)
     folder = paths.build(profile.name)
     clock = time.perf_counter()
     print(f"==> profile {profile.name}: {path}\n==> data: {source.name}\n==> build: {folder}", flush=True)
     kernels = contextlib.nullcontext(({}, [])) if cluster else forked_kernels.serving()
     with claimed(folder) as hold, kernels as (served, lifeline):
-        path, wanted = selected.planned(profile_name, rows, minutes, tokens, cores) if rows else (path, [])
-        # no living run holds the folder, so a lock that is there belongs to one that was killed
-        _snakemake(folder, path, cores, "--unlock", held=[hold], quiet=True)
+        wanted = []
+        if rows:
+            from saobp.study.publication import rows as selected
+
+            path, wanted = selected.planned(profile_name, rows, minutes, tokens, cores)
+        if any((folder / ".snakemake" / "locks").glob("*")):  # of a run that was killed: no living one holds the folder
+            _snakemake(folder, path, cores, "--unlock", held=[hold], quiet=True)
         given = {"wanted": wanted, "processes": processes, "held": [hold, *lifeline], "served": served}
         code = _snakemake(folder, path, cores, "--rerun-incomplete", "--keep-going", *where, **given)
     minutes, seconds = divmod(time.perf_counter() - clock, 60)
@@ -123,9 +126,17 @@ def preview(profile_name: str, rows: Sequence[str] = ()) -> None:
     path, profile = find(profile_name).resolve(), load_study(profile_name)
     folder = paths.build(profile.name)
     folder.mkdir(parents=True, exist_ok=True)
-    wanted = [record for row in selected.chosen(profile, rows) for record in row.records(profile)]
-    if _snakemake(folder, path, 1, "--dry-run", wanted=wanted):
+    if _snakemake(folder, path, 1, "--dry-run", wanted=_of_rows(profile, rows)):
         raise WorkflowFailed(f"{path}: its runs cannot be planned; the lines above say why")
+
+
+def _of_rows(profile: Study, rows: Sequence[str]) -> list[str]:
+    """Return the records of rows; StudyError for one that the study cannot train. Without rows nothing is imported."""
+    if not rows:
+        return []
+    from saobp.study.publication import rows as selected  # with torch and all that trains
+
+    return [record for row in selected.chosen(profile, rows) for record in row.records(profile)]
 
 
 def _snakemake(

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
+from math import isnan
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from scipy import stats
 from scipy.optimize import brentq
 
@@ -30,15 +30,18 @@ def seed_gaps(
 
     A seed counts that has all tasks that any seed has in both, or as many as are given.
     """
-    own = [run for run in runs if run["parameters"].get(by) in sides]
-    keys = [tuple(str(run["parameters"].get(key)) for key in (by, "task")) for run in own]
-    rows = [(run["parameters"]["seed"], *key, read(run)) for run, key in zip(own, keys)]
-    table = pd.DataFrame(rows, columns=["seed", "side", "task", "value"]).dropna()
-    last = table.groupby(["seed", "task", "side"])["value"].last()  # of several sizes
-    values = last.astype(float).unstack("side").reindex(columns=sides)
-    values = (np.log(values) if log else values).dropna()
-    gaps = (values[sides[0]] - values[sides[1]]).groupby("seed").agg(["mean", "count"])
-    return gaps["mean"][gaps["count"] == (tasks or len(values.index.unique("task")))].to_dict()
+    values: dict[tuple[Any, str, str], float] = {}
+    for run in runs:
+        given = run["parameters"]
+        if given.get(by) in sides and (value := read(run)) is not None:
+            values[given["seed"], str(given.get("task")), given[by]] = float(np.log(value) if log else value)
+    gaps: dict[Any, dict[str, float]] = {}
+    for seed, task, side in values:
+        if side == sides[0] and (seed, task, sides[1]) in values:
+            gap = values[seed, task, side] - values[seed, task, sides[1]]
+            gaps.setdefault(seed, {}).update({} if isnan(gap) else {task: gap})
+    wanted = tasks or len({task for found in gaps.values() for task in found})
+    return {seed: float(np.mean([*found.values()])) for seed, found in sorted(gaps.items()) if len(found) == wanted > 0}
 
 
 def seed_variance(cells: Sequence[Sequence[float]]) -> tuple[float, int]:

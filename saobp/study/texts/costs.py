@@ -2,26 +2,51 @@
 
 from typing import Any
 
+import pandas as pd
+
 from saobp.study.paper import comparisons, numbers
-from saobp.study.statistics import Estimate
+from saobp.study.statistics import Estimate, median_interval
 from saobp.study.texts import tracked
 from saobp.study.texts.attention import STUDY
 
 EARLIER = "laptop"  # the same model, batch and threads, timed the day before
+PLANNED, BATCH = "cost", 32  # the study of 300 alternations per setting; sequences of a training step in it
 
 
 def run(study: str = STUDY) -> dict[str, Any]:
-    """Return the record of a timing run."""
+    """Return the record of a timing run with its times by length."""
     return tracked.select(study, "cost")[0]
 
 
 def ratio(phase: str, algorithm: str = "high", study: str = STUDY) -> Estimate:
-    """Return an algorithm's time over Original's: the median of the rounds and its quartiles (not a 95 % interval).
+    """Return an algorithm's time over Original's in `run`: the median of its rounds and its quartiles.
 
     Phases: "train", "train_no_dropout" and "inference".
     """
     metrics = run(study)["metrics"]
     return _ratio(metrics["ways"][algorithm][phase]["ratio"], metrics["repeats"])
+
+
+def alternations(to: str = "ratio") -> pd.DataFrame:
+    """Return High's time over Original's in each setting of the planned study: phase, sequences, length, then a column
+    per thread count, the most first. Each is the median of the alternations with its 95 % interval.
+
+    `to`: "ratio" for torch's own attention, fused where it has a kernel, or "ratio_to_eager".
+    """
+    rows: dict[tuple[str, int, int], dict[int, Estimate]] = {}
+    for record in tracked.select(PLANNED, "alternations"):
+        setting, metrics = record["parameters"], record["metrics"]
+        found = metrics["ways"]["high"][setting["phase"]][to]
+        estimate = median_interval(found["low"], found["median"], found["high"], metrics["repeats"])
+        key = (setting["phase"], setting["sequences"], setting["length"])
+        rows.setdefault(key, {})[setting["threads"]] = estimate
+    frame = pd.DataFrame.from_dict(rows, orient="index")
+    return frame.rename_axis(["phase", "sequences", "length"])[sorted(frame, reverse=True)].reset_index()
+
+
+def timed(phase: str = "train", threads: int = 2, to: str = "ratio") -> Estimate:
+    """Return one number of `alternations`: that of the largest batch, 32 sequences of 128 tokens."""
+    return alternations(to).query("phase == @phase").set_index("sequences").loc[BATCH, threads]
 
 
 def printed() -> list[float]:

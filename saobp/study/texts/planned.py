@@ -25,7 +25,7 @@ def outcome(found: Estimate | None, primary: Primary) -> str:
 
     The interval decides, at the level of its analysis: on the claimed side of 0 "supported", on the other
     "contradicted"; at the last analysis around 0 and within the margin "no effect", else "imprecise". Before, and
-    between two analyses, a study is "not complete".
+    between two analyses, a study is "not complete". A ratio without a direction is "supported" within the margin of 1.
     """
     if found is None:
         return "not run"
@@ -33,6 +33,10 @@ def outcome(found: Estimate | None, primary: Primary) -> str:
         return "not complete"
     if isnan(found.low):
         return "imprecise"
+    if primary.direction == 0:  # a ratio that is to stay within the margin of one
+        low, high = (end - 1 for end in ends(found, primary))
+        within, beyond = max(-low, high) <= primary.margin, max(low, -high) > primary.margin
+        return "supported" if within else "contradicted" if beyond else "imprecise"
     low, high = sorted(end * primary.direction for end in ends(found, primary))
     if low > 0:
         return "supported"
