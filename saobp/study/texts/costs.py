@@ -41,7 +41,8 @@ def alternations(to: str = "ratio") -> pd.DataFrame:
         key = (setting["phase"], setting["sequences"], setting["length"])
         rows.setdefault(key, {})[setting["threads"]] = estimate
     frame = pd.DataFrame.from_dict(rows, orient="index")
-    return frame.rename_axis(["phase", "sequences", "length"])[sorted(frame, reverse=True)].reset_index()
+    frame = frame.rename_axis(["phase", "sequences", "length"])[sorted(frame, reverse=True)].reset_index()
+    return frame.sort_values(["length", "sequences"], ignore_index=True)
 
 
 def timed(phase: str = "train", threads: int = 2, to: str = "ratio") -> Estimate:
