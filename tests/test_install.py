@@ -1,4 +1,4 @@
-"""The method installs alone: what `pip install .` brings runs the README's snippet, and what needs more says what."""
+"""The lock, pyproject.toml and environment.yml say the same; the method installs alone; what needs more says what."""
 
 import importlib.metadata
 import os
@@ -7,24 +7,61 @@ import subprocess
 import sys
 import tomllib
 import venv
-from pathlib import Path
 
+import lock
 import pytest
+import yaml
 from packaging.requirements import Requirement
 
 from saobp.models import public
-from saobp.study.setup import paths
 
-README = (paths.root() / "README.md").read_text(encoding="utf-8")
+LOCKED = (lock.ROOT / "requirements.lock").read_text().splitlines()
+PINS = lock.pins(LOCKED)
+README = (lock.ROOT / "README.md").read_text(encoding="utf-8")
 SNIPPET = next(code for code in re.findall(r"```python\n(.*?)```", README, re.DOTALL) if "saobp.apply" in code)
 OUTPUT = re.search(r"```text\n(none: .*?)```", README, re.DOTALL)[1]
-HIDDEN = """
+ALONE = """
 from importlib.machinery import PathFinder
 real = PathFinder.find_spec
 def find_spec(name, path=None, target=None):
     return None if name.partition(".")[0] in {modules!r} else real(name, path, target)
 PathFinder.find_spec = find_spec
+{snippet}
+for name in ("graph", "capture"):
+    try:
+        __import__("saobp." + name)
+    except ModuleNotFoundError as error:
+        print(error)
 """
+
+
+def test_the_lock_pins_and_environment_yml_repeats_every_direct_dependency():
+    conda = yaml.safe_load((lock.ROOT / "environment.yml").read_text())
+    listed = next(entry["pip"] for entry in conda["dependencies"] if isinstance(entry, dict))
+    direct = {Requirement(text).name: Requirement(text) for text in lock.direct_dependencies()}
+    assert [name for name, wanted in direct.items() if not wanted.specifier.contains(PINS[name])] == []
+    assert dict(text.split("==") for text in listed if "==" in text) == {name: PINS[name] for name in direct}
+
+
+def test_every_line_of_the_lock_is_an_exact_pin_and_names_no_accelerator_library():
+    lines = [line for line in LOCKED if not line.startswith("#")]
+    assert all(re.match(r"^[A-Za-z0-9._-]+==[^ =]+( ; .*)?$", line) for line in lines)
+    assert not [line for line in lines if lock.LEFT_TO_TORCH.match(line)]
+    assert PINS["torch"] == "2.13.0", "the release that the project was tried with"
+
+
+@pytest.mark.slow  # asks the package index
+@pytest.mark.parametrize("version", ["3.11", "3.12"])
+def test_the_lock_installs_on_every_python_that_it_is_for(version):
+    pytest.importorskip("uv", reason="`make lock` installs it")
+    command = [sys.executable, "-m", "uv", "pip", "compile", "requirements.lock", "--python-version", version, "-q"]
+    done = subprocess.run(command, cwd=lock.ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert f"torch=={PINS['torch']}" in done.stdout
+
+
+def canonical(name):
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def brought(name, found):
@@ -32,63 +69,45 @@ def brought(name, found):
     if name in found:
         return
     found.add(name)
-    for text in importlib.metadata.requires(name) or []:
-        wanted = Requirement(text)
+    for wanted in map(Requirement, importlib.metadata.requires(name) or []):
         if wanted.marker is None or wanted.marker.evaluate({"extra": ""}):
             brought(canonical(wanted.name), found)
-
-
-def canonical(name):
-    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def beside_the_method():
     """Modules that are installed here and do not come with `pip install .`."""
     found = {"saobp"}
-    for text in tomllib.loads((paths.root() / "pyproject.toml").read_text())["project"]["dependencies"]:
+    for text in tomllib.loads((lock.ROOT / "pyproject.toml").read_text())["project"]["dependencies"]:
         brought(canonical(Requirement(text).name), found)
-    return {
-        module
-        for module, owners in importlib.metadata.packages_distributions().items()
-        if not {canonical(owner) for owner in owners} & found and "." not in module
-    }
+    owned = importlib.metadata.packages_distributions().items()
+    return {name for name, owners in owned if "." not in name and not {*map(canonical, owners)} & found}
 
 
 def run(code, folder, python=sys.executable):
+    """Run code with the packaged model in the place where the snippet looks for it."""
     model = folder / "sentence-transformers" / "all-MiniLM-L6-v2"
-    if not model.exists():
-        model.parent.mkdir(parents=True)
-        model.symlink_to(public.locate("minilm"))
+    model.parent.mkdir(parents=True)
+    model.symlink_to(public.locate("minilm"))
     environment = {**os.environ, "PYTHONWARNINGS": "ignore", "SAOBP_DATA": str(folder)}
-    return subprocess.run([python, "-c", code], cwd=folder, capture_output=True, text=True, env=environment)
+    done = subprocess.run([python, "-c", code], cwd=folder, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
-def without_extras(code, folder):
-    return run(HIDDEN.format(modules=beside_the_method()) + code, folder)
-
-
-def test_the_snippet_needs_no_extra(tmp_path):
+def test_the_snippet_needs_no_extra_and_what_needs_one_names_it(tmp_path):
     hidden = beside_the_method()
     assert {"igraph", "pyarrow", "pandas", "datasets"} <= hidden and not hidden & {"torch", "tqdm"}
-    done = without_extras(SNIPPET, tmp_path)
-    assert (done.returncode, done.stdout) == (0, OUTPUT), done.stderr
-
-
-@pytest.mark.parametrize(("name", "needs"), [("graph", "igraph"), ("capture", "pyarrow")])
-def test_what_needs_an_extra_names_it(name, needs, tmp_path):
-    done = without_extras(f"import saobp.{name}", tmp_path)
-    last = done.stderr.strip().splitlines()[-1]
-    assert last == f"ModuleNotFoundError: saobp.{name} needs {needs}: pip install 'saobp[measure]'"
+    lines = (f"saobp.{name} needs {lack}: pip install 'saobp[measure]'\n" for name, lack in
+             (("graph", "igraph"), ("capture", "pyarrow")))  # fmt: skip
+    assert run(ALONE.format(modules=hidden, snippet=SNIPPET), tmp_path) == OUTPUT + "".join(lines)
 
 
 @pytest.mark.slow
 def test_the_wheel_alone_runs_the_snippet_in_an_empty_environment(tmp_path):
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q"]
-    subprocess.run([*pip, "wheel", "--no-deps", "-w", tmp_path, str(paths.root())], check=True)
+    subprocess.run([*pip, "wheel", "--no-deps", "-w", tmp_path, str(lock.ROOT)], check=True)
     (wheel,) = tmp_path.glob("saobp-*.whl")
     venv.create(tmp_path / "empty", with_pip=True)
     python = tmp_path / "empty" / "bin" / "python"
-    pins = [line for line in Path(paths.root() / "requirements.lock").read_text().splitlines() if line[:6] == "torch="]
-    subprocess.run([python, *pip[1:], "install", *pins, str(wheel)], check=True)
-    done = run(SNIPPET, tmp_path, python)
-    assert (done.returncode, done.stdout) == (0, OUTPUT), done.stderr
+    subprocess.run([python, *pip[1:], "install", f"torch=={PINS['torch']}", str(wheel)], check=True)
+    assert run(SNIPPET, tmp_path, python) == OUTPUT

@@ -1,5 +1,6 @@
 """The notebooks keep the house's form: a claim, parameters, outputs of the default run, and links that hold."""
 
+import functools
 import re
 
 import nbformat
@@ -11,12 +12,18 @@ from saobp.study.setup import paths, typed_by_hand
 from saobp.study.setup.execution import declared_parameters
 
 DRAWS = re.compile(r"plot\(|\.subplots\(|heatmap\(|figures\.shown\(|costs\.\w+\(")
+PRIVATE = ("fullest", "twin", "stand-in", "made again", "told apart", "plateau", " hears ", " a token (", "nats a ")
 NOTEBOOKS = sorted((paths.root() / "notebooks").glob("*.ipynb"))
 QUESTIONS = typed_by_hand.read(paths.root() / "texts" / "notebooks.yaml")
 
 
+@functools.cache
+def read(path):
+    return nbformat.read(path, as_version=4).cells
+
+
 def cells(path, kind):
-    return [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == kind]
+    return [cell for cell in read(path) if cell.cell_type == kind]
 
 
 @pytest.fixture(params=NOTEBOOKS, ids=lambda path: path.stem)
@@ -28,21 +35,13 @@ def tagged(path, tag):
     return [cell.source for cell in cells(path, "code") if tag in cell.metadata.get("tags", [])]
 
 
-def test_it_opens_with_its_number_and_one_claim(notebook):
-    opening = cells(notebook, "markdown")[0].source
-    assert opening.startswith(f"# {notebook.stem[:2]} ")
-    assert re.match(r"\*[^*]{20,}\*", opening.split("\n\n")[1])
+def test_it_opens_with_its_number_and_one_claim_and_ends_with_what_was_learned_and_the_next_question(notebook):
+    opening, closing = (cells(notebook, "markdown")[place].source for place in (0, -1))
     assert opening.splitlines()[0] == f"# {notebook.stem[:2]} {QUESTIONS[notebook.stem]['question']}"
+    assert re.match(r"\*[^*]{20,}\*", opening.split("\n\n")[1])
     # what it reads, writes and takes is in the one table of notebooks/README.md
     assert {"reads", "writes", "runtime"} <= QUESTIONS[notebook.stem].keys() and "**Reads**" not in opening
-
-
-def test_it_ends_with_what_was_learned_and_the_next_question(notebook):
-    closing = cells(notebook, "markdown")[-1].source
     assert closing.startswith("## What we learned\n") and "**Next question:**" in closing
-
-
-PRIVATE = ("fullest", "twin", "stand-in", "made again", "told apart", "plateau", " hears ", " a token (", "nats a ")
 
 
 def test_it_keeps_to_the_field_s_words(notebook):
@@ -53,17 +52,18 @@ def test_it_keeps_to_the_field_s_words(notebook):
 def test_its_machinery_is_tagged_and_nothing_else_is(notebook):
     setup, record = tagged(notebook, "setup"), tagged(notebook, "record")
     assert len(record) == 1 and "run.save(record" in record[0] and "Run(" in "".join(setup)
-    for source in [cell.source for cell in cells(notebook, "code") if not cell.metadata.get("tags")]:
-        assert not re.search(r"^(import|from) |plt\.style|Run\(|run\.save", source, re.MULTILINE), source
-
-
-def test_its_parameters_are_literals_with_profile_and_record(notebook):
     assert {"profile": "smoke", "record": ""}.items() <= declared_parameters(notebook).items()
+    for cell in cells(notebook, "code"):
+        tagged_so = cell.metadata.get("tags")
+        assert tagged_so or not re.search(r"^(import|from) |plt\.style|Run\(|run\.save", cell.source, re.MULTILINE)
+        assert len(cell.source.splitlines()) <= 15, cell.source[:60]
+        assert notebook.stem.startswith("01") or not re.search(r"^def ", cell.source, re.MULTILINE)
 
 
-def test_it_was_committed_with_outputs_and_without_errors(notebook):
+def test_it_was_committed_with_outputs_without_errors_and_names_no_folder_of_the_machine_it_ran_on(notebook):
     outputs = [output for cell in cells(notebook, "code") for output in cell.outputs]
     assert outputs and not [output for output in outputs if output.output_type == "error"]
+    assert str(paths.root()) not in notebook.read_text(encoding="utf-8")
 
 
 def test_what_a_cell_draws_is_to_be_seen(notebook):
@@ -74,21 +74,12 @@ def test_what_a_cell_draws_is_to_be_seen(notebook):
             assert waits or any("image/png" in data for data in shown), cell.source
 
 
-def test_no_cell_is_machinery(notebook):
-    for cell in cells(notebook, "code"):
-        assert len(cell.source.splitlines()) <= 15, cell.source[:60]
-        assert notebook.stem.startswith("01") or not re.search(r"^def ", cell.source, re.MULTILINE)
-
-
-def test_every_link_leads_to_a_file(notebook):
-    for cell in cells(notebook, "markdown"):
-        for target in re.findall(r"\]\((?!http)([^)#]+)", cell.source):
+def test_every_link_leads_to_a_file_and_a_product_without_the_own_message_is_not_called_eq_11_alone(notebook):
+    for source in (cell.source for cell in cells(notebook, "markdown")):
+        for target in re.findall(r"\]\((?!http)([^)#]+)", source):
             assert (notebook.parent / target).exists(), target
-
-
-def test_it_names_no_folder_of_the_machine_it_ran_on(notebook):
-    text = notebook.read_text(encoding="utf-8")
-    assert str(paths.root()) not in text
+        if "Eq. 11" in source and re.search(r"i \\neq? j|i\\neq? j", source):
+            assert "own message" in source or r"$i \ne j$" in source, source
 
 
 def test_set_up_and_record_cells_are_folded_in_a_page():
@@ -99,10 +90,3 @@ def test_set_up_and_record_cells_are_folded_in_a_page():
     assert folded == ["Set-up", "Record"]
     outside = re.sub(r"<details>.*?</details>", "", page, flags=re.DOTALL)
     assert "import" not in outside and "save" not in outside and page.count('<div class="input">') == 4
-
-
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_product_without_the_own_message_is_not_called_eq_11_alone(path):
-    for cell in nbformat.read(path, as_version=4).cells:
-        if cell.cell_type == "markdown" and "Eq. 11" in cell.source and re.search(r"i \\neq? j|i\\neq? j", cell.source):
-            assert "own message" in cell.source or r"$i \ne j$" in cell.source, cell.source
