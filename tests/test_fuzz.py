@@ -21,7 +21,7 @@ from saobp.study.data.sources import DataError, FolderSource
 from saobp.study.setup import paths
 from saobp.study.setup.studies import Study, StudyError, load_study
 
-COUNTS = {"refine": (200, 5000), "attention": (150, 3000), "loaders": (100, 1500), "profile": (150, 1500)}
+COUNTS = {"refine": (100, 5000), "attention": (75, 3000), "loaders": (40, 1500), "profile": (50, 1500)}
 SMOKE = yaml.safe_load((paths.root() / "notebooks" / "studies" / "smoke.yaml").read_text())
 
 junk = st.one_of(
@@ -37,13 +37,11 @@ REFINEMENT = {
 def both(what, **strategies):
     """Run a check on the cases of `make test`, and, as another test, on those of the nightly run."""
 
+    usual = {"deadline": None, "suppress_health_check": list(HealthCheck)}
+
     def decorate(check):
-        few, many = COUNTS[what]
-        usual = {"deadline": None, "suppress_health_check": list(HealthCheck)}
-        everyday, thousands = (
-            settings(max_examples=count, **usual)(given(**strategies)(check)) for count in (few, many)
-        )
-        return everyday, pytest.mark.nightly(thousands)
+        usually, nightly = (settings(max_examples=n, **usual)(given(**strategies)(check)) for n in COUNTS[what])
+        return usually, pytest.mark.nightly(nightly)
 
     return decorate
 
@@ -186,20 +184,16 @@ def check_loaders(data):
 
 def places(values, path=()):
     """Every key of a profile, nested ones included, as a path."""
-    found = []
     for key, value in values.items():
-        found.append((*path, key))
-        found += places(value, (*path, key)) if isinstance(value, dict) else []
-    return found
+        yield (*path, key)
+        yield from places(value, (*path, key)) if isinstance(value, dict) else ()
 
 
 def like(value):
     """Return a strategy for values of the same type, most of them, and for others."""
-    same = {
-        int: st.integers(0, 9),
-        float: st.floats(1e-4, 1),
-        list: st.permutations(value) if isinstance(value, list) else junk,
-    }
+    if isinstance(value, list):
+        return st.one_of(st.permutations(value), st.just(value), junk)
+    same = {int: st.integers(0, 9), float: st.floats(1e-4, 1)}
     return st.one_of(same.get(type(value), st.just(value)), st.just(value), junk)
 
 
@@ -207,17 +201,16 @@ def like(value):
 def profiles(draw):
     """The smoke profile with a few values changed, keys dropped or added."""
     values = copy.deepcopy(SMOKE)
-    for path in draw(st.lists(st.sampled_from(places(SMOKE)), min_size=1, max_size=2)):
+    for path in draw(st.lists(st.sampled_from([*places(SMOKE)]), min_size=1, max_size=2)):
         holder = values
         for key in path[:-1]:
             holder = holder.get(key) if isinstance(holder, dict) else None
         if isinstance(holder, dict):
-            change = draw(st.sampled_from(["set"] * 6 + ["drop", "add"]))
+            change, now = draw(st.sampled_from(["set"] * 6 + ["drop", "add"])), holder.get(path[-1])
+            key = draw(st.text(max_size=6)) if change == "add" else path[-1]
+            holder[key] = draw(like(now) if now is not None else junk)
             if change == "drop":
-                holder.pop(path[-1], None)
-            else:
-                key = path[-1] if change == "set" else draw(st.text(max_size=6))
-                holder[key] = draw(like(holder[path[-1]]) if path[-1] in holder else junk)
+                del holder[key]
     return values
 
 
