@@ -32,6 +32,7 @@ SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "i
 GROUPS = {"num_key_value_heads": 2, "max_position_embeddings": 512}
 T5_SIZES = {"d_model": 32, "d_kv": 8, "d_ff": 48, "num_layers": 2, "num_heads": 4}
 IMAGE = {"image_size": 12, "patch_size": 4, "num_labels": 3}
+CLOSE = {"atol": 2e-5, "rtol": 1e-4}
 QUERY_AND_KEY = ("query.weight", "key.weight", "Wqkv", "c_attn.weight", "q_proj.weight", "k_proj.weight")
 
 BUILDERS: dict[str, Callable[[], nn.Module]] = {
@@ -78,6 +79,18 @@ def build(family: str, seed: int = 0) -> nn.Module:
 def tokens(batch: int = 2, length: int = 9, seed: int = 1) -> torch.Tensor:
     """Draw token ids, none of them special."""
     return torch.randint(3, VOCABULARY, (batch, length), generator=torch.Generator().manual_seed(seed))
+
+
+def padding_mask() -> torch.Tensor:
+    """Return a mask of `tokens()` with padding in the second of the two sequences."""
+    mask = torch.ones(2, 9, dtype=torch.long)
+    mask[1, 6:] = 0
+    return mask
+
+
+def refined_modules(model: nn.Module) -> list[nn.Module]:
+    """Return the attention modules that `saobp.apply` made refine."""
+    return [module for module in model.modules() if hasattr(module, "saobp")]
 
 
 def run(model: nn.Module, ids: torch.Tensor, mask: torch.Tensor | None = None, **kwargs) -> torch.Tensor:
