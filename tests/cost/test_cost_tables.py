@@ -50,7 +50,7 @@ def bars(ax):
 
 def test_the_picture_of_lengths_has_plain_names_outside_its_panels_and_several_ticks():
     rows = examples.lengths((128, 256), held=256)
-    figure = costs.against_length(rows)
+    figure = costs.length_figure(costs.measured(rows))
     names = [text.get_text() for text in figure.legends[0].get_texts()]
     assert names == list(cost_tables.LENGTH_WAYS.values())
     figure.canvas.draw()

@@ -16,22 +16,19 @@ from scipy import stats
 import saobp
 from saobp.study import figures, tables
 from saobp.study.figures import (
+    by_seed,
     claims,
     correlations,
     costs,
     decoders,
     drawing,
-    exam,
-    example_map,
     gains,
-    glance,
     grids,
     gtd_beside_graph_measures,
+    hops,
     inserted,
-    learning,
     maps,
     publishing,
-    seeds,
     strengths,
     style,
 )
@@ -127,8 +124,8 @@ def test_a_heading_gives_a_direction_to_a_sure_change_alone(found, said):
 def test_high_leads_in_the_seeds_whose_mean_over_training_is_higher():
     rows = [("high", 1, 60), ("original", 1, 50), ("high", 2, 40), ("original", 2, 50), ("high", 3, 90)]
     curves = pd.DataFrame(rows, columns=["algorithm", "seed", "accuracy"]).assign(layers=4, hops=3)
-    assert learning.leads(curves, 3).to_dict("records") == [{"layers": 4, "ahead": 1, "pairs": 2}]
-    assert learning.leads(curves[curves["algorithm"] == "high"], 3).empty
+    assert hops.leads(curves).to_dict("records") == [{"layers": 4, "ahead": 1, "pairs": 2}]
+    assert hops.leads(curves[curves["algorithm"] == "high"]).empty
 
 
 def test_figure_4_has_four_panels_a_model_and_the_paper_s_form_a_line_an_algorithm(records):
@@ -300,7 +297,7 @@ def test_the_same_records_give_the_same_bytes(records, tmp_path):
 
 
 def test_figure_1_is_minilm_s_head_with_the_largest_column_and_its_rows_sum_to_one():
-    frame, said = figures.data(1, []), example_map.load()
+    frame, said = figures.data(1, []), maps.load_example()
     assert max(head["raw"] for head in said["heads"]) == pytest.approx(maps.numbers(frame)["before"], abs=1e-3)
     sums = [maps.values_of(side).sum(1) for _, side in frame.groupby("matrix")]
     assert np.allclose(sums, 1, atol=1e-3)
@@ -388,7 +385,7 @@ def test_figure_6_pairs_the_seeds_of_both_sides_and_its_caption_gives_their_mean
         run["metrics"]["matrices"]["refined"]["sparsity"] = [[low, 0.5]] * examples.LAYERS
     runs.append(examples.attention("mini", "high", 44))  # has no Original beside it
     frame = figures.data(6, runs)
-    assert seeds.pairs(frame).to_numpy().tolist() == [[0.625, 0.375]] * 2
+    assert by_seed.pairs(frame).to_numpy().tolist() == [[0.625, 0.375]] * 2
     assert "2 of 2 pairs: 0.375 against 0.625" in figures.caption(6, runs)
 
 
@@ -406,7 +403,7 @@ def test_the_glance_takes_records_of_two_profiles_and_leaves_out_who_never_start
     frame = figures.data("glance", [*own, *trained, study])
     c = frame[frame["panel"] == "c"]
     assert set(c["algorithm"]) == {"original", "high"} and c["x"].tolist() == [100, 150, 200, 250]
-    said = glance.numbers(frame)
+    said = by_seed.three_numbers(frame)
     assert (
         said["original_mean"] == 3.0
         and said["pairs"] == 2
@@ -430,10 +427,10 @@ def test_the_exam_shows_every_seed_and_counts_who_solved_three_hops():
     dots = next(line for line in ax.lines if line.get_color() == style.LOOKS["original"].colour)
     own = frame[(frame["layers"] == 4) & (frame["algorithm"] == "original") & (frame["hops"] == 3)]
     assert sorted(dots.get_xdata()) == sorted(own["accuracy"])
-    counted = exam.solved(frame).set_index(["layers", "algorithm"]).loc[(4, "original")]
+    counted = hops.solved(frame).set_index(["layers", "algorithm"]).loc[(4, "original")]
     assert counted["solved"] == (own["accuracy"] >= 90).sum() and counted["seeds"] == 2
     assert len(figures.figure("hops", [examples.beyond(layers=(2,))]).axes) == 1
-    apart = exam.beside(np.array([33.0, 99.0, 99.5, 100.0]))
+    apart = hops.beside(np.array([33.0, 99.0, 99.5, 100.0]))
     assert apart[0] == 0 and len(set(apart)) == 4 or len(set(apart[1:])) == 3
 
 

@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from saobp.study.figures import printed as pictures
+from saobp.study.figures import correlations
+from saobp.study.figures import gains as pictures
 from saobp.study.paper import arithmetic, audit, comparisons, numbers
 
 
@@ -113,7 +114,7 @@ def test_high_counts_no_more_than_original_s_own_attention(paper):
 
 def test_the_forest_fills_the_cells_beyond_two_standard_errors(paper):
     cells = comparisons.gains(paper)
-    axes = pictures.forest(cells).axes
+    axes = pictures.printed_forest(cells).axes
     assert [len(ax.get_yticks()) for ax in axes] == [10, 10, 10]
     marks = [line for ax in axes for line in ax.lines if line.get_marker() == "s"]
     filled = [line for line in marks if line.get_markerfacecolor() != "white"]
@@ -122,7 +123,7 @@ def test_the_forest_fills_the_cells_beyond_two_standard_errors(paper):
 
 def test_the_failed_run_is_ringed_and_both_correlations_are_said(paper):
     table1 = comparisons.table(paper, 1)
-    axes = pictures.failed_run(table1).axes
+    axes = correlations.failed_run(table1).axes
     for ax in axes:
         rings = [line for line in ax.lines if line.get_markerfacecolor() == "none"]
         assert [float(ring.get_xdata()[0]) for ring in rings] == [table1.loc[comparisons.FAILED, "GTD"]]

@@ -1,16 +1,19 @@
-"""Figures 3 and 9: mean GTD against performance, over checkpoints where runs kept them, else over runs."""
+"""Figures 3 and 9: mean GTD against performance, over checkpoints where runs kept them, else over runs; Table 1's."""
 
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from saobp.study.figures import style
+from saobp.study.paper import comparisons
 from saobp.study.paper import numbers as printed
 from saobp.study.setup import labels
 from saobp.study.statistics import Estimate, estimates, trajectories
@@ -18,6 +21,13 @@ from saobp.study.tables import measures
 
 Record = dict[str, Any]
 LEAST_GTD, LEAST_SCORE = 0.004, 4  # that an axis shows: of GTD, and points of a score
+MARKER = {"Mini": 3.5, "Small": 5.5, "Medium": 7.5}  # points, in the picture of Table 1
+PANELS = {"GTD": "GTD", "CC": "clustering coefficient", "accuracy": "accuracy, RACE-Middle (%)"}
+HEADINGS = {
+    "undefined": "r undefined",
+    "few": "too few runs, r {r:.2f}, paper {paper:.2f} (n = {n})",
+    "sure": "{sign}, r {r:.2f} [{low:.2f}, {high:.2f}], paper {paper:.2f} (n = {n})",
+}
 COLUMNS = ["model", "task", "algorithm", "run", "seed", "step", "gtd", "score"]
 
 
@@ -67,21 +77,19 @@ def plot(frame: pd.DataFrame, width: float) -> Figure:
         name = trajectories.FOLLOWED[task] + (f", {labels.model_title(model)}" if several else "")
         style.head(ax, "abcdefgh"[place % 8], f"{name}: {heading(found, paper(task))}")
     bar = ScalarMappable(Normalize(0, 1), "viridis")
-    figure.colorbar(
-        bar, ax=axes, location="bottom", shrink=0.4, aspect=30, label="Share of training", ticks=[0, 0.5, 1]
-    )
+    look = {"location": "bottom", "shrink": 0.4, "aspect": 30}
+    figure.colorbar(bar, ax=axes, label="Share of training", ticks=[0, 0.5, 1], **look)
     return figure
 
 
 def heading(found: Estimate | None, printed: float) -> str:
-    """A panel's heading: whether an r has the paper's sign, with its interval and number of runs, and the paper's."""
+    """One of `HEADINGS`: whether an r has the paper's sign, with its interval and number of runs, and the paper's."""
     if found is None:
-        return "r undefined"
-    if found.seeds < trajectories.FEW:
-        return f"too few runs, r {found.value:.2f}, paper {printed:.2f} (n = {found.seeds})"
+        return HEADINGS["undefined"]
     sign = "same sign" if found.value * printed > 0 else "opposite sign"
-    sign = "not clear" if found.low <= 0 <= found.high else sign
-    return f"{sign}, r {found.value:.2f} [{found.low:.2f}, {found.high:.2f}], paper {printed:.2f} (n = {found.seeds})"
+    said = {"sign": "not clear" if found.low <= 0 <= found.high else sign, "r": found.value, "paper": printed}
+    form = HEADINGS["few" if found.seeds < trajectories.FEW else "sure"]
+    return form.format(**said, low=found.low, high=found.high, n=found.seeds)
 
 
 def task_axes(ax: Axes, points: pd.DataFrame, task: str) -> Axes:
@@ -106,3 +114,35 @@ def task_axes(ax: Axes, points: pd.DataFrame, task: str) -> Axes:
         style.at_least(ax, "y", LEAST_SCORE)
     ax.xaxis.set_major_locator(MaxNLocator(nbins=3, min_n_ticks=2))
     return style.at_least(ax, "x", LEAST_GTD)
+
+
+def failed_run(table1: pd.DataFrame, width: float = style.PAGE) -> Figure:
+    """Draw accuracy and clustering against GTD, one point a row of Table 1, the failed run ringed."""
+    figure = style.new_figure(width, 2.7)
+    rows = comparisons.views(table1)["all 12 rows"]
+    for ax, other in zip(figure.subplots(1, 2), ("accuracy", "CC")):
+        scatter_axes(ax, rows, other)
+    looks = [(title, style.LOOKS[title.lower()]) for title in comparisons.METHODS]
+    handles = [Line2D([], [], ls="", marker=look.marker, color=look.colour, ms=5, label=title) for title, look in looks]
+    handles += [Line2D([], [], ls="", marker="o", color="0.4", ms=size, label=name) for name, size in MARKER.items()]
+    figure.legend(handles=handles, loc="outside upper center", ncols=len(handles), handletextpad=0.1)
+    return figure
+
+
+def scatter_axes(ax: Axes, rows: pd.DataFrame, other: str) -> Axes:
+    """Draw one column of Table 1 against GTD, with the line through all rows and the one without the failed run."""
+    for (model, algorithm), row in rows.iterrows():
+        look = style.LOOKS[algorithm.lower()]
+        ax.plot(row["GTD"], row[other], look.marker, color=look.colour, markersize=MARKER[model], alpha=0.8, mew=0)
+    failed = rows.loc[comparisons.FAILED]
+    ax.plot(failed["GTD"], failed[other], "o", color="black", markersize=13, markerfacecolor="none", mew=0.8)
+    ends, words = np.array([rows["GTD"].min(), rows["GTD"].max()]), []
+    for some, dash in ((rows, "solid"), (rows.drop(comparisons.FAILED), "dashed")):
+        slope, level = np.polyfit(some["GTD"], some[other], 1)
+        ax.plot(ends, level + slope * ends, color="0.55", linestyle=dash, lw=0.9, zorder=0)
+        r = comparisons.correlations(some, ["GTD"], other)["GTD"][0]
+        words.append(f"{r:+.2f} ({dash})".replace("-", "−"))
+    ax.set_title(f"Without the ringed run $r$ goes\nfrom {words[0]} to {words[1]}", loc="left")
+    ax.margins(0.12)
+    ax.set(xlabel=PANELS["GTD"], ylabel=PANELS[other])
+    return ax

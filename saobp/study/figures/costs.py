@@ -50,11 +50,6 @@ def ratio_axes(ax: Axes, ways: dict[str, dict[str, Any]], phase: str) -> Axes:
     return ax
 
 
-def against_length(rows: Sequence[dict[str, Any]], width: float = style.PAGE) -> Figure:
-    """Draw time and peak memory of attention against length, from rows of `lengths.by_length`."""
-    return length_figure(measured(rows), width)
-
-
 def length_data(records: Sequence[dict[str, Any]]) -> pd.DataFrame:
     """What the first record that followed length `measured`, with its number of rounds and its device."""
     for run in records:
@@ -65,19 +60,22 @@ def length_data(records: Sequence[dict[str, Any]]) -> pd.DataFrame:
 
 
 def measured(rows: Sequence[dict[str, Any]]) -> pd.DataFrame:
-    """One row a length and way: kernel, time (ms), peak memory (mib), ratios of time to other ways, each with its ends.
+    """One row a length and way of `lengths.by_length`: kernel, time (ms), peak memory (mib), ratios of time, with ends.
 
     A column `ms` is the median, `ms_low` and `ms_high` its quartiles, or the lowest and highest peak; NaN where a
     record has none.
     """
-    return pd.DataFrame(
-        {"length": row["length"], "way": row["way"], "kernel": row.get("kernel")}
-        | {name + end: ends.get(key, nan) for name, ends in _quantities(row).items() for key, end in ENDS.items()}
-        for row in rows
-    )
+    lines = []
+    for row in rows:
+        low, high = row["quartiles_ms"]
+        ends = {"ms": {"median": row["median_ms"], "low": low, "high": high}, "mib": row["peak_mib"]}
+        ends |= {name: row.get(name) or {} for name in RATIOS}
+        values = {name + end: found.get(key, nan) for name, found in ends.items() for key, end in ENDS.items()}
+        lines.append({"length": row["length"], "way": row["way"], "kernel": row.get("kernel"), **values})
+    return pd.DataFrame(lines)
 
 
-def length_figure(frame: pd.DataFrame, width: float) -> Figure:
+def length_figure(frame: pd.DataFrame, width: float = style.PAGE) -> Figure:
     """Draw time and peak memory against length, the names above; below five inches one above the other."""
     side = width >= style.NARROW
     figure = style.new_figure(width, 2.4 if side else 4.6)
@@ -118,17 +116,10 @@ def length_axes(ax: Axes, frame: pd.DataFrame, quantity: str) -> Axes:
         ax.vlines(points["length"], points[f"{quantity}_low"], points[f"{quantity}_high"], color=look["color"], lw=1.2)
     ax.set(xscale="log", yscale="log", xlabel="Length (tokens)", ylabel=QUANTITIES[quantity])
     lengths = sorted(set(frame["length"]))
-    ax.set_xticks(lengths, [str(length) for length in lengths])
+    ax.set_xticks(lengths, map(str, lengths))
     ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=20))
     style.plain_numbers(ax.yaxis)
     for axis in (ax.xaxis, ax.yaxis):
         axis.set_minor_formatter(NullFormatter())
     ax.minorticks_off()
     return ax
-
-
-def _quantities(row: dict[str, Any]) -> dict[str, dict[str, float]]:
-    """Return time, peak and ratios of one row of `lengths.by_length`: each "median", "low" and "high"."""
-    low, high = row["quartiles_ms"]
-    time = {"median": row["median_ms"], "low": low, "high": high}
-    return {"ms": time, "mib": row["peak_mib"], **{name: row.get(name) or {} for name in RATIOS}}

@@ -22,24 +22,16 @@ def data(records: Sequence[dict[str, Any]]) -> pd.DataFrame:
 
     of: "curve" (x: step), "full_pass" and "prefixes", "sequence" (x: its place) and "position" (x: the token's).
     """
-    runs = [(run["parameters"], run["metrics"]) for run in records if run["metrics"].get("leak")]
-    points = [
-        (given["algorithm"], given["seed"], of, x, value)
-        for given, metrics in runs for of, values in _measured(metrics) for x, value in values
-    ]  # fmt: skip
+    points = []
+    for run in records:
+        if leak := run["metrics"].get("leak"):
+            found = {"curve": [(point["step"], point["loss"]) for point in run["metrics"]["curve"]]}
+            found |= {of: [(0, leak[of])] for of in PASSES} | {"sequence": enumerate(leak["by_block"], 1)}
+            found["position"] = enumerate(leak.get("by_position", []), 2)  # the first token is not predicted
+            own = (run["parameters"]["algorithm"], run["parameters"]["seed"])
+            points += [(*own, of, x, value) for of, values in found.items() for x, value in values]
     frame = pd.DataFrame(points, columns=["algorithm", "seed", "of", "x", "value"])
     return frame if {"original", "high", LEAKY} <= set(frame["algorithm"]) else frame[:0]
-
-
-def _measured(metrics: dict[str, Any]) -> list[tuple[str, list[tuple[float, float]]]]:
-    """Return the points of one run by what they are of."""
-    leak = metrics["leak"]
-    return [
-        ("curve", [(point["step"], point["loss"]) for point in metrics["curve"]]),
-        *((of, [(0, leak[of])]) for of in PASSES),
-        ("sequence", list(enumerate(leak["by_block"], 1))),
-        ("position", list(enumerate(leak.get("by_position", []), 2))),  # the first token is not predicted
-    ]
 
 
 def means(frame: pd.DataFrame, of: str) -> pd.DataFrame:
@@ -63,11 +55,8 @@ def numbers(frame: pd.DataFrame) -> dict[str, Any]:
 def plot(frame: pd.DataFrame, width: float) -> Figure:
     """Draw the losses of the full pass, both ways to take the loss, and the leak by position."""
     said = numbers(frame)
-    said |= {
-        "near": _beside(said["high"]),
-        "far": _beside(said["leaky"]),
-        "runs": labels.counted(said["seeds"], "seed"),
-    }
+    said |= {"near": _beside(said["high"]), "far": _beside(said["leaky"])}
+    said["runs"] = labels.counted(said["seeds"], "seed")
     heads = (
         "High ends {near} Original, High with all rows {far} ({runs})",
         "From prefixes alone High with all rows loses {leak:.2f} nats [{low:.2f}, {top:.2f}] ({sequences} sequences)",

@@ -10,21 +10,18 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from saobp.study.figures import (
+    by_seed,
     correlations,
     costs,
     decoders,
-    exam,
     gains,
-    glance,
     grids,
     gtd_beside_graph_measures,
+    hops,
     inserted,
-    learning,
     maps,
-    seeds,
     strengths,
     style,
-    tokens,
 )  # fmt: skip
 from saobp.study.setup import labels
 from saobp.study.statistics import trajectories
@@ -96,14 +93,14 @@ FIGURES: dict[Number, Drawing] = {
     4: _grid(4),
     5: _graph(gtd_beside_graph_measures.binned),
     6: Drawing(
-        partial(seeds.by_seed, measure="sparsity"), seeds.sparsity, seeds.numbers,
+        partial(by_seed.sides, measure="sparsity"), by_seed.sparsity, by_seed.numbers,
         "attention records of High and Original of one seed", ("attention",), algorithms=SIDES,
     ),
     7: _grid(7),
     8: _grid(8),
     9: _performance("BERT-Small or BERT-Medium", "small", "medium"),
     "glance": Drawing(
-        glance.data, glance.plot, glance.numbers,
+        by_seed.three, by_seed.plot_three, by_seed.three_numbers,
         "attention and pretraining records of High and Original and the exam of notebook 12",
         ("pretrain", "attention", "beyond", "hops"), several=True,
     ),
@@ -121,14 +118,15 @@ FIGURES: dict[Number, Drawing] = {
         decoders.data, decoders.plot, decoders.numbers,
         "decoder records of Original, High and High with all rows", ("decoder",), "leak",
     ),
-    "hops": Drawing(exam.data, exam.plot, exam.numbers, *EXAM),
-    "learning": Drawing(learning.data, learning.plot, learning.numbers, *EXAM),
+    "hops": Drawing(hops.ends, hops.plot_ends, hops.end_numbers, *EXAM),
+    "learning": Drawing(hops.curves, hops.plot_curves, hops.curve_numbers, *EXAM),
     "strength": Drawing(
         strengths.data, strengths.plot, strengths.numbers,
         "a record of notebook 12 with a strength that did not diverge", ("beyond",), "strengths",
     ),
     "tokens": Drawing(
-        tokens.data, tokens.plot, tokens.numbers, "a record of notebook 12 that followed tokens", ("beyond",), "tokens"
+        maps.tokens, maps.plot_tokens, maps.token_numbers,
+        "a record of notebook 12 that followed tokens", ("beyond",), "tokens",
     ),
 }  # fmt: skip
 PAPER_FORMS: dict[Number, Drawing] = {f"{number}-paper": _grid(number, grids.paper_form) for number in grids.GRIDS}

@@ -20,6 +20,7 @@ DRAWN = ("hellaswag", "race", "squad", *GLUE)  # from above
 COLUMNS = ["model", "task", "of", "gain", "low", "high", "runs", "items"]
 PAPER, OURS = "paper", "ours"
 GREY = "0.55"
+REACH = 2  # standard errors to each side of a printed gain
 
 
 def data(records: Sequence[Record]) -> pd.DataFrame:
@@ -34,24 +35,14 @@ def data(records: Sequence[Record]) -> pd.DataFrame:
     cells = comparisons.gains(printed.load())
     half = stats.norm.ppf(0.975) * cells["error"]
     paper = cells.assign(low=cells["gain"] - half, high=cells["gain"] + half, of=PAPER, runs=1)
-    bare = pd.DataFrame(
-        [row for size in comparisons.MODELS for row in _without_error(size)], columns=["model", "task", "gain"]
-    )
+    bare = printed.load().tables[8].query("metric in ('CoLA', 'STS-B')")  # correlations, without a printed error
+    sides = bare.set_index(["model", "metric", "algorithm"])["value"].unstack(sort=False)
+    bare = (sides["High"] - sides["Original"]).round(2).rename_axis(["model", "task"]).reset_index(name="gain")
     paper = pd.concat([paper, bare.assign(of=PAPER, runs=1)], ignore_index=True)
     paper["task"] = paper["task"].str.replace("_", "-")
     models = {labels.published_model(row[0]): row[0] for row in rows}
     paper = paper[paper["model"].isin(models)].replace({"model": models})
     return pd.concat([paper[COLUMNS], pd.DataFrame(rows, columns=COLUMNS)], ignore_index=True)
-
-
-def _without_error(size: str) -> list[tuple[str, str, float]]:
-    """The paper's gains on tasks scored by a correlation, whose error its numbers do not give."""
-    found = printed.load()
-    sides = {
-        task: [found.value(8, model=size, algorithm=name, metric=task) for name in ("High", "Original")]
-        for task in ("CoLA", "STS-B")
-    }
-    return [(size, task, round(high - plain, 2)) for task, (high, plain) in sides.items()]
 
 
 def _ours(records: Sequence[Record], model: str) -> list[tuple]:
@@ -108,4 +99,32 @@ def gain_axes(ax: Axes, frame: pd.DataFrame) -> Axes:
     ax.set_ylim(len(tasks) - 0.4, -0.6)
     ax.set_xlabel("High − Original (points)")
     ax.grid(axis="y", visible=False)
+    return ax
+
+
+def printed_forest(gains: pd.DataFrame, width: float = style.PAGE) -> Figure:
+    """Draw all gains of `comparisons.gains`, a panel a size, tasks with few items above."""
+    figure = style.new_figure(width, 2.6)
+    axes = figure.subplots(1, gains["model"].nunique(), sharex=True, sharey=True)
+    for ax, (model, cells) in zip(axes, gains.groupby("model", sort=False)):
+        forest_axes(ax, cells)
+        beyond = int((cells["gain"].abs() > REACH * cells["error"]).sum())
+        ax.set_title(f"BERT-{model}:\n{beyond} of {len(cells)} exclude 0", loc="left")
+    return figure
+
+
+def forest_axes(ax: Axes, cells: pd.DataFrame) -> Axes:
+    """Draw one size's gains with two standard errors of the items to each side; filled where zero is outside."""
+    look, ordered = style.LOOKS["high"], cells.sort_values("items", kind="stable")
+    for place, cell in enumerate(ordered.itertuples()):
+        reach = REACH * cell.error
+        beyond = abs(cell.gain) > reach
+        ax.plot([cell.gain - reach, cell.gain + reach], [place, place], color=look.colour, lw=1.2)
+        face = look.colour if beyond else "white"
+        ax.plot(cell.gain, place, look.marker, color=look.colour, markerfacecolor=face, markersize=4.5)
+    ax.axvline(0, color="0.5", lw=0.8, zorder=0)
+    names = [f"{cell.task.replace('_', '-')} ({cell.items:,})" for cell in ordered.itertuples()]
+    ax.set_yticks(range(len(names)), names)
+    ax.set_ylim(len(names) - 0.5, -0.5)
+    ax.set_xlabel("High − Original (points)")
     return ax

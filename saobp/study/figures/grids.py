@@ -67,7 +67,12 @@ def _curves(records: Sequence[Record], model: str, algorithm: str, task: str, pa
     runs = estimates.attention_runs(records, model, algorithm, task)
     found = {}
     for run in runs:
-        if values := _curve(estimates.matrix(run), panel):
+        measure = estimates.matrix(run)
+        if panel == "final_entropy":
+            values = (measure.get("entropy") or [[]])[-1]
+        else:
+            values = [estimates.nested_mean(heads) for heads in measure.get(panel) or []]
+        if values:
             curve = np.array(values, dtype=float)
             found[run["parameters"]["seed"]] = np.sort(curve) if panel == "final_entropy" and len(runs) > 1 else curve
     return found
@@ -87,12 +92,6 @@ def _points(curves: dict[int, np.ndarray], top: float = nan) -> list[tuple[float
             points.append((x, found.value, found.low, found.high, found.seeds, None))
     several = rows if len(rows) > 1 else {}
     return points + [(x, value, nan, nan, 1, seed) for seed, row in several.items() for x, value in enumerate(row)]
-
-
-def _curve(measure: Record, panel: str) -> list[float | None]:
-    if panel == "final_entropy":
-        return (measure.get("entropy") or [[]])[-1]
-    return [estimates.nested_mean(heads) for heads in measure.get(panel) or []]
 
 
 def numbers(frame: pd.DataFrame) -> dict[str, Any]:
@@ -158,9 +157,8 @@ def difference_axes(ax: Axes, frame: pd.DataFrame, panel: str) -> Axes:
             colour = style.LOOKS["high"].colour
             ax.plot(mean["x"], mean["value"], color=colour, marker="s", lw=1.4, zorder=3)
             ax.plot(runs["x"], runs["value"], "o", color=colour, ms=2.4, mfc="none", mew=0.6, zorder=4)
-            ax.fill_between(
-                mean["x"], mean["low"].astype(float), mean["high"].astype(float), color=colour, alpha=0.15, lw=0
-            )
+            band = mean[["low", "high"]].astype(float)
+            ax.fill_between(mean["x"], band["low"], band["high"], color=colour, alpha=0.15, lw=0)
             values = pd.concat([points[name] for name in ("value", "low", "high")]).dropna().astype(float)
             reach = 1.15 * max(values.abs().max(), PANELS[panel].least)
             ax.set_ylim(-reach, reach)
@@ -182,9 +180,8 @@ def paper_form(frame: pd.DataFrame, width: float) -> Figure:
     for place, ax in enumerate(axes):
         (model, task), (panel, about) = rows[place // 4], list(PANELS.items())[place % 4]
         own = frame[(frame["model"] == model) & (frame["task"] == task) & (frame["panel"] == panel)]
-        for algorithm, points in own[(own["of"] == "level") & own["seed"].isna() & (own["x"] > 0)].groupby(
-            "algorithm", sort=False
-        ):
+        own = own[(own["of"] == "level") & own["seed"].isna() & (own["x"] > 0)]
+        for algorithm, points in own.groupby("algorithm", sort=False):
             ax.plot(points["x"], points["value"], **style.line_style(str(algorithm)))
         title = f"{about.title} ({about.unit})" if about.unit else about.title
         ax.set(title=title, xlabel=about.axis, ylabel=TASKS[task].title if place % 4 == 0 else "")

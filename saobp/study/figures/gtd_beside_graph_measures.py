@@ -20,11 +20,7 @@ from saobp.study.statistics import estimates
 Record = dict[str, Any]
 TASK = "race"
 GRAPH_MEASURES = {"clustering": "Clustering (Barrat)", "onnela": "Clustering (Onnela)", "betweenness": "Betweenness"}
-PRINTED = {
-    "clustering": "C18",
-    "onnela": "C18",
-    "betweenness": "C19",
-}  # the paper's r; of which clustering it does not say
+PRINTED = {"clustering": "C18", "onnela": "C18", "betweenness": "C19"}  # the paper's r; of which clustering is open
 COLUMNS = ["model", "algorithm", "seed", "measure", "gtd", "value"]
 LEAST = 4  # points that a correlation takes
 BINNED = [*COLUMNS, "r", "n"]
@@ -111,12 +107,8 @@ def one(frame: pd.DataFrame, width: float) -> Figure:
         own = frame[frame["measure"] == measure]
         cloud_axes(ax, own, measure)
         style.head(ax, letter, f"{_beside_paper(r, measure)[1]} (n = {len(own.dropna()):,})")
-    strip_axes(
-        axes[3],
-        [r[r["measure"] == name] for name in GRAPH_MEASURES],
-        list(GRAPH_MEASURES.values()),
-        list(PRINTED.values()),
-    )
+    groups = [r[r["measure"] == name] for name in GRAPH_MEASURES]
+    strip_axes(axes[3], groups, [*GRAPH_MEASURES.values()], [*PRINTED.values()])
     around = [title for name, title in GRAPH_MEASURES.items() if _beside_paper(r, name)[0] == "around"]
     reach = f"Only {labels.joined(around)} reach{'es' * (len(around) == 1)}" if around else "No measure reaches"
     style.head(axes[3], "d", f"{reach} the paper's r (bar; dots: {r['seed'].nunique()} seeds)")

@@ -83,14 +83,7 @@ def strength_axes(ax: Axes, frame: pd.DataFrame) -> Axes:
         ax.fill_between(rows["strength"], rows["low"], rows["high"], color=look.colour, alpha=0.15, lw=0)
         ax.plot(rows["strength"], rows["value"], marker=look.marker, color=look.colour)
     others = [f"{labels.algorithm_title(name)} {value:.1f}" for name, value in numbers(frame)["others"].items()]
-    ax.text(
-        0.03,
-        0.04,
-        style.minus("\n".join(["no λ:", *others])),
-        fontsize=7,
-        color="0.4",
-        transform=ax.transAxes,
-    )
+    ax.text(0.03, 0.04, style.minus("\n".join(["no λ:", *others])), fontsize=7, color="0.4", transform=ax.transAxes)
     ax.set(xscale="log", xlabel="λ (nats)", ylabel="Similarity − plain (points)", ylim=(LEAST, -LEAST / 4))
     style.plain_numbers(ax.xaxis)
     ends = {name: rows["value"].iloc[-1] for name, rows in lines.items()}

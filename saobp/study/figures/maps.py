@@ -1,6 +1,12 @@
-"""Figure 1: one real head before the step, what the step changes, the column sums, and the factor graph of one key."""
+"""Figure 1: one real head before the step, what the step changes, the column sums, and the factor graph of one key;
+and the column sums of many tokens before and after the step.
 
+`python -m saobp.study.figures.maps` runs MiniLM anew; the figure itself is drawn from the tracked numbers of one run.
+"""
+
+import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,13 +17,58 @@ from matplotlib.colors import CenteredNorm, Normalize, PowerNorm
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, Rectangle
 
-from saobp.study.figures import example_map, style
-from saobp.study.setup import labels
+from saobp.study.figures import style
+from saobp.study.setup import labels, paths
+from saobp.study.setup.sizes_and_strengths import SIZES
 
 KEY = "key {}"  # the column of one key's mass, numbered from 0
 TOKENS = 26  # names of at most so many tokens fit beside a map
 SIDES = ("raw", "refined")
+SENTENCE = "The trophy did not fit into the brown suitcase because it was too large, so she left it at home."
+DIGITS = 5  # of a tracked number
+SHOWN = 6  # tokens that lose most, and as many that gain most
 MARK = "#D55E00"  # around the column of the map that the factor graph is about
+
+
+def example() -> Path:
+    """Where the tracked numbers are."""
+    return paths.root() / "data" / "examples" / "minilm.json"
+
+
+def load_example() -> dict[str, Any]:
+    """Return model, strength (nats), text, tokens, heads (layer, head, largest column before and after), one map."""
+    return json.loads(example().read_text(encoding="utf-8"))
+
+
+def make_example(strength: float) -> dict[str, Any]:
+    """Run MiniLM with High on `SENTENCE`: the largest column sum of every head, and the map with the largest of all.
+
+    Raises PublicModelError where MiniLM is not there.
+    """
+    import torch
+
+    import saobp
+    from saobp.models import public
+    from saobp.models.apply import raw_attentions
+
+    model, tokenizer = public.load("minilm")
+    given = tokenizer(SENTENCE, return_tensors="pt")
+    with torch.no_grad(), raw_attentions(saobp.apply(model, "high", strength)) as pairs:
+        model(**given)
+    maps = torch.stack([torch.stack([raw[0], refined[0]]) for raw, refined in pairs])  # layer, side, head, L, L
+    columns = maps.sum(-2).amax(-1).transpose(1, 2)  # layer, head, side
+    layer, head = divmod(int(columns[..., 0].argmax()), columns.shape[1])
+    raw, refined = ([[round(value, DIGITS) for value in row] for row in side[head].tolist()] for side in maps[layer])
+    heads = [
+        {"layer": at + 1, "head": number + 1, "raw": round(before, DIGITS), "refined": round(after, DIGITS)}
+        for at, rows in enumerate(columns.tolist())
+        for number, (before, after) in enumerate(rows)
+    ]
+    return {
+        "model": "minilm", "factor": "high", "strength": strength, "text": SENTENCE,
+        "tokens": tokenizer.convert_ids_to_tokens(given["input_ids"][0].tolist()),
+        "heads": heads, "map": {"layer": layer + 1, "head": head + 1, "raw": raw, "refined": refined},
+    }  # fmt: skip
 
 
 def data(records: Sequence[dict[str, Any]] = ()) -> pd.DataFrame:
@@ -25,7 +76,7 @@ def data(records: Sequence[dict[str, Any]] = ()) -> pd.DataFrame:
 
     Columns: model, strength (nats), matrix, layer, head (from 1), query, token, and the mass on each key.
     """
-    found, parts = example_map.load(), []
+    found, parts = load_example(), []
     fixed = {"model": found["model"], "strength": found["strength"]}
     for matrix in SIDES:
         values = np.asarray(found["map"][matrix], dtype=float)
@@ -131,3 +182,42 @@ def factor_graph_axes(ax: Axes, rows: pd.DataFrame, key: str, strength: float) -
     ax.text(1.3, -0.65, r"$\psi$: 1 on equal keys, else $e^{\lambda}$;", va="top", fontsize=7)
     ax.text(1.3, -1.3, r"so $k$ is multiplied by $1-(1-e^{-\lambda})A_{ik}$", va="top", fontsize=7)
     return ax
+
+
+def tokens(records: Sequence[dict[str, Any]]) -> pd.DataFrame:
+    """One row a token of the first record that followed tokens: token, before, after, change (column sums), count."""
+    return next((pd.DataFrame(run["metrics"]["tokens"]) for run in records if run["metrics"].get("tokens")),
+                pd.DataFrame())  # fmt: skip
+
+
+def token_numbers(frame: pd.DataFrame) -> dict[str, Any]:
+    """For the caption: the two tokens that lose most, how many there are, lose, and are shown at each end."""
+    first, second = frame.nsmallest(2, "change", keep="first").to_dict("records")
+    end = min(SHOWN, (len(frame) + 1) // 2)
+    return {"first": first, "second": second, "tokens": len(frame), "end": end, "lose": (frame["change"] < 0).sum()}
+
+
+def plot_tokens(frame: pd.DataFrame, width: float) -> Figure:
+    """Draw a row a token that loses or gains most, the largest loss first: its column sum before the step and after."""
+    ordered = frame.sort_values("change", kind="stable")
+    rows = ordered if len(ordered) <= 2 * SHOWN else pd.concat([ordered[:SHOWN], ordered[-SHOWN:]])
+    figure, (ax,) = style.panels(width, 1, 0.8 + 0.17 * len(rows))
+    places, sides = range(len(rows)), {"before": ("original", "before"), "after": ("high", "after one step")}
+    ax.hlines(places, rows["before"], rows["after"], color="0.75", lw=1.2, zorder=1)
+    for column, (name, title) in sides.items():
+        look = style.LOOKS[name]
+        ax.plot(rows[column], places, look.marker, color=look.colour, ms=4, mew=0)
+        align = "left" if rows[column].iloc[0] == rows[["before", "after"]].iloc[0].max() else "right"
+        ax.text(rows[column].iloc[0], -0.55, title, color=look.colour, ha=align, fontsize=7)
+    ax.axvline(1, color="0.5", lw=0.8, ls=":", zorder=0)
+    ax.set_yticks(places, [f"{token} ({count})" for token, count in zip(rows["token"], rows["count"])])
+    ax.set(ylim=(len(rows) - 0.4, -1.4), xlabel="Column sum of the token (uniform: 1)")
+    ax.grid(axis="y", visible=False)
+    lost = "'{token}' ({before:.1f} → {after:.1f})"
+    said = " and ".join(lost.format(**token_numbers(frame)[which]) for which in ("first", "second"))
+    style.head(ax, "", f"One step takes most from {said}")
+    return figure
+
+
+if __name__ == "__main__":
+    paths.write_text(example(), json.dumps(make_example(SIZES["minilm"].strength)) + "\n")

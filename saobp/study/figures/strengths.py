@@ -17,19 +17,15 @@ from saobp.study.statistics import mean_interval
 from saobp.study.statistics.trajectories import STARTED
 
 PANELS = {
-    "loss": "Held-out loss (nats)",
-    "accuracy": "Masked words right (share)",
-    "entropy": "Entropy (nats)",
-    "gtd": "GTD",
+    "loss": "Held-out loss (nats)", "accuracy": "Masked words right (share)", "entropy": "Entropy (nats)", "gtd": "GTD",
     "largest_column": "Largest column sum",
+}  # fmt: skip
+SPANS = {"loss": 0.05, "accuracy": 0.01, "entropy": 0.05, "gtd": 0.01, "largest_column": 0.1}  # that an axis shows
+HEADINGS = {
+    "one seed": "{title}: {least:.2f} to {most:.2f} (n = 1)",
+    "one strength": "{least:.2f} at λ = {first:g} (n = {n})",
+    "several": "λ = {last:g} against {first:g}: {change} (n = {n})",
 }
-SPANS = {
-    "loss": 0.05,
-    "accuracy": 0.01,
-    "entropy": 0.05,
-    "gtd": 0.01,
-    "largest_column": 0.1,
-}  # least that an axis shows
 STARS = {  # one mark a way of learning λ: by each head, by each layer
     "head": {"marker": "*", "ms": 7, "mew": 0.6, "mfc": "white"},
     "layer": {"marker": "D", "ms": 4, "mew": 0.6, "mfc": "white"},
@@ -55,15 +51,12 @@ def of(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
         return swept
     values = swept["strength"].copy()
     for name in strengths.TAUGHT:
-        values = values.mask(swept["strength"] == name, swept["seed"].map(_ends(strengths.learned(runs, name))))
+        went = strengths.learned(runs, name)
+        last = went[went["step"] == went.groupby("seed")["step"].transform("max")]
+        means = last.groupby("seed")["strength"].mean()
+        values = values.mask(swept["strength"] == name, swept["seed"].map(means))
     learned = swept["strength"].map(strengths.TAUGHT).fillna("")
     return swept.assign(strength=values.astype(float), learned=learned)
-
-
-def _ends(went: pd.DataFrame) -> pd.Series:
-    """Where each seed's learned strengths ended, as a mean."""
-    last = went["step"] == went.groupby("seed")["step"].transform("max")
-    return went[last].groupby("seed")["strength"].mean()
 
 
 def plot(frame: pd.DataFrame, width: float) -> Figure:
@@ -83,19 +76,18 @@ def plot(frame: pd.DataFrame, width: float) -> Figure:
 
 
 def _heading(frame: pd.DataFrame, quantity: str) -> str:
-    """A heading: how a quantity (after the step) changes from the least λ to the largest; of one seed its range."""
+    """How a quantity (after the step) changes from the least λ to the largest; of one seed its range."""
     fixed = frame[frame["learned"] == ""]
     column = quantity if quantity in fixed else f"refined_{quantity}"
-    means = fixed.groupby("strength")[column].mean()
-    if fixed["seed"].nunique() == 1:
-        return f"{PANELS[quantity].partition(' (')[0]}: {means.min():.2f} to {means.max():.2f} (n = 1)"
-    if len(means) == 1:
-        return f"{means.iloc[0]:.2f} at λ = {means.index[0]:g} (n = {fixed['seed'].nunique()})"
-    first, last = means.index[[0, -1]]
     by_seed = fixed.pivot_table(column, "seed", "strength")
+    means, (first, last) = by_seed.mean(), by_seed.columns[[0, -1]]
+    said = {"least": means.min(), "most": means.max(), "first": first, "last": last, "n": len(by_seed)}
+    if len(by_seed) == 1 or len(means) == 1:
+        form = HEADINGS["one seed" if len(by_seed) == 1 else "one strength"]
+        return form.format(title=PANELS[quantity].partition(" (")[0], **said)
     gap = mean_interval((by_seed[last] - by_seed[first]).dropna().tolist())
-    said = style.change(gap.value, gap.low, gap.high)
-    return f"λ = {last:g} against {first:g}: {said} (n = {gap.seeds})"
+    change = style.change(gap.value, gap.low, gap.high)
+    return HEADINGS["several"].format(**said | {"change": change, "n": gap.seeds})
 
 
 def strength_axes(ax: Axes, frame: pd.DataFrame, quantity: str) -> Axes:

@@ -25,6 +25,7 @@ SHEET = Path(__file__).parent / "paper.mplstyle"
 COLUMN, PAGE = 3.03, 6.3  # inches: one column and the whole width of an ACL page
 LETTERS = 16  # of a heading, per inch of panel
 LEAST_INCHES = 2.0  # of a panel whose heading has the usual size
+CHANGES = {1: "higher", -1: "lower", 0: "no clear change"}
 NARROW = 5.0  # below this width a grid of four columns folds into two
 
 
@@ -105,10 +106,8 @@ def change(value: float, low: float, high: float, digits: int = 2) -> str:
     shown, *ends = (round(number, digits) + 0.0 for number in (value, low, high))  # no minus before a zero
     if not np.isfinite([low, high]).all():
         return f"{shown:+.{digits}f}"
-    span = f"[{ends[0]:.{digits}f}, {ends[1]:.{digits}f}]"
-    if low <= 0 <= high:
-        return f"no clear change, {shown:+.{digits}f} {span}"
-    return f"{'higher' if low > 0 else 'lower'}, {shown:+.{digits}f} {span}"
+    sure = CHANGES[0 if low <= 0 <= high else 1 if low > 0 else -1]
+    return f"{sure}, {shown:+.{digits}f} [{ends[0]:.{digits}f}, {ends[1]:.{digits}f}]"
 
 
 def label_ends(ax: Axes, ends: Mapping[str, float], names: Mapping[str, str], gap: float = 0.075) -> Axes:
@@ -139,8 +138,7 @@ def line_style(algorithm: str) -> dict[str, object]:
     """Colour, dash and marker of an algorithm, for `Axes.plot`."""
     look = LOOKS[algorithm]
     dash = look.dash if isinstance(look.dash, str) else (0, look.dash)
-    hollow = {"markerfacecolor": "none"}  # what lies below shows through
-    return {"color": look.colour, "marker": look.marker, "linestyle": dash, **hollow}
+    return {"color": look.colour, "marker": look.marker, "linestyle": dash, "markerfacecolor": "none"}
 
 
 def shades(count: int) -> list[str]:
