@@ -1,0 +1,116 @@
+"""The compiled passes: the numbers of torch's passes, and torch's passes where they cannot be had."""
+
+import stat
+
+import pytest
+import torch
+
+import saobp
+from saobp.fused import native
+
+
+@pytest.fixture(params=["compiled", "torch"])
+def library(request, monkeypatch):
+    """A name, after the compiled passes have been switched off for the second."""
+    if request.param == "torch":
+        monkeypatch.setattr(native, "library", lambda: None)
+    elif native.library() is None:
+        pytest.skip("no C compiler")
+    return request.param
+
+
+@pytest.fixture
+def fresh(monkeypatch, tmp_path):
+    """The compiled passes as a process finds them that starts with an empty cache, in the folder returned."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    native.library.cache_clear()
+    yield tmp_path / "saobp"
+    native.library.cache_clear()
+
+
+def attended(inputs: list[torch.Tensor], given: torch.Tensor, **options) -> list[torch.Tensor]:
+    """Return the output and the gradients of query, key and value."""
+    leaves = [x.detach().requires_grad_() for x in inputs]
+    out = saobp.saobp_attention(*leaves, **options)
+    out.backward(given)
+    return [out.detach(), *(x.grad for x in leaves)]
+
+
+@pytest.mark.parametrize(("batch", "length"), [(1, 1), (2, 7), (3, 128), (1, 200), (1, 300), (1, 512)])
+@pytest.mark.parametrize("exclude_self", [True, False])
+@pytest.mark.parametrize(("factor", "strength"), [("high", 0.2), ("low", 0.5), ("high", 0.01)])
+def test_the_passes_agree_with_float64(library, batch, length, exclude_self, factor, strength):
+    """Output and gradients in float32 are those in float64, for rows and heads apart or interleaved in memory."""
+    torch.manual_seed(length)
+    options = {"factor": factor, "strength": strength, "exclude_self": exclude_self}
+    inputs = [torch.randn(batch, 4, length, 24), *torch.randn(2, batch, length, 4, 24).transpose(2, 3)]
+    given = torch.randn(batch, length, 4, 24).transpose(1, 2)
+    exact = attended([x.double() for x in inputs], given.double(), **options)
+    for found, wanted in zip(attended(inputs, given, **options), exact):
+        torch.testing.assert_close(found.double(), wanted, atol=5e-6 * max(1, wanted.abs().max()), rtol=0)
+
+
+def test_one_key_for_all_needs_logarithms(library):
+    """Where every query looks at one key, the loads' range is too wide for float32, and the numbers still hold."""
+    query, key = torch.ones(1, 1, 512, 8), torch.zeros(1, 1, 512, 8)
+    key[..., 0, :] = 100
+    value = torch.randn(1, 1, 512, 8)
+    found = saobp.saobp_attention(query, key, value, strength=0.5)
+    exact = saobp.saobp_attention(query.double(), key.double(), value.double(), strength=0.5)
+    torch.testing.assert_close(found.double(), exact, atol=1e-5, rtol=0)
+
+
+def test_what_is_not_a_number_stays_none(library):
+    """A query that is not a number gives a row that is not a number, and no number for what it tells the others."""
+    query, key, value = torch.randn(3, 1, 1, 40, 8)
+    query[0, 0, 3] = torch.nan
+    assert saobp.saobp_attention(query, key, value).isnan().all()
+
+
+@pytest.mark.skipif(native.library() is None, reason="no C compiler")
+def test_threads_do_not_change_a_number():
+    """One thread and two give the same bits."""
+    scores, before, found = torch.randn(8, 200, 200), torch.get_num_threads(), []
+    for threads in (1, 2):
+        torch.set_num_threads(threads)
+        weights, product = scores.clone(), torch.ones(8, 200, dtype=torch.float64)
+        native.weigh(weights, product, -0.2, own=False)
+        found.append((weights, product, *native.total(weights, product, 0.2)))
+    torch.set_num_threads(before)
+    assert all(torch.equal(one, two) for one, two in zip(*found))
+
+
+def test_it_is_compiled_once(fresh):
+    """The first use compiles into the user's cache, the next one in another process takes what lies there."""
+    if native.library() is None:
+        pytest.skip("no C compiler")
+    (made,) = fresh.iterdir()
+    written = made.stat().st_mtime_ns
+    native.library.cache_clear()
+    assert native.library() is not None
+    assert [x.stat().st_mtime_ns for x in fresh.iterdir()] == [written]
+
+
+@pytest.mark.parametrize("switch", ["off", "no compiler", "compiler fails"])
+def test_without_them_torch_works_it_out(fresh, monkeypatch, tmp_path, switch):
+    """Switched off, without a compiler and with one that fails there is no library, no error and no file."""
+    failing = tmp_path / "cc"
+    failing.write_text("#!/bin/sh\nexit 1\n")
+    failing.chmod(failing.stat().st_mode | stat.S_IXUSR)
+    name, value = {
+        "off": ("SAOBP_NATIVE", "0"),
+        "no compiler": ("CC", str(tmp_path / "none")),
+        "compiler fails": ("CC", str(failing)),
+    }[switch]
+    monkeypatch.setenv(name, value)
+    assert native.library() is None
+    assert saobp.saobp_attention(*torch.randn(3, 1, 2, 9, 4)).isfinite().all()
+    assert not fresh.exists() or not [*fresh.iterdir()]
+
+
+def test_a_cache_that_cannot_be_written_is_replaced(fresh, monkeypatch):
+    """Where the home is read-only, the passes are compiled for this process alone."""
+    monkeypatch.setattr("os.access", lambda *_: False)
+    folder = native.cache_folder()
+    assert folder.is_dir()
+    assert folder != fresh
