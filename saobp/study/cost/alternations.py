@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from saobp.fused import native
 from saobp.study.beyond.plan import Make, Question, command
 from saobp.study.cost import timing, whole_model
 from saobp.study.paper.arithmetic import VOCABULARY
@@ -36,6 +37,11 @@ SETTINGS = (
 )
 
 
+def passes(setting: Setting) -> str:
+    """Return who takes the passes over High's tiles: "compiled" (`saobp.fused.native`) or "torch", as with dropout."""
+    return "compiled" if setting.phase != "train" and native.library() else "torch"
+
+
 def measure(setting: Setting, rounds: int, model: str = MODEL) -> dict[str, dict[str, Any]]:
     """Time every one of the `WAYS` in turns: way -> phase -> what `whole_model.measure` gives, without memory."""
     inputs = whole_model.batch(setting.sequences, setting.length, VOCABULARY, timing.place())
@@ -52,7 +58,8 @@ def measure(setting: Setting, rounds: int, model: str = MODEL) -> dict[str, dict
 def record(setting: Setting, threads: int, rounds: int, path: Path, folder: Path) -> None:
     """Measure one setting with so many threads and write its record."""
     torch.set_num_threads(threads)
-    run = Run("alternations", profile="cost", parameters={"model": MODEL, **asdict(setting), "threads": threads})
+    given = {"model": MODEL, **asdict(setting), "threads": threads, "passes": passes(setting)}
+    run = Run("alternations", profile="cost", parameters=given)
     before = timing.circumstances()
     run.save(path, before | {"repeats": rounds, "ways": measure(setting, rounds)})
 
@@ -62,6 +69,7 @@ def records_of(planned: Question) -> Iterator[tuple[str, Make]]:
     for threads in THREADS:
         for one in SETTINGS:
             name = f"08-alternations-{one.phase}-{one.sequences}x{one.length}-{threads}"
+            name += "-compiled" * (passes(one) == "compiled")
             yield name, partial(record, one, threads, planned.primary.seeds)
 
 

@@ -28,21 +28,21 @@ def ratio(phase: str, algorithm: str = "high", study: str = STUDY) -> Estimate:
 
 
 def alternations(to: str = "ratio") -> pd.DataFrame:
-    """Return High's time over Original's in each setting of the planned study: phase, sequences, length, then a column
-    per thread count, the most first. Each is the median of the alternations with its 95 % interval.
+    """Return High's time over Original's in each setting of the planned study: phase, sequences, length and passes, then
+    a column per thread count, the most first. Each is the median of the alternations with its 95 % interval.
 
-    `to`: "ratio" for torch's own attention, fused where it has a kernel, or "ratio_to_eager".
+    Passes are "compiled" or "torch". `to`: "ratio" for torch's own attention, fused where it has a kernel, or "ratio_to_eager".
     """
-    rows: dict[tuple[str, int, int], dict[int, Estimate]] = {}
+    rows: dict[tuple[str, int, int, str], dict[int, Estimate]] = {}
     for record in tracked.select(PLANNED, "alternations"):
         setting, metrics = record["parameters"], record["metrics"]
         found = metrics["ways"]["high"][setting["phase"]][to]
         estimate = median_interval(found["low"], found["median"], found["high"], metrics["repeats"])
-        key = (setting["phase"], setting["sequences"], setting["length"])
+        key = (setting["phase"], setting["sequences"], setting["length"], setting.get("passes", "torch"))
         rows.setdefault(key, {})[setting["threads"]] = estimate
     frame = pd.DataFrame.from_dict(rows, orient="index")
-    frame = frame.rename_axis(["phase", "sequences", "length"])[sorted(frame, reverse=True)].reset_index()
-    return frame.sort_values(["length", "sequences"], ignore_index=True)
+    frame = frame.rename_axis(["phase", "sequences", "length", "passes"])[sorted(frame, reverse=True)].reset_index()
+    return frame.sort_values(["length", "sequences", "passes"], ignore_index=True)
 
 
 def timed(phase: str = "train", threads: int = 2, to: str = "ratio") -> Estimate:
