@@ -4,14 +4,13 @@ import copy
 
 import pytest
 import torch
-from families import CAUSAL, PAD, build, tokens
+from families import CAUSAL, CLOSE, PAD, build, tokens
 from transformers import DynamicCache, QuantizedCache, StaticCache
 
 import saobp
 from saobp.models import cache as cache_module
 from saobp.models.apply import raw_attentions
 
-CLOSE = {"atol": 2e-5, "rtol": 1e-4}
 WAYS = {
     "greedy": {"do_sample": False},
     "sampled": {"do_sample": True, "temperature": 1.5},
@@ -57,15 +56,25 @@ def full_logits(model, ids):
         return model(ids, use_cache=False).logits
 
 
-@pytest.mark.parametrize("family", CAUSAL)
-@pytest.mark.parametrize("way", WAYS)
+def continued(model, ids, *sizes):
+    """Return the logits of each of the parts that some ids are read in, one after the other, and the cache."""
+    cache = DynamicCache(config=model.config)
+    with torch.no_grad():
+        return [model(part, past_key_values=cache).logits for part in ids.split(sizes, dim=1)], cache
+
+
+@pytest.mark.parametrize(
+    ("family", "way"),
+    [*((family, way) for family in ("gpt2", "mistral") for way in WAYS), ("qwen2", "greedy"),
+     *(("llama", way) for way in ("greedy", "sampled", "several beams"))],
+)  # fmt: skip
 def test_the_cache_changes_no_token(family, way):
     model = refined(family)
     ids, mask = left_padded()
     made = []
     for use_cache in (True, False):
         torch.manual_seed(5)
-        call = {"max_new_tokens": 12, "use_cache": use_cache, **WAYS[way]}
+        call = {"max_new_tokens": 8, "use_cache": use_cache, **WAYS[way]}
         made.append(model.generate(ids, attention_mask=mask, **call))
     assert torch.equal(*made)
 
@@ -75,7 +84,7 @@ def test_the_cache_changes_no_token(family, way):
 def test_every_variant_generates_the_same_with_a_cache(family, variant):
     model = refined(family, **VARIANTS[variant])
     ids, mask = left_padded()
-    call = {"max_new_tokens": 10, "do_sample": False, "output_logits": True, "return_dict_in_generate": True}
+    call = {"max_new_tokens": 8, "do_sample": False, "output_logits": True, "return_dict_in_generate": True}
     cached, full = (model.generate(ids, attention_mask=mask, use_cache=use, **call) for use in (True, False))
     assert torch.equal(cached.sequences, full.sequences)
     torch.testing.assert_close(torch.stack(cached.logits), torch.stack(full.logits), **CLOSE)
@@ -83,7 +92,7 @@ def test_every_variant_generates_the_same_with_a_cache(family, variant):
 
 def test_refinement_changes_what_is_generated():
     ids, mask = left_padded()
-    call = {"attention_mask": mask, "max_new_tokens": 12, "do_sample": False}
+    call = {"attention_mask": mask, "max_new_tokens": 8, "do_sample": False}
     model = refined("gpt2")
     assert not torch.equal(model.generate(ids, **call), saobp.apply(model, "none").generate(ids, **call))
 
@@ -91,7 +100,7 @@ def test_refinement_changes_what_is_generated():
 def test_left_padding_changes_no_token():
     model = refined("llama")
     ids, mask = left_padded()
-    call = {"max_new_tokens": 12, "do_sample": False}
+    call = {"max_new_tokens": 8, "do_sample": False}
     together = model.generate(ids, attention_mask=mask, **call)[:, 9:]
     for row in range(3):
         alone = ids[row : row + 1, mask[row].bool()]
@@ -123,12 +132,8 @@ def test_any_split_of_the_rows_gives_the_full_forward(family, tile, monkeypatch)
     monkeypatch.setattr(cache_module, "TILE", tile)
     model, ids = refined(family), tokens(2, 14)
     expected = full_logits(model, ids)
-    with torch.no_grad():
-        for lengths in ((14,), (9, 1, 1, 3), (1,) * 14, (5, 9)):
-            cache, parts = DynamicCache(config=model.config), []
-            for part in ids.split(lengths, dim=1):
-                parts.append(model(part, past_key_values=cache).logits)
-            torch.testing.assert_close(torch.cat(parts, 1), expected, **CLOSE)
+    for lengths in ((14,), (9, 1, 1, 3), (1,) * 14, (5, 9)):
+        torch.testing.assert_close(torch.cat(continued(model, ids, *lengths)[0], 1), expected, **CLOSE)
 
 
 def test_a_cache_filled_in_training_goes_on_as_the_full_forward():
@@ -145,9 +150,7 @@ def test_a_cropped_cache_forgets_what_the_cropped_rows_said(family, monkeypatch)
     model, ids = refined(family), tokens(2, 30)
     with torch.no_grad():
         for removed in range(1, 7):
-            cache = DynamicCache()
-            for part in ids[:, :18].split([11, 1, 1, 4, 1], dim=1):
-                model(part, past_key_values=cache)
+            _, cache = continued(model, ids[:, :18], 11, 1, 1, 4, 1)
             cache.crop(-removed)
             changed = ids[:, 18 - removed : 25].flip(1)
             onward = model(changed, past_key_values=cache).logits
@@ -155,16 +158,16 @@ def test_a_cropped_cache_forgets_what_the_cropped_rows_said(family, monkeypatch)
             torch.testing.assert_close(onward, expected[:, 18 - removed :], **CLOSE)
 
 
-def test_a_crop_to_the_end_of_the_prompt_always_works(monkeypatch):
+def test_a_crop_to_the_end_of_the_prompt_always_works_and_a_refused_one_leaves_the_cache_as_it_was(monkeypatch):
     monkeypatch.setattr(cache_module, "TILE", 2)
     model, ids = refined("llama"), tokens(1, 40)
-    cache = DynamicCache()
+    _, cache = continued(model, ids[:, :34], 10, *(1,) * 24)
     with torch.no_grad():
-        model(ids[:, :10], past_key_values=cache)
-        for token in range(10, 40):
-            model(ids[:, token : token + 1], past_key_values=cache)
-        with pytest.raises(ValueError, match="crop"):
-            copy.deepcopy(cache).crop(-25)
+        for removed in (19, 20):
+            with pytest.raises(ValueError, match="crop"):
+                cache.crop(-removed)
+        onward = model(ids[:, 34:], past_key_values=cache).logits
+        torch.testing.assert_close(onward, full_logits(model, ids)[:, 34:], **CLOSE)
         for _ in range(2):
             cache.crop(10 - cache.get_seq_length())
             onward = model(ids[:, 20:26], past_key_values=cache).logits
@@ -172,26 +175,11 @@ def test_a_crop_to_the_end_of_the_prompt_always_works(monkeypatch):
             torch.testing.assert_close(onward, expected[:, 10:], **CLOSE)
 
 
-def test_a_refused_crop_leaves_the_cache_as_it_was(monkeypatch):
-    monkeypatch.setattr(cache_module, "TILE", 2)
-    model, ids = refined("gpt2"), tokens(1, 40)
-    cache = DynamicCache()
-    with torch.no_grad():
-        model(ids[:, :4], past_key_values=cache)
-        for token in range(4, 30):
-            model(ids[:, token : token + 1], past_key_values=cache)
-        with pytest.raises(ValueError, match="crop"):
-            cache.crop(-20)
-        onward = model(ids[:, 30:], past_key_values=cache).logits
-    torch.testing.assert_close(onward, full_logits(model, ids)[:, 30:], **CLOSE)
-
-
 def test_a_cache_follows_copies_repeats_selections_and_resets():
     model, ids = refined("llama"), tokens(3, 12)
     expected = full_logits(model, ids)[:, 8:]
+    _, cache = continued(model, ids[:, :8], 8)
     with torch.no_grad():
-        cache = DynamicCache()
-        model(ids[:, :8], past_key_values=cache)
         twin = copy.deepcopy(cache)
         torch.testing.assert_close(model(ids[:, 8:], past_key_values=twin).logits, expected, **CLOSE)
         repeated = copy.deepcopy(cache)
@@ -213,7 +201,7 @@ def test_a_cache_follows_copies_repeats_selections_and_resets():
 def test_assisted_decoding_gives_the_greedy_tokens(family):
     model, assistant = refined(family), refined(family, strength=0.5)
     ids = tokens(1, 6).repeat(1, 3)  # a text that repeats itself, for the lookup to find something
-    call = {"max_new_tokens": 20, "do_sample": False}
+    call = {"max_new_tokens": 12, "do_sample": False}
     expected = model.generate(ids, use_cache=False, **call)
     assert torch.equal(model.generate(ids, prompt_lookup_num_tokens=3, **call), expected)
     assert torch.equal(model.generate(ids, assistant_early_exit=1, **call), expected)

@@ -2,28 +2,22 @@
 
 import os
 import shutil
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
+import families
 import pytest
 import torch
-from families import CAUSAL, VOCABULARY, build, run, tokens
-from torch import distributed, multiprocessing
+from families import CAUSAL, CLOSE, VOCABULARY, build, padding_mask, run, tokens
+from torch import distributed
 from torch.nn.parallel import DistributedDataParallel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 import saobp
 from saobp.models import attending, interface
 from saobp.models.apply import raw_attentions
-
-CLOSE = {"atol": 2e-5, "rtol": 1e-4}
-
-
-def padding_mask() -> torch.Tensor:
-    """Return a mask with padding in the second of two sequences."""
-    mask = torch.ones(2, 9, dtype=torch.long)
-    mask[1, 6:] = 0
-    return mask
 
 
 def gradients(model, ids, mask):
@@ -34,14 +28,20 @@ def gradients(model, ids, mask):
 
 
 @pytest.mark.parametrize("family", ["bert", "gpt2", "llama", "modernbert"])
-def test_fused_and_materialised_gradients_agree(family):
-    model = saobp.apply(build(family), "high", 1.5, learn="head")
+def test_gradients_agree_fused_materialised_and_checkpointed(family):
+    model = saobp.apply(build(family), "high", 1.5, learn="head").train()
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
     fused = gradients(model, tokens(), padding_mask())
     with raw_attentions(model):
         materialised = gradients(model, tokens(), padding_mask())
+    model.activation_checkpointing_enable()
+    checkpointed = gradients(model, tokens(), padding_mask())
     assert any("saobp" in name for name in fused)
     for name, gradient in fused.items():
         torch.testing.assert_close(gradient, materialised[name], **CLOSE)
+        torch.testing.assert_close(gradient, checkpointed[name], **CLOSE)
 
 
 @pytest.mark.parametrize("family", ["bert", "gpt2", "llama"])
@@ -57,12 +57,12 @@ def test_padding_alone_takes_the_fused_operation(family, padded, monkeypatch):
     assert len(calls) == 2  # which has no weights to return
 
 
-def test_inference_mode_changes_nothing():
-    for family in ("bert", "gpt2"):
-        model = saobp.apply(build(family), "high", 1.5)
-        expected = run(model, tokens(), padding_mask())
-        with torch.inference_mode():
-            torch.testing.assert_close(run(model, tokens(), padding_mask()), expected, **CLOSE)
+@pytest.mark.parametrize("family", ["bert", "gpt2"])
+def test_inference_mode_changes_nothing(family):
+    model = saobp.apply(build(family), "high", 1.5)
+    expected = run(model, tokens(), padding_mask())
+    with torch.inference_mode():
+        torch.testing.assert_close(run(model, tokens(), padding_mask()), expected, **CLOSE)
 
 
 def test_a_mask_changed_in_place_is_looked_at_again():
@@ -72,18 +72,6 @@ def test_a_mask_changed_in_place_is_looked_at_again():
     mask[1, :, :, 6:] = torch.finfo(mask.dtype).min
     changed = model(tokens(), attention_mask=mask).logits
     torch.testing.assert_close(changed, model(tokens(), attention_mask=padding_mask()).logits, **CLOSE)
-
-
-@pytest.mark.parametrize("family", ["bert", "gpt2", "llama", "modernbert"])
-def test_gradient_checkpointing_changes_nothing(family):
-    model = saobp.apply(build(family), "high", 1.5, learn="head").train()
-    for module in model.modules():
-        if isinstance(module, torch.nn.Dropout):
-            module.p = 0.0
-    expected = gradients(model, tokens(), padding_mask())
-    model.activation_checkpointing_enable()
-    for name, gradient in gradients(model, tokens(), padding_mask()).items():
-        torch.testing.assert_close(gradient, expected[name], **CLOSE)
 
 
 @pytest.mark.parametrize("family", ["bert", "llama"])
@@ -179,8 +167,10 @@ def test_compiled_models_agree_with_eager(family, backend):
             torch.testing.assert_close(parameter.grad, grads[name], **CLOSE)
 
 
-@pytest.mark.parametrize("factor", ["high", "elemmul"])
-@pytest.mark.parametrize("family", ["bert", "gpt2", "llama", "modernbert", "t5"])
+TRACED = [("high", family) for family in ("bert", "gpt2", "llama", "modernbert", "t5")]
+
+
+@pytest.mark.parametrize(("factor", "family"), [*TRACED, ("elemmul", "bert"), ("elemmul", "llama")])
 @pytest.mark.filterwarnings("ignore")  # the tracer's, of what transformers reads from a tensor
 def test_a_traced_model_gives_the_numbers_of_any_padding_and_length(family, factor):
     model = saobp.apply(build(family), factor, 1.5)
@@ -221,7 +211,7 @@ def in_threads(work, count: int = 4) -> list:
     return [job.exception() or job.result() for job in jobs]
 
 
-@pytest.mark.parametrize("family", CAUSAL)
+@pytest.mark.parametrize("family", ["gpt2", "mistral"])
 def test_threads_generate_with_one_model_what_each_would_alone(family):
     model = build(family)
     model.generation_config.eos_token_id = None
@@ -230,7 +220,7 @@ def test_threads_generate_with_one_model_what_each_would_alone(family):
 
     def generate(number):
         prompt = tokens(2, 9 + number, seed=number)
-        call = {"attention_mask": torch.ones_like(prompt), "max_new_tokens": 10, "do_sample": False}
+        call = {"attention_mask": torch.ones_like(prompt), "max_new_tokens": 6, "do_sample": False}
         return [model.generate(prompt, **call | ways[number]) for _ in range(3)]
 
     alone = [generate(number) for number in range(4)]
@@ -277,8 +267,21 @@ def step(model, called, ids):
     optimizer.step()
 
 
+FORKS = """if True:
+    import os, sys
+    sys.path[:0] = sys.argv[2:]
+    from test_interface import train_a_step
+    for rank in range(2):
+        if os.fork() == 0:
+            train_a_step(rank, sys.argv[1])
+    assert [os.wait()[1] for _ in range(2)] == [0, 0]
+"""
+
+
 def test_two_processes_train_a_step_as_one_does(tmp_path):
-    multiprocessing.spawn(train_a_step, (str(tmp_path),), nprocs=2)  # a forked one can wait forever for torch's threads
+    # forked from a process without torch's threads, for which a fork of this one could wait forever
+    folders = [str(tmp_path), os.path.dirname(__file__), os.path.dirname(families.__file__)]
+    subprocess.run([sys.executable, "-c", FORKS, *folders], check=True, timeout=300)
     model = saobp.apply(build("bert"), "high", 1.5, learn="head")
     before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
     step(model, model, tokens(4))
