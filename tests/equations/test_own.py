@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from transformers import BertConfig, BertModel, LlamaConfig, LlamaForCausalLM
+from families import build, run, tokens
 
 import saobp
 from saobp.equations.factors import OWN
@@ -33,23 +33,17 @@ def test_a_registered_factor_works_wherever_a_factor_does(registered):
 
 
 def test_it_goes_into_a_model_and_through_a_save(registered, tmp_path):
-    config = BertConfig(vocab_size=50, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64)
-    model = saobp.apply(BertModel(config).eval(), registered, 0.7)
-    tokens = torch.randint(50, (2, 7))
-    before = model(tokens).last_hidden_state
+    model = saobp.apply(build("bert"), registered, 0.7)
     model.save_pretrained(tmp_path)
-    torch.testing.assert_close(BertModel.from_pretrained(tmp_path).eval()(tokens).last_hidden_state, before)
+    torch.testing.assert_close(run(type(model).from_pretrained(tmp_path).eval(), tokens()), run(model, tokens()))
 
 
 def test_generation_with_a_cache_is_refused_and_without_one_it_works(registered):
-    config = LlamaConfig(
-        vocab_size=50, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64
-    )
-    model = saobp.apply(LlamaForCausalLM(config).eval(), registered, 0.7)
-    tokens = torch.randint(50, (1, 5))
+    model, ids = saobp.apply(build("llama"), registered, 0.7), tokens(1, 5)
+    call = {"attention_mask": torch.ones_like(ids), "max_new_tokens": 3, "min_new_tokens": 3, "do_sample": False}
     with pytest.raises(ValueError, match="crowded"):
-        model.generate(tokens, max_new_tokens=3, do_sample=False)
-    assert model.generate(tokens, max_new_tokens=3, do_sample=False, use_cache=False).shape == (1, 8)
+        model.generate(ids, **call)
+    assert model.generate(ids, **call, use_cache=False).shape == (1, 8)
 
 
 def heavy(prior, strength, visible):

@@ -427,50 +427,37 @@ def test_shapes_are_as_the_signature_says(values, factor):
 SQUARE = torch.full((2, 3, 4, 4), 0.25)
 CAUSAL = softmax(scores(4, lead=(2, 3), dtype=torch.float32), causal=True)
 REFUSED = {
-    "attention not a tensor": ([[1.0]], {}, "attention"),
-    "attention of integers": (torch.eye(3, dtype=torch.long), {}, "attention"),
-    "attention one-dimensional": (torch.ones(1), {}, "attention"),
-    "attention not square": (torch.full((2, 3), 1 / 3), {}, "attention"),
-    "attention empty": (torch.zeros(0, 0), {}, "attention"),
-    "rows not summing to one": (SQUARE * 0.9, {}, "attention"),
-    "scores for probabilities": (torch.randn(3, 3), {}, "attention"),
-    "negative entries": (torch.tensor([[1.5, -0.5], [0.5, 0.5]]), {}, "attention"),
-    "undefined entries": (SQUARE * float("nan"), {}, "attention"),
-    "mass on padding": (SQUARE, {"mask": first_keys(4, 3)}, "attention"),
-    "mass on the future": (SQUARE, {"causal": True}, "attention.*future"),
-    "unknown factor": (SQUARE, {"factor": "medium"}, "factor"),
-    "factor no string": (SQUARE, {"factor": 3}, "factor"),
-    "negative strength": (SQUARE, {"strength": -0.1}, "strength"),
-    "infinite strength": (SQUARE, {"strength": float("inf")}, "strength"),
-    "undefined strength": (SQUARE, {"strength": float("nan")}, "strength"),
-    "strength in words": (SQUARE, {"strength": "0.2"}, "strength"),
-    "strength a switch": (SQUARE, {"strength": True}, "strength"),
-    "strength of integers": (SQUARE, {"strength": torch.ones(3, dtype=torch.long)}, "strength"),
-    "strength a head too many": (SQUARE, {"strength": torch.ones(4)}, "strength"),
-    "strength an axis too many": (SQUARE, {"strength": torch.ones(1, 2, 3)}, "strength"),
-    "negative strength of a head": (SQUARE, {"strength": torch.tensor([0.1, -0.1, 0.1])}, "strength"),
-    "undefined strength of a head": (SQUARE, {"strength": torch.full((3,), float("nan"))}, "strength"),
-    "mask of numbers": (SQUARE, {"mask": torch.ones(4)}, "mask"),
-    "mask a list": (SQUARE, {"mask": [True] * 4}, "mask"),
-    "mask too long": (SQUARE, {"mask": first_keys(5, 5)}, "mask"),
-    "mask of another batch": (SQUARE, {"mask": first_keys(4, 4).expand(3, 4)}, "mask"),
-    "mask with a batch for one matrix": (SQUARE[0, 0], {"mask": first_keys(4, 4).expand(1, 4)}, "mask"),
-    "mask without a real token": (SQUARE, {"mask": first_keys(4, 0)}, "mask"),
-    "causal no switch": (CAUSAL, {"causal": 1}, "causal"),
-    "exclude_self no switch": (SQUARE, {"exclude_self": "no"}, "exclude_self"),
-    "no step": (SQUARE, {"steps": 0}, "steps"),
-    "half a step": (SQUARE, {"steps": 1.5}, "steps"),
-    "steps of a factor without messages": (SQUARE, {"factor": "elemmul", "steps": 2}, "steps"),
-    "full damping": (SQUARE, {"damping": 1.0}, "damping"),
-    "negative damping": (SQUARE, {"damping": -0.1}, "damping"),
-    "damping of a factor without messages": (SQUARE, {"factor": "sinkhorn", "damping": 0.5}, "damping"),
-    "seed no number": (SQUARE, {"factor": "shuffled", "seed": None}, "seed"),
-}
+    "attention": [
+        [[1.0]], torch.eye(3, dtype=torch.long), torch.ones(1), torch.full((2, 3), 1 / 3), torch.zeros(0, 0),
+        SQUARE * 0.9, torch.randn(3, 3), torch.tensor([[1.5, -0.5], [0.5, 0.5]]), SQUARE * float("nan"),
+    ],
+    "factor": ["medium", 3],
+    "strength": [
+        -0.1, float("inf"), float("nan"), "0.2", True, torch.ones(3, dtype=torch.long), torch.ones(4),
+        torch.ones(1, 2, 3), torch.tensor([0.1, -0.1, 0.1]), torch.full((3,), float("nan")),
+    ],
+    "mask": [
+        torch.ones(4), [True] * 4, first_keys(5, 5), first_keys(4, 4).expand(3, 4), first_keys(4, 0),
+    ],
+    "causal": [1],
+    "exclude_self": ["no"],
+    "steps": [0, 1.5],
+    "damping": [1.0, -0.1],
+}  # fmt: skip
+OTHERS = [
+    (SQUARE, {"mask": first_keys(4, 3)}, "attention"),  # mass on padding
+    (SQUARE, {"causal": True}, "attention.*future"),
+    (SQUARE[0, 0], {"mask": first_keys(4, 4).expand(1, 4)}, "mask"),  # a batch for one matrix
+    (SQUARE, {"factor": "elemmul", "steps": 2}, "steps"),  # of a factor without messages
+    (SQUARE, {"factor": "sinkhorn", "damping": 0.5}, "damping"),
+    (SQUARE, {"factor": "shuffled", "seed": None}, "seed"),
+]
+CASES = [(value, {}, "attention") for value in REFUSED.pop("attention")] + OTHERS
+CASES += [(CAUSAL if name == "causal" else SQUARE, {name: value}, name) for name in REFUSED for value in REFUSED[name]]
 
 
-@pytest.mark.parametrize("case", REFUSED)
-def test_a_wrong_argument_is_refused_in_one_line_that_names_it(case):
-    attention, options, name = REFUSED[case]
+@pytest.mark.parametrize(("attention", "options", "name"), CASES)
+def test_a_wrong_argument_is_refused_in_one_line_that_names_it(attention, options, name):
     with pytest.raises(ValueError, match=f"^{name}") as refusal:
         refine(attention, **options)
     assert "\n" not in str(refusal.value)

@@ -3,28 +3,8 @@
 from collections.abc import Callable
 
 import torch
+import transformers as hf
 from torch import nn
-from transformers import (
-    BertConfig,
-    BertForMaskedLM,
-    GPT2Config,
-    GPT2LMHeadModel,
-    LlamaConfig,
-    LlamaForCausalLM,
-    MistralConfig,
-    MistralForCausalLM,
-    ModernBertConfig,
-    ModernBertForMaskedLM,
-    Qwen2Config,
-    Qwen2ForCausalLM,
-    RobertaConfig,
-    RobertaForMaskedLM,
-    T5Config,
-    T5EncoderModel,
-    T5ForConditionalGeneration,
-    ViTConfig,
-    ViTForImageClassification,
-)
 
 VOCABULARY, PAD = 61, 0
 TOKENS = {"vocab_size": VOCABULARY, "pad_token_id": PAD, "bos_token_id": 1, "eos_token_id": 2}
@@ -36,18 +16,18 @@ CLOSE = {"atol": 2e-5, "rtol": 1e-4}
 QUERY_AND_KEY = ("query.weight", "key.weight", "Wqkv", "c_attn.weight", "q_proj.weight", "k_proj.weight")
 
 BUILDERS: dict[str, Callable[[], nn.Module]] = {
-    "bert": lambda: BertForMaskedLM(BertConfig(**TOKENS, **SIZES)),
-    "roberta": lambda: RobertaForMaskedLM(RobertaConfig(**TOKENS, **SIZES)),
-    "modernbert": lambda: ModernBertForMaskedLM(
-        ModernBertConfig(**TOKENS, **SIZES, local_attention=6, global_attn_every_n_layers=2, sep_token_id=2,
+    "bert": lambda: hf.BertForMaskedLM(hf.BertConfig(**TOKENS, **SIZES)),
+    "roberta": lambda: hf.RobertaForMaskedLM(hf.RobertaConfig(**TOKENS, **SIZES)),
+    "modernbert": lambda: hf.ModernBertForMaskedLM(
+        hf.ModernBertConfig(**TOKENS, **SIZES, local_attention=6, global_attn_every_n_layers=2, sep_token_id=2,
                          cls_token_id=1)
     ),
-    "gpt2": lambda: GPT2LMHeadModel(GPT2Config(**TOKENS, n_embd=32, n_layer=2, n_head=4, n_positions=512)),
-    "llama": lambda: LlamaForCausalLM(LlamaConfig(**TOKENS, **SIZES, **GROUPS)),
-    "qwen2": lambda: Qwen2ForCausalLM(Qwen2Config(**TOKENS, **SIZES, **GROUPS)),
-    "mistral": lambda: MistralForCausalLM(MistralConfig(**TOKENS, **SIZES, **GROUPS, sliding_window=5)),
-    "t5": lambda: T5EncoderModel(T5Config(**TOKENS, **T5_SIZES)),
-    "vit": lambda: ViTForImageClassification(ViTConfig(**SIZES, **IMAGE)),
+    "gpt2": lambda: hf.GPT2LMHeadModel(hf.GPT2Config(**TOKENS, n_embd=32, n_layer=2, n_head=4, n_positions=512)),
+    "llama": lambda: hf.LlamaForCausalLM(hf.LlamaConfig(**TOKENS, **SIZES, **GROUPS)),
+    "qwen2": lambda: hf.Qwen2ForCausalLM(hf.Qwen2Config(**TOKENS, **SIZES, **GROUPS)),
+    "mistral": lambda: hf.MistralForCausalLM(hf.MistralConfig(**TOKENS, **SIZES, **GROUPS, sliding_window=5)),
+    "t5": lambda: hf.T5EncoderModel(hf.T5Config(**TOKENS, **T5_SIZES)),
+    "vit": lambda: hf.ViTForImageClassification(hf.ViTConfig(**SIZES, **IMAGE)),
 }  # fmt: skip
 TEXT = [family for family in BUILDERS if family != "vit"]
 CAUSAL = ["gpt2", "llama", "qwen2", "mistral"]
@@ -55,7 +35,7 @@ CAUSAL = ["gpt2", "llama", "qwen2", "mistral"]
 
 def encoder_decoder() -> nn.Module:
     """Build a T5 with encoder, decoder and cross-attention."""
-    return sharpened(T5ForConditionalGeneration(T5Config(**TOKENS, **T5_SIZES, decoder_start_token_id=0)))
+    return sharpened(hf.T5ForConditionalGeneration(hf.T5Config(**TOKENS, **T5_SIZES, decoder_start_token_id=0)))
 
 
 def sharpened(model: nn.Module, factor: float = 10.0) -> nn.Module:

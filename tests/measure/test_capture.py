@@ -11,17 +11,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
-from transformers import (
-    BertConfig,
-    BertForMultipleChoice,
-    BertModel,
-    GPT2Config,
-    GPT2LMHeadModel,
-    T5Config,
-    T5Model,
-    ViTConfig,
-    ViTModel,
-)
+import transformers as hf
 
 import saobp
 from saobp.measure import gtd_and_entropy
@@ -35,11 +25,11 @@ VOCABULARY = 60
 LENGTHS = (9, 5, 12, 7, 3, 12, 8)
 
 
-def bert(factor=None, kind=BertModel, layers=2, strength=0.2, **options):
+def bert(factor=None, kind=hf.BertModel, layers=2, strength=0.2, **options):
     """A tiny encoder with attention far from uniform, refined if a factor is given."""
     torch.manual_seed(0)
     sizes = {"vocab_size": VOCABULARY, "hidden_size": 16, "num_hidden_layers": layers, "num_attention_heads": 2}
-    config = BertConfig(**sizes, intermediate_size=16, max_position_embeddings=128, initializer_range=1.0, **options)
+    config = hf.BertConfig(**sizes, intermediate_size=16, max_position_embeddings=128, initializer_range=1.0, **options)
     model = kind(config)
     return saobp.apply(model, factor, strength) if factor else model
 
@@ -144,8 +134,8 @@ def test_batching_and_padding_change_nothing(tmp_path, other):
 
 def test_a_decoder_padded_on_the_left_is_measured_at_the_positions_of_its_real_tokens(tmp_path):
     torch.manual_seed(0)
-    config = GPT2Config(vocab_size=VOCABULARY, n_embd=16, n_layer=2, n_head=2, n_positions=32, n_inner=16)
-    model = saobp.apply(GPT2LMHeadModel(config), "high", 0.5)
+    config = hf.GPT2Config(vocab_size=VOCABULARY, n_embd=16, n_layer=2, n_head=2, n_positions=32, n_inner=16)
+    model = saobp.apply(hf.GPT2LMHeadModel(config), "high", 0.5)
     data = batches(left=True)
     for batch in data:
         batch["position_ids"] = (batch["attention_mask"].cumsum(-1) - 1).clamp_min(0)
@@ -157,7 +147,7 @@ def test_a_decoder_padded_on_the_left_is_measured_at_the_positions_of_its_real_t
 
 
 def test_the_options_of_a_multiple_choice_batch_are_samples(tmp_path):
-    model = bert("high", BertForMultipleChoice)
+    model = bert("high", hf.BertForMultipleChoice)
     flat = batches(6, LENGTHS[:6])
     nested = [{name: value.reshape(2, 3, -1) for name, value in flat[0].items()} | {"labels": torch.zeros(2)}]
     one = run(model, nested, tmp_path / "a.parquet")
@@ -272,8 +262,10 @@ def test_without_a_cls_token_the_first_real_token_has_a_class_of_its_own(tmp_pat
 # --- files
 
 
-def failing(data, after):
+def failing(data, after, kill=False):
     yield from data[:after]
+    if kill:
+        os.kill(os.getpid(), signal.SIGKILL)
     raise RuntimeError("power cut")
 
 
@@ -284,15 +276,28 @@ def counting(model):
     return calls
 
 
-def test_what_was_finished_before_a_failure_is_not_computed_again(tmp_path):
+@pytest.mark.parametrize("kill", [False, True])
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_what_was_finished_before_a_failure_or_a_kill_is_not_computed_again(kill, tmp_path):
     model, data, path = bert("high"), batches(1), tmp_path / "a.parquet"
+    options = {"part_samples": 2, "keep_maps": 2}
     calls = counting(model)
-    with pytest.raises(RuntimeError, match="power cut"):
-        run(model, failing(data, 5), path, part_samples=2, keep_maps=2)
-    assert len(calls) == 4 and not path.exists()  # the fifth batch's part was never full
-    resumed = run(model, data, path, part_samples=2, keep_maps=2)
-    assert len(calls) == 7
-    assert resumed == run(model, data, tmp_path / "b.parquet", part_samples=2, keep_maps=2)
+    child = os.fork() if kill else None
+    if child:
+        assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
+    else:
+        try:
+            with pytest.raises(RuntimeError, match="power cut"):
+                run(model, failing(data, 5, kill), path, **options)
+        finally:
+            if kill:
+                os._exit(1)  # not reached, unless the capture fails first
+        assert len(calls) == 4  # the fifth batch's part was never full
+    assert not path.exists()
+    calls.clear()
+    resumed = run(model, data, path, **options)
+    assert len(calls) == 3
+    assert resumed == run(model, data, tmp_path / "b.parquet", **options)
     assert pq.read_table(path).equals(pq.read_table(tmp_path / "b.parquet"))
     assert sorted(os.listdir(tmp_path)) == ["a.maps.npz", "a.parquet", "b.maps.npz", "b.parquet"]
 
@@ -332,29 +337,6 @@ def test_parts_of_other_inputs_beside_the_file_are_not_mixed_in(tmp_path):
     assert len(np.load(tmp_path / "a.maps.npz").files) == 3
 
 
-def killing(data, after):
-    yield from data[:after]
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-def test_a_capture_killed_on_the_spot_loses_at_most_one_part(tmp_path):
-    model, path = bert("high"), tmp_path / "a.parquet"
-    child = os.fork()
-    if child == 0:
-        try:
-            torch.set_num_threads(1)
-            run(model, killing(batches(1), 5), path, part_samples=2)
-        finally:
-            os._exit(1)  # not reached, unless the capture fails first
-    assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
-    calls = counting(model)
-    resumed = run(model, batches(1), path, part_samples=2)
-    assert len(calls) == len(LENGTHS) - 4
-    assert resumed == run(model, batches(1), tmp_path / "b.parquet", part_samples=2)
-
-
 def test_peak_memory_does_not_grow_with_the_number_of_samples(tmp_path):
     model = bert("high", layers=4)
     data = [{"input_ids": torch.randint(4, VOCABULARY, (8, 96))}]
@@ -370,7 +352,7 @@ def test_peak_memory_does_not_grow_with_the_number_of_samples(tmp_path):
 
 
 def test_attention_on_padding_is_refused(tmp_path):
-    class Deaf(BertModel):
+    class Deaf(hf.BertModel):
         def forward(self, input_ids, attention_mask=None, **options):
             return super().forward(input_ids, **options)
 
@@ -387,8 +369,8 @@ def test_a_file_that_is_no_capture_is_named(tmp_path):
 @pytest.mark.parametrize("refined", [False, True])
 def test_a_vision_model_is_captured_by_its_patches(refined, tmp_path):
     sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
-    config = ViTConfig(**sizes, image_size=32, patch_size=8)
-    model = ViTModel(config).eval()
+    config = hf.ViTConfig(**sizes, image_size=32, patch_size=8)
+    model = hf.ViTModel(config).eval()
     model = saobp.apply(model, "high", 0.5) if refined else model
     found = capture(model, [{"pixel_values": torch.randn(3, 3, 32, 32)}] * 2, tmp_path / "vit.parquet", keep_maps=1)
     assert found["samples"] == 6 and found["tokens"] == 6 * 17  # 16 patches and [CLS]
@@ -397,7 +379,7 @@ def test_a_vision_model_is_captured_by_its_patches(refined, tmp_path):
 
 
 def test_what_cannot_be_captured_is_named(tmp_path):
-    t5 = T5Model(T5Config(vocab_size=40, d_model=32, d_kv=8, d_ff=64, num_layers=2, num_heads=4))
+    t5 = hf.T5Model(hf.T5Config(vocab_size=40, d_model=32, d_kv=8, d_ff=64, num_layers=2, num_heads=4))
     tokens = [{"input_ids": torch.randint(40, (2, 5))}]
     with pytest.raises(ValueError, match="T5Model has two stacks; pass its encoder"):
         capture(t5, tokens, tmp_path / "t5.parquet")

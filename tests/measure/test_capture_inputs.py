@@ -5,21 +5,9 @@ import os
 import numpy as np
 import pytest
 import torch
+import transformers as hf
 from families import SIZES, TOKENS, build, run, tokens
 from torch.utils.data import DataLoader
-from transformers import (
-    AlbertConfig,
-    AlbertModel,
-    BatchEncoding,
-    CLIPConfig,
-    CLIPModel,
-    LongformerConfig,
-    LongformerModel,
-    MambaConfig,
-    MambaModel,
-    SwinConfig,
-    SwinModel,
-)
 
 import saobp
 from saobp.measure.capture import capture
@@ -51,7 +39,7 @@ SAME = {
     "32 bits": lambda: [{"input_ids": IDS.int()}],
     "numpy": lambda: [{"input_ids": IDS.numpy(), "attention_mask": np.ones((2, 9), dtype=np.int8)}],
     "lists": lambda: [{"input_ids": IDS.tolist(), "attention_mask": [[1] * 9] * 2}],
-    "what a tokenizer returns": lambda: [BatchEncoding({"input_ids": IDS, "attention_mask": torch.ones_like(IDS)})],
+    "what a tokenizer returns": lambda: [hf.BatchEncoding({"input_ids": IDS, "attention_mask": torch.ones_like(IDS)})],
     "boolean mask": lambda: [{"input_ids": IDS, "attention_mask": IDS > 0}],
     "float mask": lambda: [{"input_ids": IDS, "attention_mask": torch.ones(2, 9)}],
     "labels beside": lambda: [{"input_ids": IDS, "labels": IDS, "name": ["a", "b"]}],
@@ -88,7 +76,7 @@ def test_models_and_pictures_in_half_precision_are_captured(dtype, refined, tmp_
 @pytest.mark.parametrize("refined", [False, True])
 def test_every_layer_of_an_albert_is_captured(refined, tmp_path):
     torch.manual_seed(0)
-    plain = AlbertModel(AlbertConfig(**{**SIZES, **TOKENS, "num_hidden_layers": 3, "embedding_size": 16}))
+    plain = hf.AlbertModel(hf.AlbertConfig(**{**SIZES, **TOKENS, "num_hidden_layers": 3, "embedding_size": 16}))
     plain.eval().set_attn_implementation("eager")
     layers = plain(IDS, output_attentions=True).attentions
     plain.set_attn_implementation("sdpa")
@@ -102,17 +90,17 @@ def test_every_layer_of_an_albert_is_captured(refined, tmp_path):
 def clip():
     """Build a CLIP, with a stack for text and one for pictures."""
     parts = {"text_config": {**SIZES, **TOKENS}, "vision_config": {**SIZES, "image_size": 12, "patch_size": 4}}
-    return CLIPModel(CLIPConfig(**{name: part | {"projection_dim": 16} for name, part in parts.items()}))
+    return hf.CLIPModel(hf.CLIPConfig(**{name: part | {"projection_dim": 16} for name, part in parts.items()}))
 
 
 UNFIT = {
     "CLIPModel": (clip, {"input_ids": IDS, "pixel_values": PIXELS}),
-    "SwinModel": (lambda: SwinModel(SwinConfig(image_size=32, patch_size=4, embed_dim=16, depths=[1, 1],
+    "SwinModel": (lambda: hf.SwinModel(hf.SwinConfig(image_size=32, patch_size=4, embed_dim=16, depths=[1, 1],
                                                num_heads=[2, 4], window_size=4)),
                   {"pixel_values": torch.randn(2, 3, 32, 32)}),
-    "MambaModel": (lambda: MambaModel(MambaConfig(**TOKENS, num_hidden_layers=1, hidden_size=32,
+    "MambaModel": (lambda: hf.MambaModel(hf.MambaConfig(**TOKENS, num_hidden_layers=1, hidden_size=32,
                                                   intermediate_size=32)), {"input_ids": IDS}),
-    "LongformerModel": (lambda: LongformerModel(LongformerConfig(**TOKENS, **SIZES, attention_window=4)),
+    "LongformerModel": (lambda: hf.LongformerModel(hf.LongformerConfig(**TOKENS, **SIZES, attention_window=4)),
                         {"input_ids": IDS}),
 }  # fmt: skip
 

@@ -15,8 +15,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+import transformers as hf
 from small_models import word_tokenizer
-from transformers import BertConfig, BertModel, GPT2Config, GPT2LMHeadModel
 
 import saobp
 from saobp.measure import explorer, inspect
@@ -72,12 +72,9 @@ HEAD = """<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewp
 
 def random_model(kind):
     torch.manual_seed(0)
-    ids = {"vocab_size": 105, "pad_token_id": 0}
     if kind == "causal":
-        model = GPT2LMHeadModel(GPT2Config(**ids, n_embd=32, n_layer=2, n_head=4, n_positions=64))
-    else:
-        model = BertModel(BertConfig(**ids, **families.SIZES))
-    return families.sharpened(model)
+        return families.sharpened(hf.GPT2LMHeadModel(copy.deepcopy(model_folders.DECODER)))
+    return families.sharpened(hf.BertModel(hf.BertConfig(vocab_size=105, pad_token_id=0, **families.SIZES)))
 
 
 def collected(kind):

@@ -1,5 +1,6 @@
 """`saobp inspect`: its numbers are those of the library, its files whole, and bad input one line."""
 
+import copy
 import json
 import os
 import re
@@ -11,26 +12,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+import transformers as hf
 from families import IMAGE, SIZES, sharpened
 from PIL import Image
 from safetensors.torch import load_file, save_file
 from small_models import word_tokenizer
-from transformers import (
-    AlbertConfig,
-    AlbertModel,
-    AutoConfig,
-    CLIPConfig,
-    CLIPModel,
-    CLIPTextConfig,
-    CLIPTextModel,
-    GPT2Config,
-    GPT2LMHeadModel,
-    ResNetConfig,
-    ResNetModel,
-    SwinConfig,
-    SwinModel,
-    ViTImageProcessor,
-)
 
 import saobp
 from saobp.measure import explorer, predictions
@@ -59,8 +45,7 @@ WHY = "since plain attention is always shown"
 
 def decoder():
     torch.manual_seed(0)
-    ids = {"vocab_size": 105, "pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3}
-    return GPT2LMHeadModel(GPT2Config(**ids, n_embd=32, n_layer=2, n_head=4, n_positions=64)).eval()
+    return hf.GPT2LMHeadModel(copy.deepcopy(model_folders.DECODER)).eval()
 
 
 def test_every_number_is_the_library_s_own():
@@ -104,9 +89,9 @@ def test_the_strength_of_a_model_follows_the_paper_s_rule():
 def test_every_layer_of_an_albert_is_measured_and_a_causal_tower_as_causal():
     tokenizer = word_tokenizer(50)
     ids = {"vocab_size": len(tokenizer), "pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3}
-    shared = AlbertModel(AlbertConfig(**{**SIZES, **ids, "num_hidden_layers": 3, "embedding_size": 16}))
+    shared = hf.AlbertModel(hf.AlbertConfig(**{**SIZES, **ids, "num_hidden_layers": 3, "embedding_size": 16}))
     assert set(saobp.inspect(shared, tokenizer, model_folders.TEXTS[:2]).layer) == {1, 2, 3}
-    tower = sharpened(CLIPTextModel(CLIPTextConfig(**SIZES, **ids, projection_dim=16)))
+    tower = sharpened(hf.CLIPTextModel(hf.CLIPTextConfig(**SIZES, **ids, projection_dim=16)))
     found = inspecting.examine(tower, tokenizer, model_folders.TEXTS[:2], strengths=1.0)
     assert found.causal
     inputs = tokenizer(model_folders.TEXTS[0], return_tensors="pt")
@@ -121,11 +106,11 @@ def test_every_layer_of_an_albert_is_measured_and_a_causal_tower_as_causal():
 
 def test_models_of_several_stacks_are_refused_in_one_line():
     sizes = {"image_size": 32, "patch_size": 4, "embed_dim": 16, "depths": [1, 1], "num_heads": [2, 4]}
-    pictures = ViTImageProcessor(size={"height": 32, "width": 32}), [np.zeros((32, 32, 3), dtype=np.uint8)] * 2
+    pictures = hf.ViTImageProcessor(size={"height": 32, "width": 32}), [np.zeros((32, 32, 3), dtype=np.uint8)] * 2
     parts = {"text_config": {**SIZES, "vocab_size": 60}, "vision_config": {**SIZES, **IMAGE}}
     for model, reader, given in (
-        (SwinModel(SwinConfig(**sizes, window_size=4)), *pictures),
-        (CLIPModel(CLIPConfig(**parts, projection_dim=16)), word_tokenizer(50), ["w1 w2 w3"] * 2),
+        (hf.SwinModel(hf.SwinConfig(**sizes, window_size=4)), *pictures),
+        (hf.CLIPModel(hf.CLIPConfig(**parts, projection_dim=16)), word_tokenizer(50), ["w1 w2 w3"] * 2),
     ):
         with pytest.raises(ValueError, match=type(model).__name__) as error:
             saobp.inspect(model, reader, given)
@@ -246,8 +231,8 @@ def refused(arguments, said, tmp_path, capsys, out=None):
 
 
 def test_a_model_that_is_no_transformer_is_refused(folders, tmp_path, capsys):
-    config = ResNetConfig(embedding_size=8, hidden_sizes=[8], depths=[1], layer_type="basic")
-    ResNetModel(config).save_pretrained(tmp_path / "resnet")
+    config = hf.ResNetConfig(embedding_size=8, hidden_sizes=[8], depths=[1], layer_type="basic")
+    hf.ResNetModel(config).save_pretrained(tmp_path / "resnet")
     shutil.copy(folders["vit"] / "preprocessor_config.json", tmp_path / "resnet")
     (tmp_path / "pictures").mkdir()
     Image.new("RGB", (12, 12)).save(tmp_path / "pictures" / "a.png")
@@ -291,7 +276,7 @@ def test_a_repository_that_is_nowhere_is_asked_for_once(monkeypatch, tmp_path, c
     unreachable = lambda *_, **__: asked.append(1) or (_ for _ in ()).throw(OSError("Name or service not known"))  # noqa: E731
     monkeypatch.setattr(huggingface_hub.HfApi, "model_info", unreachable)
     monkeypatch.setattr(
-        AutoConfig, "from_pretrained", lambda *_, **__: pytest.fail("transformers tries for half a minute")
+        hf.AutoConfig, "from_pretrained", lambda *_, **__: pytest.fail("transformers tries for half a minute")
     )
     refused(["nobody/nothing"], "nobody/nothing: no such folder, not in the hub's cache", tmp_path, capsys)
     assert asked == [1]
@@ -301,7 +286,7 @@ def test_a_repository_of_the_hub_is_taken_from_the_mirror(monkeypatch, folders, 
     shutil.copytree(folders["gpt2"], tmp_path / "owner" / "decoder")
     monkeypatch.setenv("SAOBP_DATA", str(tmp_path))
     opened = opening.open_model("owner/decoder")
-    assert opened.name == "owner/decoder" and isinstance(opened.model, GPT2LMHeadModel)
+    assert opened.name == "owner/decoder" and isinstance(opened.model, hf.GPT2LMHeadModel)
 
 
 def test_the_repository_of_a_public_model_is_found_wherever_its_short_name_is(monkeypatch, tmp_path):

@@ -9,6 +9,7 @@ from functools import partial
 
 import pytest
 import torch
+import transformers as hf
 from families import (
     BUILDERS,
     CAUSAL,
@@ -26,17 +27,6 @@ from families import (
     tokens,
 )  # fmt: skip
 from torch import multiprocessing, nn
-from transformers import (
-    AlbertConfig,
-    AlbertModel,
-    AutoModel,
-    AutoModelForCausalLM,
-    AutoModelForMaskedLM,
-    BertConfig,
-    BertForMaskedLM,
-    DiffLlamaConfig,
-    DiffLlamaForCausalLM,
-)
 
 import saobp
 from saobp.equations import factors
@@ -179,8 +169,8 @@ def test_dropout_falls_on_the_refined_probabilities_and_returned_weights_are_tho
 
 
 def test_a_model_never_applied_is_left_alone_also_one_of_the_same_config(tmp_path):
-    config = BertConfig(**TOKENS, **SIZES)
-    untouched, other = (sharpened(BertForMaskedLM(config)) for _ in range(2))
+    config = hf.BertConfig(**TOKENS, **SIZES)
+    untouched, other = (sharpened(hf.BertForMaskedLM(config)) for _ in range(2))
     expected = run(untouched, tokens())
     saobp.apply(other, "high", 1.5)
     assert torch.equal(run(untouched, tokens()), expected)
@@ -189,7 +179,7 @@ def test_a_model_never_applied_is_left_alone_also_one_of_the_same_config(tmp_pat
     assert not any(module._forward_pre_hooks for module in untouched.modules())
     assert all(module.config is other.config for module in other.modules() if hasattr(module, "config"))
     untouched.save_pretrained(tmp_path)
-    torch.testing.assert_close(run(BertForMaskedLM.from_pretrained(tmp_path).eval(), tokens()), expected)
+    torch.testing.assert_close(run(hf.BertForMaskedLM.from_pretrained(tmp_path).eval(), tokens()), expected)
 
 
 def test_applying_again_replaces_and_leaves_one_hook():
@@ -260,18 +250,18 @@ def test_saving_and_loading_keeps_the_refinement(family, tmp_path):
 def test_auto_classes_and_other_heads_load_the_refinement(tmp_path):
     model = saobp.apply(build("gpt2"), "high", 1.5)
     model.save_pretrained(tmp_path)
-    assert torch.equal(run(AutoModelForCausalLM.from_pretrained(tmp_path), tokens()), run(model, tokens()))
+    assert torch.equal(run(hf.AutoModelForCausalLM.from_pretrained(tmp_path), tokens()), run(model, tokens()))
     expected = model.transformer(tokens()).last_hidden_state
-    assert torch.equal(AutoModel.from_pretrained(tmp_path)(tokens()).last_hidden_state, expected)
-    eager = AutoModelForCausalLM.from_pretrained(tmp_path, attn_implementation="eager")
+    assert torch.equal(hf.AutoModel.from_pretrained(tmp_path)(tokens()).last_hidden_state, expected)
+    eager = hf.AutoModelForCausalLM.from_pretrained(tmp_path, attn_implementation="eager")
     torch.testing.assert_close(run(eager, tokens()), run(model, tokens()), **CLOSE)
 
 
 def test_strengths_missing_from_a_checkpoint_start_afresh(tmp_path):
     build("bert").save_pretrained(tmp_path)
-    config = BertConfig.from_pretrained(tmp_path)
+    config = hf.BertConfig.from_pretrained(tmp_path)
     config.saobp = saobp.apply(build("bert"), "high", 0.7, learn="head").config.saobp
-    loaded = BertForMaskedLM.from_pretrained(tmp_path, config=config)
+    loaded = hf.BertForMaskedLM.from_pretrained(tmp_path, config=config)
     expected = saobp.apply(build("bert"), "high", 0.7)
     torch.testing.assert_close(run_any("bert", loaded), run_any("bert", expected), **CLOSE)
 
@@ -345,7 +335,7 @@ def test_a_model_of_an_unknown_factor_is_refused_when_it_is_unpickled(monkeypatc
 @pytest.mark.parametrize("options", [{}, {"num_hidden_groups": 3}, {"inner_group_num": 2}])
 def test_a_module_in_several_layers_is_seen_in_each_in_the_order_of_the_calls(options):
     sizes = {**SIZES, **TOKENS, "num_hidden_layers": 3, "embedding_size": 16}
-    model = saobp.apply(sharpened(AlbertModel(AlbertConfig(**sizes, **options))), "high", 1.5)
+    model = saobp.apply(sharpened(hf.AlbertModel(hf.AlbertConfig(**sizes, **options))), "high", 1.5)
     inputs = []
     for module in refined_modules(model):
         module.register_forward_hook(lambda module, given, output: inputs.append(output[1]))
@@ -415,7 +405,7 @@ def test_models_that_cannot_be_served_are_refused_by_name_when_apply_is_called()
     for message, model in {
         "MambaForCausalLM": MambaForCausalLM(MambaConfig(**sizes)),
         "GptOssForCausalLM.*sinks": GptOssForCausalLM(GptOssConfig(**sizes, **heads)),
-        "DiffLlamaAttention.* attends twice": DiffLlamaForCausalLM(DiffLlamaConfig(**SIZES, **TOKENS)),
+        "DiffLlamaAttention.* attends twice": hf.DiffLlamaForCausalLM(hf.DiffLlamaConfig(**SIZES, **TOKENS)),
         "Linear": nn.Linear(2, 2),
     }.items():
         with pytest.raises(ValueError, match=message) as error:
@@ -463,7 +453,7 @@ def test_strengths_of_an_offloaded_model_are_learned(to, learn, when, tmp_path):
 
 def test_a_strength_without_a_number_is_refused_in_one_line():
     with torch.device("meta"):
-        model = saobp.apply(BertForMaskedLM(BertConfig(**SIZES, **TOKENS)).eval(), "high", 0.7, learn="head")
+        model = saobp.apply(hf.BertForMaskedLM(hf.BertConfig(**SIZES, **TOKENS)).eval(), "high", 0.7, learn="head")
     model.load_state_dict(build("bert").state_dict(), strict=False, assign=True)
     for name, kept in build("bert").named_buffers():
         model.get_submodule(name.rpartition(".")[0]).register_buffer(name.rpartition(".")[2], kept)
@@ -477,7 +467,7 @@ def test_options_of_another_version_and_switching_the_attention_behind_our_back_
     model.config.saobp["colour"] = "red"
     model.save_pretrained(tmp_path)
     with pytest.raises(ValueError, match=r"config\.saobp.*colour"):
-        AutoModelForMaskedLM.from_pretrained(tmp_path)
+        hf.AutoModelForMaskedLM.from_pretrained(tmp_path)
     model.set_attn_implementation("sdpa")
     with pytest.raises(ValueError, match="attn_implementation"):
         run_any("bert", model)
