@@ -16,15 +16,11 @@ def two_threads():
     torch.set_num_threads(1)
 
 
-def test_every_piece_is_worked_on_once_by_a_thread_that_is_alone(two_threads):
-    seen = []
-    side_by_side(lambda piece: seen.append((piece, torch.get_num_threads())), [(i,) for i in range(9)])
-    assert sorted(seen) == [(i, 1) for i in range(9)]
-
-
-def test_the_callers_setting_and_that_of_new_threads_stay(two_threads):
-    side_by_side(lambda: None, [()] * 4)
-    found = []
+def test_every_piece_is_worked_on_once_without_gradients_by_a_thread_that_is_alone_and_settings_stay(two_threads):
+    seen, found = [], []
+    work = lambda piece: seen.append((piece, torch.get_num_threads(), torch.is_grad_enabled()))  # noqa: E731
+    side_by_side(work, [(i,) for i in range(9)])
+    assert sorted(seen) == [(i, 1, False) for i in range(9)]
     other = threading.Thread(target=lambda: found.append(torch.get_num_threads()))
     other.start()
     other.join()
@@ -33,15 +29,8 @@ def test_the_callers_setting_and_that_of_new_threads_stay(two_threads):
 
 def test_fewer_pieces_than_threads_stay_on_this_one(two_threads):
     seen = []
-    side_by_side(lambda: seen.append(threading.current_thread()), [()])
-    assert seen == [threading.current_thread()]
-
-
-def test_no_piece_records_gradients(two_threads):
-    for count in (1, 2):
-        seen = []
-        side_by_side(lambda: seen.append(torch.is_grad_enabled()), [()] * count)  # noqa: B023
-        assert seen == [False] * count
+    side_by_side(lambda: seen.append((threading.current_thread(), torch.is_grad_enabled())), [()])
+    assert seen == [(threading.current_thread(), False)]
 
 
 def test_an_error_of_a_piece_reaches_the_caller(two_threads):

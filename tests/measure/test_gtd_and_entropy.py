@@ -16,15 +16,9 @@ from saobp.measure import gtd_and_entropy as d
 PATHS = 0.9 + 0.9**2 + 0.9**3  # s: the row sum of G at beta = 0.9, K = 4
 IDEMPOTENT = PATHS**2 / (1 + PATHS**2)
 MATRIX_DIAGNOSTICS = [
-    d.attention_entropy,
-    d.gtd,
-    d.indirect_entropy,
-    d.sparsity,
-    d.hoyer,
-    d.column_mass_maximum,
-    d.idempotence_gap,
+    d.attention_entropy, d.gtd, d.indirect_entropy, d.sparsity, d.hoyer, d.column_mass_maximum, d.idempotence_gap,
     d.effective_rank,
-]
+]  # fmt: skip
 
 
 def rows(*shape, seed=0, scale=2.0, dtype=torch.float64):
@@ -113,14 +107,10 @@ def test_every_idempotent_matrix_has_the_same_gtd():
     assert round(IDEMPOTENT, 4) == 0.8561
 
 
-def test_a_shift_to_the_previous_token_has_gtd_two_thirds():
-    shift = torch.roll(torch.eye(128), 1, 0)
+def test_a_shift_to_the_previous_token_has_gtd_two_thirds_and_a_two_hop_funnel_comes_close_to_one():
     powers = 0.9**2 + 0.9**4 + 0.9**6
-    assert d.gtd(shift).item() == pytest.approx(powers / (1 + powers), abs=1e-6)
+    assert d.gtd(torch.eye(128).roll(1, 0)).item() == pytest.approx(powers / (1 + powers), abs=1e-6)
     assert round(powers / (1 + powers), 4) == 0.6664
-
-
-def test_a_two_hop_funnel_comes_close_to_one():
     funnel = torch.zeros(128, 128)
     funnel[12:, 1:12] = 1 / 11
     funnel[:12, 0] = 1
@@ -128,22 +118,18 @@ def test_a_two_hop_funnel_comes_close_to_one():
 
 
 def test_entropy_sparsity_and_mass_at_their_limits():
-    size = 16
-    uniform, identity = torch.full((size, size), 1 / size), torch.eye(size)
-    assert d.attention_entropy(uniform).item() == pytest.approx(math.log(size), abs=1e-6)
+    uniform, identity = torch.full((16, 16), 1 / 16), torch.eye(16)
+    for diagnostic, of_uniform, of_identity in (
+        (d.attention_entropy, math.log(16), 0),
+        (d.sparsity, 0, 1 - 1 / 16),
+        (d.hoyer, 0, 1),
+        (d.effective_rank, 1, 16),
+        (d.column_mass_maximum, 1, 1),
+    ):
+        found = [diagnostic(attention).item() for attention in (uniform, identity)]
+        assert found == pytest.approx([of_uniform, of_identity], rel=1e-5, abs=1e-6), diagnostic.__name__
     assert d.attention_entropy(identity).item() == pytest.approx(0, abs=1e-12)
-    assert d.sparsity(uniform).item() == 0
-    assert d.sparsity(identity).item() == pytest.approx(1 - 1 / size)
-    assert d.hoyer(uniform).item() == pytest.approx(0, abs=1e-6)
-    assert d.hoyer(identity).item() == pytest.approx(1)
-    assert d.effective_rank(uniform).item() == pytest.approx(1, abs=1e-4)
-    assert d.effective_rank(identity).item() == pytest.approx(size, rel=1e-5)
-    assert d.column_mass_maximum(identity).item() == 1
-    assert d.column_mass_maximum(uniform).item() == pytest.approx(1)
-
-
-def test_uniform_attention_is_not_called_sparse_because_of_rounding():
-    for size in (3, 7, 49, 127):
+    for size in (3, 7, 16, 49, 127):  # uniform attention is not called sparse because of rounding
         attention = torch.rand(size, 1).expand(size, size).softmax(-1) * (1 - 1e-6)
         assert d.sparsity(attention).item() == 0
 
@@ -185,14 +171,11 @@ def test_samples_of_different_lengths_in_one_call_equal_one_call_each():
             torch.testing.assert_close(together[sample], alone, rtol=1e-12, atol=1e-12)
 
 
-def test_row_entropy_is_undefined_at_padded_queries_only():
+def test_only_padded_queries_and_matrices_of_nan_or_without_real_tokens_are_undefined():
     frame, mask = padded(rows(2, 5, 5), 8)
     found = d.row_entropy(frame, mask=mask)
     assert found.isnan().equal((~mask).expand(2, 8))
     torch.testing.assert_close(found[:, mask], d.row_entropy(rows(2, 5, 5)))
-
-
-def test_only_a_matrix_of_nan_or_without_real_tokens_is_undefined():
     attention = rows(3, 6, 6)
     attention[0] = math.nan
     mask = torch.tensor([[True] * 6, [True] * 6, [False] * 6])
@@ -204,8 +187,7 @@ def test_a_single_token_is_defined_but_for_hoyer():
     one = torch.ones(1, 1)
     assert d.hoyer(one).isnan()
     assert d.gtd(one).item() == pytest.approx(IDEMPOTENT, abs=1e-6)
-    assert d.attention_entropy(one).item() == 0
-    assert d.sparsity(one).item() == 0
+    assert d.attention_entropy(one).item() == d.sparsity(one).item() == 0
 
 
 # --- invariants
@@ -258,20 +240,13 @@ def test_half_precision_is_measured_in_single_precision():
 # --- cross-layer
 
 
-def test_equal_layers_have_the_cross_layer_gtd_of_their_matrix():
-    attention = rows(2, 1, 6, 6)
-    found = d.cross_layer_gtd([attention] * 5)
-    torch.testing.assert_close(found, d.gtd(attention).expand(2, 2))
-
-
-def test_cross_layer_paths_run_from_the_upper_layer_down():
+def test_cross_layer_paths_run_from_the_upper_layer_down_without_padding():
+    attention = rows(2, 1, 6, 6)  # equal layers have the GTD of their matrix
+    torch.testing.assert_close(d.cross_layer_gtd([attention] * 5), d.gtd(attention).expand(2, 2))
     low, high = rows(3, 5, 5, seed=1), rows(3, 5, 5, seed=2)
     first, product = low.mean(0), high.mean(0) @ low.mean(0)
     expected = (0.9 * product).square().sum() / (first.square().sum() + (0.9 * product).square().sum())
     torch.testing.assert_close(d.cross_layer_gtd([low, high], hops=2), expected.reshape(1))
-
-
-def test_cross_layer_gtd_cuts_padding():
     layers = [rows(2, 5, 5, seed=seed) for seed in range(4)]
     frames, masks = zip(*(padded(layer, 9) for layer in layers))
     torch.testing.assert_close(d.cross_layer_gtd(frames, mask=masks[0]), d.cross_layer_gtd(layers))

@@ -57,28 +57,19 @@ def test_factor_none_is_sdpa_to_the_bit_and_strength_zero_is_plain_attention(fam
 
 @pytest.mark.parametrize("family", TEXT)
 @pytest.mark.parametrize(("factor", "strength"), FACTORS)
-def test_padding_changes_nothing(family, factor, strength):
-    model = saobp.apply(build(family), factor, strength)
-    ids = tokens()
-    alone = run(model, ids, torch.ones_like(ids), use_cache=False)
+def test_neither_padding_nor_the_other_sequences_of_a_batch_change_anything(family, factor, strength):
+    model, ids = saobp.apply(build(family), factor, strength), tokens()
+    sequences = [ids[:1], ids[1:, :6]]
+    alone = [run(model, one, torch.ones_like(one), use_cache=False)[0] for one in sequences]
     # special tokens in the padding would be told by RoBERTa's positions; anything else must not matter
     filler = model.config.pad_token_id if family == "roberta" else 7
-    for room in ((5, 0), (0, 5)):
-        padded, mask = nn.functional.pad(ids, room, value=filler), nn.functional.pad(torch.ones_like(ids), room)
+    for left in (True, False):
+        rooms = [(14 - one.shape[1], 0) if left else (0, 14 - one.shape[1]) for one in sequences]
+        padded = torch.cat([nn.functional.pad(*given, value=filler) for given in zip(sequences, rooms)])
+        mask = torch.cat([nn.functional.pad(torch.ones_like(one), room) for one, room in zip(sequences, rooms)])
         for options in WITH_AND_WITHOUT_WEIGHTS:
             found = run(model, padded, mask, **options)[mask.bool()]
-            torch.testing.assert_close(found, alone.flatten(0, 1), **CLOSE)
-
-
-@pytest.mark.parametrize("family", TEXT)
-def test_sequences_of_one_batch_do_not_touch(family):
-    model = saobp.apply(build(family), "high", 1.5)
-    ids, mask = tokens(3), torch.ones(3, 9, dtype=torch.long)
-    mask[1, 4:], mask[2, 7:] = 0, 0
-    together = run(model, ids, mask)
-    for row, length in enumerate(mask.sum(1).tolist()):
-        alone = run(model, ids[row : row + 1, :length])
-        torch.testing.assert_close(together[row : row + 1, :length], alone, **CLOSE)
+            torch.testing.assert_close(found, torch.cat(alone), **CLOSE)
 
 
 @pytest.mark.parametrize("family", CAUSAL)
