@@ -39,13 +39,11 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     found: dict[str, Any] = {"device": device(), **circumstances(), "batch": [BATCH, LENGTH], "vocabulary": VOCABULARY}
     for name, dropout in (("without_dropout", 0.0), ("with_dropout", 0.1)):
-        found[name] = measure(training_step, (BATCH, LENGTH), dropout, ("original", "high", "elemmul"), 31)
+        found[name] = measure(training_step, (BATCH, LENGTH), dropout, ("original", "high", "elemmul"), 15)
     for size, rounds in INFERENCE.items():
         name = "inference_{}_x_{}".format(*size)
         found[name] = measure(inference, size, 0.0, ("original", "high", "low"), rounds)
-    text = json.dumps(found, indent=1)
-    write_text(options.out, text + "\n")
-    print(text)
+    write_text(options.out, json.dumps(found, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ def place() -> str:
 
 
 def interleaved(
-    ways: dict[str, Callable[[], object]], rounds: int = ROUNDS, against: Sequence[str] = ()
+    ways: dict[str, Callable[[], object]], rounds: int = ROUNDS, against: Sequence[str] = (), warm_up: int = WARM_UP
 ) -> dict[str, dict[str, Any]]:
     """Time each way once a round, in turning order; compare with the first way round by round.
 
@@ -34,7 +34,7 @@ def interleaved(
     named in `against` there is a further entry "ratio_to_<way>": {"median", "low", "high"}.
     """
     names, spent = list(ways), {name: [] for name in ways}
-    for turn in range(rounds + WARM_UP):
+    for turn in range(rounds + warm_up):
         shift = turn % len(names)
         for name in names[shift:] + names[:shift]:
             start = time.perf_counter()
@@ -42,7 +42,7 @@ def interleaved(
             if torch.cuda.is_available():
                 torch.cuda.synchronize()
             spent[name].append(1e3 * (time.perf_counter() - start))
-    timed = {name: times[WARM_UP:] for name, times in spent.items()}
+    timed = {name: times[warm_up:] for name, times in spent.items()}
     found = {name: summary(timed[name], timed[names[0]]) for name in names}
     for name, other in itertools.product(names, against):
         found[name][f"ratio_to_{other}"] = quartiles(map(truediv, timed[name], timed[other]))

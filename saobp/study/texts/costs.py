@@ -28,10 +28,11 @@ def ratio(phase: str, algorithm: str = "high", study: str = STUDY) -> Estimate:
 
 
 def alternations(to: str = "ratio") -> pd.DataFrame:
-    """Return High's time over Original's in each setting of the planned study: phase, sequences, length and passes, then
-    a column per thread count, the most first. Each is the median of the alternations with its 95 % interval.
+    """Return High's time over Original's in each setting of the planned study: phase, sequences, length, passes
+    ("compiled" or "torch"), then a column per thread count, the most first. Each is the median of the alternations with
+    its 95 % interval.
 
-    Passes are "compiled" or "torch". `to`: "ratio" for torch's own attention, fused where it has a kernel, or "ratio_to_eager".
+    `to`: "ratio" for torch's own attention, fused where it has a kernel, or "ratio_to_eager".
     """
     rows: dict[tuple[str, int, int, str], dict[int, Estimate]] = {}
     for record in tracked.select(PLANNED, "alternations"):
