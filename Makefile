@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export TOKENIZERS_PARALLELISM := false
 export PROFILE
-KERNELS := python -m saobp.study.publication.forked_kernels with
+KERNELS := python -m saobp.study.publication.forks with
 export PYTHONWARNINGS ?= ignore
 
 .DEFAULT_GOAL := help

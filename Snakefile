@@ -15,20 +15,20 @@ profile = load_study(PROFILE)
 THREADS = int(config.get("threads", 1))  # a run; two runs side by side beat one run with two threads
 
 
-
 def word(text):
     """Return a text as one word of a shell command, its braces doubled."""
     return shlex.quote(str(text)).replace("{", "{{").replace("}", "}}")
 
 
-PYTHON = f"OMP_NUM_THREADS={{threads}} {word(sys.executable)} -m"
+PYTHON = f"OMP_NUM_THREADS={{threads}} {word(sys.executable)}"
+SAOBP = f"{PYTHON} -S {word(ROOT / 'saobp' / 'study' / 'publication' / 'forks.py')}"  # what `saobp` does, forked
 RUN = (
-    f"{PYTHON} saobp.study.publication.cli run {{input.notebook:q}} {{output.notebook:q}} -f {word(PROFILE)} "
+    f"{SAOBP} run {{input.notebook:q}} {{output.notebook:q}} -f {word(PROFILE)} "
     "-p record {output.record:q} "
 )
 PROCESSES = int(config.get("processes", 1))  # that share a pretraining run; notebook 04 then has nothing left to train
 SHARED = (
-    f"{PYTHON} torch.distributed.run --standalone --nproc-per-node {PROCESSES} "
+    f"{PYTHON} -m torch.distributed.run --standalone --nproc-per-node {PROCESSES} "
     f"-m saobp.study.training.pretraining --profile {word(PROFILE)} --model {{wildcards.model:q}} "
     "--algorithm {wildcards.algorithm:q} --seed {wildcards.seed:q} 2>&1 | tee {log:q} && "
     if PROCESSES > 1
@@ -214,4 +214,4 @@ rule report:
     log:
         "logs/report.log",
     shell:
-        f"{PYTHON} saobp.study.publication.cli report --profile {word(PROFILE)} 2>&1 | tee {{log:q}}"
+        f"{SAOBP} report --profile {word(PROFILE)} 2>&1 | tee {{log:q}}"

@@ -139,7 +139,8 @@ def inspect(
 
     Source: Lee et al. 2025, Eq. 2, 7-16.
     """
-    return examine(model, tokenizer, texts, factor=factor, strengths=strengths, samples=samples, tokens=tokens).table()
+    given = {"factor": factor, "strengths": strengths, "samples": samples, "tokens": tokens}
+    return examine(model, tokenizer, texts, **given, curve=()).table()
 
 
 def examine(
@@ -151,13 +152,14 @@ def examine(
     strengths: float | Sequence[float] | None = None,
     samples: int = 16,
     tokens: int = 128,
+    curve: Sequence[float] = CURVE,
     progress: bool = False,
 ) -> Inspection:
-    """Do what `inspect` does and return all that was found: also sinks by token, and the curves over the strength."""
+    """Do what `inspect` does and return all that was found: also sinks by token, and measures along a `curve`."""
     check(factor, strengths, samples, tokens)
     refuse(model)
     asked = _several(strength_for(model) if strengths is None else strengths)
-    grid = tuple(sorted({*CURVE, *asked}))
+    grid = tuple(sorted({0.0, *curve, *asked}))
     plain = plain_copy(model)
     found = Inspection(factor, asked, grid, is_causal(plain), StreamedBootstrap())
     chosen = itertools.islice(encoded(plain, tokenizer, texts, tokens), samples)

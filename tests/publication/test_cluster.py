@@ -93,7 +93,7 @@ def test_two_processes_train_a_run_of_the_workflow_and_the_notebook_finds_it_don
     options = ("--cores", "2", "--dry-run", "--printshellcmds", "--", target)
     said = snakemake(tmp_path, find("smoke"), *options, config=["processes=2"], check=True).stdout
     first = said.index("--nproc-per-node 2 -m saobp.study.training.pretraining")
-    then = said.index("saobp.study.publication.cli run")
+    then = said.index("forks.py run")
     assert first < then and "--model mini-quarter --algorithm original --seed 42" in said[first:then]
 
 

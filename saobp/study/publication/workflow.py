@@ -15,7 +15,7 @@ import click
 from packaging.requirements import Requirement
 
 from saobp.study.data import sources
-from saobp.study.publication import forked_kernels
+from saobp.study.publication import forks
 from saobp.study.setup import paths
 from saobp.study.setup.studies import Study, find, load_study
 
@@ -87,7 +87,7 @@ def reproduce(
     folder = paths.build(profile.name)
     clock = time.perf_counter()
     print(f"==> profile {profile.name}: {path}\n==> data: {source.name}\n==> build: {folder}", flush=True)
-    kernels = contextlib.nullcontext(({}, [])) if cluster else forked_kernels.serving()
+    kernels = contextlib.nullcontext(({}, [])) if cluster else forks.serving()
     with claimed(folder) as hold, kernels as (served, lifeline):
         wanted = []
         if rows:

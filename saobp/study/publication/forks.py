@@ -1,8 +1,8 @@
-"""Kernels forked from one process that has done their imports: the runs of a study, and nbval, wait for them once.
+"""Runs and kernels forked from one process that has done their imports: the runs of a study wait for them once.
 
-`serving` starts that process and returns the environment in which Jupyter finds it, as its kernel "python3". Per kernel
-Jupyter starts a small command, `ask`; the process forks the kernel, which ends with the command. Without the process,
-on a cluster or by hand, the command becomes an ordinary kernel. `python -m … with COMMAND` serves while a command runs.
+`serving` starts that process and returns the environment in which Snakefile and Jupyter find it. A small command, `run …`,
+`report …` or `kernel …`, asks the process to fork; the fork ends with the command. Without the process, on a cluster or
+by hand, the command does the same by itself. `python -m … with COMMAND` serves while a command runs.
 """
 
 import contextlib
@@ -21,8 +21,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import NoReturn
 
-ADDRESS = "SAOBP_FORKED_KERNELS"  # the variable that says where the process listens
-ALSO = (  # what notebooks import at its first use
+ADDRESS = "SAOBP_FORKS"  # the variable that says where the process listens
+CLI = "saobp.study.publication.cli"
+ALSO = (  # what runs and notebooks import at its first use
     "ipykernel.kernelapp", "ipykernel.ipkernel", "matplotlib.pyplot", "transformers.models.bert.modeling_bert",
     "transformers.models.llama.modeling_llama",
 )  # fmt: skip
@@ -34,23 +35,25 @@ SETTINGS = {  # read once, at the imports: no thread may run at a fork
 }
 
 
-def ask(arguments: list[str]) -> int:
-    """Have a kernel forked and return its exit code; without the process, become a kernel."""
+def ask(words: list[str]) -> int:
+    """Have a process forked that does what the words say, and return its exit code; without a server, become it."""
     parent, connection = os.getppid(), socket.socket(socket.AF_UNIX)
     try:
         connection.connect(os.environ[ADDRESS])
     except (KeyError, OSError):
-        os.execv(sys.executable, [sys.executable, "-m", "ipykernel_launcher", *arguments])
-    socket.send_fds(connection, [b"."], [0, 1, 2])
-    connection.sendall(json.dumps([arguments, os.getcwd(), dict(os.environ)]).encode() + b"\n")
-    while os.getppid() == parent:
-        if select.select([connection], [], [], 1.0)[0]:
-            return int(connection.recv(8) or 128 + signal.SIGKILL)
-    return 1
+        alone = ["ipykernel_launcher", *words[1:]] if words[0] == "kernel" else [CLI, *words]
+        os.execv(sys.executable, [sys.executable, "-m", *alone])
+    with contextlib.suppress(KeyboardInterrupt):
+        socket.send_fds(connection, [b"."], [0, 1, 2])
+        connection.sendall(json.dumps([words, os.getcwd(), dict(os.environ)]).encode() + b"\n")
+        while os.getppid() == parent:
+            if select.select([connection], [], [], 1.0)[0]:
+                return int(connection.recv(8) or 128 + signal.SIGKILL)
+    return 128 + signal.SIGINT
 
 
 def serve(listener: socket.socket) -> None:
-    """Fork a kernel for each who asks, until the end of standard input: until nobody is left who could ask."""
+    """Fork for each who asks, until the end of standard input: until nobody is left who could ask."""
     sys.modules["tqdm.autonotebook"] = import_module("tqdm.notebook")  # bars as in a kernel, not as in a terminal
     for found in pkgutil.walk_packages(import_module("saobp").__path__, "saobp."):
         import_module(found.name)
@@ -58,8 +61,8 @@ def serve(listener: socket.socket) -> None:
         import_module(name)
     import_module("pandas").set_option("display.max_columns", 20)  # as in a kernel too
     gc.collect(), gc.freeze()  # what is not looked at stays shared
-    askers: dict[socket.socket, int] = {}  # and the numbers of their kernels
-    living: dict[int, socket.socket] = {}  # a kernel's end, as a file, and who asked for it
+    askers: dict[socket.socket, int] = {}  # and the numbers of their forks
+    living: dict[int, socket.socket] = {}  # a fork's end, as a file, and who asked for it
     while sys.stdin not in (ready := select.select([listener, sys.stdin, *askers, *living], [], [])[0]):
         for end in living.keys() & ready:
             asker = living.pop(end)
@@ -69,16 +72,15 @@ def serve(listener: socket.socket) -> None:
             select.select([next(end for end in living if living[end] is asker)], [], [])
         if listener in ready:
             asker = listener.accept()[0]
-            kernel = _forked(asker, [listener, *askers])
-            askers[asker] = kernel
-            living[os.pidfd_open(kernel)] = asker
-    for kernel in askers.values():
-        os.kill(kernel, signal.SIGKILL)
+            askers[asker] = _forked(asker, [listener, *askers])
+            living[os.pidfd_open(askers[asker])] = asker
+    for number in askers.values():
+        os.kill(number, signal.SIGKILL)
 
 
-def _ended(end: int, asker: socket.socket, kernel: int) -> None:
-    """Say to the asker how its kernel ended, and forget both."""
-    code = os.waitstatus_to_exitcode(os.waitpid(kernel, 0)[1])
+def _ended(end: int, asker: socket.socket, number: int) -> None:
+    """Say to the asker how its fork ended, and forget both."""
+    code = os.waitstatus_to_exitcode(os.waitpid(number, 0)[1])
     with contextlib.suppress(OSError):  # of an asker that is gone
         asker.sendall(str(code % 256).encode())
     asker.close()
@@ -86,29 +88,29 @@ def _ended(end: int, asker: socket.socket, kernel: int) -> None:
 
 
 def _forked(asker: socket.socket, others: list[socket.socket]) -> int:
-    """Fork a kernel with its asker's streams, folder and environment, and return its number."""
+    """Fork a process with its asker's streams, folder and environment, and return its number."""
     _, streams, *_ = socket.recv_fds(asker, 1, 3)
     with asker.makefile("rb") as text:
-        arguments, folder, environment = json.loads(text.readline())
-    if (kernel := os.fork()) == 0:
+        words, folder, environment = json.loads(text.readline())
+    if (number := os.fork()) == 0:
         for other in [asker, *others]:
             other.close()
-        for number, stream in enumerate(streams):
-            os.dup2(stream, number)
+        for place, stream in enumerate(streams):
+            os.dup2(stream, place)
         os.chdir(folder)
         os.environ.clear()
         os.environ.update(environment)
-        _become_kernel([*arguments, f"--IPKernelApp.parent_handle={os.getppid()}"])  # it ends with its parent
+        _become(words)
     for stream in streams:
         os.close(stream)
-    return kernel
+    return number
 
 
-def _become_kernel(arguments: list[str]) -> NoReturn:
+def _become(words: list[str]) -> NoReturn:
+    """Do, in a fork, what its asker wants."""
     code = 1
     try:
-        _start(arguments)
-        code = 0
+        code = _do(words)
     except SystemExit as done:
         code = done.code if isinstance(done.code, int) else int(done.code is not None)
     except BaseException:
@@ -118,16 +120,20 @@ def _become_kernel(arguments: list[str]) -> NoReturn:
         os._exit(code)
 
 
-def _start(arguments: list[str]) -> None:
+def _do(words: list[str]) -> int:
     import numpy as np
     import torch
-    from ipykernel.kernelapp import IPKernelApp
 
     np.random.seed(), torch.seed()  # as they come, not as every other fork has them
     threads = os.environ.get("OMP_NUM_THREADS") or os.cpu_count() or 1  # the variable itself was read before the fork
     torch.set_num_threads(int(threads))
-    sys.argv = ["ipykernel_launcher", *arguments]
-    IPKernelApp.launch_instance(arguments)
+    if words[0] != "kernel":
+        return import_module(CLI).main(words)
+    from ipykernel.kernelapp import IPKernelApp
+
+    sys.argv = ["ipykernel_launcher", *words[1:], f"--IPKernelApp.parent_handle={os.getppid()}"]  # it ends with its parent
+    IPKernelApp.launch_instance(sys.argv[1:])
+    return 0
 
 
 @contextlib.contextmanager
@@ -145,11 +151,11 @@ def serving() -> Iterator[tuple[dict[str, str], list[int]]]:
         listener.bind(str(address))
         listener.listen(64)
         kernel.parent.mkdir(parents=True)
-        argv = [sys.executable, "-S", __file__, "ask", "-f", "{connection_file}"]
+        argv = [sys.executable, "-S", __file__, "kernel", "-f", "{connection_file}"]
         spec = {"argv": argv, "display_name": "Python 3", "language": "python", "interrupt_mode": "message"}
         kernel.write_text(json.dumps(spec))
         places = os.pathsep.join(filter(None, [folder, os.environ.get("JUPYTER_PATH")]))
-        command = [sys.executable, "-m", "saobp.study.publication.forked_kernels", "serve", str(listener.fileno())]
+        command = [sys.executable, "-m", "saobp.study.publication.forks", "serve", str(listener.fileno())]
         # in a group of its own: a Ctrl-C of the terminal is for the runs
         how = {"stdin": subprocess.PIPE, "pass_fds": [listener.fileno()], "process_group": 0}
         with subprocess.Popen(command, env=os.environ | SETTINGS, **how) as server:
@@ -161,10 +167,10 @@ def serving() -> Iterator[tuple[dict[str, str], list[int]]]:
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "ask":
-        sys.exit(ask(sys.argv[2:]))
     if sys.argv[1] == "serve":
         sys.exit(serve(socket.socket(fileno=int(sys.argv[2]))))
+    if sys.argv[1] != "with":
+        sys.exit(ask(sys.argv[1:]))
     with serving() as (served, _), subprocess.Popen(sys.argv[2:], env=os.environ | served) as command:
         with contextlib.suppress(KeyboardInterrupt):  # the command has it too, and ends in its own way
             command.wait()

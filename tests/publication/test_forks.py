@@ -1,4 +1,4 @@
-"""A kernel forked from a process with its imports done is the kernel that starts by itself, and ends with its asker."""
+"""A run and a kernel forked from a process with its imports done are those that start by themselves; they end alike."""
 
 import os
 import signal
@@ -10,7 +10,7 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_notebook
 
-from saobp.study.publication import executed, forked_kernels
+from saobp.study.publication import executed, forks
 from saobp.study.setup import paths, records
 
 SAVE = (
@@ -24,11 +24,15 @@ CELLS = {
     "plt.plot([1, 2])\n"
     "print(tqdm.mro(), __name__, torch.get_num_threads(), sys.path[0] == '', os.getcwd(), os.environ['ASKED'])" + SAVE,
     "father": "import os, sys, torch\n"
-    "print(len(os.listdir(f'/proc/{os.getppid()}/task')), 'transformers.trainer' in sys.modules)\n"
+    "with open(f'/proc/{os.environ[\"JPY_PARENT_PID\"]}/stat') as stat:\n"
+    "    father = int(stat.read().rpartition(')')[2].split()[1])  # of the run\n"
+    "print(father == os.getppid(), len(os.listdir(f'/proc/{father}/task')), 'transformers.trainer' in sys.modules)\n"
     "print(torch.rand(1).item())" + SAVE,
     "fails": "raise ValueError('no corpus')",
     "killed": "import os\nos.kill(os.getpid(), 9)",
-    "waits": "import time, os\nopen(record + '.pid', 'w').write(str(os.getpid()))\ntime.sleep(600)",
+    "waits": "import time, os\nwith open(record + '.new', 'w') as file:\n"
+    "    print(os.getpid(), os.environ['JPY_PARENT_PID'], file=file)\n"
+    "os.replace(file.name, record + '.pid')\ntime.sleep(600)",
 }
 
 
@@ -36,14 +40,14 @@ CELLS = {
 def alone():
     """An environment in which every kernel starts by itself, whatever these tests run in."""
     with pytest.MonkeyPatch.context() as patch:
-        for name in (forked_kernels.ADDRESS, "JUPYTER_PATH"):
+        for name in (forks.ADDRESS, "JUPYTER_PATH"):
             patch.delenv(name, raising=False)
         yield os.environ | {"OMP_NUM_THREADS": "2", "ASKED": "yes"}
 
 
 @pytest.fixture(scope="module")
 def served(alone):
-    with forked_kernels.serving() as (variables, _):
+    with forks.serving() as (variables, _):
         if not variables:
             pytest.skip("no forking beside an accelerator's driver")
         yield alone | variables
@@ -55,7 +59,7 @@ def started(name, folder, environment):
     node.cells.append(new_code_cell(CELLS[name]))
     nbformat.write(node, folder / f"{name}.ipynb")
     words = ["run", str(folder / f"{name}.ipynb"), str(folder / "out.ipynb")]
-    command = [sys.executable, "-m", "saobp.study.publication.cli", *words]
+    command = [sys.executable, "-S", forks.__file__, *words]
     return subprocess.Popen(
         command, env=environment, stderr=subprocess.STDOUT, stdout=subprocess.PIPE, text=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # ignored in the background
@@ -86,12 +90,12 @@ def test_a_forked_kernel_says_and_draws_what_one_that_starts_by_itself_does(alon
     assert any("image/png" in output for output in found[0][0])
 
 
-def test_forked_kernels_have_imports_and_random_numbers_of_their_own_and_a_parent_of_one_thread(served, tmp_path):
+def test_forks_have_imports_and_random_numbers_of_their_own_and_a_parent_of_one_thread(served, tmp_path):
     drawn = set()
     for _ in range(2):
         assert ended("father", tmp_path, served)[1] == 0
         parent, number = outputs(tmp_path)[0].splitlines()
-        assert parent == "1 True"
+        assert parent == "True 1 True"
         drawn.add(number)
     assert len(drawn) == 2
 
@@ -104,25 +108,33 @@ def test_a_run_whose_forked_kernel_fails_is_one_line_and_exit_code_1(served, tmp
 
 
 @pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_a_forked_kernel_ends_with_the_run_that_asked(served, tmp_path, kind):
+def test_a_forked_run_and_its_kernel_end_with_the_command_that_asked(served, tmp_path, kind):
     process = started("waits", tmp_path, served)
-    kernel = wait_for(lambda: (tmp_path / "out.json.pid").is_file() and (tmp_path / "out.json.pid").read_text())
+    kernel, run = waiting(tmp_path)
     process.send_signal(kind)
     process.communicate(timeout=120)
     assert process.returncode != 0 and not (tmp_path / "out.ipynb").exists()
-    assert wait_for(lambda: not os.path.exists(f"/proc/{kernel}"))
+    assert str(process.pid) not in (kernel, run)
+    assert wait_for(lambda: not os.path.exists(f"/proc/{kernel}") and not os.path.exists(f"/proc/{run}"))
 
 
-def test_forked_kernels_end_with_the_process_that_forks_them_and_later_ones_start_by_themselves(alone, tmp_path):
-    with forked_kernels.serving() as (variables, _):
+def test_forks_end_with_the_process_that_forks_them_and_later_ones_start_by_themselves(alone, tmp_path):
+    with forks.serving() as (variables, _):
         served = alone | variables
         process = started("waits", tmp_path, served)
-        kernel = wait_for(lambda: (tmp_path / "out.json.pid").is_file() and (tmp_path / "out.json.pid").read_text())
+        kernel, run = waiting(tmp_path)
         with open(f"/proc/{kernel}/stat") as stat:
             os.kill(int(stat.read().rpartition(")")[2].split()[1]), signal.SIGKILL)
-        assert "its kernel died" in process.communicate(timeout=120)[0]
-        assert wait_for(lambda: not os.path.exists(f"/proc/{kernel}"))
+        assert process.wait(timeout=120) != 0
+        process.stdout.close()
+        assert wait_for(lambda: not os.path.exists(f"/proc/{kernel}") and not os.path.exists(f"/proc/{run}"))
         assert ended("tells", tmp_path, served)[1] == 0
+
+
+def waiting(folder):
+    """Return the numbers of a kernel that waits and of its run."""
+    said = folder / "out.json.pid"
+    return wait_for(lambda: said.is_file() and said.read_text().split())
 
 
 def wait_for(condition, seconds=120):
@@ -134,6 +146,6 @@ def wait_for(condition, seconds=120):
 
 
 def test_who_is_served_already_starts_no_second_process(alone, monkeypatch):
-    monkeypatch.setenv(forked_kernels.ADDRESS, "here")
-    with forked_kernels.serving() as served:
+    monkeypatch.setenv(forks.ADDRESS, "here")
+    with forks.serving() as served:
         assert served == ({}, [])
