@@ -1,6 +1,6 @@
 """Runs and kernels forked from one process that has done their imports: the runs of a study wait for them once.
 
-`serving` starts that process and returns the environment in which Snakefile and Jupyter find it. A small command, `run …`,
+`serving` starts that process and returns the environment in which runs and Jupyter find it. A small command, `run …`,
 `report …` or `kernel …`, asks the process to fork; the fork ends with the command. Without the process, on a cluster or
 by hand, the command does the same by itself. `python -m … with COMMAND` serves while a command runs.
 """
@@ -131,7 +131,8 @@ def _do(words: list[str]) -> int:
         return import_module(CLI).main(words)
     from ipykernel.kernelapp import IPKernelApp
 
-    sys.argv = ["ipykernel_launcher", *words[1:], f"--IPKernelApp.parent_handle={os.getppid()}"]  # it ends with its parent
+    ends = f"--IPKernelApp.parent_handle={os.getppid()}"  # with its parent
+    sys.argv = ["ipykernel_launcher", *words[1:], ends]
     IPKernelApp.launch_instance(sys.argv[1:])
     return 0
 
