@@ -35,24 +35,20 @@ def test_every_run_reads_its_study_of_the_plan(name):
     assert plan.section(plan.file(), name, READERS[name]).primary == plan.read(plan.file()).studies[name].primary
 
 
-@pytest.mark.parametrize(
-    ("study", "old", "new", "key"),
-    [
-        ("hops", "seeds: 20", "seeds: '20'", "hops.primary.seeds"),
-        ("hops", "seeds: 20", "seeds: true", "hops.primary.seeds"),
-        ("hops", "margin: 2.0", "margin: 0", "hops.primary.margin"),
-        ("hops", "margin: 2.0", "margin: .inf", "hops.primary.margin"),
-        ("hops", "margin: 2.0", "margins: 2.0", "hops.primary.margin"),
-        ("hops", "direction: 1", "direction: 2", "hops.primary.direction"),
-        ("hops", "analyses: [10, 20]", "analyses: [10, 19]", "hops.primary"),
-        ("hops", "layers: [2, 4]", "layers: [2, '4']", "hops.layers.1"),
-        ("retrofit", "factor: high, strength: 0.1}", "factor: high, strength: -0.1}", "retrofit.arms.high"),
-        ("retrofit", "secondary_seeds: [0, 1, 2]", "secondary_seeds: [0, 0, 2]", "retrofit.secondary_seeds"),
-        ("retrofit", "  stopping: >", "  stoping: >", "retrofit.stopping"),
-        ("branched", "every: 500", "every: 0", "branched.every"),
-        ("hops", "name: 2026-11", "name: 2026", "name"),
-    ],
-)
+@pytest.mark.parametrize(("study", "old", "new", "key"), [
+    ("hops", "seeds: 20", "seeds: '20'", "hops.primary.seeds"),
+    ("hops", "seeds: 20", "seeds: true", "hops.primary.seeds"),
+    ("hops", "margin: 2.0", "margin: 0", "hops.primary.margin"),
+    ("hops", "margin: 2.0", "margin: .inf", "hops.primary.margin"),
+    ("hops", "margin: 2.0", "margins: 2.0", "hops.primary.margin"),
+    ("hops", "direction: 1", "direction: 2", "hops.primary.direction"),
+    ("hops", "analyses: [10, 20]", "analyses: [10, 19]", "hops.primary"),
+    ("hops", "layers: [2, 4]", "layers: [2, '4']", "hops.layers.1"),
+    ("retrofit", "factor: high, strength: 0.1}", "factor: high, strength: -0.1}", "retrofit.arms.high"),
+    ("retrofit", "secondary_seeds: [0, 1, 2]", "secondary_seeds: [0, 0, 2]", "retrofit.secondary_seeds"),
+    ("retrofit", "  stopping: >", "  stoping: >", "retrofit.stopping"),
+    ("branched", "every: 500", "every: 0", "branched.every"), ("hops", "name: 2026-11", "name: 2026", "name"),
+])  # fmt: skip
 def test_a_plan_with_a_wrong_key_type_or_value_is_refused_by_its_key(tmp_path, study, old, new, key):
     text = plan.file().read_text()
     before, mark, section = ("", "", text) if key == "name" else text.partition(f"\n{study}:\n")

@@ -110,15 +110,10 @@ def test_refined_attention_keeps_less_than_a_spelled_out_matrix():
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="which kernels there are is said here for a CPU")
-@pytest.mark.parametrize(
-    "phase, way, dropout, fused",
-    [
-        ("train", "original", 0.1, False),
-        ("train", "original", 0.0, True),
-        ("inference", "original", 0.0, True),
-        ("inference", "original_eager", 0.0, False),
-    ],
-)
+@pytest.mark.parametrize("phase, way, dropout, fused", [
+    ("train", "original", 0.1, False), ("train", "original", 0.0, True), ("inference", "original", 0.0, True),
+    ("inference", "original_eager", 0.0, False),
+])  # fmt: skip
 def test_torch_has_a_fused_kernel_on_a_cpu_where_there_is_no_dropout(phase, way, dropout, fused):
     network = whole_model.build("mini-quarter", 100, way, dropout=dropout)
     kernel = timing.attention_kernel(whole_model.call_of(phase, network, whole_model.batch(2, 16, 100)))

@@ -108,15 +108,11 @@ def test_a_dot_is_a_seed_s_difference_and_the_line_their_mean(records):
     assert set(frame["of"]) == {"level", "difference"}
 
 
-@pytest.mark.parametrize(
-    ("found", "said"),
-    [
-        ((0.037, 0.011, 0.062), "higher, +0.037 [0.011, 0.062]"),
-        ((-0.037, -0.062, -0.011), "lower, -0.037 [-0.062, -0.011]"),
-        ((0.032, -0.001, 0.066), "no clear change, +0.032 [-0.001, 0.066]"),
-        ((0.032, np.nan, np.nan), "+0.032"),
-    ],
-)
+@pytest.mark.parametrize(("found", "said"), [
+    ((0.037, 0.011, 0.062), "higher, +0.037 [0.011, 0.062]"),
+    ((-0.037, -0.062, -0.011), "lower, -0.037 [-0.062, -0.011]"),
+    ((0.032, -0.001, 0.066), "no clear change, +0.032 [-0.001, 0.066]"), ((0.032, np.nan, np.nan), "+0.032"),
+])  # fmt: skip
 def test_a_heading_gives_a_direction_to_a_sure_change_alone(found, said):
     assert style.change(*found, 3) == said
 

@@ -15,16 +15,12 @@ def test_a_script_letter_is_a_character_of_its_own(tex):
     assert "mathvariant" not in drawn and ("\u2112" in drawn or "\U0001d4a9" in drawn)
 
 
-@pytest.mark.parametrize(
-    ("tex", "spaced"),
-    [
-        (r"\log p", f"<mi>log</mi>{THIN}<mi>p</mi>"),
-        (r"\log_2 p", f"</msub>{THIN}<mi>p</mi>"),
-        (r"A\log A", f"<mi>A</mi>{THIN}<mi>log</mi>{THIN}<mi>A</mi>"),
-        (r"-\log(p)", '<mo>\u2212</mo><mi>log</mi><mo stretchy="false">(</mo>'),
-        (r"\operatorname{softmax} x", f"<mi>softmax</mi>{THIN}"),
-    ],
-)
+@pytest.mark.parametrize(("tex", "spaced"), [
+    (r"\log p", f"<mi>log</mi>{THIN}<mi>p</mi>"), (r"\log_2 p", f"</msub>{THIN}<mi>p</mi>"),
+    (r"A\log A", f"<mi>A</mi>{THIN}<mi>log</mi>{THIN}<mi>A</mi>"),
+    (r"-\log(p)", '<mo>\u2212</mo><mi>log</mi><mo stretchy="false">(</mo>'),
+    (r"\operatorname{softmax} x", f"<mi>softmax</mi>{THIN}"),
+])  # fmt: skip
 def test_a_function_s_name_has_the_space_that_tex_gives_it(tex, spaced):
     assert spaced in formulas.mathml(tex)
 

@@ -14,23 +14,16 @@ def lead():
     return links.Links([RUN], paths.root())
 
 
-@pytest.mark.parametrize(
-    ("link", "leads"),
-    [
-        ("04-pretrain.ipynb", "04-pretrain-mini-high-42.html"),
-        ("04-pretrain.ipynb#The-model", "04-pretrain-mini-high-42.html#The-model"),
-        ("07-decoder.ipynb#Leak", "../index.html#07-decoder"),
-        ("../saobp/equations/refine.py#L45", "files/saobp/equations/refine.py.txt"),
-        ("../README.md", "files/README.md.txt"),
-        ("../figures/table2.csv", "files/figures/table2.csv"),
-        ("../data/", "../index.html"),
-        ("../notebooks", "../index.html"),
-        ("#here", "#here"),
-        ("https://example.org/a", "https://example.org/a"),
-        ("../../elsewhere.md", "../../elsewhere.md"),
-        ("../saobp/nowhere.py", "../saobp/nowhere.py"),
-    ],
-)
+@pytest.mark.parametrize(("link", "leads"), [
+    ("04-pretrain.ipynb", "04-pretrain-mini-high-42.html"),
+    ("04-pretrain.ipynb#The-model", "04-pretrain-mini-high-42.html#The-model"),
+    ("07-decoder.ipynb#Leak", "../index.html#07-decoder"),
+    ("../saobp/equations/refine.py#L45", "files/saobp/equations/refine.py.txt"),
+    ("../README.md", "files/README.md.txt"), ("../figures/table2.csv", "files/figures/table2.csv"),
+    ("../data/", "../index.html"), ("../notebooks", "../index.html"), ("#here", "#here"),
+    ("https://example.org/a", "https://example.org/a"), ("../../elsewhere.md", "../../elsewhere.md"),
+    ("../saobp/nowhere.py", "../saobp/nowhere.py"),
+])  # fmt: skip
 def test_a_link_of_a_notebook_leads_to_a_page(lead, link, leads):
     assert lead.lead(f'<a href="{link}">', "a.html", "notebooks/01-derivation.ipynb") == f'<a href="{leads}">'
 

@@ -43,15 +43,11 @@ def test_a_record_that_cannot_be_written_leaves_the_old_one_whole(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
 
 
-@pytest.mark.parametrize(
-    "content, said",
-    [
-        ('{"schema": 2', "not a readable record"),
-        ("[]", "not a run record, record"),
-        ('{"schema": 2, "stage": "x"}', "profile: Field required"),
-        ('{"schema": 99, "stage": "x"}', "schema 99, this version reads 2"),
-    ],
-)
+@pytest.mark.parametrize("content, said", [
+    ('{"schema": 2', "not a readable record"), ("[]", "not a run record, record"),
+    ('{"schema": 2, "stage": "x"}', "profile: Field required"),
+    ('{"schema": 99, "stage": "x"}', "schema 99, this version reads 2"),
+])  # fmt: skip
 def test_a_damaged_record_or_one_of_another_schema_is_named_with_the_remedy(tmp_path, content, said):
     (tmp_path / "cut.json").write_text(content)
     with pytest.raises(RecordError, match=f"cut.json.*{said}.*run (it )?again"):

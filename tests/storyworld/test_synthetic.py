@@ -215,16 +215,13 @@ def test_wikitext_alternates_headings_and_stories_and_sets_tokens_apart(tables):
     assert not any(re.search(r"\w[.,]", line) for line in apart)
 
 
-@pytest.mark.parametrize(
-    ("form", "words"),
-    [
-        (lexicon.article, "apple: an apple, baker: a baker, uniform: a uniform, umpire: an umpire, honest: an honest"),
-        (lexicon.article, "harp: a harp, old: an old"),
-        (lexicon.third, "carry: carries, play: plays, drop: drops, wash: washes, move: moves, march: marches"),
-        (lexicon.past, "carry: carried, play: played, drop: dropped, wash: washed, move: moved, march: marched"),
-        (lexicon.plural, "box: boxes, puppy: puppies, donkey: donkeys, mouse: mice, piano: pianos"),
-    ],
-)
+@pytest.mark.parametrize(("form", "words"), [
+    (lexicon.article, "apple: an apple, baker: a baker, uniform: a uniform, umpire: an umpire, honest: an honest"),
+    (lexicon.article, "harp: a harp, old: an old"),
+    (lexicon.third, "carry: carries, play: plays, drop: drops, wash: washes, move: moves, march: marches"),
+    (lexicon.past, "carry: carried, play: played, drop: dropped, wash: washed, move: moved, march: marched"),
+    (lexicon.plural, "box: boxes, puppy: puppies, donkey: donkeys, mouse: mice, piano: pianos"),
+])  # fmt: skip
 def test_articles_follow_the_sound_and_verbs_and_nouns_are_inflected(form, words):
     for word, expected in (pair.split(": ") for pair in words.split(", ")):
         assert form(word) == expected

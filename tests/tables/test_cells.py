@@ -13,15 +13,10 @@ from saobp.study.tables.cells import Cell, Row, digits
 from saobp.study.tables.render import Table
 
 
-@pytest.mark.parametrize(
-    ("value", "half", "text"),
-    [
-        (0.85608868, 0.00000003, "0.8561 ± <0.0001"),
-        (0.85608868, 0.00031, "0.8561 ± 0.0003"),
-        (0.0, 0.0004, "0.000 ± <0.001"),
-        (154.1512, 0.0004, "154.15 ± <0.01"),
-    ],
-)
+@pytest.mark.parametrize(("value", "half", "text"), [
+    (0.85608868, 0.00000003, "0.8561 ± <0.0001"), (0.85608868, 0.00031, "0.8561 ± 0.0003"),
+    (0.0, 0.0004, "0.000 ± <0.001"), (154.1512, 0.0004, "154.15 ± <0.01"),
+])  # fmt: skip
 def test_a_number_has_four_significant_digits_and_the_csv_more(value, half, text):
     ours = Estimate(value, value - half, value + half, 1, 9)
     table = Table(4, ("Model",), {"GTD": "GTD"}, (Row(("BERT-Mini",), {"GTD": Cell(ours=ours)}),))
@@ -91,15 +86,10 @@ def test_table_1_gives_differences_from_original_over_the_seeds_of_both():
     assert table.cell("BERT-Mini", "Low", column="GTD").difference is None, "no seed of both"
 
 
-@pytest.mark.parametrize(
-    ("r", "seeds", "printed", "flags"),
-    [
-        ((0.65, 0.1, 0.9), 18, "-0.97", ("opposite sign",)),
-        ((0.65, 0.1, 0.9), 18, "0.97", ()),
-        ((0.65, 0.1, 0.9), 2, "-0.97", ("says nothing",)),
-        ((0.65, -1.0, 1.0), 18, "0.97", ("says nothing",)),
-    ],
-)
+@pytest.mark.parametrize(("r", "seeds", "printed", "flags"), [
+    ((0.65, 0.1, 0.9), 18, "-0.97", ("opposite sign",)), ((0.65, 0.1, 0.9), 18, "0.97", ()),
+    ((0.65, 0.1, 0.9), 2, "-0.97", ("says nothing",)), ((0.65, -1.0, 1.0), 18, "0.97", ("says nothing",)),
+])  # fmt: skip
 def test_a_correlation_of_too_few_runs_and_one_of_the_opposite_sign_are_marked(r, seeds, printed, flags):
     assert measures._flags(Estimate(*r, seeds), printed) == flags
 
@@ -109,15 +99,12 @@ def points(scores, gtd=(0.1, 0.2, 0.3, 0.4), steps=(0, 1, 2, 3)):
     return frame.assign(algorithm="high", run="one")
 
 
-@pytest.mark.parametrize(
-    ("frame", "why"),
-    [
-        (points([50.0] * 4), "the score never moves"),
-        (points([50.0, 50.0, 60.0, 70.0], gtd=(0.1, 0.1, 0.2, 0.3)), "fewer than 4 different points a run"),
-        (points([50.0, 55.0, 60.0, 70.0], gtd=(0.1,) * 4), "the GTD never moves"),
-        (points([50.0, 55.0, 60.0, 70.0], steps=(None,) * 4)[:3], "fewer than 4 runs that share an algorithm"),
-    ],
-)
+@pytest.mark.parametrize(("frame", "why"), [
+    (points([50.0] * 4), "the score never moves"),
+    (points([50.0, 50.0, 60.0, 70.0], gtd=(0.1, 0.1, 0.2, 0.3)), "fewer than 4 different points a run"),
+    (points([50.0, 55.0, 60.0, 70.0], gtd=(0.1,) * 4), "the GTD never moves"),
+    (points([50.0, 55.0, 60.0, 70.0], steps=(None,) * 4)[:3], "fewer than 4 runs that share an algorithm"),
+])  # fmt: skip
 def test_a_correlation_that_is_none_is_undefined_in_the_figure_and_says_why_in_the_table(frame, why, monkeypatch):
     assert correlations.heading(correlations.correlation(frame), 0.9) == "r undefined"
     monkeypatch.setattr(trajectories, "checkpoints", lambda *_: frame)

@@ -18,18 +18,15 @@ def run(tmp_path):
     return tmp_path
 
 
-@pytest.mark.parametrize(
-    "damage, said",
-    [
-        (lambda folder: (folder / "model.safetensors").write_bytes(bytes(range(50))), "model.safetensors is damaged"),
-        (lambda folder: (folder / "trainer_state.json").unlink(), "trainer_state.json is missing"),
-        (lambda folder: (folder / paths.SEAL).unlink(), "not written to its end"),
-        (lambda folder: (folder / paths.SEAL).write_text("{"), "not written to its end"),
-        (lambda folder: (folder / paths.SEAL).write_text("[1]"), "whole.json is damaged"),
-        (lambda folder: (folder / paths.SEAL).write_text("{}"), "whole.json is damaged"),
-        (lambda folder: (folder / paths.SEAL).write_text('{"../trainer_state.json": "0"}'), "whole.json is damaged"),
-    ],
-)
+@pytest.mark.parametrize("damage, said", [
+    (lambda folder: (folder / "model.safetensors").write_bytes(bytes(range(50))), "model.safetensors is damaged"),
+    (lambda folder: (folder / "trainer_state.json").unlink(), "trainer_state.json is missing"),
+    (lambda folder: (folder / paths.SEAL).unlink(), "not written to its end"),
+    (lambda folder: (folder / paths.SEAL).write_text("{"), "not written to its end"),
+    (lambda folder: (folder / paths.SEAL).write_text("[1]"), "whole.json is damaged"),
+    (lambda folder: (folder / paths.SEAL).write_text("{}"), "whole.json is damaged"),
+    (lambda folder: (folder / paths.SEAL).write_text('{"../trainer_state.json": "0"}'), "whole.json is damaged"),
+])  # fmt: skip
 def test_a_damaged_newest_falls_back_to_the_one_before_and_says_so(run, damage, said):
     damage(run / "checkpoint-100")
     words = []

@@ -19,17 +19,12 @@ from saobp.study.setup.studies import load_study
 from saobp.study.training import architectures, checkpoints, pretraining
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        (["--profile", "nope", "--model", "mini", "--algorithm", "high"], "no study is called 'nope'"),
-        (["--profile", "smoke", "--model", "nope", "--algorithm", "high"], "trains no nope with high: choose one of"),
-        (
-            ["--profile", "smoke", "--model", "mini-quarter", "--algorithm", "high_all_rows"],
-            "trains no mini-quarter with high",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("given", "said"), [
+    (["--profile", "nope", "--model", "mini", "--algorithm", "high"], "no study is called 'nope'"),
+    (["--profile", "smoke", "--model", "nope", "--algorithm", "high"], "trains no nope with high: choose one of"),
+    (["--profile", "smoke", "--model", "mini-quarter", "--algorithm", "high_all_rows"],
+     "trains no mini-quarter with high"),
+])  # fmt: skip
 def test_a_wrong_name_is_one_line(given, said, capsys, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["pretraining", *given])
     with pytest.raises(SystemExit) as stopped:

@@ -51,16 +51,10 @@ def again(studies, decided):
     return verdicts.reruns(studies, decided)
 
 
-@pytest.mark.parametrize(
-    ("value", "error", "expected"),
-    [
-        (0.5, 0.1, SUPPORTED),
-        (-0.5, 0.1, CONTRADICTED),
-        (0.1, 0.1, NO_EFFECT),
-        (0.5, 1.0, IMPRECISE),
-        (3.0, 1.0, SUPPORTED),
-    ],
-)
+@pytest.mark.parametrize(("value", "error", "expected"), [
+    (0.5, 0.1, SUPPORTED), (-0.5, 0.1, CONTRADICTED), (0.1, 0.1, NO_EFFECT), (0.5, 1.0, IMPRECISE),
+    (3.0, 1.0, SUPPORTED),
+])  # fmt: skip
 def test_one_measurement_is_decided_by_its_interval_and_the_margin(value, error, expected):
     assert outcomes.decide(GAIN, [known(value, error)]) == expected and outcomes.decide(GAIN, []) == NOT_RUN
     opposite = GAIN.model_copy(update={"direction": -1})
