@@ -8,6 +8,7 @@ BIN := $(VENV)/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export TOKENIZERS_PARALLELISM := false
 export PROFILE
+NBVAL := --nbval-lax --nbval-cell-timeout=900 -p no:cacheprovider
 KERNELS := python -m saobp.study.publication.forks with
 export PYTHONWARNINGS ?= ignore
 
@@ -30,15 +31,16 @@ $(VENV)/installed: requirements.lock pyproject.toml
 reproduce: install  ## run every notebook under PROFILE (smoke), then open build/PROFILE/index.html
 	@saobp reproduce --profile "$$PROFILE" --cores $(CORES)
 
-test: install  ## unit, property and end-to-end tests, then the notebooks under nbval
-	@OMP_NUM_THREADS=1 $(KERNELS) python -m pytest tests notebooks -n $(CORES) --dist loadfile --no-loadscope-reorder \
-		--nbval-lax --nbval-cell-timeout=900 -p no:cacheprovider
+test: install  ## unit, property and end-to-end tests, and under nbval the notebooks that train and draw nothing
+	@OMP_NUM_THREADS=1 $(KERNELS) python -m pytest tests notebooks/01* notebooks/03* notebooks/09* notebooks/13* \
+		-n $(CORES) --dist loadfile --no-loadscope-reorder $(NBVAL)
 
 coverage: install  ## the tests again, and which lines of saobp none of them runs (half as long again)
 	@python -m pytest -n $(CORES) --dist loadfile --no-loadscope-reorder --cov=saobp --cov-report=term:skip-covered
 
-nightly: install  ## the slow tests and the thousands of generated cases
+nightly: install  ## the slow tests, the thousands of generated cases, and every notebook under nbval
 	@python -m pytest -m 'slow or nightly'
+	@OMP_NUM_THREADS=1 $(KERNELS) python -m pytest notebooks $(NBVAL)
 
 figures: install  ## rebuild figures/ and the texts (README, RESULTS, …) from the tracked records
 	@saobp figures

@@ -58,12 +58,6 @@ def test_one_round_comes_near_where_keys_carry_little_and_overshoots_at_a_sink()
     assert short["still"].item() > message_rounds.SETTLED  # three rounds have not settled, and it shows
 
 
-def test_the_fullest_column_is_one_for_uniform_attention_and_all_rows_for_a_sink():
-    uniform, sink = torch.full((5, 5), 0.2), torch.zeros(5, 5).index_fill(1, torch.tensor([2]), 1.0)
-    assert message_rounds.shape(uniform)["largest_column"] == pytest.approx(1)
-    assert message_rounds.shape(sink)["largest_column"] == pytest.approx(5)
-
-
 def test_heads_and_tokens_say_where_the_mass_went(tokenizer):
     network = architectures.refine_with(
         architectures.encoder("mini-quarter", tokenizer, dropout=0.0, seed=0), "high", 5.0
@@ -298,10 +292,6 @@ def test_a_true_difference_is_found_and_none_between_equals():
     high, low = (frame[frame["algorithm"] == name] for name in ("high", "low"))
     assert (high["p_holm"] < 0.05).all() and (high["difference"] - 40).abs().max() < 6
     assert (low["p_holm"] > 0.05).all() and (frame["seeds"] == 4).all() and len(frame) == 4
-
-
-def test_without_a_plan_nothing_is_asked(tmp_path):
-    assert multihop.study(None, tmp_path) == [] and questions.paths(None) == {}
 
 
 EXAM = dataclasses.replace(load_study("stories").multihop, items=40)

@@ -12,7 +12,6 @@ from saobp.study.data.task_rows import load_task
 from saobp.study.setup.recipes import Finetuning
 from saobp.study.setup.sizes_and_strengths import SIZES
 from saobp.study.setup.studies import load_study
-from saobp.study.verdicts.claims_and_measurements import Claim
 
 
 def test_every_study_of_the_plan_has_one_endpoint_with_its_margin_and_what_each_outcome_means():
@@ -58,14 +57,6 @@ def test_a_plan_with_a_wrong_key_type_or_value_is_refused_by_its_key(tmp_path, s
     with pytest.raises(ValueError, match=f"mine.yaml: key '{key}") as error:
         plan.section(file, study, READERS[study])
     assert "\n" not in str(error.value)
-
-
-def test_a_claim_of_another_type_is_refused():
-    given = {"id": "a", "title": "t", "sentence": "s", "place": "p", "endpoint": "e", "unit": "u", "rule": "one"}
-    Claim(**given, direction=1, margin=1)
-    for wrong in ({"margin": "1"}, {"margin": float("inf")}, {"direction": "1"}, {"reference": float("nan")}):
-        with pytest.raises(ValueError):
-            Claim(**given | {"direction": 1, "margin": 1.0} | wrong)
 
 
 def test_a_secondary_arm_is_run_after_every_seed_of_the_primary_ones():

@@ -36,7 +36,8 @@ def test_every_way_of_a_model_computes_what_its_name_says():
 def test_a_cost_run_has_every_number_of_table_9(monkeypatch):
     here = lambda count, function, *given: [function(*given)] * count  # noqa: E731  what it sees is below
     monkeypatch.setattr(timing, "fresh", here)
-    found = whole_model.measure("mini-quarter", 100, rounds=5, **SMALL)
+    monkeypatch.setattr(whole_model, "macs", lambda *given, training: 2.5 if training else 1.5)  # counted above
+    found = whole_model.measure("mini-quarter", 100, rounds=3, **SMALL)
     assert list(found) == list(whole_model.WAYS)
     for way in found.values():
         assert way["parameters"] == found["original"]["parameters"]  # the refinement has no weights
@@ -45,18 +46,20 @@ def test_a_cost_run_has_every_number_of_table_9(monkeypatch):
             for name in ("milliseconds", "ratio", "ratio_to_eager", rate):
                 assert 0 < numbers[name]["low"] <= numbers[name]["median"] <= numbers[name]["high"]
             peak = numbers["peak_mib"]
-            assert numbers["gmacs"] > 0 and 0 <= peak["low"] <= peak["median"] <= peak["high"]
+            assert numbers["gmacs"] == (1.5 if phase == "inference" else 2.5)
+            assert 0 <= peak["low"] <= peak["median"] <= peak["high"]
             assert isinstance(numbers["kernel"], str)
     assert found["original"]["train"]["ratio"]["median"] == 1
     assert found["original_eager"]["train"]["ratio_to_eager"]["median"] == 1
 
 
-def test_a_planned_alternation_has_the_ratios_and_the_kernels_of_its_setting(tmp_path):
+def test_a_planned_alternation_has_the_ratios_and_the_kernels_of_its_setting(tmp_path, monkeypatch):
+    monkeypatch.setattr(alternations, "VOCABULARY", 100)
     setting, file = alternations.Setting("train_no_dropout", *SMALL.values()), tmp_path / "timed.json"
-    alternations.record(setting, 1, 5, file, tmp_path)
+    alternations.record(setting, 1, 3, file, tmp_path)
     found = records.read(file)
     high, original = (found["metrics"]["ways"][way]["train_no_dropout"] for way in ("high", "original"))
-    assert found["metrics"]["repeats"] == 5 and found["parameters"]["threads"] == found["device"]["threads"] == 1
+    assert found["metrics"]["repeats"] == 3 and found["parameters"]["threads"] == found["device"]["threads"] == 1
     assert original["ratio"]["median"] == 1 and original["kernel"] and high["ratio_to_eager"]["median"] > 0
 
 
@@ -124,10 +127,6 @@ def peak_of_ones(count):
     return timing.peak_above_now(lambda: torch.ones(count).sum())
 
 
-def test_the_peak_sees_memory_that_is_gone_afterwards():
-    assert 30 < timing.in_a_process(peak_of_ones, 2**23) < 40  # MiB; the ones are 32
-
-
 def peak_where_more_was_freed(count):
     peak_of_ones(16)  # the first call of all loads code, which counts
     for extra in (2**10, 0):  # the first teaches malloc to take such blocks from its heap, the second leaves one there
@@ -160,7 +159,7 @@ def test_fused_attention_needs_a_fraction_of_the_materialised_memory():
 
 def test_materialised_attention_stops_where_it_would_fill_the_memory(monkeypatch):
     monkeypatch.setattr(timing, "fresh", lambda count, function, *given: [function(*given)] * count)
-    rows = length.by_length([16, 32], ("sdpa", "high", "materialised"), 5, longest_materialised=16)
+    rows = length.by_length([16, 32], ("sdpa", "high", "materialised"), 3, longest_materialised=16)
     assert [(row["length"], row["way"]) for row in rows] == [
         (16, "sdpa"), (16, "high"), (16, "materialised"), (32, "sdpa"), (32, "high"),
     ]  # fmt: skip

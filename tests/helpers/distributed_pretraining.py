@@ -22,7 +22,8 @@ def train(folder: Path) -> dict[str, torch.Tensor]:
     """Train twenty steps with a penalty so strong that a share of it would be seen; return the weights."""
     torch.set_num_threads(1)
     model = regularizers.attach(network("eigen_reg"), "eigen_reg", coefficient=1.0)
-    pretrain(model, folder / "work", steps=20, save_every=10, measure=lambda model: {"loss": 1.0})
+    more = {"scheduler": "constant_with_warmup", "learning_rate": 2e-3, "measure": lambda model: {"loss": 1.0}}
+    pretrain(model, folder / "work", steps=20, save_every=10, **more)
     regularizers.detach(model)
     return {name: values.contiguous().clone() for name, values in model.state_dict().items()}
 

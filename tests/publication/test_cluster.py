@@ -88,15 +88,6 @@ def test_a_cluster_is_found_by_name_or_folder_and_an_unknown_one_is_refused(tmp_
     assert "no cluster is called 'moon'" in capsys.readouterr().err
 
 
-def test_two_processes_train_a_run_of_the_workflow_and_the_notebook_finds_it_done(tmp_path):
-    target = "records/04-pretrain-mini-quarter-original-42.json"
-    options = ("--cores", "2", "--dry-run", "--printshellcmds", "--", target)
-    said = snakemake(tmp_path, find("smoke"), *options, config=["processes=2"], check=True).stdout
-    first = said.index("--nproc-per-node 2 -m saobp.study.training.pretraining")
-    then = said.index("forks.py run")
-    assert first < then and "--model mini-quarter --algorithm original --seed 42" in said[first:then]
-
-
 @pytest.mark.slow
 def test_two_processes_share_a_run_of_the_workflow_and_train_what_one_trains(tmp_path):
     weights = []

@@ -5,7 +5,7 @@ import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 from saobp.study.publication import executed
-from saobp.study.setup import paths
+from saobp.study.setup import paths, records
 
 DEFAULTS = 'profile = "smoke"\nrecord = ""\nmodel = "mini"\nalgorithm = "high"\nseed = 42\nlength = 8  # tokens\n'
 
@@ -71,6 +71,22 @@ def test_a_default_cell_that_is_given_whole_is_not_shown():
 def test_the_title_is_read_from_the_first_line():
     assert executed.title(notebook()) == "04 Pretraining"
     assert executed.title(new_notebook(cells=[new_markdown_cell("# Bare\n\nText.")])) == "Bare"
+
+
+def printed(node):
+    """The texts of the cells that nbval compares."""
+    cells = [cell for cell in node.cells if "nbval-check-output" in cell.metadata.get("tags", [])]
+    found = [output for cell in cells for output in cell.outputs if not executed.is_progress(output)]
+    return [output.get("text") or output.get("data", {}).get("text/plain") for output in found]
+
+
+def test_the_outputs_in_the_notebooks_are_those_of_a_finished_smoke_run():
+    """nbval need not execute again what `make reproduce` has executed."""
+    runs = records.load(paths.build("smoke") / "records")
+    if not (paths.build("smoke") / "index.html").is_file() or {r["code"]["commit"] for r in runs} != {records.commit()}:
+        pytest.skip("no finished smoke run of this commit")
+    for path in sorted((paths.root() / "notebooks").glob("*.ipynb")):
+        assert printed(executed._run_of(path)) == printed(nbformat.read(path, as_version=4)), path.name
 
 
 def test_outputs_go_into_a_notebook_only_from_a_run_of_the_cells_it_has(tmp_path, monkeypatch):

@@ -53,33 +53,19 @@ def test_the_claims_are_written_alone_like_a_table(tmp_path, monkeypatch):
     )
 
 
-def test_a_profile_with_nothing_to_compare_is_not_the_one_that_is_shown(tmp_path, monkeypatch):
-    monkeypatch.setattr(paths, "results", lambda name: tmp_path / name)
-    for name, sides in {"narrow": ["original"], "laptop": ["original", "high"], "smoke": ["original", "high"]}.items():
-        (tmp_path / name).mkdir()
-        for side in sides:
-            (tmp_path / name / f"04-pretrain-mini-{side}-42.json").write_text("{}")
-    assert results.published_profile() == "laptop"
-    (tmp_path / "narrow" / "04-pretrain-mini-narrow-high-42.json").write_text("{}")
-    assert results.published_profile() == "narrow"
-
-
-def test_a_study_of_one_seed_waits_behind_one_of_several(tmp_path, monkeypatch):
+def test_the_study_that_is_shown_compares_something_and_one_of_several_seeds_goes_first(tmp_path, monkeypatch):
     monkeypatch.setattr(paths, "results", lambda name: tmp_path / name)
 
-    def seed(name, number):
+    def shown(name, *seeds, sides=("original", "high")):
         (tmp_path / name).mkdir(exist_ok=True)
-        for side in ("original", "high"):
-            (tmp_path / name / f"04-pretrain-mini-{side}-{number}.json").write_text("{}")
+        for run in (f"04-pretrain-mini-{side}-{seed}.json" for side in sides for seed in seeds):
+            (tmp_path / name / run).write_text("{}")
+        return results.published_profile()
 
-    seed("paper", 42)
-    assert results.published_profile() == "paper"
-    for number in (42, 43, 44):
-        seed("narrow", number)
-    assert results.published_profile() == "narrow"
-    for number in (43, 44):
-        seed("paper", number)
-    assert results.published_profile() == "paper"
+    assert shown("laptop", 42) == shown("smoke", 42) == "laptop"
+    assert shown("narrow", 42, sides=["original"]) == "laptop" and shown("narrow", 42, sides=["high"]) == "narrow"
+    assert shown("paper", 42) == "paper" and shown("narrow", 42, 43, 44) == "narrow"
+    assert shown("paper", 43, 44) == "paper"
 
 
 def test_publishing_part_of_a_profile_names_the_tracked_records_that_it_takes_away(tmp_path, monkeypatch, capsys):

@@ -5,7 +5,6 @@ import re
 import shutil
 import subprocess
 from html import unescape
-from pathlib import Path
 from urllib.parse import unquote
 
 import nbformat
@@ -277,10 +276,6 @@ PAGES = (
     "pages/12-beyond-mini-42.html",
 )
 DARK = "--blink-settings=preferredColorScheme=0"
-PHONE = """<iframe id="phone" width="390" height="800" src="{page}"></iframe><script>onload = () => {{
-const page = document.getElementById("phone").contentDocument;
-document.title = page.documentElement.scrollWidth + " of 390, " + page.images.length + " pictures, "
-+ [...page.images].filter(picture => !picture.naturalWidth).length + " broken"}}</script>"""
 
 
 def browse(page, profile, *options):
@@ -291,9 +286,11 @@ def browse(page, profile, *options):
     return done.stdout
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
-@pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1200, "light")])
-@pytest.mark.parametrize("name", PAGES)
+browser = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
+
+
+@browser
+@pytest.mark.parametrize(("name", "width", "scheme"), zip(PAGES, (390, 1200, 1200, 390), ("dark", "light") * 2))
 def test_a_browser_draws_the_page_without_a_complaint(folder, tmp_path, name, width, scheme):
     shot = tmp_path / "shot.png"
     options = [f"--window-size={width},1600", f"--screenshot={shot}", *([DARK] if scheme == "dark" else [])]
@@ -304,57 +301,41 @@ def test_a_browser_draws_the_page_without_a_complaint(folder, tmp_path, name, wi
     assert ground < 0.2 if scheme == "dark" else ground > 0.9
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
-@pytest.mark.parametrize("name", PAGES)
-def test_nothing_sticks_out_of_a_phone_s_screen_and_no_picture_is_broken(folder, tmp_path, name):
-    frame = paths.write_text(tmp_path / "frame.html", PHONE.format(page=Path(folder / name).as_uri()))
-    shown = browse(frame, tmp_path / "profile", "--allow-file-access-from-files", "--dump-dom")
-    width, broken = re.search(r"<title>(\d+) of 390, \d+ pictures, (\d+) broken", shown).groups()
-    assert int(width) <= 390 and broken == "0"
-
-
-STACKED = """<iframe id="phone" width="390" height="800" src="{page}"></iframe><script>onload = () => {{
-const page = document.getElementById("phone").contentDocument, box = page.querySelector(".scroll:has(.words)");
-const cells = [...page.querySelector(".words").querySelectorAll("tbody tr:first-child td")];
-document.title = [box.scrollWidth - box.clientWidth, new Set(cells.map(cell => cell.offsetLeft)).size,
-...cells.map(cell => getComputedStyle(cell, "::before").content)].join("|")}}</script>"""
-
-
-@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
-def test_on_a_phone_a_claim_is_a_block_whose_parts_have_the_heads_of_their_columns(folder, tmp_path):
-    frame = paths.write_text(tmp_path / "frame.html", STACKED.format(page=(folder / "index.html").as_uri()))
-    shown = browse(frame, tmp_path / "profile", "--allow-file-access-from-files", "--dump-dom")
-    over, columns, _, *heads = unescape(re.search(r"<title>(.*)</title>", shown)[1]).split("|")
-    assert (over, columns) == ("0", "1")
-    text = read(folder, "index.html")
-    expected = re.findall(r"<th>(.*?)</th>", text[text.index('class="words"') :].partition("</table>")[0])
-    assert heads == [f'"{head}: "' for head in expected[1:]] and "Outcome" in expected
-
-
-SCROLLED = """<iframe id="phone" width="390" height="800" src="{page}"></iframe><script>onload = () => {{
-const page = document.getElementById("phone").contentDocument;
+PHONE = """<iframe id="phone" width="390" height="800" src="{page}"></iframe><script>onload = () => {{
+const page = document.getElementById("phone").contentDocument, pictures = [...page.images];
 const left = cell => Math.round(cell.getBoundingClientRect().left);
-const told = [...page.querySelectorAll(".scroll:has(.numbers)")].map(box => {{
+const tables = [...page.querySelectorAll(".scroll:has(.numbers)")].map(box => {{
   const names = [...box.querySelectorAll("tbody tr:first-child td:not([style])")], before = names.map(left);
   box.scrollLeft = 150;
   const last = names.at(-1).getBoundingClientRect();
   return {{over: box.scrollWidth - box.clientWidth, scrolled: box.scrollLeft, columns: names.length,
     moved: names.some((cell, n) => left(cell) != before[n]), free: box.getBoundingClientRect().right - last.right}} }});
-const wide = [...page.images].filter(picture => picture.getBoundingClientRect().right > 390).length;
-document.title = JSON.stringify({{tables: told, pictures: page.images.length, wide}})}}</script>"""
+const words = [...page.querySelectorAll(".words")].slice(0, 1).map(table => {{
+  const box = table.closest(".scroll"), cells = [...table.querySelectorAll("tbody tr:first-child td")];
+  return {{over: box.scrollWidth - box.clientWidth, places: new Set(cells.map(cell => cell.offsetLeft)).size,
+    heads: cells.map(cell => getComputedStyle(cell, "::before").content)}} }});
+document.title = JSON.stringify({{width: page.documentElement.scrollWidth, tables, words,
+  broken: pictures.filter(picture => !picture.naturalWidth).length,
+  beyond: pictures.filter(picture => picture.getBoundingClientRect().right > 390).length}})}}</script>"""
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
-@pytest.mark.parametrize("name", ["index.html", "pages/01-derivation.html"])
-def test_on_a_phone_the_names_of_rows_stay_beside_cells_that_scroll_and_pictures_fit(folder, tmp_path, name):
-    frame = paths.write_text(tmp_path / "frame.html", SCROLLED.format(page=(folder / name).as_uri()))
+@browser
+@pytest.mark.parametrize("name", PAGES)
+def test_on_a_phone_nothing_sticks_out_names_of_rows_stay_and_a_claim_is_a_block(folder, tmp_path, name):
+    frame = paths.write_text(tmp_path / "frame.html", PHONE.format(page=(folder / name).as_uri()))
     shown = browse(frame, tmp_path / "profile", "--allow-file-access-from-files", "--dump-dom")
     told = json.loads(unescape(re.search(r"<title>(.*)</title>", shown)[1]))
+    assert told["width"] <= 390 and told["broken"] == told["beyond"] == 0
     wide = [table for table in told["tables"] if table["over"] > 150]
-    assert (wide or name != "index.html") and all(table["scrolled"] == 150 and table["columns"] == 2 for table in wide)
-    for table in wide:
-        assert not table["moved"] and table["free"] > 195  # half of the screen is left to the cells
-    assert told["pictures"] and told["wide"] == 0
+    for table in wide:  # half of the screen is left to the cells
+        assert table["scrolled"] == 150 and table["columns"] == 2 and not table["moved"] and table["free"] > 195
+    if name == "index.html":
+        assert wide
+        ((over, places, (_, *heads)),) = [block.values() for block in told["words"]]
+        text = read(folder, "index.html")
+        expected = re.findall(r"<th>(.*?)</th>", text[text.index('class="words"') :].partition("</table>")[0])
+        assert (over, places) == (0, 1) and "Outcome" in expected
+        assert heads == [f'"{head}: "' for head in expected[1:]]
 
 
 def test_a_picture_leads_to_itself_as_large_as_it_was_drawn(folder):

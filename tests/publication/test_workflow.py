@@ -15,7 +15,7 @@ from saobp.study.beyond import strengths
 from saobp.study.publication import cli, workflow
 from saobp.study.publication.workflow import WorkflowFailed
 from saobp.study.setup import paths, records
-from saobp.study.setup.studies import find, load_study
+from saobp.study.setup.studies import load_study
 
 HOLD = """
 import sys, time
@@ -74,20 +74,7 @@ def test_a_missing_data_folder_is_refused_before_anything_runs(capsys, monkeypat
     assert "gone: no such data folder; set SAOBP_DATA to" in capsys.readouterr().err
 
 
-def test_the_graph_has_a_run_for_every_model_algorithm_seed_and_task(tmp_path):
-    study = load_study("smoke")
-    done = snakemake(tmp_path, find("smoke"), "--cores", "1", "--dry-run", "--quiet", "host")
-    assert done.returncode == 0, done.stderr
-    trained = len(study.pairs()) * len(study.seeds)
-    heads = trained * len(study.finetune.groups) * len(study.finetune.seeds)
-    counts = {words[0]: words[1] for line in done.stdout.splitlines() if len(words := line.split()) == 2}
-    assert counts["pretrain"] == str(trained)
-    assert counts["finetune"] == str(heads)
-    assert counts["attention"] == str(len(study.looked_at()) * len(study.seeds))
-    assert counts["report"] == "1"
-
-
-@pytest.mark.parametrize("name", ["laptop", "narrow", "paper"])
+@pytest.mark.parametrize("name", ["narrow", "paper", pytest.param("laptop", marks=pytest.mark.nightly)])
 def test_a_profile_that_this_machine_cannot_run_has_a_graph_all_the_same(name, tmp_path, capfd, monkeypatch):
     monkeypatch.setattr(paths, "build", lambda profile: tmp_path / profile)
     assert cli.main(["reproduce", "--profile", name, "--dry-run"]) == 0
@@ -113,8 +100,11 @@ def test_a_clone_in_a_folder_of_any_name_plans_every_run_of_smoke(odd):
     done = subprocess.run(command, cwd=odd, env=given(), capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
     study = load_study("smoke")
-    counts = dict(re.findall(r"^(\w+) +(\d+)$", done.stdout, re.MULTILINE))
-    assert counts["pretrain"] == str(len(study.pairs()) * len(study.seeds))
+    trained = len(study.pairs()) * len(study.seeds)
+    heads = trained * len(study.finetune.groups) * len(study.finetune.seeds)
+    counts = {rule: int(count) for rule, count in re.findall(r"^(\w+) +(\d+)$", done.stdout, re.MULTILINE)}
+    assert (counts["pretrain"], counts["finetune"], counts["report"]) == (trained, heads, 1)
+    assert counts["attention"] == len(study.looked_at()) * len(study.seeds)
     assert (odd / "build" / "smoke").is_dir()
 
 
@@ -127,10 +117,9 @@ def test_a_clone_in_a_folder_of_any_name_runs_a_rule(odd):
     assert "09-audit" in (build / "logs" / "09-audit.log").read_text()
 
 
-@pytest.mark.parametrize("processes", [1, 2])
-def test_every_command_of_a_clone_in_a_folder_of_any_name_has_its_paths_whole(odd, processes):
+def test_every_command_of_a_clone_in_a_folder_of_any_name_has_its_paths_whole(odd):
     profile = odd / "notebooks" / "studies" / "little.yaml"
-    done = made(odd, "little", "index.html", f"processes={processes}", options=["--dry-run"])
+    done = made(odd, "little", "index.html", "processes=2", options=["--dry-run"])
     assert done.returncode == 0, done.stdout + done.stderr
     commands = re.findall(r"^Shell command: (OMP_NUM_THREADS=.*)$", done.stdout, re.MULTILINE)
     assert len(commands) == 6 + len(THEORY)  # of every rule
@@ -140,7 +129,10 @@ def test_every_command_of_a_clone_in_a_folder_of_any_name_has_its_paths_whole(od
             assert str(profile) in words and sys.executable in words
             if "run" in words:
                 assert (odd / "build" / "little" / words[words.index("run") + 1]).resolve().is_file()
-    assert sum("torch.distributed.run" in command for command in commands) == processes - 1
+    (shared,) = [command for command in commands if "torch.distributed.run" in command]
+    first, then = shared.split(" && ")  # two processes train, and the notebook finds it done
+    assert "--nproc-per-node 2 -m saobp.study.training.pretraining" in first and "publication.cli run" in then
+    assert "--model mini-quarter --algorithm high --seed 42" in first
 
 
 def test_make_hands_a_study_file_of_any_name_over_whole(tmp_path):
@@ -203,8 +195,6 @@ def test_deleting_one_record_reruns_what_depends_on_it_and_nothing_else(one, tmp
         (tmp_path / path.name).rename(path)
     (tmp_path / "build" / f"records/06-attention-{TRAINED}-race.json").unlink()
     assert planned(one, capfd) == {"attention": 1, "summary": 2, "report": 1}
-    (tmp_path / "build" / "notebooks" / "11-figures.ipynb").unlink()
-    assert planned(one, capfd) == {"attention": 1, "summary": 2, "report": 1}
 
 
 def test_a_changed_profile_reruns_what_depends_on_the_change_and_nothing_else(one, tmp_path, capfd):
@@ -215,7 +205,6 @@ def test_a_changed_profile_reruns_what_depends_on_the_change_and_nothing_else(on
         ("  samples: 32", "  samples: 31", {"attention": 1}),
         ("  seeds: [0]", "  seeds: [0, 1]", {"finetune": 1}),  # one more, not both
         ("  learning_rate: 1.0e-3", "  learning_rate: 4.0e-4", {"finetune": 1}),
-        ("  epochs_of: {sst2: 30}", "  epochs_of: {sst2: 31}", {"finetune": 1}),
         ("  epochs_of: {sst2: 30}", "  epochs_of: {sst2: 30}\n  length_of: {race: 160}", {"finetune": 1}),
         ("  steps: 90", "  steps: 91", {"pretrain": 1, "finetune": 1, "attention": 1}),
     ):

@@ -135,7 +135,7 @@ def averaged(tasks):
 
 
 def test_the_interval_of_an_average_covers_the_truth_as_often_as_it_says_and_p_agrees_with_it():
-    random, trials, hits = np.random.default_rng(7), 200, 0
+    random, trials, hits = np.random.default_rng(7), 100, 0
     for _ in range(trials):
         found = averaged([equals(random, 3, 80, random.normal(0, 0.1, 3)) for _ in range(3)])
         hits += found.low <= 0 <= found.high

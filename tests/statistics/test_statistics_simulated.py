@@ -1,6 +1,6 @@
 """Each interval covers as often as it says, and each test errs no more often, on simulated data.
 
-A few hundred draws in `make test`, thousands in the nightly run.
+A hundred and fifty draws in `make test`, thousands in the nightly run.
 """
 
 from math import inf, log
@@ -16,7 +16,7 @@ from saobp.study.paper import numbers
 from saobp.study.statistics import seeds
 from saobp.study.verdicts import attention, claims_and_measurements, gtd, outcomes, registry
 
-FEW, MANY = 300, 3000
+FEW, MANY = 150, 3000
 DRAWS = [pytest.param(FEW, id="few"), pytest.param(MANY, id="many", marks=pytest.mark.nightly)]
 
 

@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from saobp.study.figures import correlations
-from saobp.study.statistics import Estimate, trajectories
+from saobp.study.statistics import trajectories
 from saobp.study.texts import tables as texts
 
 
@@ -94,16 +94,6 @@ def test_a_panel_gives_r_over_checkpoints_beside_the_paper_s_and_names_an_opposi
     said = correlations.numbers(points.assign(model="mini", task="wikitext"))
     assert said["opposite"] == "Perplexity" and found.value > 0 > correlations.paper("wikitext")
     assert correlations.numbers(points.assign(model="mini", task="sst2"))["opposite"] == "none"
-
-
-@pytest.mark.parametrize(("found", "said"), [
-    (Estimate(0.65, 0.1, 0.9, 18), "opposite sign, r 0.65 [0.10, 0.90], paper -0.97 (n = 18)"),
-    (Estimate(-0.65, -0.9, -0.1, 18), "same sign, r -0.65 [-0.90, -0.10], paper -0.97 (n = 18)"),
-    (Estimate(0.3, -0.6, 0.9, 6), "not clear, r 0.30 [-0.60, 0.90], paper -0.97 (n = 6)"),
-    (Estimate(0.65, 0.1, 0.9, 2), "too few runs, r 0.65, paper -0.97 (n = 2)"),
-])  # fmt: skip
-def test_a_heading_names_the_sign_of_an_r_that_is_sure_and_marks_one_of_two_runs(found, said):
-    assert correlations.heading(found, -0.97) == said
 
 
 def test_the_claim_the_table_and_the_figure_have_one_r_of_gtd_and_perplexity():

@@ -15,7 +15,7 @@ from sklearn.linear_model import LogisticRegression
 
 from saobp.storyworld import inference, reading
 
-ITEMS, MARGIN = 4000, 0.03  # three points are nearly four standard deviations of a coin's 4,000 throws
+ITEMS, MARGIN = 2000, 0.03  # three points are nearly three standard deviations of a coin's 2,000 throws
 TASKS = {
     "rte": (inference.rte, "sentence1", "sentence2", "label"),
     "mnli": (inference.mnli, "premise", "hypothesis", "label"),

@@ -12,7 +12,7 @@ from saobp.storyworld.activities import STEPS
 COUNT = 160
 
 
-@pytest.fixture(params=(0, 11))
+@pytest.fixture(params=(0, pytest.param(11, marks=pytest.mark.nightly)))
 def seed(request):
     return request.param
 

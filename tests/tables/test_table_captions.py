@@ -9,9 +9,8 @@ import pytest
 
 from saobp.study import tables
 from saobp.study.setup import labels, paths
-from saobp.study.statistics import Estimate, estimates
+from saobp.study.statistics import estimates
 from saobp.study.tables import context
-from saobp.study.tables.cells import Cell
 
 MEANS = {
     "gtd": {"mean": 0.7512, "low": 0.7496, "high": 0.7528, "samples": 64.0, "undefined": 0.0},
@@ -72,13 +71,6 @@ def test_several_seeds_add_their_spread_to_that_of_the_texts():
     assert alike.half_width == pytest.approx(0.0016, rel=1e-3), "the texts' share stays"
 
 
-def test_the_caption_says_of_which_graph_clustering_and_betweenness_are():
-    assert "token graph (first 40 tokens, edges above 0.0001); n" in tables.table(1, [attention()]).caption
-    other = attention(graph_nodes=7, graph_threshold=0.5)
-    assert "token graph (first 7 tokens, edges above 0.5); n" in tables.table(1, [other]).caption
-    assert "token graph; n" in tables.table(1, [examples.finetune(tasks=("race",))]).caption
-
-
 @pytest.mark.parametrize(("number", "make", "model"), [(3, "pretrain", "small"), (7, "decoder", "gpt2-mini")])
 def test_a_perplexity_has_its_interval_over_sequences(number, make, model):
     run = getattr(examples, make)(model)
@@ -103,14 +95,6 @@ def test_the_column_of_wikitext_is_of_wikitext_where_every_run_was_measured_ther
     assert "Perplexity is of the first 8,192 tokens of wikitext-103-v1;" in newer.caption
     for table in (older, mixed):
         assert "Perplexity is of the held-out part of the training text;" in table.caption
-
-
-@pytest.mark.parametrize(
-    ("half", "text"),
-    [(7.494, "54.32 ± 7.49"), (0.0123, "54.32 ± 0.01"), (0.0031, "54.32 ± <0.01"), (0.00004, "54.32 ± <0.01")],
-)
-def test_a_number_has_the_digits_that_show_its_error(half, text):
-    assert Cell(ours=Estimate(54.321, 54.321 - half, 54.321 + half, 1, 9)).number() == text
 
 
 @pytest.mark.parametrize(
@@ -166,15 +150,6 @@ def test_values_on_one_matter_stand_together_with_their_models():
     runs = [examples.pretrain(size) | {"departures": [departure("steps", 20, steps)]} for size, steps in
             (("mini", 60000), ("medium", 245000))]  # fmt: skip
     assert context.departures(runs) == ["steps: 20, not 245000 (BERT-Medium) | 20, not 60000 (BERT-Mini)"]
-
-
-@pytest.mark.parametrize(("number", "said"), [(1, "1 epoch"), (0, "0 epochs"), (2, "2 epochs"), (2400, "2,400 epochs")])
-def test_a_count_of_one_is_singular(number, said):
-    assert labels.counted(number, "epoch") == said
-
-
-def test_words_are_joined_in_a_row():
-    assert labels.joined(["seeds"]) == "seeds" and labels.joined(["a", "b", "c"]) == "a, b and c"
 
 
 def test_every_tracked_caption_has_two_sentences_at_most_and_under_sixty_words():

@@ -15,7 +15,11 @@ from saobp.study.setup.studies import load_study
 from saobp.study.training import architectures, checkpoints, finetuning, pretraining
 
 STUDY = load_study("smoke")
-ASKED = [name for names in STUDY.finetune.groups.values() for name in names]
+KINDS = ("rte", "mnli", "stsb", "squad", "race")  # two classes, three, a similarity, a span, a choice
+ASKED = [
+    pytest.param(name, marks=[] if name in KINDS else pytest.mark.nightly)
+    for names in STUDY.finetune.groups.values() for name in names
+]  # fmt: skip
 RECIPE = dataclasses.replace(
     STUDY.finetune, curve=0, epochs=2, epochs_of={}, learning_rate=5e-4, limit_train=40, limit_evaluation=24, batch=8,
     length=96,

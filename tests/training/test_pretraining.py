@@ -11,12 +11,11 @@ import torch
 from filelock import FileLock
 from safetensors.torch import load_file
 from small_hub import write_split
-from small_models import word_tokenizer
 
 from saobp.study.data import sources, splits
 from saobp.study.setup import paths
 from saobp.study.setup.studies import load_study
-from saobp.study.training import architectures, checkpoints, pretraining
+from saobp.study.training import checkpoints, pretraining
 
 
 @pytest.mark.parametrize(("given", "said"), [
@@ -33,45 +32,28 @@ def test_a_wrong_name_is_one_line(given, said, capsys, monkeypatch):
     assert stopped.value.code == 2 and line.startswith("saobp: ") and said in line and line.count("\n") == 1
 
 
-def launched(folder):
-    """Start a run of two processes; its work goes below `folder`."""
+def test_processes_wait_together_for_another_run_and_train_on_from_where_it_came_as_one_would(tmp_path):
+    alone = distributed_pretraining.train(tmp_path / "alone")  # with a penalty, which processes share
+    start = load_file(tmp_path / "alone" / "work" / "checkpoint-10" / "model.safetensors")
+    folder = tmp_path / "together"
+    (folder / "work").mkdir(parents=True)
     command = [sys.executable, "-W", "ignore", distributed_pretraining.__file__, str(folder)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory):
-    """The folder of a finished run of two processes."""
-    folder = tmp_path_factory.mktemp("shared")
-    run = launched(folder)
-    said = run.communicate(timeout=600)[0]
-    assert run.returncode == 0, said
-    return folder
-
-
-def test_two_processes_train_the_model_that_one_trains(shared, tmp_path):  # with a penalty, which they share
-    assert checkpoints.newest_whole(shared / "work").name == "checkpoint-20"
-    alone, together = distributed_pretraining.train(tmp_path), load_file(shared / "end.safetensors")
-    start = architectures.encoder("mini-quarter", word_tokenizer(), dropout=0.0, seed=1).state_dict()
-    for name, weights in alone.items():
-        torch.testing.assert_close(together[name], weights, rtol=1e-3, atol=1e-4)
-    moved = max((alone[name] - start[name]).abs().max() for name in alone)
-    assert moved > 1e-2  # a hundred times what the two may differ by
-
-
-def test_the_processes_of_a_run_wait_together_for_another_run_and_continue_from_where_it_came(shared, tmp_path):
-    (tmp_path / "work").mkdir()
-    with FileLock(tmp_path / "work" / ".lock"):  # another run holds the folder ...
-        waiting = launched(tmp_path)
-        while len(list(tmp_path.glob("ready-*"))) < distributed_pretraining.PROCESSES and waiting.poll() is None:
+    with FileLock(folder / "work" / ".lock"):  # another run holds the folder ...
+        run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        while len(list(folder.glob("ready-*"))) < distributed_pretraining.PROCESSES and run.poll() is None:
             time.sleep(0.2)
         time.sleep(5)
-        assert waiting.poll() is None and not list((tmp_path / "work").glob("checkpoint-*"))
+        assert run.poll() is None and not list((folder / "work").glob("checkpoint-*"))
         # ... writes a checkpoint, and lets go
-        shutil.copytree(shared / "work" / "checkpoint-10", tmp_path / "work" / "checkpoint-10")
-    said = waiting.communicate(timeout=300)[0]
-    assert waiting.returncode == 0 and "continuing from checkpoint-10" in said, said
-    assert (tmp_path / "work" / "checkpoint-20").is_dir()
+        shutil.copytree(tmp_path / "alone" / "work" / "checkpoint-10", folder / "work" / "checkpoint-10")
+    said = run.communicate(timeout=300)[0]
+    assert run.returncode == 0 and "continuing from checkpoint-10" in said, said
+    assert checkpoints.newest_whole(folder / "work").name == "checkpoint-20"
+    together = load_file(folder / "end.safetensors")
+    for name, weights in alone.items():
+        torch.testing.assert_close(together[name], weights, rtol=1e-3, atol=1e-4)
+    moved = max((alone[name] - start[name]).abs().max() for name in alone.keys() & start)
+    assert moved > 1e-2, moved  # a hundred times what the two may differ by
 
 
 def test_wikitext_is_measured_where_the_source_has_it_and_its_text_is_the_one_named(tmp_path, monkeypatch):

@@ -280,7 +280,7 @@ def test_a_run_notes_who_trained_it_on_what_and_a_continued_one_both(tokenizer, 
     assert second["commit"] == "def456" and f"checkpoint-{second['step']}" == before.name
 
 
-@pytest.mark.parametrize("last", [15, 30])  # with steps to go, and at the very end, behind the last log
+@pytest.mark.parametrize("last", [5, 10])  # with steps to go, and at the very end, behind the last log
 def test_weights_that_are_no_numbers_never_push_out_the_last_good_checkpoint(tmp_path, last):
     class Poison(TrainerCallback):
         def on_step_end(self, args, state, control, model=None, **kwargs):
@@ -290,7 +290,7 @@ def test_weights_that_are_no_numbers_never_push_out_the_last_good_checkpoint(tmp
     model = network("original")
     said = rf"weights are no numbers at step {last} \(learning rate "
     with pytest.raises(TrainingFailed, match=f"{said}.*checkpoint-{last - 1}: lower the learning rate"):
-        pretrain(model, tmp_path, Poison(), save_every=1)
+        pretrain(model, tmp_path, Poison(), steps=10, save_every=1)
     assert checkpoints.newest_whole(tmp_path, lambda text: None).name == f"checkpoint-{last - 1}"
 
 
@@ -322,11 +322,10 @@ def test_a_full_disk_stops_the_run_and_keeps_the_last_good_checkpoint(tokenizer,
     assert train().bert.encoder.layer[0].attention.self.query.weight.isfinite().all()  # and goes on from there
 
 
-@pytest.mark.parametrize("precision", ["auto", "bf16", "fp32"])
-def test_every_precision_trains_with_and_without_an_accelerator(precision, tmp_path):
+def test_a_model_trains_in_the_precision_that_was_measured_to_be_the_faster(tmp_path):
     model = network(dropout=0.1)
     before = model.bert.encoder.layer[0].attention.self.query.weight.clone()
-    pretrain(model, tmp_path, steps=5, save_every=5, warmup=1, precision=precision)
+    pretrain(model, tmp_path, steps=5, save_every=5, warmup=1, precision="auto")
     after = model.bert.encoder.layer[0].attention.self.query.weight
     assert after.isfinite().all() and not torch.equal(before, after.to(before))
 
