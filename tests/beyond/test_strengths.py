@@ -12,10 +12,9 @@ from saobp.study.figures import strengths as figure
 from saobp.study.setup.recipes import Beyond, Larger
 
 PLAN = Beyond(
-    model="mini-quarter", strengths=[], pretrain=RECIPE, larger=[Larger(model="small-quarter")], learned=["layer"]
-)
-
-
+    model="mini-quarter", strengths=[], pretrain=replace(RECIPE, steps=12, warmup=2),
+    larger=[Larger(model="small-quarter")], learned=["layer"],
+)  # fmt: skip
 NAN = {"reason": "the loss is nan", "message": ""}
 
 
@@ -120,7 +119,7 @@ def test_larger_models_are_trained_by_the_same_recipe_and_strengths_learned_by_l
     assert strengths.learned([taught]).empty
     drawn = figure.of([taught])
     assert drawn["learned"].tolist() == ["layer"]
-    assert drawn["strength"].tolist() == pytest.approx([went[went["step"] == 30]["strength"].mean()])
+    assert drawn["strength"].tolist() == pytest.approx([went[went["step"] == 12]["strength"].mean()])
     axes = figure.plot(pd.concat([drawn, drawn.assign(learned="", strength=0.1)]), 8).axes
     assert [line.get_marker() for line in axes[0].lines].count("D") == 1
     assert axes[-1].get_legend().get_texts()[-1].get_text().startswith("λ learned by each layer")

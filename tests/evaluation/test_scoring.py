@@ -95,9 +95,6 @@ def test_below_chance_needs_more_than_bad_luck():
     assert below(40, 100) is False  # its interval reaches 50.3
     assert below(39, 100) is True  # 49.3
     assert below(1, 4) is False
-
-
-def test_a_reversed_correlation_is_below_chance():
     gold = np.linspace(0, 5, 40)
     assert score(TASKS["stsb"], -gold, rows(gold))["below_chance"] is True
     assert score(TASKS["stsb"], gold, rows(gold))["below_chance"] is False

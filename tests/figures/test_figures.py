@@ -11,7 +11,6 @@ import pandas as pd
 import PIL.Image
 import pytest
 import torch
-from matplotlib.figure import Figure
 from scipy import stats
 
 import saobp
@@ -211,15 +210,7 @@ def small():
 
 
 @pytest.fixture(scope="module")
-def here():
-    """Figures are drawn in this process: in those of `publish` the report's tests draw."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(publishing, "ProcessPoolExecutor", lambda count, mp_context: ThreadPoolExecutor(1))
-        yield
-
-
-@pytest.fixture(scope="module")
-def published(small, here, tmp_path_factory):
+def published(small, tmp_path_factory):
     return figures.publish(small, tmp_path_factory.mktemp("published"), formats=("svg", "csv"))
 
 
@@ -291,15 +282,6 @@ def test_figure_1_is_minilm_s_head_with_the_largest_column_and_its_rows_sum_to_o
     words = [text.get_text() for text in figures.figure(1, []).axes[3].texts]
     mass = said["map"]["raw"][said["tokens"].index("trophy")][maps.numbers(frame)["place"]]
     assert words[:3] == ["trophy", f"{mass:.2f}", f"×{1 - (1 - np.exp(-said['strength'])) * mass:.2f}"]
-
-
-def test_a_grey_line_that_leaves_the_axis_is_named_with_its_highest_value():
-    rows = [
-        (name, x, value, 0.0, 0.1) for name, value in (("low", 0.05), ("elemmul", 0.4), ("high", 0.1)) for x in (1, 2)
-    ]
-    frame = pd.DataFrame(rows, columns=["algorithm", "x", "value", "low", "high"]).assign(seed=np.nan)
-    words = [text.get_text() for text in grids.difference_axes(Figure().subplots(), frame, "gtd").texts]
-    assert words == ["↑ ElemMul, to +0.40"]
 
 
 def test_figure_2_is_original_and_figure_5_every_algorithm(records):
@@ -521,8 +503,9 @@ def manifest(folder):
     return json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
 
 
-def test_the_tracked_figures_are_what_the_tracked_records_give(here, tmp_path, monkeypatch):
+def test_the_tracked_figures_are_what_the_tracked_records_give(tmp_path, monkeypatch):
     """Every table, figure, caption and its data are made again; pictures are laid out, and not rendered."""
+    monkeypatch.setattr(publishing, "ProcessPoolExecutor", lambda count, mp_context: ThreadPoolExecutor(1))
     monkeypatch.setattr(figures, "publish", partial(figures.publish, formats=("csv",)))
     results.draw(tmp_path)
     drawn, tracked = ({p.name for p in folder.iterdir() if p.suffix in (".csv", ".md", ".tex")}

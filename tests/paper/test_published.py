@@ -22,9 +22,6 @@ def test_cells_spot_checked_against_the_page(paper):
     keys = {"model": "Mini", "algorithm": "Low", "phase": "train", "metric": "step_per_s (ms)"}
     assert paper.value(9, **keys) == 48.54
     assert paper.claim("C15") == 0.05
-
-
-def test_printed_keeps_the_characters_of_the_page(paper):
     assert paper.printed(4, model="Mini", metric="params") == "~11M"
     assert paper.printed(2, model="Medium", algorithm="ElemMul", metric="GLUE") == "67.40"
 

@@ -49,10 +49,6 @@ def test_a_run_belongs_to_the_one_that_shares_most_with_it(runs, values, chosen)
     assert executed.closest(run, "05-finetune", runs).name == f"05-finetune-{chosen}-42"
 
 
-def test_a_notebook_that_was_not_run_has_no_page(runs):
-    assert executed.closest(runs[0], "07-decoder", runs) is None
-
-
 def test_readers_see_the_parameters_as_one_line_and_no_machinery():
     node = notebook(model="mini", algorithm="high", seed=7)
     cells = executed.shown(executed.Executed("04-pretrain-mini-high-7", node, {})).cells
@@ -66,11 +62,6 @@ def test_a_default_cell_that_is_given_whole_is_not_shown():
     node = notebook(model="mini", algorithm="high", seed=7, length=9)
     sources = [cell.source for cell in executed.shown(executed.Executed("04-pretrain", node, {})).cells]
     assert len(sources) == 3 and not any("# tokens" in source for source in sources)
-
-
-def test_the_title_is_read_from_the_first_line():
-    assert executed.title(notebook()) == "04 Pretraining"
-    assert executed.title(new_notebook(cells=[new_markdown_cell("# Bare\n\nText.")])) == "Bare"
 
 
 def printed(node):

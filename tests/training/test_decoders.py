@@ -84,7 +84,7 @@ def test_a_decoder_is_asked_where_there_is_no_split_to_train_on(texts, tmp_path)
 
 @pytest.mark.parametrize("name", ["race", "boolq"])
 def test_a_decoder_with_random_weights_answers_variously_and_is_at_chance(name, texts, source):
-    plan = dataclasses.replace(STUDY.decoder, tasks=[name], limit_evaluation=200)
+    plan = dataclasses.replace(STUDY.decoder, tasks=[name], limit_evaluation=100)
     network = decoders.untrained(STUDY, "mini-quarter", "high", 0, texts[0])
     found = decoders.asked(dataclasses.replace(STUDY, decoder=plan), network, texts[0], source)[0][name]
     assert not found["constant"]

@@ -207,7 +207,7 @@ def test_a_process_takes_one_device_however_many_there_are(tmp_path, monkeypatch
 def test_a_run_whose_checkpoints_are_all_damaged_starts_again_and_clears_away_checkpoints_alone(tmp_path):
     aside = tmp_path / "checkpoint-3.bak"
     aside.mkdir()
-    for steps, kept in ((30, ["checkpoint-24", "checkpoint-30"]), (12, ["checkpoint-6", "checkpoint-12"])):
+    for steps, kept in ((18, ["checkpoint-12", "checkpoint-18"]), (12, ["checkpoint-6", "checkpoint-12"])):
         pretrain(network(), tmp_path, steps=steps)
         assert aside.is_dir() and [path.name for path in checkpoints.written(tmp_path)] == kept
         assert checkpoints.newest_whole(tmp_path).name == kept[-1]
@@ -309,7 +309,7 @@ def test_a_full_disk_stops_the_run_and_keeps_the_last_good_checkpoint(tokenizer,
     def train(*callbacks):
         model = network(dropout=0.1)
         masking = SeededMasking(tokenizer, 0.15, 1)
-        pretrain(model, tmp_path / "work", *callbacks, masking=masking)
+        pretrain(model, tmp_path / "work", *callbacks, masking=masking, steps=12)
         return model
 
     limit = resource.getrlimit(resource.RLIMIT_FSIZE)
