@@ -86,7 +86,7 @@ def test_a_size_by_a_recipe_of_its_own_is_trained_by_it_and_stands_by_itself(tmp
     assert found[key].replace({np.nan: None}).tolist() == [*columns, own]
     given = {"text": RandomText(), "held_out": RandomText(), "tokenizer": word_tokenizer(), "folder": tmp_path}
     sizes = [Larger(model="mini-narrow", **({key: usual} if usual else {})), Larger(model="mini-narrow", **{key: own})]
-    short = replace(RECIPE, steps=6, warmup=2, evaluations=1)
+    short = replace(RECIPE, steps=2, warmup=1, evaluations=1)
     runs = strength_training.larger(replace(PLAN, larger=sizes, pretrain=short), **given)
     assert [one[key] for one in runs] == [usual] * 2 + [own] * 2
     first, last = ([one["curve"][end]["loss"] for one in (runs[0], runs[2])] for end in (0, -1))

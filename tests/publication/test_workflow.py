@@ -205,7 +205,6 @@ def test_a_changed_profile_reruns_what_depends_on_the_change_and_nothing_else(on
         ("  samples: 32", "  samples: 31", {"attention": 1}),
         ("  seeds: [0]", "  seeds: [0, 1]", {"finetune": 1}),  # one more, not both
         ("  learning_rate: 1.0e-3", "  learning_rate: 4.0e-4", {"finetune": 1}),
-        ("  epochs_of: {sst2: 30}", "  epochs_of: {sst2: 30}\n  length_of: {race: 160}", {"finetune": 1}),
         ("  steps: 90", "  steps: 91", {"pretrain": 1, "finetune": 1, "attention": 1}),
     ):
         one.write_text(text.replace(old, new))
