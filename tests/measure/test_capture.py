@@ -206,45 +206,36 @@ def test_a_model_that_has_diverged_is_counted_not_hidden(tmp_path):
 # --- what may be asked for
 
 
-def test_graph_measures_are_those_of_the_first_real_tokens(tmp_path):
-    model = bert(attn_implementation="eager").eval()
-    run(model, batches(), tmp_path / "a.parquet", graph_nodes=5, graph_threshold=0.01)
-    table = frame(tmp_path / "a.parquet")
+def test_graph_measures_are_those_of_the_first_real_tokens_and_kept_maps_are_whole_and_without_padding(tmp_path):
+    model = bert("high").eval()
+    options = {"graph_nodes": 5, "graph_threshold": 0.01, "keep_maps": 3, "part_samples": 2}
+    run(model, batches(2), tmp_path / "a.parquet", **options)
+    table, kept = frame(tmp_path / "a.parquet"), np.load(tmp_path / "a.maps.npz")
+    assert sorted(kept.files) == sorted(f"{n}_{i}" for n in ("raw", "refined", "input_ids") for i in range(3))
     for sample, tokens in enumerate(samples()):
-        with torch.no_grad():
-            maps = model(tokens[None], output_attentions=True).attentions
-        for name, values in graph_measures(maps[1][0], 5, 0.01).items():
+        raw, refined = seen(model, tokens)
+        for name, values in graph_measures(raw[1], 5, 0.01).items():
             close(table.loc[[(sample, 1, head, "raw") for head in range(2)], name], values, equal_nan=True)
+        if sample < 3:
+            assert kept[f"input_ids_{sample}"].tolist() == tokens.tolist()
+            close(kept[f"raw_{sample}"], raw)
+            close(kept[f"refined_{sample}"], refined)
 
 
-def test_kept_maps_are_whole_and_without_padding(tmp_path):
-    run(bert("high"), batches(2), tmp_path / "a.parquet", keep_maps=3, part_samples=2)
-    with np.load(tmp_path / "a.maps.npz") as maps:
-        assert sorted(maps.files) == sorted(f"{n}_{i}" for n in ("raw", "refined", "input_ids") for i in range(3))
-        for sample, tokens in enumerate(samples()[:3]):
-            assert maps[f"raw_{sample}"].shape == (2, 2, len(tokens), len(tokens))
-            assert maps[f"input_ids_{sample}"].tolist() == tokens.tolist()
-            np.testing.assert_allclose(maps[f"refined_{sample}"].sum(-1), 1, atol=1e-5)
-
-
-def test_a_vocabulary_falls_into_cls_sep_punctuation_and_content():
+def test_the_shares_of_cls_sep_punctuation_and_content_sum_to_one_and_are_those_of_their_columns(tmp_path):
     names, classes = token_classes(Tokenizer())
     assert names == ("cls", "sep", "punctuation", "content")
     assert classes[:10].tolist() == [3, 3, 0, 1, 2, 2, 2, 2, 3, 3]
-
-
-def test_the_shares_of_the_token_classes_sum_to_one_and_are_those_of_their_columns(tmp_path):
     tokens = torch.tensor([[2, 10, 4, 11, 3], [2, 12, 3, 0, 0]])
-    data = [{"input_ids": tokens, "attention_mask": (tokens > 0).long()}]
     model = bert("high").eval()
+    data = [{"input_ids": tokens, "attention_mask": (tokens > 0).long()}]
     run(model, data, tmp_path / "a.parquet", tokenizer=Tokenizer())
     table = frame(tmp_path / "a.parquet")
-    shares = table[[name for name in table if name.startswith("mass_")]]
-    np.testing.assert_allclose(shares.sum(axis=1), 1, atol=1e-5)
+    np.testing.assert_allclose(table[[f"mass_{name}" for name in names]].sum(axis=1), 1, atol=1e-5)
     refined = seen(model, tokens[0])[1][0]
-    for name, columns in (("mass_cls", [0]), ("mass_sep", [4]), ("mass_punctuation", [2]), ("mass_content", [1, 3])):
+    for name, columns in zip(names, ([0], [4], [2], [1, 3])):
         expected = refined[..., columns].sum(-1).mean(-1)
-        close(table.loc[[(0, 0, head, "refined") for head in range(2)], name], expected)
+        close(table.loc[[(0, 0, head, "refined") for head in range(2)], f"mass_{name}"], expected)
 
 
 def test_without_a_cls_token_the_first_real_token_has_a_class_of_its_own(tmp_path):
