@@ -31,17 +31,11 @@ def equation_11(attention, strength, *, low=False, exclude_self=True, causal=Fal
     psi = potts(strength, low)
     real = [True] * length if mask is None else mask.tolist()
     refined = torch.zeros(length, length, dtype=torch.float64)
-    for j in range(length):
-        if not real[j]:
-            continue
-        beliefs = []
-        for k in range(length):
-            product = float(attention[j, k])
-            for i in range(length):
-                if not real[i] or (exclude_self and i == j) or (causal and i > j):
-                    continue
-                product *= message(attention[i], k, psi) / psi(0, 1)  # so that no message is a message of 1
-            beliefs.append(product)
+    for j in filter(real.__getitem__, range(length)):
+        beliefs = [float(attention[j, k]) for k in range(length)]
+        for k, i in itertools.product(range(length), repeat=2):
+            if real[i] and not (exclude_self and i == j) and not (causal and i > j):
+                beliefs[k] *= message(attention[i], k, psi) / psi(0, 1)  # so that no message is a message of 1
         refined[j] = torch.tensor(normalised(beliefs), dtype=torch.float64)
     return refined
 
@@ -51,12 +45,10 @@ def equation_15(attention, *, causal=False, mask=None):
     length = len(attention)
     real = [True] * length if mask is None else mask.tolist()
     refined = torch.zeros(length, length, dtype=torch.float64)
-    for i in range(length):
-        for j in range(length):
-            if real[i] and real[j] and not (causal and j > i):
-                refined[i, j] = sum(float(attention[i, k] * attention[j, k]) for k in range(length))
-        if real[i]:
-            refined[i] /= refined[i].sum()
+    for i, j in itertools.product(range(length), repeat=2):
+        if real[i] and real[j] and not (causal and j > i):
+            refined[i, j] = sum(float(attention[i, k] * attention[j, k]) for k in range(length))
+    refined[real] /= refined[real].sum(1, keepdim=True)
     return refined
 
 
@@ -70,12 +62,10 @@ def algorithm_1(attention, strength, reading="intended"):
     """
     length = len(attention)
     refined = torch.zeros(length, length, dtype=torch.float64)
-    m = torch.zeros(length, length, dtype=torch.float64)
-    mp = torch.zeros(length, length, dtype=torch.float64)
+    m, mp = torch.zeros_like(refined), torch.zeros_like(refined)
     for j in range(length):
         for i in range(length):
-            s_i = attention[i].sum()
-            m[i] = math.exp(strength) * s_i + (1 - math.exp(strength)) * attention[i]
+            m[i] = math.exp(strength) * attention[i].sum() + (1 - math.exp(strength)) * attention[i]
             mp[i] = m[i].prod() / m[i]
         choices = {
             "intended": m.prod(0) / m[j],
