@@ -21,12 +21,9 @@ from saobp.study.data.sources import DataError, FolderSource
 from saobp.study.setup import paths
 from saobp.study.setup.studies import Study, StudyError, load_study
 
-COUNTS = {"refine": (100, 5000), "attention": (75, 3000), "loaders": (40, 1500), "profile": (50, 1500)}
 SMOKE = yaml.safe_load((paths.root() / "notebooks" / "studies" / "smoke.yaml").read_text())
 
-junk = st.one_of(
-    st.none(), st.booleans(), st.integers(-3, 70), st.floats(), st.text(max_size=5), st.lists(st.integers())
-)
+junk = st.none() | st.booleans() | st.integers(-3, 70) | st.floats() | st.text(max_size=5) | st.lists(st.integers())
 odd = st.sampled_from([0.0, 1.0, -1.0, 0.5, 1e-40, 1e30, math.nan, math.inf, -math.inf])
 floating = st.sampled_from([torch.float32, torch.float32, torch.float64, torch.bfloat16, torch.float16])
 REFINEMENT = {
@@ -34,13 +31,13 @@ REFINEMENT = {
 }  # fmt: skip
 
 
-def both(what, **strategies):
+def both(*counts, **strategies):
     """Run a check on the cases of `make test`, and, as another test, on those of the nightly run."""
 
     usual = {"deadline": None, "suppress_health_check": list(HealthCheck)}
 
     def decorate(check):
-        usually, nightly = (settings(max_examples=n, **usual)(given(**strategies)(check)) for n in COUNTS[what])
+        usually, nightly = (settings(max_examples=n, **usual)(given(**strategies)(check)) for n in counts)
         return usually, pytest.mark.nightly(nightly)
 
     return decorate
@@ -109,7 +106,7 @@ def refinements(draw):
     return sensible_or_spoilt(draw, arguments)
 
 
-@both("refine", arguments=refinements())
+@both(100, 5000, arguments=refinements())
 def check_refine(arguments):
     refined = answer_or_line(ValueError, lambda: refine(**arguments))
     if refined is None:
@@ -136,7 +133,7 @@ def attentions(draw):
     return sensible_or_spoilt(draw, arguments | {"exclude_self": draw(st.booleans())})
 
 
-@both("attention", arguments=attentions())
+@both(75, 3000, arguments=attentions())
 def check_attention(arguments):
     output = answer_or_line(ValueError, lambda: saobp_attention(**arguments))
     if output is None:
@@ -149,16 +146,13 @@ def check_attention(arguments):
 
 def damaged(draw, content):
     """Cut, flip or replace bytes of a file."""
-    kind = draw(st.sampled_from(["cut", "flip", "other"]))
-    if kind == "cut":
-        return content[: draw(st.integers(0, len(content)))]
-    if kind == "flip":
-        place = draw(st.integers(0, len(content) - 1))
-        return content[:place] + bytes([content[place] ^ draw(st.integers(1, 255))]) + content[place + 1 :]
-    return draw(st.binary(max_size=40))
+    place = draw(st.integers(0, len(content) - 1))
+    flipped = bytes([content[place] ^ draw(st.integers(1, 255))])
+    cut, other = content[:place], draw(st.binary(max_size=40))
+    return draw(st.sampled_from([cut, cut + flipped + content[place + 1 :], other]))
 
 
-@both("loaders", data=st.data())
+@both(40, 1500, data=st.data())
 def check_loaders(data):
     with tempfile.TemporaryDirectory() as name:
         root = Path(name)
@@ -214,7 +208,7 @@ def profiles(draw):
     return values
 
 
-@both("profile", values=profiles())
+@both(50, 1500, values=profiles())
 def check_profile(values):
     with tempfile.TemporaryDirectory() as name:
         file = Path(name) / "smoke.yaml"

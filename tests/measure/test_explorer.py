@@ -99,10 +99,8 @@ def causal():
     return collected("causal")
 
 
-@pytest.fixture(scope="module", params=["bidirectional", "causal"])
+@pytest.fixture(scope="module", params=[pytest.param(k, marks=needs_browser) for k in ("bidirectional", "causal")])
 def browsed(request, tmp_path_factory):
-    if BROWSER is None:
-        pytest.skip("no chromium here: apt-get install chromium")
     data = collected(request.param)
     return data, *browse(tmp_path_factory.mktemp("explorer"), data)
 

@@ -252,26 +252,20 @@ def test_what_no_cache_can_carry_is_refused_and_works_without(options, message):
 
 def test_caches_that_cannot_carry_the_sums_are_refused():
     model, ids = refined("llama"), tokens()
-    caches = {
-        "StaticCache": StaticCache(config=model.config, max_cache_len=32),
-        "offloaded": DynamicCache(),
-        "filled without": DynamicCache(),
-        "other options": DynamicCache(),
-    }
-    build("llama")(ids, past_key_values=caches["filled without"])
-    refined("llama", "low")(ids, past_key_values=caches["other options"])
-    caches["offloaded"].offloading = True
-    for message, cache in caches.items():
+    offloaded, plain, other = (DynamicCache() for _ in range(3))
+    offloaded.offloading = True
+    build("llama")(ids, past_key_values=plain)
+    refined("llama", "low")(ids, past_key_values=other)
+    static = StaticCache(config=model.config, max_cache_len=32)
+    for message, cache in (
+        ("StaticCache", static), ("offloaded", offloaded), ("filled without", plain), ("other options", other),
+    ):  # fmt: skip
         with pytest.raises(ValueError, match=message):
             model(ids, past_key_values=cache)
-    refusals = {
-        "static": "StaticCache",
-        "offloaded_static": "StaticCache",
-        "sliding_window": "StaticCache",
-        "offloaded": "an offloaded cache cannot carry the column sums",
-        "paged": "saobp is not supported for continuous batching",
-    }
-    for kind, message in refusals.items():
+    kinds = dict.fromkeys(("static", "offloaded_static", "sliding_window"), "StaticCache")
+    kinds["offloaded"] = "an offloaded cache cannot carry the column sums"
+    kinds["paged"] = "saobp is not supported for continuous batching"
+    for kind, message in kinds.items():
         with pytest.raises(ValueError, match=message):
             model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=2, cache_implementation=kind)
     assert not issubclass(QuantizedCache, DynamicCache)  # which is what admits a cache

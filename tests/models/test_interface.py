@@ -137,14 +137,11 @@ def test_trainer_trains_in_bfloat16_with_checkpointing(family, tmp_path):
         assert torch.equal(run(loaded, tokens()).float(), run(model.eval(), tokens()))
 
 
-def graph_backends():
-    """Return the compilers to try: one that needs no C++ compiler, and one that does."""
-    missing = pytest.mark.skipif(not shutil.which("c++") and not shutil.which("g++"), reason="no C++ compiler")
-    return ["aot_eager", pytest.param("inductor", marks=[missing, pytest.mark.slow])]
+NO_COMPILER = pytest.mark.skipif(not shutil.which("c++") and not shutil.which("g++"), reason="no C++ compiler")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("backend", graph_backends())
+@pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=NO_COMPILER)])
 @pytest.mark.parametrize("family", ["bert", "llama"])
 @pytest.mark.filterwarnings("default")  # the compilers' own warnings are not ours to mend
 def test_compiled_models_agree_with_eager(family, backend):

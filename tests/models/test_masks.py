@@ -76,22 +76,13 @@ def added(lowest: float, dtype: torch.dtype = torch.float32):
     return lambda shown: torch.zeros(shown.shape, dtype=dtype).masked_fill(~shown, lowest)
 
 
-FORMS = {
-    "boolean": lambda shown: shown.clone(),
-    "lowest": added(torch.finfo(torch.float32).min),
-    "-inf": added(float("-inf")),
-    "-1e4": added(-1e4),
-    "-1e9": added(-1e9),
-    "-100": added(-100.0),
-    "-50": added(-50.0),
-    "-999": added(-999.0),
-    "bfloat16, -100": added(-100.0, torch.bfloat16),
-    "float64": added(torch.finfo(torch.float64).min, torch.float64),
-    "float16": added(torch.finfo(torch.float16).min, torch.float16),
-    "float16, -1e4": added(-1e4, torch.float16),
-    "bfloat16": added(torch.finfo(torch.bfloat16).min, torch.bfloat16),
-    "bfloat16, -1e4": added(-1e4, torch.bfloat16),
-}
+LOWEST = {
+    torch.float32: [float("-inf"), -1e4, -1e9, -100.0, -50.0, -999.0], torch.float64: [torch.finfo(torch.float64).min],
+    torch.float16: [torch.finfo(torch.float16).min, -1e4],
+    torch.bfloat16: [torch.finfo(torch.bfloat16).min, -1e4, -100.0],
+}  # fmt: skip
+FORMS = {"boolean": Tensor.clone, "lowest": added(torch.finfo(torch.float32).min)}
+FORMS |= {f"{dtype}, {lowest}": added(lowest, dtype) for dtype in LOWEST for lowest in LOWEST[dtype]}
 
 
 def oracle(raw: Tensor, shown: Tensor, factor: str, strength: float) -> Tensor:
