@@ -282,15 +282,13 @@ def test_a_repository_that_is_nowhere_is_asked_for_once(monkeypatch, tmp_path, c
     assert asked == [1]
 
 
-def test_a_repository_of_the_hub_is_taken_from_the_mirror(monkeypatch, folders, tmp_path):
+def test_a_repository_of_the_hub_is_taken_from_the_mirror_and_a_public_model_from_the_package(
+    monkeypatch, folders, tmp_path
+):
     shutil.copytree(folders["gpt2"], tmp_path / "owner" / "decoder")
     monkeypatch.setenv("SAOBP_DATA", str(tmp_path))
     opened = opening.open_model("owner/decoder")
     assert opened.name == "owner/decoder" and isinstance(opened.model, hf.GPT2LMHeadModel)
-
-
-def test_the_repository_of_a_public_model_is_found_wherever_its_short_name_is(monkeypatch, tmp_path):
-    monkeypatch.setenv("SAOBP_DATA", str(tmp_path))  # a mirror without it: the packaged copy is read
     by_repository, by_name = (opening.open_model(name) for name in ("sentence-transformers/all-MiniLM-L6-v2", "minilm"))
     assert by_repository.name == by_name.name == "sentence-transformers/all-MiniLM-L6-v2"
     assert by_repository.model.name_or_path == by_name.model.name_or_path

@@ -56,10 +56,10 @@ def full_logits(model, ids):
         return model(ids, use_cache=False).logits
 
 
-def continued(model, ids, *sizes):
+def continued(model, ids, *sizes, grad=False):
     """Return the logits of each of the parts that some ids are read in, one after the other, and the cache."""
     cache = DynamicCache(config=model.config)
-    with torch.no_grad():
+    with torch.set_grad_enabled(grad):
         return [model(part, past_key_values=cache).logits for part in ids.split(sizes, dim=1)], cache
 
 
@@ -133,15 +133,8 @@ def test_any_split_of_the_rows_gives_the_full_forward(family, tile, monkeypatch)
     model, ids = refined(family), tokens(2, 14)
     expected = full_logits(model, ids)
     for lengths in ((14,), (9, 1, 1, 3), (1,) * 14, (5, 9)):
-        torch.testing.assert_close(torch.cat(continued(model, ids, *lengths)[0], 1), expected, **CLOSE)
-
-
-def test_a_cache_filled_in_training_goes_on_as_the_full_forward():
-    model, ids = refined("llama"), tokens(2, 14)
-    cache = DynamicCache()
-    first = model(ids[:, :9], past_key_values=cache).logits
-    second = model(ids[:, 9:], past_key_values=cache).logits
-    torch.testing.assert_close(torch.cat([first, second], 1), full_logits(model, ids), **CLOSE)
+        for grad in (False, True) if lengths == (5, 9) else (False,):
+            torch.testing.assert_close(torch.cat(continued(model, ids, *lengths, grad=grad)[0], 1), expected, **CLOSE)
 
 
 @pytest.mark.parametrize("family", CAUSAL)

@@ -178,20 +178,6 @@ def test_an_encoder_under_a_causal_mask_does_not_see_the_future(family, factor, 
     assert (first[:, 6:] - second[:, 6:]).abs().max() > 1e-3
 
 
-@pytest.mark.parametrize("family", DECODERS)
-def test_a_branch_of_a_tree_is_refined_as_if_it_were_alone(family):
-    model = saobp.apply(build(family), "high", 1.5)
-    ids, shown = tokens(1, LENGTH), tree()
-    depth = shown.sum(-1) - 1
-    with torch.no_grad():
-        mask = FORMS["lowest"](shown[None, None])
-        whole = model(ids, attention_mask=mask, position_ids=depth[None], use_cache=False).logits
-        for leaf in (4, 5, 6, 8):
-            branch = shown[leaf]
-            alone = model(ids[:, branch], use_cache=False).logits
-            torch.testing.assert_close(whole[:, branch], alone, **CLOSE)
-
-
 @pytest.mark.parametrize("family", ["bert", "llama"])
 def test_a_window_is_refined_by_all_rows_or_by_the_earlier_ones(family):
     near = (torch.arange(LENGTH)[:, None] - torch.arange(LENGTH)).abs() <= 2
