@@ -17,7 +17,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from saobp import saobp_attention
 from saobp.fused.scores import in_quick_type
 from saobp.study.cost.length import DIRECTIONS, WAYS, forward, forward_and_backward, peak
-from saobp.study.cost.timing import THREADS, circumstances, in_a_process, interleaved, operation_times
+from saobp.study.cost.timing import THREADS, circumstances, fresh, interleaved, operation_times
 from saobp.study.setup.paths import write_text
 from saobp.study.setup.records import device
 
@@ -50,7 +50,7 @@ def one_shape(shape: tuple[int, ...], rounds: int, compiled: bool) -> list[dict]
         calls = {name: call for name, call in calls.items() if name in PLAIN or runs(name, call)}
         for name, found in interleaved(calls, rounds, warm_up=min(rounds // 3, 3)).items():
             there = (peak, name, shape, direction, torch.get_num_threads())
-            rows[name][direction] = found | {"peak_mib": in_a_process(*there) if name in PLAIN else None}
+            rows[name][direction] = found | {"peak_mib": fresh(1, *there)[0] if name in PLAIN else None}
     for name, row in rows.items():
         row["finite"] = "forward" in row and bool(forward(known[name], shape)().isfinite().all())
     return [row for row in rows.values() if "forward" in row]

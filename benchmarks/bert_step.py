@@ -7,14 +7,14 @@ transformers' `sdpa`, without a line of ours.
 
 import argparse
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from saobp.study.cost.timing import THREADS, circumstances, interleaved
-from saobp.study.cost.whole_model import batch, build, inference, training_step
+from saobp.study.cost.whole_model import batch, build, call_of
 from saobp.study.setup.paths import write_text
 from saobp.study.setup.records import device
 
@@ -23,10 +23,10 @@ INFERENCE = {(1, 128): 201, (8, 128): 61, (32, 128): 21, (1, 512): 61}
 """Rounds of each batch of (sequences, tokens)."""
 
 
-def measure(prepare: Callable, size: tuple[int, int], dropout: float, ways: Sequence[str], rounds: int) -> dict:
+def measure(phase: str, size: tuple[int, int], dropout: float, ways: Sequence[str], rounds: int) -> dict:
     """Time the same model plain and refined, in turns."""
     inputs = batch(*size, VOCABULARY)
-    calls = {way: prepare(build("mini", VOCABULARY, way, dropout=dropout), inputs) for way in ways}
+    calls = {way: call_of(phase, build("mini", VOCABULARY, way, dropout=dropout), inputs) for way in ways}
     return {"dropout": dropout, "batch": list(size), "ways": interleaved(calls, rounds)}
 
 
@@ -39,10 +39,10 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     found: dict[str, Any] = {"device": device(), **circumstances(), "batch": [BATCH, LENGTH], "vocabulary": VOCABULARY}
     for name, dropout in (("without_dropout", 0.0), ("with_dropout", 0.1)):
-        found[name] = measure(training_step, (BATCH, LENGTH), dropout, ("original", "high", "elemmul"), 15)
+        found[name] = measure("train", (BATCH, LENGTH), dropout, ("original", "high", "elemmul"), 15)
     for size, rounds in INFERENCE.items():
         name = "inference_{}_x_{}".format(*size)
-        found[name] = measure(inference, size, 0.0, ("original", "high", "low"), rounds)
+        found[name] = measure("inference", size, 0.0, ("original", "high", "low"), rounds)
     write_text(options.out, json.dumps(found, indent=1) + "\n")
 
 

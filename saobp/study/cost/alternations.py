@@ -4,10 +4,8 @@ One record per thread count and setting, on a machine that does nothing else: `p
 """
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -21,56 +19,33 @@ MODEL, THREADS = "mini", (2, 1)
 WAYS = ("original", "original_eager", "high")
 
 
-@dataclass(frozen=True)
-class Setting:
-    """What is timed: one of `whole_model.PHASES` on so many sequences of so many tokens."""
-
-    phase: str
-    sequences: int
-    length: int
+SIZES = ((1, 128), (8, 128), (32, 128), (1, 512))  # sequences, and tokens of each
+SETTINGS = [("train", 32, 128), ("train_no_dropout", 32, 128), *(("inference", *size) for size in SIZES)]
 
 
-SETTINGS = (
-    Setting("train", 32, 128),
-    Setting("train_no_dropout", 32, 128),
-    *(Setting("inference", *size) for size in ((1, 128), (8, 128), (32, 128), (1, 512))),
-)
-
-
-def passes(setting: Setting) -> str:
+def passes(phase: str) -> str:
     """Return who takes the passes over High's tiles: "compiled" (`saobp.fused.native`) or "torch", as with dropout."""
-    return "compiled" if setting.phase != "train" and native.library() else "torch"
+    return "compiled" if phase != "train" and native.library() else "torch"
 
 
-def measure(setting: Setting, rounds: int, model: str = MODEL) -> dict[str, dict[str, Any]]:
-    """Time every one of the `WAYS` in turns: way -> phase -> what `whole_model.measure` gives, without memory."""
-    inputs = whole_model.batch(setting.sequences, setting.length, VOCABULARY, timing.place())
-    dropout, training = whole_model.PHASES[setting.phase], setting.phase != "inference"
-    networks = {way: whole_model.build(model, VOCABULARY, way, dropout=dropout).to(timing.place()) for way in WAYS}
-    calls = {way: whole_model.call_of(setting.phase, network, inputs) for way, network in networks.items()}
-    ways = {}
-    for way, found in timing.interleaved(calls, rounds, against=WAYS[:2]).items():
-        rates = whole_model.rates(found, setting.sequences, setting.length, training)
-        ways[way] = {setting.phase: rates | {"kernel": timing.attention_kernel(calls[way])}}
-    return ways
-
-
-def record(setting: Setting, threads: int, rounds: int, path: Path, folder: Path) -> None:
-    """Measure one setting with so many threads and write its record."""
+def record(setting: tuple[str, int, int], threads: int, rounds: int, path: Path, folder: Path) -> None:
+    """Time one setting (phase, sequences, length) with so many threads and write its record."""
     torch.set_num_threads(threads)
-    given = {"model": MODEL, **asdict(setting), "threads": threads, "passes": passes(setting)}
-    run = Run("alternations", profile="cost", parameters=given)
+    phase, sequences, length = setting
+    given = {"model": MODEL, "phase": phase, "sequences": sequences, "length": length, "threads": threads}
+    run = Run("alternations", profile="cost", parameters=given | {"passes": passes(phase)})
     before = timing.circumstances()
-    run.save(path, before | {"repeats": rounds, "ways": measure(setting, rounds)})
+    found = whole_model.timed(phase, MODEL, VOCABULARY, WAYS, sequences, length, rounds)
+    run.save(path, before | {"repeats": rounds, "ways": {way: {phase: numbers} for way, _, numbers in found}})
 
 
 def records_of(planned: Question) -> Iterator[tuple[str, Make]]:
     """Yield the records of the plan, those with most threads first."""
     for threads in THREADS:
-        for one in SETTINGS:
-            name = f"08-alternations-{one.phase}-{one.sequences}x{one.length}-{threads}"
-            name += "-compiled" * (passes(one) == "compiled")
-            yield name, partial(record, one, threads, planned.primary.seeds)
+        for phase, sequences, length in SETTINGS:
+            name = f"08-alternations-{phase}-{sequences}x{length}-{threads}"
+            name += "-compiled" * (passes(phase) == "compiled")
+            yield name, partial(record, (phase, sequences, length), threads, planned.primary.seeds)
 
 
 if __name__ == "__main__":

@@ -131,15 +131,10 @@ def in_processes(function: Callable[..., float], *given: object) -> dict[str, fl
     return {"median": statistics.median(found), "low": min(found), "high": max(found)}
 
 
-def in_a_process(function: Callable[..., float], *given: object) -> float:
-    """Call a function of a module in a fresh process: what this one has allocated and freed would hide a peak."""
-    return fresh(1, function, *given)[0]
-
-
 def fresh(count: int, function: Callable[..., float], *given: object) -> list[float]:
-    """Call a function in so many fresh processes side by side: a peak, other than a time, is the same beside others.
+    """Call a function of a module in so many fresh processes side by side: what this one has freed hides a peak.
 
-    The processes fork from a server that has imported torch and started no threads, so each is there at once. Its
+    They fork from a server that has imported torch and started no threads, so each is there at once. Its
     malloc (glibc) returns freed blocks of a page or more to the system: kept, they would be filled again unseen.
     """
     os.environ.setdefault("MALLOC_MMAP_THRESHOLD_", str(resource.getpagesize()))  # read when the server starts

@@ -7,13 +7,13 @@ On a CPU torch has no fused kernel with dropout, so training is measured with dr
 """
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import BertForPreTraining, PreTrainedModel
+from transformers import BertForPreTraining
 from transformers.initialization import no_init_weights
 
 from saobp.study.cost import timing
@@ -22,16 +22,12 @@ from saobp.study.training import architectures
 
 WAYS = ("original", "original_eager", "high", "low", "elemmul")
 SEEN = WAYS[1:]  # ways whose attention products a counter can see
-MASKED, DROPOUT = 0.15, 0.1
+PHASES = {"train": 0.1, "train_no_dropout": 0.0, "inference": 0.0}  # what a model is used for, with its dropout
+MASKED = 0.15
 
 
 def build(
-    model: str,
-    vocabulary: int,
-    way: str,
-    *,
-    dropout: float = DROPOUT,
-    kind: type[PreTrainedModel] = architectures.SparseBertForMaskedLM,
+    model: str, vocabulary: int, way: str, *, dropout: float, kind: type = architectures.SparseBertForMaskedLM
 ) -> nn.Module:
     """Return an untrained BERT of a size whose attention is computed one of the `WAYS`."""
     torch.manual_seed(0)
@@ -51,38 +47,35 @@ def batch(sequences: int, length: int, vocabulary: int, device: torch.device | s
     return {name: values.to(device) for name, values in inputs.items()}
 
 
-def training_step(network: nn.Module, inputs: dict[str, Tensor]) -> Callable[[], None]:
-    """Return a step: forward, backward, clipping and AdamW, vocabulary logits at masked positions only."""
-    network.train()
+def call_of(phase: str, network: nn.Module, inputs: dict[str, Tensor]) -> Callable[[], object]:
+    """Return what is timed in one of the `PHASES`: an encoder without its vocabulary head, or a step of training.
+
+    A step is forward, backward, clipping and AdamW, with vocabulary logits at masked positions only.
+    """
+    network.train(phase != "inference")
+    if phase == "inference":
+        return torch.inference_mode()(lambda: network.bert(inputs["input_ids"]))
     optimiser = torch.optim.AdamW(network.parameters(), lr=1e-4, fused=True)
 
-    def call() -> None:
+    def step() -> None:
         network(**inputs).loss.backward()
         nn.utils.clip_grad_norm_(network.parameters(), 1.0)
         optimiser.step()
         optimiser.zero_grad()
 
-    return call
+    return step
 
 
-def inference(network: nn.Module, inputs: dict[str, Tensor]) -> Callable[[], None]:
-    """Return a forward pass of the encoder without its vocabulary head."""
-    network.eval()
-
-    def call() -> None:
-        with torch.inference_mode():
-            network.bert(inputs["input_ids"])
-
-    return call
-
-
-PHASES = {"train": DROPOUT, "train_no_dropout": 0.0, "inference": 0.0}
-"""What a model is used for, with its dropout."""
-
-
-def call_of(phase: str, network: nn.Module, inputs: dict[str, Tensor]) -> Callable[[], None]:
-    """Return what is timed in one of the `PHASES`."""
-    return (inference if phase == "inference" else training_step)(network, inputs)
+def timed(
+    phase: str, model: str, vocabulary: int, ways: Sequence[str], sequences: int, length: int, rounds: int
+) -> Iterator[tuple[str, nn.Module, dict[str, Any]]]:
+    """Time ways of computing attention in turns; yields each with its network and what `rates` and the kernel are."""
+    inputs = batch(sequences, length, vocabulary, timing.place())
+    networks = {way: build(model, vocabulary, way, dropout=PHASES[phase]).to(timing.place()) for way in ways}
+    calls = {way: call_of(phase, network, inputs) for way, network in networks.items()}
+    for way, found in timing.interleaved(calls, rounds, against=WAYS[:2]).items():
+        numbers = rates(found, sequences, length, training=phase != "inference")
+        yield way, networks[way], numbers | {"kernel": timing.attention_kernel(calls[way])}
 
 
 def measure(model: str, vocabulary: int, sequences: int, length: int, rounds: int) -> dict[str, dict[str, Any]]:
@@ -93,21 +86,16 @@ def measure(model: str, vocabulary: int, sequences: int, length: int, rounds: in
     the last, "parameters"}; times, ratios and peaks are {"median", "low", "high"}, low and high the quartiles of the
     rounds, for a peak the lowest and highest of the processes. "kept_mib" leaves out the weights.
     """
-    inputs = batch(sequences, length, vocabulary, timing.place())
     ways: dict[str, dict[str, Any]] = {way: {} for way in WAYS}
-    for phase, dropout in PHASES.items():
+    for phase in PHASES:
         training = phase != "inference"
-        networks = {way: build(model, vocabulary, way, dropout=dropout).to(timing.place()) for way in WAYS}
-        calls = {way: call_of(phase, network, inputs) for way, network in networks.items()}
-        for way, found in timing.interleaved(calls, rounds, against=WAYS[:2]).items():
-            ways[way][phase] = rates(found, sequences, length, training) | {
-                "gmacs": macs(model, vocabulary, way, length, training=training),
-                "peak_mib": timing.in_processes(peak, phase, model, vocabulary, way, sequences, length),
-                "kernel": timing.attention_kernel(calls[way]),
-            }
+        for way, network, found in timed(phase, model, vocabulary, WAYS, sequences, length, rounds):
+            peaks = timing.in_processes(peak, phase, model, vocabulary, way, sequences, length)
+            gmacs = macs(model, vocabulary, way, length, training=training)
+            ways[way][phase] = found | {"gmacs": gmacs, "peak_mib": peaks}
             if training:
-                ways[way][phase]["kept_mib"] = kept(networks[way], inputs)
-            ways[way]["parameters"] = architectures.parameter_count(networks[way])
+                ways[way][phase]["kept_mib"] = kept(network, batch(sequences, length, vocabulary, timing.place()))
+            ways[way]["parameters"] = architectures.parameter_count(network)
     return ways
 
 
