@@ -21,7 +21,7 @@ def test_what_is_no_split_is_refused_by_name(split):
 
 
 def test_a_slice_is_never_complete_and_says_what_it_is_of():
-    found = splits.completeness("d", "c", "train[:10]", [("train", 0, 10)], [100], True, [""])
+    found = splits.completeness(("d", "c", "train[:10]"), [("train", 0, 10)], [100], True, [""])
     assert found["complete"] is False
     assert found["note"] == "10 rows of train"
     assert (found["rows"], found["published_rows"]) == (10, 100)
@@ -30,12 +30,12 @@ def test_a_slice_is_never_complete_and_says_what_it_is_of():
 def test_two_slices_of_a_split_count_its_published_rows_once():
     pieces = [("validation", 0, 10), ("validation", 50, 100), ("test", 0, 5)]
     split = "validation[:10%]+validation[50%:]+test"
-    found = splits.completeness("d", "c", split, pieces, [100, 100, 5], True, [""])
+    found = splits.completeness(("d", "c", split), pieces, [100, 100, 5], True, [""])
     assert (found["rows"], found["published_rows"]) == (65, 105)
 
 
 def test_unknown_published_rows_stay_unknown():
     pieces = [("train", 0, 5), ("validation", 0, 5)]
-    found = splits.completeness("d", None, "train+validation", pieces, [5, None], False, ["a", "a"])
+    found = splits.completeness(("d", None, "train+validation"), pieces, [5, None], False, ["a", "a"])
     assert found["published_rows"] is None
     assert found["note"] == "a"

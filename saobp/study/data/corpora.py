@@ -15,7 +15,6 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Int64
 from torch import Tensor
 from tqdm.auto import tqdm
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
@@ -25,32 +24,25 @@ from saobp.study.data.sources import DataError, Source
 from saobp.study.data.tokenizers import make_tokenizer, tokenizer_fingerprint
 from saobp.study.setup import paths
 from saobp.study.setup.recipes import Pretraining
-from saobp.study.setup.schema import Data, Split, Text
+from saobp.study.setup.schema import Data, Split
 
 PARTS = ("train", "validation")
 FORMAT = 3  # of the token file; another number makes old files be built again
 
 
 class Blocks(torch.utils.data.Dataset):
-    """Blocks of contiguous text, each `{"input_ids": (length,) int64}`; the tokens stay on disk.
+    """Blocks of contiguous text of a token folder, each `{"input_ids": (length,) int64}`; the tokens stay on disk.
 
     A masked block is [CLS] tokens [SEP]; a causal block is text alone. `tokens` counts all of them, `splits`
     says what each data set is and lacks, `text` how they were mixed and what was dropped.
     """
 
     def __init__(self, folder: Path) -> None:
-        """Open a whole token folder."""
         self.folder = folder
         self.about: dict[str, Any] = json.loads((folder / "about.json").read_text(encoding="utf-8"))
-        self.length: int = self.about["length"]
-        self.fingerprint: str = self.about["fingerprint"]
-        self.text: Text = self.about["text"]
-        self.splits: list[dict[str, Any]] = self.about["splits"]
-
-    @property
-    def tokens(self) -> int:
-        """Tokens in all blocks, [CLS] and [SEP] included."""
-        return len(self) * self.length
+        self.length, self.fingerprint = self.about["length"], self.about["fingerprint"]
+        self.text, self.splits = self.about["text"], self.about["splits"]
+        self.tokens = len(self) * self.length
 
     def __len__(self) -> int:
         return self.about["blocks"]
@@ -58,11 +50,15 @@ class Blocks(torch.utils.data.Dataset):
     def __getitem__(self, index: int) -> dict[str, Tensor]:
         if not -len(self) <= index < len(self):
             raise IndexError(f"block {index} of {len(self)}")
-        return {"input_ids": self._rows([index])[0]}
+        return self.__getitems__([index])[0]
 
     def __getitems__(self, indices: Sequence[int]) -> list[dict[str, Tensor]]:
         """Return many blocks at once: what a DataLoader asks for."""
-        return [{"input_ids": row} for row in self._rows(indices)]
+        rows = torch.from_numpy(self._map[list(indices)].astype(np.int64))
+        if self.about["around"]:
+            first, last = (torch.full((len(rows), 1), mark) for mark in self.about["around"])
+            rows = torch.cat([first, rows, last], dim=1)
+        return [{"input_ids": row} for row in rows]
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave the map out: a worker opens the file itself instead of being sent the text."""
@@ -72,13 +68,6 @@ class Blocks(torch.utils.data.Dataset):
     def _map(self) -> np.ndarray:
         shape = (len(self), self.about["body"])
         return np.memmap(self.folder / "tokens.bin", dtype=self.about["dtype"], mode="r", shape=shape)
-
-    def _rows(self, indices: Sequence[int]) -> Int64[Tensor, "block length"]:
-        body = torch.from_numpy(self._map[list(indices)].astype(np.int64))
-        if not self.about["around"]:
-            return body
-        first, last = (torch.full((len(body), 1), mark) for mark in self.about["around"])
-        return torch.cat([first, body, last], dim=1)
 
 
 def token_blocks(
@@ -149,14 +138,8 @@ def _write(
     if written == most:
         said = f"cut at {limit} tokens of the mixture"
         splits = [s | {"complete": False, "note": f"{s['note']}; {said}" if s["note"] else said} for s in splits]
-    return {
-        "blocks": blocks,
-        "body": body,
-        "dtype": dtype.name,
-        "around": around,
-        "text": text.mixed(),
-        "splits": splits,
-    }
+    about = {"blocks": blocks, "body": body, "dtype": dtype.name, "around": around}
+    return about | {"text": text.mixed(), "splits": splits}
 
 
 def _encoded(documents: Iterable[Document], tokenizer: PreTrainedTokenizerBase, between: int) -> Iterator[list[int]]:
@@ -202,11 +185,6 @@ class TokenFile(NamedTuple):
 def write_file(file: Path, content: TokenFile) -> Path:
     """Write a token file (a tar, compressed by bzip2), whole or not at all; the same text gives the same bytes."""
 
-    def nobody(entry: tarfile.TarInfo) -> tarfile.TarInfo:
-        entry.uid = entry.gid = entry.mtime = 0
-        entry.uname = entry.gname = ""
-        return entry
-
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         content.tokenizer.save_pretrained(folder / "tokenizer")
@@ -214,7 +192,7 @@ def write_file(file: Path, content: TokenFile) -> Path:
         paths.seal(folder)
         with paths.new_file(file) as temporary, tarfile.open(temporary, "w:bz2") as archive:
             for part, place in zip(("", *PARTS), (folder, content.train.folder, content.validation.folder)):
-                archive.add(place, part, filter=nobody)
+                archive.add(place, part, filter=lambda entry: entry.replace(uid=0, gid=0, mtime=0, uname="", gname=""))
     return file
 
 

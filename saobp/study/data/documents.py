@@ -48,19 +48,16 @@ class Mixture:
     def __iter__(self) -> Iterator[Document]:
         """Yield documents; only train is deduplicated, held-out text stays as published."""
         self.counts.clear()
-        streams = {name: _documents(self.source, name, self.split) for name in self.parts}
-        if self.split == "train":
-            held_out = (d for name in self._held_out() for d in _documents(self.source, name, "validation"))
-            seen = {key for document in held_out for p in document if (key := _key(p)) is not None}
-            streams = {name: self._deduplicated(stream, seen) for name, stream in streams.items()}
-        return interleave({name: self._counted(name, stream) for name, stream in streams.items()}, self.weights)
+        held_out = (d for name in self._held_out() for d in _documents(self.source, name, "validation"))
+        seen = {key for document in held_out for p in document if (key := _key(p)) is not None}
+        return interleave({name: self._read(name, seen) for name in self.parts}, self.weights)
 
     def completeness(self) -> list[Split]:
         """Return what each data set's split is and lacks; those without the split say so."""
         found = [self.source.completeness(*_place(name), self.split) for name in self.parts]
         lacking = [_place(name) for name in self.weights if name not in self.parts]
         said = ["has no such split"]
-        return found + [completeness(*place, self.split, [], [None], False, said) for place in lacking]
+        return found + [completeness((*place, self.split), [], [None], False, said) for place in lacking]
 
     def identity(self) -> list[Any]:
         """Return what changes when the text does: fingerprints, weights and rules."""
@@ -85,23 +82,21 @@ class Mixture:
         except MissingSplit:
             return False
 
-    def _deduplicated(self, documents: Iterable[Document], seen: set[int]) -> Iterator[Document]:
-        for document in documents:
-            kept = []
-            for paragraph in document:
-                if (key := _key(paragraph)) is None or key not in seen:
-                    kept.append(paragraph)
-                    seen.add(key)
-            self.counts["paragraphs"] += len(document)
-            self.counts["dropped"] += len(document) - len(kept)
-            yield kept
-
-    def _counted(self, name: str, documents: Iterable[Document]) -> Iterator[Document]:
-        for document in documents:
-            if document:
+    def _read(self, name: str, seen: set[int | None]) -> Iterator[Document]:
+        for document in _documents(self.source, name, self.split):
+            kept = document
+            if self.split == "train":
+                kept = []
+                for paragraph in document:
+                    if (key := _key(paragraph)) is None or key not in seen:
+                        kept.append(paragraph)
+                        seen.add(key)
+                self.counts["paragraphs"] += len(document)
+                self.counts["dropped"] += len(document) - len(kept)
+            if kept:
                 self.counts["documents"] += 1
-                self.counts[name] += sum(map(len, document))
-                yield document
+                self.counts[name] += sum(map(len, kept))
+                yield kept
 
 
 def interleave(streams: Mapping[str, Iterator[Document]], weights: Mapping[str, float]) -> Iterator[Document]:

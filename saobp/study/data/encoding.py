@@ -1,7 +1,6 @@
 """From a benchmark's rows to the batches its head takes: encoding, truncation, padding."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import datasets
@@ -41,23 +40,18 @@ def encode(
     )
 
 
-def collator(spec: TaskSpec, tokenizer: PreTrainedTokenizerBase) -> "Collator":
-    """Return what pads features to the longest of their batch; choices become (batch, option, token)."""
-    if spec.kind == "choice":
-        return Collator(DataCollatorForMultipleChoice(tokenizer))
-    return Collator(DataCollatorWithPadding(tokenizer))
+def collator(spec: TaskSpec, tokenizer: PreTrainedTokenizerBase) -> Callable[[Sequence[Mapping]], dict[str, Any]]:
+    """Return what pads features to the longest of their batch; choices become (batch, option, token).
 
+    Features that only scoring needs (`item`, `offsets`) are left out.
+    """
+    pad = DataCollatorForMultipleChoice(tokenizer) if spec.kind == "choice" else DataCollatorWithPadding(tokenizer)
 
-@dataclass(frozen=True)
-class Collator:
-    """Pads the features that a model takes and leaves those that only scoring needs (`item`, `offsets`)."""
+    def batch(features: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        kept = [{name: f[name] for name in f if name not in squad.SCORING_COLUMNS} for f in features]
+        return dict(pad(kept))
 
-    pad: DataCollatorWithPadding | DataCollatorForMultipleChoice
-
-    def __call__(self, features: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """Return one padded batch of tensors."""
-        kept = [{k: v for k, v in f.items() if k not in squad.SCORING_COLUMNS} for f in features]
-        return dict(self.pad(kept))
+    return batch
 
 
 def option_texts(spec: TaskSpec, row: Mapping[str, Any]) -> list[str]:

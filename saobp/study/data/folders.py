@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -38,7 +39,9 @@ class FolderSource(Source):
         pieces = []
         for base, start, stop in self.intervals(dataset, config, split):
             files = self._parquet(dataset, config, base)
-            shards = [_plain(_read(lambda f: pq.ParquetFile(f).read(), file)) for file in files]
+            shards = [_read(lambda f: pq.ParquetFile(f).read(), file) for file in files]
+            plain = [pa.schema([field.with_type(_simple(field.type)) for field in shard.schema]) for shard in shards]
+            shards = [shard.cast(schema) for shard, schema in zip(shards, plain)]
             pieces.append(_joined(shards, f"{dataset} {config or ''} {base}").slice(start, stop - start))
         digest = hashlib.sha256(f"{self.fingerprint(dataset, config, split)}{split}".encode()).hexdigest()
         return datasets.Dataset(_joined(pieces, f"{dataset} {split}"), fingerprint=digest[:16])
@@ -59,7 +62,7 @@ class FolderSource(Source):
         whole = all(e.get("complete", False) for e in entries) and not posing
         notes = [e.get("note") or self.substitute for e in entries]
         notes += [f"manifest.json does not know {b}" for e, (b, _, _) in zip(entries, pieces) if not e]
-        return splits.completeness(dataset, config, split, pieces, counts, whole, notes)
+        return splits.completeness((dataset, config, split), pieces, counts, whole, notes)
 
     def fingerprint(self, dataset: str, config: str | None, split: str) -> str:
         files = [file for base in splits.base_splits(split) for file in self._parquet(dataset, config, base)]
@@ -134,12 +137,11 @@ class FolderSource(Source):
 
 def _by_split(folder: Path) -> dict[str, list[Path]]:
     """Return the files of every split: those named after it, else those in a folder of its name."""
-    named: dict[str, list[Path]] = {}
-    nested: dict[str, list[Path]] = {}
+    named, nested = defaultdict(list), defaultdict(list)
     for file in sorted(folder.glob("*.parquet")):
-        named.setdefault(file.stem.split("-")[0], []).append(file)
+        named[file.stem.split("-")[0]].append(file)
     for file in sorted(folder.glob("*/*.parquet")):
-        nested.setdefault(file.parent.name, []).append(file)
+        nested[file.parent.name].append(file)
     return nested | named
 
 
@@ -151,12 +153,8 @@ def _joined(tables: list[pa.Table], place: str) -> pa.Table:
         raise DataError(f"{place}: its files do not fit together ({first_line(error)}); copy them again") from None
 
 
-def _plain(table: pa.Table) -> pa.Table:
-    """Return a table without dictionaries and large or fixed-size forms: one type for a column, whoever wrote it."""
-    return table.cast(pa.schema([field.with_type(_simple(field.type)) for field in table.schema]))
-
-
 def _simple(kind: pa.DataType) -> pa.DataType:
+    """Return a type without dictionaries and large or fixed-size forms: one for a column, whoever wrote it."""
     if pa.types.is_dictionary(kind):
         return _simple(kind.value_type)
     if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):

@@ -43,13 +43,13 @@ class HubSource(Source):
         published = PUBLISHED_ROWS.get((dataset, config), {})
         if "[" not in split and not self._counts(dataset, config).get(split):
             rows, notes = published.get(split), ["the hub states no count"]
-            return splits.completeness(dataset, config, split, [(split, 0, rows or 0)], [rows], False, notes)
+            return splits.completeness((dataset, config, split), [(split, 0, rows or 0)], [rows], False, notes)
         pieces = self.intervals(dataset, config, split)
         totals = [self._rows(dataset, config, base) for base, _, _ in pieces]
         counts = [published.get(base, total) for (base, _, _), total in zip(pieces, totals)]
         pairs = zip(counts, totals)
         notes = [f"the hub has {has} rows, {due} were published" for due, has in pairs if due != has]
-        return splits.completeness(dataset, config, split, pieces, counts, counts == totals, notes)
+        return splits.completeness((dataset, config, split), pieces, counts, counts == totals, notes)
 
     def fingerprint(self, dataset: str, config: str | None, split: str) -> str:
         builder = _ask(datasets.load_dataset_builder, dataset, config)  # its hash holds the hub's revision

@@ -76,25 +76,16 @@ def overlap(one: list[Piece], other: list[Piece]) -> bool:
 
 
 def completeness(
-    dataset: str,
-    config: str | None,
-    split: str,
-    pieces: list[Piece],
-    published: list[int | None],
-    whole: bool,
-    notes: list[str],
+    place: tuple[str, str | None, str], pieces: list[Piece], published: list[int | None], whole: bool, notes: list[str]
 ) -> dict[str, Any]:
-    """Put what a split holds of the published one in a dictionary; a slice is never complete."""
+    """Say what a split (`place`: dataset, config, split) holds of the published one; a slice is never complete."""
+    dataset, config, split = place
     rows = sum(stop - start for _, start, stop in pieces)
     counts = {base: count for (base, *_), count in zip(pieces, published)}  # two slices of a split count it once
     due = None if None in published else sum(counts.values())
     if "[" in split:
         bases = " and ".join(dict.fromkeys(base for base, _, _ in pieces))
         whole, notes = False, [*notes, f"{rows} rows of {bases}"]
-    said = {
-        "rows": rows,
-        "published_rows": due,
-        "complete": whole,
-        "note": "; ".join(dict.fromkeys(filter(None, notes))),
-    }
-    return {"dataset": dataset, "config": config, "split": split, **said}
+    note = "; ".join(dict.fromkeys(filter(None, notes)))
+    found = {"rows": rows, "published_rows": due, "complete": whole, "note": note}
+    return {"dataset": dataset, "config": config, "split": split, **found}

@@ -6,13 +6,12 @@ Source: Rajpurkar et al. 2016 and its evaluation script, version 1.1; windows as
 import re
 import string
 import unicodedata
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import datasets
 import numpy as np
-from transformers import PreTrainedTokenizerBase
 
 SCORING_COLUMNS = ("item", "offsets")
 QUESTION_TOKENS = 64  # Devlin et al.'s maximum; a longer question loses its end
@@ -22,12 +21,7 @@ NOWHERE = [-1, -1]  # the offset of a token outside the context
 
 
 def windows(
-    batch: Mapping[str, list],
-    indices: Sequence[int],
-    spec: Any,
-    tokenizer: PreTrainedTokenizerBase,
-    length: int,
-    doc_stride: int | None,
+    batch: Mapping[str, list], indices: Sequence[int], spec: Any, tokenizer: Any, length: int, doc_stride: int | None
 ) -> dict[str, list]:
     """Cut every context into overlapping windows behind its question.
 
@@ -41,39 +35,27 @@ def windows(
     room = length - longest - tokenizer.num_special_tokens_to_add(pair=True)
     if not 0 <= overlap < room:
         raise ValueError(f"doc_stride={overlap} must be under the {room} tokens that length={length} leaves")
-    encoded = tokenizer(
-        questions,
-        list(batch[context]),
-        truncation="only_second",
-        max_length=length,
-        stride=overlap,
-        return_overflowing_tokens=True,
-        return_offsets_mapping=True,
-    )
+    options = {"return_overflowing_tokens": True, "return_offsets_mapping": True}
+    texts = list(batch[context])
+    encoded = tokenizer(questions, texts, truncation="only_second", max_length=length, stride=overlap, **options)
     items = encoded.pop("overflow_to_sample_mapping")
-    raw = encoded.pop("offset_mapping")
     offsets = [
         [list(span) if part == 1 else NOWHERE for span, part in zip(spans, encoded.sequence_ids(window))]
-        for window, spans in enumerate(raw)
+        for window, spans in enumerate(encoded.pop("offset_mapping"))
     ]
-    whole: dict[int, list] = {}
+    whole = defaultdict(list)
     for spans, item in zip(offsets, items):
-        whole.setdefault(item, []).append(spans)
+        whole[item].append(spans)
     answers = [
         _on_tokens(located(text, gold["text"][0], gold["answer_start"][0]), whole[item])
-        for item, (text, gold) in enumerate(zip(batch[context], batch[spec.gold]))
+        for item, (text, gold) in enumerate(zip(texts, batch[spec.gold]))
     ]
-    positions = [gold_positions(spans, answers[item]) for spans, item in zip(offsets, items)]
-    return {
-        **encoded,
-        "start_positions": [start for start, _ in positions],
-        "end_positions": [end for _, end in positions],
-        "item": [indices[item] for item in items],
-        "offsets": offsets,
-    }
+    starts, ends = zip(*(gold_positions(spans, answers[item]) for spans, item in zip(offsets, items)))
+    positions = {"start_positions": list(starts), "end_positions": list(ends)}
+    return {**encoded, **positions, "item": [indices[item] for item in items], "offsets": offsets}
 
 
-def _shortened(questions: Sequence[str], tokenizer: PreTrainedTokenizerBase, most: int) -> list[str]:
+def _shortened(questions: Sequence[str], tokenizer: Any, most: int) -> list[str]:
     """Cut questions after their first `most` tokens."""
     stripped = [question.strip() for question in questions]
     spans = tokenizer(stripped, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
@@ -136,14 +118,13 @@ def best_answers(
     The score of a span is its start logit plus its end logit; it lies in the context, ends no earlier than it
     starts and has at most 30 tokens. Every question of version 1.1 has an answer, so none is never chosen.
     """
-    best = {}
-    contexts = rows["context"][:]
+    best, contexts = [(-np.inf, "")] * len(rows), rows["context"][:]
     for window, (item, offsets) in enumerate(zip(features["item"][:], features["offsets"][:])):
         found = best_span(start_logits[window], end_logits[window], np.asarray(offsets))
-        if found is not None and (item not in best or found[0] > best[item][0]):
+        if found is not None and found[0] > best[item][0]:
             score, first, last = found
             best[item] = score, contexts[item][offsets[first][0] : offsets[last][1]]
-    return [best[item][1] if item in best else "" for item in range(len(rows))]
+    return [text for _, text in best]
 
 
 def best_span(start_logits: np.ndarray, end_logits: np.ndarray, offsets: np.ndarray) -> tuple[float, int, int] | None:

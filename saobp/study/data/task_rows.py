@@ -165,13 +165,10 @@ def _checks(spec: TaskSpec, rows: datasets.Dataset) -> Iterator[tuple[str, Calla
     if "hops" in rows.column_names:
         yield "hops", lambda hops: isinstance(hops, int), f"not a count{MEND}"
     if spec.kind == "span":
+        places = lambda each: each.get("answer_start") or ()  # noqa: E731
         yield gold, lambda each: isinstance(each, dict) and _are_texts(each.get("text")), NO_ANSWER
         yield gold, lambda each: all(map(str.strip, each["text"])), NO_ANSWER
-        yield (
-            gold,
-            lambda each: len(each.get("answer_start") or ()) == len(each["text"]),
-            f"not one answer_start per text{MEND}",
-        )
+        yield gold, lambda each: len(places(each)) == len(each["text"]), f"not one answer_start per text{MEND}"
     else:
         known = f"one of {', '.join(spec.labels)}" if spec.labels else "a similarity from 0 to 5"
         yield gold, lambda value: value not in (None, "", -1) and value == value, NO_ANSWER

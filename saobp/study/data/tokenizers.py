@@ -4,7 +4,7 @@ import hashlib
 import json
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from itertools import islice
 from pathlib import Path
 
@@ -17,13 +17,7 @@ from saobp.study.data.splits import first_line
 from saobp.study.setup import paths
 
 TOKENIZERS = ("bert", "gpt2", "wordpiece", "bpe")
-SPECIAL = {
-    "pad_token": "[PAD]",
-    "unk_token": "[UNK]",
-    "cls_token": "[CLS]",
-    "sep_token": "[SEP]",
-    "mask_token": "[MASK]",
-}
+SPECIAL = {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "unk", "cls", "sep", "mask")}
 END = "<|endoftext|>"
 LONGEST_ALPHABET = 1000  # characters; rarer ones become [UNK], as in BERT's own vocabulary
 TRAINING_DOCUMENTS = 200_000  # enough for stable merges; a corpus of the hub has millions
@@ -54,18 +48,16 @@ def make_tokenizer(
     text = Mixture(source, mixture)
     parts = json.dumps([kind, vocabulary, TRAINING_DOCUMENTS, text.identity()])
     name = f"tokenizer-{kind}-{vocabulary}-{hashlib.sha256(parts.encode()).hexdigest()[:12]}"
-    folder = paths.made((cache or paths.cache()) / name, lambda folder: _train(kind, vocabulary, text, folder))
-    return PreTrainedTokenizerFast.from_pretrained(folder)
 
+    def train(folder: Path) -> None:
+        texts = ["\n".join(document) for document in islice(text, TRAINING_DOCUMENTS)]
+        tokenizer = _wordpiece(texts, vocabulary) if kind == "wordpiece" else _bytes(texts, vocabulary)
+        try:
+            tokenizer.save_pretrained(folder)
+        except Exception as error:  # tokenizers raises bare Exception for a full disk
+            raise OSError(first_line(error)) from None
 
-def _train(kind: str, vocabulary: int, text: Iterable[list[str]], folder: Path) -> None:
-    """Train a tokenizer and save it into a folder."""
-    texts = ["\n".join(document) for document in islice(text, TRAINING_DOCUMENTS)]
-    tokenizer = _wordpiece(texts, vocabulary) if kind == "wordpiece" else _bytes(texts, vocabulary)
-    try:
-        tokenizer.save_pretrained(folder)
-    except Exception as error:  # tokenizers raises bare Exception for a full disk
-        raise OSError(first_line(error)) from None
+    return PreTrainedTokenizerFast.from_pretrained(paths.made((cache or paths.cache()) / name, train))
 
 
 def tokenizer_fingerprint(tokenizer: PreTrainedTokenizerBase) -> str:
@@ -99,7 +91,9 @@ def _wordpiece(texts: list[str], vocabulary: int) -> PreTrainedTokenizerFast:
     kept = sorted(sorted(letters, key=lambda c: (-letters[c], c))[: min(LONGEST_ALPHABET, vocabulary // 4)])
     # The trainer numbers continuing letters in the order of a hash table, so that merges with equal counts
     # fall differently in every process; named beforehand, they have fixed numbers.
-    continuing = [f"##{c}" for c in kept if not _stands_alone(c)]
+    # BERT's pre-tokenizer makes a word of every mark: none continues a word.
+    alone = {c for c in kept if (c.isascii() and not c.isalnum()) or unicodedata.category(c).startswith("P")}
+    continuing = [f"##{c}" for c in kept if c not in alone]
     first = [*SPECIAL.values(), *continuing]
     if vocabulary < len(first) + len(kept):
         raise ValueError(f"vocabulary={vocabulary} must hold the {len(first) + len(kept)} letters and marks")
@@ -116,11 +110,6 @@ def _wordpiece(texts: list[str], vocabulary: int) -> PreTrainedTokenizerFast:
     backend.post_processor = processors.TemplateProcessing("[CLS]:0 $A:0 [SEP]:0", pair, marks)
     inputs = ["input_ids", "token_type_ids", "attention_mask"]
     return PreTrainedTokenizerFast(tokenizer_object=backend, model_input_names=inputs, **SPECIAL)
-
-
-def _stands_alone(letter: str) -> bool:
-    """Say whether BERT's pre-tokenizer makes a word of every such character: none continues a word."""
-    return (letter.isascii() and not letter.isalnum()) or unicodedata.category(letter).startswith("P")
 
 
 def _bytes(texts: list[str], vocabulary: int) -> PreTrainedTokenizerFast:
