@@ -1,8 +1,10 @@
 """What the runs of `multihop` show: accuracy by hops and by path of relations, when it was learned, who differs.
 
-On questions of two hops and more, as one number a seed: High beside Original, and both beside the controls.
+On questions of two hops and more, as one number a seed: High beside Original, and both beside the controls. A run that
+failed has no row; where all did, a frame is empty and keeps its columns.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,10 +20,7 @@ WIDTH = 64  # of the planned study's primary endpoint
 
 
 def curves(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
-    """Return accuracy along training, on part of the exam: layers, algorithm, seed, step, hops, accuracy (percent).
-
-    A run that failed has no row; where all did, the frame is empty and keeps its columns.
-    """
+    """Return accuracy along training, on part of the exam: layers, algorithm, seed, step, hops, accuracy (percent)."""
     rows = [
         (*(run[key] for key in RUN), point["step"], int(hops), 100 * share)
         for run in runs
@@ -32,10 +31,7 @@ def curves(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
 
 
 def scores(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
-    """Return the exam's result: layers, algorithm, seed, hops, accuracy (percent), right, asked.
-
-    A run that failed has no row; where all did, the frame is empty and keeps its columns.
-    """
+    """Return the exam's result: layers, algorithm, seed, hops, accuracy (percent), right, asked."""
     rows = [
         (*(run[key] for key in RUN), int(hops), 100 * float(np.mean(answers)), sum(answers), len(answers))
         for run in runs
@@ -76,7 +72,7 @@ def by_path(runs: Sequence[dict[str, Any]], paths: Mapping[int, Sequence[str]]) 
     """Return what runs have right on each path of relations: layers, algorithm, seed, hops, path, accuracy (percent).
 
     `paths` are those of the exam that the runs were set (`questions.paths`); ValueError if it had another number of
-    stories. A run that failed has no row.
+    stories.
     """
     rows = [
         (*(run[key] for key in RUN), hops, path, right)
@@ -98,8 +94,7 @@ def divided(found: pd.DataFrame) -> pd.DataFrame:
 def path_table(found: pd.DataFrame, number: int) -> pd.DataFrame:
     """Return percent right of the divided runs of a number of hops: a row a run, a column a path."""
     rows = divided(found).query("hops == @number")
-    table = rows.pivot_table(index=RUN, columns="path", values="accuracy", sort=False)
-    return table.sort_index(axis=1).round()
+    return rows.pivot_table(index=RUN, columns="path", values="accuracy", sort=False).sort_index(axis=1).round()
 
 
 def gain(
@@ -110,14 +105,11 @@ def gain(
     The interval covers seeds and stories. A seed counts where both have the exam at every depth; the difference of
     each stands beside the estimate. None without such a seed.
     """
-    shown: dict[tuple[str, int], dict[tuple[int, int], np.ndarray]] = {}
+    shown = defaultdict(list)  # algorithm and seed -> percent right of each story, a row a depth and number of hops
     for run in runs:
-        cells = {(run["layers"], hops): right for hops, right in by_story(run).items() if hops > 1}
-        shown.setdefault((run["algorithm"], run["seed"]), {}).update(cells)
-    every = {cell for cells in shown.values() for cell in cells}
-    means = {
-        key: np.mean([*cells.values()], axis=0) for key, cells in shown.items() if every and len(cells) == len(every)
-    }
+        shown[run["algorithm"], run["seed"]] += [right for hops, right in by_story(run).items() if hops > 1]
+    every = max(map(len, shown.values()), default=0)
+    means = {key: np.mean(rows, axis=0) for key, rows in shown.items() if every and len(rows) == every}
     seeds = [seed for which, seed in means if which == name and (against, seed) in means]
     if not seeds:
         return None

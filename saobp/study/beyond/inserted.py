@@ -32,6 +32,7 @@ TOKENS = 256  # of a sentence at most: the encoder's own limit
 BATCH = 64
 DRAWS = 2000  # of the bootstrap over pairs
 MEASURED = 64  # pairs of RTE whose attention is measured
+ALONE = 0.1  # the strength in one layer alone
 
 
 class Untrained(plan.Question):
@@ -61,12 +62,6 @@ def embeddings(model: nn.Module, tokenizer: Any, texts: Sequence[str]) -> torch.
         real = given["attention_mask"][..., None]
         rows[chosen] = (model(**given).last_hidden_state * real).sum(1) / real.sum(1)
     return rows
-
-
-def cosines(model: nn.Module, tokenizer: Any, pairs: Any) -> np.ndarray:
-    """Return the cosine of the two embeddings of each pair, in [-1, 1]."""
-    first, second = (embeddings(model, tokenizer, pairs[column][:]) for column in ("sentence1", "sentence2"))
-    return torch.cosine_similarity(first, second).numpy()
 
 
 def spearman(predicted: np.ndarray, gold: np.ndarray) -> float:
@@ -108,37 +103,41 @@ LAYER_MEASURES: dict[str, Callable[..., torch.Tensor]] = {
 
 @torch.no_grad()
 def attention_by_layer(
-    model: nn.Module, tokenizer: Any, texts: Sequence[tuple[str, str]], measures: Sequence[str] = tuple(LAYER_MEASURES)
+    model: nn.Module, tokenizer: Any, texts: Sequence[tuple[str, str]], names: Sequence[str] = tuple(LAYER_MEASURES)
 ) -> list[dict[str, Any]]:
     """Return per layer each measure before ("raw") and after ("refined") the step, mean over texts and heads.
 
     entropy in nats; gtd and sparsity without unit; largest_column_share: of all mass, what the largest column holds.
     """
-    asked = [LAYER_MEASURES[name] for name in measures]
     found = []  # text, layer, measure, side
-    for first, second in texts:
-        given = tokenizer(first, second, return_tensors="pt", truncation=True, max_length=TOKENS)
+    for text in texts:
+        given = tokenizer(*text, return_tensors="pt", truncation=True, max_length=TOKENS)
         with raw_attentions(model) as pairs:
             model(**given)
-        mask = given["attention_mask"].bool()
-        found.append([[[f(a, mask=mask).mean().item() for a in pair] for f in asked] for pair in pairs])
-    means = np.mean(found, axis=0)
-    return [
-        {name: dict(zip(("raw", "refined"), side)) for name, side in zip(measures, layer)} for layer in means.tolist()
-    ]
+        options = {"mask": given["attention_mask"].bool()}
+        found.append([[[LAYER_MEASURES[n](a, **options).mean().item() for a in pair] for n in names] for pair in pairs])
+    means = np.mean(found, axis=0).tolist()
+    return [{name: {"raw": raw, "refined": after} for name, (raw, after) in zip(names, layer)} for layer in means]
 
 
-def measure(study: Untrained, alone: float) -> dict[str, Any]:
-    """Return what every arm does to similarity and attention, and what one layer alone does at strength `alone`."""
+def run(study: Untrained, path: Path, folder: Path) -> dict[str, Any]:
+    """Make the plan's record for the encoder: what every arm does, and one layer alone, to similarity and attention."""
+    quiet()
+    record = records.Run("retrofit-untrained", profile="retrofit", parameters={"model": "minilm"})
     model, tokenizer = public.load("minilm")
     source = sources.resolve("hub")
     _, pairs, split = load_reported("stsb", source)
     _, entailment, other = load_reported("rte", source)
     texts = list(zip(entailment["sentence1"][:MEASURED], entailment["sentence2"][:MEASURED]))
-    gold, plain = np.asarray(pairs["label"][:]), cosines(model, tokenizer, pairs)
+
+    def cosines() -> np.ndarray:
+        sides = (embeddings(model, tokenizer, pairs[column][:]) for column in ("sentence1", "sentence2"))
+        return torch.cosine_similarity(*sides).numpy()
+
+    gold, plain = np.asarray(pairs["label"][:]), cosines()
 
     def found(**which: Any) -> dict[str, Any]:
-        predicted = cosines(model, tokenizer, pairs)
+        predicted = cosines()
         score = spearman(predicted, gold)
         print(*which.values(), f"{score:.2f}", flush=True)
         return which | {
@@ -148,25 +147,17 @@ def measure(study: Untrained, alone: float) -> dict[str, Any]:
 
     arms, layers = [], []
     for factor, strength in study.arms():
-        saobp.apply(model, factor, strength or 0.1)
+        saobp.apply(model, factor, strength or ALONE)
         arms.append(found(factor=factor, strength=strength))
-    saobp.apply(model, "high", alone)
+    saobp.apply(model, "high", ALONE)
     for layer in range(model.config.num_hidden_layers):
         with in_layer_alone(model, layer):
-            layers.append(found(layer=layer + 1, strength=alone))
+            layers.append(found(layer=layer + 1, strength=ALONE))
+    metrics = {"similarity": arms, "one_layer": layers, "pairs": len(gold), "texts": len(texts)}
     data = {"source": source.name, "splits": [split, other]}
-    return {"metrics": {"similarity": arms, "one_layer": layers, "pairs": len(gold), "texts": len(texts)}, "data": data}
-
-
-def run(study: Untrained, path: Path, folder: Path) -> dict[str, Any]:
-    """Make the record of the plan's section `retrofit-untrained` for the encoder."""
-    quiet()
-    record = records.Run("retrofit-untrained", profile="retrofit", parameters={"model": "minilm"})
-    made = measure(study, alone=0.1)
-    departures = [
-        {"matter": "model", "ours": "all-MiniLM-L6-v2, not trained any further", "paper": "pretrained with it"}
-    ]
-    return record.save(path, made["metrics"], data=made["data"], departures=departures, precision="fp32")
+    ours = "all-MiniLM-L6-v2, not trained any further"
+    departures = [{"matter": "model", "ours": ours, "paper": "pretrained with it"}]
+    return record.save(path, metrics, data=data, departures=departures, precision="fp32")
 
 
 if __name__ == "__main__":

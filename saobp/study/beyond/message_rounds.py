@@ -3,7 +3,6 @@
 Everything is one row a measurement, ready for seaborn.
 """
 
-from collections import Counter
 from collections.abc import Sequence
 
 import pandas as pd
@@ -64,12 +63,9 @@ def moved(before: Tensor, after: Tensor) -> float:
 
 def shape(attention: Float[Tensor, "*batch L L"]) -> dict[str, float]:
     """Return mean entropy (nats), GTD, and the largest column sum over the mean."""
-    largest = attention.sum(-2).amax(-1).mean().item()
-    return {
-        "entropy": saobp.attention_entropy(attention).mean().item(),
-        "gtd": saobp.gtd(attention).mean().item(),
-        "largest_column": largest,
-    }
+    entropy, largest = saobp.attention_entropy(attention), attention.sum(-2).amax(-1)
+    found = {"entropy": entropy, "gtd": saobp.gtd(attention), "largest_column": largest}
+    return {name: values.mean().item() for name, values in found.items()}
 
 
 def matrices(model: nn.Module, tokens: Tensor) -> tuple[Tensor, Tensor]:
@@ -94,11 +90,8 @@ def by_token(raw: Tensor, refined: Tensor, tokens: Tensor, tokenizer: PreTrained
 
     Sums of a column over all rows: 1 is what uniform attention gives every token. Mean over layers and heads.
     """
-    sums = {}
-    for name, side in (("before", raw), ("after", refined)):
-        sums[name] = side.sum(-2).mean((0, 2)).flatten().tolist()
+    before, after = (side.sum(-2).mean((0, 2)).flatten().tolist() for side in (raw, refined))
     words = tokenizer.convert_ids_to_tokens(tokens.flatten().tolist())
-    frame = pd.DataFrame({"token": words, **sums}).groupby("token", as_index=False).mean()
-    frame["count"] = frame["token"].map(Counter(words))
-    frame["change"] = frame["after"] - frame["before"]
-    return frame.sort_values("change", ignore_index=True)
+    found = pd.DataFrame({"token": words, "before": before, "after": after}).groupby("token")
+    frame = found.mean().assign(count=found.size(), change=lambda means: means["after"] - means["before"])
+    return frame.sort_values("change").reset_index()

@@ -83,8 +83,8 @@ class Exam:
         right, losses = self.outcomes(model)
         return {"loss": float(np.mean(losses)), "accuracy": {hops: float(np.mean(got)) for hops, got in right.items()}}
 
-    def outcomes(self, model: nn.Module) -> tuple[dict[int, list[bool]], list[float]]:
-        """Return hops -> whether each question was answered right, among the ends of the story, and all losses."""
+    def outcomes(self, model: nn.Module) -> tuple[dict[int, list[int]], list[float]]:
+        """Return hops -> 1 for each question answered right, among the ends of the story, else 0; and all losses."""
         right, losses, device = {}, [], next(model.parameters()).device
         for part in self.parts:
             given = {name: values.to(device) for name, values in questions.stacked(part).items()}
@@ -92,7 +92,7 @@ class Exam:
                 rows = model(**given).logits.float().cpu()  # one a question
             for row, (number, ends) in zip(rows, (asked for item in part for asked in item["asked"]), strict=True):
                 losses.append(float(torch.logsumexp(row, 0) - row[ends[0]]))
-                right.setdefault(number, []).append(bool(row[ends[0]] > row[ends[1:]].max()))  # no tie, no NaN
+                right.setdefault(number, []).append(int(row[ends[0]] > row[ends[1:]].max()))  # no tie, no NaN
         return dict(sorted(right.items())), losses
 
 
@@ -108,23 +108,19 @@ def run(plan: MultiHop, layers: int, algorithm: str, seed: int, folder: Path) ->
     given = {key: value for key, value in asdict(plan).items() if key not in OTHERS}
     name = checkpoints.marked(f"{algorithm}-{layers}-{seed}", given)
     done = folder / f"{name}.json"
+    recipe = plan.pretrain
     if not done.exists():
-        found = {"layers": layers, "algorithm": algorithm, "seed": seed, "chains": plan.chains}
-        found |= _trained(encoder(plan, layers, algorithm, seed), plan, seed, folder / name)
-        paths.write_text(done, json.dumps(found))
-    budget = {"steps": plan.pretrain.steps, "full_rate": plan.pretrain.full_rate, "stories": plan.pretrain.batch}
+        network = encoder(plan, layers, algorithm, seed)
+        stories, part = questions.Stories(plan, seed, recipe.steps * recipe.batch), min(FOLLOWED, plan.items)
+        found = trainer.attempt(
+            network, stories, questions.stacked, recipe, folder=folder / name, seed=seed,
+            measure=Exam(replace(plan, items=part)), schedule=checks(recipe), title=name,
+        )  # fmt: skip
+        found["outcomes"] = {} if found["failed"] else Exam(plan).outcomes(network)[0]
+        which = {"layers": layers, "algorithm": algorithm, "seed": seed, "chains": plan.chains}
+        paths.write_text(done, json.dumps(which | found))
+    budget = {"steps": recipe.steps, "full_rate": recipe.full_rate, "stories": recipe.batch}
     return json.loads(done.read_text(encoding="utf-8")) | budget
-
-
-def _trained(network: nn.Module, plan: MultiHop, seed: int, folder: Path) -> dict[str, Any]:
-    recipe, measure = plan.pretrain, Exam(replace(plan, items=min(FOLLOWED, plan.items)))
-    stories = questions.Stories(plan, seed, recipe.steps * recipe.batch)
-    found = trainer.attempt(
-        network, stories, questions.stacked, recipe, folder=folder, seed=seed, measure=measure,
-        schedule=checks(recipe), title=folder.name,
-    )  # fmt: skip
-    right = {} if found["failed"] else Exam(plan).outcomes(network)[0]
-    return found | {"outcomes": {hops: [int(answer) for answer in answers] for hops, answers in right.items()}}
 
 
 def checks(recipe: Pretraining) -> list[int]:

@@ -83,21 +83,17 @@ def file() -> Path:
     return paths.root() / "data" / "plan" / "2026-11.yaml"
 
 
+@cache
 def read(path: Path) -> Plan:
-    """Read a plan; ValueError that names the file and the key if one is missing, unknown or of a wrong type."""
+    """Read a plan, once per process; ValueError that names the file and the key that is missing, unknown or wrong."""
     given = typed_by_hand.read(path)
     head = {key: given.pop(key) for key in ("name", "interim", "departures") if key in given}
     return _validated(path, "", Plan, head | {"studies": given})
 
 
 def studies() -> dict[str, Planned]:
-    """Return the studies of the plan in force, read once per process."""
-    return _in_force(file())
-
-
-@cache
-def _in_force(path: Path) -> dict[str, Planned]:
-    return read(path).studies
+    """Return the studies of the plan in force."""
+    return read(file()).studies
 
 
 def section(path: Path, name: str, kind: type[Kind]) -> Kind:

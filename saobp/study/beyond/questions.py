@@ -16,9 +16,10 @@ from torch.utils.data import Dataset
 from transformers import PreTrainedTokenizerFast
 
 from saobp.storyworld import lexicon, world
+from saobp.study.data.tokenizers import SPECIAL
 from saobp.study.setup.recipes import MultiHop
 
-MARKS = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]"}
+MASK = SPECIAL["mask_token"]
 NAMES = {
     "person": [name for pair in zip(lexicon.FEMALE, lexicon.MALE) for name in pair],
     "object": lexicon.OBJECTS,
@@ -31,11 +32,11 @@ NAMES = {
 @cache
 def tokenizer(entities: int) -> PreTrainedTokenizerFast:
     """Return a tokenizer of one token a word, for stories about so many entities of a kind."""
-    words = [*MARKS.values(), *world.RELATIONS]
+    words = [*SPECIAL.values(), *world.RELATIONS]
     words += [name.lower() for names in NAMES.values() for name in names[:entities]]
     backend = Tokenizer(models.WordLevel({word: index for index, word in enumerate(words)}, unk_token="[UNK]"))
     backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    return PreTrainedTokenizerFast(tokenizer_object=backend, **MARKS)
+    return PreTrainedTokenizerFast(tokenizer_object=backend, **SPECIAL)
 
 
 def puzzle(random: Random, plan: MultiHop) -> world.Puzzle:
@@ -48,24 +49,14 @@ def puzzle(random: Random, plan: MultiHop) -> world.Puzzle:
     return world.Puzzle(steps, tuple(tuple(random.sample(named, plan.chains)) for named in names))
 
 
-def fact(story: world.Puzzle, chain: int, place: int) -> list[str]:
-    """Say the fact that joins a chain's entity at a place to its next."""
-    return [story.layers[place][chain], story.steps[place].relation, story.layers[place + 1][chain]]
-
-
-def question(story: world.Puzzle, chain: int, start: int, hops: int) -> list[str]:
-    """Ask where so many facts lead from a chain's entity at `start`."""
-    followed = [step.relation for step in story.steps[start : start + hops]]
-    return [story.layers[start][chain], *followed, MARKS["mask_token"]]
-
-
 class Stories(Dataset):
     """Stories with their questions, as many as are asked for; the same seed and index give the same one.
 
     Each says every fact once and asks, for each number of hops, one question a chain, all from one place.
     `{"input_ids": (sentence, word), "labels": (sentence), "token_type_ids": (sentence)}` are lists of tokens; short
     sentences end in padding, a question's label is its end, and its type 1. Beside them `"asked"` lists for each
-    question, in their order: its hops and the tokens of all chains' ends, the right one among them first.
+    question, in their order: its hops and the tokens of all chains' ends, the right one among them first; and `"words"`
+    the words of each sentence.
     """
 
     def __init__(self, plan: MultiHop, seed: int | str, count: int):
@@ -78,33 +69,31 @@ class Stories(Dataset):
     def __getitem__(self, index: int) -> dict[str, list]:
         if not 0 <= index < self.count:
             raise IndexError(f"story {index} of {self.count}")
-        random, plan = Random(f"{self.seed}/stories/{index}"), self.plan
-        story = puzzle(random, plan)
-        said = [(fact(story, chain, place), None) for place in range(plan.hops) for chain in range(plan.chains)]
-        for hops in range(1, plan.hops + 1):
-            start = random.randrange(plan.hops - hops + 1)
-            said += [
-                (question(story, chain, start, hops), (hops, self._ends(story, chain, start + hops)))
-                for chain in range(plan.chains)
-            ]
-        random.shuffle(said)
-        return self._encoded(said)
-
-    def _ends(self, story: world.Puzzle, chain: int, place: int) -> list[int]:
-        """Return the tokens of all chains' entities at a place, those of `chain` first."""
-        names = story.layers[place]
-        return [self.tokens[name] for name in names[chain:] + names[:chain]]
-
-    def _encoded(self, said: list[tuple[list[str], tuple[int, list[int]] | None]]) -> dict[str, list]:
-        """Turn sentences, each with what it asks or None, into tokens, labels and types."""
-        longest, pad = self.plan.hops + 2, self.tokens[MARKS["pad_token"]]
+        longest, pad = self.plan.hops + 2, self.tokens[SPECIAL["pad_token"]]
+        said = self._said(Random(f"{self.seed}/stories/{index}"))
         tokens = [[self.tokens[word] for word in words] for words, _ in said]
         return {
             "input_ids": [row + [pad] * (longest - len(row)) for row in tokens],
             "labels": [asked[1][0] if asked else -100 for _, asked in said],
             "token_type_ids": [int(asked is not None) for _, asked in said],
             "asked": [asked for _, asked in said if asked],
+            "words": [words for words, _ in said],
         }
+
+    def _said(self, random: Random) -> list[tuple[list[str], tuple[int, list[int]] | None]]:
+        """Draw a story: the words of each sentence, with what "asked" has of it, None for a fact."""
+        plan, story = self.plan, puzzle(random, self.plan)
+        layers, relations, chains = story.layers, [step.relation for step in story.steps], range(plan.chains)
+        facts = [[layers[n][chain], relations[n], layers[n + 1][chain]] for n in range(plan.hops) for chain in chains]
+        said = [(fact, None) for fact in facts]
+        for hops in range(1, plan.hops + 1):
+            start = random.randrange(plan.hops - hops + 1)
+            ends = [self.tokens[name] for name in layers[start + hops]]
+            for chain in chains:
+                question = [layers[start][chain], *relations[start : start + hops], MASK]
+                said.append((question, (hops, ends[chain:] + ends[:chain])))
+        random.shuffle(said)
+        return said
 
 
 def exam(plan: MultiHop) -> list[dict[str, Any]]:
@@ -120,11 +109,8 @@ def paths(plan: MultiHop | None) -> dict[int, list[str]]:
     """
     found: dict[int, list[str]] = {}
     for item in exam(plan) if plan else ():
-        own = {}  # every chain of a story has the same
-        for row, label in zip(item["input_ids"], item["labels"]):
-            if label != -100:  # an entity, the relations to follow, a mask
-                said = _said(plan, row)
-                own[len(said) - 2] = " ".join(said[1:-1])
+        asked = (words for words in item["words"] if words[-1] == MASK)
+        own = {len(words) - 2: " ".join(words[1:-1]) for words in asked}  # every chain of a story has the same
         for number, path in own.items():
             found.setdefault(number, []).append(path)
     return dict(sorted(found.items()))
@@ -132,17 +118,9 @@ def paths(plan: MultiHop | None) -> dict[int, list[str]]:
 
 def told(plan: MultiHop) -> str:
     """Return the first story of the exam as text, one sentence per line, each question with its answer."""
-    words, item, lines = tokenizer(plan.entities), exam(plan)[0], []
-    for row, label in zip(item["input_ids"], item["labels"]):
-        said = " ".join(_said(plan, row))
-        lines.append(said if label == -100 else f"{said}   -> {words.convert_ids_to_tokens(label)}")
-    return "\n".join(lines)
-
-
-def _said(plan: MultiHop, row: list[int]) -> list[str]:
-    """Return the words of a sentence without its padding."""
-    words = tokenizer(plan.entities)
-    return words.convert_ids_to_tokens([token for token in row if token != words.pad_token_id])
+    item, words = exam(plan)[0], tokenizer(plan.entities)
+    ends = ("" if label == -100 else f"   -> {words.convert_ids_to_tokens(label)}" for label in item["labels"])
+    return "\n".join(" ".join(said) + end for said, end in zip(item["words"], ends))
 
 
 def stacked(items: list[dict[str, list]]) -> dict[str, torch.Tensor]:

@@ -3,6 +3,7 @@
 Arms, seeds, tasks and the training configuration are those of the plan (data/plan), which is committed before the runs.
 """
 
+import itertools
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -52,16 +53,8 @@ class Retrofit(plan.Question):
 
     def units(self) -> Iterator[tuple[int, str, str]]:
         """Yield (seed, task, arm) in the order of the runs: a seed's arms together, the secondary arms last."""
-        for arms, seeds in ((self.arms, self.seeds), (self.secondary_arms, self.secondary_seeds)):
-            yield from ((seed, task, arm) for seed in seeds for task in self.tasks for arm in arms)
-
-    def arm(self, name: str) -> Arm:
-        """Return an arm by its name; KeyError if the plan has none."""
-        return (self.arms | self.secondary_arms)[name]
-
-    def configuration(self) -> Finetuning:
-        """Return how every arm is trained."""
-        return Finetuning(groups={"all": self.tasks}, **self.training)
+        yield from itertools.product(self.seeds, self.tasks, self.arms)
+        yield from itertools.product(self.secondary_seeds, self.tasks, self.secondary_arms)
 
 
 class SameOrder(Trainer):
@@ -96,15 +89,16 @@ def finetune(task: Task, arm: Arm, encoder: Path, tokenizer: Any, recipe: Finetu
         trainer.train()
     except Failed as failure:
         return {"failed": failure.failure()}
-    shown = collator(spec, tokenizer)([*reported.take(SHOWN)])
+    attention = flow(model, collator(spec, tokenizer)([*reported.take(SHOWN)]))
     epochs = [point | {"epoch": point.pop("step") // one} for point in finetuning.followed(trainer)]
     course = [{"epoch": entry["epoch"], "scores": entry["scores"]} for entry in epochs]
-    return {"epochs": course, "attention": flow(model, shown), **epochs[-1]}
+    return {"epochs": course, "attention": attention, **epochs[-1]}
 
 
 def run(study: Retrofit, seed: int, name: str, arm_name: str, path: Path, folder: Path) -> dict[str, Any]:
     """Make one record of the study: one arm, one task, one seed. Returns the record."""
-    arm, recipe, source = study.arm(arm_name), study.configuration(), sources.resolve("hub")
+    arm, source = (study.arms | study.secondary_arms)[arm_name], sources.resolve("hub")
+    recipe = Finetuning(groups={"all": study.tasks}, **study.training)
     parameters = {"model": study.model, "arm": arm_name, **arm.model_dump(), "task": name, "seed": seed}
     record = records.Run("retrofit", profile="retrofit", parameters=parameters)
     quiet()

@@ -21,12 +21,12 @@ def sweep(runs: Sequence[Run]) -> pd.DataFrame:
 
     A run that failed has no row.
     """
-    rows = []
-    for run, last in ((run, run["curve"][-1]) for run in runs if run["curve"]):
-        sides = {f"{side}_{name}": value for side in ("raw", "refined") for name, value in last[side].items()}
-        which = {"strength": run["strength"], "seed": run["seed"], "processor": run["device"]["name"]}
-        rows.append({**which, "loss": last["loss"], "accuracy": last["accuracy"], **sides})
-    return pd.DataFrame(rows)
+    ends = [
+        {"strength": run["strength"], "seed": run["seed"], "processor": run["device"]["name"], **run["curve"][-1]}
+        for run in runs
+        if run["curve"]
+    ]
+    return pd.json_normalize(ends, sep="_").drop(columns=["step", "strengths", "seconds"], errors="ignore")
 
 
 def learned(runs: Sequence[Run], name: str = BY_HEAD) -> pd.DataFrame:
@@ -50,8 +50,6 @@ def by_seed(swept: pd.DataFrame) -> pd.DataFrame:
 
     Runs on another kind of processor than those at λ = 0 are left out: kinds of processor compute apart.
     """
-    if swept.empty:
-        return swept
     plain = swept[swept["strength"] == 0.0]["processor"]
     comparable = swept[swept["processor"].isin(plain)] if len(plain) else swept
     return comparable.pivot(index=["seed", "processor"], columns="strength", values="loss").dropna()
@@ -63,8 +61,7 @@ def against_plain(swept: pd.DataFrame) -> pd.DataFrame:
     There is no row without two seeds.
     Columns: strength, difference, low, high (nats; 95 %, Student's t over seeds), p, p_holm (over all rows), seeds.
     """
-    losses = by_seed(swept)
-    rows = []
+    losses, rows = pd.DataFrame() if swept.empty else by_seed(swept), []
     for strength in losses.columns.drop(0.0) if 0.0 in losses and len(losses) > 1 else ():
         found = mean_interval((losses[strength] - losses[0.0]).tolist())
         rows.append((strength, found.value, found.low, found.high, found.p, found.seeds))
