@@ -192,7 +192,11 @@ def write_file(file: Path, content: TokenFile) -> Path:
         paths.seal(folder)
         with paths.new_file(file) as temporary, tarfile.open(temporary, "w:bz2") as archive:
             for part, place in zip(("", *PARTS), (folder, content.train.folder, content.validation.folder)):
-                archive.add(place, part, filter=lambda entry: entry.replace(uid=0, gid=0, mtime=0, uname="", gname=""))
+                archive.add(
+                    place,
+                    part,
+                    filter=lambda entry: entry.replace(uid=0, gid=0, mtime=0, uname="", gname="", deep=False),
+                )
     return file
 
 

@@ -5,7 +5,7 @@ from typing import Any, get_args
 from torch.utils.data import Dataset
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from saobp.study.data import corpora
+from saobp.study.data.corpora import Blocks, prepared
 from saobp.study.data.masking import causal_batch
 from saobp.study.data.sources import Source
 from saobp.study.data.task_rows import load_reported
@@ -18,53 +18,36 @@ from saobp.study.setup.studies import Study
 from saobp.study.training import architectures, checkpoints, trainer
 
 
-def texts(study: Study, model: str, source: Source) -> tuple[PreTrainedTokenizerBase, corpora.Blocks, corpora.Blocks]:
+def texts(study: Study, model: str, source: Source) -> tuple[PreTrainedTokenizerBase, Blocks, Blocks]:
     """Return a study's byte-pair tokenizer, its training text and its held-out text, in sequences of the recipe."""
     recipe, plan = study.decoder_recipe(model), study.decoder
-    return corpora.prepared(source, study.corpus, plan.tokenizer, plan.vocabulary, recipe)
+    return prepared(source, study.corpus, plan.tokenizer, plan.vocabulary, recipe)
 
 
-def untrained(
-    study: Study, model: str, algorithm: str, seed: int, tokenizer: PreTrainedTokenizerBase
-) -> PreTrainedModel:
+def untrained(study: Study, model: str, algorithm: str, seed: int, tokenizer: Any) -> PreTrainedModel:
     """Return a decoder before training with its algorithm in place; the same seed gives every algorithm one start.
 
     Raises ValueError for what is no algorithm of decoders: a penalty on the loss, say.
     """
-    if algorithm not in get_args(DecoderAlgorithm):
-        raise ValueError(
-            f"algorithm: no decoder has '{algorithm}'; choose one of {', '.join(get_args(DecoderAlgorithm))}"
-        )
+    if algorithm not in (known := get_args(DecoderAlgorithm)):
+        raise ValueError(f"algorithm: no decoder has '{algorithm}'; choose one of {', '.join(known)}")
     network = architectures.decoder(model, tokenizer, dropout=study.decoder_recipe(model).dropout, seed=seed)
     return architectures.refine_with(network, algorithm, strength_of(model, study.strengths))
 
 
 def train(
-    study: Study,
-    model: str,
-    algorithm: str,
-    seed: int,
-    *,
-    network: PreTrainedModel,
-    text: corpora.Blocks,
-    held_out: Dataset,
+    study: Study, model: str, algorithm: str, seed: int, *, network: PreTrainedModel, text: Blocks, held_out: Dataset
 ) -> list[dict[str, Any]]:
     """Train a decoder in place to predict the next token, or continue a run that was cut off; returns the log."""
     recipe, name = study.decoder_recipe(model), labels.DECODER + model
-    return trainer.pretrain(
-        network,
-        text,
-        causal_batch,
-        recipe,
-        folder=checkpoints.work_folder(study, name, algorithm, seed, text.fingerprint, recipe),
-        seed=seed,
-        measure=HeldOut(held_out, causal_batch, recipe.evaluation_sequences, recipe.batch),
-        title=f"{name} {algorithm} {seed}",
-    )
+    folder = checkpoints.work_folder(study, name, algorithm, seed, text.fingerprint, recipe)
+    measure = HeldOut(held_out, causal_batch, recipe.evaluation_sequences, recipe.batch)
+    title = f"{name} {algorithm} {seed}"
+    return trainer.pretrain(network, text, causal_batch, recipe, folder=folder, seed=seed, measure=measure, title=title)
 
 
 def asked(
-    study: Study, network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, source: Source
+    study: Study, network: PreTrainedModel, tokenizer: Any, source: Source
 ) -> tuple[dict[str, dict[str, Any]], list[dict[str, Any]]]:
     """Ask a decoder the study's questions without fine-tuning; returns task -> scores, and the splits used."""
     plan, results, splits = study.decoder, {}, []
@@ -80,10 +63,6 @@ def metrics(
 ) -> dict[str, Any]:
     """Return what a decoder's record holds of its training and of its perplexity `full` on held-out text."""
     recipe = study.decoder_recipe(model)
-    return {
-        **heldout.summary(log),
-        **full,
-        "perplexity": full["token_perplexity"],
-        "parameters": architectures.parameter_count(network),
-        "tokens_trained": recipe.steps * recipe.batch * recipe.length,
-    }
+    found = {**heldout.summary(log), **full, "perplexity": full["token_perplexity"]}
+    found["parameters"] = architectures.parameter_count(network)
+    return found | {"tokens_trained": recipe.steps * recipe.batch * recipe.length}

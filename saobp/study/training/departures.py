@@ -25,8 +25,8 @@ SCHEDULE = {  # name for readers -> field of a recipe
 def departures(study: Study, model: str, text: Any, algorithm: str, seed: int) -> list[Departure]:
     """Name everything that makes a pretraining run another one than the paper's: text, model, method, schedule."""
     recipe, minutes = study.recipe(model), [differs("minutes for a row", study.minutes)] if study.minutes else []
-    of_text, method = _text(study, text, recipe), _method(study, model, algorithm)
-    return [*of_text, *method, *_trained(study, model, recipe, [seed]), *minutes]
+    trained = _trained(study, model, recipe, [seed])
+    return [*_text(study, text, recipe), *_method(study, model, algorithm), *trained, *minutes]
 
 
 def decoder(study: Study, model: str, text: Any, algorithm: str, seed: int) -> list[Departure]:
@@ -60,23 +60,18 @@ def beyond(study: Study, text: Any) -> list[Departure]:
 
 def _trained(study: Study, model: str, recipe: Pretraining, seeds: Collection[int]) -> list[Departure]:
     """Name what differs in a model's training from the paper's of the size that it stands for."""
-    return [*_size(study, model), *_seeds(seeds), *schedule(recipe, SIZES[model].scaled_from or model)]
+    size, found = SIZES[model], []
+    if size.scaled_from:
+        whole = f"BERT-{size.scaled_from.title()}: {_shape(SIZES[size.scaled_from])}"
+        found.append(differs("model", _shape(size), whole))
+    if study.tokenizer != "bert":
+        found.append(differs("vocabulary", f"{study.tokenizer}, at most {study.vocabulary} words", 30522, "BERT"))
+    return [*found, *_seeds(seeds), *schedule(recipe, size.scaled_from or model)]
 
 
 def _seeds(seeds: Collection[int]) -> list[Departure]:
     other = [str(seed) for seed in seeds if seed != PAPER_SEED]
     return [differs("seed", ", ".join(other), PAPER_SEED)] if other else []
-
-
-def _size(study: Study, model: str) -> list[Departure]:
-    """Name a scaled-down model with the size that it stands for, and another vocabulary than BERT's."""
-    size, found = SIZES[model], []
-    if size.scaled_from:
-        whole = SIZES[size.scaled_from]
-        found.append(differs("model", _shape(size), f"BERT-{size.scaled_from.title()}: {_shape(whole)}"))
-    if study.tokenizer != "bert":
-        found.append(differs("vocabulary", f"{study.tokenizer}, at most {study.vocabulary} words", 30522, "BERT"))
-    return found
 
 
 def _shape(size: Size) -> str:
@@ -93,18 +88,13 @@ def _exam(plan: MultiHop) -> list[Departure]:
     return [differs(*item) for item in (settings | training).items()]
 
 
-def partial(text: Any) -> bool:
-    """Say whether any split behind a text is less than what was published under its name."""
-    return not all(split.get("complete") for split in text.splits) or any(
-        split["dataset"].startswith(("saobp/", "local/")) for split in text.splits
-    )
-
-
 def _text(study: Study, text: Any, recipe: Pretraining) -> list[Departure]:
     """Name another text than the paper's three, or less of it; of the same text the weights, which it does not give."""
     names = {"wikitext-103" if ":wikitext-103" in name else name.partition(":")[0] for name in study.corpus}
     limit = [differs("tokens of text", recipe.limit_tokens, "all")] if recipe.limit_tokens else []
-    if names == PAPER_CORPUS and not partial(text):
+    own = ("saobp/", "local/")  # written here, whatever it says of itself
+    whole = all(split.get("complete") and not split["dataset"].startswith(own) for split in text.splits)
+    if names == PAPER_CORPUS and whole:
         return [differs("weights of the texts", " : ".join(f"{weight:g}" for weight in study.corpus.values())), *limit]
     return [differs("text", ", ".join(study.corpus), PAPER_TEXTS), *limit]
 
@@ -155,10 +145,8 @@ def finetuning(study: Finetuning, pretrained: int, tasks: Collection[str]) -> li
 
 def attention(samples: int, length: int, task: str, left_out: int = 0) -> list[Departure]:
     """Name how attention was measured: items, tokens per item, and items whose question `length` cannot hold."""
-    settings: dict[str, Value] = {
-        "samples": samples, "tokens per sample at most": length, "weights": "pretrained, not fine-tuned",
-    }  # fmt: skip
-    settings |= {"items too long": left_out} if left_out else {}
+    settings: dict[str, Value] = {"samples": samples, "tokens per sample at most": length}
+    settings |= {"weights": "pretrained, not fine-tuned"} | ({"items too long": left_out} if left_out else {})
     return [{**differs(*item), "task": task} for item in settings.items()]
 
 

@@ -106,13 +106,9 @@ def trainer_of(
 ) -> Trainer:  # fmt: skip
     """Return what fine-tunes a model on a task by a recipe: with a bar, and stopped by a loss that is no number."""
     name = task.spec.name
-    made = kind(
-        model,
-        args=arguments(recipe, folder, seed, name),
-        train_dataset=train,
-        data_collator=collator(task.spec, tokenizer),
-        callbacks=[StopAtNaN(folder), Progress(f"{name} seed {seed}")],
-    )
+    callbacks, pad = [StopAtNaN(folder), Progress(f"{name} seed {seed}")], collator(task.spec, tokenizer)
+    settings = arguments(recipe, folder, seed, name)
+    made = kind(model, args=settings, train_dataset=train, data_collator=pad, callbacks=callbacks)
     made.remove_callback(PrinterCallback)
     return made
 
@@ -171,14 +167,7 @@ def scored(trainer: Trainer, task: Task, part: str, features: datasets.Dataset) 
 
 
 def finetune_all(
-    names: list[str],
-    checkpoint: Path,
-    tokenizer: PreTrainedTokenizerFast,
-    recipe: Finetuning,
-    source: Source,
-    *,
-    seed: int,
-    folder: Path,
+    names: list[str], checkpoint: Path, tokenizer: Any, recipe: Finetuning, source: Source, *, seed: int, folder: Path
 ) -> tuple[dict[str, dict[str, Any]], list[dict[str, Any]]]:
     """Fine-tune on every task in turn, skipping those that an interrupted run has finished.
 
@@ -194,8 +183,7 @@ def finetune_all(
         if not done.exists():
             clock = time.perf_counter()
             result = finetune(task, checkpoint, tokenizer, recipe, seed=seed, folder=folder)
-            result["seconds"] = round(time.perf_counter() - clock, 1)
-            result["floor"] = bag_of_words.floor(task)
+            result |= {"seconds": round(time.perf_counter() - clock, 1), "floor": bag_of_words.floor(task)}
             paths.write_text(done, json.dumps(finite(result)))
         results[name] = json.loads(done.read_text(encoding="utf-8"))
     return results, splits

@@ -56,7 +56,9 @@ def choose(wanted: str, model: nn.Module, batch: Mapping[str, Tensor]) -> Precis
         return Precision("fp32", "no bfloat16")
     file = paths.cache() / "precision.json"
     known = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
-    key = _key(model, batch)
+    weights = sum(parameter.numel() for parameter in model.parameters())
+    shape, device = "x".join(map(str, batch["input_ids"].shape)), records.device()["name"]
+    key = f"{device}, {torch.get_num_threads()} threads, {type(model).__name__} {weights}, {shape}"
     if key not in known:
         seconds = timed(model, batch)
         known[key] = asdict(Precision(min(seconds, key=seconds.get), "faster", seconds))
@@ -82,14 +84,6 @@ def timed(model: nn.Module, batch: Mapping[str, Tensor], names: Sequence[str] = 
                 loss.item()  # a GPU has finished when it hands over a number
                 taken.append(time.perf_counter() - start)
     return {name: round(statistics.median(taken[1:]), 5) for name, taken in seconds.items()}
-
-
-def _key(model: nn.Module, batch: Mapping[str, Tensor]) -> str:
-    """Name what a choice is for: the processor, its threads, the model's weights and the batch's shape."""
-    weights = sum(parameter.numel() for parameter in model.parameters())
-    shape = "x".join(map(str, batch["input_ids"].shape))
-    device = records.device()["name"]
-    return f"{device}, {torch.get_num_threads()} threads, {type(model).__name__} {weights}, {shape}"
 
 
 @contextlib.contextmanager

@@ -79,32 +79,21 @@ def same_weights(one: nn.Module, other: nn.Module) -> bool:
         {name: weight.cpu() for name, weight in network.named_parameters() if not name.startswith(regularizers.NAME)}
         for network in (one, other)
     )
-    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
+    return first.keys() == second.keys() and all(map(torch.equal, first.values(), second.values()))
 
 
 def train(
-    study: Study,
-    model: str,
-    algorithm: str,
-    seed: int,
-    *,
-    network: nn.Module,
-    tokenizer: PreTrainedTokenizerBase,
-    text: corpora.Blocks,
-    held_out: Dataset,
+    study: Study, model: str, algorithm: str, seed: int, *, network: nn.Module, tokenizer: Any, text: Any, held_out: Any
 ) -> list[dict[str, Any]]:
-    """Pretrain a network in place by its study's recipe, or continue a run that was cut off; returns the log."""
-    recipe = study.recipe(model)
-    return trainer.pretrain(
-        network,
-        text,
-        SeededMasking(tokenizer, recipe.masking, seed),
-        recipe,
-        folder=checkpoints.work_folder(study, model, algorithm, seed, text.fingerprint),
-        seed=seed,
-        measure=held_out_measure(study, model, tokenizer, held_out),
-        title=f"{model} {algorithm} {seed}",
-    )
+    """Pretrain a network in place by its study's recipe, or continue a run that was cut off; returns the log.
+
+    `tokenizer`, `text` and `held_out` are those of `texts`.
+    """
+    recipe, title = study.recipe(model), f"{model} {algorithm} {seed}"
+    folder = checkpoints.work_folder(study, model, algorithm, seed, text.fingerprint)
+    masking = SeededMasking(tokenizer, recipe.masking, seed)
+    measure = held_out_measure(study, model, tokenizer, held_out)
+    return trainer.pretrain(network, text, masking, recipe, folder=folder, seed=seed, measure=measure, title=title)
 
 
 def held_out_measure(study: Study, model: str, tokenizer: PreTrainedTokenizerBase, held_out: Dataset) -> HeldOut:
@@ -133,9 +122,7 @@ def metrics(
     }
 
 
-def on_wikitext(
-    study: Study, model: str, network: nn.Module, tokenizer: PreTrainedTokenizerBase, source: Source
-) -> dict[str, Any]:
+def on_wikitext(study: Study, model: str, network: nn.Module, tokenizer: Any, source: Source) -> dict[str, Any]:
     """Return a network's perplexity on WikiText-103, the paper's text for it, as `wikitext`; empty where there is none.
 
     It is measured as on the held-out text: the same share of masks, of seed 0. `split`, `config` and `note` say which

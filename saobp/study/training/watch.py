@@ -79,10 +79,8 @@ class Progress(TrainerCallback):
 
     def on_train_begin(self, args, state, control, **kwargs):
         """Open the bar where the run continues."""
-        hidden = not state.is_world_process_zero
-        self.bar = tqdm(
-            total=state.max_steps, initial=state.global_step, desc=self.title, mininterval=5, disable=hidden
-        )
+        hidden, done = not state.is_world_process_zero, state.global_step
+        self.bar = tqdm(total=state.max_steps, initial=done, desc=self.title, mininterval=5, disable=hidden)
 
     def on_step_end(self, args, state, control, **kwargs):
         """Move the bar to the step."""
