@@ -51,7 +51,7 @@ def test_the_likeliest_option_is_chosen_and_a_long_one_is_not_at_a_loss(decoder,
     row = race_rows(1)[0] | {"options": ["red", "red red red red", "green", "black"], "label": 1}
     data = datasets.Dataset.from_list([row])
     monkeypatch.setattr("saobp.study.evaluation.zeroshot.log_likelihoods", lambda *_, **__: [-4.0, -6.0, -9.0, -9.0])
-    found = zero_shot(TASKS["race"], decoder, TOKENIZER, data)
+    found = zero_shot(TASKS["race"], decoder, TOKENIZER, data, length=128)
     assert (found["headline"], found["outcomes"]) == (0, [0])  # the shortest is likeliest
     assert found["scores"]["accuracy_normalized"] == 100  # -6 over 16 bytes beats -4 over 4
     assert found["outcomes_normalized"] == [1]

@@ -27,6 +27,7 @@ from saobp.study.setup.recipes import Pretraining
 from saobp.study.setup.schema import Data, Split
 
 PARTS = ("train", "validation")
+NOBODY = {"uid": 0, "gid": 0, "mtime": 0, "uname": "", "gname": "", "deep": False}  # the same bytes, whoever writes
 FORMAT = 3  # of the token file; another number makes old files be built again
 
 
@@ -192,11 +193,7 @@ def write_file(file: Path, content: TokenFile) -> Path:
         paths.seal(folder)
         with paths.new_file(file) as temporary, tarfile.open(temporary, "w:bz2") as archive:
             for part, place in zip(("", *PARTS), (folder, content.train.folder, content.validation.folder)):
-                archive.add(
-                    place,
-                    part,
-                    filter=lambda entry: entry.replace(uid=0, gid=0, mtime=0, uname="", gname="", deep=False),
-                )
+                archive.add(place, part, filter=lambda entry: entry.replace(**NOBODY))
     return file
 
 

@@ -26,7 +26,7 @@ def inputs(
 
     A choice shows its article, question and first option; a span its question and first window.
     """
-    rows = task.evaluation.select(range(min(samples, len(task.evaluation))))
+    rows = task.evaluation.take(min(samples, len(task.evaluation)))
     first: dict[Any, dict[str, Any]] = {}  # a span's first window, any other item itself
     for index, feature in enumerate(encoding.encode(task.spec, rows, tokenizer, length)):
         values = {name: feature[name] for name in NAMES if name in feature}
@@ -34,10 +34,8 @@ def inputs(
             values = {name: options[0] for name, options in values.items()}
         first.setdefault(feature.get("item", index), values)
     features = list(first.values())
-    return [
-        dict(tokenizer.pad(features[start : start + batch], return_tensors="pt"))
-        for start in range(0, len(features), batch)
-    ]
+    parts = (features[start : start + batch] for start in range(0, len(features), batch))
+    return [dict(tokenizer.pad(part, return_tensors="pt")) for part in parts]
 
 
 def fitting(task: Task, tokenizer: PreTrainedTokenizerBase, length: int) -> tuple[Task, int]:
@@ -52,10 +50,10 @@ def fitting(task: Task, tokenizer: PreTrainedTokenizerBase, length: int) -> tupl
     return replace(task, evaluation=task.evaluation.select(kept)), len(needed) - len(kept)
 
 
-def graph_points(parquet: Path, seed: int = 0) -> dict[str, list[float]]:
+def graph_points(parquet: Path) -> dict[str, list[float]]:
     """Return GTD, clustering and betweenness of a seeded sample of the sample-head pairs (Figures 2 and 5)."""
     table = pd.read_parquet(parquet).query("matrix == 'refined'")
-    chosen = table.sample(min(POINTS, len(table)), random_state=seed)
+    chosen = table.sample(min(POINTS, len(table)), random_state=0)
     columns = {"gtd": "gtd", "clustering": "clustering_barrat", "betweenness": "betweenness"}
     return {name: chosen[column].round(4).tolist() for name, column in columns.items()}
 
@@ -76,13 +74,10 @@ def means(parquet: Path) -> pd.DataFrame:
 def changes(parquet: Path) -> pd.DataFrame:
     """Return what the refinement changes in each measure, with an interval over samples as in `means`."""
     table = _by_sample(parquet, ATTENTION_MEASURES)
-    difference = table.loc["refined"] - table.loc["raw"]
-    levels = {"softmax": table.loc["raw"].mean(), "refined": table.loc["refined"].mean()}
-    rows = {
-        name: {title: values[name] for title, values in levels.items()} | _summary(difference[name], "change")
-        for name in ATTENTION_MEASURES
-    }
-    return pd.DataFrame(rows).T
+    raw, refined = table.loc["raw"], table.loc["refined"]
+    levels = pd.DataFrame({"softmax": raw.mean(), "refined": refined.mean()})
+    difference = refined - raw
+    return levels.join(pd.DataFrame({name: _summary(difference[name], "change") for name in difference}).T)
 
 
 def _by_sample(parquet: Path, names: Sequence[str]) -> pd.DataFrame:

@@ -37,8 +37,12 @@ def baseline(task: Task) -> Scores:
     It sees which words each text has and which both have; for a choice the words of each option and those it
     shares with the article. A regression gets ridge regression on the same. Spans have none.
     """
-    predict = _choices if task.spec.kind == "choice" else _texts
-    return score_predictions(task.spec, predict(task.spec, task.train, task.evaluation), task.evaluation)
+    if task.spec.kind == "choice":
+        found = _choices(task.spec, task.train, task.evaluation)
+    else:
+        train, test = ((_text_bag(task.spec, row) for row in part) for part in (task.train, task.evaluation))
+        found = _fitted(train, task.train["label"][:], task.spec.kind).predict(test)
+    return score_predictions(task.spec, found, task.evaluation)
 
 
 def words(text: str) -> Words:
@@ -67,11 +71,6 @@ def _text_bag(spec: TaskSpec, row: Mapping[str, Any]) -> Words:
     return bag
 
 
-def _texts(spec: TaskSpec, rows: datasets.Dataset, evaluation: datasets.Dataset) -> np.ndarray:
-    train, test = ((_text_bag(spec, row) for row in part) for part in (rows, evaluation))
-    return _fitted(train, rows["label"][:], spec.kind).predict(test)
-
-
 def _option_bags(spec: TaskSpec, row: Mapping[str, Any]) -> Iterator[Words]:
     """Yield a bag an option: its words, those also in the article, and how large a share that is."""
     article = set(words(row[spec.texts[0]]))
@@ -84,7 +83,5 @@ def _option_bags(spec: TaskSpec, row: Mapping[str, Any]) -> Iterator[Words]:
 
 def _choices(spec: TaskSpec, rows: datasets.Dataset, evaluation: datasets.Dataset) -> list[int]:
     train = [(bag, number == row["label"]) for row in rows for number, bag in enumerate(_option_bags(spec, row))]
-    model = _fitted([bag for bag, _ in train], [right for _, right in train])
-    test = [list(_option_bags(spec, row)) for row in evaluation]
-    values = iter(model.decision_function([bag for bags in test for bag in bags]))
-    return [int(np.argmax([next(values) for _ in bags])) for bags in test]
+    model = _fitted(*zip(*train))
+    return [int(np.argmax(model.decision_function([*_option_bags(spec, row)]))) for row in evaluation]

@@ -91,31 +91,21 @@ def _score_spans(spec: TaskSpec, answers: list[str], rows: datasets.Dataset) -> 
     golds = [gold["text"] for gold in rows[spec.gold][:]]
     exact = [squad.squad_exact_match(answer, gold) for answer, gold in zip(answers, golds)]
     f1 = [squad.squad_f1(answer, gold) for answer, gold in zip(answers, golds)]
-    result = {
-        "scores": {"exact_match": 100 * float(np.mean(exact)), "f1": 100 * float(np.mean(f1))},
-        "chance": 0.0,
-        "majority": 0.0,
-        "constant": len({squad.normalize_answer(a) for a in answers}) == 1 < len({g[0] for g in golds if g}),
-        "outcomes": [int(value) for value in exact],
-        "outcomes_f1": f1,
-    }
+    constant = len({squad.normalize_answer(a) for a in answers}) == 1 < len({g[0] for g in golds if g})
+    scores = {"exact_match": 100 * float(np.mean(exact)), "f1": 100 * float(np.mean(f1))}
+    result = {"scores": scores, "chance": 0.0, "majority": 0.0, "constant": constant}
+    result |= {"outcomes": [int(value) for value in exact], "outcomes_f1": f1}
     return _completed(spec, result, len(rows)) | _by_hops(np.asarray(exact, dtype=int), rows)
 
 
 def _completed(spec: TaskSpec, result: Scores, items: int) -> Scores:
     """Add what follows from the headline: its interval, and whether luck would have done better."""
-    headline = result["scores"][spec.headline]
-    known = "labels" in result and items > 3
-    rows = [np.asarray(result["outcomes"], float)]
-    error = item_errors(rows, np.asarray(result["labels"], float))[0] if known else 0.0
-    interval = headline_interval(spec.headline, headline, items, error)
-    return result | {
-        "headline": headline,
-        "metric": spec.headline,
-        "items": items,
-        "interval": list(interval),
-        "below_chance": interval[1] < result["chance"],
-    }
+    headline, error = result["scores"][spec.headline], 0.0
+    if "labels" in result and items > 3:
+        error = item_errors([np.asarray(result["outcomes"], float)], np.asarray(result["labels"], float))[0]
+    low, high = headline_interval(spec.headline, headline, items, error)
+    found = {"headline": headline, "metric": spec.headline, "items": items, "interval": [low, high]}
+    return result | found | {"below_chance": high < result["chance"]}
 
 
 def _by_hops(correct: np.ndarray, rows: datasets.Dataset) -> dict[str, Any]:

@@ -11,8 +11,9 @@ from typing import Any
 import datasets
 import numpy as np
 import torch
-from jaxtyping import Float, Int64
+from jaxtyping import Float
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from saobp.study.evaluation.heldout import measuring
@@ -22,6 +23,7 @@ from saobp.study.statistics import over_samples
 from saobp.study.statistics.intervals import perplexity_interval
 
 Prompt = tuple[str, str, list[str]]  # what may be cut, what may not, the options
+Pair = tuple[list[int], list[int]]  # the tokens before, and those whose likelihood is asked
 
 
 def prompt(spec: TaskSpec, row: Mapping[str, Any]) -> Prompt:
@@ -39,13 +41,7 @@ def prompt(spec: TaskSpec, row: Mapping[str, Any]) -> Prompt:
 
 
 def zero_shot(
-    spec: TaskSpec,
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    rows: datasets.Dataset,
-    *,
-    length: int = 128,
-    batch: int = 32,
+    spec: TaskSpec, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, rows: datasets.Dataset, *, length: int
 ) -> Scores:
     """Score a decoder's likeliest options.
 
@@ -55,7 +51,7 @@ def zero_shot(
     """
     asked = [prompt(spec, row) for row in rows]
     pairs = [pair for each in asked for pair in _encoded(each, tokenizer, length)]
-    sums = np.array(log_likelihoods(model, pairs, batch=batch)).reshape(len(rows), -1)
+    sums = np.array(log_likelihoods(model, pairs)).reshape(len(rows), -1)
     sizes = np.array([[len(option.encode()) for option in options] for _, _, options in asked])
     found, normalized = score(spec, sums, rows), score(spec, sums / sizes, rows)
     found["scores"]["accuracy_normalized"] = normalized["headline"]
@@ -73,15 +69,13 @@ def _encoded(asked: Prompt, tokenizer: PreTrainedTokenizerBase, length: int) -> 
         yield ids[0][:room] + ids[1], option
 
 
-def log_likelihoods(
-    model: PreTrainedModel, pairs: Sequence[tuple[list[int], list[int]]], *, batch: int = 32
-) -> list[float]:
+def log_likelihoods(model: PreTrainedModel, pairs: Sequence[Pair], batch: int = 32) -> list[float]:
     """Return the summed log-probability (nats) of each continuation after its context."""
-    return [float(tokens.sum()) for tokens in token_log_likelihoods(model, pairs, batch=batch)]
+    return [float(tokens.sum()) for tokens in token_log_likelihoods(model, pairs, batch)]
 
 
 def token_log_likelihoods(
-    model: PreTrainedModel, pairs: Sequence[tuple[list[int], list[int]]], *, batch: int = 32
+    model: PreTrainedModel, pairs: Sequence[Pair], batch: int = 32
 ) -> list[Float[Tensor, " tokens"]]:
     """Return the log-probability (nats) of each token of each continuation after its context, in one pass a pair."""
     order = sorted(range(len(pairs)), key=lambda n: -len(pairs[n][0]) - len(pairs[n][1]))
@@ -94,14 +88,11 @@ def token_log_likelihoods(
     return found
 
 
-def _batch_tokens(model: PreTrainedModel, pairs: Sequence[tuple[list[int], list[int]]]) -> list[Tensor]:
+def _batch_tokens(model: PreTrainedModel, pairs: Sequence[Pair]) -> list[Tensor]:
     """Run one batch, padded behind, where a causal model does not see it."""
-    longest = max(len(before) + len(after) for before, after in pairs)
-    ids = torch.zeros(len(pairs), longest, dtype=torch.int64)
-    mask = torch.zeros_like(ids)
-    for row, (before, after) in enumerate(pairs):
-        ids[row, : len(before) + len(after)] = torch.tensor(before + after)
-        mask[row, : len(before) + len(after)] = 1
+    texts = [torch.tensor(before + after) for before, after in pairs]
+    ids = pad_sequence(texts, batch_first=True)
+    mask = pad_sequence([torch.ones_like(text) for text in texts], batch_first=True)
     logits = model(input_ids=ids.to(model.device), attention_mask=mask.to(model.device)).logits
     found = []
     for row, (before, after) in enumerate(pairs):
@@ -111,11 +102,7 @@ def _batch_tokens(model: PreTrainedModel, pairs: Sequence[tuple[list[int], list[
 
 
 def causal_perplexity(
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    blocks: Iterable[Mapping[str, Int64[Tensor, " length"]]],
-    *,
-    batch: int = 16,
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, blocks: Iterable[Mapping[str, Tensor]], batch: int = 16
 ) -> dict[str, Any]:
     """Return a decoder's token and word perplexity on blocks of text, each block its own context.
 
@@ -124,15 +111,10 @@ def causal_perplexity(
     is over blocks.
     """
     items = [block["input_ids"].tolist() for block in blocks]
-    sums = [-value for value in log_likelihoods(model, [(ids[:1], ids[1:]) for ids in items], batch=batch)]
+    sums = [-value for value in log_likelihoods(model, [(ids[:1], ids[1:]) for ids in items], batch)]
     nats, counts = sum(sums), [len(ids) - 1 for ids in items]
     tokens = sum(counts)
     words = sum(len(tokenizer.decode(ids[1:]).split()) for ids in items)
-    return {
-        "token_perplexity": exp(nats / tokens),
-        "word_perplexity": exp(nats / words),
-        "tokens": tokens,
-        "words": words,
-        "context": max(map(len, items)),
-        **perplexity_interval(over_samples(sums, counts)),
-    }
+    found = {"token_perplexity": exp(nats / tokens), "word_perplexity": exp(nats / words)}
+    found |= {"tokens": tokens, "words": words, "context": max(map(len, items))}
+    return found | perplexity_interval(over_samples(sums, counts))
