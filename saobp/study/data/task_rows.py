@@ -1,7 +1,7 @@
 """The rows of a benchmark from any source: its training, development and reported splits, every column checked."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from textwrap import shorten
 from typing import Any
@@ -36,21 +36,15 @@ class Task:
 
 
 def load_task(
-    name: str,
-    source: Source,
-    *,
-    train_split: str | None = None,
-    evaluation_split: str | None = None,
-    limit_train: int | None = None,
-    limit_evaluation: int | None = None,
-    seed: int = 0,
-) -> Task:
+    name: str, source: Source, *, train_split: str | None = None, evaluation_split: str | None = None,
+    limit_train: int | None = None, limit_evaluation: int | None = None,
+) -> Task:  # fmt: skip
     """Load a benchmark and set aside a tenth of train, about 1,000 rows at most, for choosing the epoch.
 
     Questions of one passage stay together, so that none is chosen on that was trained on.
 
-    Splits may be slices (`validation[:80%]`); a limit draws that many rows by `seed`, train's limit with its
-    development slice. Every substitution and limit is noted in `splits`.
+    Splits may be slices (`validation[:80%]`); a limit draws that many rows, train's limit with its development slice,
+    the same for every run. Every substitution and limit is noted in `splits`.
     Raises DataError if the name or a split is unknown, if a row lacks a text or its answer, if train has fewer than
     two rows or evaluation none, or if the two share rows.
     """
@@ -59,29 +53,27 @@ def load_task(
     if overlap(*pieces):
         shared = f"'{spec.train_split}' and '{spec.evaluation_split}'"
         raise DataError(f"{name}: the splits {shared} share rows; slice them apart")
-    train = _load(spec, source, spec.train_split, limit_train, seed, least=2)
-    evaluation = _load(spec, source, spec.evaluation_split, limit_evaluation, seed)
-    kept, aside = _set_aside(spec, train, seed)
+    train, of_train = _part(source, spec, "train", limit_train, least=2)
     seen = set(train[spec.passage][:]) if spec.passage else set()
-    known = sum(passage in seen for passage in evaluation[spec.passage][:]) if seen else 0
-    described = [_described(source, spec, "train", train), _described(source, spec, "evaluation", evaluation, known)]
-    return Task(spec, train.select(kept), train.select(aside), evaluation, described)
+    evaluation, of_evaluation = _part(source, spec, "evaluation", limit_evaluation, seen=seen)
+    kept, aside = _set_aside(spec, train)
+    return Task(spec, train.select(kept), train.select(aside), evaluation, [of_train, of_evaluation])
 
 
-def _set_aside(spec: TaskSpec, train: datasets.Dataset, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def _set_aside(spec: TaskSpec, train: datasets.Dataset) -> tuple[np.ndarray, np.ndarray]:
     """Draw the rows that are trained on and those that choose the epoch; a passage is in one of the two."""
-    order = np.random.default_rng(seed).permutation(len(train))
+    order = np.random.default_rng(0).permutation(len(train))
     rows = min(1000, max(1, len(train) // 10))
     passages = train[spec.passage][:] if spec.passage else []
     if len(set(passages)) < 2:
         return order[rows:], order[:rows]
-    draw = GroupShuffleSplit(1, test_size=rows / len(train), random_state=seed)
+    draw = GroupShuffleSplit(1, test_size=rows / len(train), random_state=0)
     kept, aside = next(draw.split(order, groups=np.asarray(passages)[order]))
     return order[kept], order[aside]
 
 
 def load_reported(
-    name: str, source: Source, *, split: str | None = None, limit: int | None = None, seed: int = 0
+    name: str, source: Source, *, split: str | None = None, limit: int | None = None
 ) -> tuple[TaskSpec, datasets.Dataset, dict[str, Any]]:
     """Load the reported rows of a benchmark alone, as `load_task` does: all that a model which is not trained needs.
 
@@ -89,8 +81,7 @@ def load_reported(
     Raises DataError if the name or the split is unknown, if it has no rows, or if one lacks a text or its answer.
     """
     spec = _with_splits(name, None, split)
-    rows = _load(spec, source, spec.evaluation_split, limit, seed)
-    return spec, rows, _described(source, spec, "evaluation", rows)
+    return spec, *_part(source, spec, "evaluation", limit)
 
 
 def _with_splits(name: str, train: str | None, evaluation: str | None) -> TaskSpec:
@@ -101,20 +92,17 @@ def _with_splits(name: str, train: str | None, evaluation: str | None) -> TaskSp
     return replace(usual, train_split=train or usual.train_split, evaluation_split=evaluation or usual.evaluation_split)
 
 
-def _load(spec: TaskSpec, source: Source, split: str, limit: int | None, seed: int, least: int = 1) -> datasets.Dataset:
-    """Return a split with its answers in `label`, or a seeded draw of its rows in their own order."""
+def _part(
+    source: Source, spec: TaskSpec, role: str, limit: int | None, *, least: int = 1, seen: Collection[str] = ()
+) -> tuple[datasets.Dataset, dict[str, Any]]:
+    """Return the rows of a role's split, or a draw of them in their own order, and what the split is and lacks."""
+    split, usual = (getattr(each, f"{role}_split") for each in (spec, TASKS[spec.name]))
     rows = _answered(spec, source.load(spec.dataset, spec.config, split), split)
     if min(len(rows), len(rows) if limit is None else limit) < least:
         said = f"{counted(len(rows), 'row')}" + ("" if limit is None else f", of which {limit} may be drawn")
         raise DataError(f"{spec.dataset} {spec.config} {split}: {said}; give at least {least}")
-    if limit is None or limit >= len(rows):
-        return rows
-    return rows.select(np.sort(np.random.default_rng(seed).choice(len(rows), limit, replace=False)))
-
-
-def _described(source: Source, spec: TaskSpec, role: str, rows: datasets.Dataset, known: int = 0) -> dict[str, Any]:
-    """Return a split's completeness, its role and the rows used; the note holds every substitution."""
-    split, usual = (getattr(each, f"{role}_split") for each in (spec, TASKS[spec.name]))
+    if limit is not None and limit < len(rows):
+        rows = rows.select(np.sort(np.random.default_rng(0).choice(len(rows), limit, replace=False)))
     found = source.completeness(spec.dataset, spec.config, split)
     notes = [found["note"]]
     notes += [f"stands in for the {usual} split"] if split != usual else []
@@ -122,8 +110,10 @@ def _described(source: Source, spec: TaskSpec, role: str, rows: datasets.Dataset
     complete = found["complete"] and len(notes) == 1
     lost = sum(_unplaced(spec, rows)) if spec.kind == "span" else 0
     notes += [f"{counted(lost, 'answer')} not in the context"] if lost else []
+    known = sum(passage in seen for passage in rows[spec.passage][:]) if seen else 0
     notes += [f"{counted(known, 'row')} about a passage of train"] if known else []
-    return {**found, "role": role, "used": len(rows), "complete": complete, "note": "; ".join(filter(None, notes))}
+    said = {"role": role, "used": len(rows), "complete": complete, "note": "; ".join(filter(None, notes))}
+    return rows, found | said
 
 
 def _answered(spec: TaskSpec, rows: datasets.Dataset, split: str) -> datasets.Dataset:
