@@ -13,6 +13,7 @@ from transformers import PreTrainedModel
 from saobp.study.evaluation.heldout import measuring
 from saobp.study.evaluation.zeroshot import token_log_likelihoods
 
+BATCH = 32  # prefixes
 ROUNDING = 1e-9  # nats; in double precision an unchanged log-probability comes back to about 1e-15
 
 
@@ -38,7 +39,7 @@ def looks_ahead(changed: Float64[np.ndarray, " length"], place: int) -> bool:
     return bool((changed[:place] > ROUNDING).any())
 
 
-def prefix_log_likelihoods(model: PreTrainedModel, ids: Sequence[int], *, batch: int = 32) -> Float[np.ndarray, " n"]:
+def prefix_log_likelihoods(model: PreTrainedModel, ids: Sequence[int]) -> Float[np.ndarray, " n"]:
     """Return the log-probability (nats) of each token but the first, read off a pass over the tokens before it alone.
 
     A causal model gives the same numbers in one pass over all of them. One that receives messages from later rows
@@ -46,7 +47,7 @@ def prefix_log_likelihoods(model: PreTrainedModel, ids: Sequence[int], *, batch:
     """
     text, found = torch.tensor(ids), []
     with measuring(model):
-        for places in torch.arange(len(text) - 1).split(batch):  # row n of a batch is the text up to places[n]
+        for places in torch.arange(len(text) - 1).split(BATCH):  # row n of a batch is the text up to places[n]
             mask = (torch.arange(places[-1] + 1) <= places[:, None]).long()
             rows = text[: places[-1] + 1] * mask
             logits = model(input_ids=rows.to(model.device), attention_mask=mask.to(model.device)).logits
@@ -69,10 +70,6 @@ def leak(model: PreTrainedModel, blocks: Iterable[Mapping[str, Int64[Tensor, " l
     full = -np.stack([tokens.double().numpy() for tokens in seen])
     alone = -np.stack([prefix_log_likelihoods(model, ids) for ids in items])
     gap = alone - full
-    return {
-        "full_pass": float(full.mean()),
-        "prefixes": float(alone.mean()),
-        "leak": float(gap.mean()),
-        "by_block": gap.mean(1).tolist(),
-        "by_position": gap.mean(0).tolist(),
-    }
+    means = {"full_pass": full, "prefixes": alone, "leak": gap}
+    found = {name: float(values.mean()) for name, values in means.items()}
+    return found | {"by_block": gap.mean(1).tolist(), "by_position": gap.mean(0).tolist()}

@@ -60,9 +60,8 @@ class HeldOut:
         batches = [collator(items[start : start + batch]) for start in range(0, len(items), batch)]
         self.batches = [batch for batch in batches if (batch["labels"] != -100).any()]
         if not self.batches:
-            raise ValueError(
-                f"evaluation_sequences: {sequences} held-out sequences have no token to predict; take more"
-            )
+            none = f"{sequences} held-out sequences have no token to predict"
+            raise ValueError(f"evaluation_sequences: {none}; take more")
         tokens = torch.stack([torch.as_tensor(item["input_ids"]) for item in items[:shown]])
         self.shown = {"input_ids": tokens, "attention_mask": torch.ones_like(tokens)}
         self.tokens = sum(int((batch["labels"] != -100).sum()) for batch in self.batches)
@@ -75,10 +74,8 @@ class HeldOut:
 
     def accuracy(self, model: nn.Module) -> float:
         """Return the share of masked tokens, 0 to 1, that the model finds most likely."""
-        return (
-            sum(int((output.logits.argmax(-1) == found).sum()) for _, found, output in self._outputs(model))
-            / self.tokens
-        )
+        right = (output.logits.argmax(-1) == found for _, found, output in self._outputs(model))
+        return sum(int(each.sum()) for each in right) / self.tokens
 
     def by_sequence(self, model: nn.Module) -> tuple[list[float], list[int]]:
         """Return of each sequence with masked tokens the sum of their losses (nats) and how many they are."""
@@ -86,9 +83,9 @@ class HeldOut:
         for chosen, found, output in self._outputs(model):
             losses = functional.cross_entropy(output.logits.float(), found, reduction="none")
             sums = losses.new_zeros(len(chosen)).index_add(0, chosen.nonzero()[:, 0], losses)
-            counts = chosen.sum(1)
-            nats += sums[counts > 0].tolist()
-            targets += counts[counts > 0].tolist()
+            asked = chosen.any(1)
+            nats += sums[asked].tolist()
+            targets += chosen.sum(1)[asked].tolist()
         return nats, targets
 
     def perplexity_by_sequence(self, model: nn.Module) -> dict[str, Any]:
@@ -100,7 +97,8 @@ class HeldOut:
         """Yield of each batch where a token is to be predicted, which one, and the output in evaluation mode."""
         device = next(model.parameters()).device
         with measuring(model):
-            for batch in ({name: values.to(device) for name, values in batch.items()} for batch in self.batches):
+            for batch in self.batches:
+                batch = {name: values.to(device) for name, values in batch.items()}
                 chosen = batch["labels"] != -100
                 yield chosen, batch["labels"][chosen], model(**batch)
 

@@ -59,14 +59,7 @@ class Decoder(nn.Module):
 
 
 def leak(
-    reading: str,
-    strength: float,
-    *,
-    steps: int = 400,
-    batch: int = 64,
-    sequences: int = 2000,
-    seed: int = 0,
-    **sizes: int,
+    reading: str, strength: float, *, steps: int, batch: int = 64, sequences: int = 2000, seed: int = 0, **sizes: int
 ) -> Float[Tensor, "sequences length"]:
     """Train a decoder on independent uniform tokens and return its losses on fresh ones, in nats.
 

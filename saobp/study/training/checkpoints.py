@@ -54,12 +54,11 @@ def pretrained(profile: str, model: str, algorithm: str, seed: int) -> Path:
         output = paths.build(Path(profile).stem) / "interactive" / f"04-pretrain-{folder.name}.ipynb"
         given = {"profile": profile, "model": model, "algorithm": algorithm, "seed": str(seed)}
         execution.run(notebook, output, given)
-    problem = paths.damage(folder)
-    if problem is not None:
-        raise ValueError(
-            f"{folder}: {problem}; delete the folder and give the command again: it is made anew from the last "
-            "checkpoint of its training"
+    if problem := paths.damage(folder):
+        remedy = (
+            "delete the folder and give the command again: it is made anew from the last checkpoint of its training"
         )
+        raise ValueError(f"{folder}: {problem}; {remedy}")
     return folder
 
 
@@ -95,8 +94,7 @@ def written(folder: Path) -> list[Path]:
 def newest_whole(folder: Path, say: Callable[[str], None] = print) -> Path | None:
     """Return the newest whole checkpoint of a run, saying which newer ones are passed over and why."""
     for candidate in reversed(written(folder)):
-        problem = paths.damage(candidate)
-        if problem is None:
+        if not (problem := paths.damage(candidate)):
             return candidate
         say(f"{candidate}: {problem}; falling back to the checkpoint before it")
     return None
@@ -105,7 +103,7 @@ def newest_whole(folder: Path, say: Callable[[str], None] = print) -> Path | Non
 def remove_damaged(folder: Path) -> None:
     """Remove the checkpoints that are not whole: the Trainer, which keeps the last two, counts them too."""
     for path in written(folder):
-        if paths.damage(path) is not None:
+        if paths.damage(path):
             shutil.rmtree(path, ignore_errors=True)
 
 

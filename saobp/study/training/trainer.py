@@ -113,7 +113,7 @@ def pretrain(
     *,
     folder: Path,
     seed: int,
-    measure: Callable[[nn.Module], dict[str, Any]],
+    measure: Callable[[nn.Module], dict],
     schedule: Sequence[int] | None = None,
     title: str = "pretraining",
 ) -> list[dict[str, Any]]:
@@ -160,17 +160,15 @@ def run_to_the_end(trainer: Trainer, recipe: Pretraining, folder: Path) -> list[
     start = checkpoints.newest_whole(folder, tqdm.write)
     if trainer.is_world_process_zero():
         checkpoints.remove_damaged(folder)
-    if start is not None and checkpoints.step_of(start) >= recipe.steps:  # the Trainer would take one step more
+    if start and checkpoints.step_of(start) >= recipe.steps:  # the Trainer would take one step more
         load_model(trainer.model, start / "model.safetensors", strict=False)
         return TrainerState.load_from_json(str(start / "trainer_state.json")).log_history
-    if start is not None:
+    if start:
         tqdm.write(f"continuing from {start.name}")
     trainer.train(resume_from_checkpoint=str(start) if start else False)
-    if trainer.state.global_step < recipe.steps:
-        raise watch.TrainingFailed(
-            f"only {trainer.state.global_step} of {recipe.steps} steps were made: the text has fewer sequences than a "
-            f"batch of {recipe.batch}; take a smaller batch or more text"
-        )
+    if (made := trainer.state.global_step) < recipe.steps:
+        short = f"the text has fewer sequences than a batch of {recipe.batch}; take a smaller batch or more text"
+        raise watch.TrainingFailed(f"only {made} of {recipe.steps} steps were made: {short}")
     return trainer.state.log_history
 
 

@@ -78,21 +78,17 @@ class Progress(TrainerCallback):
         self.title = title
 
     def on_train_begin(self, args, state, control, **kwargs):
-        """Open the bar where the run continues."""
         hidden, done = not state.is_world_process_zero, state.global_step
         self.bar = tqdm(total=state.max_steps, initial=done, desc=self.title, mininterval=5, disable=hidden)
 
     def on_step_end(self, args, state, control, **kwargs):
-        """Move the bar to the step."""
         self.bar.update(state.global_step - self.bar.n)
 
     def on_log(self, args, state, control, logs=None, **kwargs):
-        """Show the loss."""
         if logs and "loss" in logs:
             self.bar.set_postfix(loss=f"{logs['loss']:.3f}", refresh=False)
 
     def on_train_end(self, args, state, control, **kwargs):
-        """Close the bar."""
         self.bar.close()
 
 
@@ -116,7 +112,6 @@ class StopAtNaN(TrainerCallback):
         self.losses: list[tuple[float, torch.Tensor]] = []  # of the steps since the last look, with their rates
 
     def on_train_begin(self, args, state, control, model=None, **kwargs):
-        """Listen to the model's losses."""
         self.listening = model.register_forward_hook(self._keep)
 
     def _keep(self, model, args, output):
@@ -132,26 +127,28 @@ class StopAtNaN(TrainerCallback):
         first = state.global_step + 1 - len(self.losses)
         for step, (rate, loss) in enumerate(self.losses, first):
             if not math.isfinite(loss := float(loss)):
-                raise diverged(f"the loss is {loss} at step {step}", rate, self.folder)
+                raise self._diverged(f"the loss is {loss} at step {step}", rate)
         self.losses = []
 
     def on_save(self, args, state, control, model=None, **kwargs):
         """Look at losses and weights at every checkpoint, before later ones push the good one before it out."""
         self.on_log(args, state, control)
         if not all(weights.isfinite().all() for weights in model.parameters()):
-            raise diverged(f"the weights are no numbers at step {state.global_step}", self.rate, self.folder)
+            raise self._diverged(f"the weights are no numbers at step {state.global_step}", self.rate)
 
     def on_train_end(self, args, state, control, model=None, **kwargs):
         """Look once more, behind the last checkpoint, and listen no longer."""
         self.listening.remove()
         self.on_save(args, state, control, model=model)
 
+    def _diverged(self, reason: str, rate: float) -> Diverged:
+        place = f" (learning rate {rate:.2e}); the last finite checkpoint is {last_whole(self.folder)}: "
+        return Diverged(reason, place + "lower the learning rate or the strength")
 
-def diverged(reason: str, rate: float, folder: Path) -> Diverged:
-    """Return the error for what is no finite number, with the last checkpoint where all were."""
-    last = checkpoints.newest_whole(folder, lambda text: None)
-    place = f" (learning rate {rate:.2e}); the last finite checkpoint is {last or 'none'}: "
-    return Diverged(reason, place + "lower the learning rate or the strength")
+
+def last_whole(folder: Path) -> Path | str:
+    """Return the newest whole checkpoint of a run, or "none"."""
+    return checkpoints.newest_whole(folder, lambda text: None) or "none"
 
 
 def refuse_divergence(log: list[dict[str, Any]], recipe: Pretraining) -> None:
@@ -180,8 +177,7 @@ def trouble(folder: Path, batch: int) -> Iterator[None]:
         if not any(sign in str(error) for sign in WRITE_ERRORS):
             raise
         reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
-        last = checkpoints.newest_whole(folder, lambda text: None)
         raise TrainingFailed(
-            f"{folder}: a checkpoint could not be written ({reason}); the last whole one is {last or 'none'}: "
+            f"{folder}: a checkpoint could not be written ({reason}); the last whole one is {last_whole(folder)}: "
             "free space there and give the same command again"
         ) from None
