@@ -60,7 +60,7 @@ def test_the_likeliest_option_is_chosen_and_a_long_one_is_not_at_a_loss(decoder,
 def test_the_passage_is_cut_and_question_and_option_stay_whole(decoder, monkeypatch):
     seen = []
 
-    def note(model, pairs, batch):
+    def note(model, pairs):
         seen.extend(pairs)
         return [0.0] * len(pairs)
 
