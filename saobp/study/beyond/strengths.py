@@ -3,6 +3,7 @@
 The same text and masks at each λ; `strength_training` makes the runs.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -80,34 +81,30 @@ def gaps(runs: Sequence[Run]) -> pd.DataFrame:
     """Compare the held-out loss at a size's own λ with that at λ = 0 of the same seeds, a row a recipe.
 
     Columns: model, learning_rate (NaN: the recipe's), precision ("": the recipe's), layers, hidden, strength (λ),
-    seeds; plain and refined (loss, nats), difference, low, high (nats; 95 %, Student's t over seeds; NaN for one);
-    before, after (the largest column sum in the softmax and after the step, 1 under uniform attention, of the
-    refined model). A run that failed counts for nothing.
+    seeds; plain and refined (loss, nats), difference, low, high (nats; 95 %, Student's t over seeds; NaN for one).
+    A run that failed counts for nothing.
     """
     rows = []
-    for (model, *recipe), ends, losses in paired(runs):
+    for (model, *recipe), losses in paired(runs):
         size, (plain, refined) = SIZES[model], losses.mean()
         apart = mean_interval((losses.iloc[:, 1] - losses.iloc[:, 0]).tolist())
-        shown = ends[(ends["strength"] == losses.columns[1]) & ends["seed"].isin(losses.index.get_level_values("seed"))]
-        held = shown[["raw_largest_column", "refined_largest_column"]].mean()
         what = (model, *recipe, size.layers, size.hidden, losses.columns[1], len(losses))
-        rows.append((*what, plain, refined, apart.value, apart.low, apart.high, *held))
+        rows.append((*what, plain, refined, apart.value, apart.low, apart.high))
     columns = ["model", "learning_rate", "precision", "layers", "hidden", "strength", "seeds", "plain", "refined"]
-    frame = pd.DataFrame(rows, columns=[*columns, "difference", "low", "high", "before", "after"])
-    return frame.astype({"learning_rate": float})
+    return pd.DataFrame(rows, columns=[*columns, "difference", "low", "high"]).astype({"learning_rate": float})
 
 
-def paired(runs: Sequence[Run]) -> Iterator[tuple[tuple[Any, ...], pd.DataFrame, pd.DataFrame]]:
-    """Yield each recipe (model, learning rate, precision) that has a pair: its runs' ends, and the losses of pairs.
+def paired(runs: Sequence[Run]) -> Iterator[tuple[tuple[Any, ...], pd.DataFrame]]:
+    """Yield each recipe (model, learning rate, precision) that has a pair, and the losses of its pairs.
 
     A pair is a seed that came to its end both ways on one processor: a row each, with columns λ = 0 and its own λ.
     """
-    alike: dict[tuple[Any, ...], list[Run]] = {}
+    alike = defaultdict(list)
     for run in runs:
-        alike.setdefault((run["model"], run.get("learning_rate"), run.get("precision") or ""), []).append(run)
+        alike[run["model"], run.get("learning_rate"), run.get("precision") or ""].append(run)
     for recipe, found in alike.items():
         ends, both = sweep(found), [0.0, strength_of(recipe[0])]
         if not ends.empty and set(both) <= set(ends["strength"]):
             losses = ends.pivot(index=["seed", "processor"], columns="strength", values="loss")[both].dropna()
             if len(losses):
-                yield recipe, ends, losses
+                yield recipe, losses

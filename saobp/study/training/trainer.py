@@ -13,7 +13,7 @@ from safetensors.torch import load_model
 from torch import nn
 from torch.utils.data import Dataset
 from tqdm import tqdm
-from transformers import PrinterCallback, Trainer, TrainerState, TrainingArguments
+from transformers import PrinterCallback, Trainer, TrainerCallback, TrainerState, TrainingArguments
 from transformers.utils import logging
 
 from saobp.study.data.masking import SeededMasking
@@ -116,6 +116,7 @@ def pretrain(
     measure: Callable[[nn.Module], dict],
     schedule: Sequence[int] | None = None,
     title: str = "pretraining",
+    callbacks: tuple[TrainerCallback, ...] = (),
 ) -> list[dict[str, Any]]:
     """Pretrain a model in place, or continue where a killed run left its last whole checkpoint.
 
@@ -125,13 +126,14 @@ def pretrain(
     Raises TrainingFailed when the loss is no number, when memory does not hold a batch, or when a disk is full.
     """
     quiet()
+    callbacks += (collator,) if isinstance(collator, SeededMasking) else ()
     sample = collator([blocks[index] for index in range(min(recipe.batch, len(blocks)))])
     chosen = precision.choose(recipe.precision, model, sample)
     recipe = replace(recipe, precision=chosen.name)
     schedule = schedule or evaluation_steps(recipe.steps, recipe.evaluations)
     observers = [
         watch.FollowHeldOut(measure, schedule), watch.StopAtNaN(folder), checkpoints.SealCheckpoints(),
-        watch.NoteSitting(chosen), watch.Progress(title), *([collator] if isinstance(collator, SeededMasking) else []),
+        watch.NoteSitting(chosen), watch.Progress(title), *callbacks,
     ]  # fmt: skip
     with alone(folder), watch.trouble(folder, recipe.batch):
         settings = arguments(recipe, folder, seed)
