@@ -46,11 +46,9 @@ def train(
 ) -> tuple[Any, list[dict[str, Any]]]:
     """Train a model by a recipe, or continue from the newest checkpoint in `folder`; returns it and its log."""
     network = pretraining.untrained(study, model, algorithm, seed, text.tokenizer)
-    schedule = range(0, recipe.steps + 1, recipe.save_every)
-    log = trainer.pretrain(
-        network, text.text, SeededMasking(text.tokenizer, recipe.masking, seed), recipe, folder=folder, seed=seed,
-        measure=text.measure, schedule=[*schedule], title=folder.name,
-    )  # fmt: skip
+    schedule = [*range(0, recipe.steps + 1, recipe.save_every)]
+    masking, given = SeededMasking(text.tokenizer, recipe.masking, seed), {"folder": folder, "seed": seed}
+    log = trainer.pretrain(network, text.text, masking, recipe, measure=text.measure, schedule=schedule, **given)
     return network, log
 
 

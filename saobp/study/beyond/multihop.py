@@ -114,7 +114,7 @@ def run(plan: MultiHop, layers: int, algorithm: str, seed: int, folder: Path) ->
         stories, part = questions.Stories(plan, seed, recipe.steps * recipe.batch), min(FOLLOWED, plan.items)
         found = trainer.attempt(
             network, stories, questions.stacked, recipe, folder=folder / name, seed=seed,
-            measure=Exam(replace(plan, items=part)), schedule=checks(recipe), title=name,
+            measure=Exam(replace(plan, items=part)), schedule=checks(recipe),
         )  # fmt: skip
         found["outcomes"] = {} if found["failed"] else Exam(plan).outcomes(network)[0]
         which = {"layers": layers, "algorithm": algorithm, "seed": seed, "chains": plan.chains}

@@ -2,10 +2,12 @@
 
 import json
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 import saobp
 from saobp.models.module import Refinement
@@ -19,22 +21,17 @@ from saobp.study.setup.sizes_and_strengths import strength_of
 from saobp.study.training import architectures, checkpoints, trainer
 
 
-class Watch:
-    """What is followed of a strength: held-out loss and accuracy; raw and refined entropy, GTD, largest column sum."""
+def look(held_out: HeldOut, model: nn.Module) -> dict[str, Any]:
+    """Measure what is followed of a strength: loss and accuracy; raw and refined entropy, GTD, largest column sum.
 
-    def __init__(self, held_out: Any, tokenizer: Any, plan: Beyond):
-        recipe = plan.pretrain
-        masking = SeededMasking(tokenizer, recipe.masking, 0)
-        self.held_out = HeldOut(held_out, masking, recipe.evaluation_sequences, recipe.batch)
-
-    def __call__(self, model: Any) -> dict[str, Any]:
-        """Measure a model; `strengths`: of every layer's heads, in nats (one value where a layer's heads share it)."""
-        tokens = self.held_out.shown["input_ids"].to(next(model.parameters()).device)
-        raw, refined = map(message_rounds.shape, message_rounds.matrices(model, tokens))
-        found = {"loss": self.held_out(model)["loss"], "accuracy": self.held_out.accuracy(model)}
-        used = [module(torch.device("cpu")) for module in model.modules() if isinstance(module, Refinement)]
-        strengths = [torch.as_tensor(strength).detach().flatten().tolist() for strength in used]
-        return {**found, "raw": raw, "refined": refined, "strengths": strengths}
+    `strengths`: of every layer's heads, in nats (one value where a layer's heads share it).
+    """
+    tokens = held_out.shown["input_ids"].to(next(model.parameters()).device)
+    raw, refined = map(message_rounds.shape, message_rounds.matrices(model, tokens))
+    found = {"loss": held_out(model)["loss"], "accuracy": held_out.accuracy(model)}
+    used = [module(torch.device("cpu")) for module in model.modules() if isinstance(module, Refinement)]
+    strengths = [torch.as_tensor(strength).detach().flatten().tolist() for strength in used]
+    return {**found, "raw": raw, "refined": refined, "strengths": strengths}
 
 
 def run(
@@ -53,10 +50,10 @@ def run(
         network = architectures.encoder(plan.model, tokenizer, dropout=recipe.dropout, seed=seed)
         learn = TAUGHT.get(strength)
         saobp.apply(network, "high", strength_of(plan.model) if learn else strength, learn=learn)
-        found = trainer.attempt(
-            network, text, SeededMasking(tokenizer, recipe.masking, seed), recipe, folder=folder / name, seed=seed,
-            measure=Watch(held_out, tokenizer, plan), title=name,
-        )  # fmt: skip
+        fixed = SeededMasking(tokenizer, recipe.masking, 0)
+        measure = partial(look, HeldOut(held_out, fixed, recipe.evaluation_sequences, recipe.batch))
+        masking = SeededMasking(tokenizer, recipe.masking, seed)
+        found = trainer.attempt(network, text, masking, recipe, folder=folder / name, seed=seed, measure=measure)
         paths.write_text(done, json.dumps({"strength": strength, "seed": seed, **found}))
     return json.loads(done.read_text(encoding="utf-8"))
 

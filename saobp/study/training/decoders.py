@@ -42,8 +42,7 @@ def train(
     recipe, name = study.decoder_recipe(model), labels.DECODER + model
     folder = checkpoints.work_folder(study, name, algorithm, seed, text.fingerprint, recipe)
     measure = HeldOut(held_out, causal_batch, recipe.evaluation_sequences, recipe.batch)
-    title = f"{name} {algorithm} {seed}"
-    return trainer.pretrain(network, text, causal_batch, recipe, folder=folder, seed=seed, measure=measure, title=title)
+    return trainer.pretrain(network, text, causal_batch, recipe, folder=folder, seed=seed, measure=measure)
 
 
 def asked(

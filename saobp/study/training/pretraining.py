@@ -89,11 +89,11 @@ def train(
 
     `tokenizer`, `text` and `held_out` are those of `texts`.
     """
-    recipe, title = study.recipe(model), f"{model} {algorithm} {seed}"
+    recipe = study.recipe(model)
     folder = checkpoints.work_folder(study, model, algorithm, seed, text.fingerprint)
     masking = SeededMasking(tokenizer, recipe.masking, seed)
     measure = held_out_measure(study, model, tokenizer, held_out)
-    return trainer.pretrain(network, text, masking, recipe, folder=folder, seed=seed, measure=measure, title=title)
+    return trainer.pretrain(network, text, masking, recipe, folder=folder, seed=seed, measure=measure)
 
 
 def held_out_measure(study: Study, model: str, tokenizer: PreTrainedTokenizerBase, held_out: Dataset) -> HeldOut:

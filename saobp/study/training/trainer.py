@@ -115,7 +115,6 @@ def pretrain(
     seed: int,
     measure: Callable[[nn.Module], dict],
     schedule: Sequence[int] | None = None,
-    title: str = "pretraining",
     callbacks: tuple[TrainerCallback, ...] = (),
 ) -> list[dict[str, Any]]:
     """Pretrain a model in place, or continue where a killed run left its last whole checkpoint.
@@ -133,7 +132,7 @@ def pretrain(
     schedule = schedule or evaluation_steps(recipe.steps, recipe.evaluations)
     observers = [
         watch.FollowHeldOut(measure, schedule), watch.StopAtNaN(folder), checkpoints.SealCheckpoints(),
-        watch.NoteSitting(chosen), watch.Progress(title), *callbacks,
+        watch.NoteSitting(chosen), watch.Progress(folder.name), *callbacks,
     ]  # fmt: skip
     with alone(folder), watch.trouble(folder, recipe.batch):
         settings = arguments(recipe, folder, seed)
