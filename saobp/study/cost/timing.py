@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from saobp.study.setup.records import commit
 
@@ -75,13 +76,29 @@ def operation_times(call: Callable[[], object]) -> dict[str, float]:
     return {event.key: event.self_cpu_time_total for event in found.key_averages()}
 
 
+class _Operations(TorchDispatchMode):
+    """Notes the names of the operations that a block calls."""
+
+    def __init__(self):
+        super().__init__()
+        self.names: set[str] = set()
+
+    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
+        self.names.add(operation.name())
+        with self:  # in inference mode an operation comes whole
+            parts = operation.decompose(*args, **kwargs or {})
+        return operation(*args, **kwargs or {}) if parts is NotImplemented else parts
+
+
 def attention_kernel(call: Callable[[], object]) -> str:
     """Return the name of the fused kernel by which torch's own attention ran in a call; "" if there was none.
 
     `scaled_dot_product_attention` is fused only where torch has a kernel for the case; else it holds the matrix.
     """
     prefix = "aten::_scaled_dot_product_"
-    names = {name.removeprefix(prefix) for name in operation_times(call) if name.startswith(prefix)}
+    with _Operations() as called:
+        call()
+    names = {name.removeprefix(prefix) for name in called.names if name.startswith(prefix)}
     return ", ".join(sorted(name for name in names if "backward" not in name and "math" not in name))
 
 

@@ -127,7 +127,6 @@ class _Counted(nn.Module):
         return tuple(value for value in outputs.values() if isinstance(value, Tensor))  # what is left is not counted
 
 
-@cache
 def macs(model: str, vocabulary: int, way: str, length: int, *, training: bool) -> float:
     """Count multiply-accumulates of one forward pass over one sequence, in units of 10^9, by fvcore.
 
@@ -135,9 +134,14 @@ def macs(model: str, vocabulary: int, way: str, length: int, *, training: bool) 
     token: so the paper counts it, to the last digit. fvcore cannot look into torch's
     fused attention, so "original" lacks its two products, here as in Table 9.
     """
+    return _counts(model, vocabulary, way, length)["" if training else "network.bert"] / 1e9
+
+
+@cache
+def _counts(model: str, vocabulary: int, way: str, length: int) -> dict[str, int]:
+    """Return fvcore's count of a whole model ("") and of every module in it: one trace for training and inference."""
     with no_init_weights():  # their values do not matter to a count, and take most of its time
         network = build(model, vocabulary, way, dropout=0.0, kind=BertForPreTraining).eval()
-    network = network if training else network.bert
     counted = _Counted(network, {"output_attentions": True} if way in SEEN else {})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the tracer: shapes become constants, which is what is wanted
@@ -145,7 +149,7 @@ def macs(model: str, vocabulary: int, way: str, length: int, *, training: bool) 
 
         counter = FlopCountAnalysis(counted, torch.zeros(1, length, dtype=torch.long))
         counter.unsupported_ops_warnings(False).uncalled_modules_warnings(False).tracer_warnings("none")
-        return counter.total() / 1e9
+        return dict(counter.by_module())
 
 
 def peak(phase: str, model: str, vocabulary: int, way: str, sequences: int, length: int) -> float:

@@ -69,9 +69,7 @@ def write(notebooks: list[Path], folder: Path) -> list[Executed]:
     runs = executed.read(notebooks)
     lead = links.Links(runs, paths.root())
     named = {f"{run.name}.html": run for run in runs}
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__])
-    with ProcessPoolExecutor(os.cpu_count(), mp_context=context) as processes:
+    with ProcessPoolExecutor(os.cpu_count(), mp_context=_context()) as processes:
         bodies = processes.map(body, runs)
         pages = {page: lead.lead(html, page, _source(run), run) for (page, run), html in zip(named.items(), bodies)}
     with paths.new_folder(folder) as temporary:
@@ -81,6 +79,16 @@ def write(notebooks: list[Path], folder: Path) -> list[Executed]:
             (temporary / copy).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(lead.root / path, temporary / copy)
     return runs
+
+
+def _context() -> multiprocessing.context.BaseContext:
+    """Fork from here, with all imports done, where no other thread is cut off by it; else from a process that may."""
+    threads = Path("/proc/self/task")
+    if threads.is_dir() and len([*threads.iterdir()]) == 1:
+        return multiprocessing.get_context("fork")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    return context
 
 
 def body(run: Executed) -> str:
