@@ -1,9 +1,11 @@
 """Executed notebooks as pages that need nothing from elsewhere, and lead to each other and to copies of files."""
 
+import contextlib
 import multiprocessing
 import os
 import re
 import shutil
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import cache
 from itertools import count
@@ -13,6 +15,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, pass_context
 from markupsafe import Markup
 from nbconvert import HTMLExporter
+from nbconvert.filters import clean_html
 from pygments.formatters import HtmlFormatter
 
 from saobp.study.publication import executed, formulas, links
@@ -20,6 +23,7 @@ from saobp.study.publication.executed import Executed
 from saobp.study.setup import paths
 from saobp.study.setup.labels import counted
 
+FEW = 4  # runs that a process takes at a time, of the same notebook most often
 STYLE = re.compile(r"<style scoped>.*?</style>", re.DOTALL)
 PICTURE = re.compile(r"<img\b[^>]*>")
 FOLDED = """{%- extends 'basic/index.html.j2' -%}
@@ -39,6 +43,7 @@ class PageExporter(HTMLExporter):
     def __init__(self):
         bare = {"exclude_input_prompt": True, "exclude_output_prompt": True}
         super().__init__(template_name="basic", raw_template=FOLDED, **bare)
+        self.register_filter("clean_html", cache(clean_html))  # slow, and the runs of a notebook share their sources
 
     @pass_context
     def markdown2html(self, context, source: str) -> str:
@@ -61,34 +66,35 @@ def _environment() -> Environment:
     return environment
 
 
-def write(notebooks: list[Path], folder: Path) -> list[Executed]:
-    """Write each notebook as a page below `folder`, and a copy of each file of the repository that one links to.
+@contextlib.contextmanager
+def converted(runs: Sequence[Executed]) -> Iterator[Iterator[str]]:
+    """Yield the `body` of each run, in turn; processes make them from now on, one per processor, and the block goes on.
 
-    The folder is replaced as a whole. Returns the runs in the reader's order; `<folder>/<name>.html` is a run's page.
+    They fork from here, with all imports done, where no other thread is cut off by it; else from a process that may.
     """
-    runs = executed.read(notebooks)
+    threads = Path("/proc/self/task")
+    alone = threads.is_dir() and len([*threads.iterdir()]) == 1
+    context = multiprocessing.get_context("fork" if alone else "forkserver")
+    if not alone:
+        context.set_forkserver_preload([__name__])
+    with ProcessPoolExecutor(os.cpu_count(), mp_context=context) as processes:
+        yield processes.map(body, runs, chunksize=FEW)
+
+
+def write(runs: Sequence[Executed], bodies: Iterable[str], folder: Path) -> None:
+    """Write each run as a page below `folder`, and a copy of each file of the repository that one links to.
+
+    The folder is replaced as a whole. `<folder>/<name>.html` is a run's page.
+    """
     lead = links.Links(runs, paths.root())
     named = {f"{run.name}.html": run for run in runs}
-    with ProcessPoolExecutor(os.cpu_count(), mp_context=_context()) as processes:
-        bodies = processes.map(body, runs)
-        pages = {page: lead.lead(html, page, _source(run), run) for (page, run), html in zip(named.items(), bodies)}
+    pages = {page: lead.lead(html, page, _source(run), run) for (page, run), html in zip(named.items(), bodies)}
     with paths.new_folder(folder) as temporary:
         for page, text in links.settle_anchors(pages).items():
             (temporary / page).write_text(_page(page, text, named[page], runs), encoding="utf-8")
         for path, copy in lead.wanted.items():
             (temporary / copy).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(lead.root / path, temporary / copy)
-    return runs
-
-
-def _context() -> multiprocessing.context.BaseContext:
-    """Fork from here, with all imports done, where no other thread is cut off by it; else from a process that may."""
-    threads = Path("/proc/self/task")
-    if threads.is_dir() and len([*threads.iterdir()]) == 1:
-        return multiprocessing.get_context("fork")
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__])
-    return context
 
 
 def body(run: Executed) -> str:
@@ -106,7 +112,7 @@ def _source(run: Executed) -> str:
     return f"notebooks/{run.notebook}.ipynb"
 
 
-def _page(page: str, text: str, run: Executed, runs: list[Executed]) -> str:
+def _page(page: str, text: str, run: Executed, runs: Sequence[Executed]) -> str:
     """Put a page between links to the contents, to what comes before and to what comes next."""
     order = list(dict.fromkeys(other.notebook for other in runs))
     here = order.index(run.notebook)

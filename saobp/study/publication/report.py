@@ -33,7 +33,10 @@ def write(folder: Path) -> Path:
     found = records.load(folder / "records")
     if not found:
         raise FileNotFoundError(f"{folder / 'records'}: no records there; run `make reproduce` first")
-    runs = pages.write(sorted((folder / "notebooks").glob("*.ipynb")), folder / "pages")
+    runs = executed.read(sorted((folder / "notebooks").glob("*.ipynb")))
+    with pages.converted(runs) as bodies:
+        explorer = _explorer()
+        pages.write(runs, bodies, folder / "pages")
     with paths.new_folder(folder / "tracked") as tracked:
         shutil.copytree(paths.figures(), tracked, dirs_exist_ok=True)
     study, tracked = found[0]["profile"], folder / "tracked"
@@ -48,7 +51,7 @@ def write(folder: Path) -> Path:
         folder=folder,
         outdated=outdated(folder),
         glance=drawn.get(GLANCE),
-        explorer=_explorer(),
+        explorer=explorer,
         notebooks=_notebooks(runs, found),
         tables=_tables(shown, "table*.md"),
         figures=[figure for name, figure in _figures(shown).items() if name not in (GLANCE, FOREST)],
