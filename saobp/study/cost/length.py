@@ -42,7 +42,6 @@ WAYS: dict[str, Callable[..., Tensor]] = {
 
 
 def _inputs(shape: tuple[int, ...], count: int) -> list[Tensor]:
-    """Return random tensors, the same for every attention."""
     generator = torch.Generator().manual_seed(0)
     return [torch.randn(shape, generator=generator).to(timing.place()) for _ in range(count)]
 

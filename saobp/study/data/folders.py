@@ -167,7 +167,6 @@ def _simple(kind: pa.DataType) -> pa.DataType:
 
 
 def _read(reader: Callable[[Path], Any], file: Path) -> Any:
-    """Read a parquet file, or say in one line which one is damaged."""
     try:
         return reader(file)
     except (pa.ArrowException, OSError) as error:

@@ -85,7 +85,6 @@ def _published(kind: str, source: Source) -> PreTrainedTokenizerBase:
 
 
 def _wordpiece(texts: list[str], vocabulary: int) -> PreTrainedTokenizerFast:
-    """Train an uncased WordPiece vocabulary."""
     normalizer = normalizers.BertNormalizer(lowercase=True)
     letters = Counter(c for text in texts for c in normalizer.normalize_str(text) if not c.isspace())
     kept = sorted(sorted(letters, key=lambda c: (-letters[c], c))[: min(LONGEST_ALPHABET, vocabulary // 4)])
@@ -113,7 +112,6 @@ def _wordpiece(texts: list[str], vocabulary: int) -> PreTrainedTokenizerFast:
 
 
 def _bytes(texts: list[str], vocabulary: int) -> PreTrainedTokenizerFast:
-    """Train a byte-level pair encoding, GPT-2's kind."""
     special = [*SPECIAL.values(), END]
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     if vocabulary < len(alphabet) + len(special):

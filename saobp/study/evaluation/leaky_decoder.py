@@ -26,14 +26,12 @@ class Block(nn.Module):
     def forward(self, hidden: Float[Tensor, "batch length width"]) -> Float[Tensor, "batch length width"]:
         joined = self.project(self.before_attention(hidden)).unflatten(-1, (3, self.heads, -1))
         query, key, value = joined.permute(2, 0, 3, 1, 4)  # each (batch, heads, length, width / heads)
-        context = self.refined(query @ key.mT / math.sqrt(query.shape[-1])) @ value
-        hidden = hidden + self.output(context.transpose(1, 2).flatten(-2))
-        return hidden + self.mlp(self.before_mlp(hidden))
-
-    def refined(self, scores: Float[Tensor, "batch head query key"]) -> Float[Tensor, "batch head query key"]:
+        scores = query @ key.mT / math.sqrt(query.shape[-1])
         future = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(1)
         attention = scores.masked_fill(future, -torch.inf).softmax(-1)
-        return refine(attention, "high", self.strength, causal=self.reading == "prefix")
+        context = refine(attention, "high", self.strength, causal=self.reading == "prefix") @ value
+        hidden = hidden + self.output(context.transpose(1, 2).flatten(-2))
+        return hidden + self.mlp(self.before_mlp(hidden))
 
 
 class Decoder(nn.Module):
