@@ -52,7 +52,7 @@ def finetuned(name, checkpoint, source, folder, **changes):
 
 @pytest.mark.parametrize("name", ["sst2", "race"])
 def test_score_and_gtd_are_followed_and_change_nothing(name, checkpoint, source, tmp_path):
-    few = {"limit_train": 16, "limit_evaluation": 8, "batch": 4}
+    few = {"limit_train": 16, "limit_evaluation": 8, "batch": 4, "epochs": 1}
     quiet = finetuned(name, checkpoint, source, tmp_path / "quiet", **few)
     followed = finetuned(name, checkpoint, source, tmp_path / "followed", curve=3, **few)
     assert quiet["curve"] == []
