@@ -52,11 +52,6 @@ def test_the_same_seed_gives_the_same_losses_and_leaves_the_global_seed_alone():
     assert torch.equal(torch.get_rng_state(), state)
 
 
-def test_an_unknown_reading_is_refused():
-    with pytest.raises(ValueError, match="^reading"):
-        leak("future", 0.2, steps=1)
-
-
 def test_the_interval_is_over_sequences():
     losses = torch.tensor([[1.0, 3.0], [3.0, 5.0]])
     mean, half_width = sequence_interval(losses)
@@ -93,11 +88,6 @@ def test_the_last_word_of_the_vocabulary_has_a_next_one_too():
     assert future_leak.changes(gpt2("original"), torch.full((6,), 49), 3)[3] > 0
 
 
-def test_a_place_outside_the_text_is_refused():
-    with pytest.raises(ValueError, match="place=12 is not one of the 12 positions"):
-        future_leak.changes(gpt2("original"), torch.arange(12), 12)
-
-
 @pytest.mark.parametrize("algorithm, leaks", FORMS)
 def test_the_leak_is_what_each_token_is_better_predicted_with_what_follows(algorithm, leaks):
     network = gpt2(algorithm, initializer_range=0.5)  # sharp: uniform rows tell nothing
@@ -115,6 +105,10 @@ def test_the_leak_is_what_each_token_is_better_predicted_with_what_follows(algor
     assert found["by_position"][at - 1] == pytest.approx(gap, abs=1e-5)
 
 
-def test_no_sequence_is_refused():
+def test_an_unknown_reading_a_place_outside_the_text_and_no_text_are_refused():
+    with pytest.raises(ValueError, match="^reading"):
+        leak("future", 0.2, steps=1)
+    with pytest.raises(ValueError, match="place=12 is not one of the 12 positions"):
+        future_leak.changes(gpt2("original"), torch.arange(12), 12)
     with pytest.raises(ValueError, match="blocks: none given"):
         future_leak.leak(None, [])

@@ -21,11 +21,6 @@ def test_every_count_passes_its_own_grim_test(items, data):
     assert count in arithmetic.grim(printed, items)
 
 
-def test_grim_needs_items():
-    with pytest.raises(ValueError, match="items"):
-        arithmetic.grim(50, 0)
-
-
 def test_label_counts_add_up_to_the_items_of_their_split():
     for task, counts in arithmetic.LABEL_COUNTS.items():
         assert sum(counts) == arithmetic.ITEMS[task], task
@@ -58,7 +53,9 @@ def test_the_points_needed_are_the_first_that_suffice(r):
     assert p[0] > 0.015 > p[1]
 
 
-@pytest.mark.parametrize("r", [0, 1, -1.2])
-def test_no_number_of_points_is_needed_for_a_correlation_that_is_none(r):
-    with pytest.raises(ValueError, match="r:"):
-        arithmetic.points_needed(r, 0.02)
+def test_no_items_and_a_correlation_that_is_none_are_refused():
+    with pytest.raises(ValueError, match="items"):
+        arithmetic.grim(50, 0)
+    for r in (0, 1, -1.2):
+        with pytest.raises(ValueError, match="r:"):
+            arithmetic.points_needed(r, 0.02)
