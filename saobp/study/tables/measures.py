@@ -34,11 +34,10 @@ def measured(record: Record, key: str) -> Estimate | None:
 
 def table1(records: Sequence[Record], published: Published) -> Table:
     """GTD, indirect entropy, accuracy, clustering and betweenness on RACE-Middle."""
-    rows = []
-    for model in estimates.sizes(records):
-        for algorithm in scores.shown_algorithms(select(list(records), "attention"), model):
-            rows.append(_row(records, published, model, algorithm))
-    runs = [run["metrics"] for run in select(list(records), "attention") if run["metrics"].get("graph_nodes")]
+    looked = select(list(records), "attention")
+    names = [(model, name) for model in estimates.sizes(records) for name in scores.shown_algorithms(looked, model)]
+    rows = [_row(records, published, *pair) for pair in names]
+    runs = [run["metrics"] for run in looked if run["metrics"].get("graph_nodes")]
     graphs = {f" (first {run['graph_nodes']} tokens, edges above {run['graph_threshold']:g})" for run in runs}
     return Table(1, scores.MODEL_ROWS, COLUMN_TITLES, corrected(rows), "Measure", {"graph": " or".join(sorted(graphs))})
 

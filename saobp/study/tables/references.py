@@ -46,29 +46,22 @@ def luck(
 
 def bag_row(records: Sequence[Record], columns: dict[str, str]) -> Row:
     """What a bag of words scores on the same items, or why a cell has none."""
-    return Row(BAG_ROW, {key: _bag_cell(records, kind) for key, kind in columns.items()})
+    return Row(BAG_ROW, {key: bag_cell(records, kind) for key, kind in columns.items()})
 
 
-def bag(records: Sequence[Record], kind: str) -> float | None:
-    """What a bag of words scores in a column, in percent; None where it has no score."""
-    cell = _bag_cell(records, kind)
-    return float(cell.ours) if cell.ours else None
-
-
-def _bag_cell(records: Sequence[Record], kind: str) -> Cell:
+def bag_cell(records: Sequence[Record], kind: str) -> Cell:
+    """What a bag of words scores in a column, in percent, or why it has no score there."""
     if kind == PERPLEXITY:
         return Cell(reason="a bag of words predicts no masked word")
-    floors = [_floor(records, task) for task in (GLUE if kind == AVERAGE else [kind])]
-    if reasons := [floor["reason"] for floor in floors if "reason" in floor]:
-        return Cell(reason=reasons[0])
-    return Cell(ours=f"{sum(floor['headline'] for floor in floors) / len(floors):.2f}")
-
-
-def _floor(records: Sequence[Record], task: str) -> Record:
-    """What the records keep of a task's floor, which is the same for every run on it, or the reason for none."""
-    entries = [entry for record in records if (entry := (record["metrics"].get("tasks") or {}).get(task))]
-    none = {"reason": "the record keeps no bag of words" if entries else "no run of this task"}
-    return next((entry["floor"] for entry in entries if entry.get("floor")), none)
+    scores = []
+    for task in GLUE if kind == AVERAGE else [kind]:
+        entries = [entry for record in records if (entry := (record["metrics"].get("tasks") or {}).get(task))]
+        none = {"reason": "the record keeps no bag of words" if entries else "no run of this task"}
+        floor = next((entry["floor"] for entry in entries if entry.get("floor")), none)  # alike in every run
+        if "reason" in floor:
+            return Cell(reason=floor["reason"])
+        scores.append(floor["headline"])
+    return Cell(ours=f"{sum(scores) / len(scores):.2f}")
 
 
 def _public_rows(published: Published, columns: dict[str, str]) -> list[Row]:

@@ -62,9 +62,8 @@ def _finish(number: int, rows: list[Row], below: list[Row], **given: str) -> Tab
 
 
 def _rows(records, published, number, models) -> list[Row]:
-    return [
-        _row(records, published, number, model, name) for model in models for name in shown_algorithms(records, model)
-    ]
+    shown = [(model, name) for model in models for name in shown_algorithms(records, model)]
+    return [_row(records, published, number, *names) for names in shown]
 
 
 def _row(records, published, number, model, algorithm, printed_name=None) -> Row:
@@ -108,8 +107,8 @@ def _below(ours: Estimate | None, records: Sequence[Record], tasks: Sequence[str
     levels = {"below chance": ("chance",), "below majority": ("chance", "majority")}
     found = {flag: references.luck(records, tasks, names) for flag, names in levels.items()}
     luck = [flag for flag, level in found.items() if level is not None and ours.high < level][:1]
-    bag = references.bag(records, kind)
-    return (*luck, *(["below bag of words"] if bag is not None and ours.value < bag else []))
+    bag = references.bag_cell(records, kind).ours
+    return (*luck, *(["below bag of words"] if bag and ours.value < float(bag) else []))
 
 
 def average_cell(records: Sequence[Record], printed: str, model: str, algorithm: str) -> Cell:

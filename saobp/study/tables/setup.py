@@ -51,17 +51,14 @@ def of_settings(number: int, records: Sequence[Record], published: Published) ->
 
 def _setting_cell(printed: str, runs: list[Record], name: str) -> Cell:
     """All values that the runs used, as one text: "42, 43, 44"; parameters in millions."""
-    values = [run[name] for run in map(_settings, runs) if run.get(name) is not None]
-    if name == "parameters":
-        values = [f"{value / 1e6:.2f}M" for value in values]
+    values = []
+    for run in runs:
+        metrics = run["metrics"]
+        found = {"steps": metrics.get("steps"), "parameters": metrics.get("parameters")}
+        values.append((found | metrics.get("recipe", {}) | metrics.get("size", {}) | run["parameters"]).get(name))
+    values = [f"{value / 1e6:.2f}M" if name == "parameters" else value for value in values if value is not None]
     ours = ", ".join(dict.fromkeys(f"{value:g}" if isinstance(value, float) else str(value) for value in values))
     return Cell(printed, ours or None, reason="" if ours else "not in the record" if runs else "no pretraining run")
-
-
-def _settings(run: Record) -> dict[str, Any]:
-    metrics = run["metrics"]
-    counts = {name: metrics.get(name) for name in ("steps", "parameters")}
-    return counts | metrics.get("recipe", {}) | metrics.get("size", {}) | run["parameters"]
 
 
 def table9(records: Sequence[Record], published: Published) -> Table:
@@ -75,8 +72,7 @@ def table9(records: Sequence[Record], published: Published) -> Table:
     titles = {
         "train milliseconds": "ms/step", "train tokens_per_second": "tokens/s", "train gmacs": "GMACs",
         "inference milliseconds": "ms/batch", "inference samples_per_second": "samples/s",
-        "inference million_tokens_per_second": "Mtok/s",
-        "inference gmacs": "GMACs (inf.)",
+        "inference million_tokens_per_second": "Mtok/s", "inference gmacs": "GMACs (inf.)",
     }  # fmt: skip
     return Table(9, ("Model", "Algorithm"), titles, tuple(rows), what="Quantity")
 
@@ -89,9 +85,8 @@ def _cost_row(runs: list[Record], published: Published, model: str, way: str) ->
     for (phase, metric), key in COST.items():
         # the paper's Original is the fused one: its multiply-accumulates lack what a counter cannot see
         printed = "" if kind else published.printed(9, model=shown, algorithm=name, phase=phase, metric=metric)
-        value = _quantity(found.get(phase) or {}, key, runs)
-        reason = "" if value is not None else "not measured" if runs else "no cost run"
-        ours = _measured(value, runs[0]) if value is not None else None
+        ours = _quantity(found.get(phase) or {}, key, runs)
+        reason = "" if ours else "not measured" if runs else "no cost run"
         cell = Cell(printed, ours, reason=reason, exact=key == "gmacs")
         if key == "milliseconds" and way != "original":
             cell = replace(cell, **_ratios(found.get(phase) or {}, printed, published, (shown, phase, metric)))
@@ -108,17 +103,12 @@ def _ratios(measured: Record, printed: str, published: Published, place: tuple[s
     return {"ratio": ours, "published_ratio": theirs}
 
 
-def _quantity(measured: Record, key: str, runs: list[Record]) -> Any:
-    """What was measured, or the tokens that follow from the samples and their length."""
-    samples = measured.get("samples_per_second")
-    if key != "million_tokens_per_second" or not samples:
-        return measured.get(key)
-    return {end: rate * runs[0]["parameters"]["length"] / 1e6 for end, rate in samples.items()}
-
-
-def _measured(value: Any, run: Record) -> Estimate:
-    """A median with its range, or a plain number."""
-    repeats = int(run["metrics"].get("repeats") or 1)
+def _quantity(measured: Record, key: str, runs: list[Record]) -> Estimate | None:
+    """What was measured: a median with its range, or a plain number; tokens follow from samples and their length."""
+    value, samples = measured.get(key), measured.get("samples_per_second")
+    if key == "million_tokens_per_second" and samples:
+        value = {end: rate * runs[0]["parameters"]["length"] / 1e6 for end, rate in samples.items()}
     if isinstance(value, dict):
+        repeats = int(runs[0]["metrics"].get("repeats") or 1)
         return Estimate(value["median"], value["low"], value["high"], repeats)
-    return Estimate(float(value), nan, nan, 1)
+    return None if value is None else Estimate(float(value), nan, nan, 1)

@@ -89,9 +89,8 @@ def heads() -> Estimate:
 def learned_up(study: str) -> tuple[int, int]:
     """Count the heads whose learned strength ends above its start, and all of them."""
     found = strengths.learned(_beyond(study)["strengths"])
-    first, last = (
-        found[found["step"] == end]["strength"].to_numpy() for end in (found["step"].min(), found["step"].max())
-    )
+    ends = found["step"].agg(["min", "max"])
+    first, last = (found[found["step"] == end]["strength"].to_numpy() for end in ends)
     return int((last > first).sum()), len(last)
 
 

@@ -11,17 +11,7 @@ from saobp.study.setup.sizes_and_strengths import SIZES
 from saobp.study.setup.tasks_and_metrics import TASKS
 from saobp.study.statistics import Estimate
 from saobp.study.tables import cells
-from saobp.study.texts import (
-    attention,
-    costs,
-    decoders,
-    exam,
-    planned,
-    pretraining,
-    public_encoder,
-    runs,
-    tables,
-)
+from saobp.study.texts import attention, costs, decoders, exam, planned, pretraining, public_encoder, runs, tables
 
 SUFFIX = ".j2"
 NUMBERS = {module.__name__.rpartition(".")[2]: module for module in (
@@ -95,15 +85,10 @@ def _environment() -> Environment:
         environment.filters[filter_.__name__] = filter_
     environment.filters |= {"model": labels.model_title, "algorithm": labels.algorithm_title}
     environment.filters |= {"task": lambda name: TASKS[name].title}
-    environment.globals |= {**NUMBERS, "paper": numbers.load(), "sizes": SIZES, "shape": _shape}
-    environment.globals |= {"exists": lambda name: (paths.root() / name).exists(), "include_file": _read}
+    environment.globals |= {**NUMBERS, "paper": numbers.load(), "sizes": SIZES}
+    environment.globals |= {
+        "exists": lambda name: (paths.root() / name).exists(),
+        "include_file": lambda name: (paths.root() / name).read_text(encoding="utf-8").strip(),
+        "shape": lambda model: f"{SIZES[model].layers} layers, width {SIZES[model].hidden}",
+    }
     return environment
-
-
-def _shape(model: str) -> str:
-    """A model's size in two numbers: "4 layers, width 128"."""
-    return f"{SIZES[model].layers} layers, width {SIZES[model].hidden}"
-
-
-def _read(name: str) -> str:
-    return (paths.root() / name).read_text(encoding="utf-8").strip()

@@ -82,11 +82,7 @@ def _swept(study: str) -> pd.DataFrame:
 def swept(study: str) -> pd.DataFrame:
     """Return the held-out loss (nats, mean over seeds) at every fixed strength, and how many seeds it has."""
     frame = _swept(study)
-    return frame[~_learned(frame)].groupby("strength")["loss"].agg(["mean", "count"])
-
-
-def _learned(frame: pd.DataFrame) -> pd.Series:
-    return frame["strength"].map(lambda strength: isinstance(strength, str))
+    return frame[~frame["strength"].isin(strengths.TAUGHT)].groupby("strength")["loss"].agg(["mean", "count"])
 
 
 def not_started(study: str) -> dict[float, float]:
@@ -98,7 +94,7 @@ def not_started(study: str) -> dict[float, float]:
 def unlike_plain(study: str) -> tuple[int, int, int]:
     """Count the settings of λ whose loss differs from that at λ = 0 after Holm's correction; the fixed; the learned."""
     found = strengths.against_plain(_swept(study))
-    learned = int(_learned(found).sum())
+    learned = int(found["strength"].isin(strengths.TAUGHT).sum())
     return int((found["p_holm"] < losses.LEVEL).sum()), len(found) - learned, learned
 
 

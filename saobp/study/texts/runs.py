@@ -79,18 +79,12 @@ def splits(study: str) -> list[dict[str, Any]]:
     found = {}
     for split in (split for record in tracked.study(study) for split in record["data"].get("splits") or []):
         if not split["complete"]:
-            found.setdefault((_name(split), split["split"]), split)
-    return [split | {"name": name, "published_rows": _published(split)} for (name, _), split in sorted(found.items())]
-
-
-def _published(split: dict[str, Any]) -> int | None:
-    known, bases = PUBLISHED_ROWS.get((split["dataset"], split.get("config")), {}), set(base_splits(split["split"]))
-    return sum(known[base] for base in bases) if bases <= set(known) else split["published_rows"]
-
-
-def _name(split: dict[str, Any]) -> str:
-    config = split.get("config")
-    return split["dataset"] + (f" ({config})" if config and config != "default" else "")
+            config, bases = split.get("config"), set(base_splits(split["split"]))
+            name = split["dataset"] + (f" ({config})" if config and config != "default" else "")
+            known = PUBLISHED_ROWS.get((split["dataset"], config), {})
+            rows = sum(known[base] for base in bases) if bases <= set(known) else split["published_rows"]
+            found.setdefault((name, split["split"]), split | {"name": name, "published_rows": rows})
+    return [found[key] for key in sorted(found)]
 
 
 def notebooks() -> dict[str, dict[str, str]]:

@@ -77,11 +77,8 @@ def _cell(number: int, row: str, column: str) -> pd.Series:
 
 def outcomes() -> pd.Series:
     """Return the outcome of each claim, by its title, in each study (figures/figure-claims.csv)."""
-    return (
-        pd.read_csv(paths.figures() / "figure-claims.csv")
-        .drop_duplicates(["title", "study"])
-        .set_index("title")["outcome"]
-    )
+    found = pd.read_csv(paths.figures() / "figure-claims.csv").drop_duplicates(["title", "study"])
+    return found.set_index("title")["outcome"]
 
 
 def contradicted() -> list[tuple[str, str]]:
