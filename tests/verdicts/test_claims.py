@@ -15,6 +15,7 @@ from saobp.study.paper import numbers
 from saobp.study.publication import cli
 from saobp.study.setup import paths
 from saobp.study.statistics import Error, Estimate, mean_interval
+from saobp.study.tables import render
 from saobp.study.texts import tracked
 from saobp.study.verdicts import claims_and_measurements, outcomes, registry
 from saobp.study.verdicts.outcomes import CONTRADICTED, IMPRECISE, NO_EFFECT, NOT_RUN, SUPPORTED
@@ -197,7 +198,7 @@ def test_a_repeated_run_is_shown_beside_the_first(decided, again):
     row = frame.set_index(["claim", "study", "measurement"]).loc[key]
     assert tuple(row[["rerun", "rerun_low", "rerun_high"]]) == (again[key].estimate, again[key].low, again[key].high)
     assert row["rerun_outcome"] == IMPRECISE and row["rerun_high"] - row["rerun_low"] > 4 * (row["high"] - row["low"])
-    shown = examples.narrow("\n".join(verdicts.table.rerun_lines(decided, again)))
+    shown = examples.narrow(render.markdown(verdicts.table.repeated(decided, again)))
     assert "loss at the last step, BERT-Mini (4 × 128), narrow | +0.035 [" in shown
     entering = {"convergence", "regularizers-perplexity", "gtd-good-range", "gtd-bad-range"}  # read such a loss
     entering |= {"decoder-perplexity", "decoder-perplexity-size"}  # borrow the spread of such losses
@@ -271,7 +272,7 @@ def test_without_an_algorithm_or_a_size_a_number_is_shown_and_is_that_of_the_oth
             pair = [np.ravel(matrix[key]) for key in ("gtd", "clustering_barrat")]
             by_seed.setdefault(given["seed"], []).append(np.arctanh(np.corrcoef(pair)[0, 1]))
     assert without.estimate == pytest.approx(np.tanh(np.mean([np.mean(each) for each in by_seed.values()])))
-    shown = examples.narrow("\n".join(verdicts.table.left_out_lines(decided)))
+    shown = examples.narrow(render.markdown(verdicts.table.left_out(decided)))
     assert "Barrat's weights) | ElemMul | +0.20 [0.09, 0.32], supported | +0.07 [" in shown
     assert shown.count("The loss converges faster with High (mean over training) | BERT-") == 6
 
@@ -334,9 +335,9 @@ def test_each_thread_count_of_the_planned_cost_is_a_part_of_its_claim(one, outco
 
 
 def test_no_cell_of_the_table_is_long_and_every_claim_is_drawn(decided):
-    rows = verdicts.lines(decided)
-    assert len(rows) == 2 + len(decided)
-    assert max(len(cell.split()) for row in rows for cell in row.split("|")) <= 20
+    shown = verdicts.shown(decided)
+    assert len(shown) == len(decided)
+    assert shown.map(lambda cell: len(cell.split())).max(axis=None) <= 20
     frame = forest.data(decided)
     assert list(dict.fromkeys(frame["claim"])) == list(verdicts.claims())
     figure = forest.plot(frame)

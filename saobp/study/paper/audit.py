@@ -25,17 +25,14 @@ def findings(paper: Published) -> pd.DataFrame:
     """Return the seven findings that change how the paper's results read, one row each, in the notebook's order."""
     table1, table2, table8 = (comparisons.table(paper, number) for number in (1, 2, 8))
     gains, (original, three) = comparisons.gains(paper), comparisons.table3(paper)
-    r = {
-        name: comparisons.correlations(view, ["CC"], "GTD")["CC"][0] for name, view in comparisons.views(table1).items()
-    }
+    views = comparisons.views(table1)
+    r = {name: comparisons.correlations(view, ["CC"], "GTD")["CC"][0] for name, view in views.items()}
     small = [comparisons.over_original(table)[list(names)].loc["Small"].mean() for table, names in (
         (table2, ["GLUE"]), (table8, comparisons.GLUE.values()))]  # fmt: skip
     points = paper.claim("C26"), arithmetic.points_needed(paper.claim("C24"), paper.claim("C25"))
     many, ahead = (gains["z"].abs() > 2).sum(), (three > original).any(axis=1).sum()
-    above, added = (
-        comparisons.zero_shot(paper)["above a constant answer"] > 0,
-        comparisons.added_operations(paper).loc["Mini"],
-    )
+    above = comparisons.zero_shot(paper)["above a constant answer"] > 0
+    added = comparisons.added_operations(paper).loc["Mini"]
     left = round(float(added["by formula"] - added["Original's own attention"]), 6) + 0.0  # no minus before a zero
     values = {
         "gains": many, "glue": small, "failed": (r["all 12 rows"], r["without Medium-Low"]), "points": points,

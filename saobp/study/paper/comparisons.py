@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
-from itertools import combinations
+from itertools import combinations, product
 
 import numpy as np
 import pandas as pd
@@ -56,14 +56,11 @@ def gains(paper: Published) -> pd.DataFrame:
     """
     cells = [(2, task) for task in BENCHMARKS[1:]] + [(8, task) for task in arithmetic.LABEL_COUNTS]
     rows = []
-    for model in MODELS:
-        for number, task in cells:
-            high, plain = (
-                paper.value(number, model=model, algorithm=name, metric=task) for name in ("High", "Original")
-            )
-            items = arithmetic.ITEMS[task]
-            error = arithmetic.error_of_difference(high, plain, items)
-            rows.append((model, task, items, round(high - plain, 2), error, (high - plain) / error))
+    for model, (number, task) in product(MODELS, cells):
+        sides = (paper.value(number, model=model, algorithm=name, metric=task) for name in ("High", "Original"))
+        (high, plain), items = sides, arithmetic.ITEMS[task]
+        error = arithmetic.error_of_difference(high, plain, items)
+        rows.append((model, task, items, round(high - plain, 2), error, (high - plain) / error))
     return pd.DataFrame(rows, columns=["model", "task", "items", "gain", "error", "z"])
 
 

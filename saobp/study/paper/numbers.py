@@ -11,13 +11,9 @@ from saobp.study.setup import paths
 NUMBERS = range(1, 10)
 KEYS = {
     1: ("model", "algorithm", "metric", "arrow_in_header"),
-    2: ("model", "algorithm", "metric"),
-    3: ("model", "algorithm", "metric"),
-    4: ("model", "metric"),
-    5: ("model", "metric"),
+    **dict.fromkeys((2, 3, 7, 8), ("model", "algorithm", "metric")),
+    **dict.fromkeys((4, 5), ("model", "metric")),
     6: ("model", "gtd_kind", "task", "metric"),
-    7: ("model", "algorithm", "metric"),
-    8: ("model", "algorithm", "metric"),
     9: ("model", "algorithm", "phase", "metric"),
 }
 

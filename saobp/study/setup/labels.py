@@ -21,13 +21,7 @@ ALGORITHMS = {  # in the order of every legend; their colours: figures/style.py
 }
 PAPER_ALGORITHMS = ("original", "high", "low", "elemmul")  # the rows of Tables 1, 2, 8 and 9, in their order
 
-ATTENTION_MEASURES = (
-    "gtd",
-    "indirect_entropy",
-    "entropy",
-    "sparsity",
-    "column_mass_maximum",
-)  # compared by every reader
+ATTENTION_MEASURES = ("gtd", "indirect_entropy", "entropy", "sparsity", "column_mass_maximum")  # compared everywhere
 
 
 def size(model: str) -> str:

@@ -19,6 +19,7 @@ from saobp.study.setup import paths, schema
 from saobp.study.setup.schema import Data, Departure, Device, Record
 
 PACKAGES = ("torch", "transformers", "datasets", "tokenizers", "numpy", "scipy", "scikit-learn", "igraph")
+ANSWERS_END = ".answers.parquet"
 ANSWERS = pa.schema([("run", pa.int32()), ("hops", pa.int32()), ("right", pa.list_(pa.int8()))])
 
 
@@ -111,9 +112,8 @@ def commit() -> str:
     """Return the git commit of the code, with a plus sign when files differ from it; "unknown" without git."""
 
     def git(*command: str) -> str:
-        return subprocess.run(
-            ["git", *command], cwd=paths.root(), capture_output=True, text=True, check=True
-        ).stdout.strip()
+        given = {"cwd": paths.root(), "stderr": subprocess.DEVNULL, "text": True}
+        return subprocess.check_output(["git", *command], **given).strip()
 
     try:
         changed = git("status", "--porcelain", "--untracked-files=no", "--", "saobp")
@@ -202,17 +202,18 @@ def move_answers(record: dict[str, Any], path: Path) -> dict[str, Any]:
     rows = [(n, int(hops), right) for n, run in enumerate(runs) for hops, right in run.get("outcomes", {}).items()]
     if not rows:
         return record
-    with paths.new_file(_answers(path)) as file:
+    with paths.new_file(path.with_suffix(ANSWERS_END)) as file:
         pq.write_table(pa.table(dict(zip(ANSWERS.names, zip(*rows))), schema=ANSWERS), file, compression="zstd")
     return _with_answers(record, {})
 
 
 def _put_back(record: dict[str, Any], path: Path) -> dict[str, Any]:
     """Return a record with the answers that lie beside its file, if any do."""
-    if not _answers(path).is_file():
+    file = path.with_suffix(ANSWERS_END)
+    if not file.is_file():
         return record
     found: dict[int, dict[str, list[int]]] = {}
-    for run, hops, right in zip(*pq.read_table(_answers(path), columns=ANSWERS.names).to_pydict().values()):
+    for run, hops, right in zip(*pq.read_table(file, columns=ANSWERS.names).to_pydict().values()):
         found.setdefault(run, {})[str(hops)] = right
     return _with_answers(record, found)
 
@@ -220,7 +221,3 @@ def _put_back(record: dict[str, Any], path: Path) -> dict[str, Any]:
 def _with_answers(record: dict[str, Any], found: dict[int, dict[str, list[int]]]) -> dict[str, Any]:
     runs = [run | {"outcomes": found.get(n, {})} for n, run in enumerate(record["metrics"]["multihop"])]
     return record | {"metrics": record["metrics"] | {"multihop": runs}}
-
-
-def _answers(path: Path) -> Path:
-    return path.with_suffix(".answers.parquet")

@@ -146,7 +146,5 @@ def _explain(error: ValidationError) -> str:
         return f"key {key!r} is missing"
     if first["type"] == "value_error":
         return f"key {key!r}: {first['ctx']['error']}" if key else str(first["ctx"]["error"])
-    return (
-        f"key {key!r}: ".removeprefix("key '': ")
-        + f"{first['msg'][0].lower()}{first['msg'][1:]}, not {first['input']!r}"
-    )
+    said = f"{first['msg'][0].lower()}{first['msg'][1:]}, not {first['input']!r}"
+    return f"key {key!r}: {said}" if key else said

@@ -63,12 +63,8 @@ def across_runs(
     """
     x, y = _series(x, y)
     recurring = [levels for levels in factors if len(set(levels)) < len(x)]
-    design = np.column_stack(
-        [
-            np.ones(len(x)),
-            *([[level == name for name in dict.fromkeys(levels)] for level in levels] for levels in recurring),
-        ]
-    )
+    levels = ([[level == name for name in dict.fromkeys(levels)] for level in levels] for levels in recurring)
+    design = np.column_stack([np.ones(len(x)), *levels])
     kept = np.linalg.matrix_rank(design)
     x, y = (series - design @ np.linalg.lstsq(design, series)[0] for series in (x, y))
     return _pearson(*_series(x, y), float(len(x) - kept + 1), level)

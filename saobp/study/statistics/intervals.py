@@ -60,12 +60,9 @@ class Error:
 
     def with_seeds(self, before: int, after: int) -> Error:
         """Return what the error would be with another number of seeds; the items' part stays."""
-        return Error(
-            tuple(
-                (size, law) if law == inf else (size * (before / after) ** 0.5, law * (after - 1) / (before - 1))
-                for size, law in self.parts
-            )
-        )
+        shrunk, freedom = (before / after) ** 0.5, (after - 1) / (before - 1)
+        parts = ((size, law) if law == inf else (size * shrunk, law * freedom) for size, law in self.parts)
+        return Error(tuple(parts))
 
     def _reach(self, tail: float) -> float:
         return hypot(*(size * float(stats.t.isf(tail, law)) for size, law in self.parts))

@@ -45,31 +45,30 @@ def _entries(records: Iterable[Record], model: str, algorithm: str, task: str) -
     """The runs on a task with what each measured there, and whether it has a score; a failed run has none."""
     runs = select(list(records), model=model, algorithm=algorithm)
     found = [(run, entry) for run in runs if (entry := (run["metrics"].get("tasks") or {}).get(task))]
-    return [
-        (run, entry, "failed" not in entry and entry["scores"][entry["metric"]] is not None) for run, entry in found
-    ]
+    done = ("failed" not in entry and entry["scores"][entry["metric"]] is not None for _, entry in found)
+    return [(*one, whole) for one, whole in zip(found, done)]
 
 
 def scores(records: Iterable[Record], model: str, algorithm: str, task: str) -> list[Score]:
     """All finished runs' scores on a task; a run that failed (no finite score) is left out."""
-    found = ((run["parameters"], entry) for run, entry, done in _entries(records, model, algorithm, task) if done)
-    return [_score(entry, (given.get("seed"), given.get("finetune_seed"))) for given, entry in found]
+    found = []
+    for run, entry, done in _entries(records, model, algorithm, task):
+        if done:
+            given, metric, answers = run["parameters"], entry["metric"], np.asarray(entry["outcomes"], float)
+            key = (given.get("seed"), given.get("finetune_seed"))
+            facts = {"outcomes": 100 * answers, "constant": bool(entry.get("constant"))}
+            if "labels" in entry:
+                gold = np.asarray(entry["labels"], float)
+                constant = facts["constant"] or (metric == "pearson" and collapsed(gold, answers))
+                facts = {"predictions": answers[None], "labels": gold, "constant": constant}
+            found.append(Score(float(entry["scores"][metric]), metric, entry["items"], key, **facts))
+    return found
 
 
 def failures(records: Iterable[Record], model: str, algorithm: str, task: str) -> list[str]:
     """Return why runs of a task have no score, one reason per failed run."""
     lost = [entry for _, entry, done in _entries(records, model, algorithm, task) if not done]
     return [entry["failed"]["reason"] if "failed" in entry else "no finite score" for entry in lost]
-
-
-def _score(entry: dict[str, Any], key: tuple[Any, ...]) -> Score:
-    value, answers = float(entry["scores"][entry["metric"]]), np.asarray(entry["outcomes"], float)
-    found = Score(value, entry["metric"], entry["items"], key, constant=bool(entry.get("constant")))
-    if "labels" not in entry:
-        return replace(found, outcomes=100 * answers)
-    gold = np.asarray(entry["labels"], float)
-    constant = found.constant or (found.metric == "pearson" and collapsed(gold, answers))
-    return replace(found, predictions=answers[None], labels=gold, constant=constant)
 
 
 def collapsed(gold: np.ndarray, predicted: np.ndarray, tolerance: float = COLLAPSED) -> bool:

@@ -10,15 +10,8 @@ import pandas as pd
 from scipy.stats import norm
 
 from saobp.study.setup.records import select
-from saobp.study.statistics import (
-    Correlation,
-    Estimate,
-    across_runs,
-    correlation,
-    estimates,
-    mean_interval,
-    task_scores,
-)
+from saobp.study.statistics import Correlation, Estimate, estimates, mean_interval, task_scores
+from saobp.study.statistics.correlations import across_runs, correlation
 
 Record = dict[str, Any]
 STARTED = 5.0  # nats: a run has started to learn at the first logged step with a training loss below it
@@ -43,21 +36,16 @@ def checkpoints(records: Sequence[Record], model: str, task: str) -> pd.DataFram
     Pretraining's own curve for "wikitext" (held-out perplexity); for a task the "curve" of its fine-tuning
     scores, where the run kept one.
     """
-    rows = []
-    for record in select(list(records), model=model):
+    rows, trained = [], task == "wikitext"
+    for record in select(list(records), "pretrain" if trained else None, model=model):
         run = (record["parameters"].get("algorithm"), record["name"], record["parameters"].get("seed"))
-        for point in _curve(record, task):
-            score = point.get("perplexity" if task == "wikitext" else "score")
+        holder = record["metrics"] if trained else (record["metrics"].get("tasks") or {}).get(task) or {}
+        for point in holder.get("curve") or []:
+            score = point.get("perplexity" if trained else "score")
             gtd, cross = (estimates.nested_mean(point.get(key)) for key in ("gtd", "cross_layer_gtd"))
             if score is not None and gtd is not None:
                 rows.append((*run, point["step"], gtd, cross, score))
     return pd.DataFrame(rows, columns=["algorithm", "run", "seed", "step", "gtd", "cross_gtd", "score"])
-
-
-def _curve(record: Record, task: str) -> list[Record]:
-    if task == "wikitext":
-        return record["metrics"].get("curve") or [] if record["stage"] == "pretrain" else []
-    return ((record["metrics"].get("tasks") or {}).get(task) or {}).get("curve") or []
 
 
 def runs(records: Sequence[Record], model: str, task: str) -> pd.DataFrame:

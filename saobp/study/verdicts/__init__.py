@@ -4,9 +4,9 @@ from saobp.study.verdicts.claims_and_measurements import Claim, Measurement, cla
 from saobp.study.verdicts.outcomes import OUTCOMES, Verdict, decide
 from saobp.study.verdicts.registry import of_claim, reruns, verdicts
 from saobp.study.verdicts.studies import Studies, tracked
-from saobp.study.verdicts.table import Reruns, frame, lines, one_claim, to_latex, to_markdown, write
+from saobp.study.verdicts.table import Reruns, frame, one_claim, shown, to_latex, to_markdown, write
 
 __all__ = [
-    "OUTCOMES", "Claim", "Measurement", "Reruns", "Studies", "Verdict", "claims", "decide", "frame", "lines",
-    "of_claim", "one_claim", "reruns", "to_latex", "to_markdown", "tracked", "verdicts", "write",
+    "OUTCOMES", "Claim", "Measurement", "Reruns", "Studies", "Verdict", "claims", "decide", "frame", "of_claim",
+    "one_claim", "reruns", "shown", "to_latex", "to_markdown", "tracked", "verdicts", "write",
 ]  # fmt: skip

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -95,13 +94,10 @@ def undefined(studies: Studies) -> list[Measurement]:
         if total := sum(heads):  # at most one per undefined number
             lost = int(np.minimum(heads, undefined).sum())
             facts = {"of": "heads", "method": "Clopper-Pearson", "records": tuple(run["name"] for run in runs)}
-            facts["interval"] = partial(_exact, stats.binomtest(lost, total))
+            test = stats.binomtest(lost, total)
+            facts["interval"] = lambda level, test=test: tuple(map(float, test.proportion_ci(level)))
             rows.append(measured(study, model, Estimate(lost / total, 0, 1, total), **facts))
     return rows
-
-
-def _exact(test, level: float) -> tuple[float, float]:
-    return tuple(map(float, test.proportion_ci(level)))
 
 
 def over_checkpoints(studies: Studies, task: str, printed: str) -> list[Measurement]:

@@ -65,9 +65,8 @@ def cause(studies: Studies) -> list[Measurement]:
     """
     rows = []
     for planned, common, runs in exams(studies):
-        after, course = (
-            read(runs, "high", "sinkhorn") for read in (accuracy_by_hops.gain, accuracy_by_hops.gain_along)
-        )
+        gains = (accuracy_by_hops.gain, accuracy_by_hops.gain_along)
+        after, course = (gain(runs, "high", "sinkhorn") for gain in gains)
         if planned and course:
             rows.append(measured(found=course[0], part=DURING, **common).at_reading(analyses()))
         equal = accuracy_by_hops.gain(runs, "high", "shuffled")

@@ -9,16 +9,9 @@ from jinja2 import Template
 from saobp.study.setup import paths
 from saobp.study.tables import render
 from saobp.study.tables.cells import digits
+from saobp.study.verdicts import outcomes
 from saobp.study.verdicts.claims_and_measurements import Claim, Measurement
-from saobp.study.verdicts.outcomes import (
-    CONTRADICTED,
-    SUPPORTED,
-    Verdict,
-    change_to_open,
-    of_part,
-    seeds_to_decide,
-    small,
-)
+from saobp.study.verdicts.outcomes import CONTRADICTED, SUPPORTED, Verdict, of_part, seeds_to_decide, small
 
 CSV_COLUMNS = (
     "claim", "study", "scope", "measurement", "role", "estimate", "low", "high", "n", "of", "unit", "direction",
@@ -52,9 +45,8 @@ def frame(verdicts: Sequence[Verdict], reruns: Reruns | None = None) -> pd.DataF
     for verdict in verdicts:
         fixed = {"outcome": verdict.outcome, "claim": verdict.claim.id}
         fixed |= verdict.claim.model_dump(include={"direction", "reference", "margin", "unit"})
-        rows += [fixed | _row(verdict.claim, part, reruns or {}) for part in (*verdict.parts, *verdict.aside)] or [
-            fixed
-        ]
+        found = [fixed | _row(verdict.claim, part, reruns or {}) for part in (*verdict.parts, *verdict.aside)]
+        rows += found or [fixed]
     return pd.DataFrame(rows, columns=CSV_COLUMNS)
 
 
@@ -124,52 +116,47 @@ def to_csv(verdicts: Sequence[Verdict], reruns: Reruns | None = None) -> str:
 
 def to_markdown(verdicts: Sequence[Verdict], reruns: Reruns | None = None) -> str:
     """Return a pipe table under its caption, and one of the runs that were made twice, if any."""
-    said = [f"**Claims.** {CAPTION}", "", *lines(verdicts)]
-    for title, found in ((AGAIN, rerun_lines(verdicts, reruns or {})), (LEFT_OUT, left_out_lines(verdicts))):
-        said += ["", f"**Sensitivity.** {title}", "", *found] if found else []
-    return "\n".join(said) + "\n"
+    said = f"**Claims.** {CAPTION}\n\n{render.markdown(shown(verdicts))}\n"
+    for title, found in ((AGAIN, repeated(verdicts, reruns or {})), (LEFT_OUT, left_out(verdicts))):
+        said += f"\n**Sensitivity.** {title}\n\n{render.markdown(found)}\n" if len(found) else ""
+    return said
 
 
-def rerun_lines(verdicts: Sequence[Verdict], reruns: Reruns) -> list[str]:
-    """Return the lines of a pipe table: each number with its outcome, and with the repetition in the run's place."""
+def shown(verdicts: Sequence[Verdict]) -> pd.DataFrame:
+    """Return what readers see of all claims, as text, one row a verdict."""
+    return pd.DataFrame([cells(row) for row in verdicts], columns=HEADS)
+
+
+def repeated(verdicts: Sequence[Verdict], reruns: Reruns) -> pd.DataFrame:
+    """Return each number that a repetition changes, with its outcome, and with the repetition in the run's place."""
     rows = [
         (row.claim.title, f"{part.part}, {part.study}", *_decided(row.claim, part, reruns[part.key]))
         for row in verdicts
         for part in (*row.parts, *row.aside)
         if part.key in reruns
     ]
-    return _pipe(rows, ("Claim", "Measurement", "Ours [95 %], outcome", "With the repetition"))
+    return pd.DataFrame(rows, columns=["Claim", "Measurement", "Ours [95 %], outcome", "With the repetition"])
 
 
-def left_out_lines(verdicts: Sequence[Verdict]) -> list[str]:
-    """Return the lines of a pipe table: the number that decides a claim, and without an algorithm or a size."""
+def left_out(verdicts: Sequence[Verdict]) -> pd.DataFrame:
+    """Return the number that decides a claim, and without an algorithm or a size."""
     rows = [
         (row.claim.title, part.without, *_decided(row.claim, row.weakest, part))
         for row in verdicts
         for part in row.aside
         if part.without and part.study == row.study
     ]
-    return _pipe(rows, ("Claim", "Left out", "Ours [95 %], outcome", "Without it"))
-
-
-def lines(verdicts: Sequence[Verdict]) -> list[str]:
-    """Return the lines of the pipe table alone."""
-    return _pipe([cells(row) for row in verdicts], HEADS)
+    return pd.DataFrame(rows, columns=["Claim", "Left out", "Ours [95 %], outcome", "Without it"])
 
 
 def _decided(claim: Claim, *parts: Measurement) -> list[str]:
     return [f"{_interval(claim, part)}, {of_part(claim, part)}" for part in parts]
 
 
-def _pipe(rows: Sequence[tuple[str, ...]], heads: Sequence[str]) -> list[str]:
-    return render.markdown(pd.DataFrame(rows, columns=heads)).splitlines() if rows else []
-
-
 def to_latex(verdicts: Sequence[Verdict], reruns: Reruns | None = None) -> str:
     """Return booktabs floats over both columns, of the claims alone."""
-    frame = pd.DataFrame([cells(row) for row in verdicts], columns=HEADS)
     spec = "".join(rf">{{\raggedright\arraybackslash}}p{{{share}\linewidth}}" for share in SHARES)
-    return render.latex(frame, CAPTION, "tab:saobp-claims", spec=spec, rows=PAGE)
+    return render.latex(shown(verdicts), CAPTION, "tab:saobp-claims", spec=spec, rows=PAGE)
 
 
 FORMATS = {"csv": to_csv, "md": to_markdown, "tex": to_latex}
@@ -186,6 +173,6 @@ def write(
 def one_claim(verdicts: Sequence[Verdict], reruns: Reruns) -> str:
     """Return everything on one claim (texts/claim.txt.j2): measurements, records, and what would change its outcome."""
     page = Template((paths.root() / "texts" / "claim.txt.j2").read_text("utf-8"), trim_blocks=True, lstrip_blocks=True)
-    functions = (_count, _interval, _margin, _number, _unit, of_part, change_to_open, seeds_to_decide)
+    functions = (_count, _interval, _margin, _number, _unit, of_part, outcomes.change_to_open, seeds_to_decide)
     given = {function.__name__.lstrip("_"): function for function in functions}
     return page.render(claim=verdicts[0].claim, verdicts=verdicts, reruns=reruns, **given).strip()

@@ -78,9 +78,8 @@ def convergence_by_size(studies: Studies) -> list[Measurement]:
             mini, medium = (float(np.mean([gap for gap, _ in pairs[model]])) for model in ("mini", "medium"))
             found = Estimate(mini - medium, nan, nan, 1, error=Error(((float(np.sqrt(2 * variance)), freedom),)))
             facts = {"method": "one seed each; spread over seeds borrowed from the smaller models", "post_hoc": True}
-            rows.append(
-                measured("stories", "", found, "BERT-Mini − BERT-Medium, story text", records=(record,), **facts)
-            )
+            facts |= {"part": "BERT-Mini − BERT-Medium, story text", "records": (record,)}
+            rows.append(measured("stories", "", found, **facts))
     return rows
 
 
