@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from saobp.study.beyond import accuracy_by_hops
 from saobp.study.figures import hops, style
 from saobp.study.setup import labels
+from saobp.study.setup.schema import Record
 from saobp.study.setup.tasks_and_metrics import TASKS
 from saobp.study.statistics import estimates, trajectories
 from saobp.study.texts import planned
@@ -18,7 +19,6 @@ from saobp.study.texts import planned
 LAYERS, STEP = 4, 1000  # of the questions of three hops; the step whose accuracies a heading gives
 CURVES = ("original", "uniform", "high")
 COLUMNS = ["model", "task", "seed", "algorithm", "value"]
-Record = dict[str, Any]
 SIDES = ("original", "high")
 
 

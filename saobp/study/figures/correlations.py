@@ -16,10 +16,10 @@ from saobp.study.figures import style
 from saobp.study.paper import comparisons
 from saobp.study.paper import numbers as printed
 from saobp.study.setup import labels
+from saobp.study.setup.schema import Record
 from saobp.study.statistics import Estimate, estimates, trajectories
 from saobp.study.tables import measures
 
-Record = dict[str, Any]
 LEAST_GTD, LEAST_SCORE = 0.004, 4  # that an axis shows: of GTD, and points of a score
 MARKER = {"Mini": 3.5, "Small": 5.5, "Medium": 7.5}  # points, in the picture of Table 1
 PANELS = {"GTD": "GTD", "CC": "clustering coefficient", "accuracy": "accuracy, RACE-Middle (%)"}

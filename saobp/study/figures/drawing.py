@@ -24,10 +24,10 @@ from saobp.study.figures import (
     style,
 )  # fmt: skip
 from saobp.study.setup import labels
+from saobp.study.setup.schema import Record
 from saobp.study.statistics import trajectories
 from saobp.study.tables import context, render
 
-Record = dict[str, Any]
 Number = int | str
 CAPTIONS = Path(__file__).with_name("captions.yaml")
 

@@ -12,10 +12,10 @@ from saobp.study.figures import style
 from saobp.study.paper import comparisons
 from saobp.study.paper import numbers as printed
 from saobp.study.setup import labels
+from saobp.study.setup.schema import Record
 from saobp.study.setup.tasks_and_metrics import GLUE, TASKS
 from saobp.study.statistics import estimates, task_scores
 
-Record = dict[str, Any]
 DRAWN = ("hellaswag", "race", "squad", *GLUE)  # from above
 COLUMNS = ["model", "task", "of", "gain", "low", "high", "runs", "items"]
 PAPER, OURS = "paper", "ours"

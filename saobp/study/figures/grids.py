@@ -14,10 +14,10 @@ from matplotlib.ticker import MaxNLocator
 
 from saobp.study.figures import style
 from saobp.study.setup import labels
+from saobp.study.setup.schema import Record
 from saobp.study.setup.tasks_and_metrics import TASKS
 from saobp.study.statistics import estimates, on_scale
 
-Record = dict[str, Any]
 GRIDS = {4: ("race", "squad", "sst2"), 7: ("squad",), 8: ("sst2",)}
 
 

@@ -15,9 +15,9 @@ from matplotlib.figure import Figure
 from saobp.study.figures import style
 from saobp.study.paper import numbers as printed
 from saobp.study.setup import labels
+from saobp.study.setup.schema import Record
 from saobp.study.statistics import estimates
 
-Record = dict[str, Any]
 TASK = "race"
 GRAPH_MEASURES = {"clustering": "Clustering (Barrat)", "onnela": "Clustering (Onnela)", "betweenness": "Betweenness"}
 PRINTED = {"clustering": "C18", "onnela": "C18", "betweenness": "C19"}  # the paper's r; of which clustering is open

@@ -20,9 +20,9 @@ from saobp.study import tables, verdicts
 from saobp.study.figures import claims, drawing, style
 from saobp.study.paper import numbers
 from saobp.study.setup import paths
+from saobp.study.setup.schema import Record
 from saobp.study.tables import context, render
 
-Record = dict[str, Any]
 FORMATS = ("pdf", "svg", "png", "csv")
 TRACKED = ("pdf", "png", "csv")
 METADATA = {  # no dates and no versions inside: equal figures are equal files
@@ -61,10 +61,11 @@ def _in_formats(figure: Figure, frame: pd.DataFrame, folder: Path, stem: str, fo
     for kind in formats:
         path = folder / f"{stem}.{kind}"
         if kind == "csv":
-            text = frame.to_csv(index=False, float_format="%.9g", lineterminator="\n")
-            written.append(paths.write_text(path, text))
+            paths.write_text(path, frame.to_csv(index=False, float_format="%.9g", lineterminator="\n"))
         else:
-            written.append(save(figure, path))
+            with paths.new_file(path) as temporary, style.paper():
+                figure.savefig(temporary, format=kind, metadata=METADATA[kind])
+        written.append(path)
     return written
 
 
@@ -78,14 +79,6 @@ def settle(figure: Figure) -> None:
     figure.set_layout_engine(None)  # "none" leaves a placeholder, with which every save draws twice
     for ax in figure.axes:
         ax.set_position([round(edge, 5) for edge in ax.get_position(original=True).bounds])
-
-
-def save(figure: Figure, path: Path) -> Path:
-    """Write a figure whole or not at all, without a date, so that equal figures are equal files."""
-    kind = path.suffix[1:]
-    with paths.new_file(path) as temporary, style.paper():
-        figure.savefig(temporary, format=kind, metadata=METADATA[kind])
-    return path
 
 
 def publish(

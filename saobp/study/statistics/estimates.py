@@ -11,11 +11,10 @@ from scipy import stats
 
 from saobp.study.setup import labels
 from saobp.study.setup.records import select
+from saobp.study.setup.schema import Record
 from saobp.study.statistics import Estimate, item_errors, mean_interval
 from saobp.study.statistics.paired import paired_correlations, paired_difference
 from saobp.study.statistics.task_scores import Score, by_pretraining, headline_interval, same_items
-
-Record = dict[str, Any]
 
 
 def models(records: Iterable[Record], *, decoder: bool = False) -> list[str]:

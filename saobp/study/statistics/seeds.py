@@ -9,9 +9,9 @@ import numpy as np
 from scipy import stats
 from scipy.optimize import brentq
 
+from saobp.study.setup.schema import Record
 from saobp.study.statistics.intervals import Error, Estimate
 
-Record = dict[str, Any]
 Read = Callable[[Record], float | None]  # one number of a run; None where it has none
 SIDES = ("high", "original")
 DRAWS = 10_000

@@ -9,9 +9,9 @@ import numpy as np
 from scipy import stats
 
 from saobp.study.setup.records import select
+from saobp.study.setup.schema import Record
 from saobp.study.statistics import correlation_error
 
-Record = dict[str, Any]
 CORRELATIONS = ("matthews", "pearson")
 # Similarities never agree to the last bit, even where a regressor ignores its input; a hundredth of the gold's spread
 # can explain at most 2 % of its variance (at r = 1: 1 - 0.99^2).

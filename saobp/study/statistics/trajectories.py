@@ -10,10 +10,10 @@ import pandas as pd
 from scipy.stats import norm
 
 from saobp.study.setup.records import select
+from saobp.study.setup.schema import Record
 from saobp.study.statistics import Correlation, Estimate, estimates, mean_interval, task_scores
 from saobp.study.statistics.correlations import across_runs, correlation
 
-Record = dict[str, Any]
 STARTED = 5.0  # nats: a run has started to learn at the first logged step with a training loss below it
 FEW = 3  # runs that a correlation over them takes to say anything
 LEAST = 4  # different points: through two of them any line is perfect, and three say hardly more

@@ -4,16 +4,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from saobp.study.paper import numbers as published_numbers
 from saobp.study.paper.numbers import Published
 from saobp.study.setup import labels, paths
+from saobp.study.setup.schema import Record
 from saobp.study.tables import context, measures, scores, setup
 from saobp.study.tables.cells import Cell, Row
 from saobp.study.tables.render import Table, refuse_unknown
 
-Record = dict[str, Any]
 TABLES = {
     1: measures.table1,
     2: partial(scores.of_encoders, 2),

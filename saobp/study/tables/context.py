@@ -1,12 +1,10 @@
 """What the records behind a table, a figure or a page have in common: their study and their departures."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from saobp.study.setup import labels
-from saobp.study.setup.schema import Value
+from saobp.study.setup.schema import Record, Value
 
-Record = dict[str, Any]
 NAMED_STAGES = {"finetune": "fine-tuning", "attention": "attention", "cost": "cost"}  # before their departures
 
 

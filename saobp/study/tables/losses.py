@@ -8,9 +8,9 @@ import pandas as pd
 
 from saobp.study.setup import records
 from saobp.study.setup.labels import ALGORITHMS, algorithm_title, model_title
+from saobp.study.setup.schema import Record
 from saobp.study.statistics import estimates, holm, mean_interval
 
-Record = dict[str, Any]
 LEVEL = 0.05  # of a difference that is marked
 COLUMNS = ("Model", "Algorithm", "Seeds", "Step", "Perplexity then", "At the end", "Beside Original, nats")
 

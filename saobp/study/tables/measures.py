@@ -4,19 +4,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from math import inf, nan
-from typing import Any
 
 import pandas as pd
 
 from saobp.study.paper.numbers import Published
 from saobp.study.setup import labels
 from saobp.study.setup.records import select
+from saobp.study.setup.schema import Record
 from saobp.study.statistics import Estimate, estimates, on_scale, trajectories
 from saobp.study.tables import scores
 from saobp.study.tables.cells import Cell, Row, corrected
 from saobp.study.tables.render import Table, captions
 
-Record = dict[str, Any]
 COLUMN_TITLES = {"GTD": "GTD", "IE": "I.E. (nats)", "Acc_RACE_Middle": "Accuracy", "CC": "CC", "BC": "BC"}
 DIAGNOSTICS = {"GTD": "gtd", "IE": "indirect_entropy", "CC": "clustering_barrat", "BC": "betweenness"}
 TOP = {"GTD": 1.0, "CC": 1.0, "IE": inf, "BC": inf}  # what a measure cannot exceed; none falls below 0

@@ -1,14 +1,13 @@
 """What stands below the scores of Tables 2, 3, 7 and 8: a guess, a bag of words, the public models of the sizes."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from saobp.study.paper.numbers import Published
 from saobp.study.setup import labels
+from saobp.study.setup.schema import Record
 from saobp.study.setup.tasks_and_metrics import GLUE
 from saobp.study.tables.cells import Cell, Row
 
-Record = dict[str, Any]
 BAG_ROW = ("", "bag of words")
 AVERAGE, PERPLEXITY = "glue", "perplexity"  # columns that are no task
 

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
 from saobp.study.paper.numbers import Published
 from saobp.study.setup import labels
 from saobp.study.setup.records import select
+from saobp.study.setup.schema import Record
 from saobp.study.setup.tasks_and_metrics import GLUE
 from saobp.study.statistics import Estimate, estimates, mean_interval, on_scale, task_scores
 from saobp.study.tables import references
@@ -14,7 +14,6 @@ from saobp.study.tables.cells import Cell, Row, corrected
 from saobp.study.tables.references import AVERAGE, PERPLEXITY
 from saobp.study.tables.render import Table
 
-Record = dict[str, Any]
 MODEL_ROWS = ("Model", "Algorithm")
 REGULARIZERS = {"original": "", "high": "BP-High", "entropy_reg": "Entropy-Reg", "eigen_reg": "Eigen-Reg"}
 

@@ -8,11 +8,11 @@ from typing import Any
 from saobp.study.paper.numbers import Published
 from saobp.study.setup import labels
 from saobp.study.setup.records import select
+from saobp.study.setup.schema import Record
 from saobp.study.statistics import Estimate, estimates
 from saobp.study.tables.cells import Cell, Row
 from saobp.study.tables.render import Table
 
-Record = dict[str, Any]
 SETTINGS = {  # table -> the paper's column -> its title and our name
     4: {
         "layers": ("Layers", "layers"), "hidden": ("Hidden", "hidden"), "heads": ("Heads", "heads"),
@@ -89,21 +89,21 @@ def _cost_row(runs: list[Record], published: Published, model: str, way: str) ->
         reason = "" if ours else "not measured" if runs else "no cost run"
         cell = Cell(printed, ours, reason=reason, exact=key == "gmacs")
         if key == "milliseconds" and way != "original":
-            cell = replace(cell, **_ratios(found.get(phase) or {}, printed, published, (shown, phase, metric)))
+            ratio, keys = (found.get(phase) or {}).get("ratio"), {"model": shown, "phase": phase, "metric": metric}
+            cell = replace(cell, **_ratios(ratio, printed, published, **keys))
         cells[f"{phase} {key}"] = cell
     return Row((labels.model_title(model), f"{name} ({kind})" if kind else name), cells)
 
 
-def _ratios(measured: Record, printed: str, published: Published, place: tuple[str, str, str]) -> dict[str, Any]:
+def _ratios(found: dict[str, float] | None, printed: str, published: Published, **keys: str) -> dict[str, Any]:
     """A time over Original's: ours round by round, the paper's of its printed numbers."""
-    found, (model, phase, metric) = measured.get("ratio"), place
-    original = published.value(9, model=model, algorithm="Original", phase=phase, metric=metric)
+    original = published.value(9, algorithm="Original", **keys)
     theirs = float(printed) / original if printed and original else None
     ours = Estimate(found["median"], found["low"], found["high"], 1) if found else None
     return {"ratio": ours, "published_ratio": theirs}
 
 
-def _quantity(measured: Record, key: str, runs: list[Record]) -> Estimate | None:
+def _quantity(measured: dict[str, Any], key: str, runs: list[Record]) -> Estimate | None:
     """What was measured: a median with its range, or a plain number; tokens follow from samples and their length."""
     value, samples = measured.get(key), measured.get("samples_per_second")
     if key == "million_tokens_per_second" and samples:

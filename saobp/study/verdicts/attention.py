@@ -12,9 +12,10 @@ from scipy import stats
 from saobp.study.paper.numbers import Published
 from saobp.study.setup import labels
 from saobp.study.setup.records import select
+from saobp.study.setup.schema import Record
 from saobp.study.setup.tasks_and_metrics import TASKS
 from saobp.study.statistics import Error, Estimate, estimates, mean_interval, seed_variance
-from saobp.study.statistics.seeds import SIDES, Read, Record, seed_gaps
+from saobp.study.statistics.seeds import SIDES, Read, seed_gaps
 from saobp.study.verdicts.claims_and_measurements import NORMAL, Measurement, ends, measured, on_scale
 from saobp.study.verdicts.studies import BORROWED, Studies, difference, over_seeds, seed_means
 

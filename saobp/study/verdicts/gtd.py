@@ -10,8 +10,8 @@ from scipy import stats
 
 from saobp.study.setup import labels
 from saobp.study.setup.records import select
+from saobp.study.setup.schema import Record
 from saobp.study.statistics import Estimate, across_runs, estimates, task_scores, trajectories
-from saobp.study.statistics.seeds import Record
 from saobp.study.verdicts.claims_and_measurements import Measurement, measured, on_scale
 from saobp.study.verdicts.studies import ALONE, Studies, over_seeds, seed_means
 

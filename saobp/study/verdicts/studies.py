@@ -11,8 +11,9 @@ from saobp.study.paper import numbers
 from saobp.study.paper.numbers import Published
 from saobp.study.setup import labels, paths
 from saobp.study.setup.records import select
+from saobp.study.setup.schema import Record
 from saobp.study.statistics import borrow, mean_interval
-from saobp.study.statistics.seeds import SIDES, Read, Record, seed_gaps
+from saobp.study.statistics.seeds import SIDES, Read, seed_gaps
 from saobp.study.texts.tracked import repeats
 from saobp.study.texts.tracked import study as load
 from saobp.study.verdicts.claims_and_measurements import Measurement, measured
