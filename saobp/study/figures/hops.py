@@ -134,14 +134,14 @@ def plot_curves(frame: pd.DataFrame, width: float) -> Figure:
     return figure
 
 
-def curve_axes(ax: Axes, frame: pd.DataFrame, chance: float = 100 / 3, *, seeds: bool = True) -> Axes:
+def curve_axes(ax: Axes, frame: pd.DataFrame, *, seeds: bool = True) -> Axes:
     """Draw the mean of each algorithm over steps with its band where seeds are many, its name and seeds at the end."""
     for algorithm, rows in frame.groupby("algorithm", sort=False):
         look = style.line_style(str(algorithm)) | {"marker": "", "lw": 1.4 if rows["n"].max() >= BAND else 0.9}
         ax.plot(rows["step"], rows["accuracy"], **look)
         if rows["n"].max() >= BAND:
             ax.fill_between(rows["step"], rows["low"], rows["high"], color=look["color"], alpha=0.16, lw=0)
-    ax.axhline(chance, color="0.5", lw=0.8, ls=":", zorder=0)
+    ax.axhline(100 / 3, color="0.5", lw=0.8, ls=":", zorder=0)
     ax.set(xlabel="Training step", ylabel="Three-hop questions right (%)", ylim=(20, 102))
     ends = frame.groupby("algorithm", sort=False)[["accuracy", "n"]].last()
     names = {name: labels.algorithm_title(name) + f" ({n:.0f})" * seeds for name, n in ends["n"].items()}

@@ -26,6 +26,7 @@ COLUMN, PAGE = 3.03, 6.3  # inches: one column and the whole width of an ACL pag
 LETTERS = 16  # of a heading, per inch of panel
 LEAST_INCHES = 2.0  # of a panel whose heading has the usual size
 CHANGES = {1: "higher", -1: "lower", 0: "no clear change"}
+GAP = 0.075  # between two names beside an axis, of its height
 NARROW = 5.0  # below this width a grid of four columns folds into two
 
 
@@ -110,15 +111,15 @@ def change(value: float, low: float, high: float, digits: int = 2) -> str:
     return f"{sure}, {shown:+.{digits}f} [{ends[0]:.{digits}f}, {ends[1]:.{digits}f}]"
 
 
-def label_ends(ax: Axes, ends: Mapping[str, float], names: Mapping[str, str], gap: float = 0.075) -> Axes:
-    """Name algorithms to the right of their lines' ends, in their colours, no two names nearer than `gap` of the axis.
+def label_ends(ax: Axes, ends: Mapping[str, float], names: Mapping[str, str]) -> Axes:
+    """Name algorithms to the right of their lines' ends, in their colours, no two names nearer than `GAP` of the axis.
 
     `ends`: where each line ends, in the axis's units; set the axis's limits first.
     """
     low, high = ax.get_ylim()
     order = sorted(ends, key=ends.__getitem__)
     places = np.array([(ends[name] - low) / (high - low) for name in order])
-    steps = gap * np.arange(len(order))
+    steps = GAP * np.arange(len(order))
     places = isotonic_regression(places - steps).x + steps  # as near to the ends as the gaps allow
     places -= max(0.0, places[-1] - 1.0)
     for name, place in zip(order, places):
@@ -127,9 +128,9 @@ def label_ends(ax: Axes, ends: Mapping[str, float], names: Mapping[str, str], ga
     return ax
 
 
-def interval_of_mean(rows: np.ndarray, draws: int = 2000) -> tuple[np.ndarray, np.ndarray]:
+def interval_of_mean(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The 95 % percentile interval of the mean over rows (seeds), column by column: it stays where values can be."""
-    drawn = np.random.default_rng(0).integers(len(rows), size=(draws, len(rows)))
+    drawn = np.random.default_rng(0).integers(len(rows), size=(2000, len(rows)))
     low, high = np.quantile(rows[drawn].mean(1), [0.025, 0.975], axis=0)
     return low, high
 

@@ -7,6 +7,7 @@ import itertools
 from math import ceil, floor, sqrt
 
 import numpy as np
+import pandas as pd
 from scipy import stats
 
 from saobp.study.setup.sizes_and_strengths import Size
@@ -25,16 +26,16 @@ LENGTH, VOCABULARY = 128, 30522
 LAYER_NORM = 5  # operations an element that the counter charges for a layer norm
 
 
-def grim(percent: float, items: int, decimals: int = 2) -> list[int]:
-    """Numbers of right answers out of `items` that print as `percent`; empty if none does.
+def grim(percent: float, items: int) -> list[int]:
+    """Numbers of right answers out of `items` that print as `percent` with two decimals; empty if none does.
 
-    Rounding half up or half to even both count. With few items, or few decimals, nearly every number passes.
+    Rounding half up or half to even both count. With few items nearly every number passes.
     Raises ValueError if `items` is not positive.
     Source: Brown and Heathers 2017 (GRIM).
     """
     if items < 1:
         raise ValueError(f"items: {items}; a percentage needs at least one item")
-    half = 0.5 * 10**-decimals * (1 + 1e-9)
+    half = 0.005 * (1 + 1e-9)
     low, high = (percent - half) / 100 * items, (percent + half) / 100 * items
     return [count for count in range(max(0, ceil(low)), min(items, floor(high)) + 1)]
 
@@ -48,7 +49,7 @@ def error_of_difference(first: float, second: float, items: int) -> float:
     return 100 * sqrt((a * (1 - a) + b * (1 - b)) / items)
 
 
-def z_from_chance(percent: float, chance: float, items: int) -> float:
+def z_from_chance(percent: float | pd.Series, chance: float, items: int) -> float | pd.Series:
     """Distance of an accuracy from a guess (both percent) in the guess's standard errors."""
     share = chance / 100
     return (percent / 100 - share) / sqrt(share * (1 - share) / items)
@@ -76,14 +77,14 @@ def points_needed(r: float, p: float) -> int:
     return next(points for points in itertools.count(3) if critical_correlation(points, p) < abs(r))
 
 
-def bound_for(comparisons: int, level: float = 0.05) -> float:
-    """Smallest |z| that counts when so many are looked at together, two-sided (Bonferroni)."""
-    return float(stats.norm.ppf(1 - level / (2 * comparisons)))
+def bound_for(comparisons: int) -> float:
+    """Smallest |z| that counts at 5 % when so many are looked at together, two-sided (Bonferroni)."""
+    return float(stats.norm.ppf(1 - 0.05 / (2 * comparisons)))
 
 
-def walks_above(points: int, r: float, *, pairs: int = 2000, seed: int = 0) -> float:
-    """Share of pairs of unrelated random walks of so many points whose |Pearson's r| is above `r`."""
-    steps = np.random.default_rng(seed).normal(size=(pairs, 2, points))
+def walks_above(points: int, r: float) -> float:
+    """Share of 2,000 pairs of unrelated random walks of so many points whose |Pearson's r| is above `r`."""
+    steps = np.random.default_rng(0).normal(size=(2000, 2, points))
     found = [abs(np.corrcoef(pair)[0, 1]) for pair in steps.cumsum(axis=2)]
     return float(np.mean(np.array(found) > r))
 

@@ -1,7 +1,6 @@
 """The paper's tables as the audit looks at them: one frame per question, from the printed numbers alone."""
 
 from collections.abc import Sequence
-from functools import partial
 from itertools import combinations, product
 
 import numpy as np
@@ -88,12 +87,9 @@ def correlations(rows: pd.DataFrame, measures: Sequence[str], other: str) -> dic
     return {measure: (r, float(2 * law.sf(abs(r)))) for measure, r in found.items()}
 
 
-def against_chance(table2: pd.DataFrame, choices: int = 4) -> pd.DataFrame:
+def against_chance(table2: pd.DataFrame) -> pd.DataFrame:
     """Return the distance from chance, in standard errors, of the two benchmarks that offer four answers."""
-    found = {}
-    for task in ("HellaSwag", "RACE_Middle"):
-        given = {"chance": 100 / choices, "items": arithmetic.ITEMS[task]}
-        found[task] = table2[task].map(partial(arithmetic.z_from_chance, **given))
+    found = {task: arithmetic.z_from_chance(table2[task], 25, arithmetic.ITEMS[task]) for task in BENCHMARKS[1:3]}
     return pd.DataFrame(found)
 
 

@@ -1,6 +1,6 @@
 """What models, algorithms and counts are called."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 
 from saobp.study.setup.sizes_and_strengths import SIZES
 
@@ -65,14 +65,6 @@ def algorithm_title(algorithm: str) -> str:
 def counted(number: int, noun: str) -> str:
     """A count with its noun, in the plural but for one: "1 epoch", "2,400 steps"."""
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
-
-
-def by_model(said: Mapping[str, Collection[str]], every: Collection[str] = ()) -> str:
-    """What is said of one matter, with the names of its models only where it differs between them, or `every` one."""
-    alike = {frozenset(models) for models in said.values()}
-    if len(alike) == 1 and (not every or alike == {frozenset(every)}):
-        return " | ".join(sorted(said))
-    return " | ".join(f"{words} ({', '.join(sorted(said[words]))})" for words in sorted(said))
 
 
 def joined(words: Sequence[str]) -> str:

@@ -43,11 +43,11 @@ def strength_used(model: str, algorithm: str, strengths: dict[str, float] | None
     return None if algorithm in WITHOUT_STRENGTH else strength_of(model, strengths)
 
 
-def body_parameters(model: str, vocabulary: int, positions: int = 512) -> int:
+def body_parameters(model: str, vocabulary: int) -> int:
     """Count a BERT's parameters as Table 4 does: with the pooler, without the masked-LM head."""
     size = SIZES[model]
     hidden, norm = size.hidden, 2 * size.hidden
-    embeddings = (vocabulary + positions + 2) * hidden + norm
+    embeddings = (vocabulary + 512 + 2) * hidden + norm
     attention = 4 * (hidden + 1) * hidden + norm
     feedforward = (hidden + 1) * size.feedforward + (size.feedforward + 1) * hidden + norm
     return embeddings + size.layers * (attention + feedforward) + (hidden + 1) * hidden

@@ -109,7 +109,10 @@ def score_difference(ours: list[Score], theirs: list[Score]) -> Estimate | None:
     """
     if not ours or not theirs or not same_items(ours + theirs):
         return None
-    ours, theirs = (by_pretraining(side) for side in _paired(ours, theirs))
+    left, right = ({run.key: run for run in side} for side in (ours, theirs))
+    if keys := sorted(left.keys() & right.keys(), key=str):  # else all runs
+        ours, theirs = ([side[key] for key in keys] for side in (left, right))
+    ours, theirs = by_pretraining(ours), by_pretraining(theirs)
     if (gold := ours[0].labels) is None:
         return paired_difference(*(np.stack([run.outcomes for run in side]) for side in (ours, theirs)))
     return paired_correlations(*([run.predictions for run in side] for side in (ours, theirs)), gold)
@@ -133,13 +136,6 @@ def seed_differences(ours: list[Score], theirs: list[Score]) -> dict[tuple[Any, 
     """Ours minus theirs for each seed that both sides have."""
     right = {run.key: run.value for run in theirs}
     return {run.key: run.value - right[run.key] for run in ours if run.key in right}
-
-
-def _paired(ours: list[Score], theirs: list[Score]) -> tuple[list[Score], list[Score]]:
-    """The runs whose seeds both sides have, in one order; all runs if no seed is shared."""
-    left, right = ({run.key: run for run in side} for side in (ours, theirs))
-    keys = sorted(left.keys() & right.keys(), key=str)
-    return ([left[k] for k in keys], [right[k] for k in keys]) if keys else (ours, theirs)
 
 
 def matrix(record: Record, kind: str = "refined") -> dict[str, Any]:

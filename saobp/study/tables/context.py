@@ -22,14 +22,19 @@ def profile(records: Sequence[Record]) -> str:
 def departures(records: Iterable[Record]) -> list[str]:
     """All distinct departures from the paper that the records name, one line per matter, in a fixed order.
 
-    Values on one matter stand together, with the models that they are of: "steps: 60, not 245000 (BERT-Medium) |
+    Values on one matter stand together, with their models where these differ: "steps: 60, not 245000 (BERT-Medium) |
     120, not 150000 (BERT-Small)".
     """
     together: dict[str, dict[str, set[str]]] = {}
     for (of, matter, ours, paper), models in departure_rows(records).items():
         said = f"{ours}, not {paper}" if paper else f"{ours}; the paper gives none"
         together.setdefault(", ".join(filter(None, [of, matter])), {})[said] = models
-    return [f"{matter}: {labels.by_model(together[matter])}" for matter in sorted(together)]
+    lines = []
+    for matter, said in sorted(together.items()):
+        alike = len({frozenset(models) for models in said.values()}) == 1
+        values = (words if alike else f"{words} ({', '.join(sorted(said[words]))})" for words in sorted(said))
+        lines.append(f"{matter}: {' | '.join(values)}")
+    return lines
 
 
 def departure_rows(records: Iterable[Record]) -> dict[tuple[str, str, str, str], set[str]]:

@@ -10,6 +10,7 @@ from saobp.study.tables.cells import Cell, Row
 
 BAG_ROW = ("", "bag of words")
 AVERAGE, PERPLEXITY = "glue", "perplexity"  # columns that are no task
+NO_GUESS = {PERPLEXITY: "a guess has no perplexity", AVERAGE: "not every GLUE task has a run"}
 
 
 def rows(records: Sequence[Record], published: Published, columns: dict[str, str]) -> list[Row]:
@@ -19,16 +20,12 @@ def rows(records: Sequence[Record], published: Published, columns: dict[str, str
 
 def luck_row(records: Sequence[Record], columns: dict[str, str]) -> Row:
     """What a guess would score: the majority class or chance, whichever is higher; or why a cell has none."""
-    return Row(("", "majority or chance"), {key: _luck_cell(records, kind) for key, kind in columns.items()})
-
-
-def _luck_cell(records: Sequence[Record], kind: str) -> Cell:
-    if kind == PERPLEXITY:
-        return Cell(reason="a guess has no perplexity")
-    level = luck(records, GLUE if kind == AVERAGE else [kind])
-    if level is not None:
-        return Cell(ours=f"{level:.2f}")
-    return Cell(reason="not every GLUE task has a run" if kind == AVERAGE else "no run of this task")
+    cells = {}
+    for key, kind in columns.items():
+        level = None if kind == PERPLEXITY else luck(records, GLUE if kind == AVERAGE else [kind])
+        reason = NO_GUESS.get(kind, "no run of this task")
+        cells[key] = Cell(reason=reason) if level is None else Cell(ours=f"{level:.2f}")
+    return Row(("", "majority or chance"), cells)
 
 
 def luck(

@@ -92,9 +92,10 @@ class Table:
         lines = []
         for row in models:
             for place, key in enumerate(key for key in self.columns if key in row.cells):
-                name = ", ".join(row.labels) if place == 0 else ""
-                beside = {level.labels[1]: _level(level, key) for level in levels}
-                lines.append({self.heads[0]: name, self.what: self.columns[key], **row.cells[key].texts(), **beside})
+                head = ", ".join(row.labels) if place == 0 else ""
+                below = {level.labels[1]: level.cells.get(key, Cell()) for level in levels}
+                beside = {name: str(cell.ours or cell.published or UNPRINTED) for name, cell in below.items()}
+                lines.append({self.heads[0]: head, self.what: self.columns[key], **row.cells[key].texts(), **beside})
         frame = pd.DataFrame(lines).map(minus)
         shown = frame.loc[:, (frame != "").any()]
         return shown.replace({name: {"": EMPTY} for name in shown.columns[1:]})
@@ -134,11 +135,6 @@ class Table:
     def to_latex(self) -> str:
         """A booktabs float to \\input into an ACL paper (needs booktabs, graphicx and, if it is long, caption)."""
         return latex(self.frame(), self.caption, f"tab:saobp-{self.number}", notes="; ".join(self.notes()) + ".")
-
-
-def _level(row: Row, key: str) -> str:
-    cell = row.cells.get(key, Cell())
-    return str(cell.ours or cell.published or UNPRINTED)
 
 
 def _fields(cell: Cell) -> dict[str, object]:
@@ -203,10 +199,8 @@ def _float(part: pd.DataFrame, kind: str, spec: str, caption: str | tuple[str, s
     )
     if isinstance(caption, tuple):
         body = body.replace(r"\centering", r"\ContinuedFloat\centering")
-    body = body.replace(r"\begin{tabular}", FIT + "\n" + r"\begin{tabular}").replace(
-        r"\end{tabular}", r"\end{tabular}}"
-    )
-    return body.replace("\\midrule\n\\midrule", r"\midrule")
+    body = body.replace(r"\begin{tabular}", FIT + "\n" + r"\begin{tabular}")
+    return body.replace(r"\end{tabular}", r"\end{tabular}}").replace("\\midrule\n\\midrule", r"\midrule")
 
 
 def _under_names(text: pd.DataFrame) -> tuple[pd.DataFrame, pd.Series]:

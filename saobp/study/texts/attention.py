@@ -32,10 +32,10 @@ def values(measure: str, algorithm: str) -> list[float]:
     return runs().query("algorithm == @algorithm")[measure].tolist()
 
 
-def ratios(measure: str, name: str = "high", against: str = "original") -> pd.Series:
-    """Return a measure of one algorithm over that of another, for every task and seed that both have."""
+def ratios(measure: str) -> pd.Series:
+    """Return a measure of High over that of Original, for every task and seed that both have."""
     sides = runs().pivot(index=["task", "seed"], columns="algorithm", values=measure)
-    return (sides[name] / sides[against]).dropna()
+    return (sides["high"] / sides["original"]).dropna()
 
 
 def difference(measure: str, name: str = "high", against: str = "original", task: str = "") -> Estimate:
@@ -62,9 +62,9 @@ def moved(measure: str, sign: int) -> int:
     return int((found["low"] > 0).sum() if sign > 0 else (found["high"] < 0).sum())
 
 
-def heads_up(measure: str, task: str = "race") -> tuple[int, int]:
-    """Count the heads of High's encoders in which the step raises a measure on one task, and all of their heads."""
-    found = [run["metrics"]["matrices"] for run in tracked.select(STUDY, "attention", algorithm="high", task=task)]
+def heads_up(measure: str) -> tuple[int, int]:
+    """Count the heads of High's encoders in which the step raises a measure on RACE-Middle, and all of their heads."""
+    found = [run["metrics"]["matrices"] for run in tracked.select(STUDY, "attention", algorithm="high", task="race")]
     gaps = np.concatenate([np.ravel(m["refined"][measure]) - np.ravel(m["raw"][measure]) for m in found])
     return int((gaps > 0).sum()), len(gaps)
 

@@ -33,11 +33,12 @@ def outcome(found: Estimate | None, primary: Primary) -> str:
         return "not complete"
     if isnan(found.low):
         return "imprecise"
+    ends = widened(found, primary)
     if primary.direction == 0:  # a ratio that is to stay within the margin of one
-        low, high = (end - 1 for end in ends(found, primary))
+        low, high = ends.low - 1, ends.high - 1
         within, beyond = max(-low, high) <= primary.margin, max(low, -high) > primary.margin
         return "supported" if within else "contradicted" if beyond else "imprecise"
-    low, high = sorted(end * primary.direction for end in ends(found, primary))
+    low, high = sorted((ends.low * primary.direction, ends.high * primary.direction))
     if low > 0:
         return "supported"
     if high < 0:
@@ -47,15 +48,9 @@ def outcome(found: Estimate | None, primary: Primary) -> str:
     return "no effect" if max(-low, high) <= primary.margin else "imprecise"
 
 
-def ends(found: Estimate, primary: Primary) -> tuple[float, float]:
-    """Return the ends of the interval at the level of the analysis of so many seeds (95 % without an error behind)."""
-    if found.error is None:
-        return found.low, found.high
-    reach = found.error.reach(level_at(primary.analyses, min(found.seeds, primary.seeds)))
-    return found.value - reach, found.value + reach
-
-
 def widened(found: Estimate, primary: Primary) -> Estimate:
-    """Return the measurement with the interval of `ends`."""
-    low, high = ends(found, primary)
-    return replace(found, low=low, high=high)
+    """Return the measurement with the interval at the level of its analysis (as it is without an error behind it)."""
+    if found.error is None:
+        return found
+    reach = found.error.reach(level_at(primary.analyses, min(found.seeds, primary.seeds)))
+    return replace(found, low=found.value - reach, high=found.value + reach)

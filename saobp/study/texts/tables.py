@@ -57,9 +57,9 @@ def gains_beyond_zero() -> tuple[int, int]:
     return int(((ours["low"] > 0) | (ours["high"] < 0)).sum()), len(ours)
 
 
-def below_words(number: int = 8) -> tuple[int, int]:
+def below_words() -> tuple[int, int]:
     """Count the tasks on which our Original scores below the bag of words, and the tasks where both have a score."""
-    frame = rows(number)
+    frame = rows(8)
     scores = frame.assign(ours=pd.to_numeric(frame["ours"], errors="coerce")).dropna(subset="ours").set_index("column")
     plain = scores[scores["row"].str.fullmatch("BERT-.* Original")]["ours"]  # of the sizes that have a run
     both = pd.concat([plain, scores[scores["row"] == "bag of words"]["ours"]], axis=1).dropna()
