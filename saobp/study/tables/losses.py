@@ -53,27 +53,16 @@ def gaps(found: Sequence[Record]) -> pd.DataFrame:
 
 def table(found: Sequence[Record]) -> pd.DataFrame:
     """Return one row a model and algorithm, for reading; the columns are `COLUMNS`, and seeds stand in one order."""
-    compared = {(row.model, row.algorithm): _gap(row) for row in gaps(found).itertuples()}
-    rows = []
+    compared, rows = {}, []
+    for row in gaps(found).itertuples():
+        value, low, high = (round(end, 2) + 0.0 for end in (row.difference, row.low, row.high))  # no minus before a 0
+        span = "(one seed)" if row.seeds == 1 else f"[{low:.2f}, {high:.2f}]" + "*" * (row.p_holm < LEVEL)
+        compared[row.model, row.algorithm] = f"{value:+.2f} {span}"
     for (model, name), runs in ends(found).groupby(["model", "algorithm"], sort=False):
         runs = runs.sort_values("seed")
         steps = " or ".join(f"{step:,}" for step in sorted(set(runs["step"])))
-        shown = (", ".join(_perplexity(loss) for loss in runs[column]) for column in ("early", "end"))
-        seeds = ", ".join(map(str, runs["seed"]))
-        gap = compared.get((model, name), "")
-        rows.append((model_title(model), algorithm_title(name), seeds, steps, *shown, gap))
+        shown = ([exp(min(loss, 700)) for loss in runs[column]] for column in ("early", "end"))
+        said = (", ".join(f"{one:.0f}" if one >= 100 else f"{one:.1f}" for one in values) for values in shown)
+        seeds, gap = ", ".join(map(str, runs["seed"])), compared.get((model, name), "")
+        rows.append((model_title(model), algorithm_title(name), seeds, steps, *said, gap))
     return pd.DataFrame(rows, columns=COLUMNS)
-
-
-def _perplexity(loss: float) -> str:
-    value = exp(min(loss, 700))
-    return f"{value:.0f}" if value >= 100 else f"{value:.1f}"
-
-
-def _gap(row: Any) -> str:
-    value = round(row.difference, 2) + 0.0  # no minus before a zero
-    if row.seeds == 1:
-        return f"{value:+.2f} (one seed)"
-    marked = "*" if row.p_holm < LEVEL else ""
-    low, high = (round(end, 2) + 0.0 for end in (row.low, row.high))
-    return f"{value:+.2f} [{low:.2f}, {high:.2f}]{marked}"

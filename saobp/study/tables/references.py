@@ -14,8 +14,17 @@ NO_GUESS = {PERPLEXITY: "a guess has no perplexity", AVERAGE: "not every GLUE ta
 
 
 def rows(records: Sequence[Record], published: Published, columns: dict[str, str]) -> list[Row]:
-    """All of them, for a table of columns, key -> task or `AVERAGE`."""
-    return [luck_row(records, columns), bag_row(records, columns), *_public_rows(published, columns)]
+    """All of them, for a table of columns, key -> task or `AVERAGE`; of public models the quoted GLUE test scores."""
+    quoted = {
+        (line.model, line.metric): Cell(line.printed, reason=f"quoted from the {line.source}, not run here")
+        for line in published.references.itertuples()
+    }
+    titles, none = GLUE | {AVERAGE: "GLUE"}, Cell(reason="GLUE scores alone are quoted")
+    found = [luck_row(records, columns), bag_row(records, columns)]
+    for name in map(labels.published_model, labels.PAPER_SIZES):
+        cells = {key: quoted.get((name, titles.get(kind)), none) for key, kind in columns.items()}
+        found.append(Row(("", f"public BERT-{name}"), cells))
+    return found
 
 
 def luck_row(records: Sequence[Record], columns: dict[str, str]) -> Row:
@@ -58,18 +67,3 @@ def bag_cell(records: Sequence[Record], kind: str) -> Cell:
             return Cell(reason=floor["reason"])
         scores.append(floor["headline"])
     return Cell(ours=f"{sum(scores) / len(scores):.2f}")
-
-
-def _public_rows(published: Published, columns: dict[str, str]) -> list[Row]:
-    """The public models of the same sizes, for scale: their GLUE test scores, and why the other cells are empty."""
-    quoted = {
-        (line.model, line.metric): Cell(line.printed, reason=f"quoted from the {line.source}, not run here")
-        for line in published.references.itertuples()
-    }
-    titles, none = GLUE | {AVERAGE: "GLUE"}, Cell(reason="GLUE scores alone are quoted")
-    return [
-        Row(("", f"public BERT-{name}"), {
-            key: quoted.get((name, titles.get(kind)), none) for key, kind in columns.items()
-        })
-        for name in map(labels.published_model, labels.PAPER_SIZES)
-    ]  # fmt: skip

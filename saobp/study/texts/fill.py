@@ -31,7 +31,19 @@ def pages() -> dict[Path, str]:
 
 def page(name: str) -> str:
     """Return the text of one page, "RESULTS.md" say."""
-    return _environment().get_template(name + SUFFIX).render()
+    options = {"trim_blocks": True, "lstrip_blocks": True, "keep_trailing_newline": True}
+    environment = Environment(loader=FileSystemLoader(folder()), undefined=StrictUndefined, **options)
+    for filter_ in (fixed, signed, percent, effect, interval, measured, span, labels.joined, labels.counted):
+        environment.filters[filter_.__name__] = filter_
+    environment.filters |= {"model": labels.model_title, "algorithm": labels.algorithm_title}
+    environment.filters |= {"task": lambda task: TASKS[task].title}
+    environment.globals |= {**NUMBERS, "paper": numbers.load(), "sizes": SIZES}
+    environment.globals |= {
+        "exists": lambda file: (paths.root() / file).exists(),
+        "include_file": lambda file: (paths.root() / file).read_text(encoding="utf-8").strip(),
+        "shape": lambda model: f"{SIZES[model].layers} layers, width {SIZES[model].hidden}",
+    }
+    return environment.get_template(name + SUFFIX).render()
 
 
 def write() -> list[Path]:
@@ -76,19 +88,3 @@ def span(values: Sequence[float], digits: int = 1) -> str:
     """The ends of some numbers: "6.9 to 11.7"; one number where they are alike."""
     low, high = fixed(min(values), digits), fixed(max(values), digits)
     return low if low == high else f"{low} to {high}"
-
-
-def _environment() -> Environment:
-    options = {"trim_blocks": True, "lstrip_blocks": True, "keep_trailing_newline": True}
-    environment = Environment(loader=FileSystemLoader(folder()), undefined=StrictUndefined, **options)
-    for filter_ in (fixed, signed, percent, effect, interval, measured, span, labels.joined, labels.counted):
-        environment.filters[filter_.__name__] = filter_
-    environment.filters |= {"model": labels.model_title, "algorithm": labels.algorithm_title}
-    environment.filters |= {"task": lambda name: TASKS[name].title}
-    environment.globals |= {**NUMBERS, "paper": numbers.load(), "sizes": SIZES}
-    environment.globals |= {
-        "exists": lambda name: (paths.root() / name).exists(),
-        "include_file": lambda name: (paths.root() / name).read_text(encoding="utf-8").strip(),
-        "shape": lambda model: f"{SIZES[model].layers} layers, width {SIZES[model].hidden}",
-    }
-    return environment

@@ -13,32 +13,25 @@ from saobp.study.tables import context
 from saobp.study.texts import tracked
 
 STUDIES = ("narrow", "laptop", "stories", "hops", "retrofit")
-WHAT = {
-    "strengths": "encoders at other strengths",
-    "larger": "larger encoders",
-    "multihop": "encoders for known hops",
-}
+WHAT = {"strengths": "encoders at other strengths", "larger": "larger encoders", "multihop": "encoders for known hops"}
 
 
 def table() -> pd.DataFrame:
     """Return one row a study and kind of training: study, what, runs, steps (of one run) and hours (of all)."""
-    rows = [row for name in STUDIES for row in _study(name, tracked.study(name))]
-    return pd.DataFrame(rows, columns=["study", "what", "runs", "steps", "hours"])
-
-
-def _study(name: str, found: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
     rows = []
-    for stage, what in (("pretrain", "encoders"), ("decoder", "decoders")):
-        rows.append((name, what, *_size([run["metrics"] for run in records.select(found, stage)])))
-    tuned = [scores for run in records.select(found, "finetune") for scores in run["metrics"]["tasks"].values()]
-    rows.append((name, "fine-tuned tasks", len(tuned), 0, sum(scores.get("seconds") or 0 for scores in tuned) / 3600))
-    inserted = records.select(found, "retrofit")
-    rows.append((name, "fine-tuned tasks", len(inserted), 0, sum(run["seconds"] for run in inserted) / 3600))
-    beyond = [run["metrics"] for stage in ("beyond", "hops") for run in records.select(found, stage)]
-    for key, what in WHAT.items():
-        ends = [run["curve"][-1] for metrics in beyond for run in metrics.get(key) or [] if run["curve"]]
-        rows.append((name, what, *_size([end | {"steps": end["step"]} for end in ends])))
-    return [row for row in rows if row[2]]
+    for name in STUDIES:
+        found = tracked.study(name)
+        for stage, what in (("pretrain", "encoders"), ("decoder", "decoders")):
+            rows.append((name, what, *_size([run["metrics"] for run in records.select(found, stage)])))
+        tuned = [scores for run in records.select(found, "finetune") for scores in run["metrics"]["tasks"].values()]
+        for runs in (tuned, records.select(found, "retrofit")):
+            rows.append((name, "fine-tuned tasks", *_size([run | {"steps": 0} for run in runs])))
+        beyond = [run["metrics"] for stage in ("beyond", "hops") for run in records.select(found, stage)]
+        for key, what in WHAT.items():
+            ends = [run["curve"][-1] for metrics in beyond for run in metrics.get(key) or [] if run["curve"]]
+            rows.append((name, what, *_size([end | {"steps": end["step"]} for end in ends])))
+    columns = ["study", "what", "runs", "steps", "hours"]
+    return pd.DataFrame([row for row in rows if row[2]], columns=columns)
 
 
 def _size(measured: Sequence[dict[str, Any]]) -> tuple[int, int, float]:
