@@ -8,7 +8,7 @@ import pytest
 from small_models import RECIPE, RandomText, word_tokenizer
 
 from saobp.study.beyond import strength_training, strengths
-from saobp.study.figures import strengths as figure
+from saobp.study.figures.of_our_own import strengths as figure
 from saobp.study.setup.recipes import Beyond, Larger
 
 PLAN = Beyond(

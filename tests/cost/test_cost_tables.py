@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from saobp.study.cost import cost_tables, whole_model
-from saobp.study.figures import costs
+from saobp.study.figures.of_our_own import costs
 from saobp.study.paper import comparisons, numbers
 
 

@@ -15,22 +15,8 @@ from scipy import stats
 
 import saobp
 from saobp.study import figures, tables
-from saobp.study.figures import (
-    by_seed,
-    claims,
-    costs,
-    decoders,
-    drawing,
-    gains,
-    grids,
-    gtd_beside_graph_measures,
-    hops,
-    inserted,
-    maps,
-    publishing,
-    strengths,
-    style,
-)
+from saobp.study.figures import by_seed, drawing, grids, gtd_beside_graph_measures, maps, publishing, style
+from saobp.study.figures.of_our_own import claims, costs, decoders, gains, hops, inserted, strengths
 from saobp.study.publication import results
 from saobp.study.setup import labels, paths
 from saobp.study.setup import records as records_of

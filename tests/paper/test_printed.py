@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from saobp.study.figures import correlations
-from saobp.study.figures import gains as pictures
+from saobp.study.figures.of_our_own import gains as pictures
 from saobp.study.paper import arithmetic, audit, comparisons, numbers
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from saobp.study import verdicts
 from saobp.study.beyond import accuracy_by_hops
-from saobp.study.figures import claims as forest
+from saobp.study.figures.of_our_own import claims as forest
 from saobp.study.paper import numbers
 from saobp.study.publication import cli
 from saobp.study.setup import paths

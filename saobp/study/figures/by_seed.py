@@ -9,7 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from saobp.study.beyond import accuracy_by_hops
-from saobp.study.figures import hops, style
+from saobp.study.figures import style
+from saobp.study.figures.of_our_own import hops
 from saobp.study.setup import labels
 from saobp.study.setup.schema import Record
 from saobp.study.setup.tasks_and_metrics import TASKS

@@ -4,25 +4,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pandas as pd
 from matplotlib.figure import Figure
 
-from saobp.study.figures import (
-    by_seed,
-    correlations,
-    costs,
-    decoders,
-    gains,
-    grids,
-    gtd_beside_graph_measures,
-    hops,
-    inserted,
-    maps,
-    strengths,
-    style,
-)  # fmt: skip
+from saobp.study.figures import by_seed, correlations, grids, gtd_beside_graph_measures, maps, style
+from saobp.study.figures.of_our_own import costs, decoders, gains, hops, inserted, strengths
 from saobp.study.setup import labels
 from saobp.study.setup.schema import Record
 from saobp.study.statistics import trajectories
@@ -64,6 +53,10 @@ class Drawing:
         )
 
 
+def _of(module: ModuleType, needs: str, stages: tuple[str, ...] = (), part: str = "", **only: Any) -> Drawing:
+    return Drawing(module.data, module.plot, module.numbers, needs, stages, part, **only)
+
+
 def _grid(number: int, plot: Callable[[pd.DataFrame, float], Figure] = grids.plot) -> Drawing:
     tasks = grids.GRIDS[number]
     needs = f"attention records of task {tasks[0]}"
@@ -72,10 +65,8 @@ def _grid(number: int, plot: Callable[[pd.DataFrame, float], Figure] = grids.plo
 
 def _performance(title: str, *sizes: str) -> Drawing:
     needs = f"pretraining records with a curve, or fine-tuning and attention records of {title}"
-    return Drawing(
-        correlations.data, correlations.plot, correlations.numbers, needs, ("pretrain", "finetune", "attention"),
-        sizes=sizes, tasks=tuple(trajectories.FOLLOWED),
-    )  # fmt: skip
+    stages = ("pretrain", "finetune", "attention")
+    return _of(correlations, needs, stages, sizes=sizes, tasks=tuple(trajectories.FOLLOWED))
 
 
 def _graph(data: Callable[[Sequence[Record]], pd.DataFrame], *algorithms: str) -> Drawing:
@@ -87,7 +78,7 @@ def _graph(data: Callable[[Sequence[Record]], pd.DataFrame], *algorithms: str) -
 EXAM = ("a record of notebook 12 with a run that did not diverge", ("beyond",), "multihop")
 SIDES = ("original", "high")
 FIGURES: dict[Number, Drawing] = {
-    1: Drawing(maps.data, maps.plot, maps.numbers, "data/examples/minilm.json"),
+    1: _of(maps, "data/examples/minilm.json"),
     2: _graph(gtd_beside_graph_measures.points, "original"),
     3: _performance("BERT-Mini", "mini"),
     4: _grid(4),
@@ -104,25 +95,16 @@ FIGURES: dict[Number, Drawing] = {
         "attention and pretraining records of High and Original and the exam of notebook 12",
         ("pretrain", "attention", "beyond", "hops"), several=True,
     ),
-    "gains": Drawing(
-        gains.data, gains.plot, gains.numbers, "High and Original fine-tuned on the same task",
-        ("pretrain", "finetune"), algorithms=SIDES,
-    ),
+    "gains": _of(gains, "High and Original fine-tuned on the same task", ("pretrain", "finetune"), algorithms=SIDES),
     "length": Drawing(
         costs.length_data, costs.length_figure, costs.numbers, "a cost record with lengths", ("cost",)
     ),
-    "retrofit": Drawing(
-        inserted.data, inserted.plot, inserted.numbers, "the record of notebook 13's pairs", ("retrofit-untrained",)
-    ),
-    "decoders": Drawing(
-        decoders.data, decoders.plot, decoders.numbers,
-        "decoder records of Original, High and High with all rows", ("decoder",), "leak",
-    ),
+    "retrofit": _of(inserted, "the record of notebook 13's pairs", ("retrofit-untrained",)),
+    "decoders": _of(decoders, "decoder records of Original, High and High with all rows", ("decoder",), "leak"),
     "hops": Drawing(hops.ends, hops.plot_ends, hops.end_numbers, *EXAM),
     "learning": Drawing(hops.curves, hops.plot_curves, hops.curve_numbers, *EXAM),
-    "strength": Drawing(
-        strengths.data, strengths.plot, strengths.numbers,
-        "a record of notebook 12 with a strength that did not diverge", ("beyond",), "strengths",
+    "strength": _of(
+        strengths, "a record of notebook 12 with a strength that did not diverge", ("beyond",), "strengths"
     ),
     "tokens": Drawing(
         maps.tokens, maps.plot_tokens, maps.token_numbers,

@@ -17,7 +17,8 @@ import PIL.Image
 from matplotlib.figure import Figure
 
 from saobp.study import tables, verdicts
-from saobp.study.figures import claims, drawing, style
+from saobp.study.figures import drawing, style
+from saobp.study.figures.of_our_own import claims
 from saobp.study.paper import numbers
 from saobp.study.setup import paths
 from saobp.study.setup.schema import Record
