@@ -348,7 +348,7 @@ def test_the_glance_takes_records_of_two_profiles_and_leaves_out_who_never_start
     frame = figures.data("glance", [*own, *trained, study])
     c = frame[frame["panel"] == "c"]
     assert set(c["algorithm"]) == {"original", "high"} and c["x"].tolist() == [100, 150, 200, 250]
-    said = by_seed.three_numbers(frame)
+    said = by_seed.headline_numbers(frame)
     assert (
         said["original_mean"] == 3.0
         and said["pairs"] == 2

@@ -90,7 +90,7 @@ def sparsity(frame: pd.DataFrame, width: float) -> Figure:
     return figure
 
 
-def three(records: Sequence[Record]) -> pd.DataFrame:
+def headlines(records: Sequence[Record]) -> pd.DataFrame:
     """One row a mark, `panel` a, b or c: algorithm, task, seed, x, y, and in b the band low to high and its seeds n.
 
     a: x is the largest column sum. b: y is the percent right at step x, a mean over  c: x is the step at which
@@ -127,7 +127,7 @@ def starts(records: Sequence[Record]) -> pd.DataFrame:
     return frame[frame.groupby("algorithm")["x"].transform(lambda steps: steps.notna().all())]
 
 
-def three_numbers(frame: pd.DataFrame) -> dict[str, Any]:
+def headline_numbers(frame: pd.DataFrame) -> dict[str, Any]:
     """For the caption: the numbers of each panel."""
     a, b, c = (frame[frame["panel"] == panel] for panel in "abc")
     at = b[b["x"] == b["x"].iloc[(b["x"] - STEP).abs().argmin()]].set_index("algorithm")
@@ -140,10 +140,10 @@ def three_numbers(frame: pd.DataFrame) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def plot_three(frame: pd.DataFrame, width: float) -> Figure:
+def plot_headlines(frame: pd.DataFrame, width: float) -> Figure:
     """Draw the three results side by side, below five inches one above the other."""
     figure, (a, b, c) = style.panels(width, 3, 2.3)
-    said = three_numbers(frame)
+    said = headline_numbers(frame)
     pair_axes(a, frame[frame["panel"] == "a"].rename(columns={"x": "value"}))
     a.axvline(1, color="0.5", lw=0.8, ls=":")
     a.set(xlim=(0, None), xlabel="Largest column sum (uniform: 1)")

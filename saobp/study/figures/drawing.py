@@ -91,7 +91,7 @@ FIGURES: dict[Number, Drawing] = {
     8: _grid(8),
     9: _performance("BERT-Small or BERT-Medium", "small", "medium"),
     "glance": Drawing(
-        by_seed.three, by_seed.plot_three, by_seed.three_numbers,
+        by_seed.headlines, by_seed.plot_headlines, by_seed.headline_numbers,
         "attention and pretraining records of High and Original and the exam of notebook 12",
         ("pretrain", "attention", "beyond", "hops"), several=True,
     ),
