@@ -227,9 +227,9 @@ def test_an_interim_analysis_reads_its_seeds_at_the_bound_and_earlier_ones_decid
     early = seeds_of_the_plan(9)
     assert early.seeds == 9 and early.low > 0 and planned.outcome(early, primary) == "not complete"
     interim = seeds_of_the_plan(13)  # three more than the analysis reads
-    low, high = planned.ends(interim, primary)
-    assert interim.seeds == 10 and low < interim.low and high > interim.high
-    assert planned.outcome(interim, primary) == ("supported" if low > 0 else "not complete")
+    wide = planned.widened(interim, primary)
+    assert interim.seeds == 10 and wide.low < interim.low and wide.high > interim.high
+    assert planned.outcome(interim, primary) == ("supported" if wide.low > 0 else "not complete")
     text = fill.page("RESULTS.md")
     assert f"| result | {fill.effect(planned.widened(interim, primary), 2, 'points')}, 10 of 20 seeds |" in text
     assert f"O'Brien-Fleming bound of 10 of 20 seeds; {fill.interval(interim, 2)} without it |" in text
@@ -247,7 +247,7 @@ def test_an_interval_is_read_at_the_level_of_its_analysis(seeds, outcome):
     found = mean_interval(gaps)
     assert found.low > 0 and planned.outcome(found, primary) == outcome
     wide = mean_interval([2.0, 4.4, 0.6, 3.2, 0.8])
-    assert wide.low > 0 > planned.ends(wide, primary)[0] and planned.outcome(wide, primary) == "not complete"
+    assert wide.low > 0 > planned.widened(wide, primary).low and planned.outcome(wide, primary) == "not complete"
 
 
 def test_planned_runs_stand_beside_their_plan_once_they_are_there(seeds_of_the_plan):
