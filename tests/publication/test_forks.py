@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -143,6 +144,18 @@ def wait_for(condition, seconds=120):
         time.sleep(0.2)
     assert found
     return found
+
+
+def test_an_asker_that_goes_before_it_has_asked_ends_nobody_else(served):
+    def connected():
+        with socket.socket(socket.AF_UNIX) as asker:
+            asker.connect(served[forks.ADDRESS])
+
+    connected()
+    command = [sys.executable, "-S", forks.__file__, "claim", "nothing"]
+    done = subprocess.run(command, env=served, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 2 and done.stderr.startswith("saobp: claim: no claim 'nothing'")
+    connected()
 
 
 def test_who_is_served_already_starts_no_second_process(alone, monkeypatch):

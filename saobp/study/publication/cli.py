@@ -5,6 +5,7 @@ import re
 import sys
 import warnings
 from collections.abc import Callable
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -145,12 +146,7 @@ def item(usual: str, others: str) -> Callable[[Callable], Callable]:
         click.option("--out", type=Path, default=Path(), help="folder (default: the current one)"),
     )
 
-    def described(command: Callable) -> Callable:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return described
+    return lambda command: reduce(lambda described, option: option(described), reversed(options), command)
 
 
 @saobp.command()

@@ -13,7 +13,6 @@ from saobp.study.setup import labels, paths, typed_by_hand
 from saobp.study.setup.execution import declared_parameters
 
 IDENTITY = ("model", "algorithm", "seed")
-MARKER = "# NBVAL_CHECK_OUTPUT\n"
 
 
 @dataclass(frozen=True)
@@ -72,7 +71,7 @@ def shown(run: Executed) -> NotebookNode:
             cell = _without(cell, injected)
         if "outputs" in cell:
             outputs = [output for output in cell.outputs if not is_progress(output)]
-            cell = nbformat.from_dict({**cell, "source": cell.source.removeprefix(MARKER), "outputs": outputs})
+            cell = nbformat.from_dict({**cell, "outputs": outputs})
         if "injected-parameters" not in tags and (cell.source.strip() or cell.get("outputs")):
             node.cells.append(cell)
     return node

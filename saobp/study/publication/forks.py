@@ -72,8 +72,9 @@ def serve(listener: socket.socket) -> None:
             select.select([next(end for end in living if living[end] is asker)], [], [])
         if listener in ready:
             asker = listener.accept()[0]
-            askers[asker] = _forked(asker, [listener, *askers])
-            living[os.pidfd_open(askers[asker])] = asker
+            with contextlib.suppress(ValueError):  # of one that was gone before it had said what it wants
+                askers[asker] = _forked(asker, [listener, *askers])
+                living[os.pidfd_open(askers[asker])] = asker
     for number in askers.values():
         os.kill(number, signal.SIGKILL)
 

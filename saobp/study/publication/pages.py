@@ -88,7 +88,8 @@ def write(runs: Sequence[Executed], bodies: Iterable[str], folder: Path) -> None
     """
     lead = links.Links(runs, paths.root())
     named = {f"{run.name}.html": run for run in runs}
-    pages = {page: lead.lead(html, page, _source(run), run) for (page, run), html in zip(named.items(), bodies)}
+    sources = [f"notebooks/{run.notebook}.ipynb" for run in runs]
+    pages = {page: lead.lead(html, page, source, named[page]) for page, source, html in zip(named, sources, bodies)}
     with paths.new_folder(folder) as temporary:
         for page, text in links.settle_anchors(pages).items():
             (temporary / page).write_text(_page(page, text, named[page], runs), encoding="utf-8")
@@ -106,10 +107,6 @@ def body(run: Executed) -> str:
 @cache
 def _exporter() -> PageExporter:
     return PageExporter()
-
-
-def _source(run: Executed) -> str:
-    return f"notebooks/{run.notebook}.ipynb"
 
 
 def _page(page: str, text: str, run: Executed, runs: Sequence[Executed]) -> str:

@@ -93,16 +93,14 @@ def _own_copy(
     if copy and any(getattr(copy, key) != value for key, value in wanted.items()):
         given = f"{copy.minutes} minutes and the token file {copy.tokens}"
         raise StudyError(f"{path}: was made for {given}: give the same, or remove it to start anew")
-    new = copy or at_hand(replace(study, **wanted, **_corpus(tokens)), source)
+    if tokens and not copy:
+        wanted["corpus"] = corpora.read_file(tokens).about["corpus"]
+    new = copy or at_hand(replace(study, **wanted), source)
     for model in dict.fromkeys(models):
         if not study.minutes and minutes and new.recipe(model) == study.recipe(model):
             new = fitted(new, model, source, cores, first=copy is None)
     _write(path, new)
     return path, new
-
-
-def _corpus(tokens: Path | None) -> dict[str, Any]:
-    return {"corpus": corpora.read_file(tokens).about["corpus"]} if tokens else {}
 
 
 def _write(path: Path, study: Study) -> None:
@@ -121,7 +119,8 @@ def at_hand(study: Study, source: sources.Source) -> Study:
     """Return what a study's rows need: one head per task, the tasks at hand, by substitute splits if it must be."""
     other, tuned, left_out = load_study(STAND_INS).finetune, study.finetune, []
     for task in dict.fromkeys([*(task for group in tuned.groups.values() for task in group), *study.attention.tasks]):
-        stood_in = {key: getattr(tuned, key) | _of(task, getattr(other, key)) for key in STOOD_IN}
+        theirs = {key: {name: one for name, one in getattr(other, key).items() if name == task} for key in STOOD_IN}
+        stood_in = {key: getattr(tuned, key) | own for key, own in theirs.items()}
         ways = (tuned, replace(tuned, **stood_in))
         tuned = next((way for way in ways if _has(task, way, source)), tuned)
         left_out += [] if _has(task, tuned, source) else [task]
@@ -132,10 +131,6 @@ def at_hand(study: Study, source: sources.Source) -> Study:
     tasks = [task for task in study.attention.tasks if task not in left_out]
     apart = dict.fromkeys(("decoder", "cost", "beyond", "multihop"))  # no part of a row
     return replace(study, finetune=tuned, attention=replace(study.attention, tasks=tasks), **apart)
-
-
-def _of(task: str, values: dict[str, Any]) -> dict[str, Any]:
-    return {task: values[task]} if task in values else {}
 
 
 def _has(task: str, recipe: Finetuning, source: sources.Source) -> bool:

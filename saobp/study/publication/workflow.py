@@ -33,16 +33,13 @@ def check_packages(requirements: Iterable[str] | None = None) -> None:
         wanted = Requirement(text)
         if wanted.marker and not any(wanted.marker.evaluate({"extra": extra}) for extra in EXTRAS):
             continue
+        remedy = f"run 'make install', or pip install '{wanted.name}{wanted.specifier}'"
         try:
             found = metadata.version(wanted.name)
         except metadata.PackageNotFoundError:
-            raise WrongVersion(f"{wanted.name} is not installed, and saobp needs it: {_remedy(wanted)}") from None
+            raise WrongVersion(f"{wanted.name} is not installed, and saobp needs it: {remedy}") from None
         if not wanted.specifier.contains(found, prereleases=True):
-            raise WrongVersion(f"{wanted.name} {found} is installed, saobp needs {wanted.specifier}: {_remedy(wanted)}")
-
-
-def _remedy(wanted: Requirement) -> str:
-    return f"run 'make install', or pip install '{wanted.name}{wanted.specifier}'"
+            raise WrongVersion(f"{wanted.name} {found} is installed, saobp needs {wanted.specifier}: {remedy}")
 
 
 class WorkflowFailed(click.ClickException):
