@@ -151,8 +151,9 @@ def in_processes(function: Callable[..., float], *given: object) -> dict[str, fl
 def fresh(count: int, function: Callable[..., float], *given: object) -> list[float]:
     """Call a function of a module in so many fresh processes side by side: what this one has freed hides a peak.
 
-    They fork from a server that has imported torch and started no threads, so each is there at once; each works on one. Its
-    malloc (glibc) returns freed blocks of a page or more to the system: kept, they would be filled again unseen.
+    They fork from a server that has imported torch and started no threads, so each is there at once, and works on one
+    thread. Its malloc (glibc) returns freed blocks of a page or more to the system: kept, they would be filled again
+    unseen.
     """
     os.environ.setdefault("MALLOC_MMAP_THRESHOLD_", str(resource.getpagesize()))  # read when the server starts
     context = multiprocessing.get_context("forkserver")
