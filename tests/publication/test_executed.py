@@ -65,10 +65,12 @@ def test_a_default_cell_that_is_given_whole_is_not_shown():
 
 
 def printed(node):
-    """The texts of the cells that nbval compares."""
-    cells = [cell for cell in node.cells if "nbval-check-output" in cell.metadata.get("tags", [])]
-    found = [output for cell in cells for output in cell.outputs if not executed.is_progress(output)]
-    return [output.get("text") or output.get("data", {}).get("text/plain") for output in found]
+    """What nbval compares of each cell: the text of its streams, in however many pieces it came, and its results."""
+    cells = [cell.outputs for cell in node.cells if "nbval-check-output" in cell.metadata.get("tags", [])]
+    kept = [[output for output in outputs if not executed.is_progress(output)] for outputs in cells]
+    names = ("stdout", "stderr")
+    streams = [{n: "".join(o.text for o in outputs if o.get("name") == n) for n in names} for outputs in kept]
+    return streams, [[o.data.get("text/plain") for o in outputs if "data" in o] for outputs in kept]
 
 
 def test_the_outputs_in_the_notebooks_are_those_of_a_finished_smoke_run():
