@@ -14,7 +14,7 @@ from scipy import stats
 from saobp.study import statistics, verdicts
 from saobp.study.paper import numbers
 from saobp.study.statistics import seeds
-from saobp.study.verdicts import attention, claims_and_measurements, gtd, outcomes, registry
+from saobp.study.verdicts import attention, claims_and_measurements, outcomes, registry
 
 FEW, MANY = 150, 3000
 DRAWS = [pytest.param(FEW, id="few"), pytest.param(MANY, id="many", marks=pytest.mark.nightly)]
@@ -212,7 +212,7 @@ def test_the_error_over_items_is_the_closed_form_that_resampling_approaches():
 @pytest.mark.parametrize("draws", DRAWS)
 def test_the_exact_interval_of_a_share_of_heads_covers_and_is_not_much_wider(draws):
     found = np.random.default_rng(13).binomial(288, 0.05, draws)
-    ends = np.array([gtd._exact(stats.binomtest(int(number), 288), 0.95) for number in found])
+    ends = np.array([stats.binomtest(int(number), 288).proportion_ci(0.95) for number in found])
     assert ((ends[:, 0] <= 0.05) & (ends[:, 1] >= 0.05)).mean() > 0.95 - slack(draws)
     assert np.diff(ends).mean() / 2 < 1.2 * stats.norm.isf(0.025) * np.sqrt(0.05 * 0.95 / 288)
 
