@@ -61,10 +61,10 @@ def processor() -> str:
 
 def cache_folder() -> Path:
     """Return a folder of this user's that lasts, or else one for this process."""
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "saobp"
     try:
+        folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "saobp"
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError:
+    except (OSError, RuntimeError):  # nowhere to write, or a user without a home
         return Path(tempfile.mkdtemp(prefix="saobp-"))
     return folder if os.access(folder, os.W_OK) else Path(tempfile.mkdtemp(prefix="saobp-"))
 

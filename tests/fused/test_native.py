@@ -108,9 +108,13 @@ def test_without_them_torch_works_it_out(fresh, monkeypatch, tmp_path, switch):
     assert not fresh.exists() or not [*fresh.iterdir()]
 
 
-def test_a_cache_that_cannot_be_written_is_replaced(fresh, monkeypatch):
-    """Where the home is read-only, the passes are compiled for this process alone."""
-    monkeypatch.setattr("os.access", lambda *_: False)
+@pytest.mark.parametrize("trouble", ["not to be written", "no home"])
+def test_without_a_cache_the_passes_are_this_process_s_alone(fresh, monkeypatch, trouble):
+    """Where the home is read-only or there is none, a new folder is taken."""
+    if trouble == "no home":
+        monkeypatch.delenv("XDG_CACHE_HOME")
+        monkeypatch.setattr(native.Path, "home", lambda: (_ for _ in ()).throw(RuntimeError("no home")))
+    else:
+        monkeypatch.setattr("os.access", lambda *_: False)
     folder = native.cache_folder()
-    assert folder.is_dir()
-    assert folder != fresh
+    assert folder.is_dir() and folder != fresh
