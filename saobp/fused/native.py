@@ -27,7 +27,7 @@ CHOICES = (("-march=native", "-fopenmp"), ("-mcpu=native",), ())
 
 
 @cache
-def library() -> ctypes.CDLL | None:
+def passes() -> ctypes.CDLL | None:
     """Return the compiled passes, None where they are switched off or cannot be made."""
     compiler = shutil.which(os.environ.get("CC", "cc"))
     if os.environ.get("SAOBP_NATIVE") == "0" or compiler is None:
@@ -83,7 +83,7 @@ def declared(found: ctypes.CDLL) -> ctypes.CDLL:
 
 def serves(tensor: Tensor) -> bool:
     """Tell whether the passes over tiles of a tensor may be these."""
-    return tensor.dtype is torch.float32 and tensor.device.type == "cpu" and library() is not None
+    return tensor.dtype is torch.float32 and tensor.device.type == "cpu" and passes() is not None
 
 
 def weigh(rows: Tensor, product: Tensor, change: float, own: bool) -> None:
@@ -93,7 +93,7 @@ def weigh(rows: Tensor, product: Tensor, change: float, own: bool) -> None:
     """
     heads, count, keys = rows.shape
     pitch, *_ = rows.stride()
-    library().saobp_weights(rows.data_ptr(), product.data_ptr(), heads, count, keys, pitch, change, own)
+    passes().saobp_weights(rows.data_ptr(), product.data_ptr(), heads, count, keys, pitch, change, own)
 
 
 def total(weights: Tensor, product: Tensor, strongest: float) -> tuple[Tensor, Tensor] | None:
@@ -104,7 +104,7 @@ def total(weights: Tensor, product: Tensor, strongest: float) -> tuple[Tensor, T
     heads, rows, keys = weights.shape
     load, found = weights.new_empty(heads, 1, keys), weights.new_empty(heads, rows, 1)
     places = (x.data_ptr() for x in (weights, product, load, found))
-    return (load, found) if library().saobp_totals(*places, heads, rows, keys, math.exp(strongest - RANGE)) else None
+    return (load, found) if passes().saobp_totals(*places, heads, rows, keys, math.exp(strongest - RANGE)) else None
 
 
 def weigh_again(scores: Tensor, weights: Tensor, last: Tensor, change: float, own: bool) -> Tensor:
@@ -112,7 +112,7 @@ def weigh_again(scores: Tensor, weights: Tensor, last: Tensor, change: float, ow
     heads, _, keys = scores.shape
     heard = scores.new_empty(heads, 1, keys)
     places = (x.data_ptr() for x in (scores, weights, last.contiguous(), heard))
-    library().saobp_again(*places, *scores.shape, change, own)
+    passes().saobp_again(*places, *scores.shape, change, own)
     return heard
 
 
@@ -121,5 +121,5 @@ def scores_gradient(
 ) -> Tensor:
     """Turn the gradient of weights (head, query, key) into that of scores, in place; load, heard are (head, 1, key)."""
     places = (x.data_ptr() for x in (attention, through, load, heard))
-    library().saobp_gradient(*places, *attention.shape, change, own)
+    passes().saobp_gradient(*places, *attention.shape, change, own)
     return through

@@ -73,7 +73,7 @@ def test_the_plan_names_each_setting_once_per_thread_count():
 
 @pytest.mark.parametrize("compiled", [True, False])
 def test_a_planned_record_says_who_took_the_passes(monkeypatch, compiled):
-    monkeypatch.setattr(native, "library", lambda: compiled or None)
+    monkeypatch.setattr(native, "passes", lambda: compiled or None)
     names = [name for name, _ in alternations.records_of(plan.section(plan.file(), "cost", plan.Question))]
     assert {name for name in names if "compiled" not in name} == {
         name for name in names if "train-" in name or not compiled

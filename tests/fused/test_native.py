@@ -10,11 +10,11 @@ from saobp.fused import native
 
 
 @pytest.fixture(params=["compiled", "torch"])
-def library(request, monkeypatch):
+def way(request, monkeypatch):
     """A name, after the compiled passes have been switched off for the second."""
     if request.param == "torch":
-        monkeypatch.setattr(native, "library", lambda: None)
-    elif native.library() is None:
+        monkeypatch.setattr(native, "passes", lambda: None)
+    elif native.passes() is None:
         pytest.skip("no C compiler")
     return request.param
 
@@ -23,9 +23,9 @@ def library(request, monkeypatch):
 def fresh(monkeypatch, tmp_path):
     """The compiled passes as a process finds them that starts with an empty cache, in the folder returned."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    native.library.cache_clear()
+    native.passes.cache_clear()
     yield tmp_path / "saobp"
-    native.library.cache_clear()
+    native.passes.cache_clear()
 
 
 def attended(inputs: list[torch.Tensor], given: torch.Tensor, **options) -> list[torch.Tensor]:
@@ -39,7 +39,7 @@ def attended(inputs: list[torch.Tensor], given: torch.Tensor, **options) -> list
 @pytest.mark.parametrize(("batch", "length"), [(1, 1), (2, 7), (3, 128), (1, 200), (1, 300), (1, 512)])
 @pytest.mark.parametrize("exclude_self", [True, False])
 @pytest.mark.parametrize(("factor", "strength"), [("high", 0.2), ("low", 0.5), ("high", 0.01)])
-def test_the_passes_agree_with_float64(library, batch, length, exclude_self, factor, strength):
+def test_the_passes_agree_with_float64(way, batch, length, exclude_self, factor, strength):
     """Output and gradients in float32 are those in float64, for rows and heads apart or interleaved in memory."""
     torch.manual_seed(length)
     options = {"factor": factor, "strength": strength, "exclude_self": exclude_self}
@@ -50,7 +50,7 @@ def test_the_passes_agree_with_float64(library, batch, length, exclude_self, fac
         torch.testing.assert_close(found.double(), wanted, atol=5e-6 * max(1, wanted.abs().max()), rtol=0)
 
 
-def test_one_key_for_all_needs_logarithms(library):
+def test_one_key_for_all_needs_logarithms(way):
     """Where every query looks at one key, the loads' range is too wide for float32, and the numbers still hold."""
     query, key = torch.ones(1, 1, 512, 8), torch.zeros(1, 1, 512, 8)
     key[..., 0, :] = 100
@@ -60,14 +60,14 @@ def test_one_key_for_all_needs_logarithms(library):
     torch.testing.assert_close(found.double(), exact, atol=1e-5, rtol=0)
 
 
-def test_what_is_not_a_number_stays_none(library):
+def test_what_is_not_a_number_stays_none(way):
     """A query that is not a number gives a row that is not a number, and no number for what it tells the others."""
     query, key, value = torch.randn(3, 1, 1, 40, 8)
     query[0, 0, 3] = torch.nan
     assert saobp.saobp_attention(query, key, value).isnan().all()
 
 
-@pytest.mark.skipif(native.library() is None, reason="no C compiler")
+@pytest.mark.skipif(native.passes() is None, reason="no C compiler")
 def test_threads_do_not_change_a_number():
     """One thread and two give the same bits."""
     scores, before, found = torch.randn(8, 200, 200), torch.get_num_threads(), []
@@ -82,18 +82,18 @@ def test_threads_do_not_change_a_number():
 
 def test_it_is_compiled_once(fresh):
     """The first use compiles into the user's cache, the next one in another process takes what lies there."""
-    if native.library() is None:
+    if native.passes() is None:
         pytest.skip("no C compiler")
     (made,) = fresh.iterdir()
     written = made.stat().st_mtime_ns
-    native.library.cache_clear()
-    assert native.library() is not None
+    native.passes.cache_clear()
+    assert native.passes() is not None
     assert [x.stat().st_mtime_ns for x in fresh.iterdir()] == [written]
 
 
 @pytest.mark.parametrize("switch", ["off", "no compiler", "compiler fails"])
 def test_without_them_torch_works_it_out(fresh, monkeypatch, tmp_path, switch):
-    """Switched off, without a compiler and with one that fails there is no library, no error and no file."""
+    """Switched off, without a compiler and with one that fails there are none, no error and no file."""
     failing = tmp_path / "cc"
     failing.write_text("#!/bin/sh\nexit 1\n")
     failing.chmod(failing.stat().st_mode | stat.S_IXUSR)
@@ -103,7 +103,7 @@ def test_without_them_torch_works_it_out(fresh, monkeypatch, tmp_path, switch):
         "compiler fails": ("CC", str(failing)),
     }[switch]
     monkeypatch.setenv(name, value)
-    assert native.library() is None
+    assert native.passes() is None
     assert saobp.saobp_attention(*torch.randn(3, 1, 2, 9, 4)).isfinite().all()
     assert not fresh.exists() or not [*fresh.iterdir()]
 

@@ -24,7 +24,7 @@ SETTINGS = [("train", 32, 128), ("train_no_dropout", 32, 128), *(("inference", *
 
 def passes(phase: str) -> str:
     """Return who takes the passes over High's tiles: "compiled" (`saobp.fused.native`) or "torch", as with dropout."""
-    return "compiled" if phase != "train" and native.library() else "torch"
+    return "compiled" if phase != "train" and native.passes() else "torch"
 
 
 def record(setting: tuple[str, int, int], threads: int, rounds: int, path: Path, folder: Path) -> None:
