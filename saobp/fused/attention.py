@@ -164,7 +164,7 @@ def fused(
     else:
         strongest = min(float(strength), SATURATION)
         signed = signed_strength(factor, strongest)
-        change = math.expm1(-signed) if mask is None else None
+        change = math.expm1(-signed)
     batch, heads, length, _ = query.shape
     call = Call(
         factor=factor,

@@ -27,7 +27,7 @@ class Call:
     causal: bool
     exclude_self: bool
     strongest: float  # the largest strength, in nats
-    change: float | None  # e^-strength - 1, signed, where all messages share it
+    change: float | None  # e^-strength - 1, signed, where all real queries share it
     one: Tensor  # 1, in the type of the probabilities
     dropout: Dropout | None
 
@@ -41,6 +41,7 @@ class Heads:
         self.query, self.key, self.value, self.strength = (in_type(x, dtype) for x in inputs)
         self.count, self.length, self.width = self.value.shape
         self.real = None if call.real is None else call.real[part]
+        self.shared = call.change if self.real is None else None  # e^-strength - 1, where all messages have it
         if self.real is not None:
             self.strength = self.strength * self.real[:, :, None]  # a padded query is silent
         self.shift, self.shifts = shift, {}  # -log of the scores' normalisers: those known, those found here
@@ -130,8 +131,8 @@ class Heads:
         if self.call.strongest > 0.5:  # 1 - c A has no digits left where A is 1; the interpolation has
             decay = torch.exp(-self.of(rows, self.strength))
             torch.lerp(self.call.one, decay, attention.clamp_(max=1), out=messages)
-        elif self.call.change is not None:
-            torch.add(self.call.one, attention, alpha=self.call.change, out=messages)
+        elif self.shared is not None:
+            torch.add(self.call.one, attention, alpha=self.shared, out=messages)
         else:
             torch.mul(attention, self.change(rows), out=messages).add_(1)
         return attention, messages

@@ -1,7 +1,7 @@
-"""The passes over a tile in C (`native.c`), compiled once for each processor where a C compiler is at hand.
+"""Refined attention of whole matrices in C (`native.c`), compiled once for each processor that has a C compiler.
 
-torch takes seven passes over a tile for what is three here, and as many calls. Without a compiler, or with the
-environment variable SAOBP_NATIVE=0, torch's passes give the same numbers up to rounding.
+One call instead of torch's two products and seven passes for every tile. Without a compiler, or with the environment
+variable SAOBP_NATIVE=0, `saobp.fused.plain` gives the same numbers by torch, up to rounding.
 """
 
 import ctypes
@@ -18,7 +18,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from saobp.fused.heads import Call
 from saobp.fused.products import RANGE
+from saobp.fused.tiles import sums_like
 
 SOURCE = Path(__file__).with_suffix(".c")
 FLAGS = ("-O3", "-shared", "-fPIC", "-fno-math-errno", "-fno-trapping-math")
@@ -69,57 +71,70 @@ def cache_folder() -> Path:
     return folder if os.access(folder, os.W_OK) else Path(tempfile.mkdtemp(prefix="saobp-"))
 
 
+class Rows(ctypes.Structure):
+    """A tensor (sequence, head, row, column) as C sees it: where it starts, and the steps of all but its columns."""
+
+    _fields_ = [("at", ctypes.c_void_p), *((name, ctypes.c_long) for name in ("sequence", "head", "row"))]
+
+    @classmethod
+    def of(cls, tensor: Tensor) -> "Rows":
+        """Return those of a tensor whose columns lie side by side."""
+        return cls(tensor.data_ptr(), *tensor.stride()[:3])
+
+
+class Sizes(ctypes.Structure):
+    """What C is told of a call beside its tensors."""
+
+    _fields_ = [
+        ("real", ctypes.c_void_p),
+        *((name, ctypes.c_long) for name in ("sequences", "heads", "length", "width", "depth", "threads")),
+        *((name, ctypes.c_float) for name in ("scale", "change")),
+        ("own", ctypes.c_int),
+    ]
+
+    @classmethod
+    def of(cls, call: Call, query: Tensor, value: Tensor) -> "Sizes":
+        """Return those of a call with these tensors."""
+        real = None if call.real is None else call.real.data_ptr()
+        counts = *query.shape, value.shape[3], torch.get_num_threads()
+        return cls(real, *counts, call.scale, call.change, not call.exclude_self)
+
+
 def declared(found: ctypes.CDLL) -> ctypes.CDLL:
     """Tell ctypes what the functions take."""
-    place, count = ctypes.c_void_p, ctypes.c_long
-    found.saobp_weights.argtypes = [place, place, *[count] * 4, ctypes.c_float, ctypes.c_int]
-    found.saobp_weights.restype = None
-    found.saobp_totals.argtypes = [place] * 4 + [count] * 3 + [ctypes.c_double]
-    found.saobp_again.argtypes = [place] * 4 + [count] * 3 + [ctypes.c_float, ctypes.c_int]
-    found.saobp_gradient.argtypes = [place] * 4 + [count] * 3 + [ctypes.c_float, ctypes.c_int]
-    found.saobp_again.restype = found.saobp_gradient.restype = None
+    place = ctypes.c_void_p
+    found.saobp_attend.argtypes = [*[Rows] * 4, place, place, Sizes, ctypes.c_double]
+    found.saobp_gradients.argtypes = [*[Rows] * 8, place, place, Sizes]
     return found
 
 
 def serves(tensor: Tensor) -> bool:
-    """Tell whether the passes over tiles of a tensor may be these."""
+    """Tell whether attention of a tensor may be worked out here."""
     return tensor.dtype is torch.float32 and tensor.device.type == "cpu" and passes() is not None
 
 
-def weigh(rows: Tensor, product: Tensor, change: float, own: bool) -> None:
-    """Turn scores (head, query, key) into attention over messages, in place; multiply the messages into `product`.
-
-    `rows` may be some of a larger tile's; `product` (head, key) is in float64. `own` leaves the attention as it is.
-    """
-    heads, count, keys = rows.shape
-    pitch, *_ = rows.stride()
-    passes().saobp_weights(rows.data_ptr(), product.data_ptr(), heads, count, keys, pitch, change, own)
-
-
-def total(weights: Tensor, product: Tensor, strongest: float) -> tuple[Tensor, Tensor] | None:
-    """Return loads (head, 1, key), the largest of a head 1, and what weights times loads add up to (head, query, 1).
+def attend(call: Call, query: Tensor, key: Tensor, value: Tensor) -> list[Tensor] | None:
+    """Return the output (batch, head, L, D), the rows' normalisers (…, L, 1) and the keys' loads (…, 1, L).
 
     None if a load is too small beside the largest for float32.
     """
-    heads, rows, keys = weights.shape
-    load, found = weights.new_empty(heads, 1, keys), weights.new_empty(heads, rows, 1)
-    places = (x.data_ptr() for x in (weights, product, load, found))
-    return (load, found) if passes().saobp_totals(*places, heads, rows, keys, math.exp(strongest - RANGE)) else None
+    query, key, value = (side_by_side(x) for x in (query, key, value))
+    results = out, *sums = torch.empty_like(value), *sums_like(query)
+    rows, places = map(Rows.of, (query, key, value, out)), (x.data_ptr() for x in sums)
+    mild = passes().saobp_attend(*rows, *places, Sizes.of(call, query, value), math.exp(call.strongest - RANGE))
+    return [*results] if mild else None
 
 
-def weigh_again(scores: Tensor, weights: Tensor, last: Tensor, change: float, own: bool) -> Tensor:
-    """Turn scores (head, query, key) into attention in place and put weights beside it; return last^T weights."""
-    heads, _, keys = scores.shape
-    heard = scores.new_empty(heads, 1, keys)
-    places = (x.data_ptr() for x in (scores, weights, last.contiguous(), heard))
-    passes().saobp_again(*places, *scores.shape, change, own)
-    return heard
+def gradients(call: Call, *tensors: Tensor) -> list[Tensor]:
+    """Return the gradients of query, key and value from those three, the results of `attend` and the output's."""
+    query, key, value, mean, total, load, given = (side_by_side(x) for x in tensors)
+    results = [torch.empty_like(x) for x in (query, key, value)]
+    rows = map(Rows.of, (query, key, value, mean, given, *results))
+    if not passes().saobp_gradients(*rows, total.data_ptr(), load.data_ptr(), Sizes.of(call, query, value)):
+        raise MemoryError("saobp_attention has no memory left for its gradient")
+    return results
 
 
-def scores_gradient(
-    attention: Tensor, through: Tensor, load: Tensor, heard: Tensor, change: float, own: bool
-) -> Tensor:
-    """Turn the gradient of weights (head, query, key) into that of scores, in place; load, heard are (head, 1, key)."""
-    places = (x.data_ptr() for x in (attention, through, load, heard))
-    passes().saobp_gradient(*places, *attention.shape, change, own)
-    return through
+def side_by_side(tensor: Tensor) -> Tensor:
+    """Return a tensor whose columns lie side by side in memory."""
+    return tensor if tensor.stride(-1) == 1 else tensor.contiguous()

@@ -14,7 +14,7 @@ from saobp.fused.heads import Call, Gradients, Heads, Means
 from saobp.fused.plain import attend_plainly, backward_plainly, is_plain
 from saobp.fused.products import Wide, average, paired, softmax_gradient
 from saobp.fused.sweeps import backward_all, backward_prefix, forward_all, forward_prefix, values_for
-from saobp.fused.tiles import is_single, parts, sequences_per_tile
+from saobp.fused.tiles import is_single, like, parts
 from saobp.fused.workers import side_by_side
 
 
@@ -36,10 +36,9 @@ class RefinedAttention(torch.autograd.Function):
             )
         call, saved = ctx.call, ctx.saved_tensors
         inputs, kept = saved[:4], saved[4:]
-        results = [like(x, torch.promote_types(x.dtype, torch.float32)) for x in inputs[:3]]
         if len(kept) == 3:
-            backward_plainly(call, *inputs[:3], *kept, gradient, *results)
-            return None, *results, None
+            return None, *backward_plainly(call, *inputs[:3], *kept, gradient), None
+        results = [like(x, torch.promote_types(x.dtype, torch.float32)) for x in inputs[:3]]
         results.append(torch.zeros_like(inputs[3], memory_format=torch.contiguous_format))
         work = partial(backward_part, call, ctx.needs_input_grad[4])
         run(work, parts(*saved, gradient, *results, length=gradient.shape[2]), gradient)
@@ -61,26 +60,20 @@ def attend(
     Where it was not worked out plainly, there are shifts too, with one tile empty ones.
     """
     batch, heads, length, _ = query.shape
+    found = attend_plainly(call, query, key, value) if is_plain(call, query) else None
+    if found is not None:
+        return found
     wide = torch.promote_types(query.dtype, torch.float32)
     results = [like(value, value.dtype)]
     if keep:
         said = torch.float64 if call.causal else wide
         results.append(query.new_empty(batch, heads, length, 1, dtype=wide))
         results.append(query.new_empty(batch, heads, 1, length, dtype=said))
-    if is_plain(call, query) and attend_plainly(call, query, key, value, *results):
-        return results
     if keep:
         results.append(query.new_empty(batch, heads, 0 if is_single(length) else length, 1, dtype=wide))
     strength = strength if isinstance(strength, Tensor) and strength.ndim == 4 else by_head(strength, query)
     run(partial(forward_part, call), parts(query, key, value, strength, *results, length=length), query)
     return results
-
-
-def like(tensor: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return a tensor (batch, head, L, D) to fill, of the same layout where its pieces are of one sequence."""
-    one = sequences_per_tile(tensor.shape[1], tensor.shape[2]) == 1
-    layout = torch.preserve_format if one else torch.contiguous_format
-    return torch.empty_like(tensor, dtype=dtype, memory_format=layout)
 
 
 def run(work: Callable[..., None], pieces: Iterable[tuple], like: Tensor) -> None:

@@ -1,11 +1,10 @@
-"""Both passes in the common case: one strength, no padding, no order, no dropout, whole matrices.
+"""Both passes in the common case: one strength, no order, no dropout, whole matrices; no padding unless in C.
 
 The numbers are those of `saobp.fused.sweeps`. In a model of short sequences the interpreter takes as long as the
-numbers do, so this is written out: beside the matrix products only passes over two or three matrices in the cache.
+numbers do, so this is one call of `saobp.fused.native`, or written out for torch where there is no compiler.
 """
 
 from collections.abc import Iterator
-from functools import partial
 
 import torch
 from torch import Tensor
@@ -13,7 +12,7 @@ from torch import Tensor
 from saobp.fused import native
 from saobp.fused.heads import Call
 from saobp.fused.products import RANGE, log_sum, softmax_gradient
-from saobp.fused.tiles import TILE, buffer, cut, heads_per_tile, is_single, scratch_for, sequences_per_tile
+from saobp.fused.tiles import buffer, cut, heads_per_tile, is_single, like, scratch_for, sequences_per_tile, sums_like
 
 
 def is_plain(call: Call, query: Tensor) -> bool:
@@ -26,6 +25,7 @@ def is_plain(call: Call, query: Tensor) -> bool:
         and call.dropout is None
         and query.dtype in (torch.float32, torch.float64)
         and is_single(query.shape[2])
+        and (call.real is None or native.serves(query))
     )
 
 
@@ -45,84 +45,43 @@ def attention_and_messages(call: Call, query: Tensor, key: Tensor, scratch: dict
     return attention, torch.add(call.one, attention, alpha=call.change, out=messages)
 
 
-def attend_plainly(call: Call, *tensors: Tensor) -> bool:
-    """Fill in the output and, if given, the rows' normalisers and the keys' loads that a gradient needs.
-
-    `tensors` are query, key and value, and what is filled in. Returns False where the loads need logarithms.
-    """
-    scratch = scratch_for(tensors[0])
-    weigh = weigh_natively if native.serves(tensors[0]) else weigh_by_torch
-    for query, key, value, out, *kept in pieces(*tensors):
-        found = weigh(call, query, key, value, scratch)
+def attend_plainly(call: Call, query: Tensor, key: Tensor, value: Tensor) -> list[Tensor] | None:
+    """Return the output, the rows' normalisers and the keys' loads; None where the loads need logarithms."""
+    if native.serves(query):
+        return native.attend(call, query, key, value)
+    results, scratch = [like(value, value.dtype), *sums_like(query)], scratch_for(query)
+    for asking, asked, meant, out, total, load in pieces(query, key, value, *results):
+        attention, messages = attention_and_messages(call, asking, asked, scratch)
+        found = plain_loads(messages, call.strongest)
         if found is None:
-            return False
-        weights, values, total, load = found
-        torch.bmm(weights, values, out=out).div_(total)
-        for room, new in zip(kept, (total, load)):
-            room.copy_(new)
-    return True
+            return None
+        weights = (attention.div_(messages) if call.exclude_self else attention).mul_(found)
+        torch.sum(weights, -1, keepdim=True, out=total)
+        torch.bmm(weights, meant, out=out).div_(total)
+        load.copy_(found)
+    return results
 
 
-def weigh_by_torch(call: Call, query: Tensor, key: Tensor, value: Tensor, scratch: dict) -> tuple[Tensor, ...] | None:
-    """Return weights and values whose product is the output times the total, the total, and the loads."""
-    attention, messages = attention_and_messages(call, query, key, scratch)
-    load = plain_loads(messages, call.strongest)
-    if load is None:
-        return None
-    weights = (attention.div_(messages) if call.exclude_self else attention).mul_(load)
-    return weights, value, weights.sum(-1, keepdim=True), load
-
-
-def weigh_natively(call: Call, query: Tensor, key: Tensor, value: Tensor, scratch: dict) -> tuple[Tensor, ...] | None:
-    """Return the same by compiled passes, over so many rows at once as fit the cache."""
-    count, length, _ = query.shape
-    weights = buffer(scratch, 1, (count, length, length), query, query.dtype)
-    product = query.new_ones(count, length, dtype=torch.float64)
-    size = length if length**2 <= TILE else TILE // length
-    for rows, asking in ((weights, query),) if size >= length else zip(weights.split(size, 1), query.split(size, 1)):
-        torch.baddbmm(rows, asking, key.mT, beta=0, alpha=call.scale, out=rows)
-        native.weigh(rows, product, call.change, not call.exclude_self)
-    found = native.total(weights, product, call.strongest)
-    if found is None:
-        return None
-    load, total = found
-    return weights, value * load.mT, total, load
-
-
-def backward_plainly(call: Call, *tensors: Tensor) -> None:
-    """Fill in the gradients of query, key and value from those three, the forward pass's results and its gradient."""
-    scratch = scratch_for(tensors[0])
-    weigh = weigh_again_natively if native.serves(tensors[0]) else weigh_again_by_torch
-    for query, key, value, mean, total, load, given, *results in pieces(*tensors):
-        to_query, to_key, to_value = results
+def backward_plainly(call: Call, *tensors: Tensor) -> list[Tensor]:
+    """Return the gradients of query, key and value from those three, the forward pass's results and its gradient."""
+    if native.serves(tensors[0]):
+        return native.gradients(call, *tensors)
+    results, scratch = [like(x, x.dtype) for x in tensors[:3]], scratch_for(tensors[0])
+    for query, key, value, mean, total, load, given, to_query, to_key, to_value in pieces(*tensors, *results):
         given = given / total
         last = (mean * given).sum(-1, keepdim=True).neg_()
-        attention, weights, heard, to_scores = weigh(call, query, key, last, scratch)
+        attention, messages = attention_and_messages(call, query, key, scratch)
+        through = buffer(scratch, 0, attention.shape, query, query.dtype)
+        weights = torch.div(attention, messages, out=through) if call.exclude_self else attention
+        heard = last.mT @ weights
         torch.bmm(weights.mT, given, out=to_value)
         heard.add_((to_value * value).sum(-1).unsqueeze(1)).mul_(load)
         to_value.mul_(load.mT)
-        through = buffer(scratch, 0, attention.shape, query, query.dtype)
         torch.baddbmm(last, given, value.mT, out=through)
-        scores = to_scores(attention, through, load, heard, call.change, not call.exclude_self)
+        scores = scores_gradient(messages, attention, through, load, heard, call.change, not call.exclude_self)
         torch.baddbmm(to_query, scores, key, beta=0, alpha=call.scale, out=to_query)
         torch.baddbmm(to_key, scores.mT, query, beta=0, alpha=call.scale, out=to_key)
-
-
-def weigh_again_by_torch(call: Call, query: Tensor, key: Tensor, last: Tensor, scratch: dict) -> tuple:
-    """Return attention, weights but for the loads, last^T weights, and what gives the scores' gradient."""
-    attention, messages = attention_and_messages(call, query, key, scratch)
-    weights = buffer(scratch, 0, attention.shape, query, query.dtype)
-    weights = torch.div(attention, messages, out=weights) if call.exclude_self else attention
-    return attention, weights, last.mT @ weights, partial(scores_gradient, messages)
-
-
-def weigh_again_natively(call: Call, query: Tensor, key: Tensor, last: Tensor, scratch: dict) -> tuple:
-    """Return the same by compiled passes."""
-    count, length, _ = query.shape
-    attention, weights = (buffer(scratch, n, (count, length, length), query, query.dtype) for n in (1, 0))
-    torch.baddbmm(attention, query, key.mT, beta=0, alpha=call.scale, out=attention)
-    heard = native.weigh_again(attention, weights, last, call.change, not call.exclude_self)
-    return attention, weights, heard, native.scores_gradient
+    return results
 
 
 def scores_gradient(

@@ -97,7 +97,7 @@ def product_gradient(heads: Heads, rows: slice, given: Wide, values: Wide, heard
     """Return the gradient of a tile's scores: a softmax's, of (x / t - c dg) / t with x = dy t / p."""
     attention, messages = heads.messages(rows)
     through = paired(given, values, heads.keep(rows), out=heads.buffer(0, rows))
-    change = heads.change(rows) if heads.call.change is None else heads.call.change
+    change = heads.change(rows) if heads.shared is None else heads.shared
     if found.wants_strength:
         weights = attention / messages
         reply = torch.addcmul(heard, weights, through, value=-1) if heads.call.exclude_self else heard

@@ -62,6 +62,19 @@ def cut(tensor: Tensor, sequences: int, heads: int) -> list[Tensor]:
     return [piece for one in tensor.unbind() for piece in one.split(heads)]
 
 
+def like(tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return a tensor (batch, head, L, D) to fill, of the same layout where its pieces are of one sequence."""
+    one = sequences_per_tile(tensor.shape[1], tensor.shape[2]) == 1
+    layout = torch.preserve_format if one else torch.contiguous_format
+    return torch.empty_like(tensor, dtype=dtype, memory_format=layout)
+
+
+def sums_like(query: Tensor) -> tuple[Tensor, Tensor]:
+    """Return room for the rows' normalisers, (batch, head, L, 1), and the keys' loads, (batch, head, 1, L)."""
+    batch, heads, length, _ = query.shape
+    return query.new_empty(batch, heads, length, 1), query.new_empty(batch, heads, 1, length)
+
+
 class Kept(threading.local):
     """Scratch space of a thread, kept from call to call: new memory costs a page fault every 4 KiB."""
 

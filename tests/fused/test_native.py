@@ -39,10 +39,17 @@ def attended(inputs: list[torch.Tensor], given: torch.Tensor, **options) -> list
 @pytest.mark.parametrize(("batch", "length"), [(1, 1), (2, 7), (3, 128), (1, 200), (1, 300), (1, 512)])
 @pytest.mark.parametrize("exclude_self", [True, False])
 @pytest.mark.parametrize(("factor", "strength"), [("high", 0.2), ("low", 0.5), ("high", 0.01)])
-def test_the_passes_agree_with_float64(way, batch, length, exclude_self, factor, strength):
-    """Output and gradients in float32 are those in float64, for rows and heads apart or interleaved in memory."""
+@pytest.mark.parametrize("padded", [False, True])
+def test_it_agrees_with_float64(way, batch, length, exclude_self, factor, strength, padded):
+    """Output and gradients in float32 are those in float64, for rows and heads apart or interleaved in memory.
+
+    Padding may lie anywhere; the last of three sequences has one real token.
+    """
     torch.manual_seed(length)
-    options = {"factor": factor, "strength": strength, "exclude_self": exclude_self}
+    mask = (torch.rand(batch, length) < 0.7) & (torch.arange(batch) < 2)[:, None] if padded else None
+    if padded:
+        mask[:, length // 2] = True
+    options = {"factor": factor, "strength": strength, "exclude_self": exclude_self, "mask": mask}
     inputs = [torch.randn(batch, 4, length, 24), *torch.randn(2, batch, length, 4, 24).transpose(2, 3)]
     given = torch.randn(batch, length, 4, 24).transpose(1, 2)
     exact = attended([x.double() for x in inputs], given.double(), **options)
@@ -70,12 +77,11 @@ def test_what_is_not_a_number_stays_none(way):
 @pytest.mark.skipif(native.passes() is None, reason="no C compiler")
 def test_threads_do_not_change_a_number():
     """One thread and two give the same bits."""
-    scores, before, found = torch.randn(8, 200, 200), torch.get_num_threads(), []
+    inputs, given = torch.randn(3, 2, 4, 200, 24), torch.randn(2, 4, 200, 24)
+    before, found = torch.get_num_threads(), []
     for threads in (1, 2):
         torch.set_num_threads(threads)
-        weights, product = scores.clone(), torch.ones(8, 200, dtype=torch.float64)
-        native.weigh(weights, product, -0.2, own=False)
-        found.append((weights, product, *native.total(weights, product, 0.2)))
+        found.append(attended([*inputs], given))
     torch.set_num_threads(before)
     assert all(torch.equal(one, two) for one, two in zip(*found))
 
