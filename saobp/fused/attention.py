@@ -38,7 +38,7 @@ def saobp_attention(
     out, and again for the gradient. Memory grows with L, time with L^2. What does not fit tiles (controls,
     causal "elemmul", everything inside torch.compile or a transform of torch.func) gives its numbers through
     `saobp.refine` and keeps it. Tiles have no second derivatives (an error says so); `saobp.refine` has.
-    On a processor with a C compiler the passes over tiles are compiled once, see `saobp.fused.native`.
+    On a processor with a C compiler most of it is compiled once, see `saobp.fused.native`.
 
     Args:
         query: (batch, heads, L, D). Scores, messages and sums are in float32 or better, also under autocast.

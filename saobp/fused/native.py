@@ -1,4 +1,4 @@
-"""Refined attention of whole matrices in C (`native.c`), compiled once for each processor that has a C compiler.
+"""Refined attention in C (the folder `compiled`), made once for each processor that has a C compiler.
 
 One call instead of torch's two products and seven passes for every tile. Without a compiler, or with the environment
 variable SAOBP_NATIVE=0, `saobp.fused.plain` gives the same numbers by torch, up to rounding.
@@ -22,7 +22,7 @@ from saobp.fused.heads import Call
 from saobp.fused.products import RANGE
 from saobp.fused.tiles import sums_like
 
-SOURCE = Path(__file__).with_suffix(".c")
+SOURCES = sorted(Path(__file__).with_name("compiled").iterdir())
 FLAGS = ("-O3", "-shared", "-fPIC", "-fno-math-errno", "-fno-trapping-math")
 CHOICES = (("-march=native", "-fopenmp"), ("-mcpu=native",), ())
 """What is tried in turn; a compiler without OpenMP makes what works on one thread."""
@@ -43,13 +43,13 @@ def passes() -> ctypes.CDLL | None:
 
 
 def compiled(compiler: str, flags: tuple[str, ...]) -> Path:
-    """Compile the source, unless it lies compiled in the user's cache, by these flags and for this processor."""
-    asked = repr((SOURCE.read_text(), compiler, flags, processor()))
+    """Compile the sources, unless they lie compiled in the user's cache, by these flags and for this processor."""
+    asked = repr(([source.read_text() for source in SOURCES], compiler, flags, processor()))
     folder = cache_folder()
     made = folder / f"{hashlib.sha256(asked.encode()).hexdigest()[:16]}.so"
     if not made.exists():
         new = made.with_suffix(f".{os.getpid()}")
-        subprocess.run([compiler, *flags, "-o", new, SOURCE], check=True, capture_output=True, timeout=120)
+        subprocess.run([compiler, *flags, "-o", new, *(x for x in SOURCES if x.suffix == ".c")], check=True, capture_output=True, timeout=120)
         new.replace(made)
     return made
 

@@ -1,4 +1,4 @@
-"""Both passes in the common case: one strength, no order, no dropout, whole matrices; no padding unless in C.
+"""Both passes in the common case: one strength, no order, no dropout; by torch also no padding and whole matrices.
 
 The numbers are those of `saobp.fused.sweeps`. In a model of short sequences the interpreter takes as long as the
 numbers do, so this is one call of `saobp.fused.native`, or written out for torch where there is no compiler.
@@ -24,8 +24,7 @@ def is_plain(call: Call, query: Tensor) -> bool:
         and not call.causal
         and call.dropout is None
         and query.dtype in (torch.float32, torch.float64)
-        and is_single(query.shape[2])
-        and (call.real is None or native.serves(query))
+        and (native.serves(query) or (is_single(query.shape[2]) and call.real is None))
     )
 
 

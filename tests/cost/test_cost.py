@@ -68,14 +68,14 @@ def test_a_planned_alternation_has_the_ratios_and_the_kernels_of_its_setting(tmp
 def test_the_plan_names_each_setting_once_per_thread_count():
     names = [name for name, _ in alternations.records_of(plan.section(plan.file(), "cost", plan.Question))]
     assert len(set(names)) == len(names) == len(alternations.THREADS) * len(alternations.SETTINGS)
-    assert {name.removesuffix("-compiled").rpartition("-")[2] for name in names} == {"1", "2"}
+    assert {name.removesuffix("-one-call").rpartition("-")[2] for name in names} == {"1", "2"}
 
 
 @pytest.mark.parametrize("compiled", [True, False])
 def test_a_planned_record_says_who_took_the_passes(monkeypatch, compiled):
     monkeypatch.setattr(native, "passes", lambda: compiled or None)
     names = [name for name, _ in alternations.records_of(plan.section(plan.file(), "cost", plan.Question))]
-    assert {name for name in names if "compiled" not in name} == {
+    assert {name for name in names if "one-call" not in name} == {
         name for name in names if "train-" in name or not compiled
     }
 

@@ -36,7 +36,7 @@ def attended(inputs: list[torch.Tensor], given: torch.Tensor, **options) -> list
     return [out.detach(), *(x.grad for x in leaves)]
 
 
-@pytest.mark.parametrize(("batch", "length"), [(1, 1), (2, 7), (3, 128), (1, 200), (1, 300), (1, 512)])
+@pytest.mark.parametrize(("batch", "length"), [(1, 1), (2, 7), (3, 128), (1, 200), (1, 300), (1, 512), (1, 700), (1, 1500)])
 @pytest.mark.parametrize("exclude_self", [True, False])
 @pytest.mark.parametrize(("factor", "strength"), [("high", 0.2), ("low", 0.5), ("high", 0.01)])
 @pytest.mark.parametrize("padded", [False, True])

@@ -23,8 +23,11 @@ SETTINGS = [("train", 32, 128), ("train_no_dropout", 32, 128), *(("inference", *
 
 
 def passes(phase: str) -> str:
-    """Return who takes the passes over High's tiles: "compiled" (`saobp.fused.native`) or "torch", as with dropout."""
-    return "compiled" if phase != "train" and native.passes() else "torch"
+    """Return how High is worked out: in "one call" that is compiled (`saobp.fused.native`), or by "torch" with dropout.
+
+    An earlier record says "compiled" where the passes over tiles were, and torch made the products.
+    """
+    return "one call" if phase != "train" and native.passes() else "torch"
 
 
 def record(setting: tuple[str, int, int], threads: int, rounds: int, path: Path, folder: Path) -> None:
@@ -43,7 +46,7 @@ def records_of(planned: Question) -> Iterator[tuple[str, Make]]:
     for threads in THREADS:
         for phase, sequences, length in SETTINGS:
             name = f"08-alternations-{phase}-{sequences}x{length}-{threads}"
-            name += "-compiled" * (passes(phase) == "compiled")
+            name += "-one-call" * (passes(phase) == "one call")
             yield name, partial(record, (phase, sequences, length), threads, planned.primary.seeds)
 
 

@@ -28,9 +28,9 @@ def ratio(phase: str, algorithm: str = "high", study: str = STUDY) -> Estimate:
 
 
 def alternations(to: str = "ratio") -> pd.DataFrame:
-    """Return High's time over Original's in each setting of the planned study: phase, sequences, length, passes
-    ("compiled" or "torch"), then a column per thread count, the most first. Each is the median of the alternations with
-    its 95 % interval.
+    """Return High's time over Original's in each setting of the planned study: phase, sequences, length, passes (see
+    `saobp.study.cost.alternations`), then a column per thread count, the most first. Each is the median of the
+    alternations with its 95 % interval.
 
     `to`: "ratio" for torch's own attention, fused where it has a kernel, or "ratio_to_eager".
     """

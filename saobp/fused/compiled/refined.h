@@ -1,0 +1,116 @@
+/* Rows of refined attention and of its gradient (Eq. 9-11), and how the matrices of a call are cut. */
+
+#ifndef SAOBP_REFINED
+#define SAOBP_REFINED
+
+#include <stdlib.h>
+#ifdef _OPENMP
+#include <omp.h>
+#else
+#define omp_get_thread_num() 0
+#endif
+#include "products.h"
+
+/* Parts of a head that are worked on side by side, their least rows; entries of a matrix that stays where it is, of all
+   that a thread goes over before the next step, of a tile of a larger one; and of a call that is not worth a thread. */
+enum { PARTS = 4, ROWS = 128, WHOLE = 1 << 18, GROUP = 1 << 15, TILE = 1 << 16, ALONE = 1 << 15 };
+
+/* A tensor (sequence, head, row, column) whose columns lie side by side. */
+typedef struct { float *at; long sequence, head, row; } Tensor;
+
+/* A call: width of a key, depth of a value; messages 1 + change a, a query's own one left out unless `own`. `real` is 1
+   for a token and 0 for padding (head, row), NULL where all are real: padding is not seen and is silent. */
+typedef struct {
+    const unsigned char *real;
+    long sequences, heads, length, width, depth, threads;
+    float scale, change;
+    int own;
+} Call;
+
+/* Rows of a tile and of a part, distance of rows, heads of a group of so many matrices each; whether tiles are kept for the next step. */
+typedef struct { long rows, part, parts, pitch, group, jobs; int whole; } Cut;
+
+static inline Cut cut_of(const Call *of, long matrices) {
+    long L = of->length, pitch = whole_panels(L), jobs = of->sequences * of->heads;
+    long part = least(L, (L + PARTS - 1) / PARTS < ROWS ? ROWS : (L + PARTS - 1) / PARTS);
+    long parts = (L + part - 1) / part, rows = TILE / pitch / TALL * TALL;
+    int whole = L * pitch <= WHOLE;
+    long group = whole ? of->threads * GROUP / (matrices * L * pitch) : (of->threads + parts - 1) / parts;
+    return (Cut){whole ? part : rows < 2 * TALL ? 2 * TALL : rows, part, parts, pitch, least(jobs, group < 1 ? 1 : group), jobs, whole};
+}
+
+static inline float *rows_of(Tensor x, const Call *of, long head, long row) {
+    return x.at + head / of->heads * x.sequence + head % of->heads * x.head + row * x.row;
+}
+
+/* Where the messages of a row are silent, they change nothing. */
+static inline float change_of(const Call *of, long head, long row) {
+    return of->real && !of->real[head * of->length + row] ? 0 : of->change;
+}
+
+/* Attention of some rows of a head, from its packed keys. */
+static inline void attention(Tensor query, const Call *of, const Cut *cut, long head, long first, long rows,
+                             const float *keys, float *tile) {
+    const unsigned char *real = of->real ? of->real + head * of->length : NULL;
+    multiply(rows_of(query, of, head, first), query.row, 1, keys, of->width, of->width, tile, cut->pitch, rows,
+             cut->pitch, of->scale, 0);
+    for (long row = 0; row < rows; row++, tile += cut->pitch) {
+        if (real)
+            for (long key = 0; key < of->length; key++) tile[key] = real[key] ? tile[key] : -1e30f;
+        softmax(tile, of->length);
+    }
+}
+
+/* Turn a row of attention into attention over messages and multiply its messages into `said`. */
+static inline void weigh(float *row, float *said, long keys, float change, int own) {
+    for (long key = 0; key < keys; key++) {
+        float message = 1 + change * row[key];
+        said[key] *= message;
+        if (!own) row[key] /= message;
+    }
+}
+
+/* Loads of a head from the products of its parts, the largest 1. Return 0 if one is below `smallest` of it, or is not
+   a number. */
+static inline int loads(const float *said, double *product, float *load, long parts, long length, double smallest) {
+    double most = 0;
+    int mild = 1;
+    for (long key = 0; key < length; key++) product[key] = said[key];
+    for (long part = 1; part < parts; part++)
+        for (long key = 0; key < length; key++) product[key] *= said[part * length + key];
+    for (long key = 0; key < length; key++) most = product[key] > most ? product[key] : most;
+    for (long key = 0; key < length; key++) {
+        double share = product[key] / most;
+        load[key] = (float)share;
+        if (!(share >= smallest)) mild = 0;
+    }
+    return mild;
+}
+
+/* The weights of a row of attention, and what the query says about each key, added to `heard`. */
+static inline void weigh_beside(const float *row, float *weight, float *heard, float last, long keys, float change,
+                                int own) {
+    for (long key = 0; key < keys; key++) {
+        weight[key] = own ? row[key] : row[key] / (1 + change * row[key]);
+        heard[key] += last * weight[key];
+    }
+}
+
+/* From the gradient of a row's weights, less `last`, to that of its scores, in place. */
+static inline void to_scores(const float *a, float *g, float last, const float *load, const float *heard, long keys,
+                             float change, int own) {
+    for (long key = 0; key < keys; key++) {
+        float once = 1 / (1 + change * a[key]), direct = (g[key] + last) * load[key];
+        g[key] = own ? direct + heard[key] * change * once : (direct * once + heard[key] * change) * once;
+    }
+    float sum = dot(a, g, keys);
+    for (long key = 0; key < keys; key++) g[key] = a[key] * (g[key] - sum);
+}
+
+/* Room for some floats of each head of a group and for others of each thread, up to where a cache line ends. */
+static inline float *room_for(long group, long *each, long threads, long *own) {
+    *each += 16 - *each % 16, *own += 16 - *own % 16;
+    return aligned_alloc(64, sizeof(float) * (group * *each + threads * *own));
+}
+
+#endif
