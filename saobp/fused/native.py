@@ -49,7 +49,8 @@ def compiled(compiler: str, flags: tuple[str, ...]) -> Path:
     made = folder / f"{hashlib.sha256(asked.encode()).hexdigest()[:16]}.so"
     if not made.exists():
         new = made.with_suffix(f".{os.getpid()}")
-        subprocess.run([compiler, *flags, "-o", new, *(x for x in SOURCES if x.suffix == ".c")], check=True, capture_output=True, timeout=120)
+        command = [compiler, *flags, "-o", new, *(source for source in SOURCES if source.suffix == ".c")]
+        subprocess.run(command, check=True, capture_output=True, timeout=120)
         new.replace(made)
     return made
 

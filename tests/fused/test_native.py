@@ -36,10 +36,10 @@ def attended(inputs: list[torch.Tensor], given: torch.Tensor, **options) -> list
     return [out.detach(), *(x.grad for x in leaves)]
 
 
-@pytest.mark.parametrize(("batch", "length"), [(1, 1), (2, 7), (3, 128), (1, 200), (1, 300), (1, 512), (1, 700), (1, 1500)])
+@pytest.mark.parametrize(("batch", "length"), [(1, 1), (2, 7), (3, 128), (1, 200), (1, 300), (1, 512)])
 @pytest.mark.parametrize("exclude_self", [True, False])
 @pytest.mark.parametrize(("factor", "strength"), [("high", 0.2), ("low", 0.5), ("high", 0.01)])
-@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize("padded", [True, False])
 def test_it_agrees_with_float64(way, batch, length, exclude_self, factor, strength, padded):
     """Output and gradients in float32 are those in float64, for rows and heads apart or interleaved in memory.
 
@@ -55,6 +55,13 @@ def test_it_agrees_with_float64(way, batch, length, exclude_self, factor, streng
     exact = attended([x.double() for x in inputs], given.double(), **options)
     for found, wanted in zip(attended(inputs, given, **options), exact):
         torch.testing.assert_close(found.double(), wanted, atol=5e-6 * max(1, wanted.abs().max()), rtol=0)
+
+
+@pytest.mark.parametrize("padded", [True, False])
+@pytest.mark.parametrize("exclude_self", [True, False])
+def test_a_long_matrix_is_worked_out_twice(exclude_self, padded):
+    """So it is where a matrix is not kept, in four parts of several tiles."""
+    test_it_agrees_with_float64("compiled", 1, 1500, exclude_self, "high", 0.2, padded)
 
 
 def test_one_key_for_all_needs_logarithms(way):
