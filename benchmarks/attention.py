@@ -6,6 +6,7 @@ Also timed is why plain attention trains in float32 under autocast on a CPU.
 """
 
 import argparse
+import itertools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -21,11 +22,14 @@ from saobp.study.cost.timing import THREADS, circumstances, fresh, interleaved, 
 from saobp.study.setup.paths import write_text
 from saobp.study.setup.records import device
 
-ROUNDS = {(32, 4, 128, 64): 31, (1, 4, 128, 64): 101, (1, 4, 512, 64): 31, (1, 4, 2048, 64): 5, (1, 4, 8192, 64): 3}
+ROUNDS = {
+    (1, 4, 128, 64): 101, (32, 4, 128, 64): 31, (1, 4, 512, 64): 51, (32, 4, 512, 64): 5,
+    (1, 4, 2048, 64): 11, (32, 4, 2048, 64): 3, (1, 4, 8192, 64): 3,
+}  # fmt: skip
 """Rounds of each shape (batch, heads, L, D)."""
 
-LONGEST = {"literal": 2048}
-"""Tokens beyond which a way is left out: at 8192 it would keep more than 10 GiB."""
+MOST = {"literal": 2**24, "eager": 2**26}
+"""Entries of a head's matrices, all sequences together, beyond which a way is left out: it would keep ten GiB."""
 
 PLAIN = ("sdpa", "eager", "literal", "high")
 
@@ -43,13 +47,14 @@ def ways(compiled: bool) -> dict[str, Callable[..., Tensor]]:
 
 def one_shape(shape: tuple[int, ...], rounds: int, compiled: bool) -> list[dict]:
     """Time all ways in turns, in both directions; return a row for each."""
-    known = {name: way for name, way in ways(compiled).items() if shape[2] <= LONGEST.get(name, shape[2])}
-    rows = {name: {"shape": list(shape), "way": name} for name in known}
+    entries, threads = shape[0] * shape[2] ** 2, torch.get_num_threads()
+    known = {name: way for name, way in ways(compiled).items() if entries <= MOST.get(name, entries)}
+    rows = {name: {"shape": list(shape), "threads": threads, "way": name} for name in known}
     for direction, prepare in DIRECTIONS.items():
         calls = {name: prepare(way, shape) for name, way in known.items()}
         calls = {name: call for name, call in calls.items() if name in PLAIN or runs(name, call)}
         for name, found in interleaved(calls, rounds, warm_up=min(rounds // 3, 3)).items():
-            there = (peak, name, shape, direction, torch.get_num_threads())
+            there = (peak, name, shape, direction, threads)
             rows[name][direction] = found | {"peak_mib": fresh(1, *there)[0] if name in PLAIN else None}
     for name, row in rows.items():
         row["finite"] = "forward" in row and bool(forward(known[name], shape)().isfinite().all())
@@ -96,15 +101,16 @@ def main() -> None:
     """Measure and write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--compile", action="store_true", help="also time FlexAttention and torch.compile of ours")
-    parser.add_argument("--threads", type=int, default=THREADS)
+    parser.add_argument("--threads", type=int, nargs="+", default=[THREADS, 1])
     parser.add_argument("--longest", type=int, default=8192, help="leave out longer sequences")
     parser.add_argument("--out", type=Path, default=Path(__file__).with_suffix(".json"))
     options = parser.parse_args()
-    torch.set_num_threads(options.threads)
+    torch.set_num_threads(options.threads[0])
     found = {"device": device(), **circumstances(), "rows": [], "bfloat16": autocast()}
     found["profile_of_high"] = profile(forward(saobp_attention, (32, 4, 128, 64)))
-    for shape, rounds in ROUNDS.items():
+    for threads, (shape, rounds) in itertools.product(options.threads, ROUNDS.items()):
         if shape[2] <= options.longest:
+            torch.set_num_threads(threads)
             found["rows"] += one_shape(shape, rounds, options.compile)
             write_text(options.out, json.dumps(found, indent=1) + "\n")
 

@@ -27,9 +27,9 @@ def times(title: str, found: dict, base: str) -> list[str]:
 
 def circumstances(found: dict) -> str:
     """Say where and when."""
+    threads = "" if "rows" in found else f"{found['threads']} thread{'s' * (found['threads'] > 1)}; "
     return (
-        f"{processor(found)}; torch {found['torch']}; {found['threads']} thread{'s' * (found['threads'] > 1)}; "
-        f"load average at the start {found['load_average']:.1f}."
+        f"{processor(found)}; torch {found['torch']}; {threads}load average at the start {found['load_average']:.1f}."
     )
 
 
@@ -42,11 +42,11 @@ def processor(found: dict) -> str:
 def alternatives(found: dict) -> list[str]:
     """Tabulate time and memory of each shape and way, both directions side by side."""
     head = [f"{what} {unit}" for what in ("forward", "forward + backward") for unit in ("ms", "× sdpa", "MiB")]
-    lines = [row("batch × heads × L × D", "way", *head), row(*["---"] * 8)]
+    lines = [row("batch × heads × L × D", "threads", "way", *head), row(*["---"] * 9)]
     for one in found["rows"]:
         cells = [cell for name in ("forward", "forward_and_backward") for cell in direction(one.get(name))]
         name = one["way"] if one["finite"] else f"{one['way']} (overflows)"
-        lines.append(row(" × ".join(map(str, one["shape"])), name, *cells))
+        lines.append(row(" × ".join(map(str, one["shape"])), one["threads"], name, *cells))
     return [*lines, ""]
 
 

@@ -22,6 +22,11 @@ class Dropout:
         low, high = torch.iinfo(torch.int32).min, torch.iinfo(torch.int32).max
         return cls(probability, *torch.randint(low, high, (2, *shape), dtype=torch.int32, device=device))
 
+    @property
+    def threshold(self) -> int:
+        """The least hash of a pair that is kept."""
+        return round(self.probability * 2**32) - 2**31
+
     def keep(self, part: slice, rows: slice, bits: Tensor, scratch: Tensor, out: Tensor) -> Tensor:
         """Put 1 / (1 - probability) where a pair of a tile is kept and 0 elsewhere into `out` (head, query, key).
 
@@ -32,5 +37,4 @@ class Dropout:
         for shift, factor in ((16, -2048144789), (13, -1028477387)):
             torch.bitwise_right_shift(bits, shift, out=scratch)
             bits.bitwise_xor_(scratch).mul_(factor)
-        threshold = round(self.probability * 2**32) - 2**31
-        return torch.ge(bits, threshold, out=out).div_(1 - self.probability)
+        return torch.ge(bits, self.threshold, out=out).div_(1 - self.probability)

@@ -87,18 +87,22 @@ class Sizes(ctypes.Structure):
     """What C is told of a call beside its tensors."""
 
     _fields_ = [
-        ("real", ctypes.c_void_p),
+        *((name, ctypes.c_void_p) for name in ("real", "query_bits", "key_bits")),
         *((name, ctypes.c_long) for name in ("sequences", "heads", "length", "width", "depth", "threads")),
-        *((name, ctypes.c_float) for name in ("scale", "change")),
-        ("own", ctypes.c_int),
+        *((name, ctypes.c_float) for name in ("scale", "change", "kept")),
+        *((name, ctypes.c_int) for name in ("own", "threshold")),
     ]
 
     @classmethod
     def of(cls, call: Call, query: Tensor, value: Tensor) -> "Sizes":
         """Return those of a call with these tensors."""
         real = None if call.real is None else call.real.data_ptr()
-        counts = *query.shape, value.shape[3], torch.get_num_threads()
-        return cls(real, *counts, call.scale, call.change, not call.exclude_self)
+        counts, own = (*query.shape, value.shape[3], torch.get_num_threads()), not call.exclude_self
+        if call.dropout is None:
+            return cls(real, None, None, *counts, call.scale, call.change, 1, own, 0)
+        bits = (x.data_ptr() for x in (call.dropout.query_bits, call.dropout.key_bits))
+        dropout = 1 / (1 - call.dropout.probability), own, call.dropout.threshold
+        return cls(real, *bits, *counts, call.scale, call.change, *dropout)
 
 
 def declared(found: ctypes.CDLL) -> ctypes.CDLL:

@@ -1,4 +1,4 @@
-"""Both passes in the common case: one strength, no order, no dropout; by torch also no padding and whole matrices.
+"""Both passes in the common case: one strength, no order; by torch also no padding, no dropout, whole matrices.
 
 The numbers are those of `saobp.fused.sweeps`. In a model of short sequences the interpreter takes as long as the
 numbers do, so this is one call of `saobp.fused.native`, or written out for torch where there is no compiler.
@@ -22,9 +22,8 @@ def is_plain(call: Call, query: Tensor) -> bool:
         and call.strongest <= 0.5
         and call.factor != "elemmul"
         and not call.causal
-        and call.dropout is None
         and query.dtype in (torch.float32, torch.float64)
-        and (native.serves(query) or (is_single(query.shape[2]) and call.real is None))
+        and (native.serves(query) or (is_single(query.shape[2]) and call.real is None and call.dropout is None))
     )
 
 

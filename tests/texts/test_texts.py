@@ -8,15 +8,14 @@ from functools import cache
 from math import log
 
 import example_records as examples
-import pandas as pd
 import pytest
 import torch
 from jinja2 import Environment, nodes
 
 from saobp.equations import factors
-from saobp.study.setup import paths
+from saobp.study.setup import paths, tracked
 from saobp.study.statistics import Estimate, mean_interval
-from saobp.study.texts import attention, exam, fill, planned, public_encoder, tables, tracked
+from saobp.study.texts import attention, exam, fill, planned, public_encoder, tables
 
 README = (paths.root() / "README.md").read_text(encoding="utf-8")
 MAKEFILE = (paths.root() / "Makefile").read_text(encoding="utf-8")
@@ -270,27 +269,6 @@ def test_planned_runs_stand_beside_their_plan_once_they_are_there(seeds_of_the_p
     readme = fill.page("README.md")
     assert "2. **In a model that has learned**" in readme and len(readme.encode()) <= 6 * 1024
     assert "4. **High learns questions of several hops sooner** in an invented world, as planned on 20" in readme
-
-
-def test_an_outcome_that_one_algorithm_decides_has_a_sign_and_rows_of_one_scope_name_their_study():
-    heads = ["Claim", "Outcome", "Ours [95 %]", "Scope"]
-    rows = [
-        ("a", "supported †", "+0.9", "small"),
-        ("a", "imprecise", "+0.1", "small"),
-        ("b", "supported", "+0.2", "small"),
-    ]
-    measured = pd.DataFrame(
-        [("a", "x", "primary"), ("a", "x", "aside"), ("a", "y", "primary"), ("b", "x", "primary"), ("b", "z", "aside")],
-        columns=["claim", "study", "role"],
-    )
-    without = pd.DataFrame([
-        ("a", "ElemMul", "+0.9, supported", "-0.4, imprecise"), ("b", "ElemMul", "+0.2, supported", "+0.3, supported"),
-    ])  # fmt: skip
-    found = tables.marked(pd.DataFrame(rows, columns=heads), measured, without)
-    assert found["Outcome"].tolist() == ["supported †§", "imprecise", "supported"]
-    assert found["Scope"].tolist() == ["small (x)", "small (y)", "small"]
-    with pytest.raises(ValueError, match="3 rows and claims.csv 2"):
-        tables.marked(pd.DataFrame(rows, columns=heads), measured[measured["study"] != "y"])
 
 
 def test_every_outcome_has_a_row_in_one_section_of_the_claims():

@@ -13,10 +13,9 @@ from saobp.study.beyond import accuracy_by_hops
 from saobp.study.figures.of_our_own import claims as forest
 from saobp.study.paper import numbers
 from saobp.study.publication import cli
-from saobp.study.setup import paths
+from saobp.study.setup import paths, tracked
 from saobp.study.statistics import Error, Estimate, mean_interval
 from saobp.study.tables import render
-from saobp.study.texts import tracked
 from saobp.study.verdicts import claims_and_measurements, outcomes, registry
 from saobp.study.verdicts.outcomes import CONTRADICTED, IMPRECISE, NO_EFFECT, NOT_RUN, SUPPORTED
 
@@ -252,7 +251,8 @@ def test_an_outcome_is_marked_where_it_was_named_late_or_matters_little(decided)
     cells = {row.claim.id: verdicts.table.cells(row)[2] for row in decided if row.study == "narrow"}
     assert cells["step-entropy"].endswith("†‡") and cells["step-column-sum"].endswith(" †")
     endings = [verdicts.table.cells(row)[2][-1] for row in decided if row.claim.id.startswith("convergence")]
-    assert set(endings) == {"†"}  # the plan names the loss at the last step
+    assert set(endings) == {"†", "§"}  # the plan names the loss at the last step; one size decides story text
+    assert [name for name, cell in cells.items() if "§" in cell] == ["clustering-barrat", "gtd-bad-range"]
     assert not {"†", "‡"} & set(cells["gtd-perplexity"] + cells["sparsity-share"])
     assert len(verdicts.table.CAPTION.split()) < 60
 
@@ -320,11 +320,11 @@ def test_records_that_lack_what_a_claim_reads_are_no_measurement():
 
 
 @pytest.mark.parametrize(("one", "outcome"), [(1.02, SUPPORTED), (1.2, CONTRADICTED)])
-def test_each_thread_count_of_the_planned_cost_is_a_part_of_its_claim(one, outcome):
+def test_each_thread_count_of_the_last_planned_timings_is_a_part_of_its_claim(one, outcome):
     runs = []
-    for threads, ratio in ((2, 1.02), (1, one)):
+    for threads, passes, ratio in ((2, "torch", 1.5), (2, "one call", 1.02), (1, "one call", one)):
         run = examples.cost() | {"stage": "alternations", "name": f"timed-{threads}"}
-        run["parameters"] |= {"phase": "train_no_dropout", "threads": threads}
+        run["parameters"] |= {"phase": "train_no_dropout", "threads": threads, "passes": passes}
         high = run["metrics"]["ways"]["high"]
         run["metrics"]["ways"]["high"] = {"train_no_dropout": high["train_no_dropout"] | {
             "ratio": {"low": ratio - 0.01, "median": ratio, "high": ratio + 0.01}}}  # fmt: skip
@@ -338,6 +338,8 @@ def test_no_cell_of_the_table_is_long_and_every_claim_is_drawn(decided):
     shown = verdicts.shown(decided)
     assert len(shown) == len(decided)
     assert shown.map(lambda cell: len(cell.split())).max(axis=None) <= 20
+    where = shown[shown["Scope"] != "–"]
+    assert not where.duplicated(["Claim", "Scope"]).any() and (where["Scope"] == "story world (hops)").sum() == 2
     frame = forest.data(decided)
     assert list(dict.fromkeys(frame["claim"])) == list(verdicts.claims())
     figure = forest.plot(frame)

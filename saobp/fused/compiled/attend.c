@@ -56,11 +56,13 @@ int saobp_attend(Tensor query, Tensor key, Tensor value, Tensor out, float *tota
                     for (long row = 0; row < rows; row++)
                         weigh(tile + row * pitch, ones, L, change_of(&of, start + head, at + row), of.own);
                 }
-                multiply(tile, pitch, 1, mine + to_values, L, L, to, out.row, rows, of.depth, 1, 0);
-                for (long row = 0; row < rows; row++, to += out.row) {
-                    float once = 1 / (sums[at + row] = dot(tile + row * pitch, all, L));
-                    for (long column = 0; column < of.depth; column++) to[column] *= once;
+                for (long row = 0; row < rows; row++) {
+                    sums[at + row] = dot(tile + row * pitch, all, L);
+                    if (of.bits[0]) drop(tile + row * pitch, &of, start + head, at + row);
                 }
+                multiply(tile, pitch, 1, mine + to_values, L, L, to, out.row, rows, of.depth, 1, 0);
+                for (long row = 0; row < rows; row++, to += out.row)
+                    for (long column = 0; column < of.depth; column++) to[column] /= sums[at + row];
             }
         }
     }

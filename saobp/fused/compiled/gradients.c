@@ -64,6 +64,7 @@ int saobp_gradients(Tensor query, Tensor key, Tensor value, Tensor mean, Tensor 
                 for (long row = 0; row < rows; row++) {
                     float change = change_of(&of, start + head, at + row), *weight = a + row * pitch + to_weights;
                     weigh_beside(a + row * pitch, weight, heard, last[at + row], L, change, of.own);
+                    if (of.bits[0]) drop(weight, &of, start + head, at + row);
                 }
                 multiply(a + to_weights, 1, pitch, mine + to_given + at * PANEL, L, rows, sum, of.depth, L, of.depth, 1, 1);
             }
@@ -93,9 +94,11 @@ int saobp_gradients(Tensor query, Tensor key, Tensor value, Tensor mean, Tensor 
                 if (!cut.whole) attention(query, &of, &cut, start + head, at, rows, mine + to_keys, a);
                 multiply(mine + to_g + at * of.depth, of.depth, 1, mine + to_values, of.depth, of.depth, g, pitch, rows,
                          pitch, 1, 0);
-                for (long row = 0; row < rows; row++)
+                for (long row = 0; row < rows; row++) {
+                    if (of.bits[0]) drop(g + row * pitch, &of, start + head, at + row);
                     to_scores(a + row * pitch, g + row * pitch, last[at + row], all, mine + to_heard, L,
                               change_of(&of, start + head, at + row), of.own);
+                }
                 multiply(g, pitch, 1, mine + to_rows, L, L, to, to_query.row, rows, of.width, of.scale, 0);
                 multiply(g, 1, pitch, mine + to_queries + at * PANEL, L, rows, sum, of.width, L, of.width, 1, 1);
             }

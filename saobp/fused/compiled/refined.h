@@ -19,12 +19,14 @@ enum { PARTS = 4, ROWS = 128, WHOLE = 1 << 18, GROUP = 1 << 15, TILE = 1 << 16, 
 typedef struct { float *at; long sequence, head, row; } Tensor;
 
 /* A call: width of a key, depth of a value; messages 1 + change a, a query's own one left out unless `own`. `real` is 1
-   for a token and 0 for padding (head, row), NULL where all are real: padding is not seen and is silent. */
+   for a token and 0 for padding (head, row), NULL where all are real: padding is not seen and is silent. `bits` of
+   queries and keys (head, row) say which pairs dropout keeps, times `kept`; NULL without. */
 typedef struct {
     const unsigned char *real;
+    const int *bits[2];
     long sequences, heads, length, width, depth, threads;
-    float scale, change;
-    int own;
+    float scale, change, kept;
+    int own, threshold;
 } Call;
 
 /* Rows of a tile and of a part, distance of rows, heads of a group of so many matrices each; whether tiles are kept for the next step. */
@@ -46,6 +48,18 @@ static inline float *rows_of(Tensor x, const Call *of, long head, long row) {
 /* Where the messages of a row are silent, they change nothing. */
 static inline float change_of(const Call *of, long head, long row) {
     return of->real && !of->real[head * of->length + row] ? 0 : of->change;
+}
+
+/* Dropout of a row of weights: which pairs are kept is told by the finaliser of MurmurHash3, see `Dropout`. */
+static inline void drop(float *weight, const Call *of, long head, long row) {
+    const int *keys = of->bits[1] + head * of->length, threshold = of->threshold;
+    int query = of->bits[0][head * of->length + row];
+    for (long key = 0; key < of->length; key++) {
+        int bits = (int)((unsigned)query + (unsigned)keys[key]);
+        bits = (int)((unsigned)(bits ^ (bits >> 16)) * 2246822507u);
+        bits = (int)((unsigned)(bits ^ (bits >> 13)) * 3266489909u);
+        weight[key] = bits >= threshold ? weight[key] * of->kept : 0;
+    }
 }
 
 /* Attention of some rows of a head, from its packed keys. */

@@ -22,12 +22,12 @@ SIZES = ((1, 128), (8, 128), (32, 128), (1, 512))  # sequences, and tokens of ea
 SETTINGS = [("train", 32, 128), ("train_no_dropout", 32, 128), *(("inference", *size) for size in SIZES)]
 
 
-def passes(phase: str) -> str:
-    """Return how High is worked out: in "one call" that is compiled (`saobp.fused.native`), or by "torch" with dropout.
+def passes() -> str:
+    """Return how High is worked out: in "one call" that is compiled (`saobp.fused.native`), or by "torch".
 
     An earlier record says "compiled" where the passes over tiles were, and torch made the products.
     """
-    return "one call" if phase != "train" and native.passes() else "torch"
+    return "one call" if native.passes() else "torch"
 
 
 def record(setting: tuple[str, int, int], threads: int, rounds: int, path: Path, folder: Path) -> None:
@@ -35,7 +35,7 @@ def record(setting: tuple[str, int, int], threads: int, rounds: int, path: Path,
     torch.set_num_threads(threads)
     phase, sequences, length = setting
     given = {"model": MODEL, "phase": phase, "sequences": sequences, "length": length, "threads": threads}
-    run = Run("alternations", profile="cost", parameters=given | {"passes": passes(phase)})
+    run = Run("alternations", profile="cost", parameters=given | {"passes": passes()})
     before = timing.circumstances()
     found = whole_model.timed(phase, MODEL, VOCABULARY, WAYS, sequences, length, rounds)
     run.save(path, before | {"repeats": rounds, "ways": {way: {phase: numbers} for way, _, numbers in found}})
@@ -46,7 +46,7 @@ def records_of(planned: Question) -> Iterator[tuple[str, Make]]:
     for threads in THREADS:
         for phase, sequences, length in SETTINGS:
             name = f"08-alternations-{phase}-{sequences}x{length}-{threads}"
-            name += "-one-call" * (passes(phase) == "one call")
+            name += "-one-call" * (passes() == "one call")
             yield name, partial(record, (phase, sequences, length), threads, planned.primary.seeds)
 
 

@@ -8,10 +8,10 @@ import pandas as pd
 
 from saobp.measure import gtd_and_entropy
 from saobp.study.beyond import strengths
+from saobp.study.setup import tracked
 from saobp.study.setup.labels import ATTENTION_MEASURES
 from saobp.study.statistics import Estimate, mean_interval
 from saobp.study.statistics.seeds import Read, seed_gaps
-from saobp.study.texts import tracked
 
 STUDY = "narrow"
 HALF = 0.5  # of a ratio of column sums

@@ -5,8 +5,8 @@ from typing import Any
 import pandas as pd
 
 from saobp.study.paper import comparisons, numbers
+from saobp.study.setup import tracked
 from saobp.study.statistics import Estimate, median_interval
-from saobp.study.texts import tracked
 from saobp.study.texts.attention import STUDY
 
 EARLIER = "laptop"  # the same model, batch and threads, timed the day before
@@ -47,8 +47,9 @@ def alternations(to: str = "ratio") -> pd.DataFrame:
 
 
 def timed(phase: str = "train", threads: int = 2, to: str = "ratio") -> Estimate:
-    """Return one number of `alternations`: that of the largest batch, 32 sequences of 128 tokens."""
-    return alternations(to).query("phase == @phase").set_index("sequences").loc[BATCH, threads]
+    """Return one number of `alternations` in one call: that of the largest batch, 32 sequences of 128 tokens."""
+    found = alternations(to).query("phase == @phase and passes == 'one call'")
+    return found.set_index("sequences").loc[BATCH, threads]
 
 
 def printed() -> list[float]:

@@ -6,11 +6,10 @@ from typing import Any
 import pandas as pd
 
 from saobp.study.paper import comparisons, numbers
-from saobp.study.setup import paths
+from saobp.study.setup import paths, tracked
 from saobp.study.setup.studies import load_study
 from saobp.study.statistics import Estimate, mean_interval
 from saobp.study.statistics.seeds import metric, seed_gaps
-from saobp.study.texts import tracked
 from saobp.study.texts.attention import STUDY
 
 

@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 
 from saobp.study.beyond import accuracy_by_hops
+from saobp.study.setup import tracked
 from saobp.study.statistics import Estimate, mean_interval
-from saobp.study.texts import tracked
 
 FIRST = "stories"  # the study whose seeds were seen before the plan
 FRESH = "hops"  # the planned runs on seeds that were not

@@ -7,12 +7,12 @@ import numpy as np
 import pandas as pd
 
 from saobp.study.beyond import strengths
+from saobp.study.setup import tracked
 from saobp.study.setup.sizes_and_strengths import SIZES
 from saobp.study.statistics import Estimate, mean_interval, trajectories
 from saobp.study.statistics.seeds import metric, seed_gaps
 from saobp.study.statistics.trajectories import STARTED
 from saobp.study.tables import losses
-from saobp.study.texts import tracked
 from saobp.study.texts.attention import STUDY
 
 

@@ -6,9 +6,9 @@ from typing import Any
 import pandas as pd
 
 from saobp.study.beyond import plan
+from saobp.study.setup import tracked
 from saobp.study.statistics import Estimate, mean_interval
 from saobp.study.statistics.seeds import metric, seed_gaps
-from saobp.study.texts import tracked
 
 STUDY = "retrofit"
 

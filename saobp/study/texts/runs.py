@@ -7,10 +7,9 @@ import pandas as pd
 
 from saobp.measure.prose import prose
 from saobp.study.data.splits import base_splits
-from saobp.study.setup import paths, records, typed_by_hand
+from saobp.study.setup import paths, records, tracked, typed_by_hand
 from saobp.study.setup.tasks_and_metrics import PUBLISHED_ROWS
 from saobp.study.tables import context
-from saobp.study.texts import tracked
 
 STUDIES = ("narrow", "laptop", "stories", "hops", "retrofit")
 WHAT = {"strengths": "encoders at other strengths", "larger": "larger encoders", "multihop": "encoders for known hops"}

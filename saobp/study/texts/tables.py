@@ -5,12 +5,8 @@ from itertools import pairwise
 
 import pandas as pd
 
-from saobp.study.setup import paths
+from saobp.study.setup import labels, paths
 from saobp.study.statistics import Estimate
-from saobp.study.tables import render
-
-DECIDED = "§"  # beside an outcome that is another without one algorithm or size
-LEFT_OUT = "Left out"  # the column of the table of sensitivity that says what was left out
 
 
 @cache
@@ -83,54 +79,23 @@ def outcomes() -> pd.Series:
 
 def contradicted() -> list[tuple[str, str]]:
     """Return the claims that are contradicted, each with n; "3 seeds", or "1 seed, its spread borrowed"."""
-    blocks = (paths.figures() / "claims.md").read_text(encoding="utf-8").split("\n\n")
-    table = next(_read(block) for block in blocks if block.startswith("|"))
-    methods = _deciding(pd.read_csv(paths.figures() / "claims.csv"))["method"]
-    lent = methods.str.contains("borrowed", na=False).map({True: ", its spread borrowed", False: ""})
-    table = table.assign(n=table["n"] + lent.tolist())[table["Outcome"].str.startswith("contradicted")]
-    return [*zip(table["Claim"], table["n"])]
+    deciding = pd.read_csv(paths.figures() / "figure-claims.csv").query("decides and outcome == 'contradicted'")
+    columns = ["claim", "study", "measurement", "n", "of", "method"]
+    found = deciding.merge(pd.read_csv(paths.figures() / "claims.csv")[columns], on=columns[:3])
+    lent = found["method"].str.contains("borrowed").map({True: ", its spread borrowed", False: ""})
+    return [
+        (row.title, labels.counted(row.n, row.of.removesuffix("s")) + end) for row, end in zip(found.itertuples(), lent)
+    ]
 
 
 def claims(*starts: str) -> tuple[list[str], str]:
-    """Return figures/claims.md in two parts: its first table, `marked` and cut before each claim of `starts`; the rest.
+    """Return figures/claims.md in two parts: its first table, cut before each claim of `starts`; what stands below it.
 
     Raises ValueError for a start that is no claim.
     """
-    blocks = (paths.figures() / "claims.md").read_text(encoding="utf-8").strip().split("\n\n")
-    found = {place: _read(block) for place, block in enumerate(blocks) if block.startswith("|")}
-    left_out, first = [table for table in found.values() if LEFT_OUT in table], min(found)
-    measurements = pd.read_csv(paths.figures() / "claims.csv")
-    table, names = marked(found[first], measurements, *left_out), _deciding(measurements)["claim"].tolist()
-    cuts = [names.index(start) for start in starts]
-    table["Ours [95 %]"] = table["Ours [95 %]"].str.replace(", ", ",\N{NO-BREAK SPACE}")  # in one line
-    parts = [render.markdown(table[one:other]) for one, other in pairwise([*cuts, len(table)])]
-    return parts, "\n\n".join(blocks[first + 1 :])
-
-
-def marked(table: pd.DataFrame, measurements: pd.DataFrame, left_out: pd.DataFrame | None = None) -> pd.DataFrame:
-    """Return the table of claims with `DECIDED`, and with the study where a claim has two rows of one scope.
-
-    `measurements`: claims.csv, in the order of the table. `left_out`: number and outcome with all algorithms and sizes,
-    and without one. Raises ValueError where the table has other rows than the measurements.
-    """
-    deciding = _deciding(measurements)
-    if len(deciding) != len(table):
-        raise ValueError(f"claims.md has {len(table)} rows and claims.csv {len(deciding)}")
-    changing = set()
-    for title, _, whole, without in left_out.itertuples(index=False) if left_out is not None else ():
-        (number, outcome), (_, other) = whole.rsplit(", ", 1), without.rsplit(", ", 1)
-        changing |= {(title, number)} if outcome != other else set()
-    signs = [DECIDED * (key in changing) for key in zip(table["Claim"], table["Ours [95 %]"])]
-    twice = table.duplicated(["Claim", "Scope"], keep=False) & (table["Scope"] != "–")
-    studies = [f" ({study})" * two for study, two in zip(deciding["study"].astype(str), twice)]
-    gaps = [" " * (bool(sign) and outcome[-1] not in "†‡") for sign, outcome in zip(signs, table["Outcome"])]
-    return table.assign(Outcome=table["Outcome"] + gaps + signs, Scope=table["Scope"] + studies)
-
-
-def _deciding(measurements: pd.DataFrame) -> pd.DataFrame:
-    return measurements[measurements["role"] != "aside"].drop_duplicates(["claim", "study"])
-
-
-def _read(table: str) -> pd.DataFrame:
-    head, _, *rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines())
-    return pd.DataFrame(rows, columns=head)
+    _, table, *below = (paths.figures() / "claims.md").read_text(encoding="utf-8").strip().split("\n\n")
+    _, _, *lines = table.splitlines()
+    named = pd.read_csv(paths.figures() / "figure-claims.csv").drop_duplicates(["claim", "study"])["claim"].tolist()
+    cuts = [named.index(start) for start in starts]
+    parts = ["\n".join([*table.splitlines()[:2], *lines[one:other]]) for one, other in pairwise([*cuts, len(lines)])]
+    return parts, "\n\n".join(below)

@@ -12,10 +12,10 @@ from saobp.study.paper.numbers import Published
 from saobp.study.setup import labels, paths
 from saobp.study.setup.records import select
 from saobp.study.setup.schema import Record
+from saobp.study.setup.tracked import repeats
+from saobp.study.setup.tracked import study as load
 from saobp.study.statistics import borrow, mean_interval
 from saobp.study.statistics.seeds import SIDES, Read, seed_gaps
-from saobp.study.texts.tracked import repeats
-from saobp.study.texts.tracked import study as load
 from saobp.study.verdicts.claims_and_measurements import Measurement, measured
 
 Gaps = Callable[[list[Record]], dict[Any, float]]  # each seed's number, from the runs of one model

@@ -21,9 +21,10 @@ CSV_COLUMNS = (
 HEADS = ("Claim", "Measured (margin)", "Outcome", "Ours [95 %]", "Paper", "n", "Scope")
 SHARES = (0.19, 0.23, 0.13, 0.16, 0.06, 0.08, 0.09)  # of the page, a column each
 CAPTION = (
-    "Each claim of the paper is decided once per study by one endpoint, and Ours is the part that decides; parts are "
-    "tested one-sided at 5 %, so a 95 % interval may reach the reference. †: endpoint named after its numbers were "
-    "seen; ‡: the whole interval lies within the margin; endpoints: data/claims.yaml."
+    "Each claim is decided once per study by one endpoint, and Ours is the part that decides; parts are tested "
+    "one-sided at 5 %, so a 95 % interval may reach the reference. †: endpoint named after its numbers were seen; "
+    "‡: the whole interval lies within the margin; §: another outcome without one algorithm or size; endpoints: "
+    "data/claims.yaml."
 )
 AGAIN = (
     "Some runs were made twice. The last column has the number with the repetition in place of the first run; each "
@@ -31,7 +32,7 @@ AGAIN = (
     "the interval changes."
 )
 LEFT_OUT = "Some numbers are means over algorithms or sizes. The last column has the number without one of them."
-POST_HOC, SMALL = "†", "‡"
+POST_HOC, SMALL, SENSITIVE = "†", "‡", "§"
 PAGE = 15  # claims that a page holds, of up to four lines each
 Reruns = dict[tuple[str, str, str], Measurement]
 
@@ -77,6 +78,7 @@ def cells(verdict: Verdict) -> tuple[str, ...]:
         of = f" ({holding} of {len(parts)} {'parts hold' if len(parts) > 1 else 'part holds'}{named})"
     decided = verdict.outcome in (SUPPORTED, CONTRADICTED) and claim.direction != 0
     marks = POST_HOC * any(row.post_hoc for row in parts) + SMALL * (decided and small(claim, part))
+    marks += SENSITIVE * any(of_part(claim, other) != of_part(claim, part) for other in without_one(verdict))
     outcome = f"{verdict.outcome}{of} {marks}".rstrip()
     printed = "–" if part.paper is None else _number(part.paper, claim)
     return claim.title, measured, outcome, _interval(claim, part), printed, _count(part), part.scope
@@ -123,8 +125,11 @@ def to_markdown(verdicts: Sequence[Verdict], reruns: Reruns | None = None) -> st
 
 
 def shown(verdicts: Sequence[Verdict]) -> pd.DataFrame:
-    """Return what readers see of all claims, as text, one row a verdict."""
-    return pd.DataFrame([cells(row) for row in verdicts], columns=HEADS)
+    """Return what readers see of all claims, as text, one row a verdict; two rows of one scope name their study."""
+    found = pd.DataFrame([cells(row) for row in verdicts], columns=HEADS)
+    twice = found.duplicated(["Claim", "Scope"], keep=False) & (found["Scope"] != "–")
+    studies = [f" ({row.study})" * two for row, two in zip(verdicts, twice)]
+    return found.assign(Scope=found["Scope"] + studies)
 
 
 def repeated(verdicts: Sequence[Verdict], reruns: Reruns) -> pd.DataFrame:
@@ -138,13 +143,17 @@ def repeated(verdicts: Sequence[Verdict], reruns: Reruns) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["Claim", "Measurement", "Ours [95 %], outcome", "With the repetition"])
 
 
+def without_one(verdict: Verdict) -> list[Measurement]:
+    """Return the measurements of a verdict's study that leave out an algorithm or a size."""
+    return [part for part in verdict.aside if part.without and part.study == verdict.study]
+
+
 def left_out(verdicts: Sequence[Verdict]) -> pd.DataFrame:
     """Return the number that decides a claim, and without an algorithm or a size."""
     rows = [
         (row.claim.title, part.without, *_decided(row.claim, row.weakest, part))
         for row in verdicts
-        for part in row.aside
-        if part.without and part.study == row.study
+        for part in without_one(row)
     ]
     return pd.DataFrame(rows, columns=["Claim", "Left out", "Ours [95 %], outcome", "Without it"])
 

@@ -144,7 +144,7 @@ def cost(studies: Studies, phase: str, to: str) -> list[Measurement]:
     Where the ratio is that to Original's kernel, that kernel must be a fused one. The planned study is of several
     thread counts, a part each.
     """
-    rows, timed = [], [*studies.of("cost").items(), *studies.of("alternations", phase=phase).items()]
+    rows, timed = [], [*studies.of("cost").items(), *studies.of("alternations", phase=phase, passes="one call").items()]
     for study, runs in timed:
         for run in runs:
             ways, model = run["metrics"]["ways"], run["parameters"]["model"]
