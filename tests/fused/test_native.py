@@ -105,6 +105,16 @@ def test_it_is_compiled_once(fresh):
     assert [x.stat().st_mtime_ns for x in fresh.iterdir()] == [written]
 
 
+@pytest.mark.parametrize("wide", [4, 16])
+def test_vectors_of_other_processors_give_the_same_numbers(fresh, monkeypatch, wide):
+    """Those of four numbers are for any processor, those of sixteen for AVX-512."""
+    monkeypatch.setattr(native, "FLAGS", (*native.FLAGS, f"-DSAOBP_WIDE={wide}"))
+    if native.passes() is None:
+        pytest.skip("no C compiler")
+    for batch, length in ((3, 128), (1, 700)):
+        test_it_agrees_with_float64("compiled", batch, length, True, "high", 0.2, True, 0.2)
+
+
 @pytest.mark.parametrize("switch", ["off", "no compiler", "compiler fails"])
 def test_without_them_torch_works_it_out(fresh, monkeypatch, tmp_path, switch):
     """Switched off, without a compiler and with one that fails there are none, no error and no file."""

@@ -49,7 +49,8 @@ int saobp_gradients(Tensor query, Tensor key, Tensor value, Tensor mean, Tensor 
             if (job % 4 == 1) pack_all(keys, 1, key.row, of.width, L, NULL, mine + to_keys);
             if (job % 4 == 1) pack_all(keys, key.row, 1, L, of.width, NULL, mine + to_rows);
             if (job % 4 == 2) pack_all(rows_of(value, &of, head, 0), 1, value.row, of.depth, L, NULL, mine + to_values);
-            if (job % 4 == 3) pack_all(rows_of(query, &of, head, 0), query.row, 1, L, of.width, NULL, mine + to_queries);
+            if (job % 4 == 3)
+                pack_all(rows_of(query, &of, head, 0), query.row, 1, L, of.width, NULL, mine + to_queries);
         }
         #pragma omp for
         for (long job = 0; job < many * cut.parts; job++) {
@@ -66,7 +67,8 @@ int saobp_gradients(Tensor query, Tensor key, Tensor value, Tensor mean, Tensor 
                     weigh_beside(a + row * pitch, weight, heard, last[at + row], L, change, of.own);
                     if (of.bits[0]) drop(weight, &of, start + head, at + row);
                 }
-                multiply(a + to_weights, 1, pitch, mine + to_given + at * PANEL, L, rows, sum, of.depth, L, of.depth, 1, 1);
+                multiply(a + to_weights, 1, pitch, mine + to_given + at * PANEL, L, rows, sum, of.depth, L, of.depth, 1,
+                         1);
             }
         }
         #pragma omp for
@@ -108,7 +110,8 @@ int saobp_gradients(Tensor query, Tensor key, Tensor value, Tensor mean, Tensor 
             long head = job / blocks, first = job % blocks * ROWS;
             float *parts = room + head * each + to_parts;
             for (long k = first; k < least(L, first + ROWS); k++)
-                add_up(parts + k * of.width, L * of.width, cut.parts, of.width, of.scale, rows_of(to_key, &of, start + head, k));
+                add_up(parts + k * of.width, L * of.width, cut.parts, of.width, of.scale,
+                       rows_of(to_key, &of, start + head, k));
         }
     }
     free(room);

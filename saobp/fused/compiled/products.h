@@ -3,7 +3,9 @@
 #ifndef SAOBP_PRODUCTS
 #define SAOBP_PRODUCTS
 
-#if defined(__AVX512F__)
+#if defined(SAOBP_WIDE)
+enum { WIDE = SAOBP_WIDE };
+#elif defined(__AVX512F__)
 enum { WIDE = 16 };
 #elif defined(__AVX__)
 enum { WIDE = 8 };
@@ -65,7 +67,7 @@ static inline long least(long one, long two) { return one < two ? one : two; }
 
 /* Columns `first` on of a matrix (inner, column), as many as a panel has, each row of it times `times`. */
 static inline void pack(const float *matrix, long by_inner, long by_column, long inner, long columns, long first,
-                 const float *times, float *panel) {
+                        const float *times, float *panel) {
     long count = least(columns - first, PANEL);
     matrix += first * by_column;
     for (long k = 0; k < inner; k++, matrix += by_inner, panel += PANEL) {
@@ -114,8 +116,8 @@ static inline __attribute__((always_inline)) void multiply(
     }
 }
 
-static inline void pack_all(const float *matrix, long by_inner, long by_column, long inner, long columns, const float *times,
-                     float *panels) {
+static inline void pack_all(const float *matrix, long by_inner, long by_column, long inner, long columns,
+                            const float *times, float *panels) {
     for (long first = 0; first < columns; first += PANEL)
         pack(matrix, by_inner, by_column, inner, columns, first, times, panels + first * inner);
 }

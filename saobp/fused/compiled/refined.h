@@ -29,7 +29,8 @@ typedef struct {
     int own, threshold;
 } Call;
 
-/* Rows of a tile and of a part, distance of rows, heads of a group of so many matrices each; whether tiles are kept for the next step. */
+/* Rows of a tile and of a part, distance of rows, heads of a group that have so many matrices each, all heads; whether
+   tiles are kept from one step to the next. */
 typedef struct { long rows, part, parts, pitch, group, jobs; int whole; } Cut;
 
 static inline Cut cut_of(const Call *of, long matrices) {
@@ -38,7 +39,8 @@ static inline Cut cut_of(const Call *of, long matrices) {
     long parts = (L + part - 1) / part, rows = TILE / pitch / TALL * TALL;
     int whole = L * pitch <= WHOLE;
     long group = whole ? of->threads * GROUP / (matrices * L * pitch) : (of->threads + parts - 1) / parts;
-    return (Cut){whole ? part : rows < 2 * TALL ? 2 * TALL : rows, part, parts, pitch, least(jobs, group < 1 ? 1 : group), jobs, whole};
+    rows = whole ? part : rows < 2 * TALL ? 2 * TALL : rows;
+    return (Cut){rows, part, parts, pitch, least(jobs, group < 1 ? 1 : group), jobs, whole};
 }
 
 static inline float *rows_of(Tensor x, const Call *of, long head, long row) {

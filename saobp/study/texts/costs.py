@@ -9,8 +9,8 @@ from saobp.study.setup import tracked
 from saobp.study.statistics import Estimate, median_interval
 from saobp.study.texts.attention import STUDY
 
-EARLIER = "laptop"  # the same model, batch and threads, timed the day before
-PLANNED, BATCH = "cost", 32  # the study of 300 alternations per setting; sequences of a training step in it
+EARLIER = "laptop"  # the same model, batch and threads, timed before attention was compiled
+PLANNED, BATCH, THREADS = "cost", 32, 2  # the study of 300 alternations per setting; a training step of it
 
 
 def run(study: str = STUDY) -> dict[str, Any]:
@@ -46,7 +46,7 @@ def alternations(to: str = "ratio") -> pd.DataFrame:
     return frame.sort_values(["length", "sequences", "passes"], ignore_index=True)
 
 
-def timed(phase: str = "train", threads: int = 2, to: str = "ratio") -> Estimate:
+def timed(phase: str = "train", threads: int = THREADS, to: str = "ratio") -> Estimate:
     """Return one number of `alternations` in one call: that of the largest batch, 32 sequences of 128 tokens."""
     found = alternations(to).query("phase == @phase and passes == 'one call'")
     return found.set_index("sequences").loc[BATCH, threads]
