@@ -9,7 +9,7 @@ from saobp.study.setup import tracked
 from saobp.study.statistics import Estimate, median_interval
 from saobp.study.texts.attention import STUDY
 
-EARLIER = "laptop"  # the same model, batch and threads, timed before attention was compiled
+EARLIER = "laptop"  # the same model, batch and threads, timed the day before
 PLANNED, BATCH, THREADS = "cost", 32, 2  # the study of 300 alternations per setting; a training step of it
 
 
@@ -43,7 +43,7 @@ def alternations(to: str = "ratio") -> pd.DataFrame:
         rows.setdefault(key, {})[setting["threads"]] = estimate
     frame = pd.DataFrame.from_dict(rows, orient="index")
     frame = frame.rename_axis(["phase", "sequences", "length", "passes"])[sorted(frame, reverse=True)].reset_index()
-    return frame.sort_values(["length", "sequences", "passes"], ignore_index=True)
+    return frame.sort_values(["phase", "length", "sequences", "passes"], ignore_index=True)
 
 
 def timed(phase: str = "train", threads: int = THREADS, to: str = "ratio") -> Estimate:
