@@ -84,7 +84,8 @@ def contradicted() -> list[tuple[str, str]]:
     found = deciding.merge(pd.read_csv(paths.figures() / "claims.csv")[columns], on=columns[:3])
     lent = found["method"].str.contains("borrowed").map({True: ", its spread borrowed", False: ""})
     return [
-        (row.title, labels.counted(int(row.n), row.of.removesuffix("s")) + end) for row, end in zip(found.itertuples(), lent)
+        (row.title, labels.counted(int(row.n), row.of.removesuffix("s")) + end)
+        for row, end in zip(found.itertuples(), lent)
     ]
 
 
