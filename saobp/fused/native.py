@@ -30,7 +30,7 @@ CHOICES = (("-march=native", "-fopenmp"), ("-mcpu=native",), ())
 
 @cache
 def passes() -> ctypes.CDLL | None:
-    """Return the compiled passes, None where they are switched off or cannot be made."""
+    """Return the compiled functions, None where they are switched off or cannot be made."""
     compiler = shutil.which(os.environ.get("CC", "cc"))
     if os.environ.get("SAOBP_NATIVE") == "0" or compiler is None:
         return None
@@ -121,7 +121,7 @@ def serves(tensor: Tensor) -> bool:
 def attend(call: Call, query: Tensor, key: Tensor, value: Tensor) -> list[Tensor] | None:
     """Return the output (batch, head, L, D), the rows' normalisers (…, L, 1) and the keys' loads (…, 1, L).
 
-    None if a load is too small beside the largest for float32.
+    None if a load is too small beside the largest for float32, or no memory is left.
     """
     query, key, value = (side_by_side(x) for x in (query, key, value))
     results = out, *sums = torch.empty_like(value), *sums_like(query)
