@@ -13,9 +13,11 @@ from torch.nn import functional
 from saobp.equations.checks import ROW_TOLERANCE, check_factor, check_mask, check_strength, values_hidden
 from saobp.equations.messages import SATURATION, signed_strength
 from saobp.equations.refine import refine
+from saobp.fused import gpu
 from saobp.fused.dropout import Dropout
 from saobp.fused.heads import Call
 from saobp.fused.operation import RefinedAttention, attend, by_head
+from saobp.fused.products import one
 from saobp.fused.scores import in_quick_type
 
 
@@ -38,7 +40,8 @@ def saobp_attention(
     out, and again for the gradient. Memory grows with L, time with L^2. What does not fit tiles (controls,
     causal "elemmul", everything inside torch.compile or a transform of torch.func) gives its numbers through
     `saobp.refine` and keeps it. Tiles have no second derivatives (an error says so); `saobp.refine` has.
-    On a processor with a C compiler most of it is compiled once, see `saobp.fused.native`.
+    On a processor with a C compiler most of it is compiled once, see `saobp.fused.native`; on a GPU with Triton,
+    by `saobp.fused.gpu`.
 
     Args:
         query: (batch, heads, L, D). Scores, messages and sums are in float32 or better, also under autocast.
@@ -174,9 +177,11 @@ def fused(
         exclude_self=exclude_self,
         strongest=strongest,
         change=change,
-        one=query.new_ones((), dtype=wide),
+        one=one(wide, query.device),
         dropout=Dropout.draw(dropout, (batch * heads, length), query.device),
     )
+    if gpu.serves(call, query, value):
+        return gpu.OnGpu.apply(call, query, key, value)
     if torch.is_grad_enabled():
         strengths = by_head(signed, query)
         if any(x.requires_grad for x in (query, key, value, strengths)):

@@ -30,10 +30,7 @@ class RefinedAttention(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, gradient: Tensor) -> tuple:
-        if torch.is_grad_enabled():  # create_graph: what is worked out here could not be followed further
-            raise RuntimeError(
-                "saobp_attention has no second derivatives; use saobp.refine(softmax(scores)) @ value for them"
-            )
+        refuse_second_derivatives()
         call, saved = ctx.call, ctx.saved_tensors
         inputs, kept = saved[:4], saved[4:]
         if len(kept) == 3:
@@ -43,6 +40,14 @@ class RefinedAttention(torch.autograd.Function):
         work = partial(backward_part, call, ctx.needs_input_grad[4])
         run(work, parts(*saved, gradient, *results, length=gradient.shape[2]), gradient)
         return None, *(x.to(given.dtype) for x, given in zip(results, inputs))
+
+
+def refuse_second_derivatives() -> None:
+    """Raise RuntimeError in a backward pass under create_graph: what is worked out there could not be followed."""
+    if torch.is_grad_enabled():
+        raise RuntimeError(
+            "saobp_attention has no second derivatives; use saobp.refine(softmax(scores)) @ value for them"
+        )
 
 
 def by_head(strength: float | Tensor, query: Tensor) -> Tensor:

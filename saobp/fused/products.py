@@ -1,5 +1,6 @@
 """Matrix products of a tile, the gradient of a softmax, and sums of logarithms."""
 
+from functools import cache
 from typing import NamedTuple
 
 import torch
@@ -34,6 +35,13 @@ class Wide(NamedTuple):
         if rows.stop - rows.start == self.whole.shape[1]:
             return self
         return Wide(*(x[:, rows] for x in self))
+
+
+@cache
+def one(dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Return 1 on a device, made once."""
+    with torch.inference_mode(False):
+        return torch.ones((), dtype=dtype, device=device)
 
 
 def average(weights: Tensor, values: Wide, keep: Tensor | None, out: Wide, beta: float = 0) -> None:

@@ -4,6 +4,7 @@ import stat
 
 import pytest
 import torch
+from attending import attended
 
 import saobp
 from saobp.fused import native
@@ -26,15 +27,6 @@ def fresh(monkeypatch, tmp_path):
     native.passes.cache_clear()
     yield tmp_path / "saobp"
     native.passes.cache_clear()
-
-
-def attended(inputs: list[torch.Tensor], given: torch.Tensor, **options) -> list[torch.Tensor]:
-    """Return the output and the gradients of query, key and value, with the same draw of dropout each time."""
-    torch.manual_seed(0)
-    leaves = [x.detach().requires_grad_() for x in inputs]
-    out = saobp.saobp_attention(*leaves, **options)
-    out.backward(given)
-    return [out.detach(), *(x.grad for x in leaves)]
 
 
 @pytest.mark.parametrize(("batch", "length"), [(1, 1), (2, 7), (3, 128), (1, 200), (1, 300), (1, 512)])

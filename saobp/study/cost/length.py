@@ -41,21 +41,25 @@ WAYS: dict[str, Callable[..., Tensor]] = {
 }
 
 
-def _inputs(shape: tuple[int, ...], count: int) -> list[Tensor]:
+def _inputs(shape: tuple[int, ...], count: int, dtype: torch.dtype) -> list[Tensor]:
     generator = torch.Generator().manual_seed(0)
-    return [torch.randn(shape, generator=generator).to(timing.place()) for _ in range(count)]
+    return [torch.randn(shape, generator=generator).to(timing.place(), dtype) for _ in range(count)]
 
 
-def forward_and_backward(attend: Callable[..., Tensor], shape: tuple[int, ...]) -> Callable[[], object]:
+def forward_and_backward(
+    attend: Callable[..., Tensor], shape: tuple[int, ...], dtype: torch.dtype = torch.float32
+) -> Callable[[], object]:
     """Return a call of an attention and its gradient on random inputs."""
-    *inputs, upstream = _inputs(shape, 4)
+    *inputs, upstream = _inputs(shape, 4, dtype)
     inputs = [x.requires_grad_() for x in inputs]
     return lambda: torch.autograd.grad(attend(*inputs), inputs, upstream)
 
 
-def forward(attend: Callable[..., Tensor], shape: tuple[int, ...]) -> Callable[[], Tensor]:
+def forward(
+    attend: Callable[..., Tensor], shape: tuple[int, ...], dtype: torch.dtype = torch.float32
+) -> Callable[[], Tensor]:
     """Return a call of an attention on the same random inputs, which want no gradient."""
-    inputs = _inputs(shape, 3)
+    inputs = _inputs(shape, 3, dtype)
     return torch.inference_mode()(lambda: attend(*inputs))
 
 

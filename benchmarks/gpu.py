@@ -1,0 +1,95 @@
+"""Time refined attention on a GPU beside what one would use instead: `python benchmarks/gpu.py [--compile]`.
+
+Writes benchmarks/gpu.json: time and peak memory, forward and forward + backward, in bfloat16 and float32. `--compile` adds
+FlexAttention. Two times are taken: of calls that wait in line, as the layers of a model do, and of the GPU alone, which
+replays the same call as a graph: of short sequences, the first is that of the processor that starts them.
+"""
+
+import argparse
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from attention import ways
+
+from saobp.fused import gpu
+from saobp.study.cost.length import DIRECTIONS
+from saobp.study.cost.timing import circumstances, interleaved, peak_above_now
+from saobp.study.setup.paths import write_text
+from saobp.study.setup.records import device
+
+SHAPES = ((1, 4, 128, 64), (32, 4, 128, 64), (256, 4, 128, 64), (32, 4, 512, 64), (8, 4, 2048, 64), (8, 4, 4096, 64),
+          (8, 4, 8192, 64))  # fmt: skip
+MOST = {"literal": 2**28, "eager": 2**29, "torch": 2**29}
+"""Entries of all matrices beyond which a way is left out."""
+
+CALLS, ROUNDS, LEFT_OUT = 10, 15, ("compiled",)
+
+
+def replayed(call: Callable[[], object]) -> Callable[[], object]:
+    """Return what replays the GPU's part of a call."""
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            call()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        call()
+    return graph.replay
+
+
+def several(call: Callable[[], object]) -> Callable[[], object]:
+    """Return a number of calls in a row."""
+
+    def calls() -> None:
+        for _ in range(CALLS):
+            call()
+
+    return calls
+
+
+def times(calls: dict[str, Callable[[], object]]) -> dict[str, dict[str, Any]]:
+    """Time calls in turns; a time is that of one call."""
+    found = interleaved({name: several(call) for name, call in calls.items()}, ROUNDS)
+    for one in found.values():
+        one["median_ms"] /= CALLS
+        one["fastest_ms"] /= CALLS
+    return found
+
+
+def one_shape(shape: tuple[int, ...], dtype: torch.dtype, compiled: bool) -> list[dict[str, Any]]:
+    """Time all ways in turns, in both directions; return a row for each."""
+    entries = shape[0] * shape[1] * shape[2] ** 2
+    known = {
+        name: way for name, way in ways(compiled).items() if name not in LEFT_OUT and entries <= MOST.get(name, entries)
+    }
+    rows = {name: {"shape": list(shape), "dtype": str(dtype).removeprefix("torch."), "way": name} for name in known}
+    for direction, prepare in DIRECTIONS.items():
+        calls = {name: prepare(way, shape, dtype) for name, way in known.items()}
+        peaks = {name: peak_above_now(call) for name, call in calls.items() if call() is not None}
+        in_line, alone = times(calls), times({name: replayed(call) for name, call in calls.items()})
+        for name in calls:
+            rows[name][direction] = in_line[name] | {"peak_mib": peaks[name], "alone": alone[name]}
+    return [*rows.values()]
+
+
+def main() -> None:
+    """Measure and write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--compile", action="store_true", help="also time FlexAttention")
+    parser.add_argument("--out", type=Path, default=Path(__file__).with_suffix(".json"))
+    options = parser.parse_args()
+    found = {"device": device(), **circumstances(), "kernels": gpu.kernels() is not None, "rows": []}
+    for dtype in (torch.bfloat16, torch.float32):
+        for shape in SHAPES:
+            found["rows"] += one_shape(shape, dtype, options.compile and dtype is torch.bfloat16)
+            write_text(options.out, json.dumps(found, indent=1) + "\n")
+            torch.cuda.empty_cache()
+
+
+if __name__ == "__main__":
+    main()

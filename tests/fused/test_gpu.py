@@ -1,0 +1,106 @@
+"""Attention on a GPU: Triton's kernels, and what they leave to torch, against float64."""
+
+import pytest
+import torch
+from attending import attended
+
+import saobp
+from saobp.fused import gpu
+
+pytestmark = [pytest.mark.cuda, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")]
+
+BOUNDS = {torch.float32: 2e-5, torch.float16: 3e-3, torch.bfloat16: 2e-2}
+"""Largest error of output and gradients, over the size of what is exact, in norm."""
+
+
+def worst(inputs: list[torch.Tensor], given: torch.Tensor, dtype: torch.dtype, **options) -> float:
+    """Return the largest error of output and gradients in a type beside the same numbers in float64."""
+    *inputs, given = (x.to("cuda", dtype) for x in (*inputs, given))
+    exact = attended([x.double() for x in inputs], given.double(), **options)
+    found = attended(inputs, given, **options)
+    assert all(x.dtype is dtype for x in found)
+    return max(float((one.double() - other).norm() / other.norm()) for one, other in zip(found, exact))
+
+
+def padding(batch: int, length: int) -> torch.Tensor:
+    """Return real tokens with gaps; the last of three sequences has one."""
+    mask = (torch.rand(batch, length) < 0.7) & (torch.arange(batch) < 2)[:, None]
+    mask[:, length // 2] = True
+    return mask.cuda()
+
+
+@pytest.fixture(params=["kernels", "torch"])
+def way(request, monkeypatch):
+    """A name, after the kernels have been switched off for the second."""
+    if request.param == "torch":
+        monkeypatch.setattr(gpu, "kernels", lambda: None)
+    else:
+        assert gpu.kernels() is not None
+    return request.param
+
+
+@pytest.mark.parametrize(("batch", "length"), [(1, 1), (2, 7), (3, 100), (2, 128), (1, 129), (3, 500), (1, 1100)])
+@pytest.mark.parametrize(("factor", "strength", "exclude_self"), [("high", 0.2, True), ("low", 0.5, False)])
+@pytest.mark.parametrize(("padded", "dropout"), [(False, 0.0), (True, 0.2)])
+@pytest.mark.parametrize("dtype", [*BOUNDS])
+def test_it_agrees_with_float64(way, batch, length, factor, strength, exclude_self, padded, dropout, dtype):
+    """Output and gradients are those in float64, for rows and heads apart or interleaved in memory."""
+    options = {"factor": factor, "strength": strength, "exclude_self": exclude_self, "dropout_p": dropout}
+    options["mask"] = padding(batch, length) if padded else None
+    inputs = [torch.randn(batch, 4, length, 24), *torch.randn(2, batch, length, 4, 24).transpose(2, 3)]
+    given = torch.randn(batch, length, 4, 24).transpose(1, 2)
+    assert worst(inputs, given, dtype, **options) < BOUNDS[dtype]
+
+
+@pytest.mark.parametrize(("width", "depth"), [(16, 64), (64, 64), (128, 128), (160, 32), (64, 5)])
+@pytest.mark.parametrize("length", [128, 300])
+@pytest.mark.parametrize("dtype", [*BOUNDS])
+def test_keys_and_values_have_any_width(width, depth, length, dtype):
+    """Heads that are too wide for a tile go the other way."""
+    inputs = [*torch.randn(2, 2, 4, length, width), torch.randn(2, 4, length, depth)]
+    assert worst(inputs, torch.randn(2, 4, length, depth), dtype) < BOUNDS[dtype]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"is_causal": True}, {"factor": "elemmul"}, {"strength": 2.0}, {"strength": torch.tensor([0.1, 0.2, 0.3, 0.0])}],
+)
+@pytest.mark.parametrize("length", [40, 700])
+def test_what_the_kernels_leave_out_agrees_too(options, length):
+    """Causal attention, A A^T, great strengths and one for each head."""
+    inputs, given = torch.randn(3, 2, 4, length, 16), torch.randn(2, 4, length, 16)
+    assert worst([*inputs], given, torch.float32, **options) < 1e-4
+
+
+@pytest.mark.parametrize("length", [128, 512])
+def test_one_key_for_all_needs_logarithms(length):
+    """Where every query looks at one key, the loads have a range too wide for float32, and the numbers still hold."""
+    query, key = torch.ones(1, 1, length, 16), torch.zeros(1, 1, length, 16)
+    key[..., 0, :] = 100
+    assert worst([query, key, torch.randn(1, 1, length, 16)], torch.randn(1, 1, length, 16), torch.float32) < 1e-4
+
+
+@pytest.mark.parametrize("length", [40, 200])
+def test_what_is_not_a_number_stays_none(length):
+    """A query that is not a number gives no number to any row, since it says none about any key."""
+    query, key, value = torch.randn(3, 1, 1, length, 16, device="cuda")
+    query[0, 0, 3] = torch.nan
+    assert saobp.saobp_attention(query, key, value).isnan().all()
+
+
+@pytest.mark.parametrize("length", [128, 1000])
+def test_the_same_bits_come_again(length):
+    """No sum depends on which program is first."""
+    inputs, given = [*torch.randn(3, 2, 4, length, 32, device="cuda")], torch.randn(2, 4, length, 32, device="cuda")
+    assert all(map(torch.equal, attended(inputs, given, dropout_p=0.1), attended(inputs, given, dropout_p=0.1)))
+
+
+def test_no_matrix_is_kept_or_made():
+    """Forward and backward together need less memory than half a matrix of one head."""
+    length = 8192
+    *inputs, given = torch.randn(4, 1, 4, length, 64, device="cuda", dtype=torch.bfloat16)
+    attended(inputs, given)
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    attended(inputs, given)
+    assert torch.cuda.max_memory_allocated() - before < length**2
