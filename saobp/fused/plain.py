@@ -29,8 +29,8 @@ def is_plain(call: Call, query: Tensor) -> bool:
 
 def pieces(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
     """Cut tensors (batch, head, ...) into whole sequences or heads, (head, ...)."""
-    heads, length = tensors[0].shape[1:3]
-    together, size = sequences_per_tile(heads, length), heads_per_tile(length)
+    (heads, length), place = tensors[0].shape[1:3], tensors[0].device
+    together, size = sequences_per_tile(heads, length, place), heads_per_tile(length, place)
     return zip(*(cut(x, together, size) for x in tensors))
 
 

@@ -16,6 +16,9 @@ LONG = 262144
 WHOLE = 512
 """Longest sequence whose attention matrix is one tile: saves computing it twice in each direction."""
 
+ACCELERATED = 2**25
+"""Entries of a tile on an accelerator, where every call costs the same however little it does: 128 MiB in float32."""
+
 QUERIES = 64
 """Least number of queries in a tile of a longer sequence: fewer starve the matrix products."""
 
@@ -30,14 +33,14 @@ def is_single(length: int) -> bool:
     return queries_per_tile(length) >= length
 
 
-def heads_per_tile(length: int) -> int:
+def heads_per_tile(length: int, place: torch.device) -> int:
     """Return how many heads go into a tile."""
-    return TILE // (queries_per_tile(length) * length) or 1
+    return (TILE if place.type == "cpu" else ACCELERATED) // (queries_per_tile(length) * length) or 1
 
 
-def sequences_per_tile(heads: int, length: int) -> int:
+def sequences_per_tile(heads: int, length: int, place: torch.device) -> int:
     """Return how many whole sequences go into a tile; 1 also where a tile holds a few heads of one."""
-    return heads_per_tile(length) // heads or 1
+    return heads_per_tile(length, place) // heads or 1
 
 
 def parts(*tensors: Tensor, length: int) -> Iterator[tuple[slice, tuple[Tensor, ...]]]:
@@ -45,8 +48,8 @@ def parts(*tensors: Tensor, length: int) -> Iterator[tuple[slice, tuple[Tensor, 
 
     A slice counts all heads of all sequences. Pieces of one sequence are views, whatever its layout in memory.
     """
-    heads = tensors[0].shape[1]
-    together, size = sequences_per_tile(heads, length), heads_per_tile(length)
+    heads, place = tensors[0].shape[1], tensors[0].device
+    together, size = sequences_per_tile(heads, length, place), heads_per_tile(length, place)
     start = 0
     for pieces in zip(*(cut(x, together, size) for x in tensors)):
         yield slice(start, start + len(pieces[0])), pieces
@@ -64,7 +67,7 @@ def cut(tensor: Tensor, sequences: int, heads: int) -> list[Tensor]:
 
 def like(tensor: Tensor, dtype: torch.dtype) -> Tensor:
     """Return a tensor (batch, head, L, D) to fill, of the same layout where its pieces are of one sequence."""
-    one = sequences_per_tile(tensor.shape[1], tensor.shape[2]) == 1
+    one = sequences_per_tile(*tensor.shape[1:3], tensor.device) == 1
     layout = torch.preserve_format if one else torch.contiguous_format
     return torch.empty_like(tensor, dtype=dtype, memory_format=layout)
 
