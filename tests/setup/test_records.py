@@ -26,6 +26,15 @@ def test_a_record_holds_what_architecture_promises_and_reads_back_the_same(tmp_p
     assert written["packages"]["torch"].partition("+")[0] == torch.__version__.partition("+")[0]
 
 
+def test_a_copy_without_history_is_told_its_commit_and_git_is_believed_first(monkeypatch, tmp_path):
+    monkeypatch.setenv("SAOBP_COMMIT", "abc123")
+    assert records.commit.__wrapped__() != "abc123"
+    monkeypatch.setattr(paths, "root", lambda: tmp_path)
+    assert records.commit.__wrapped__() == "abc123"
+    monkeypatch.delenv("SAOBP_COMMIT")
+    assert records.commit.__wrapped__() == "unknown"
+
+
 def test_undefined_numbers_become_null_and_tensors_become_numbers(tmp_path):
     metrics = {"nan": float("nan"), "inf": [np.float64("inf")], "tensor": torch.tensor([1, 2]), "n": np.int64(3)}
     saved(tmp_path, metrics=metrics)

@@ -1,6 +1,9 @@
 """What a model is trained in: "auto" takes the faster of two measured times, and measuring leaves no trace."""
 
+import contextlib
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -37,6 +40,21 @@ def test_auto_takes_the_faster_and_times_once_for_a_model_and_a_shape(monkeypatc
     for given in (batch, batch, longer, longer):
         assert precision.choose("auto", model, given) == precision.Precision(name, "faster", seconds)
     assert len(calls) == 2 and len(json.loads((tmp_path / "precision.json").read_text())) == 2
+
+
+def test_runs_that_start_together_train_in_one_precision(monkeypatch, model, batch):
+    others = threading.Barrier(3, timeout=0.5)
+
+    def timed(*given):
+        with contextlib.suppress(threading.BrokenBarrierError):  # alone
+            others.wait()
+        return next(measured)
+
+    measured = iter([{"fp32": 1.0, "bf16": 2.0}, {"fp32": 2.0, "bf16": 1.0}, {"fp32": 2.0, "bf16": 1.0}])
+    monkeypatch.setattr(precision, "timed", timed)
+    with ThreadPoolExecutor(3) as threads:
+        chosen = [*threads.map(lambda _: precision.choose("auto", model, batch).name, range(3))]
+    assert chosen == ["fp32"] * 3
 
 
 @pytest.mark.parametrize("wanted", ["bf16", "fp32"])

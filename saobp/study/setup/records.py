@@ -3,6 +3,7 @@
 import importlib.metadata
 import json
 import math
+import os
 import platform
 import subprocess
 import time
@@ -109,7 +110,10 @@ def finite(value: Any) -> Any:
 
 @cache
 def commit() -> str:
-    """Return the git commit of the code, with a plus sign when files differ from it; "unknown" without git."""
+    """Return the git commit of the code, with a plus sign when files differ from it.
+
+    A copy without git's history may be told by the environment variable SAOBP_COMMIT; else it is "unknown".
+    """
 
     def git(*command: str) -> str:
         given = {"cwd": paths.root(), "stderr": subprocess.DEVNULL, "text": True}
@@ -119,7 +123,7 @@ def commit() -> str:
         changed = git("status", "--porcelain", "--untracked-files=no", "--", "saobp")
         return git("rev-parse", "--short=12", "HEAD") + ("+" if changed else "")
     except (OSError, subprocess.CalledProcessError):
-        return "unknown"
+        return os.environ.get("SAOBP_COMMIT") or "unknown"
 
 
 def trained_in(metrics: dict[str, Any]) -> str | None:

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 
 import torch
 from accelerate import PartialState
+from filelock import FileLock
 from torch import Tensor, nn
 
 from saobp.study.setup import paths, records
@@ -48,21 +49,22 @@ def choose(wanted: str, model: nn.Module, batch: Mapping[str, Tensor]) -> Precis
     """Return what to train a model in: what its recipe says ("bf16", "fp32"), or of "auto" the faster on this machine.
 
     "auto" times a few steps of a copy of the model on one batch in both, once for each processor, number of threads
-    and shape of model and batch; the times are kept in the build's cache.
+    and shape of model and batch; the times are kept in the build's cache, and runs that start together share them.
     """
     if wanted != "auto":
         return Precision(wanted, "recipe")
     if not has_bf16():
         return Precision("fp32", "no bfloat16")
     file = paths.cache() / "precision.json"
-    known = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
     weights = sum(parameter.numel() for parameter in model.parameters())
     shape, device = "x".join(map(str, batch["input_ids"].shape)), records.device()["name"]
     key = f"{device}, {torch.get_num_threads()} threads, {type(model).__name__} {weights}, {shape}"
-    if key not in known:
-        seconds = timed(model, batch)
-        known[key] = asdict(Precision(min(seconds, key=seconds.get), "faster", seconds))
-        paths.write_text(file, json.dumps(known, indent=1))
+    with FileLock(paths.own_folder(file.parent) / "precision.lock"):
+        known = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+        if key not in known:
+            seconds = timed(model, batch)
+            known[key] = asdict(Precision(min(seconds, key=seconds.get), "faster", seconds))
+            paths.write_text(file, json.dumps(known, indent=1))
     return Precision(**known[key])
 
 
