@@ -1,12 +1,12 @@
-"""Refined attention on a GPU by Triton's kernels: no L x L matrix in either direction, and none in memory at all.
+"""Refined attention on a GPU, by Triton's kernels: no L x L matrix is kept, nor made.
 
-A sequence of at most `SHORT` tokens is one program a head; longer ones take three passes forward and four back. Numbers are
-those of `saobp.fused.sweeps` up to rounding. Without Triton, or with SAOBP_NATIVE=0 in the environment, those serve.
+A sequence of at most `SHORT` tokens is one program a head; longer ones take three passes forward and four back. Numbers
+are those of `saobp.fused.sweeps` up to rounding. Without Triton, or with the environment's SAOBP_NATIVE=0, those serve.
 """
 
+import math
 import os
 from functools import cache
-from types import ModuleType
 from typing import Any
 
 import torch
@@ -21,20 +21,23 @@ SHORT = 128
 WIDEST = 128
 """Widest heads that a tile has room for."""
 
-TO_BITS = 1.4426950408889634
+TO_BITS = math.log2(math.e)
 """Of nats to units of log 2, in which a GPU takes powers."""
+
+ROUNDING = {torch.float32: 1e-7, torch.bfloat16: 1e-4, torch.float16: 1e-4}
+"""Largest error of one over a message, in proportion."""
 
 
 @cache
-def kernels() -> dict[str, ModuleType] | None:
-    """Return the modules of the kernels; None where they are switched off or there is no Triton."""
+def kernels() -> dict[str, Any] | None:
+    """Return the kernels by name; None where they are switched off or there is no Triton."""
     if os.environ.get("SAOBP_NATIVE") == "0":
         return None
     try:
         from saobp.fused.gpu import backward, forward, short
     except ImportError:
         return None
-    return {"backward": backward, "forward": forward, "short": short}
+    return vars(forward) | vars(backward) | {"attend_short": short.attend, "gradients_short": short.gradients}
 
 
 def serves(call: Call, query: Tensor, value: Tensor) -> bool:
@@ -45,7 +48,7 @@ def serves(call: Call, query: Tensor, value: Tensor) -> bool:
         and call.strongest <= 0.5
         and call.factor != "elemmul"
         and not call.causal
-        and query.dtype in (torch.float32, torch.bfloat16, torch.float16)
+        and query.dtype in ROUNDING
         and max(query.shape[3], value.shape[3]) <= WIDEST
         and kernels() is not None
     )
@@ -56,10 +59,10 @@ class OnGpu(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, call: Call, *inputs: Tensor) -> Tensor:
-        results = attend(call, *inputs)
-        ctx.save_for_backward(*inputs, *(results if len(results) > 1 else ()))
+        out, *sums = attend(call, *inputs)
+        ctx.save_for_backward(*inputs, *([out, *sums] if sums else ()))
         ctx.call = call
-        return results[0]
+        return out
 
     @staticmethod
     def backward(ctx, gradient: Tensor) -> tuple:
@@ -67,25 +70,44 @@ class OnGpu(torch.autograd.Function):
         return None, *gradients(ctx.call, *ctx.saved_tensors, gradient)
 
 
+@cache
+def line_of(change: float, error: float) -> tuple[float, float, int]:
+    """Return slope and height of the line nearest to one over a message, and the Newton steps from it to an error.
+
+    Messages lie between 1 and 1 + change; each step squares the line's error.
+    """
+    ends, middle = 1 + change, 1 + change / 2
+    slope = 2 / (ends + middle**2)
+    far = max(1 - slope * ends, 1e-12)
+    return slope, 2 * middle * slope, max(0, math.ceil(math.log2(math.log(error) / math.log(far))))
+
+
 class Launch:
-    """A call's tensors and sizes as the kernels take them."""
+    """A call's tensors, sizes and options as the kernels take them."""
 
     def __init__(self, call: Call, query: Tensor, key: Tensor, value: Tensor, *given: Tensor):
-        self.tensors = [x if x.stride(-1) == 1 else x.contiguous() for x in (query, key, value, *given)]
+        self.inputs = [x if x.stride(-1) == 1 else x.contiguous() for x in (query, key, value, *given)]
         self.batch, self.heads, self.length, self.width = query.shape
-        self.depth, self.scale, self.call = value.shape[3], call.scale, call
-        bits = call.dropout and (call.dropout.query_bits, call.dropout.key_bits)
-        nothing = self.tensors[0]  # where a kernel is told not to look
-        self.real = nothing if call.real is None else call.real[:: self.heads].contiguous().view(torch.uint8)
-        self.bits = bits or (nothing, nothing)
-        self.drops = (call.dropout.threshold, 1 / (1 - call.dropout.probability)) if call.dropout else (0, 1.0)
-        self.steps = [step for x in self.tensors for step in x.stride()[:3]]
-        self.options = {
-            "WIDTH": _room(self.width),
-            "PADDED": call.real is not None,
-            "PRECISION": "tf32x3" if query.dtype is torch.float32 else "tf32",
-        }
-        self.whole = {"DEPTH": _room(self.depth), "DROPS": call.dropout is not None, "OWN": not call.exclude_self}
+        self.depth, self.scale = value.shape[3], (call.scale * TO_BITS,)
+        slope, height, steps = line_of(call.change, ROUNDING[query.dtype])
+        self.lines = (call.change, slope, height)
+        self.sizes = (self.length, self.width, self.depth, self.heads)
+        self.real, self.bits, self.drops = self.inputs[0], self.inputs[:1] * 2, (0, 1.0)  # where nobody looks
+        if call.real is not None:
+            self.real = call.real[:: self.heads].contiguous().view(torch.uint8)
+        if call.dropout is not None:
+            self.bits = [call.dropout.query_bits, call.dropout.key_bits]
+            self.drops = (call.dropout.threshold, 1 / (1 - call.dropout.probability))
+        self.steps = [step for x in self.inputs for step in x.stride()[:3]]
+        self.tile = {"WIDTH": room(self.width), "PADDED": call.real is not None}
+        self.tile["PRECISION"] = "tf32x3" if query.dtype is torch.float32 else "tf32"
+        self.whole = {"DEPTH": room(self.depth), "STEPS": steps, "DROPS": call.dropout is not None}
+        self.whole |= {"OWN": not call.exclude_self}
+
+    def ragged(self, *blocks: int) -> bool:
+        """Tell whether blocks of rows or columns reach beyond those of a head."""
+        rest = any(self.length % block for block in blocks)
+        return rest or self.width != self.tile["WIDTH"] or self.depth != self.whole["DEPTH"]
 
     def grid(self, block: int) -> tuple[int, int]:
         """Return a program for each block of a head."""
@@ -95,75 +117,59 @@ class Launch:
         """Return room for (batch, head, L, depth), a token's heads side by side."""
         return like.new_empty(self.batch, self.length, self.heads, depth).transpose(1, 2)
 
-    def numbers(self) -> Tensor:
-        """Return room for a number of each row, (batch, head, L)."""
-        return self.real.new_empty(self.batch, self.heads, self.length, dtype=torch.float32)
+    def numbers(self, count: int) -> list[Tensor]:
+        """Return room for as many numbers of each row, (batch, head, L) each."""
+        return [*self.real.new_empty(count, self.batch, self.heads, self.length, dtype=torch.float32)]
+
+    def blocks(self, *, back: bool) -> dict[str, Any]:
+        """Return how many queries and keys a tile has, and how many warps work on it."""
+        wide = self.inputs[0].dtype is torch.float32
+        queries = 64 if wide or back or max(self.width, self.depth) > 64 else 128
+        return {"QUERIES": queries, "KEYS": 64, "RAGGED": self.ragged(queries, 64), "num_warps": 4, "num_stages": 2}
+
+    def one_block(self) -> dict[str, Any]:
+        """Return how many tokens a tile has that holds a sequence, and how many warps work on it."""
+        places = room(self.length)
+        return {"PLACES": places, "RAGGED": self.ragged(places), "num_warps": max(1, places // 16)}
 
 
-def _room(width: int) -> int:
+def room(width: int) -> int:
+    """Return the power of two that a tile's side has."""
     return max(16, 1 << (width - 1).bit_length())
 
 
-def blocks(length: int, width: int, wide: bool, back: bool) -> dict[str, Any]:
-    """Return how many queries and keys a tile has, and how many warps work on it."""
-    size = 64 if wide or back or width > 64 else 128
-    return {"QUERIES": size, "KEYS": 64, "num_warps": 4, "num_stages": 2 if wide else 3}
-
-
 def attend(call: Call, query: Tensor, key: Tensor, value: Tensor) -> list[Tensor]:
-    """Return the output (batch, head, L, D) and, of longer sequences, row sums, loads and normalisers (batch, head, L)."""
-    of, made = Launch(call, query, key, value), kernels()
-    (query, key, value), out = of.tensors, of.rows(of.depth, value)
-    scale, sizes = call.scale * TO_BITS, (of.length, of.width, of.depth, of.heads)
+    """Return the output (batch, head, L, D) and, where L is long, row sums, loads and normalisers (batch, head, L)."""
+    of, run = Launch(call, query, key, value), kernels()
+    out, rest = of.rows(of.depth, value), (*of.scale, *of.lines, *of.sizes, *of.drops, *of.steps)
     if of.length <= SHORT:
-        made["short"].attend[of.grid(SHORT)](
-            query, key, value, of.real, *of.bits, out, scale, call.change, *sizes, *of.drops, *of.steps,
-            **of.options, **of.whole, **_one_tile(of, back=False),
-        )  # fmt: skip
+        options = of.tile | of.whole | of.one_block()
+        run["attend_short"][of.grid(SHORT)](*of.inputs, of.real, *of.bits, out, *rest, **options)
         return [out]
-    sums, loads, normalisers = (of.numbers() for _ in range(3))
-    tiles, forward = (
-        blocks(of.length, max(of.width, of.depth), query.dtype is torch.float32, back=False),
-        made["forward"],
-    )
-    asked = of.length, of.width, of.heads, *of.steps[:6]
-    given = of.options | tiles
-    forward.row_sums[of.grid(tiles["QUERIES"])](query, key, of.real, sums, scale, *asked, **given)
-    forward.key_loads[of.grid(tiles["KEYS"])](query, key, of.real, sums, loads, scale, call.change, *asked, **given)
-    forward.means[of.grid(tiles["QUERIES"])](
-        query, key, value, of.real, *of.bits, sums, loads, normalisers, out, scale, call.change, *sizes, *of.drops,
-        *of.steps, **given, **of.whole,
-    )  # fmt: skip
+    (sums, loads, normalisers), tile = of.numbers(3), of.tile | of.blocks(back=False)
+    by_query, by_key = of.grid(tile["QUERIES"]), of.grid(tile["KEYS"])
+    asked, sizes = (*of.inputs[:2], of.real, sums), (of.length, of.width, of.heads, *of.steps[:6])
+    run["row_sums"][by_query](*asked, *of.scale, *sizes, **tile)
+    run["key_loads"][by_key](*asked, loads, *of.scale, call.change, *sizes, **tile)
+    run["means"][by_query](*of.inputs, of.real, *of.bits, sums, loads, normalisers, out, *rest, **tile, **of.whole)
     return [out, sums, loads, normalisers]
 
 
 def gradients(call: Call, query: Tensor, key: Tensor, value: Tensor, *kept: Tensor) -> list[Tensor]:
-    """Return the gradients of query, key and value from those three, the results of `attend` and the output's."""
-    of, made = Launch(call, query, key, value, kept[-1]), kernels()
-    results = [of.rows(x.shape[3], x) for x in (query, key, value)]
-    scale, sizes = call.scale * TO_BITS, (of.length, of.width, of.depth, of.heads)
+    """Return the gradients of query, key and value from those three, what `attend` kept and the output's."""
+    of, run = Launch(call, query, key, value, kept[-1]), kernels()
+    results = to_query, to_key, to_value = [of.rows(x.shape[3], x) for x in (query, key, value)]
+    rest = (*of.scale, call.scale, *of.lines, *of.sizes, *of.drops, *of.steps)
     if of.length <= SHORT:
-        made["short"].gradients[of.grid(SHORT)](
-            *of.tensors, of.real, *of.bits, *results, scale, call.scale, call.change, *sizes, *of.drops, *of.steps,
-            **of.options, **of.whole, **_one_tile(of, back=True),
-        )  # fmt: skip
+        options = of.tile | of.whole | of.one_block()
+        run["gradients_short"][of.grid(SHORT)](*of.inputs, of.real, *of.bits, *results, *rest, **options)
         return results
-    (mean, *sums, _), (dots, heard, rests) = kept, (of.numbers() for _ in range(3))
-    tiles, backward = (
-        blocks(of.length, max(of.width, of.depth), query.dtype is torch.float32, back=True),
-        made["backward"],
-    )
-    options, grid = of.options | of.whole | tiles, of.grid(64)
-    backward.products[grid](
-        mean, of.tensors[3], dots, of.length, of.depth, of.heads, *of.steps[9:], QUERIES=64, DEPTH=of.whole["DEPTH"]
-    )
-    inputs, rest = (*of.tensors, of.real, *of.bits, *sums, dots, heard), (call.change, *sizes, *of.drops, *of.steps)
-    backward.to_values[grid](*inputs, results[2], scale, *rest, **options)
-    backward.to_queries[grid](*inputs, rests, results[0], scale, call.scale, *rest, **options)
-    backward.to_keys[grid](*inputs, rests, results[1], scale, call.scale, *rest, **options)
+    (mean, *sums, given), (dots, heard, rests) = kept, of.numbers(3)
+    options = of.tile | of.whole | of.blocks(back=True)
+    grid, inputs = of.grid(options["KEYS"]), (*of.inputs, of.real, *of.bits, *sums, dots, heard)
+    sizes = (of.length, of.depth, of.heads, *of.steps[9:])
+    run["products"][grid](mean, of.inputs[3], dots, *sizes, QUERIES=options["KEYS"], DEPTH=options["DEPTH"])
+    run["to_values"][grid](*inputs, to_value, *rest, **options)
+    run["to_queries"][grid](*inputs, rests, to_query, *rest, **options)
+    run["to_keys"][grid](*inputs, rests, to_key, *rest, **options)
     return results
-
-
-def _one_tile(of: Launch, *, back: bool) -> dict[str, int]:
-    places = _room(of.length)
-    return {"PLACES": places, "num_warps": {16: 1, 32: 2, 64: 4, 128: 8}[places] * (2 if back and places == 128 else 1)}

@@ -1,17 +1,20 @@
-"""What the kernels share: rows of a head, scores, messages and dropout of a tile.
+"""What the kernels share: rows of a head, attention, messages, refined probabilities and dropout of a tile.
 
-In units of log 2, with scores s, attention a = e^(s - row), messages m = 1 + change a, loads g = sum over queries of log m,
-refined probabilities p = e^(s + g - normaliser) / m. Back, H = column sums of p (G - o . do), G = do v^T, and
+In units of log 2, with scores s, attention a = e^(s - row), messages m = 1 + change a, loads g = sum over queries of
+log m, refined probabilities p = e^(s + g - normaliser) / m. Back, G = do v^T, H = column sums of p (G - o . do), and
 
     t = p (G - o . do) / m + a change / m H,    gradient of s = t - a (row sum of t)
 
-A program has a head and a block of its queries or keys; `rows` and `columns` are places in the sequence.
+A program has a head and a block of its queries or keys; `rows` and `columns` are their places in the sequence. A tile is
+(query, key) or (key, query): what belongs to its queries and keys comes in a shape that fits. RAGGED says that blocks
+reach beyond a head's rows or columns, PADDED that some tokens are padding, OWN that a query hears itself too.
 """
 
 import triton
 import triton.language as tl
 
 BLOCKED: tl.constexpr = tl.constexpr(-1e30)
+MILD: tl.constexpr = tl.constexpr(90.0)  # largest spread of loads that float32 has room for as factors
 
 
 @triton.jit
@@ -22,43 +25,98 @@ def head_of(tensor, by_sequence, by_head, heads):
 
 
 @triton.jit
-def load_rows(start, step, rows, length, width, WIDTH: tl.constexpr):
+def head_in(tensor, length, heads, width):
+    """Where the program's head starts in a tensor whose tokens have their heads side by side."""
+    return head_of(tensor, length * heads * width, width, heads)
+
+
+@triton.jit
+def load_rows(start, step, rows, length, width, WIDTH: tl.constexpr, RAGGED: tl.constexpr):
     """Some rows of a head, 0 where there are none."""
     columns = tl.arange(0, WIDTH)
-    seen = (rows[:, None] < length) & (columns[None, :] < width)
-    return tl.load(start + rows[:, None] * step + columns[None, :], mask=seen, other=0.0)
+    places = start + rows[:, None] * step + columns[None, :]
+    if RAGGED:
+        return tl.load(places, mask=(rows[:, None] < length) & (columns[None, :] < width), other=0.0)
+    return tl.load(places)
 
 
 @triton.jit
-def store_rows(start, step, rows, length, width, found, WIDTH: tl.constexpr):
+def store_rows(start, step, rows, length, width, found, WIDTH: tl.constexpr, RAGGED: tl.constexpr):
     """Write some rows of a head."""
     columns = tl.arange(0, WIDTH)
-    seen = (rows[:, None] < length) & (columns[None, :] < width)
-    tl.store(start + rows[:, None] * step + columns[None, :], found.to(start.dtype.element_ty), mask=seen)
+    places, found = start + rows[:, None] * step + columns[None, :], found.to(start.dtype.element_ty)
+    if RAGGED:
+        tl.store(places, found, mask=(rows[:, None] < length) & (columns[None, :] < width))
+    else:
+        tl.store(places, found)
 
 
 @triton.jit
-def scores_of(query, key, columns, real, length, scale, PADDED: tl.constexpr, PRECISION: tl.constexpr):
-    """Scores of a tile; very low where there is no key to see."""
+def load_numbers(start, places, length, other, RAGGED: tl.constexpr):
+    """Numbers of some rows, `other` where there are none."""
+    if RAGGED:
+        return tl.load(start + places, mask=places < length, other=other)
+    return tl.load(start + places)
+
+
+@triton.jit
+def hidden_of(columns, real, length, PADDED: tl.constexpr):
+    """What is added to the scores of keys: 0, or very much less where there is none to see."""
     seen = columns < length
     if PADDED:
         seen = tl.load(real + columns, mask=seen, other=0) != 0
-    return tl.where(seen[None, :], tl.dot(query, tl.trans(key), input_precision=PRECISION) * scale, BLOCKED)
+    return tl.where(seen, 0.0, BLOCKED)
 
 
 @triton.jit
 def changes_of(rows, real, length, change, PADDED: tl.constexpr):
-    """What a query's message changes by attention: nothing if it is padding."""
+    """By what a query's message changes with attention: not at all if it is padding."""
     if PADDED:
-        return tl.where(tl.load(real + rows, mask=rows < length, other=0) != 0, change, 0.0)[:, None]
-    return change
+        return tl.where(tl.load(real + rows, mask=rows < length, other=0) != 0, change, 0.0)
+    return change + tl.zeros_like(rows).to(tl.float32)
 
 
 @triton.jit
-def kept_of(query_bits, key_bits, rows, columns, length, threshold, kept):
-    """`kept` where dropout keeps a pair and 0 elsewhere, as `saobp.fused.dropout.Dropout.keep`."""
-    asking = tl.load(query_bits + rows, mask=rows < length, other=0)
-    bits = asking[:, None] + tl.load(key_bits + columns, mask=columns < length, other=0)[None, :]
+def over(messages, slope, height, STEPS: tl.constexpr):
+    """One over messages, by Newton's steps from a straight line."""
+    found = height - slope * messages
+    for _ in tl.static_range(STEPS):
+        found *= 2 - messages * found
+    return found
+
+
+@triton.jit
+def top_of(loads, length):
+    """The largest load of a head, and whether loads are too far apart to be factors."""
+    top, least = -float("inf"), float("inf")
+    for start in range(0, length, 1024):
+        places = start + tl.arange(0, 1024)
+        top = tl.maximum(top, tl.max(tl.load(loads + places, mask=places < length, other=-float("inf"))))
+        least = tl.minimum(least, tl.min(tl.load(loads + places, mask=places < length, other=float("inf"))))
+    return top, top - least > MILD
+
+
+@triton.jit
+def refined_of(scores, attention, once, load, normaliser, top, wild, OWN: tl.constexpr):
+    """Refined probabilities of a tile; as a product where loads are not far apart."""
+    if wild:
+        found = tl.exp2(scores + load - normaliser)
+    else:
+        found = attention * tl.exp2(load - top) * tl.exp2(top - normaliser)
+    return found if OWN else found * once
+
+
+@triton.jit
+def to_attention(attention, once, refined, through, heard, change, OWN: tl.constexpr):
+    """Attention times its gradient; `through` is G - o . do, `heard` the keys' H."""
+    direct = refined * through
+    return (direct if OWN else direct * once) + attention * once * (change * heard)
+
+
+@triton.jit
+def kept_of(asking, asked, threshold, kept):
+    """`kept` where dropout keeps a pair and 0 elsewhere, from both bits, as `saobp.fused.dropout.Dropout.keep`."""
+    bits = asking + asked
     bits = (bits ^ (bits >> 16)) * -2048144789
     bits = (bits ^ (bits >> 13)) * -1028477387
     return tl.where(bits >= threshold, kept, 0.0)
@@ -68,19 +126,3 @@ def kept_of(query_bits, key_bits, rows, columns, length, threshold, kept):
 def product(one, other):
     """For `tl.reduce`."""
     return one * other
-
-
-@triton.jit
-def weights_of(scores, loads, sums, normalisers, changes, OWN: tl.constexpr):
-    """Attention of a tile, one over its messages, and refined probabilities."""
-    attention = tl.exp2(scores - sums[:, None])
-    once = 1 / (1 + changes * attention)
-    refined = tl.exp2(scores + loads[None, :] - normalisers[:, None])
-    return attention, once, refined if OWN else refined * once
-
-
-@triton.jit
-def to_attention(attention, once, refined, through, heard, changes, OWN: tl.constexpr):
-    """Attention times its gradient: `through` is (G - o . do), `heard` the keys' H."""
-    direct = refined * through
-    return (direct if OWN else direct * once) + attention * once * changes * heard[None, :]
