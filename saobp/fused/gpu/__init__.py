@@ -124,13 +124,25 @@ class Launch:
     def blocks(self, *, back: bool) -> dict[str, Any]:
         """Return how many queries and keys a tile has, and how many warps work on it."""
         wide = self.inputs[0].dtype is torch.float32
-        queries = 64 if wide or back or max(self.width, self.depth) > 64 else 128
-        return {"QUERIES": queries, "KEYS": 64, "RAGGED": self.ragged(queries, 64), "num_warps": 4, "num_stages": 2}
+        queries = (32 if wide else 64) if back else 64 if wide or max(self.width, self.depth) > 64 else 128
+        found = {"QUERIES": queries, "KEYS": 64, "RAGGED": self.ragged(queries, 64)}
+        return found | {"num_warps": 4, "num_stages": 1 if wide and not back else 2}
 
-    def one_block(self) -> dict[str, Any]:
-        """Return how many tokens a tile has that holds a sequence, and how many warps work on it."""
+    def one_block(self, *, back: bool) -> dict[str, Any]:
+        """Return how many tokens a tile has that holds a sequence, and how many warps work on it.
+
+        Forward, two programs share a multiprocessor where there are more of them: each has half of its registers.
+        """
         places = room(self.length)
-        return {"PLACES": places, "RAGGED": self.ragged(places), "num_warps": max(1, places // 16)}
+        found = {"PLACES": places, "RAGGED": self.ragged(places), "num_warps": max(1, places // 16)}
+        several = self.batch * self.heads > processors(self.real.device) and self.inputs[0].dtype is not torch.float32
+        return found | ({"maxnreg": 128} if places == SHORT and several and not back else {})
+
+
+@cache
+def processors(device: torch.device) -> int:
+    """Return how many multiprocessors a GPU has."""
+    return torch.cuda.get_device_properties(device).multi_processor_count
 
 
 def room(width: int) -> int:
@@ -143,7 +155,7 @@ def attend(call: Call, query: Tensor, key: Tensor, value: Tensor) -> list[Tensor
     of, run = Launch(call, query, key, value), kernels()
     out, rest = of.rows(of.depth, value), (*of.scale, *of.lines, *of.sizes, *of.drops, *of.steps)
     if of.length <= SHORT:
-        options = of.tile | of.whole | of.one_block()
+        options = of.tile | of.whole | of.one_block(back=False)
         run["attend_short"][of.grid(SHORT)](*of.inputs, of.real, *of.bits, out, *rest, **options)
         return [out]
     (sums, loads, normalisers), tile = of.numbers(3), of.tile | of.blocks(back=False)
@@ -161,10 +173,11 @@ def gradients(call: Call, query: Tensor, key: Tensor, value: Tensor, *kept: Tens
     results = to_query, to_key, to_value = [of.rows(x.shape[3], x) for x in (query, key, value)]
     rest = (*of.scale, call.scale, *of.lines, *of.sizes, *of.drops, *of.steps)
     if of.length <= SHORT:
-        options = of.tile | of.whole | of.one_block()
+        options = of.tile | of.whole | of.one_block(back=True)
         run["gradients_short"][of.grid(SHORT)](*of.inputs, of.real, *of.bits, *results, *rest, **options)
         return results
-    (mean, *sums, given), (dots, heard, rests) = kept, of.numbers(3)
+    mean, *sums = kept[:-1]
+    dots, heard, rests = of.numbers(3)
     options = of.tile | of.whole | of.blocks(back=True)
     grid, inputs = of.grid(options["KEYS"]), (*of.inputs, of.real, *of.bits, *sums, dots, heard)
     sizes = (of.length, of.depth, of.heads, *of.steps[9:])

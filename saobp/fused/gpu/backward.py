@@ -66,7 +66,8 @@ def to_values(
         refined = refined_of(scores, attention, once, load, after, top, wild, OWN)
         lost += tl.sum(refined * dot, 1)
         if DROPS:
-            refined *= kept_of(load_numbers(query_bits + first, rows, length, 0, RAGGED)[None, :], asked, threshold, kept)
+            asking = load_numbers(query_bits + first, rows, length, 0, RAGGED)[None, :]
+            refined *= kept_of(asking, asked, threshold, kept)
         found += tl.dot(refined.to(g.dtype), g, input_precision=PRECISION)
     tl.store(heard + first + columns, tl.sum(found * v.to(tl.float32), 1) - lost, mask=columns < length)
     start = head_in(out, length, heads, depth)
@@ -110,7 +111,8 @@ def to_keys(
         refined = refined_of(scores, attention, once, load, after, top, wild, OWN)
         through = tl.dot(v, tl.trans(g), input_precision=PRECISION)
         if DROPS:
-            through *= kept_of(load_numbers(query_bits + first, rows, length, 0, RAGGED)[None, :], asked, threshold, kept)
+            asking = load_numbers(query_bits + first, rows, length, 0, RAGGED)[None, :]
+            through *= kept_of(asking, asked, threshold, kept)
         back = to_attention(attention, once, refined, through - dot, hear, changes, OWN)
         back -= attention * load_numbers(rests + first, rows, length, 0.0, RAGGED)[None, :]
         found += tl.dot(back.to(q.dtype), q, input_precision=PRECISION)
@@ -155,7 +157,8 @@ def to_queries(
         refined = refined_of(scores, attention, once, load, after, top, wild, OWN)
         through = tl.dot(g, tl.trans(v), input_precision=PRECISION)
         if DROPS:
-            through *= kept_of(asking, load_numbers(key_bits + first, columns, length, 0, RAGGED)[None, :], threshold, kept)
+            asked = load_numbers(key_bits + first, columns, length, 0, RAGGED)[None, :]
+            through *= kept_of(asking, asked, threshold, kept)
         back = to_attention(attention, once, refined, through - dot, hear, changes, OWN)
         rest += tl.sum(back, 1)
         found += tl.dot(back.to(k.dtype), k, input_precision=PRECISION)

@@ -19,7 +19,9 @@ from saobp.fused.gpu.tiles import (
 
 
 @triton.jit
-def attention_of(q, k, places, real, scale, length, RAGGED: tl.constexpr, PADDED: tl.constexpr, PRECISION: tl.constexpr):
+def attention_of(
+    q, k, places, real, scale, length, RAGGED: tl.constexpr, PADDED: tl.constexpr, PRECISION: tl.constexpr
+):  # fmt: skip
     """Attention of a head, whose rows beyond its length look at nothing."""
     scores = tl.dot(q, tl.trans(k), input_precision=PRECISION) * scale
     if PADDED or RAGGED:

@@ -5,9 +5,9 @@ log m, refined probabilities p = e^(s + g - normaliser) / m. Back, G = do v^T, H
 
     t = p (G - o . do) / m + a change / m H,    gradient of s = t - a (row sum of t)
 
-A program has a head and a block of its queries or keys; `rows` and `columns` are their places in the sequence. A tile is
-(query, key) or (key, query): what belongs to its queries and keys comes in a shape that fits. RAGGED says that blocks
-reach beyond a head's rows or columns, PADDED that some tokens are padding, OWN that a query hears itself too.
+A program has a head and a block of its queries or keys; `rows` and `columns` are their places in the sequence. A tile
+is (query, key) or (key, query), and what belongs to its queries and keys comes in a shape that fits. RAGGED says that
+blocks reach beyond a head's rows or columns, PADDED that some tokens are padding, OWN that a query hears itself too.
 """
 
 import triton
@@ -99,7 +99,7 @@ def top_of(loads, length):
 @triton.jit
 def refined_of(scores, attention, once, load, normaliser, top, wild, OWN: tl.constexpr):
     """Refined probabilities of a tile; as a product where loads are not far apart."""
-    if wild:
+    if wild:  # noqa: SIM108  a choice of the program, not of its entries
         found = tl.exp2(scores + load - normaliser)
     else:
         found = attention * tl.exp2(load - top) * tl.exp2(top - normaliser)
