@@ -124,9 +124,9 @@ class Launch:
     def blocks(self, *, back: bool) -> dict[str, Any]:
         """Return how many queries and keys a tile has, and how many warps work on it."""
         wide = self.inputs[0].dtype is torch.float32
-        queries = (32 if wide else 64) if back else 64 if wide or max(self.width, self.depth) > 64 else 128
+        queries = 64 if wide or back or max(self.width, self.depth) > 64 else 128
         found = {"QUERIES": queries, "KEYS": 64, "RAGGED": self.ragged(queries, 64)}
-        return found | {"num_warps": 4, "num_stages": 1 if wide and not back else 2}
+        return found | {"num_warps": 4, "num_stages": 1 if wide else 2}
 
     def one_block(self, *, back: bool) -> dict[str, Any]:
         """Return how many tokens a tile has that holds a sequence, and how many warps work on it.
@@ -179,10 +179,11 @@ def gradients(call: Call, query: Tensor, key: Tensor, value: Tensor, *kept: Tens
     mean, *sums = kept[:-1]
     dots, heard, rests = of.numbers(3)
     options = of.tile | of.whole | of.blocks(back=True)
-    grid, inputs = of.grid(options["KEYS"]), (*of.inputs, of.real, *of.bits, *sums, dots, heard)
+    by_query, by_key = of.grid(options["QUERIES"]), of.grid(options["KEYS"])
+    inputs = (*of.inputs, of.real, *of.bits, *sums, dots, heard)
     sizes = (of.length, of.depth, of.heads, *of.steps[9:])
-    run["products"][grid](mean, of.inputs[3], dots, *sizes, QUERIES=options["KEYS"], DEPTH=options["DEPTH"])
-    run["to_values"][grid](*inputs, to_value, *rest, **options)
-    run["to_queries"][grid](*inputs, rests, to_query, *rest, **options)
-    run["to_keys"][grid](*inputs, rests, to_key, *rest, **options)
+    run["products"][by_query](mean, of.inputs[3], dots, *sizes, QUERIES=options["QUERIES"], DEPTH=options["DEPTH"])
+    run["to_values"][by_key](*inputs, to_value, *rest, **options)
+    run["to_queries"][by_query](*inputs, rests, to_query, *rest, **options)
+    run["to_keys"][by_key](*inputs, rests, to_key, *rest, **options)
     return results
