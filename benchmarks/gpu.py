@@ -14,8 +14,9 @@ from typing import Any
 import torch
 from attention import ways
 
+from saobp import saobp_attention
 from saobp.fused import gpu
-from saobp.study.cost.length import DIRECTIONS
+from saobp.study.cost.length import DIRECTIONS, forward_and_backward
 from saobp.study.cost.timing import circumstances, interleaved, peak_above_now
 from saobp.study.setup.paths import write_text
 from saobp.study.setup.records import device
@@ -25,6 +26,9 @@ SHAPES = ((1, 4, 128, 64), (32, 4, 128, 64), (256, 4, 128, 64), (32, 4, 512, 64)
 MOST = {"literal": 2**28, "eager": 2**29, "compiled": 0}
 """Entries of all matrices beyond which a way is left out."""
 
+FLEX = (512, 4096)
+"""Lengths at which FlexAttention is timed: each takes some seconds to compile."""
+
 CALLS, ROUNDS = 10, 15
 
 
@@ -33,8 +37,7 @@ def replayed(call: Callable[[], object]) -> Callable[[], object]:
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
-        for _ in range(3):
-            call()
+        call()
     torch.cuda.current_stream().wait_stream(stream)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
@@ -42,23 +45,31 @@ def replayed(call: Callable[[], object]) -> Callable[[], object]:
     return graph.replay
 
 
-def several(call: Callable[[], object]) -> Callable[[], object]:
+def several(call: Callable[[], object], count: int) -> Callable[[], object]:
     """Return a number of calls in a row."""
 
     def calls() -> None:
-        for _ in range(CALLS):
+        for _ in range(count):
             call()
 
     return calls
 
 
-def times(calls: dict[str, Callable[[], object]]) -> dict[str, dict[str, Any]]:
-    """Time calls in turns; a time is that of one call."""
-    found = interleaved({name: several(call) for name, call in calls.items()}, ROUNDS)
+def times(calls: dict[str, Callable[[], object]], count: int) -> dict[str, dict[str, Any]]:
+    """Time so many calls in a row, in turns; a time is that of one of them."""
+    found = interleaved(calls, ROUNDS)
     for one in found.values():
-        one["median_ms"] /= CALLS
-        one["fastest_ms"] /= CALLS
+        one["median_ms"] /= count
+        one["fastest_ms"] /= count
     return found
+
+
+def shares(call: Callable[[], object]) -> dict[str, float]:
+    """Return the microseconds that each kernel of a call takes."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as found:
+        call()
+        torch.cuda.synchronize()
+    return {event.key[:60]: event.self_device_time_total for event in found.key_averages()}
 
 
 def one_shape(shape: tuple[int, ...], dtype: torch.dtype, compiled: bool) -> list[dict[str, Any]]:
@@ -66,10 +77,12 @@ def one_shape(shape: tuple[int, ...], dtype: torch.dtype, compiled: bool) -> lis
     entries = shape[0] * shape[1] * shape[2] ** 2
     known = {name: way for name, way in ways(compiled).items() if entries <= MOST.get(name, entries)}
     rows = {name: {"shape": list(shape), "dtype": str(dtype).removeprefix("torch."), "way": name} for name in known}
+    count = max(1, min(CALLS, 2**28 // entries))
     for direction, prepare in DIRECTIONS.items():
         calls = {name: prepare(way, shape, dtype) for name, way in known.items()}
         peaks = {name: peak_above_now(call) for name, call in calls.items() if call() is not None}
-        in_line, alone = times(calls), times({name: replayed(call) for name, call in calls.items()})
+        calls = {name: several(call, count) for name, call in calls.items()}
+        in_line, alone = times(calls, count), times({name: replayed(call) for name, call in calls.items()}, count)
         for name in calls:
             rows[name][direction] = in_line[name] | {"peak_mib": peaks[name], "alone": alone[name]}
     return [*rows.values()]
@@ -81,12 +94,15 @@ def main() -> None:
     parser.add_argument("--compile", action="store_true", help="also time FlexAttention")
     parser.add_argument("--out", type=Path, default=Path(__file__).with_suffix(".json"))
     options = parser.parse_args()
-    found = {"device": device(), **circumstances(), "kernels": gpu.kernels() is not None, "rows": []}
+    found: dict[str, Any] = {"device": device(), **circumstances(), "compiled": gpu.kernels() is not None, "rows": []}
     for dtype in (torch.bfloat16, torch.float32):
         for shape in SHAPES:
-            found["rows"] += one_shape(shape, dtype, options.compile and dtype is torch.bfloat16)
-            write_text(options.out, json.dumps(found, indent=1) + "\n")
+            compiled = options.compile and dtype is torch.bfloat16 and shape[2] in FLEX
+            found["rows"] += one_shape(shape, dtype, compiled)
             torch.cuda.empty_cache()
+        high = forward_and_backward(saobp_attention, (8, 4, 4096, 64), dtype)
+        found[f"kernels_{dtype}".replace("torch.", "")] = shares(high)
+        write_text(options.out, json.dumps(found, indent=1) + "\n")
 
 
 if __name__ == "__main__":
