@@ -59,6 +59,29 @@ def direction(found: dict | None) -> tuple[str, str, str]:
     return f"{found['median_ms']:.2f}", f"{found['ratio']:.2f} ({low:.2f} – {high:.2f})", taken
 
 
+def on_a_gpu(found: dict) -> list[str]:
+    """Tabulate each shape and way on a GPU: the times of calls in line and of the GPU alone, and memory."""
+    head = [
+        f"{what} {unit}" for what in ("forward", "forward + backward") for unit in ("ms", "× sdpa", "alone ×", "MiB")
+    ]
+    lines = [f"**Attention on a GPU.** {circumstances(found)}", ""]
+    lines += [row("batch × heads × L × D", "type", "way", *head), row(*["---"] * (3 + len(head)))]
+    for one in found["rows"]:
+        cells = [cell for name in ("forward", "forward_and_backward") for cell in gpu_direction(one[name])]
+        lines.append(row(" × ".join(map(str, one["shape"])), one["dtype"], one["way"], *cells))
+    return [*lines, ""]
+
+
+def gpu_direction(found: dict) -> tuple[str, str, str, str]:
+    """Return milliseconds and ratio of calls in line, the GPU's own ratio, and MiB."""
+    return (
+        f"{found['median_ms']:.3f}",
+        f"{found['ratio']:.2f}",
+        f"{found['alone']['ratio']:.2f}",
+        f"{found['peak_mib']:.0f}",
+    )
+
+
 def pretraining(found: dict) -> list[str]:
     """Tabulate tokens a second of whole pretraining steps."""
     size, rates = " × ".join(map(str, found["batch"])), found["tokens_per_second"]
@@ -100,6 +123,8 @@ def tables() -> str:
     for part, found in step.items():
         if isinstance(found, dict) and "ways" in found:
             lines += times(part.replace("_", " "), found["ways"], "original")
+    if (HERE / "gpu.json").exists():
+        lines += on_a_gpu(json.loads((HERE / "gpu.json").read_text()))
     lines += pretraining(json.loads((HERE / "pretraining.json").read_text()))
     lines += diagnostics(json.loads((HERE / "diagnostics.json").read_text()))
     return "\n".join(lines)
