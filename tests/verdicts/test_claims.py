@@ -16,7 +16,7 @@ from saobp.study.publication import cli
 from saobp.study.setup import paths, tracked
 from saobp.study.statistics import Error, Estimate, mean_interval
 from saobp.study.tables import render
-from saobp.study.verdicts import claims_and_measurements, outcomes, registry
+from saobp.study.verdicts import claims_and_measurements, outcomes, planned, registry
 from saobp.study.verdicts.outcomes import CONTRADICTED, IMPRECISE, NO_EFFECT, NOT_RUN, SUPPORTED
 
 GAIN = claims_and_measurements.Claim(
@@ -368,3 +368,17 @@ def test_a_planned_measurement_decides_at_its_analyses_alone_and_at_an_interim_o
     assert interim.high - interim.low > 1.5 * (first.high - first.low)
     assert usual.high - usual.low < 1.05 * (over([2.0, 2.1] * 5).high - over([2.0, 2.1] * 5).low)
     assert not over([2.0, 2.1, 1.9]).at_reading((5, 10), planned=False).aside
+
+
+@pytest.mark.parametrize("trunks", [3, 5])
+def test_branches_are_compared_within_their_trunk(studies, trunks):
+    """The trunks differ far more than their branches; before all of them are there nothing is decided."""
+    gaps, runs = [-0.04, -0.05, -0.03, -0.04, -0.05], []
+    for seed, gap in enumerate(gaps[:trunks]):
+        ends = {"original": 4.0 + seed, "high": 4.0 + seed + gap, "uniform": 4.0 + seed}
+        branches = [{"algorithm": name, "held_out": end} for name, end in ends.items()]
+        runs.append(examples.record("branched", "mini-narrow", "", seed, {"branches": branches}))
+    found, control = planned.branches(replace(studies, records={"branched": runs}))
+    assert found.estimate == pytest.approx(np.mean(gaps[:trunks])) and control.estimate == 0 and control.aside
+    claim = claims_and_measurements.claims()["convergence-branched"]
+    assert found.aside is (trunks < 5) and outcomes.decide(claim, [replace(found, aside=False)]) == SUPPORTED

@@ -44,6 +44,15 @@ def seed_gaps(
     return {seed: float(np.mean([*found.values()])) for seed, found in sorted(gaps.items()) if len(found) == wanted > 0}
 
 
+def branch_gaps(runs: Iterable[Record], sides: Sequence[str] = SIDES) -> dict[Any, float]:
+    """Return a branch's held-out loss (nats per token) minus that of another of its trunk, by the trunk's seed."""
+    gaps = {}
+    for run in runs:
+        ends = {branch["algorithm"]: branch["held_out"] for branch in run["metrics"]["branches"]}
+        gaps[run["parameters"]["seed"]] = ends[sides[0]] - ends[sides[1]]
+    return gaps
+
+
 def seed_variance(cells: Sequence[Sequence[float]]) -> tuple[float, int]:
     """Return the variance between the seeds of a cell, and its degrees of freedom: seeds less cells.
 

@@ -9,7 +9,7 @@ from scipy import stats
 from saobp.study.beyond import accuracy_by_hops, plan
 from saobp.study.setup import labels
 from saobp.study.statistics import Estimate, bca_interval, mean_interval, sign_flip_interval
-from saobp.study.statistics.seeds import metric, seed_gaps
+from saobp.study.statistics.seeds import branch_gaps, metric, seed_gaps
 from saobp.study.verdicts.claims_and_measurements import NORMAL, PUBLIC, STORIES, Measurement, fixed, measured
 from saobp.study.verdicts.studies import Studies
 
@@ -93,6 +93,19 @@ def fine_tuned(studies: Studies) -> list[Measurement]:
             facts = {"scope": PUBLIC, "records": tuple(run["name"] for run in runs)}
             found = measured(study, "", mean_interval([*gaps.values()]), "six GLUE tasks, MiniLM", **facts)
             rows.append(found.at_reading(section.primary.analyses))
+    return rows
+
+
+def branches(studies: Studies) -> list[Measurement]:
+    """Held-out loss after the branch, High − Original of the same trunk; aside the control that passes no messages."""
+    rows = []
+    for study, runs in studies.of("branched").items():
+        facts = {"records": tuple(run["name"] for run in runs), "method": "Student's t over trunks", "of": "trunks"}
+        model = runs[0]["parameters"]["model"]
+        found = measured(study, model, mean_interval([*branch_gaps(runs).values()]), **facts)
+        rows.append(found.at_reading(plan.studies()["branched"].primary.analyses))
+        control = mean_interval([*branch_gaps(runs, ("uniform", "original")).values()])
+        rows.append(measured(study, model, control, "Uniform − Original", aside=True, **facts))
     return rows
 
 
