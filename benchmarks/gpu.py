@@ -26,6 +26,9 @@ SHAPES = ((1, 4, 128, 64), (32, 4, 128, 64), (256, 4, 128, 64), (32, 4, 512, 64)
 MOST = {"literal": 2**28, "eager": 2**29, "compiled": 0}
 """Entries of all matrices beyond which a way is left out."""
 
+IN_LINE_ONLY = ("literal",)
+"""Ways whose gradient waits for the processor, so that no graph can replay it."""
+
 FLEX = (512, 4096)
 """Lengths at which FlexAttention is timed: each takes some seconds to compile."""
 
@@ -82,9 +85,10 @@ def one_shape(shape: tuple[int, ...], dtype: torch.dtype, compiled: bool) -> lis
         calls = {name: prepare(way, shape, dtype) for name, way in known.items()}
         peaks = {name: peak_above_now(call) for name, call in calls.items() if call() is not None}
         calls = {name: several(call, count) for name, call in calls.items()}
-        in_line, alone = times(calls, count), times({name: replayed(call) for name, call in calls.items()}, count)
+        in_line = times(calls, count)
+        alone = times({name: replayed(call) for name, call in calls.items() if name not in IN_LINE_ONLY}, count)
         for name in calls:
-            rows[name][direction] = in_line[name] | {"peak_mib": peaks[name], "alone": alone[name]}
+            rows[name][direction] = in_line[name] | {"peak_mib": peaks[name], "alone": alone.get(name)}
     return [*rows.values()]
 
 

@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+import pandas as pd
+
 from saobp.study.setup.paths import write_text
 
 HERE = Path(__file__).parent
@@ -77,9 +79,27 @@ def gpu_direction(found: dict) -> tuple[str, str, str, str]:
     return (
         f"{found['median_ms']:.3f}",
         f"{found['ratio']:.2f}",
-        f"{found['alone']['ratio']:.2f}",
+        f"{found['alone']['ratio']:.2f}" if found["alone"] else "—",
         f"{found['peak_mib']:.0f}",
     )
+
+
+def tries_on_a_gpu(file: Path) -> list[str]:
+    """Tabulate High's times at the settings tried last, beside `sdpa` of the same run."""
+    found = pd.read_csv(file)
+    found = found[found["code"] == found["code"].iloc[-1]]
+    shape, times = ["type", "batch", "heads", "length", "width"], ["forward_ms", "forward_and_backward_ms"]
+    lines = [row("type", "batch × heads × L × D", "settings", "forward ms", "× sdpa", "both ms", "× sdpa")]
+    lines.append(row(*["---"] * 7))
+    base = {}
+    for one in found.to_dict("records"):
+        if one["way"] == "sdpa":
+            base = one
+            continue
+        size = " × ".join(str(one[key]) for key in shape[1:])
+        cells = [cell for name in times for cell in (f"{one[name]:.4f}", f"{one[name] / base[name]:.2f}")]
+        lines.append(row(one["type"], size, one["settings"], *cells))
+    return [f"**Settings tried on an NVIDIA H100**, code {one['code']}.", "", *lines, ""]
 
 
 def pretraining(found: dict) -> list[str]:
@@ -125,6 +145,7 @@ def tables() -> str:
             lines += times(part.replace("_", " "), found["ways"], "original")
     if (HERE / "gpu.json").exists():
         lines += on_a_gpu(json.loads((HERE / "gpu.json").read_text()))
+    lines += tries_on_a_gpu(HERE / "gpu_tries.csv")
     lines += pretraining(json.loads((HERE / "pretraining.json").read_text()))
     lines += diagnostics(json.loads((HERE / "diagnostics.json").read_text()))
     return "\n".join(lines)

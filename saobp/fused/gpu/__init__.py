@@ -18,6 +18,9 @@ from saobp.fused.operation import refuse_second_derivatives
 SHORT = 128
 """Longest sequence whose matrix a program holds."""
 
+ROOM = 256
+"""Bytes that a token of a sequence in one tile may have: a GPU's fast memory holds it four times."""
+
 WIDEST = 128
 """Widest heads that a tile has room for."""
 
@@ -89,6 +92,7 @@ class Launch:
         self.inputs = [x if x.stride(-1) == 1 else x.contiguous() for x in (query, key, value, *given)]
         self.batch, self.heads, self.length, self.width = query.shape
         self.depth, self.scale = value.shape[3], (call.scale * TO_BITS,)
+        self.is_short = self.length <= SHORT and max(self.width, self.depth) * query.element_size() <= ROOM
         slope, height, steps = line_of(call.change, ROUNDING[query.dtype])
         self.lines = (call.change, slope, height)
         self.sizes = (self.length, self.width, self.depth, self.heads)
@@ -154,7 +158,7 @@ def attend(call: Call, query: Tensor, key: Tensor, value: Tensor) -> list[Tensor
     """Return the output (batch, head, L, D) and, where L is long, row sums, loads and normalisers (batch, head, L)."""
     of, run = Launch(call, query, key, value), kernels()
     out, rest = of.rows(of.depth, value), (*of.scale, *of.lines, *of.sizes, *of.drops, *of.steps)
-    if of.length <= SHORT:
+    if of.is_short:
         options = of.tile | of.whole | of.one_block(back=False)
         run["attend_short"][of.grid(SHORT)](*of.inputs, of.real, *of.bits, out, *rest, **options)
         return [out]
@@ -172,7 +176,7 @@ def gradients(call: Call, query: Tensor, key: Tensor, value: Tensor, *kept: Tens
     of, run = Launch(call, query, key, value, kept[-1]), kernels()
     results = to_query, to_key, to_value = [of.rows(x.shape[3], x) for x in (query, key, value)]
     rest = (*of.scale, call.scale, *of.lines, *of.sizes, *of.drops, *of.steps)
-    if of.length <= SHORT:
+    if of.is_short:
         options = of.tile | of.whole | of.one_block(back=True)
         run["gradients_short"][of.grid(SHORT)](*of.inputs, of.real, *of.bits, *results, *rest, **options)
         return results
