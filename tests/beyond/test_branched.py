@@ -48,6 +48,13 @@ def test_a_trunk_that_never_learns_ends_with_its_recipe_and_one_that_has_learned
     assert early == 4
 
 
+def test_a_trunk_that_is_there_already_ends_where_it_ended(grown, text):
+    folder, start, log = grown
+    early, late = (entry["heldout"]["loss"] for entry in log if entry.get("step") in (4, 8) and "heldout" in entry)
+    chosen = CHOSEN.model_copy(update={"below": (early + late) / 2})
+    assert late < early and branched.grow(STUDY, "mini-quarter", 1, chosen, text, folder / "trunk")[0] == start == 8
+
+
 def test_every_branch_starts_from_the_trunk_and_its_losses_are_kept_by_sequence(grown, text):
     folder, start, log = grown
     trunk = [entry["heldout"]["loss"] for entry in log if "heldout" in entry]

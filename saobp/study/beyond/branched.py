@@ -63,9 +63,10 @@ def grow(
     for step in range(chosen.every, recipe.steps + 1, chosen.every):
         part = replace(recipe, steps=step, warmup=min(recipe.warmup, step))
         _, log = train(study, model, "original", seed, part, text, folder)
-        if heldout.curve(log)[-1]["loss"] < chosen.below:
+        last = heldout.curve(log)[-1]  # of a trunk that is there already, later than this step
+        if last["loss"] < chosen.below:
             break
-    return step, log
+    return last["step"], log
 
 
 def branch(
@@ -95,7 +96,8 @@ def run(study: Study, model: str, seed: int, chosen: Branched, path: Path, folde
     metrics = {"start": start, "trunk": heldout.summary(log), "branches": branches}
     departures = [{"matter": "study", "ours": "branches of one trunk that has started to learn", "paper": None}]
     data = corpora.provenance(text.source, text.text, text.held_out)
-    return record.save(path, metrics, data=data, departures=departures)
+    precision = metrics["trunk"]["sittings"][-1]["device"]["precision"]
+    return record.save(path, metrics, data=data, departures=departures, precision=precision)
 
 
 def records_of(chosen: Branched) -> Iterator[tuple[str, plan.Make]]:

@@ -45,11 +45,12 @@ def seed_gaps(
 
 
 def branch_gaps(runs: Iterable[Record], sides: Sequence[str] = SIDES) -> dict[Any, float]:
-    """Return a branch's held-out loss (nats per token) minus that of another of its trunk, by the trunk's seed."""
+    """Return a branch's held-out loss (nats per token) minus another's, by the seed of each trunk that has both."""
     gaps = {}
     for run in runs:
         ends = {branch["algorithm"]: branch["held_out"] for branch in run["metrics"]["branches"]}
-        gaps[run["parameters"]["seed"]] = ends[sides[0]] - ends[sides[1]]
+        if ends.keys() >= {*sides}:
+            gaps[run["parameters"]["seed"]] = ends[sides[0]] - ends[sides[1]]
     return gaps
 
 

@@ -10,10 +10,12 @@ from saobp.measure import gtd_and_entropy
 from saobp.study.beyond import strengths
 from saobp.study.setup import tracked
 from saobp.study.setup.labels import ATTENTION_MEASURES
+from saobp.study.setup.schema import Record
 from saobp.study.statistics import Estimate, mean_interval
 from saobp.study.statistics.seeds import Read, seed_gaps
 
 STUDY = "narrow"
+FRESH = "scratch"  # the planned study, of the same models on seeds that none had seen
 HALF = 0.5  # of a ratio of column sums
 
 
@@ -43,6 +45,21 @@ def difference(measure: str, name: str = "high", against: str = "original", task
     own = tracked.select(STUDY, "attention", **({"task": task} if task else {}))
     read: Read = lambda run: run["metrics"]["matrices"]["refined"]["overall"][measure]  # noqa: E731
     return mean_interval([*seed_gaps(own, read, (name, against)).values()])
+
+
+def fresh(measure: str, layer: int | None = None) -> Estimate:
+    """Return High − Original on the fresh seeds, the mean over all tasks; of all layers, or of one (from 0)."""
+
+    def read(run: Record) -> float:
+        found = run["metrics"]["matrices"]["refined"]
+        return found["overall"][measure] if layer is None else float(np.mean(found[measure][layer]))
+
+    return mean_interval([*seed_gaps(tracked.select(FRESH, "attention"), read).values()])
+
+
+def layers() -> range:
+    """Return the layers of the encoders of the fresh seeds."""
+    return range(len(tracked.select(FRESH, "attention")[0]["metrics"]["matrices"]["refined"]["gtd"]))
 
 
 @cache

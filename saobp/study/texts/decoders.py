@@ -18,9 +18,9 @@ def run(algorithm: str) -> dict[str, Any]:
     return tracked.metrics(STUDY, "decoder", algorithm=algorithm)[0]
 
 
-def difference(name: str = "high", against: str = "original") -> Estimate:
+def difference(name: str = "high", against: str = "original", study: str = STUDY) -> Estimate:
     """Return an algorithm's log perplexity on held-out text minus another's, in nats per token, seed by seed."""
-    gaps = seed_gaps(tracked.select(STUDY, "decoder"), metric("perplexity"), (name, against), log=True)
+    gaps = seed_gaps(tracked.select(study, "decoder"), metric("perplexity"), (name, against), log=True)
     return mean_interval([*gaps.values()])
 
 

@@ -7,8 +7,6 @@ from saobp.study.beyond import plan
 from saobp.study.beyond.plan import Planned, Primary
 from saobp.study.statistics import Estimate, level_at
 
-WAITING = ("retrofit", "scratch", "branched", "decoders")  # without a run yet; retrofit once it has none
-
 
 def study(name: str) -> Planned:
     """Return a planned study by its name in the plan."""
@@ -49,8 +47,9 @@ def outcome(found: Estimate | None, primary: Primary) -> str:
 
 
 def widened(found: Estimate, primary: Primary) -> Estimate:
-    """Return the measurement with the interval at the level of its analysis (as it is without an error behind it)."""
-    if found.error is None:
+    """Return a measurement, its interval at the level of its analysis; between two, or without an error, as it is."""
+    level = level_at(primary.analyses, min(found.seeds, primary.seeds))
+    if found.error is None or level is None:
         return found
-    reach = found.error.reach(level_at(primary.analyses, min(found.seeds, primary.seeds)))
+    reach = found.error.reach(level)
     return replace(found, low=found.value - reach, high=found.value + reach)

@@ -10,7 +10,7 @@ from saobp.study.beyond import strengths
 from saobp.study.setup import tracked
 from saobp.study.setup.sizes_and_strengths import SIZES
 from saobp.study.statistics import Estimate, mean_interval, trajectories
-from saobp.study.statistics.seeds import metric, seed_gaps
+from saobp.study.statistics.seeds import branch_gaps, metric, seed_gaps
 from saobp.study.statistics.trajectories import STARTED
 from saobp.study.tables import losses
 from saobp.study.texts.attention import STUDY
@@ -42,6 +42,18 @@ def gaps(study: str = STUDY) -> dict[str, Estimate]:
 def by_seed(name: str) -> dict[int, float]:
     """Return an algorithm's held-out loss minus Original's of each seed, in nats."""
     return seed_gaps(tracked.select(STUDY, "pretrain"), metric("perplexity"), (name, "original"), log=True)
+
+
+def branches(name: str = "high") -> Estimate:
+    """Return the held-out loss of an algorithm's branches minus that of Original's of the same trunks, in nats."""
+    return mean_interval([*branch_gaps(tracked.select("branched", "branched"), (name, "original")).values()])
+
+
+def later_start(study: str) -> Estimate:
+    """Return by which factor High starts to learn later than Original, seed by seed (geometric mean)."""
+    starts = encoders(study).pivot(index="seed", columns="algorithm", values="start")
+    found = mean_interval(np.log(starts["high"] / starts["original"]).dropna().tolist())
+    return Estimate(*np.exp([found.value, found.low, found.high]).tolist(), found.seeds)
 
 
 @cache

@@ -11,7 +11,7 @@ from saobp.study.setup import paths, records, tracked, typed_by_hand
 from saobp.study.setup.tasks_and_metrics import PUBLISHED_ROWS
 from saobp.study.tables import context
 
-STUDIES = ("narrow", "laptop", "stories", "hops", "retrofit")
+STUDIES = ("narrow", "laptop", "stories", "hops", "retrofit", "scratch", "branched", "decoders")
 WHAT = {"strengths": "encoders at other strengths", "larger": "larger encoders", "multihop": "encoders for known hops"}
 
 
@@ -22,6 +22,8 @@ def table() -> pd.DataFrame:
         found = tracked.study(name)
         for stage, what in (("pretrain", "encoders"), ("decoder", "decoders")):
             rows.append((name, what, *_size([run["metrics"] for run in records.select(found, stage)])))
+        runs = [part for run in records.select(found, "branched") for part in _parts(run["metrics"])]
+        rows.append((name, "trunks and branches", *_size(runs)))
         tuned = [scores for run in records.select(found, "finetune") for scores in run["metrics"]["tasks"].values()]
         for runs in (tuned, records.select(found, "retrofit")):
             rows.append((name, "fine-tuned tasks", *_size([run | {"steps": 0} for run in runs])))
@@ -31,6 +33,13 @@ def table() -> pd.DataFrame:
             rows.append((name, what, *_size([end | {"steps": end["step"]} for end in ends])))
     columns = ["study", "what", "runs", "steps", "hours"]
     return pd.DataFrame([row for row in rows if row[2]], columns=columns)
+
+
+def _parts(metrics: dict[str, Any]) -> list[dict[str, Any]]:
+    """A trunk and its branches, each with its own steps and seconds."""
+    trunk = metrics["trunk"]
+    begun = [{key: branch[key] - trunk[key] for key in ("steps", "seconds")} for branch in metrics["branches"]]
+    return [trunk, *begun]
 
 
 def _size(measured: Sequence[dict[str, Any]]) -> tuple[int, int, float]:

@@ -104,8 +104,9 @@ def branches(studies: Studies) -> list[Measurement]:
         model = runs[0]["parameters"]["model"]
         found = measured(study, model, mean_interval([*branch_gaps(runs).values()]), **facts)
         rows.append(found.at_reading(plan.studies()["branched"].primary.analyses))
-        control = mean_interval([*branch_gaps(runs, ("uniform", "original")).values()])
-        rows.append(measured(study, model, control, "Uniform − Original", aside=True, **facts))
+        if control := branch_gaps(runs, ("uniform", "original")):
+            found = mean_interval([*control.values()])
+            rows.append(measured(study, model, found, "Uniform − Original", aside=True, **facts))
     return rows
 
 
