@@ -56,7 +56,8 @@ def serve(listener: socket.socket) -> None:
     """Fork for each who asks, until the end of standard input: until nobody is left who could ask."""
     sys.modules["tqdm.autonotebook"] = import_module("tqdm.notebook")  # bars as in a kernel, not as in a terminal
     for found in pkgutil.walk_packages(import_module("saobp").__path__, "saobp."):
-        import_module(found.name)
+        with contextlib.suppress(ModuleNotFoundError):  # of the kernels, where there is no Triton
+            import_module(found.name)
     for name in ALSO:
         import_module(name)
     import_module("pandas").set_option("display.max_columns", 20)  # as in a kernel too
