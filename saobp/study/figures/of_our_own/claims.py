@@ -22,6 +22,7 @@ from saobp.study.verdicts.outcomes import (
 COLOURS = {SUPPORTED: "#009E73", CONTRADICTED: "#D55E00", NO_EFFECT: "#0072B2", IMPRECISE: "0.5", NOT_RUN: "0.75"}
 LINEAR, FAR = 2.0, 100.0  # margins up to which the axis is linear, and at which it ends
 ROW, PART = 0.09, 0.026  # inches per claim, and per measurement of it
+MOST = 12  # measurements of a claim that have a line of their own; more stand closer
 WORDS = 0.09  # inches of a claim's words above its marks
 DIAMOND = "D"  # printed numbers alone
 TICKS = (-100, -10, -2, -1, 0, 1, 2, 10, 100)
@@ -57,11 +58,12 @@ def plot(frame: pd.DataFrame, width: float = style.PAGE) -> Figure:
     outcomes, side = frame.drop_duplicates(["claim", "study"])["outcome"], width >= style.NARROW
     shown = frame if side else frame[frame["decides"] & (frame["outcome"] != NOT_RUN)]
     words, row = (0, ROW) if side else (WORDS, ROW - 0.03)
-    heights = (words + row + PART * shown.groupby("claim", sort=False).size()).cumsum()
+    lines = shown.groupby("claim", sort=False).size().clip(upper=MOST)
+    heights = (words + row + PART * lines).cumsum()
     figure = style.new_figure(width, 1.0 + heights.iloc[-1])
     ax = _axes(figure, heights.iloc[-1])
-    for (_, parts), bottom in zip(shown.groupby("claim", sort=False), heights):
-        top = bottom - row - PART * len(parts)
+    for (_, parts), bottom, count in zip(shown.groupby("claim", sort=False), heights, lines):
+        top = bottom - row - PART * count
         ax.axhline(bottom, color="0.9", lw=0.4)
         _row(ax, top, bottom, parts)
         where = (-0.01, (top + bottom) / 2) if side else (0.01, top - words / 2)
