@@ -31,6 +31,23 @@ def products(mean, given, found, length, depth, heads, g_sequence, g_head, g_row
 
 
 @triton.jit
+def before_and_after(
+    k, q, rows, load, hidden, real, sums, normalisers, top, wild, scale, change, slope, height, length,
+    STEPS: tl.constexpr, RAGGED: tl.constexpr, PADDED: tl.constexpr, OWN: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """Attention, one over messages, refined probabilities and the messages' changes of a tile (key, query)."""
+    before = load_numbers(sums, rows, length, float("inf"), RAGGED)[None, :]
+    after = load_numbers(normalisers, rows, length, float("inf"), RAGGED)[None, :]
+    changes = changes_of(rows, real, length, change, PADDED)[None, :]
+    scores = tl.dot(k, tl.trans(q), input_precision=PRECISION) * scale
+    if PADDED or RAGGED:
+        scores += hidden
+    attention = tl.exp2(scores - before)
+    once = over(1 + changes * attention, slope, height, STEPS)
+    return attention, once, refined_of(scores, attention, once, load, after, top, wild, OWN), changes
+
+
+@triton.jit
 def to_values(
     query, key, value, given, real, query_bits, key_bits, sums, loads, normalisers, dots, heard, out,
     scale, nats, change, slope, height, length, width, depth, heads, threshold, kept,
@@ -54,16 +71,11 @@ def to_values(
         rows = start + tl.arange(0, QUERIES)
         q = load_rows(queries, q_row, rows, length, width, WIDTH, RAGGED)
         g = load_rows(gradients, g_row, rows, length, depth, DEPTH, RAGGED)
-        before = load_numbers(sums + first, rows, length, float("inf"), RAGGED)[None, :]
-        after = load_numbers(normalisers + first, rows, length, float("inf"), RAGGED)[None, :]
         dot = load_numbers(dots + first, rows, length, 0.0, RAGGED)[None, :]
-        changes = changes_of(rows, real, length, change, PADDED)[None, :]
-        scores = tl.dot(k, tl.trans(q), input_precision=PRECISION) * scale
-        if PADDED or RAGGED:
-            scores += hidden
-        attention = tl.exp2(scores - before)
-        once = over(1 + changes * attention, slope, height, STEPS)
-        refined = refined_of(scores, attention, once, load, after, top, wild, OWN)
+        _, _, refined, _ = before_and_after(
+            k, q, rows, load, hidden, real, sums + first, normalisers + first, top, wild, scale, change, slope, height,
+            length, STEPS, RAGGED, PADDED, OWN, PRECISION,
+        )  # fmt: skip
         lost += tl.sum(refined * dot, 1)
         if DROPS:
             asking = load_numbers(query_bits + first, rows, length, 0, RAGGED)[None, :]
@@ -99,16 +111,11 @@ def to_keys(
         rows = start + tl.arange(0, QUERIES)
         q = load_rows(queries, q_row, rows, length, width, WIDTH, RAGGED)
         g = load_rows(gradients, g_row, rows, length, depth, DEPTH, RAGGED)
-        before = load_numbers(sums + first, rows, length, float("inf"), RAGGED)[None, :]
-        after = load_numbers(normalisers + first, rows, length, float("inf"), RAGGED)[None, :]
         dot = load_numbers(dots + first, rows, length, 0.0, RAGGED)[None, :]
-        changes = changes_of(rows, real, length, change, PADDED)[None, :]
-        scores = tl.dot(k, tl.trans(q), input_precision=PRECISION) * scale
-        if PADDED or RAGGED:
-            scores += hidden
-        attention = tl.exp2(scores - before)
-        once = over(1 + changes * attention, slope, height, STEPS)
-        refined = refined_of(scores, attention, once, load, after, top, wild, OWN)
+        attention, once, refined, changes = before_and_after(
+            k, q, rows, load, hidden, real, sums + first, normalisers + first, top, wild, scale, change, slope, height,
+            length, STEPS, RAGGED, PADDED, OWN, PRECISION,
+        )  # fmt: skip
         through = tl.dot(v, tl.trans(g), input_precision=PRECISION)
         if DROPS:
             asking = load_numbers(query_bits + first, rows, length, 0, RAGGED)[None, :]
