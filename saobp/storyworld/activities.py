@@ -4,28 +4,23 @@
 the past tense that continues "Anna ..." or "She ...".
 """
 
-# ruff: noqa: SIM905  a list of words reads better as text
-
 from random import Random
 
 from saobp.storyworld import lexicon
 
 ACTIVITIES = {
-    "making tea": """filled the kettle with cold water|put the kettle on the stove
-        |waited until the water boiled|poured the boiling water over the tea leaves
-        |added milk and a spoon of sugar|drank the hot tea by the window""",
-    "baking bread": """mixed flour, water and yeast in a bowl|kneaded the dough on the table
-        |left the dough to rise|shaped the risen dough into a loaf|slid the loaf into the oven
-        |took the brown loaf out and let it cool""",
-    "cooking {food} soup": """bought {a_food} at the market|peeled the {food} with a knife
-        |cut it into small pieces|dropped the pieces into the pot|stirred the soup until it was thick
-        |served the soup with fresh bread""",
+    "making tea": """filled the kettle with cold water|put the kettle on the stove|waited until the water boiled
+        |poured the boiling water over the tea leaves|added milk and a spoon of sugar
+        |drank the hot tea by the window""",
+    "baking bread": """mixed flour, water and yeast in a bowl|kneaded the dough on the table|left the dough to rise
+        |shaped the risen dough into a loaf|slid the loaf into the oven|took the brown loaf out and let it cool""",
+    "cooking {food} soup": """bought {a_food} at the market|peeled the {food} with a knife|cut it into small pieces
+        |dropped the pieces into the pot|stirred the soup until it was thick|served the soup with fresh bread""",
     "painting the {object}": """spread old newspapers on the floor|sanded the {object} until it was smooth
         |opened a tin of {colour} paint|dipped the brush into the paint|covered the {object} with a thin coat
         |washed the brush and waited for the paint to dry""",
-    "posting a letter": """took a clean sheet of paper|wrote a long letter to {her} cousin
-        |folded the sheet twice|put it into an envelope|stuck a stamp on the envelope
-        |dropped it into the letter box""",
+    "posting a letter": """took a clean sheet of paper|wrote a long letter to {her} cousin|folded the sheet twice
+        |put it into an envelope|stuck a stamp on the envelope|dropped it into the letter box""",
     "planting a tree": """chose a sunny place in the garden|dug a deep hole with a spade
         |set the young {plant} in the hole|filled the hole with earth|pressed the earth down with {her} boots
         |watered the roots with a full can""",
@@ -33,25 +28,19 @@ ACTIVITIES = {
         |washed them in warm soapy water|rinsed them until the water ran clear|hung them on the line to dry
         |ironed the dry shirts""",
     "taking the train to {town}": """looked up the times of the trains|packed a small suitcase
-        |walked to the station|bought a ticket to {town}|found a seat beside the window
-        |got off the train in {town}""",
+        |walked to the station|bought a ticket to {town}|found a seat beside the window|got off the train in {town}""",
     "mending a bicycle": """turned the bicycle upside down|took off the front wheel|pulled out the flat tube
         |found the hole and glued a patch on it|pumped air into the tube|put the wheel back and rode away""",
     "going fishing": """dug up worms behind the barn|carried the rod down to the lake|put a worm on the hook
-        |threw the line far into the water|felt a strong pull on the line
-        |lifted a shining fish into the boat""",
-    "making a fire": """collected dry twigs in the forest|built a ring of stones
-        |piled the twigs inside the ring|lit a match under the twigs|blew gently until the flames rose
-        |laid a heavy log on the fire""",
+        |threw the line far into the water|felt a strong pull on the line|lifted a shining fish into the boat""",
+    "making a fire": """collected dry twigs in the forest|built a ring of stones|piled the twigs inside the ring
+        |lit a match under the twigs|blew gently until the flames rose|laid a heavy log on the fire""",
     "visiting the library": """walked up the steps of the library|asked where the books on {topic} were
-        |searched the long shelf|found a thick book on {topic}|showed {her} card at the desk
-        |carried the book home""",
-    "bathing the {animal}": """filled the tub with warm water|lifted the {animal} into the tub
-        |rubbed soap into its coat|rinsed the foam away|dried the {animal} with a towel
-        |let the clean {animal} run into the garden""",
-    "sewing {a_clothes}": """measured {her} arms and shoulders|drew the pattern on brown paper
-        |cut the {colour} cloth|threaded the needle|stitched the pieces together
-        |tried on the new {clothes} in front of the mirror""",
+        |searched the long shelf|found a thick book on {topic}|showed {her} card at the desk|carried the book home""",
+    "bathing the {pet}": """filled the tub with warm water|lifted the {pet} into the tub|rubbed soap into its coat
+        |rinsed the foam away|dried the {pet} with a towel|let the clean {pet} run into the garden""",
+    "sewing {a_sewn}": """measured {her} arms and shoulders|drew the pattern on brown paper|cut the {colour} cloth
+        |threaded the needle|stitched the pieces together|tried on the new {sewn} in front of the mirror""",
     "building a kite": """tied two thin sticks into a cross|stretched paper over the sticks
         |glued the edges of the paper|fixed a long tail to it|ran across the meadow against the wind
         |watched the kite climb into the sky""",
@@ -62,24 +51,22 @@ ACTIVITIES = {
         |tuned the {instrument}|bowed to the crowd|played a difficult piece without a mistake
         |received flowers from the mayor""",
     "making apple juice": """climbed the ladder into the apple tree|picked a basket of ripe apples
-        |washed the apples|crushed them in the press|caught the juice in a jug
-        |poured the juice into clean bottles""",
-    "moving house": """wrapped the plates in newspaper|packed everything into boxes
-        |labelled every box with a pen|loaded the boxes onto a truck|drove the truck to the new flat
-        |unpacked the boxes until midnight""",
+        |washed the apples|crushed them in the press|caught the juice in a jug|poured the juice into clean bottles""",
+    "moving house": """wrapped the plates in newspaper|packed everything into boxes|labelled every box with a pen
+        |loaded the boxes onto a truck|drove the truck to the new flat|unpacked the boxes until midnight""",
     "climbing a mountain": """studied the map at breakfast|laced up {her} strong boots
         |followed the path through the woods|crossed a stream on a log|reached the top at noon
         |looked down at the tiny roofs of {town}""",
     "growing beans": """soaked the beans overnight|pressed them into small pots of soil
         |put the pots on a sunny sill|watered them each morning|saw the first green leaves
         |moved the young plants into the garden""",
-    "cleaning the room": """picked the toys up from the floor|made the bed|dusted the shelves
-        |swept under the bed|mopped the wooden boards|opened the window to let in fresh air""",
+    "cleaning the room": """picked the toys up from the floor|made the bed|dusted the shelves|swept under the bed
+        |mopped the wooden boards|opened the window to let in fresh air""",
     "taking a photograph": """looked for a pretty view|set up the tripod|screwed the camera onto it
         |focused the lens|pressed the button|printed the picture and framed it""",
     "making pottery": """kneaded a lump of wet clay|threw the clay onto the wheel
-        |shaped a tall vase with both hands|let the vase dry for a week
-        |painted {colour} leaves around its neck|fired it in the hot kiln""",
+        |shaped a tall vase with both hands|let the vase dry for a week|painted {colour} leaves around its neck
+        |fired it in the hot kiln""",
     "catching a bus": """heard the alarm clock ring|jumped out of bed|ate a piece of toast in a hurry
         |ran to the bus stop|waved at the driver|sat down out of breath in the last row""",
     "making jam": """picked ripe berries in the woods|removed the stems|weighed the berries and the sugar
@@ -108,9 +95,8 @@ ACTIVITIES = {
     "going to a wedding": """found the invitation in the post|bought a gift wrapped in {colour} paper
         |wore {her} best clothes|cried a little during the vows|threw rice at the couple
         |danced until the band went home""",
-    "finding a lost {animal}": """noticed that the {animal} was gone|searched the whole garden
-        |asked the people next door|pinned a note to every tree|heard a soft noise behind the shed
-        |carried the frightened {animal} home""",
+    "finding a lost {pet}": """noticed that the {pet} was gone|searched the whole garden|asked the people next door
+        |pinned a note to every tree|heard a soft noise behind the shed|carried the frightened {pet} home""",
     "rowing across the lake": """pushed the boat into the water|stepped carefully aboard
         |took the oars in both hands|rowed with steady strokes|tied the boat to the pier on the other side
         |rested in the grass""",
@@ -119,25 +105,40 @@ ACTIVITIES = {
         |hung the painting and stepped back""",
 }
 STEPS = {name: [" ".join(step.split()) for step in text.split("|")] for name, text in ACTIVITIES.items()}
-PETS = "dog cat rabbit goat pony lamb puppy kitten donkey goose duck parrot".split()
-SEWN = "shirt jacket skirt vest cloak gown blouse coat apron dress".split()
-INSTRUMENTS = "violin guitar piano trumpet flute harp drum organ accordion banjo fiddle horn".split()
+SLOTS = ("food", "object", "colour", "plant", "topic", "pet", "sewn", "instrument", "town")
 
 
-def telling(random: Random, activity: str, male: bool) -> tuple[str, list[str]]:
-    """Return the title and the steps of an activity with its slots filled for one person."""
-    fields = {
-        "food": lexicon.draw(random, lexicon.FOODS),
-        "object": lexicon.draw(random, lexicon.OBJECTS),
-        "colour": lexicon.draw(random, lexicon.COLOURS),
-        "plant": lexicon.draw(random, lexicon.PLANTS),
-        "topic": lexicon.draw(random, lexicon.TOPICS),
-        "animal": lexicon.draw(random, PETS),
-        "clothes": lexicon.draw(random, SEWN),
-        "instrument": lexicon.draw(random, INSTRUMENTS),
-        "town": lexicon.draw(random, lexicon.TOWNS),
-        "her": "his" if male else "her",
-    }
+def telling(random: Random, who: str) -> tuple[str, list[str]]:
+    """Return the title and the steps of an activity with its slots filled for one person, He or She."""
+    activity = random.choice(list(ACTIVITIES))
+    fields = {slot: lexicon.draw(random, slot) for slot in SLOTS}
     fields |= {f"a_{slot}": lexicon.article(word) for slot, word in fields.items()}
-    steps = [step.format(**fields) for step in STEPS[activity]]
-    return activity.format(**fields), steps
+    fields["her"] = "his" if who == "He" else "her"
+    return activity.format(**fields), [step.format(**fields) for step in STEPS[activity]]
+
+
+def hellaswag(random: Random, index: int) -> dict:
+    """Return a step or two of an activity, and four endings, other steps of it, of which one is the next (HellaSwag).
+
+    The first step is no ending, since it never is the next one: that would give it away.
+    """
+    position, (name, who) = index % 4, lexicon.person(random)
+    title, steps = telling(random, who)
+    now = random.randrange(1, len(steps))
+    told = range(0 if now <= 2 else now - 1, now)
+    endings = random.sample([steps[i] for i in range(1, len(steps)) if i != now and i not in told], 3)
+    endings.insert(position, steps[now])
+    so_far = " ".join(f"{who if i > told[0] else name} {steps[i]}." for i in told)
+    return {
+        "ind": 0,
+        "activity_label": title,
+        "ctx_a": so_far,
+        "ctx_b": who,
+        "ctx": f"{so_far} {who}",
+        "endings": [f"{ending}." for ending in endings],
+        "source_id": "",
+        "split": "",
+        "split_type": "indomain",
+        "label": str(position),
+        "hops": 0,
+    }

@@ -12,7 +12,9 @@ from random import Random
 from saobp.storyworld import lexicon
 from saobp.storyworld.world import RELATIONS, Fact, Puzzle, Step
 
-_TOWNS = frozenset(lexicon.TOWNS)
+_TOWNS = frozenset(lexicon.WORDS["town"])
+# A name, or possessives upon a name, may take another 's; a longer phrase would be ambiguous.
+_POSSESSIVE = re.compile(r"\w+('s \w+)*")
 
 FACTS = {
     "kin": ("{s}'s {w} is {o}.", "{o} is {s}'s {w}.", "{o} is the {w} of {s}."),
@@ -109,25 +111,19 @@ def named(kind: str, word: str, definite: bool = False) -> str:
     return lexicon.article(word) if kind == "job" else word
 
 
-def capitalized(sentence: str) -> str:
-    """Return a sentence with a capital first letter."""
-    return sentence[0].upper() + sentence[1:]
-
-
-def _words(relation: str, word: str) -> dict[str, str]:
+def _words(said: Step | Fact) -> dict[str, str]:
     """Return the template's words for a kinship or a verb."""
-    if relation == "social":
-        third, participle = lexicon.SOCIAL[word]
-        return {"b": word, "t": third, "p": participle}
+    word = said.word
+    if said.relation == "social":
+        return {"b": word, "t": lexicon.third(word), "p": lexicon.past(word)}
     return {"w": word}
 
 
-def fact_sentence(random: Random, fact: Fact, templates: dict[str, tuple[str, ...]] = FACTS) -> str:
-    """State a fact."""
-    subject_kind, object_kind = RELATIONS[fact.relation]
-    fields = _words(fact.relation, fact.word)
-    fields |= {"s": named(subject_kind, fact.subject), "o": named(object_kind, fact.object)}
-    return capitalized(random.choice(templates[fact.relation]).format(**fields))
+def fact_sentence(random: Random, fact: Fact, templates: tuple[str, ...]) -> str:
+    """State a fact by one of some templates."""
+    kinds = RELATIONS[fact.relation]
+    fields = {"s": named(kinds[0], fact.subject), "o": named(kinds[1], fact.object)}
+    return lexicon.capitalized(random.choice(templates).format(**fields, **_words(fact)))
 
 
 def story_sentences(random: Random, puzzle: Puzzle, *, terse: bool = False) -> list[str]:
@@ -137,62 +133,36 @@ def story_sentences(random: Random, puzzle: Puzzle, *, terse: bool = False) -> l
     """
     sentences = []
     for index, fact in enumerate(puzzle.facts()):
-        decoy = puzzle.hops == 1 and index == puzzle.broken
-        templates = DECOYS if decoy else FACTS
-        if terse:
-            templates = {relation: forms[:1] for relation, forms in templates.items()}
-        sentences.append(fact_sentence(random, fact, templates))
+        decoy = len(puzzle.steps) == 1 and index == puzzle.broken
+        templates = (DECOYS if decoy else FACTS)[fact.relation]
+        sentences.append(fact_sentence(random, fact, templates[:1] if terse else templates))
     random.shuffle(sentences)
     return sentences
 
 
-def description(random: Random, steps: tuple[Step, ...], start: str) -> str:
-    """Describe the entity that steps lead to from a start: "the thing owned by Anna's brother"."""
-    text = named(steps[0].source, start, definite=True) if steps else start
-    bare = True  # a name, or possessives upon a name, may take another 's; a longer phrase would be ambiguous
+def description(random: Random, start: str, steps: tuple[Step, ...]) -> str:
+    """Describe the entity that steps lead to from a noun phrase: "the thing owned by Anna's brother"."""
     for step in steps:
-        if step.name == "kin" and bare and step.source == "person" and random.random() < 0.7:
-            text = f"{text}'s {step.word}"
+        if step.name == "kin" and _POSSESSIVE.fullmatch(start) and random.random() < 0.7:
+            start = f"{start}'s {step.word}"
         else:
-            text = random.choice(DESCRIPTIONS[step.name]).format(x=text, **_words(step.relation, step.word))
-            bare = False
-    return text
+            start = random.choice(DESCRIPTIONS[step.name]).format(x=start, **_words(step))
+    return start
 
 
-def _fields(random: Random, steps: tuple[Step, ...], start: str, answer: str) -> dict[str, str]:
-    """Return everything that a question's or statement's template may name."""
+def said(
+    random: Random, templates: dict[str, tuple[str, ...]], steps: tuple[Step, ...], start: str, end: str = "?"
+) -> str:
+    """Ask for the end of a chain by one of `QUESTIONS`, or name it by one of `STATEMENTS` or `YES_NO`."""
     last = steps[-1]
-    inner = description(random, steps[:-1], start) if steps[:-1] else named(last.source, start, definite=True)
-    fields = _words(last.relation, last.word)
-    fields |= {"x": inner, "a": named(last.target, answer)}
+    template = random.choice(templates[last.name])
+    inner = description(random, named(steps[0].source, start, definite=True), steps[:-1])
+    fields = {"x": inner, "a": named(last.target, end), **_words(last)}
     if last.name in DESCRIPTIONS:
         fields["d"] = random.choice(DESCRIPTIONS[last.name]).format(**fields)
-        if last.name == "kin" and _possessive(inner) and random.random() < 0.7:
+        if last.name == "kin" and _POSSESSIVE.fullmatch(inner) and random.random() < 0.7:
             fields["d"] = f"{inner}'s {last.word}"
-    return fields
-
-
-def _possessive(phrase: str) -> bool:
-    """Say whether a phrase is a name or possessives upon a name."""
-    return re.fullmatch(r"\w+('s \w+)*", phrase) is not None
-
-
-def question(random: Random, steps: tuple[Step, ...], start: str) -> str:
-    """Ask for the entity at the end of a chain."""
-    template = random.choice(QUESTIONS[steps[-1].name])
-    return capitalized(template.format(**_fields(random, steps, start, "?")))
-
-
-def statement(random: Random, steps: tuple[Step, ...], start: str, answer: str) -> str:
-    """State that a chain ends at `answer`."""
-    template = random.choice(STATEMENTS[steps[-1].name])
-    return capitalized(template.format(**_fields(random, steps, start, answer)))
-
-
-def yes_no(random: Random, steps: tuple[Step, ...], start: str, answer: str) -> str:
-    """Ask whether a chain ends at `answer`; lower case and no question mark, as BoolQ has it."""
-    template = random.choice(YES_NO[steps[-1].name])
-    return template.format(**_fields(random, steps, start, answer))
+    return lexicon.capitalized(template.format(**fields))
 
 
 def length(text: str) -> int:

@@ -7,37 +7,8 @@ so that a language model meets many-hop dependencies in plain text too.
 from random import Random
 
 from saobp.storyworld import activities, language, lexicon, world
+from saobp.storyworld.lexicon import WORDS, article, capitalized, draw, past, plural
 
-_LISTS = {
-    "food": lexicon.FOODS,
-    "dish": lexicon.DISHES,
-    "fabric": lexicon.FABRICS,
-    "season": lexicon.SEASONS,
-    "animal": lexicon.ANIMALS,
-    "plant": lexicon.PLANTS,
-    "place": lexicon.LANDMARKS,
-    "time": lexicon.TIMES,
-    "day": lexicon.DAYS,
-    "weather": lexicon.WEATHER,
-    "adverb": lexicon.ADVERBS,
-    "trait": lexicon.TRAITS,
-    "job": lexicon.JOBS,
-    "topic": lexicon.TOPICS,
-    "event": lexicon.EVENTS,
-    "tool": lexicon.TOOLS,
-    "clothes": lexicon.CLOTHES,
-    "material": lexicon.MATERIALS,
-    "number": lexicon.NUMBERS,
-    "object": lexicon.OBJECTS,
-    "quality": lexicon.QUALITIES,
-    "colour": lexicon.COLOURS,
-    "town": lexicon.TOWNS,
-    "good": lexicon.MOODS_GOOD,
-    "bad": lexicon.MOODS_BAD,
-    "act": lexicon.ACTIONS,
-    "motion": lexicon.MOTIONS,
-    "speech": lexicon.SPEECH,
-}
 # Sentences about a person: "{name}" or a pronoun begins them.
 PERSON_SCENES = """{who} {act_ed} the {quality} {object} {adverb}.
 {who} {motion_ed} to the {place} on {day}.
@@ -96,8 +67,6 @@ At last, {who} went home and slept.
 That {time}, {who} felt {bad} and {bad2}.
 After the {event}, {who} was {good} again.
 {who} never forgot that {weather} {time}.""".splitlines()
-
-
 HEADINGS = """The {quality} {object} of {town}
 The {job} and the {animal}
 {topic} in {town}
@@ -116,66 +85,53 @@ class Words(dict):
     def __missing__(self, slot: str) -> str:
         """Draw a word for a slot; the same slot keeps its word."""
         if slot.startswith(("a_", "A_")):
-            word = lexicon.article(self[slot[2:]])
-            return word if slot[0] == "a" else language.capitalized(word)
+            word = article(self[slot[2:]])
+            return word if slot[0] == "a" else capitalized(word)
         if slot[0].isupper():
-            return language.capitalized(self[slot.lower()])
-        return self._inflected(slot)
-
-    def _inflected(self, slot: str) -> str:
+            return capitalized(self[slot.lower()])
         stem = slot.rstrip("2")
-        if stem.endswith("_ed"):
-            word = lexicon.past(lexicon.draw(self.random, _LISTS[stem[:-3]]))
-        elif stem in _LISTS:
-            word = lexicon.draw(self.random, _LISTS[stem])
-        else:
-            word = lexicon.plural(lexicon.draw(self.random, _LISTS[stem[:-1]]))
-        if slot != stem and word == self.get(stem):
-            return self._inflected(slot)  # "warm and warm": draw again
-        return self.setdefault(slot, word)
+        while True:
+            if stem.endswith("_ed"):
+                word = past(draw(self.random, stem[:-3]))
+            else:
+                word = draw(self.random, stem) if stem in WORDS else plural(draw(self.random, stem[:-1]))
+            if slot == stem or word != self.get(stem):  # not "warm and warm"
+                return self.setdefault(slot, word)
 
 
 def scene(random: Random, templates: list[str] = SCENES, **fixed: str) -> str:
     """Fill one template with words of the lexicon."""
-    return language.capitalized(random.choice(templates).format_map(Words(random, **fixed)))
+    return capitalized(random.choice(templates).format_map(Words(random, **fixed)))
 
 
 def story(random: Random) -> str:
     """Tell one story of about 5 to 10 sentences."""
     kind = random.random()
-    if kind < 0.5:
-        return " ".join(_facts(random))
-    return " ".join(_activity(random) if kind < 0.75 else _day(random))
-
-
-def _person(random: Random) -> tuple[str, bool]:
-    male = random.random() < 0.5
-    return lexicon.draw(random, lexicon.MALE if male else lexicon.FEMALE), male
+    return " ".join((_facts if kind < 0.5 else _activity if kind < 0.75 else _day)(random))
 
 
 def _facts(random: Random) -> list[str]:
     """State the facts of a puzzle among a few scenes; then, half of the time, what follows from them."""
     hops = random.choice((1, 1, 2, 2, 3, 4))
     chains = random.choice({1: (5, 6, 7), 2: (3, 4), 3: (2, 3), 4: (2,)}[hops])
-    puzzle, _ = world.draw_puzzle(random, world.draw_steps(random, hops), chains)
+    puzzle = world.draw_puzzle(random, world.draw_steps(random, hops), chains)
     sentences = language.story_sentences(random, puzzle)
     for _ in range(random.randrange(3)):
         sentences.insert(random.randrange(len(sentences) + 1), scene(random))
     if random.random() < 0.5:
         chain = random.randrange(chains)
         start, end = puzzle.layers[0][chain], puzzle.layers[-1][chain]
-        sentences.append(language.statement(random, puzzle.steps, start, end))
+        sentences.append(language.said(random, language.STATEMENTS, puzzle.steps, start, end))
     return sentences
 
 
 def _activity(random: Random) -> list[str]:
     """Tell an everyday activity in order, with a scene before it or an ending behind."""
-    name, male = _person(random)
-    title, steps = activities.telling(random, random.choice(list(activities.STEPS)), male)
-    who = "He" if male else "She"
+    name, who = lexicon.person(random)
+    title, steps = activities.telling(random, who)
     first = random.randrange(2)
     told = [f"{name if i == first else who} {step}." for i, step in enumerate(steps[first:], first)]
-    start = [f"{name} spent the {lexicon.draw(random, lexicon.TIMES)} {title}."]
+    start = [f"{name} spent the {draw(random, 'time')} {title}."]
     start = start if random.random() < 0.3 else []
     end = [scene(random, ENDINGS, who=who.lower())] if random.random() < 0.5 else []
     return [*start, *([scene(random)] if random.random() < 0.5 else []), *told, *end]
@@ -183,8 +139,7 @@ def _activity(random: Random) -> list[str]:
 
 def _day(random: Random) -> list[str]:
     """Tell a person's day in scenes."""
-    name, male = _person(random)
-    who = "He" if male else "She"
+    name, who = lexicon.person(random)
     told = [scene(random, PERSON_SCENES, who=name)]
     for _ in range(random.randrange(4, 8)):
         if random.random() < 0.3:
@@ -192,8 +147,3 @@ def _day(random: Random) -> list[str]:
         else:
             told.append(scene(random, PERSON_SCENES, who=random.choice((who, who, name))))
     return [*told, scene(random, ENDINGS, who=who.lower())]
-
-
-def heading(random: Random) -> str:
-    """Return a title such as an encyclopedia's article has."""
-    return scene(random, HEADINGS)

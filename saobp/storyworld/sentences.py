@@ -1,105 +1,174 @@
-"""Single sentences: grammatical or not (CoLA), good or bad mood (SST-2)."""
+"""Tasks without a story: one sentence, grammatical or not (CoLA), in a good or bad mood (SST-2); or two.
 
-# ruff: noqa: SIM905  a list of words reads better as text
+Two say the same or do not (MRPC, QQP), or share a number of parts (STS-B).
+"""
 
+from dataclasses import replace
 from random import Random
 
-from saobp.storyworld import language, lexicon, narrative, world
+from saobp.storyworld import language, narrative, world
+from saobp.storyworld.lexicon import WORDS, article, capitalized, draw, past, plural, third
+from saobp.storyworld.world import Fact, Step
 
-_MOVABLE = frozenset("the a an in of to by with at near behind about".split())
-_PREPOSITIONS = "near behind beside past by".split()
+_MOVABLE = frozenset({"the", "a", "an", "in", "of", "to", "by", "with", "at", "near", "behind", "about"})
+_GENDERS = ("male", "female")
 
 
 def cola(random: Random, index: int) -> dict:
     """Return a sentence and whether it is grammatical (1), or has a word moved or a wrong verb form (0)."""
     label = index % 2
     if index // 2 % 2:
-        words, other_verb, verb = _clause(random)
-        if label == 0:
-            words[verb] = other_verb
-        return {"sentence": _joined(words), "label": label, "hops": 0}
-    words: list[str] = []
-    while not _MOVABLE & set(words[:-1]):
-        words = _uncapitalized(_plain(random).rstrip(".").split())
-    return {"sentence": _joined(words if label else _moved(random, words)), "label": label, "hops": 0}
+        words = _clause(random, agrees=label == 1)
+    else:
+        words = []
+        while not _MOVABLE & set(words[:-1]):
+            words = _plain(random).rstrip(".").split()
+            words[0] = words[0].lower() if words[0].lower() in _MOVABLE else words[0]
+        if label == 0:  # an article or preposition behind the word that it belongs before: "lives Belmere in"
+            at = random.choice([i for i, word in enumerate(words[:-1]) if word in _MOVABLE])
+            words[at : at + 2] = words[at + 1], words[at]
+    return {"sentence": capitalized(" ".join(words)) + ".", "label": label, "hops": 0}
 
 
-def _joined(words: list[str]) -> str:
-    return language.capitalized(" ".join(words)) + "."
-
-
-def _clause(random: Random) -> tuple[list[str], str, int]:
-    """Return a clause in the present tense, its verb in the wrong number, and the verb's position."""
+def _clause(random: Random, agrees: bool) -> list[str]:
+    """Return a clause in the present tense whose verb agrees with its subject in number, or does not."""
     many, motion = random.random() < 0.5, random.random() < 0.5
-    noun = lexicon.draw(random, lexicon.ANIMALS + lexicon.JOBS)
-    while lexicon.plural(noun) == noun:
-        noun = lexicon.draw(random, lexicon.ANIMALS + lexicon.JOBS)
-    subject = ["the", lexicon.draw(random, lexicon.TRAITS), lexicon.plural(noun) if many else noun]
+    while plural(noun := draw(random, "subject")) == noun:
+        pass
+    subject = ["the", draw(random, "trait"), plural(noun) if many else noun]
     if random.random() < 0.5:  # a noun of the other number between subject and verb
-        near = lexicon.draw(random, lexicon.PLANTS)
-        subject += [random.choice(("near", "behind")), "the", near if many else lexicon.plural(near)]
-    verb = lexicon.draw(random, lexicon.MOTIONS if motion else lexicon.ACTIONS)
-    forms = (verb, lexicon.third(verb))
-    place = [random.choice(_PREPOSITIONS), "the", lexicon.draw(random, lexicon.LANDMARKS)]
-    end = place if motion else ["the", lexicon.draw(random, lexicon.OBJECTS)]
-    return [*subject, forms[not many], *end], forms[many], len(subject)
+        near = draw(random, "plant")
+        subject += [random.choice(("near", "behind")), "the", near if many else plural(near)]
+    verb = draw(random, "motion" if motion else "act")
+    place = [random.choice(["near", "behind", "beside", "past", "by"]), "the", draw(random, "place")]
+    end = place if motion else ["the", draw(random, "object")]
+    return [*subject, verb if many == agrees else third(verb), *end]
 
 
 def _plain(random: Random) -> str:
     """Return one sentence of the kinds that stories are made of."""
     if random.random() < 0.5:
-        name = lexicon.draw(random, random.choice((lexicon.MALE, lexicon.FEMALE)))
+        name = draw(random, random.choice(_GENDERS))
         return narrative.scene(random, narrative.PERSON_SCENES + narrative.SCENES, who=name)
     steps = world.draw_steps(random, random.choice((1, 1, 2)))
-    puzzle, _ = world.draw_puzzle(random, steps, 1)
-    return language.statement(random, steps, puzzle.layers[0][0], puzzle.layers[-1][0])
+    ((start,), *_, (end,)) = world.draw_puzzle(random, steps, 1).layers
+    return language.said(random, language.STATEMENTS, steps, start, end)
 
 
-def _uncapitalized(words: list[str]) -> list[str]:
-    """Return a sentence's words without the capital that only its beginning gives."""
-    first = words[0].lower() if words[0].lower() in _MOVABLE else words[0]
-    return [first, *words[1:]]
-
-
-def _moved(random: Random, words: list[str]) -> list[str]:
-    """Exchange an article or preposition with the word behind it: "lives Belmere in"."""
-    at = random.choice([i for i, word in enumerate(words[:-1]) if word in _MOVABLE])
-    return [*words[:at], words[at + 1], words[at], *words[at + 2 :]]
-
-
-# {m} a mood, {o} an object, {e} an event, {n} a person
-_MOOD = """{n} was {m} after the {e}.
-{n} felt {m} about the {e}.
-The {e} made {n} {m}.
-The {o} left {n} {m}.
-{n} looked {m} when the {e} began.
+# {m} a mood, {n} a person
+_MOOD = """{n} was {m} after the {event}.
+{n} felt {m} about the {event}.
+The {event} made {n} {m}.
+The {object} left {n} {m}.
+{n} looked {m} when the {event} began.
 All day long {n} had been {m}.
-With the {colour} {o}, {n} felt {m} again.
-The {job} left the {e} in {a_m} mood.
-{n} wrote in a letter that the {e} had left everybody {m}.""".splitlines()
-_REVERSED = """{n} was anything but {m} after the {e}.
-{n} was not {m} about the {e} at all.
-The {e} did not make {n} {m}.
-Nobody who saw the {o} was {m}.
-{n} was no longer {m} when the {e} began.
+With the {colour} {object}, {n} felt {m} again.
+The {job} left the {event} in {a_m} mood.
+{n} wrote in a letter that the {event} had left everybody {m}.""".splitlines()
+_REVERSED = """{n} was anything but {m} after the {event}.
+{n} was not {m} about the {event} at all.
+The {event} did not make {n} {m}.
+Nobody who saw the {object} was {m}.
+{n} was no longer {m} when the {event} began.
 {n} had never been less {m} than on that day.
-Far from {m}, {n} went home with the {colour} {o}.
-The {job} did not leave the {e} in {a_m} mood.
-{n} hardly felt {m} when the {o} was found.""".splitlines()
+Far from {m}, {n} went home with the {colour} {object}.
+The {job} did not leave the {event} in {a_m} mood.
+{n} hardly felt {m} when the {object} was found.""".splitlines()
 
 
 def sst2(random: Random, index: int) -> dict:
     """Return a sentence and whether its mood is good (1) or bad (0); half of them turn the word round."""
     label, turned = index % 2, index // 2 % 2
-    mood = lexicon.draw(random, lexicon.MOODS_GOOD if label != turned else lexicon.MOODS_BAD)
-    fields = {
-        "m": mood,
-        "a_m": lexicon.article(mood),
-        "o": lexicon.draw(random, lexicon.OBJECTS),
-        "e": lexicon.draw(random, lexicon.EVENTS),
-        "colour": lexicon.draw(random, lexicon.COLOURS),
-        "n": lexicon.draw(random, random.choice((lexicon.MALE, lexicon.FEMALE))),
-        "job": lexicon.draw(random, lexicon.JOBS),
-    }
+    mood = draw(random, "good" if label != turned else "bad")
+    fields = {"m": mood, "a_m": article(mood)}
+    fields |= {slot: draw(random, slot) for slot in ("object", "event", "colour")}
+    fields |= {"n": draw(random, random.choice(_GENDERS)), "job": draw(random, "job")}
     template = random.choice(_REVERSED if turned else _MOOD)
-    return {"sentence": language.capitalized(template.format(**fields)), "label": label, "hops": 0}
+    return {"sentence": capitalized(template.format(**fields)), "label": label, "hops": 0}
+
+
+def mrpc(random: Random, index: int) -> dict:
+    """Return two sentences of the same words or nearly so, and whether they say the same (1)."""
+    steps = world.draw_steps(random, 1, frozenset(world.RELATIONS))
+    facts = world.draw_puzzle(random, steps, 2).facts()  # of one relation, about four entities of the same kinds
+    second = first = _told(random, facts)
+    while second == first:
+        second = _told(random, facts if index % 2 else _other_facts(random, *facts))
+    return {"sentence1": first, "sentence2": second, "label": index % 2, "hops": 0}
+
+
+def _told(random: Random, facts: list[Fact]) -> str:
+    """Say two facts in one sentence, in random order and wording."""
+    facts = random.sample(facts, 2)
+    one, two = (language.fact_sentence(random, fact, language.FACTS[fact.relation]) for fact in facts)
+    if two.startswith("The "):
+        two = "the " + two[4:]
+    return one.rstrip(".") + random.choice((" and ", ", and ", ", while ")) + two
+
+
+def _other_facts(random: Random, one: Fact, two: Fact) -> list[Fact]:
+    """Exchange the objects of two facts; of kinship and feelings, or turn one of them round."""
+    of_blood = one.word in WORDS["blood"]  # which fixes a gender
+    if one.relation in ("kin", "social") and random.random() < 0.5 and not of_blood:
+        return [replace(one, subject=one.object, object=one.subject), two]
+    return [replace(one, object=two.object), replace(two, object=one.object)]
+
+
+def qqp(random: Random, index: int) -> dict:
+    """Return two questions on one person, thing or town, and whether they ask the same (1)."""
+    label = index % 2
+    while True:
+        steps = world.draw_steps(random, random.choice((1, 2, 2)))
+        if len(steps) == 1 and steps[0].source not in ("person", "object", "town"):
+            continue  # of a job or a mood there is one thing to ask
+        if not any(step.word for step in steps) and random.random() < 0.5:
+            continue  # more of those that turn round: the words of the two questions stay the same
+        start = world.draw_puzzle(random, steps, 1).layers[0][0]
+        first = language.said(random, language.QUESTIONS, steps, start)
+        second = language.said(random, language.QUESTIONS, steps if label else _other_steps(random, steps), start)
+        if second != first:
+            return {"question1": first, "question2": second, "label": label, "hops": 0}
+
+
+def _other_steps(random: Random, steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    """Return steps of another meaning: two kinships exchanged, one turned round, or other relations."""
+    turnable = [i for i, step in enumerate(steps) if step.relation in ("kin", "social")]
+    if len(turnable) == 2 and random.random() < 0.5:
+        return steps[::-1]
+    if turnable:
+        at = random.choice(turnable)
+        turned = replace(steps[at], inverse=not steps[at].inverse)
+        return (*steps[:at], turned, *steps[at + 1 :])
+    while True:
+        others = world.draw_steps(random, len(steps))
+        if others[0].source == steps[0].source and others != steps:
+            return others
+
+
+# agent, verb, object, place, day: the five parts of an event, each of which may be exchanged
+_EVENTS = """{n} {v} the {q} {o} in {t} on {d}.
+On {d}, {n} {v} the {q} {o} in {t}.
+In {t}, the {q} {o} was {v} by {n} on {d}.
+The {q} {o} was {v} by {n} in {t} on {d}.
+It was {n} who {v} the {q} {o} in {t} on {d}.
+On {d}, the {q} {o} was {v} by {n} in {t}.""".splitlines()
+
+
+def stsb(random: Random, index: int) -> dict:
+    """Return two sentences about an event and how many of its five parts they share (0.0 to 5.0)."""
+    first, second = _event(random), _event(random)
+    parts = list("nvotd")
+    for part in random.sample(parts, index % 6):
+        second[part] = first[part]
+        if part == "o":
+            second["q"] = first["q"]
+    shared = float(sum(first[part] == second[part] for part in parts))
+    one, two = (random.choice(_EVENTS).format(**event) for event in (first, second))
+    return {"sentence1": one, "sentence2": two, "label": shared, "hops": 0}
+
+
+def _event(random: Random) -> dict[str, str]:
+    """Draw the parts of an event."""
+    event = {"n": draw(random, random.choice(_GENDERS)), "v": past(draw(random, "act"))}
+    slots = {"q": "quality", "o": "object", "t": "town", "d": "day"}
+    return event | {part: draw(random, slot) for part, slot in slots.items()}

@@ -23,22 +23,9 @@ RELATIONS = {
     "mood": ("person", "mood"),
 }
 # How often a chain takes a step, forwards ("kin") or against the fact's direction ("kin-").
-WEIGHTS = {
-    "kin": 6,
-    "social": 3,
-    "own": 5,
-    "live": 4,
-    "at": 5,
-    "job": 2,
-    "mood": 2,
-    "kin-": 1,
-    "social-": 1,
-    "own-": 4,
-    "live-": 3,
-    "at-": 3,
-    "job-": 2,
-    "mood-": 1,
-}
+WEIGHTS = {"kin": 6, "social": 3, "own": 5, "live": 4, "at": 5, "job": 2, "mood": 2}
+WEIGHTS |= {"kin-": 1, "social-": 1, "own-": 4, "live-": 3, "at-": 3, "job-": 2, "mood-": 1}
+ANY = frozenset(WEIGHTS)
 # Steps with one value by their meaning: a person has one home and one job, a thing one owner and one place;
 # who owns a drum may own a lamp too, who has one brother another one, so that neither would be contradicted.
 FUNCTIONAL = frozenset({"live", "at", "job", "own-"})
@@ -71,6 +58,9 @@ class Step:
         return RELATIONS[self.relation][not self.inverse]
 
 
+STEPS = {name: Step(name.rstrip("-"), name.endswith("-")) for name in WEIGHTS}  # without their words
+
+
 @dataclass(frozen=True)
 class Fact:
     """A stated fact: subject, relation (with its word) and object."""
@@ -91,50 +81,45 @@ class Puzzle:
 
     steps: tuple[Step, ...]
     layers: tuple[tuple[str, ...], ...]
-    extra: tuple[Fact, ...] = ()
-    broken: int | None = None
     joint: int = 0
     stranger: str = ""
-
-    @property
-    def hops(self) -> int:
-        """The number of facts between a question and its answer."""
-        return len(self.steps)
-
-    @property
-    def chains(self) -> int:
-        """The number of parallel chains."""
-        return len(self.layers[0])
-
-    def fact(self, step: int, chain: int) -> Fact:
-        """Return the fact behind one step of one chain."""
-        start, end = self.layers[step][chain], self.layers[step + 1][chain]
-        if chain == self.broken and step == self.joint:
-            start = self.stranger or start
-        relation = self.steps[step]
-        pair = (end, start) if relation.inverse else (start, end)
-        return Fact(relation.relation, relation.word, *pair)
+    broken: int | None = None
 
     def facts(self) -> list[Fact]:
         """Return all facts of the story in the order of steps and chains."""
-        joined = [self.fact(step, chain) for step in range(self.hops) for chain in range(self.chains)]
-        return joined + list(self.extra)
+        found = []
+        for number, step in enumerate(self.steps):
+            for chain, (start, end) in enumerate(zip(self.layers[number], self.layers[number + 1])):
+                if chain == self.broken and number == self.joint > 0:
+                    start = self.stranger
+                found.append(Fact(step.relation, step.word, *((end, start) if step.inverse else (start, end))))
+        return found
 
 
 def draw_steps(
     random: Random,
     hops: int,
-    allowed: frozenset[str] | None = None,
+    allowed: frozenset[str] = ANY,
     *,
-    last: frozenset[str] | None = None,
-    cost: int | None = None,
+    last: frozenset[str] = ANY,
+    cost: int = 99,
 ) -> tuple[Step, ...]:
-    """Draw the relations of a chain.
+    """Draw the relations of a chain, each kinship and verb with its word.
 
     `allowed` limits the steps, `last` those that may end it, `cost` the tokens of its facts (`COSTS`).
+    Raises ValueError if no chain fits.
     """
-    paths, weights = _paths(hops, allowed or frozenset(WEIGHTS), last or frozenset(WEIGHTS), cost or 99)
-    return _with_words(random, random.choices(paths, cum_weights=weights)[0])
+    paths, weights = _paths(hops, allowed, last, cost)
+    taken: set[str] = set()
+    steps = []
+    for step in (STEPS[name] for name in random.choices(paths, cum_weights=weights)[0]):
+        if step.relation == "social":
+            step = replace(step, word=lexicon.draw_new(random, "verb", taken))
+        if step.relation == "kin":  # at most one is of blood: "Anna's brother's sister" may be Anna
+            other = not taken.isdisjoint(lexicon.WORDS["blood"]) or random.random() < 0.4
+            step = replace(step, word=lexicon.draw_new(random, "role" if other else "blood", taken))
+        steps.append(step)
+    return tuple(steps)
 
 
 @cache
@@ -144,14 +129,15 @@ def _paths(hops: int, allowed: frozenset[str], last: frozenset[str], cost: int) 
     for _ in range(hops):
         longer = {}
         for (names, kind), weight in paths.items():
-            fit = [n for n in _FROM[kind] if n in allowed and not (names and n == _BACK.get(names[-1]))]
-            total = sum(WEIGHTS[n] for n in fit)
-            longer |= {((*names, n), step(n).target): weight * WEIGHTS[n] / total for n in fit}
+            fit = [name for name in WEIGHTS if name in allowed and STEPS[name].source == kind]
+            fit = [name for name in fit if not (names and _undoes(name, names[-1]))]
+            total = sum(WEIGHTS[name] for name in fit)
+            longer |= {((*names, name), STEPS[name].target): weight * WEIGHTS[name] / total for name in fit}
         paths = longer
     kept = {
         names: weight
         for (names, _), weight in paths.items()
-        if names[-1] in last and sum(COSTS[n.rstrip("-")] for n in names) <= cost
+        if names[-1] in last and sum(COSTS[STEPS[name].relation] for name in names) <= cost
     }
     if not kept:
         relations = ", ".join(sorted(allowed))
@@ -159,86 +145,42 @@ def _paths(hops: int, allowed: frozenset[str], last: frozenset[str], cost: int) 
     return list(kept), list(accumulate(kept.values()))
 
 
-def step(name: str) -> Step:
-    """Return the step of a name such as "own" or "own-", without a word."""
-    return Step(name.rstrip("-"), name.endswith("-"))
-
-
-_FROM = {kind: [name for name in WEIGHTS if step(name).source == kind] for kind in FIRST_KINDS}
-# A step and its reverse; kinship and feelings may turn round, since each step of theirs has another word.
-_BACK = {
-    name: name.rstrip("-") + "-" * (not name.endswith("-"))
-    for name in WEIGHTS
-    if not name.startswith(("kin", "social"))
-}
-
-
-def _with_words(random: Random, names: tuple[str, ...]) -> tuple[Step, ...]:
-    """Give each kinship and verb its word; at most one is of blood: "Anna's brother's sister" may be Anna."""
-    taken: set[str] = set()
-    steps = []
-    for one in map(step, names):
-        if one.relation == "social":
-            one = replace(one, word=lexicon.draw_distinct(random, list(lexicon.SOCIAL), 1, taken)[0])
-        if one.relation == "kin":
-            blood = lexicon.BLOOD_MALE + lexicon.BLOOD_FEMALE
-            words = lexicon.ROLES if taken & set(blood) or random.random() < 0.4 else blood
-            one = replace(one, word=lexicon.draw_distinct(random, words, 1, taken)[0])
-        steps.append(one)
-    return tuple(steps)
+def _undoes(name: str, before: str) -> bool:
+    """Say whether a step leads back; kinship and feelings do not, since each of their steps has another word."""
+    relation = STEPS[name].relation
+    return name != before and relation == STEPS[before].relation and relation not in ("kin", "social")
 
 
 def draw_puzzle(
-    random: Random, steps: tuple[Step, ...], chains: int, *, strangers: int = 0, one_gender: bool = False
-) -> tuple[Puzzle, list[str]]:
-    """Draw the entities of a puzzle; also return `strangers` more per layer kind-by-kind, for a broken joint.
+    random: Random, steps: tuple[Step, ...], chains: int, *, stranger: bool = False, one_gender: bool = False
+) -> Puzzle:
+    """Draw the entities of a puzzle, and a `stranger` of the joint's kind, with whom a chain can be broken.
 
     `one_gender` makes the people of the last layer all men or all women, so that one pronoun fits them.
     """
     taken: set[str] = set()
-    kinds = [steps[0].source] + [step.target for step in steps]
-    layers = []
-    for index, kind in enumerate(kinds):
-        gender = _gender(random, steps, index, one_gender and index == len(steps))
-        layers.append(tuple(_draw_entities(random, kind, chains, taken, gender)))
+    layers = [_layer(random, steps, index, chains, taken) for index in range(len(steps))]
+    layers.append(_layer(random, steps, len(steps), chains, taken, one_gender))
     joint = random.randrange(1, len(steps)) if len(steps) > 1 else 0
-    gender = _gender(random, steps, joint, False)
-    spare = _draw_entities(random, kinds[joint], strangers, taken, gender)
-    return Puzzle(steps, tuple(layers), joint=joint), spare
+    spare = _layer(random, steps, joint, 1, taken) if stranger else ("",)
+    return Puzzle(steps, tuple(layers), joint, *spare)
 
 
-def _gender(random: Random, steps: tuple[Step, ...], index: int, one: bool) -> str:
-    """Return "male", "female" or "" for a layer: a kinship behind or ahead may fix the gender."""
-    words = [steps[index - 1].word] if index and not steps[index - 1].inverse else []
-    words += [steps[index].word] if index < len(steps) and steps[index].inverse else []
-    for word in words:
-        if word in lexicon.BLOOD_MALE:
-            return "male"
-        if word in lexicon.BLOOD_FEMALE:
-            return "female"
-    return random.choice(("male", "female")) if one else ""
-
-
-def _draw_entities(random: Random, kind: str, count: int, taken: set[str], gender: str) -> list[str]:
-    """Draw entities of a kind that the story does not have yet."""
+def _layer(
+    random: Random, steps: tuple[Step, ...], index: int, count: int, taken: set[str], one_gender: bool = False
+) -> tuple[str, ...]:
+    """Draw the entities of one layer that the story does not have yet; a kinship beside it may fix their gender."""
+    kind = steps[index].source if index < len(steps) else steps[-1].target
+    words = {step.word for step in steps[index : index + 1] if step.inverse}
+    words |= {step.word for step in steps[:index][-1:] if not step.inverse}
     if kind != "person":
-        lists = {
-            "object": lexicon.OBJECTS,
-            "town": lexicon.TOWNS,
-            "job": lexicon.JOBS,
-            "mood": lexicon.MOODS_GOOD + lexicon.MOODS_BAD,
-        }
-        return lexicon.draw_distinct(random, lists[kind], count, taken)
-    lists = {"male": lexicon.MALE, "female": lexicon.FEMALE}
-    genders = [gender or random.choice(("male", "female")) for _ in range(count)]
-    return [lexicon.draw_distinct(random, lists[g], 1, taken)[0] for g in genders]
-
-
-def break_chain(puzzle: Puzzle, chain: int, stranger: str) -> Puzzle:
-    """Take the joint out of one chain: of its two facts there one speaks of a stranger from now on."""
-    return replace(puzzle, broken=chain, stranger=stranger)
-
-
-def is_male(name: str) -> bool:
-    """Say whether a first name is one of the men's."""
-    return name in lexicon.MALE
+        slots = [kind] * count
+    elif words & {*lexicon.WORDS["kinsman"]}:
+        slots = ["male"] * count
+    elif words & {*lexicon.WORDS["kinswoman"]}:
+        slots = ["female"] * count
+    elif one_gender:
+        slots = [random.choice(("male", "female"))] * count
+    else:
+        slots = [random.choice(("male", "female")) for _ in range(count)]
+    return tuple(lexicon.draw_new(random, slot, taken) for slot in slots)

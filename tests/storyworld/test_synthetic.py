@@ -188,7 +188,7 @@ def test_sentences_begin_with_a_capital_and_end_in_a_mark(tables):
 
 
 def test_story_and_question_fit_into_128_tokens(tables):
-    towns = set(lexicon.TOWNS)
+    towns = set(lexicon.WORDS["town"])
     for table in tables.values():
         if "hops" not in table.column_names:
             continue

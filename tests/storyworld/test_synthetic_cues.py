@@ -13,7 +13,7 @@ from scipy import sparse
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
 
-from saobp.storyworld import inference, reading
+from saobp.storyworld import inference
 
 ITEMS, MARGIN = 2000, 0.03  # three points are nearly three standard deviations of a coin's 2,000 throws
 TASKS = {
@@ -21,7 +21,7 @@ TASKS = {
     "mnli": (inference.mnli, "premise", "hypothesis", "label"),
     "qnli": (inference.qnli, "sentence", "question", "label"),
     "wnli": (inference.wnli, "sentence1", "sentence2", "label"),
-    "boolq": (reading.boolq, "passage", "question", "answer"),
+    "boolq": (inference.boolq, "passage", "question", "answer"),
 }
 SMALL = set(re.findall(r"\w+", "the a an is of in to by with what who whom whose where which does do that"))
 
@@ -92,7 +92,7 @@ def test_words_and_overlaps_do_not_tell_the_label_of_many_hop_items(task):
 
 
 def test_words_and_overlaps_do_not_choose_the_option_of_many_hop_items():
-    items = many_hops(reading.race, "race", ITEMS)
+    items = many_hops(inference.race, "race", ITEMS)
     pairs = [(row["article"], f"{row['question']} {option}") for row in items for option in row["options"]]
     right = np.array([place == "ABCD".index(item["answer"]) for item in items for place in range(4)])
     # the article's own words weigh the same for its four options: only the cues compare them with it
@@ -102,7 +102,7 @@ def test_words_and_overlaps_do_not_choose_the_option_of_many_hop_items():
 
 def test_the_span_of_squad_is_at_no_preferred_place():
     """Among the sentences of a story, the answer's stands anywhere equally often."""
-    items, places = many_hops(reading.squad, "squad", 2 * ITEMS), []
+    items, places = many_hops(inference.squad, "squad", 2 * ITEMS), []
     for item in items:
         (start,) = item["answers"]["answer_start"]
         before = item["context"][:start].count(". ")

@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 import story_reader
 
-from saobp.storyworld import lexicon, world, writer
+from saobp.storyworld import lexicon, writer
 from saobp.storyworld.activities import STEPS
 
 COUNT = 160
@@ -81,7 +81,7 @@ def test_wnli_pronouns_stand_for_the_one_whom_the_facts_describe(seed):
         ((who, hops),) = story_reader.values(described, story_reader.facts(story)).items()
         assert (who == named, hops) == (row["label"] == 1, row["hops"]), row
         assert {who, named} <= {one, two} and one != two
-        assert {world.is_male(name) for name in (one, two)} == {pronoun == "He"}
+        assert {name in lexicon.WORDS["male"] for name in (one, two)} == {pronoun == "He"}
 
 
 def test_mrpc_pairs_are_equivalent_exactly_if_they_state_the_same_facts(seed):
@@ -130,7 +130,7 @@ def test_sst2_moods_are_good_or_bad_as_the_label_says(seed):
     denied = r"not|anything but|Nobody|no longer|never|Far from|hardly"
     for row in rows("nyu-mll/glue", "sst2", seed):
         words = set(re.findall(r"\w+", row["sentence"]))
-        good, bad = bool(words & set(lexicon.MOODS_GOOD)), bool(words & set(lexicon.MOODS_BAD))
+        good, bad = bool(words & set(lexicon.WORDS["good"])), bool(words & set(lexicon.WORDS["bad"]))
         assert good != bad
         assert row["label"] == int(good != bool(re.search(denied, row["sentence"]))), row
 
@@ -138,7 +138,7 @@ def test_sst2_moods_are_good_or_bad_as_the_label_says(seed):
 def test_cola_sentences_are_the_stories_own_exactly_if_acceptable(seed):
     """A moved article stands before nothing that it can go with; a spoilt verb disagrees with its noun."""
     loose = r"\b(the|an?) (?:of|in|is|was|to|that|by|near|with|and|could|whose|who|were|had|at|about)\b"
-    trait = "|".join(lexicon.TRAITS)
+    trait = "|".join(lexicon.WORDS["trait"])
     present = rf"The (?:{trait}) (\w+)(?: (?:near|behind) the \w+)? ((?!\w+ed )[a-z]+) (?:\w+ )?the \w+\."
     spoilt = 0
     for row in rows("nyu-mll/glue", "cola", seed):

@@ -21,11 +21,8 @@ from saobp.study.setup.recipes import MultiHop
 
 MASK = SPECIAL["mask_token"]
 NAMES = {
-    "person": [name for pair in zip(lexicon.FEMALE, lexicon.MALE) for name in pair],
-    "object": lexicon.OBJECTS,
-    "town": lexicon.TOWNS,
-    "job": lexicon.JOBS,
-    "mood": [*lexicon.MOODS_GOOD, *lexicon.MOODS_BAD],
+    "person": [name for pair in zip(lexicon.WORDS["female"], lexicon.WORDS["male"]) for name in pair],
+    **{kind: lexicon.WORDS[kind] for kind in ("object", "town", "job", "mood")},
 }
 
 
