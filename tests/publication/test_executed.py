@@ -1,10 +1,10 @@
-"""Which run a page is, which one belongs to another, and what of a notebook its readers see."""
+"""Which run a page is, which one belongs to another, where links lead, and what of a notebook its readers see."""
 
 import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-from saobp.study.publication import executed
+from saobp.study.publication import executed, pages
 from saobp.study.setup import paths, records
 
 DEFAULTS = 'profile = "smoke"\nrecord = ""\nmodel = "mini"\nalgorithm = "high"\nseed = 42\nlength = 8  # tokens\n'
@@ -49,6 +49,21 @@ def test_a_run_belongs_to_the_one_that_shares_most_with_it(runs, values, chosen)
     assert executed.closest(run, "05-finetune", runs).name == f"05-finetune-{chosen}-42"
 
 
+@pytest.mark.parametrize(("link", "leads"), [
+    ("04-pretrain.ipynb", "04-pretrain-mini-original-42.html"),
+    ("04-pretrain.ipynb#The-model", "04-pretrain-mini-original-42.html#The-model"),
+    ("07-decoder.ipynb#Leak", "../index.html#07-decoder"),
+    ("../saobp/equations/refine.py#L45", "files/saobp/equations/refine.py.txt"),
+    ("../README.md", "files/README.md.txt"), ("../figures/table2.csv", "files/figures/table2.csv"),
+    ("../data/", "../index.html"), ("../notebooks", "../index.html"), ("#here", "#here"),
+    ("https://example.org/a", "https://example.org/a"), ("../../elsewhere.md", "../../elsewhere.md"),
+    ("../saobp/nowhere.py", "../saobp/nowhere.py"),
+])  # fmt: skip
+def test_a_link_of_a_notebook_leads_to_a_page(runs, tmp_path, link, leads):
+    found = pages.LINK.sub(lambda found: pages.lead(found, runs[0], runs, tmp_path), f'<a href="{link}">')
+    assert found == f'<a href="{leads}">' and (tmp_path / leads).is_file() == leads.startswith("files/")
+
+
 def test_readers_see_the_parameters_as_one_line_and_no_machinery():
     node = notebook(model="mini", algorithm="high", seed=7)
     cells = executed.shown(executed.Executed("04-pretrain-mini-high-7", node, {})).cells
@@ -78,8 +93,8 @@ def test_the_outputs_in_the_notebooks_are_those_of_a_finished_smoke_run():
     runs = records.load(paths.build("smoke") / "records")
     if not (paths.build("smoke") / "index.html").is_file() or {r["code"]["commit"] for r in runs} != {records.commit()}:
         pytest.skip("no finished smoke run of this commit")
-    for path in sorted((paths.root() / "notebooks").glob("*.ipynb")):
-        assert printed(executed._run_of(path)) == printed(nbformat.read(path, as_version=4)), path.name
+    for path, node in executed.of_defaults(paths.build("smoke") / "notebooks").items():
+        assert printed(node) == printed(nbformat.read(path, as_version=4)), path.name
 
 
 def test_outputs_go_into_a_notebook_only_from_a_run_of_the_cells_it_has(tmp_path, monkeypatch):

@@ -26,7 +26,7 @@ NOTEBOOKS = paths.root() / "notebooks"
 SOURCES = (
     "[`saobp.refine`](../saobp/equations/refine.py#refine), [a line](../saobp/study/publication/pages.py#L20), "
     "[tests](../tests/), "
-    "[the commands](../README.md#two-commands), [symbols](01-derivation.ipynb#symbols), "
+    "[the commands](../README.md#two-commands), [symbols](01-derivation.ipynb#Symbols), "
     "[numbers](../data/published/table2.csv)"
 )
 

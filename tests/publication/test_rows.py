@@ -12,37 +12,10 @@ from saobp.study.training import departures, pretraining
 PAPER, SMOKE = load_study("paper"), load_study("smoke")
 
 
-def test_a_row_is_a_model_an_algorithm_and_a_seed_of_its_study():
-    assert rows.chosen(PAPER, ["mini/high/42", "small/original/7", "mini/high/42"]) == [
-        rows.Row("mini", "high", 42), rows.Row("small", "original", 7),
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    "text", ["mini/hi/42", "mini-quarter/high/42", "mini/high", "mini/high/x", "mini/high/42/0", ""]
-)
-def test_an_unknown_row_is_refused_in_one_line_that_lists_them(text, capsys):
-    assert cli.main(["reproduce", "--study", "paper", "--rows", text]) == 2
-    said = capsys.readouterr()
-    assert said.err.startswith(f"saobp: --rows: no row '{text}' in study paper; give one of mini/original, ")
-    assert said.err.count("\n") == 1 and not said.out
-
-
-@pytest.mark.parametrize("minutes", ["0", "-3", "1.5", "soon"])
-def test_no_minutes_are_refused_in_one_line(minutes, capsys):
-    assert cli.main(["reproduce", "--rows", "mini-quarter/high/42", f"--minutes={minutes}"]) == 2
-    assert "'--minutes': takes a whole number of at least 1" in capsys.readouterr().err
-
-
-def test_minutes_without_rows_are_refused(capsys):
-    assert cli.main(["reproduce", "--minutes", "9"]) == 2
-    assert "name them: --rows mini/high/42" in capsys.readouterr().err
-
-
-def test_a_row_has_every_record_that_the_workflow_makes_of_it(capfd, tmp_path, monkeypatch):
+def test_a_row_has_every_record_that_the_workflow_makes_of_it_once(capfd, tmp_path, monkeypatch):
     monkeypatch.setattr(paths, "build", lambda name: tmp_path / name)
-    (row,) = rows.chosen(PAPER, ["mini/high/42"])
-    stages = [name.partition("/")[2].partition("-")[0] for name in row.records(PAPER)]
+    records = workflow.of_rows(PAPER, ["mini/high/42", "mini/high/42"])
+    stages = [name.partition("/")[2].partition("-")[0] for name in records]
     heads = len(PAPER.finetune.groups) * len(PAPER.finetune.seeds)
     assert stages == ["04"] + ["05"] * heads + ["06"] * len(PAPER.attention.tasks)
     assert cli.main(["reproduce", "--study", "paper", "--rows", "mini/high/42", "--dry-run"]) == 0
@@ -81,24 +54,24 @@ def test_too_few_minutes_for_a_step_are_refused_with_the_fewest_that_do(seconds)
 
 @pytest.fixture
 def fitted(tmp_path, monkeypatch):
-    """`planned` of the smoke study on a machine whose step takes half a second; gives the copy of the study."""
+    """Gives the copy of the smoke study for a budget, on a machine whose step takes half a second."""
     monkeypatch.setattr(paths, "build", lambda name: tmp_path / name)
     monkeypatch.setattr(rows, "step_time", lambda network, batch, wanted: ("fp32", 0.5))
     monkeypatch.setattr(rows, "sample_time", lambda model, length: 2.0)
 
-    def plan(*texts, minutes=2, tokens=None):
-        path, wanted = rows.planned("smoke", texts, minutes, tokens, cores=4)
-        return load_study(path), wanted
+    def copy(*models, minutes=2):
+        path, study = rows.own_copy(SMOKE, minutes, None, models, cores=4)
+        assert path == tmp_path / "smoke" / "smoke.yaml" and load_study(path) == study
+        return study
 
-    return plan
+    return copy
 
 
 def test_a_budget_gives_a_copy_of_the_study_whose_record_says_so(fitted):
-    study, wanted = fitted("mini-quarter/high/7")
+    study = fitted("mini-quarter")
     usual, recipe = SMOKE.recipe("mini-quarter"), study.recipe("mini-quarter")
     assert 0 < recipe.steps < usual.steps and recipe.warmup == round(recipe.steps * usual.warmup / usual.steps)
     assert study.attention.samples == max(rows.FEW, int((60 - rows.START) / 2.0))
-    assert "records/04-pretrain-mini-quarter-high-7.json" in wanted and len(wanted) == 5
     _, text, _ = pretraining.texts(study, "mini-quarter", sources.resolve("synthetic"))
     said = {entry["matter"]: entry for entry in departures.departures(study, "mini-quarter", text, "high", 7)}
     assert said["minutes for a row"] == {"matter": "minutes for a row", "ours": 2, "paper": None}
@@ -106,24 +79,30 @@ def test_a_budget_gives_a_copy_of_the_study_whose_record_says_so(fitted):
 
 
 def test_later_rows_of_a_budget_have_the_same_steps_and_another_budget_is_refused(fitted, monkeypatch):
-    first, _ = fitted("mini-quarter/original/42")
+    first = fitted("mini-quarter")
     monkeypatch.setattr(rows, "step_time", lambda network, batch, wanted: ("fp32", 0.7))  # a busier machine
-    again, _ = fitted("mini-quarter/high/42")
-    assert again == first
+    assert fitted("mini-quarter") == first
     with pytest.raises(StudyError, match="made for 2 minutes.*remove it to start anew"):
-        fitted("mini-quarter/high/42", minutes=3)
-    other, _ = fitted("small-quarter/high/42", "mini-quarter/high/42")
+        fitted("mini-quarter", minutes=3)
+    other = fitted("small-quarter", "mini-quarter")
     assert other.recipe("mini-quarter") == first.recipe("mini-quarter")
     assert other.recipe("small-quarter").steps < SMOKE.recipe("small-quarter").steps
 
 
-def test_a_fitted_study_is_taken_to_another_machine_as_it_is(fitted, monkeypatch, tmp_path):
-    first, _ = fitted("mini-quarter/original/42")
-    kept = (tmp_path / "smoke" / "smoke.yaml").rename(tmp_path / "smoke.yaml")
-    monkeypatch.setattr(rows, "fitted", lambda *given, **named: pytest.fail("fitted anew"))
-    monkeypatch.setattr(rows, "at_hand", lambda study, source: study)
-    path, _ = rows.planned(str(kept), ["mini-quarter/high/7"], None, None, cores=4)
-    assert load_study(path) == first and first.minutes == 2
+def test_the_workflow_makes_the_records_of_the_rows_alone_and_takes_a_fitted_study_as_it_is(
+    fitted, monkeypatch, tmp_path, capsys
+):
+    calls = []
+    monkeypatch.setattr(workflow, "_snakemake", lambda *given, **named: calls.append((given, named)) or 0)
+    monkeypatch.setattr(workflow, "check_packages", lambda: None)
+    copy, kept = tmp_path / "smoke" / "smoke.yaml", tmp_path / "smoke.yaml"
+    assert cli.main(["reproduce", "--rows", "mini-quarter/high/7", "--minutes", "2"]) == 0
+    assert "records in" in capsys.readouterr().out
+    copy.rename(kept)  # on another machine
+    assert cli.main(["reproduce", "--study", str(kept), "--rows", "mini-quarter/high/7"]) == 0
+    assert [given[1] for given, _ in calls] == [copy, kept] and not copy.exists()
+    for _, named in calls:
+        assert "records/04-pretrain-mini-quarter-high-7.json" in named["wanted"] and len(named["wanted"]) == 5
 
 
 def test_items_fill_the_time_that_the_longest_group_has():
@@ -145,13 +124,3 @@ def test_tasks_that_a_source_lacks_are_left_out_and_stand_ins_take_the_place_of_
     assert "wnli" not in tasks and study.finetune.splits == {"race": ["validation", "test"]}
     assert study.attention.tasks == PAPER.attention.tasks and study.finetune.seeds == [0]
     assert "left out, for synthetic has no splits of them: wnli" in capsys.readouterr().out
-
-
-def test_the_workflow_is_asked_for_the_records_of_the_rows_alone(fitted, monkeypatch, tmp_path, capsys):
-    calls = []
-    monkeypatch.setattr(workflow, "_snakemake", lambda *given, **named: calls.append((given, named)) or 0)
-    monkeypatch.setattr(workflow, "check_packages", lambda: None)
-    assert cli.main(["reproduce", "--rows", "mini-quarter/high/7", "--minutes", "2"]) == 0
-    (given, named) = calls[-1]
-    assert given[1] == tmp_path / "smoke" / "smoke.yaml" and len(named["wanted"]) == 5
-    assert "records in" in capsys.readouterr().out

@@ -58,16 +58,6 @@ def test_a_package_that_does_not_fit_is_one_line(wanted, said):
         workflow.check_packages([wanted])
 
 
-@pytest.mark.parametrize("option", ["--cores", "--processes"])
-@pytest.mark.parametrize("text", ["0", "-2", "1.5", "1:30", "many"])
-def test_no_cores_or_processes_are_refused_before_anything_runs(option, text, capsys, monkeypatch):
-    monkeypatch.setattr(workflow, "_snakemake", lambda *given, **options: pytest.fail("it ran"))
-    assert cli.main(["reproduce", f"{option}={text}"]) == 2
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1
-    assert option in said and f"takes a whole number of at least 1, not '{text}'" in said
-
-
 def test_a_missing_data_folder_is_refused_before_anything_runs(capsys, monkeypatch, tmp_path):
     monkeypatch.setenv("SAOBP_DATA", str(tmp_path / "gone"))
     assert cli.main(["reproduce", "--profile", "smoke"]) == 2

@@ -72,11 +72,13 @@ def test_select_keeps_stage_and_parameters(tmp_path):
     assert records.select(loaded, "pretrain") == [] == records.load("no-such-profile")
 
 
-def test_an_interactive_run_never_lands_among_the_workflows_records():
-    path = records.default_path("smoke", "pretrain", {"model": "mini", "algorithm": "high", "seed": 42})
-    assert path.parent.name == "interactive" and path.name == "pretrain-mini-high-42.json"
-    tuned = {"model": "mini", "algorithm": "high", "strength": 0.2, "seed": 0, "group": "choice", "finetune_seed": 0}
-    assert records.default_path("smoke", "finetune", tuned).name == "finetune-mini-high-0-choice-0.json"
+def test_an_interactive_run_never_lands_among_the_workflows_records(tmp_path, monkeypatch):
+    monkeypatch.setattr(paths, "build", lambda study: tmp_path / study)
+    tuned = {"model": "mini", "algorithm": "high", "strength": 0.2, "seed": 0, "group": "all", "finetune_seed": 0}
+    for stage, parameters in (("finetune", tuned), ("audit", {})):
+        Run(stage, profile="notebooks/studies/smoke.yaml", parameters=parameters).save("", {})
+    made = sorted(path.name for path in (tmp_path / "smoke" / "interactive").iterdir())
+    assert made == ["audit.json", "finetune-mini-high-0-all-0.json"]
 
 
 @pytest.mark.parametrize("path", sorted(paths.root().glob("data/results/*/*.json")), ids=lambda path: path.stem)

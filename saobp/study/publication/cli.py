@@ -97,19 +97,13 @@ def run(notebook: Path, output: Path, parameter: tuple[tuple[str, str], ...], pr
 @click.option("--rows", multiple=True, metavar="MODEL/ALGORITHM/SEED", help="a row of the tables alone: mini/high/42")
 @click.option("--minutes", type=positive, metavar="N", help="for each row: steps and items are fitted to them")
 @click.option("--tokens", type=Path, metavar="FILE", help="text that `saobp tokens` wrote, for rows")
-def reproduce(
-    profile: str, cores: int, cluster: str | None, processes: int, dry_run: bool, rows: tuple[str, ...],
-    minutes: int | None, tokens: Path | None,
-) -> None:  # fmt: skip
+def reproduce(minutes: int | None, tokens: Path | None, rows: tuple[str, ...], **asked: Any) -> None:
     """Run every notebook under a study, or the records of some rows of its tables."""
     from saobp.study.publication import workflow
 
     if (minutes or tokens) and not rows:
         raise ValueError("--minutes and --tokens are for rows of the tables; name them: --rows mini/high/42")
-    if dry_run:
-        workflow.preview(profile, rows)
-    else:
-        workflow.reproduce(profile, cores, cluster, processes, rows=rows, minutes=minutes, tokens=tokens)
+    workflow.reproduce(**asked, rows=rows, minutes=minutes, tokens=tokens)
 
 
 @saobp.command()

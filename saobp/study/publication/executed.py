@@ -1,6 +1,7 @@
 """Executed notebooks: which run each is, which comes before another, what readers see, and what git tracks of it."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,9 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_markdown_cell
 
 from saobp.study.setup import labels, paths, typed_by_hand
-from saobp.study.setup.execution import declared_parameters
 
 IDENTITY = ("model", "algorithm", "seed")
+UNNAMED = ("profile", "record")  # parameters that tell no run of a study from another
 
 
 @dataclass(frozen=True)
@@ -37,22 +38,37 @@ class Executed:
         return self.notebook, *ranks, self.values.get("seed", 0), self.name
 
 
-def read(notebooks: Sequence[Path]) -> list[Executed]:
+def _rank(name: Any, order: Sequence[str]) -> int:
+    return order.index(name) if name in order else len(order)
+
+
+def read(notebooks: Iterable[Path]) -> list[Executed]:
     """Read executed notebooks and put them in the reader's order."""
-    found = []
-    for path in notebooks:
-        node = nbformat.read(path, as_version=4)
-        found.append(Executed(path.stem, node, _tagged(node, "parameters") | _tagged(node, "injected-parameters")))
+    nodes = {path.stem: nbformat.read(path, as_version=4) for path in notebooks}
+    found = (
+        Executed(name, node, _tagged(node, "parameters") | _tagged(node, "injected-parameters"))
+        for name, node in nodes.items()
+    )
     return sorted(found, key=lambda run: run.place)
 
 
-def closest(run: Executed | None, notebook: str, among: Sequence[Executed]) -> Executed | None:
+def _tagged(node: NotebookNode, tag: str) -> dict[str, Any]:
+    """Return the literal values that the cell with a tag assigns."""
+    source = next((cell.source for cell in node.cells if tag in cell.metadata.get("tags", [])), "")
+    return {name: value for name, value in typed_by_hand.declared(source).items() if not isinstance(value, type)}
+
+
+def closest(run: Executed, notebook: str, among: Sequence[Executed]) -> Executed | None:
     """Choose the run of a notebook that belongs to `run`: the same model, algorithm and seed, as many as agree.
 
     The first of equals; None if the notebook has not been run.
     """
-    runs = [other for other in among if other.notebook == notebook]
-    return max(runs, key=lambda other: _kinship(run, other), default=None)
+
+    def kinship(other: Executed) -> int:
+        agree = [name in run.values and run.values[name] == other.values.get(name) for name in IDENTITY]
+        return [*agree, False].index(False) + (run == other)
+
+    return max((other for other in among if other.notebook == notebook), key=kinship, default=None)
 
 
 def title(node: NotebookNode) -> str:
@@ -68,13 +84,20 @@ def shown(run: Executed) -> NotebookNode:
         tags = cell.metadata.get("tags", [])
         if injected and "parameters" in tags:
             node.cells.append(new_markdown_cell(f"*This run:* {parameters(injected)}."))
-            cell = _without(cell, injected)
+            others = re.sub(rf"^({'|'.join(injected)})\b.*\n?", "", cell.source, flags=re.MULTILINE)
+            cell = nbformat.from_dict({**cell, "source": others.rstrip()})
         if "outputs" in cell:
             outputs = [output for output in cell.outputs if not is_progress(output)]
             cell = nbformat.from_dict({**cell, "outputs": outputs})
         if "injected-parameters" not in tags and (cell.source.strip() or cell.get("outputs")):
             node.cells.append(cell)
     return node
+
+
+def is_progress(output: NotebookNode) -> bool:
+    """Say whether an output is a progress bar or another message for the log."""
+    widget = "application/vnd.jupyter.widget-view+json" in output.get("data", {})
+    return widget or output.get("name") == "stderr"
 
 
 def parameters(values: dict[str, Any]) -> str:
@@ -85,77 +108,46 @@ def parameters(values: dict[str, Any]) -> str:
     return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in words.items())
 
 
-def _without(cell: NotebookNode, names: dict[str, Any]) -> NotebookNode:
-    """Return a cell of assignments without those to some names."""
-    gone = [node for name, node in typed_by_hand.assigned(cell.source) if name in names]
-    lines = {line for node in gone for line in range(node.lineno, node.end_lineno + 1)}
-    kept = [line for number, line in enumerate(cell.source.splitlines(), 1) if number not in lines]
-    return nbformat.from_dict({**cell, "source": "\n".join(kept)})
-
-
-def _tagged(node: NotebookNode, tag: str) -> dict[str, Any]:
-    """Return the literal values that the cell with a tag assigns."""
-    source = next((cell.source for cell in node.cells if tag in cell.metadata.get("tags", [])), "")
-    found = typed_by_hand.declared(source)
-    return {name: value for name, value in found.items() if not isinstance(value, typed_by_hand.Computed)}
-
-
-def _kinship(run: Executed | None, other: Executed) -> int:
-    """Count how far two runs agree: 3 for the same model, algorithm and seed, 1 for the model alone."""
-    mine = run.values if run else {}
-    agree = [name in mine and mine[name] == other.values.get(name) for name in IDENTITY]
-    return [*agree, False].index(False) + (run == other)
-
-
-def _rank(name: Any, order: Sequence[str]) -> int:
-    return order.index(name) if name in order else len(order)
-
-
 def renew_notebooks() -> None:
     """Put the outputs of the finished smoke run into `notebooks/`, without its paths, times and progress bars.
 
     Raises FileNotFoundError when a notebook has not been run, and ValueError when it has been edited since.
     """
-    runs = {notebook: _run_of(notebook) for notebook in sorted((paths.root() / "notebooks").glob("*.ipynb"))}
-    for notebook, executed in runs.items():
-        paths.write_text(notebook, nbformat.writes(executed) + "\n")
+    for notebook, node in of_defaults(paths.build("smoke") / "notebooks").items():
+        paths.write_text(notebook, nbformat.writes(node) + "\n")
 
 
-def _run_of(notebook: Path) -> nbformat.NotebookNode:
-    """Return the smoke run of a notebook's defaults, cleaned."""
-    values = [str(v) for k, v in declared_parameters(notebook).items() if k not in ("profile", "record")]
-    folder = paths.build("smoke") / "notebooks"
-    # a run is named by the parameters that tell it from the others, the first ones of its notebook
-    counts = range(len(values), -1, -1)
-    candidates = [folder / f"{'-'.join([notebook.stem, *values[:count]])}.ipynb" for count in counts]
-    executed = next((path for path in candidates if path.is_file()), None)
-    if executed is None:
-        raise FileNotFoundError(f"{candidates[0]}: not run yet; run `make reproduce` first")
-    node = _clean(nbformat.read(executed, as_version=4))
-    if [cell.source for cell in node.cells] != [cell.source for cell in nbformat.read(notebook, as_version=4).cells]:
-        raise ValueError(f"{executed}: ran other cells than {notebook.name} has now; run `make reproduce` again")
-    return node
+def of_defaults(folder: Path) -> dict[Path, NotebookNode]:
+    """Return, for each notebook of the repository, what its run by its defaults left in a folder, cleaned."""
+    runs, found = read(path for path in folder.glob("*.ipynb") if len(path.suffixes) == 1), {}  # not the failed ones
+    for path in sorted((paths.root() / "notebooks").glob("*.ipynb")):
+        (default,) = read([path])
+        alike = (run for run in runs if run.notebook == path.stem and _named(run) == _named(default))
+        if (run := next(alike, None)) is None:
+            raise FileNotFoundError(f"{folder}: no run of {path.name} by its defaults; run `make reproduce` first")
+        found[path] = node = _clean(run.node)
+        if [cell.source for cell in node.cells] != [cell.source for cell in default.node.cells]:
+            ran = folder / f"{run.name}.ipynb"
+            raise ValueError(f"{ran}: ran other cells than {path.name} has now; run `make reproduce` again")
+    return found
 
 
-def _clean(node: nbformat.NotebookNode) -> nbformat.NotebookNode:
+def _named(run: Executed) -> dict[str, Any]:
+    return {name: value for name, value in run.values.items() if name not in UNNAMED}
+
+
+def _clean(node: NotebookNode) -> NotebookNode:
     """Keep what a reader of the notebook's defaults would see, and nothing of the machine it ran on."""
     node.metadata = {key: node.metadata[key] for key in ("kernelspec", "language_info") if key in node.metadata}
     node.cells = [cell for cell in node.cells if "injected-parameters" not in cell.metadata.get("tags", [])]
+    codes = [cell for cell in node.cells if cell.cell_type == "code"]
     for cell in node.cells:
         tags = cell.metadata.get("tags", [])
         cell.metadata = {"tags": tags} if tags else {}
-        if cell.cell_type == "code":
-            cell.outputs = [output for output in cell.outputs if not is_progress(output)]
-    codes = [cell for cell in node.cells if cell.cell_type == "code"]
     for count, cell in enumerate(codes, start=1):
         cell.execution_count = count
+        cell.outputs = [output for output in cell.outputs if not is_progress(output)]
         for output in cell.outputs:
             if "execution_count" in output:
                 output.execution_count = count
     return node
-
-
-def is_progress(output: nbformat.NotebookNode) -> bool:
-    """Say whether an output is a progress bar or another message for the log."""
-    widget = "application/vnd.jupyter.widget-view+json" in output.get("data", {})
-    return widget or output.get("name") == "stderr"

@@ -67,7 +67,11 @@ def serve(listener: socket.socket) -> None:
     while sys.stdin not in (ready := select.select([listener, sys.stdin, *askers, *living], [], [])[0]):
         for end in living.keys() & ready:
             asker = living.pop(end)
-            _ended(end, asker, askers.pop(asker))
+            code = os.waitstatus_to_exitcode(os.waitpid(askers.pop(asker), 0)[1])
+            with contextlib.suppress(OSError):  # of an asker that is gone
+                asker.sendall(str(code % 256).encode())
+            asker.close()
+            os.close(end)
         for asker in askers.keys() & ready:  # gone
             os.kill(askers[asker], signal.SIGKILL)
             select.select([next(end for end in living if living[end] is asker)], [], [])
@@ -78,15 +82,6 @@ def serve(listener: socket.socket) -> None:
                 living[os.pidfd_open(askers[asker])] = asker
     for number in askers.values():
         os.kill(number, signal.SIGKILL)
-
-
-def _ended(end: int, asker: socket.socket, number: int) -> None:
-    """Say to the asker how its fork ended, and forget both."""
-    code = os.waitstatus_to_exitcode(os.waitpid(number, 0)[1])
-    with contextlib.suppress(OSError):  # of an asker that is gone
-        asker.sendall(str(code % 256).encode())
-    asker.close()
-    os.close(end)
 
 
 def _forked(asker: socket.socket, others: list[socket.socket]) -> int:
@@ -110,9 +105,20 @@ def _forked(asker: socket.socket, others: list[socket.socket]) -> int:
 
 def _become(words: list[str]) -> NoReturn:
     """Do, in a fork, what its asker wants."""
+    import numpy as np
+    import torch
+
     code = 1
     try:
-        code = _do(words)
+        np.random.seed(), torch.seed()  # as they come, not as every other fork has them
+        threads = os.environ.get("OMP_NUM_THREADS") or os.cpu_count() or 1  # torch read the variable before the fork
+        torch.set_num_threads(int(threads))
+        if words[0] == "kernel":
+            kernel = import_module("ipykernel.kernelapp").IPKernelApp
+            sys.argv = ["ipykernel_launcher", *words[1:], f"--IPKernelApp.parent_handle={os.getppid()}"]  # ends with it
+            code = kernel.launch_instance(sys.argv[1:]) or 0
+        else:
+            code = import_module(CLI).main(words)
     except SystemExit as done:
         code = done.code if isinstance(done.code, int) else int(done.code is not None)
     except BaseException:
@@ -120,23 +126,6 @@ def _become(words: list[str]) -> NoReturn:
     finally:
         sys.stdout.flush(), sys.stderr.flush()
         os._exit(code)
-
-
-def _do(words: list[str]) -> int:
-    import numpy as np
-    import torch
-
-    np.random.seed(), torch.seed()  # as they come, not as every other fork has them
-    threads = os.environ.get("OMP_NUM_THREADS") or os.cpu_count() or 1  # the variable itself was read before the fork
-    torch.set_num_threads(int(threads))
-    if words[0] != "kernel":
-        return import_module(CLI).main(words)
-    from ipykernel.kernelapp import IPKernelApp
-
-    ends = f"--IPKernelApp.parent_handle={os.getppid()}"  # with its parent
-    sys.argv = ["ipykernel_launcher", *words[1:], ends]
-    IPKernelApp.launch_instance(sys.argv[1:])
-    return 0
 
 
 @contextlib.contextmanager

@@ -4,13 +4,15 @@ import re
 import xml.etree.ElementTree as ElementTree
 from html import escape, unescape
 from itertools import cycle
+from string import ascii_uppercase
 from xml.etree.ElementTree import Element
 
 from latex2mathml.converter import convert
 from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 
+SCRIPT = str.maketrans(ascii_uppercase, "".join(map(chr, range(0x1D49C, 0x1D49C + 26))))
 # Unicode's block of script letters leaves these out: they were there before
-SCRIPT = dict(zip("BEFHILMR", "\u212c\u2130\u2131\u210b\u2110\u2112\u2133\u211b"))
+SCRIPT |= str.maketrans("BEFHILMR", "\u212c\u2130\u2131\u210b\u2110\u2112\u2133\u211b")
 HEAD, TAG = re.compile(r"<th\b[^>]*>(.*?)</th>"), re.compile(r"<[^>]*>")
 NUMBER = re.compile(r"\\tag\*?\{([^}]*)\}")
 ROWS = ("math", "mrow", "mstyle", "mtd")
@@ -66,48 +68,41 @@ def mathml(tex: str, display: str = "inline") -> str:
     tree = ElementTree.fromstring(re.sub(r' xmlns="[^"]*"', "", convert(tex, display=display)))
     for element in tree.iter():
         _to_core(element)
-    for row in tree.iter():
-        if row.tag in ROWS:
-            _space_functions(row)
+    for row in [element for element in tree.iter() if element.tag in ROWS]:
+        for place in reversed(range(1, len(row))):
+            if _apart(row[place - 1], row[place]):
+                row.insert(place, Element("mspace", {"width": "0.1667em"}))
     return ElementTree.tostring(tree, encoding="unicode")
 
 
 def _to_core(element: Element) -> None:
     """Replace what MathML Core has dropped (script variants, boxes, named widths), and a backslash without space."""
+    text = element.text or ""
     if element.get("mathvariant") == "script":
         del element.attrib["mathvariant"]
-        letter = element.text or ""
-        if "A" <= letter <= "Z" and len(letter) == 1:
-            element.text = SCRIPT.get(letter, chr(0x1D49C + ord(letter) - ord("A")))
+        element.text = text.translate(SCRIPT)
     if element.tag == "menclose" and element.get("notation") == "box":
         element.tag, element.attrib = "mrow", {"class": "boxed"}
     if element.get("width") in WIDTHS:
         element.set("width", WIDTHS[element.get("width")])
     if element.tag in LIMITS and element[0].text in ("\u2211", "\u220f"):  # in a line, browsers move them to the side
         element.tag = LIMITS[element.tag]
-    if element.text == "\u29f5":
+    if text == "\u29f5":
         element.tag, element.text = "mo", "\u2216"
     if _is_name(element):
         element.tag, element.attrib = "mi", {}
 
 
 def _is_name(element: Element) -> bool:
-    """Say whether an element is a function's name (log, softmax)."""
-    text = element.text or ""
-    return element.tag in ("mi", "mo") and len(text) > 1 and text.isascii() and text.isalpha()
+    """Whether an element is a function's name (log, softmax)."""
+    return element.tag in ("mi", "mo") and bool(re.fullmatch("[A-Za-z]{2,}", element.text or ""))
 
 
-def _base(element: Element) -> Element:
-    """Return what carries the indices, or the element itself."""
-    return _base(element[0]) if element.tag in SCRIPTED else element
-
-
-def _space_functions(row: Element) -> None:
-    """Put a thin space between a function's name and what stands beside it; none beside a sign or before a bracket."""
-    children = list(row)
-    for place in reversed(range(1, len(children))):
-        left, right = _base(children[place - 1]), _base(children[place])
-        after = _is_name(left) and right.tag != "mo"
-        before = _is_name(right) and (left.tag not in ("mo", "mspace") or left.text in CLOSES)
-        if after or before:
-            row.insert(place, Element("mspace", {"width": "0.1667em"}))
+def _apart(left: Element, right: Element) -> bool:
+    """Whether TeX sets a thin space between two: beside a function's name, but for a sign and before a bracket."""
+    while left.tag in SCRIPTED:  # what carries the indices
+        left = left[0]
+    while right.tag in SCRIPTED:
+        right = right[0]
+    before = _is_name(right) and (left.tag not in ("mo", "mspace") or left.text in CLOSES)
+    return before or _is_name(left) and right.tag != "mo"

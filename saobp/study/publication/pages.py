@@ -3,14 +3,17 @@
 import contextlib
 import multiprocessing
 import os
+import posixpath
 import re
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import cache
+from html import escape, unescape
 from itertools import count
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from jinja2 import Environment, PackageLoader, pass_context
 from markupsafe import Markup
@@ -18,14 +21,16 @@ from nbconvert import HTMLExporter
 from nbconvert.filters import clean_html
 from pygments.formatters import HtmlFormatter
 
-from saobp.study.publication import executed, formulas, links
+from saobp.study.publication import executed, formulas
 from saobp.study.publication.executed import Executed
 from saobp.study.setup import paths
 from saobp.study.setup.labels import counted
 
 FEW = 4  # runs that a process takes at a time, of the same notebook most often
 STYLE = re.compile(r"<style scoped>.*?</style>", re.DOTALL)
-PICTURE = re.compile(r"<img\b[^>]*>")
+LINK = re.compile(r'(?<=<a href=")([^"#:]+)(#[^"]*)?(?=")')
+HEADING_OR_PICTURE = re.compile(r'<h[1-6] id="([^"]+)"|<img\b[^>]*>')
+SHOWN = (".png", ".svg", ".jpg", ".txt", ".csv", ".json")  # files that a browser shows as they are
 FOLDED = """{%- extends 'basic/index.html.j2' -%}
 {%- block input_group -%}
 {%- set tags = cell.metadata.get("tags", []) -%}
@@ -34,7 +39,6 @@ FOLDED = """{%- extends 'basic/index.html.j2' -%}
 {%- else -%}{{ super() }}{%- endif -%}
 {%- endblock input_group -%}
 """
-UNDESCRIBED = re.compile(r'<h[1-6] id="([^"]+)"|alt="No description has been provided for this image"')
 
 
 class PageExporter(HTMLExporter):
@@ -81,27 +85,10 @@ def converted(runs: Sequence[Executed]) -> Iterator[Iterator[str]]:
         yield processes.map(body, runs, chunksize=FEW)
 
 
-def write(runs: Sequence[Executed], bodies: Iterable[str], folder: Path) -> None:
-    """Write each run as a page below `folder`, and a copy of each file of the repository that one links to.
-
-    The folder is replaced as a whole. `<folder>/<name>.html` is a run's page.
-    """
-    lead = links.Links(runs, paths.root())
-    named = {f"{run.name}.html": run for run in runs}
-    sources = [f"notebooks/{run.notebook}.ipynb" for run in runs]
-    pages = {page: lead.lead(html, page, source, named[page]) for page, source, html in zip(named, sources, bodies)}
-    with paths.new_folder(folder) as temporary:
-        for page, text in links.settle_anchors(pages).items():
-            (temporary / page).write_text(_page(page, text, named[page], runs), encoding="utf-8")
-        for path, copy in lead.wanted.items():
-            (temporary / copy).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(lead.root / path, temporary / copy)
-
-
 def body(run: Executed) -> str:
     """Return the cells of a run as HTML, without the paths of the machine it ran on."""
     html, _ = _exporter().from_notebook_node(executed.shown(run), {"metadata": {"name": run.name}})
-    return _whole(_described(STYLE.sub("", html))).replace(f"{paths.root()}/", "")
+    return pictured(STYLE.sub("", html)).replace(f"{paths.root()}/", "")
 
 
 @cache
@@ -109,41 +96,60 @@ def _exporter() -> PageExporter:
     return PageExporter()
 
 
-def _page(page: str, text: str, run: Executed, runs: Sequence[Executed]) -> str:
-    """Put a page between links to the contents, to what comes before and to what comes next."""
-    order = list(dict.fromkeys(other.notebook for other in runs))
-    here = order.index(run.notebook)
-    near = {"previous": order[max(here - 1, 0) : here], "following": order[here + 1 : here + 2]}
-    steps = {name: executed.closest(run, stems[0], runs) for name, stems in near.items() if stems}
-    return render(
-        "page.html",
-        title=executed.title(run.node),
-        contents=f"../index.html#{run.notebook}",
-        steps={name: (f"{step.name}.html", executed.title(step.node)) for name, step in steps.items()},
-        body=Markup(text),
-    )
-
-
-def _whole(html: str) -> str:
-    """Make every picture a link to itself: the style shows what is linked to as large as it was drawn."""
-    numbers = count(1)
-
-    def linked(picture: re.Match) -> str:
-        name = f"picture-{next(numbers)}"
-        return f'<a class="whole" id="{name}" href="#{name}">{picture[0]}</a>'
-
-    return PICTURE.sub(linked, html)
-
-
-def _described(html: str) -> str:
-    """Describe every picture by the heading that it stands under."""
-    heading = "the page"
+def pictured(html: str) -> str:
+    """Describe every picture by the heading above it, and lead it to itself: it is shown as large as it was drawn."""
+    heading, numbers = "the page", count(1)
 
     def described(found: re.Match) -> str:
         nonlocal heading
-        if found[1] is None:
-            return f'alt="Figure under: {heading}"'
-        heading = found[1].replace("-", " ")
-        return found[0]
+        if found[1]:
+            heading = found[1].replace("-", " ")
+            return found[0]
+        name = f"picture-{next(numbers)}"
+        picture = found[0].replace("No description has been provided for this image", f"Figure under: {heading}")
+        return f'<a class="whole" id="{name}" href="#{name}">{picture}</a>'
 
-    return UNDESCRIBED.sub(described, html)
+    return HEADING_OR_PICTURE.sub(described, html)
+
+
+def write(runs: Sequence[Executed], bodies: Iterable[str], folder: Path) -> None:
+    """Write each run as a page, `<folder>/<name>.html`, and a copy of each file of the repository that one links to.
+
+    The folder is replaced as a whole.
+    """
+    order = list(dict.fromkeys(run.notebook for run in runs))
+    titles = {run.name: executed.title(run.node) for run in runs}
+    with paths.new_folder(folder) as temporary:
+        for run, html in zip(runs, bodies):
+            here = order.index(run.notebook)
+            near = {"previous": order[max(here - 1, 0) : here], "following": order[here + 1 : here + 2]}
+            steps = {name: executed.closest(run, stems[0], runs).name for name, stems in near.items() if stems}
+            page = render(
+                "page.html",
+                title=titles[run.name],
+                contents=f"../index.html#{run.notebook}",
+                steps={name: (f"{step}.html", titles[step]) for name, step in steps.items()},
+                body=Markup(LINK.sub(lambda link, run=run: lead(link, run, runs, temporary), html)),
+            )
+            (temporary / f"{run.name}.html").write_text(page, encoding="utf-8")
+
+
+def lead(link: re.Match, run: Executed, runs: Sequence[Executed], folder: Path) -> str:
+    """Return where a link of a notebook leads: to the page of a run, the contents, or a copy of a file in the folder.
+
+    A notebook that was not run leads to its line in the contents; a link to what does not exist stays as it is.
+    """
+    path = posixpath.normpath(posixpath.join("notebooks", unquote(unescape(link[1]))))
+    file = paths.root() / path
+    if path.startswith("..") or not file.exists():
+        return link[0]
+    if file.is_dir():
+        return "../index.html"
+    if path == f"notebooks/{file.stem}.ipynb":
+        found = executed.closest(run, file.stem, runs)
+        return f"{found.name}.html{link[2] or ''}" if found else f"../index.html#{file.stem}"
+    copy = f"files/{path}" + ("" if path.endswith(SHOWN) else ".txt")
+    if not (folder / copy).exists():
+        (folder / copy).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file, folder / copy)
+    return escape(copy)

@@ -1,8 +1,9 @@
 """The page to open: what was run, the result, the explorer, the notebooks; tables, figures, claims and runs below."""
 
+import base64
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from markupsafe import Markup
 
 from saobp.measure.prose import prose
 from saobp.models import public
-from saobp.study.publication import executed, formulas, links, pages
+from saobp.study.publication import executed, formulas, pages
 from saobp.study.publication.executed import Executed
 from saobp.study.publication.results import SUMMARIES
 from saobp.study.setup import labels, paths, records
@@ -21,7 +22,7 @@ from saobp.study.texts import runs as written
 
 EXERCISE = "smoke"  # the study whose models train for seconds: its page shows the tracked results
 GLANCE, FOREST = "figure-glance", "figure-claims"  # drawn from all tracked studies
-MADE = {"tables": "table*.md", "figures": "figure*.png"}
+TITLES = {"model": labels.model_title, "algorithm": labels.algorithm_title}
 
 
 def write(folder: Path) -> Path:
@@ -30,24 +31,31 @@ def write(folder: Path) -> Path:
     Reads the executed notebooks, the records, and the tables and figures that notebooks 10 and 11 left.
     Raises FileNotFoundError if the folder holds no records.
     """
-    found = records.load(folder / "records")
+    found = {record["name"]: record for record in records.load(folder / "records")}
     if not found:
         raise FileNotFoundError(f"{folder / 'records'}: no records there; run `make reproduce` first")
-    runs = executed.read(sorted((folder / "notebooks").glob("*.ipynb")))
+    runs = executed.read((folder / "notebooks").glob("*.ipynb"))
     with pages.converted(runs) as bodies:
         explorer = _explorer()
         pages.write(runs, bodies, folder / "pages")
     with paths.new_folder(folder / "tracked") as tracked:
         shutil.copytree(paths.figures(), tracked, dirs_exist_ok=True)
-    study, tracked = found[0]["profile"], folder / "tracked"
-    shown, drawn = tracked if study == EXERCISE else folder / "figures", _figures(tracked)
+    study, made, tracked = next(iter(found.values()))["profile"], folder / "figures", folder / "tracked"
+    shown, drawn = tracked if study == EXERCISE else made, _figures(tracked)
+    ended = [run for run in runs if run.name in found]
+    lines = [line for run in ended for cell in run.node.cells for line in cell.source.splitlines()]
     text = pages.render(
         "report.html",
         study=study,
         exercise=study == EXERCISE,
-        device=processors(found),
-        minutes=round(sum(record["seconds"] for record in found) / 60),
-        checked=_checked(folder, runs, found),
+        device=processors(found.values()),
+        minutes=round(sum(record["seconds"] for record in found.values()) / 60),
+        checked={
+            "notebooks": len({run.notebook for run in ended}),
+            "assertions": sum(line.lstrip().startswith("assert ") for line in lines),
+            "tables": len([*made.glob("table*.md")]),
+            "figures": len([*made.glob("figure*.png")]),
+        },
         folder=folder,
         outdated=outdated(folder),
         glance=drawn.get(GLANCE),
@@ -57,8 +65,8 @@ def write(folder: Path) -> Path:
         figures=[figure for name, figure in _figures(shown).items() if name not in (GLANCE, FOREST)],
         claims=_tables(tracked, "claims.md"),
         forest=drawn.get(FOREST),
-        departures=context.departures(found),
-        runs=[{**record, "failures": failures(record)} for record in sorted(found, key=lambda record: record["name"])],
+        departures=context.departures(found.values()),
+        runs=[{**record, "failures": failures(record)} for _, record in sorted(found.items())],
     )
     return paths.write_text(folder / "index.html", text.replace(f"{paths.root()}/", ""))
 
@@ -74,38 +82,16 @@ def outdated(folder: Path) -> list[str]:
 
 def failures(record: dict[str, Any]) -> str:
     """Name the tasks of a run that failed, with the reason; empty if none did."""
-    tasks = record["metrics"].get("tasks", {})
-    if not isinstance(tasks, dict):
-        return ""
-    failed = {name: scores["failed"]["reason"] for name, scores in tasks.items() if "failed" in scores}
-    return "; ".join(f"{name}: {reason}" for name, reason in failed.items())
+    tasks = record["metrics"].get("tasks", {}).items()
+    return "; ".join(f"{name}: {scores['failed']['reason']}" for name, scores in tasks if "failed" in scores)
 
 
-def processors(found: Sequence[dict[str, Any]]) -> str:
-    """Name each processor once, with the numbers of threads that runs had: "EPYC (1 or 2 of 2 threads)"."""
+def processors(found: Iterable[dict[str, Any]]) -> str:
+    """Name each processor once, with the numbers of threads that runs had: "EPYC (threads: 1 or 2)"."""
     threads: dict[str, set[int]] = {}
-    for record in found:
-        threads.setdefault(record["device"]["name"], set()).add(record["device"]["threads"])
-    words = {name: " or ".join(map(str, sorted(used))) for name, used in sorted(threads.items())}
-    return ", ".join(f"{name} (threads: {used})" for name, used in words.items())
-
-
-def label(values: dict[str, Any]) -> str:
-    """Name a run for readers by its parameters: "BERT-Mini, High, seed 42, task race"."""
-    titles = {"model": labels.model_title, "algorithm": labels.algorithm_title}
-    named = [title(values[name]) for name, title in titles.items() if name in values]
-    rest = {name: value for name, value in values.items() if name not in (*titles, "profile", "record")}
-    return ", ".join([*named, *filter(None, [executed.parameters(rest)])])
-
-
-def _checked(folder: Path, runs: Sequence[Executed], found: Sequence[dict[str, Any]]) -> dict[str, int]:
-    """Count what a study did: notebooks and assertions in them that held, tables and figures."""
-    finished = {record["name"] for record in found}
-    ended = [run for run in runs if run.name in finished]
-    lines = [line for run in ended for cell in run.node.cells for line in cell.source.splitlines()]
-    made = {kind: len([*(folder / "figures").glob(names)]) for kind, names in MADE.items()}
-    held = sum(line.lstrip().startswith("assert ") for line in lines)
-    return {"notebooks": len({run.notebook for run in ended}), "assertions": held, **made}
+    for device in (record["device"] for record in found):
+        threads.setdefault(device["name"], set()).add(device["threads"])
+    return ", ".join(f"{name} (threads: {' or '.join(map(str, sorted(n)))})" for name, n in sorted(threads.items()))
 
 
 def _explorer() -> Markup:
@@ -119,39 +105,34 @@ def _explorer() -> Markup:
         model, tokenizer = public.load("minilm")
     except public.PublicModelError:
         return Markup()
-    strength = strength_of("minilm")
-    return Markup(explorer.fragment(explorer.collect(model, tokenizer, prose(), strength=strength)))
+    return Markup(explorer.fragment(explorer.collect(model, tokenizer, prose(), strength=strength_of("minilm"))))
 
 
-def _notebooks(runs: Sequence[Executed], found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return every notebook of the repository with its question, a picture, and its runs in the paper's order."""
-    named = {record["name"]: record for record in found}
+def _notebooks(runs: Sequence[Executed], found: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return every notebook of the repository with its question, the first picture, and its runs in the paper's order.
+
+    A run has its name, a label for readers ("BERT-Mini, High, seed 42, task race") and what failed.
+    """
     listed = []
     for name, about in written.notebooks().items():
-        mine = [run for run in runs if run.notebook == name]
-        node = nbformat.read(paths.root() / "notebooks" / f"{name}.ipynb", as_version=4)
-        picture, own = _picture([*(run.node for run in mine), node]), [_run(run, named.get(run.name)) for run in mine]
+        mine, own = [run for run in runs if run.notebook == name], []
+        nodes = [run.node for run in mine]
+        nodes.append(nbformat.read(paths.root() / "notebooks" / f"{name}.ipynb", as_version=4))
+        outputs = [output for node in nodes for cell in node.cells for output in cell.get("outputs", [])]
+        drawn = filter(None, (output.get("data", {}).get("image/png") for output in outputs))
+        picture = next((f"data:image/png;base64,{''.join(one.split())}" for one in drawn), "")
+        for run in mine:
+            record, values = found.get(run.name), run.values
+            if record and "model" in values:  # a decoder's record says that it is one
+                values = values | {"model": record["parameters"]["model"]}
+            label = [title(values[key]) for key, title in TITLES.items() if key in values]
+            rest = {key: value for key, value in values.items() if key not in (*TITLES, *executed.UNNAMED)}
+            label += [executed.parameters(rest)] if label and rest else []
+            own.append(
+                {"name": run.name, "label": ", ".join(label), "failures": failures(record) if record else "no record"}
+            )
         listed.append({"name": name, "question": about["question"], "picture": picture, "runs": own})
     return listed
-
-
-def _picture(nodes: Sequence[nbformat.NotebookNode]) -> str:
-    """Return the first picture in some notebooks, as a link that holds it; empty without one."""
-    outputs = (output for node in nodes for cell in node.cells for output in cell.get("outputs", []))
-    drawn = (output.get("data", {}).get("image/png") for output in outputs)
-    return next((f"data:image/png;base64,{''.join(one.split())}" for one in drawn if one), "")
-
-
-def _run(run: Executed, record: dict[str, Any] | None) -> dict[str, Any]:
-    """Return a line of the contents: where it leads, what the run was, how long it took, what failed."""
-    model = record["parameters"].get("model") if record else None  # a decoder's says that it is one
-    values = run.values | ({"model": model} if model and "model" in run.values else {})
-    return {
-        "link": f"pages/{run.name}.html",
-        "label": label(values) if "model" in values else "",
-        "seconds": record["seconds"] if record else None,
-        "failures": failures(record) if record else "no record",
-    }
 
 
 def _tables(folder: Path, names: str) -> list[dict[str, Any]]:
@@ -174,17 +155,16 @@ def _files(path: Path) -> list[str]:
 
 def _figures(folder: Path) -> dict[str, dict[str, Any]]:
     """Return the figures that were drawn by name, the paper's first: picture, caption of the manifest, files."""
-    manifest = folder / "manifest.json"
+    manifest, found = folder / "manifest.json", {}
     entries = json.loads(manifest.read_text(encoding="utf-8"))["entries"] if manifest.exists() else {}
-    drawn = sorted(folder.glob("figure*.png"), key=lambda path: (path.stem.startswith("figure-"), path.stem))
-    return {
-        path.stem: {
+    for path in sorted(folder.glob("figure*.png"), key=lambda path: (path.stem.startswith("figure-"), path.stem)):
+        entry = {"title": "", "caption": "", **entries.get(path.stem, {})}
+        found[path.stem] = {
             "name": path.stem,
-            "title": entries.get(path.stem, {}).get("title", ""),
-            "image": links.picture(path),
+            "title": entry["title"],
+            "image": f"data:image/png;base64,{base64.b64encode(path.read_bytes()).decode()}",
             "whole": f"{folder.name}/{path.name}",
             "files": _files(path),
-            "caption": Markup(formulas.markdown(entries.get(path.stem, {}).get("caption", ""))),
+            "caption": Markup(formulas.markdown(entry["caption"])),
         }
-        for path in drawn
-    }
+    return found

@@ -1,6 +1,5 @@
 """From a profile's records to tracked results, published figures and texts; and single files for a next paper."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,17 +22,17 @@ def published_profile() -> str:
     One that has not yet trained High beside Original compares nothing, and waits; so does one of fewer than `SEVERAL`
     seeds behind one that has them. Raises FileNotFoundError when nothing is tracked.
     """
-    pairs = {name: len(_seeds(name, "original") & _seeds(name, "high")) for name in WEIGHT}
+
+    def seeds(profile: str, algorithm: str) -> set[str]:
+        found = paths.results(profile).glob(f"04-pretrain-*-{algorithm}-*.json")
+        return {path.stem.rpartition("-")[2] for path in found}
+
+    pairs = {name: len(seeds(name, "original") & seeds(name, "high")) for name in WEIGHT}
     for least in (SEVERAL, 1):
         for name, count in pairs.items():
             if count >= least:
                 return name
     raise FileNotFoundError(f"{paths.results('laptop').parent}: no records there; publish a profile first")
-
-
-def _seeds(profile: str, algorithm: str) -> set[str]:
-    found = paths.results(profile).glob(f"04-pretrain-*-{algorithm}-*.json")
-    return {path.stem.rpartition("-")[2] for path in found}
 
 
 def publish(profile: str) -> None:
@@ -74,17 +73,20 @@ def rebuild() -> None:
 
 def draw(folder: Path) -> list[Path]:
     """Draw every table and figure of the tracked records into a folder, the controlled studies' from their own."""
-    source = paths.results(published_profile())
+    source, own = (paths.results(study) for study in (published_profile(), PAPER_STUDY))
     studies = verdicts.tracked()
     decided = verdicts.verdicts(studies)
-    own = paths.results(PAPER_STUDY)
     first, hashes = (records.load(own), records.hashes(own)) if source != own else ([], {})
     return figures.publish(
         records.load(source), folder, hashes | records.hashes(source), decided=decided, first=first,
-        reruns=verdicts.reruns(studies, decided),
-        others=_others(),
+        reruns=verdicts.reruns(studies, decided), others=_others(),
         other_hashes=dict(item for study in OTHERS for item in records.hashes(paths.results(study)).items()),
     )  # fmt: skip
+
+
+def _others() -> list[dict[str, Any]]:
+    found = {study: records.load(paths.results(study)) for study in OTHERS}
+    return [*records.select(found.pop(STORIES), "beyond"), *(run for runs in found.values() for run in runs)]
 
 
 def single(
@@ -97,35 +99,24 @@ def single(
     the study of hops and strengths. Raises FileNotFoundError when the profile has no records, ValueError for an
     unknown profile or format or when the records cannot fill the figure.
     """
+    formats, width = [file_format], figures.PAGE if width is None else width
     if number == "claims":
-        return _claims(kind, file_format, width, folder), ["all that are tracked"]
+        studies = verdicts.tracked()
+        decided = verdicts.verdicts(studies)
+        if kind == "figure":
+            made = figures.write_claims(decided, folder, formats, width)
+        else:
+            made = verdicts.write(decided, folder, formats, verdicts.reruns(studies, decided))
+        return made[0], ["all that are tracked"]
     found = records.load(profile or published_profile())
     if not found:
         load_study(profile)
         raise FileNotFoundError(f"profile '{profile}' has no records: run `make reproduce PROFILE={profile}` first")
     if kind == "table":
         first = [] if profile or found[0]["profile"] == PAPER_STUDY else records.load(paths.results(PAPER_STUDY))
-        file = tables.write(number, found, folder, [file_format], every=every, first=first)[0]
-        return file, _names([*first, *found])
-    if number in figures.FIGURES and (profile is None or figures.FIGURES[number].several):
-        found = figures.origin(number, found, _others())
-    file = figures.write(number, found, folder, [file_format], width=figures.PAGE if width is None else width)[0]
-    return file, _names(found)
-
-
-def _names(found: Sequence[dict[str, Any]]) -> list[str]:
-    return sorted({record["profile"] for record in found})
-
-
-def _others() -> list[dict[str, Any]]:
-    found = {study: records.load(paths.results(study)) for study in OTHERS}
-    return [*records.select(found.pop(STORIES), "beyond"), *(run for runs in found.values() for run in runs)]
-
-
-def _claims(kind: str, file_format: str, width: float | None, folder: Path) -> Path:
-    """Write the claims of all tracked studies, as a table or as the forest."""
-    studies = verdicts.tracked()
-    decided = verdicts.verdicts(studies)
-    if kind == "figure":
-        return figures.write_claims(decided, folder, [file_format], figures.PAGE if width is None else width)[0]
-    return verdicts.write(decided, folder, [file_format], verdicts.reruns(studies, decided))[0]
+        made, found = tables.write(number, found, folder, formats, every=every, first=first), [*first, *found]
+    else:
+        if number in figures.FIGURES and (profile is None or figures.FIGURES[number].several):
+            found = figures.origin(number, found, _others())
+        made = figures.write(number, found, folder, formats, width=width)
+    return made[0], sorted({record["profile"] for record in found})

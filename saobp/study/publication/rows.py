@@ -1,31 +1,30 @@
-"""Rows of the paper's tables: a model, an algorithm and a seed, from pretraining to the last record.
+"""A study fitted to a machine and a time budget, for rows of the paper's tables.
 
-With a time budget a copy of the study is fitted to the machine: as many steps of pretraining as half of the time holds,
-and as many items of tasks and samples of attention as the rest does. The copy is `build/<study>/<study>.yaml`; later
-rows of the same budget are made by it, so that all algorithms have the same steps.
+Of the time that a row may take, pretraining gets as many steps as half holds, and tasks and attention as many items and
+samples as the rest does. The copy is `build/<study>/<study>.yaml`; later rows of the same budget are made by it: all
+algorithms have the same steps.
 """
 
-import io
+import contextlib
+import json
 import time
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, replace
 from math import ceil
 from pathlib import Path
-from typing import Any
 
 import torch
-from ruamel.yaml import YAML
 from torch import Tensor, nn
 
 from saobp.measure.graph import graph_measures
 from saobp.measure.gtd_and_entropy import measure
 from saobp.study.data import corpora, sources
 from saobp.study.data.masking import SeededMasking
-from saobp.study.setup import paths, typed_by_hand
-from saobp.study.setup.recipes import Finetuning, Pretraining, Schedule
+from saobp.study.setup import paths
+from saobp.study.setup.recipes import Pretraining, Schedule
 from saobp.study.setup.sizes_and_strengths import SIZES
-from saobp.study.setup.studies import Study, StudyError, find, load_study
+from saobp.study.setup.studies import Study, StudyError, load_study
 from saobp.study.training import finetuning, precision, pretraining
 
 SHARE = 0.5  # of a row's time, for pretraining
@@ -39,54 +38,13 @@ STOOD_IN = ("splits", "length_of")  # what is taken of it
 WIDE = {"choice": 4, "span": 2}  # sequences of an item: options, windows
 
 
-@dataclass(frozen=True)
-class Row:
-    """One row: what is trained."""
-
-    model: str
-    algorithm: str
-    seed: int
-
-    def named(self, stage: str, *rest: Any) -> str:
-        """Return the workflow's record of a stage."""
-        return f"records/{'-'.join(map(str, (stage, self.model, self.algorithm, self.seed, *rest)))}.json"
-
-    def records(self, study: Study) -> list[str]:
-        """Return all records of the row, pretraining first."""
-        heads = [(group, head) for group in study.finetune.groups for head in study.finetune.seeds]
-        tasks = [task for model, name, task in study.looked_at() if (model, name) == (self.model, self.algorithm)]
-        tuned = [self.named("05-finetune", *head) for head in heads]
-        return [self.named("04-pretrain"), *tuned, *(self.named("06-attention", task) for task in tasks)]
-
-
-def chosen(study: Study, texts: Sequence[str]) -> list[Row]:
-    """Read rows as they are typed, "mini/high/42". Raises StudyError for one that the study cannot train."""
-    known, found = study.pairs(), []
-    for text in texts:
-        model, algorithm, seed = (text.split("/") + ["", ""])[:3]
-        if text.count("/") != 2 or (model, algorithm) not in known or not typed_by_hand.DECIMAL.fullmatch(seed):
-            rows = ", ".join("/".join(pair) for pair in known)
-            raise StudyError(f"--rows: no row {text!r} in study {study.name}; give one of {rows}, and /SEED")
-        found.append(Row(model, algorithm, int(seed)))
-    return list(dict.fromkeys(found))
-
-
-def planned(name: str, texts: Sequence[str], minutes: int | None, tokens: Path | None, cores: int) -> tuple[Path, list]:
-    """Return the study's file, a fitted copy where time is short, and the records of the rows.
+def own_copy(
+    study: Study, minutes: int | None, tokens: Path | None, models: Iterable[str], cores: int
+) -> tuple[Path, Study]:
+    """Return the file and the study's copy for a budget and a token file, with a schedule for each model.
 
     Raises StudyError or DataError, one line, before anything is trained.
     """
-    path, study = find(name).resolve(), load_study(name)
-    rows = chosen(study, texts)
-    if minutes or tokens:
-        path, study = _own_copy(study, minutes, tokens, [row.model for row in rows], cores)
-    return path, [record for row in rows for record in row.records(study)]
-
-
-def _own_copy(
-    study: Study, minutes: int | None, tokens: Path | None, models: list[str], cores: int
-) -> tuple[Path, Study]:
-    """Return the study's copy for this budget and token file, made or kept, with a schedule for each model."""
     path, source = paths.build(study.name) / f"{study.name}.yaml", sources.resolve(study.data)
     wanted = {"minutes": minutes or study.minutes, "tokens": str(tokens.resolve()) if tokens else study.tokens}
     copy = load_study(path) if path.is_file() else None
@@ -99,31 +57,24 @@ def _own_copy(
     for model in dict.fromkeys(models):
         if not study.minutes and minutes and new.recipe(model) == study.recipe(model):
             new = fitted(new, model, source, cores, first=copy is None)
-    _write(path, new)
+    said = "# Fitted by `saobp reproduce --rows`: remove it to fit anew.\n"
+    paths.write_text(path, said + json.dumps(asdict(new), indent=2) + "\n")  # JSON is YAML
     return path, new
-
-
-def _write(path: Path, study: Study) -> None:
-    """Write a study as the YAML that it can be read from, without what is not set."""
-    yaml, stream = YAML(typ="safe", pure=True), io.StringIO()
-    yaml.dump(_set(asdict(study)), stream)
-    paths.write_text(path, "# Fitted by `saobp reproduce --rows`: remove it to fit anew.\n" + stream.getvalue())
-
-
-def _set(values: dict[str, Any]) -> dict[str, Any]:
-    kept = {key: value for key, value in values.items() if value not in (None, {})}
-    return {key: _set(value) if isinstance(value, dict) else value for key, value in kept.items()}
 
 
 def at_hand(study: Study, source: sources.Source) -> Study:
     """Return what a study's rows need: one head per task, the tasks at hand, by substitute splits if it must be."""
     other, tuned, left_out = load_study(STAND_INS).finetune, study.finetune, []
     for task in dict.fromkeys([*(task for group in tuned.groups.values() for task in group), *study.attention.tasks]):
-        theirs = {key: {name: one for name, one in getattr(other, key).items() if name == task} for key in STOOD_IN}
-        stood_in = {key: getattr(tuned, key) | own for key, own in theirs.items()}
-        ways = (tuned, replace(tuned, **stood_in))
-        tuned = next((way for way in ways if _has(task, way, source)), tuned)
-        left_out += [] if _has(task, tuned, source) else [task]
+        theirs = {key: {task: own[task]} for key in STOOD_IN if task in (own := getattr(other, key))}
+        stood_in = replace(tuned, **{key: getattr(tuned, key) | own for key, own in theirs.items()})
+        for way in (tuned, stood_in):
+            with contextlib.suppress(sources.DataError):
+                finetuning.task_of(task, way, source)
+                tuned = way
+                break
+        else:
+            left_out.append(task)
     if left_out:
         print(f"==> left out, for {source.name} has no splits of them: {', '.join(left_out)}", flush=True)
     groups = {name: [task for task in group if task not in left_out] for name, group in tuned.groups.items()}
@@ -131,14 +82,6 @@ def at_hand(study: Study, source: sources.Source) -> Study:
     tasks = [task for task in study.attention.tasks if task not in left_out]
     apart = dict.fromkeys(("decoder", "cost", "beyond", "multihop"))  # no part of a row
     return replace(study, finetune=tuned, attention=replace(study.attention, tasks=tasks), **apart)
-
-
-def _has(task: str, recipe: Finetuning, source: sources.Source) -> bool:
-    try:
-        finetuning.task_of(task, recipe, source)
-    except sources.DataError:
-        return False
-    return True
 
 
 def fitted(study: Study, model: str, source: sources.Source, cores: int, *, first: bool) -> Study:
@@ -187,11 +130,11 @@ def within(recipe: Pretraining, seconds: float, minutes: int, model: str) -> tup
 def step_time(network: nn.Module, batch: Mapping[str, Tensor], wanted: str) -> tuple[str, float]:
     """Return the precision that a step is faster in, and its seconds; of a long step a few sequences are timed."""
     names = [wanted] if wanted != "auto" else ["fp32", "bf16"] if precision.has_bf16() else ["fp32"]
-    count, few = len(batch["input_ids"]), _rows(batch, FEW)
+    few = _rows(batch, FEW)
     seconds = precision.timed(network, few, names)
     name = min(seconds, key=seconds.get)
-    scaled = seconds[name] * count / len(few["input_ids"])
-    return (name, scaled) if scaled > LONG else (name, precision.timed(network, batch, [name])[name])
+    scaled = seconds[name] * len(batch["input_ids"]) / len(few["input_ids"])
+    return name, scaled if scaled > LONG else precision.timed(network, batch, [name])[name]
 
 
 def _rows(batch: Mapping[str, Tensor], count: int) -> dict[str, Tensor]:
@@ -205,21 +148,18 @@ def most_items(study: Study, source: sources.Source, item: float, seconds: float
         found = finetuning.task_of(task, tuned, source)
         loaded[task] = (found.spec.kind, len(found.train) + len(found.development), len(found.evaluation))
 
+    def steps(task: str, limit: int) -> float:  # items' training steps; an item that is only read takes half of one
+        kind, train, reported = loaded[task]
+        reads = 1 + (tuned.curve if task in finetuning.FOLLOWED else 0)
+        trained = tuned.epochs_of.get(task, tuned.epochs) * min(train, limit)
+        return WIDE.get(kind, 1) * (trained + reads * min(reported, limit) / 2)
+
     def spent(limit: int) -> float:
-        return LOAD * item * max(
-            sum(_passes(tuned, task, *loaded[task], limit) for task in group) for group in tuned.groups.values()
-        )  # fmt: skip
+        return LOAD * item * max(sum(steps(task, limit) for task in group) for group in tuned.groups.values())
 
     largest = max(max(sizes) for _, *sizes in loaded.values())
     place = bisect_right(range(largest), seconds, key=spent) - 1
     return None if place == largest - 1 else max(FEW, place)
-
-
-def _passes(tuned: Finetuning, task: str, kind: str, train: int, reported: int, limit: int) -> float:
-    """Return how many items' training steps a task takes; an item that is only read takes half of one."""
-    epochs = tuned.epochs_of.get(task, tuned.epochs)
-    reads = 1 + (tuned.curve if task in finetuning.FOLLOWED else 0)
-    return WIDE.get(kind, 1) * (epochs * min(train, limit) + reads * min(reported, limit) / 2)
 
 
 def sample_time(model: str, length: int) -> float:

@@ -17,7 +17,7 @@ from packaging.requirements import Requirement
 from saobp.study.data import sources
 from saobp.study.publication import forks
 from saobp.study.setup import paths
-from saobp.study.setup.studies import Study, find, load_study
+from saobp.study.setup.studies import Study, StudyError, find, load_study
 
 EXTRAS = ("", "study")  # what a run needs; the tests' own tools may differ
 PLACES = ("records", "notebooks", "logs", "checkpoints", "work")  # of a build folder, made before anything runs
@@ -68,35 +68,38 @@ def claimed(folder: Path) -> Iterator[int]:
 
 
 def reproduce(
-    profile_name: str, cores: int, cluster: str | None = None, processes: int = 1, *,
-    rows: Sequence[str] = (), minutes: int | None = None, tokens: Path | None = None,
+    profile: str, cores: int = 1, cluster: str | None = None, processes: int = 1, *, rows: Sequence[str] = (),
+    minutes: int | None = None, tokens: Path | None = None, dry_run: bool = False,
 ) -> None:  # fmt: skip
-    """Run every notebook under a profile and write its report; on a cluster each run is a job.
+    """Run every notebook under a study and write its report; on a cluster each run is a job.
 
-    `processes` share each pretraining run of an encoder, by torchrun. `rows`: the records of these alone, without a
-    report; within `minutes` each, on the text of a file of `tokens` (`saobp.study.publication.rows`).
-    Raises StudyError or DataError before anything runs, WorkflowFailed when a run fails.
+    `processes` share each pretraining run of an encoder, by torchrun. `rows` ("mini/high/42"): the records of these
+    alone, without a report; within `minutes` each, on the text of a file of `tokens` (`saobp.study.publication.rows`).
+    With `dry_run` the runs are listed, and neither packages nor data looked for. Raises StudyError or DataError before
+    anything runs, WorkflowFailed when a run fails or the graph cannot be built.
     """
+    path, study = find(profile).resolve(), load_study(profile)
+    folder, wanted = paths.build(study.name), of_rows(study, rows)
+    if dry_run:
+        folder.mkdir(parents=True, exist_ok=True)
+        if _snakemake(folder, path, 1, "--dry-run", wanted=wanted):
+            raise WorkflowFailed(f"{path}: its runs cannot be planned; the lines above say why")
+        return
     check_packages()
     where = ["--workflow-profile", str(cluster_profile(cluster))] if cluster else []
-    path, profile = find(profile_name).resolve(), load_study(profile_name)
-    source, _ = sources.resolve(profile.data), _of_rows(profile, rows)
-    folder = paths.build(profile.name)
-    clock = time.perf_counter()
-    print(f"==> profile {profile.name}: {path}\n==> data: {source.name}\n==> build: {folder}", flush=True)
+    clock, source = time.perf_counter(), sources.resolve(study.data)
+    print(f"==> profile {study.name}: {path}\n==> data: {source.name}\n==> build: {folder}", flush=True)
     kernels = contextlib.nullcontext(({}, [])) if cluster else forks.serving()
     with claimed(folder) as hold, kernels as (served, lifeline):
-        wanted = []
-        if rows:
-            from saobp.study.publication import rows as selected
+        if minutes or tokens:
+            from saobp.study.publication import rows as fitting  # with torch and all that trains
 
-            path, wanted = selected.planned(profile_name, rows, minutes, tokens, cores)
-        if any((folder / ".snakemake" / "locks").glob("*")):  # of a run that was killed: no living one holds the folder
-            _snakemake(folder, path, cores, "--unlock", held=[hold], quiet=True)
+            path, study = fitting.own_copy(study, minutes, tokens, [row.partition("/")[0] for row in rows], cores)
+            wanted = of_rows(study, rows)
         given = {"wanted": wanted, "processes": processes, "held": [hold, *lifeline], "served": served}
         code = _snakemake(folder, path, cores, "--rerun-incomplete", "--keep-going", *where, **given)
-    minutes, seconds = divmod(time.perf_counter() - clock, 60)
-    spent = f"{minutes:.0f} min {seconds:.0f} s"
+    taken, seconds = divmod(time.perf_counter() - clock, 60)
+    spent = f"{taken:.0f} min {seconds:.0f} s"
     if code:
         raise WorkflowFailed(
             f"some runs failed after {spent} (lines with 'saobp:' above say why, logs are in {folder}/logs); "
@@ -115,36 +118,34 @@ def cluster_profile(name: str) -> Path:
     raise WorkflowFailed(f"no cluster is called '{name}': give {names}, or a folder with a config.yaml of Snakemake")
 
 
-def preview(profile_name: str, rows: Sequence[str] = ()) -> None:
-    """List the runs of a profile, or of its rows, and run none: its graph is built, its data are not looked for.
+def of_rows(study: Study, rows: Iterable[str]) -> list[str]:
+    """Return the records of rows that are typed as "mini/high/42", of each its pretraining first.
 
-    Raises StudyError, or WorkflowFailed when the graph cannot be built.
+    Raises StudyError for a row that the study cannot train.
     """
-    path, profile = find(profile_name).resolve(), load_study(profile_name)
-    folder = paths.build(profile.name)
-    folder.mkdir(parents=True, exist_ok=True)
-    if _snakemake(folder, path, 1, "--dry-run", wanted=_of_rows(profile, rows)):
-        raise WorkflowFailed(f"{path}: its runs cannot be planned; the lines above say why")
-
-
-def _of_rows(profile: Study, rows: Sequence[str]) -> list[str]:
-    """Return the records of rows; StudyError for one that the study cannot train. Without rows nothing is imported."""
-    if not rows:
-        return []
-    from saobp.study.publication import rows as selected  # with torch and all that trains
-
-    return [record for row in selected.chosen(profile, rows) for record in row.records(profile)]
+    known, found = study.pairs(), []
+    for text in rows:
+        model, algorithm, seed = (text.split("/") + ["", ""])[:3]
+        if text.count("/") != 2 or (model, algorithm) not in known or not seed.isdecimal():
+            all_rows = ", ".join("/".join(pair) for pair in known)
+            raise StudyError(f"--rows: no row {text!r} in study {study.name}; give one of {all_rows}, and /SEED")
+        row = f"{model}-{algorithm}-{int(seed)}"
+        found.append(f"04-pretrain-{row}")
+        found += [
+            f"05-finetune-{row}-{group}-{head}" for group in study.finetune.groups for head in study.finetune.seeds
+        ]
+        found += [f"06-attention-{row}-{task}" for m, a, task in study.looked_at() if (m, a) == (model, algorithm)]
+    return [f"records/{name}.json" for name in dict.fromkeys(found)]
 
 
 def _snakemake(
-    folder: Path, profile: Path, cores: int, *options: str, wanted: Sequence[str] = (), quiet: bool = False,
-    processes: int = 1, held: Sequence[int] = (), served: Mapping[str, str] | None = None,
+    folder: Path, study: Path, cores: int, *options: str, wanted: Sequence[str] = (), processes: int = 1,
+    held: Sequence[int] = (), served: Mapping[str, str] | None = None,
 ) -> int:  # fmt: skip
     command = [
         sys.executable, "-m", "snakemake", "--snakefile", str(paths.root() / "Snakefile"), "--directory", str(folder),
-        "--cores", str(cores), "--config", f"profile={quote(str(profile))}", f"processes={processes}",
+        "--cores", str(cores), "--config", f"profile={quote(str(study))}", f"processes={processes}",
+        "--nolock",  # the folder is claimed; a lock in it is that of a run that was killed
         "--quiet", "rules", "host", *options, "--", *wanted,
     ]  # fmt: skip
-    sink = subprocess.DEVNULL if quiet else None
-    given = os.environ | (served or {})
-    return subprocess.run(command, pass_fds=held, env=given, stdout=sink, stderr=sink, check=False).returncode
+    return subprocess.run(command, pass_fds=held, env=os.environ | (served or {}), check=False).returncode

@@ -18,6 +18,8 @@ from papermill.exceptions import PapermillExecutionError
 from saobp.study.setup import paths, recipes, records, studies, typed_by_hand
 
 KERNEL = "python3"
+ALGORITHMS_OF = {"07-decoder": recipes.DecoderAlgorithm}  # those of a notebook that takes other ones than encoders do
+SEEDS = range(2**32)  # what numpy and torch take
 
 
 class UsageError(ValueError):
@@ -32,17 +34,16 @@ def declared_parameters(notebook: Path) -> dict[str, Any]:
     """Return names and defaults of the notebook's cell tagged `parameters`, as `typed_by_hand.declared` reads them."""
     try:
         cells = nbformat.read(notebook, as_version=4).cells
+        return typed_by_hand.declared(next(c for c in cells if "parameters" in c.metadata.get("tags", [])).source)
     except FileNotFoundError:
-        raise UsageError(f"{notebook}: no such notebook") from None
-    except Exception as error:
-        raise UsageError(f"{notebook}: not a readable notebook ({str(error).splitlines()[0]})") from None
-    cell = next((c for c in cells if "parameters" in c.metadata.get("tags", [])), None)
-    if cell is None:
-        raise UsageError(f"{notebook}: has no cell tagged 'parameters'")
-    try:
-        return typed_by_hand.declared(cell.source)
+        said = "no such notebook"
+    except StopIteration:
+        said = "has no cell tagged 'parameters'"
     except SyntaxError as error:
-        raise UsageError(f"{notebook}: the cell tagged 'parameters' is no Python (line {error.lineno})") from None
+        said = f"the cell tagged 'parameters' is no Python (line {error.lineno})"
+    except Exception as error:
+        said = f"not a readable notebook ({str(error).splitlines()[0]})"
+    raise UsageError(f"{notebook}: {said}")
 
 
 def checked(notebook: Path, given: dict[str, str], declared: dict[str, Any]) -> dict[str, Any]:
@@ -56,33 +57,26 @@ def checked(notebook: Path, given: dict[str, str], declared: dict[str, Any]) -> 
         try:
             values[name] = typed_by_hand.value(text, default := declared[name])
         except ValueError as error:
-            if isinstance(default, typed_by_hand.Computed):
-                taken = default.kind or f"a value ({error})"
-            else:
-                taken = f"{type(default).__name__}, as in {default!r}" + f" ({error})" * isinstance(default, list)
+            kind = default if isinstance(default, type) else type(default)
+            taken = f"a value ({error})" if kind is object else kind.__name__
+            taken += f", as in {default!r}" * (default is not kind) + f" ({error})" * (kind is list)
             raise UsageError(f"parameter '{name}' of {notebook.name} takes {taken}: not '{text}'") from None
     return values
 
 
-ALGORITHMS_OF = {"07-decoder": recipes.DecoderAlgorithm}  # those of a notebook that takes other ones than encoders do
-SEEDS = range(2**32)  # what numpy and torch take
-
-
 def check_names(notebook: Path, values: dict[str, Any]) -> None:
     """Refuse a study that cannot be read, and a model, algorithm, task, group or seed that there is not."""
-    for name in ("seed", "finetune_seed"):
-        if name in values and values[name] not in SEEDS:
-            raise UsageError(
-                f"parameter '{name}': {values[name]} is no seed; take a whole number from 0 to {SEEDS[-1]}"
-            )
+    for name in {"seed", "finetune_seed"} & values.keys():
+        if values[name] not in SEEDS:
+            said = f"{values[name]} is no seed; take a whole number from 0 to {SEEDS[-1]}"
+            raise UsageError(f"parameter '{name}': {said}")
     if not values.get("profile"):
         return
-    study = studies.load_study(values["profile"])
     known = {
         "model": get_args(recipes.Model),
         "algorithm": get_args(ALGORITHMS_OF.get(notebook.stem, recipes.Algorithm)),
         "task": get_args(recipes.Task),
-        "group": tuple(study.finetune.groups),
+        "group": tuple(studies.load_study(values["profile"]).finetune.groups),
     }
     for name, choices in known.items():
         if name in values and values[name] not in choices:
@@ -100,8 +94,7 @@ def run(notebook: Path, output: Path, given: dict[str, str], study_file: Path | 
     if study_file is not None:
         given = {"profile": str(studies.find(study_file).resolve()), **given}
     values = checked(notebook, given, declared)
-    known = {name: value for name, value in declared.items() if not isinstance(value, typed_by_hand.Computed)}
-    check_names(notebook, {**known, **values})
+    check_names(notebook, {name: d for name, d in declared.items() if not isinstance(d, type)} | values)
     if output.is_dir():
         raise UsageError(f"{output}: is a folder; name the notebook to write")
     record = Path(values.get("record") or output.with_suffix(".json")).resolve()  # the kernel runs elsewhere
@@ -115,62 +108,40 @@ def run(notebook: Path, output: Path, given: dict[str, str], study_file: Path | 
 
 def _execute(notebook: Path, output: Path, values: dict[str, Any]) -> None:
     """Run papermill into a hidden neighbour of the output and rename it when it is whole."""
-    partial = output.with_name(f".{output.stem}.partial.ipynb")
-    failed = output.with_suffix(".failed.ipynb")
+    partial, failed = output.with_name(f".{output.stem}.partial.ipynb"), output.with_suffix(".failed.ipynb")
+    # papermill fills in what stands in braces
+    source, target = (str(path).replace("{", "{{").replace("}", "}}") for path in (notebook, partial))
+    how = {"progress_bar": False, "stderr_file": sys.stderr, "extra_arguments": ["--log-level=CRITICAL"]}
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
-        papermill.execute_notebook(
-            _verbatim(notebook), _verbatim(partial), values, cwd=str(paths.root()), kernel_name=KERNEL,
-            language="python", progress_bar=False, stderr_file=sys.stderr, extra_arguments=["--log-level=CRITICAL"],
-        )  # fmt: skip
+        place = {"cwd": str(paths.root()), "kernel_name": KERNEL, "language": "python"}
+        papermill.execute_notebook(source, target, values, **place, **how)
         os.replace(partial, output)
         failed.unlink(missing_ok=True)
-    except PapermillExecutionError as error:
+    except (PapermillExecutionError, DeadKernelError) as error:
         os.replace(partial, failed)
-        reason = str(error.evalue).split("\n")[0] or _source_line(error)
-        raise NotebookFailed(f"{notebook.name}, cell {error.exec_count}: {error.ename}: {reason} [{failed}]") from None
-    except DeadKernelError:
-        os.replace(partial, failed)
-        said = "its kernel died: memory ran out, most likely, or something killed it; free memory and run it again"
-        raise NotebookFailed(f"{notebook.name}, cell {_running(failed)}: {said} [{failed}]") from None
-    except (RuntimeError, NoSuchKernel) as error:  # jupyter's, before the first cell
-        raise _no_start(error) from None
-    except OSError as error:
-        if error.filename in _command():
-            raise _no_start(error) from None
-        raise UsageError(f"{error.filename or output}: {error.strerror}") from None
+        raise NotebookFailed(f"{notebook.name}, {_reason(error, failed)} [{failed}]") from None
+    except (RuntimeError, NoSuchKernel, OSError) as error:  # jupyter's, before the first cell; or the output's
+        specs = KernelSpecManager().get_all_specs()
+        program = specs[KERNEL]["spec"]["argv"][0] if KERNEL in specs else "none"
+        reason = getattr(error, "strerror", None) or str(error).split("\n")[0]
+        if isinstance(error, OSError) and error.filename != program:
+            raise UsageError(f"{error.filename or output}: {reason}") from None
+        mend = "install it again: python -m ipykernel install --sys-prefix"
+        raise NotebookFailed(f"the Jupyter kernel '{KERNEL}' does not start ({program}: {reason}); {mend}") from None
     finally:
         with contextlib.suppress(OSError):  # of a folder that could not be made
             partial.unlink(missing_ok=True)
 
 
-def _source_line(error: PapermillExecutionError) -> str:
-    """Return the line of code that raised an error, as the traceback's last arrow shows it; "" without one."""
+def _reason(error: PapermillExecutionError | DeadKernelError, failed: Path) -> str:
+    """Say which cell of a failed notebook raised what; of an error without words, the line of code that raised it."""
+    if isinstance(error, DeadKernelError):
+        cells = [cell for cell in nbformat.read(failed, as_version=4).cells if cell.cell_type == "code"]
+        begun = sum(cell.metadata.get("papermill", {}).get("start_time") is not None for cell in cells)
+        said = "its kernel died: memory ran out, most likely, or something killed it; free memory and run it again"
+        return f"cell {begun}: {said}"
     plain = re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(error.traceback))
-    return (re.findall(r"^-+> *\d+ (.*)$", plain, re.MULTILINE) or [""])[-1].strip()
-
-
-def _verbatim(path: Path) -> str:
-    """Return a path as papermill takes it, which fills in what stands in braces."""
-    return str(path).replace("{", "{{").replace("}", "}}")
-
-
-def _running(notebook: Path) -> int:
-    """Return the number, among the code cells, of the cell that an executed notebook had come to."""
-    cells = [cell for cell in nbformat.read(notebook, as_version=4).cells if cell.cell_type == "code"]
-    return sum(cell.metadata.get("papermill", {}).get("start_time") is not None for cell in cells)
-
-
-def _command() -> list[str]:
-    """Return the command that starts the kernel; none if there is no such kernel."""
-    try:
-        return KernelSpecManager().get_kernel_spec(KERNEL).argv
-    except NoSuchKernel:
-        return []
-
-
-def _no_start(error: Exception) -> NotebookFailed:
-    reason = getattr(error, "strerror", None) or str(error).split("\n")[0]
-    command = " ".join(_command()[:1]) or "none"
-    mend = "install it again: python -m ipykernel install --sys-prefix"
-    return NotebookFailed(f"the Jupyter kernel '{KERNEL}' does not start ({command}: {reason}); {mend}")
+    arrows = re.findall(r"^-+> *\d+ (.*)$", plain, re.MULTILINE)  # the last one points at the line
+    reason = str(error.evalue).split("\n")[0] or "".join(arrows[-1:]).strip()
+    return f"cell {error.exec_count}: {error.ename}: {reason}"

@@ -92,14 +92,13 @@ def new_folder(path: Path) -> Iterator[Path]:
     try:
         yield temporary
         temporary.chmod(0o755)
-        if path.is_dir():  # aside first: a kill in between leaves the old one beside, whole
-            os.replace(path, old := Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.old.")) / path.name)
+        if not path.exists():
             os.replace(temporary, path)
-            shutil.rmtree(old.parent, ignore_errors=True)
             return
-        if path.exists():  # a file where a folder belongs
-            path.unlink()
+        aside = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.old."))
+        os.replace(path, aside / path.name)  # a kill after this leaves the old one there, whole
         os.replace(temporary, path)
+        shutil.rmtree(aside, ignore_errors=True)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from dataclasses import field
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from annotated_types import Ge, Gt, Le, Len, Lt, MinLen
 from pydantic import AfterValidator, ConfigDict
@@ -15,8 +15,8 @@ Rate = Annotated[float, Gt(0), Le(1)]
 Share = Annotated[float, Ge(0), Le(1)]
 Algorithm = Literal["original", "high", "low", "elemmul", "sinkhorn", "uniform", "shuffled", "entropy_reg", "eigen_reg"]
 DecoderAlgorithm = Literal["original", "high", "low", "elemmul", "sinkhorn", "high_all_rows"]
+Relation = Literal["own", "live", "at", "job", "mood"]
 Model = Literal["mini", "small", "medium", "mini-narrow", "mini-quarter", "small-quarter", "medium-quarter"]
-
 Task = Literal[tuple(TASKS)]
 Precision = Literal["auto", "bf16", "fp32"]
 
@@ -183,9 +183,7 @@ class MultiHop:
     pretrain: Pretraining  # schedule; `length` is the sentences of a story
     hops: Annotated[int, Ge(1), Le(3)] = 3  # of the longest question
     chains: Annotated[int, Ge(2)] = 3  # side by side; chance is one of them
-    relations: list[Literal["own", "live", "at", "job", "mood"]] = field(
-        default_factory=lambda: ["own", "live", "at", "job", "mood"]
-    )
+    relations: list[Relation] = field(default_factory=lambda: list(get_args(Relation)))
     entities: Annotated[int, Ge(6), Le(40)] = 12  # of each kind
     hidden: Positive = 64
     heads: Positive = 4

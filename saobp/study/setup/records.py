@@ -7,7 +7,7 @@ import os
 import platform
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -20,6 +20,7 @@ from saobp.study.setup import paths, schema
 from saobp.study.setup.schema import Data, Departure, Device, Record
 
 PACKAGES = ("torch", "transformers", "datasets", "tokenizers", "numpy", "scipy", "scikit-learn", "igraph")
+IDENTITY = ("model", "algorithm", "seed", "group", "finetune_seed", "task")  # parameters that name a run
 ANSWERS_END = ".answers.parquet"
 ANSWERS = pa.schema([("run", pa.int32()), ("hops", pa.int32()), ("right", pa.list_(pa.int8()))])
 
@@ -50,13 +51,19 @@ class Run:
         departures: Sequence[Departure] = (),
         precision: str | None = None,
     ) -> Record:
-        """Write the record to `path` (empty: the study's default place), whole or not at all.
+        """Write the record to `path`, whole or not at all, and return it.
 
-        `data` says which splits were used and how complete they are; `departures` are everything that differs from
-        the paper's training configuration; `precision` is that of training, if any. Returns the record.
+        Without a path it goes to `build/<study>/interactive/`, never among those that the workflow made. `data` says
+        which splits were used and how complete they are; `departures` are everything that differs from the paper's
+        training configuration; `precision` is that of training, if the metrics do not tell it of a sitting or a task.
         Raises RecordError if the record has not the form of `schema.Record`.
         """
-        path = Path(path) if str(path) else default_path(self.profile, self.stage, self.parameters)
+        named = (self.parameters.get(key) for key in IDENTITY)
+        name = "-".join([self.stage, *(str(value) for value in named if value not in (None, ""))])
+        path = Path(path or paths.build(self.profile) / "interactive" / f"{name}.json")
+        sittings, tasks = metrics.get("sittings") or [], (metrics.get("tasks") or {}).values()
+        trained = [sitting["device"]["precision"] for sitting in sittings]
+        trained = trained or [entry["precision"]["name"] for entry in tasks if "precision" in entry]
         record = {
             "schema": schema.SCHEMA,
             "stage": self.stage,
@@ -67,7 +74,7 @@ class Run:
             "data": data or {},
             "code": {"version": importlib.metadata.version("saobp"), "commit": commit()},
             "packages": {name: importlib.metadata.version(name) for name in PACKAGES},
-            "device": device(precision or trained_in(metrics)),
+            "device": device(precision or (trained[-1] if trained else None)),
             "started": self.started.isoformat(timespec="seconds"),
             "seconds": round(time.perf_counter() - self._clock, 1),
             "departures": list(departures),
@@ -83,16 +90,6 @@ def as_text(record: dict[str, Any]) -> str:
     """Write a record as JSON, one line a key, so that a difference between two records is easy to see."""
     lines = [f"{json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}" for key, value in record.items()]
     return "{\n" + ",\n".join(lines) + "\n}\n"
-
-
-def default_path(profile: str, stage: str, parameters: dict[str, Any]) -> Path:
-    """Return where a run's record goes when nobody says: `build/<study>/interactive/`.
-
-    A reader's own execution never overwrites a record that the workflow made.
-    """
-    named = ("model", "algorithm", "seed", "group", "finetune_seed", "task")
-    identity = [str(parameters[key]) for key in named if parameters.get(key) not in (None, "")]
-    return paths.build(profile) / "interactive" / ("-".join([stage, *identity]) + ".json")
 
 
 def finite(value: Any) -> Any:
@@ -126,26 +123,15 @@ def commit() -> str:
         return os.environ.get("SAOBP_COMMIT") or "unknown"
 
 
-def trained_in(metrics: dict[str, Any]) -> str | None:
-    """Return the precision that a run's own metrics tell of: that of its last sitting, or of its tasks."""
-    sittings, tasks = metrics.get("sittings"), metrics.get("tasks")
-    if sittings:
-        return sittings[-1]["device"]["precision"]
-    found = [entry["precision"]["name"] for entry in (tasks or {}).values() if "precision" in entry]
-    return found[-1] if found else None
-
-
 def device(precision: str | None = None) -> Device:
     """Describe what does the work: the processor's or GPU's name, the threads in use and the precision of training."""
     import torch
 
-    on_gpu = torch.cuda.is_available()
-    name = torch.cuda.get_device_name() if on_gpu else processor()
+    name = torch.cuda.get_device_name() if torch.cuda.is_available() else _processor()
     return {"name": name, "threads": torch.get_num_threads(), "precision": precision}
 
 
-def processor() -> str:
-    """Return the CPU's name."""
+def _processor() -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
         return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
@@ -163,7 +149,10 @@ def read(path: str | Path) -> Record:
         raise RecordError(f"{path}: schema {record['schema']}, this version reads {schema.SCHEMA}: run it again")
     if flaw := schema.flaw(record):
         raise RecordError(f"{path}: not a run record, {flaw}: delete it and run again")
-    return _put_back(record, Path(path))
+    answers = Path(path).with_suffix(ANSWERS_END)
+    if not answers.is_file():
+        return record
+    return _with_answers(record, zip(*pq.read_table(answers, columns=ANSWERS.names).to_pydict().values()))
 
 
 def files(study_or_folder: str | Path) -> list[Path]:
@@ -189,12 +178,8 @@ def hashes(study_or_folder: str | Path) -> dict[str, str]:
 
 def select(records: list[Record], stage: str | None = None, **parameters: Any) -> list[Record]:
     """Keep the records of a stage whose parameters have the given values."""
-    return [
-        record
-        for record in records
-        if (stage is None or record["stage"] == stage)
-        and all(record["parameters"].get(key) == value for key, value in parameters.items())
-    ]
+    found = [record for record in records if stage in (None, record["stage"])]
+    return [one for one in found if all(one["parameters"].get(key) == value for key, value in parameters.items())]
 
 
 def move_answers(record: dict[str, Any], path: Path) -> dict[str, Any]:
@@ -208,20 +193,11 @@ def move_answers(record: dict[str, Any], path: Path) -> dict[str, Any]:
         return record
     with paths.new_file(path.with_suffix(ANSWERS_END)) as file:
         pq.write_table(pa.table(dict(zip(ANSWERS.names, zip(*rows))), schema=ANSWERS), file, compression="zstd")
-    return _with_answers(record, {})
+    return _with_answers(record, [])
 
 
-def _put_back(record: dict[str, Any], path: Path) -> dict[str, Any]:
-    """Return a record with the answers that lie beside its file, if any do."""
-    file = path.with_suffix(ANSWERS_END)
-    if not file.is_file():
-        return record
-    found: dict[int, dict[str, list[int]]] = {}
-    for run, hops, right in zip(*pq.read_table(file, columns=ANSWERS.names).to_pydict().values()):
-        found.setdefault(run, {})[str(hops)] = right
-    return _with_answers(record, found)
-
-
-def _with_answers(record: dict[str, Any], found: dict[int, dict[str, list[int]]]) -> dict[str, Any]:
-    runs = [run | {"outcomes": found.get(n, {})} for n, run in enumerate(record["metrics"]["multihop"])]
+def _with_answers(record: dict[str, Any], rows: Iterable[tuple[int, int, list[int]]]) -> dict[str, Any]:
+    runs = [run | {"outcomes": {}} for run in record["metrics"]["multihop"]]
+    for place, hops, right in rows:
+        runs[place]["outcomes"][str(hops)] = right
     return record | {"metrics": record["metrics"] | {"multihop": runs}}

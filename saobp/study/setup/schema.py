@@ -7,10 +7,8 @@ from typing_extensions import TypedDict
 
 SCHEMA = 2
 Value = str | int | float | None
-STRICT = ConfigDict(extra="forbid", strict=True)
 
 
-@with_config(STRICT)
 class Departure(TypedDict):
     """One thing that a run does otherwise than the paper, or that the paper leaves open."""
 
@@ -23,7 +21,6 @@ class Departure(TypedDict):
     model: NotRequired[str]  # where it is not that of the record's parameters
 
 
-@with_config(STRICT)
 class Device(TypedDict):
     """What did the work."""
 
@@ -32,7 +29,6 @@ class Device(TypedDict):
     precision: Literal["fp32", "bf16"] | None  # of training; None where nothing was trained
 
 
-@with_config(STRICT)
 class Split(TypedDict):
     """How much of a published split a run read, and what for."""
 
@@ -47,7 +43,6 @@ class Split(TypedDict):
     used: NotRequired[int]
 
 
-@with_config(STRICT)
 class Text(TypedDict):
     """How pretraining text was mixed."""
 
@@ -58,7 +53,6 @@ class Text(TypedDict):
     dropped: int  # paragraphs that occurred before, or that held-out text has
 
 
-@with_config(STRICT)
 class Data(TypedDict, total=False):
     """Where data come from; empty for a run without data."""
 
@@ -68,7 +62,6 @@ class Data(TypedDict, total=False):
     text: Text
 
 
-@with_config(STRICT)
 class Failure(TypedDict):
     """Why a run, or one task of it, has no result."""
 
@@ -76,7 +69,7 @@ class Failure(TypedDict):
     message: str  # with what is left and what to do
 
 
-@with_config(STRICT)
+@with_config(ConfigDict(extra="forbid", strict=True))  # and what it is made of
 class Record(TypedDict):
     """One execution of one notebook; `metrics` are the stage's own."""
 

@@ -1,7 +1,6 @@
 """What a study may say: the whole difference between a check of minutes and the paper's own runs."""
 
 import difflib
-import hashlib
 import json
 from dataclasses import asdict, field, replace
 from pathlib import Path
@@ -12,22 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
 from saobp.study.setup import paths, recipes, typed_by_hand
-from saobp.study.setup.recipes import (
-    STRICT,
-    Algorithm,
-    AttentionCapture,
-    Beyond,
-    Costs,
-    Decoding,
-    Finetuning,
-    Model,
-    MultiHop,
-    Positive,
-    Pretraining,
-    Schedule,
-    Seeds,
-    refuse_untrained_positions,
-)
+from saobp.study.setup.recipes import STRICT, Algorithm, Model, Positive, Pretraining, Schedule, Seeds
 
 
 class StudyError(ValueError):
@@ -45,12 +29,12 @@ class Study:
     models: Annotated[list[Model], MinLen(1)]
     algorithms: Annotated[list[Algorithm], MinLen(1)]
     pretrain: Pretraining
-    finetune: Finetuning
-    attention: AttentionCapture
-    decoder: Decoding | None = None
-    cost: Costs | None = None
-    multihop: MultiHop | None = None
-    beyond: Beyond | None = None
+    finetune: recipes.Finetuning
+    attention: recipes.AttentionCapture
+    decoder: recipes.Decoding | None = None
+    cost: recipes.Costs | None = None
+    multihop: recipes.MultiHop | None = None
+    beyond: recipes.Beyond | None = None
     vocabulary: Positive | None = None  # of a trained tokenizer
     seeds: Seeds = field(default_factory=lambda: [42])  # the paper's only seed
     algorithms_of: dict[Model, Annotated[list[Algorithm], MinLen(1)]] = field(default_factory=dict)  # a size's own list
@@ -64,7 +48,7 @@ class Study:
             raise ValueError(f"tokenizer '{self.tokenizer}' is trained on the corpus: give it a vocabulary")
         if self.tokenizer in ("gpt2", "bpe"):
             raise ValueError(f"tokenizer '{self.tokenizer}' has no [MASK], which encoders need: take bert or wordpiece")
-        refuse_untrained_positions("attention.length", self.attention.length, self.pretrain)
+        recipes.refuse_untrained_positions("attention.length", self.attention.length, self.pretrain)
 
     def pairs(self) -> list[tuple[str, str]]:
         """Return every (model, algorithm) that is trained: `algorithms`, or a size's own list if it has one."""
@@ -90,10 +74,6 @@ class Study:
             raise StudyError(f"study {self.name} trains no decoder: it has no section `decoder`")
         own = self.schedules.get(model)
         return replace(self.decoder.pretrain, **asdict(own)) if own else self.decoder.pretrain
-
-    def fingerprint(self) -> str:
-        """Return 12 hex digits that change with any value of the study."""
-        return hashlib.sha256(repr(asdict(self)).encode()).hexdigest()[:12]
 
 
 def available() -> list[str]:

@@ -7,34 +7,29 @@ error: nothing that was typed is changed or dropped silently.
 import ast
 import json
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 from ruamel.yaml import YAML, YAMLError
 from ruamel.yaml.constructor import ConstructorError, SafeConstructor
 
 DECIMAL = re.compile(r"[-+]?[0-9]+")
+KINDS = {kind.__name__: kind for kind in (int, float, bool, str)}  # annotations of a parameter that are looked at
 
 
 class Decimal(SafeConstructor):
     """Takes decimal numbers alone: no `0x1F`, `0o17` or `1_000`."""
 
-    def whole(self, node: Any) -> int:
-        """Return a whole number."""
-        if not DECIMAL.fullmatch(node.value):
+    def number(self, node: Any) -> int | float:
+        """Return a whole number, or one with a point or an exponent."""
+        if re.search("[box_]", node.value):
             raise ConstructorError(None, None, f"not a decimal number: '{node.value}'", node.start_mark)
-        return int(node.value)
-
-    def fraction(self, node: Any) -> float:
-        """Return a number with a point or an exponent."""
-        if "_" in node.value:
-            raise ConstructorError(None, None, f"not a decimal number: '{node.value}'", node.start_mark)
-        return self.construct_yaml_float(node)
+        return int(node.value) if node.tag.endswith(":int") else self.construct_yaml_float(node)
 
 
-Decimal.add_constructor("tag:yaml.org,2002:int", Decimal.whole)
-Decimal.add_constructor("tag:yaml.org,2002:float", Decimal.fraction)
+for _kind in ("int", "float"):
+    Decimal.add_constructor(f"tag:yaml.org,2002:{_kind}", Decimal.number)
 
 
 def parse(text: str) -> Any:
@@ -60,72 +55,43 @@ def read(path: Path) -> Any:
 
 
 def value(text: str, like: Any) -> Any:
-    """Return the value of a text typed for a parameter whose default is `like`, in the default's type.
+    """Return the value of a text typed for a parameter whose default is `like`, or of the type `like`.
 
-    Texts stay as they are; whole numbers are decimal; a float may be typed as a whole number, and is finite. A
-    `Computed` default has the type of its annotation; without one any value is taken.
+    Texts stay as they are; whole numbers are decimal; a float may be typed as a whole number, and is finite.
     Raises ValueError if the text is of another type.
     """
-    like = SAMPLES.get(like.kind) if isinstance(like, Computed) else like
-    if isinstance(like, str):
+    kind = like if isinstance(like, type) else object if like is None else type(like)
+    if kind is str:
         return text
-    if isinstance(like, int) and not isinstance(like, bool) and not DECIMAL.fullmatch(text.strip()):
-        raise ValueError(f"not a whole number: {text!r}")
+    if kind is list and like:
+        kind = list[type(like[0])]
     found = parse(text)
-    if isinstance(like, float) and type(found) is int:
-        found = float(found)
     json.dumps(found, allow_nan=False, default=str)  # a ValueError for what is not finite
-    if like is not None and type(found) is not type(like):
-        raise ValueError(f"not {type(like).__name__}: {text!r}")
-    return [_entry(part, like[0]) for part in found] if isinstance(like, list) and like else found
-
-
-def _entry(part: Any, like: Any) -> Any:
-    """Return an entry of a list in the type of the default's first."""
-    if isinstance(like, float) and type(part) is int:
-        return float(part)
-    if type(part) is not type(like):
-        raise ValueError(f"entry {part!r} is not {type(like).__name__}")
-    return part
-
-
-@dataclass(frozen=True)
-class Computed:
-    """The default of a parameter whose cell computes it: unknown until it runs, its type as annotated, if at all."""
-
-    kind: str = ""
-
-
-SAMPLES = {"int": 0, "float": 0.0, "bool": False, "str": ""}
+    try:
+        return TypeAdapter(kind, config=ConfigDict(strict=True)).validate_python(found)
+    except ValidationError as error:
+        first = error.errors()[0]
+        entry = f"entry {first['input']!r} is not {type(like[0]).__name__}" if first["loc"] else ""
+        raise ValueError(entry or f"not {kind.__name__}: {text!r}") from None
 
 
 def declared(source: str) -> dict[str, Any]:
-    """Return the names that a cell gives values to, with the literal values: `a = 1`, `b: float = 0.5`, `c = d = ""`.
+    """Return the parameters that a cell declares, with their defaults: `a = 1`, `b: float = 0.5`.
 
-    A name that is given anything else has a `Computed` one. An annotation `float` makes a whole number a float.
-    Raises SyntaxError if the cell is no Python.
+    A default that the cell computes is unknown until it runs: for it stands the type of its annotation, or `object`.
+    An annotation `float` makes a whole number a float. Raises SyntaxError if the cell is no Python; IPython's own lines
+    are passed over.
     """
-    return {name: _default(node) for name, node in assigned(source)}
-
-
-def assigned(source: str) -> list[tuple[str, ast.Assign | ast.AnnAssign]]:
-    """Return each name that a cell gives a value to, with the statement; IPython's lines are no Python and passed over.
-
-    papermill's own `inspect_notebook` loses a parameter whose line has a second `=` (in its comment,
-    in `a = b = 1`, after `;`), cuts a text at its `#`, and takes what is no Python.
-    """
-    body = ast.parse(re.sub(r"^[%!].*$", "", source, flags=re.MULTILINE), type_comments=True).body
-    nodes = [node for node in body if isinstance(node, ast.Assign | ast.AnnAssign) and node.value]
-    targets = [(target, node) for node in nodes for target in getattr(node, "targets", None) or [node.target]]
-    return [(target.id, node) for target, node in targets if isinstance(target, ast.Name)]
-
-
-def _default(node: ast.Assign | ast.AnnAssign) -> Any:
-    """Return the value of a literal, and of what papermill writes for a number that is not finite: `float('-inf')`."""
-    kind = ast.unparse(node.annotation) if isinstance(node, ast.AnnAssign) else node.type_comment or ""
-    written = re.fullmatch(r"float\('(nan|-?inf)'\)", ast.unparse(node.value))
-    try:
-        found = float(written[1]) if written else ast.literal_eval(node.value)
-    except (ValueError, TypeError):
-        return Computed(kind)
-    return float(found) if kind == "float" and type(found) is int else found
+    # papermill's `inspect_notebook` loses a parameter whose line has a second `=`, and cuts a text at its `#`
+    found = {}
+    for node in ast.parse(re.sub(r"^[%!].*$", "", source, flags=re.MULTILINE)).body:
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value:
+            kind = KINDS.get(ast.unparse(node.annotation), object) if isinstance(node, ast.AnnAssign) else object
+            try:
+                default = ast.literal_eval(node.value)
+            except (ValueError, TypeError):
+                default = kind
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            default = float(default) if kind is float and type(default) is int else default
+            found |= {target.id: default for target in targets if isinstance(target, ast.Name)}
+    return found
