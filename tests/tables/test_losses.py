@@ -26,17 +26,17 @@ RUNS = [
 
 
 def test_a_gap_is_the_mean_over_seeds_of_both_with_the_interval_of_students_t():
-    (row,) = losses.gaps([*RUNS, run("high", 45, 9.0)]).itertuples()
+    ((names, gap),) = losses.gaps([*RUNS, run("high", 45, 9.0)]).items()
     reach = stats.t.ppf(0.975, 2) * 0.1 / 3**0.5
-    assert (row.model, row.algorithm, row.seeds) == ("mini", "high", 3)
-    assert (row.difference, row.low, row.high) == pytest.approx((0.2, 0.2 - reach, 0.2 + reach))
-    assert row.p_holm == row.p == pytest.approx(2 * stats.t.sf(0.2 / (0.1 / 3**0.5), 2))
+    assert (*names, gap.seeds) == ("mini", "high", 3)
+    assert (gap.value, gap.low, gap.high) == pytest.approx((0.2, 0.2 - reach, 0.2 + reach))
+    assert gap.p == pytest.approx(2 * stats.t.sf(0.2 / (0.1 / 3**0.5), 2))
 
 
 def test_one_seed_has_a_gap_and_no_interval_and_no_plain_attention_no_gap():
-    (row,) = losses.gaps([RUNS[0], RUNS[3]]).itertuples()
-    assert row.difference == pytest.approx(0.2) and all(value != value for value in (row.low, row.high, row.p))
-    assert losses.gaps(RUNS[:3]).empty
+    (gap,) = losses.gaps([RUNS[0], RUNS[3]]).values()
+    assert gap.value == pytest.approx(0.2) and all(value != value for value in (gap.low, gap.high, gap.p))
+    assert losses.gaps(RUNS[:3]) == {}
     assert losses.table([RUNS[0], RUNS[3]])["Beside Original, nats"].tolist() == ["", "+0.20 (one seed)"]
     found = [run("high", 42, 3.0), run("original", 42, 3.001)]
     assert losses.table(found)["Beside Original, nats"].tolist() == ["", "+0.00 (one seed)"], "no minus before a zero"
@@ -48,7 +48,7 @@ def test_the_table_has_plain_attention_first_and_seeds_in_one_order():
     assert shown["Seeds"].tolist() == ["42, 43, 44"] * 2
     assert shown["At the end"].tolist() == ["20.1, 20.1, 22.2", "24.5, 22.2, 30.0"]
     assert set(shown["Step"]) == {"4,226"} and set(shown["Perplexity then"]) == {"148, 148, 148"}
-    assert shown["Beside Original, nats"].tolist() == ["", "+0.20 [-0.05, 0.45]"]
+    assert shown["Beside Original, nats"].tolist() == ["", "+0.20 [−0.05, 0.45]"]
 
 
 def test_a_difference_is_marked_only_after_correction_over_all_of_them():
@@ -79,4 +79,4 @@ def test_a_profile_of_several_sizes_has_the_smallest_first_and_its_own_compariso
         for name, end in (("high", 3.1), ("original", 3.0))
     ]
     assert losses.table(found)["Model"].tolist() == ["BERT-Mini"] * 2 + ["BERT-Small"] * 2
-    assert losses.gaps(found)["difference"].tolist() == pytest.approx([0.1, 0.1])
+    assert [gap.value for gap in losses.gaps(found).values()] == pytest.approx([0.1, 0.1])

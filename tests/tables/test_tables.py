@@ -46,9 +46,8 @@ def test_a_scaled_down_model_gives_way_to_the_size_itself_unless_its_cost_alone_
     runs, timed = [examples.attention("mini-narrow")], [examples.cost("mini")]
     assert estimates.models(runs + timed) == ["mini-narrow"] and estimates.models(timed) == ["mini"]
     both = examples.study(("small", "small-quarter"), ("original",), (42,))
-    names = {row.labels[0] for row in tables.table(2, both).rows}
-    assert "BERT-Small" in names
-    assert "BERT-Small (4 × 128)" not in names
+    names = {labels[0] for labels, _ in tables.table(2, both).cells}
+    assert "BERT-Small" in names and "BERT-Small (4 × 128)" not in names
 
 
 def test_a_large_difference_is_marked_and_none_is_marked_between_equals():
@@ -57,13 +56,13 @@ def test_a_large_difference_is_marked_and_none_is_marked_between_equals():
     equal = [run for run in runs if run["parameters"]["algorithm"] == "original"]
     copies = [run | {"parameters": run["parameters"] | {"algorithm": "high"}} for run in equal]
     table = tables.table(2, equal + copies)
-    assert not any(cell.differs for row in table.rows for cell in row.cells.values())
+    assert not any(cell.differs for cell in table.cells.values())
     assert "*" not in table.to_markdown().replace("**", "")
 
 
 def test_p_values_are_corrected_over_the_whole_table(built):
     table = built[8]
-    made = [cell for row in table.rows for cell in row.cells.values() if cell.difference]
+    made = [cell for cell in table.cells.values() if cell.difference]
     assert len(made) == 2 * 2 * 10
     assert all(cell.adjusted_p >= cell.difference.p for cell in made)
     assert any(cell.adjusted_p > cell.difference.p for cell in made)
@@ -144,9 +143,9 @@ def test_rows_at_the_papers_size_come_first_in_every_table(records, tmp_path):
     ]
     for number in (1, 2, 4, 5, 8):
         table = tables.table(number, alike, first=paper)
-        models = [row.labels[0] for row in table.with_runs().rows if row.labels[0]]
+        models = [labels[0] for labels, _ in table.with_runs().of_models]
         assert models[0] == "BERT-Mini" and "BERT-Mini (4 × 128)" in models and models == sorted(models), number
-        assert len({row.labels for row in table.rows}) == len(table.rows) and table.study == "paper and narrow"
+        assert table.study == "paper and narrow"
     own = tables.table(2, paper).cell("BERT-Mini", "High", column="SQuAD").ours
     assert tables.table(2, alike, first=paper).cell("BERT-Mini", "High", column="SQuAD").ours == own
     (file,) = tables.write(2, alike, tmp_path, ["md"], first=paper)
@@ -203,20 +202,19 @@ def test_table_7_reads_decoders_and_table_2_does_not():
     table = tables.table(7, [*decoders, examples.finetune()])
     assert table.cell("GPT2-Mini", "High", column="PPL_WikiText").ours.value == pytest.approx(48)
     assert table.cell("GPT2-Mini", "High", column="BoolQ_Acc").published == "46.67"
-    encoders = tables.table(7, [examples.finetune()]).rows
-    assert len(encoders) == 7 and all(cell.ours is None for row in encoders for cell in row.cells.values())
+    encoders = tables.table(7, [examples.finetune()]).cells
+    assert len({row for row, _ in encoders}) == 7 and all(cell.ours is None for cell in encoders.values())
 
 
 @pytest.mark.parametrize("number", [1, 2, 7, 8, 9])
 def test_every_row_that_the_paper_prints_is_there_with_its_numbers_and_why_ours_are_not(number):
     paper = numbers.load().tables[number]
     table = tables.table(number, [examples.pretrain("small-quarter", "original")])
-    printed = [row for row in table.rows if row.labels[0] and "(eager)" not in row.labels[1]]
-    assert [row.labels[1] for row in printed] == [
-        name for _, name in dict.fromkeys(zip(paper["model"], paper["algorithm"]))
-    ]
-    assert [cell.published for row in printed for cell in row.cells.values()] == paper["printed"].tolist()
-    assert all(cell.reason for row in printed for cell in row.cells.values() if cell.ours is None)
+    printed = {place: cell for place, cell in table.of_models.items() if "(eager)" not in place[0][1]}
+    named = [name for _, name in dict.fromkeys(zip(paper["model"], paper["algorithm"]))]
+    assert [name for _, name in dict.fromkeys(row for row, _ in printed)] == named
+    assert [cell.published for cell in printed.values()] == paper["printed"].tolist()
+    assert all(cell.reason for cell in printed.values() if cell.ours is None)
 
 
 def test_table_9_has_medians_with_quartiles_ratios_to_original_and_rounds_of_what_was_timed():
@@ -307,7 +305,7 @@ def test_every_table_compiles_by_one_input_on_a_page_of_the_acl_and_fits_it(reco
 def test_rows_without_a_run_are_counted_and_printed_on_demand(tmp_path):
     runs = [examples.finetune("mini", name, seed) for name in ("original", "high") for seed in (42, 43)]
     whole = tables.table(2, runs)
-    bare = [cell for row in whole.rows if row.labels[0] for cell in row.cells.values() if cell.ours is None]
+    bare = [cell for cell in whole.of_models.values() if cell.ours is None]
     assert bare, "some of the paper's rows were not run"
     short, every = (tables.write(2, runs, tmp_path / str(all_), ["md"], every=all_)[0].read_text() for all_ in (0, 1))
     rows = [sum(line.startswith("| ") for line in text.splitlines()) for text in (short, every)]

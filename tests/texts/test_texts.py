@@ -179,7 +179,7 @@ def fresh_seeds(runs, count, turned=False):
 def put(monkeypatch):
     """What puts records of other studies beside the tracked ones."""
     real = tracked.study
-    cached = (public_encoder.runs, public_encoder.untrained, exam.runs, exam.along, exam.difference, exam._deep)
+    cached = (public_encoder.runs, public_encoder.untrained, exam.runs, exam.along, exam.difference, exam.deepest)
 
     def others(**made):
         monkeypatch.setattr(tracked, "study", lambda name: made.get(name) or real(name))
@@ -214,7 +214,7 @@ def test_every_rerun_is_a_pair_of_held_out_losses_of_which_the_tracked_record_ha
 
 def test_what_the_step_does_to_a_matrix_is_not_how_trained_models_differ():
     """The algebra of one layer raises row entropy in every comparison; trained models of several do not follow."""
-    entropy = attention.runs().pivot(index=["task", "seed"], columns="algorithm", values="entropy")
+    entropy = attention.sides("entropy")
     higher = int((entropy["high"] > entropy["original"]).sum())
     assert attention.moved("entropy", 1) == len(entropy) == 9 > higher
     said = f"in 9 of 9 comparisons, yet High's models\nhave less of it than Original's in {9 - higher} of 9."

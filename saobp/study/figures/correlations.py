@@ -18,7 +18,7 @@ from saobp.study.paper import numbers as printed
 from saobp.study.setup import labels
 from saobp.study.setup.schema import Record
 from saobp.study.statistics import Estimate, estimates, trajectories
-from saobp.study.tables import measures
+from saobp.study.tables import gtd
 
 LEAST_GTD, LEAST_SCORE = 0.004, 4  # that an axis shows: of GTD, and points of a score
 MARKER = {"Mini": 3.5, "Small": 5.5, "Medium": 7.5}  # points, in the picture of Table 1
@@ -49,7 +49,7 @@ def correlation(points: pd.DataFrame) -> Estimate | None:
 
 def paper(task: str) -> float:
     """The paper's r of GTD and a task (Table 6), which names no size."""
-    return printed.load().value(6, gtd_kind="Single GTD", task=measures.TASK_KEYS[task], metric="pearson_r")
+    return printed.load().value(6, gtd_kind="Single GTD", task=gtd.TASK_KEYS[task], metric="pearson_r")
 
 
 def numbers(frame: pd.DataFrame) -> dict[str, Any]:

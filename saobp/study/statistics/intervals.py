@@ -5,7 +5,7 @@ A standard error is kept in its parts: what seeds bring, of whom there are few, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import exp, hypot, inf, isfinite, log, nan, pi, sqrt
@@ -119,6 +119,13 @@ def on_scale(found: Estimate, top: float = inf) -> Estimate:
 def perplexity_interval(loss: Estimate) -> dict[str, Any]:
     """Return what a record holds of a loss over sequences (nats per token): the exponential's interval, the number."""
     return {"perplexity_interval": [exp(min(end, 700)) for end in (loss.low, loss.high)], "sequences": loss.items}
+
+
+def perplexity(found: Mapping[str, Any]) -> Estimate | None:
+    """Return the perplexity that a record's metrics hold, with its interval over sequences; None without one."""
+    if found.get("perplexity") is None:
+        return None
+    return Estimate(found["perplexity"], *found["perplexity_interval"], 1, found["sequences"])
 
 
 def correlation_error(r: float, items: int) -> float:

@@ -10,7 +10,7 @@ from scipy import stats
 from scipy.optimize import brentq
 
 from saobp.study.setup.schema import Record
-from saobp.study.statistics.intervals import Error, Estimate
+from saobp.study.statistics.intervals import Error, Estimate, mean_interval
 
 Read = Callable[[Record], float | None]  # one number of a run; None where it has none
 SIDES = ("high", "original")
@@ -42,6 +42,12 @@ def seed_gaps(
             gaps.setdefault(seed, {}).update({} if isnan(gap) else {task: gap})
     wanted = tasks or len({task for found in gaps.values() for task in found})
     return {seed: float(np.mean([*found.values()])) for seed, found in sorted(gaps.items()) if len(found) == wanted > 0}
+
+
+def seed_gap(runs: Iterable[Record], read: Read, sides: Sequence[str] = SIDES, **given: Any) -> Estimate | None:
+    """Return the mean of `seed_gaps` over seeds with Student's interval; None without a seed of both."""
+    gaps = seed_gaps(runs, read, sides, **given)
+    return mean_interval([*gaps.values()]) if gaps else None
 
 
 def branch_gaps(runs: Iterable[Record], sides: Sequence[str] = SIDES) -> dict[Any, float]:

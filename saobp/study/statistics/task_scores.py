@@ -41,6 +41,11 @@ class Score:
         return float(self.outcomes.std(ddof=1) / sqrt(self.items)) if self.items > 1 else nan
 
 
+def entries(records: Iterable[Record], task: str) -> list[dict[str, Any]]:
+    """Return what each run measured on a task, of the runs that have it."""
+    return [entry for run in records if (entry := (run["metrics"].get("tasks") or {}).get(task))]
+
+
 def _entries(records: Iterable[Record], model: str, algorithm: str, task: str) -> list[tuple[Record, dict, bool]]:
     """The runs on a task with what each measured there, and whether it has a score; a failed run has none."""
     runs = select(list(records), model=model, algorithm=algorithm)

@@ -2,37 +2,31 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
-from saobp.study.paper import numbers as published_numbers
+from saobp.study.paper import numbers
 from saobp.study.paper.numbers import Published
 from saobp.study.setup import labels, paths
 from saobp.study.setup.schema import Record
-from saobp.study.tables import context, measures, scores, setup
-from saobp.study.tables.cells import Cell, Row
+from saobp.study.tables import context, gtd, scores, setup
+from saobp.study.tables.cells import Cell
 from saobp.study.tables.render import Table, refuse_unknown
 
-TABLES = {
-    1: measures.table1,
-    2: partial(scores.of_encoders, 2),
-    3: scores.table3,
-    4: partial(setup.of_settings, 4),
-    5: partial(setup.of_settings, 5),
-    6: measures.table6,
-    7: scores.table7,
-    8: partial(scores.of_encoders, 8),
-    9: setup.table9,
+TABLES = {  # what makes it, and the stages of the records that it reads
+    1: (scores.table, ("pretrain", "attention", "finetune")),
+    2: (scores.table, ("pretrain", "finetune")),
+    3: (scores.table, ("pretrain", "finetune")),
+    4: (setup.of_settings, ("pretrain",)),
+    5: (setup.of_settings, ("pretrain",)),
+    6: (gtd.table, ("pretrain", "finetune", "attention")),
+    7: (scores.table, ("pretrain", "decoder")),
+    8: (scores.table, ("pretrain", "finetune")),
+    9: (setup.of_cost, ("cost",)),
 }
-STAGES = {  # of the records that a table reads
-    1: ("pretrain", "attention", "finetune"), 2: ("pretrain", "finetune"), 3: ("pretrain", "finetune"),
-    4: ("pretrain",), 5: ("pretrain",), 6: ("pretrain", "finetune", "attention"), 7: ("pretrain", "decoder"),
-    8: ("pretrain", "finetune"), 9: ("cost",),
-}  # fmt: skip
 OF_DECODERS = 7
 FORMATS = {"csv": "to_csv", "md": "to_markdown", "tex": "to_latex"}
 
-__all__ = ["FORMATS", "TABLES", "Cell", "Row", "Table", "relevant", "table", "write"]
+__all__ = ["FORMATS", "TABLES", "Cell", "Table", "relevant", "table", "write"]
 
 
 def relevant(number: int, records: Sequence[Record]) -> list[Record]:
@@ -40,7 +34,7 @@ def relevant(number: int, records: Sequence[Record]) -> list[Record]:
     return [
         record
         for record in records
-        if record["stage"] in STAGES[number]
+        if record["stage"] in TABLES[number][1]
         and labels.is_decoder(str(record["parameters"].get("model"))) == (number == OF_DECODERS)
     ]
 
@@ -54,8 +48,9 @@ def table(
     """
     if number not in TABLES:
         raise ValueError(f"number: the paper has no Table {number}; choose 1 to 9")
-    study, used = context.profile(records), relevant(number, records)
-    built = replace(TABLES[number](used, published or published_numbers.load()), study=study if records else "")
+    study, published = context.profile(records), published or numbers.load()
+    built = TABLES[number][0](number, relevant(number, records), published)
+    built = replace(built, study=study if records else "")
     return built.below(table(number, first, published)) if first else built
 
 

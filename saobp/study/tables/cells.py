@@ -1,4 +1,4 @@
-"""One number of the paper beside ours, with its interval and its marks, and why it is empty."""
+"""How numbers are written with their intervals; and one number of the paper beside ours, and why it is empty."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -21,6 +21,28 @@ def digits(least: int, *ends: float) -> int:
     return next((n for n in (least, least + 1) if not any(end and round(end, n) == 0 for end in ends)), least + 2)
 
 
+def decimal(value: float, digits: int = 0, form: str = "") -> str:
+    """A number with so many digits behind the point and a true minus, none before a zero; `form`: "+" or ","."""
+    return f"{round(value, digits) + 0.0:{form}.{digits}f}".replace("-", "−")
+
+
+def effect(found: Estimate, least: int = 1, unit: str = "") -> str:
+    """A difference with its unit and 95 % interval: "+3.3 points [1.1, 5.5]"."""
+    places = digits(least, found.low, found.high)
+    return " ".join(filter(None, [decimal(found.value, places, "+"), unit, interval(found, places)]))
+
+
+def measured(found: Estimate, least: int = 1) -> str:
+    """A number without a sign, and its 95 % interval: "0.71 [0.60, 0.80]"."""
+    places = digits(least, found.low, found.high)
+    return f"{decimal(found.value, places)} {interval(found, places)}".rstrip()
+
+
+def interval(found: Estimate, digits: int = 1) -> str:
+    """A 95 % interval: "[1.1, 5.5]"; empty where there is none."""
+    return f"[{decimal(found.low, digits)}, {decimal(found.high, digits)}]" if found.low <= found.high else ""
+
+
 @dataclass(frozen=True)
 class Cell:
     """One number of the paper beside ours."""
@@ -32,7 +54,6 @@ class Cell:
     flags: tuple[str, ...] = ()  # of `SIGNS`
     reason: str = ""  # why `ours` is empty, or lacks runs
     failed: bool = False  # whether runs of it ended without a score
-    digits: int = 2  # behind the point, and more where the error would be 0.00 and four are not yet there
     exact: bool = False  # counted, not measured: nothing was repeated
     ratio: Estimate | None = None  # ours over Original's, measured in the same rounds
     published_ratio: float | None = None  # the same of the paper's numbers
@@ -48,56 +69,33 @@ class Cell:
         return self.adjusted_p is not None and self.adjusted_p < LEVEL
 
     @property
+    def marks(self) -> str:
+        """The symbols that stand in its line."""
+        return "".join(SIGNS[flag] for flag in self.flags) + DIFFERS * self.differs + UNPRINTED * (not self.published)
+
+    @property
     def places(self) -> int:
-        """Digits behind the point: `digits`, or as many as show the error's first digit or `SIGNIFICANT` in all."""
+        """Digits behind the point: two, or as many as show the error's first digit or `SIGNIFICANT` in all."""
         half = self.ours.half_width if isinstance(self.ours, Estimate) else 0
         if not (isfinite(half) and half > 0):
-            return self.digits
+            return 2
         before = floor(log10(abs(self.ours.value))) + 1 if self.ours.value else 1
-        return max(self.digits, min(ceil(-log10(half)), SIGNIFICANT - before))
-
-    def texts(self) -> dict[str, str]:
-        """Return what a reader sees, by the head of its column; "" where there is nothing."""
-        ratio, theirs = self.ratio, self.published_ratio
-        ours = self.number() or "failed" * self.ran
-        return {
-            "Paper": self.published or UNPRINTED,
-            "Ours": ours + "".join(SIGNS[flag] for flag in self.flags),
-            "Ours − Original": self.apart() + DIFFERS * self.differs,
-            "Paper ÷ Original": "" if theirs is None else f"×{theirs:.2f}",
-            "Ours ÷ Original": "" if ratio is None else f"×{ratio.value:.2f} [{ratio.low:.2f}, {ratio.high:.2f}]",
-            "n": self.count(),
-        }
+        return max(2, min(ceil(-log10(half)), SIGNIFICANT - before))
 
     def number(self) -> str:
-        """Ours with its interval, as text: "54.66 ± 1.20", "3.12 [0.55, 15.75]" if it is lopsided, or empty."""
-        if not isinstance(self.ours, Estimate):
-            return self.ours or ""
-        return f"{self.ours.value:.{self.places}f} {self.error()}".rstrip()
-
-    def apart(self) -> str:
-        """Ours minus Original's with its 95 % interval: "+2.53 [1.20, 3.86]"; empty where there is none."""
-        gap = self.difference
-        if gap is None or isnan(gap.value):
-            return ""
-        places = digits(self.places, gap.low, gap.high)
-        value, low, high = (round(x, places) + 0.0 for x in (gap.value, gap.low, gap.high))  # no minus before a 0
-        ends = "" if isnan(low) else f" [{low:.{places}f}, {high:.{places}f}]"
-        return f"{value:+.{places}f}{ends}"
-
-    def error(self) -> str:
-        """The interval of ours: "± 1.20", "± <0.01" if that is 0 in these digits, "[0.55, 15.75]" if its sides differ
-        by a fifth and more, or empty.
+        """Ours with its interval, as text: "54.66 ± 1.20", "54.66 ± <0.01" if that is 0 in these digits, "3.12
+        [0.55, 15.75]" if its sides differ by a fifth and more, or empty.
         """
-        if not isinstance(self.ours, Estimate) or isnan(self.ours.half_width):
-            return ""
-        places = self.places
-        value, low, high = (round(x, places) for x in (self.ours.value, self.ours.low, self.ours.high))
-        sides = sorted((value - low, high - value))
-        if sides[1] - sides[0] > LOPSIDED * sides[1] + 10**-places:
-            return f"[{low:.{places}f}, {high:.{places}f}]"
-        shown = f"{self.ours.half_width:.{places}f}"
-        return f"± <{10**-places:.{places}f}" if float(shown) == 0 < self.ours.half_width else f"± {shown}"
+        ours, places = self.ours, self.places
+        if not isinstance(ours, Estimate):
+            return ours or ""
+        value, low, high, half = (f"{x:.{places}f}" for x in (ours.value, ours.low, ours.high, ours.half_width))
+        if isnan(ours.half_width):
+            return value
+        less, more = sorted((float(value) - float(low), float(high) - float(value)))
+        if more - less > LOPSIDED * more + 10**-places:
+            return f"{value} [{low}, {high}]"
+        return f"{value} ± <{10**-places:.{places}f}" if float(half) == 0 < ours.half_width else f"{value} ± {half}"
 
     def count(self) -> str:
         """How much stands behind ours: "3×277" for 3 runs on 277 items each, "3" where items do not apply.
@@ -108,21 +106,26 @@ class Cell:
             return ""
         return f"{self.ours.seeds}×{self.ours.items}" if self.ours.items else f"{self.ours.seeds}"
 
+    def texts(self) -> dict[str, str]:
+        """Return what a reader sees, by the head of its column; "" where there is nothing."""
+        gap, ratio, theirs = self.difference, self.ratio, self.published_ratio
+        apart = "" if gap is None or isnan(gap.value) else effect(gap, self.places)
+        return {
+            "Paper": self.published or UNPRINTED,
+            "Ours": (self.number() or "failed" * self.ran) + "".join(SIGNS[flag] for flag in self.flags),
+            "Ours − Original": apart + DIFFERS * self.differs,
+            "Paper ÷ Original": "" if theirs is None else f"×{theirs:.2f}",
+            "Ours ÷ Original": "" if ratio is None else f"×{ratio.value:.2f} {interval(ratio, 2)}",
+            "n": self.count(),
+        }
 
-@dataclass(frozen=True)
-class Row:
-    """What was measured of one model and algorithm (its labels), by column; without a model, what stands beside all."""
 
-    labels: tuple[str, ...]
-    cells: Mapping[str, Cell]
+Labels = tuple[str, ...]  # of a row: its model and algorithm; the first is empty where it stands beside all
+Cells = Mapping[tuple[Labels, str], Cell]  # a table's, by row and column, in their order
 
 
-def corrected(rows: list[Row]) -> tuple[Row, ...]:
+def corrected(cells: Cells) -> Cells:
     """Adjust the p-values of all comparisons in a table together (Holm)."""
-    compared = [(row, key) for row in rows for key, cell in row.cells.items() if cell.difference is not None]
-    adjusted = holm([row.cells[key].difference.p for row, key in compared])
-    new = {(row.labels, key): p for (row, key), p in zip(compared, adjusted, strict=True)}
-    return tuple(
-        Row(row.labels, {key: replace(cell, adjusted_p=new.get((row.labels, key))) for key, cell in row.cells.items()})
-        for row in rows
-    )
+    compared = [key for key, cell in cells.items() if cell.difference is not None]
+    adjusted = holm([cells[key].difference.p for key in compared])
+    return {**cells, **{key: replace(cells[key], adjusted_p=p) for key, p in zip(compared, adjusted, strict=True)}}

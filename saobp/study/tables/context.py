@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
+import pandas as pd
+
 from saobp.study.setup import labels
 from saobp.study.setup.schema import Record, Value
 
@@ -25,30 +27,30 @@ def departures(records: Iterable[Record]) -> list[str]:
     Values on one matter stand together, with their models where these differ: "steps: 60, not 245000 (BERT-Medium) |
     120, not 150000 (BERT-Small)".
     """
-    together: dict[str, dict[str, set[str]]] = {}
-    for (of, matter, ours, paper), models in departure_rows(records).items():
-        said = f"{ours}, not {paper}" if paper else f"{ours}; the paper gives none"
-        together.setdefault(", ".join(filter(None, [of, matter])), {})[said] = models
+    rows = departure_rows(records)
+    rows["matter"] = (rows["of"] + ", ").where(rows["of"] != "", "") + rows["matter"]
+    rows["said"] = rows["ours"] + (", not " + rows["paper"]).where(rows["paper"] != "", "; the paper gives none")
     lines = []
-    for matter, said in sorted(together.items()):
-        alike = len({frozenset(models) for models in said.values()}) == 1
-        values = (words if alike else f"{words} ({', '.join(sorted(said[words]))})" for words in sorted(said))
-        lines.append(f"{matter}: {' | '.join(values)}")
+    for matter, own in rows.sort_values("said").groupby("matter"):
+        alike = own["models"].nunique() == 1
+        lines.append(f"{matter}: {' | '.join(own['said'] if alike else own['said'] + ' (' + own['models'] + ')')}")
     return lines
 
 
-def departure_rows(records: Iterable[Record]) -> dict[tuple[str, str, str, str], set[str]]:
-    """Map (what it is of, matter, ours, the paper's or "") to the names of the models, in a fixed order."""
-    rows: dict[tuple[str, str, str, str], set[str]] = {}
+def departure_rows(records: Iterable[Record]) -> pd.DataFrame:
+    """Return one row a distinct departure, as text: of, matter, ours, paper ("" for none), models; in a fixed order."""
+    rows = []
     for record in records:
         for entry in record["departures"]:
             of = ", ".join(filter(None, [NAMED_STAGES.get(record["stage"]), entry.get("part"), entry.get("task")]))
             basis = f" ({entry['basis']})" if "basis" in entry else ""
             paper = "" if entry["paper"] is None else _shown(entry["paper"]) + basis
             model = entry.get("model") or record["parameters"].get("model")
-            models = rows.setdefault((of, entry["matter"], _shown(entry["ours"]), paper), set())
-            models |= {labels.model_title(model)} if model else set()
-    return dict(sorted(rows.items()))
+            title = labels.model_title(model) if model else None
+            rows.append((of, entry["matter"], _shown(entry["ours"]), paper, title))
+    keys = ["of", "matter", "ours", "paper"]
+    frame = pd.DataFrame(rows, columns=[*keys, "models"], dtype=str)
+    return frame.groupby(keys)["models"].agg(lambda names: ", ".join(sorted(set(names.dropna())))).reset_index()
 
 
 def _shown(value: Value) -> str:

@@ -9,9 +9,10 @@ import pandas as pd
 from saobp.study.setup import records
 from saobp.study.setup.labels import ALGORITHMS, algorithm_title, model_title
 from saobp.study.setup.schema import Record
-from saobp.study.statistics import estimates, holm, mean_interval
+from saobp.study.statistics import Estimate, estimates, holm
+from saobp.study.statistics.seeds import metric, seed_gap
+from saobp.study.tables.cells import DIFFERS, LEVEL, effect
 
-LEVEL = 0.05  # of a difference that is marked
 COLUMNS = ("Model", "Algorithm", "Seeds", "Step", "Perplexity then", "At the end", "Beside Original, nats")
 
 
@@ -33,36 +34,26 @@ def ends(found: Sequence[Record]) -> pd.DataFrame:
     return frame.sort_values(by, key=lambda names: names.map(order), kind="stable", ignore_index=True)
 
 
-def gaps(found: Sequence[Record]) -> pd.DataFrame:
-    """Compare each algorithm's loss at the end with Original's of the same model and seeds.
-
-    Columns: model, algorithm, difference, low, high (nats; 95 %, Student's t over seeds; NaN for one seed), seeds,
-    p, p_holm (over all rows).
-    """
-    rows = []
-    for model, runs in ends(found).groupby("model", sort=False):
-        losses = runs.pivot(index="seed", columns="algorithm", values="end")
-        for name in losses.columns.drop("original") if "original" in losses else ():
-            apart = (losses[name] - losses["original"]).dropna()
-            if len(apart):
-                gap = mean_interval(apart.tolist())
-                rows.append((model, name, gap.value, gap.low, gap.high, gap.seeds, gap.p))
-    frame = pd.DataFrame(rows, columns=["model", "algorithm", "difference", "low", "high", "seeds", "p"])
-    return frame.assign(p_holm=holm(frame["p"].tolist()))
+def gaps(found: Sequence[Record]) -> dict[tuple[str, str], Estimate]:
+    """Compare each algorithm's loss at the end (nats) with Original's of the same model and seeds (`seed_gap`)."""
+    compared = {}
+    for model, name in dict.fromkeys(zip(*(ends(found)[by] for by in ("model", "algorithm")))):
+        own = records.select(list(found), "pretrain", model=model)
+        gap = None if name == "original" else seed_gap(own, metric("perplexity"), (name, "original"), log=True)
+        compared |= {(model, name): gap} if gap else {}
+    return compared
 
 
 def table(found: Sequence[Record]) -> pd.DataFrame:
     """Return one row a model and algorithm, for reading; the columns are `COLUMNS`, and seeds stand in one order."""
-    compared, rows = {}, []
-    for row in gaps(found).itertuples():
-        value, low, high = (round(end, 2) + 0.0 for end in (row.difference, row.low, row.high))  # no minus before a 0
-        span = "(one seed)" if row.seeds == 1 else f"[{low:.2f}, {high:.2f}]" + "*" * (row.p_holm < LEVEL)
-        compared[row.model, row.algorithm] = f"{value:+.2f} {span}"
-    for (model, name), runs in ends(found).groupby(["model", "algorithm"], sort=False):
-        runs = runs.sort_values("seed")
-        steps = " or ".join(f"{step:,}" for step in sorted(set(runs["step"])))
+    compared, rows = gaps(found), []
+    adjusted = dict(zip(compared, holm([gap.p for gap in compared.values()])))
+    for key, runs in ends(found).sort_values("seed").groupby(["model", "algorithm"], sort=False):
+        gap, steps = compared.get(key), " or ".join(f"{step:,}" for step in sorted(set(runs["step"])))
         shown = ([exp(min(loss, 700)) for loss in runs[column]] for column in ("early", "end"))
         said = (", ".join(f"{one:.0f}" if one >= 100 else f"{one:.1f}" for one in values) for values in shown)
-        seeds, gap = ", ".join(map(str, runs["seed"])), compared.get((model, name), "")
-        rows.append((model_title(model), algorithm_title(name), seeds, steps, *said, gap))
+        note = "" if gap is None else " (one seed)" if gap.seeds == 1 else DIFFERS * (adjusted[key] < LEVEL)
+        beside = effect(gap, 2) + note if gap else ""
+        titles = (model_title(key[0]), algorithm_title(key[1]), ", ".join(map(str, runs["seed"])))
+        rows.append((*titles, steps, *said, beside))
     return pd.DataFrame(rows, columns=COLUMNS)

@@ -1,83 +1,84 @@
-"""Tables 2, 3, 7 and 8: accuracies and perplexities."""
+"""Tables 1, 2, 3, 7 and 8: scores, perplexities and measures of attention, a row a model and algorithm.
 
-from collections.abc import Callable, Sequence
+Below them stand what a guess and a bag of words score, and the quoted scores of the public models of the same sizes.
+"""
+
+from collections.abc import Sequence
 from functools import partial
+from itertools import product
+from math import inf, nan
 
 from saobp.study.paper.numbers import Published
 from saobp.study.setup import labels
 from saobp.study.setup.records import select
 from saobp.study.setup.schema import Record
-from saobp.study.setup.tasks_and_metrics import GLUE
-from saobp.study.statistics import Estimate, estimates, mean_interval, on_scale, task_scores
-from saobp.study.tables import references
-from saobp.study.tables.cells import Cell, Row, corrected
-from saobp.study.tables.references import AVERAGE, PERPLEXITY
-from saobp.study.tables.render import Table
+from saobp.study.setup.tasks_and_metrics import GLUE, TASKS
+from saobp.study.statistics import Estimate, estimates, on_scale, task_scores
+from saobp.study.statistics.intervals import perplexity
+from saobp.study.statistics.seeds import seed_gap
+from saobp.study.tables.cells import Cell, Cells, corrected
+from saobp.study.tables.render import Table, captions
 
-MODEL_ROWS = ("Model", "Algorithm")
-REGULARIZERS = {"original": "", "high": "BP-High", "entropy_reg": "Entropy-Reg", "eigen_reg": "Eigen-Reg"}
-
-
-PAPER_COLUMNS = {  # table -> the paper's column -> a task, `AVERAGE` or `PERPLEXITY`
+AVERAGE, PERPLEXITY = "glue", "perplexity"  # columns that are no task
+COLUMNS = {  # table -> the paper's column -> a task, `AVERAGE`, `PERPLEXITY` or a measure of attention
+    1: {"GTD": "gtd", "IE": "indirect_entropy", "Acc_RACE_Middle": "race", "CC": "clustering_barrat",
+        "BC": "betweenness"},
     2: {"GLUE": AVERAGE, "HellaSwag": "hellaswag", "RACE_Middle": "race", "SQuAD": "squad"},
     3: {"PPL_WikiText": PERPLEXITY, "QNLI_Acc": "qnli", "SQuAD_Acc": "squad"},
     7: {"RACE_middle_Acc": "race", "BoolQ_Acc": "boolq", "PPL_WikiText": PERPLEXITY},
     8: {title: task for task, title in GLUE.items()} | {"Avg": AVERAGE},
-}
-CAPTIONED = {
-    "RACE_Middle": "RACE-Middle", "PPL_WikiText": "Perplexity", "QNLI_Acc": "QNLI", "SQuAD_Acc": "SQuAD",
-    "RACE_middle_Acc": "RACE-Middle", "BoolQ_Acc": "BoolQ",
 }  # fmt: skip
+TITLES = {"Acc_RACE_Middle": "Accuracy", "IE": "I.E. (nats)", "PPL_WikiText": "Perplexity"}  # else the task's
+BELOW = {1: 0, 2: 5, 3: 2, 7: 1, 8: 5}  # how many of the rows of `_references` a table has
+REGULARIZERS = {"original": "", "high": "BP-High", "entropy_reg": "Entropy-Reg", "eigen_reg": "Eigen-Reg"}
+TOP = {"gtd": 1.0, "clustering_barrat": 1.0}  # what a measure cannot exceed; none falls below 0
+NO_GUESS = {PERPLEXITY: "a guess has no perplexity", AVERAGE: "not every GLUE task has a run"}
 
 
-def of_encoders(number: int, records: Sequence[Record], published: Published) -> Table:
-    """Table 2 (GLUE's mean, HellaSwag, RACE-Middle and SQuAD) or 8 (the nine GLUE tasks and their mean)."""
-    below = references.rows(records, published, PAPER_COLUMNS[number])
-    return _finish(number, _rows(records, published, number, estimates.sizes(records)), below)
+def table(number: int, records: Sequence[Record], published: Published) -> Table:
+    """One of these tables. Table 3 has the Original row that the paper leaves out, and one model.
 
-
-def table3(records: Sequence[Record], published: Published) -> Table:
-    """Attention-entropy regularisers, with the Original row that the paper leaves out.
-
-    The paper's High row is BERT-Small's (Tables 2 and 8), so ours are that size's where it has runs.
+    The paper's High row there is BERT-Small's (Tables 2 and 8), so ours are that size's where it has runs.
     """
-    models = estimates.models(records) or ["small"]
-    model = next((name for name in models if labels.size(name) == "small"), models[-1])
-    rows = [_row(records, published, 3, model, *names) for names in REGULARIZERS.items()]
-    below = [references.luck_row(records, PAPER_COLUMNS[3]), references.bag_row(records, PAPER_COLUMNS[3])]
-    return _finish(3, rows, below, text=_text(records))
-
-
-def table7(records: Sequence[Record], published: Published) -> Table:
-    """Decoders: zero-shot accuracy and perplexity."""
-    rows = _rows(records, published, 7, estimates.sizes(records, decoder=True))
-    return _finish(7, rows, [references.luck_row(records, PAPER_COLUMNS[7])], text=_text(records))
-
-
-def _finish(number: int, rows: list[Row], below: list[Row], **given: str) -> Table:
-    """The table with its comparisons corrected together, and what stands beside its rows."""
-    titles = {key: CAPTIONED.get(key, key) for key in PAPER_COLUMNS[number]}
-    return Table(number, MODEL_ROWS, titles, (*corrected(rows), *below), given=given)
-
-
-def _rows(records, published, number, models) -> list[Row]:
-    shown = [(model, name) for model in models for name in shown_algorithms(records, model)]
-    return [_row(records, published, number, *names) for names in shown]
-
-
-def _row(records, published, number, model, algorithm, printed_name=None) -> Row:
-    """One model's row; `printed_name` is the algorithm's in the paper's table where it has another one there."""
-    title = labels.algorithm_title(algorithm)
-    keys = {"model": labels.published_model(model), "algorithm": title}
-    keys = keys if printed_name is None else {"algorithm": printed_name}
+    if number == 3:
+        models = estimates.models(records) or ["small"]
+        one = next((name for name in models if labels.size(name) == "small"), models[-1])
+        rows = [(one, name, {"algorithm": printed}) for name, printed in REGULARIZERS.items()]
+    else:
+        looked = select(list(records), "attention") if number == 1 else records
+        rows = [
+            (model, name, {"model": labels.published_model(model), "algorithm": labels.algorithm_title(name)})
+            for model in estimates.sizes(records, decoder=number == 7)
+            for name in _shown_algorithms(looked, model)
+        ]
     cells = {}
-    for key, kind in PAPER_COLUMNS[number].items():
-        make = CELLS.get(kind) or partial(score_cell, task=kind)
-        cells[key] = make(records, published.printed(number, **keys, metric=key), model, algorithm)
-    return Row((labels.model_title(model), title), cells)
+    for (model, name, keys), (key, kind) in product(rows, COLUMNS[number].items()):
+        make = average_cell if kind == AVERAGE else score_cell if kind in TASKS else level_cell
+        printed = published.printed(number, **keys, metric=key)
+        cells[(labels.model_title(model), labels.algorithm_title(name)), key] = make(
+            records, printed, model, name, kind
+        )
+    titles = {
+        key: TITLES.get(key) or (TASKS[kind].title if kind in TASKS else key) for key, kind in COLUMNS[number].items()
+    }
+    return Table(
+        number, ("Model", "Algorithm"), titles, {**corrected(cells), **_references(number, records, published)},
+        "Measure" if number == 1 else "Task", _given(records),
+    )  # fmt: skip
 
 
-def shown_algorithms(records: Sequence[Record], model: str) -> list[str]:
+def _given(records: Sequence[Record]) -> dict[str, str]:
+    """What captions say of the runs: what perplexity is of, and the graphs of attention."""
+    words, texts = captions(), _wikitext(records)
+    most = {"tokens": max(text["tokens"] for text in texts), "config": texts[0]["config"]} if texts else {}
+    looked = [run["metrics"] for run in select(list(records), "attention") if run["metrics"].get("graph_nodes")]
+    return {
+        "text": words["perplexity"]["wikitext" if texts else "held_out"].format(**most),
+        "graph": " or".join(sorted({words["graph"].format(**run) for run in looked})),
+    }
+
+
+def _shown_algorithms(records: Sequence[Record], model: str) -> list[str]:
     """The paper's rows of this model, and every other algorithm that has a run with it."""
     present = estimates.algorithms(select(list(records), model=model))
     printed = ("original", "high") if labels.is_decoder(model) else labels.PAPER_ALGORITHMS
@@ -88,98 +89,127 @@ def score_cell(records: Sequence[Record], printed: str, model: str, algorithm: s
     """One score beside the paper's characters."""
     runs = task_scores.scores(records, model, algorithm, task)
     failed = task_scores.failures(records, model, algorithm, task)
+    why = ", ".join(dict.fromkeys(failed))
     if not runs:
-        return Cell(printed, reason=missing(records, model, algorithm, failed), failed=bool(failed))
+        reason = f"failed: {why}" if failed else _missing(records, model, algorithm)
+        return Cell(printed, reason=reason, failed=bool(failed))
     plain = [] if algorithm == "original" else task_scores.scores(records, model, "original", task)
     ours = estimates.score_estimate(runs)
-    flags = _below(ours, records, [task], task)
+    flags = _below(ours, records, task)
     flags += ("constant predictor",) if any(run.constant for run in runs) else ()
-    why = ", ".join(dict.fromkeys(failed))
     reason = f"{len(failed)} of {len(failed) + len(runs)} runs failed ({why})" if failed else ""
     return Cell(printed, ours, estimates.score_difference(runs, plain), flags=flags, reason=reason)
 
 
-def _below(ours: Estimate | None, records: Sequence[Record], tasks: Sequence[str], kind: str) -> tuple[str, ...]:
-    """Name what a score lies below: chance or else the majority class, as a whole interval; a bag of words."""
-    if ours is None:
-        return ()
-    levels = {"below chance": ("chance",), "below majority": ("chance", "majority")}
-    found = {flag: references.luck(records, tasks, names) for flag, names in levels.items()}
-    luck = [flag for flag, level in found.items() if level is not None and ours.high < level][:1]
-    bag = references.bag_cell(records, kind).ours
-    return (*luck, *(["below bag of words"] if bag and ours.value < float(bag) else []))
-
-
-def average_cell(records: Sequence[Record], printed: str, model: str, algorithm: str) -> Cell:
+def average_cell(records: Sequence[Record], printed: str, model: str, algorithm: str, kind: str) -> Cell:
     """The mean over GLUE beside the paper's."""
     by_task, plain = (
         {task: task_scores.scores(records, model, name, task) for task in GLUE} for name in (algorithm, "original")
     )
+    counts = {title: len(task_scores.failures(records, model, algorithm, task)) for task, title in GLUE.items()}
+    lost = ", ".join(f"{count} of {title}" for title, count in counts.items() if count)
+    failed = f"failed runs: {lost}" if lost else ""
     done = [GLUE[task] for task, runs in by_task.items() if runs]
-    failed = _failed_tasks(records, model, algorithm)
     if len(done) < len(by_task):
-        some = f"{len(done)} of 9 GLUE tasks run ({', '.join(done)})" if done else missing(records, model, algorithm)
+        some = f"{len(done)} of 9 GLUE tasks run ({', '.join(done)})" if done else _missing(records, model, algorithm)
         return Cell(printed, reason="; ".join(filter(None, [some, failed])))
     average = estimates.average_estimate(by_task)
     gap = None if algorithm == "original" else estimates.average_difference(by_task, plain)
     reason = "; ".join(filter(None, ["" if average else "no seed has all nine tasks", failed]))
-    return Cell(printed, average, gap, flags=_below(average, records, GLUE, AVERAGE), reason=reason)
+    return Cell(printed, average, gap, flags=_below(average, records, kind), reason=reason)
 
 
-def missing(records: Sequence[Record], model: str, algorithm: str, failed: Sequence[str] = ()) -> str:
-    """Why a score is absent: the runs `failed`, for these reasons, or nothing of that kind was run."""
-    if failed:
-        return f"failed: {', '.join(dict.fromkeys(failed))}"
+def _missing(records: Sequence[Record], model: str, algorithm: str) -> str:
     return "no run of this task" if select(list(records), model=model, algorithm=algorithm) else "no run"
 
 
-def _failed_tasks(records: Sequence[Record], model: str, algorithm: str) -> str:
-    """How many runs of which GLUE tasks failed: "failed runs: 2 of RTE"; empty if none did."""
-    counts = {title: len(task_scores.failures(records, model, algorithm, task)) for task, title in GLUE.items()}
-    words = ", ".join(f"{count} of {title}" for title, count in counts.items() if count)
-    return f"failed runs: {words}" if words else ""
+def _below(ours: Estimate | None, records: Sequence[Record], kind: str) -> tuple[str, ...]:
+    """Name what a score lies below: chance or else the majority class, as a whole interval; a bag of words."""
+    if ours is None:
+        return ()
+    levels = {"below chance": ("chance",), "below majority": ("chance", "majority")}
+    found = {flag: luck(records, kind, names) for flag, names in levels.items()}
+    lost = [flag for flag, level in found.items() if level is not None and ours.high < level][:1]
+    bag = bag_cell(records, kind).ours
+    return (*lost, *(["below bag of words"] if bag and ours.value < float(bag) else []))
 
 
-def perplexity(record: Record, *, wikitext: bool = False) -> Estimate | None:
-    """A run's perplexity on held-out text or on WikiText, with its interval over sequences; None where it has none."""
-    found = record["metrics"].get("wikitext", {}) if wikitext else record["metrics"]
-    if found.get("perplexity") is None:
-        return None
-    return Estimate(found["perplexity"], *found["perplexity_interval"], 1, found["sequences"])
+def level_cell(records: Sequence[Record], printed: str, model: str, algorithm: str, kind: str) -> Cell:
+    """A perplexity, over sequences and seeds, or a measure of attention on RACE-Middle, over its texts and seeds.
+
+    Perplexity is on WikiText if all runs were measured there: one column is of one text.
+    """
+    if kind == PERPLEXITY:
+        runs, reason = select(list(records), model=model), "no held-out perplexity"
+        read = partial(_perplexity, wikitext=bool(_wikitext(records)))
+    else:
+        looked, read = select(list(records), "attention", model=model), partial(_mean, measure=kind)
+        runs = [run for run in looked if run["metrics"].get("task") == "race"]
+        reason = "not measured" if select(runs, algorithm=algorithm) else "no attention run"
+    ours = estimates.mean_over_runs(map(read, select(runs, algorithm=algorithm)))
+    sides = (algorithm, "original")
+    gap = None if algorithm == "original" else seed_gap(runs, lambda run: getattr(read(run), "value", None), sides)
+    return Cell(printed, ours and on_scale(ours, TOP.get(kind, inf)), gap, reason="" if ours else reason)
 
 
-def perplexity_cell(records: Sequence[Record], printed: str, model: str, algorithm: str) -> Cell:
-    """Perplexity of the pretrained model, over sequences and seeds: on WikiText if all runs were measured there."""
-    runs, wikitext = select(list(records), model=model, algorithm=algorithm), bool(_wikitext(records))
-    read = partial(perplexity, wikitext=wikitext)
-    ours = estimates.mean_over_runs(map(read, runs))
-    plain = select(list(records), model=model, algorithm="original")
-    gap = None if algorithm == "original" else by_seed(runs, plain, read)
-    return Cell(printed, ours and on_scale(ours), gap, reason="" if ours else "no held-out perplexity")
+def _perplexity(run: Record, wikitext: bool) -> Estimate | None:
+    return perplexity(run["metrics"].get("wikitext", {}) if wikitext else run["metrics"])
 
 
-def by_seed(
-    runs: Sequence[Record], plain: Sequence[Record], measured: Callable[[Record], Estimate | None]
-) -> Estimate | None:
-    """A measure's mean minus Original's, seed by seed; Student's t over seeds, None without a seed of both."""
-    ours, theirs = (
-        {run["parameters"].get("seed"): one.value for run in side if (one := measured(run))} for side in (runs, plain)
-    )
-    gaps = [ours[seed] - theirs[seed] for seed in sorted(ours.keys() & theirs.keys())]
-    return mean_interval(gaps) if gaps else None
+def _mean(run: Record, measure: str) -> Estimate | None:
+    """A run's mean of a measure over its texts, layers and heads, with the interval over the texts."""
+    found = run["metrics"]["means"][measure]
+    low, high = (nan if found[end] is None else found[end] for end in ("low", "high"))
+    return None if found["mean"] is None else Estimate(found["mean"], low, high, 1, int(found["samples"]))
 
 
 def _wikitext(records: Sequence[Record]) -> list[Record]:
-    """What the runs with a perplexity say of WikiText; empty unless all do: one column is of one text."""
+    """What the runs with a perplexity say of WikiText; empty unless all do."""
     runs = [run["metrics"] for run in records if run["metrics"].get("perplexity") is not None]
     return [run["wikitext"] for run in runs] if all(run.get("wikitext") for run in runs) else []
 
 
-def _text(records: Sequence[Record]) -> str:
-    """What the column of perplexity is of, in a caption's words."""
-    if texts := _wikitext(records):
-        return f"the first {max(text['tokens'] for text in texts):,} tokens of {texts[0]['config']}"
-    return "the held-out part of the training text"
+def _references(number: int, records: Sequence[Record], published: Published) -> Cells:
+    """What stands beside a table's rows: a guess, a bag of words, and quoted GLUE test scores of public models."""
+    makers = {"majority or chance": luck_cell, "bag of words": bag_cell}
+    for model in map(labels.published_model, labels.PAPER_SIZES):
+        makers[f"public BERT-{model}"] = partial(_public_cell, published, model)
+    named = list(makers.items())[: BELOW[number]]
+    return {(("", name), key): make(records, kind) for name, make in named for key, kind in COLUMNS[number].items()}
 
 
-CELLS = {AVERAGE: average_cell, PERPLEXITY: perplexity_cell}  # of the columns that are no task
+def luck_cell(records: Sequence[Record], kind: str) -> Cell:
+    """What a guess would score: the majority class or chance, whichever is higher; or why there is none."""
+    level = luck(records, kind)
+    return Cell(reason=NO_GUESS.get(kind, "no run of this task")) if level is None else Cell(ours=f"{level:.2f}")
+
+
+def luck(records: Sequence[Record], kind: str, names: Sequence[str] = ("chance", "majority")) -> float | None:
+    """The highest of these levels in percent, of GLUE its mean over tasks; None unless every task has one."""
+    levels = []
+    for task in GLUE if kind == AVERAGE else [kind]:
+        entries = task_scores.entries(records, task)
+        levels.append([entry[name] for entry in entries for name in names if entry.get(name) is not None])
+    return sum(map(max, levels)) / len(levels) if all(levels) else None
+
+
+def bag_cell(records: Sequence[Record], kind: str) -> Cell:
+    """What a bag of words scores on the same items, in percent, or why it has no score there."""
+    if kind == PERPLEXITY:
+        return Cell(reason="a bag of words predicts no masked word")
+    scores = []
+    for task in GLUE if kind == AVERAGE else [kind]:
+        entries = task_scores.entries(records, task)
+        none = {"reason": "the record keeps no bag of words" if entries else "no run of this task"}
+        floor = next((entry["floor"] for entry in entries if entry.get("floor")), none)  # alike in every run
+        if "reason" in floor:
+            return Cell(reason=floor["reason"])
+        scores.append(floor["headline"])
+    return Cell(ours=f"{sum(scores) / len(scores):.2f}")
+
+
+def _public_cell(published: Published, model: str, records: Sequence[Record], kind: str) -> Cell:
+    quoted = {(line.model, line.metric): line for line in published.references.itertuples()}
+    if (line := quoted.get((model, (GLUE | {AVERAGE: "GLUE"}).get(kind)))) is None:
+        return Cell(reason="GLUE scores alone are quoted")
+    return Cell(line.printed, reason=f"quoted from the {line.source}, not run here")

@@ -24,7 +24,8 @@ def ratio(phase: str, algorithm: str = "high", study: str = STUDY) -> Estimate:
     Phases: "train", "train_no_dropout" and "inference".
     """
     metrics = run(study)["metrics"]
-    return _ratio(metrics["ways"][algorithm][phase]["ratio"], metrics["repeats"])
+    found = metrics["ways"][algorithm][phase]["ratio"]
+    return Estimate(found["median"], found["low"], found["high"], metrics["repeats"])
 
 
 def alternations(to: str = "ratio") -> pd.DataFrame:
@@ -34,15 +35,15 @@ def alternations(to: str = "ratio") -> pd.DataFrame:
 
     `to`: "ratio" for torch's own attention, fused where it has a kernel, or "ratio_to_eager".
     """
-    rows: dict[tuple[str, int, int, str], dict[int, Estimate]] = {}
+    by = ["phase", "sequences", "length", "passes"]
+    rows = []
     for record in tracked.select(PLANNED, "alternations"):
-        setting, metrics = record["parameters"], record["metrics"]
+        setting, metrics = {"passes": "torch"} | record["parameters"], record["metrics"]
         found = metrics["ways"]["high"][setting["phase"]][to]
         estimate = median_interval(found["low"], found["median"], found["high"], metrics["repeats"])
-        key = (setting["phase"], setting["sequences"], setting["length"], setting.get("passes", "torch"))
-        rows.setdefault(key, {})[setting["threads"]] = estimate
-    frame = pd.DataFrame.from_dict(rows, orient="index")
-    frame = frame.rename_axis(["phase", "sequences", "length", "passes"])[sorted(frame, reverse=True)].reset_index()
+        rows.append([*(setting[key] for key in (*by, "threads")), estimate])
+    frame = pd.DataFrame(rows, columns=[*by, "threads", "ratio"]).pivot(index=by, columns="threads", values="ratio")
+    frame = frame[sorted(frame, reverse=True)].rename_axis(None, axis=1).reset_index()
     return frame.sort_values(["phase", "length", "sequences", "passes"], ignore_index=True)
 
 
@@ -58,28 +59,11 @@ def printed() -> list[float]:
     return (steps["High"] / steps["Original"]).tolist()
 
 
-def at_length(length: int) -> Estimate:
-    """Return the time of attention alone with High over fused attention's, forward and backward, with quartiles."""
+def lengths(way: str = "high") -> pd.DataFrame:
+    """Return attention alone by length, "high" or "materialised" over the fused one: time (quartiles), peak memory."""
     metrics = run()["metrics"]
-    row = next(row for row in metrics["lengths"] if (row["length"], row["way"]) == (length, "high"))
-    return _ratio(row["ratio_to_sdpa"], row["rounds"])
-
-
-def kept() -> list[float]:
-    """Return the time of attention alone with a kept matrix over fused attention's, length by length."""
-    return [row["ratio_to_sdpa"]["median"] for row in run()["metrics"]["lengths"] if row["way"] == "materialised"]
-
-
-def memory() -> list[float]:
-    """Return the peak memory of attention alone with High over fused attention's, length by length."""
-    peaks = {(row["length"], row["way"]): row["peak_mib"]["median"] for row in run()["metrics"]["lengths"]}
-    return [peak / peaks[length, "sdpa"] for (length, way), peak in peaks.items() if way == "high"]
-
-
-def longest() -> int:
-    """Return the largest number of tokens at which every way was timed."""
-    return max(row["length"] for row in run()["metrics"]["lengths"] if row["way"] == "materialised")
-
-
-def _ratio(found: dict[str, float], rounds: int) -> Estimate:
-    return Estimate(found["median"], found["low"], found["high"], rounds)
+    found = pd.json_normalize(metrics["lengths"]).set_index(["way", "length"])
+    own, fused = found.loc[way], found.loc["sdpa"]
+    ends = own[[f"ratio_to_sdpa.{end}" for end in ("median", "low", "high")]].itertuples(index=False)
+    times = [Estimate(*end, row) for end, row in zip(ends, own["rounds"])]
+    return pd.DataFrame({"time": times, "memory": own["peak_mib.median"] / fused["peak_mib.median"]}, own.index)

@@ -9,7 +9,7 @@ from saobp.study.paper import comparisons, numbers
 from saobp.study.setup import paths, tracked
 from saobp.study.setup.studies import load_study
 from saobp.study.statistics import Estimate, mean_interval
-from saobp.study.statistics.seeds import metric, seed_gaps
+from saobp.study.statistics.seeds import metric, seed_gap
 from saobp.study.texts.attention import STUDY
 
 
@@ -18,10 +18,9 @@ def run(algorithm: str) -> dict[str, Any]:
     return tracked.metrics(STUDY, "decoder", algorithm=algorithm)[0]
 
 
-def difference(name: str = "high", against: str = "original", study: str = STUDY) -> Estimate:
-    """Return an algorithm's log perplexity on held-out text minus another's, in nats per token, seed by seed."""
-    gaps = seed_gaps(tracked.select(study, "decoder"), metric("perplexity"), (name, against), log=True)
-    return mean_interval([*gaps.values()])
+def difference(name: str = "high", study: str = STUDY) -> Estimate:
+    """Return an algorithm's log perplexity on held-out text minus Original's, in nats per token, seed by seed."""
+    return seed_gap(tracked.select(study, "decoder"), metric("perplexity"), (name, "original"), log=True)
 
 
 def public() -> pd.DataFrame:
@@ -44,23 +43,6 @@ def printed() -> list[float]:
 def leak() -> Estimate:
     """Return what the form that reads later rows gains by reading them, in nats per token (95 % over sequences)."""
     return mean_interval(run("high_all_rows")["leak"]["by_block"])
-
-
-def perplexity(algorithm: str) -> Estimate:
-    """Return a decoder's held-out perplexity (95 % over sequences)."""
-    found = run(algorithm)
-    return Estimate(found["perplexity"], *found["perplexity_interval"], 1, found["sequences"])
-
-
-def leaking() -> tuple[int, int]:
-    """Count the positions at which the form that reads later rows gains by them, and all."""
-    found = run("high_all_rows")["leak"]["by_position"]
-    return sum(gap > 0 for gap in found), len(found)
-
-
-def prefix_loss(algorithm: str) -> float:
-    """Return a decoder's loss when each token is predicted from its prefix alone, in nats per token."""
-    return run(algorithm)["leak"]["prefixes"]
 
 
 def even_guess() -> float:

@@ -34,25 +34,25 @@ def fresh() -> Estimate | None:
 
 
 @cache
-def _deep(width: int) -> dict[int, float]:
-    """The difference over training at the deepest encoders of a width, by seed of the planned study."""
-    own = runs(FRESH, width)
-    deepest = max(run["layers"] for run in own)
-    found = accuracy_by_hops.gain_along([run for run in own if run["layers"] == deepest])
-    return found[1] if found else {}
+def deepest() -> pd.DataFrame:
+    """Return High − Original over training at the deepest encoders, a row a seed of the planned study, by width."""
+    found = {}
+    for width in sorted({record["parameters"]["width"] for record in tracked.select(FRESH, "hops")}):
+        own = runs(FRESH, width)
+        layers = max(run["layers"] for run in own)
+        gain = accuracy_by_hops.gain_along([run for run in own if run["layers"] == layers])
+        found |= {width: gain[1]} if gain else {}
+    return pd.DataFrame(found)
 
 
 def by_width() -> dict[int, Estimate]:
-    """Return High − Original over training at four layers by width, over the seeds of the planned study."""
-    widths = sorted({record["parameters"]["width"] for record in tracked.select(FRESH, "hops")})
-    return {width: mean_interval([*_deep(width).values()]) for width in widths if _deep(width)}
+    """Return the mean of `deepest` over its seeds, by width."""
+    return {width: mean_interval(gaps.dropna().tolist()) for width, gaps in deepest().items()}
 
 
-def by_doubling() -> Estimate | None:
-    """Return the slope of `by_width` over the logarithm of the width, in points per doubling; None with one width."""
-    gaps = pd.DataFrame({width: _deep(width) for width in by_width()}).dropna()
-    if len(gaps.columns) < 2 or gaps.empty:
-        return None
+def by_doubling() -> Estimate:
+    """Return the slope of `deepest` over the logarithm of the width, in points per doubling."""
+    gaps = deepest().dropna()
     return mean_interval(np.polyfit(np.log2(gaps.columns.astype(float)), gaps.T, 1)[0].tolist())
 
 
@@ -74,19 +74,10 @@ def along(name: str = "high", against: str = "original", study: str = FIRST) -> 
     return found, sum(gap > 0 for gap in gaps.values())
 
 
-def at(step: int, layers: int, number: int, study: str = FIRST) -> pd.Series:
-    """Return the mean accuracy of each algorithm at one step, one depth and one number of hops (percent)."""
-    return _by_seed(step, number, study, [layers]).mean()
-
-
-def difference_at(step: int, number: int, study: str = FIRST, layers: int | None = None) -> Estimate:
-    """Return High − Original at one step and number of hops, in points; without `layers` the mean over depths."""
-    means = _by_seed(step, number, study, [layers] if layers else [int(depth) for depth in depths()])
-    return mean_interval((means["high"] - means["original"]).dropna().tolist())
-
-
-def _by_seed(step: int, number: int, study: str, layers: list[int]) -> pd.DataFrame:
-    frame = accuracy_by_hops.curves(runs(study)).query("step == @step and layers in @layers and hops == @number")
+def at(step: int, number: int, study: str = FIRST, layers: int | None = None) -> pd.DataFrame:
+    """Return accuracy at a step and number of hops (percent), a row a seed, a column an algorithm; over all depths."""
+    frame = accuracy_by_hops.curves(runs(study)).query("step == @step and hops == @number")
+    frame = frame if layers is None else frame.query("layers == @layers")
     return frame.groupby(["algorithm", "seed"])["accuracy"].mean().unstack("algorithm")
 
 
@@ -114,16 +105,11 @@ def by_path(number: int = 3) -> tuple[int, int, int]:
     return (*count, found["path"].nunique())
 
 
-def chance() -> float:
-    """Return what guessing scores, in percent."""
-    return 100 / runs()[0]["chains"]
-
-
 def depths() -> list[str]:
     """Return the encoders' numbers of layers."""
     return [str(layers) for layers in sorted({run["layers"] for run in runs()})]
 
 
-def width() -> int:
-    """Return the encoders' width."""
-    return tracked.metrics(FIRST, "beyond")[0]["exam_recipe"]["hidden"]
+def recipe() -> dict[str, Any]:
+    """Return how the first study's encoders are made: `hidden` is their width."""
+    return tracked.metrics(FIRST, "beyond")[0]["exam_recipe"]

@@ -6,11 +6,12 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from saobp.study.paper import numbers
-from saobp.study.setup import labels, paths
+from saobp.study.setup import labels, paths, tracked
 from saobp.study.setup.sizes_and_strengths import SIZES
 from saobp.study.setup.tasks_and_metrics import TASKS
-from saobp.study.statistics import Estimate
-from saobp.study.tables import cells
+from saobp.study.statistics import mean_interval
+from saobp.study.statistics.intervals import perplexity
+from saobp.study.tables.cells import decimal, effect, interval, measured
 from saobp.study.texts import attention, costs, decoders, exam, planned, pretraining, public_encoder, runs, tables
 
 SUFFIX = ".j2"
@@ -33,14 +34,13 @@ def page(name: str) -> str:
     """Return the text of one page, "RESULTS.md" say."""
     options = {"trim_blocks": True, "lstrip_blocks": True, "keep_trailing_newline": True}
     environment = Environment(loader=FileSystemLoader(folder()), undefined=StrictUndefined, **options)
-    for filter_ in (fixed, signed, percent, effect, interval, measured, span, labels.joined, labels.counted):
-        environment.filters[filter_.__name__] = filter_
+    written = (fixed, signed, percent, effect, interval, measured, span, labels.joined, labels.counted)
+    environment.filters |= {each.__name__: each for each in (*written, mean_interval, perplexity)}
     environment.filters |= {"model": labels.model_title, "algorithm": labels.algorithm_title}
     environment.filters |= {"task": lambda task: TASKS[task].title}
-    environment.globals |= {**NUMBERS, "paper": numbers.load(), "sizes": SIZES}
+    environment.globals |= {**NUMBERS, "paper": numbers.load(), "sizes": SIZES, "tracked": tracked}
     environment.globals |= {
         "exists": lambda file: (paths.root() / file).exists(),
-        "include_file": lambda file: (paths.root() / file).read_text(encoding="utf-8").strip(),
         "shape": lambda model: f"{SIZES[model].layers} layers, width {SIZES[model].hidden}",
     }
     return environment.get_template(name + SUFFIX).render()
@@ -53,35 +53,17 @@ def write() -> list[Path]:
 
 def fixed(value: float, digits: int = 0) -> str:
     """A number with so many digits after the point: "3.3"; thousands with commas, no minus before a zero."""
-    return f"{round(value, digits) + 0.0:,.{digits}f}".replace("-", "−")
+    return decimal(value, digits, ",")
 
 
 def signed(value: float, digits: int = 0) -> str:
     """A number with its sign: "+3.3"."""
-    return ("+" if round(value, digits) >= 0 else "") + fixed(value, digits)
+    return decimal(value, digits, "+")
 
 
 def percent(share: float, digits: int = 0) -> str:
     """A share from 0 to 1 in percent: "45 %"."""
     return f"{fixed(100 * share, digits)} %"
-
-
-def effect(found: Estimate, digits: int = 1, unit: str = "") -> str:
-    """A difference with its unit and 95 % interval: "+3.3 points [1.1, 5.5]"."""
-    digits = cells.digits(digits, found.low, found.high)
-    said = signed(found.value, digits) + (f" {unit}" if unit else "")
-    return f"{said} {interval(found, digits)}".rstrip()
-
-
-def interval(found: Estimate, digits: int = 1) -> str:
-    """A 95 % interval: "[1.1, 5.5]"; empty where there is none."""
-    return f"[{fixed(found.low, digits)}, {fixed(found.high, digits)}]" if found.low <= found.high else ""
-
-
-def measured(found: Estimate, digits: int = 1) -> str:
-    """A number without a sign, and its 95 % interval: "0.71 [0.60, 0.80]"."""
-    digits = cells.digits(digits, found.low, found.high)
-    return f"{fixed(found.value, digits)} {interval(found, digits)}".rstrip()
 
 
 def span(values: Sequence[float], digits: int = 1) -> str:

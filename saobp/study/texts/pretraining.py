@@ -8,11 +8,9 @@ import pandas as pd
 
 from saobp.study.beyond import strengths
 from saobp.study.setup import tracked
-from saobp.study.setup.sizes_and_strengths import SIZES
 from saobp.study.statistics import Estimate, mean_interval, trajectories
-from saobp.study.statistics.seeds import branch_gaps, metric, seed_gaps
-from saobp.study.statistics.trajectories import STARTED
-from saobp.study.tables import losses
+from saobp.study.statistics.seeds import branch_gaps, metric, seed_gap, seed_gaps
+from saobp.study.tables.cells import LEVEL
 from saobp.study.texts.attention import STUDY
 
 
@@ -22,6 +20,12 @@ def encoders(study: str = STUDY) -> pd.DataFrame:
     return trajectories.starts(tracked.study(study))
 
 
+def most(what: str, *studies: str) -> float:
+    """Return the most "parameters" of an encoder, or "tokens" that one read, in millions; on real text if unnamed."""
+    runs = [run for name in studies or ("narrow", "laptop") for run in tracked.metrics(name, "pretrain")]
+    return max(run[what] for run in runs) / 1e6
+
+
 def start_and_end() -> tuple[float, int]:
     """Return the correlation of start and end over runs of every algorithm but ElemMul, which hardly starts; and n."""
     found = encoders().query("algorithm != 'elemmul'").dropna()
@@ -29,9 +33,8 @@ def start_and_end() -> tuple[float, int]:
 
 
 def gap(name: str = "high", study: str = STUDY) -> Estimate:
-    """Return an algorithm's held-out loss minus Original's at the end, in nats, seed by seed."""
-    row = losses.gaps(tracked.study(study)).set_index("algorithm").loc[name]
-    return Estimate(row["difference"], row["low"], row["high"], int(row["seeds"]))
+    """Return an algorithm's held-out loss minus Original's at the end, in nats, over the seeds of both."""
+    return seed_gap(tracked.select(study, "pretrain"), metric("perplexity"), (name, "original"), log=True)
 
 
 def gaps(study: str = STUDY) -> dict[str, Estimate]:
@@ -59,18 +62,12 @@ def later_start(study: str) -> Estimate:
 @cache
 def _grown() -> list[dict[str, Any]]:
     """The runs by size on stories, those of the study's own model first."""
-    (record,) = tracked.select("stories", "beyond")
-    return strengths.by_size(record)
+    return strengths.by_size(*tracked.select("stories", "beyond"))
 
 
 def grown() -> pd.DataFrame:
     """Return a row per size trained on stories: loss with the refinement minus loss without (`strengths.gaps`)."""
     return strengths.gaps(_grown())
-
-
-def largest() -> str:
-    """Return the largest model trained on stories."""
-    return max({run["model"] for run in _grown()}, key=lambda name: (SIZES[name].layers, SIZES[name].hidden))
 
 
 def _pairs() -> list[float]:
@@ -97,17 +94,11 @@ def swept(study: str) -> pd.DataFrame:
     return frame[~frame["strength"].isin(strengths.TAUGHT)].groupby("strength")["loss"].agg(["mean", "count"])
 
 
-def not_started(study: str) -> dict[float, float]:
-    """Return the held-out loss (nats) at the strengths above 0 whose runs end above `STARTED`."""
-    means = swept(study)["mean"]
-    return means[(means.index > 0) & (means > STARTED)].to_dict()
-
-
 def unlike_plain(study: str) -> tuple[int, int, int]:
     """Count the settings of λ whose loss differs from that at λ = 0 after Holm's correction; the fixed; the learned."""
     found = strengths.against_plain(_swept(study))
     learned = int(found["strength"].isin(strengths.TAUGHT).sum())
-    return int((found["p_holm"] < losses.LEVEL).sum()), len(found) - learned, learned
+    return int((found["p_holm"] < LEVEL).sum()), len(found) - learned, learned
 
 
 def apart() -> float:

@@ -8,7 +8,7 @@ import pandas as pd
 from saobp.study.beyond import plan
 from saobp.study.setup import tracked
 from saobp.study.statistics import Estimate, mean_interval
-from saobp.study.statistics.seeds import metric, seed_gaps
+from saobp.study.statistics.seeds import metric, seed_gap
 
 STUDY = "retrofit"
 
@@ -32,8 +32,7 @@ def difference(name: str = "high", against: str = "original") -> Estimate | None
     """Return an arm's mean over the planned tasks minus another's, of the seeds that have all; None without one."""
     tasks = plan.studies()["retrofit"].model_extra["tasks"]
     own = [run for run in tracked.select(STUDY, "retrofit") if run["parameters"]["task"] in tasks]
-    gaps = seed_gaps(own, metric("headline"), (name, against), by="arm", tasks=len(tasks))
-    return mean_interval([*gaps.values()]) if gaps else None
+    return seed_gap(own, metric("headline"), (name, against), by="arm", tasks=len(tasks))
 
 
 def by_task() -> dict[str, Estimate]:
@@ -62,21 +61,19 @@ def untrained() -> dict[str, Any] | None:
 
 def similarity(factor: str = "high", strength: float = 0.1) -> Estimate:
     """Return the correlation with the gold similarity minus plain attention's, in points, without training."""
-    row = _arm(factor, strength)
-    return Estimate(row["difference"], *row["interval"], 1, untrained()["pairs"])
+    return _apart(_arm(factor, strength))
 
 
 def gains(factor: str) -> dict[float, Estimate]:
     """Return `similarity` of each strength at which a factor gains with an interval above 0."""
-    strengths = [row["strength"] for row in untrained()["similarity"] if row["factor"] == factor]
-    found = {strength: similarity(factor, strength) for strength in strengths}
+    found = {row["strength"]: _apart(row) for row in untrained()["similarity"] if row["factor"] == factor}
     return {strength: gain for strength, gain in found.items() if gain.low > 0}
 
 
 def one_layer() -> tuple[int, Estimate]:
     """Return the layer, counted from 1, in which the step alone costs most, and that difference in points."""
     row = min(untrained()["one_layer"], key=lambda row: row["difference"])
-    return row["layer"], Estimate(row["difference"], *row["interval"], 1, untrained()["pairs"])
+    return row["layer"], _apart(row)
 
 
 def plain_similarity() -> float:
@@ -87,6 +84,10 @@ def plain_similarity() -> float:
 def layers(measure: str, factor: str = "high", strength: float = 0.1) -> pd.DataFrame:
     """Return a measure of each layer's attention before ("raw") and after ("refined") the step."""
     return pd.DataFrame([layer[measure] for layer in _arm(factor, strength)["layers"]])
+
+
+def _apart(row: dict[str, Any]) -> Estimate:
+    return Estimate(row["difference"], *row["interval"], 1, untrained()["pairs"])
 
 
 def _arm(factor: str, strength: float) -> dict[str, Any]:

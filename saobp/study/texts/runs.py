@@ -1,17 +1,18 @@
 """What was run: runs, steps and hours of each tracked study; how long commands take; the data; the notebooks."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
 
 from saobp.measure.prose import prose
 from saobp.study.data.splits import base_splits
-from saobp.study.setup import paths, records, tracked, typed_by_hand
+from saobp.study.setup import paths, tracked, typed_by_hand
 from saobp.study.setup.tasks_and_metrics import PUBLISHED_ROWS
 from saobp.study.tables import context
 
 STUDIES = ("narrow", "laptop", "stories", "hops", "retrofit", "scratch", "branched", "decoders")
+TUNED = "fine-tuned tasks"
+STAGES = ("pretrain", "decoder", "branched", "finetune", "beyond", "hops")
 WHAT = {"strengths": "encoders at other strengths", "larger": "larger encoders", "multihop": "encoders for known hops"}
 
 
@@ -19,20 +20,26 @@ def table() -> pd.DataFrame:
     """Return one row a study and kind of training: study, what, runs, steps (of one run) and hours (of all)."""
     rows = []
     for name in STUDIES:
-        found = tracked.study(name)
-        for stage, what in (("pretrain", "encoders"), ("decoder", "decoders")):
-            rows.append((name, what, *_size([run["metrics"] for run in records.select(found, stage)])))
-        runs = [part for run in records.select(found, "branched") for part in _parts(run["metrics"])]
-        rows.append((name, "trunks and branches", *_size(runs)))
-        tuned = [scores for run in records.select(found, "finetune") for scores in run["metrics"]["tasks"].values()]
-        for runs in (tuned, records.select(found, "retrofit")):
-            rows.append((name, "fine-tuned tasks", *_size([run | {"steps": 0} for run in runs])))
-        beyond = [run["metrics"] for stage in ("beyond", "hops") for run in records.select(found, stage)]
+        found = {stage: tracked.metrics(name, stage) for stage in STAGES}
+        tuned = [scores for run in found["finetune"] for scores in run["tasks"].values()]
+        beyond = [*found["beyond"], *found["hops"]]
+        kinds = [
+            ("encoders", found["pretrain"]),
+            ("decoders", found["decoder"]),
+            ("trunks and branches", [part for run in found["branched"] for part in _parts(run)]),
+            (TUNED, tuned),
+            (TUNED, tracked.select(name, "retrofit")),
+        ]
         for key, what in WHAT.items():
-            ends = [run["curve"][-1] for metrics in beyond for run in metrics.get(key) or [] if run["curve"]]
-            rows.append((name, what, *_size([end | {"steps": end["step"]} for end in ends])))
-    columns = ["study", "what", "runs", "steps", "hours"]
-    return pd.DataFrame([row for row in rows if row[2]], columns=columns)
+            kinds.append(
+                (what, [run["curve"][-1] for metrics in beyond for run in metrics.get(key) or [] if run["curve"]])
+            )
+        for what, measured in kinds:
+            if measured:
+                steps = 0 if what == TUNED else max(run.get("steps") or run["step"] for run in measured)
+                hours = sum(run.get("seconds") or 0 for run in measured) / 3600
+                rows.append((name, what, len(measured), steps, hours))
+    return pd.DataFrame(rows, columns=["study", "what", "runs", "steps", "hours"])
 
 
 def _parts(metrics: dict[str, Any]) -> list[dict[str, Any]]:
@@ -42,29 +49,12 @@ def _parts(metrics: dict[str, Any]) -> list[dict[str, Any]]:
     return [trunk, *begun]
 
 
-def _size(measured: Sequence[dict[str, Any]]) -> tuple[int, int, float]:
-    """The number of runs, the most steps that one took, and the hours of all."""
-    steps = max((run["steps"] for run in measured), default=0)
-    return len(measured), steps, sum(run.get("seconds") or 0.0 for run in measured) / 3600
-
-
-def most(what: str) -> float:
-    """Return the most "parameters" of an encoder trained on real text, or "tokens" that one read, in millions."""
-    found = [record for name in ("narrow", "laptop") for record in tracked.select(name, "pretrain")]
-    return max(record["metrics"][what] for record in found) / 1e6
-
-
 def scored(study: str, task: str) -> tuple[int, int, int]:
     """Count the pretraining runs of a study that a task scored, their algorithms, and the checkpoints of one run."""
     found = [run for run in tracked.select(study, "finetune") if task in run["metrics"]["tasks"]]
     given = {(run["parameters"]["algorithm"], run["parameters"]["seed"]) for run in found}
     checkpoints = len(found[0]["metrics"]["tasks"][task]["curve"])
     return len(given), len({algorithm for algorithm, _ in given}), checkpoints
-
-
-def parameters(study: str) -> float:
-    """Return the parameters of the largest encoder pretrained in a study, in millions."""
-    return max(record["metrics"]["parameters"] for record in tracked.select(study, "pretrain")) / 1e6
 
 
 def minutes(command: str) -> pd.Series:
@@ -78,13 +68,13 @@ def splits(study: str) -> list[dict[str, Any]]:
     Published rows are the hub's where known: some records count a split once per slice.
     """
     found = {}
-    for split in (split for record in tracked.study(study) for split in record["data"].get("splits") or []):
-        if not split["complete"]:
-            config, bases = split.get("config"), set(base_splits(split["split"]))
-            name = split["dataset"] + (f" ({config})" if config and config != "default" else "")
-            known = PUBLISHED_ROWS.get((split["dataset"], config), {})
-            rows = sum(known[base] for base in bases) if bases <= set(known) else split["published_rows"]
-            found.setdefault((name, split["split"]), split | {"name": name, "published_rows": rows})
+    read = (split for record in tracked.study(study) for split in record["data"].get("splits") or [])
+    for split in (split for split in read if not split["complete"]):
+        config, bases = split.get("config"), set(base_splits(split["split"]))
+        name = split["dataset"] + (f" ({config})" if config and config != "default" else "")
+        known = PUBLISHED_ROWS.get((split["dataset"], config), {})
+        rows = sum(known[base] for base in bases) if bases <= set(known) else split["published_rows"]
+        found.setdefault((name, split["split"]), split | {"name": name, "published_rows": rows})
     return [found[key] for key in sorted(found)]
 
 
@@ -97,7 +87,7 @@ def notebooks() -> dict[str, dict[str, str]]:
 
 def departures(study: str) -> list[tuple[str, str, str, str, str]]:
     """Return what differs from the paper in a study: of what, matter, ours, the paper's ("" for none), models."""
-    return [(*row, ", ".join(sorted(models))) for row, models in context.departure_rows(tracked.study(study)).items()]
+    return [*context.departure_rows(tracked.study(study)).itertuples(index=False, name=None)]
 
 
 def prose_words() -> list[int]:

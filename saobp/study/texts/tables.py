@@ -15,10 +15,12 @@ def rows(number: int) -> pd.DataFrame:
     return pd.read_csv(paths.figures() / f"table{number}.csv")
 
 
-def cell(number: int, row: str, column: str) -> Estimate:
-    """Return our number in a cell. Raises KeyError where the table has no such cell."""
-    found = _cell(number, row, column)
-    return Estimate(*(float(found[name]) for name in ("ours", "low", "high")), int(found["runs"]))
+def cell(number: int, row: str, column: str) -> pd.Series:
+    """Return a table's cell: published, ours, low, high, runs, …. Raises KeyError where the table has no such cell."""
+    found = rows(number).query("row == @row and column == @column")
+    if len(found) != 1:
+        raise KeyError(f"table{number}.csv: {len(found)} cells {row!r}, {column!r}")
+    return found.iloc[0]
 
 
 def claimed(claim: str, study: str) -> Estimate:
@@ -29,21 +31,12 @@ def claimed(claim: str, study: str) -> Estimate:
     return Estimate(*found.iloc[0][["estimate", "low", "high"]].astype(float), int(found.iloc[0]["n"]))
 
 
-def printed(number: int, row: str, column: str) -> float:
-    """Return the paper's number in a cell."""
-    return float(_cell(number, row, column)["published"])
-
-
-def difference(number: int, column: str) -> Estimate:
-    """Return High − Original of one column of scores in the model with most runs, with its paired 95 % interval."""
-    found = score_differences(number).set_index("column").loc[column]
-    return Estimate(found["difference"], found["difference_low"], found["difference_high"], int(found["runs"]))
-
-
-def score_differences(number: int = 8) -> pd.DataFrame:
-    """Return High − Original of each task that was run: column, difference, difference_low, difference_high, runs."""
+def score_differences(number: int = 8) -> dict[str, Estimate]:
+    """Return High − Original of each task that was run, by column: paired, over runs and items."""
     frame = rows(number)
-    return frame[frame["difference"].notna() & frame["row"].str.endswith(" High")]
+    found = frame[frame["difference"].notna() & frame["row"].str.endswith(" High")].set_index("column")
+    columns = ["difference", "difference_low", "difference_high", "runs"]
+    return {column: Estimate(*gap) for column, gap in found[columns].iterrows()}
 
 
 def gains_beyond_zero() -> tuple[int, int]:
@@ -61,14 +54,6 @@ def below_words() -> tuple[int, int]:
     both = pd.concat([plain, scores[scores["row"] == "bag of words"]["ours"]], axis=1).dropna()
     words = both.drop("Avg", errors="ignore").to_numpy()
     return int((words[:, 0] < words[:, 1]).sum()), len(words)
-
-
-def _cell(number: int, row: str, column: str) -> pd.Series:
-    frame = rows(number)
-    found = frame[(frame["row"] == row) & (frame["column"] == column)]
-    if len(found) != 1:
-        raise KeyError(f"table{number}.csv: {len(found)} cells {row!r}, {column!r}")
-    return found.iloc[0]
 
 
 def outcomes() -> pd.Series:
