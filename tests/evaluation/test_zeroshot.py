@@ -41,10 +41,12 @@ def test_log_likelihoods_equal_the_slow_sum_whatever_else_is_in_the_batch(decode
     decoder.eval()
 
 
-def test_boolq_is_asked_as_the_harness_asks_it():
+def test_boolq_is_asked_as_the_harness_asks_it_and_rte_not_at_all():
     passage, question, options = prompt(TASKS["boolq"], BOOLQ)
     assert passage + question == "the hat is red .\nQuestion: is the hat red?\nAnswer:"
     assert options == [" no", " yes"]
+    with pytest.raises(ValueError, match="'rte' has no zero-shot form"):
+        prompt(TASKS["rte"], {})
 
 
 def test_the_likeliest_option_is_chosen_and_a_long_one_is_not_at_a_loss(decoder, monkeypatch):
@@ -74,37 +76,19 @@ def test_the_passage_is_cut_and_question_and_option_stay_whole(decoder, monkeypa
         zero_shot(TASKS["boolq"], decoder, TOKENIZER, datasets.Dataset.from_list([BOOLQ]), length=9)
 
 
-def test_a_task_without_a_zero_shot_form_is_refused():
-    with pytest.raises(ValueError, match="'rte' has no zero-shot form"):
-        prompt(TASKS["rte"], {})
-
-
-def test_a_uniform_model_has_the_vocabularys_perplexity(decoder):
-    uniform = GPT2LMHeadModel(decoder.config).eval()
-    with torch.no_grad():
-        uniform.transformer.ln_f.weight.zero_()
-        uniform.transformer.ln_f.bias.zero_()
-    blocks = [{"input_ids": torch.randint(5, len(TOKENIZER), (12,))} for _ in range(5)]
-    found = causal_perplexity(uniform, TOKENIZER, blocks, batch=2)
-    assert found["token_perplexity"] == pytest.approx(len(TOKENIZER), rel=1e-4)
-    assert (found["tokens"], found["context"]) == (55, 12)
-
-
 def test_the_perplexity_of_a_decoder_has_an_interval_over_blocks(decoder):
     random = torch.Generator().manual_seed(0)
     blocks = [{"input_ids": torch.randint(5, len(TOKENIZER), (n,), generator=random)} for n in (6, 9, 12, 15)]
     found = causal_perplexity(decoder, TOKENIZER, blocks, batch=2)
     nats = [-by_hand(decoder, ids[:1], ids[1:]) for ids in (block["input_ids"].tolist() for block in blocks)]
     expected = over_samples(nats, [5, 8, 11, 14])
+    assert found["token_perplexity"] == pytest.approx(np.exp(sum(nats) / 38), rel=1e-4)
     assert found["perplexity_interval"] == pytest.approx([np.exp(expected.low), np.exp(expected.high)], rel=1e-4)
-    assert found["perplexity_interval"][0] < found["token_perplexity"] < found["perplexity_interval"][1]
-    assert found["sequences"] == 4
+    assert (found["tokens"], found["context"], found["sequences"]) == (38, 15, 4)
 
 
 def test_word_perplexity_is_the_same_text_over_fewer_units(decoder):
     ids = TOKENIZER("the hat is zq the hat", add_special_tokens=False)["input_ids"]
     found = causal_perplexity(decoder, TOKENIZER, [{"input_ids": torch.tensor(ids)}])
-    nats = -by_hand(decoder, ids[:1], ids[1:])
     assert found["words"] == 5
-    assert found["token_perplexity"] == pytest.approx(np.exp(nats / (len(ids) - 1)), rel=1e-4)
-    assert found["word_perplexity"] == pytest.approx(np.exp(nats / 5), rel=1e-4)
+    assert found["word_perplexity"] == pytest.approx(np.exp(-by_hand(decoder, ids[:1], ids[1:]) / 5), rel=1e-4)

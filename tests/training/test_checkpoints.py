@@ -34,19 +34,6 @@ def test_a_damaged_newest_falls_back_to_the_one_before_and_says_so(run, damage, 
     assert len(words) == 1 and said in words[0] and "checkpoint-100" in words[0]
 
 
-def test_a_folder_that_somebody_put_aside_is_left_alone(run):
-    aside = (run / "checkpoint-100").rename(run / "checkpoint-100.bak")
-    (aside / paths.SEAL).unlink()
-    assert checkpoints.newest_whole(run).name == "checkpoint-10"
-    (run / "checkpoint-10" / "trainer_state.json").unlink()
-    checkpoints.remove_damaged(run)
-    assert sorted(path.name for path in run.iterdir()) == ["checkpoint-100.bak", "checkpoint-5"]
-
-
-def test_without_a_whole_checkpoint_there_is_none(tmp_path):
-    assert checkpoints.newest_whole(tmp_path) is None
-
-
 def test_a_finished_model_that_was_cut_is_named_with_its_remedy(tmp_path, monkeypatch):
     monkeypatch.setattr(paths, "build", lambda profile: tmp_path)
     folder = checkpoints.publish(network(), word_tokenizer(), "smoke", "mini-quarter", "high", 42)

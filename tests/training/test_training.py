@@ -368,15 +368,15 @@ def test_a_batch_that_memory_does_not_hold_ends_in_one_line(tmp_path, error):
         pretrain(model, tmp_path)
 
 
-def test_a_batch_that_the_processes_cannot_share_is_refused(monkeypatch):
+def test_a_batch_that_the_processes_cannot_share_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(precision, "processes", lambda: SimpleNamespace(num_processes=3))
     with pytest.raises(ValueError, match="batch: 4 sequences a step cannot be shared by 3 processes"):
-        trainer.share_of_a_process(4)
+        trainer.arguments(RECIPE, tmp_path, 1)
 
 
 @pytest.mark.parametrize(
     "steps, save_every, expected", [(120, 100, 5), (120, 20, 5), (12000, 500, 50), (10, 7, 1), (3, 500, 1)]
 )
-def test_a_checkpoint_ends_a_logged_mean(steps, save_every, expected):
+def test_a_checkpoint_ends_a_logged_mean(tmp_path, steps, save_every, expected):
     recipe = dataclasses.replace(RECIPE, steps=steps, save_every=save_every, warmup=1)
-    assert trainer.log_every(recipe) == expected and save_every % expected == 0
+    assert trainer.arguments(recipe, tmp_path, 1).logging_steps == expected and save_every % expected == 0

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import nan
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import torch
@@ -15,7 +14,7 @@ from saobp.study.data.task_rows import Task
 from saobp.study.setup.labels import ATTENTION_MEASURES
 from saobp.study.statistics import Estimate, over_samples
 
-NAMES = ("input_ids", "attention_mask", "token_type_ids")
+GRAPH = ("clustering_barrat", "betweenness")
 POINTS = 1500  # of a scatter plot
 
 
@@ -27,15 +26,14 @@ def inputs(
     A choice shows its article, question and first option; a span its question and first window.
     """
     rows = task.evaluation.take(min(samples, len(task.evaluation)))
-    first: dict[Any, dict[str, Any]] = {}  # a span's first window, any other item itself
-    for index, feature in enumerate(encoding.encode(task.spec, rows, tokenizer, length)):
-        values = {name: feature[name] for name in NAMES if name in feature}
-        if task.spec.kind == "choice":
-            values = {name: options[0] for name, options in values.items()}
-        first.setdefault(feature.get("item", index), values)
-    features = list(first.values())
+    features = encoding.encode(task.spec, rows, tokenizer, length).to_pandas()
+    if "item" in features:
+        features = features.drop_duplicates("item")
+    features = features[features.columns.intersection(tokenizer.model_input_names)]
+    if task.spec.kind == "choice":
+        features = features.map(lambda options: options[0])
     parts = (features[start : start + batch] for start in range(0, len(features), batch))
-    return [dict(tokenizer.pad(part, return_tensors="pt")) for part in parts]
+    return [dict(tokenizer.pad(part.to_dict("list"), return_tensors="pt")) for part in parts]
 
 
 def fitting(task: Task, tokenizer: PreTrainedTokenizerBase, length: int) -> tuple[Task, int]:
@@ -53,12 +51,8 @@ def fitting(task: Task, tokenizer: PreTrainedTokenizerBase, length: int) -> tupl
 def graph_points(parquet: Path) -> dict[str, list[float]]:
     """Return GTD, clustering and betweenness of a seeded sample of the sample-head pairs (Figures 2 and 5)."""
     table = pd.read_parquet(parquet).query("matrix == 'refined'")
-    chosen = table.sample(min(POINTS, len(table)), random_state=0)
-    columns = {"gtd": "gtd", "clustering": "clustering_barrat", "betweenness": "betweenness"}
-    return {name: chosen[column].round(4).tolist() for name, column in columns.items()}
-
-
-GRAPH = ("clustering_barrat", "betweenness")
+    chosen = table.sample(min(POINTS, len(table)), random_state=0).rename(columns={GRAPH[0]: "clustering"})
+    return chosen[["gtd", "clustering", "betweenness"]].round(4).to_dict("list")
 
 
 def means(parquet: Path) -> pd.DataFrame:
@@ -67,8 +61,7 @@ def means(parquet: Path) -> pd.DataFrame:
     Columns: mean, low, high, samples, undefined. Heads and layers of one sample are averaged first: they are not
     independent of each other. Samples where a measure is undefined are left out and counted.
     """
-    refined = _by_sample(parquet, [*ATTENTION_MEASURES, *GRAPH]).loc["refined"]
-    return pd.DataFrame({name: _summary(refined[name], "mean") for name in refined}).T
+    return _over_samples(_by_sample(parquet, [*ATTENTION_MEASURES, *GRAPH]).loc["refined"], "mean")
 
 
 def changes(parquet: Path) -> pd.DataFrame:
@@ -76,18 +69,19 @@ def changes(parquet: Path) -> pd.DataFrame:
     table = _by_sample(parquet, ATTENTION_MEASURES)
     raw, refined = table.loc["raw"], table.loc["refined"]
     levels = pd.DataFrame({"softmax": raw.mean(), "refined": refined.mean()})
-    difference = refined - raw
-    return levels.join(pd.DataFrame({name: _summary(difference[name], "change") for name in difference}).T)
+    return levels.join(_over_samples(refined - raw, "change"))
 
 
 def _by_sample(parquet: Path, names: Sequence[str]) -> pd.DataFrame:
     """Average heads and layers: a row a matrix and sample."""
-    table = pd.read_parquet(parquet, columns=["sample", "matrix", *names])
-    return table.groupby(["matrix", "sample"])[list(names)].mean()
+    return pd.read_parquet(parquet, columns=["sample", "matrix", *names]).groupby(["matrix", "sample"]).mean()
 
 
-def _summary(values: pd.Series, title: str) -> dict[str, float]:
-    known = values.dropna()
-    found = over_samples(known) if len(known) else Estimate(nan, nan, nan, 1, 0)
-    return {title: found.value, "low": found.low, "high": found.high, "samples": len(known),
-            "undefined": len(values) - len(known)}  # fmt: skip
+def _over_samples(table: pd.DataFrame, title: str) -> pd.DataFrame:
+    rows = {}
+    for name, values in table.items():
+        known = values.dropna()
+        found = over_samples(known) if len(known) else Estimate(nan, nan, nan, 1, 0)
+        undefined = len(values) - len(known)
+        rows[name] = [found.value, found.low, found.high, len(known), undefined]
+    return pd.DataFrame.from_dict(rows, "index", float, [title, "low", "high", "samples", "undefined"])

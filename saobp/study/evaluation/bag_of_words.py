@@ -5,7 +5,6 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-import datasets
 import numpy as np
 from sklearn.dummy import DummyClassifier
 from sklearn.exceptions import ConvergenceWarning
@@ -15,7 +14,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 
 from saobp.study.data.encoding import option_texts
 from saobp.study.data.task_rows import Task
-from saobp.study.evaluation.scoring import Scores, score_predictions
+from saobp.study.evaluation.scoring import score_predictions
 from saobp.study.setup.tasks_and_metrics import TaskSpec
 
 KEPT = ("headline", "metric", "scores", "items", "interval", "constant")  # of a score, in a record
@@ -24,25 +23,24 @@ Words = list[str]
 
 
 def floor(task: Task) -> dict[str, Any]:
-    """Return what a record holds of a task's floor: its score and what it learned from, or the reason for none."""
-    if task.spec.kind == "span":
-        return {"reason": "a bag of words marks no span"}
-    found = baseline(task)
-    return {key: found[key] for key in KEPT} | {"trained_on": len(task.train)}
-
-
-def baseline(task: Task) -> Scores:
     """Fit the floor on the rows that a model's weights are fitted on, and score it on the reported ones.
 
     It sees which words each text has and which both have; for a choice the words of each option and those it
-    shares with the article. A regression gets ridge regression on the same. Spans have none.
+    shares with the article. A regression gets ridge regression on the same. Returns what a record holds of it: its
+    score and how many rows it learned from, or the reason for none.
     """
-    if task.spec.kind == "choice":
-        found = _choices(task.spec, task.train, task.evaluation)
+    spec, train, evaluation = task.spec, task.train, task.evaluation
+    if spec.kind == "span":
+        return {"reason": "a bag of words marks no span"}
+    if spec.kind == "choice":
+        options = [(bag, number == row["label"]) for row in train for number, bag in enumerate(_option_bags(spec, row))]
+        right = _fitted(*zip(*options)).decision_function
+        found = [int(np.argmax(right([*_option_bags(spec, row)]))) for row in evaluation]
     else:
-        train, test = ((_text_bag(task.spec, row) for row in part) for part in (task.train, task.evaluation))
-        found = _fitted(train, task.train["label"][:], task.spec.kind).predict(test)
-    return score_predictions(task.spec, found, task.evaluation)
+        bags, asked = ([_text_bag(spec, row) for row in part] for part in (train, evaluation))
+        found = _fitted(bags, train["label"][:], spec.kind).predict(asked)
+    scores = score_predictions(spec, found, evaluation)
+    return {key: scores[key] for key in KEPT} | {"trained_on": len(train)}
 
 
 def words(text: str) -> Words:
@@ -79,9 +77,3 @@ def _option_bags(spec: TaskSpec, row: Mapping[str, Any]) -> Iterator[Words]:
         shared = [word for word in option if word in article]
         share = round(5 * len(shared) / max(1, len(option)))
         yield [*option, *(f"asked:{w}" for w in words(asked)), *(f"both:{w}" for w in shared), f"share:{share}"]
-
-
-def _choices(spec: TaskSpec, rows: datasets.Dataset, evaluation: datasets.Dataset) -> list[int]:
-    train = [(bag, number == row["label"]) for row in rows for number, bag in enumerate(_option_bags(spec, row))]
-    model = _fitted(*zip(*train))
-    return [int(np.argmax(model.decision_function([*_option_bags(spec, row)]))) for row in evaluation]

@@ -23,10 +23,7 @@ def changes(model: PreTrainedModel, ids: Int64[Tensor, " length"], place: int) -
 
     The token at `place` is replaced by the next word of the vocabulary. Positions before it stay at 0 in a model that
     does not look ahead, whatever its weights. Computed in double precision on a copy.
-    Raises ValueError if `place` is not inside the text.
     """
-    if not 0 <= place < len(ids):
-        raise ValueError(f"place={place} is not one of the {len(ids)} positions")
     exact = copy.deepcopy(model).double().eval()
     other = ids.clone()
     other[place] = (other[place] + 1) % model.config.vocab_size
@@ -70,6 +67,5 @@ def leak(model: PreTrainedModel, blocks: Iterable[Mapping[str, Int64[Tensor, " l
     full = -np.stack([tokens.double().numpy() for tokens in seen])
     alone = -np.stack([prefix_log_likelihoods(model, ids) for ids in items])
     gap = alone - full
-    means = {"full_pass": full, "prefixes": alone, "leak": gap}
-    found = {name: float(values.mean()) for name, values in means.items()}
-    return found | {"by_block": gap.mean(1).tolist(), "by_position": gap.mean(0).tolist()}
+    means = {"full_pass": float(full.mean()), "prefixes": float(alone.mean()), "leak": float(gap.mean())}
+    return means | {"by_block": gap.mean(1).tolist(), "by_position": gap.mean(0).tolist()}

@@ -16,29 +16,37 @@ from saobp.models.apply import raw_attentions
 from saobp.study.statistics import over_samples
 from saobp.study.statistics.intervals import perplexity_interval
 
+WRAPPED = "_original_forward"  # where accelerate keeps the forward that it puts an autocast around
+
 
 @contextlib.contextmanager
 def measuring(model: nn.Module) -> Iterator[None]:
-    """Hold a model in evaluation mode, without gradients, and put it back into the mode it was in."""
-    training = model.training
+    """Hold a model in evaluation mode, without gradients, in the precision of its weights; then put it back.
+
+    While it trains, an autocast may be around its forward: no measurement is on autocast's terms.
+    """
+    training, around = model.training, vars(model).get("forward")
     model.eval()
+    if WRAPPED in vars(model):
+        model.forward = vars(model)[WRAPPED]
     try:
         with torch.no_grad():
             yield
     finally:
         model.train(training)
+        if around is not None:
+            model.forward = around
 
 
-@torch.no_grad()
 def flow(model: nn.Module, batch: dict[str, torch.Tensor]) -> dict[str, Any]:
     """Return what a model's refined attention, the one that multiplies the values, does on a batch.
 
-    A list a layer, averaged over heads and sequences: `entropy` (nats) and `gtd`; and `cross_layer_gtd`, one
-    number. Inputs may be (batch, token), or (batch, option, token) of a multiple choice.
+    A list a layer, averaged over heads and sequences: `entropy` (nats) and `gtd`; and the number `cross_layer_gtd`.
+    Inputs may be (batch, token), or (batch, option, token) of a multiple choice.
     """
     tokens, mask = (batch[name].flatten(0, -2).to(model.device) for name in ("input_ids", "attention_mask"))
     with measuring(model), raw_attentions(model) as pairs:
-        getattr(model, model.base_model_prefix)(input_ids=tokens, attention_mask=mask)
+        model.base_model(input_ids=tokens, attention_mask=mask)
     layers, mask = [refined for _, refined in pairs], mask.bool()
     return {
         "entropy": [attention_entropy(layer, mask=mask).mean().item() for layer in layers],

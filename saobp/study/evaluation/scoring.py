@@ -31,9 +31,7 @@ class Diverged(Failed, ValueError):
 
 def _correlation(measure: Callable, gold: np.ndarray, predicted: np.ndarray) -> float:
     """Return a correlation; 0 where one side is constant and none is defined."""
-    if np.ptp(gold) == 0 or np.ptp(predicted) == 0:
-        return 0.0
-    return measure(gold, predicted).statistic
+    return measure(gold, predicted).statistic if np.ptp(gold) and np.ptp(predicted) else 0.0
 
 
 METRICS: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {
@@ -56,9 +54,8 @@ def score(spec: TaskSpec, outputs: Any, rows: datasets.Dataset, features: datase
         start, end = (_checked(part, len(features), "windows") for part in outputs[:2])
         return score_predictions(spec, squad.best_answers(start, end, features, rows), rows)
     values = _checked(outputs[0] if isinstance(outputs, tuple) else outputs, len(rows), "rows")
-    if spec.kind == "regression":
-        return score_predictions(spec, values.reshape(len(rows)), rows)
-    return score_predictions(spec, values.argmax(axis=1), rows)
+    predictions = values.reshape(len(rows)) if spec.kind == "regression" else values.argmax(axis=1)
+    return score_predictions(spec, predictions, rows)
 
 
 def score_predictions(spec: TaskSpec, predictions: Any, rows: datasets.Dataset) -> Scores:
@@ -66,54 +63,45 @@ def score_predictions(spec: TaskSpec, predictions: Any, rows: datasets.Dataset) 
 
     Returns scores and headline in percent, metric, items, interval (95 %, over items), chance, majority,
     below_chance, constant, outcomes (a row's part in the headline: right or wrong, or for a correlation the
-    prediction, with `labels` beside it; SQuAD's F1 are in outcomes_f1) and by_hops where rows know theirs.
+    prediction, with `labels` beside it; SQuAD's F1 are in outcomes_f1) and by_hops (right answers and all, by the facts
+    that must be chained) where rows know theirs.
     """
-    if spec.kind == "span":
-        return _score_spans(spec, predictions, rows)
+    grade = _answers if spec.kind == "span" else _labels
+    found, correct = grade(spec, predictions, rows)
+    headline, items, error = found["scores"][spec.headline], len(rows), 0.0
+    if "labels" in found and items > 3:
+        error = item_errors([np.asarray(found["outcomes"], float)], np.asarray(found["labels"], float))[0]
+    low, high = headline_interval(spec.headline, headline, items, error)
+    found |= {"headline": headline, "metric": spec.headline, "items": items, "interval": [low, high]}
+    found["below_chance"] = high < found["chance"]
+    if "hops" in rows.column_names and spec.kind != "regression":
+        counts = pd.Series(correct).groupby(np.asarray(rows["hops"][:])).agg(["sum", "size"])
+        found["by_hops"] = counts.rename(str).T.to_dict("list")  # keys are texts because a record is JSON
+    return found
+
+
+def _labels(spec: TaskSpec, predictions: Any, rows: datasets.Dataset) -> tuple[Scores, list[int]]:
     gold, predicted = np.asarray(rows["label"][:]), np.asarray(predictions)
-    correct = (gold == predicted).astype(int)
-    scores = {name: 100 * float(METRICS[name](gold, predicted)) for name in spec.metrics}
-    correlated = spec.headline in CORRELATIONS
-    result = {
-        "scores": scores,
-        "chance": 0.0 if correlated else 100 / len(spec.labels),
-        "majority": 0.0 if correlated else 100 * float(np.bincount(gold).max()) / len(gold),
+    correct = (gold == predicted).astype(int).tolist()
+    found: Scores = {
+        "scores": {name: 100 * float(METRICS[name](gold, predicted)) for name in spec.metrics},
         "constant": collapsed(gold, predicted, COLLAPSED if spec.kind == "regression" else 0.0),
-        "outcomes": predicted.tolist() if correlated else correct.tolist(),
     }
-    if correlated:
-        result["labels"] = gold.tolist()
-    hops = {} if spec.kind == "regression" else _by_hops(correct, rows)
-    return _completed(spec, result, len(rows)) | hops
+    if spec.headline in CORRELATIONS:
+        none = {"chance": 0.0, "majority": 0.0}
+        return found | none | {"outcomes": predicted.tolist(), "labels": gold.tolist()}, correct
+    majority = 100 * float(np.bincount(gold).max()) / len(gold)
+    return found | {"chance": 100 / len(spec.labels), "majority": majority, "outcomes": correct}, correct
 
 
-def _score_spans(spec: TaskSpec, answers: list[str], rows: datasets.Dataset) -> Scores:
+def _answers(spec: TaskSpec, answers: list[str], rows: datasets.Dataset) -> tuple[Scores, list[int]]:
     golds = [gold["text"] for gold in rows[spec.gold][:]]
-    exact = [squad.squad_exact_match(answer, gold) for answer, gold in zip(answers, golds)]
+    exact = [int(squad.squad_exact_match(answer, gold)) for answer, gold in zip(answers, golds)]
     f1 = [squad.squad_f1(answer, gold) for answer, gold in zip(answers, golds)]
     constant = len({squad.normalize_answer(a) for a in answers}) == 1 < len({g[0] for g in golds if g})
     scores = {"exact_match": 100 * float(np.mean(exact)), "f1": 100 * float(np.mean(f1))}
-    result = {"scores": scores, "chance": 0.0, "majority": 0.0, "constant": constant}
-    result |= {"outcomes": [int(value) for value in exact], "outcomes_f1": f1}
-    return _completed(spec, result, len(rows)) | _by_hops(np.asarray(exact, dtype=int), rows)
-
-
-def _completed(spec: TaskSpec, result: Scores, items: int) -> Scores:
-    """Add what follows from the headline: its interval, and whether luck would have done better."""
-    headline, error = result["scores"][spec.headline], 0.0
-    if "labels" in result and items > 3:
-        error = item_errors([np.asarray(result["outcomes"], float)], np.asarray(result["labels"], float))[0]
-    low, high = headline_interval(spec.headline, headline, items, error)
-    found = {"headline": headline, "metric": spec.headline, "items": items, "interval": [low, high]}
-    return result | found | {"below_chance": high < result["chance"]}
-
-
-def _by_hops(correct: np.ndarray, rows: datasets.Dataset) -> dict[str, Any]:
-    """Count right answers by the facts that must be chained; keys are texts because a record is JSON."""
-    if "hops" not in rows.column_names:
-        return {}
-    hops = np.asarray(rows["hops"][:])
-    return {"by_hops": {str(h): [int(correct[hops == h].sum()), int((hops == h).sum())] for h in np.unique(hops)}}
+    found = {"scores": scores, "chance": 0.0, "majority": 0.0, "constant": constant}
+    return found | {"outcomes": exact, "outcomes_f1": f1}, exact
 
 
 def _checked(values: Any, expected: int, what: str) -> np.ndarray:

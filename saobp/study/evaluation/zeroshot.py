@@ -22,12 +22,11 @@ from saobp.study.setup.tasks_and_metrics import TaskSpec
 from saobp.study.statistics import over_samples
 from saobp.study.statistics.intervals import perplexity_interval
 
-Prompt = tuple[str, str, list[str]]  # what may be cut, what may not, the options
 Pair = tuple[list[int], list[int]]  # the tokens before, and those whose likelihood is asked
 
 
-def prompt(spec: TaskSpec, row: Mapping[str, Any]) -> Prompt:
-    """Return passage, question and the options that the decoder weighs.
+def prompt(spec: TaskSpec, row: Mapping[str, Any]) -> tuple[str, str, list[str]]:
+    """Return what may be cut, what may not, and the options that the decoder weighs.
 
     Raises ValueError for a task that is not asked this way.
     """
@@ -49,24 +48,18 @@ def zero_shot(
     the option's bytes, so that a long option is not at a loss.
     Raises ValueError if `length` cannot hold a question with its option.
     """
-    asked = [prompt(spec, row) for row in rows]
-    pairs = [pair for each in asked for pair in _encoded(each, tokenizer, length)]
+    pairs, sizes = [], []
+    for passage, question, options in (prompt(spec, row) for row in rows):
+        first, second, *continuations = tokenizer([passage, question, *options], add_special_tokens=False)["input_ids"]
+        room = length - len(second) - max(map(len, continuations))
+        if room < 0:
+            raise ValueError(f"length={length} cannot hold the question and option of {question.strip()[:60]!r}")
+        pairs += [(first[:room] + second, option) for option in continuations]
+        sizes.append([len(option.encode()) for option in options])
     sums = np.array(log_likelihoods(model, pairs)).reshape(len(rows), -1)
-    sizes = np.array([[len(option.encode()) for option in options] for _, _, options in asked])
-    found, normalized = score(spec, sums, rows), score(spec, sums / sizes, rows)
+    found, normalized = score(spec, sums, rows), score(spec, sums / np.array(sizes), rows)
     found["scores"]["accuracy_normalized"] = normalized["headline"]
     return found | {"outcomes_normalized": normalized["outcomes"]}
-
-
-def _encoded(asked: Prompt, tokenizer: PreTrainedTokenizerBase, length: int) -> Iterable[tuple[list[int], list[int]]]:
-    """Yield the tokens before each option and of it, the passage cut so that all fit."""
-    passage, question, options = asked
-    ids = tokenizer([passage, question, *options], add_special_tokens=False)["input_ids"]
-    room = length - len(ids[1]) - max(map(len, ids[2:]))
-    if room < 0:
-        raise ValueError(f"length={length} cannot hold the question and option of {question.strip()[:60]!r}")
-    for option in ids[2:]:
-        yield ids[0][:room] + ids[1], option
 
 
 def log_likelihoods(model: PreTrainedModel, pairs: Sequence[Pair], batch: int = 32) -> list[float]:
@@ -77,28 +70,24 @@ def log_likelihoods(model: PreTrainedModel, pairs: Sequence[Pair], batch: int = 
 def token_log_likelihoods(
     model: PreTrainedModel, pairs: Sequence[Pair], batch: int = 32
 ) -> list[Float[Tensor, " tokens"]]:
-    """Return the log-probability (nats) of each token of each continuation after its context, in one pass a pair."""
+    """Return the log-probability (nats) of each token of each continuation after its context, in one pass a pair.
+
+    Batches are padded behind, where a causal model does not see it.
+    """
     order = sorted(range(len(pairs)), key=lambda n: -len(pairs[n][0]) - len(pairs[n][1]))
-    found: list[Tensor] = [torch.empty(0)] * len(pairs)
+    found: dict[int, Tensor] = {}
     with measuring(model):
         for start in range(0, len(order), batch):
             group = order[start : start + batch]
-            for number, value in zip(group, _batch_tokens(model, [pairs[n] for n in group])):
-                found[number] = value
-    return found
-
-
-def _batch_tokens(model: PreTrainedModel, pairs: Sequence[Pair]) -> list[Tensor]:
-    """Run one batch, padded behind, where a causal model does not see it."""
-    texts = [torch.tensor(before + after) for before, after in pairs]
-    ids = pad_sequence(texts, batch_first=True)
-    mask = pad_sequence([torch.ones_like(text) for text in texts], batch_first=True)
-    logits = model(input_ids=ids.to(model.device), attention_mask=mask.to(model.device)).logits
-    found = []
-    for row, (before, after) in enumerate(pairs):
-        scores = logits[row, len(before) - 1 : len(before) + len(after) - 1].float().log_softmax(-1).cpu()
-        found.append(scores.gather(1, torch.tensor(after)[:, None])[:, 0])
-    return found
+            texts = [torch.tensor([*pairs[n][0], *pairs[n][1]]) for n in group]
+            ids = pad_sequence(texts, batch_first=True)
+            mask = pad_sequence([torch.ones_like(text) for text in texts], batch_first=True)
+            logits = model(input_ids=ids.to(model.device), attention_mask=mask.to(model.device)).logits
+            for row, n in enumerate(group):
+                before, after = pairs[n]
+                scores = logits[row, len(before) - 1 : len(texts[row]) - 1].float().log_softmax(-1).cpu()
+                found[n] = scores.gather(1, torch.tensor(after)[:, None])[:, 0]
+    return [found[n] for n in range(len(pairs))]
 
 
 def causal_perplexity(
@@ -112,9 +101,8 @@ def causal_perplexity(
     """
     items = [block["input_ids"].tolist() for block in blocks]
     sums = [-value for value in log_likelihoods(model, [(ids[:1], ids[1:]) for ids in items], batch)]
-    nats, counts = sum(sums), [len(ids) - 1 for ids in items]
-    tokens = sum(counts)
-    words = sum(len(tokenizer.decode(ids[1:]).split()) for ids in items)
+    counts, words = [len(ids) - 1 for ids in items], sum(len(tokenizer.decode(ids[1:]).split()) for ids in items)
+    nats, tokens = sum(sums), sum(counts)
     found = {"token_perplexity": exp(nats / tokens), "word_perplexity": exp(nats / words)}
     found |= {"tokens": tokens, "words": words, "context": max(map(len, items))}
     return found | perplexity_interval(over_samples(sums, counts))

@@ -7,13 +7,15 @@ from transformers.modeling_outputs import MaskedLMOutput
 
 import saobp
 from saobp.study.setup.sizes_and_strengths import LEAKY, PLAIN, SIZES, strength_used  # noqa: F401  notebooks have all of a model here
+from saobp.study.training import precision, regularizers
 
 
 class SparseBertForMaskedLM(BertForMaskedLM):
     """BERT whose vocabulary logits are computed at the positions with a label, and nowhere else.
 
     Same parameters, loss and checkpoints as `BertForMaskedLM`; `logits` has one row a labelled position.
-    The vocabulary head at every position is most of a small model's work.
+    The vocabulary head at every position is most of a small model's work. While it trains, the loss has the penalty
+    that `regularizers` attached; what is measured in between is the task's loss alone.
     """
 
     def forward(
@@ -21,6 +23,9 @@ class SparseBertForMaskedLM(BertForMaskedLM):
     ) -> MaskedLMOutput:
         if labels is None:
             return super().forward(input_ids, attention_mask=attention_mask, **kwargs)
+        penalty = getattr(self, regularizers.NAME, None) if self.training else None
+        if isinstance(penalty, regularizers.EntropyRegularizer):
+            kwargs["output_attentions"] = True
         outputs = self.bert(input_ids, attention_mask=attention_mask, **kwargs)
         chosen = labels != -100
         logits = self.cls(outputs.last_hidden_state[chosen])
@@ -28,7 +33,13 @@ class SparseBertForMaskedLM(BertForMaskedLM):
         count = chosen.sum() if num_items_in_batch is None else torch.as_tensor(num_items_in_batch)
         # nothing to predict, in a batch of very short texts, is a loss of zero
         loss = nn.functional.cross_entropy(logits.float(), labels[chosen], reduction="sum") / count.clamp(min=1)
-        return MaskedLMOutput(loss=loss, logits=logits, attentions=outputs.attentions)
+        if penalty is None:
+            return MaskedLMOutput(loss=loss, logits=logits, attentions=outputs.attentions)
+        real = None if attention_mask is None else attention_mask.bool()
+        # the Trainer multiplies a loss that it gave a count of labels by the number of processes
+        shares = 1 if num_items_in_batch is None else precision.processes().num_processes
+        with torch.autocast(loss.device.type, enabled=False):
+            return MaskedLMOutput(loss=loss + penalty(outputs.attentions, real) / shares, logits=logits)
 
 
 def bert_config(model: str, vocabulary: int, *, dropout: float = 0.1) -> BertConfig:
@@ -46,24 +57,6 @@ def bert_config(model: str, vocabulary: int, *, dropout: float = 0.1) -> BertCon
     )
 
 
-def gpt2_config(model: str, vocabulary: int, *, dropout: float = 0.1) -> GPT2Config:
-    """Return a GPT-2 of the same width and depth; the paper gives no sizes for its decoders."""
-    size = SIZES[model]
-    return GPT2Config(
-        vocab_size=vocabulary,
-        n_embd=size.hidden,
-        n_layer=size.layers,
-        n_head=size.heads,
-        n_inner=size.feedforward,
-        n_positions=512,
-        resid_pdrop=dropout,
-        embd_pdrop=dropout,
-        attn_pdrop=dropout,
-        bos_token_id=None,  # GPT-2's own lie outside a smaller vocabulary; `with_tokenizer` sets ours
-        eos_token_id=None,
-    )
-
-
 def with_tokenizer(config, tokenizer: PreTrainedTokenizerFast):
     """Copy the tokenizer's special tokens into a configuration."""
     for name in ("pad_token_id", "bos_token_id", "eos_token_id"):
@@ -78,9 +71,23 @@ def encoder(model: str, tokenizer: PreTrainedTokenizerFast, *, dropout: float, s
 
 
 def decoder(model: str, tokenizer: PreTrainedTokenizerFast, *, dropout: float, seed: int) -> GPT2LMHeadModel:
-    """Build an untrained causal language model; the same seed gives every algorithm the same start."""
+    """Build an untrained GPT-2 as wide and deep as the encoder: the paper gives no sizes for its decoders."""
+    size = SIZES[model]
+    config = GPT2Config(
+        vocab_size=len(tokenizer),
+        n_embd=size.hidden,
+        n_layer=size.layers,
+        n_head=size.heads,
+        n_inner=size.feedforward,
+        n_positions=512,
+        resid_pdrop=dropout,
+        embd_pdrop=dropout,
+        attn_pdrop=dropout,
+        bos_token_id=None,  # GPT-2's own lie outside a smaller vocabulary
+        eos_token_id=None,
+    )
     torch.manual_seed(seed)
-    return GPT2LMHeadModel(with_tokenizer(gpt2_config(model, len(tokenizer), dropout=dropout), tokenizer))
+    return GPT2LMHeadModel(with_tokenizer(config, tokenizer))
 
 
 def refine_with(model: nn.Module, algorithm: str, strength: float) -> nn.Module:

@@ -21,11 +21,9 @@ KEPT = 2  # whole checkpoints of a run: should the newest be damaged, there is t
 NAME = re.compile(r"checkpoint-\d+")
 
 
-def work_folder(
-    study: Study, model: str, algorithm: str, seed: int, text: str, recipe: Pretraining | None = None
-) -> Path:
+def work_folder(study: Study, model: str, algorithm: str, seed: int, text: str, recipe: Pretraining) -> Path:
     """Return where a pretraining run keeps what it continues from; another recipe or text gets another folder."""
-    identity = (asdict(recipe or study.recipe(model)), study.strengths.get(model), text)
+    identity = (asdict(recipe), study.strengths.get(model), text)
     return paths.build(study.name) / "work" / marked(f"{model}-{algorithm}-{seed}", identity)
 
 
@@ -55,10 +53,8 @@ def pretrained(profile: str, model: str, algorithm: str, seed: int) -> Path:
         given = {"profile": profile, "model": model, "algorithm": algorithm, "seed": str(seed)}
         execution.run(notebook, output, given)
     if problem := paths.damage(folder):
-        remedy = (
-            "delete the folder and give the command again: it is made anew from the last checkpoint of its training"
-        )
-        raise ValueError(f"{folder}: {problem}; {remedy}")
+        remedy = "delete the folder and give the command again: it is made anew from the last checkpoint"
+        raise ValueError(f"{folder}: {problem}; {remedy} of its training")
     return folder
 
 
@@ -80,31 +76,20 @@ def publish(
     return folder
 
 
-def step_of(folder: Path) -> int:
-    """Return the step in a checkpoint's name, `checkpoint-<step>`."""
-    return int(folder.name.rsplit("-", 1)[1])
-
-
 def written(folder: Path) -> list[Path]:
     """List a run's checkpoints, whole or not, the oldest first."""
     found = (path for path in folder.glob("checkpoint-*") if path.is_dir() and NAME.fullmatch(path.name))
-    return sorted(found, key=step_of)
+    return sorted(found, key=lambda path: int(path.name.removeprefix("checkpoint-")))
 
 
-def newest_whole(folder: Path, say: Callable[[str], None] = print) -> Path | None:
-    """Return the newest whole checkpoint of a run, saying which newer ones are passed over and why."""
+def newest_whole(folder: Path, say: Callable[[str], None] | None = None) -> Path | None:
+    """Return the newest whole checkpoint of a run, and `say` which newer ones are passed over and why."""
     for candidate in reversed(written(folder)):
         if not (problem := paths.damage(candidate)):
             return candidate
-        say(f"{candidate}: {problem}; falling back to the checkpoint before it")
+        if say:
+            say(f"{candidate}: {problem}; falling back to the checkpoint before it")
     return None
-
-
-def remove_damaged(folder: Path) -> None:
-    """Remove the checkpoints that are not whole: the Trainer, which keeps the last two, counts them too."""
-    for path in written(folder):
-        if paths.damage(path):
-            shutil.rmtree(path, ignore_errors=True)
 
 
 class SealCheckpoints(TrainerCallback):

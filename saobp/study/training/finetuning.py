@@ -3,58 +3,49 @@
 import copy
 import json
 import time
-from dataclasses import asdict, dataclass, field, replace
-from math import ceil
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from math import ceil, inf
 from pathlib import Path
 from typing import Any
 
 import datasets
 import torch
+import transformers
 from torch import nn
-from transformers import (
-    AutoModelForMultipleChoice,
-    AutoModelForQuestionAnswering,
-    AutoModelForSequenceClassification,
-    PreTrainedTokenizerFast,
-    PrinterCallback,
-    Trainer,
-    TrainerCallback,
-    TrainingArguments,
-)
+from transformers import PreTrainedTokenizerFast, Trainer, TrainerCallback
 
 import saobp  # noqa: F401  a refined checkpoint comes back refined only where saobp has been imported
 from saobp.study.data.encoding import collator, encode
 from saobp.study.data.sources import Source
 from saobp.study.data.task_rows import Task, load_task
 from saobp.study.evaluation import bag_of_words
-from saobp.study.evaluation.heldout import curve, flow
+from saobp.study.evaluation.heldout import curve, flow, measuring
 from saobp.study.evaluation.scoring import score
 from saobp.study.setup import paths
 from saobp.study.setup.recipes import Finetuning
 from saobp.study.setup.records import finite
 from saobp.study.setup.schema import Failed
 from saobp.study.training import checkpoints
-from saobp.study.training.precision import choose, own_precision
+from saobp.study.training.precision import choose
 from saobp.study.training.trainer import arguments_of, quiet
 from saobp.study.training.watch import FollowHeldOut, Progress, StopAtNaN
 
 FOLLOWED = ("sst2", "hellaswag", "race")  # whose score and GTD the paper correlates (Fig. 3 and 9, Table 6)
 SHOWN = 16  # items of the reported split whose attention is followed
 HEADS = {
-    "classification": AutoModelForSequenceClassification,
-    "regression": AutoModelForSequenceClassification,
-    "choice": AutoModelForMultipleChoice,
-    "span": AutoModelForQuestionAnswering,
+    "classification": transformers.AutoModelForSequenceClassification,
+    "regression": transformers.AutoModelForSequenceClassification,
+    "choice": transformers.AutoModelForMultipleChoice,
+    "span": transformers.AutoModelForQuestionAnswering,
 }
 
 
 def task_of(name: str, recipe: Finetuning, source: Source) -> Task:
     """Load a task with the recipe's limits and split mapping."""
-    train_split, evaluation_split = recipe.splits.get(name, (None, None))[:2]
-    return load_task(
-        name, source, train_split=train_split, evaluation_split=evaluation_split,
-        limit_train=recipe.limit_train, limit_evaluation=recipe.limit_evaluation,
-    )  # fmt: skip
+    train, evaluation = recipe.splits.get(name, (None, None))
+    limits = {"limit_train": recipe.limit_train, "limit_evaluation": recipe.limit_evaluation}
+    return load_task(name, source, train_split=train, evaluation_split=evaluation, **limits)
 
 
 def with_head(task: Task, checkpoint: Path, recipe: Finetuning, seed: int) -> nn.Module:
@@ -67,37 +58,17 @@ def with_head(task: Task, checkpoint: Path, recipe: Finetuning, seed: int) -> nn
     )
 
 
-@dataclass
 class KeepBest(TrainerCallback):
     """Keeps the weights of the epoch that does best on the development slice; the reported split plays no part."""
 
-    judge: Any  # model -> headline score on the development slice
-    best: float = float("-inf")
-    epoch: int = 0
-    weights: dict[str, torch.Tensor] = field(default_factory=dict)
+    def __init__(self, judge: Callable[[], float]):
+        self.judge, self.best, self.epoch = judge, -inf, 0
 
     def on_epoch_end(self, args, state, control, model=None, **kwargs):
         """Judge the epoch that ended."""
         value = self.judge()
-        if value > self.best or not self.weights:
-            self.best, self.epoch = value, round(state.epoch)
-            self.weights = copy.deepcopy(model.state_dict())
-
-
-def arguments(recipe: Finetuning, folder: Path, seed: int, task: str = "") -> TrainingArguments:
-    """Translate a recipe into the Trainer's arguments, for a task that may have its own number of epochs."""
-    return arguments_of(
-        recipe,
-        folder,
-        seed,
-        num_train_epochs=recipe.epochs_of.get(task, recipe.epochs),
-        per_device_train_batch_size=recipe.batch,
-        per_device_eval_batch_size=2 * recipe.batch,
-        lr_scheduler_type="linear",
-        warmup_steps=recipe.warmup_share,  # a share of all steps when below 1
-        logging_steps=10,
-        save_strategy="no",
-    )
+        if not self.epoch or value > self.best:
+            self.best, self.epoch, self.weights = value, round(state.epoch), copy.deepcopy(model.state_dict())
 
 
 def trainer_of(
@@ -106,10 +77,21 @@ def trainer_of(
 ) -> Trainer:  # fmt: skip
     """Return what fine-tunes a model on a task by a recipe: with a bar, and stopped by a loss that is no number."""
     name = task.spec.name
+    settings = arguments_of(
+        recipe,
+        folder,
+        seed,
+        num_train_epochs=recipe.epochs_of.get(name, recipe.epochs),
+        per_device_train_batch_size=recipe.batch,
+        per_device_eval_batch_size=2 * recipe.batch,
+        lr_scheduler_type="linear",
+        warmup_steps=recipe.warmup_share,  # a share of all steps when below 1
+        logging_steps=10,
+        save_strategy="no",
+    )
     callbacks, pad = [StopAtNaN(folder), Progress(f"{name} seed {seed}")], collator(task.spec, tokenizer)
-    settings = arguments(recipe, folder, seed, name)
     made = kind(model, args=settings, train_dataset=train, data_collator=pad, callbacks=callbacks)
-    made.remove_callback(PrinterCallback)
+    made.remove_callback(transformers.PrinterCallback)
     return made
 
 
@@ -144,7 +126,7 @@ def finetune(
     _, last = steps(recipe, spec.name, len(train))
     keep = KeepBest(lambda: scored(trainer, task, "development", development)["headline"])
     trainer.add_callback(keep)
-    trainer.add_callback(FollowHeldOut(measure, {round(k * last / max(1, points - 1)) for k in range(points)}))
+    trainer.add_callback(FollowHeldOut(measure, (round(k * last / max(1, points - 1)) for k in range(points))))
     try:
         trainer.train()
         model.load_state_dict(keep.weights)
@@ -161,7 +143,7 @@ def followed(trainer: Trainer) -> list[dict[str, Any]]:
 
 def scored(trainer: Trainer, task: Task, part: str, features: datasets.Dataset) -> dict[str, Any]:
     """Predict a part of a task, in the precision of the weights, and score it as its owners do."""
-    with own_precision(trainer.model):  # in bfloat16 options tie, and the first of them wins
+    with measuring(trainer.model):  # in bfloat16 options tie, and the first of them wins
         outputs = trainer.predict(features).predictions
     return score(task.spec, outputs, getattr(task, part), features)
 

@@ -1,11 +1,10 @@
-"""On what and in what precision a model computes: the faster of two while it trains, its weights' own when measured."""
+"""On what, in how many processes and in what precision a model trains: of two precisions in the faster."""
 
-import contextlib
 import copy
 import json
 import statistics
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
 import torch
@@ -15,7 +14,6 @@ from torch import Tensor, nn
 
 from saobp.study.setup import paths, records
 
-KEPT = "_original_forward"  # where accelerate keeps the forward that it puts an autocast around
 STEPS = 3  # timed in each precision, in turns, after one that is not
 
 
@@ -28,14 +26,14 @@ class Precision:
     seconds: dict[str, float] = field(default_factory=dict)
 
 
-def on_cpu() -> bool:
-    """Say whether there is no accelerator: transformers takes bfloat16 on a processor only when told so."""
-    return not (torch.cuda.is_available() or torch.backends.mps.is_available())
+def place() -> torch.device:
+    """Return where the Trainer puts a model: on the accelerator, if there is one."""
+    return torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")
 
 
 def processes() -> PartialState:
     """Return Accelerate's view of who shares a run: `num_processes`, `is_main_process`, `wait_for_everyone()`."""
-    return PartialState(cpu=on_cpu())
+    return PartialState(cpu=place().type == "cpu")
 
 
 def has_bf16() -> bool:
@@ -69,13 +67,10 @@ def choose(wanted: str, model: nn.Module, batch: Mapping[str, Tensor]) -> Precis
 
 
 def timed(model: nn.Module, batch: Mapping[str, Tensor], names: Sequence[str] = ("fp32", "bf16")) -> dict[str, float]:
-    """Return the median seconds of a training step (forward and backward) in each precision, on a copy of a model.
-
-    The copy is where the Trainer will put the model: on the accelerator, if there is one.
-    """
-    device = torch.device("cpu") if on_cpu() else torch.accelerator.current_accelerator()
+    """Return the median seconds of a training step (forward and backward) in each precision, on a copy of a model."""
+    device, seconds = place(), {name: [] for name in names}
     given = {name: values.to(device) for name, values in batch.items()}
-    probe, seconds = copy.deepcopy(model).to(device).train(), {name: [] for name in names}
+    probe = copy.deepcopy(model).to(device).train()
     with torch.random.fork_rng():
         for _ in range(1 + STEPS):
             for name, taken in seconds.items():
@@ -86,25 +81,3 @@ def timed(model: nn.Module, batch: Mapping[str, Tensor], names: Sequence[str] = 
                 loss.item()  # a GPU has finished when it hands over a number
                 taken.append(time.perf_counter() - start)
     return {name: round(statistics.median(taken[1:]), 5) for name, taken in seconds.items()}
-
-
-@contextlib.contextmanager
-def own_precision(model: nn.Module) -> Iterator[None]:
-    """Let a model that is being trained compute in the precision of its weights: no measurement on autocast's terms."""
-    around = vars(model).get("forward")
-    if KEPT in vars(model):
-        model.forward = vars(model)[KEPT]
-    try:
-        yield
-    finally:
-        if around is not None:
-            model.forward = around
-
-
-def leave_autocast(model: nn.Module) -> None:
-    """Take off the autocast that the Trainer leaves around a model's forward when training is over.
-
-    With it a model would answer otherwise in the process that trained it than where its weights are loaded.
-    """
-    if KEPT in vars(model):
-        model.forward = vars(model).pop(KEPT)

@@ -8,6 +8,7 @@ writes the record.
 
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, get_args
@@ -54,10 +55,9 @@ def write_tokens(file: Path, profile: str, names: Sequence[str] = ()) -> Path:
     """Write the text of a study to a token file, or that of other data sets, `names`, in equal parts."""
     study = load_study(profile)
     study = replace(study, tokens=None, corpus=dict.fromkeys(names, 1.0) if names else study.corpus)
-    about = {"tokenizer": study.tokenizer, "vocabulary": study.vocabulary, "corpus": study.corpus}
-    about["length"] = study.pretrain.length
+    about = {name: getattr(study, name) for name in ("tokenizer", "vocabulary", "corpus")}
     held = texts(study, study.models[0], sources.resolve(study.data))
-    return corpora.write_file(file, corpora.TokenFile(*held, about))
+    return corpora.write_file(file, corpora.TokenFile(*held, about | {"length": study.pretrain.length}))
 
 
 def untrained(study: Study, model: str, algorithm: str, seed: int, tokenizer: PreTrainedTokenizerBase) -> nn.Module:
@@ -90,7 +90,7 @@ def train(
     `tokenizer`, `text` and `held_out` are those of `texts`.
     """
     recipe = study.recipe(model)
-    folder = checkpoints.work_folder(study, model, algorithm, seed, text.fingerprint)
+    folder = checkpoints.work_folder(study, model, algorithm, seed, text.fingerprint, recipe)
     masking = SeededMasking(tokenizer, recipe.masking, seed)
     measure = held_out_measure(study, model, tokenizer, held_out)
     return trainer.pretrain(network, text, masking, recipe, folder=folder, seed=seed, measure=measure)
@@ -129,8 +129,11 @@ def on_wikitext(study: Study, model: str, network: nn.Module, tokenizer: Any, so
     text.
     """
     recipe, split = study.recipe(model), "validation"
-    config = next((name for name in WIKITEXT_CONFIGS if _has(source, name, split)), None)
-    if config is None:
+    for config in WIKITEXT_CONFIGS:
+        with suppress(DataError):
+            if source.intervals(WIKITEXT, config, split):
+                break
+    else:
         return {}
     blocks = corpora.token_blocks(
         source, {f"{WIKITEXT}:{config}": 1.0}, tokenizer, recipe.length, split=split, limit_tokens=WIKITEXT_TOKENS
@@ -139,13 +142,6 @@ def on_wikitext(study: Study, model: str, network: nn.Module, tokenizer: Any, so
     found = HeldOut(blocks, masking, len(blocks), recipe.batch).perplexity_by_sequence(network)
     note = source.completeness(WIKITEXT, config, split)["note"]
     return {"wikitext": {**found, "tokens": blocks.tokens, "split": split, "config": config, "note": note}}
-
-
-def _has(source: Source, config: str, split: str) -> bool:
-    try:
-        return bool(source.intervals(WIKITEXT, config, split))
-    except DataError:
-        return False
 
 
 @click.command()
@@ -158,7 +154,7 @@ def main(profile: str, model: str, algorithm: str, seed: int) -> None:
     try:
         study = load_study(profile)
         if (model, algorithm) not in study.pairs():
-            known = ", ".join(" ".join(pair) for pair in study.pairs())
+            known = ", ".join(map(" ".join, study.pairs()))
             raise ValueError(f"study {study.name} trains no {model} with {algorithm}: choose one of {known}")
         tokenizer, text, held_out = texts(study, model, sources.resolve(study.data))
         network = untrained(study, model, algorithm, seed, tokenizer)

@@ -1,33 +1,27 @@
-"""The baselines of Table 3: penalties on a model's attention, added to its loss while it trains.
+"""The baselines of Table 3: penalties on a model's attention, which its own loss has while it trains.
 
 `attach` gives a model one of them by name and `detach` takes it off; the attention itself stays plain.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from saobp import attention_entropy
-from saobp.study.training import precision
 
-NAME = "regularizer"
+NAME = "regularizer"  # of the module in a model
 
 
 class EntropyRegularizer(nn.Module):
     """Entropy-Reg: holds each head's mean row entropy near a learned share of its maximum.
 
     Jha and Reagen 2025 (arXiv 2501.03489v2), Algorithm 1: with E_max = log T and a head's entropy E, the deviation
-    is E - theta E_max, and counts squared once it exceeds `tolerance` times E_max; mean over heads, then layers.
-    The thresholds theta are learned, one a head, and kept as the distance from where they start, so that
-    weight decay pulls them there and not to zero.
-
-    Args:
-        layers, heads: Of the model.
-        coefficient: Of the penalty in the loss; None is the authors', 1e-5 up to 256 tokens and 5e-5 beyond.
-        tolerance: Their gamma, a share of E_max.
+    is E - theta E_max, and counts squared once it exceeds `tolerance` (their gamma) times E_max; mean over heads, then
+    layers. The thresholds theta are learned, one a head, and kept as the distance from where they start, so that
+    weight decay pulls them there and not to zero. `coefficient` is that of the penalty in the loss; None is the
+    authors', 1e-5 up to 256 tokens and 5e-5 beyond.
     """
 
     START = 0.5  # of the thresholds, in (0, 1); not given there
@@ -62,78 +56,48 @@ class SpectrumRegularizer(nn.Module):
         Var(S) + (mean eigenvalue - its start)^2,   Var(S) = |S|_F^2 / d - (tr W / d)^2,
 
     averaged over heads and layers; W (d x d) is never formed. Biases do not enter.
-
-    Args:
-        projections: For each layer the (query, key) linear maps.
-        heads: Of each layer.
-        coefficient: Of the penalty in the loss; ours.
+    `projections` are each layer's (query, key) linear maps, `coefficient` is that of the penalty in the loss; ours.
     """
 
     def __init__(
         self, projections: Sequence[tuple[nn.Linear, nn.Linear]], heads: int, *, coefficient: float | None = None
     ):
         super().__init__()
-        self.heads, self.coefficient = heads, 0.01 if coefficient is None else coefficient
+        self.heads, self.coefficient = heads, coefficient or 0.01
         self.projections = [(query.weight, key.weight) for query, key in projections]  # not ours to save
         with torch.no_grad():
             self.register_buffer("start", self.moments()[0].clone())
 
     def moments(self) -> tuple[Float[Tensor, "layer head"], Float[Tensor, "layer head"]]:
         """Return mean and variance of the eigenvalues of every head's S."""
-        return tuple(map(torch.stack, zip(*(self._moments(*pair) for pair in self.projections))))
+        found = []
+        for weights in self.projections:
+            query, key = (weight.unflatten(0, (self.heads, -1)).float() for weight in weights)
+            width, mixed = query.shape[-1], key @ query.mT
+            mean = (query * key).sum((-2, -1)) / width
+            squares = ((query @ query.mT) * (key @ key.mT)).sum((-2, -1)) + (mixed * mixed.mT).sum((-2, -1))
+            found.append((mean, squares / 2 / width - mean.square()))
+        means, variances = map(torch.stack, zip(*found))
+        return means, variances
 
-    def _moments(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
-        query, key = (weight.unflatten(0, (self.heads, -1)).float() for weight in (query, key))
-        width = query.shape[-1]
-        mixed = key @ query.mT
-        trace = (query * key).sum((-2, -1))
-        squares = ((query @ query.mT) * (key @ key.mT)).sum((-2, -1)) + (mixed * mixed.mT).sum((-2, -1))
-        mean = trace / width
-        return mean, squares / 2 / width - mean.square()
-
-    def forward(self) -> Float[Tensor, ""]:
-        """Return the penalty, times the coefficient."""
+    def forward(self, attentions: None = None, real: None = None) -> Float[Tensor, ""]:
+        """Return the penalty, times the coefficient; it is of the weights alone."""
         mean, variance = self.moments()
         return self.coefficient * (variance + (mean - self.start.to(mean)).square()).mean()
 
 
 def attach(model: nn.Module, algorithm: str, coefficient: float | None = None) -> nn.Module:
-    """Give a BERT the penalty that an algorithm stands for, in place; any other algorithm leaves it as it is."""
+    """Give a `SparseBertForMaskedLM` the penalty that an algorithm stands for, if it stands for one, in place."""
     layers, heads = [layer.attention.self for layer in model.bert.encoder.layer], model.config.num_attention_heads
     if algorithm == "entropy_reg":
         model.add_module(NAME, EntropyRegularizer(len(layers), heads, coefficient=coefficient))
-        model.register_forward_pre_hook(_ask_for_attentions, with_kwargs=True)
     elif algorithm == "eigen_reg":
         projections = [(layer.query, layer.key) for layer in layers]
         model.add_module(NAME, SpectrumRegularizer(projections, heads, coefficient=coefficient))
-    else:
-        return model
-    model.register_forward_hook(_add_penalty, with_kwargs=True)
     return model
 
 
 def detach(model: nn.Module) -> nn.Module:
     """Take the penalty off a model, in place, so that it is saved and used as any other."""
     model._modules.pop(NAME, None)
-    for hooks, ours in ((model._forward_pre_hooks, _ask_for_attentions), (model._forward_hooks, _add_penalty)):
-        for handle in [handle for handle, hook in hooks.items() if hook is ours]:
-            del hooks[handle]
     return model
-
-
-def _ask_for_attentions(model: nn.Module, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
-    return args, {**kwargs, "output_attentions": True} if model.training else kwargs
-
-
-def _add_penalty(model: nn.Module, args: tuple, kwargs: dict[str, Any], output: Any) -> Any:
-    """Add the penalty to the loss of a training step; what is measured in between is the task's loss alone."""
-    if not model.training or output.loss is None:
-        return output
-    penalty = getattr(model, NAME)
-    # the Trainer multiplies a loss that it gave a count of labels by the number of processes
-    shares = 1 if kwargs.get("num_items_in_batch") is None else precision.processes().num_processes
-    given, mask = (), kwargs.get("attention_mask")
-    if isinstance(penalty, EntropyRegularizer):
-        given, output.attentions = (output.attentions, None if mask is None else mask.bool()), None
-    output.loss = output.loss + penalty(*given) / shares
-    return output

@@ -1,6 +1,7 @@
 """Pretraining on transformers' Trainer: the paper's recipe, resumable after a kill, stopped by a NaN."""
 
 import contextlib
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +23,8 @@ from saobp.study.setup import paths, records
 from saobp.study.setup.recipes import Finetuning, Pretraining
 from saobp.study.training import checkpoints, precision, watch
 
+WORSE = 0.5  # nats; an untrained model guesses, so that only one gone astray does so much worse
+
 
 def evaluation_steps(steps: int, evaluations: int) -> list[int]:
     """Return step 0, the last step, and geometrically spaced ones between: at least `evaluations` where steps allow.
@@ -42,22 +45,21 @@ def quiet() -> None:
     datasets.disable_progress_bars()
 
 
-def share_of_a_process(batch: int) -> int:
-    """Return how many of a step's sequences one process of a distributed run takes."""
-    shared = precision.processes().num_processes
-    if batch % shared:
-        raise ValueError(f"batch: {batch} sequences a step cannot be shared by {shared} processes")
-    return batch // shared
-
-
 def arguments(recipe: Pretraining, folder: Path, seed: int) -> TrainingArguments:
-    """Translate a recipe into the Trainer's arguments; AdamW as BERT's successors set it."""
+    """Translate a recipe into the Trainer's arguments; AdamW as BERT's successors set it.
+
+    A logged loss is the mean over about a twentieth of a run, at most 50 steps. A checkpoint ends one of the means, so
+    that a continued run logs those of one run through.
+    """
+    shared, most = precision.processes().num_processes, min(50, max(1, recipe.steps // 20))
+    if recipe.batch % shared:
+        raise ValueError(f"batch: {recipe.batch} sequences a step cannot be shared by {shared} processes")
     return arguments_of(
         recipe,
         folder,
         seed,
         max_steps=recipe.steps,
-        per_device_train_batch_size=share_of_a_process(recipe.batch),
+        per_device_train_batch_size=recipe.batch // shared,
         lr_scheduler_type=recipe.scheduler,
         lr_scheduler_kwargs={"num_decay_steps": recipe.decay} if recipe.decay else {},
         warmup_steps=recipe.warmup,
@@ -67,7 +69,7 @@ def arguments(recipe: Pretraining, folder: Path, seed: int) -> TrainingArguments
         max_grad_norm=1.0,
         data_seed=seed,
         save_steps=recipe.save_every,
-        logging_steps=log_every(recipe),
+        logging_steps=max(every for every in range(1, most + 1) if recipe.save_every % every == 0),
         dataloader_drop_last=True,
         remove_unused_columns=False,
     )
@@ -83,7 +85,7 @@ def arguments_of(recipe: Pretraining | Finetuning, folder: Path, seed: int, **ow
         learning_rate=recipe.learning_rate,
         weight_decay=recipe.weight_decay,
         bf16=recipe.precision == "bf16",  # "auto" is resolved before
-        use_cpu=precision.on_cpu(),
+        use_cpu=precision.place().type == "cpu",  # which takes bfloat16 only when it is told so
         seed=seed,
         logging_nan_inf_filter=False,
         dataloader_pin_memory=torch.cuda.is_available(),
@@ -94,15 +96,6 @@ def arguments_of(recipe: Pretraining | Finetuning, folder: Path, seed: int, **ow
     if made.n_gpu > 1:
         made._n_gpu = 1
     return made
-
-
-def log_every(recipe: Pretraining) -> int:
-    """Return the steps that a logged loss is the mean of: about a twentieth of a run, at most 50.
-
-    A checkpoint ends one of them, so that a continued run logs the means of one run through.
-    """
-    most = min(50, max(1, recipe.steps // 20))
-    return max(every for every in range(1, most + 1) if recipe.save_every % every == 0)
 
 
 def pretrain(
@@ -129,19 +122,26 @@ def pretrain(
     sample = collator([blocks[index] for index in range(min(recipe.batch, len(blocks)))])
     chosen = precision.choose(recipe.precision, model, sample)
     recipe = replace(recipe, precision=chosen.name)
-    schedule = schedule or evaluation_steps(recipe.steps, recipe.evaluations)
     observers = [
-        watch.FollowHeldOut(measure, schedule), watch.StopAtNaN(folder), checkpoints.SealCheckpoints(),
-        watch.NoteSitting(chosen), watch.Progress(folder.name), *callbacks,
+        watch.FollowHeldOut(measure, schedule or evaluation_steps(recipe.steps, recipe.evaluations)),
+        watch.StopAtNaN(folder), checkpoints.SealCheckpoints(), watch.NoteSitting(chosen), watch.Progress(folder.name),
+        *callbacks,
     ]  # fmt: skip
     with alone(folder), watch.trouble(folder, recipe.batch):
         settings = arguments(recipe, folder, seed)
         trainer = Trainer(model, settings, train_dataset=blocks, data_collator=collator, callbacks=observers)
+        trainer.remove_callback(PrinterCallback)
         try:
             log = run_to_the_end(trainer, recipe, folder)
-        finally:
-            precision.leave_autocast(model)
-    watch.refuse_divergence(log, recipe)
+        finally:  # without the autocast a model answers as where its weights are loaded
+            if heldout.WRAPPED in vars(model):
+                model.forward = vars(model).pop(heldout.WRAPPED)
+    losses = [point["loss"] for point in heldout.curve(log) if "loss" in point]
+    if losses and losses[-1] > losses[0] + WORSE:
+        raise watch.Diverged(
+            f"the held-out loss rose from {losses[0]:.3g} to {losses[-1]:.3g} in {recipe.steps} steps",
+            f": the run diverged; lower the learning rate of {recipe.learning_rate:g}",
+        )
     return log
 
 
@@ -157,14 +157,15 @@ def attempt(*given: Any, **options: Any) -> dict[str, Any]:
 
 def run_to_the_end(trainer: Trainer, recipe: Pretraining, folder: Path) -> list[dict[str, Any]]:
     """Train from the newest whole checkpoint, or from the start, and return the log."""
-    trainer.remove_callback(PrinterCallback)
     start = checkpoints.newest_whole(folder, tqdm.write)
     if trainer.is_world_process_zero():
-        checkpoints.remove_damaged(folder)
-    if start and checkpoints.step_of(start) >= recipe.steps:  # the Trainer would take one step more
-        load_model(trainer.model, start / "model.safetensors", strict=False)
-        return TrainerState.load_from_json(str(start / "trainer_state.json")).log_history
+        for path in filter(paths.damage, checkpoints.written(folder)):  # or one would count among the last two
+            shutil.rmtree(path, ignore_errors=True)
     if start:
+        state = TrainerState.load_from_json(str(start / "trainer_state.json"))
+        if state.global_step >= recipe.steps:  # the Trainer would take one step more
+            load_model(trainer.model, start / "model.safetensors", strict=False)
+            return state.log_history
         tqdm.write(f"continuing from {start.name}")
     trainer.train(resume_from_checkpoint=str(start) if start else False)
     if (made := trainer.state.global_step) < recipe.steps:

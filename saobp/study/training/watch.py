@@ -1,9 +1,8 @@
 """What watches a training: held-out checks, who trained on what, a bar, and one line for whatever goes wrong."""
 
 import contextlib
-import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,24 +14,23 @@ from torch import nn
 from tqdm import tqdm
 from transformers import TrainerCallback
 
+from saobp.study.evaluation.heldout import measuring
 from saobp.study.setup import records
-from saobp.study.setup.recipes import Pretraining
 from saobp.study.setup.schema import Failed
 from saobp.study.training import checkpoints
-from saobp.study.training.precision import Precision, own_precision
+from saobp.study.training.precision import Precision
 
 # how the system, safetensors and torch's zip writer say that a disk or a quota is full
 WRITE_ERRORS = (
     "No space left", "File too large", "Disk quota", "file write failed", "PytorchStreamWriter", "unexpected pos",
     "iostream error",
 )  # fmt: skip
-WORSE = 0.5  # nats; an untrained model guesses, so that only one gone astray does so much worse
 
 
 class FollowHeldOut(TrainerCallback):
     """Measures the held-out set on the schedule and keeps the curve with the checkpoints."""
 
-    def __init__(self, measure: Callable[[nn.Module], dict[str, Any]], schedule: Sequence[int]):
+    def __init__(self, measure: Callable[[nn.Module], dict[str, Any]], schedule: Iterable[int]):
         self.measure, self.schedule = measure, set(schedule)
 
     def on_train_begin(self, args, state, control, model=None, **kwargs):
@@ -43,15 +41,12 @@ class FollowHeldOut(TrainerCallback):
             self.on_step_end(args, state, control, model=model)
 
     def on_step_end(self, args, state, control, model=None, **kwargs):
-        """Measure at a scheduled step, with no effect on the run: evaluation mode, no autocast, no random numbers."""
-        if state.global_step not in self.schedule or not state.is_world_process_zero:
-            return
-        model.eval()
-        with torch.no_grad(), own_precision(model):
-            measured = self.measure(model)
-        model.train()
-        measured["seconds"] = round(time.perf_counter() - self.clock, 1)  # of training, earlier sittings included
-        state.log_history.append({"step": state.global_step, "heldout": measured})
+        """Measure at a scheduled step, with no effect on the run."""
+        if state.global_step in self.schedule and state.is_world_process_zero:
+            with measuring(model):
+                measured = self.measure(model)
+            seconds = round(time.perf_counter() - self.clock, 1)  # of training, earlier sittings included
+            state.log_history.append({"step": state.global_step, "heldout": {**measured, "seconds": seconds}})
 
 
 class NoteSitting(TrainerCallback):
@@ -107,27 +102,24 @@ class StopAtNaN(TrainerCallback):
     """
 
     def __init__(self, folder: Path):
-        self.folder = folder
-        self.rate = 0.0  # of the step that is under way
-        self.losses: list[tuple[float, torch.Tensor]] = []  # of the steps since the last look, with their rates
+        self.folder, self.rate = folder, 0.0
+        self.losses: list[tuple[int, float, torch.Tensor]] = []  # since the last look: step, its rate, its loss
 
-    def on_train_begin(self, args, state, control, model=None, **kwargs):
-        self.listening = model.register_forward_hook(self._keep)
+    def on_train_begin(self, args, state, control, model=None, lr_scheduler=None, **kwargs):
+        """Listen to the model: after a step the scheduler holds the next one's rate."""
 
-    def _keep(self, model, args, output):
-        if model.training and output.loss is not None:
-            self.losses.append((self.rate, output.loss.detach()))
+        def keep(model, args, output):
+            if model.training and output.loss is not None:
+                self.rate = lr_scheduler.get_last_lr()[0]
+                self.losses.append((state.global_step + 1, self.rate, output.loss.detach()))
 
-    def on_step_begin(self, args, state, control, lr_scheduler=None, **kwargs):
-        """Note the rate that the step is made with: after it the scheduler holds the next one's."""
-        self.rate = lr_scheduler.get_last_lr()[0]
+        self.listening = model.register_forward_hook(keep)
 
-    def on_log(self, args, state, control, logs=None, **kwargs):
+    def on_log(self, args, state, control, **kwargs):
         """Look at the losses since the last log; the Trainer's own NaN filter is off so that it shows them."""
-        first = state.global_step + 1 - len(self.losses)
-        for step, (rate, loss) in enumerate(self.losses, first):
-            if not math.isfinite(loss := float(loss)):
-                raise self._diverged(f"the loss is {loss} at step {step}", rate)
+        for step, rate, loss in self.losses:
+            if not loss.isfinite():
+                raise self._diverged(f"the loss is {loss.item()} at step {step}", rate)
         self.losses = []
 
     def on_save(self, args, state, control, model=None, **kwargs):
@@ -142,23 +134,9 @@ class StopAtNaN(TrainerCallback):
         self.on_save(args, state, control, model=model)
 
     def _diverged(self, reason: str, rate: float) -> Diverged:
-        place = f" (learning rate {rate:.2e}); the last finite checkpoint is {last_whole(self.folder)}: "
-        return Diverged(reason, place + "lower the learning rate or the strength")
-
-
-def last_whole(folder: Path) -> Path | str:
-    """Return the newest whole checkpoint of a run, or "none"."""
-    return checkpoints.newest_whole(folder, lambda text: None) or "none"
-
-
-def refuse_divergence(log: list[dict[str, Any]], recipe: Pretraining) -> None:
-    """Raise Diverged if the held-out loss ends clearly above what it was before the first step."""
-    losses = [entry["heldout"]["loss"] for entry in log if "loss" in entry.get("heldout", {})]
-    if losses and losses[-1] > losses[0] + WORSE:
-        raise Diverged(
-            f"the held-out loss rose from {losses[0]:.3g} to {losses[-1]:.3g} in {recipe.steps} steps",
-            f": the run diverged; lower the learning rate of {recipe.learning_rate:g}",
-        )
+        last = checkpoints.newest_whole(self.folder) or "none"
+        advice = f"the last finite checkpoint is {last}: lower the learning rate or the strength"
+        return Diverged(reason, f" (learning rate {rate:.2e}); {advice}")
 
 
 @contextlib.contextmanager
@@ -178,6 +156,6 @@ def trouble(folder: Path, batch: int) -> Iterator[None]:
             raise
         reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
         raise TrainingFailed(
-            f"{folder}: a checkpoint could not be written ({reason}); the last whole one is {last_whole(folder)}: "
-            "free space there and give the same command again"
+            f"{folder}: a checkpoint could not be written ({reason}); the last whole one is "
+            f"{checkpoints.newest_whole(folder) or 'none'}: free space there and give the same command again"
         ) from None
