@@ -23,7 +23,7 @@ def word(text):
 PYTHON = f"OMP_NUM_THREADS={{threads}} {word(sys.executable)}"
 SAOBP = f"{PYTHON} -S {word(ROOT / 'saobp' / 'study' / 'publication' / 'forks.py')}"  # what `saobp` does, forked
 RUN = (
-    f"{SAOBP} run {{input.notebook:q}} {{output.notebook:q}} -f {word(PROFILE)} "
+    f"{SAOBP} run {{input.notebook:q}} {{output.notebook:q}} --own -f {word(PROFILE)} "
     "-p record {output.record:q} "
 )
 PROCESSES = int(config.get("processes", 1))  # that share a pretraining run; notebook 04 then has nothing left to train

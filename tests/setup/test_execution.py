@@ -162,6 +162,19 @@ def test_a_run_leaves_the_notebook_and_exactly_one_record(tmp_path, capsys):
     assert run.values["steps"] == 7 and "size" not in run.values
 
 
+@pytest.mark.parametrize(("given", "seen"), [({"steps": "3"}, True), ({"steps": "4"}, False), ({"rate": "9"}, False)])
+def test_what_every_run_shows_is_left_out_of_all_but_that_of_the_defaults(tmp_path, monkeypatch, given, seen):
+    monkeypatch.setattr(execution.papermill, "execute_notebook", lambda *given, **how: None)
+    path, output = notebook(tmp_path, "print('the same')", WRITES), tmp_path / "out.ipynb"
+    node = nbformat.read(path, as_version=4)
+    node.cells[2].metadata["tags"] = ["once"]
+    nbformat.write(node, path)
+    for own, there in ((True, seen), (False, True)):
+        with pytest.raises(NotebookFailed, match="wrote no record"):
+            execution.run(path, output, given, own=own)
+        assert ("the same" in output.read_text()) == there
+
+
 @pytest.mark.parametrize("source", ["a = (", "a = 1\n b = 2", "a = !ls", "1 = a"])
 def test_a_cell_of_parameters_that_is_no_python_is_one_line(tmp_path, source):
     with pytest.raises(UsageError, match=r"99-try.ipynb: the cell tagged 'parameters' is no Python \(line \d\)"):

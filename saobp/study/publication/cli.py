@@ -75,7 +75,8 @@ def saobp() -> None:
 @click.argument("output", type=Path)
 @click.option("-p", "--parameter", nargs=2, multiple=True, metavar="KEY VALUE", help="a parameter of the notebook")
 @study_option(None, "-f")
-def run(notebook: Path, output: Path, parameter: tuple[tuple[str, str], ...], profile: str | None) -> None:
+@click.option("--own", is_flag=True, help="leave out what is the same in every run: cells tagged 'once'")
+def run(notebook: Path, output: Path, parameter: tuple[tuple[str, str], ...], profile: str | None, own: bool) -> None:
     """Execute one notebook by papermill and leave one record."""
     from saobp.study.setup import execution
 
@@ -84,7 +85,7 @@ def run(notebook: Path, output: Path, parameter: tuple[tuple[str, str], ...], pr
         raise execution.UsageError(f"parameter '{twice}' is given {keys.count(twice)} times; give it once")
     name = (given.get("record") or output.as_posix()).rpartition("/")[2].partition(".")[0]
     print(f"{name}: started", flush=True)
-    record = execution.run(notebook, output, given, profile)
+    record = execution.run(notebook, output, given, profile, own)
     print(f"{notebook.stem}: {record['seconds']:.0f} s, {record['name']}.json")
 
 

@@ -83,9 +83,12 @@ def check_names(notebook: Path, values: dict[str, Any]) -> None:
             raise UsageError(f"parameter '{name}': '{values[name]}' is none of {', '.join(choices)}")
 
 
-def run(notebook: Path, output: Path, given: dict[str, str], study_file: Path | None = None) -> dict[str, Any]:
+def run(
+    notebook: Path, output: Path, given: dict[str, str], study_file: Path | None = None, own: bool = False
+) -> dict[str, Any]:
     """Execute `notebook` into `output` and return the one record that it wrote.
 
+    `own`: without the cells tagged `once`, which show the same in every run, unless it has the notebook's defaults.
     The record goes to the parameter `record`, by default beside the output. The output appears when all
     cells have run; what a failing run had done is kept as `<output>.failed.ipynb`.
     Raises UsageError for a wrong command, NotebookFailed for a failing cell or a missing record.
@@ -100,22 +103,26 @@ def run(notebook: Path, output: Path, given: dict[str, str], study_file: Path | 
     record = Path(values.get("record") or output.with_suffix(".json")).resolve()  # the kernel runs elsewhere
     values["record"] = str(record)
     before = record.stat().st_mtime_ns if record.exists() else None
-    _execute(notebook, output, values)
+    chosen = {name: value for name, value in values.items() if name not in ("profile", "record")}
+    again = own and any(value != declared[name] for name, value in chosen.items())
+    _execute(notebook, output, values, "once" if again else "")
     if not record.exists() or record.stat().st_mtime_ns == before:
         raise NotebookFailed(f"{notebook.name} wrote no record to {record}: its last cell must call run.save(…)")
     return records.read(record)
 
 
-def _execute(notebook: Path, output: Path, values: dict[str, Any]) -> None:
-    """Run papermill into a hidden neighbour of the output and rename it when it is whole."""
+def _execute(notebook: Path, output: Path, values: dict[str, Any], without: str = "") -> None:
+    """Run papermill, `without` the cells of a tag, into a neighbour of the output, and rename that when it is whole."""
     partial, failed = output.with_name(f".{output.stem}.partial.ipynb"), output.with_suffix(".failed.ipynb")
-    # papermill fills in what stands in braces
-    source, target = (str(path).replace("{", "{{").replace("}", "}}") for path in (notebook, partial))
+    node = nbformat.read(notebook, as_version=4)
+    node.cells = [cell for cell in node.cells if without not in cell.metadata.get("tags", [])]
+    place = str(partial).replace("{", "{{").replace("}", "}}")  # papermill fills in what stands in braces
     how = {"progress_bar": False, "stderr_file": sys.stderr, "extra_arguments": ["--log-level=CRITICAL"]}
+    kernel = {"cwd": str(paths.root()), "kernel_name": KERNEL, "language": "python"}
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
-        place = {"cwd": str(paths.root()), "kernel_name": KERNEL, "language": "python"}
-        papermill.execute_notebook(source, target, values, **place, **how)
+        nbformat.write(node, partial)
+        papermill.execute_notebook(place, place, values, **kernel, **how)
         os.replace(partial, output)
         failed.unlink(missing_ok=True)
     except (PapermillExecutionError, DeadKernelError) as error:
