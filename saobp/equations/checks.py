@@ -17,6 +17,12 @@ def values_hidden() -> bool:
     return torch.compiler.is_compiling() or torch.jit.is_tracing() or torch._C._are_functorch_transforms_active()
 
 
+def check_whole(name: str, number: int, least: int) -> None:
+    """Refuse anything but a whole number of at least `least` with a ValueError that names it; True is none."""
+    if isinstance(number, bool) or not isinstance(number, Integral) or number < least:
+        raise ValueError(f"{name} must be a whole number of at least {least}; got {number!r}")
+
+
 def check_factor(factor: str) -> None:
     """Refuse a factor that is neither one of `FACTORS` nor registered with a ValueError."""
     if not isinstance(factor, str) or factor not in (*FACTORS, *OWN):
@@ -111,8 +117,7 @@ def check_options(factor: str, steps: int, damping: float, seed: int, **switches
     for name, value in switches.items():
         if not isinstance(value, bool):
             raise ValueError(f"{name} must be True or False; got {value!r}")
-    if isinstance(steps, bool) or not isinstance(steps, Integral) or steps < 1:
-        raise ValueError(f"steps must be a whole number of at least 1; got {steps!r}")
+    check_whole("steps", steps, 1)
     if isinstance(damping, bool) or not isinstance(damping, Real) or not 0 <= damping < 1:
         raise ValueError(f"damping must lie in [0, 1); got {damping!r}")
     if isinstance(seed, bool) or not isinstance(seed, Integral):

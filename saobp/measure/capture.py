@@ -13,7 +13,6 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
-from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ import torch
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
+from saobp.equations.checks import check_whole
 from saobp.measure.capture_files import Parts, checked_path, summary
 from saobp.measure.measurement import Batch, Plan, measured, size, token_classes
 from saobp.models.apply import raw_attentions
@@ -83,9 +83,8 @@ def capture(
             `model.encoder`; CLIP and Swin have several), cannot run on the batches, or gives mass to padding; or if
             `path` is none, is too long, or is a file that is no capture.
     """
-    for name, number, least in (("part_samples", part_samples, 1), ("keep_maps", keep_maps, 0)):
-        if isinstance(number, bool) or not isinstance(number, Integral) or number < least:
-            raise ValueError(f"{name} must be a whole number of at least {least}; got {number!r}")
+    check_whole("part_samples", part_samples, 1)
+    check_whole("keep_maps", keep_maps, 0)
     path = checked_path(path)
     if not hasattr(model, "config") or not hasattr(model, "set_attn_implementation"):
         raise ValueError(f"model: {type(model).__name__} is not a transformers model")
@@ -164,7 +163,17 @@ def _visible(model: nn.Module) -> Iterator[Any]:
 
     def attend(inputs: dict[str, Tensor]) -> list[tuple[Tensor, Tensor]]:
         moved = {name: value.to(device) for name, value in inputs.items()}
-        return maps_of_one_stack(model, lambda: _maps(body, moved, refined), size(inputs), "batches")
+
+        def run() -> list[Any]:
+            with torch.inference_mode():
+                if refined:
+                    with raw_attentions(body) as pairs:
+                        body(**moved)
+                    return pairs
+                maps = getattr(body(**moved, output_attentions=True), "attentions", None) or [None]
+                return [None if one is None else (one, one) for one in maps]
+
+        return maps_of_one_stack(model, run, size(inputs), "batches")
 
     model.eval()
     if not refined:
@@ -175,17 +184,6 @@ def _visible(model: nn.Module) -> Iterator[Any]:
         model.train(training)
         if not refined:
             model.set_attn_implementation(implementation)
-
-
-def _maps(body: nn.Module, inputs: dict[str, Tensor], refined: bool) -> list[Any]:
-    """Return the (raw, refined) maps of every layer, None for a layer that gives none."""
-    with torch.inference_mode():
-        if refined:
-            with raw_attentions(body) as pairs:
-                body(**inputs)
-            return list(pairs)
-        maps = getattr(body(**inputs, output_attentions=True), "attentions", None) or [None]
-        return [None if one is None else (one, one) for one in maps]
 
 
 def _identity(model: nn.Module, plan: Plan, classes: Any) -> str:

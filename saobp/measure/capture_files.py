@@ -144,8 +144,12 @@ def summary(path: str | Path) -> dict[str, Any]:
     tally = Tally.from_json(said["tally"])
     layers, heads = tally.sums["gtd"].shape[1:]
     size = {"samples": tally.samples, "tokens": tally.tokens, "layers": layers, "heads": heads}
-    matrices = {matrix: _means(tally, index) for index, matrix in enumerate(MATRICES)}
-    return size | said["plan"] | {"matrices": matrices, "nan": _undefined(tally)}
+    missing = {name: tally.samples - count for name, count in tally.counts.items() if name != POSITIONS}
+    found: dict[str, Any] = {"matrices": {}, "nan": {}}
+    for index, matrix in enumerate(MATRICES):
+        found["matrices"][matrix] = _means(tally, index)
+        found["nan"][matrix] = {name: int(count[index].sum()) for name, count in missing.items()}
+    return size | said["plan"] | found
 
 
 def _means(tally: Tally, matrix: int) -> dict[str, Any]:
@@ -162,13 +166,6 @@ def _means(tally: Tally, matrix: int) -> dict[str, Any]:
         if total.ndim == 2:
             found["by_layer"][name] = _ratio(total.sum(-1), count.sum(-1))
     return found
-
-
-def _undefined(tally: Tally) -> dict[str, dict[str, int]]:
-    """Count the samples' values that are NaN, over all layers and heads."""
-    names = [name for name in tally.sums if name != POSITIONS]
-    missing = {name: tally.samples - tally.counts[name] for name in names}
-    return {matrix: {name: int(missing[name][index].sum()) for name in names} for index, matrix in enumerate(MATRICES)}
 
 
 def _ratio(total: np.ndarray, count: np.ndarray) -> Any:

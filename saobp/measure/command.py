@@ -2,54 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from saobp.equations.factors import WITHOUT_MESSAGES
 
 PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".bmp")
-
-
-@dataclass(frozen=True)
-class Paragraphs:
-    """The paragraphs of a text file, read anew each time they are gone through; blank lines separate them."""
-
-    file: Path
-
-    def __iter__(self) -> Iterator[str]:
-        lines: list[str] = []
-        try:
-            with self.file.open(encoding="utf-8") as stream:
-                for line in stream:
-                    if line.strip():
-                        lines.append(line.strip())
-                    elif lines:
-                        yield " ".join(lines)
-                        lines = []
-        except OSError as error:
-            raise ValueError(f"{self.file}: cannot be read ({error.strerror})") from None
-        except UnicodeDecodeError:
-            raise ValueError(f"{self.file}: is not text in UTF-8") from None
-        if lines:
-            yield " ".join(lines)
-
-
-@dataclass(frozen=True)
-class Pictures:
-    """The pictures in a folder, by name, opened one at a time."""
-
-    folder: Path
-
-    def __iter__(self) -> Iterator[Any]:
-        from PIL import Image
-
-        for file in sorted(self.folder.iterdir()):
-            if file.suffix.lower() in PICTURES:
-                with Image.open(file) as picture:
-                    yield picture.convert("RGB")
 
 
 def run(
@@ -70,8 +31,8 @@ def run(
     from saobp.measure import explorer, inspect
 
     inspect.check(factor, strengths, samples, tokens)
-    items, source = _source(text, images)
-    if next(iter(items), None) is None:
+    items, source = _source(text, images, samples)
+    if not items:
         raise ValueError(f"{images or text}: holds no {'pictures' if images else 'text'}")
     folder = out or Path(f"inspect-{Path(name).name}")
     explorer.refuse_unwritable(folder)
@@ -108,14 +69,27 @@ def run(
     return f"{explorer.terminal(rows)}\n\n{factor}{strength}; {files[0]}"
 
 
-def _source(text: Path | None, images: Path | None) -> tuple[Any, str]:
-    """Return what is to be read, and what it is called."""
+def _source(text: Path | None, images: Path | None, samples: int) -> tuple[list[Any], str]:
+    """Return all paragraphs of a text file or the first pictures of a folder, and what they are called."""
     if images is not None:
         if not images.is_dir():
             raise ValueError(f"{images}: no such folder of pictures")
-        return Pictures(images), f"pictures of {images.name}"
+        from PIL import Image
+
+        files, pictures = [file for file in sorted(images.iterdir()) if file.suffix.lower() in PICTURES], []
+        for file in files[:samples]:
+            with Image.open(file) as picture:
+                pictures.append(picture.convert("RGB"))
+        return pictures, f"pictures of {images.name}"
     if text is not None:
-        return Paragraphs(text), f"paragraphs of {text.name}"
+        try:
+            lines = [line.strip() for line in text.read_text(encoding="utf-8").splitlines()]
+        except OSError as error:
+            raise ValueError(f"{text}: cannot be read ({error.strerror})") from None
+        except UnicodeDecodeError:
+            raise ValueError(f"{text}: is not text in UTF-8") from None
+        blocks = [" ".join(block) for filled, block in itertools.groupby(lines, bool) if filled]
+        return blocks, f"paragraphs of {text.name}"
     from saobp.measure.prose import prose
 
     return prose(), "paragraphs of the embedded prose"

@@ -185,19 +185,14 @@ def summary(name: str, found: Inspection, facts: dict[str, Any]) -> dict[str, An
 
 def layer_rows(found: Inspection) -> list[dict[str, Any]]:
     """Return a row per layer, heads averaged: its most frequent sink, and every measure before and after the step."""
-    at, mean = found.grid.index(found.strengths[0]), found.values.mean().mean(-1)
-    low, high = found.values.interval(lambda values: (values[at] - values[0]).mean(-1))
-    rows = []
-    for layer in range(found.shape[0]):
-        row: dict[str, Any] = {"layer": layer + 1, "sink": found.sinks(layer + 1)[0]}
-        for m, measure in enumerate(MEASURES):
-            before, after = float(mean[0, m, layer]), float(mean[at, m, layer])
-            interval = {"low": float(low[m, layer]), "high": float(high[m, layer])}
-            row[measure] = {"before": before, "after": after, "change": after - before} | {
-                side: None if np.isnan(value) else value for side, value in interval.items()
-            }
-        rows.append(row)
-    return rows
+    table = found.table()
+    table = table[(table["strength"] == found.strengths[0]) & table["head"].isna()].set_index("measure")
+    numbers = table[["before", "after", "change", "low", "high"]].astype(object)
+    numbers = numbers.where(numbers.notna(), None)  # an interval of one text
+    return [
+        {"layer": layer + 1, "sink": found.sinks(layer + 1)[0]} | numbers[table["layer"] == layer + 1].to_dict("index")
+        for layer in range(found.shape[0])
+    ]
 
 
 def terminal(rows: Sequence[dict[str, Any]]) -> str:

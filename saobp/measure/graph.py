@@ -11,18 +11,21 @@ Fagiolo 2007 and Clemente and Grassi 2018 (clustering).
 from __future__ import annotations
 
 import math
-from numbers import Integral, Real
+from numbers import Real
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
+
+from saobp.equations.checks import check_whole
 
 try:
     import igraph
 except ModuleNotFoundError:
     raise ModuleNotFoundError("saobp.graph needs igraph: pip install 'saobp[measure]'", name="igraph") from None
 
-SYMMETRIES = ("mean", "max", "min")
+JOINED = {"mean": lambda one, other: (one + other) / 2, "max": torch.maximum, "min": torch.minimum}
+SYMMETRIES = (*JOINED,)
 CLUSTERINGS = ("binary", "onnela", "barrat")
 
 
@@ -54,7 +57,7 @@ def token_graph(
     chosen = _choose(attention.shape[-1], nodes, mask, seed).to(attention.device)
     weights = attention[..., chosen[:, None], chosen].double()
     if not directed:
-        weights = _symmetrize(weights, symmetry)
+        weights = JOINED[symmetry](weights, weights.mT)
     loops = torch.eye(len(chosen), dtype=torch.bool, device=weights.device)
     return weights.masked_fill((weights <= threshold) | loops, 0.0)
 
@@ -113,10 +116,9 @@ def graph_measures(
 
 def _choose(tokens: int, nodes: int, mask: Tensor | None, seed: int | None) -> Tensor:
     """Indices of the tokens that become nodes, in their order."""
-    for name, value, least in (("nodes", nodes, 1), ("seed", seed, 0)):
-        whole = isinstance(value, Integral) and not isinstance(value, bool)
-        if not (name == "seed" and value is None) and (not whole or value < least):
-            raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}")
+    check_whole("nodes", nodes, 1)
+    if seed is not None:
+        check_whole("seed", seed, 0)
     if mask is not None and (not isinstance(mask, Tensor) or mask.shape != (tokens,) or mask.dtype != torch.bool):
         kind = f"{mask.dtype} {tuple(mask.shape)}" if isinstance(mask, Tensor) else type(mask).__name__
         raise ValueError(f"mask must be a boolean tensor of shape ({tokens},), got {kind}")
@@ -125,12 +127,6 @@ def _choose(tokens: int, nodes: int, mask: Tensor | None, seed: int | None) -> T
         return real[:nodes]
     order = torch.randperm(len(real), generator=torch.Generator().manual_seed(seed))
     return real[order[:nodes].sort().values.to(real.device)]
-
-
-def _symmetrize(weights: Tensor, symmetry: str) -> Tensor:
-    if symmetry == "mean":
-        return (weights + weights.mT) / 2
-    return torch.maximum(weights, weights.mT) if symmetry == "max" else torch.minimum(weights, weights.mT)
 
 
 def _over_largest(weights: Tensor) -> Tensor:

@@ -10,14 +10,16 @@ import itertools
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from numbers import Integral, Real
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import nn
+from tqdm.auto import tqdm
 
+from saobp.equations.checks import check_whole
 from saobp.fused.workers import side_by_side
 from saobp.measure import gtd_and_entropy
 from saobp.measure.maps import Sample, encoded, is_causal, maps_of, one_step, patch_labels, plain_copy
@@ -165,7 +167,8 @@ def examine(
     chosen = itertools.islice(encoded(plain, tokenizer, texts, tokens), samples)
     if (first := next(chosen, None)) is None:
         raise ValueError("text: no text of two tokens or more; attention between tokens needs at least two")
-    for sample in _bar(itertools.chain([first], chosen), samples, progress):
+    chosen = itertools.chain([first], chosen)
+    for sample in tqdm(chosen, total=samples, unit="text", desc="attention", disable=not progress):
         _measure(found, plain, sample)
     return found
 
@@ -177,9 +180,8 @@ def check(factor: str, strengths: float | Sequence[float] | None, samples: int, 
     for one in () if strengths is None else _several(strengths):
         if isinstance(one, bool) or not isinstance(one, Real) or not 0 < one < float("inf"):
             raise ValueError(f"strength must be finite and above 0, since plain attention is always shown; got {one!r}")
-    for name, number, least in (("samples", samples, 1), ("tokens", tokens, 4)):
-        if isinstance(number, bool) or not isinstance(number, Integral) or number < least:
-            raise ValueError(f"{name} must be a whole number of at least {least}; got {number!r}")
+    check_whole("samples", samples, 1)
+    check_whole("tokens", tokens, 4)
 
 
 def _several(strengths: float | Sequence[float]) -> tuple[float, ...]:
@@ -217,19 +219,10 @@ def _measure(found: Inspection, model: nn.Module, sample: Sample) -> None:
             values[at, :, layer] = torch.stack([taken[name] for name in MEASURES]).cpu().numpy()
 
     side_by_side(measure_layer, [(layer,) for layer in range(len(layers))])
-    for layer, maps in enumerate(layers):
+    for layer, maps in enumerate(layers, start=1):
         refined = one_step(maps, found.factor, found.strengths[0], found.causal)
-        _note_holders(found, layer + 1, labels, maps.sum(-2).cpu(), refined.sum(-2).cpu())
+        before, after = maps.sum(-2).cpu(), refined.sum(-2).cpu()
+        for head, key in enumerate(before.argmax(-1).tolist()):
+            found.holders[layer, labels[key]] += (1, before[head, key].item(), after[head, key].item())
     found.values.add(values)
     found.tokens += len(labels)
-
-
-def _note_holders(found: Inspection, layer: int, labels: list[str], before: Tensor, after: Tensor) -> None:
-    for head, key in enumerate(before.argmax(-1).tolist()):
-        found.holders[layer, labels[key]] += (1, before[head, key].item(), after[head, key].item())
-
-
-def _bar(samples: Iterable[Sample], total: int, shown: bool) -> Iterable[Sample]:
-    from tqdm.auto import tqdm
-
-    return tqdm(samples, total=total, unit="text", desc="attention", disable=not shown)

@@ -16,7 +16,7 @@ from saobp.equations.padding import widened
 from saobp.measure import gtd_and_entropy
 from saobp.measure.capture_files import MATRICES, Parts
 from saobp.measure.graph import graph_measures
-from saobp.measure.streams import Tally
+from saobp.measure.streams import POSITIONS, Tally
 
 Batch = Mapping[str, Tensor]
 
@@ -66,13 +66,18 @@ def measured(
     mask = batch.get("attention_mask", torch.ones(shape)).to(device).bool()
     tokens = batch.get("input_ids", torch.arange(shape[1]).expand(shape))  # patches have their place for a name
     groups = _grouped(tokens.to(device), mask, classes) if classes else {}
-    values = _stacked([_pair(raw, refined, mask, plan, groups) for raw, refined in layers])
+    pairs = [_pair(raw, refined, mask, plan, groups) for raw, refined in layers]
+    joined = {name: torch.stack([pair[name] for pair in pairs]) for name in pairs[0]}
+    values = {name: value.permute(2, 0, 3, 1).double().cpu().numpy() for name, value in joined.items()}
     for sample in range(min(len(mask), plan.keep_maps - first)):
         _keep(parts, first + sample, layers, mask[sample], tokens[sample], sample)
-    tally = Tally.of(values, int(mask.sum()))
-    tally.add_positions(*_positional(layers, mask))
+    tally = Tally(len(mask), int(mask.sum()))
+    for name, value in values.items():  # (sample, layer, head, matrix), the order of the table's rows
+        tally.add(name, np.moveaxis(value, -1, 0))
+    tally.sums[POSITIONS], tally.counts[POSITIONS] = _positional(layers, mask)
     if len(layers) >= plan.hops:
-        tally.add("cross_layer_gtd", _cross_layer(layers, plan, mask))
+        crossed = [gtd_and_entropy.cross_layer_gtd(maps, plan.beta, plan.hops, mask=mask) for maps in zip(*layers)]
+        tally.add("cross_layer_gtd", torch.stack(crossed).double().cpu().numpy())
     return {"sample": np.arange(first, first + len(mask)), "tokens": mask.sum(-1).cpu().numpy(), **values}, tally
 
 
@@ -120,11 +125,8 @@ def _grouped(tokens: Tensor, mask: Tensor, classes: Any) -> dict[str, Bool[Tenso
     return {f"mass_{name}": kind == index for index, name in enumerate(names)}
 
 
-def _positional(layers: list[tuple[Tensor, Tensor]], mask: Tensor) -> tuple[Tensor, Tensor]:
-    """Sum row entropies over samples at each query position among the real tokens, heads averaged.
-
-    Returns sums (matrix, layer, position) and how many rows each has.
-    """
+def _positional(layers: list[tuple[Tensor, Tensor]], mask: Tensor) -> tuple[np.ndarray, np.ndarray]:
+    """Return sums (matrix, layer, position) of row entropies, heads averaged, and how many rows each has."""
     place = (mask.cumsum(-1) - 1)[mask]
     sums = torch.zeros(len(MATRICES), len(layers), mask.shape[-1], dtype=torch.float64)
     counts = torch.zeros_like(sums)
@@ -133,20 +135,7 @@ def _positional(layers: list[tuple[Tensor, Tensor]], mask: Tensor) -> tuple[Tens
             rows = gtd_and_entropy.row_entropy(attention, mask=mask).mean(1)[mask].double()
             sums[index, layer].index_add_(0, place.cpu(), rows.nan_to_num().cpu())
             counts[index, layer].index_add_(0, place.cpu(), rows.isfinite().double().cpu())
-    return sums, counts
-
-
-def _cross_layer(layers: list[tuple[Tensor, Tensor]], plan: Plan, mask: Tensor) -> np.ndarray:
-    """Measure every sample's cross-layer GTD: (matrix, batch, window)."""
-    stacks = [[pair[index] for pair in layers] for index in range(len(MATRICES))]
-    values = [gtd_and_entropy.cross_layer_gtd(stack, plan.beta, plan.hops, mask=mask) for stack in stacks]
-    return torch.stack(values).double().cpu().numpy()
-
-
-def _stacked(layers: list[dict[str, Tensor]]) -> dict[str, np.ndarray]:
-    """Join the layers' values: (batch, layer, head, matrix), the order of the table's rows."""
-    joined = {name: torch.stack([layer[name] for layer in layers]) for name in layers[0]}
-    return {name: value.permute(2, 0, 3, 1).double().cpu().numpy() for name, value in joined.items()}
+    return sums.numpy(), counts.numpy()
 
 
 def _keep(parts: Parts, sample: int, layers: list, mask: Tensor, tokens: Tensor, index: int) -> None:

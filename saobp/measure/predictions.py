@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from tqdm.auto import tqdm
 
 from saobp.measure.maps import Sample, encoded, is_causal, plain_copy
 from saobp.measure.streams import StreamedBootstrap
@@ -47,8 +48,6 @@ def perplexities(
     a language head gives an empty list. The model is not changed.
     Source: Salazar et al. 2020 (pseudo-perplexity); Lee et al. 2025, Appendix C (causal form).
     """
-    from tqdm.auto import tqdm
-
     if not (taken := kind(model, tokenizer)):
         return []
     refined = plain_copy(model)

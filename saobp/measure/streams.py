@@ -8,12 +8,10 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float
-from torch import Tensor
 
 POSITIONS = "positional_entropy"
 
 Values = Float[np.ndarray, "*shape"]
-Draws = Float[np.ndarray, "draws *shape"]
 
 
 class StreamedBootstrap:
@@ -43,16 +41,12 @@ class StreamedBootstrap:
         """Return the mean of the samples."""
         return np.asarray(self.total / self.samples)
 
-    def draws_of(self, statistic=lambda values: values) -> Draws:
-        """Return a linear statistic of the mean, a function of the array's shape, in every draw that drew a sample."""
+    def interval(self, statistic=lambda values: values) -> tuple[Values, Values]:
+        """Return the 95 % percentile interval of a statistic of the mean; NaN with fewer than two samples."""
         drawn = self.weights > 0
         means = self.sums[drawn] / self.weights[drawn, None]
-        return np.stack([statistic(one.reshape(np.shape(self.total))) for one in means])
-
-    def interval(self, statistic=lambda values: values, level: float = 0.95) -> tuple[Values, Values]:
-        """Return the percentile interval of a statistic of the mean; NaN with fewer than two samples."""
-        tail = (1 - level) / 2
-        low, high = np.quantile(self.draws_of(statistic), [tail, 1 - tail], axis=0)
+        draws = [statistic(one.reshape(np.shape(self.total))) for one in means]
+        low, high = np.quantile(draws, [0.025, 0.975], axis=0)
         return (low, high) if self.samples > 1 else (np.full_like(low, np.nan), np.full_like(high, np.nan))
 
 
@@ -65,22 +59,10 @@ class Tally:
     sums: dict[str, np.ndarray] = field(default_factory=dict)
     counts: dict[str, np.ndarray] = field(default_factory=dict)
 
-    @classmethod
-    def of(cls, values: dict[str, np.ndarray], tokens: int) -> Tally:
-        """Sum the columns (sample, layer, head, matrix) of one batch over its samples."""
-        tally = cls(len(next(iter(values.values()))), tokens)
-        for name, value in values.items():
-            tally.add(name, np.moveaxis(value, -1, 0))
-        return tally
-
     def add(self, name: str, values: np.ndarray) -> None:
         """Sum values (matrix, sample, ...) over the samples where they are defined."""
         self.sums[name] = np.nansum(values, axis=1)
         self.counts[name] = np.isfinite(values).sum(axis=1)
-
-    def add_positions(self, sums: Tensor, counts: Tensor) -> None:
-        """Take the sums of row entropies (matrix, layer, position)."""
-        self.sums[POSITIONS], self.counts[POSITIONS] = sums.numpy(), counts.numpy()
 
     def merge(self, other: Tally) -> None:
         """Add another tally; positions may be longer in one of the two."""

@@ -60,12 +60,10 @@ def as_numbers(strength: float | Sequence[float] | Tensor) -> float | tuple[floa
         if strength.ndim > 1:
             raise ValueError(f"strength must be a number or one a head; got shape {tuple(strength.shape)}")
         strength = strength.tolist()
-    if isinstance(strength, str) or not isinstance(strength, Sequence):
-        check_strength(strength)
-        return float(strength)
-    for number in strength:
+    several = isinstance(strength, Sequence) and not isinstance(strength, str)
+    for number in strength if several else [strength]:
         check_strength(number)
-    return tuple(float(number) for number in strength)
+    return tuple(map(float, strength)) if several else float(strength)
 
 
 def apply(

@@ -65,18 +65,13 @@ def refine_tile(
     raw = probabilities(query, key, mask, call.scaling)
     allowed = allowed_pairs(mask, *raw.shape[-2:], True, raw.device)
     with torch.autocast(raw.device.type, enabled=False):
-        rows = real_rows(allowed, start)
+        rows = allowed.diagonal(start, -2, -1)[..., None]  # the first row sits at key `start`
         prior = raw.masked_fill(~(allowed & rows), 0)
         strength = signed_strength(options.factor, per_matrix(refinement(raw.device), prior))
         hear = Carry(layer.sums, options.steps, options.exclude_self)
         refined = propagate(prior, strength, hear, steps=options.steps, damping=options.damping)
     layer.note(start + query.shape[-2], hear.after)
     return raw, torch.where(rows, refined, raw)
-
-
-def real_rows(allowed: Tensor, start: int) -> Tensor:
-    """Return which rows are tokens, (batch, head or 1, row, 1): the first sits at key `start`."""
-    return allowed.diagonal(start, -2, -1)[..., None]
 
 
 def additive(call: Call, query: Tensor, length: int) -> Tensor:

@@ -30,12 +30,6 @@ _layer = CompileableContextVar("saobp_layer")
 """The layer of the cache, of this thread, between the start of an attention module and its attention function."""
 
 
-def register() -> None:
-    """Make the attention and the mask function known to transformers; a second time changes nothing."""
-    ALL_ATTENTION_FUNCTIONS.register(NAME, attention_forward)
-    ALL_MASK_ATTENTION_FUNCTIONS.register(NAME, mask_for)
-
-
 def mask_for(*args: Any, config: Any = None, **kwargs: Any) -> Tensor | None:
     """Build transformers' additive mask, or for a model with factor "none" the mask that `sdpa` gets.
 
@@ -50,17 +44,13 @@ def mask_for(*args: Any, config: Any = None, **kwargs: Any) -> Tensor | None:
             f"attention_mask: has shape {tuple(given.shape)}; "
             "give (batch, key) for padding, or (batch, head or 1, query, key) for pairs"
         )
-    check_keys(given, **kwargs)
-    return eager_mask(*args, config=config, **kwargs)
-
-
-def check_keys(mask: Tensor | None, kv_length: int, kv_offset: int = 0, **others: Any) -> None:
-    """Raise ValueError if a padding mask is longer than the keys: some decoders flatten (batch, query, key) to it."""
-    if mask is not None and mask.shape[-1] > kv_offset + kv_length:
+    keys = kwargs["kv_length"] + kwargs.get("kv_offset", 0)
+    if given is not None and given.shape[-1] > keys:  # some decoders flatten (batch, query, key) to (batch, key)
         raise ValueError(
-            f"attention_mask: has {mask.shape[-1]} entries a sequence for {kv_offset + kv_length} keys; "
+            f"attention_mask: has {given.shape[-1]} entries a sequence for {keys} keys; "
             "give (batch, key) for padding, or (batch, head or 1, query, key) for pairs"
         )
+    return eager_mask(*args, config=config, **kwargs)
 
 
 def attention_forward(
@@ -220,4 +210,5 @@ def take_layer() -> RefinedLayer | None:
     return layer
 
 
-register()
+ALL_ATTENTION_FUNCTIONS.register(NAME, attention_forward)
+ALL_MASK_ATTENTION_FUNCTIONS.register(NAME, mask_for)

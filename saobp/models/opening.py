@@ -44,12 +44,13 @@ def open_model(name: str) -> Opened:
         if name in (short, known.repository):
             return Opened(known.repository, *public.load(short))
     title, place = _place(name)
+    single = isinstance(place, Path) and place.is_file()
+    source, options = (place.parent, {"gguf_file": place.name}) if single else (place, {})
     with _opening(name):
-        model = _model(place)
+        model = _model(source, options)
     refuse(model)
     with _opening(name):
-        reader = _reader(model, place)
-    single = isinstance(place, Path) and place.is_file()
+        reader = _reader(model, source, options)
     return Opened(title, model.eval(), reader, f"weights of {place.name}, dequantised" if single else "")
 
 
@@ -60,12 +61,6 @@ def _opening(name: str) -> Iterator[None]:
         yield
     except Exception as error:
         raise ValueError(f"{name}: transformers cannot open it ({_one_line(error)})") from None
-
-
-def _source(path: Path | str) -> tuple[Path | str, dict[str, str]]:
-    """Return what transformers' `from_pretrained` takes for a place: folder or repository, and a file in it."""
-    single = isinstance(path, Path) and path.is_file()
-    return (path.parent, {"gguf_file": path.name}) if single else (path, {})
 
 
 def _place(name: str) -> tuple[str, Path | str]:
@@ -111,12 +106,11 @@ def _on_hub(name: str) -> Path | str:
         ) from None
 
 
-def _model(path: Path | str) -> nn.Module:
+def _model(place: Path | str, options: dict[str, str]) -> nn.Module:
     """Load the model that is known to be complete, or that the hub has."""
     import torch
     import transformers
 
-    place, options = _source(path)
     config = transformers.AutoConfig.from_pretrained(place, **options)
     architecture = (getattr(config, "architectures", None) or ["CausalLM" if options else ""])[0]
     build = getattr(transformers, next((auto for ending, auto in HEADS.items() if ending in architecture), "AutoModel"))
@@ -130,11 +124,10 @@ def _model(path: Path | str) -> nn.Module:
     return model
 
 
-def _reader(model: nn.Module, path: Path | str) -> Any:
+def _reader(model: nn.Module, place: Path | str, options: dict[str, str]) -> Any:
     """Load the tokenizer of a model, or of one that sees its image processor."""
     import transformers
 
-    place, options = _source(path)
     pictures = getattr(model, "main_input_name", "") == "pixel_values"
     kind, what = ("AutoImageProcessor", "image processor") if pictures else ("AutoTokenizer", "tokenizer")
     try:

@@ -57,7 +57,13 @@ def locate(name: str = "minilm") -> Path:
     model, looked = MODELS[name], []
     for place, folder in _places(model):
         if folder is not None and (folder / WEIGHTS).is_file():
-            _refuse_others(folder / WEIGHTS, model)
+            file = folder / WEIGHTS
+            found = _sha256(file, file.stat().st_size, file.stat().st_mtime_ns)
+            if found != model.sha256:
+                raise PublicModelError(
+                    f"{file}: SHA-256 {found[:12]}… where {model.repository} has {model.sha256[:12]}…; "
+                    "copy the file again"
+                )
             return folder
         looked.append(place)
     raise PublicModelError(f"{model.repository}: not in {', '.join(looked)}; pip install {model.package}")
@@ -96,7 +102,11 @@ def _places(model: PublicModel) -> Iterator[tuple[str, Path | None]]:
         yield f"the folder of SAOBP_DATA ({choice})", mirrored(model.repository)
     if choice in ("", "hub"):
         yield "the hub or its cache", _from_hub(model.repository, download=choice == "hub")
-    yield f"the package {model.package}", _packaged(model)
+    try:
+        packaged = Path(str(importlib.metadata.distribution(model.package).locate_file(model.folder)))
+    except importlib.metadata.PackageNotFoundError:
+        packaged = None
+    yield f"the package {model.package}", packaged
 
 
 def _from_hub(repository: str, *, download: bool) -> Path | None:
@@ -107,24 +117,6 @@ def _from_hub(repository: str, *, download: bool) -> Path | None:
         return Path(snapshot_download(repository, allow_patterns=[*FILES, "vocab.txt"], local_files_only=not download))
     except Exception:  # no network, no such cache: the next place is tried, and the last one says where was looked
         return None
-
-
-def _packaged(model: PublicModel) -> Path | None:
-    """Return the folder of an installed package's copy, without importing the package."""
-    try:
-        return Path(str(importlib.metadata.distribution(model.package).locate_file(model.folder)))
-    except importlib.metadata.PackageNotFoundError:
-        return None
-
-
-def _refuse_others(file: Path, model: PublicModel) -> None:
-    """Raise PublicModelError unless a file of weights is the official one."""
-    status = file.stat()
-    found = _sha256(file, status.st_size, status.st_mtime_ns)
-    if found != model.sha256:
-        raise PublicModelError(
-            f"{file}: SHA-256 {found[:12]}… where {model.repository} has {model.sha256[:12]}…; copy the file again"
-        )
 
 
 @cache

@@ -9,7 +9,7 @@ import functools
 import inspect
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -49,14 +49,9 @@ def is_cross_attention(name: str, module: nn.Module) -> bool:
     return bool(declared or CROSS_NAMES.search(type(module).__name__) or CROSS_NAMES.search(last))
 
 
-def attention_modules(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
-    """Yield every module that calls the attention interface, with its name, in the order of the model."""
-    return ((name, module) for name, module in model.named_modules() if uses_interface(type(module)))
-
-
 def self_attention_modules(model: nn.Module) -> list[nn.Module]:
     """List the modules to refine: all self-attention, of encoder-decoders the encoder's only."""
-    named = attention_modules(model)
+    named = [(name, module) for name, module in model.named_modules() if uses_interface(type(module))]
     modules = [module for name, module in named if not is_cross_attention(name, module)]
     if getattr(model.config, "is_encoder_decoder", False):
         modules = [module for module in modules if not is_causal_module(module)]

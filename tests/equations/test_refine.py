@@ -119,13 +119,6 @@ def test_one_step_is_the_first_round_of_loopy_belief_propagation_and_exact_for_t
     torch.testing.assert_close(refine(softmax(scores(2)), "high", 0.9), exact_marginals(softmax(scores(2)), 0.9))
 
 
-def test_cavity_messages_come_close_to_the_marginals_where_they_are_weak():
-    attention = softmax(scores(4, 1.0))
-    exact = exact_marginals(attention, 0.1)
-    loopy = loopy_belief_propagation(attention, 0.1, 20)
-    assert (loopy - exact).abs().max() < 0.1 * (attention - exact).abs().max()
-
-
 def test_a_sink_loses_the_mass_that_the_closed_form_says():
     length, strength = 128, 0.2
     c = 1 - math.exp(-strength)
@@ -285,15 +278,11 @@ def test_the_row_of_a_padded_query_is_given_back_defined_and_without_padded_keys
     torch.testing.assert_close(refined[mask][:, mask], refine(attention[mask][:, mask], **options))
 
 
-def test_a_sequence_read_in_two_pieces_is_the_sequence_read_whole_and_no_row_hears_itself_even_in_rounding():
+def test_no_row_hears_itself_even_in_rounding():
     messages = log_messages(softmax(scores(9), causal=True), 0.4)
-    whole = prefix_key_bias(messages)
-    first, rest = messages[:5], messages[5:]
-    torch.testing.assert_close(prefix_key_bias(rest, carry=first.sum(-2, keepdim=True)), whole[5:])
-    torch.testing.assert_close(prefix_key_bias(first), whole[:5])
     louder = messages.clone()
     louder[4] *= 1e6
-    assert torch.equal(whole[:5], prefix_key_bias(louder)[:5])
+    assert torch.equal(prefix_key_bias(messages)[:5], prefix_key_bias(louder)[:5])
 
 
 # -- numbers

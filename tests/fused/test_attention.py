@@ -5,7 +5,6 @@ from functools import partial
 
 import pytest
 import torch
-from reference import equation_11, equation_15
 from torch.utils.checkpoint import checkpoint
 
 import saobp.fused.operation
@@ -24,7 +23,6 @@ def masks(*lengths):
 
 MASKS = masks(13, 9, 4)
 RIGHT = MASKS["right"]
-WHOLE_MATRIX = torch.eye(7, dtype=torch.float64)[None, None]  # the values that show the weights
 SWITCHES = list(itertools.product((False, True), (True, False), MASKS))
 CASES = [("high", *x) for x in SWITCHES] + [(f, *x) for f in ("low", "elemmul") for x in SWITCHES[::3]]
 
@@ -98,16 +96,6 @@ def test_factors_that_do_not_fit_tiles_give_the_same_numbers(factor, causal):
     agree(heads(), 0.3, factor=factor, is_causal=causal)
 
 
-@pytest.mark.parametrize("factor", ["high", "low", "elemmul"])
-@pytest.mark.parametrize("causal", [False, True])
-def test_the_loops_of_equations_11_and_15_give_the_same_numbers(factor, causal):
-    query, key, value = heads(batch=1, heads=1, groups=1, length=7)
-    attention = spelled_out(query, key, WHOLE_MATRIX, "none", is_causal=causal)[0, 0].detach()
-    loops = equation_15 if factor == "elemmul" else partial(equation_11, strength=0.4, low=factor == "low")
-    found = saobp_attention(query, key, value, factor=factor, strength=0.4, is_causal=causal)
-    torch.testing.assert_close(found[0, 0], loops(attention, causal=causal) @ value[0, 0])
-
-
 @pytest.mark.parametrize("causal", [False, True])
 def test_gradients_equal_finite_differences_under_dropout_and_tiles(causal, tiles):
     inputs = heads(batch=1, heads=2, groups=1, length=11, width=2, value_width=2, sharpness=1.0)
@@ -142,16 +130,6 @@ def test_strength_zero_trains_as_in_float32_rounded_once_like_the_others_so_that
     assert all(map(torch.equal, *found[:2]))
     apart = [(a - b).float().abs().mean() / a.float().abs().mean() for a, b in zip(*found[::2])]
     assert max(apart) < (2e-3 if causal or padded else 1e-4)
-
-
-def test_two_tokens_by_hand():
-    # both rows put 3/4 on the first key; strength ln 2, so c = 1/2; each hears the other: 1 - 3/8 and 1 - 1/8
-    scores = torch.tensor([3.0, 1.0]).log()
-    query, key = torch.ones(1, 1, 2, 1), scores[None, None, :, None]
-    value = torch.tensor([1.0, 0.0])[None, None, :, None]
-    first, second = 0.75 * 0.625, 0.25 * 0.875
-    found = saobp_attention(query, key, value, strength=torch.tensor(2.0).log().item(), scale=1.0)
-    torch.testing.assert_close(found.flatten(), torch.full((2,), first / (first + second)))
 
 
 @pytest.mark.parametrize("factor", FACTORS)
@@ -191,17 +169,6 @@ def test_nothing_of_size_length_squared_lives_between_forward_and_backward(tiles
         with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
             saobp_attention(*heads(length=90, groups=4), factor=factor, is_causal=causal)
         assert max(sizes) <= 3 * 4 * 90 * 5 and len(sizes) <= 10
-
-
-def test_a_sink_shared_by_a_thousand_tokens_keeps_float32_exact_to_rounding():
-    query, key, value = (x.detach() for x in heads(1, 1, 1, length=1024, width=4, value_width=4))
-    key[..., 7, :], query[..., 0] = 4.0, query[..., 0].abs() + 2  # one key loses hundreds of nats
-    exact = saobp_attention(query, key, value, strength=1.0)
-    single = [x.float().requires_grad_() for x in (query, key, value)]
-    found = saobp_attention(*single, strength=1.0)
-    torch.testing.assert_close(found.double(), exact, rtol=2e-3, atol=2e-4)
-    found.sum().backward()
-    assert all(x.grad.isfinite().all() for x in single)
 
 
 @pytest.mark.parametrize("causal", [False, True])

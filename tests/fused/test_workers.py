@@ -27,12 +27,6 @@ def test_every_piece_is_worked_on_once_without_gradients_by_a_thread_that_is_alo
     assert [torch.get_num_threads(), *found] == [2, 2]
 
 
-def test_fewer_pieces_than_threads_stay_on_this_one(two_threads):
-    seen = []
-    side_by_side(lambda: seen.append((threading.current_thread(), torch.is_grad_enabled())), [()])
-    assert seen == [(threading.current_thread(), False)]
-
-
 def test_an_error_of_a_piece_reaches_the_caller(two_threads):
     def fail(number):
         if number == 3:

@@ -73,18 +73,18 @@ def refined_modules(model: nn.Module) -> list[nn.Module]:
     return [module for module in model.modules() if hasattr(module, "saobp")]
 
 
-def run(model: nn.Module, ids: torch.Tensor, mask: torch.Tensor | None = None, **kwargs) -> torch.Tensor:
-    """Return logits or last hidden states; positions count real tokens, as they must under left padding."""
+def called(model: nn.Module, ids: torch.Tensor | None = None, mask: torch.Tensor | None = None, **kwargs):
+    """Return what a model of any family returns; positions count real tokens, as they must under left padding."""
     family = model.config.model_type
-    if mask is not None and family in ("bert", "gpt2", "llama", "qwen2", "mistral", "modernbert"):
-        kwargs["position_ids"] = (mask.cumsum(-1) - 1).clamp(min=0)
-    output = model(ids, attention_mask=mask, **kwargs)
-    return output.logits if "logits" in output else output.last_hidden_state
-
-
-def run_any(family: str, model: nn.Module, **kwargs) -> torch.Tensor:
-    """Run a model of any family on its own kind of input."""
     if family == "vit":
         pixels = torch.randn(2, 3, 12, 12, generator=torch.Generator().manual_seed(2))
-        return model(pixel_values=3 * pixels, **kwargs).logits
-    return run(model, tokens(), **kwargs)
+        return model(pixel_values=3 * pixels, **kwargs)
+    if mask is not None and family not in ("t5", "roberta"):
+        kwargs["position_ids"] = (mask.cumsum(-1) - 1).clamp(min=0)
+    return model(tokens() if ids is None else ids, attention_mask=mask, **kwargs)
+
+
+def run(model: nn.Module, *args, **kwargs) -> torch.Tensor:
+    """Return logits or last hidden states."""
+    output = called(model, *args, **kwargs)
+    return output.logits if "logits" in output else output.last_hidden_state

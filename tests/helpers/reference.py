@@ -105,10 +105,9 @@ def loopy_belief_propagation(attention, strength, rounds, *, low=False):
     return beliefs
 
 
-def exact_marginals(attention, strength, *, low=False):
+def exact_marginals(attention, strength):
     """Return the marginals of prod_j phi_j(x_j) prod_{i<j} psi(x_i, x_j), summed over all L^L labellings."""
-    length = len(attention)
-    psi = potts(strength, low)
+    length, psi = len(attention), potts(strength)
     marginals = torch.zeros(length, length, dtype=torch.float64)
     for labels in itertools.product(range(length), repeat=length):
         weight = math.prod(float(attention[j, labels[j]]) for j in range(length))

@@ -11,6 +11,7 @@ from torch.utils.data import DataLoader
 
 import saobp
 from saobp.measure.capture import capture
+from saobp.measure.capture_files import summary
 
 IDS = tokens(2, 9)
 PIXELS = torch.randn(2, 3, 12, 12, generator=torch.Generator().manual_seed(3))
@@ -43,7 +44,7 @@ SAME = {
     "boolean mask": lambda: [{"input_ids": IDS, "attention_mask": IDS > 0}],
     "float mask": lambda: [{"input_ids": IDS, "attention_mask": torch.ones(2, 9)}],
     "labels beside": lambda: [{"input_ids": IDS, "labels": IDS, "name": ["a", "b"]}],
-    "options": lambda: [{"input_ids": IDS[None]}],
+    "options": lambda: [{"input_ids": IDS[None], "attention_mask": torch.ones(1, 2, 9), "labels": torch.zeros(1)}],
     "one sequence at a time": lambda: [{"input_ids": row} for row in IDS],
     "a generator": lambda: ({"input_ids": row[None]} for row in IDS),
     "a loader": lambda: DataLoader([{"input_ids": row} for row in IDS], batch_size=2),
@@ -68,23 +69,11 @@ def test_models_and_pictures_in_half_precision_are_captured(dtype, refined, tmp_
             model = build(family).to(kind)
             batch = {"input_ids": IDS} if family == "bert" else {"pixel_values": PIXELS.to(kind)}
             model = saobp.apply(model, "high", 1.0) if refined else model
-            found = captured(model, [batch], tmp_path / f"{family}-{kind}.parquet")["matrices"]
-            entropies.append([found[matrix]["overall"]["entropy"] for matrix in ("raw", "refined")])
+            found = captured(model, [batch], tmp_path / f"{family}-{kind}.parquet", keep_maps=1)
+            assert (found["samples"], found["tokens"]) == (2, 18 if family == "bert" else 20)  # 9 patches and [CLS]
+            entropies.append([found["matrices"][matrix]["overall"]["entropy"] for matrix in ("raw", "refined")])
+        assert (found["matrices"]["refined"]["overall"]["moved"] > 0) is refined
         assert entropies[0] == pytest.approx(entropies[1], rel=0.05)
-
-
-@pytest.mark.parametrize("refined", [False, True])
-def test_every_layer_of_an_albert_is_captured(refined, tmp_path):
-    torch.manual_seed(0)
-    plain = hf.AlbertModel(hf.AlbertConfig(**{**SIZES, **TOKENS, "num_hidden_layers": 3, "embedding_size": 16}))
-    plain.eval().set_attn_implementation("eager")
-    layers = plain(IDS, output_attentions=True).attentions
-    plain.set_attn_implementation("sdpa")
-    model = saobp.apply(plain, "none") if refined else plain
-    found = captured(model, [{"input_ids": IDS}], tmp_path / "a.parquet")
-    wanted = [saobp.attention_entropy(layer).mean().item() for layer in layers]
-    assert found["layers"] == 3
-    assert found["matrices"]["raw"]["by_layer"]["entropy"] == pytest.approx(wanted, rel=1e-4)
 
 
 def clip():
@@ -121,6 +110,8 @@ def test_models_of_several_stacks_or_without_square_maps_are_refused_in_one_line
 
 
 REFUSED = {
+    "none": ([], "there were none"),
+    "types that do not fit": ([{"input_ids": IDS, "token_type_ids": IDS[:, :4]}], "cannot run on one"),
     "one dictionary": ({"input_ids": IDS}, "must be several dictionaries; got one dict"),
     "one tensor": (IDS, "must be several dictionaries; got one Tensor"),
     "tensors": ([IDS], "one is a Tensor"),
@@ -146,26 +137,18 @@ def test_batches_that_cannot_be_read_are_refused_in_one_line(kind, model, tmp_pa
     with pytest.raises(ValueError, match=f"^batches: .*{message}") as error:
         captured(model, batches, tmp_path / "a.parquet")
     assert "\n" not in str(error.value)
-    assert model.config._attn_implementation == "sdpa" and not (tmp_path / "a.parquet").exists()
+    assert model.config._attn_implementation == "sdpa" and not list(tmp_path.iterdir())
     assert run(model, IDS).isfinite().all()
 
 
-@pytest.mark.parametrize("name", [ODD, f"{ODD}.parquet", "a*.parquet", f"{ODD}/new/a.parquet"])
+@pytest.mark.parametrize("name", [ODD, f"{ODD}.parquet", "a*.parquet", f"{ODD}/new/a.parquet", "run.v1"])
 def test_files_of_every_name_are_written_with_their_maps_beside(name, model, tmp_path):
     path = tmp_path / name
     captured(model, [{"input_ids": IDS}], str(path), keep_maps=2, part_samples=1)
     maps = path.with_name(f"{path.name.removesuffix('.parquet')}.maps.npz")
     assert sorted(os.listdir(path.parent)) == sorted([path.name, maps.name])
     with np.load(maps) as arrays:
-        assert {"raw_0", "raw_1"} <= set(arrays.files)
-
-
-def test_two_names_that_differ_after_a_dot_are_two_captures(model, tmp_path):
-    given = {"run.v1": IDS, "run.v2": IDS.flip(1)}
-    for name, ids in given.items():
-        captured(model, [{"input_ids": ids}], tmp_path / name, keep_maps=1)
-    for name, ids in given.items():
-        assert np.load(tmp_path / f"{name}.maps.npz")["input_ids_0"].tolist() == ids[0].tolist()
+        assert [arrays[f"input_ids_{row}"].tolist() for row in (0, 1)] == IDS.tolist()
 
 
 def test_a_path_from_home_is_there_and_what_cannot_be_a_path_is_refused(model, tmp_path, monkeypatch):
@@ -185,10 +168,17 @@ def test_a_path_from_home_is_there_and_what_cannot_be_a_path_is_refused(model, t
 def test_numbers_of_numpy_are_numbers_and_truths_are_none(model, tmp_path):
     found = captured(model, [{"input_ids": IDS}], tmp_path / "a.parquet", keep_maps=np.int64(1))
     assert found["keep_maps"] == 1
-    with pytest.raises(ValueError, match="keep_maps must be a whole number"):
-        captured(model, [{"input_ids": IDS}], tmp_path / "b.parquet", keep_maps=True)
-    with pytest.raises(ValueError, match="model: Linear is not a transformers model"):
-        captured(torch.nn.Linear(2, 2), [{"input_ids": IDS}], tmp_path / "b.parquet")
+    for name, number in (("keep_maps", True), ("keep_maps", -1), ("part_samples", 0)):
+        with pytest.raises(ValueError, match=f"{name} must be a whole number"):
+            captured(model, [{"input_ids": IDS}], tmp_path / "b.parquet", **{name: number})
+
+
+def test_what_is_no_stack_of_attention_is_named(tmp_path):
+    model = hf.T5Model(hf.T5Config(vocab_size=61, d_model=32, d_kv=8, d_ff=64, num_layers=2, num_heads=4))
+    for given, said in ((model, "T5Model has two stacks; pass its encoder"), (torch.nn.Linear(2, 2), "Linear is not")):
+        with pytest.raises(ValueError, match=f"model: {said}"):
+            captured(given, [{"input_ids": IDS}], tmp_path / "a.parquet")
+    assert captured(model.get_encoder(), [{"input_ids": IDS}], tmp_path / "a.parquet")["samples"] == 2
 
 
 @pytest.mark.parametrize("resume", [True, False])
@@ -197,9 +187,5 @@ def test_a_file_that_is_no_capture_is_kept(resume, model, tmp_path):
     with pytest.raises(ValueError, match="is no capture"):
         captured(model, [{"input_ids": IDS}], tmp_path / "a.parquet", resume=resume)
     assert (tmp_path / "a.parquet").read_text() == "mine" and len(list(tmp_path.iterdir())) == 1
-
-
-def test_a_refused_model_leaves_no_folder(tmp_path):
-    with pytest.raises(ValueError):
-        captured(build("bert"), [{"input_ids": IDS, "token_type_ids": IDS[:, :4]}], tmp_path / "a.parquet")
-    assert not list(tmp_path.iterdir())
+    with pytest.raises(ValueError, match="a.parquet: not a finished capture"):
+        summary(tmp_path / "a.parquet")

@@ -1,15 +1,12 @@
-"""saobp.graph against networkx, igraph, slow loops and graphs worked by hand."""
+"""saobp.graph against networkx, slow loops and graphs worked by hand."""
 
 import itertools
 import math
 
-import igraph
 import networkx
 import pytest
 import torch
 from beartype import beartype
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from jaxtyping import jaxtyped
 
 from saobp.measure import graph as g
@@ -21,9 +18,9 @@ def rows(*shape, seed=0, scale=3.0):
     return (scale * torch.randn(*shape, generator=generator, dtype=torch.float64)).softmax(-1)
 
 
-def random_graph(size, seed, directed=False, threshold=0.02):
+def random_graph(size, seed, directed):
     """A token graph sparse enough to have nodes without two neighbours."""
-    return g.token_graph(rows(size, size, seed=seed), size, threshold, directed=directed)
+    return g.token_graph(rows(size, size, seed=seed), size, 0.02, directed=directed)
 
 
 def to_networkx(weights, directed=False):
@@ -52,19 +49,13 @@ def loop_barrat(weights):
 
 @pytest.mark.parametrize("directed", [False, True])
 @pytest.mark.parametrize("seed", range(5))
-def test_clustering_agrees_with_networkx_igraph_also_on_what_is_undefined_and_the_loop(seed, directed):
+def test_clustering_agrees_with_networkx_and_the_loop_also_on_what_is_undefined(seed, directed):
     weights = random_graph(12, seed, directed)
     graph = to_networkx(weights, directed)
     for kind, weight in (("binary", None), ("onnela", "weight")):
         expected = list(networkx.clustering(graph, weight=weight).values())
         assert g.clustering(weights, kind).nan_to_num(0.0).tolist() == pytest.approx(expected, abs=1e-12)
     assert g.clustering(weights).tolist() == pytest.approx(loop_barrat(weights), abs=1e-12, nan_ok=True)
-    if not directed:
-        edges = weights.triu().nonzero().tolist()
-        graph, values = igraph.Graph(n=12, edges=edges), [weights[i, j].item() for i, j in edges]
-        for kind, weight in (("binary", None), ("barrat", values)):
-            expected = graph.transitivity_local_undirected(weights=weight, mode="nan")
-            assert g.clustering(weights, kind).tolist() == pytest.approx(expected, abs=1e-12, nan_ok=True)
 
 
 def test_barrats_coefficient_of_four_nodes_worked_by_hand():
@@ -163,18 +154,6 @@ def test_what_is_undefined_stays_nan():
     broken[0, 2, 1] = math.nan
     for name, values in g.graph_measures(broken).items():
         assert values.isnan().tolist() == [True, False], name
-
-
-@settings(max_examples=20, deadline=None)
-@given(st.integers(3, 12), st.integers(0, 999), st.floats(0.0, 0.2), st.booleans())
-def test_clustering_lies_between_0_and_1_and_betweenness_below_its_bound(size, seed, threshold, directed):
-    weights = random_graph(size, seed, directed, threshold)
-    for kind in g.CLUSTERINGS:
-        values = g.clustering(weights, kind)
-        values = values[~values.isnan()]
-        assert (values >= 0).all() and (values <= 1 + 1e-12).all()
-    bound = (size - 1) * (size - 2) / (1 if directed else 2)
-    assert (g.betweenness(weights, directed=directed) <= bound + 1e-9).all()
 
 
 @pytest.mark.parametrize(("argument", "call"), [

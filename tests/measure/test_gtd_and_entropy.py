@@ -71,8 +71,11 @@ def test_gtd_and_its_paths_equal_the_loop_for_any_number_of_hops(beta, hops):
     assert d.gtd(attention, beta, hops).item() == pytest.approx(loop_gtd(attention, beta, hops), abs=1e-12)
 
 
-def test_entropies_are_the_means_of_the_rows_loops():
+def test_entropies_and_hoyer_are_the_means_of_the_rows_loops():
     attention = rows(7, 7)
+    norms = [sum(a * a for a in row) ** 0.5 for row in attention.tolist()]
+    per_row = [(7**0.5 - 1 / norm) / (7**0.5 - 1) for norm in norms]
+    assert d.hoyer(attention).item() == pytest.approx(sum(per_row) / 7)
     expected = [loop_row_entropy(row) for row in attention]
     assert d.row_entropy(attention).tolist() == pytest.approx(expected)
     assert d.attention_entropy(attention).item() == pytest.approx(sum(expected) / 7)
@@ -84,13 +87,6 @@ def test_sparsity_counts_entries_below_the_threshold():
     attention = torch.tensor([[0.6, 0.4, 0.0], [0.3, 0.3, 0.4], [0.005, 0.0, 0.995]])
     assert d.sparsity(attention).item() == pytest.approx(5 / 9)  # below 1/3: 0, .3, .3, .005, 0
     assert d.sparsity(attention, threshold=0.01).item() == pytest.approx(3 / 9)
-
-
-def test_hoyer_equals_the_loop():
-    attention = rows(6, 6)
-    norms = [sum(a * a for a in row) ** 0.5 for row in attention.tolist()]
-    per_row = [(6**0.5 - 1 / norm) / (6**0.5 - 1) for norm in norms]
-    assert d.hoyer(attention).item() == pytest.approx(sum(per_row) / 6)
 
 
 # --- closed forms
@@ -229,14 +225,6 @@ def test_gtd_and_entropy_have_the_gradient_of_their_definitions():
     assert torch.autograd.gradcheck(lambda s: d.attention_entropy(s.softmax(-1)), scores)
 
 
-def test_half_precision_is_measured_in_single_precision():
-    attention = rows(4, 64, 64, dtype=torch.float32)
-    for dtype in (torch.float16, torch.bfloat16):
-        found = d.gtd(attention.to(dtype))
-        assert found.dtype == torch.float32
-        torch.testing.assert_close(found, d.gtd(attention), rtol=0.02, atol=0.0)
-
-
 # --- cross-layer
 
 
@@ -282,15 +270,15 @@ def test_shapes_are_those_of_the_signature(diagnostic):
 @pytest.mark.parametrize("length", [3, 7, 13, 48, 100, 257])
 def test_bounds_hold_in_half_precision(dtype, length):
     uniform = torch.full((length, length), 1 / length).to(dtype)
-    found = d.measure(uniform)
-    slack = 2e-5
-    assert d.sparsity(uniform) == found["sparsity"] == 0
-    scores = torch.randn(length, length, generator=torch.Generator().manual_seed(0))
-    for random in (uniform, scores.softmax(-1).to(dtype)):
+    assert d.sparsity(uniform) == d.measure(uniform)["sparsity"] == 0
+    exact, slack = rows(length, length, dtype=torch.float32), 2e-5
+    for random in (uniform, exact.to(dtype)):
         found = d.measure(random)
+        assert found["gtd"].dtype == torch.float32  # what is measured in is single precision
         assert max(found["entropy"], found["indirect_entropy"]) <= math.log(length) * (1 + slack)
         assert d.row_entropy(random).max() <= math.log(length) * (1 + slack)
         assert 1 - slack <= found["column_mass_maximum"] <= length
         assert -slack <= found["hoyer"] <= 1 and 0 <= found["sparsity"] <= 1 - 1 / length + slack
         paths = d.indirect_attention(random).sum(-1)
         torch.testing.assert_close(paths, torch.full_like(paths, 0.9 + 0.81 + 0.729), atol=1e-4, rtol=0)
+    torch.testing.assert_close(found["gtd"], d.gtd(exact), rtol=0.02, atol=0.0)

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 import torch
 import transformers as hf
-from families import IMAGE, SIZES, sharpened
+from families import SIZES, sharpened
 from PIL import Image
 from safetensors.torch import load_file, save_file
 from small_models import word_tokenizer
@@ -86,35 +86,15 @@ def test_the_strength_of_a_model_follows_the_paper_s_rule():
         assert inspecting.strength_for(model) == strength
 
 
-def test_every_layer_of_an_albert_is_measured_and_a_causal_tower_as_causal():
+def test_a_causal_tower_is_measured_as_one_and_a_model_of_several_stacks_is_refused_in_one_line():
     tokenizer = word_tokenizer(50)
     ids = {"vocab_size": len(tokenizer), "pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3}
-    shared = hf.AlbertModel(hf.AlbertConfig(**{**SIZES, **ids, "num_hidden_layers": 3, "embedding_size": 16}))
-    assert set(saobp.inspect(shared, tokenizer, model_folders.TEXTS[:2]).layer) == {1, 2, 3}
     tower = sharpened(hf.CLIPTextModel(hf.CLIPTextConfig(**SIZES, **ids, projection_dim=16)))
-    found = inspecting.examine(tower, tokenizer, model_folders.TEXTS[:2], strengths=1.0)
-    assert found.causal
-    inputs = tokenizer(model_folders.TEXTS[0], return_tensors="pt")
-    columns = []
-    for factor in ("none", "high"):
-        with torch.no_grad(), raw_attentions(saobp.apply(tower, factor, 1.0)) as pairs:
-            tower(**{name: inputs[name] for name in ("input_ids", "attention_mask")})
-        refined = pairs[0][1] if factor == "high" else saobp.refine(pairs[0][0], "high", 1.0, causal=True)
-        columns.append(refined.sum(-2).amax(-1))
-    torch.testing.assert_close(*columns)
-
-
-def test_models_of_several_stacks_are_refused_in_one_line():
+    assert inspecting.examine(tower, tokenizer, model_folders.TEXTS[:2]).causal
     sizes = {"image_size": 32, "patch_size": 4, "embed_dim": 16, "depths": [1, 1], "num_heads": [2, 4]}
     pictures = hf.ViTImageProcessor(size={"height": 32, "width": 32}), [np.zeros((32, 32, 3), dtype=np.uint8)] * 2
-    parts = {"text_config": {**SIZES, "vocab_size": 60}, "vision_config": {**SIZES, **IMAGE}}
-    for model, reader, given in (
-        (hf.SwinModel(hf.SwinConfig(**sizes, window_size=4)), *pictures),
-        (hf.CLIPModel(hf.CLIPConfig(**parts, projection_dim=16)), word_tokenizer(50), ["w1 w2 w3"] * 2),
-    ):
-        with pytest.raises(ValueError, match=type(model).__name__) as error:
-            saobp.inspect(model, reader, given)
-        assert "\n" not in str(error.value)
+    with pytest.raises(ValueError, match="^model: SwinModel gives no attention maps of one stack of layers$"):
+        saobp.inspect(hf.SwinModel(hf.SwinConfig(**sizes, window_size=4)), *pictures)
 
 
 def test_what_a_window_hides_stays_hidden():
@@ -180,6 +160,10 @@ def test_the_command_writes_a_page_a_table_and_the_numbers(kind, folders, texts,
     assert {file.name for file in out.iterdir()} == files
     table, told = pd.read_csv(out / "attention.csv"), json.loads((out / "attention.json").read_text())
     assert set(table.strength) == {0.2, 0.4} and told["texts"] == 3 and told["layers"] == 2
+    of_layers = table[(table.strength == 0.2) & table["head"].isna() & (table.measure == "gtd")].to_dict("records")
+    for row, listed in zip(told["table"], of_layers, strict=True):
+        sides = ["before", "after", "change", "low", "high"]
+        assert [row["gtd"][side] for side in sides] == pytest.approx([listed[side] for side in sides], rel=1e-4)
     page = (out / "index.html").read_text()
     assert not re.search(r"(src|href)=\"|@import|url\(", page) and "saobp-explorer" in page
     predicted = {one["kind"] for one in told["predictions"]}

@@ -97,16 +97,6 @@ def test_refinement_changes_what_is_generated():
     assert not torch.equal(model.generate(ids, **call), saobp.apply(model, "none").generate(ids, **call))
 
 
-def test_left_padding_changes_no_token():
-    model = refined("llama")
-    ids, mask = left_padded()
-    call = {"max_new_tokens": 8, "do_sample": False}
-    together = model.generate(ids, attention_mask=mask, **call)[:, 9:]
-    for row in range(3):
-        alone = ids[row : row + 1, mask[row].bool()]
-        assert torch.equal(model.generate(alone, **call)[0, alone.shape[1] :], together[row])
-
-
 @pytest.mark.parametrize("family", CAUSAL)
 def test_padding_between_a_prompt_and_its_continuation_says_nothing(family):
     model, ids = refined(family), tokens(2, 14)

@@ -5,7 +5,6 @@ import json
 import pickle
 import subprocess
 import sys
-from functools import partial
 
 import pytest
 import torch
@@ -18,15 +17,15 @@ from families import (
     TEXT,
     TOKENS,
     build,
+    called,
     encoder_decoder,
     padding_mask,
     refined_modules,
     run,
-    run_any,
     sharpened,
     tokens,
 )  # fmt: skip
-from torch import multiprocessing, nn
+from torch import nn
 
 import saobp
 from saobp.equations import factors
@@ -47,12 +46,11 @@ def other_token(ids, place=6):
 @pytest.mark.parametrize("family", BUILDERS)
 def test_factor_none_is_sdpa_to_the_bit_and_strength_zero_is_plain_attention(family):
     model = build(family)
-    masks = (None,) if family == "vit" else (None, padding_mask())
-    given = [{} if mask is None else {"mask": mask} for mask in masks]
-    expected = [run_any(family, model, **call) for call in given]
+    masks = (None, padding_mask())
+    expected = [run(model, mask=mask) for mask in masks]
     saobp.apply(model, "none")
-    assert all(torch.equal(run_any(family, model, **call), plain) for call, plain in zip(given, expected))
-    torch.testing.assert_close(run_any(family, saobp.apply(model, "high", 0.0)), expected[0], **CLOSE)
+    assert all(torch.equal(run(model, mask=mask), plain) for mask, plain in zip(masks, expected))
+    torch.testing.assert_close(run(saobp.apply(model, "high", 0.0)), expected[0], **CLOSE)
 
 
 @pytest.mark.parametrize("family", TEXT)
@@ -108,29 +106,20 @@ def test_returned_weights_are_the_refined_plain_ones_and_outputs_change(family, 
     model = saobp.apply(build(family), factor, strength)
     eager = build(family)
     eager.set_attn_implementation("eager")
-    assert (run_any(family, model) - run_any(family, eager)).abs().max() > 20 * CLOSE["atol"]
+    assert (run(model) - run(eager)).abs().max() > 20 * CLOSE["atol"]
     mask = padding_mask()
     with raw_attentions(model) as pairs:
-        given = weights_of(family, model, mask)
+        given = called(model, mask=mask, output_attentions=True).attentions
     real = None if family == "vit" else mask.bool()
+    plain = called(eager, mask=mask, output_attentions=True).attentions
     # in the first layer nothing differs yet; a padded row's attention is nobody's business
-    torch.testing.assert_close(pairs[0][0][0], weights_of(family, eager, mask)[0][0], **CLOSE)
+    torch.testing.assert_close(pairs[0][0][0], plain[0][0], **CLOSE)
     for (raw, refined), returned in zip(pairs, given, strict=True):
         if factor == "elemmul" and family in ("modernbert", "mistral"):
             continue  # a window masks too, which refine's key mask cannot say: next test
         expected = saobp.refine(raw, factor, strength, mask=real, causal=family in CAUSAL)
         torch.testing.assert_close(refined, expected, **CLOSE)
         torch.testing.assert_close(returned, refined, **CLOSE)
-
-
-def weights_of(family, model, mask):
-    """Return the attentions that a model gives on request."""
-    if family == "vit":
-        pixels = 3 * torch.randn(2, 3, 12, 12, generator=torch.Generator().manual_seed(2))
-        return model(pixel_values=pixels, output_attentions=True).attentions
-    positions = (mask.cumsum(-1) - 1).clamp(min=0)
-    call = {} if family in ("t5", "roberta") else {"position_ids": positions}
-    return model(tokens(), attention_mask=mask, output_attentions=True, **call).attentions
 
 
 @pytest.mark.parametrize("family", ["modernbert", "mistral"])
@@ -176,7 +165,7 @@ def test_a_model_never_applied_is_left_alone_also_one_of_the_same_config(tmp_pat
 def test_applying_again_replaces_and_leaves_one_hook():
     model = saobp.apply(saobp.apply(build("bert"), "high", 1.5, learn="head"), "low", 0.3)
     fresh = saobp.apply(build("bert"), "low", 0.3)
-    assert torch.equal(run_any("bert", model), run_any("bert", fresh))
+    assert torch.equal(run(model), run(fresh))
     assert len(refined_modules(model)[0]._forward_pre_hooks) == 1
     assert not [name for name, _ in model.named_parameters() if "saobp" in name]
 
@@ -184,7 +173,7 @@ def test_applying_again_replaces_and_leaves_one_hook():
 def test_one_strength_a_head():
     model = saobp.apply(build("bert"), "high", [0.0, 0.5, 1.0, 2.0])
     with raw_attentions(model) as pairs:
-        run_any("bert", model)
+        run(model)
     raw, refined = pairs[0]
     for head, strength in enumerate((0.0, 0.5, 1.0, 2.0)):
         torch.testing.assert_close(refined[:, head], saobp.refine(raw[:, head], "high", strength), **CLOSE)
@@ -216,12 +205,12 @@ def test_cross_attention_and_the_decoder_stay_plain_also_after_loading_and_gener
 def test_learned_strengths_start_at_the_strength_and_train(learn):
     model = saobp.apply(build("bert"), "high", 0.7, learn=learn)
     fixed = saobp.apply(build("bert"), "high", 0.7)
-    torch.testing.assert_close(run_any("bert", model), run_any("bert", fixed), **CLOSE)
+    torch.testing.assert_close(run(model), run(fixed), **CLOSE)
     learned = {name: parameter for name, parameter in model.named_parameters() if "saobp" in name}
     assert [parameter.shape[0] for parameter in learned.values()] == [4 if learn == "head" else 1] * 2
     for options in ({}, {"output_attentions": True}):
         model.zero_grad()
-        run_any("bert", model, **options).square().sum().backward()
+        run(model, **options).square().sum().backward()
         assert all(parameter.grad.abs().min() > 0 for parameter in learned.values())
 
 
@@ -235,8 +224,8 @@ def test_saving_and_loading_keeps_the_refinement_and_so_does_a_copy(family, tmp_
     model.save_pretrained(tmp_path)
     loaded = type(model).from_pretrained(tmp_path)
     assert loaded.config.saobp == model.config.saobp
-    expected = run_any(family, model)
-    assert all(torch.equal(run_any(family, other), expected) for other in (loaded, copy.deepcopy(model)))
+    expected = run(model)
+    assert all(torch.equal(run(other), expected) for other in (loaded, copy.deepcopy(model)))
 
 
 def test_auto_classes_and_other_heads_load_the_refinement(tmp_path):
@@ -255,7 +244,7 @@ def test_strengths_missing_from_a_checkpoint_start_afresh(tmp_path):
     config.saobp = saobp.apply(build("bert"), "high", 0.7, learn="head").config.saobp
     loaded = hf.BertForMaskedLM.from_pretrained(tmp_path, config=config)
     expected = saobp.apply(build("bert"), "high", 0.7)
-    torch.testing.assert_close(run_any("bert", loaded), run_any("bert", expected), **CLOSE)
+    torch.testing.assert_close(run(loaded), run(expected), **CLOSE)
 
 
 FRESH = """if True:
@@ -290,29 +279,6 @@ def test_a_model_saved_or_pickled_whole_is_refined_in_a_fresh_process_that_impor
     model.save_pretrained(tmp_path)
     torch.save((tokens(), run(model, tokens())), tmp_path / "expected.pt")
     subprocess.run([sys.executable, "-c", FRESH], check=True, timeout=300, cwd=tmp_path)
-
-
-def logits_of(model, ids):
-    """Run a model, in whatever process this is."""
-    torch.set_num_threads(1)
-    with torch.no_grad():
-        return model(ids).logits.numpy()
-
-
-def together(model, rows):
-    """Run a model in a loader's worker."""
-    return torch.from_numpy(logits_of(model, torch.stack(rows)))
-
-
-@pytest.mark.slow  # the test above unpickles such models in a fresh process
-def test_a_spawned_pool_or_loader_runs_the_refined_model():
-    model = saobp.apply(build("bert"), "high", 1.5)
-    expected = run(model, tokens()).detach()
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        torch.testing.assert_close(torch.from_numpy(pool.apply(logits_of, (model, tokens()))), expected, **CLOSE)
-    options = {"num_workers": 1, "multiprocessing_context": "spawn", "collate_fn": partial(together, model)}
-    loader = torch.utils.data.DataLoader([*tokens()], 2, **options)
-    torch.testing.assert_close(next(iter(loader)), expected, **CLOSE)
 
 
 def test_a_model_of_an_unknown_factor_is_refused_when_it_is_unpickled(monkeypatch):
@@ -351,7 +317,7 @@ def test_layers_run_again_for_their_gradient_keep_their_places_and_none_is_seen_
         loss.backward()
     assert len(pairs) == 2 and [raw.shape for raw, _ in pairs] == [raw.shape for raw in before]
     seen = pairs[0][0]
-    run_any("bert", model)
+    run(model)
     assert pairs[0][0] is seen
 
 
@@ -377,11 +343,11 @@ WRONG = [
 @pytest.mark.parametrize(("options", "message"), WRONG)
 def test_wrong_options_are_refused_by_name_and_change_nothing(options, message):
     model = build("bert")
-    before = run_any("bert", model)
+    before = run(model)
     with pytest.raises(ValueError, match=message) as error:
         saobp.apply(model, **options)
     assert "\n" not in str(error.value)
-    assert torch.equal(run_any("bert", model), before) and not hasattr(model.config, "saobp")
+    assert torch.equal(run(model), before) and not hasattr(model.config, "saobp")
 
 
 def test_models_that_cannot_be_served_are_refused_by_name_when_apply_is_called():
@@ -457,7 +423,7 @@ def test_options_of_another_version_and_switching_the_attention_behind_our_back_
         hf.AutoModelForMaskedLM.from_pretrained(tmp_path)
     model.set_attn_implementation("sdpa")
     with pytest.raises(ValueError, match="attn_implementation"):
-        run_any("bert", model)
+        run(model)
 
 
 def test_arguments_that_bend_the_scores_are_refused():

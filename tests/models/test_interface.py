@@ -57,14 +57,6 @@ def test_padding_alone_takes_the_fused_operation(family, padded, monkeypatch):
     assert len(calls) == 2  # which has no weights to return
 
 
-@pytest.mark.parametrize("family", ["bert", "gpt2"])
-def test_inference_mode_changes_nothing(family):
-    model = saobp.apply(build(family), "high", 1.5)
-    expected = run(model, tokens(), padding_mask())
-    with torch.inference_mode():
-        torch.testing.assert_close(run(model, tokens(), padding_mask()), expected, **CLOSE)
-
-
 def test_a_mask_changed_in_place_is_looked_at_again():
     model = saobp.apply(build("bert"), "high", 1.5)
     mask = torch.zeros(2, 1, 9, 9)

@@ -164,10 +164,10 @@ def test_a_mask_of_keys_shows_them_to_every_query_and_a_padded_row_that_sees_all
         torch.testing.assert_close(refined[rows], oracle(raw, pairs, "high", 1.5)[rows], **CLOSE)
 
 
-@pytest.mark.parametrize(("factor", "strength"), [*REFINEMENTS, ("uniform", 1.5)])
+@pytest.mark.parametrize("factor", ["high", "uniform"])
 @pytest.mark.parametrize("family", ["bert", "modernbert", "t5"])
-def test_an_encoder_under_a_causal_mask_does_not_see_the_future(family, factor, strength):
-    model = saobp.apply(build(family), factor, strength)
+def test_an_encoder_under_a_causal_mask_does_not_see_the_future(family, factor):
+    model = saobp.apply(build(family), factor, 1.5)
     ids = tokens(2, LENGTH)
     changed = ids.clone()
     changed[:, 6] = (changed[:, 6] + 11) % 50 + 3
