@@ -10,8 +10,13 @@ LIFT = {"original": 0.0, "high": 0.12, "low": -0.12, "elemmul": 0.02}
 ITEMS = 300
 LAYERS, HEADS = 3, 2
 MEASURES = ("entropy", "gtd", "sparsity", "largest_column_share")  # of the step without training
+WORDS = ["anna", "gave", "the", "old", "book", "to", "ben", "in", "may", "."]
 DEVICE = {"name": "cpu", "threads": 1, "precision": None}
 FAILED = {"reason": "the loss is nan at step 1", "message": "the loss is nan at step 1: lower the learning rate"}
+SPLIT = {
+    "dataset": "ehovy/race", "config": "middle", "split": "validation", "rows": 300, "published_rows": 1436,
+    "complete": False, "note": "",
+}  # fmt: skip
 
 
 def record(stage, model, algorithm, seed, metrics, **parameters):
@@ -20,7 +25,7 @@ def record(stage, model, algorithm, seed, metrics, **parameters):
         "schema": 2, "stage": stage, "profile": "smoke", "name": f"{stage}-{model}-{algorithm}-{seed}",
         "parameters": {"model": model, "algorithm": algorithm, "strength": 0.2, "seed": seed, **parameters},
         "metrics": metrics,
-        "data": {"source": "synthetic", "fingerprint": "f00d", "splits": [split("ehovy/race", "middle")]},
+        "data": {"source": "synthetic", "fingerprint": "f00d", "splits": [{**SPLIT}]},
         "code": {"version": "0.1.0", "commit": "abc123"}, "packages": {"torch": "2.13.0"}, "device": DEVICE,
         "started": f"2026-01-0{1 + seed % 5}T00:00:00+00:00", "seconds": 1.0,
         "departures": [{"matter": "sequences per batch", "ours": 8, "paper": None}],
@@ -30,13 +35,6 @@ def record(stage, model, algorithm, seed, metrics, **parameters):
 def narrow(text):
     """A pipe table without the spaces that align its columns."""
     return re.sub(" +", " ", text)
-
-
-def split(dataset, config, rows=300, published_rows=1436):
-    return {
-        "dataset": dataset, "config": config, "split": "validation", "rows": rows,
-        "published_rows": published_rows, "complete": rows == published_rows, "note": "",
-    }  # fmt: skip
 
 
 def scores(task, seed, lift, items=ITEMS):
@@ -85,7 +83,12 @@ def attention(model="mini", algorithm="original", seed=42, task="race"):
         "clustering": (gtd * 0.5 + random.normal(0, 0.05, 80)).tolist(),
         "betweenness": [*(8 - 5 * gtd + random.normal(0, 0.5, 80)).tolist()[:-1], None],
     }
-    maps = [attention_map(layer, head, random) for layer in range(LAYERS) for head in range(HEADS)]
+    maps = []
+    for layer, head in np.ndindex(LAYERS, HEADS):
+        raw = random.dirichlet(np.full(len(WORDS), 0.3), size=len(WORDS))
+        both = {"raw": raw, "refined": raw**0.5 / (raw**0.5).sum(axis=1, keepdims=True)}
+        both = {side: values.round(4).tolist() for side, values in both.items()}
+        maps.append({"layer": layer, "head": head, "tokens": WORDS, **both})
     refined = matrices(algorithm, seed)
     measured = {name: refined[name] for name in ("gtd", "indirect_entropy")}
     measured |= {"clustering_barrat": graph["clustering"], "betweenness": graph["betweenness"][:-1]}
@@ -99,16 +102,6 @@ def attention(model="mini", algorithm="original", seed=42, task="race"):
         },
     }  # fmt: skip
     return record("attention", model, algorithm, seed, metrics, task=task)
-
-
-def attention_map(layer, head, random, length=10):
-    raw = random.dirichlet(np.full(length, 0.3), size=length)
-    refined = raw**0.5 / (raw**0.5).sum(axis=1, keepdims=True)
-    words = ["anna", "gave", "the", "old", "book", "to", "ben", "in", "may", "."]
-    return {
-        "layer": layer, "head": head, "tokens": words, "raw": raw.round(4).tolist(),
-        "refined": refined.round(4).tolist(),
-    }  # fmt: skip
 
 
 def pretrain(model="mini", algorithm="original", seed=42, points=12):
