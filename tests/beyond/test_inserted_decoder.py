@@ -30,7 +30,8 @@ def test_each_text_and_benchmark_has_a_record_per_strength_that_pairs_with_that_
     source = sources.resolve("synthetic")
     monkeypatch.setattr(inserted_decoder, "opened", lambda: decoder)
     monkeypatch.setattr(inserted_decoder.sources, "resolve", lambda name: source)
-    given = {"TEXT": "saobp/stories:default", "TOKENS": 128, "CONTEXT": 32, "LENGTH": 60, "ASKED": {"boolq": 4, "race": 2}}
+    given = {"TEXT": "saobp/stories:default", "TOKENS": 128, "CONTEXT": 32, "LENGTH": 60}
+    given["ASKED"] = {"boolq": 4, "race": 2}
     for name, value in given.items():
         monkeypatch.setattr(inserted_decoder, name, value)
     made = dict(inserted_decoder.records_of(PLANNED))
