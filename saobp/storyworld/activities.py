@@ -129,16 +129,6 @@ def hellaswag(random: Random, index: int) -> dict:
     endings = random.sample([steps[i] for i in range(1, len(steps)) if i != now and i not in told], 3)
     endings.insert(position, steps[now])
     so_far = " ".join(f"{who if i > told[0] else name} {steps[i]}." for i in told)
-    return {
-        "ind": 0,
-        "activity_label": title,
-        "ctx_a": so_far,
-        "ctx_b": who,
-        "ctx": f"{so_far} {who}",
-        "endings": [f"{ending}." for ending in endings],
-        "source_id": "",
-        "split": "",
-        "split_type": "indomain",
-        "label": str(position),
-        "hops": 0,
-    }
+    context = {"ctx_a": so_far, "ctx_b": who, "ctx": f"{so_far} {who}", "endings": [f"{step}." for step in endings]}
+    origin = {"source_id": "", "split": "", "split_type": "indomain"}  # for the writer to fill in
+    return {"ind": 0, "activity_label": title, **context, **origin, "label": str(position), "hops": 0}

@@ -111,19 +111,19 @@ def named(kind: str, word: str, definite: bool = False) -> str:
     return lexicon.article(word) if kind == "job" else word
 
 
-def _words(said: Step | Fact) -> dict[str, str]:
+def _words(step: Step) -> dict[str, str]:
     """Return the template's words for a kinship or a verb."""
-    word = said.word
-    if said.relation == "social":
-        return {"b": word, "t": lexicon.third(word), "p": lexicon.past(word)}
-    return {"w": word}
+    if step.relation == "social":
+        return {"b": step.word, "t": lexicon.third(step.word), "p": lexicon.past(step.word)}
+    return {"w": step.word}
 
 
 def fact_sentence(random: Random, fact: Fact, templates: tuple[str, ...]) -> str:
     """State a fact by one of some templates."""
-    kinds = RELATIONS[fact.relation]
-    fields = {"s": named(kinds[0], fact.subject), "o": named(kinds[1], fact.object)}
-    return lexicon.capitalized(random.choice(templates).format(**fields, **_words(fact)))
+    step, subject, other = fact
+    kinds = RELATIONS[step.relation]
+    fields = {"s": named(kinds[0], subject), "o": named(kinds[1], other), **_words(step)}
+    return lexicon.capitalized(random.choice(templates).format(**fields))
 
 
 def story_sentences(random: Random, puzzle: Puzzle, *, terse: bool = False) -> list[str]:
@@ -134,7 +134,7 @@ def story_sentences(random: Random, puzzle: Puzzle, *, terse: bool = False) -> l
     sentences = []
     for index, fact in enumerate(puzzle.facts()):
         decoy = len(puzzle.steps) == 1 and index == puzzle.broken
-        templates = (DECOYS if decoy else FACTS)[fact.relation]
+        templates = (DECOYS if decoy else FACTS)[fact[0].relation]
         sentences.append(fact_sentence(random, fact, templates[:1] if terse else templates))
     random.shuffle(sentences)
     return sentences

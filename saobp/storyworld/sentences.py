@@ -100,7 +100,7 @@ def mrpc(random: Random, index: int) -> dict:
 def _told(random: Random, facts: list[Fact]) -> str:
     """Say two facts in one sentence, in random order and wording."""
     facts = random.sample(facts, 2)
-    one, two = (language.fact_sentence(random, fact, language.FACTS[fact.relation]) for fact in facts)
+    one, two = (language.fact_sentence(random, fact, language.FACTS[fact[0].relation]) for fact in facts)
     if two.startswith("The "):
         two = "the " + two[4:]
     return one.rstrip(".") + random.choice((" and ", ", and ", ", while ")) + two
@@ -108,10 +108,11 @@ def _told(random: Random, facts: list[Fact]) -> str:
 
 def _other_facts(random: Random, one: Fact, two: Fact) -> list[Fact]:
     """Exchange the objects of two facts; of kinship and feelings, or turn one of them round."""
-    of_blood = one.word in WORDS["blood"]  # which fixes a gender
-    if one.relation in ("kin", "social") and random.random() < 0.5 and not of_blood:
-        return [replace(one, subject=one.object, object=one.subject), two]
-    return [replace(one, object=two.object), replace(two, object=one.object)]
+    step, subject, other = one
+    of_blood = step.word in WORDS["blood"]  # which fixes a gender
+    if step.relation in ("kin", "social") and random.random() < 0.5 and not of_blood:
+        return [(step, other, subject), two]
+    return [(step, subject, two[2]), (step, two[1], other)]
 
 
 def qqp(random: Random, index: int) -> dict:

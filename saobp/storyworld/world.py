@@ -59,16 +59,7 @@ class Step:
 
 
 STEPS = {name: Step(name.rstrip("-"), name.endswith("-")) for name in WEIGHTS}  # without their words
-
-
-@dataclass(frozen=True)
-class Fact:
-    """A stated fact: subject, relation (with its word) and object."""
-
-    relation: str
-    word: str
-    subject: str
-    object: str
+Fact = tuple[Step, str, str]  # what joins its subject and its object
 
 
 @dataclass(frozen=True)
@@ -92,17 +83,12 @@ class Puzzle:
             for chain, (start, end) in enumerate(zip(self.layers[number], self.layers[number + 1])):
                 if chain == self.broken and number == self.joint > 0:
                     start = self.stranger
-                found.append(Fact(step.relation, step.word, *((end, start) if step.inverse else (start, end))))
+                found.append((step, end, start) if step.inverse else (step, start, end))
         return found
 
 
 def draw_steps(
-    random: Random,
-    hops: int,
-    allowed: frozenset[str] = ANY,
-    *,
-    last: frozenset[str] = ANY,
-    cost: int = 99,
+    random: Random, hops: int, allowed: frozenset[str] = ANY, *, last: frozenset[str] = ANY, cost: int = 99
 ) -> tuple[Step, ...]:
     """Draw the relations of a chain, each kinship and verb with its word.
 

@@ -18,17 +18,11 @@ STORIES = 30_000
 QUESTIONS = 2_000
 NOTE = "written by the story world"
 
+_SENTENCES = (sentences.cola, sentences.sst2, sentences.mrpc, sentences.qqp, sentences.stsb)
+_GLUE = (*_SENTENCES, inference.mnli, inference.qnli, inference.rte, inference.wnli)
 # (data set, configuration) -> how to make a row: its columns in their order, without the number of GLUE's
 BENCHMARKS: dict[tuple[str, str], Callable[[Random, int], Row]] = {
-    ("nyu-mll/glue", "cola"): sentences.cola,
-    ("nyu-mll/glue", "sst2"): sentences.sst2,
-    ("nyu-mll/glue", "mrpc"): sentences.mrpc,
-    ("nyu-mll/glue", "qqp"): sentences.qqp,
-    ("nyu-mll/glue", "stsb"): sentences.stsb,
-    ("nyu-mll/glue", "mnli"): inference.mnli,
-    ("nyu-mll/glue", "qnli"): inference.qnli,
-    ("nyu-mll/glue", "rte"): inference.rte,
-    ("nyu-mll/glue", "wnli"): inference.wnli,
+    **{("nyu-mll/glue", make.__name__): make for make in _GLUE},
     ("rajpurkar/squad", "plain_text"): inference.squad,
     ("Rowan/hellaswag", "default"): activities.hellaswag,
     ("ehovy/race", "middle"): inference.race,
@@ -42,11 +36,7 @@ def write(folder: str | Path, *, seed: int = 0, stories: int = STORIES, question
 
     A validation (or test) split has a quarter of the rows of its train split. The same seed gives the same
     text on any machine. Returns the folder.
-    Raises ValueError if a size is below 8.
     """
-    for name, size in (("stories", stories), ("questions", questions)):
-        if size < 8:
-            raise ValueError(f"{name}: {size} is too few; ask for 8 or more")
     folder = Path(folder)
     manifest: dict[str, Any] = {}
     for dataset, config, split, made in _splits(seed, stories, questions):

@@ -11,13 +11,15 @@ from tokenizers.processors import TemplateProcessing
 from saobp.study.data import corpora
 from saobp.study.data.corpora import token_blocks
 from saobp.study.data.sources import DataError, FolderSource
+from saobp.study.setup import paths
 
 TEXTS = [f"story number {n} has a hat and a cat" for n in range(20)]
 MIXTURE = {"a/set": 1.0}
 
 
 @pytest.fixture
-def source(tmp_path):
+def source(tmp_path, monkeypatch):
+    monkeypatch.setattr(paths, "cache", lambda: tmp_path / "cache")
     write_split(tmp_path, "a/set", "default", "train", [{"text": t} for t in TEXTS])
     write_split(tmp_path, "a/set", "default", "validation", [{"text": "a cat number 3"}] * 9)
     return FolderSource(tmp_path)
@@ -30,67 +32,59 @@ def tokenizer():
 
 def all_ids(tokenizer, separator):
     """Tokenise the texts one after the other, by hand."""
-    ids = []
-    for text in TEXTS:
-        ids += tokenizer(text, add_special_tokens=False)["input_ids"]
-        ids.append(separator)
-    return ids
+    return [i for text in TEXTS for i in (*tokenizer(text, add_special_tokens=False)["input_ids"], separator)]
 
 
-def test_masked_blocks_are_cls_contiguous_text_sep(source, tokenizer, tmp_path):
-    blocks = token_blocks(source, MIXTURE, tokenizer, 16, cache=tmp_path)
+def test_masked_blocks_are_cls_contiguous_text_sep_and_described_for_the_record(source, tokenizer):
     expected = all_ids(tokenizer, tokenizer.sep_token_id)
-    assert len(blocks) == len(expected) // 14
-    for number in range(len(blocks)):
-        ids = blocks[number]["input_ids"]
+    tokenizer(["a hat and a cat", "a"], truncation=True, max_length=3, padding="max_length")  # leaves its mark
+    blocks = token_blocks(source, MIXTURE, tokenizer, 16)
+    assert len(blocks) == len(expected) // 14 and blocks.tokens == 16 * len(blocks)
+    for number, block in enumerate(blocks):
+        ids = block["input_ids"]
         assert (ids.shape, ids.dtype) == ((16,), torch.int64)
         body = expected[number * 14 : (number + 1) * 14]
         assert ids.tolist() == [tokenizer.cls_token_id, *body, tokenizer.sep_token_id]
-    assert blocks.tokens == 16 * len(blocks)
+    text = {"weights": {"a/set": 1.0}, "shares": {"a/set": 1.0}, "documents": 20, "paragraphs": 20, "dropped": 0}
+    assert blocks.text == text
+    found = corpora.provenance(source, blocks, token_blocks(source, MIXTURE, tokenizer, 16, split="validation"))
+    assert (found["source"], found["fingerprint"], found["text"]) == (source.name, blocks.fingerprint, text)
+    assert [(split["dataset"], split["split"]) for split in found["splits"]] == [
+        ("a/set", "train"),
+        ("a/set", "validation"),
+    ]
 
 
-def test_truncation_left_over_from_an_earlier_call_does_not_shorten_the_text(source, tokenizer, tmp_path):
-    whole = token_blocks(source, MIXTURE, tokenizer, 16, cache=tmp_path / "one")
-    tokenizer(["a hat and a cat", "a"], truncation=True, max_length=3, padding="max_length")
-    again = token_blocks(source, MIXTURE, tokenizer, 16, cache=tmp_path / "two")
-    assert [b["input_ids"].tolist() for b in whole] == [b["input_ids"].tolist() for b in again]
-
-
-def test_causal_blocks_are_contiguous_text_and_nothing_else(source, tokenizer, tmp_path):
+def test_causal_blocks_are_contiguous_text_and_nothing_else(source, tokenizer):
     tokenizer.eos_token, tokenizer.backend_tokenizer.post_processor = "[MASK]", TemplateProcessing(single="$A")
-    blocks = token_blocks(source, MIXTURE, tokenizer, 10, cache=tmp_path)
+    blocks = token_blocks(source, MIXTURE, tokenizer, 10)
     expected = all_ids(tokenizer, tokenizer.eos_token_id)
     flat = torch.cat([item["input_ids"] for item in blocks]).tolist()
     assert flat == expected[: len(expected) // 10 * 10]
 
 
-def test_a_second_call_reads_the_file_and_tokenises_nothing(source, tokenizer, tmp_path, monkeypatch):
-    first = token_blocks(source, MIXTURE, tokenizer, 16, cache=tmp_path)
+def test_a_second_call_reads_the_file_and_tokenises_nothing(source, tokenizer, monkeypatch):
+    first = token_blocks(source, MIXTURE, tokenizer, 16)
     monkeypatch.setattr(corpora, "_write", None)
-    again = token_blocks(source, MIXTURE, tokenizer, 16, cache=tmp_path)
+    again = token_blocks(source, MIXTURE, tokenizer, 16)
     assert again.fingerprint == first.fingerprint
     assert torch.equal(again[3]["input_ids"], first[3]["input_ids"])
 
 
 def test_the_fingerprint_changes_with_text_tokenizer_length_and_limit(source, tokenizer, tmp_path):
     def fingerprint(tokenizer=tokenizer, length=16, **options):
-        return token_blocks(source, MIXTURE, tokenizer, length, cache=tmp_path, **options).fingerprint
+        return token_blocks(source, MIXTURE, tokenizer, length, **options).fingerprint
 
-    found = [
-        fingerprint(),
-        fingerprint(length=17),
-        fingerprint(word_tokenizer("other")),
-        fingerprint(limit_tokens=64),
-        fingerprint(split="validation"),
-    ]
+    found = [fingerprint(), fingerprint(length=17), fingerprint(word_tokenizer("other"))]
+    found += [fingerprint(limit_tokens=64), fingerprint(split="validation")]
     write_split(tmp_path, "a/set", "default", "train", [{"text": t} for t in TEXTS[::-1]])
     found.append(fingerprint())
     assert len(set(found)) == len(found)
 
 
 @pytest.mark.parametrize("damage", ["zeros", "about cut", "a file"])
-def test_a_half_written_cache_is_seen_and_built_again(source, tokenizer, tmp_path, damage, caplog):
-    blocks = token_blocks(source, MIXTURE, tokenizer, 16, cache=tmp_path)
+def test_a_half_written_cache_is_seen_and_built_again(source, tokenizer, damage, caplog):
+    blocks = token_blocks(source, MIXTURE, tokenizer, 16)
     whole = [item["input_ids"].tolist() for item in blocks]
     file, about = blocks.folder / "tokens.bin", blocks.folder / "about.json"
     {
@@ -99,22 +93,24 @@ def test_a_half_written_cache_is_seen_and_built_again(source, tokenizer, tmp_pat
         "a file": lambda: shutil.rmtree(blocks.folder) or blocks.folder.write_text("no folder"),
     }[damage]()
     with caplog.at_level(logging.WARNING):
-        again = token_blocks(source, MIXTURE, tokenizer, 16, cache=tmp_path)
+        again = token_blocks(source, MIXTURE, tokenizer, 16)
     assert [item["input_ids"].tolist() for item in again] == whole
     assert re.search(r"is not whole \(.*\): making it again", caplog.text)
 
 
-def test_the_limit_is_the_most_that_the_blocks_hold(source, tokenizer, tmp_path):
-    blocks = token_blocks(source, MIXTURE, tokenizer, 16, cache=tmp_path, limit_tokens=70)
+def test_the_limit_is_the_most_that_the_blocks_hold(source, tokenizer):
+    blocks = token_blocks(source, MIXTURE, tokenizer, 16, limit_tokens=70)
     assert (len(blocks), blocks.tokens) == (4, 64)
     assert not any(split["complete"] for split in blocks.splits)
     assert all("cut at 70 tokens" in split["note"] for split in blocks.splits)
-    roomy = token_blocks(source, MIXTURE, tokenizer, 16, cache=tmp_path, limit_tokens=10**6)
-    assert roomy.splits == token_blocks(source, MIXTURE, tokenizer, 16, cache=tmp_path).splits
+    roomy = token_blocks(source, MIXTURE, tokenizer, 16, limit_tokens=10**6)
+    assert roomy.splits == token_blocks(source, MIXTURE, tokenizer, 16).splits
+    with pytest.raises(DataError, match="do not fill a block of 500"):
+        token_blocks(source, MIXTURE, tokenizer, 500)
 
 
-def test_a_loader_gets_the_same_blocks_one_by_one_many_at_once_and_in_a_worker(source, tokenizer, tmp_path):
-    blocks = token_blocks(source, MIXTURE, tokenizer, 16, cache=tmp_path)
+def test_a_loader_gets_the_same_blocks_one_by_one_many_at_once_and_in_a_worker(source, tokenizer):
+    blocks = token_blocks(source, MIXTURE, tokenizer, 16)
     one = torch.stack([blocks[n]["input_ids"] for n in (3, 0, -1)])
     many = torch.stack([item["input_ids"] for item in blocks.__getitems__([3, 0, len(blocks) - 1])])
     assert torch.equal(one, many)
@@ -129,26 +125,6 @@ def test_ids_above_two_bytes_survive(source, tmp_path):
     words = [f"w{n:05d}" for n in range(2**16)]
     tokenizer = word_tokenizer(" ".join(words))
     write_split(tmp_path, "a/set", "default", "train", [{"text": " ".join(words[-40:])}])
-    blocks = token_blocks(source, MIXTURE, tokenizer, 32, cache=tmp_path)
+    blocks = token_blocks(source, MIXTURE, tokenizer, 32)
     assert int(blocks[0]["input_ids"].max()) >= 2**16
     assert tokenizer.decode(blocks[0]["input_ids"][1:4]) == " ".join(words[-40:-37])
-
-
-def test_what_was_read_is_described_for_the_record(source, tokenizer, tmp_path):
-    blocks = token_blocks(source, MIXTURE, tokenizer, 16, cache=tmp_path)
-    assert blocks.text == {
-        "weights": {"a/set": 1.0}, "shares": {"a/set": 1.0}, "documents": 20, "paragraphs": 20, "dropped": 0,
-    }  # fmt: skip
-    assert blocks.splits[0]["dataset"] == "a/set"
-    found = corpora.provenance(
-        source, blocks, token_blocks(source, MIXTURE, tokenizer, 16, split="validation", cache=tmp_path)
-    )
-    assert (found["source"], found["fingerprint"]) == (source.name, blocks.fingerprint)
-    assert [split["split"] for split in found["splits"]] == ["train", "validation"]
-
-
-def test_too_little_text_for_one_block_is_said(source, tokenizer, tmp_path):
-    with pytest.raises(DataError, match="do not fill a block of 500"):
-        token_blocks(source, MIXTURE, tokenizer, 500, cache=tmp_path)
-    with pytest.raises(ValueError, match="length=2"):
-        token_blocks(source, MIXTURE, tokenizer, 2, cache=tmp_path)

@@ -82,7 +82,7 @@ def test_a_batch_is_padded_to_its_longest_and_the_padding_is_masked():
 
 def test_a_batch_of_windows_holds_only_what_a_model_takes():
     item = {"question": "what?", "context": ARTICLE, "answers": {"text": ["word3"], "answer_start": [18]}}
-    features = encode(TASKS["squad"], rows([item] * 2), TOKENIZER, 20, doc_stride=4)
+    features = encode(TASKS["squad"], rows([item] * 2), TOKENIZER, 20)
     assert {"item", "offsets"} <= set(features.column_names)
     batch = collator(TASKS["squad"], TOKENIZER)(list(features))
     assert set(batch) == {"input_ids", "token_type_ids", "attention_mask", "start_positions", "end_positions"}

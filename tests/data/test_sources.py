@@ -10,6 +10,7 @@ from small_hub import write_manifest, write_split
 from saobp import storyworld
 from saobp.study.data.sources import DataError, FolderSource, resolve
 from saobp.study.data.splits import MissingSplit
+from saobp.study.setup import paths
 
 MIRROR = os.environ.get("SAOBP_DATA") or "-"
 ROWS = [{"text": f"row {n}", "label": n} for n in range(10)]
@@ -24,14 +25,9 @@ def folder(tmp_path):
 
 
 @pytest.fixture(autouse=True)
-def no_setting(monkeypatch):
+def no_setting(tmp_path, monkeypatch):
     monkeypatch.delenv("SAOBP_DATA", raising=False)
-
-
-def test_a_split_of_several_files_is_read_in_order(folder):
-    source = FolderSource(folder)
-    assert source.load("owner/set", "default", "train")["label"][:] == list(range(10))
-    assert list(source.stream("owner/set", "default", "train")) == ROWS
+    monkeypatch.setattr(paths, "cache", lambda: tmp_path)
 
 
 LAYOUTS = {
@@ -76,34 +72,43 @@ def test_a_shard_without_a_value_takes_the_type_of_the_others_and_a_foreign_one_
         FolderSource(tmp_path).load("owner/set", None, "train")
 
 
-def test_slices_are_rows_of_the_split(folder):
+def test_a_split_is_read_in_order_and_percent_slices_that_meet_share_no_row_and_lose_none(folder):
     source = FolderSource(folder)
+    assert list(source.load("owner/set", "default", "train")) == list(source.stream("owner/set", None, "train")) == ROWS
     assert source.load("owner/set", None, "train[8:]+validation[:50%]")["label"][:] == [8, 9, 0, 1]
+    ((_, start, middle),) = source.intervals("owner/set", None, "train[:67%]")
+    assert (start, source.intervals("owner/set", None, "train[67%:]")) == (0, [("train", middle, 10)])
 
 
-def test_a_split_is_not_taken_for_one_whose_name_begins_alike(folder):
-    assert len(FolderSource(folder).load("owner/set", "default", "validation")) == 4
+@pytest.mark.parametrize("split", ["", "../train", "train[", "train[:200%]", "train[5", "a b", "train[:x]"])
+def test_what_is_no_split_is_refused_by_name(folder, split):
+    with pytest.raises(DataError, match="is no (split|slice)") as caught:
+        FolderSource(folder).intervals("owner/set", None, split)
+    assert "\n" not in str(caught.value)
 
 
-def test_completeness_comes_from_the_manifest(folder):
-    entry = {"rows": 4, "published_rows": 7, "complete": False, "note": "the first 4"}
+def test_completeness_comes_from_the_manifest_and_is_never_that_of_a_slice_or_of_what_no_manifest_knows(folder):
+    entry = {"published_rows": 7, "complete": True, "note": "the first 4"}
     write_manifest(folder, {"owner/set": {"default": {"validation": entry}}})
-    found = FolderSource(folder).completeness("owner/set", "default", "validation")
-    expected = {"dataset": "owner/set", "config": "default", "split": "validation"}
-    assert found == expected | {"rows": 4, "published_rows": 7, "complete": False, "note": "the first 4"}
 
+    def found(split):
+        of = FolderSource(folder).completeness("owner/set", "default", split)
+        assert (of["dataset"], of["config"], of["split"]) == ("owner/set", "default", split)
+        return of["rows"], of["published_rows"], of["complete"], of["note"]
 
-def test_a_split_that_no_manifest_knows_is_never_called_complete(folder):
-    found = FolderSource(folder).completeness("owner/set", "default", "train")
-    assert found["complete"] is False
-    assert "manifest.json does not know train" in found["note"]
+    assert found("validation") == (4, 7, True, "the first 4")
+    assert found("validation[:1]+validation[2:]") == (3, 7, False, "the first 4; 3 rows of validation")
+    assert found("train") == (10, None, False, "manifest.json does not know train")
+    assert found("train+validation") == (14, None, False, "manifest.json does not know train; the first 4")
 
 
 def test_invented_text_under_a_published_name_is_never_called_complete(tmp_path):
     write_split(tmp_path, "nyu-mll/glue", "rte", "train", ROWS)
-    write_manifest(tmp_path, {"nyu-mll/glue": {"rte": {"train": {"published_rows": 10, "complete": True}}}})
-    found = FolderSource(tmp_path, "synthetic", "invented").completeness("nyu-mll/glue", "rte", "train")
-    assert (found["complete"], found["note"]) == (False, "invented")
+    entry = {"published_rows": 10, "complete": True, "note": "invented"}
+    write_manifest(tmp_path, {"nyu-mll/glue": {"rte": {"train": entry}}})
+    for name, complete in (("synthetic", False), ("mirror", True)):
+        found = FolderSource(tmp_path, name).completeness("nyu-mll/glue", "rte", "train")
+        assert (found["complete"], found["note"]) == (complete, "invented")
 
 
 def test_the_fingerprint_is_of_the_content_and_not_of_the_place(folder, tmp_path_factory):
@@ -115,19 +120,16 @@ def test_the_fingerprint_is_of_the_content_and_not_of_the_place(folder, tmp_path
     assert here != FolderSource(other).fingerprint("owner/set", None, "train")
 
 
-def test_a_truncated_file_is_named_with_the_remedy(folder):
+def test_a_truncated_file_and_one_of_another_size_than_the_manifest_says_are_named_with_the_remedy(folder):
+    write_manifest(folder, {"owner/set": {"default": {"validation_matched": {"bytes": 1}}}})
+    with pytest.raises(DataError, match="validation_matched-00000.*where manifest.json says 1; copy the file again"):
+        FolderSource(folder).load("owner/set", "default", "validation_matched")
     file = folder / "owner/set/default/validation-00000-of-00001.parquet"
     file.write_bytes(file.read_bytes()[:-20])
     for read in (FolderSource(folder).load, lambda *a: list(FolderSource(folder).stream(*a))):
         with pytest.raises(DataError, match="validation-00000.*cannot be read as parquet.*copy it again") as caught:
             read("owner/set", "default", "validation")
         assert "\n" not in str(caught.value)
-
-
-def test_a_file_of_another_size_than_the_manifest_says_is_named(folder):
-    write_manifest(folder, {"owner/set": {"default": {"validation": {"bytes": 1}}}})
-    with pytest.raises(DataError, match="validation-00000.*where manifest.json says 1"):
-        FolderSource(folder).load("owner/set", "default", "validation")
 
 
 def test_what_is_missing_is_named_with_what_is_there(folder):
@@ -150,73 +152,48 @@ def test_no_identifier_or_configuration_leaves_the_folder(folder):
 
 
 def test_a_link_that_leads_outside_is_refused(folder, tmp_path_factory):
-    outside = tmp_path_factory.mktemp("outside")
-    (file,) = write_split(outside, "owner/set", "default", "train", ROWS)
+    (file,) = write_split(tmp_path_factory.mktemp("outside"), "owner/set", "default", "train", ROWS)
     (folder / "owner/set/default/secret-00000-of-00001.parquet").symlink_to(file)
-    (folder / "owner/away").symlink_to(outside / "owner/set")
-    with pytest.raises(DataError, match="leads outside"):
-        FolderSource(folder).load("owner/set", "default", "secret")
-    with pytest.raises(DataError, match="leads outside"):
-        FolderSource(folder).load("owner/away", "default", "train")
+    (folder / "owner/away").symlink_to(file.parents[1])
+    for dataset, split in (("owner/set", "secret"), ("owner/away", "train")):
+        with pytest.raises(DataError, match="leads outside"):
+            FolderSource(folder).load(dataset, "default", split)
 
 
-def test_the_setting_overrides_the_profiles_choice(folder, monkeypatch):
+def test_the_setting_overrides_the_profiles_choice_and_a_missing_folder_is_one_line(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    with pytest.raises(DataError, match="nowhere: no such data folder; set SAOBP_DATA"):
+        resolve(str(folder / "nowhere"))
     monkeypatch.setenv("SAOBP_DATA", str(folder))
     assert resolve("hub") == FolderSource(folder)
     monkeypatch.setenv("SAOBP_DATA", "hub")
     assert resolve(str(folder)).name == "hub"
 
 
-def test_a_missing_folder_is_one_line_with_the_remedy(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(DataError, match="nowhere: no such data folder; set SAOBP_DATA"):
-        resolve(str(tmp_path / "nowhere"))
+def test_the_story_world_is_written_once_whoever_asks_and_again_where_it_is_not_whole(tmp_path, monkeypatch):
+    calls = []
 
-
-def few_rows(calls):
-    """Return a stand-in for the story world's writer that notes each call."""
-
-    def write(folder):
+    def few_rows(folder):
         calls.append(folder)
         write_split(folder, "saobp/stories", "default", "train", ROWS)
-        return folder
+        if len(calls) == 1:
+            raise KeyboardInterrupt
 
-    return write
-
-
-def test_the_story_world_is_written_once_even_when_asked_for_twice_at_once(tmp_path, monkeypatch):
-    calls = []
-    monkeypatch.setattr(storyworld, "write", few_rows(calls))
-    with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(lambda _: resolve("synthetic", cache=tmp_path), range(4)))
-    assert len(calls) == 1
-    assert {f.root for f in found} == {found[0].root}
-    assert len(found[0].load("saobp/stories", None, "train")) == 10
-
-
-@pytest.mark.parametrize("damage", ["cut", "missing"])
-def test_a_damaged_story_world_is_written_again(tmp_path, monkeypatch, damage):
-    calls = []
-    monkeypatch.setattr(storyworld, "write", few_rows(calls))
-    resolve("synthetic", cache=tmp_path)
-    (file,) = tmp_path.glob("synthetic-*/**/*.parquet")
-    file.unlink() if damage == "missing" else file.write_bytes(file.read_bytes()[:50])
-    (tmp_path / f".{next(tmp_path.glob('synthetic-*/')).name}.killed").mkdir()
-    assert len(resolve("synthetic", cache=tmp_path).load("saobp/stories", None, "train")) == 10
-    assert len(calls) == 2 and not list(tmp_path.glob(".synthetic-*"))  # nor is what a killed writer left
-
-
-def test_a_story_world_cut_off_while_writing_leaves_nothing_under_its_name(tmp_path, monkeypatch):
-    def cut_off(folder):
-        (folder / "half").write_text("half")
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(storyworld, "write", cut_off)
+    monkeypatch.setattr(storyworld, "write", few_rows)
     with pytest.raises(KeyboardInterrupt):
-        resolve("synthetic", cache=tmp_path)
-    assert not [p for p in tmp_path.iterdir() if p.is_dir()]
-    monkeypatch.setattr(storyworld, "write", few_rows([]))
-    assert len(resolve("synthetic", cache=tmp_path).load("saobp/stories", None, "train")) == 10
+        resolve("synthetic")
+    assert not [p for p in tmp_path.iterdir() if p.is_dir()]  # what was cut off leaves nothing under its name
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: resolve("synthetic"), range(4)))
+    assert len(calls) == 2 and len({f.root for f in found}) == 1
+    assert len(found[0].load("saobp/stories", None, "train")) == 10
+    for damage in (lambda file: file.unlink(), lambda file: file.write_bytes(file.read_bytes()[:50])):
+        (file,) = tmp_path.glob("synthetic-*/**/*.parquet")
+        damage(file)
+        (tmp_path / f".{found[0].root.name}.killed").mkdir()
+        assert len(resolve("synthetic").load("saobp/stories", None, "train")) == 10
+        assert not list(tmp_path.glob(".synthetic-*"))  # nor is what a killed writer left
+    assert len(calls) == 4
 
 
 @pytest.mark.skipif(not Path(MIRROR).is_dir(), reason="SAOBP_DATA names no folder")

@@ -20,9 +20,9 @@ def question(answer="Ben", context=CONTEXT, asked=QUESTION):
     return {"question": asked, "context": context, "answers": {"text": [answer], "answer_start": [start]}}
 
 
-def windows(*items, length=20, doc_stride=5):
+def windows(*items, length=20):
     rows = datasets.Dataset.from_list(list(items))
-    return rows, encode(TASKS["squad"], rows, TOKENIZER, length, doc_stride=doc_stride)
+    return rows, encode(TASKS["squad"], rows, TOKENIZER, length)
 
 
 def sure(features, width):
@@ -82,20 +82,15 @@ def test_windows_overlap_and_leave_no_context_token_out():
     seen = [{tuple(span) for span in row["offsets"] if span[0] >= 0} for row in features]
     whole = TOKENIZER(CONTEXT, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
     assert set.union(*seen) == set(whole)
-    assert [len(a & b) for a, b in zip(seen, seen[1:])] == [5] * (len(seen) - 1)
+    assert [len(a & b) for a, b in zip(seen, seen[1:])] == [6] * (len(seen) - 1)
     assert all(len(row["input_ids"]) <= 20 for row in features)
 
 
 def test_a_window_without_the_answer_is_unanswerable():
     _, features = windows(question("red kite"))
     assert (features[0]["start_positions"], features[0]["end_positions"]) == (0, 0)
-    texts = [
-        CONTEXT[row["offsets"][row["start_positions"]][0] : row["offsets"][row["end_positions"]][1]]
-        for row in features
-        if row["start_positions"]
-    ]
-    assert texts
-    assert set(texts) == {"red kite"}
+    held = [(row["offsets"], row["start_positions"], row["end_positions"]) for row in features]
+    assert {CONTEXT[spans[first][0] : spans[last][1]] for spans, first, last in held if first} == {"red kite"}
 
 
 def test_half_an_answer_in_a_window_is_no_answer():
@@ -204,12 +199,12 @@ def test_a_window_whose_likely_starts_lie_behind_its_likely_ends_still_answers()
 
 
 def test_a_long_question_loses_its_end_and_never_the_context():
-    _, features = windows(question(asked="who " * 60), length=24, doc_stride=2)
+    _, features = windows(question(asked="who " * 60), length=24)
     text = TOKENIZER.decode(features[0]["input_ids"])
     assert text.count("who") == 12
     assert "ada lives" in text
 
 
-def test_a_stride_that_would_not_advance_is_refused():
-    with pytest.raises(ValueError, match="doc_stride=12 must be under the 12 tokens"):
-        windows(question(), length=20, doc_stride=12)
+def test_a_length_that_leaves_no_room_for_a_context_is_refused():
+    with pytest.raises(ValueError, match="length=12 leaves 4 tokens for a context, of which 4 overlap"):
+        windows(question(), length=12)

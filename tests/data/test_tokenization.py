@@ -1,6 +1,7 @@
 import json
 import os
 import resource
+import shutil
 from pathlib import Path
 
 import pytest
@@ -8,27 +9,28 @@ from small_hub import write_split
 
 from saobp.study.data.sources import DataError, FolderSource
 from saobp.study.data.tokenizers import make_tokenizer, tokenizer_fingerprint
-from saobp.study.setup.paths import CacheError
+from saobp.study.setup import paths
 
 MIRROR = Path(os.environ.get("SAOBP_DATA") or "-")
-MIXTURE = {"a/set": 1.0}
 TEXTS = [
     f"The keeper of the {c} lighthouse reread {n} unreadable letters, thinking." for n, c in enumerate("abcde" * 6)
 ]
 
 
 @pytest.fixture
-def source(tmp_path):
-    write_split(tmp_path, "a/set", "default", "train", [{"text": t} for t in TEXTS])
-    return FolderSource(tmp_path)
+def train(tmp_path, monkeypatch):
+    """Return what trains a tokenizer on the texts."""
+    monkeypatch.setattr(paths, "cache", lambda: tmp_path / "cache")
+    write_split(tmp_path, "a/set", "default", "train", [{"text": text} for text in TEXTS])
+    return lambda kind, vocabulary: make_tokenizer(kind, FolderSource(tmp_path), {"a/set": 1.0}, vocabulary)
 
 
-def train(source, kind, vocabulary, cache):
-    return make_tokenizer(kind, source, vocabulary=vocabulary, mixture=MIXTURE, cache=cache)
+def published(kind, root):
+    return make_tokenizer(kind, FolderSource(root), {}, None)
 
 
-def test_wordpiece_is_an_uncased_encoders_tokenizer(source, tmp_path):
-    tokenizer = train(source, "wordpiece", 150, tmp_path)
+def test_wordpiece_is_an_uncased_encoders_tokenizer(train):
+    tokenizer = train("wordpiece", 150)
     assert len(tokenizer) <= 150
     assert tokenizer.convert_ids_to_tokens(range(5)) == ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     pair = tokenizer("The LETTERS,", "thinking")
@@ -37,8 +39,8 @@ def test_wordpiece_is_an_uncased_encoders_tokenizer(source, tmp_path):
     assert tokenizer.unk_token_id not in tokenizer(TEXTS[7])["input_ids"]
 
 
-def test_bpe_is_a_decoders_tokenizer_that_loses_nothing(source, tmp_path):
-    tokenizer = train(source, "bpe", 300, tmp_path)
+def test_bpe_is_a_decoders_tokenizer_that_loses_nothing(train):
+    tokenizer = train("bpe", 300)
     text = "The  keeper's\n\tlétters 木 [x]"
     assert tokenizer.decode(tokenizer(text)["input_ids"], clean_up_tokenization_spaces=False) == text
     assert tokenizer.num_special_tokens_to_add() == 0
@@ -47,31 +49,30 @@ def test_bpe_is_a_decoders_tokenizer_that_loses_nothing(source, tmp_path):
 
 
 @pytest.mark.parametrize(("kind", "vocabulary"), [("wordpiece", 130), ("bpe", 330)])
-def test_training_anew_gives_the_same_tokenizer(source, tmp_path, kind, vocabulary):
-    found = {tokenizer_fingerprint(train(source, kind, vocabulary, tmp_path / str(n))) for n in range(3)}
-    assert len(found) == 1
+def test_training_anew_gives_the_same_tokenizer_and_another_text_or_size_another(tmp_path, train, kind, vocabulary):
+    found = []
+    for _ in range(3):
+        found.append(tokenizer_fingerprint(train(kind, vocabulary)))
+        shutil.rmtree(paths.cache())
+    assert len(set(found)) == 1
+    assert found[0] != tokenizer_fingerprint(train(kind, vocabulary - 10))
+    write_split(tmp_path, "a/set", "default", "train", [{"text": f"Another story. {text}"} for text in TEXTS])
+    assert found[0] != tokenizer_fingerprint(train(kind, vocabulary))
 
 
-def test_a_full_disk_while_a_tokenizer_is_kept_is_one_line(source, tmp_path):
+def test_a_full_disk_while_a_tokenizer_is_kept_is_one_line(train):
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))  # the system's own refusal, as on a full disk
     try:
-        with pytest.raises(CacheError, match="cannot be written .*free space or rights there"):
-            train(source, "wordpiece", 150, tmp_path)
+        with pytest.raises(paths.CacheError, match="cannot be written .*free space or rights there"):
+            train("wordpiece", 150)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert not [path for path in tmp_path.glob("*tokenizer*") if path.is_dir()]
+    assert not [path for path in paths.cache().glob("*tokenizer*") if path.is_dir()]
 
 
-def test_another_text_or_size_trains_another_tokenizer(source, tmp_path):
-    first = tokenizer_fingerprint(train(source, "wordpiece", 150, tmp_path))
-    assert first != tokenizer_fingerprint(train(source, "wordpiece", 120, tmp_path))
-    write_split(tmp_path, "a/set", "default", "train", [{"text": f"Another story. {t}"} for t in TEXTS])
-    assert first != tokenizer_fingerprint(train(source, "wordpiece", 150, tmp_path))
-
-
-def test_the_fingerprint_does_not_hear_of_truncation_and_padding(source, tmp_path):
-    tokenizer = train(source, "wordpiece", 150, tmp_path)
+def test_the_fingerprint_does_not_hear_of_truncation_and_padding(train):
+    tokenizer = train("wordpiece", 150)
     before = tokenizer_fingerprint(tokenizer)
     tokenizer(["a b c", "a"], truncation=True, max_length=4, padding=True)
     assert tokenizer_fingerprint(tokenizer) == before
@@ -80,9 +81,10 @@ def test_the_fingerprint_does_not_hear_of_truncation_and_padding(source, tmp_pat
 def test_bert_is_read_from_a_mirrors_vocabulary(tmp_path):
     folder = tmp_path / "google-bert/bert-base-uncased"
     folder.mkdir(parents=True)
+    with pytest.raises(DataError, match="vocab.txt: no such file; copy it there from the hub's google-bert"):
+        published("bert", tmp_path)
     (folder / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "light", "##house"]))
-    tokenizer = make_tokenizer("bert", FolderSource(tmp_path))
-    assert tokenizer("LightHouse keeper")["input_ids"] == [2, 5, 6, 1, 3]
+    assert published("bert", tmp_path)("LightHouse keeper")["input_ids"] == [2, 5, 6, 1, 3]
 
 
 def test_gpt2_is_read_from_a_mirrors_files_and_can_pad(tmp_path):
@@ -90,27 +92,18 @@ def test_gpt2_is_read_from_a_mirrors_files_and_can_pad(tmp_path):
     folder.mkdir(parents=True)
     (folder / "vocab.json").write_text(json.dumps({"a": 0, "b": 1, "ab": 2, "<|endoftext|>": 3}))
     (folder / "merges.txt").write_text("#version: 0.2\na b\n")
-    tokenizer = make_tokenizer("gpt2", FolderSource(tmp_path))
+    tokenizer = published("gpt2", tmp_path)
     assert tokenizer("abb")["input_ids"] == [2, 1]
     assert tokenizer.pad_token_id == tokenizer.eos_token_id == 3
 
 
-def test_a_mirror_without_the_vocabulary_says_which_file_is_missing(tmp_path):
-    (tmp_path / "google-bert/bert-base-uncased").mkdir(parents=True)
-    with pytest.raises(DataError, match="vocab.txt: no such file; copy it there from the hub's google-bert"):
-        make_tokenizer("bert", FolderSource(tmp_path))
+@pytest.mark.parametrize(("kind", "vocabulary"), [("bpe", 200), ("wordpiece", 8)])
+def test_a_vocabulary_that_cannot_hold_the_letters_is_named(train, kind, vocabulary):
+    with pytest.raises(ValueError, match=f"vocabulary={vocabulary} must hold"):
+        train(kind, vocabulary)
 
 
-@pytest.mark.parametrize(("kind", "vocabulary", "wrong"), [
-    ("bart", 100, "kind="), ("bpe", None, "vocabulary"), ("bpe", 200, "vocabulary=200"), ("wordpiece", 8, "must hold"),
-])  # fmt: skip
-def test_wrong_arguments_are_named(source, tmp_path, kind, vocabulary, wrong):
-    with pytest.raises(ValueError, match=wrong):
-        train(source, kind, vocabulary, tmp_path)
-
-
-@pytest.mark.skipif(not Path(os.environ.get("SAOBP_DATA") or "-").is_dir(), reason="SAOBP_DATA names no folder")
+@pytest.mark.skipif(not MIRROR.is_dir(), reason="SAOBP_DATA names no folder")
 def test_a_mirrors_tokenizers_are_the_published_ones():
-    mirror = FolderSource(MIRROR)
-    assert make_tokenizer("bert", mirror)("Hello, world!")["input_ids"] == [101, 7592, 1010, 2088, 999, 102]
-    assert make_tokenizer("gpt2", mirror)("Hello, world!")["input_ids"] == [15496, 11, 995, 0]
+    assert published("bert", MIRROR)("Hello, world!")["input_ids"] == [101, 7592, 1010, 2088, 999, 102]
+    assert published("gpt2", MIRROR)("Hello, world!")["input_ids"] == [15496, 11, 995, 0]

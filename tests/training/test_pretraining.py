@@ -12,7 +12,8 @@ from filelock import FileLock
 from safetensors.torch import load_file
 from small_hub import write_split
 
-from saobp.study.data import sources, splits
+from saobp.storyworld.writer import NOTE
+from saobp.study.data import sources
 from saobp.study.setup import paths
 from saobp.study.setup.studies import load_study
 from saobp.study.training import checkpoints, pretraining
@@ -64,7 +65,7 @@ def test_wikitext_is_measured_where_the_source_has_it_and_its_text_is_the_one_na
     monkeypatch.setattr(pretraining, "WIKITEXT_TOKENS", 2_048)
     network = pretraining.untrained(study, "mini-quarter", "high", 0, tokenizer)
     invented = pretraining.on_wikitext(study, "mini-quarter", network, tokenizer, story_world)["wikitext"]
-    assert invented["note"].startswith(splits.INVENTED)
+    assert invented["note"].startswith(NOTE)
     lines = [{"text": f" line {n} tells of the baker and of the smith and of a cat . \n"} for n in range(300)]
     write_split(tmp_path / "hub", pretraining.WIKITEXT, "wikitext-103-v1", "validation", lines)
     monkeypatch.setenv("SAOBP_DATA", str(tmp_path / "hub"))

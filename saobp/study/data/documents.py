@@ -9,12 +9,11 @@ import hashlib
 import itertools
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from saobp.study.data.sources import DataError, Source
-from saobp.study.data.splits import MissingSplit, completeness
+from saobp.study.data.splits import DataError, MissingSplit, Source
 from saobp.study.setup.schema import Split, Text
 
 RULE = (
@@ -37,48 +36,45 @@ class Mixture:
     counts: Counter = field(default_factory=Counter)  # documents, paragraphs, dropped, and characters by set
 
     def __post_init__(self) -> None:
-        """Check the weights and find which data sets have the split."""
-        if not self.weights or not all(weight > 0 for weight in self.weights.values()):
-            raise ValueError(f"mixture={dict(self.weights)} must give at least one data set a weight above 0")
-        held_out = self.split == "validation"
-        self.parts = [name for name in self.weights if not held_out or self._has(name, self.split)]
+        """Find the data sets that have the split, and those whose validation text must not occur in train."""
+        validated = [name for name in self.weights if self._has_validation(name)]
+        self.parts, self.held_out = (list(self.weights), validated) if self.split == "train" else (validated, [])
         if not self.parts:
             raise DataError(f"no data set of {', '.join(self.weights)} has a split '{self.split}'; add one that has")
 
     def __iter__(self) -> Iterator[Document]:
         """Yield documents; only train is deduplicated, held-out text stays as published."""
         self.counts.clear()
-        held_out = (d for name in self._held_out() for d in _documents(self.source, name, "validation"))
-        seen = {key for document in held_out for p in document if (key := _key(p)) is not None}
+        held_out = (d for name in self.held_out for d in _documents(self.source, name, "validation"))
+        seen = {_key(paragraph) for document in held_out for paragraph in document}
         return interleave({name: self._read(name, seen) for name in self.parts}, self.weights)
 
     def completeness(self) -> list[Split]:
         """Return what each data set's split is and lacks; those without the split say so."""
         found = [self.source.completeness(*_place(name), self.split) for name in self.parts]
-        lacking = [_place(name) for name in self.weights if name not in self.parts]
-        said = ["has no such split"]
-        return found + [completeness((*place, self.split), [], [None], False, said) for place in lacking]
+        for dataset, config in (_place(name) for name in self.weights if name not in self.parts):
+            none = {"rows": 0, "published_rows": None, "complete": False, "note": "has no such split"}
+            found.append({"dataset": dataset, "config": config, "split": self.split, **none})
+        return found
 
     def identity(self) -> list[Any]:
         """Return what changes when the text does: fingerprints, weights and rules."""
         parts = [[name, self.weights[name], self.source.fingerprint(*_place(name), self.split)] for name in self.parts]
-        held_out = [self.source.fingerprint(*_place(name), "validation") for name in self._held_out()]
+        held_out = [self.source.fingerprint(*_place(name), "validation") for name in self.held_out]
         return [RULE, "dropped before they are weighed", parts, held_out]
 
     def mixed(self) -> Text:
         """Return what was read and dropped so far: weights, shares of the characters read, documents, paragraphs."""
-        characters = sum(self.counts[name] for name in self.parts)
-        shares = {name: self.counts[name] / max(1, characters) for name in self.parts}
-        counts = {name: self.counts[name] for name in ("documents", "paragraphs", "dropped")}
-        return {"weights": {name: float(self.weights[name]) for name in self.parts}, "shares": shares, **counts}
+        characters = max(1, sum(self.counts[name] for name in self.parts))
+        return {
+            "weights": {name: float(self.weights[name]) for name in self.parts},
+            "shares": {name: self.counts[name] / characters for name in self.parts},
+            **{name: self.counts[name] for name in ("documents", "paragraphs", "dropped")},
+        }
 
-    def _held_out(self) -> list[str]:
-        """Return the data sets whose validation text must not occur in train."""
-        return [n for n in self.parts if self.split == "train" and self._has(n, "validation")]
-
-    def _has(self, name: str, split: str) -> bool:
+    def _has_validation(self, name: str) -> bool:
         try:
-            return bool(self.source.intervals(*_place(name), split))
+            return bool(self.source.intervals(*_place(name), "validation"))
         except MissingSplit:
             return False
 
@@ -106,7 +102,7 @@ def interleave(streams: Mapping[str, Iterator[Document]], weights: Mapping[str, 
     """
     written = dict.fromkeys(streams, 0.0)
     while written:
-        name = min(written, key=lambda n: written[n])
+        name = min(written, key=written.__getitem__)
         document = next(streams[name], None)
         if document is None:
             del written[name]
@@ -130,29 +126,25 @@ def _place(name: str) -> tuple[str, str | None]:
 
 def _documents(source: Source, name: str, split: str) -> Iterator[Document]:
     """Yield the documents of one data set, each a list of its paragraphs."""
-    dataset, config = _place(name)
-    rows = source.stream(dataset, config, split)
-    for _, group in itertools.groupby(_labelled(dataset, split, rows), key=lambda pair: pair[0]):
-        lines = (line.strip() for _, text in group for line in text.splitlines())
+    for _, rows in itertools.groupby(_labelled(source, name, split), key=lambda pair: pair[0]):
+        lines = (line.strip() for _, text in rows for line in text.splitlines())
         if paragraphs := [line for line in lines if line]:
             yield paragraphs
 
 
-def _labelled(dataset: str, split: str, rows: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Any, str]]:
+def _labelled(source: Source, name: str, split: str) -> Iterator[tuple[Any, str]]:
     """Pair each row's text with what it shares with the rows of the same document.
 
     WikiText has a line a row and a title line ` = Title = `, a section's with two marks on each side; a column `book`
     names a book; any other row is a document.
     """
-    article = 0
-    for number, row in enumerate(rows):
-        if not isinstance(row.get("text"), str):
+    article, (dataset, config) = 0, _place(name)
+    for number, row in enumerate(source.stream(dataset, config, split)):
+        text = row.get("text")
+        if not isinstance(text, str):
             raise DataError(f"{dataset} {split}: row {number} has no text; a corpus needs a column 'text'")
-        text = row["text"]
         if dataset.endswith("/wikitext"):
             article += re.fullmatch(r"= [^=](.*[^=])? =", text.strip()) is not None
             yield article, re.sub(r" @([-,.])@ ", r"\1", text)  # a mark inside a word: `1 @,@ 000`
-        elif dataset in SENTENCE_ROWS:
-            yield number // 1000, text
         else:
-            yield row.get("book", number), text
+            yield number // 1000 if dataset in SENTENCE_ROWS else row.get("book", number), text

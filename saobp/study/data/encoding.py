@@ -12,27 +12,19 @@ from saobp.study.setup.tasks_and_metrics import TaskSpec
 BLANK = "_"  # RACE's cloze questions leave a blank for the option
 
 
-def encode(
-    spec: TaskSpec,
-    rows: datasets.Dataset,
-    tokenizer: PreTrainedTokenizerBase,
-    length: int,
-    *,
-    doc_stride: int | None = None,
-) -> datasets.Dataset:
+def encode(spec: TaskSpec, rows: datasets.Dataset, tokenizer: PreTrainedTokenizerBase, length: int) -> datasets.Dataset:
     """Return features of at most `length` tokens, unpadded, with `labels` (a span: start and end positions).
 
     One text or a pair loses tokens from its longer text. A choice is a list of options, each with the article
     cut to make room: question and option stay whole. A span gives one or more windows an item, which overlap
-    by `doc_stride` tokens (default: a third of the length, 128 at most) and keep `item` and `offsets`.
+    by a third of the length, 128 tokens at most, and keep `item` and `offsets`.
     Raises ValueError if `length` cannot hold a question with its option.
     """
-    options = {"doc_stride": doc_stride} if spec.kind == "span" else {}
     return rows.map(
         {"choice": _choices, "span": squad.windows}.get(spec.kind, _texts),
         batched=True,
         with_indices=spec.kind == "span",
-        fn_kwargs={"spec": spec, "tokenizer": tokenizer, "length": length, **options},
+        fn_kwargs={"spec": spec, "tokenizer": tokenizer, "length": length},
         remove_columns=rows.column_names,
         keep_in_memory=True,
         load_from_cache_file=False,

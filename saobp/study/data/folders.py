@@ -3,7 +3,8 @@
 import hashlib
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -11,11 +12,11 @@ from typing import Any
 
 import datasets
 import pyarrow as pa
+import pyarrow.dataset
 import pyarrow.parquet as pq
 from pydantic import TypeAdapter, ValidationError
 
-from saobp.study.data import splits
-from saobp.study.data.splits import REMEDY, DataError, MissingSplit, Source, first_line
+from saobp.study.data.splits import REMEDY, DataError, MissingSplit, Source, base_splits, first_line
 from saobp.study.setup import paths
 from saobp.study.setup.tasks_and_metrics import PUBLISHED_ROWS
 
@@ -33,39 +34,23 @@ class FolderSource(Source):
 
     root: Path
     name: str = "mirror"
-    substitute: str = ""  # said of every split that would otherwise pass for the published one
 
     def load(self, dataset: str, config: str | None, split: str) -> datasets.Dataset:
-        pieces = []
-        for base, start, stop in self.intervals(dataset, config, split):
-            files = self._parquet(dataset, config, base)
-            shards = [_read(lambda f: pq.ParquetFile(f).read(), file) for file in files]
-            plain = [pa.schema([field.with_type(_simple(field.type)) for field in shard.schema]) for shard in shards]
-            shards = [shard.cast(schema) for shard, schema in zip(shards, plain)]
-            pieces.append(_joined(shards, f"{dataset} {config or ''} {base}").slice(start, stop - start))
-        digest = hashlib.sha256(f"{self.fingerprint(dataset, config, split)}{split}".encode()).hexdigest()
-        return datasets.Dataset(_joined(pieces, f"{dataset} {split}"), fingerprint=digest[:16])
+        with _reading(f"{dataset} {split}"):
+            pieces = [
+                self._scan(dataset, config, base).to_table().slice(start, stop - start)
+                for base, start, stop in self.intervals(dataset, config, split)
+            ]
+            rows = pa.concat_tables(pieces, promote_options="permissive")
+        return datasets.Dataset(rows, fingerprint=self.fingerprint(dataset, config, split))
 
     def stream(self, dataset: str, config: str | None, split: str) -> Iterator[dict[str, Any]]:
-        for file in self._parquet(dataset, config, split):
-            batches = _read(pq.ParquetFile, file).iter_batches(batch_size=1024)
-            while (batch := _read(lambda _, b=batches: next(b, None), file)) is not None:
+        with _reading(f"{dataset} {split}"):
+            for batch in self._scan(dataset, config, split).to_batches(batch_size=1024):
                 yield from batch.to_pylist()
 
-    def completeness(self, dataset: str, config: str | None, split: str) -> dict[str, Any]:
-        pieces = self.intervals(dataset, config, split)
-        known = self.manifest.get(dataset, {}).get(self._config(dataset, config), {})
-        entries = [known.get(base, {}) for base, _, _ in pieces]
-        published = PUBLISHED_ROWS.get((dataset, config), {})
-        counts = [e.get("published_rows", published.get(b)) for e, (b, _, _) in zip(entries, pieces)]
-        posing = bool(self.substitute and published)  # under a published name, but not the published text
-        whole = all(e.get("complete", False) for e in entries) and not posing
-        notes = [e.get("note") or self.substitute for e in entries]
-        notes += [f"manifest.json does not know {b}" for e, (b, _, _) in zip(entries, pieces) if not e]
-        return splits.completeness((dataset, config, split), pieces, counts, whole, notes)
-
     def fingerprint(self, dataset: str, config: str | None, split: str) -> str:
-        files = [file for base in splits.base_splits(split) for file in self._parquet(dataset, config, base)]
+        files = [file for base in base_splits(split) for file in self._parquet(dataset, config, base)]
         return hashlib.sha256(b"".join(bytes.fromhex(paths.digest(file)) for file in files)).hexdigest()[:16]
 
     def files(self, repository: str, *names: str) -> Path:
@@ -74,6 +59,18 @@ class FolderSource(Source):
             if not self._inside(folder / name).is_file():
                 raise DataError(f"{folder / name}: no such file; copy it there from the hub's {repository}")
         return folder
+
+    def known(self, dataset: str, config: str | None, split: str) -> dict[str, Any]:
+        rows = self._scan(dataset, config, split).count_rows()
+        entry = self._entry(dataset, self._config(dataset, config), split)
+        published = PUBLISHED_ROWS.get((dataset, config), {})
+        posing = self.name == "synthetic" and bool(published)  # under a published name, but not the published text
+        return {
+            "rows": rows,
+            "published_rows": entry.get("published_rows", published.get(split)),
+            "complete": entry.get("complete", False) and not posing,
+            "notes": [entry.get("note") if entry else f"manifest.json does not know {split}"],
+        }
 
     @cached_property
     def manifest(self) -> dict[str, Any]:
@@ -85,12 +82,25 @@ class FolderSource(Source):
             form = "JSON of data set -> config -> split -> what is known of it"
             raise DataError(f"{file}: is not {form} ({first_line(error)}); copy it again") from None
 
+    def _entry(self, dataset: str, config: str, split: str) -> dict[str, Any]:
+        return self.manifest.get(dataset, {}).get(config, {}).get(split, {})
+
+    def _scan(self, dataset: str, config: str | None, split: str) -> pyarrow.dataset.Dataset:
+        """Return a split's files as one table on disk; a column has one type, whoever wrote which of them."""
+        files, schemas = self._parquet(dataset, config, split), []
+        for file in files:
+            with _reading(file):
+                schemas.append(pa.schema([field.with_type(_simple(field.type)) for field in pq.read_schema(file)]))
+        with _reading(f"{dataset} {config or ''} {split}", "its files do not fit together", "copy them again"):
+            schema = pa.unify_schemas(schemas, promote_options="permissive")
+        return pyarrow.dataset.dataset(files, schema, format="parquet")
+
     def _parquet(self, dataset: str, config: str | None, split: str) -> list[Path]:
         """Return the files of one split, whole ones inside the folder, or say which splits there are."""
-        folder = self._folder(dataset) / self._config(dataset, config)
+        config = self._config(dataset, config)
+        folder = self._folder(dataset) / config
         files = _by_split(folder)
-        here = files.get(split, [])
-        if not here:
+        if not (here := files.get(split)):
             found = ", ".join(sorted(files)) or "none"
             raise MissingSplit(f"{folder}: no split {split!r} (found: {found}); name one of these")
         # as many as their names tell: `-of-00003`, or numbers from 0000 on
@@ -98,13 +108,10 @@ class FolderSource(Source):
         if len(here) != (count := int(told[1]) if told else int(last) + 1 if last.isdecimal() else len(here)):
             raise DataError(f"{folder}: {len(here)} of the {count} files of split {split!r}; copy the others")
         size = sum(self._inside(f).stat().st_size for f in here)
-        stated = self.manifest.get(dataset, {}).get(folder.name, {}).get(split, {}).get("bytes", size)
+        stated = self._entry(dataset, config, split).get("bytes", size)
         if stated != size:
             raise DataError(f"{here[0]}: {size} bytes where manifest.json says {stated}; copy the file again")
         return here
-
-    def _rows(self, dataset: str, config: str | None, split: str) -> int:
-        return sum(_read(pq.read_metadata, f).num_rows for f in self._parquet(dataset, config, split))
 
     def _config(self, dataset: str, config: str | None) -> str:
         """Return the folder of a configuration, "" for the data set's own; without a name the only one there is."""
@@ -112,11 +119,11 @@ class FolderSource(Source):
         found = sorted(p.name for p in folder.iterdir() if p.is_dir() and _by_split(p))
         own = [""] if any(folder.glob("*.parquet")) else []
         usual = ["default", *own, "data", *(found if config is None and len(found) == 1 else [])]
-        chosen = next((c for c in (usual if config in (None, "default") else [config]) if c in [*found, *own]), None)
-        if chosen is None:
-            listed = ", ".join(found) or "none"
-            raise DataError(f"{folder}: no configuration {config!r} (found: {listed}); choose one of these")
-        return chosen
+        for chosen in usual if config in (None, "default") else [config]:
+            if chosen in [*found, *own]:
+                return chosen
+        listed = ", ".join(found) or "none"
+        raise DataError(f"{folder}: no configuration {config!r} (found: {listed}); choose one of these")
 
     def _folder(self, dataset: str) -> Path:
         """Return the folder of a data set or tokenizer, or say that it is not here."""
@@ -145,16 +152,8 @@ def _by_split(folder: Path) -> dict[str, list[Path]]:
     return nested | named
 
 
-def _joined(tables: list[pa.Table], place: str) -> pa.Table:
-    """Put shards, or slices, behind each other; a column that one of them holds no value of takes the others' type."""
-    try:
-        return pa.concat_tables(tables, promote_options="permissive")
-    except pa.ArrowException as error:
-        raise DataError(f"{place}: its files do not fit together ({first_line(error)}); copy them again") from None
-
-
 def _simple(kind: pa.DataType) -> pa.DataType:
-    """Return a type without dictionaries and large or fixed-size forms: one for a column, whoever wrote it."""
+    """Return a type without dictionaries and large or fixed-size forms."""
     if pa.types.is_dictionary(kind):
         return _simple(kind.value_type)
     if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
@@ -166,8 +165,9 @@ def _simple(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def _read(reader: Callable[[Path], Any], file: Path) -> Any:
+@contextmanager
+def _reading(place: Any, flaw: str = "cannot be read as parquet", remedy: str = "copy it again") -> Iterator[None]:
     try:
-        return reader(file)
+        yield
     except (pa.ArrowException, OSError) as error:
-        raise DataError(f"{file}: cannot be read as parquet ({first_line(error)}); copy it again") from None
+        raise DataError(f"{place}: {flaw} ({first_line(error)}); {remedy}") from None

@@ -21,23 +21,22 @@ NOWHERE = [-1, -1]  # the offset of a token outside the context
 
 
 def windows(
-    batch: Mapping[str, list], indices: Sequence[int], spec: Any, tokenizer: Any, length: int, doc_stride: int | None
+    batch: Mapping[str, list], indices: Sequence[int], spec: Any, tokenizer: Any, length: int
 ) -> dict[str, list]:
-    """Cut every context into overlapping windows behind its question.
+    """Cut every context into overlapping windows behind its question, which loses its end where it is long.
 
     A window that does not hold the first gold answer whole is unanswerable: both positions are 0, [CLS].
     Raises ValueError if `length` leaves no room for a context.
     """
-    question, context = spec.texts
-    questions = _shortened(batch[question], tokenizer, min(QUESTION_TOKENS, length // 2))
-    overlap = min(128, length // 3) if doc_stride is None else doc_stride
-    longest = max(map(len, tokenizer(questions, add_special_tokens=False)["input_ids"]))
-    room = length - longest - tokenizer.num_special_tokens_to_add(pair=True)
-    if not 0 <= overlap < room:
-        raise ValueError(f"doc_stride={overlap} must be under the {room} tokens that length={length} leaves")
+    asked, texts = [text.strip() for text in batch[spec.texts[0]]], list(batch[spec.texts[1]])
+    most, overlap = min(QUESTION_TOKENS, length // 2), min(128, length // 3)
+    tokens = tokenizer(asked, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
+    asked = [text if len(spans) <= most else text[: spans[most - 1][1]] for text, spans in zip(asked, tokens)]
+    room = length - min(most, max(map(len, tokens))) - tokenizer.num_special_tokens_to_add(pair=True)
+    if overlap >= room:
+        raise ValueError(f"length={length} leaves {room} tokens for a context, of which {overlap} overlap: give more")
     options = {"return_overflowing_tokens": True, "return_offsets_mapping": True}
-    texts = list(batch[context])
-    encoded = tokenizer(questions, texts, truncation="only_second", max_length=length, stride=overlap, **options)
+    encoded = tokenizer(asked, texts, truncation="only_second", max_length=length, stride=overlap, **options)
     items = encoded.pop("overflow_to_sample_mapping")
     offsets = [
         [list(span) if part == 1 else NOWHERE for span, part in zip(spans, encoded.sequence_ids(window))]
@@ -45,7 +44,7 @@ def windows(
     ]
     whole = defaultdict(list)
     for spans, item in zip(offsets, items):
-        whole[item].append(spans)
+        whole[item] += spans
     answers = [
         _on_tokens(located(text, gold["text"][0], gold["answer_start"][0]), whole[item])
         for item, (text, gold) in enumerate(zip(texts, batch[spec.gold]))
@@ -55,11 +54,19 @@ def windows(
     return {**encoded, **positions, "item": [indices[item] for item in items], "offsets": offsets}
 
 
-def _shortened(questions: Sequence[str], tokenizer: Any, most: int) -> list[str]:
-    """Cut questions after their first `most` tokens."""
-    stripped = [question.strip() for question in questions]
-    spans = tokenizer(stripped, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
-    return [q if len(span) <= most else q[: span[most - 1][1]] for q, span in zip(stripped, spans)]
+def _on_tokens(answer: tuple[int, int] | None, offsets: Sequence[Sequence[int]]) -> tuple[int, int] | None:
+    """Widen an answer to whole tokens of its context, or return None if no token has any of it."""
+    begin, end = answer or NOWHERE
+    touched = [span for span in offsets if span[0] < end and span[1] > begin]
+    return (min(a for a, _ in touched), max(b for _, b in touched)) if touched else None
+
+
+def gold_positions(offsets: Sequence[Sequence[int]], answer: tuple[int, int] | None) -> tuple[int, int]:
+    """Return the first and last token of an answer of whole tokens, or (0, 0) if the window does not hold it."""
+    begin, end = answer or (None, None)
+    first = [t for t, span in enumerate(offsets) if span[0] == begin]
+    last = [t for t, span in enumerate(offsets) if span[1] == end]
+    return (first[0], last[-1]) if first and last else (0, 0)
 
 
 def located(context: str, text: str, start: int) -> tuple[int, int] | None:
@@ -93,21 +100,6 @@ def _folded(text: str) -> tuple[str, list[int]]:
         elif unicodedata.category(character) not in ("Cc", "Cf"):
             kept += [(part, place) for part in unicodedata.normalize("NFD", character)]
     return "".join(character for character, _ in kept), [place for _, place in kept]
-
-
-def _on_tokens(answer: tuple[int, int] | None, offsets: Sequence[Sequence[Sequence[int]]]) -> tuple[int, int] | None:
-    """Widen an answer to whole tokens of its context's windows, or return None if no token has any of it."""
-    begin, end = answer or NOWHERE
-    touched = [span for spans in offsets for span in spans if span[0] < end and span[1] > begin]
-    return (min(a for a, _ in touched), max(b for _, b in touched)) if touched else None
-
-
-def gold_positions(offsets: Sequence[Sequence[int]], answer: tuple[int, int] | None) -> tuple[int, int]:
-    """Return the first and last token of an answer of whole tokens, or (0, 0) if the window does not hold it."""
-    begin, end = answer or (None, None)
-    first = [t for t, span in enumerate(offsets) if span[0] == begin]
-    last = [t for t, span in enumerate(offsets) if span[1] == end]
-    return (first[0], last[-1]) if first and last else (0, 0)
 
 
 def best_answers(

@@ -10,10 +10,10 @@ import datasets
 import numpy as np
 from sklearn.model_selection import GroupShuffleSplit
 
-from saobp.study.data.sources import DataError, Source
-from saobp.study.data.splits import overlap
+from saobp.study.data.splits import DataError, Source
 from saobp.study.data.squad import located
 from saobp.study.setup.labels import counted
+from saobp.study.setup.schema import Split
 from saobp.study.setup.tasks_and_metrics import TASKS, TaskSpec
 
 UNPLACED = 0.01  # share of a split's answers that may not occur in their contexts: more are another data set's
@@ -32,7 +32,7 @@ class Task:
     train: datasets.Dataset
     development: datasets.Dataset
     evaluation: datasets.Dataset
-    splits: list[dict[str, Any]]  # what each split is and lacks, for the record and the caption
+    splits: list[Split]  # what each split is and lacks, for the record and the caption
 
 
 def load_task(
@@ -45,61 +45,53 @@ def load_task(
 
     Splits may be slices (`validation[:80%]`); a limit draws that many rows, train's limit with its development slice,
     the same for every run. Every substitution and limit is noted in `splits`.
-    Raises DataError if the name or a split is unknown, if a row lacks a text or its answer, if train has fewer than
+    Raises DataError if a split is unknown, if a row lacks a text or its answer, if train has fewer than
     two rows or evaluation none, or if the two share rows.
     """
-    spec = _with_splits(name, train_split, evaluation_split)
-    pieces = [source.intervals(spec.dataset, spec.config, s) for s in (spec.train_split, spec.evaluation_split)]
-    if overlap(*pieces):
-        shared = f"'{spec.train_split}' and '{spec.evaluation_split}'"
-        raise DataError(f"{name}: the splits {shared} share rows; slice them apart")
+    usual = TASKS[name]
+    splits = (train_split or usual.train_split, evaluation_split or usual.evaluation_split)
+    spec = replace(usual, train_split=splits[0], evaluation_split=splits[1])
+    one, other = (source.intervals(spec.dataset, spec.config, split) for split in splits)
+    if any(a[0] == b[0] and a[1] < b[2] and b[1] < a[2] for a in one for b in other):
+        raise DataError(f"{name}: the splits '{splits[0]}' and '{splits[1]}' share rows; slice them apart")
     train, of_train = _part(source, spec, "train", limit_train, least=2)
-    seen = set(train[spec.passage][:]) if spec.passage else set()
-    evaluation, of_evaluation = _part(source, spec, "evaluation", limit_evaluation, seen=seen)
-    kept, aside = _set_aside(spec, train)
+    passages = train[spec.passage][:] if spec.passage else []
+    evaluation, of_evaluation = _part(source, spec, "evaluation", limit_evaluation, seen=set(passages))
+    kept, aside = _set_aside(len(train), passages)
     return Task(spec, train.select(kept), train.select(aside), evaluation, [of_train, of_evaluation])
 
 
-def _set_aside(spec: TaskSpec, train: datasets.Dataset) -> tuple[np.ndarray, np.ndarray]:
+def _set_aside(count: int, passages: list[str]) -> tuple[np.ndarray, np.ndarray]:
     """Draw the rows that are trained on and those that choose the epoch; a passage is in one of the two."""
-    order = np.random.default_rng(0).permutation(len(train))
-    rows = min(1000, max(1, len(train) // 10))
-    passages = train[spec.passage][:] if spec.passage else []
+    order = np.random.default_rng(0).permutation(count)
+    rows = min(1000, max(1, count // 10))
     if len(set(passages)) < 2:
         return order[rows:], order[:rows]
-    draw = GroupShuffleSplit(1, test_size=rows / len(train), random_state=0)
+    draw = GroupShuffleSplit(1, test_size=rows / count, random_state=0)
     kept, aside = next(draw.split(order, groups=np.asarray(passages)[order]))
     return order[kept], order[aside]
 
 
 def load_reported(
     name: str, source: Source, *, split: str | None = None, limit: int | None = None
-) -> tuple[TaskSpec, datasets.Dataset, dict[str, Any]]:
+) -> tuple[TaskSpec, datasets.Dataset, Split]:
     """Load the reported rows of a benchmark alone, as `load_task` does: all that a model which is not trained needs.
 
     Returns the benchmark, its rows, and what their split is and lacks.
-    Raises DataError if the name or the split is unknown, if it has no rows, or if one lacks a text or its answer.
+    Raises DataError if the split is unknown, if it has no rows, or if one lacks a text or its answer.
     """
-    spec = _with_splits(name, None, split)
+    spec = replace(TASKS[name], evaluation_split=split or TASKS[name].evaluation_split)
     return spec, *_part(source, spec, "evaluation", limit)
-
-
-def _with_splits(name: str, train: str | None, evaluation: str | None) -> TaskSpec:
-    """Return a benchmark that reads these splits, its usual ones where none is given."""
-    if name not in TASKS:
-        raise DataError(f"no task is called '{name}': choose from {', '.join(TASKS)}")
-    usual = TASKS[name]
-    return replace(usual, train_split=train or usual.train_split, evaluation_split=evaluation or usual.evaluation_split)
 
 
 def _part(
     source: Source, spec: TaskSpec, role: str, limit: int | None, *, least: int = 1, seen: Collection[str] = ()
-) -> tuple[datasets.Dataset, dict[str, Any]]:
+) -> tuple[datasets.Dataset, Split]:
     """Return the rows of a role's split, or a draw of them in their own order, and what the split is and lacks."""
     split, usual = (getattr(each, f"{role}_split") for each in (spec, TASKS[spec.name]))
     rows = _answered(spec, source.load(spec.dataset, spec.config, split), split)
     if min(len(rows), len(rows) if limit is None else limit) < least:
-        said = f"{counted(len(rows), 'row')}" + ("" if limit is None else f", of which {limit} may be drawn")
+        said = counted(len(rows), "row") + ("" if limit is None else f", of which {limit} may be drawn")
         raise DataError(f"{spec.dataset} {spec.config} {split}: {said}; give at least {least}")
     if limit is not None and limit < len(rows):
         rows = rows.select(np.sort(np.random.default_rng(0).choice(len(rows), limit, replace=False)))
@@ -108,7 +100,7 @@ def _part(
     notes += [f"stands in for the {usual} split"] if split != usual else []
     notes += [f"{len(rows)} rows drawn"] if len(rows) < found["rows"] else []
     complete = found["complete"] and len(notes) == 1
-    lost = sum(_unplaced(spec, rows)) if spec.kind == "span" else 0
+    lost = len(_unplaced(spec, rows)) if spec.kind == "span" else 0
     notes += [f"{counted(lost, 'answer')} not in the context"] if lost else []
     known = sum(passage in seen for passage in rows[spec.passage][:]) if seen else 0
     notes += [f"{counted(known, 'row')} about a passage of train"] if known else []
@@ -136,10 +128,9 @@ def _answered(spec: TaskSpec, rows: datasets.Dataset, split: str) -> datasets.Da
     if spec.kind != "span":
         named = _named(spec, rows, place)
         labels = [_number(spec, named.get(value, value)) for value in rows[spec.gold][:]]
-        kept = rows.remove_columns("label") if "label" in rows.column_names else rows
-        return kept.add_column("label", labels)
-    lost = [row for row, gone in enumerate(_unplaced(spec, rows)) if gone]
-    if len(lost) > UNPLACED * len(rows):
+        others = [column for column in rows.column_names if column != "label"]
+        return rows.select_columns(others).add_column("label", labels)
+    if len(lost := _unplaced(spec, rows)) > UNPLACED * len(rows):
         said = f"the answers of {len(lost)} of {len(rows)} rows do not occur in their contexts"
         raise DataError(f"{place}, row {lost[0]}, column '{spec.gold}': {said}; copy the data again")
     return rows
@@ -155,10 +146,10 @@ def _checks(spec: TaskSpec, rows: datasets.Dataset) -> Iterator[tuple[str, Calla
     if "hops" in rows.column_names:
         yield "hops", lambda hops: isinstance(hops, int), f"not a count{MEND}"
     if spec.kind == "span":
-        places = lambda each: each.get("answer_start") or ()  # noqa: E731
         yield gold, lambda each: isinstance(each, dict) and _are_texts(each.get("text")), NO_ANSWER
         yield gold, lambda each: all(map(str.strip, each["text"])), NO_ANSWER
-        yield gold, lambda each: len(places(each)) == len(each["text"]), f"not one answer_start per text{MEND}"
+        places = f"not one answer_start per text{MEND}"
+        yield gold, lambda each: len(each.get("answer_start") or ()) == len(each["text"]), places
     else:
         known = f"one of {', '.join(spec.labels)}" if spec.labels else "a similarity from 0 to 5"
         yield gold, lambda value: value not in (None, "", -1) and value == value, NO_ANSWER
@@ -170,12 +161,11 @@ def _named(spec: TaskSpec, rows: datasets.Dataset, place: str) -> dict[int, str]
     names = getattr(rows.features[spec.gold], "names", None)
     if names is None or names == [str(number) for number in range(len(spec.labels))]:
         return {}
-    plain = [re.sub(r"[\s-]+", "_", name.strip().lower()) for name in names]
     own = {label.lower(): label for label in spec.labels}
     if "different" in own:
         own |= {f"not_{label}": "different" for label in spec.labels[1:]}
-    found = [own.get(name) for name in plain]
-    if None in found or sorted(found) != sorted(spec.labels):
+    found = [own.get(re.sub(r"[\s-]+", "_", name.strip().lower()), "") for name in names]
+    if sorted(found) != sorted(spec.labels):
         said = f"classes {', '.join(names)} are not {', '.join(spec.labels)}; name them so"
         raise DataError(f"{place}, column '{spec.gold}': {said}")
     return dict(enumerate(found))
@@ -194,7 +184,7 @@ def _number(spec: TaskSpec, value: Any) -> int | float | None:
     return int(value) if value in range(len(spec.labels)) else None
 
 
-def _unplaced(spec: TaskSpec, rows: datasets.Dataset) -> list[bool]:
-    """Say of each row whether its first answer is nowhere in its context."""
-    pairs = zip(rows[spec.texts[1]][:], rows[spec.gold][:])
-    return [located(context, gold["text"][0], gold["answer_start"][0]) is None for context, gold in pairs]
+def _unplaced(spec: TaskSpec, rows: datasets.Dataset) -> list[int]:
+    """Return the rows whose first answer is nowhere in their context."""
+    pairs = enumerate(zip(rows[spec.texts[1]][:], rows[spec.gold][:]))
+    return [row for row, (text, gold) in pairs if not located(text, gold["text"][0], gold["answer_start"][0])]

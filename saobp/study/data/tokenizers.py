@@ -12,11 +12,13 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 from transformers import BertTokenizer, GPT2Tokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from saobp.study.data.documents import Mixture
-from saobp.study.data.sources import DataError, Source
-from saobp.study.data.splits import first_line
+from saobp.study.data.splits import DataError, Source, first_line
 from saobp.study.setup import paths
 
-TOKENIZERS = ("bert", "gpt2", "wordpiece", "bpe")
+PUBLISHED = {
+    "bert": (BertTokenizer, "google-bert/bert-base-uncased", "vocab.txt"),
+    "gpt2": (GPT2Tokenizer, "openai-community/gpt2", "vocab.json", "merges.txt"),
+}
 SPECIAL = {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "unk", "cls", "sep", "mask")}
 END = "<|endoftext|>"
 LONGEST_ALPHABET = 1000  # characters; rarer ones become [UNK], as in BERT's own vocabulary
@@ -24,27 +26,18 @@ TRAINING_DOCUMENTS = 200_000  # enough for stable merges; a corpus of the hub ha
 
 
 def make_tokenizer(
-    kind: str,
-    source: Source,
-    *,
-    vocabulary: int | None = None,
-    mixture: Mapping[str, float] | None = None,
-    cache: Path | None = None,
+    kind: str, source: Source, mixture: Mapping[str, float], vocabulary: int | None
 ) -> PreTrainedTokenizerBase:
     """Return BERT's ("bert") or GPT-2's ("gpt2") own tokenizer, or train one on a mixture's train text.
 
     "wordpiece" is lower-cased and puts [CLS] and [SEP] around a text, for encoders; "bpe" works on bytes and
     adds nothing, for decoders, and has <|endoftext|>. A trained one has at most `vocabulary` entries, comes
-    out the same on every machine, and is kept in `cache` (the build's by default).
-    Raises ValueError for an unknown kind, a missing `vocabulary` or a cache that cannot be written, DataError where
-    files are missing.
+    out the same on every machine, and is kept in the build's cache.
+    Raises ValueError for a `vocabulary` that cannot hold the letters, CacheError for a cache that cannot be written,
+    DataError where files are missing.
     """
-    if kind not in TOKENIZERS:
-        raise ValueError(f"kind='{kind}' must be one of {', '.join(TOKENIZERS)}")
-    if kind in ("bert", "gpt2"):
+    if kind in PUBLISHED:
         return _published(kind, source)
-    if vocabulary is None or not mixture:
-        raise ValueError(f"vocabulary and mixture must be given to train a '{kind}' tokenizer")
     text = Mixture(source, mixture)
     parts = json.dumps([kind, vocabulary, TRAINING_DOCUMENTS, text.identity()])
     name = f"tokenizer-{kind}-{vocabulary}-{hashlib.sha256(parts.encode()).hexdigest()[:12]}"
@@ -57,7 +50,7 @@ def make_tokenizer(
         except Exception as error:  # tokenizers raises bare Exception for a full disk
             raise OSError(first_line(error)) from None
 
-    return PreTrainedTokenizerFast.from_pretrained(paths.made((cache or paths.cache()) / name, train))
+    return PreTrainedTokenizerFast.from_pretrained(paths.made(paths.cache() / name, train))
 
 
 def tokenizer_fingerprint(tokenizer: PreTrainedTokenizerBase) -> str:
@@ -70,17 +63,15 @@ def tokenizer_fingerprint(tokenizer: PreTrainedTokenizerBase) -> str:
 
 def _published(kind: str, source: Source) -> PreTrainedTokenizerBase:
     """Load a published tokenizer from the hub or from its files in a mirror."""
+    maker, repository, *names = PUBLISHED[kind]
+    files = source.files(repository, *names)
     try:
-        if kind == "bert":
-            return BertTokenizer.from_pretrained(source.files("google-bert/bert-base-uncased", "vocab.txt"))
-        files = source.files("openai-community/gpt2", "vocab.json", "merges.txt")
-        tokenizer = GPT2Tokenizer.from_pretrained(files)
-    except DataError:
-        raise
+        tokenizer = maker.from_pretrained(files)
     except (OSError, ValueError) as error:
         reason = first_line(error)
         raise DataError(f"the '{kind}' tokenizer cannot be read ({reason}); connect, or train one") from None
-    tokenizer.pad_token = tokenizer.eos_token  # GPT-2 has none; its mask hides the padding
+    if kind == "gpt2":
+        tokenizer.pad_token = tokenizer.eos_token  # it has none; its mask hides the padding
     return tokenizer
 
 
