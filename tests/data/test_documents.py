@@ -16,11 +16,8 @@ def mixture(root, name="a/set", split="train", **rows):
     return Mixture(FolderSource(root), {name: 1.0}, split)
 
 
-def test_a_row_is_a_document_and_its_lines_are_paragraphs(tmp_path):
+def test_a_row_or_the_rows_of_a_book_are_a_document_and_its_lines_are_paragraphs(tmp_path):
     assert list(mixture(tmp_path, train=["one\n\n two ", "three", " \n "])) == [["one", "two"], ["three"]]
-
-
-def test_rows_of_one_book_are_one_document(tmp_path):
     rows = [{"text": t, "book": b} for t, b in [("one", "x"), ("two", "x"), ("three", "y")]]
     assert list(mixture(tmp_path, train=rows)) == [["one", "two"], ["three"]]
 

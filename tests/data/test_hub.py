@@ -7,45 +7,35 @@ from saobp.study.data.sources import HubSource
 from saobp.study.data.splits import DataError, MissingSplit
 
 
-class Builder:
-    """Stands in for datasets' builder: what the hub says of a data set without its rows."""
-
-    def __init__(self, hash_="abc", **rows):
-        self.hash = hash_
-        found = {split: SimpleNamespace(num_examples=count) for split, count in rows.items()}
-        self.info = SimpleNamespace(splits=found)
+def builder(hash_="abc", **rows):
+    """Stand in for datasets' builder: what the hub says of a data set without its rows."""
+    splits = {split: SimpleNamespace(num_examples=count) for split, count in rows.items()}
+    return lambda *_, **__: SimpleNamespace(hash=hash_, info=SimpleNamespace(splits=splits))
 
 
 @pytest.fixture
 def hub(monkeypatch):
-    """The hub with RTE on it, and a list of what was asked of it."""
+    """The hub with RTE on it, and a list of the rows that were asked of it."""
     asked = []
-
-    def builder(dataset, config, **options):
-        asked.append((dataset, config, options))
-        return Builder(train=2490, validation=270)
 
     def load(dataset, config, **options):
         asked.append((dataset, config, options))
         rows = [{"text": f"row {n}"} for n in range(3)]
         return iter(rows) if options.get("streaming") else datasets.Dataset.from_list(rows)
 
-    monkeypatch.setattr(datasets, "load_dataset_builder", builder)
+    monkeypatch.setattr(datasets, "load_dataset_builder", builder(train=2490, validation=270))
     monkeypatch.setattr(datasets, "load_dataset", load)
     return asked
 
 
-def test_a_split_is_asked_for_by_the_hubs_own_names(hub):
+def test_a_split_is_asked_for_by_the_hubs_own_names_and_a_corpus_streamed_unless_offline(hub, monkeypatch):
     assert len(HubSource().load("nyu-mll/glue", "rte", "train[:3]")) == 3
     assert hub == [("nyu-mll/glue", "rte", {"split": "train[:3]"})]
-
-
-def test_a_corpus_is_streamed_unless_offline(hub, monkeypatch):
     monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
     assert [row["text"] for row in HubSource().stream("a/b", None, "train")][-1] == "row 2"
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     assert len(list(HubSource().stream("a/b", None, "train"))) == 3
-    assert [options["streaming"] for _, _, options in hub] == [True, False]
+    assert [options["streaming"] for _, _, options in hub[1:]] == [True, False]
 
 
 def test_completeness_is_measured_against_the_published_counts(hub):
@@ -53,15 +43,12 @@ def test_completeness_is_measured_against_the_published_counts(hub):
     short = HubSource().completeness("nyu-mll/glue", "rte", "validation")
     assert short["complete"] is False
     assert "270 rows, 277 were published" in short["note"]
-
-
-def test_a_missing_split_names_those_that_exist(hub):
     with pytest.raises(MissingSplit, match=r"nyu-mll/glue rte: no split 'test' \(found: train, validation\)"):
         HubSource().intervals("nyu-mll/glue", "rte", "test")
 
 
 def test_without_counts_on_the_hub_no_text_is_fetched_to_know_which_splits_there_are(hub, monkeypatch):
-    monkeypatch.setattr(datasets, "load_dataset_builder", lambda *_, **__: Builder())
+    monkeypatch.setattr(datasets, "load_dataset_builder", builder())
     monkeypatch.setattr(datasets, "get_dataset_split_names", lambda *_, **__: ["train"])
     whole = HubSource().completeness("bookcorpus/bookcorpus", None, "train")
     assert whole["rows"] == whole["published_rows"] > 10**7 and not whole["complete"]  # assumed, and said to be
@@ -70,6 +57,7 @@ def test_without_counts_on_the_hub_no_text_is_fetched_to_know_which_splits_there
     with pytest.raises(MissingSplit, match=r"no split 'validation' \(found: train\)"):
         HubSource().intervals("bookcorpus/bookcorpus", None, "validation")
     assert hub == []
+    assert HubSource().intervals("my/own", None, "train[1:]") == [("train", 1, 3)] and len(hub) == 1  # counted then
 
 
 @pytest.mark.parametrize("error", [ConnectionError("Server Disconnected"), FileNotFoundError("x"), TimeoutError()])
@@ -86,7 +74,7 @@ def test_a_hub_that_breaks_off_is_not_taken_for_a_full_disk(error, monkeypatch):
 def test_the_fingerprint_follows_the_hubs_revision(hub, monkeypatch):
     before = HubSource().fingerprint("a/b", None, "train")
     assert before == HubSource().fingerprint("a/b", None, "train")
-    monkeypatch.setattr(datasets, "load_dataset_builder", lambda *_, **__: Builder("def", train=1))
+    monkeypatch.setattr(datasets, "load_dataset_builder", builder("def", train=1))
     assert before != HubSource().fingerprint("a/b", None, "train")
 
 

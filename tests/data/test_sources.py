@@ -1,6 +1,4 @@
-import os
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,7 +10,6 @@ from saobp.study.data.sources import DataError, FolderSource, resolve
 from saobp.study.data.splits import MissingSplit
 from saobp.study.setup import paths
 
-MIRROR = os.environ.get("SAOBP_DATA") or "-"
 ROWS = [{"text": f"row {n}", "label": n} for n in range(10)]
 
 
@@ -194,16 +191,6 @@ def test_the_story_world_is_written_once_whoever_asks_and_again_where_it_is_not_
         assert len(resolve("synthetic").load("saobp/stories", None, "train")) == 10
         assert not list(tmp_path.glob(".synthetic-*"))  # nor is what a killed writer left
     assert len(calls) == 4
-
-
-@pytest.mark.skipif(not Path(MIRROR).is_dir(), reason="SAOBP_DATA names no folder")
-def test_a_local_mirror_holds_what_its_manifest_says():
-    source = FolderSource(Path(MIRROR))
-    for dataset, configs in source.manifest.items():
-        for config, found in configs.items():
-            for split, entry in found.items():
-                assert source.completeness(dataset, config, split)["rows"] == entry["rows"]
-                assert source.completeness(dataset, config, split)["complete"] is entry["complete"]
 
 
 @pytest.mark.parametrize("text", ['{"owner/set": ', "[1]", '{"a/b": 3}', '{"a/b": {"c": ["train"]}}', '"x"'])

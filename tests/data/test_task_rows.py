@@ -201,11 +201,10 @@ def test_every_benchmark_of_the_story_world_has_what_its_columns_must_hold(name)
 
 
 @pytest.mark.skipif(not MIRROR.is_dir(), reason="SAOBP_DATA names no folder")
-@pytest.mark.parametrize(("name", "rows"), [("cola", 1043), ("mrpc", 408), ("rte", 277), ("sst2", 872), ("wnli", 71)])
-def test_a_mirrors_whole_sets_are_reported_whole(name, rows):
-    task = load_task(name, FolderSource(MIRROR))
-    assert len(task.evaluation) == rows
-    assert task.splits[1]["complete"] is True
+def test_a_mirrors_whole_sets_are_reported_whole():
+    for name, rows in (("cola", 1043), ("mrpc", 408), ("rte", 277), ("sst2", 872), ("wnli", 71)):
+        task = load_task(name, FolderSource(MIRROR))
+        assert len(task.evaluation) == rows and task.splits[1]["complete"] is True
 
 
 @pytest.mark.parametrize(

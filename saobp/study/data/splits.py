@@ -68,10 +68,11 @@ class Source(Protocol):
 
     def completeness(self, dataset: str, config: str | None, split: str) -> Split:
         """Say how much of the published split a split holds; a slice is never complete."""
-        known = {base: self.known(dataset, config, base) for base in base_splits(split)}  # two slices count it once
+        bases = base_splits(split)
+        known = {base: self.known(dataset, config, base) for base in bases}  # two slices of a split count it once
         due = [each["published_rows"] for each in known.values()]
         notes = [note for each in known.values() for note in each["notes"]]
-        rows = sum(each["rows"] for each in known.values())
+        rows = sum(known[base]["rows"] for base in bases)
         if sliced := "[" in split:
             rows = sum(stop - start for _, start, stop in self.intervals(dataset, config, split))
             notes.append(f"{rows} rows of {' and '.join(known)}")
