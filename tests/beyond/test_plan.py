@@ -78,10 +78,11 @@ def test_known_hops_take_seeds_and_stories_that_no_earlier_run_had():
 
 def test_records_are_made_once_and_one_that_another_process_makes_is_left_to_it(tmp_path):
     made = []
-    records = [(tmp_path / f"{n}.json", lambda _, folder, n=n: made.append(n)) for n in range(3)]
-    (tmp_path / "1.json").write_text("{}")
-    plan.share(records, tmp_path / "work")
-    assert made == [0, 2]
+    records = [(f"{n}", lambda _, folder, n=n: made.append((n, folder.name))) for n in range(3)]
+    (tmp_path / "records").mkdir()
+    (tmp_path / "records" / "1.json").write_text("{}")
+    plan.share(records, tmp_path / "records")
+    assert made == [(0, "0"), (2, "2")]
 
 
 def test_the_batches_of_every_arm_come_in_the_same_order():

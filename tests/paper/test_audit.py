@@ -26,10 +26,6 @@ def test_label_counts_add_up_to_the_items_of_their_split():
         assert sum(counts) == arithmetic.ITEMS[task], task
 
 
-def test_the_error_of_a_difference_of_two_accuracies():
-    assert arithmetic.error_of_difference(60, 50, 400) == pytest.approx(3.5, rel=0.02)
-
-
 def test_the_bound_for_one_comparison_is_the_usual_one():
     assert arithmetic.bound_for(1) == pytest.approx(1.96, abs=1e-3)
     assert arithmetic.bound_for(30) > 3

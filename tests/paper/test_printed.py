@@ -42,7 +42,7 @@ def test_gains_are_in_their_own_standard_errors(paper):
     assert len(cells) == 30
     qqp = cells.loc[("Mini", "QQP")]
     assert qqp["gain"] == 4.48 and qqp["z"] == pytest.approx(qqp["gain"] / qqp["error"])
-    assert qqp["z"] == pytest.approx((82.79 - 78.31) / arithmetic.error_of_difference(82.79, 78.31, 40430))
+    assert qqp["error"] == pytest.approx(((82.79 * 17.21 + 78.31 * 21.69) / 40430) ** 0.5)
 
 
 def test_a_guess_among_four_is_no_error_from_chance(paper):

@@ -50,11 +50,3 @@ def test_a_cell_the_paper_does_not_print_is_none_and_empty(paper):
 def test_a_wrong_question_names_what_is_wrong(paper, number, keys, message):
     with pytest.raises(ValueError, match=message):
         paper.cell(number, **keys)
-
-
-def test_a_missing_file_or_column_is_named(tmp_path):
-    with pytest.raises(ValueError, match="table1.csv: not found"):
-        numbers.load(tmp_path)
-    (tmp_path / "table1.csv").write_text("model,value\nMini,1\n")
-    with pytest.raises(ValueError, match="table1.csv: no column 'algorithm'"):
-        numbers.load(tmp_path)

@@ -14,7 +14,7 @@ from scipy import stats
 from saobp.study import statistics, verdicts
 from saobp.study.paper import numbers
 from saobp.study.statistics import seeds
-from saobp.study.verdicts import attention, claims_and_measurements, outcomes, registry
+from saobp.study.verdicts import attention, claims_and_measurements, outcomes
 
 FEW, MANY = 150, 3000
 DRAWS = [pytest.param(FEW, id="few"), pytest.param(MANY, id="many", marks=pytest.mark.nightly)]
@@ -230,6 +230,6 @@ def test_perplexities_are_compared_on_the_log_scale(draws):
             for name, factor in (("high", 0.9), ("entropy_reg", 1.0))
             for seed, perplexity in enumerate(factor * np.exp(levels + random.normal(0, 0.02, 3)))
         ]  # fmt: skip
-        (row,) = registry.measurements(claim, verdicts.Studies({"narrow": runs}, paper))
+        (row,) = outcomes.measurements(claim, verdicts.Studies({"narrow": runs}, paper))
         inside += row.low <= log(0.9) <= row.high
     assert 0.95 - slack(draws) < inside / draws < 0.95 + slack(draws)

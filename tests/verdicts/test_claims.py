@@ -16,7 +16,7 @@ from saobp.study.publication import cli
 from saobp.study.setup import paths, tracked
 from saobp.study.statistics import Error, Estimate, mean_interval
 from saobp.study.tables import render
-from saobp.study.verdicts import claims_and_measurements, outcomes, planned, registry
+from saobp.study.verdicts import claims_and_measurements, outcomes, planned
 from saobp.study.verdicts.outcomes import CONTRADICTED, IMPRECISE, NO_EFFECT, NOT_RUN, SUPPORTED
 
 GAIN = claims_and_measurements.Claim(
@@ -142,7 +142,7 @@ def test_a_margin_that_the_plan_does_not_have_is_refused(tmp_path):
 ])  # fmt: skip
 def test_a_measurement_that_there_is_not_or_takes_no_such_argument_is_refused(measure, said):
     with pytest.raises(ValueError, match=said):
-        registry.measure(GAIN.model_copy(update={"measure": measure}))
+        outcomes.measurements(GAIN.model_copy(update={"measure": measure}), None)
 
 
 def test_the_multi_hop_gain_is_that_of_the_answers_themselves(studies, decided):
@@ -233,11 +233,12 @@ def test_the_correlation_over_runs_takes_the_repeated_losses(studies, again):
     assert len(found.records) == 2 * len(names) == 36
 
 
-def first_decided(claim, part, law):
+def first_decided(claim, part):
     """The first number of rounds at which the test itself decides, one by one."""
     for n in range(part.n + 1, 1000):
         error = Error(((part.error.size * (part.n / n) ** 0.5, n - 1),))
-        if outcomes.of_part(claim, replace(part, interval=law(part.estimate, error))) != IMPRECISE:
+        other = claims_and_measurements.measured("", "", Estimate.of(part.estimate, error, n))
+        if outcomes.of_part(claim, other) != IMPRECISE:
             return n
     return np.nan
 
@@ -246,7 +247,7 @@ def first_decided(claim, part, law):
 def test_the_rounds_that_decide_a_cost_are_counted_from_the_margin(value, error):
     part = claims_and_measurements.measured("", "", Estimate(value, 0, 0, 9, error=Error(((error, 8),))))
     assert outcomes.of_part(WITHIN, part) == IMPRECISE
-    assert outcomes.seeds_to_decide(WITHIN, part) == first_decided(WITHIN, part, claims_and_measurements.ends)
+    assert outcomes.seeds_to_decide(WITHIN, part) == first_decided(WITHIN, part)
 
 
 def test_an_outcome_is_marked_where_it_was_named_late_or_matters_little(decided):
@@ -257,7 +258,7 @@ def test_an_outcome_is_marked_where_it_was_named_late_or_matters_little(decided)
     assert set(endings) == {"†", "§"}  # the plan names the loss at the last step; one size decides story text
     assert [name for name, cell in cells.items() if "§" in cell] == ["clustering-barrat", "gtd-bad-range"]
     assert not {"†", "‡"} & set(cells["gtd-perplexity"] + cells["sparsity-share"])
-    assert len(verdicts.table.CAPTION.split()) < 60
+    assert len(render.captions()["claims"]["all"].split()) < 60
 
 
 def test_without_an_algorithm_or_a_size_a_number_is_shown_and_is_that_of_the_others(studies, decided):
@@ -294,8 +295,8 @@ def test_one_seed_borrows_a_spread_or_has_no_interval():
     one = [run for run in runs if run["parameters"]["seed"] == 1]
     both = verdicts.Studies({"a": runs, "b": one}, numbers.load())
     alone, claim = verdicts.Studies({"b": one}, numbers.load()), verdicts.claims()["sparsity-share"]
-    (lent,) = [part for part in registry.measurements(claim, both) if part.study == "b"]
-    (open_,) = registry.measurements(claim, alone)
+    (lent,) = [part for part in outcomes.measurements(claim, both) if part.study == "b"]
+    (open_,) = outcomes.measurements(claim, alone)
     assert np.isfinite([lent.low, lent.high]).all() and "borrowed from a" in lent.method
     assert (open_.low, open_.high) == (-inf, inf)
 
@@ -306,7 +307,7 @@ def test_a_planned_mean_over_tasks_takes_the_seeds_that_have_every_task(seeds, f
     runs = [run for run in examples.planned() if (run["parameters"].get("arm"), run["parameters"].get("task")) != (
         "high", "rte") or run["parameters"]["seed"] >= seeds]  # fmt: skip
     claim = verdicts.claims()["pretrain-from-scratch"]
-    rows = registry.measurements(claim, verdicts.Studies({"retrofit": runs}, numbers.load()))
+    rows = outcomes.measurements(claim, verdicts.Studies({"retrofit": runs}, numbers.load()))
     assert [(row.n, pytest.approx(row.estimate)) for row in rows] == found
 
 
@@ -332,7 +333,7 @@ def test_each_thread_count_of_the_last_planned_timings_is_a_part_of_its_claim(on
         run["metrics"]["ways"]["high"] = {"train_no_dropout": high["train_no_dropout"] | {
             "ratio": {"low": ratio - 0.01, "median": ratio, "high": ratio + 0.01}}}  # fmt: skip
         runs.append(run)
-    verdict = registry.of_claim(verdicts.claims()["cost-fused"], verdicts.Studies({"cost": runs}, numbers.load()))
+    verdict = outcomes.of_claim(verdicts.claims()["cost-fused"], verdicts.Studies({"cost": runs}, numbers.load()))
     assert [row.outcome for row in verdict] == [outcome]
     assert [part.title for part in verdict[0].parts] == ["2 threads", "1 thread"]
 

@@ -1,10 +1,8 @@
 """What the runs of `multihop` show: accuracy by hops and by path of relations, when it was learned, who differs.
 
-On questions of two hops and more, as one number a seed: High beside Original, and both beside the controls. A run that
-failed has no row; where all did, a frame is empty and keeps its columns.
+A run that failed has no row; where all did, a frame is empty and keeps its columns.
 """
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -40,32 +38,31 @@ def scores(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=[*RUN, "hops", "accuracy", "right", "asked"])
 
 
+def by_story(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
+    """Return layers, algorithm, seed, hops and right: an array of percent right, one number a story of the exam."""
+    rows = [
+        (*(run[key] for key in RUN), int(hops), 100 * np.reshape(answers, (-1, run["chains"])).mean(-1))
+        for run in runs
+        for hops, answers in run["outcomes"].items()
+    ]
+    return pd.DataFrame(rows, columns=[*RUN, "hops", "right"])
+
+
 def differences(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
     """Compare every algorithm with Original on the same stories and seeds: one row a depth, algorithm and hops.
 
     Columns: layers, algorithm, hops, difference, low, high (points, 95 %), p, p_holm (over all rows), seeds. The
     interval covers seeds and stories; with one seed the stories alone.
     """
-    rows = []
-    for layers in dict.fromkeys(run["layers"] for run in runs):
-        whole = [run for run in runs if run["layers"] == layers and not run.get("failed")]
-        same = {(run["algorithm"], run["seed"]): by_story(run) for run in whole}
-        for algorithm in dict.fromkeys(name for name, _ in same if name != "original"):
-            seeds = [seed for name, seed in same if name == algorithm and ("original", seed) in same]
-            for hops in same[algorithm, seeds[0]] if seeds else ():
-                sides = ([same[name, seed][hops] for seed in seeds] for name in (algorithm, "original"))
-                found = paired_difference(*map(np.stack, sides))
-                rows.append((layers, algorithm, hops, found.value, found.low, found.high, found.p, len(seeds)))
+    rows, wide = [], by_story(runs).pivot(index=["layers", "hops", "seed"], columns="algorithm", values="right")
+    for algorithm in wide.columns.drop("original") if "original" in wide else ():
+        pairs = wide[[algorithm, "original"]].dropna()
+        for (layers, hops), own in pairs.groupby(level=["layers", "hops"]):
+            found = paired_difference(np.stack(own[algorithm]), np.stack(own["original"]))
+            rows.append((layers, algorithm, hops, found.value, found.low, found.high, found.p, len(own)))
     names = ["layers", "algorithm", "hops", "difference", "low", "high", "p", "seeds"]
     frame = pd.DataFrame(rows, columns=names)
     return frame.assign(p_holm=holm(frame["p"].tolist()))
-
-
-def by_story(run: dict[str, Any]) -> dict[int, np.ndarray]:
-    """Return what a run has right of each story of its exam, in percent, for each number of hops."""
-    return {
-        int(hops): 100 * np.reshape(answers, (-1, run["chains"])).mean(-1) for hops, answers in run["outcomes"].items()
-    }
 
 
 def by_path(runs: Sequence[dict[str, Any]], paths: Mapping[int, Sequence[str]]) -> pd.DataFrame:
@@ -74,14 +71,10 @@ def by_path(runs: Sequence[dict[str, Any]], paths: Mapping[int, Sequence[str]]) 
     `paths` are those of the exam that the runs were set (`questions.paths`); ValueError if it had another number of
     stories.
     """
-    rows = [
-        (*(run[key] for key in RUN), hops, path, right)
-        for run in runs
-        for hops, answers in by_story(run).items()
-        for path, right in zip(paths.get(hops, ()), answers, strict=True)
-    ]
-    frame = pd.DataFrame(rows, columns=[*RUN, "hops", "path", "accuracy"])
-    return frame.groupby([*RUN, "hops", "path"], sort=False, as_index=False)["accuracy"].mean()
+    found = by_story(runs)
+    each = found.assign(path=[paths.get(hops, ()) for hops in found["hops"]]).explode(["path", "right"])
+    each = each.astype({"right": float}).rename(columns={"right": "accuracy"})
+    return each.groupby([*RUN, "hops", "path"], sort=False, as_index=False)["accuracy"].mean()
 
 
 def divided(found: pd.DataFrame) -> pd.DataFrame:
@@ -105,11 +98,9 @@ def gain(
     The interval covers seeds and stories. A seed counts where both have the exam at every depth; the difference of
     each stands beside the estimate. None without such a seed.
     """
-    shown = defaultdict(list)  # algorithm and seed -> percent right of each story, a row a depth and number of hops
-    for run in runs:
-        shown[run["algorithm"], run["seed"]] += [right for hops, right in by_story(run).items() if hops > 1]
-    every = max(map(len, shown.values()), default=0)
-    means = {key: np.mean(rows, axis=0) for key, rows in shown.items() if every and len(rows) == every}
+    several = by_story(runs).query("hops > 1")
+    whole = several.pivot(index=["algorithm", "seed"], columns=["layers", "hops"], values="right").dropna()
+    means = {key: np.mean(cells.tolist(), axis=0) for key, cells in whole.iterrows()}
     seeds = [seed for which, seed in means if which == name and (against, seed) in means]
     if not seeds:
         return None

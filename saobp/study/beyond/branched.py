@@ -6,10 +6,12 @@ optimizer state and data order. Arms, trunks and steps are those of the plan's s
 
 import shutil
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+from torch.utils.data import Dataset
 
 from saobp.study.beyond import plan
 from saobp.study.data import corpora, sources
@@ -32,70 +34,69 @@ class Branched(plan.Question):
     steps: Positive  # of a branch
 
 
-class Text:
-    """What every branch of a study reads: tokenizer, training text, held-out text, the measure on it."""
+@dataclass(frozen=True)
+class Trunk:
+    """One trunk: its study, model and seed, the plan, where it works, and what all of its branches read."""
 
-    def __init__(self, study: Study, model: str):
-        self.source = sources.resolve(study.data)
-        self.tokenizer, self.text, self.held_out = pretraining.texts(study, model, self.source)
-        self.measure = pretraining.held_out_measure(study, model, self.tokenizer, self.held_out)
+    study: Study
+    model: str
+    seed: int
+    chosen: Branched
+    folder: Path
+    tokenizer: Any
+    text: Dataset
+    measure: heldout.HeldOut
 
+    def train(self, algorithm: str, recipe: Pretraining, folder: Path) -> tuple[Any, list[dict[str, Any]]]:
+        """Train a model by a recipe, or continue from the newest checkpoint in `folder`; returns it and its log."""
+        network = pretraining.untrained(self.study, self.model, algorithm, self.seed, self.tokenizer)
+        masking = SeededMasking(self.tokenizer, recipe.masking, self.seed)
+        given = {"folder": folder, "seed": self.seed, "measure": self.measure}
+        schedule = [*range(0, recipe.steps + 1, recipe.save_every)]
+        return network, trainer.pretrain(network, self.text, masking, recipe, schedule=schedule, **given)
 
-def train(
-    study: Study, model: str, algorithm: str, seed: int, recipe: Pretraining, text: Text, folder: Path
-) -> tuple[Any, list[dict[str, Any]]]:
-    """Train a model by a recipe, or continue from the newest checkpoint in `folder`; returns it and its log."""
-    network = pretraining.untrained(study, model, algorithm, seed, text.tokenizer)
-    schedule = [*range(0, recipe.steps + 1, recipe.save_every)]
-    masking, given = SeededMasking(text.tokenizer, recipe.masking, seed), {"folder": folder, "seed": seed}
-    log = trainer.pretrain(network, text.text, masking, recipe, measure=text.measure, schedule=schedule, **given)
-    return network, log
+    def grow(self) -> tuple[int, list[dict[str, Any]]]:
+        """Train plain attention until the held-out loss is below the plan's, and return that step and the log.
 
+        A trunk that never gets there is returned at the last step of the study's recipe.
+        """
+        recipe, every = self.study.recipe(self.model), self.chosen.every
+        recipe = replace(recipe, scheduler="constant_with_warmup", save_every=every)
+        for step in range(every, recipe.steps + 1, every):
+            part = replace(recipe, steps=step, warmup=min(recipe.warmup, step))
+            _, log = self.train("original", part, self.folder / "trunk")
+            last = heldout.curve(log)[-1]  # of a trunk that is there already, later than this step
+            if last["loss"] < self.chosen.below:
+                break
+        return last["step"], log
 
-def grow(
-    study: Study, model: str, seed: int, chosen: Branched, text: Text, folder: Path
-) -> tuple[int, list[dict[str, Any]]]:
-    """Train plain attention until the held-out loss is below the plan's, and return that step and the log.
-
-    A trunk that never gets there is returned at the last step of the study's recipe.
-    """
-    recipe = replace(study.recipe(model), scheduler="constant_with_warmup", save_every=chosen.every)
-    for step in range(chosen.every, recipe.steps + 1, chosen.every):
-        part = replace(recipe, steps=step, warmup=min(recipe.warmup, step))
-        _, log = train(study, model, "original", seed, part, text, folder)
-        last = heldout.curve(log)[-1]  # of a trunk that is there already, later than this step
-        if last["loss"] < chosen.below:
-            break
-    return last["step"], log
-
-
-def branch(
-    study: Study, model: str, algorithm: str, seed: int, start: int, chosen: Branched, text: Text, folder: Path
-) -> dict[str, Any]:
-    """Continue a trunk with an algorithm and return its curve and the losses of each held-out sequence at its end."""
-    own, trunk = folder / algorithm, folder / "trunk" / f"checkpoint-{start}"
-    if checkpoints.newest_whole(own) is None:
-        with paths.new_folder(own / trunk.name) as copied:
-            shutil.copytree(trunk, copied, dirs_exist_ok=True)
-    recipe = replace(
-        study.recipe(model), scheduler="warmup_stable_decay", steps=start + chosen.steps, save_every=chosen.every
-    )
-    network, log = train(study, model, algorithm, seed, recipe, text, own)
-    nats, tokens = text.measure.by_sequence(network)
-    found = heldout.summary(log)
-    return {"algorithm": algorithm, "nats": nats, "tokens": tokens, "held_out": sum(nats) / sum(tokens), **found}
+    def branch(self, algorithm: str, start: int) -> dict[str, Any]:
+        """Continue it with an algorithm and return the curve and the losses of each held-out sequence at its end."""
+        own, grown = self.folder / algorithm, self.folder / "trunk" / f"checkpoint-{start}"
+        if checkpoints.newest_whole(own) is None:
+            with paths.new_folder(own / grown.name) as copied:
+                shutil.copytree(grown, copied, dirs_exist_ok=True)
+        steps = {"steps": start + self.chosen.steps, "save_every": self.chosen.every}
+        recipe = replace(self.study.recipe(self.model), scheduler="warmup_stable_decay", **steps)
+        network, log = self.train(algorithm, recipe, own)
+        nats, tokens = self.measure.by_sequence(network)
+        found = {"algorithm": algorithm, "nats": nats, "tokens": tokens, "held_out": sum(nats) / sum(tokens)}
+        return found | heldout.summary(log)
 
 
 def run(study: Study, model: str, seed: int, chosen: Branched, path: Path, folder: Path) -> dict[str, Any]:
     """Make one record: a trunk and its branches."""
     record = records.Run("branched", profile="branched", parameters={"model": model, "seed": seed})
     trainer.quiet()
-    text = Text(study, model)
-    start, log = grow(study, model, seed, chosen, text, folder / "trunk")
-    branches = [branch(study, model, arm, seed, start, chosen, text, folder) for arm in chosen.arms]
+    source = sources.resolve(study.data)
+    tokenizer, text, held_out = pretraining.texts(study, model, source)
+    measure = pretraining.held_out_measure(study, model, tokenizer, held_out)
+    trunk = Trunk(study, model, seed, chosen, folder, tokenizer, text, measure)
+    start, log = trunk.grow()
+    branches = [trunk.branch(arm, start) for arm in chosen.arms]
     metrics = {"start": start, "trunk": heldout.summary(log), "branches": branches}
     departures = [{"matter": "study", "ours": "branches of one trunk that has started to learn", "paper": None}]
-    data = corpora.provenance(text.source, text.text, text.held_out)
+    data = corpora.provenance(source, text, held_out)
     precision = metrics["trunk"]["sittings"][-1]["device"]["precision"]
     return record.save(path, metrics, data=data, departures=departures, precision=precision)
 

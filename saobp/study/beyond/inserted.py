@@ -25,11 +25,10 @@ from saobp.study.beyond import plan
 from saobp.study.data import sources
 from saobp.study.data.task_rows import load_reported
 from saobp.study.setup import records
-from saobp.study.setup.sizes_and_strengths import WITHOUT_STRENGTH as STRENGTHLESS
+from saobp.study.setup.sizes_and_strengths import WITHOUT_STRENGTH
 from saobp.study.training.trainer import quiet
 
-TOKENS = 256  # of a sentence at most: the encoder's own limit
-BATCH = 64
+TOKENS, BATCH = 256, 64  # of a sentence at most, the encoder's own limit; sentences at once
 DRAWS = 2000  # of the bootstrap over pairs
 MEASURED = 64  # pairs of RTE whose attention is measured
 ALONE = 0.1  # the strength in one layer alone
@@ -46,7 +45,7 @@ class Untrained(plan.Question):
         """Yield (factor, strength): plain attention first, a factor without a strength once."""
         yield "none", 0.0
         for factor in self.factors:
-            yield from [(factor, 0.0)] if factor in STRENGTHLESS else [(factor, s) for s in self.strengths if s]
+            yield from [(factor, 0.0)] if factor in WITHOUT_STRENGTH else [(factor, s) for s in self.strengths if s]
 
 
 @torch.no_grad()
@@ -54,11 +53,10 @@ def embeddings(model: nn.Module, tokenizer: Any, texts: Sequence[str]) -> torch.
     """Return (text, width): the mean of the last hidden states over real tokens, as the encoder was trained to pool."""
     order = sorted(range(len(texts)), key=lambda n: len(texts[n]))
     rows = torch.empty(len(texts), model.config.hidden_size)
+    form = {"padding": True, "truncation": True, "max_length": TOKENS, "return_tensors": "pt"}
     for start in range(0, len(texts), BATCH):
         chosen = order[start : start + BATCH]
-        given = tokenizer(
-            [texts[n] for n in chosen], padding=True, truncation=True, max_length=TOKENS, return_tensors="pt"
-        )
+        given = tokenizer([texts[n] for n in chosen], **form)
         real = given["attention_mask"][..., None]
         rows[chosen] = (model(**given).last_hidden_state * real).sum(1) / real.sum(1)
     return rows
@@ -82,14 +80,13 @@ def paired_interval(predicted: np.ndarray, plain: np.ndarray, gold: np.ndarray, 
 def in_layer_alone(model: nn.Module, layer: int) -> Iterator[None]:
     """Refine one layer (from 0) of a model that `saobp.apply` refined; the others are plain inside the block."""
     refinements = [module for module in model.modules() if isinstance(module, Refinement)]
-    kept = [refinement.options for refinement in refinements]
-    for place, refinement in enumerate(refinements):
-        if place != layer:
-            refinement.options = replace(refinement.options, strength=0.0)
+    kept = {refinement: refinement.options for refinement in refinements if refinement is not refinements[layer]}
+    for refinement, options in kept.items():
+        refinement.options = replace(options, strength=0.0)
     try:
         yield
     finally:
-        for refinement, options in zip(refinements, kept):
+        for refinement, options in kept.items():
             refinement.options = options
 
 
@@ -125,13 +122,12 @@ def run(study: Untrained, path: Path, folder: Path) -> dict[str, Any]:
     quiet()
     record = records.Run("retrofit-untrained", profile="retrofit", parameters={"model": "minilm"})
     model, tokenizer = public.load("minilm")
-    source = sources.resolve("hub")
-    _, pairs, split = load_reported("stsb", source)
-    _, entailment, other = load_reported("rte", source)
-    texts = list(zip(entailment["sentence1"][:MEASURED], entailment["sentence2"][:MEASURED]))
+    source, columns = sources.resolve("hub"), ("sentence1", "sentence2")
+    (_, pairs, split), (_, entailment, other) = (load_reported(task, source) for task in ("stsb", "rte"))
+    texts = list(zip(*(entailment[column][:MEASURED] for column in columns)))
 
     def cosines() -> np.ndarray:
-        sides = (embeddings(model, tokenizer, pairs[column][:]) for column in ("sentence1", "sentence2"))
+        sides = (embeddings(model, tokenizer, pairs[column][:]) for column in columns)
         return torch.cosine_similarity(*sides).numpy()
 
     gold, plain = np.asarray(pairs["label"][:]), cosines()

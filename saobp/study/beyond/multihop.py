@@ -106,16 +106,14 @@ def run(plan: MultiHop, layers: int, algorithm: str, seed: int, folder: Path) ->
     `Failure` if it has neither, else None.
     """
     given = {key: value for key, value in asdict(plan).items() if key not in OTHERS}
-    name = checkpoints.marked(f"{algorithm}-{layers}-{seed}", given)
+    name, recipe = checkpoints.marked(f"{algorithm}-{layers}-{seed}", given), plan.pretrain
     done = folder / f"{name}.json"
-    recipe = plan.pretrain
     if not done.exists():
         network = encoder(plan, layers, algorithm, seed)
-        stories, part = questions.Stories(plan, seed, recipe.steps * recipe.batch), min(FOLLOWED, plan.items)
-        found = trainer.attempt(
-            network, stories, questions.stacked, recipe, folder=folder / name, seed=seed,
-            measure=Exam(replace(plan, items=part)), schedule=checks(recipe),
-        )  # fmt: skip
+        stories = questions.Stories(plan, seed, recipe.steps * recipe.batch)
+        measure = Exam(replace(plan, items=min(FOLLOWED, plan.items)))
+        followed = {"folder": folder / name, "seed": seed, "measure": measure, "schedule": checks(recipe)}
+        found = trainer.attempt(network, stories, questions.stacked, recipe, **followed)
         found["outcomes"] = {} if found["failed"] else Exam(plan).outcomes(network)[0]
         which = {"layers": layers, "algorithm": algorithm, "seed": seed, "chains": plan.chains}
         paths.write_text(done, json.dumps(which | found))

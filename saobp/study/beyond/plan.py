@@ -13,7 +13,6 @@ from pydantic import BaseModel, Field, ValidationError, model_validator
 from saobp.study.setup import paths, typed_by_hand
 from saobp.study.setup.recipes import STRICT, Positive
 
-Outcome = Literal["supported", "contradicted", "no effect", "imprecise"]
 Make = Callable[[Path, Path], Any]  # makes the record at a path, working in a folder
 
 
@@ -60,7 +59,7 @@ class Question(Strict):
     primary: Primary
     secondary: list[Endpoint]
     stopping: str
-    outcomes: dict[Outcome, str]
+    outcomes: dict[Literal["supported", "contradicted", "no effect", "imprecise"], str]
 
 
 class Planned(Question):
@@ -122,18 +121,17 @@ def command(name: str, kind: type[Kind], records: Callable[[Kind], Iterable[tupl
     parser.add_argument("--plan", type=Path, default=file())
     parser.add_argument("--out", type=Path, default=paths.build(name.removesuffix("-untrained")) / "records")
     given = parser.parse_args()
-    made = ((given.out / f"{stem}.json", make) for stem, make in records(section(given.plan, name, kind)))
-    share(made, given.out.parent / "work")
+    share(records(section(given.plan, name, kind)), given.out)
 
 
-def share(records: Iterable[tuple[Path, Make]], work: Path) -> None:
-    """Make every record that is not there yet; several processes share the work, one record each at a time.
+def share(records: Iterable[tuple[str, Make]], out: Path) -> None:
+    """Make every record that is not in `out` yet; several processes share the work, one record each at a time.
 
-    `records` gives each record's path and what makes it, in a folder of its own below `work`. A process that dies
-    leaves its record to the next one that comes by.
+    `records` gives each record's name and what makes it, in a folder of its own. A process that dies leaves its record
+    to the next one that comes by.
     """
-    for path, make in records:
-        folder = paths.own_folder(work / path.stem)
+    for name, make in records:
+        path, folder = out / f"{name}.json", paths.own_folder(out.parent / "work" / name)
         with contextlib.suppress(Timeout), FileLock(folder / ".lock", timeout=0):
             if not path.exists():
                 make(path, folder)

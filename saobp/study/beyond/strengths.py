@@ -1,10 +1,6 @@
-"""Other strengths than the paper's, learned ones, and larger models (notebook 12): what their runs show.
+"""Other strengths than the paper's, learned ones, and larger models: what the runs of `strength_training` show."""
 
-The same text and masks at each λ; `strength_training` makes the runs.
-"""
-
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pandas as pd
@@ -15,6 +11,7 @@ from saobp.study.statistics import holm, mean_interval
 Run = dict[str, Any]
 BY_HEAD, BY_LAYER = "learned", "learned-by-layer"
 TAUGHT = {BY_HEAD: "head", BY_LAYER: "layer"}  # strengths that are parameters, and what has one of its own
+RECIPE = ["model", "learning_rate", "precision"]  # of larger models
 
 
 def sweep(runs: Sequence[Run]) -> pd.DataFrame:
@@ -46,24 +43,18 @@ def learned(runs: Sequence[Run], name: str = BY_HEAD) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["seed", "step", "layer", "head", "strength"])
 
 
-def by_seed(swept: pd.DataFrame) -> pd.DataFrame:
-    """Return the held-out losses of the seeds that every strength has, a row a seed and processor, a column a strength.
-
-    Runs on another kind of processor than those at λ = 0 are left out: kinds of processor compute apart.
-    """
-    plain = swept[swept["strength"] == 0.0]["processor"]
-    comparable = swept[swept["processor"].isin(plain)] if len(plain) else swept
-    return comparable.pivot(index=["seed", "processor"], columns="strength", values="loss").dropna()
-
-
 def against_plain(swept: pd.DataFrame) -> pd.DataFrame:
-    """Compare the held-out loss at every strength with that at λ = 0 of the same seeds and processor.
+    """Compare the held-out loss at every strength with that at λ = 0, over the seeds that every strength has.
 
-    There is no row without two seeds.
+    Runs on another kind of processor than those at λ = 0 are left out: kinds of processor compute apart. There is no
+    row without two seeds.
     Columns: strength, difference, low, high (nats; 95 %, Student's t over seeds), p, p_holm (over all rows), seeds.
     """
-    losses, rows = pd.DataFrame() if swept.empty else by_seed(swept), []
-    for strength in losses.columns.drop(0.0) if 0.0 in losses and len(losses) > 1 else ():
+    losses, rows = pd.DataFrame(), []
+    if len(swept) and len(plain := swept[swept["strength"] == 0.0]):
+        comparable = swept[swept["processor"].isin(plain["processor"])]
+        losses = comparable.pivot(index=["seed", "processor"], columns="strength", values="loss").dropna()
+    for strength in losses.columns.drop(0.0) if len(losses) > 1 else ():
         found = mean_interval((losses[strength] - losses[0.0]).tolist())
         rows.append((strength, found.value, found.low, found.high, found.p, found.seeds))
     frame = pd.DataFrame(rows, columns=["strength", "difference", "low", "high", "p", "seeds"])
@@ -77,34 +68,40 @@ def by_size(record: dict[str, Any]) -> list[Run]:
     return [{"model": model} | run for run in own] + found["larger"]
 
 
+def end(run: Run) -> float:
+    """Return the held-out loss of a run at its end (nats)."""
+    return run["curve"][-1]["loss"]
+
+
+def pairs(runs: Sequence[Run], read: Callable[[Run], float] = end) -> pd.DataFrame:
+    """Return one row a seed that came to its end at λ = 0 and at its size's own λ, on one processor.
+
+    Columns: `RECIPE` (learning_rate NaN and precision "": those of the study), seed, processor, plain and refined: what
+    `read` gives of the two.
+    """
+    rows = [
+        {key: run.get(key) for key in RECIPE} | {"seed": run["seed"], "processor": run["device"]["name"]}
+        | {"refined": run["strength"] > 0, "value": read(run)}
+        for run in runs
+        if run["curve"]
+    ]  # fmt: skip
+    key = [*RECIPE, "seed", "processor"]
+    frame = pd.DataFrame(rows, columns=[*key, "refined", "value"]).astype({"learning_rate": float})
+    frame["precision"] = frame["precision"].fillna("")
+    plain, other = (frame[frame["refined"] == side].drop(columns="refined") for side in (False, True))
+    return plain.rename(columns={"value": "plain"}).merge(other.rename(columns={"value": "refined"}), on=key)
+
+
 def gaps(runs: Sequence[Run]) -> pd.DataFrame:
     """Compare the held-out loss at a size's own λ with that at λ = 0 of the same seeds, a row a recipe.
 
-    Columns: model, learning_rate (NaN: the recipe's), precision ("": the recipe's), layers, hidden, strength (λ),
-    seeds; plain and refined (loss, nats), difference, low, high (nats; 95 %, Student's t over seeds; NaN for one).
-    A run that failed counts for nothing.
+    Columns: those of `RECIPE`, layers, hidden, strength (λ), seeds; plain and refined (loss, nats), difference, low,
+    high (nats; 95 %, Student's t over seeds; NaN for one). A run that failed counts for nothing.
     """
     rows = []
-    for (model, *recipe), losses in paired(runs):
-        size, (plain, refined) = SIZES[model], losses.mean()
-        apart = mean_interval((losses.iloc[:, 1] - losses.iloc[:, 0]).tolist())
-        what = (model, *recipe, size.layers, size.hidden, losses.columns[1], len(losses))
-        rows.append((*what, plain, refined, apart.value, apart.low, apart.high))
-    columns = ["model", "learning_rate", "precision", "layers", "hidden", "strength", "seeds", "plain", "refined"]
-    return pd.DataFrame(rows, columns=[*columns, "difference", "low", "high"]).astype({"learning_rate": float})
-
-
-def paired(runs: Sequence[Run]) -> Iterator[tuple[tuple[Any, ...], pd.DataFrame]]:
-    """Yield each recipe (model, learning rate, precision) that has a pair, and the losses of its pairs.
-
-    A pair is a seed that came to its end both ways on one processor: a row each, with columns λ = 0 and its own λ.
-    """
-    alike = defaultdict(list)
-    for run in runs:
-        alike[run["model"], run.get("learning_rate"), run.get("precision") or ""].append(run)
-    for recipe, found in alike.items():
-        ends, both = sweep(found), [0.0, strength_of(recipe[0])]
-        if not ends.empty and set(both) <= set(ends["strength"]):
-            losses = ends.pivot(index=["seed", "processor"], columns="strength", values="loss")[both].dropna()
-            if len(losses):
-                yield recipe, losses
+    for recipe, own in pairs(runs).groupby(RECIPE, sort=False, dropna=False):
+        size, apart = SIZES[recipe[0]], mean_interval((own["refined"] - own["plain"]).tolist())
+        what = (*recipe, size.layers, size.hidden, strength_of(recipe[0]), len(own))
+        rows.append((*what, own["plain"].mean(), own["refined"].mean(), apart.value, apart.low, apart.high))
+    columns = [*RECIPE, "layers", "hidden", "strength", "seeds", "plain", "refined", "difference", "low", "high"]
+    return pd.DataFrame(rows, columns=columns).astype({"learning_rate": float})

@@ -9,13 +9,8 @@ from saobp.study.paper.numbers import Published
 from saobp.study.setup import labels
 from saobp.study.setup.sizes_and_strengths import SIZES
 
-Ways = dict[str, dict[str, Any]]
 PHASES = {"train": "training, dropout", "train_no_dropout": "training, no dropout", "inference": "inference"}
-LENGTH_WAYS = {
-    "sdpa": "Original, fused",
-    "high": "High, no matrix kept",
-    "materialised": "High, matrix kept",
-}
+LENGTH_WAYS = {"sdpa": "Original, fused", "high": "High, no matrix kept", "materialised": "High, matrix kept"}
 
 
 def way_title(way: str) -> str:
@@ -31,12 +26,10 @@ def operations(paper: Published) -> pd.DataFrame:
     """
     from saobp.study.cost import whole_model
 
-    cells = comparisons.operations(paper)
+    cells, size = comparisons.operations(paper), (arithmetic.VOCABULARY, arithmetic.LENGTH)
     cells["fvcore"] = [
-        whole_model.macs(
-            model.lower(), arithmetic.VOCABULARY, algorithm.lower(), arithmetic.LENGTH, training=phase == "train"
-        )
-        for model, algorithm, phase in cells[["model", "algorithm", "phase"]].itertuples(index=False)
+        whole_model.macs(row.model.lower(), size[0], row.algorithm.lower(), size[1], training=row.phase == "train")
+        for row in cells.itertuples()
     ]
     cells["off"] = (cells["fvcore"] - cells["printed"]).abs().round(2)
     return cells
@@ -50,7 +43,7 @@ def surplus(cells: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame({"High - Original": counts["High"] - counts["Original"], "2n²h × layers": products})
 
 
-def beside(ways: Ways) -> pd.DataFrame:
+def beside(ways: dict[str, dict[str, Any]]) -> pd.DataFrame:
     """Return one row a phase and way: median time, its ratios to both Originals, memory kept and at its peak (MiB)."""
     rows = {
         (title, way_title(way)): {

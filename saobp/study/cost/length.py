@@ -32,7 +32,8 @@ def materialised(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     return refine((query @ key.mT / query.shape[-1] ** 0.5).softmax(-1)) @ value
 
 
-WAYS: dict[str, Callable[..., Tensor]] = {
+Attend = Callable[..., Tensor]
+WAYS: dict[str, Attend] = {
     "sdpa": scaled_dot_product_attention,
     "eager": eager,
     "literal": literal,
@@ -47,7 +48,7 @@ def _inputs(shape: tuple[int, ...], count: int, dtype: torch.dtype) -> list[Tens
 
 
 def forward_and_backward(
-    attend: Callable[..., Tensor], shape: tuple[int, ...], dtype: torch.dtype = torch.float32
+    attend: Attend, shape: tuple[int, ...], dtype: torch.dtype = torch.float32
 ) -> Callable[[], object]:
     """Return a call of an attention and its gradient on random inputs."""
     *inputs, upstream = _inputs(shape, 4, dtype)
@@ -55,9 +56,7 @@ def forward_and_backward(
     return lambda: torch.autograd.grad(attend(*inputs), inputs, upstream)
 
 
-def forward(
-    attend: Callable[..., Tensor], shape: tuple[int, ...], dtype: torch.dtype = torch.float32
-) -> Callable[[], Tensor]:
+def forward(attend: Attend, shape: tuple[int, ...], dtype: torch.dtype = torch.float32) -> Callable[[], Tensor]:
     """Return a call of an attention on the same random inputs, which want no gradient."""
     inputs = _inputs(shape, 3, dtype)
     return torch.inference_mode()(lambda: attend(*inputs))

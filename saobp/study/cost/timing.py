@@ -13,12 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import FlopCounterMode
 
 from saobp.study.setup.records import commit
 
-THREADS, ROUNDS, WARM_UP = 2, 31, 3
-PROCESSES = 3
+THREADS, ROUNDS, WARM_UP, PROCESSES = 2, 31, 3, 3
 
 
 def place() -> str:
@@ -76,30 +75,16 @@ def operation_times(call: Callable[[], object]) -> dict[str, float]:
     return {event.key: event.self_cpu_time_total for event in found.key_averages()}
 
 
-class _Operations(TorchDispatchMode):
-    """Notes the names of the operations that a block calls."""
-
-    def __init__(self):
-        super().__init__()
-        self.names: set[str] = set()
-
-    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
-        self.names.add(operation.name())
-        with self:  # in inference mode an operation comes whole
-            parts = operation.decompose(*args, **kwargs or {})
-        return operation(*args, **kwargs or {}) if parts is NotImplemented else parts
-
-
 def attention_kernel(call: Callable[[], object]) -> str:
     """Return the name of the fused kernel by which torch's own attention ran in a call; "" if there was none.
 
     `scaled_dot_product_attention` is fused only where torch has a kernel for the case; else it holds the matrix.
     """
-    prefix = "aten::_scaled_dot_product_"
-    with _Operations() as called:
+    prefix, on_cpu = "aten._scaled_dot_product_", torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+    with FlopCounterMode(display=False, custom_mapping={on_cpu: lambda *given, **more: 0}) as counted:
         call()
-    names = {name.removeprefix(prefix) for name in called.names if name.startswith(prefix)}
-    return ", ".join(sorted(name for name in names if "backward" not in name and "math" not in name))
+    names = {str(name) for name in counted.get_flop_counts().get("Global", ()) if "backward" not in str(name)}
+    return ", ".join(sorted(name.removeprefix(prefix) for name in names if name.startswith(prefix)))
 
 
 def kept_for_backward(call: Callable[[], object], but: Iterable[torch.Tensor] = ()) -> float:
@@ -112,15 +97,14 @@ def kept_for_backward(call: Callable[[], object], but: Iterable[torch.Tensor] = 
 
     def keep(tensor: torch.Tensor) -> torch.Tensor:
         storage = tensor.untyped_storage()
-        if storage.data_ptr() not in anyway:
-            kept[storage.data_ptr()] = storage.nbytes()
+        kept[storage.data_ptr()] = storage.nbytes()
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
         result = call()  # held until the sum is taken, lest a freed address count for two
-        total = sum(kept.values()) / 2**20
+        total = sum(size for address, size in kept.items() if address not in anyway)
     del result
-    return total
+    return total / 2**20
 
 
 def peak_above_now(call: Callable[[], object]) -> float:
@@ -136,6 +120,11 @@ def peak_above_now(call: Callable[[], object]) -> float:
         return (torch.cuda.max_memory_allocated() - before) / 2**20
     if not Path("/proc/self/clear_refs").exists():
         return float("nan")
+
+    def resident(field: str) -> int:
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith(field))
+
     Path("/proc/self/clear_refs").write_text("5")  # the high-water mark starts anew
     before = resident("VmRSS")
     call()
@@ -161,12 +150,6 @@ def fresh(count: int, function: Callable[..., float], *given: object) -> list[fl
     alone = {"initializer": torch.set_num_threads, "initargs": (1,)}  # threads of several processes wait for each other
     with ProcessPoolExecutor(count, mp_context=context, max_tasks_per_child=1, **alone) as executor:
         return [one.result() for one in [executor.submit(function, *given) for _ in range(count)]]
-
-
-def resident(field: str) -> int:
-    """Return a field of /proc/self/status in KiB."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith(field))
 
 
 def circumstances() -> dict[str, object]:

@@ -8,7 +8,7 @@ On a CPU torch has no fused kernel with dropout, so training is measured with dr
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -23,7 +23,6 @@ from saobp.study.training import architectures
 WAYS = ("original", "original_eager", "high", "low", "elemmul")
 SEEN = WAYS[1:]  # ways whose attention products a counter can see
 PHASES = {"train": 0.1, "train_no_dropout": 0.0, "inference": 0.0}  # what a model is used for, with its dropout
-MASKED = 0.15
 
 
 def build(
@@ -42,9 +41,8 @@ def batch(sequences: int, length: int, vocabulary: int, device: torch.device | s
     """Return random tokens, 15 % of which are to be predicted."""
     generator = torch.Generator().manual_seed(0)
     tokens = torch.randint(vocabulary, (sequences, length), generator=generator)
-    chosen = torch.rand(tokens.shape, generator=generator) < MASKED
-    inputs = {"input_ids": tokens, "labels": tokens.masked_fill(~chosen, -100)}
-    return {name: values.to(device) for name, values in inputs.items()}
+    kept = torch.rand(tokens.shape, generator=generator) >= 0.15
+    return {"input_ids": tokens.to(device), "labels": tokens.masked_fill(kept, -100).to(device)}
 
 
 def call_of(phase: str, network: nn.Module, inputs: dict[str, Tensor]) -> Callable[[], object]:
@@ -69,13 +67,18 @@ def call_of(phase: str, network: nn.Module, inputs: dict[str, Tensor]) -> Callab
 def timed(
     phase: str, model: str, vocabulary: int, ways: Sequence[str], sequences: int, length: int, rounds: int
 ) -> Iterator[tuple[str, nn.Module, dict[str, Any]]]:
-    """Time ways of computing attention in turns; yields each with its network and what `rates` and the kernel are."""
-    inputs = batch(sequences, length, vocabulary, timing.place())
+    """Time ways of computing attention in turns; yields each with its network and what Table 9 has of it."""
+    inputs, training = batch(sequences, length, vocabulary, timing.place()), phase != "inference"
     networks = {way: build(model, vocabulary, way, dropout=PHASES[phase]).to(timing.place()) for way in ways}
     calls = {way: call_of(phase, network, inputs) for way, network in networks.items()}
+    done, unit = (sequences * length, "tokens_per_second") if training else (sequences, "samples_per_second")
     for way, found in timing.interleaved(calls, rounds, against=WAYS[:2]).items():
-        numbers = rates(found, sequences, length, training=phase != "inference")
-        yield way, networks[way], numbers | {"kernel": timing.attention_kernel(calls[way])}
+        low, high = found["quartiles_ms"]
+        time = {"median": found["median_ms"], "low": low, "high": high}
+        rate = {"median": 1e3 * done / time["median"], "low": 1e3 * done / high, "high": 1e3 * done / low}
+        ratios = {"ratio": found["ratio_to_original"], "ratio_to_eager": found["ratio_to_original_eager"]}
+        kernel = timing.attention_kernel(calls[way])
+        yield way, networks[way], {"milliseconds": time, **ratios, unit: rate, "kernel": kernel}
 
 
 def measure(model: str, vocabulary: int, sequences: int, length: int, rounds: int) -> dict[str, dict[str, Any]]:
@@ -104,29 +107,6 @@ def kept(network: nn.Module, inputs: dict[str, Tensor]) -> float:
     return timing.kept_for_backward(lambda: network(**inputs).loss, network.parameters())
 
 
-def rates(found: dict[str, Any], sequences: int, length: int, training: bool) -> dict[str, Any]:
-    """Turn quartiles of milliseconds into the units of Table 9."""
-    low, high = found["quartiles_ms"]
-    done = 1e3 * sequences * (length if training else 1)
-    time = {"median": found["median_ms"], "low": low, "high": high}
-    ratios = {"ratio": found["ratio_to_original"], "ratio_to_eager": found["ratio_to_original_eager"]}
-    rate = {"median": done / time["median"], "low": done / high, "high": done / low}
-    unit = "tokens_per_second" if training else "samples_per_second"
-    return {"milliseconds": time, **ratios, unit: rate}
-
-
-class _Counted(nn.Module):
-    """One sequence through a model, with its attention spelled out where it can be."""
-
-    def __init__(self, network: nn.Module, options: dict[str, Any]):
-        super().__init__()
-        self.network, self.options = network, options
-
-    def forward(self, tokens: Tensor) -> tuple[Tensor, ...]:
-        outputs = self.network(tokens, return_dict=True, **self.options)
-        return tuple(value for value in outputs.values() if isinstance(value, Tensor))  # what is left is not counted
-
-
 def macs(model: str, vocabulary: int, way: str, length: int, *, training: bool) -> float:
     """Count multiply-accumulates of one forward pass over one sequence, in units of 10^9, by fvcore.
 
@@ -134,20 +114,21 @@ def macs(model: str, vocabulary: int, way: str, length: int, *, training: bool) 
     token: so the paper counts it, to the last digit. fvcore cannot look into torch's
     fused attention, so "original" lacks its two products, here as in Table 9.
     """
-    return _counts(model, vocabulary, way, length)["" if training else "network.bert"] / 1e9
+    return _counts(model, vocabulary, way, length)["" if training else "bert"] / 1e9
 
 
 @cache
 def _counts(model: str, vocabulary: int, way: str, length: int) -> dict[str, int]:
     """Return fvcore's count of a whole model ("") and of every module in it: one trace for training and inference."""
+    from fvcore.nn import FlopCountAnalysis
+
     with no_init_weights():  # their values do not matter to a count, and take most of its time
         network = build(model, vocabulary, way, dropout=0.0, kind=BertForPreTraining).eval()
-    counted = _Counted(network, {"output_attentions": True} if way in SEEN else {})
+    spelled_out = {"output_attentions": True} if way in SEEN else {}
+    network.forward = partial(network.forward, return_dict=False, **spelled_out)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the tracer: shapes become constants, which is what is wanted
-        from fvcore.nn import FlopCountAnalysis
-
-        counter = FlopCountAnalysis(counted, torch.zeros(1, length, dtype=torch.long))
+        counter = FlopCountAnalysis(network, torch.zeros(1, length, dtype=torch.long))
         counter.unsupported_ops_warnings(False).uncalled_modules_warnings(False).tracer_warnings("none")
         return dict(counter.by_module())
 

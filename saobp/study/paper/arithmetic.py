@@ -7,7 +7,6 @@ import itertools
 from math import ceil, floor, sqrt
 
 import numpy as np
-import pandas as pd
 from scipy import stats
 
 from saobp.study.setup.sizes_and_strengths import Size
@@ -23,7 +22,6 @@ LABEL_COUNTS = {
 }  # fmt: skip
 BOOLQ_NO = 1237  # of the 3,270 questions
 LENGTH, VOCABULARY = 128, 30522
-LAYER_NORM = 5  # operations an element that the counter charges for a layer norm
 
 
 def grim(percent: float, items: int) -> list[int]:
@@ -38,27 +36,6 @@ def grim(percent: float, items: int) -> list[int]:
     half = 0.005 * (1 + 1e-9)
     low, high = (percent - half) / 100 * items, (percent + half) / 100 * items
     return [count for count in range(max(0, ceil(low)), min(items, floor(high)) + 1)]
-
-
-def error_of_difference(first: float, second: float, items: int) -> float:
-    """Standard error, in points, of the difference of two accuracies (percent), both on `items` items, unpaired.
-
-    Seeds are not in it: a single seed has more error than this.
-    """
-    a, b = first / 100, second / 100
-    return 100 * sqrt((a * (1 - a) + b * (1 - b)) / items)
-
-
-def z_from_chance(percent: float | pd.Series, chance: float, items: int) -> float | pd.Series:
-    """Distance of an accuracy from a guess (both percent) in the guess's standard errors."""
-    share = chance / 100
-    return (percent / 100 - share) / sqrt(share * (1 - share) / items)
-
-
-def majority(task: str) -> float:
-    """Accuracy in percent of always giving the task's commonest label."""
-    counts = LABEL_COUNTS[task]
-    return 100 * max(counts) / sum(counts)
 
 
 def critical_correlation(points: int, p: float) -> float:
@@ -96,11 +73,8 @@ def macs(shape: Size, algorithm: str, *, training: bool) -> float:
     High and Low with them, ElemMul with one more product of L x L matrices a head. Training has the pooler
     and the vocabulary head on top; the softmax and the messages themselves are not counted.
     """
-    h, n = shape.hidden, LENGTH
-    layer = 4 * n * h * h + 2 * n * h * shape.feedforward + 2 * LAYER_NORM * n * h
-    layer += 0 if algorithm == "Original" else 2 * n * n * h
-    layer += shape.heads * n**3 if algorithm == "ElemMul" else 0
-    total = shape.layers * layer + LAYER_NORM * n * h + h * h
-    if training:
-        total += n * h * h + LAYER_NORM * n * h + n * h * VOCABULARY + 2 * h
-    return total / 1e9
+    h, n, norm = shape.hidden, LENGTH, 5 * LENGTH * shape.hidden  # the counter charges a layer norm five an element
+    products = 2 * n * n * h * (algorithm != "Original") + shape.heads * n**3 * (algorithm == "ElemMul")
+    layer = 4 * n * h * h + 2 * n * h * shape.feedforward + 2 * norm + products
+    heads = n * h * h + norm + n * h * VOCABULARY + 2 * h if training else 0
+    return (shape.layers * layer + norm + h * h + heads) / 1e9

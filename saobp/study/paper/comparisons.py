@@ -16,6 +16,7 @@ MODELS = ("Mini", "Small", "Medium")
 METHODS = ("Original", "High", "Low", "ElemMul")
 BENCHMARKS = ("GLUE", "HellaSwag", "RACE_Middle", "SQuAD")
 FAILED = ("Medium", "Low")  # the run that gives one answer to everything
+COUNTED = ["model", "algorithm", "phase"]  # that has a count of operations in Table 9
 
 
 def table(paper: Published, number: int, columns: Sequence[str] | str = "metric") -> pd.DataFrame:
@@ -51,16 +52,15 @@ def constant_answers(scores: pd.Series) -> pd.DataFrame:
 def gains(paper: Published) -> pd.DataFrame:
     """Return BP-High minus Original in every accuracy cell with a known number of items, with its error and z.
 
-    Points of a percent; the error is that of the items alone, for one seed and unpaired.
+    Points of a percent. The error is that of the items alone, unpaired, as of two independent shares; a single seed has
+    more than this.
     """
-    cells = [(2, task) for task in BENCHMARKS[1:]] + [(8, task) for task in arithmetic.LABEL_COUNTS]
-    rows = []
-    for model, (number, task) in product(MODELS, cells):
-        sides = (paper.value(number, model=model, algorithm=name, metric=task) for name in ("High", "Original"))
-        (high, plain), items = sides, arithmetic.ITEMS[task]
-        error = arithmetic.error_of_difference(high, plain, items)
-        rows.append((model, task, items, round(high - plain, 2), error, (high - plain) / error))
-    return pd.DataFrame(rows, columns=["model", "task", "items", "gain", "error", "z"])
+    both = pd.concat([table(paper, 2)[list(BENCHMARKS[1:])], table(paper, 8)[list(arithmetic.LABEL_COUNTS)]], axis=1)
+    high, plain = (both.xs(name, level="algorithm").stack() for name in ("High", "Original"))
+    rows = pd.DataFrame({"gain": high - plain}).rename_axis(["model", "task"]).reset_index()
+    items = rows["task"].map(arithmetic.ITEMS)
+    error = (sum(side * (100 - side) for side in (high, plain)).to_numpy() / items) ** 0.5
+    return rows.assign(items=items, error=error, z=rows["gain"] / error, gain=rows["gain"].round(2))
 
 
 def views(table1: pd.DataFrame) -> dict[str, pd.DataFrame]:
@@ -89,8 +89,8 @@ def correlations(rows: pd.DataFrame, measures: Sequence[str], other: str) -> dic
 
 def against_chance(table2: pd.DataFrame) -> pd.DataFrame:
     """Return the distance from chance, in standard errors, of the two benchmarks that offer four answers."""
-    found = {task: arithmetic.z_from_chance(table2[task], 25, arithmetic.ITEMS[task]) for task in BENCHMARKS[1:3]}
-    return pd.DataFrame(found)
+    errors = pd.Series({task: (25 * 75 / arithmetic.ITEMS[task]) ** 0.5 for task in BENCHMARKS[1:3]})
+    return (table2[list(errors.index)] - 25) / errors
 
 
 def shapes(paper: Published) -> dict[str, Size]:
@@ -101,14 +101,11 @@ def shapes(paper: Published) -> dict[str, Size]:
 
 def operations(paper: Published) -> pd.DataFrame:
     """Return the 24 counts of Table 9 as printed and by the formula of `arithmetic.macs`, in units of 10^9."""
-    rows = []
-    for size, shape in shapes(paper).items():
-        for algorithm in METHODS:
-            for phase in ("train", "inference"):
-                keys = {"model": size, "algorithm": algorithm, "phase": phase, "metric": "FLOPs (GFLOPs)"}
-                count = arithmetic.macs(shape, algorithm, training=phase == "train")
-                rows.append((size, algorithm, phase, paper.value(9, **keys), count))
-    return pd.DataFrame(rows, columns=["model", "algorithm", "phase", "printed", "formula"])
+    rows, sizes = pd.DataFrame(product(MODELS, METHODS, ("train", "inference")), columns=COUNTED), shapes(paper)
+    keys = rows.to_dict("records")
+    printed = [paper.value(9, metric="FLOPs (GFLOPs)", **key) for key in keys]
+    formula = [arithmetic.macs(sizes[a], b, training=c == "train") for a, b, c in rows.itertuples(index=False)]
+    return rows.assign(printed=printed, formula=formula)
 
 
 def times(paper: Published) -> pd.DataFrame:

@@ -8,7 +8,6 @@ import pandas as pd
 
 from saobp.study.setup import paths
 
-NUMBERS = range(1, 10)
 KEYS = {
     1: ("model", "algorithm", "metric", "arrow_in_header"),
     **dict.fromkeys((2, 3, 7, 8), ("model", "algorithm", "metric")),
@@ -61,24 +60,12 @@ class Published:
 
 
 def load(folder: str | Path | None = None) -> Published:
-    """Read the published numbers; `folder` is data/published of the repository unless given.
-
-    Raises ValueError that names the file if one is missing or lacks a column.
-    """
+    """Read the published numbers; `folder` is data/published of the repository unless given."""
     folder = paths.root() / "data" / "published" if folder is None else Path(folder)
-    tables = {n: _read(folder / f"table{n}.csv", (*KEYS[n], "printed", "value")) for n in NUMBERS}
-    for frame in tables.values():
+    names = [*(f"table{number}" for number in sorted(KEYS)), "claims", "references"]
+    *tables, claims, references = (
+        pd.read_csv(folder / f"{name}.csv", dtype=str, keep_default_na=False) for name in names
+    )
+    for frame in tables:
         frame["value"] = pd.to_numeric(frame["value"], errors="coerce")  # "cosine" has no number
-    claims = _read(folder / "claims.csv", ("id", "where", "statement", "quantity", "value"))
-    references = _read(folder / "references.csv", ("model", "algorithm", "metric", "printed", "source"))
-    return Published(tables, claims, references)
-
-
-def _read(path: Path, columns: tuple[str, ...]) -> pd.DataFrame:
-    if not path.is_file():
-        raise ValueError(f"{path}: not found; the published numbers live in data/published of the repository")
-    frame = pd.read_csv(path, dtype=str, keep_default_na=False)
-    missing = [column for column in columns if column not in frame]
-    if missing:
-        raise ValueError(f"{path}: no column {missing[0]!r}; restore the file from the repository")
-    return frame
+    return Published(dict(zip(sorted(KEYS), tables)), claims, references)

@@ -71,7 +71,8 @@ def grown() -> pd.DataFrame:
 
 
 def _pairs() -> list[float]:
-    return [gap for *_, losses in strengths.paired(_grown()) for gap in losses.iloc[:, 1] - losses.iloc[:, 0]]
+    pairs = strengths.pairs(_grown())
+    return (pairs["refined"] - pairs["plain"]).tolist()
 
 
 def grown_pairs() -> Estimate:

@@ -1,23 +1,19 @@
 """Measurements of attention: sparsity, entropy, GTD by layer, and what one step does to a given matrix."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from math import inf, nan
-from typing import Any
 
 import numpy as np
 import pandas as pd
 from scipy import stats
 
-from saobp.study.paper.numbers import Published
 from saobp.study.setup import labels
-from saobp.study.setup.records import select
 from saobp.study.setup.schema import Record
 from saobp.study.setup.tasks_and_metrics import TASKS
 from saobp.study.statistics import Error, Estimate, estimates, mean_interval, seed_variance
 from saobp.study.statistics.seeds import SIDES, Read, seed_gaps
-from saobp.study.verdicts.claims_and_measurements import NORMAL, Measurement, ends, measured, on_scale
-from saobp.study.verdicts.studies import BORROWED, Studies, difference, over_seeds, seed_means
+from saobp.study.verdicts.claims_and_measurements import NORMAL, Measurement, measured, on_scale
+from saobp.study.verdicts.studies import BORROWED, Studies, over_seeds
 
 RIVALS = ("original", "low", "elemmul")  # of High in Fig. 4
 
@@ -27,40 +23,39 @@ def _mean(run: Record, name: str, layers: slice = slice(None), kind: str = "refi
     return estimates.nested_mean((estimates.matrix(run, kind).get(name) or [])[layers] or None)
 
 
-def _number(run: Record, name: str) -> float | None:
-    """A number of a run by its name: a measure, "deep" in front for the deeper half of the layers alone; or "skewness"
-    for the size of the skewness of the heads' entropies.
-    """
-    if name == "skewness":
-        return abs(float(stats.skew(np.ravel(estimates.matrix(run)["entropy"]))))
-    return _mean(run, name.removeprefix("deep "), _deeper(run) if name.startswith("deep ") else slice(None))
-
-
 def _deeper(run: Record) -> slice:
     return slice(len(estimates.matrix(run)["entropy"]) // 2, None)
 
 
 def gap(
     studies: Studies, numbers: dict[str, str], sides: Sequence[str] = SIDES, task: str = "",
-    printed: dict[str, tuple[str, str]] | None = None, metric: str = "", **given: Any,
+    printed: dict[str, tuple[str, str]] | None = None, metric: str = "", post_hoc: bool = False,
 ) -> list[Measurement]:  # fmt: skip
-    """One algorithm minus another by size, for some numbers (`_number`) by part; on one task or a mean over all.
+    """One algorithm minus another by size, for some numbers by part; on one task or a mean over all.
 
-    The paper's are those of `printed` (size -> the sides' ids), or of a metric of Table 1.
+    A number is a measure by its name, "deep" in front for the deeper half of the layers alone; or "skewness" for the
+    size of the skewness of the heads' entropies. The paper's are those of `printed` (size -> the sides' ids), or of a
+    metric of Table 1.
     """
 
-    def paper(paper: Published, size: str) -> float | None:
+    def paper(model: str) -> float | None:
         if printed:
-            return float(np.subtract(*map(paper.claim, printed[size])))
-        values = [paper.value(1, model=size.capitalize(), algorithm=side.capitalize(), metric=metric) for side in sides]
-        return float(np.subtract(*values))
+            return float(np.subtract(*map(studies.paper.claim, printed[labels.size(model)])))
+        titles, given = [labels.algorithm_title(side) for side in sides], {"model": labels.published_model(model)}
+        return studies.printed(1, metric, titles, **given) if metric else None
 
-    def read(name: str) -> Read:
-        return lambda run: _number(run, name) if task in ("", run["metrics"].get("task")) else None
+    def number(run: Record, name: str) -> float | None:
+        if task not in ("", run["metrics"].get("task")):
+            return None
+        if name == "skewness":
+            return abs(float(stats.skew(np.ravel(estimates.matrix(run)["entropy"]))))
+        return _mean(run, name.removeprefix("deep "), _deeper(run) if name.startswith("deep ") else slice(None))
 
-    given |= {"paper": paper} if printed or metric else {}
-    each = (difference(studies, "attention", read(name), sides, part=part, **given) for part, name in numbers.items())
-    return [row for rows in each for row in rows]
+    rows = []
+    for part, name in numbers.items():
+        read: Read = lambda run, name=name: number(run, name)  # noqa: E731
+        rows += over_seeds(studies, "attention", read, sides, part=part, paper=paper, post_hoc=post_hoc)
+    return rows
 
 
 def top_two(studies: Studies) -> list[Measurement]:
@@ -70,18 +65,17 @@ def top_two(studies: Studies) -> list[Measurement]:
     differences. Taking the second highest of each seed instead, or the least of the layers, is biased.
     """
     rows = []
-    for study, model, runs in studies.cells("attention"):
-        own = [run for run in runs if run["metrics"].get("task") == "race"]
-        names = tuple(run["name"] for run in own)
-        for layer in range(max((len(estimates.matrix(run)["gtd"]) for run in own), default=0)):
+    for study, model, every in studies.cells("attention"):
+        runs = [run for run in every if run["metrics"].get("task") == "race"]
+        for layer in range(max((len(estimates.matrix(run)["gtd"]) for run in runs), default=0)):
             read: Read = lambda run, at=slice(layer, layer + 1): _mean(run, "gtd", at)  # noqa: E731
-            gaps = [seed_gaps(own, read, ("high", rival)) for rival in RIVALS]
+            gaps = [seed_gaps(runs, read, ("high", rival)) for rival in RIVALS]
             if all(len(gap) > 1 for gap in gaps):
-                rows.append(_second_lead(study, model, f"layer {layer + 1}", gaps, names))
+                rows.append(_second_lead(study, model, f"layer {layer + 1}", gaps, runs))
     return rows
 
 
-def _second_lead(study: str, model: str, part: str, gaps: list[dict], records: tuple[str, ...]) -> Measurement:
+def _second_lead(study: str, model: str, part: str, gaps: list[dict], runs: Sequence[Record]) -> Measurement:
     found = [mean_interval([*gap.values()]) for gap in gaps]
 
     def interval(level: float) -> tuple[float, float]:
@@ -90,29 +84,42 @@ def _second_lead(study: str, model: str, part: str, gaps: list[dict], records: t
 
     value = Estimate(sorted(one.value for one in found)[-2], nan, nan, min(one.seeds for one in found))
     method = "Student's t per rival, partial conjunction of two in three"
-    return measured(study, model, value, part, interval=interval, method=method, records=records)
+    return measured(study, model, value, part, runs=runs, interval=interval, method=method)
 
 
 def step(studies: Studies, number: str, *, ratio: bool = False) -> list[Measurement]:
     """The same heads after the step and before it, on each task of each model trained with High.
 
     The claim is about given matrices, so every model and task is a part, and its texts are what is drawn. A model of
-    one seed borrows the spread between seeds (`_with_seeds`). `ratio`: after over before, on the log scale.
+    one seed borrows the spread between seeds of the others, within task and model; the tasks of a model share its
+    seeds, so the degrees of freedom are of models. Where no model has two seeds, all are aside: texts alone decide
+    nothing about another seed. `ratio`: after over before, on the log scale.
     """
-    rows = []
+    found = []
     for study, runs in studies.of("attention", algorithm="high").items():
         for run in runs:
             change, after = ((run["metrics"].get(kind) or {}).get(number) or {} for kind in ("changes", "means"))
-            if change.get("low") is None or (ratio and after.get("low") is None):
-                continue
-            value, error = _log_ratio(change, after) if ratio else (change["change"], _error(change))
-            found = Estimate(value, nan, nan, int(change["samples"]), error=Error(((error, inf),)))
-            given = run["parameters"]
-            facts = {"of": "texts", "method": "interval over texts", "records": (run["name"],), "post_hoc": True}
-            row = measured(study, given["model"], found, TASKS[given["task"]].title, f"seed {given['seed']}", **facts)
-            rows.append((given, row))
-    rows = _with_seeds(rows)
-    return [on_scale(row, np.exp, "log scale") for row in rows] if ratio else rows
+            if change.get("low") is not None and not (ratio and after.get("low") is None):
+                value, error = _log_ratio(change, after) if ratio else (change["change"], _error(change))
+                found.append((study, run, value, Error(((error, inf),)), int(change["samples"])))
+    given = [{"study": study, "value": value, **run["parameters"]} for study, run, value, *_ in found]
+    frame = pd.DataFrame(given, columns=["study", "model", "task", "seed", "value"])
+    seeds = frame.groupby(["study", "model"])["seed"].nunique()
+    if several := sorted({study for study, _ in seeds[seeds > 1].index}):
+        variance, _ = seed_variance(frame.groupby(["study", "model", "task"])["value"].agg(list).tolist())
+        lent = Error(((float(np.sqrt(variance)), int((seeds - 1).sum())),))
+    rows = []
+    for study, run, value, error, texts in found:
+        model, task, seed = (run["parameters"][key] for key in ("model", "task", "seed"))
+        facts = {"of": "texts", "method": "interval over texts", "runs": [run], "post_hoc": True, "aside": not several}
+        if not several:
+            facts["method"] += "; one seed, descriptive"
+        elif seeds[study, model] == 1:
+            facts |= {"of": "seeds", "method": f"{facts['method']}; {BORROWED.format(labels.joined(several))}"}
+            error, texts = error + lent, 1
+        row = measured(study, model, Estimate.of(value, error, texts), TASKS[task].title, f"seed {seed}", **facts)
+        rows.append(on_scale(row, np.exp, "log scale") if ratio else row)
+    return rows
 
 
 def _error(found: dict[str, float]) -> float:
@@ -129,43 +136,16 @@ def _log_ratio(change: dict[str, float], after: dict[str, float]) -> tuple[float
     return float(np.log(a / b)), of_gap / a + abs(change["change"]) / (a * b) * (of_a + of_gap)
 
 
-def _with_seeds(rows: list[tuple[dict, Measurement]]) -> list[Measurement]:
-    """Return the measurements; those of a model with one seed have the spread between seeds of the others as well.
-
-    The spread is that within task and model. The tasks of a model share its seeds, so the degrees of freedom are of
-    models. Where no model has two seeds, all are aside: texts alone decide nothing about another seed.
-    """
-    if not rows:
-        return []
-    found = pd.DataFrame([{"study": row.study, "value": row.estimate, **given} for given, row in rows])
-    seeds = found.groupby(["study", "model"])["seed"].nunique()
-    if seeds.max() == 1:
-        return [replace(row, aside=True, method=f"{row.method}; one seed, descriptive") for _, row in rows]
-    cells = found.groupby(["study", "model", "task"])["value"].agg(list)
-    variance, _ = seed_variance(cells.tolist())
-    lent = Error(((float(np.sqrt(variance)), int((seeds - 1).sum())),))
-    method = BORROWED.format(labels.joined(sorted({study for study, _ in seeds[seeds > 1].index})))
-    shown = []
-    for given, row in rows:
-        if seeds[row.study, given["model"]] == 1:
-            error, text = row.error + lent, f"{row.method}; {method}"
-            row = replace(row, error=error, interval=ends(row.estimate, error), method=text, n=1, of="seeds")
-        shown.append(row)
-    return shown
-
-
 def step_by_depth(studies: Studies) -> list[Measurement]:
     """What the step adds to entropy in the deeper half of the layers, minus what it adds in the other half."""
 
-    def contrast(run: Record) -> float:
-        half = _deeper(run)
+    def contrast(run: Record) -> float | None:
+        if run["parameters"]["algorithm"] != "high":
+            return None
+        deep, shallow = _deeper(run), slice(_deeper(run).start)
         after, before = (
-            _mean(run, "entropy", half, kind) - _mean(run, "entropy", slice(half.start), kind)
-            for kind in ("refined", "raw")
+            _mean(run, "entropy", deep, kind) - _mean(run, "entropy", shallow, kind) for kind in ("refined", "raw")
         )
         return after - before
 
-    def gaps(runs: list[Record]) -> dict:
-        return seed_means(select(runs, algorithm="high"), contrast)
-
-    return over_seeds(studies, "attention", gaps, post_hoc=True)
+    return over_seeds(studies, "attention", contrast, post_hoc=True)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from math import inf, nan
+from math import inf
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,13 +14,13 @@ from pydantic import BaseModel, Field
 from saobp.study.beyond import plan
 from saobp.study.setup import labels, paths, typed_by_hand
 from saobp.study.setup.recipes import STRICT
+from saobp.study.setup.schema import Record
 from saobp.study.statistics import Error, Estimate, level_at
 
 Ends = Callable[[float], tuple[float, float]]  # an interval's ends at a level
 AT_PAPER_SIZE, SCALED, STORIES, PUBLIC, PRINTED = (
     "paper's depth and width", "scaled-down model", "story world", "public encoder", "printed numbers",
 )  # fmt: skip
-
 SEEDS = "Student's t over seeds"
 NORMAL = 1.959963984540054  # half a 95 % interval in standard errors
 
@@ -77,7 +77,7 @@ class Measurement:
     without: str = ""  # what it leaves out of the part that decides
     post_hoc: bool = False
     error: Error | None = field(default=None, compare=False)
-    claim: str = ""  # its id, which the registry sets
+    claim: str = ""  # its id
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -115,16 +115,6 @@ class Measurement:
         return bool(self.low <= self.paper <= self.high) if self.paper is not None and self.bounded else None
 
 
-def ends(value: float, error: Error | None) -> Ends:
-    """Return the interval of a value by its error; infinite ends without one."""
-
-    def interval(level: float) -> tuple[float, float]:
-        reach = error.reach(level) if error is not None and error.size else inf
-        return value - reach, value + reach
-
-    return interval
-
-
 def on_scale(row: Measurement, back: Callable[[float], float], note: str) -> Measurement:
     """Return a measurement of logarithms or of Fisher's z in the unit of its claim, by the function `back`."""
 
@@ -134,21 +124,23 @@ def on_scale(row: Measurement, back: Callable[[float], float], note: str) -> Mea
     return replace(row, estimate=float(back(row.estimate)), interval=interval, method=f"{row.method}, {note}")
 
 
-def measured(study: str, model: str, found: Estimate, part: str = "", also: str = "", **given: Any) -> Measurement:
-    """Return the measurement that an estimate of a model in a study is; `part` and `also` stand around its name.
+def measured(
+    study: str, model: str, found: Estimate, part: str = "", also: str = "", runs: Iterable[Record] = (), **given: Any
+) -> Measurement:
+    """Return the measurement that an estimate from `runs` is; `part` and `also` stand around the model's name.
 
     `given`: other fields, such as a scope or an interval that are not those of the model and of the estimate's error.
     """
+
+    def interval(level: float) -> tuple[float, float]:
+        reach = found.error.reach(level) if found.error is not None and found.error.size else inf
+        return found.value - reach, found.value + reach
+
     name = ", ".join(filter(None, (part, labels.model_title(model) if model else "", also)))
     scope = STORIES if study == "stories" else SCALED if labels.is_scaled_down(model) else AT_PAPER_SIZE
-    facts = {"scope": scope, "interval": ends(found.value, found.error)}
-    facts |= {"title": ", ".join(filter(None, (part, also))), "n": found.seeds, "error": found.error}
+    facts = {"scope": scope, "interval": interval, "title": ", ".join(filter(None, (part, also)))}
+    facts |= {"n": found.seeds, "error": found.error, "records": tuple(run["name"] for run in runs)}
     return Measurement(part=name, study=study, estimate=found.value, **facts | given)
-
-
-def fixed(low: float, high: float) -> Ends:
-    """Return an interval that is known at 95 % alone, for measurements aside."""
-    return lambda level: (low, high) if level == 0.95 else (nan, nan)
 
 
 def claims(path: Path | None = None) -> dict[str, Claim]:

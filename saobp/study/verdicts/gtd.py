@@ -1,7 +1,8 @@
 """Measurements of GTD: beside graph measures, and beside performance over checkpoints, heads and runs."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from math import inf, nan, sqrt
 from typing import Any
 
 import numpy as np
@@ -11,14 +12,16 @@ from scipy import stats
 from saobp.study.setup import labels
 from saobp.study.setup.records import select
 from saobp.study.setup.schema import Record
-from saobp.study.statistics import Estimate, across_runs, estimates, task_scores, trajectories
+from saobp.study.statistics import Error, Estimate, across_runs, estimates, task_scores, trajectories
 from saobp.study.verdicts.claims_and_measurements import Measurement, measured, on_scale
-from saobp.study.verdicts.studies import ALONE, Studies, over_seeds, seed_means
+from saobp.study.verdicts.studies import ALONE, Studies, over_seeds
 
 TASK = "race"  # of Fig. 2
 QUARTERS = (0.25, 0.75)  # the sparsest and the densest graphs, by betweenness
 CHECKPOINTS = "Student's t over seeds, no surer than the checkpoints of a run"
 BESIDE_ACCURACY = {"gtd": ("GTD", 1), "indirect_entropy": ("indirect entropy", 1), "betweenness": ("−betweenness", -1)}
+MOST = 1 - 1e-12  # of r on Fisher's scale
+IDENTITY = ("model", "algorithm", "seed")  # of a pretrained model, among a run's parameters
 
 
 def correlation(studies: Studies, number: str, printed: str, sampled: str = "") -> list[Measurement]:
@@ -29,73 +32,66 @@ def correlation(studies: Studies, number: str, printed: str, sampled: str = "") 
     """
 
     def of_heads(run: Record) -> float | None:
-        matrix = estimates.matrix(run)
-        return fisher(*(np.ravel(matrix.get(name) or []).tolist() for name in ("gtd", number)))
+        return fisher(*(np.ravel(estimates.matrix(run).get(name) or []) for name in ("gtd", number)))
 
     def of_samples(run: Record) -> float | None:
         graph = run["metrics"].get("graph") or {}
         return fisher(graph.get("gtd") or [], graph.get(sampled) or [])
 
-    rows = []
-    for z, part, left_out in (
-        (of_heads, "heads", ""),
-        (of_heads, "heads, without ElemMul", "elemmul"),
-        *([(of_samples, "heads × samples", "")] if sampled else []),
-    ):
+    def measure(z: Callable[[Record], float | None], part: str, left_out: str = "") -> list[Measurement]:
         among = [algorithm for algorithm in labels.PAPER_ALGORITHMS if algorithm != left_out]
-        rows += over_seeds(
-            studies, "attention", lambda runs, z=z, among=among: seed_means(_on_race(runs, among), z), part=part,
-            lend=False, paper=lambda paper, size: paper.claim(printed), aside=part != "heads",
-            without="ElemMul" if left_out else "",
+        return over_seeds(
+            studies, "attention", lambda run: z(run) if _on_race(run, among) else None, part=part, lend=False,
+            paper=lambda model: studies.paper.claim(printed), aside=part != "heads",
+            without=labels.algorithm_title(left_out),
         )  # fmt: skip
+
+    rows = measure(of_heads, "heads") + measure(of_heads, "heads, without ElemMul", "elemmul")
+    rows += measure(of_samples, "heads × samples") if sampled else []
     return [on_scale(row, np.tanh, "Fisher's z") for row in rows]
 
 
-def _on_race(runs: list[Record], among: Sequence[str] = tuple(labels.ALGORITHMS)) -> list[Record]:
-    return [run for run in runs if run["metrics"]["task"] == TASK and run["parameters"]["algorithm"] in among]
+def _on_race(run: Record, among: Sequence[str] = tuple(labels.ALGORITHMS)) -> bool:
+    return run["metrics"]["task"] == TASK and run["parameters"]["algorithm"] in among
 
 
-def fisher(x: list, y: list) -> float | None:
+def fisher(x: Sequence[float | None], y: Sequence[float | None]) -> float | None:
     """Return Fisher's z of Pearson's r of the defined pairs; None of fewer than three or where one side is constant."""
-    pairs = np.array([pair for pair in zip(x, y) if None not in pair], dtype=float)
-    if len(pairs) < 3 or (np.ptp(pairs, axis=0) == 0).any():
-        return None
-    return float(np.arctanh(np.corrcoef(pairs.T)[0, 1]))
+    r = pd.Series(x, dtype=float).corr(pd.Series(y, dtype=float), min_periods=3)
+    return None if np.isnan(r) else float(np.arctanh(r))
 
 
 def dense(studies: Studies) -> list[Measurement]:
     """Spread of clustering among the quarter of graphs with the lowest betweenness, over that with the highest.
 
     A path of one hop adds nothing to betweenness, so the lowest is of the densest graphs; the density was not kept.
+    The ratio is that of means over algorithms, some of which have no spread.
     """
 
     def spreads(run: Record) -> list[float] | None:
         graph = run["metrics"].get("graph") or {}
-        if not graph.get("clustering"):
+        if not _on_race(run) or not graph.get("clustering"):
             return None
         clustering, between = (np.array(graph[key], dtype=float) for key in ("clustering", "betweenness"))
         few, many = np.nanquantile(between, QUARTERS)
         return [np.nanstd(clustering[chosen]) for chosen in (between <= few, between >= many)]
 
-    def gaps(runs: list[Record]) -> dict:
-        means = seed_means(_on_race(runs), spreads)  # over algorithms; some have none
-        return {seed: float(few / many) for seed, (few, many) in means.items() if many}
-
-    return over_seeds(studies, "attention", gaps, lend=False, post_hoc=True)
+    ratio: Callable[[np.ndarray], float] = lambda spreads: spreads[0] / spreads[1] if spreads[1] else nan  # noqa: E731
+    return over_seeds(studies, "attention", spreads, of_mean=ratio, lend=False, post_hoc=True)
 
 
 def undefined(studies: Studies) -> list[Measurement]:
     """Share of a model's heads with an undefined clustering on any sample; exact interval of a proportion."""
     rows = []
-    for study, model, runs in studies.cells("attention"):
-        runs = [run for run in _on_race(runs) if run["metrics"].get("nan")]
+    for study, model, every in studies.cells("attention"):
+        runs = [run for run in every if _on_race(run) and run["metrics"].get("nan")]
         heads = [np.size(estimates.matrix(run)["gtd"]) for run in runs]
         undefined = [(run["metrics"]["nan"].get("refined") or {}).get("clustering_barrat", 0) for run in runs]
         if total := sum(heads):  # at most one per undefined number
             lost = int(np.minimum(heads, undefined).sum())
-            facts = {"of": "heads", "method": "Clopper-Pearson", "records": tuple(run["name"] for run in runs)}
             test = stats.binomtest(lost, total)
-            facts["interval"] = lambda level, test=test: tuple(map(float, test.proportion_ci(level)))
+            interval = lambda level, test=test: tuple(map(float, test.proportion_ci(level)))  # noqa: E731
+            facts = {"of": "heads", "method": "Clopper-Pearson", "interval": interval, "runs": runs}
             rows.append(measured(study, model, Estimate(lost / total, 0, 1, total), **facts))
     return rows
 
@@ -103,18 +99,15 @@ def undefined(studies: Studies) -> list[Measurement]:
 def over_checkpoints(studies: Studies, task: str, printed: str) -> list[Measurement]:
     """r of GTD and a score over the checkpoints of a run, as Table 6 and Figure 3 have it; one seed is descriptive."""
     paper = studies.paper.value(6, gtd_kind="Single GTD", task=printed)
-    stage, found = "pretrain" if task == "wikitext" else "finetune", []
+    stage, rows = "pretrain" if task == "wikitext" else "finetune", []
     for study, model, runs in studies.cells(stage):
         points = trajectories.checkpoints(runs, model, task)
         if (r := trajectories.on_fisher_scale(points)) is not None:
-            found.append((study, model, r, {"records": tuple(dict.fromkeys(points["run"])), "paper": paper}))
-    several = any(r.seeds > 1 for _, _, r, _ in found)
-    rows = [
-        measured(study, model, r, **facts, method=CHECKPOINTS) if r.seeds > 1
-        else measured(study, model, replace(r, error=None), **facts, method=ALONE, aside=several)
-        for study, model, r, facts in found
-    ]  # fmt: skip
-    return [on_scale(row, np.tanh, "Fisher's z") for row in rows]
+            facts = {"records": tuple(dict.fromkeys(points["run"])), "paper": paper}
+            facts["method"] = CHECKPOINTS if r.seeds > 1 else ALONE
+            rows.append(measured(study, model, r if r.seeds > 1 else replace(r, error=None), **facts))
+    several = any(row.n > 1 for row in rows)
+    return [on_scale(replace(row, aside=several and row.n == 1), np.tanh, "Fisher's z") for row in rows]
 
 
 def heads_in_range(studies: Studies, low: float, high: float, inside: bool) -> list[Measurement]:
@@ -125,56 +118,48 @@ def heads_in_range(studies: Studies, low: float, high: float, inside: bool) -> l
     """
     rows = []
     for study, model, runs in studies.cells("attention"):
-        trained = {_key(run): run for run in studies.of("pretrain").get(study, [])}
-        own = [run for run in _on_race(runs) if _key(run) in trained]
-        for without in ("", "ElemMul"):
-            chosen = [run for run in own if not without or run["parameters"]["algorithm"] != "elemmul"]
-            heads = [np.ravel(estimates.matrix(run)["gtd"]) for run in chosen]
-            shares = [np.mean(((each >= low) & (each <= high)) == inside) for each in heads]
-            pretrained = [trained[_key(run)] for run in chosen]
-            losses = [float(np.log(run["metrics"]["perplexity"])) for run in pretrained]
-            part = "share of heads, without ElemMul" if without else "share of heads"
-            facts = {"aside": bool(without), "without": without, "post_hoc": True}
-            rows += _across(study, model, part, chosen, shares, losses, also=pretrained, **facts)
+        trained = {tuple(map(run["parameters"].get, IDENTITY)): run for run in studies.of("pretrain").get(study, [])}
+        points = []
+        for run in filter(_on_race, runs):
+            if before := trained.get(tuple(map(run["parameters"].get, IDENTITY))):
+                heads = np.ravel(estimates.matrix(run)["gtd"])
+                share = np.mean(((heads >= low) & (heads <= high)) == inside)
+                points.append((run, before, share, np.log(before["metrics"]["perplexity"])))
+        for without in ("", "elemmul"):
+            chosen = [point for point in points if point[0]["parameters"]["algorithm"] != without]
+            title = labels.algorithm_title(without)
+            part = f"share of heads, without {title}" if without else "share of heads"
+            rows += _across(study, model, part, chosen, aside=bool(without), without=title, post_hoc=True)
     return rows
 
 
-def _key(run: Record) -> tuple:
-    return tuple(run["parameters"].get(key) for key in ("model", "algorithm", "seed"))
+def _across(study: str, model: str, part: str, points: Sequence[tuple], **given: Any) -> list[Measurement]:
+    """r over points (run, record that lends it a number, x, y) without what algorithm and seed explain of either.
 
-
-def _across(
-    study: str, model: str, part: str, runs: Sequence[Record], x: Sequence[float], y: Sequence[float],
-    also: Sequence[Record] = (), **given: Any,
-) -> list[Measurement]:  # fmt: skip
-    """r over runs without what algorithm and seed explain; nothing where too few are left."""
-    factors = [[run["parameters"][key] for run in runs] for key in ("algorithm", "seed")]
-
-    def interval(level: float) -> tuple[float, float]:
-        found = across_runs(x, y, factors, level=level)
-        return found.low, found.high
-
+    Nothing where too few are left.
+    """
+    runs, lenders, *series = zip(*points) if points else [()] * 4
     try:
-        found = across_runs(x, y, factors)
+        found = across_runs(*series, [[run["parameters"][key] for run in runs] for key in ("algorithm", "seed")])
     except ValueError:
         return []
-    facts = {"of": "runs", "method": "Fisher's z over runs, algorithm and seed taken out", "interval": interval}
-    facts["records"] = tuple(run["name"] for run in [*runs, *also])
-    r = Estimate(found.r, found.low, found.high, len(runs))
-    return [measured(study, model, r, part, **facts, **given)]
+    error = Error(((1 / sqrt(found.effective - 3), inf),)) if found.effective > 3 else None
+    z = Estimate.of(float(np.arctanh(np.clip(found.r, -MOST, MOST))), error, len(runs))
+    facts = {"of": "runs", "method": "Fisher's z over runs", "runs": [*runs, *filter(None, lenders)], "error": None}
+    return [on_scale(measured(study, model, z, part, **facts | given), np.tanh, "algorithm and seed taken out")]
 
 
 def accurate(studies: Studies) -> list[Measurement]:
     """r of RACE-Middle accuracy over runs with GTD, indirect entropy and minus betweenness."""
     rows = []
     for study, model, tuned in studies.cells("finetune"):
-        points = []
-        for run in _on_race(select(studies.of("attention").get(study, []), model=model)):
-            given = run["parameters"]
-            scores = task_scores.by_pretraining(task_scores.scores(tuned, model, given["algorithm"], TASK))
-            means = {name: estimates.nested_mean(estimates.matrix(run).get(name)) for name in BESIDE_ACCURACY}
-            points += [means | {"run": run, "score": one.value} for one in scores if one.key[0] == given["seed"]]
-        frame = pd.DataFrame(points)
-        for name, (title, sign) in BESIDE_ACCURACY.items() if points else ():
-            rows += _across(study, model, title, frame["run"].tolist(), sign * frame[name], frame["score"])
+        looked = [run for run in select(studies.of("attention").get(study, []), model=model) if _on_race(run)]
+        for name, (title, sign) in BESIDE_ACCURACY.items():
+            points = []
+            for run in looked:
+                algorithm, seed = (run["parameters"][key] for key in ("algorithm", "seed"))
+                scores = task_scores.by_pretraining(task_scores.scores(tuned, model, algorithm, TASK))
+                mean = estimates.nested_mean(estimates.matrix(run).get(name))
+                points += [(run, None, sign * mean, one.value) for one in scores if one.key[0] == seed]
+            rows += _across(study, model, title, points)
     return rows

@@ -1,4 +1,4 @@
-"""The five outcomes, and the tests behind them.
+"""The five outcomes, the tests behind them, and what the claims of data/claims.yaml have.
 
 A part holds where its interval lies beyond the reference on the claim's side. "One": a 95 % interval. "All" is an
 intersection-union test (Berger 1982): each part one-sided at 5 %, without a correction. That at least u of n parts
@@ -6,16 +6,21 @@ hold is a partial conjunction (Benjamini and Heller 2008): each part at 5 % / (n
 too many fail is one as well. No effect: two one-sided tests at 5 % put every part within the margin.
 """
 
+import inspect
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite, nan
+from operator import attrgetter
 
-from saobp.study.verdicts.claims_and_measurements import Claim, Measurement
+from saobp.study.verdicts import attention, gtd, planned, scores, training
+from saobp.study.verdicts.claims_and_measurements import Claim, Measurement, claims
+from saobp.study.verdicts.studies import Studies
 
 SUPPORTED, CONTRADICTED, NO_EFFECT, IMPRECISE, NOT_RUN = (
     "supported", "contradicted", "no effect beyond the margin", "imprecise", "not run",
 )  # fmt: skip
+FAMILIES = {"attention": attention, "gtd": gtd, "planned": planned, "scores": scores, "training": training}
 OUTCOMES = (SUPPORTED, CONTRADICTED, NO_EFFECT, IMPRECISE, NOT_RUN)
 LEVEL = 0.05
 MOST_SEEDS = 10_000  # that anybody trains
@@ -40,12 +45,17 @@ class Verdict:
         ordered = sorted(self.parts, key=lambda part: _ends(self.claim, part, LEVEL))
         return ordered[max(0, len(ordered) - self.claim.needed(len(ordered)))]
 
+    @property
+    def without_one(self) -> list[Measurement]:
+        """The measurements of its study that leave out an algorithm or a size."""
+        return [part for part in self.aside if part.without and part.study == self.study]
+
 
 def decide(claim: Claim, parts: Sequence[Measurement], needed: int | None = None) -> str:
     """Return the outcome of a claim from the parts of one study, of which `needed` have to hold; only runs speak."""
     if not parts:
         return NOT_RUN
-    within = all(_inside(claim, part) > 0 for part in parts)  # an equivalence test of each part
+    within = all(inside(claim, part) > 0 for part in parts)  # an equivalence test of each part
     if claim.direction == 0:
         beyond = [low > 1 or high < -1 for low, high in (_ends(claim, part) for part in parts)]
         return SUPPORTED if within else CONTRADICTED if any(beyond) else IMPRECISE
@@ -66,17 +76,12 @@ def of_part(claim: Claim, part: Measurement) -> str:
     return decide(claim, [part], needed=1)
 
 
-def small(claim: Claim, part: Measurement) -> bool:
-    """Say whether all of a part's 95 % interval lies within the margin: any effect is too small to matter."""
-    return _inside(claim, part, LEVEL / 2) > 0
-
-
 def _ends(claim: Claim, part: Measurement, tail: float = LEVEL / 2) -> list[float]:
     """An interval's ends in margins from the reference, towards the claim; `tail`: the chance beyond each."""
     return sorted(map(claim.signed, part.interval(1 - 2 * tail)))
 
 
-def _inside(claim: Claim, part: Measurement, tail: float = LEVEL) -> float:
+def inside(claim: Claim, part: Measurement, tail: float = LEVEL) -> float:
     """How far inside the margin an interval lies; above 0 two one-sided tests at 5 % say that it does."""
     low, high = _ends(claim, part, tail)
     return min(1 + low, 1 - high)
@@ -111,9 +116,54 @@ def change_to_open(claim: Claim, part: Measurement) -> float:
     Of an imprecise part it is the way to the reference, or to the margin of a claim that something stays within it.
     """
     low, high = _ends(claim, part, LEVEL / 2 if claim.rule == "one" or not claim.direction else LEVEL)
-    inside = _inside(claim, part)
+    within = inside(claim, part)
     if claim.direction:
-        ways = {SUPPORTED: low, CONTRADICTED: -high, NO_EFFECT: inside, IMPRECISE: min(-low, high)}
+        ways = {SUPPORTED: low, CONTRADICTED: -high, NO_EFFECT: within, IMPRECISE: min(-low, high)}
     else:
-        ways = {SUPPORTED: inside, CONTRADICTED: max(low - 1, -1 - high), IMPRECISE: -inside}
+        ways = {SUPPORTED: within, CONTRADICTED: max(low - 1, -1 - high), IMPRECISE: -within}
     return ways[of_part(claim, part)] * claim.margin
+
+
+def measurements(claim: Claim, studies: Studies) -> list[Measurement]:
+    """Return all measurements of a claim; none where nothing measures it or nothing was run.
+
+    Raises ValueError for a function that there is not, or another argument than it takes.
+    """
+    if not claim.measure:
+        return []
+    given = dict(claim.measure)
+    family, _, name = given.pop("by").partition(".")
+    function = getattr(FAMILIES.get(family), name, None)
+    try:
+        inspect.signature(function).bind(studies, **given)
+    except TypeError as error:
+        why = error if function else f"no function {claim.measure['by']!r} in saobp/study/verdicts"
+        raise ValueError(f"data/claims.yaml, {claim.id}: measure: {why}") from None
+    return [replace(row, claim=claim.id) for row in function(studies, **given)]
+
+
+def of_claim(claim: Claim, studies: Studies) -> list[Verdict]:
+    """Decide one claim from each study apart: studies differ in text, size and steps, so they are not pooled."""
+    found, rows = measurements(claim, studies), []
+    places = [*dict.fromkeys((row.scope, row.study) for row in found if not row.aside)]
+    for place in places:
+        own = [row for row in found if (row.scope, row.study) == place]
+        parts, aside = (tuple(row for row in own if row.aside == aside) for aside in (False, True))
+        if place == places[0]:
+            aside += tuple(row for row in found if (row.scope, row.study) not in places)
+        rows.append(Verdict(claim, *place, decide(claim, parts), parts, aside))
+    return rows or [Verdict(claim, "", "", NOT_RUN)]
+
+
+def verdicts(studies: Studies) -> list[Verdict]:
+    """Decide every claim, once per scope and study that measured it; a claim that none did is "not run"."""
+    return [verdict for claim in claims().values() for verdict in of_claim(claim, studies)]
+
+
+def reruns(studies: Studies, decided: list[Verdict]) -> dict[tuple[str, str, str], Measurement]:
+    """Return the measurements that change when repeated runs take the place of the first: by claim, study, part."""
+    again, numbers = studies.with_reruns(), attrgetter("estimate", "low", "high")
+    first = {row.key: numbers(row) for verdict in decided for row in (*verdict.parts, *verdict.aside)}
+    every = {verdict.claim.id: verdict.claim for verdict in decided}.values()
+    second = [row for claim in every for row in measurements(claim, again)]
+    return {row.key: row for row in second if first.get(row.key, numbers(row)) != numbers(row)}

@@ -1,7 +1,6 @@
 """Measurements of the planned questions: the gain by hops and its cause, and High in a public encoder."""
 
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from scipy import stats
@@ -10,7 +9,7 @@ from saobp.study.beyond import accuracy_by_hops, plan
 from saobp.study.setup import labels
 from saobp.study.statistics import Estimate, bca_interval, mean_interval, sign_flip_interval
 from saobp.study.statistics.seeds import branch_gaps, metric, seed_gaps
-from saobp.study.verdicts.claims_and_measurements import NORMAL, PUBLIC, STORIES, Measurement, fixed, measured
+from saobp.study.verdicts.claims_and_measurements import NORMAL, PUBLIC, STORIES, Measurement, measured
 from saobp.study.verdicts.studies import Studies
 
 READ = (5, 13, 21)  # seeds of notebook 12 at each reading: all algorithms, once on the way, the end
@@ -21,13 +20,12 @@ ENOUGH = 10  # seeds from which on BCa is shown
 
 
 def exams(studies: Studies) -> Iterator[tuple[bool, dict[str, Any], list[dict[str, Any]]]]:
-    """Yield the exams of known hops: whether it was planned, its study and its records' names, its runs."""
+    """Yield the exams of known hops: whether it was planned, its study and its records, its runs."""
     known = [(False, name, [record]) for name, found in studies.of("beyond").items() for record in found]
     known += [(True, name, accuracy_by_hops.planned(found)) for name, found in studies.of("hops").items()]
     for planned, study, read in known:
         if runs := [run for record in read for run in record["metrics"].get("multihop") or ()]:
-            common = {"study": study, "model": "", "scope": STORIES, "records": tuple(one["name"] for one in read)}
-            yield planned, common, runs
+            yield planned, {"study": study, "model": "", "scope": STORIES, "runs": read}, runs
 
 
 def gain(studies: Studies) -> list[Measurement]:
@@ -43,17 +41,15 @@ def gain(studies: Studies) -> list[Measurement]:
             continue
         first = measured(found=end[0], part=AFTER, method=PAIRED, aside=planned, **common)
         soon = measured(found=course[0], part=DURING, aside=not planned, post_hoc=not planned, **common)
-        if planned:
-            rows += [soon.at_reading(analyses()), first]
-        else:
-            rows += [first.at_reading(READ, planned=False), soon]
+        rows += [soon.at_reading(analyses("hops")), first] if planned else [first.at_reading(READ, planned=False), soon]
         for name, against in (("high", "uniform"), ("uniform", "original"), ("high", "sinkhorn")):
             if found := accuracy_by_hops.gain(runs, name, against):
                 part = f"{labels.algorithm_title(name)} − {labels.algorithm_title(against)} {AFTER}"
                 rows.append(measured(found=found[0], part=part, method=PAIRED, aside=True, **common))
         by_seed = [*(course if planned else end)[1].values()]
-        for name, interval in NOT_NORMAL.items() if len(by_seed) >= ENOUGH else ():
-            facts = {"interval": fixed(*interval(by_seed)), "method": name, "aside": True}
+        other = {name: interval(by_seed) for name, interval in NOT_NORMAL.items() if len(by_seed) >= ENOUGH}
+        for name, ends in other.items():
+            facts = {"interval": lambda level, ends=ends: ends, "method": name, "aside": True}  # known at 95 % alone
             rows.append(measured(found=mean_interval(by_seed), part=name, **facts, **common))
     return rows
 
@@ -65,34 +61,30 @@ def cause(studies: Studies) -> list[Measurement]:
     """
     rows = []
     for planned, common, runs in exams(studies):
-        gains = (accuracy_by_hops.gain, accuracy_by_hops.gain_along)
-        after, course = (gain(runs, "high", "sinkhorn") for gain in gains)
-        if planned and course:
-            rows.append(measured(found=course[0], part=DURING, **common).at_reading(analyses()))
-        equal = accuracy_by_hops.gain(runs, "high", "shuffled")
-        for found, part in ((after, AFTER), (equal, "High − Shuffled, equal by the algebra")):
-            if found:
-                facts = {"method": PAIRED, "post_hoc": not planned, "aside": planned or found is equal}
+        if planned and (course := accuracy_by_hops.gain_along(runs, "high", "sinkhorn")):
+            rows.append(measured(found=course[0], part=DURING, **common).at_reading(analyses("hops")))
+        for against, part in (("sinkhorn", AFTER), ("shuffled", "High − Shuffled, equal by the algebra")):
+            if found := accuracy_by_hops.gain(runs, "high", against):
+                facts = {"method": PAIRED, "post_hoc": not planned, "aside": planned or against == "shuffled"}
                 rows.append(measured(found=found[0], part=part, **facts, **common))
     return rows
 
 
-def analyses() -> list[int]:
-    """Return the seeds at each analysis of the planned study of known hops."""
-    return plan.studies()["hops"].primary.analyses
+def analyses(study: str) -> list[int]:
+    """Return the seeds at each analysis of a planned study."""
+    return plan.studies()[study].primary.analyses
 
 
 def fine_tuned(studies: Studies) -> list[Measurement]:
     """Mean over the plan's tasks after fine-tuning, High − Original, of the seeds that have all tasks in both arms."""
-    section = plan.studies()["retrofit"]
-    tasks, rows = section.model_extra["tasks"], []
+    tasks, rows = plan.studies()["retrofit"].model_extra["tasks"], []
     for study, runs in studies.of("retrofit").items():
         own = [run for run in runs if run["parameters"]["task"] in tasks]
         gaps = seed_gaps(own, metric("headline"), by="arm", tasks=len(tasks))
         if len(gaps) > 1:
-            facts = {"scope": PUBLIC, "records": tuple(run["name"] for run in runs)}
-            found = measured(study, "", mean_interval([*gaps.values()]), "six GLUE tasks, MiniLM", **facts)
-            rows.append(found.at_reading(section.primary.analyses))
+            found = mean_interval([*gaps.values()])
+            row = measured(study, "", found, "six GLUE tasks, MiniLM", scope=PUBLIC, runs=runs)
+            rows.append(row.at_reading(analyses("retrofit")))
     return rows
 
 
@@ -100,13 +92,11 @@ def branches(studies: Studies) -> list[Measurement]:
     """Held-out loss after the branch, High − Original of the same trunk; aside the control that passes no messages."""
     rows = []
     for study, runs in studies.of("branched").items():
-        facts = {"records": tuple(run["name"] for run in runs), "method": "Student's t over trunks", "of": "trunks"}
-        model = runs[0]["parameters"]["model"]
-        found = measured(study, model, mean_interval([*branch_gaps(runs).values()]), **facts)
-        rows.append(found.at_reading(plan.studies()["branched"].primary.analyses))
-        if control := branch_gaps(runs, ("uniform", "original")):
-            found = mean_interval([*control.values()])
-            rows.append(measured(study, model, found, "Uniform − Original", aside=True, **facts))
+        facts = {"runs": runs, "method": "Student's t over trunks", "of": "trunks"}
+        model, gaps = runs[0]["parameters"]["model"], [*branch_gaps(runs).values()]
+        rows.append(measured(study, model, mean_interval(gaps), **facts).at_reading(analyses("branched")))
+        if control := [*branch_gaps(runs, ("uniform", "original")).values()]:
+            rows.append(measured(study, model, mean_interval(control), "Uniform − Original", aside=True, **facts))
     return rows
 
 
@@ -117,15 +107,13 @@ def untrained(studies: Studies) -> list[Measurement]:
     for study, runs in studies.of("retrofit-untrained").items():
         for run in runs:
             arms = {(arm["factor"], arm["strength"]): arm for arm in run["metrics"]["similarity"]}
-            arm = arms["high", strength]
-            found = Estimate(arm["difference"], *arm["interval"], run["metrics"]["pairs"])
-            facts = {"of": "pairs", "method": "interval over pairs", "records": (run["name"],), "scope": PUBLIC}
-            facts["interval"] = partial(_stretched, found)
-            rows.append(measured(study, "", found, "STS-B, MiniLM", **facts))
+            value, ends = arms["high", strength]["difference"], arms["high", strength]["interval"]
+
+            def interval(level: float, value: float = value, ends: Sequence[float] = ends) -> tuple[float, float]:
+                by = float(stats.norm.isf(0.5 - level / 2)) / NORMAL  # each side by the normal law
+                return tuple(value + by * (end - value) for end in ends)
+
+            found = Estimate(value, *ends, run["metrics"]["pairs"])
+            facts = {"of": "pairs", "method": "interval over pairs", "scope": PUBLIC, "interval": interval}
+            rows.append(measured(study, "", found, "STS-B, MiniLM", runs=[run], **facts))
     return rows
-
-
-def _stretched(found: Estimate, level: float) -> tuple[float, float]:
-    """The ends at a level of a 95 % interval that need not be symmetric: each side by the normal law."""
-    by = float(stats.norm.isf(0.5 - level / 2)) / NORMAL
-    return tuple(found.value + by * (end - found.value) for end in (found.low, found.high))

@@ -11,7 +11,7 @@ from saobp.study.tables import render
 from saobp.study.tables.cells import digits
 from saobp.study.verdicts import outcomes
 from saobp.study.verdicts.claims_and_measurements import Claim, Measurement
-from saobp.study.verdicts.outcomes import CONTRADICTED, SUPPORTED, Verdict, of_part, seeds_to_decide, small
+from saobp.study.verdicts.outcomes import CONTRADICTED, SUPPORTED, Verdict, of_part, seeds_to_decide
 
 CSV_COLUMNS = (
     "claim", "study", "scope", "measurement", "role", "estimate", "low", "high", "n", "of", "unit", "direction",
@@ -20,19 +20,8 @@ CSV_COLUMNS = (
 )  # fmt: skip
 HEADS = ("Claim", "Measured (margin)", "Outcome", "Ours [95 %]", "Paper", "n", "Scope")
 SHARES = (0.19, 0.23, 0.13, 0.16, 0.06, 0.08, 0.09)  # of the page, a column each
-CAPTION = (
-    "Each claim is decided once per study by one endpoint, and Ours is the part that decides; parts are tested "
-    "one-sided at 5 %, so a 95 % interval may reach the reference. †: endpoint named after its numbers were seen; "
-    "‡: the whole interval lies within the margin; §: another outcome without one algorithm or size; endpoints: "
-    "data/claims.yaml."
-)
-AGAIN = (
-    "Some runs were made twice. The last column has the number with the repetition in place of the first run; each "
-    "outcome is that of its number alone. Where only a run that lends its spread was repeated, the estimate stays and "
-    "the interval changes."
-)
-LEFT_OUT = "Some numbers are means over algorithms or sizes. The last column has the number without one of them."
 POST_HOC, SMALL, SENSITIVE = "†", "‡", "§"
+FORMATS = ("csv", "md", "tex")
 PAGE = 15  # claims that a page holds, of up to four lines each
 Reruns = dict[tuple[str, str, str], Measurement]
 
@@ -44,22 +33,21 @@ def frame(verdicts: Sequence[Verdict], reruns: Reruns | None = None) -> pd.DataF
     """
     rows = []
     for verdict in verdicts:
-        fixed = {"outcome": verdict.outcome, "claim": verdict.claim.id}
-        fixed |= verdict.claim.model_dump(include={"direction", "reference", "margin", "unit"})
-        found = [fixed | _row(verdict.claim, part, reruns or {}) for part in (*verdict.parts, *verdict.aside)]
-        rows += found or [fixed]
+        claim = verdict.claim
+        fixed = {"outcome": verdict.outcome, "claim": claim.id}
+        fixed |= claim.model_dump(include={"direction", "reference", "margin", "unit"})
+        for part in (*verdict.parts, *verdict.aside):
+            row = fixed | {name: getattr(part, name) for name in CSV_COLUMNS if hasattr(part, name)}
+            row |= {"measurement": part.part, "role": "aside" if part.aside else "primary"}
+            row |= {} if part.bounded else {"low": None, "high": None}
+            if not part.aside:
+                row |= {"outcome_of_measurement": of_part(claim, part), "seeds_to_decide": seeds_to_decide(claim, part)}
+            if again := (reruns or {}).get(part.key):
+                row |= {"rerun": again.estimate, "rerun_outcome": of_part(claim, again)}
+                row |= {"rerun_low": again.low, "rerun_high": again.high} if again.bounded else {}
+            rows.append(row)
+        rows += [] if verdict.parts or verdict.aside else [fixed]
     return pd.DataFrame(rows, columns=CSV_COLUMNS)
-
-
-def _row(claim: Claim, part: Measurement, reruns: Reruns) -> dict[str, object]:
-    row = {name: getattr(part, name) for name in CSV_COLUMNS if hasattr(part, name) and name != "claim"}
-    row |= {"measurement": part.part, "role": "aside" if part.aside else "primary"}
-    if not part.aside:
-        row |= {"outcome_of_measurement": of_part(claim, part), "seeds_to_decide": seeds_to_decide(claim, part)}
-    if again := reruns.get(part.key):
-        row |= {"rerun": again.estimate, "rerun_outcome": of_part(claim, again)}
-        row |= {"rerun_low": again.low, "rerun_high": again.high} if again.bounded else {}
-    return row if part.bounded else row | {"low": None, "high": None}
 
 
 def cells(verdict: Verdict) -> tuple[str, ...]:
@@ -77,8 +65,9 @@ def cells(verdict: Verdict) -> tuple[str, ...]:
         named = "".join(f", {count} {why}" for why, count in missing.items() if count > 0)
         of = f" ({holding} of {len(parts)} {'parts hold' if len(parts) > 1 else 'part holds'}{named})"
     decided = verdict.outcome in (SUPPORTED, CONTRADICTED) and claim.direction != 0
-    marks = POST_HOC * any(row.post_hoc for row in parts) + SMALL * (decided and small(claim, part))
-    marks += SENSITIVE * any(of_part(claim, other) != of_part(claim, part) for other in without_one(verdict))
+    small = outcomes.inside(claim, part, outcomes.LEVEL / 2) > 0  # all of its 95 % interval lies within the margin
+    marks = POST_HOC * any(row.post_hoc for row in parts) + SMALL * (decided and small)
+    marks += SENSITIVE * any(of_part(claim, other) != of_part(claim, part) for other in verdict.without_one)
     outcome = f"{verdict.outcome}{of} {marks}".rstrip()
     printed = "–" if part.paper is None else _number(part.paper, claim)
     return claim.title, measured, outcome, _interval(claim, part), printed, _count(part), part.scope
@@ -111,16 +100,12 @@ def _number(value: float, claim: Claim, *ends: float) -> str:
     return render.minus(f"×{rounded:.{places}f}" if claim.unit == "ratio" else f"{rounded:+.{places}f}")
 
 
-def to_csv(verdicts: Sequence[Verdict], reruns: Reruns | None = None) -> str:
-    """Write `frame` with numbers to six significant digits."""
-    return frame(verdicts, reruns).to_csv(index=False, float_format="%.6g", lineterminator="\n")
-
-
 def to_markdown(verdicts: Sequence[Verdict], reruns: Reruns | None = None) -> str:
     """Return a pipe table under its caption, and one of the runs that were made twice, if any."""
-    said = f"**Claims.** {CAPTION}\n\n{render.markdown(shown(verdicts))}\n"
-    for title, found in ((AGAIN, repeated(verdicts, reruns or {})), (LEFT_OUT, left_out(verdicts))):
-        said += f"\n**Sensitivity.** {title}\n\n{render.markdown(found)}\n" if len(found) else ""
+    words = render.captions()["claims"]
+    said = f"**Claims.** {words['all']}\n\n{render.markdown(shown(verdicts))}\n"
+    for name, found in (("repeated", repeated(verdicts, reruns or {})), ("left out", left_out(verdicts))):
+        said += f"\n**Sensitivity.** {words[name]}\n\n{render.markdown(found)}\n" if len(found) else ""
     return said
 
 
@@ -134,49 +119,46 @@ def shown(verdicts: Sequence[Verdict]) -> pd.DataFrame:
 
 def repeated(verdicts: Sequence[Verdict], reruns: Reruns) -> pd.DataFrame:
     """Return each number that a repetition changes, with its outcome, and with the repetition in the run's place."""
-    rows = [
-        (row.claim.title, f"{part.part}, {part.study}", *_decided(row.claim, part, reruns[part.key]))
+    return _sensitivity("Measurement", "With the repetition", [
+        (row.claim, f"{part.part}, {part.study}", part, reruns[part.key])
         for row in verdicts
         for part in (*row.parts, *row.aside)
         if part.key in reruns
-    ]
-    return pd.DataFrame(rows, columns=["Claim", "Measurement", "Ours [95 %], outcome", "With the repetition"])
-
-
-def without_one(verdict: Verdict) -> list[Measurement]:
-    """Return the measurements of a verdict's study that leave out an algorithm or a size."""
-    return [part for part in verdict.aside if part.without and part.study == verdict.study]
+    ])  # fmt: skip
 
 
 def left_out(verdicts: Sequence[Verdict]) -> pd.DataFrame:
     """Return the number that decides a claim, and without an algorithm or a size."""
-    rows = [
-        (row.claim.title, part.without, *_decided(row.claim, row.weakest, part))
-        for row in verdicts
-        for part in without_one(row)
+    rows = [(row.claim, part.without, row.weakest, part) for row in verdicts for part in row.without_one]
+    return _sensitivity("Left out", "Without it", rows)
+
+
+def _sensitivity(what: str, otherwise: str, rows: Sequence[tuple]) -> pd.DataFrame:
+    """A row a number: its claim, what was changed, and the number with its outcome as it is and otherwise."""
+    said = [
+        (claim.title, name, *(f"{_interval(claim, part)}, {of_part(claim, part)}" for part in parts))
+        for claim, name, *parts in rows
     ]
-    return pd.DataFrame(rows, columns=["Claim", "Left out", "Ours [95 %], outcome", "Without it"])
+    return pd.DataFrame(said, columns=["Claim", what, "Ours [95 %], outcome", otherwise])
 
 
-def _decided(claim: Claim, *parts: Measurement) -> list[str]:
-    return [f"{_interval(claim, part)}, {of_part(claim, part)}" for part in parts]
-
-
-def to_latex(verdicts: Sequence[Verdict], reruns: Reruns | None = None) -> str:
+def to_latex(verdicts: Sequence[Verdict]) -> str:
     """Return booktabs floats over both columns, of the claims alone."""
     spec = "".join(rf">{{\raggedright\arraybackslash}}p{{{share}\linewidth}}" for share in SHARES)
-    return render.latex(shown(verdicts), CAPTION, "tab:saobp-claims", spec=spec, rows=PAGE)
-
-
-FORMATS = {"csv": to_csv, "md": to_markdown, "tex": to_latex}
+    return render.latex(shown(verdicts), render.captions()["claims"]["all"], "tab:saobp-claims", spec=spec, rows=PAGE)
 
 
 def write(
-    verdicts: Sequence[Verdict], folder: Path, formats: Sequence[str] = tuple(FORMATS), reruns: Reruns | None = None
+    verdicts: Sequence[Verdict], folder: Path, formats: Sequence[str] = FORMATS, reruns: Reruns | None = None
 ) -> list[Path]:
     """Write claims.csv, claims.md and claims.tex into a folder; returns their paths. ValueError for another format."""
     render.refuse_unknown(formats, FORMATS)
-    return [paths.write_text(Path(folder) / f"claims.{name}", FORMATS[name](verdicts, reruns)) for name in formats]
+    texts = {
+        "csv": lambda: frame(verdicts, reruns).to_csv(index=False, float_format="%.6g", lineterminator="\n"),
+        "md": lambda: to_markdown(verdicts, reruns),
+        "tex": lambda: to_latex(verdicts),
+    }
+    return [paths.write_text(Path(folder) / f"claims.{name}", texts[name]()) for name in formats]
 
 
 def one_claim(verdicts: Sequence[Verdict], reruns: Reruns) -> str:

@@ -1,20 +1,20 @@
-"""Measurements of training: convergence, perplexity of encoders and decoders, and the strength by size."""
+"""Measurements of training: convergence, perplexity of encoders and decoders, the strength by size, and cost."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from math import log, nan
+from math import exp, log
 
 import numpy as np
+import pandas as pd
 
-from saobp.study.beyond.strengths import by_size
-from saobp.study.paper.numbers import Published
+from saobp.study.beyond import strengths as swept
 from saobp.study.setup import labels
 from saobp.study.setup.records import select
 from saobp.study.setup.sizes_and_strengths import SIZES, body_parameters
 from saobp.study.statistics import Error, Estimate, borrow, mean_interval, median_interval, seed_variance
-from saobp.study.statistics.seeds import metric, seed_gaps
+from saobp.study.statistics.seeds import SIDES, metric, seed_gaps
 from saobp.study.verdicts.claims_and_measurements import PRINTED, SEEDS, STORIES, Ends, Measurement, measured
-from saobp.study.verdicts.studies import Studies, difference
+from saobp.study.verdicts.studies import Studies, over_seeds
 
 HELD_OUT, TOKENS = metric("perplexity"), metric("token_perplexity")
 VOCABULARY = 30_522  # of BERT, as Table 4 counts
@@ -29,57 +29,52 @@ def area(curve: Sequence[dict]) -> float | None:
 
 def convergence(studies: Studies) -> list[Measurement]:
     """High − Original: real text by seeds; story text by sizes, whose few seeds share their text."""
-    real = difference(studies, "pretrain", lambda run: area(run["metrics"].get("curve") or []), post_hoc=True)
-    real += difference(studies, "pretrain", HELD_OUT, log=True, part="loss at the last step", aside=True)
+    of_seeds = partial(over_seeds, studies, "pretrain", sides=SIDES)
+    real = of_seeds(lambda run: area(run["metrics"].get("curve") or []), post_hoc=True)
+    real += of_seeds(HELD_OUT, log=True, part="loss at the last step", aside=True)
     rows = [row for row in real if row.scope != STORIES]
     for record, pairs in _story_pairs(studies):
-        row = partial(measured, "stories", "", records=(record,))
-        by_size = {model: np.mean([gap for gap, _ in found]) for model, found in pairs.items()}
+        row = partial(measured, "stories", "", runs=[record])
+        means = pairs.groupby("model", sort=False)["area"].mean()
         facts = {"of": "sizes", "method": "Student's t over models, one mean per size"}
         text = "story text, learning rates and seeds of a size averaged"
-        rows.append(row(mean_interval([*by_size.values()]), text, post_hoc=True, **facts))
-        for model in by_size if len(by_size) > 2 else ():
+        rows.append(row(mean_interval(means.tolist()), text, post_hoc=True, **facts))
+        for model in means.index if len(means) > 2 else ():
             without = labels.model_title(model)
-            found = mean_interval([gap for other, gap in by_size.items() if other != model])
+            found = mean_interval(means.drop(model).tolist())
             rows.append(row(found, f"story text, without {without}", aside=True, without=without, **facts))
-        each = zip(*(gaps for found in pairs.values() for gaps in found))
-        for gaps, text in zip(each, ("story text, pairs", "story text, pairs, loss at the last step")):
+        for column, text in (("area", "story text, pairs"), ("end", "story text, pairs, loss at the last step")):
             facts = {"of": "pairs", "method": "Student's t over pairs", "aside": True}
-            rows.append(row(mean_interval(gaps), text, **facts))
+            rows.append(row(mean_interval(pairs[column].tolist()), text, **facts))
     return rows
 
 
-def _story_pairs(studies: Studies) -> Iterator[tuple[str, dict[str, list[tuple[float, float]]]]]:
-    """Yield the pairs of models with High and without that notebook 12 trained: record, model -> gaps.
+def _story_pairs(studies: Studies) -> Iterator[tuple[dict, pd.DataFrame]]:
+    """Yield each record of notebook 12 on story text, and its pairs of models with High and without.
 
-    The gaps of a pair: of the mean over the steps, and of the loss at the last one (that of the repetition where it
-    takes the run's place, see `Studies.with_reruns`).
+    Of a pair: its model, and the gaps of the mean loss over the steps ("area") and of the loss at the last one ("end";
+    that of the repetition where it takes the run's place, see `Studies.with_reruns`).
     """
     for record in studies.of("beyond").get("stories", []):
-        pairs = {}
         if record["metrics"].get("larger"):
-            runs = by_size(record)
-            keys = [(run["model"], run["seed"], run.get("learning_rate")) for run in runs]
-            plain = {key: run for key, run in zip(reversed(keys), reversed(runs)) if run["strength"] == 0.0}
-            for key, run in zip(keys, runs):
-                if run["strength"] and run["curve"] and key in plain:
-                    sides = [(area(of["curve"]), of.get("again", of["curve"][-1]["loss"])) for of in (run, plain[key])]
-                    pairs.setdefault(run["model"], []).append(tuple(np.subtract(*sides).tolist()))
-            yield record["name"], pairs
+            runs = swept.by_size(record)
+            reads = {"area": lambda run: area(run["curve"]), "end": lambda run: run.get("again", swept.end(run))}
+            found = {name: swept.pairs(runs, read) for name, read in reads.items()}
+            gaps = {name: pairs["refined"] - pairs["plain"] for name, pairs in found.items()}
+            yield record, pd.DataFrame({"model": found["end"]["model"], **gaps})
 
 
 def convergence_by_size(studies: Studies) -> list[Measurement]:
     """Mini − Medium of the paper's sizes on story text; one seed each, with the spread of the smaller models."""
     rows = []
     for record, pairs in _story_pairs(studies):
-        cells = [[gap for gap, _ in found] for found in pairs.values()]
-        if {"mini", "medium"} <= set(pairs) and any(len(cell) > 1 for cell in cells):
-            variance, freedom = seed_variance(cells)
-            mini, medium = (float(np.mean([gap for gap, _ in pairs[model]])) for model in ("mini", "medium"))
-            found = Estimate(mini - medium, nan, nan, 1, error=Error(((float(np.sqrt(2 * variance)), freedom),)))
+        cells = pairs.groupby("model")["area"].agg(list)
+        if {"mini", "medium"} <= set(cells.index) and (cells.str.len() > 1).any():
+            variance, freedom = seed_variance(cells.tolist())
+            gap = float(np.mean(cells["mini"]) - np.mean(cells["medium"]))
+            found = Estimate.of(gap, Error(((float(np.sqrt(2 * variance)), freedom),)), 1)
             facts = {"method": "one seed each; spread over seeds borrowed from the smaller models", "post_hoc": True}
-            facts |= {"part": "BERT-Mini − BERT-Medium, story text", "records": (record,)}
-            rows.append(measured("stories", "", found, **facts))
+            rows.append(measured("stories", "", found, "BERT-Mini − BERT-Medium, story text", runs=[record], **facts))
     return rows
 
 
@@ -87,13 +82,10 @@ def regularizers(studies: Studies, against: dict[str, str]) -> list[Measurement]
     """Log perplexity on WikiText, High − each regulariser (by its printed name); on held-out training text aside."""
     rows = []
     for name, title in against.items():
-
-        def paper(paper: Published, size: str, title: str = title) -> float:
-            high, other = (paper.value(3, algorithm=side, metric="PPL_WikiText") for side in ("BP-High", title))
-            return log(high / other)
-
-        compared = partial(difference, studies, "pretrain", sides=("high", name), log=True)
-        rows += compared(lambda run: (run["metrics"].get("wikitext") or {}).get("perplexity"), part=title, paper=paper)
+        paper = studies.printed(3, "PPL_WikiText", ("BP-High", title), scale=log)
+        compared = partial(over_seeds, studies, "pretrain", sides=("high", name), log=True)
+        wikitext = lambda run: (run["metrics"].get("wikitext") or {}).get("perplexity")  # noqa: E731
+        rows += compared(wikitext, part=title, paper=lambda model, paper=paper: paper)
         rows += compared(HELD_OUT, part=f"{title}, held-out training text", aside=True)
     return rows
 
@@ -113,27 +105,24 @@ def decoders(studies: Studies) -> list[Measurement]:
         if len(own) == 1:
             found = borrow([own, encoders], [0.0, 0.0])[0] if len(encoders) > 1 else found
             method = "one seed; spread over seeds borrowed from this study's encoders"
-        keys = {"model": labels.published_model(model), "metric": "PPL_WikiText"}
-        printed = (log(studies.paper.value(7, algorithm=side, **keys)) for side in ("High", "Original"))
-        facts = {"paper": float(np.subtract(*printed)), "records": tuple(run["name"] for run in runs)}
-        rows.append(measured(study, model, found, method=method, **facts))
+        paper = studies.printed(7, "PPL_WikiText", scale=log, model=labels.published_model(model))
+        rows.append(measured(study, model, found, runs=runs, paper=paper, method=method))
         uncut = seed_gaps(runs, TOKENS, ("high_all_rows", "original"), log=True)
         leaks = [-run["metrics"]["leak"]["leak"] for run in select(runs, algorithm="high_all_rows")]
-        parts = {"High that reads later rows": [*uncut.values()], LEAK: leaks}
-        for part, values in parts.items():
+        for part, values in (("High that reads later rows", [*uncut.values()]), (LEAK, leaks)):
             if values:
-                rows.append(measured(study, model, mean_interval(values), part, aside=True, method="control", **facts))
+                facts = {"runs": runs, "paper": paper, "aside": True, "method": "control"}
+                rows.append(measured(study, model, mean_interval(values), part, **facts))
     return rows
 
 
 def strengths(studies: Studies) -> list[Measurement]:
     """λ of Mini times its parameters over a size's, minus λ as printed: arithmetic, without a spread."""
-    mini, facts = SIZES["mini"].strength * body_parameters("mini", VOCABULARY), {"of": "formulas"}
-    rows = []
+    mini, rows = SIZES["mini"].strength * body_parameters("mini", VOCABULARY), []
     for size in ("small", "medium"):
         value = mini / body_parameters(size, VOCABULARY) - SIZES[size].strength
         exact: Ends = lambda level, value=value: (value, value)  # noqa: E731
-        facts |= {"scope": PRINTED, "interval": exact, "method": "arithmetic"}
+        facts = {"of": "formulas", "scope": PRINTED, "interval": exact, "method": "arithmetic"}
         rows.append(measured("arithmetic", size, Estimate(value, value, value, 1), **facts))
     return rows
 
@@ -150,11 +139,11 @@ def cost(studies: Studies, phase: str, to: str) -> list[Measurement]:
             ways, model = run["metrics"]["ways"], run["parameters"]["model"]
             found = ways["high"][phase].get(to)
             if found and (to != "ratio" or ways["original"][phase].get("kernel")):
-                keys = {"model": labels.published_model(model), "phase": "train", "metric": "step_per_s (ms)"}
-                high, original = (studies.paper.value(9, algorithm=side, **keys) for side in ("High", "Original"))
+                keys = {"model": labels.published_model(model), "phase": "train"}
+                paper = exp(studies.printed(9, "step_per_s (ms)", scale=log, **keys))
                 estimate = median_interval(found["low"], found["median"], found["high"], run["metrics"]["repeats"])
-                facts = {"of": "rounds", "method": "median, error from quartiles", "records": (run["name"],)}
-                if threads := run["parameters"].get("threads"):
-                    facts |= {"part": f"{threads} thread{'s' * (threads > 1)}"}
-                rows.append(measured(study, model, estimate, paper=high / original, **facts))
+                threads = run["parameters"].get("threads")
+                part = labels.counted(threads, "thread") if threads else ""
+                facts = {"of": "rounds", "method": "median, error from quartiles", "paper": paper}
+                rows.append(measured(study, model, estimate, part, runs=[run], **facts))
     return rows
