@@ -18,7 +18,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from saobp import saobp_attention
 from saobp.fused.scores import in_quick_type
 from saobp.study.cost.length import DIRECTIONS, WAYS, forward, forward_and_backward, peak
-from saobp.study.cost.timing import THREADS, circumstances, fresh, interleaved, operation_times
+from saobp.study.cost.timing import THREADS, circumstances, fresh, interleaved
 from saobp.study.setup.paths import write_text
 from saobp.study.setup.records import device
 
@@ -90,9 +90,11 @@ def autocast(shape: tuple[int, ...] = (64, 4, 64, 32)) -> dict:
 
 
 def profile(call: Callable[[], object], rows: int = 12) -> dict[str, float]:
-    """Return the operations of a call that take most of the time, each with its share of all."""
+    """Return the operations of a call that take most of the CPU's time, each with its share of all."""
     call()
-    times = operation_times(call)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as found:
+        call()
+    times = {event.key: event.self_cpu_time_total for event in found.key_averages()}
     first = sorted(times, key=times.__getitem__, reverse=True)[:rows]
     return {name: round(times[name] / sum(times.values()), 4) for name in first}
 

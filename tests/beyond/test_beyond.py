@@ -1,38 +1,27 @@
 """The open questions: rounds of messages, what is moved, other strengths, and the multi-hop study's bookkeeping."""
 
 import dataclasses
-import json
 import math
 from typing import get_args
 
 import example_records as examples
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from small_models import RECIPE, RandomText, word_tokenizer
 
 import saobp
 from saobp.study.beyond import accuracy_by_hops as hops
-from saobp.study.beyond import message_rounds, multihop, questions, strength_training, strengths
+from saobp.study.beyond import message_rounds, multihop, questions
 from saobp.study.setup import paths, records
-from saobp.study.setup.recipes import Algorithm, Beyond, MultiHop, Pretraining
+from saobp.study.setup.recipes import Algorithm, MultiHop, Pretraining
 from saobp.study.setup.studies import load_study
-from saobp.study.training import architectures, trainer
-from saobp.study.training.watch import Diverged
+from saobp.study.training import architectures
 
-PLAN = Beyond(
-    model="mini-quarter", strengths=[0.0, 0.5], pretrain=dataclasses.replace(RECIPE, steps=6, warmup=1, evaluations=3)
-)
 STORIES = MultiHop(
     layers=[1], algorithms=["original", "high"], seeds=[0, 1], hops=2, entities=8, items=6, hidden=16, heads=2,
     pretrain=dataclasses.replace(RECIPE, length=96, steps=4, warmup=1, evaluations=2),
 )  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def tokenizer():
-    return word_tokenizer()
 
 
 def test_rounds_are_those_of_refine_and_change_is_the_mass_they_move():
@@ -58,10 +47,10 @@ def test_one_round_comes_near_where_keys_carry_little_and_overshoots_at_a_sink()
     assert short["still"].item() > message_rounds.SETTLED  # three rounds have not settled, and it shows
 
 
-def test_heads_and_tokens_say_where_the_mass_went(tokenizer):
-    network = architectures.refine_with(
-        architectures.encoder("mini-quarter", tokenizer, dropout=0.0, seed=0), "high", 5.0
-    )
+def test_heads_and_tokens_say_where_the_mass_went():
+    tokenizer = word_tokenizer()
+    plain = architectures.encoder("mini-quarter", tokenizer, dropout=0.0, seed=0)
+    network = architectures.refine_with(plain, "high", 5.0)
     tokens = torch.stack([torch.as_tensor(RandomText()[n]["input_ids"]) for n in range(4)])
     raw, refined = message_rounds.matrices(network, tokens)
     heads, words = message_rounds.by_head(raw, refined), message_rounds.by_token(raw, refined, tokens, tokenizer)
@@ -73,23 +62,6 @@ def test_heads_and_tokens_say_where_the_mass_went(tokenizer):
     first = tokens == tokenizer.convert_tokens_to_ids(words["token"].iloc[0])
     sums = refined.sum(-2).mean((0, 2))[first].mean().item()
     assert words["after"].iloc[0] == pytest.approx(sums, rel=1e-5)
-
-
-def test_strengths_are_trained_followed_and_read_back(tokenizer, tmp_path):
-    given = {"text": RandomText(), "held_out": RandomText(), "tokenizer": tokenizer, "folder": tmp_path}
-    runs = strength_training.study(PLAN, **given)
-    swept = strengths.sweep(runs)
-    assert swept["strength"].tolist() == [0.0, 0.5, strengths.BY_HEAD]
-    plain = swept[swept["strength"] == 0.0].iloc[0]
-    assert plain["raw_entropy"] == plain["refined_entropy"]
-    other = swept[swept["strength"] == 0.5].iloc[0]
-    assert other["refined_largest_column"] < other["raw_largest_column"]
-    learned = strengths.learned(runs)
-    start = learned[learned["step"] == 0]["strength"]
-    assert start.tolist() == pytest.approx([0.2] * 16) and len(learned) == 3 * 16
-    assert learned[learned["step"] == 6]["strength"].std() > 0
-    next(tmp_path.glob("mini-quarter-0.5-42-*.json")).write_text(json.dumps(runs[1] | {"seed": 7}))
-    assert strength_training.study(PLAN, **given)[1]["seed"] == 7  # finished runs are not run again
 
 
 def test_a_multi_hop_run_answers_every_question_with_the_plans_steps_and_is_not_run_again(tmp_path):
@@ -106,6 +78,7 @@ def test_a_multi_hop_run_answers_every_question_with_the_plans_steps_and_is_not_
     scores = hops.scores(runs)
     assert set(scores["hops"]) == {1, 2} and (scores["asked"] == 18).all()
     assert (hops.curves(runs)["step"].unique() == [0, 5]).all()
+    assert multihop.checks(dataclasses.replace(recipe, steps=10, evaluations=6)) == [0, 2, 4, 6, 8, 10]
     kept = {path.name: path.stat().st_mtime_ns for path in tmp_path.glob("*.json")}
     more = multihop.study(dataclasses.replace(plan, more_seeds={"high": [2]}), tmp_path)
     assert more[:4] == runs and [(run["algorithm"], run["seed"]) for run in more[4:]] == [("high", 2)]
@@ -244,39 +217,6 @@ def test_a_tracked_encoder_trained_again_on_its_own_kind_of_processor_gives_the_
     assert again["outcomes"] == kept["outcomes"], "every answer of the exam"
     before, after = ([(point["step"], point["loss"]) for point in run["curve"]] for run in (kept, again))
     assert after == before
-
-
-def test_checks_are_evenly_spaced():
-    assert multihop.checks(dataclasses.replace(STORIES.pretrain, steps=10, evaluations=6)) == [0, 2, 4, 6, 8, 10]
-    assert multihop.checks(dataclasses.replace(STORIES.pretrain, steps=10, evaluations=1)) == [0, 10]
-
-
-def test_a_strength_that_diverges_is_marked_failed_and_has_no_row(tokenizer, tmp_path, monkeypatch):
-    def diverged(*args, **kwargs):
-        raise Diverged("the loss is nan at step 3")
-
-    monkeypatch.setattr(trainer, "pretrain", diverged)
-    given = {"text": RandomText(), "held_out": RandomText(), "tokenizer": tokenizer, "folder": tmp_path}
-    run = strength_training.run(PLAN, 0.5, 0, **given)
-    assert (run["curve"], run["failed"]["reason"]) == ([], "the loss is nan at step 3")
-    assert run["device"] == records.device()
-    assert strengths.sweep([run]).empty and strength_training.run(PLAN, 0.5, 0, **given) == run
-    assert strengths.learned([run | {"strength": strengths.BY_HEAD}]).empty
-
-
-def test_strengths_are_held_against_none_seed_by_seed():
-    starts, gaps = (2.5, 2.9, 2.7), {0.0: (0, 0, 0), 0.2: (-0.1, -0.11, -0.09), "learned": (0.1, -0.1, 0.02)}
-    rows = [(name, seed, starts[seed] + gap) for name, each in gaps.items() for seed, gap in enumerate(each)]
-    swept = pd.DataFrame(rows, columns=["strength", "seed", "loss"]).assign(processor="one")
-    found = strengths.against_plain(swept).set_index("strength")
-    half = 4.302653 * 0.01 / 3**0.5  # Student's t of two degrees of freedom, of a sample that is off by a hundredth
-    assert found.loc[0.2, ["difference", "low", "high"]].tolist() == pytest.approx([-0.1, -0.1 - half, -0.1 + half])
-    assert found["p_holm"].tolist() == pytest.approx(hops.holm(found["p"].tolist())) and (found["seeds"] == 3).all()
-    one_seed = swept.drop(swept[(swept["strength"] == 0.2) & (swept["seed"] > 0)].index)
-    apart = swept[(swept["strength"] == 0.2) == (swept["seed"] > 0)]
-    assert all(strengths.against_plain(frame).empty for frame in (one_seed, apart, strengths.sweep([])))
-    elsewhere = swept.assign(processor=np.where(swept["strength"] == 0.2, "another", "one"))
-    assert strengths.against_plain(elsewhere)["strength"].tolist() == ["learned"], "of another processor: not compared"
 
 
 def made_up(algorithm, seed, share, layers=2):

@@ -1,5 +1,6 @@
 """Larger models beside the study's own: which runs are compared, with what interval, and what is said of them."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -9,34 +10,35 @@ from small_models import RECIPE, RandomText, word_tokenizer
 
 from saobp.study.beyond import strength_training, strengths
 from saobp.study.figures.of_our_own import strengths as figure
+from saobp.study.setup import records
 from saobp.study.setup.recipes import Beyond, Larger
+from saobp.study.statistics import holm
+from saobp.study.training import trainer
+from saobp.study.training.watch import Diverged
 
 PLAN = Beyond(
-    model="mini-quarter", strengths=[], pretrain=replace(RECIPE, steps=12, warmup=2),
-    larger=[Larger(model="small-quarter")], learned=["layer"],
+    model="mini-quarter", strengths=[0.0, 0.5], learned=["head", "layer"],
+    pretrain=replace(RECIPE, steps=6, warmup=1, evaluations=3),
 )  # fmt: skip
-NAN = {"reason": "the loss is nan", "message": ""}
+SHORT = replace(RECIPE, steps=2, warmup=1, evaluations=1)
 
 
-def device(name):
-    return {"name": name, "threads": 1, "precision": "fp32"}
+@pytest.fixture
+def given(tmp_path):
+    return {"text": RandomText(), "held_out": RandomText(), "tokenizer": word_tokenizer(), "folder": tmp_path}
 
 
-def run(model, strength, seed, loss, before=4.0, after=2.0, failed=None):
-    """A run as `strengths.run` returns it, at its end."""
-    side = {"entropy": 2.5, "gtd": 0.7}
-    end = {
-        "step": 50, "loss": loss, "accuracy": 0.4, "strengths": [[strength]], "seconds": 3600.0,
-        "raw": side | {"largest_column": before}, "refined": side | {"largest_column": after},
-    }  # fmt: skip
-    return {"model": model, "strength": strength, "seed": seed, "curve": [] if failed else [end], "failed": failed} | {
-        "device": device("cpu")
-    }
+def run(model, strength, seed, loss, device="cpu"):
+    """A run as `strength_training.run` returns it, at its end; without a loss a failed one."""
+    failed = None if loss else {"reason": "the loss is nan", "message": ""}
+    curve = [{"step": 50, "loss": loss}] if loss else []
+    known = {"model": model, "strength": strength, "seed": seed, "curve": curve, "failed": failed}
+    return known | {"device": {"name": device, "threads": 1, "precision": "fp32"}}
 
 
 RUNS = [
     *(run("mini", 0.0, seed, 3.0) for seed in (1, 2, 3)),
-    *(run("mini", 0.2, seed, 3.0 + seed / 10, before=seed, after=seed / 2) for seed in (1, 2, 3)),
+    *(run("mini", 0.2, seed, 3.0 + seed / 10) for seed in (1, 2, 3)),
     run("small", 0.0, 1, 2.5),
     run("small", 0.08, 1, 2.4),
 ]
@@ -52,16 +54,12 @@ def test_a_size_is_compared_seed_by_seed_with_the_interval_of_students_t():
     assert found.loc["small", ["low", "high"]].isna().all() and found.loc["small", "difference"] == pytest.approx(-0.1)
 
 
-def test_a_seed_that_failed_one_way_counts_neither_way_and_a_size_without_a_pair_is_left_out():
-    failed = [run("mini", 0.2, 4, 9.0, failed=NAN), run("mini", 0.0, 4, 9.0), run("medium", 0.0, 1, 2.0)]
-    assert strengths.gaps([*RUNS, *failed]).equals(strengths.gaps(RUNS))
+def test_what_is_no_pair_counts_for_nothing():
+    failed = [run("mini", 0.2, 4, None), run("mini", 0.0, 4, 9.0), run("medium", 0.0, 1, 2.0)]
+    apart = [run("small", level, 5, 2.0, device=f"{level}") for level in (0.0, 0.08)]  # kinds of processor
+    assert strengths.gaps([*RUNS, *failed, *apart]).equals(strengths.gaps(RUNS))
     assert strengths.gaps([]).empty
-    assert strengths.gaps([run("mini", 0.0, 1, 3.0), run("mini", 0.2, 2, 3.0)]).empty, "seeds that are no pair"
-
-
-def test_runs_of_two_processors_are_no_pair():
-    apart = [run("small", level, 5, 2.0) | {"device": device(f"{level}")} for level in (0.0, 0.08)]
-    assert strengths.gaps([*RUNS, *apart]).equals(strengths.gaps(RUNS))
+    assert strengths.gaps([run("mini", 0.0, 1, 3.0), run("mini", 0.2, 2, 3.0)]).empty, "of two seeds"
 
 
 @pytest.mark.parametrize(("sizes", "said"), [
@@ -75,22 +73,25 @@ def test_sizes_that_would_be_counted_twice_are_refused(sizes, said):
         replace(PLAN, larger=[Larger(**size) for size in sizes])
 
 
-@pytest.mark.parametrize(("key", "own", "usual", "columns"), [
-    ("learning_rate", RECIPE.learning_rate / 10, None, (None, None)),
-    ("precision", "bf16", "fp32", ("", "")),
-])  # fmt: skip
-def test_a_size_by_a_recipe_of_its_own_is_trained_by_it_and_stands_by_itself(tmp_path, key, own, usual, columns):
-    other = [one | {key: own, "curve": [one["curve"][0] | {"loss": 1.0}]} for one in RUNS[-2:]]
-    found = strengths.gaps([*RUNS, *other])
+@pytest.mark.parametrize(("key", "own", "usual"), [("learning_rate", 1e-4, np.nan), ("precision", "bf16", "")])
+def test_a_size_by_a_recipe_of_its_own_stands_by_itself(key, own, usual):
+    found = strengths.gaps([*RUNS, *(one | {key: own, "curve": [{"loss": 1.0}]} for one in RUNS[-2:])])
     assert found["model"].tolist() == ["mini", "small", "small"] and found["plain"].tolist() == [3.0, 2.5, 1.0]
-    assert found[key].replace({np.nan: None}).tolist() == [*columns, own]
-    given = {"text": RandomText(), "held_out": RandomText(), "tokenizer": word_tokenizer(), "folder": tmp_path}
-    sizes = [Larger(model="mini-narrow", **({key: usual} if usual else {})), Larger(model="mini-narrow", **{key: own})]
-    short = replace(RECIPE, steps=2, warmup=1, evaluations=1)
-    runs = strength_training.larger(replace(PLAN, larger=sizes, pretrain=short), **given)
-    assert [one[key] for one in runs] == [usual] * 2 + [own] * 2
-    first, last = ([one["curve"][end]["loss"] for one in (runs[0], runs[2])] for end in (0, -1))
-    assert first[0] == first[1] and last[0] != last[1], "from one start, each by its own recipe"
+    assert found[key].tolist() == pytest.approx([usual, usual, own], nan_ok=True)
+
+
+def test_larger_models_are_trained_at_zero_and_at_their_own_strength_each_by_its_recipe(given):
+    recipes = [{}, {"learning_rate": RECIPE.learning_rate / 10}, {"precision": "bf16"}]
+    sizes = [Larger(model="small-quarter", **recipe) for recipe in recipes]
+    runs = strength_training.larger(replace(PLAN, larger=sizes, pretrain=SHORT), **given)
+    assert [(one["model"], one["strength"], one["seed"]) for one in runs[:2]] == [
+        ("small-quarter", 0.0, 42), ("small-quarter", 0.08, 42),
+    ]  # fmt: skip
+    assert [one["learning_rate"] for one in runs[::2]] == [None, RECIPE.learning_rate / 10, None]
+    assert [one["precision"] for one in runs[1::2]] == [None, None, "bf16"]
+    first, last = ([one["curve"][end]["loss"] for one in runs[::2]] for end in (0, -1))
+    assert first[0] == first[1] and len(set(last)) == 3, "from one start, each by its own recipe"
+    assert strengths.gaps(runs)["seeds"].tolist() == [1, 1, 1] and runs[0]["curve"] != runs[1]["curve"]
 
 
 def test_the_studys_own_model_comes_first_at_zero_and_at_its_own_strength():
@@ -103,23 +104,50 @@ def test_the_studys_own_model_comes_first_at_zero_and_at_its_own_strength():
     assert own[2:] == RUNS
 
 
-def test_larger_models_are_trained_by_the_same_recipe_and_strengths_learned_by_layer(tmp_path):
-    given = {"text": RandomText(), "held_out": RandomText(), "tokenizer": word_tokenizer(), "folder": tmp_path}
-    runs = strength_training.larger(PLAN, **given)
-    assert [(one["model"], one["strength"], one["seed"]) for one in runs] == [
-        ("small-quarter", 0.0, 42),
-        ("small-quarter", 0.08, 42),
-    ]
-    assert {len(one["curve"][-1]["strengths"]) for one in runs} == {4} and runs[0]["curve"] != runs[1]["curve"]
-    assert strengths.gaps(runs)["seeds"].tolist() == [1]
-    (taught,) = strength_training.study(PLAN, **given)
-    went = strengths.learned([taught], strengths.BY_LAYER)
-    assert taught["strength"] == strengths.BY_LAYER and set(went["head"]) == {1} and set(went["layer"]) == {1, 2, 3, 4}
-    assert went[went["step"] == went["step"].max()]["strength"].nunique() > 1, "each layer has its own"
-    assert strengths.learned([taught]).empty
-    drawn = figure.of([taught])
-    assert drawn["learned"].tolist() == ["layer"]
-    assert drawn["strength"].tolist() == pytest.approx([went[went["step"] == 12]["strength"].mean()])
-    axes = figure.plot(pd.concat([drawn, drawn.assign(learned="", strength=0.1)]), 8).axes
+def test_strengths_are_trained_followed_and_read_back(given):
+    runs = strength_training.study(PLAN, **given)
+    swept = strengths.sweep(runs)
+    assert swept["strength"].tolist() == [0.0, 0.5, strengths.BY_HEAD, strengths.BY_LAYER]
+    plain, other = (swept[swept["strength"] == strength].iloc[0] for strength in (0.0, 0.5))
+    assert plain["raw_entropy"] == plain["refined_entropy"]
+    assert other["refined_largest_column"] < other["raw_largest_column"]
+    for name, heads in ((strengths.BY_HEAD, 4), (strengths.BY_LAYER, 1)):  # each has its own, from the size's own
+        went = strengths.learned(runs, name)
+        assert went[went["step"] == 0]["strength"].tolist() == pytest.approx([0.2] * 4 * heads)
+        assert len(went) == 3 * 4 * heads and went[went["step"] == 6]["strength"].nunique() > 1
+        assert set(went["head"]) == {*range(1, heads + 1)} and set(went["layer"]) == {1, 2, 3, 4}
+    drawn = figure.of(runs)
+    assert drawn["learned"].tolist() == ["", "", "head", "layer"]
+    assert drawn["strength"].iloc[-1] == pytest.approx(went[went["step"] == 6]["strength"].mean())
+    axes = figure.plot(drawn, 8).axes
     assert [line.get_marker() for line in axes[0].lines].count("D") == 1
     assert axes[-1].get_legend().get_texts()[-1].get_text().startswith("λ learned by each layer")
+    next(given["folder"].glob("mini-quarter-0.5-42-*.json")).write_text(json.dumps(runs[1] | {"seed": 7}))
+    assert strength_training.study(PLAN, **given)[1]["seed"] == 7  # finished runs are not run again
+
+
+def test_a_strength_that_diverges_is_marked_failed_and_has_no_row(given, monkeypatch):
+    def diverged(*args, **kwargs):
+        raise Diverged("the loss is nan at step 3")
+
+    monkeypatch.setattr(trainer, "pretrain", diverged)
+    run = strength_training.run(PLAN, 0.5, 0, **given)
+    assert (run["curve"], run["failed"]["reason"]) == ([], "the loss is nan at step 3")
+    assert run["device"] == records.device()
+    assert strengths.sweep([run]).empty and strength_training.run(PLAN, 0.5, 0, **given) == run
+    assert strengths.learned([run | {"strength": strengths.BY_HEAD}]).empty
+
+
+def test_strengths_are_held_against_none_seed_by_seed():
+    starts, gaps = (2.5, 2.9, 2.7), {0.0: (0, 0, 0), 0.2: (-0.1, -0.11, -0.09), "learned": (0.1, -0.1, 0.02)}
+    rows = [(name, seed, starts[seed] + gap) for name, each in gaps.items() for seed, gap in enumerate(each)]
+    swept = pd.DataFrame(rows, columns=["strength", "seed", "loss"]).assign(processor="one")
+    found = strengths.against_plain(swept).set_index("strength")
+    half = 4.302653 * 0.01 / 3**0.5  # Student's t of two degrees of freedom, of a sample that is off by a hundredth
+    assert found.loc[0.2, ["difference", "low", "high"]].tolist() == pytest.approx([-0.1, -0.1 - half, -0.1 + half])
+    assert found["p_holm"].tolist() == pytest.approx(holm(found["p"].tolist())) and (found["seeds"] == 3).all()
+    one_seed = swept.drop(swept[(swept["strength"] == 0.2) & (swept["seed"] > 0)].index)
+    apart = swept[(swept["strength"] == 0.2) == (swept["seed"] > 0)]
+    assert all(strengths.against_plain(frame).empty for frame in (one_seed, apart, strengths.sweep([])))
+    elsewhere = swept.assign(processor=np.where(swept["strength"] == 0.2, "another", "one"))
+    assert strengths.against_plain(elsewhere)["strength"].tolist() == ["learned"], "of another processor: not compared"

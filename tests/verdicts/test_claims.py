@@ -5,7 +5,6 @@ from math import inf
 
 import example_records as examples
 import numpy as np
-import pandas as pd
 import pytest
 
 from saobp.study import verdicts
@@ -14,12 +13,13 @@ from saobp.study.figures.of_our_own import claims as forest
 from saobp.study.paper import numbers
 from saobp.study.publication import cli
 from saobp.study.setup import paths, tracked
-from saobp.study.statistics import Error, Estimate, mean_interval
+from saobp.study.statistics import Error, Estimate, across_runs, mean_interval
 from saobp.study.tables import render
-from saobp.study.verdicts import claims_and_measurements, outcomes, planned
+from saobp.study.verdicts import outcomes, planned
+from saobp.study.verdicts.claims_and_measurements import Claim, measured
 from saobp.study.verdicts.outcomes import CONTRADICTED, IMPRECISE, NO_EFFECT, NOT_RUN, SUPPORTED
 
-GAIN = claims_and_measurements.Claim(
+GAIN = Claim(
     id="gain", title="A gain", sentence="A gains.", place="Sec. 1", endpoint="score", unit="points", direction=1,
     margin=1.0, rule="one",
 )  # fmt: skip
@@ -28,12 +28,16 @@ NOT_MEASURED = {"gains-narrow-with-size", "mini-reaches-small", "hellaswag-depth
 WITHIN = GAIN.model_copy(update={"direction": 0, "reference": 1.0, "margin": 0.1})
 
 
-def known(value, error=0.1):
-    return claims_and_measurements.measured("", "", Estimate(value, 0, 0, 3, error=Error(((error, inf),))), f"{value}")
+def known(value, error=0.1, n=3, freedom=inf):
+    return measured("", "", Estimate.of(value, Error(((error, freedom),)), n), f"{value}")
 
 
 def over(values):
-    return claims_and_measurements.measured("", "", mean_interval(values))
+    return measured("", "", mean_interval(values))
+
+
+def studies_of(**records):
+    return verdicts.Studies(records, numbers.load())
 
 
 @pytest.fixture(scope="module")
@@ -47,25 +51,25 @@ def decided(studies):
 
 
 @pytest.fixture(scope="module")
+def rows(decided):
+    return {(row.claim.id, row.study): row for row in decided}
+
+
+@pytest.fixture(scope="module")
 def again(studies, decided):
     return verdicts.reruns(studies, decided)
 
 
-@pytest.mark.parametrize(("value", "error", "expected"), [
-    (0.5, 0.1, SUPPORTED), (-0.5, 0.1, CONTRADICTED), (0.1, 0.1, NO_EFFECT), (0.5, 1.0, IMPRECISE),
-    (3.0, 1.0, SUPPORTED),
+@pytest.mark.parametrize(("claim", "value", "error", "expected"), [
+    (GAIN, 0.5, 0.1, SUPPORTED), (GAIN, -0.5, 0.1, CONTRADICTED), (GAIN, 0.1, 0.1, NO_EFFECT),
+    (GAIN, 0.5, 1.0, IMPRECISE), (GAIN, 3.0, 1.0, SUPPORTED), (WITHIN, 1.01, 0.02, SUPPORTED),
+    (WITHIN, 1.3, 0.02, CONTRADICTED), (WITHIN, 0.7, 0.02, CONTRADICTED), (WITHIN, 1.1, 0.02, IMPRECISE),
 ])  # fmt: skip
-def test_one_measurement_is_decided_by_its_interval_and_the_margin(value, error, expected):
-    assert outcomes.decide(GAIN, [known(value, error)]) == expected and outcomes.decide(GAIN, []) == NOT_RUN
-    opposite = GAIN.model_copy(update={"direction": -1})
-    assert outcomes.decide(opposite, [known(-value, error)]) == expected
-
-
-@pytest.mark.parametrize(
-    ("value", "expected"), [(1.01, SUPPORTED), (1.3, CONTRADICTED), (0.7, CONTRADICTED), (1.1, IMPRECISE)]
-)
-def test_a_claim_of_staying_within_the_margin_is_an_equivalence_test(value, expected):
-    assert outcomes.decide(WITHIN, [known(value, 0.02)]) == expected
+def test_one_measurement_is_decided_by_its_interval_and_the_margin(claim, value, error, expected):
+    assert outcomes.decide(claim, [known(value, error)]) == expected and outcomes.decide(claim, []) == NOT_RUN
+    if claim.direction:
+        opposite = claim.model_copy(update={"direction": -1})
+        assert outcomes.decide(opposite, [known(-value, error)]) == expected
 
 
 def test_all_parts_need_no_correction_and_one_failure_needs_one():
@@ -145,35 +149,35 @@ def test_a_measurement_that_there_is_not_or_takes_no_such_argument_is_refused(me
         outcomes.measurements(GAIN.model_copy(update={"measure": measure}), None)
 
 
-def test_the_multi_hop_gain_is_that_of_the_answers_themselves(studies, decided):
+def test_the_multi_hop_gain_is_that_of_the_answers_themselves(studies, rows):
     (record,) = [run for run in studies.records["stories"] if run["stage"] == "beyond"]
     means = {}
     for run in record["metrics"]["multihop"]:
         right = [np.mean(answers) for hops, answers in run["outcomes"].items() if int(hops) > 1]
         means.setdefault((run["algorithm"], run["seed"]), []).append(100 * np.mean(right))
     gaps = [np.mean(means["high", seed]) - np.mean(means["original", seed]) for seed in range(21)]
-    row = next(row for row in decided if row.claim.id == "multihop-gain")
+    row = rows["multihop-gain", "stories"]
     assert row.parts[0].estimate == pytest.approx(np.mean(gaps)) and row.outcome == SUPPORTED
     assert row.parts[0].low < np.mean(gaps) - 2.086 * np.std(gaps, ddof=1) / np.sqrt(21)  # looked at three times
 
 
-def test_the_step_is_measured_on_every_task_and_one_seed_borrows_the_spread_of_several(studies, decided):
-    rows, changes = {row.study: row for row in decided if row.claim.id == "step-gtd"}, {"narrow": {}, "scratch": {}}
+def test_the_step_is_measured_on_every_task_and_one_seed_borrows_the_spread_of_several(studies, rows):
+    changes = {"narrow": {}, "scratch": {}}
     for study, found in changes.items():
         for run in studies.records[study]:
             if run["stage"] == "attention" and run["parameters"]["algorithm"] == "high":
                 found.setdefault(run["parameters"]["task"], []).append(run["metrics"]["changes"]["gtd"]["change"])
-        assert sorted(part.estimate for part in rows[study].parts) == pytest.approx(sorted(sum(found.values(), [])))
+        parts = rows["step-gtd", study].parts
+        assert sorted(part.estimate for part in parts) == pytest.approx(sorted(sum(found.values(), [])))
     cells = [cell for found in changes.values() for cell in found.values()]
     spread = np.sqrt(sum(len(cell) * np.var(cell) for cell in cells) / sum(len(cell) - 1 for cell in cells))
     for study in ("laptop", "stories"):
-        part = rows[study].parts[0]
+        part = rows["step-gtd", study].parts[0]
         assert part.n == 1 and "borrowed from narrow and scratch" in part.method
         assert (part.high - part.low) / 2 == pytest.approx(2.306 * spread, rel=0.01)  # 2 + 6 degrees of freedom
 
 
-def test_the_planned_study_decides_gain_and_cause_over_training_and_the_table_says_so(decided):
-    rows = {(row.claim.id, row.study): row for row in decided}
+def test_the_planned_study_decides_gain_and_cause_over_training_and_the_table_says_so(rows):
     for claim in ("multihop-gain", "multihop-cause"):
         planned, first = rows[claim, "hops"], rows[claim, "stories"]
         assert verdicts.table.cells(planned)[1].endswith(": mean over the checks of training (±2 points)")
@@ -184,19 +188,17 @@ def test_the_planned_study_decides_gain_and_cause_over_training_and_the_table_sa
     assert rows["multihop-cause", "hops"].parts[0].estimate == found
 
 
-def test_the_table_names_the_part_that_decides_and_a_task_of_one_answer_is_left_out(decided):
-    (row,) = [row for row in decided if (row.claim.id, row.study) == ("decoder-zero-shot", "narrow")]
-    _, measured, outcome, *_ = verdicts.table.cells(row)
-    assert measured == "zero-shot accuracy, causal High − Original: RACE-Middle (±1 points)"
+def test_the_table_names_the_part_that_decides_and_a_task_of_one_answer_is_left_out(rows):
+    _, shown, outcome, *_ = verdicts.table.cells(rows["decoder-zero-shot", "narrow"])
+    assert shown == "zero-shot accuracy, causal High − Original: RACE-Middle (±1 points)"
     assert outcome == "imprecise (0 of 1 part holds, 1 left out, 4 not run)"
 
 
-def test_a_repeated_run_is_shown_beside_the_first(decided, again):
+def test_a_repeated_run_is_shown_beside_the_first(rows, decided, again):
     key = ("convergence", "narrow", "loss at the last step, BERT-Mini (4 × 128)")
-    first = next(part for row in decided for part in row.aside if (part.claim, part.study, part.part) == key)
+    first = next(part for part in rows[key[:2]].aside if part.key == key)
     assert again[key].estimate > first.estimate  # the repetition of High's first seed started to learn later
-    frame = verdicts.frame(decided, again)
-    row = frame.set_index(["claim", "study", "measurement"]).loc[key]
+    row = verdicts.frame(decided, again).set_index(["claim", "study", "measurement"]).loc[key]
     assert tuple(row[["rerun", "rerun_low", "rerun_high"]]) == (again[key].estimate, again[key].low, again[key].high)
     assert row["rerun_outcome"] == IMPRECISE and row["rerun_high"] - row["rerun_low"] > 4 * (row["high"] - row["low"])
     shown = examples.narrow(render.markdown(verdicts.table.repeated(decided, again)))
@@ -206,9 +208,9 @@ def test_a_repeated_run_is_shown_beside_the_first(decided, again):
     assert {claim for claim, _, _ in again} == entering and len(shown.splitlines()) == 2 + len(again)
 
 
-def test_a_repetition_of_a_run_at_a_strength_takes_its_place_in_the_pairs(decided, again):
+def test_a_repetition_of_a_run_at_a_strength_takes_its_place_in_the_pairs(rows, again):
     key = ("convergence", "stories", "story text, pairs, loss at the last step")
-    first = next(part for row in decided for part in row.aside if (part.claim, part.study, part.part) == key)
+    first = next(part for part in rows[key[:2]].aside if part.key == key)
     changes = [3.093483 - 3.093013, 3.329763 - 3.321521, 3.520078 - 3.523949]  # High at 0.2, seeds 42 to 44
     assert again[key].estimate == pytest.approx(first.estimate + sum(changes) / first.n, abs=1e-5)
 
@@ -216,38 +218,27 @@ def test_a_repetition_of_a_run_at_a_strength_takes_its_place_in_the_pairs(decide
 def test_the_correlation_over_runs_takes_the_repeated_losses(studies, again):
     found = again["gtd-bad-range", "narrow", "share of heads, BERT-Mini (4 × 128)"]
     runs = {run["name"]: run for run in studies.records["narrow"]}
-    losses, shares, names = [], [], [name for name in found.records if name.startswith("06-attention")]
     second = {"04-pretrain-mini-narrow-high-42": 3.552708, "04-pretrain-mini-narrow-original-42": 3.117941}
+    names = [name for name in found.records if name.startswith("06-attention")]
+    points = []
     for name in names:
         given, matrices = runs[name]["parameters"], runs[name]["metrics"]["matrices"]
-        same = (run["name"] for run in runs.values() if run["stage"] == "pretrain" and all(
-            run["parameters"][key] == given[key] for key in ("algorithm", "seed", "model")))  # fmt: skip
-        pretrained = next(same)
+        pretrained = f"04-pretrain-{given['model']}-{given['algorithm']}-{given['seed']}"
         gtd = np.ravel((matrices.get("refined") or matrices["raw"])["gtd"])
-        losses.append(second.get(pretrained, np.log(runs[pretrained]["metrics"]["perplexity"])))
-        shares.append(np.mean((gtd < 0.5) | (gtd > 0.85)))
-    factors = pd.DataFrame([runs[name]["parameters"] for name in names])[["algorithm", "seed"]].astype(str)
-    design = np.column_stack([np.ones(len(names)), pd.get_dummies(factors).to_numpy(float)])
-    left = [y - design @ np.linalg.lstsq(design, np.array(y), rcond=None)[0] for y in (losses, shares)]
-    assert found.estimate == pytest.approx(np.corrcoef(left)[0, 1], abs=1e-6)
-    assert len(found.records) == 2 * len(names) == 36
-
-
-def first_decided(claim, part):
-    """The first number of rounds at which the test itself decides, one by one."""
-    for n in range(part.n + 1, 1000):
-        error = Error(((part.error.size * (part.n / n) ** 0.5, n - 1),))
-        other = claims_and_measurements.measured("", "", Estimate.of(part.estimate, error, n))
-        if outcomes.of_part(claim, other) != IMPRECISE:
-            return n
-    return np.nan
+        loss = second.get(pretrained, np.log(runs[pretrained]["metrics"]["perplexity"]))
+        points.append((given["algorithm"], given["seed"], loss, np.mean((gtd < 0.5) | (gtd > 0.85))))
+    factors = zip(*(point[:2] for point in points))
+    r = across_runs(*zip(*(point[2:] for point in points)), list(factors)).r
+    assert found.estimate == pytest.approx(r, abs=1e-6) and len(found.records) == 2 * len(names) == 36
 
 
 @pytest.mark.parametrize(("value", "error"), [(1.118, 0.0266), (1.05, 0.04), (1.15, 0.0344), (0.93, 0.05)])
 def test_the_rounds_that_decide_a_cost_are_counted_from_the_margin(value, error):
-    part = claims_and_measurements.measured("", "", Estimate(value, 0, 0, 9, error=Error(((error, 8),))))
+    part, more = known(value, error, 9, 8), range(10, 1000)
+    shrunk = (known(value, error * (9 / n) ** 0.5, n, n - 1) for n in more)  # decided one by one
+    first = next((part.n for part in shrunk if outcomes.of_part(WITHIN, part) != IMPRECISE), np.nan)
     assert outcomes.of_part(WITHIN, part) == IMPRECISE
-    assert outcomes.seeds_to_decide(WITHIN, part) == first_decided(WITHIN, part)
+    assert outcomes.seeds_to_decide(WITHIN, part) == pytest.approx(first, nan_ok=True)
 
 
 def test_an_outcome_is_marked_where_it_was_named_late_or_matters_little(decided):
@@ -261,28 +252,22 @@ def test_an_outcome_is_marked_where_it_was_named_late_or_matters_little(decided)
     assert len(render.captions()["claims"]["all"].split()) < 60
 
 
-def test_without_an_algorithm_or_a_size_a_number_is_shown_and_is_that_of_the_others(studies, decided):
-    (row,) = [row for row in decided if (row.claim.id, row.study) == ("clustering-barrat", "narrow")]
-    (without,) = [part for part in row.aside if (part.without, part.study) == ("ElemMul", "narrow")]
+def test_without_an_algorithm_or_a_size_a_number_is_shown_and_is_that_of_the_others(studies, rows, decided):
+    (without,) = rows["clustering-barrat", "narrow"].without_one
     by_seed = {}
-    for run in studies.records["narrow"]:
-        given = run["parameters"]
-        if (
-            run["stage"] == "attention"
-            and given["algorithm"] in ("original", "high", "low")
-            and given["task"] == "race"
-        ):
+    for run in studies.of("attention", task="race")["narrow"]:
+        if run["parameters"]["algorithm"] in ("original", "high", "low"):
             matrix = run["metrics"]["matrices"].get("refined") or run["metrics"]["matrices"]["raw"]
             pair = [np.ravel(matrix[key]) for key in ("gtd", "clustering_barrat")]
-            by_seed.setdefault(given["seed"], []).append(np.arctanh(np.corrcoef(pair)[0, 1]))
+            by_seed.setdefault(run["parameters"]["seed"], []).append(np.arctanh(np.corrcoef(pair)[0, 1]))
+    assert without.without == "ElemMul"
     assert without.estimate == pytest.approx(np.tanh(np.mean([np.mean(each) for each in by_seed.values()])))
     shown = examples.narrow(render.markdown(verdicts.table.left_out(decided)))
     assert "Barrat's weights) | ElemMul | +0.20 [0.09, 0.32], supported | +0.07 [" in shown
     assert shown.count("The loss converges faster with High (mean over training) | BERT-") == 6
 
 
-def test_records_are_those_that_enter_and_a_row_says_how_many_parts_were_measured_of_those_named(decided):
-    rows = {(row.claim.id, row.study): row for row in decided}
+def test_records_are_those_that_enter_and_a_row_says_how_many_parts_were_measured_of_those_named(rows):
     names = rows["sparsity-share", "narrow"].parts[0].records
     assert len(names) == 18 and all("-high-" in name or "-original-" in name for name in names)  # 3 seeds, 3 tasks
     cells = {key: verdicts.table.cells(row)[2] for key, row in rows.items()}
@@ -293,10 +278,9 @@ def test_records_are_those_that_enter_and_a_row_says_how_many_parts_were_measure
 def test_one_seed_borrows_a_spread_or_has_no_interval():
     runs = [examples.attention("mini-narrow", name, seed) for name in ("original", "high") for seed in (1, 2, 3)]
     one = [run for run in runs if run["parameters"]["seed"] == 1]
-    both = verdicts.Studies({"a": runs, "b": one}, numbers.load())
-    alone, claim = verdicts.Studies({"b": one}, numbers.load()), verdicts.claims()["sparsity-share"]
-    (lent,) = [part for part in outcomes.measurements(claim, both) if part.study == "b"]
-    (open_,) = outcomes.measurements(claim, alone)
+    claim = verdicts.claims()["sparsity-share"]
+    (lent,) = [part for part in outcomes.measurements(claim, studies_of(a=runs, b=one)) if part.study == "b"]
+    (open_,) = outcomes.measurements(claim, studies_of(b=one))
     assert np.isfinite([lent.low, lent.high]).all() and "borrowed from a" in lent.method
     assert (open_.low, open_.high) == (-inf, inf)
 
@@ -306,18 +290,17 @@ def test_a_planned_mean_over_tasks_takes_the_seeds_that_have_every_task(seeds, f
     """RTE of High is not there for some of the ten seeds."""
     runs = [run for run in examples.planned() if (run["parameters"].get("arm"), run["parameters"].get("task")) != (
         "high", "rte") or run["parameters"]["seed"] >= seeds]  # fmt: skip
-    claim = verdicts.claims()["pretrain-from-scratch"]
-    rows = outcomes.measurements(claim, verdicts.Studies({"retrofit": runs}, numbers.load()))
+    rows = outcomes.measurements(verdicts.claims()["pretrain-from-scratch"], studies_of(retrofit=runs))
     assert [(row.n, pytest.approx(row.estimate)) for row in rows] == found
 
 
 def test_records_that_lack_what_a_claim_reads_are_no_measurement():
-    timed, measured = examples.cost(), examples.attention()
+    timed, looked = examples.cost(), examples.attention()
     for way in timed["metrics"]["ways"].values():
         for phase in ("train", "train_no_dropout"):
             way[phase].pop("ratio_to_eager", None)
-    measured["metrics"]["nan"] = {}
-    decided = verdicts.verdicts(verdicts.Studies({"smoke": [timed, measured]}, numbers.load()))
+    looked["metrics"]["nan"] = {}
+    decided = verdicts.verdicts(studies_of(smoke=[timed, looked]))
     found = {row.claim.id: row.outcome for row in decided}
     assert found["cost-eager"] == found["clustering-undefined"] == NOT_RUN
     assert set(found) == set(verdicts.claims())
@@ -333,7 +316,7 @@ def test_each_thread_count_of_the_last_planned_timings_is_a_part_of_its_claim(on
         run["metrics"]["ways"]["high"] = {"train_no_dropout": high["train_no_dropout"] | {
             "ratio": {"low": ratio - 0.01, "median": ratio, "high": ratio + 0.01}}}  # fmt: skip
         runs.append(run)
-    verdict = outcomes.of_claim(verdicts.claims()["cost-fused"], verdicts.Studies({"cost": runs}, numbers.load()))
+    verdict = outcomes.of_claim(verdicts.claims()["cost-fused"], studies_of(cost=runs))
     assert [row.outcome for row in verdict] == [outcome]
     assert [part.title for part in verdict[0].parts] == ["2 threads", "1 thread"]
 
@@ -375,14 +358,14 @@ def test_a_planned_measurement_decides_at_its_analyses_alone_and_at_an_interim_o
 
 
 @pytest.mark.parametrize("trunks", [3, 5])
-def test_branches_are_compared_within_their_trunk(studies, trunks):
+def test_branches_are_compared_within_their_trunk(trunks):
     """The trunks differ far more than their branches; before all of them are there nothing is decided."""
     gaps, runs = [-0.04, -0.05, -0.03, -0.04, -0.05], []
     for seed, gap in enumerate(gaps[:trunks]):
         ends = {"original": 4.0 + seed, "high": 4.0 + seed + gap, "uniform": 4.0 + seed}
         branches = [{"algorithm": name, "held_out": end} for name, end in ends.items()]
         runs.append(examples.record("branched", "mini-narrow", "", seed, {"branches": branches}))
-    found, control = planned.branches(replace(studies, records={"branched": runs}))
+    found, control = planned.branches(studies_of(branched=runs))
     assert found.estimate == pytest.approx(np.mean(gaps[:trunks])) and control.estimate == 0 and control.aside
-    claim = claims_and_measurements.claims()["convergence-branched"]
+    claim = verdicts.claims()["convergence-branched"]
     assert found.aside is (trunks < 5) and outcomes.decide(claim, [replace(found, aside=False)]) == SUPPORTED

@@ -1,7 +1,7 @@
 """Branches of one trunk: the same model that has started to learn, continued with each algorithm.
 
 What runs from scratch differ in most is when they start to learn; a branch starts after that, from the same weights,
-optimizer state and data order. Arms, trunks and steps are those of the plan's section `branched`.
+optimizer state and data order.
 """
 
 import shutil

@@ -1,7 +1,4 @@
-"""What the step does to a public encoder that is not trained any further: similarity and attention against strength.
-
-The endpoints, factors and strengths are those of the plan's section `retrofit-untrained`.
-"""
+"""What the step does to a public encoder that is not trained any further: similarity and attention by strength."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager

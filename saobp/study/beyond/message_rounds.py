@@ -1,7 +1,4 @@
-"""What the paper leaves open (notebook 12): more rounds of messages, other and learned strengths, what is moved.
-
-Everything is one row a measurement, ready for seaborn.
-"""
+"""More rounds of messages than the paper's one, and what mass they move: one row a measurement."""
 
 from collections.abc import Sequence
 

@@ -1,7 +1,6 @@
 """The controlled multi-hop study: who answers questions of one hop and more, and after how much training.
 
-One run trains an encoder on `questions.Stories` and sets it the same exam as all others. The paper's claim is that
-High carries multi-hop information; here the number of hops is known, and chance and seeds are too.
+One run trains an encoder on `questions.Stories` and sets it the same exam as all others.
 The planned runs on fresh seeds, one record per width and seed: `python -m saobp.study.beyond.multihop`.
 """
 

@@ -50,10 +50,9 @@ class Stories(Dataset):
     """Stories with their questions, as many as are asked for; the same seed and index give the same one.
 
     Each says every fact once and asks, for each number of hops, one question a chain, all from one place.
-    `{"input_ids": (sentence, word), "labels": (sentence), "token_type_ids": (sentence)}` are lists of tokens; short
-    sentences end in padding, a question's label is its end, and its type 1. Beside them `"asked"` lists for each
-    question, in their order: its hops and the tokens of all chains' ends, the right one among them first; and `"words"`
-    the words of each sentence.
+    "input_ids" (sentence, word; short ones end in padding), "labels" (sentence; of a question its end, else -100) and
+    "token_type_ids" (sentence; 1 a question) are tokens; "words" are those of each sentence. "asked": for each question
+    its hops and the tokens of all chains' ends, the right one first.
     """
 
     def __init__(self, plan: MultiHop, seed: int | str, count: int):

@@ -1,10 +1,8 @@
-"""The refinement inserted into a public encoder that has learned: one arm, one task and one seed per record.
-
-Arms, seeds, tasks and the training configuration are those of the plan (data/plan), which is committed before the runs.
-"""
+"""The refinement inserted into a public encoder that has learned, by the plan: one arm, task and seed per record."""
 
 import itertools
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -66,20 +64,14 @@ class SameOrder(Trainer):
         return LengthGroupedSampler(self.args.train_batch_size, lengths=lengths, generator=generator)
 
 
-def whole_train(task: Task) -> datasets.Dataset:
-    """Return all training rows: the last epoch is reported, so no row is set aside for choosing one."""
-    return datasets.concatenate_datasets([task.train, task.development])
-
-
 def finetune(task: Task, arm: Arm, encoder: Path, tokenizer: Any, recipe: Finetuning, seed: int, folder: Path) -> dict:
-    """Fine-tune the encoder with an arm in place and return its scores after each epoch, in percent.
+    """Fine-tune the encoder with an arm on all of a task's training rows; return its scores in percent by epoch.
 
     A run whose loss is no number returns {"failed": reason} and is never averaged with the others.
     """
     spec = task.spec
-    train, reported = (
-        encode(spec, rows, tokenizer, recipe.tokens(spec.name)) for rows in (whole_train(task), task.evaluation)
-    )
+    length = recipe.tokens(spec.name)
+    train, reported = (encode(spec, rows, tokenizer, length) for rows in (task.train, task.evaluation))
     model = saobp.apply(finetuning.with_head(task, encoder, recipe, seed), arm.factor, arm.strength)
     trainer = finetuning.trainer_of(model, task, train, tokenizer, recipe, seed, folder, SameOrder)
     one, last = finetuning.steps(recipe, spec.name, len(train))
@@ -104,9 +96,10 @@ def run(study: Retrofit, seed: int, name: str, arm_name: str, path: Path, folder
     quiet()
     encoder, tokenizer = public.locate(study.model), public.tokenizer(study.model)
     task = load_task(name, source, limit_train=recipe.limit_train)
+    # the last epoch is reported, so no row is set aside for choosing one
+    task = replace(task, train=datasets.concatenate_datasets([task.train, task.development]))
     metrics = finetune(task, arm, encoder, tokenizer, recipe, seed, folder)
-    floor = bag_of_words.floor(Task(task.spec, whole_train(task), task.development, task.evaluation, task.splits))
-    metrics |= {"floor": floor, "configuration": study.training}
+    metrics |= {"floor": bag_of_words.floor(task), "configuration": study.training}
     ours = "all-MiniLM-L6-v2, pretrained without the refinement"
     departures = [{"matter": "model", "ours": ours, "paper": "pretrained with it"}]
     data = {"source": source.name, "splits": task.splits}

@@ -68,13 +68,6 @@ def summary(milliseconds: list[float], base: list[float]) -> dict[str, Any]:
     }
 
 
-def operation_times(call: Callable[[], object]) -> dict[str, float]:
-    """Return the operations of a call by name, each with its own time on the CPU (µs)."""
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as found:
-        call()
-    return {event.key: event.self_cpu_time_total for event in found.key_averages()}
-
-
 def attention_kernel(call: Callable[[], object]) -> str:
     """Return the name of the fused kernel by which torch's own attention ran in a call; "" if there was none.
 

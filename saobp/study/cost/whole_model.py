@@ -1,9 +1,8 @@
 """What refinement costs a whole model: multiply-accumulates, parameters, time and memory (Table 9).
 
-Every way of computing attention takes its turn in one process, because a machine's speed drifts, and what is
-reported is a median with its quartiles. Original comes twice: on `scaled_dot_product_attention`, which is fused where
-torch has a kernel for the case, and spelled out (`eager`), which is what an unfused refinement has to be compared with.
-On a CPU torch has no fused kernel with dropout, so training is measured with dropout and without.
+Original comes twice: on `scaled_dot_product_attention`, which is fused where torch has a kernel for the case, and
+spelled out (`eager`), which is what an unfused refinement has to be compared with. On a CPU torch has no fused kernel
+with dropout, so training is measured with dropout and without.
 """
 
 import warnings
@@ -110,9 +109,9 @@ def kept(network: nn.Module, inputs: dict[str, Tensor]) -> float:
 def macs(model: str, vocabulary: int, way: str, length: int, *, training: bool) -> float:
     """Count multiply-accumulates of one forward pass over one sequence, in units of 10^9, by fvcore.
 
-    Training has BERT's heads for pretraining, pooler and next sentence among them, and the vocabulary's on every
-    token: so the paper counts it, to the last digit. fvcore cannot look into torch's
-    fused attention, so "original" lacks its two products, here as in Table 9.
+    Training has BERT's heads for pretraining, pooler and next sentence among them, and the vocabulary's on every token:
+    so the paper counts it, to the last digit. fvcore cannot look into torch's fused attention, so "original" lacks its
+    two products, here as in Table 9.
     """
     return _counts(model, vocabulary, way, length)["" if training else "bert"] / 1e9
 

@@ -22,25 +22,23 @@ LENT = "one seed; items, and the spread over seeds of this study's other tasks"
 UNKNOWN = "one seed and no other: no interval"
 CONSTANT = "constant predictions on both sides: excluded"
 
-Gap = tuple[dict, float, float]  # each seed's difference; error over items that seeds share, and that of their mean
-
 
 class Scores:
     """The differences of one study and model between two algorithms, and how far seeds lie apart in it."""
 
     def __init__(self, study: str, model: str, runs: Sequence[Record], sides: Sequence[str]):
-        self.study, self.model, self.runs = study, model, runs
-        self.gaps: dict[str, Gap] = {}
-        self.constant: list[str] = []
+        self.study, self.model, self.runs, self.constant = study, model, runs, []
+        gaps, errors = {}, {}
         for task in TASKS:
             ours, theirs = (task_scores.scores(runs, model, name, task) for name in sides)
             if ours and theirs and all(run.constant for run in ours + theirs):
                 self.constant.append(task)
             elif ours and theirs and (found := estimates.seed_differences(ours, theirs)):
-                by_seed = pd.Series([*found.values()]).groupby([seed for seed, _ in found]).mean().to_dict()
-                errors = np.nan_to_num(estimates.score_difference(ours, theirs).over_items)
-                self.gaps[task] = by_seed, *errors.tolist()
-        several = [[*gap[0].values()] for gap in self.gaps.values() if len(gap[0]) > 1]
+                gaps[task] = pd.Series([*found.values()], [seed for seed, _ in found]).groupby(level=0).mean()
+                errors[task] = np.nan_to_num(estimates.score_difference(ours, theirs).over_items)
+        self.gaps = pd.DataFrame(gaps)  # by seed and task
+        self.errors = pd.DataFrame(errors)  # over items, by task: what the seeds share, and that of their mean
+        several = [cell.dropna().tolist() for _, cell in self.gaps.items() if cell.count() > 1]
         self.spread = seed_variance(several) if several else None
 
     def measure(self, part: str, weights: dict[str, float], paper: float | None = None, also: str = "") -> list:
@@ -49,18 +47,17 @@ class Scores:
         The errors over the items of different tasks are independent. One seed borrows the spread over seeds that the
         tasks of this study show, as if tasks were independent.
         """
-        seeds = sorted(set.intersection(*(set(self.gaps[task][0] if task in self.gaps else ()) for task in weights)))
-        if not seeds:
+        tasks, by = [*weights], pd.Series(weights)
+        values = (self.gaps.reindex(columns=tasks) * by).sum(axis=1, skipna=False).dropna().tolist()
+        if not values:
             return []
-        values = [sum(weight * self.gaps[task][0][seed] for task, weight in weights.items()) for seed in seeds]
-        sizes = np.abs([*weights.values()])
-        items, least = (float(np.linalg.norm(sizes * [self.gaps[task][k] for task in weights])) for k in (1, 2))
+        items, least = np.linalg.norm(self.errors[tasks] * by, axis=1).tolist()
         if len(values) > 1:
             error, method = mean_interval(values, item_error=items, least=least).error, PAIRED
         elif self.spread:
             variance, freedom = self.spread
-            seed_error = float(np.linalg.norm(sizes)) * variance**0.5
-            error, method = Error(((seed_error, freedom), (items, inf))), LENT
+            error = Error(((float(np.linalg.norm(by)) * variance**0.5, freedom), (items, inf)))
+            method = LENT
         else:
             error, method = None, UNKNOWN
         found = Estimate.of(float(np.mean(values)), error, len(values))
