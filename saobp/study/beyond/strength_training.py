@@ -28,10 +28,10 @@ def look(held_out: HeldOut, model: nn.Module) -> dict[str, Any]:
     """
     tokens = held_out.shown["input_ids"].to(next(model.parameters()).device)
     raw, refined = map(message_rounds.shape, message_rounds.matrices(model, tokens))
-    found = {"loss": held_out(model)["loss"], "accuracy": held_out.accuracy(model)}
     used = [module(torch.device("cpu")) for module in model.modules() if isinstance(module, Refinement)]
     strengths = [torch.as_tensor(strength).detach().flatten().tolist() for strength in used]
-    return {**found, "raw": raw, "refined": refined, "strengths": strengths}
+    found = {"loss": held_out(model)["loss"], "accuracy": held_out.accuracy(model)}
+    return found | {"raw": raw, "refined": refined, "strengths": strengths}
 
 
 def run(

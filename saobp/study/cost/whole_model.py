@@ -119,14 +119,14 @@ def macs(model: str, vocabulary: int, way: str, length: int, *, training: bool) 
 @cache
 def _counts(model: str, vocabulary: int, way: str, length: int) -> dict[str, int]:
     """Return fvcore's count of a whole model ("") and of every module in it: one trace for training and inference."""
-    from fvcore.nn import FlopCountAnalysis
-
     with no_init_weights():  # their values do not matter to a count, and take most of its time
         network = build(model, vocabulary, way, dropout=0.0, kind=BertForPreTraining).eval()
     spelled_out = {"output_attentions": True} if way in SEEN else {}
     network.forward = partial(network.forward, return_dict=False, **spelled_out)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the tracer: shapes become constants, which is what is wanted
+        from fvcore.nn import FlopCountAnalysis
+
         counter = FlopCountAnalysis(network, torch.zeros(1, length, dtype=torch.long))
         counter.unsupported_ops_warnings(False).uncalled_modules_warnings(False).tracer_warnings("none")
         return dict(counter.by_module())

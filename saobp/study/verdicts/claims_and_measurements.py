@@ -109,11 +109,6 @@ class Measurement:
         method = f"{self.method}; {len(analyses)} analyses, O'Brien-Fleming" if len(analyses) > 1 else self.method
         return replace(self, interval=lambda level: self.interval(level_at(analyses, self.n, level)), method=method)
 
-    @property
-    def covers_paper(self) -> bool | None:
-        """Whether the 95 % interval contains the paper's own number; None without either."""
-        return bool(self.low <= self.paper <= self.high) if self.paper is not None and self.bounded else None
-
 
 def on_scale(row: Measurement, back: Callable[[float], float], note: str) -> Measurement:
     """Return a measurement of logarithms or of Fisher's z in the unit of its claim, by the function `back`."""

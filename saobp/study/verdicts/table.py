@@ -40,6 +40,8 @@ def frame(verdicts: Sequence[Verdict], reruns: Reruns | None = None) -> pd.DataF
             row = fixed | {name: getattr(part, name) for name in CSV_COLUMNS if hasattr(part, name)}
             row |= {"measurement": part.part, "role": "aside" if part.aside else "primary"}
             row |= {} if part.bounded else {"low": None, "high": None}
+            if part.bounded and part.paper is not None:
+                row["covers_paper"] = bool(part.low <= part.paper <= part.high)
             if not part.aside:
                 row |= {"outcome_of_measurement": of_part(claim, part), "seeds_to_decide": seeds_to_decide(claim, part)}
             if again := (reruns or {}).get(part.key):
