@@ -1,5 +1,7 @@
 """What Table 9 is made of: counts that agree with the formula, medians in turns, peaks that see a matrix."""
 
+from functools import partial
+
 import pytest
 import torch
 
@@ -65,17 +67,13 @@ def test_a_planned_alternation_has_the_ratios_and_the_kernels_of_its_setting(tmp
     assert original["ratio"]["median"] == 1 and original["kernel"] and high["ratio_to_eager"]["median"] > 0
 
 
-def test_the_plan_names_each_setting_once_per_thread_count():
-    names = [name for name, _ in alternations.records_of(plan.section(plan.file(), "cost", plan.Question))]
-    assert len(set(names)) == len(names) == len(alternations.THREADS) * len(alternations.SETTINGS)
-    assert {name.removesuffix("-one-call").rpartition("-")[2] for name in names} == {"1", "2"}
-
-
 @pytest.mark.parametrize("compiled", [True, False])
-def test_a_planned_record_says_how_high_was_worked_out(monkeypatch, compiled):
+def test_the_plan_names_each_setting_once_per_thread_count_and_says_how_high_was_worked_out(monkeypatch, compiled):
     monkeypatch.setattr(native, "passes", lambda: compiled or None)
     names = [name for name, _ in alternations.records_of(plan.section(plan.file(), "cost", plan.Question))]
+    assert len(set(names)) == len(names) == len(alternations.THREADS) * len(alternations.SETTINGS)
     assert {name.endswith("-one-call") for name in names} == {compiled}
+    assert {name.removesuffix("-one-call").rpartition("-")[2] for name in names} == {"1", "2"}
 
 
 def test_ways_take_turns_and_are_compared_within_a_round():
@@ -105,10 +103,8 @@ def test_what_is_kept_for_backward_is_counted_once_and_without_the_weights():
 def test_refined_attention_keeps_less_than_a_spelled_out_matrix():
     inputs = whole_model.batch(2, 128, 100)
     for dropout in (0.0, 0.1):
-        ways = (
-            whole_model.build("mini-quarter", 100, way, dropout=dropout).train() for way in ("high", "original_eager")
-        )
-        high, spelled_out = (whole_model.kept(network, inputs) for network in ways)
+        build = partial(whole_model.build, "mini-quarter", 100, dropout=dropout)
+        high, spelled_out = (whole_model.kept(build(way).train(), inputs) for way in ("high", "original_eager"))
         assert high < spelled_out
 
 
@@ -139,11 +135,10 @@ def test_the_peak_sees_memory_that_fills_what_was_freed_before():
     assert 11.5 < timing.fresh(1, peak_where_more_was_freed, 3 * 2**20)[0] < 14  # MiB; the ones are 12
 
 
-@pytest.mark.parametrize("way", ["original", "high"])
-def test_a_training_step_peaks_above_what_it_keeps_for_backward(way):
-    network = whole_model.build("mini-quarter", 30522, way, dropout=0.1).train()
+def test_a_training_step_peaks_above_what_it_keeps_for_backward():
+    network = whole_model.build("mini-quarter", 30522, "high", dropout=0.1).train()
     kept = whole_model.kept(network, whole_model.batch(4, 128, 30522))
-    peak = timing.fresh(1, whole_model.peak, "train", "mini-quarter", 30522, way, 4, 128)[0]
+    peak = timing.fresh(1, whole_model.peak, "train", "mini-quarter", 30522, "high", 4, 128)[0]
     assert not peak < kept  # NaN where nobody counts
 
 

@@ -26,20 +26,12 @@ def test_label_counts_add_up_to_the_items_of_their_split():
         assert sum(counts) == arithmetic.ITEMS[task], task
 
 
-def test_the_bound_for_one_comparison_is_the_usual_one():
-    assert arithmetic.bound_for(1) == pytest.approx(1.96, abs=1e-3)
-    assert arithmetic.bound_for(30) > 3
-
-
-def test_unrelated_walks_correlate_more_often_than_unrelated_points():
-    assert arithmetic.walks_above(20, arithmetic.critical_correlation(20, 0.02)) > 0.2  # points would: 0.02
-    assert arithmetic.walks_above(20, 1.0) == 0
-
-
-def test_the_critical_correlation_has_the_p_value_that_was_asked_for():
+def test_the_critical_correlation_has_the_p_value_that_was_asked_for_and_unrelated_walks_pass_it_more_often():
     r = arithmetic.critical_correlation(20, 0.02)
     t = r * ((20 - 2) / (1 - r * r)) ** 0.5
     assert 2 * stats.t.sf(t, 18) == pytest.approx(0.02)
+    assert arithmetic.walks_above(20, r) > 0.2  # points would: 0.02
+    assert arithmetic.walks_above(20, 1.0) == 0 and arithmetic.bound_for(1) == pytest.approx(1.96, abs=1e-3)
 
 
 @pytest.mark.parametrize("r", [0.61, -0.97])

@@ -26,15 +26,11 @@ def test_cells_spot_checked_against_the_page(paper):
     assert paper.printed(2, model="Medium", algorithm="ElemMul", metric="GLUE") == "67.40"
 
 
-def test_a_number_is_what_its_printed_characters_say(paper):
-    for number in (1, 2, 3, 6, 7, 8, 9):
-        frame = paper.tables[number]
-        assert (pd.to_numeric(frame["printed"]) == frame["value"]).all(), f"Table {number}"
-
-
-def test_no_cell_is_listed_twice(paper):
+def test_a_number_is_what_its_printed_characters_say_and_no_cell_is_listed_twice(paper):
     for number, frame in paper.tables.items():
         assert not frame.duplicated(list(numbers.KEYS[number])).any(), f"Table {number}"
+        if number not in (4, 5):  # "~11M", "cosine"
+            assert (pd.to_numeric(frame["printed"]) == frame["value"]).all(), f"Table {number}"
 
 
 def test_a_cell_the_paper_does_not_print_is_none_and_empty(paper):
