@@ -32,14 +32,13 @@ class Published:
         """
         if number not in self.tables:
             raise ValueError(f"number: the paper has no Table {number}; choose 1 to 9")
+        if wrong := [key for key in keys if key not in KEYS[number]]:
+            raise ValueError(f"{wrong[0]}: Table {number} is keyed by {', '.join(KEYS[number])}")
         frame = self.tables[number]
-        for key, wanted in keys.items():
-            if key not in KEYS[number]:
-                raise ValueError(f"{key}: Table {number} is keyed by {', '.join(KEYS[number])}")
-            frame = frame[frame[key] == wanted]
-        if len(frame) > 1:
-            raise ValueError(f"keys: {keys} fit {len(frame)} cells of Table {number}; name more keys")
-        return None if frame.empty else frame.iloc[0]
+        found = frame[(frame[[*keys]] == [*keys.values()]).all(axis=1)]
+        if len(found) > 1:
+            raise ValueError(f"keys: {keys} fit {len(found)} cells of Table {number}; name more keys")
+        return None if found.empty else found.iloc[0]
 
     def value(self, number: int, **keys: str) -> float | None:
         """The number in one cell; None where the paper prints none (or prints a word)."""
