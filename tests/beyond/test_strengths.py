@@ -81,17 +81,16 @@ def test_a_size_by_a_recipe_of_its_own_stands_by_itself(key, own, usual):
 
 
 def test_larger_models_are_trained_at_zero_and_at_their_own_strength_each_by_its_recipe(given):
-    recipes = [{}, {"learning_rate": RECIPE.learning_rate / 10}, {"precision": "bf16"}]
-    sizes = [Larger(model="small-quarter", **recipe) for recipe in recipes]
+    own = {"learning_rate": RECIPE.learning_rate / 10, "precision": "bf16"}
+    sizes = [Larger(model="small-quarter", **recipe) for recipe in ({}, own)]
     runs = strength_training.larger(replace(PLAN, larger=sizes, pretrain=SHORT), **given)
-    assert [(one["model"], one["strength"], one["seed"]) for one in runs[:2]] == [
-        ("small-quarter", 0.0, 42), ("small-quarter", 0.08, 42),
-    ]  # fmt: skip
-    assert [one["learning_rate"] for one in runs[::2]] == [None, RECIPE.learning_rate / 10, None]
-    assert [one["precision"] for one in runs[1::2]] == [None, None, "bf16"]
-    first, last = ([one["curve"][end]["loss"] for one in runs[::2]] for end in (0, -1))
-    assert first[0] == first[1] and len(set(last)) == 3, "from one start, each by its own recipe"
-    assert strengths.gaps(runs)["seeds"].tolist() == [1, 1, 1] and runs[0]["curve"] != runs[1]["curve"]
+    found = [(one["model"], one["strength"], one["seed"]) for one in runs]
+    assert found == [("small-quarter", level, 42) for level in (0.0, 0.08, 0.0, 0.08)]
+    assert [{key: one[key] for key in own} for one in runs[1:3]] == [dict.fromkeys(own), own]
+    assert [one["device"]["precision"] for one in runs[1:3]] == ["fp32", "bf16"]
+    usual, other, slow, _ = (one["curve"] for one in runs)
+    assert usual[-1]["loss"] != other[-1]["loss"] and usual[-1]["loss"] != slow[-1]["loss"]
+    assert strengths.gaps(runs)["seeds"].tolist() == [1, 1]
 
 
 def test_the_studys_own_model_comes_first_at_zero_and_at_its_own_strength():
