@@ -1,5 +1,7 @@
 """What the refinement changes, with samples as the unit."""
 
+import itertools
+
 import datasets
 import numpy as np
 import pandas as pd
@@ -16,30 +18,29 @@ from saobp.study.setup.tasks_and_metrics import TASKS
 from saobp.study.training import regularizers
 
 
-def parquet(tmp_path, change, count=40):
-    rows, names = [], (*ATTENTION_MEASURES, *attention.GRAPH)
-    for sample in range(count):
-        for matrix in ("raw", "refined"):
-            for head in range(4):
-                level = 0.5 + 0.01 * sample + 0.1 * head + (change + 0.001 * (sample % 5) if matrix == "refined" else 0)
-                rows.append({"sample": sample, "matrix": matrix, "head": head, **dict.fromkeys(names, level)})
-    path = tmp_path / "capture.parquet"
-    frame = pd.DataFrame(rows)
+@pytest.fixture
+def parquet(tmp_path):
+    """A capture of 40 samples and 4 heads; the refinement adds about 0.1 to each measure, and one GTD is undefined."""
+    columns = ["sample", "matrix", "head"]
+    frame = pd.DataFrame(itertools.product(range(40), ("raw", "refined"), range(4)), columns=columns)
+    change = (0.1 + 0.001 * (frame["sample"] % 5)) * (frame["matrix"] == "refined")
+    level = 0.5 + 0.01 * frame["sample"] + 0.1 * frame["head"] + change
+    frame = frame.assign(**dict.fromkeys((*ATTENTION_MEASURES, *attention.GRAPH), level))
     frame.loc[frame["sample"] == 3, "gtd"] = None
-    frame.to_parquet(path)
-    return path
+    frame.to_parquet(tmp_path / "capture.parquet")
+    return tmp_path / "capture.parquet"
 
 
-def test_the_interval_is_that_of_the_change_and_not_of_the_level(tmp_path):
-    found = attention.changes(parquet(tmp_path, 0.1))
+def test_the_interval_is_that_of_the_change_and_not_of_the_level(parquet):
+    found = attention.changes(parquet)
     entropy = found.loc["entropy"]
     assert entropy["change"] == pytest.approx(0.102) == entropy["refined"] - entropy["softmax"]
     assert 0.101 < entropy["low"] < 0.102 < entropy["high"] < 0.103  # levels differ by 0.4 between samples
     assert list(found["samples"][["entropy", "gtd"]]) == [40, 39] and found.loc["gtd", "undefined"] == 1
 
 
-def test_means_are_of_the_refined_matrix_with_samples_and_not_heads_as_the_unit(tmp_path):
-    found = attention.means(parquet(tmp_path, 0.1))
+def test_means_are_of_the_refined_matrix_with_samples_and_not_heads_as_the_unit(parquet):
+    found = attention.means(parquet)
     assert set(found.index) == {*ATTENTION_MEASURES, *attention.GRAPH}
     entropy = found.loc["entropy"]
     assert entropy["mean"] == pytest.approx(0.5 + 0.195 + 0.15 + 0.102)
@@ -48,10 +49,9 @@ def test_means_are_of_the_refined_matrix_with_samples_and_not_heads_as_the_unit(
     assert (entropy["high"] - entropy["low"]) / 2 == pytest.approx(half, rel=0.1)
 
 
-def test_what_is_the_same_in_every_sample_has_a_mean_and_no_interval(tmp_path):
-    path = parquet(tmp_path, 0.1)
-    pd.read_parquet(path).assign(betweenness=0.0, clustering_barrat=float("nan")).to_parquet(path)
-    found = attention.means(path)
+def test_what_is_the_same_in_every_sample_has_a_mean_and_no_interval(parquet):
+    pd.read_parquet(parquet).assign(betweenness=0.0, clustering_barrat=float("nan")).to_parquet(parquet)
+    found = attention.means(parquet)
     assert found.loc["betweenness", "mean"] == 0 and np.isnan(found.loc["betweenness", "low"])
     assert np.isnan(found.loc["clustering_barrat", "mean"]) and found.loc["clustering_barrat", "undefined"] == 40
 

@@ -7,17 +7,6 @@ from saobp.study.setup import paths
 from saobp.study.training import checkpoints
 
 
-@pytest.fixture
-def run(tmp_path):
-    for step in (5, 10, 100):
-        folder = tmp_path / f"checkpoint-{step}"
-        folder.mkdir()
-        (folder / "model.safetensors").write_bytes(bytes(range(100)))
-        (folder / "trainer_state.json").write_text("{}")
-        paths.seal(folder)
-    return tmp_path
-
-
 @pytest.mark.parametrize("damage, said", [
     (lambda folder: (folder / "model.safetensors").write_bytes(bytes(range(50))), "model.safetensors is damaged"),
     (lambda folder: (folder / "trainer_state.json").unlink(), "trainer_state.json is missing"),
@@ -27,10 +16,16 @@ def run(tmp_path):
     (lambda folder: (folder / paths.SEAL).write_text("{}"), "whole.json is damaged"),
     (lambda folder: (folder / paths.SEAL).write_text('{"../trainer_state.json": "0"}'), "whole.json is damaged"),
 ])  # fmt: skip
-def test_a_damaged_newest_falls_back_to_the_one_before_and_says_so(run, damage, said):
-    damage(run / "checkpoint-100")
+def test_a_damaged_newest_falls_back_to_the_one_before_and_says_so(tmp_path, damage, said):
+    for step in (5, 10, 100):
+        folder = tmp_path / f"checkpoint-{step}"
+        folder.mkdir()
+        (folder / "model.safetensors").write_bytes(bytes(range(100)))
+        (folder / "trainer_state.json").write_text("{}")
+        paths.seal(folder)
+    damage(folder)
     words = []
-    assert checkpoints.newest_whole(run, words.append).name == "checkpoint-10"
+    assert checkpoints.newest_whole(tmp_path, words.append).name == "checkpoint-10"
     assert len(words) == 1 and said in words[0] and "checkpoint-100" in words[0]
 
 

@@ -1,10 +1,13 @@
 """Fine-tuning: the epoch is chosen on a slice of train, and what is followed on the reported split chooses nothing."""
 
 import dataclasses
+import shutil
 
+import datasets
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer
 
 from saobp.study.data import sources
@@ -50,18 +53,15 @@ def finetuned(name, checkpoint, source, folder, **changes):
     return found[name]
 
 
-@pytest.mark.parametrize("name", ["sst2", "race"])
-def test_score_and_gtd_are_followed_and_change_nothing(name, checkpoint, source, tmp_path):
+def test_score_and_gtd_are_followed_and_change_nothing(checkpoint, source, tmp_path):
     few = {"limit_train": 16, "limit_evaluation": 8, "batch": 4, "epochs": 1}
-    quiet = finetuned(name, checkpoint, source, tmp_path / "quiet", **few)
-    followed = finetuned(name, checkpoint, source, tmp_path / "followed", curve=3, **few)
+    quiet = finetuned("race", checkpoint, source, tmp_path / "quiet", **few)
+    followed = finetuned("race", checkpoint, source, tmp_path / "followed", curve=3, **few)
     assert quiet["curve"] == []
     assert followed["headline"] == quiet["headline"] and followed["outcomes"] == quiet["outcomes"]
-    curve = followed["curve"]
-    assert len(curve) == 3 and curve[0]["step"] == 0
-    for point in curve:
-        assert len(point["gtd"]) == 4 and all(0 < value < 1 for value in point["gtd"])
-        assert 0 < point["cross_layer_gtd"] < 1
+    assert [point["step"] for point in followed["curve"]] == [0, 2, 4]
+    for point in followed["curve"]:
+        assert len(point["gtd"]) == 4 and all(0 < value < 1 for value in (*point["gtd"], point["cross_layer_gtd"]))
 
 
 def test_what_is_scored_is_not_rounded_to_the_precision_of_training(checkpoint, source, tmp_path, monkeypatch):
@@ -82,14 +82,16 @@ def test_what_is_scored_is_not_rounded_to_the_precision_of_training(checkpoint, 
 def test_a_task_may_have_its_own_epochs_and_length_and_others_are_not_followed(
     checkpoint, source, tmp_path, monkeypatch
 ):
-    asked, changes = [], {"curve": 2, "epochs": 1, "epochs_of": {"race": 3}, "length_of": {"race": RECIPE.length + 3}}
+    asked, own = [], {"epochs_of": {"sst2": 3}, "length_of": {"sst2": RECIPE.length + 3}}
     monkeypatch.setattr(
         finetuning, "encode", lambda spec, rows, tokenizer, length: asked.append((spec.name, length)) or encode(
             spec, rows, tokenizer, length))  # fmt: skip
-    changes |= {"limit_train": 10, "limit_evaluation": 8, "batch": 4}
-    ends = [finetuned(name, checkpoint, source, tmp_path, **changes)["curve"][-1:] for name in ("race", "sst2", "rte")]
-    assert [[point["step"] for point in end] for end in ends] == [[9], [3], []], "the paper does not correlate RTE"
-    assert set(asked) == {("race", RECIPE.length + 3), ("sst2", RECIPE.length), ("rte", RECIPE.length)}
+    few = {"curve": 2, "epochs": 1, "limit_train": 10, "limit_evaluation": 8, "batch": 4}
+    sst2, rte = (finetuned(name, checkpoint, source, tmp_path, **few, **own) for name in ("sst2", "rte"))
+    assert sst2["curve"][-1]["step"] == 9 and rte["curve"] == [], "the paper does not correlate RTE"
+    assert set(asked) == {("sst2", RECIPE.length + 3), ("rte", RECIPE.length)}
+    floor = bag_of_words.floor(finetuning.task_of("rte", dataclasses.replace(RECIPE, **few), source))
+    assert rte["floor"] == floor and floor["items"] == rte["items"]
 
 
 @pytest.mark.parametrize("name", ASKED)
@@ -98,6 +100,7 @@ def test_a_model_with_random_weights_answers_variously_and_is_at_chance(name, ch
     task, tokenizer = finetuning.task_of(name, recipe, source), AutoTokenizer.from_pretrained(checkpoint)
     features = encode(task.spec, task.evaluation, tokenizer, recipe.length)
     model = random_weights(finetuning.with_head(task, checkpoint, recipe, 0))
+    assert model.config.saobp["factor"] == "high", "the refinement stays on"
     trainer = finetuning.trainer_of(model, task, features, tokenizer, recipe, 0, tmp_path)
     if task.spec.kind == "classification":  # or it would name one class: texts differ less than the classes' biases
         mean = trainer.predict(features).predictions.mean(0)
@@ -132,11 +135,11 @@ def marked(source, **labels):
     task = load_task("sst2", source, limit_train=150, limit_evaluation=100)
 
     def part(name):
-        rows, words = getattr(task, name).remove_columns("label"), ("yes", "no")
+        rows = getattr(task, name)
         answers = np.random.default_rng(len(rows)).permutation(np.arange(len(rows)) % 2)
-        told = [f"{words[n]} {text}" for n, text in zip(answers, rows["sentence"][:])]
-        rows = rows.remove_columns("sentence").add_column("sentence", told)
-        return rows.add_column("label", labels.get(name, lambda values: values)(answers).tolist())
+        said = labels.get(name, lambda values: values)(answers)
+        told = {"sentence": [f"{('yes', 'no')[n]} {text}" for n, text in zip(answers, rows["sentence"][:])]}
+        return datasets.Dataset.from_dict(told | {"label": said})
 
     return dataclasses.replace(task, **{name: part(name) for name in ("train", "development", "evaluation")})
 
@@ -173,23 +176,12 @@ def test_the_labels_of_the_reported_split_change_no_answer(honest, checkpoint, s
     assert poisoned["epoch"] == honest["epoch"]
 
 
-def test_the_refinement_stays_on(checkpoint, source):
-    task = finetuning.task_of("rte", RECIPE, source)
-    assert finetuning.with_head(task, checkpoint, RECIPE, seed=0).config.saobp["factor"] == "high"
-
-
-def test_the_floor_is_of_the_same_items_and_is_kept_with_the_score(checkpoint, source, tmp_path):
-    found, task = finetuned("rte", checkpoint, source, tmp_path, epochs=1), finetuning.task_of("rte", RECIPE, source)
-    assert found["floor"] == bag_of_words.floor(task) and found["floor"]["items"] == found["items"]
-
-
 def test_a_loss_that_is_no_number_is_a_failed_task_and_not_a_score(checkpoint, source, tmp_path):
-    network = architectures.encoder("mini-quarter", AutoTokenizer.from_pretrained(checkpoint), dropout=0.0, seed=0)
-    for parameter in network.bert.parameters():
-        parameter.data.fill_(torch.nan)
-    architectures.refine_with(network, "original", 0.2).save_pretrained(tmp_path / "broken")
-    AutoTokenizer.from_pretrained(checkpoint).save_pretrained(tmp_path / "broken")
-    found = finetuned("rte", tmp_path / "broken", source, tmp_path / "work")
+    broken = shutil.copytree(checkpoint, tmp_path / "broken")
+    weights = load_file(broken / "model.safetensors")
+    nothing = {name: torch.full_like(values, torch.nan) for name, values in weights.items()}
+    save_file(nothing, broken / "model.safetensors", {"format": "pt"})
+    found = finetuned("rte", broken, source, tmp_path / "work")
     assert "the run has diverged" in found["failed"]["message"] and "headline" not in found
 
 

@@ -7,8 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
-from transformers import BertConfig, BertForSequenceClassification
+from small_models import RandomText, network, word_tokenizer
 
+from saobp.study.data.masking import SeededMasking
 from saobp.study.setup import paths
 from saobp.study.training import precision
 
@@ -21,15 +22,12 @@ def cache(monkeypatch, tmp_path):
 
 @pytest.fixture
 def model():
-    torch.manual_seed(0)
-    config = BertConfig(vocab_size=50, hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=64)
-    return BertForSequenceClassification(config)
+    return network()
 
 
 @pytest.fixture
 def batch():
-    tokens = torch.randint(50, (4, 8), generator=torch.Generator().manual_seed(1))
-    return {"input_ids": tokens, "attention_mask": torch.ones_like(tokens), "labels": torch.zeros(4, dtype=torch.long)}
+    return SeededMasking(word_tokenizer(), 0.3, 0)([RandomText()[k] for k in range(4)])
 
 
 @pytest.mark.parametrize(("bf16", "name"), [(2.0, "fp32"), (0.5, "bf16")])

@@ -64,17 +64,18 @@ def test_wikitext_is_measured_where_the_source_has_it_and_its_text_is_the_one_na
     monkeypatch.setattr(paths, "cache", lambda: tmp_path / "cache")
     monkeypatch.setattr(pretraining, "WIKITEXT_TOKENS", 2_048)
     network = pretraining.untrained(study, "mini-quarter", "high", 0, tokenizer)
-    invented = pretraining.on_wikitext(study, "mini-quarter", network, tokenizer, story_world)["wikitext"]
-    assert invented["note"].startswith(NOTE)
+
+    def measured(source):
+        return pretraining.on_wikitext(study, "mini-quarter", network, tokenizer, source).get("wikitext")
+
+    assert measured(story_world)["note"].startswith(NOTE)
     lines = [{"text": f" line {n} tells of the baker and of the smith and of a cat . \n"} for n in range(300)]
     write_split(tmp_path / "hub", pretraining.WIKITEXT, "wikitext-103-v1", "validation", lines)
     monkeypatch.setenv("SAOBP_DATA", str(tmp_path / "hub"))
-    source = sources.resolve("hub")
-    found = pretraining.on_wikitext(study, "mini-quarter", network, tokenizer, source)["wikitext"]
+    found = measured(sources.resolve("hub"))
     assert (found["config"], found["split"], found["tokens"]) == ("wikitext-103-v1", "validation", 2_048)
     assert found["perplexity_interval"][0] < found["perplexity"] < found["perplexity_interval"][1]
     assert found["perplexity"] == pytest.approx(len(tokenizer), rel=0.2)  # it knows nothing yet
     (tmp_path / "other").mkdir()
     monkeypatch.setenv("SAOBP_DATA", str(tmp_path / "other"))
-    assert pretraining.on_wikitext(study, "mini-quarter", network, tokenizer, sources.resolve("hub")) == {}
-    assert 0 < found["sequences"] <= 2_048 // study.recipe("mini-quarter").length
+    assert measured(sources.resolve("hub")) is None

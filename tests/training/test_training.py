@@ -38,10 +38,8 @@ def items(count=8):
 def test_masks_follow_sequence_seed_and_epoch_and_nothing_else(tokenizer):
     first = SeededMasking(tokenizer, 0.15, 1)(items())
     torch.manual_seed(99)
-    again = SeededMasking(tokenizer, 0.15, 1)(items())
     other_order = SeededMasking(tokenizer, 0.15, 1)(items()[::-1])
     half = SeededMasking(tokenizer, 0.15, 1)(items()[4:])  # as another process of a distributed run sees it
-    assert all(torch.equal(first[name], again[name]) for name in first)
     assert all(torch.equal(first[name], other_order[name].flip(0)) for name in first)
     assert all(torch.equal(first[name][4:], half[name]) for name in first)
     assert not torch.equal(first["labels"], SeededMasking(tokenizer, 0.15, 2)(items())["labels"])
@@ -83,19 +81,11 @@ def test_the_schedule_has_both_ends_and_enough_points(steps, evaluations):
 
 
 def test_the_sparse_head_gives_the_loss_and_gradient_of_the_dense_one(tokenizer):
-    batch = SeededMasking(tokenizer, 0.15, 0)(items())
-    sparse = network("original", seed=0)
-    dense = super(architectures.SparseBertForMaskedLM, sparse).forward(**batch)
-    gradient = torch.autograd.grad(dense.loss, sparse.bert.embeddings.word_embeddings.weight)[0]
-    loss = sparse(**batch).loss
-    ours = torch.autograd.grad(loss, sparse.bert.embeddings.word_embeddings.weight)[0]
-    torch.testing.assert_close(loss, dense.loss)
-    torch.testing.assert_close(ours, gradient)
-
-
-def test_every_algorithm_starts_from_the_same_weights():
-    weights = dict(network(seed=7).named_parameters())
-    assert all(torch.equal(tensor, weights[name]) for name, tensor in network("original", seed=7).named_parameters())
+    batch, sparse = SeededMasking(tokenizer, 0.15, 0)(items()), network("original", seed=0)
+    dense = super(architectures.SparseBertForMaskedLM, sparse).forward(**batch).loss
+    words, loss = sparse.bert.embeddings.word_embeddings.weight, sparse(**batch).loss
+    torch.testing.assert_close(loss, dense)
+    torch.testing.assert_close(torch.autograd.grad(loss, words), torch.autograd.grad(dense, words))
 
 
 def test_table_4_counts_its_parameters():
@@ -103,41 +93,24 @@ def test_table_4_counts_its_parameters():
     assert {name: round(count, 2) for name, count in counts.items()} == {"mini": 11.17, "small": 28.76, "medium": 41.37}
 
 
-def test_the_held_out_set_says_what_a_hand_made_pass_says_and_leaves_no_trace(tokenizer):
-    model = network(dropout=0.1, seed=0)
-    masking = SeededMasking(tokenizer, 0.15, 0)
+def test_the_held_out_set_says_what_a_hand_made_pass_says_with_an_interval_over_whole_sequences(tokenizer):
+    model, masking = network(dropout=0.1, seed=0), SeededMasking(tokenizer, 0.15, 0)
     measure = HeldOut(RandomText(), masking, 10, 4, shown=3)
     model.train()
     state = torch.get_rng_state()
-    measured = measure(model)
-    assert model.training and torch.equal(state, torch.get_rng_state())
+    measured, found = measure(model), measure.perplexity_by_sequence(model)
+    assert model.training and torch.equal(state, torch.get_rng_state()), "it leaves no trace"
     model.eval()
-    batches = [masking([RandomText()[i] for i in range(a, min(a + 4, 10))]) for a in (0, 4, 8)]
-    counts = [int((batch["labels"] != -100).sum()) for batch in batches]
-    with torch.no_grad():
-        losses = [model(**batch).loss.item() for batch in batches]
-    expected = sum(loss * count for loss, count in zip(losses, counts)) / sum(counts)
-    assert measured["loss"] == pytest.approx(expected, rel=1e-6)
-    assert measured["perplexity"] == pytest.approx(math.exp(expected), rel=1e-6)
-    assert len(measured["entropy"]) == len(measured["gtd"]) == 4
-
-
-def test_the_held_out_perplexity_has_an_interval_over_whole_sequences(tokenizer):
-    model = network(dropout=0.1, seed=0)
-    masking = SeededMasking(tokenizer, 0.15, 0)
-    measure = HeldOut(RandomText(), masking, 10, 4)
-    model.train()
-    found = measure.perplexity_by_sequence(model)
-    assert model.training and found["perplexity"] == pytest.approx(measure(model)["perplexity"], rel=1e-6)
-    model.eval()
-    alone = [masking([RandomText()[i]]) for i in range(10)]
+    alone = [masking([item]) for item in items(10)]
     counts = [int((batch["labels"] != -100).sum()) for batch in alone]
     with torch.no_grad():
         nats = [model(**batch).loss.item() * count for batch, count in zip(alone, counts)]
     expected = over_samples(nats, counts)
-    assert found["perplexity"] == pytest.approx(math.exp(sum(nats) / sum(counts)))
+    assert measured["loss"] == pytest.approx(sum(nats) / sum(counts), rel=1e-6)
+    assert measured["perplexity"] == pytest.approx(math.exp(expected.value), rel=1e-6)
+    assert found["perplexity"] == pytest.approx(measured["perplexity"], rel=1e-6)
     assert found["perplexity_interval"] == pytest.approx([math.exp(expected.low), math.exp(expected.high)], rel=1e-5)
-    assert found["sequences"] == 10
+    assert found["sequences"] == 10 and len(measured["entropy"]) == len(measured["gtd"]) == 4
 
 
 def test_sequences_without_a_token_to_predict_do_not_make_the_held_out_loss_nan(tokenizer):
@@ -151,8 +124,7 @@ def test_sequences_without_a_token_to_predict_do_not_make_the_held_out_loss_nan(
 
 
 def test_a_run_that_ends_worse_than_it_began_says_so(tokenizer, tmp_path):
-    model = network("original", seed=0)
-    masking = SeededMasking(tokenizer, 0.15, 0)
+    model, masking = network("original", seed=0), SeededMasking(tokenizer, 0.15, 0)
     says = r"held-out loss rose from .* in 30 steps.*lower the learning rate of 1$"
     measure = HeldOut(RandomText(), masking, 8, 4)
     for _ in range(2):  # the second time it finds the run finished
@@ -166,12 +138,9 @@ def test_a_text_that_fills_no_batch_is_said_and_not_taken_for_a_finished_run(tmp
 
 
 def test_a_run_learns_logs_and_summarises(tokenizer, tmp_path):
-    text = RandomText(words=5)
-    model = network(seed=0)
-    masking = SeededMasking(tokenizer, 0.15, 0)
-    log = pretrain(
-        model, tmp_path, text=text, masking=masking, measure=HeldOut(text, masking, 8, 4), learning_rate=3e-3
-    )
+    text, masking = RandomText(words=5), SeededMasking(tokenizer, 0.15, 0)
+    given = {"text": text, "masking": masking, "measure": HeldOut(text, masking, 8, 4)}
+    log = pretrain(network(seed=0), tmp_path, learning_rate=3e-3, **given)
     curve, found = heldout.curve(log), heldout.summary(log)
     assert [point["step"] for point in curve] == evaluation_steps(30, 4)
     assert curve[-1]["loss"] < curve[0]["loss"] - 1
@@ -198,9 +167,7 @@ def test_the_step_whose_loss_is_no_number_is_named_and_not_the_next_log(tmp_path
 def test_a_process_takes_one_device_however_many_there_are(tmp_path, monkeypatch):
     made = trainer.arguments(RECIPE, tmp_path, 1)
     assert made.train_batch_size == RECIPE.batch and made.n_gpu <= 1
-    monkeypatch.setattr(
-        type(made), "n_gpu", property(lambda self: getattr(self, "_n_gpu", -1) if self._n_gpu == 1 else 2)
-    )
+    monkeypatch.setattr(type(made), "n_gpu", property(lambda self: 1 if self._n_gpu == 1 else 2))
     assert trainer.arguments(RECIPE, tmp_path, 1).train_batch_size == RECIPE.batch
 
 
@@ -242,11 +209,10 @@ def test_a_run_killed_at_random_moments_ends_with_the_weights_of_one_never_kille
 
 
 def test_a_rate_that_falls_at_the_end_is_whole_until_then(tmp_path):
-    recipe = dataclasses.replace(RECIPE, scheduler="warmup_stable_decay", steps=20, warmup=5, save_every=1)
-    model = network("original")
-    log = pretrain(model, tmp_path, scheduler=recipe.scheduler, steps=20, save_every=1)
-    rates = [entry["learning_rate"] / recipe.learning_rate for entry in log if "learning_rate" in entry]
-    assert rates[5:16] == pytest.approx([1.0] * 11) and recipe.full_rate == 16
+    falls = {"scheduler": "warmup_stable_decay", "steps": 20}
+    log = pretrain(network("original"), tmp_path, **falls)
+    rates = [entry["learning_rate"] / RECIPE.learning_rate for entry in log if "learning_rate" in entry]
+    assert rates[5:16] == pytest.approx([1.0] * 11) and dataclasses.replace(RECIPE, **falls).full_rate == 16
     assert 1 > rates[17] > rates[18] > rates[19] > 0  # each the rate of the step that it logs
 
 
@@ -262,13 +228,10 @@ def test_a_finished_run_that_is_opened_again_is_left_as_it_is(tmp_path):
     assert steps == steps_again and max(steps) == RECIPE.steps
 
 
-def test_a_run_notes_who_trained_it_on_what_and_a_continued_one_both(tokenizer, tmp_path, monkeypatch):
+def test_a_run_notes_who_trained_it_on_what_and_a_continued_one_both(tmp_path, monkeypatch):
     def train(commit):
         monkeypatch.setattr(records, "commit", lambda: commit)
-        model = network()
-        log = pretrain(
-            model, tmp_path, measure=HeldOut(RandomText(), SeededMasking(tokenizer, 0.15, 0), 4, 4), precision="fp32"
-        )
+        log = pretrain(network(), tmp_path, measure=lambda model: {"perplexity": 1.0}, steps=12)
         return heldout.summary(log)["sittings"]
 
     (first,) = train("abc123")
@@ -294,56 +257,36 @@ def test_weights_that_are_no_numbers_never_push_out_the_last_good_checkpoint(tmp
     assert checkpoints.newest_whole(tmp_path, lambda text: None).name == f"checkpoint-{last - 1}"
 
 
-class FillTheDisk(TrainerCallback):
-    """After the first checkpoint no file may grow beyond some bytes: the system's own refusal, as on a full disk."""
-
-    def __init__(self, most):
-        self.most = most
-
-    def on_save(self, args, state, control, **kwargs):
-        resource.setrlimit(resource.RLIMIT_FSIZE, (self.most, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
-
-
 @pytest.mark.parametrize("most", [1_000, 2_000_000])  # bytes: for no weights, and in the middle of the optimiser
-def test_a_full_disk_stops_the_run_and_keeps_the_last_good_checkpoint(tokenizer, tmp_path, most):
-    def train(*callbacks):
-        model = network(dropout=0.1)
-        masking = SeededMasking(tokenizer, 0.15, 1)
-        pretrain(model, tmp_path / "work", *callbacks, masking=masking, steps=12)
-        return model
-
+def test_a_full_disk_stops_the_run_and_keeps_the_last_good_checkpoint(tmp_path, most):
     limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    class FillTheDisk(TrainerCallback):
+        """After the first checkpoint no file may grow beyond some bytes: the system refuses, as on a full disk."""
+
+        def on_save(self, args, state, control, **kwargs):
+            resource.setrlimit(resource.RLIMIT_FSIZE, (most, limit[1]))
+
     try:
         with pytest.raises(TrainingFailed, match=r"could not be written \(.*checkpoint-6: free space there"):
-            train(FillTheDisk(most))
+            pretrain(network(), tmp_path, FillTheDisk(), steps=12)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limit)
-    assert checkpoints.newest_whole(tmp_path / "work") == tmp_path / "work" / "checkpoint-6"
-    assert train().bert.encoder.layer[0].attention.self.query.weight.isfinite().all()  # and goes on from there
-
-
-def test_a_model_trains_in_the_precision_that_was_measured_to_be_the_faster(tmp_path):
-    model = network(dropout=0.1)
-    before = model.bert.encoder.layer[0].attention.self.query.weight.clone()
-    pretrain(model, tmp_path, steps=5, save_every=5, warmup=1, precision="auto")
-    after = model.bert.encoder.layer[0].attention.self.query.weight
-    assert after.isfinite().all() and not torch.equal(before, after.to(before))
+    assert checkpoints.newest_whole(tmp_path).name == "checkpoint-6"
+    log = pretrain(network(), tmp_path, steps=12)  # and goes on from there
+    assert [entry["step"] for entry in log if "sitting" in entry] == [0, 6]
 
 
 def test_a_model_is_measured_in_the_precision_of_its_weights_while_it_trains_and_after(tmp_path):
-    model = network()
-    tokens = torch.arange(5, 21)[None]
-    seen = []
+    model, tokens, seen = network(), torch.arange(5, 21)[None], []
 
     def answers(model):
         """What a model says, and what its weights say in a model that nobody trained."""
         loaded = network(seed=2)
         loaded.load_state_dict(model.state_dict())
         with torch.no_grad():
-            return [
-                each.eval()(input_ids=tokens, labels=tokens).logits.to("cpu")
-                for each in (model, loaded.to(model.device))
-            ]
+            both = (model, loaded.to(model.device))
+            return [each.eval()(input_ids=tokens, labels=tokens).logits.to("cpu") for each in both]
 
     def measure(model):
         seen.append(answers(model))
@@ -355,9 +298,7 @@ def test_a_model_is_measured_in_the_precision_of_its_weights_while_it_trains_and
         assert torch.equal(trained, loaded)
 
 
-@pytest.mark.parametrize(
-    "error", [torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."), MemoryError()]
-)
+@pytest.mark.parametrize("error", [torch.OutOfMemoryError("CUDA out of memory. Tried to allocate ..."), MemoryError()])
 def test_a_batch_that_memory_does_not_hold_ends_in_one_line(tmp_path, error):
     def short_of_memory(module, args, kwargs):
         raise error

@@ -21,10 +21,7 @@ POINTS = 1500  # of a scatter plot
 def inputs(
     task: Task, tokenizer: PreTrainedTokenizerBase, length: int, samples: int, batch: int
 ) -> list[dict[str, torch.Tensor]]:
-    """Return padded batches of the first reported items, one sequence an item, no label among them.
-
-    A choice shows its article, question and first option; a span its question and first window.
-    """
+    """Return padded batches of the first reported items: of a choice the first option, of a span the first window."""
     rows = task.evaluation.take(min(samples, len(task.evaluation)))
     features = encoding.encode(task.spec, rows, tokenizer, length).to_pandas()
     if "item" in features:
@@ -37,10 +34,7 @@ def inputs(
 
 
 def fitting(task: Task, tokenizer: PreTrainedTokenizerBase, length: int) -> tuple[Task, int]:
-    """Leave out reported items that `length` tokens cannot hold uncut; return how many beside the others.
-
-    Raises ValueError if that leaves none.
-    """
+    """Leave out and count reported items that `length` tokens cannot hold uncut; ValueError if none is left."""
     needed = encoding.tokens_needed(task.spec, task.evaluation, tokenizer)
     kept = [item for item, tokens in enumerate(needed) if tokens <= length]
     if not kept:

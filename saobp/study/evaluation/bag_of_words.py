@@ -25,9 +25,8 @@ Words = list[str]
 def floor(task: Task) -> dict[str, Any]:
     """Fit the floor on the rows that a model's weights are fitted on, and score it on the reported ones.
 
-    It sees which words each text has and which both have; for a choice the words of each option and those it
-    shares with the article. A regression gets ridge regression on the same. Returns what a record holds of it: its
-    score and how many rows it learned from, or the reason for none.
+    It sees which words each text has and which both have; of an option its words and those of the article's.
+    Returns what a record holds: the score and how many rows it learned from, or the reason for none.
     """
     spec, train, evaluation = task.spec, task.train, task.evaluation
     if spec.kind == "span":

@@ -1,19 +1,17 @@
 """Whether messages tell a decoder the tokens that it has to predict, and what it gains by that (App. C, Table 7)."""
 
 import copy
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float, Float64, Int64
+from jaxtyping import Float64, Int64
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from saobp.study.evaluation.heldout import measuring
 from saobp.study.evaluation.zeroshot import token_log_likelihoods
 
-BATCH = 32  # prefixes
 ROUNDING = 1e-9  # nats; in double precision an unchanged log-probability comes back to about 1e-15
 
 
@@ -36,36 +34,24 @@ def looks_ahead(changed: Float64[np.ndarray, " length"], place: int) -> bool:
     return bool((changed[:place] > ROUNDING).any())
 
 
-def prefix_log_likelihoods(model: PreTrainedModel, ids: Sequence[int]) -> Float[np.ndarray, " n"]:
-    """Return the log-probability (nats) of each token but the first, read off a pass over the tokens before it alone.
-
-    A causal model gives the same numbers in one pass over all of them. One that receives messages from later rows
-    gives others, and only these are predictions: the token itself is not in the pass, for its row would send messages.
-    """
-    text, found = torch.tensor(ids), []
-    with measuring(model):
-        for places in torch.arange(len(text) - 1).split(BATCH):  # row n of a batch is the text up to places[n]
-            mask = (torch.arange(places[-1] + 1) <= places[:, None]).long()
-            rows = text[: places[-1] + 1] * mask
-            logits = model(input_ids=rows.to(model.device), attention_mask=mask.to(model.device)).logits
-            last = logits[torch.arange(len(places)), places].float().log_softmax(-1).cpu()
-            found.append(last.gather(1, text[places + 1, None])[:, 0])
-    return torch.cat(found).double().numpy()
-
-
 def leak(model: PreTrainedModel, blocks: Iterable[Mapping[str, Int64[Tensor, " length"]]]) -> dict[str, Any]:
     """Return a decoder's loss read off full passes and off prefixes alone, in nats per token, and the difference.
 
-    `by_block` holds the difference of each block, its full pass and its prefixes on the same tokens: 0 for a model
-    that does not look ahead. `by_position` holds it for each token but the first, the mean over blocks of one length.
+    A prefix is a pass over the tokens before one alone: only these are predictions of a model that receives messages
+    from later rows, the token's own among them. `by_block` holds the difference of each block, its full pass and its
+    prefixes on the same tokens: 0 for a model that does not look ahead. `by_position` holds it for each token but the
+    first, the mean over blocks of one length.
     Raises ValueError without a block.
     """
     items = [block["input_ids"].tolist() for block in blocks]
     if not items:
         raise ValueError("blocks: none given; measure the leak on two or more")
-    seen = token_log_likelihoods(model, [(ids[:1], ids[1:]) for ids in items])
-    full = -np.stack([tokens.double().numpy() for tokens in seen])
-    alone = -np.stack([prefix_log_likelihoods(model, ids) for ids in items])
+    prefixes = [(ids[:end], ids[end : end + 1]) for ids in items for end in range(1, len(ids))]
+    seen = (
+        token_log_likelihoods(model, [(ids[:1], ids[1:]) for ids in items]),
+        token_log_likelihoods(model, prefixes, whole=False),
+    )
+    full, alone = (-torch.cat(tokens).double().numpy().reshape(len(items), -1) for tokens in seen)
     gap = alone - full
     means = {"full_pass": float(full.mean()), "prefixes": float(alone.mean()), "leak": float(gap.mean())}
     return means | {"by_block": gap.mean(1).tolist(), "by_position": gap.mean(0).tolist()}

@@ -58,9 +58,8 @@ def flow(model: nn.Module, batch: dict[str, torch.Tensor]) -> dict[str, Any]:
 class HeldOut:
     """Measures a model on the same sequences with the same masks every time.
 
-    Called with a model it returns `loss` (nats per predicted token), `perplexity` (its exponential), and per layer,
-    averaged over heads and the first sequences, what `flow` returns, on unmasked text. The other measures are of a
-    `SparseBertForMaskedLM`.
+    Called with a model it returns `loss` (nats per predicted token), `perplexity` (its exponential), and what `flow`
+    returns of the first sequences, unmasked. The other measures are of a `SparseBertForMaskedLM`.
     """
 
     def __init__(self, blocks: Dataset, collator: Callable, sequences: int, batch: int, *, shown: int = 16):
@@ -119,8 +118,7 @@ def curve(log: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def summary(log: list[dict[str, Any]]) -> dict[str, Any]:
     """Return what a pretraining record holds: the curve, its last point, the training losses.
 
-    "sittings": from which step on which code trained, on what, since when; a record's own `code` and
-    `started` are those of its writing, which may be long after the training.
+    "sittings": from which step on which code trained, on what, since when, which may be long before the record's own.
     """
     checks, losses = curve(log), [entry for entry in log if "loss" in entry]
     return {

@@ -1,9 +1,4 @@
-"""Scores as the owners of a benchmark count them, and what tells a score from luck.
-
-A score comes with its number of items, chance, the majority class and two warnings by name: `below_chance`
-(the upper end of its 95 % interval lies under chance) and `constant` (one answer to everything, or similarities
-that hardly differ).
-"""
+"""Scores as the owners of a benchmark count them, and what tells a score from luck."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -61,10 +56,10 @@ def score(spec: TaskSpec, outputs: Any, rows: datasets.Dataset, features: datase
 def score_predictions(spec: TaskSpec, predictions: Any, rows: datasets.Dataset) -> Scores:
     """Score one prediction a row: a class, an option, a similarity or an answer's text.
 
-    Returns scores and headline in percent, metric, items, interval (95 %, over items), chance, majority,
-    below_chance, constant, outcomes (a row's part in the headline: right or wrong, or for a correlation the
-    prediction, with `labels` beside it; SQuAD's F1 are in outcomes_f1) and by_hops (right answers and all, by the facts
-    that must be chained) where rows know theirs.
+    Returns scores and headline in percent, metric, items, interval (95 %, over items), chance, majority, below_chance
+    (the interval ends under it), constant (one answer to everything, or similarities that hardly differ), outcomes (a
+    row's part in the headline: right or wrong, or for a correlation the prediction, with `labels` beside it; SQuAD's F1
+    are in outcomes_f1) and, where rows have hops, by_hops (right answers and all, by the facts to be chained).
     """
     grade = _answers if spec.kind == "span" else _labels
     found, correct = grade(spec, predictions, rows)

@@ -26,10 +26,7 @@ Pair = tuple[list[int], list[int]]  # the tokens before, and those whose likelih
 
 
 def prompt(spec: TaskSpec, row: Mapping[str, Any]) -> tuple[str, str, list[str]]:
-    """Return what may be cut, what may not, and the options that the decoder weighs.
-
-    Raises ValueError for a task that is not asked this way.
-    """
+    """Return what may be cut, what may not, and the options that the decoder weighs; ValueError for other tasks."""
     if spec.name == "boolq":
         return row["passage"], f"\nQuestion: {row['question']}?\nAnswer:", [" no", " yes"]
     if spec.name == "race":
@@ -68,24 +65,24 @@ def log_likelihoods(model: PreTrainedModel, pairs: Sequence[Pair], batch: int = 
 
 
 def token_log_likelihoods(
-    model: PreTrainedModel, pairs: Sequence[Pair], batch: int = 32
+    model: PreTrainedModel, pairs: Sequence[Pair], batch: int = 32, *, whole: bool = True
 ) -> list[Float[Tensor, " tokens"]]:
     """Return the log-probability (nats) of each token of each continuation after its context, in one pass a pair.
 
-    Batches are padded behind, where a causal model does not see it.
+    The pass is over the `whole` pair, or over all but its last token, which a causal model does not see, nor the
+    padding behind.
     """
     order = sorted(range(len(pairs)), key=lambda n: -len(pairs[n][0]) - len(pairs[n][1]))
     found: dict[int, Tensor] = {}
     with measuring(model):
         for start in range(0, len(order), batch):
-            group = order[start : start + batch]
-            texts = [torch.tensor([*pairs[n][0], *pairs[n][1]]) for n in group]
+            group = [(n, *pairs[n]) for n in order[start : start + batch]]
+            texts = [torch.tensor([*before, *after][: None if whole else -1]) for _, before, after in group]
             ids = pad_sequence(texts, batch_first=True)
             mask = pad_sequence([torch.ones_like(text) for text in texts], batch_first=True)
             logits = model(input_ids=ids.to(model.device), attention_mask=mask.to(model.device)).logits
-            for row, n in enumerate(group):
-                before, after = pairs[n]
-                scores = logits[row, len(before) - 1 : len(texts[row]) - 1].float().log_softmax(-1).cpu()
+            for row, (n, before, after) in zip(logits, group):
+                scores = row[len(before) - 1 :][: len(after)].float().log_softmax(-1).cpu()
                 found[n] = scores.gather(1, torch.tensor(after)[:, None])[:, 0]
     return [found[n] for n in range(len(pairs))]
 
@@ -95,9 +92,8 @@ def causal_perplexity(
 ) -> dict[str, Any]:
     """Return a decoder's token and word perplexity on blocks of text, each block its own context.
 
-    The first token of a block has nothing before it and is not predicted. Words are those between blanks in
-    the text of the predicted tokens, so that tokenizers can be compared. The 95 % interval of the token perplexity
-    is over blocks.
+    The first token of a block has nothing before it and is not predicted. Words are those between blanks in the text
+    of the others, so that tokenizers can be compared. The 95 % interval of the token perplexity is over blocks.
     """
     items = [block["input_ids"].tolist() for block in blocks]
     sums = [-value for value in log_likelihoods(model, [(ids[:1], ids[1:]) for ids in items], batch)]

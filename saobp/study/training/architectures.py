@@ -11,11 +11,10 @@ from saobp.study.training import precision, regularizers
 
 
 class SparseBertForMaskedLM(BertForMaskedLM):
-    """BERT whose vocabulary logits are computed at the positions with a label, and nowhere else.
+    """BERT whose vocabulary logits, most of a small model's work, are computed at the positions with a label alone.
 
-    Same parameters, loss and checkpoints as `BertForMaskedLM`; `logits` has one row a labelled position.
-    The vocabulary head at every position is most of a small model's work. While it trains, the loss has the penalty
-    that `regularizers` attached; what is measured in between is the task's loss alone.
+    Same parameters, loss and checkpoints as `BertForMaskedLM`; `logits` has one row a labelled position. While it
+    trains its loss has the penalty that `regularizers` attached; what is measured in between is without it.
     """
 
     def forward(

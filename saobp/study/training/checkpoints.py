@@ -39,10 +39,7 @@ def marked(name: str, identity: Any) -> str:
 
 
 def pretrained(profile: str, model: str, algorithm: str, seed: int) -> Path:
-    """Return the folder of a pretrained model, training it by notebook 04 first if nobody has yet.
-
-    Raises ValueError for one that is not whole.
-    """
+    """Return the folder of a pretrained model, trained by notebook 04 if it is missing; ValueError if it is damaged."""
     folder = published_folder(Path(profile).stem, model, algorithm, seed)
     if not (folder / "model.safetensors").is_file():
         from saobp.study.setup import execution

@@ -25,10 +25,7 @@ def texts(study: Study, model: str, source: Source) -> tuple[PreTrainedTokenizer
 
 
 def untrained(study: Study, model: str, algorithm: str, seed: int, tokenizer: Any) -> PreTrainedModel:
-    """Return a decoder before training with its algorithm in place; the same seed gives every algorithm one start.
-
-    Raises ValueError for what is no algorithm of decoders: a penalty on the loss, say.
-    """
+    """Return a decoder before training with its algorithm in place; ValueError for a penalty on the loss, say."""
     if algorithm not in (known := get_args(DecoderAlgorithm)):
         raise ValueError(f"algorithm: no decoder has '{algorithm}'; choose one of {', '.join(known)}")
     network = architectures.decoder(model, tokenizer, dropout=study.decoder_recipe(model).dropout, seed=seed)

@@ -52,10 +52,8 @@ def with_head(task: Task, checkpoint: Path, recipe: Finetuning, seed: int) -> nn
     """Put the task's untrained head on a pretrained model; the refinement that it was trained with stays on."""
     quiet()
     torch.manual_seed(seed)
-    options = {"num_labels": task.spec.num_labels} if task.spec.kind in ("classification", "regression") else {}
-    return HEADS[task.spec.kind].from_pretrained(
-        checkpoint, hidden_dropout_prob=recipe.dropout, attention_probs_dropout_prob=recipe.dropout, **options
-    )
+    dropout = {"hidden_dropout_prob": recipe.dropout, "attention_probs_dropout_prob": recipe.dropout}
+    return HEADS[task.spec.kind].from_pretrained(checkpoint, num_labels=task.spec.num_labels, **dropout)
 
 
 class KeepBest(TrainerCallback):
@@ -106,8 +104,8 @@ def finetune(
 ) -> dict[str, Any]:
     """Fine-tune on one task with one seed and return its scores on the reported split.
 
-    Score and attention are followed along it for Figures 3, 9 and Table 6 ("curve"), and choose nothing. A run whose
-    loss is no number returns {"failed": reason} and is never averaged with the others.
+    Score and attention are followed along it ("curve"), and choose nothing. A run whose loss is no number returns
+    {"failed": reason} and is never averaged with the others.
     """
     spec = task.spec
     train, development, reported = (

@@ -61,10 +61,7 @@ def write_tokens(file: Path, profile: str, names: Sequence[str] = ()) -> Path:
 
 
 def untrained(study: Study, model: str, algorithm: str, seed: int, tokenizer: PreTrainedTokenizerBase) -> nn.Module:
-    """Return a model of a study before training, with its algorithm in place: a factor, or a penalty on the loss.
-
-    Raises ValueError for what is no algorithm of encoders.
-    """
+    """Return a model before training with its algorithm, a factor or a penalty on the loss; ValueError for another."""
     if algorithm not in get_args(Algorithm):
         raise ValueError(f"algorithm: no encoder has '{algorithm}'; choose one of {', '.join(get_args(Algorithm))}")
     recipe = study.recipe(model)
@@ -85,10 +82,7 @@ def same_weights(one: nn.Module, other: nn.Module) -> bool:
 def train(
     study: Study, model: str, algorithm: str, seed: int, *, network: nn.Module, tokenizer: Any, text: Any, held_out: Any
 ) -> list[dict[str, Any]]:
-    """Pretrain a network in place by its study's recipe, or continue a run that was cut off; returns the log.
-
-    `tokenizer`, `text` and `held_out` are those of `texts`.
-    """
+    """Pretrain a network in place on what `texts` returned, or continue a run that was cut off; returns the log."""
     recipe = study.recipe(model)
     folder = checkpoints.work_folder(study, model, algorithm, seed, text.fingerprint, recipe)
     masking = SeededMasking(tokenizer, recipe.masking, seed)
@@ -106,10 +100,7 @@ def held_out_measure(study: Study, model: str, tokenizer: PreTrainedTokenizerBas
 def metrics(
     study: Study, model: str, network: nn.Module, log: list[dict[str, Any]], measure: HeldOut
 ) -> dict[str, Any]:
-    """Return what a pretraining record holds: the curves, the size, the recipe and how much text was read.
-
-    The perplexity of the trained network comes with its 95 % interval over the held-out sequences.
-    """
+    """Return what a pretraining record holds: curves, size, recipe, text read, and perplexity with its interval."""
     recipe = study.recipe(model)
     return {
         **heldout.summary(log),
@@ -125,8 +116,7 @@ def metrics(
 def on_wikitext(study: Study, model: str, network: nn.Module, tokenizer: Any, source: Source) -> dict[str, Any]:
     """Return a network's perplexity on WikiText-103, the paper's text for it, as `wikitext`; empty where there is none.
 
-    It is measured as on the held-out text: the same share of masks, of seed 0. `split`, `config` and `note` say which
-    text.
+    Measured as on the held-out text: the same share of masks, of seed 0.
     """
     recipe, split = study.recipe(model), "validation"
     for config in WIKITEXT_CONFIGS:

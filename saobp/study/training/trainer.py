@@ -23,14 +23,12 @@ from saobp.study.setup import paths, records
 from saobp.study.setup.recipes import Finetuning, Pretraining
 from saobp.study.training import checkpoints, precision, watch
 
+ADAM = {"adam_beta1": 0.9, "adam_beta2": 0.98, "adam_epsilon": 1e-6, "max_grad_norm": 1.0}  # BERT's successors' AdamW
 WORSE = 0.5  # nats; an untrained model guesses, so that only one gone astray does so much worse
 
 
 def evaluation_steps(steps: int, evaluations: int) -> list[int]:
-    """Return step 0, the last step, and geometrically spaced ones between: at least `evaluations` where steps allow.
-
-    Early training moves fast and late training slowly; Figures 3 and 9 need 10 to 20 points along it.
-    """
+    """Return step 0, the last step, and geometrically spaced ones between: at least `evaluations` where steps allow."""
     inner = {round(steps ** (k / (evaluations - 2))) for k in range(evaluations - 1)} if evaluations > 2 else {steps}
     filler = (step for step in range(1, steps + 1) if step not in inner)
     while len(inner) + 1 < min(evaluations, steps + 1):
@@ -46,7 +44,7 @@ def quiet() -> None:
 
 
 def arguments(recipe: Pretraining, folder: Path, seed: int) -> TrainingArguments:
-    """Translate a recipe into the Trainer's arguments; AdamW as BERT's successors set it.
+    """Translate a recipe into the Trainer's arguments.
 
     A logged loss is the mean over about a twentieth of a run, at most 50 steps. A checkpoint ends one of the means, so
     that a continued run logs those of one run through.
@@ -63,23 +61,17 @@ def arguments(recipe: Pretraining, folder: Path, seed: int) -> TrainingArguments
         lr_scheduler_type=recipe.scheduler,
         lr_scheduler_kwargs={"num_decay_steps": recipe.decay} if recipe.decay else {},
         warmup_steps=recipe.warmup,
-        adam_beta1=0.9,
-        adam_beta2=0.98,
-        adam_epsilon=1e-6,
-        max_grad_norm=1.0,
         data_seed=seed,
         save_steps=recipe.save_every,
         logging_steps=max(every for every in range(1, most + 1) if recipe.save_every % every == 0),
         dataloader_drop_last=True,
         remove_unused_columns=False,
+        **ADAM,
     )
 
 
 def arguments_of(recipe: Pretraining | Finetuning, folder: Path, seed: int, **own: Any) -> TrainingArguments:
-    """Return the Trainer's arguments that every training has, and those of its `own`.
-
-    A process keeps to one device: several take torchrun, and not a thread and a whole batch each.
-    """
+    """Return the Trainer's arguments that every training has, and those of its `own`."""
     made = TrainingArguments(
         output_dir=str(folder),
         learning_rate=recipe.learning_rate,
@@ -93,7 +85,7 @@ def arguments_of(recipe: Pretraining | Finetuning, folder: Path, seed: int, **ow
         report_to="none",
         **own,
     )
-    if made.n_gpu > 1:
+    if made.n_gpu > 1:  # a process keeps to one: several take torchrun, and not a thread and a whole batch each
         made._n_gpu = 1
     return made
 
@@ -112,9 +104,8 @@ def pretrain(
 ) -> list[dict[str, Any]]:
     """Pretrain a model in place, or continue where a killed run left its last whole checkpoint.
 
-    `folder` keeps the checkpoints; `measure` is called at the steps of `schedule`, else at the recipe's own. The rest
-    of an epoch that fills no batch is left out. Returns the log: one entry a logged step ("loss", "learning_rate") or
-    held-out check ("heldout").
+    `folder` keeps the checkpoints; `measure` is called at the steps of `schedule`, else at the recipe's own. Returns
+    the log: one entry a logged step ("loss", "learning_rate"), held-out check ("heldout") or sitting ("sitting").
     Raises TrainingFailed when the loss is no number, when memory does not hold a batch, or when a disk is full.
     """
     quiet()
@@ -176,11 +167,8 @@ def run_to_the_end(trainer: Trainer, recipe: Pretraining, folder: Path) -> list[
 
 @contextlib.contextmanager
 def alone(folder: Path) -> Iterator[None]:
-    """Keep a second run of the same recipe waiting.
-
-    Of the processes of one distributed run the first waits for all: none looks for a checkpoint before it has the lock.
-    """
+    """Keep a second run of the same recipe waiting; of the processes of one run the first waits for all."""
     lock = FileLock(paths.own_folder(folder) / ".lock")  # the system's: it ends with the process, however that dies
     with lock if precision.processes().is_main_process else contextlib.nullcontext():
-        precision.processes().wait_for_everyone()
+        precision.processes().wait_for_everyone()  # none looks for a checkpoint before the lock is there
         yield
