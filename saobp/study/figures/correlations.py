@@ -140,7 +140,7 @@ def scatter_axes(ax: Axes, rows: pd.DataFrame, other: str) -> Axes:
     for some, dash in ((rows, "solid"), (rows.drop(comparisons.FAILED), "dashed")):
         slope, level = np.polyfit(some["GTD"], some[other], 1)
         ax.plot(ends, level + slope * ends, color="0.55", linestyle=dash, lw=0.9, zorder=0)
-        r = comparisons.correlations(some, ["GTD"], other)["GTD"][0]
+        r = some["GTD"].corr(some[other])
         words.append(f"{r:+.2f} ({dash})".replace("-", "−"))
     ax.set_title(f"Without the ringed run $r$ goes\nfrom {words[0]} to {words[1]}", loc="left")
     ax.margins(0.12)

@@ -27,7 +27,7 @@ def findings(paper: Published) -> pd.DataFrame:
     table1, table2, table8 = (comparisons.table(paper, number) for number in (1, 2, 8))
     gains, (original, three) = comparisons.gains(paper), comparisons.table3(paper)
     views = comparisons.views(table1)
-    r = {name: comparisons.correlations(view, ["CC"], "GTD")["CC"][0] for name, view in views.items()}
+    r = {name: view["CC"].corr(view["GTD"]) for name, view in views.items()}
     small = [comparisons.over_original(table).loc["Small"] for table in (table2, table8)]
     added = comparisons.added_operations(paper).loc["Mini"]
     left = round(float(added["by formula"] - added["Original's own attention"]), 6) + 0.0  # no minus before a zero

@@ -5,7 +5,6 @@ from itertools import combinations, product
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
 from saobp.study.paper import arithmetic
 from saobp.study.paper.numbers import Published
@@ -72,19 +71,6 @@ def views(table1: pd.DataFrame) -> dict[str, pd.DataFrame]:
         "without BP-Low": rows.drop(FAILED[1], level="algorithm"),
         "centred by size": rows - rows.groupby("model").transform("mean"),
     }
-
-
-def correlations(rows: pd.DataFrame, measures: Sequence[str], other: str) -> dict[str, tuple[float, float]]:
-    """Return Pearson's r and its two-sided p of each measure with another column, as if rows were independent.
-
-    Rows that are deviations from the means of their sizes (`views`) have a degree of freedom less for each mean.
-    """
-    sizes = rows[other].groupby("model") if "model" in rows.index.names else ()
-    lost = len(sizes) - 1 if len(sizes) and (sizes.mean().abs() < 1e-9).all() else 0
-    found = {measure: float(stats.pearsonr(rows[measure], rows[other]).statistic) for measure in measures}
-    half = (len(rows) - lost) / 2 - 1
-    law = stats.beta(half, half, loc=-1, scale=2)  # of r where there is no correlation
-    return {measure: (r, float(2 * law.sf(abs(r)))) for measure, r in found.items()}
 
 
 def against_chance(table2: pd.DataFrame) -> pd.DataFrame:

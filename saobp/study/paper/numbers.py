@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 import pandas as pd
 
@@ -58,13 +57,11 @@ class Published:
         return float(rows["value"].iloc[0])
 
 
-def load(folder: str | Path | None = None) -> Published:
-    """Read the published numbers; `folder` is data/published of the repository unless given."""
-    folder = paths.root() / "data" / "published" if folder is None else Path(folder)
+def load() -> Published:
+    """Read the published numbers (data/published)."""
     names = [*(f"table{number}" for number in sorted(KEYS)), "claims", "references"]
-    *tables, claims, references = (
-        pd.read_csv(folder / f"{name}.csv", dtype=str, keep_default_na=False) for name in names
-    )
+    files = (paths.root() / "data" / "published" / f"{name}.csv" for name in names)
+    *tables, claims, references = (pd.read_csv(file, dtype=str, keep_default_na=False) for file in files)
     for frame in tables:
         frame["value"] = pd.to_numeric(frame["value"], errors="coerce")  # "cosine" has no number
     return Published(dict(zip(sorted(KEYS), tables)), claims, references)
