@@ -50,7 +50,7 @@ class FolderSource(Source):
                 yield from batch.to_pylist()
 
     def fingerprint(self, dataset: str, config: str | None, split: str) -> str:
-        files = [file for base in base_splits(split) for file in self._parquet(dataset, config, base)]
+        files = [file for base in base_splits(split) for file in self._split(dataset, config, base)[0]]
         return hashlib.sha256(b"".join(bytes.fromhex(paths.digest(file)) for file in files)).hexdigest()[:16]
 
     def files(self, repository: str, *names: str) -> Path:
@@ -61,8 +61,7 @@ class FolderSource(Source):
         return folder
 
     def known(self, dataset: str, config: str | None, split: str) -> dict[str, Any]:
-        rows = self._scan(dataset, config, split).count_rows()
-        entry = self._entry(dataset, self._config(dataset, config), split)
+        rows, (_, entry) = self._scan(dataset, config, split).count_rows(), self._split(dataset, config, split)
         published = PUBLISHED_ROWS.get((dataset, config), {})
         posing = self.name == "synthetic" and bool(published)  # under a published name, but not the published text
         return {
@@ -82,12 +81,9 @@ class FolderSource(Source):
             form = "JSON of data set -> config -> split -> what is known of it"
             raise DataError(f"{file}: is not {form} ({first_line(error)}); copy it again") from None
 
-    def _entry(self, dataset: str, config: str, split: str) -> dict[str, Any]:
-        return self.manifest.get(dataset, {}).get(config, {}).get(split, {})
-
     def _scan(self, dataset: str, config: str | None, split: str) -> pyarrow.dataset.Dataset:
         """Return a split's files as one table on disk; a column has one type, whoever wrote which of them."""
-        files, schemas = self._parquet(dataset, config, split), []
+        (files, _), schemas = self._split(dataset, config, split), []
         for file in files:
             with _reading(file):
                 schemas.append(pa.schema([field.with_type(_simple(field.type)) for field in pq.read_schema(file)]))
@@ -95,8 +91,8 @@ class FolderSource(Source):
             schema = pa.unify_schemas(schemas, promote_options="permissive")
         return pyarrow.dataset.dataset(files, schema, format="parquet")
 
-    def _parquet(self, dataset: str, config: str | None, split: str) -> list[Path]:
-        """Return the files of one split, whole ones inside the folder, or say which splits there are."""
+    def _split(self, dataset: str, config: str | None, split: str) -> tuple[list[Path], dict[str, Any]]:
+        """Return the files of one split, whole ones inside the folder, and what manifest.json says of it."""
         config = self._config(dataset, config)
         folder = self._folder(dataset) / config
         files = _by_split(folder)
@@ -107,11 +103,11 @@ class FolderSource(Source):
         told = re.search(r"-of-(\d+)(-[0-9a-f]+)?$", last := here[-1].stem)
         if len(here) != (count := int(told[1]) if told else int(last) + 1 if last.isdecimal() else len(here)):
             raise DataError(f"{folder}: {len(here)} of the {count} files of split {split!r}; copy the others")
+        entry = self.manifest.get(dataset, {}).get(config, {}).get(split, {})
         size = sum(self._inside(f).stat().st_size for f in here)
-        stated = self._entry(dataset, config, split).get("bytes", size)
-        if stated != size:
+        if (stated := entry.get("bytes", size)) != size:
             raise DataError(f"{here[0]}: {size} bytes where manifest.json says {stated}; copy the file again")
-        return here
+        return here, entry
 
     def _config(self, dataset: str, config: str | None) -> str:
         """Return the folder of a configuration, "" for the data set's own; without a name the only one there is."""

@@ -41,10 +41,9 @@ def load_task(
 ) -> Task:  # fmt: skip
     """Load a benchmark and set aside a tenth of train, about 1,000 rows at most, for choosing the epoch.
 
-    Questions of one passage stay together, so that none is chosen on that was trained on.
-
-    Splits may be slices (`validation[:80%]`); a limit draws that many rows, train's limit with its development slice,
-    the same for every run. Every substitution and limit is noted in `splits`.
+    Questions of one passage stay together, so that none is chosen on that was trained on. Splits may be slices
+    (`validation[:80%]`); a limit draws that many rows, train's with its development slice, the same for every run.
+    Every substitution and limit is noted in `splits`.
     Raises DataError if a split is unknown, if a row lacks a text or its answer, if train has fewer than
     two rows or evaluation none, or if the two share rows.
     """

@@ -30,11 +30,10 @@ def make_tokenizer(
 ) -> PreTrainedTokenizerBase:
     """Return BERT's ("bert") or GPT-2's ("gpt2") own tokenizer, or train one on a mixture's train text.
 
-    "wordpiece" is lower-cased and puts [CLS] and [SEP] around a text, for encoders; "bpe" works on bytes and
-    adds nothing, for decoders, and has <|endoftext|>. A trained one has at most `vocabulary` entries, comes
-    out the same on every machine, and is kept in the build's cache.
-    Raises ValueError for a `vocabulary` that cannot hold the letters, CacheError for a cache that cannot be written,
-    DataError where files are missing.
+    "wordpiece" is lower-cased and puts [CLS] and [SEP] around a text, for encoders; "bpe" works on bytes and adds
+    nothing, for decoders, and has <|endoftext|>. A trained one has at most `vocabulary` entries, comes out the same on
+    every machine, and is kept in the build's cache.
+    Raises ValueError if `vocabulary` cannot hold the letters, CacheError or DataError about files.
     """
     if kind in PUBLISHED:
         return _published(kind, source)
@@ -112,7 +111,5 @@ def _bytes(texts: list[str], vocabulary: int) -> PreTrainedTokenizerFast:
     backend.decoder = decoders.ByteLevel()
     options = {"initial_alphabet": alphabet, "special_tokens": special, "show_progress": False}
     backend.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=vocabulary, **options))
-    inputs = ["input_ids", "attention_mask"]
-    return PreTrainedTokenizerFast(
-        tokenizer_object=backend, bos_token=END, eos_token=END, model_input_names=inputs, **SPECIAL
-    )
+    names = {"bos_token": END, "eos_token": END, "model_input_names": ["input_ids", "attention_mask"]}
+    return PreTrainedTokenizerFast(tokenizer_object=backend, **names, **SPECIAL)
