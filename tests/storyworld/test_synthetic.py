@@ -103,6 +103,7 @@ def test_hops_are_one_to_four_in_inferential_tasks_and_zero_elsewhere(tables):
 def test_labels_are_balanced_within_every_number_of_hops(tables):
     for (dataset, config, split), table in tables.items():
         if dataset == "nyu-mll/glue" and split == "train" and config != "stsb":
+            assert table.column_names[-3:] == ["label", "idx", "hops"], config
             counts = Counter(zip(table["hops"].to_pylist(), table["label"].to_pylist()))
             assert len(counts) == len(set(table["hops"].to_pylist())) * (3 if config == "mnli" else 2)
             assert max(counts.values()) - min(counts.values()) <= 1
