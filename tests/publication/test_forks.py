@@ -119,19 +119,6 @@ def test_a_forked_run_and_its_kernel_end_with_the_command_that_asked(served, tmp
     assert wait_for(lambda: not os.path.exists(f"/proc/{kernel}") and not os.path.exists(f"/proc/{run}"))
 
 
-def test_forks_end_with_the_process_that_forks_them_and_later_ones_start_by_themselves(alone, tmp_path):
-    with forks.serving() as (variables, _):
-        served = alone | variables
-        process = started("waits", tmp_path, served)
-        kernel, run = waiting(tmp_path)
-        with open(f"/proc/{kernel}/stat") as stat:
-            os.kill(int(stat.read().rpartition(")")[2].split()[1]), signal.SIGKILL)
-        assert process.wait(timeout=120) != 0
-        process.stdout.close()
-        assert wait_for(lambda: not os.path.exists(f"/proc/{kernel}") and not os.path.exists(f"/proc/{run}"))
-        assert ended("tells", tmp_path, served)[1] == 0
-
-
 def waiting(folder):
     """Return the numbers of a kernel that waits and of its run."""
     said = folder / "out.json.pid"
@@ -146,19 +133,32 @@ def wait_for(condition, seconds=120):
     return found
 
 
-def test_an_asker_that_goes_before_it_has_asked_ends_nobody_else(served):
-    def connected():
-        with socket.socket(socket.AF_UNIX) as asker:
-            asker.connect(served[forks.ADDRESS])
-
-    connected()
+def asked(environment):
+    """Ask for something quick, and return what was said."""
     command = [sys.executable, "-S", forks.__file__, "claim", "nothing"]
-    done = subprocess.run(command, env=served, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 2 and done.stderr.startswith("saobp: claim: no claim 'nothing'")
-    connected()
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 2
+    return done.stderr
+
+
+def test_an_asker_that_goes_before_it_has_asked_ends_nobody_else(served):
+    with socket.socket(socket.AF_UNIX) as asker:
+        asker.connect(served[forks.ADDRESS])
+    assert asked(served).startswith("saobp: claim: no claim 'nothing'")
 
 
 def test_who_is_served_already_starts_no_second_process(alone, monkeypatch):
     monkeypatch.setenv(forks.ADDRESS, "here")
     with forks.serving() as served:
         assert served == ({}, [])
+
+
+def test_forks_end_with_the_process_that_forks_them_and_later_ones_start_by_themselves(served, tmp_path):
+    process = started("waits", tmp_path, served)
+    kernel, run = waiting(tmp_path)
+    with open(f"/proc/{kernel}/stat") as stat:
+        os.kill(int(stat.read().rpartition(")")[2].split()[1]), signal.SIGKILL)  # the last test that it serves
+    assert process.wait(timeout=120) != 0
+    process.stdout.close()
+    assert wait_for(lambda: not os.path.exists(f"/proc/{kernel}") and not os.path.exists(f"/proc/{run}"))
+    assert asked(served).startswith("saobp: claim: no claim 'nothing'")

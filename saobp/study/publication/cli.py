@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from saobp.study.setup import paths, typed_by_hand
+from saobp.study.setup import paths
 
 NUMBER = re.compile(r"[-+]?((\d+\.?\d*|\.\d+)(e[-+]?\d+)?|nan|inf)", re.IGNORECASE)
 
@@ -20,11 +20,9 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command line; an error for people is one line on stderr and exit code 2 (1 for a failing run)."""
     warnings.filterwarnings("ignore", category=FutureWarning)
     try:
-        with saobp.make_context("saobp", sys.argv[1:] if arguments is None else list(arguments)) as context:
-            saobp.invoke(context)
-        return 0
-    except click.exceptions.Exit as done:  # of --help
-        return done.exit_code
+        return saobp.main(arguments, "saobp", standalone_mode=False) or 0
+    except click.Abort:  # Ctrl-C
+        return 130
     except click.UsageError as error:
         asked = error.ctx.command_path if error.ctx else "saobp"
         said, code = f"{error.format_message().rstrip('.')}; `{asked} --help` lists the options", error.exit_code
@@ -39,9 +37,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 def positive(text: str) -> int:
     """Return a whole number of at least 1 as it was typed."""
-    if not typed_by_hand.DECIMAL.fullmatch(text) or (number := int(text)) < 1:
+    if not re.fullmatch("[+]?0*[1-9][0-9]*", text):
         raise click.BadParameter(f"takes a whole number of at least 1, not '{text}'")
-    return number
+    return int(text)
 
 
 def study_option(default: str | None, *names: str, shown: str = "a study's name, or the path of its file") -> Callable:

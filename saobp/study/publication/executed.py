@@ -10,15 +10,16 @@ import nbformat
 from nbformat import NotebookNode
 from nbformat.v4 import new_markdown_cell
 
-from saobp.study.setup import labels, paths, typed_by_hand
+from saobp.study.setup import labels, paths
+from saobp.study.setup.execution import declared_parameters
 
 IDENTITY = ("model", "algorithm", "seed")
-UNNAMED = ("profile", "record")  # parameters that tell no run of a study from another
+UNNAMED = {"profile", "record"}  # parameters that tell no run of a study from another
 
 
 @dataclass(frozen=True)
 class Executed:
-    """One execution of one notebook: its name, its cells, the values it ran with."""
+    """One execution of one notebook: its name, its cells, the parameters it was given."""
 
     name: str
     node: NotebookNode = field(repr=False, compare=False)
@@ -44,18 +45,9 @@ def _rank(name: Any, order: Sequence[str]) -> int:
 
 def read(notebooks: Iterable[Path]) -> list[Executed]:
     """Read executed notebooks and put them in the reader's order."""
-    nodes = {path.stem: nbformat.read(path, as_version=4) for path in notebooks}
-    found = (
-        Executed(name, node, _tagged(node, "parameters") | _tagged(node, "injected-parameters"))
-        for name, node in nodes.items()
-    )
+    nodes = [(path.stem, nbformat.read(path, as_version=4)) for path in notebooks]
+    found = (Executed(name, node, node.metadata.get("papermill", {}).get("parameters", {})) for name, node in nodes)
     return sorted(found, key=lambda run: run.place)
-
-
-def _tagged(node: NotebookNode, tag: str) -> dict[str, Any]:
-    """Return the literal values that the cell with a tag assigns."""
-    source = next((cell.source for cell in node.cells if tag in cell.metadata.get("tags", [])), "")
-    return {name: value for name, value in typed_by_hand.declared(source).items() if not isinstance(value, type)}
 
 
 def closest(run: Executed, notebook: str, among: Sequence[Executed]) -> Executed | None:
@@ -78,13 +70,12 @@ def title(node: NotebookNode) -> str:
 
 def shown(run: Executed) -> NotebookNode:
     """Return the cells that a reader needs: no progress bars, no marks for tests, the run's parameters as one line."""
-    injected = _tagged(run.node, "injected-parameters")
     node = nbformat.from_dict({**run.node, "cells": []})
     for cell in run.node.cells:
         tags = cell.metadata.get("tags", [])
-        if injected and "parameters" in tags:
-            node.cells.append(new_markdown_cell(f"*This run:* {parameters(injected)}."))
-            others = re.sub(rf"^({'|'.join(injected)})\b.*\n?", "", cell.source, flags=re.MULTILINE)
+        if run.values and "parameters" in tags:
+            node.cells.append(new_markdown_cell(f"*This run:* {parameters(run.values)}."))
+            others = re.sub(rf"^({'|'.join(run.values)})\b.*\n?", "", cell.source, flags=re.MULTILINE)
             cell = nbformat.from_dict({**cell, "source": others.rstrip()})
         if "outputs" in cell:
             outputs = [output for output in cell.outputs if not is_progress(output)]
@@ -102,10 +93,10 @@ def is_progress(output: NotebookNode) -> bool:
 
 def parameters(values: dict[str, Any]) -> str:
     """Say the parameters of a run in one line, without the places of files: "profile smoke, model mini, seed 42"."""
-    words = {name: value for name, value in values.items() if name != "record"}
-    if "profile" in words:
-        words["profile"] = Path(words["profile"]).stem
-    return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in words.items())
+    order = ["profile", *IDENTITY, "group", "finetune_seed"]  # and what else there is
+    names = sorted(values.keys() - {"record"}, key=lambda name: ([*order, name].index(name), name))
+    words = values | {"profile": Path(values.get("profile", "")).stem}
+    return ", ".join(f"{name.replace('_', ' ')} {words[name]}" for name in names)
 
 
 def renew_notebooks() -> None:
@@ -121,19 +112,15 @@ def of_defaults(folder: Path) -> dict[Path, NotebookNode]:
     """Return, for each notebook of the repository, what its run by its defaults left in a folder, cleaned."""
     runs, found = read(path for path in folder.glob("*.ipynb") if len(path.suffixes) == 1), {}  # not the failed ones
     for path in sorted((paths.root() / "notebooks").glob("*.ipynb")):
-        (default,) = read([path])
-        alike = (run for run in runs if run.notebook == path.stem and _named(run) == _named(default))
+        usual, mine = declared_parameters(path), [run for run in runs if run.notebook == path.stem]
+        alike = (run for run in mine if all(usual.get(name) == run.values[name] for name in {*run.values} - UNNAMED))
         if (run := next(alike, None)) is None:
             raise FileNotFoundError(f"{folder}: no run of {path.name} by its defaults; run `make reproduce` first")
         found[path] = node = _clean(run.node)
-        if [cell.source for cell in node.cells] != [cell.source for cell in default.node.cells]:
+        if [cell.source for cell in node.cells] != [cell.source for cell in nbformat.read(path, as_version=4).cells]:
             ran = folder / f"{run.name}.ipynb"
             raise ValueError(f"{ran}: ran other cells than {path.name} has now; run `make reproduce` again")
     return found
-
-
-def _named(run: Executed) -> dict[str, Any]:
-    return {name: value for name, value in run.values.items() if name not in UNNAMED}
 
 
 def _clean(node: NotebookNode) -> NotebookNode:

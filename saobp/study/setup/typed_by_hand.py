@@ -14,7 +14,6 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from ruamel.yaml import YAML, YAMLError
 from ruamel.yaml.constructor import ConstructorError, SafeConstructor
 
-DECIMAL = re.compile(r"[-+]?[0-9]+")
 KINDS = {kind.__name__: kind for kind in (int, float, bool, str)}  # annotations of a parameter that are looked at
 
 
