@@ -8,8 +8,8 @@ from urllib.parse import quote
 from saobp.study.setup import paths
 
 
-def repository(folder, name, algorithm="high"):
-    """Lay out a repository of links, with one small profile of one model, one algorithm and two tasks."""
+def repository(folder, name, algorithm="high", steps=90, warmup=30, more=""):
+    """Lay out a repository of links, with one small profile of one model, one algorithm and two tasks, and `more`."""
     folder.mkdir()
     for entry in ("saobp", "Snakefile", "data", "figures"):
         (folder / entry).symlink_to(paths.root() / entry)
@@ -22,7 +22,8 @@ def repository(folder, name, algorithm="high"):
     text = "\n".join(lines).replace(", small-quarter]", "]").replace("[race, squad, sst2]", "[race]")
     text = text.replace("[original, high]", f"[{algorithm}]").replace("save_every: 60", "save_every: 20")
     text = text.replace("[cola, mrpc, rte, sst2, stsb, wnli, qnli, mnli, qqp, squad, hellaswag, race]", "[rte, race]")
-    (folder / "notebooks" / "studies" / f"{name}.yaml").write_text(text + "\n")
+    text = text.replace("steps: 90", f"steps: {steps}").replace("warmup: 30", f"warmup: {warmup}")
+    (folder / "notebooks" / "studies" / f"{name}.yaml").write_text(f"{text}\n{more}")
     return folder
 
 

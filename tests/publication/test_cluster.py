@@ -8,12 +8,11 @@ import pytest
 import torch
 import yaml
 from safetensors.torch import load_file
-from small_repository import made, repository, snakemake
+from small_repository import made, repository
 
 from saobp.study.publication import cli, workflow
 from saobp.study.publication.workflow import WorkflowFailed
 from saobp.study.setup import paths
-from saobp.study.setup.studies import find
 
 STUB = Path(__file__).parents[1] / "helpers" / "cluster" / "slurm"
 CLUSTERS = paths.root() / "profiles" / "cluster"
@@ -37,36 +36,17 @@ def cluster(tmp_path, monkeypatch):
     return jobs
 
 
-def submitted(folder, target):
-    """Run one target of the smoke profile as jobs of the cluster, with the settings of profiles/cluster/slurm."""
-    return snakemake(folder, find("smoke"), "--cores", "1", *SLURM, "--", target)
-
-
 @pytest.mark.slow  # minutes: the executor looks after its jobs at the pace of a cluster
-def test_a_run_is_a_job_with_the_resources_of_its_rule(cluster, tmp_path):
-    done = submitted(tmp_path / "build", "records/02-variants.json")
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / "build" / "records" / "02-variants.json").is_file()
-    calls = (cluster / "calls").read_text()
-    assert re.search(r"sbatch .*-t 60 --mem 8000 ", calls) and "srun -n1" in calls
-
-
-@pytest.mark.slow
-def test_a_clone_in_a_folder_of_any_name_runs_its_jobs(cluster, tmp_path):
+def test_a_run_is_a_job_as_its_rule_asks_in_a_folder_of_any_name_and_is_tried_again_when_it_fails(
+    cluster, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("STUB_SLURM_FAIL", "1")  # the first job of the cluster dies before it has begun
     folder = repository(tmp_path / "a b's #1 {x} ü", "little")
     done = made(folder, "little", "records/09-audit.json", options=SLURM)
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.returncode == 0 and "Trying to restart job" in done.stderr, done.stdout + done.stderr
     assert (folder / "build" / "little" / "records" / "09-audit.json").is_file()
-    assert "srun -n1" in (cluster / "calls").read_text()
-
-
-@pytest.mark.slow
-def test_a_job_that_fails_is_tried_again(cluster, tmp_path, monkeypatch):
-    monkeypatch.setenv("STUB_SLURM_FAIL", "1")  # the first job of the cluster dies before it has begun
-    done = submitted(tmp_path / "build", "records/02-variants.json")
-    assert done.returncode == 0, done.stderr
-    assert "Trying to restart job" in done.stderr
-    assert (cluster / "calls").read_text().count("sbatch ") == 2
+    calls = (cluster / "calls").read_text()
+    assert len(re.findall(r"sbatch .*-t 60 --mem 8000 ", calls)) == 2 and "srun -n1" in calls
     assert sorted(path.read_text().split()[1] for path in cluster.glob("*.state")) == ["COMPLETED", "FAILED"]
 
 
@@ -92,10 +72,7 @@ def test_a_cluster_is_found_by_name_or_folder_and_an_unknown_one_is_refused(tmp_
 def test_two_processes_share_a_run_of_the_workflow_and_train_what_one_trains(tmp_path):
     weights = []
     for processes in (1, 2):
-        folder = repository(tmp_path / str(processes), "little")
-        profile = folder / "notebooks" / "studies" / "little.yaml"
-        text = profile.read_text().replace("steps: 90", "steps: 8").replace("warmup: 30", "warmup: 2")
-        profile.write_text(text)
+        folder = repository(tmp_path / str(processes), "little", steps=8, warmup=2)
         target = "checkpoints/mini-quarter-high-42/model.safetensors"
         done = made(folder, "little", target, f"processes={processes}")
         assert done.returncode == 0, done.stdout + done.stderr

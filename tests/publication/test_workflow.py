@@ -17,26 +17,11 @@ from saobp.study.publication.workflow import WorkflowFailed
 from saobp.study.setup import paths, records
 from saobp.study.setup.studies import load_study
 
-HOLD = """
-import sys, time
-from pathlib import Path
-from saobp.study.publication.workflow import claimed
-with claimed(Path(sys.argv[1])):
-    print("held", flush=True)
-    time.sleep(600)
-"""
 
-
-def test_two_runs_in_one_folder_the_second_is_told_who_holds_it_and_a_killed_holder_holds_nothing(tmp_path):
-    holder = subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE, text=True)
-    try:
-        assert holder.stdout.readline() == "held\n"
-        with pytest.raises(WorkflowFailed, match=f"in use by process {holder.pid}"), workflow.claimed(tmp_path):
-            pass
-    finally:
-        holder.kill()
-        holder.wait()
-        holder.stdout.close()
+def test_the_second_run_in_a_folder_is_told_who_holds_it_and_what_has_ended_holds_nothing(tmp_path):
+    told = pytest.raises(WorkflowFailed, match=f"in use by process {os.getpid()}: wait")
+    with workflow.claimed(tmp_path), told, workflow.claimed(tmp_path):
+        pass
     with workflow.claimed(tmp_path):
         pass
 
@@ -188,9 +173,7 @@ def test_a_changed_profile_reruns_what_depends_on_the_change_and_nothing_else(on
 
 @pytest.mark.slow
 def test_attention_is_measured_where_a_penalty_on_the_loss_leaves_it_plain(tmp_path):
-    folder = repository(tmp_path / "penalised", "little", algorithm="entropy_reg")
-    profile = folder / "notebooks" / "studies" / "little.yaml"
-    profile.write_text(profile.read_text().replace("steps: 90", "steps: 8").replace("warmup: 30", "warmup: 2"))
+    folder = repository(tmp_path / "penalised", "little", algorithm="entropy_reg", steps=8, warmup=2)
     target = "records/06-attention-mini-quarter-entropy_reg-42-race.json"
     done = made(folder, "little", target)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -209,11 +192,8 @@ STRENGTHS = """beyond:
 
 @pytest.mark.slow
 def test_a_profile_may_vary_the_strength_and_set_no_exam(tmp_path):
-    folder = repository(tmp_path / "unasked", "little")
-    profile = folder / "notebooks" / "studies" / "little.yaml"
-    text = profile.read_text().replace("steps: 90", "steps: 8").replace("warmup: 30", "warmup: 2")
-    assert "multihop" not in text
-    profile.write_text(text + STRENGTHS)
+    folder = repository(tmp_path / "unasked", "little", steps=8, warmup=2, more=STRENGTHS)
+    assert "multihop" not in (folder / "notebooks" / "studies" / "little.yaml").read_text()
     target = "records/12-beyond-mini-quarter-42.json"
     done = made(folder, "little", target)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -81,9 +81,9 @@ def test_what_is_no_notebook_and_a_folder_in_the_place_of_the_output_are_named(t
 
 
 @pytest.mark.parametrize(("cells", "said"), [
-    (['raise ValueError("the corpus is empty\\nmore")'], "cell 2: ValueError: the corpus is empty ["),
-    (["x = 1\nassert x == 2"], "cell 2: AssertionError: assert x == 2"),  # it has no message, so the line is shown
-    (["import os", "os.kill(os.getpid(), 9)"], "cell 3: its kernel died: memory ran out, most likely"),
+    (['raise ValueError("the corpus is empty\\nmore")'], "cell 3: ValueError: the corpus is empty ["),
+    (["x = 1\nassert x == 2"], "cell 3: AssertionError: assert x == 2"),  # it has no message, so the line is shown
+    (["import os", "os.kill(os.getpid(), 9)"], "cell 4: its kernel died: memory ran out, most likely"),
 ])  # fmt: skip
 def test_a_failing_cell_or_a_killed_kernel_is_one_line_and_what_ran_is_kept_aside(tmp_path, capsys, cells, said):
     path = notebook(tmp_path, *cells, WRITES)

@@ -109,30 +109,28 @@ def _explorer() -> Markup:
 
 
 def _notebooks(runs: Sequence[Executed], found: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return every notebook of the repository with its question, the first picture, and its runs in the paper's order.
-
-    A run has its name, a label for readers ("BERT-Mini, High, seed 42, task race") and what failed.
-    """
+    """Return every notebook of the repository: its question, its first picture, its runs in the paper's order."""
     listed = []
     for name, about in written.notebooks().items():
-        mine, own = [run for run in runs if run.notebook == name], []
-        nodes = [run.node for run in mine]
-        nodes.append(nbformat.read(paths.root() / "notebooks" / f"{name}.ipynb", as_version=4))
-        outputs = [output for node in nodes for cell in node.cells for output in cell.get("outputs", [])]
-        drawn = filter(None, (output.get("data", {}).get("image/png") for output in outputs))
-        picture = next((f"data:image/png;base64,{''.join(one.split())}" for one in drawn), "")
-        for run in mine:
-            record, values = found.get(run.name), run.values
-            if record and "model" in values:  # a decoder's record says that it is one
-                values = values | {"model": record["parameters"]["model"]}
-            label = [title(values[key]) for key, title in TITLES.items() if key in values]
-            rest = {key: value for key, value in values.items() if key not in (*TITLES, *executed.UNNAMED)}
-            label += [executed.parameters(rest)] if label and rest else []
-            own.append(
-                {"name": run.name, "label": ", ".join(label), "failures": failures(record) if record else "no record"}
-            )
-        listed.append({"name": name, "question": about["question"], "picture": picture, "runs": own})
+        own = nbformat.read(paths.root() / "notebooks" / f"{name}.ipynb", as_version=4)
+        mine = [run for run in runs if run.notebook == name]
+        cells = [cell for node in (*(run.node for run in mine), own) for cell in node.cells]
+        drawn = [output.get("data", {}).get("image/png") for cell in cells for output in cell.get("outputs", [])]
+        picture = next((f"data:image/png;base64,{''.join(one.split())}" for one in drawn if one), "")
+        shown = [_run(run, found.get(run.name)) for run in mine]
+        listed.append({"name": name, "question": about["question"], "picture": picture, "runs": shown})
     return listed
+
+
+def _run(run: Executed, record: dict[str, Any] | None) -> dict[str, str]:
+    """Return a run's name, what failed, and a label for readers: "BERT-Mini, High, seed 42, task race"."""
+    values = dict(run.values)
+    if record and "model" in values:  # a decoder's record says that it is one
+        values["model"] = record["parameters"]["model"]
+    label = [title(values[key]) for key, title in TITLES.items() if key in values]
+    rest = {key: value for key, value in values.items() if key not in (*TITLES, *executed.UNNAMED)}
+    label += [executed.parameters(rest)] if label and rest else []
+    return {"name": run.name, "label": ", ".join(label), "failures": failures(record) if record else "no record"}
 
 
 def _tables(folder: Path, names: str) -> list[dict[str, Any]]:
