@@ -114,6 +114,7 @@ def test_outputs_go_into_a_notebook_only_from_a_run_of_the_cells_it_has(tmp_path
     source.cells[0] = new_markdown_cell(node.cells[0].source)
     nbformat.write(source, kept / "04-pretrain.ipynb")
     nbformat.write(node, ran / "04-pretrain-mini-high-42-8.ipynb")
+    nbformat.write(notebook(model="mini", algorithm="original", seed=42), ran / "04-pretrain-mini-original-42.ipynb")
     executed.renew_notebooks()
     shown = nbformat.read(kept / "04-pretrain.ipynb", as_version=4)
     assert [cell.source for cell in shown.cells] == [cell.source for cell in source.cells]

@@ -19,10 +19,13 @@ def test_a_function_s_name_has_the_space_that_tex_gives_it(tex, spaced):
     assert spaced in formulas.mathml(tex)
 
 
-def test_a_box_is_a_border_and_a_named_width_a_number():
+def test_a_box_is_a_border_a_named_width_a_number_and_a_script_letter_a_character():
     drawn = formulas.mathml(r"\boxed{a\!b}")
     assert '<mrow class="boxed">' in drawn and "menclose" not in drawn
     assert re.findall(r'width="([^"]+)"', drawn) == ["-0.1667em"]
+    assert "<mi>\u210b</mi>" in formulas.mathml(r"\mathcal H") and "<mi>\U0001d49c</mi>" in formulas.mathml(
+        r"\mathcal A"
+    )
 
 
 def test_a_number_stands_at_the_right_and_not_in_the_formula():
