@@ -28,7 +28,7 @@ WRITES = (
 )
 
 
-def notebook(folder, *cells, parameters='profile = "smoke"\nsteps = 3\nrecord = ""', stem="99-try"):
+def notebook(folder, *cells, parameters=PARAMETERS, stem="99-try"):
     node = new_notebook(cells=[new_markdown_cell("# A title"), new_code_cell(parameters)])
     node.cells[1].metadata["tags"] = ["parameters"]
     node.cells += [new_code_cell(cell) for cell in cells]
@@ -64,7 +64,7 @@ def refused(capsys, *arguments, code=2):
     ("99-try", "-f no.yaml", "no.yaml: no such study"),
 ])  # fmt: skip
 def test_a_wrong_parameter_is_one_line_before_anything_runs(tmp_path, capsys, stem, words, said):
-    path = notebook(tmp_path, "raise SystemExit", parameters=PARAMETERS, stem=stem)
+    path = notebook(tmp_path, "raise SystemExit", stem=stem)
     assert said in refused(capsys, path, tmp_path / "out.ipynb", *words.split())
 
 
