@@ -153,13 +153,13 @@ def accurate(studies: Studies) -> list[Measurement]:
     """r of RACE-Middle accuracy over runs with GTD, indirect entropy and minus betweenness."""
     rows = []
     for study, model, tuned in studies.cells("finetune"):
-        looked = [run for run in select(studies.of("attention").get(study, []), model=model) if _on_race(run)]
+        points = []
+        for run in filter(_on_race, select(studies.of("attention").get(study, []), model=model)):
+            algorithm, seed = (run["parameters"][key] for key in ("algorithm", "seed"))
+            scores = task_scores.by_pretraining(task_scores.scores(tuned, model, algorithm, TASK))
+            points += [(run, one.value) for one in scores if one.key[0] == seed]
         for name, (title, sign) in BESIDE_ACCURACY.items():
-            points = []
-            for run in looked:
-                algorithm, seed = (run["parameters"][key] for key in ("algorithm", "seed"))
-                scores = task_scores.by_pretraining(task_scores.scores(tuned, model, algorithm, TASK))
-                mean = estimates.nested_mean(estimates.matrix(run).get(name))
-                points += [(run, None, sign * mean, one.value) for one in scores if one.key[0] == seed]
-            rows += _across(study, model, title, points)
+            means = [estimates.nested_mean(estimates.matrix(run).get(name)) for run, _ in points]
+            each = zip(points, sign * pd.Series(means, dtype=float))
+            rows += _across(study, model, title, [(run, None, mean, score) for (run, score), mean in each])
     return rows
