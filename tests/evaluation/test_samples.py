@@ -84,3 +84,11 @@ def test_an_item_that_the_length_cannot_hold_uncut_is_left_out_and_said():
     assert [len(batch["input_ids"]) for batch in batches] == [2, 1]
     with pytest.raises(ValueError, match="length=5 holds no item of race: give at least"):
         attention.fitting(task, tokenizer, 5)
+
+
+def test_a_span_shows_its_first_window_alone_and_no_label():
+    answers = {"text": ["hat"], "answer_start": [0]}
+    rows = datasets.Dataset.from_list([{"question": "what", "context": "hat " * 40, "answers": answers}] * 3)
+    task = Task(TASKS["squad"], rows, rows, rows, [])
+    (batch,) = attention.inputs(task, word_tokenizer("what hat"), 24, samples=2, batch=4)
+    assert batch["input_ids"].shape == (2, 24) and "labels" not in batch

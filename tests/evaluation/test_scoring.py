@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from saobp.study.evaluation.scoring import finished, score, score_predictions, table
+from saobp.study.setup.schema import Failed
 from saobp.study.setup.tasks_and_metrics import TASKS
 from saobp.study.statistics.task_scores import headline_interval
 
@@ -118,7 +119,7 @@ def test_scores_are_plain_json_and_right_answers_are_counted_by_hops(name):
 def test_outputs_that_do_not_fit_or_are_not_finite_are_refused():
     with pytest.raises(ValueError, match="outputs: 2 for 3 rows"):
         score(TASKS["rte"], logits([1, 0]), rows([1, 0, 1]))
-    with pytest.raises(ValueError, match="outputs: 1 of 4 are not finite; the run has diverged"):
+    with pytest.raises(Failed, match="outputs: 1 of 4 are not finite; the run has diverged"):
         score(TASKS["rte"], np.array([[0, 1], [np.nan, 1]]), rows([1, 0]))
 
 

@@ -9,8 +9,7 @@ from torch.nn import functional
 
 from saobp.equations.refine import refine
 
-READINGS = ("prefix", "all rows")
-"""Messages from earlier rows only, or Eq. 11 over all rows of a causal matrix."""
+READINGS = ("prefix", "all rows")  # messages from earlier rows only, or Eq. 11 over all rows of a causal matrix
 
 
 class Block(nn.Module):

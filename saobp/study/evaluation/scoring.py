@@ -20,10 +20,6 @@ Scores = dict[str, Any]
 Results = Mapping[str, Mapping[str, Any]]  # task -> its `Scores`, or {"failed": reason}
 
 
-class Diverged(Failed, ValueError):
-    """A model's outputs are no numbers: its run has failed and has no score."""
-
-
 def _correlation(measure: Callable, gold: np.ndarray, predicted: np.ndarray) -> float:
     """Return a correlation; 0 where one side is constant and none is defined."""
     return measure(gold, predicted).statistic if np.ptp(gold) and np.ptp(predicted) else 0.0
@@ -43,7 +39,7 @@ def score(spec: TaskSpec, outputs: Any, rows: datasets.Dataset, features: datase
 
     `outputs` are logits (item, class) or (item, option), similarities (item,) or (item, 1), or for a span
     start and end logits (window, token) with the `features` they were computed from.
-    Raises ValueError if their number is not that of the rows, or if any is not finite.
+    Raises ValueError if their number is not that of the rows, and Failed if any is not finite.
     """
     if spec.kind == "span":
         start, end = (_checked(part, len(features), "windows") for part in outputs[:2])
@@ -104,7 +100,7 @@ def _checked(values: Any, expected: int, what: str) -> np.ndarray:
     if len(found) != expected:
         raise ValueError(f"outputs: {len(found)} for {expected} {what}; give one each, in their order")
     if bad := int((~np.isfinite(found)).sum()):
-        raise Diverged(f"outputs: {bad} of {found.size} are not finite", "; the run has diverged")
+        raise Failed(f"outputs: {bad} of {found.size} are not finite", "; the run has diverged")
     return found
 
 

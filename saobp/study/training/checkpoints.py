@@ -8,14 +8,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerFast, TrainerCallback
 
 from saobp.study.data.sources import Source
 from saobp.study.setup import paths
 from saobp.study.setup.recipes import Pretraining
 from saobp.study.setup.studies import Study
-from saobp.study.training import regularizers
+from saobp.study.training import precision, regularizers
 
 KEPT = 2  # whole checkpoints of a run: should the newest be damaged, there is the one before
 NAME = re.compile(r"checkpoint-\d+")
@@ -94,8 +93,7 @@ class SealCheckpoints(TrainerCallback):
 
     def on_save(self, args, state, control, **kwargs):
         """Seal the checkpoint that was just saved, once per run, when every process has written its part."""
-        if torch.distributed.is_initialized():
-            torch.distributed.barrier()
+        precision.processes().wait_for_everyone()
         if state.is_world_process_zero:
             folder = Path(args.output_dir)
             paths.seal(folder / f"checkpoint-{state.global_step}")

@@ -33,12 +33,7 @@ from saobp.study.training.watch import FollowHeldOut, Progress, StopAtNaN
 
 FOLLOWED = ("sst2", "hellaswag", "race")  # whose score and GTD the paper correlates (Fig. 3 and 9, Table 6)
 SHOWN = 16  # items of the reported split whose attention is followed
-HEADS = {
-    "classification": transformers.AutoModelForSequenceClassification,
-    "regression": transformers.AutoModelForSequenceClassification,
-    "choice": transformers.AutoModelForMultipleChoice,
-    "span": transformers.AutoModelForQuestionAnswering,
-}
+HEADS = {"choice": transformers.AutoModelForMultipleChoice, "span": transformers.AutoModelForQuestionAnswering}
 
 
 def task_of(name: str, recipe: Finetuning, source: Source) -> Task:
@@ -53,7 +48,8 @@ def with_head(task: Task, checkpoint: Path, recipe: Finetuning, seed: int) -> nn
     quiet()
     torch.manual_seed(seed)
     dropout = {"hidden_dropout_prob": recipe.dropout, "attention_probs_dropout_prob": recipe.dropout}
-    return HEADS[task.spec.kind].from_pretrained(checkpoint, num_labels=task.spec.num_labels, **dropout)
+    head = HEADS.get(task.spec.kind, transformers.AutoModelForSequenceClassification)
+    return head.from_pretrained(checkpoint, num_labels=task.spec.num_labels, **dropout)
 
 
 class KeepBest(TrainerCallback):

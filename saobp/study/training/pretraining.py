@@ -93,8 +93,7 @@ def train(
 def held_out_measure(study: Study, model: str, tokenizer: PreTrainedTokenizerBase, held_out: Dataset) -> HeldOut:
     """Return what measures a study's runs along training; its masks are those of seed 0 for every run."""
     recipe = study.recipe(model)
-    masking = SeededMasking(tokenizer, recipe.masking, 0)
-    return HeldOut(held_out, masking, recipe.evaluation_sequences, recipe.batch)
+    return HeldOut(held_out, SeededMasking(tokenizer, recipe.masking, 0), recipe.evaluation_sequences, recipe.batch)
 
 
 def metrics(
