@@ -6,6 +6,8 @@ import torch
 import transformers as hf
 from torch import nn
 
+from saobp.models.apply import raw_attentions
+
 VOCABULARY, PAD = 61, 0
 TOKENS = {"vocab_size": VOCABULARY, "pad_token_id": PAD, "bos_token_id": 1, "eos_token_id": 2}
 SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}
@@ -82,6 +84,13 @@ def called(model: nn.Module, ids: torch.Tensor | None = None, mask: torch.Tensor
     if mask is not None and family not in ("t5", "roberta"):
         kwargs["position_ids"] = (mask.cumsum(-1) - 1).clamp(min=0)
     return model(tokens() if ids is None else ids, attention_mask=mask, **kwargs)
+
+
+def seen(model: nn.Module, *args, **kwargs) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """Return the (raw, refined) maps of a call of a refined model."""
+    with torch.no_grad(), raw_attentions(model) as pairs:
+        model(*args, **kwargs)
+    return pairs
 
 
 def run(model: nn.Module, *args, **kwargs) -> torch.Tensor:

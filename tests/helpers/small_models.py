@@ -5,33 +5,24 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tokenizers import Tokenizer
-from tokenizers.models import WordLevel
-from tokenizers.pre_tokenizers import Whitespace
-from tokenizers.processors import TemplateProcessing
 from torch.utils.data import Dataset
-from transformers import BertForMaskedLM, PreTrainedTokenizerFast, TrainerCallback
+from transformers import BertForMaskedLM, BertTokenizer, TrainerCallback
 
 from saobp.study.data.masking import SeededMasking
 from saobp.study.setup.recipes import Pretraining
 from saobp.study.training import architectures, trainer
 
-SPECIAL = {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "unk", "cls", "sep", "mask")}
 RECIPE = Pretraining(
     length=16, batch=4, steps=30, learning_rate=1e-3, warmup=5, dropout=0.1, evaluations=4,
     evaluation_sequences=4, save_every=6, precision="fp32",
 )  # fmt: skip
 
 
-def word_tokenizer(words: int = 100) -> PreTrainedTokenizerFast:
+def word_tokenizer(words: int = 100) -> BertTokenizer:
     """Return a tokenizer whose words are w0, w1, …"""
-    vocabulary = {word: i for i, word in enumerate([*SPECIAL.values(), *(f"w{i}" for i in range(words))])}
-    tokenizer = Tokenizer(WordLevel(vocabulary, "[UNK]"))
-    tokenizer.pre_tokenizer = Whitespace()
-    tokenizer.post_processor = TemplateProcessing(
-        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
-    )
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **SPECIAL)
+    entries = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{number}" for number in range(words))]
+    vocabulary = {entry: number for number, entry in enumerate(entries)}
+    return BertTokenizer(vocab=vocabulary, model_input_names=["input_ids", "attention_mask"])
 
 
 class RandomText(Dataset):

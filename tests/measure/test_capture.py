@@ -7,6 +7,7 @@ import os
 import resource
 import signal
 
+import families
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
@@ -19,7 +20,6 @@ from saobp.measure.capture import capture
 from saobp.measure.capture_files import summary
 from saobp.measure.graph import graph_measures
 from saobp.measure.measurement import token_classes
-from saobp.models.apply import raw_attentions
 
 VOCABULARY = 60
 LENGTHS = (9, 5, 12, 7, 3, 12, 8)
@@ -65,9 +65,7 @@ def frame(path):
 
 def seen(model, tokens):
     """The (raw, refined) maps of one sample, each (layer, head, query, key)."""
-    with torch.no_grad(), raw_attentions(model) as pairs:
-        model(tokens[None])
-    return [torch.cat(maps) for maps in zip(*pairs)]
+    return [torch.cat(maps) for maps in zip(*families.seen(model, tokens[None]))]
 
 
 def close(one, other, **options):
@@ -233,10 +231,9 @@ def test_without_a_cls_token_the_first_real_token_has_a_class_of_its_own(tmp_pat
     tokenizer.cls_token_id = None
     model = bert("high").eval()
     run(model, batches(left=True), tmp_path / "a.parquet", tokenizer=tokenizer)
-    with torch.no_grad(), raw_attentions(model) as pairs:
-        model(**batches(left=True)[0])
-    column = batches(left=True)[0]["attention_mask"][1].argmax()
-    expected = pairs[1][1][1, :, column:, column].mean(-1)
+    batch = batches(left=True)[0]
+    column = batch["attention_mask"][1].argmax()
+    expected = families.seen(model, **batch)[1][1][1, :, column:, column].mean(-1)
     close(frame(tmp_path / "a.parquet").loc[[(1, 1, h, "refined") for h in range(2)], "mass_first"], expected)
 
 

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 import torch
 import transformers as hf
-from families import SIZES, sharpened
+from families import SIZES, seen, sharpened
 from PIL import Image
 from safetensors.torch import load_file, save_file
 from small_models import word_tokenizer
@@ -24,7 +24,6 @@ from saobp.measure import inspect as inspecting
 from saobp.measure.maps import one_step
 from saobp.measure.streams import StreamedBootstrap
 from saobp.models import opening
-from saobp.models.apply import raw_attentions
 from saobp.study.publication.cli import main
 
 
@@ -54,9 +53,7 @@ def test_every_number_is_the_library_s_own():
     saobp.apply(model, "none")
     measures, found = (saobp.gtd, saobp.attention_entropy), []
     for text in model_folders.TEXTS[:3]:
-        with raw_attentions(model) as pairs, torch.no_grad():
-            model(**tokenizer(text, return_tensors="pt"))
-        raw = torch.cat([pair[0] for pair in pairs])
+        raw = torch.cat([pair[0] for pair in seen(model, **tokenizer(text, return_tensors="pt"))])
         sides = (raw, saobp.refine(raw, "high", 0.3, causal=True))
         found.append([[measure(side).numpy() for measure in measures] for side in sides])
     expected = np.array(found).mean(0)

@@ -22,6 +22,7 @@ from families import (
     padding_mask,
     refined_modules,
     run,
+    seen,
     sharpened,
     tokens,
 )  # fmt: skip
@@ -126,8 +127,7 @@ def test_returned_weights_are_the_refined_plain_ones_and_outputs_change(family, 
 @pytest.mark.parametrize("factor", ["high", "elemmul", "uniform"])
 def test_no_factor_puts_mass_outside_the_window(family, factor):
     model = saobp.apply(build(family), factor, 1.5)
-    with raw_attentions(model) as pairs:
-        run(model, tokens(length=14), use_cache=False)
+    pairs = seen(model, tokens(length=14), use_cache=False)
     windowed = [(raw, refined) for raw, refined in pairs if (raw == 0).any(dim=(-1, -2)).all()]
     assert windowed
     for raw, refined in windowed:
@@ -172,9 +172,7 @@ def test_applying_again_replaces_and_leaves_one_hook():
 
 def test_one_strength_a_head():
     model = saobp.apply(build("bert"), "high", [0.0, 0.5, 1.0, 2.0])
-    with raw_attentions(model) as pairs:
-        run(model)
-    raw, refined = pairs[0]
+    raw, refined = seen(model, tokens())[0]
     for head, strength in enumerate((0.0, 0.5, 1.0, 2.0)):
         torch.testing.assert_close(refined[:, head], saobp.refine(raw[:, head], "high", strength), **CLOSE)
     assert json.loads(model.config.to_json_string())["saobp"] == model.config.saobp
@@ -316,9 +314,9 @@ def test_layers_run_again_for_their_gradient_keep_their_places_and_none_is_seen_
         before = [raw for raw, _ in pairs]
         loss.backward()
     assert len(pairs) == 2 and [raw.shape for raw, _ in pairs] == [raw.shape for raw in before]
-    seen = pairs[0][0]
+    last = pairs[0][0]
     run(model)
-    assert pairs[0][0] is seen
+    assert pairs[0][0] is last
 
 
 def test_packed_sequences_do_not_touch():

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import families
 import pytest
 import torch
-from families import CAUSAL, CLOSE, VOCABULARY, build, padding_mask, run, tokens
+from families import CAUSAL, CLOSE, VOCABULARY, build, padding_mask, run, seen, tokens
 from torch import distributed
 from torch.nn.parallel import DistributedDataParallel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
@@ -217,17 +217,13 @@ def test_each_thread_sees_the_attention_of_its_own_pass():
     model = saobp.apply(build("llama"), "high", 1.5)
 
     def look(number):
-        found = []
-        for _ in range(5):
-            with torch.no_grad(), raw_attentions(model) as pairs:
-                run(model, tokens(1, 5 + number, seed=number), use_cache=bool(number % 2))
-            found.append(pairs[-1][1])
-        return found
+        ids, call = tokens(1, 5 + number, seed=number), {"use_cache": bool(number % 2)}
+        return [seen(model, ids, **call)[-1][1] for _ in range(5)]
 
     alone = [look(number)[0] for number in range(4)]
-    for expected, seen in zip(alone, in_threads(look), strict=True):
-        assert not isinstance(seen, Exception), seen
-        assert all(torch.equal(expected, one) for one in seen)
+    for expected, found in zip(alone, in_threads(look), strict=True):
+        assert not isinstance(found, Exception), found
+        assert all(torch.equal(expected, one) for one in found)
     assert not any(module.watches for module in model.modules() if hasattr(module, "watches"))
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from families import CLOSE, SIZES, TOKENS, build, sharpened, tokens
+from families import CLOSE, SIZES, TOKENS, build, seen, sharpened, tokens
 from torch import Tensor
 from torch.nn.attention.flex_attention import create_block_mask
 from transformers import CLIPTextConfig, CLIPTextModel, DynamicCache
@@ -39,11 +39,11 @@ PARENTS = (None, 0, 1, 1, 2, 2, 3, 0, 7)  # of the nodes of a tree, each of whic
 
 def tree() -> Tensor:
     """Return which pairs are a node and itself or one of its ancestors."""
-    seen = torch.eye(LENGTH, dtype=torch.bool)
+    pairs = torch.eye(LENGTH, dtype=torch.bool)
     for node, parent in enumerate(PARENTS):
         if parent is not None:
-            seen[node] |= seen[parent]
-    return seen
+            pairs[node] |= pairs[parent]
+    return pairs
 
 
 def with_padding(pairs: Tensor, side: str) -> Tensor:
@@ -89,12 +89,12 @@ def oracle(raw: Tensor, shown: Tensor, factor: str, strength: float) -> Tensor:
     """Refine each row among the rows that its query may look at, by `saobp.refine`; other rows as they are."""
     refined, shown = raw.clone(), shown.expand(len(raw), -1, -1, -1)
     for batch, head, row in torch.cartesian_prod(*map(torch.arange, shown.shape[:3])).tolist():
-        seen = shown[batch, head, row].nonzero().flatten()
+        keys = shown[batch, head, row].nonzero().flatten()
         heads = slice(None) if shown.shape[1] == 1 else slice(head, head + 1)
         if shown[batch, head, row, row]:
-            part = saobp.refine(raw[batch, heads][:, seen][:, :, seen], factor, strength)
+            part = saobp.refine(raw[batch, heads][:, keys][:, :, keys], factor, strength)
             refined[batch, heads, row] = 0.0
-            refined[batch, heads, row, seen] = part[:, (seen == row).nonzero().item()]
+            refined[batch, heads, row, keys] = part[:, (keys == row).nonzero().item()]
     return refined
 
 
@@ -157,9 +157,7 @@ def test_a_mask_of_keys_shows_them_to_every_query_and_a_padded_row_that_sees_all
     real, pairs = padding("left"), SHOWN["causal, padded on the left"]
     open_rows = pairs | ~real[:, None, :, None]  # as where a row without any key would be undefined
     model = saobp.apply(build(family), "high", 1.5)
-    with torch.no_grad(), raw_attentions(model) as seen:
-        model(tokens(2, LENGTH), attention_mask=FORMS[form](open_rows), **options(family))
-    for raw, refined in seen:
+    for raw, refined in seen(model, tokens(2, LENGTH), attention_mask=FORMS[form](open_rows), **options(family)):
         rows = real[:, None].expand(raw.shape[:3])
         torch.testing.assert_close(refined[rows], oracle(raw, pairs, "high", 1.5)[rows], **CLOSE)
 
@@ -184,9 +182,7 @@ def test_a_window_is_refined_by_all_rows_or_by_the_earlier_ones(family):
     causal = family in DECODERS
     shown = (near & EARLIER if causal else near).expand(2, 1, -1, -1)
     model = saobp.apply(build(family), "high", 1.5)
-    with torch.no_grad(), raw_attentions(model) as pairs:
-        model(tokens(2, LENGTH), attention_mask=shown.clone(), **options(family))
-    for raw, refined in pairs:
+    for raw, refined in seen(model, tokens(2, LENGTH), attention_mask=shown.clone(), **options(family)):
         torch.testing.assert_close(refined, saobp.refine(raw, "high", 1.5, causal=causal), **CLOSE)
 
 
@@ -226,10 +222,7 @@ def test_a_causal_tower_whose_modules_do_not_say_so_is_refined_causally(factor, 
     sizes = {**SIZES, **TOKENS, "projection_dim": 16}
     model = sharpened(CLIPTextModel(CLIPTextConfig(**sizes)))
     assert not any(module.is_causal for module in model.modules() if hasattr(module, "is_causal"))
-    saobp.apply(model, factor, strength)
-    with torch.no_grad(), raw_attentions(model) as pairs:
-        model(tokens(2, LENGTH))
-    for raw, refined in pairs:
+    for raw, refined in seen(saobp.apply(model, factor, strength), tokens(2, LENGTH)):
         assert (raw.triu(1) == 0).all()
         torch.testing.assert_close(refined, saobp.refine(raw, factor, strength, causal=True), **CLOSE)
 
