@@ -1,6 +1,8 @@
 """Figures 3 and 9: mean GTD against performance, over checkpoints where runs kept them, else over runs; Table 1's."""
 
 from collections.abc import Sequence
+from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -22,7 +24,7 @@ from saobp.study.tables import gtd
 
 LEAST_GTD, LEAST_SCORE = 0.004, 4  # that an axis shows: of GTD, and points of a score
 MARKER = {"Mini": 3.5, "Small": 5.5, "Medium": 7.5}  # points, in the picture of Table 1
-PANELS = {"GTD": "GTD", "CC": "clustering coefficient", "accuracy": "accuracy, RACE-Middle (%)"}
+PANELS = {"accuracy": "accuracy, RACE-Middle (%)", "CC": "clustering coefficient"}  # of that picture
 HEADINGS = {
     "undefined": "r undefined",
     "few": "too few runs, r {r:.2f}, paper {paper:.2f} (n = {n})",
@@ -32,14 +34,12 @@ COLUMNS = ["model", "task", "algorithm", "run", "seed", "step", "gtd", "score"]
 
 
 def data(records: Sequence[Record]) -> pd.DataFrame:
-    """One row a point: model, task, algorithm, run, step (empty: the finished run), gtd, score."""
-    parts = [
-        trajectories.points(records, model, task).assign(model=model, task=task)
-        for model in estimates.models(records)
-        for task in trajectories.FOLLOWED
-    ]
-    filled = [part for part in parts if len(part)]
-    return pd.concat(filled, ignore_index=True)[COLUMNS] if filled else pd.DataFrame(columns=COLUMNS)
+    """One row a point: model, task, algorithm, run, seed, step (empty: the finished run), gtd, score."""
+    parts = [pd.DataFrame()]
+    for model, task in product(estimates.models(records), trajectories.FOLLOWED):
+        points = trajectories.points(records, model, task)
+        parts += [points.assign(model=model, task=task)] if len(points) else []
+    return pd.concat(parts, ignore_index=True).reindex(columns=COLUMNS)
 
 
 def correlation(points: pd.DataFrame) -> Estimate | None:
@@ -58,27 +58,24 @@ def numbers(frame: pd.DataFrame) -> dict[str, Any]:
     for (_, task), points in frame.groupby(["model", "task"], sort=False):
         found = correlation(points)
         if found is not None:
-            name, few = trajectories.FOLLOWED[str(task)], found.seeds < trajectories.FEW
-            said.append(f"{name} {found.value:.2f}{', too few runs' * few} ({paper(str(task)):.2f})")
-            opposite += [name] if found.value * paper(str(task)) < 0 and not few else []
-    models = labels.joined([labels.model_title(str(name)) for name in frame["model"].unique()])
+            name, theirs, few = trajectories.FOLLOWED[task], paper(task), found.seeds < trajectories.FEW
+            said.append(f"{name} {found.value:.2f}{', too few runs' * few} ({theirs:.2f})")
+            opposite += [name] if found.value * theirs < 0 and not few else []
+    models = labels.joined([labels.model_title(name) for name in frame["model"].unique()])
     return {"r": "; ".join(said), "opposite": labels.joined(opposite) or "none", "models": models}
 
 
 def plot(frame: pd.DataFrame, width: float) -> Figure:
     """Draw one panel a task, two a row; colour is the share of training."""
-    places = [(model, task) for model in dict.fromkeys(frame["model"]) for task in trajectories.FOLLOWED]
-    figure, axes = style.panels(width, len(places), 2.0, columns=2 if width >= style.NARROW else 4)
-    several = frame["model"].nunique() > 1
-    for place, (ax, (model, task)) in enumerate(zip(axes, places)):
+    draws, several = [], frame["model"].nunique() > 1
+    for model, task in product(frame["model"].unique(), trajectories.FOLLOWED):
         points = frame[(frame["model"] == model) & (frame["task"] == task)]
-        task_axes(ax, points, task)
-        found = correlation(points) if len(points) else None
-        name = trajectories.FOLLOWED[task] + (f", {labels.model_title(model)}" if several else "")
-        style.head(ax, "abcdefgh"[place % 8], f"{name}: {heading(found, paper(task))}")
-    bar = ScalarMappable(Normalize(0, 1), "viridis")
-    look = {"location": "bottom", "shrink": 0.4, "aspect": 30}
-    figure.colorbar(bar, ax=axes, label="Share of training", ticks=[0, 0.5, 1], **look)
+        name = trajectories.FOLLOWED[task] + f", {labels.model_title(model)}" * several
+        said = f"{name}: {heading(correlation(points), paper(task))}"
+        draws.append((said, partial(_task, points=points, task=task)))
+    figure = style.headed(width, 2.0, draws, columns=2 if width >= style.NARROW else 4)
+    look = {"location": "bottom", "shrink": 0.4, "aspect": 30, "label": "Share of training", "ticks": [0, 0.5, 1]}
+    figure.colorbar(ScalarMappable(Normalize(0, 1), "viridis"), ax=figure.axes, **look)
     return figure
 
 
@@ -92,12 +89,12 @@ def heading(found: Estimate | None, printed: float) -> str:
     return form.format(**said, low=found.low, high=found.high, n=found.seeds)
 
 
-def task_axes(ax: Axes, points: pd.DataFrame, task: str) -> Axes:
+def _task(ax: Axes, points: pd.DataFrame, task: str) -> None:
     """Draw one task: a dot a checkpoint, by the share of training done, checkpoints of one run joined."""
     if points.empty:
         ax.set_axis_off()
         ax.text(0.5, 0.5, "not run", ha="center", va="center", transform=ax.transAxes, color="0.35")
-        return ax
+        return
     for _, run in points.groupby("run", sort=False):
         ax.plot(run["gtd"], run["score"], color="0.8", lw=0.6, zorder=1)
     steps = points["step"].astype(float)
@@ -113,36 +110,32 @@ def task_axes(ax: Axes, points: pd.DataFrame, task: str) -> Axes:
         ax.yaxis.set_major_locator(MaxNLocator(nbins=4))
         style.at_least(ax, "y", LEAST_SCORE)
     ax.xaxis.set_major_locator(MaxNLocator(nbins=3, min_n_ticks=2))
-    return style.at_least(ax, "x", LEAST_GTD)
+    style.at_least(ax, "x", LEAST_GTD)
 
 
 def failed_run(table1: pd.DataFrame, width: float = style.PAGE) -> Figure:
-    """Draw accuracy and clustering against GTD, one point a row of Table 1, the failed run ringed."""
+    """Draw Table 1: accuracy and clustering against GTD, a line through all rows, and one without the failed run."""
     figure = style.new_figure(width, 2.7)
-    rows = comparisons.views(table1)["all 12 rows"]
-    for ax, other in zip(figure.subplots(1, 2), ("accuracy", "CC")):
-        scatter_axes(ax, rows, other)
+    views = comparisons.views(table1)
+    lines = {"solid": views["all 12 rows"], "dashed": views["without Medium-Low"]}
+    rows = lines["solid"]
+    failed = rows.loc[comparisons.FAILED]
+    ends = np.array([rows["GTD"].min(), rows["GTD"].max()])
+    for ax, (other, name) in zip(figure.subplots(1, 2), PANELS.items()):
+        for (model, algorithm), row in rows.iterrows():
+            look = style.LOOKS[algorithm.lower()]
+            ax.plot(row["GTD"], row[other], look.marker, color=look.colour, markersize=MARKER[model], alpha=0.8, mew=0)
+        ax.plot(failed["GTD"], failed[other], "o", color="black", markersize=13, markerfacecolor="none", mew=0.8)
+        words = []
+        for dash, some in lines.items():
+            slope, level = np.polyfit(some["GTD"], some[other], 1)
+            ax.plot(ends, level + slope * ends, color="0.55", linestyle=dash, lw=0.9, zorder=0)
+            words.append(f"{some['GTD'].corr(some[other]):+.2f} ({dash})")
+        ax.set_title(style.minus(f"Without the ringed run $r$ goes\nfrom {words[0]} to {words[1]}"), loc="left")
+        ax.margins(0.12)
+        ax.set(xlabel="GTD", ylabel=name)
     looks = [(title, style.LOOKS[title.lower()]) for title in comparisons.METHODS]
     handles = [Line2D([], [], ls="", marker=look.marker, color=look.colour, ms=5, label=title) for title, look in looks]
     handles += [Line2D([], [], ls="", marker="o", color="0.4", ms=size, label=name) for name, size in MARKER.items()]
     figure.legend(handles=handles, loc="outside upper center", ncols=len(handles), handletextpad=0.1)
     return figure
-
-
-def scatter_axes(ax: Axes, rows: pd.DataFrame, other: str) -> Axes:
-    """Draw one column of Table 1 against GTD, with the line through all rows and the one without the failed run."""
-    for (model, algorithm), row in rows.iterrows():
-        look = style.LOOKS[algorithm.lower()]
-        ax.plot(row["GTD"], row[other], look.marker, color=look.colour, markersize=MARKER[model], alpha=0.8, mew=0)
-    failed = rows.loc[comparisons.FAILED]
-    ax.plot(failed["GTD"], failed[other], "o", color="black", markersize=13, markerfacecolor="none", mew=0.8)
-    ends, words = np.array([rows["GTD"].min(), rows["GTD"].max()]), []
-    for some, dash in ((rows, "solid"), (rows.drop(comparisons.FAILED), "dashed")):
-        slope, level = np.polyfit(some["GTD"], some[other], 1)
-        ax.plot(ends, level + slope * ends, color="0.55", linestyle=dash, lw=0.9, zorder=0)
-        r = some["GTD"].corr(some[other])
-        words.append(f"{r:+.2f} ({dash})".replace("-", "−"))
-    ax.set_title(f"Without the ringed run $r$ goes\nfrom {words[0]} to {words[1]}", loc="left")
-    ax.margins(0.12)
-    ax.set(xlabel=PANELS["GTD"], ylabel=PANELS[other])
-    return ax

@@ -1,11 +1,9 @@
 """One figure by its number in the paper, or by the name of one of our own: its data, its picture and its caption."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 from matplotlib.figure import Figure
@@ -18,6 +16,7 @@ from saobp.study.statistics import trajectories
 from saobp.study.tables import context, render
 
 Number = int | str
+Plot = Callable[[pd.DataFrame, float], Figure]  # of a width in inches
 CAPTIONS = Path(__file__).with_name("captions.yaml")
 
 
@@ -25,15 +24,13 @@ class FigureError(ValueError):
     """A figure that these records cannot draw; the message says which runs are missing."""
 
 
-@dataclass(frozen=True)
-class Drawing:
+class Drawing(NamedTuple):
     """How one figure is made, from its data to its caption, and which records it reads."""
 
     data: Callable[[Sequence[Record]], pd.DataFrame]
-    plot: Callable[[pd.DataFrame, float], Figure]
+    plot: Plot
     numbers: Callable[[pd.DataFrame], dict[str, Any]]  # of its caption
-    needs: str  # said where there are none
-    stages: tuple[str, ...] = ()
+    stages: tuple[str, ...] = ()  # none: it reads no record
     part: str = ""  # of a record's metrics: records without it are left out
     sizes: tuple[str, ...] = ()  # all if empty, as below
     algorithms: tuple[str, ...] = ()
@@ -53,90 +50,61 @@ class Drawing:
         )
 
 
-def _of(module: ModuleType, needs: str, stages: tuple[str, ...] = (), part: str = "", **only: Any) -> Drawing:
-    return Drawing(module.data, module.plot, module.numbers, needs, stages, part, **only)
-
-
-def _grid(number: int, plot: Callable[[pd.DataFrame, float], Figure] = grids.plot) -> Drawing:
+def _grid(number: int, plot: Plot = grids.plot) -> Drawing:
     tasks = grids.GRIDS[number]
-    needs = f"attention records of task {tasks[0]}"
-    return Drawing(partial(grids.data, tasks), plot, grids.numbers, needs, ("attention",), tasks=tasks)
+    return Drawing(partial(grids.data, tasks), plot, grids.numbers, ("attention",), tasks=tasks)
 
 
-def _performance(title: str, *sizes: str) -> Drawing:
-    needs = f"pretraining records with a curve, or fine-tuning and attention records of {title}"
-    stages = ("pretrain", "finetune", "attention")
-    return _of(correlations, needs, stages, sizes=sizes, tasks=tuple(trajectories.FOLLOWED))
-
-
-def _graph(data: Callable[[Sequence[Record]], pd.DataFrame], *algorithms: str) -> Drawing:
-    needs = "attention records of task race with a graph block"
-    by = gtd_beside_graph_measures
-    return Drawing(data, by.plot, by.numbers, needs, ("attention",), algorithms=algorithms, tasks=(by.TASK,))
-
-
-EXAM = ("a record of notebook 12 with a run that did not diverge", ("beyond",), "multihop")
-SIDES = ("original", "high")
+RUNS, TASK, SIDES = ("pretrain", "finetune", "attention"), (gtd_beside_graph_measures.TASK,), ("original", "high")
+_GRAPH = (gtd_beside_graph_measures.plot, gtd_beside_graph_measures.numbers, ("attention",))
+_PERFORMANCE = partial(Drawing, correlations.data, correlations.plot, correlations.numbers, RUNS)
 FIGURES: dict[Number, Drawing] = {
-    1: _of(maps, "data/examples/minilm.json"),
-    2: _graph(gtd_beside_graph_measures.points, "original"),
-    3: _performance("BERT-Mini", "mini"),
+    1: Drawing(maps.data, maps.plot, maps.numbers),
+    2: Drawing(gtd_beside_graph_measures.points, *_GRAPH, algorithms=("original",), tasks=TASK),
+    3: _PERFORMANCE(sizes=("mini",), tasks=tuple(trajectories.FOLLOWED)),
     4: _grid(4),
-    5: _graph(gtd_beside_graph_measures.binned),
+    5: Drawing(gtd_beside_graph_measures.binned, *_GRAPH, tasks=TASK),
     6: Drawing(
-        partial(by_seed.sides, measure="sparsity"), by_seed.sparsity, by_seed.numbers,
-        "attention records of High and Original of one seed", ("attention",), algorithms=SIDES,
+        partial(by_seed.sides, measure="sparsity"), by_seed.sparsity, by_seed.numbers, ("attention",), algorithms=SIDES
     ),
     7: _grid(7),
     8: _grid(8),
-    9: _performance("BERT-Small or BERT-Medium", "small", "medium"),
+    9: _PERFORMANCE(sizes=("small", "medium"), tasks=tuple(trajectories.FOLLOWED)),
     "glance": Drawing(
         by_seed.headlines, by_seed.plot_headlines, by_seed.headline_numbers,
-        "attention and pretraining records of High and Original and the exam of notebook 12",
         ("pretrain", "attention", "beyond", "hops"), several=True,
     ),
-    "gains": _of(gains, "High and Original fine-tuned on the same task", ("pretrain", "finetune"), algorithms=SIDES),
-    "length": Drawing(
-        costs.length_data, costs.length_figure, costs.numbers, "a cost record with lengths", ("cost",)
-    ),
-    "retrofit": _of(inserted, "the record of notebook 13's pairs", ("retrofit-untrained",)),
-    "decoders": _of(decoders, "decoder records of Original, High and High with all rows", ("decoder",), "leak"),
-    "hops": Drawing(hops.ends, hops.plot_ends, hops.end_numbers, *EXAM),
-    "learning": Drawing(hops.curves, hops.plot_curves, hops.curve_numbers, *EXAM),
-    "strength": _of(
-        strengths, "a record of notebook 12 with a strength that did not diverge", ("beyond",), "strengths"
-    ),
-    "tokens": Drawing(
-        maps.tokens, maps.plot_tokens, maps.token_numbers,
-        "a record of notebook 12 that followed tokens", ("beyond",), "tokens",
-    ),
+    "gains": Drawing(gains.data, gains.plot, gains.numbers, ("pretrain", "finetune"), algorithms=SIDES),
+    "length": Drawing(costs.length_data, costs.length_figure, costs.numbers, ("cost",), "lengths"),
+    "retrofit": Drawing(inserted.data, inserted.plot, inserted.numbers, ("retrofit-untrained",)),
+    "decoders": Drawing(decoders.data, decoders.plot, decoders.numbers, ("decoder",), "leak"),
+    "hops": Drawing(hops.ends, hops.plot_ends, hops.end_numbers, ("beyond",), "multihop"),
+    "learning": Drawing(hops.curves, hops.plot_curves, hops.curve_numbers, ("beyond",), "multihop"),
+    "strength": Drawing(strengths.data, strengths.plot, strengths.numbers, ("beyond",), "strengths"),
+    "tokens": Drawing(maps.tokens, maps.plot_tokens, maps.token_numbers, ("beyond",), "tokens"),
 }  # fmt: skip
+OUR_OWN = tuple(number for number in FIGURES if isinstance(number, str))
 PAPER_FORMS: dict[Number, Drawing] = {f"{number}-paper": _grid(number, grids.paper_form) for number in grids.GRIDS}
-OUR_TITLES = {
-    "glance": "The result at a glance", "gains": "Gains", "length": "Cost against length",
-    "retrofit": "A step without training", "decoders": "Decoders", "hops": "Accuracy by hops",
-    "learning": "Learning curves", "strength": "Other strengths", "tokens": "Mass by token",
-}  # fmt: skip
 
 
 def stem(number: Number) -> str:
     """How the files of a figure are called: "figure4", "figure-hops"."""
-    return f"figure-{number}" if number in OUR_TITLES else f"figure{number}"
+    return f"figure-{number}" if number in OUR_OWN else f"figure{number}"
 
 
-def title(number: Number) -> str:
-    """What a figure is called for readers: "Figure 4", "Accuracy by hops"."""
-    return OUR_TITLES.get(number, f"Figure {number}")
+def words(number: Number) -> dict[str, str]:
+    """What is said of a figure: "caption", with a place for each number, "title", and what it "needs"."""
+    said = render.captions(CAPTIONS)[int(number[0]) if number in PAPER_FORMS else number]
+    return {"title": f"Figure {number}"} | said
 
 
 def found(number: Number) -> Drawing:
     """The figure of a number or name, `PAPER_FORMS` among them. Raises ValueError for another."""
-    if number in PAPER_FORMS:
-        return PAPER_FORMS[number]
-    if number not in FIGURES:
-        others = ", ".join(map(str, (*OUR_TITLES, *PAPER_FORMS)))
+    every = FIGURES | PAPER_FORMS
+    if number not in every:
+        others = ", ".join((*OUR_OWN, *PAPER_FORMS))
         raise ValueError(f"number: the paper has no Figure {number}; choose 1 to 9 or {others}")
-    return FIGURES[number]
+    return every[number]
 
 
 def relevant(number: Number, records: Sequence[Record]) -> list[Record]:
@@ -147,22 +115,22 @@ def relevant(number: Number, records: Sequence[Record]) -> list[Record]:
 def data(number: Number, records: Sequence[Record]) -> pd.DataFrame:
     """The numbers that Figure `number` shows, one row a point.
 
-    Our own are those of `OUR_TITLES`. Raises ValueError for another number or records of several profiles,
-    FigureError if no record has what it needs.
+    Our own are those of `OUR_OWN`. Raises ValueError for another number or records of several profiles, FigureError
+    if no record has what it needs.
     """
     drawing, chosen = found(number), relevant(number, records)
     if not drawing.several:
         context.profile(chosen)
-    frame = drawing.data(chosen)
+    frame = drawing.data(chosen) if chosen or not drawing.stages else pd.DataFrame()
     if frame.empty:
-        raise FigureError(f"{title(number)}: no run yet, it needs {drawing.needs}")
+        raise FigureError("{title}: no run yet, it needs {needs}".format(**words(number)))
     return frame
 
 
 def figure(
     number: Number, records: Sequence[Record], *, width: float = style.PAGE, frame: pd.DataFrame | None = None
 ) -> Figure:
-    """Draw Figure `number` (1 to 9 or one of `OUR_TITLES`), at most `width` inches wide, from one profile's records.
+    """Draw Figure `number` (1 to 9 or one of `OUR_OWN`), at most `width` inches wide, from one profile's records.
 
     `frame`: its data, if known. Raises as `data` does, and ValueError for a width that no page has.
     """
@@ -174,5 +142,4 @@ def figure(
 def caption(number: Number, records: Sequence[Record], frame: pd.DataFrame | None = None) -> str:
     """What is drawn, and what it shows in numbers: the two sentences of `captions.yaml`, filled in."""
     frame = data(number, records) if frame is None else frame
-    words = render.captions(CAPTIONS)[int(number[0]) if number in PAPER_FORMS else number]
-    return render.minus(words.format(**found(number).numbers(frame)))
+    return render.minus(words(number)["caption"].format(**found(number).numbers(frame)))

@@ -1,7 +1,9 @@
 """Figures 4, 7 and 8: GTD and entropies by layer and head, High minus Original; the paper's own form beside it."""
 
 from collections.abc import Sequence
-from math import inf, isnan, nan
+from itertools import cycle, product
+from math import ceil, inf, nan
+from string import ascii_lowercase
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,7 +40,8 @@ PANELS = {
     "entropy": Panel("Mean entropy"),
     "final_entropy": Panel("Last-layer entropy", axis="Head"),
 }
-COLUMNS = ["model", "task", "algorithm", "of", "panel", "x", "value", "low", "high", "runs", "seed"]
+ENDS = ["value", "low", "high"]
+COLUMNS = ["model", "task", "algorithm", "of", "panel", "x", *ENDS, "runs", "seed"]
 
 
 def data(tasks: Sequence[str], records: Sequence[Record]) -> pd.DataFrame:
@@ -50,58 +53,50 @@ def data(tasks: Sequence[str], records: Sequence[Record]) -> pd.DataFrame:
     lowest entropy to the highest.
     """
     rows = []
-    for model in estimates.models(records):
-        for task in tasks:
-            for panel, about in PANELS.items():
-                curves = {name: _curves(records, model, name, task, panel) for name in estimates.algorithms(records)}
-                plain = curves.get("original", {})
-                for name, own in curves.items():
-                    rows += [(model, task, name, "level", panel, *point) for point in _points(own, about.top)]
-                    apart = {seed: own[seed] - plain[seed] for seed in own.keys() & plain.keys() if name != "original"}
-                    rows += [(model, task, name, "difference", panel, *point) for point in _points(apart)]
+    for model, task, (panel, about) in product(estimates.models(records), tasks, PANELS.items()):
+        names = estimates.algorithms(records)
+        curves = {name: _curves(estimates.attention_runs(records, model, name, task), panel) for name in names}
+        plain = curves.get("original", pd.DataFrame())
+        for name, own in curves.items():
+            rows += [(model, task, name, "level", panel, *point) for point in _points(own, about.top)]
+            apart = plain[:0] if name == "original" else (own - plain).dropna(how="all")
+            rows += [(model, task, name, "difference", panel, *point) for point in _points(apart)]
     return pd.DataFrame(rows, columns=COLUMNS).astype({"seed": "Int64"})
 
 
-def _curves(records: Sequence[Record], model: str, algorithm: str, task: str, panel: str) -> dict[int, np.ndarray]:
-    """Each seed's values by layer, or of the heads of the last layer; NaN where undefined."""
-    runs = estimates.attention_runs(records, model, algorithm, task)
+def _curves(runs: Sequence[Record], panel: str) -> pd.DataFrame:
+    """A row a seed: its values by layer, or of the heads of the last layer; NaN where undefined."""
     found = {}
     for run in runs:
         measure = estimates.matrix(run)
         if panel == "final_entropy":
             values = (measure.get("entropy") or [[]])[-1]
+            values = sorted(values) if len(runs) > 1 else values
         else:
             values = [estimates.nested_mean(heads) for heads in measure.get(panel) or []]
         if values:
-            curve = np.array(values, dtype=float)
-            found[run["parameters"]["seed"]] = np.sort(curve) if panel == "final_entropy" and len(runs) > 1 else curve
-    return found
+            found[run["parameters"]["seed"]] = values
+    return pd.DataFrame.from_dict(found, orient="index", dtype=float).sort_index()
 
 
-def _points(curves: dict[int, np.ndarray], top: float = nan) -> list[tuple[float | None, ...]]:
+def _points(curves: pd.DataFrame, top: float | None = None) -> list[tuple[float | None, ...]]:
     """Mean over runs at each layer or head and over all (x 0), then the runs themselves where there are several.
 
-    `top`: what the numbers, which are positive, cannot exceed; NaN for differences, which are not.
+    `top`: what the numbers, which are positive, cannot exceed; None for differences, which are not.
     """
-    rows = {seed: np.array([np.nanmean(curve), *curve]) for seed, curve in sorted(curves.items())}
-    points = []
-    for x in range(min(map(len, rows.values()), default=0)):
-        found = estimates.mean_over_runs(row[x] for row in rows.values())
-        if found is not None:
-            found = found if isnan(top) else on_scale(found, top)
-            points.append((x, found.value, found.low, found.high, found.seeds, None))
-    several = rows if len(rows) > 1 else {}
-    return points + [(x, value, nan, nan, 1, seed) for seed, row in several.items() for x, value in enumerate(row)]
+    runs = np.column_stack([curves.mean(axis=1), curves])
+    means = ((x, estimates.mean_over_runs(values)) for x, values in enumerate(runs.T))
+    found = [(x, mean if top is None else on_scale(mean, top)) for x, mean in means if mean is not None]
+    points = [(x, mean.value, mean.low, mean.high, mean.seeds, None) for x, mean in found]
+    several = zip(curves.index, runs) if len(runs) > 1 else ()
+    return points + [(x, value, nan, nan, 1, seed) for seed, run in several for x, value in enumerate(run)]
 
 
 def numbers(frame: pd.DataFrame) -> dict[str, Any]:
     """For the caption: High's change of GTD over all layers by task, how many intervals of changes include 0, seeds."""
     over = changes(frame)
-    known, gtd = over.dropna(subset="low"), over[over["panel"] == "gtd"]
-    said = [
-        f"{TASKS[row.task].title} {style.change(row.value, row.low, row.high, PANELS['gtd'].digits)}"
-        for row in gtd.itertuples()
-    ]
+    known, gtd = over.dropna(subset="low"), over[over["panel"] == "gtd"].set_index("task")[ENDS]
+    said = [f"{TASKS[task].title} {style.change(*row, PANELS['gtd'].digits)}" for task, row in gtd.iterrows()]
     include = int(((known["low"] <= 0) & (known["high"] >= 0)).sum())
     return {"gtd": "; ".join(said), "include": include, "known": len(known), "seeds": frame["runs"].max()}
 
@@ -112,80 +107,73 @@ def changes(frame: pd.DataFrame) -> pd.DataFrame:
     return frame[high & frame["seed"].isna() & (frame["x"] == 0)]
 
 
+def _panels(frame: pd.DataFrame) -> list[tuple[str, str, Panel, pd.DataFrame]]:
+    """Model, task, measure and rows of each panel, a row of the grid a model and task."""
+    rows = frame.groupby(["model", "task"], sort=False)
+    return [(*key, about, own[own["panel"] == panel]) for key, own in rows for panel, about in PANELS.items()]
+
+
 def plot(frame: pd.DataFrame, width: float) -> Figure:
     """Draw High minus Original, a row a model and task, a column a measure; in a narrow figure two a row."""
-    rows = list(dict.fromkeys(zip(frame["model"], frame["task"])))
-    figure, axes = style.panels(width, 4 * len(rows), 1.7 if width >= style.NARROW else 1.5, columns=4)
-    several = frame["model"].nunique() > 1
-    over = changes(frame).set_index(["model", "task", "panel"])
-    for place, ax in enumerate(axes):
-        (model, task), (panel, about) = rows[place // 4], list(PANELS.items())[place % 4]
-        own = frame[(frame["model"] == model) & (frame["task"] == task) & (frame["panel"] == panel)]
-        difference_axes(ax, own[(own["of"] == "difference") & (own["x"] > 0)], panel)
-        said = about.title
-        if (model, task, panel) in over.index:
-            row = over.loc[model, task, panel]
-            said += f": {style.change(row.value, row.low, row.high, about.digits)} {about.unit}"
-        style.head(ax, "abcdefghijklmnopqrstuvwxyz"[place % 26], said)
-        if place >= len(axes) - 4 or width < style.NARROW:
-            ax.set_xlabel(about.axis + ", lowest first" * bool(panel == "final_entropy" and own["runs"].max() > 1))
+    cells, wide = _panels(frame), width >= style.NARROW
+    figure, axes = style.panels(width, len(cells), 1.7 if wide else 1.5, columns=4)
+    for place, (letter, ax, (model, task, about, own)) in enumerate(zip(cycle(ascii_lowercase), axes, cells)):
+        runs, over = own["runs"].max(), changes(own)
+        difference_axes(ax, own[(own["of"] == "difference") & (own["x"] > 0)], about.least)
+        said = [f"{style.change(*row, about.digits)} {about.unit}" for row in over[ENDS].itertuples(index=False)]
+        style.head(ax, letter, ": ".join([about.title, *said]))
+        if place >= len(axes) - 4 or not wide:
+            ax.set_xlabel(about.axis + ", lowest first" * bool(about.axis == "Head" and runs > 1))
         if place % 4 == 0:
-            name = TASKS[task].title + (f"\n{labels.model_title(model)}" if several else "")
-            ax.set_ylabel(f"{name} (n = {own['runs'].max()})\nHigh − Original")
-    _legend(figure)
+            name = TASKS[task].title + f"\n{labels.model_title(model)}" * (frame["model"].nunique() > 1)
+            ax.set_ylabel(f"{name} (n = {runs})\nHigh − Original")
+    colour = style.LOOKS["high"].colour
+    mark = {"color": colour, "marker": "o", "ms": 2.4, "mfc": "none", "mew": 0.6}
+    handles = [
+        Line2D([], [], **mark | {"marker": "s", "ms": 3.5, "mfc": colour}, lw=1.4, label="High, mean"),
+        Line2D([], [], **mark, ls="none", label="a seed"),
+        Patch(color=colour, alpha=0.15, lw=0, label="95 % band"),
+        Line2D([], [], color="0.7", lw=0.8, label="other algorithms"),
+    ]
+    figure.legend(handles=handles, loc="outside upper center", ncols=4 if wide else 2)
     return figure
 
 
-def _legend(figure: Figure) -> None:
-    """Name what `difference_axes` draws, above all panels."""
-    mark = {"color": style.LOOKS["high"].colour, "marker": "o", "ms": 2.4, "mfc": "none", "mew": 0.6}
-    handles = [
-        Line2D([], [], **mark | {"marker": "s", "ms": 3.5, "mfc": mark["color"]}, lw=1.4, label="High, mean"),
-        Line2D([], [], **mark, ls="none", label="a seed"),
-        Patch(color=mark["color"], alpha=0.15, lw=0, label="95 % band"),
-        Line2D([], [], color="0.7", lw=0.8, label="other algorithms"),
-    ]
-    figure.legend(handles=handles, loc="outside upper center", ncols=4 if figure.get_figwidth() >= style.NARROW else 2)
-
-
-def difference_axes(ax: Axes, frame: pd.DataFrame, panel: str) -> Axes:
+def difference_axes(ax: Axes, frame: pd.DataFrame, least: float) -> None:
     """Draw High minus Original with its band and a dot a seed; the other algorithms grey, as far as the axis goes."""
     ax.axhline(0, color="0.5", lw=0.8, ls=":")
-    for algorithm, points in frame.groupby("algorithm", sort=False):
-        mean, runs = points[points["seed"].isna()], points[points["seed"].notna()]
-        if algorithm == "high":
-            colour = style.LOOKS["high"].colour
-            ax.plot(mean["x"], mean["value"], color=colour, marker="s", lw=1.4, zorder=3)
-            ax.plot(runs["x"], runs["value"], "o", color=colour, ms=2.4, mfc="none", mew=0.6, zorder=4)
-            band = mean[["low", "high"]].astype(float)
-            ax.fill_between(mean["x"], band["low"], band["high"], color=colour, alpha=0.15, lw=0)
-            values = pd.concat([points[name] for name in ("value", "low", "high")]).dropna().astype(float)
-            reach = 1.15 * max(values.abs().max(), PANELS[panel].least)
-            ax.set_ylim(-reach, reach)
-        else:
-            ax.plot(mean["x"], mean["value"], color="0.7", lw=0.8, zorder=1)
-    for algorithm, most in frame[frame["seed"].isna()].groupby("algorithm")["value"].max().items():
-        if most > ax.get_ylim()[1]:
-            said = f"↑ {labels.algorithm_title(str(algorithm))}, to {most:+.2f}"
+    high, colour = frame[frame["algorithm"] == "high"], style.LOOKS["high"].colour
+    mean, runs = high[high["seed"].isna()], high[high["seed"].notna()]
+    if len(high):
+        ax.plot(mean["x"], mean["value"], color=colour, marker="s", lw=1.4, zorder=3)
+        ax.plot(runs["x"], runs["value"], "o", color=colour, ms=2.4, mfc="none", mew=0.6, zorder=4)
+        ax.fill_between(mean["x"], mean["low"], mean["high"], color=colour, alpha=0.15, lw=0)
+        reach = 1.15 * max(high[ENDS].abs().max().max(), least)
+        ax.set_ylim(-reach, reach)
+    others = frame[(frame["algorithm"] != "high") & frame["seed"].isna()]
+    for algorithm, own in others.groupby("algorithm", sort=False):
+        ax.plot(own["x"], own["value"], color="0.7", lw=0.8, zorder=1)
+        if (most := own["value"].max()) > ax.get_ylim()[1]:
+            said = f"↑ {labels.algorithm_title(algorithm)}, to {most:+.2f}"
             ax.text(0.98, 0.04, said, ha="right", color="0.35", fontsize=6, transform=ax.transAxes)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6, min_n_ticks=1))
     ax.yaxis.set_major_locator(MaxNLocator(nbins=4))
-    return ax
 
 
 def paper_form(frame: pd.DataFrame, width: float) -> Figure:
     """Draw the grid as the paper has it: each algorithm's own level, a row a model and task."""
-    rows = list(dict.fromkeys(zip(frame["model"], frame["task"])))
-    figure, axes = style.panels(width, 4 * len(rows), 1.4, columns=4)
-    for place, ax in enumerate(axes):
-        (model, task), (panel, about) = rows[place // 4], list(PANELS.items())[place % 4]
-        own = frame[(frame["model"] == model) & (frame["task"] == task) & (frame["panel"] == panel)]
-        own = own[(own["of"] == "level") & own["seed"].isna() & (own["x"] > 0)]
-        for algorithm, points in own.groupby("algorithm", sort=False):
-            ax.plot(points["x"], points["value"], **style.line_style(str(algorithm)))
+    cells = _panels(frame)
+    figure, axes = style.panels(width, len(cells), 1.4, columns=4)
+    for place, (ax, (_, task, about, own)) in enumerate(zip(axes, cells)):
+        level = own[(own["of"] == "level") & own["seed"].isna() & (own["x"] > 0)]
+        for algorithm, points in level.groupby("algorithm", sort=False):
+            ax.plot(points["x"], points["value"], **style.line_style(algorithm))
         title = f"{about.title} ({about.unit})" if about.unit else about.title
         ax.set(title=title, xlabel=about.axis, ylabel=TASKS[task].title if place % 4 == 0 else "")
         ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6, min_n_ticks=1))
         style.at_least(ax, "y", about.least)
-    style.algorithm_legend(figure, dict.fromkeys(frame["algorithm"]))
+    shown = [name for name in labels.ALGORITHMS if name in set(frame["algorithm"])]
+    handles = [Line2D([], [], **style.line_style(name), label=labels.algorithm_title(name)) for name in shown]
+    lines = ceil(len(handles) / int(width / 0.85))
+    figure.legend(handles=handles, loc="outside upper center", ncols=ceil(len(handles) / lines))
     return figure

@@ -6,7 +6,6 @@ and the column sums of many tokens before and after the step.
 
 import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from saobp.study.figures import style
 from saobp.study.setup import labels, paths
 from saobp.study.setup.sizes_and_strengths import SIZES
 
+EXAMPLE = "data/examples/minilm.json"  # the tracked numbers
 KEY = "key {}"  # the column of one key's mass, numbered from 0
 TOKENS = 26  # names of at most so many tokens fit beside a map
 SIDES = ("raw", "refined")
@@ -30,44 +30,32 @@ SHOWN = 6  # tokens that lose most, and as many that gain most
 MARK = "#D55E00"  # around the column of the map that the factor graph is about
 
 
-def example() -> Path:
-    """Where the tracked numbers are."""
-    return paths.root() / "data" / "examples" / "minilm.json"
-
-
 def load_example() -> dict[str, Any]:
     """Return model, strength (nats), text, tokens, heads (layer, head, largest column before and after), one map."""
-    return json.loads(example().read_text(encoding="utf-8"))
+    return json.loads((paths.root() / EXAMPLE).read_text(encoding="utf-8"))
 
 
 def make_example(strength: float) -> dict[str, Any]:
-    """Run MiniLM with High on `SENTENCE`: the largest column sum of every head, and the map with the largest of all.
-
-    Raises PublicModelError where MiniLM is not there.
-    """
-    import torch
-
-    import saobp
+    """Run MiniLM with High on `SENTENCE`, for `load_example`; raises PublicModelError where MiniLM is not there."""
     from saobp.models import public
-    from saobp.models.apply import raw_attentions
+    from saobp.models.apply import apply
+    from saobp.study.beyond import message_rounds
 
     model, tokenizer = public.load("minilm")
-    given = tokenizer(SENTENCE, return_tensors="pt")
-    with torch.no_grad(), raw_attentions(saobp.apply(model, "high", strength)) as pairs:
-        model(**given)
-    maps = torch.stack([torch.stack([raw[0], refined[0]]) for raw, refined in pairs])  # layer, side, head, L, L
-    columns = maps.sum(-2).amax(-1).transpose(1, 2)  # layer, head, side
-    layer, head = divmod(int(columns[..., 0].argmax()), columns.shape[1])
-    raw, refined = ([[round(value, DIGITS) for value in row] for row in side[head].tolist()] for side in maps[layer])
+    ids = tokenizer(SENTENCE, return_tensors="pt")["input_ids"]
+    pair = message_rounds.matrices(apply(model, "high", strength), ids)
+    raw, refined = (side[:, 0].double().numpy() for side in pair)  # layer, head, L, L
+    before, after = (side.sum(-2).max(-1).round(DIGITS) for side in (raw, refined))
+    top = np.unravel_index(before.argmax(), before.shape)
+    shown = {name: side[top].round(DIGITS).tolist() for name, side in zip(SIDES, (raw, refined))}
     heads = [
-        {"layer": at + 1, "head": number + 1, "raw": round(before, DIGITS), "refined": round(after, DIGITS)}
-        for at, rows in enumerate(columns.tolist())
-        for number, (before, after) in enumerate(rows)
+        {"layer": place[0] + 1, "head": place[1] + 1, "raw": value, "refined": after[place]}
+        for place, value in np.ndenumerate(before)
     ]
     return {
         "model": "minilm", "factor": "high", "strength": strength, "text": SENTENCE,
-        "tokens": tokenizer.convert_ids_to_tokens(given["input_ids"][0].tolist()),
-        "heads": heads, "map": {"layer": layer + 1, "head": head + 1, "raw": raw, "refined": refined},
+        "tokens": tokenizer.convert_ids_to_tokens(ids[0].tolist()),
+        "heads": heads, "map": {"layer": int(top[0]) + 1, "head": int(top[1]) + 1, **shown},
     }  # fmt: skip
 
 
@@ -77,18 +65,17 @@ def data(records: Sequence[dict[str, Any]] = ()) -> pd.DataFrame:
     Columns: model, strength (nats), matrix, layer, head (from 1), query, token, and the mass on each key.
     """
     found, parts = load_example(), []
-    fixed = {"model": found["model"], "strength": found["strength"]}
-    for matrix in SIDES:
-        values = np.asarray(found["map"][matrix], dtype=float)
-        frame = pd.DataFrame({"query": range(len(values)), "token": found["tokens"]})
-        frame = frame.assign(**fixed, matrix=matrix, layer=found["map"]["layer"], head=found["map"]["head"])
-        parts.append(frame.join(pd.DataFrame(values, columns=[KEY.format(place) for place in range(len(values))])))
+    about = {"query": range(len(found["tokens"])), "token": found["tokens"]}
+    about |= {name: found[name] for name in ("model", "strength")}
+    for side in SIDES:
+        about |= {"matrix": side} | {name: found["map"][name] for name in ("layer", "head")}
+        parts.append(pd.DataFrame(about).join(pd.DataFrame(found["map"][side]).rename(columns=KEY.format)))
     return pd.concat(parts, ignore_index=True)
 
 
 def values_of(rows: pd.DataFrame) -> np.ndarray:
     """The (L, L) map of one side's rows."""
-    return rows.sort_values("query")[[KEY.format(place) for place in range(len(rows))]].to_numpy(dtype=float)
+    return rows.filter(like=KEY.format("")).to_numpy()
 
 
 def numbers(frame: pd.DataFrame) -> dict[str, Any]:
@@ -105,26 +92,29 @@ def numbers(frame: pd.DataFrame) -> dict[str, Any]:
 
 def plot(frame: pd.DataFrame, width: float) -> Figure:
     """Draw map, change, strip of column sums and factor graph: two and two, below five inches one above the other."""
-    side = width >= style.NARROW
-    figure = style.new_figure(width, 5.0 if side else 9.2)
-    ratios = {"height_ratios": (3, 1.5)} if side else {"height_ratios": (2.3, 2.3, 1.3, 1.8)}
-    a, b, c, d = figure.subplots(*((2, 2) if side else (4, 1)), **ratios).flat
-    raw, refined = (values_of(frame[frame["matrix"] == name]) for name in SIDES)
-    tokens, said = list(frame["token"][: len(raw)]), numbers(frame)
+    wide, said = width >= style.NARROW, numbers(frame)
+    shape, heights = ((2, 2), (3, 1.5)) if wide else ((4, 1), (2.3, 2.3, 1.3, 1.8))
+    figure = style.new_figure(width, 5.0 if wide else 9.2)
+    a, b, c, d = figure.subplots(*shape, height_ratios=heights).flat
+    raw, refined = (values_of(frame[frame["matrix"] == side]) for side in SIDES)
+    tokens, top = list(frame["token"][: len(raw)]), said["place"]
     map_axes(a, raw, tokens, PowerNorm(0.5, 0, raw.max()))
-    style.head(a, "a", "Layer {layer}, head {head}: {token} gets {before:.1f} of {tokens}".format(**said))
     map_axes(b, refined - raw, tokens, CenteredNorm(), colours="RdBu_r")
-    style.head(b, "b", "One step moves {moved:.0f} % of the mass".format(**said))
     for ax, label in ((a, "Attention"), (b, f"Change at λ = {said['strength']:g}")):
-        figure.colorbar(ax.images[0], ax=ax, shrink=0.62 if side else 0.8, label=label, pad=0.02)
-    column_axes(c, raw.sum(0), refined.sum(0), tokens)
-    style.head(c, "c", "Column sum of {token}: {before:.1f} → {after:.1f}".format(**said))
-    top = said["place"]
+        figure.colorbar(ax.images[0], ax=ax, shrink=0.62 if wide else 0.8, label=label, pad=0.02)
     a.add_patch(Rectangle((top - 0.5, -0.5), 1, len(tokens), fill=False, edgecolor=MARK, lw=1.2, clip_on=False))
+    _columns(c, raw.sum(0), refined.sum(0), tokens)
     column = pd.DataFrame({"token": tokens, "mass": raw[:, top], "colour": a.images[0].norm(raw[:, top])})
-    words = column[[token.isalpha() and len(token) > 3 for token in tokens]].head(4)
-    factor_graph_axes(d, words, said["token"], said["strength"])
-    style.head(d, "d", "The more a row gives to {token}, the less its message leaves of it".format(**said))
+    words = column[column["token"].str.isalpha() & (column["token"].str.len() > 3)].head(4)
+    _factor_graph(d, words, said["token"], said["strength"])
+    heads = (
+        "Layer {layer}, head {head}: {token} gets {before:.1f} of {tokens}",
+        "One step moves {moved:.0f} % of the mass",
+        "Column sum of {token}: {before:.1f} → {after:.1f}",
+        "The more a row gives to {token}, the less its message leaves of it",
+    )
+    for letter, ax, text in zip("abcd", (a, b, c, d), heads):
+        style.head(ax, letter, text.format(**said))
     return figure
 
 
@@ -140,35 +130,29 @@ def map_axes(ax: Axes, values: np.ndarray, tokens: Sequence[str], norm: Normaliz
     return ax
 
 
-def column_axes(ax: Axes, before: np.ndarray, after: np.ndarray, tokens: Sequence[str]) -> Axes:
+def _columns(ax: Axes, before: np.ndarray, after: np.ndarray, tokens: Sequence[str]) -> None:
     """Draw the sum of every column before and after the step; uniform attention has 1 everywhere."""
-    places = np.arange(len(tokens))
-    top, sides = before.argmax(), ((before, "original", -0.2, "softmax"), (after, "high", 0.2, "after one step"))
-    for values, name, shift, title in sides:
-        ax.bar(places + shift, values, 0.4, color=style.LOOKS[name].colour, label=title)
-        ax.text(top + 0.6, values[top], f"{values[top]:.1f}", color=style.LOOKS[name].colour, va="top", fontsize=6)
+    places, top = np.arange(len(tokens)), before.argmax()
+    for values, name, shift, title in ((before, "original", -0.2, "softmax"), (after, "high", 0.2, "after one step")):
+        colour = style.LOOKS[name].colour
+        ax.bar(places + shift, values, 0.4, color=colour, label=title)
+        ax.text(top + 0.6, values[top], f"{values[top]:.1f}", color=colour, va="top", fontsize=6)
     ax.axhline(1, color="0.5", lw=0.8, ls=":")
     ax.set_xticks(places, tokens, rotation=90, fontsize=5.5)
     ax.set(yscale="symlog", ylabel="Column sum", xlim=(-0.8, len(tokens) - 0.2), ylim=(0, None))
     ax.set_yticks([0, 1, 10], ["0", "1", "10"])
     ax.grid(axis="x", visible=False)
     ax.legend(loc="upper right")
-    return ax
 
 
-def factor_graph_axes(ax: Axes, rows: pd.DataFrame, key: str, strength: float) -> Axes:
-    """Draw the factor graph of one update of key k in row j: each other row sends its message through its own factor.
-
-    `rows`: some senders, each with its token and its mass on k, coloured as in the map.
-    """
+def _factor_graph(ax: Axes, rows: pd.DataFrame, key: str, strength: float) -> None:
+    """Draw one update of key k in row j: other rows (token, mass on k, colour) send it a message by their factor."""
     ax.set(xlim=(-1.3, 5.4), ylim=(-2.0, len(rows) - 0.3), xticks=[], yticks=[])
     ax.set_axis_off()
-    middle, green = (len(rows) - 1) / 2, style.LOOKS["high"].colour
-    arrow = {"arrowstyle": "-|>", "mutation_scale": 6, "lw": 0.8, "color": green}
-    look = {"va": "center", "fontsize": 7}
+    middle, look = (len(rows) - 1) / 2, {"va": "center", "fontsize": 7}
+    arrow = {"arrowstyle": "-|>", "mutation_scale": 6, "lw": 0.8, "color": style.LOOKS["high"].colour}
     for place, row in zip(reversed(range(len(rows))), rows.itertuples()):
-        factor = (1.9, place)
-        colour = colormaps["viridis"](row.colour)
+        factor, colour = (1.9, place), colormaps["viridis"](row.colour)
         ax.add_patch(Rectangle((-0.45, place - 0.5), 0.9, 1, facecolor=colour, edgecolor=MARK, lw=1.2))
         ax.text(-0.6, place, row.token, ha="right", **look)
         ax.text(0, place, f"{row.mass:.2f}", ha="center", **look, color="black" if row.colour > 0.6 else "white")
@@ -181,18 +165,16 @@ def factor_graph_axes(ax: Axes, rows: pd.DataFrame, key: str, strength: float) -
     ax.text(0, -0.65, "$A_{ik}$ in panel a", ha="center", va="top", fontsize=7)
     ax.text(1.3, -0.65, r"$\psi$: 1 on equal keys, else $e^{\lambda}$;", va="top", fontsize=7)
     ax.text(1.3, -1.3, r"so $k$ is multiplied by $1-(1-e^{-\lambda})A_{ik}$", va="top", fontsize=7)
-    return ax
 
 
 def tokens(records: Sequence[dict[str, Any]]) -> pd.DataFrame:
-    """One row a token of the first record that followed tokens: token, before, after, change (column sums), count."""
-    return next((pd.DataFrame(run["metrics"]["tokens"]) for run in records if run["metrics"].get("tokens")),
-                pd.DataFrame())  # fmt: skip
+    """One row a token that the first record followed: token, before, after, change (column sums), count."""
+    return pd.DataFrame(records[0]["metrics"]["tokens"])
 
 
 def token_numbers(frame: pd.DataFrame) -> dict[str, Any]:
     """For the caption: the two tokens that lose most, how many there are, lose, and are shown at each end."""
-    first, second = frame.nsmallest(2, "change", keep="first").to_dict("records")
+    first, second = frame.nsmallest(2, "change").to_dict("records")
     end = min(SHOWN, (len(frame) + 1) // 2)
     return {"first": first, "second": second, "tokens": len(frame), "end": end, "lose": (frame["change"] < 0).sum()}
 
@@ -202,22 +184,21 @@ def plot_tokens(frame: pd.DataFrame, width: float) -> Figure:
     ordered = frame.sort_values("change", kind="stable")
     rows = ordered if len(ordered) <= 2 * SHOWN else pd.concat([ordered[:SHOWN], ordered[-SHOWN:]])
     figure, (ax,) = style.panels(width, 1, 0.8 + 0.17 * len(rows))
-    places, sides = range(len(rows)), {"before": ("original", "before"), "after": ("high", "after one step")}
+    places, first = range(len(rows)), rows.iloc[0]
     ax.hlines(places, rows["before"], rows["after"], color="0.75", lw=1.2, zorder=1)
-    for column, (name, title) in sides.items():
+    for column, name, title in (("before", "original", "before"), ("after", "high", "after one step")):
         look = style.LOOKS[name]
         ax.plot(rows[column], places, look.marker, color=look.colour, ms=4, mew=0)
-        align = "left" if rows[column].iloc[0] == rows[["before", "after"]].iloc[0].max() else "right"
-        ax.text(rows[column].iloc[0], -0.55, title, color=look.colour, ha=align, fontsize=7)
+        align = "left" if first[column] == first[["before", "after"]].max() else "right"
+        ax.text(first[column], -0.55, title, color=look.colour, ha=align, fontsize=7)
     ax.axvline(1, color="0.5", lw=0.8, ls=":", zorder=0)
-    ax.set_yticks(places, [f"{token} ({count})" for token, count in zip(rows["token"], rows["count"])])
-    ax.set(ylim=(len(rows) - 0.4, -1.4), xlabel="Column sum of the token (uniform: 1)")
-    ax.grid(axis="y", visible=False)
+    style.rows(ax, [f"{token} ({count})" for token, count in zip(rows["token"], rows["count"])], 1.4)
+    ax.set_xlabel("Column sum of the token (uniform: 1)")
     lost = "'{token}' ({before:.1f} → {after:.1f})"
-    said = " and ".join(lost.format(**token_numbers(frame)[which]) for which in ("first", "second"))
+    said = " and ".join(lost.format(**token) for token in rows[:2].to_dict("records"))
     style.head(ax, "", f"One step takes most from {said}")
     return figure
 
 
 if __name__ == "__main__":
-    paths.write_text(example(), json.dumps(make_example(SIZES["minilm"].strength)) + "\n")
+    paths.write_text(paths.root() / EXAMPLE, json.dumps(make_example(SIZES["minilm"].strength)) + "\n")

@@ -4,17 +4,16 @@ import io
 import json
 import multiprocessing
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import pandas as pd
 import PIL.Image
-from matplotlib.figure import Figure
 
 from saobp.study import tables, verdicts
 from saobp.study.figures import drawing, style
@@ -50,17 +49,33 @@ def write(
     The files are called `name`, or as the figure usually is. The same records give the same bytes. Raises ValueError
     for an unknown format, FigureError without the runs. `frame`: the figure's data, if known.
     """
-    render.refuse_unknown(formats, FORMATS)
     frame = drawing.data(number, records) if frame is None else frame
-    figure = drawing.figure(number, records, width=width, frame=frame)
-    return _in_formats(figure, frame, Path(folder), name or drawing.stem(number), formats)
+    return _save(drawing.found(number).plot, frame, Path(folder) / (name or drawing.stem(number)), formats, width)
 
 
-def _in_formats(figure: Figure, frame: pd.DataFrame, folder: Path, stem: str, formats: Sequence[str]) -> list[Path]:
-    settle(figure)
+def write_claims(
+    decided: Sequence[verdicts.Verdict], folder: Path, formats: Sequence[str] = FORMATS, width: float = style.PAGE,
+    name: str = "figure-claims",
+) -> list[Path]:  # fmt: skip
+    """Write the forest of the claims in each format, and the CSV that drew it."""
+    return _save(claims.plot, claims.data(decided), folder / name, formats, width)
+
+
+def _save(plot: drawing.Plot, frame: pd.DataFrame, stem: Path, formats: Sequence[str], width: float) -> list[Path]:
+    """Draw a figure, lay it out once for all formats, to a hundred-thousandth of its size, and write it.
+
+    The solver's last digits differ from run to run, and the ids in an SVG are hashes of them.
+    """
+    render.refuse_unknown(formats, FORMATS)
+    with style.paper():
+        figure = plot(frame, width)
+        figure.draw_without_rendering()
+    figure.set_layout_engine(None)  # "none" leaves a placeholder, with which every save draws twice
+    for ax in figure.axes:
+        ax.set_position([round(edge, 5) for edge in ax.get_position(original=True).bounds])
     written = []
     for kind in formats:
-        path = folder / f"{stem}.{kind}"
+        path = stem.with_name(f"{stem.name}.{kind}")
         if kind == "csv":
             paths.write_text(path, frame.to_csv(index=False, float_format="%.9g", lineterminator="\n"))
         else:
@@ -68,18 +83,6 @@ def _in_formats(figure: Figure, frame: pd.DataFrame, folder: Path, stem: str, fo
                 figure.savefig(temporary, format=kind, metadata=METADATA[kind])
         written.append(path)
     return written
-
-
-def settle(figure: Figure) -> None:
-    """Lay the figure out once for all formats, to a hundred-thousandth of its size.
-
-    The solver's last digits differ from run to run, and the ids in an SVG are hashes of them.
-    """
-    with style.paper():
-        figure.draw_without_rendering()
-    figure.set_layout_engine(None)  # "none" leaves a placeholder, with which every save draws twice
-    for ax in figure.axes:
-        ax.set_position([round(edge, 5) for edge in ax.get_position(original=True).bounds])
 
 
 def publish(
@@ -103,39 +106,41 @@ def publish(
     ("figure4-column.pdf"). Returns the paths, the manifest last.
     """
     folder, missing = Path(folder), {}
-    entries = {f"table{n}": provenance(tables.relevant(n, [*first, *records])) for n in tables.TABLES}
-    written = {f"table{number}": tables.write(number, records, folder, first=first) for number in tables.TABLES}
     if decided is None:
         decided = verdicts.verdicts(verdicts.Studies({context.profile(records): records}, numbers.load()))
-    written["claims"] = verdicts.write(decided, folder, reruns=reruns)
-    written["figure-claims"] = write_claims(decided, folder, formats)
-    if "pdf" in formats:
-        written["figure-claims"] += write_claims(decided, folder, ["pdf"], style.COLUMN, "figure-claims-column")
-    entries |= {name: {"studies": _studies(decided)} for name in ("claims", "figure-claims")}
+    studies = defaultdict(set)
+    for row in decided:
+        for part in row.parts:
+            studies[row.study].update(part.records)
+    every = [*first, *records]
+    entries = {f"table{n}": provenance(tables.relevant(n, every)) for n in tables.TABLES}
+    named = {study: sorted(names) for study, names in studies.items()}
+    entries |= {name: {"studies": named} for name in ("claims", "figure-claims")}
     drawn = [(number, origin(number, records, others), drawing.stem(number)) for number in drawing.FIGURES]
     drawn += [(n, drawing.relevant(n, others), name) for n, name in beside(records, others).items()]
-    pictures = []
+    draws = {"figure-claims": partial(write_claims, decided)}
     for number, behind, name in drawn:
         try:
             frame = drawing.data(number, behind)
         except drawing.FigureError as error:
             missing[name] = str(error)
         else:
-            said = {"title": drawing.title(number), "caption": drawing.caption(number, behind, frame)}
-            entries[name] = provenance(behind) | said
-            pictures.append((number, name, frame))
-    written |= _both_widths(pictures, folder, formats)
+            title, caption = drawing.words(number)["title"], drawing.caption(number, behind, frame)
+            entries[name] = provenance(behind) | {"title": title, "caption": caption}
+            draws[name] = partial(write, number, (), frame=frame)
+    written = {f"table{number}": tables.write(number, records, folder, first=first) for number in tables.TABLES}
+    written["claims"] = verdicts.write(decided, folder, reruns=reruns)
+    written |= _both_widths(draws, folder, formats)
     for name, files in written.items():
         entries[name]["files"] = {path.name: paths.digest(path) for path in files}
-    every = [*first, *records]
-    manifest = write_manifest(every, entries, missing, folder, hashes or {}, others, other_hashes or {})
+    manifest = _write_manifest(folder, entries, missing, every, hashes or {}, others, other_hashes or {})
     return [*(path for files in written.values() for path in files), manifest]
 
 
 def _both_widths(
-    pictures: Iterable[tuple[int | str, str, pd.DataFrame]], folder: Path, formats: Sequence[str]
+    draws: Mapping[str, Callable[..., list[Path]]], folder: Path, formats: Sequence[str]
 ) -> dict[str, list[Path]]:
-    """Write figures (number, name, data) as wide as a page, and as PDF as wide as a column; return the paths by name.
+    """Write figures by name as wide as a page, and as PDF as wide as a column; return the paths by name.
 
     One process per processor draws: matplotlib needs a second or two for each, and they share nothing.
     """
@@ -143,37 +148,17 @@ def _both_widths(
     context.set_forkserver_preload([__name__])
     with ProcessPoolExecutor(os.cpu_count(), mp_context=context) as processes:
         begun = {}
-        for number, name, frame in pictures:
-            draw = partial(processes.submit, write, number, (), folder, frame=frame)
-            begun[name] = [draw(formats=formats, name=name)]
+        for name, draw in draws.items():
+            begun[name] = [processes.submit(draw, folder=folder, formats=formats, name=name)]
             if "pdf" in formats:
-                begun[name].append(draw(formats=["pdf"], width=style.COLUMN, name=f"{name}-column"))
+                narrow = {"formats": ["pdf"], "width": style.COLUMN, "name": f"{name}-column"}
+                begun[name].append(processes.submit(draw, folder=folder, **narrow))
         return {name: [path for one in files for path in one.result()] for name, files in begun.items()}
-
-
-def _studies(decided: Sequence[verdicts.Verdict]) -> dict[str, list[str]]:
-    """Map each study to the names of its records behind some claims."""
-    return {
-        study: sorted({name for row in decided if row.study == study for part in row.parts for name in part.records})
-        for study in sorted({row.study for row in decided if row.parts})
-    }
-
-
-def write_claims(
-    decided: Sequence[verdicts.Verdict], folder: Path, formats: Sequence[str] = FORMATS, width: float = style.PAGE,
-    name: str = "figure-claims",
-) -> list[Path]:  # fmt: skip
-    """Write the forest of the claims in each format, and the CSV that drew it."""
-    render.refuse_unknown(formats, FORMATS)
-    frame = claims.data(decided)
-    with style.paper():
-        figure = claims.plot(frame, width)
-    return _in_formats(figure, frame, folder, name, formats)
 
 
 def beside(records: Sequence[Record], others: Sequence[Record]) -> dict[int | str, str]:
     """The figures that both can draw, with the name of the one of `others`: "figure-strength-stories"."""
-    single = [number for number in drawing.OUR_TITLES if not drawing.FIGURES[number].several]
+    single = [number for number in drawing.OUR_OWN if not drawing.FIGURES[number].several]
     theirs = {number: drawing.relevant(number, others) for number in single if drawing.relevant(number, records)}
     return {number: f"{drawing.stem(number)}-{context.profile(own)}" for number, own in theirs.items() if own}
 
@@ -185,16 +170,16 @@ def origin(number: int | str, records: Sequence[Record], others: Sequence[Record
     return drawing.relevant(number, records) or drawing.relevant(number, others)
 
 
-def write_manifest(
-    records: Sequence[Record], entries: dict[str, Any], missing: dict[str, str], folder: Path,
-    hashes: Mapping[str, str], others: Sequence[Record] = (), other_hashes: Mapping[str, str] = MappingProxyType({}),
+def _write_manifest(
+    folder: Path, entries: dict[str, Any], missing: dict[str, str], records: Sequence[Record],
+    hashes: Mapping[str, str], others: Sequence[Record], other_hashes: Mapping[str, str],
 ) -> Path:  # fmt: skip
     """Write manifest.json: an entry a figure or table, with its files' hashes and sources; why another is absent.
 
     A record's hash is that of its file, and null where it came from none; "others" are records of other profiles.
     Dates are those of the runs, so that a rebuild from the same records is the same file.
     """
-    named = {name: {} for name in sorted({record["profile"] for record in others})}
+    named = defaultdict(dict)
     for record in others:
         named[record["profile"]][record["name"]] = other_hashes.get(record["name"])
     manifest = {
@@ -207,7 +192,7 @@ def write_manifest(
         "others": named,
     }
     text = json.dumps(manifest, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
-    return paths.write_text(Path(folder) / "manifest.json", text)
+    return paths.write_text(folder / "manifest.json", text)
 
 
 def shown(number: int | str, folder: str | Path) -> Any:
@@ -219,20 +204,13 @@ def shown(number: int | str, folder: str | Path) -> Any:
     name = drawing.stem(number)
     if reason := manifest["missing"].get(name):
         return Markdown(f"*{reason}.*")
-    display(Image(in_few_colours(folder / f"{name}.png"), width=900))
-    return Markdown(f"**{drawing.title(number)}.** {manifest['entries'][name]['caption']}")
-
-
-def in_few_colours(path: Path) -> bytes:
-    """A picture as PNG with 256 colours: all its pixels, so that small text stays sharp, in a quarter of the bytes.
-
-    Fewer pixels would not do: the squares of an attention map compress well until they are resampled.
-    """
-    few = io.BytesIO()
-    with PIL.Image.open(path) as picture:
-        colours = picture.convert("RGB").quantize(256, PIL.Image.Quantize.FASTOCTREE, dither=PIL.Image.Dither.NONE)
-        colours.save(few, "PNG", optimize=True)
-    return few.getvalue()
+    # all pixels in 256 colours: small text stays sharp, in a quarter of the bytes; fewer pixels would not do, for the
+    # squares of an attention map compress well until they are resampled
+    few, colours = io.BytesIO(), PIL.Image.Quantize.FASTOCTREE
+    with PIL.Image.open(folder / f"{name}.png") as picture:
+        picture.convert("RGB").quantize(256, colours, dither=PIL.Image.Dither.NONE).save(few, "PNG", optimize=True)
+    display(Image(few.getvalue(), width=900))
+    return Markdown(f"**{drawing.words(number)['title']}.** {manifest['entries'][name]['caption']}")
 
 
 def provenance(records: Sequence[Record]) -> dict[str, Any]:

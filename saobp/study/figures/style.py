@@ -1,55 +1,54 @@
 """How every figure looks: the style sheet, the widths of a page, one colour an algorithm."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from itertools import cycle
+from math import isnan
 from pathlib import Path
+from string import ascii_lowercase
 from textwrap import fill
+from typing import Any, NamedTuple
 
 import matplotlib as mpl
 import numpy as np
-import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter
 from scipy.optimize import isotonic_regression
 
-from saobp.study.setup import labels
-from saobp.study.tables import cells
+from saobp.study.statistics import Estimate
+from saobp.study.tables.cells import Cell
 from saobp.study.tables.render import minus
 
 SHEET = Path(__file__).parent / "paper.mplstyle"
 COLUMN, PAGE = 3.03, 6.3  # inches: one column and the whole width of an ACL page
 LETTERS = 16  # of a heading, per inch of panel
 LEAST_INCHES = 2.0  # of a panel whose heading has the usual size
-CHANGES = {1: "higher", -1: "lower", 0: "no clear change"}
 GAP = 0.075  # between two names beside an axis, of its height
 NARROW = 5.0  # below this width a grid of four columns folds into two
 
 
-@dataclass(frozen=True)
-class Look:
+class Look(NamedTuple):
     """How one algorithm is drawn everywhere (colours: Okabe and Ito's, told apart by colour-blind readers)."""
 
     colour: str
     marker: str
-    dash: tuple[float, ...] | str
+    dash: Any = "solid"  # as matplotlib has it
 
 
 LOOKS = {
-    "original": Look("#0072B2", "o", "solid"),
-    "high": Look("#009E73", "s", "solid"),
-    "low": Look("#D55E00", "v", (4, 1.5)),
-    "elemmul": Look("#E69F00", "^", (6, 1.5, 1.5, 1.5)),
-    "entropy_reg": Look("#CC79A7", "D", (3, 1)),
-    "eigen_reg": Look("#56B4E9", "P", (1.5, 1)),
-    "high_all_rows": Look("#7A0403", "*", (1, 1)),
-    "sinkhorn": Look("#000000", "X", (5, 1, 1, 1)),
-    "uniform": Look("#7F7F7F", "<", (2, 2)),
-    "shuffled": Look("#8C6D1F", ">", (7, 2)),
+    "original": Look("#0072B2", "o"),
+    "high": Look("#009E73", "s"),
+    "low": Look("#D55E00", "v", (0, (4, 1.5))),
+    "elemmul": Look("#E69F00", "^", (0, (6, 1.5, 1.5, 1.5))),
+    "entropy_reg": Look("#CC79A7", "D", (0, (3, 1))),
+    "eigen_reg": Look("#56B4E9", "P", (0, (1.5, 1))),
+    "high_all_rows": Look("#7A0403", "*", (0, (1, 1))),
+    "sinkhorn": Look("#000000", "X", (0, (5, 1, 1, 1))),
+    "uniform": Look("#7F7F7F", "<", (0, (2, 2))),
+    "shuffled": Look("#8C6D1F", ">", (0, (7, 2))),
 }
 
 
@@ -65,16 +64,28 @@ def new_figure(width: float, height: float) -> Figure:
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def panels(width: float, count: int, height: float, *, columns: int = 0, **shared: object) -> tuple[Figure, list[Axes]]:
+def panels(width: float, count: int, height: float, columns: int = 0) -> tuple[Figure, list[Axes]]:
     """A figure of `count` panels, each `height` inches: `columns` a row on a page, half as many in a column."""
     columns = columns or count
-    columns = columns if width >= NARROW else max(1, columns // 2 if columns > 3 else 1)
+    if width < NARROW:
+        columns = columns // 2 if columns > 3 else 1
     rows = -(-count // columns)
     figure = new_figure(width, rows * height)
-    axes = list(figure.subplots(rows, columns, squeeze=False, **shared).flat)
+    axes = list(figure.subplots(rows, columns, squeeze=False).flat)
     for ax in axes[count:]:
         ax.remove()
     return figure, axes[:count]
+
+
+def headed(
+    width: float, height: float, draws: Sequence[tuple[str, Callable[[Axes], object]]], columns: int = 0
+) -> Figure:
+    """A figure of `panels`, each drawn by its function under its heading, with a letter where there are several."""
+    figure, axes = panels(width, len(draws), height, columns)
+    for letter, ax, (text, draw) in zip(cycle(ascii_lowercase), axes, draws):
+        draw(ax)
+        head(ax, letter * (len(draws) > 1), text)
+    return figure
 
 
 def head(ax: Axes, letter: str, text: str) -> Axes:
@@ -91,24 +102,12 @@ def head(ax: Axes, letter: str, text: str) -> Axes:
     return ax
 
 
-def beside(
-    frame: pd.DataFrame, width: float, draws: Sequence[Callable[[Axes, pd.DataFrame], Axes]], heads: Sequence[str]
-) -> Figure:
-    """Draw a frame in panels side by side, a letter and a heading over each."""
-    figure, axes = panels(width, len(draws), 2.2)
-    for letter, ax, draw, text in zip("abc", axes, draws, heads, strict=True):
-        head(draw(ax, frame), letter, text)
-    return figure
-
-
 def change(value: float, low: float, high: float, digits: int = 2) -> str:
     """A difference for a heading: "higher, +0.04 [0.01, 0.06]", "no clear change, +0.03 [0.00, 0.07]", "+0.03"."""
-    digits = cells.digits(digits, low, high)
-    shown, *ends = (round(number, digits) + 0.0 for number in (value, low, high))  # no minus before a zero
-    if not np.isfinite([low, high]).all():
-        return f"{shown:+.{digits}f}"
-    sure = CHANGES[0 if low <= 0 <= high else 1 if low > 0 else -1]
-    return f"{sure}, {shown:+.{digits}f} [{ends[0]:.{digits}f}, {ends[1]:.{digits}f}]"
+    said = Cell(difference=Estimate(value, low, high, 1), digits=digits).apart()
+    if isnan(low):
+        return said
+    return f"{'no clear change' if low <= 0 <= high else 'higher' if low > 0 else 'lower'}, {said}"
 
 
 def label_ends(ax: Axes, ends: Mapping[str, float], names: Mapping[str, str]) -> Axes:
@@ -128,18 +127,10 @@ def label_ends(ax: Axes, ends: Mapping[str, float], names: Mapping[str, str]) ->
     return ax
 
 
-def interval_of_mean(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The 95 % percentile interval of the mean over rows (seeds), column by column: it stays where values can be."""
-    drawn = np.random.default_rng(0).integers(len(rows), size=(2000, len(rows)))
-    low, high = np.quantile(rows[drawn].mean(1), [0.025, 0.975], axis=0)
-    return low, high
-
-
 def line_style(algorithm: str) -> dict[str, object]:
     """Colour, dash and marker of an algorithm, for `Axes.plot`."""
-    look = LOOKS[algorithm]
-    dash = look.dash if isinstance(look.dash, str) else (0, look.dash)
-    return {"color": look.colour, "marker": look.marker, "linestyle": dash, "markerfacecolor": "none"}
+    colour, marker, dash = LOOKS[algorithm]
+    return {"color": colour, "marker": marker, "linestyle": dash, "markerfacecolor": "none"}
 
 
 def shades(count: int) -> list[str]:
@@ -147,13 +138,11 @@ def shades(count: int) -> list[str]:
     return [mpl.colors.to_hex(mpl.colormaps["Purples"](0.45 + 0.55 * k / max(1, count - 1))) for k in range(count)]
 
 
-def algorithm_legend(figure: Figure, algorithms: Iterable[str]) -> None:
-    """One legend above all axes, where it covers no data."""
-    shown = sorted(set(algorithms), key=list(LOOKS).index)
-    handles = [Line2D([], [], **line_style(name), label=labels.algorithm_title(name)) for name in shown]
-    lines = -(-len(handles) // max(1, int(figure.get_figwidth() / 0.85)))
-    columns = -(-len(handles) // lines) if handles else 1
-    figure.legend(handles=handles, loc="outside upper center", ncols=columns)
+def rows(ax: Axes, names: Sequence[str], above: float = 0.6, below: float = 0.6) -> None:
+    """Name the rows of an axis, the first on top, with room above and below them."""
+    ax.set_yticks(range(len(names)), names)
+    ax.set_ylim(len(names) - 1 + below, -above)
+    ax.grid(axis="y", visible=False)
 
 
 def plain_numbers(axis: Axis) -> None:
@@ -163,10 +152,8 @@ def plain_numbers(axis: Axis) -> None:
 
 def at_least(ax: Axes, direction: str, span: float) -> Axes:
     """Let an axis ("x" or "y") show no less than `span`, lest rounding look like a difference; no offset beside it."""
-    low, high = ax.get_xlim() if direction == "x" else ax.get_ylim()
+    low, high = getattr(ax, f"get_{direction}lim")()
     if high - low < span:
-        middle = (low + high) / 2
-        ends = {f"{direction}min": middle - span / 2, f"{direction}max": middle + span / 2}
-        ax.set_xlim(**ends) if direction == "x" else ax.set_ylim(**ends)
+        getattr(ax, f"set_{direction}lim")((low + high - span) / 2, (low + high + span) / 2)
     ax.ticklabel_format(axis=direction, useOffset=False)
     return ax

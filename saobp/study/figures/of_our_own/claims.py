@@ -9,45 +9,43 @@ from matplotlib.patches import Patch
 
 from saobp.study.figures import style
 from saobp.study.verdicts.claims_and_measurements import AT_PAPER_SIZE, PRINTED
-from saobp.study.verdicts.outcomes import (
-    CONTRADICTED,
-    IMPRECISE,
-    NO_EFFECT,
-    NOT_RUN,
-    SUPPORTED,
-    Verdict,
-    of_part,
-)
+from saobp.study.verdicts.outcomes import NOT_RUN, OUTCOMES, Verdict, of_part
 
-COLOURS = {SUPPORTED: "#009E73", CONTRADICTED: "#D55E00", NO_EFFECT: "#0072B2", IMPRECISE: "0.5", NOT_RUN: "0.75"}
+COLOURS = dict(zip(OUTCOMES, ("#009E73", "#D55E00", "#0072B2", "0.5", "0.75")))
 LINEAR, FAR = 2.0, 100.0  # margins up to which the axis is linear, and at which it ends
 ROW, PART = 0.09, 0.026  # inches per claim, and per measurement of it
 MOST = 12  # measurements of a claim that have a line of their own; more stand closer
 WORDS = 0.09  # inches of a claim's words above its marks
 DIAMOND = "D"  # printed numbers alone
 TICKS = (-100, -10, -2, -1, 0, 1, 2, 10, 100)
+AXIS = (
+    "Estimate in margins (linear to ±2, logarithmic beyond)\n"
+    'Right of 0: as claimed; a claim of "slight"\nor "follows from": in the grey band'
+)
+SAID = "Of {} outcomes {} are supported, {} contradicted, {} without effect, {} imprecise, {} not run"
+COLUMNS = ["claim", "title", "study", "scope", "measurement", "outcome", "value", "low", "high", "paper", "decides",
+           "alone"]  # fmt: skip
 
 
 def data(verdicts: list[Verdict]) -> pd.DataFrame:
     """Return one row per primary measurement: estimate, interval and the paper's number in margins towards the claim.
 
-    Columns: claim, title, study, scope, measurement, outcome (of the claim in that study), value, low, high, paper,
-    decides (whether it is `Verdict.weakest`), alone (the outcome of the measurement by itself). A claim without a run
-    has one row without numbers.
+    `COLUMNS`: outcome is that of the claim in the study, alone that of the measurement; decides: it is
+    `Verdict.weakest`. A claim without a run has one row without numbers.
     """
     rows = []
     for verdict in verdicts:
-        fixed, signed = (verdict.claim.id, verdict.claim.title, verdict.study, verdict.scope), verdict.claim.signed
+        signed = verdict.claim.signed
+        fixed = {"claim": verdict.claim.id, "title": verdict.claim.title, "outcome": verdict.outcome}
+        fixed |= {"study": verdict.study, "scope": verdict.scope}
         for part in verdict.parts:
-            low, high = sorted(map(signed, (part.low, part.high)))
-            paper = np.nan if part.paper is None else signed(part.paper)
-            bounds = (low, high) if part.bounded else (np.nan, np.nan)
-            known = (signed(part.estimate), *bounds, paper, part is verdict.weakest, of_part(verdict.claim, part))
-            rows.append((*fixed, part.part, verdict.outcome, *known))
+            ends = dict(zip(("low", "high"), sorted(map(signed, (part.low, part.high))))) if part.bounded else {}
+            ends |= {} if part.paper is None else {"paper": signed(part.paper)}
+            own = {"measurement": part.part, "value": signed(part.estimate), "decides": part is verdict.weakest}
+            rows.append(fixed | own | ends | {"alone": of_part(verdict.claim, part)})
         if not verdict.parts:
-            rows.append((*fixed, "", verdict.outcome, *[np.nan] * 4, True, verdict.outcome))
-    names = ["claim", "title", "study", "scope", "measurement", "outcome", "value", "low", "high", "paper", "decides"]
-    return pd.DataFrame(rows, columns=[*names, "alone"])
+            rows.append(fixed | {"measurement": "", "decides": True, "alone": verdict.outcome})
+    return pd.DataFrame(rows, columns=COLUMNS)
 
 
 def plot(frame: pd.DataFrame, width: float = style.PAGE) -> Figure:
@@ -55,43 +53,30 @@ def plot(frame: pd.DataFrame, width: float = style.PAGE) -> Figure:
 
     Below five inches the claims that were run stand alone, each above its marks: the part that decides, per study.
     """
-    outcomes, side = frame.drop_duplicates(["claim", "study"])["outcome"], width >= style.NARROW
-    shown = frame if side else frame[frame["decides"] & (frame["outcome"] != NOT_RUN)]
+    outcomes, side = frame.drop_duplicates(["claim", "study"])["outcome"].value_counts(), width >= style.NARROW
+    shown = (frame if side else frame[frame["decides"] & (frame["outcome"] != NOT_RUN)]).groupby("claim", sort=False)
     words, row = (0, ROW) if side else (WORDS, ROW - 0.03)
-    lines = shown.groupby("claim", sort=False).size().clip(upper=MOST)
-    heights = (words + row + PART * lines).cumsum()
-    figure = style.new_figure(width, 1.0 + heights.iloc[-1])
-    ax = _axes(figure, heights.iloc[-1])
-    for (_, parts), bottom, count in zip(shown.groupby("claim", sort=False), heights, lines):
-        top = bottom - row - PART * count
-        ax.axhline(bottom, color="0.9", lw=0.4)
-        _row(ax, top, bottom, parts)
-        where = (-0.01, (top + bottom) / 2) if side else (0.01, top - words / 2)
-        look = {"ha": "right" if side else "left", "va": "center", "fontsize": 5.5}
-        ax.text(*where, parts["title"].iloc[0], transform=ax.get_yaxis_transform(), **look)
-    _legend(figure, side)
-    counts = [int((outcomes == name).sum()) for name in (SUPPORTED, CONTRADICTED, NO_EFFECT, IMPRECISE, NOT_RUN)]
-    said = "Of {} outcomes {} are supported, {} contradicted, {} without effect, {} imprecise, {} not run"
-    said = said.format(len(outcomes), *counts)
-    style.head(ax, "", said + " (left out)" * (not side))
-    return figure
-
-
-AXIS = (
-    "Estimate in margins (linear to ±2, logarithmic beyond)\n"
-    'Right of 0: as claimed; a claim of "slight"\nor "follows from": in the grey band'
-)
-
-
-def _axes(figure: Figure, height: float) -> Axes:
+    heights = row + PART * shown.size().clip(upper=MOST)
+    ends = (words + heights).cumsum()
+    figure = style.new_figure(width, 1.0 + ends.iloc[-1])
     ax = figure.subplots()
     ax.axvspan(-1, 1, color="0.93", lw=0)
     ax.axvline(0, color="0.4", lw=0.6)
     ax.set_xscale("symlog", linthresh=LINEAR, linscale=1.4)
-    ax.set(xlim=(-FAR, FAR), ylim=(height, 0), yticks=[], xlabel=AXIS)
-    ax.set_xticks(TICKS, [f"{tick}".replace("-", "−") for tick in TICKS])
+    ax.set(xlim=(-FAR, FAR), ylim=(ends.iloc[-1], 0), yticks=[], xlabel=AXIS)
+    ax.set_xticks(TICKS, [style.minus(f"{tick}") for tick in TICKS])
     ax.grid(visible=False)
-    return ax
+    for (_, parts), bottom, height in zip(shown, ends, heights):
+        top = bottom - height
+        ax.axhline(bottom, color="0.9", lw=0.4)
+        _row(ax, top, bottom, parts)
+        where, align = ((-0.01, (top + bottom) / 2), "right") if side else ((0.01, top - words / 2), "left")
+        look = {"ha": align, "va": "center", "fontsize": 5.5}
+        ax.text(*where, parts["title"].iloc[0], transform=ax.get_yaxis_transform(), **look)
+    _legend(figure, side)
+    said = SAID.format(outcomes.sum(), *outcomes.reindex(OUTCOMES, fill_value=0))
+    style.head(ax, "", said + " (left out)" * (not side))
+    return figure
 
 
 def _row(ax: Axes, top: float, bottom: float, parts: pd.DataFrame) -> None:

@@ -1,6 +1,7 @@
 """Decoders: held-out loss along training, and what the form that receives later rows loses from prefixes alone."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -42,30 +43,32 @@ def means(frame: pd.DataFrame, of: str) -> pd.DataFrame:
 
 def numbers(frame: pd.DataFrame) -> dict[str, Any]:
     """For the caption: last losses beside Original's, the leak with its interval, where it is, and of how much."""
-    ends, leak = means(frame, "curve").iloc[-1], mean_interval(means(frame, "sequence")[LEAKY].tolist())
-    positions = means(frame, "position").get(LEAKY, pd.Series(dtype=float))
+    curve, leak = means(frame, "curve"), mean_interval(means(frame, "sequence")[LEAKY].tolist())
+    over, leaks = curve.iloc[-1] - curve["original"].iloc[-1], means(frame, "position")[LEAKY] > SEEN
     return {
-        "high": ends["high"] - ends["original"], "leaky": ends[LEAKY] - ends["original"],
+        "high": over["high"], "leaky": over[LEAKY], "untrained": curve[LEAKY].iloc[0],
         "leak": leak.value, "low": leak.low, "top": leak.high, "sequences": leak.seeds,
-        "prefixes": means(frame, "prefixes")[LEAKY].iloc[0], "untrained": means(frame, "curve")[LEAKY].iloc[0],
-        "places": len(positions), "leaks": int((positions > SEEN).sum()), "seeds": frame["seed"].nunique(),
+        "prefixes": means(frame, "prefixes")[LEAKY].iloc[0], "places": len(leaks), "leaks": leaks.sum(),
+        "seeds": frame["seed"].nunique(),
     }  # fmt: skip
 
 
 def plot(frame: pd.DataFrame, width: float) -> Figure:
     """Draw the losses of the full pass, both ways to take the loss, and the leak by position."""
     said = numbers(frame)
-    said |= {"near": _beside(said["high"]), "far": _beside(said["leaky"])}
+    for name in ("high", "leaky"):
+        said[name] = f"{abs(said[name]):.2f} nats {'below' if said[name] < 0 else 'above'}"
     said["runs"] = labels.counted(said["seeds"], "seed")
-    heads = (
-        "High ends {near} Original, High with all rows {far} ({runs})",
-        "From prefixes alone High with all rows loses {leak:.2f} nats [{low:.2f}, {top:.2f}] ({sequences} sequences)",
-        "The leak: {leaks} of {places} positions ({sequences} sequences)",
-    )
-    return style.beside(frame, width, (curve_axes, pass_axes, position_axes), [text.format(**said) for text in heads])
+    heads = {
+        "High ends {high} Original, High with all rows {leaky} ({runs})": _losses,
+        "From prefixes alone High with all rows loses {leak:.2f} nats [{low:.2f}, {top:.2f}] ({sequences} sequences)":
+            _passes,
+        "The leak: {leaks} of {places} positions ({sequences} sequences)": _positions,
+    }  # fmt: skip
+    return style.headed(width, 2.2, [(text.format(**said), partial(draw, frame=frame)) for text, draw in heads.items()])
 
 
-def curve_axes(ax: Axes, frame: pd.DataFrame) -> Axes:
+def _losses(ax: Axes, frame: pd.DataFrame) -> None:
     """Draw the held-out loss of the full pass over training, named at its end."""
     found = means(frame, "curve")
     found = found[found.index > 0]
@@ -74,10 +77,10 @@ def curve_axes(ax: Axes, frame: pd.DataFrame) -> Axes:
         ax.plot(found.index, found[algorithm], **style.line_style(algorithm) | {"marker": "", "lw": lw})
     ax.set(xscale="log", xlabel="Training step", ylabel="Loss, full pass (nats per token)")
     style.plain_numbers(ax.xaxis)
-    return style.label_ends(ax, found.iloc[-1].to_dict(), {name: _name(name) for name in found})
+    style.label_ends(ax, found.iloc[-1].to_dict(), {name: _name(name) for name in found})
 
 
-def pass_axes(ax: Axes, frame: pd.DataFrame) -> Axes:
+def _passes(ax: Axes, frame: pd.DataFrame) -> None:
     """Draw a row an algorithm: its loss in the full pass, and from prefixes alone on the same sequences."""
     full, alone = (means(frame, of).iloc[0] for of in PASSES)
     untrained = numbers(frame)["untrained"]
@@ -89,25 +92,18 @@ def pass_axes(ax: Axes, frame: pd.DataFrame) -> Axes:
         ax.plot(full[algorithm], place, "o", color=colour, ms=6, mfc="none")
         ax.plot(alone[algorithm], place, "o", color=colour, ms=3.5)
     ax.text((full + alone).iloc[-1] / 2, place - 0.1, "full pass → prefixes", ha="center", fontsize=7, color=colour)
-    ax.set_yticks(range(len(full)), [_name(name) for name in full.index])
-    ax.set(ylim=(len(full) - 0.2, -0.8), xlabel="Loss (nats per token)")
+    style.rows(ax, [_name(name) for name in full.index], 0.8, 0.8)
+    ax.set_xlabel("Loss (nats per token)")
     ax.margins(x=0.12)
-    ax.grid(axis="y", visible=False)
-    return ax
 
 
-def position_axes(ax: Axes, frame: pd.DataFrame) -> Axes:
+def _positions(ax: Axes, frame: pd.DataFrame) -> None:
     """Draw the leak of each predicted token, the mean over sequences, and a running mean."""
-    found, colour = means(frame, "position").get(LEAKY, pd.Series(dtype=float)), style.LOOKS[LEAKY].colour
+    found, colour = means(frame, "position")[LEAKY], style.LOOKS[LEAKY].colour
     ax.plot(found.index, found, ".", color=colour, alpha=0.4, mew=0)
     ax.plot(found.index, found.rolling(SMOOTHED, center=True).mean(), color=colour)
     ax.text(0.97, 0.04, f"line: mean of {SMOOTHED}", ha="right", fontsize=7, color=colour, transform=ax.transAxes)
     ax.set(xlabel="Position of the predicted token", ylabel="Prefixes − full pass (nats)")
-    return ax
-
-
-def _beside(gap: float) -> str:
-    return f"{abs(gap):.2f} nats {'below' if gap < 0 else 'above'}"
 
 
 def _name(algorithm: str) -> str:

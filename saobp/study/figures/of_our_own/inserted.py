@@ -1,6 +1,7 @@
 """One step put into a public encoder as it is: similarity at each λ, one layer alone, and the sink by layer."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -13,20 +14,21 @@ from saobp.study.setup import labels
 FORMS = ("high", "low", "uniform")  # that have a strength
 LEAST = -3.0  # points down to which the axis goes; what falls further is named with its value
 MEASURES = {"largest_column_share": "Largest column (share of mass)", "entropy": "Entropy (nats)", "gtd": "GTD"}
-SIDES = {"plain": ("none", "raw", "-"), "softmax": ("high", "raw", ":"), "refined": ("high", "refined", "-")}
-WORDS = {"plain": "plain softmax", "softmax": "softmax with the step", "refined": "after the step"}
-COLOURS = {"none": "0.5", "high": style.LOOKS["high"].colour}
+HIGH = style.LOOKS["high"].colour
+SIDES = {  # whose matrix and which, and how its line is drawn and called
+    "plain": ("none", "raw", "0.5", "-", "plain softmax"),
+    "softmax": ("high", "raw", HIGH, ":", "softmax with the step"),
+    "refined": ("high", "refined", HIGH, "-", "after the step"),
+}
 
 
 def data(records: Sequence[dict[str, Any]]) -> pd.DataFrame:
-    """One row a point of the first record: of, factor, strength, layer, value, low, high, n; empty without one.
+    """One row a point of the first record: of, factor, strength, layer, value, low, high, n.
 
     of: "similarity" (points from plain attention, over n pairs; layer: the only one with the step, 0 for all), or one
     of `MEASURES` (over n texts; factor: a key of `SIDES`, at the strength of the layers alone).
     """
-    metrics = next((run["metrics"] for run in records), None)
-    if metrics is None:
-        return pd.DataFrame()
+    metrics = records[0]["metrics"]
     arms, alone = metrics["similarity"], metrics["one_layer"]
     columns = ["of", "factor", "strength", "layer", "value", "low", "high", "n"]
     points = [
@@ -64,53 +66,52 @@ def sides(frame: pd.DataFrame, measure: str) -> pd.DataFrame:
 
 def plot(frame: pd.DataFrame, width: float) -> Figure:
     """Draw similarity against λ, one layer alone, and the largest column by layer."""
+    heads = {
+        "High at λ = {strength:g}: {high} points (n = {pairs:,})": _strengths,
+        "High at λ = {strength:g} in one layer: {alone:+.1f} points at worst (layer {layer})": _alone,
+        "In layer {sink} the softmax puts {softmax:.2f} on one token with the step, {plain:.2f} without (n = {texts})":
+            layer_axes,
+    }  # fmt: skip
     said = numbers(frame)
-    heads = (
-        "High at λ = {strength:g}: {high} points (n = {pairs:,})",
-        "High at λ = {strength:g} in one layer: {alone:+.1f} points at worst (layer {layer})",
-        "In layer {sink} the softmax puts {softmax:.2f} on one token with the step, {plain:.2f} without (n = {texts})",
-    )
-    return style.beside(frame, width, (strength_axes, alone_axes, layer_axes), [text.format(**said) for text in heads])
+    return style.headed(width, 2.2, [(text.format(**said), partial(draw, frame=frame)) for text, draw in heads.items()])
 
 
-def strength_axes(ax: Axes, frame: pd.DataFrame) -> Axes:
+def _strengths(ax: Axes, frame: pd.DataFrame) -> None:
     """Draw each form's difference over λ with its band, down to `LEAST`; what lies below is named with its value."""
     whole = frame[(frame["of"] == "similarity") & (frame["layer"] == 0)]
-    lines = {name: whole[whole["factor"] == name] for name in FORMS}
+    ends, names, last = {}, {}, whole["strength"].max()
     ax.axhline(0, color="0.5", lw=0.8, ls=":", zorder=0)
-    for name, rows in lines.items():
-        look = style.LOOKS[name]
+    for name in FORMS:
+        look, rows = style.LOOKS[name], whole[whole["factor"] == name]
         ax.fill_between(rows["strength"], rows["low"], rows["high"], color=look.colour, alpha=0.15, lw=0)
         ax.plot(rows["strength"], rows["value"], marker=look.marker, color=look.colour)
-    others = [f"{labels.algorithm_title(name)} {value:.1f}" for name, value in numbers(frame)["others"].items()]
-    ax.text(0.03, 0.04, style.minus("\n".join(["no λ:", *others])), fontsize=7, color="0.4", transform=ax.transAxes)
+        end = rows["value"].iloc[-1]
+        below = style.minus(f" ({end:.1f} at {last:g})") if end < LEAST else ""
+        ends[name], names[name] = max(end, LEAST), labels.algorithm_title(name) + below
+    said = [f"{labels.algorithm_title(name)} {value:.1f}" for name, value in numbers(frame)["others"].items()]
+    ax.text(0.03, 0.04, style.minus("\n".join(["no λ:", *said])), fontsize=7, color="0.4", transform=ax.transAxes)
     ax.set(xscale="log", xlabel="λ (nats)", ylabel="Similarity − plain (points)", ylim=(LEAST, -LEAST / 4))
     style.plain_numbers(ax.xaxis)
-    ends = {name: rows["value"].iloc[-1] for name, rows in lines.items()}
-    last = whole["strength"].max()
-    below = {name: style.minus(f" ({end:.1f} at {last:g})") if end < LEAST else "" for name, end in ends.items()}
-    names = {name: labels.algorithm_title(name) + below[name] for name in lines}
-    return style.label_ends(ax, {name: max(end, LEAST) for name, end in ends.items()}, names)
+    style.label_ends(ax, ends, names)
 
 
-def alone_axes(ax: Axes, frame: pd.DataFrame) -> Axes:
+def _alone(ax: Axes, frame: pd.DataFrame) -> None:
     """Draw what High in one layer changes, with its interval."""
-    alone, colour = frame[(frame["of"] == "similarity") & (frame["layer"] > 0)], style.LOOKS["high"].colour
+    alone = frame[(frame["of"] == "similarity") & (frame["layer"] > 0)]
     ax.axhline(0, color="0.5", lw=0.8, ls=":", zorder=0)
-    ax.vlines(alone["layer"], alone["low"], alone["high"], color=colour)
-    ax.plot(alone["layer"], alone["value"], style.LOOKS["high"].marker, color=colour)
+    ax.vlines(alone["layer"], alone["low"], alone["high"], color=HIGH)
+    ax.plot(alone["layer"], alone["value"], style.LOOKS["high"].marker, color=HIGH)
     ax.set(xlabel="The layer with the step", ylabel="Similarity − plain (points)", xticks=alone["layer"])
-    return ax
 
 
 def layer_axes(ax: Axes, frame: pd.DataFrame, measure: str = "largest_column_share") -> Axes:
     """Draw a measure of the plain model by layer, and of both sides of the step in the model with it."""
     found = sides(frame, measure)
-    for side, (factor, _, dash) in SIDES.items():
-        ax.plot(found.index, found[side], dash, marker=".", color=COLOURS[factor], label=WORDS[side])
-        middle, above = found.index[len(found) // 2], side == "softmax"  # the other names below their lines
-        ax.annotate(WORDS[side], (middle, found.loc[middle, side]), (0, 4 if above else -10), ha="center",
-                    textcoords="offset points", color=COLOURS[factor], fontsize=7)  # fmt: skip
+    for side, (*_, colour, dash, name) in SIDES.items():
+        ax.plot(found.index, found[side], dash, marker=".", color=colour, label=name)
+        middle = found.index[len(found) // 2]
+        ax.annotate(name, (middle, found.loc[middle, side]), (0, 4 if side == "softmax" else -10), ha="center",
+                    textcoords="offset points", color=colour, fontsize=7)  # fmt: skip
     ax.margins(y=0.15)
     ax.set(xlabel="Layer", ylabel=MEASURES[measure], xticks=found.index)
     return ax

@@ -8,7 +8,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
+from matplotlib.ticker import NullLocator
 
 from saobp.study.beyond import strengths
 from saobp.study.figures import style
@@ -21,11 +21,7 @@ PANELS = {
     "largest_column": "Largest column sum",
 }  # fmt: skip
 SPANS = {"loss": 0.05, "accuracy": 0.01, "entropy": 0.05, "gtd": 0.01, "largest_column": 0.1}  # that an axis shows
-HEADINGS = {
-    "one seed": "{title}: {least:.2f} to {most:.2f} (n = 1)",
-    "one strength": "{least:.2f} at λ = {first:g} (n = {n})",
-    "several": "λ = {last:g} against {first:g}: {change} (n = {n})",
-}
+SHOWN = (0.0, 0.01, 0.1, 1.0, 10.0)  # strengths that are named where there are many
 STARS = {  # one mark a way of learning λ: by each head, by each layer
     "head": {"marker": "*", "ms": 7, "mew": 0.6, "mfc": "white"},
     "layer": {"marker": "D", "ms": 4, "mew": 0.6, "mfc": "white"},
@@ -35,8 +31,8 @@ SIDES = {"raw": ("softmax", "0.5", "s"), "refined": ("refined", style.LOOKS["hig
 
 
 def data(records: Sequence[dict[str, Any]]) -> pd.DataFrame:
-    """Return `of` for the first record that holds strengths; empty without one."""
-    return next((of(run["metrics"]["strengths"]) for run in records if run["metrics"].get("strengths")), pd.DataFrame())
+    """Return `of` for the first record."""
+    return of(records[0]["metrics"]["strengths"])
 
 
 def of(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
@@ -64,37 +60,47 @@ def plot(frame: pd.DataFrame, width: float) -> Figure:
 
     `frame` is one that `of` returns.
     """
-    shape = (2, 3) if width >= style.NARROW else (3, 2)
-    figure = style.new_figure(width, 0.5 + 1.6 * shape[0])
+    rows, columns = shape = (2, 3) if width >= style.NARROW else (3, 2)
+    figure = style.new_figure(width, 0.5 + 1.6 * rows)
     *axes, last = figure.subplots(*shape).flat
     for letter, ax, quantity in zip("abcde", axes, PANELS):
         strength_axes(ax, frame, quantity)
         style.head(ax, letter, _heading(frame, quantity))
     last.set_axis_off()
-    last.legend(handles=_handles(frame), loc="center")
+    line = "-" if frame.loc[frame["learned"] == "", "seed"].nunique() > 1 else "none"  # as `strength_axes` draws them
+    handles = [
+        Line2D([], [], color=colour, marker=mark, ms=3.5, lw=1, ls=line, mfc="none", label=name)
+        for name, colour, mark in SIDES.values()
+    ]
+    handles += [
+        Line2D([], [], color="0.2", ls="none", label=f"λ learned by each {by},\nat the mean of its {by}s", **star)
+        for by, star in STARS.items() if by in set(frame["learned"])
+    ]  # fmt: skip
+    last.legend(handles=handles, loc="center")
     return figure
 
 
 def _heading(frame: pd.DataFrame, quantity: str) -> str:
     """How a quantity (after the step) changes from the least λ to the largest; of one seed its range."""
-    fixed = frame[frame["learned"] == ""]
-    column = quantity if quantity in fixed else f"refined_{quantity}"
-    by_seed = fixed.pivot_table(column, "seed", "strength")
+    column = quantity if quantity in frame else f"refined_{quantity}"
+    by_seed = frame[frame["learned"] == ""].pivot_table(column, "seed", "strength")
     means, (first, last) = by_seed.mean(), by_seed.columns[[0, -1]]
-    said = {"least": means.min(), "most": means.max(), "first": first, "last": last, "n": len(by_seed)}
-    if len(by_seed) == 1 or len(means) == 1:
-        form = HEADINGS["one seed" if len(by_seed) == 1 else "one strength"]
-        return form.format(title=PANELS[quantity].partition(" (")[0], **said)
+    if len(by_seed) == 1:
+        return f"{PANELS[quantity].partition(' (')[0]}: {means.min():.2f} to {means.max():.2f} (n = 1)"
+    if len(means) == 1:
+        return f"{means.iloc[0]:.2f} at λ = {first:g} (n = {len(by_seed)})"
     gap = mean_interval((by_seed[last] - by_seed[first]).dropna().tolist())
-    change = style.change(gap.value, gap.low, gap.high)
-    return HEADINGS["several"].format(**said | {"change": change, "n": gap.seeds})
+    return f"λ = {last:g} against {first:g}: {style.change(gap.value, gap.low, gap.high)} (n = {gap.seeds})"
 
 
 def strength_axes(ax: Axes, frame: pd.DataFrame, quantity: str) -> Axes:
-    """Draw one quantity over λ: a point a seed, a line through the means of several, a mark at learned strengths."""
+    """Draw one quantity over λ: a point a seed, a line through the means of several, a mark at learned strengths.
+
+    The horizontal axis is logarithmic down to the smallest strength, with room for 0.
+    """
     fixed = frame[frame["learned"] == ""]
-    columns = {side: f"{side}_{quantity}" for side in SIDES}
-    for side, column in columns.items() if columns["raw"] in frame else {"refined": quantity}.items():
+    columns = {"refined": quantity} if quantity in frame else {side: f"{side}_{quantity}" for side in SIDES}
+    for side, column in columns.items():
         _, colour, marker = SIDES[side]
         ax.plot(fixed["strength"], fixed[column], marker, color=colour, ms=3, mfc="none", mew=0.7, ls="none")
         if fixed["seed"].nunique() > 1:
@@ -102,49 +108,28 @@ def strength_axes(ax: Axes, frame: pd.DataFrame, quantity: str) -> Axes:
             ax.plot(means.index, means, color=colour, lw=1.2)
         for by, taught in frame[frame["learned"] != ""].groupby("learned"):
             ax.plot(taught["strength"], taught[column], color=colour, ls="none", **STARS[by])
-    _over_strength(ax, sorted(set(fixed["strength"])))
+    levels = sorted(set(fixed["strength"]))
+    smallest = min((level for level in levels if level > 0), default=0.01)
+    shown = levels if len(levels) < 4 else [level for level in levels if level in SHOWN]
+    ax.set_xscale("symlog", linthresh=smallest, linscale=0.4)
+    ax.set_xlim(left=-smallest / 2)
+    ax.set_xticks(shown, [f"{level:g}" for level in shown])
+    ax.xaxis.set_minor_locator(NullLocator())
     ax.set(xlabel="λ (nats)", ylabel=PANELS[quantity])
     return style.at_least(ax, "y", SPANS[quantity])
 
 
-def _over_strength(ax: Axes, levels: Sequence[float]) -> None:
-    """Make the horizontal axis logarithmic down to the smallest strength, with room for 0."""
-    smallest = min((level for level in levels if level > 0), default=0.01)
-    ax.set_xscale("symlog", linthresh=smallest, linscale=0.4)
-    ax.set_xlim(left=-smallest / 2)
-    shown = levels if len(levels) < 4 else [level for level in levels if level in (0.0, 0.01, 0.1, 1.0, 10.0)]
-    ax.xaxis.set_major_locator(FixedLocator(shown))
-    ax.xaxis.set_major_formatter(FixedFormatter([f"{level:g}" for level in shown]))
-    ax.xaxis.set_minor_locator(NullLocator())
-
-
-def _handles(frame: pd.DataFrame) -> list[Line2D]:
-    """One name a side of the refinement, and one a way in which strengths were learned."""
-    line = "-" if frame.loc[frame["learned"] == "", "seed"].nunique() > 1 else "none"  # as `strength_axes` draws them
-    sides = [
-        Line2D([], [], color=colour, marker=mark, ms=3.5, lw=1, ls=line, mfc="none", label=name)
-        for name, colour, mark in SIDES.values()
-    ]
-    stars = [
-        Line2D([], [], color="0.2", ls="none", label=f"λ learned by each {by},\nat the mean of its {by}s", **star)
-        for by, star in STARS.items()
-        if (frame["learned"] == by).any()
-    ]
-    return [*sides, *stars]
-
-
 def numbers(frame: pd.DataFrame) -> dict[str, Any]:
-    """For the caption: the given λ of the lowest mean loss, that loss, the one at λ = 0, the highest, and who was late.
+    """For the caption: the loss at λ = 0, the lowest and highest mean loss at other given λ, and who was late.
 
     late: the strengths at which models had not started to learn, with their losses; "none" where all had.
     """
     fixed = frame[frame["learned"] == ""]
     taught = [said for by, said in MARKS.items() if by in set(frame["learned"])]
     means = fixed.groupby("strength")["loss"].mean()
-    others = means.drop(0.0, errors="ignore")
-    best, late = means.idxmin() if len(means) else np.nan, means[means > STARTED]
+    others, late = means.drop(0.0, errors="ignore"), means[means > STARTED]
     return {
-        "best": best, "loss": others.min(), "worst": others.max(), "plain": means.get(0.0, np.nan),
+        "loss": others.min(), "worst": others.max(), "plain": means.get(0.0, np.nan),
         "seeds": fixed["seed"].nunique(), "strengths": len(means), "started": STARTED,
         "late": labels.joined([f"{level:g} ({loss:.2f})" for level, loss in late.items()]) or "none",
         "learned": labels.joined(taught) or "none is learned",
