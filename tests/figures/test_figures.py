@@ -81,8 +81,8 @@ def test_a_dot_is_a_seed_s_difference_and_the_line_their_mean(records):
 
 @pytest.mark.parametrize(("found", "said"), [
     ((0.037, 0.011, 0.062), "higher, +0.037 [0.011, 0.062]"),
-    ((-0.037, -0.062, -0.011), "lower, -0.037 [-0.062, -0.011]"),
-    ((0.032, -0.001, 0.066), "no clear change, +0.032 [-0.001, 0.066]"), ((0.032, np.nan, np.nan), "+0.032"),
+    ((-0.037, -0.062, -0.011), "lower, −0.037 [−0.062, −0.011]"),
+    ((0.032, -0.001, 0.066), "no clear change, +0.032 [−0.001, 0.066]"), ((0.032, np.nan, np.nan), "+0.032"),
 ])  # fmt: skip
 def test_a_heading_gives_a_direction_to_a_sure_change_alone(found, said):
     assert style.change(*found, 3) == said
@@ -417,7 +417,7 @@ def test_the_leak_is_the_mean_over_sequences_of_the_form_that_has_one_beside_bot
 def test_a_form_that_falls_below_the_axis_is_named_with_its_value_and_the_sink_is_that_before_the_step():
     frame = figures.data("retrofit", [examples.inserted()])
     said = inserted.numbers(frame)
-    assert (said["high"], said["layer"], said["alone"]) == ("lower, -3.00 [-4.00, -2.00]", 2, -0.5)
+    assert (said["high"], said["layer"], said["alone"]) == ("lower, −3.00 [−4.00, −2.00]", 2, -0.5)
     assert (said["sink"], said["softmax"], said["plain"]) == (2, 2.1, 2.0) and said["others"] == {"elemmul": -20.0}
     strength, alone, layer = figures.figure("retrofit", [examples.inserted()]).axes
     high = next(line for line in strength.lines if line.get_color() == style.LOOKS["high"].colour)

@@ -44,10 +44,10 @@ def make_example(strength: float) -> dict[str, Any]:
     model, tokenizer = public.load("minilm")
     ids = tokenizer(SENTENCE, return_tensors="pt")["input_ids"]
     pair = message_rounds.matrices(apply(model, "high", strength), ids)
-    raw, refined = (side[:, 0].double().numpy() for side in pair)  # layer, head, L, L
-    before, after = (side.sum(-2).max(-1).round(DIGITS) for side in (raw, refined))
+    sides = [side[:, 0] for side in pair]  # raw, refined: layer, head, L, L
+    before, after = (side.sum(-2).amax(-1).double().numpy().round(DIGITS) for side in sides)
     top = np.unravel_index(before.argmax(), before.shape)
-    shown = {name: side[top].round(DIGITS).tolist() for name, side in zip(SIDES, (raw, refined))}
+    shown = {name: side[top].double().numpy().round(DIGITS).tolist() for name, side in zip(SIDES, sides)}
     heads = [
         {"layer": place[0] + 1, "head": place[1] + 1, "raw": value, "refined": after[place]}
         for place, value in np.ndenumerate(before)

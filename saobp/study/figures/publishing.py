@@ -5,7 +5,7 @@ import json
 import multiprocessing
 import os
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from importlib.metadata import version
@@ -118,7 +118,7 @@ def publish(
     entries |= {name: {"studies": named} for name in ("claims", "figure-claims")}
     drawn = [(number, origin(number, records, others), drawing.stem(number)) for number in drawing.FIGURES]
     drawn += [(n, drawing.relevant(n, others), name) for n, name in beside(records, others).items()]
-    draws = {"figure-claims": partial(write_claims, decided)}
+    draws = {}
     for number, behind, name in drawn:
         try:
             frame = drawing.data(number, behind)
@@ -127,9 +127,12 @@ def publish(
         else:
             title, caption = drawing.words(number)["title"], drawing.caption(number, behind, frame)
             entries[name] = provenance(behind) | {"title": title, "caption": caption}
-            draws[name] = partial(write, number, (), frame=frame)
+            draws[name] = (number, frame)
     written = {f"table{number}": tables.write(number, records, folder, first=first) for number in tables.TABLES}
     written["claims"] = verdicts.write(decided, folder, reruns=reruns)
+    written["figure-claims"] = write_claims(decided, folder, formats)
+    if "pdf" in formats:
+        written["figure-claims"] += write_claims(decided, folder, ["pdf"], style.COLUMN, "figure-claims-column")
     written |= _both_widths(draws, folder, formats)
     for name, files in written.items():
         entries[name]["files"] = {path.name: paths.digest(path) for path in files}
@@ -138,9 +141,9 @@ def publish(
 
 
 def _both_widths(
-    draws: Mapping[str, Callable[..., list[Path]]], folder: Path, formats: Sequence[str]
+    draws: Mapping[str, tuple[int | str, pd.DataFrame]], folder: Path, formats: Sequence[str]
 ) -> dict[str, list[Path]]:
-    """Write figures by name as wide as a page, and as PDF as wide as a column; return the paths by name.
+    """Write figures (number and data by name) as wide as a page, and as PDF as wide as a column; return the paths.
 
     One process per processor draws: matplotlib needs a second or two for each, and they share nothing.
     """
@@ -148,11 +151,11 @@ def _both_widths(
     context.set_forkserver_preload([__name__])
     with ProcessPoolExecutor(os.cpu_count(), mp_context=context) as processes:
         begun = {}
-        for name, draw in draws.items():
-            begun[name] = [processes.submit(draw, folder=folder, formats=formats, name=name)]
+        for name, (number, frame) in draws.items():
+            draw = partial(processes.submit, write, number, (), folder, frame=frame)
+            begun[name] = [draw(formats=formats, name=name)]
             if "pdf" in formats:
-                narrow = {"formats": ["pdf"], "width": style.COLUMN, "name": f"{name}-column"}
-                begun[name].append(processes.submit(draw, folder=folder, **narrow))
+                begun[name].append(draw(formats=["pdf"], width=style.COLUMN, name=f"{name}-column"))
         return {name: [path for one in files for path in one.result()] for name, files in begun.items()}
 
 

@@ -19,7 +19,7 @@ from matplotlib.ticker import FuncFormatter
 from scipy.optimize import isotonic_regression
 
 from saobp.study.statistics import Estimate
-from saobp.study.tables.cells import Cell
+from saobp.study.tables.cells import effect
 from saobp.study.tables.render import minus
 
 SHEET = Path(__file__).parent / "paper.mplstyle"
@@ -104,10 +104,8 @@ def head(ax: Axes, letter: str, text: str) -> Axes:
 
 def change(value: float, low: float, high: float, digits: int = 2) -> str:
     """A difference for a heading: "higher, +0.04 [0.01, 0.06]", "no clear change, +0.03 [0.00, 0.07]", "+0.03"."""
-    said = Cell(difference=Estimate(value, low, high, 1), digits=digits).apart()
-    if isnan(low):
-        return said
-    return f"{'no clear change' if low <= 0 <= high else 'higher' if low > 0 else 'lower'}, {said}"
+    sure = "" if isnan(low) else "no clear change, " if low <= 0 <= high else "higher, " if low > 0 else "lower, "
+    return sure + effect(Estimate(value, low, high, 1), digits)
 
 
 def label_ends(ax: Axes, ends: Mapping[str, float], names: Mapping[str, str]) -> Axes:
