@@ -361,8 +361,10 @@ def test_the_exam_shows_every_seed_and_counts_who_solved_three_hops():
     assert len(figures.figure("hops", [examples.beyond(layers=(2,))]).axes) == 1
     whole = figures.data("hops", [examples.beyond(failed=("high",))])
     assert set(whole["algorithm"]) == {"original", "sinkhorn"}
-    apart = hops.beside(np.array([33.0, 99.0, 99.5, 100.0]))
-    assert apart[0] == 0 and len(set(apart)) == 4 or len(set(apart[1:])) == 3
+    alike = {"layers": 4, "algorithm": "high", "hops": 3, "chance": 33.3, "accuracy": [33.0, 99.0, 99.5, 100.0]}
+    lines = hops.plot_ends(pd.DataFrame(alike).assign(seed=range(4)), 6).axes[0].lines
+    (places,) = (line.get_ydata() for line in lines if line.get_marker() == "o")
+    assert places[0] == 0 and len(set(places[1:])) == 3, "dots that would cover each other stand apart"
 
 
 def test_a_strength_has_a_point_a_seed_a_line_for_their_mean_and_a_star_where_it_was_learned():

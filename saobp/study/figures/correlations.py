@@ -20,16 +20,11 @@ from saobp.study.paper import numbers as printed
 from saobp.study.setup import labels
 from saobp.study.setup.schema import Record
 from saobp.study.statistics import Estimate, estimates, trajectories
-from saobp.study.tables import gtd
+from saobp.study.tables import cells, gtd
 
 LEAST_GTD, LEAST_SCORE = 0.004, 4  # that an axis shows: of GTD, and points of a score
 MARKER = {"Mini": 3.5, "Small": 5.5, "Medium": 7.5}  # points, in the picture of Table 1
 PANELS = {"accuracy": "accuracy, RACE-Middle (%)", "CC": "clustering coefficient"}  # of that picture
-HEADINGS = {
-    "undefined": "r undefined",
-    "few": "too few runs, r {r:.2f}, paper {paper:.2f} (n = {n})",
-    "sure": "{sign}, r {r:.2f} [{low:.2f}, {high:.2f}], paper {paper:.2f} (n = {n})",
-}
 COLUMNS = ["model", "task", "algorithm", "run", "seed", "step", "gtd", "score"]
 
 
@@ -80,13 +75,14 @@ def plot(frame: pd.DataFrame, width: float) -> Figure:
 
 
 def heading(found: Estimate | None, printed: float) -> str:
-    """One of `HEADINGS`: whether an r has the paper's sign, with its interval and number of runs, and the paper's."""
+    """Whether an r has the paper's sign, with its interval and number of runs, and the paper's."""
     if found is None:
-        return HEADINGS["undefined"]
+        return "r undefined"
+    if found.seeds < trajectories.FEW:
+        return f"too few runs, r {found.value:.2f}, paper {printed:.2f} (n = {found.seeds})"
     sign = "same sign" if found.value * printed > 0 else "opposite sign"
-    said = {"sign": "not clear" if found.low <= 0 <= found.high else sign, "r": found.value, "paper": printed}
-    form = HEADINGS["few" if found.seeds < trajectories.FEW else "sure"]
-    return form.format(**said, low=found.low, high=found.high, n=found.seeds)
+    sign = "not clear" if found.low <= 0 <= found.high else sign
+    return f"{sign}, r {cells.measured(found, 2)}, paper {printed:.2f} (n = {found.seeds})"
 
 
 def _task(ax: Axes, points: pd.DataFrame, task: str) -> None:

@@ -56,7 +56,7 @@ def _grid(number: int, plot: Plot = grids.plot) -> Drawing:
 
 
 RUNS, TASK, SIDES = ("pretrain", "finetune", "attention"), (gtd_beside_graph_measures.TASK,), ("original", "high")
-_GRAPH = (gtd_beside_graph_measures.plot, gtd_beside_graph_measures.numbers, ("attention",))
+_GRAPH = (gtd_beside_graph_measures.plot, gtd_beside_graph_measures.numbers, ("attention",), "graph")
 _PERFORMANCE = partial(Drawing, correlations.data, correlations.plot, correlations.numbers, RUNS)
 FIGURES: dict[Number, Drawing] = {
     1: Drawing(maps.data, maps.plot, maps.numbers),

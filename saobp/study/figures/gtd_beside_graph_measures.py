@@ -5,7 +5,6 @@ Figure 2 is BERT-Mini Original, as the paper's evidence for GTD; Figure 5 shows 
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -35,25 +34,21 @@ def points(records: Sequence[Record]) -> pd.DataFrame:
 
     A point of Barrat's clustering and of betweenness is a head on a sample; of Onnela's a head, mean over samples.
     """
-    model, parts = next(iter(estimates.models(records)), None), [pd.DataFrame()]
-    runs = [estimates.attention_runs(records, model, name, TASK) for name in estimates.algorithms(records)]
-    for run in chain(*runs):
-        if graph := run["metrics"].get("graph"):
-            matrix = estimates.matrix(run)
-            gtd, onnela = (np.ravel(matrix.get(name) or []) for name in ("gtd", "clustering_onnela"))
-            pairs = {name: (graph["gtd"], graph[name]) for name in ("clustering", "betweenness")}
+    (model, *_), parts = estimates.models(records), []
+    for name in estimates.algorithms(records):
+        for run in estimates.attention_runs(records, model, name, TASK):
+            matrix, graph = estimates.matrix(run), run["metrics"]["graph"]
+            gtd, onnela = (np.ravel(matrix.get(key) or []) for key in ("gtd", "clustering_onnela"))
+            pairs = {measure: (graph["gtd"], graph[measure]) for measure in ("clustering", "betweenness")}
             for measure, pair in (pairs | {"onnela": (gtd[: len(onnela)], onnela)}).items():
-                columns = dict(zip(("gtd", "value"), np.array(pair, dtype=float)))
-                given = {name: run["parameters"].get(name) for name in ("algorithm", "seed")}
-                parts.append(pd.DataFrame(columns).assign(model=model, measure=measure, **given))
-    return pd.concat(parts, ignore_index=True).reindex(columns=COLUMNS)
+                about = {"model": model, "algorithm": name, "seed": run["parameters"].get("seed"), "measure": measure}
+                parts.append(pd.DataFrame(dict(zip(COLUMNS[-2:], np.array(pair, dtype=float)))).assign(**about))
+    return pd.concat(parts, ignore_index=True)[COLUMNS]
 
 
 def binned(records: Sequence[Record]) -> pd.DataFrame:
     """Figure 5: r and n per measure, algorithm and seed; the clouds' hexagons, n points in each."""
     found = points(records)
-    if found.empty:
-        return found
     parts = [correlations(found)]
     for algorithm, own in found[found["measure"] == "clustering"].dropna().groupby("algorithm", sort=False):
         hexagons = Figure().subplots().hexbin(own["gtd"], own["value"], **GRID)

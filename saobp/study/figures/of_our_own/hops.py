@@ -62,7 +62,9 @@ def _ends(ax: Axes, frame: pd.DataFrame, algorithms: Sequence[str]) -> None:
     for place, algorithm in enumerate(algorithms):
         own = np.sort(frame[(frame["hops"] == HOPS) & (frame["algorithm"] == algorithm)]["accuracy"])
         colour = style.LOOKS[algorithm].colour
-        ax.plot(own, place + beside(own), "o", color=colour, ms=2.6, mfc="none", mew=0.6)
+        near = pd.Series(own).groupby(np.cumsum(np.diff(own, prepend=own[:1]) > ALIKE))  # which stand side by side
+        apart = 0.66 * ((near.cumcount() + 0.5) / near.transform("size") - 0.5)
+        ax.plot(own, place + apart, "o", color=colour, ms=2.6, mfc="none", mew=0.6)
         if algorithm in counts.index:
             row = counts.loc[algorithm]
             ax.vlines(row["mean"], place - 0.35, place + 0.35, color=colour, lw=1.6)
@@ -70,12 +72,6 @@ def _ends(ax: Axes, frame: pd.DataFrame, algorithms: Sequence[str]) -> None:
     style.rows(ax, [labels.algorithm_title(name) for name in algorithms])
     ax.set(xlim=(25, 103), xlabel="Three-hop questions right (%)")
     ax.text(1.02, -0.75, f"≥ {accuracy_by_hops.KNOWN:g} %", color="0.3", va="bottom", **words)
-
-
-def beside(values: np.ndarray) -> np.ndarray:
-    """How far up or down each of the sorted values goes, so that dots within `ALIKE` are all seen."""
-    near = pd.Series(values).groupby(np.cumsum(np.diff(values, prepend=values[:1]) > ALIKE))
-    return (0.66 * ((near.cumcount() + 0.5) / near.transform("size") - 0.5)).to_numpy()
 
 
 def curves(records: Sequence[dict[str, Any]]) -> pd.DataFrame:
