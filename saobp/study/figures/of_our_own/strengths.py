@@ -45,14 +45,9 @@ def of(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
     swept = strengths.sweep(runs)
     if swept.empty:
         return swept
-    values = swept["strength"].copy()
-    for name in strengths.TAUGHT:
-        went = strengths.learned(runs, name)
-        last = went[went["step"] == went.groupby("seed")["step"].transform("max")]
-        means = last.groupby("seed")["strength"].mean()
-        values = values.mask(swept["strength"] == name, swept["seed"].map(means))
-    learned = swept["strength"].map(strengths.TAUGHT).fillna("")
-    return swept.assign(strength=values.astype(float), learned=learned)
+    ends = [(run["strength"], run["curve"][-1]) for run in runs if run["curve"]]
+    values = [np.mean(end["strengths"]) if given in strengths.TAUGHT else given for given, end in ends]
+    return swept.assign(strength=values, learned=swept["strength"].map(strengths.TAUGHT).fillna(""))
 
 
 def plot(frame: pd.DataFrame, width: float) -> Figure:
