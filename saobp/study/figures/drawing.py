@@ -76,7 +76,7 @@ FIGURES: dict[Number, Drawing] = {
     ),
     "gains": Drawing(gains.data, gains.plot, gains.numbers, ("pretrain", "finetune"), algorithms=SIDES),
     "length": Drawing(costs.length_data, costs.length_figure, costs.numbers, ("cost",), "lengths"),
-    "retrofit": Drawing(inserted.data, inserted.plot, inserted.numbers, ("retrofit-untrained",)),
+    "retrofit": Drawing(inserted.data, inserted.plot, inserted.numbers, ("retrofit-untrained",), "similarity"),
     "decoders": Drawing(decoders.data, decoders.plot, decoders.numbers, ("decoder",), "leak"),
     "hops": Drawing(hops.ends, hops.plot_ends, hops.end_numbers, ("beyond",), "multihop"),
     "learning": Drawing(hops.curves, hops.plot_curves, hops.curve_numbers, ("beyond",), "multihop"),

@@ -3,12 +3,13 @@
 from math import log
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from saobp.study.paper import comparisons, numbers
 from saobp.study.setup import paths, tracked
 from saobp.study.setup.studies import load_study
-from saobp.study.statistics import Estimate, mean_interval
+from saobp.study.statistics import Estimate, mean_interval, over_samples
 from saobp.study.statistics.seeds import metric, seed_gap
 from saobp.study.texts.attention import STUDY
 
@@ -33,6 +34,19 @@ def public_rise(strength: float) -> Estimate:
     found = public().loc[strength]
     rise, low, high = (100 * (found[name] - 1) for name in ("ratio", "ratio_low", "ratio_high"))
     return Estimate(rise, low, high, int(found["texts"]))
+
+
+def read(strength: float, task: str = "wikipedia") -> Estimate | None:
+    """Return what the step changes in that decoder, text by text: its loss (nats per token), or answers (points).
+
+    None where the task was not run at the strength.
+    """
+    runs = tracked.select("retrofit", "retrofit-untrained", model="smollm2", task=task)
+    found = {run["parameters"]["strength"]: run["metrics"] for run in runs}
+    if strength not in found:
+        return None
+    name, unit = ("losses", 1) if task == "wikipedia" else ("outcomes", 100)
+    return over_samples(unit * (np.asarray(found[strength][name]) - found[0.0][name]))
 
 
 def printed() -> list[float]:

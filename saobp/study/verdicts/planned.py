@@ -104,7 +104,7 @@ def untrained(studies: Studies) -> list[Measurement]:
     """Similarity of sentences with High inserted at the plan's strength and nothing trained; interval over pairs."""
     strength = plan.studies()["retrofit"].model_extra["arms"]["high"]["strength"]
     rows = []
-    for study, runs in studies.of("retrofit-untrained").items():
+    for study, runs in studies.of("retrofit-untrained", model="minilm").items():
         for run in runs:
             arms = {(arm["factor"], arm["strength"]): arm for arm in run["metrics"]["similarity"]}
             value, ends = arms["high", strength]["difference"], arms["high", strength]["interval"]
