@@ -8,25 +8,16 @@ from saobp.study.statistics import trajectories
 from saobp.study.texts import tables as texts
 
 
-def test_the_pretraining_curve_gives_one_point_a_checkpoint():
-    points = trajectories.checkpoints([examples.pretrain(points=7)], "mini", "wikitext")
-    assert len(points) == 7
-    assert points["gtd"].is_monotonic_increasing or points["gtd"].iloc[-1] > points["gtd"].iloc[0]
-
-
-def test_a_task_without_checkpoints_falls_back_to_one_point_a_run():
-    runs = examples.study(("mini",), ("original", "high"), (1, 2))
-    points = trajectories.points(runs, "mini", "race")
-    assert len(points) == 4
-    assert points["step"].isna().all()
-
-
-def test_a_task_with_checkpoints_uses_them():
+def test_a_point_is_a_checkpoint_of_pretraining_or_a_task_or_else_a_run():
+    trained = examples.pretrain(points=7)
+    points = trajectories.checkpoints([trained], "mini", "wikitext")
+    assert points["gtd"].tolist() == pytest.approx([np.mean(one["gtd"]) for one in trained["metrics"]["curve"]])
     run = examples.finetune()
     curve = [{"step": k, "score": 40 + k, "gtd": [[0.5 + k / 100]]} for k in range(5)]
     run["metrics"]["tasks"]["race"]["curve"] = curve
-    points = trajectories.points([run], "mini", "race")
-    assert points["score"].tolist() == [40, 41, 42, 43, 44]
+    assert trajectories.points([run], "mini", "race")["score"].tolist() == [40, 41, 42, 43, 44]
+    points = trajectories.points(examples.study(("mini",), ("original", "high"), (1, 2)), "mini", "race")
+    assert len(points) == 4 and points["step"].isna().all()
 
 
 def test_runs_of_different_algorithms_do_not_make_a_correlation():
@@ -50,13 +41,9 @@ def test_runs_of_one_pretraining_seed_count_as_one_however_many_algorithms_there
     assert found <= 0.1 * 60
 
 
-def test_one_run_an_algorithm_says_nothing_within_algorithms():
-    rows = [("a", "a0", 0.1, 1.0), ("b", "b0", 0.5, 2.0), ("c", "c0", 0.9, 3.0)]
-    points = pd.DataFrame(rows, columns=["algorithm", "run", "gtd", "score"])
-    assert trajectories.over_runs(points) is None
-
-
-def test_too_few_checkpoints_give_no_correlation():
+def test_one_run_an_algorithm_and_too_few_checkpoints_give_no_correlation():
+    rows = [(name, f"{name}0", 0.2 * place, 1.0 + place) for place, name in enumerate("abcde")]
+    assert trajectories.over_runs(pd.DataFrame(rows, columns=["algorithm", "run", "gtd", "score"])) is None
     points = trajectories.checkpoints([examples.pretrain(points=2)], "mini", "wikitext")
     assert trajectories.over_checkpoints(points) is None
 

@@ -1,16 +1,32 @@
-"""What a reader sees of a cell: its digits and signs, and why it is empty or undefined."""
+"""What a reader sees of a cell and a table: digits, signs and notes, Markdown, CSV and LaTeX, why a cell is empty."""
+
+import re
+import shutil
+import subprocess
 
 import example_records as examples
 import numpy as np
 import pandas as pd
 import pytest
+from acl_page import ACL_PAGE
 
-from saobp.study import tables
+from saobp.study import tables, verdicts
 from saobp.study.figures import correlations
+from saobp.study.paper import numbers
 from saobp.study.statistics import Estimate, trajectories
 from saobp.study.tables import gtd, render
 from saobp.study.tables.cells import Cell, digits
 from saobp.study.tables.render import Table
+
+
+@pytest.fixture(scope="module")
+def records():
+    return examples.study(("mini", "small-quarter"), ("original", "high", "low"), (42, 43))
+
+
+@pytest.fixture(scope="module", params=sorted(tables.TABLES))
+def table(request, records):
+    return tables.table(request.param, [*records, examples.decoder("gpt2-mini"), examples.cost()])
 
 
 @pytest.mark.parametrize(("value", "half", "text"), [
@@ -20,31 +36,20 @@ from saobp.study.tables.render import Table
 ])  # fmt: skip
 def test_a_number_has_four_significant_digits_and_the_csv_more(value, half, text):
     ours = Estimate(value, value - half, value + half, 1, 9)
-    table = Table(4, ("Model",), {"GTD": "GTD"}, {(("BERT-Mini",), "GTD"): Cell(ours=ours)})
+    one = Table(4, ("Model",), {"GTD": "GTD"}, {(("BERT-Mini",), "GTD"): Cell(ours=ours)})
     assert Cell(ours=ours).number() == text
-    assert f"| {text} | 1×9 |" in examples.narrow(table.to_markdown()) and f",{value:.6g}," in table.to_csv()
-    assert text.split("± ")[1].replace("<", "$<$") in table.to_latex()
+    assert f"| {text} | 1×9 |" in examples.narrow(one.to_markdown()) and f",{value:.6g}," in one.to_csv()
+    assert text.split("± ")[1].replace("<", "$<$") in one.to_latex()
 
 
-@pytest.mark.parametrize("number", sorted(tables.TABLES))
-def test_a_cell_that_holds_nothing_says_why_and_a_dash_is_explained(number):
-    runs = [examples.finetune(tasks=("race",)), examples.pretrain("small"), examples.decoder("gpt2-mini")]
-    table = tables.table(number, runs)
-    for place, cell in table.cells.items():
-        assert cell.ours is not None or cell.reason or cell.published, place
-    empty = table.frame().iloc[:, 1:].isin(["", "·"])
-    assert (table.frame().iloc[:, 1:] != "").all(axis=None)
-    assert empty.any(axis=None) == any(note.startswith("·: ") for note in table.notes())
-    assert ("–: not printed" in table.notes()) == any(not cell.published for cell in table.of_models.values())
-
-
-def test_the_released_models_have_their_glue_scores_and_a_reason_in_all_other_cells():
-    record = examples.finetune(tasks=("rte",))
-    table = tables.table(8, [record])
-    quoted = {key: table.cell("", "public BERT-Mini", column=key).published for key in table.columns}
-    assert all(quoted.values()) and (quoted["Avg"], quoted["QQP"], quoted["CoLA"]) == ("65.8", "86.2", "0.0")
-    reasons = {cell.reason for (row, _), cell in tables.table(2, [record]).cells.items() if "public" in row[-1]}
-    assert "GLUE scores alone are quoted" in reasons and any("not run here" in reason for reason in reasons)
+@pytest.mark.parametrize(
+    ("ends", "expected"),
+    [((-0.001, 0.066), 3), ((0.0, 0.0), 2), ((0.0004, 0.07), 4), ((1e-9, 1.0), 4), ((np.nan,) * 2, 2)],
+)
+def test_an_end_that_is_not_zero_is_not_shown_as_zero_in_two_more_digits(ends, expected):
+    assert digits(2, *ends) == expected
+    apart = Cell(ours=Estimate(0.7, 0.6, 0.8, 3), difference=Estimate(0.0325, *ends, 3)).texts()["Ours − Original"]
+    assert apart.startswith(f"{0.0325:+.{expected}f}")
 
 
 @pytest.mark.parametrize(
@@ -62,26 +67,82 @@ def test_a_sign_is_what_it_means_in_latex(text, shown):
     assert render.escape(text) == shown
 
 
-def test_an_interval_of_a_positive_number_stays_positive_and_one_of_a_share_below_1():
-    run = [examples.attention(algorithm="high", seed=seed) for seed in (1, 2, 3)]
-    for each, (between, clustering) in zip(run, ((1.0, 0.9), (2.0, 0.99), (40.0, 0.5))):
-        levels = {"clustering_barrat": clustering, "betweenness": between, "gtd": 0.8, "indirect_entropy": 2.0}
-        each["metrics"]["means"] = {
-            key: {"mean": mean, "low": None, "high": None, "samples": 9} for key, mean in levels.items()
-        }
-    bc, cc = (tables.table(1, run).cell("BERT-Mini", "High", column=key).ours for key in ("BC", "CC"))
-    assert 0 < bc.low < bc.value < bc.high and bc.high - bc.value > bc.value - bc.low
-    assert 0 < cc.low < cc.value < cc.high < 1
+@pytest.mark.parametrize("number", sorted(tables.TABLES))
+def test_a_cell_that_holds_nothing_says_why_and_a_dash_is_explained(number):
+    runs = [examples.finetune(tasks=("race",)), examples.pretrain("small"), examples.decoder("gpt2-mini")]
+    bare = tables.table(number, runs)
+    for place, cell in bare.cells.items():
+        assert cell.ours is not None or cell.reason or cell.published, place
+    shown = bare.frame().iloc[:, 1:]
+    assert (shown != "").all(axis=None)
+    assert shown.isin(["·"]).any(axis=None) == any(note.startswith("·: ") for note in bare.notes())
+    assert ("–: not printed" in bare.notes()) == any(not cell.published for cell in bare.of_models.values())
 
 
-def test_table_1_gives_differences_from_original_over_the_seeds_of_both():
-    runs = [examples.attention(algorithm=name, seed=seed) for name in ("original", "high") for seed in (1, 2, 3)]
-    table = tables.table(1, [*runs, examples.attention(algorithm="low", seed=9)])
-    gap = table.cell("BERT-Mini", "High", column="GTD").difference
-    means = [np.mean(run["metrics"]["matrices"]["refined"]["gtd"]) for run in runs]
-    assert (gap.value, gap.seeds) == (pytest.approx(np.mean(means[3:]) - np.mean(means[:3])), 3)
-    assert gap.low < gap.value < gap.high
-    assert table.cell("BERT-Mini", "Low", column="GTD").difference is None, "no seed of both"
+def test_a_caption_has_under_sixty_words_in_every_form_and_the_last_note_names_the_study(table):
+    assert 0 < len(table.caption.split()) < 60 > len(" ".join(table.with_runs().notes()).split())
+    assert table.to_markdown().splitlines()[0] == f"**Table {table.number}.** {table.caption}"
+    assert rf"\caption{{{render.escape(table.caption)}}}" in table.to_latex()
+    assert table.notes()[-1] == "study smoke"
+
+
+def test_latex_lines_have_the_columns_that_they_declare(table):
+    lines = table.to_latex().splitlines()
+    declared = next(line for line in lines if line.startswith(r"\begin{tabular}"))
+    columns = sum(declared.split("}{")[1].count(kind) for kind in "lr")
+    plain = [line for line in lines if line.endswith(r" \\") and "multicolumn" not in line]
+    assert len(plain) > 2
+    assert {line.replace(r"\&", "").count("&") for line in plain} == {columns - 1}
+
+
+def test_a_table_has_a_line_per_number_and_rows_without_a_run_are_counted_and_printed_on_demand(tmp_path):
+    runs = [examples.finetune("mini", name, seed, ("race",)) for name in ("original", "high") for seed in (42, 43)]
+    whole = tables.table(2, runs)
+    shown = [line for line in examples.narrow(whole.with_runs().to_markdown()).splitlines() if line.startswith("|")]
+    head, _, plain, high = (line.strip("| ").split(" | ") for line in shown)
+    assert head == ["Model", "Task", "Paper", "Ours", "Ours − Original", "n", "majority or chance"]
+    gap = whole.cell("BERT-Mini", "High", column="RACE_Middle").difference
+    assert f"{gap.value:+.2f} [{gap.low:.2f}, {gap.high:.2f}]".replace("-", "−") in " | ".join(high)
+    assert plain[4:] == ["·", "2×300", "52.00"], "the guess stands beside each line"
+    lines = [line for line in whole.with_runs().to_latex().splitlines() if line.count("&") == len(head) - 2]
+    assert len(lines) == 3, "a model's name has a line of its own"
+    bare = [cell for cell in whole.of_models.values() if cell.ours is None]
+    short, every = (tables.write(2, runs, tmp_path / str(all_), ["md"], every=all_)[0].read_text() for all_ in (0, 1))
+    rows = [sum(line.startswith("| ") for line in text.splitlines()) for text in (short, every)]
+    assert rows[1] - rows[0] == len(bare) and f"{len(bare)} rows not run" in short and "rows not run" not in every
+    assert "BERT-Medium, ElemMul " in every and "BERT-Medium" not in short and "public" not in short
+
+
+def test_a_table_longer_than_a_page_is_one_number_and_keeps_every_line():
+    long = tables.table(8, [examples.finetune(tasks=("rte",))])
+    text = long.to_latex()
+    lines = [line for line in text.splitlines() if line.endswith(r" \\") and not line.startswith("Task &")]
+    assert len(lines) == len(long.frame()) + (long.frame()["Model"] != "").sum() > 2 * render.PAGE
+    assert text.count(r"\begin{table*}") == text.count(r"\ContinuedFloat") + 1 == 3
+    assert text.count(r"\label{") == text.count(r"\par\smallskip\begin{minipage}") == 1
+    assert "caption" in text.splitlines()[0] and text.count(r"\caption[]{(continued)}") == 2
+
+
+MEASURE = r"""\let\fit\resizebox
+\renewcommand\resizebox[3]{\sbox0{#3}\typeout{width \the\wd0 of \the\linewidth}\fit{#1}{#2}{#3}}
+"""  # of a table before it is fitted to the page
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no TeX here")
+def test_every_table_compiles_by_one_input_on_a_page_of_the_acl_and_fits_it(records, tmp_path):
+    for number in tables.TABLES:
+        tables.write(number, records, tmp_path, formats=("tex",))
+    verdicts.write(verdicts.verdicts(verdicts.Studies({"smoke": records}, numbers.load())), tmp_path, ["tex"])
+    names = [*(f"table{number}" for number in tables.TABLES), "claims"]
+    inputs = MEASURE + "\n".join(rf"\input{{{name}}}" for name in names)
+    (tmp_path / "page.tex").write_text(f"{ACL_PAGE}{inputs}\n\\end{{document}}\n", encoding="utf-8")
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "page.tex"]
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert result.returncode == 0, result.stdout[-500:]
+    assert "Overfull" not in result.stdout, "a table is wider than the page"
+    widths = re.findall(r"^width ([\d.]+)pt ?of ([\d.]+)pt", result.stdout, re.MULTILINE)
+    assert len(widths) >= len(names)
+    assert max(float(own) / float(page) for own, page in widths) < 1.25, "too small to read"
 
 
 @pytest.mark.parametrize(("r", "seeds", "printed", "flags"), [
@@ -94,7 +155,7 @@ def test_a_correlation_of_too_few_runs_and_one_of_the_opposite_sign_are_marked(r
 
 def points(scores, gtd=(0.1, 0.2, 0.3, 0.4), steps=(0, 1, 2, 3)):
     frame = pd.DataFrame({"gtd": gtd, "cross_gtd": gtd, "score": scores, "step": steps})
-    return frame.assign(algorithm="high", run="one")
+    return frame.assign(algorithm="high", run="one", seed=42)
 
 
 @pytest.mark.parametrize(("frame", "why"), [
@@ -106,29 +167,5 @@ def points(scores, gtd=(0.1, 0.2, 0.3, 0.4), steps=(0, 1, 2, 3)):
 def test_a_correlation_that_is_none_is_undefined_in_the_figure_and_says_why_in_the_table(frame, why, monkeypatch):
     assert correlations.heading(correlations.correlation(frame), 0.9) == "r undefined"
     monkeypatch.setattr(trajectories, "checkpoints", lambda *_: frame)
-    table = tables.table(6, [examples.pretrain("mini")])
-    cell = table.cell("BERT-Mini", "Single GTD, checkpoints", column="sst2")
-    if frame["step"].notna().all():
-        assert (cell.ours, cell.reason) == (None, f"undefined, {why}")
-
-
-def test_a_perplexity_has_its_difference_from_original_over_the_seeds_of_both():
-    runs = [examples.pretrain("mini", name, seed) for name in ("original", "high") for seed in (1, 2, 3)]
-    for run, perplexity in zip(runs, (20.0, 24.0, 28.0, 21.0, 26.0, 31.0)):
-        run["metrics"].pop("wikitext", None)
-        run["metrics"] |= {"perplexity": perplexity, "perplexity_interval": [perplexity - 1, perplexity + 1]}
-    table = tables.table(3, [*runs, examples.pretrain("mini", "eigen_reg", 9)])
-    found = {name: table.cell("BERT-Mini", name, column="PPL_WikiText").difference for name in ("Original", "High")}
-    assert (found["High"].value, found["High"].seeds, found["Original"]) == (pytest.approx(2), 3, None)
-    assert table.cell("BERT-Mini", "Eigen-Reg", column="PPL_WikiText").difference is None, "no seed of both"
-
-
-@pytest.mark.parametrize(
-    ("ends", "expected"),
-    [((-0.001, 0.066), 3), ((0.0, 0.0), 2), ((0.0004, 0.07), 4), ((1e-9, 1.0), 4), ((np.nan,) * 2, 2)],
-)
-def test_an_end_that_is_not_zero_is_not_shown_as_zero_in_two_more_digits(ends, expected):
-    assert digits(2, *ends) == expected
-    gap = Estimate(0.0325, *ends, 3)
-    apart = Cell(ours=Estimate(0.7, 0.6, 0.8, 3), difference=gap).texts()["Ours − Original"]
-    assert apart.startswith(f"{0.0325:+.{expected}f}")
+    cell = tables.table(6, [examples.pretrain("mini")]).cell("BERT-Mini", "Single GTD, checkpoints", column="sst2")
+    assert (cell.ours, cell.reason) == (None, f"undefined, {why}")

@@ -1,21 +1,29 @@
+"""What the tables hold: the paper's numbers beside ours, their intervals, marks and reasons, row by row."""
+
 import csv
 import io
+import json
 import re
-import shutil
-import subprocess
 from dataclasses import replace
 
 import example_records as examples
 import numpy as np
 import pytest
-from acl_page import ACL_PAGE
 
-from saobp.study import tables, verdicts
+from saobp.study import tables
 from saobp.study.paper import numbers
+from saobp.study.setup import labels, paths
 from saobp.study.setup.records import select
 from saobp.study.setup.tasks_and_metrics import GLUE
 from saobp.study.statistics import estimates
-from saobp.study.tables import render
+from saobp.study.tables import context
+
+MEANS = {
+    "gtd": {"mean": 0.7512, "low": 0.7496, "high": 0.7528, "samples": 64.0, "undefined": 0.0},
+    "indirect_entropy": {"mean": 2.2, "low": 2.05, "high": 2.35, "samples": 64.0, "undefined": 0.0},
+    "clustering_barrat": {"mean": 1.0, "low": None, "high": None, "samples": 64.0, "undefined": 0.0},
+    "betweenness": {"mean": 0.5, "low": 0.4, "high": 0.6, "samples": 60.0, "undefined": 4.0},
+}
 
 
 @pytest.fixture(scope="module")
@@ -23,37 +31,50 @@ def records():
     return examples.study(("mini", "small-quarter"), ("original", "high", "low"), (42, 43, 44))
 
 
-def rows(table):
+@pytest.fixture(scope="module")
+def built(records):
+    return {number: tables.table(number, records) for number in tables.TABLES}
+
+
+def lines(table):
+    """The lines of a table's CSV."""
     return list(csv.DictReader(io.StringIO(table.to_csv())))
 
 
-def test_table_2_shows_published_beside_ours(records, built):
+def attention(seed=42, **means):
+    run = examples.attention(algorithm="high", seed=seed)
+    run["metrics"] |= {"graph_nodes": 40, "graph_threshold": 1e-4, "means": MEANS | means}
+    return run
+
+
+def measure(runs, key="GTD"):
+    return tables.table(1, runs).cell("BERT-Mini", "High", column=key)
+
+
+def test_table_2_shows_published_beside_ours_and_a_scaled_down_model_in_the_row_of_its_size(records, built):
     cell = built[2].cell("BERT-Mini", "High", column="SQuAD")
-    runs = select(records, "finetune", model="mini", algorithm="high")
-    values = [run["metrics"]["tasks"]["squad"]["headline"] for run in runs]
-    assert cell.published == "24.07"
-    assert cell.ours.value == pytest.approx(sum(values) / 3)
+    values = [
+        run["metrics"]["tasks"]["squad"]["headline"]
+        for run in select(records, "finetune", model="mini", algorithm="high")
+    ]
+    assert (cell.published, cell.ours.value) == ("24.07", pytest.approx(np.mean(values)))
     assert cell.ours.low < cell.ours.value < cell.ours.high
     assert (cell.ours.seeds, cell.ours.items) == (3, examples.ITEMS)
-
-
-def test_a_scaled_down_model_stands_in_the_row_of_its_size_and_says_its_own(built):
-    cell = built[2].cell("BERT-Small (4 × 128)", "Original", column="GLUE")
-    assert cell.published == "54.03"
+    assert built[2].cell("BERT-Small (4 × 128)", "Original", column="GLUE").published == "54.03"
 
 
 def test_a_scaled_down_model_gives_way_to_the_size_itself_unless_its_cost_alone_was_measured():
     runs, timed = [examples.attention("mini-narrow")], [examples.cost("mini")]
     assert estimates.models(runs + timed) == ["mini-narrow"] and estimates.models(timed) == ["mini"]
-    both = examples.study(("small", "small-quarter"), ("original",), (42,))
-    names = {labels[0] for labels, _ in tables.table(2, both).cells}
-    assert "BERT-Small" in names and "BERT-Small (4 × 128)" not in names
+    both = [examples.pretrain(name) for name in ("small-quarter", "small", "medium-quarter")]
+    assert estimates.models(both) == ["small", "medium-quarter"]
+    assert estimates.sizes(both) == ["mini", "small", "medium-quarter"]
 
 
 def test_a_large_difference_is_marked_and_none_is_marked_between_equals():
     runs = examples.study(("mini",), ("original", "high"))
     assert tables.table(2, runs).cell("BERT-Mini", "High", column="RACE_Middle").differs
-    equal = [run for run in runs if run["parameters"]["algorithm"] == "original"]
+    equal = select(runs, algorithm="original")
     copies = [run | {"parameters": run["parameters"] | {"algorithm": "high"}} for run in equal]
     table = tables.table(2, equal + copies)
     assert not any(cell.differs for cell in table.cells.values())
@@ -61,8 +82,7 @@ def test_a_large_difference_is_marked_and_none_is_marked_between_equals():
 
 
 def test_p_values_are_corrected_over_the_whole_table(built):
-    table = built[8]
-    made = [cell for cell in table.cells.values() if cell.difference]
+    made = [cell for cell in built[8].cells.values() if cell.difference]
     assert len(made) == 2 * 2 * 10
     assert all(cell.adjusted_p >= cell.difference.p for cell in made)
     assert any(cell.adjusted_p > cell.difference.p for cell in made)
@@ -71,22 +91,11 @@ def test_p_values_are_corrected_over_the_whole_table(built):
 def test_cells_without_a_run_stay_empty_with_the_reason():
     runs = [examples.finetune("mini", name, tasks=("race", "rte")) for name in ("original", "high")]
     table = tables.table(2, runs)
-    cell = table.cell("BERT-Mini", "High", column="SQuAD")
-    assert (cell.ours, cell.reason) == (None, "no run of this task")
+    line = next(row for row in lines(table) if row["row"] == "BERT-Mini High" and row["column"] == "SQuAD")
+    assert (line["ours"], line["published"], line["reason"]) == ("", "24.07", "no run of this task")
     assert table.cell("BERT-Mini", "High", column="GLUE").reason == "1 of 9 GLUE tasks run (RTE)"
-    line = next(row for row in rows(table) if row["row"] == "BERT-Mini High" and row["column"] == "SQuAD")
-    assert line["ours"] == ""
-    assert line["published"] == "24.07"
-    assert line["reason"] == "no run of this task"
-
-
-def test_a_failed_run_is_left_out_and_not_averaged():
-    runs = [examples.finetune("mini", "original", seed, ("race",)) for seed in (1, 2)]
-    failed = examples.finetune("mini", "original", 3, ("race",))
-    failed["metrics"]["tasks"]["race"]["scores"] = {"accuracy": None}
-    with_failed = tables.table(2, [*runs, failed]).cell("BERT-Mini", "Original", column="RACE_Middle")
-    without = tables.table(2, runs).cell("BERT-Mini", "Original", column="RACE_Middle")
-    assert with_failed == replace(without, reason="1 of 3 runs failed (no finite score)")
+    with pytest.raises(ValueError, match="no cell .*'WNLI' in Table 2; rows are BERT-Mini, Original; "):
+        table.cell("BERT-Mini", "High", column="WNLI")
 
 
 NAN = {"reason": "the loss is nan at step 3", "message": "the loss is nan at step 3; last finite checkpoint none"}
@@ -112,89 +121,181 @@ def test_a_cell_whose_only_runs_failed_says_so_and_why():
     assert average.reason == "1 of 9 GLUE tasks run (SST2); failed runs: 3 of RTE"
 
 
-def test_a_cell_some_of_whose_runs_failed_says_how_many():
+def test_a_failed_run_is_left_out_and_a_cell_or_an_average_says_how_many():
     table, said = with_failures(2), "2 of 3 runs failed (the loss is nan at step 3)"
-    assert table.cell("BERT-Mini", "High", column="RTE").count() == f"1×{examples.ITEMS}"
+    alone = tables.table(8, [examples.finetune("mini", "high", 3, ("rte",))]).cell("BERT-Mini", "High", column="RTE")
+    assert table.cell("BERT-Mini", "High", column="RTE") == replace(alone, reason=said)
     assert f"BERT-Mini High, RTE: {said}" in table.to_markdown() and said in table.to_latex()
-    assert next(row["reason"] for row in rows(table) if row["column"] == "RTE" and "High" in row["row"]) == said
+    assert next(row["reason"] for row in lines(table) if row["column"] == "RTE" and "High" in row["row"]) == said
     assert "failed" not in with_failures(0).to_markdown()
-
-
-def test_an_average_over_fewer_seeds_names_the_tasks_that_failed():
-    table = with_failures(1, tuple(GLUE))
-    assert table.cell("BERT-Mini", "High", column="Avg").ours.seeds == 2
-    assert "BERT-Mini High, Avg: failed runs: 1 of RTE" in table.notes()
+    average = with_failures(1, tuple(GLUE))
+    assert average.cell("BERT-Mini", "High", column="Avg").ours.seeds == 2
+    assert "BERT-Mini High, Avg: failed runs: 1 of RTE" in average.notes()
+    lost = examples.finetune("mini", "high", 3, ("rte",))
+    lost["metrics"]["tasks"]["rte"]["scores"] = {"accuracy": None}
+    assert tables.table(8, [lost]).cell("BERT-Mini", "High", column="RTE").reason == "failed: no finite score"
 
 
 def test_records_of_two_profiles_never_share_a_table():
-    other = examples.finetune() | {"profile": "laptop"}
     with pytest.raises(ValueError, match="laptop, smoke"):
-        tables.table(2, [examples.finetune(), other])
+        tables.table(2, [examples.finetune(), examples.finetune() | {"profile": "laptop"}])
 
 
 def test_rows_at_the_papers_size_come_first_in_every_table(records, tmp_path):
-    alike = [
-        record | {"profile": "narrow"} for record in examples.study(("mini-narrow",), ("original", "high"), (42, 43))
-    ]
-    paper = [
-        r | {"profile": "paper"}
-        for r in select(records, model="mini", algorithm="high")
-        if r["parameters"]["seed"] == 42
-    ]
-    for number in (1, 2, 4, 5, 8):
+    alike = [run | {"profile": "narrow"} for run in examples.study(("mini-narrow",), ("original", "high"), (42, 43))]
+    paper = [run | {"profile": "paper"} for run in select(records, model="mini", algorithm="high", seed=42)]
+    for number in (1, 2, 4, 5):
         table = tables.table(number, alike, first=paper)
-        models = [labels[0] for labels, _ in table.with_runs().of_models]
+        models = [row[0] for row, _ in table.with_runs().of_models]
         assert models[0] == "BERT-Mini" and "BERT-Mini (4 × 128)" in models and models == sorted(models), number
         assert table.study == "paper and narrow"
-    own = tables.table(2, paper).cell("BERT-Mini", "High", column="SQuAD").ours
-    assert tables.table(2, alike, first=paper).cell("BERT-Mini", "High", column="SQuAD").ours == own
-    (file,) = tables.write(2, alike, tmp_path, ["md"], first=paper)
-    assert file.read_text().index("BERT-Mini, High") < file.read_text().index("BERT-Mini (4 × 128), Original")
+        if number == 2:
+            own = tables.table(2, paper).cell("BERT-Mini", "High", column="SQuAD").ours
+            assert table.cell("BERT-Mini", "High", column="SQuAD").ours == own
+    (file,) = tables.write(5, alike, tmp_path, ["md"], first=paper)
+    assert file.read_text().index("BERT-Mini ") < file.read_text().index("BERT-Mini (4 × 128) ")
 
 
-def test_the_last_note_names_the_study(built):
-    assert built[2].notes()[-1] == "study smoke" and tables.table(2, []).study == ""
+def test_attention_has_its_interval_over_texts_and_the_difference_of_the_seeds_of_both(records, built):
+    cell, text = measure([attention()]), tables.table(1, [attention()]).to_markdown()
+    assert (cell.ours.low, cell.ours.high) == pytest.approx((0.7496, 0.7528), abs=1e-5) and cell.count() == "1×64"
+    assert cell.number() == "0.751 ± 0.002"
+    assert measure([attention()], "CC").number() == "1.00", "what all texts give alike has no interval"
+    assert "| 2.20 ± 0.15 | 1×64 |" in examples.narrow(text) and "| 0.50 ± 0.10 | 1×60 |" in examples.narrow(text)
+    assert "(first 40 tokens, edges above 0.0001); n counts runs×texts, of accuracy runs×items." in text
+    nowhere = {"mean": None, "low": None, "high": None, "samples": 0.0, "undefined": 64.0}
+    assert measure([attention(betweenness=nowhere)], "BC").reason == "not measured"
+    found = {name: built[1].cell("BERT-Mini", name, column="GTD") for name in ("Original", "Low")}
+    means = {
+        name: [
+            np.mean(run["metrics"]["matrices"]["refined"]["gtd"])
+            for run in select(records, "attention", model="mini", algorithm=name)
+        ]
+        for name in ("original", "low")
+    }
+    gap = found["Low"].difference
+    assert found["Low"].ours.value == pytest.approx(np.mean(means["low"])) and found["Original"].difference is None
+    assert (gap.value, gap.seeds) == (pytest.approx(np.mean(means["low"]) - np.mean(means["original"])), 3)
+    assert built[1].cell("BERT-Mini", "Low", column="Acc_RACE_Middle").published == "23.33"
 
 
-@pytest.mark.parametrize("number", sorted(tables.TABLES))
-def test_a_caption_has_under_sixty_words_in_every_form(number, built):
-    table = built[number]
-    assert 0 < len(table.caption.split()) < 60 > len(" ".join(table.with_runs().notes()).split())
-    shown = table.to_markdown().splitlines()[0]
-    assert shown == f"**Table {number}.** {table.caption}"
-    assert rf"\caption{{{render.escape(table.caption)}}}" in table.to_latex()
+def test_several_seeds_add_their_spread_to_that_of_the_texts():
+    levels = {1: 0.76, 2: 0.77, 3: 0.78}
+    ours = measure([attention(seed, gtd=MEANS["gtd"] | {"mean": mean}) for seed, mean in levels.items()]).ours
+    assert (ours.value, ours.seeds, ours.items) == (pytest.approx(0.77), 3, 64)
+    assert ours.half_width > 0.9 * estimates.mean_over_runs(levels.values()).half_width > 0.0016
+    alike = measure([attention(seed) for seed in levels]).ours
+    assert alike.half_width == pytest.approx(0.0016, rel=1e-3), "the texts' share stays"
 
 
-def test_table_1_puts_attention_beside_accuracy(records, built):
-    table = built[1]
-    runs = select(records, "attention", model="mini", algorithm="low")
-    values = [np.mean(run["metrics"]["matrices"]["refined"]["gtd"]) for run in runs]
-    assert table.cell("BERT-Mini", "Low", column="GTD").ours.value == pytest.approx(np.mean(values))
-    betweenness = [np.mean(run["metrics"]["graph"]["betweenness"][:-1]) for run in runs]  # the last is undefined
-    assert table.cell("BERT-Mini", "Low", column="BC").ours.value == pytest.approx(np.mean(betweenness))
-    assert table.cell("BERT-Mini", "Low", column="Acc_RACE_Middle").published == "23.33"
+def test_an_interval_of_a_positive_number_stays_positive_and_one_of_a_share_below_1():
+    levels = {1: (1.0, 0.9), 2: (2.0, 0.99), 3: (40.0, 0.5)}
+    bare = {"low": None, "high": None, "samples": 9}
+    runs = [
+        attention(seed, betweenness=bare | {"mean": between}, clustering_barrat=bare | {"mean": clustering})
+        for seed, (between, clustering) in levels.items()
+    ]
+    bc, cc = (measure(runs, key).ours for key in ("BC", "CC"))
+    assert 0 < bc.low < bc.value < bc.high and bc.high - bc.value > bc.value - bc.low
+    assert 0 < cc.low < cc.value < cc.high < 1
 
 
-def test_table_3_has_the_row_that_the_paper_leaves_out(built):
-    table = built[3]
-    assert table.cell("BERT-Small (4 × 128)", "Original", column="QNLI_Acc").ours.seeds == 3
-    assert table.cell("BERT-Small (4 × 128)", "Eigen-Reg", column="PPL_WikiText").published == "23.85"
+@pytest.mark.parametrize(("number", "make", "model"), [(3, "pretrain", "small"), (7, "decoder", "gpt2-mini")])
+def test_a_perplexity_has_its_interval_over_sequences(number, make, model):
+    run = getattr(examples, make)(model)
+    run["metrics"] |= {"perplexity": 50.0, "perplexity_interval": [44.0, 58.5], "sequences": 128}
+    cell = tables.table(number, [run]).cell(labels.model_title(model), "Original", column="PPL_WikiText")
+    assert (cell.number(), cell.count()) == ("50.00 [44.00, 58.50]", "1×128")
 
 
-def test_tables_4_and_5_read_settings_from_the_records(records, built):
+def test_a_perplexity_has_its_difference_from_original_over_the_seeds_of_both():
+    runs = [examples.pretrain("mini", name, seed) for name in ("original", "high") for seed in (1, 2, 3)]
+    for run, perplexity in zip(runs, (20.0, 24.0, 28.0, 21.0, 26.0, 31.0)):
+        run["metrics"] |= {"perplexity": perplexity, "perplexity_interval": [perplexity - 1, perplexity + 1]}
+    table = tables.table(3, [*runs, examples.pretrain("mini", "eigen_reg", 9)])
+    found = {name: table.cell("BERT-Mini", name, column="PPL_WikiText").difference for name in ("Original", "High")}
+    assert (found["High"].value, found["High"].seeds, found["Original"]) == (pytest.approx(2), 3, None)
+    assert table.cell("BERT-Mini", "Eigen-Reg", column="PPL_WikiText").difference is None, "no seed of both"
+
+
+def test_the_column_of_wikitext_is_of_wikitext_where_every_run_was_measured_there_and_the_caption_says_so():
+    runs = [examples.pretrain("small", "original", seed) for seed in (1, 2)]
+    older = tables.table(3, runs)
+    for run in runs:
+        run["metrics"]["wikitext"] = {
+            "perplexity": 99.0, "perplexity_interval": [90.0, 108.9], "sequences": 64, "tokens": 8192,
+            "split": "validation", "config": "wikitext-103-v1", "note": "half of it",
+        }  # fmt: skip
+    tuned = examples.finetune("small", tasks=("qnli",))  # says nothing of a text
+    mixed, newer = (tables.table(3, [*runs, other]) for other in (examples.pretrain("small", "high", 7), tuned))
+    shown = [table.cell("BERT-Small", "Original", column="PPL_WikiText").ours for table in (older, mixed, newer)]
+    assert shown[0].value == shown[1].value == np.mean([run["metrics"]["perplexity"] for run in runs])
+    assert (shown[2].value, shown[2].items) == (99.0, 64)
+    assert "Perplexity is of the first 8,192 tokens of wikitext-103-v1;" in newer.caption
+    for table in (older, mixed):
+        assert "Perplexity is of the held-out part of the training text;" in table.caption
+
+
+@pytest.mark.parametrize(
+    ("right", "chance", "majority", "floor", "flags"),
+    [
+        (50, 25, 26, 1.0, ("below chance",)),
+        (66, 25, 26, 1.0, ()),  # 22 % is less than both, its interval is not
+        (66, 25, 30, 1.0, ("below majority",)),
+        (150, 25, 30, 99.0, ("below bag of words",)),
+    ],
+)
+def test_a_score_is_flagged_where_its_whole_interval_lies_below_luck_or_it_below_a_bag_of_words(
+    right, chance, majority, floor, flags
+):
+    run = examples.finetune(tasks=("race",))
+    run["metrics"]["tasks"]["race"] |= {
+        "outcomes": [1] * right + [0] * (300 - right), "chance": chance, "majority": majority,
+        "scores": {"accuracy": right / 3}, "floor": {"headline": floor},
+    }  # fmt: skip
+    table = tables.table(2, [run])
+    assert table.cell("BERT-Mini", "Original", column="RACE_Middle").flags == flags
+    assert ("¶: below a bag of words" in table.to_markdown()) == (r"\P{} &" in table.to_latex()) == (floor == 99)
+
+
+def test_a_constant_predictor_is_flagged_and_an_average_against_the_average_of_luck():
+    run = examples.finetune(algorithm="low")
+    run["metrics"]["tasks"]["stsb"]["constant"] = True
+    similar = tables.table(8, [run])
+    named = [key for (_, key), cell in similar.cells.items() if "constant predictor" in cell.flags]
+    assert named == ["STS-B"]
+    assert "‡: one answer to all items in a run or more" in similar.notes()
+    for entry in run["metrics"]["tasks"].values():
+        entry.update(chance=10.0, majority=90.0)
+    table = tables.table(2, [run])
+    assert table.cell("BERT-Mini", "Low", column="GLUE").flags == ("below majority",)
+    assert "§: the whole interval is below the most frequent answer" in table.to_markdown()
+    assert r"\S{}: the whole interval" in table.to_latex()
+
+
+def test_the_released_models_have_their_glue_scores_and_a_reason_in_all_other_cells():
+    record = examples.finetune(tasks=("rte",))
+    table = tables.table(8, [record])
+    quoted = {key: table.cell("", "public BERT-Mini", column=key).published for key in table.columns}
+    assert all(quoted.values()) and (quoted["Avg"], quoted["QQP"], quoted["CoLA"]) == ("65.8", "86.2", "0.0")
+    reasons = {cell.reason for (row, _), cell in tables.table(2, [record]).cells.items() if "public" in row[-1]}
+    assert "GLUE scores alone are quoted" in reasons and any("not run here" in reason for reason in reasons)
+
+
+def test_table_3_has_the_row_that_the_paper_leaves_out_and_4_and_5_read_settings_from_the_records(built):
+    assert built[3].cell("BERT-Small (4 × 128)", "Original", column="QNLI_Acc").ours.seeds == 3
+    assert built[3].cell("BERT-Small (4 × 128)", "Eigen-Reg", column="PPL_WikiText").published == "23.85"
     assert built[4].cell("BERT-Mini", column="params").ours == "11.17M"
-    assert built[5].cell("BERT-Mini", column="seed").ours == "42, 43, 44"
-    assert built[5].cell("BERT-Mini", column="max_steps").published == "60000"
+    seed, steps = (built[5].cell("BERT-Mini", column=key) for key in ("seed", "max_steps"))
+    assert (seed.ours, steps.ours, steps.published) == ("42, 43, 44", "120", "60000")
 
 
 def test_table_6_puts_runs_beside_checkpoints(built):
-    table = built[6]
-    checkpoints = table.cell("BERT-Mini", "Single GTD, checkpoints", column="wikitext")
-    runs = table.cell("BERT-Mini", "Single GTD, runs", column="race")
-    assert checkpoints.published == "-0.97"
-    assert checkpoints.ours.value < -0.8
+    checkpoints = built[6].cell("BERT-Mini", "Single GTD, checkpoints", column="wikitext")
+    runs = built[6].cell("BERT-Mini", "Single GTD, runs", column="race")
+    assert checkpoints.published == "-0.97" and checkpoints.ours.value < -0.8
     assert runs.ours.low < 0 < runs.ours.high
-    assert "no cross-layer GTD" in table.cell("BERT-Mini", "Cross GTD, runs", column="race").reason
+    assert "no cross-layer GTD" in built[6].cell("BERT-Mini", "Cross GTD, runs", column="race").reason
 
 
 def test_table_7_reads_decoders_and_table_2_does_not():
@@ -210,114 +311,62 @@ def test_table_7_reads_decoders_and_table_2_does_not():
 def test_every_row_that_the_paper_prints_is_there_with_its_numbers_and_why_ours_are_not(number):
     paper = numbers.load().tables[number]
     table = tables.table(number, [examples.pretrain("small-quarter", "original")])
-    printed = {place: cell for place, cell in table.of_models.items() if "(eager)" not in place[0][1]}
     named = [name for _, name in dict.fromkeys(zip(paper["model"], paper["algorithm"]))]
-    assert [name for _, name in dict.fromkeys(row for row, _ in printed)] == named
-    assert [cell.published for cell in printed.values()] == paper["printed"].tolist()
-    assert all(cell.reason for cell in printed.values() if cell.ours is None)
+    assert [name for _, name in dict.fromkeys(row for row, _ in table.of_models)] == named
+    assert [cell.published for cell in table.of_models.values()] == paper["printed"].tolist()
+    assert all(cell.reason for cell in table.of_models.values() if cell.ours is None)
 
 
 def test_table_9_has_medians_with_quartiles_ratios_to_original_and_rounds_of_what_was_timed():
     table = tables.table(9, [examples.cost()])
-    ways = {
-        "high": ("BERT-Mini", "High"),
-        "plain": ("BERT-Mini", "Original"),
-        "eager": ("BERT-Mini", "Original (eager)"),
-    }
-    high, plain, eager = (table.cell(*way, column="train milliseconds") for way in ways.values())
+    high, plain, eager = (
+        table.cell("BERT-Mini", way, column="train milliseconds") for way in ("High", "Original", "Original (eager)")
+    )
     assert (high.ours.low, high.ours.high, high.published, high.count()) == (27 * 1.06, 30 * 1.06, "37.40", "9")
     assert eager.ours.value == pytest.approx(28 * 1.2) and eager.published == ""
     assert high.published_ratio == pytest.approx(37.40 / 28.03) and high.ratio is not None
-    rate, count = (table.cell(*ways["high"], column=f"train {name}") for name in ("tokens_per_second", "gmacs"))
+    rate, count = (table.cell("BERT-Mini", "High", column=f"train {name}") for name in ("tokens_per_second", "gmacs"))
     assert plain.ratio is None and rate.ratio is None, "of a time alone, and not of Original over itself"
     assert (count.count(), count.number()) == ("", "1.45")
-    lines = examples.narrow(table.to_markdown()).splitlines()
-    first = next(place for place, line in enumerate(lines) if line.startswith("| BERT-Mini, High |"))
-    assert f"| ×1.33 | ×{high.ratio.value:.2f} [" in lines[first] and lines[first].endswith("| 9 |")
-    assert lines[first + 2].startswith("| | GMACs | 1.45 | 1.45 |") and lines[first + 2].endswith("| · |")
+    shown = examples.narrow(table.to_markdown()).splitlines()
+    first = next(place for place, line in enumerate(shown) if line.startswith("| BERT-Mini, High |"))
+    assert f"| ×1.33 | ×{high.ratio.value:.2f} [" in shown[first] and shown[first].endswith("| 9 |")
+    assert shown[first + 2].startswith("| | GMACs | 1.45 | 1.45 |") and shown[first + 2].endswith("| · |")
     times, counts = (
-        line for line in table.to_csv().splitlines() if "Mini High,train mil" in line or "Mini High,train gm" in line
+        row for row in lines(table) if row["row"] == "BERT-Mini High" and row["column"][:8] in ("train mi", "train gm")
     )
-    assert f",1.33428,{high.ratio.value:.6g}," in times and counts.split(",")[7:9] == ["", ""]
+    assert (times["published_ratio"], times["ratio"], times["runs"]) == ("1.33428", f"{high.ratio.value:.6g}", "9")
+    assert (counts["runs"], counts["items"]) == ("", "")
     assert tables.table(9, []).cell("BERT-Mini", "Low", column="train milliseconds").reason == "no cost run"
 
 
-def test_a_table_has_a_line_per_number_with_paper_ours_difference_and_n():
-    runs = [examples.finetune("mini", name, seed, ("race",)) for name in ("original", "high") for seed in (42, 43)]
-    table = tables.table(2, runs).with_runs()
-    shown = [line for line in examples.narrow(table.to_markdown()).splitlines() if line.startswith("|")]
-    head, _, plain, high = (line.strip("| ").split(" | ") for line in shown)
-    assert head == ["Model", "Task", "Paper", "Ours", "Ours − Original", "n", "majority or chance"]
-    gap = table.cell("BERT-Mini", "High", column="RACE_Middle").difference
-    assert f"{gap.value:+.2f} [{gap.low:.2f}, {gap.high:.2f}]".replace("-", "−") in " | ".join(high)
-    assert plain[4:] == ["·", "2×300", "52.00"], "the guess stands beside each line"
-    lines = [line for line in table.to_latex().splitlines() if line.count("&") == len(head) - 2]
-    assert len(lines) == 3, "a model's name has a line of its own"
+def test_a_departure_names_its_stage_and_values_on_one_matter_stand_together_with_their_models():
+    def run(made, *departures):
+        return made | {
+            "departures": [
+                {"matter": matter, "ours": ours, "paper": paper} | more for matter, ours, paper, more in departures
+            ]
+        }
+
+    runs = [
+        run(examples.pretrain(size), ("steps", 20, steps, {})) for size, steps in (("mini", 60000), ("medium", 245000))
+    ]
+    runs.append(run(examples.pretrain(), ("batch", 16, None, {}), ("dropout", 0.1, 0.1, {"basis": "BERT"})))
+    runs.append(run(examples.finetune(tasks=("race",)), ("batch", 8, None, {}), ("epochs", 2, None, {"task": "race"})))
+    assert context.departures(runs) == [
+        "batch: 16; the paper gives none",
+        "dropout: 0.1, not 0.1 (BERT)",
+        "fine-tuning, batch: 8; the paper gives none",
+        "fine-tuning, race, epochs: 2; the paper gives none",
+        "steps: 20, not 245000 (BERT-Medium) | 20, not 60000 (BERT-Mini)",
+    ]
 
 
-def test_a_score_below_the_bag_of_words_is_marked():
-    run = examples.finetune(tasks=("race",))
-    run["metrics"]["tasks"]["race"]["floor"] = {"headline": 99.0}
-    table = tables.table(2, [run])
-    assert "below bag of words" in table.cell("BERT-Mini", "Original", column="RACE_Middle").flags
-    assert "¶: below a bag of words" in table.to_markdown() and r"\P{} &" in table.to_latex()
-    run["metrics"]["tasks"]["race"]["floor"] = {"headline": 1.0}
-    assert "below bag of words" not in tables.table(2, [run]).cell("BERT-Mini", "Original", column="RACE_Middle").flags
-
-
-@pytest.fixture(scope="module")
-def built(records):
-    return {number: tables.table(number, records) for number in tables.TABLES}
-
-
-@pytest.mark.parametrize("number", sorted(tables.TABLES))
-def test_latex_lines_have_the_columns_that_they_declare(number, built):
-    lines = built[number].to_latex().splitlines()
-    declared = next(line for line in lines if line.startswith(r"\begin{tabular}"))
-    columns = sum(declared.split("}{")[1].count(kind) for kind in "lr")
-    plain = [line for line in lines if line.endswith(r" \\") and "multicolumn" not in line]
-    assert len(plain) > 2
-    assert {line.replace(r"\&", "").count("&") for line in plain} == {columns - 1}
-
-
-MEASURE = r"""\let\fit\resizebox
-\renewcommand\resizebox[3]{\sbox0{#3}\typeout{width \the\wd0 of \the\linewidth}\fit{#1}{#2}{#3}}
-"""  # of a table before it is fitted to the page
-
-
-@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no TeX here")
-def test_every_table_compiles_by_one_input_on_a_page_of_the_acl_and_fits_it(records, tmp_path):
-    for number in tables.TABLES:
-        tables.write(number, records, tmp_path, formats=("tex",))
-    verdicts.write(verdicts.verdicts(verdicts.Studies({"smoke": records}, numbers.load())), tmp_path, ["tex"])
-    names = [*(f"table{number}" for number in tables.TABLES), "claims"]
-    inputs = MEASURE + "\n".join(rf"\input{{{name}}}" for name in names)
-    (tmp_path / "page.tex").write_text(f"{ACL_PAGE}{inputs}\n\\end{{document}}\n", encoding="utf-8")
-    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "page.tex"]
-    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
-    assert result.returncode == 0, result.stdout[-500:]
-    assert "Overfull" not in result.stdout, "a table is wider than the page"
-    widths = re.findall(r"^width ([\d.]+)pt ?of ([\d.]+)pt", result.stdout, re.MULTILINE)
-    assert len(widths) >= len(names)
-    assert max(float(own) / float(page) for own, page in widths) < 1.25, "too small to read"
-
-
-def test_rows_without_a_run_are_counted_and_printed_on_demand(tmp_path):
-    runs = [examples.finetune("mini", name, seed) for name in ("original", "high") for seed in (42, 43)]
-    whole = tables.table(2, runs)
-    bare = [cell for cell in whole.of_models.values() if cell.ours is None]
-    assert bare, "some of the paper's rows were not run"
-    short, every = (tables.write(2, runs, tmp_path / str(all_), ["md"], every=all_)[0].read_text() for all_ in (0, 1))
-    rows = [sum(line.startswith("| ") for line in text.splitlines()) for text in (short, every)]
-    assert rows[1] - rows[0] == len(bare) and f"{len(bare)} rows not run" in short and "rows not run" not in every
-    assert "BERT-Medium, ElemMul " in every and "BERT-Medium" not in short and "public" not in short
-
-
-def test_a_table_longer_than_a_page_is_one_number_and_keeps_every_line():
-    table = tables.table(8, examples.study(("mini", "small", "medium"), ("original", "high", "low"), (42,)))
-    text = table.to_latex()
-    lines = [line for line in text.splitlines() if line.endswith(r" \\") and not line.startswith("Task &")]
-    assert len(lines) == len(table.frame()) + (table.frame()["Model"] != "").sum() > 2 * render.PAGE
-    assert text.count(r"\begin{table*}") == text.count(r"\ContinuedFloat") + 1 == 3
-    assert text.count(r"\label{") == text.count(r"\par\smallskip\begin{minipage}") == 1
-    assert "caption" in text.splitlines()[0] and text.count(r"\caption[]{(continued)}") == 2
+def test_every_tracked_caption_has_two_sentences_at_most_and_under_sixty_words():
+    entries = json.loads((paths.figures() / "manifest.json").read_text(encoding="utf-8"))["entries"]
+    said = {name: entry["caption"] for name, entry in entries.items() if "caption" in entry}
+    for file in paths.figures().glob("*.tex"):
+        said[file.name] = re.search(r"\\caption\{(.+)\}\n", file.read_text(encoding="utf-8"))[1]
+    assert len(said) > 20
+    for name, caption in said.items():
+        assert len(caption.split()) < 60 and len(re.findall(r"\.(?=\s|$)", caption)) <= 2, name

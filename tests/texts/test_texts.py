@@ -78,19 +78,13 @@ def test_the_readme_is_of_two_screens_to_the_result_and_six_kilobytes():
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_every_file_and_heading_that_is_linked_exists(page):
+def test_every_file_heading_and_make_target_that_is_named_exists(page):
     text = (paths.root() / page).read_text(encoding="utf-8")
-    headings = {
-        re.sub(r"[^a-z0-9 -]", "", line.lower()).replace(" ", "-") for line in re.findall(r"^#+ (.+)$", text, re.M)
-    }
-    for target, anchor in re.findall(r"\]\((?!http)([^)#]*)#?([^)]*)\)", text):
-        assert ((paths.root() / page).parent / target).exists(), target
-        assert target or anchor in headings, anchor
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_every_make_target_and_command_that_is_named_exists(page):
-    text = (paths.root() / page).read_text(encoding="utf-8")
+    written = (line.lower() for line in re.findall(r"^#+ (.+)$", text, re.MULTILINE))
+    headings = {re.sub(r"[^a-z0-9 -]", "", line).replace(" ", "-") for line in written}
+    for file, anchor in re.findall(r"\]\((?!http)([^)#]*)#?([^)]*)\)", text):
+        assert ((paths.root() / page).parent / file).exists(), file
+        assert file or anchor in headings, anchor
     for target in set(re.findall(r"(?:^|`|> )make ([a-z]+)", text, re.MULTILINE)):
         assert re.search(rf"^{target}:", MAKEFILE, re.MULTILINE), target
 
@@ -261,11 +255,8 @@ def test_planned_runs_stand_beside_their_plan_once_they_are_there(seeds_of_the_p
     assert ", 20 of 20 seeds |" in text and "over training on 20 fresh seeds" in text and "interim analysis" not in text
     assert "post hoc until" not in text
     slope = re.search(r"^\| change per doubling of the width \| \+0\.0 \[−(\S+), (\S+)\] \| 20 \|$", text, re.MULTILINE)
-    assert (
-        float(slope[1]) > 1
-        and float(slope[2]) > 1
-        and "**Whether the gain shrinks with the width is undecided.**" in text
-    )
+    assert float(slope[1]) > 1 and float(slope[2]) > 1
+    assert "**Whether the gain shrinks with the width is undecided.**" in text
     readme = fill.page("README.md")
     assert "2. **In a model that has learned**" in readme and len(readme.encode()) <= 6 * 1024
     assert "4. **High learns questions of several hops sooner** in an invented world, as planned on 20" in readme

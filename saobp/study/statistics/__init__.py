@@ -4,18 +4,17 @@ from saobp.study.statistics.correlations import Correlation, across_runs, correl
 from saobp.study.statistics.intervals import (
     Error,
     Estimate,
-    correlation_error,
     mean_interval,
     median_interval,
     on_scale,
     over_samples,
 )
-from saobp.study.statistics.paired import holm, item_errors, paired_correlations, paired_difference
+from saobp.study.statistics.paired import holm, item_errors, paired_difference
 from saobp.study.statistics.seeds import bca_interval, borrow, level_at, seed_variance, sign_flip_interval
 
 __all__ = [
     "Correlation", "Error", "Estimate", "across_runs", "bca_interval", "borrow",
-    "correlation", "correlation_error", "effective_sample_size", "holm", "item_errors", "level_at",
-    "mean_interval", "median_interval", "on_scale", "over_samples", "paired_correlations", "paired_difference",
-    "seed_variance", "sign_flip_interval",
+    "correlation", "effective_sample_size", "holm", "item_errors", "level_at",
+    "mean_interval", "median_interval", "on_scale", "over_samples", "paired_difference", "seed_variance",
+    "sign_flip_interval",
 ]  # fmt: skip

@@ -1,6 +1,6 @@
 """From runs to numbers: which of them answer a question, and the estimate that they give."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from math import isfinite, nan
 from typing import Any
@@ -12,8 +12,7 @@ from scipy import stats
 from saobp.study.setup import labels
 from saobp.study.setup.records import select
 from saobp.study.setup.schema import Record
-from saobp.study.statistics import Estimate, item_errors, mean_interval
-from saobp.study.statistics.paired import paired_correlations, paired_difference
+from saobp.study.statistics import Estimate, item_errors, mean_interval, paired_difference
 from saobp.study.statistics.task_scores import Score, by_pretraining, headline_interval, same_items
 
 
@@ -23,23 +22,21 @@ def models(records: Iterable[Record], *, decoder: bool = False) -> list[str]:
     A size whose cost alone was measured was not trained: it hides no scaled-down one, and is named where there is
     nothing else.
     """
-    records = list(records)
-    timed, trained = (
-        {record["parameters"].get("model") for record in records if (record["stage"] == "cost") == only} - {None}
-        for only in (True, False)
-    )
-    names = [name for name in trained or timed if labels.is_decoder(name) == decoder]
-    chosen = []
-    for size in labels.PAPER_SIZES:
-        same = sorted((name for name in names if labels.size(name) == size), key=labels.is_scaled_down)
-        chosen += same[:1]
-    return chosen
+    found = _by_size(records, decoder)
+    return [found[size] for size in labels.PAPER_SIZES if size in found]
 
 
 def sizes(records: Iterable[Record], *, decoder: bool = False) -> list[str]:
     """Every size of the paper, by the model that has its runs (`models`), or by its own name where there are none."""
-    found = {labels.size(name): name for name in models(records, decoder=decoder)}
+    found = _by_size(records, decoder)
     return [found.get(size, labels.DECODER * decoder + size) for size in labels.PAPER_SIZES]
+
+
+def _by_size(records: Iterable[Record], decoder: bool) -> dict[str, str]:
+    named = {(run["parameters"].get("model"), run["stage"] == "cost") for run in records}
+    trained = {name for name, timed in named if name and not timed} or {name for name, _ in named if name}
+    scaled_first = sorted(trained, key=lambda name: (not labels.is_scaled_down(name), name))  # the last one stays
+    return {labels.size(name): name for name in scaled_first if labels.is_decoder(name) == decoder}
 
 
 def algorithms(records: Iterable[Record]) -> list[str]:
@@ -48,74 +45,61 @@ def algorithms(records: Iterable[Record]) -> list[str]:
     return [name for name in labels.ALGORITHMS if name in present]
 
 
-def score_estimate(runs: list[Score]) -> Estimate | None:
-    """Mean score in percent with its interval over seeds and items; None without a run."""
-    if not runs:
+def score_estimate(*tasks: list[Score]) -> Estimate | None:
+    """Mean score in percent of one task, or of a benchmark's, with its interval over seeds and items.
+
+    None unless some seed has all tasks.
+    """
+    keys = _in_all([{run.key for run in runs} for runs in tasks])
+    own = [[run for run in runs if run.key in keys] for runs in tasks]
+    if not keys:
         return None
-    runs = by_pretraining(runs)
-    if len(runs) > 1:
-        shared, least = errors_over_items(runs)
-        return mean_interval([run.value for run in runs], item_error=shared, least=least, items=runs[0].items)
-    (run,) = runs
-    error = 0.0 if run.labels is None else item_errors([run.predictions], run.labels)[0]
-    return Estimate(run.value, *headline_interval(run.metric, run.value, run.items, error), 1, run.items)
+    if len(own) == len(own[0]) == 1:
+        ((run,),) = own
+        error = 0.0 if run.labels is None else item_errors([run.answers], run.labels)[0]
+        return Estimate(run.value, *headline_interval(run.metric, run.value, run.items, error), 1, run.items)
+    errors = [errors_over_items(by_pretraining(runs)) for runs in own]
+    return _average([{run.key: run.value for run in runs} for runs in own], errors, sum(runs[0].items for runs in own))
 
 
 def errors_over_items(runs: list[Score]) -> tuple[float, float]:
     """Standard errors over the items, in points: what several runs share (`item_errors`), and that of their mean.
 
-    Both are a run's whole error, which is too wide rather than too narrow, for runs on different items and where no
-    draw of items moves a score, as with a constant predictor's correlation.
+    Both are a run's whole error for runs on different items, and where no draw of items moves a score.
     """
     whole, found = float(np.mean([run.item_error for run in runs])), (0.0, 0.0)
     if len(runs) > 1 and same_items(runs):
-        gold = runs[0].labels
-        found = item_errors([run.outcomes if gold is None else run.predictions for run in runs], gold)
+        found = item_errors([run.answers for run in runs], runs[0].labels)
     return found[0] or whole, found[1] or whole
 
 
-def average_estimate(by_task: dict[str, list[Score]]) -> Estimate | None:
-    """Mean over tasks of a benchmark, as the paper's GLUE column; None unless some seed has all tasks."""
-    values = _means([{run.key: run.value for run in runs} for runs in by_task.values()])
-    if not values:
-        return None
-    shared = ([run for run in runs if run.key in values] for runs in by_task.values())
-    errors = [errors_over_items(by_pretraining(runs)) for runs in shared]
-    return _average(values, errors, sum(runs[0].items for runs in by_task.values()))
+def _in_all(tasks: Sequence[Collection[Any]]) -> list[Any]:
+    """The seeds that all tasks have: a seed's tasks move together."""
+    return sorted(set.intersection(*map(set, tasks)), key=str)
 
 
-def _means(by_task: list[dict[Any, float]]) -> dict[Any, float]:
-    """The mean over tasks of each seed that has all: a seed's tasks move together."""
-    shared = sorted(set.intersection(*map(set, by_task)), key=str)
-    return {key: float(np.mean([found[key] for found in by_task])) for key in shared}
-
-
-def _average(values: dict[Any, float], errors: Sequence[tuple[float, float]], items: int) -> Estimate:
-    """Mean over pretraining seeds, or the fine-tuning seeds of a single one, with the tasks' errors over their items.
-
-    Different tasks have different items, so their errors add in squares.
-    """
-    by_seed = pd.Series([*values.values()]).groupby([key[0] for key in values]).mean().tolist()
+def _average(by_task: list[dict[Any, float]], errors: Sequence[tuple[float, float]], items: int) -> Estimate:
+    """Mean over tasks, then over pretraining seeds or the fine-tuning seeds of a single one; errors add in squares."""
+    keys = _in_all(by_task)
+    values = pd.Series([float(np.mean([found[key] for found in by_task])) for key in keys])
+    by_seed = values.groupby([key[0] for key in keys]).mean()
     shared, least = np.linalg.norm(np.nan_to_num(errors), axis=0) / len(errors)
-    each = by_seed if len(by_seed) > 1 else [*values.values()]
-    return mean_interval(each, item_error=float(shared), least=float(least), items=items)
+    each = by_seed if len(by_seed) > 1 else values
+    return mean_interval(each.tolist(), item_error=float(shared), least=float(least), items=items)
 
 
 def score_difference(ours: list[Score], theirs: list[Score]) -> Estimate | None:
-    """Ours minus theirs, paired by item and by seed where both sides share seeds.
+    """Ours minus theirs (`paired_difference`), by seed where both sides share seeds.
 
-    A correlation (Matthews, Pearson) is computed anew on the items drawn, for each run. None where either side has no
-    run, or another has other items.
+    None where either side has no run, or another has other items.
     """
     if not ours or not theirs or not same_items(ours + theirs):
         return None
     left, right = ({run.key: run for run in side} for side in (ours, theirs))
     if keys := sorted(left.keys() & right.keys(), key=str):  # else all runs
         ours, theirs = ([side[key] for key in keys] for side in (left, right))
-    ours, theirs = by_pretraining(ours), by_pretraining(theirs)
-    if (gold := ours[0].labels) is None:
-        return paired_difference(*(np.stack([run.outcomes for run in side]) for side in (ours, theirs)))
-    return paired_correlations(*([run.predictions for run in side] for side in (ours, theirs)), gold)
+    answers = ([run.answers for run in by_pretraining(side)] for side in (ours, theirs))
+    return paired_difference(*answers, ours[0].labels)
 
 
 def average_difference(ours: dict[str, list[Score]], theirs: dict[str, list[Score]]) -> Estimate | None:
@@ -125,11 +109,12 @@ def average_difference(ours: dict[str, list[Score]], theirs: dict[str, list[Scor
     The seeds are those of pretraining; a single one counts as one run, whose interval covers its fine-tuning seeds.
     """
     gaps = [score_difference(ours[task], theirs[task]) for task in ours]
-    values = _means([seed_differences(ours[task], theirs[task]) for task in ours])
-    if None in gaps or not values:
+    by_task = [seed_differences(ours[task], theirs[task]) for task in ours]
+    keys = _in_all(by_task)
+    if None in gaps or not keys:
         return None
-    items = sum(gap.items for gap in gaps)
-    return replace(_average(values, [gap.over_items for gap in gaps], items), seeds=len({key[0] for key in values}))
+    found = _average(by_task, [gap.over_items for gap in gaps], sum(gap.items for gap in gaps))
+    return replace(found, seeds=len({key[0] for key in keys}))
 
 
 def seed_differences(ours: list[Score], theirs: list[Score]) -> dict[tuple[Any, ...], float]:
@@ -139,9 +124,8 @@ def seed_differences(ours: list[Score], theirs: list[Score]) -> dict[tuple[Any, 
 
 
 def matrix(record: Record, kind: str = "refined") -> dict[str, Any]:
-    """The attention measures of a record: of the refined matrix (that multiplies the values) or the raw one.
-
-    Plain attention has one matrix; whichever a record holds serves for both.
+    """The attention measures of a record: of the refined matrix (that multiplies the values) or, as of plain attention
+    that has one alone, the raw one.
     """
     matrices = record["metrics"].get("matrices") or {}
     return matrices.get(kind) or matrices.get("raw") or {}
@@ -154,10 +138,9 @@ def attention_runs(records: Iterable[Record], model: str, algorithm: str, task: 
 
 
 def mean_over_runs(values: Iterable[float | Estimate | None]) -> Estimate | None:
-    """Mean of one number a run, over runs; one with an interval over the samples of its run brings that in.
+    """Mean over runs of a number each: Student's interval, with the error over samples where all runs have one.
 
-    A single run keeps its own interval, none if it is a bare number. Several: Student's over runs, with the error
-    over the samples, which the runs share, where all runs have one.
+    A single run keeps its own interval, none if it is a bare number.
     """
     runs = [x if isinstance(x, Estimate) else Estimate(x, nan, nan, 1) for x in values if x is not None]
     runs = [run for run in runs if isfinite(run.value)]

@@ -23,10 +23,9 @@ ROUNDING = 1e-12  # of the largest number: samples that differ by less are alike
 class Error:
     """Independent parts of a standard error, each with the degrees of freedom it was estimated with (inf: known).
 
-    The half width of an interval is the root of the sum of squares of the parts' own, each by Student's law with its
-    own degrees of freedom (the method of variance estimates recovery). So it is never narrower than any part alone
-    allows. Satterthwaite's single law for the sum is: where two seeds agree by chance it takes them for many, and of
-    intervals that should hold at 99.6 %, one of twelve, 93 to 99 % do, by how much of the error is the seeds'.
+    Half an interval is the root of the sum of squares of the parts' own, each by Student's law with its own degrees of
+    freedom (the method of variance estimates recovery): never narrower than any part alone allows. Satterthwaite's
+    single law is: where two seeds agree by chance it takes them for many.
     """
 
     parts: tuple[tuple[float, float], ...]
@@ -103,8 +102,7 @@ class Estimate:
 def on_scale(found: Estimate, top: float = inf) -> Estimate:
     """Return an estimate whose interval stays between 0 and `top`: half-widths on the scale of logarithms or logits.
 
-    To first order: the plain half-width times the slope of the scale. An estimate at 0 or `top`, and an interval that
-    was not made from an error, stay as they are.
+    To first order. An estimate at 0 or `top`, and an interval that was not made from an error, stay as they are.
     """
     value, half = found.value, found.half_width
     if found.error is None or not (0 < value < top and half > 0):
@@ -128,26 +126,15 @@ def perplexity(found: Mapping[str, Any]) -> Estimate | None:
     return Estimate(found["perplexity"], *found["perplexity_interval"], 1, found["sequences"])
 
 
-def correlation_error(r: float, items: int) -> float:
-    """Standard error (1 - r^2)/sqrt(n - 1) of a correlation over `items` pairs (Pearson, Matthews ...).
-
-    An approximation: exact for normal data in the limit of many items.
-    """
-    if items < 2:
-        raise ValueError(f"items: {items}; a correlation needs at least two pairs")
-    return (1 - r * r) / sqrt(items - 1)
-
-
 def mean_interval(
     values: Sequence[float], *, item_error: float = 0.0, least: float = 0.0, items: int | None = None
 ) -> Estimate:
     """Mean over seeds with an interval that covers the choice of seeds and of items.
 
-    The error of the mean has two parts: s/sqrt(S) over S seeds, with S - 1 degrees of freedom, and `item_error`, the
-    sampling error of the score over the items, which the seeds share and which more seeds do not shrink. Together they
-    are not below `least`, such as the error of the items on the mean, lest seeds that agree by chance make it small.
-    `Error` says how the interval joins the parts. One seed: the interval covers the items only. No seed spread and no
-    item error: no interval (NaN ends), never one of width 0. Raises ValueError if `values` is empty or not finite.
+    The error (`Error`) has two parts: s/sqrt(S) over S seeds, with S - 1 degrees of freedom, and `item_error`, that of
+    the score over the items, which seeds share and more of them do not shrink. Together they are not below `least`,
+    lest seeds that agree by chance make it small. One seed: the items only. No error: no interval (NaN ends), never one
+    of width 0. Raises ValueError if `values` is empty or not finite.
     """
     values = np.asarray(values, dtype=float)
     if values.size == 0 or not np.isfinite(values).all():
@@ -161,9 +148,8 @@ def mean_interval(
 def median_interval(first: float, median: float, third: float, rounds: int) -> Estimate:
     """Return a median of `rounds` numbers with its 95 % interval, from the median and the quartiles alone.
 
-    Quartiles say how far single rounds spread, not how well the median is known. Its standard error is 0.93 of their
-    distance over sqrt(rounds): sqrt(pi / 2) times the deviation, 1.349 of which lie between quartiles. Near-normal
-    rounds; Student's law with rounds - 1 degrees of freedom. Source: McGill, Tukey and Larsen 1978.
+    Its standard error is 0.93 of the quartiles' distance over sqrt(rounds): sqrt(pi / 2) times the deviation, 1.349 of
+    which lie between them. Near-normal rounds; Student's law, rounds - 1. Source: McGill, Tukey and Larsen 1978.
     """
     size = sqrt(pi / 2) * (third - first) / 1.349 / sqrt(rounds)
     return Estimate.of(median, Error.of(size, rounds - 1), rounds)
@@ -172,11 +158,9 @@ def median_interval(first: float, median: float, third: float, rounds: int) -> E
 def over_samples(totals: Sequence[float], counts: Sequence[float] | None = None) -> Estimate:
     """Mean over independent samples, of one run, with the 95 % interval over which samples were drawn.
 
-    With `counts` it is the ratio of two sums, as nats over predicted tokens: the tokens of one sequence are not
-    independent, so a sequence counts as a whole. The error is the closed form that drawing whole samples anew
-    approaches: of a ratio R the residuals total - R count, by Student's law with n - 1 degrees of freedom. No interval
-    (NaN ends) for fewer than two samples, or where all give the same number. Raises ValueError if a total is not finite
-    or nothing was counted.
+    With `counts` it is the ratio R of two sums, as nats over predicted tokens: a sequence counts as a whole. The error
+    is that of the residuals total - R count, by Student's law with n - 1 degrees of freedom. No interval (NaN ends) for
+    fewer than two samples, or samples alike. Raises ValueError if a total is not finite or nothing was counted.
     """
     totals = np.asarray(totals, dtype=float)
     counts = np.ones_like(totals) if counts is None else np.asarray(counts, dtype=float)

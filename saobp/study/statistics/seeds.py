@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
-from math import isnan
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from scipy import stats
 from scipy.optimize import brentq
 
@@ -22,6 +22,18 @@ def metric(name: str) -> Read:
     return lambda run: run["metrics"].get(name)
 
 
+def by_side(runs: Iterable[Record], read: Read, sides: Sequence[str] = SIDES, by: str = "algorithm") -> pd.DataFrame:
+    """Return a number of the runs of some algorithms (or `by`), a row a seed and task, a column a side."""
+    keys = ["seed", "task", "side"]
+    rows = []
+    for run in runs:
+        given = run["parameters"]
+        if given.get(by) in sides and (value := read(run)) is not None:
+            rows.append((given["seed"], str(given.get("task")), given[by], float(value)))
+    found = pd.DataFrame(rows, columns=[*keys, "value"]).drop_duplicates(keys, keep="last")
+    return found.pivot(index=keys[:2], columns="side", values="value").reindex(columns=sides).astype(float)
+
+
 def seed_gaps(
     runs: Iterable[Record], read: Read, sides: Sequence[str] = SIDES, *, log: bool = False, by: str = "algorithm",
     tasks: int = 0,
@@ -30,18 +42,11 @@ def seed_gaps(
 
     A seed counts that has all tasks that any seed has in both, or as many as are given.
     """
-    values: dict[tuple[Any, str, str], float] = {}
-    for run in runs:
-        given = run["parameters"]
-        if given.get(by) in sides and (value := read(run)) is not None:
-            values[given["seed"], str(given.get("task")), given[by]] = float(np.log(value) if log else value)
-    gaps: dict[Any, dict[str, float]] = {}
-    for seed, task, side in values:
-        if side == sides[0] and (seed, task, sides[1]) in values:
-            gap = values[seed, task, side] - values[seed, task, sides[1]]
-            gaps.setdefault(seed, {}).update({} if isnan(gap) else {task: gap})
-    wanted = tasks or len({task for found in gaps.values() for task in found})
-    return {seed: float(np.mean([*found.values()])) for seed, found in sorted(gaps.items()) if len(found) == wanted > 0}
+    found = by_side(runs, read, sides, by)
+    found = np.log(found) if log else found
+    gaps = (found[sides[0]] - found[sides[1]]).dropna()
+    seeds, wanted = gaps.groupby("seed"), tasks or gaps.index.unique("task").size
+    return seeds.mean()[seeds.size() == wanted].to_dict()
 
 
 def seed_gap(runs: Iterable[Record], read: Read, sides: Sequence[str] = SIDES, **given: Any) -> Estimate | None:
@@ -63,10 +68,9 @@ def branch_gaps(runs: Iterable[Record], sides: Sequence[str] = SIDES) -> dict[An
 def seed_variance(cells: Sequence[Sequence[float]]) -> tuple[float, int]:
     """Return the variance between the seeds of a cell, and its degrees of freedom: seeds less cells.
 
-    A cell (a task, a size) has one number per seed. The model: number = mean of its cell + seed, where seeds have one
-    variance in all cells; cells of one seed have no part in it. What the items share over seeds is not in it. Raises
-    ValueError where every cell has one seed: nothing shows a spread.
-    Source: the estimate of restricted maximum likelihood in a one-way layout (Patterson and Thompson 1971).
+    A cell (a task, a size) has a number per seed: the cell's mean and the seed's own part, of one variance in all
+    cells. What the items share over seeds is not in it. Raises ValueError where every cell has one seed.
+    Source: restricted maximum likelihood in a one-way layout (Patterson and Thompson 1971).
     """
     known = [np.asarray(cell, float) for cell in cells if len(cell) > 1]
     freedom = sum(len(cell) - 1 for cell in known)
@@ -76,10 +80,9 @@ def seed_variance(cells: Sequence[Sequence[float]]) -> tuple[float, int]:
 
 
 def borrow(cells: Sequence[Sequence[float]], item_errors: Sequence[float]) -> list[Estimate]:
-    """Estimate each cell's mean, with the spread between seeds that all cells show together.
+    """Estimate each cell's mean, with the spread between seeds that all cells show together (`seed_variance`).
 
-    `item_errors`: standard errors over the items, per cell, which its seeds share (0 where there are none). The
-    interval covers another choice of seeds and of items. Raises as `seed_variance` does.
+    `item_errors`: standard errors over the items, per cell, which its seeds share (0 where there are none).
     """
     variance, freedom = seed_variance(cells)
     return [
@@ -89,11 +92,10 @@ def borrow(cells: Sequence[Sequence[float]], item_errors: Sequence[float]) -> li
 
 
 def sign_flip_interval(values: Sequence[float], level: float = 0.95) -> tuple[float, float]:
-    """Return the centres that a sign-flip test of these differences does not reject.
+    """Return the centres that a sign-flip test of these differences keeps: quantiles of random subsets' means.
 
-    A centre is rejected where flipping the signs of the deviations from it leaves a mean as far out in fewer than 1 -
-    `level` of the draws; the means of random subsets are where that changes. Exact where differences are symmetric,
-    whatever their law. With five values or fewer no interval of 95 % exists: infinite ends. Source: Hartigan 1969.
+    Exact where differences are symmetric, whatever their law. With five values or fewer no interval of 95 % exists:
+    infinite ends. Source: Hartigan 1969.
     """
     values, tail = np.asarray(values, float), 0.5 - level / 2
     if 0.5 ** len(values) > tail:
@@ -113,9 +115,8 @@ def bca_interval(values: Sequence[float]) -> tuple[float, float]:
 def level_at(analyses: Sequence[int], seeds: int, level: float = 0.95) -> float | None:
     """Return the level of the interval at the analysis of so many seeds (O'Brien and Fleming 1979); None without one.
 
-    `analyses` are the numbers of seeds at each reading, rising; one reading gives `level` itself. The bounds fall with
-    the root of the seeds, |Z_k| > C sqrt(n_K / n_k), and C makes the chance of ever crossing one 1 - `level`.
-    Raises ValueError if the numbers do not rise.
+    `analyses`: the seeds at each reading, rising, else ValueError. The bounds are |Z_k| > C sqrt(n_K / n_k), where C
+    makes the chance of ever crossing one 1 - `level`.
     """
     limits = dict(zip(analyses, bounds(tuple(analyses), level), strict=True))
     return float(2 * stats.norm.cdf(limits[seeds]) - 1) if seeds in limits else None

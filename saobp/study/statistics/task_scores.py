@@ -1,5 +1,6 @@
 """The scores of runs on tasks, read from their records: one a run, with what its sampling error needs."""
 
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import nan, sqrt
@@ -10,7 +11,6 @@ from scipy import stats
 
 from saobp.study.setup.records import select
 from saobp.study.setup.schema import Record
-from saobp.study.statistics import correlation_error
 
 CORRELATIONS = ("matthews", "pearson")
 # Similarities never agree to the last bit, even where a regressor ignores its input; a hundredth of the gold's spread
@@ -20,25 +20,24 @@ COLLAPSED = 0.01
 
 @dataclass(frozen=True)
 class Score:
-    """One run's score on one task, in percent, with what its sampling error needs: outcomes, or of a correlation
-    predictions (a row a run; several once merged) and labels.
-    """
+    """One run's score on one task, in percent, with what its sampling error needs."""
 
     value: float
     metric: str
     items: int
     key: tuple[Any, ...]  # the run's seeds: what pairs it with a run of another algorithm
-    outcomes: np.ndarray | None = None  # one number per item, in percent, whose mean is `value`
-    predictions: np.ndarray | None = None
-    labels: np.ndarray | None = None
+    answers: np.ndarray | None = None  # a number per item, in percent, whose mean is `value`; with labels, predictions
+    labels: np.ndarray | None = None  # of a correlation, whose predictions are a row a run, several once merged
     constant: bool = False  # one answer to every item
 
     @property
     def item_error(self) -> float:
-        """Standard error of the score over the items, in points."""
-        if self.outcomes is None:
-            return 100 * correlation_error(float(np.clip(self.value / 100, -1, 1)), self.items)
-        return float(self.outcomes.std(ddof=1) / sqrt(self.items)) if self.items > 1 else nan
+        """Standard error of the score over the items, in points; of r (1 - r^2)/sqrt(n - 1), as of normal data."""
+        if self.items < 2:
+            return nan
+        if self.labels is not None or self.answers is None:
+            return 100 * (1 - np.clip(self.value / 100, -1, 1) ** 2) / sqrt(self.items - 1)
+        return float(self.answers.std(ddof=1) / sqrt(self.items))
 
 
 def entries(records: Iterable[Record], task: str) -> list[dict[str, Any]]:
@@ -46,34 +45,32 @@ def entries(records: Iterable[Record], task: str) -> list[dict[str, Any]]:
     return [entry for run in records if (entry := (run["metrics"].get("tasks") or {}).get(task))]
 
 
-def _entries(records: Iterable[Record], model: str, algorithm: str, task: str) -> list[tuple[Record, dict, bool]]:
-    """The runs on a task with what each measured there, and whether it has a score; a failed run has none."""
-    runs = select(list(records), model=model, algorithm=algorithm)
-    found = [(run, entry) for run in runs if (entry := (run["metrics"].get("tasks") or {}).get(task))]
-    done = ("failed" not in entry and entry["scores"][entry["metric"]] is not None for _, entry in found)
-    return [(*one, whole) for one, whole in zip(found, done)]
-
-
 def scores(records: Iterable[Record], model: str, algorithm: str, task: str) -> list[Score]:
     """All finished runs' scores on a task; a run that failed (no finite score) is left out."""
     found = []
-    for run, entry, done in _entries(records, model, algorithm, task):
-        if done:
-            given, metric, answers = run["parameters"], entry["metric"], np.asarray(entry["outcomes"], float)
-            key = (given.get("seed"), given.get("finetune_seed"))
-            facts = {"outcomes": 100 * answers, "constant": bool(entry.get("constant"))}
-            if "labels" in entry:
-                gold = np.asarray(entry["labels"], float)
-                constant = facts["constant"] or (metric == "pearson" and collapsed(gold, answers))
-                facts = {"predictions": answers[None], "labels": gold, "constant": constant}
-            found.append(Score(float(entry["scores"][metric]), metric, entry["items"], key, **facts))
+    for run in select(list(records), model=model, algorithm=algorithm):
+        for entry in entries([run], task):
+            if _lost(entry):
+                continue
+            metric, answers = entry["metric"], np.asarray(entry["outcomes"], float)
+            gold = np.asarray(entry["labels"], float) if "labels" in entry else None
+            answers, value = 100 * answers if gold is None else answers[None], float(entry["scores"][metric])
+            key = (run["parameters"].get("seed"), run["parameters"].get("finetune_seed"))
+            found.append(Score(value, metric, entry["items"], key, answers, gold, bool(entry.get("constant"))))
     return found
 
 
 def failures(records: Iterable[Record], model: str, algorithm: str, task: str) -> list[str]:
     """Return why runs of a task have no score, one reason per failed run."""
-    lost = [entry for _, entry, done in _entries(records, model, algorithm, task) if not done]
-    return [entry["failed"]["reason"] if "failed" in entry else "no finite score" for entry in lost]
+    found = entries(select(list(records), model=model, algorithm=algorithm), task)
+    return [reason for entry in found if (reason := _lost(entry))]
+
+
+def _lost(entry: dict[str, Any]) -> str:
+    """Why a task has no score; empty if it has one."""
+    if "failed" in entry:
+        return entry["failed"]["reason"]
+    return "no finite score" if entry["scores"][entry["metric"]] is None else ""
 
 
 def collapsed(gold: np.ndarray, predicted: np.ndarray, tolerance: float = COLLAPSED) -> bool:
@@ -84,8 +81,7 @@ def collapsed(gold: np.ndarray, predicted: np.ndarray, tolerance: float = COLLAP
 def headline_interval(metric: str, value: float, items: int, error: float = 0.0) -> tuple[float, float]:
     """Return a score's 95 % interval over items, in percent: Clopper-Pearson, for correlations Fisher's z.
 
-    `error`: a correlation's standard error, of its bootstrap (percent). Without one, or where no draw of items moves
-    it, that of normal data serves; of classes, and rare ones above all, it is too small.
+    `error`: a correlation's standard error over draws of the items (percent), not below that of normal data.
     """
     if metric in CORRELATIONS:
         if items <= 3:
@@ -103,23 +99,23 @@ def by_pretraining(runs: list[Score]) -> list[Score]:
 
     Runs from one checkpoint are no independent runs: with several checkpoints, these are what counts.
     """
-    groups: dict[Any, list[Score]] = {}
+    groups = defaultdict(list)
     for run in runs:
-        groups.setdefault(run.key[0], []).append(run)
-    if len(groups) < 2 or len(groups) == len(runs):
-        return runs
-    return [_merged(group) for group in groups.values()]
+        groups[run.key[0]].append(run)
+    return [_merged(group) for group in groups.values()] if 1 < len(groups) < len(runs) else runs
 
 
 def _merged(group: list[Score]) -> Score:
-    first, alike = group[0], same_items(group)
+    first, answers = group[0], None
+    if same_items(group):
+        found = [run.answers for run in group]
+        answers = np.mean(found, axis=0) if first.labels is None else np.vstack(found)
     return replace(
         first,
         value=float(np.mean([run.value for run in group])),
         key=(first.key[0], None),
-        outcomes=np.mean([run.outcomes for run in group], axis=0) if alike and first.labels is None else None,
-        predictions=np.vstack([run.predictions for run in group]) if alike and first.labels is not None else None,
-        labels=first.labels if alike else None,
+        answers=answers,
+        labels=None if answers is None else first.labels,
         constant=any(run.constant for run in group),
     )
 

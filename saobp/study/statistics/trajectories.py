@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
-from math import atanh, log, tanh
+from math import log
 from typing import Any, Literal
 
 import numpy as np
@@ -11,8 +11,15 @@ from scipy.stats import norm
 
 from saobp.study.setup.records import select
 from saobp.study.setup.schema import Record
-from saobp.study.statistics import Correlation, Estimate, estimates, mean_interval, task_scores
-from saobp.study.statistics.correlations import across_runs, correlation
+from saobp.study.statistics import (
+    Correlation,
+    Estimate,
+    across_runs,
+    correlation,
+    estimates,
+    mean_interval,
+    task_scores,
+)
 
 STARTED = 5.0  # nats: a run has started to learn at the first logged step with a training loss below it
 FEW = 3  # runs that a correlation over them takes to say anything
@@ -37,14 +44,14 @@ def checkpoints(records: Sequence[Record], model: str, task: str) -> pd.DataFram
     scores, where the run kept one.
     """
     rows, trained = [], task == "wikitext"
-    for record in select(list(records), "pretrain" if trained else None, model=model):
-        run = (record["parameters"].get("algorithm"), record["name"], record["parameters"].get("seed"))
-        holder = record["metrics"] if trained else (record["metrics"].get("tasks") or {}).get(task) or {}
-        for point in holder.get("curve") or []:
-            score = point.get("perplexity" if trained else "score")
-            gtd, cross = (estimates.nested_mean(point.get(key)) for key in ("gtd", "cross_layer_gtd"))
-            if score is not None and gtd is not None:
-                rows.append((*run, point["step"], gtd, cross, score))
+    for run in select(list(records), "pretrain" if trained else None, model=model):
+        given = run["parameters"]
+        for holder in [run["metrics"]] if trained else task_scores.entries([run], task):
+            for point in holder.get("curve") or []:
+                score, gtd = point.get("perplexity" if trained else "score"), _gtd(point)
+                if score is not None and gtd[0] is not None:
+                    named = (given.get("algorithm"), run["name"], given.get("seed"))
+                    rows.append((*named, point["step"], *gtd, score))
     return pd.DataFrame(rows, columns=["algorithm", "run", "seed", "step", "gtd", "cross_gtd", "score"])
 
 
@@ -60,14 +67,23 @@ def runs(records: Sequence[Record], model: str, task: str) -> pd.DataFrame:
     for algorithm in estimates.algorithms(records):
         measured = estimates.attention_runs(records, model, algorithm, task)
         measured = measured or estimates.attention_runs(records, model, algorithm, "race")
-        by_seed = {record["parameters"].get("seed"): estimates.matrix(record) for record in measured}
-        found = task_scores.by_pretraining(task_scores.scores(records, model, algorithm, task))
-        for score in found:
-            matrix = by_seed.get(score.key[0]) or {}
-            gtd, cross = (estimates.nested_mean(matrix.get(key)) for key in ("gtd", "cross_layer_gtd"))
-            if gtd is not None:
-                rows.append((algorithm, f"{algorithm} {score.key[0]}", score.key[0], gtd, cross, score.value))
+        by_seed = {run["parameters"].get("seed"): _gtd(estimates.matrix(run)) for run in measured}
+        for score in task_scores.by_pretraining(task_scores.scores(records, model, algorithm, task)):
+            gtd = by_seed.get(score.key[0], (None, None))
+            if gtd[0] is not None:
+                rows.append((algorithm, f"{algorithm} {score.key[0]}", score.key[0], *gtd, score.value))
     return pd.DataFrame(rows, columns=["algorithm", "run", "seed", "gtd", "cross_gtd", "score"])
+
+
+def points(records: Sequence[Record], model: str, task: str) -> pd.DataFrame:
+    """Checkpoints where the runs kept them, else one point per run (`step` is then empty)."""
+    found = checkpoints(records, model, task)
+    return found if len(found) else runs(records, model, task).assign(step=np.nan)
+
+
+def _gtd(holder: dict[str, Any]) -> tuple[float | None, float | None]:
+    """GTD and cross-layer GTD, each the mean over layers and heads."""
+    return tuple(estimates.nested_mean(holder.get(key)) for key in ("gtd", "cross_layer_gtd"))
 
 
 def over_checkpoints(points: pd.DataFrame, measure: str = "gtd") -> Estimate | None:
@@ -76,16 +92,16 @@ def over_checkpoints(points: pd.DataFrame, measure: str = "gtd") -> Estimate | N
     Its seeds are the runs, its items the checkpoints of one.
     """
     found = on_fisher_scale(points, measure)
-    runs = len(_each(points, measure))
-    return found and Estimate(tanh(found.value), tanh(found.low), tanh(found.high), runs, found.items)
+    ends = np.tanh([found.value, found.low, found.high]).tolist() if found else []
+    return found and Estimate(*ends, len(_each(points, measure)), found.items)
 
 
 def on_fisher_scale(points: pd.DataFrame, measure: str = "gtd") -> Estimate | None:
     """Mean over pretraining seeds of Fisher's z of the mean r of a seed's runs; its items are a run's checkpoints.
 
-    Only pretraining seeds are draws: runs of one seed start alike, so any number of them is as sure as one, at its
-    effective number of checkpoints. Over several seeds the interval is Student's, its error not below that of
-    one run over the root of their number. None without a run of `LEAST` different checkpoints.
+    Only pretraining seeds are draws: runs of one seed start alike, so any number of them is as sure as one. Over
+    several the interval is Student's, its error not below that of one run over the root of their number. None without a
+    run of `LEAST` different checkpoints.
     """
     found = _each(points, measure)
     if not found:
@@ -93,26 +109,33 @@ def on_fisher_scale(points: pd.DataFrame, measure: str = "gtd") -> Estimate | No
     means = pd.Series([c.r for _, c in found]).groupby([seed for seed, _ in found]).mean()
     half, count = np.median([((_z(c.high) - _z(c.low)) / 2, c.points) for _, c in found], axis=0)
     least = half / norm.ppf(0.975) / np.sqrt(len(means))
-    return mean_interval([_z(r) for r in means], least=float(least), items=int(count))
+    return mean_interval(_z(means), least=float(least), items=int(count))
 
 
 def _each(points: pd.DataFrame, measure: str) -> list[tuple[Any, Correlation]]:
     """Seed and correlation of every run whose checkpoints have one."""
     found = []
-    for _, run in points.dropna(subset=[measure, "score"]).groupby("run", sort=False):
-        if len(run[[measure, "score"]].drop_duplicates()) >= LEAST:
-            with suppress(ValueError):  # nothing moved
-                one = correlation(run[measure], run["score"])
-                found.append((run["seed"].iloc[0], one))
+    for run in _long(points, measure):
+        with suppress(ValueError):  # nothing moved
+            found.append((run["seed"].iloc[0], correlation(run[measure], run["score"])))
     return found
+
+
+def _long(points: pd.DataFrame, measure: str) -> list[pd.DataFrame]:
+    """The runs that have `LEAST` different checkpoints."""
+    runs = (run for _, run in points.dropna(subset=[measure, "score"]).groupby("run", sort=False))
+    return [run for run in runs if len(run[[measure, "score"]].drop_duplicates()) >= LEAST]
+
+
+def _z(r: Any) -> Any:
+    return np.arctanh(np.clip(r, -1 + 1e-9, 1 - 1e-9))
 
 
 def lacking(points: pd.DataFrame, measure: str = "gtd") -> Literal["runs", "points", "score", "gtd"]:
     """Return what keeps these points from a correlation: too few runs, or points of one, or what never moves."""
-    known = points.dropna(subset=[measure, "score"])
-    if "step" not in known or known["step"].isna().all():
+    if "step" not in points or points["step"].isna().all():
         return "runs"
-    runs = [run for _, run in known.groupby("run") if len(run[[measure, "score"]].drop_duplicates()) >= LEAST]
+    runs = _long(points, measure)
     if not runs:
         return "points"
     return "score" if all(np.ptp(run["score"]) == 0 for run in runs) else "gtd"
@@ -124,19 +147,7 @@ def over_runs(points: pd.DataFrame, measure: str = "gtd") -> Estimate | None:
     repeated = points[points.groupby("algorithm")["run"].transform("count") > 1]
     if len(repeated) < LEAST:
         return None
-    try:
-        factors = [repeated[name].tolist() for name in ("algorithm", "seed")]
-        found = across_runs(repeated[measure], repeated["score"], factors)
-    except ValueError:
-        return None
-    return Estimate(found.r, found.low, found.high, len(repeated))
-
-
-def _z(r: float) -> float:
-    return atanh(float(np.clip(r, -1 + 1e-9, 1 - 1e-9)))
-
-
-def points(records: Sequence[Record], model: str, task: str) -> pd.DataFrame:
-    """Checkpoints where the runs kept them, else one point per run (`step` is then empty)."""
-    found = checkpoints(records, model, task)
-    return found if len(found) else runs(records, model, task).assign(step=np.nan)
+    with suppress(ValueError):
+        found = across_runs(repeated[measure], repeated["score"], [repeated["algorithm"], repeated["seed"]])
+        return Estimate(found.r, found.low, found.high, len(repeated))
+    return None

@@ -113,7 +113,7 @@ def average_cell(records: Sequence[Record], printed: str, model: str, algorithm:
     if len(done) < len(by_task):
         some = f"{len(done)} of 9 GLUE tasks run ({', '.join(done)})" if done else _missing(records, model, algorithm)
         return Cell(printed, reason="; ".join(filter(None, [some, failed])))
-    average = estimates.average_estimate(by_task)
+    average = estimates.score_estimate(*by_task.values())
     gap = None if algorithm == "original" else estimates.average_difference(by_task, plain)
     reason = "; ".join(filter(None, ["" if average else "no seed has all nine tasks", failed]))
     return Cell(printed, average, gap, flags=_below(average, records, kind), reason=reason)

@@ -11,7 +11,7 @@ from saobp.study.beyond import strengths
 from saobp.study.setup import tracked
 from saobp.study.setup.schema import Record
 from saobp.study.statistics import Estimate
-from saobp.study.statistics.seeds import SIDES, seed_gap
+from saobp.study.statistics.seeds import by_side, seed_gap
 
 STUDY = "narrow"
 FRESH = "scratch"  # the planned study, of the same models on seeds that none had seen
@@ -19,13 +19,8 @@ HALF = 0.5  # of a ratio of column sums
 
 
 def sides(measure: str) -> pd.DataFrame:
-    """Return a measure of the matrix that is used, a row a task and seed, with High's and Original's in columns."""
-    values: dict[str, dict[tuple[str, int], float]] = {side: {} for side in SIDES}
-    for run in tracked.select(STUDY, "attention"):
-        given = run["parameters"]
-        if given["algorithm"] in SIDES:
-            values[given["algorithm"]][given["task"], given["seed"]] = _overall(run, measure)
-    return pd.DataFrame(values).dropna()
+    """Return a measure of the matrix that is used, a row a seed and task, with High's and Original's in columns."""
+    return by_side(tracked.select(STUDY, "attention"), partial(_overall, measure=measure)).dropna()
 
 
 def ratios(measure: str) -> pd.Series:
@@ -77,13 +72,8 @@ def heads_up(measure: str) -> tuple[int, int]:
 
 
 def beyond(study: str = STUDY) -> dict[str, Any]:
-    """Return what notebook 12 measured: the mass by token, how far one round goes, learned strengths."""
+    """Return what notebook 12 measured: the mass by token and by head, one round of messages, learned strengths."""
     return tracked.metrics(study, "beyond")[0]
-
-
-def tokens() -> pd.DataFrame:
-    """Return the column sums of frequent tokens before and after the step, those that lose most first."""
-    return pd.DataFrame(beyond()["tokens"]).set_index("token")
 
 
 def heads() -> tuple[float, int]:

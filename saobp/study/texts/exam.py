@@ -56,11 +56,6 @@ def by_doubling() -> Estimate:
     return mean_interval(np.polyfit(np.log2(gaps.columns.astype(float)), gaps.T, 1)[0].tolist())
 
 
-def seeds(name: str) -> int:
-    """Count the seeds of an algorithm."""
-    return len({run["seed"] for run in runs() if run["algorithm"] == name})
-
-
 @cache
 def difference(name: str = "high", against: str = "original", study: str = FIRST) -> Estimate:
     """Compare two algorithms at the last step: questions of two hops and more, points, over the seeds of both."""
@@ -103,13 +98,3 @@ def by_path(number: int = 3) -> tuple[int, int, int]:
     divided = accuracy_by_hops.divided(found)
     count = (len(rows[accuracy_by_hops.RUN].drop_duplicates()) for rows in (divided, found))
     return (*count, found["path"].nunique())
-
-
-def depths() -> list[str]:
-    """Return the encoders' numbers of layers."""
-    return [str(layers) for layers in sorted({run["layers"] for run in runs()})]
-
-
-def recipe() -> dict[str, Any]:
-    """Return how the first study's encoders are made: `hidden` is their width."""
-    return tracked.metrics(FIRST, "beyond")[0]["exam_recipe"]

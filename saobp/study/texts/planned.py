@@ -13,11 +13,6 @@ def study(name: str) -> Planned:
     return plan.studies()[name]
 
 
-def departures(name: str) -> list[str]:
-    """Return what was done otherwise than planned in a study."""
-    return plan.read(plan.file()).departures.get(name, [])
-
-
 def outcome(found: Estimate | None, primary: Primary) -> str:
     """Return which outcome a measurement gives: a key of the study's `outcomes`, "not run" or "not complete".
 

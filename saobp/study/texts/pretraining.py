@@ -20,12 +20,6 @@ def encoders(study: str = STUDY) -> pd.DataFrame:
     return trajectories.starts(tracked.study(study))
 
 
-def most(what: str, *studies: str) -> float:
-    """Return the most "parameters" of an encoder, or "tokens" that one read, in millions; on real text if unnamed."""
-    runs = [run for name in studies or ("narrow", "laptop") for run in tracked.metrics(name, "pretrain")]
-    return max(run[what] for run in runs) / 1e6
-
-
 def start_and_end() -> tuple[float, int]:
     """Return the correlation of start and end over runs of every algorithm but ElemMul, which hardly starts; and n."""
     found = encoders().query("algorithm != 'elemmul'").dropna()

@@ -8,7 +8,7 @@ import pandas as pd
 from saobp.study.beyond import plan
 from saobp.study.setup import tracked
 from saobp.study.statistics import Estimate, mean_interval
-from saobp.study.statistics.seeds import metric, seed_gap
+from saobp.study.statistics.seeds import by_side, metric, seed_gap
 
 STUDY = "retrofit"
 
@@ -37,19 +37,14 @@ def difference(name: str = "high", against: str = "original") -> Estimate | None
 
 def by_task() -> dict[str, Estimate]:
     """Return High − Original for each task, over the seeds that have it."""
-    scores = runs().pivot(index=["task", "seed"], columns="arm", values="score")
+    scores = by_side(tracked.select(STUDY, "retrofit"), metric("headline"), by="arm")
     gaps = (scores["high"] - scores["original"]).dropna()
-    return {task: mean_interval(values.tolist()) for task, values in gaps.groupby("task", sort=False)}
+    return {task: mean_interval(values.tolist()) for task, values in gaps.groupby("task")}
 
 
 def levels() -> tuple[float, float]:
     """Return Original's mean score over tasks and seeds, and a bag of words' on the same items, in percent."""
     return tuple(runs().query("arm == 'original'").groupby("task")[["score", "floor"]].mean().mean())
-
-
-def arms() -> list[str]:
-    """Return the arms beside Original that have a seed with all tasks."""
-    return [name for name in sorted(set(runs()["arm"]) - {"original"}) if difference(name) is not None]
 
 
 @cache
@@ -62,12 +57,6 @@ def untrained() -> dict[str, Any] | None:
 def similarity(factor: str = "high", strength: float = 0.1) -> Estimate:
     """Return the correlation with the gold similarity minus plain attention's, in points, without training."""
     return _apart(_arm(factor, strength))
-
-
-def gains(factor: str) -> dict[float, Estimate]:
-    """Return `similarity` of each strength at which a factor gains with an interval above 0."""
-    found = {row["strength"]: _apart(row) for row in untrained()["similarity"] if row["factor"] == factor}
-    return {strength: gain for strength, gain in found.items() if gain.low > 0}
 
 
 def one_layer() -> tuple[int, Estimate]:
