@@ -11,7 +11,7 @@ from saobp.study.setup import paths
 def repository(folder, name, algorithm="high", steps=90, warmup=30, more=""):
     """Lay out a repository of links, with one small profile of one model, one algorithm and two tasks, and `more`."""
     folder.mkdir()
-    for entry in ("saobp", "Snakefile", "data", "figures"):
+    for entry in ("saobp", "Snakefile", "data", "figures", "texts"):
         (folder / entry).symlink_to(paths.root() / entry)
     (folder / "notebooks" / "studies").mkdir(parents=True)
     for notebook in (paths.root() / "notebooks").glob("*.ipynb"):
