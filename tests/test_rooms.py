@@ -1,6 +1,7 @@
 """The rooms of the package form layers: no circle of imports, and the method knows nothing of the study."""
 
 import ast
+import contextlib
 import subprocess
 import sys
 from graphlib import CycleError, TopologicalSorter
@@ -60,6 +61,25 @@ def test_no_room_imports_another_that_imports_it():
 def test_the_method_and_the_story_world_import_nothing_of_the_study():
     outside = {name: others for name, others in GRAPH.items() if not name.startswith("saobp.study")}
     assert [(one, other) for one in outside for other in outside[one] if other.startswith("saobp.study")] == []
+
+
+def constants(path):
+    """name and value of every constant of a module that is written out, as in `LEVEL = 0.05`."""
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        for target in node.targets if isinstance(node, ast.Assign) else ():
+            several = isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple)
+            for name, value in zip(target.elts, node.value.elts) if several else [(target, node.value)]:
+                with contextlib.suppress(ValueError, TypeError):
+                    yield ast.unparse(name), repr(ast.literal_eval(value))
+
+
+def test_one_constant_has_one_home():
+    homes = {}
+    for path in sorted((ROOT / "saobp").rglob("*.py")):
+        for constant in constants(path):
+            homes.setdefault(constant, []).append(path.relative_to(ROOT).as_posix())
+    assert homes["LEVEL", "0.05"] == ["saobp/study/statistics/intervals.py"]
+    assert {constant: places for constant, places in homes.items() if len(places) > 1} == {}
 
 
 @pytest.mark.parametrize(

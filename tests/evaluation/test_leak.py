@@ -7,7 +7,7 @@ import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from saobp.study.evaluation import future_leak
-from saobp.study.evaluation.leaky_decoder import READINGS, Decoder, leak, sequence_interval
+from saobp.study.evaluation.leaky_decoder import READINGS, Decoder, sequence_interval, trained_losses
 from saobp.study.training.architectures import LEAKY, refine_with
 
 
@@ -25,21 +25,21 @@ SMALL = {"batch": 32, "sequences": 300, "vocabulary": 4, "length": 6, "width": 3
 
 
 def test_the_leak_is_learnt_and_not_by_a_first_token_alone_with_its_own_key():
-    losses = leak("all rows", 2.0, steps=120, **SMALL)
+    losses = trained_losses("all rows", 2.0, steps=120, **SMALL)
     mean, half_width = sequence_interval(losses)
     assert mean + half_width < 0.9 * math.log(4)
     assert losses[:, 0].mean() > 0.98 * math.log(4)
 
 
 def test_the_prefix_form_has_no_leak_to_learn():
-    mean, half_width = sequence_interval(leak("prefix", 2.0, steps=60, **SMALL))
+    mean, half_width = sequence_interval(trained_losses("prefix", 2.0, steps=60, **SMALL))
     assert mean + half_width > math.log(4)
 
 
 def test_the_same_seed_gives_the_same_losses_and_leaves_the_global_seed_alone():
     torch.manual_seed(7)
     state = torch.get_rng_state()
-    first, second = (leak("prefix", 0.2, steps=2, sequences=4) for _ in range(2))
+    first, second = (trained_losses("prefix", 0.2, steps=2, sequences=4) for _ in range(2))
     assert torch.equal(first, second)
     assert torch.equal(torch.get_rng_state(), state)
 
@@ -88,6 +88,6 @@ def test_the_leak_is_what_each_token_is_better_predicted_with_what_follows(algor
 
 def test_an_unknown_reading_and_no_text_are_refused():
     with pytest.raises(ValueError, match="^reading"):
-        leak("future", 0.2, steps=1)
+        trained_losses("future", 0.2, steps=1)
     with pytest.raises(ValueError, match="blocks: none given"):
         future_leak.leak(None, [])

@@ -223,11 +223,11 @@ def test_the_manifest_traces_every_file_to_its_records_and_their_files_hashes(sm
 
 def test_the_tracked_manifest_gives_the_hashes_of_the_tracked_files():
     kept = manifest(paths.figures())
-    studies = {results.published_profile(): kept["records"], **kept["others"]}
+    studies = {results.shown_study(): kept["records"], **kept["others"]}
     recorded = {
         paths.results(study) / f"{name}.json": mark for study, of in studies.items() for name, mark in of.items()
     }
-    assert set(paths.results(results.published_profile()).glob("*.json")) <= recorded.keys()
+    assert set(paths.results(results.shown_study()).glob("*.json")) <= recorded.keys()
     drawn = {paths.figures() / name: mark for e in kept["entries"].values() for name, mark in e["files"].items()}
     assert {*drawn, paths.figures() / "manifest.json"} == set(paths.figures().iterdir())
     for path, mark in (recorded | drawn).items():

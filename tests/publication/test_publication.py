@@ -11,7 +11,7 @@ from saobp.study.setup import paths
 
 def test_a_single_table_without_a_profile_is_of_the_results_that_are_shown(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(results, "published_profile", lambda: "stories")
+    monkeypatch.setattr(results, "shown_study", lambda: "stories")
     assert cli.main(["table", "4"]) == 0
     assert "study stories" in (tmp_path / "table4.tex").read_text(encoding="utf-8")
     assert capsys.readouterr().err == "from the records of study stories\n"
@@ -66,7 +66,7 @@ def test_the_study_that_is_shown_compares_something_and_one_of_several_seeds_goe
         (tmp_path / name).mkdir(exist_ok=True)
         for run in (f"04-pretrain-mini-{side}-{seed}.json" for side in sides for seed in seeds):
             (tmp_path / name / run).write_text("{}")
-        return results.published_profile()
+        return results.shown_study()
 
     assert shown("laptop", 42) == shown("smoke", 42) == "laptop"
     assert shown("narrow", 42, sides=["original"]) == "laptop" and shown("narrow", 42, sides=["high"]) == "narrow"

@@ -9,7 +9,7 @@ from scipy.special import expit
 
 from saobp.study import statistics
 from saobp.study.statistics import Error, holm, mean_interval, over_samples, paired_difference
-from saobp.study.statistics.correlations import MOST
+from saobp.study.statistics.correlations import NEARLY_ONE
 
 
 def test_mean_interval_without_item_error_is_students():
@@ -208,7 +208,7 @@ def test_unrelated_random_walks_rarely_count_as_correlated():
         x, y = random.normal(size=(2, 20)).cumsum(axis=1)
         naive += stats.pearsonr(x, y).pvalue < 0.02
         found = statistics.correlation(x, y)
-        r, high = np.arctanh(np.clip([found.r, found.high], -MOST, MOST))
+        r, high = np.arctanh(np.clip([found.r, found.high], -NEARLY_ONE, NEARLY_ONE))
         aware += 2 * stats.norm.sf(stats.norm.isf(0.025) * abs(r) / (high - r)) < 0.02
     assert naive / 300 > 0.25
     assert aware / 300 < 0.06

@@ -112,6 +112,7 @@ def test_the_snippet_runs_as_printed_and_shows_an_effect_on_a_real_model(tmp_pat
     ("retrofit", -3, -0.1, 10, "contradicted"),
     ("retrofit", -0.9, 0.8, 10, "no effect"),
     ("retrofit", -0.9, 1.2, 10, "imprecise"),
+    ("retrofit", -0.9, 1.03, 10, "no effect"),  # two one-sided tests at 5 %, as of every claim: the 90 % interval
     ("retrofit", 0.1, 3, 9, "not complete"),
     ("cost", 1.02, 1.06, 300, "supported"), ("cost", 1.12, 1.16, 300, "contradicted"),
     ("cost", 1.06, 1.12, 300, "imprecise"),

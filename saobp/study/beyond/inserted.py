@@ -23,10 +23,10 @@ from saobp.study.data import sources
 from saobp.study.data.task_rows import load_reported
 from saobp.study.setup import records
 from saobp.study.setup.sizes_and_strengths import WITHOUT_STRENGTH
+from saobp.study.statistics.paired import RESAMPLES
 from saobp.study.training.trainer import quiet
 
 TOKENS, BATCH = 256, 64  # of a sentence at most, the encoder's own limit; sentences at once
-DRAWS = 2000  # of the bootstrap over pairs
 MEASURED = 64  # pairs of RTE whose attention is measured
 ALONE = 0.1  # the strength in one layer alone
 
@@ -64,7 +64,7 @@ def spearman(predicted: np.ndarray, gold: np.ndarray) -> float:
     return float(100 * stats.spearmanr(predicted, gold).statistic)
 
 
-def paired_interval(predicted: np.ndarray, plain: np.ndarray, gold: np.ndarray, draws: int = DRAWS) -> list[float]:
+def paired_interval(predicted: np.ndarray, plain: np.ndarray, gold: np.ndarray, draws: int = RESAMPLES) -> list[float]:
     """Return the 95 % percentile interval over pairs of the difference in Spearman's correlation, in points."""
     random, differences = np.random.default_rng(0), []
     for _ in range(draws):

@@ -26,7 +26,7 @@ from saobp.study.setup.studies import load_study
 from saobp.study.training import architectures, checkpoints, regularizers, trainer
 
 OTHERS = ("algorithms", "seeds", "layers", "more_seeds")  # of a plan: they make a run no other one
-FOLLOWED = 100  # stories of the exam that are asked along training; the whole of it is asked at the end
+ASKED = 100  # stories of the exam that are asked along training; the whole of it is asked at the end
 
 
 class SentenceEncoder(architectures.SparseBertForMaskedLM):
@@ -110,7 +110,7 @@ def run(plan: MultiHop, layers: int, algorithm: str, seed: int, folder: Path) ->
     if not done.exists():
         network = encoder(plan, layers, algorithm, seed)
         stories = questions.Stories(plan, seed, recipe.steps * recipe.batch)
-        measure = Exam(replace(plan, items=min(FOLLOWED, plan.items)))
+        measure = Exam(replace(plan, items=min(ASKED, plan.items)))
         followed = {"folder": folder / name, "seed": seed, "measure": measure, "schedule": checks(recipe)}
         found = trainer.attempt(network, stories, questions.stacked, recipe, **followed)
         found["outcomes"] = {} if found["failed"] else Exam(plan).outcomes(network)[0]

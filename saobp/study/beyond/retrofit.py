@@ -28,8 +28,6 @@ from saobp.study.training import finetuning
 from saobp.study.training.trainer import quiet
 from saobp.study.training.watch import FollowHeldOut
 
-SHOWN = 16  # reported items whose attention is measured after training
-
 
 class Arm(plan.Strict):
     """What a model is refined with; the factor "none" is plain attention."""
@@ -81,7 +79,7 @@ def finetune(task: Task, arm: Arm, encoder: Path, tokenizer: Any, recipe: Finetu
         trainer.train()
     except Failed as failure:
         return {"failed": failure.failure()}
-    attention = flow(model, collator(spec, tokenizer)([*reported.take(SHOWN)]))
+    attention = flow(model, collator(spec, tokenizer)([*reported.take(finetuning.SHOWN)]))
     epochs = [point | {"epoch": point.pop("step") // one} for point in finetuning.followed(trainer)]
     course = [{"epoch": entry["epoch"], "scores": entry["scores"]} for entry in epochs]
     return {"epochs": course, "attention": attention, **epochs[-1]}

@@ -18,8 +18,8 @@ from saobp.study.setup.records import Run
 MODEL, THREADS = "mini", (2, 1)
 WAYS = ("original", "original_eager", "high")
 
-SIZES = ((1, 128), (8, 128), (32, 128), (1, 512))  # sequences, and tokens of each
-SETTINGS = [("train", 32, 128), ("train_no_dropout", 32, 128), *(("inference", *size) for size in SIZES)]
+SHAPES = ((1, 128), (8, 128), (32, 128), (1, 512))  # sequences, and tokens of each
+SETTINGS = [("train", 32, 128), ("train_no_dropout", 32, 128), *(("inference", *size) for size in SHAPES)]
 
 
 def passes() -> str:

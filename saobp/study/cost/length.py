@@ -10,7 +10,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from saobp import refine, saobp_attention
 from saobp.study.cost import timing
 
-HEADS, WIDTH = 4, 64
+HEADS, HEAD_WIDTH = 4, 64
 
 
 def eager(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
@@ -70,7 +70,7 @@ def peak(
 ) -> float:
     """Measure the peak here, after a small call that loads what is loaded once."""
     torch.set_num_threads(threads)
-    DIRECTIONS[direction](WAYS[way], (1, HEADS, 64, WIDTH))()
+    DIRECTIONS[direction](WAYS[way], (1, HEADS, 64, HEAD_WIDTH))()
     return timing.peak_above_now(DIRECTIONS[direction](WAYS[way], shape))
 
 
@@ -83,7 +83,7 @@ def by_length(lengths: Sequence[int], ways: Sequence[str], rounds: int, longest_
     rows = []
     for length in lengths:
         shown = [way for way in ways if way != "materialised" or length <= longest_materialised]
-        shape = (1, HEADS, length, WIDTH)
+        shape = (1, HEADS, length, HEAD_WIDTH)
         calls = {way: forward_and_backward(WAYS[way], shape) for way in shown}
         against = [way for way in shown if way in (ways[0], "materialised")]
         for way, found in timing.interleaved(calls, rounds, against=against).items():

@@ -55,7 +55,7 @@ class Decoder(nn.Module):
         return functional.cross_entropy(logits.mT, tokens[:, 1:], reduction="none")
 
 
-def leak(
+def trained_losses(
     reading: str, strength: float, *, steps: int, batch: int = 64, sequences: int = 2000, seed: int = 0, **sizes: int
 ) -> Float[Tensor, "sequences length"]:
     """Train a decoder on independent uniform tokens and return its losses on fresh ones, in nats.

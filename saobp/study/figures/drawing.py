@@ -12,6 +12,7 @@ from saobp.study.figures import by_seed, correlations, grids, gtd_beside_graph_m
 from saobp.study.figures.of_our_own import costs, decoders, gains, hops, inserted, strengths
 from saobp.study.setup import labels
 from saobp.study.setup.schema import Record
+from saobp.study.setup.tasks_and_metrics import GRAPHS_OF
 from saobp.study.statistics import trajectories
 from saobp.study.tables import context, render
 
@@ -55,7 +56,7 @@ def _grid(number: int, plot: Plot = grids.plot) -> Drawing:
     return Drawing(partial(grids.data, tasks), plot, grids.numbers, ("attention",), tasks=tasks)
 
 
-RUNS, TASK, SIDES = ("pretrain", "finetune", "attention"), (gtd_beside_graph_measures.TASK,), ("original", "high")
+RUNS, TASK, SIDES = ("pretrain", "finetune", "attention"), (GRAPHS_OF,), by_seed.SIDES
 _GRAPH = (gtd_beside_graph_measures.plot, gtd_beside_graph_measures.numbers, ("attention",), "graph")
 _PERFORMANCE = partial(Drawing, correlations.data, correlations.plot, correlations.numbers, RUNS)
 FIGURES: dict[Number, Drawing] = {
@@ -120,7 +121,7 @@ def data(number: Number, records: Sequence[Record]) -> pd.DataFrame:
     """
     drawing, chosen = found(number), relevant(number, records)
     if not drawing.several:
-        context.profile(chosen)
+        context.study_of(chosen)
     frame = drawing.data(chosen) if chosen or not drawing.stages else pd.DataFrame()
     if frame.empty:
         raise FigureError("{title}: no run yet, it needs {needs}".format(**words(number)))

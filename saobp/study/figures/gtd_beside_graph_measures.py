@@ -17,13 +17,13 @@ from saobp.study.figures import style
 from saobp.study.paper import numbers as printed
 from saobp.study.setup import labels
 from saobp.study.setup.schema import Record
+from saobp.study.setup.tasks_and_metrics import GRAPHS_OF
 from saobp.study.statistics import estimates
+from saobp.study.statistics.trajectories import LEAST
 
-TASK = "race"
 GRAPH_MEASURES = {"clustering": "Clustering (Barrat)", "onnela": "Clustering (Onnela)", "betweenness": "Betweenness"}
 PRINTED = {"clustering": "C18", "onnela": "C18", "betweenness": "C19"}  # the paper's r; of which clustering is open
 COLUMNS = ["model", "algorithm", "seed", "measure", "gtd", "value"]
-LEAST = 4  # points that a correlation takes
 FEW = 500  # points up to which each is drawn
 BINNED = [*COLUMNS, "r", "n"]
 GRID = {"gridsize": (75, 40), "extent": (0, 1, 0, 1), "mincnt": 1}  # hexagons of a cloud, both axes from 0 to 1
@@ -36,7 +36,7 @@ def points(records: Sequence[Record]) -> pd.DataFrame:
     """
     (model, *_), parts = estimates.models(records), []
     for name in estimates.algorithms(records):
-        for run in estimates.attention_runs(records, model, name, TASK):
+        for run in estimates.attention_runs(records, model, name, GRAPHS_OF):
             matrix, graph = estimates.matrix(run), run["metrics"]["graph"]
             gtd, onnela = (np.ravel(matrix.get(key) or []) for key in ("gtd", "clustering_onnela"))
             pairs = {measure: (graph["gtd"], graph[measure]) for measure in ("clustering", "betweenness")}

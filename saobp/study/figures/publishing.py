@@ -107,7 +107,7 @@ def publish(
     """
     folder, missing = Path(folder), {}
     if decided is None:
-        decided = verdicts.verdicts(verdicts.Studies({context.profile(records): records}, numbers.load()))
+        decided = verdicts.verdicts(verdicts.Studies({context.study_of(records): records}, numbers.load()))
     studies = defaultdict(set)
     for row in decided:
         for part in row.parts:
@@ -163,7 +163,7 @@ def beside(records: Sequence[Record], others: Sequence[Record]) -> dict[int | st
     """The figures that both can draw, with the name of the one of `others`: "figure-strength-stories"."""
     single = [number for number in drawing.OUR_OWN if not drawing.FIGURES[number].several]
     theirs = {number: drawing.relevant(number, others) for number in single if drawing.relevant(number, records)}
-    return {number: f"{drawing.stem(number)}-{context.profile(own)}" for number, own in theirs.items() if own}
+    return {number: f"{drawing.stem(number)}-{context.study_of(own)}" for number, own in theirs.items() if own}
 
 
 def origin(number: int | str, records: Sequence[Record], others: Sequence[Record]) -> list[Record]:

@@ -18,7 +18,7 @@ Values = dict[str, float | tuple[float, float]]  # by the key of `audit.yaml`: o
 FINDING = ["place", "quantity", "paper", "recomputed"]
 SMALL_TASKS = ("RTE", "WNLI", "MRPC")  # few items, and most scores below the commonest label's share
 COUNTED = (*SMALL_TASKS, "SST2", "QNLI")  # whose items are few enough for other accuracies to be no count
-TASKS = [*comparisons.GLUE.values()]
+GLUE_COLUMNS = [*comparisons.GLUE.values()]
 ROUNDED = 0.005  # half a hundredth, the last digit of a printed score
 
 
@@ -33,7 +33,7 @@ def findings(paper: Published) -> pd.DataFrame:
     left = round(float(added["by formula"] - added["Original's own attention"]), 6) + 0.0  # no minus before a zero
     values = {
         "gains": (gains["z"].abs() > 2).sum(),
-        "glue": (small[0]["GLUE"], small[1][TASKS].mean()),
+        "glue": (small[0]["GLUE"], small[1][GLUE_COLUMNS].mean()),
         "failed": (r["all 12 rows"], r["without Medium-Low"]),
         "points": (paper.claim("C26"), arithmetic.points_needed(paper.claim("C24"), paper.claim("C25"))),
         "ahead": (three > original).any(axis=1).sum(),
@@ -73,11 +73,11 @@ def _of_table1(paper: Published, table1: pd.DataFrame) -> Values:
 
 
 def _of_scores(table2: pd.DataFrame, table8: pd.DataFrame) -> Values:
-    both = pd.concat([table8["Avg"], means := table8[TASKS].mean(axis=1)], axis=1)
+    both = pd.concat([table8["Avg"], means := table8[GLUE_COLUMNS].mean(axis=1)], axis=1)
     labels = {task: arithmetic.LABEL_COUNTS[task] for task in SMALL_TASKS}
     floors = pd.Series({task: 100 * max(counts) / sum(counts) for task, counts in labels.items()})
     counts = [bool(arithmetic.grim(value, arithmetic.ITEMS[task])) for task in COUNTED for value in table8[task]]
-    gain = comparisons.over_original(table8).loc["Mini", TASKS]
+    gain = comparisons.over_original(table8).loc["Mini", GLUE_COLUMNS]
     return {
         "means": (len(means), ((table2["GLUE"] - means).abs() < 2 * ROUNDED).sum()),
         "chance": (comparisons.against_chance(table2) < 2).sum().sum(),

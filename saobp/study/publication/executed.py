@@ -12,8 +12,8 @@ from nbformat.v4 import new_markdown_cell
 
 from saobp.study.setup import labels, paths
 from saobp.study.setup.execution import declared_parameters
+from saobp.study.setup.records import PRETRAINED
 
-IDENTITY = ("model", "algorithm", "seed")
 UNNAMED = {"profile", "record"}  # parameters that tell no run of a study from another
 
 
@@ -57,7 +57,7 @@ def closest(run: Executed, notebook: str, among: Sequence[Executed]) -> Executed
     """
 
     def kinship(other: Executed) -> int:
-        agree = [name in run.values and run.values[name] == other.values.get(name) for name in IDENTITY]
+        agree = [name in run.values and run.values[name] == other.values.get(name) for name in PRETRAINED]
         return [*agree, False].index(False) + (run == other)
 
     return max((other for other in among if other.notebook == notebook), key=kinship, default=None)
@@ -93,7 +93,7 @@ def is_progress(output: NotebookNode) -> bool:
 
 def parameters(values: dict[str, Any]) -> str:
     """Say the parameters of a run in one line, without the places of files: "profile smoke, model mini, seed 42"."""
-    order = ["profile", *IDENTITY, "group", "finetune_seed"]  # and what else there is
+    order = ["profile", *PRETRAINED, "group", "finetune_seed"]  # and what else there is
     names = sorted(values.keys() - {"record"}, key=lambda name: ([*order, name].index(name), name))
     words = values | {"profile": Path(values.get("profile", "")).stem}
     return ", ".join(f"{name.replace('_', ' ')} {words[name]}" for name in names)

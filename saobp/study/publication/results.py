@@ -6,17 +6,16 @@ from typing import Any
 from saobp.study import figures, tables, verdicts
 from saobp.study.setup import paths, records
 from saobp.study.setup.studies import load_study
+from saobp.study.texts.exam import FIRST, FRESH
 
 SUMMARIES = ("10-tables", "11-figures")  # their records hold nothing that the others do not
-STORIES = "stories"  # questions of a known number of hops, and the strength: figures of their own
-FRESH = "hops"  # the planned exam on fresh seeds
-OTHERS = (STORIES, FRESH, "retrofit")  # studies with figures of their own, the last of a public encoder
+OTHERS = (FIRST, FRESH, "retrofit")  # studies with figures of their own, the last of a public encoder
 PAPER_STUDY = "paper"  # at the paper's own sizes: its rows come first in every table
 SEVERAL = 3  # seeds of a pair that figures are drawn of
 WEIGHT = ("paper", "narrow", "laptop")  # profiles, those that say most first
 
 
-def published_profile() -> str:
+def shown_study() -> str:
     """Return the profile whose results `figures/` shows: the first of those that say most, with tracked records.
 
     One that has not yet trained High beside Original compares nothing, and waits; so does one of fewer than `SEVERAL`
@@ -55,7 +54,7 @@ def publish(profile: str) -> None:
     if gone:
         print(f"no longer there, for {folder} has none of them: {', '.join(sorted(gone))}; git restores them")
     rebuild()
-    if name == STORIES:
+    if name == FIRST:
         print("notebook 12 shows these records: run `make reproduce` and `make notebooks`, or `make test` goes red")
 
 
@@ -68,12 +67,12 @@ def rebuild() -> None:
         if stale.is_file():  # of other records
             stale.unlink()
     texts = ", ".join(str(path.relative_to(paths.root())) for path in fill.write())
-    print(f"{len(written)} files in {paths.figures()}, from {paths.results(published_profile())}; texts: {texts}")
+    print(f"{len(written)} files in {paths.figures()}, from {paths.results(shown_study())}; texts: {texts}")
 
 
 def draw(folder: Path) -> list[Path]:
     """Draw every table and figure of the tracked records into a folder, the controlled studies' from their own."""
-    source, own = (paths.results(study) for study in (published_profile(), PAPER_STUDY))
+    source, own = (paths.results(study) for study in (shown_study(), PAPER_STUDY))
     studies = verdicts.tracked()
     decided = verdicts.verdicts(studies)
     first, hashes = (records.load(own), records.hashes(own)) if source != own else ([], {})
@@ -86,7 +85,7 @@ def draw(folder: Path) -> list[Path]:
 
 def _others() -> list[dict[str, Any]]:
     found = {study: records.load(paths.results(study)) for study in OTHERS}
-    return [*records.select(found.pop(STORIES), "beyond"), *(run for runs in found.values() for run in runs)]
+    return [*records.select(found.pop(FIRST), "beyond"), *(run for runs in found.values() for run in runs)]
 
 
 def single(
@@ -108,7 +107,7 @@ def single(
         else:
             made = verdicts.write(decided, folder, formats, verdicts.reruns(studies, decided))
         return made[0], ["all that are tracked"]
-    found = records.load(profile or published_profile())
+    found = records.load(profile or shown_study())
     if not found:
         load_study(profile)
         raise FileNotFoundError(f"profile '{profile}' has no records: run `make reproduce PROFILE={profile}` first")

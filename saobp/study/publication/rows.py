@@ -25,6 +25,7 @@ from saobp.study.setup import paths
 from saobp.study.setup.recipes import Pretraining, Schedule
 from saobp.study.setup.sizes_and_strengths import SIZES
 from saobp.study.setup.studies import Study, StudyError, load_study
+from saobp.study.statistics.trajectories import FOLLOWED
 from saobp.study.training import finetuning, precision, pretraining
 
 SHARE = 0.5  # of a row's time, for pretraining
@@ -150,7 +151,7 @@ def most_items(study: Study, source: sources.Source, item: float, seconds: float
 
     def steps(task: str, limit: int) -> float:  # items' training steps; an item that is only read takes half of one
         kind, train, reported = loaded[task]
-        reads = 1 + (tuned.curve if task in finetuning.FOLLOWED else 0)
+        reads = 1 + (tuned.curve if task in FOLLOWED else 0)
         trained = tuned.epochs_of.get(task, tuned.epochs) * min(train, limit)
         return WIDE.get(kind, 1) * (trained + reads * min(reported, limit) / 2)
 

@@ -20,7 +20,8 @@ from saobp.study.setup import paths, schema
 from saobp.study.setup.schema import Data, Departure, Device, Record
 
 PACKAGES = ("torch", "transformers", "datasets", "tokenizers", "numpy", "scipy", "scikit-learn", "igraph")
-IDENTITY = ("model", "algorithm", "seed", "group", "finetune_seed", "task")  # parameters that name a run
+PRETRAINED = ("model", "algorithm", "seed")  # parameters that name a pretrained model
+IDENTITY = (*PRETRAINED, "group", "finetune_seed", "task")  # and a run
 ANSWERS_END = ".answers.parquet"
 ANSWERS = pa.schema([("run", pa.int32()), ("hops", pa.int32()), ("right", pa.list_(pa.int8()))])
 

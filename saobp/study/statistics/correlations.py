@@ -7,7 +7,7 @@ from math import atanh, sqrt, tanh
 import numpy as np
 from scipy import stats
 
-MOST = 1 - 1e-12  # atanh(1) is infinite; a perfect line keeps a finite interval
+NEARLY_ONE = 1 - 1e-12  # atanh(1) is infinite; a perfect line keeps a finite interval
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def _pearson(x: Sequence[float], y: Sequence[float], effective: float) -> Correl
     r = float(np.dot(*_unit(x, y)).clip(-1, 1))
     if effective <= 3:
         return Correlation(r, -1.0, 1.0, len(x), effective)
-    centre, reach = atanh(min(max(r, -MOST), MOST)), float(stats.norm.isf(0.025)) / sqrt(effective - 3)
+    centre, reach = atanh(min(max(r, -NEARLY_ONE), NEARLY_ONE)), float(stats.norm.isf(0.025)) / sqrt(effective - 3)
     return Correlation(r, tanh(centre - reach), tanh(centre + reach), len(x), effective)
 
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
 from saobp.study.setup import labels
 from saobp.study.setup.records import select
 from saobp.study.setup.schema import Record
 from saobp.study.statistics import Estimate, item_errors, mean_interval, paired_difference
+from saobp.study.statistics.intervals import NORMAL
 from saobp.study.statistics.task_scores import Score, by_pretraining, headline_interval, same_items
 
 
@@ -146,7 +146,7 @@ def mean_over_runs(values: Iterable[float | Estimate | None]) -> Estimate | None
     runs = [run for run in runs if isfinite(run.value)]
     if len(runs) < 2:
         return runs[0] if runs else None
-    error = float(np.mean([run.half_width for run in runs])) / stats.norm.ppf(0.975)
+    error = float(np.mean([run.half_width for run in runs])) / NORMAL
     shared = {"item_error": error, "items": runs[0].items} if isfinite(error) else {}
     return mean_interval([run.value for run in runs], **shared)
 

@@ -15,6 +15,8 @@ import numpy as np
 from scipy import stats
 from scipy.optimize import brentq
 
+LEVEL = 0.05  # of a finding by chance; family-wise where many comparisons stand together
+NORMAL = float(stats.norm.ppf(0.975))  # half a 95 % interval in standard errors, by the normal law
 LEAST_P = 1e-300
 ROUNDING = 1e-12  # of the largest number: samples that differ by less are alike
 

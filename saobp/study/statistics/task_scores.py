@@ -11,6 +11,7 @@ from scipy import stats
 
 from saobp.study.setup.records import select
 from saobp.study.setup.schema import Record
+from saobp.study.statistics.intervals import NORMAL
 
 CORRELATIONS = ("matthews", "pearson")
 # Similarities never agree to the last bit, even where a regressor ignores its input; a hundredth of the gold's spread
@@ -88,7 +89,7 @@ def headline_interval(metric: str, value: float, items: int, error: float = 0.0)
             return -100.0, 100.0
         r = np.clip(value / 100, -1 + 1e-12, 1 - 1e-12)
         centre = np.arctanh(r)
-        half = stats.norm.ppf(0.975) * max(error / 100 / (1 - r**2), 1 / np.sqrt(items - 3))
+        half = NORMAL * max(error / 100 / (1 - r**2), 1 / np.sqrt(items - 3))
         return float(100 * np.tanh(centre - half)), float(100 * np.tanh(centre + half))
     found = stats.binomtest(round(value / 100 * items), items).proportion_ci(0.95, method="exact")
     return float(100 * found.low), float(100 * found.high)

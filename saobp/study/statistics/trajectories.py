@@ -7,7 +7,6 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
-from scipy.stats import norm
 
 from saobp.study.setup.records import select
 from saobp.study.setup.schema import Record
@@ -20,6 +19,7 @@ from saobp.study.statistics import (
     mean_interval,
     task_scores,
 )
+from saobp.study.statistics.intervals import NORMAL
 
 STARTED = 5.0  # nats: a run has started to learn at the first logged step with a training loss below it
 FEW = 3  # runs that a correlation over them takes to say anything
@@ -108,7 +108,7 @@ def on_fisher_scale(points: pd.DataFrame, measure: str = "gtd") -> Estimate | No
         return None
     means = pd.Series([c.r for _, c in found]).groupby([seed for seed, _ in found]).mean()
     half, count = np.median([((_z(c.high) - _z(c.low)) / 2, c.points) for _, c in found], axis=0)
-    least = half / norm.ppf(0.975) / np.sqrt(len(means))
+    least = half / NORMAL / np.sqrt(len(means))
     return mean_interval(_z(means), least=float(least), items=int(count))
 
 

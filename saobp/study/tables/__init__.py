@@ -48,7 +48,7 @@ def table(
     """
     if number not in TABLES:
         raise ValueError(f"number: the paper has no Table {number}; choose 1 to 9")
-    study, published = context.profile(records), published or numbers.load()
+    study, published = context.study_of(records), published or numbers.load()
     built = TABLES[number][0](number, relevant(number, records), published)
     built = replace(built, study=study if records else "")
     return built.below(table(number, first, published)) if first else built

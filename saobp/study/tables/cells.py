@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 from math import ceil, floor, isfinite, isnan, log10
 
 from saobp.study.statistics import Estimate, holm
+from saobp.study.statistics.intervals import LEVEL
 
 LOPSIDED = 0.2  # an interval whose sides differ by more of the longer one is printed with both ends
 SIGNIFICANT = 4  # digits of a number that a reader needs; the CSV has more
-LEVEL = 0.05  # family-wise, over all comparisons of a table
 DIFFERS, UNPRINTED, EMPTY = "*", "–", "·"
 SIGNS = {
     "below chance": "†", "below majority": "§", "constant predictor": "‡", "below bag of words": "¶",

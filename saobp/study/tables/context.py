@@ -10,7 +10,7 @@ from saobp.study.setup.schema import Record, Value
 NAMED_STAGES = {"finetune": "fine-tuning", "attention": "attention", "cost": "cost"}  # before their departures
 
 
-def profile(records: Sequence[Record]) -> str:
+def study_of(records: Sequence[Record]) -> str:
     """The one study that records come from ("none" without a record).
 
     Raises ValueError for records of several studies: runs of different recipes must not share a cell.

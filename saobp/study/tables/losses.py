@@ -10,8 +10,9 @@ from saobp.study.setup import records
 from saobp.study.setup.labels import ALGORITHMS, algorithm_title, model_title
 from saobp.study.setup.schema import Record
 from saobp.study.statistics import Estimate, estimates, holm
+from saobp.study.statistics.intervals import LEVEL
 from saobp.study.statistics.seeds import metric, seed_gap
-from saobp.study.tables.cells import DIFFERS, LEVEL, effect
+from saobp.study.tables.cells import DIFFERS, effect
 
 COLUMNS = ("Model", "Algorithm", "Seeds", "Step", "Perplexity then", "At the end", "Beside Original, nats")
 

@@ -10,7 +10,7 @@ from saobp.study.statistics import Estimate, median_interval
 from saobp.study.texts.attention import STUDY
 
 EARLIER = "laptop"  # the same model, batch and threads, timed the day before
-PLANNED, BATCH, THREADS = "cost", 32, 2  # the study of 300 alternations per setting; a training step of it
+PLANNED, BATCH, MOST_THREADS = "cost", 32, 2  # the study of 300 alternations per setting; a training step of it
 
 
 def run(study: str = STUDY) -> dict[str, Any]:
@@ -47,7 +47,7 @@ def alternations(to: str = "ratio") -> pd.DataFrame:
     return frame.sort_values(["phase", "length", "sequences", "passes"], ignore_index=True)
 
 
-def timed(phase: str = "train", threads: int = THREADS, to: str = "ratio") -> Estimate:
+def timed(phase: str = "train", threads: int = MOST_THREADS, to: str = "ratio") -> Estimate:
     """Return one number of `alternations` in one call: that of the largest batch, 32 sequences of 128 tokens."""
     found = alternations(to).query("phase == @phase and passes == 'one call'")
     return found.set_index("sequences").loc[BATCH, threads]

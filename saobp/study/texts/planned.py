@@ -1,11 +1,12 @@
 """The plan beside the results: a study's endpoint and margin, and which of the five outcomes its measurement gives."""
 
 from dataclasses import replace
-from math import isnan
 
 from saobp.study.beyond import plan
 from saobp.study.beyond.plan import Planned, Primary
 from saobp.study.statistics import Estimate, level_at
+from saobp.study.verdicts.claims_and_measurements import Claim, by_normal_law, measured
+from saobp.study.verdicts.outcomes import CONTRADICTED, NO_EFFECT, SUPPORTED, decide
 
 
 def study(name: str) -> Planned:
@@ -16,29 +17,22 @@ def study(name: str) -> Planned:
 def outcome(found: Estimate | None, primary: Primary) -> str:
     """Return which outcome a measurement gives: a key of the study's `outcomes`, "not run" or "not complete".
 
-    The interval decides, at the level of its analysis: on the claimed side of 0 "supported", on the other
-    "contradicted"; at the last analysis around 0 and within the margin "no effect", else "imprecise". Before, and
-    between two analyses, a study is "not complete". A ratio without a direction is "supported" within the margin of 1.
+    As a claim of one part (`verdicts.decide`), at the level of its analysis. Before the last analysis a study that is
+    neither supported nor contradicted is "not complete", as between two. A ratio without a direction is to stay within
+    the margin of 1.
     """
     if found is None:
         return "not run"
-    if min(found.seeds, primary.seeds) not in primary.analyses:
+    seeds = min(found.seeds, primary.seeds)
+    if seeds not in primary.analyses:
         return "not complete"
-    if isnan(found.low):
-        return "imprecise"
-    ends = widened(found, primary)
-    if primary.direction == 0:  # a ratio that is to stay within the margin of one
-        low, high = ends.low - 1, ends.high - 1
-        within, beyond = max(-low, high) <= primary.margin, max(low, -high) > primary.margin
-        return "supported" if within else "contradicted" if beyond else "imprecise"
-    low, high = sorted((ends.low * primary.direction, ends.high * primary.direction))
-    if low > 0:
-        return "supported"
-    if high < 0:
-        return "contradicted"
-    if found.seeds < primary.seeds:
+    asked = {"direction": primary.direction, "reference": float(primary.direction == 0), "margin": primary.margin}
+    ends = {} if found.error else {"interval": by_normal_law(found)}
+    part = measured("", "", found, n=seeds, **ends).at_reading(primary.analyses)
+    outcome = decide(Claim.model_construct(**asked, rule="one"), [part])
+    if found.seeds < primary.seeds and outcome not in (SUPPORTED, CONTRADICTED):
         return "not complete"
-    return "no effect" if max(-low, high) <= primary.margin else "imprecise"
+    return "no effect" if outcome == NO_EFFECT else outcome
 
 
 def widened(found: Estimate, primary: Primary) -> Estimate:

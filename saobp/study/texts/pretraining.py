@@ -9,8 +9,8 @@ import pandas as pd
 from saobp.study.beyond import strengths
 from saobp.study.setup import tracked
 from saobp.study.statistics import Estimate, mean_interval, trajectories
+from saobp.study.statistics.intervals import LEVEL
 from saobp.study.statistics.seeds import branch_gaps, metric, seed_gap, seed_gaps
-from saobp.study.tables.cells import LEVEL
 from saobp.study.texts.attention import STUDY
 
 

@@ -26,12 +26,12 @@ from saobp.study.setup import paths
 from saobp.study.setup.recipes import Finetuning
 from saobp.study.setup.records import finite
 from saobp.study.setup.schema import Failed
+from saobp.study.statistics.trajectories import FOLLOWED
 from saobp.study.training import checkpoints
 from saobp.study.training.precision import choose
 from saobp.study.training.trainer import arguments_of, quiet
 from saobp.study.training.watch import FollowHeldOut, Progress, StopAtNaN
 
-FOLLOWED = ("sst2", "hellaswag", "race")  # whose score and GTD the paper correlates (Fig. 3 and 9, Table 6)
 SHOWN = 16  # items of the reported split whose attention is followed
 HEADS = {"choice": transformers.AutoModelForMultipleChoice, "span": transformers.AutoModelForQuestionAnswering}
 

@@ -11,8 +11,9 @@ from saobp.study.setup import labels
 from saobp.study.setup.schema import Record
 from saobp.study.setup.tasks_and_metrics import TASKS
 from saobp.study.statistics import Error, Estimate, estimates, mean_interval, seed_variance
+from saobp.study.statistics.intervals import NORMAL
 from saobp.study.statistics.seeds import SIDES, Read, seed_gaps
-from saobp.study.verdicts.claims_and_measurements import NORMAL, Measurement, measured, on_scale
+from saobp.study.verdicts.claims_and_measurements import Measurement, measured, on_scale
 from saobp.study.verdicts.studies import BORROWED, Studies, over_seeds
 
 RIVALS = ("original", "low", "elemmul")  # of High in Fig. 4

@@ -10,19 +10,20 @@ from typing import Any, Literal
 
 import numpy as np
 from pydantic import BaseModel, Field
+from scipy import stats
 
 from saobp.study.beyond import plan
 from saobp.study.setup import labels, paths, typed_by_hand
 from saobp.study.setup.recipes import STRICT
 from saobp.study.setup.schema import Record
 from saobp.study.statistics import Error, Estimate, level_at
+from saobp.study.statistics.intervals import NORMAL
 
 Ends = Callable[[float], tuple[float, float]]  # an interval's ends at a level
 AT_PAPER_SIZE, SCALED, STORIES, PUBLIC, PRINTED = (
     "paper's depth and width", "scaled-down model", "story world", "public encoder", "printed numbers",
 )  # fmt: skip
 SEEDS = "Student's t over seeds"
-NORMAL = 1.959963984540054  # half a 95 % interval in standard errors
 
 
 class Claim(BaseModel):
@@ -117,6 +118,16 @@ def on_scale(row: Measurement, back: Callable[[float], float], note: str) -> Mea
         return tuple(float(back(end)) for end in row.interval(level))
 
     return replace(row, estimate=float(back(row.estimate)), interval=interval, method=f"{row.method}, {note}")
+
+
+def by_normal_law(found: Estimate) -> Ends:
+    """Return an interval at any level from the ends of that at 95 % alone, each side by the normal law."""
+
+    def interval(level: float) -> tuple[float, float]:
+        by = float(stats.norm.isf(0.5 - level / 2)) / NORMAL
+        return found.value + by * (found.low - found.value), found.value + by * (found.high - found.value)
+
+    return interval
 
 
 def measured(

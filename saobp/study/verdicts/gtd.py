@@ -10,18 +10,17 @@ import pandas as pd
 from scipy import stats
 
 from saobp.study.setup import labels
-from saobp.study.setup.records import select
+from saobp.study.setup.records import PRETRAINED, select
 from saobp.study.setup.schema import Record
+from saobp.study.setup.tasks_and_metrics import GRAPHS_OF
 from saobp.study.statistics import Error, Estimate, across_runs, estimates, task_scores, trajectories
+from saobp.study.statistics.correlations import NEARLY_ONE
 from saobp.study.verdicts.claims_and_measurements import Measurement, measured, on_scale
 from saobp.study.verdicts.studies import ALONE, Studies, over_seeds
 
-TASK = "race"  # of Fig. 2
 QUARTERS = (0.25, 0.75)  # the sparsest and the densest graphs, by betweenness
 CHECKPOINTS = "Student's t over seeds, no surer than the checkpoints of a run"
 BESIDE_ACCURACY = {"gtd": ("GTD", 1), "indirect_entropy": ("indirect entropy", 1), "betweenness": ("−betweenness", -1)}
-MOST = 1 - 1e-12  # of r on Fisher's scale
-IDENTITY = ("model", "algorithm", "seed")  # of a pretrained model, among a run's parameters
 
 
 def correlation(studies: Studies, number: str, printed: str, sampled: str = "") -> list[Measurement]:
@@ -52,7 +51,7 @@ def correlation(studies: Studies, number: str, printed: str, sampled: str = "") 
 
 
 def _on_race(run: Record, among: Sequence[str] = tuple(labels.ALGORITHMS)) -> bool:
-    return run["metrics"]["task"] == TASK and run["parameters"]["algorithm"] in among
+    return run["metrics"]["task"] == GRAPHS_OF and run["parameters"]["algorithm"] in among
 
 
 def fisher(x: Sequence[float | None], y: Sequence[float | None]) -> float | None:
@@ -118,10 +117,10 @@ def heads_in_range(studies: Studies, low: float, high: float, inside: bool) -> l
     """
     rows = []
     for study, model, runs in studies.cells("attention"):
-        trained = {tuple(map(run["parameters"].get, IDENTITY)): run for run in studies.of("pretrain").get(study, [])}
+        trained = {tuple(map(run["parameters"].get, PRETRAINED)): run for run in studies.of("pretrain").get(study, [])}
         points = []
         for run in filter(_on_race, runs):
-            if before := trained.get(tuple(map(run["parameters"].get, IDENTITY))):
+            if before := trained.get(tuple(map(run["parameters"].get, PRETRAINED))):
                 heads = np.ravel(estimates.matrix(run)["gtd"])
                 share = np.mean(((heads >= low) & (heads <= high)) == inside)
                 points.append((run, before, share, np.log(before["metrics"]["perplexity"])))
@@ -144,7 +143,7 @@ def _across(study: str, model: str, part: str, points: Sequence[tuple], **given:
     except ValueError:
         return []
     error = Error(((1 / sqrt(found.effective - 3), inf),)) if found.effective > 3 else None
-    z = Estimate.of(float(np.arctanh(np.clip(found.r, -MOST, MOST))), error, len(runs))
+    z = Estimate.of(float(np.arctanh(np.clip(found.r, -NEARLY_ONE, NEARLY_ONE))), error, len(runs))
     facts = {"of": "runs", "method": "Fisher's z over runs", "runs": [*runs, *filter(None, lenders)], "error": None}
     return [on_scale(measured(study, model, z, part, **facts | given), np.tanh, "algorithm and seed taken out")]
 
@@ -156,7 +155,7 @@ def accurate(studies: Studies) -> list[Measurement]:
         points = []
         for run in filter(_on_race, select(studies.of("attention").get(study, []), model=model)):
             algorithm, seed = (run["parameters"][key] for key in ("algorithm", "seed"))
-            scores = task_scores.by_pretraining(task_scores.scores(tuned, model, algorithm, TASK))
+            scores = task_scores.by_pretraining(task_scores.scores(tuned, model, algorithm, GRAPHS_OF))
             points += [(run, one.value) for one in scores if one.key[0] == seed]
         for name, (title, sign) in BESIDE_ACCURACY.items():
             means = [estimates.nested_mean(estimates.matrix(run).get(name)) for run, _ in points]

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from math import isfinite, nan
 from operator import attrgetter
 
+from saobp.study.statistics.intervals import LEVEL
 from saobp.study.verdicts import attention, gtd, planned, scores, training
 from saobp.study.verdicts.claims_and_measurements import Claim, Measurement, claims
 from saobp.study.verdicts.studies import Studies
@@ -22,7 +23,6 @@ SUPPORTED, CONTRADICTED, NO_EFFECT, IMPRECISE, NOT_RUN = (
 )  # fmt: skip
 FAMILIES = {"attention": attention, "gtd": gtd, "planned": planned, "scores": scores, "training": training}
 OUTCOMES = (SUPPORTED, CONTRADICTED, NO_EFFECT, IMPRECISE, NOT_RUN)
-LEVEL = 0.05
 MOST_SEEDS = 10_000  # that anybody trains
 
 

@@ -1,15 +1,13 @@
 """Measurements of the planned questions: the gain by hops and its cause, and High in a public encoder."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
-
-from scipy import stats
 
 from saobp.study.beyond import accuracy_by_hops, plan
 from saobp.study.setup import labels
 from saobp.study.statistics import Estimate, bca_interval, mean_interval, sign_flip_interval
 from saobp.study.statistics.seeds import branch_gaps, metric, seed_gaps
-from saobp.study.verdicts.claims_and_measurements import NORMAL, PUBLIC, STORIES, Measurement, measured
+from saobp.study.verdicts.claims_and_measurements import PUBLIC, STORIES, Measurement, by_normal_law, measured
 from saobp.study.verdicts.studies import Studies
 
 READ = (5, 13, 21)  # seeds of notebook 12 at each reading: all algorithms, once on the way, the end
@@ -107,13 +105,8 @@ def untrained(studies: Studies) -> list[Measurement]:
     for study, runs in studies.of("retrofit-untrained", model="minilm").items():
         for run in runs:
             arms = {(arm["factor"], arm["strength"]): arm for arm in run["metrics"]["similarity"]}
-            value, ends = arms["high", strength]["difference"], arms["high", strength]["interval"]
-
-            def interval(level: float, value: float = value, ends: Sequence[float] = ends) -> tuple[float, float]:
-                by = float(stats.norm.isf(0.5 - level / 2)) / NORMAL  # each side by the normal law
-                return tuple(value + by * (end - value) for end in ends)
-
-            found = Estimate(value, *ends, run["metrics"]["pairs"])
-            facts = {"of": "pairs", "method": "interval over pairs", "scope": PUBLIC, "interval": interval}
+            high = arms["high", strength]
+            found = Estimate(high["difference"], *high["interval"], run["metrics"]["pairs"])
+            facts = {"of": "pairs", "method": "interval over pairs", "scope": PUBLIC, "interval": by_normal_law(found)}
             rows.append(measured(study, "", found, "STS-B, MiniLM", runs=[run], **facts))
     return rows

@@ -7,7 +7,8 @@ import pandas as pd
 from jinja2 import Template
 
 from saobp.study.setup import paths
-from saobp.study.tables import render
+from saobp.study.statistics.intervals import LEVEL
+from saobp.study.tables import FORMATS, render
 from saobp.study.tables.cells import digits
 from saobp.study.verdicts import outcomes
 from saobp.study.verdicts.claims_and_measurements import Claim, Measurement
@@ -21,7 +22,6 @@ CSV_COLUMNS = (
 HEADS = ("Claim", "Measured (margin)", "Outcome", "Ours [95 %]", "Paper", "n", "Scope")
 SHARES = (0.19, 0.23, 0.13, 0.16, 0.06, 0.08, 0.09)  # of the page, a column each
 POST_HOC, SMALL, SENSITIVE = "†", "‡", "§"
-FORMATS = ("csv", "md", "tex")
 PAGE = 15  # claims that a page holds, of up to four lines each
 Reruns = dict[tuple[str, str, str], Measurement]
 
@@ -67,7 +67,7 @@ def cells(verdict: Verdict) -> tuple[str, ...]:
         named = "".join(f", {count} {why}" for why, count in missing.items() if count > 0)
         of = f" ({holding} of {len(parts)} {'parts hold' if len(parts) > 1 else 'part holds'}{named})"
     decided = verdict.outcome in (SUPPORTED, CONTRADICTED) and claim.direction != 0
-    small = outcomes.inside(claim, part, outcomes.LEVEL / 2) > 0  # all of its 95 % interval lies within the margin
+    small = outcomes.inside(claim, part, LEVEL / 2) > 0  # all of its 95 % interval lies within the margin
     marks = POST_HOC * any(row.post_hoc for row in parts) + SMALL * (decided and small)
     marks += SENSITIVE * any(of_part(claim, other) != of_part(claim, part) for other in verdict.without_one)
     outcome = f"{verdict.outcome}{of} {marks}".rstrip()
@@ -151,7 +151,7 @@ def to_latex(verdicts: Sequence[Verdict]) -> str:
 
 
 def write(
-    verdicts: Sequence[Verdict], folder: Path, formats: Sequence[str] = FORMATS, reruns: Reruns | None = None
+    verdicts: Sequence[Verdict], folder: Path, formats: Sequence[str] = tuple(FORMATS), reruns: Reruns | None = None
 ) -> list[Path]:
     """Write claims.csv, claims.md and claims.tex into a folder; returns their paths. ValueError for another format."""
     render.refuse_unknown(formats, FORMATS)

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from saobp.study.beyond import strengths as swept
+from saobp.study.paper.arithmetic import VOCABULARY
 from saobp.study.setup import labels
 from saobp.study.setup.records import select
 from saobp.study.setup.sizes_and_strengths import SIZES, body_parameters
@@ -17,7 +18,6 @@ from saobp.study.verdicts.claims_and_measurements import PRINTED, SEEDS, STORIES
 from saobp.study.verdicts.studies import Studies, over_seeds
 
 HELD_OUT, TOKENS = metric("perplexity"), metric("token_perplexity")
-VOCABULARY = 30_522  # of BERT, as Table 4 counts
 LEAK = "what the leak is worth (nats per token)"  # less than nothing: it lowers the loss
 
 

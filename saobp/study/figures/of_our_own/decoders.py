@@ -10,9 +10,9 @@ from matplotlib.figure import Figure
 
 from saobp.study.figures import style
 from saobp.study.setup import labels
+from saobp.study.setup.sizes_and_strengths import LEAKY
 from saobp.study.statistics import mean_interval
 
-LEAKY = "high_all_rows"
 PASSES = ("full_pass", "prefixes")
 SEEN = 0.01  # nats from which on a position leaks
 SMOOTHED = 9  # positions behind a point of the line

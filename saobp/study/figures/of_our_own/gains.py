@@ -8,7 +8,6 @@ from typing import Any
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from scipy import stats
 
 from saobp.study.figures import style
 from saobp.study.paper import comparisons
@@ -17,6 +16,7 @@ from saobp.study.setup import labels
 from saobp.study.setup.schema import Record
 from saobp.study.setup.tasks_and_metrics import GLUE, TASKS
 from saobp.study.statistics import estimates, task_scores
+from saobp.study.statistics.intervals import NORMAL
 
 DRAWN = ("hellaswag", "race", "squad", *GLUE)  # from above
 COLUMNS = ["model", "task", "of", "gain", "low", "high", "runs", "items"]
@@ -43,7 +43,7 @@ def data(records: Sequence[Record]) -> pd.DataFrame:
     theirs = pd.concat([comparisons.gains(paper), bare], ignore_index=True).assign(of=PAPER, runs=1)
     theirs["model"] = theirs["model"].map({labels.published_model(name): name for name in ours["model"]})
     theirs["task"] = theirs["task"].str.replace("_", "-")
-    half = stats.norm.ppf(0.975) * theirs["error"]
+    half = NORMAL * theirs["error"]
     theirs = theirs.assign(low=theirs["gain"] - half, high=theirs["gain"] + half).dropna(subset="model")
     return pd.concat([theirs[COLUMNS], ours], ignore_index=True)
 

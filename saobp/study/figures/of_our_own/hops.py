@@ -12,11 +12,11 @@ from matplotlib.figure import Figure
 from saobp.study.beyond import accuracy_by_hops
 from saobp.study.figures import style
 from saobp.study.setup import labels
+from saobp.study.statistics.paired import RESAMPLES
 
 HOPS = 3  # with fewer, all of them are right nearly always
 ALIKE = 2.5  # points within which dots stand one beside the other
 BAND = 10  # seeds from which on the band of an algorithm is drawn
-DRAWS = 2000  # of seeds, behind the ends of an interval
 
 
 def ends(records: Sequence[dict[str, Any]]) -> pd.DataFrame:
@@ -97,7 +97,7 @@ def means(curves: pd.DataFrame) -> pd.DataFrame:
     parts = [pd.DataFrame()]
     for (layers, algorithm), own in curves[curves["hops"] == HOPS].groupby(["layers", "algorithm"], sort=False):
         runs = own.pivot(index="seed", columns="step", values="accuracy").dropna(axis=1)
-        drawn = np.random.default_rng(0).integers(len(runs), size=(DRAWS, len(runs)))
+        drawn = np.random.default_rng(0).integers(len(runs), size=(RESAMPLES, len(runs)))
         low, high = np.quantile(runs.to_numpy()[drawn].mean(1), [0.025, 0.975], axis=0)
         known = {"layers": layers, "algorithm": algorithm, "step": runs.columns, "accuracy": runs.mean().to_numpy()}
         parts.append(pd.DataFrame(known | {"low": low, "high": high, "n": len(runs)}))
