@@ -63,7 +63,9 @@ def test_a_secondary_arm_is_run_after_every_seed_of_the_primary_ones():
     first = len(study.seeds) * len(study.tasks) * len(study.arms)
     assert len(set(units)) == len(units)
     assert {arm for _, _, arm in units[:first]} == set(study.arms)
-    assert {arm for _, _, arm in units[first:]} == set(study.secondary_arms)
+    second = first + len(study.secondary_seeds) * len(study.tasks) * len(study.secondary_arms)
+    assert {arm for _, _, arm in units[first:second]} == set(study.secondary_arms)
+    assert {unit[1:] for unit in units[second:]} == {(t, a) for t in ("race", "squad") for a in ("original", "high")}
 
 
 def test_known_hops_take_seeds_and_stories_that_no_earlier_run_had():
@@ -146,12 +148,13 @@ def test_the_strength_for_minilm_follows_the_paper_s_rule():
     assert (len(model.encoder.layer), model.config.hidden_size) == (6, SIZES["minilm"].hidden)
 
 
-def test_an_arm_is_scored_after_each_epoch_and_measured_at_the_end(tmp_path):
+@pytest.mark.parametrize("name", ["rte", *retrofit.FURTHER])
+def test_an_arm_is_scored_after_each_epoch_and_measured_at_the_end(tmp_path, name):
     network("original").save_pretrained(tmp_path / "encoder")
-    task = load_task("rte", sources.resolve("synthetic"), limit_train=12, limit_evaluation=20)
-    recipe = Finetuning(groups={"all": ["rte"]}, length=24, batch=5, epochs=2, precision="fp32")
+    task = load_task(name, sources.resolve("synthetic"), limit_train=12, limit_evaluation=20)
+    recipe = Finetuning(groups={"all": [name]}, length=64, batch=5, epochs=2, precision="fp32")
     arm = retrofit.Arm(factor="high", strength=0.1)
     found = retrofit.finetune(task, arm, tmp_path / "encoder", word_tokenizer(), recipe, 0, tmp_path)
     assert [entry["epoch"] for entry in found["epochs"]] == [1, 2] and found["epoch"] == 2
-    assert found["scores"] == found["epochs"][-1]["scores"] and len(found["outcomes"]) == 20
+    assert found["scores"] == found["epochs"][-1]["scores"] and len(found["outcomes"]) == len(task.evaluation)
     assert len(found["attention"]["gtd"]) == 4 and not {"step", "seconds"} & set(found)

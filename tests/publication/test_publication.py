@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from saobp.measure import command
+from saobp.measure import inspect_by_name
 from saobp.study.publication import cli, results
 from saobp.study.setup import paths
 
@@ -98,6 +98,7 @@ def test_publishing_part_of_a_profile_names_the_tracked_records_that_it_takes_aw
     (["minilm"], None),
 ])  # fmt: skip
 def test_several_strengths_are_given_in_a_row_or_one_by_one(words, strengths, monkeypatch, capsys):
-    monkeypatch.setattr(command, "run", lambda model, strengths, **asked: f"{model} {strengths} {asked['samples']}")
+    shown = lambda model, strengths, **asked: f"{model} {strengths} {asked['samples']}"  # noqa: E731
+    monkeypatch.setattr(inspect_by_name, "run", shown)
     assert cli.main(["inspect", *words]) == 0
     assert capsys.readouterr().out == f"minilm {strengths and [*map(float, strengths)]} {4 if '4' in words else 16}\n"

@@ -18,15 +18,19 @@ from saobp.models import public
 from saobp.study.beyond import plan
 from saobp.study.data import sources
 from saobp.study.data.encoding import collator, encode
-from saobp.study.data.task_rows import Task, load_task
+from saobp.study.data.task_rows import Task
 from saobp.study.evaluation import bag_of_words
 from saobp.study.evaluation.heldout import flow
 from saobp.study.setup import records
 from saobp.study.setup.recipes import Finetuning, Seeds
 from saobp.study.setup.schema import Failed
+from saobp.study.setup.studies import load_study
 from saobp.study.training import finetuning
 from saobp.study.training.trainer import quiet
 from saobp.study.training.watch import FollowHeldOut
+
+FURTHER = ("race", "squad")  # of three seeds, by the splits that a mirror without their train splits leaves
+SPLITS_OF = "narrow"  # the study that has these splits
 
 
 class Arm(plan.Strict):
@@ -48,9 +52,10 @@ class Retrofit(plan.Question):
     training: dict[str, Any]
 
     def units(self) -> Iterator[tuple[int, str, str]]:
-        """Yield (seed, task, arm) in the order of the runs: a seed's arms together, the secondary arms last."""
+        """Yield (seed, task, arm) in the order of the runs: a seed's arms together, the secondary ones last."""
         yield from itertools.product(self.seeds, self.tasks, self.arms)
         yield from itertools.product(self.secondary_seeds, self.tasks, self.secondary_arms)
+        yield from itertools.product(self.secondary_seeds, FURTHER, ("original", "high"))
 
 
 class SameOrder(Trainer):
@@ -88,12 +93,13 @@ def finetune(task: Task, arm: Arm, encoder: Path, tokenizer: Any, recipe: Finetu
 def run(study: Retrofit, seed: int, name: str, arm_name: str, path: Path, folder: Path) -> dict[str, Any]:
     """Make one record of the study: one arm, one task, one seed. Returns the record."""
     arm, source = (study.arms | study.secondary_arms)[arm_name], sources.resolve("hub")
-    recipe = Finetuning(groups={"all": study.tasks}, **study.training)
+    splits = load_study(SPLITS_OF).finetune.splits
+    recipe = Finetuning(groups={"all": [*study.tasks, *FURTHER]}, splits=splits, **study.training)
     parameters = {"model": study.model, "arm": arm_name, **arm.model_dump(), "task": name, "seed": seed}
     record = records.Run("retrofit", profile="retrofit", parameters=parameters)
     quiet()
     encoder, tokenizer = public.locate(study.model), public.tokenizer(study.model)
-    task = load_task(name, source, limit_train=recipe.limit_train)
+    task = finetuning.task_of(name, recipe, source)
     # the last epoch is reported, so no row is set aside for choosing one
     task = replace(task, train=datasets.concatenate_datasets([task.train, task.development]))
     metrics = finetune(task, arm, encoder, tokenizer, recipe, seed, folder)

@@ -191,9 +191,9 @@ def inspect(model: str, strengths: tuple[float, ...], **asked: Any) -> None:
 
     MODEL is a repository of the hub, a folder, a .gguf file, or minilm.
     """
-    from saobp.measure import command
+    from saobp.measure import inspect_by_name
 
-    print(command.run(model, strengths=list(strengths) or None, **asked))
+    print(inspect_by_name.run(model, strengths=list(strengths) or None, **asked))
 
 
 @saobp.command()

@@ -28,9 +28,14 @@ def runs() -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["arm", "task", "seed", "score", "floor"])
 
 
+def planned_tasks() -> list[str]:
+    """Return the tasks that the plan's primary endpoint is a mean over."""
+    return plan.studies()["retrofit"].model_extra["tasks"]
+
+
 def difference(name: str = "high", against: str = "original") -> Estimate | None:
     """Return an arm's mean over the planned tasks minus another's, of the seeds that have all; None without one."""
-    tasks = plan.studies()["retrofit"].model_extra["tasks"]
+    tasks = planned_tasks()
     own = [run for run in tracked.select(STUDY, "retrofit") if run["parameters"]["task"] in tasks]
     return seed_gap(own, metric("headline"), (name, against), by="arm", tasks=len(tasks))
 
@@ -43,8 +48,9 @@ def by_task() -> dict[str, Estimate]:
 
 
 def levels() -> tuple[float, float]:
-    """Return Original's mean score over tasks and seeds, and a bag of words' on the same items, in percent."""
-    return tuple(runs().query("arm == 'original'").groupby("task")[["score", "floor"]].mean().mean())
+    """Return Original's mean score over the planned tasks and seeds, and a bag of words' there, in percent."""
+    own = runs().query("arm == 'original' and task in @planned_tasks()")
+    return tuple(own.groupby("task")[["score", "floor"]].mean().mean())
 
 
 @cache
