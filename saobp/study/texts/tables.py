@@ -65,13 +65,11 @@ def outcomes() -> pd.Series:
 def contradicted() -> list[tuple[str, str]]:
     """Return the claims that are contradicted, each with n; "3 seeds", or "1 seed, its spread borrowed"."""
     deciding = pd.read_csv(paths.figures() / "figure-claims.csv").query("decides and outcome == 'contradicted'")
-    columns = ["claim", "study", "measurement", "n", "of", "method"]
+    columns = ["claim", "study", "measurement", "n", "of"]
     found = deciding.merge(pd.read_csv(paths.figures() / "claims.csv")[columns], on=columns[:3])
-    lent = found["method"].str.contains("borrowed").map({True: ", its spread borrowed", False: ""})
-    return [
-        (row.title, labels.counted(int(row.n), row.of.removesuffix("s")) + end)
-        for row, end in zip(found.itertuples(), lent)
-    ]
+    lent = ((found["n"] == 1) & (found["of"] == "seeds")).map({True: ", its spread borrowed", False: ""})
+    counts = [labels.counted(int(row.n), row.of.removesuffix("s")) for row in found.itertuples()]
+    return [*zip(found["title"], counts + lent)]
 
 
 def claims(*starts: str) -> tuple[list[str], str]:
