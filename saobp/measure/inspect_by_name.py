@@ -6,9 +6,12 @@ import itertools
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from saobp.equations.factors import WITHOUT_MESSAGES
+
+if TYPE_CHECKING:
+    from saobp.models.opening import Opened
 
 PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".bmp")
 
@@ -28,7 +31,7 @@ def run(
 
     Whatever can be refused is refused before anything is computed. Raises ValueError or PermissionError in one line.
     """
-    from saobp.measure import explorer, inspect
+    from saobp.measure import explorer, inspect, predictions
 
     inspect.check(factor, strengths, samples, tokens)
     items, source = _source(text, images, samples)
@@ -36,22 +39,7 @@ def run(
         raise ValueError(f"{images or text}: holds no {'pictures' if images else 'text'}")
     folder = out or Path(f"inspect-{Path(name).name}")
     explorer.refuse_unwritable(folder)
-    started = time.perf_counter()
-
-    import huggingface_hub.utils.logging
-    from transformers.utils import logging
-
-    from saobp.measure import predictions
-    from saobp.models.opening import open_model
-
-    logging.set_verbosity_error()  # a report of weights that are not used, such as a classifier's
-    logging.disable_progress_bar()
-    huggingface_hub.utils.logging.set_verbosity_error()  # a line per retry where there is no network
-    opened = open_model(name)
-    sees = getattr(opened.model, "main_input_name", "") == "pixel_values"
-    if sees != bool(images):
-        given, other = ("pictures", "--images FOLDER") if sees else ("text", "--text FILE")
-        raise ValueError(f"{name}: reads {given}; give it some with {other}")
+    started, opened = time.perf_counter(), _opened(name, bool(images))
     asked = {"factor": factor, "samples": samples, "tokens": tokens}
     found = inspect.examine(opened.model, opened.tokenizer, items, strengths=strengths, progress=True, **asked)
     few = {"samples": samples, "tokens": tokens, "progress": True}
@@ -67,6 +55,24 @@ def run(
     rows = explorer.layer_rows(found)
     strength = "" if factor in WITHOUT_MESSAGES else f", λ = {found.strengths[0]:g}"
     return f"{explorer.terminal(rows)}\n\n{factor}{strength}; {files[0]}"
+
+
+def _opened(name: str, pictures: bool) -> Opened:
+    """Open a model without the loaders' reports. Raises ValueError for one that reads pictures where text is given."""
+    import huggingface_hub.utils.logging
+    from transformers.utils import logging
+
+    from saobp.models.opening import open_model
+
+    logging.set_verbosity_error()  # a report of weights that are not used, such as a classifier's
+    logging.disable_progress_bar()
+    huggingface_hub.utils.logging.set_verbosity_error()  # a line per retry where there is no network
+    opened = open_model(name)
+    sees = getattr(opened.model, "main_input_name", "") == "pixel_values"
+    if sees != pictures:
+        given, other = ("pictures", "--images FOLDER") if sees else ("text", "--text FILE")
+        raise ValueError(f"{name}: reads {given}; give it some with {other}")
+    return opened
 
 
 def _source(text: Path | None, images: Path | None, samples: int) -> tuple[list[Any], str]:
