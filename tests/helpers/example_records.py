@@ -219,7 +219,9 @@ def planned():
          "metrics": {"headline": 80 + (arm == "high") * (2 + 0.1 * seed), "floor": {"headline": 70}}, "departures": []}
         for arm in ("original", "high", "uniform") for task in tasks for seed in range(10)
     ]  # fmt: skip
-    return [*tuned, inserted()]
+    scores = {"metrics": {"headline": 30.0}}  # of a task that is not in the plan's mean
+    further = [one | scores | {"parameters": one["parameters"] | {"task": "race"}} for one in tuned[:3]]
+    return [*tuned, *further, inserted()]
 
 
 def inserted():
