@@ -253,8 +253,11 @@ def test_planned_runs_stand_beside_their_plan_once_they_are_there(seeds_of_the_p
     seeds_of_the_plan(20, retrofit=examples.planned())
     text = fill.page("RESULTS.md")
     outcomes = planned.study("retrofit").outcomes
-    assert f"| outcome | **supported**: {outcomes['supported']} |" in text and f"**{outcomes['supported']}**" in text
+    assert f"| outcome | **supported**: {outcomes['supported']} |" in text
+    assert f"on 10 seeds. {outcomes['supported']}**" in text
     assert "| result | +2.45 points [2.23, 2.67], 10 of 10 seeds |" in text
+    assert "| High | +2.45 [2.23, 2.67] | 10 |" in text
+    assert "| High, after epoch 1 | +0.45 [0.23, 0.67] | 10 |" in text
     assert f"**contradicted**: {planned.study('retrofit-untrained').outcomes['contradicted']}" in text
     assert "| 6 | 2.10 | 1.05 | 2.10 | 1.05 | 2.10 | 1.05 |" in text
     assert "Original scores 80.0 on average, a bag of words 70.0." in text
@@ -264,7 +267,7 @@ def test_planned_runs_stand_beside_their_plan_once_they_are_there(seeds_of_the_p
     assert float(slope[1]) > 1 and float(slope[2]) > 1
     assert "**Whether the gain shrinks with the width is undecided.**" in text
     readme = fill.page("README.md")
-    assert "2. **In a model that has learned**" in readme and len(readme.encode()) <= 6 * 1024
+    assert "Mean of six fine-tuned tasks: +2.45 [2.23, 2.67], 10 seeds." in readme and len(readme.encode()) <= 6 * 1024
     assert "4. **High learns questions of several hops sooner** in an invented world, as planned on 20" in readme
 
 

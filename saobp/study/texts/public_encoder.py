@@ -7,8 +7,10 @@ import pandas as pd
 
 from saobp.study.beyond import plan
 from saobp.study.setup import tracked
+from saobp.study.setup.schema import Record
+from saobp.study.setup.tasks_and_metrics import TASKS
 from saobp.study.statistics import Estimate, mean_interval
-from saobp.study.statistics.seeds import by_side, metric, seed_gap
+from saobp.study.statistics.seeds import Read, by_side, metric, seed_gap
 
 STUDY = "retrofit"
 
@@ -33,11 +35,14 @@ def planned_tasks() -> list[str]:
     return plan.studies()["retrofit"].model_extra["tasks"]
 
 
-def difference(name: str = "high", against: str = "original") -> Estimate | None:
-    """Return an arm's mean over the planned tasks minus another's, of the seeds that have all; None without one."""
+def difference(name: str = "high", against: str = "original", epoch: int = 0) -> Estimate | None:
+    """Return an arm's mean over the planned tasks minus another's, of the seeds that have all; None without one.
+
+    `epoch`: after which the scores are read, from 1; 0 is the last, which the plan reports.
+    """
     tasks = planned_tasks()
     own = [run for run in tracked.select(STUDY, "retrofit") if run["parameters"]["task"] in tasks]
-    return seed_gap(own, metric("headline"), (name, against), by="arm", tasks=len(tasks))
+    return seed_gap(own, _after(epoch), (name, against), by="arm", tasks=len(tasks))
 
 
 def by_task() -> dict[str, Estimate]:
@@ -79,6 +84,14 @@ def plain_similarity() -> float:
 def layers(measure: str, factor: str = "high", strength: float = 0.1) -> pd.DataFrame:
     """Return a measure of each layer's attention before ("raw") and after ("refined") the step."""
     return pd.DataFrame([layer[measure] for layer in _arm(factor, strength)["layers"]])
+
+
+def _after(epoch: int) -> Read:
+    def score(run: Record) -> float | None:
+        epochs = run["metrics"].get("epochs")
+        return epochs and epochs[epoch - 1]["scores"][TASKS[run["parameters"]["task"]].headline]
+
+    return score
 
 
 def _apart(row: dict[str, Any]) -> Estimate:
