@@ -85,12 +85,13 @@ def capture(
     """
     check_whole("part_samples", part_samples, 1)
     check_whole("keep_maps", keep_maps, 0)
+    check_whole("graph_nodes", graph_nodes, 0)
     path = checked_path(path)
     if not hasattr(model, "config") or not hasattr(model, "set_attn_implementation"):
         raise ValueError(f"model: {type(model).__name__} is not a transformers model")
     if isinstance(batches, (Mapping, Tensor, str)):
         raise ValueError(f"batches: must be several dictionaries; got one {type(batches).__name__}, put it in a list")
-    plan = Plan(beta, hops, graph_nodes, graph_threshold, spectrum, int(keep_maps))
+    plan = Plan(beta, hops, int(graph_nodes), graph_threshold, spectrum, int(keep_maps))
     classes = token_classes(tokenizer) if tokenizer is not None else None
     parts = Parts(path, _identity(model, plan, classes), asdict(plan), resume)
     replayable = iter(batches) is not batches

@@ -147,7 +147,7 @@ def test_a_decoder_padded_on_the_left_is_measured_at_the_positions_of_its_real_t
 
 
 def test_the_summary_is_the_mean_of_the_table(tmp_path):
-    found = run(bert("high"), batches(), tmp_path / "a.parquet", graph_nodes=6, part_samples=2, spectrum=True)
+    found = run(bert("high"), batches(), tmp_path / "a.parquet", graph_nodes=np.int64(6), part_samples=2, spectrum=True)
     assert 1 <= found["matrices"]["raw"]["overall"]["effective_rank"] <= max(LENGTHS)
     table = frame(tmp_path / "a.parquet").drop(columns="tokens")
     assert (found["samples"], found["tokens"], found["layers"], found["heads"]) == (7, sum(LENGTHS), 2, 2)
