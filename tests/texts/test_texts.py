@@ -267,7 +267,10 @@ def test_planned_runs_stand_beside_their_plan_once_they_are_there(seeds_of_the_p
     assert float(slope[1]) > 1 and float(slope[2]) > 1
     assert "**Whether the gain shrinks with the width is undecided.**" in text
     readme = fill.page("README.md")
-    assert "Mean of six fine-tuned tasks: +2.45 [2.23, 2.67], 10 seeds." in readme and len(readme.encode()) <= 6 * 1024
+    assert (
+        "Fine-tuned, mean of six tasks: +2.45 [2.23, 2.67], 10 seeds, supported." in readme
+        and len(readme.encode()) <= 6 * 1024
+    )
     assert "4. **High learns questions of several hops sooner** in an invented world, as planned on 20" in readme
 
 

@@ -120,7 +120,7 @@ def headline_numbers(frame: pd.DataFrame) -> dict[str, Any]:
     right = b[b["x"] == step].set_index("algorithm")["y"].reindex(CURVES)
     return numbers(a.rename(columns={"x": "value"})) | right.to_dict() | {
         "step": int(step), "n": int(b["n"].max()), "r": c["x"].corr(c["y"], min_periods=3), "runs": len(c),
-        "named": "planned" if "outcome" in b else "post hoc",
+        "named": "fresh" if "outcome" in b else "first", "layers": LAYERS,
     }  # fmt: skip
 
 
@@ -130,7 +130,7 @@ def plot_headlines(frame: pd.DataFrame, width: float) -> Figure:
     draws = {
         "High lowers the largest column sum: {original_mean:.1f} → {high_mean:.1f} ({lower} of {pairs})":
             partial(pair_axes, frame=a.rename(columns={"x": "value"})),
-        "Step {step:,}: High {high:.0f} %, Original {original:.0f} % (n = {n}, {named})":
+        "{layers} layers, step {step:,}: High {high:.0f} %, Original {original:.0f} % ({n} {named} seeds)":
             partial(hops.curve_axes, frame=b.rename(columns={"x": "step", "y": "accuracy"}), seeds=False),
         "Late starts end higher: r = {r:.2f} (n = {runs})": partial(start_axes, frame=c),
     }  # fmt: skip

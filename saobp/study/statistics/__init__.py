@@ -4,6 +4,7 @@ from saobp.study.statistics.correlations import Correlation, across_runs, correl
 from saobp.study.statistics.intervals import (
     Error,
     Estimate,
+    geometric_interval,
     mean_interval,
     median_interval,
     on_scale,
@@ -14,7 +15,7 @@ from saobp.study.statistics.seeds import bca_interval, borrow, level_at, seed_va
 
 __all__ = [
     "Correlation", "Error", "Estimate", "across_runs", "bca_interval", "borrow",
-    "correlation", "effective_sample_size", "holm", "item_errors", "level_at",
+    "correlation", "effective_sample_size", "geometric_interval", "holm", "item_errors", "level_at",
     "mean_interval", "median_interval", "on_scale", "over_samples", "paired_difference", "seed_variance",
     "sign_flip_interval",
 ]  # fmt: skip

@@ -147,6 +147,12 @@ def mean_interval(
     return Estimate.of(float(values.mean()), error, seeds, items)
 
 
+def geometric_interval(ratios: Sequence[float]) -> Estimate:
+    """Geometric mean of positive ratios, one a seed, with the ends of `mean_interval` of their logarithms."""
+    found = mean_interval(np.log(ratios))
+    return Estimate(exp(found.value), exp(found.low), exp(found.high), found.seeds)
+
+
 def median_interval(first: float, median: float, third: float, rounds: int) -> Estimate:
     """Return a median of `rounds` numbers with its 95 % interval, from the median and the quartiles alone.
 

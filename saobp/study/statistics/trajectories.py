@@ -27,11 +27,14 @@ LEAST = 4  # different points: through two of them any line is perfect, and thre
 FOLLOWED = {"wikitext": "Perplexity", "sst2": "SST2", "hellaswag": "HellaSwag", "race": "RACE-Middle"}
 
 
-def starts(records: Sequence[Record]) -> pd.DataFrame:
-    """One row a pretraining run: algorithm, seed, start (step; NaN: never) and end (held-out loss, nats)."""
+def starts(records: Sequence[Record], of: str = "training") -> pd.DataFrame:
+    """One row a pretraining run: algorithm, seed, start (step; NaN: never) and end (held-out loss, nats).
+
+    `of`: the loss whose first step below `STARTED` is the start, "training" or, at its few checks, held-out "curve".
+    """
     rows = []
     for run in select(list(records), "pretrain"):
-        below = (point["step"] for point in run["metrics"].get("training") or [] if point["loss"] < STARTED)
+        below = (point["step"] for point in run["metrics"].get(of) or [] if point["loss"] < STARTED)
         given, end = run["parameters"], log(run["metrics"]["perplexity"])
         rows.append((given["algorithm"], given["seed"], min(below, default=np.nan), end))
     return pd.DataFrame(rows, columns=["algorithm", "seed", "start", "end"])

@@ -10,7 +10,7 @@ from saobp.measure import gtd_and_entropy
 from saobp.study.beyond import strengths
 from saobp.study.setup import tracked
 from saobp.study.setup.schema import Record
-from saobp.study.statistics import Estimate
+from saobp.study.statistics import Estimate, geometric_interval
 from saobp.study.statistics.seeds import by_side, seed_gap
 
 STUDY = "narrow"
@@ -18,15 +18,26 @@ FRESH = "scratch"  # the planned study, of the same models on seeds that none ha
 HALF = 0.5  # of a ratio of column sums
 
 
-def sides(measure: str) -> pd.DataFrame:
+def sides(measure: str, study: str = STUDY) -> pd.DataFrame:
     """Return a measure of the matrix that is used, a row a seed and task, with High's and Original's in columns."""
-    return by_side(tracked.select(STUDY, "attention"), partial(_overall, measure=measure)).dropna()
+    return by_side(tracked.select(study, "attention"), partial(_overall, measure=measure)).dropna()
 
 
-def ratios(measure: str) -> pd.Series:
+def ratios(measure: str, study: str = STUDY) -> pd.Series:
     """Return a measure of High over that of Original, for every task and seed that both have."""
-    found = sides(measure)
+    found = sides(measure, study)
     return found["high"] / found["original"]
+
+
+def factor(measure: str, study: str = FRESH) -> Estimate:
+    """Return High / Original over seeds, each the geometric mean over all tasks."""
+    return geometric_interval(np.exp(np.log(ratios(measure, study)).groupby("seed").mean()))
+
+
+def given(measure: str) -> pd.DataFrame:
+    """Return a measure before ("raw") and after ("refined") the step in High's own attention, a row a seed and task."""
+    found = [run["metrics"]["matrices"] for run in tracked.select(STUDY, "attention", algorithm="high")]
+    return pd.DataFrame([{side: one[side]["overall"][measure] for side in ("raw", "refined")} for one in found])
 
 
 def difference(measure: str, layer: int | None = None, study: str = STUDY) -> Estimate:

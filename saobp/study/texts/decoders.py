@@ -8,9 +8,10 @@ import pandas as pd
 
 from saobp.study.paper import comparisons, numbers
 from saobp.study.setup import paths, tracked
+from saobp.study.setup.schema import Record
 from saobp.study.setup.studies import load_study
 from saobp.study.statistics import Estimate, mean_interval, over_samples
-from saobp.study.statistics.seeds import metric, seed_gap
+from saobp.study.statistics.seeds import SIDES, metric, seed_gap
 from saobp.study.texts.attention import STUDY
 
 
@@ -22,6 +23,28 @@ def run(algorithm: str) -> dict[str, Any]:
 def difference(name: str = "high", study: str = STUDY) -> Estimate:
     """Return an algorithm's log perplexity on held-out text minus Original's, in nats per token, seed by seed."""
     return seed_gap(tracked.select(study, "decoder"), metric("perplexity"), (name, "original"), log=True)
+
+
+def constant(task: str = "boolq") -> tuple[int, int]:
+    """Count the decoders that read no later row and give every question of a task the same answer, and all of them."""
+    found = [run["metrics"]["tasks"][task]["constant"] for run in _causal()]
+    return sum(found), len(found)
+
+
+def best(task: str = "boolq") -> float:
+    """Return the best score of these decoders on a task, in percent."""
+    return max(run["metrics"]["tasks"][task]["headline"] for run in _causal())
+
+
+def answered(task: str = "boolq") -> Estimate:
+    """Return High's score on a task without fine-tuning minus Original's, in points, over the planned pairs."""
+    runs = tracked.select("decoders", "decoder")
+    return seed_gap(runs, lambda run: run["metrics"]["tasks"][task]["headline"])
+
+
+def _causal() -> list[Record]:
+    runs = tracked.select(STUDY, "decoder") + tracked.select("decoders", "decoder")
+    return [run for run in runs if run["parameters"]["algorithm"] in SIDES]
 
 
 def public() -> pd.DataFrame:

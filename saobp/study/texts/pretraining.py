@@ -8,16 +8,16 @@ import pandas as pd
 
 from saobp.study.beyond import strengths
 from saobp.study.setup import tracked
-from saobp.study.statistics import Estimate, mean_interval, trajectories
+from saobp.study.statistics import Estimate, geometric_interval, mean_interval, trajectories
 from saobp.study.statistics.intervals import LEVEL
 from saobp.study.statistics.seeds import branch_gaps, metric, seed_gap, seed_gaps
 from saobp.study.texts.attention import STUDY
 
 
 @cache
-def encoders(study: str = STUDY) -> pd.DataFrame:
+def encoders(study: str = STUDY, of: str = "training") -> pd.DataFrame:
     """Return one row a run: algorithm, seed, start (step; NaN: never) and end (held-out loss, nats)."""
-    return trajectories.starts(tracked.study(study))
+    return trajectories.starts(tracked.study(study), of)
 
 
 def start_and_end() -> tuple[float, int]:
@@ -46,11 +46,10 @@ def branches(name: str = "high") -> Estimate:
     return mean_interval([*branch_gaps(tracked.select("branched", "branched"), (name, "original")).values()])
 
 
-def later_start(study: str) -> Estimate:
-    """Return by which factor High starts to learn later than Original, seed by seed (geometric mean)."""
-    starts = encoders(study).pivot(index="seed", columns="algorithm", values="start")
-    found = mean_interval(np.log(starts["high"] / starts["original"]).dropna().tolist())
-    return Estimate(*np.exp([found.value, found.low, found.high]).tolist(), found.seeds)
+def later_start(study: str, of: str = "training") -> Estimate:
+    """Return by which factor High starts to learn later than Original, by training or held-out loss (`starts`)."""
+    starts = encoders(study, of).pivot(index="seed", columns="algorithm", values="start")
+    return geometric_interval((starts["high"] / starts["original"]).dropna())
 
 
 @cache

@@ -39,11 +39,12 @@ def gain(studies: Studies) -> list[Measurement]:
             continue
         first = measured(found=end[0], part=AFTER, method=PAIRED, aside=planned, **common)
         soon = measured(found=course[0], part=DURING, aside=not planned, post_hoc=not planned, **common)
-        rows += [soon.at_reading(analyses("hops")), first] if planned else [first.at_reading(READ, planned=False), soon]
+        rows += [_read(soon), _read(first)] if planned else [first.at_reading(READ, planned=False), soon]
         for name, against in (("high", "uniform"), ("uniform", "original"), ("high", "sinkhorn")):
             if found := accuracy_by_hops.gain(runs, name, against):
                 part = f"{labels.algorithm_title(name)} − {labels.algorithm_title(against)} {AFTER}"
-                rows.append(measured(found=found[0], part=part, method=PAIRED, aside=True, **common))
+                row = measured(found=found[0], part=part, method=PAIRED, aside=True, **common)
+                rows.append(_read(row) if planned else row)
         by_seed = [*(course if planned else end)[1].values()]
         other = {name: interval(by_seed) for name, interval in NOT_NORMAL.items() if len(by_seed) >= ENOUGH}
         for name, ends in other.items():
@@ -60,12 +61,18 @@ def cause(studies: Studies) -> list[Measurement]:
     rows = []
     for planned, common, runs in exams(studies):
         if planned and (course := accuracy_by_hops.gain_along(runs, "high", "sinkhorn")):
-            rows.append(measured(found=course[0], part=DURING, **common).at_reading(analyses("hops")))
+            rows.append(_read(measured(found=course[0], part=DURING, **common)))
         for against, part in (("sinkhorn", AFTER), ("shuffled", "High − Shuffled, equal by the algebra")):
             if found := accuracy_by_hops.gain(runs, "high", against):
                 facts = {"method": PAIRED, "post_hoc": not planned, "aside": planned or against == "shuffled"}
-                rows.append(measured(found=found[0], part=part, **facts, **common))
+                row = measured(found=found[0], part=part, **facts, **common)
+                rows.append(_read(row) if planned else row)
     return rows
+
+
+def _read(row: Measurement) -> Measurement:
+    """A measurement of the planned exam, its interval at the level of its analysis."""
+    return row.at_reading(analyses("hops"))
 
 
 def analyses(study: str) -> list[int]:

@@ -104,14 +104,20 @@ def _alone(ax: Axes, frame: pd.DataFrame) -> None:
     ax.set(xlabel="The layer with the step", ylabel="Similarity − plain (points)", xticks=alone["layer"])
 
 
-def layer_axes(ax: Axes, frame: pd.DataFrame, measure: str = "largest_column_share") -> Axes:
-    """Draw a measure of the plain model by layer, and of both sides of the step in the model with it."""
+def layer_axes(
+    ax: Axes, frame: pd.DataFrame, measure: str = "largest_column_share", *, named: bool = True
+) -> Axes:  # fmt: skip
+    """Draw a measure of the plain model by layer, and of both sides of the step in the model with it.
+
+    `named`: with a name beside each line; without, a legend of the figure's own has to say which is which.
+    """
     found = sides(frame, measure)
     for side, (*_, colour, dash, name) in SIDES.items():
         ax.plot(found.index, found[side], dash, marker=".", color=colour, label=name)
-        middle = found.index[len(found) // 2]
-        ax.annotate(name, (middle, found.loc[middle, side]), (0, 4 if side == "softmax" else -10), ha="center",
-                    textcoords="offset points", color=colour, fontsize=7)  # fmt: skip
+        if named:
+            middle = found.index[len(found) // 2]
+            ax.annotate(name, (middle, found.loc[middle, side]), (0, 4 if side == "softmax" else -10), ha="center",
+                        textcoords="offset points", color=colour, fontsize=7)  # fmt: skip
     ax.margins(y=0.15)
     ax.set(xlabel="Layer", ylabel=MEASURES[measure], xticks=found.index)
     return ax
