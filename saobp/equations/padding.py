@@ -52,10 +52,10 @@ def _real_tokens(attention: Tensor, mask: Tensor | None) -> Tensor:
     if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
         kind = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
         raise ValueError(f"mask must be a boolean tensor, True at real tokens (mask.bool()), got {kind}")
-    batched = mask.dim() == 2 and leading > 0 and mask.shape[0] == attention.shape[0]
+    batched = mask.dim() == 2 and 0 < leading < 3 and mask.shape[0] == attention.shape[0]
     if mask.shape[-1:] != (tokens,) or not (mask.dim() == 1 or batched):
         shapes = f"attention {tuple(attention.shape)}, got {tuple(mask.shape)}"
-        raise ValueError(f"mask must be (L,) or (batch, L) for {shapes}")
+        raise ValueError(f"mask must be (L,) or, of attention (batch, [head,] L, L), (batch, L); for {shapes}")
     return mask.reshape((len(mask),) + (1,) * (leading - 1) + (tokens,)) if batched else mask
 
 

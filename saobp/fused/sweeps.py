@@ -87,7 +87,7 @@ def backward_all(heads: Heads, gradient: Wide, load: Tensor, found: Gradients) -
         weights = product_weights(heads, rows, out=0)
         add_by_key(sums, heads, rows, weights, gradient, first=rows.start == 0)
     torch.mul(sums.body, load.mT, out=found.value)
-    heard = sums.whole.mul_(values.whole).sum(-1).unsqueeze(1)
+    heard = sums.used.mul_(values.used).sum(-1).unsqueeze(1)
     for rows in reversed(heads.tiles()):
         found.add_scores(rows, product_gradient(heads, rows, gradient.at(rows), values, heard, found))
     return None
@@ -186,7 +186,7 @@ def backward_beliefs(heads: Heads, gradient: Wide, bias: KeyBias, found: Gradien
     for rows in heads.tiles():
         add_by_key(sums, heads, rows, beliefs(heads, rows, bias), gradient, first=rows.start == 0)
     found.value.copy_(sums.body)
-    bias.heard = sums.whole.mul_(values.whole).sum(-1).unsqueeze(1)
+    bias.heard = sums.used.mul_(values.used).sum(-1).unsqueeze(1)
     for rows in heads.tiles():
         weights = beliefs(heads, rows, bias)
         found.add_scores(rows, belief_gradient(heads, rows, weights, gradient, values, bias, found))

@@ -21,11 +21,12 @@ from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 from saobp.equations.checks import check_whole
+from saobp.equations.factors import OWN
 from saobp.measure.capture_files import Parts, checked_path, summary
 from saobp.measure.measurement import Batch, Plan, measured, size, token_classes
 from saobp.models.apply import raw_attentions
 from saobp.models.module import Refinement
-from saobp.models.supported import maps_of_one_stack
+from saobp.models.supported import NAME, maps_of_one_stack
 
 INPUTS = ("input_ids", "attention_mask", "token_type_ids", "position_ids")
 PIXELS = "pixel_values"
@@ -69,7 +70,7 @@ def capture(
         tokenizer: With one, the mass on [CLS], [SEP], punctuation and content is measured, too.
         part_samples: Samples after which a part is written.
         progress: Show a bar.
-        resume: Use what an earlier call left; False starts over.
+        resume: Use what an earlier call left; False starts over, as a factor of `register_factor` always does.
 
     Returns:
         samples, tokens, layers, heads; the plan; `matrices`: for raw and refined the means over samples, by
@@ -93,7 +94,8 @@ def capture(
         raise ValueError(f"batches: must be several dictionaries; got one {type(batches).__name__}, put it in a list")
     plan = Plan(beta, hops, int(graph_nodes), graph_threshold, spectrum, int(keep_maps))
     classes = token_classes(tokenizer) if tokenizer is not None else None
-    parts = Parts(path, _identity(model, plan, classes), asdict(plan), resume)
+    known = (getattr(model.config, NAME, None) or {}).get("factor") not in OWN  # a function of the caller's may change
+    parts = Parts(path, _identity(model, plan, classes), asdict(plan), resume and known)
     replayable = iter(batches) is not batches
     if replayable and parts.finished(chunk for _, chunk in _chunks(batches, part_samples)):
         return summary(path)

@@ -59,6 +59,7 @@ class Parts:
     def __init__(self, path: Path, identity: str, plan: dict[str, Any], resume: bool):
         self.path, self.identity, self.plan, self.resume = path, identity, plan, resume
         self.folder = path.with_name(path.name + ".parts")
+        self.maps = path.with_name(path.name.removesuffix(".parquet") + ".maps.npz")  # "a.v1" and "a.v2" are two
         self.files: list[Path] = []
         self.tables: list[pa.Table] = []
         self.tally = Tally()
@@ -69,6 +70,8 @@ class Parts:
         """Tell whether the final file is there and made from exactly these inputs."""
         said = _metadata(self.path) if self.resume and self.path.exists() else {}
         if "parts" not in said or said["parts"] != [self._digest(chunk) for chunk in chunks]:
+            return False
+        if self.plan["keep_maps"] and not self.maps.exists():
             return False
         shutil.rmtree(self.folder, ignore_errors=True)
         return True
@@ -121,10 +124,10 @@ class Parts:
             for maps in self.folder.glob(f"{file.stem}.*.npz"):
                 with np.load(maps) as arrays:
                     joined |= {f"{name}_{maps.suffixes[-2][1:]}": arrays[name] for name in arrays.files}
-        if joined:
-            stem = self.path.name.removesuffix(".parquet")  # "a.v1" and "a.v2" are two
-            with _aside(self.path.with_name(f"{stem}.maps.npz")) as temporary, open(temporary, "wb") as file:
-                np.savez_compressed(file, **joined)
+        if not joined:
+            return self.maps.unlink(missing_ok=True)  # an earlier capture's, of other inputs or another model
+        with _aside(self.maps) as temporary, open(temporary, "wb") as file:
+            return np.savez_compressed(file, **joined)
 
     def _digest(self, chunk: Sequence[Mapping[str, Tensor]]) -> str:
         """Hash one part's inputs with the identity of model and plan."""

@@ -84,6 +84,7 @@ def collect(
     causal, shown, drains, errors = is_causal(plain), [], [], []
     for sample in itertools.islice(encoded(plain, tokenizer, texts, tokens), number):
         maps = torch.stack(maps_of(plain, sample))
+        causal = causal or not bool(maps.triu(1).any())  # the masks of CLIP are causal, its modules are not
         levels = to_levels(maps)
         labels = sample.labels or patch_labels(maps.shape[-1])
         title = " ".join(label for label in labels[1:6]) + " …"

@@ -19,7 +19,7 @@ NAME = "saobp"
 """Of the attention implementation, the config field, and the submodule of each refined attention module."""
 
 # scores bent, sinks beside the keys: probabilities that are not softmax(query key / scale + mask)
-UNSERVED_ARGUMENTS = ("softcap", "s_aux", "sinks", "indices", "topk_indices")
+UNSERVED_ARGUMENTS = ("softcap", "s_aux", "sinks", "indices", "topk_indices", "block_indices")
 CROSS_NAMES = re.compile(r"cross|EncDecAttention|encoder_attn", re.IGNORECASE)
 INTERFACE = "ALL_ATTENTION_FUNCTIONS"
 

@@ -234,6 +234,18 @@ def test_a_true_difference_is_found_and_none_between_equals():
     assert (low["p_holm"] > 0.05).all() and (frame["seeds"] == 4).all() and len(frame) == 4
 
 
+def test_a_run_that_failed_at_one_depth_leaves_its_seed_out_of_the_mean_over_training():
+    def made(name, seed, layers):
+        points = [] if (name, seed, layers) == ("high", 2, 4) else (100, 200)
+        right = {"2": 0.8, "3": 0.8} if layers == 2 else {"2": 0.4, "3": 0.4}
+        curve = [{"step": step, "accuracy": right} for step in points]
+        return {"algorithm": name, "seed": seed, "layers": layers, "curve": curve}
+
+    runs = [made(name, seed, layers) for name in ("high", "original") for seed in range(3) for layers in (2, 4)]
+    found, gaps = hops.gain_along(runs)
+    assert found.value == 0 and gaps == {0: 0, 1: 0}
+
+
 EXAM = dataclasses.replace(load_study("stories").multihop, items=40)
 
 

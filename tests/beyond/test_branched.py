@@ -66,6 +66,17 @@ def test_every_branch_starts_from_the_trunk_and_its_losses_are_kept_by_sequence(
     assert ends["original"] != ends["high"]
 
 
+def test_another_recipe_or_strength_is_another_trunk_or_branch(trunk):
+    quick = dataclasses.replace(STUDY, pretrain=dataclasses.replace(STUDY.pretrain, learning_rate=0.5))
+    strong = dataclasses.replace(STUDY, strengths={"mini-quarter": 5.0})
+    homes = {
+        dataclasses.replace(trunk, study=study).home(*part)
+        for study in (STUDY, quick, strong)
+        for part in (("trunk",), ("high", 4, study.strengths.get("mini-quarter")))
+    }
+    assert len(homes) == 5  # a trunk has no strength
+
+
 def test_a_plain_branch_is_the_trunk_continued(trunk, grown, tmp_path):
     start, _ = grown
     once = trunk.branch("original", start)

@@ -230,6 +230,21 @@ def test_dropout_is_repeated_by_seed_and_by_gradient_checkpointing():
     assert all(torch.equal(x, y) for x, y in zip(*runs))
 
 
+def test_a_query_that_is_no_number_is_forgotten_by_the_next_call():
+    """Scratch memory is kept for the next call of the same shape; columns beyond the values hold what was there."""
+    query, key, value = (torch.randn(1, 2, 16, 8) for _ in "qkv")
+
+    def gradients(query, dropout):
+        given = [x.clone().requires_grad_() for x in (query, key, value)]
+        torch.manual_seed(0)
+        return torch.autograd.grad(saobp_attention(*given, strength=1.0, dropout_p=dropout).square().sum(), given)
+
+    before = gradients(query, 0.3)
+    gradients(query.index_fill(2, torch.tensor([3]), torch.nan), 0.0)
+    for mine, theirs in zip(gradients(query, 0.3), before):
+        torch.testing.assert_close(mine, theirs)
+
+
 THREADED = [{}, {"is_causal": True}, {"factor": "elemmul"}, {"strength": torch.rand(6)}]
 
 

@@ -240,6 +240,24 @@ def test_without_a_cls_token_the_first_real_token_has_a_class_of_its_own(tmp_pat
 # --- files
 
 
+def test_a_factor_of_the_callers_own_is_measured_again_and_maps_are_of_this_capture_or_gone(tmp_path, monkeypatch):
+    monkeypatch.setattr(saobp.equations.factors, "OWN", saobp.equations.factors.OWN)
+    path, maps, found = tmp_path / "a.parquet", tmp_path / "a.maps.npz", []
+    for power in (1.0, 0.5):
+        monkeypatch.setitem(
+            saobp.equations.factors.OWN, "mine",
+            lambda prior, strength, visible, power=power: prior**power / (prior**power).sum(-1, keepdim=True),
+        )  # fmt: skip
+        found.append(run(bert("mine"), batches(), path, keep_maps=2)["matrices"]["refined"]["overall"]["entropy"])
+    assert found[1] > found[0] and maps.exists()
+    run(bert("high"), batches(), path)
+    assert not maps.exists()
+    run(bert("high"), batches(), path, keep_maps=2)
+    maps.unlink()
+    run(bert("high"), batches(), path, keep_maps=2)
+    assert maps.exists()
+
+
 def failing(data, after, kill=False):
     yield from data[:after]
     if kill:

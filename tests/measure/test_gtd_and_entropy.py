@@ -282,3 +282,11 @@ def test_bounds_hold_in_half_precision(dtype, length):
         paths = d.indirect_attention(random).sum(-1)
         torch.testing.assert_close(paths, torch.full_like(paths, 0.9 + 0.81 + 0.729), atol=1e-4, rtol=0)
     torch.testing.assert_close(found["gtd"], d.gtd(exact), rtol=0.02, atol=0.0)
+
+
+def test_a_mask_of_a_batch_is_not_taken_for_one_of_layers():
+    layers = torch.full((2, 2, 3, 4, 4), 0.25)  # as many layers as sequences
+    mask = torch.tensor([[True] * 4, [True, True, False, False]])
+    with pytest.raises(ValueError, match=r"\(batch, L\); for attention \(2, 2, 3, 4, 4\), got \(2, 4\)"):
+        d.attention_entropy(layers, mask=mask)
+    assert d.attention_entropy(layers[0], mask=mask).shape == (2, 3)

@@ -88,6 +88,7 @@ def test_a_causal_tower_is_measured_as_one_and_a_model_of_several_stacks_is_refu
     ids = {"vocab_size": len(tokenizer), "pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3}
     tower = sharpened(hf.CLIPTextModel(hf.CLIPTextConfig(**SIZES, **ids, projection_dim=16)))
     assert inspecting.examine(tower, tokenizer, model_folders.TEXTS[:2]).causal
+    assert explorer.collect(tower, tokenizer, model_folders.TEXTS[:2], tokens=12)["causal"]
     sizes = {"image_size": 32, "patch_size": 4, "embed_dim": 16, "depths": [1, 1], "num_heads": [2, 4]}
     pictures = hf.ViTImageProcessor(size={"height": 32, "width": 32}), [np.zeros((32, 32, 3), dtype=np.uint8)] * 2
     with pytest.raises(ValueError, match="^model: SwinModel gives no attention maps of one stack of layers$"):

@@ -427,7 +427,7 @@ def test_options_of_another_version_and_switching_the_attention_behind_our_back_
 def test_arguments_that_bend_the_scores_are_refused():
     module = refined_modules(saobp.apply(build("llama"), "high"))[0]
     states = [torch.randn(1, heads, 6, 8) for heads in (4, 2, 2)]
-    for argument in ("softcap", "s_aux", "cache"):
+    for argument in ("softcap", "s_aux", "cache", "block_indices"):
         with pytest.raises(ValueError, match=argument):
             attention_forward(module, *states, None, **{argument: torch.ones(1)})
     with pytest.raises(ValueError, match="attention_mask"):

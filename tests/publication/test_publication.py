@@ -1,6 +1,7 @@
 """Publishing a profile, and the commands that write one item for somebody's paper."""
 
 import re
+import shutil
 
 import pytest
 
@@ -18,6 +19,15 @@ def test_a_single_table_without_a_profile_is_of_the_results_that_are_shown(tmp_p
     assert cli.main(["table", "--help"]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "default: the one that figures/ shows" in said and "(default: the current one)" in said
+
+
+def test_a_run_in_a_build_does_not_stand_in_for_the_results_that_are_shown(tmp_path, monkeypatch):
+    monkeypatch.setattr(paths, "build", lambda name: tmp_path / "build")
+    shown = results.single("table", 2, None, "csv", None, tmp_path)[0].read_text()
+    (tmp_path / "build" / "records").mkdir(parents=True)
+    run = next(paths.results(results.shown_study()).glob("08-*.json"))
+    shutil.copy(run, tmp_path / "build" / "records")
+    assert results.single("table", 2, None, "csv", None, tmp_path)[0].read_text() == shown
 
 
 def test_a_figure_of_hops_without_a_study_is_drawn_from_the_one_that_has_them(tmp_path, monkeypatch, capsys):

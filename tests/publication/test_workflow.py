@@ -157,7 +157,7 @@ def test_deleting_one_record_reruns_what_depends_on_it_and_nothing_else(one, cap
     assert planned(one, capfd) == {"summary": 2, "report": 1}
 
 
-def test_a_changed_profile_reruns_what_depends_on_the_change_and_nothing_else(one, capfd):
+def test_a_changed_profile_reruns_what_depends_on_the_change_and_nothing_else(one, capfd, monkeypatch):
     snakemake(one.parent, one, "--cores", "1", "--touch", "--forceall", "--quiet", check=True)
     assert planned(one, capfd) == {}
     text, after = one.read_text(), {"summary": 2, "report": 1}
@@ -169,6 +169,9 @@ def test_a_changed_profile_reruns_what_depends_on_the_change_and_nothing_else(on
     ):
         one.write_text(text.replace(old, new))
         assert planned(one, capfd) == rerun | after, new
+    one.write_text(text)
+    monkeypatch.setenv("SAOBP_DATA", str(one.parent))  # other data than the profile names
+    assert planned(one, capfd) == {"pretrain": 1, "finetune": 1, "attention": 1} | after
 
 
 @pytest.mark.slow

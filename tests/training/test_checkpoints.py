@@ -1,9 +1,12 @@
 """A checkpoint is trusted only when all of it is there."""
 
+from dataclasses import replace
+
 import pytest
 from small_models import network, word_tokenizer
 
 from saobp.study.setup import paths
+from saobp.study.setup.studies import load_study
 from saobp.study.training import checkpoints
 
 
@@ -27,6 +30,16 @@ def test_a_damaged_newest_falls_back_to_the_one_before_and_says_so(tmp_path, dam
     words = []
     assert checkpoints.newest_whole(tmp_path, words.append).name == "checkpoint-10"
     assert len(words) == 1 and said in words[0] and "checkpoint-100" in words[0]
+
+
+@pytest.mark.parametrize("model", ["mini-quarter", "gpt2-mini-quarter"])
+def test_another_strength_works_in_another_folder(model):
+    study = load_study("smoke")
+    folders = {
+        checkpoints.work_folder(replace(study, strengths=strengths), model, "high", 42, "text", study.pretrain)
+        for strengths in ({}, {"mini-quarter": 0.2}, {"mini-quarter": 5.0})
+    }
+    assert len(folders) == 3
 
 
 def test_a_finished_model_that_was_cut_is_named_with_its_remedy(tmp_path, monkeypatch):

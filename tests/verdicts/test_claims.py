@@ -188,6 +188,23 @@ def test_the_planned_study_decides_gain_and_cause_over_training_and_the_table_sa
     assert rows["multihop-cause", "hops"].parts[0].estimate == found
 
 
+def test_one_decoder_borrows_its_spread_from_encoders_of_one_size_at_a_time():
+    runs = [
+        examples.pretrain(model, name, seed)
+        for model in ("mini", "small") for name in ("original", "high") for seed in (42, 43)
+    ]  # fmt: skip
+    for run in runs:  # the sizes lie far apart, the algorithms do not
+        seed = run["parameters"]["seed"]
+        run["metrics"]["perplexity"] = {"mini": 100.0, "small": 5.0}[run["parameters"]["model"]]
+        run["metrics"]["perplexity"] *= 1 + 0.01 * (seed == 42 and run["parameters"]["algorithm"] == "high")
+    decoders = [examples.decoder(algorithm=name) for name in ("original", "high")]
+    for run in decoders:
+        run["metrics"]["token_perplexity"] = run["metrics"]["perplexity"]
+    for kept in (runs, runs[:4] + runs[5:]):  # all, and without one of small's
+        (part,) = verdicts.training.decoders(studies_of(own=[*kept, *decoders]))
+        assert 0 < part.high - part.low < 0.2
+
+
 def test_the_table_names_the_part_that_decides_and_a_task_of_one_answer_is_left_out(rows):
     _, shown, outcome, *_ = verdicts.table.cells(rows["decoder-zero-shot", "narrow"])
     assert shown == "zero-shot accuracy, causal High − Original: RACE-Middle (±1 points)"

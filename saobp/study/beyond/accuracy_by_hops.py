@@ -113,9 +113,13 @@ def gain(
 def gain_along(
     runs: Sequence[dict[str, Any]], name: str = "high", against: str = "original"
 ) -> tuple[Estimate, dict[int, float]] | None:
-    """Return the difference of the mean over all checks of training, hops and depths, and each seed's; None without."""
+    """Return the difference of the mean over all checks of training, hops and depths, and each seed's; None without.
+
+    A run of which a check lacks at some depth or number of hops, one that failed say, has no mean.
+    """
     frame = curves(runs).query("hops > 1")
-    means = frame.groupby(["algorithm", "seed"])["accuracy"].mean().unstack("algorithm")
+    whole = frame.pivot(index=["algorithm", "seed"], columns=["layers", "hops", "step"], values="accuracy").dropna()
+    means = whole.mean(axis=1).unstack("algorithm")
     if not {name, against} <= set(means):
         return None
     gaps = (means[name] - means[against]).dropna()

@@ -6,7 +6,7 @@ optimizer state and data order.
 
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -47,6 +47,11 @@ class Trunk:
     text: Dataset
     measure: heldout.HeldOut
 
+    def home(self, name: str, *settings: Any) -> Path:
+        """Return where one of its parts works; another recipe, text or setting gets another folder."""
+        identity = (asdict(self.study.recipe(self.model)), self.chosen.every, self.text.fingerprint, *settings)
+        return self.folder / checkpoints.marked(name, identity)
+
     def train(self, algorithm: str, recipe: Pretraining, folder: Path) -> tuple[Any, list[dict[str, Any]]]:
         """Train a model by a recipe, or continue from the newest checkpoint in `folder`; returns it and its log."""
         network = pretraining.untrained(self.study, self.model, algorithm, self.seed, self.tokenizer)
@@ -64,7 +69,7 @@ class Trunk:
         recipe = replace(recipe, scheduler="constant_with_warmup", save_every=every)
         for step in range(every, recipe.steps + 1, every):
             part = replace(recipe, steps=step, warmup=min(recipe.warmup, step))
-            _, log = self.train("original", part, self.folder / "trunk")
+            _, log = self.train("original", part, self.home("trunk"))
             last = heldout.curve(log)[-1]  # of a trunk that is there already, later than this step
             if last["loss"] < self.chosen.below:
                 break
@@ -72,7 +77,8 @@ class Trunk:
 
     def branch(self, algorithm: str, start: int) -> dict[str, Any]:
         """Continue it with an algorithm and return the curve and the losses of each held-out sequence at its end."""
-        own, grown = self.folder / algorithm, self.folder / "trunk" / f"checkpoint-{start}"
+        own = self.home(algorithm, self.chosen.steps, self.study.strengths.get(self.model))
+        grown = self.home("trunk") / f"checkpoint-{start}"
         if checkpoints.newest_whole(own) is None:
             with paths.new_folder(own / grown.name) as copied:
                 shutil.copytree(grown, copied, dirs_exist_ok=True)

@@ -107,7 +107,7 @@ def single(
         else:
             made = verdicts.write(decided, folder, formats, verdicts.reruns(studies, decided))
         return made[0], ["all that are tracked"]
-    found = records.load(profile or shown_study())
+    found = records.load(profile or paths.results(shown_study()))
     if not found:
         load_study(profile)
         raise FileNotFoundError(f"profile '{profile}' has no records: run `make reproduce PROFILE={profile}` first")

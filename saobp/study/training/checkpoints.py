@@ -11,7 +11,7 @@ from typing import Any
 from transformers import PreTrainedModel, PreTrainedTokenizerFast, TrainerCallback
 
 from saobp.study.data.sources import Source
-from saobp.study.setup import paths
+from saobp.study.setup import labels, paths
 from saobp.study.setup.recipes import Pretraining
 from saobp.study.setup.studies import Study
 from saobp.study.training import precision, regularizers
@@ -21,8 +21,8 @@ NAME = re.compile(r"checkpoint-\d+")
 
 
 def work_folder(study: Study, model: str, algorithm: str, seed: int, text: str, recipe: Pretraining) -> Path:
-    """Return where a pretraining run keeps what it continues from; another recipe or text gets another folder."""
-    identity = (asdict(recipe), study.strengths.get(model), text)
+    """Return where a pretraining run keeps what it continues from; another recipe, λ or text gets another folder."""
+    identity = (asdict(recipe), study.strengths.get(model.removeprefix(labels.DECODER)), text)
     return paths.build(study.name) / "work" / marked(f"{model}-{algorithm}-{seed}", identity)
 
 

@@ -41,7 +41,7 @@ class FollowHeldOut(TrainerCallback):
             self.on_step_end(args, state, control, model=model)
 
     def on_step_end(self, args, state, control, model=None, **kwargs):
-        """Measure at a scheduled step, with no effect on the run."""
+        """Measure at a scheduled step; where that draws random numbers, as a DataLoader does, dropout draws others."""
         if state.global_step in self.schedule and state.is_world_process_zero:
             with measuring(model):
                 measured = self.measure(model)

@@ -100,10 +100,12 @@ def decoders(studies: Studies) -> list[Measurement]:
         own = [*seed_gaps(runs, TOKENS, log=True).values()]
         if not own:
             continue
-        encoders = [*seed_gaps(studies.of("pretrain").get(study, []), HELD_OUT, log=True).values()]
         found, method = mean_interval(own), SEEDS
         if len(own) == 1:
-            found = borrow([own, encoders], [0.0, 0.0])[0] if len(encoders) > 1 else found
+            trained = [part for name, _, part in studies.cells("pretrain") if name == study]
+            encoders = [[*gaps.values()] for part in trained if (gaps := seed_gaps(part, HELD_OUT, log=True))]
+            if max(map(len, encoders), default=0) > 1:
+                found = borrow([own, *encoders], [0.0] * (1 + len(encoders)))[0]
             method = "one seed; spread over seeds borrowed from this study's encoders"
         paper = studies.printed(7, "PPL_WikiText", scale=log, model=labels.published_model(model))
         rows.append(measured(study, model, found, runs=runs, paper=paper, method=method))
