@@ -130,7 +130,7 @@ def plot_headlines(frame: pd.DataFrame, width: float) -> Figure:
     draws = {
         "High lowers the largest column sum: {original_mean:.1f} → {high_mean:.1f} ({lower} of {pairs})":
             partial(pair_axes, frame=a.rename(columns={"x": "value"})),
-        "{layers} layers, step {step:,}: High {high:.0f} %, Original {original:.0f} % ({n} {named} seeds)":
+        "Step {step:,}: High {high:.0f} %, Original {original:.0f} % ({n} {named} seeds)":
             partial(hops.curve_axes, frame=b.rename(columns={"x": "step", "y": "accuracy"}), seeds=False),
         "Late starts end higher: r = {r:.2f} (n = {runs})": partial(start_axes, frame=c),
     }  # fmt: skip
@@ -138,6 +138,7 @@ def plot_headlines(frame: pd.DataFrame, width: float) -> Figure:
     figure = style.headed(width, 2.3, [(text.format(**said), draw) for text, draw in draws.items()])
     figure.axes[0].axvline(1, color="0.5", lw=0.8, ls=":")
     figure.axes[0].set(xlim=(0, None), xlabel="Largest column sum (uniform: 1)")
+    figure.axes[1].set_ylabel("Three hops, {layers} layers (% right)".format(**said))
     return figure
 
 

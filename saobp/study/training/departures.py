@@ -153,8 +153,9 @@ def attention(samples: int, length: int, task: str, left_out: int = 0) -> list[D
 def cost(model: str, batch: int, length: int, rounds: int, vocabulary: int) -> list[Departure]:
     """Name how the cost of a model was measured."""
     found = [
-        differs("sequences per batch", batch, "1 in training, 32 in inference"), differs("tokens per sequence", length),
-        differs("rounds", rounds, 1), differs("vocabulary", vocabulary, 30522, "BERT"),
+        differs("sequences per batch", batch, "1 in training, 32 in inference", INFERRED["tokens per sequence"][1]),
+        differs("tokens per sequence", length),
+        differs("rounds", rounds, "an average over 200 steps"), differs("vocabulary", vocabulary, 30522, "BERT"),
         differs("logits", "at masked positions only"),
     ]  # fmt: skip
     whole = SIZES[model].scaled_from
