@@ -107,7 +107,7 @@ def test_outputs_go_into_a_notebook_only_from_a_run_of_the_cells_it_has(tmp_path
     ran, kept = tmp_path / "build" / "smoke" / "notebooks", tmp_path / "notebooks"
     ran.mkdir(parents=True), kept.mkdir()
     node = notebook(model="mini", algorithm="high", seed=42, length=8)
-    node.cells[-1].outputs.append(new_output("stream", name="stdout", text="8"))
+    node.cells[-1].outputs += [new_output("stream", name="stdout", text=piece) for piece in ("8", "\n9")]
     source = new_notebook(
         cells=[new_code_cell(c.source, metadata=c.metadata) for c in node.cells if c is not node.cells[2]]
     )
@@ -118,7 +118,7 @@ def test_outputs_go_into_a_notebook_only_from_a_run_of_the_cells_it_has(tmp_path
     executed.renew_notebooks()
     shown = nbformat.read(kept / "04-pretrain.ipynb", as_version=4)
     assert [cell.source for cell in shown.cells] == [cell.source for cell in source.cells]
-    assert [output.text for output in shown.cells[-1].outputs] == ["8"]  # no progress bar
+    assert [output.text for output in shown.cells[-1].outputs] == ["8\n9"]  # no progress bar
     source.cells[-1].source += " + 1"
     nbformat.write(source, kept / "04-pretrain.ipynb")
     with pytest.raises(
