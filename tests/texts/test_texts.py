@@ -212,6 +212,18 @@ def test_every_rerun_is_a_pair_of_held_out_losses_of_which_the_tracked_record_ha
         assert min(abs(ends[row.run] - row.first), abs(ends[row.run] - row.second)) < 1e-5, row.run
 
 
+def test_a_repeated_score_stands_beside_that_of_the_tracked_record_which_decides():
+    runs = {run["name"]: run for run in tracked.select("retrofit", "retrofit")}
+    table = tracked.repeated_scores()
+    for row in table.itertuples():
+        assert row.first == pytest.approx(runs[row.run]["metrics"]["headline"], abs=1e-6), row.run
+        assert runs[row.run]["device"]["name"].startswith(row.first_processor)
+    alike = table["first_processor"] == table["second_processor"]
+    assert alike.any() and (table["first"] == table["second"])[alike].all()
+    same, other = public_encoder.on_one_machine()
+    assert other == (~alike).sum() and same.seeds == public_encoder.difference().seeds
+
+
 def test_what_the_step_does_to_a_matrix_is_not_how_trained_models_differ():
     """The algebra of one layer raises row entropy in every comparison; trained models of several do not follow."""
     entropy = attention.sides("entropy")

@@ -25,6 +25,12 @@ def metrics(name: str, stage: str, **parameters: Any) -> list[dict[str, Any]]:
 
 
 @cache
+def repeated_scores() -> pd.DataFrame:
+    """Return fine-tuned runs that were run twice from one seed: the scores (percent) of both."""
+    return pd.read_csv(paths.root() / "data" / "results" / "repeated_scores.csv")
+
+
+@cache
 def repeats() -> pd.DataFrame:
     """Return runs that were run twice from one seed: held-out loss (nats) of the first run and of the second."""
     return pd.read_csv(paths.root() / "data" / "results" / "repeats.csv")

@@ -35,9 +35,12 @@ def outcome(found: Estimate | None, primary: Primary) -> str:
     return "no effect" if outcome == NO_EFFECT else outcome
 
 
-def widened(found: Estimate, primary: Primary) -> Estimate:
-    """Return a measurement, its interval at the level of its analysis; between two, or without an error, as it is."""
-    level = level_at(primary.analyses, min(found.seeds, primary.seeds))
+def widened(found: Estimate, primary: Primary, level: float = 0.95) -> Estimate:
+    """Return a measurement, its interval at the level of its analysis; between two, or without an error, as it is.
+
+    `level`: without other analyses; 0.9 is that of two one-sided tests at 5 %.
+    """
+    level = level_at(primary.analyses, min(found.seeds, primary.seeds), level)
     if found.error is None or level is None:
         return found
     reach = found.error.reach(level)

@@ -45,6 +45,15 @@ def difference(name: str = "high", against: str = "original", epoch: int = 0) ->
     return seed_gap(own, _after(epoch), (name, against), by="arm", tasks=len(tasks))
 
 
+def on_one_machine() -> tuple[Estimate, int]:
+    """Return `difference` with second scores where a run was made again, and how many of these come from elsewhere."""
+    again = tracked.repeated_scores().set_index("run")
+    own = [run for run in tracked.select(STUDY, "retrofit") if run["parameters"]["task"] in planned_tasks()]
+    read = lambda run: again["second"].get(run["name"], _after(0)(run))  # noqa: E731
+    other = int((again["first_processor"] != again["second_processor"]).sum())
+    return seed_gap(own, read, ("high", "original"), by="arm", tasks=len(planned_tasks())), other
+
+
 def by_task() -> dict[str, Estimate]:
     """Return High − Original for each task, over the seeds that have it."""
     scores = by_side(tracked.select(STUDY, "retrofit"), metric("headline"), by="arm")
