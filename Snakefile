@@ -53,7 +53,8 @@ RUNS = (
 )
 ALL = [*RUNS, "10-tables", "11-figures"]
 # `plan` in a rule is what its run depends on in the profile: a change of it is another run, one more seed is not
-TEXT = repr([os.environ.get("SAOBP_DATA") or profile.data, profile.corpus, profile.tokenizer, profile.vocabulary, *filter(None, [profile.tokens])])
+SOURCE = os.environ.get("SAOBP_DATA") or profile.data
+TEXT = repr([SOURCE, profile.corpus, profile.tokenizer, profile.vocabulary, *filter(None, [profile.tokens])])
 
 
 def notebook(stem):

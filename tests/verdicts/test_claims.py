@@ -183,6 +183,7 @@ def test_the_planned_study_decides_gain_and_cause_over_training_and_the_table_sa
         assert verdicts.table.cells(planned)[1].endswith(": mean over the checks of training (±2 points)")
         assert verdicts.table.cells(first)[1].endswith(": after training (±2 points)")
         assert "after training" in [row.part for row in planned.aside]
+        assert all("O'Brien" in row.method for row in planned.aside if "Student" in row.method and row.n == 10)
     runs = [run for record in accuracy_by_hops.planned(tracked.study("hops")) for run in record["metrics"]["multihop"]]
     found = accuracy_by_hops.gain_along(runs, "high", "sinkhorn")[0].value
     assert rows["multihop-cause", "hops"].parts[0].estimate == found
