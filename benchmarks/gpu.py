@@ -103,6 +103,7 @@ def main() -> None:
         for shape in SHAPES:
             compiled = options.compile and dtype is torch.bfloat16 and shape[2] in FLEX
             found["rows"] += one_shape(shape, dtype, compiled)
+            write_text(options.out, json.dumps(found, indent=1) + "\n")
             torch.cuda.empty_cache()
         high = forward_and_backward(saobp_attention, (8, 4, 4096, 64), dtype)
         found[f"kernels_{dtype}".replace("torch.", "")] = shares(high)

