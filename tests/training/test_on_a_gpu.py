@@ -5,7 +5,7 @@ import pytest
 import torch
 from small_models import RandomText, network, pretrain, word_tokenizer
 
-import saobp
+from saobp.measure.capture import capture
 from saobp.study.data.masking import SeededMasking
 from saobp.study.evaluation.heldout import HeldOut, curve
 
@@ -25,7 +25,7 @@ def test_a_model_answers_as_on_a_processor(algorithm, tmp_path):
         out = model(**{name: values.to(place) for name, values in given.items()}).logits[MASK.bool().to(place)]
         out.square().mean().backward()
         found[place] = [out, *(x.grad for x in model.parameters() if x.grad is not None)]
-        saobp.capture(model, [given], tmp_path / f"{place}.parquet", progress=False)
+        capture(model, [given], tmp_path / f"{place}.parquet", progress=False)
     for one, other in zip(found["cuda"], found["cpu"], strict=True):
         torch.testing.assert_close(one.cpu(), other, atol=2e-5, rtol=2e-4)
     tables = [pd.read_parquet(tmp_path / f"{place}.parquet") for place in found]
@@ -36,7 +36,8 @@ def test_a_model_answers_as_on_a_processor(algorithm, tmp_path):
 @pytest.mark.parametrize("algorithm", ["original", "high", "eigen_reg"])
 def test_pretraining_runs(tmp_path, precision, algorithm):
     """A model trains to the end in every precision, its loss falls, and the held-out measures are numbers."""
-    measure = HeldOut(RandomText(), SeededMasking(word_tokenizer(), 0.3, 0), 4, 4)
+    text = RandomText()
+    measure = HeldOut(text, SeededMasking(word_tokenizer(), 0.3, 0), len(text), 10)
     log = pretrain(network(algorithm), tmp_path, measure=measure, precision=precision)
     first, *_, last = curve(log)
     assert last["loss"] < first["loss"]
