@@ -42,6 +42,8 @@ def test_each_text_and_benchmark_has_a_record_per_strength_that_pairs_with_that_
             made[name](tmp_path / f"{name}.json", tmp_path)
             record = json.loads((tmp_path / f"{name}.json").read_text())
             found[record["parameters"]["task"], record["parameters"]["factor"]] = record["metrics"]
+            asked = given["ASKED"].get(record["parameters"]["task"])
+            assert asked is None or record["data"]["splits"][0]["used"] == asked
     assert set(found) == {(task, factor) for task in ("wikipedia", "boolq", "race") for factor in ("none", "high")}
     plain, refined = (found["wikipedia", factor]["losses"] for factor in ("none", "high"))
     assert len(plain) == len(refined) == 4 and all(one != other for one, other in zip(plain, refined))

@@ -148,6 +148,17 @@ def test_the_strength_for_minilm_follows_the_paper_s_rule():
     assert (len(model.encoder.layer), model.config.hidden_size) == (6, SIZES["minilm"].hidden)
 
 
+def test_every_planned_arm_but_original_changes_the_model():
+    """ElemMul and Sinkhorn have no strength: the plan's 0 is not the 0 that `apply` takes for plain attention."""
+    study = plan.section(plan.file(), "retrofit", retrofit.Retrofit)
+    given, found = {"input_ids": torch.arange(5, 17)[None]}, {}
+    for name, arm in (study.arms | study.secondary_arms).items():
+        with torch.no_grad():
+            found[name] = arm.put_into(network("original")).eval()(**given).logits
+    for name in found.keys() - {"original"}:
+        assert not torch.allclose(found[name], found["original"], atol=1e-6), name
+
+
 @pytest.mark.parametrize("name", ["rte", *retrofit.FURTHER])
 def test_an_arm_is_scored_after_each_epoch_and_measured_at_the_end(tmp_path, name):
     network("original").save_pretrained(tmp_path / "encoder")

@@ -1,6 +1,7 @@
 """Rows of the tables: named as typed; within a budget by a schedule fitted to the machine, one for all of a size."""
 
 import pytest
+import torch
 
 from saobp.study.data import sources
 from saobp.study.publication import cli, rows, workflow
@@ -50,6 +51,24 @@ def test_too_few_minutes_for_a_step_are_refused_with_the_fewest_that_do(seconds)
     assert rows.within(RECIPE, seconds, least, "mini")[0].steps >= 1
     with pytest.raises(StudyError):
         rows.within(RECIPE, seconds, least - 1, "mini")
+
+
+@pytest.mark.parametrize(
+    ("few", "whole", "expected"),
+    [
+        (
+            {"fp32": 0.010, "bf16": 0.012},
+            {"fp32": 0.033, "bf16": 0.015},
+            ("bf16", 0.015),
+        ),  # an accelerator, kept waiting
+        ({"fp32": 0.5, "bf16": 0.9}, None, ("fp32", 16.0)),  # a processor, whose whole step takes long
+    ],
+)
+def test_a_quick_step_is_timed_whole_in_each_precision(few, whole, expected, monkeypatch):
+    timed = {rows.FEW: few, 256: whole}
+    monkeypatch.setattr(rows.precision, "timed", lambda network, batch, names: timed[len(batch["input_ids"])])
+    monkeypatch.setattr(rows.precision, "has_bf16", lambda: True)
+    assert rows.step_time(None, {"input_ids": torch.zeros(256, 4)}, "auto") == expected
 
 
 @pytest.fixture

@@ -49,7 +49,7 @@ def answer(decoder: Opened, source: sources.Source, task: str) -> tuple[dict[str
     """Return the scores of a benchmark's first questions, in percent, with each outcome, and what their split is."""
     spec, rows, split = load_reported(task, source)
     rows = rows.take(ASKED[task])
-    return zeroshot.zero_shot(spec, decoder.model, decoder.tokenizer, rows, length=LENGTH), split
+    return zeroshot.zero_shot(spec, decoder.model, decoder.tokenizer, rows, length=LENGTH), split | {"used": len(rows)}
 
 
 def run(task: str, strength: float, path: Path, folder: Path) -> dict[str, Any]:

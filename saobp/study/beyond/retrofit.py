@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import datasets
 import torch
 from annotated_types import Ge
+from torch import nn
 from transformers import Trainer
 from transformers.trainer_pt_utils import LengthGroupedSampler
 
@@ -37,7 +38,11 @@ class Arm(plan.Strict):
     """What a model is refined with; the factor "none" is plain attention."""
 
     factor: str
-    strength: Annotated[float, Ge(0)]
+    strength: Annotated[float, Ge(0)]  # 0 of a factor that has none
+
+    def put_into(self, model: nn.Module) -> nn.Module:
+        """Refine a model; a factor without a strength takes any number but 0, which is plain attention."""
+        return saobp.apply(model, self.factor, self.strength or 1.0)
 
 
 class Retrofit(plan.Question):
@@ -75,7 +80,7 @@ def finetune(task: Task, arm: Arm, encoder: Path, tokenizer: Any, recipe: Finetu
     spec = task.spec
     length = recipe.tokens(spec.name)
     train, reported = (encode(spec, rows, tokenizer, length) for rows in (task.train, task.evaluation))
-    model = saobp.apply(finetuning.with_head(task, encoder, recipe, seed), arm.factor, arm.strength)
+    model = arm.put_into(finetuning.with_head(task, encoder, recipe, seed))
     trainer = finetuning.trainer_of(model, task, train, tokenizer, recipe, seed, folder, SameOrder)
     one, last = finetuning.steps(recipe, spec.name, len(train))
     ends = range(one, last + 1, one)

@@ -72,6 +72,12 @@ def read(strength: float, task: str = "wikipedia") -> Estimate | None:
     return over_samples(unit * (np.asarray(found[strength][name]) - found[0.0][name]))
 
 
+def answers(strength: float = 0.0, task: str = "boolq") -> dict[str, Any]:
+    """Return what that decoder scores on a benchmark's first questions at a strength, in percent."""
+    given = {"model": "smollm2", "task": task, "strength": strength}
+    return tracked.metrics("retrofit", "retrofit-untrained", **given)[0]
+
+
 def printed() -> list[float]:
     """Return the fall of log perplexity that the paper prints for each size, in nats."""
     return comparisons.perplexities(numbers.load())["fall"].tolist()

@@ -45,6 +45,13 @@ def difference(name: str = "high", against: str = "original", epoch: int = 0) ->
     return seed_gap(own, _after(epoch), (name, against), by="arm", tasks=len(tasks))
 
 
+def missing_arms() -> dict[str, int]:
+    """Return the planned secondary arms that lack seeds, and how many seeds of each have all planned tasks."""
+    given = plan.studies()["retrofit"].model_extra
+    seeds = {arm: found.seeds if (found := difference(arm)) else 0 for arm in given["secondary_arms"]}
+    return {arm: count for arm, count in seeds.items() if count < len(given["secondary_seeds"])}
+
+
 def on_one_machine() -> tuple[Estimate, int]:
     """Return `difference` with second scores where a run was made again, and how many of these come from elsewhere."""
     again = tracked.repeated_scores().set_index("run")
