@@ -26,7 +26,7 @@ def record(stage, model, algorithm, seed, metrics, **parameters):
         "schema": 2, "stage": stage, "profile": "smoke", "name": f"{stage}-{model}-{algorithm}-{seed}",
         "parameters": {"model": model, "algorithm": algorithm, "strength": 0.2, "seed": seed, **parameters},
         "metrics": metrics,
-        "data": {"source": "synthetic", "fingerprint": "f00d", "splits": [{**SPLIT}]},
+        "data": {"source": "mirror", "fingerprint": "f00d", "splits": [{**SPLIT}]},
         "code": {"version": "0.1.0", "commit": "abc123"}, "packages": {"torch": "2.13.0"}, "device": DEVICE,
         "started": f"2026-01-0{1 + seed % 5}T00:00:00+00:00", "seconds": 1.0,
         "departures": [{"matter": "sequences per batch", "ours": 8, "paper": None}],
@@ -222,6 +222,7 @@ def planned():
         ]
         tuned.append({
             "name": f"13-{arm}-{task}-{seed}", "stage": "retrofit", "seconds": 60.0, "data": {}, "departures": [],
+            "device": {"name": "a processor", "threads": 1, "precision": "fp32"},
             "parameters": {"arm": arm, "task": task, "seed": seed},
             "metrics": {"headline": score, "epochs": epochs, "floor": {"headline": 70}},
         })  # fmt: skip

@@ -15,7 +15,7 @@ from jinja2 import Environment, nodes
 from saobp.equations import factors
 from saobp.study.setup import paths, tracked
 from saobp.study.statistics import Estimate, mean_interval
-from saobp.study.texts import attention, exam, fill, planned, public_encoder, tables
+from saobp.study.texts import attention, exam, fill, planned, pretraining, public_encoder, tables
 
 README = (paths.root() / "README.md").read_text(encoding="utf-8")
 MAKEFILE = (paths.root() / "Makefile").read_text(encoding="utf-8")
@@ -222,6 +222,35 @@ def test_a_repeated_score_stands_beside_that_of_the_tracked_record_which_decides
     assert alike.any() and (table["first"] == table["second"])[alike].all()
     same, other = public_encoder.on_one_machine()
     assert other == (~alike).sum() and same.seeds == public_encoder.difference().seeds
+
+
+def test_pairs_of_one_kind_of_machine_are_those_whose_records_name_one():
+    """No seed is among them in which a GPU's run meets one of a processor, or one precision another."""
+    tasks, gaps = public_encoder.planned_tasks(), []
+    for seed in range(10):
+        runs = [
+            run
+            for run in tracked.select("retrofit", "retrofit", seed=seed)
+            if run["parameters"]["task"] in tasks and run["parameters"]["arm"] in ("uniform", "original")
+        ]
+        devices = [[run["device"] for run in runs if run["parameters"]["task"] == task] for task in tasks]
+        kinds = [{(device["precision"], "NVIDIA" in device["name"]) for device in pair} for pair in devices]
+        if all(len(kind) == 1 for kind in kinds):
+            side = {run["parameters"]["arm"]: 0.0 for run in runs}
+            for run in runs:
+                side[run["parameters"]["arm"]] += run["metrics"]["headline"] / len(tasks)
+            gaps.append(side["uniform"] - side["original"])
+    found, every = (public_encoder.difference("uniform", alike=alike) for alike in (True, False))
+    assert found.seeds == len(gaps) < every.seeds and found.value == pytest.approx(sum(gaps) / len(gaps))
+
+
+def test_a_pair_that_never_started_to_learn_is_not_counted_as_lower(monkeypatch):
+    shared = {"seed": 1, "device": {"name": "a processor"}}
+    ends = {"mini-quarter": (3.0, 2.9), "small-quarter": (5.7, 5.6)}
+    runs = [shared | {"model": model, "strength": strength, "curve": [{"loss": loss}]}
+            for model, pair in ends.items() for strength, loss in zip((0.0, 0.2), pair)]  # fmt: skip
+    monkeypatch.setattr(pretraining, "_grown", lambda: runs)
+    assert pretraining.grown_below() == (1, 2)
 
 
 def test_what_the_step_does_to_a_matrix_is_not_how_trained_models_differ():

@@ -25,6 +25,7 @@ from saobp.study.evaluation.heldout import flow
 from saobp.study.setup import records
 from saobp.study.setup.recipes import Finetuning, Seeds
 from saobp.study.setup.schema import Failed
+from saobp.study.setup.sizes_and_strengths import WITHOUT_STRENGTH
 from saobp.study.setup.studies import load_study
 from saobp.study.training import finetuning
 from saobp.study.training.trainer import quiet
@@ -42,7 +43,7 @@ class Arm(plan.Strict):
 
     def put_into(self, model: nn.Module) -> nn.Module:
         """Refine a model; a factor without a strength takes any number but 0, which is plain attention."""
-        return saobp.apply(model, self.factor, self.strength or 1.0)
+        return saobp.apply(model, self.factor, 1.0 if self.factor in WITHOUT_STRENGTH else self.strength)
 
 
 class Retrofit(plan.Question):

@@ -44,13 +44,16 @@ def published_model(model: str) -> str:
     return ("GPT2-" if is_decoder(model) else "") + size(model).capitalize()
 
 
+PUBLIC = {"minilm": "MiniLM", "smollm2": "SmolLM2-135M-Instruct"}
+
+
 def model_title(model: str) -> str:
     """A model's name for readers: "BERT-Mini", "GPT2-Small", "MiniLM"; a scaled-down one's layers and width with it.
 
     "BERT-Mini (4 × 128)" has BERT-Mini's place in a table, 4 layers and width 128.
     """
-    if model == "minilm":
-        return "MiniLM"
+    if model in PUBLIC:
+        return PUBLIC[model]
     family = "" if is_decoder(model) else "BERT-"
     shape = SIZES.get(model.removeprefix(DECODER))
     scaled = f" ({shape.layers} × {shape.hidden})" if shape and shape.scaled_from else ""

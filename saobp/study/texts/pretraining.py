@@ -1,6 +1,7 @@
 """Encoders trained from scratch: when a run starts to learn, where it ends, and how far a re-run lies from it."""
 
 from functools import cache
+from math import log
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,13 @@ def start_and_end() -> tuple[float, int]:
 def gap(name: str = "high", study: str = STUDY) -> Estimate:
     """Return an algorithm's held-out loss minus Original's at the end, in nats, over the seeds of both."""
     return seed_gap(tracked.select(study, "pretrain"), metric("perplexity"), (name, "original"), log=True)
+
+
+def rerun_gap(name: str) -> Estimate:
+    """Return `gap` with the second loss of each run that was re-run on the kind of processor of the others."""
+    again = tracked.repeats().query("study == @STUDY").set_index("run")["second"]
+    read = lambda run: again.get(run["name"], log(run["metrics"]["perplexity"]))  # noqa: E731
+    return seed_gap(tracked.select(STUDY, "pretrain"), read, (name, "original"))
 
 
 def gaps(study: str = STUDY) -> dict[str, Estimate]:
@@ -74,8 +82,13 @@ def grown_pairs() -> Estimate:
 
 
 def grown_below() -> tuple[int, int]:
-    """Count the pairs of `grown_pairs` in which the refinement ends lower, and all."""
-    return sum(gap < 0 for gap in _pairs()), len(_pairs())
+    """Count the pairs of `grown_pairs` in which the refinement ends lower, and all.
+
+    A pair that has not started to learn on either side counts as no difference.
+    """
+    pairs = strengths.pairs(_grown())
+    started = pairs[["plain", "refined"]].min(axis=1) < trajectories.STARTED
+    return int((started & (pairs["refined"] < pairs["plain"])).sum()), len(pairs)
 
 
 def _swept(study: str) -> pd.DataFrame:

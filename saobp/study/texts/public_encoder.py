@@ -35,14 +35,31 @@ def planned_tasks() -> list[str]:
     return plan.studies()["retrofit"].model_extra["tasks"]
 
 
-def difference(name: str = "high", against: str = "original", epoch: int = 0) -> Estimate | None:
+def difference(
+    name: str = "high", against: str = "original", epoch: int = 0, *, alike: bool = False
+) -> Estimate | None:
     """Return an arm's mean over the planned tasks minus another's, of the seeds that have all; None without one.
 
-    `epoch`: after which the scores are read, from 1; 0 is the last, which the plan reports.
+    `epoch`: after which the scores are read, from 1; 0 is the last, which the plan reports. `alike`: of seeds whose
+    pairs all come from one kind of machine and one precision.
     """
-    tasks = planned_tasks()
-    own = [run for run in tracked.select(STUDY, "retrofit") if run["parameters"]["task"] in tasks]
-    return seed_gap(own, _after(epoch), (name, against), by="arm", tasks=len(tasks))
+    tasks, sides = planned_tasks(), (name, against)
+    own = [run for run in _of(sides, alike=alike) if run["parameters"]["task"] in tasks]
+    return seed_gap(own, _after(epoch), sides, by="arm", tasks=len(tasks))
+
+
+def _of(sides: tuple[str, str], *, alike: bool) -> list[Record]:
+    """Return the runs of two arms; with `alike` no pair of a GPU with a processor, or of two precisions."""
+    own = [run for run in tracked.select(STUDY, "retrofit") if run["parameters"]["arm"] in sides]
+    kinds: dict[tuple, set] = {}
+    for run in own:
+        kind = run["device"]["name"].split()[0], run["device"]["precision"]
+        kinds.setdefault(_pair(run), set()).add(kind)
+    return [run for run in own if not alike or len(kinds[_pair(run)]) == 1]
+
+
+def _pair(run: Record) -> tuple[int, str]:
+    return run["parameters"]["seed"], run["parameters"]["task"]
 
 
 def missing_arms() -> dict[str, int]:
@@ -53,7 +70,7 @@ def missing_arms() -> dict[str, int]:
 
 
 def on_one_machine() -> tuple[Estimate, int]:
-    """Return `difference` with second scores where a run was made again, and how many of these come from elsewhere."""
+    """Return `difference` with second scores where a run was re-run, and how many of these come from elsewhere."""
     again = tracked.repeated_scores().set_index("run")
     own = [run for run in tracked.select(STUDY, "retrofit") if run["parameters"]["task"] in planned_tasks()]
     read = lambda run: again["second"].get(run["name"], _after(0)(run))  # noqa: E731
@@ -61,9 +78,9 @@ def on_one_machine() -> tuple[Estimate, int]:
     return seed_gap(own, read, ("high", "original"), by="arm", tasks=len(planned_tasks())), other
 
 
-def by_task() -> dict[str, Estimate]:
-    """Return High − Original for each task, over the seeds that have it."""
-    scores = by_side(tracked.select(STUDY, "retrofit"), metric("headline"), by="arm")
+def by_task(*, alike: bool = False) -> dict[str, Estimate]:
+    """Return High − Original for each task, over the seeds that have it (`alike`: see `difference`)."""
+    scores = by_side(_of(("high", "original"), alike=alike), metric("headline"), by="arm")
     gaps = (scores["high"] - scores["original"]).dropna()
     return {task: mean_interval(values.tolist()) for task, values in gaps.groupby("task")}
 

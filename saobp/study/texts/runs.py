@@ -63,19 +63,25 @@ def minutes(command: str) -> pd.Series:
 
 
 def splits(study: str) -> list[dict[str, Any]]:
-    """Return every split that a study read which is not the published one: name, rows, published rows, note.
+    """Return every split that a study read which is not the published one, or of which it asked a part.
+
+    Of each: name, rows, published rows, note.
 
     Published rows are the hub's where known: some records count a split once per slice.
     """
     found = {}
     read = (split for record in tracked.study(study) for split in record["data"].get("splits") or [])
-    for split in (split for split in read if not split["complete"]):
+    for split in (split for split in read if not split["complete"] or _asked_in_part(split)):
         config, bases = split.get("config"), set(base_splits(split["split"]))
         name = split["dataset"] + (f" ({config})" if config and config != "default" else "")
         known = PUBLISHED_ROWS.get((split["dataset"], config), {})
         rows = sum(known[base] for base in bases) if bases <= set(known) else split["published_rows"]
         found.setdefault((name, split["split"]), split | {"name": name, "published_rows": rows})
     return [found[key] for key in sorted(found)]
+
+
+def _asked_in_part(split: dict[str, Any]) -> bool:
+    return split.get("role") == "evaluation" and split.get("used", split["rows"]) < split["rows"]
 
 
 def notebooks() -> dict[str, dict[str, str]]:

@@ -45,13 +45,18 @@ def correlation(studies: Studies, number: str, printed: str, sampled: str = "") 
             without=labels.algorithm_title(left_out),
         )  # fmt: skip
 
-    rows = measure(of_heads, "heads") + measure(of_heads, "heads, without ElemMul", "elemmul")
+    rows = measure(of_heads, "heads")
+    rows += [row for row in measure(of_heads, "heads, without ElemMul", "elemmul") if _has_elemmul(studies, row.study)]
     rows += measure(of_samples, "heads × samples") if sampled else []
     return [on_scale(row, np.tanh, "Fisher's z") for row in rows]
 
 
 def _on_race(run: Record, among: Sequence[str] = tuple(labels.ALGORITHMS)) -> bool:
     return run["metrics"]["task"] == GRAPHS_OF and run["parameters"]["algorithm"] in among
+
+
+def _has_elemmul(studies: Studies, study: str) -> bool:
+    return any(run["parameters"]["algorithm"] == "elemmul" for run in studies.of("attention")[study])
 
 
 def fisher(x: Sequence[float | None], y: Sequence[float | None]) -> float | None:
@@ -124,7 +129,7 @@ def heads_in_range(studies: Studies, low: float, high: float, inside: bool) -> l
                 heads = np.ravel(estimates.matrix(run)["gtd"])
                 share = np.mean(((heads >= low) & (heads <= high)) == inside)
                 points.append((run, before, share, np.log(before["metrics"]["perplexity"])))
-        for without in ("", "elemmul"):
+        for without in ("", "elemmul")[: 1 + _has_elemmul(studies, study)]:
             chosen = [point for point in points if point[0]["parameters"]["algorithm"] != without]
             title = labels.algorithm_title(without)
             part = f"share of heads, without {title}" if without else "share of heads"

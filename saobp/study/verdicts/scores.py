@@ -74,7 +74,13 @@ class Scores:
 
 @cache
 def _each(studies: Studies, stage: str = "finetune", sides: tuple[str, str] = SIDES) -> list[Scores]:
-    return [Scores(*cell, sides) for cell in studies.cells(stage, decoders=stage == "decoder")]
+    cells = studies.cells(stage, decoders=stage == "decoder")
+    return [Scores(*cell, sides) for cell in cells if not all(map(_invented, cell[-1]))]
+
+
+def _invented(run: Record) -> bool:
+    """Say whether a run's tasks are the story world's own, which have a benchmark's name and none of its rows."""
+    return run["data"].get("source") == "synthetic"
 
 
 def gains(studies: Studies) -> list[Measurement]:

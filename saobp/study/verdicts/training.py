@@ -52,8 +52,8 @@ def convergence(studies: Studies) -> list[Measurement]:
 def _story_pairs(studies: Studies) -> Iterator[tuple[dict, pd.DataFrame]]:
     """Yield each record of notebook 12 on story text, and its pairs of models with High and without.
 
-    Of a pair: its model, and the gaps of the mean loss over the steps ("area") and of the loss at the last one ("end";
-    that of the repetition where it takes the run's place, see `Studies.with_reruns`).
+    Of a pair: its model and learning rate, and the gaps of the mean loss over the steps ("area") and of the loss at the
+    last one ("end"; that of the repetition where it takes the run's place, see `Studies.with_reruns`).
     """
     for record in studies.of("beyond").get("stories", []):
         if record["metrics"].get("larger"):
@@ -61,7 +61,7 @@ def _story_pairs(studies: Studies) -> Iterator[tuple[dict, pd.DataFrame]]:
             reads = {"area": lambda run: area(run["curve"]), "end": lambda run: run.get("again", swept.end(run))}
             found = {name: swept.pairs(runs, read) for name, read in reads.items()}
             gaps = {name: pairs["refined"] - pairs["plain"] for name, pairs in found.items()}
-            yield record, pd.DataFrame({"model": found["end"]["model"], **gaps})
+            yield record, pd.DataFrame({**found["end"][["model", "learning_rate"]], **gaps})
 
 
 def convergence_by_size(studies: Studies) -> list[Measurement]:
@@ -70,7 +70,8 @@ def convergence_by_size(studies: Studies) -> list[Measurement]:
     for record, pairs in _story_pairs(studies):
         cells = pairs.groupby("model")["area"].agg(list)
         if {"mini", "medium"} <= set(cells.index) and (cells.str.len() > 1).any():
-            variance, freedom = seed_variance(cells.tolist())
+            alike = pairs.groupby(["model", "learning_rate"], dropna=False)["area"].agg(list)  # seeds of one recipe
+            variance, freedom = seed_variance(alike.tolist())
             gap = float(np.mean(cells["mini"]) - np.mean(cells["medium"]))
             found = Estimate.of(gap, Error(((float(np.sqrt(2 * variance)), freedom),)), 1)
             facts = {"method": "one seed each; spread over seeds borrowed from the smaller models", "post_hoc": True}
