@@ -102,8 +102,7 @@ def refine(
         lam = per_matrix(strength, prior)
         rounds = {"steps": int(steps), "damping": float(damping)}
         refined = _refined(prior, factor, lam, visible, causal, exclude_self, seed, rounds)
-        if isinstance(strength, Tensor):  # where 0, exactly the prior, yet with the gradient of the refined
-            refined = torch.where(lam == 0, prior.detach() + (refined - refined.detach()), refined)
+        refined = _same_where_zero(strength, lam, prior, refined)
     return _with_padding(refined.to(attention.dtype), attention, mask, visible)
 
 
@@ -150,6 +149,13 @@ def _refined(
         raise ValueError('mask: factor "uniform" reads it to know whose entropy to match, which a trace cannot')
     refined = propagate(prior, signed_strength(factor, strength), hear, **rounds)
     return flattened(prior, refined, visible, causal=given or causal) if factor == "uniform" else refined
+
+
+def _same_where_zero(strength: float | Tensor, lam: Tensor, prior: Tensor, refined: Tensor) -> Tensor:
+    """Give exactly the prior where a head's strength is 0, yet with the gradient of the refined."""
+    if not isinstance(strength, Tensor):
+        return refined
+    return torch.where(lam == 0, prior.detach() + (refined - refined.detach()), refined)
 
 
 def _with_padding(refined: Tensor, attention: Tensor, mask: Tensor | None, visible: Tensor) -> Tensor:

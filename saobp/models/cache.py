@@ -78,8 +78,10 @@ class RefinedLayer(DynamicLayer):
         self.forget()
 
     def crop(self, tokens_to_remove: int) -> None:
-        """Remove the last tokens and take back what they said; ValueError if that lies too far back."""
-        end = self.get_seq_length() - abs(tokens_to_remove)
+        """Remove the last tokens (-3: three) and take back what they said; ValueError if that lies too far back."""
+        if tokens_to_remove > 0:  # the final size to some releases of transformers
+            raise ValueError(f"crop: give the number of tokens to remove as a negative number; got {tokens_to_remove}")
+        end = self.get_seq_length() + tokens_to_remove
         if tokens_to_remove < 0 and self.is_initialized and end > 0:
             self.rewind(end)
         super().crop(tokens_to_remove)

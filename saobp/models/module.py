@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from saobp.equations.checks import ROW_TOLERANCE
 from saobp.equations.messages import per_matrix
-from saobp.equations.refine import _refined
+from saobp.equations.refine import _refined, _same_where_zero
 from saobp.models.supported import number_of_heads
 
 if TYPE_CHECKING:
@@ -142,6 +142,7 @@ class Refinement(nn.Module):
             rounds = {"steps": options.steps, "damping": options.damping}
             lam = per_matrix(strength, prior)
             refined = _refined(prior, options.factor, lam, visible, sending, options.exclude_self, 0, rounds)
+            refined = _same_where_zero(strength, lam, prior, refined)
         return torch.where(visible.any(-1, keepdim=True), refined, attention)
 
     def watched(self) -> bool:

@@ -34,7 +34,9 @@ def test_the_same_text_gives_the_same_bytes(file, tmp_path):
     assert pretraining.write_tokens(tmp_path / "again.tar.bz2", "smoke").read_bytes() == file.read_bytes()
 
 
-@pytest.mark.parametrize(("name", "value"), [("vocabulary", 100), ("tokenizer", "bert")])
+@pytest.mark.parametrize(
+    ("name", "value"), [("vocabulary", 100), ("tokenizer", "bert"), ("corpus", {"local/web": 1.0})]
+)
 def test_a_file_for_another_study_is_refused_in_one_line(file, name, value):
     study = replace(SMOKE, tokens=str(file), **{name: value})
     with pytest.raises(DataError, match=f"{name} .*, not {value}: write it for smoke") as refused:

@@ -141,6 +141,15 @@ def test_a_cropped_cache_forgets_what_the_cropped_rows_said(family, monkeypatch)
             torch.testing.assert_close(onward, expected[:, 18 - removed :], **CLOSE)
 
 
+def test_a_crop_by_a_positive_number_is_refused_and_leaves_the_cache_as_it_was():
+    """Releases of transformers differ in what it means: the final size, or the number of tokens to remove."""
+    model, ids = refined("llama"), tokens(1, 12)
+    _, cache = continued(model, ids, 12)
+    with pytest.raises(ValueError, match="crop: give the number of tokens to remove as a negative number; got 12"):
+        cache.crop(12)
+    assert cache.get_seq_length() == 12
+
+
 def test_a_crop_to_the_end_of_the_prompt_always_works_and_a_refused_one_leaves_the_cache_as_it_was(monkeypatch):
     monkeypatch.setattr(cache_module, "TILE", 2)
     model, ids = refined("llama"), tokens(1, 40)

@@ -44,6 +44,20 @@ def test_gradients_agree_fused_materialised_and_checkpointed(family):
         torch.testing.assert_close(gradient, checkpointed[name], **CLOSE)
 
 
+@pytest.mark.parametrize("factor", ["high", "elemmul", "sinkhorn"])
+def test_a_head_of_strength_0_is_plain_whether_attention_is_asked_for_or_not(factor):
+    model = build("bert").eval()
+    heads = model.config.num_attention_heads
+    saobp.apply(model, factor, (0.0, *[0.2] * (heads - 1)))
+    with torch.no_grad(), raw_attentions(model) as pairs:
+        shown = model(tokens(), output_attentions=True).logits
+    with torch.no_grad():
+        torch.testing.assert_close(model(tokens()).logits, shown, **CLOSE)
+    for raw, refined in pairs:
+        torch.testing.assert_close(refined[:, 0], raw[:, 0])
+        assert not torch.allclose(refined[:, 1], raw[:, 1], atol=1e-4)
+
+
 @pytest.mark.parametrize("family", ["bert", "gpt2", "llama"])
 @pytest.mark.parametrize("padded", [False, True])
 def test_padding_alone_takes_the_fused_operation(family, padded, monkeypatch):

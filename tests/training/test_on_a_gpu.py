@@ -8,6 +8,7 @@ from small_models import RandomText, network, pretrain, word_tokenizer
 from saobp.measure.capture import capture
 from saobp.study.data.masking import SeededMasking
 from saobp.study.evaluation.heldout import HeldOut, curve
+from saobp.study.training import regularizers
 
 pytestmark = [pytest.mark.cuda, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")]
 
@@ -29,16 +30,19 @@ def test_a_model_answers_as_on_a_processor(algorithm, tmp_path):
     for one, other in zip(found["cuda"], found["cpu"], strict=True):
         torch.testing.assert_close(one.cpu(), other, atol=2e-5, rtol=2e-4)
     tables = [pd.read_parquet(tmp_path / f"{place}.parquet") for place in found]
+    shares = [table.pop("sparsity") for table in tables]  # rounding takes single entries over 1/L
     pd.testing.assert_frame_equal(*tables, rtol=1e-3, atol=1e-4)
+    pd.testing.assert_series_equal(*shares, rtol=0, atol=0.1)
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "auto"])
-@pytest.mark.parametrize("algorithm", ["original", "high", "eigen_reg"])
+@pytest.mark.parametrize("algorithm", ["original", "high", "entropy_reg", "eigen_reg"])
 def test_pretraining_runs(tmp_path, precision, algorithm):
     """A model trains to the end in every precision, its loss falls, and the held-out measures are numbers."""
     text = RandomText()
     measure = HeldOut(text, SeededMasking(word_tokenizer(), 0.3, 0), len(text), 10)
-    log = pretrain(network(algorithm), tmp_path, measure=measure, precision=precision)
+    model = regularizers.attach(network(algorithm), algorithm)
+    log = pretrain(model, tmp_path, measure=measure, precision=precision)
     first, *_, last = curve(log)
     assert last["loss"] < first["loss"]
     assert len(last["gtd"]) == len(last["entropy"])

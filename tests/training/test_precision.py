@@ -11,7 +11,7 @@ from small_models import RandomText, network, word_tokenizer
 
 from saobp.study.data.masking import SeededMasking
 from saobp.study.setup import paths
-from saobp.study.training import precision
+from saobp.study.training import precision, regularizers
 
 
 @pytest.fixture(autouse=True)
@@ -38,6 +38,14 @@ def test_auto_takes_the_faster_and_times_once_for_a_model_and_a_shape(monkeypatc
     for given in (batch, batch, longer, longer):
         assert precision.choose("auto", model, given) == precision.Precision(name, "faster", seconds)
     assert len(calls) == 2 and len(json.loads((tmp_path / "precision.json").read_text())) == 2
+
+
+def test_a_penalty_does_not_make_a_model_another_one(monkeypatch, tmp_path, batch):
+    """The arms of a study train in one precision; Entropy-Reg has a few parameters more, which are none of the model."""
+    monkeypatch.setattr(precision, "timed", lambda *given: {"fp32": 1.0, "bf16": 2.0})
+    for algorithm in ("original", "entropy_reg"):
+        precision.choose("auto", regularizers.attach(network(algorithm), algorithm), batch)
+    assert len(json.loads((tmp_path / "precision.json").read_text())) == 1
 
 
 def test_runs_that_start_together_train_in_one_precision(monkeypatch, model, batch):

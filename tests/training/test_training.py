@@ -124,6 +124,24 @@ def test_the_held_out_set_says_what_a_hand_made_pass_says_with_an_interval_over_
     assert found["sequences"] == 10 and len(measured["entropy"]) == len(measured["gtd"]) == 4
 
 
+def test_attention_is_followed_on_all_that_a_model_reads_of_a_pair():
+    model, words = network("high"), items(3)
+    batch = {"input_ids": torch.stack([item["input_ids"] for item in words])}
+    batch["attention_mask"] = torch.ones_like(batch["input_ids"])
+    second = torch.zeros_like(batch["input_ids"])
+    assert heldout.flow(model, batch) == heldout.flow(model, batch | {"token_type_ids": second})
+    second[:, 8:] = 1
+    assert heldout.flow(model, batch) != heldout.flow(model, batch | {"token_type_ids": second})
+
+
+def test_a_factor_without_a_strength_is_no_plain_attention_at_0():
+    given = {"input_ids": torch.arange(5, 17)[None]}
+    plain = network("original").eval()(**given).logits
+    for algorithm in ("elemmul", "sinkhorn"):
+        model = architectures.refine_with(network("original"), algorithm, 0.0).eval()
+        assert not torch.allclose(model(**given).logits, plain, atol=1e-6), algorithm
+
+
 def test_sequences_without_a_token_to_predict_do_not_make_the_held_out_loss_nan(tokenizer):
     model = network("original", seed=0)
     rare = SeededMasking(tokenizer, 0.02, 0)

@@ -44,10 +44,11 @@ def flow(model: nn.Module, batch: dict[str, torch.Tensor]) -> dict[str, Any]:
     A list a layer, averaged over heads and sequences: `entropy` (nats) and `gtd`; and the number `cross_layer_gtd`.
     Inputs may be (batch, token), or (batch, option, token) of a multiple choice.
     """
-    tokens, mask = (batch[name].flatten(0, -2).to(model.device) for name in ("input_ids", "attention_mask"))
+    names = [name for name in ("input_ids", "attention_mask", "token_type_ids") if name in batch]
+    given = {name: batch[name].flatten(0, -2).to(model.device) for name in names}
     with measuring(model), raw_attentions(model) as pairs:
-        model.base_model(input_ids=tokens, attention_mask=mask)
-    layers, mask = [refined for _, refined in pairs], mask.bool()
+        model.base_model(**given)
+    layers, mask = [refined for _, refined in pairs], given["attention_mask"].bool()
     return {
         "entropy": [attention_entropy(layer, mask=mask).mean().item() for layer in layers],
         "gtd": [gtd(layer, mask=mask).mean().item() for layer in layers],

@@ -6,7 +6,7 @@ from transformers import BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadMode
 from transformers.modeling_outputs import MaskedLMOutput
 
 import saobp
-from saobp.study.setup.sizes_and_strengths import LEAKY, PLAIN, SIZES, strength_used  # noqa: F401  notebooks have all of a model here
+from saobp.study.setup.sizes_and_strengths import LEAKY, PLAIN, SIZES, WITHOUT_STRENGTH, strength_used  # noqa: F401  notebooks have all of a model here
 from saobp.study.training import precision, regularizers
 
 
@@ -93,6 +93,8 @@ def refine_with(model: nn.Module, algorithm: str, strength: float) -> nn.Module:
     """Put an algorithm's factor into a model; Original and the penalties keep plain attention, seen the same way."""
     if algorithm == LEAKY:
         return saobp.apply(model, "high", strength, messages="all")
+    if algorithm in WITHOUT_STRENGTH:
+        strength = 1.0  # any but 0, which is plain attention
     return saobp.apply(model, "none" if algorithm in PLAIN else algorithm, strength)
 
 

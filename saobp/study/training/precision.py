@@ -13,6 +13,7 @@ from filelock import FileLock
 from torch import Tensor, nn
 
 from saobp.study.setup import paths, records
+from saobp.study.training import regularizers
 
 STEPS = 3  # timed in each precision, in turns, after one that is not
 
@@ -54,7 +55,8 @@ def choose(wanted: str, model: nn.Module, batch: Mapping[str, Tensor]) -> Precis
     if not has_bf16():
         return Precision("fp32", "no bfloat16")
     file = paths.cache() / "precision.json"
-    weights = sum(parameter.numel() for parameter in model.parameters())
+    trained = (weight for name, weight in model.named_parameters() if not name.startswith(regularizers.NAME))
+    weights = sum(weight.numel() for weight in trained)  # of a penalty's model as of the others beside it
     shape, device = "x".join(map(str, batch["input_ids"].shape)), records.device()["name"]
     key = f"{device}, {torch.get_num_threads()} threads, {type(model).__name__} {weights}, {shape}"
     with FileLock(paths.own_folder(file.parent) / "precision.lock"):
