@@ -41,7 +41,7 @@ def test_auto_takes_the_faster_and_times_once_for_a_model_and_a_shape(monkeypatc
 
 
 def test_a_penalty_does_not_make_a_model_another_one(monkeypatch, tmp_path, batch):
-    """The arms of a study train in one precision; Entropy-Reg has a few parameters more, which are none of the model."""
+    """The arms of a study train in one precision; what Entropy-Reg adds is no part of the model."""
     monkeypatch.setattr(precision, "timed", lambda *given: {"fp32": 1.0, "bf16": 2.0})
     for algorithm in ("original", "entropy_reg"):
         precision.choose("auto", regularizers.attach(network(algorithm), algorithm), batch)
