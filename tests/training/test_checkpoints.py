@@ -1,7 +1,9 @@
 """A checkpoint is trusted only when all of it is there."""
 
+import json
 from dataclasses import replace
 
+import example_records as examples
 import pytest
 from small_models import network, word_tokenizer
 
@@ -40,6 +42,23 @@ def test_another_strength_works_in_another_folder(model):
         for strengths in ({}, {"mini-quarter": 0.2}, {"mini-quarter": 5.0})
     }
     assert len(folders) == 3
+
+
+def test_weights_of_another_schedule_are_refused_under_the_study_s_name(tmp_path, monkeypatch):
+    """A row within a budget leaves weights of few steps where the whole study looks for its own."""
+    monkeypatch.setattr(paths, "build", lambda profile: tmp_path)
+    folder = checkpoints.publish(network(), word_tokenizer(), "smoke", "mini-quarter", "high", 42)
+    steps = load_study("smoke").recipe("mini-quarter").steps
+    path = tmp_path / "records" / "04-pretrain-mini-quarter-high-42.json"
+
+    def trained(made):
+        paths.write_text(path, json.dumps(examples.record("pretrain", "mini-quarter", "high", 42, {"steps": made})))
+
+    trained(steps)
+    assert checkpoints.pretrained("smoke", "mini-quarter", "high", 42) == folder
+    trained(steps - 1)
+    with pytest.raises(ValueError, match=f"trained for {steps - 1} steps, and smoke asks for {steps}: name the file"):
+        checkpoints.pretrained("smoke", "mini-quarter", "high", 42)
 
 
 def test_a_finished_model_that_was_cut_is_named_with_its_remedy(tmp_path, monkeypatch):

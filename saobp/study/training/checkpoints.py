@@ -11,9 +11,9 @@ from typing import Any
 from transformers import PreTrainedModel, PreTrainedTokenizerFast, TrainerCallback
 
 from saobp.study.data.sources import Source
-from saobp.study.setup import labels, paths
+from saobp.study.setup import labels, paths, records
 from saobp.study.setup.recipes import Pretraining
-from saobp.study.setup.studies import Study
+from saobp.study.setup.studies import Study, load_study
 from saobp.study.training import precision, regularizers
 
 KEPT = 2  # whole checkpoints of a run: should the newest be damaged, there is the one before
@@ -38,7 +38,10 @@ def marked(name: str, identity: Any) -> str:
 
 
 def pretrained(profile: str, model: str, algorithm: str, seed: int) -> Path:
-    """Return the folder of a pretrained model, trained by notebook 04 if it is missing; ValueError if it is damaged."""
+    """Return the folder of a pretrained model, trained by notebook 04 if it is missing.
+
+    Raises ValueError, one line, if it is damaged, or of another number of steps than the study has.
+    """
     folder = published_folder(Path(profile).stem, model, algorithm, seed)
     if not (folder / "model.safetensors").is_file():
         from saobp.study.setup import execution
@@ -51,6 +54,11 @@ def pretrained(profile: str, model: str, algorithm: str, seed: int) -> Path:
     if problem := paths.damage(folder):
         remedy = "delete the folder and give the command again: it is made anew from the last checkpoint"
         raise ValueError(f"{folder}: {problem}; {remedy} of its training")
+    record = paths.build(Path(profile).stem) / "records" / f"04-pretrain-{folder.name}.json"
+    made = records.read(record)["metrics"]["steps"] if record.is_file() else None
+    if made not in (None, asked := load_study(profile).recipe(model).steps):
+        remedy = "name the file of the study that trained it, or delete the folder and the record"
+        raise ValueError(f"{folder}: trained for {made} steps, and {profile} asks for {asked}: {remedy}")
     return folder
 
 
