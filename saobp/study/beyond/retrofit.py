@@ -14,7 +14,6 @@ from torch import nn
 from transformers import Trainer
 from transformers.trainer_pt_utils import LengthGroupedSampler
 
-import saobp
 from saobp.models import public
 from saobp.study.beyond import plan
 from saobp.study.data import sources
@@ -25,9 +24,9 @@ from saobp.study.evaluation.heldout import flow
 from saobp.study.setup import records
 from saobp.study.setup.recipes import Finetuning, Seeds
 from saobp.study.setup.schema import Failed
-from saobp.study.setup.sizes_and_strengths import WITHOUT_STRENGTH
 from saobp.study.setup.studies import load_study
 from saobp.study.training import finetuning
+from saobp.study.training.architectures import refine_with
 from saobp.study.training.trainer import quiet
 from saobp.study.training.watch import FollowHeldOut
 
@@ -42,8 +41,8 @@ class Arm(plan.Strict):
     strength: Annotated[float, Ge(0)]  # 0 of a factor that has none
 
     def put_into(self, model: nn.Module) -> nn.Module:
-        """Refine a model; a factor without a strength takes any number but 0, which is plain attention."""
-        return saobp.apply(model, self.factor, 1.0 if self.factor in WITHOUT_STRENGTH else self.strength)
+        """Refine a model."""
+        return refine_with(model, "original" if self.factor == "none" else self.factor, self.strength)
 
 
 class Retrofit(plan.Question):

@@ -87,8 +87,16 @@ def grown_below() -> tuple[int, int]:
     A pair that has not started to learn on either side counts as no difference.
     """
     pairs = strengths.pairs(_grown())
-    started = pairs[["plain", "refined"]].min(axis=1) < trajectories.STARTED
-    return int((started & (pairs["refined"] < pairs["plain"])).sum()), len(pairs)
+    return int((_started(pairs) & (pairs["refined"] < pairs["plain"])).sum()), len(pairs)
+
+
+def grown_started() -> int:
+    """Count the pairs of `grown_pairs` of which one run or both had started to learn."""
+    return int(_started(strengths.pairs(_grown())).sum())
+
+
+def _started(pairs: pd.DataFrame) -> pd.Series:
+    return pairs[["plain", "refined"]].min(axis=1) < trajectories.STARTED
 
 
 def _swept(study: str) -> pd.DataFrame:

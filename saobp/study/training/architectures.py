@@ -93,7 +93,7 @@ def refine_with(model: nn.Module, algorithm: str, strength: float) -> nn.Module:
     """Put an algorithm's factor into a model; Original and the penalties keep plain attention, seen the same way."""
     if algorithm == LEAKY:
         return saobp.apply(model, "high", strength, messages="all")
-    if algorithm in WITHOUT_STRENGTH:
+    if algorithm in WITHOUT_STRENGTH and algorithm not in PLAIN:
         strength = 1.0  # any but 0, which is plain attention
     return saobp.apply(model, "none" if algorithm in PLAIN else algorithm, strength)
 

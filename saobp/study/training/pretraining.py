@@ -44,8 +44,7 @@ def texts(study: Study, model: str, source: Source) -> tuple[PreTrainedTokenizer
     if not study.tokens:
         return corpora.prepared(source, study.corpus, study.tokenizer, study.vocabulary, recipe)
     found = corpora.read_file(Path(study.tokens))
-    wanted = {"tokenizer": study.tokenizer, "vocabulary": study.vocabulary, "length": recipe.length}
-    wanted["corpus"] = study.corpus
+    wanted = {name: getattr(study, name) for name in ("tokenizer", "vocabulary", "corpus")} | {"length": recipe.length}
     for name, value in wanted.items():
         if found.about[name] != value:
             raise DataError(f"{study.tokens}: {name} {found.about[name]}, not {value}: write it for {study.name}")
