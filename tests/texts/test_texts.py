@@ -8,6 +8,7 @@ from functools import cache
 from math import log
 
 import example_records as examples
+import pandas as pd
 import pytest
 import torch
 from jinja2 import Environment, nodes
@@ -222,6 +223,15 @@ def test_a_repeated_score_stands_beside_that_of_the_tracked_record_which_decides
     assert alike.any() and (table["first"] == table["second"])[alike].all()
     same, other = public_encoder.on_one_machine()
     assert other == (~alike).sum() and same.seeds == public_encoder.difference().seeds
+    assert public_encoder.equal_again() == (alike.sum(), alike.sum())
+
+
+def test_a_second_score_counts_only_where_a_pair_is_of_unlike_machines(monkeypatch):
+    """A run whose partner ran on the same machine keeps its first score, wherever it was run again."""
+    first, table = public_encoder.on_one_machine(), tracked.repeated_scores()
+    more = table.iloc[[0]].assign(run="13-retrofit-minilm-high-mrpc-8", second=0.0, second_processor="another")
+    monkeypatch.setattr(tracked, "repeated_scores", lambda: pd.concat([table, more]))
+    assert public_encoder.on_one_machine() == first
 
 
 def test_pairs_of_one_kind_of_machine_are_those_whose_records_name_one():

@@ -72,6 +72,12 @@ def read(strength: float, task: str = "wikipedia") -> Estimate | None:
     return over_samples(unit * (np.asarray(found[strength][name]) - found[0.0][name]))
 
 
+def apart(task: str) -> tuple[int, int]:
+    """Count the strengths whose interval of a benchmark excludes zero (`read`), and all that were asked it."""
+    gaps = [gap for strength in public().index if strength and (gap := read(strength, task))]
+    return sum(gap.low > 0 or gap.high < 0 for gap in gaps), len(gaps)
+
+
 def answers(strength: float = 0.0, task: str = "boolq") -> dict[str, Any]:
     """Return what that decoder scores on a benchmark's first questions at a strength, in percent."""
     given = {"model": "smollm2", "task": task, "strength": strength}

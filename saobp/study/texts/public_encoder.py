@@ -70,12 +70,19 @@ def missing_arms() -> dict[str, int]:
 
 
 def on_one_machine() -> tuple[Estimate, int]:
-    """Return `difference` with second scores where a run was re-run, and how many of these come from elsewhere."""
-    again = tracked.repeated_scores().set_index("run")
-    own = [run for run in tracked.select(STUDY, "retrofit") if run["parameters"]["task"] in planned_tasks()]
-    read = lambda run: again["second"].get(run["name"], _after(0)(run))  # noqa: E731
-    other = int((again["first_processor"] != again["second_processor"]).sum())
-    return seed_gap(own, read, ("high", "original"), by="arm", tasks=len(planned_tasks())), other
+    """Return `difference` with second scores in pairs of unlike machines, and how many of these there are."""
+    again, sides, tasks = tracked.repeated_scores().set_index("run")["second"], ("high", "original"), planned_tasks()
+    own = [run for run in _of(sides, alike=False) if run["parameters"]["task"] in tasks]
+    unlike = {run["name"] for run in own} - {run["name"] for run in _of(sides, alike=True)}
+    again = again[again.index.isin(unlike)]
+    read = lambda run: again.get(run["name"], _after(0)(run))  # noqa: E731
+    return seed_gap(own, read, sides, by="arm", tasks=len(tasks)), len(again)
+
+
+def equal_again() -> tuple[int, int]:
+    """Count the runs that gave the same score again on the same kind of processor, and all repeated on it."""
+    again = tracked.repeated_scores().query("first_processor == second_processor")
+    return int((again["first"] == again["second"]).sum()), len(again)
 
 
 def by_task(*, alike: bool = False) -> dict[str, Estimate]:
