@@ -312,6 +312,43 @@ def test_a_planned_mean_over_tasks_takes_the_seeds_that_have_every_task(seeds, f
     assert [(row.n, pytest.approx(row.estimate)) for row in rows] == found
 
 
+def sizes(own, *larger):
+    """A record of notebook 12 on stories: pairs of (model, learning rate, seed, gap of High's loss)."""
+
+    def runs(model, rate, seed, gap):
+        for strength, loss in ((0.0, 3.0), (0.2, 3.0 + gap)):
+            curve = [{"step": step, "loss": loss} for step in (0, 100)]
+            yield {"model": model, "learning_rate": rate, "strength": strength, "seed": seed, "curve": curve,
+                   "failed": None, "device": examples.DEVICE}  # fmt: skip
+
+    mini, others = ([run for one in pairs for run in runs(*one)] for pairs in (own, larger))
+    found = examples.record("beyond", "mini", "high", 42, {"strengths": mini, "larger": others})
+    return studies_of(stories=[found])
+
+
+def test_two_learning_rates_of_a_size_are_no_two_seeds():
+    """Small's two rates lie 2 nats apart; the seeds of one rate 0.02."""
+    mini, medium = ("mini", None, 42, 0.0), ("medium", 1e-4, 42, 0.3)
+    small = [("small", rate, 42, gap) for rate, gap in ((1e-4, 0.0), (1e-3, 2.0))]
+    assert not verdicts.training.convergence_by_size(sizes([mini], medium, *small))
+    (part,) = verdicts.training.convergence_by_size(sizes([mini, ("mini", None, 43, 0.02)], medium, *small))
+    assert part.estimate == pytest.approx(-0.29) and part.error.parts[0][0] == pytest.approx(0.02)
+
+
+@pytest.mark.parametrize("names", [("original", "high"), ("original", "high", "elemmul")])
+def test_without_elemmul_is_said_only_of_a_study_that_has_it(names):
+    runs = [examples.attention("mini", name, seed) for name in names for seed in range(4)]
+    rows = verdicts.gtd.correlation(studies_of(own=runs), "betweenness", "C19")
+    assert sum("without ElemMul" in row.part for row in rows) == ("elemmul" in names) < len(rows)
+
+
+def test_tasks_that_the_story_world_invents_are_none_of_glue():
+    runs = examples.study()
+    assert verdicts.scores.glue(studies_of(own=runs))
+    invented = [run | {"data": run["data"] | {"source": "synthetic"}} for run in runs]
+    assert not verdicts.scores.glue(studies_of(own=invented))
+
+
 def test_records_that_lack_what_a_claim_reads_are_no_measurement():
     timed, looked = examples.cost(), examples.attention()
     for way in timed["metrics"]["ways"].values():

@@ -69,8 +69,8 @@ def convergence_by_size(studies: Studies) -> list[Measurement]:
     rows = []
     for record, pairs in _story_pairs(studies):
         cells = pairs.groupby("model")["area"].agg(list)
-        if {"mini", "medium"} <= set(cells.index) and (cells.str.len() > 1).any():
-            alike = pairs.groupby(["model", "learning_rate"], dropna=False)["area"].agg(list)  # seeds of one recipe
+        alike = pairs.groupby(["model", "learning_rate"], dropna=False)["area"].agg(list)  # seeds of one recipe
+        if {"mini", "medium"} <= set(cells.index) and (alike.str.len() > 1).any():
             variance, freedom = seed_variance(alike.tolist())
             gap = float(np.mean(cells["mini"]) - np.mean(cells["medium"]))
             found = Estimate.of(gap, Error(((float(np.sqrt(2 * variance)), freedom),)), 1)
