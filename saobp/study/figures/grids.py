@@ -97,14 +97,20 @@ def numbers(frame: pd.DataFrame) -> dict[str, Any]:
     over = changes(frame)
     known, gtd = over.dropna(subset="low"), over[over["panel"] == "gtd"].set_index("task")[ENDS]
     said = [f"{TASKS[task].title} {style.change(*row, PANELS['gtd'].digits)}" for task, row in gtd.iterrows()]
-    include = int(((known["low"] <= 0) & (known["high"] >= 0)).sum())
-    return {"gtd": "; ".join(said), "include": include, "known": len(known), "seeds": frame["runs"].max()}
+    layers = _of_high(frame).query("panel == 'gtd' and x > 0").dropna(subset="low")
+    include, flat = (int(((own["low"] <= 0) & (own["high"] >= 0)).sum()) for own in (known, layers))
+    counts = {"include": include, "known": len(known), "flat": flat, "layers": len(layers)}
+    return {"gtd": "; ".join(said), "seeds": frame["runs"].max(), **counts}
 
 
 def changes(frame: pd.DataFrame) -> pd.DataFrame:
     """High minus Original over all layers or heads: a row a model, task and panel."""
-    high = (frame["algorithm"] == "high") & (frame["of"] == "difference")
-    return frame[high & frame["seed"].isna() & (frame["x"] == 0)]
+    return _of_high(frame).query("x == 0")
+
+
+def _of_high(frame: pd.DataFrame) -> pd.DataFrame:
+    """High minus Original, means over runs."""
+    return frame[(frame["algorithm"] == "high") & (frame["of"] == "difference") & frame["seed"].isna()]
 
 
 def _panels(frame: pd.DataFrame) -> list[tuple[str, str, Panel, pd.DataFrame]]:

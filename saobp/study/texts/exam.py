@@ -50,6 +50,11 @@ def by_width() -> dict[int, Estimate]:
     return {width: mean_interval(gaps.dropna().tolist()) for width, gaps in deepest().items()}
 
 
+def processors(width: int) -> str:
+    """Return the processors on which the encoders of the planned study's analysis ran, at a width."""
+    return ", ".join(sorted({run["device"]["name"] for run in runs(FRESH, width)}))
+
+
 def by_doubling() -> Estimate:
     """Return the slope of `deepest` over the logarithm of the width, in points per doubling."""
     gaps = deepest().dropna()
