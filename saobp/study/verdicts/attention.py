@@ -1,20 +1,18 @@
 """Measurements of attention: sparsity, entropy, GTD by layer, and what one step does to a given matrix."""
 
 from collections.abc import Sequence
-from math import inf, nan
+from math import nan
 
 import numpy as np
-import pandas as pd
 from scipy import stats
 
 from saobp.study.setup import labels
 from saobp.study.setup.schema import Record
 from saobp.study.setup.tasks_and_metrics import TASKS
-from saobp.study.statistics import Error, Estimate, estimates, mean_interval, seed_variance
-from saobp.study.statistics.intervals import NORMAL
+from saobp.study.statistics import Estimate, estimates, mean_interval
 from saobp.study.statistics.seeds import SIDES, Read, seed_gaps
 from saobp.study.verdicts.claims_and_measurements import Measurement, measured, on_scale
-from saobp.study.verdicts.studies import BORROWED, Studies, over_seeds
+from saobp.study.verdicts.studies import Studies, over_seeds
 
 RIVALS = ("original", "low", "elemmul")  # of High in Fig. 4
 
@@ -89,52 +87,23 @@ def _second_lead(study: str, model: str, part: str, gaps: list[dict], runs: Sequ
 
 
 def step(studies: Studies, number: str, *, ratio: bool = False) -> list[Measurement]:
-    """The same heads after the step and before it, on each task of each model trained with High.
+    """The same heads after the step and before it, in models trained with High: each task is a part, over seeds.
 
-    The claim is about given matrices, so every model and task is a part, and its texts are what is drawn. A model of
-    one seed borrows the spread between seeds of the others, within task and model; the tasks of a model share its
-    seeds, so the degrees of freedom are of models. Where no model has two seeds, all are aside: texts alone decide
-    nothing about another seed. `ratio`: after over before, on the log scale.
+    `ratio`: after over before, on the log scale.
     """
-    found = []
-    for study, runs in studies.of("attention", algorithm="high").items():
-        for run in runs:
-            change, after = ((run["metrics"].get(kind) or {}).get(number) or {} for kind in ("changes", "means"))
-            if change.get("low") is not None and not (ratio and after.get("low") is None):
-                value, error = _log_ratio(change, after) if ratio else (change["change"], _error(change))
-                found.append((study, run, value, Error(((error, inf),)), int(change["samples"])))
-    given = [{"study": study, "value": value, **run["parameters"]} for study, run, value, *_ in found]
-    frame = pd.DataFrame(given, columns=["study", "model", "task", "seed", "value"])
-    seeds = frame.groupby(["study", "model"])["seed"].nunique()
-    if several := sorted({study for study, _ in seeds[seeds > 1].index}):
-        variance, _ = seed_variance(frame.groupby(["study", "model", "task"])["value"].agg(list).tolist())
-        lent = Error(((float(np.sqrt(variance)), int((seeds - 1).sum())),))
+
+    def change(run: Record, task: str) -> float | None:
+        found = (run["metrics"].get("changes") or {}).get(number)
+        if found is None or (run["parameters"]["algorithm"], run["parameters"]["task"]) != ("high", task):
+            return None
+        return float(np.log(found["refined"] / found["softmax"])) if ratio else found["change"]
+
+    every = [run for runs in studies.of("attention", algorithm="high").values() for run in runs]
     rows = []
-    for study, run, value, error, texts in found:
-        model, task, seed = (run["parameters"][key] for key in ("model", "task", "seed"))
-        facts = {"of": "texts", "method": "interval over texts", "runs": [run], "post_hoc": True, "aside": not several}
-        if not several:
-            facts["method"] += "; one seed, descriptive"
-        elif seeds[study, model] == 1:
-            facts |= {"of": "seeds", "method": f"{facts['method']}; {BORROWED.format(labels.joined(several))}"}
-            error, texts = error + lent, 1
-        row = measured(study, model, Estimate.of(value, error, texts), TASKS[task].title, f"seed {seed}", **facts)
-        rows.append(on_scale(row, np.exp, "log scale") if ratio else row)
-    return rows
-
-
-def _error(found: dict[str, float]) -> float:
-    return (found["high"] - found["low"]) / 2 / NORMAL
-
-
-def _log_ratio(change: dict[str, float], after: dict[str, float]) -> tuple[float, float]:
-    """log(a/b) of a after and b before the step, and a bound of its error.
-
-    It is at most SE(a - b)/a + |a - b|/(ab) (SE(a) + SE(a - b)): a record has the first and the second of these errors,
-    and that of b is not above their sum.
-    """
-    a, b, of_gap, of_a = change["refined"], change["softmax"], _error(change), _error(after)
-    return float(np.log(a / b)), of_gap / a + abs(change["change"]) / (a * b) * (of_a + of_gap)
+    for task in sorted({run["parameters"]["task"] for run in every}):
+        read: Read = lambda run, task=task: change(run, task)  # noqa: E731
+        rows += over_seeds(studies, "attention", read, part=TASKS[task].title, post_hoc=True)
+    return [on_scale(row, np.exp, "log scale") for row in rows] if ratio else rows
 
 
 def step_by_depth(studies: Studies) -> list[Measurement]:

@@ -85,19 +85,25 @@ def dense(studies: Studies) -> list[Measurement]:
 
 
 def undefined(studies: Studies) -> list[Measurement]:
-    """Share of a model's heads with an undefined clustering on any sample; exact interval of a proportion."""
+    """Share of a model's heads with an undefined clustering on any sample; a run's heads are no draws of their own."""
     rows = []
     for study, model, every in studies.cells("attention"):
         runs = [run for run in every if _on_race(run) and run["metrics"].get("nan")]
         heads = [np.size(estimates.matrix(run)["gtd"]) for run in runs]
         undefined = [(run["metrics"]["nan"].get("refined") or {}).get("clustering_barrat", 0) for run in runs]
-        if total := sum(heads):  # at most one per undefined number
-            lost = int(np.minimum(heads, undefined).sum())
-            test = stats.binomtest(lost, total)
-            interval = lambda level, test=test: tuple(map(float, test.proportion_ci(level)))  # noqa: E731
-            facts = {"of": "heads", "method": "Clopper-Pearson", "interval": interval, "runs": runs}
-            rows.append(measured(study, model, Estimate(lost / total, 0, 1, total), **facts))
+        if runs:
+            shares = np.minimum(1, np.divide(undefined, heads))  # at most one head per undefined number
+            facts = {"of": "runs", "method": "Clopper-Pearson, a run as one draw", "runs": runs}
+            facts["interval"] = lambda level, shares=shares: _of_shares(shares, level)
+            rows.append(measured(study, model, Estimate(float(shares.mean()), 0, 1, len(runs)), **facts))
     return rows
+
+
+def _of_shares(shares: np.ndarray, level: float) -> tuple[float, float]:
+    """Interval of the mean of shares: as if each were 0 or 1, for no shares of that mean vary more."""
+    total, count, tail = shares.sum(), len(shares), (1 - level) / 2
+    low = stats.beta.ppf(tail, total, count - total + 1) if total > 0 else 0.0
+    return float(low), float(stats.beta.ppf(1 - tail, total + 1, count - total)) if total < count else 1.0
 
 
 def over_checkpoints(studies: Studies, task: str, printed: str) -> list[Measurement]:
