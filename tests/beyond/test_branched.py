@@ -8,6 +8,7 @@ from small_models import RECIPE, RandomText, word_tokenizer
 
 from saobp.study.beyond import branched, plan
 from saobp.study.data.masking import SeededMasking
+from saobp.study.evaluation import heldout
 from saobp.study.evaluation.heldout import HeldOut
 from saobp.study.setup.studies import load_study
 
@@ -17,7 +18,7 @@ CHOSEN = plan.section(plan.file(), "branched", branched.Branched).model_copy(
 SMOKE = load_study("smoke")
 STUDY = dataclasses.replace(
     SMOKE,
-    pretrain=dataclasses.replace(RECIPE, steps=8, batch=4, warmup=2),
+    pretrain=dataclasses.replace(RECIPE, steps=8, batch=4, warmup=6),  # longer than the steps between two looks
     attention=dataclasses.replace(SMOKE.attention, length=RECIPE.length),
     decoder=None,
     schedules={},
@@ -45,6 +46,26 @@ def test_a_trunk_that_never_learns_ends_with_its_recipe_and_one_that_has_learned
     step, log = grown
     assert step == 8 and [entry["step"] for entry in log if "heldout" in entry] == [0, 4, 8]
     assert below(trunk, 1e9, folder=tmp_path).grow()[0] == 4
+
+
+def test_a_trunk_grown_in_parts_has_the_rates_and_the_losses_of_one_run(trunk, grown, tmp_path):
+    recipe = dataclasses.replace(STUDY.recipe("mini-quarter"), scheduler="constant_with_warmup", save_every=4)
+    _, whole = trunk.train("original", recipe, tmp_path)
+    logs = [[entry for entry in log if "loss" in entry] for log in (grown[1], whole)]
+    parts, once = ({entry["step"]: entry["learning_rate"] for entry in log} for log in logs)
+    assert parts == once and len(set(once.values())) > 3
+    ends = [heldout.curve(log)[-1]["loss"] for log in (grown[1], whole)]
+    assert ends[0] == pytest.approx(ends[1], rel=1e-6)
+
+
+def test_the_rate_of_a_branch_falls_over_its_own_last_fifth(trunk, grown):
+    """Of the branch's steps, wherever its trunk ended; before that it is whole."""
+    long = dataclasses.replace(trunk, chosen=CHOSEN.model_copy(update={"steps": 20}))
+    start, _ = grown
+    rates = {point["step"]: point["learning_rate"] for point in long.branch("original", start)["training"]}
+    whole = STUDY.pretrain.learning_rate
+    falls = [step for step, rate in rates.items() if step > 6 and rate < 0.999 * whole]
+    assert falls == [start + 18, start + 19, start + 20]  # the rate of a step is that after the one before it
 
 
 def test_a_trunk_that_is_there_already_ends_where_it_ended(trunk, grown):
@@ -80,7 +101,7 @@ def test_another_recipe_or_strength_is_another_trunk_or_branch(trunk):
 def test_a_plain_branch_is_the_trunk_continued(trunk, grown, tmp_path):
     start, _ = grown
     once = trunk.branch("original", start)
-    steps = {"steps": start + CHOSEN.steps, "save_every": CHOSEN.every}
+    steps = {"steps": start + CHOSEN.steps, "save_every": CHOSEN.every, "falling": 1}
     recipe = dataclasses.replace(STUDY.recipe("mini-quarter"), scheduler="warmup_stable_decay", **steps)
     torch.manual_seed(7)  # what was drawn before does not matter
     network, _ = trunk.train("original", recipe, tmp_path / "whole")

@@ -52,11 +52,13 @@ class Trunk:
         identity = (asdict(self.study.recipe(self.model)), self.chosen.every, self.text.fingerprint, *settings)
         return self.folder / checkpoints.marked(name, identity)
 
-    def train(self, algorithm: str, recipe: Pretraining, folder: Path) -> tuple[Any, list[dict[str, Any]]]:
+    def train(
+        self, algorithm: str, recipe: Pretraining, folder: Path, until: int | None = None
+    ) -> tuple[Any, list[dict[str, Any]]]:
         """Train a model by a recipe, or continue from the newest checkpoint in `folder`; returns it and its log."""
         network = pretraining.untrained(self.study, self.model, algorithm, self.seed, self.tokenizer)
         masking = SeededMasking(self.tokenizer, recipe.masking, self.seed)
-        given = {"folder": folder, "seed": self.seed, "measure": self.measure}
+        given = {"folder": folder, "seed": self.seed, "measure": self.measure, "until": until}
         schedule = [*range(0, recipe.steps + 1, recipe.save_every)]
         return network, trainer.pretrain(network, self.text, masking, recipe, schedule=schedule, **given)
 
@@ -68,8 +70,7 @@ class Trunk:
         recipe, every = self.study.recipe(self.model), self.chosen.every
         recipe = replace(recipe, scheduler="constant_with_warmup", save_every=every)
         for step in range(every, recipe.steps + 1, every):
-            part = replace(recipe, steps=step, warmup=min(recipe.warmup, step))
-            _, log = self.train("original", part, self.home("trunk"))
+            _, log = self.train("original", recipe, self.home("trunk"), step)
             last = heldout.curve(log)[-1]  # of a trunk that is there already, later than this step
             if last["loss"] < self.chosen.below:
                 break
@@ -77,13 +78,14 @@ class Trunk:
 
     def branch(self, algorithm: str, start: int) -> dict[str, Any]:
         """Continue it with an algorithm and return the curve and the losses of each held-out sequence at its end."""
-        own = self.home(algorithm, self.chosen.steps, self.study.strengths.get(self.model))
+        own = self.home(algorithm, self.chosen.steps, start, self.study.strengths.get(self.model))
         grown = self.home("trunk") / f"checkpoint-{start}"
         if checkpoints.newest_whole(own) is None:
             with paths.new_folder(own / grown.name) as copied:
                 shutil.copytree(grown, copied, dirs_exist_ok=True)
-        steps = {"steps": start + self.chosen.steps, "save_every": self.chosen.every}
-        recipe = replace(self.study.recipe(self.model), scheduler="warmup_stable_decay", **steps)
+        steps, falling = start + self.chosen.steps, max(1, self.chosen.steps // 5)
+        shape = {"scheduler": "warmup_stable_decay", "falling": falling, "save_every": self.chosen.every}
+        recipe = replace(self.study.recipe(self.model), steps=steps, **shape)
         network, log = self.train(algorithm, recipe, own)
         nats, tokens = self.measure.by_sequence(network)
         found = {"algorithm": algorithm, "nats": nats, "tokens": tokens, "held_out": sum(nats) / sum(tokens)}

@@ -56,15 +56,23 @@ def flow(model: nn.Module, batch: dict[str, torch.Tensor]) -> dict[str, Any]:
     }
 
 
+def sample(blocks: Dataset, sequences: int, which: str = "even") -> list[dict[str, Any]]:
+    """Return so many held-out sequences, or all: evenly spaced over the text, or its "first"."""
+    count = min(sequences, len(blocks))
+    return [blocks[n if which == "first" else n * len(blocks) // count] for n in range(count)]
+
+
 class HeldOut:
-    """Measures a model on the same sequences with the same masks every time.
+    """Measures a model on the same sequences with the same masks every time (`which`: see `sample`).
 
     Called with a model it returns `loss` (nats per predicted token), `perplexity` (its exponential), and what `flow`
     returns of the first sequences, unmasked. The other measures are of a `SparseBertForMaskedLM`.
     """
 
-    def __init__(self, blocks: Dataset, collator: Callable, sequences: int, batch: int, *, shown: int = 16):
-        items = [blocks[index] for index in range(min(sequences, len(blocks)))]
+    def __init__(
+        self, blocks: Dataset, collator: Callable, sequences: int, batch: int, *, which: str = "even", shown: int = 16
+    ):
+        items = sample(blocks, sequences, which)
         batches = [collator(items[start : start + batch]) for start in range(0, len(items), batch)]
         self.batches = [batch for batch in batches if (batch["labels"] != -100).any()]
         if not self.batches:

@@ -41,6 +41,7 @@ class Pretraining:
     steps: Positive
     learning_rate: Rate
     warmup: Annotated[int, Ge(0)]  # steps
+    falling: Positive | None = None  # last steps of "warmup_stable_decay", in which the rate falls; null = a fifth
     scheduler: Literal["cosine", "linear", "constant_with_warmup", "warmup_stable_decay"] = "cosine"
     masking: Rate = 0.15  # share of tokens to predict, 80/10/10
     dropout: Share = 0.1
@@ -49,6 +50,7 @@ class Pretraining:
     precision: Precision = "auto"  # auto: the faster of bf16 and fp32, measured on the first batch
     evaluations: Positive = 20  # held-out checks, at geometrically spaced steps
     evaluation_sequences: Positive = 256  # on one fixed mask set
+    held_out: Literal["even", "first"] = "even"  # which those are; the first may all be of one long document
     save_every: Positive = 500  # steps between checkpoints a killed run continues from
     limit_tokens: Positive | None = None  # of the corpus; null = all
 
@@ -57,8 +59,8 @@ class Pretraining:
 
     @property
     def decay(self) -> int:
-        """Steps at the end in which a rate that was constant until then falls to 0: a fifth; 0 for other schedules."""
-        return self.steps // 5 if self.scheduler == "warmup_stable_decay" else 0
+        """Steps at the end in which a rate that was constant until then falls to 0; 0 for other schedules."""
+        return (self.falling or self.steps // 5) if self.scheduler == "warmup_stable_decay" else 0
 
     @property
     def full_rate(self) -> int:
@@ -101,7 +103,7 @@ class Finetuning:
     batch: Positive = 32
     epochs: Positive = 3
     learning_rate: Rate = 5e-5
-    warmup_share: Share = 0.1
+    warmup_share: Annotated[float, Ge(0), Lt(1)] = 0.1
     dropout: Share = 0.1
     weight_decay: Share = 0.01
     seeds: Seeds = field(default_factory=lambda: [42])

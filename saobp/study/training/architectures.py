@@ -86,7 +86,9 @@ def decoder(model: str, tokenizer: PreTrainedTokenizerFast, *, dropout: float, s
         eos_token_id=None,
     )
     torch.manual_seed(seed)
-    return GPT2LMHeadModel(with_tokenizer(config, tokenizer))
+    network = GPT2LMHeadModel(with_tokenizer(config, tokenizer))
+    network.loss_type = "ForCausalLM"  # by which the Trainer knows that the first token is no target
+    return network
 
 
 def refine_with(model: nn.Module, algorithm: str, strength: float) -> nn.Module:

@@ -38,7 +38,7 @@ def train(
     """Train a decoder in place to predict the next token, or continue a run that was cut off; returns the log."""
     recipe, name = study.decoder_recipe(model), labels.DECODER + model
     folder = checkpoints.work_folder(study, name, algorithm, seed, text.fingerprint, recipe)
-    measure = HeldOut(held_out, causal_batch, recipe.evaluation_sequences, recipe.batch)
+    measure = HeldOut(held_out, causal_batch, recipe.evaluation_sequences, recipe.batch, which=recipe.held_out)
     return trainer.pretrain(network, text, causal_batch, recipe, folder=folder, seed=seed, measure=measure)
 
 

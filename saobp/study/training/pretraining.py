@@ -93,7 +93,8 @@ def train(
 def held_out_measure(study: Study, model: str, tokenizer: PreTrainedTokenizerBase, held_out: Dataset) -> HeldOut:
     """Return what measures a study's runs along training; its masks are those of seed 0 for every run."""
     recipe = study.recipe(model)
-    return HeldOut(held_out, SeededMasking(tokenizer, recipe.masking, 0), recipe.evaluation_sequences, recipe.batch)
+    masks, count = SeededMasking(tokenizer, recipe.masking, 0), recipe.evaluation_sequences
+    return HeldOut(held_out, masks, count, recipe.batch, which=recipe.held_out)
 
 
 def metrics(

@@ -44,8 +44,8 @@ def quiet() -> None:
     datasets.disable_progress_bars()
 
 
-def arguments(recipe: Pretraining, folder: Path, seed: int) -> TrainingArguments:
-    """Translate a recipe into the Trainer's arguments.
+def arguments(recipe: Pretraining, folder: Path, seed: int, until: int | None = None) -> TrainingArguments:
+    """Translate a recipe into the Trainer's arguments; `until` ends one of a constant rate before its last step.
 
     A logged loss is the mean over about a twentieth of a run, at most 50 steps. A checkpoint ends one of the means, so
     that a continued run logs those of one run through.
@@ -57,7 +57,7 @@ def arguments(recipe: Pretraining, folder: Path, seed: int) -> TrainingArguments
         recipe,
         folder,
         seed,
-        max_steps=recipe.steps,
+        max_steps=until or recipe.steps,
         per_device_train_batch_size=recipe.batch // shared,
         lr_scheduler_type=recipe.scheduler,
         lr_scheduler_kwargs={"num_decay_steps": recipe.decay} if recipe.decay else {},
@@ -107,12 +107,13 @@ def pretrain(
     seed: int,
     measure: Callable[[nn.Module], dict],
     schedule: Sequence[int] | None = None,
+    until: int | None = None,
     callbacks: tuple[TrainerCallback, ...] = (),
 ) -> list[dict[str, Any]]:
     """Pretrain a model in place, or continue where a killed run left its last whole checkpoint.
 
-    `folder` keeps the checkpoints; `measure` is called at the steps of `schedule`, else at the recipe's own. Returns
-    the log: one entry a logged step ("loss", "learning_rate"), held-out check ("heldout") or sitting ("sitting").
+    `folder` keeps the checkpoints; `measure` is called at the steps of `schedule`, else at the recipe's own; `until`
+    ends a run whose rate is constant before the recipe does. Returns the log: one entry a logged step ("loss", "learning_rate"), held-out check ("heldout") or sitting ("sitting").
     Raises TrainingFailed when the loss is no number, when memory does not hold a batch, or when a disk is full.
     """
     quiet()
@@ -126,7 +127,7 @@ def pretrain(
         *callbacks,
     ]  # fmt: skip
     with alone(folder), watch.trouble(folder, recipe.batch):
-        settings = arguments(recipe, folder, seed)
+        settings = arguments(recipe, folder, seed, until)
         trainer = Trainer(model, settings, train_dataset=blocks, data_collator=collator, callbacks=observers)
         trainer.remove_callback(PrinterCallback)
         try:
@@ -161,14 +162,14 @@ def run_to_the_end(trainer: Trainer, recipe: Pretraining, folder: Path) -> list[
             shutil.rmtree(path, ignore_errors=True)
     if start:
         state = TrainerState.load_from_json(str(start / "trainer_state.json"))
-        if state.global_step >= recipe.steps:  # the Trainer would take one step more
+        if state.global_step >= trainer.args.max_steps:  # the Trainer would take one step more
             load_model(trainer.model, start / "model.safetensors", strict=False)
             return state.log_history
         tqdm.write(f"continuing from {start.name}")
     trainer.train(resume_from_checkpoint=str(start) if start else False)
-    if (made := trainer.state.global_step) < recipe.steps:
+    if (made := trainer.state.global_step) < (asked := trainer.args.max_steps):
         short = f"the text has fewer sequences than a batch of {recipe.batch}; take a smaller batch or more text"
-        raise watch.TrainingFailed(f"only {made} of {recipe.steps} steps were made: {short}")
+        raise watch.TrainingFailed(f"only {made} of {asked} steps were made: {short}")
     return trainer.state.log_history
 
 
