@@ -74,7 +74,7 @@ def run(notebook: Path, output: Path, parameter: tuple[tuple[str, str], ...], pr
 
     given, keys = dict(parameter), [key for key, _ in parameter]
     if twice := next((key for key in keys if keys.count(key) > 1), None):
-        raise execution.UsageError(f"parameter '{twice}' is given {keys.count(twice)} times; give it once")
+        raise ValueError(f"parameter '{twice}' is given {keys.count(twice)} times; give it once")
     name = (given.get("record") or output.as_posix()).rpartition("/")[2].partition(".")[0]
     print(f"{name}: started", flush=True)
     record = execution.run(notebook, output, given, profile, own)
