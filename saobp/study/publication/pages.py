@@ -34,14 +34,6 @@ STYLE = re.compile(r"<style scoped>.*?</style>", re.DOTALL)
 LINK = re.compile(r'(?<=<a href=")([^"#:]+)(#[^"]*)?(?=")')
 HEADING_OR_PICTURE = re.compile(r'<h[1-6] id="([^"]+)"|<img\b[^>]*>')
 SHOWN = (".png", ".svg", ".jpg", ".txt", ".csv", ".json")  # files that a browser shows as they are
-FOLDED = """{%- extends 'basic/index.html.j2' -%}
-{%- block input_group -%}
-{%- set tags = cell.metadata.get("tags", []) -%}
-{%- if "setup" in tags or "record" in tags -%}
-<details><summary>{{ "Set-up" if "setup" in tags else "Record" }}</summary>{{ super() }}</details>
-{%- else -%}{{ super() }}{%- endif -%}
-{%- endblock input_group -%}
-"""
 
 
 class PageExporter(HTMLExporter):
@@ -49,7 +41,8 @@ class PageExporter(HTMLExporter):
 
     def __init__(self):
         bare = {"exclude_input_prompt": True, "exclude_output_prompt": True}
-        super().__init__(template_name="basic", raw_template=FOLDED, **bare)
+        cells = Path(__file__).with_name("templates") / "cells.html"
+        super().__init__(template_name="basic", raw_template=cells.read_text(encoding="utf-8"), **bare)
         self.register_filter("clean_html", cache(clean_html))  # slow, and the runs of a notebook share their sources
 
     @pass_context

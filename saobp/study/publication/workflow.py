@@ -23,9 +23,9 @@ EXTRAS = ("", "study")  # what a run needs; the tests' own tools may differ
 PLACES = ("records", "notebooks", "logs", "checkpoints", "work")  # of a build folder, made before anything runs
 
 
-def check_packages(requirements: Iterable[str] | None = None) -> None:
+def check_packages() -> None:
     """Raise ValueError, one line with the remedy, if a package is missing or of a release that saobp is not for."""
-    for text in metadata.requires("saobp") or [] if requirements is None else requirements:
+    for text in metadata.requires("saobp"):
         wanted = Requirement(text)
         if wanted.marker and not any(wanted.marker.evaluate({"extra": extra}) for extra in EXTRAS):
             continue
