@@ -47,7 +47,7 @@ class Clock(TrainerCallback):
 def trainer(way: str, text: torch.utils.data.Dataset, tokenizer) -> Trainer:
     """Return a Trainer of one way, its weights the same as the others'."""
     torch.manual_seed(0)
-    config = architectures.with_tokenizer(architectures.bert_config("mini", VOCABULARY), tokenizer)
+    config = architectures.with_tokenizer(architectures.bert_config(architectures.SIZES["mini"], VOCABULARY), tokenizer)
     if way == "stock":
         network, collator = BertForMaskedLM(config), DataCollatorForLanguageModeling(tokenizer, mlm_probability=0.15)
     else:

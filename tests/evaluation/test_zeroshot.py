@@ -41,12 +41,10 @@ def test_log_likelihoods_equal_the_slow_sum_whatever_else_is_in_the_batch(decode
     decoder.eval()
 
 
-def test_boolq_is_asked_as_the_harness_asks_it_and_rte_not_at_all():
+def test_boolq_is_asked_as_the_harness_asks_it():
     passage, question, options = prompt(TASKS["boolq"], BOOLQ)
     assert passage + question == "the hat is red .\nQuestion: is the hat red?\nAnswer:"
     assert options == [" no", " yes"]
-    with pytest.raises(ValueError, match="'rte' has no zero-shot form"):
-        prompt(TASKS["rte"], {})
 
 
 def test_the_likeliest_option_is_chosen_and_a_long_one_is_not_at_a_loss(decoder, monkeypatch):

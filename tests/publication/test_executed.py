@@ -70,7 +70,7 @@ def test_a_link_of_a_notebook_leads_to_a_page(runs, tmp_path, link, leads):
 
 def test_readers_see_the_parameters_as_one_line_and_no_machinery():
     node = notebook(model="mini", algorithm="high", seed=7)
-    cells = executed.shown(ran(node)).cells
+    cells = pages.shown(ran(node)).cells
     assert [cell.source for cell in cells[1:]] == [
         "*This run:* profile smoke, model mini, algorithm high, seed 7.", "length = 8  # tokens", "length",
     ]  # fmt: skip
@@ -79,7 +79,7 @@ def test_readers_see_the_parameters_as_one_line_and_no_machinery():
 
 def test_a_default_cell_that_is_given_whole_is_not_shown():
     node = notebook(model="mini", algorithm="high", seed=7, length=9)
-    sources = [cell.source for cell in executed.shown(ran(node)).cells]
+    sources = [cell.source for cell in pages.shown(ran(node)).cells]
     assert len(sources) == 3 and not any("# tokens" in source for source in sources)
 
 

@@ -45,9 +45,10 @@ def test_a_figure_of_hops_without_a_study_is_drawn_from_the_one_that_has_them(tm
     (["tabel", "2"], "No such command 'tabel'"), (["table", "2", "--formt", "md"], "No such option"),
     (["inspect", "minilm", "--strength"], "requires an argument"), (["inspect", "minilm", "--samples", "x"], "integer"),
     (["inspect", "minilm", "--strength", "0.1", "-0.2"], "strength"), (["inspect", "minilm", "0.1"], "unexpected"),
-    *((["reproduce", f"--cores={n}"], f"a whole number of at least 1, not '{n}'") for n in ("0", "-2", "1.5", "1:30")),
-    (["reproduce", "--processes", "many"], "--processes': takes a whole number"),
-    (["reproduce", "--rows", "mini-quarter/high/42", "--minutes=0"], "'--minutes': takes a whole number of at least"),
+    *((["reproduce", f"--cores={n}"], f"'--cores': {n} is not in the range x>=1") for n in (0, -2)),
+    *((["reproduce", f"--cores={n}"], f"'--cores': '{n}' is not a valid integer range") for n in ("1.5", "1:30")),
+    (["reproduce", "--processes", "many"], "'--processes': 'many' is not a valid integer range"),
+    (["reproduce", "--rows", "mini-quarter/high/42", "--minutes=0"], "'--minutes': 0 is not in the range x>=1"),
     (["reproduce", "--minutes", "9"], "name them: --rows mini/high/42"),
     *((["reproduce", "--study", "paper", "--rows", text], f"no row '{text}' in study paper; give one of mini/original,")
       for text in ("mini/hi/42", "mini-quarter/high/42", "mini/high", "mini/high/-3", "mini/high/42/0", "")),

@@ -198,9 +198,9 @@ def test_departures_are_listed_once_and_led_to(folder):
 def test_a_processor_is_named_once_and_a_failed_task_with_its_reason():
     devices = [{"name": name, "threads": n, "precision": None} for name, n in (("EPYC", 2), ("EPYC", 1), ("A100", 1))]
     found = report.processors([{"device": device} for device in devices])
-    assert found == "A100 (threads: 1), EPYC (threads: 1 or 2)"
+    assert found == {"A100": [1], "EPYC": [1, 2]}
     record = {"metrics": {"tasks": {"rte": {"failed": FAILED}, "race": {"headline": 1}}}}
-    assert report.failures(record) == "rte: the loss is nan at step 1"
+    assert report.failures(record) == {"rte": "the loss is nan at step 1"}
 
 
 def test_a_folder_without_records_is_named(tmp_path):

@@ -9,7 +9,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from saobp.study.publication import cli, executed
 from saobp.study.setup import execution, paths
-from saobp.study.setup.execution import NotebookFailed, UsageError
+from saobp.study.setup.execution import NotebookFailed
 
 PARAMETERS = """profile = "smoke"  # a comment
 steps = 3
@@ -175,5 +175,5 @@ def test_what_every_run_shows_is_left_out_of_all_but_that_of_the_defaults(tmp_pa
 
 @pytest.mark.parametrize("source", ["a = (", "a = 1\n b = 2", "a = !ls", "1 = a"])
 def test_a_cell_of_parameters_that_is_no_python_is_one_line(tmp_path, source):
-    with pytest.raises(UsageError, match=r"99-try.ipynb: the cell tagged 'parameters' is no Python \(line \d\)"):
+    with pytest.raises(ValueError, match=r"99-try.ipynb: the cell tagged 'parameters' is no Python \(line \d\)"):
         execution.declared_parameters(notebook(tmp_path, parameters=source))

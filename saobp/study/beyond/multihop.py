@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
-from transformers import BertConfig
 from transformers.modeling_outputs import MaskedLMOutput
 
 from saobp.study.beyond import questions
@@ -22,6 +21,7 @@ from saobp.study.beyond.plan import Make, Question, command
 from saobp.study.evaluation.heldout import measuring
 from saobp.study.setup import paths, records
 from saobp.study.setup.recipes import MultiHop, Positive, Pretraining, Seeds
+from saobp.study.setup.sizes_and_strengths import Size
 from saobp.study.setup.studies import load_study
 from saobp.study.training import architectures, checkpoints, regularizers, trainer
 
@@ -51,14 +51,10 @@ def encoder(plan: MultiHop, layers: int, algorithm: str, seed: int) -> nn.Module
     two hops are learned late or not at all.
     """
     words = questions.tokenizer(plan.entities)
-    config = BertConfig(
-        vocab_size=len(words),
-        hidden_size=plan.hidden,
-        num_hidden_layers=layers,
-        num_attention_heads=plan.heads,
-        intermediate_size=4 * plan.hidden,
-        hidden_dropout_prob=plan.pretrain.dropout,
-        attention_probs_dropout_prob=plan.pretrain.dropout,
+    config = architectures.bert_config(
+        Size(layers, plan.hidden, plan.heads, 4 * plan.hidden, plan.strength),
+        len(words),
+        dropout=plan.pretrain.dropout,
         max_position_embeddings=1,
         initializer_range=plan.hidden**-0.5,  # with BERT's 0.02 so narrow a model starts with flat attention
         pad_token_id=words.pad_token_id,

@@ -72,9 +72,7 @@ def larger(plan: Beyond, **given: Any) -> list[dict[str, Any]]:
     """
     runs = []
     for one in plan.larger:
-        rate, precision = one.of(plan.pretrain)
-        recipe = replace(plan.pretrain, learning_rate=rate, precision=precision)
-        own = replace(plan, model=one.model, larger=[], pretrain=recipe)
+        own = replace(plan, model=one.model, larger=[], pretrain=one.recipe(plan.pretrain))
         named = {"model": one.model, "learning_rate": one.learning_rate, "precision": one.precision}
         levels = (0.0, strength_of(one.model))
         runs += [named | run(own, level, seed, **given) for seed in one.seeds for level in levels]

@@ -18,10 +18,10 @@ def eager(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     return (query @ key.mT / query.shape[-1] ** 0.5).softmax(-1) @ value
 
 
-def literal(query: Tensor, key: Tensor, value: Tensor, strength: float = 0.2) -> Tensor:
+def literal(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     """Refine as Algorithm 1 is printed, its loops vectorised; the product overflows float32 in long sequences."""
     attention = (query @ key.mT / query.shape[-1] ** 0.5).softmax(-1)
-    grown = math.exp(strength)
+    grown = math.exp(0.2)
     messages = grown * attention.sum(-1, keepdim=True) + (1 - grown) * attention
     belief = attention * (messages.prod(-2, keepdim=True) / messages)
     return (belief / belief.sum(-1, keepdim=True)) @ value

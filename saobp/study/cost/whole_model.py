@@ -16,7 +16,7 @@ from transformers import BertForPreTraining
 from transformers.initialization import no_init_weights
 
 from saobp.study.cost import timing
-from saobp.study.setup.sizes_and_strengths import strength_of
+from saobp.study.setup.sizes_and_strengths import SIZES, strength_of
 from saobp.study.training import architectures
 
 WAYS = ("original", "original_eager", "high", "low", "elemmul")
@@ -29,7 +29,7 @@ def build(
 ) -> nn.Module:
     """Return an untrained BERT of a size whose attention is computed one of the `WAYS`."""
     torch.manual_seed(0)
-    network = kind(architectures.bert_config(model, vocabulary, dropout=dropout))
+    network = kind(architectures.bert_config(SIZES[model], vocabulary, dropout=dropout))
     if way.startswith("original"):
         network.set_attn_implementation("eager" if way == "original_eager" else "sdpa")
         return network

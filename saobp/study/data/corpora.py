@@ -75,7 +75,7 @@ def token_blocks(
     The file in the build's cache is keyed by text, tokenizer and length; one that is not whole is built again.
     `limit_tokens` is the most that the blocks may hold. Blocks are masked ones where the tokenizer
     puts [CLS] and [SEP] around a text, else causal ones.
-    Raises DataError if a data set is missing or the text fills no block, CacheError if the cache cannot be written.
+    Raises DataError if a data set is missing or the text fills no block, ValueError if the cache cannot be written.
     """
     style = "masked" if tokenizer.num_special_tokens_to_add() else "causal"
     text = Mixture(source, mixture, split)

@@ -33,7 +33,7 @@ def make_tokenizer(
     "wordpiece" is lower-cased and puts [CLS] and [SEP] around a text, for encoders; "bpe" works on bytes and adds
     nothing, for decoders, and has <|endoftext|>. A trained one has at most `vocabulary` entries, comes out the same on
     every machine, and is kept in the build's cache.
-    Raises ValueError if `vocabulary` cannot hold the letters, CacheError or DataError about files.
+    Raises ValueError if `vocabulary` cannot hold the letters, or about files.
     """
     if kind in PUBLISHED:
         return _published(kind, source)

@@ -39,12 +39,12 @@ def score(spec: TaskSpec, outputs: Any, rows: datasets.Dataset, features: datase
 
     `outputs` are logits (item, class) or (item, option), similarities (item,) or (item, 1), or for a span
     start and end logits (window, token) with the `features` they were computed from.
-    Raises ValueError if their number is not that of the rows, and Failed if any is not finite.
+    Raises Failed if any is not finite.
     """
     if spec.kind == "span":
-        start, end = (_checked(part, len(features), "windows") for part in outputs[:2])
+        start, end = map(_checked, outputs[:2])
         return score_predictions(spec, squad.best_answers(start, end, features, rows), rows)
-    values = _checked(outputs[0] if isinstance(outputs, tuple) else outputs, len(rows), "rows")
+    values = _checked(outputs[0] if isinstance(outputs, tuple) else outputs)
     predictions = values.reshape(len(rows)) if spec.kind == "regression" else values.argmax(axis=1)
     return score_predictions(spec, predictions, rows)
 
@@ -95,10 +95,8 @@ def _answers(spec: TaskSpec, answers: list[str], rows: datasets.Dataset) -> tupl
     return found | {"outcomes": exact, "outcomes_f1": f1}, exact
 
 
-def _checked(values: Any, expected: int, what: str) -> np.ndarray:
+def _checked(values: Any) -> np.ndarray:
     found = np.asarray(values, dtype=np.float64)
-    if len(found) != expected:
-        raise ValueError(f"outputs: {len(found)} for {expected} {what}; give one each, in their order")
     if bad := int((~np.isfinite(found)).sum()):
         raise Failed(f"outputs: {bad} of {found.size} are not finite", "; the run has diverged")
     return found

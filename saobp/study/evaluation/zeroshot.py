@@ -26,14 +26,12 @@ Pair = tuple[list[int], list[int]]  # the tokens before, and those whose likelih
 
 
 def prompt(spec: TaskSpec, row: Mapping[str, Any]) -> tuple[str, str, list[str]]:
-    """Return what may be cut, what may not, and the options that the decoder weighs; ValueError for other tasks."""
+    """Return what may be cut, what may not, and the options that the decoder weighs, of BoolQ, RACE or HellaSwag."""
     if spec.name == "boolq":
         return row["passage"], f"\nQuestion: {row['question']}?\nAnswer:", [" no", " yes"]
     if spec.name == "race":
         return row["article"], f"\nQuestion: {row['question']}\nAnswer:", [f" {o}" for o in row["options"]]
-    if spec.name == "hellaswag":
-        return "", row["ctx"], [f" {ending}" for ending in row["endings"]]
-    raise ValueError(f"spec: '{spec.name}' has no zero-shot form; choose boolq, race or hellaswag")
+    return "", row["ctx"], [f" {ending}" for ending in row["endings"]]
 
 
 def zero_shot(

@@ -7,13 +7,7 @@ import pandas as pd
 
 from saobp.study.setup import paths
 
-KEYS = {
-    1: ("model", "algorithm", "metric", "arrow_in_header"),
-    **dict.fromkeys((2, 3, 7, 8), ("model", "algorithm", "metric")),
-    **dict.fromkeys((4, 5), ("model", "metric")),
-    6: ("model", "gtd_kind", "task", "metric"),
-    9: ("model", "algorithm", "phase", "metric"),
-}
+NUMBERS = range(1, 10)  # of the tables
 
 
 @dataclass(frozen=True)
@@ -27,12 +21,8 @@ class Published:
     def cell(self, number: int, **keys: str) -> pd.Series | None:
         """The one row of Table `number` with these keys, or None if the paper prints no such cell.
 
-        Raises ValueError for a table or a key that does not exist, or keys that fit several cells.
+        Raises KeyError for a table or a key that does not exist, ValueError for keys that fit several cells.
         """
-        if number not in self.tables:
-            raise ValueError(f"number: the paper has no Table {number}; choose 1 to 9")
-        if wrong := [key for key in keys if key not in KEYS[number]]:
-            raise ValueError(f"{wrong[0]}: Table {number} is keyed by {', '.join(KEYS[number])}")
         frame = self.tables[number]
         found = frame[(frame[[*keys]] == [*keys.values()]).all(axis=1)]
         if len(found) > 1:
@@ -50,18 +40,15 @@ class Published:
         return "" if row is None else str(row["printed"])
 
     def claim(self, id: str) -> float:
-        """A number stated in the text or a caption, by its id in claims.csv (C01 ...)."""
-        rows = self.claims[self.claims["id"] == id]
-        if rows.empty:
-            raise ValueError(f"id: claims.csv has no {id}")
-        return float(rows["value"].iloc[0])
+        """A number stated in the text or a caption, by its id in claims.csv (C01 ...); KeyError for another."""
+        return float(self.claims.set_index("id").at[id, "value"])
 
 
 def load() -> Published:
     """Read the published numbers (data/published)."""
-    names = [*(f"table{number}" for number in sorted(KEYS)), "claims", "references"]
+    names = [*(f"table{number}" for number in NUMBERS), "claims", "references"]
     files = (paths.root() / "data" / "published" / f"{name}.csv" for name in names)
     *tables, claims, references = (pd.read_csv(file, dtype=str, keep_default_na=False) for file in files)
     for frame in tables:
         frame["value"] = pd.to_numeric(frame["value"], errors="coerce")  # "cosine" has no number
-    return Published(dict(zip(sorted(KEYS), tables)), claims, references)
+    return Published(dict(zip(NUMBERS, tables)), claims, references)

@@ -13,6 +13,7 @@ import click
 
 from saobp.study.setup import paths
 
+POSITIVE = click.IntRange(min=1)
 NUMBER = re.compile(r"[-+]?((\d+\.?\d*|\.\d+)(e[-+]?\d+)?|nan|inf)", re.IGNORECASE)
 
 
@@ -33,13 +34,6 @@ def main(arguments: list[str] | None = None) -> int:
         said = f"{name}: {error.strerror}" if name else str(error)
     print(f"saobp: {said}", file=sys.stderr)
     return code
-
-
-def positive(text: str) -> int:
-    """Return a whole number of at least 1 as it was typed."""
-    if not re.fullmatch("[+]?0*[1-9][0-9]*", text):
-        raise click.BadParameter(f"takes a whole number of at least 1, not '{text}'")
-    return int(text)
 
 
 def study_option(default: str | None, *names: str, shown: str = "a study's name, or the path of its file") -> Callable:
@@ -80,7 +74,7 @@ def run(notebook: Path, output: Path, parameter: tuple[tuple[str, str], ...], pr
 
     given, keys = dict(parameter), [key for key, _ in parameter]
     if twice := next((key for key in keys if keys.count(key) > 1), None):
-        raise execution.UsageError(f"parameter '{twice}' is given {keys.count(twice)} times; give it once")
+        raise ValueError(f"parameter '{twice}' is given {keys.count(twice)} times; give it once")
     name = (given.get("record") or output.as_posix()).rpartition("/")[2].partition(".")[0]
     print(f"{name}: started", flush=True)
     record = execution.run(notebook, output, given, profile, own)
@@ -89,12 +83,12 @@ def run(notebook: Path, output: Path, parameter: tuple[tuple[str, str], ...], pr
 
 @saobp.command()
 @study_option("smoke")
-@click.option("--cores", type=positive, metavar="N", default="2", show_default=True)
+@click.option("--cores", type=POSITIVE, metavar="N", default=2, show_default=True)
 @click.option("--cluster", help="slurm, kubernetes or a folder with Snakemake settings: each run is a job")
-@click.option("--processes", type=positive, metavar="N", default="1", help="that share a pretraining run, by torchrun")
+@click.option("--processes", type=POSITIVE, metavar="N", default=1, help="that share a pretraining run, by torchrun")
 @click.option("--dry-run", is_flag=True, help="list the runs, run none")
 @click.option("--rows", multiple=True, metavar="MODEL/ALGORITHM/SEED", help="a row of the tables alone: mini/high/42")
-@click.option("--minutes", type=positive, metavar="N", help="for each row: steps and items are fitted to them")
+@click.option("--minutes", type=POSITIVE, metavar="N", help="for each row: steps and items are fitted to them")
 @click.option("--tokens", type=Path, metavar="FILE", help="text that `saobp tokens` wrote, for rows")
 def reproduce(minutes: int | None, tokens: Path | None, rows: tuple[str, ...], **asked: Any) -> None:
     """Run every notebook under a study, or the records of some rows of its tables."""

@@ -1,6 +1,5 @@
-"""Executed notebooks: which run each is, which comes before another, what readers see, and what git tracks of it."""
+"""Executed notebooks: which run each is, which comes before another, and what git tracks of it."""
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -8,7 +7,6 @@ from typing import Any
 
 import nbformat
 from nbformat import NotebookNode
-from nbformat.v4 import new_markdown_cell
 
 from saobp.study.setup import labels, paths
 from saobp.study.setup.execution import declared_parameters
@@ -68,35 +66,17 @@ def title(node: NotebookNode) -> str:
     return node.cells[0].source.partition("\n")[0].lstrip("# ") if node.cells else ""
 
 
-def shown(run: Executed) -> NotebookNode:
-    """Return the cells that a reader needs: no progress bars, no marks for tests, the run's parameters as one line."""
-    node = nbformat.from_dict({**run.node, "cells": []})
-    for cell in run.node.cells:
-        tags = cell.metadata.get("tags", [])
-        if run.values and "parameters" in tags:
-            node.cells.append(new_markdown_cell(f"*This run:* {parameters(run.values)}."))
-            others = re.sub(rf"^({'|'.join(run.values)})\b.*\n?", "", cell.source, flags=re.MULTILINE)
-            cell = nbformat.from_dict({**cell, "source": others.rstrip()})
-        if "outputs" in cell:
-            outputs = [output for output in cell.outputs if not is_progress(output)]
-            cell = nbformat.from_dict({**cell, "outputs": outputs})
-        if "injected-parameters" not in tags and (cell.source.strip() or cell.get("outputs")):
-            node.cells.append(cell)
-    return node
-
-
 def is_progress(output: NotebookNode) -> bool:
     """Say whether an output is a progress bar or another message for the log."""
     widget = "application/vnd.jupyter.widget-view+json" in output.get("data", {})
     return widget or output.get("name") == "stderr"
 
 
-def parameters(values: dict[str, Any]) -> str:
-    """Say the parameters of a run in one line, without the places of files: "profile smoke, model mini, seed 42"."""
+def named(values: dict[str, Any]) -> dict[str, Any]:
+    """Return the parameters of a run in the reader's order, the study by its name and without the record's place."""
     order = ["profile", *PRETRAINED, "group", "finetune_seed"]  # and what else there is
     names = sorted(values.keys() - {"record"}, key=lambda name: ([*order, name].index(name), name))
-    words = values | {"profile": Path(values.get("profile", "")).stem}
-    return ", ".join(f"{name.replace('_', ' ')} {words[name]}" for name in names)
+    return {name: Path(values[name]).stem if name == "profile" else values[name] for name in names}
 
 
 def renew_notebooks() -> None:

@@ -15,10 +15,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+import nbformat
 from jinja2 import Environment, PackageLoader, pass_context
 from markupsafe import Markup
 from nbconvert import HTMLExporter
 from nbconvert.filters import clean_html
+from nbformat import NotebookNode
+from nbformat.v4 import new_markdown_cell
 from pygments.formatters import HtmlFormatter
 
 from saobp.study.publication import executed, formulas
@@ -31,14 +34,6 @@ STYLE = re.compile(r"<style scoped>.*?</style>", re.DOTALL)
 LINK = re.compile(r'(?<=<a href=")([^"#:]+)(#[^"]*)?(?=")')
 HEADING_OR_PICTURE = re.compile(r'<h[1-6] id="([^"]+)"|<img\b[^>]*>')
 SHOWN = (".png", ".svg", ".jpg", ".txt", ".csv", ".json")  # files that a browser shows as they are
-FOLDED = """{%- extends 'basic/index.html.j2' -%}
-{%- block input_group -%}
-{%- set tags = cell.metadata.get("tags", []) -%}
-{%- if "setup" in tags or "record" in tags -%}
-<details><summary>{{ "Set-up" if "setup" in tags else "Record" }}</summary>{{ super() }}</details>
-{%- else -%}{{ super() }}{%- endif -%}
-{%- endblock input_group -%}
-"""
 
 
 class PageExporter(HTMLExporter):
@@ -46,7 +41,8 @@ class PageExporter(HTMLExporter):
 
     def __init__(self):
         bare = {"exclude_input_prompt": True, "exclude_output_prompt": True}
-        super().__init__(template_name="basic", raw_template=FOLDED, **bare)
+        cells = Path(__file__).with_name("templates") / "cells.html"
+        super().__init__(template_name="basic", raw_template=cells.read_text(encoding="utf-8"), **bare)
         self.register_filter("clean_html", cache(clean_html))  # slow, and the runs of a notebook share their sources
 
     @pass_context
@@ -85,15 +81,30 @@ def converted(runs: Sequence[Executed]) -> Iterator[Iterator[str]]:
         yield processes.map(body, runs, chunksize=FEW)
 
 
+_exporter = cache(PageExporter)
+
+
+def shown(run: Executed) -> NotebookNode:
+    """Return the cells that a reader needs: no progress bars, no marks for tests, the run's parameters as one line."""
+    node = nbformat.from_dict({**run.node, "cells": []})
+    for cell in run.node.cells:
+        tags = cell.metadata.get("tags", [])
+        if run.values and "parameters" in tags:
+            node.cells.append(new_markdown_cell(render("run.md", values=executed.named(run.values))))
+            others = re.sub(rf"^({'|'.join(run.values)})\b.*\n?", "", cell.source, flags=re.MULTILINE)
+            cell = nbformat.from_dict({**cell, "source": others.rstrip()})
+        if "outputs" in cell:
+            outputs = [output for output in cell.outputs if not executed.is_progress(output)]
+            cell = nbformat.from_dict({**cell, "outputs": outputs})
+        if "injected-parameters" not in tags and (cell.source.strip() or cell.get("outputs")):
+            node.cells.append(cell)
+    return node
+
+
 def body(run: Executed) -> str:
     """Return the cells of a run as HTML, without the paths of the machine it ran on."""
-    html, _ = _exporter().from_notebook_node(executed.shown(run), {"metadata": {"name": run.name}})
+    html, _ = _exporter().from_notebook_node(shown(run), {"metadata": {"name": run.name}})
     return pictured(STYLE.sub("", html)).replace(f"{paths.root()}/", "")
-
-
-@cache
-def _exporter() -> PageExporter:
-    return PageExporter()
 
 
 def pictured(html: str) -> str:

@@ -4,6 +4,8 @@ import base64
 import json
 import shutil
 from collections.abc import Iterable, Sequence
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +50,7 @@ def write(folder: Path) -> Path:
         "report.html",
         study=study,
         exercise=study == EXERCISE,
-        device=processors(found.values()),
+        processors=processors(found.values()),
         minutes=round(sum(record["seconds"] for record in found.values()) / 60),
         checked={
             "notebooks": len({run.notebook for run in ended}),
@@ -80,18 +82,16 @@ def outdated(folder: Path) -> list[str]:
     return sorted({name for name, _ in made_from.items() ^ now.items()} - set(SUMMARIES))
 
 
-def failures(record: dict[str, Any]) -> str:
-    """Name the tasks of a run that failed, with the reason; empty if none did."""
+def failures(record: dict[str, Any]) -> dict[str, str]:
+    """Return the tasks of a run that failed, and why."""
     tasks = record["metrics"].get("tasks", {}).items()
-    return "; ".join(f"{name}: {scores['failed']['reason']}" for name, scores in tasks if "failed" in scores)
+    return {name: scores["failed"]["reason"] for name, scores in tasks if "failed" in scores}
 
 
-def processors(found: Iterable[dict[str, Any]]) -> str:
-    """Name each processor once, with the numbers of threads that runs had: "EPYC (threads: 1 or 2)"."""
-    threads: dict[str, set[int]] = {}
-    for device in (record["device"] for record in found):
-        threads.setdefault(device["name"], set()).add(device["threads"])
-    return ", ".join(f"{name} (threads: {' or '.join(map(str, sorted(n)))})" for name, n in sorted(threads.items()))
+def processors(found: Iterable[dict[str, Any]]) -> dict[str, list[int]]:
+    """Return each processor that worked, with the numbers of threads that runs had."""
+    pairs = sorted({(record["device"]["name"], record["device"]["threads"]) for record in found})
+    return {name: [threads for _, threads in own] for name, own in groupby(pairs, itemgetter(0))}
 
 
 def _explorer() -> Markup:
@@ -122,15 +122,14 @@ def _notebooks(runs: Sequence[Executed], found: dict[str, dict[str, Any]]) -> li
     return listed
 
 
-def _run(run: Executed, record: dict[str, Any] | None) -> dict[str, str]:
-    """Return a run's name, what failed, and a label for readers: "BERT-Mini, High, seed 42, task race"."""
-    values = dict(run.values)
+def _run(run: Executed, record: dict[str, Any] | None) -> dict[str, Any]:
+    """Return a run's name, what failed (None without a record), its model and algorithm, and the other parameters."""
+    values = executed.named(run.values)
     if record and "model" in values:  # a decoder's record says that it is one
         values["model"] = record["parameters"]["model"]
-    label = [title(values[key]) for key, title in TITLES.items() if key in values]
+    titles = [title(values[key]) for key, title in TITLES.items() if key in values]
     rest = {key: value for key, value in values.items() if key not in (*TITLES, *executed.UNNAMED)}
-    label += [executed.parameters(rest)] if label and rest else []
-    return {"name": run.name, "label": ", ".join(label), "failures": failures(record) if record else "no record"}
+    return {"name": run.name, "titles": titles, "rest": rest, "failures": failures(record) if record else None}
 
 
 def _tables(folder: Path, names: str) -> list[dict[str, Any]]:

@@ -23,13 +23,9 @@ EXTRAS = ("", "study")  # what a run needs; the tests' own tools may differ
 PLACES = ("records", "notebooks", "logs", "checkpoints", "work")  # of a build folder, made before anything runs
 
 
-class WrongVersion(ValueError):
-    """A package that is missing or of a release that the study was not written for; one line with the remedy."""
-
-
-def check_packages(requirements: Iterable[str] | None = None) -> None:
-    """Raise WrongVersion if a package is missing or its version is not within what the project asks for."""
-    for text in metadata.requires("saobp") or [] if requirements is None else requirements:
+def check_packages() -> None:
+    """Raise ValueError, one line with the remedy, if a package is missing or of a release that saobp is not for."""
+    for text in metadata.requires("saobp"):
         wanted = Requirement(text)
         if wanted.marker and not any(wanted.marker.evaluate({"extra": extra}) for extra in EXTRAS):
             continue
@@ -37,9 +33,9 @@ def check_packages(requirements: Iterable[str] | None = None) -> None:
         try:
             found = metadata.version(wanted.name)
         except metadata.PackageNotFoundError:
-            raise WrongVersion(f"{wanted.name} is not installed, and saobp needs it: {remedy}") from None
+            raise ValueError(f"{wanted.name} is not installed, and saobp needs it: {remedy}") from None
         if not wanted.specifier.contains(found, prereleases=True):
-            raise WrongVersion(f"{wanted.name} {found} is installed, saobp needs {wanted.specifier}: {remedy}")
+            raise ValueError(f"{wanted.name} {found} is installed, saobp needs {wanted.specifier}: {remedy}")
 
 
 class WorkflowFailed(click.ClickException):

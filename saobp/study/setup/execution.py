@@ -22,10 +22,6 @@ ALGORITHMS_OF = {"07-decoder": recipes.DecoderAlgorithm}  # those of a notebook 
 SEEDS = range(2**32)  # what numpy and torch take
 
 
-class UsageError(ValueError):
-    """A command that cannot be carried out as given; one line that says why."""
-
-
 class NotebookFailed(click.ClickException):
     """A cell raised an error; one line with the cell, the error and where the notebook lies."""
 
@@ -43,7 +39,7 @@ def declared_parameters(notebook: Path) -> dict[str, Any]:
         said = f"the cell tagged 'parameters' is no Python (line {error.lineno})"
     except Exception as error:
         said = f"not a readable notebook ({str(error).splitlines()[0]})"
-    raise UsageError(f"{notebook}: {said}")
+    raise ValueError(f"{notebook}: {said}")
 
 
 def checked(notebook: Path, given: dict[str, str], declared: dict[str, Any]) -> dict[str, Any]:
@@ -53,14 +49,14 @@ def checked(notebook: Path, given: dict[str, str], declared: dict[str, Any]) -> 
         if name not in declared:
             close = difflib.get_close_matches(name, declared, n=1)
             hint = f"did you mean '{close[0]}'?" if close else f"it has {', '.join(declared)}"
-            raise UsageError(f"{notebook.name} has no parameter '{name}': {hint}")
+            raise ValueError(f"{notebook.name} has no parameter '{name}': {hint}")
         try:
             values[name] = typed_by_hand.value(text, default := declared[name])
         except ValueError as error:
             kind = default if isinstance(default, type) else type(default)
             taken = f"a value ({error})" if kind is object else kind.__name__
             taken += f", as in {default!r}" * (default is not kind) + f" ({error})" * (kind is list)
-            raise UsageError(f"parameter '{name}' of {notebook.name} takes {taken}: not '{text}'") from None
+            raise ValueError(f"parameter '{name}' of {notebook.name} takes {taken}: not '{text}'") from None
     return values
 
 
@@ -69,7 +65,7 @@ def check_names(notebook: Path, values: dict[str, Any]) -> None:
     for name in {"seed", "finetune_seed"} & values.keys():
         if values[name] not in SEEDS:
             said = f"{values[name]} is no seed; take a whole number from 0 to {SEEDS[-1]}"
-            raise UsageError(f"parameter '{name}': {said}")
+            raise ValueError(f"parameter '{name}': {said}")
     if not values.get("profile"):
         return
     known = {
@@ -80,7 +76,7 @@ def check_names(notebook: Path, values: dict[str, Any]) -> None:
     }
     for name, choices in known.items():
         if name in values and values[name] not in choices:
-            raise UsageError(f"parameter '{name}': '{values[name]}' is none of {', '.join(choices)}")
+            raise ValueError(f"parameter '{name}': '{values[name]}' is none of {', '.join(choices)}")
 
 
 def run(
@@ -91,7 +87,7 @@ def run(
     `own`: without the cells tagged `once`, which show the same in every run, unless it has the notebook's defaults.
     The record goes to the parameter `record`, by default beside the output. The output appears when all
     cells have run; what a failing run had done is kept as `<output>.failed.ipynb`.
-    Raises UsageError for a wrong command, NotebookFailed for a failing cell or a missing record.
+    Raises ValueError for a wrong command, NotebookFailed for a failing cell or a missing record.
     """
     declared = declared_parameters(notebook)
     if study_file is not None:
@@ -99,7 +95,7 @@ def run(
     values = checked(notebook, given, declared)
     check_names(notebook, {name: d for name, d in declared.items() if not isinstance(d, type)} | values)
     if output.is_dir():
-        raise UsageError(f"{output}: is a folder; name the notebook to write")
+        raise ValueError(f"{output}: is a folder; name the notebook to write")
     record = Path(values.get("record") or output.with_suffix(".json")).resolve()  # the kernel runs elsewhere
     values["record"] = str(record)
     before = record.stat().st_mtime_ns if record.exists() else None
@@ -133,7 +129,7 @@ def _execute(notebook: Path, output: Path, values: dict[str, Any], without: str 
         program = specs[KERNEL]["spec"]["argv"][0] if KERNEL in specs else "none"
         reason = getattr(error, "strerror", None) or str(error).split("\n")[0]
         if isinstance(error, OSError) and error.filename != program:
-            raise UsageError(f"{error.filename or output}: {reason}") from None
+            raise ValueError(f"{error.filename or output}: {reason}") from None
         mend = "install it again: python -m ipykernel install --sys-prefix"
         raise NotebookFailed(f"the Jupyter kernel '{KERNEL}' does not start ({program}: {reason}); {mend}") from None
     finally:

@@ -19,10 +19,6 @@ SEAL = "whole.json"
 log = logging.getLogger(__name__)
 
 
-class CacheError(ValueError):
-    """A folder of the cache that cannot be written; one line that names it and the remedy."""
-
-
 def root() -> Path:
     """Return the repository: the nearest folder above here that holds `notebooks/studies`."""
     here = Path.cwd().resolve()
@@ -135,7 +131,7 @@ def damage(folder: Path) -> str | None:
 def made(folder: Path, write: Callable[[Path], None]) -> Path:
     """Return a sealed folder, which `write` fills where it is not there whole: once, whoever else asks for it.
 
-    What killed writers left is removed. Raises CacheError if it cannot be written.
+    What killed writers left is removed. Raises ValueError, one line with the remedy, if it cannot be written.
     """
     try:
         own_folder(folder.parent)
@@ -153,4 +149,4 @@ def made(folder: Path, write: Callable[[Path], None]) -> Path:
             return folder
     except OSError as error:
         reason = error.strerror or error
-        raise CacheError(f"{folder}: cannot be written ({reason}); free space or rights there") from None
+        raise ValueError(f"{folder}: cannot be written ({reason}); free space or rights there") from None

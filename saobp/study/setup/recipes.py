@@ -1,7 +1,7 @@
 """How each stage of a study is run: one recipe a section of a study, with what it may say."""
 
 from collections import Counter
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Annotated, Literal, get_args
 
 from annotated_types import Ge, Gt, Le, Len, Lt, MinLen
@@ -216,9 +216,10 @@ class Larger:
     learning_rate: Rate | None = None  # null: the recipe's, with which a wide model may learn nothing
     precision: Precision | None = None  # null: the recipe's, in which a wide model may take twice the time
 
-    def of(self, recipe: Pretraining) -> tuple[float, Precision]:
-        """Return the learning rate and the precision that this model is trained with."""
-        return self.learning_rate or recipe.learning_rate, self.precision or recipe.precision
+    def recipe(self, usual: Pretraining) -> Pretraining:
+        """Return the recipe that this model is trained by: the usual one but for its own rate and precision."""
+        own = {"learning_rate": self.learning_rate, "precision": self.precision}
+        return replace(usual, **{name: value for name, value in own.items() if value})
 
 
 @dataclass(frozen=True, config=STRICT, kw_only=True)
@@ -234,8 +235,8 @@ class Beyond:
     sequences: Positive = 32  # of held-out text, on which rounds of messages, heads and tokens are looked at
 
     def __post_init__(self):
-        named = Counter((one.model, *one.of(self.pretrain)) for one in self.larger)
-        if twice := [f"{model} at learning rate {rate:g}" for (model, rate, _), times in named.items() if times > 1]:
+        named = Counter((one.model, one.recipe(self.pretrain)) for one in self.larger)
+        if twice := [f"{m} at learning rate {own.learning_rate:g}" for (m, own), times in named.items() if times > 1]:
             raise ValueError(f"larger: {', '.join(twice)} is there twice; put its seeds into one entry")
         if any(one.model == self.model for one in self.larger):
             raise ValueError(f"larger: {self.model} is the model of beyond itself, which stands beside the larger ones")

@@ -2,7 +2,6 @@
 
 import importlib.metadata
 import json
-import math
 import os
 import platform
 import subprocess
@@ -15,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pydantic_core import to_jsonable_python
 
 from saobp.study.setup import paths, schema
 from saobp.study.setup.schema import Data, Departure, Device, Record
@@ -95,15 +95,7 @@ def as_text(record: dict[str, Any]) -> str:
 
 def finite(value: Any) -> Any:
     """Replace NaN and infinities by None all through, and tensors' and numpy's numbers by Python's."""
-    if isinstance(value, dict):
-        return {str(key): finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite(item) for item in value]
-    if hasattr(value, "tolist"):
-        return finite(value.tolist())
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return str(value) if isinstance(value, Path) else value
+    return to_jsonable_python(value, inf_nan_mode="null", fallback=lambda found: found.tolist())
 
 
 @cache

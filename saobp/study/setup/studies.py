@@ -62,8 +62,7 @@ class Study:
 
     def recipe(self, model: str) -> Pretraining:
         """Return how a model of this study is pretrained: `pretrain`, with its size's own schedule if it has one."""
-        own = self.schedules.get(model)
-        return replace(self.pretrain, **asdict(own)) if own else self.pretrain
+        return self._scheduled(self.pretrain, model)
 
     def decoder_recipe(self, model: str) -> Pretraining:
         """Return how a decoder of this study is pretrained, by the same schedules.
@@ -72,8 +71,10 @@ class Study:
         """
         if self.decoder is None:
             raise StudyError(f"study {self.name} trains no decoder: it has no section `decoder`")
-        own = self.schedules.get(model)
-        return replace(self.decoder.pretrain, **asdict(own)) if own else self.decoder.pretrain
+        return self._scheduled(self.decoder.pretrain, model)
+
+    def _scheduled(self, recipe: Pretraining, model: str) -> Pretraining:
+        return replace(recipe, **asdict(self.schedules[model])) if model in self.schedules else recipe
 
 
 def available() -> list[str]:
@@ -124,7 +125,6 @@ def _explain(error: ValidationError) -> str:
         return f"unknown key {key!r}" + (f": did you mean '{close[0]}'?" if close else "")
     if first["type"] == "missing":
         return f"key {key!r} is missing"
-    if first["type"] == "value_error":
-        return f"key {key!r}: {first['ctx']['error']}" if key else str(first["ctx"]["error"])
     said = f"{first['msg'][0].lower()}{first['msg'][1:]}, not {first['input']!r}"
+    said = str(first["ctx"]["error"]) if first["type"] == "value_error" else said
     return f"key {key!r}: {said}" if key else said

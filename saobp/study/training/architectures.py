@@ -1,12 +1,14 @@
 """The paper's models as configurations (Tables 4 and 7), and scaled-down ones that are named so."""
 
+from typing import Any
+
 import torch
 from torch import nn
 from transformers import BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 from transformers.modeling_outputs import MaskedLMOutput
 
 import saobp
-from saobp.study.setup.sizes_and_strengths import LEAKY, PLAIN, SIZES, WITHOUT_STRENGTH, strength_used  # noqa: F401  notebooks have all of a model here
+from saobp.study.setup.sizes_and_strengths import LEAKY, PLAIN, SIZES, WITHOUT_STRENGTH, Size, strength_used  # noqa: F401  notebooks have all of a model here
 from saobp.study.training import precision, regularizers
 
 
@@ -41,18 +43,17 @@ class SparseBertForMaskedLM(BertForMaskedLM):
             return MaskedLMOutput(loss=loss + penalty(outputs.attentions, real) / shares, logits=logits)
 
 
-def bert_config(model: str, vocabulary: int, *, dropout: float = 0.1) -> BertConfig:
-    """Return the configuration of a BERT of Table 4, or of a scaled-down one."""
-    size = SIZES[model]
+def bert_config(size: Size, vocabulary: int, *, dropout: float = 0.1, **more: Any) -> BertConfig:
+    """Return the configuration of a BERT of some size, with `more` of BertConfig's own settings."""
     return BertConfig(
         vocab_size=vocabulary,
         hidden_size=size.hidden,
         num_hidden_layers=size.layers,
         num_attention_heads=size.heads,
         intermediate_size=size.feedforward,
-        max_position_embeddings=512,
         hidden_dropout_prob=dropout,
         attention_probs_dropout_prob=dropout,
+        **more,
     )
 
 
@@ -66,7 +67,7 @@ def with_tokenizer(config, tokenizer: PreTrainedTokenizerFast):
 def encoder(model: str, tokenizer: PreTrainedTokenizerFast, *, dropout: float, seed: int) -> BertForMaskedLM:
     """Build an untrained masked language model; the same seed gives every algorithm the same start."""
     torch.manual_seed(seed)
-    return SparseBertForMaskedLM(with_tokenizer(bert_config(model, len(tokenizer), dropout=dropout), tokenizer))
+    return SparseBertForMaskedLM(with_tokenizer(bert_config(SIZES[model], len(tokenizer), dropout=dropout), tokenizer))
 
 
 def decoder(model: str, tokenizer: PreTrainedTokenizerFast, *, dropout: float, seed: int) -> GPT2LMHeadModel:

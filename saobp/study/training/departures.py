@@ -1,7 +1,7 @@
 """What a run does otherwise than the paper, and what the paper leaves open: the data that go with every number."""
 
 from collections.abc import Collection
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import Any
 
 from saobp.study.paper import numbers
@@ -51,9 +51,7 @@ def beyond(study: Study, text: Any) -> list[Departure]:
     own = _text(study, text, plan.pretrain) + _trained(study, plan.model, plan.pretrain, plan.seeds)
     found = [{**entry, "part": "strengths"} for entry in own]
     for one in plan.larger:  # on the strengths' text
-        rate, precision = one.of(plan.pretrain)
-        recipe = replace(plan.pretrain, learning_rate=rate, precision=precision)
-        own = _trained(study, one.model, recipe, one.seeds)
+        own = _trained(study, one.model, one.recipe(plan.pretrain), one.seeds)
         found += [{**entry, "part": "sizes", "model": one.model} for entry in own]
     return found + ([{**entry, "part": "hops"} for entry in _exam(exam)] if exam else [])
 
