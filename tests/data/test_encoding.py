@@ -48,6 +48,15 @@ def test_choices_lose_words_of_the_article_alone():
             assert len(ids) == 20
 
 
+def test_a_context_keeps_the_end_that_every_option_goes_on_from():
+    options = ["red", "blue green black", "long", "hat is"]
+    items = rows([{"ctx": ARTICLE, "endings": options, "label": 1}])
+    (row,) = encode(TASKS["hellaswag"], items, TOKENIZER, 15)["input_ids"]
+    assert {TOKENIZER.decode(ids).split(" [SEP]")[0] for ids in row} == {"[CLS] " + " ".join(ARTICLE.split()[-9:])}
+    (whole,) = encode(TASKS["hellaswag"], items, TOKENIZER, 36)["input_ids"]
+    assert all(ARTICLE in TOKENIZER.decode(ids) for ids in whole)
+
+
 def test_a_length_that_would_cut_a_question_or_option_is_refused():
     features = labelled_race(2, options=["red", "blue", "green", "a long long long long long black"])
     with pytest.raises(ValueError, match=r"length=10 cannot hold question and option whole .* at least 17"):

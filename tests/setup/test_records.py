@@ -35,6 +35,16 @@ def test_a_copy_without_history_is_told_its_commit_and_git_is_believed_first(mon
     assert records.commit.__wrapped__() == "unknown"
 
 
+def test_a_record_names_the_commit_at_which_its_run_began(monkeypatch, tmp_path):
+    head = iter(["", "first", "", "second"])
+    monkeypatch.setattr(records.subprocess, "check_output", lambda *command, **given: next(head))
+    records.commit.cache_clear()
+    run = records.Run("pretrain", profile="smoke", parameters={})
+    next(head)  # another commit while it runs
+    assert run.save(tmp_path / "run.json", {})["code"]["commit"] == "first"
+    records.commit.cache_clear()
+
+
 def test_undefined_numbers_become_null_and_tensors_become_numbers(tmp_path):
     metrics = {"nan": float("nan"), "inf": [np.float64("inf")], "tensor": torch.tensor([1, 2]), "n": np.int64(3)}
     saved(tmp_path, metrics=metrics)

@@ -61,6 +61,7 @@ def test_every_profile_that_comes_along_is_valid(name):
      "key 'decoder': tokenizer 'bpe' is trained on the corpus"),
     ("  length: 64", "  length: 2", "key 'pretrain.length'"),
     ("  batch: 16\n  length: 64", "  batch: 16\n  length: 65", "attention.length 65 is more than pretrain.length 64"),
+    ("  length: 12", "  length: 18", "pretrain.length: 2 hops in 3 chains make stories of 12 sentences"),
     ("  vocabulary: 1024\n  length: 64", "  vocabulary: 1024", "key 'decoder': length 128 is more than pretrain.le"),
 ])  # fmt: skip
 def test_a_mistake_is_named_in_one_line(tmp_path, old, new, said):

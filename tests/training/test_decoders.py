@@ -3,12 +3,14 @@
 import dataclasses
 
 import pytest
+import torch
 from small_hub import race_rows, write_split
 
 from saobp.study.data import sources
+from saobp.study.data.masking import causal_batch
 from saobp.study.setup import paths
 from saobp.study.setup.studies import load_study
-from saobp.study.training import decoders, pretraining
+from saobp.study.training import decoders, pretraining, trainer
 from saobp.study.training.architectures import LEAKY
 
 SMOKE = load_study("smoke")
@@ -44,6 +46,18 @@ def test_a_penalty_makes_no_decoder_and_all_rows_no_encoder(texts):
         decoders.untrained(STUDY, "mini-quarter", "eigen_reg", 1, texts[0])
     with pytest.raises(ValueError, match="no encoder has 'high_all_rows'; choose one of original, high"):
         pretraining.untrained(STUDY, "mini-quarter", "high_all_rows", 1, texts[0])
+
+
+def test_the_loss_that_is_logged_is_that_of_the_targets(texts, tmp_path):
+    """A decoder predicts one token fewer than it reads; at a vanishing rate both are the same model's."""
+    tokenizer, text, held_out = texts
+    network = decoders.untrained(STUDY, "mini-quarter", "original", 1, tokenizer)
+    recipe = dataclasses.replace(RECIPE, steps=1, warmup=0, learning_rate=1e-9, batch=4, dropout=0.0, save_every=1)
+    log = trainer.pretrain(network, text, causal_batch, recipe, folder=tmp_path, seed=1, measure=lambda _: {})
+    sampler = torch.randperm(len(text), generator=torch.Generator().manual_seed(1))
+    batch = causal_batch([text[int(index)] for index in sampler[:4]])
+    logged = next(entry["loss"] for entry in log if "loss" in entry)
+    assert logged == pytest.approx(network(**batch).loss.item(), rel=1e-3)
 
 
 def test_a_decoder_trains_is_asked_and_measured(texts, source, tmp_path, monkeypatch):

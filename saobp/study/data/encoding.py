@@ -16,7 +16,8 @@ def encode(spec: TaskSpec, rows: datasets.Dataset, tokenizer: PreTrainedTokenize
     """Return features of at most `length` tokens, unpadded, with `labels` (a span: start and end positions).
 
     One text or a pair loses tokens from its longer text. A choice is a list of options, each with the article
-    cut to make room: question and option stay whole. A span gives one or more windows an item, which overlap
+    cut to make room: question and option stay whole. A context without a question loses its start, as much for
+    each option, for its end is what an option goes on from. A span gives one or more windows an item, which overlap
     by a third of the length, 128 tokens at most, and keep `item` and `offsets`.
     Raises ValueError if `length` cannot hold a question with its option.
     """
@@ -83,10 +84,25 @@ def _choices(
     if (most := max(needed)) > length:
         whole = f"question and option whole ({flat[needed.index(most)][:60]!r}, {spec.name})"
         raise ValueError(f"length={length} cannot hold {whole}: give at least {most}")
-    encoded = tokenizer(sum(firsts, []), flat, truncation="only_first", max_length=length)
     count = len(seconds[0])  # the same in every row: `tasks` has seen to it
+    if not spec.texts[1]:
+        rooms = [length + 1 - max(needed[n : n + count]) for n in range(0, len(flat), count)]
+        firsts = [[end] * count for end in _ends([first[0] for first in firsts], rooms, tokenizer)]
+    encoded = tokenizer(sum(firsts, []), flat, truncation="only_first", max_length=length)
     nested = {name: [values[n : n + count] for n in range(0, len(flat), count)] for name, values in encoded.items()}
     return {**nested, "labels": batch["label"]}
+
+
+def _ends(texts: list[str], rooms: list[int], tokenizer: PreTrainedTokenizerBase) -> list[str]:
+    """Cut each text from its start, between two words, until it has as many tokens as there is room for."""
+    encoded, ends = tokenizer(texts, add_special_tokens=False, return_offsets_mapping=True), []
+    for number, (text, room) in enumerate(zip(texts, rooms)):
+        words, places = encoded.word_ids(number), encoded["offset_mapping"][number]
+        start = max(0, len(words) - room)
+        while 0 < start < len(words) and words[start] == words[start - 1]:
+            start += 1
+        ends.append(text[places[start][0] :] if start < len(words) else "")
+    return ends
 
 
 def _needed(texts: list[str], tokenizer: PreTrainedTokenizerBase) -> list[int]:

@@ -199,6 +199,9 @@ class MultiHop:
             raise ValueError(f"more_seeds: {', '.join(strange)} is not among the algorithms")
         if twice := [name for name, seeds in self.more_seeds.items() if set(seeds) & set(self.seeds)]:
             raise ValueError(f"more_seeds: {', '.join(twice)} has a seed there that is among the seeds of all")
+        if self.pretrain.length != (told := 2 * self.hops * self.chains):
+            chains = f"{self.hops} hops in {self.chains} chains"
+            raise ValueError(f"pretrain.length: {chains} make stories of {told} sentences")
 
     def runs(self) -> list[tuple[int, str, int]]:
         """Return depth, algorithm and seed of every encoder that is trained."""

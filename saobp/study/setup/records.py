@@ -42,6 +42,7 @@ class Run:
         self.parameters = dict(parameters)
         self.started = datetime.now(UTC)
         self._clock = time.perf_counter()
+        commit()  # of the code that runs, before another comes
 
     def save(
         self,

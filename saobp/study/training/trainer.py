@@ -113,7 +113,8 @@ def pretrain(
     """Pretrain a model in place, or continue where a killed run left its last whole checkpoint.
 
     `folder` keeps the checkpoints; `measure` is called at the steps of `schedule`, else at the recipe's own; `until`
-    ends a run whose rate is constant before the recipe does. Returns the log: one entry a logged step ("loss", "learning_rate"), held-out check ("heldout") or sitting ("sitting").
+    ends a run whose rate is constant before the recipe does. Returns the log: one entry a logged step ("loss",
+    "learning_rate"), held-out check ("heldout") or sitting ("sitting").
     Raises TrainingFailed when the loss is no number, when memory does not hold a batch, or when a disk is full.
     """
     quiet()
