@@ -128,14 +128,12 @@ def data(number: Number, records: Sequence[Record]) -> pd.DataFrame:
     return frame
 
 
-def figure(
-    number: Number, records: Sequence[Record], *, width: float = style.PAGE, frame: pd.DataFrame | None = None
-) -> Figure:
+def figure(number: Number, records: Sequence[Record], *, width: float = style.PAGE) -> Figure:
     """Draw Figure `number` (1 to 9 or one of `OUR_OWN`), at most `width` inches wide, from one profile's records.
 
-    `frame`: its data, if known. Raises as `data` does, and ValueError for a width that no page has.
+    Raises as `data` does, and ValueError for a width that no page has.
     """
-    frame = data(number, records) if frame is None else frame
+    frame = data(number, records)
     with style.paper():
         return found(number).plot(frame, width)
 

@@ -16,13 +16,13 @@ from saobp.study.statistics.intervals import NORMAL
 from saobp.study.statistics.task_scores import Score, by_pretraining, headline_interval, same_items
 
 
-def models(records: Iterable[Record], *, decoder: bool = False) -> list[str]:
-    """The models with runs, one per size in the paper's order; a scaled-down one only where the size itself has no run.
+def models(records: Iterable[Record]) -> list[str]:
+    """The encoders with runs, one a size in the paper's order; a scaled-down one only where the size itself has no run.
 
     A size whose cost alone was measured was not trained: it hides no scaled-down one, and is named where there is
     nothing else.
     """
-    found = _by_size(records, decoder)
+    found = _by_size(records)
     return [found[size] for size in labels.PAPER_SIZES if size in found]
 
 
@@ -32,7 +32,7 @@ def sizes(records: Iterable[Record], *, decoder: bool = False) -> list[str]:
     return [found.get(size, labels.DECODER * decoder + size) for size in labels.PAPER_SIZES]
 
 
-def _by_size(records: Iterable[Record], decoder: bool) -> dict[str, str]:
+def _by_size(records: Iterable[Record], decoder: bool = False) -> dict[str, str]:
     named = {(run["parameters"].get("model"), run["stage"] == "cost") for run in records}
     trained = {name for name, timed in named if name and not timed} or {name for name, _ in named if name}
     scaled_first = sorted(trained, key=lambda name: (not labels.is_scaled_down(name), name))  # the last one stays
