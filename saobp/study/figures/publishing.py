@@ -20,7 +20,8 @@ from saobp.study.figures.of_our_own import claims
 from saobp.study.paper import numbers
 from saobp.study.setup import paths
 from saobp.study.setup.schema import Record
-from saobp.study.tables import context, render
+from saobp.study.statistics import estimates
+from saobp.study.tables import render
 
 FORMATS = ("pdf", "svg", "png", "csv")
 TRACKED = ("pdf", "png", "csv")
@@ -102,7 +103,7 @@ def publish(
     """
     folder, missing = Path(folder), {}
     if decided is None:
-        decided = verdicts.verdicts(verdicts.Studies({context.study_of(records): records}, numbers.load()))
+        decided = verdicts.verdicts(verdicts.Studies({estimates.study_of(records): records}, numbers.load()))
     studies = defaultdict(set)
     for row in decided:
         for part in row.parts:
@@ -154,7 +155,7 @@ def beside(records: Sequence[Record], others: Sequence[Record]) -> dict[int | st
     """The figures that both can draw, with the name of the one of `others`: "figure-strength-stories"."""
     single = [number for number in drawing.OUR_OWN if not drawing.FIGURES[number].several]
     theirs = {number: drawing.relevant(number, others) for number in single if drawing.relevant(number, records)}
-    return {number: f"{drawing.stem(number)}-{context.study_of(own)}" for number, own in theirs.items() if own}
+    return {number: f"{drawing.stem(number)}-{estimates.study_of(own)}" for number, own in theirs.items() if own}
 
 
 def origin(number: int | str, records: Sequence[Record], others: Sequence[Record]) -> list[Record]:

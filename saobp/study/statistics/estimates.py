@@ -9,11 +9,21 @@ import numpy as np
 import pandas as pd
 
 from saobp.study.setup import labels
-from saobp.study.setup.records import select
 from saobp.study.setup.schema import Record
 from saobp.study.statistics import Estimate, item_errors, mean_interval, paired_difference
 from saobp.study.statistics.intervals import NORMAL
 from saobp.study.statistics.task_scores import Score, by_pretraining, headline_interval, same_items
+
+
+def study_of(records: Sequence[Record]) -> str:
+    """The one study that records come from ("none" without a record).
+
+    Raises ValueError for records of several studies: runs of different recipes must not share a cell.
+    """
+    names = sorted({record["profile"] for record in records})
+    if len(names) > 1:
+        raise ValueError(f"records: of several studies ({', '.join(names)}); choose the records of one")
+    return names[0] if names else "none"
 
 
 def models(records: Iterable[Record]) -> list[str]:
@@ -129,12 +139,6 @@ def matrix(record: Record, kind: str = "refined") -> dict[str, Any]:
     """
     matrices = record["metrics"].get("matrices") or {}
     return matrices.get(kind) or matrices.get("raw") or {}
-
-
-def attention_runs(records: Iterable[Record], model: str, algorithm: str, task: str) -> list[Record]:
-    """The attention records of a model and algorithm on a task."""
-    runs = select(list(records), "attention", model=model, algorithm=algorithm)
-    return [run for run in runs if run["metrics"].get("task") == task]
 
 
 def mean_over_runs(values: Iterable[float | Estimate | None]) -> Estimate | None:
