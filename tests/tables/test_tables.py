@@ -16,7 +16,7 @@ from saobp.study.setup import labels, paths
 from saobp.study.setup.records import select
 from saobp.study.setup.tasks_and_metrics import GLUE
 from saobp.study.statistics import estimates
-from saobp.study.tables import context
+from saobp.study.texts import runs as written
 
 MEANS = {
     "gtd": {"mean": 0.7512, "low": 0.7496, "high": 0.7528, "samples": 64.0, "undefined": 0.0},
@@ -354,7 +354,7 @@ def test_a_departure_names_its_stage_and_values_on_one_matter_stand_together_wit
     ]
     runs.append(run(examples.pretrain(), ("batch", 16, None, {}), ("dropout", 0.1, 0.1, {"basis": "BERT"})))
     runs.append(run(examples.finetune(tasks=("race",)), ("batch", 8, None, {}), ("epochs", 2, None, {"task": "race"})))
-    assert context.departures(runs) == [
+    assert written.departure_lines(runs) == [
         "batch: 16; the paper gives none",
         "dropout: 0.1, not 0.1 (BERT)",
         "fine-tuning, batch: 8; the paper gives none",

@@ -8,7 +8,8 @@ from saobp.study.paper import numbers
 from saobp.study.paper.numbers import Published
 from saobp.study.setup import labels, paths
 from saobp.study.setup.schema import Record
-from saobp.study.tables import context, gtd, scores, setup
+from saobp.study.statistics import estimates
+from saobp.study.tables import gtd, scores, setup
 from saobp.study.tables.cells import Cell
 from saobp.study.tables.render import Table, refuse_unknown
 
@@ -48,7 +49,7 @@ def table(
     """
     if number not in TABLES:
         raise ValueError(f"number: the paper has no Table {number}; choose 1 to 9")
-    study, published = context.study_of(records), published or numbers.load()
+    study, published = estimates.study_of(records), published or numbers.load()
     built = TABLES[number][0](number, relevant(number, records), published)
     built = replace(built, study=study if records else "")
     return built.below(table(number, first, published)) if first else built
