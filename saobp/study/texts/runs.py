@@ -93,28 +93,7 @@ def notebooks() -> dict[str, dict[str, str]]:
     return {name: written[name] for name in names}
 
 
-def departures(study: str) -> list[tuple[str, str, str, str, str]]:
-    """Return what differs from the paper in a study: of what, matter, ours, the paper's ("" for none), models."""
-    return [*_departures(tracked.study(study)).itertuples(index=False, name=None)]
-
-
-def departure_lines(records: Iterable[Record]) -> list[str]:
-    """All distinct departures from the paper that the records name, one line per matter, in a fixed order.
-
-    Values on one matter stand together, with their models where these differ: "steps: 60, not 245000 (BERT-Medium) |
-    120, not 150000 (BERT-Small)".
-    """
-    rows = _departures(records)
-    rows["matter"] = (rows["of"] + ", ").where(rows["of"] != "", "") + rows["matter"]
-    rows["said"] = rows["ours"] + (", not " + rows["paper"]).where(rows["paper"] != "", "; the paper gives none")
-    lines = []
-    for matter, own in rows.sort_values("said").groupby("matter"):
-        alike = own["models"].nunique() == 1
-        lines.append(f"{matter}: {' | '.join(own['said'] if alike else own['said'] + ' (' + own['models'] + ')')}")
-    return lines
-
-
-def _departures(records: Iterable[Record]) -> pd.DataFrame:
+def departures(records: Iterable[Record]) -> pd.DataFrame:
     """Return one row a distinct departure, as text: of, matter, ours, paper ("" for none), models; in a fixed order."""
     rows = []
     for record in records:
