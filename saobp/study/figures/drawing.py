@@ -136,7 +136,6 @@ def figure(number: Number, records: Sequence[Record], *, width: float = style.PA
         return found(number).plot(frame, width)
 
 
-def caption(number: Number, records: Sequence[Record], frame: pd.DataFrame | None = None) -> str:
-    """What is drawn, and what it shows in numbers: the two sentences of `captions.yaml`, filled in."""
-    frame = data(number, records) if frame is None else frame
+def caption(number: Number, frame: pd.DataFrame) -> str:
+    """What is drawn, and what its data show in numbers: the two sentences of `captions.yaml`, filled in."""
     return render.minus(words(number)["caption"].format(**found(number).numbers(frame)))

@@ -121,7 +121,7 @@ def publish(
         except drawing.FigureError as error:
             missing[name] = str(error)
         else:
-            title, caption = drawing.words(number)["title"], drawing.caption(number, behind, frame)
+            title, caption = drawing.words(number)["title"], drawing.caption(number, frame)
             entries[name] = provenance(behind) | {"title": title, "caption": caption}
             draws[name] = (drawing.found(number).plot, frame)
     written = {f"table{number}": tables.write(number, records, folder, first=first) for number in tables.TABLES}

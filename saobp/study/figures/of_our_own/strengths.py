@@ -60,8 +60,7 @@ def plot(frame: pd.DataFrame, width: float) -> Figure:
     *axes, last = figure.subplots(*shape).flat
     for letter, ax, quantity in zip("abcde", axes, PANELS):
         strength_axes(ax, frame, quantity)
-        which, said = _change(frame, quantity)
-        style.head(ax, letter, style.heading("strength", which, **said))
+        style.head(ax, letter, _heading(frame, quantity))
     last.set_axis_off()
     line = "-" if frame.loc[frame["learned"] == "", "seed"].nunique() > 1 else "none"  # as `strength_axes` draws them
     handles = [
@@ -76,19 +75,17 @@ def plot(frame: pd.DataFrame, width: float) -> Figure:
     return figure
 
 
-def _change(frame: pd.DataFrame, quantity: str) -> tuple[str, dict[str, Any]]:
-    """Which heading a quantity (after the step) has: its change from the least λ to the largest, or the range of one
-    "seed" or "strength"; with its numbers.
-    """
+def _heading(frame: pd.DataFrame, quantity: str) -> str:
+    """How a quantity (after the step) changes from the least λ to the largest; of one seed or one λ its range."""
     column = quantity if quantity in frame else f"refined_{quantity}"
     by_seed = frame[frame["learned"] == ""].pivot_table(column, "seed", "strength")
-    means, (first, last) = by_seed.mean(), by_seed.columns[[0, -1]]
-    said = {"name": PANELS[quantity].partition(" (")[0], "first": first, "last": last, "n": len(by_seed)}
-    if len(by_seed) == 1 or len(means) == 1:
-        ends = {"least": means.min(), "most": means.max()}
-        return ("seed" if len(by_seed) == 1 else "strength"), said | ends
+    means, (first, last), count = by_seed.mean(), by_seed.columns[[0, -1]], len(by_seed)
+    if count == 1 or len(means) == 1:
+        said = {"name": PANELS[quantity].partition(" (")[0], "least": means.min(), "most": means.max(), "n": count}
+        return style.heading("strength", "seed" if count == 1 else "strength", first=first, **said)
     gap = mean_interval((by_seed[last] - by_seed[first]).dropna().tolist())
-    return "change", said | {"change": style.change(gap.value, gap.low, gap.high), "n": gap.seeds}
+    change = style.change(gap.value, gap.low, gap.high)
+    return style.heading("strength", "change", first=first, last=last, change=change, n=gap.seeds)
 
 
 def strength_axes(ax: Axes, frame: pd.DataFrame, quantity: str) -> Axes:
