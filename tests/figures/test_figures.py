@@ -62,7 +62,7 @@ def test_the_change_over_all_layers_is_paired_by_seed_and_has_its_interval(recor
     frame = figures.data(4, [r for r in records if r["parameters"].get("model") == "mini"])
     row = grids.changes(frame).query("panel == 'gtd'").iloc[0]
     assert (row["value"], row["low"], row["high"], row["runs"]) == pytest.approx((gaps.mean(), low, high, 3))
-    said = figures.caption(4, records).replace("\N{MINUS SIGN}", "-")
+    said = figures.caption(4, frame).replace("\N{MINUS SIGN}", "-")
     assert f"{abs(gaps.mean()):.3f} [{low:.3f}, {high:.3f}]" in said
     apart = [examples.attention("mini", "high", 42), examples.attention("mini", "original", 43)]
     assert grids.changes(figures.data(4, apart)).empty
@@ -321,7 +321,7 @@ def test_figure_6_pairs_the_seeds_of_both_sides_and_its_caption_gives_their_mean
     runs.append(examples.attention("mini", "high", 44))  # has no Original beside it
     frame = figures.data(6, runs)
     assert by_seed.pairs(frame).to_numpy().tolist() == [[0.625, 0.375]] * 2
-    assert "2 of 2 pairs: 0.375 against 0.625" in figures.caption(6, runs)
+    assert "2 of 2 pairs: 0.375 against 0.625" in figures.caption(6, frame)
 
 
 def test_the_glance_takes_records_of_two_profiles_and_leaves_out_who_never_started_to_learn(records):
@@ -342,10 +342,10 @@ def test_the_glance_takes_records_of_two_profiles_and_leaves_out_who_never_start
 
 
 def test_every_figure_has_a_caption_without_a_number_typed_by_hand():
-    said = render.captions(drawing.CAPTIONS)
-    assert said.keys() == drawing.FIGURES.keys()
-    for number, words in said.items():
-        assert not re.search(r"\d", re.sub(r"\{[^}]*\}|95 %", "", words["caption"])), number
+    said = render.captions(style.CAPTIONS)
+    assert said.keys() == {*drawing.FIGURES, "claims"}
+    for number in drawing.FIGURES:
+        assert not re.search(r"\d", re.sub(r"\{[^}]*\}|95 %", "", said[number]["caption"])), number
 
 
 def test_the_exam_shows_every_seed_and_counts_who_solved_three_hops():

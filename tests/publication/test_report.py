@@ -46,9 +46,9 @@ def execute(stem, folder, cells=None, **values):
     nbformat.write(node, folder / f"{'-'.join([stem, *map(str, values.values())])}.ipynb")
 
 
-def dot(number, records, folder, *, formats, name, frame):
+def dot(plot, frame, stem, formats, width=0.0):
     """Write a picture with nothing in it: what figures show is tested where they are drawn."""
-    (path,) = [folder / f"{name}.{kind}" for kind in formats]
+    (path,) = [stem.with_name(f"{stem.name}.{kind}") for kind in formats]
     PIL.Image.new("RGB", (900, 300), "white").save(path)
     return [path]
 
@@ -57,7 +57,7 @@ def dot(number, records, folder, *, formats, name, frame):
 def empty_pictures():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(publishing, "ProcessPoolExecutor", lambda count, mp_context: ThreadPoolExecutor(1))
-        patch.setattr(publishing, "write", dot)
+        patch.setattr(publishing, "_save", dot)
         yield
 
 

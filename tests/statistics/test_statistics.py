@@ -107,12 +107,12 @@ def test_paired_correlations_agree_with_pearson_and_find_the_better_predictor():
     random = np.random.default_rng(11)
     labels = random.normal(size=400)
     ours, theirs = (labels + random.normal(size=400) * noise for noise in (0.8, 1.2))
-    result = paired_difference(ours, theirs, labels, resamples=1000)
+    result = paired_difference(ours, theirs, labels)
     expected = stats.pearsonr(ours, labels).statistic - stats.pearsonr(theirs, labels).statistic
     assert result.value == pytest.approx(100 * expected) and result.p < 0.01
     assert result.low < result.value < result.high
     several = [labels + random.normal(size=(heads, 400)) for heads in (3, 2)]  # runs of two checkpoints
-    result = paired_difference(several, [np.ones(400)] * 2, labels, resamples=200)
+    result = paired_difference(several, [np.ones(400)] * 2, labels)
     expected = [np.mean([stats.pearsonr(row, labels).statistic for row in runs]) for runs in several]
     assert result.value == pytest.approx(100 * np.mean(expected)) and result.seeds == 2
 
@@ -136,7 +136,7 @@ def test_a_cell_and_a_difference_of_three_seeds_cover_the_truth_as_often_as_they
     for _ in range(300):
         difficulty = random.normal(0, 2, 200)
         ours, theirs = (100.0 * _answers(random, difficulty, spread) for _ in range(2))
-        shared, _ = statistics.item_errors(ours, resamples=300)
+        shared, _ = statistics.item_errors(ours)
         cell = statistics.mean_interval(ours.mean(1), item_error=shared)
         gap = paired_difference(ours, theirs)
         cells.append(cell.low <= true <= cell.high)

@@ -77,7 +77,7 @@ def test_a_panel_gives_r_over_checkpoints_beside_the_paper_s_and_names_an_opposi
             for seed in range(5) for step in range(12)]  # fmt: skip
     points = pd.DataFrame(rows, columns=["algorithm", "run", "seed", "step", "gtd", "score"])
     found = trajectories.over_checkpoints(points)
-    assert f"r {found.value:.2f} [" in correlations.heading(correlations.correlation(points), -0.97)
+    assert f"r {found.value:.2f} [" in correlations.heading(correlations.correlation(points), "SST2", -0.97)
     said = correlations.numbers(points.assign(model="mini", task="wikitext"))
     assert said["opposite"] == "Perplexity" and found.value > 0 > correlations.paper("wikitext")
     assert correlations.numbers(points.assign(model="mini", task="sst2"))["opposite"] == "none"

@@ -165,7 +165,7 @@ def points(scores, gtd=(0.1, 0.2, 0.3, 0.4), steps=(0, 1, 2, 3)):
     (points([50.0, 55.0, 60.0, 70.0], steps=(None,) * 4)[:3], "fewer than 4 runs that share an algorithm"),
 ])  # fmt: skip
 def test_a_correlation_that_is_none_is_undefined_in_the_figure_and_says_why_in_the_table(frame, why, monkeypatch):
-    assert correlations.heading(correlations.correlation(frame), 0.9) == "r undefined"
+    assert correlations.heading(correlations.correlation(frame), "SST2", 0.9) == "SST2: r undefined"
     monkeypatch.setattr(trajectories, "checkpoints", lambda *_: frame)
     cell = tables.table(6, [examples.pretrain("mini")]).cell("BERT-Mini", "Single GTD, checkpoints", column="sst2")
     assert (cell.ours, cell.reason) == (None, f"undefined, {why}")

@@ -16,7 +16,6 @@ from saobp.study.setup import labels, paths
 from saobp.study.setup.records import select
 from saobp.study.setup.tasks_and_metrics import GLUE
 from saobp.study.statistics import estimates
-from saobp.study.tables import context
 
 MEANS = {
     "gtd": {"mean": 0.7512, "low": 0.7496, "high": 0.7528, "samples": 64.0, "undefined": 0.0},
@@ -339,28 +338,6 @@ def test_table_9_has_medians_with_quartiles_ratios_to_original_and_rounds_of_wha
     assert (times["published_ratio"], times["ratio"], times["runs"]) == ("1.33428", f"{high.ratio.value:.6g}", "9")
     assert (counts["runs"], counts["items"]) == ("", "")
     assert tables.table(9, []).cell("BERT-Mini", "Low", column="train milliseconds").reason == "no cost run"
-
-
-def test_a_departure_names_its_stage_and_values_on_one_matter_stand_together_with_their_models():
-    def run(made, *departures):
-        return made | {
-            "departures": [
-                {"matter": matter, "ours": ours, "paper": paper} | more for matter, ours, paper, more in departures
-            ]
-        }
-
-    runs = [
-        run(examples.pretrain(size), ("steps", 20, steps, {})) for size, steps in (("mini", 60000), ("medium", 245000))
-    ]
-    runs.append(run(examples.pretrain(), ("batch", 16, None, {}), ("dropout", 0.1, 0.1, {"basis": "BERT"})))
-    runs.append(run(examples.finetune(tasks=("race",)), ("batch", 8, None, {}), ("epochs", 2, None, {"task": "race"})))
-    assert context.departures(runs) == [
-        "batch: 16; the paper gives none",
-        "dropout: 0.1, not 0.1 (BERT)",
-        "fine-tuning, batch: 8; the paper gives none",
-        "fine-tuning, race, epochs: 2; the paper gives none",
-        "steps: 20, not 245000 (BERT-Medium) | 20, not 60000 (BERT-Mini)",
-    ]
 
 
 def test_every_tracked_caption_has_two_sentences_at_most_and_under_sixty_words():

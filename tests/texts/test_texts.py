@@ -17,6 +17,7 @@ from saobp.equations import factors
 from saobp.study.setup import paths, tracked
 from saobp.study.statistics import Estimate, mean_interval
 from saobp.study.texts import attention, exam, fill, planned, pretraining, public_encoder, tables
+from saobp.study.texts import runs as written
 
 README = (paths.root() / "README.md").read_text(encoding="utf-8")
 MAKEFILE = (paths.root() / "Makefile").read_text(encoding="utf-8")
@@ -336,3 +337,26 @@ def test_every_outcome_has_a_row_in_one_section_of_the_claims():
     titles = tables.outcomes()[tables.outcomes() == "contradicted"].index.tolist()
     assert [title for title, _ in tables.contradicted()] == titles
     assert all(n[0].isdigit() for _, n in tables.contradicted())
+
+
+def test_a_departure_names_its_stage_and_basis_and_the_models_that_have_it():
+    def run(made, *departures):
+        return made | {
+            "departures": [
+                {"matter": matter, "ours": ours, "paper": paper} | more for matter, ours, paper, more in departures
+            ]
+        }
+
+    runs = [
+        run(examples.pretrain(size), ("steps", 20, steps, {})) for size, steps in (("mini", 60000), ("medium", 245000))
+    ]
+    runs.append(run(examples.pretrain(), ("batch", 16, None, {}), ("dropout", 0.1, 0.1, {"basis": "BERT"})))
+    runs.append(run(examples.finetune(tasks=("race",)), ("batch", 8, None, {}), ("epochs", 2, None, {"task": "race"})))
+    assert written.departures(runs).to_numpy().tolist() == [
+        ["", "batch", "16", "", "BERT-Mini"],
+        ["", "dropout", "0.1", "0.1 (BERT)", "BERT-Mini"],
+        ["", "steps", "20", "245000", "BERT-Medium"],
+        ["", "steps", "20", "60000", "BERT-Mini"],
+        ["fine-tuning", "batch", "8", "", "BERT-Mini"],
+        ["fine-tuning, race", "epochs", "2", "", "BERT-Mini"],
+    ]

@@ -5,17 +5,6 @@ from saobp.study.figures.publishing import origin, publish, shown, write, write_
 from saobp.study.figures.style import COLUMN, PAGE
 
 __all__ = [
-    "COLUMN",
-    "FIGURES",
-    "PAGE",
-    "FigureError",
-    "caption",
-    "data",
-    "figure",
-    "origin",
-    "publish",
-    "shown",
-    "stem",
-    "write",
-    "write_claims",
-]
+    "COLUMN", "FIGURES", "PAGE", "FigureError", "caption", "data", "figure", "origin", "publish", "shown", "stem",
+    "write", "write_claims",
+]  # fmt: skip

@@ -31,9 +31,9 @@ def sides(records: Sequence[Record], measure: str) -> pd.DataFrame:
     Of a High run it is the refined matrix's. Seeds that one side lacks are left out.
     """
     rows = []
-    for run in select(list(records), "attention"):
+    for run in select(records, "attention"):
         given, value = run["parameters"], estimates.nested_mean(estimates.matrix(run).get(measure))
-        rows.append((given["model"], run["metrics"]["task"], given["seed"], given["algorithm"], value))
+        rows.append((*(given[key] for key in COLUMNS[:4]), value))
     wide = pd.DataFrame(rows, columns=COLUMNS).pivot(index=COLUMNS[:3], columns="algorithm", values="value")
     return wide.reindex(columns=sorted(SIDES)).dropna().stack().reset_index(name="value")
 
@@ -75,9 +75,8 @@ def pair_axes(ax: Axes, frame: pd.DataFrame) -> Axes:
 
 def sparsity(frame: pd.DataFrame, width: float) -> Figure:
     """Draw Figure 6: the share of entries below 1/L of each seed's attention, Original and High."""
-    said = "High is less sparse in {lower} of {pairs} pairs: {original_mean:.3f} → {high_mean:.3f}"
-    draw = [(said.format(**numbers(frame)), partial(pair_axes, frame=frame))]
-    figure = style.headed(width, 0.9 + 0.15 * len(pairs(frame)), draw)
+    draw = (style.heading(6, 0, **numbers(frame)), partial(pair_axes, frame=frame))
+    figure = style.headed(width, 0.9 + 0.15 * len(pairs(frame)), [draw])
     figure.axes[0].set_xlabel("Sparsity (share of entries below 1/L)")
     return figure
 
@@ -127,15 +126,13 @@ def headline_numbers(frame: pd.DataFrame) -> dict[str, Any]:
 def plot_headlines(frame: pd.DataFrame, width: float) -> Figure:
     """Draw the three results side by side, below five inches one above the other."""
     a, b, c = (frame[frame["panel"] == panel] for panel in "abc")
-    draws = {
-        "High lowers the largest column sum: {original_mean:.1f} → {high_mean:.1f} ({lower} of {pairs})":
-            partial(pair_axes, frame=a.rename(columns={"x": "value"})),
-        "Step {step:,}: High {high:.0f} %, Original {original:.0f} % ({n} {named} seeds)":
-            partial(hops.curve_axes, frame=b.rename(columns={"x": "step", "y": "accuracy"}), seeds=False),
-        "Late starts end higher: r = {r:.2f} (n = {runs})": partial(start_axes, frame=c),
-    }  # fmt: skip
+    draws = (
+        partial(pair_axes, frame=a.rename(columns={"x": "value"})),
+        partial(hops.curve_axes, frame=b.rename(columns={"x": "step", "y": "accuracy"}), seeds=False),
+        partial(start_axes, frame=c),
+    )
     said = headline_numbers(frame)
-    figure = style.headed(width, 2.3, [(text.format(**said), draw) for text, draw in draws.items()])
+    figure = style.headed(width, 2.3, [(style.heading("glance", at, **said), draw) for at, draw in enumerate(draws)])
     figure.axes[0].axvline(1, color="0.5", lw=0.8, ls=":")
     figure.axes[0].set(xlim=(0, None), xlabel="Largest column sum (uniform: 1)")
     figure.axes[1].set_ylabel("Three hops, {layers} layers (% right)".format(**said))

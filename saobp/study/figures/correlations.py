@@ -66,7 +66,7 @@ def plot(frame: pd.DataFrame, width: float) -> Figure:
     for model, task in product(frame["model"].unique(), trajectories.FOLLOWED):
         points = frame[(frame["model"] == model) & (frame["task"] == task)]
         name = trajectories.FOLLOWED[task] + f", {labels.model_title(model)}" * several
-        said = f"{name}: {heading(correlation(points), paper(task))}"
+        said = heading(correlation(points), name, paper(task))
         draws.append((said, partial(_task, points=points, task=task)))
     figure = style.headed(width, 2.0, draws, columns=2 if width >= style.NARROW else 4)
     look = {"location": "bottom", "shrink": 0.4, "aspect": 30, "label": "Share of training", "ticks": [0, 0.5, 1]}
@@ -74,15 +74,15 @@ def plot(frame: pd.DataFrame, width: float) -> Figure:
     return figure
 
 
-def heading(found: Estimate | None, printed: float) -> str:
+def heading(found: Estimate | None, name: str, printed: float) -> str:
     """Whether an r has the paper's sign, with its interval and number of runs, and the paper's."""
     if found is None:
-        return "r undefined"
-    if found.seeds < trajectories.FEW:
-        return f"too few runs, r {found.value:.2f}, paper {printed:.2f} (n = {found.seeds})"
-    sign = "same sign" if found.value * printed > 0 else "opposite sign"
-    sign = "not clear" if found.low <= 0 <= found.high else sign
-    return f"{sign}, r {cells.measured(found, 2)}, paper {printed:.2f} (n = {found.seeds})"
+        return style.heading(3, "none", name=name)
+    sign = "same" if found.value * printed > 0 else "opposite"
+    sign = "open" if found.low <= 0 <= found.high else sign
+    sign = "few" if found.seeds < trajectories.FEW else sign
+    said = {"value": found.value, "r": cells.measured(found, 2), "n": found.seeds}
+    return style.heading(3, sign, name=name, paper=printed, **said)
 
 
 def _task(ax: Axes, points: pd.DataFrame, task: str) -> None:

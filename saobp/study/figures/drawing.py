@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -13,12 +12,11 @@ from saobp.study.figures.of_our_own import costs, decoders, gains, hops, inserte
 from saobp.study.setup import labels
 from saobp.study.setup.schema import Record
 from saobp.study.setup.tasks_and_metrics import GRAPHS_OF
-from saobp.study.statistics import trajectories
-from saobp.study.tables import context, render
+from saobp.study.statistics import estimates, trajectories
+from saobp.study.tables import render
 
 Number = int | str
 Plot = Callable[[pd.DataFrame, float], Figure]  # of a width in inches
-CAPTIONS = Path(__file__).with_name("captions.yaml")
 
 
 class FigureError(ValueError):
@@ -95,7 +93,7 @@ def stem(number: Number) -> str:
 
 def words(number: Number) -> dict[str, str]:
     """What is said of a figure: "caption", with a place for each number, "title", and what it "needs"."""
-    said = render.captions(CAPTIONS)[int(number[0]) if number in PAPER_FORMS else number]
+    said = render.captions(style.CAPTIONS)[int(number[0]) if number in PAPER_FORMS else number]
     return {"title": f"Figure {number}"} | said
 
 
@@ -121,26 +119,23 @@ def data(number: Number, records: Sequence[Record]) -> pd.DataFrame:
     """
     drawing, chosen = found(number), relevant(number, records)
     if not drawing.several:
-        context.study_of(chosen)
+        estimates.study_of(chosen)
     frame = drawing.data(chosen) if chosen or not drawing.stages else pd.DataFrame()
     if frame.empty:
         raise FigureError("{title}: no run yet, it needs {needs}".format(**words(number)))
     return frame
 
 
-def figure(
-    number: Number, records: Sequence[Record], *, width: float = style.PAGE, frame: pd.DataFrame | None = None
-) -> Figure:
+def figure(number: Number, records: Sequence[Record], *, width: float = style.PAGE) -> Figure:
     """Draw Figure `number` (1 to 9 or one of `OUR_OWN`), at most `width` inches wide, from one profile's records.
 
-    `frame`: its data, if known. Raises as `data` does, and ValueError for a width that no page has.
+    Raises as `data` does, and ValueError for a width that no page has.
     """
-    frame = data(number, records) if frame is None else frame
+    frame = data(number, records)
     with style.paper():
         return found(number).plot(frame, width)
 
 
-def caption(number: Number, records: Sequence[Record], frame: pd.DataFrame | None = None) -> str:
-    """What is drawn, and what it shows in numbers: the two sentences of `captions.yaml`, filled in."""
-    frame = data(number, records) if frame is None else frame
+def caption(number: Number, frame: pd.DataFrame) -> str:
+    """What is drawn, and what its data show in numbers: the two sentences of `captions.yaml`, filled in."""
     return render.minus(words(number)["caption"].format(**found(number).numbers(frame)))

@@ -16,6 +16,7 @@ from matplotlib.ticker import MaxNLocator
 
 from saobp.study.figures import style
 from saobp.study.setup import labels
+from saobp.study.setup.records import select
 from saobp.study.setup.schema import Record
 from saobp.study.setup.tasks_and_metrics import TASKS
 from saobp.study.statistics import estimates, on_scale
@@ -55,7 +56,8 @@ def data(tasks: Sequence[str], records: Sequence[Record]) -> pd.DataFrame:
     rows = []
     for model, task, (panel, about) in product(estimates.models(records), tasks, PANELS.items()):
         names = estimates.algorithms(records)
-        curves = {name: _curves(estimates.attention_runs(records, model, name, task), panel) for name in names}
+        runs = select(records, "attention", model=model, task=task)
+        curves = {name: _curves(select(runs, algorithm=name), panel) for name in names}
         plain = curves.get("original", pd.DataFrame())
         for name, own in curves.items():
             rows += [(model, task, name, "level", panel, *point) for point in _points(own, about.top)]

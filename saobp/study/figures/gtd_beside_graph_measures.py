@@ -16,6 +16,7 @@ from matplotlib.figure import Figure
 from saobp.study.figures import style
 from saobp.study.paper import numbers as printed
 from saobp.study.setup import labels
+from saobp.study.setup.records import select
 from saobp.study.setup.schema import Record
 from saobp.study.setup.tasks_and_metrics import GRAPHS_OF
 from saobp.study.statistics import estimates
@@ -36,7 +37,7 @@ def points(records: Sequence[Record]) -> pd.DataFrame:
     """
     (model, *_), parts = estimates.models(records), []
     for name in estimates.algorithms(records):
-        for run in estimates.attention_runs(records, model, name, GRAPHS_OF):
+        for run in select(records, "attention", model=model, algorithm=name, task=GRAPHS_OF):
             matrix, graph = estimates.matrix(run), run["metrics"]["graph"]
             gtd, onnela = (np.ravel(matrix.get(key) or []) for key in ("gtd", "clustering_onnela"))
             pairs = {measure: (graph["gtd"], graph[measure]) for measure in ("clustering", "betweenness")}
@@ -82,10 +83,10 @@ def _span(r: pd.Series) -> str:
 
 
 def _beside_paper(r: pd.DataFrame, measure: str) -> tuple[str, str]:
-    """Where the span of r over runs lies beside the paper's r, and a heading that says so."""
+    """Where the span of r over runs lies beside the paper's r, and the heading that says so."""
     theirs, own = printed.load().claim(PRINTED[measure]), r[r["measure"] == measure]["r"]
     where = "below" if own.max() < theirs else "above" if own.min() > theirs else "around"
-    return where, f"{GRAPH_MEASURES[measure]}: r {_span(own)}, {where} the paper's {theirs:.2f}"
+    return where, style.heading(2, where, title=GRAPH_MEASURES[measure], span=_span(own), paper=theirs)
 
 
 def plot(frame: pd.DataFrame, width: float) -> Figure:
@@ -97,12 +98,16 @@ def plot(frame: pd.DataFrame, width: float) -> Figure:
     for measure, title in GRAPH_MEASURES.items():
         own = frame[frame["measure"] == measure].dropna(subset=["gtd", "value"])
         where, said = _beside_paper(r, measure)
-        draws.append((f"{said} (n = {len(own):,})", partial(_cloud, points=own, algorithm=algorithms[0], title=title)))
+        draws.append(
+            (
+                style.heading(2, "cloud", said, n=len(own)),
+                partial(_cloud, points=own, algorithm=algorithms[0], title=title),
+            )
+        )
         around += [title] if where == "around" else []
         groups[title] = (r[r["measure"] == measure], PRINTED[measure])
-    reach = f"Only {labels.joined(around)} reach{'es' * (len(around) == 1)}" if around else "No measure reaches"
-    said = f"{reach} the paper's r (bar; dots: {r['seed'].nunique()} seeds)"
-    return style.headed(width, 2.1, [*draws, (said, partial(_strip, groups=groups))], columns=2)
+    reach = style.heading(2, min(len(around), 2), labels.joined(around), seeds=r["seed"].nunique())
+    return style.headed(width, 2.1, [*draws, (reach, partial(_strip, groups=groups))], columns=2)
 
 
 def every(frame: pd.DataFrame, width: float, algorithms: Sequence[str]) -> Figure:
@@ -118,7 +123,7 @@ def every(frame: pd.DataFrame, width: float, algorithms: Sequence[str]) -> Figur
     for algorithm in algorithms if width >= style.NARROW else ():
         own = frame[frame["gtd"].notna() & (frame["algorithm"] == algorithm)]
         span = _span(r[(r["measure"] == "clustering") & (r["algorithm"] == algorithm)]["r"])
-        said = f"{labels.algorithm_title(algorithm)}: r {span} (n = {own['n'].sum():,.0f})"
+        said = style.heading(2, "algorithm", labels.algorithm_title(algorithm), span=span, n=own["n"].sum())
         draws.append((said, partial(_cloud, points=own, algorithm=algorithm, **look)))
     return style.headed(width, 1.9, draws, columns=3)
 

@@ -107,14 +107,8 @@ def plot(frame: pd.DataFrame, width: float) -> Figure:
     column = pd.DataFrame({"token": tokens, "mass": raw[:, top], "colour": a.images[0].norm(raw[:, top])})
     words = column[column["token"].str.isalpha() & (column["token"].str.len() > 3)].head(4)
     _factor_graph(d, words, said["token"], said["strength"])
-    heads = (
-        "Layer {layer}, head {head}: {token} gets {before:.1f} of {tokens}",
-        "One step moves {moved:.0f} % of the mass",
-        "Column sum of {token}: {before:.1f} → {after:.1f}",
-        "The more a row gives to {token}, the less its message leaves of it",
-    )
-    for letter, ax, text in zip("abcd", (a, b, c, d), heads):
-        style.head(ax, letter, text.format(**said))
+    for at, (letter, ax) in enumerate(zip("abcd", (a, b, c, d))):
+        style.head(ax, letter, style.heading(1, at, **said))
     return figure
 
 
@@ -194,9 +188,7 @@ def plot_tokens(frame: pd.DataFrame, width: float) -> Figure:
     ax.axvline(1, color="0.5", lw=0.8, ls=":", zorder=0)
     style.rows(ax, [f"{token} ({count})" for token, count in zip(rows["token"], rows["count"])], 1.4)
     ax.set_xlabel("Column sum of the token (uniform: 1)")
-    lost = "'{token}' ({before:.1f} → {after:.1f})"
-    said = " and ".join(lost.format(**token) for token in rows[:2].to_dict("records"))
-    style.head(ax, "", f"One step takes most from {said}")
+    style.head(ax, "", style.heading("tokens", 0, **token_numbers(frame)))
     return figure
 
 

@@ -7,7 +7,6 @@ import os
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,8 @@ from saobp.study.figures.of_our_own import claims
 from saobp.study.paper import numbers
 from saobp.study.setup import paths
 from saobp.study.setup.schema import Record
-from saobp.study.tables import context, render
+from saobp.study.statistics import estimates
+from saobp.study.tables import render
 
 FORMATS = ("pdf", "svg", "png", "csv")
 TRACKED = ("pdf", "png", "csv")
@@ -41,27 +41,23 @@ def write(
     formats: Sequence[str] = FORMATS,
     *,
     width: float = style.PAGE,
-    name: str = "",
-    frame: pd.DataFrame | None = None,
 ) -> list[Path]:
     """Write a figure into `folder` in each format, and the CSV that drew it; returns the paths.
 
-    The files are called `name`, or as the figure usually is. The same records give the same bytes. Raises ValueError
-    for an unknown format, FigureError without the runs. `frame`: the figure's data, if known.
+    The same records give the same bytes. Raises ValueError for an unknown format, FigureError without the runs.
     """
-    frame = drawing.data(number, records) if frame is None else frame
-    return _save(drawing.found(number).plot, frame, Path(folder) / (name or drawing.stem(number)), formats, width)
+    stem = Path(folder) / drawing.stem(number)
+    return _save(drawing.found(number).plot, drawing.data(number, records), stem, formats, width)
 
 
-def write_claims(
-    decided: Sequence[verdicts.Verdict], folder: Path, formats: Sequence[str] = FORMATS, width: float = style.PAGE,
-    name: str = "figure-claims",
-) -> list[Path]:  # fmt: skip
+def write_claims(decided: Sequence[verdicts.Verdict], folder: Path, formats: Sequence[str], width: float) -> list[Path]:
     """Write the forest of the claims in each format, and the CSV that drew it."""
-    return _save(claims.plot, claims.data(decided), folder / name, formats, width)
+    return _save(claims.plot, claims.data(decided), folder / "figure-claims", formats, width)
 
 
-def _save(plot: drawing.Plot, frame: pd.DataFrame, stem: Path, formats: Sequence[str], width: float) -> list[Path]:
+def _save(
+    plot: drawing.Plot, frame: pd.DataFrame, stem: Path, formats: Sequence[str], width: float = style.PAGE
+) -> list[Path]:
     """Draw a figure, lay it out once for all formats, to a hundred-thousandth of its size, and write it.
 
     The solver's last digits differ from run to run, and the ids in an SVG are hashes of them.
@@ -107,7 +103,7 @@ def publish(
     """
     folder, missing = Path(folder), {}
     if decided is None:
-        decided = verdicts.verdicts(verdicts.Studies({context.study_of(records): records}, numbers.load()))
+        decided = verdicts.verdicts(verdicts.Studies({estimates.study_of(records): records}, numbers.load()))
     studies = defaultdict(set)
     for row in decided:
         for part in row.parts:
@@ -118,21 +114,18 @@ def publish(
     entries |= {name: {"studies": named} for name in ("claims", "figure-claims")}
     drawn = [(number, origin(number, records, others), drawing.stem(number)) for number in drawing.FIGURES]
     drawn += [(n, drawing.relevant(n, others), name) for n, name in beside(records, others).items()]
-    draws = {}
+    draws = {"figure-claims": (claims.plot, claims.data(decided))}
     for number, behind, name in drawn:
         try:
             frame = drawing.data(number, behind)
         except drawing.FigureError as error:
             missing[name] = str(error)
         else:
-            title, caption = drawing.words(number)["title"], drawing.caption(number, behind, frame)
+            title, caption = drawing.words(number)["title"], drawing.caption(number, frame)
             entries[name] = provenance(behind) | {"title": title, "caption": caption}
-            draws[name] = (number, frame)
+            draws[name] = (drawing.found(number).plot, frame)
     written = {f"table{number}": tables.write(number, records, folder, first=first) for number in tables.TABLES}
     written["claims"] = verdicts.write(decided, folder, reruns=reruns)
-    written["figure-claims"] = write_claims(decided, folder, formats)
-    if "pdf" in formats:
-        written["figure-claims"] += write_claims(decided, folder, ["pdf"], style.COLUMN, "figure-claims-column")
     written |= _both_widths(draws, folder, formats)
     for name, files in written.items():
         entries[name]["files"] = {path.name: paths.digest(path) for path in files}
@@ -141,9 +134,9 @@ def publish(
 
 
 def _both_widths(
-    draws: Mapping[str, tuple[int | str, pd.DataFrame]], folder: Path, formats: Sequence[str]
+    draws: Mapping[str, tuple[drawing.Plot, pd.DataFrame]], folder: Path, formats: Sequence[str]
 ) -> dict[str, list[Path]]:
-    """Write figures (number and data by name) as wide as a page, and as PDF as wide as a column; return the paths.
+    """Write figures (plot and data by name) as wide as a page, and as PDF as wide as a column; return the paths.
 
     One process per processor draws: matplotlib needs a second or two for each, and they share nothing.
     """
@@ -151,11 +144,10 @@ def _both_widths(
     context.set_forkserver_preload([__name__])
     with ProcessPoolExecutor(os.cpu_count(), mp_context=context) as processes:
         begun = {}
-        for name, (number, frame) in draws.items():
-            draw = partial(processes.submit, write, number, (), folder, frame=frame)
-            begun[name] = [draw(formats=formats, name=name)]
+        for name, draw in draws.items():
+            begun[name] = [processes.submit(_save, *draw, folder / name, formats)]
             if "pdf" in formats:
-                begun[name].append(draw(formats=["pdf"], width=style.COLUMN, name=f"{name}-column"))
+                begun[name].append(processes.submit(_save, *draw, folder / f"{name}-column", ["pdf"], style.COLUMN))
         return {name: [path for one in files for path in one.result()] for name, files in begun.items()}
 
 
@@ -163,7 +155,7 @@ def beside(records: Sequence[Record], others: Sequence[Record]) -> dict[int | st
     """The figures that both can draw, with the name of the one of `others`: "figure-strength-stories"."""
     single = [number for number in drawing.OUR_OWN if not drawing.FIGURES[number].several]
     theirs = {number: drawing.relevant(number, others) for number in single if drawing.relevant(number, records)}
-    return {number: f"{drawing.stem(number)}-{context.study_of(own)}" for number, own in theirs.items() if own}
+    return {number: f"{drawing.stem(number)}-{estimates.study_of(own)}" for number, own in theirs.items() if own}
 
 
 def origin(number: int | str, records: Sequence[Record], others: Sequence[Record]) -> list[Record]:

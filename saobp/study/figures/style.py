@@ -20,9 +20,9 @@ from scipy.optimize import isotonic_regression
 
 from saobp.study.statistics import Estimate
 from saobp.study.tables.cells import effect
-from saobp.study.tables.render import minus
+from saobp.study.tables.render import captions, minus
 
-SHEET = Path(__file__).parent / "paper.mplstyle"
+SHEET, CAPTIONS = (Path(__file__).with_name(name) for name in ("paper.mplstyle", "captions.yaml"))
 COLUMN, PAGE = 3.03, 6.3  # inches: one column and the whole width of an ACL page
 LETTERS = 16  # of a heading, per inch of panel
 LEAST_INCHES = 2.0  # of a panel whose heading has the usual size
@@ -86,6 +86,11 @@ def headed(
         draw(ax)
         head(ax, letter * (len(draws) > 1), text)
     return figure
+
+
+def heading(figure: int | str, which: int | str, *given: Any, **numbers: Any) -> str:
+    """A heading of a figure's panel, by its place or name in `captions.yaml`, with its numbers."""
+    return captions(CAPTIONS)[figure]["heads"][which].format(*given, **numbers)
 
 
 def head(ax: Axes, letter: str, text: str) -> Axes:

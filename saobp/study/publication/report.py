@@ -19,7 +19,6 @@ from saobp.study.publication.executed import Executed
 from saobp.study.publication.results import SUMMARIES
 from saobp.study.setup import labels, paths, records
 from saobp.study.setup.sizes_and_strengths import strength_of
-from saobp.study.tables import context
 from saobp.study.texts import runs as written
 
 EXERCISE = "smoke"  # the study whose models train for seconds: its page shows the tracked results
@@ -46,6 +45,7 @@ def write(folder: Path) -> Path:
     shown, drawn = tracked if study == EXERCISE else made, _figures(tracked)
     ended = [run for run in runs if run.name in found]
     lines = [line for run in ended for cell in run.node.cells for line in cell.source.splitlines()]
+    apart = written.departures(found.values())
     text = pages.render(
         "report.html",
         study=study,
@@ -67,7 +67,7 @@ def write(folder: Path) -> Path:
         figures=[figure for name, figure in _figures(shown).items() if name not in (GLANCE, FOREST)],
         claims=_tables(tracked, "claims.md"),
         forest=drawn.get(FOREST),
-        departures=context.departures(found.values()),
+        departures=[*apart.groupby((apart["of"] + ", ").where(apart["of"] != "", "") + apart["matter"])],
         runs=[{**record, "failures": failures(record)} for _, record in sorted(found.items())],
     )
     return paths.write_text(folder / "index.html", text.replace(f"{paths.root()}/", ""))

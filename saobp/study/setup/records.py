@@ -170,7 +170,7 @@ def hashes(study_or_folder: str | Path) -> dict[str, str]:
     return {path.stem: paths.digest(path) for path in files(study_or_folder)}
 
 
-def select(records: list[Record], stage: str | None = None, **parameters: Any) -> list[Record]:
+def select(records: Iterable[Record], stage: str | None = None, **parameters: Any) -> list[Record]:
     """Keep the records of a stage whose parameters have the given values."""
     found = [record for record in records if stage in (None, record["stage"])]
     return [one for one in found if all(one["parameters"].get(key) == value for key, value in parameters.items())]

@@ -9,20 +9,30 @@ import numpy as np
 import pandas as pd
 
 from saobp.study.setup import labels
-from saobp.study.setup.records import select
 from saobp.study.setup.schema import Record
 from saobp.study.statistics import Estimate, item_errors, mean_interval, paired_difference
 from saobp.study.statistics.intervals import NORMAL
 from saobp.study.statistics.task_scores import Score, by_pretraining, headline_interval, same_items
 
 
-def models(records: Iterable[Record], *, decoder: bool = False) -> list[str]:
-    """The models with runs, one per size in the paper's order; a scaled-down one only where the size itself has no run.
+def study_of(records: Sequence[Record]) -> str:
+    """The one study that records come from ("none" without a record).
+
+    Raises ValueError for records of several studies: runs of different recipes must not share a cell.
+    """
+    names = sorted({record["profile"] for record in records})
+    if len(names) > 1:
+        raise ValueError(f"records: of several studies ({', '.join(names)}); choose the records of one")
+    return names[0] if names else "none"
+
+
+def models(records: Iterable[Record]) -> list[str]:
+    """The encoders with runs, one a size in the paper's order; a scaled-down one only where the size itself has no run.
 
     A size whose cost alone was measured was not trained: it hides no scaled-down one, and is named where there is
     nothing else.
     """
-    found = _by_size(records, decoder)
+    found = _by_size(records)
     return [found[size] for size in labels.PAPER_SIZES if size in found]
 
 
@@ -32,7 +42,7 @@ def sizes(records: Iterable[Record], *, decoder: bool = False) -> list[str]:
     return [found.get(size, labels.DECODER * decoder + size) for size in labels.PAPER_SIZES]
 
 
-def _by_size(records: Iterable[Record], decoder: bool) -> dict[str, str]:
+def _by_size(records: Iterable[Record], decoder: bool = False) -> dict[str, str]:
     named = {(run["parameters"].get("model"), run["stage"] == "cost") for run in records}
     trained = {name for name, timed in named if name and not timed} or {name for name, _ in named if name}
     scaled_first = sorted(trained, key=lambda name: (not labels.is_scaled_down(name), name))  # the last one stays
@@ -129,12 +139,6 @@ def matrix(record: Record, kind: str = "refined") -> dict[str, Any]:
     """
     matrices = record["metrics"].get("matrices") or {}
     return matrices.get(kind) or matrices.get("raw") or {}
-
-
-def attention_runs(records: Iterable[Record], model: str, algorithm: str, task: str) -> list[Record]:
-    """The attention records of a model and algorithm on a task."""
-    runs = select(list(records), "attention", model=model, algorithm=algorithm)
-    return [run for run in runs if run["metrics"].get("task") == task]
 
 
 def mean_over_runs(values: Iterable[float | Estimate | None]) -> Estimate | None:

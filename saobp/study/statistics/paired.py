@@ -14,9 +14,7 @@ RESAMPLES = 2000  # draws of the items, of a correlation
 Rows = Sequence[np.ndarray] | np.ndarray  # one entry a seed
 
 
-def paired_difference(
-    ours: Rows, theirs: Rows, labels: np.ndarray | None = None, *, resamples: int = RESAMPLES
-) -> Estimate:
+def paired_difference(ours: Rows, theirs: Rows, labels: np.ndarray | None = None) -> Estimate:
     """Compare two algorithms on the same items, with seeds as a random effect.
 
     `ours` and `theirs` hold one entry a seed (a single row for one seed): the outcomes of the items, whose mean is the
@@ -34,7 +32,7 @@ def paired_difference(
     items = [np.shape(side[0])[-1] if np.ndim(side[0]) else len(side) for side in (ours, theirs)]
     if items[0] != items[1] or items[0] == 0:
         raise ValueError(f"theirs: {items[1]} items against {items[0]}; pairs need the same items")
-    (left, over), (right, others) = (_scores(side, labels, resamples) for side in (ours, theirs))
+    (left, over), (right, others) = (_scores(side, labels) for side in (ours, theirs))
     if len(left) == len(right):
         parts, drawn = [left - right], over - others
     else:  # shared items, separate seeds
@@ -46,33 +44,33 @@ def paired_difference(
     return replace(Estimate.of(value, error, seeds, items[0]), over_items=(shared, least), sign_test=sign_test)
 
 
-def item_errors(rows: Rows, labels: np.ndarray | None = None, *, resamples: int = RESAMPLES) -> tuple[float, float]:
+def item_errors(rows: Rows, labels: np.ndarray | None = None) -> tuple[float, float]:
     """Return the standard errors of a mean score over the items, in its unit: what its seeds share, and of their mean.
 
     `rows` and `labels` are those of `paired_difference`. What the items do to one seed alone is in the seeds' own
     spread and not in the first; of a single seed both are the whole error.
     """
-    _, drawn = _scores(rows, labels, resamples)
+    _, drawn = _scores(rows, labels)
     return _errors(_covariance(drawn, labels), [len(drawn)])
 
 
-def _scores(side: Rows, labels: np.ndarray | None, resamples: int) -> tuple[np.ndarray, np.ndarray]:
+def _scores(side: Rows, labels: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
     """Each seed's score, and what shows its error over the items: the outcomes, or the scores of draws of the items."""
     if labels is None:
         outcomes = np.atleast_2d(np.asarray(side, float))
         return outcomes.mean(axis=1), outcomes
-    weights = _item_shares(len(labels), resamples)
+    weights = _item_shares(len(labels))
     seeds = (np.atleast_2d(np.asarray(runs, float)) for runs in (side if np.ndim(side[0]) else [side]))
     found = 100 * np.stack([np.mean([_weighted(run, labels, weights) for run in runs], axis=0) for runs in seeds])
     return found[:, 0], found[:, 1:]
 
 
 @lru_cache(maxsize=2)
-def _item_shares(items: int, resamples: int) -> np.ndarray:
+def _item_shares(items: int) -> np.ndarray:
     """Share of each item: of all alike, then in draws of all items with replacement (quicker than a multinomial)."""
-    drawn = np.random.default_rng(0).integers(0, items, size=(resamples, items))
-    drawn += items * np.arange(resamples)[:, None]
-    counts = np.bincount(drawn.ravel(), minlength=resamples * items).reshape(resamples, items)
+    drawn = np.random.default_rng(0).integers(0, items, size=(RESAMPLES, items))
+    drawn += items * np.arange(RESAMPLES)[:, None]
+    counts = np.bincount(drawn.ravel(), minlength=RESAMPLES * items).reshape(drawn.shape)
     return np.vstack([np.ones(items), counts]) / items
 
 

@@ -91,13 +91,13 @@ def borrow(cells: Sequence[Sequence[float]], item_errors: Sequence[float]) -> li
     ]
 
 
-def sign_flip_interval(values: Sequence[float], level: float = 0.95) -> tuple[float, float]:
-    """Return the centres that a sign-flip test of these differences keeps: quantiles of random subsets' means.
+def sign_flip_interval(values: Sequence[float]) -> tuple[float, float]:
+    """Return the centres that a sign-flip test of these differences keeps at 95 %: quantiles of subsets' means.
 
     Exact where differences are symmetric, whatever their law. With five values or fewer no interval of 95 % exists:
     infinite ends. Source: Hartigan 1969.
     """
-    values, tail = np.asarray(values, float), 0.5 - level / 2
+    values, tail = np.asarray(values, float), 0.025
     if 0.5 ** len(values) > tail:
         return float("-inf"), float("inf")
     chosen = np.random.default_rng(0).random((DRAWS, len(values))) < 0.5

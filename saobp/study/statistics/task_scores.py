@@ -49,7 +49,7 @@ def entries(records: Iterable[Record], task: str) -> list[dict[str, Any]]:
 def scores(records: Iterable[Record], model: str, algorithm: str, task: str) -> list[Score]:
     """All finished runs' scores on a task; a run that failed (no finite score) is left out."""
     found = []
-    for run in select(list(records), model=model, algorithm=algorithm):
+    for run in select(records, model=model, algorithm=algorithm):
         for entry in entries([run], task):
             if _lost(entry):
                 continue
@@ -63,7 +63,7 @@ def scores(records: Iterable[Record], model: str, algorithm: str, task: str) -> 
 
 def failures(records: Iterable[Record], model: str, algorithm: str, task: str) -> list[str]:
     """Return why runs of a task have no score, one reason per failed run."""
-    found = entries(select(list(records), model=model, algorithm=algorithm), task)
+    found = entries(select(records, model=model, algorithm=algorithm), task)
     return [reason for entry in found if (reason := _lost(entry))]
 
 

@@ -33,7 +33,7 @@ def starts(records: Sequence[Record], of: str = "training") -> pd.DataFrame:
     `of`: the loss whose first step below `STARTED` is the start, "training" or, at its few checks, held-out "curve".
     """
     rows = []
-    for run in select(list(records), "pretrain"):
+    for run in select(records, "pretrain"):
         below = (point["step"] for point in run["metrics"].get(of) or [] if point["loss"] < STARTED)
         given, end = run["parameters"], log(run["metrics"]["perplexity"])
         rows.append((given["algorithm"], given["seed"], min(below, default=np.nan), end))
@@ -47,7 +47,7 @@ def checkpoints(records: Sequence[Record], model: str, task: str) -> pd.DataFram
     scores, where the run kept one.
     """
     rows, trained = [], task == "wikitext"
-    for run in select(list(records), "pretrain" if trained else None, model=model):
+    for run in select(records, "pretrain" if trained else None, model=model):
         given = run["parameters"]
         for holder in [run["metrics"]] if trained else task_scores.entries([run], task):
             for point in holder.get("curve") or []:
@@ -68,8 +68,8 @@ def runs(records: Sequence[Record], model: str, task: str) -> pd.DataFrame:
         return last.drop(columns="step")
     rows = []
     for algorithm in estimates.algorithms(records):
-        measured = estimates.attention_runs(records, model, algorithm, task)
-        measured = measured or estimates.attention_runs(records, model, algorithm, "race")
+        attention = select(records, "attention", model=model, algorithm=algorithm)
+        measured = select(attention, task=task) or select(attention, task="race")
         by_seed = {run["parameters"].get("seed"): _gtd(estimates.matrix(run)) for run in measured}
         for score in task_scores.by_pretraining(task_scores.scores(records, model, algorithm, task)):
             gtd = by_seed.get(score.key[0], (None, None))

@@ -5,10 +5,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from saobp.study.paper import numbers
-from saobp.study.paper.numbers import Published
 from saobp.study.setup import labels, paths
 from saobp.study.setup.schema import Record
-from saobp.study.tables import context, gtd, scores, setup
+from saobp.study.statistics import estimates
+from saobp.study.tables import gtd, scores, setup
 from saobp.study.tables.cells import Cell
 from saobp.study.tables.render import Table, refuse_unknown
 
@@ -39,19 +39,17 @@ def relevant(number: int, records: Sequence[Record]) -> list[Record]:
     ]
 
 
-def table(
-    number: int, records: Sequence[Record], published: Published | None = None, *, first: Sequence[Record] = ()
-) -> Table:
+def table(number: int, records: Sequence[Record], *, first: Sequence[Record] = ()) -> Table:
     """Build Table `number` (1 to 9) from the records of one study, under the rows of another, `first`, if any.
 
     Raises ValueError for another number, or for records of several studies.
     """
     if number not in TABLES:
         raise ValueError(f"number: the paper has no Table {number}; choose 1 to 9")
-    study, published = context.study_of(records), published or numbers.load()
-    built = TABLES[number][0](number, relevant(number, records), published)
+    study = estimates.study_of(records)
+    built = TABLES[number][0](number, relevant(number, records), numbers.load())
     built = replace(built, study=study if records else "")
-    return built.below(table(number, first, published)) if first else built
+    return built.below(table(number, first)) if first else built
 
 
 def write(

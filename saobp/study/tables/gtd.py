@@ -29,7 +29,7 @@ def table(number: int, records: Sequence[Record], published: Published) -> Table
     """
     cells = {}
     for model in estimates.models(records) or ["mini"]:
-        trained = [run["parameters"]["algorithm"] for run in select(list(records), "pretrain", model=model)]
+        trained = [run["parameters"]["algorithm"] for run in select(records, "pretrain", model=model)]
         ways = ("checkpoints", "runs") if len(trained) > len(set(trained)) else ("checkpoints",)  # of several seeds
         for (measure, title), way, (task, key) in product(TITLES.items(), ways, TASK_KEYS.items()):
             printed = published.printed(number, gtd_kind=title, task=key) if way == "checkpoints" else ""

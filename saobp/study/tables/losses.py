@@ -25,7 +25,7 @@ def early(run: Record) -> dict[str, Any]:
 def ends(found: Sequence[Record]) -> pd.DataFrame:
     """Return one row a pretraining run: model, algorithm, seed, step, and the losses (nats) there and at the end."""
     rows = []
-    for run in records.select(list(found), "pretrain"):
+    for run in records.select(found, "pretrain"):
         given, check = run["parameters"], early(run)
         end = log(run["metrics"]["perplexity"])
         rows.append((given["model"], given["algorithm"], given["seed"], check["step"], check["loss"], end))
@@ -39,7 +39,7 @@ def gaps(found: Sequence[Record]) -> dict[tuple[str, str], Estimate]:
     """Compare each algorithm's loss at the end (nats) with Original's of the same model and seeds (`seed_gap`)."""
     compared = {}
     for model, name in dict.fromkeys(zip(*(ends(found)[by] for by in ("model", "algorithm")))):
-        own = records.select(list(found), "pretrain", model=model)
+        own = records.select(found, "pretrain", model=model)
         gap = None if name == "original" else seed_gap(own, metric("perplexity"), (name, "original"), log=True)
         compared |= {(model, name): gap} if gap else {}
     return compared

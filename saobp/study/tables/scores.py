@@ -45,7 +45,7 @@ def table(number: int, records: Sequence[Record], published: Published) -> Table
         one = next((name for name in models if labels.size(name) == "small"), models[-1])
         rows = [(one, name, {"algorithm": printed}) for name, printed in REGULARIZERS.items()]
     else:
-        looked = select(list(records), "attention") if number == 1 else records
+        looked = select(records, "attention") if number == 1 else records
         rows = [
             (model, name, {"model": labels.published_model(model), "algorithm": labels.algorithm_title(name)})
             for model in estimates.sizes(records, decoder=number == 7)
@@ -71,7 +71,7 @@ def _given(records: Sequence[Record]) -> dict[str, str]:
     """What captions say of the runs: what perplexity is of, and the graphs of attention."""
     words, texts = captions(), _wikitext(records)
     most = {"tokens": max(text["tokens"] for text in texts), "config": texts[0]["config"]} if texts else {}
-    looked = [run["metrics"] for run in select(list(records), "attention") if run["metrics"].get("graph_nodes")]
+    looked = [run["metrics"] for run in select(records, "attention") if run["metrics"].get("graph_nodes")]
     return {
         "text": words["perplexity"]["wikitext" if texts else "held_out"].format(**most),
         "graph": " or".join(sorted({words["graph"].format(**run) for run in looked})),
@@ -80,7 +80,7 @@ def _given(records: Sequence[Record]) -> dict[str, str]:
 
 def _shown_algorithms(records: Sequence[Record], model: str) -> list[str]:
     """The paper's rows of this model, and every other algorithm that has a run with it."""
-    present = estimates.algorithms(select(list(records), model=model))
+    present = estimates.algorithms(select(records, model=model))
     printed = ("original", "high") if labels.is_decoder(model) else labels.PAPER_ALGORITHMS
     return [name for name in labels.ALGORITHMS if name in printed or name in present]
 
@@ -120,7 +120,7 @@ def average_cell(records: Sequence[Record], printed: str, model: str, algorithm:
 
 
 def _missing(records: Sequence[Record], model: str, algorithm: str) -> str:
-    return "no run of this task" if select(list(records), model=model, algorithm=algorithm) else "no run"
+    return "no run of this task" if select(records, model=model, algorithm=algorithm) else "no run"
 
 
 def _below(ours: Estimate | None, records: Sequence[Record], kind: str) -> tuple[str, ...]:
@@ -140,20 +140,15 @@ def level_cell(records: Sequence[Record], printed: str, model: str, algorithm: s
     Perplexity is on WikiText if all runs were measured there: one column is of one text.
     """
     if kind == PERPLEXITY:
-        runs, reason = select(list(records), model=model), "no held-out perplexity"
-        read = partial(_perplexity, wikitext=bool(_wikitext(records)))
+        runs, reason, wikitext = select(records, model=model), "no held-out perplexity", _wikitext(records)
+        read = lambda run: perplexity(run["metrics"].get("wikitext", {}) if wikitext else run["metrics"])  # noqa: E731
     else:
-        looked, read = select(list(records), "attention", model=model), partial(_mean, measure=kind)
-        runs = [run for run in looked if run["metrics"].get("task") == "race"]
+        runs, read = select(records, "attention", model=model, task="race"), partial(_mean, measure=kind)
         reason = "not measured" if select(runs, algorithm=algorithm) else "no attention run"
     ours = estimates.mean_over_runs(map(read, select(runs, algorithm=algorithm)))
     sides = (algorithm, "original")
     gap = None if algorithm == "original" else seed_gap(runs, lambda run: getattr(read(run), "value", None), sides)
     return Cell(printed, ours and on_scale(ours, TOP.get(kind, inf)), gap, reason="" if ours else reason)
-
-
-def _perplexity(run: Record, wikitext: bool) -> Estimate | None:
-    return perplexity(run["metrics"].get("wikitext", {}) if wikitext else run["metrics"])
 
 
 def _mean(run: Record, measure: str) -> Estimate | None:

@@ -39,7 +39,7 @@ def of_settings(number: int, records: Sequence[Record], published: Published) ->
     """Table 4 (the sizes of the models) or 5 (the schedule of pretraining), ours from the pretraining records."""
     cells = {}
     for model, (key, (_, name)) in product(estimates.sizes(records), SETTINGS[number].items()):
-        runs = select(list(records), "pretrain", model=model)
+        runs = select(records, "pretrain", model=model)
         printed = published.printed(number, model=labels.published_model(model), metric=key)
         ours = ", ".join(dict.fromkeys(value for run in runs if (value := _setting(run, name))))
         reason = "" if ours else "not in the record" if runs else "no pretraining run"
@@ -63,8 +63,8 @@ def _setting(run: Record, name: str) -> str:
 def of_cost(number: int, records: Sequence[Record], published: Published) -> Table:
     """Time and multiply-accumulates of each way of computing attention; medians with quartiles of rounds in turns."""
     cells = {}
-    for model in estimates.sizes(select(list(records), "cost")):
-        run = next(iter(select(list(records), "cost", model=model)), None)
+    for model in estimates.sizes(select(records, "cost")):
+        run = next(iter(select(records, "cost", model=model)), None)
         ways = run["metrics"]["ways"] if run else {}
         for way in dict.fromkeys((*ways, *labels.PAPER_ALGORITHMS)):
             algorithm, _, kind = way.partition("_")

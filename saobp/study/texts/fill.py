@@ -1,6 +1,7 @@
 """Fills the templates of `texts/` with numbers from the records and writes the repository's Markdown pages."""
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -15,6 +16,8 @@ from saobp.study.tables.cells import decimal, effect, interval, measured
 from saobp.study.texts import attention, costs, decoders, exam, planned, pretraining, public_encoder, runs, tables
 
 SUFFIX = ".j2"
+fixed = partial(decimal, form=",")  # 12,345.6
+signed = partial(decimal, form="+")  # +3.3
 NUMBERS = {module.__name__.rpartition(".")[2]: module for module in (
     attention, costs, decoders, exam, planned, pretraining, public_encoder, runs, tables)}  # fmt: skip
 
@@ -34,9 +37,14 @@ def page(name: str) -> str:
     """Return the text of one page, "RESULTS.md" say."""
     options = {"trim_blocks": True, "lstrip_blocks": True, "keep_trailing_newline": True}
     environment = Environment(loader=FileSystemLoader(folder()), undefined=StrictUndefined, **options)
-    written = (fixed, signed, percent, effect, interval, measured, span, labels.joined, labels.counted)
+    written = (percent, effect, interval, measured, span, labels.joined, labels.counted)
     environment.filters |= {each.__name__: each for each in (*written, mean_interval, perplexity)}
-    environment.filters |= {"model": labels.model_title, "algorithm": labels.algorithm_title}
+    environment.filters |= {
+        "fixed": fixed,
+        "signed": signed,
+        "model": labels.model_title,
+        "algorithm": labels.algorithm_title,
+    }
     environment.filters |= {"task": lambda task: TASKS[task].title}
     environment.globals |= {**NUMBERS, "paper": numbers.load(), "sizes": SIZES, "tracked": tracked}
     environment.globals |= {
@@ -49,16 +57,6 @@ def page(name: str) -> str:
 def write() -> list[Path]:
     """Write every page and return their paths."""
     return [paths.write_text(path, text) for path, text in pages().items()]
-
-
-def fixed(value: float, digits: int = 0) -> str:
-    """A number with so many digits after the point: "3.3"; thousands with commas, no minus before a zero."""
-    return decimal(value, digits, ",")
-
-
-def signed(value: float, digits: int = 0) -> str:
-    """A number with its sign: "+3.3"."""
-    return decimal(value, digits, "+")
 
 
 def percent(share: float, digits: int = 0) -> str:

@@ -71,14 +71,15 @@ def grown() -> pd.DataFrame:
     return strengths.gaps(_grown())
 
 
-def _pairs() -> list[float]:
+def _pairs() -> pd.DataFrame:
+    """The losses of all pairs of `grown`'s runs, one per size and seed, and whether one run or both had started."""
     pairs = strengths.pairs(_grown())
-    return (pairs["refined"] - pairs["plain"]).tolist()
+    return pairs.assign(started=pairs[["plain", "refined"]].min(axis=1) < trajectories.STARTED)
 
 
 def grown_pairs() -> Estimate:
     """Return the mean over all pairs of `grown`'s runs, one per size and seed, of the difference in loss (nats)."""
-    return mean_interval(_pairs())
+    return mean_interval((_pairs()["refined"] - _pairs()["plain"]).tolist())
 
 
 def grown_below() -> tuple[int, int]:
@@ -86,17 +87,13 @@ def grown_below() -> tuple[int, int]:
 
     A pair that has not started to learn on either side counts as no difference.
     """
-    pairs = strengths.pairs(_grown())
-    return int((_started(pairs) & (pairs["refined"] < pairs["plain"])).sum()), len(pairs)
+    pairs = _pairs()
+    return int((pairs["started"] & (pairs["refined"] < pairs["plain"])).sum()), len(pairs)
 
 
 def grown_started() -> int:
     """Count the pairs of `grown_pairs` of which one run or both had started to learn."""
-    return int(_started(strengths.pairs(_grown())).sum())
-
-
-def _started(pairs: pd.DataFrame) -> pd.Series:
-    return pairs[["plain", "refined"]].min(axis=1) < trajectories.STARTED
+    return int(_pairs()["started"].sum())
 
 
 def _swept(study: str) -> pd.DataFrame:

@@ -1,16 +1,18 @@
 """What was run: runs, steps and hours of each tracked study; how long commands take; the data; the notebooks."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import pandas as pd
 
 from saobp.measure.prose import prose
 from saobp.study.data.splits import base_splits
-from saobp.study.setup import paths, tracked, typed_by_hand
+from saobp.study.setup import labels, paths, tracked, typed_by_hand
+from saobp.study.setup.schema import Record, Value
 from saobp.study.setup.tasks_and_metrics import PUBLISHED_ROWS
-from saobp.study.tables import context
 
 STUDIES = ("narrow", "laptop", "stories", "hops", "retrofit", "scratch", "branched", "decoders")
+NAMED_STAGES = {"finetune": "fine-tuning", "attention": "attention", "cost": "cost"}  # before their departures
 TUNED = "fine-tuned tasks"
 STAGES = ("pretrain", "decoder", "branched", "finetune", "beyond", "hops")
 WHAT = {"strengths": "encoders at other strengths", "larger": "larger encoders", "multihop": "encoders for known hops"}
@@ -91,9 +93,24 @@ def notebooks() -> dict[str, dict[str, str]]:
     return {name: written[name] for name in names}
 
 
-def departures(study: str) -> list[tuple[str, str, str, str, str]]:
-    """Return what differs from the paper in a study: of what, matter, ours, the paper's ("" for none), models."""
-    return [*context.departure_rows(tracked.study(study)).itertuples(index=False, name=None)]
+def departures(records: Iterable[Record]) -> pd.DataFrame:
+    """Return one row a distinct departure, as text: of, matter, ours, paper ("" for none), models; in a fixed order."""
+    rows = []
+    for record in records:
+        for entry in record["departures"]:
+            of = ", ".join(filter(None, [NAMED_STAGES.get(record["stage"]), entry.get("part"), entry.get("task")]))
+            basis = f" ({entry['basis']})" if "basis" in entry else ""
+            paper = "" if entry["paper"] is None else _shown(entry["paper"]) + basis
+            model = entry.get("model") or record["parameters"].get("model")
+            title = labels.model_title(model) if model else None
+            rows.append((of, entry["matter"], _shown(entry["ours"]), paper, title))
+    keys = ["of", "matter", "ours", "paper"]
+    frame = pd.DataFrame(rows, columns=[*keys, "models"], dtype=str)
+    return frame.groupby(keys)["models"].agg(lambda names: ", ".join(sorted(set(names.dropna())))).reset_index()
+
+
+def _shown(value: Value) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def prose_words() -> list[int]:

@@ -7,6 +7,7 @@ import numpy as np
 from scipy import stats
 
 from saobp.study.setup import labels
+from saobp.study.setup.records import select
 from saobp.study.setup.schema import Record
 from saobp.study.setup.tasks_and_metrics import TASKS
 from saobp.study.statistics import Estimate, estimates, mean_interval
@@ -44,7 +45,7 @@ def gap(
         return studies.printed(1, metric, titles, **given) if metric else None
 
     def number(run: Record, name: str) -> float | None:
-        if task not in ("", run["metrics"].get("task")):
+        if task not in ("", run["parameters"]["task"]):
             return None
         if name == "skewness":
             return abs(float(stats.skew(np.ravel(estimates.matrix(run)["entropy"]))))
@@ -65,7 +66,7 @@ def top_two(studies: Studies) -> list[Measurement]:
     """
     rows = []
     for study, model, every in studies.cells("attention"):
-        runs = [run for run in every if run["metrics"].get("task") == "race"]
+        runs = select(every, task="race")
         for layer in range(max((len(estimates.matrix(run)["gtd"]) for run in runs), default=0)):
             read: Read = lambda run, at=slice(layer, layer + 1): _mean(run, "gtd", at)  # noqa: E731
             gaps = [seed_gaps(runs, read, ("high", rival)) for rival in RIVALS]

@@ -18,11 +18,10 @@ from saobp.study.verdicts import attention, gtd, planned, scores, training
 from saobp.study.verdicts.claims_and_measurements import Claim, Measurement, claims
 from saobp.study.verdicts.studies import Studies
 
-SUPPORTED, CONTRADICTED, NO_EFFECT, IMPRECISE, NOT_RUN = (
+SUPPORTED, CONTRADICTED, NO_EFFECT, IMPRECISE, NOT_RUN = OUTCOMES = (
     "supported", "contradicted", "no effect beyond the margin", "imprecise", "not run",
 )  # fmt: skip
 FAMILIES = {"attention": attention, "gtd": gtd, "planned": planned, "scores": scores, "training": training}
-OUTCOMES = (SUPPORTED, CONTRADICTED, NO_EFFECT, IMPRECISE, NOT_RUN)
 MOST_SEEDS = 10_000  # that anybody trains
 
 

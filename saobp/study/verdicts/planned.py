@@ -1,6 +1,7 @@
 """Measurements of the planned questions: the gain by hops and its cause, and High in a public encoder."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from saobp.study.beyond import accuracy_by_hops, plan
@@ -37,14 +38,14 @@ def gain(studies: Studies) -> list[Measurement]:
         end, course = accuracy_by_hops.gain(runs), accuracy_by_hops.gain_along(runs)
         if end is None or course is None:
             continue
-        first = measured(found=end[0], part=AFTER, method=PAIRED, aside=planned, **common)
-        soon = measured(found=course[0], part=DURING, aside=not planned, post_hoc=not planned, **common)
-        rows += [_read(soon), _read(first)] if planned else [first.at_reading(READ, planned=False), soon]
+        read = partial(_read, planned, common)
+        first = read(end[0], AFTER, method=PAIRED, aside=planned)
+        soon = read(course[0], DURING, aside=not planned, post_hoc=not planned)
+        rows += [soon, first] if planned else [first.at_reading(READ, planned=False), soon]
         for name, against in (("high", "uniform"), ("uniform", "original"), ("high", "sinkhorn")):
             if found := accuracy_by_hops.gain(runs, name, against):
                 part = f"{labels.algorithm_title(name)} − {labels.algorithm_title(against)} {AFTER}"
-                row = measured(found=found[0], part=part, method=PAIRED, aside=True, **common)
-                rows.append(_read(row) if planned else row)
+                rows.append(read(found[0], part, method=PAIRED, aside=True))
         by_seed = [*(course if planned else end)[1].values()]
         other = {name: interval(by_seed) for name, interval in NOT_NORMAL.items() if len(by_seed) >= ENOUGH}
         for name, ends in other.items():
@@ -61,18 +62,18 @@ def cause(studies: Studies) -> list[Measurement]:
     rows = []
     for planned, common, runs in exams(studies):
         if planned and (course := accuracy_by_hops.gain_along(runs, "high", "sinkhorn")):
-            rows.append(_read(measured(found=course[0], part=DURING, **common)))
+            rows.append(_read(planned, common, course[0], DURING))
         for against, part in (("sinkhorn", AFTER), ("shuffled", "High − Shuffled, equal by the algebra")):
             if found := accuracy_by_hops.gain(runs, "high", against):
                 facts = {"method": PAIRED, "post_hoc": not planned, "aside": planned or against == "shuffled"}
-                row = measured(found=found[0], part=part, **facts, **common)
-                rows.append(_read(row) if planned else row)
+                rows.append(_read(planned, common, found[0], part, **facts))
     return rows
 
 
-def _read(row: Measurement) -> Measurement:
-    """A measurement of the planned exam, its interval at the level of its analysis."""
-    return row.at_reading(analyses("hops"))
+def _read(planned: bool, common: dict[str, Any], found: Estimate, part: str, **facts: Any) -> Measurement:
+    """A measurement of an exam that `exams` yields; of the planned one its interval is at the level of its analysis."""
+    row = measured(found=found, part=part, **facts, **common)
+    return row.at_reading(analyses("hops")) if planned else row
 
 
 def analyses(study: str) -> list[int]:

@@ -74,13 +74,9 @@ class Scores:
 
 @cache
 def _each(studies: Studies, stage: str = "finetune", sides: tuple[str, str] = SIDES) -> list[Scores]:
+    # the story world's own tasks have a benchmark's name and none of its rows
     cells = studies.cells(stage, decoders=stage == "decoder")
-    return [Scores(*cell, sides) for cell in cells if not all(map(_invented, cell[-1]))]
-
-
-def _invented(run: Record) -> bool:
-    """Say whether a run's tasks are the story world's own, which have a benchmark's name and none of its rows."""
-    return run["data"].get("source") == "synthetic"
+    return [Scores(*cell, sides) for cell in cells if {run["data"].get("source") for run in cell[-1]} != {"synthetic"}]
 
 
 def gains(studies: Studies) -> list[Measurement]:

@@ -31,7 +31,7 @@ class Studies:
 
     def of(self, stage: str, **parameters: Any) -> dict[str, list[Record]]:
         """Return the records of one stage with these parameters, of the studies that have any."""
-        found = {name: select(list(runs), stage, **parameters) for name, runs in self.records.items()}
+        found = {name: select(runs, stage, **parameters) for name, runs in self.records.items()}
         return {name: runs for name, runs in found.items() if runs}
 
     def cells(self, stage: str, *, decoders: bool = False) -> Iterator[tuple[str, str, list[Record]]]:

@@ -22,7 +22,6 @@ AXIS = (
     "Estimate in margins (linear to ±2, logarithmic beyond)\n"
     'Right of 0: as claimed; a claim of "slight"\nor "follows from": in the grey band'
 )
-SAID = "Of {} outcomes {} are supported, {} contradicted, {} without effect, {} imprecise, {} not run"
 COLUMNS = ["claim", "title", "study", "scope", "measurement", "outcome", "value", "low", "high", "paper", "decides",
            "alone"]  # fmt: skip
 
@@ -74,7 +73,7 @@ def plot(frame: pd.DataFrame, width: float = style.PAGE) -> Figure:
         look = {"ha": align, "va": "center", "fontsize": 5.5}
         ax.text(*where, parts["title"].iloc[0], transform=ax.get_yaxis_transform(), **look)
     _legend(figure, side)
-    said = SAID.format(outcomes.sum(), *outcomes.reindex(OUTCOMES, fill_value=0))
+    said = style.heading("claims", 0, outcomes.sum(), *outcomes.reindex(OUTCOMES, fill_value=0))
     style.head(ax, "", said + " (left out)" * (not side))
     return figure
 

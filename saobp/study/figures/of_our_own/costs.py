@@ -18,10 +18,6 @@ CURVES = {
     "materialised": ("high", "D", (0, (2, 1.5))),
 }
 QUANTITIES = {"ms": "Time (ms), with quartiles", "mib": "Peak memory (MiB), with range"}
-HEADS = {
-    "ms": "High takes {ms:.1f} times as long at {length:,} tokens",
-    "mib": "High's peak memory is {least:.1f} to {most:.1f} times Original's",
-}
 MEASURED = ("ms", "mib", "ratio_to_sdpa", "ratio_to_materialised")
 COLUMNS = ["length", "way", "kernel", *(name + end for name in MEASURED for end in ("", "_low", "_high"))]
 
@@ -76,8 +72,9 @@ def numbers(frame: pd.DataFrame) -> dict[str, Any]:
 def length_figure(frame: pd.DataFrame, width: float = style.PAGE) -> Figure:
     """Draw time and peak memory against length, the names above; below five inches one above the other."""
     side, said = width >= style.NARROW, numbers(frame)
-    draws = [(HEADS[name].format(**said), partial(_lengths, frame=frame, quantity=name)) for name in QUANTITIES]
-    figure = style.headed(width, 2.4 if side else 2.3, draws)
+    draws = [partial(_lengths, frame=frame, quantity=name) for name in QUANTITIES]
+    heads = [style.heading("length", at, **said) for at in range(len(draws))]
+    figure = style.headed(width, 2.4 if side else 2.3, [*zip(heads, draws)])
     handles, names = figure.axes[0].get_legend_handles_labels()
     figure.legend(handles, names, loc="outside upper center", ncols=len(names) if side else 2)
     return figure

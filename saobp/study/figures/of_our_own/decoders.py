@@ -59,13 +59,8 @@ def plot(frame: pd.DataFrame, width: float) -> Figure:
     for name in ("high", "leaky"):
         said[name] = f"{abs(said[name]):.2f} nats {'below' if said[name] < 0 else 'above'}"
     said["runs"] = labels.counted(said["seeds"], "seed")
-    heads = {
-        "High ends {high} Original, High with all rows {leaky} ({runs})": _losses,
-        "From prefixes alone High with all rows loses {leak:.2f} nats [{low:.2f}, {top:.2f}] ({sequences} sequences)":
-            _passes,
-        "The leak: {leaks} of {places} positions ({sequences} sequences)": _positions,
-    }  # fmt: skip
-    return style.headed(width, 2.2, [(text.format(**said), partial(draw, frame=frame)) for text, draw in heads.items()])
+    draws = [partial(draw, frame=frame) for draw in (_losses, _passes, _positions)]
+    return style.headed(width, 2.2, [(style.heading("decoders", at, **said), draw) for at, draw in enumerate(draws)])
 
 
 def _losses(ax: Axes, frame: pd.DataFrame) -> None:

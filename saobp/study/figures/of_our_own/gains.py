@@ -59,11 +59,11 @@ def numbers(frame: pd.DataFrame) -> dict[str, Any]:
 
 def plot(frame: pd.DataFrame, width: float) -> Figure:
     """Draw one panel a size, a line a task, our largest gain on top; below five inches one panel above the other."""
-    said, draws = "{ours_above} of {ours_tasks} intervals {lie} above 0 (paper: {paper_above} of {paper_tasks})", []
+    draws = []
     for model, own in frame.groupby("model", sort=False):
         counts = numbers(own)
-        text = said.format(lie="lies" if counts["ours_above"] == 1 else "lie", **counts)
-        draws.append((f"{labels.model_title(model)}: {text}", partial(gain_axes, frame=own)))
+        many, title = "one" if counts["ours_above"] == 1 else "several", labels.model_title(model)
+        draws.append((style.heading("gains", many, model=title, **counts), partial(gain_axes, frame=own)))
     return style.headed(width, 0.8 + 0.21 * frame["task"].nunique(), draws)
 
 

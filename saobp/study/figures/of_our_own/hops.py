@@ -49,9 +49,8 @@ def plot_ends(frame: pd.DataFrame, width: float) -> Figure:
     """Draw one panel a depth; below five inches one above the other."""
     algorithms, draws = [name for name in labels.ALGORITHMS if name in set(frame["algorithm"])], []
     for depth, own in frame.groupby("layers"):
-        said = "{high} seeds of High solve three hops, {original} of Original".format(**end_numbers(own))
-        draw = partial(_ends, frame=own, algorithms=algorithms)
-        draws.append((f"{labels.counted(depth, 'layer')}: {said}", draw))
+        said = style.heading("hops", 0, depth=labels.counted(depth, "layer"), **end_numbers(own))
+        draws.append((said, partial(_ends, frame=own, algorithms=algorithms)))
     return style.headed(width, 0.9 + 0.27 * len(algorithms), draws)
 
 
@@ -112,9 +111,8 @@ def curve_numbers(frame: pd.DataFrame) -> dict[str, Any]:
 
 def plot_curves(frame: pd.DataFrame, width: float) -> Figure:
     """Draw a panel a depth; below five inches one above the other."""
-    said = "{layers} layers: High is ahead of Original in {ahead:g} of {pairs:g} seeds over training"
-    depths = frame.groupby("layers")
-    draws = [(said.format(**own.iloc[0]), partial(curve_axes, frame=own)) for _, own in depths]
+    depths = [own for _, own in frame.groupby("layers")]
+    draws = [(style.heading("learning", 0, **own.iloc[0]), partial(curve_axes, frame=own)) for own in depths]
     return style.headed(width, 2.4, draws)
 
 

@@ -66,14 +66,8 @@ def sides(frame: pd.DataFrame, measure: str) -> pd.DataFrame:
 
 def plot(frame: pd.DataFrame, width: float) -> Figure:
     """Draw similarity against λ, one layer alone, and the largest column by layer."""
-    heads = {
-        "High at λ = {strength:g}: {high} points (n = {pairs:,})": _strengths,
-        "High at λ = {strength:g} in one layer: {alone:+.1f} points at worst (layer {layer})": _alone,
-        "In layer {sink} the softmax puts {softmax:.2f} on one token with the step, {plain:.2f} without (n = {texts})":
-            layer_axes,
-    }  # fmt: skip
-    said = numbers(frame)
-    return style.headed(width, 2.2, [(text.format(**said), partial(draw, frame=frame)) for text, draw in heads.items()])
+    said, draws = numbers(frame), [partial(draw, frame=frame) for draw in (_strengths, _alone, layer_axes)]
+    return style.headed(width, 2.2, [(style.heading("retrofit", at, **said), draw) for at, draw in enumerate(draws)])
 
 
 def _strengths(ax: Axes, frame: pd.DataFrame) -> None:

@@ -76,16 +76,16 @@ def plot(frame: pd.DataFrame, width: float) -> Figure:
 
 
 def _heading(frame: pd.DataFrame, quantity: str) -> str:
-    """How a quantity (after the step) changes from the least λ to the largest; of one seed its range."""
+    """How a quantity (after the step) changes from the least λ to the largest; of one seed or one λ its range."""
     column = quantity if quantity in frame else f"refined_{quantity}"
     by_seed = frame[frame["learned"] == ""].pivot_table(column, "seed", "strength")
-    means, (first, last) = by_seed.mean(), by_seed.columns[[0, -1]]
-    if len(by_seed) == 1:
-        return f"{PANELS[quantity].partition(' (')[0]}: {means.min():.2f} to {means.max():.2f} (n = 1)"
-    if len(means) == 1:
-        return f"{means.iloc[0]:.2f} at λ = {first:g} (n = {len(by_seed)})"
+    means, (first, last), count = by_seed.mean(), by_seed.columns[[0, -1]], len(by_seed)
+    if count == 1 or len(means) == 1:
+        said = {"name": PANELS[quantity].partition(" (")[0], "least": means.min(), "most": means.max(), "n": count}
+        return style.heading("strength", "seed" if count == 1 else "strength", first=first, **said)
     gap = mean_interval((by_seed[last] - by_seed[first]).dropna().tolist())
-    return f"λ = {last:g} against {first:g}: {style.change(gap.value, gap.low, gap.high)} (n = {gap.seeds})"
+    change = style.change(gap.value, gap.low, gap.high)
+    return style.heading("strength", "change", first=first, last=last, change=change, n=gap.seeds)
 
 
 def strength_axes(ax: Axes, frame: pd.DataFrame, quantity: str) -> Axes:
