@@ -152,6 +152,12 @@ def test_sequences_without_a_token_to_predict_do_not_make_the_held_out_loss_nan(
         HeldOut(RandomText(), SeededMasking(tokenizer, 1e-9, 0), 1, 1)
 
 
+def test_held_out_sequences_are_spread_over_a_text_that_may_be_one_long_document():
+    text = list(range(1000))
+    assert heldout.sample(text, 4) == [0, 250, 500, 750] and heldout.sample(text, 4, "first") == [0, 1, 2, 3]
+    assert heldout.sample(text[:3], 4) == [0, 1, 2]
+
+
 def test_a_run_that_ends_worse_than_it_began_says_so(tokenizer, tmp_path):
     model, masking = network("original", seed=0), SeededMasking(tokenizer, 0.15, 0)
     says = r"held-out loss rose from .* in 30 steps.*lower the learning rate of 1$"

@@ -23,14 +23,19 @@ def metric(name: str) -> Read:
 
 
 def by_side(runs: Iterable[Record], read: Read, sides: Sequence[str] = SIDES, by: str = "algorithm") -> pd.DataFrame:
-    """Return a number of the runs of some algorithms (or `by`), a row a seed and task, a column a side."""
+    """Return a number of the runs of some algorithms (or `by`), a row a seed and task, a column a side.
+
+    Raises ValueError where a side has two runs of one seed and task.
+    """
     keys = ["seed", "task", "side"]
     rows = []
     for run in runs:
         given = run["parameters"]
         if given.get(by) in sides and (value := read(run)) is not None:
             rows.append((given["seed"], str(given.get("task")), given[by], float(value)))
-    found = pd.DataFrame(rows, columns=[*keys, "value"]).drop_duplicates(keys, keep="last")
+    found = pd.DataFrame(rows, columns=[*keys, "value"])
+    if found.duplicated(keys).any():
+        raise ValueError("runs: a side has two of one seed and task; compare one model at a time")
     return found.pivot(index=keys[:2], columns="side", values="value").reindex(columns=sides).astype(float)
 
 

@@ -32,6 +32,12 @@ def gap(name: str = "high", study: str = STUDY) -> Estimate:
     return seed_gap(tracked.select(study, "pretrain"), metric("perplexity"), (name, "original"), log=True)
 
 
+def wikitext_gap(study: str) -> Estimate:
+    """Return High's loss minus Original's on WikiText-103, in nats, over the seeds of both."""
+    read = lambda run: (run["metrics"].get("wikitext") or {}).get("perplexity")  # noqa: E731
+    return seed_gap(tracked.select(study, "pretrain"), read, log=True)
+
+
 def rerun_gap(name: str) -> Estimate:
     """Return `gap` with the second loss of each run that was re-run on the kind of processor of the others."""
     again = tracked.repeats().query("study == @STUDY").set_index("run")["second"]
