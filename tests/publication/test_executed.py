@@ -22,10 +22,6 @@ def notebook(**values):
     return new_notebook(cells=cells, metadata={"papermill": {"parameters": values}})
 
 
-def ran(node):
-    return executed.Executed("04-pretrain-mini-high-7", node, node.metadata.papermill.parameters)
-
-
 @pytest.fixture
 def runs(tmp_path):
     for name in ("04-pretrain", "05-finetune"):
@@ -66,21 +62,6 @@ def test_a_run_belongs_to_the_one_that_shares_most_with_it(runs, values, chosen)
 def test_a_link_of_a_notebook_leads_to_a_page(runs, tmp_path, link, leads):
     found = pages.LINK.sub(lambda found: pages.lead(found, runs[0], runs, tmp_path), f'<a href="{link}">')
     assert found == f'<a href="{leads}">' and (tmp_path / leads).is_file() == leads.startswith("files/")
-
-
-def test_readers_see_the_parameters_as_one_line_and_no_machinery():
-    node = notebook(model="mini", algorithm="high", seed=7)
-    cells = executed.shown(ran(node)).cells
-    assert [cell.source for cell in cells[1:]] == [
-        "*This run:* profile smoke, model mini, algorithm high, seed 7.", "length = 8  # tokens", "length",
-    ]  # fmt: skip
-    assert cells[-1].outputs == [] and node.cells[-1].outputs  # what was run is left as it was
-
-
-def test_a_default_cell_that_is_given_whole_is_not_shown():
-    node = notebook(model="mini", algorithm="high", seed=7, length=9)
-    sources = [cell.source for cell in executed.shown(ran(node)).cells]
-    assert len(sources) == 3 and not any("# tokens" in source for source in sources)
 
 
 def printed(node):
