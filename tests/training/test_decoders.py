@@ -39,13 +39,6 @@ def test_every_algorithm_starts_from_the_same_weights_and_knows_the_tokenizer_s_
     assert plain.config.eos_token_id == texts[0].eos_token_id < len(texts[0])  # not GPT-2's own
 
 
-def test_a_penalty_makes_no_decoder_and_all_rows_no_encoder(texts):
-    with pytest.raises(ValueError, match="no decoder has 'eigen_reg'; choose one of original, high"):
-        decoders.untrained(STUDY, "mini-quarter", "eigen_reg", 1, texts[0])
-    with pytest.raises(ValueError, match="no encoder has 'high_all_rows'; choose one of original, high"):
-        pretraining.untrained(STUDY, "mini-quarter", "high_all_rows", 1, texts[0])
-
-
 def test_a_decoder_trains_is_asked_and_measured(texts, source, tmp_path, monkeypatch):
     monkeypatch.setattr(paths, "build", lambda name: tmp_path / name)
     tokenizer, text, held_out = texts
