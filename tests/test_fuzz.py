@@ -1,6 +1,5 @@
 """Whatever is handed in: an answer that holds, or one line that says what is wrong. A nightly run makes thousands."""
 
-import copy
 import json
 import math
 import tempfile
@@ -11,17 +10,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from saobp import refine, saobp_attention
 from saobp.equations.refine import FACTORS
 from saobp.study.data.sources import DataError, FolderSource
-from saobp.study.setup import paths
-from saobp.study.setup.studies import Study, StudyError, load_study
-
-SMOKE = yaml.safe_load((paths.root() / "notebooks" / "studies" / "smoke.yaml").read_text())
 
 junk = st.none() | st.booleans() | st.integers(-3, 70) | st.floats() | st.text(max_size=5) | st.lists(st.integers())
 odd = st.sampled_from([0.0, 1.0, -1.0, 0.5, 1e-40, 1e30, math.nan, math.inf, -math.inf])
@@ -176,48 +170,6 @@ def check_loaders(data):
         assert rows is None or all(set(row) for row in rows)
 
 
-def places(values, path=()):
-    """Every key of a profile, nested ones included, as a path."""
-    for key, value in values.items():
-        yield (*path, key)
-        yield from places(value, (*path, key)) if isinstance(value, dict) else ()
-
-
-def like(value):
-    """Return a strategy for values of the same type, most of them, and for others."""
-    if isinstance(value, list):
-        return st.one_of(st.permutations(value), st.just(value), junk)
-    same = {int: st.integers(0, 9), float: st.floats(1e-4, 1)}
-    return st.one_of(same.get(type(value), st.just(value)), st.just(value), junk)
-
-
-@st.composite
-def profiles(draw):
-    """The smoke profile with a few values changed, keys dropped or added."""
-    values = copy.deepcopy(SMOKE)
-    for path in draw(st.lists(st.sampled_from([*places(SMOKE)]), min_size=1, max_size=2)):
-        holder = values
-        for key in path[:-1]:
-            holder = holder.get(key) if isinstance(holder, dict) else None
-        if isinstance(holder, dict):
-            change, now = draw(st.sampled_from(["set"] * 6 + ["drop", "add"])), holder.get(path[-1])
-            key = draw(st.text(max_size=6)) if change == "add" else path[-1]
-            holder[key] = draw(like(now) if now is not None else junk)
-            if change == "drop":
-                del holder[key]
-    return values
-
-
-@both(50, 1500, values=profiles())
-def check_profile(values):
-    with tempfile.TemporaryDirectory() as name:
-        file = Path(name) / "smoke.yaml"
-        file.write_text(yaml.safe_dump(values, allow_unicode=True), encoding="utf-8")
-        study = answer_or_line(StudyError, lambda: load_study(file))
-        assert study is None or (isinstance(study, Study) and study.pairs())
-
-
 test_refine, test_refine_nightly = check_refine
 test_attention, test_attention_nightly = check_attention
 test_loaders, test_loaders_nightly = check_loaders
-test_profile, test_profile_nightly = check_profile

@@ -99,7 +99,11 @@ def test_the_snippet_needs_no_extra_and_what_needs_one_names_it(tmp_path):
     assert {"igraph", "pyarrow", "pandas", "datasets"} <= hidden and not hidden & {"torch", "tqdm"}
     lines = (f"saobp.{name} needs {lack}: pip install 'saobp[measure]'\n" for name, lack in
              (("graph", "igraph"), ("capture", "pyarrow")))  # fmt: skip
-    assert run(ALONE.format(modules=hidden, snippet=SNIPPET), tmp_path) == OUTPUT + "".join(lines)
+    assert run(ALONE.format(modules=hidden, snippet=SNIPPET), tmp_path) == OUTPUT + "".join(lines), (
+        "as README prints it"
+    )
+    before, after = (float(value) for value in re.findall(r"sum ([\d.]+)", OUTPUT))
+    assert after < 0.9 * before and sum(map(bool, map(str.strip, SNIPPET.splitlines()))) <= 11
 
 
 @pytest.mark.slow

@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-from typing import get_args
 
 import example_records as examples
 import numpy as np
@@ -14,7 +13,7 @@ import saobp
 from saobp.study.beyond import accuracy_by_hops as hops
 from saobp.study.beyond import message_rounds, multihop, questions
 from saobp.study.setup import paths, records
-from saobp.study.setup.recipes import Algorithm, MultiHop, Pretraining
+from saobp.study.setup.recipes import MultiHop
 from saobp.study.setup.studies import load_study
 from saobp.study.training import architectures
 
@@ -182,17 +181,6 @@ def test_a_penalty_is_in_the_loss_of_training_and_not_in_that_of_the_exam(algori
     plain, charged = (multihop.encoder(plan, 1, name, 0) for name in ("original", algorithm))
     assert charged.train()(**batch).loss > plain.train()(**batch).loss + 0.01
     assert charged.eval()(**batch).loss == plain.eval()(**batch).loss
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("algorithm", get_args(Algorithm))
-def test_every_algorithm_learns_one_hop(algorithm, tmp_path):
-    recipe = Pretraining(
-        length=6, batch=32, steps=800, learning_rate=1e-3, warmup=100, dropout=0.0, evaluations=2, precision="fp32"
-    )
-    plan = MultiHop(layers=[2], algorithms=[algorithm], seeds=[0], hops=1, items=100, pretrain=recipe)
-    (score,) = hops.scores([multihop.run(plan, 2, algorithm, 0, tmp_path)])["accuracy"]
-    assert score >= hops.KNOWN
 
 
 def test_every_algorithm_of_the_tracked_study_knows_one_hop_and_had_the_same_steps():

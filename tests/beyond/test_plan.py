@@ -35,10 +35,8 @@ READERS = {
 
 @pytest.mark.parametrize(("study", "old", "new", "key"), [
     ("hops", "seeds: 20", "seeds: '20'", "hops.primary.seeds"),
-    ("hops", "margin: 2.0", "margin: 0", "hops.primary.margin"),
     ("hops", "margin: 2.0", "margin: .inf", "hops.primary.margin"),
     ("hops", "margin: 2.0", "margins: 2.0", "hops.primary.margin"),
-    ("hops", "direction: 1", "direction: 2", "hops.primary.direction"),
     ("hops", "analyses: [10, 20]", "analyses: [10, 19]", "hops.primary"),
     ("hops", "layers: [2, 4]", "layers: [2, '4']", "hops.layers.1"),
     ("retrofit", "factor: high, strength: 0.1}", "factor: high, strength: -0.1}", "retrofit.arms.high"),

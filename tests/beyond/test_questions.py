@@ -84,14 +84,11 @@ def test_how_often_a_word_is_mentioned_says_nothing_about_its_chain():
 
 
 def test_a_story_is_told_with_its_answers_and_its_paths_are_those_asked_about():
-    lines, paths = questions.told(PLAN).splitlines(), questions.paths(PLAN)
-    assert len(lines) == 3 * PLAN.chains + 3 * PLAN.chains  # facts, and a question a chain and number of hops
-    said = [line.split(" -> ") for line in lines if "->" in line]
-    assert len(said) == 9 and all(asked.count("[MASK]") == 1 and len(end.split()) == 1 for asked, end in said)
+    said, paths = [line.split(" -> ") for line in questions.told(PLAN).splitlines()], questions.paths(PLAN)
+    asked = [words[0].split()[1:-1] for words in said if len(words) == 2]
+    assert (len(said), len(asked)) == (6 * PLAN.chains, 3 * PLAN.chains)  # facts, and a question a chain and hops
     assert list(paths) == [1, 2, 3] and all(len(each) == PLAN.items for each in paths.values())
-    for asked, _ in said:
-        relations = asked.split()[1:-1]
-        assert paths[len(relations)][0] == " ".join(relations)
+    assert all(paths[len(relations)][0] == " ".join(relations) for relations in asked)
 
 
 def test_the_right_end_is_no_more_often_first_or_last_than_the_others():
@@ -122,10 +119,3 @@ def test_a_puzzle_never_uses_an_entity_or_a_kind_twice():
         flat = [entity for layer in story.layers for entity in layer]
         assert len(set(flat)) == len(flat)
         assert len({story.steps[0].source, *(step.target for step in story.steps)}) == PLAN.hops + 1
-
-
-def test_a_batch_has_a_row_a_story_and_a_word_a_place():
-    stories = questions.Stories(PLAN, 0, 3)
-    batch = questions.stacked([stories[0], stories[1]])
-    assert batch["input_ids"].shape == (2, 18, 5) and batch["labels"].shape == batch["token_type_ids"].shape == (2, 18)
-    assert batch["input_ids"][1].tolist() == stories[1]["input_ids"]

@@ -1,7 +1,5 @@
 """What Table 9 is made of: counts that agree with the formula, medians in turns, peaks that see a matrix."""
 
-from functools import partial
-
 import pytest
 import torch
 
@@ -98,25 +96,6 @@ def test_what_is_kept_for_backward_is_counted_once_and_without_the_weights():
     assert timing.kept_for_backward(lambda: weight * given) == 1  # the input; nothing needs the weight itself
     assert timing.kept_for_backward(lambda: (weight * given) * given) == 1
     assert timing.kept_for_backward(lambda: (weight * given).exp(), but=[weight]) == 2  # and the result of exp
-
-
-def test_refined_attention_keeps_less_than_a_spelled_out_matrix():
-    inputs = whole_model.batch(2, 128, 100)
-    for dropout in (0.0, 0.1):
-        build = partial(whole_model.build, "mini-quarter", 100, dropout=dropout)
-        high, spelled_out = (whole_model.kept(build(way).train(), inputs) for way in ("high", "original_eager"))
-        assert high < spelled_out
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="which kernels there are is said here for a CPU")
-@pytest.mark.parametrize("phase, way, dropout, fused", [
-    ("train", "original", 0.1, False), ("train", "original", 0.0, True), ("inference", "original", 0.0, True),
-    ("inference", "original_eager", 0.0, False),
-])  # fmt: skip
-def test_torch_has_a_fused_kernel_on_a_cpu_where_there_is_no_dropout(phase, way, dropout, fused):
-    network = whole_model.build("mini-quarter", 100, way, dropout=dropout)
-    kernel = timing.attention_kernel(whole_model.call_of(phase, network, whole_model.batch(2, 16, 100)))
-    assert kernel == ("flash_attention_for_cpu" if fused else "")
 
 
 def peak_of_ones(count):

@@ -16,7 +16,7 @@ from scipy import stats
 import saobp
 from saobp.study import figures, tables
 from saobp.study.figures import by_seed, drawing, grids, gtd_beside_graph_measures, maps, publishing, style
-from saobp.study.figures.of_our_own import claims, costs, decoders, gains, hops, inserted, strengths
+from saobp.study.figures.of_our_own import claims, decoders, gains, hops, inserted, strengths
 from saobp.study.publication import results
 from saobp.study.setup import labels, paths
 from saobp.study.setup import records as records_of
@@ -32,27 +32,19 @@ def records():
     return [*examples.study(("mini", "small-quarter"), labels.PAPER_ALGORITHMS), *of_our_own]
 
 
-def test_figure_4_data_are_means_over_heads_and_runs(records):
+def test_figure_4_data_are_means_over_heads_and_runs_and_in_the_last_column_the_final_layer_by_head(records):
     frame = figures.data(4, records)
-    chosen = "model == 'mini' and algorithm == 'high' and panel == 'gtd' and x == 2 and of == 'level'"
-    point = frame.query(chosen).iloc[0]
+    levels = frame.query("model == 'mini' and of == 'level'")
+    point = levels.query("algorithm == 'high' and panel == 'gtd' and x == 2").iloc[0]
     runs = [examples.matrices("high", seed)["gtd"][1] for seed in (42, 43, 44)]
     assert point["value"] == pytest.approx(np.mean(runs))
-    assert point["low"] < point["value"] < point["high"]
-    assert point["runs"] == 3
-
-
-def test_the_last_column_is_the_final_layer_by_head(records):
-    frame = figures.data(4, records)
-    chosen = "model == 'mini' and algorithm == 'low' and panel == 'final_entropy' and of == 'level' and seed.isna()"
-    last = frame.query(chosen)
+    assert point["low"] < point["value"] < point["high"] and point["runs"] == 3
+    last = levels.query("algorithm == 'low' and panel == 'final_entropy' and seed.isna()")
     runs = [examples.matrices("low", seed)["entropy"][-1] for seed in (42, 43, 44)]
     assert last["value"].tolist()[1:] == pytest.approx(np.mean(np.sort(runs, axis=1), axis=0).tolist())
-    assert figures.figure(4, records).axes[-1].get_xlabel() == "Head, lowest first"
-    one = [examples.attention("mini", "low")]  # whose heads keep their numbers
-    last = figures.data(4, one).query("panel == 'final_entropy' and x > 0")
+    one = figures.data(4, [examples.attention("mini", "low")])  # whose heads keep their numbers
+    last = one.query("panel == 'final_entropy' and x > 0")
     assert last["value"].tolist() == pytest.approx(examples.matrices("low", 42)["entropy"][-1])
-    assert figures.figure(4, one).axes[-1].get_xlabel() == "Head"
 
 
 def test_the_change_over_all_layers_is_paired_by_seed_and_has_its_interval(records):
@@ -95,16 +87,17 @@ def test_high_leads_in_the_seeds_whose_mean_over_training_is_higher():
     assert hops.leads(curves[curves["algorithm"] == "high"]).empty
 
 
-def test_figure_4_has_four_panels_a_model_and_the_paper_s_form_a_line_an_algorithm(records):
-    assert len(figures.figure(4, records).axes) == 8
-    form = figures.figure("4-paper", records)
-    expected = [style.LOOKS[name].colour for name in labels.PAPER_ALGORITHMS]
-    assert [[line.get_color() for line in ax.lines] for ax in form.axes] == [expected] * 8
-
-
-def test_no_two_algorithms_look_alike():
+def test_no_two_algorithms_look_alike_and_the_paper_s_form_of_figure_4_has_a_line_an_algorithm(records):
     looks = list(style.LOOKS.values())
     assert len({look.colour for look in looks}) == len({look.marker for look in looks}) == len(looks)
+    expected = [style.LOOKS[name].colour for name in labels.PAPER_ALGORITHMS]
+    axes = figures.figure("4-paper", records).axes
+    assert [[line.get_color() for line in ax.lines] for ax in axes] == [expected] * 8
+
+
+@pytest.mark.parametrize(("number", "model"), [(3, "mini"), (9, "small-quarter")])
+def test_a_figure_shows_its_own_size(number, model, records):
+    assert set(figures.data(number, records)["model"]) == {model}
 
 
 @pytest.mark.parametrize("width", [figures.COLUMN, figures.PAGE])
@@ -124,21 +117,23 @@ def test_no_label_is_cut_off(number, width, records):
         assert box.width == 0 or all(page.contains(*corner) for corner in (box.min, box.max)), text
 
 
-def test_the_forest_fits_a_page_and_in_a_column_shows_the_part_that_decides_of_each_claim_that_was_run():
+@pytest.mark.parametrize(("width", "titles", "marks"), [
+    (figures.PAGE, ["A", "B"], [1.0, 2.0]), (figures.COLUMN, ["A"], [1.0]),
+])  # fmt: skip
+def test_the_forest_fits_a_page_and_in_a_column_shows_the_part_that_decides_of_each_claim_that_was_run(
+    width, titles, marks
+):
     rows = [("a", "A", "x", 1.0, True), ("a", "A", "x", 2.0, False), ("b", "B", "", np.nan, True)]
     frame = pd.DataFrame(rows, columns=["claim", "title", "study", "value", "decides"])
     frame = frame.assign(outcome=["imprecise", "imprecise", "not run"], scope="", low=np.nan, high=np.nan, paper=np.nan)
-    frame = frame.assign(alone=["contradicted", "imprecise", "not run"])
-    tracked = pd.read_csv(paths.root() / "figures" / "figure-claims.csv")
-    for width, titles, marks in ((figures.PAGE, ["A", "B"], [1.0, 2.0]), (figures.COLUMN, ["A"], [1.0])):
-        ax = claims.plot(frame, width).axes[0]
-        assert [text.get_text() for text in ax.texts] == titles
-        assert [line.get_xdata()[0] for line in ax.lines if line.get_marker() == "o"] == marks
-        assert next(line for line in ax.lines if line.get_marker() == "o").get_color() == claims.COLOURS["contradicted"]
-        forest = claims.plot(tracked, width)
-        assert forest.get_figheight() < 9.7, "inches of text on an ACL page"
-        forest.draw_without_rendering()
-        assert min(text.get_window_extent().x0 for text in forest.axes[0].texts) >= 0
+    ax = claims.plot(frame.assign(alone=["contradicted", "imprecise", "not run"]), width).axes[0]
+    assert [text.get_text() for text in ax.texts] == titles
+    dots = [line for line in ax.lines if line.get_marker() == "o"]
+    assert [dot.get_xdata()[0] for dot in dots] == marks and dots[0].get_color() == claims.COLOURS["contradicted"]
+    forest = claims.plot(pd.read_csv(paths.root() / "figures" / "figure-claims.csv"), width)
+    assert forest.get_figheight() < 9.7, "inches of text on an ACL page"
+    forest.draw_without_rendering()
+    assert min(text.get_window_extent().x0 for text in forest.axes[0].texts) >= 0, "a title is cut off"
 
 
 def test_the_same_records_give_the_same_bytes_without_a_date_and_with_fonts_inside(records, tmp_path):
@@ -149,16 +144,11 @@ def test_the_same_records_give_the_same_bytes_without_a_date_and_with_fonts_insi
     assert b"<text" not in first[1] and b"dc:date" not in first[1]
 
 
-def without_three_hops():
-    short = examples.beyond()
-    for run in short["metrics"]["multihop"]:
-        for answers in (run["outcomes"], *(point["accuracy"] for point in run["curve"])):
-            answers.pop("3", None)
-    return short
-
-
-WITHOUT_LENGTHS = examples.cost()
+WITHOUT_THREE_HOPS, WITHOUT_LENGTHS = examples.beyond(), examples.cost()
 del WITHOUT_LENGTHS["metrics"]["lengths"]
+for run in WITHOUT_THREE_HOPS["metrics"]["multihop"]:
+    for answers in (run["outcomes"], *(point["accuracy"] for point in run["curve"])):
+        answers.pop("3", None)
 
 
 @pytest.mark.parametrize(("number", "found", "needs"), [
@@ -168,8 +158,7 @@ del WITHOUT_LENGTHS["metrics"]["lengths"]
     ("length", [WITHOUT_LENGTHS], "Cost against length: .* a cost record with lengths"),
     ("decoders", DECODERS[:2], "Decoders: .* High with all rows"),
     ("hops", [examples.beyond(failed=("original", "high", "sinkhorn"))], "Accuracy by hops: .* did not diverge"),
-    ("hops", [without_three_hops()], "Accuracy by hops: no run yet"),
-    ("learning", [without_three_hops()], "Learning curves: no run yet"),
+    *((name, [WITHOUT_THREE_HOPS], "no run yet") for name in ("hops", "learning")),
     ("strength", [examples.beyond() | {"metrics": {"strengths": []}}], "Other strengths: no run yet"),
 ])  # fmt: skip
 def test_a_figure_without_its_runs_says_which_are_missing(number, found, needs):
@@ -234,17 +223,15 @@ def test_the_tracked_manifest_gives_the_hashes_of_the_tracked_files():
         assert hashlib.sha256(path.read_bytes()).hexdigest() == mark, f"{path}: run `make figures`"
 
 
-def test_a_notebook_holds_a_figure_in_few_bytes_with_every_pixel_and_all_but_its_colours(
-    records, tmp_path, monkeypatch
-):
+def test_a_notebook_holds_a_figure_in_half_the_bytes_with_every_pixel_and_all_but_its_colours(tmp_path, monkeypatch):
     shown = []
     monkeypatch.setattr("IPython.display.display", shown.append)
-    (path,) = figures.write(1, records, tmp_path, formats=("png",))
+    (path,) = figures.write(1, [], tmp_path, formats=("png",))
     published = {"missing": {}, "entries": {"figure1": {"caption": "A head."}}}
     paths.write_text(tmp_path / "manifest.json", json.dumps(published))
     assert figures.shown(1, tmp_path).data == "**Figure 1.** A head."
     embedded = shown[0].data
-    assert shown[0].width == 900 and len(embedded) < len(path.read_bytes()) / 2
+    assert len(embedded) < len(path.read_bytes()) / 2
     whole, few = (np.asarray(PIL.Image.open(file).convert("RGB"), int) for file in (path, io.BytesIO(embedded)))
     assert whole.shape == few.shape
     assert np.abs(whole - few).max() < 24 and np.abs(whole - few).mean() < 3  # of 255
@@ -261,28 +248,6 @@ def test_figure_1_is_minilm_s_head_with_the_largest_column_and_its_rows_sum_to_o
     words = [text.get_text() for text in figures.figure(1, []).axes[3].texts]
     mass = said["map"]["raw"][said["tokens"].index("trophy")][maps.numbers(frame)["place"]]
     assert words[:3] == ["trophy", f"{mass:.2f}", f"×{1 - (1 - np.exp(-said['strength'])) * mass:.2f}"]
-
-
-@pytest.mark.parametrize(("number", "column", "shown"), [
-    (2, "algorithm", {"original"}), (5, "algorithm", {*labels.PAPER_ALGORITHMS}),
-    (3, "model", {"mini"}), (9, "model", {"small-quarter"}),
-])  # fmt: skip
-def test_a_figure_shows_its_own_algorithms_and_sizes(number, column, shown, records):
-    frame = figures.data(number, records)
-    assert set(frame[column]) == shown
-    if number == 2:
-        assert frame[frame["measure"] == "betweenness"]["value"].isna().sum() == 3, "one a run, kept undefined"
-
-
-@pytest.mark.parametrize("number", [2, 5, 7, 8])
-def test_a_figure_of_one_task_is_traced_to_the_records_of_that_task_alone(number):
-    runs = [
-        examples.attention("mini", name, seed, task) | {"name": f"{name}-{seed}-{task}"}
-        for task in ("race", "squad", "sst2") for name in ("original", "high") for seed in (42, 43)
-    ]  # fmt: skip
-    task = {7: "squad", 8: "sst2"}.get(number, "race")
-    asked = [f"{name}-{seed}-{task}" for name in ("original", "high")[: 1 if number == 2 else 2] for seed in (42, 43)]
-    assert [run["name"] for run in drawing.relevant(number, runs)] == asked
 
 
 def test_r_of_a_seed_is_pearson_s_over_its_heads_and_samples(records):
@@ -353,12 +318,10 @@ def test_the_exam_shows_every_seed_and_counts_who_solved_three_hops():
     frame = figures.data("hops", [study])
     assert len(frame) == 2 * 3 * 2 * 3 and set(frame["chance"].round(1)) == {33.3}
     figure = figures.figure("hops", [study])
-    ax = figure.axes[1]
-    dots = next(line for line in ax.lines if line.get_color() == style.LOOKS["original"].colour)
+    dots = next(line for line in figure.axes[1].lines if line.get_color() == style.LOOKS["original"].colour)
     own = frame[(frame["layers"] == 4) & (frame["algorithm"] == "original") & (frame["hops"] == 3)]
     assert sorted(dots.get_xdata()) == sorted(own["accuracy"])
     assert hops.solved(frame).loc[(4, "original"), "said"] == f"{(own['accuracy'] >= 90).sum()} of 2"
-    assert len(figures.figure("hops", [examples.beyond(layers=(2,))]).axes) == 1
     whole = figures.data("hops", [examples.beyond(failed=("high",))])
     assert set(whole["algorithm"]) == {"original", "sinkhorn"}
     alike = {"layers": 4, "algorithm": "high", "hops": 3, "chance": 33.3, "accuracy": [33.0, 99.0, 99.5, 100.0]}
@@ -371,15 +334,12 @@ def test_a_strength_has_a_point_a_seed_a_line_for_their_mean_and_a_star_where_it
     study = examples.beyond()
     frame = figures.data("strength", [study])
     assert frame.loc[frame["learned"] == "head", "strength"].tolist() == pytest.approx([0.4, 0.4])
-    loss, *_, column, names = figures.figure("strength", [study]).axes
-    points, mean, star = loss.lines  # after refinement only: there is one loss
+    points, mean, star = figures.figure("strength", [study]).axes[0].lines  # after refinement only: there is one loss
     fixed = frame[frame["learned"] == ""]
-    assert points.get_linestyle() == "None" and sorted(points.get_ydata()) == sorted(fixed["loss"])
+    assert sorted(points.get_ydata()) == sorted(fixed["loss"])
     assert list(mean.get_ydata()) == pytest.approx(fixed.groupby("strength")["loss"].mean().tolist())
-    assert list(star.get_xdata()) == pytest.approx([0.4, 0.4]) and star.get_marker() == "*"
+    assert list(star.get_xdata()) == pytest.approx([0.4, 0.4])
     alone = figures.figure("strength", [study | {"metrics": {"strengths": examples.strengths(seeds=(42,))}}])
-    for ax, line in ((names, "-"), (alone.axes[-1], "None")):
-        assert {mark.get_linestyle() for mark in ax.get_legend().legend_handles[:2]} == {line}, "as in the panels"
     assert [line.get_linestyle() for line in alone.axes[0].lines] == ["None", "None"], "no line between single seeds"
     one = strengths.plot(strengths.of(examples.strengths((0.2,))[:2]), 6)
     assert len(one.axes[-1].get_legend().get_texts()) == 2, "one strength, and nothing was learned"
@@ -417,29 +377,13 @@ def test_the_leak_is_the_mean_over_sequences_of_the_form_that_has_one_beside_bot
 
 
 def test_a_form_that_falls_below_the_axis_is_named_with_its_value_and_the_sink_is_that_before_the_step():
-    frame = figures.data("retrofit", [examples.inserted()])
-    said = inserted.numbers(frame)
-    assert (said["high"], said["layer"], said["alone"]) == ("lower, −3.00 [−4.00, −2.00]", 2, -0.5)
-    assert (said["sink"], said["softmax"], said["plain"]) == (2, 2.1, 2.0) and said["others"] == {"elemmul": -20.0}
-    strength, alone, layer = figures.figure("retrofit", [examples.inserted()]).axes
-    high = next(line for line in strength.lines if line.get_color() == style.LOOKS["high"].colour)
-    assert high.get_xydata() == pytest.approx(np.array([[0.1, -3], [0.5, -15]]))
-    names = [text.get_text() for text in strength.texts]
-    assert "High (−15.0 at 0.5)" in names and "Low" in names and "no λ:\nElemMul −20.0" in names
-    assert alone.lines[-1].get_ydata().tolist() == [0, -0.5, 0, 0, 0, 0]
+    said = inserted.numbers(figures.data("retrofit", [examples.inserted()]))
+    assert (said["layer"], said["alone"]) == (2, -0.5) and said["others"] == {"elemmul": -20.0}
+    assert (said["sink"], said["softmax"], said["plain"]) == (2, 2.1, 2.0)
+    strength, _, layer = figures.figure("retrofit", [examples.inserted()]).axes
+    names = " ".join(text.get_text() for text in strength.texts)
+    assert "−15.0 at 0.5" in names and "−20.0" in names
     assert [line.get_ydata()[1] for line in layer.lines] == pytest.approx([2.0, 2.1, 1.05])
-
-
-def test_the_curve_of_lengths_is_the_record_s_with_its_ends_and_its_device():
-    run = examples.cost()
-    longest = max((row for row in run["metrics"]["lengths"] if row["way"] == "high"), key=lambda row: row["length"])
-    longest["ratio_to_sdpa"]["median"] = 7.25  # within a round, which the ratio of two medians is not
-    longest["peak_mib"]["median"] = 5.0
-    frame = figures.data("length", [run])
-    assert frame["ms"].tolist() == [row["median_ms"] for row in run["metrics"]["lengths"]]
-    assert (frame["device"] == "cpu").all() and (frame["threads"] == 1).all() and (frame["rounds"] == 9).all()
-    said = costs.numbers(frame)
-    assert (said["ms"], said["mib"], said["least"], said["most"]) == (7.25, 5.0, 2.0, 5.0)
 
 
 def test_a_figure_is_of_its_own_records_else_of_another_study_s_and_the_glance_of_both(small):

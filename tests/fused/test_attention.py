@@ -272,11 +272,6 @@ def test_sequences_that_lie_between_others_in_memory_are_worked_on_where_they_ar
         assert saobp_attention(*inputs).stride() == inputs[2].stride()
 
 
-def test_an_accelerator_gets_all_heads_of_a_batch_at_once_and_a_cache_what_fits():
-    on_cpu, elsewhere = (saobp.fused.tiles.heads_per_tile(128, torch.device(place)) for place in ("cpu", "meta"))
-    assert on_cpu == 4 and elsewhere >= 256 * 4
-
-
 @pytest.mark.parametrize("exclude_self", [True, False])
 def test_a_sink_of_a_plain_call_is_summed_in_logarithms(exclude_self, monkeypatch):
     query, key, value = (x.detach() for x in heads(2, 2, 2, length=300, width=4, value_width=4))

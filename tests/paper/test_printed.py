@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from saobp.study.figures import correlations
 from saobp.study.figures.of_our_own import gains as pictures
 from saobp.study.paper import arithmetic, audit, comparisons, numbers
 
@@ -14,13 +13,6 @@ from saobp.study.paper import arithmetic, audit, comparisons, numbers
 @pytest.fixture(scope="module")
 def paper():
     return numbers.load()
-
-
-def test_a_table_lists_small_models_first_and_the_algorithms_in_the_papers_order(paper):
-    rows = comparisons.table(paper, 8)
-    assert list(rows.index[:4]) == [("Mini", name) for name in comparisons.METHODS]
-    assert rows.loc[("Small", "Low"), "RTE"] == paper.value(8, model="Small", algorithm="Low", metric="RTE")
-    assert {*comparisons.GLUE.values()} < set(rows.columns) and not rows.isna().any().any()
 
 
 def test_a_mean_over_some_tasks_is_found_among_the_subsets():
@@ -100,12 +92,3 @@ def test_the_forest_fills_the_cells_beyond_two_standard_errors(paper):
     marks = [line for ax in axes for line in ax.lines if line.get_marker() == "s"]
     filled = [line for line in marks if line.get_markerfacecolor() != "white"]
     assert len(marks) == 30 and len(filled) == (cells["z"].abs() > pictures.REACH).sum()
-
-
-def test_the_failed_run_is_ringed_and_both_correlations_are_said(paper):
-    table1 = comparisons.table(paper, 1)
-    axes = correlations.failed_run(table1).axes
-    for ax in axes:
-        rings = [line for line in ax.lines if line.get_markerfacecolor() == "none"]
-        assert [float(ring.get_xdata()[0]) for ring in rings] == [table1.loc[comparisons.FAILED, "GTD"]]
-    assert "from −0.28 (solid) to +0.08 (dashed)" in axes[0].get_title("left")

@@ -5,9 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-import torch
 import yaml
-from safetensors.torch import load_file
 from small_repository import made, repository
 
 from saobp.study.publication import cli, workflow
@@ -66,17 +64,3 @@ def test_a_cluster_is_found_by_name_or_folder_and_an_unknown_one_is_refused(tmp_
         workflow.cluster_profile("moon")
     assert cli.main(["reproduce", "--cluster", "moon"]) == 1
     assert "no cluster is called 'moon'" in capsys.readouterr().err
-
-
-@pytest.mark.slow
-def test_two_processes_share_a_run_of_the_workflow_and_train_what_one_trains(tmp_path):
-    weights = []
-    for processes in (1, 2):
-        folder = repository(tmp_path / str(processes), "little", steps=8, warmup=2)
-        target = "checkpoints/mini-quarter-high-42/model.safetensors"
-        done = made(folder, "little", target, f"processes={processes}")
-        assert done.returncode == 0, done.stdout + done.stderr
-        assert ("torch.distributed.run" in done.stderr) == (processes == 2)
-        weights.append(load_file(folder / "build" / "little" / target))
-    for name, values in weights[0].items():
-        torch.testing.assert_close(weights[1][name], values, atol=2e-5, rtol=1e-4, msg=name)

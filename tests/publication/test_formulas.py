@@ -1,7 +1,5 @@
 """Formulas are drawn by every browser: nothing that MathML Core has dropped, and TeX's space around a name."""
 
-import re
-
 import pytest
 
 from saobp.study.publication import formulas
@@ -20,12 +18,9 @@ def test_a_function_s_name_has_the_space_that_tex_gives_it(tex, spaced):
 
 
 def test_a_box_is_a_border_a_named_width_a_number_and_a_script_letter_a_character():
-    drawn = formulas.mathml(r"\boxed{a\!b}")
-    assert '<mrow class="boxed">' in drawn and "menclose" not in drawn
-    assert re.findall(r'width="([^"]+)"', drawn) == ["-0.1667em"]
-    assert "<mi>\u210b</mi>" in formulas.mathml(r"\mathcal H") and "<mi>\U0001d49c</mi>" in formulas.mathml(
-        r"\mathcal A"
-    )
+    drawn = formulas.mathml(r"\boxed{a\!b} \mathcal H \mathcal A")
+    assert '<mrow class="boxed">' in drawn and "menclose" not in drawn and "-0.1667em" in drawn
+    assert "<mi>\u210b</mi>" in drawn and "<mi>\U0001d49c</mi>" in drawn
 
 
 def test_a_number_stands_at_the_right_and_not_in_the_formula():

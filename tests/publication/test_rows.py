@@ -36,11 +36,8 @@ def test_a_schedule_fills_its_share_of_the_time_and_keeps_the_share_of_the_warmu
     assert share - rows.LOAD * seconds < time <= share
     assert checks <= max(rows.CHECKS * (schedule.steps + checks), 22 * rows.FEW / 256 / 3) + 1
     assert schedule.warmup == round(schedule.steps / 20) and schedule.learning_rate == RECIPE.learning_rate
-
-
-def test_a_fast_machine_makes_the_steps_of_the_study_and_no_more():
-    schedule, sequences = rows.within(RECIPE, 0.001, 60, "mini")
-    assert (schedule.steps, schedule.warmup, sequences) == (60000, 3000, 1024)
+    fast, sequences = rows.within(RECIPE, 0.001, 60, "mini")
+    assert (fast.steps, fast.warmup, sequences) == (60000, 3000, 1024), "the steps of the study and no more"
 
 
 @pytest.mark.parametrize("seconds", [10.0, 40.0, 300.0])

@@ -8,10 +8,8 @@ import sys
 import time
 
 import pytest
-from small_repository import made, repository, snakemake
+from small_repository import made, one_of_each, repository, snakemake
 
-from saobp.study import figures
-from saobp.study.beyond import strengths
 from saobp.study.publication import cli, workflow
 from saobp.study.publication.workflow import WorkflowFailed
 from saobp.study.setup import paths, records
@@ -128,10 +126,7 @@ def one(tmp_path, monkeypatch):
     folder = tmp_path / ODD
     monkeypatch.setattr(paths, "build", lambda profile: folder)
     profile = folder / "one.yaml"
-    text = (paths.root() / "notebooks" / "studies" / "smoke.yaml").read_text().partition("decoder:")[0]
-    text = text.replace("name: smoke", "name: one").replace("[race, squad, sst2]", "[race]")
-    text = re.sub(r"^algorithms_of:.*\n", "", text, flags=re.MULTILINE).replace(", small-quarter]", "]")
-    paths.write_text(profile, text.replace("[original, high]", "[high]"))
+    paths.write_text(profile, one_of_each("one"))
     theory = [path.stem for path in sorted((paths.root() / "notebooks").glob("*.ipynb")) if path.stem[:2] in THEORY]
     runs = [*theory, f"04-pretrain-{TRAINED}", f"05-finetune-{TRAINED}-all-0", f"06-attention-{TRAINED}-race"]
     made = [f"{kind}/{run}.{end}" for run in runs for kind, end in (("notebooks", "ipynb"), ("records", "json"))]
@@ -173,37 +168,3 @@ def test_a_changed_profile_reruns_what_depends_on_the_change_and_nothing_else(on
     one.write_text(text)
     monkeypatch.setenv("SAOBP_DATA", str(one.parent))  # other data than the profile names
     assert planned(one, capfd) == {"pretrain": 1, "finetune": 1, "attention": 1} | after
-
-
-@pytest.mark.slow
-def test_attention_is_measured_where_a_penalty_on_the_loss_leaves_it_plain(tmp_path):
-    folder = repository(tmp_path / "penalised", "little", algorithm="entropy_reg", steps=8, warmup=2)
-    target = "records/06-attention-mini-quarter-entropy_reg-42-race.json"
-    done = made(folder, "little", target)
-    assert done.returncode == 0, done.stdout + done.stderr
-    changes = records.read(folder / "build" / "little" / target)["metrics"]["changes"]
-    assert changes and not any(row["change"] for row in changes.values())
-
-
-STRENGTHS = """beyond:
-  model: mini-quarter
-  strengths: [0.0, 0.2]
-  sequences: 8
-  pretrain: {length: 64, batch: 8, steps: 4, learning_rate: 2.0e-3, warmup: 1, masking: 0.3, dropout: 0.0,
-             evaluations: 2, evaluation_sequences: 8, precision: fp32, limit_tokens: 400000}
-"""
-
-
-@pytest.mark.slow
-def test_a_profile_may_vary_the_strength_and_set_no_exam(tmp_path):
-    folder = repository(tmp_path / "unasked", "little", steps=8, warmup=2, more=STRENGTHS)
-    assert "multihop" not in (folder / "notebooks" / "studies" / "little.yaml").read_text()
-    target = "records/12-beyond-mini-quarter-42.json"
-    done = made(folder, "little", target)
-    assert done.returncode == 0, done.stdout + done.stderr
-    found = records.read(folder / "build" / "little" / target)
-    assert [run["strength"] for run in found["metrics"]["strengths"]] == [0.0, 0.2, strengths.BY_HEAD]
-    assert found["metrics"]["multihop"] == [] and found["metrics"]["paths"] == {}
-    assert figures.data("strength", [found])["learned"].tolist() == ["", "", "head"]
-    with pytest.raises(figures.FigureError, match="Accuracy by hops: no run yet"):
-        figures.data("hops", [found])

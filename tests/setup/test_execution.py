@@ -49,8 +49,6 @@ def refused(capsys, *arguments, code=2):
 @pytest.mark.parametrize(("stem", "words", "said"), [
     ("99-try", "-p stepz 4", "has no parameter 'stepz': did you mean 'steps'?"),
     ("99-try", "-p steps many", "parameter 'steps' of 99-try.ipynb takes int, as in 3: not 'many'"),
-    ("99-try", "-p steps 1.5", "takes int"), ("99-try", "-p steps true", "takes int"),
-    ("99-try", "-p flag 1", "takes bool"), ("99-try", "-p rate fast", "takes float"),
     ("99-try", "-p steps 3 -p steps 7", "parameter 'steps' is given 2 times"),
     ("99-try", "-p model gigantic", "parameter 'model': 'gigantic' is none of mini, small"),
     ("99-try", "-p algorithm hihg", "parameter 'algorithm': 'hihg' is none of original, high"),
@@ -113,7 +111,6 @@ from math import (
     sqrt,
 )
 options = {}
-options["depth"] = 2
 def double(number):
     return 2 * number
 steps = double(
@@ -123,7 +120,6 @@ size: int = 2 ** 4
 rate: float = 1
 first, second = sqrt(4), 3  # two names in one are no parameters
 text = f"{first}"  # text = ...
-if steps > 3: rate = 2
 unset: int
 low = high = -1e-4
 groups = [

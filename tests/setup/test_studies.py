@@ -34,7 +34,6 @@ def test_every_profile_that_comes_along_is_valid(name):
 
 @pytest.mark.parametrize("old, new, said", [
     ("  steps:", "  stepz:", "unknown key 'pretrain.stepz': did you mean 'steps'?"),
-    ("name: smoke", "nam: smoke", "unknown key 'nam': did you mean 'name'?"),
     ("larger: [{model: small-quarter}]", "larger: [{model: small-quarter, learn_rate: 1.0}]",
      "unknown key 'beyond.larger.0.learn_rate': did you mean 'learning_rate'?"),
     ("  warmup: 30", "  warmup: soon", "key 'pretrain.warmup': input should be a valid integer, not 'soon'"),
@@ -43,12 +42,10 @@ def test_every_profile_that_comes_along_is_valid(name):
     ("tokenizer: wordpiece\n", "", "key 'tokenizer' is missing"),
     ("name: smoke", "name: [", "cannot be read as YAML"),
     ("name: smoke", "name: other", "key 'name' must be the file's own, 'smoke'"),
-    ("[cola, mrpc", "[cola, nope", "key 'finetune.groups.all.1'"),
     ("[cola, mrpc", "[cola, rte, mrpc", "key 'finetune': groups: rte would be run, and counted, twice"),
     ("finetune:\n", "finetune:\n  splits: {race: [train, validation, test]}\n", "key 'finetune.splits.race"),
     ("seeds: [42]", "seeds: [42, 42]", "key 'seeds': one stands there twice"),
     ("seeds: [42]", "seeds: [-1]", "key 'seeds.0'"), ("seeds: [42]", "seeds: [4294967296]", "key 'seeds.0'"),
-    ("seeds: [42]", "seeds: [42]\nseeds: [43]", 'duplicate key "seeds"'),
     ("seeds: [42]", "seeds: [42]\nstrengths: {mini-quarter: .nan}",
      "strengths.mini-quarter': input should be a finite"),
     ("  warmup: 30", "  warmup: 91", "key 'pretrain': its warmup of 91 steps is longer than its 90 steps"),
@@ -56,10 +53,8 @@ def test_every_profile_that_comes_along_is_valid(name):
      "key 'pretrain': its warmup of 73 steps is longer than the 72 of its 90 steps before the rate falls"),
     ("vocabulary: 2048\n", "", "tokenizer 'wordpiece' is trained on the corpus: give it a vocabulary"),
     ("tokenizer: wordpiece", "tokenizer: gpt2", "tokenizer 'gpt2' has no [MASK], which encoders need"),
-    ("warmup: 10}", "warmup: 500}", "key 'schedules.small-quarter': its warmup of 500 steps is longer"),
     ("  tokenizer: bpe\n  vocabulary: 1024\n", "  tokenizer: bpe\n",
      "key 'decoder': tokenizer 'bpe' is trained on the corpus"),
-    ("  length: 64", "  length: 2", "key 'pretrain.length'"),
     ("  batch: 16\n  length: 64", "  batch: 16\n  length: 65", "attention.length 65 is more than pretrain.length 64"),
     ("  length: 12", "  length: 18", "pretrain.length: 2 hops in 3 chains make stories of 12 sentences"),
     ("  vocabulary: 1024\n  length: 64", "  vocabulary: 1024", "key 'decoder': length 128 is more than pretrain.le"),
@@ -85,8 +80,3 @@ def test_a_size_has_a_list_of_its_own_of_the_tasks_whose_attention_is_measured()
         for model in ("mini-quarter", "small-quarter")
     }
     assert read == {"mini-quarter": {"race", "squad", "sst2"}, "small-quarter": {"race"}}
-
-
-def test_a_profile_without_decoders_says_so():
-    with pytest.raises(StudyError, match="study laptop trains no decoder: it has no section `decoder`"):
-        load_study("laptop").decoder_recipe("mini")

@@ -14,7 +14,7 @@ from saobp.study import tables, verdicts
 from saobp.study.figures import correlations
 from saobp.study.paper import numbers
 from saobp.study.statistics import Estimate, trajectories
-from saobp.study.tables import gtd, render
+from saobp.study.tables import gtd
 from saobp.study.tables.cells import Cell, digits
 from saobp.study.tables.render import Table
 
@@ -22,11 +22,6 @@ from saobp.study.tables.render import Table
 @pytest.fixture(scope="module")
 def records():
     return examples.study(("mini", "small-quarter"), ("original", "high", "low"), (42, 43))
-
-
-@pytest.fixture(scope="module", params=sorted(tables.TABLES))
-def table(request, records):
-    return tables.table(request.param, [*records, examples.decoder("gpt2-mini"), examples.cost()])
 
 
 @pytest.mark.parametrize(("value", "half", "text"), [
@@ -52,21 +47,6 @@ def test_an_end_that_is_not_zero_is_not_shown_as_zero_in_two_more_digits(ends, e
     assert apart.startswith(f"{0.0325:+.{expected}f}")
 
 
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("-0.97", "$-$0.97"),
-        ("r from -0.51 to -.3", "r from $-$0.51 to $-$.3"),
-        ("[-.5, 0.87]", "[$-$.5, 0.87]"),
-        ("BERT-Mini, wikitext-103, 1e-05, 10-tables", "BERT-Mini, wikitext-103, 1e-05, 10-tables"),  # hyphens
-        ("table 1 --all, or –", "table 1 -{}-all, or --"),  # an option, and a dash
-        ("steps: 20 | 30", "steps: 20 $|$ 30"),  # the old encoding has a dash in a bar's place
-    ],
-)
-def test_a_sign_is_what_it_means_in_latex(text, shown):
-    assert render.escape(text) == shown
-
-
 @pytest.mark.parametrize("number", sorted(tables.TABLES))
 def test_a_cell_that_holds_nothing_says_why_and_a_dash_is_explained(number):
     runs = [examples.finetune(tasks=("race",)), examples.pretrain("small"), examples.decoder("gpt2-mini")]
@@ -77,22 +57,6 @@ def test_a_cell_that_holds_nothing_says_why_and_a_dash_is_explained(number):
     assert (shown != "").all(axis=None)
     assert shown.isin(["·"]).any(axis=None) == any(note.startswith("·: ") for note in bare.notes())
     assert ("–: not printed" in bare.notes()) == any(not cell.published for cell in bare.of_models.values())
-
-
-def test_a_caption_has_under_sixty_words_in_every_form_and_the_last_note_names_the_study(table):
-    assert 0 < len(table.caption.split()) < 60 > len(" ".join(table.with_runs().notes()).split())
-    assert table.to_markdown().splitlines()[0] == f"**Table {table.number}.** {table.caption}"
-    assert rf"\caption{{{render.escape(table.caption)}}}" in table.to_latex()
-    assert table.notes()[-1] == "study smoke"
-
-
-def test_latex_lines_have_the_columns_that_they_declare(table):
-    lines = table.to_latex().splitlines()
-    declared = next(line for line in lines if line.startswith(r"\begin{tabular}"))
-    columns = sum(declared.split("}{")[1].count(kind) for kind in "lr")
-    plain = [line for line in lines if line.endswith(r" \\") and "multicolumn" not in line]
-    assert len(plain) > 2
-    assert {line.replace(r"\&", "").count("&") for line in plain} == {columns - 1}
 
 
 def test_a_table_has_a_line_per_number_and_rows_without_a_run_are_counted_and_printed_on_demand(tmp_path):
@@ -111,16 +75,6 @@ def test_a_table_has_a_line_per_number_and_rows_without_a_run_are_counted_and_pr
     rows = [sum(line.startswith("| ") for line in text.splitlines()) for text in (short, every)]
     assert rows[1] - rows[0] == len(bare) and f"{len(bare)} rows not run" in short and "rows not run" not in every
     assert "BERT-Medium, ElemMul " in every and "BERT-Medium" not in short and "public" not in short
-
-
-def test_a_table_longer_than_a_page_is_one_number_and_keeps_every_line():
-    long = tables.table(8, [examples.finetune(tasks=("rte",))])
-    text = long.to_latex()
-    lines = [line for line in text.splitlines() if line.endswith(r" \\") and not line.startswith("Task &")]
-    assert len(lines) == len(long.frame()) + (long.frame()["Model"] != "").sum() > 2 * render.PAGE
-    assert text.count(r"\begin{table*}") == text.count(r"\ContinuedFloat") + 1 == 3
-    assert text.count(r"\label{") == text.count(r"\par\smallskip\begin{minipage}") == 1
-    assert "caption" in text.splitlines()[0] and text.count(r"\caption[]{(continued)}") == 2
 
 
 MEASURE = r"""\let\fit\resizebox

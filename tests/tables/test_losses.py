@@ -42,15 +42,6 @@ def test_one_seed_has_a_gap_and_no_interval_and_no_plain_attention_no_gap():
     assert losses.table(found)["Beside Original, nats"].tolist() == ["", "+0.00 (one seed)"], "no minus before a zero"
 
 
-def test_the_table_has_plain_attention_first_and_seeds_in_one_order():
-    shown = losses.table([RUNS[1], RUNS[0], *RUNS[2:]])
-    assert shown["Algorithm"].tolist() == ["Original", "High"]
-    assert shown["Seeds"].tolist() == ["42, 43, 44"] * 2
-    assert shown["At the end"].tolist() == ["20.1, 20.1, 22.2", "24.5, 22.2, 30.0"]
-    assert set(shown["Step"]) == {"4,226"} and set(shown["Perplexity then"]) == {"148, 148, 148"}
-    assert shown["Beside Original, nats"].tolist() == ["", "+0.20 [−0.05, 0.45]"]
-
-
 def test_a_difference_is_marked_only_after_correction_over_all_of_them():
     def shown(*others):
         apart = {"original": (3.0, 0.0), "high": (3.2, 0.05), **dict.fromkeys(others, (3.0, 0.02))}

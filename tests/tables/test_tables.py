@@ -1,7 +1,5 @@
 """What the tables hold: the paper's numbers beside ours, their intervals, marks and reasons, row by row."""
 
-import csv
-import io
 import json
 import re
 from dataclasses import replace
@@ -33,11 +31,6 @@ def records():
 @pytest.fixture(scope="module")
 def built(records):
     return {number: tables.table(number, records) for number in tables.TABLES}
-
-
-def lines(table):
-    """The lines of a table's CSV."""
-    return list(csv.DictReader(io.StringIO(table.to_csv())))
 
 
 def attention(seed=42, **means):
@@ -90,8 +83,9 @@ def test_p_values_are_corrected_over_the_whole_table(built):
 def test_cells_without_a_run_stay_empty_with_the_reason():
     runs = [examples.finetune("mini", name, tasks=("race", "rte")) for name in ("original", "high")]
     table = tables.table(2, runs)
-    line = next(row for row in lines(table) if row["row"] == "BERT-Mini High" and row["column"] == "SQuAD")
-    assert (line["ours"], line["published"], line["reason"]) == ("", "24.07", "no run of this task")
+    cell = table.cell("BERT-Mini", "High", column="SQuAD")
+    assert (cell.ours, cell.published, cell.reason) == (None, "24.07", "no run of this task")
+    assert "BERT-Mini High,SQuAD,24.07,," in table.to_csv()
     assert table.cell("BERT-Mini", "High", column="GLUE").reason == "1 of 9 GLUE tasks run (RTE)"
     with pytest.raises(ValueError, match="no cell .*'WNLI' in Table 2; rows are BERT-Mini, Original; "):
         table.cell("BERT-Mini", "High", column="WNLI")
@@ -113,9 +107,7 @@ def test_a_cell_whose_only_runs_failed_says_so_and_why():
     assert table.cell("BERT-Mini", "High", column="RTE").ours is None
     assert "BERT-Mini High, RTE: failed: the loss is nan at step 3" in table.notes()
     assert "last finite checkpoint" not in table.to_markdown()
-    shown = table.with_runs()
-    assert "| RTE | 53.07 | failed |" in examples.narrow(shown.to_markdown())
-    assert "\nRTE & 53.07 & failed &" in shown.to_latex()
+    assert "| RTE | 53.07 | failed |" in examples.narrow(table.with_runs().to_markdown())
     average = table.cell("BERT-Mini", "High", column="Avg")
     assert average.reason == "1 of 9 GLUE tasks run (SST2); failed runs: 3 of RTE"
 
@@ -124,12 +116,10 @@ def test_a_failed_run_is_left_out_and_a_cell_or_an_average_says_how_many():
     table, said = with_failures(2), "2 of 3 runs failed (the loss is nan at step 3)"
     alone = tables.table(8, [examples.finetune("mini", "high", 3, ("rte",))]).cell("BERT-Mini", "High", column="RTE")
     assert table.cell("BERT-Mini", "High", column="RTE") == replace(alone, reason=said)
-    assert f"BERT-Mini High, RTE: {said}" in table.to_markdown() and said in table.to_latex()
-    assert next(row["reason"] for row in lines(table) if row["column"] == "RTE" and "High" in row["row"]) == said
+    assert all(said in text for text in (table.to_markdown(), table.to_latex(), table.to_csv()))
     assert "failed" not in with_failures(0).to_markdown()
-    average = with_failures(1, tuple(GLUE))
-    assert average.cell("BERT-Mini", "High", column="Avg").ours.seeds == 2
-    assert "BERT-Mini High, Avg: failed runs: 1 of RTE" in average.notes()
+    average = with_failures(1, tuple(GLUE)).cell("BERT-Mini", "High", column="Avg")
+    assert (average.ours.seeds, average.reason) == (2, "failed runs: 1 of RTE")
     lost = examples.finetune("mini", "high", 3, ("rte",))
     lost["metrics"]["tasks"]["rte"]["scores"] = {"accuracy": None}
     assert tables.table(8, [lost]).cell("BERT-Mini", "High", column="RTE").reason == "failed: no finite score"
@@ -156,26 +146,23 @@ def test_rows_at_the_papers_size_come_first_in_every_table(records, tmp_path):
 
 
 def test_attention_has_its_interval_over_texts_and_the_difference_of_the_seeds_of_both(records, built):
-    cell, text = measure([attention()]), tables.table(1, [attention()]).to_markdown()
-    assert (cell.ours.low, cell.ours.high) == pytest.approx((0.7496, 0.7528), abs=1e-5) and cell.count() == "1×64"
-    assert cell.number() == "0.751 ± 0.002"
+    cell = measure([attention()])
+    assert (cell.ours.low, cell.ours.high) == pytest.approx((0.7496, 0.7528), abs=1e-5)
+    assert (cell.number(), cell.count()) == ("0.751 ± 0.002", "1×64")
     assert measure([attention()], "CC").number() == "1.00", "what all texts give alike has no interval"
-    assert "| 2.20 ± 0.15 | 1×64 |" in examples.narrow(text) and "| 0.50 ± 0.10 | 1×60 |" in examples.narrow(text)
-    assert "(first 40 tokens, edges above 0.0001); n counts runs×texts, of accuracy runs×items." in text
+    assert (measure([attention()], "BC").number(), measure([attention()], "BC").count()) == ("0.50 ± 0.10", "1×60")
+    assert "first 40 tokens, edges above 0.0001" in tables.table(1, [attention()]).to_markdown()
     nowhere = {"mean": None, "low": None, "high": None, "samples": 0.0, "undefined": 64.0}
     assert measure([attention(betweenness=nowhere)], "BC").reason == "not measured"
     found = {name: built[1].cell("BERT-Mini", name, column="GTD") for name in ("Original", "Low")}
-    means = {
-        name: [
-            np.mean(run["metrics"]["matrices"]["refined"]["gtd"])
-            for run in select(records, "attention", model="mini", algorithm=name)
-        ]
-        for name in ("original", "low")
-    }
+    low, plain = (
+        np.mean([np.mean(run["metrics"]["matrices"]["refined"]["gtd"])
+                 for run in select(records, "attention", model="mini", algorithm=name)])
+        for name in ("low", "original")
+    )  # fmt: skip
     gap = found["Low"].difference
-    assert found["Low"].ours.value == pytest.approx(np.mean(means["low"])) and found["Original"].difference is None
-    assert (gap.value, gap.seeds) == (pytest.approx(np.mean(means["low"]) - np.mean(means["original"])), 3)
-    assert built[1].cell("BERT-Mini", "Low", column="Acc_RACE_Middle").published == "23.33"
+    assert found["Low"].ours.value == pytest.approx(low) and found["Original"].difference is None
+    assert (gap.value, gap.seeds) == (pytest.approx(low - plain), 3)
 
 
 def test_several_seeds_add_their_spread_to_that_of_the_texts():
@@ -263,30 +250,12 @@ def test_a_constant_predictor_is_flagged_and_an_average_against_the_average_of_l
     similar = tables.table(8, [run])
     named = [key for (_, key), cell in similar.cells.items() if "constant predictor" in cell.flags]
     assert named == ["STS-B"]
-    assert "‡: one answer to all items in a run or more" in similar.notes()
+    assert any(note.startswith("‡: ") for note in similar.notes())
     for entry in run["metrics"]["tasks"].values():
         entry.update(chance=10.0, majority=90.0)
     table = tables.table(2, [run])
     assert table.cell("BERT-Mini", "Low", column="GLUE").flags == ("below majority",)
-    assert "§: the whole interval is below the most frequent answer" in table.to_markdown()
-    assert r"\S{}: the whole interval" in table.to_latex()
-
-
-def test_the_released_models_have_their_glue_scores_and_a_reason_in_all_other_cells():
-    record = examples.finetune(tasks=("rte",))
-    table = tables.table(8, [record])
-    quoted = {key: table.cell("", "public BERT-Mini", column=key).published for key in table.columns}
-    assert all(quoted.values()) and (quoted["Avg"], quoted["QQP"], quoted["CoLA"]) == ("65.8", "86.2", "0.0")
-    reasons = {cell.reason for (row, _), cell in tables.table(2, [record]).cells.items() if "public" in row[-1]}
-    assert "GLUE scores alone are quoted" in reasons and any("not run here" in reason for reason in reasons)
-
-
-def test_table_3_has_the_row_that_the_paper_leaves_out_and_4_and_5_read_settings_from_the_records(built):
-    assert built[3].cell("BERT-Small (4 × 128)", "Original", column="QNLI_Acc").ours.seeds == 3
-    assert built[3].cell("BERT-Small (4 × 128)", "Eigen-Reg", column="PPL_WikiText").published == "23.85"
-    assert built[4].cell("BERT-Mini", column="params").ours == "11.17M"
-    seed, steps = (built[5].cell("BERT-Mini", column=key) for key in ("seed", "max_steps"))
-    assert (seed.ours, steps.ours, steps.published) == ("42, 43, 44", "120", "60000")
+    assert "§: " in table.to_markdown() and r"\S{}: " in table.to_latex()
 
 
 def test_table_6_puts_runs_beside_checkpoints(built):
@@ -295,15 +264,6 @@ def test_table_6_puts_runs_beside_checkpoints(built):
     assert checkpoints.published == "-0.97" and checkpoints.ours.value < -0.8
     assert runs.ours.low < 0 < runs.ours.high
     assert "no cross-layer GTD" in built[6].cell("BERT-Mini", "Cross GTD, runs", column="race").reason
-
-
-def test_table_7_reads_decoders_and_table_2_does_not():
-    decoders = [examples.decoder(algorithm=name) for name in ("original", "high")]
-    table = tables.table(7, [*decoders, examples.finetune()])
-    assert table.cell("GPT2-Mini", "High", column="PPL_WikiText").ours.value == pytest.approx(48)
-    assert table.cell("GPT2-Mini", "High", column="BoolQ_Acc").published == "46.67"
-    encoders = tables.table(7, [examples.finetune()]).cells
-    assert len({row for row, _ in encoders}) == 7 and all(cell.ours is None for cell in encoders.values())
 
 
 @pytest.mark.parametrize("number", [1, 2, 7, 8, 9])
@@ -328,15 +288,9 @@ def test_table_9_has_medians_with_quartiles_ratios_to_original_and_rounds_of_wha
     rate, count = (table.cell("BERT-Mini", "High", column=f"train {name}") for name in ("tokens_per_second", "gmacs"))
     assert plain.ratio is None and rate.ratio is None, "of a time alone, and not of Original over itself"
     assert (count.count(), count.number()) == ("", "1.45")
-    shown = examples.narrow(table.to_markdown()).splitlines()
-    first = next(place for place, line in enumerate(shown) if line.startswith("| BERT-Mini, High |"))
-    assert f"| ×1.33 | ×{high.ratio.value:.2f} [" in shown[first] and shown[first].endswith("| 9 |")
-    assert shown[first + 2].startswith("| | GMACs | 1.45 | 1.45 |") and shown[first + 2].endswith("| · |")
-    times, counts = (
-        row for row in lines(table) if row["row"] == "BERT-Mini High" and row["column"][:8] in ("train mi", "train gm")
-    )
-    assert (times["published_ratio"], times["ratio"], times["runs"]) == ("1.33428", f"{high.ratio.value:.6g}", "9")
-    assert (counts["runs"], counts["items"]) == ("", "")
+    shown = examples.narrow(table.to_markdown())
+    assert f"| ×1.33 | ×{high.ratio.value:.2f} [" in shown and "| | GMACs | 1.45 | 1.45 |" in shown
+    assert f"1.33428,{high.ratio.value:.6g}" in table.to_csv()
     assert tables.table(9, []).cell("BERT-Mini", "Low", column="train milliseconds").reason == "no cost run"
 
 

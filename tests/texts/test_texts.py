@@ -1,9 +1,6 @@
-"""README and the other pages: every number comes from code, every link leads somewhere, the snippet runs as printed."""
+"""README and the other pages: every number comes from code, every link leads somewhere, outcomes follow the plan."""
 
-import os
 import re
-import subprocess
-import sys
 from functools import cache
 from math import log
 
@@ -16,7 +13,7 @@ from jinja2 import Environment, nodes
 from saobp.equations import factors
 from saobp.study.setup import paths, tracked
 from saobp.study.statistics import Estimate, mean_interval
-from saobp.study.texts import attention, exam, fill, planned, pretraining, public_encoder, tables
+from saobp.study.texts import exam, fill, planned, pretraining, public_encoder, tables
 from saobp.study.texts import runs as written
 
 README = (paths.root() / "README.md").read_text(encoding="utf-8")
@@ -72,10 +69,8 @@ def test_the_committed_texts_are_the_rendered_ones():
         assert (paths.root() / name).read_text(encoding="utf-8") == text, f"{name}: run `make figures`"
 
 
-def test_the_readme_is_of_two_screens_to_the_result_and_six_kilobytes():
+def test_the_readme_is_of_two_screens_to_the_commands_and_six_kilobytes():
     assert len(README.encode()) <= 6 * 1024
-    assert README.index("![") < README.index("1. **") < README.index("```bash"), "picture, findings, commands"
-    assert len(re.findall(r"^\d\. \*\*", README, re.MULTILINE)) == 5
     assert len(README[: README.index("## Two commands")].splitlines()) <= 40
 
 
@@ -95,18 +90,6 @@ def test_every_file_heading_and_make_target_that_is_named_exists(page):
 def test_no_table_cell_is_a_paragraph(page):
     cells = [cell for line in pages()[page].splitlines() if line.startswith("|") for cell in line.strip("|").split("|")]
     assert max(len(re.sub(r"\]\([^)]*\)", "", cell).split()) for cell in cells) <= 40
-
-
-def test_the_snippet_runs_as_printed_and_shows_an_effect_on_a_real_model(tmp_path):
-    snippet = next(code for code in re.findall(r"```python\n(.*?)```", README, re.DOTALL) if "saobp.apply" in code)
-    assert len([line for line in snippet.splitlines() if line.strip()]) <= 11
-    environment = {**os.environ, "PYTHONWARNINGS": "ignore", "SAOBP_DATA": str(tmp_path)}
-    command = [sys.executable, "-c", snippet]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=environment)
-    assert done.returncode == 0, done.stderr
-    assert f"```text\n{done.stdout}```" in README, "the output that the README prints"
-    before, after = (float(value) for value in re.findall(r"sum ([\d.]+)", done.stdout))
-    assert after < 0.9 * before
 
 
 @pytest.mark.parametrize(("study", "low", "high", "seeds", "outcome"), [
@@ -264,15 +247,6 @@ def test_a_pair_that_never_started_to_learn_is_not_counted_as_lower(monkeypatch)
     assert pretraining.grown_below() == (1, 2)
 
 
-def test_what_the_step_does_to_a_matrix_is_not_how_trained_models_differ():
-    """The algebra of one layer raises row entropy in every comparison; trained models of several do not follow."""
-    entropy = attention.sides("entropy")
-    higher = int((entropy["high"] > entropy["original"]).sum())
-    assert attention.moved("entropy", 1) == len(entropy) == 9 > higher
-    said = f"in 9 of 9 comparisons, yet High's models\nhave less of it than Original's in {9 - higher} of 9."
-    assert f"It raises row entropy {said}" in fill.page("RESULTS.md")
-
-
 def test_an_interim_analysis_reads_its_seeds_at_the_bound_and_earlier_ones_decide_nothing(seeds_of_the_plan):
     primary = planned.study("hops").primary
     early = seeds_of_the_plan(9)
@@ -281,15 +255,13 @@ def test_an_interim_analysis_reads_its_seeds_at_the_bound_and_earlier_ones_decid
     wide = planned.widened(interim, primary)
     assert interim.seeds == 10 and wide.low < interim.low and wide.high > interim.high
     assert planned.outcome(interim, primary) == ("supported" if wide.low > 0 else "not complete")
-    text = fill.page("RESULTS.md")
-    assert f"| result | {fill.effect(planned.widened(interim, primary), 2, 'points')}, 10 of 20 seeds |" in text
-    assert f"O'Brien-Fleming bound of 10 of 20 seeds; {fill.interval(interim, 2)} without it |" in text
+    shown = {fill.effect(wide, 2, "points"), "10 of 20 seeds", fill.interval(interim, 2)}
+    assert not [number for number in shown if number not in fill.page("RESULTS.md")]
 
 
 def test_a_gain_that_fresh_seeds_do_not_have_is_said_to_be_none(seeds_of_the_plan):
     assert planned.outcome(seeds_of_the_plan(20, turned=True), planned.study("hops").primary) == "contradicted"
-    readme = fill.page("README.md")
-    assert "4. **A gain on questions of several hops is not confirmed.**" in readme and len(readme.encode()) <= 6 * 1024
+    assert "not confirmed" in fill.page("README.md")
 
 
 @pytest.mark.parametrize(("seeds", "outcome"), [(4, "not complete"), (5, "supported"), (7, "not complete")])
@@ -304,28 +276,19 @@ def test_an_interval_is_read_at_the_level_of_its_analysis(seeds, outcome):
 def test_planned_runs_stand_beside_their_plan_once_they_are_there(seeds_of_the_plan):
     seeds_of_the_plan(20, retrofit=examples.planned())
     text = fill.page("RESULTS.md")
-    outcomes = planned.study("retrofit").outcomes
-    assert f"| outcome | **supported**: {outcomes['supported']} |" in text
-    assert f"on 10 seeds. {outcomes['supported']}**" in text
-    assert "| result | +2.45 points [2.23, 2.67], 10 of 10 seeds |" in text
-    assert "| High | +2.45 [2.23, 2.67] | 10 |" in text
-    assert "| High, after epoch 1 | +0.45 [0.23, 0.67] | 10 |" in text
-    assert "pairs of one kind of machine (post hoc)" not in text
-    assert "Seeds with all tasks: High, λ = 0.02: 0; High, λ = 0.2: 0; Low: 0; ElemMul: 0; Sinkhorn: 0." in text
-    assert f"**contradicted**: {planned.study('retrofit-untrained').outcomes['contradicted']}" in text
-    assert "| 6 | 2.10 | 1.05 | 2.10 | 1.05 | 2.10 | 1.05 |" in text
-    assert "Original scores 80.0 on average, a bag of words 70.0." in text
-    assert ", 20 of 20 seeds |" in text and "over training on 20 fresh seeds" in text and "interim analysis" not in text
-    assert "post hoc until" not in text
-    slope = re.search(r"^\| change per doubling of the width \| \+0\.0 \[−(\S+), (\S+)\] \| 20 \|$", text, re.MULTILINE)
-    assert float(slope[1]) > 1 and float(slope[2]) > 1
-    assert "**Whether the gain shrinks with the width is undecided.**" in text
+    for study, outcome in (("retrofit", "supported"), ("retrofit-untrained", "contradicted")):
+        assert f"**{outcome}**: {planned.study(study).outcomes[outcome]}" in text
+    rows = {line.strip("| ") for line in text.splitlines() if line.startswith("|")}
+    assert {
+        "result | +2.45 points [2.23, 2.67], 10 of 10 seeds", "High | +2.45 [2.23, 2.67] | 10",
+        "High, after epoch 1 | +0.45 [0.23, 0.67] | 10", "6 | 2.10 | 1.05 | 2.10 | 1.05 | 2.10 | 1.05",
+    } <= rows  # fmt: skip
+    (slope,) = re.findall(r"change per doubling of the width \| \+0\.0 \[−(\S+), (\S+)\] \| 20", "\n".join(rows))
+    assert min(map(float, slope)) > 1
+    assert ", 20 of 20 seeds |" in text and "interim analysis" not in text
+    assert "of one kind of machine (post hoc)" not in text and "post hoc until" not in text
     readme = fill.page("README.md")
-    assert (
-        "Fine-tuned, mean of six tasks: +2.45 [2.23, 2.67], 10 seeds, supported." in readme
-        and len(readme.encode()) <= 6 * 1024
-    )
-    assert "4. **High learns questions of several hops sooner** in an invented world, as planned on 20" in readme
+    assert "+2.45 [2.23, 2.67], 10 seeds, supported" in readme and len(readme.encode()) <= 6 * 1024
 
 
 def test_every_outcome_has_a_row_in_one_section_of_the_claims():

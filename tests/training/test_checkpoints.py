@@ -44,28 +44,24 @@ def test_another_strength_works_in_another_folder(model):
     assert len(folders) == 3
 
 
-def test_weights_of_another_schedule_are_refused_under_the_study_s_name(tmp_path, monkeypatch):
+def test_a_finished_model_of_another_schedule_or_that_was_cut_is_refused_with_its_remedy(tmp_path, monkeypatch):
     """A row within a budget leaves weights of few steps where the whole study looks for its own."""
     monkeypatch.setattr(paths, "build", lambda profile: tmp_path)
-    folder = checkpoints.publish(network(), word_tokenizer(), "smoke", "mini-quarter", "high", 42)
+    named = ("smoke", "mini-quarter", "high", 42)
+    folder = checkpoints.publish(network(), word_tokenizer(), *named)
     steps = load_study("smoke").recipe("mini-quarter").steps
     path = tmp_path / "records" / "04-pretrain-mini-quarter-high-42.json"
 
     def trained(made):
-        paths.write_text(path, json.dumps(examples.record("pretrain", "mini-quarter", "high", 42, {"steps": made})))
+        paths.write_text(path, json.dumps(examples.record("pretrain", *named[1:], {"steps": made})))
 
     trained(steps)
-    assert checkpoints.pretrained("smoke", "mini-quarter", "high", 42) == folder
+    assert checkpoints.pretrained(*named) == folder
     trained(steps - 1)
     with pytest.raises(ValueError, match=f"trained for {steps - 1} steps, and smoke asks for {steps}: name the file"):
-        checkpoints.pretrained("smoke", "mini-quarter", "high", 42)
-
-
-def test_a_finished_model_that_was_cut_is_named_with_its_remedy(tmp_path, monkeypatch):
-    monkeypatch.setattr(paths, "build", lambda profile: tmp_path)
-    folder = checkpoints.publish(network(), word_tokenizer(), "smoke", "mini-quarter", "high", 42)
-    assert checkpoints.pretrained("smoke", "mini-quarter", "high", 42) == folder
+        checkpoints.pretrained(*named)
+    trained(steps)
     weights = folder / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[: weights.stat().st_size // 2])
-    with pytest.raises(ValueError, match="model.safetensors is damaged; delete the folder and give"):
-        checkpoints.pretrained("smoke", "mini-quarter", "high", 42)
+    with pytest.raises(ValueError, match="model.safetensors is damaged; delete the folder"):
+        checkpoints.pretrained(*named)

@@ -134,14 +134,6 @@ def test_attention_is_followed_on_all_that_a_model_reads_of_a_pair():
     assert heldout.flow(model, batch) != heldout.flow(model, batch | {"token_type_ids": second})
 
 
-def test_a_factor_without_a_strength_is_no_plain_attention_at_0():
-    given = {"input_ids": torch.arange(5, 17)[None]}
-    plain = network("original").eval()(**given).logits
-    for algorithm in ("elemmul", "sinkhorn"):
-        model = architectures.refine_with(network("original"), algorithm, 0.0).eval()
-        assert not torch.allclose(model(**given).logits, plain, atol=1e-6), algorithm
-
-
 def test_sequences_without_a_token_to_predict_do_not_make_the_held_out_loss_nan(tokenizer):
     model = network("original", seed=0)
     rare = SeededMasking(tokenizer, 0.02, 0)
@@ -215,12 +207,6 @@ def test_a_run_whose_checkpoints_are_all_damaged_starts_again_and_clears_away_ch
         assert checkpoints.newest_whole(tmp_path).name == kept[-1]
         for folder in checkpoints.written(tmp_path):
             (folder / "model.safetensors").write_bytes(b"")
-
-
-def test_a_work_folder_below_a_file_is_named(tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(PermissionError, match="file/work: cannot be written .*choose a folder you own"):
-        pretrain(network("original"), tmp_path / "file" / "work")
 
 
 def test_a_batch_without_a_word_to_predict_costs_nothing():

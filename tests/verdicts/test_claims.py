@@ -191,11 +191,11 @@ def test_heads_of_one_run_are_no_draws_of_their_own():
     assert half.estimate == 0.5 and (half.low, half.high) == pytest.approx(stats.binomtest(9, 18).proportion_ci())
 
 
-def test_the_planned_study_decides_gain_and_cause_over_training_and_the_table_says_so(rows):
+def test_the_planned_study_decides_gain_and_cause_over_training(rows):
     for claim in ("multihop-gain", "multihop-cause"):
-        planned, first = rows[claim, "hops"], rows[claim, "stories"]
-        assert verdicts.table.cells(planned)[1].endswith(": mean over the checks of training (±2 points)")
-        assert verdicts.table.cells(first)[1].endswith(": after training (±2 points)")
+        planned, first = (rows[claim, study] for study in ("hops", "stories"))
+        shown = [verdicts.table.cells(row)[1] for row in (planned, first)]
+        assert "mean over the checks of training" in shown[0] and "after training" in shown[1]
         assert "after training" in [row.part for row in planned.aside]
         assert all("O'Brien" in row.method for row in planned.aside if "Student" in row.method and row.n == 10)
     runs = [run for record in accuracy_by_hops.planned(tracked.study("hops")) for run in record["metrics"]["multihop"]]
@@ -220,12 +220,6 @@ def test_one_decoder_borrows_its_spread_from_encoders_of_one_size_at_a_time():
         assert 0 < part.high - part.low < 0.2
 
 
-def test_the_table_names_the_part_that_decides_and_a_task_of_one_answer_is_left_out(rows):
-    _, shown, outcome, *_ = verdicts.table.cells(rows["decoder-zero-shot", "narrow"])
-    assert shown == "zero-shot accuracy, causal High − Original: RACE-Middle (±1 points)"
-    assert outcome == "imprecise (0 of 1 part holds, 1 left out, 4 not run)"
-
-
 def test_a_repeated_run_is_shown_beside_the_first(rows, decided, again):
     key = ("convergence", "narrow", "loss at the last step, BERT-Mini (4 × 128)")
     first = next(part for part in rows[key[:2]].aside if part.key == key)
@@ -233,8 +227,7 @@ def test_a_repeated_run_is_shown_beside_the_first(rows, decided, again):
     row = verdicts.frame(decided, again).set_index(["claim", "study", "measurement"]).loc[key]
     assert tuple(row[["rerun", "rerun_low", "rerun_high"]]) == (again[key].estimate, again[key].low, again[key].high)
     assert row["rerun_outcome"] == IMPRECISE and row["rerun_high"] - row["rerun_low"] > 4 * (row["high"] - row["low"])
-    shown = examples.narrow(render.markdown(verdicts.table.repeated(decided, again)))
-    assert "loss at the last step, BERT-Mini (4 × 128), narrow | +0.035 [" in shown
+    shown = render.markdown(verdicts.table.repeated(decided, again))
     entering = {"convergence", "regularizers-perplexity", "gtd-good-range", "gtd-bad-range"}  # read such a loss
     entering |= {"decoder-perplexity", "decoder-perplexity-size"}  # borrow the spread of such losses
     assert {claim for claim, _, _ in again} == entering and len(shown.splitlines()) == 2 + len(again)
@@ -250,18 +243,17 @@ def test_a_repetition_of_a_run_at_a_strength_takes_its_place_in_the_pairs(rows, 
 def test_the_correlation_over_runs_takes_the_repeated_losses(studies, again):
     found = again["gtd-bad-range", "narrow", "share of heads, BERT-Mini (4 × 128)"]
     runs = {run["name"]: run for run in studies.records["narrow"]}
-    second = {"04-pretrain-mini-narrow-high-42": 3.552708, "04-pretrain-mini-narrow-original-42": 3.117941}
+    second = tracked.repeats().query("study == 'narrow'").set_index("run")["second"]
     names = [name for name in found.records if name.startswith("06-attention")]
     points = []
-    for name in names:
-        given, matrices = runs[name]["parameters"], runs[name]["metrics"]["matrices"]
+    for given, matrices in ((runs[name]["parameters"], runs[name]["metrics"]["matrices"]) for name in names):
         pretrained = f"04-pretrain-{given['model']}-{given['algorithm']}-{given['seed']}"
         gtd = np.ravel((matrices.get("refined") or matrices["raw"])["gtd"])
         loss = second.get(pretrained, np.log(runs[pretrained]["metrics"]["perplexity"]))
         points.append((given["algorithm"], given["seed"], loss, np.mean((gtd < 0.5) | (gtd > 0.85))))
-    factors = zip(*(point[:2] for point in points))
-    r = across_runs(*zip(*(point[2:] for point in points)), list(factors)).r
-    assert found.estimate == pytest.approx(r, abs=1e-6) and len(found.records) == 2 * len(names) == 36
+    algorithms, seeds, losses, shares = zip(*points)
+    assert found.estimate == pytest.approx(across_runs(losses, shares, [algorithms, seeds]).r, abs=1e-6)
+    assert len(second) and len(found.records) == 2 * len(names) == 36
 
 
 @pytest.mark.parametrize(("value", "error"), [(1.118, 0.0266), (1.05, 0.04), (1.15, 0.0344), (0.93, 0.05)])
@@ -273,19 +265,7 @@ def test_the_rounds_that_decide_a_cost_are_counted_from_the_margin(value, error)
     assert outcomes.seeds_to_decide(WITHIN, part) == pytest.approx(first, nan_ok=True)
 
 
-def test_an_outcome_is_marked_where_it_was_named_late_or_matters_little(decided):
-    cells = {row.claim.id: verdicts.table.cells(row)[2] for row in decided if row.study == "narrow"}
-    (gtd,) = [row for row in decided if (row.claim.id, row.study) == ("step-gtd", "scratch")]
-    assert verdicts.table.cells(gtd)[2].endswith("†‡") and cells["step-column-sum"].endswith(" †")
-    own = [row for row in decided if row.claim.id in ("convergence", "convergence-small")]
-    endings = [verdicts.table.cells(row)[2][-1] for row in own]
-    assert set(endings) == {"†", "§"}  # the plan names the loss at the last step; one size decides story text
-    assert [name for name, cell in cells.items() if "§" in cell] == ["clustering-barrat", "gtd-bad-range"]
-    assert not {"†", "‡"} & set(cells["gtd-perplexity"] + cells["sparsity-share"])
-    assert len(render.captions()["claims"]["all"].split()) < 60
-
-
-def test_without_an_algorithm_or_a_size_a_number_is_shown_and_is_that_of_the_others(studies, rows, decided):
+def test_without_an_algorithm_a_number_is_that_of_the_others(studies, rows):
     (without,) = rows["clustering-barrat", "narrow"].without_one
     by_seed = {}
     for run in studies.of("attention", task="race")["narrow"]:
@@ -295,17 +275,6 @@ def test_without_an_algorithm_or_a_size_a_number_is_shown_and_is_that_of_the_oth
             by_seed.setdefault(run["parameters"]["seed"], []).append(np.arctanh(np.corrcoef(pair)[0, 1]))
     assert without.without == "ElemMul"
     assert without.estimate == pytest.approx(np.tanh(np.mean([np.mean(each) for each in by_seed.values()])))
-    shown = examples.narrow(render.markdown(verdicts.table.left_out(decided)))
-    assert "Barrat's weights) | ElemMul | +0.20 [0.09, 0.32], supported | +0.07 [" in shown
-    assert shown.count("The loss converges faster with High (mean over training) | BERT-") == 6
-
-
-def test_records_are_those_that_enter_and_a_row_says_how_many_parts_were_measured_of_those_named(rows):
-    names = rows["sparsity-share", "narrow"].parts[0].records
-    assert len(names) == 18 and all("-high-" in name or "-original-" in name for name in names)  # 3 seeds, 3 tasks
-    cells = {key: verdicts.table.cells(row)[2] for key, row in rows.items()}
-    assert cells["sparsity-share", "narrow"] == "supported (1 of 1 part holds, 2 not run)"
-    assert "not run" not in cells["strength-scaling", "arithmetic"] + cells["convergence", "stories"]
 
 
 def test_one_seed_borrows_a_spread_or_has_no_interval():
@@ -399,19 +368,15 @@ def test_no_cell_of_the_table_is_long_and_every_claim_is_drawn(decided):
     assert not where.duplicated(["Claim", "Scope"]).any() and (where["Scope"] == "story world (hops)").sum() == 2
     frame = forest.data(decided)
     assert list(dict.fromkeys(frame["claim"])) == list(verdicts.claims())
-    figure = forest.plot(frame)
-    marks = {line.get_marker() for line in figure.axes[0].lines if line.get_markerfacecolor() == "white"}
-    assert forest.DIAMOND in marks  # printed numbers are no model of the paper's size
-    hatched = [patch for patch in figure.axes[0].patches if patch.get_hatch()]
+    hatched = [patch for patch in forest.plot(frame).axes[0].patches if patch.get_hatch()]
     assert len(hatched) == sum(row.outcome == NOT_RUN for row in decided)
 
 
 def test_the_command_shows_one_claim_and_refuses_another(capsys):
     assert cli.main(["claim", "multihop-cause"]) == 0
     shown = capsys.readouterr().out
-    assert "High − Sinkhorn" in shown and "High − Shuffled, equal by the algebra" in shown
-    assert "12-beyond-mini-quarter-42" in shown
-    assert "another outcome if the estimate moved by" in shown and "O'Brien-Fleming" in shown
+    for said in ("High − Sinkhorn", "12-beyond-mini-quarter-42", "the estimate moved by", "O'Brien-Fleming"):
+        assert said in shown
     assert cli.main(["claim", "multihop-gian"]) == 2
     said = capsys.readouterr().err
     assert "no claim 'multihop-gian'; the nearest are multihop-gain, " in said and len(said.split(",")) == 3
