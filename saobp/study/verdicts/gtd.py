@@ -81,7 +81,8 @@ def dense(studies: Studies) -> list[Measurement]:
         return [np.nanstd(clustering[chosen]) for chosen in (between <= few, between >= many)]
 
     ratio: Callable[[np.ndarray], float] = lambda spreads: spreads[0] / spreads[1] if spreads[1] else nan  # noqa: E731
-    return over_seeds(studies, "attention", spreads, of_mean=ratio, lend=False, post_hoc=True)
+    rows = over_seeds(studies, "attention", spreads, of_mean=ratio, lend=False, post_hoc=True)
+    return [on_scale(row, lambda value: max(value, 0.0), "none below zero") for row in rows]
 
 
 def undefined(studies: Studies) -> list[Measurement]:
