@@ -1,12 +1,15 @@
 """The graph of runs: one rule a notebook, one record a run, everything below build/<profile>/."""
 
+import json
 import os
 import shlex
 import sys
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from urllib.parse import unquote
 
+from saobp.study.setup import typed_by_hand
 from saobp.study.setup.studies import load_study
 
 ROOT = Path(os.path.relpath(workflow.basedir))  # in a path from / braces would be wildcards
@@ -57,8 +60,49 @@ SOURCE = os.environ.get("SAOBP_DATA") or profile.data
 TEXT = repr([SOURCE, profile.corpus, profile.tokenizer, profile.vocabulary, *filter(None, [profile.tokens])])
 
 
+PUBLISHED, CLAIMED = "data/published/*", ("data/claims.yaml", "data/plan/*")
+IN_SMOKE, WEIGHT = profile.name == "smoke", ("paper", "narrow", "laptop")  # smoke shows the study of these that says most
+SHOWN = {  # what is tracked and a notebook shows beside its own run: a change of it is another run
+    "04-pretrain": ["data/results/narrow/*", "data/results/scratch/*", "data/results/repeats.csv"],
+    "05-finetune": ["data/results/narrow/*", PUBLISHED],
+    "06-attention": ["data/results/narrow/*"],
+    "07-decoder": ["data/results/narrow/*", "data/results/decoders/*", PUBLISHED, "figures/*"],
+    "08-cost": ["data/results/narrow/*", "data/results/cost/*", PUBLISHED],
+    "09-audit": [PUBLISHED],
+    "10-tables": [PUBLISHED, *CLAIMED, *(f"data/results/{name}/*" for name in WEIGHT if IN_SMOKE)],
+    "11-figures": [PUBLISHED, *CLAIMED, "data/examples/*", "figures/*" if IN_SMOKE else "figures/claims.csv"],
+    "12-beyond": [f"data/results/{name}/*" for name in ("stories", "hops", "narrow", "scratch", "branched", "decoders")]
+    + ["data/plan/*", "figures/claims.csv"],
+    "13-retrofit": ["data/results/retrofit/*", "data/plan/*", "figures/*"],
+    "report": ["figures/*"],
+}
+ONCE = ("04-pretrain", "05-finetune", "06-attention", "07-decoder")  # in cells of that tag, for the default run alone
+
+
+def rows(task):
+    """Return which rows of a task are read, by the recipe of fine-tuning."""
+    tuned = profile.finetune
+    return [tuned.limit_train, tuned.limit_evaluation, tuned.splits.get(task)]
+
+
 def notebook(stem):
     return ROOT / "notebooks" / f"{stem}.ipynb"
+
+
+@cache
+def usual(stem):
+    """Return the parameters of a notebook's default run."""
+    cells = json.loads(notebook(stem).read_text(encoding="utf-8"))["cells"]
+    tagged = (cell["source"] for cell in cells if "parameters" in cell["metadata"].get("tags", []))
+    return typed_by_hand.declared("".join(next(tagged)))
+
+
+def shown(stem, run=None):
+    """Return the tracked files that a run of a notebook shows, as inputs."""
+    given = {"finetune_seed" if name == "head" else name: value for name, value in (run or {}).items()}
+    if stem in ONCE and any(str(usual(stem)[name]) != value for name, value in given.items()):
+        return []
+    return sorted(path for pattern in SHOWN.get(stem, []) for path in ROOT.glob(pattern))
 
 
 wildcard_constraints:
@@ -82,6 +126,7 @@ rule all:
 rule theory:
     input:
         notebook=ROOT / "notebooks" / "{theory}.ipynb",
+        tracked=lambda run: shown(run.theory),
     output:
         notebook="notebooks/{theory}.ipynb",
         record="records/{theory}.json",
@@ -94,6 +139,7 @@ rule theory:
 rule pretrain:
     input:
         notebook=notebook("04-pretrain"),
+        tracked=lambda run: shown("04-pretrain", run),
     output:
         notebook="notebooks/04-pretrain-{model}-{algorithm}-{seed}.ipynb",
         record="records/04-pretrain-{model}-{algorithm}-{seed}.json",
@@ -110,6 +156,7 @@ rule pretrain:
 rule finetune:
     input:
         notebook=notebook("05-finetune"),
+        tracked=lambda run: shown("05-finetune", run),
         weights=rules.pretrain.output.weights,
     output:
         notebook="notebooks/05-finetune-{model}-{algorithm}-{seed}-{group}-{head}.ipynb",
@@ -127,13 +174,14 @@ rule finetune:
 rule attention:
     input:
         notebook=notebook("06-attention"),
+        tracked=lambda run: shown("06-attention", run),
         weights=rules.pretrain.output.weights,
     output:
         notebook="notebooks/06-attention-{model}-{algorithm}-{seed}-{task}.ipynb",
         record="records/06-attention-{model}-{algorithm}-{seed}-{task}.json",
     threads: THREADS
     params:
-        plan=repr(replace(profile.attention, tasks=[], tasks_of={}, algorithms=None)),
+        plan=lambda run: f"{replace(profile.attention, tasks=[], tasks_of={}, algorithms=None)} {rows(run.task)}",
     log:
         "logs/06-attention-{model}-{algorithm}-{seed}-{task}.log",
     shell:
@@ -144,6 +192,7 @@ rule attention:
 rule decoder:
     input:
         notebook=notebook("07-decoder"),
+        tracked=lambda run: shown("07-decoder", run),
     output:
         notebook="notebooks/07-decoder-{model}-{algorithm}-{seed}.ipynb",
         record="records/07-decoder-{model}-{algorithm}-{seed}.json",
@@ -160,6 +209,7 @@ rule decoder:
 rule cost:
     input:
         notebook=notebook("08-cost"),
+        tracked=lambda run: shown("08-cost", run),
     output:
         notebook="notebooks/08-cost-{model}.ipynb",
         record="records/08-cost-{model}.json",
@@ -176,7 +226,7 @@ rule beyond:
     input:
         notebook=notebook("12-beyond"),
         weights="checkpoints/{model}-high-{seed}/model.safetensors",
-        tracked=sorted((ROOT / "data" / "results" / "stories").glob("12-beyond-*.json")),  # shown beside its own study
+        tracked=shown("12-beyond"),
     output:
         notebook="notebooks/12-beyond-{model}-{seed}.ipynb",
         record="records/12-beyond-{model}-{seed}.json",
@@ -193,6 +243,7 @@ rule beyond:
 rule summary:
     input:
         notebook=ROOT / "notebooks" / "{summary}.ipynb",
+        tracked=lambda run: shown(run.summary),
         records=expand("records/{run}.json", run=RUNS),
     output:
         notebook="notebooks/{summary}.ipynb",
@@ -210,6 +261,7 @@ rule report:
         expand("notebooks/{run}.ipynb", run=RUNS),
         tables="notebooks/10-tables.ipynb",
         figures="notebooks/11-figures.ipynb",
+        tracked=shown("report"),
     output:
         "index.html",
     log:

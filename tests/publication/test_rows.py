@@ -1,5 +1,7 @@
 """Rows of the tables: named as typed; within a budget by a schedule fitted to the machine, one for all of a size."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -75,8 +77,8 @@ def fitted(tmp_path, monkeypatch):
     monkeypatch.setattr(rows, "step_time", lambda network, batch, wanted: ("fp32", 0.5))
     monkeypatch.setattr(rows, "sample_time", lambda model, length: 2.0)
 
-    def copy(*models, minutes=2):
-        path, study = rows.own_copy(SMOKE, minutes, None, models, cores=4)
+    def copy(*models, minutes=2, of=SMOKE):
+        path, study = rows.own_copy(of, minutes, None, models, cores=4)
         assert path == tmp_path / "smoke" / "smoke.yaml" and load_study(path) == study
         return study
 
@@ -103,6 +105,22 @@ def test_later_rows_of_a_budget_have_the_same_steps_and_another_budget_is_refuse
     other = fitted("small-quarter", "mini-quarter")
     assert other.recipe("mini-quarter") == first.recipe("mini-quarter")
     assert other.recipe("small-quarter").steps < SMOKE.recipe("small-quarter").steps
+
+
+@pytest.mark.parametrize("edit", [
+    {"strengths": {"mini-quarter": 0.9}}, {"pretrain": replace(SMOKE.pretrain, learning_rate=1e-4)},
+    {"pretrain": replace(SMOKE.pretrain, dropout=0.1)}, {"finetune": replace(SMOKE.finetune, learning_rate=5e-5)},
+    {"models": ["small-quarter", "mini-quarter"]},
+])  # fmt: skip
+def test_a_copy_of_the_study_before_it_was_edited_is_refused(fitted, tmp_path, edit):
+    first = fitted("mini-quarter")
+    with pytest.raises(StudyError, match="smoke.yaml: was made of smoke before an edit: undo the edit, or remove it"):
+        fitted("mini-quarter", of=replace(SMOKE, **edit))
+    for same in (replace(SMOKE, cost=None), first, SMOKE):  # what is no part of a row, the copy itself, the edit undone
+        assert fitted("mini-quarter", of=same) == first
+    path = tmp_path / "smoke" / "smoke.yaml"
+    path.write_text(path.read_text().replace(path.read_text().partition("\n")[0], "# Fitted by an older version."))
+    assert fitted("mini-quarter", of=replace(SMOKE, **edit)) == first  # which said nothing of its study
 
 
 def test_the_workflow_makes_the_records_of_the_rows_alone_and_takes_a_fitted_study_as_it_is(

@@ -3,12 +3,14 @@
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
-from small_repository import made, one_of_each, repository, snakemake
+from small_repository import given, made, one_of_each, repository, snakemake
 
 from saobp.study.publication import cli, workflow
 from saobp.study.publication.workflow import WorkflowFailed
@@ -161,6 +163,10 @@ def test_a_changed_profile_reruns_what_depends_on_the_change_and_nothing_else(on
         ("  samples: 32", "  samples: 31", {"attention": 1}),
         ("  seeds: [0]", "  seeds: [0, 1]", {"finetune": 1}),  # one more, not both
         ("  learning_rate: 1.0e-3", "  learning_rate: 4.0e-4", {"finetune": 1}),
+        ("  limit_evaluation: 12", "  limit_evaluation: 11", {"finetune": 1, "attention": 1}),  # both read those rows
+        ("  limit_train: 12", "  limit_train: 11", {"finetune": 1, "attention": 1}),
+        ("  curve: 4", "  curve: 4\n  splits: {race: [validation, test]}", {"finetune": 1, "attention": 1}),
+        ("  curve: 4", "  curve: 4\n  splits: {rte: [validation, test]}", {"finetune": 1}),  # not the task looked at
         ("  steps: 90", "  steps: 91", {"pretrain": 1, "finetune": 1, "attention": 1}),
     ):
         one.write_text(text.replace(old, new))
@@ -168,3 +174,50 @@ def test_a_changed_profile_reruns_what_depends_on_the_change_and_nothing_else(on
     one.write_text(text)
     monkeypatch.setenv("SAOBP_DATA", str(one.parent))  # other data than the profile names
     assert planned(one, capfd) == {"pretrain": 1, "finetune": 1, "attention": 1} | after
+
+
+RESULTS = "results/{}".format
+OTHERS = ("stories", "hops", "narrow", "scratch", "branched", "decoders")
+BOTH = {"published", RESULTS("narrow")}
+TRACKED = {  # run -> what it shows of data/ and figures/
+    "04-pretrain-mini-quarter-high-42": {RESULTS("narrow"), RESULTS("scratch"), RESULTS("repeats.csv")},
+    "05-finetune-mini-quarter-high-42-all-0": BOTH,
+    "06-attention-mini-quarter-high-42-race": {RESULTS("narrow")},
+    "07-decoder-mini-quarter-high_all_rows-42": BOTH | {RESULTS("decoders"), "figures"},
+    "08-cost-mini-quarter": BOTH | {RESULTS("cost")},
+    "09-audit": {"published"},
+    "10-tables": BOTH | {"claims.yaml", "plan", RESULTS("laptop")},
+    "11-figures": {"published", "claims.yaml", "plan", "examples", "figures"},
+    "12-beyond-mini-quarter-42": {"plan", "figures", *map(RESULTS, OTHERS)},
+    "13-retrofit": {RESULTS("retrofit"), "plan", "figures"},
+    "report": {"figures"},
+}
+
+
+def test_a_change_of_what_is_tracked_reruns_the_runs_that_show_it_and_those_alone(tmp_path):
+    folder = repository(tmp_path / "clone", "little")
+    for name in ("data", "figures"):  # their names, which may be touched
+        (folder / name).unlink()
+        shutil.copytree(paths.root() / name, folder / name, copy_function=lambda _, path: Path(path).touch())
+    build, smoke = folder / "build" / "smoke", paths.root() / "notebooks" / "studies" / "smoke.yaml"
+    build.mkdir(parents=True)
+
+    def said(option):
+        how = {"folder": folder, "cwd": folder, "env": given(), "check": True}
+        return snakemake(build, smoke, "--cores", "1", option, **how).stdout
+
+    now = time.time()
+    for line in said("--summary").splitlines()[1:]:
+        path = build / line.partition("\t")[0]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+        os.utime(path, (now, now))
+    assert "Nothing to be done" in said("--dry-run")
+    for path in (*folder.glob("data/**/*.*"), *folder.glob("figures/*")):
+        os.utime(path, (now + 1, now + 1))
+    found, line = {}, "^    {}: (.*)$"
+    for job in said("--dry-run").split("\nrule ")[1:]:
+        (inputs,), log = (re.findall(line.format(key), job, re.MULTILINE) for key in ("input", "log"))
+        if shown := re.findall(r"\.\./(?:data/(results/[^/,]+|[^/,]+)|(figures)/)", inputs):
+            found[Path(*log).stem] = {name for names in shown for name in filter(None, names)}
+    assert found == TRACKED

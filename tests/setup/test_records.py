@@ -82,6 +82,22 @@ def test_select_keeps_stage_and_parameters(tmp_path):
     assert records.select(loaded, "pretrain") == [] == records.load("no-such-profile")
 
 
+def test_a_build_that_hides_tracked_records_says_how_many(tmp_path, monkeypatch, caplog):
+    build, tracked = tmp_path / "build" / "records", tmp_path / "results"
+    monkeypatch.setattr(paths, "build", lambda study: build.parent)
+    monkeypatch.setattr(paths, "results", lambda study: tracked / study)
+    for name in ("a", "b", "c"):
+        saved(tracked / "narrow", name)
+    assert len(records.load("narrow")) == len(records.load(tracked / "narrow")) == 3 and not caplog.messages
+    saved(build, "a")
+    assert len(records.load("narrow")) == 1
+    tells = f"{build}: lacks 2 of the records tracked in {tracked / 'narrow'}, and is read in place of them: finish it"
+    assert caplog.messages == [f"{tells}, or remove it"]
+    for name in ("b", "c", "10-tables"):
+        saved(build, name)
+    assert len(records.load("narrow")) == 4 and len(caplog.messages) == 1
+
+
 def test_an_interactive_run_never_lands_among_the_workflows_records(tmp_path, monkeypatch):
     monkeypatch.setattr(paths, "build", lambda study: tmp_path / study)
     tuned = {"model": "mini", "algorithm": "high", "strength": 0.2, "seed": 0, "group": "all", "finetune_seed": 0}

@@ -1,7 +1,7 @@
 """A checkpoint is trusted only when all of it is there."""
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import example_records as examples
 import pytest
@@ -44,24 +44,76 @@ def test_another_strength_works_in_another_folder(model):
     assert len(folders) == 3
 
 
-def test_a_finished_model_of_another_schedule_or_that_was_cut_is_refused_with_its_remedy(tmp_path, monkeypatch):
-    """A row within a budget leaves weights of few steps where the whole study looks for its own."""
+MODEL = ("mini-quarter", "high", 42)
+
+
+@pytest.fixture
+def trained(tmp_path, monkeypatch):
+    """Leave a finished model of the smoke study, and where the workflow `recorded` so many steps, its record."""
     monkeypatch.setattr(paths, "build", lambda profile: tmp_path)
-    named = ("smoke", "mini-quarter", "high", 42)
-    folder = checkpoints.publish(network(), word_tokenizer(), *named)
-    steps = load_study("smoke").recipe("mini-quarter").steps
-    path = tmp_path / "records" / "04-pretrain-mini-quarter-high-42.json"
 
-    def trained(made):
-        paths.write_text(path, json.dumps(examples.record("pretrain", *named[1:], {"steps": made})))
+    def leave(recorded=None):
+        folder = checkpoints.publish(network(), word_tokenizer(), load_study("smoke"), *MODEL)
+        if recorded:
+            record = json.dumps(examples.record("pretrain", *MODEL, {"steps": recorded}))
+            paths.write_text(tmp_path / "records" / "04-pretrain-mini-quarter-high-42.json", record)
+        return folder
 
-    trained(steps)
-    assert checkpoints.pretrained(*named) == folder
-    trained(steps - 1)
-    with pytest.raises(ValueError, match=f"trained for {steps - 1} steps, and smoke asks for {steps}: name the file"):
-        checkpoints.pretrained(*named)
-    trained(steps)
+    return leave
+
+
+STEPS = load_study("smoke").recipe("mini-quarter").steps
+
+
+@pytest.mark.parametrize("recorded", [None, STEPS], ids=["by hand", "by the workflow"])
+@pytest.mark.parametrize(("old", "new", "said"), [
+    ("strengths: {}", "strengths: {mini-quarter: 0.9}", "strength 0.2, and {} asks for 0.9"),
+    ("steps: 90", "steps: 91", "steps 90, and {} asks for 91"),
+    ("learning_rate: 2.0e-3", "learning_rate: 1.0e-4", "learning_rate 0.002, and {} asks for 0.0001"),
+    ("masking: 0.3", "masking: 0.15", "masking 0.3, and {} asks for 0.15"),
+    ("vocabulary: 2048", "vocabulary: 1024", "vocabulary 2048, and {} asks for 1024"),
+    ("data: synthetic", "data: hub", "data synthetic, and {} asks for hub"),
+])  # fmt: skip
+def test_weights_of_the_study_before_it_was_edited_are_refused(trained, tmp_path, recorded, old, new, said):
+    folder, edited = trained(recorded), tmp_path / "smoke.yaml"
+    text = "strengths: {}\n" + (paths.root() / "notebooks" / "studies" / "smoke.yaml").read_text()
+    edited.write_text(text)
+    assert checkpoints.pretrained(str(edited), *MODEL) == folder
+    edited.write_text(text.replace(old, new, 1))
+    with pytest.raises(ValueError) as refused:
+        checkpoints.pretrained(str(edited), *MODEL)
+    remedy = "name the file of the study that trained it, or delete the folder"
+    assert str(refused.value) == f"{folder}: trained with {said.format(edited)}: {remedy}"
+
+
+def test_a_decoder_s_folder_tells_the_recipe_and_the_tokenizer_of_the_decoders():
+    study = load_study("smoke")
+    said = checkpoints.made_of(study, "gpt2-mini-quarter", "high", 42)
+    assert said.items() >= asdict(study.decoder_recipe("mini-quarter")).items()
+    assert (said["tokenizer"], said["vocabulary"], said["strength"]) == ("bpe", study.decoder.vocabulary, 0.2)
+
+
+def test_weights_of_an_older_build_are_refused_by_the_steps_of_their_record(trained):
+    """A row within a budget leaves weights of few steps where the whole study looks for its own."""
+
+    def without_training(recorded):
+        folder = trained(recorded)
+        (folder / checkpoints.TRAINING).unlink()
+        paths.seal(folder)
+        return folder
+
+    for recorded in (None, STEPS):
+        folder = without_training(recorded)
+        assert checkpoints.pretrained("smoke", *MODEL) == folder
+    without_training(STEPS - 1)
+    with pytest.raises(ValueError, match=f"trained with steps {STEPS - 1}, and smoke asks for {STEPS}: name the file"):
+        checkpoints.pretrained("smoke", *MODEL)
+
+
+def test_a_finished_model_that_was_cut_is_named_with_its_remedy(trained):
+    folder = trained()
+    assert checkpoints.pretrained("smoke", *MODEL) == folder
     weights = folder / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[: weights.stat().st_size // 2])
-    with pytest.raises(ValueError, match="model.safetensors is damaged; delete the folder"):
-        checkpoints.pretrained(*named)
+    with pytest.raises(ValueError, match="model.safetensors is damaged; delete the folder and give"):
+        checkpoints.pretrained("smoke", *MODEL)

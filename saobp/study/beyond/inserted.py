@@ -59,6 +59,20 @@ def embeddings(model: nn.Module, tokenizer: Any, texts: Sequence[str]) -> torch.
     return rows
 
 
+def kept(plain: torch.Tensor, vectors: torch.Tensor) -> tuple[float, float, float]:
+    """Return what is left of texts' plain embeddings (text, width): the same vector, likeness and order.
+
+    Mean cosine of each with its own plain one, from -1 to 1; mean change of the cosines between texts; Spearman's rank
+    correlation of these before and after. Raises ValueError below three texts: one pair has no order.
+    """
+    if len(plain) < 3:
+        raise ValueError(f"texts: {len(plain)} is too few, pairs of them are ranked: take 3 or more")
+    one, other = torch.triu_indices(len(plain), len(plain), 1)
+    before, after = (torch.cosine_similarity(rows[one], rows[other]) for rows in (plain, vectors))
+    same = torch.cosine_similarity(vectors, plain).mean().item()
+    return same, (after - before).mean().item(), float(stats.spearmanr(before, after).statistic)
+
+
 def spearman(predicted: np.ndarray, gold: np.ndarray) -> float:
     """Return Spearman's correlation in percent."""
     return float(100 * stats.spearmanr(predicted, gold).statistic)

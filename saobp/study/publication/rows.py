@@ -26,7 +26,7 @@ from saobp.study.setup.recipes import Pretraining, Schedule
 from saobp.study.setup.sizes_and_strengths import SIZES
 from saobp.study.setup.studies import Study, StudyError, load_study
 from saobp.study.statistics.trajectories import FOLLOWED
-from saobp.study.training import finetuning, precision, pretraining
+from saobp.study.training import checkpoints, finetuning, precision, pretraining
 
 SHARE = 0.5  # of a row's time, for pretraining
 LOAD = 1.3  # a step with its optimizer, data and checkpoints, over forward and backward alone
@@ -36,6 +36,7 @@ LONG = 1.0  # seconds from which on a step is not timed whole
 CHECKS = 0.15  # of the steps' time, at most, for held-out checks
 STAND_INS = "narrow"  # the study whose splits stand in where a mirror lacks the published ones
 STOOD_IN = ("splits", "length_of")  # what is taken of it
+APART = dict.fromkeys(("decoder", "cost", "beyond", "multihop"))  # sections that are no part of a row
 WIDE = {"choice": 4, "span": 2}  # sequences of an item: options, windows
 
 
@@ -52,15 +53,28 @@ def own_copy(
     if copy and any(getattr(copy, key) != value for key, value in wanted.items()):
         given = f"{copy.minutes} minutes and the token file {copy.tokens}"
         raise StudyError(f"{path}: was made for {given}: give the same, or remove it to start anew")
+    said = first_line(path, copy, study)
     if tokens and not copy:
         wanted["corpus"] = corpora.read_file(tokens).about["corpus"]
     new = copy or at_hand(replace(study, **wanted), source)
     for model in dict.fromkeys(models):
         if not study.minutes and minutes and new.recipe(model) == study.recipe(model):
             new = fitted(new, model, source, cores, first=copy is None)
-    said = "# Fitted by `saobp reproduce --rows`: remove it to fit anew.\n"
-    paths.write_text(path, said + json.dumps(asdict(new), indent=2) + "\n")  # JSON is YAML
+    paths.write_text(path, f"{said}\n" + json.dumps(asdict(new), indent=2) + "\n")  # JSON is YAML
     return path, new
+
+
+def first_line(path: Path, copy: Study | None, study: Study) -> str:
+    """Return what a copy's first line says: the study that it was fitted to, its name with digits of all it says.
+
+    Raises StudyError if the study has been edited since; a copy of before there were digits is taken as it is.
+    """
+    made_of = checkpoints.marked(study.name, asdict(replace(study, **APART)))
+    new = f"# Fitted by `saobp reproduce --rows` to {made_of}: remove it to fit anew."
+    old = path.read_text(encoding="utf-8").partition("\n")[0] if copy else new
+    if f" to {study.name}-" in old and old != new and copy != study:  # which may be the copy itself
+        raise StudyError(f"{path}: was made of {study.name} before an edit: undo the edit, or remove it to start anew")
+    return old
 
 
 def at_hand(study: Study, source: sources.Source) -> Study:
@@ -81,8 +95,7 @@ def at_hand(study: Study, source: sources.Source) -> Study:
     groups = {name: [task for task in group if task not in left_out] for name, group in tuned.groups.items()}
     tuned = replace(tuned, groups={name: group for name, group in groups.items() if group}, seeds=tuned.seeds[:1])
     tasks = [task for task in study.attention.tasks if task not in left_out]
-    apart = dict.fromkeys(("decoder", "cost", "beyond", "multihop"))  # no part of a row
-    return replace(study, finetune=tuned, attention=replace(study.attention, tasks=tasks), **apart)
+    return replace(study, finetune=tuned, attention=replace(study.attention, tasks=tasks), **APART)
 
 
 def fitted(study: Study, model: str, source: sources.Source, cores: int, *, first: bool) -> Study:

@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import json
+import logging
 import os
 import platform
 import subprocess
@@ -24,6 +25,7 @@ PRETRAINED = ("model", "algorithm", "seed")  # parameters that name a pretrained
 IDENTITY = (*PRETRAINED, "group", "finetune_seed", "task")  # and a run
 ANSWERS_END = ".answers.parquet"
 ANSWERS = pa.schema([("run", pa.int32()), ("hops", pa.int32()), ("right", pa.list_(pa.int8()))])
+log = logging.getLogger(__name__)
 
 
 class RecordError(ValueError):
@@ -152,7 +154,7 @@ def read(path: str | Path) -> Record:
 def files(study_or_folder: str | Path) -> list[Path]:
     """Name the files of all records of a study or folder, in their order.
 
-    A study's finished build (`build/<study>/records`) comes before its tracked results.
+    A study's build (`build/<study>/records`), whole or of some rows, comes before its tracked results.
     """
     text = str(study_or_folder)
     candidates = [Path(text), paths.build(text) / "records", paths.results(text)]
@@ -161,8 +163,15 @@ def files(study_or_folder: str | Path) -> list[Path]:
 
 
 def load(study_or_folder: str | Path) -> list[Record]:
-    """Read all records of a study or folder, in the order of their names."""
-    return [read(path) for path in files(study_or_folder)]
+    """Read all records of a study or folder, in the order of their names.
+
+    A build that lacks some of the study's tracked records says so: it is unfinished, or made of rows.
+    """
+    found, tracked = files(study_or_folder), paths.results(str(study_or_folder))
+    if hidden := {path.name for path in tracked.glob("*.json")} - {path.name for path in found}:
+        told = "%s: lacks %d of the records tracked in %s, and is read in place of them: finish it, or remove it"
+        log.warning(told, found[0].parent, len(hidden), tracked)
+    return [read(path) for path in found]
 
 
 def hashes(study_or_folder: str | Path) -> dict[str, str]:

@@ -1,6 +1,8 @@
 """Checkpoints that are known to be whole: sealed when written, checked before they are trusted."""
 
 import hashlib
+import json
+import os
 import re
 import shutil
 from collections.abc import Callable
@@ -13,11 +15,14 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast, TrainerCallba
 from saobp.study.data.sources import Source
 from saobp.study.setup import labels, paths, records
 from saobp.study.setup.recipes import Pretraining
+from saobp.study.setup.sizes_and_strengths import strength_used
 from saobp.study.setup.studies import Study, load_study
 from saobp.study.training import precision, regularizers
 
 KEPT = 2  # whole checkpoints of a run: should the newest be damaged, there is the one before
 NAME = re.compile(r"checkpoint-\d+")
+TRAINING = "training.json"  # in a finished model's folder: what it was made of
+TEXT = ("corpus", "tokenizer", "vocabulary", "tokens")  # of a study, beside its data: what its models read
 
 
 def work_folder(study: Study, model: str, algorithm: str, seed: int, text: str, recipe: Pretraining) -> Path:
@@ -40,7 +45,7 @@ def marked(name: str, identity: Any) -> str:
 def pretrained(profile: str, model: str, algorithm: str, seed: int) -> Path:
     """Return the folder of a pretrained model, trained by notebook 04 if it is missing.
 
-    Raises ValueError, one line, if it is damaged, or of another number of steps than the study has.
+    Raises ValueError, one line, if it is damaged, or was trained in another way than the study says.
     """
     folder = published_folder(Path(profile).stem, model, algorithm, seed)
     if not (folder / "model.safetensors").is_file():
@@ -54,12 +59,31 @@ def pretrained(profile: str, model: str, algorithm: str, seed: int) -> Path:
     if problem := paths.damage(folder):
         remedy = "delete the folder and give the command again: it is made anew from the last checkpoint"
         raise ValueError(f"{folder}: {problem}; {remedy} of its training")
-    record = paths.build(Path(profile).stem) / "records" / f"04-pretrain-{folder.name}.json"
-    made = records.read(record)["metrics"]["steps"] if record.is_file() else None
-    if made not in (None, asked := load_study(profile).recipe(model).steps):
-        remedy = "name the file of the study that trained it, or delete the folder and the record"
-        raise ValueError(f"{folder}: trained for {made} steps, and {profile} asks for {asked}: {remedy}")
+    asked = made_of(load_study(profile), model, algorithm, seed)
+    for name, value in recorded(folder).items():
+        if name in asked and value != asked[name]:
+            remedy = "name the file of the study that trained it, or delete the folder"
+            raise ValueError(f"{folder}: trained with {name} {value}, and {profile} asks for {asked[name]}: {remedy}")
     return folder
+
+
+def made_of(study: Study, model: str, algorithm: str, seed: int) -> dict[str, Any]:
+    """Return all that a study says of the training of a model: name -> value, as JSON has it."""
+    size, said = model.removeprefix(labels.DECODER), asdict(study)
+    recipe = study.recipe(size)
+    if labels.is_decoder(model):
+        recipe, said = study.decoder_recipe(size), said | said["decoder"]
+    given = {"algorithm": algorithm, "strength": strength_used(size, algorithm, study.strengths), "seed": seed}
+    source = os.environ.get("SAOBP_DATA") or study.data
+    return {**given, "data": source, **{name: said[name] for name in TEXT}, **asdict(recipe)}
+
+
+def recorded(folder: Path) -> dict[str, Any]:
+    """Return what `made_of` was when a model was trained; of an older folder the steps, if the workflow recorded it."""
+    if (folder / TRAINING).is_file():
+        return json.loads((folder / TRAINING).read_text(encoding="utf-8"))
+    record = folder.parents[1] / "records" / f"04-pretrain-{folder.name}.json"
+    return {"steps": records.read(record)["metrics"]["steps"]} if record.is_file() else {}
 
 
 def published_folder(profile: str, model: str, algorithm: str, seed: int) -> Path:
@@ -68,14 +92,15 @@ def published_folder(profile: str, model: str, algorithm: str, seed: int) -> Pat
 
 
 def publish(
-    network: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, profile: str, model: str, algorithm: str, seed: int
+    network: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, study: Study, model: str, algorithm: str, seed: int
 ) -> Path:
-    """Save a finished model with its tokenizer, whole or not at all, and return the folder."""
-    folder = published_folder(profile, model, algorithm, seed)
+    """Save a finished model with its tokenizer and its training, whole or not at all, and return the folder."""
+    folder = published_folder(study.name, model, algorithm, seed)
     regularizers.detach(network)  # a penalty belongs to training
     with paths.new_folder(folder) as unfinished:
         network.save_pretrained(unfinished)
         tokenizer.save_pretrained(unfinished)
+        paths.write_text(unfinished / TRAINING, json.dumps(made_of(study, model, algorithm, seed), indent=1))
         paths.seal(unfinished)
     return folder
 
