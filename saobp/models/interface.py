@@ -24,10 +24,13 @@ from saobp.fused.scores import check_values, in_quick_type, remembered
 from saobp.models.attending import Call, plain_attention, refined_attention
 from saobp.models.cache import RefinedLayer, adopt
 from saobp.models.cached_attention import additive, attend_with_cache
-from saobp.models.supported import NAME, UNSERVED_ARGUMENTS, is_causal_module
+from saobp.models.supported import NAME, UNSERVED_ARGUMENTS, is_causal_module, reads_another
 
 _layer = CompileableContextVar("saobp_layer")
 """The layer of the cache, of this thread, between the start of an attention module and its attention function."""
+
+CROSS = "cross"
+"""Stands in place of a layer where the call is cross-attention, though the module looks like self-attention."""
 
 
 def mask_for(*args: Any, config: Any = None, **kwargs: Any) -> Tensor | None:
@@ -73,6 +76,8 @@ def attention_forward(
     refuse_arguments(module, kwargs)
     refuse_mask(module, attention_mask, query, key)
     refinement = getattr(module, NAME, None)
+    layer = None if refinement is None else take_layer()
+    refinement = None if layer is CROSS else refinement
     keep = wants_weights(refinement, kwargs)
     causal = is_causal_module(module) if is_causal is None else is_causal
     call = Call(attention_mask, scaling, dropout, causal, kwargs.get("position_bias"), keep)
@@ -84,7 +89,7 @@ def attention_forward(
         with contextlib.nullcontext() if tensors[0] is query else torch.autocast("cpu", enabled=False):
             output, weights = sdpa_attention_forward(module, *tensors, mask, dropout, scaling, is_causal, **kwargs)
         return output.to(query.dtype), weights
-    layer = None if torch.jit.is_tracing() else take_layer()  # a trace keeps no cache
+    layer = None if torch.jit.is_tracing() else layer  # a trace keeps no cache
     first = query.shape[-2] == key.shape[-2]
     if layer is not None and not (first and torch.is_grad_enabled()):
         return attend_with_cache(layer, refinement, query, key, value, call)
@@ -181,7 +186,7 @@ def dispatch(model: nn.Module, options: dict[str, Any]) -> None:
 
 
 def remember_cache(module: nn.Module, args: tuple, kwargs: dict[str, Any]) -> None:
-    """Before an attention module runs, find the layer of the cache that will carry its column sums.
+    """Before an attention module runs, find the layer of the cache that will carry its column sums, or `CROSS`.
 
     transformers updates the cache inside the module and hands the attention function keys alone. Raises
     ValueError if the cache cannot carry them, or if the attention implementation was changed behind our back.
@@ -192,16 +197,18 @@ def remember_cache(module: nn.Module, args: tuple, kwargs: dict[str, Any]) -> No
             f"attn_implementation: the refined model was switched to {implementation!r}, which knows no "
             'refinement; saobp.apply(model, "none") gives plain attention'
         )
-    layer, cache = None, next((given for given in (*args, *kwargs.values()) if isinstance(given, Cache)), None)
-    if cache is not None and is_causal_module(module):
-        options = getattr(module, NAME).options
-        layer = adopt(cache, module.layer_idx, options) if options.factor != "none" else None
+    refinement, layer = getattr(module, NAME), None
+    cache = next((given for given in (*args, *kwargs.values()) if isinstance(given, Cache)), None)
+    if reads_another(refinement.arguments, args, kwargs):
+        layer = CROSS
+    elif cache is not None and is_causal_module(module) and refinement.options.factor != "none":
+        layer = adopt(cache, module.layer_idx, refinement.options)
     if torch.compiler.is_compiling() or _layer.get() is not layer:
         _layer.set(layer)
 
 
-def take_layer() -> RefinedLayer | None:
-    """Return the layer that `remember_cache` found, once."""
+def take_layer() -> RefinedLayer | str | None:
+    """Return the layer, or `CROSS`, that `remember_cache` found, once."""
     layer = _layer.get()
     if torch.compiler.is_compiling():
         _layer.reset(None)

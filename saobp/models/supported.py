@@ -9,7 +9,7 @@ import functools
 import inspect
 import re
 import textwrap
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -20,7 +20,14 @@ NAME = "saobp"
 
 # scores bent, sinks beside the keys: probabilities that are not softmax(query key / scale + mask)
 UNSERVED_ARGUMENTS = ("softcap", "s_aux", "sinks", "indices", "topk_indices", "block_indices")
-CROSS_NAMES = re.compile(r"cross|EncDecAttention|encoder_attn", re.IGNORECASE)
+CROSS_NAMES = re.compile(
+    r"cross|EncDecAttention|encoder_attn|encoder_decoder_attention|token_to_image|image_to_token|\bx_attn",
+    re.IGNORECASE,
+)
+SOURCES = (
+    "key_value_states", "encoder_hidden_states", "cross_attention_states", "context", "context_hidden_states", "key",
+)  # fmt: skip
+"""Arguments of attention modules that bring keys of other tokens."""
 INTERFACE = "ALL_ATTENTION_FUNCTIONS"
 
 
@@ -47,6 +54,17 @@ def is_cross_attention(name: str, module: nn.Module) -> bool:
     last = ".".join(name.split(".")[-2:])
     declared = getattr(module, "is_cross_attention", False)
     return bool(declared or CROSS_NAMES.search(type(module).__name__) or CROSS_NAMES.search(last))
+
+
+def reads_another(arguments: Sequence[str], args: tuple, kwargs: dict[str, Any]) -> bool:
+    """Tell whether a call hands an attention module states of other tokens beside its own, its first argument.
+
+    Some models have one class for both, and a name alone does not say which; `arguments` are those of its forward.
+    """
+    given = dict(zip(arguments, args)) | kwargs
+    own = given.get(arguments[0]) if arguments else None
+    others = [given.get(name) for name in SOURCES if name in arguments[1:]]
+    return any(other is not None and other is not own for other in others)
 
 
 def self_attention_modules(model: nn.Module) -> list[nn.Module]:

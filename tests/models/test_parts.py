@@ -1,0 +1,76 @@
+"""Which parts are refined: self-attention, not what reads other tokens, not the decoder beside an encoder."""
+
+import re
+
+import pytest
+import torch
+import transformers as hf
+from families import CLOSE, tokens
+
+import saobp
+from saobp.models import supported
+
+SMALL = {"num_hidden_layers": 1, "num_attention_heads": 4}
+NO_NAME = re.compile("(?!)")  # as of a model whose names say nothing
+
+
+def refined_names(model) -> list[str]:
+    """Return the paths of the attention modules that `saobp.apply` made refine."""
+    return [name for name, module in model.named_modules() if "saobp" in module._modules]
+
+
+def drawn(model: torch.nn.Module) -> torch.nn.Module:
+    """Draw weights so large that attention is far from uniform and messages matter."""
+    torch.manual_seed(0)
+    for parameter in model.parameters():
+        if parameter.ndim > 1:
+            torch.nn.init.normal_(parameter, std=0.3)
+    return model.eval()
+
+
+def pix2struct() -> torch.nn.Module:
+    """Build the decoder of Pix2Struct, which has one class for attention of both kinds."""
+    sizes = {"hidden_size": 32, "d_kv": 8, "d_ff": 48, "num_layers": 2, "num_heads": 4, "vocab_size": 61}
+    config = hf.Pix2StructTextConfig(
+        **sizes, pad_token_id=0, decoder_start_token_id=0, is_decoder=True, initializer_range=0.02
+    )
+    return drawn(hf.Pix2StructTextModel(config))
+
+
+def sam() -> torch.nn.Module:
+    """Build a SAM whose picture has 16 tokens."""
+    picture = {**SMALL, "image_size": 64, "output_channels": 32, "mlp_dim": 48, "window_size": 2, "num_pos_feats": 16}
+    prompt = {"hidden_size": 32, "image_size": 64, "patch_size": 16, "mask_input_channels": 4}
+    parts = {"prompt_encoder_config": {**prompt, "image_embedding_size": 4}}
+    parts["mask_decoder_config"] = {**SMALL, "hidden_size": 32, "mlp_dim": 32, "iou_head_hidden_dim": 16}
+    parts["vision_config"] = {**picture, "hidden_size": 32, "patch_size": 16, "global_attn_indexes": [0]}
+    return drawn(hf.SamModel(hf.SamConfig(**parts)))
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_cross_attention_of_pix2struct_leaks_no_later_token_whatever_the_lengths(named, monkeypatch):
+    if not named:
+        monkeypatch.setattr(supported, "CROSS_NAMES", NO_NAME)
+    model, ids = saobp.apply(pix2struct(), "high", 1.5), tokens()
+    changed = torch.cat([ids[:, :-1], (ids[:, -1:] + 11) % 50 + 3], 1)
+    for length in (9, 5):  # the decoder's own, and another
+        call = {"encoder_hidden_states": 3 * torch.randn(2, length, 32), "use_cache": False}
+        first, second = (model(given, **call).logits for given in (ids, changed))
+        torch.testing.assert_close(first[:, :-1], second[:, :-1], atol=1e-6, rtol=0)
+    assert named == (not any("encoder_decoder" in name for name in refined_names(model)))
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_token_that_looks_at_a_picture_of_as_many_stays_plain(named, monkeypatch):
+    if not named:
+        monkeypatch.setattr(supported, "CROSS_NAMES", NO_NAME)
+    model, plain, points = saobp.apply(sam(), "high", 1.5), sam(), torch.rand(1, 1, 10, 2) * 60
+    queries = []
+    for one in (model, plain):
+        last = one.mask_decoder.transformer.final_attn_token_to_image
+        last.register_forward_pre_hook(lambda _, args, given: queries.append(given), with_kwargs=True)
+        one(pixel_values=torch.ones(1, 3, 64, 64), input_points=points)
+    assert queries[0]["query"].shape[-2] == queries[0]["key"].shape[-2] == 16
+    assert (queries[0]["query"] - queries[1]["query"]).abs().max() > 1e-3  # self-attention is refined
+    outputs = [one.mask_decoder.transformer.final_attn_token_to_image(**queries[0])[0] for one in (model, plain)]
+    torch.testing.assert_close(*outputs, **CLOSE)
