@@ -28,6 +28,7 @@ SOURCES = (
     "key_value_states", "encoder_hidden_states", "cross_attention_states", "context", "context_hidden_states", "key",
 )  # fmt: skip
 """Arguments of attention modules that bring keys of other tokens."""
+DECODER_PATH = re.compile(r"(^|\.)(\w+_)?decoder(\.|$)")
 INTERFACE = "ALL_ATTENTION_FUNCTIONS"
 
 
@@ -67,10 +68,17 @@ def reads_another(arguments: Sequence[str], args: tuple, kwargs: dict[str, Any])
     return any(other is not None and other is not own for other in others)
 
 
+def in_decoders(model: nn.Module) -> set[nn.Module]:
+    """Return what lies in the decoders of encoder-decoders; a decoder without an encoder, as in OPT, is none of them."""
+    parts = [part for part in model.modules() if getattr(getattr(part, "config", None), "is_encoder_decoder", False)]
+    return {module for part in parts for name, module in part.named_modules() if DECODER_PATH.search(name)}
+
+
 def self_attention_modules(model: nn.Module) -> list[nn.Module]:
     """List the modules to refine: all self-attention, of encoder-decoders the encoder's only."""
+    decoders = in_decoders(model)
     named = [(name, module) for name, module in model.named_modules() if uses_interface(type(module))]
-    modules = [module for name, module in named if not is_cross_attention(name, module)]
+    modules = [module for name, module in named if not is_cross_attention(name, module) and module not in decoders]
     if getattr(model.config, "is_encoder_decoder", False):
         modules = [module for module in modules if not is_causal_module(module)]
     return modules
@@ -87,8 +95,10 @@ def refuse(model: nn.Module) -> None:
         )
     modules = self_attention_modules(model)
     if not modules or not settable():
+        beside = not modules and any(uses_interface(type(module)) for module in in_decoders(model))
+        where = " outside its decoder, which stays plain" if beside else ""
         raise ValueError(
-            f"model: {name} has no self-attention that goes through transformers' attention interface; "
+            f"model: {name} has no self-attention that goes through transformers' attention interface{where}; "
             "saobp.apply cannot refine it"
         )
     for module in modules:

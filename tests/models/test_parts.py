@@ -74,3 +74,43 @@ def test_a_token_that_looks_at_a_picture_of_as_many_stays_plain(named, monkeypat
     assert (queries[0]["query"] - queries[1]["query"]).abs().max() > 1e-3  # self-attention is refined
     outputs = [one.mask_decoder.transformer.final_attn_token_to_image(**queries[0])[0] for one in (model, plain)]
     torch.testing.assert_close(*outputs, **CLOSE)
+
+
+def translator(kind: str, **options) -> torch.nn.Module:
+    """Build an encoder-decoder of a kind whose decoder's modules do not say that they are causal."""
+    stacks = {f"{stack}_{what}": size for stack in ("encoder", "decoder")
+              for what, size in (("layers", 2), ("attention_heads", 4), ("ffn_dim", 48))}  # fmt: skip
+    sizes = {"d_model": 32, "vocab_size": 61, "max_position_embeddings": 64, "decoder_start_token_id": 2}
+    config = getattr(hf, f"{kind}Config")(**sizes, **stacks, **options)
+    return drawn(getattr(hf, f"{kind}ForConditionalGeneration")(config))
+
+
+def test_a_decoder_beside_an_encoder_stays_plain_also_if_its_modules_do_not_say_that_they_are_causal():
+    model = translator("NllbMoe", num_experts=4, decoder_layerdrop=0, encoder_layerdrop=0)
+    model.generation_config.eos_token_id = None
+    saobp.apply(model, "high", 1.5)
+    assert refined_names(model) == [f"model.encoder.layers.{layer}.self_attn" for layer in (0, 1)]
+    call = {"max_new_tokens": 4, "do_sample": False}
+    assert torch.equal(*(model.generate(tokens(), **call, use_cache=use) for use in (True, False)))
+
+
+def test_queries_of_objects_stay_plain_beside_their_encoder():
+    config = hf.DetrConfig(d_model=32, encoder_layers=1, decoder_layers=1, encoder_attention_heads=4,
+                           decoder_attention_heads=4, encoder_ffn_dim=48, decoder_ffn_dim=48, num_queries=6,
+                           use_timm_backbone=False, backbone_config=hf.ResNetConfig(
+                               embedding_size=8, hidden_sizes=[8, 8], depths=[1, 1], layer_type="basic",
+                               out_features=["stage2"]))  # fmt: skip
+    assert refined_names(saobp.apply(hf.DetrModel(config), "high")) == ["encoder.layers.0.self_attn"]
+
+
+def test_an_encoder_decoder_whose_encoder_cannot_be_refined_is_refused_in_one_line():
+    with pytest.raises(ValueError, match="BigBirdPegasus.*outside its decoder, which stays plain") as error:
+        saobp.apply(translator("BigBirdPegasus"), "high")
+    assert "\n" not in str(error.value)
+
+
+def test_decoders_without_an_encoder_are_refined():
+    opt = hf.OPTConfig(hidden_size=32, num_hidden_layers=1, num_attention_heads=4, ffn_dim=48, vocab_size=61)
+    bart = hf.BartConfig(d_model=32, decoder_layers=1, decoder_attention_heads=4, decoder_ffn_dim=48, vocab_size=61)
+    for model in (hf.OPTForCausalLM(opt), hf.BartForCausalLM(bart)):
+        assert refined_names(saobp.apply(model, "high")) == ["model.decoder.layers.0.self_attn"]
