@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from saobp.equations.checks import check_factor, check_options, check_strength
 from saobp.models.module import Refinement, Watch
-from saobp.models.supported import refuse, self_attention_modules
+from saobp.models.supported import NAME, refuse, self_attention_modules
 
 LEARNABLE = ("high", "low")
 """Factors whose strength reaches the output smoothly, so that it can be learned."""
@@ -125,6 +125,18 @@ def apply_saved(model: nn.Module, options: dict[str, Any]) -> None:
         )
     if self_attention_modules(model):  # parts that stay plain are built from the same config
         apply(model, **options)
+
+
+def field_to_save(model: nn.Module) -> dict[str, Any] | None:
+    """Return what the config must say for the model to be loaded as it is; ValueError if no config can say it."""
+    refined = {module: module._modules[NAME].options for module in model.modules() if NAME in module._modules}
+    options = set(refined.values())
+    if refined and (len(options) > 1 or refined.keys() != set(self_attention_modules(model))):
+        raise ValueError(
+            f"model: parts of {type(model).__name__} are refined and others not, or otherwise, which its config cannot "
+            "say; save the refined part, or give the whole model to saobp.apply"
+        )
+    return options.pop().as_field() if refined else None
 
 
 @contextmanager

@@ -69,7 +69,7 @@ def reads_another(arguments: Sequence[str], args: tuple, kwargs: dict[str, Any])
 
 
 def in_decoders(model: nn.Module) -> set[nn.Module]:
-    """Return what lies in the decoders of encoder-decoders; a decoder without an encoder, as in OPT, is none of them."""
+    """Return what lies in the decoders of encoder-decoders; a decoder without an encoder, as in OPT, is none."""
     parts = [part for part in model.modules() if getattr(getattr(part, "config", None), "is_encoder_decoder", False)]
     return {module for part in parts for name, module in part.named_modules() if DECODER_PATH.search(name)}
 
