@@ -24,13 +24,17 @@ from saobp.fused.scores import check_values, in_quick_type, remembered
 from saobp.models.attending import Call, plain_attention, refined_attention
 from saobp.models.cache import RefinedLayer, adopt
 from saobp.models.cached_attention import additive, attend_with_cache
-from saobp.models.supported import NAME, UNSERVED_ARGUMENTS, is_causal_module, reads_another
+from saobp.models.supported import NAME, UNSERVED_ARGUMENTS, is_causal_module, reads_another, uses_interface
 
 _layer = CompileableContextVar("saobp_layer")
 """The layer of the cache, of this thread, between the start of an attention module and its attention function."""
 
 CROSS = "cross"
 """Stands in place of a layer where the call is cross-attention, though the module looks like self-attention."""
+
+
+PLAIN_STACK = f"{NAME}-plain"
+"""Attention implementation of a stack in a refined model that does not use the interface: its masks are its own."""
 
 
 def mask_for(*args: Any, config: Any = None, **kwargs: Any) -> Tensor | None:
@@ -180,9 +184,12 @@ def dispatch(model: nn.Module, options: dict[str, Any]) -> None:
         if isinstance(vars(part).get("config"), PretrainedConfig):
             part.config = copy.deepcopy(part.config, copies)
     model.set_attn_implementation(NAME)
+    served = {id(getattr(part, "config", None)) for part in model.modules() if uses_interface(type(part))}
     for part in model.modules():
         if isinstance(part, PreTrainedModel):
             setattr(part.config, NAME, dict(options))
+            if id(part.config) not in served and part.config._attn_implementation == NAME:
+                part.config._attn_implementation_internal = PLAIN_STACK
 
 
 def remember_cache(module: nn.Module, args: tuple, kwargs: dict[str, Any]) -> None:
@@ -219,3 +226,5 @@ def take_layer() -> RefinedLayer | str | None:
 
 ALL_ATTENTION_FUNCTIONS.register(NAME, attention_forward)
 ALL_MASK_ATTENTION_FUNCTIONS.register(NAME, mask_for)
+ALL_ATTENTION_FUNCTIONS.register(PLAIN_STACK, attention_forward)
+ALL_MASK_ATTENTION_FUNCTIONS.register(PLAIN_STACK, eager_mask)

@@ -9,6 +9,7 @@ import functools
 import inspect
 import re
 import textwrap
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -29,6 +30,8 @@ SOURCES = (
 )  # fmt: skip
 """Arguments of attention modules that bring keys of other tokens."""
 DECODER_PATH = re.compile(r"(^|\.)(\w+_)?decoder(\.|$)")
+ATTENTION_NAME = re.compile(r"^(?!.*(Linear|Lightning)).*Attention$")
+PROJECTION = re.compile(r"q|query|qkv|q_proj|q_lin|query_proj|query_key_value|c_attn|to_q|in_proj|Wqkv")
 INTERFACE = "ALL_ATTENTION_FUNCTIONS"
 
 
@@ -82,6 +85,30 @@ def self_attention_modules(model: nn.Module) -> list[nn.Module]:
     if getattr(model.config, "is_encoder_decoder", False):
         modules = [module for module in modules if not is_causal_module(module)]
     return modules
+
+
+def left_plain(model: nn.Module) -> dict[str, str]:
+    """Return what looks like self-attention that cannot be reached: the name of each class, and a path to one."""
+    reached = {part for module in self_attention_modules(model) for part in module.modules()} | in_decoders(model)
+    found: dict[str, str] = {}
+    for path, module in model.named_modules():
+        name, parts = type(module).__name__, set(module.modules())
+        own = any(PROJECTION.fullmatch(child) for child in module._modules)
+        inside = parts & reached or any(uses_interface(type(part)) for part in parts)
+        if ATTENTION_NAME.search(name) and own and not inside and not is_cross_attention(path, module):
+            found.setdefault(name, path)
+    return found
+
+
+def warn_of_plain(model: nn.Module) -> None:
+    """Warn once, to whoever called `saobp.apply`, of self-attention that stays as it is."""
+    if found := left_plain(model):
+        said = ", ".join(f"{name} ({path})" for name, path in found.items())
+        warnings.warn(
+            f"model: {type(model).__name__} is refined in parts; {said} does not go through transformers' attention "
+            "interface and stays plain",
+            stacklevel=3,
+        )
 
 
 def refuse(model: nn.Module) -> None:

@@ -60,6 +60,7 @@ def test_cross_attention_of_pix2struct_leaks_no_later_token_whatever_the_lengths
     assert named == (not any("encoder_decoder" in name for name in refined_names(model)))
 
 
+@pytest.mark.filterwarnings("ignore:model. SamModel is refined in parts")  # its picture's encoder stays plain
 @pytest.mark.parametrize("named", [True, False])
 def test_a_token_that_looks_at_a_picture_of_as_many_stays_plain(named, monkeypatch):
     if not named:
@@ -114,3 +115,39 @@ def test_decoders_without_an_encoder_are_refined():
     bart = hf.BartConfig(d_model=32, decoder_layers=1, decoder_attention_heads=4, decoder_ffn_dim=48, vocab_size=61)
     for model in (hf.OPTForCausalLM(opt), hf.BartForCausalLM(bart)):
         assert refined_names(saobp.apply(model, "high")) == ["model.decoder.layers.0.self_attn"]
+
+
+ORDINARY = (
+    "bert", "roberta", "distilbert", "albert", "electra", "modernbert", "vit", "dinov2", "clip",
+    "siglip", "gpt2", "gpt_neox", "opt", "llama", "mistral", "mixtral", "qwen2", "qwen3", "gemma3_text", "phi3",
+    "olmo2", "t5", "bart", "marian", "whisper", "wav2vec2",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ORDINARY)
+def test_ordinary_models_have_no_self_attention_that_stays_plain(name):
+    with torch.device("meta"):
+        model = hf.AutoModel.from_config(hf.AutoConfig.for_model(name, num_hidden_layers=1))
+    assert supported.left_plain(model) == {} and supported.self_attention_modules(model)
+
+
+def git() -> torch.nn.Module:
+    """Build a GIT, whose text does not go through the attention interface, while its picture's encoder does."""
+    picture = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}
+    sizes = {**picture, "vocab_size": 61, "max_position_embeddings": 64, "pad_token_id": 0, "bos_token_id": 1}
+    config = hf.GitConfig(**sizes, vision_config={**picture, "image_size": 32, "patch_size": 16})
+    model = drawn(hf.GitForCausalLM(config))
+    model.generation_config.eos_token_id = None
+    return model
+
+
+def test_a_stack_that_cannot_be_reached_is_named_and_generates_as_before():
+    ids, mask = tokens(), torch.ones(2, 9, dtype=torch.long)
+    mask[1, :3] = 0
+    call = {"attention_mask": mask, "max_new_tokens": 4, "do_sample": False}
+    expected = git().generate(ids, **call)
+    with pytest.warns(UserWarning, match=r"GitSelfAttention \(git.encoder.layer.0.attention.self\)") as warned:
+        model = saobp.apply(git(), "high", 5.0)
+    assert len(warned) == 1 and "\n" not in str(warned[0].message) and warned[0].filename == __file__
+    assert torch.equal(model.generate(ids, **call), expected)
+    assert torch.equal(saobp.apply(model, "none").generate(ids, **call), expected)
