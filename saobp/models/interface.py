@@ -32,6 +32,9 @@ _layer = CompileableContextVar("saobp_layer")
 CROSS = "cross"
 """Stands in place of a layer where the call is cross-attention, though the module looks like self-attention."""
 
+CACHED = "cached"
+"""Stands in place of a layer where there is a cache, but the module says that it is not causal."""
+
 
 PLAIN_STACK = f"{NAME}-plain"
 """Attention implementation of a stack in a refined model that does not use the interface: its masks are its own."""
@@ -93,17 +96,14 @@ def attention_forward(
         with contextlib.nullcontext() if tensors[0] is query else torch.autocast("cpu", enabled=False):
             output, weights = sdpa_attention_forward(module, *tensors, mask, dropout, scaling, is_causal, **kwargs)
         return output.to(query.dtype), weights
-    layer = None if torch.jit.is_tracing() else layer  # a trace keeps no cache
-    first = query.shape[-2] == key.shape[-2]
+    cached, first = layer is not None, query.shape[-2] == key.shape[-2]
+    layer = None if layer is CACHED or torch.jit.is_tracing() else layer  # a trace keeps no cache
     if layer is not None and not (first and torch.is_grad_enabled()):
         return attend_with_cache(layer, refinement, query, key, value, call)
     if layer is not None:  # training fills a cache that nobody reads: sum up its rows only if somebody does
         layer.remember(query, additive(call, query, key.shape[-2]))
     if not first:
-        raise ValueError(
-            f"past_key_values: {type(module).__name__} was handed keys whose rows sent it no messages; "
-            "pass an empty DynamicCache, or use_cache=False"
-        )
+        refuse_keys(module, query.shape[-2], key.shape[-2], cached)
     return refined_attention(refinement, query, key, value, call)
 
 
@@ -115,6 +115,19 @@ def refuse_arguments(module: nn.Module, kwargs: dict[str, Any]) -> None:
     for argument in UNSERVED_ARGUMENTS:
         if kwargs.get(argument) is not None:
             raise ValueError(f"{argument}: {name} bends its attention scores; saobp cannot refine it exactly")
+
+
+def refuse_keys(module: nn.Module, queries: int, keys: int, cached: bool) -> None:
+    """Raise ValueError: the keys are others than the rows, of which each must have sent its messages."""
+    name = type(module).__name__
+    if cached:
+        raise ValueError(
+            f"past_key_values: {name} was handed keys whose rows sent it no messages; pass use_cache=False"
+        )
+    raise ValueError(
+        f"model: {name} reads other tokens than its own ({keys} keys for {queries} queries) and cannot be refined; "
+        "give saobp.apply the parts of the model without it"
+    )
 
 
 def refuse_mask(module: nn.Module, mask: Any, query: Tensor, key: Tensor) -> None:
@@ -193,7 +206,7 @@ def dispatch(model: nn.Module, options: dict[str, Any]) -> None:
 
 
 def remember_cache(module: nn.Module, args: tuple, kwargs: dict[str, Any]) -> None:
-    """Before an attention module runs, find the layer of the cache that will carry its column sums, or `CROSS`.
+    """Before an attention module runs, find the layer of the cache that carries its column sums, or what stands for it.
 
     transformers updates the cache inside the module and hands the attention function keys alone. Raises
     ValueError if the cache cannot carry them, or if the attention implementation was changed behind our back.
@@ -208,14 +221,14 @@ def remember_cache(module: nn.Module, args: tuple, kwargs: dict[str, Any]) -> No
     cache = next((given for given in (*args, *kwargs.values()) if isinstance(given, Cache)), None)
     if reads_another(refinement.arguments, args, kwargs):
         layer = CROSS
-    elif cache is not None and is_causal_module(module) and refinement.options.factor != "none":
-        layer = adopt(cache, module.layer_idx, refinement.options)
+    elif cache is not None and refinement.options.factor != "none":
+        layer = adopt(cache, module.layer_idx, refinement.options) if is_causal_module(module) else CACHED
     if torch.compiler.is_compiling() or _layer.get() is not layer:
         _layer.set(layer)
 
 
 def take_layer() -> RefinedLayer | str | None:
-    """Return the layer, or `CROSS`, that `remember_cache` found, once."""
+    """Return the layer that `remember_cache` found, or what stands for it, once."""
     layer = _layer.get()
     if torch.compiler.is_compiling():
         _layer.reset(None)

@@ -77,13 +77,13 @@ def test_a_token_that_looks_at_a_picture_of_as_many_stays_plain(named, monkeypat
     torch.testing.assert_close(*outputs, **CLOSE)
 
 
-def translator(kind: str, **options) -> torch.nn.Module:
-    """Build an encoder-decoder of a kind whose decoder's modules do not say that they are causal."""
+def translator(name: str, kind: str = "ForConditionalGeneration", **options) -> torch.nn.Module:
+    """Build an encoder-decoder whose decoder's modules do not say that they are causal."""
     stacks = {f"{stack}_{what}": size for stack in ("encoder", "decoder")
               for what, size in (("layers", 2), ("attention_heads", 4), ("ffn_dim", 48))}  # fmt: skip
     sizes = {"d_model": 32, "vocab_size": 61, "max_position_embeddings": 64, "decoder_start_token_id": 2}
-    config = getattr(hf, f"{kind}Config")(**sizes, **stacks, **options)
-    return drawn(getattr(hf, f"{kind}ForConditionalGeneration")(config))
+    config = getattr(hf, f"{name}Config")(**sizes, **stacks, **options)
+    return drawn(getattr(hf, f"{name}{kind}")(config))
 
 
 def test_a_decoder_beside_an_encoder_stays_plain_also_if_its_modules_do_not_say_that_they_are_causal():
@@ -151,3 +151,23 @@ def test_a_stack_that_cannot_be_reached_is_named_and_generates_as_before():
     assert len(warned) == 1 and "\n" not in str(warned[0].message) and warned[0].filename == __file__
     assert torch.equal(model.generate(ids, **call), expected)
     assert torch.equal(saobp.apply(model, "none").generate(ids, **call), expected)
+
+
+def test_self_attention_on_fewer_keys_than_tokens_is_refused_by_what_it_does_and_not_by_a_cache():
+    sizes = {"hidden_sizes": [16, 16], "depths": [1, 1], "num_attention_heads": [1, 2], "sr_ratios": [2, 1]}
+    stages = {"num_encoder_blocks": 2, "patch_sizes": [7, 3], "strides": [4, 2], "mlp_ratios": [2, 2]}
+    model = saobp.apply(hf.SegformerModel(hf.SegformerConfig(**sizes, **stages)).eval(), "high")
+    said = r"^model: SegformerAttention reads other tokens than its own \(16 keys for 64 queries\)"
+    with pytest.raises(ValueError, match=said) as error:
+        model(pixel_values=torch.randn(1, 3, 32, 32))
+    assert "\n" not in str(error.value)
+
+
+def test_a_cache_of_a_module_that_is_not_causal_is_refused_and_without_one_it_generates():
+    model = translator("BigBirdPegasus", kind="ForCausalLM")
+    model.generation_config.eos_token_id = None
+    saobp.apply(model, "high", 1.5)
+    call = {"attention_mask": torch.ones(2, 9, dtype=torch.long), "max_new_tokens": 3, "do_sample": False}
+    with pytest.raises(ValueError, match="^past_key_values.*use_cache=False"):
+        model.generate(tokens(), **call)
+    assert model.generate(tokens(), **call, use_cache=False).shape == (2, 12)
