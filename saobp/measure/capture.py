@@ -90,7 +90,8 @@ def capture(
     path = checked_path(path)
     if not hasattr(model, "config") or not hasattr(model, "set_attn_implementation"):
         raise ValueError(f"model: {type(model).__name__} is not a transformers model")
-    if isinstance(batches, (Mapping, Tensor, str)):
+    several = hasattr(batches, "__iter__") or hasattr(batches, "__getitem__")
+    if isinstance(batches, (Mapping, Tensor, str)) or not several:
         raise ValueError(f"batches: must be several dictionaries; got one {type(batches).__name__}, put it in a list")
     plan = Plan(beta, hops, int(graph_nodes), graph_threshold, spectrum, int(keep_maps))
     classes = token_classes(tokenizer) if tokenizer is not None else None
