@@ -21,9 +21,7 @@ SATURATION = 60.0
 
 
 def signed_strength(factor: str, strength: float | Tensor) -> float | Tensor:
-    """Return the exponent of Eq. 7 (High and its controls: repels) or Eq. 16 (Low, negative: attracts)."""
-    if factor not in ("high", "low", "uniform", "shuffled"):
-        raise ValueError(f"factor {factor!r} sends no messages; use one of saobp.refine's factors")
+    """Return the exponent of Eq. 7 (High, positive: repels) or Eq. 16 (Low, negative: attracts)."""
     return -strength if factor == "low" else strength
 
 
