@@ -43,6 +43,8 @@ def check_strength(strength: float | Tensor, heads: tuple[int, ...] | None = Non
 
 
 def _check_strengths(strength: Tensor, heads: tuple[int, ...] | None) -> None:
+    if strength.layout != torch.strided or strength.is_meta:
+        raise ValueError("strength must be a dense tensor that holds numbers; got a sparse or meta tensor")
     if not strength.is_floating_point():
         raise ValueError(f"strength must be a floating tensor; got {strength.dtype}")
     if heads is not None and strength.numel() != 1:

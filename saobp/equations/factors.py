@@ -67,4 +67,11 @@ def _try(function: Own, causal: bool, length: int = 6) -> None:
 
 def _refined(function: Own, scores: Tensor, visible: Tensor) -> Tensor:
     prior = scores.masked_fill(~visible, -1e30).softmax(-1).masked_fill(~visible, 0)
-    return function(prior, torch.tensor(0.5, dtype=prior.dtype), visible)
+    try:
+        refined = function(prior, torch.tensor(0.5, dtype=prior.dtype), visible)
+    except Exception as error:  # whatever a function of the caller's may raise, or no function at all
+        said = (str(error).splitlines() or [type(error).__name__])[0]
+        raise ValueError(f"function must take (prior, strength, visible); calling it failed ({said})") from error
+    if not isinstance(refined, Tensor):
+        raise ValueError(f"function must return the refined attention, a tensor; got {type(refined).__name__}")
+    return refined

@@ -13,6 +13,8 @@ def cut(attention: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
     """
     if not isinstance(attention, Tensor):
         raise ValueError(f"attention must be a tensor, got {type(attention).__name__}")
+    if attention.layout != torch.strided or attention.is_meta:
+        raise ValueError("attention must be a dense tensor that holds numbers, got a sparse or meta tensor")
     if attention.dim() < 2 or attention.shape[-1] != attention.shape[-2] or attention.shape[-1] == 0:
         raise ValueError(f"attention must be (..., L, L) with L > 0, got shape {tuple(attention.shape)}")
     if not attention.is_floating_point():

@@ -136,6 +136,8 @@ def _refined(
         return elementwise_product(prior, visible)
     if factor == "sinkhorn":
         return sinkhorn(prior, causal=causal)
+    if factor not in FACTORS or factor == "none":
+        raise ValueError(f"factor {factor!r} sends no messages; use one of {', '.join(FACTORS)}")
     given = isinstance(causal, Tensor)
     if given:
         hear = partial(seen_bias, seen=causal, exclude_self=exclude_self)

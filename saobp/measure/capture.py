@@ -26,7 +26,7 @@ from saobp.measure.capture_files import Parts, checked_path, summary
 from saobp.measure.measurement import Batch, Plan, measured, size, token_classes
 from saobp.models.apply import raw_attentions
 from saobp.models.module import Refinement
-from saobp.models.supported import NAME, maps_of_one_stack
+from saobp.models.supported import maps_of_one_stack
 
 INPUTS = ("input_ids", "attention_mask", "token_type_ids", "position_ids")
 PIXELS = "pixel_values"
@@ -90,11 +90,12 @@ def capture(
     path = checked_path(path)
     if not hasattr(model, "config") or not hasattr(model, "set_attn_implementation"):
         raise ValueError(f"model: {type(model).__name__} is not a transformers model")
-    if isinstance(batches, (Mapping, Tensor, str)):
+    several = hasattr(batches, "__iter__") or hasattr(batches, "__getitem__")
+    if isinstance(batches, (Mapping, Tensor, str)) or not several:
         raise ValueError(f"batches: must be several dictionaries; got one {type(batches).__name__}, put it in a list")
     plan = Plan(beta, hops, int(graph_nodes), graph_threshold, spectrum, int(keep_maps))
     classes = token_classes(tokenizer) if tokenizer is not None else None
-    known = (getattr(model.config, NAME, None) or {}).get("factor") not in OWN  # a function of the caller's may change
+    known = all(options["factor"] not in OWN for options in _options(model))  # a function of the caller's may change
     parts = Parts(path, _identity(model, plan, classes), asdict(plan), resume and known)
     replayable = iter(batches) is not batches
     if replayable and parts.finished(chunk for _, chunk in _chunks(batches, part_samples)):
@@ -189,11 +190,16 @@ def _visible(model: nn.Module) -> Iterator[Any]:
             model.set_attn_implementation(implementation)
 
 
+def _options(model: nn.Module) -> list[dict[str, Any]]:
+    """List what each module refines by, which the config of a head over a refined body does not say."""
+    return [asdict(module.options) for module in model.modules() if isinstance(module, Refinement)]
+
+
 def _identity(model: nn.Module, plan: Plan, classes: Any) -> str:
     """Hash what decides the numbers besides the inputs: weights, configuration, plan, classes of tokens."""
     digest = hashlib.blake2b(digest_size=16)
     config = {key: value for key, value in model.config.to_dict().items() if key != "_name_or_path"}
-    said = [type(model).__name__, config, asdict(plan), classes and classes[0]]
+    said = [type(model).__name__, config, _options(model), asdict(plan), classes and classes[0]]
     digest.update(json.dumps(said, sort_keys=True, default=str).encode())
     tensors = dict(model.state_dict()) | ({"classes": classes[1]} if classes else {})
     for name, tensor in tensors.items():

@@ -70,6 +70,7 @@ def clustering(weights: Float[Tensor, "*batch n n"], kind: str = "barrat") -> Fl
     (the paper's citation). From 0 to 1; NaN where a node has fewer than two neighbours. A symmetric matrix is
     an undirected graph; of another the directed generalisations are taken (Fagiolo, Clemente and Grassi).
     """
+    _check_weights(weights)
     if kind not in CLUSTERINGS:
         raise ValueError(f"kind must be one of {', '.join(CLUSTERINGS)}, got {kind!r}")
     edges = torch.where(weights.isnan(), weights, (weights != 0).to(weights.dtype))
@@ -91,6 +92,7 @@ def betweenness(
     `weighted` the length of an edge is 1 / weight; without, 1.
     Raises ValueError if an undirected graph's matrix is not symmetric.
     """
+    _check_weights(weights)
     if not directed and not torch.equal(torch.nan_to_num(weights), torch.nan_to_num(weights.mT)):
         raise ValueError("weights must be symmetric for an undirected graph; pass directed=True")
     flat = weights.detach().cpu().reshape(math.prod(weights.shape[:-2]), *weights.shape[-2:])
@@ -112,6 +114,13 @@ def graph_measures(
     weights = token_graph(attention, nodes, threshold, mask=mask)
     found = {f"clustering_{kind}": clustering(weights, kind).nanmean(-1) for kind in CLUSTERINGS}
     return found | {"betweenness": betweenness(weights).nanmean(-1)}
+
+
+def _check_weights(weights: Tensor) -> None:
+    """Refuse what are no weights of edges between nodes."""
+    shape = tuple(weights.shape) if isinstance(weights, Tensor) else type(weights).__name__
+    if not isinstance(weights, Tensor) or weights.dim() < 2 or weights.shape[-1] != weights.shape[-2]:
+        raise ValueError(f"weights must be a tensor (..., n, n), as token_graph returns; got {shape}")
 
 
 def _choose(tokens: int, nodes: int, mask: Tensor | None, seed: int | None) -> Tensor:

@@ -105,8 +105,9 @@ def sparsity(
     as sparse. Entries less than 1e-5 (relatively) under the threshold do not count, so that rounding cannot
     make uniform attention the sparsest of all.
     """
-    if threshold is not None and not 0 < threshold <= 1:
-        raise ValueError(f"threshold must lie in (0, 1] or be None for 1/L, got {threshold}")
+    number = isinstance(threshold, Real) and not isinstance(threshold, bool)
+    if threshold is not None and not (number and 0 < threshold <= 1):
+        raise ValueError(f"threshold must lie in (0, 1] or be None for 1/L, got {threshold!r}")
     return _sparsity(*padding.cut(attention, mask), threshold)
 
 
@@ -238,7 +239,7 @@ def _plogp(probabilities: Tensor) -> Tensor:
 
 
 def _check_paths(beta: float, hops: int) -> None:
-    if not isinstance(beta, Real) or not 0 < beta <= 1:
+    if isinstance(beta, bool) or not isinstance(beta, Real) or not 0 < beta <= 1:
         raise ValueError(f"beta must be a number in (0, 1], got {beta!r}")
     if not isinstance(hops, int) or hops < 2:
         raise ValueError(f"hops must be an integer of at least 2, got {hops!r}")

@@ -39,8 +39,8 @@ def is_causal(model: nn.Module) -> bool:
 
 def encoded(model: nn.Module, tokenizer: Any, texts: Iterable[Any], tokens: int) -> Iterator[Sample]:
     """Yield the inputs of every text of two tokens or more, cut to `tokens` or to what the model can hold."""
-    if isinstance(texts, str):
-        raise ValueError("texts must be several texts, [text]; got one str")
+    if isinstance(texts, str) or not (hasattr(texts, "__iter__") or hasattr(texts, "__getitem__")):
+        raise ValueError(f"texts must be several texts, [text]; got one {type(texts).__name__}")
     if not callable(tokenizer):
         raise ValueError(f"tokenizer must turn texts into input_ids; got {type(tokenizer).__name__}")
     if getattr(model, "main_input_name", "") == "pixel_values":

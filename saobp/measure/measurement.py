@@ -39,6 +39,8 @@ def token_classes(tokenizer: Any) -> tuple[tuple[str, ...], Int[Tensor, " vocabu
     Without a [CLS] in the vocabulary the first class is "first": the first real token of a sequence, where
     decoders keep their sink. Returns the classes' names and the class of every token id.
     """
+    if not hasattr(tokenizer, "convert_ids_to_tokens"):
+        raise ValueError(f"tokenizer must be the model's tokenizer, or None; got {type(tokenizer).__name__}")
     names = ("first" if tokenizer.cls_token_id is None else "cls", "sep", "punctuation", "content")
     words = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
     classes = torch.tensor([2 if _is_punctuation(word) else 3 for word in words])

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from saobp.equations.checks import check_factor, check_options, check_strength
 from saobp.models.module import Refinement, Watch
-from saobp.models.supported import refuse, self_attention_modules
+from saobp.models.supported import NAME, refuse, self_attention_modules, warn_of_plain
 
 LEARNABLE = ("high", "low")
 """Factors whose strength reaches the output smoothly, so that it can be learned."""
@@ -80,10 +80,11 @@ def apply(
     """Refine every self-attention of a transformers model (Eq. 11), in place, and return the model.
 
     Under any mask a query receives messages from the rows that it may look at, or from all where looking is mutual.
-    Cross-attention stays plain, and so does the decoder of an encoder-decoder. The options go into
-    `model.config.saobp` (the config becomes the model's own copy), so that `save_pretrained` and
-    `from_pretrained` keep them where saobp is imported; transformers alone loads such a checkpoint as plain
-    attention and says nothing. A model that is refined already starts over, with learned strengths at `strength`.
+    Cross-attention stays plain, and so does the decoder of an encoder-decoder; a warning names self-attention that
+    cannot be reached and stays plain. The options go into `model.config.saobp` (the config becomes the model's own
+    copy), so that `save_pretrained` and `from_pretrained` keep them where saobp is imported; transformers alone loads
+    such a checkpoint as plain attention and says nothing. A model that is refined already starts over, with learned
+    strengths at `strength`.
 
     Args:
         model: A transformers v5 model whose attention goes through transformers' attention interface.
@@ -104,6 +105,13 @@ def apply(
     """
     options = Options(factor, strength, exclude_self, learn, steps, damping, messages)
     refuse(model)
+    if options.factor != "none":
+        warn_of_plain(model)
+    return put_on(model, options)
+
+
+def put_on(model: nn.Module, options: Options) -> nn.Module:
+    """Refine a model that is served, in place of any refinement before, and return it."""
     modules = self_attention_modules(model)
     refinements = [Refinement(options, module) for module in modules]
     from saobp.models.interface import attach, detach, dispatch  # here, as it loads the heavy part of transformers
@@ -124,7 +132,21 @@ def apply_saved(model: nn.Module, options: dict[str, Any]) -> None:
             "the checkpoint comes from another version of saobp"
         )
     if self_attention_modules(model):  # parts that stay plain are built from the same config
-        apply(model, **options)
+        options = Options(**options)
+        refuse(model)
+        put_on(model, options)
+
+
+def field_to_save(model: nn.Module) -> dict[str, Any] | None:
+    """Return what the config must say for the model to be loaded as it is; ValueError if no config can say it."""
+    refined = {module: module._modules[NAME].options for module in model.modules() if NAME in module._modules}
+    options = set(refined.values())
+    if refined and (len(options) > 1 or refined.keys() != set(self_attention_modules(model))):
+        raise ValueError(
+            f"model: parts of {type(model).__name__} are refined and others not, or otherwise, which its config cannot "
+            "say; save the refined part, or give the whole model to saobp.apply"
+        )
+    return options.pop().as_field() if refined else None
 
 
 @contextmanager

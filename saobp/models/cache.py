@@ -173,15 +173,17 @@ def adopt(cache: Cache, index: int, options: Any) -> RefinedLayer | None:
         return None
     name = type(cache).__name__
     if type(cache) is not DynamicCache:
-        raise ValueError(f"past_key_values: {name} cannot carry the column sums of a refined model; use a DynamicCache")
+        raise ValueError(f"past_key_values: {name} cannot carry the column sums of a refined model; use_cache=False")
     if cache.offloading:
-        raise ValueError("past_key_values: an offloaded cache cannot carry the column sums; use offloading=False")
+        raise ValueError("past_key_values: an offloaded cache cannot carry the column sums; use_cache=False")
     while len(cache.layers) <= index:
         cache.layers.append(RefinedLayer())
     layer = cache.layers[index]
     if not isinstance(layer, RefinedLayer):
         if type(layer) not in (DynamicLayer, DynamicSlidingWindowLayer):
-            raise ValueError(f"past_key_values: a cache with {type(layer).__name__} cannot carry the column sums")
+            raise ValueError(
+                f"past_key_values: a cache with {type(layer).__name__} cannot carry the column sums; use_cache=False"
+            )
         if layer.get_seq_length():
             raise ValueError("past_key_values: the cache was filled without refinement; start a new one")
         layer = cache.layers[index] = RefinedLayer()

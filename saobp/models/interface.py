@@ -24,10 +24,20 @@ from saobp.fused.scores import check_values, in_quick_type, remembered
 from saobp.models.attending import Call, plain_attention, refined_attention
 from saobp.models.cache import RefinedLayer, adopt
 from saobp.models.cached_attention import additive, attend_with_cache
-from saobp.models.supported import NAME, UNSERVED_ARGUMENTS, is_causal_module
+from saobp.models.supported import NAME, UNSERVED_ARGUMENTS, is_causal_module, reads_another, uses_interface
 
 _layer = CompileableContextVar("saobp_layer")
 """The layer of the cache, of this thread, between the start of an attention module and its attention function."""
+
+CROSS = "cross"
+"""Stands in place of a layer where the call is cross-attention, though the module looks like self-attention."""
+
+CACHED = "cached"
+"""Stands in place of a layer where there is a cache, but the module says that it is not causal."""
+
+
+PLAIN_STACK = f"{NAME}-plain"
+"""Attention implementation of a stack in a refined model that does not use the interface: its masks are its own."""
 
 
 def mask_for(*args: Any, config: Any = None, **kwargs: Any) -> Tensor | None:
@@ -73,6 +83,8 @@ def attention_forward(
     refuse_arguments(module, kwargs)
     refuse_mask(module, attention_mask, query, key)
     refinement = getattr(module, NAME, None)
+    layer = None if refinement is None else take_layer()
+    refinement = None if layer is CROSS else refinement
     keep = wants_weights(refinement, kwargs)
     causal = is_causal_module(module) if is_causal is None else is_causal
     call = Call(attention_mask, scaling, dropout, causal, kwargs.get("position_bias"), keep)
@@ -84,17 +96,14 @@ def attention_forward(
         with contextlib.nullcontext() if tensors[0] is query else torch.autocast("cpu", enabled=False):
             output, weights = sdpa_attention_forward(module, *tensors, mask, dropout, scaling, is_causal, **kwargs)
         return output.to(query.dtype), weights
-    layer = None if torch.jit.is_tracing() else take_layer()  # a trace keeps no cache
-    first = query.shape[-2] == key.shape[-2]
+    cached, first = layer is not None, query.shape[-2] == key.shape[-2]
+    layer = None if layer is CACHED or torch.jit.is_tracing() else layer  # a trace keeps no cache
     if layer is not None and not (first and torch.is_grad_enabled()):
         return attend_with_cache(layer, refinement, query, key, value, call)
     if layer is not None:  # training fills a cache that nobody reads: sum up its rows only if somebody does
         layer.remember(query, additive(call, query, key.shape[-2]))
     if not first:
-        raise ValueError(
-            f"past_key_values: {type(module).__name__} was handed keys whose rows sent it no messages; "
-            "pass an empty DynamicCache, or use_cache=False"
-        )
+        refuse_keys(module, query.shape[-2], key.shape[-2], cached)
     return refined_attention(refinement, query, key, value, call)
 
 
@@ -106,6 +115,19 @@ def refuse_arguments(module: nn.Module, kwargs: dict[str, Any]) -> None:
     for argument in UNSERVED_ARGUMENTS:
         if kwargs.get(argument) is not None:
             raise ValueError(f"{argument}: {name} bends its attention scores; saobp cannot refine it exactly")
+
+
+def refuse_keys(module: nn.Module, queries: int, keys: int, cached: bool) -> None:
+    """Raise ValueError: the keys are others than the rows, of which each must have sent its messages."""
+    name = type(module).__name__
+    if cached:
+        raise ValueError(
+            f"past_key_values: {name} was handed keys whose rows sent it no messages; pass use_cache=False"
+        )
+    raise ValueError(
+        f"model: {name} reads other tokens than its own ({keys} keys for {queries} queries) and cannot be refined; "
+        "give saobp.apply the parts of the model without it"
+    )
 
 
 def refuse_mask(module: nn.Module, mask: Any, query: Tensor, key: Tensor) -> None:
@@ -175,13 +197,16 @@ def dispatch(model: nn.Module, options: dict[str, Any]) -> None:
         if isinstance(vars(part).get("config"), PretrainedConfig):
             part.config = copy.deepcopy(part.config, copies)
     model.set_attn_implementation(NAME)
+    served = {id(getattr(part, "config", None)) for part in model.modules() if uses_interface(type(part))}
     for part in model.modules():
         if isinstance(part, PreTrainedModel):
             setattr(part.config, NAME, dict(options))
+            if id(part.config) not in served and part.config._attn_implementation == NAME:
+                part.config._attn_implementation_internal = PLAIN_STACK
 
 
 def remember_cache(module: nn.Module, args: tuple, kwargs: dict[str, Any]) -> None:
-    """Before an attention module runs, find the layer of the cache that will carry its column sums.
+    """Before an attention module runs, find the layer of the cache that carries its column sums, or what stands for it.
 
     transformers updates the cache inside the module and hands the attention function keys alone. Raises
     ValueError if the cache cannot carry them, or if the attention implementation was changed behind our back.
@@ -192,16 +217,18 @@ def remember_cache(module: nn.Module, args: tuple, kwargs: dict[str, Any]) -> No
             f"attn_implementation: the refined model was switched to {implementation!r}, which knows no "
             'refinement; saobp.apply(model, "none") gives plain attention'
         )
-    layer, cache = None, next((given for given in (*args, *kwargs.values()) if isinstance(given, Cache)), None)
-    if cache is not None and is_causal_module(module):
-        options = getattr(module, NAME).options
-        layer = adopt(cache, module.layer_idx, options) if options.factor != "none" else None
+    refinement, layer = getattr(module, NAME), None
+    cache = next((given for given in (*args, *kwargs.values()) if isinstance(given, Cache)), None)
+    if reads_another(refinement.arguments, args, kwargs):
+        layer = CROSS
+    elif cache is not None and refinement.options.factor != "none":
+        layer = adopt(cache, module.layer_idx, refinement.options) if is_causal_module(module) else CACHED
     if torch.compiler.is_compiling() or _layer.get() is not layer:
         _layer.set(layer)
 
 
-def take_layer() -> RefinedLayer | None:
-    """Return the layer that `remember_cache` found, once."""
+def take_layer() -> RefinedLayer | str | None:
+    """Return the layer that `remember_cache` found, or what stands for it, once."""
     layer = _layer.get()
     if torch.compiler.is_compiling():
         _layer.reset(None)
@@ -212,3 +239,5 @@ def take_layer() -> RefinedLayer | None:
 
 ALL_ATTENTION_FUNCTIONS.register(NAME, attention_forward)
 ALL_MASK_ATTENTION_FUNCTIONS.register(NAME, mask_for)
+ALL_ATTENTION_FUNCTIONS.register(PLAIN_STACK, attention_forward)
+ALL_MASK_ATTENTION_FUNCTIONS.register(PLAIN_STACK, eager_mask)

@@ -1,5 +1,6 @@
 """The refinement of one attention module of a model: its options, its strength, what is seen of it."""
 
+import inspect
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -93,6 +94,7 @@ class Refinement(nn.Module):
     def __init__(self, options: "Options", module: nn.Module) -> None:
         super().__init__()
         self.options = options
+        self.arguments = tuple(inspect.signature(type(module).forward).parameters)[1:]
         self.watches: set[Watch] = set()
         heads = number_of_heads(module) if options.learn == "head" or isinstance(options.strength, tuple) else 1
         if isinstance(options.strength, tuple) and len(options.strength) != heads:

@@ -46,11 +46,12 @@ def watch() -> None:
 
 
 def patch(modeling_utils: ModuleType) -> None:
-    """Wrap the two places of `PreTrainedModel` that a refined model passes through when it is built."""
+    """Wrap the places of `PreTrainedModel` that a refined model passes through when it is built and saved."""
     model_class = modeling_utils.PreTrainedModel
     if not hasattr(model_class.post_init, "restores_refinement"):
         model_class.post_init = restoring(model_class.post_init)
         model_class._initialize_weights = initializing(model_class._initialize_weights)
+        model_class.save_pretrained = saving(model_class.save_pretrained)
 
 
 def restoring(post_init: Callable) -> Callable:
@@ -81,3 +82,22 @@ def initializing(initialize: Callable) -> Callable:
         initialize(self, module, *args, **kwargs)
 
     return initialize_weights
+
+
+def saving(save_pretrained: Callable) -> Callable:
+    """Save with the options that the modules refine by: the config may be that of a head over a refined body."""
+
+    @functools.wraps(save_pretrained)
+    def save(self: Any, *args: Any, **kwargs: Any) -> Any:
+        from saobp.models.apply import field_to_save
+
+        field, fields = field_to_save(self), vars(self.config)
+        before = {FIELD: fields.pop(FIELD)} if FIELD in fields else {}
+        fields.update({} if field is None else {FIELD: field})
+        try:
+            return save_pretrained(self, *args, **kwargs)
+        finally:
+            fields.pop(FIELD, None)
+            fields.update(before)
+
+    return save

@@ -9,7 +9,8 @@ import functools
 import inspect
 import re
 import textwrap
-from collections.abc import Callable, Iterable
+import warnings
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -20,7 +21,17 @@ NAME = "saobp"
 
 # scores bent, sinks beside the keys: probabilities that are not softmax(query key / scale + mask)
 UNSERVED_ARGUMENTS = ("softcap", "s_aux", "sinks", "indices", "topk_indices", "block_indices")
-CROSS_NAMES = re.compile(r"cross|EncDecAttention|encoder_attn", re.IGNORECASE)
+CROSS_NAMES = re.compile(
+    r"cross|EncDecAttention|encoder_attn|encoder_decoder_attention|token_to_image|image_to_token|\bx_attn",
+    re.IGNORECASE,
+)
+SOURCES = (
+    "key_value_states", "encoder_hidden_states", "cross_attention_states", "context", "context_hidden_states", "key",
+)  # fmt: skip
+"""Arguments of attention modules that bring keys of other tokens."""
+DECODER_PATH = re.compile(r"(^|\.)(\w+_)?decoder(\.|$)")
+ATTENTION_NAME = re.compile(r"^(?!.*(Linear|Lightning)).*Attention$")
+PROJECTION = re.compile(r"q|query|qkv|q_proj|q_lin|query_proj|query_key_value|c_attn|to_q|in_proj|Wqkv")
 INTERFACE = "ALL_ATTENTION_FUNCTIONS"
 
 
@@ -49,13 +60,55 @@ def is_cross_attention(name: str, module: nn.Module) -> bool:
     return bool(declared or CROSS_NAMES.search(type(module).__name__) or CROSS_NAMES.search(last))
 
 
+def reads_another(arguments: Sequence[str], args: tuple, kwargs: dict[str, Any]) -> bool:
+    """Tell whether a call hands an attention module states of other tokens beside its own, its first argument.
+
+    Some models have one class for both, and a name alone does not say which; `arguments` are those of its forward.
+    """
+    given = dict(zip(arguments, args)) | kwargs
+    own = given.get(arguments[0]) if arguments else None
+    others = [given.get(name) for name in SOURCES if name in arguments[1:]]
+    return any(other is not None and other is not own for other in others)
+
+
+def in_decoders(model: nn.Module) -> set[nn.Module]:
+    """Return what lies in the decoders of encoder-decoders; a decoder without an encoder, as in OPT, is none."""
+    parts = [part for part in model.modules() if getattr(getattr(part, "config", None), "is_encoder_decoder", False)]
+    return {module for part in parts for name, module in part.named_modules() if DECODER_PATH.search(name)}
+
+
 def self_attention_modules(model: nn.Module) -> list[nn.Module]:
     """List the modules to refine: all self-attention, of encoder-decoders the encoder's only."""
+    decoders = in_decoders(model)
     named = [(name, module) for name, module in model.named_modules() if uses_interface(type(module))]
-    modules = [module for name, module in named if not is_cross_attention(name, module)]
+    modules = [module for name, module in named if not is_cross_attention(name, module) and module not in decoders]
     if getattr(model.config, "is_encoder_decoder", False):
         modules = [module for module in modules if not is_causal_module(module)]
     return modules
+
+
+def left_plain(model: nn.Module) -> dict[str, str]:
+    """Return what looks like self-attention that cannot be reached: the name of each class, and a path to one."""
+    reached = {part for module in self_attention_modules(model) for part in module.modules()} | in_decoders(model)
+    found: dict[str, str] = {}
+    for path, module in model.named_modules():
+        name, parts = type(module).__name__, set(module.modules())
+        own = any(PROJECTION.fullmatch(child) for child in module._modules)
+        inside = parts & reached or any(uses_interface(type(part)) for part in parts)
+        if ATTENTION_NAME.search(name) and own and not inside and not is_cross_attention(path, module):
+            found.setdefault(name, path)
+    return found
+
+
+def warn_of_plain(model: nn.Module) -> None:
+    """Warn once, to whoever called `saobp.apply`, of self-attention that stays as it is."""
+    if found := left_plain(model):
+        said = ", ".join(f"{name} ({path})" for name, path in found.items())
+        warnings.warn(
+            f"model: {type(model).__name__} is refined in parts; {said} does not go through transformers' attention "
+            "interface and stays plain",
+            stacklevel=3,
+        )
 
 
 def refuse(model: nn.Module) -> None:
@@ -69,8 +122,10 @@ def refuse(model: nn.Module) -> None:
         )
     modules = self_attention_modules(model)
     if not modules or not settable():
+        beside = not modules and any(uses_interface(type(module)) for module in in_decoders(model))
+        where = " outside its decoder, which stays plain" if beside else ""
         raise ValueError(
-            f"model: {name} has no self-attention that goes through transformers' attention interface; "
+            f"model: {name} has no self-attention that goes through transformers' attention interface{where}; "
             "saobp.apply cannot refine it"
         )
     for module in modules:

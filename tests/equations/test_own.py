@@ -67,6 +67,9 @@ def spread(prior, strength, visible):
         (spread, "may not see"),
         (lambda prior, strength, visible: -prior, "negative"),
         (lambda prior, strength, visible: prior[..., 0], "returned shape"),
+        (lambda prior, strength, visible: None, "must return the refined attention, a tensor; got NoneType"),
+        (lambda prior: prior, "must take .prior, strength, visible."),
+        (None, "must take .prior, strength, visible."),
     ],
 )
 def test_a_function_that_would_give_wrong_numbers_is_refused(function, words):

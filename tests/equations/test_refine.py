@@ -14,7 +14,7 @@ from reference import algorithm_1, equation_11, equation_15, exact_marginals, lo
 
 from saobp.equations.checks import WITHOUT_MESSAGES
 from saobp.equations.messages import log_messages, prefix_key_bias
-from saobp.equations.refine import FACTORS, refine
+from saobp.equations.refine import FACTORS, _refined, refine
 
 REFINING = [factor for factor in FACTORS if factor != "none"]
 DIFFERENTIABLE = [factor for factor in REFINING if factor != "uniform"]
@@ -401,6 +401,7 @@ REFUSED = {
     "strength": [
         -0.1, float("inf"), float("nan"), "0.2", True, torch.ones(3, dtype=torch.long), torch.ones(4),
         torch.ones(1, 2, 3), torch.tensor([0.1, -0.1, 0.1]), torch.full((3,), float("nan")),
+        torch.ones(1, device="meta"), torch.ones(3).to_sparse(),
     ],
     "mask": [
         torch.ones(4), [True] * 4, first_keys(5, 5), first_keys(4, 4).expand(3, 4), first_keys(4, 0),
@@ -427,3 +428,10 @@ def test_a_wrong_argument_is_refused_in_one_line_that_names_it(attention, option
     with pytest.raises(ValueError, match=f"^{name}") as refusal:
         refine(attention, **options)
     assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("factor", ["hihg", "none"])
+def test_a_factor_that_sends_no_messages_is_never_taken_for_high(factor):
+    uniform = torch.full((3, 3), 1 / 3)
+    with pytest.raises(ValueError, match=f"factor '{factor}' sends no messages"):
+        _refined(uniform, factor, torch.tensor(0.2), torch.ones(3, 3, dtype=torch.bool), False, True, 0, {})

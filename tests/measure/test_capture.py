@@ -318,6 +318,14 @@ def test_a_capture_of_something_else_is_never_taken_for_this_one(tmp_path):
         first = found
 
 
+def test_another_strength_of_the_body_alone_is_never_taken_for_this_one(tmp_path):
+    model, found = bert(kind=hf.BertForMaskedLM), []
+    for strength in (0.3, 2.0):
+        saobp.apply(model.bert, "high", strength)
+        found.append(run(model, batches(), tmp_path / "a.parquet"))
+    assert found[0] != found[1] == run(model, batches(), tmp_path / "b.parquet")
+
+
 def test_parts_of_other_inputs_beside_the_file_are_not_mixed_in(tmp_path):
     model, path = bert("high"), tmp_path / "a.parquet"
     with pytest.raises(RuntimeError):

@@ -113,6 +113,8 @@ REFUSED = {
     "none": ([], "there were none"),
     "types that do not fit": ([{"input_ids": IDS, "token_type_ids": IDS[:, :4]}], "cannot run on one"),
     "one dictionary": ({"input_ids": IDS}, "must be several dictionaries; got one dict"),
+    "nothing": (None, "must be several dictionaries; got one NoneType"),
+    "one tensor": (IDS, "must be several dictionaries; got one Tensor"),
     "tensors": ([IDS], "one is a Tensor"),
     "rows of unequal length": ([{"input_ids": [[1, 2], [3]]}], "input_ids makes no tensor"),
     "an empty batch": ([{"input_ids": IDS[:0]}], r"input_ids of one is empty, \(0, 9\)"),
@@ -125,6 +127,11 @@ REFUSED = {
     "a mask of pairs": ([{"input_ids": IDS, "attention_mask": torch.ones(2, 1, 9, 9)}], r"attention_mask .*\(2, 1, 9"),
     "pictures": ([{"pixel_values": PIXELS}], "BertForMaskedLM cannot run on one"),
 }
+
+
+def test_what_is_no_tokenizer_is_refused_in_one_line(model, tmp_path):
+    with pytest.raises(ValueError, match="^tokenizer must be the model's tokenizer, or None; got str$"):
+        captured(model, [{"input_ids": IDS}], tmp_path / "a.parquet", tokenizer="x")
 
 
 @pytest.mark.parametrize("kind", REFUSED)

@@ -164,7 +164,8 @@ def test_what_is_undefined_stays_nan():
     ("mask", lambda a: g.token_graph(a, mask=[True] * 4)), ("symmetry", lambda a: g.token_graph(a, symmetry="sum")),
     ("threshold", lambda a: g.token_graph(a, threshold=-0.1)), ("nodes", lambda a: g.token_graph(a, 0)),
     ("mask", lambda a: g.token_graph(a, mask=torch.ones(4))), ("kind", lambda a: g.clustering(a, "zhang")),
-    ("weights", lambda a: g.betweenness(a)),
+    ("weights", lambda a: g.betweenness(a)), ("weights", lambda a: g.clustering(5)),
+    ("weights", lambda a: g.clustering(a[:2])), ("weights", lambda a: g.betweenness(a[0])),
 ])  # fmt: skip
 def test_a_wrong_argument_is_named(argument, call):
     with pytest.raises(ValueError, match=f"^{argument}"):

@@ -252,6 +252,8 @@ def test_cross_layer_paths_run_from_the_upper_layer_down_without_padding():
     ("mask", lambda a: d.gtd(a, mask=torch.ones(1, 4, dtype=torch.bool))), ("beta", lambda a: d.gtd(a, beta=0.0)),
     ("beta", lambda a: d.gtd(a, beta=math.nan)), ("hops", lambda a: d.gtd(a, hops=1)),
     ("hops", lambda a: d.indirect_entropy(a, hops=2.5)), ("threshold", lambda a: d.sparsity(a, threshold=0.0)),
+    ("beta", lambda a: d.gtd(a, beta=True)), ("threshold", lambda a: d.sparsity(a, threshold="a")),
+    ("attention", lambda a: d.gtd(a.to("meta"))), ("attention", lambda a: d.gtd(a.to_sparse())),
     ("layers", lambda a: d.cross_layer_gtd([a.expand(2, 4, 4)] * 3)),
 ])  # fmt: skip
 def test_a_wrong_argument_is_named(argument, call):

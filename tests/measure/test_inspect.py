@@ -76,6 +76,11 @@ def test_the_model_is_left_as_it_was_and_no_more_texts_are_read_than_asked_for()
     assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
 
 
+def test_no_texts_are_refused_by_their_name():
+    with pytest.raises(ValueError, match="^texts must be several texts"):
+        saobp.inspect(decoder(), word_tokenizer(), None)
+
+
 def test_the_strength_of_a_model_follows_the_paper_s_rule():
     sizes = {11.17e6: 0.2, 28.8e6: 0.08, 41.4e6: 0.05, 22.7e6: 0.1, 1e6: 0.2}
     for parameters, strength in sizes.items():

@@ -6,6 +6,7 @@ import pytest
 import torch
 from families import CAUSAL, CLOSE, PAD, build, tokens
 from transformers import DynamicCache, QuantizedCache, StaticCache
+from transformers.cache_utils import StaticLayer
 
 import saobp
 from saobp.models import cache as cache_module
@@ -249,8 +250,11 @@ def test_caches_that_cannot_carry_the_sums_are_refused():
     build("llama")(ids, past_key_values=plain)
     refined("llama", "low")(ids, past_key_values=other)
     static = StaticCache(config=model.config, max_cache_len=32)
+    unknown = DynamicCache()
+    unknown.layers.append(StaticLayer(max_cache_len=32))
     for message, cache in (
-        ("StaticCache", static), ("offloaded", offloaded), ("filled without", plain), ("other options", other),
+        ("StaticCache.*use_cache=False", static), ("offloaded.*use_cache=False", offloaded),
+        ("StaticLayer.*use_cache=False", unknown), ("filled without", plain), ("other options", other),
     ):  # fmt: skip
         with pytest.raises(ValueError, match=message):
             model(ids, past_key_values=cache)

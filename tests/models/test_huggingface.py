@@ -226,6 +226,31 @@ def test_saving_and_loading_keeps_the_refinement_and_so_does_a_copy(family, tmp_
     assert all(torch.equal(run(other), expected) for other in (loaded, copy.deepcopy(model)))
 
 
+def test_a_head_over_a_refined_body_is_saved_with_what_the_body_does(tmp_path):
+    model = build("bert")
+    for strength in (0.7, 1.5):
+        saobp.apply(model.bert, "high", strength)
+        model.save_pretrained(tmp_path)
+        loaded = hf.BertForMaskedLM.from_pretrained(tmp_path)
+        assert torch.equal(run(loaded, tokens()), run(model, tokens()))
+    assert not hasattr(model.config, "saobp")
+    loaded.config.saobp["strength"] = 0.1  # by hand, which changes nothing that the model does
+    loaded.save_pretrained(tmp_path)
+    assert torch.equal(run(hf.BertForMaskedLM.from_pretrained(tmp_path), tokens()), run(model, tokens()))
+
+
+def test_a_model_of_parts_refined_otherwise_is_not_saved(tmp_path):
+    parts = {"text_config": {**SIZES, **TOKENS}, "vision_config": {**SIZES, "image_size": 12, "patch_size": 4}}
+    model = hf.CLIPModel(hf.CLIPConfig(**parts))
+    saobp.apply(model.text_model, "high", 0.7)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="model: parts of CLIPModel are refined") as error:
+            model.save_pretrained(tmp_path)
+        assert "\n" not in str(error.value) and not list(tmp_path.iterdir())
+        saobp.apply(model.vision_model, "high", 1.5)
+    saobp.apply(model, "high", 0.7).save_pretrained(tmp_path)
+
+
 def test_auto_classes_and_other_heads_load_the_refinement(tmp_path):
     model = saobp.apply(build("gpt2"), "high", 1.5)
     model.save_pretrained(tmp_path)
@@ -415,8 +440,10 @@ def test_a_strength_without_a_number_is_refused_in_one_line():
 
 def test_options_of_another_version_and_switching_the_attention_behind_our_back_are_refused(tmp_path):
     model = saobp.apply(build("bert"), "high")
-    model.config.saobp["colour"] = "red"
     model.save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    config["saobp"]["colour"] = "red"
+    (tmp_path / "config.json").write_text(json.dumps(config))
     with pytest.raises(ValueError, match=r"config\.saobp.*colour"):
         hf.AutoModelForMaskedLM.from_pretrained(tmp_path)
     model.set_attn_implementation("sdpa")
