@@ -19,7 +19,7 @@ from saobp.study.training import architectures
 
 STORIES = MultiHop(
     layers=[1], algorithms=["original", "high"], seeds=[0, 1], hops=2, entities=8, items=6, hidden=16, heads=2,
-    pretrain=dataclasses.replace(RECIPE, length=96, steps=4, warmup=1, evaluations=2),
+    pretrain=dataclasses.replace(RECIPE, length=12, steps=4, warmup=1, evaluations=2),
 )  # fmt: skip
 
 

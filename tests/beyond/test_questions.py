@@ -44,7 +44,7 @@ def follow(known, start, relations):
 
 @pytest.mark.parametrize("hops", [1, 2, 3])
 def test_every_question_of_a_story_follows_from_its_facts(hops):
-    plan = dataclasses.replace(PLAN, hops=hops)
+    plan = dataclasses.replace(PLAN, hops=hops, pretrain=dataclasses.replace(PLAN.pretrain, length=6 * hops))
     for item in (questions.Stories(plan, 7, 20)[index] for index in range(20)):
         known = facts(item)
         assert len(known) == hops * plan.chains and {len(words) for words in known} == {3}

@@ -114,7 +114,7 @@ def test_later_rows_of_a_budget_have_the_same_steps_and_another_budget_is_refuse
 ])  # fmt: skip
 def test_a_copy_of_the_study_before_it_was_edited_is_refused(fitted, tmp_path, edit):
     first = fitted("mini-quarter")
-    with pytest.raises(StudyError, match="smoke.yaml: was made of smoke before an edit: undo the edit, or remove it"):
+    with pytest.raises(StudyError, match="smoke.yaml: was made of an earlier smoke: undo the edit, or remove it"):
         fitted("mini-quarter", of=replace(SMOKE, **edit))
     for same in (replace(SMOKE, cost=None), first, SMOKE):  # what is no part of a row, the copy itself, the edit undone
         assert fitted("mini-quarter", of=same) == first

@@ -255,7 +255,7 @@ def test_an_interim_analysis_reads_its_seeds_at_the_bound_and_earlier_ones_decid
     wide = planned.widened(interim, primary)
     assert interim.seeds == 10 and wide.low < interim.low and wide.high > interim.high
     assert planned.outcome(interim, primary) == ("supported" if wide.low > 0 else "not complete")
-    shown = {fill.effect(wide, 2, "points"), "10 of 20 seeds", fill.interval(interim, 2)}
+    shown = {fill.effect(wide, 2, "points"), "10 of 20 planned seeds", fill.interval(interim, 2)}
     assert not [number for number in shown if number not in fill.page("RESULTS.md")]
 
 
@@ -280,12 +280,12 @@ def test_planned_runs_stand_beside_their_plan_once_they_are_there(seeds_of_the_p
         assert f"**{outcome}**: {planned.study(study).outcomes[outcome]}" in text
     rows = {line.strip("| ") for line in text.splitlines() if line.startswith("|")}
     assert {
-        "result | +2.45 points [2.23, 2.67], 10 of 10 seeds", "High | +2.45 [2.23, 2.67] | 10",
+        "result | +2.45 points [2.23, 2.67], 10 of 10 planned seeds", "High | +2.45 [2.23, 2.67] | 10",
         "High, after epoch 1 | +0.45 [0.23, 0.67] | 10", "6 | 2.10 | 1.05 | 2.10 | 1.05 | 2.10 | 1.05",
     } <= rows  # fmt: skip
     (slope,) = re.findall(r"change per doubling of the width \| \+0\.0 \[−(\S+), (\S+)\] \| 20", "\n".join(rows))
     assert min(map(float, slope)) > 1
-    assert ", 20 of 20 seeds |" in text and "interim analysis" not in text
+    assert ", 20 of 20 planned seeds |" in text and "interim analysis" not in text
     assert "of one kind of machine (post hoc)" not in text and "post hoc until" not in text
     readme = fill.page("README.md")
     assert "+2.45 [2.23, 2.67], 10 seeds, supported" in readme and len(readme.encode()) <= 6 * 1024

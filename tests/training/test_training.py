@@ -106,7 +106,7 @@ def test_table_4_counts_its_parameters():
 
 def test_the_held_out_set_says_what_a_hand_made_pass_says_with_an_interval_over_whole_sequences(tokenizer):
     model, masking = network(dropout=0.1, seed=0), SeededMasking(tokenizer, 0.15, 0)
-    measure = HeldOut(RandomText(), masking, 10, 4, shown=3)
+    measure = HeldOut(RandomText(), masking, 10, 4, which="first", shown=3)
     model.train()
     state = torch.get_rng_state()
     measured, found = measure(model), measure.perplexity_by_sequence(model)

@@ -6,7 +6,7 @@ optimizer state and data order.
 
 import shutil
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from saobp.study.beyond import plan
 from saobp.study.data import corpora, sources
 from saobp.study.data.masking import SeededMasking
 from saobp.study.evaluation import heldout
-from saobp.study.setup import paths, records
+from saobp.study.setup import paths, recipes, records
 from saobp.study.setup.recipes import Positive, Pretraining, Seeds
 from saobp.study.setup.studies import Study, load_study
 from saobp.study.training import checkpoints, pretraining, trainer
@@ -49,7 +49,12 @@ class Trunk:
 
     def home(self, name: str, *settings: Any) -> Path:
         """Return where one of its parts works; another recipe, text or setting gets another folder."""
-        identity = (asdict(self.study.recipe(self.model)), self.chosen.every, self.text.fingerprint, *settings)
+        identity = (
+            recipes.identity(self.study.recipe(self.model)),
+            self.chosen.every,
+            self.text.fingerprint,
+            *settings,
+        )
         return self.folder / checkpoints.marked(name, identity)
 
     def train(

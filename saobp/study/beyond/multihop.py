@@ -20,7 +20,7 @@ from saobp.study.beyond import questions
 from saobp.study.beyond.plan import Make, Question, command
 from saobp.study.evaluation.heldout import measuring
 from saobp.study.setup import paths, records
-from saobp.study.setup.recipes import MultiHop, Positive, Pretraining, Seeds
+from saobp.study.setup.recipes import MultiHop, Positive, Pretraining, Seeds, identity
 from saobp.study.setup.sizes_and_strengths import Size
 from saobp.study.setup.studies import load_study
 from saobp.study.training import architectures, checkpoints, regularizers, trainer
@@ -100,7 +100,9 @@ def run(plan: MultiHop, layers: int, algorithm: str, seed: int, folder: Path) ->
     accuracy by hops and seconds of training; "outcomes": hops -> 0 or 1 a question, the same for all; "failed": a
     `Failure` if it has neither, else None.
     """
-    given = {key: value for key, value in asdict(plan).items() if key not in OTHERS}
+    exam = replace(plan.pretrain, held_out="first")  # it reads no held-out text
+    given = asdict(plan) | {"pretrain": identity(exam)}
+    given = {key: value for key, value in given.items() if key not in OTHERS}
     name, recipe = checkpoints.marked(f"{algorithm}-{layers}-{seed}", given), plan.pretrain
     done = folder / f"{name}.json"
     if not done.exists():

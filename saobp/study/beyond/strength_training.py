@@ -1,7 +1,7 @@
 """Training at other strengths than the paper's, at learned ones, and of larger models; `strengths` reads the runs."""
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from saobp.study.beyond import message_rounds
 from saobp.study.beyond.strengths import TAUGHT
 from saobp.study.data.masking import SeededMasking
 from saobp.study.evaluation.heldout import HeldOut
-from saobp.study.setup import paths
+from saobp.study.setup import paths, recipes
 from saobp.study.setup.recipes import Beyond
 from saobp.study.setup.sizes_and_strengths import strength_of
 from saobp.study.training import architectures, checkpoints, trainer
@@ -44,7 +44,9 @@ def run(
     is continued.
     """
     recipe = plan.pretrain
-    name = checkpoints.marked(f"{plan.model}-{strength}-{seed}", (asdict(recipe), plan.sequences, text.fingerprint))
+    name = checkpoints.marked(
+        f"{plan.model}-{strength}-{seed}", (recipes.identity(recipe), plan.sequences, text.fingerprint)
+    )
     done = folder / f"{name}.json"
     if not done.exists():
         network = architectures.encoder(plan.model, tokenizer, dropout=recipe.dropout, seed=seed)

@@ -67,13 +67,13 @@ def own_copy(
 def first_line(path: Path, copy: Study | None, study: Study) -> str:
     """Return what a copy's first line says: the study that it was fitted to, its name with digits of all it says.
 
-    Raises StudyError if the study has been edited since; a copy of before there were digits is taken as it is.
+    Raises StudyError if the study has been edited since, or if the copy is of before there were digits.
     """
     made_of = checkpoints.marked(study.name, asdict(replace(study, **APART)))
     new = f"# Fitted by `saobp reproduce --rows` to {made_of}: remove it to fit anew."
     old = path.read_text(encoding="utf-8").partition("\n")[0] if copy else new
-    if f" to {study.name}-" in old and old != new and copy != study:  # which may be the copy itself
-        raise StudyError(f"{path}: was made of {study.name} before an edit: undo the edit, or remove it to start anew")
+    if old != new and copy != study:  # which may be the copy itself
+        raise StudyError(f"{path}: was made of an earlier {study.name}: undo the edit, or remove it to start anew")
     return old
 
 

@@ -1,8 +1,8 @@
 """How each stage of a study is run: one recipe a section of a study, with what it may say."""
 
 from collections import Counter
-from dataclasses import field, replace
-from typing import Annotated, Literal, get_args
+from dataclasses import asdict, field, replace
+from typing import Annotated, Any, Literal, get_args
 
 from annotated_types import Ge, Gt, Le, Len, Lt, MinLen
 from pydantic import AfterValidator, ConfigDict
@@ -68,8 +68,16 @@ class Pretraining:
         return self.steps - self.decay if self.scheduler in ("warmup_stable_decay", "constant_with_warmup") else 0
 
 
+def identity(recipe: Pretraining) -> dict[str, Any]:
+    """Return what tells a run of a recipe from one of another, without what no run before had otherwise."""
+    before = {"falling": None, "held_out": "first"}
+    return {key: value for key, value in asdict(recipe).items() if before.get(key, ...) != value}
+
+
 def refuse_long_warmup(warmup: int, steps: int, falling: int = 0) -> None:
     """Raise ValueError for a schedule that never gets to its own learning rate, `falling` in its last steps."""
+    if falling > steps:
+        raise ValueError(f"falling: {falling} steps are more than its {steps}")
     whole = steps - falling
     if warmup > whole:
         room = f"the {whole} of its {steps} steps before the rate falls" if falling else f"its {steps} steps"

@@ -13,7 +13,7 @@ from typing import Any
 from transformers import PreTrainedModel, PreTrainedTokenizerFast, TrainerCallback
 
 from saobp.study.data.sources import Source
-from saobp.study.setup import labels, paths, records
+from saobp.study.setup import labels, paths, recipes, records
 from saobp.study.setup.recipes import Pretraining
 from saobp.study.setup.sizes_and_strengths import strength_used
 from saobp.study.setup.studies import Study, load_study
@@ -22,12 +22,13 @@ from saobp.study.training import precision, regularizers
 KEPT = 2  # whole checkpoints of a run: should the newest be damaged, there is the one before
 NAME = re.compile(r"checkpoint-\d+")
 TRAINING = "training.json"  # in a finished model's folder: what it was made of
+MEASURING = ("evaluations", "evaluation_sequences", "held_out", "save_every")  # of a recipe: they train nothing
 TEXT = ("corpus", "tokenizer", "vocabulary", "tokens")  # of a study, beside its data: what its models read
 
 
 def work_folder(study: Study, model: str, algorithm: str, seed: int, text: str, recipe: Pretraining) -> Path:
     """Return where a pretraining run keeps what it continues from; another recipe, λ or text gets another folder."""
-    identity = (asdict(recipe), study.strengths.get(model.removeprefix(labels.DECODER)), text)
+    identity = (recipes.identity(recipe), study.strengths.get(model.removeprefix(labels.DECODER)), text)
     return paths.build(study.name) / "work" / marked(f"{model}-{algorithm}-{seed}", identity)
 
 
@@ -75,7 +76,9 @@ def made_of(study: Study, model: str, algorithm: str, seed: int) -> dict[str, An
         recipe, said = study.decoder_recipe(size), said | said["decoder"]
     given = {"algorithm": algorithm, "strength": strength_used(size, algorithm, study.strengths), "seed": seed}
     source = os.environ.get("SAOBP_DATA") or study.data
-    return {**given, "data": source, **{name: said[name] for name in TEXT}, **asdict(recipe)}
+    source = str(Path(source).resolve()) if Path(source).is_dir() else source
+    trained = {key: value for key, value in asdict(recipe).items() if key not in MEASURING}
+    return {**given, "data": source, **{name: said[name] for name in TEXT}, **trained}
 
 
 def recorded(folder: Path) -> dict[str, Any]:

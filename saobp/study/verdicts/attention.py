@@ -95,7 +95,11 @@ def step(studies: Studies, number: str, *, ratio: bool = False) -> list[Measurem
 
     def change(run: Record, task: str) -> float | None:
         found = (run["metrics"].get("changes") or {}).get(number)
-        if found is None or (run["parameters"]["algorithm"], run["parameters"]["task"]) != ("high", task):
+        if (
+            found is None
+            or found["change"] is None
+            or (run["parameters"]["algorithm"], run["parameters"]["task"]) != ("high", task)
+        ):
             return None
         return float(np.log(found["refined"] / found["softmax"])) if ratio else found["change"]
 

@@ -92,7 +92,7 @@ def undefined(studies: Studies) -> list[Measurement]:
         runs = [run for run in every if _on_race(run) and run["metrics"].get("nan")]
         heads = [np.size(estimates.matrix(run)["gtd"]) for run in runs]
         undefined = [(run["metrics"]["nan"].get("refined") or {}).get("clustering_barrat", 0) for run in runs]
-        if runs:
+        if runs and all(heads):
             shares = np.minimum(1, np.divide(undefined, heads))  # at most one head per undefined number
             facts = {"of": "runs", "method": "Clopper-Pearson, a run as one draw", "runs": runs}
             facts["interval"] = lambda level, shares=shares: _of_shares(shares, level)
