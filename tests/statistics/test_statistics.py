@@ -10,6 +10,7 @@ from scipy.special import expit
 from saobp.study import statistics
 from saobp.study.statistics import Error, holm, mean_interval, over_samples, paired_difference
 from saobp.study.statistics.correlations import NEARLY_ONE
+from saobp.study.statistics.seeds import seed_gaps
 
 
 def test_mean_interval_without_item_error_is_students():
@@ -233,3 +234,11 @@ def test_a_correlation_lies_inside_its_interval(values, seed):
         result = statistics.correlation(values, other)
         assert -1 <= result.low <= result.r + 1e-12
         assert result.r - 1e-12 <= result.high <= 1
+
+
+def test_two_runs_of_one_seed_and_task_on_a_side_are_refused():
+    """Of two models, say: the last would stand for both."""
+    runs = [{"parameters": {"seed": 1, "algorithm": side}, "value": 1.0} for side in ("high", "original", "high")]
+    assert seed_gaps(runs[:2], lambda run: run["value"]) == {1: 0.0}
+    with pytest.raises(ValueError, match="two of one seed and task"):
+        seed_gaps(runs, lambda run: run["value"])

@@ -7,7 +7,7 @@ import example_records as examples
 import pytest
 from small_models import network, word_tokenizer
 
-from saobp.study.setup import paths
+from saobp.study.setup import paths, recipes
 from saobp.study.setup.studies import load_study
 from saobp.study.training import checkpoints
 
@@ -42,6 +42,13 @@ def test_another_strength_works_in_another_folder(model):
         for strengths in ({}, {"mini-quarter": 0.2}, {"mini-quarter": 5.0})
     }
     assert len(folders) == 3
+
+
+def test_what_older_runs_had_alike_is_no_other_recipe():
+    """A run that was killed before the recipe had these keys goes on; one measured on other sequences does not."""
+    recipe = load_study("narrow").recipe("mini-narrow")
+    assert not {"falling", "held_out"} & recipes.identity(recipe).keys()
+    assert {"held_out", "falling"} <= recipes.identity(replace(recipe, held_out="even", falling=5)).keys()
 
 
 MODEL = ("mini-quarter", "high", 42)

@@ -178,6 +178,17 @@ def test_the_step_is_measured_over_seeds_on_every_task_and_one_seed_borrows_the_
         assert part.n == 1 and "borrowed from narrow and scratch" in part.method
 
 
+def test_a_record_whose_change_is_no_number_is_left_out_of_the_step():
+    runs = [examples.attention("mini", "high", seed) for seed in (1, 2, 3)]
+    for run, change in zip(
+        runs,
+        ({"softmax": 2.0, "refined": 1.0, "change": -1.0},) * 2 + (dict.fromkeys(("softmax", "refined", "change")),),
+    ):
+        run["metrics"]["changes"] = {"column_mass_maximum": change}
+    (row,) = verdicts.attention.step(studies_of(own=runs), "column_mass_maximum", ratio=True)
+    assert row.n == 2 and row.estimate == pytest.approx(0.5)
+
+
 def test_heads_of_one_run_are_no_draws_of_their_own():
     """None of 288 heads of 18 runs is undefined: less than 18.5 % of a next run's, and not less than 1.3 %."""
     runs = [examples.attention("mini", "original", seed) for seed in range(18)]
