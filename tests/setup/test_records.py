@@ -108,9 +108,10 @@ def test_an_interactive_run_never_lands_among_the_workflows_records(tmp_path, mo
 
 
 @pytest.mark.parametrize("path", sorted(paths.root().glob("data/results/*/*.json")), ids=lambda path: path.stem)
-def test_every_tracked_record_has_the_schema(path):
+def test_every_tracked_record_has_the_schema_and_departs_where_it_says_so(path):
     record = records.read(path)
     assert record["name"] == path.stem
+    assert not [entry for entry in record["departures"] if entry["ours"] == entry["paper"]]
 
 
 def test_a_record_of_another_form_is_never_written(tmp_path):

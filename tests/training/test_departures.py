@@ -133,5 +133,6 @@ def test_fine_tuning_names_its_settings_and_a_task_s_own_of_which_the_paper_give
 
 def test_cost_and_attention_name_how_they_were_measured():
     assert told(departures.cost("mini-quarter", 8, 128, 9, 2048))["model"] == ("4 layers, width 64", "BERT-Mini")
-    assert "model" not in told(departures.cost("mini", 8, 128, 9, 2048))
+    assert {"model", "vocabulary"} & told(departures.cost("mini", 8, 128, 9, 2048)).keys() == {"vocabulary"}
+    assert "vocabulary" not in told(departures.cost("mini", 8, 128, 9, 30522))
     assert told(departures.attention(32, 64, "race", 2), task="race")["items too long"] == (2, None)

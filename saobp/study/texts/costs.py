@@ -9,7 +9,7 @@ from saobp.study.setup import tracked
 from saobp.study.statistics import Estimate, median_interval
 from saobp.study.texts.attention import STUDY
 
-EARLIER = "laptop"  # the same model, batch and threads, timed the day before
+EARLIER = "laptop"  # the same model, batch and threads, timed before attention was compiled
 PLANNED, BATCH, MOST_THREADS = "cost", 32, 2  # the study of 300 alternations per setting; a training step of it
 
 
@@ -59,9 +59,9 @@ def printed() -> list[float]:
     return (steps["High"] / steps["Original"]).tolist()
 
 
-def lengths(way: str = "high") -> pd.DataFrame:
+def lengths(way: str = "high", study: str = STUDY) -> pd.DataFrame:
     """Return attention alone by length, "high" or "materialised" over the fused one: time (quartiles), peak memory."""
-    metrics = run()["metrics"]
+    metrics = run(study)["metrics"]
     found = pd.json_normalize(metrics["lengths"]).set_index(["way", "length"])
     own, fused = found.loc[way], found.loc["sdpa"]
     ends = own[[f"ratio_to_sdpa.{end}" for end in ("median", "low", "high")]].itertuples(index=False)
