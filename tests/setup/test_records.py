@@ -82,6 +82,16 @@ def test_select_keeps_stage_and_parameters(tmp_path):
     assert records.select(loaded, "pretrain") == [] == records.load("no-such-profile")
 
 
+def test_the_name_of_a_study_is_never_taken_for_a_folder_beside_the_reader(tmp_path, monkeypatch):
+    monkeypatch.setattr(paths, "build", lambda study: tmp_path / "build" / study)
+    monkeypatch.setattr(paths, "results", lambda study: tmp_path / "results" / study)
+    monkeypatch.chdir(tmp_path)
+    for folder in ("narrow", "results/narrow", "other"):
+        saved(tmp_path / folder, folder.replace("/", "-"))
+    found = {name: [record["name"] for record in records.load(name)] for name in ("narrow", "other")}
+    assert found == {"narrow": ["results-narrow"], "other": ["other"]}
+
+
 def test_a_build_that_hides_tracked_records_says_how_many(tmp_path, monkeypatch, caplog):
     build, tracked = tmp_path / "build" / "records", tmp_path / "results"
     monkeypatch.setattr(paths, "build", lambda study: build.parent)

@@ -154,10 +154,11 @@ def read(path: str | Path) -> Record:
 def files(study_or_folder: str | Path) -> list[Path]:
     """Name the files of all records of a study or folder, in their order.
 
-    A study's build (`build/<study>/records`), whole or of some rows, comes before its tracked results.
+    A study's build (`build/<study>/records`), whole or of some rows, comes before its tracked results, and both before
+    a folder of that name.
     """
     text = str(study_or_folder)
-    candidates = [Path(text), paths.build(text) / "records", paths.results(text)]
+    candidates = [paths.build(text) / "records", paths.results(text), Path(text)]
     found = (sorted(folder.glob("*.json")) for folder in candidates if folder.is_dir())
     return next(filter(None, found), [])
 
