@@ -13,6 +13,11 @@ from saobp.study.setup.execution import declared_parameters
 
 DRAWS = re.compile(r"plot\(|\.subplots\(|heatmap\(|figures\.shown\(|costs\.\w+\(")
 PRIVATE = ("fullest", "twin", "stand-in", "made again", "told apart", "plateau", " hears ", " a token (", "nats a ")
+NO_NUMBERS = re.compile(r"\$\$.*?\$\$|\$[^$]*\$|`[^`]*`|\]\([^)]*\)|Section [\d.]+", re.DOTALL)
+ELSEWHERE = {  # decimals of a notebook's text that the paper prints, a picture shows, or everybody knows
+    "01-derivation": {"22.7"}, "02-variants": {"0.17", "1.3", "7.1", "39.54", "46.67"}, "04-pretrain": {"5.5"},
+    "03-diagnostics": {"0.43", "0.85"}, "06-attention": {"0.43"}, "09-audit": {"0.70"},
+}  # fmt: skip
 NOTEBOOKS = sorted((paths.root() / "notebooks").glob("*.ipynb"))
 QUESTIONS = typed_by_hand.read(paths.root() / "texts" / "notebooks.yaml")
 
@@ -47,6 +52,28 @@ def test_it_opens_with_its_number_and_one_claim_and_ends_with_what_was_learned_a
 def test_it_keeps_to_the_field_s_words(notebook):
     text = "\n".join([*(cell.source for cell in cells(notebook, "markdown")), *tagged(notebook, "parameters")])
     assert [word for word in PRIVATE if word in text] == []
+
+
+def numbers(text):
+    return [float(found) for found in re.findall(r"(?<![\w.])\d+\.?\d*(?:e-?\d+)?", text.replace(",", ""))]
+
+
+def unprinted(path):
+    """Return the decimals in a notebook's text that none of its cells has, nor prints, to as many digits."""
+    printed = [numbers(cell.source) for cell in cells(path, "code")]
+    for output in (output for cell in cells(path, "code") for output in cell.outputs):
+        forms = output.get("data", {})
+        texts = (output.get("text", ""), *(forms.get(f"text/{kind}", "") for kind in ("plain", "html", "markdown")))
+        printed += [numbers(re.sub("<[^>]+>", " ", text)) for text in texts]
+    printed = [value for found in printed for value in found]
+    text = NO_NUMBERS.sub("", "\n".join(cell.source for cell in cells(path, "markdown")))
+    typed = {word: len(word.partition(".")[2]) for word in re.findall(r"(?<![\w.])\d+\.\d+", text.replace(",", ""))}
+    near = {word: 0.51 * 10**-places for word, places in typed.items()}
+    return {word for word, gap in near.items() if all(abs(value - float(word)) > gap for value in printed)}
+
+
+def test_each_decimal_of_its_text_is_one_that_its_cells_print(notebook):
+    assert unprinted(notebook) == ELSEWHERE.get(notebook.stem, set())
 
 
 def test_its_machinery_is_tagged_and_nothing_else_is(notebook):

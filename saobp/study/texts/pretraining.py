@@ -119,11 +119,6 @@ def unlike_plain(study: str) -> tuple[int, int, int]:
     return int((found["p_holm"] < LEVEL).sum()), len(found) - learned, learned
 
 
-def apart() -> float:
-    """Return the largest difference between two runs of one seed, in nats."""
-    return float((tracked.repeats()["second"] - tracked.repeats()["first"]).abs().max())
-
-
 def reruns(study: str = STUDY) -> list[float]:
     """Return the differences between two runs of one seed in a study, in nats, the largest last."""
     own = tracked.repeats().query("study == @study")
