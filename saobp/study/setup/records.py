@@ -158,8 +158,8 @@ def files(study_or_folder: str | Path) -> list[Path]:
     a folder of that name.
     """
     text = str(study_or_folder)
-    candidates = [paths.build(text) / "records", paths.results(text), Path(text)]
-    found = (sorted(folder.glob("*.json")) for folder in candidates if folder.is_dir())
+    named = [] if Path(text).is_absolute() else [paths.build(text) / "records", paths.results(text)]
+    found = (sorted(folder.glob("*.json")) for folder in [*named, Path(text)] if folder.is_dir())
     return next(filter(None, found), [])
 
 
