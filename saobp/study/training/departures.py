@@ -5,6 +5,7 @@ from dataclasses import fields
 from typing import Any
 
 from saobp.study.paper import numbers
+from saobp.study.paper.arithmetic import VOCABULARY
 from saobp.study.setup.recipes import Finetuning, MultiHop, Pretraining
 from saobp.study.setup.schema import Departure, Value
 from saobp.study.setup.sizes_and_strengths import SIZES, Size, strength_used
@@ -63,7 +64,7 @@ def _trained(study: Study, model: str, recipe: Pretraining, seeds: Collection[in
         whole = f"BERT-{size.scaled_from.title()}: {_shape(SIZES[size.scaled_from])}"
         found.append(differs("model", _shape(size), whole))
     if study.tokenizer != "bert":
-        found.append(differs("vocabulary", f"{study.tokenizer}, at most {study.vocabulary} words", 30522, "BERT"))
+        found.append(differs("vocabulary", f"{study.tokenizer}, at most {study.vocabulary} words", VOCABULARY, "BERT"))
     return [*found, *_seeds(seeds), *schedule(recipe, size.scaled_from or model)]
 
 
@@ -156,7 +157,7 @@ def cost(model: str, batch: int, length: int, rounds: int, vocabulary: int) -> l
         differs("rounds", rounds, "an average over 200 steps"), differs("logits", "at masked positions only"),
     ]  # fmt: skip
     whole = SIZES[model].scaled_from
-    found += [] if vocabulary == 30522 else [differs("vocabulary", vocabulary, 30522, "BERT")]
+    found += [] if vocabulary == VOCABULARY else [differs("vocabulary", vocabulary, VOCABULARY, "BERT")]
     return found + ([differs("model", _shape(SIZES[model]), f"BERT-{whole.title()}")] if whole else [])
 
 
