@@ -1,5 +1,6 @@
 """Small random transformers models with sharp attention, one of each family that saobp serves."""
 
+import inspect
 from collections.abc import Callable
 
 import torch
@@ -15,6 +16,13 @@ GROUPS = {"num_key_value_heads": 2, "max_position_embeddings": 512}
 T5_SIZES = {"d_model": 32, "d_kv": 8, "d_ff": 48, "num_layers": 2, "num_heads": 4}
 IMAGE = {"image_size": 12, "patch_size": 4, "num_labels": 3}
 CLOSE = {"atol": 2e-5, "rtol": 1e-4}
+# two names that transformers has changed since 5.20: of the argument that takes a cache, and of checkpointing
+CACHE = "cache" if "cache" in inspect.signature(hf.LlamaForCausalLM.forward).parameters else "past_key_values"
+CHECKPOINTING = next(
+    name
+    for name in ("activation_checkpointing", "gradient_checkpointing")
+    if hasattr(hf.PreTrainedModel, f"{name}_enable")
+)
 QUERY_AND_KEY = ("query.weight", "key.weight", "Wqkv", "c_attn.weight", "q_proj.weight", "k_proj.weight")
 
 BUILDERS: dict[str, Callable[[], nn.Module]] = {

@@ -4,7 +4,7 @@ import copy
 
 import pytest
 import torch
-from families import CAUSAL, CLOSE, PAD, build, tokens
+from families import CACHE, CAUSAL, CLOSE, PAD, build, tokens
 from transformers import DynamicCache, QuantizedCache, StaticCache
 from transformers.cache_utils import StaticLayer
 
@@ -61,7 +61,7 @@ def continued(model, ids, *sizes, grad=False):
     """Return the logits of each of the parts that some ids are read in, one after the other, and the cache."""
     cache = DynamicCache(config=model.config)
     with torch.set_grad_enabled(grad):
-        return [model(part, past_key_values=cache).logits for part in ids.split(sizes, dim=1)], cache
+        return [model(part, **{CACHE: cache}).logits for part in ids.split(sizes, dim=1)], cache
 
 
 @pytest.mark.parametrize(
@@ -106,9 +106,9 @@ def test_padding_between_a_prompt_and_its_continuation_says_nothing(family):
     positions = (mask.cumsum(-1) - 1).clamp(min=0)
     with torch.no_grad():
         cache = DynamicCache()
-        model(ids[:, :9], attention_mask=mask[:, :9], position_ids=positions[:, :9], past_key_values=cache)
+        model(ids[:, :9], attention_mask=mask[:, :9], position_ids=positions[:, :9], **{CACHE: cache})
         call = {"attention_mask": mask, "position_ids": positions[:, 9:]}
-        onward = model(ids[:, 9:], past_key_values=cache, **call).logits
+        onward = model(ids[:, 9:], **{CACHE: cache}, **call).logits
     if family != "mistral":  # whose window counts places, padded or not
         alone = full_logits(model, ids[:1, mask[0].bool()])
         torch.testing.assert_close(onward[:1], alone[:, 5:], **CLOSE)
@@ -137,7 +137,7 @@ def test_a_cropped_cache_forgets_what_the_cropped_rows_said(family, monkeypatch)
             _, cache = continued(model, ids[:, :18], 11, 1, 1, 4, 1)
             cache.crop(-removed)
             changed = ids[:, 18 - removed : 25].flip(1)
-            onward = model(changed, past_key_values=cache).logits
+            onward = model(changed, **{CACHE: cache}).logits
             expected = full_logits(model, torch.cat([ids[:, : 18 - removed], changed], 1))
             torch.testing.assert_close(onward, expected[:, 18 - removed :], **CLOSE)
 
@@ -159,11 +159,11 @@ def test_a_crop_to_the_end_of_the_prompt_always_works_and_a_refused_one_leaves_t
         for removed in (19, 20):
             with pytest.raises(ValueError, match="crop"):
                 cache.crop(-removed)
-        onward = model(ids[:, 34:], past_key_values=cache).logits
+        onward = model(ids[:, 34:], **{CACHE: cache}).logits
         torch.testing.assert_close(onward, full_logits(model, ids)[:, 34:], **CLOSE)
         for _ in range(2):
             cache.crop(10 - cache.get_seq_length())
-            onward = model(ids[:, 20:26], past_key_values=cache).logits
+            onward = model(ids[:, 20:26], **{CACHE: cache}).logits
             expected = full_logits(model, torch.cat([ids[:, :10], ids[:, 20:26]], 1))
             torch.testing.assert_close(onward, expected[:, 10:], **CLOSE)
 
@@ -174,19 +174,19 @@ def test_a_cache_follows_copies_repeats_selections_and_resets():
     _, cache = continued(model, ids[:, :8], 8)
     with torch.no_grad():
         twin = copy.deepcopy(cache)
-        torch.testing.assert_close(model(ids[:, 8:], past_key_values=twin).logits, expected, **CLOSE)
+        torch.testing.assert_close(model(ids[:, 8:], **{CACHE: twin}).logits, expected, **CLOSE)
         repeated = copy.deepcopy(cache)
         repeated.batch_repeat_interleave(2)
-        onward = model(ids[:, 8:].repeat_interleave(2, 0), past_key_values=repeated).logits
+        onward = model(ids[:, 8:].repeat_interleave(2, 0), **{CACHE: repeated}).logits
         torch.testing.assert_close(onward, expected.repeat_interleave(2, 0), **CLOSE)
         order = torch.tensor([2, 0])
         for change in ("batch_select_indices", "reorder_cache"):
             changed = copy.deepcopy(cache)
             getattr(changed, change)(order)
-            onward = model(ids[order, 8:], past_key_values=changed).logits
+            onward = model(ids[order, 8:], **{CACHE: changed}).logits
             torch.testing.assert_close(onward, expected[order], **CLOSE)
         cache.reset()
-        onward = model(ids[:, :8], past_key_values=cache).logits
+        onward = model(ids[:, :8], **{CACHE: cache}).logits
         torch.testing.assert_close(onward, full_logits(model, ids[:, :8]), **CLOSE)
 
 
@@ -210,10 +210,10 @@ def test_a_prompt_in_chunks_in_embeddings_or_already_in_the_cache_goes_on_the_sa
     embedded = model.generate(inputs_embeds=model.get_input_embeddings()(ids), **call)
     assert torch.equal(embedded, expected[:, 9:])
     cache = DynamicCache()
-    model(ids[:, :5], past_key_values=cache)
-    assert torch.equal(model.generate(ids, past_key_values=cache, **call), expected)
+    model(ids[:, :5], **{CACHE: cache})
+    assert torch.equal(model.generate(ids, **{CACHE: cache}, **call), expected)
     first = model.generate(ids, return_dict_in_generate=True, **call | {"max_new_tokens": 3})
-    onward = {"attention_mask": torch.ones_like(first.sequences), "past_key_values": first.past_key_values}
+    onward = {"attention_mask": torch.ones_like(first.sequences), CACHE: first[CACHE]}
     made = model.generate(first.sequences, **call | onward | {"max_new_tokens": 5})
     assert torch.equal(made, expected)
 
@@ -223,9 +223,9 @@ def test_weights_of_a_cached_step_are_the_last_rows_of_the_full_ones():
     with torch.no_grad():
         full = model(ids, use_cache=False, output_attentions=True).attentions
         cache = DynamicCache()
-        model(ids[:, :9], past_key_values=cache)
+        model(ids[:, :9], **{CACHE: cache})
         with raw_attentions(model) as pairs:
-            step = model(ids[:, 9:], past_key_values=cache, output_attentions=True).attentions
+            step = model(ids[:, 9:], **{CACHE: cache}, output_attentions=True).attentions
     for whole, last, (raw, shown) in zip(full, step, pairs, strict=True):
         torch.testing.assert_close(last, whole[:, :, 9:], **CLOSE)
         assert raw.shape == shown.shape == last.shape
@@ -247,8 +247,8 @@ def test_caches_that_cannot_carry_the_sums_are_refused():
     model, ids = refined("llama"), tokens()
     offloaded, plain, other = (DynamicCache() for _ in range(3))
     offloaded.offloading = True
-    build("llama")(ids, past_key_values=plain)
-    refined("llama", "low")(ids, past_key_values=other)
+    build("llama")(ids, **{CACHE: plain})
+    refined("llama", "low")(ids, **{CACHE: other})
     static = StaticCache(config=model.config, max_cache_len=32)
     unknown = DynamicCache()
     unknown.layers.append(StaticLayer(max_cache_len=32))
@@ -257,7 +257,7 @@ def test_caches_that_cannot_carry_the_sums_are_refused():
         ("StaticLayer.*use_cache=False", unknown), ("filled without", plain), ("other options", other),
     ):  # fmt: skip
         with pytest.raises(ValueError, match=message):
-            model(ids, past_key_values=cache)
+            model(ids, **{CACHE: cache})
     kinds = dict.fromkeys(("static", "offloaded_static", "sliding_window"), "StaticCache")
     kinds["offloaded"] = "an offloaded cache cannot carry the column sums"
     kinds["paged"] = "saobp is not supported for continuous batching"

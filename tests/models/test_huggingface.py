@@ -12,6 +12,7 @@ import transformers as hf
 from families import (
     BUILDERS,
     CAUSAL,
+    CHECKPOINTING,
     CLOSE,
     SIZES,
     TEXT,
@@ -333,7 +334,7 @@ def test_a_module_in_several_layers_is_seen_in_each_in_the_order_of_the_calls(op
 
 def test_layers_run_again_for_their_gradient_keep_their_places_and_none_is_seen_when_the_block_ends():
     model = saobp.apply(build("bert"), "high", 1.5).train()
-    model.activation_checkpointing_enable()
+    getattr(model, f"{CHECKPOINTING}_enable")()
     with raw_attentions(model) as pairs:
         loss = model(tokens(), labels=tokens()).loss
         before = [raw for raw, _ in pairs]

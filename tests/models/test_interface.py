@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import families
 import pytest
 import torch
-from families import CAUSAL, CLOSE, VOCABULARY, build, padding_mask, run, seen, tokens
+from families import CAUSAL, CHECKPOINTING, CLOSE, VOCABULARY, build, padding_mask, run, seen, tokens
 from torch import distributed
 from torch.nn.parallel import DistributedDataParallel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
@@ -36,7 +36,7 @@ def test_gradients_agree_fused_materialised_and_checkpointed(family):
     fused = gradients(model, tokens(), padding_mask())
     with raw_attentions(model):
         materialised = gradients(model, tokens(), padding_mask())
-    model.activation_checkpointing_enable()
+    getattr(model, f"{CHECKPOINTING}_enable")()
     checkpointed = gradients(model, tokens(), padding_mask())
     assert any("saobp" in name for name in fused)
     for name, gradient in fused.items():
@@ -127,7 +127,7 @@ def test_trainer_trains_in_bfloat16_with_checkpointing(family, tmp_path):
     before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
     arguments = TrainingArguments(
         tmp_path, max_steps=3, per_device_train_batch_size=2, bf16=True, use_cpu=True, report_to="none",
-        activation_checkpointing=True, learning_rate=1e-2, logging_steps=1, disable_tqdm=True,
+        **{CHECKPOINTING: True}, learning_rate=1e-2, logging_steps=1, disable_tqdm=True,
         dataloader_pin_memory=False,
     )  # fmt: skip
     rows = [{"input_ids": row, "attention_mask": torch.ones_like(row), "labels": row} for row in tokens(8)]

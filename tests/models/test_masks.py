@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from families import CLOSE, SIZES, TOKENS, build, seen, sharpened, tokens
+from families import CACHE, CLOSE, SIZES, TOKENS, build, seen, sharpened, tokens
 from torch import Tensor
 from torch.nn.attention.flex_attention import create_block_mask
 from transformers import CLIPTextConfig, CLIPTextModel, DynamicCache
@@ -211,7 +211,7 @@ def test_masks_made_beforehand_also_by_kind_of_layer_are_refined_as_the_model_ma
     kinds = {"full_attention": ALL, "sliding_attention": near}
     by_layer = {name: FORMS["lowest"](with_padding(pairs, "right")) for name, pairs in kinds.items()}
     embedded = decoder.get_input_embeddings()(ids)
-    causal = create_masks_for_generate(decoder.config, embedded, real, past_key_values=None)
+    causal = create_masks_for_generate(decoder.config, embedded, real, **{CACHE: None})
     for model, made, more in ((layered, by_layer, {}), (decoder, causal, {"use_cache": False})):
         expected, found = (model(ids, attention_mask=mask, **more).logits[real] for mask in (real, made))
         torch.testing.assert_close(found, expected, **CLOSE)
@@ -292,7 +292,7 @@ def test_masks_of_three_dimensions_or_of_blocks_for_a_decoder_are_refused_in_one
 def test_a_cache_refuses_masks_whose_messages_it_cannot_carry(shown):
     model = saobp.apply(build("llama"), "high", 1.5)
     with torch.no_grad(), pytest.raises(ValueError, match=r"^attention_mask: .*use_cache=False") as error:
-        model(tokens(2, LENGTH), attention_mask=SHOWN[shown].clone(), past_key_values=DynamicCache())
+        model(tokens(2, LENGTH), attention_mask=SHOWN[shown].clone(), **{CACHE: DynamicCache()})
     assert "\n" not in str(error.value)
 
 
@@ -303,9 +303,9 @@ def test_a_cache_refuses_padding_that_changes_on_the_way(change, grad):
     before, after = torch.ones(2, LENGTH - 2, dtype=torch.long), torch.ones(2, LENGTH, dtype=torch.long)
     (after if change == "hidden" else before)[1, 3] = 0
     with torch.set_grad_enabled(grad):
-        model(ids[:, :-2], attention_mask=before, past_key_values=cache)
+        model(ids[:, :-2], attention_mask=before, **{CACHE: cache})
         with pytest.raises(ValueError, match=r"past_key_values.*attention_mask"):
-            model(ids[:, -2:], attention_mask=after, past_key_values=cache)
+            model(ids[:, -2:], attention_mask=after, **{CACHE: cache})
 
 
 @pytest.mark.parametrize("grad", [False, True])
@@ -319,7 +319,7 @@ def test_a_cache_goes_on_under_masks_of_four_dimensions(shown, grad):
         whole = model(ids, attention_mask=mask, position_ids=places, use_cache=False).logits
         parts = [
             model(ids[:, rows], attention_mask=mask[:, :, rows, : rows.stop], position_ids=places[:, rows],
-                  past_key_values=cache).logits
+                  **{CACHE: cache}).logits
             for rows in (slice(0, 5), slice(5, 6), slice(6, LENGTH))
         ]  # fmt: skip
     torch.testing.assert_close(torch.cat(parts, 1)[real], whole[real], **CLOSE)
