@@ -216,7 +216,7 @@ def test_a_second_score_counts_only_where_a_pair_is_of_unlike_machines(monkeypat
     first, table = public_encoder.on_one_machine(), tracked.repeated_scores()
     more = table.iloc[[0]].assign(run="13-retrofit-minilm-high-mrpc-8", second=0.0, second_processor="another")
     monkeypatch.setattr(tracked, "repeated_scores", lambda: pd.concat([table, more]))
-    assert public_encoder.on_one_machine() == first
+    assert repr(public_encoder.on_one_machine()) == repr(first)  # by == two NaN differ from Python 3.13 on
 
 
 def test_pairs_of_one_kind_of_machine_are_those_whose_records_name_one():
