@@ -128,6 +128,25 @@ def averaged(tasks):
     return estimates.average_difference(*({str(n): task[side] for n, task in enumerate(tasks)} for side in (0, 1)))
 
 
+def test_the_average_of_one_seed_has_that_seeds_errors_whatever_other_seeds_some_tasks_have():
+    random = np.random.default_rng(0)
+    tasks = [equals(random, 3, 80, random.normal(0, 0.1, 3)) for _ in range(3)]
+    alone = [tuple(side[:1] for side in task) for task in tasks]
+    some = averaged([*tasks[:2], alone[2]])
+    assert some.seeds == 1 and (some.low, some.high) == pytest.approx((averaged(alone).low, averaged(alone).high))
+
+
+def test_seeds_that_share_no_error_over_items_have_none_and_not_a_whole_runs():
+    random = np.random.default_rng(0)
+    for _ in range(100):
+        answers = 100.0 * (random.random((3, 400)) < 0.3)
+        runs = [task_scores.Score(one.mean(), "accuracy", 400, (seed, 0), one) for seed, one in enumerate(answers)]
+        shared, least = estimates.errors_over_items(runs)
+        if shared == 0:
+            break
+    assert shared == 0 < least < runs[0].item_error
+
+
 def test_the_interval_of_an_average_covers_the_truth_as_often_as_it_says_and_p_agrees_with_it():
     random, trials, hits = np.random.default_rng(7), 100, 0
     for _ in range(trials):

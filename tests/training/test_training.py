@@ -104,6 +104,13 @@ def test_table_4_counts_its_parameters():
     assert {name: round(count, 2) for name, count in counts.items()} == {"mini": 11.17, "small": 28.76, "medium": 41.37}
 
 
+def test_what_is_shown_of_attention_is_spread_over_the_text_as_the_losses_are(tokenizer):
+    text, masking = RandomText(), SeededMasking(tokenizer, 0.15, 0)
+    for which, places in (("even", [0, 10, 20, 30, 40]), ("first", [0, 1, 2, 3, 4])):
+        shown = HeldOut(text, masking, 50, 10, which=which, shown=5).shown["input_ids"]
+        assert torch.equal(shown, torch.stack([text[place]["input_ids"] for place in places]))
+
+
 def test_the_held_out_set_says_what_a_hand_made_pass_says_with_an_interval_over_whole_sequences(tokenizer):
     model, masking = network(dropout=0.1, seed=0), SeededMasking(tokenizer, 0.15, 0)
     measure = HeldOut(RandomText(), masking, 10, 4, which="first", shown=3)

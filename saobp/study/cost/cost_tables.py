@@ -40,7 +40,7 @@ def surplus(cells: pd.DataFrame) -> pd.DataFrame:
     counts = cells.pivot_table(index=["model", "phase"], columns="algorithm", values="fvcore", sort=False)
     sizes = [SIZES[model.lower()] for model in counts.index.get_level_values("model")]
     products = [size.layers * 2 * arithmetic.LENGTH**2 * size.hidden / 1e9 for size in sizes]
-    return pd.DataFrame({"High - Original": counts["High"] - counts["Original"], "2n²h × layers": products})
+    return pd.DataFrame({"High - Original": counts["High"] - counts["Original"], "2L²h × layers": products})
 
 
 def beside(ways: dict[str, dict[str, Any]]) -> pd.DataFrame:

@@ -78,7 +78,7 @@ class HeldOut:
         if not self.batches:
             none = f"{sequences} held-out sequences have no token to predict"
             raise ValueError(f"evaluation_sequences: {none}; take more")
-        tokens = torch.stack([torch.as_tensor(item["input_ids"]) for item in items[:shown]])
+        tokens = torch.stack([torch.as_tensor(item["input_ids"]) for item in sample(items, shown, which)])
         self.shown = {"input_ids": tokens, "attention_mask": torch.ones_like(tokens)}
         self.tokens = sum(int((batch["labels"] != -100).sum()) for batch in self.batches)
 

@@ -80,7 +80,7 @@ def errors_over_items(runs: list[Score]) -> tuple[float, float]:
     whole, found = float(np.mean([run.item_error for run in runs])), (0.0, 0.0)
     if len(runs) > 1 and same_items(runs):
         found = item_errors([run.answers for run in runs], runs[0].labels)
-    return found[0] or whole, found[1] or whole
+    return found if found[1] else (whole, whole)  # a shared error of 0 is one: seeds may share nothing
 
 
 def _in_all(tasks: Sequence[Collection[Any]]) -> list[Any]:
@@ -118,10 +118,11 @@ def average_difference(ours: dict[str, list[Score]], theirs: dict[str, list[Scor
     The spread over seeds has all that a seed brings; added to it is only the error over items that the seeds share.
     The seeds are those of pretraining; a single one counts as one run, whose interval covers its fine-tuning seeds.
     """
-    gaps = [score_difference(ours[task], theirs[task]) for task in ours]
     by_task = [seed_differences(ours[task], theirs[task]) for task in ours]
     keys = _in_all(by_task)
-    if None in gaps or not keys:
+    of_keys = lambda runs: [run for run in runs if run.key in keys]  # noqa: E731
+    gaps = [score_difference(of_keys(ours[task]), of_keys(theirs[task])) for task in ours] if keys else [None]
+    if None in gaps:
         return None
     found = _average(by_task, [gap.over_items for gap in gaps], sum(gap.items for gap in gaps))
     return replace(found, seeds=len({key[0] for key in keys}))
