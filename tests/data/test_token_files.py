@@ -44,6 +44,12 @@ def test_a_file_for_another_study_is_refused_in_one_line(file, name, value):
     assert "\n" not in str(refused.value)
 
 
+def test_a_file_of_less_text_than_the_study_says_is_refused(file):
+    study = replace(SMOKE, tokens=str(file), pretrain=replace(SMOKE.pretrain, limit_tokens=1024))
+    with pytest.raises(DataError, match=r"limit_tokens \d+, not 1024: write it for smoke"):
+        pretraining.texts(study, "mini-quarter", None)
+
+
 def test_a_missing_a_cut_and_a_foreign_file_are_refused_in_one_line(file, tmp_path):
     cut, foreign = tmp_path / "cut.tar.bz2", tmp_path / "foreign.tar.bz2"
     cut.write_bytes(file.read_bytes()[:-1000])

@@ -33,6 +33,7 @@ from saobp.study.training.watch import TrainingFailed
 WIKITEXT = "Salesforce/wikitext"
 WIKITEXT_CONFIGS = ("wikitext-103-raw-v1", "wikitext-103-v1")  # of the second, rare words read <unk>
 WIKITEXT_TOKENS = 16_384  # from its start
+LIMITS = ("length", "limit_tokens")  # of a recipe: tokens of a sequence, and of the whole text
 
 
 def texts(study: Study, model: str, source: Source) -> tuple[PreTrainedTokenizerBase, corpora.Blocks, corpora.Blocks]:
@@ -44,10 +45,10 @@ def texts(study: Study, model: str, source: Source) -> tuple[PreTrainedTokenizer
     if not study.tokens:
         return corpora.prepared(source, study.corpus, study.tokenizer, study.vocabulary, recipe)
     found = corpora.read_file(Path(study.tokens))
-    wanted = {name: getattr(study, name) for name in ("tokenizer", "vocabulary", "corpus")} | {"length": recipe.length}
-    for name, value in wanted.items():
-        if found.about[name] != value:
-            raise DataError(f"{study.tokens}: {name} {found.about[name]}, not {value}: write it for {study.name}")
+    wanted = {name: getattr(study, name) for name in ("tokenizer", "vocabulary", "corpus")}
+    for name, value in (wanted | {limit: getattr(recipe, limit) for limit in LIMITS}).items():
+        if (held := found.about.get(name)) != value:  # a file without a word of a limit has all of its text
+            raise DataError(f"{study.tokens}: {name} {held}, not {value}: write it for {study.name}")
     return found.tokenizer, found.train, found.validation
 
 
@@ -56,8 +57,9 @@ def write_tokens(file: Path, profile: str, names: Sequence[str] = ()) -> Path:
     study = load_study(profile)
     study = replace(study, tokens=None, corpus=dict.fromkeys(names, 1.0) if names else study.corpus)
     about = {name: getattr(study, name) for name in ("tokenizer", "vocabulary", "corpus")}
+    about |= {limit: getattr(study.pretrain, limit) for limit in LIMITS}
     held = texts(study, study.models[0], sources.resolve(study.data))
-    return corpora.write_file(file, corpora.TokenFile(*held, about | {"length": study.pretrain.length}))
+    return corpora.write_file(file, corpora.TokenFile(*held, about))
 
 
 def untrained(study: Study, model: str, algorithm: str, seed: int, tokenizer: PreTrainedTokenizerBase) -> nn.Module:
