@@ -58,6 +58,8 @@ def _try(function: Own, causal: bool, length: int = 6) -> None:
     sums = refined.sum(-1)[visible.any(-1).expand(2, 3, length)]
     if (sums - 1).abs().max() > 1e-6:
         raise ValueError(f"function returned rows that sum to {sums.min():.3f} … {sums.max():.3f}, not 1")
+    if (_refined(function, scores[1:, :, :4, :4], visible[1:, :, :4, :4]) - refined[1:, :, :4, :4]).abs().max() > 1e-9:
+        raise ValueError("function let padding change the rows of real tokens: look at `visible`, not at the size")
     if causal:
         changed = scores.clone()
         changed[..., 3:, :] = torch.randn(2, 3, length - 3, length, generator=generator, dtype=torch.float64)

@@ -78,7 +78,8 @@ def saobp_attention(
         if not fits(factor, strength, is_causal, dropout_p):
             refinement = {"factor": factor, "strength": strength, "exclude_self": exclude_self}
             return materialised(query, key, value, refinement, **options)
-        refined = fused(query, key, value, factor, strength, exclude_self, **options)
+        shown = query if mask is None else query.masked_fill(~mask[:, None, :, None], 0)  # padding may hold NaN
+        refined = fused(shown, key, value, factor, strength, exclude_self, **options)
         return refined if mask is None else with_padding(refined, query, key, value, **options)
 
 

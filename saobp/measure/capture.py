@@ -104,7 +104,7 @@ def capture(
     bar = tqdm(total=length, unit="batch", desc="attention", disable=not progress)
     with bar, _visible(model) as attend:
         for first, chunk in _chunks(batches, part_samples):
-            if parts.begin(chunk):
+            if parts.begin(chunk, first):
                 for batch in chunk:
                     parts.add(*measured(attend, batch, first, plan, classes, parts))
                     first += size(batch)

@@ -76,9 +76,9 @@ class Parts:
         shutil.rmtree(self.folder, ignore_errors=True)
         return True
 
-    def begin(self, chunk: Sequence[Mapping[str, Tensor]]) -> bool:
-        """Start a part; False if it is already there."""
-        self.files.append(self.folder / f"{len(self.files):05d}-{self._digest(chunk)}.parquet")
+    def begin(self, chunk: Sequence[Mapping[str, Tensor]], first: int) -> bool:
+        """Start a part whose samples are numbered from `first`; False if it is already there."""
+        self.files.append(self.folder / f"{len(self.files):05d}-{first}-{self._digest(chunk)}.parquet")
         self.tables, self.tally = [], Tally()
         return not self.files[-1].exists()
 
@@ -107,7 +107,7 @@ class Parts:
         total = Tally()
         for file in self.files:
             total.merge(Tally.from_json(_metadata(file)))
-        digests = [file.stem.partition("-")[2] for file in self.files]
+        digests = [file.stem.rpartition("-")[2] for file in self.files]
         said = {"plan": self.plan, "parts": digests, "tally": total.to_json()}
         schema = pq.read_schema(self.files[0]).with_metadata({METADATA: json.dumps(said)})
         self._join_maps()

@@ -19,6 +19,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from saobp.equations import padding
+from saobp.equations.checks import check_whole
 
 Mask = Bool[Tensor, "*masks L"] | None
 
@@ -241,5 +242,4 @@ def _plogp(probabilities: Tensor) -> Tensor:
 def _check_paths(beta: float, hops: int) -> None:
     if isinstance(beta, bool) or not isinstance(beta, Real) or not 0 < beta <= 1:
         raise ValueError(f"beta must be a number in (0, 1], got {beta!r}")
-    if not isinstance(hops, int) or hops < 2:
-        raise ValueError(f"hops must be an integer of at least 2, got {hops!r}")
+    check_whole("hops", hops, 2)

@@ -43,10 +43,14 @@ PLAIN_STACK = f"{NAME}-plain"
 def mask_for(*args: Any, config: Any = None, **kwargs: Any) -> Tensor | None:
     """Build transformers' additive mask, or for a model with factor "none" the mask that `sdpa` gets.
 
-    Raises ValueError for masks that name neither tokens nor pairs.
+    Raises ValueError for masks that name neither tokens nor pairs, and for a model that was never refined.
     """
-    options = getattr(config, NAME, None) or {}
-    if options.get("factor") == "none":
+    options = getattr(config, NAME, None)
+    if options is None:
+        raise ValueError(
+            f'attn_implementation: "{NAME}" alone refines nothing; load the model without it, then saobp.apply(model)'
+        )
+    if options["factor"] == "none":
         return sdpa_mask(*args, config=config, **kwargs)
     given = kwargs.get("attention_mask")
     if given is not None and given.ndim != 2:  # transformers would take it for a padding mask all the same
@@ -203,6 +207,9 @@ def dispatch(model: nn.Module, options: dict[str, Any]) -> None:
             setattr(part.config, NAME, dict(options))
             if id(part.config) not in served and part.config._attn_implementation == NAME:
                 part.config._attn_implementation_internal = PLAIN_STACK
+        elif NAME in part._modules:  # of a model put together from parts: its own config may be neither part's
+            part.config._attn_implementation_internal = NAME
+            setattr(part.config, NAME, dict(options))
 
 
 def remember_cache(module: nn.Module, args: tuple, kwargs: dict[str, Any]) -> None:

@@ -55,6 +55,11 @@ def leaky(prior, strength, visible):
     return weights / weights.sum(-1, keepdim=True).clamp_min(1e-30)
 
 
+def lengthy(prior, strength, visible):
+    weights = prior ** (1 + strength / prior.shape[-1])
+    return weights / weights.sum(-1, keepdim=True).clamp_min(1e-30)
+
+
 def spread(prior, strength, visible):
     return torch.full_like(prior, 1 / prior.shape[-1])
 
@@ -65,6 +70,7 @@ def spread(prior, strength, visible):
         (heavy, "rows that sum to 2"),
         (leaky, "leak the future"),
         (spread, "may not see"),
+        (lengthy, "padding change the rows"),
         (lambda prior, strength, visible: -prior, "negative"),
         (lambda prior, strength, visible: prior[..., 0], "returned shape"),
         (lambda prior, strength, visible: None, "must return the refined attention, a tensor; got NoneType"),

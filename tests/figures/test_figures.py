@@ -100,7 +100,7 @@ def test_a_figure_shows_its_own_size(number, model, records):
     assert set(figures.data(number, records)["model"]) == {model}
 
 
-@pytest.mark.parametrize("width", [figures.COLUMN, figures.PAGE])
+@pytest.mark.parametrize("width", [style.LEAST, style.NARROW - 0.01, figures.PAGE])
 @pytest.mark.parametrize("number", DRAWN)
 def test_no_label_is_cut_off(number, width, records):
     figure = figures.figure(number, records, width=width)

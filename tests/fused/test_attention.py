@@ -160,6 +160,16 @@ def test_padding_never_changes_real_tokens(factor, side):
         assert found.isfinite().all()
 
 
+@pytest.mark.parametrize("factor", ["none", "high", "low", "uniform", "elemmul", "sinkhorn"])
+def test_a_query_of_padding_that_is_no_number_stays_in_its_own_row(factor):
+    inputs, real = [x.detach() for x in heads(groups=4)], torch.ones(3, 13, dtype=torch.bool)
+    real[1, 9:] = False
+    expected = saobp_attention(*inputs, factor=factor, mask=real)
+    inputs[0][1, :, 9:] = torch.nan
+    found = saobp_attention(*inputs, factor=factor, mask=real)
+    assert torch.equal(found[::2], expected[::2]) and torch.equal(found[1, :, :9], expected[1, :, :9])
+
+
 def test_nothing_of_size_length_squared_lives_between_forward_and_backward(tiles):
     for factor, causal in itertools.product(("high", "low", "elemmul"), (False, True)):
         if factor == "elemmul" and causal:

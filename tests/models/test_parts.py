@@ -1,5 +1,6 @@
 """Which parts are refined: self-attention, not what reads other tokens, not the decoder beside an encoder."""
 
+import copy
 import re
 
 import pytest
@@ -108,6 +109,20 @@ def test_an_encoder_decoder_whose_encoder_cannot_be_refined_is_refused_in_one_li
     with pytest.raises(ValueError, match="BigBirdPegasus.*outside its decoder, which stays plain") as error:
         saobp.apply(translator("BigBirdPegasus"), "high")
     assert "\n" not in str(error.value)
+
+
+def test_an_encoder_and_a_decoder_put_together_as_one_model_are_refined_as_the_encoder_alone():
+    sizes = {**SMALL, "vocab_size": 61, "hidden_size": 32, "intermediate_size": 48}
+    encoder = drawn(hf.BertModel(hf.BertConfig(**sizes)))
+    decoder = drawn(hf.BertLMHeadModel(hf.BertConfig(**sizes, is_decoder=True, add_cross_attention=True)))
+    alone, whole = copy.deepcopy(encoder), hf.EncoderDecoderModel(encoder=encoder, decoder=decoder).eval()
+    given = {"input_ids": tokens(), "attention_mask": torch.ones_like(tokens())}
+    given["attention_mask"][-1, -3:] = 0
+    plain = whole(**given, decoder_input_ids=tokens()).logits
+    found = saobp.apply(whole, "high", 0.5)(**given, decoder_input_ids=tokens())
+    expected = saobp.apply(alone, "high", 0.5)(**given).last_hidden_state
+    torch.testing.assert_close(found.encoder_last_hidden_state, expected)
+    assert (found.logits - plain).abs().max() > 1e-3
 
 
 def test_decoders_without_an_encoder_are_refined():

@@ -1,13 +1,16 @@
 """Publishing a profile, and the commands that write one item for somebody's paper."""
 
+import io
 import re
 import shutil
+import sys
 
 import pytest
 
 from saobp.measure import inspect_by_name
 from saobp.study.publication import cli, results
 from saobp.study.setup import paths
+from saobp.study.setup import studies as studies_of
 
 
 def test_a_table_or_figure_without_a_profile_is_of_the_results_that_are_shown_or_of_the_study_that_has_it(
@@ -21,6 +24,14 @@ def test_a_table_or_figure_without_a_profile_is_of_the_results_that_are_shown_or
     assert "study stories" in (tmp_path / "table4.tex").read_text(encoding="utf-8")
 
 
+def test_a_table_names_the_study_that_was_read_and_a_file_of_a_study_is_read_like_its_name(tmp_path):
+    written, studies = results.single("table", 3, "scratch", "md", None, tmp_path)
+    assert studies == ["scratch"] and "scratch" in written.read_text() and "narrow" not in written.read_text()
+    asked = str(studies_of.find("laptop")), "laptop"
+    by_file, by_name = (results.single("table", 2, name, "csv", None, tmp_path)[0].read_text() for name in asked)
+    assert by_file == by_name
+
+
 def test_a_run_in_a_build_does_not_stand_in_for_the_results_that_are_shown(tmp_path, monkeypatch):
     monkeypatch.setattr(paths, "build", lambda name: tmp_path / "build")
     shown = results.single("table", 2, None, "csv", None, tmp_path)[0].read_text()
@@ -32,8 +43,9 @@ def test_a_run_in_a_build_does_not_stand_in_for_the_results_that_are_shown(tmp_p
 
 @pytest.mark.parametrize(("words", "said"), [
     (["table", "12"], "no Table 12; choose 1 to 9"), (["figure", "3", "--width", "x"], "'x' is not a valid float"),
-    (["figure", "3", "--width", "0"], "give 1.5 to 20"), (["table", "2", "--profile", "nope"], "choose one of laptop"),
+    (["figure", "3", "--width", "0"], "give 3.0 to 20"), (["table", "2", "--profile", "nope"], "choose one of laptop"),
     (["table", "2", "--profile", "no/such.yaml"], "no such study"), ([], "Missing command"),
+    (["table", "2", "--study", "decoders"], "no run of it"), (["table", "claims", "--study", "x"], "leave it out"),
     (["figure"], "'NUMBER'; `saobp figure --help` lists the options"), (["figures", "3"], "unexpected"),
     (["tabel", "2"], "No such command 'tabel'"), (["table", "2", "--formt", "md"], "No such option"),
     (["inspect", "minilm", "--strength"], "requires an argument"), (["inspect", "minilm", "--samples", "x"], "integer"),
@@ -52,6 +64,14 @@ def test_what_is_wrong_with_a_command_is_said_in_one_line(words, said, tmp_path,
     lines = capsys.readouterr().err.splitlines()
     assert code == 2 and len(lines) == 1 and lines[0].startswith("saobp: ") and said in lines[0]
     assert not any(tmp_path.iterdir())
+
+
+def test_a_claim_is_shown_on_a_terminal_that_knows_no_minus(monkeypatch):
+    bare = io.TextIOWrapper(io.BytesIO(), encoding="latin-1")
+    monkeypatch.setattr(sys, "stdout", bare)
+    assert cli.main(["claim", "multihop-gain"]) == 0
+    bare.flush()
+    assert "multihop-gain" in bare.buffer.getvalue().decode("latin-1")
 
 
 def test_the_claims_are_written_alone_like_a_table(tmp_path, monkeypatch):

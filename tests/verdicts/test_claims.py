@@ -231,6 +231,15 @@ def test_one_decoder_borrows_its_spread_from_encoders_of_one_size_at_a_time():
         assert 0 < part.high - part.low < 0.2
 
 
+def test_an_aside_of_another_study_does_not_get_the_outcome_of_the_one_that_decides(decided):
+    found = verdicts.frame(decided).set_index(["claim", "study", "measurement"]).sort_index()
+    asides = [(row.claim.id, part) for row in decided for part in row.aside if part.study != row.study]
+    assert len(asides) > 5 and all(
+        found.loc[[(id, part.study, part.part)], "outcome"].isna().all() for id, part in asides
+    )
+    assert found.query("role == 'primary'")["outcome"].notna().all()
+
+
 def test_a_repeated_run_is_shown_beside_the_first(rows, decided, again):
     key = ("convergence", "narrow", "loss at the last step, BERT-Mini (4 × 128)")
     first = next(part for part in rows[key[:2]].aside if part.key == key)

@@ -27,7 +27,8 @@ COLUMN, PAGE = 3.03, 6.3  # inches: one column and the whole width of an ACL pag
 LETTERS = 16  # of a heading, per inch of panel
 LEAST_INCHES = 2.0  # of a panel whose heading has the usual size
 GAP = 0.075  # between two names beside an axis, of its height
-NARROW = 5.0  # below this width a grid of four columns folds into two
+LEAST = 3.0  # inches: the names of a figure's rows and its headings fill a narrower one
+NARROW = 6.25  # inches: below this width a grid of four columns folds into two
 
 
 class Look(NamedTuple):
@@ -58,9 +59,9 @@ def paper() -> AbstractContextManager[None]:
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """An empty figure of the given size in inches. Raises ValueError for a width no page has."""
-    if not 1.5 <= width <= 20:
-        raise ValueError(f"width: {width} inches; give 1.5 to 20 (an ACL column is {COLUMN}, a page {PAGE})")
+    """An empty figure of the given size in inches. Raises ValueError for a width that no page or column has."""
+    if not LEAST <= width <= 20:
+        raise ValueError(f"width: {width} inches; give {LEAST} to 20 (an ACL column is {COLUMN}, a page {PAGE})")
     return Figure(figsize=(width, height), layout="constrained")
 
 

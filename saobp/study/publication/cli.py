@@ -20,6 +20,8 @@ NUMBER = re.compile(r"[-+]?((\d+\.?\d*|\.\d+)(e[-+]?\d+)?|nan|inf)", re.IGNORECA
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; an error for people is one line on stderr and exit code 2 (1 for a failing run)."""
     warnings.filterwarnings("ignore", category=FutureWarning)
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="replace")  # "−" or "λ" on a terminal that has neither
     try:
         return saobp.main(arguments, "saobp", standalone_mode=False) or 0
     except click.Abort:  # Ctrl-C
@@ -142,8 +144,8 @@ def item(usual: str, others: str) -> Callable[[Callable], Callable]:
 def figure(**asked: Any) -> None:
     """Draw a single figure for reuse.
 
-    NUMBER is 1 to 9; 4-paper, 7-paper, 8-paper: the paper's own form; or glance, gains, length, hops, learning,
-    strength, tokens, claims.
+    NUMBER is 1 to 9; 4-paper, 7-paper, 8-paper: the paper's own form; or glance, gains, length, retrofit, decoders,
+    hops, learning, strength, tokens, claims.
     """
     _single("figure", **asked)
 

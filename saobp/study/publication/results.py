@@ -100,6 +100,8 @@ def single(
     """
     formats, width = [file_format], figures.PAGE if width is None else width
     if number == "claims":
+        if profile:
+            raise ValueError("--study: the claims read every tracked study; leave it out")
         studies = verdicts.tracked()
         decided = verdicts.verdicts(studies)
         if kind == "figure":
@@ -107,13 +109,20 @@ def single(
         else:
             made = verdicts.write(decided, folder, formats, verdicts.reruns(studies, decided))
         return made[0], ["all that are tracked"]
-    found = records.load(profile or paths.results(shown_study()))
+    if profile and profile.endswith((".yaml", ".yml")):
+        profile = load_study(profile).name
+    found, name = records.load(profile or paths.results(shown_study())), profile or shown_study()
     if not found:
         load_study(profile)
         raise FileNotFoundError(f"profile '{profile}' has no records: run `make reproduce PROFILE={profile}` first")
+    profiles = {record["profile"] for record in found}
+    if kind == "table" and not every and not any(cell.ran for cell in tables.table(number, found).of_models.values()):
+        raise ValueError(f"Table {number}: study {name} has no run of it; --all writes the paper's numbers alone")
     if kind == "table":
         first = [] if profile or found[0]["profile"] == PAPER_STUDY else records.load(paths.results(PAPER_STUDY))
-        made, found = tables.write(number, found, folder, formats, every=every, first=first), [*first, *found]
+        study = name if paths.results(name).is_dir() else ""  # a planned study's records may name what they train like
+        made = tables.write(number, found, folder, formats, every=every, first=first, study=study)
+        return made[0], sorted({record["profile"] for record in first} | ({study} if study else profiles))
     else:
         if number in figures.FIGURES and (profile is None or figures.FIGURES[number].several):
             found = figures.origin(number, found, _others())

@@ -39,14 +39,16 @@ def relevant(number: int, records: Sequence[Record]) -> list[Record]:
     ]
 
 
-def table(number: int, records: Sequence[Record], *, first: Sequence[Record] = ()) -> Table:
+def table(number: int, records: Sequence[Record], *, first: Sequence[Record] = (), study: str = "") -> Table:
     """Build Table `number` (1 to 9) from the records of one study, under the rows of another, `first`, if any.
+
+    `study`: its name where records say another's, as those of a planned study do that trains like `narrow`.
 
     Raises ValueError for another number, or for records of several studies.
     """
     if number not in TABLES:
         raise ValueError(f"number: the paper has no Table {number}; choose 1 to 9")
-    study = estimates.study_of(records)
+    study = study or estimates.study_of(records)
     built = TABLES[number][0](number, relevant(number, records), numbers.load())
     built = replace(built, study=study if records else "")
     return built.below(table(number, first)) if first else built
@@ -60,13 +62,14 @@ def write(
     *,
     every: bool = False,
     first: Sequence[Record] = (),
+    study: str = "",
 ) -> list[Path]:
     """Write table<number>.csv, .md and .tex into `folder`; returns their paths.
 
     The last two leave rows without a run out unless `every` is true; the CSV has them all.
     """
     refuse_unknown(formats, FORMATS)
-    whole = table(number, records, first=first)
+    whole = table(number, records, first=first, study=study)
     built = {name: whole if every or name == "csv" else whole.with_runs() for name in formats}
     files = {name: Path(folder) / f"table{number}.{name}" for name in formats}
     return [paths.write_text(files[name], getattr(built[name], FORMATS[name])()) for name in formats]

@@ -39,6 +39,7 @@ def frame(verdicts: Sequence[Verdict], reruns: Reruns | None = None) -> pd.DataF
         for part in (*verdict.parts, *verdict.aside):
             row = fixed | {name: getattr(part, name) for name in CSV_COLUMNS if hasattr(part, name)}
             row |= {"measurement": part.part, "role": "aside" if part.aside else "primary"}
+            row |= {"outcome": None} if part.study != verdict.study else {}  # it decided nothing there
             row |= {} if part.bounded else {"low": None, "high": None}
             if part.bounded and part.paper is not None:
                 row["covers_paper"] = bool(part.low <= part.paper <= part.high)
