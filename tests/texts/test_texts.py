@@ -336,3 +336,20 @@ def test_a_departure_names_its_stage_and_basis_and_the_models_that_have_it():
         ["fine-tuning", "batch", "8", "", "BERT-Mini"],
         ["fine-tuning, race", "epochs", "2", "", "BERT-Mini"],
     ]
+
+
+def test_a_column_with_the_difference_of_two_sizes_is_refused_where_a_text_names_one(monkeypatch):
+    once = tables.rows(8)
+    again = once[once["row"].str.endswith(" High")].assign(row="BERT-Small High")
+    assert tables.score_differences()
+    monkeypatch.setattr(tables, "rows", lambda number: pd.concat([once, again]))
+    with pytest.raises(KeyError, match="BERT-Small High"):
+        tables.score_differences()
+
+
+def test_seeds_that_know_a_hop_with_one_algorithm_only_are_counted_and_tested_by_their_signs(monkeypatch):
+    ends = {"high": [1, 1, 1, 1, 1, 1, 0], "original": [0, 0, 0, 0, 0, 1, 1]}
+    runs = [dict(zip(exam.accuracy_by_hops.RUN, (4, name, seed))) | {"outcomes": {"3": [right]}}
+            for name, rights in ends.items() for seed, right in enumerate(rights)]  # fmt: skip
+    monkeypatch.setattr(exam, "runs", lambda: runs)
+    assert exam.known_by_one_only("high", "original", 4, 3) == (5, 1, stats.binomtest(5, 6).pvalue)

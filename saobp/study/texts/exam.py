@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.stats import binomtest
 
 from saobp.study.beyond import accuracy_by_hops
 from saobp.study.setup import tracked
@@ -91,10 +92,17 @@ def at(step: int, number: int, study: str = FIRST, layers: int | None = None) ->
     return frame.groupby(["algorithm", "seed"])["accuracy"].mean().unstack("algorithm")
 
 
-def known(name: str, layers: int, number: int) -> int:
-    """Count the runs of an algorithm that end with `KNOWN` percent right or more."""
+def known(name: str, layers: int, number: int) -> pd.Series:
+    """Tell of each seed of an algorithm whether its run ends with `KNOWN` percent right or more."""
     frame = accuracy_by_hops.scores(runs()).query("algorithm == @name and layers == @layers and hops == @number")
-    return int((frame["accuracy"] >= accuracy_by_hops.KNOWN).sum())
+    return frame.set_index("seed")["accuracy"] >= accuracy_by_hops.KNOWN
+
+
+def known_by_one_only(name: str, against: str, layers: int, number: int) -> tuple[int, int, float]:
+    """Count the seeds of which one algorithm's run alone ends with `KNOWN` percent right, and the sign test's p."""
+    ours, theirs = known(name, layers, number).align(known(against, layers, number), join="inner")
+    gained, lost = int((ours & ~theirs).sum()), int((theirs & ~ours).sum())
+    return gained, lost, binomtest(gained, gained + lost).pvalue
 
 
 def table() -> list[list[Any]]:

@@ -32,9 +32,14 @@ def claimed(claim: str, study: str) -> Estimate:
 
 
 def score_differences(number: int = 8) -> dict[str, Estimate]:
-    """Return High − Original of each task that was run, by column: paired, over runs and items."""
+    """Return High − Original of each task that was run, by column: paired, over runs and items.
+
+    KeyError where a column has several, of several sizes or studies: a text has to say which.
+    """
     frame = rows(number)
     found = frame[frame["difference"].notna() & frame["row"].str.endswith(" High")].set_index("column")
+    if found.index.has_duplicates:
+        raise KeyError(f"table{number}.csv: several rows of High have a difference, {sorted(set(found['row']))}")
     columns = ["difference", "difference_low", "difference_high", "runs"]
     return {column: Estimate(*gap) for column, gap in found[columns].iterrows()}
 
