@@ -34,7 +34,7 @@ def fresh(monkeypatch, tmp_path):
 @pytest.mark.parametrize(("factor", "strength"), [("high", 0.2), ("low", 0.5), ("high", 0.01)])
 @pytest.mark.parametrize(("padded", "dropout"), [(False, 0.0), (True, 0.0), (True, 0.2)])
 def test_it_agrees_with_float64(way, batch, length, exclude_self, factor, strength, padded, dropout):
-    """Output and gradients in float32 are those in float64, for rows and heads apart or interleaved in memory.
+    """Output and gradients in float32 are those in float64, for rows, heads or columns apart in memory.
 
     Padding may lie anywhere; the last of three sequences has one real token.
     """
@@ -43,8 +43,8 @@ def test_it_agrees_with_float64(way, batch, length, exclude_self, factor, streng
     if padded:
         mask[:, length // 2] = True
     options = {"factor": factor, "strength": strength, "exclude_self": exclude_self, "mask": mask, "dropout_p": dropout}
-    inputs = [torch.randn(batch, 4, length, 24), *torch.randn(2, batch, length, 4, 24).transpose(2, 3)]
-    given = torch.randn(batch, length, 4, 24).transpose(1, 2)
+    value, given = torch.randn(2, batch, 4, 24, length).mT
+    inputs = [torch.randn(batch, 4, length, 24), torch.randn(batch, length, 4, 24).transpose(1, 2), value]
     exact = attended([x.double() for x in inputs], given.double(), **options)
     for found, wanted in zip(attended(inputs, given, **options), exact):
         torch.testing.assert_close(found.double(), wanted, atol=5e-6 * max(1, wanted.abs().max()), rtol=0)
