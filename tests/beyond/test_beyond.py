@@ -259,3 +259,12 @@ def test_a_percentage_is_taken_apart_by_path_and_runs_that_know_some_paths_alone
     assert hops.by_path(runs[-1:], asked).empty, "a run that failed has no row"
     with pytest.raises(ValueError):  # of an exam with another number of stories
         hops.by_path(runs, questions.paths(dataclasses.replace(EXAM, items=39)))
+
+
+def test_every_seed_trains_on_stories_of_its_own(tmp_path, monkeypatch):
+    chosen, drawn = dataclasses.replace(load_study("smoke").multihop, items=1), []
+    note = lambda network, stories, *_, seed, **__: drawn.append((stories[0]["words"], seed)) or {"failed": "no"}  # noqa: E731
+    monkeypatch.setattr(multihop.trainer, "attempt", note)
+    for seed in (1, 2):
+        multihop.run(chosen, 1, "original", seed, tmp_path)
+    assert drawn[0][0] != drawn[1][0] and [seed for _, seed in drawn] == [1, 2]

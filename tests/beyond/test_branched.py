@@ -1,6 +1,7 @@
 """Branches of one trunk: the same start for every arm, and a plain branch is the trunk continued."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -107,3 +108,24 @@ def test_a_plain_branch_is_the_trunk_continued(trunk, grown, tmp_path):
     network, _ = trunk.train("original", recipe, tmp_path / "whole")
     assert trunk.measure.by_sequence(network)[0] == pytest.approx(once["nats"], rel=1e-6)
     assert trunk.branch("high", start)["nats"] != pytest.approx(once["nats"], rel=1e-6)
+
+
+def test_trunks_of_two_seeds_see_other_masks(tmp_path, monkeypatch):
+    recipe, seen = STUDY.recipe("mini-quarter"), []
+    monkeypatch.setattr(branched.trainer, "pretrain", lambda *a, **k: seen.append((a[2].seed, k["seed"])))
+    monkeypatch.setattr(branched.pretraining, "untrained", lambda *_: None)
+    for seed in (1, 2):
+        one = branched.Trunk(STUDY, "mini-quarter", seed, CHOSEN, tmp_path, word_tokenizer(), RandomText(), None)
+        one.train("original", recipe, tmp_path)
+    assert seen == [(1, 1), (2, 2)]
+
+
+def test_a_branch_from_another_step_has_a_folder_of_its_own(tmp_path, monkeypatch):
+    places, measure = [], SimpleNamespace(by_sequence=lambda network: ([1.0], [1]))
+    one = branched.Trunk(STUDY, "mini-quarter", 1, CHOSEN, tmp_path, None, RandomText(), measure)
+    monkeypatch.setattr(branched.Trunk, "train", lambda self, name, recipe, folder: (places.append(folder), []))
+    monkeypatch.setattr(branched.heldout, "summary", lambda log: {})
+    for start in (4, 8):
+        (one.home("trunk") / f"checkpoint-{start}").mkdir(parents=True)
+        one.branch("high", start)
+    assert len(set(places)) == 2

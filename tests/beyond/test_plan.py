@@ -167,3 +167,8 @@ def test_an_arm_is_scored_after_each_epoch_and_measured_at_the_end(tmp_path, nam
     assert [entry["epoch"] for entry in found["epochs"]] == [1, 2] and found["epoch"] == 2
     assert found["scores"] == found["epochs"][-1]["scores"] and len(found["outcomes"]) == len(task.evaluation)
     assert len(found["attention"]["gtd"]) == 4 and not {"step", "seconds"} & set(found)
+
+
+def test_further_tasks_have_the_seeds_of_the_secondary_arms():
+    study = plan.section(plan.file(), "retrofit", retrofit.Retrofit)
+    assert {seed for seed, task, _ in study.units() if task in retrofit.FURTHER} == {*study.secondary_seeds}

@@ -128,3 +128,7 @@ def test_ids_above_two_bytes_survive(source, tmp_path):
     blocks = token_blocks(source, MIXTURE, tokenizer, 32)
     assert int(blocks[0]["input_ids"].max()) >= 2**16
     assert tokenizer.decode(blocks[0]["input_ids"][1:4]) == " ".join(words[-40:-37])
+
+
+def test_blocks_hold_no_more_than_the_limit_of_tokens(source, tokenizer):
+    assert token_blocks(source, MIXTURE, tokenizer, 16, limit_tokens=112).tokens == 112

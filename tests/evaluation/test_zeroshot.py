@@ -5,6 +5,7 @@ import torch
 from small_hub import race_rows, word_tokenizer
 from transformers import GPT2Config, GPT2LMHeadModel
 
+from saobp.study.evaluation import zeroshot
 from saobp.study.evaluation.zeroshot import causal_perplexity, log_likelihoods, prompt, zero_shot
 from saobp.study.setup.tasks_and_metrics import TASKS
 from saobp.study.statistics import over_samples
@@ -90,3 +91,10 @@ def test_word_perplexity_is_the_same_text_over_fewer_units(decoder):
     found = causal_perplexity(decoder, TOKENIZER, [{"input_ids": torch.tensor(ids)}])
     assert found["words"] == 5
     assert found["word_perplexity"] == pytest.approx(np.exp(-by_hand(decoder, ids[:1], ids[1:]) / 5), rel=1e-4)
+
+
+def test_the_normalised_score_is_by_the_bytes_of_an_option_and_the_blank_before_it(monkeypatch):
+    options = {"article": ["a"], "question": ["b"], "options": [["é" * 4, "aaaaa", "b", "c"]], "label": [0]}
+    monkeypatch.setattr(zeroshot, "log_likelihoods", lambda model, pairs: [-8.5, -6.0, -9.0, -9.0])  # of 9 and 6 bytes
+    found = zero_shot(TASKS["race"], None, TOKENIZER, datasets.Dataset.from_dict(options), length=64)
+    assert found["scores"]["accuracy_normalized"] == 100

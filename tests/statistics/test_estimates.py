@@ -169,3 +169,8 @@ def test_tasks_of_one_seed_count_as_moving_together_and_heads_of_one_checkpoint_
     heads = averaged([[[replace(run, key=(42, run.key[0])) for run in side] for side in sides]])
     assert heads.seeds == 1 and heads.high - heads.low == pytest.approx(one.high - one.low)
     assert averaged([sides, [[replace(run, key=(9, 9)) for run in side[:1]] for side in sides]]) is None
+
+
+def test_runs_of_one_checkpoint_stay_apart_where_there_is_no_other():
+    runs = [task_scores.Score(50.0 + head, "accuracy", 2, (42, head), np.array([0.0, 100.0])) for head in range(3)]
+    assert task_scores.by_pretraining(runs) is runs

@@ -242,3 +242,8 @@ def test_two_runs_of_one_seed_and_task_on_a_side_are_refused():
     assert seed_gaps(runs[:2], lambda run: run["value"]) == {1: 0.0}
     with pytest.raises(ValueError, match="two of one seed and task"):
         seed_gaps(runs, lambda run: run["value"])
+
+
+def test_the_error_of_a_median_falls_with_the_root_of_its_rounds():
+    ((size, freedom),) = statistics.median_interval(0.9, 1.0, 1.1, 4).error.parts
+    assert (size, freedom) == pytest.approx((sqrt(np.pi / 2) * 0.2 / 1.349 / 2, 3))

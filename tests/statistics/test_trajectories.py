@@ -90,3 +90,9 @@ def test_the_claim_the_table_and_the_figure_have_one_r_of_gtd_and_perplexity():
     assert (claimed.value, claimed.low, claimed.high) == pytest.approx(expected, abs=1e-5)
     with pytest.raises(KeyError, match="0 measurements of 'gtd-perplexity' in 'laptop'"):
         texts.claimed("gtd-perplexity", "laptop")
+
+
+def test_a_pretraining_run_is_read_at_its_last_check():
+    run = examples.pretrain(points=4)
+    (row,) = trajectories.runs([run], "mini", "wikitext").itertuples()
+    assert row.score == run["metrics"]["curve"][-1]["perplexity"] != run["metrics"]["curve"][0]["perplexity"]

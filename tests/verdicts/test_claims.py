@@ -14,9 +14,10 @@ from saobp.study.figures.of_our_own import claims as forest
 from saobp.study.paper import numbers
 from saobp.study.publication import cli
 from saobp.study.setup import paths, tracked
+from saobp.study.setup.tasks_and_metrics import GLUE
 from saobp.study.statistics import Error, Estimate, across_runs, mean_interval
 from saobp.study.tables import render
-from saobp.study.verdicts import outcomes, planned
+from saobp.study.verdicts import gtd, outcomes, planned, scores
 from saobp.study.verdicts.claims_and_measurements import Claim, measured
 from saobp.study.verdicts.outcomes import CONTRADICTED, IMPRECISE, NO_EFFECT, NOT_RUN, SUPPORTED
 
@@ -424,3 +425,47 @@ def test_branches_are_compared_within_their_trunk(trunks):
     assert found.estimate == pytest.approx(np.mean(gaps[:trunks])) and control.estimate == 0 and control.aside
     claim = verdicts.claims()["convergence-branched"]
     assert found.aside is (trunks < 5) and outcomes.decide(claim, [replace(found, aside=False)]) == SUPPORTED
+
+
+def test_a_correlation_over_runs_has_the_interval_of_fewer_seeds_than_runs():
+    random, names = (
+        np.random.default_rng(0),
+        [(name, seed) for name in ("high", "low", "original") for seed in range(4)],
+    )
+    runs, values = [examples.record("attention", "mini", *name, {}) for name in names], random.normal(size=(2, 12))
+    (row,) = gtd._across("a", "mini", "", [(run, None, *pair) for run, *pair in zip(runs, *values)])
+    found = across_runs(*values, list(zip(*names)))
+    assert (row.low, row.high) == pytest.approx((found.low, found.high))
+
+
+def test_a_mean_of_tasks_with_one_seed_borrows_a_spread_as_of_tasks_apart():
+    given = {42: (*GLUE, "race"), 43: ("race",), 44: ("race",)}
+    runs = [examples.finetune("mini", side, seed, own) for side in ("high", "original") for seed, own in given.items()]
+    found = scores.Scores("a", "mini", runs, ("high", "original"))
+    (row,) = found.measure("GLUE", dict.fromkeys(GLUE, 1 / len(GLUE)))
+    variance, freedom = found.spread
+    assert row.error.parts[0] == pytest.approx(((variance / len(GLUE)) ** 0.5, freedom))
+
+
+def test_a_claim_of_all_parts_names_the_first_number_of_seeds_that_decides_a_part():
+    part = measured("", "", Estimate.of(1.0, Error(((0.9, 3),)), 4))
+    claim = ALL.model_copy(update={"margin": 0.1})
+    seeds = int(outcomes.seeds_to_decide(claim, part))
+    done = [measured("", "", Estimate.of(1.0, part.error.with_seeds(4, n), n)) for n in (seeds - 1, seeds)]
+    assert [outcomes.of_part(claim, one) for one in done] == [IMPRECISE, SUPPORTED]
+
+
+def test_tasks_that_the_plan_does_not_name_take_no_seed_out_of_its_mean():
+    runs = [run for run in examples.planned() if run["stage"] == "retrofit" and run["parameters"]["task"] != "race"]
+    more = [run | {"parameters": run["parameters"] | {"task": "race"}} for run in runs
+            if run["parameters"]["task"] == "rte" and run["parameters"]["seed"] < 3]  # fmt: skip
+    own, both = (planned.fine_tuned(studies_of(a=found)) for found in (runs, [*runs, *more]))
+    assert own and [(row.n, row.estimate) for row in both] == [(row.n, row.estimate) for row in own]
+
+
+def test_of_several_repetitions_of_a_run_the_first_takes_its_place():
+    runs = tracked.repeats().query("study == 'stories'")
+    name = runs["run"][runs.duplicated("run")].iloc[0]
+    first, last = runs[runs["run"] == name]["second"].iloc[[0, -1]]
+    (found,) = studies_of(stories=[examples.pretrain() | {"name": name}]).with_reruns().records["stories"]
+    assert found["metrics"]["perplexity"] == pytest.approx(np.exp(first)) != pytest.approx(np.exp(last))
