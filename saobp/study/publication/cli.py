@@ -21,7 +21,8 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command line; an error for people is one line on stderr and exit code 2 (1 for a failing run)."""
     warnings.filterwarnings("ignore", category=FutureWarning)
     for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(errors="replace")  # "−" or "λ" on a terminal that has neither
+        if stream.encoding.lower() != "utf-8":
+            stream.reconfigure(errors="replace")  # "−" or "λ" on a terminal that has neither
     try:
         return saobp.main(arguments, "saobp", standalone_mode=False) or 0
     except click.Abort:  # Ctrl-C
