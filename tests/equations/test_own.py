@@ -71,6 +71,7 @@ def spread(prior, strength, visible):
         (leaky, "leak the future"),
         (spread, "may not see"),
         (lengthy, "padding change the rows"),
+        (lambda prior, strength, visible: prior * 0.99, "rows that sum to 0.99"),
         (lambda prior, strength, visible: -prior, "negative"),
         (lambda prior, strength, visible: prior[..., 0], "returned shape"),
         (lambda prior, strength, visible: None, "must return the refined attention, a tensor; got NoneType"),

@@ -13,7 +13,7 @@ from jaxtyping import jaxtyped
 from reference import algorithm_1, equation_11, equation_15, exact_marginals, loopy_belief_propagation
 
 from saobp.equations.checks import WITHOUT_MESSAGES
-from saobp.equations.messages import log_messages, prefix_key_bias
+from saobp.equations.messages import belief, log_messages, prefix_key_bias
 from saobp.equations.refine import FACTORS, _refined, refine
 
 REFINING = [factor for factor in FACTORS if factor != "none"]
@@ -435,3 +435,19 @@ def test_a_factor_that_sends_no_messages_is_never_taken_for_high(factor):
     uniform = torch.full((3, 3), 1 / 3)
     with pytest.raises(ValueError, match=f"factor '{factor}' sends no messages"):
         _refined(uniform, factor, torch.tensor(0.2), torch.ones(3, 3, dtype=torch.bool), False, True, 0, {})
+
+
+@pytest.mark.parametrize(("attention", "options", "said"), [
+    (torch.full((4, 4), 0.251), {}, "sum to 1"),
+    (torch.full((4, 4), 0.27).bfloat16(), {}, "sum to 1"),
+    (torch.full((4, 4), 0.25), {"steps": True}, "steps"),
+    (torch.full((4, 4), 0.25), {"mask": torch.ones(4, 4, dtype=torch.bool)}, "mask must have shape"),
+])  # fmt: skip
+def test_rows_a_little_off_a_switch_for_a_number_and_a_mask_of_pairs_are_refused(attention, options, said):
+    with pytest.raises(ValueError, match=said):
+        refine(attention, **options)
+
+
+def test_a_row_without_mass_stays_zero():
+    rows = torch.tensor([[0.0, 0.0], [0.5, 0.5]])
+    assert torch.equal(belief(rows, torch.zeros(1, 2)), rows)

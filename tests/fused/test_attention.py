@@ -345,3 +345,22 @@ def test_second_derivatives_are_refused_and_never_wrong(factor):
     with pytest.raises(RuntimeError, match="no second derivatives; use saobp.refine"):
         torch.autograd.grad(output.sum(), query, create_graph=True)
     assert torch.autograd.grad(output.sum(), query, retain_graph=True)[0].isfinite().all()
+
+
+def test_a_head_of_strength_zero_is_plain_beside_one_that_is_not_and_a_huge_strength_is_the_largest_that_counts():
+    query, key, value = torch.randn(3, 1, 2, 9, 4)
+    found = saobp_attention(query, key, value, factor="elemmul", strength=torch.tensor([0.0, 0.2]))
+    plain = torch.nn.functional.scaled_dot_product_attention(query, key, value)
+    torch.testing.assert_close(found[:, :1], plain[:, :1])
+    for factor in ("high", "low"):
+        heads_of = [{"factor": factor, "strength": torch.full((2,), size)} for size in (60.0, 1e4)]
+        most, more = (saobp_attention(query, key, value, **options) for options in heads_of)
+        assert more.isfinite().all() and torch.equal(most, more)
+
+
+def test_training_goes_on_after_inference_with_the_same_scratch_memory():
+    query, key, value = torch.randn(3, 1, 2, 9, 4)
+    with torch.inference_mode():
+        saobp_attention(query, key, value, is_causal=True)
+    saobp_attention(query.requires_grad_(), key, value, is_causal=True).sum().backward()
+    assert query.grad.isfinite().all()

@@ -19,7 +19,7 @@ from saobp.measure import gtd_and_entropy
 from saobp.measure.capture import capture
 from saobp.measure.capture_files import summary
 from saobp.measure.graph import graph_measures
-from saobp.measure.measurement import token_classes
+from saobp.measure.measurement import _grouped, token_classes
 
 VOCABULARY = 60
 LENGTHS = (9, 5, 12, 7, 3, 12, 8)
@@ -368,3 +368,39 @@ def test_attention_on_padding_is_refused(tmp_path):
 
     with pytest.raises(ValueError, match="^model: .*padding"):
         run(bert(kind=Deaf), batches(), tmp_path / "a.parquet")
+
+
+def test_a_capture_that_fails_while_its_file_is_joined_leaves_no_file(tmp_path, monkeypatch):
+    written, whole = [], pq.ParquetWriter.write_table
+
+    def full(self, *given, **options):
+        written.append(1)
+        if len(written) == 4:  # three parts have been written, the disk is full at the whole
+            raise OSError("disk full")
+        return whole(self, *given, **options)
+
+    monkeypatch.setattr(pq.ParquetWriter, "write_table", full)
+    with pytest.raises(OSError, match="disk full"):
+        run(bert("high"), batches(), tmp_path / "a.parquet", part_samples=3)
+    assert not (tmp_path / "a.parquet").exists()
+
+
+def test_the_same_tokens_in_other_rows_are_another_capture(tmp_path):
+    model, ids = bert("high"), torch.arange(5, 17)
+    rows = [
+        run(model, [{"input_ids": ids.reshape(shape)}], tmp_path / "a.parquet")["samples"] for shape in ((2, 6), (3, 4))
+    ]
+    assert rows == [2, 3]
+
+
+def test_a_token_beyond_the_vocabulary_is_content_and_a_decoders_end_is_its_separator():
+    table = torch.tensor([0, 3, 2])
+    groups = _grouped(
+        torch.tensor([[0, 99]]), torch.ones(1, 2).bool(), (("cls", "sep", "punctuation", "content"), table)
+    )
+    assert groups["mass_content"].tolist() == [[False, True]]
+    decoder = Tokenizer()
+    decoder.cls_token_id = decoder.sep_token_id = None
+    decoder.eos_token_id = 5
+    names, kinds = token_classes(decoder)
+    assert names[0] == "first" and kinds[5] == 1

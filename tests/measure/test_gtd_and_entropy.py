@@ -292,3 +292,9 @@ def test_a_mask_of_a_batch_is_not_taken_for_one_of_layers():
     with pytest.raises(ValueError, match=r"\(batch, L\); for attention \(2, 2, 3, 4, 4\), got \(2, 4\)"):
         d.attention_entropy(layers, mask=mask)
     assert d.attention_entropy(layers[0], mask=mask).shape == (2, 3)
+
+
+def test_the_effective_rank_of_a_matrix_that_is_no_number_is_none_and_stops_no_other():
+    attention = torch.eye(3).repeat(2, 1, 1)
+    attention[1, 0, 0] = torch.nan
+    assert d.effective_rank(attention).isnan().tolist() == [False, True]

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 import torch
 import transformers as hf
-from families import SIZES, seen, sharpened
+from families import SIZES, build, seen, sharpened
 from PIL import Image
 from safetensors.torch import load_file, save_file
 from small_models import word_tokenizer
@@ -289,3 +289,13 @@ def test_an_interrupted_write_leaves_the_old_files(monkeypatch, folders, texts, 
     given = ["inspect", str(folders["gpt2"]), "--text", str(texts), "--samples", "2", "--out", str(out)]
     assert main(given) == 130  # as a shell says of Ctrl-C
     assert [file.name for file in out.iterdir()] == ["index.html"] and (out / "index.html").read_text() == "old"
+
+
+def test_weights_are_opened_in_float32_and_a_pickle_is_not(tmp_path):
+    model = build("bert")
+    model.to(torch.float16).save_pretrained(tmp_path / "half")
+    assert opening._model(tmp_path / "half", {}).dtype is torch.float32
+    model.config.save_pretrained(tmp_path / "pickle")
+    torch.save(model.state_dict(), tmp_path / "pickle" / "pytorch_model.bin")
+    with pytest.raises(OSError, match="safetensors"):
+        opening._model(tmp_path / "pickle", {})

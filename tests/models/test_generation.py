@@ -268,3 +268,27 @@ def test_caches_that_cannot_carry_the_sums_are_refused():
         with pytest.raises(ValueError, match=message):
             model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=2, cache_implementation=kind)
     assert not issubclass(QuantizedCache, DynamicCache)  # which is what admits a cache
+
+
+def test_a_cache_filled_in_training_keeps_no_graph():
+    model, cache = saobp.apply(build("llama"), "high", 1.5), DynamicCache()
+    model(tokens(), **{CACHE: cache})
+    assert not any(layer.queries.requires_grad for layer in cache.layers)
+
+
+def test_a_cache_that_was_cropped_to_nothing_is_a_new_one():
+    model, cache, ids = saobp.apply(build("llama"), "high", 1.5), DynamicCache(), tokens(2, 12)
+    with torch.no_grad():
+        model(ids, **{CACHE: cache})
+        cache.crop(-12)
+        again = model(ids.flip(1), **{CACHE: cache}).logits
+        torch.testing.assert_close(again, model(ids.flip(1), use_cache=False).logits, **CLOSE)
+
+
+def test_attention_with_a_cache_sums_to_one_in_rows_of_padding_too():
+    model, ids, mask = saobp.apply(build("llama"), "high", 1.5), tokens(2, 9), torch.ones(2, 9, dtype=torch.long)
+    mask[1, :4] = 0
+    with torch.no_grad():
+        found = model(ids, attention_mask=mask, output_attentions=True, **{CACHE: DynamicCache()})
+    rows = found.attentions[0].sum(-1)
+    torch.testing.assert_close(rows, torch.ones_like(rows))
