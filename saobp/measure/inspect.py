@@ -186,6 +186,7 @@ def check(factor: str, strengths: float | Sequence[float] | None, samples: int, 
 
 def _several(strengths: float | Sequence[float]) -> tuple[float, ...]:
     """Return one strength or several, each once, in the order given; ValueError for none."""
+    strengths = strengths.tolist() if hasattr(strengths, "tolist") else strengths  # an array or a tensor
     several = tuple(strengths) if isinstance(strengths, Sequence) and not isinstance(strengths, str) else (strengths,)
     if not several:
         raise ValueError("strengths must hold one at least; None takes the paper's rule")

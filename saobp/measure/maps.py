@@ -46,7 +46,7 @@ def encoded(model: nn.Module, tokenizer: Any, texts: Iterable[Any], tokens: int)
     if getattr(model, "main_input_name", "") == "pixel_values":
         yield from (Sample(dict(tokenizer(images=one, return_tensors="pt")), []) for one in texts)
         return
-    room = getattr(model.config, "max_position_embeddings", tokens) - 2  # RoBERTa's positions start at 2
+    room = getattr(model.config, "max_position_embeddings", tokens + 2) - 2  # RoBERTa's positions start at 2
     length = min(tokens, room, tokenizer.model_max_length)
     for text in texts:
         if len(tokenizer(text, add_special_tokens=False)["input_ids"]) < 2:

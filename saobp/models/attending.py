@@ -44,7 +44,8 @@ def refined_attention(
     """Attend with refined probabilities, fused if nobody asks for them and the mask is padding alone."""
     options = refinement.options
     hears_earlier = call.causal and options.messages == "earlier"
-    fusible = options.factor in FUSED and options.steps == 1 and call.causal == hears_earlier
+    one_step = options.steps == 1 and not options.damping
+    fusible = options.factor in FUSED and one_step and call.causal == hears_earlier
     if fusible and not call.keep and call.position_bias is None:
         alone, real = padding_alone(call.mask, call.causal)
         if alone:

@@ -19,7 +19,7 @@ from safetensors.torch import load_file, save_file
 from small_models import word_tokenizer
 
 import saobp
-from saobp.measure import explorer, predictions
+from saobp.measure import explorer, maps, predictions
 from saobp.measure import inspect as inspecting
 from saobp.measure.maps import one_step
 from saobp.measure.streams import StreamedBootstrap
@@ -299,3 +299,10 @@ def test_weights_are_opened_in_float32_and_a_pickle_is_not(tmp_path):
     torch.save(model.state_dict(), tmp_path / "pickle" / "pytorch_model.bin")
     with pytest.raises(OSError, match="safetensors"):
         opening._model(tmp_path / "pickle", {})
+
+
+def test_strengths_may_be_an_array_and_a_model_without_a_longest_text_reads_what_is_asked():
+    assert inspecting._several(np.array([0.1, 0.2, 0.1])) == (0.1, 0.2)
+    assert inspecting._several(torch.tensor(0.5)) == inspecting._several(np.float64(0.5)) == (0.5,)
+    (sample,) = maps.encoded(build("t5"), word_tokenizer(), ["w1 w2 w3 " * 10], 12)
+    assert len(sample.labels) == 12

@@ -464,3 +464,13 @@ def test_arguments_that_bend_the_scores_are_refused():
             attention_forward(module, *states, None, **{argument: torch.ones(1)})
     with pytest.raises(ValueError, match="attention_mask"):
         attention_forward(module, *states, torch.ones(1, 6))
+
+
+@pytest.mark.parametrize(("name", "options"), [("bert", {}), ("gpt2", {"use_cache": False})])
+def test_damping_of_one_step_counts_whether_or_not_somebody_asks_for_attention(name, options):
+    model, ids = saobp.apply(build(name), "high", 1.5, damping=0.9), tokens()
+    with torch.no_grad():
+        found, shown = (model(ids, output_attentions=shown, **options).logits for shown in (False, True))
+        undamped = saobp.apply(model, "high", 1.5)(ids, **options).logits
+    torch.testing.assert_close(found, shown, **CLOSE)
+    assert (found - undamped).abs().max() > 1e-3
