@@ -66,6 +66,12 @@ def test_what_is_wrong_with_a_command_is_said_in_one_line(words, said, tmp_path,
     assert not any(tmp_path.iterdir())
 
 
+def test_a_claim_is_shown_where_the_output_is_no_terminal_and_cannot_be_set(monkeypatch):
+    said = io.StringIO()  # has no encoding
+    monkeypatch.setattr(sys, "stdout", said)
+    assert cli.main(["claim", "multihop-gain"]) == 0 and "multihop-gain" in said.getvalue()
+
+
 def test_a_claim_is_shown_on_a_terminal_that_knows_no_minus(monkeypatch):
     bare = io.TextIOWrapper(io.BytesIO(), encoding="latin-1")
     monkeypatch.setattr(sys, "stdout", bare)

@@ -353,3 +353,4 @@ def test_seeds_that_know_a_hop_with_one_algorithm_only_are_counted_and_tested_by
             for name, rights in ends.items() for seed, right in enumerate(rights)]  # fmt: skip
     monkeypatch.setattr(exam, "runs", lambda: runs)
     assert exam.known_by_one_only("high", "original", 4, 3) == (5, 1, stats.binomtest(5, 6).pvalue)
+    assert exam.known_by_one_only("high", "high", 4, 3) == (0, 0, 1.0)

@@ -1,5 +1,6 @@
 """The `saobp` command: one run, a whole study, one figure or table, a model's attention, or everything published."""
 
+import contextlib
 import difflib
 import re
 import sys
@@ -21,7 +22,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command line; an error for people is one line on stderr and exit code 2 (1 for a failing run)."""
     warnings.filterwarnings("ignore", category=FutureWarning)
     for stream in (sys.stdout, sys.stderr):
-        if stream.encoding.lower() != "utf-8":
+        with contextlib.suppress(AttributeError, OSError):  # no stream of text, or a file that a fork has written to
             stream.reconfigure(errors="replace")  # "−" or "λ" on a terminal that has neither
     try:
         return saobp.main(arguments, "saobp", standalone_mode=False) or 0

@@ -102,7 +102,7 @@ def known_by_one_only(name: str, against: str, layers: int, number: int) -> tupl
     """Count the seeds of which one algorithm's run alone ends with `KNOWN` percent right, and the sign test's p."""
     ours, theirs = known(name, layers, number).align(known(against, layers, number), join="inner")
     gained, lost = int((ours & ~theirs).sum()), int((theirs & ~ours).sum())
-    return gained, lost, binomtest(gained, gained + lost).pvalue
+    return gained, lost, binomtest(gained, gained + lost).pvalue if gained + lost else 1.0
 
 
 def table() -> list[list[Any]]:
