@@ -1,6 +1,8 @@
 """What the refinement accepts, said in one line when it does not."""
 
+import textwrap
 from numbers import Integral, Real
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
@@ -17,16 +19,21 @@ def values_hidden() -> bool:
     return torch.compiler.is_compiling() or torch.jit.is_tracing() or torch._C._are_functorch_transforms_active()
 
 
+def quoted(value: Any) -> str:
+    """Return what an error says was given, in one short line: an array's or a tensor's own words have several."""
+    return textwrap.shorten(repr(value), 80, placeholder=" …")
+
+
 def check_whole(name: str, number: int, least: int) -> None:
     """Refuse anything but a whole number of at least `least` with a ValueError that names it; True is none."""
     if isinstance(number, bool) or not isinstance(number, Integral) or number < least:
-        raise ValueError(f"{name} must be a whole number of at least {least}; got {number!r}")
+        raise ValueError(f"{name} must be a whole number of at least {least}; got {quoted(number)}")
 
 
 def check_factor(factor: str) -> None:
     """Refuse a factor that is neither one of `FACTORS` nor registered with a ValueError."""
     if not isinstance(factor, str) or factor not in (*FACTORS, *OWN):
-        raise ValueError(f"factor must be one of {', '.join((*FACTORS, *OWN))}; got {factor!r}")
+        raise ValueError(f"factor must be one of {', '.join((*FACTORS, *OWN))}; got {quoted(factor)}")
 
 
 def check_strength(strength: float | Tensor, heads: tuple[int, ...] | None = None) -> None:
@@ -118,14 +125,14 @@ def check_options(factor: str, steps: int, damping: float, seed: int, **switches
     """Refuse steps < 1, damping outside [0, 1), a seed that is no integer, switches that are no booleans."""
     for name, value in switches.items():
         if not isinstance(value, bool):
-            raise ValueError(f"{name} must be True or False; got {value!r}")
+            raise ValueError(f"{name} must be True or False; got {quoted(value)}")
     check_whole("steps", steps, 1)
     if isinstance(damping, bool) or not isinstance(damping, Real) or not 0 <= damping < 1:
-        raise ValueError(f"damping must lie in [0, 1); got {damping!r}")
+        raise ValueError(f"damping must lie in [0, 1); got {quoted(damping)}")
     if isinstance(seed, bool) or not isinstance(seed, Integral):
-        raise ValueError(f"seed must be a whole number; got {seed!r}")
+        raise ValueError(f"seed must be a whole number; got {quoted(seed)}")
     if not -(2**63) <= seed < 2**63:
-        raise ValueError(f"seed must fit 64 bits; got {seed!r}")
+        raise ValueError(f"seed must fit 64 bits; got {quoted(seed)}")
     if factor in (*WITHOUT_MESSAGES, *OWN) and (steps != 1 or damping != 0):
         name = "steps" if steps != 1 else "damping"
         raise ValueError(f"{name} does not apply to factor {factor!r}, which sends no messages")

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn import functional
 
-from saobp.equations.checks import ROW_TOLERANCE, check_factor, check_mask, check_strength, values_hidden
+from saobp.equations.checks import ROW_TOLERANCE, check_factor, check_mask, check_strength, quoted, values_hidden
 from saobp.equations.messages import SATURATION, signed_strength
 from saobp.equations.refine import refine
 from saobp.fused import gpu
@@ -92,12 +92,12 @@ def check_inputs(
     if not (alike and query.dtype in ROW_TOLERANCE and query.ndim == 4 and query.numel()):
         check_tensors(*tensors)
     if scale is not None and (isinstance(scale, bool) or not isinstance(scale, Real) or not math.isfinite(scale)):
-        raise ValueError(f"scale must be a finite number or None; got {scale!r}")
+        raise ValueError(f"scale must be a finite number or None; got {quoted(scale)}")
     if isinstance(dropout, bool) or not isinstance(dropout, Real) or not 0 <= dropout < 1:
-        raise ValueError(f"dropout_p must lie in [0, 1); got {dropout!r}")
+        raise ValueError(f"dropout_p must lie in [0, 1); got {quoted(dropout)}")
     for name, switch in switches.items():
         if not isinstance(switch, bool):
-            raise ValueError(f"{name} must be True or False; got {switch!r}")
+            raise ValueError(f"{name} must be True or False; got {quoted(switch)}")
 
 
 def check_tensors(query: Tensor, key: Tensor, value: Tensor) -> None:

@@ -21,6 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from saobp.equations.checks import quoted
 from saobp.measure.streams import POSITIONS, Tally
 
 try:
@@ -36,7 +37,7 @@ METADATA = b"saobp"
 def checked_path(path: Any) -> Path:
     """Return where a capture goes; ValueError for what is no path, a folder or a file of another kind."""
     if not isinstance(path, str | os.PathLike):
-        raise ValueError(f"path: must be a text or a path; got {path!r}")
+        raise ValueError(f"path: must be a text or a path; got {quoted(path)}")
     path = Path(path).expanduser()
     try:
         os.lstat(path.with_name(f"{path.name}.parts"))

@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from saobp.equations.checks import check_whole
+from saobp.equations.checks import check_whole, quoted
 
 try:
     import igraph
@@ -51,9 +51,9 @@ def token_graph(
     if attention.dim() < 2 or attention.shape[-1] != attention.shape[-2]:
         raise ValueError(f"attention must be (..., L, L), got shape {tuple(attention.shape)}")
     if symmetry not in SYMMETRIES:
-        raise ValueError(f"symmetry must be one of {', '.join(SYMMETRIES)}, got {symmetry!r}")
+        raise ValueError(f"symmetry must be one of {', '.join(SYMMETRIES)}, got {quoted(symmetry)}")
     if isinstance(threshold, bool) or not isinstance(threshold, Real) or not 0 <= threshold < 1:
-        raise ValueError(f"threshold must be a number in [0, 1), got {threshold!r}")
+        raise ValueError(f"threshold must be a number in [0, 1), got {quoted(threshold)}")
     chosen = _choose(attention.shape[-1], nodes, mask, seed).to(attention.device)
     weights = attention[..., chosen[:, None], chosen].double()
     if not directed:
@@ -72,7 +72,7 @@ def clustering(weights: Float[Tensor, "*batch n n"], kind: str = "barrat") -> Fl
     """
     _check_weights(weights)
     if kind not in CLUSTERINGS:
-        raise ValueError(f"kind must be one of {', '.join(CLUSTERINGS)}, got {kind!r}")
+        raise ValueError(f"kind must be one of {', '.join(CLUSTERINGS)}, got {quoted(kind)}")
     edges = torch.where(weights.isnan(), weights, (weights != 0).to(weights.dtype))
     edge = edges if kind != "onnela" else _over_largest(weights).pow(1 / 3)
     strength = weights if kind == "barrat" else edges

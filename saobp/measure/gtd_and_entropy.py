@@ -19,7 +19,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from saobp.equations import padding
-from saobp.equations.checks import check_whole
+from saobp.equations.checks import check_whole, quoted
 
 Mask = Bool[Tensor, "*masks L"] | None
 
@@ -108,7 +108,7 @@ def sparsity(
     """
     number = isinstance(threshold, Real) and not isinstance(threshold, bool)
     if threshold is not None and not (number and 0 < threshold <= 1):
-        raise ValueError(f"threshold must lie in (0, 1] or be None for 1/L, got {threshold!r}")
+        raise ValueError(f"threshold must lie in (0, 1] or be None for 1/L, got {quoted(threshold)}")
     return _sparsity(*padding.cut(attention, mask), threshold)
 
 
@@ -241,5 +241,5 @@ def _plogp(probabilities: Tensor) -> Tensor:
 
 def _check_paths(beta: float, hops: int) -> None:
     if isinstance(beta, bool) or not isinstance(beta, Real) or not 0 < beta <= 1:
-        raise ValueError(f"beta must be a number in (0, 1], got {beta!r}")
+        raise ValueError(f"beta must be a number in (0, 1], got {quoted(beta)}")
     check_whole("hops", hops, 2)

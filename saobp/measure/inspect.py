@@ -19,7 +19,7 @@ from jaxtyping import Float
 from torch import nn
 from tqdm.auto import tqdm
 
-from saobp.equations.checks import check_whole
+from saobp.equations.checks import check_whole, quoted
 from saobp.fused.workers import side_by_side
 from saobp.measure import gtd_and_entropy
 from saobp.measure.maps import Sample, encoded, is_causal, maps_of, one_step, patch_labels, plain_copy
@@ -176,10 +176,11 @@ def examine(
 def check(factor: str, strengths: float | Sequence[float] | None, samples: int, tokens: int) -> None:
     """Refuse what cannot be inspected, whatever the model, with a ValueError of one line."""
     if factor not in FACTORS:
-        raise ValueError(f"factor must be one of {', '.join(FACTORS)}; got {factor!r}")
+        raise ValueError(f"factor must be one of {', '.join(FACTORS)}; got {quoted(factor)}")
     for one in () if strengths is None else _several(strengths):
         if isinstance(one, bool) or not isinstance(one, Real) or not 0 < one < float("inf"):
-            raise ValueError(f"strength must be finite and above 0, since plain attention is always shown; got {one!r}")
+            why = "since plain attention is always shown"
+            raise ValueError(f"strength must be finite and above 0, {why}; got {quoted(one)}")
     check_whole("samples", samples, 1)
     check_whole("tokens", tokens, 4)
 

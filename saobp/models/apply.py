@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from saobp.equations.checks import check_factor, check_options, check_strength
+from saobp.equations.checks import check_factor, check_options, check_strength, quoted
 from saobp.models.module import Refinement, Watch
 from saobp.models.supported import NAME, refuse, self_attention_modules, warn_of_plain
 
@@ -32,7 +32,7 @@ class Options:
         check_factor(self.factor)
         check_options(self.factor, self.steps, self.damping, 0, exclude_self=self.exclude_self)
         if self.learn not in (None, "head", "layer"):
-            raise ValueError(f'learn must be None, "head" or "layer"; got {self.learn!r}')
+            raise ValueError(f'learn must be None, "head" or "layer"; got {quoted(self.learn)}')
         if self.learn and self.factor not in LEARNABLE:
             raise ValueError(f"learn: the strength of factor {self.factor!r} cannot be learned; use high or low")
         if self.learn and (self.strength == 0 or (isinstance(self.strength, tuple) and 0 in self.strength)):
@@ -40,7 +40,7 @@ class Options:
         if self.learn == "layer" and isinstance(self.strength, tuple):
             raise ValueError('learn="layer" has one strength a layer; give one number, not one a head')
         if self.messages not in ("earlier", "all"):
-            raise ValueError(f'messages must be "earlier" or "all"; got {self.messages!r}')
+            raise ValueError(f'messages must be "earlier" or "all"; got {quoted(self.messages)}')
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Unpickle, and refuse a factor that this process does not know with a ValueError."""

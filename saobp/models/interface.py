@@ -45,12 +45,8 @@ def mask_for(*args: Any, config: Any = None, **kwargs: Any) -> Tensor | None:
 
     Raises ValueError for masks that name neither tokens nor pairs, and for a model that was never refined.
     """
-    options = getattr(config, NAME, None)
-    if options is None:
-        raise ValueError(
-            f'attn_implementation: "{NAME}" alone refines nothing; load the model without it, then saobp.apply(model)'
-        )
-    if options["factor"] == "none":
+    refuse_unrefined(config)
+    if getattr(config, NAME)["factor"] == "none":
         return sdpa_mask(*args, config=config, **kwargs)
     given = kwargs.get("attention_mask")
     if given is not None and given.ndim != 2:  # transformers would take it for a padding mask all the same
@@ -87,6 +83,8 @@ def attention_forward(
     refuse_arguments(module, kwargs)
     refuse_mask(module, attention_mask, query, key)
     refinement = getattr(module, NAME, None)
+    if refinement is None and hasattr(module, "config"):  # a model that reads pictures asks for no mask
+        refuse_unrefined(module.config)
     layer = None if refinement is None else take_layer()
     refinement = None if layer is CROSS else refinement
     keep = wants_weights(refinement, kwargs)
@@ -109,6 +107,14 @@ def attention_forward(
     if not first:
         refuse_keys(module, query.shape[-2], key.shape[-2], cached)
     return refined_attention(refinement, query, key, value, call)
+
+
+def refuse_unrefined(config: Any) -> None:
+    """Refuse the implementation of a model that `apply` has not seen: it would be plain attention in silence."""
+    if getattr(config, NAME, None) is None:
+        raise ValueError(
+            f'attn_implementation: "{NAME}" alone refines nothing; load the model without it, then saobp.apply(model)'
+        )
 
 
 def refuse_arguments(module: nn.Module, kwargs: dict[str, Any]) -> None:

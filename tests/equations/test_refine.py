@@ -406,10 +406,10 @@ REFUSED = {
     "mask": [
         torch.ones(4), [True] * 4, first_keys(5, 5), first_keys(4, 4).expand(3, 4), first_keys(4, 0),
     ],
-    "causal": [1],
+    "causal": [1, torch.eye(9)],
     "exclude_self": ["no"],
-    "steps": [0, 1.5],
-    "damping": [1.0, -0.1],
+    "steps": [0, 1.5, torch.eye(9)],
+    "damping": [1.0, -0.1, torch.eye(9)],
 }  # fmt: skip
 OTHERS = [
     (SQUARE, {"mask": first_keys(4, 3)}, "attention"),  # mass on padding
@@ -451,3 +451,10 @@ def test_rows_a_little_off_a_switch_for_a_number_and_a_mask_of_pairs_are_refused
 def test_a_row_without_mass_stays_zero():
     rows = torch.tensor([[0.0, 0.0], [0.5, 0.5]])
     assert torch.equal(belief(rows, torch.zeros(1, 2)), rows)
+
+
+@pytest.mark.parametrize("strength", [2.0, 5.0, 8.0])
+def test_a_message_from_nearly_all_mass_keeps_its_digits(strength):
+    rows = torch.tensor([[1.0, 0.999, 0.9, 0.5]])
+    exact = log_messages(rows.double(), strength)
+    torch.testing.assert_close(log_messages(rows, strength).double(), exact, rtol=3e-7, atol=0)

@@ -1,5 +1,6 @@
 """The compiled passes: the numbers of torch's passes, and torch's passes where they cannot be had."""
 
+import shutil
 import stat
 
 import pytest
@@ -129,3 +130,11 @@ def test_without_a_cache_the_passes_are_this_process_s_alone(fresh, monkeypatch,
         monkeypatch.setattr("os.access", lambda *_: False)
     folder = native.cache_folder()
     assert folder.is_dir() and folder != fresh
+
+
+def test_a_home_that_two_machines_share_holds_the_passes_of_each(fresh, monkeypatch):
+    if (compiler := native.passes() and shutil.which("cc")) is None:
+        pytest.skip("no C compiler")
+    first = native.compiled(compiler, native.FLAGS)
+    monkeypatch.setattr(native, "processor", lambda: "another")
+    assert native.compiled(compiler, native.FLAGS) != first

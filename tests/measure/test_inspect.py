@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 import torch
 import transformers as hf
-from families import SIZES, build, seen, sharpened
+from families import SIZES, TOKENS, build, seen, sharpened
 from PIL import Image
 from safetensors.torch import load_file, save_file
 from small_models import word_tokenizer
@@ -306,3 +306,21 @@ def test_strengths_may_be_an_array_and_a_model_without_a_longest_text_reads_what
     assert inspecting._several(torch.tensor(0.5)) == inspecting._several(np.float64(0.5)) == (0.5,)
     (sample,) = maps.encoded(build("t5"), word_tokenizer(), ["w1 w2 w3 " * 10], 12)
     assert len(sample.labels) == 12
+
+
+def test_a_text_is_cut_before_the_last_positions_of_roberta_which_start_at_two():
+    model = hf.RobertaModel(hf.RobertaConfig(**TOKENS, **SIZES, max_position_embeddings=20))
+    assert len(saobp.inspect(model, word_tokenizer(), ["w1 w2 w3 " * 40]))
+
+
+def test_the_marks_around_a_text_are_not_masked_for_its_perplexity():
+    (row,) = predictions.perplexities(build("bert"), word_tokenizer(), ["w1 w2 w3"], "high", [0.1])
+    assert row["tokens"] == 3
+
+
+def test_the_page_of_an_inspection_shows_no_strength_beyond_its_slider(monkeypatch, folders, texts, tmp_path):
+    shown, collect = {}, explorer.collect
+    monkeypatch.setattr(explorer, "collect", lambda *most, **given: shown.update(given) or collect(*most, **given))
+    options = ["--strength", "2", "--samples", "1", "--tokens", "8", "--text", str(texts)]
+    assert main(["inspect", str(folders["gpt2"]), *options, "--out", str(tmp_path / "page")]) == 0
+    assert shown["strength"] == 1.0

@@ -15,7 +15,7 @@ def test_the_prose_has_as_many_paragraphs_as_it_says_and_each_is_of_readable_len
     assert len(words) == len(set(prose())) == 300 and min(words) >= 40 and max(words) <= 160
     assert not [paragraph for paragraph in prose() if "\n" in paragraph or not paragraph.isascii()]
     assert prose(3) == prose()[:3]
-    for number in (0, -1, 301):
+    for number in (0, -1, 301, 2.0):
         with pytest.raises(ValueError, match="between 1 and 300"):
             prose(number)
 

@@ -450,10 +450,11 @@ def test_options_of_another_version_and_switching_the_attention_behind_our_back_
     model.set_attn_implementation("sdpa")
     with pytest.raises(ValueError, match="attn_implementation"):
         run(model)
-    never = build("bert")
-    never.set_attn_implementation("saobp")
-    with pytest.raises(ValueError, match=r"attn_implementation: .* alone refines nothing"):
-        run(never)
+    for family in ("bert", "vit"):
+        never = build(family)
+        never.set_attn_implementation("saobp")
+        with pytest.raises(ValueError, match=r"attn_implementation: .* alone refines nothing"):
+            run(never)
 
 
 def test_arguments_that_bend_the_scores_are_refused():

@@ -2,15 +2,18 @@
 
 import pytest
 import torch
-from families import CACHE, CLOSE, SIZES, TOKENS, build, seen, sharpened, tokens
+from families import CACHE, CLOSE, GROUPS, SIZES, TOKENS, build, seen, sharpened, tokens
 from torch import Tensor
 from torch.nn.attention.flex_attention import create_block_mask
-from transformers import CLIPTextConfig, CLIPTextModel, DynamicCache
+from transformers import CLIPTextConfig, CLIPTextModel, DynamicCache, Gemma2Config, Gemma2ForCausalLM
 from transformers.masking_utils import create_masks_for_generate
 
 import saobp
 from saobp.fused.scores import check_values, shown_by
+from saobp.measure import maps
 from saobp.models.apply import raw_attentions
+from saobp.models.interface import in_type
+from saobp.models.module import home
 
 LENGTH, REAL = 9, 6  # tokens, and how many of the second sequence's are no padding
 DECODERS = ("gpt2", "llama")
@@ -258,6 +261,7 @@ REFUSED = {
     "another batch": (torch.zeros(3, 1, LENGTH, LENGTH), "must broadcast"),
     "heads that are not there": (torch.zeros(2, 3, LENGTH, LENGTH), "must broadcast"),
     "NaN": (torch.zeros(2, 1, LENGTH, LENGTH).masked_fill(~EARLIER, float("nan")), "holds NaN"),
+    "infinity": (torch.zeros(2, 1, LENGTH, LENGTH).masked_fill(~EARLIER, float("inf")), "holds NaN or .inf"),
     "a fill that may be a bias": ((-40.0 * (DISTANCE < 0) - 20.0 * (DISTANCE > 3))[None, None], "write -inf"),
     "a bias that reaches a fill": ((-100.0 * (DISTANCE < 0) - 5.0 * DISTANCE.clamp(min=0))[None, None], "write -inf"),
     "earlier tokens without oneself": (EARLIER.tril(-1).expand(2, 1, -1, -1).clone(), "hides a token from itself"),
@@ -323,3 +327,67 @@ def test_a_cache_goes_on_under_masks_of_four_dimensions(shown, grad):
             for rows in (slice(0, 5), slice(5, 6), slice(6, LENGTH))
         ]  # fmt: skip
     torch.testing.assert_close(torch.cat(parts, 1)[real], whole[real], **CLOSE)
+
+
+def branched() -> Tensor:
+    """Return a mask of a prefix that sees itself whole and a branch that does not see its neighbour."""
+    pairs = PREFIX.clone()
+    pairs[6:, 5] = False
+    return pairs.expand(2, 1, -1, -1).clone()
+
+
+def test_uniform_under_a_prefix_and_a_branch_sees_no_later_token():
+    model, ids = saobp.apply(build("bert"), "uniform", 1.5), tokens(2, LENGTH)
+    changed = ids.clone()
+    changed[:, -1] = (changed[:, -1] + 11) % 50 + 3
+    with torch.no_grad():
+        one, two = (model(x, attention_mask=branched())[0][:, :-1] for x in (ids, changed))
+    torch.testing.assert_close(one, two, atol=1e-5, rtol=0)
+
+
+def test_a_mask_that_a_control_cannot_read_is_refused():
+    with pytest.raises(ValueError, match="shuffled"):
+        saobp.apply(build("bert"), "shuffled")(tokens(2, LENGTH), attention_mask=branched())
+    traced = torch.compile(saobp.apply(build("bert"), "uniform"), backend="eager", fullgraph=True)
+    with pytest.raises(Exception, match="which a trace cannot"):
+        traced(tokens(2, LENGTH), attention_mask=branched())
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_the_lowest_number_of_a_wide_mask_stays_finite_in_half_precision(dtype):
+    lowest = torch.full((1, 1, 2, 2), torch.finfo(torch.float32).min)
+    assert in_type(lowest, dtype).isfinite().all()
+
+
+def test_a_model_that_caps_its_scores_is_refused():
+    model = Gemma2ForCausalLM(Gemma2Config(**TOKENS, **SIZES, **GROUPS, head_dim=8))
+    with pytest.raises(ValueError, match="caps its attention scores"):
+        saobp.apply(model)
+
+
+def test_a_decoder_whose_configuration_says_that_it_is_not_causal_is_refined_as_it_attends():
+    model = build("llama")
+    model.config.is_causal = False
+    saobp.apply(model, "high", 1.5)
+    assert not maps.is_causal(model)
+    with torch.no_grad():
+        torch.testing.assert_close(model(tokens()).logits, model(tokens(), use_cache=False).logits)
+
+
+def test_strengths_beside_packed_weights_are_of_a_type_to_train_in_and_a_loaded_one_is_kept():
+    module = torch.nn.Module()
+    module.packed = torch.nn.Parameter(torch.zeros(2, dtype=torch.int8), requires_grad=False)
+    module.bias = torch.nn.Parameter(torch.zeros(2, dtype=torch.bfloat16))
+    assert home(module) == (torch.device("cpu"), torch.bfloat16)
+    (one, *_) = (part.saobp for part in saobp.apply(build("bert"), learn="head").modules() if "saobp" in part._modules)
+    one.offset.data += 1
+    one.offset._is_hf_initialized = True
+    one.reset_unless_loaded()
+    assert (one.offset == 1).all()
+
+
+def test_maps_that_are_looked_at_keep_no_graph():
+    model = saobp.apply(build("bert"), "high", learn="head")
+    with raw_attentions(model) as pairs:
+        model(tokens())
+    assert pairs and not any(one.requires_grad for pair in pairs for one in pair)

@@ -174,3 +174,17 @@ def test_the_reader_itself_answers_a_story_worked_by_hand():
     assert story_reader.verdict(story, "Ben owns the drum.") == {"false": 1}
     assert story_reader.verdict(story, "The drum is in Belmere.") == {"true": 1}
     assert story_reader.yes_no(story, "is the thing owned by Tom in Corwick") == {"false": 2}
+
+
+def test_a_kinsman_is_no_woman_and_a_kinswoman_no_man():
+    others = {word: "female" for word in lexicon.WORDS["kinsman"]} | {
+        word: "male" for word in lexicon.WORDS["kinswoman"]
+    }
+    found = Counter()
+    for row in writer.rows("nyu-mll/glue", "mrpc", "train", 2000):
+        for text in (row["sentence1"], row["sentence2"]):
+            for word, name in re.findall(r"'s (\w+) is (\w+)", text):
+                if word in others:
+                    found[word] += 1
+                    assert name not in lexicon.WORDS[others[word]], text
+    assert found
