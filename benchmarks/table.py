@@ -9,30 +9,34 @@ from saobp.study.setup.paths import write_text
 
 HERE = Path(__file__).parent
 MARK = "<!-- tables: written by table.py -->\n"
+BOTH = ("forward", "forward_and_backward")
 
 
-def row(*cells: object) -> str:
-    """Return a line of a Markdown table."""
-    return "| " + " | ".join(map(str, cells)) + " |"
+def table(rows: list[list], *head: str) -> str:
+    """Return rows of cells as a Markdown table."""
+    return pd.DataFrame(rows, columns=head).to_markdown(index=False, disable_numparse=True)
 
 
-def times(title: str, found: dict, base: str) -> list[str]:
+def by(numbers: list[int]) -> str:
+    """Return a shape as "32 × 128"."""
+    return " × ".join(map(str, numbers))
+
+
+def times(title: str, found: dict, base: str) -> str:
     """Tabulate ways of doing the same, times and ratios to the first."""
-    lines = [row(title, "median ms", f"× {base}", "quartiles", "fastest ms", "pairs"), row(*["---"] * 6)]
+    rows = []
     for name, way in found.items():
         low, high = way["ratio_quartiles"]
         ratio, quartiles = f"{way['ratio']:.2f}", f"{low:.2f} – {high:.2f}"
-        median, fastest = f"{way['median_ms']:.1f}", f"{way['fastest_ms']:.1f}"
-        lines.append(row(name, median, ratio, quartiles, fastest, way["rounds"]))
-    return [*lines, ""]
+        rows.append([name, f"{way['median_ms']:.1f}", ratio, quartiles, f"{way['fastest_ms']:.1f}", way["rounds"]])
+    return table(rows, title, "median ms", f"× {base}", "quartiles", "fastest ms", "pairs")
 
 
 def circumstances(found: dict) -> str:
     """Say where and when."""
     threads = "" if "rows" in found else f"{found['threads']} thread{'s' * (found['threads'] > 1)}; "
-    return (
-        f"{processor(found)}; torch {found['torch']}; {threads}load average at the start {found['load_average']:.1f}."
-    )
+    load = f"load average at the start {found['load_average']:.1f}"
+    return f"{processor(found)}; torch {found['torch']}; {threads}{load}."
 
 
 def processor(found: dict) -> str:
@@ -41,15 +45,15 @@ def processor(found: dict) -> str:
     return device if isinstance(device, str) else device["name"]
 
 
-def alternatives(found: dict) -> list[str]:
+def alternatives(found: dict) -> str:
     """Tabulate time and memory of each shape and way, both directions side by side."""
     head = [f"{what} {unit}" for what in ("forward", "forward + backward") for unit in ("ms", "× sdpa", "MiB")]
-    lines = [row("batch × heads × L × D", "threads", "way", *head), row(*["---"] * 9)]
+    rows = []
     for one in found["rows"]:
-        cells = [cell for name in ("forward", "forward_and_backward") for cell in direction(one.get(name))]
+        cells = [cell for name in BOTH for cell in direction(one.get(name))]
         name = one["way"] if one["finite"] else f"{one['way']} (overflows)"
-        lines.append(row(" × ".join(map(str, one["shape"])), one["threads"], name, *cells))
-    return [*lines, ""]
+        rows.append([by(one["shape"]), one["threads"], name, *cells])
+    return table(rows, "batch × heads × L × D", "threads", "way", *head)
 
 
 def direction(found: dict | None) -> tuple[str, str, str]:
@@ -61,94 +65,90 @@ def direction(found: dict | None) -> tuple[str, str, str]:
     return f"{found['median_ms']:.2f}", f"{found['ratio']:.2f} ({low:.2f} – {high:.2f})", taken
 
 
-def on_a_gpu(found: dict) -> list[str]:
+def on_a_gpu(found: dict) -> str:
     """Tabulate each shape and way on a GPU: the times of calls in line and of the GPU alone, and memory."""
-    head = [
-        f"{what} {unit}" for what in ("forward", "forward + backward") for unit in ("ms", "× sdpa", "alone ×", "MiB")
-    ]
-    lines = [f"**Attention on a GPU.** {circumstances(found)}", ""]
-    lines += [row("batch × heads × L × D", "type", "way", *head), row(*["---"] * (3 + len(head)))]
+    units = ("ms", "× sdpa", "alone ×", "MiB")
+    head = [f"{what} {unit}" for what in ("forward", "forward + backward") for unit in units]
+    rows = []
     for one in found["rows"]:
-        cells = [cell for name in ("forward", "forward_and_backward") for cell in gpu_direction(one[name])]
-        lines.append(row(" × ".join(map(str, one["shape"])), one["dtype"], one["way"], *cells))
-    return [*lines, ""]
+        cells = [cell for name in BOTH for cell in gpu_direction(one[name])]
+        rows.append([by(one["shape"]), one["dtype"], one["way"], *cells])
+    return table(rows, "batch × heads × L × D", "type", "way", *head)
 
 
 def gpu_direction(found: dict) -> tuple[str, str, str, str]:
     """Return milliseconds and ratio of calls in line, the GPU's own ratio, and MiB."""
-    return (
-        f"{found['median_ms']:.3f}",
-        f"{found['ratio']:.2f}",
-        f"{found['alone']['ratio']:.2f}" if found["alone"] else "—",
-        f"{found['peak_mib']:.0f}",
-    )
+    alone = f"{found['alone']['ratio']:.2f}" if found["alone"] else "—"
+    return f"{found['median_ms']:.3f}", f"{found['ratio']:.2f}", alone, f"{found['peak_mib']:.0f}"
+
+
+def tries(file: Path) -> list[str]:
+    """Tabulate what was tried on processors, a title and a table each: High over Original before and after."""
+    parts = []
+    for machine, found in pd.read_csv(file, dtype=str, keep_default_na=False).groupby("machine", sort=False):
+        kept = found["kept"].where(found["why_not"] == "", found["kept"] + ": " + found["why_not"])
+        rows = [*zip(found["tried"], found["where"], found["ratio_before"], found["ratio_after"], kept)]
+        made = table(rows, "tried", "where", "ratio before", "ratio after", "kept")
+        parts += [f"**Tried on {machine}**, High over Original.", made]
+    return parts
 
 
 def tries_on_a_gpu(file: Path) -> list[str]:
-    """Tabulate High's times at the settings tried last, beside `sdpa` of the same run."""
+    """Tabulate High's times at the settings tried last, beside `sdpa` of the same run, below a title."""
     found = pd.read_csv(file)
     found = found[found["code"] == found["code"].iloc[-1]]
-    shape, times = ["type", "batch", "heads", "length", "width"], ["forward_ms", "forward_and_backward_ms"]
-    lines = [row("type", "batch × heads × L × D", "settings", "forward ms", "× sdpa", "both ms", "× sdpa")]
-    lines.append(row(*["---"] * 7))
-    base = {}
+    rows, base = [], {}
     for one in found.to_dict("records"):
         if one["way"] == "sdpa":
             base = one
             continue
-        size = " × ".join(str(one[key]) for key in shape[1:])
-        cells = [cell for name in times for cell in (f"{one[name]:.4f}", f"{one[name] / base[name]:.2f}")]
-        lines.append(row(one["type"], size, one["settings"], *cells))
-    return [f"**Settings tried on an NVIDIA H100**, code {one['code']}.", "", *lines, ""]
+        size = by([one[key] for key in ("batch", "heads", "length", "width")])
+        taken = [(one[f"{name}_ms"], base[f"{name}_ms"]) for name in BOTH]
+        cells = [cell for ms, plain in taken for cell in (f"{ms:.4f}", f"{ms / plain:.2f}")]
+        rows.append([one["type"], size, one["settings"], *cells])
+    head = ("forward ms", "forward × sdpa", "both ms", "both × sdpa")
+    title = f"**Settings tried on an NVIDIA H100**, code {one['code']}."
+    return [title, table(rows, "type", "batch × heads × L × D", "settings", *head)]
 
 
-def pretraining(found: dict) -> list[str]:
+def pretraining(found: dict) -> str:
     """Tabulate tokens a second of whole pretraining steps."""
-    size, rates = " × ".join(map(str, found["batch"])), found["tokens_per_second"]
-    lines = [f"**Pretraining BERT-Mini with the Trainer, {size} tokens.** {circumstances(found)}", ""]
-    lines += [row("", "tokens a second"), row("---", "---")]
-    lines += [row(name, f"{rate:.0f}") for name, rate in rates.items()]
-    for name, what in (("original_over_stock", "original over stock"), ("high_over_original", "high over original")):
+    rows = [[name, f"{rate:.0f}"] for name, rate in found["tokens_per_second"].items()]
+    for name in ("original_over_stock", "high_over_original"):
         ratio = found[name]
-        lines.append(row(what, f"× {ratio['median']:.2f} ({ratio['low']:.2f} – {ratio['high']:.2f})"))
-    lines.append(row("loading, share of a step", f"{found['loading_share_of_a_step']:.1%}"))
-    return [
-        *lines,
-        "",
-        f"Ours in {found['precision']}, stock in float32; median of {found['turns']} turns (range).",
-        "",
-    ]
+        rows.append([name.replace("_", " "), f"× {ratio['median']:.2f} ({ratio['low']:.2f} – {ratio['high']:.2f})"])
+    rows.append(["loading, share of a step", f"{found['loading_share_of_a_step']:.1%}"])
+    return table(rows, "", "tokens a second")
 
 
-def diagnostics(found: dict) -> list[str]:
+def diagnostics(found: dict) -> str:
     """Tabulate what the diagnostics take."""
-    lines = [f"**Diagnostics.** {processor(found)}.", "", row("", "", "value"), row("---", "---", "---")]
-    for part, values in found.items():
-        if isinstance(values, dict) and part != "device":
-            lines += [
-                row(part.replace("_", " "), name.replace("_", " "), f"{value:.4g}") for name, value in values.items()
-            ]
-    return [*lines, ""]
+    parts = {name: values for name, values in found.items() if isinstance(values, dict) and name != "device"}
+    rows = [
+        [part.replace("_", " "), name.replace("_", " "), f"{value:.4g}"]
+        for part, values in parts.items()
+        for name, value in values.items()
+    ]
+    return table(rows, "part", "number", "value")
 
 
 def tables() -> str:
     """Return all tables as Markdown."""
-    attention = json.loads((HERE / "attention.json").read_text())
-    step = json.loads((HERE / "bert_step.json").read_text())
-    lines = ["**Attention.** " + circumstances(attention), "", *alternatives(attention)]
-    shape = " × ".join(map(str, attention["bfloat16"]["shape"]))
-    lines += times(f"plain, bfloat16 tensors, {shape}", attention["bfloat16"]["ways"], "widened")
-    size = " × ".join(map(str, step["batch"]))
-    lines += [f"**BERT-Mini; training on {size} tokens, inference on others.** " + circumstances(step), ""]
-    for part, found in step.items():
-        if isinstance(found, dict) and "ways" in found:
-            lines += times(part.replace("_", " "), found["ways"], "original")
-    if (HERE / "gpu.json").exists():
-        lines += on_a_gpu(json.loads((HERE / "gpu.json").read_text()))
-    lines += tries_on_a_gpu(HERE / "gpu_tries.csv")
-    lines += pretraining(json.loads((HERE / "pretraining.json").read_text()))
-    lines += diagnostics(json.loads((HERE / "diagnostics.json").read_text()))
-    return "\n".join(lines)
+    names = ("attention", "bert_step", "gpu", "pretraining", "diagnostics")
+    attention, step, gpu, trained, looked = (json.loads((HERE / f"{name}.json").read_text()) for name in names)
+    plain, size = attention["bfloat16"], by(step["batch"])
+    parts = [f"**Attention.** {circumstances(attention)}", alternatives(attention)]
+    parts += [times(f"plain, bfloat16 tensors, {by(plain['shape'])}", plain["ways"], "widened")]
+    parts += [f"**BERT-Mini; training on {size} tokens, inference on others.** {circumstances(step)}"]
+    whole = {name: found for name, found in step.items() if isinstance(found, dict) and "ways" in found}
+    parts += [times(name.replace("_", " "), found["ways"], "original") for name, found in whole.items()]
+    parts += tries(HERE / "tries.csv")
+    parts += [f"**Attention on a GPU.** {circumstances(gpu)}", on_a_gpu(gpu), *tries_on_a_gpu(HERE / "gpu_tries.csv")]
+    batch = by(trained["batch"])
+    parts += [f"**Pretraining BERT-Mini with the Trainer, {batch} tokens.** {circumstances(trained)}"]
+    turns = f"median of {trained['turns']} turns (range)"
+    parts += [pretraining(trained), f"Ours in {trained['precision']}, stock in float32; {turns}."]
+    return "\n\n".join([*parts, f"**Diagnostics.** {processor(looked)}.", diagnostics(looked)]) + "\n"
 
 
 def main() -> None:
