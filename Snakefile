@@ -105,6 +105,13 @@ def shown(stem, run=None):
     return sorted(path for pattern in SHOWN.get(stem, []) for path in ROOT.glob(pattern))
 
 
+onstart:
+    others = sorted({path.stem for path in Path("records").glob("*.json")} - {*ALL})
+    if others and not int(config.get("wanted", 0)):  # records that were asked for by name may be of any seed
+        told = f"saobp: {Path('records').resolve()}: the tables count runs that {profile.name} does not name (any more)"
+        print(f"{told}; remove what is of an earlier recipe: {', '.join(others)}", file=sys.stderr)
+
+
 wildcard_constraints:
     model="|".join({*profile.models, *COSTS, *(model for model, _, _ in DECODERS)}),
     algorithm="|".join({*(algorithm for _, algorithm in profile.pairs()), *(algorithm for _, algorithm, _ in DECODERS)}),

@@ -20,7 +20,7 @@ def test_a_table_or_figure_without_a_profile_is_of_the_results_that_are_shown_or
     monkeypatch.setattr(results, "shown_study", lambda: "stories")
     for words, made in ((["table", "4"], "table4.tex"), (["figure", "hops", "--format", "csv"], "figure-hops.csv")):
         assert cli.main(words) == 0 and (tmp_path / made).is_file()
-        assert capsys.readouterr().err == "from the records of study stories\n"
+        assert capsys.readouterr().err == "from the records of stories\n"
     assert "study stories" in (tmp_path / "table4.tex").read_text(encoding="utf-8")
 
 
@@ -118,6 +118,8 @@ def test_publishing_part_of_a_profile_names_the_tracked_records_that_it_takes_aw
     assert "has none of them: b; git restores them" in capsys.readouterr().out
     results.publish("narrow")
     assert "no longer there" not in capsys.readouterr().out
+    with pytest.raises(ValueError, match="^--study: smoke trains for seconds"):
+        results.publish("smoke")
     assert [path.name for path in tracked.glob("*.json")] == ["a.json"]
 
 

@@ -159,3 +159,12 @@ def test_tasks_that_a_source_lacks_are_left_out_and_stand_ins_take_the_place_of_
     assert "wnli" not in tasks and study.finetune.splits == {"race": ["validation", "test"]}
     assert study.attention.tasks == PAPER.attention.tasks and study.finetune.seeds == [0]
     assert "left out, for synthetic has no splits of them: wnli" in capsys.readouterr().out
+
+
+def test_a_budget_takes_the_place_of_no_row_of_the_study_itself(tmp_path):
+    wanted = ["records/04-pretrain-mini-high-42.json"]
+    paths.write_text(tmp_path / wanted[0], "{}")
+    with pytest.raises(StudyError, match="04-pretrain-mini-high-42.json: is the study's own: leave out --minutes"):
+        workflow._refuse_whole_rows(tmp_path, SMOKE, wanted)
+    paths.write_text(tmp_path / "smoke.yaml", "")
+    workflow._refuse_whole_rows(tmp_path, SMOKE, wanted)

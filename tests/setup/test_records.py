@@ -141,3 +141,6 @@ def test_the_answers_of_an_exam_lie_beside_their_record_and_come_back(tmp_path):
         "a.answers.parquet", "a.json",
     ]  # fmt: skip
     assert records.read(path) == record
+    path.with_suffix(records.ANSWERS_END).unlink()
+    with pytest.raises(records.RecordError, match="a.answers.parquet, are missing or not whole"):
+        records.read(path)

@@ -10,6 +10,7 @@ from scipy.special import expit
 from saobp.study import statistics
 from saobp.study.statistics import Error, holm, mean_interval, over_samples, paired_difference
 from saobp.study.statistics.correlations import NEARLY_ONE
+from saobp.study.statistics.intervals import perplexity
 from saobp.study.statistics.seeds import seed_gaps
 
 
@@ -247,3 +248,8 @@ def test_two_runs_of_one_seed_and_task_on_a_side_are_refused():
 def test_the_error_of_a_median_falls_with_the_root_of_its_rounds():
     ((size, freedom),) = statistics.median_interval(0.9, 1.0, 1.1, 4).error.parts
     assert (size, freedom) == pytest.approx((sqrt(np.pi / 2) * 0.2 / 1.349 / 2, 3))
+
+
+def test_a_perplexity_of_one_sequence_has_no_interval():
+    found = perplexity({"perplexity": 20.0, "perplexity_interval": [None, None], "sequences": 1})
+    assert np.isnan([found.low, found.high]).all() and statistics.on_scale(found) is found

@@ -14,7 +14,7 @@ from scipy import stats
 from saobp.equations import factors
 from saobp.study.setup import paths, tracked
 from saobp.study.statistics import Estimate, mean_interval
-from saobp.study.texts import exam, fill, planned, pretraining, public_encoder, tables
+from saobp.study.texts import attention, exam, fill, planned, pretraining, public_encoder, tables
 from saobp.study.texts import runs as written
 
 README = (paths.root() / "README.md").read_text(encoding="utf-8")
@@ -257,7 +257,23 @@ def test_a_pair_that_never_started_to_learn_is_not_counted_as_lower(monkeypatch)
     runs = [shared | {"model": model, "strength": strength, "curve": [{"loss": loss}]}
             for model, pair in ends.items() for strength, loss in zip((0.0, 0.2), pair)]  # fmt: skip
     monkeypatch.setattr(pretraining, "_grown", lambda: runs)
-    assert pretraining.grown_below() == (1, 2)
+    found = pretraining.grown_pairs()
+    assert (found.lower.tolist(), found.started.tolist()) == ([True, False], [True, False])
+
+
+def test_a_mean_over_depths_is_of_the_seeds_that_have_each(monkeypatch):
+    runs = [examples.exam(layers, name, seed) for layers in (2, 4) for name in ("original", "high") for seed in (0, 1)]
+    monkeypatch.setattr(exam, "runs", lambda study: runs[:-1])  # High of four layers lacks a seed
+    step = runs[0]["curve"][-1]["step"]
+    assert exam.at(step, 2)["high"].isna().tolist() == [False, True]
+
+
+def test_a_factor_over_all_tasks_is_of_the_seeds_that_have_them(monkeypatch):
+    runs = [examples.attention(algorithm=name, seed=seed, task=task)
+            for name in ("original", "high") for seed in (1, 2, 3) for task in ("race", "qnli")
+            if (seed, task) != (3, "qnli")]  # fmt: skip
+    monkeypatch.setattr(attention.tracked, "select", lambda study, stage, **given: runs)
+    assert attention.factor("gtd").seeds == attention.difference("gtd").seeds == 2
 
 
 def test_an_interim_analysis_reads_its_seeds_at_the_bound_and_earlier_ones_decide_nothing(seeds_of_the_plan):

@@ -18,6 +18,7 @@ from saobp.study.setup.tasks_and_metrics import GLUE
 from saobp.study.statistics import Error, Estimate, across_runs, mean_interval
 from saobp.study.tables import render
 from saobp.study.verdicts import gtd, outcomes, planned, scores
+from saobp.study.verdicts import studies as reading
 from saobp.study.verdicts.claims_and_measurements import Claim, measured
 from saobp.study.verdicts.outcomes import CONTRADICTED, IMPRECISE, NO_EFFECT, NOT_RUN, SUPPORTED
 
@@ -135,10 +136,11 @@ def test_every_claim_has_a_title_and_is_measured_or_not_run_and_nine_are_decided
 def test_a_margin_that_the_plan_does_not_have_is_refused(tmp_path):
     text = (paths.root() / "data" / "claims.yaml").read_text(encoding="utf-8")
     for old, new, said in (
-        ("study: scratch}", "study: nothing}", "sparsity-share: margin: the plan has none of 'nothing'"),
-        ("GTD of each layer", "GTD", "gtd-top-two: margin: the plan has none of 'scratch GTD'"),
+        ("study: scratch}", "study: nothing}", "sparsity-share.margin: the plan has none of 'nothing'"),
+        ("GTD of each layer", "GTD", "gtd-top-two.margin: the plan has none of 'scratch GTD'"),
+        ("  unit:", "  unti:", "claims.yaml: .*: "),
     ):
-        with pytest.raises(ValueError, match=said):
+        with pytest.raises(ValueError, match=f"{said}[^\n]*$"):
             verdicts.claims(paths.write_text(tmp_path / "claims.yaml", text.replace(old, new, 1)))
 
 
@@ -469,3 +471,36 @@ def test_of_several_repetitions_of_a_run_the_first_takes_its_place():
     first, last = runs[runs["run"] == name]["second"].iloc[[0, -1]]
     (found,) = studies_of(stories=[examples.pretrain() | {"name": name}]).with_reruns().records["stories"]
     assert found["metrics"]["perplexity"] == pytest.approx(np.exp(first)) != pytest.approx(np.exp(last))
+
+
+def test_the_loss_that_takes_a_runs_place_is_not_its_own():
+    row = tracked.repeats().query("run == '07-decoder-mini-narrow-high_all_rows-42'").iloc[0]
+    run = examples.pretrain() | {"name": row["run"]}
+    for own, other in (("first", "second"), ("second", "first")):
+        run["metrics"] = run["metrics"] | {"perplexity": np.exp(row[own])}
+        (found,) = studies_of(narrow=[run]).with_reruns().records["narrow"]
+        assert np.log(found["metrics"]["perplexity"]) == pytest.approx(row[other])
+
+
+def test_a_publication_that_was_cut_off_is_no_study(monkeypatch, tmp_path):
+    for name in ("narrow", ".narrow.k3v9"):
+        (tmp_path / "data" / "results" / name).mkdir(parents=True)
+    monkeypatch.setattr(reading.paths, "root", lambda: tmp_path)
+    monkeypatch.setattr(reading, "load", lambda name: [])
+    monkeypatch.setattr(reading.numbers, "load", lambda: None)
+    assert [*reading.tracked().records] == ["narrow"]
+
+
+def test_the_mean_of_some_tasks_stands_beside_no_number_of_all_nine():
+    runs = [examples.finetune(algorithm=name, seed=seed) for name in ("original", "high") for seed in (1, 2)]
+    (whole,) = [row for row in verdicts.scores.gains(studies_of(a=runs)) if row.part.startswith("GLUE")]
+    for run in runs:
+        run["metrics"]["tasks"]["cola"]["constant"] = True
+    (some,) = [row for row in verdicts.scores.gains(studies_of(b=runs)) if row.part.startswith("GLUE")]
+    assert whole.paper and "8 of 9" in some.part and some.paper is None
+
+
+def test_runs_on_other_items_are_no_measurement():
+    runs = [examples.finetune(algorithm=name, seed=1, tasks=("race",)) for name in ("original", "high")]
+    runs[1]["metrics"]["tasks"]["race"] = examples.scores("race", 1, 0.1, items=100)
+    assert verdicts.scores.gains(studies_of(a=runs)) == []

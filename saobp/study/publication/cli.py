@@ -169,7 +169,7 @@ def _single(kind: str, number: int | str, *, out: Path, width: float | None = No
     path, studies = results.single(kind, number, width=width, folder=out, **asked)
     print(path)
     if studies:
-        print(f"from the records of study {' and '.join(studies)}", file=sys.stderr)
+        print(f"from the records of {' and '.join(studies)}", file=sys.stderr)
 
 
 @saobp.command(cls=SeveralStrengths)

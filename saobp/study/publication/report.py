@@ -19,9 +19,9 @@ from saobp.study.publication.executed import Executed
 from saobp.study.publication.results import SUMMARIES
 from saobp.study.setup import labels, paths, records
 from saobp.study.setup.sizes_and_strengths import strength_of
+from saobp.study.setup.studies import EXERCISE
 from saobp.study.texts import runs as written
 
-EXERCISE = "smoke"  # the study whose models train for seconds: its page shows the tracked results
 GLANCE, FOREST = "figure-glance", "figure-claims"  # drawn from all tracked studies
 TITLES = {"model": labels.model_title, "algorithm": labels.algorithm_title}
 
@@ -35,7 +35,7 @@ def write(folder: Path) -> Path:
     found = {record["name"]: record for record in records.load(folder / "records")}
     if not found:
         raise FileNotFoundError(f"{folder / 'records'}: no records there; run `make reproduce` first")
-    runs = executed.read((folder / "notebooks").glob("*.ipynb"))
+    runs = executed.read((folder / "notebooks").glob("[!.]*.ipynb"))  # not what a run has begun
     with pages.converted(runs) as bodies:
         explorer = _explorer()
         pages.write(runs, bodies, folder / "pages")

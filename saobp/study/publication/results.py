@@ -5,7 +5,7 @@ from typing import Any
 
 from saobp.study import figures, tables, verdicts
 from saobp.study.setup import paths, records
-from saobp.study.setup.studies import load_study
+from saobp.study.setup.studies import EXERCISE, load_study
 from saobp.study.texts.exam import FIRST, FRESH
 
 SUMMARIES = ("10-tables", "11-figures")  # their records hold nothing that the others do not
@@ -37,9 +37,11 @@ def shown_study() -> str:
 def publish(profile: str) -> None:
     """Copy a finished profile's records to `data/results/<profile>/`, in place of those there, and rebuild `figures/`.
 
-    Raises FileNotFoundError when the profile has not been run.
+    Raises FileNotFoundError when the profile has not been run, ValueError for the exercise.
     """
     name = Path(profile).stem
+    if name == EXERCISE:
+        raise ValueError(f"--study: {name} trains for seconds, its models have learned nothing; publish another study")
     folder = paths.build(name) / "records"
     found = [path for path in sorted(folder.glob("*.json")) if path.stem not in SUMMARIES]
     if not found:

@@ -19,7 +19,7 @@ from saobp.study.publication import forks
 from saobp.study.setup import paths
 from saobp.study.setup.studies import Study, StudyError, find, load_study
 
-EXTRAS = ("", "study")  # what a run needs; the tests' own tools may differ
+EXTRAS = ("", "measure", "study")  # what a run needs; the tests' own tools may differ
 PLACES = ("records", "notebooks", "logs", "checkpoints", "work")  # of a build folder, made before anything runs
 
 
@@ -88,6 +88,7 @@ def reproduce(
     kernels = contextlib.nullcontext(({}, [])) if cluster else forks.serving()
     with claimed(folder) as hold, kernels as (served, lifeline):
         if minutes or tokens:
+            _refuse_whole_rows(folder, study, wanted)
             from saobp.study.publication import rows as fitting  # with torch and all that trains
 
             path, study = fitting.own_copy(study, minutes, tokens, [row.partition("/")[0] for row in rows], cores)
@@ -102,6 +103,13 @@ def reproduce(
             "what was finished stays finished: mend the cause and give the same command again"
         )
     print(f"==> done in {spent}: {f'records in {folder}/records' if rows else f'open {folder}/index.html'}")
+
+
+def _refuse_whole_rows(folder: Path, study: Study, wanted: Iterable[str]) -> None:
+    """Refuse a budget where records of these rows are of the study itself, whose runs would be made again, shorter."""
+    done = [] if (folder / f"{study.name}.yaml").is_file() else [one for one in wanted if (folder / one).is_file()]
+    if done:
+        raise StudyError(f"{folder / done[0]}: is the study's own: leave out --minutes and --tokens, or remove it")
 
 
 def cluster_profile(name: str) -> Path:
@@ -140,7 +148,7 @@ def _snakemake(
 ) -> int:  # fmt: skip
     command = [
         sys.executable, "-m", "snakemake", "--snakefile", str(paths.root() / "Snakefile"), "--directory", str(folder),
-        "--cores", str(cores), "--config", f"profile={quote(str(study))}", f"processes={processes}",
+        "--cores", str(cores), "--config", f"profile={quote(str(study))}", f"processes={processes}", f"wanted={len(wanted)}",
         "--nolock",  # the folder is claimed; a lock in it is that of a run that was killed
         "--quiet", "rules", "host", *options, "--", *wanted,
     ]  # fmt: skip

@@ -146,9 +146,11 @@ def read(path: str | Path) -> Record:
     if flaw := schema.flaw(record):
         raise RecordError(f"{path}: not a run record, {flaw}: delete it and run again")
     answers = Path(path).with_suffix(ANSWERS_END)
-    if not answers.is_file():
-        return record
-    return _with_answers(record, zip(*pq.read_table(answers, columns=ANSWERS.names).to_pydict().values()))
+    if answers.is_file():
+        record = _with_answers(record, zip(*pq.read_table(answers, columns=ANSWERS.names).to_pydict().values()))
+    if any(not run.get("outcomes") and not run.get("failed") for run in record["metrics"].get("multihop") or []):
+        raise RecordError(f"{path}: its answers, {answers.name}, are missing or not whole: restore them, or run again")
+    return record
 
 
 def files(study_or_folder: str | Path) -> list[Path]:

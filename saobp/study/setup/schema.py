@@ -5,6 +5,8 @@ from typing import Any, Literal, NotRequired
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
 
+from saobp.study.setup.typed_by_hand import first_flaw
+
 SCHEMA = 2
 Value = str | int | float | None
 
@@ -108,6 +110,6 @@ def flaw(record: Any) -> str:
     try:
         _RECORD.validate_python(record)
     except ValidationError as error:
-        first = error.errors()[0]
-        return f"{'.'.join(map(str, first['loc'])) or 'record'}: {first['msg']}"
+        place, said = first_flaw(error)
+        return f"{place or 'record'}: {said}"
     return ""

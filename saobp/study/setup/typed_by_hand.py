@@ -31,6 +31,12 @@ for _kind in ("int", "float"):
     Decimal.add_constructor(f"tag:yaml.org,2002:{_kind}", Decimal.number)
 
 
+def first_flaw(error: ValidationError) -> tuple[str, str]:
+    """Return the place of the first thing that is wrong, "a.b", and what pydantic says of it."""
+    first = error.errors(include_url=False)[0]
+    return ".".join(map(str, first["loc"])), first["msg"]
+
+
 def parse(text: str) -> Any:
     """Return the value of a YAML text. Raises ValueError, one line with the place, if it is none."""
     try:

@@ -11,10 +11,10 @@ from saobp.study.statistics.intervals import (
     over_samples,
 )
 from saobp.study.statistics.paired import holm, item_errors, paired_difference
-from saobp.study.statistics.seeds import bca_interval, borrow, level_at, seed_variance, sign_flip_interval
+from saobp.study.statistics.seeds import borrow, level_at, seed_variance, sign_flip_interval
 
 __all__ = [
-    "Correlation", "Error", "Estimate", "across_runs", "bca_interval", "borrow",
+    "Correlation", "Error", "Estimate", "across_runs", "borrow",
     "correlation", "effective_sample_size", "geometric_interval", "holm", "item_errors", "level_at",
     "mean_interval", "median_interval", "on_scale", "over_samples", "paired_difference", "seed_variance",
     "sign_flip_interval",

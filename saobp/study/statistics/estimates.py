@@ -142,6 +142,11 @@ def matrix(record: Record, kind: str = "refined") -> dict[str, Any]:
     return matrices.get(kind) or matrices.get("raw") or {}
 
 
+def mean_of(run: Record, name: str, layers: slice = slice(None), kind: str = "refined") -> float | None:
+    """One attention measure of a run: the mean over some of its layers and all heads, None where it is undefined."""
+    return nested_mean((matrix(run, kind).get(name) or [])[layers] or None)
+
+
 def mean_over_runs(values: Iterable[float | Estimate | None]) -> Estimate | None:
     """Mean over runs of a number each: Student's interval, with the error over samples where all runs have one.
 

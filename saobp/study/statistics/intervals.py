@@ -125,7 +125,8 @@ def perplexity(found: Mapping[str, Any]) -> Estimate | None:
     """Return the perplexity that a record's metrics hold, with its interval over sequences; None without one."""
     if found.get("perplexity") is None:
         return None
-    return Estimate(found["perplexity"], *found["perplexity_interval"], 1, found["sequences"])
+    low, high = (nan if end is None else end for end in found["perplexity_interval"])
+    return Estimate(found["perplexity"], low, high, 1, found["sequences"])
 
 
 def mean_interval(

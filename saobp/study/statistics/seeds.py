@@ -96,25 +96,19 @@ def borrow(cells: Sequence[Sequence[float]], item_errors: Sequence[float]) -> li
     ]
 
 
-def sign_flip_interval(values: Sequence[float]) -> tuple[float, float]:
-    """Return the centres that a sign-flip test of these differences keeps at 95 %: quantiles of subsets' means.
+def sign_flip_interval(values: Sequence[float], level: float = 0.95) -> tuple[float, float]:
+    """Return the centres that a sign-flip test of these differences keeps at a level: quantiles of subsets' means.
 
     Exact where differences are symmetric, whatever their law. With five values or fewer no interval of 95 % exists:
     infinite ends. Source: Hartigan 1969.
     """
-    values, tail = np.asarray(values, float), 0.025
+    values, tail = np.asarray(values, float), (1 - level) / 2
     if 0.5 ** len(values) > tail:
         return float("-inf"), float("inf")
     chosen = np.random.default_rng(0).random((DRAWS, len(values))) < 0.5
     chosen = chosen[chosen.any(axis=1)]
     low, high = np.quantile(chosen @ values / chosen.sum(axis=1), [tail, 1 - tail])
     return float(low), float(high)
-
-
-def bca_interval(values: Sequence[float]) -> tuple[float, float]:
-    """Return the bias-corrected and accelerated bootstrap interval of the mean (Efron 1987); for ten values or more."""
-    found = stats.bootstrap((np.asarray(values, float),), np.mean, n_resamples=DRAWS, method="BCa", rng=0)
-    return tuple(map(float, found.confidence_interval))
 
 
 def level_at(analyses: Sequence[int], seeds: int, level: float = 0.95) -> float | None:

@@ -64,8 +64,8 @@ def runs(records: Sequence[Record], model: str, task: str) -> pd.DataFrame:
     GTD is the refined attention's on the task, else on RACE-Middle; for "wikitext" the curve's last point.
     """
     if task == "wikitext":
-        last = checkpoints(records, model, task).groupby("run", as_index=False, sort=False).last()
-        return last.drop(columns="step")
+        last = checkpoints(records, model, task).groupby("run").tail(1)
+        return last.drop(columns="step").reset_index(drop=True)
     rows = []
     for algorithm in estimates.algorithms(records):
         attention = select(records, "attention", model=model, algorithm=algorithm)

@@ -9,9 +9,8 @@ import pandas as pd
 from saobp.measure import gtd_and_entropy
 from saobp.study.beyond import strengths
 from saobp.study.setup import tracked
-from saobp.study.setup.schema import Record
-from saobp.study.statistics import Estimate, geometric_interval
-from saobp.study.statistics.seeds import by_side, seed_gap
+from saobp.study.statistics import Estimate, estimates, geometric_interval
+from saobp.study.statistics.seeds import by_side, seed_gap, seed_gaps
 
 STUDY = "narrow"
 FRESH = "scratch"  # the planned study, of the same models on seeds that none had seen
@@ -20,7 +19,7 @@ HALF = 0.5  # of a ratio of column sums
 
 def sides(measure: str, study: str = STUDY) -> pd.DataFrame:
     """Return a measure of the matrix that is used, a row a seed and task, with High's and Original's in columns."""
-    return by_side(tracked.select(study, "attention"), partial(_overall, measure=measure)).dropna()
+    return by_side(tracked.select(study, "attention"), partial(estimates.mean_of, name=measure)).dropna()
 
 
 def ratios(measure: str, study: str = STUDY) -> pd.Series:
@@ -31,7 +30,8 @@ def ratios(measure: str, study: str = STUDY) -> pd.Series:
 
 def factor(measure: str, study: str = FRESH) -> Estimate:
     """Return High / Original over seeds, each the geometric mean over all tasks."""
-    return geometric_interval(np.exp(np.log(ratios(measure, study)).groupby("seed").mean()))
+    gaps = seed_gaps(tracked.select(study, "attention"), partial(estimates.mean_of, name=measure), log=True)
+    return geometric_interval(np.exp([*gaps.values()]))
 
 
 def given(measure: str) -> pd.DataFrame:
@@ -42,20 +42,11 @@ def given(measure: str) -> pd.DataFrame:
 
 def difference(measure: str, layer: int | None = None, study: str = STUDY) -> Estimate:
     """Return High − Original over seeds, each the mean over all tasks; of all layers, or of one (from 0)."""
-
-    def read(run: Record) -> float:
-        if layer is None:
-            return _overall(run, measure)
-        return float(np.mean(run["metrics"]["matrices"]["refined"][measure][layer]))
-
-    return seed_gap(tracked.select(study, "attention"), read)
+    layers = slice(None) if layer is None else slice(layer, layer + 1)
+    return seed_gap(tracked.select(study, "attention"), partial(estimates.mean_of, name=measure, layers=layers))
 
 
 fresh = partial(difference, study=FRESH)
-
-
-def _overall(run: Record, measure: str) -> float:
-    return run["metrics"]["matrices"]["refined"]["overall"][measure]
 
 
 @cache

@@ -86,10 +86,14 @@ def reruns() -> dict[bool, float]:
 
 
 def at(step: int, number: int, study: str = FIRST, layers: int | None = None) -> pd.DataFrame:
-    """Return accuracy at a step and number of hops (percent), a row a seed, a column an algorithm; over all depths."""
+    """Return accuracy at a step and number of hops (percent), a row a seed, a column an algorithm.
+
+    Over all depths, of the seeds that have each.
+    """
     frame = accuracy_by_hops.curves(runs(study)).query("step == @step and hops == @number")
     frame = frame if layers is None else frame.query("layers == @layers")
-    return frame.groupby(["algorithm", "seed"])["accuracy"].mean().unstack("algorithm")
+    by_depth = frame.pivot(index=["seed", "algorithm"], columns="layers", values="accuracy")
+    return by_depth.dropna().mean(axis=1).unstack("algorithm")
 
 
 def known(name: str, layers: int, number: int) -> pd.Series:

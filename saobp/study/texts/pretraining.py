@@ -40,7 +40,7 @@ def wikitext_gap(study: str) -> Estimate:
 
 def rerun_gap(name: str) -> Estimate:
     """Return `gap` with the second loss of each run that was re-run on the kind of processor of the others."""
-    again = tracked.repeats().query("study == @STUDY").set_index("run")["second"]
+    again = tracked.repeats().query("study == @STUDY").drop_duplicates("run").set_index("run")["second"]
     read = lambda run: again.get(run["name"], log(run["metrics"]["perplexity"]))  # noqa: E731
     return seed_gap(tracked.select(STUDY, "pretrain"), read, (name, "original"))
 
@@ -61,7 +61,10 @@ def branches(name: str = "high") -> Estimate:
 
 
 def later_start(study: str, of: str = "training") -> Estimate:
-    """Return by which factor High starts to learn later than Original, by training or held-out loss (`starts`)."""
+    """Return by which factor High starts to learn later than Original, by training or held-out loss (`starts`).
+
+    Over the seeds in which both start.
+    """
     starts = encoders(study, of).pivot(index="seed", columns="algorithm", values="start")
     return geometric_interval((starts["high"] / starts["original"]).dropna())
 
@@ -77,29 +80,14 @@ def grown() -> pd.DataFrame:
     return strengths.gaps(_grown())
 
 
-def _pairs() -> pd.DataFrame:
-    """The losses of all pairs of `grown`'s runs, one per size and seed, and whether one run or both had started."""
-    pairs = strengths.pairs(_grown())
-    return pairs.assign(started=pairs[["plain", "refined"]].min(axis=1) < trajectories.STARTED)
-
-
-def grown_pairs() -> Estimate:
-    """Return the mean over all pairs of `grown`'s runs, one per size and seed, of the difference in loss (nats)."""
-    return mean_interval((_pairs()["refined"] - _pairs()["plain"]).tolist())
-
-
-def grown_below() -> tuple[int, int]:
-    """Count the pairs of `grown_pairs` in which the refinement ends lower, and all.
+def grown_pairs() -> pd.DataFrame:
+    """Return the pairs of `grown`'s runs, one per size and seed: "difference" in loss (nats), "started", "lower".
 
     A pair that has not started to learn on either side counts as no difference.
     """
-    pairs = _pairs()
-    return int((pairs["started"] & (pairs["refined"] < pairs["plain"])).sum()), len(pairs)
-
-
-def grown_started() -> int:
-    """Count the pairs of `grown_pairs` of which one run or both had started to learn."""
-    return int(_pairs()["started"].sum())
+    pairs = strengths.pairs(_grown())
+    started, gap = pairs[["plain", "refined"]].min(axis=1) < trajectories.STARTED, pairs["refined"] - pairs["plain"]
+    return pairs.assign(difference=gap, started=started, lower=started & (gap < 0))
 
 
 def _swept(study: str) -> pd.DataFrame:

@@ -11,16 +11,12 @@ from saobp.study.setup.records import select
 from saobp.study.setup.schema import Record
 from saobp.study.setup.tasks_and_metrics import TASKS
 from saobp.study.statistics import Estimate, estimates, mean_interval
+from saobp.study.statistics.estimates import mean_of
 from saobp.study.statistics.seeds import SIDES, Read, seed_gaps
 from saobp.study.verdicts.claims_and_measurements import Measurement, measured, on_scale
 from saobp.study.verdicts.studies import Studies, over_seeds
 
 RIVALS = ("original", "low", "elemmul")  # of High in Fig. 4
-
-
-def _mean(run: Record, name: str, layers: slice = slice(None), kind: str = "refined") -> float | None:
-    """One attention measure of a run: the mean over some of its layers and all heads."""
-    return estimates.nested_mean((estimates.matrix(run, kind).get(name) or [])[layers] or None)
 
 
 def _deeper(run: Record) -> slice:
@@ -49,7 +45,7 @@ def gap(
             return None
         if name == "skewness":
             return abs(float(stats.skew(np.ravel(estimates.matrix(run)["entropy"]))))
-        return _mean(run, name.removeprefix("deep "), _deeper(run) if name.startswith("deep ") else slice(None))
+        return mean_of(run, name.removeprefix("deep "), _deeper(run) if name.startswith("deep ") else slice(None))
 
     rows = []
     for part, name in numbers.items():
@@ -68,7 +64,7 @@ def top_two(studies: Studies) -> list[Measurement]:
     for study, model, every in studies.cells("attention"):
         runs = select(every, task="race")
         for layer in range(max((len(estimates.matrix(run)["gtd"]) for run in runs), default=0)):
-            read: Read = lambda run, at=slice(layer, layer + 1): _mean(run, "gtd", at)  # noqa: E731
+            read: Read = lambda run, at=slice(layer, layer + 1): mean_of(run, "gtd", at)  # noqa: E731
             gaps = [seed_gaps(runs, read, ("high", rival)) for rival in RIVALS]
             if all(len(gap) > 1 for gap in gaps):
                 rows.append(_second_lead(study, model, f"layer {layer + 1}", gaps, runs))
@@ -119,7 +115,7 @@ def step_by_depth(studies: Studies) -> list[Measurement]:
             return None
         deep, shallow = _deeper(run), slice(_deeper(run).start)
         after, before = (
-            _mean(run, "entropy", deep, kind) - _mean(run, "entropy", shallow, kind) for kind in ("refined", "raw")
+            mean_of(run, "entropy", deep, kind) - mean_of(run, "entropy", shallow, kind) for kind in ("refined", "raw")
         )
         return after - before
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, ValidationError
 from scipy import stats
 
 from saobp.study.beyond import plan
@@ -150,15 +150,18 @@ def measured(
 
 
 def claims(path: Path | None = None) -> dict[str, Claim]:
-    """Read all claims, by id. Raises ValueError that names the claim whose margin is not in the plan."""
-    found, planned = {}, plan.studies()
-    for id, entry in typed_by_hand.read(path or paths.root() / "data" / "claims.yaml").items():
-        if isinstance(named := entry["margin"], dict):
+    """Read all claims, by id. Raises ValueError that names a wrong key, or a margin that is not in the plan."""
+    found, planned, path = {}, plan.studies(), path or paths.root() / "data" / "claims.yaml"
+    for id, entry in typed_by_hand.read(path).items():
+        if isinstance(named := entry.get("margin"), dict):
             study = planned.get(named["study"])
             ends = [] if study is None else [study.primary] if len(named) == 1 else study.secondary
             margins = [one.margin for one in ends if one.margin and named.get("endpoint") in (None, one.endpoint)]
             if not margins:
-                raise ValueError(f"data/claims.yaml, {id}: margin: the plan has none of {' '.join(named.values())!r}")
+                raise ValueError(f"{path}: {id}.margin: the plan has none of {' '.join(named.values())!r}")
             entry |= {"margin": margins[0], "planned": named}
-        found[id] = Claim(id=id, **entry)
+        try:
+            found[id] = Claim(id=id, **entry)
+        except ValidationError as error:
+            raise ValueError(f"{path}: {id}.{': '.join(typed_by_hand.first_flaw(error))}") from None
     return found

@@ -6,7 +6,7 @@ from typing import Any
 
 from saobp.study.beyond import accuracy_by_hops, plan
 from saobp.study.setup import labels
-from saobp.study.statistics import Estimate, bca_interval, mean_interval, sign_flip_interval
+from saobp.study.statistics import Estimate, mean_interval, sign_flip_interval
 from saobp.study.statistics.seeds import branch_gaps, metric, seed_gaps
 from saobp.study.verdicts.claims_and_measurements import PUBLIC, STORIES, Measurement, by_normal_law, measured
 from saobp.study.verdicts.studies import Studies
@@ -14,8 +14,7 @@ from saobp.study.verdicts.studies import Studies
 READ = (5, 13, 21)  # seeds of notebook 12 at each reading: all algorithms, once on the way, the end
 PAIRED = "Student's t over seeds, with the error over questions"
 AFTER, DURING = "after training", "mean over the checks of training"
-NOT_NORMAL = {"sign-flip interval": sign_flip_interval, "BCa interval": bca_interval}
-ENOUGH = 10  # seeds from which on BCa is shown
+NOT_NORMAL = "sign-flip interval"
 
 
 def exams(studies: Studies) -> Iterator[tuple[bool, dict[str, Any], list[dict[str, Any]]]]:
@@ -28,7 +27,7 @@ def exams(studies: Studies) -> Iterator[tuple[bool, dict[str, Any], list[dict[st
 
 
 def gain(studies: Studies) -> list[Measurement]:
-    """High − Original at two hops and more; beside it the controls, how soon, and intervals without normality.
+    """High − Original at two hops and more; beside it the controls, how soon, and an interval without normality.
 
     The planned study decides by the mean over the checks of training, as its plan says; notebook 12, which was read
     three times, by the end.
@@ -47,10 +46,9 @@ def gain(studies: Studies) -> list[Measurement]:
                 part = f"{labels.algorithm_title(name)} − {labels.algorithm_title(against)} {AFTER}"
                 rows.append(read(found[0], part, method=PAIRED, aside=True))
         by_seed = [*(course if planned else end)[1].values()]
-        other = {name: interval(by_seed) for name, interval in NOT_NORMAL.items() if len(by_seed) >= ENOUGH}
-        for name, ends in other.items():
-            facts = {"interval": lambda level, ends=ends: ends, "method": name, "aside": True}  # known at 95 % alone
-            rows.append(measured(found=mean_interval(by_seed), part=name, **facts, **common))
+        facts = {"interval": partial(sign_flip_interval, by_seed), "method": NOT_NORMAL, "aside": True}
+        row = measured(found=mean_interval(by_seed), part=NOT_NORMAL, **facts, **common)
+        rows.append(row.at_reading(analyses("hops") if planned else READ, planned=planned))
     return rows
 
 

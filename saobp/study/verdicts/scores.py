@@ -33,9 +33,10 @@ class Scores:
             ours, theirs = (task_scores.scores(runs, model, name, task) for name in sides)
             if ours and theirs and all(run.constant for run in ours + theirs):
                 self.constant.append(task)
-            elif ours and theirs and (found := estimates.seed_differences(ours, theirs)):
+            elif ours and theirs and (gap := estimates.score_difference(ours, theirs)):
+                found = estimates.seed_differences(ours, theirs)
                 gaps[task] = pd.Series([*found.values()], [seed for seed, _ in found]).groupby(level=0).mean()
-                errors[task] = np.nan_to_num(estimates.score_difference(ours, theirs).over_items)
+                errors[task] = np.nan_to_num(gap.over_items)
         self.gaps = pd.DataFrame(gaps)  # by seed and task
         self.errors = pd.DataFrame(errors)  # over items, by task: what the seeds share, and that of their mean
         several = [cell.dropna().tolist() for _, cell in self.gaps.items() if cell.count() > 1]
@@ -80,13 +81,17 @@ def _each(studies: Studies, stage: str = "finetune", sides: tuple[str, str] = SI
 
 
 def gains(studies: Studies) -> list[Measurement]:
-    """Every column of Table 2; GLUE is the mean of its nine tasks, less those on which both sides are constant."""
+    """Every column of Table 2; GLUE is the mean of its nine tasks, less those on which both sides are constant.
+
+    Beside the mean of fewer stands no number of the paper's, which is of all nine.
+    """
     rows = []
     for scores in _each(studies):
         for column, tasks in BENCHMARKS.items():
             own = [task for task in tasks if task not in scores.constant]
-            paper = studies.printed(2, column.replace("-", "_"), model=labels.published_model(scores.model))
-            part = column if len(own) == len(tasks) else f"{column}, {len(own)} of {len(tasks)} tasks"
+            whole, model = len(own) == len(tasks), labels.published_model(scores.model)
+            paper = studies.printed(2, column.replace("-", "_"), model=model) if whole else None
+            part = column if whole else f"{column}, {len(own)} of {len(tasks)} tasks"
             rows += scores.measure(part, dict.fromkeys(own, 1 / len(own)), paper) if own else []
     return rows
 

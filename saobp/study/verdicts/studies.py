@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import exp
+from math import exp, log
 from typing import Any
 
 import numpy as np
@@ -50,21 +50,22 @@ class Studies:
         return None if None in values else float(np.subtract(*map(scale, values)))
 
     def with_reruns(self) -> "Studies":
-        """Return the studies with the held-out loss of each run that was made twice in place of the first's.
+        """Return the studies with the held-out loss of each run that was made twice in place of the tracked one's.
 
         data/results/repeats.csv has the loss at the last step alone; of several repetitions the first row counts.
         Notebook 12's runs at a strength get it as "again". A perplexity on WikiText stays that of the first run.
         """
         table = repeats().drop_duplicates(["study", "run"])
-        losses = table.set_index(["study", "run"])["second"].to_dict()
+        losses = {(study, run): both for study, run, *both in table.iloc[:, :4].itertuples(index=False)}
 
         def second(run: Record, study: str) -> Record:
             metrics = dict(run["metrics"])
             if (study, run["name"]) in losses:
-                metrics["perplexity"] = exp(losses[study, run["name"]])
+                tracked = log(metrics["perplexity"])
+                metrics["perplexity"] = exp(max(losses[study, run["name"]], key=lambda loss: abs(loss - tracked)))
             if swept := metrics.get("strengths"):
                 names = [(study, f"strength {one['strength']}, seed {one['seed']}") for one in swept]
-                again = [{"again": losses[name]} if name in losses else {} for name in names]
+                again = [{"again": losses[name][1]} if name in losses else {} for name in names]
                 metrics["strengths"] = [one | new for one, new in zip(swept, again)]
             return run | {"metrics": metrics}
 
@@ -73,7 +74,8 @@ class Studies:
 
 def tracked() -> Studies:
     """Load every tracked study."""
-    names = sorted(folder.name for folder in (paths.root() / "data" / "results").iterdir() if folder.is_dir())
+    found = (folder for folder in (paths.root() / "data" / "results").iterdir() if folder.is_dir())
+    names = sorted(folder.name for folder in found if not folder.name.startswith("."))  # that of a cut publication
     return Studies({name: load(name) for name in names}, numbers.load())
 
 

@@ -17,7 +17,7 @@ from saobp.study.statistics.seeds import SIDES, metric, seed_gaps
 from saobp.study.verdicts.claims_and_measurements import PRINTED, SEEDS, STORIES, Ends, Measurement, measured
 from saobp.study.verdicts.studies import Studies, over_seeds
 
-HELD_OUT, TOKENS = metric("perplexity"), metric("token_perplexity")
+HELD_OUT = metric("perplexity")
 LEAK = "what the leak is worth (nats per token)"  # less than nothing: it lowers the loss
 
 
@@ -98,7 +98,7 @@ def decoders(studies: Studies) -> list[Measurement]:
     """
     rows = []
     for study, model, runs in studies.cells("decoder", decoders=True):
-        own = [*seed_gaps(runs, TOKENS, log=True).values()]
+        own = [*seed_gaps(runs, HELD_OUT, log=True).values()]
         if not own:
             continue
         found, method = mean_interval(own), SEEDS
@@ -110,7 +110,7 @@ def decoders(studies: Studies) -> list[Measurement]:
             method = "one seed; spread over seeds borrowed from this study's encoders"
         paper = studies.printed(7, "PPL_WikiText", scale=log, model=labels.published_model(model))
         rows.append(measured(study, model, found, runs=runs, paper=paper, method=method))
-        uncut = seed_gaps(runs, TOKENS, ("high_all_rows", "original"), log=True)
+        uncut = seed_gaps(runs, HELD_OUT, ("high_all_rows", "original"), log=True)
         leaks = [-run["metrics"]["leak"]["leak"] for run in select(runs, algorithm="high_all_rows")]
         for part, values in (("High that reads later rows", [*uncut.values()]), (LEAK, leaks)):
             if values:
