@@ -148,7 +148,8 @@ def _snakemake(
 ) -> int:  # fmt: skip
     command = [
         sys.executable, "-m", "snakemake", "--snakefile", str(paths.root() / "Snakefile"), "--directory", str(folder),
-        "--cores", str(cores), "--config", f"profile={quote(str(study))}", f"processes={processes}", f"wanted={len(wanted)}",
+        "--cores", str(cores),
+        "--config", f"profile={quote(str(study))}", f"processes={processes}", f"wanted={len(wanted)}",
         "--nolock",  # the folder is claimed; a lock in it is that of a run that was killed
         "--quiet", "rules", "host", *options, "--", *wanted,
     ]  # fmt: skip

@@ -17,6 +17,7 @@ from saobp.study.setup.recipes import STRICT, Algorithm, Model, Positive, Pretra
 class StudyError(ValueError):
     """A study that cannot be used; the message names the file and the key."""
 
+
 EXERCISE = "smoke"  # the study whose models train for seconds: it checks that everything runs
 
 
