@@ -1,12 +1,13 @@
 """What the refinement accepts, said in one line when it does not."""
 
-import textwrap
+import sys
 from numbers import Integral, Real
 from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
-from torch import Tensor
+from torch import Tensor, nn
+from torch.autograd import forward_ad
 
 from saobp.equations.factors import FACTORS, OWN, WITHOUT_MESSAGES
 
@@ -14,14 +15,27 @@ ROW_TOLERANCE = {torch.float64: 1e-3, torch.float32: 1e-3, torch.float16: 1e-2, 
 """How far a row may be from 1: the rounding of a softmax in that type, with room for long rows."""
 
 
+_MODES = torch._C._TorchDispatchModeKey
+WITHOUT_VALUES = (_MODES.FAKE, _MODES.PROXY)  # of FakeTensor, and of make_fx
+
+
 def values_hidden() -> bool:
-    """Say whether tensors hold no values to decide by: inside torch.compile, torch.jit.trace, torch.func."""
-    return torch.compiler.is_compiling() or torch.jit.is_tracing() or torch._C._are_functorch_transforms_active()
+    """Say whether tensors hold no values to decide by: in torch.compile, jit.trace, torch.func, FakeTensorMode."""
+    if torch.compiler.is_compiling() or torch.jit.is_tracing() or torch._C._are_functorch_transforms_active():
+        return True
+    return watched() and any(torch._C._get_dispatch_mode(mode) is not None for mode in WITHOUT_VALUES)
+
+
+def watched(*tensors: Tensor) -> bool:
+    """Say whether every operation must be torch's own: a mode, a kind of tensor or forward mode looks at each."""
+    own = any(type(tensor) not in (Tensor, nn.Parameter) for tensor in tensors)
+    return own or torch._C._len_torch_dispatch_stack() > 0 or forward_ad._current_level >= 0
 
 
 def quoted(value: Any) -> str:
     """Return what an error says was given, in one short line: an array's or a tensor's own words have several."""
-    return textwrap.shorten(repr(value), 80, placeholder=" …")
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 80 else f"{text[:80]} …"
 
 
 def check_whole(name: str, number: int, least: int) -> None:
@@ -45,8 +59,8 @@ def check_strength(strength: float | Tensor, heads: tuple[int, ...] | None = Non
         _check_strengths(strength, heads)
     elif isinstance(strength, bool) or not isinstance(strength, Real):
         raise ValueError(f"strength must be a number or a floating tensor; got {type(strength).__name__}")
-    elif not 0 <= strength < float("inf"):
-        raise ValueError(f"strength must be finite and not negative; got {strength}")
+    elif not 0 <= strength <= sys.float_info.max:
+        raise ValueError(f"strength must be finite and not negative; got {quoted(strength)}")
 
 
 def _check_strengths(strength: Tensor, heads: tuple[int, ...] | None) -> None:

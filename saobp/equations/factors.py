@@ -30,7 +30,8 @@ def register_factor(name: str, function: Own) -> None:
     to 1, nothing where nothing is visible. In a causal model row j must receive from rows i <= j only. All of this is
     tried here on small matrices. Generation with a key/value cache refuses factors of one's own.
 
-    Raises ValueError that names what the function does wrong, or a name that is taken.
+    A name that was registered before gets the new function. Raises ValueError that names what the function does wrong,
+    or a name that is saobp's own.
     """
     if not isinstance(name, str) or not name.isidentifier() or name in FACTORS:
         raise ValueError(f"name must be a new word, none of {', '.join(FACTORS)}; got {name!r}")

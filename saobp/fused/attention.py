@@ -10,7 +10,15 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn import functional
 
-from saobp.equations.checks import ROW_TOLERANCE, check_factor, check_mask, check_strength, quoted, values_hidden
+from saobp.equations.checks import (
+    ROW_TOLERANCE,
+    check_factor,
+    check_mask,
+    check_strength,
+    quoted,
+    values_hidden,
+    watched,
+)
 from saobp.equations.messages import SATURATION, signed_strength
 from saobp.equations.refine import refine
 from saobp.fused import gpu
@@ -19,6 +27,8 @@ from saobp.fused.heads import Call
 from saobp.fused.operation import RefinedAttention, attend, by_head
 from saobp.fused.products import one
 from saobp.fused.scores import in_quick_type
+
+MOST = torch.finfo(torch.float32).max
 
 
 def saobp_attention(
@@ -75,7 +85,7 @@ def saobp_attention(
     with torch.autocast(place, enabled=False) if narrow else contextlib.nullcontext():
         if factor == "none" or (not isinstance(strength, Tensor) and strength == 0):
             return plain(query, key, value, **options)
-        if not fits(factor, strength, is_causal, dropout_p):
+        if not fits(factor, strength, is_causal, dropout_p, query, key, value):
             refinement = {"factor": factor, "strength": strength, "exclude_self": exclude_self}
             return materialised(query, key, value, refinement, **options)
         shown = query if mask is None else query.masked_fill(~mask[:, None, :, None], 0)  # padding may hold NaN
@@ -91,7 +101,7 @@ def check_inputs(
     alike = all(isinstance(x, Tensor) and x.shape == query.shape and x.dtype == query.dtype for x in tensors)
     if not (alike and query.dtype in ROW_TOLERANCE and query.ndim == 4 and query.numel()):
         check_tensors(*tensors)
-    if scale is not None and (isinstance(scale, bool) or not isinstance(scale, Real) or not math.isfinite(scale)):
+    if scale is not None and (isinstance(scale, bool) or not isinstance(scale, Real) or not abs(scale) <= MOST):
         raise ValueError(f"scale must be a finite number or None; got {quoted(scale)}")
     if isinstance(dropout, bool) or not isinstance(dropout, Real) or not 0 <= dropout < 1:
         raise ValueError(f"dropout_p must lie in [0, 1); got {quoted(dropout)}")
@@ -130,14 +140,14 @@ def real_tokens(mask: Tensor | None, query: Tensor) -> Tensor | None:
     return None if not values_hidden() and bool(mask.all()) else mask
 
 
-def fits(factor: str, strength: float | Tensor, causal: bool, dropout: float) -> bool:
+def fits(factor: str, strength: float | Tensor, causal: bool, dropout: float, *tensors: Tensor) -> bool:
     """Tell whether a refinement can be worked out in tiles.
 
     A causal A A^T cannot be taken apart into A (A^T V), nor can dropout reach its entries; the controls of
     `saobp.refine` look at whole matrices. Inside torch.compile it is the compiler that fuses; a transform of
-    torch.func cannot look into the tiles.
+    torch.func, a forward-mode derivative or a dispatch mode cannot look into the tiles.
     """
-    if values_hidden():
+    if values_hidden() or watched(*tensors):
         return False
     if factor == "elemmul":
         return not causal and dropout == 0 and not isinstance(strength, Tensor)

@@ -124,7 +124,7 @@ def attend(call: Call, query: Tensor, key: Tensor, value: Tensor) -> list[Tensor
     None if a load is too small beside the largest for float32, or no memory is left.
     """
     query, key, value = (side_by_side(x) for x in (query, key, value))
-    results = out, *sums = torch.empty_like(value), *sums_like(query)
+    results = out, *sums = room_like(value), *sums_like(query)
     rows, places = map(Rows.of, (query, key, value, out)), (x.data_ptr() for x in sums)
     mild = passes().saobp_attend(*rows, *places, Sizes.of(call, query, value), math.exp(call.strongest - RANGE))
     return [*results] if mild else None
@@ -133,11 +133,17 @@ def attend(call: Call, query: Tensor, key: Tensor, value: Tensor) -> list[Tensor
 def gradients(call: Call, *tensors: Tensor) -> list[Tensor]:
     """Return the gradients of query, key and value from those three, the results of `attend` and the output's."""
     query, key, value, mean, total, load, given = (side_by_side(x) for x in tensors)
-    results = [torch.empty_like(x) for x in (query, key, value)]
+    results = [room_like(x) for x in (query, key, value)]
     rows = map(Rows.of, (query, key, value, mean, given, *results))
     if not passes().saobp_gradients(*rows, total.data_ptr(), load.data_ptr(), Sizes.of(call, query, value)):
         raise MemoryError("saobp_attention has no memory left for its gradient")
     return results
+
+
+def room_like(tensor: Tensor) -> Tensor:
+    """Return room of the same layout, if its columns lie side by side; rows that overlap give another."""
+    room = torch.empty_like(tensor)
+    return room if room.stride(-1) == 1 else torch.empty_like(tensor, memory_format=torch.contiguous_format)
 
 
 def side_by_side(tensor: Tensor) -> Tensor:

@@ -158,7 +158,8 @@ def padding_alone(mask: Tensor | None, causal: bool) -> tuple[bool, Bool[Tensor,
     """Tell whether `mask` says nothing but padding (and causality), and which tokens it calls real."""
     if mask is None:
         return True, None
-    if values_hidden() or mask.shape[1] != 1 or mask.shape[-2] not in (1, mask.shape[-1]):
+    learned = mask.requires_grad and torch.is_grad_enabled()
+    if values_hidden() or learned or mask.shape[1] != 1 or mask.shape[-2] not in (1, mask.shape[-1]):
         return False, None
     return remembered(mask, causal, lambda: _padding_alone(mask, causal))
 

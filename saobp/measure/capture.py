@@ -93,7 +93,8 @@ def capture(
     several = hasattr(batches, "__iter__") or hasattr(batches, "__getitem__")
     if isinstance(batches, (Mapping, Tensor, str)) or not several:
         raise ValueError(f"batches: must be several dictionaries; got one {type(batches).__name__}, put it in a list")
-    plan = Plan(beta, hops, int(graph_nodes), graph_threshold, spectrum, int(keep_maps))
+    graph = int(graph_nodes), float(graph_threshold)
+    plan = Plan(float(beta), int(hops), *graph, bool(spectrum), int(keep_maps))
     classes = token_classes(tokenizer) if tokenizer is not None else None
     known = all(options["factor"] not in OWN for options in _options(model))  # a function of the caller's may change
     parts = Parts(path, _identity(model, plan, classes), asdict(plan), resume and known)
@@ -143,8 +144,10 @@ def _rows(batch: Batch) -> dict[str, Tensor]:
                 value = torch.as_tensor(batch[name])
             except (TypeError, ValueError) as error:
                 raise ValueError(f"batches: {name} makes no tensor ({str(error).splitlines()[0]})") from None
-            if not value.numel():
-                raise ValueError(f"batches: {name} of one is empty, {tuple(value.shape)}")
+            if not value.numel() or not value.dim():
+                raise ValueError(
+                    f"batches: {name} of one is {'empty' if value.dim() else 'one number'}, {tuple(value.shape)}"
+                )
             rows[name] = value if name == PIXELS else value.reshape(-1, value.shape[-1])
     if not rows.keys() & {"input_ids", PIXELS}:
         raise ValueError(f"batches: one holds {', '.join(batch) or 'nothing'}, neither input_ids nor {PIXELS}")
@@ -162,7 +165,7 @@ def _visible(model: nn.Module) -> Iterator[Any]:
     if getattr(model.config, "is_encoder_decoder", False) and hasattr(body, "decoder"):
         raise ValueError(f"model: {type(model).__name__} has two stacks; pass its encoder, model.get_encoder()")
     device = next(model.parameters()).device
-    training, implementation = model.training, model.config._attn_implementation
+    training, implementation = [*filter(_trains, model.modules())], model.config._attn_implementation
     refined = any(isinstance(module, Refinement) for module in model.modules())
 
     def attend(inputs: dict[str, Tensor]) -> list[tuple[Tensor, Tensor]]:
@@ -185,9 +188,14 @@ def _visible(model: nn.Module) -> Iterator[Any]:
     try:
         yield attend
     finally:
-        model.train(training)
+        for module in training:  # a part that was frozen stays so
+            module.training = True
         if not refined:
             model.set_attn_implementation(implementation)
+
+
+def _trains(module: nn.Module) -> bool:
+    return module.training
 
 
 def _options(model: nn.Module) -> list[dict[str, Any]]:

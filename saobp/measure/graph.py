@@ -46,8 +46,8 @@ def token_graph(
     `symmetry` joins both directions of an undirected graph: "mean", "max", or "min" (an edge needs both).
     Raises ValueError that names the argument.
     """
-    if not isinstance(attention, Tensor) or not attention.is_floating_point():
-        raise ValueError("attention must be a floating tensor (..., L, L)")
+    if not isinstance(attention, Tensor) or not attention.is_floating_point() or attention.layout != torch.strided:
+        raise ValueError("attention must be a dense floating tensor (..., L, L)")
     if attention.dim() < 2 or attention.shape[-1] != attention.shape[-2]:
         raise ValueError(f"attention must be (..., L, L), got shape {tuple(attention.shape)}")
     if symmetry not in SYMMETRIES:
@@ -73,6 +73,7 @@ def clustering(weights: Float[Tensor, "*batch n n"], kind: str = "barrat") -> Fl
     _check_weights(weights)
     if kind not in CLUSTERINGS:
         raise ValueError(f"kind must be one of {', '.join(CLUSTERINGS)}, got {quoted(kind)}")
+    weights = weights.masked_fill(torch.eye(weights.shape[-1], dtype=torch.bool, device=weights.device), 0)
     edges = torch.where(weights.isnan(), weights, (weights != 0).to(weights.dtype))
     edge = edges if kind != "onnela" else _over_largest(weights).pow(1 / 3)
     strength = weights if kind == "barrat" else edges
@@ -121,6 +122,8 @@ def _check_weights(weights: Tensor) -> None:
     shape = tuple(weights.shape) if isinstance(weights, Tensor) else type(weights).__name__
     if not isinstance(weights, Tensor) or weights.dim() < 2 or weights.shape[-1] != weights.shape[-2]:
         raise ValueError(f"weights must be a tensor (..., n, n), as token_graph returns; got {shape}")
+    if not weights.is_floating_point() or weights.layout != torch.strided or bool((weights < 0).any()):
+        raise ValueError("weights must be a dense floating tensor without negative numbers, as token_graph returns")
 
 
 def _choose(tokens: int, nodes: int, mask: Tensor | None, seed: int | None) -> Tensor:
@@ -128,13 +131,15 @@ def _choose(tokens: int, nodes: int, mask: Tensor | None, seed: int | None) -> T
     check_whole("nodes", nodes, 1)
     if seed is not None:
         check_whole("seed", seed, 0)
+        if seed >= 2**63:
+            raise ValueError(f"seed must fit 64 bits; got {seed}")
     if mask is not None and (not isinstance(mask, Tensor) or mask.shape != (tokens,) or mask.dtype != torch.bool):
         kind = f"{mask.dtype} {tuple(mask.shape)}" if isinstance(mask, Tensor) else type(mask).__name__
         raise ValueError(f"mask must be a boolean tensor of shape ({tokens},), got {kind}")
     real = torch.arange(tokens) if mask is None else mask.nonzero().squeeze(-1)
     if seed is None:
         return real[:nodes]
-    order = torch.randperm(len(real), generator=torch.Generator().manual_seed(seed))
+    order = torch.randperm(len(real), generator=torch.Generator().manual_seed(int(seed)))
     return real[order[:nodes].sort().values.to(real.device)]
 
 

@@ -51,7 +51,7 @@ def indirect_attention(
     """
     _check_paths(beta, hops)
     attention, _ = padding.cut(attention, mask)
-    return _paths(attention, attention @ attention, beta, hops)
+    return _paths(attention, _product(attention, attention), beta, hops)
 
 
 def gtd(
@@ -65,7 +65,7 @@ def gtd(
     """
     _check_paths(beta, hops)
     attention, _ = padding.cut(attention, mask)
-    return _dependency(attention, _paths(attention, attention @ attention, beta, hops))
+    return _dependency(attention, _paths(attention, _product(attention, attention), beta, hops))
 
 
 def indirect_entropy(
@@ -77,7 +77,7 @@ def indirect_entropy(
     """
     _check_paths(beta, hops)
     attention, real = padding.cut(attention, mask)
-    return _path_entropy(_paths(attention, attention @ attention, beta, hops), real)
+    return _path_entropy(_paths(attention, _product(attention, attention), beta, hops), real)
 
 
 def cross_layer_gtd(
@@ -90,6 +90,9 @@ def cross_layer_gtd(
     Raises ValueError if there are fewer layers than `hops`.
     """
     _check_paths(beta, hops)
+    layers = list(layers)
+    if len({layer.shape for layer in layers}) > 1 or any(layer.dim() < 3 for layer in layers):
+        raise ValueError(f"layers must be (..., head, L, L), all alike; got {quoted([tuple(x.shape) for x in layers])}")
     if len(layers) < hops:
         raise ValueError(f"layers: {len(layers)} are fewer than hops={hops}; pass hops <= {len(layers)}")
     means = [padding.cut(layer, mask)[0].mean(-3) for layer in layers]
@@ -135,7 +138,7 @@ def idempotence_gap(attention: Float[Tensor, "*batch L L"], *, mask: Mask = None
     0 for uniform, identity and sink alike, where GTD takes its idempotent value.
     """
     attention, real = padding.cut(attention, mask)
-    return _gap(attention, attention @ attention, real)
+    return _gap(attention, _product(attention, attention), real)
 
 
 def effective_rank(attention: Float[Tensor, "*batch L L"], *, mask: Mask = None) -> Float[Tensor, "*batch"]:
@@ -161,7 +164,7 @@ def measure(
     """
     _check_paths(beta, hops)
     attention, real = padding.cut(attention, mask)
-    square = attention @ attention
+    square = _product(attention, attention)
     paths = _paths(attention, square, beta, hops)
     return {
         "gtd": _dependency(attention, paths),
@@ -175,13 +178,20 @@ def measure(
     }
 
 
+def _product(left: Tensor, right: Tensor) -> Tensor:
+    """Multiply in the tensors' own type, which autocast would narrow."""
+    with torch.autocast(left.device.type, enabled=False):
+        return left @ right
+
+
 def _paths(attention: Tensor, square: Tensor, beta: float, hops: int) -> Tensor:
     """Sum Eq. 12 by G_K = beta A^2 + beta^2 A^2 (A + G_{K-2}): half the products of the plain power sum."""
     paths = beta * square if hops % 2 == 0 else torch.zeros_like(square)
     flat = square.flatten(0, -3) if square.dim() > 2 else square.unsqueeze(0)
     for _ in range((hops - 1) // 2):
         inner = (attention + paths).reshape(flat.shape)
-        paths = torch.baddbmm(flat, flat, inner, beta=beta, alpha=beta**2).reshape(square.shape)
+        with torch.autocast(flat.device.type, enabled=False):
+            paths = torch.baddbmm(flat, flat, inner, beta=beta, alpha=beta**2).reshape(square.shape)
     return paths
 
 
@@ -201,7 +211,7 @@ def _window(matrices: list[Tensor], beta: float) -> Tensor:
     """GTD of one window of layers, first layer first."""
     product, paths = matrices[0], torch.zeros_like(matrices[0])
     for step, matrix in enumerate(matrices[1:], start=1):
-        product = matrix @ product
+        product = _product(matrix, product)
         paths = paths + beta**step * product
     return _dependency(matrices[0], paths)
 

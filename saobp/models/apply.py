@@ -125,6 +125,8 @@ def put_on(model: nn.Module, options: Options) -> nn.Module:
 
 def apply_saved(model: nn.Module, options: dict[str, Any]) -> None:
     """Apply the options of a config's field `saobp`; ValueError if they are not ours."""
+    if not isinstance(options, dict):
+        raise ValueError(f"config.saobp: must be the options of saobp.apply by name; got {quoted(options)}")
     unknown = set(options) - {field.name for field in fields(Options)}
     if unknown:
         raise ValueError(

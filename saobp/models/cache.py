@@ -109,6 +109,10 @@ class RefinedLayer(DynamicLayer):
         missing = self.get_seq_length() - query.shape[-2] - self.said
         if missing == 0:
             return query, mask
+        if missing < 0:
+            raise ValueError(
+                "past_key_values: a layer is called several times a pass, and has one set of sums; use_cache=False"
+            )
         if self.queries is None or self.queries.shape[-2] < missing:
             raise ValueError("past_key_values: the cache holds keys that no refined row belongs to; start a new one")
         lowest = torch.finfo(mask.dtype).min
@@ -182,7 +186,8 @@ def adopt(cache: Cache, index: int, options: Any) -> RefinedLayer | None:
     if not isinstance(layer, RefinedLayer):
         if type(layer) not in (DynamicLayer, DynamicSlidingWindowLayer):
             raise ValueError(
-                f"past_key_values: a cache with {type(layer).__name__} cannot carry the column sums; use_cache=False"
+                f"past_key_values: a cache with {type(layer).__name__} cannot carry the column sums; use_cache=False, "
+                "without generate() where layers share their keys"
             )
         if layer.get_seq_length():
             raise ValueError("past_key_values: the cache was filled without refinement; start a new one")

@@ -5,7 +5,10 @@ from functools import partial
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils.checkpoint import checkpoint
+from torch.utils.flop_counter import FlopCounterMode
 
 import saobp.fused.operation
 import saobp.fused.sweeps
@@ -369,3 +372,41 @@ def test_training_goes_on_after_inference_with_the_same_scratch_memory():
 def test_tensors_that_skip_in_memory_give_the_same_numbers():
     wide = [x[..., ::2] for x in torch.randn(3, 1, 2, 9, 16)]
     torch.testing.assert_close(saobp_attention(*wide), saobp_attention(*(x.contiguous() for x in wide)))
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # of torch's own forward mode
+def test_what_looks_at_every_operation_sees_the_refinement():
+    query = torch.randn(1, 2, 4, 8)
+
+    def output(x):
+        return saobp_attention(x, query, query).sum()
+
+    with FakeTensorMode():
+        fake = torch.randn(1, 2, 4, 8)
+        assert saobp_attention(fake, fake, fake, mask=torch.ones(1, 4, dtype=torch.bool)).shape == (1, 2, 4, 8)
+    jacobian = torch.autograd.functional.jacobian
+    forward = jacobian(output, query, strategy="forward-mode", vectorize=True)
+    torch.testing.assert_close(forward, jacobian(output, query))
+    with pytest.raises(RuntimeError, match="takes one gradient at a time"):
+        jacobian(output, query, vectorize=True)
+    traced, other = make_fx(lambda x: saobp_attention(x, x, x))(query), torch.randn(1, 2, 4, 8)
+    torch.testing.assert_close(traced(other), saobp_attention(other, other, other))
+    with FlopCounterMode(display=False) as counted:
+        saobp_attention(query, query, query)
+    assert counted.get_total_flops() > 0
+
+
+def test_rows_that_overlap_in_memory_give_the_same_numbers_and_gradients():
+    query, key = torch.randn(2, 1, 2, 4, 16)
+    value, long = (torch.randn(1, 2, 19).unfold(-1, 16, 1).requires_grad_() for _ in "ab")
+    torch.testing.assert_close(saobp_attention(query, key, value), saobp_attention(query, key, value.contiguous()))
+    apart = long.detach().contiguous().requires_grad_()
+    for one in (long, apart):
+        saobp_attention(one, key, query).square().sum().backward()
+    torch.testing.assert_close(long.grad, apart.grad)
+
+
+@pytest.mark.parametrize("scale", [1e300, float("nan"), True])
+def test_a_scale_that_float32_does_not_have_is_refused(scale):
+    with pytest.raises(ValueError, match="^scale must be"):
+        saobp_attention(*torch.randn(3, 1, 2, 4, 8), scale=scale)

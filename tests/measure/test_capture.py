@@ -404,3 +404,14 @@ def test_a_token_beyond_the_vocabulary_is_content_and_a_decoders_end_is_its_sepa
     decoder.eos_token_id = 5
     names, kinds = token_classes(decoder)
     assert names[0] == "first" and kinds[5] == 1
+
+
+def test_numbers_of_numpy_are_kept_and_a_frozen_part_stays_frozen(tmp_path):
+    model = bert().train()
+    model.encoder.layer[0].eval()
+    before = [module.training for module in model.modules()]
+    given = {"hops": np.int64(3), "beta": np.float32(0.5), "graph_threshold": np.float32(0.01)}
+    found = capture(
+        model, [{"input_ids": torch.ones(2, 6, dtype=torch.long)}], tmp_path / "a.parquet", progress=False, **given
+    )
+    assert found["samples"] == 2 and [module.training for module in model.modules()] == before

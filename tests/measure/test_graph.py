@@ -166,6 +166,8 @@ def test_what_is_undefined_stays_nan():
     ("mask", lambda a: g.token_graph(a, mask=torch.ones(4))), ("kind", lambda a: g.clustering(a, "zhang")),
     ("weights", lambda a: g.betweenness(a)), ("weights", lambda a: g.clustering(5)),
     ("weights", lambda a: g.clustering(a[:2])), ("weights", lambda a: g.betweenness(a[0])),
+    ("weights", lambda a: g.clustering(a > 0)), ("weights", lambda a: g.betweenness(-a, weighted=True)),
+    ("attention", lambda a: g.graph_measures(a.to_sparse())), ("seed", lambda a: g.token_graph(a, seed=2**70)),
 ])  # fmt: skip
 def test_a_wrong_argument_is_named(argument, call):
     with pytest.raises(ValueError, match=f"^{argument}"):
@@ -178,3 +180,9 @@ def test_shapes_are_those_of_the_signature():
     checked(g.clustering)(weights)
     checked(g.betweenness)(weights)
     checked(g.graph_measures)(rows(2, 3, 8, 8), 5)
+
+
+def test_a_diagonal_is_no_neighbour():
+    weights = g.token_graph(torch.rand(6, 6), 6)
+    for kind in ("binary", "onnela", "barrat"):
+        torch.testing.assert_close(g.clustering(weights + torch.eye(6), kind), g.clustering(weights, kind))

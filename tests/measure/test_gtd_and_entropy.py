@@ -298,3 +298,18 @@ def test_the_effective_rank_of_a_matrix_that_is_no_number_is_none_and_stops_no_o
     attention = torch.eye(3).repeat(2, 1, 1)
     attention[1, 0, 0] = torch.nan
     assert d.effective_rank(attention).isnan().tolist() == [False, True]
+
+
+def test_autocast_narrows_nothing():
+    attention = torch.full((2, 70, 70), 1 / 70)
+    layers = [attention[None]] * 4
+    plain = [d.gtd(attention), d.indirect_entropy(attention), d.cross_layer_gtd(layers)]
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        narrowed = [d.gtd(attention), d.indirect_entropy(attention), d.cross_layer_gtd(layers)]
+    assert all(torch.equal(one, two) for one, two in zip(plain, narrowed))
+
+
+@pytest.mark.parametrize("layers", [[torch.eye(4)] * 4, [torch.eye(4)[None]] * 3 + [torch.eye(5)[None]]])
+def test_layers_that_are_no_stack_are_refused_in_one_line(layers):
+    with pytest.raises(ValueError, match="^layers must be"):
+        d.cross_layer_gtd(iter(layers))

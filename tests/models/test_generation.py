@@ -5,7 +5,8 @@ import copy
 
 import pytest
 import torch
-from families import CACHE, CAUSAL, CLOSE, PAD, build, tokens
+import transformers as hf
+from families import CACHE, CAUSAL, CLOSE, GROUPS, PAD, SIZES, TOKENS, build, tokens
 from transformers import DynamicCache, QuantizedCache, StaticCache
 from transformers.cache_utils import StaticLayer
 
@@ -292,3 +293,13 @@ def test_attention_with_a_cache_sums_to_one_in_rows_of_padding_too():
         found = model(ids, attention_mask=mask, output_attentions=True, **{CACHE: DynamicCache()})
     rows = found.attentions[0].sum(-1)
     torch.testing.assert_close(rows, torch.ones_like(rows))
+
+
+@pytest.mark.skipif(not hasattr(hf, "HrmTextConfig"), reason="not in this release of transformers")
+def test_a_layer_that_is_called_several_times_a_pass_is_refused_a_cache():
+    model = hf.HrmTextForCausalLM(hf.HrmTextConfig(**TOKENS, **SIZES, **GROUPS)).eval()
+    saobp.apply(model, "high", 0.7)
+    with torch.no_grad(), pytest.raises(ValueError, match="called several times a pass"):
+        model(tokens(1, 9))
+    with torch.no_grad():
+        assert model(tokens(1, 9), use_cache=False).logits.isfinite().all()

@@ -447,6 +447,11 @@ def test_options_of_another_version_and_switching_the_attention_behind_our_back_
     (tmp_path / "config.json").write_text(json.dumps(config))
     with pytest.raises(ValueError, match=r"config\.saobp.*colour"):
         hf.AutoModelForMaskedLM.from_pretrained(tmp_path)
+    for odd in ([], "high", 0):
+        config["saobp"] = odd
+        (tmp_path / "config.json").write_text(json.dumps(config))
+        with pytest.raises(ValueError, match=r"^config\.saobp: must be the options"):
+            hf.AutoModelForMaskedLM.from_pretrained(tmp_path)
     model.set_attn_implementation("sdpa")
     with pytest.raises(ValueError, match="attn_implementation"):
         run(model)

@@ -391,3 +391,12 @@ def test_maps_that_are_looked_at_keep_no_graph():
     with raw_attentions(model) as pairs:
         model(tokens())
     assert pairs and not any(one.requires_grad for pair in pairs for one in pair)
+
+
+@pytest.mark.parametrize("family", ["bert", "llama"])
+def test_a_bias_that_starts_at_nothing_is_learned(family):
+    model, bias = saobp.apply(build(family), "high", 0.5), torch.zeros(1, 1, LENGTH, LENGTH)
+    shown = bias.masked_fill(~EARLIER, -torch.inf) if family == "llama" else bias
+    shown.requires_grad_()
+    model(tokens(2, LENGTH), attention_mask=shown, **options(family)).logits.square().sum().backward()
+    assert shown.grad.abs().sum() > 0
