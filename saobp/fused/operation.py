@@ -10,7 +10,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from saobp.equations.checks import values_hidden
 from saobp.fused.heads import Call, Gradients, Heads, Means
 from saobp.fused.plain import attend_plainly, backward_plainly, is_plain
 from saobp.fused.products import Wide, average, paired, softmax_gradient
@@ -44,11 +43,10 @@ class RefinedAttention(torch.autograd.Function):
 
 
 def refuse_second_derivatives() -> None:
-    """Raise RuntimeError in a backward pass under create_graph, or of a batch of gradients: neither can be followed."""
-    if torch.is_grad_enabled() or values_hidden():
+    """Raise RuntimeError in a backward pass under create_graph: what is worked out there could not be followed."""
+    if torch.is_grad_enabled():
         raise RuntimeError(
-            "saobp_attention has no second derivatives, and takes one gradient at a time; "
-            "use saobp.refine(softmax(scores)) @ value for them"
+            "saobp_attention has no second derivatives; use saobp.refine(softmax(scores)) @ value for them"
         )
 
 
