@@ -47,7 +47,8 @@ class Clock(TrainerCallback):
 def trainer(way: str, text: torch.utils.data.Dataset, tokenizer) -> Trainer:
     """Return a Trainer of one way, its weights the same as the others'."""
     torch.manual_seed(0)
-    config = architectures.with_tokenizer(architectures.bert_config(architectures.SIZES["mini"], VOCABULARY), tokenizer)
+    special = architectures.special_tokens(tokenizer)
+    config = architectures.bert_config(architectures.SIZES["mini"], VOCABULARY, **special)
     if way == "stock":
         network, collator = BertForMaskedLM(config), DataCollatorForLanguageModeling(tokenizer, mlm_probability=0.15)
     else:

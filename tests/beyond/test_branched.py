@@ -22,6 +22,7 @@ STUDY = dataclasses.replace(
     pretrain=dataclasses.replace(RECIPE, steps=8, batch=4, warmup=6),  # longer than the steps between two looks
     attention=dataclasses.replace(SMOKE.attention, length=RECIPE.length),
     decoder=None,
+    beyond=None,
     schedules={},
 )
 
@@ -73,6 +74,7 @@ def test_a_trunk_that_is_there_already_ends_where_it_ended(trunk, grown):
     start, log = grown
     early, late = (entry["heldout"]["loss"] for entry in log if entry.get("step") in (4, 8) and "heldout" in entry)
     assert late < early and below(trunk, (early + late) / 2).grow()[0] == start == 8
+    assert trunk.grow()[0] == 8 and below(trunk, early + 1e-3).grow()[0] == 4  # not what other runs have grown to
 
 
 def test_every_branch_starts_from_the_trunk_and_its_losses_are_kept_by_sequence(trunk, grown):
@@ -126,6 +128,6 @@ def test_a_branch_from_another_step_has_a_folder_of_its_own(tmp_path, monkeypatc
     monkeypatch.setattr(branched.Trunk, "train", lambda self, name, recipe, folder: (places.append(folder), []))
     monkeypatch.setattr(branched.heldout, "summary", lambda log: {})
     for start in (4, 8):
-        (one.home("trunk") / f"checkpoint-{start}").mkdir(parents=True)
+        (one.place / f"checkpoint-{start}").mkdir(parents=True)
         one.branch("high", start)
     assert len(set(places)) == 2

@@ -30,7 +30,7 @@ def test_each_text_and_benchmark_has_a_record_per_strength_that_pairs_with_that_
     source = sources.resolve("synthetic")
     monkeypatch.setattr(inserted_decoder, "opened", lambda: decoder)
     monkeypatch.setattr(inserted_decoder.sources, "resolve", lambda name: source)
-    given = {"TEXT": "saobp/stories:default", "TOKENS": 128, "CONTEXT": 32, "LENGTH": 60}
+    given = {"TEXT": "saobp/stories:default", "TOKENS": 130, "CONTEXT": 32, "LENGTH": 60}
     given["ASKED"] = {"boolq": 4, "race": 2}
     for name, value in given.items():
         monkeypatch.setattr(inserted_decoder, name, value)
@@ -42,9 +42,11 @@ def test_each_text_and_benchmark_has_a_record_per_strength_that_pairs_with_that_
             made[name](tmp_path / f"{name}.json", tmp_path)
             record = json.loads((tmp_path / f"{name}.json").read_text())
             found[record["parameters"]["task"], record["parameters"]["factor"]] = record["metrics"]
-            asked = given["ASKED"].get(record["parameters"]["task"])
-            assert asked is None or record["data"]["splits"][0]["used"] == asked
+            (split,), asked = record["data"]["splits"], given["ASKED"].get(record["parameters"]["task"])
+            assert not split["complete"] and (f"first {asked} rows" if asked else "cut at 130 tokens") in split["note"]
+            assert asked is None or split["used"] == asked
     assert set(found) == {(task, factor) for task in ("wikipedia", "boolq", "race") for factor in ("none", "high")}
+    assert found["wikipedia", "none"]["tokens"] == 128
     plain, refined = (found["wikipedia", factor]["losses"] for factor in ("none", "high"))
     assert len(plain) == len(refined) == 4 and all(one != other for one, other in zip(plain, refined))
     assert [len(found["race", factor]["outcomes"]) for factor in ("none", "high")] == [2, 2]

@@ -1,5 +1,6 @@
 """The plan of the studies, and the runs that are made from it."""
 
+import shutil
 from importlib import metadata
 
 import numpy as np
@@ -11,9 +12,11 @@ from saobp.models import public
 from saobp.study.beyond import branched, inserted, multihop, plan, retrofit
 from saobp.study.data import sources
 from saobp.study.data.task_rows import load_task
+from saobp.study.setup import paths
 from saobp.study.setup.recipes import Finetuning
 from saobp.study.setup.sizes_and_strengths import SIZES
 from saobp.study.setup.studies import load_study
+from saobp.study.training.architectures import refine_with
 
 
 def test_every_study_of_the_plan_has_one_endpoint_with_its_margin_and_what_each_outcome_means():
@@ -41,6 +44,7 @@ READERS = {
     ("hops", "layers: [2, 4]", "layers: [2, '4']", "hops.layers.1"),
     ("retrofit", "factor: high, strength: 0.1}", "factor: high, strength: -0.1}", "retrofit.arms.high"),
     ("retrofit", "secondary_seeds: [0, 1, 2]", "secondary_seeds: [0, 0, 2]", "retrofit.secondary_seeds"),
+    ("retrofit", "precision: bf16", "precision: auto", "retrofit.training"),
     ("retrofit", "  stopping: >", "  stoping: >", "retrofit.stopping"),
     ("branched", "every: 500", "every: 0", "branched.every"), ("hops", "name: 2026-11", "name: 2026", "name"),
 ])  # fmt: skip
@@ -81,6 +85,33 @@ def test_records_are_made_once_and_one_that_another_process_makes_is_left_to_it(
     (tmp_path / "records" / "1.json").write_text("{}")
     plan.share(records, tmp_path / "records")
     assert made == [(0, "0"), (2, "2")]
+
+
+def test_a_record_of_another_recipe_is_refused_and_one_in_another_precision_or_that_tells_none_is_kept(tmp_path):
+    record = tmp_path / "records" / "one.json"
+
+    def asked(**recipe):
+        plan.share([("one", None, {"recipe": {"rate": 1, "seeds": (0, 1), **recipe}})], record.parent)
+
+    record.parent.mkdir()
+    record.write_text('{"metrics": {}}')
+    asked(rate=2)
+    record.write_text('{"metrics": {"recipe": {"rate": 1, "seeds": [0, 1], "precision": "bf16"}}}')
+    asked(precision="fp32", newer=None)
+    with pytest.raises(ValueError, match="one.json: was made by another recipe than the plan's: remove it, or"):
+        asked(rate=2)
+
+
+@pytest.mark.parametrize(("name", "module", "kind"), [
+    ("retrofit", retrofit, retrofit.Retrofit), ("hops", multihop, multihop.KnownHops),
+    ("branched", branched, branched.Branched),
+])  # fmt: skip
+def test_every_tracked_record_is_of_the_plan_s_recipe(tmp_path, name, module, kind):
+    shutil.copytree(paths.results(name), tmp_path / "records")
+    known = {path.stem for path in paths.results(name).glob("*.json")}
+    records = [entry for entry in module.records_of(plan.section(plan.file(), name, kind)) if entry[0] in known]
+    plan.share(records, tmp_path / "records")
+    assert records and all(len(entry) == 3 for entry in records)
 
 
 def test_the_batches_of_every_arm_come_in_the_same_order():
@@ -152,7 +183,7 @@ def test_every_planned_arm_but_original_changes_the_model():
     given, found = {"input_ids": torch.arange(5, 17)[None]}, {}
     for name, arm in (study.arms | study.secondary_arms).items():
         with torch.no_grad():
-            found[name] = arm.put_into(network("original")).eval()(**given).logits
+            found[name] = refine_with(network("original"), arm.factor, arm.strength).eval()(**given).logits
     for name in found.keys() - {"original"}:
         assert not torch.allclose(found[name], found["original"], atol=1e-6), name
 

@@ -125,6 +125,14 @@ def test_strengths_are_trained_followed_and_read_back(given):
     assert strength_training.study(PLAN, **given)[1]["seed"] == 7  # finished runs are not run again
 
 
+def test_the_text_that_is_looked_at_makes_no_other_run(given, monkeypatch):
+    made, ended = [], {"curve": [], "failed": None, "device": None}
+    monkeypatch.setattr(trainer, "attempt", lambda *_, folder, **__: made.append(folder) or ended)
+    for plan in (PLAN, replace(PLAN, sequences=PLAN.sequences + 1)):
+        strength_training.run(plan, 0.5, 1, **given)
+    assert len(made) == 1
+
+
 def test_a_strength_that_diverges_is_marked_failed_and_has_no_row(given, monkeypatch):
     def diverged(*args, **kwargs):
         raise Diverged("the loss is nan at step 3")

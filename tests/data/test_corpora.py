@@ -2,6 +2,7 @@ import logging
 import pickle
 import re
 import shutil
+from itertools import islice
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from tokenizers.processors import TemplateProcessing
 
 from saobp.study.data import corpora
 from saobp.study.data.corpora import token_blocks
+from saobp.study.data.documents import Mixture
 from saobp.study.data.sources import DataError, FolderSource
 from saobp.study.setup import paths
 
@@ -107,6 +109,16 @@ def test_the_limit_is_the_most_that_the_blocks_hold(source, tokenizer):
     assert roomy.splits == token_blocks(source, MIXTURE, tokenizer, 16).splits
     with pytest.raises(DataError, match="do not fill a block of 500"):
         token_blocks(source, MIXTURE, tokenizer, 500)
+
+
+def test_what_is_read_ahead_of_a_limit_is_not_counted(source, tokenizer, tmp_path):
+    for name, texts in (("a/set", TEXTS), ("b/set", [f"{text} and a dog" for text in TEXTS])):
+        write_split(tmp_path, name, "default", "train", [{"text": text} for text in texts * 2])
+    mixture = {"a/set": 1.0, "b/set": 2.0}
+    found = token_blocks(source, mixture, tokenizer, 16, limit_tokens=70).text
+    read = Mixture(source, mixture)
+    assert len([*islice(read, found["documents"])]) < len(TEXTS)
+    assert found == read.mixed() and found["dropped"] == 0
 
 
 def test_a_loader_gets_the_same_blocks_one_by_one_many_at_once_and_in_a_worker(source, tokenizer):

@@ -146,6 +146,7 @@ BOOLQ = {"question": "q", "passage": "p", "answer": True}
         ("squad", SQUAD, "answers", {"text": [], "answer_start": []}, "is no answer"),
         ("squad", SQUAD, "answers", {"text": [" "], "answer_start": [0]}, "is no answer"),
         ("squad", SQUAD, "answers", {"text": ["Ben", "Ben"], "answer_start": [0]}, "is not one answer_start per text"),
+        ("squad", SQUAD, "answers", {"text": ["Ben"], "answer_start": [None]}, "is not one answer_start per text"),
         ("squad", SQUAD, "answers", {"text": ["Ada"], "answer_start": [0]}, "1 of 20 rows do not occur"),
         ("rte", RTE | {"hops": 1}, "hops", None, "None is not a count"),
     ],

@@ -1,5 +1,7 @@
 """A token file holds what pretraining reads: unpacked, it is the same text by the same tokenizer, or it is refused."""
 
+import errno
+import tarfile
 from dataclasses import replace
 
 import pytest
@@ -30,6 +32,21 @@ def test_an_unpacked_file_gives_the_text_that_it_was_made_of(file, tmp_path, mon
     assert tokenizer.vocab_size <= SMOKE.vocabulary and tokenizer.decode(found[0][0]["input_ids"]).startswith("[CLS]")
 
 
+def test_a_record_says_where_the_text_of_a_file_came_from(file):
+    _, *found = pretraining.texts(replace(SMOKE, tokens=str(file)), "mini-quarter", None)
+    assert corpora.provenance(sources.HubSource(), *found)["source"] == "synthetic"
+
+
+def test_a_full_disk_is_not_taken_for_a_damaged_file(file, tmp_path, monkeypatch):
+    def full(*given, **options):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(paths, "cache", lambda: tmp_path)
+    monkeypatch.setattr(tarfile.TarFile, "extractall", full)
+    with pytest.raises(ValueError, match=r"cannot be written \(No space left on device\); free space"):
+        corpora.read_file(file)
+
+
 def test_the_same_text_gives_the_same_bytes(file, tmp_path):
     assert pretraining.write_tokens(tmp_path / "again.tar.bz2", "smoke").read_bytes() == file.read_bytes()
 
@@ -45,7 +62,7 @@ def test_a_file_for_another_study_is_refused_in_one_line(file, name, value):
 
 
 def test_a_file_of_less_text_than_the_study_says_is_refused(file):
-    study = replace(SMOKE, tokens=str(file), pretrain=replace(SMOKE.pretrain, limit_tokens=1024))
+    study = replace(SMOKE, tokens=str(file), pretrain=replace(SMOKE.pretrain, limit_tokens=1024), beyond=None)
     with pytest.raises(DataError, match=r"limit_tokens \d+, not 1024: write it for smoke"):
         pretraining.texts(study, "mini-quarter", None)
 

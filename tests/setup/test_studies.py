@@ -1,5 +1,6 @@
 """A study says only what it may say, and a mistake in it is named before anything runs."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -58,6 +59,10 @@ def test_every_profile_that_comes_along_is_valid(name):
     ("  tokenizer: bpe\n  vocabulary: 1024\n", "  tokenizer: bpe\n",
      "key 'decoder': tokenizer 'bpe' is trained on the corpus"),
     ("  batch: 16\n  length: 64", "  batch: 16\n  length: 65", "attention.length 65 is more than pretrain.length 64"),
+    ("    length: 64\n    batch: 32\n    steps: 12", "    length: 32\n    batch: 32\n    steps: 12",
+     "beyond.pretrain.length 32 is not pretrain.length 64: give both the same"),
+    ("    limit_tokens: 400000\n  sequences", "  sequences",
+     "beyond.pretrain.limit_tokens None is not pretrain.limit_tokens 400000"),
     ("  length: 12", "  length: 18", "pretrain.length: 2 hops in 3 chains make stories of 12 sentences"),
     ("  vocabulary: 1024\n  length: 64", "  vocabulary: 1024", "key 'decoder': length 128 is more than pretrain.le"),
 ])  # fmt: skip
@@ -74,6 +79,16 @@ def test_a_mistake_is_named_in_one_line(tmp_path, old, new, said):
 def test_an_unknown_profile_is_refused_with_the_known_ones(name, said):
     with pytest.raises(StudyError, match=f"{said} choose one of .*smoke"):
         load_study(name)
+
+
+@pytest.mark.parametrize(("notebook", "study", "section"), [
+    ("08-cost", "stories", "cost"), ("12-beyond", "laptop", "beyond"),
+])  # fmt: skip
+def test_a_notebook_of_a_section_refuses_a_study_without_it(notebook, study, section):
+    cells = json.loads((paths.root() / "notebooks" / f"{notebook}.ipynb").read_text())["cells"]
+    (opening,) = (source for source in ("".join(cell["source"]) for cell in cells) if "load_study(profile)" in source)
+    with pytest.raises(StudyError, match=f"study {study} has no section `{section}`: add it, or take"):
+        exec(opening, {"load_study": load_study, "profile": study})
 
 
 def test_a_size_has_a_list_of_its_own_of_the_tasks_whose_attention_is_measured():

@@ -1,9 +1,7 @@
 """A checkpoint is trusted only when all of it is there."""
 
-import json
 from dataclasses import asdict, replace
 
-import example_records as examples
 import pytest
 from small_models import network, word_tokenizer
 
@@ -56,23 +54,11 @@ MODEL = ("mini-quarter", "high", 42)
 
 @pytest.fixture
 def trained(tmp_path, monkeypatch):
-    """Leave a finished model of the smoke study, and where the workflow `recorded` so many steps, its record."""
+    """Leave a finished model of the smoke study."""
     monkeypatch.setattr(paths, "build", lambda profile: tmp_path)
-
-    def leave(recorded=None):
-        folder = checkpoints.publish(network(), word_tokenizer(), load_study("smoke"), *MODEL)
-        if recorded:
-            record = json.dumps(examples.record("pretrain", *MODEL, {"steps": recorded}))
-            paths.write_text(tmp_path / "records" / "04-pretrain-mini-quarter-high-42.json", record)
-        return folder
-
-    return leave
+    return checkpoints.publish(network(), word_tokenizer(), load_study("smoke"), *MODEL)
 
 
-STEPS = load_study("smoke").recipe("mini-quarter").steps
-
-
-@pytest.mark.parametrize("recorded", [None, STEPS], ids=["by hand", "by the workflow"])
 @pytest.mark.parametrize(("old", "new", "said"), [
     ("strengths: {}", "strengths: {mini-quarter: 0.9}", "strength 0.2, and {} asks for 0.9"),
     ("steps: 90", "steps: 91", "steps 90, and {} asks for 91"),
@@ -81,16 +67,16 @@ STEPS = load_study("smoke").recipe("mini-quarter").steps
     ("vocabulary: 2048", "vocabulary: 1024", "vocabulary 2048, and {} asks for 1024"),
     ("data: synthetic", "data: hub", "data synthetic, and {} asks for hub"),
 ])  # fmt: skip
-def test_weights_of_the_study_before_it_was_edited_are_refused(trained, tmp_path, recorded, old, new, said):
-    folder, edited = trained(recorded), tmp_path / "smoke.yaml"
+def test_weights_of_the_study_before_it_was_edited_are_refused(trained, tmp_path, old, new, said):
+    edited = tmp_path / "smoke.yaml"
     text = "strengths: {}\n" + (paths.root() / "notebooks" / "studies" / "smoke.yaml").read_text()
     edited.write_text(text)
-    assert checkpoints.pretrained(str(edited), *MODEL) == folder
+    assert checkpoints.pretrained(str(edited), *MODEL) == trained
     edited.write_text(text.replace(old, new, 1))
     with pytest.raises(ValueError) as refused:
         checkpoints.pretrained(str(edited), *MODEL)
     remedy = "name the file of the study that trained it, or delete the folder"
-    assert str(refused.value) == f"{folder}: trained with {said.format(edited)}: {remedy}"
+    assert str(refused.value) == f"{trained}: trained with {said.format(edited)}: {remedy}"
 
 
 def test_a_decoder_s_folder_tells_the_recipe_and_the_tokenizer_of_the_decoders():
@@ -101,27 +87,30 @@ def test_a_decoder_s_folder_tells_the_recipe_and_the_tokenizer_of_the_decoders()
     assert (said["tokenizer"], said["vocabulary"], said["strength"]) == ("bpe", study.decoder.vocabulary, 0.2)
 
 
-def test_weights_of_an_older_build_are_refused_by_the_steps_of_their_record(trained):
+def test_weights_that_do_not_say_how_they_were_trained_are_refused(trained):
     """A row within a budget leaves weights of few steps where the whole study looks for its own."""
-
-    def without_training(recorded):
-        folder = trained(recorded)
-        (folder / checkpoints.TRAINING).unlink()
-        paths.seal(folder)
-        return folder
-
-    for recorded in (None, STEPS):
-        folder = without_training(recorded)
-        assert checkpoints.pretrained("smoke", *MODEL) == folder
-    without_training(STEPS - 1)
-    with pytest.raises(ValueError, match=f"trained with steps {STEPS - 1}, and smoke asks for {STEPS}: name the file"):
+    (trained / checkpoints.TRAINING).unlink()
+    paths.seal(trained)
+    with pytest.raises(ValueError, match="mini-quarter-high-42: does not say how it was trained: delete it") as refused:
         checkpoints.pretrained("smoke", *MODEL)
+    assert "\n" not in str(refused.value)
+
+
+def test_data_are_recorded_as_they_are_found_whatever_the_working_directory(tmp_path, monkeypatch):
+    monkeypatch.delenv("SAOBP_DATA", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "hub").mkdir()
+    root, study, said = paths.root(), load_study("smoke"), []
+    for folder in (root, tmp_path):
+        monkeypatch.chdir(folder)
+        given = (replace(study, data=name) for name in ("data", "hub", "~/hub"))
+        said.append([checkpoints.made_of(one, *MODEL)["data"] for one in given])
+    assert said == [[str(root / "data"), "hub", str(tmp_path / "hub")]] * 2
 
 
 def test_a_finished_model_that_was_cut_is_named_with_its_remedy(trained):
-    folder = trained()
-    assert checkpoints.pretrained("smoke", *MODEL) == folder
-    weights = folder / "model.safetensors"
+    assert checkpoints.pretrained("smoke", *MODEL) == trained
+    weights = trained / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[: weights.stat().st_size // 2])
     with pytest.raises(ValueError, match="model.safetensors is damaged; delete the folder and give"):
         checkpoints.pretrained("smoke", *MODEL)

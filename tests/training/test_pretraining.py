@@ -4,13 +4,16 @@ import shutil
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
+import datasets
 import distributed_pretraining
 import pytest
 import torch
 from filelock import FileLock
 from safetensors.torch import load_file
 from small_hub import write_split
+from small_models import RandomText, word_tokenizer
 
 from saobp.storyworld.writer import NOTE
 from saobp.study.data import sources
@@ -79,3 +82,30 @@ def test_wikitext_is_measured_where_the_source_has_it_and_its_text_is_the_one_na
     (tmp_path / "other").mkdir()
     monkeypatch.setenv("SAOBP_DATA", str(tmp_path / "other"))
     assert measured(sources.resolve("hub")) is None
+    write_split(tmp_path / "other", pretraining.WIKITEXT, "wikitext-103-v1", "validation", lines[:1])  # fills no block
+    assert measured(sources.resolve("hub")) is None
+
+
+def test_a_lost_network_is_not_taken_for_a_source_without_wikitext_but_with_a_token_file(monkeypatch):
+    def lost(*given, **options):
+        raise ConnectionError("no network")
+
+    monkeypatch.setattr(datasets, "load_dataset_builder", lost)
+    monkeypatch.setattr(datasets, "load_dataset", lost)
+    study, given = load_study("smoke"), ("mini-quarter", None, word_tokenizer(), sources.HubSource())
+    with pytest.raises(sources.DataError, match=r"not to be had from the hub \(no network\)"):
+        pretraining.on_wikitext(study, *given)
+    assert pretraining.on_wikitext(replace(study, tokens="text.tar.bz2"), *given) == {}
+
+
+def test_a_build_that_cannot_be_written_is_one_line(tmp_path, capsys, monkeypatch):
+    (tmp_path / "build").write_text("no folder")
+    monkeypatch.setattr(paths, "build", lambda study: tmp_path / "build")
+    monkeypatch.setattr(pretraining, "texts", lambda *_: (word_tokenizer(), RandomText(), RandomText()))
+    given = ["--profile", "smoke", "--model", "mini-quarter", "--algorithm", "high"]
+    monkeypatch.setattr(sys, "argv", ["pretraining", *given])
+    with pytest.raises(SystemExit) as stopped:
+        pretraining.main()
+    line = capsys.readouterr().err
+    assert stopped.value.code == 2 and line.startswith("saobp: ") and "cannot be written" in line
+    assert line.count("\n") == 1

@@ -6,7 +6,7 @@ optimizer state and data order.
 
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from saobp.study.setup import paths, recipes, records
 from saobp.study.setup.recipes import Positive, Pretraining, Seeds
 from saobp.study.setup.studies import Study, load_study
 from saobp.study.training import checkpoints, pretraining, trainer
+from saobp.study.training.departures import differs
 
 
 class Branched(plan.Question):
@@ -57,6 +58,11 @@ class Trunk:
         )
         return self.folder / checkpoints.marked(name, identity)
 
+    @property
+    def place(self) -> Path:
+        """Where it grows itself: one that has to learn less stops earlier, and keeps other checkpoints."""
+        return self.home("trunk", self.chosen.below)
+
     def train(
         self, algorithm: str, recipe: Pretraining, folder: Path, until: int | None = None
     ) -> tuple[Any, list[dict[str, Any]]]:
@@ -75,7 +81,7 @@ class Trunk:
         recipe, every = self.study.recipe(self.model), self.chosen.every
         recipe = replace(recipe, scheduler="constant_with_warmup", save_every=every)
         for step in range(every, recipe.steps + 1, every):
-            _, log = self.train("original", recipe, self.home("trunk"), step)
+            _, log = self.train("original", recipe, self.place, step)
             last = heldout.curve(log)[-1]  # of a trunk that is there already, later than this step
             if last["loss"] < self.chosen.below:
                 break
@@ -84,7 +90,7 @@ class Trunk:
     def branch(self, algorithm: str, start: int) -> dict[str, Any]:
         """Continue it with an algorithm and return the curve and the losses of each held-out sequence at its end."""
         own = self.home(algorithm, self.chosen.steps, start, self.study.strengths.get(self.model))
-        grown = self.home("trunk") / f"checkpoint-{start}"
+        grown = self.place / f"checkpoint-{start}"
         if checkpoints.newest_whole(own) is None:
             with paths.new_folder(own / grown.name) as copied:
                 shutil.copytree(grown, copied, dirs_exist_ok=True)
@@ -103,21 +109,28 @@ def run(study: Study, model: str, seed: int, chosen: Branched, path: Path, folde
     trainer.quiet()
     source = sources.resolve(study.data)
     tokenizer, text, held_out = pretraining.texts(study, model, source)
-    measure = pretraining.held_out_measure(study, model, tokenizer, held_out)
+    measure = pretraining.held_out_measure(study.recipe(model), tokenizer, held_out)
     trunk = Trunk(study, model, seed, chosen, folder, tokenizer, text, measure)
     start, log = trunk.grow()
     branches = [trunk.branch(arm, start) for arm in chosen.arms]
-    metrics = {"start": start, "trunk": heldout.summary(log), "branches": branches}
-    departures = [{"matter": "study", "ours": "branches of one trunk that has started to learn", "paper": None}]
+    metrics = {"start": start, "trunk": heldout.summary(log), "branches": branches, **told(study, model, chosen)}
+    departures = [differs("study", "branches of one trunk that has started to learn")]
     data = corpora.provenance(source, text, held_out)
     precision = metrics["trunk"]["sittings"][-1]["device"]["precision"]
     return record.save(path, metrics, data=data, departures=departures, precision=precision)
 
 
-def records_of(chosen: Branched) -> Iterator[tuple[str, plan.Make]]:
+def told(study: Study, model: str, chosen: Branched) -> dict[str, Any]:
+    """Return what a record tells of its recipe: the study's "recipe" of the model, and what the "plan" says of it."""
+    own = chosen.model_dump(include={"arms", "below", "every", "steps"})
+    return {"recipe": asdict(study.recipe(model)), "plan": own}
+
+
+def records_of(chosen: Branched) -> Iterator[plan.Entry]:
     """Yield the records of the plan: one per trunk."""
-    study = load_study("narrow")
-    yield from ((f"12-branched-{seed}", partial(run, study, "mini-narrow", seed, chosen)) for seed in chosen.trunks)
+    study, model = load_study("narrow"), "mini-narrow"
+    for seed in chosen.trunks:
+        yield f"12-branched-{seed}", partial(run, study, model, seed, chosen), told(study, model, chosen)
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from saobp.study.data.task_rows import load_reported
 from saobp.study.setup import records
 from saobp.study.setup.sizes_and_strengths import WITHOUT_STRENGTH
 from saobp.study.statistics.paired import RESAMPLES
+from saobp.study.training.departures import differs
 from saobp.study.training.trainer import quiet
 
 TOKENS, BATCH = 256, 64  # of a sentence at most, the encoder's own limit; sentences at once
@@ -162,8 +163,7 @@ def run(study: Untrained, path: Path, folder: Path) -> dict[str, Any]:
             layers.append(found(layer=layer + 1, strength=ALONE))
     metrics = {"similarity": arms, "one_layer": layers, "pairs": len(gold), "texts": len(texts)}
     data = {"source": source.name, "splits": [split, other]}
-    ours = "all-MiniLM-L6-v2, not trained any further"
-    departures = [{"matter": "model", "ours": ours, "paper": "pretrained with it"}]
+    departures = [differs("model", "all-MiniLM-L6-v2, not trained any further", "pretrained with it")]
     return record.save(path, metrics, data=data, departures=departures, precision="fp32")
 
 

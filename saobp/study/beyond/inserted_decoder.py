@@ -17,6 +17,7 @@ from saobp.study.data import corpora, sources
 from saobp.study.data.task_rows import load_reported
 from saobp.study.evaluation import zeroshot
 from saobp.study.setup import paths, records
+from saobp.study.training.departures import differs
 from saobp.study.training.precision import place
 from saobp.study.training.trainer import quiet
 
@@ -42,14 +43,15 @@ def read_text(decoder: Opened, source: sources.Source) -> tuple[dict[str, Any], 
     ids = [block["input_ids"].tolist() for block in blocks]
     sums = zeroshot.log_likelihoods(decoder.model, [(block[:1], block[1:]) for block in ids], batch=4)
     losses = [-total / (len(block) - 1) for total, block in zip(sums, ids)]
-    return {"losses": losses, "tokens": TOKENS}, source.completeness(*TEXT.split(":"), SPLIT)
+    return {"losses": losses, "tokens": blocks.tokens}, blocks.splits[0]
 
 
 def answer(decoder: Opened, source: sources.Source, task: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the scores of a benchmark's first questions, in percent, with each outcome, and what their split is."""
     spec, rows, split = load_reported(task, source)
-    rows = rows.take(ASKED[task])
-    return zeroshot.zero_shot(spec, decoder.model, decoder.tokenizer, rows, length=LENGTH), split | {"used": len(rows)}
+    rows, note = rows.take(ASKED[task]), f"the first {ASKED[task]} rows"
+    split |= {"used": len(rows), "complete": False, "note": f"{split['note']}; {note}" if split["note"] else note}
+    return zeroshot.zero_shot(spec, decoder.model, decoder.tokenizer, rows, length=LENGTH), split
 
 
 def run(task: str, strength: float, path: Path, folder: Path) -> dict[str, Any]:
@@ -61,7 +63,7 @@ def run(task: str, strength: float, path: Path, folder: Path) -> dict[str, Any]:
     saobp.apply(decoder.model, parameters["factor"], strength)
     metrics, split = read_text(decoder, source) if task == "wikipedia" else answer(decoder, source, task)
     ours = f"SmolLM2-135M-Instruct, {decoder.note}, not trained any further"
-    departures = [{"matter": "model", "ours": ours, "paper": "pretrained with it"}]
+    departures = [differs("model", ours, "pretrained with it")]
     data = {"source": source.name, "splits": [split]}
     return record.save(path, metrics, data=data, departures=departures, precision="fp32")
 

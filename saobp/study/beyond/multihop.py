@@ -17,13 +17,14 @@ from torch import nn
 from transformers.modeling_outputs import MaskedLMOutput
 
 from saobp.study.beyond import questions
-from saobp.study.beyond.plan import Make, Question, command
+from saobp.study.beyond.plan import Entry, Question, command
 from saobp.study.evaluation.heldout import measuring
 from saobp.study.setup import paths, records
 from saobp.study.setup.recipes import MultiHop, Positive, Pretraining, Seeds, identity
 from saobp.study.setup.sizes_and_strengths import Size
 from saobp.study.setup.studies import load_study
 from saobp.study.training import architectures, checkpoints, regularizers, trainer
+from saobp.study.training.departures import differs
 
 OTHERS = ("algorithms", "seeds", "layers", "more_seeds")  # of a plan: they make a run no other one
 ASKED = 100  # stories of the exam that are asked along training; the whole of it is asked at the end
@@ -155,14 +156,15 @@ def record(exam: MultiHop, path: Path, folder: Path) -> dict[str, Any]:
     """Make one record: every arm and depth of one width and seed."""
     made = records.Run("hops", profile="hops", parameters={"width": exam.hidden, "seed": exam.seeds[0]})
     metrics = {"multihop": study(exam, folder), "exam_recipe": asdict(exam)}
-    departures = [{"matter": "study", "ours": "questions of known hops in the story world", "paper": None}]
-    return made.save(path, metrics, departures=departures, precision=exam.pretrain.precision)
+    departures = [differs("study", "questions of known hops in the story world")]
+    trained = [run["device"]["precision"] for run in metrics["multihop"] if not run["failed"]]
+    return made.save(path, metrics, departures=departures, precision=trained[0] if trained else None)
 
 
-def records_of(planned: KnownHops) -> Iterator[tuple[str, Make]]:
+def records_of(planned: KnownHops) -> Iterator[Entry]:
     """Yield the records of the plan: one per width and seed."""
     for exam in planned.exams(load_study("stories").multihop):
-        yield f"12-hops-{exam.hidden}-{exam.seeds[0]}", partial(record, exam)
+        yield f"12-hops-{exam.hidden}-{exam.seeds[0]}", partial(record, exam), {"exam_recipe": asdict(exam)}
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import json
 from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
@@ -9,11 +10,13 @@ from typing import Any, Literal, TypeVar
 
 from filelock import FileLock, Timeout
 from pydantic import BaseModel, Field, ValidationError, model_validator
+from pydantic_core import to_jsonable_python
 
 from saobp.study.setup import paths, typed_by_hand
 from saobp.study.setup.recipes import STRICT, Positive
 
 Make = Callable[[Path, Path], Any]  # makes the record at a path, working in a folder
+Entry = tuple[str, Make] | tuple[str, Make, dict[str, Any]]  # its name, and the recipe that its metrics then tell
 
 
 class Strict(BaseModel):
@@ -111,7 +114,7 @@ def _validated(path: Path, name: str, kind: type[Kind], given: Any) -> Kind:
         raise ValueError(f"{path}: key '{'.'.join(parts)}': {first['msg']}") from None
 
 
-def command(name: str, kind: type[Kind], records: Callable[[Kind], Iterable[tuple[str, Make]]]) -> None:
+def command(name: str, kind: type[Kind], records: Callable[[Kind], Iterable[Entry]]) -> None:
     """Make every record of a planned study that is not there yet; several of these commands share the work.
 
     `python -m saobp.study.beyond.retrofit [--plan FILE] [--out FOLDER]`. `records` lists, of the plan's section, the
@@ -124,14 +127,29 @@ def command(name: str, kind: type[Kind], records: Callable[[Kind], Iterable[tupl
     share(records(section(given.plan, name, kind)), given.out)
 
 
-def share(records: Iterable[tuple[str, Make]], out: Path) -> None:
+def share(records: Iterable[Entry], out: Path) -> None:
     """Make every record that is not in `out` yet; several processes share the work, one record each at a time.
 
     `records` gives each record's name and what makes it, in a folder of its own. A process that dies leaves its record
-    to the next one that comes by.
+    to the next one that comes by. Raises ValueError, one line, for a record that tells another recipe than the plan's.
     """
-    for name, make in records:
+    for name, make, *recipe in records:
         path, folder = out / f"{name}.json", paths.own_folder(out.parent / "work" / name)
         with contextlib.suppress(Timeout), FileLock(folder / ".lock", timeout=0):
-            if not path.exists():
+            if path.exists():
+                _refuse_another(path, *recipe)
+            else:
                 make(path, folder)
+
+
+def _refuse_another(path: Path, recipe: dict[str, Any] | None = None) -> None:
+    if recipe and _differ(json.loads(path.read_text(encoding="utf-8"))["metrics"], to_jsonable_python(recipe)):
+        said = "was made by another recipe than the plan's: remove it, or give another --out"
+        raise ValueError(f"{path}: {said}")
+
+
+def _differ(told: Any, wanted: Any) -> bool:
+    """Compare what both tell of a recipe, but for the precision: a machine may not have the plan's."""
+    if isinstance(told, dict) and isinstance(wanted, dict):
+        return any(_differ(told[key], wanted[key]) for key in told.keys() & wanted.keys() - {"precision"})
+    return told != wanted

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import datasets
 import torch
 from annotated_types import Ge
-from torch import nn
+from pydantic import field_validator
 from transformers import Trainer
 from transformers.trainer_pt_utils import LengthGroupedSampler
 
@@ -27,6 +27,7 @@ from saobp.study.setup.schema import Failed
 from saobp.study.setup.studies import load_study
 from saobp.study.training import finetuning
 from saobp.study.training.architectures import refine_with
+from saobp.study.training.departures import differs
 from saobp.study.training.trainer import quiet
 from saobp.study.training.watch import FollowHeldOut
 
@@ -40,10 +41,6 @@ class Arm(plan.Strict):
     factor: str
     strength: Annotated[float, Ge(0)]  # 0 of a factor that has none
 
-    def put_into(self, model: nn.Module) -> nn.Module:
-        """Refine a model."""
-        return refine_with(model, "original" if self.factor == "none" else self.factor, self.strength)
-
 
 class Retrofit(plan.Question):
     """The plan's section `retrofit`."""
@@ -56,6 +53,13 @@ class Retrofit(plan.Question):
     tasks: list[str]
     training: dict[str, Any]
 
+    @field_validator("training")
+    @classmethod
+    def _in_one_precision(cls, training: dict[str, Any]) -> dict[str, Any]:
+        if training.get("precision") not in (known := ("bf16", "fp32")):
+            raise ValueError(f"precision: name one of {', '.join(known)}, the same for every arm")
+        return training
+
     def units(self) -> Iterator[tuple[int, str, str]]:
         """Yield (seed, task, arm) in the order of the runs: a seed's arms together, the secondary ones last."""
         yield from itertools.product(self.seeds, self.tasks, self.arms)
@@ -64,7 +68,10 @@ class Retrofit(plan.Question):
 
 
 class SameOrder(Trainer):
-    """Trainer whose batches of similar lengths come in an order that the seed alone sets, the same for every arm."""
+    """Trainer whose batches of similar lengths come in an order that the seed alone sets, the same for every arm.
+
+    The length of a choice is its number of options, which all items of a task share: its batches are just drawn.
+    """
 
     def _get_train_sampler(self, train_dataset=None) -> LengthGroupedSampler:
         lengths = [len(ids) for ids in self.train_dataset["input_ids"]]
@@ -80,7 +87,7 @@ def finetune(task: Task, arm: Arm, encoder: Path, tokenizer: Any, recipe: Finetu
     spec = task.spec
     length = recipe.tokens(spec.name)
     train, reported = (encode(spec, rows, tokenizer, length) for rows in (task.train, task.evaluation))
-    model = arm.put_into(finetuning.with_head(task, encoder, recipe, seed))
+    model = refine_with(finetuning.with_head(task, encoder, recipe, seed), arm.factor, arm.strength)
     trainer = finetuning.trainer_of(model, task, train, tokenizer, recipe, seed, folder, SameOrder)
     one, last = finetuning.steps(recipe, spec.name, len(train))
     ends = range(one, last + 1, one)
@@ -109,16 +116,16 @@ def run(study: Retrofit, seed: int, name: str, arm_name: str, path: Path, folder
     task = replace(task, train=datasets.concatenate_datasets([task.train, task.development]))
     metrics = finetune(task, arm, encoder, tokenizer, recipe, seed, folder)
     metrics |= {"floor": bag_of_words.floor(task), "configuration": study.training}
-    ours = "all-MiniLM-L6-v2, pretrained without the refinement"
-    departures = [{"matter": "model", "ours": ours, "paper": "pretrained with it"}]
+    departures = [differs("model", "all-MiniLM-L6-v2, pretrained without the refinement", "pretrained with it")]
     data = {"source": source.name, "splits": task.splits}
     return record.save(path, metrics, data=data, departures=departures, precision=recipe.precision)
 
 
-def records_of(study: Retrofit) -> Iterator[tuple[str, plan.Make]]:
+def records_of(study: Retrofit) -> Iterator[plan.Entry]:
     """Yield the records of the plan: one per arm, task and seed."""
     for seed, task, arm in study.units():
-        yield f"13-retrofit-{study.model}-{arm}-{task}-{seed}", partial(run, study, seed, task, arm)
+        name, told = f"13-retrofit-{study.model}-{arm}-{task}-{seed}", {"configuration": study.training}
+        yield name, partial(run, study, seed, task, arm), told
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from saobp.study.evaluation.heldout import HeldOut
 from saobp.study.setup import paths, recipes
 from saobp.study.setup.recipes import Beyond
 from saobp.study.setup.sizes_and_strengths import strength_of
-from saobp.study.training import architectures, checkpoints, trainer
+from saobp.study.training import architectures, checkpoints, pretraining, trainer
 
 
 def look(held_out: HeldOut, model: nn.Module) -> dict[str, Any]:
@@ -44,17 +44,13 @@ def run(
     is continued.
     """
     recipe = plan.pretrain
-    name = checkpoints.marked(
-        f"{plan.model}-{strength}-{seed}", (recipes.identity(recipe), plan.sequences, text.fingerprint)
-    )
+    name = checkpoints.marked(f"{plan.model}-{strength}-{seed}", (recipes.identity(recipe), text.fingerprint))
     done = folder / f"{name}.json"
     if not done.exists():
         network = architectures.encoder(plan.model, tokenizer, dropout=recipe.dropout, seed=seed)
         learn = TAUGHT.get(strength)
         saobp.apply(network, "high", strength_of(plan.model) if learn else strength, learn=learn)
-        fixed = SeededMasking(tokenizer, recipe.masking, 0)
-        held = HeldOut(held_out, fixed, recipe.evaluation_sequences, recipe.batch, which=recipe.held_out)
-        measure = partial(look, held)
+        measure = partial(look, pretraining.held_out_measure(recipe, tokenizer, held_out))
         masking = SeededMasking(tokenizer, recipe.masking, seed)
         found = trainer.attempt(network, text, masking, recipe, folder=folder / name, seed=seed, measure=measure)
         paths.write_text(done, json.dumps({"strength": strength, "seed": seed, **found}))

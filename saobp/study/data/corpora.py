@@ -3,11 +3,13 @@
 A token file holds such text in one archive, for a machine that has neither the text nor the network.
 """
 
+import errno
 import hashlib
 import json
 import tarfile
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,8 +20,9 @@ from torch import Tensor
 from tqdm.auto import tqdm
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
-from saobp.study.data.documents import Document, Mixture
+from saobp.study.data.documents import Mixture
 from saobp.study.data.sources import DataError, Source
+from saobp.study.data.splits import Absent
 from saobp.study.data.tokenizers import make_tokenizer, tokenizer_fingerprint
 from saobp.study.setup import paths
 from saobp.study.setup.recipes import Pretraining
@@ -27,6 +30,7 @@ from saobp.study.setup.schema import Data, Split
 
 PARTS = ("train", "validation")
 NOBODY = {"uid": 0, "gid": 0, "mtime": 0, "uname": "", "gname": "", "deep": False}  # the same bytes, whoever writes
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # how the system says that a disk or a quota is
 FORMAT = 3  # of the token file; another number makes old files be built again
 
 
@@ -43,6 +47,7 @@ class Blocks(torch.utils.data.Dataset):
         self.length, self.fingerprint = self.about["length"], self.about["fingerprint"]
         self.text, self.splits = self.about["text"], self.about["splits"]
         self.tokens = len(self) * self.length
+        self.source: str | None = None  # of a token file's text, what that says; of other text the study's own
 
     def __len__(self) -> int:
         return self.about["blocks"]
@@ -101,7 +106,7 @@ def prepared(
 def provenance(source: Source, text: Blocks, held_out: Blocks, more: Sequence[Split] = ()) -> Data:
     """Return what a record says of its data: where it came from, which text exactly, and how complete each split is."""
     splits = [*text.splits, *held_out.splits, *more]
-    return {"source": source.name, "fingerprint": text.fingerprint, "splits": splits, "text": text.text}
+    return {"source": text.source or source.name, "fingerprint": text.fingerprint, "splits": splits, "text": text.text}
 
 
 def _write(
@@ -113,21 +118,21 @@ def _write(
         around, between = [tokenizer.cls_token_id, tokenizer.sep_token_id], tokenizer.sep_token_id
     body, dtype = length - len(around), np.dtype(np.uint16 if len(tokenizer) <= 2**16 else np.uint32)
     most = None if limit is None else limit // length * body
-    written = documents = 0
+    written = 0
     progress = tqdm(total=most, desc=f"tokenise {text.split}", unit=" tokens", unit_scale=True)
     with (folder / "tokens.bin").open("wb") as stream, progress:
-        for piece in _encoded(text, tokenizer, between):
+        for piece, counts in _encoded(text, tokenizer, between):
             piece = piece[: None if most is None else most - written]
             stream.write(np.asarray(piece, dtype=dtype).tobytes())
-            written, documents = written + len(piece), documents + 1
+            written += len(piece)
             progress.update(len(piece))
             if written == most:
+                text.counts = counts
                 break
         if not (blocks := written // body):
             named = f"{', '.join(text.parts)} {text.split}"
-            raise DataError(f"{named}: {written} tokens do not fill a block of {length}; add text")
+            raise Absent(f"{named}: {written} tokens do not fill a block of {length}; add text")
         stream.truncate(blocks * body * dtype.itemsize)
-    text.counts["documents"] = documents
     splits = text.completeness()
     if written == most:
         said = f"cut at {limit} tokens of the mixture"
@@ -136,20 +141,22 @@ def _write(
     return about | {"text": text.mixed(), "splits": splits}
 
 
-def _encoded(documents: Iterable[Document], tokenizer: PreTrainedTokenizerBase, between: int) -> Iterator[list[int]]:
-    """Yield each document's tokens, a mark behind each."""
+def _encoded(text: Mixture, tokenizer: PreTrainedTokenizerBase, between: int) -> Iterator[tuple[list[int], Counter]]:
+    """Yield each document's tokens, a mark behind them, and the text's counts up to it: others are read ahead."""
     backend = tokenizer.backend_tokenizer  # itself: no length warning for a long document, and no offsets to compute
     backend.no_truncation()  # an earlier call may have left it on
     backend.no_padding()
-    remaining = ("\n".join(document) for document in documents)
-    while texts := list(islice(remaining, 256)):
-        yield from ([*found.ids, between] for found in backend.encode_batch_fast(texts, add_special_tokens=False))
+    remaining = (("\n".join(document), text.counts.copy()) for document in text)
+    while read := list(islice(remaining, 256)):
+        texts, counts = zip(*read)
+        encoded = backend.encode_batch_fast(list(texts), add_special_tokens=False)
+        yield from (([*found.ids, between], count) for found, count in zip(encoded, counts))
 
 
 class TokenFile(NamedTuple):
     """What a token file holds: the tokenizer, training and held-out text in blocks, and of what they were made.
 
-    `about`: "tokenizer" and "vocabulary" as a study names them, "corpus" (data set -> weight) and "length".
+    `about`: "tokenizer" and "vocabulary" as a study names them, "corpus" (data set -> weight), "length", "source".
     """
 
     tokenizer: PreTrainedTokenizerBase
@@ -184,6 +191,8 @@ def read_file(file: Path) -> TokenFile:
             with tarfile.open(file, "r:bz2") as archive:
                 archive.extractall(folder, filter="data")
         except (tarfile.TarError, EOFError, OSError) as error:
+            if getattr(error, "errno", None) in FULL:
+                raise
             raise DataError(f"{file}: not a token file ({error}); write it again with `saobp tokens`") from None
         for part in ("", *PARTS):
             if problem := paths.damage(folder / part):
@@ -192,4 +201,7 @@ def read_file(file: Path) -> TokenFile:
 
     folder = paths.made(paths.cache() / f"prepared-{paths.digest(file)[:16]}", unpack)
     about = json.loads((folder / "about.json").read_text(encoding="utf-8"))
-    return TokenFile(AutoTokenizer.from_pretrained(folder / "tokenizer"), *(Blocks(folder / p) for p in PARTS), about)
+    parts = [Blocks(folder / part) for part in PARTS]
+    for blocks in parts:
+        blocks.source = about.get("source", "tokens")
+    return TokenFile(AutoTokenizer.from_pretrained(folder / "tokenizer"), *parts, about)

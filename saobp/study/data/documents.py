@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from saobp.study.data.splits import DataError, MissingSplit, Source
+from saobp.study.data.splits import Absent, DataError, MissingSplit, Source
 from saobp.study.setup.schema import Split, Text
 
 RULE = (
@@ -40,7 +40,7 @@ class Mixture:
         validated = [name for name in self.weights if self._has_validation(name)]
         self.parts, self.held_out = (list(self.weights), validated) if self.split == "train" else (validated, [])
         if not self.parts:
-            raise DataError(f"no data set of {', '.join(self.weights)} has a split '{self.split}'; add one that has")
+            raise Absent(f"no data set of {', '.join(self.weights)} has a split '{self.split}'; add one that has")
 
     def __iter__(self) -> Iterator[Document]:
         """Yield documents; only train is deduplicated, held-out text stays as published."""

@@ -16,7 +16,7 @@ import pyarrow.dataset
 import pyarrow.parquet as pq
 from pydantic import TypeAdapter, ValidationError
 
-from saobp.study.data.splits import REMEDY, DataError, MissingSplit, Source, base_splits, first_line
+from saobp.study.data.splits import REMEDY, Absent, DataError, MissingSplit, Source, base_splits, first_line
 from saobp.study.setup import paths
 from saobp.study.setup.tasks_and_metrics import PUBLISHED_ROWS
 
@@ -119,7 +119,7 @@ class FolderSource(Source):
             if chosen in [*found, *own]:
                 return chosen
         listed = ", ".join(found) or "none"
-        raise DataError(f"{folder}: no configuration {config!r} (found: {listed}); choose one of these")
+        raise Absent(f"{folder}: no configuration {config!r} (found: {listed}); choose one of these")
 
     def _folder(self, dataset: str) -> Path:
         """Return the folder of a data set or tokenizer, or say that it is not here."""
@@ -128,7 +128,7 @@ class FolderSource(Source):
             raise DataError(f"{dataset!r} is no data set identifier: write owner/name")
         folder = self._inside(self.root / dataset)
         if not folder.is_dir():
-            raise DataError(f"{folder}: no such data set; copy it there from the hub, or {REMEDY}")
+            raise Absent(f"{folder}: no such data set; copy it there from the hub, or {REMEDY}")
         return folder
 
     def _inside(self, path: Path) -> Path:

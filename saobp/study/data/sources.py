@@ -73,23 +73,31 @@ def _ask(function: Callable, dataset: str, config: str | None, **options: Any) -
         raise DataError(f"{name}: not to be had from the hub ({reason}); connect, or {REMEDY}") from None
 
 
-def resolve(default: str) -> Source:
-    """Return the source that `SAOBP_DATA` names or, where it is not set, the study's own choice.
+def chosen(default: str) -> str:
+    """Return what `SAOBP_DATA` names or, where it is not set, the study: "synthetic", "hub", or a folder's whole path.
 
-    `default` is "synthetic", "hub" or a folder laid out like the hub; a relative folder is looked for from
-    here and then from the repository. The story world is written once, to the build's cache.
-    Raises DataError if a folder is missing.
+    A relative folder is looked for from here and then from the repository.
     """
-    choice = os.environ.get("SAOBP_DATA") or default
-    if choice == "hub":
+    name = os.environ.get("SAOBP_DATA") or default
+    if name in ("hub", "synthetic"):
+        return name
+    given = Path(name).expanduser()
+    return str((given if given.is_dir() else paths.root() / given).resolve())
+
+
+def resolve(default: str) -> Source:
+    """Return the source of what is `chosen`; the story world is written once, to the build's cache.
+
+    `default` is "synthetic", "hub" or a folder laid out like the hub. Raises DataError if a folder is missing.
+    """
+    name = chosen(default)
+    if name == "hub":
         return HubSource()
-    if choice == "synthetic":
+    if name == "synthetic":
         modules = sorted(Path(storyworld.__file__).parent.glob("*.py"))
         written_by = hashlib.sha256(b"".join(module.read_bytes() for module in modules)).hexdigest()[:12]
         folder = paths.made(paths.cache() / f"synthetic-{written_by}", storyworld.write)
         return FolderSource(folder, "synthetic")
-    given = Path(choice).expanduser()
-    folder = given if given.is_absolute() or given.is_dir() else paths.root() / given
-    if not folder.is_dir():
-        raise DataError(f"{given}: no such data folder; {REMEDY}")
-    return FolderSource(folder)
+    if not Path(name).is_dir():
+        raise DataError(f"{name}: no such data folder; {REMEDY}")
+    return FolderSource(Path(name))

@@ -16,7 +16,11 @@ class DataError(ValueError):
     """Data that cannot be had; one line that names the file or split and the remedy."""
 
 
-class MissingSplit(DataError):
+class Absent(DataError):
+    """Data that a source does not have, or too little of: another try finds no more."""
+
+
+class MissingSplit(Absent):
     """A data set that is there, without the split that was asked for."""
 
 

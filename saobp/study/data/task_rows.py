@@ -148,7 +148,7 @@ def _checks(spec: TaskSpec, rows: datasets.Dataset) -> Iterator[tuple[str, Calla
         yield gold, lambda each: isinstance(each, dict) and _are_texts(each.get("text")), NO_ANSWER
         yield gold, lambda each: all(map(str.strip, each["text"])), NO_ANSWER
         places = f"not one answer_start per text{MEND}"
-        yield gold, lambda each: len(each.get("answer_start") or ()) == len(each["text"]), places
+        yield gold, lambda each: [*map(type, each.get("answer_start") or ())] == [int] * len(each["text"]), places
     else:
         known = f"one of {', '.join(spec.labels)}" if spec.labels else "a similarity from 0 to 5"
         yield gold, lambda value: value not in (None, "", -1) and value == value, NO_ANSWER

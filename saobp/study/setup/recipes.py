@@ -20,6 +20,7 @@ Model = Literal["mini", "small", "medium", "mini-narrow", "mini-quarter", "small
 Task = Literal[tuple(TASKS)]
 Precision = Literal["auto", "bf16", "fp32"]
 
+LIMITS = ("length", "limit_tokens")  # of a recipe: tokens of a sequence, and of the whole text
 STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
 

@@ -4,7 +4,7 @@ import difflib
 import json
 from dataclasses import asdict, field, replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from annotated_types import Ge, Gt, MinLen
 from pydantic import TypeAdapter, ValidationError
@@ -52,6 +52,10 @@ class Study:
         if self.tokenizer in ("gpt2", "bpe"):
             raise ValueError(f"tokenizer '{self.tokenizer}' has no [MASK], which encoders need: take bert or wordpiece")
         recipes.refuse_untrained_positions("attention.length", self.attention.length, self.pretrain)
+        for key in recipes.LIMITS if self.beyond else ():  # its models read the text of the others
+            own, usual = (getattr(recipe, key) for recipe in (self.beyond.pretrain, self.pretrain))
+            if own != usual:
+                raise ValueError(f"beyond.pretrain.{key} {own} is not pretrain.{key} {usual}: give both the same")
 
     def pairs(self) -> list[tuple[str, str]]:
         """Return every (model, algorithm) that is trained: `algorithms`, or a size's own list if it has one."""
@@ -67,14 +71,18 @@ class Study:
         """Return how a model of this study is pretrained: `pretrain`, with its size's own schedule if it has one."""
         return self._scheduled(self.pretrain, model)
 
+    def section(self, name: str) -> Any:
+        """Return a section that a study may leave out. Raises StudyError, one line, if this one does."""
+        if (found := getattr(self, name)) is None:
+            raise StudyError(f"study {self.name} has no section `{name}`: add it, or take a study that has one")
+        return found
+
     def decoder_recipe(self, model: str) -> Pretraining:
         """Return how a decoder of this study is pretrained, by the same schedules.
 
         Raises StudyError if the study has none.
         """
-        if self.decoder is None:
-            raise StudyError(f"study {self.name} trains no decoder: it has no section `decoder`")
-        return self._scheduled(self.decoder.pretrain, model)
+        return self._scheduled(self.section("decoder").pretrain, model)
 
     def _scheduled(self, recipe: Pretraining, model: str) -> Pretraining:
         return replace(recipe, **asdict(self.schedules[model])) if model in self.schedules else recipe

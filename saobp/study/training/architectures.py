@@ -57,17 +57,16 @@ def bert_config(size: Size, vocabulary: int, *, dropout: float = 0.1, **more: An
     )
 
 
-def with_tokenizer(config, tokenizer: PreTrainedTokenizerFast):
-    """Copy the tokenizer's special tokens into a configuration."""
-    for name in ("pad_token_id", "bos_token_id", "eos_token_id"):
-        setattr(config, name, getattr(tokenizer, name))
-    return config
+def special_tokens(tokenizer: PreTrainedTokenizerFast) -> dict[str, int | None]:
+    """Return a tokenizer's special tokens as configurations name them; GPT-2's own lie outside a smaller vocabulary."""
+    return {name: getattr(tokenizer, name) for name in ("pad_token_id", "bos_token_id", "eos_token_id")}
 
 
 def encoder(model: str, tokenizer: PreTrainedTokenizerFast, *, dropout: float, seed: int) -> BertForMaskedLM:
     """Build an untrained masked language model; the same seed gives every algorithm the same start."""
     torch.manual_seed(seed)
-    return SparseBertForMaskedLM(with_tokenizer(bert_config(SIZES[model], len(tokenizer), dropout=dropout), tokenizer))
+    special = special_tokens(tokenizer)
+    return SparseBertForMaskedLM(bert_config(SIZES[model], len(tokenizer), dropout=dropout, **special))
 
 
 def decoder(model: str, tokenizer: PreTrainedTokenizerFast, *, dropout: float, seed: int) -> GPT2LMHeadModel:
@@ -83,11 +82,10 @@ def decoder(model: str, tokenizer: PreTrainedTokenizerFast, *, dropout: float, s
         resid_pdrop=dropout,
         embd_pdrop=dropout,
         attn_pdrop=dropout,
-        bos_token_id=None,  # GPT-2's own lie outside a smaller vocabulary
-        eos_token_id=None,
+        **special_tokens(tokenizer),
     )
     torch.manual_seed(seed)
-    network = GPT2LMHeadModel(with_tokenizer(config, tokenizer))
+    network = GPT2LMHeadModel(config)
     network.loss_type = "ForCausalLM"  # by which the Trainer knows that the first token is no target
     return network
 

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 import re
 import shutil
 from collections.abc import Callable
@@ -12,8 +11,9 @@ from typing import Any
 
 from transformers import PreTrainedModel, PreTrainedTokenizerFast, TrainerCallback
 
+from saobp.study.data import sources
 from saobp.study.data.sources import Source
-from saobp.study.setup import labels, paths, recipes, records
+from saobp.study.setup import labels, paths, recipes
 from saobp.study.setup.recipes import Pretraining
 from saobp.study.setup.sizes_and_strengths import strength_used
 from saobp.study.setup.studies import Study, load_study
@@ -75,18 +75,15 @@ def made_of(study: Study, model: str, algorithm: str, seed: int) -> dict[str, An
     if labels.is_decoder(model):
         recipe, said = study.decoder_recipe(size), said | said["decoder"]
     given = {"algorithm": algorithm, "strength": strength_used(size, algorithm, study.strengths), "seed": seed}
-    source = os.environ.get("SAOBP_DATA") or study.data
-    source = str(Path(source).resolve()) if Path(source).is_dir() else source
     trained = {key: value for key, value in asdict(recipe).items() if key not in MEASURING}
-    return {**given, "data": source, **{name: said[name] for name in TEXT}, **trained}
+    return {**given, "data": sources.chosen(study.data), **{name: said[name] for name in TEXT}, **trained}
 
 
 def recorded(folder: Path) -> dict[str, Any]:
-    """Return what `made_of` was when a model was trained; of an older folder the steps, if the workflow recorded it."""
-    if (folder / TRAINING).is_file():
-        return json.loads((folder / TRAINING).read_text(encoding="utf-8"))
-    record = folder.parents[1] / "records" / f"04-pretrain-{folder.name}.json"
-    return {"steps": records.read(record)["metrics"]["steps"]} if record.is_file() else {}
+    """Return what `made_of` was when a model was trained. Raises ValueError, one line, if its folder does not say."""
+    if not (file := folder / TRAINING).is_file():
+        raise ValueError(f"{folder}: does not say how it was trained: delete it and give the command again")
+    return json.loads(file.read_text(encoding="utf-8"))
 
 
 def published_folder(profile: str, model: str, algorithm: str, seed: int) -> Path:

@@ -9,7 +9,7 @@ from saobp.study.paper.arithmetic import VOCABULARY
 from saobp.study.setup.recipes import Finetuning, MultiHop, Pretraining
 from saobp.study.setup.schema import Departure, Value
 from saobp.study.setup.sizes_and_strengths import SIZES, Size, strength_used
-from saobp.study.setup.studies import Study, StudyError
+from saobp.study.setup.studies import Study
 
 PAPER_SEED = 42
 PAPER_TEXTS = "WikiText, BookCorpus, OpenWebText"
@@ -46,9 +46,7 @@ def beyond(study: Study, text: Any) -> list[Departure]:
     Strengths are set beside Table 5's column of their size, larger models each beside its own.
     Raises StudyError if the study has no such runs.
     """
-    if study.beyond is None:
-        raise StudyError(f"study {study.name} asks no open questions: it has no section `beyond`")
-    plan, exam = study.beyond, study.multihop
+    plan, exam = study.section("beyond"), study.multihop
     own = _text(study, text, plan.pretrain) + _trained(study, plan.model, plan.pretrain, plan.seeds)
     found = [{**entry, "part": "strengths"} for entry in own]
     for one in plan.larger:  # on the strengths' text

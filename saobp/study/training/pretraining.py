@@ -22,9 +22,11 @@ from transformers import PreTrainedTokenizerBase
 from saobp.study.data import corpora, sources
 from saobp.study.data.masking import SeededMasking
 from saobp.study.data.sources import DataError, Source
+from saobp.study.data.splits import Absent
 from saobp.study.evaluation import heldout
 from saobp.study.evaluation.heldout import HeldOut
-from saobp.study.setup.recipes import Algorithm
+from saobp.study.setup import recipes
+from saobp.study.setup.recipes import Algorithm, Pretraining
 from saobp.study.setup.sizes_and_strengths import SIZES, body_parameters, strength_of
 from saobp.study.setup.studies import Study, load_study
 from saobp.study.training import architectures, checkpoints, regularizers, trainer
@@ -33,7 +35,6 @@ from saobp.study.training.watch import TrainingFailed
 WIKITEXT = "Salesforce/wikitext"
 WIKITEXT_CONFIGS = ("wikitext-103-raw-v1", "wikitext-103-v1")  # of the second, rare words read <unk>
 WIKITEXT_TOKENS = 16_384  # from its start
-LIMITS = ("length", "limit_tokens")  # of a recipe: tokens of a sequence, and of the whole text
 
 
 def texts(study: Study, model: str, source: Source) -> tuple[PreTrainedTokenizerBase, corpora.Blocks, corpora.Blocks]:
@@ -46,7 +47,7 @@ def texts(study: Study, model: str, source: Source) -> tuple[PreTrainedTokenizer
         return corpora.prepared(source, study.corpus, study.tokenizer, study.vocabulary, recipe)
     found = corpora.read_file(Path(study.tokens))
     wanted = {name: getattr(study, name) for name in ("tokenizer", "vocabulary", "corpus")}
-    for name, value in (wanted | {limit: getattr(recipe, limit) for limit in LIMITS}).items():
+    for name, value in (wanted | {limit: getattr(recipe, limit) for limit in recipes.LIMITS}).items():
         if (held := found.about.get(name)) != value:  # a file without a word of a limit has all of its text
             raise DataError(f"{study.tokens}: {name} {held}, not {value}: write it for {study.name}")
     return found.tokenizer, found.train, found.validation
@@ -57,9 +58,10 @@ def write_tokens(file: Path, profile: str, names: Sequence[str] = ()) -> Path:
     study = load_study(profile)
     study = replace(study, tokens=None, corpus=dict.fromkeys(names, 1.0) if names else study.corpus)
     about = {name: getattr(study, name) for name in ("tokenizer", "vocabulary", "corpus")}
-    about |= {limit: getattr(study.pretrain, limit) for limit in LIMITS}
-    held = texts(study, study.models[0], sources.resolve(study.data))
-    return corpora.write_file(file, corpora.TokenFile(*held, about))
+    about |= {limit: getattr(study.pretrain, limit) for limit in recipes.LIMITS}
+    source = sources.resolve(study.data)
+    held = texts(study, study.models[0], source)
+    return corpora.write_file(file, corpora.TokenFile(*held, about | {"source": source.name}))
 
 
 def untrained(study: Study, model: str, algorithm: str, seed: int, tokenizer: PreTrainedTokenizerBase) -> nn.Module:
@@ -88,13 +90,12 @@ def train(
     recipe = study.recipe(model)
     folder = checkpoints.work_folder(study, model, algorithm, seed, text.fingerprint, recipe)
     masking = SeededMasking(tokenizer, recipe.masking, seed)
-    measure = held_out_measure(study, model, tokenizer, held_out)
+    measure = held_out_measure(recipe, tokenizer, held_out)
     return trainer.pretrain(network, text, masking, recipe, folder=folder, seed=seed, measure=measure)
 
 
-def held_out_measure(study: Study, model: str, tokenizer: PreTrainedTokenizerBase, held_out: Dataset) -> HeldOut:
-    """Return what measures a study's runs along training; its masks are those of seed 0 for every run."""
-    recipe = study.recipe(model)
+def held_out_measure(recipe: Pretraining, tokenizer: PreTrainedTokenizerBase, held_out: Dataset) -> HeldOut:
+    """Return what measures the runs of a recipe along training; its masks are those of seed 0 for every run."""
     masks, count = SeededMasking(tokenizer, recipe.masking, 0), recipe.evaluation_sequences
     return HeldOut(held_out, masks, count, recipe.batch, which=recipe.held_out)
 
@@ -118,22 +119,23 @@ def metrics(
 def on_wikitext(study: Study, model: str, network: nn.Module, tokenizer: Any, source: Source) -> dict[str, Any]:
     """Return a network's perplexity on WikiText-103, the paper's text for it, as `wikitext`; empty where there is none.
 
-    Measured as on the held-out text: the same share of masks, of seed 0.
+    Measured as on the held-out text: the same share of masks, of seed 0. Raises DataError if the text is there and
+    cannot be read; with a token file, whose machine may have neither text nor network, that is no text.
     """
     recipe, split = study.recipe(model), "validation"
     for config in WIKITEXT_CONFIGS:
-        with suppress(DataError):
-            if source.intervals(WIKITEXT, config, split):
-                break
+        with suppress(DataError if study.tokens else Absent):
+            text = {f"{WIKITEXT}:{config}": 1.0}
+            blocks = corpora.token_blocks(
+                source, text, tokenizer, recipe.length, split=split, limit_tokens=WIKITEXT_TOKENS
+            )
+            break
     else:
         return {}
-    blocks = corpora.token_blocks(
-        source, {f"{WIKITEXT}:{config}": 1.0}, tokenizer, recipe.length, split=split, limit_tokens=WIKITEXT_TOKENS
-    )
     masking = SeededMasking(tokenizer, recipe.masking, 0)
     found = HeldOut(blocks, masking, len(blocks), recipe.batch).perplexity_by_sequence(network)
-    note = source.completeness(WIKITEXT, config, split)["note"]
-    return {"wikitext": {**found, "tokens": blocks.tokens, "split": split, "config": config, "note": note}}
+    about = {"tokens": blocks.tokens, "split": split, "config": config, "note": blocks.splits[0]["note"]}
+    return {"wikitext": found | about}
 
 
 @click.command()
@@ -151,7 +153,7 @@ def main(profile: str, model: str, algorithm: str, seed: int) -> None:
         tokenizer, text, held_out = texts(study, model, sources.resolve(study.data))
         network = untrained(study, model, algorithm, seed, tokenizer)
         train(study, model, algorithm, seed, network=network, tokenizer=tokenizer, text=text, held_out=held_out)
-    except (ValueError, TrainingFailed) as error:
+    except (ValueError, TrainingFailed, PermissionError) as error:
         print(f"saobp: {error}", file=sys.stderr)
         sys.exit(2)
 
