@@ -144,7 +144,7 @@ def refuse_module(model: nn.Module, module: nn.Module) -> None:
     if not hasattr(module, "is_causal"):
         raise ValueError(f"{name} does not say whether it is causal; saobp.apply cannot refine it")
     if is_causal_module(module) and getattr(module, "layer_idx", 0) is None:
-        raise ValueError(f"{name} has no layer_idx, by which a cache carries its column sums; saobp.apply cannot refine it")
+        raise ValueError(f"{name} has no layer_idx, which a cache needs; saobp.apply cannot refine it")
 
 
 def maps_of_one_stack(model: nn.Module, run: Callable[[], Iterable[Any]], samples: int, given: str) -> list[Any]:
