@@ -15,15 +15,37 @@ from scipy import stats
 
 import saobp
 from saobp.study import figures, tables
-from saobp.study.figures import by_seed, drawing, grids, gtd_beside_graph_measures, maps, publishing, style
+from saobp.study.figures import (
+    by_seed,
+    correlations,
+    drawing,
+    grids,
+    gtd_beside_graph_measures,
+    maps,
+    publishing,
+    style,
+)
 from saobp.study.figures.of_our_own import claims, decoders, gains, hops, inserted, strengths
 from saobp.study.publication import results
 from saobp.study.setup import labels, paths
 from saobp.study.setup import records as records_of
+from saobp.study.statistics import Estimate
 from saobp.study.tables import render
 
 DRAWN = [n for n in figures.FIGURES if n not in (7, 8, 9, "glance", "tokens")]  # 7 to 9 are drawn as 3 and 4
 DECODERS = [examples.decoder(algorithm=name) for name in ("original", "high", "high_all_rows")]
+
+
+def headings(figure):
+    """Each panel's letter and heading on one line."""
+    plain = (re.sub(r"\$\\bf\{(.)\}\$", r"\1", ax.get_title("left")) for ax in figure.axes)
+    return [re.sub(r"[\n\xa0]", " ", text) for text in plain]
+
+
+def draw(number, records, *, width=style.PAGE):
+    frame = figures.data(number, records)
+    with style.paper():
+        return drawing.found(number).plot(frame, width)
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +84,7 @@ def test_the_change_over_all_layers_is_paired_by_seed_and_has_its_interval(recor
 
 def test_a_dot_is_a_seed_s_difference_and_the_line_their_mean(records):
     own = [r for r in records if r["parameters"].get("model") == "mini"]
-    ax = figures.figure(4, own).axes[0]
+    ax = draw(4, own).axes[0]
     colour = style.LOOKS["high"].colour
     mean, dots = [line for line in ax.lines if line.get_color() == colour]
     sides = [np.mean([examples.matrices(a, s)["gtd"] for s in (42, 43, 44)], axis=2) for a in ("high", "original")]
@@ -91,7 +113,7 @@ def test_no_two_algorithms_look_alike_and_the_paper_s_form_of_figure_4_has_a_lin
     looks = list(style.LOOKS.values())
     assert len({look.colour for look in looks}) == len({look.marker for look in looks}) == len(looks)
     expected = [style.LOOKS[name].colour for name in labels.PAPER_ALGORITHMS]
-    axes = figures.figure("4-paper", records).axes
+    axes = draw("4-paper", records).axes
     assert [[line.get_color() for line in ax.lines] for ax in axes] == [expected] * 8
 
 
@@ -103,7 +125,7 @@ def test_a_figure_shows_its_own_size(number, model, records):
 @pytest.mark.parametrize("width", [style.LEAST, style.NARROW - 0.01, figures.PAGE])
 @pytest.mark.parametrize("number", DRAWN)
 def test_no_label_is_cut_off(number, width, records):
-    figure = figures.figure(number, records, width=width)
+    figure = draw(number, records, width=width)
     assert figure.get_figwidth() == width
     figure.draw_without_rendering()
     page, texts = figure.bbox.padded(1), figure.legends[:1]
@@ -163,14 +185,14 @@ for run in WITHOUT_THREE_HOPS["metrics"]["multihop"]:
 ])  # fmt: skip
 def test_a_figure_without_its_runs_says_which_are_missing(number, found, needs):
     with pytest.raises(figures.FigureError, match=needs):
-        figures.figure(number, found)
+        draw(number, found)
 
 
 def test_wrong_arguments_are_named(records, tmp_path):
-    with pytest.raises(ValueError, match="no Figure 12"):
-        figures.figure(12, records)
+    with pytest.raises(ValueError, match="no Figure 12; .* claims$"):
+        draw(12, records)
     with pytest.raises(ValueError, match="width: 0.2 inches"):
-        figures.figure(4, records, width=0.2)
+        draw(4, records, width=0.2)
     with pytest.raises(ValueError, match="'jpg' is none of"):
         figures.write(4, records, tmp_path, formats=("jpg",))
 
@@ -245,7 +267,7 @@ def test_figure_1_is_minilm_s_head_with_the_largest_column_and_its_rows_sum_to_o
     raw, refined = (torch.tensor(said["map"][side], dtype=torch.float64) for side in ("raw", "refined"))
     again = saobp.refine(raw / raw.sum(-1, keepdim=True), said["factor"], said["strength"])
     assert torch.allclose(again, refined, atol=1e-3), "the tracked map is one step of the tracked softmax"
-    words = [text.get_text() for text in figures.figure(1, []).axes[3].texts]
+    words = [text.get_text() for text in draw(1, []).axes[3].texts]
     mass = said["map"]["raw"][said["tokens"].index("trophy")][maps.numbers(frame)["place"]]
     assert words[:3] == ["trophy", f"{mass:.2f}", f"×{1 - (1 - np.exp(-said['strength'])) * mass:.2f}"]
 
@@ -262,7 +284,20 @@ def test_r_of_a_seed_is_pearson_s_over_its_heads_and_samples(records):
     assert of_high["n"].sum() == sum(len(graph["clustering"]) for graph in points), "every point is in a hexagon"
     still = figures.data(2, records).assign(value=1.0)
     assert gtd_beside_graph_measures.correlations(still)["r"].isna().all()
-    gtd_beside_graph_measures.plot(still, 6.3)
+    heads = headings(gtd_beside_graph_measures.plot(still, 6.3))
+    assert "r undefined (the paper: −0.43)" in heads[2] and heads[3].startswith("d  No measure reaches")
+    assert "with Onnela's and undefined with betweenness" in figures.caption(2, still)
+
+
+def test_a_measure_reaches_the_paper_s_r_that_is_as_far_from_zero_on_the_same_side():
+    gtd = np.tile(np.linspace(0.1, 0.9, 9), 3)
+    values = {"clustering": gtd, "onnela": -gtd, "betweenness": -gtd}  # the paper's: 0.70 and -0.43
+    known = {"model": "mini", "algorithm": "original", "seed": 42, "gtd": gtd}
+    frame = pd.concat([pd.DataFrame(known | {"measure": name, "value": of}) for name, of in values.items()])
+    heads = headings(gtd_beside_graph_measures.plot(frame, 6.3))
+    assert "r 1.00, above" in heads[0] and "r −1.00, below" in heads[2]
+    assert heads[3] == "d  Only Clustering (Barrat) and Betweenness reach the paper's r (bar; dots: 1 seed)"
+    assert "Over 1 seed r is 1.00 with Barrat's clustering" in figures.caption(2, frame)
 
 
 def test_rounding_is_not_blown_up_to_a_difference():
@@ -303,7 +338,25 @@ def test_the_glance_takes_records_of_two_profiles_and_leaves_out_who_never_start
     assert set(c["algorithm"]) == {"original", "high"} and c["x"].tolist() == [100, 150, 200, 250]
     said = by_seed.headline_numbers(frame)
     assert (said["original_mean"], said["pairs"]) == (3.0, 2)
-    assert said["r"] == pytest.approx(np.corrcoef(c["x"], c["y"])[0, 1])
+    assert said["r"] == f"{np.corrcoef(c['x'], c['y'])[0, 1]:.2f}".replace("-", "−")
+
+
+@pytest.mark.parametrize(("ends", "said"), [
+    ((4.0, 3.0, 2.0), "Late starts end lower: r = −1.00 (n = 3)"),
+    ((2.0, 3.0, 4.0), "Late starts end higher: r = 1.00 (n = 3)"), ((2.0, 3.0), "too few runs (n = 2)"),
+])  # fmt: skip
+def test_the_glance_says_what_late_starts_do_and_of_one_size(ends, said):
+    own = [examples.attention("mini", name) for name in ("original", "high")]
+    for run in own:
+        run["metrics"]["matrices"]["refined"]["column_mass_maximum"] = [[2.0, 4.0]]
+    trained = [examples.pretrain("mini", "high", seed) for seed in range(len(ends))]
+    for place, (run, end) in enumerate(zip(trained, ends)):
+        run["metrics"] |= {"training": [{"step": 100 + place, "loss": 4.0}], "perplexity": np.exp(end)}
+    larger = examples.pretrain("small", "high")
+    larger["metrics"]["training"] = [{"step": 10_000, "loss": 4.0}]
+    frame = figures.data("glance", [*own, *trained, larger, examples.beyond()])
+    assert said in headings(by_seed.plot_headlines(frame, 6.3))[2]
+    assert "r is nan" not in figures.caption("glance", frame)
 
 
 def test_every_figure_has_a_caption_without_a_number_typed_by_hand():
@@ -317,7 +370,7 @@ def test_the_exam_shows_every_seed_and_counts_who_solved_three_hops():
     study = examples.beyond()
     frame = figures.data("hops", [study])
     assert len(frame) == 2 * 3 * 2 * 3 and set(frame["chance"].round(1)) == {33.3}
-    figure = figures.figure("hops", [study])
+    figure = draw("hops", [study])
     dots = next(line for line in figure.axes[1].lines if line.get_color() == style.LOOKS["original"].colour)
     own = frame[(frame["layers"] == 4) & (frame["algorithm"] == "original") & (frame["hops"] == 3)]
     assert sorted(dots.get_xdata()) == sorted(own["accuracy"])
@@ -334,12 +387,12 @@ def test_a_strength_has_a_point_a_seed_a_line_for_their_mean_and_a_star_where_it
     study = examples.beyond()
     frame = figures.data("strength", [study])
     assert frame.loc[frame["learned"] == "head", "strength"].tolist() == pytest.approx([0.4, 0.4])
-    points, mean, star = figures.figure("strength", [study]).axes[0].lines  # after refinement only: there is one loss
+    points, mean, star = draw("strength", [study]).axes[0].lines  # after refinement only: there is one loss
     fixed = frame[frame["learned"] == ""]
     assert sorted(points.get_ydata()) == sorted(fixed["loss"])
     assert list(mean.get_ydata()) == pytest.approx(fixed.groupby("strength")["loss"].mean().tolist())
     assert list(star.get_xdata()) == pytest.approx([0.4, 0.4])
-    alone = figures.figure("strength", [study | {"metrics": {"strengths": examples.strengths(seeds=(42,))}}])
+    alone = draw("strength", [study | {"metrics": {"strengths": examples.strengths(seeds=(42,))}}])
     assert [line.get_linestyle() for line in alone.axes[0].lines] == ["None", "None"], "no line between single seeds"
     one = strengths.plot(strengths.of(examples.strengths((0.2,))[:2]), 6)
     assert len(one.axes[-1].get_legend().get_texts()) == 2, "one strength, and nothing was learned"
@@ -352,14 +405,81 @@ def test_gains_set_the_paper_s_difference_beside_ours_where_both_algorithms_were
     frame = figures.data("gains", runs)
     ours, paper = (frame[frame["of"] == name].set_index("task") for name in ("ours", "paper"))
     assert set(frame["model"]) == {"mini"} and "RACE-Middle" in set(ours.index) & set(paper.index)
-    table = tables.table(2, runs).cell("BERT-Mini", "High", column="RACE_Middle").difference
+    table = tables.table(2, runs).cells[("BERT-Mini", "High"), "RACE_Middle"].difference
     assert ours.loc["RACE-Middle", ["gain", "low", "high"]].tolist() == [table.value, table.low, table.high]
     assert paper.loc["QQP", "gain"] == 4.48 and paper.loc["QQP", "low"] > 3
-    (ax,) = figures.figure("gains", runs).axes
+    (ax,) = draw("gains", runs).axes
     assert ax.get_yticklabels()[0].get_text().startswith(ours["gain"].idxmax())
     assert gains.numbers(frame)["ours_above"] == (ours["low"] > 0).sum()
     assert {"CoLA", "STS-B"} <= set(paper.index) and np.isnan(paper.loc["CoLA", "low"])
     assert drawing.relevant("gains", [*runs, examples.finetune("mini", "low", 42)]) == runs
+
+
+def test_a_gain_is_of_the_seeds_of_both_sides_and_of_the_same_items():
+    runs = [examples.finetune("mini", "high", seed, ("race", "rte")) for seed in (42, 43, 44)]
+    plain = examples.finetune("mini", "original", 42, ("race",))
+    plain["metrics"]["tasks"]["rte"] = examples.scores("rte", 42, 0.0, items=200)
+    ours = figures.data("gains", [*runs, plain]).query("of == 'ours'")
+    assert ours[["task", "runs"]].to_numpy().tolist() == [["RACE-Middle", 1]]
+
+
+def test_heads_are_in_order_where_any_side_has_several_seeds():
+    runs = [examples.attention("mini", "original", seed) for seed in (42, 43)] + [examples.attention("mini", "high")]
+    for run, heads in zip(runs, ([3.0, 1.0], [3.0, 1.0], [4.0, 2.0])):
+        run["metrics"]["matrices"]["refined"]["entropy"] = [heads]
+    found = figures.data(4, runs).query("algorithm == 'high' and of == 'difference' and panel == 'final_entropy'")
+    assert found.query("x > 0")["value"].tolist() == [1.0, 1.0]
+
+
+def test_a_caption_of_several_sizes_names_them(records):
+    assert figures.caption(4, figures.data(4, records)).count("RACE-Middle, BERT-Mini, ") == 1
+
+
+def test_strengths_are_compared_over_the_seeds_that_all_have_on_one_kind_of_processor():
+    runs = examples.strengths((0.0, 0.1, 1.0), seeds=(42, 43, 44))
+    lost = [run for run in runs if (run["strength"], run["seed"]) != (1.0, 44)]
+    other = {"device": {"name": "a GPU"}}
+    moved = [run | other if (run["strength"], run["seed"]) == (0.1, 43) else run for run in lost]
+    assert [sorted(set(strengths.of(some)["seed"])) for some in (runs, lost, moved)] == [[42, 43, 44], [42, 43], [42]]
+    apart = [run for run in runs if run["seed"] == 42 + (run["strength"] == 0.1)]
+    with pytest.raises(figures.FigureError, match="Other strengths: no run yet"):
+        figures.data("strength", [examples.beyond() | {"metrics": {"strengths": apart}}])
+
+
+def test_a_decoder_s_loss_is_set_beside_that_of_the_same_seed_s_original():
+    more = [examples.decoder(algorithm=name, seed=43) for name in ("original", "high")]
+    for run in more:
+        run["metrics"]["curve"][-1]["loss"] = 9.0
+    said = headings(draw("decoders", [*DECODERS, *more]))[0]
+    assert "Original (2 seeds), High with all rows 2.00 nats below (1 seed)" in said
+    with pytest.raises(figures.FigureError, match="decoder records of one seed"):
+        figures.data("decoders", [*more, DECODERS[2]])
+
+
+def test_an_r_whose_interval_holds_zero_is_not_told_as_opposite(monkeypatch):
+    frame = pd.DataFrame({"model": ["mini"], "task": ["race"]})
+    for ends, said in (((-0.82, 0.80), "none"), ((-0.82, -0.01), "RACE-Middle")):
+        monkeypatch.setattr(correlations, "correlation", lambda _, ends=ends: Estimate(-0.03, *ends, 6))
+        assert correlations.numbers(frame)["opposite"] == said
+
+
+@pytest.mark.parametrize("chains", [2, 3])
+def test_chance_is_that_of_the_number_of_chains_and_no_high_is_ahead_in_none(chains):
+    exam = examples.beyond(algorithms=("original", "sinkhorn"))
+    for run in exam["metrics"]["multihop"]:
+        run["chains"] = chains
+    axes = draw("learning", [exam]).axes
+    assert [line.get_ydata()[0] for line in axes[0].lines if line.get_linestyle() == ":"] == [100 / chains]
+    assert headings(axes[0].figure)[0] == "a  2 layers: High is ahead of Original in 0 of 0 seeds over training"
+
+
+def test_where_no_peak_can_be_measured_time_stands_alone():
+    run = examples.cost()
+    for row in run["metrics"]["lengths"]:
+        row["peak_mib"] = dict.fromkeys(("median", "low", "high"), np.nan)
+    assert len(draw("length", [run]).axes) == 1
+    said = figures.caption("length", figures.data("length", [run]))
+    assert "times the time (memory was not measured) of" in said and "nan" not in said
 
 
 def test_the_leak_is_the_mean_over_sequences_of_the_form_that_has_one_beside_both_others():
@@ -367,9 +487,9 @@ def test_the_leak_is_the_mean_over_sequences_of_the_form_that_has_one_beside_bot
     second["metrics"]["curve"][-1]["loss"] = 5.0
     frame = figures.data("decoders", [*DECODERS, second])
     said = decoders.numbers(frame)
-    expected = {"high": -0.5, "leaky": -2.5, "leak": 5.0, "prefixes": 9.0, "untrained": 8.0, "places": 4, "leaks": 3}
-    assert {name: said[name] for name in expected} == expected and said["sequences"] == said["seeds"] == 2
-    losses, passes, leak = figures.figure("decoders", [*DECODERS, second]).axes
+    expected = {"high": 0.0, "leaky": -2.0, "leak": 5.0, "prefixes": 9.0, "untrained": 8.0, "places": 4, "leaks": 3}
+    assert {name: said[name] for name in expected} == expected and said["sequences"] == 2
+    losses, passes, leak = draw("decoders", [*DECODERS, second]).axes
     assert [line.get_ydata()[-1] for line in losses.lines] == [4.5, 4.0, 2.0]
     assert [path.vertices[:, 0].tolist() for path in (p for c in passes.collections for p in c.get_paths())] == [
         [4.0, 4.0], [4.0, 4.0], [4.0, 9.0]]  # fmt: skip
@@ -380,7 +500,7 @@ def test_a_form_that_falls_below_the_axis_is_named_with_its_value_and_the_sink_i
     said = inserted.numbers(figures.data("retrofit", [examples.inserted()]))
     assert (said["layer"], said["alone"]) == (2, -0.5) and said["others"] == {"elemmul": -20.0}
     assert (said["sink"], said["softmax"], said["plain"]) == (2, 2.1, 2.0)
-    strength, _, layer = figures.figure("retrofit", [examples.inserted()]).axes
+    strength, _, layer = draw("retrofit", [examples.inserted()]).axes
     names = " ".join(text.get_text() for text in strength.texts)
     assert "−15.0 at 0.5" in names and "−20.0" in names
     assert [line.get_ydata()[1] for line in layer.lines] == pytest.approx([2.0, 2.1, 1.05])

@@ -15,7 +15,7 @@ from saobp.study.figures import correlations
 from saobp.study.paper import numbers
 from saobp.study.statistics import Estimate, trajectories
 from saobp.study.tables import gtd
-from saobp.study.tables.cells import Cell, digits
+from saobp.study.tables.cells import Cell, decimal, digits, effect
 from saobp.study.tables.render import Table
 
 
@@ -31,7 +31,7 @@ def records():
 ])  # fmt: skip
 def test_a_number_has_four_significant_digits_and_the_csv_more(value, half, text):
     ours = Estimate(value, value - half, value + half, 1, 9)
-    one = Table(4, ("Model",), {"GTD": "GTD"}, {(("BERT-Mini",), "GTD"): Cell(ours=ours)})
+    one = Table(4, {"GTD": "GTD"}, {(("BERT-Mini",), "GTD"): Cell(ours=ours)})
     assert Cell(ours=ours).number() == text
     assert f"| {text} | 1×9 |" in examples.narrow(one.to_markdown()) and f",{value:.6g}," in one.to_csv()
     assert text.split("± ")[1].replace("<", "$<$") in one.to_latex()
@@ -45,6 +45,13 @@ def test_an_end_that_is_not_zero_is_not_shown_as_zero_in_two_more_digits(ends, e
     assert digits(2, *ends) == expected
     apart = Cell(ours=Estimate(0.7, 0.6, 0.8, 3), difference=Estimate(0.0325, *ends, 3)).texts()["Ours − Original"]
     assert apart.startswith(f"{0.0325:+.{expected}f}")
+
+
+@pytest.mark.parametrize("value", [-0.0039, 0.0039, 0.0])
+def test_a_number_that_rounds_to_zero_has_no_sign(value):
+    assert decimal(value, 2, "+") == decimal(value, 2, ",") == "0.00"
+    assert effect(Estimate(value, -0.08, 0.07, 3), 2) == "0.00 [−0.08, 0.07]"
+    assert (decimal(-0.0051, 2, "+"), decimal(0.0051, 2, "+")) == ("−0.01", "+0.01")
 
 
 @pytest.mark.parametrize("number", sorted(tables.TABLES))
@@ -65,7 +72,7 @@ def test_a_table_has_a_line_per_number_and_rows_without_a_run_are_counted_and_pr
     shown = [line for line in examples.narrow(whole.with_runs().to_markdown()).splitlines() if line.startswith("|")]
     head, _, plain, high = (line.strip("| ").split(" | ") for line in shown)
     assert head == ["Model", "Task", "Paper", "Ours", "Ours − Original", "n", "majority or chance"]
-    gap = whole.cell("BERT-Mini", "High", column="RACE_Middle").difference
+    gap = whole.cells[("BERT-Mini", "High"), "RACE_Middle"].difference
     assert f"{gap.value:+.2f} [{gap.low:.2f}, {gap.high:.2f}]".replace("-", "−") in " | ".join(high)
     assert plain[4:] == ["·", "2×300", "52.00"], "the guess stands beside each line"
     lines = [line for line in whole.with_runs().to_latex().splitlines() if line.count("&") == len(head) - 2]
@@ -101,6 +108,7 @@ def test_every_table_compiles_by_one_input_on_a_page_of_the_acl_and_fits_it(reco
 
 @pytest.mark.parametrize(("r", "seeds", "printed", "flags"), [
     ((0.65, 0.1, 0.9), 18, "-0.97", ("opposite sign",)), ((0.65, 0.1, 0.9), 18, "0.97", ()),
+    ((-0.03, -0.82, 0.80), 6, "0.74", ()),
     ((0.65, 0.1, 0.9), 2, "-0.97", ("says nothing",)), ((0.65, -1.0, 1.0), 18, "0.97", ("says nothing",)),
 ])  # fmt: skip
 def test_a_correlation_of_too_few_runs_and_one_of_the_opposite_sign_are_marked(r, seeds, printed, flags):
@@ -121,5 +129,5 @@ def points(scores, gtd=(0.1, 0.2, 0.3, 0.4), steps=(0, 1, 2, 3)):
 def test_a_correlation_that_is_none_is_undefined_in_the_figure_and_says_why_in_the_table(frame, why, monkeypatch):
     assert correlations.heading(correlations.correlation(frame), "SST2", 0.9) == "SST2: r undefined"
     monkeypatch.setattr(trajectories, "checkpoints", lambda *_: frame)
-    cell = tables.table(6, [examples.pretrain("mini")]).cell("BERT-Mini", "Single GTD, checkpoints", column="sst2")
+    cell = tables.table(6, [examples.pretrain("mini")]).cells[("BERT-Mini", "Single GTD, checkpoints"), "sst2"]
     assert (cell.ours, cell.reason) == (None, f"undefined, {why}")

@@ -40,7 +40,7 @@ def test_one_seed_has_a_gap_and_no_interval_and_no_plain_attention_no_gap():
     assert losses.gaps(RUNS[:3]) == {}
     assert losses.table([RUNS[0], RUNS[3]])["Beside Original, nats"].tolist() == ["", "+0.20 (one seed)"]
     found = [run("high", 42, 3.0), run("original", 42, 3.001)]
-    assert losses.table(found)["Beside Original, nats"].tolist() == ["", "+0.00 (one seed)"], "no minus before a zero"
+    assert losses.table(found)["Beside Original, nats"].tolist() == ["", "0.00 (one seed)"], "a zero has no sign"
 
 
 def test_a_difference_is_marked_only_after_correction_over_all_of_them():

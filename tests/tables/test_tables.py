@@ -13,7 +13,8 @@ from saobp.study.paper import numbers
 from saobp.study.setup import labels, paths
 from saobp.study.setup.records import select
 from saobp.study.setup.tasks_and_metrics import GLUE
-from saobp.study.statistics import estimates
+from saobp.study.statistics import estimates, holm
+from saobp.study.tables import losses
 
 MEANS = {
     "gtd": {"mean": 0.7512, "low": 0.7496, "high": 0.7528, "samples": 64.0, "undefined": 0.0},
@@ -40,11 +41,11 @@ def attention(seed=42, **means):
 
 
 def measure(runs, key="GTD"):
-    return tables.table(1, runs).cell("BERT-Mini", "High", column=key)
+    return tables.table(1, runs).cells[("BERT-Mini", "High"), key]
 
 
 def test_table_2_shows_published_beside_ours_and_a_scaled_down_model_in_the_row_of_its_size(records, built):
-    cell = built[2].cell("BERT-Mini", "High", column="SQuAD")
+    cell = built[2].cells[("BERT-Mini", "High"), "SQuAD"]
     values = [
         run["metrics"]["tasks"]["squad"]["headline"]
         for run in select(records, "finetune", model="mini", algorithm="high")
@@ -52,7 +53,7 @@ def test_table_2_shows_published_beside_ours_and_a_scaled_down_model_in_the_row_
     assert (cell.published, cell.ours.value) == ("24.07", pytest.approx(np.mean(values)))
     assert cell.ours.low < cell.ours.value < cell.ours.high
     assert (cell.ours.seeds, cell.ours.items) == (3, examples.ITEMS)
-    assert built[2].cell("BERT-Small (4 × 128)", "Original", column="GLUE").published == "54.03"
+    assert built[2].cells[("BERT-Small (4 × 128)", "Original"), "GLUE"].published == "54.03"
 
 
 def test_a_scaled_down_model_gives_way_to_the_size_itself_unless_its_cost_alone_was_measured():
@@ -65,7 +66,7 @@ def test_a_scaled_down_model_gives_way_to_the_size_itself_unless_its_cost_alone_
 
 def test_a_large_difference_is_marked_and_none_is_marked_between_equals():
     runs = examples.study(("mini",), ("original", "high"))
-    assert tables.table(2, runs).cell("BERT-Mini", "High", column="RACE_Middle").differs
+    assert tables.table(2, runs).cells[("BERT-Mini", "High"), "RACE_Middle"].differs
     equal = select(runs, algorithm="original")
     copies = [run | {"parameters": run["parameters"] | {"algorithm": "high"}} for run in equal]
     table = tables.table(2, equal + copies)
@@ -83,12 +84,10 @@ def test_p_values_are_corrected_over_the_whole_table(built):
 def test_cells_without_a_run_stay_empty_with_the_reason():
     runs = [examples.finetune("mini", name, tasks=("race", "rte")) for name in ("original", "high")]
     table = tables.table(2, runs)
-    cell = table.cell("BERT-Mini", "High", column="SQuAD")
+    cell = table.cells[("BERT-Mini", "High"), "SQuAD"]
     assert (cell.ours, cell.published, cell.reason) == (None, "24.07", "no run of this task")
     assert "BERT-Mini High,SQuAD,24.07,," in table.to_csv()
-    assert table.cell("BERT-Mini", "High", column="GLUE").reason == "1 of 9 GLUE tasks run (RTE)"
-    with pytest.raises(ValueError, match="no cell .*'WNLI' in Table 2; rows are BERT-Mini, Original; "):
-        table.cell("BERT-Mini", "High", column="WNLI")
+    assert table.cells[("BERT-Mini", "High"), "GLUE"].reason == "1 of 9 GLUE tasks run (RTE)"
 
 
 NAN = {"reason": "the loss is nan at step 3", "message": "the loss is nan at step 3; last finite checkpoint none"}
@@ -104,25 +103,25 @@ def with_failures(count, tasks=("rte", "sst2")):
 
 def test_a_cell_whose_only_runs_failed_says_so_and_why():
     table = with_failures(3)
-    assert table.cell("BERT-Mini", "High", column="RTE").ours is None
+    assert table.cells[("BERT-Mini", "High"), "RTE"].ours is None
     assert "BERT-Mini High, RTE: failed: the loss is nan at step 3" in table.notes()
     assert "last finite checkpoint" not in table.to_markdown()
     assert "| RTE | 53.07 | failed |" in examples.narrow(table.with_runs().to_markdown())
-    average = table.cell("BERT-Mini", "High", column="Avg")
+    average = table.cells[("BERT-Mini", "High"), "Avg"]
     assert average.reason == "1 of 9 GLUE tasks run (SST2); failed runs: 3 of RTE"
 
 
 def test_a_failed_run_is_left_out_and_a_cell_or_an_average_says_how_many():
     table, said = with_failures(2), "2 of 3 runs failed (the loss is nan at step 3)"
-    alone = tables.table(8, [examples.finetune("mini", "high", 3, ("rte",))]).cell("BERT-Mini", "High", column="RTE")
-    assert repr(table.cell("BERT-Mini", "High", column="RTE")) == repr(replace(alone, reason=said))
+    alone = tables.table(8, [examples.finetune("mini", "high", 3, ("rte",))]).cells[("BERT-Mini", "High"), "RTE"]
+    assert repr(table.cells[("BERT-Mini", "High"), "RTE"]) == repr(replace(alone, reason=said))
     assert all(said in text for text in (table.to_markdown(), table.to_latex(), table.to_csv()))
     assert "failed" not in with_failures(0).to_markdown()
-    average = with_failures(1, tuple(GLUE)).cell("BERT-Mini", "High", column="Avg")
+    average = with_failures(1, tuple(GLUE)).cells[("BERT-Mini", "High"), "Avg"]
     assert (average.ours.seeds, average.reason) == (2, "failed runs: 1 of RTE")
     lost = examples.finetune("mini", "high", 3, ("rte",))
     lost["metrics"]["tasks"]["rte"]["scores"] = {"accuracy": None}
-    assert tables.table(8, [lost]).cell("BERT-Mini", "High", column="RTE").reason == "failed: no finite score"
+    assert tables.table(8, [lost]).cells[("BERT-Mini", "High"), "RTE"].reason == "failed: no finite score"
 
 
 def test_records_of_two_profiles_never_share_a_table():
@@ -137,10 +136,10 @@ def test_rows_at_the_papers_size_come_first_in_every_table(records, tmp_path):
         table = tables.table(number, alike, first=paper)
         models = [row[0] for row, _ in table.with_runs().of_models]
         assert models[0] == "BERT-Mini" and "BERT-Mini (4 × 128)" in models and models == sorted(models), number
-        assert table.study == "paper and narrow"
+        assert table.studies == ("paper", "narrow")
         if number == 2:
-            own = tables.table(2, paper).cell("BERT-Mini", "High", column="SQuAD").ours
-            assert repr(table.cell("BERT-Mini", "High", column="SQuAD").ours) == repr(own)  # as NaN is not NaN
+            own = tables.table(2, paper).cells[("BERT-Mini", "High"), "SQuAD"].ours
+            assert repr(table.cells[("BERT-Mini", "High"), "SQuAD"].ours) == repr(own)  # as NaN is not NaN
     (file,) = tables.write(5, alike, tmp_path, ["md"], first=paper)
     assert file.read_text().index("BERT-Mini ") < file.read_text().index("BERT-Mini (4 × 128) ")
 
@@ -154,7 +153,7 @@ def test_attention_has_its_interval_over_texts_and_the_difference_of_the_seeds_o
     assert "first 40 tokens, edges above 0.0001" in tables.table(1, [attention()]).to_markdown()
     nowhere = {"mean": None, "low": None, "high": None, "samples": 0.0, "undefined": 64.0}
     assert measure([attention(betweenness=nowhere)], "BC").reason == "not measured"
-    found = {name: built[1].cell("BERT-Mini", name, column="GTD") for name in ("Original", "Low")}
+    found = {name: built[1].cells[("BERT-Mini", name), "GTD"] for name in ("Original", "Low")}
     low, plain = (
         np.mean([np.mean(run["metrics"]["matrices"]["refined"]["gtd"])
                  for run in select(records, "attention", model="mini", algorithm=name)])
@@ -190,18 +189,23 @@ def test_an_interval_of_a_positive_number_stays_positive_and_one_of_a_share_belo
 def test_a_perplexity_has_its_interval_over_sequences(number, make, model):
     run = getattr(examples, make)(model)
     run["metrics"] |= {"perplexity": 50.0, "perplexity_interval": [44.0, 58.5], "sequences": 128}
-    cell = tables.table(number, [run]).cell(labels.model_title(model), "Original", column="PPL_WikiText")
+    cell = tables.table(number, [run]).cells[(labels.model_title(model), "Original"), "PPL_WikiText"]
     assert (cell.number(), cell.count()) == ("50.00 [44.00, 58.50]", "1×128")
 
 
-def test_a_perplexity_has_its_difference_from_original_over_the_seeds_of_both():
+def test_a_perplexity_has_its_difference_and_p_of_logarithms_over_the_seeds_of_both():
     runs = [examples.pretrain("mini", name, seed) for name in ("original", "high") for seed in (1, 2, 3)]
     for run, perplexity in zip(runs, (20.0, 24.0, 28.0, 21.0, 26.0, 31.0)):
         run["metrics"] |= {"perplexity": perplexity, "perplexity_interval": [perplexity - 1, perplexity + 1]}
     table = tables.table(3, [*runs, examples.pretrain("mini", "eigen_reg", 9)])
-    found = {name: table.cell("BERT-Mini", name, column="PPL_WikiText").difference for name in ("Original", "High")}
-    assert (found["High"].value, found["High"].seeds, found["Original"]) == (pytest.approx(2), 3, None)
-    assert table.cell("BERT-Mini", "Eigen-Reg", column="PPL_WikiText").difference is None, "no seed of both"
+    found = {name: table.cells[("BERT-Mini", name), "PPL_WikiText"].difference for name in ("Original", "High")}
+    assert (found["High"].value, found["High"].seeds, found["Original"]) == (
+        pytest.approx(np.log([1.05, 26 / 24, 31 / 28]).mean()),
+        3,
+        None,
+    )
+    assert repr(found["High"]) == repr(losses.gaps(runs)["mini", "high"])
+    assert table.cells[("BERT-Mini", "Eigen-Reg"), "PPL_WikiText"].difference is None, "no seed of both"
 
 
 def test_the_column_of_wikitext_is_of_wikitext_where_every_run_was_measured_there_and_the_caption_says_so():
@@ -214,12 +218,43 @@ def test_the_column_of_wikitext_is_of_wikitext_where_every_run_was_measured_ther
         }  # fmt: skip
     tuned = examples.finetune("small", tasks=("qnli",))  # says nothing of a text
     mixed, newer = (tables.table(3, [*runs, other]) for other in (examples.pretrain("small", "high", 7), tuned))
-    shown = [table.cell("BERT-Small", "Original", column="PPL_WikiText").ours for table in (older, mixed, newer)]
+    shown = [table.cells[("BERT-Small", "Original"), "PPL_WikiText"].ours for table in (older, mixed, newer)]
     assert shown[0].value == shown[1].value == np.mean([run["metrics"]["perplexity"] for run in runs])
     assert (shown[2].value, shown[2].items) == (99.0, 64)
-    assert "Perplexity is of the first 8,192 tokens of wikitext-103-v1;" in newer.caption
-    for table in (older, mixed):
-        assert "Perplexity is of the held-out part of the training text;" in table.caption
+    assert "Perplexity (difference in nats) is of the first 8,192 tokens of wikitext-103-v1;" in newer.caption
+    joined = tables.table(3, runs, first=[examples.pretrain("mini") | {"profile": "paper"}])  # measured on none
+    assert joined.cells[("BERT-Small", "Original"), "PPL_WikiText"].ours.value == shown[0].value
+    for table in (older, mixed, joined):
+        assert "Perplexity (difference in nats) is of the held-out part of the training text;" in table.caption
+
+
+def test_p_values_are_corrected_over_the_rows_of_both_studies():
+    first = [run | {"profile": "paper"} for run in examples.study(("mini",))]
+    table = tables.table(2, examples.study(("mini-narrow",)), first=first)
+    made = [cell for cell in table.cells.values() if cell.difference]
+    assert len(made) == 2 * 4 and [cell.adjusted_p for cell in made] == holm([cell.difference.p for cell in made])
+
+
+def test_the_public_model_of_the_same_size_stands_beside_every_score_and_a_note_says_whose_it_is():
+    runs = [examples.finetune(model, tasks=("rte",)) for model in ("mini", "small-quarter")]
+    shown = tables.table(8, runs).with_runs()
+    assert shown.frame()["public"].tolist() == ["57.9", "61.8"]
+    (note,) = [note for note in shown.notes() if note.startswith("public: ")]
+    assert "quoted from the google-research/bert README" in note
+
+
+def test_a_missing_guess_is_an_empty_sign_and_not_one_that_was_not_printed():
+    shown = tables.table(7, [examples.decoder()]).frame().query("Task == 'Perplexity'")
+    assert set(shown["majority or chance"]) == {"·"}
+
+
+def test_the_command_for_all_rows_names_the_study_that_the_table_is_of():
+    runs = [examples.decoder() | {"profile": "decoders"}]
+    assert "15 rows not run (saobp table 7 --study decoders --all)" in tables.table(7, runs).with_runs().notes()
+    both = tables.table(7, [examples.decoder("gpt2-small")], first=runs).with_runs()
+    assert "(saobp table 7 --all)" in both.to_markdown()
+    with pytest.raises(ValueError, match="1 to 9 or claims"):
+        tables.table(10, [])
 
 
 @pytest.mark.parametrize(
@@ -240,7 +275,7 @@ def test_a_score_is_flagged_where_its_whole_interval_lies_below_luck_or_it_below
         "scores": {"accuracy": right / 3}, "floor": {"headline": floor},
     }  # fmt: skip
     table = tables.table(2, [run])
-    assert table.cell("BERT-Mini", "Original", column="RACE_Middle").flags == flags
+    assert table.cells[("BERT-Mini", "Original"), "RACE_Middle"].flags == flags
     assert ("¶: below a bag of words" in table.to_markdown()) == (r"\P{} &" in table.to_latex()) == (floor == 99)
 
 
@@ -254,16 +289,16 @@ def test_a_constant_predictor_is_flagged_and_an_average_against_the_average_of_l
     for entry in run["metrics"]["tasks"].values():
         entry.update(chance=10.0, majority=90.0)
     table = tables.table(2, [run])
-    assert table.cell("BERT-Mini", "Low", column="GLUE").flags == ("below majority",)
+    assert table.cells[("BERT-Mini", "Low"), "GLUE"].flags == ("below majority",)
     assert "§: " in table.to_markdown() and r"\S{}: " in table.to_latex()
 
 
 def test_table_6_puts_runs_beside_checkpoints(built):
-    checkpoints = built[6].cell("BERT-Mini", "Single GTD, checkpoints", column="wikitext")
-    runs = built[6].cell("BERT-Mini", "Single GTD, runs", column="race")
+    checkpoints = built[6].cells[("BERT-Mini", "Single GTD, checkpoints"), "wikitext"]
+    runs = built[6].cells[("BERT-Mini", "Single GTD, runs"), "race"]
     assert checkpoints.published == "-0.97" and checkpoints.ours.value < -0.8
     assert runs.ours.low < 0 < runs.ours.high
-    assert "no cross-layer GTD" in built[6].cell("BERT-Mini", "Cross GTD, runs", column="race").reason
+    assert "no cross-layer GTD" in built[6].cells[("BERT-Mini", "Cross GTD, runs"), "race"].reason
 
 
 @pytest.mark.parametrize("number", [1, 2, 7, 8, 9])
@@ -279,19 +314,19 @@ def test_every_row_that_the_paper_prints_is_there_with_its_numbers_and_why_ours_
 def test_table_9_has_medians_with_quartiles_ratios_to_original_and_rounds_of_what_was_timed():
     table = tables.table(9, [examples.cost()])
     high, plain, eager = (
-        table.cell("BERT-Mini", way, column="train milliseconds") for way in ("High", "Original", "Original (eager)")
+        table.cells[("BERT-Mini", way), "train milliseconds"] for way in ("High", "Original", "Original (eager)")
     )
     assert (high.ours.low, high.ours.high, high.published, high.count()) == (27 * 1.06, 30 * 1.06, "37.40", "9")
     assert eager.ours.value == pytest.approx(28 * 1.2) and eager.published == ""
     assert high.published_ratio == pytest.approx(37.40 / 28.03)
     assert (high.ratio.value, high.ratio.low, high.ratio.high) == (1.06, 1.06 - 0.02, 1.06 + 0.02)
-    rate, count = (table.cell("BERT-Mini", "High", column=f"train {name}") for name in ("tokens_per_second", "gmacs"))
+    rate, count = (table.cells[("BERT-Mini", "High"), f"train {name}"] for name in ("tokens_per_second", "gmacs"))
     assert plain.ratio is None and rate.ratio is None, "of a time alone, and not of Original over itself"
     assert (count.count(), count.number()) == ("", "1.45")
     shown = examples.narrow(table.to_markdown())
     assert f"| ×1.33 | ×{high.ratio.value:.2f} [" in shown and "| | GMACs | 1.45 | 1.45 |" in shown
     assert f"1.33428,{high.ratio.value:.6g}" in table.to_csv()
-    assert tables.table(9, []).cell("BERT-Mini", "Low", column="train milliseconds").reason == "no cost run"
+    assert tables.table(9, []).cells[("BERT-Mini", "Low"), "train milliseconds"].reason == "no cost run"
 
 
 def test_every_tracked_caption_has_two_sentences_at_most_and_under_sixty_words():

@@ -114,7 +114,7 @@ def test_interval_margin_and_direction_decide_the_outcome_of_a_planned_study(stu
 def test_numbers_are_written_with_their_interval_and_no_minus_before_a_zero():
     assert fill.effect(Estimate(3.29, 1.06, 5.51, 21), 1, "points") == "+3.3 points [1.1, 5.5]"
     assert fill.effect(Estimate(-0.01, float("nan"), float("nan"), 1), 2) == "−0.01"
-    assert (fill.signed(-0.0004, 2), fill.fixed(12345.6), fill.percent(0.449)) == ("+0.00", "12,346", "45 %")
+    assert (fill.signed(-0.0004, 2), fill.fixed(12345.6), fill.percent(0.449)) == ("0.00", "12,346", "45 %")
     assert (fill.span([6.87, 11.7]), fill.span([1.0, 1.0])) == ("6.9 to 11.7", "1.0")
 
 
@@ -312,7 +312,7 @@ def test_planned_runs_stand_beside_their_plan_once_they_are_there(seeds_of_the_p
         "result | +2.45 points [2.23, 2.67], 10 of 10 planned seeds", "High | +2.45 [2.23, 2.67] | 10",
         "High, after epoch 1 | +0.45 [0.23, 0.67] | 10", "6 | 2.10 | 1.05 | 2.10 | 1.05 | 2.10 | 1.05",
     } <= rows  # fmt: skip
-    (slope,) = re.findall(r"change per doubling of the width \| \+0\.0 \[−(\S+), (\S+)\] \| 20", "\n".join(rows))
+    (slope,) = re.findall(r"change per doubling of the width \| 0\.0 \[−(\S+), (\S+)\] \| 20", "\n".join(rows))
     assert min(map(float, slope)) > 1
     assert ", 20 of 20 planned seeds |" in text and "interim analysis" not in text
     assert "of one kind of machine (post hoc)" not in text and "post hoc until" not in text

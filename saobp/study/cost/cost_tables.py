@@ -38,8 +38,8 @@ def operations(paper: Published) -> pd.DataFrame:
 def surplus(cells: pd.DataFrame) -> pd.DataFrame:
     """Return by size and phase what High counts above Original, beside Original's own attention products (10^9)."""
     counts = cells.pivot_table(index=["model", "phase"], columns="algorithm", values="fvcore", sort=False)
-    sizes = [SIZES[model.lower()] for model in counts.index.get_level_values("model")]
-    products = [size.layers * 2 * arithmetic.LENGTH**2 * size.hidden / 1e9 for size in sizes]
+    models = counts.index.get_level_values("model")
+    products = [arithmetic.attention_products(SIZES[model.lower()]) for model in models]
     return pd.DataFrame({"High - Original": counts["High"] - counts["Original"], "2L²h × layers": products})
 
 

@@ -20,7 +20,6 @@ from saobp.study.setup.sizes_and_strengths import SIZES, strength_of
 from saobp.study.training import architectures
 
 WAYS = ("original", "original_eager", "high", "low", "elemmul")
-SEEN = WAYS[1:]  # ways whose attention products a counter can see
 PHASES = {"train": 0.1, "train_no_dropout": 0.0, "inference": 0.0}  # what a model is used for, with its dropout
 
 
@@ -121,7 +120,7 @@ def _counts(model: str, vocabulary: int, way: str, length: int) -> dict[str, int
     """Return fvcore's count of a whole model ("") and of every module in it: one trace for training and inference."""
     with no_init_weights():  # their values do not matter to a count, and take most of its time
         network = build(model, vocabulary, way, dropout=0.0, kind=BertForPreTraining).eval()
-    spelled_out = {"output_attentions": True} if way in SEEN else {}
+    spelled_out = {} if way == "original" else {"output_attentions": True}
     network.forward = partial(network.forward, return_dict=False, **spelled_out)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the tracer: shapes become constants, which is what is wanted

@@ -1,10 +1,10 @@
 """The paper's figures and some of our own, drawn from run records alone."""
 
-from saobp.study.figures.drawing import FIGURES, FigureError, caption, data, figure, stem
+from saobp.study.figures.drawing import FIGURES, FigureError, caption, data, stem
 from saobp.study.figures.publishing import origin, publish, shown, write, write_claims
 from saobp.study.figures.style import COLUMN, PAGE
 
 __all__ = [
-    "COLUMN", "FIGURES", "PAGE", "FigureError", "caption", "data", "figure", "origin", "publish", "shown", "stem",
+    "COLUMN", "FIGURES", "PAGE", "FigureError", "caption", "data", "origin", "publish", "shown", "stem",
     "write", "write_claims",
 ]  # fmt: skip

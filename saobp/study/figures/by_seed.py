@@ -17,6 +17,7 @@ from saobp.study.setup.records import select
 from saobp.study.setup.schema import Record
 from saobp.study.setup.tasks_and_metrics import TASKS
 from saobp.study.statistics import estimates, trajectories
+from saobp.study.tables.cells import decimal
 from saobp.study.texts import planned
 
 LAYERS, STEP = 4, 1000  # of the questions of three hops; the step whose accuracies a heading gives
@@ -95,7 +96,7 @@ def headlines(records: Sequence[Record]) -> pd.DataFrame:
     gain = accuracy_by_hops.gain_along(fresh) if fresh else None
     outcome = planned.outcome(gain and gain[0], plan.primary)
     decided = {"outcome": outcome} if outcome in plan.outcomes else {}
-    curves = hops.means(accuracy_by_hops.curves(fresh if decided else max(exams, key=len, default=[])))
+    curves = hops.means(fresh if decided else max(exams, key=len, default=[]))
     if len(curves):
         curves = curves[curves["algorithm"].isin(CURVES) & (curves["layers"] == LAYERS)]
     curves = curves.rename(columns={"step": "x", "accuracy": "y"}).assign(panel="b", **decided)
@@ -106,9 +107,11 @@ def headlines(records: Sequence[Record]) -> pd.DataFrame:
 def starts(records: Sequence[Record]) -> pd.DataFrame:
     """One row a pretraining run: algorithm, seed, step x at which it started to learn, held-out loss y at the end.
 
-    An algorithm of which some run never started is left out.
+    Of several models the smallest is shown. An algorithm of which some run never started is left out.
     """
-    frame = trajectories.starts(records).rename(columns={"start": "x", "end": "y"})
+    trained = select(records, "pretrain")
+    own = [run for run in trained if run["parameters"]["model"] in estimates.models(trained)[:1]]
+    frame = trajectories.starts(own).rename(columns={"start": "x", "end": "y"})
     return frame[frame.groupby("algorithm")["x"].transform(lambda steps: steps.notna().all())]
 
 
@@ -117,8 +120,10 @@ def headline_numbers(frame: pd.DataFrame) -> dict[str, Any]:
     a, b, c = (frame[frame["panel"] == panel] for panel in "abc")
     step = b.loc[(b["x"] - STEP).abs().idxmin(), "x"]
     right = b[b["x"] == step].set_index("algorithm")["y"].reindex(CURVES)
+    r = c["x"].corr(c["y"], min_periods=3)
     return numbers(a.rename(columns={"x": "value"})) | right.to_dict() | {
-        "step": int(step), "n": int(b["n"].max()), "r": c["x"].corr(c["y"], min_periods=3), "runs": len(c),
+        "step": int(step), "n": int(b["n"].max()), "r": "undefined" if np.isnan(r) else decimal(r, 2), "runs": len(c),
+        "end": "none" if np.isnan(r) else "higher" if r > 0 else "lower",
         "named": "fresh" if "outcome" in b else "first", "layers": LAYERS,
     }  # fmt: skip
 
@@ -132,7 +137,8 @@ def plot_headlines(frame: pd.DataFrame, width: float) -> Figure:
         partial(start_axes, frame=c),
     )
     said = headline_numbers(frame)
-    figure = style.headed(width, 2.3, [(style.heading("glance", at, **said), draw) for at, draw in enumerate(draws)])
+    heads = [style.heading("glance", which, **said) for which in (0, 1, said["end"])]
+    figure = style.headed(width, 2.3, [*zip(heads, draws)])
     figure.axes[0].axvline(1, color="0.5", lw=0.8, ls=":")
     figure.axes[0].set(xlim=(0, None), xlabel="Largest column sum (uniform: 1)")
     figure.axes[1].set_ylabel("Three hops, {layers} layers (% right)".format(**said))

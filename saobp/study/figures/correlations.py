@@ -53,9 +53,10 @@ def numbers(frame: pd.DataFrame) -> dict[str, Any]:
     for (_, task), points in frame.groupby(["model", "task"], sort=False):
         found = correlation(points)
         if found is not None:
-            name, theirs, few = trajectories.FOLLOWED[task], paper(task), found.seeds < trajectories.FEW
-            said.append(f"{name} {found.value:.2f}{', too few runs' * few} ({theirs:.2f})")
-            opposite += [name] if found.value * theirs < 0 and not few else []
+            name, theirs = trajectories.FOLLOWED[task], paper(task)
+            sign = sign_of(found, theirs)
+            said.append(f"{name} {found.value:.2f}{', too few runs' * (sign == 'few')} ({theirs:.2f})")
+            opposite += [name] if sign == "opposite" else []
     models = labels.joined([labels.model_title(name) for name in frame["model"].unique()])
     return {"r": "; ".join(said), "opposite": labels.joined(opposite) or "none", "models": models}
 
@@ -78,11 +79,17 @@ def heading(found: Estimate | None, name: str, printed: float) -> str:
     """Whether an r has the paper's sign, with its interval and number of runs, and the paper's."""
     if found is None:
         return style.heading(3, "none", name=name)
-    sign = "same" if found.value * printed > 0 else "opposite"
-    sign = "open" if found.low <= 0 <= found.high else sign
-    sign = "few" if found.seeds < trajectories.FEW else sign
     said = {"value": found.value, "r": cells.measured(found, 2), "n": found.seeds}
-    return style.heading(3, sign, name=name, paper=printed, **said)
+    return style.heading(3, sign_of(found, printed), name=name, paper=printed, **said)
+
+
+def sign_of(found: Estimate, printed: float) -> str:
+    """Whether an r has the "same" sign as the paper's or the "opposite", is "open" (0 in its interval) or of "few"."""
+    if found.seeds < trajectories.FEW:
+        return "few"
+    if found.low <= 0 <= found.high:
+        return "open"
+    return "same" if found.value * printed > 0 else "opposite"
 
 
 def _task(ax: Axes, points: pd.DataFrame, task: str) -> None:

@@ -101,7 +101,7 @@ def found(number: Number) -> Drawing:
     """The figure of a number or name, `PAPER_FORMS` among them. Raises ValueError for another."""
     every = FIGURES | PAPER_FORMS
     if number not in every:
-        others = ", ".join((*OUR_OWN, *PAPER_FORMS))
+        others = ", ".join((*OUR_OWN, *PAPER_FORMS, "claims"))
         raise ValueError(f"number: the paper has no Figure {number}; choose 1 to 9 or {others}")
     return every[number]
 
@@ -124,16 +124,6 @@ def data(number: Number, records: Sequence[Record]) -> pd.DataFrame:
     if frame.empty:
         raise FigureError("{title}: no run yet, it needs {needs}".format(**words(number)))
     return frame
-
-
-def figure(number: Number, records: Sequence[Record], *, width: float = style.PAGE) -> Figure:
-    """Draw Figure `number` (1 to 9 or one of `OUR_OWN`), at most `width` inches wide, from one profile's records.
-
-    Raises as `data` does, and ValueError for a width that no page has.
-    """
-    frame = data(number, records)
-    with style.paper():
-        return found(number).plot(frame, width)
 
 
 def caption(number: Number, frame: pd.DataFrame) -> str:

@@ -50,14 +50,16 @@ def data(tasks: Sequence[str], records: Sequence[Record]) -> pd.DataFrame:
 
     `of` is "level", or "difference" for the same seed's Original taken off. Of several runs each has its own rows
     beside the mean, with its `seed`, which is empty in the mean's. x 0 is the mean over all layers or heads. Heads are
-    by their number in a single run; of several runs, whose heads have nothing but their number in common, from the
-    lowest entropy to the highest.
+    by their number where each algorithm has a single run; where one has several, whose heads have nothing but their
+    number in common, all are from the lowest entropy to the highest.
     """
     rows = []
     for model, task, (panel, about) in product(estimates.models(records), tasks, PANELS.items()):
         names = estimates.algorithms(records)
         runs = select(records, "attention", model=model, task=task)
-        curves = {name: _curves(select(runs, algorithm=name), panel) for name in names}
+        own = {name: select(runs, algorithm=name) for name in names}
+        several = max(map(len, own.values())) > 1
+        curves = {name: _curves(found, panel, in_order=several) for name, found in own.items()}
         plain = curves.get("original", pd.DataFrame())
         for name, own in curves.items():
             rows += [(model, task, name, "level", panel, *point) for point in _points(own, about.top)]
@@ -66,14 +68,14 @@ def data(tasks: Sequence[str], records: Sequence[Record]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=COLUMNS).astype({"seed": "Int64"})
 
 
-def _curves(runs: Sequence[Record], panel: str) -> pd.DataFrame:
-    """A row a seed: its values by layer, or of the heads of the last layer; NaN where undefined."""
+def _curves(runs: Sequence[Record], panel: str, *, in_order: bool) -> pd.DataFrame:
+    """A row a seed: its values by layer, or of the heads of the last layer, rising if `in_order`; NaN: undefined."""
     found = {}
     for run in runs:
         measure = estimates.matrix(run)
         if panel == "final_entropy":
             values = (measure.get("entropy") or [[]])[-1]
-            values = sorted(values) if len(runs) > 1 else values
+            values = sorted(values) if in_order else values
         else:
             values = [estimates.nested_mean(heads) for heads in measure.get(panel) or []]
         if values:
@@ -97,8 +99,12 @@ def _points(curves: pd.DataFrame, top: float | None = None) -> list[tuple[float 
 def numbers(frame: pd.DataFrame) -> dict[str, Any]:
     """For the caption: High's change of GTD over all layers by task, how many intervals of changes include 0, seeds."""
     over = changes(frame)
-    known, gtd = over.dropna(subset="low"), over[over["panel"] == "gtd"].set_index("task")[ENDS]
-    said = [f"{TASKS[task].title} {style.change(*row, PANELS['gtd'].digits)}" for task, row in gtd.iterrows()]
+    known, gtd = over.dropna(subset="low"), over[over["panel"] == "gtd"].set_index(["model", "task"])[ENDS]
+    several, digits = frame["model"].nunique() > 1, PANELS["gtd"].digits
+    said = [
+        f"{TASKS[task].title}{f', {labels.model_title(model)},' * several} {style.change(*row, digits)}"
+        for (model, task), row in gtd.iterrows()
+    ]
     layers = _of_high(frame).query("panel == 'gtd' and x > 0").dropna(subset="low")
     include, flat = (int(((own["low"] <= 0) & (own["high"] >= 0)).sum()) for own in (known, layers))
     counts = {"include": include, "known": len(known), "flat": flat, "layers": len(layers)}

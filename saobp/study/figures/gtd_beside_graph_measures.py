@@ -21,6 +21,7 @@ from saobp.study.setup.schema import Record
 from saobp.study.setup.tasks_and_metrics import GRAPHS_OF
 from saobp.study.statistics import estimates
 from saobp.study.statistics.trajectories import LEAST
+from saobp.study.tables.cells import decimal
 
 GRAPH_MEASURES = {"clustering": "Clustering (Barrat)", "onnela": "Clustering (Onnela)", "betweenness": "Betweenness"}
 PRINTED = {"clustering": "C18", "onnela": "C18", "betweenness": "C19"}  # the paper's r; of which clustering is open
@@ -74,19 +75,22 @@ def numbers(frame: pd.DataFrame) -> dict[str, Any]:
     found, paper = correlations(frame), printed.load()
     return {name: _span(found[found["measure"] == name]["r"]) for name in GRAPH_MEASURES} | {
         "paper_clustering": paper.claim("C18"), "paper_betweenness": paper.claim("C19"),
-        "seeds": found["seed"].nunique(), "algorithms": found["algorithm"].nunique(),
+        "seeds": labels.counted(found["seed"].nunique(), "seed"), "algorithms": found["algorithm"].nunique(),
     }  # fmt: skip
 
 
 def _span(r: pd.Series) -> str:
-    return f"{r.min():.2f} to {r.max():.2f}"
+    ends = dict.fromkeys(decimal(end, 2) for end in (r.min(), r.max()))
+    return " to ".join(ends) if r.notna().any() else "undefined"
 
 
-def _beside_paper(r: pd.DataFrame, measure: str) -> tuple[str, str]:
-    """Where the span of r over runs lies beside the paper's r, and the heading that says so."""
+def _beside_paper(r: pd.DataFrame, measure: str) -> tuple[str, bool]:
+    """The heading that says where r over runs lies beside the paper's r, and whether it is as far from 0 as that."""
     theirs, own = printed.load().claim(PRINTED[measure]), r[r["measure"] == measure]["r"]
     where = "below" if own.max() < theirs else "above" if own.min() > theirs else "around"
-    return where, style.heading(2, where, title=GRAPH_MEASURES[measure], span=_span(own), paper=theirs)
+    where = where if own.notna().any() else "undefined"
+    said = style.heading(2, where, title=GRAPH_MEASURES[measure], span=_span(own), paper=theirs)
+    return said, where in ("around", "above" if theirs > 0 else "below")
 
 
 def plot(frame: pd.DataFrame, width: float) -> Figure:
@@ -94,19 +98,20 @@ def plot(frame: pd.DataFrame, width: float) -> Figure:
     algorithms = [name for name in labels.ALGORITHMS if name in set(frame["algorithm"])]
     if len(algorithms) > 1:
         return every(frame, width, algorithms)
-    r, draws, around, groups = correlations(frame), [], [], {}
+    r, draws, reached, groups = correlations(frame), [], [], {}
     for measure, title in GRAPH_MEASURES.items():
         own = frame[frame["measure"] == measure].dropna(subset=["gtd", "value"])
-        where, said = _beside_paper(r, measure)
+        said, reaches = _beside_paper(r, measure)
         draws.append(
             (
                 style.heading(2, "cloud", said, n=len(own)),
                 partial(_cloud, points=own, algorithm=algorithms[0], title=title),
             )
         )
-        around += [title] if where == "around" else []
+        reached += [title] * reaches
         groups[title] = (r[r["measure"] == measure], PRINTED[measure])
-    reach = style.heading(2, min(len(around), 2), labels.joined(around), seeds=r["seed"].nunique())
+    seeds = labels.counted(r["seed"].nunique(), "seed")
+    reach = style.heading(2, len(reached), labels.joined(reached), seeds=seeds)
     return style.headed(width, 2.1, [*draws, (reach, partial(_strip, groups=groups))], columns=2)
 
 
@@ -117,7 +122,7 @@ def every(frame: pd.DataFrame, width: float, algorithms: Sequence[str]) -> Figur
         own = r[r["measure"] == measure]
         rows = {labels.algorithm_title(name): own[own["algorithm"] == name] for name in algorithms}
         groups = {name: (found, PRINTED[measure]) for name, found in rows.items()}
-        draws.append((_beside_paper(r, measure)[1], partial(_strip, groups=groups)))
+        draws.append((_beside_paper(r, measure)[0], partial(_strip, groups=groups)))
     limits = {"xlim": (frame["gtd"].min() - 0.02, frame["gtd"].max() + 0.02), "ylim": (-0.03, 1.03)}
     look = {"title": GRAPH_MEASURES["clustering"], **limits}
     for algorithm in algorithms if width >= style.NARROW else ():

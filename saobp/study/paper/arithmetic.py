@@ -66,6 +66,11 @@ def walks_above(points: int, r: float) -> float:
     return float(np.mean(np.array(found) > r))
 
 
+def attention_products(shape: Size) -> float:
+    """Multiply-accumulates of attention's two products in all layers, over 128 tokens, in units of 10^9."""
+    return shape.layers * 2 * LENGTH**2 * shape.hidden / 1e9
+
+
 def macs(shape: Size, algorithm: str, *, training: bool) -> float:
     """Multiply-accumulates of one forward pass over one sequence of 128 tokens, in units of 10^9.
 

@@ -106,8 +106,8 @@ def added_operations(paper: Published) -> pd.DataFrame:
     """
     cells = operations(paper).query("phase == 'train'").set_index(["model", "algorithm"])[["printed", "formula"]]
     rows = over_original(cells).loc[list(MODELS)].set_axis(["printed", "by formula"], axis=1).rename_axis(None)
-    hidden = [shape.layers * 2 * arithmetic.LENGTH**2 * shape.hidden / 1e9 for shape in shapes(paper).values()]
-    return rows.assign(**{"Original's own attention": hidden})
+    own = [arithmetic.attention_products(shape) for shape in shapes(paper).values()]
+    return rows.assign(**{"Original's own attention": own})
 
 
 def table3(paper: Published) -> tuple[pd.Series, pd.DataFrame]:

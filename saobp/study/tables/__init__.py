@@ -9,7 +9,7 @@ from saobp.study.setup import labels, paths
 from saobp.study.setup.schema import Record
 from saobp.study.statistics import estimates
 from saobp.study.tables import gtd, scores, setup
-from saobp.study.tables.cells import Cell
+from saobp.study.tables.cells import Cell, corrected
 from saobp.study.tables.render import Table, refuse_unknown
 
 TABLES = {  # what makes it, and the stages of the records that it reads
@@ -42,16 +42,20 @@ def relevant(number: int, records: Sequence[Record]) -> list[Record]:
 def table(number: int, records: Sequence[Record], *, first: Sequence[Record] = (), study: str = "") -> Table:
     """Build Table `number` (1 to 9) from the records of one study, under the rows of another, `first`, if any.
 
-    `study`: its name where records say another's, as those of a planned study do that trains like `narrow`.
+    `study`: its name where records say another's, as those of a planned study do that trains like `narrow`. Perplexity
+    is of one text, and p-values are corrected, over the rows of both.
 
     Raises ValueError for another number, or for records of several studies.
     """
     if number not in TABLES:
-        raise ValueError(f"number: the paper has no Table {number}; choose 1 to 9")
+        raise ValueError(f"number: the paper has no Table {number}; choose 1 to 9 or claims")
     study = study or estimates.study_of(records)
-    built = TABLES[number][0](number, relevant(number, records), numbers.load())
-    built = replace(built, study=study if records else "")
-    return built.below(table(number, first)) if first else built
+    runs, above = scores.of_one_text(relevant(number, [*first, *records])), len(relevant(number, first))
+    make, paper = TABLES[number][0], numbers.load()
+    built = replace(make(number, runs[above:], paper), studies=(study,) if records else ())
+    if first:
+        built = built.below(replace(make(number, runs[:above], paper), studies=(estimates.study_of(first),)))
+    return replace(built, cells=corrected(built.cells), given=scores.given(runs))
 
 
 def write(

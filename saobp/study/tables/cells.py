@@ -22,8 +22,9 @@ def digits(least: int, *ends: float) -> int:
 
 
 def decimal(value: float, digits: int = 0, form: str = "") -> str:
-    """A number with so many digits behind the point and a true minus, none before a zero; `form`: "+" or ","."""
-    return f"{round(value, digits) + 0.0:{form}.{digits}f}".replace("-", "−")
+    """A number with so many digits behind the point and a true minus; `form`: "+" (a zero has no sign) or ","."""
+    rounded = round(value, digits) + 0.0
+    return f"{rounded:{form if rounded else form.strip('+')}.{digits}f}".replace("-", "−")
 
 
 def effect(found: Estimate, least: int = 1, unit: str = "") -> str:
@@ -120,7 +121,9 @@ class Cell:
         }
 
 
-Labels = tuple[str, ...]  # of a row: its model and algorithm; the first is empty where it stands beside all
+Labels = tuple[
+    str, ...
+]  # of a row: model and algorithm; the first is empty of what stands beside all, or beside a model, the third
 Cells = Mapping[tuple[Labels, str], Cell]  # a table's, by row and column, in their order
 
 

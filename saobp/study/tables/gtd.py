@@ -40,16 +40,17 @@ def table(number: int, records: Sequence[Record], published: Published) -> Table
             reason = "" if ours else _why(points.dropna(subset=[measure, "score"]), measure, way)
             cell = Cell(printed, ours, flags=_flags(ours, printed), reason=reason)
             cells[(labels.model_title(model), f"{title}, {way}"), task] = cell
-    return Table(number, ("Model", "GTD"), trajectories.FOLLOWED, cells, "Score")
+    return Table(number, trajectories.FOLLOWED, cells, "Score")
 
 
 def _flags(ours: Estimate | None, printed: str) -> tuple[str, ...]:
-    """Mark an r that says nothing, or else one of another sign than the paper's."""
+    """Mark an r that says nothing, or else one whose whole interval has another sign than the paper's."""
     if ours is None:
         return ()
     if ours.seeds < trajectories.FEW or ours.high - ours.low > WHOLE:
         return ("says nothing",)
-    return ("opposite sign",) if printed and ours.value * float(printed) < 0 else ()
+    sure = not ours.low <= 0 <= ours.high
+    return ("opposite sign",) if printed and sure and ours.value * float(printed) < 0 else ()
 
 
 def _why(known: pd.DataFrame, measure: str, way: str) -> str:

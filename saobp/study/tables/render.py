@@ -13,7 +13,7 @@ import yaml
 
 from saobp.study.setup.labels import counted
 from saobp.study.statistics import Estimate
-from saobp.study.tables.cells import EMPTY, UNPRINTED, Cell, Cells, Labels
+from saobp.study.tables.cells import EMPTY, Cell, Cells
 
 CAPTIONS = Path(__file__).with_name("captions.yaml")
 FIT = (
@@ -49,12 +49,11 @@ class Table:
     """Numbers of the paper beside ours, a row a model and algorithm, a column a task or measure."""
 
     number: int
-    heads: Labels  # of the label columns
     columns: Mapping[str, str]  # key -> title
     cells: Cells
     what: str = "Task"  # the head of the columns' titles
     given: Mapping[str, str] | None = None  # what the caption has a place for
-    study: str = ""
+    studies: tuple[str, ...] = ()
     left_out: int = 0  # cells of the paper without a run
 
     @property
@@ -70,26 +69,25 @@ class Table:
     def with_runs(self) -> Self:
         """The table without the cells that have no run of ours, which it counts; all of it if none has.
 
-        A cell whose runs all failed stays.
+        A cell whose runs all failed stays, and what is quoted beside a column that has a run.
         """
         if not any(cell.ran for cell in self.of_models.values()):
             return self
         gone = sum(not cell.ran and bool(cell.published) for cell in self.of_models.values())
-        return replace(self, cells={place: cell for place, cell in self.cells.items() if cell.ran}, left_out=gone)
+        shown = {key for (_, key), cell in self.of_models.items() if cell.ran}
+        kept = {
+            (row, key): cell
+            for (row, key), cell in self.cells.items()
+            if cell.ran or (not row[0] and key in shown and cell.published)
+        }
+        return replace(self, cells=kept, left_out=gone)
 
     def below(self, other: Self) -> Self:
         """The table under the rows of another study that have a run; each row stands there once."""
         ran = {labels for (labels, _), cell in other.of_models.items() if cell.ran}
         above = {place: cell for place, cell in other.cells.items() if place[0] in ran}
         own = {place: cell for place, cell in self.cells.items() if place[0] not in ran}
-        return replace(self, cells=above | own, study=" and ".join(filter(None, [other.study * bool(ran), self.study])))
-
-    def cell(self, *labels: str, column: str) -> Cell:
-        """The cell of the row with these labels. Raises ValueError that lists the rows if there is none."""
-        if (labels, column) not in self.cells:
-            known = "; ".join(dict.fromkeys(", ".join(row) for row, _ in self.cells))
-            raise ValueError(f"labels: no cell {labels} {column!r} in Table {self.number}; rows are {known}")
-        return self.cells[labels, column]
+        return replace(self, cells=above | own, studies=other.studies * bool(ran) + self.studies)
 
     def frame(self) -> pd.DataFrame:
         """What readers see, as text: a line per cell of a model, rows without a model as columns.
@@ -100,16 +98,17 @@ class Table:
         lines, before = [], None
         for (labels, key), cell in self.of_models.items():
             head = ", ".join(labels) if labels != before else ""
-            levels = {row[1]: self.cells.get((row, key), Cell()) for row in beside}
-            said = {name: str(level.ours or level.published or UNPRINTED) for name, level in levels.items()}
-            lines.append({self.heads[0]: head, self.what: self.columns[key], **cell.texts(), **said})
+            own = [row for row in beside if len(row) == 2 or labels[0].startswith(row[2])]
+            levels = {row[1]: self.cells.get((row, key), Cell()) for row in own}
+            said = {name: str(level.ours or level.published or EMPTY) for name, level in levels.items()}
+            lines.append({"Model": head, self.what: self.columns[key], **cell.texts(), **said})
             before = labels
         frame = pd.DataFrame(lines).map(minus)
         shown = frame.loc[:, (frame != "").any()]
         return shown.replace({name: {"": EMPTY} for name in shown.columns[1:]})
 
     def notes(self) -> list[str]:
-        """What the symbols in use mean, which runs failed, how many rows have no run, and the study."""
+        """What the symbols in use mean, which runs failed, what is quoted, how many rows have no run, and the study."""
         used = {*"".join(cell.marks for cell in self.of_models.values())}
         used |= {EMPTY} if (self.frame() == EMPTY).any(axis=None) else set()
         said = [f"{sign}: {meaning}" for sign, meaning in captions()["marks"].items() if sign in used]
@@ -118,8 +117,12 @@ class Table:
             for (labels, key), cell in self.of_models.items()
             if cell.ran and cell.reason
         ]
-        said += [f"{counted(self.left_out, 'row')} not run (saobp table {self.number} --all)"] if self.left_out else []
-        return said + ([f"study {self.study}"] if self.study else [])
+        beside = [(row[1], cell) for (row, _), cell in self.cells.items() if not row[0] and cell.published]
+        said += dict.fromkeys(f"{name}: of the row's size, {cell.reason}" for name, cell in beside)
+        if self.left_out:
+            study = f"--study {self.studies[0]} " if len(self.studies) == 1 else ""
+            said.append(f"{counted(self.left_out, 'row')} not run (saobp table {self.number} {study}--all)")
+        return said + ([f"study {' and '.join(self.studies)}"] if self.studies else [])
 
     def to_csv(self) -> str:
         """One line a cell, for reuse in another analysis; numbers to six significant digits."""

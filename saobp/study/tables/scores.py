@@ -16,7 +16,7 @@ from saobp.study.setup.tasks_and_metrics import GLUE, TASKS
 from saobp.study.statistics import Estimate, estimates, on_scale, task_scores
 from saobp.study.statistics.intervals import perplexity
 from saobp.study.statistics.seeds import seed_gap
-from saobp.study.tables.cells import Cell, Cells, corrected
+from saobp.study.tables.cells import Cell, Cells
 from saobp.study.tables.render import Table, captions
 
 AVERAGE, PERPLEXITY = "glue", "perplexity"  # columns that are no task
@@ -61,15 +61,22 @@ def table(number: int, records: Sequence[Record], published: Published) -> Table
     titles = {
         key: TITLES.get(key) or (TASKS[kind].title if kind in TASKS else key) for key, kind in COLUMNS[number].items()
     }
-    return Table(
-        number, ("Model", "Algorithm"), titles, {**corrected(cells), **_references(number, records, published)},
-        "Measure" if number == 1 else "Task", _given(records),
-    )  # fmt: skip
+    cells |= _references(number, records, published)
+    return Table(number, titles, cells, "Measure" if number == 1 else "Task")
 
 
-def _given(records: Sequence[Record]) -> dict[str, str]:
-    """What captions say of the runs: what perplexity is of, and the graphs of attention."""
-    words, texts = captions(), _wikitext(records)
+def of_one_text(records: Sequence[Record]) -> list[Record]:
+    """The runs, without their perplexity on WikiText if one was measured on held-out text alone: a column is of one."""
+    scored = [run["metrics"] for run in records if run["metrics"].get("perplexity") is not None]
+    if all(metrics.get("wikitext") for metrics in scored):
+        return [*records]
+    return [run | {"metrics": run["metrics"] | {"wikitext": None}} for run in records]
+
+
+def given(records: Sequence[Record]) -> dict[str, str]:
+    """What captions say of the runs that `of_one_text` returns: what perplexity is of, and the graphs of attention."""
+    words = captions()
+    texts = [text for run in records if (text := run["metrics"].get("wikitext"))]
     most = {"tokens": max(text["tokens"] for text in texts), "config": texts[0]["config"]} if texts else {}
     looked = [run["metrics"] for run in select(records, "attention") if run["metrics"].get("graph_nodes")]
     return {
@@ -137,17 +144,18 @@ def _below(ours: Estimate | None, records: Sequence[Record], kind: str) -> tuple
 def level_cell(records: Sequence[Record], printed: str, model: str, algorithm: str, kind: str) -> Cell:
     """A perplexity, over sequences and seeds, or a measure of attention on RACE-Middle, over its texts and seeds.
 
-    Perplexity is on WikiText if all runs were measured there: one column is of one text.
+    Perplexity is on WikiText where `of_one_text` left it; its difference is that of the logarithms (nats), as claims
+    test it.
     """
     if kind == PERPLEXITY:
-        runs, reason, wikitext = select(records, model=model), "no held-out perplexity", _wikitext(records)
-        read = lambda run: perplexity(run["metrics"].get("wikitext", {}) if wikitext else run["metrics"])  # noqa: E731
+        runs, reason = select(records, model=model), "no held-out perplexity"
+        read = lambda run: perplexity(run["metrics"].get("wikitext") or run["metrics"])  # noqa: E731
     else:
         runs, read = select(records, "attention", model=model, task="race"), partial(_mean, measure=kind)
         reason = "not measured" if select(runs, algorithm=algorithm) else "no attention run"
     ours = estimates.mean_over_runs(map(read, select(runs, algorithm=algorithm)))
-    sides = (algorithm, "original")
-    gap = None if algorithm == "original" else seed_gap(runs, lambda run: getattr(read(run), "value", None), sides)
+    value, sides = lambda run: getattr(read(run), "value", None), (algorithm, "original")
+    gap = None if algorithm == "original" else seed_gap(runs, value, sides, log=kind == PERPLEXITY)
     return Cell(printed, ours and on_scale(ours, TOP.get(kind, inf)), gap, reason="" if ours else reason)
 
 
@@ -158,19 +166,14 @@ def _mean(run: Record, measure: str) -> Estimate | None:
     return None if found["mean"] is None else Estimate(found["mean"], low, high, 1, int(found["samples"]))
 
 
-def _wikitext(records: Sequence[Record]) -> list[Record]:
-    """What the runs with a perplexity say of WikiText; empty unless all do."""
-    runs = [run["metrics"] for run in records if run["metrics"].get("perplexity") is not None]
-    return [run["wikitext"] for run in runs] if all(run.get("wikitext") for run in runs) else []
-
-
 def _references(number: int, records: Sequence[Record], published: Published) -> Cells:
-    """What stands beside a table's rows: a guess, a bag of words, and quoted GLUE test scores of public models."""
-    makers = {"majority or chance": luck_cell, "bag of words": bag_cell}
-    for model in map(labels.published_model, labels.PAPER_SIZES):
-        makers[f"public BERT-{model}"] = partial(_public_cell, published, model)
+    """What stands beside a table's rows: a guess, a bag of words, and the public model's quoted GLUE test scores."""
+    makers = {("", "majority or chance"): luck_cell, ("", "bag of words"): bag_cell}
+    for size in labels.PAPER_SIZES:
+        public = partial(_public_cell, published, labels.published_model(size))
+        makers["", "public", labels.model_title(size)] = public
     named = list(makers.items())[: BELOW[number]]
-    return {(("", name), key): make(records, kind) for name, make in named for key, kind in COLUMNS[number].items()}
+    return {(row, key): make(records, kind) for row, make in named for key, kind in COLUMNS[number].items()}
 
 
 def luck_cell(records: Sequence[Record], kind: str) -> Cell:

@@ -41,20 +41,18 @@ def of_settings(number: int, records: Sequence[Record], published: Published) ->
     for model, (key, (_, name)) in product(estimates.sizes(records), SETTINGS[number].items()):
         runs = select(records, "pretrain", model=model)
         printed = published.printed(number, model=labels.published_model(model), metric=key)
-        ours = ", ".join(dict.fromkeys(value for run in runs if (value := _setting(run, name))))
-        reason = "" if ours else "not in the record" if runs else "no pretraining run"
+        ours = ", ".join(dict.fromkeys(_setting(run, name) for run in runs))
+        reason = "" if runs else "no pretraining run"
         cells[(labels.model_title(model),), key] = Cell(printed, ours or None, reason=reason)
     titles = {key: title for key, (title, _) in SETTINGS[number].items()}
-    return Table(number, ("Model",), titles, cells, "Setting")
+    return Table(number, titles, cells, "Setting")
 
 
 def _setting(run: Record, name: str) -> str:
-    """The value that a run used, parameters in millions; empty where the record has none."""
+    """The value that a run used, parameters in millions."""
     metrics = run["metrics"]
     found = {key: metrics.get(key) for key in ("steps", "parameters")}
-    value = (found | metrics.get("recipe", {}) | metrics.get("size", {}) | run["parameters"]).get(name)
-    if value is None:
-        return ""
+    value = (found | metrics.get("recipe", {}) | metrics.get("size", {}) | run["parameters"])[name]
     if name == "parameters":
         return f"{value / 1e6:.2f}M"
     return f"{value:g}" if isinstance(value, float) else str(value)
@@ -73,7 +71,7 @@ def of_cost(number: int, records: Sequence[Record], published: Published) -> Tab
                 keys = {"model": labels.published_model(model), "phase": phase, "metric": metric}
                 cells[row, f"{phase} {name}"] = _cost_cell(run, published, way, name, keys)
     titles = {f"{phase} {name}": title for (phase, _), (title, name) in COST.items()}
-    return Table(number, ("Model", "Algorithm"), titles, cells, "Quantity")
+    return Table(number, titles, cells, "Quantity")
 
 
 def _cost_cell(run: Record | None, published: Published, way: str, name: str, keys: dict[str, str]) -> Cell:

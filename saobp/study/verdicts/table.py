@@ -9,7 +9,7 @@ from jinja2 import Template
 from saobp.study.setup import paths
 from saobp.study.statistics.intervals import LEVEL
 from saobp.study.tables import FORMATS, render
-from saobp.study.tables.cells import digits
+from saobp.study.tables.cells import decimal, digits
 from saobp.study.verdicts import outcomes
 from saobp.study.verdicts.claims_and_measurements import Claim, Measurement
 from saobp.study.verdicts.outcomes import CONTRADICTED, SUPPORTED, Verdict, of_part, seeds_to_decide
@@ -99,8 +99,7 @@ def _interval(claim: Claim, part: Measurement) -> str:
 def _number(value: float, claim: Claim, *ends: float) -> str:
     """A number with digits to a tenth of the margin, and more where an end would be shown as 0; a ratio has no sign."""
     places = digits(2 if claim.margin >= 0.1 else 3 if claim.margin >= 0.01 else 4, *ends)
-    rounded = round(value, places) + 0.0  # no minus before a zero
-    return render.minus(f"×{rounded:.{places}f}" if claim.unit == "ratio" else f"{rounded:+.{places}f}")
+    return "×" + decimal(value, places) if claim.unit == "ratio" else decimal(value, places, "+")
 
 
 def to_markdown(verdicts: Sequence[Verdict], reruns: Reruns | None = None) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
+from math import isnan
 from typing import Any
 
 import pandas as pd
@@ -26,7 +27,7 @@ def times(ways: dict[str, dict[str, Any]], width: float = style.PAGE) -> Figure:
     """Draw each way's time over Original's, a panel a phase: the median and, as a bar, the quartiles of the rounds."""
     figure = style.new_figure(width, 0.8 + 0.2 * len(ways))
     axes = figure.subplots(1, len(cost_tables.PHASES), sharey=True)
-    for ax, (phase, title) in zip(axes, cost_tables.PHASES.items()):
+    for ax, phase in zip(axes, cost_tables.PHASES):
         for place, (way, found) in enumerate(ways.items()):
             algorithm, _, spelled_out = way.partition("_")
             look, ratio = style.LOOKS[algorithm], found[phase]["ratio"]
@@ -36,7 +37,6 @@ def times(ways: dict[str, dict[str, Any]], width: float = style.PAGE) -> Figure:
         ax.axvline(1, color="0.5", lw=0.8, zorder=0)
         ax.set_yticks(range(len(ways)), [cost_tables.way_title(way) for way in ways])
         ax.set(ylim=(len(ways) - 0.5, -0.5), xlabel="Time ÷ Original")
-        ax.set_title(title, loc="left")
     return figure
 
 
@@ -60,21 +60,25 @@ def measured(rows: Sequence[dict[str, Any]]) -> pd.DataFrame:
 
 
 def numbers(frame: pd.DataFrame) -> dict[str, Any]:
-    """For the caption: High over fused Original at the greatest length; of peaks at any length; rounds and device."""
+    """For the caption: High over fused Original at the greatest length; of peaks at any length; rounds and device.
+
+    `memory`: the words on its peak, which not every machine can measure.
+    """
     wide = frame.pivot(index="length", columns="way", values=["mib", "ratio_to_sdpa"])
     wide = wide.reindex(columns=pd.MultiIndex.from_product([["mib", "ratio_to_sdpa"], CURVES]))
     peaks, length = wide["mib", "high"] / wide["mib", "sdpa"], wide.index[-1]
     ends = {"mib": peaks[length], "least": peaks.min(), "most": peaks.max()}
-    about = frame.reindex(columns=["rounds", "device"]).iloc[0]
-    return ends | about.to_dict() | {"ms": wide.loc[length, ("ratio_to_sdpa", "high")], "length": int(length)}
+    about = frame.reindex(columns=["rounds", "device"]).iloc[0].to_dict()
+    about["memory"] = style.heading("length", "unknown" if isnan(peaks[length]) else "measured", **ends)
+    return ends | about | {"ms": wide.loc[length, ("ratio_to_sdpa", "high")], "length": int(length)}
 
 
 def length_figure(frame: pd.DataFrame, width: float = style.PAGE) -> Figure:
-    """Draw time and peak memory against length, the names above; below five inches one above the other."""
+    """Draw time and peak memory, where it is known, against length; below five inches one above the other."""
     side, said = width >= style.NARROW, numbers(frame)
-    draws = [partial(_lengths, frame=frame, quantity=name) for name in QUANTITIES]
-    heads = [style.heading("length", at, **said) for at in range(len(draws))]
-    figure = style.headed(width, 2.4 if side else 2.3, [*zip(heads, draws)])
+    known = [name for name in QUANTITIES if frame[name].notna().any()]
+    draws = [(style.heading("length", name, **said), partial(_lengths, frame=frame, quantity=name)) for name in known]
+    figure = style.headed(width, 2.4 if side else 2.3, draws)
     handles, names = figure.axes[0].get_legend_handles_labels()
     figure.legend(handles, names, loc="outside upper center", ncols=len(names) if side else 2)
     return figure

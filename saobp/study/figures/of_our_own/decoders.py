@@ -13,13 +13,14 @@ from saobp.study.setup import labels
 from saobp.study.setup.sizes_and_strengths import LEAKY
 from saobp.study.statistics import mean_interval
 
+COMPARED = ("original", "high", LEAKY)
 PASSES = ("full_pass", "prefixes")
 SEEN = 0.01  # nats from which on a position leaks
 SMOOTHED = 9  # positions behind a point of the line
 
 
 def data(records: Sequence[dict[str, Any]]) -> pd.DataFrame:
-    """One row a point: algorithm, seed, of, x, value (nats per token). Empty unless a form that leaks is beside others.
+    """One row a point: algorithm, seed, of, x, value (nats per token). Empty without a seed of all of `COMPARED`.
 
     of: "curve" (x: step), "full_pass" and "prefixes", "sequence" (x: its place) and "position" (x: the token's).
     """
@@ -32,7 +33,8 @@ def data(records: Sequence[dict[str, Any]]) -> pd.DataFrame:
             own = (run["parameters"]["algorithm"], run["parameters"]["seed"])
             points += [(*own, of, x, value) for of, values in found.items() for x, value in values]
     frame = pd.DataFrame(points, columns=["algorithm", "seed", "of", "x", "value"])
-    return frame if {"original", "high", LEAKY} <= set(frame["algorithm"]) else frame[:0]
+    seeds = frame.groupby("seed")["algorithm"].agg(set)
+    return frame if any({*COMPARED} <= names for names in seeds) else frame[:0]
 
 
 def means(frame: pd.DataFrame, of: str) -> pd.DataFrame:
@@ -41,24 +43,29 @@ def means(frame: pd.DataFrame, of: str) -> pd.DataFrame:
     return found[[name for name in labels.ALGORITHMS if name in found]]
 
 
+def beside_original(frame: pd.DataFrame) -> pd.DataFrame:
+    """Last loss minus that of the same seed's Original (nats): a row a seed, a column an algorithm; NaN: not both."""
+    ends = frame[frame["of"] == "curve"].sort_values("x").groupby(["seed", "algorithm"])["value"].last().unstack()
+    return ends.sub(ends["original"], axis=0)
+
+
 def numbers(frame: pd.DataFrame) -> dict[str, Any]:
     """For the caption: last losses beside Original's, the leak with its interval, where it is, and of how much."""
     curve, leak = means(frame, "curve"), mean_interval(means(frame, "sequence")[LEAKY].tolist())
-    over, leaks = curve.iloc[-1] - curve["original"].iloc[-1], means(frame, "position")[LEAKY] > SEEN
+    over, leaks = beside_original(frame).mean(), means(frame, "position")[LEAKY] > SEEN
     return {
         "high": over["high"], "leaky": over[LEAKY], "untrained": curve[LEAKY].iloc[0],
         "leak": leak.value, "low": leak.low, "top": leak.high, "sequences": leak.seeds,
         "prefixes": means(frame, "prefixes")[LEAKY].iloc[0], "places": len(leaks), "leaks": leaks.sum(),
-        "seeds": frame["seed"].nunique(),
     }  # fmt: skip
 
 
 def plot(frame: pd.DataFrame, width: float) -> Figure:
     """Draw the losses of the full pass, both ways to take the loss, and the leak by position."""
-    said = numbers(frame)
-    for name in ("high", "leaky"):
+    said, pairs = numbers(frame), beside_original(frame).count()
+    for name, algorithm in (("high", "high"), ("leaky", LEAKY)):
         said[name] = f"{abs(said[name]):.2f} nats {'below' if said[name] < 0 else 'above'}"
-    said["runs"] = labels.counted(said["seeds"], "seed")
+        said[f"{name}_runs"] = labels.counted(pairs[algorithm], "seed")
     draws = [partial(draw, frame=frame) for draw in (_losses, _passes, _positions)]
     return style.headed(width, 2.2, [(style.heading("decoders", at, **said), draw) for at, draw in enumerate(draws)])
 

@@ -26,17 +26,16 @@ REACH = 2  # standard errors to each side of a printed gain
 
 
 def data(records: Sequence[Record]) -> pd.DataFrame:
-    """One row a size, task and source: gain of High over Original (points), its 95 % interval, runs, items.
+    """One row a size, task and source: gain of High over Original (points), its 95 % interval, runs compared, items.
 
     The paper's rows are those of the sizes that were run; its error is that of the items alone, of one seed, unpaired.
-    Empty where no task was run with both algorithms.
+    A task counts that was run with both algorithms on the same items; empty where none was.
     """
     rows, paper = [], printed.load()
     for model, task in product(estimates.models(records), DRAWN):
         high, plain = (task_scores.scores(records, model, name, task) for name in ("high", "original"))
-        if high and plain:
-            gap = estimates.score_difference(high, plain)
-            rows.append((model, TASKS[task].title, OURS, gap.value, gap.low, gap.high, len(high), gap.items))
+        if gap := estimates.score_difference(high, plain):
+            rows.append((model, TASKS[task].title, OURS, gap.value, gap.low, gap.high, gap.seeds, gap.items))
     ours = pd.DataFrame(rows, columns=COLUMNS)
     bare = comparisons.over_original(comparisons.table(paper, 8))[["CoLA", "STS-B"]]  # correlations, without an error
     bare = bare.stack().round(2).rename_axis(["model", "task"]).reset_index(name="gain")

@@ -75,9 +75,11 @@ def _ends(ax: Axes, frame: pd.DataFrame, algorithms: Sequence[str]) -> None:
 
 def curves(records: Sequence[dict[str, Any]]) -> pd.DataFrame:
     """One row a depth, algorithm and step, as `means` has it, of questions of `HOPS` hops, with the depth's `leads`."""
-    found = accuracy_by_hops.curves([run for record in records for run in record["metrics"].get("multihop") or []])
-    averaged = means(found)
-    return averaged.merge(leads(found), how="left") if len(averaged) else averaged
+    runs = [run for record in records for run in record["metrics"].get("multihop") or []]
+    averaged = means(runs)
+    if averaged.empty:
+        return averaged
+    return averaged.merge(leads(accuracy_by_hops.curves(runs)), how="left").fillna({"ahead": 0, "pairs": 0})
 
 
 def leads(curves: pd.DataFrame) -> pd.DataFrame:
@@ -88,18 +90,19 @@ def leads(curves: pd.DataFrame) -> pd.DataFrame:
     return ahead.agg(ahead="sum", pairs="size").reset_index()
 
 
-def means(curves: pd.DataFrame) -> pd.DataFrame:
-    """Mean over seeds of `accuracy_by_hops.curves`: layers, algorithm, step, accuracy (percent), low, high, n.
+def means(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
+    """Mean over seeds of `accuracy_by_hops.curves`: layers, algorithm, step, accuracy (percent), low, high, n, chance.
 
     low and high are the ends of the mean's 95 % interval over seeds, of percentiles: it stays where values can be.
     """
-    parts = [pd.DataFrame()]
+    curves, parts = accuracy_by_hops.curves(runs), [pd.DataFrame()]
     for (layers, algorithm), own in curves[curves["hops"] == HOPS].groupby(["layers", "algorithm"], sort=False):
-        runs = own.pivot(index="seed", columns="step", values="accuracy").dropna(axis=1)
-        drawn = np.random.default_rng(0).integers(len(runs), size=(RESAMPLES, len(runs)))
-        low, high = np.quantile(runs.to_numpy()[drawn].mean(1), [0.025, 0.975], axis=0)
-        known = {"layers": layers, "algorithm": algorithm, "step": runs.columns, "accuracy": runs.mean().to_numpy()}
-        parts.append(pd.DataFrame(known | {"low": low, "high": high, "n": len(runs)}))
+        seeds = own.pivot(index="seed", columns="step", values="accuracy").dropna(axis=1)
+        drawn = np.random.default_rng(0).integers(len(seeds), size=(RESAMPLES, len(seeds)))
+        low, high = np.quantile(seeds.to_numpy()[drawn].mean(1), [0.025, 0.975], axis=0)
+        known = {"layers": layers, "algorithm": algorithm, "step": seeds.columns, "accuracy": seeds.mean().to_numpy()}
+        ends = {"low": low, "high": high, "n": len(seeds), "chance": 100 / runs[0]["chains"]}
+        parts.append(pd.DataFrame(known | ends))
     return pd.concat(parts, ignore_index=True)
 
 
@@ -124,8 +127,9 @@ def curve_axes(ax: Axes, frame: pd.DataFrame, *, seeds: bool = True) -> Axes:
         ax.plot(rows["step"], rows["accuracy"], **look)
         if many:
             ax.fill_between(rows["step"], rows["low"], rows["high"], color=look["color"], alpha=0.16, lw=0)
-    ax.axhline(100 / 3, color="0.5", lw=0.8, ls=":", zorder=0)
-    ax.set(xlabel="Training step", ylabel="Three-hop questions right (%)", ylim=(20, 102))
+    chance = frame["chance"].iloc[0]
+    ax.axhline(chance, color="0.5", lw=0.8, ls=":", zorder=0)
+    ax.set(xlabel="Training step", ylabel="Three-hop questions right (%)", ylim=(0.6 * chance, 102))
     ends = frame.groupby("algorithm", sort=False)[["accuracy", "n"]].last()
     names = {name: labels.algorithm_title(name) + f" ({n:.0f})" * seeds for name, n in ends["n"].items()}
     return style.label_ends(ax, ends["accuracy"].to_dict(), names)

@@ -38,6 +38,7 @@ def data(records: Sequence[dict[str, Any]]) -> pd.DataFrame:
 def of(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
     """Return what runs of `strengths.study` show at their end, one row a run that did not fail.
 
+    A seed counts that has every given strength, on one kind of processor: kinds of processor compute apart.
     Columns: learned (by "head" or "layer", or "" where λ was given), strength (nats; a learned one's mean), seed,
     loss (nats), accuracy (0 to 1), and raw_ and refined_ entropy (nats), gtd (0 to 1) and largest_column (1 under
     uniform attention).
@@ -47,7 +48,10 @@ def of(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
         return swept
     ends = [(run["strength"], run["curve"][-1]) for run in runs if run["curve"]]
     values = [np.mean(end["strengths"]) if given in strengths.TAUGHT else given for given, end in ends]
-    return swept.assign(strength=values, learned=swept["strength"].map(strengths.TAUGHT).fillna(""))
+    swept = swept.assign(strength=values, learned=swept["strength"].map(strengths.TAUGHT).fillna(""))
+    given, pair = swept[swept["learned"] == ""], ["seed", "processor"]
+    common = given.pivot_table("loss", pair, "strength").dropna().index
+    return swept[swept.set_index(pair).index.isin(common)]
 
 
 def plot(frame: pd.DataFrame, width: float) -> Figure:
@@ -83,7 +87,7 @@ def _heading(frame: pd.DataFrame, quantity: str) -> str:
     if count == 1 or len(means) == 1:
         said = {"name": PANELS[quantity].partition(" (")[0], "least": means.min(), "most": means.max(), "n": count}
         return style.heading("strength", "seed" if count == 1 else "strength", first=first, **said)
-    gap = mean_interval((by_seed[last] - by_seed[first]).dropna().tolist())
+    gap = mean_interval((by_seed[last] - by_seed[first]).tolist())
     change = style.change(gap.value, gap.low, gap.high)
     return style.heading("strength", "change", first=first, last=last, change=change, n=gap.seeds)
 
