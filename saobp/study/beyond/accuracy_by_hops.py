@@ -12,6 +12,7 @@ import pandas as pd
 from saobp.study.beyond import plan
 from saobp.study.statistics import Estimate, holm, item_errors, mean_interval, paired_difference
 
+EARLY = 1000  # step at which accuracy along training is read
 KNOWN = 90.0  # percent right: a run knows such questions
 RUN = ["layers", "algorithm", "seed"]
 WIDTH = 64  # of the planned study's primary endpoint

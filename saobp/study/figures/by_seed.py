@@ -20,7 +20,7 @@ from saobp.study.statistics import estimates, trajectories
 from saobp.study.tables.cells import decimal
 from saobp.study.texts import planned
 
-LAYERS, STEP = 4, 1000  # of the questions of three hops; the step whose accuracies a heading gives
+LAYERS = 4  # of the questions of three hops
 CURVES = ("original", "uniform", "high")
 COLUMNS = ["model", "task", "seed", "algorithm", "value"]
 SIDES = ("original", "high")
@@ -118,7 +118,7 @@ def starts(records: Sequence[Record]) -> pd.DataFrame:
 def headline_numbers(frame: pd.DataFrame) -> dict[str, Any]:
     """For the caption: the numbers of each panel."""
     a, b, c = (frame[frame["panel"] == panel] for panel in "abc")
-    step = b.loc[(b["x"] - STEP).abs().idxmin(), "x"]
+    step = b.loc[(b["x"] - accuracy_by_hops.EARLY).abs().idxmin(), "x"]
     right = b[b["x"] == step].set_index("algorithm")["y"].reindex(CURVES)
     r = c["x"].corr(c["y"], min_periods=3)
     return numbers(a.rename(columns={"x": "value"})) | right.to_dict() | {

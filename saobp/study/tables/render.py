@@ -118,7 +118,7 @@ class Table:
             if cell.ran and cell.reason
         ]
         beside = [(row[1], cell) for (row, _), cell in self.cells.items() if not row[0] and cell.published]
-        said += dict.fromkeys(f"{name}: of the row's size, {cell.reason}" for name, cell in beside)
+        said += dict.fromkeys(f"{name}: of the row's name at full size, {cell.reason}" for name, cell in beside)
         if self.left_out:
             study = f"--study {self.studies[0]} " if len(self.studies) == 1 else ""
             said.append(f"{counted(self.left_out, 'row')} not run (saobp table {self.number} {study}--all)")

@@ -13,7 +13,7 @@ from saobp.study.statistics import Estimate, mean_interval
 
 FIRST = "stories"  # the study whose seeds were seen before the plan
 FRESH = "hops"  # the planned runs on seeds that were not
-EARLY = 1000  # step at which accuracy along training is read
+EARLY = accuracy_by_hops.EARLY
 
 
 @cache
