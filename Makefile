@@ -31,7 +31,7 @@ $(VENV)/installed: requirements.lock pyproject.toml
 reproduce: install  ## run every notebook under PROFILE (smoke), then open build/PROFILE/index.html
 	@saobp reproduce --profile "$$PROFILE" --cores $(CORES)
 
-test: install  ## unit, property and end-to-end tests, and under nbval the notebooks that train and draw nothing
+test: install  ## unit, property and end-to-end tests, and under nbval notebooks 01, 03, 09 and 13
 	@OMP_NUM_THREADS=1 $(KERNELS) python -m pytest tests notebooks/01* notebooks/03* notebooks/09* notebooks/13* \
 		-n $(CORES) --dist loadfile --no-loadscope-reorder $(NBVAL)
 

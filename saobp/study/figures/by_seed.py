@@ -10,13 +10,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from saobp.study.beyond import accuracy_by_hops
+from saobp.study.beyond.plan import Primary
 from saobp.study.figures import style
 from saobp.study.figures.of_our_own import hops
 from saobp.study.setup import labels
 from saobp.study.setup.records import select
 from saobp.study.setup.schema import Record
 from saobp.study.setup.tasks_and_metrics import TASKS
-from saobp.study.statistics import estimates, trajectories
+from saobp.study.statistics import Estimate, estimates, mean_interval, trajectories
 from saobp.study.tables.cells import decimal
 from saobp.study.texts import planned
 
@@ -83,7 +84,8 @@ def sparsity(frame: pd.DataFrame, width: float) -> Figure:
 
 
 def headlines(records: Sequence[Record]) -> pd.DataFrame:
-    """One row a mark, `panel` a, b or c: algorithm, task, seed, x, y, and in b the band low to high and its seeds n.
+    """One row a mark, `panel` a, b or c: algorithm, task, seed, x, y, and in b the band low to high and its seeds n,
+    and High − Original early on (`early_gap`).
 
     a: x is the largest column sum. b: y is the percent right at step x, a mean over  c: x is the step at which
     a run started to learn, y its held-out loss (nats) at the end. Empty unless there are records for all three.
@@ -96,12 +98,29 @@ def headlines(records: Sequence[Record]) -> pd.DataFrame:
     gain = accuracy_by_hops.gain_along(fresh) if fresh else None
     outcome = planned.outcome(gain and gain[0], plan.primary)
     decided = {"outcome": outcome} if outcome in plan.outcomes else {}
-    curves = hops.means(fresh if decided else max(exams, key=len, default=[]))
+    runs = fresh if decided else max(exams, key=len, default=[])
+    curves = hops.means(runs)
     if len(curves):
         curves = curves[curves["algorithm"].isin(CURVES) & (curves["layers"] == LAYERS)]
+        early = early_gap(runs, plan.primary if decided else None)
+        decided |= dict(zip(("early", "early_low", "early_high"), (early.value, early.low, early.high)))
     curves = curves.rename(columns={"step": "x", "accuracy": "y"}).assign(panel="b", **decided)
     parts = [columns, curves, starts(records).assign(panel="c")]
     return pd.concat(parts, ignore_index=True) if all(map(len, parts)) else pd.DataFrame()
+
+
+def early_gap(runs: Sequence[dict[str, Any]], primary: Primary | None = None) -> Estimate:
+    """High − Original on three hops at the check nearest to step `EARLY`, points; widened as a plan's `primary` is."""
+    frame = accuracy_by_hops.curves(runs).query("layers == @LAYERS and hops == @hops.HOPS")
+    near = frame[frame["step"] == nearest(frame["step"])].pivot(index="seed", columns="algorithm", values="accuracy")
+    gaps = near["high"].sub(near["original"]).dropna().tolist() if {*SIDES} <= {*near} else []
+    found = mean_interval(gaps) if gaps else Estimate(np.nan, np.nan, np.nan, 0)
+    return planned.widened(found, primary) if primary else found
+
+
+def nearest(steps: pd.Series) -> int:
+    """The step that lies nearest to `EARLY`."""
+    return int(steps.loc[(steps - accuracy_by_hops.EARLY).abs().idxmin()])
 
 
 def starts(records: Sequence[Record]) -> pd.DataFrame:
@@ -118,11 +137,12 @@ def starts(records: Sequence[Record]) -> pd.DataFrame:
 def headline_numbers(frame: pd.DataFrame) -> dict[str, Any]:
     """For the caption: the numbers of each panel."""
     a, b, c = (frame[frame["panel"] == panel] for panel in "abc")
-    step = b.loc[(b["x"] - accuracy_by_hops.EARLY).abs().idxmin(), "x"]
+    step, early = nearest(b["x"]), (b[name].iloc[0] for name in ("early", "early_low", "early_high"))
     right = b[b["x"] == step].set_index("algorithm")["y"].reindex(CURVES)
     r = c["x"].corr(c["y"], min_periods=3)
     return numbers(a.rename(columns={"x": "value"})) | right.to_dict() | {
-        "step": int(step), "n": int(b["n"].max()), "r": "undefined" if np.isnan(r) else decimal(r, 2), "runs": len(c),
+        "step": step, "early": style.effect(Estimate(*early, 1), 0), "n": int(b["n"].max()),
+        "r": "undefined" if np.isnan(r) else decimal(r, 2), "runs": len(c),
         "end": "none" if np.isnan(r) else "higher" if r > 0 else "lower",
         "named": "fresh" if "outcome" in b else "first", "layers": LAYERS,
     }  # fmt: skip
