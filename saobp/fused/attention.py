@@ -99,6 +99,7 @@ def check_inputs(
     """Refuse shapes, types and numbers that the operation cannot serve with a ValueError."""
     tensors = query, key, value
     alike = all(isinstance(x, Tensor) and x.shape == query.shape and x.dtype == query.dtype for x in tensors)
+    alike = alike and all(x.layout is torch.strided and x.device == query.device for x in tensors)
     if not (alike and query.dtype in ROW_TOLERANCE and query.ndim == 4 and query.numel()):
         check_tensors(*tensors)
     if scale is not None and (isinstance(scale, bool) or not isinstance(scale, Real) or not abs(scale) <= MOST):
@@ -113,6 +114,8 @@ def check_inputs(
 def check_tensors(query: Tensor, key: Tensor, value: Tensor) -> None:
     """Refuse tensors that do not belong together with a ValueError."""
     for name, tensor in (("query", query), ("key", key), ("value", value)):
+        if isinstance(tensor, Tensor) and (tensor.layout != torch.strided or tensor.device != query.device):
+            raise ValueError(f"{name} must be a dense tensor on query's device; got {tensor.layout} on {tensor.device}")
         if not isinstance(tensor, Tensor) or tensor.dtype not in ROW_TOLERANCE or tensor.ndim != 4:
             kind = f"{tensor.dtype} {tuple(tensor.shape)}" if isinstance(tensor, Tensor) else type(tensor).__name__
             raise ValueError(f"{name} must be a floating tensor (batch, heads, L, D) of 16 bits or more; got {kind}")

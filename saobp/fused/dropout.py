@@ -25,7 +25,7 @@ class Dropout:
     @property
     def threshold(self) -> int:
         """The least hash of a pair that is kept."""
-        return round(self.probability * 2**32) - 2**31
+        return min(round(self.probability * 2**32) - 2**31, 2**31 - 1)
 
     def keep(self, part: slice, rows: slice, bits: Tensor, scratch: Tensor, out: Tensor) -> Tensor:
         """Put 1 / (1 - probability) where a pair of a tile is kept and 0 elsewhere into `out` (head, query, key).

@@ -12,6 +12,7 @@ import platform
 import shutil
 import subprocess
 import tempfile
+import threading
 from functools import cache
 from pathlib import Path
 
@@ -48,7 +49,7 @@ def compiled(compiler: str, flags: tuple[str, ...]) -> Path:
     folder = cache_folder()
     made = folder / f"{hashlib.sha256(asked.encode()).hexdigest()[:16]}.so"
     if not made.exists():
-        new = made.with_suffix(f".{os.getpid()}")
+        new = made.with_suffix(f".{os.getpid()}-{threading.get_ident()}")
         command = [compiler, *flags, "-o", new, *(source for source in SOURCES if source.suffix == ".c")]
         subprocess.run(command, check=True, capture_output=True, timeout=120)
         new.replace(made)

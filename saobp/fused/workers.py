@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import torch
 
 _pools: dict[int, ThreadPoolExecutor] = {}
+_starting = threading.Lock()
 os.register_at_fork(after_in_child=_pools.clear)  # threads do not survive a fork
 
 
@@ -26,26 +27,28 @@ def side_by_side(work: Callable[..., None], pieces: Iterable[tuple]) -> None:
             for piece in pieces:
                 work(*piece)
         return
-    for finished in [pool(threads).submit(alone, work, piece) for piece in pieces]:
+    inference = torch.is_inference_mode_enabled()
+    for finished in [pool(threads).submit(alone, work, piece, inference) for piece in pieces]:
         finished.result()
 
 
-def alone(work: Callable[..., None], piece: tuple) -> None:
-    """Work on a piece on this thread only."""
-    with torch.no_grad():
+def alone(work: Callable[..., None], piece: tuple, inference: bool) -> None:
+    """Work on a piece on this thread only, in the mode of the thread that asked."""
+    with torch.inference_mode(inference), torch.no_grad():  # inference_mode(False) switches gradients on
         work(*piece)
 
 
 def pool(threads: int) -> ThreadPoolExecutor:
     """Return threads on each of which torch works alone; they are started once."""
-    if threads not in _pools:
-        started = threading.Barrier(threads + 1)
-        executor = ThreadPoolExecutor(threads, "saobp")
-        for _ in range(threads):
-            executor.submit(be_single, started)
-        started.wait()
-        torch.set_num_threads(threads)  # the setting of this thread, and of threads to come
-        _pools[threads] = executor
+    with _starting:
+        if threads not in _pools:
+            started = threading.Barrier(threads + 1)
+            executor = ThreadPoolExecutor(threads, "saobp")
+            for _ in range(threads):
+                executor.submit(be_single, started)
+            started.wait()
+            torch.set_num_threads(threads)  # the setting of this thread, and of threads to come
+            _pools[threads] = executor
     return _pools[threads]
 
 

@@ -23,6 +23,8 @@ from tqdm.auto import tqdm
 from saobp.equations.checks import check_whole
 from saobp.equations.factors import OWN
 from saobp.measure.capture_files import Parts, checked_path, summary
+from saobp.measure.graph import check_threshold
+from saobp.measure.gtd_and_entropy import check_paths
 from saobp.measure.measurement import Batch, Plan, measured, size, token_classes
 from saobp.models.apply import raw_attentions
 from saobp.models.module import Refinement
@@ -93,6 +95,8 @@ def capture(
     several = hasattr(batches, "__iter__") or hasattr(batches, "__getitem__")
     if isinstance(batches, (Mapping, Tensor, str)) or not several:
         raise ValueError(f"batches: must be several dictionaries; got one {type(batches).__name__}, put it in a list")
+    check_paths(beta, hops)
+    check_threshold(graph_threshold, "graph_threshold")
     graph = int(graph_nodes), float(graph_threshold)
     plan = Plan(float(beta), int(hops), *graph, bool(spectrum), int(keep_maps))
     classes = token_classes(tokenizer) if tokenizer is not None else None

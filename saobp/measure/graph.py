@@ -52,8 +52,7 @@ def token_graph(
         raise ValueError(f"attention must be (..., L, L), got shape {tuple(attention.shape)}")
     if symmetry not in SYMMETRIES:
         raise ValueError(f"symmetry must be one of {', '.join(SYMMETRIES)}, got {quoted(symmetry)}")
-    if isinstance(threshold, bool) or not isinstance(threshold, Real) or not 0 <= threshold < 1:
-        raise ValueError(f"threshold must be a number in [0, 1), got {quoted(threshold)}")
+    check_threshold(threshold)
     chosen = _choose(attention.shape[-1], nodes, mask, seed).to(attention.device)
     weights = attention[..., chosen[:, None], chosen].double()
     if not directed:
@@ -115,6 +114,12 @@ def graph_measures(
     weights = token_graph(attention, nodes, threshold, mask=mask)
     found = {f"clustering_{kind}": clustering(weights, kind).nanmean(-1) for kind in CLUSTERINGS}
     return found | {"betweenness": betweenness(weights).nanmean(-1)}
+
+
+def check_threshold(threshold: float, name: str = "threshold") -> None:
+    """Refuse anything but a number in [0, 1) with a ValueError."""
+    if isinstance(threshold, bool) or not isinstance(threshold, Real) or not 0 <= threshold < 1:
+        raise ValueError(f"{name} must be a number in [0, 1), got {quoted(threshold)}")
 
 
 def _check_weights(weights: Tensor) -> None:

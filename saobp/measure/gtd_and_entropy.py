@@ -49,7 +49,7 @@ def indirect_attention(
 
     Row sums are beta + beta^2 + ... + beta^(hops-1) for any row-stochastic matrix; padding is 0.
     """
-    _check_paths(beta, hops)
+    check_paths(beta, hops)
     attention, _ = padding.cut(attention, mask)
     return _paths(attention, _product(attention, attention), beta, hops)
 
@@ -63,7 +63,7 @@ def gtd(
     spread meet again in one token. Every idempotent matrix (uniform, identity, full sink) gives
     s^2 / (1 + s^2): the number does not tell collapse from spread, so read it beside the entropy.
     """
-    _check_paths(beta, hops)
+    check_paths(beta, hops)
     attention, _ = padding.cut(attention, mask)
     return _dependency(attention, _paths(attention, _product(attention, attention), beta, hops))
 
@@ -75,7 +75,7 @@ def indirect_entropy(
 
     Nats, from 0 (one destination a query) to the logarithm of the number of real tokens.
     """
-    _check_paths(beta, hops)
+    check_paths(beta, hops)
     attention, real = padding.cut(attention, mask)
     return _path_entropy(_paths(attention, _product(attention, attention), beta, hops), real)
 
@@ -89,10 +89,11 @@ def cross_layer_gtd(
     one value for every first layer with `hops` - 1 layers above it. Equal layers give `gtd` of their matrix.
     Raises ValueError if there are fewer layers than `hops`.
     """
-    _check_paths(beta, hops)
+    check_paths(beta, hops)
     layers = list(layers)
-    if len({layer.shape for layer in layers}) > 1 or any(layer.dim() < 3 for layer in layers):
-        raise ValueError(f"layers must be (..., head, L, L), all alike; got {quoted([tuple(x.shape) for x in layers])}")
+    kinds = {(layer.shape, layer.dtype) if isinstance(layer, Tensor) else type(layer).__name__ for layer in layers}
+    if len(kinds) > 1 or any(not isinstance(layer, Tensor) or layer.dim() < 3 for layer in layers):
+        raise ValueError(f"layers must be tensors (..., head, L, L), all alike; got {quoted(kinds)}")
     if len(layers) < hops:
         raise ValueError(f"layers: {len(layers)} are fewer than hops={hops}; pass hops <= {len(layers)}")
     means = [padding.cut(layer, mask)[0].mean(-3) for layer in layers]
@@ -162,7 +163,7 @@ def measure(
     The values are those of the functions of the same name; `entropy` is `attention_entropy`, `sparsity` the
     share below 1/L and `sparsity_fixed` below 0.01.
     """
-    _check_paths(beta, hops)
+    check_paths(beta, hops)
     attention, real = padding.cut(attention, mask)
     square = _product(attention, attention)
     paths = _paths(attention, square, beta, hops)
@@ -249,7 +250,8 @@ def _plogp(probabilities: Tensor) -> Tensor:
     return probabilities * probabilities.clamp_min(torch.finfo(probabilities.dtype).tiny).log()
 
 
-def _check_paths(beta: float, hops: int) -> None:
+def check_paths(beta: float, hops: int) -> None:
+    """Refuse a discount outside (0, 1] and fewer than two hops with a ValueError."""
     if isinstance(beta, bool) or not isinstance(beta, Real) or not 0 < beta <= 1:
         raise ValueError(f"beta must be a number in (0, 1], got {quoted(beta)}")
     check_whole("hops", hops, 2)

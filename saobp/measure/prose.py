@@ -3,6 +3,8 @@
 from importlib.resources import files
 from numbers import Integral
 
+from saobp.equations.checks import quoted
+
 
 def prose(paragraphs: int | None = None) -> list[str]:
     """Return the first paragraphs of the embedded prose, or all 300 of them (40 to 160 words each).
@@ -13,5 +15,5 @@ def prose(paragraphs: int | None = None) -> list[str]:
     """
     found = files("saobp.measure").joinpath("prose.txt").read_text(encoding="utf-8").rstrip().split("\n\n")
     if paragraphs is not None and not (isinstance(paragraphs, Integral) and 1 <= paragraphs <= len(found)):
-        raise ValueError(f"paragraphs must be a whole number between 1 and {len(found)}, got {paragraphs}")
+        raise ValueError(f"paragraphs must be a whole number between 1 and {len(found)}, got {quoted(paragraphs)}")
     return found[:paragraphs]

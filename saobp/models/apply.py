@@ -31,6 +31,8 @@ class Options:
         object.__setattr__(self, "strength", as_numbers(self.strength))
         check_factor(self.factor)
         check_options(self.factor, self.steps, self.damping, 0, exclude_self=self.exclude_self)
+        object.__setattr__(self, "steps", int(self.steps))  # a config holds no numpy
+        object.__setattr__(self, "damping", float(self.damping))
         if self.learn not in (None, "head", "layer"):
             raise ValueError(f'learn must be None, "head" or "layer"; got {quoted(self.learn)}')
         if self.learn and self.factor not in LEARNABLE:

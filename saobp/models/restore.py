@@ -21,17 +21,25 @@ FIELD = "saobp"
 class AfterImport(MetaPathFinder):
     """Patch `transformers.modeling_utils` when it is first imported: importing it here would cost seconds."""
 
+    asking = False
+
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         """Stand aside for every module but one, whose loader is made to patch it."""
-        if name != MODULE:
+        if name != MODULE or self.asking:
             return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
+        self.asking = True  # the other finders
+        try:
+            spec = importlib.util.find_spec(name)
+        finally:
+            self.asking = False
+        if spec is None:
+            return None
         load = spec.loader.exec_module
 
         def load_and_patch(module: ModuleType) -> None:
             load(module)
             patch(module)
+            sys.meta_path.remove(self)
 
         spec.loader.exec_module = load_and_patch
         return spec

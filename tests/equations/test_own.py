@@ -92,7 +92,6 @@ def test_a_name_that_is_taken_or_none_is_refused(name):
 
 
 @pytest.mark.parametrize("options", [{"steps": 2}, {"damping": 0.5}])
-def test_rounds_do_not_apply_to_a_function_of_ones_own(options):
-    saobp.register_factor("crowded", crowded)
+def test_rounds_do_not_apply_to_a_function_of_ones_own(registered, options):
     with pytest.raises(ValueError, match="does not apply"):
-        saobp.refine(torch.full((4, 4), 0.25), "crowded", **options)
+        saobp.refine(torch.full((4, 4), 0.25), registered, **options)

@@ -320,7 +320,8 @@ GOOD = {"query": torch.zeros(2, 4, 6, 8), "key": torch.zeros(2, 2, 6, 8), "value
     ("value", torch.zeros(2, 2, 5, 8)), ("value", torch.zeros(2, 2, 6, 8).double()), ("factor", "High"),
     ("strength", -0.1), ("strength", torch.ones(3)), ("mask", torch.ones(2, 6)),
     ("mask", torch.ones(3, 6, dtype=torch.bool)), ("mask", torch.zeros(2, 6, dtype=torch.bool)), ("is_causal", 1),
-    ("exclude_self", None), ("scale", float("nan")), ("dropout_p", 1.0), ("dropout_p", -0.1),
+    ("exclude_self", None), ("scale", float("nan")), ("scale", 1e300), ("scale", True),
+    ("dropout_p", 1.0), ("dropout_p", -0.1),
 ])  # fmt: skip
 def test_a_wrong_argument_is_named(argument, value):
     with pytest.raises(ValueError, match=argument):
@@ -404,7 +405,27 @@ def test_rows_that_overlap_in_memory_give_the_same_numbers_and_gradients():
     torch.testing.assert_close(long.grad, apart.grad)
 
 
-@pytest.mark.parametrize("scale", [1e300, float("nan"), True])
-def test_a_scale_that_float32_does_not_have_is_refused(scale):
-    with pytest.raises(ValueError, match="^scale must be"):
-        saobp_attention(*torch.randn(3, 1, 2, 4, 8), scale=scale)
+@pytest.mark.parametrize("options", [{"is_causal": True}, {"factor": "elemmul"}, {"strength": 2.0}])
+def test_threads_work_in_inference_mode_too(options):
+    query, before = torch.randn(2, 4, 600, 8), torch.get_num_threads()
+    torch.set_num_threads(2)
+    with torch.no_grad():
+        expected = saobp_attention(query, query, query, **options)
+    with torch.inference_mode():
+        found = saobp_attention(query, query, query, **options)
+    torch.set_num_threads(before)
+    assert torch.equal(found.clone(), expected)
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+@pytest.mark.parametrize("other", ["meta", "sparse"])
+def test_tensors_of_another_kind_are_named(place, other):
+    tensors = [*torch.randn(3, 1, 2, 6, 4)]
+    tensors[place] = tensors[place].to("meta") if other == "meta" else tensors[place].to_sparse()
+    with pytest.raises(ValueError, match="(query|key|value) must be"):
+        saobp_attention(*tensors)
+
+
+def test_dropout_near_one_drops_nearly_all():
+    ones = torch.ones(1, 1, 600, 8)
+    assert saobp_attention(ones, ones, ones, dropout_p=1 - 1e-11).abs().max() < 1

@@ -308,6 +308,7 @@ def test_a_capture_of_something_else_is_never_taken_for_this_one(tmp_path):
         "weights": lambda: model.encoder.layer[0].attention.self.query.weight.data[0, 0].add_(1),
         "strength": lambda: saobp.apply(model, "high", 0.3),
         "inputs": lambda: data[1]["input_ids"][0, 0].fill_(5),
+        "rows": lambda: data[2].update({name: values.reshape(2, -1) for name, values in data[2].items()}),
         "plan": lambda: options.update(beta=0.5),
     }
     data, options = batches(), {}
@@ -385,14 +386,6 @@ def test_a_capture_that_fails_while_its_file_is_joined_leaves_no_file(tmp_path, 
     assert not (tmp_path / "a.parquet").exists()
 
 
-def test_the_same_tokens_in_other_rows_are_another_capture(tmp_path):
-    model, ids = bert("high"), torch.arange(5, 17)
-    rows = [
-        run(model, [{"input_ids": ids.reshape(shape)}], tmp_path / "a.parquet")["samples"] for shape in ((2, 6), (3, 4))
-    ]
-    assert rows == [2, 3]
-
-
 def test_a_token_beyond_the_vocabulary_is_content_and_a_decoders_end_is_its_separator():
     table = torch.tensor([0, 3, 2])
     groups = _grouped(
@@ -415,3 +408,11 @@ def test_numbers_of_numpy_are_kept_and_a_frozen_part_stays_frozen(tmp_path):
         model, [{"input_ids": torch.ones(2, 6, dtype=torch.long)}], tmp_path / "a.parquet", progress=False, **given
     )
     assert found["samples"] == 2 and [module.training for module in model.modules()] == before
+
+
+@pytest.mark.parametrize(("name", "value"), [
+    ("hops", 4.9), ("hops", "4"), ("beta", True), ("beta", None), ("graph_threshold", "x"),
+])  # fmt: skip
+def test_a_number_that_is_none_is_refused_by_its_name(name, value, tmp_path):
+    with pytest.raises(ValueError, match=f"^{name} must be"):
+        capture(bert(), [{"input_ids": torch.ones(2, 6, dtype=torch.long)}], tmp_path / "a.parquet", **{name: value})

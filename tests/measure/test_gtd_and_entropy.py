@@ -313,3 +313,10 @@ def test_autocast_narrows_nothing():
 def test_layers_that_are_no_stack_are_refused_in_one_line(layers):
     with pytest.raises(ValueError, match="^layers must be"):
         d.cross_layer_gtd(iter(layers))
+
+
+def test_a_matrix_of_nan_lets_no_other_pass():
+    scores = torch.stack([torch.full((4, 4), torch.nan), 5 * torch.rand(4, 4) + 1])
+    for diagnostic in (d.attention_entropy, d.gtd):
+        with pytest.raises(ValueError, match="must hold probabilities"):
+            diagnostic(scores)

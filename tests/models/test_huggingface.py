@@ -6,6 +6,7 @@ import pickle
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import torch
 import transformers as hf
@@ -480,3 +481,18 @@ def test_damping_of_one_step_counts_whether_or_not_somebody_asks_for_attention(n
         undamped = saobp.apply(model, "high", 1.5)(ids, **options).logits
     torch.testing.assert_close(found, shown, **CLOSE)
     assert (found - undamped).abs().max() > 1e-3
+
+
+def test_options_of_numpy_are_saved_as_numbers(tmp_path):
+    saobp.apply(build("bert"), "high", steps=np.int64(2), damping=np.float32(0.5)).save_pretrained(tmp_path)
+    assert json.loads((tmp_path / "config.json").read_text())["saobp"]["steps"] == 2
+
+
+def test_a_search_for_transformers_before_it_is_imported_loses_no_refinement(tmp_path):
+    saobp.apply(build("bert"), "high").save_pretrained(tmp_path)
+    said = (
+        "import importlib.util, sys, saobp; importlib.util.find_spec('transformers.modeling_utils');"
+        "from transformers import AutoModel; model = AutoModel.from_pretrained(sys.argv[1]);"
+        "assert any(hasattr(module, 'saobp') for module in model.modules())"
+    )
+    subprocess.run([sys.executable, "-c", said, str(tmp_path)], check=True)

@@ -1,12 +1,11 @@
 """Held-out text, seed by seed: what is compared, with what interval, and where on the way a run is looked at."""
 
-from math import exp, inf
+from math import exp
 
 import example_records as examples
 import pytest
 from scipy import stats
 
-from saobp.study.statistics import Error, Estimate
 from saobp.study.tables import losses
 
 
@@ -72,11 +71,3 @@ def test_a_profile_of_several_sizes_has_the_smallest_first_and_its_own_compariso
     ]
     assert losses.table(found)["Model"].tolist() == ["BERT-Mini"] * 2 + ["BERT-Small"] * 2
     assert [gap.value for gap in losses.gaps(found).values()] == pytest.approx([0.1, 0.1])
-
-
-def test_a_star_beside_a_loss_is_corrected_for_all_that_are_compared(monkeypatch):
-    names = ("high", "low", "uniform")
-    unsure = Estimate.of(1.0, Error(((0.47, inf),)), 2)  # p = 0.033, by itself
-    runs = [run(name, seed, 3.0) for name in ("original", *names) for seed in (1, 2)]
-    monkeypatch.setattr(losses, "gaps", lambda found: {("mini", name): unsure for name in names})
-    assert not losses.table(runs)["Beside Original, nats"].str.contains("*", regex=False).any()
