@@ -103,7 +103,7 @@ def check_inputs(
     if not (alike and query.dtype in ROW_TOLERANCE and query.ndim == 4 and query.numel()):
         check_tensors(*tensors)
     if scale is not None and (isinstance(scale, bool) or not isinstance(scale, Real) or not abs(scale) <= MOST):
-        raise ValueError(f"scale must be a finite number or None; got {quoted(scale)}")
+        raise ValueError(f"scale must be a number that float32 holds, or None; got {quoted(scale)}")
     if isinstance(dropout, bool) or not isinstance(dropout, Real) or not 0 <= dropout < 1:
         raise ValueError(f"dropout_p must lie in [0, 1); got {quoted(dropout)}")
     for name, switch in switches.items():

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
-from saobp.equations.checks import check_whole
+from saobp.equations.checks import check_whole, quoted
 from saobp.equations.factors import OWN
 from saobp.measure.capture_files import Parts, checked_path, summary
 from saobp.measure.graph import check_threshold
@@ -97,6 +97,8 @@ def capture(
         raise ValueError(f"batches: must be several dictionaries; got one {type(batches).__name__}, put it in a list")
     check_paths(beta, hops)
     check_threshold(graph_threshold, "graph_threshold")
+    if spectrum not in (True, False):
+        raise ValueError(f"spectrum must be True or False; got {quoted(spectrum)}")
     graph = int(graph_nodes), float(graph_threshold)
     plan = Plan(float(beta), int(hops), *graph, bool(spectrum), int(keep_maps))
     classes = token_classes(tokenizer) if tokenizer is not None else None

@@ -359,6 +359,16 @@ def test_the_glance_says_what_late_starts_do_and_of_one_size(ends, said):
     assert "r is nan" not in figures.caption("glance", frame)
 
 
+def test_the_early_difference_is_of_three_hops_in_the_seeds_of_both_at_the_check_nearest_to_its_step():
+    right = {("original", 1): 0.2, ("high", 1): 0.6, ("original", 2): 0.4, ("high", 2): 0.5, ("high", 3): 0.9}
+    runs = [{"layers": layers, "algorithm": name, "seed": seed, "curve": [
+        {"step": step, "accuracy": {"3": share * (step == 900) * (layers == 4), "2": 1.0}}
+        for step in (300, 900, 2000)]}
+        for (name, seed), share in right.items() for layers in (2, 4)]  # fmt: skip
+    found = by_seed.early_gap(runs)
+    assert (found.value, found.seeds) == (pytest.approx(25), 2) and np.isnan(by_seed.early_gap(runs[:2]).value)
+
+
 def test_every_figure_has_a_caption_without_a_number_typed_by_hand():
     said = render.captions(style.CAPTIONS)
     assert said.keys() == {*drawing.FIGURES, "claims"}

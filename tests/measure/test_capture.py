@@ -411,7 +411,7 @@ def test_numbers_of_numpy_are_kept_and_a_frozen_part_stays_frozen(tmp_path):
 
 
 @pytest.mark.parametrize(("name", "value"), [
-    ("hops", 4.9), ("hops", "4"), ("beta", True), ("beta", None), ("graph_threshold", "x"),
+    ("hops", 4.9), ("hops", "4"), ("beta", True), ("beta", None), ("graph_threshold", "x"), ("spectrum", "no"),
 ])  # fmt: skip
 def test_a_number_that_is_none_is_refused_by_its_name(name, value, tmp_path):
     with pytest.raises(ValueError, match=f"^{name} must be"):
