@@ -2,7 +2,7 @@
 
 Writes benchmarks/attention.json: time and peak memory, forward and forward + backward, 128 to 8192 tokens. `--compile`
 adds FlexAttention and torch.compile of the operation at the first number of threads; both need a C++ compiler.
-Also timed is why plain attention trains in float32 under autocast on a CPU.
+Also timed: why plain attention trains in float32 under autocast on a CPU, and the least that the refinement can add.
 """
 
 import argparse
@@ -89,6 +89,26 @@ def autocast(shape: tuple[int, ...] = (64, 4, 64, 32)) -> dict:
     return {"shape": list(shape), "ways": interleaved(calls)}
 
 
+def least(shape: tuple[int, ...] = (1, 4, 128, 64), rounds: int = 501) -> dict:
+    """Time what no form can do without, on one thread: a message, a column product and a division per entry."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    batch, heads, length, _ = shape
+    matrix, room = torch.rand(2, batch, heads, length, length)
+    load = torch.empty(batch, heads, 1, length)
+
+    def passes() -> None:
+        torch.mul(matrix, 0.2, out=room).add_(1)
+        torch.prod(room, -2, keepdim=True, out=load)
+        torch.div(load, room, out=room)
+
+    ways = {"sdpa": forward(scaled_dot_product_attention, shape), "passes": passes}
+    ways |= {"high": forward(saobp_attention, shape)}
+    found = {"device": device(), **circumstances(), "shape": list(shape), "ways": interleaved(ways, rounds)}
+    torch.set_num_threads(threads)
+    return found
+
+
 def profile(call: Callable[[], object], rows: int = 12) -> dict[str, float]:
     """Return the operations of a call that take most of the CPU's time, each with its share of all."""
     call()
@@ -105,10 +125,14 @@ def main() -> None:
     parser.add_argument("--compile", action="store_true", help="also time FlexAttention and torch.compile of ours")
     parser.add_argument("--threads", type=int, nargs="+", default=[THREADS, 1])
     parser.add_argument("--longest", type=int, default=8192, help="leave out longer sequences")
+    parser.add_argument("--least", action="store_true", help="time the least alone, and keep the rest of the file")
     parser.add_argument("--out", type=Path, default=Path(__file__).with_suffix(".json"))
     options = parser.parse_args()
+    if options.least:
+        write_text(options.out, json.dumps(json.loads(options.out.read_text()) | {"least": least()}, indent=1) + "\n")
+        return
     torch.set_num_threads(options.threads[0])
-    found = {"device": device(), **circumstances(), "rows": [], "bfloat16": autocast()}
+    found = {"device": device(), **circumstances(), "rows": [], "bfloat16": autocast(), "least": least()}
     found["profile_of_high"] = profile(forward(saobp_attention, (32, 4, 128, 64)))
     for threads, (shape, rounds) in itertools.product(options.threads, ROUNDS.items()):
         if shape[2] <= options.longest:

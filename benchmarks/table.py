@@ -28,7 +28,8 @@ def times(title: str, found: dict, base: str) -> str:
     for name, way in found.items():
         low, high = way["ratio_quartiles"]
         ratio, quartiles = f"{way['ratio']:.2f}", f"{low:.2f} – {high:.2f}"
-        rows.append([name, f"{way['median_ms']:.1f}", ratio, quartiles, f"{way['fastest_ms']:.1f}", way["rounds"]])
+        median, fastest = (f"{way[key]:.{1 if way[key] >= 10 else 3}f}" for key in ("median_ms", "fastest_ms"))
+        rows.append([name, median, ratio, quartiles, fastest, way["rounds"]])
     return table(rows, title, "median ms", f"× {base}", "quartiles", "fastest ms", "pairs")
 
 
@@ -137,7 +138,9 @@ def tables() -> str:
     names = ("attention", "bert_step", "gpu", "pretraining", "diagnostics")
     attention, step, gpu, trained, looked = (json.loads((HERE / f"{name}.json").read_text()) for name in names)
     plain, size = attention["bfloat16"], by(step["batch"])
-    parts = [f"**Attention.** {circumstances(attention)}", alternatives(attention)]
+    parts, least = [f"**Attention.** {circumstances(attention)}", alternatives(attention)], attention["least"]
+    parts += [f"**The least that High can add.** {circumstances(least)}"]
+    parts += [times(f"forward, {by(least['shape'])}", least["ways"], "sdpa")]
     parts += [times(f"plain, bfloat16 tensors, {by(plain['shape'])}", plain["ways"], "widened")]
     parts += [f"**BERT-Mini; training on {size} tokens, inference on others.** {circumstances(step)}"]
     whole = {name: found for name, found in step.items() if isinstance(found, dict) and "ways" in found}

@@ -4,6 +4,7 @@ One call instead of torch's two products and seven passes for every tile. Withou
 variable SAOBP_NATIVE=0, `saobp.fused.plain` gives the same numbers by torch, up to rounding.
 """
 
+import atexit
 import ctypes
 import hashlib
 import math
@@ -28,10 +29,18 @@ FLAGS = ("-O3", "-shared", "-fPIC", "-fno-math-errno", "-fno-trapping-math")
 CHOICES = (("-march=native", "-fopenmp"), ("-mcpu=native",), ())
 """What is tried in turn; a compiler without OpenMP makes what works on one thread."""
 
+MAKING = threading.Lock()
+
+
+def passes() -> ctypes.CDLL | None:
+    """Return the compiled functions, None where they are switched off or cannot be made; made once for all threads."""
+    with MAKING:
+        return made()
+
 
 @cache
-def passes() -> ctypes.CDLL | None:
-    """Return the compiled functions, None where they are switched off or cannot be made."""
+def made() -> ctypes.CDLL | None:
+    """Make what `passes` returns."""
     compiler = shutil.which(os.environ.get("CC", "cc"))
     if os.environ.get("SAOBP_NATIVE") == "0" or compiler is None:
         return None
@@ -68,9 +77,13 @@ def cache_folder() -> Path:
     try:
         folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "saobp"
         folder.mkdir(parents=True, exist_ok=True)
+        if os.access(folder, os.W_OK):
+            return folder
     except (OSError, RuntimeError):  # nowhere to write, or a user without a home
-        return Path(tempfile.mkdtemp(prefix="saobp-"))
-    return folder if os.access(folder, os.W_OK) else Path(tempfile.mkdtemp(prefix="saobp-"))
+        pass
+    folder = tempfile.mkdtemp(prefix="saobp-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
 
 
 class Rows(ctypes.Structure):

@@ -2,6 +2,10 @@
 
 import shutil
 import stat
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 import torch
@@ -25,9 +29,9 @@ def way(request, monkeypatch):
 def fresh(monkeypatch, tmp_path):
     """The compiled passes as a process finds them that starts with an empty cache, in the folder returned."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    native.passes.cache_clear()
+    native.made.cache_clear()
     yield tmp_path / "saobp"
-    native.passes.cache_clear()
+    native.made.cache_clear()
 
 
 @pytest.mark.parametrize(("batch", "length"), [(1, 1), (2, 7), (3, 128), (1, 200), (1, 300), (1, 512)])
@@ -97,7 +101,7 @@ def test_vectors_of_other_processors_are_compiled_once_and_give_the_same_numbers
         pytest.skip("no C compiler")
     (made,) = fresh.iterdir()
     written = made.stat().st_mtime_ns
-    native.passes.cache_clear()
+    native.made.cache_clear()
     assert native.passes() is not None and [x.stat().st_mtime_ns for x in fresh.iterdir()] == [written]
     for batch, length in ((3, 128), (1, 700)):
         test_it_agrees_with_float64("compiled", batch, length, True, "high", 0.2, True, 0.2)
@@ -122,14 +126,32 @@ def test_without_them_torch_works_it_out(fresh, monkeypatch, tmp_path, switch):
 
 @pytest.mark.parametrize("trouble", ["not to be written", "no home"])
 def test_without_a_cache_the_passes_are_this_process_s_alone(fresh, monkeypatch, trouble):
-    """Where the home is read-only or there is none, a new folder is taken."""
+    """Where the home is read-only or there is none, a new folder is taken, which goes when the process ends."""
+    going = []
+    monkeypatch.setattr(native.atexit, "register", lambda function, folder, **given: going.append(Path(folder)))
     if trouble == "no home":
         monkeypatch.delenv("XDG_CACHE_HOME")
         monkeypatch.setattr(native.Path, "home", lambda: (_ for _ in ()).throw(RuntimeError("no home")))
     else:
         monkeypatch.setattr("os.access", lambda *_: False)
     folder = native.cache_folder()
-    assert folder.is_dir() and folder != fresh
+    assert folder.is_dir() and folder != fresh and going == [folder]
+
+
+def test_threads_that_come_at_once_compile_once(fresh, monkeypatch):
+    """A second compilation beside the first could take the slower flags."""
+    asked = []
+
+    def slow(*given):
+        asked.append(given)
+        time.sleep(0.1)
+        raise OSError
+
+    monkeypatch.setenv("CC", sys.executable)
+    monkeypatch.setattr(native, "compiled", slow)
+    with ThreadPoolExecutor(4) as threads:
+        assert [*threads.map(lambda _: native.passes(), range(4))] == [None] * 4
+    assert len(asked) == len(native.CHOICES)
 
 
 def test_a_home_that_two_machines_share_holds_the_passes_of_each(fresh, monkeypatch):
