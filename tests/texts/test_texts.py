@@ -240,15 +240,12 @@ def test_pairs_of_one_kind_of_machine_are_those_whose_records_name_one():
 
 
 @pytest.mark.parametrize("arm", ["high-0.02", "high-0.2", "low"])
-def test_an_arm_of_few_seeds_borrows_the_spread_of_the_primary_arms(arm):
+def test_an_arm_of_few_seeds_has_the_spread_of_its_own_seeds(arm):
     scores = public_encoder.runs()[public_encoder.runs()["task"].isin(public_encoder.planned_tasks())]
     means = scores.pivot(index=["seed", "arm"], columns="task", values="score").dropna().mean(axis=1).unstack()
-    gaps = means[[arm, "high", "uniform"]].sub(means["original"], axis=0)
-    freedom = int((gaps.count() - 1).sum())
-    deviation = (((gaps - gaps.mean()) ** 2).sum().sum() / freedom / gaps[arm].count()) ** 0.5
-    found = public_encoder.secondary(arm)
-    assert found.value == pytest.approx(gaps[arm].mean()) and found.seeds == gaps[arm].count()
-    assert found.half_width == pytest.approx(stats.t.ppf(0.975, freedom) * deviation)
+    gaps, found = (means[arm] - means["original"]).dropna(), public_encoder.difference(arm)
+    assert found.value == pytest.approx(gaps.mean()) and found.seeds == len(gaps)
+    assert found.half_width == pytest.approx(stats.t.ppf(0.975, len(gaps) - 1) * gaps.sem())
 
 
 def test_a_pair_that_never_started_to_learn_is_not_counted_as_lower(monkeypatch):

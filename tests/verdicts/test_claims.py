@@ -84,6 +84,21 @@ def test_all_parts_need_no_correction_and_one_failure_needs_one():
     assert outcomes.decide(ALL, [known(5.0)] * 4 + [known(-3.0, 1.0)]) == CONTRADICTED
 
 
+def test_where_one_of_all_parts_was_measured_it_is_tested_as_one(monkeypatch):
+    barely, three = known(1.7, 1.0), ALL.model_copy(update={"parts": 3})
+    for rows, outcome in (([barely], IMPRECISE), ([known(2.1, 1.0)], SUPPORTED), ([barely, known(5.0)], SUPPORTED)):
+        monkeypatch.setattr(outcomes, "measurements", lambda claim, studies, rows=rows: rows)
+        (found,) = outcomes.of_claim(three, studies_of())
+        assert (found.outcome, outcomes.of_part(found.claim, barely) == SUPPORTED) == (outcome, len(rows) > 1)
+
+
+def test_the_part_that_is_shown_holds_its_claim_back_most():
+    bare = [measured("", "", Estimate(value, np.nan, np.nan, 1), f"{value}") for value in (0.8, -0.5, 1.0)]
+    assert verdicts.Verdict(ALL, "", "", IMPRECISE, tuple(bare)).weakest.estimate == -0.5
+    near = known(0.93, 0.01), known(1.02, 0.01)  # 0.93 lies nearer to the margin of 0.1
+    assert verdicts.Verdict(WITHIN, "", "", SUPPORTED, near).weakest.estimate == 0.93
+
+
 def test_most_is_a_partial_conjunction_over_the_parts_that_are_named():
     up, down = known(1.0), known(-1.0)
     nine = MOST.model_copy(update={"parts": 9})
@@ -137,7 +152,7 @@ def test_a_margin_that_the_plan_does_not_have_is_refused(tmp_path):
     text = (paths.root() / "data" / "claims.yaml").read_text(encoding="utf-8")
     for old, new, said in (
         ("study: scratch}", "study: nothing}", "sparsity-share.margin: the plan has none of 'nothing'"),
-        ("GTD of each layer", "GTD", "gtd-top-two.margin: the plan has none of 'scratch GTD'"),
+        ("GTD of each layer", "GTD", "gtd-mean.margin: the plan has none of 'scratch GTD'"),
         ("  unit:", "  unti:", "claims.yaml: .*: "),
     ):
         with pytest.raises(ValueError, match=f"{said}[^\n]*$"):
@@ -231,7 +246,13 @@ def test_one_decoder_borrows_its_spread_from_encoders_of_one_size_at_a_time():
         run["metrics"]["token_perplexity"] = run["metrics"]["perplexity"]
     for kept in (runs, runs[:4] + runs[5:]):  # all, and without one of small's
         (part,) = verdicts.training.decoders(studies_of(own=[*kept, *decoders]))
-        assert 0 < part.high - part.low < 0.2
+        assert 0 < part.high - part.low < 0.2 and "encoders" in part.method
+    apart = [examples.decoder(algorithm=name, seed=seed) for name in ("original", "high") for seed in (43, 44, 45)]
+    for run in apart:  # where another study has such decoders, theirs is nearer
+        high, seed = run["parameters"]["algorithm"] == "high", run["parameters"]["seed"]
+        run["metrics"]["perplexity"] = 50.0 + 0.001 * seed * high
+    own, _ = verdicts.training.decoders(studies_of(own=[*runs, *decoders], others=apart))
+    assert (own.study, own.n) == ("own", 1) and 0 < own.high - own.low < 0.001 and "decoders of another" in own.method
 
 
 def test_an_aside_of_another_study_does_not_get_the_outcome_of_the_one_that_decides(decided):
@@ -347,6 +368,16 @@ def test_without_elemmul_is_said_only_of_a_study_that_has_it(names):
     runs = [examples.attention("mini", name, seed) for name in names for seed in range(4)]
     rows = verdicts.gtd.correlation(studies_of(own=runs), "indirect_entropy", "C19")
     assert sum("without ElemMul" in row.part for row in rows) == ("elemmul" in names) < len(rows)
+
+
+def test_a_correlation_over_heads_is_no_surer_than_the_heads_of_a_run(monkeypatch):
+    """Three seeds that agree to the last digit: Fisher's z of sixteen heads, over three seeds."""
+    runs = [examples.attention("mini", "original", seed) for seed in range(3)]
+    monkeypatch.setattr(gtd, "fisher", lambda x, y: 0.5)
+    heads = np.size(runs[0]["metrics"]["matrices"]["raw"]["gtd"])
+    (part,) = verdicts.gtd.correlation(studies_of(own=runs), "indirect_entropy", "C19")
+    reach = stats.norm.ppf(0.975) / np.sqrt(3 * (heads - 3))
+    assert (part.low, part.high) == pytest.approx((np.tanh(0.5 - reach), np.tanh(0.5 + reach)))
 
 
 def test_tasks_that_the_story_world_invents_are_none_of_glue():

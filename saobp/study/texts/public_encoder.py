@@ -9,7 +9,7 @@ from saobp.study.beyond import plan
 from saobp.study.setup import tracked
 from saobp.study.setup.schema import Record
 from saobp.study.setup.tasks_and_metrics import TASKS
-from saobp.study.statistics import Estimate, borrow, mean_interval
+from saobp.study.statistics import Estimate, mean_interval
 from saobp.study.statistics.seeds import Read, by_side, metric, seed_gap, seed_gaps
 
 STUDY = "retrofit"
@@ -38,28 +38,20 @@ def planned_tasks() -> list[str]:
 def difference(
     name: str = "high", against: str = "original", epoch: int = 0, *, alike: bool = False
 ) -> Estimate | None:
-    """Return an arm's mean over the planned tasks minus another's, of the seeds that have all; None without one.
+    """Return the mean of `gaps` over seeds with Student's interval; None without one."""
+    found = gaps(name, against, epoch, alike=alike)
+    return mean_interval([*found.values()]) if found else None
+
+
+def gaps(name: str = "high", against: str = "original", epoch: int = 0, *, alike: bool = False) -> dict[int, float]:
+    """Return an arm's mean over the planned tasks minus another's, in points, by the seeds that have all.
 
     `epoch`: after which the scores are read, from 1; 0 is the last, which the plan reports. `alike`: of seeds whose
     pairs all come from one kind of machine and one precision.
     """
-    gaps = _gaps(name, against, epoch, alike=alike)
-    return mean_interval(gaps) if gaps else None
-
-
-def _gaps(name: str, against: str = "original", epoch: int = 0, *, alike: bool = False) -> list[float]:
     tasks, sides = planned_tasks(), (name, against)
     own = [run for run in _of(sides, alike=alike) if run["parameters"]["task"] in tasks]
-    return [*seed_gaps(own, _after(epoch), sides, by="arm", tasks=len(tasks)).values()]
-
-
-def secondary(name: str) -> Estimate | None:
-    """Return `difference` of an arm of few seeds from Original, with the spread over seeds that it and the primary arms
-    show together (`borrow`): as if all arms scattered alike.
-    """
-    primary = plan.studies()["retrofit"].model_extra["arms"].keys() - {"original"}
-    cells = [_gaps(name), *map(_gaps, sorted(primary))]
-    return borrow(cells, [0.0] * len(cells))[0] if all(cells) else None
+    return seed_gaps(own, _after(epoch), sides, by="arm", tasks=len(tasks))
 
 
 def _of(sides: tuple[str, str], *, alike: bool) -> list[Record]:

@@ -28,7 +28,20 @@ def claimed(claim: str, study: str) -> Estimate:
     found = pd.read_csv(paths.figures() / "claims.csv").query("claim == @claim and study == @study and role != 'aside'")
     if len(found) != 1:
         raise KeyError(f"claims.csv: {len(found)} measurements of {claim!r} in {study!r}")
-    return Estimate(*found.iloc[0][["estimate", "low", "high"]].astype(float), int(found.iloc[0]["n"]))
+    return _estimate(found.iloc[0])
+
+
+def beside(claim: str, study: str, start: str) -> Estimate:
+    """Return the measurement beside a claim in a study whose name starts so. KeyError where not exactly one."""
+    found = pd.read_csv(paths.figures() / "claims.csv").query("claim == @claim and study == @study and role == 'aside'")
+    found = found[found["measurement"].str.startswith(f"{start},")]
+    if len(found) != 1:
+        raise KeyError(f"claims.csv: {len(found)} measurements {start!r} beside {claim!r} in {study!r}")
+    return _estimate(found.iloc[0])
+
+
+def _estimate(row: pd.Series) -> Estimate:
+    return Estimate(*row[["estimate", "low", "high"]].astype(float), int(row["n"]))
 
 
 def score_differences(number: int = 8) -> dict[str, Estimate]:

@@ -19,7 +19,7 @@ from saobp.study.verdicts.claims_and_measurements import Measurement, measured, 
 from saobp.study.verdicts.studies import ALONE, Studies, over_seeds
 
 QUARTERS = (0.25, 0.75)  # the sparsest and the densest graphs, by betweenness
-CHECKPOINTS = "Student's t over seeds, no surer than the checkpoints of a run"
+NO_SURER = "Student's t over seeds, no surer than the {} of a run"
 BESIDE_ACCURACY = {"gtd": ("GTD", 1), "indirect_entropy": ("indirect entropy", 1), "betweenness": ("−betweenness", -1)}
 
 
@@ -42,13 +42,18 @@ def correlation(studies: Studies, number: str, printed: str, sampled: str = "") 
         return over_seeds(
             studies, "attention", lambda run: z(run) if _on_race(run, among) else None, part=part, lend=False,
             paper=lambda model: studies.paper.claim(printed), aside=part != "heads",
-            without=labels.algorithm_title(left_out),
+            without=labels.algorithm_title(left_out), least=_over_heads, method=NO_SURER.format("heads"),
         )  # fmt: skip
 
     rows = measure(of_heads, "heads")
     rows += [row for row in measure(of_heads, "heads, without ElemMul", "elemmul") if _has_elemmul(studies, row.study)]
     rows += measure(of_samples, "heads × samples") if sampled else []
     return [on_scale(row, np.tanh, "Fisher's z") for row in rows]
+
+
+def _over_heads(runs: Sequence[Record]) -> float:
+    """The error of Fisher's z over the heads of a run."""
+    return 1 / sqrt(np.median([np.size(estimates.matrix(run)["gtd"]) for run in runs]) - 3)
 
 
 def _on_race(run: Record, among: Sequence[str] = tuple(labels.ALGORITHMS)) -> bool:
@@ -115,7 +120,7 @@ def over_checkpoints(studies: Studies, task: str, printed: str) -> list[Measurem
         points = trajectories.checkpoints(runs, model, task)
         if (r := trajectories.on_fisher_scale(points)) is not None:
             facts = {"records": tuple(dict.fromkeys(points["run"])), "paper": paper}
-            facts["method"] = CHECKPOINTS if r.seeds > 1 else ALONE
+            facts["method"] = NO_SURER.format("checkpoints") if r.seeds > 1 else ALONE
             rows.append(measured(study, model, r if r.seeds > 1 else replace(r, error=None), **facts))
     several = any(row.n > 1 for row in rows)
     return [on_scale(replace(row, aside=several and row.n == 1), np.tanh, "Fisher's z") for row in rows]

@@ -3,7 +3,8 @@
 A part holds where its interval lies beyond the reference on the claim's side. "One": a 95 % interval. "All" is an
 intersection-union test (Berger 1982): each part one-sided at 5 %, without a correction. That at least u of n parts
 hold is a partial conjunction (Benjamini and Heller 2008): each part at 5 % / (n - u + 1), of which "all" is u = n. That
-too many fail is one as well. No effect: two one-sided tests at 5 % put every part within the margin.
+too many fail is one as well. Where one part alone was measured nothing is joined: it is tested as "one". No effect: two
+one-sided tests at 5 % put every part within the margin.
 """
 
 import inspect
@@ -38,11 +39,21 @@ class Verdict:
 
     @property
     def weakest(self) -> Measurement | None:
-        """The part that holds a claim back most, in standard errors; the middle one of "most"."""
+        """The part that holds a claim back most, in standard errors; the middle one of "most".
+
+        Without an interval it is the one whose number does; of a claim that something stays within the margin the one
+        that lies nearest to the margin, or farthest beyond it.
+        """
         if not self.parts:
             return None
-        ordered = sorted(self.parts, key=lambda part: _ends(self.claim, part, LEVEL))
-        return ordered[max(0, len(ordered) - self.claim.needed(len(ordered)))]
+        claim = self.claim
+
+        def holds(part: Measurement) -> tuple[float, ...]:
+            ends = _ends(claim, part, LEVEL) if part.bounded else (claim.signed(part.estimate),)
+            return ends if claim.direction else (min(1 + ends[0], 1 - ends[-1]),)
+
+        ordered = sorted(self.parts, key=holds)
+        return ordered[max(0, len(ordered) - claim.needed(len(ordered)))]
 
     @property
     def without_one(self) -> list[Measurement]:
@@ -150,7 +161,8 @@ def of_claim(claim: Claim, studies: Studies) -> list[Verdict]:
         parts, aside = (tuple(row for row in own if row.aside == aside) for aside in (False, True))
         if place == places[0]:
             aside += tuple(row for row in found if (row.scope, row.study) not in places)
-        rows.append(Verdict(claim, *place, decide(claim, parts), parts, aside))
+        own = claim.model_copy(update={"rule": "one"}) if claim.rule == "all" and len(parts) == 1 else claim
+        rows.append(Verdict(own, *place, decide(own, parts), parts, aside))
     return rows or [Verdict(claim, "", "", NOT_RUN)]
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import exp, log
+from math import exp, log, sqrt
 from typing import Any
 
 import numpy as np
@@ -50,7 +50,7 @@ class Studies:
         return None if None in values else float(np.subtract(*map(scale, values)))
 
     def with_reruns(self) -> "Studies":
-        """Return the studies with the held-out loss of each run that was made twice in place of the tracked one's.
+        """Return the studies with the held-out loss of each run that was made twice as its other run had it.
 
         data/results/repeats.csv has the loss at the last step alone; of several repetitions the first row counts.
         Notebook 12's runs at a strength get it as "again". A perplexity on WikiText stays that of the first run.
@@ -82,11 +82,13 @@ def tracked() -> Studies:
 def over_seeds(
     studies: Studies, stage: str, read: Callable[[Record], Any], sides: Sequence[str] = (), *, log: bool = False,
     of_mean: Callable[[Any], float] = float, lend: bool = True,
+    least: Callable[[Sequence[Record]], float] = lambda runs: 0.0,
     paper: Callable[[str], float | None] = lambda model: None, **given: Any,
 ) -> list[Measurement]:  # fmt: skip
     """Measure a number of each seed in every study and size: one side's minus the other's, or `of_mean` of all runs'.
 
-    `read` gives that of a run, None where it does not enter; `paper` the paper's number for a model.
+    `read` gives that of a run, None where it does not enter; `paper` the paper's number for a model; `least` of a
+    cell's runs the error that one seed has in any case, lest seeds that agree by chance make it small.
     A study of one seed borrows the spread over seeds of the others (`borrow`), or without `lend` is descriptive: shown
     aside, with no interval. Where no study has two seeds there is no interval either.
     """
@@ -106,7 +108,8 @@ def over_seeds(
     lent = borrow([found for *_, found in cells], [0.0] * len(cells)) if lend and several else []
     rows = []
     for place, (study, model, runs, found) in enumerate(cells):
-        one, facts = mean_interval(found), {"paper": paper(model), "runs": runs} | given
+        floor = least(runs) / sqrt(len(found)) if len(found) > 1 else 0.0
+        one, facts = mean_interval(found, least=floor), {"paper": paper(model), "runs": runs} | given
         if len(found) == 1 and lent:
             one, facts["method"] = lent[place], BORROWED.format(labels.joined(several))
         elif len(found) == 1:

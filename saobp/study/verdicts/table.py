@@ -120,8 +120,8 @@ def shown(verdicts: Sequence[Verdict]) -> pd.DataFrame:
 
 
 def repeated(verdicts: Sequence[Verdict], reruns: Reruns) -> pd.DataFrame:
-    """Return each number that a repetition changes, with its outcome, and with the repetition in the run's place."""
-    return _sensitivity("Measurement", "With the repetition", [
+    """Return each number that a second run changes, with its outcome, and with the one of two that is not tracked."""
+    return _sensitivity("Measurement", "With the other run", [
         (row.claim, f"{part.part}, {part.study}", part, reruns[part.key])
         for row in verdicts
         for part in (*row.parts, *row.aside)

@@ -15,7 +15,7 @@ from saobp.study.setup.sizes_and_strengths import SIZES, body_parameters
 from saobp.study.statistics import Error, Estimate, borrow, mean_interval, median_interval, seed_variance
 from saobp.study.statistics.seeds import SIDES, metric, seed_gaps
 from saobp.study.verdicts.claims_and_measurements import PRINTED, SEEDS, STORIES, Ends, Measurement, measured
-from saobp.study.verdicts.studies import Studies, over_seeds
+from saobp.study.verdicts.studies import ALONE, Studies, over_seeds
 
 HELD_OUT = metric("perplexity")
 LEAK = "what the leak is worth (nats per token)"  # less than nothing: it lowers the loss
@@ -92,7 +92,7 @@ def regularizers(studies: Studies, against: dict[str, str]) -> list[Measurement]
 
 
 def decoders(studies: Studies) -> list[Measurement]:
-    """Log perplexity, causal High − Original; a single seed borrows the spread of the study's encoders.
+    """Log perplexity, causal High − Original; a single seed borrows the spread of such decoders, or of its encoders.
 
     Beside it the form that reads later rows: what it gains, and what of that is the leak.
     """
@@ -101,13 +101,7 @@ def decoders(studies: Studies) -> list[Measurement]:
         own = [*seed_gaps(runs, HELD_OUT, log=True).values()]
         if not own:
             continue
-        found, method = mean_interval(own), SEEDS
-        if len(own) == 1:
-            trained = [part for name, _, part in studies.cells("pretrain") if name == study]
-            encoders = [[*gaps.values()] for part in trained if (gaps := seed_gaps(part, HELD_OUT, log=True))]
-            if max(map(len, encoders), default=0) > 1:
-                found = borrow([own, *encoders], [0.0] * (1 + len(encoders)))[0]
-            method = "one seed; spread over seeds borrowed from this study's encoders"
+        found, method = _lent(studies, study, model, own) if len(own) == 1 else (mean_interval(own), SEEDS)
         paper = studies.printed(7, "PPL_WikiText", scale=log, model=labels.published_model(model))
         rows.append(measured(study, model, found, runs=runs, paper=paper, method=method))
         uncut = seed_gaps(runs, HELD_OUT, ("high_all_rows", "original"), log=True)
@@ -117,6 +111,18 @@ def decoders(studies: Studies) -> list[Measurement]:
                 facts = {"runs": runs, "paper": paper, "aside": True, "method": "control"}
                 rows.append(measured(study, model, mean_interval(values), part, **facts))
     return rows
+
+
+def _lent(studies: Studies, study: str, model: str, own: list[float]) -> tuple[Estimate, str]:
+    """A single seed's difference with the spread of the same decoder in other studies, else of the study's encoders."""
+    alike = [runs for _, other, runs in studies.cells("decoder", decoders=True) if other == model]
+    encoders = [runs for name, _, runs in studies.cells("pretrain") if name == study]
+    for runs, whose in ((alike, "such decoders of another study"), (encoders, "this study's encoders")):
+        cells = [[*gaps.values()] for part in runs if (gaps := seed_gaps(part, HELD_OUT, log=True))]
+        if max(map(len, cells), default=0) > 1:
+            lent = borrow([own, *cells], [0.0] * (1 + len(cells)))[0]
+            return lent, f"one seed; spread over seeds borrowed from {whose}"
+    return mean_interval(own), ALONE
 
 
 def strengths(studies: Studies) -> list[Measurement]:
