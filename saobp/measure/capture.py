@@ -28,7 +28,7 @@ from saobp.measure.gtd_and_entropy import check_paths
 from saobp.measure.measurement import Batch, Plan, measured, size, token_classes
 from saobp.models.apply import raw_attentions
 from saobp.models.module import Refinement
-from saobp.models.supported import maps_of_one_stack
+from saobp.models.supported import maps_of_one_stack, without_cache
 
 INPUTS = ("input_ids", "attention_mask", "token_type_ids", "position_ids")
 PIXELS = "pixel_values"
@@ -72,7 +72,8 @@ def capture(
         tokenizer: With one, the mass on [CLS], [SEP], punctuation and content is measured, too.
         part_samples: Samples after which a part is written.
         progress: Show a bar.
-        resume: Use what an earlier call left; False starts over, as a factor of `register_factor` always does.
+        resume: Use what an earlier call left; False starts over, as a factor of `register_factor` and a model with
+            forward hooks always do.
 
     Returns:
         samples, tokens, layers, heads; the plan; `matrices`: for raw and refined the means over samples, by
@@ -102,8 +103,8 @@ def capture(
     graph = int(graph_nodes), float(graph_threshold)
     plan = Plan(float(beta), int(hops), *graph, bool(spectrum), int(keep_maps))
     classes = token_classes(tokenizer) if tokenizer is not None else None
-    known = all(options["factor"] not in OWN for options in _options(model))  # a function of the caller's may change
-    parts = Parts(path, _identity(model, plan, classes), asdict(plan), resume and known)
+    own = _hooked(model) or any(options["factor"] in OWN for options in _options(model))  # of the caller's: may change
+    parts = Parts(path, _identity(model, plan, classes), asdict(plan), resume and not own)
     replayable = iter(batches) is not batches
     if replayable and parts.finished(chunk for _, chunk in _chunks(batches, part_samples)):
         return summary(path)
@@ -171,11 +172,11 @@ def _visible(model: nn.Module) -> Iterator[Any]:
     if getattr(model.config, "is_encoder_decoder", False) and hasattr(body, "decoder"):
         raise ValueError(f"model: {type(model).__name__} has two stacks; pass its encoder, model.get_encoder()")
     device = next(model.parameters()).device
-    training, implementation = [*filter(_trains, model.modules())], model.config._attn_implementation
+    training, before = [*filter(_trains, model.modules())], _implementations(model)
     refined = any(isinstance(module, Refinement) for module in model.modules())
 
     def attend(inputs: dict[str, Tensor]) -> list[tuple[Tensor, Tensor]]:
-        moved = {name: value.to(device) for name, value in inputs.items()}
+        moved = {name: value.to(device) for name, value in inputs.items()} | without_cache(body)
 
         def run() -> list[Any]:
             with torch.inference_mode():
@@ -196,8 +197,24 @@ def _visible(model: nn.Module) -> Iterator[Any]:
     finally:
         for module in training:  # a part that was frozen stays so
             module.training = True
-        if not refined:
-            model.set_attn_implementation(implementation)
+        for config, implementation in before:
+            config._attn_implementation = implementation
+
+
+def _implementations(model: nn.Module) -> list[tuple[Any, str]]:
+    """List the configs of a model's parts, each with its way of attending."""
+    configs = [getattr(part, "config", None) for part in model.modules()]
+    found = {id(config): config for config in configs if hasattr(config, "_attn_implementation")}
+    return [(config, config._attn_implementation) for config in found.values()]
+
+
+def _hooked(model: nn.Module) -> bool:
+    """Say whether hooks of the caller's may change what a model computes."""
+    from saobp.models.interface import remember_cache  # here, as it loads the heavy part of transformers
+
+    hooks = [hook for part in model.modules() for kind in (part._forward_hooks, part._forward_pre_hooks)
+             for hook in kind.values()]  # fmt: skip
+    return any(hook is not remember_cache for hook in hooks)
 
 
 def _trains(module: nn.Module) -> bool:
@@ -215,7 +232,7 @@ def _identity(model: nn.Module, plan: Plan, classes: Any) -> str:
     config = {key: value for key, value in model.config.to_dict().items() if key != "_name_or_path"}
     said = [type(model).__name__, config, _options(model), asdict(plan), classes and classes[0]]
     digest.update(json.dumps(said, sort_keys=True, default=str).encode())
-    tensors = dict(model.state_dict()) | ({"classes": classes[1]} if classes else {})
+    tensors = dict(model.state_dict()) | dict(model.named_buffers()) | ({"classes": classes[1]} if classes else {})
     for name, tensor in tensors.items():
         digest.update(name.encode())
         digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)

@@ -93,6 +93,8 @@ def collect(
         refined = one_step(received, factor, strength, causal)
         drains.append(received.sum(-2).amax(-1) - refined.sum(-2).amax(-1))
         errors.append(_differences(maps, received, causal))
+    if not shown:
+        raise ValueError("texts: none of two tokens or more")
     text = max(range(len(shown)), key=lambda n: drains[n].max().item())
     layers, heads = drains[0].shape
     layer, head = divmod(int(drains[text].argmax()), heads)

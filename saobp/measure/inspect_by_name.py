@@ -78,14 +78,19 @@ def _opened(name: str, pictures: bool) -> Opened:
 def _source(text: Path | None, images: Path | None, samples: int) -> tuple[list[Any], str]:
     """Return all paragraphs of a text file or the first pictures of a folder, and what they are called."""
     if images is not None:
+        if text is not None:
+            raise ValueError(f"{images}: give text or pictures, not both: leave out --images or --text")
         if not images.is_dir():
             raise ValueError(f"{images}: no such folder of pictures")
         from PIL import Image
 
         files, pictures = [file for file in sorted(images.iterdir()) if file.suffix.lower() in PICTURES], []
         for file in files[:samples]:
-            with Image.open(file) as picture:
-                pictures.append(picture.convert("RGB"))
+            try:
+                with Image.open(file) as picture:
+                    pictures.append(picture.convert("RGB"))
+            except OSError as error:
+                raise ValueError(f"{file}: is no whole picture ({error})") from None
         return pictures, f"pictures of {images.name}"
     if text is not None:
         try:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from saobp.equations.refine import refine
 from saobp.models.apply import apply, raw_attentions
-from saobp.models.supported import is_causal_module, maps_of_one_stack, self_attention_modules
+from saobp.models.supported import is_causal_module, maps_of_one_stack, self_attention_modules, without_cache
 
 
 @dataclass(frozen=True)
@@ -72,17 +72,23 @@ def maps_of(model: nn.Module, sample: Sample) -> list[Float[Tensor, "head L L"]]
 
     def run() -> list[Any]:
         with torch.inference_mode(), raw_attentions(body) as pairs:
-            body(**inputs)
+            body(**inputs, **without_cache(body))
         return pairs
 
-    return [raw[0].float() for raw, _ in maps_of_one_stack(model, run, 1, "texts")]
+    found = [raw[0].float() for raw, _ in maps_of_one_stack(model, run, 1, "texts")]
+    if not all(maps.isfinite().all() for maps in found):
+        raise ValueError(f"model: {type(model).__name__} gives attention that is no number on one of the texts")
+    return found
 
 
 def one_step(maps: Float[Tensor, "*head L L"], factor: str, strength: float, causal: bool) -> Tensor:
-    """Refine maps; what a layer's mask hid from a query stays hidden, as in `saobp.apply`."""
+    """Refine maps; what a layer's mask hid from a query stays hidden, as in `saobp.apply`.
+
+    Hidden is what no head of the layer gives mass: of one head alone it may be a softmax that came to 0.
+    """
     if strength == 0:  # also where a factor has no strength: the curves start at plain attention
         return maps
-    refined = refine(maps, factor, strength, causal=causal).masked_fill(maps == 0, 0)
+    refined = refine(maps, factor, strength, causal=causal).masked_fill((maps == 0).all(-3, keepdim=True), 0)
     return refined / refined.sum(-1, keepdim=True)
 
 

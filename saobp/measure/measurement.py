@@ -39,10 +39,10 @@ def token_classes(tokenizer: Any) -> tuple[tuple[str, ...], Int[Tensor, " vocabu
     Without a [CLS] in the vocabulary the first class is "first": the first real token of a sequence, where
     decoders keep their sink. Returns the classes' names and the class of every token id.
     """
-    if not hasattr(tokenizer, "convert_ids_to_tokens"):
+    if not hasattr(tokenizer, "batch_decode"):
         raise ValueError(f"tokenizer must be the model's tokenizer, or None; got {type(tokenizer).__name__}")
     names = ("first" if tokenizer.cls_token_id is None else "cls", "sep", "punctuation", "content")
-    words = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
+    words = tokenizer.batch_decode([[one] for one in range(len(tokenizer))])  # not as a tokenizer of bytes spells them
     classes = torch.tensor([2 if _is_punctuation(word) else 3 for word in words])
     separator = tokenizer.sep_token_id if tokenizer.sep_token_id is not None else tokenizer.eos_token_id
     for index, special in ((1, separator), (0, tokenizer.cls_token_id)):
@@ -51,10 +51,13 @@ def token_classes(tokenizer: Any) -> tuple[tuple[str, ...], Int[Tensor, " vocabu
     return names, classes
 
 
-def _is_punctuation(word: str | None) -> bool:
-    """Tell whether a token, without the marks of its tokenizer, holds nothing but punctuation and symbols."""
-    bare = (word or "").removeprefix("##").lstrip("Ġ▁")
-    return bool(bare) and all(unicodedata.category(letter)[0] in "PS" for letter in bare)
+def _is_punctuation(word: str) -> bool:
+    """Tell whether a token, without the marks of its tokenizer, holds nothing but punctuation and symbols.
+
+    A part of a letter, which no text spells, is none.
+    """
+    bare = word.strip().removeprefix("##")
+    return bool(bare) and all(unicodedata.category(letter)[0] in "PS" and letter != "\ufffd" for letter in bare)
 
 
 def measured(

@@ -45,14 +45,23 @@ def perplexities(
     `low` and `high` are its 95 % bootstrap interval over texts; `ratio`, `ratio_low` and `ratio_high` are those of the
     perplexity over that at the first strength, on the same texts. Every text is its own context of at most `tokens`.
     The pseudo-perplexity masks the same `POSITIONS` tokens of a text at every strength, one at a time. A model without
-    a language head gives an empty list. The model is not changed.
+    a language head gives an empty list, and so do texts without a word that it knows. The model is not changed.
+    Raises ValueError without a text of two tokens or without a strength.
     Source: Salazar et al. 2020 (pseudo-perplexity); Lee et al. 2025, Appendix C (causal form).
     """
     if not (taken := kind(model, tokenizer)):
         return []
+    if not len(strengths):
+        raise ValueError("strengths must hold one at least")
     refined = plain_copy(model)
     loss = causal_loss if taken == "perplexity" else masked_loss
     chosen = list(itertools.islice(encoded(model, tokenizer, texts, tokens), samples))
+    if not chosen:
+        raise ValueError("texts: none of two tokens or more")
+    if taken != "perplexity":
+        chosen = [sample for sample in chosen if len(maskable(sample, tokenizer))]
+    if not chosen:
+        return []
     sums, counts = np.empty((len(strengths), len(chosen))), np.empty(len(chosen))
     for at, strength in enumerate(tqdm(strengths, unit="λ", desc=taken, disable=not progress)):
         apply(refined, factor if strength else "none", strength or 0.1)
@@ -87,11 +96,15 @@ def causal_loss(model: nn.Module, sample: Sample, tokenizer: Any) -> Tensor:
     return functional.cross_entropy(logits, inputs["input_ids"][0, 1:], reduction="none").cpu()
 
 
+def maskable(sample: Sample, tokenizer: Any) -> Tensor:
+    """Return the places of a text's tokens that are none of the tokenizer's own; an unknown word is one of these."""
+    special = [one in tokenizer.all_special_ids for one in sample.inputs["input_ids"][0].tolist()]
+    return torch.nonzero(~torch.tensor(special))[:, 0]
+
+
 def masked_loss(model: nn.Module, sample: Sample, tokenizer: Any) -> Tensor:
     """Return the loss of a text's chosen tokens, each masked alone, in nats."""
-    ids = sample.inputs["input_ids"][0]
-    special = torch.tensor([one in tokenizer.all_special_ids for one in ids.tolist()])
-    usual = torch.nonzero(~special)[:, 0]
+    ids, usual = sample.inputs["input_ids"][0], maskable(sample, tokenizer)
     order = torch.randperm(len(usual), generator=torch.Generator().manual_seed(0))
     places = usual[order[:POSITIONS]]
     rows = {name: tensor.expand(len(places), -1).clone() for name, tensor in sample.inputs.items()}

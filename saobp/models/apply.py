@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from saobp.equations.checks import check_factor, check_options, check_strength, quoted
 from saobp.models.module import Refinement, Watch
-from saobp.models.supported import NAME, refuse, self_attention_modules, warn_of_plain
+from saobp.models.supported import NAME, refuse, self_attention_modules, warn_of_adapter, warn_of_plain
 
 LEARNABLE = ("high", "low")
 """Factors whose strength reaches the output smoothly, so that it can be learned."""
@@ -86,7 +86,8 @@ def apply(
     cannot be reached and stays plain. The options go into `model.config.saobp` (the config becomes the model's own
     copy), so that `save_pretrained` and `from_pretrained` keep them where saobp is imported; transformers alone loads
     such a checkpoint as plain attention and says nothing. A model that is refined already starts over, with learned
-    strengths at `strength`.
+    strengths at `strength`. The `save_pretrained` of a PEFT model writes its adapter alone, without the refinement: a
+    warning says so.
 
     Args:
         model: A transformers v5 model whose attention goes through transformers' attention interface.
@@ -109,6 +110,7 @@ def apply(
     refuse(model)
     if options.factor != "none":
         warn_of_plain(model)
+        warn_of_adapter(model)
     return put_on(model, options)
 
 
@@ -158,9 +160,9 @@ def raw_attentions(model: nn.Module) -> Iterator[list[tuple[Tensor, Tensor] | No
     """See what `apply` does to a model: inside, each forward pass leaves its attention matrices in the list.
 
     The list holds for each call of a refined module in the last forward pass, in the order of the calls, the pair
-    (raw, refined): (batch, head, L, L), float32, before dropout, without gradient. A module that stands in several
-    layers, as in ALBERT, is called as often. With factor "none" the two are equal. Passes of other threads are not
-    seen. Raises ValueError if the model was never given to `apply`.
+    (raw, refined): (batch, head, query, key), float32 or better, before dropout, without gradient. A module that
+    stands in several layers, as in ALBERT, is called as often. With factor "none" the two are equal. Passes of other
+    threads are not seen. Raises ValueError if the model was never given to `apply`.
     """
     refinements = [module for module in model.modules() if isinstance(module, Refinement)]
     if not refinements:

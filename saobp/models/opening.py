@@ -16,7 +16,7 @@ from torch import nn
 from saobp.models import public
 from saobp.models.supported import refuse
 
-TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "tokenizer.model", "spiece.model")
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json", "*.model")
 PICKLED = ("pytorch_model*.bin", "*.pt", "*.pth", "*.ckpt")
 HEADS = {"ForMaskedLM": "AutoModelForMaskedLM", "CausalLM": "AutoModelForCausalLM", "LMHead": "AutoModelForCausalLM"}
 """Endings of architectures that come with a language head, and the class of transformers that builds it."""
@@ -149,7 +149,7 @@ def _refuse_incomplete(folder: Path) -> None:
             )
         raise ValueError(f"{folder}: has no weights; model.safetensors is expected there")
     readers = (*TOKENIZER_FILES, "preprocessor_config.json")
-    if not any((folder / file).is_file() for file in readers):
+    if not any(any(folder.glob(file)) for file in readers):
         raise ValueError(f"{folder}: has no tokenizer and no image processor; put it there with its save_pretrained")
 
 

@@ -111,6 +111,16 @@ def warn_of_plain(model: nn.Module) -> None:
         )
 
 
+def warn_of_adapter(model: nn.Module) -> None:
+    """Warn, to whoever called `saobp.apply`, that a PEFT model saves its adapter alone."""
+    if hasattr(model, "peft_config"):
+        warnings.warn(
+            f"model: {type(model).__name__} saves its adapter alone, without the refinement and learned strengths; "
+            "merge_and_unload() first, or give saobp.apply the base model before PeftModel.from_pretrained",
+            stacklevel=3,
+        )
+
+
 def refuse(model: nn.Module) -> None:
     """Raise ValueError, naming the model, unless it has self-attention that can be served exactly."""
     name = type(model).__name__
@@ -145,6 +155,11 @@ def refuse_module(model: nn.Module, module: nn.Module) -> None:
         raise ValueError(f"{name} does not say whether it is causal; saobp.apply cannot refine it")
     if is_causal_module(module) and getattr(module, "layer_idx", 0) is None:
         raise ValueError(f"{name} has no layer_idx, which a cache needs; saobp.apply cannot refine it")
+
+
+def without_cache(model: nn.Module) -> dict[str, bool]:
+    """Return what tells a forward pass to keep no cache; with one, packed sequences would look at each other."""
+    return {"use_cache": False} if "use_cache" in inspect.signature(model.forward).parameters else {}
 
 
 def maps_of_one_stack(model: nn.Module, run: Callable[[], Iterable[Any]], samples: int, given: str) -> list[Any]:

@@ -7,11 +7,13 @@ import pytest
 import torch
 import transformers as hf
 from families import SIZES, TOKENS, build, run, tokens
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch.utils.data import DataLoader
 
 import saobp
 from saobp.measure.capture import capture
 from saobp.measure.capture_files import summary
+from saobp.measure.measurement import token_classes
 
 IDS = tokens(2, 9)
 PIXELS = torch.randn(2, 3, 12, 12, generator=torch.Generator().manual_seed(3))
@@ -127,6 +129,41 @@ REFUSED = {
     "a mask of pairs": ([{"input_ids": IDS, "attention_mask": torch.ones(2, 1, 9, 9)}], r"attention_mask .*\(2, 1, 9"),
     "pictures": ([{"pixel_values": PIXELS}], "BertForMaskedLM cannot run on one"),
 }
+
+
+def test_packed_sequences_do_not_look_at_each_other(tmp_path):
+    """transformers keeps them apart by their positions, as long as there is no cache."""
+    model, batch = build("llama"), {"input_ids": tokens(1, 9), "position_ids": torch.tensor([[*range(4), *range(5)]])}
+    model.set_attn_implementation("eager")
+    maps = model(**batch, output_attentions=True, use_cache=False).attentions
+    assert all((layer[..., 4:, :4] == 0).all() for layer in maps)
+    found = captured(model, [batch], tmp_path / "a.parquet")["matrices"]["raw"]["overall"]["entropy"]
+    assert found == pytest.approx(torch.stack([saobp.attention_entropy(layer) for layer in maps]).mean().item())
+
+
+def test_every_part_of_a_model_attends_as_before_afterwards(tmp_path):
+    picture = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    seen = hf.CLIPVisionConfig(**picture, image_size=8, patch_size=4)
+    words = hf.LlamaConfig(vocab_size=61, **SIZES)
+    config = hf.LlavaConfig(vision_config=seen, text_config=words, image_token_index=60)
+    model = hf.LlavaForConditionalGeneration(config).eval()
+    model.set_attn_implementation({"vision_config": "eager", "text_config": "sdpa"})
+    captured(model, [{"input_ids": tokens(2, 9)}], tmp_path / "a.parquet")
+    attending = (model.config.vision_config, model.config.text_config)
+    assert [part._attn_implementation for part in attending] == ["eager", "sdpa"]
+
+
+def test_punctuation_is_that_of_the_text_and_not_of_how_a_tokenizer_of_bytes_spells_it():
+    bpe, bytes_ = Tokenizer(models.BPE()), pre_tokenizers.ByteLevel
+    bpe.pre_tokenizer, bpe.decoder = bytes_(add_prefix_space=False), decoders.ByteLevel()
+    asked = {"vocab_size": 300, "initial_alphabet": bytes_.alphabet(), "special_tokens": ["<eos>"]}
+    bpe.train_from_iterator(["“Yes” — he said… £5"] * 50, trainers.BpeTrainer(**asked, show_progress=False))
+    tokenizer = hf.PreTrainedTokenizerFast(tokenizer_object=bpe, eos_token="<eos>")
+    names, classes = token_classes(tokenizer)
+    ids = tokenizer("“Yes” — he said… £5, ok.").input_ids
+    said = {tokenizer.decode([one]).strip(): names[classes[one]] for one in ids}
+    assert {word for word, name in said.items() if name == "punctuation"} == {"“", "”", "—", "…", "£", ",", "."}
+    assert names[classes[tokenizer.convert_tokens_to_ids("¡")]] == "content"  # the byte 161, a part of a letter
 
 
 def test_what_is_no_tokenizer_is_refused_in_one_line(model, tmp_path):

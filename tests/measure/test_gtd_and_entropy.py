@@ -320,3 +320,10 @@ def test_a_matrix_of_nan_lets_no_other_pass():
     for diagnostic in (d.attention_entropy, d.gtd):
         with pytest.raises(ValueError, match="must hold probabilities"):
             diagnostic(scores)
+
+
+@pytest.mark.parametrize("function", [d.gtd, d.indirect_entropy, d.attention_entropy, d.sparsity])
+def test_where_values_cannot_be_looked_at_the_numbers_are_the_same(function):
+    maps = torch.rand(3, 2, 5, 5, generator=torch.Generator().manual_seed(0)).softmax(-1)
+    assert torch.allclose(torch.func.vmap(function)(maps), function(maps))
+    assert torch.allclose(torch.compile(function, backend="eager", fullgraph=True)(maps), function(maps))

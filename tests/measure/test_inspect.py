@@ -24,6 +24,7 @@ from saobp.measure import inspect as inspecting
 from saobp.measure.maps import one_step
 from saobp.measure.streams import StreamedBootstrap
 from saobp.models import opening
+from saobp.models.apply import raw_attentions
 from saobp.study.publication.cli import main
 
 
@@ -79,6 +80,34 @@ def test_the_model_is_left_as_it_was_and_no_more_texts_are_read_than_asked_for()
 def test_no_texts_are_refused_by_their_name():
     with pytest.raises(ValueError, match="^texts must be several texts"):
         saobp.inspect(decoder(), word_tokenizer(), None)
+    for call in (explorer.collect, lambda *given: predictions.perplexities(*given, "high", [0.1])):
+        with pytest.raises(ValueError, match="^texts: none of two tokens or more$"):
+            call(decoder(), word_tokenizer(), [])
+    with pytest.raises(ValueError, match="^strengths must hold one at least$"):
+        predictions.perplexities(decoder(), word_tokenizer(), model_folders.TEXTS, "high", [])
+
+
+def test_a_probability_that_came_to_0_in_one_head_is_not_hidden():
+    """ElemMul gives such a key what `saobp.apply` does: sharp scores leave only zeros beside a row's largest."""
+    torch.manual_seed(0)
+    model = hf.BertModel(hf.BertConfig(**TOKENS, **SIZES)).eval()
+    for name, weight in model.named_parameters():
+        if name.endswith(("query.weight", "key.weight")):
+            weight.data.mul_(60)
+    found = saobp.inspect(model, word_tokenizer(), model_folders.TEXTS[:1], factor="elemmul")
+    rows = found.query("layer == 1 and measure == 'entropy'").dropna(subset="head")
+    saobp.apply(model, "elemmul")
+    with torch.no_grad(), raw_attentions(model) as pairs:
+        model(**word_tokenizer()(model_folders.TEXTS[0], return_tensors="pt"))
+    raw, refined = pairs[0]
+    assert (raw == 0).any() and np.allclose(rows["after"], saobp.attention_entropy(refined)[0], atol=1e-5)
+
+
+def test_attention_that_is_no_number_is_refused_by_its_model():
+    model = decoder()
+    model.transformer.h[0].attn.c_attn.weight.data.fill_(torch.nan)
+    with pytest.raises(ValueError, match="^model: GPT2LMHeadModel gives attention that is no number"):
+        saobp.inspect(model, word_tokenizer(), model_folders.TEXTS[:1])
 
 
 def test_the_strength_of_a_model_follows_the_paper_s_rule():
@@ -225,6 +254,10 @@ def test_a_model_that_is_no_transformer_is_refused(folders, tmp_path, capsys):
     Image.new("RGB", (12, 12)).save(tmp_path / "pictures" / "a.png")
     given = [str(tmp_path / "resnet"), "--images", str(tmp_path / "pictures")]
     refused(given, "no self-attention", tmp_path, capsys)
+    refused([*given, "--text", "t.txt"], "text or pictures, not both", tmp_path, capsys)
+    whole = (tmp_path / "pictures" / "a.png").read_bytes()
+    (tmp_path / "pictures" / "a.png").write_bytes(whole[:40])
+    refused(given, "a.png: is no whole picture", tmp_path, capsys)
     (tmp_path / "resnet" / "preprocessor_config.json").unlink()
     shutil.copy(folders["gpt2"] / "tokenizer.json", tmp_path / "resnet")  # what it reads with is not looked for
     refused(given[:1], "no self-attention", tmp_path, capsys)
@@ -301,6 +334,13 @@ def test_weights_are_opened_in_float32_and_a_pickle_is_not(tmp_path):
         opening._model(tmp_path / "pickle", {})
 
 
+@pytest.mark.parametrize("name", ["sentencepiece.bpe.model", "spm.model", "tokenizer_config.json"])
+def test_a_folder_whose_tokenizer_has_another_file_is_not_refused_before_it_is_tried(name, tmp_path):
+    for file in ("config.json", "model.safetensors", name):
+        (tmp_path / file).touch()
+    opening._refuse_incomplete(tmp_path)
+
+
 def test_strengths_may_be_an_array_and_a_model_without_a_longest_text_reads_what_is_asked():
     assert inspecting._several(np.array([0.1, 0.2, 0.1])) == (0.1, 0.2)
     assert inspecting._several(torch.tensor(0.5)) == inspecting._several(np.float64(0.5)) == (0.5,)
@@ -316,6 +356,13 @@ def test_a_text_is_cut_before_the_last_positions_of_roberta_which_start_at_two()
 def test_the_marks_around_a_text_are_not_masked_for_its_perplexity():
     (row,) = predictions.perplexities(build("bert"), word_tokenizer(), ["w1 w2 w3"], "high", [0.1])
     assert row["tokens"] == 3
+
+
+def test_a_text_without_a_word_that_the_tokenizer_knows_is_left_out_of_a_perplexity():
+    given = build("bert"), word_tokenizer()
+    (row,) = predictions.perplexities(*given, ["zzz yyy qqq", "w1 w2 w3"], "high", [0.1])
+    assert (row["texts"], row["tokens"]) == (1, 3)
+    assert predictions.perplexities(*given, ["zzz yyy qqq"], "high", [0.1]) == []
 
 
 def test_the_page_of_an_inspection_shows_no_strength_beyond_its_slider(monkeypatch, folders, texts, tmp_path):

@@ -6,7 +6,7 @@ import re
 import pytest
 import torch
 import transformers as hf
-from families import CLOSE, tokens
+from families import CLOSE, build, tokens
 
 import saobp
 from saobp.models import supported
@@ -154,6 +154,15 @@ def git() -> torch.nn.Module:
     model = drawn(hf.GitForCausalLM(config))
     model.generation_config.eos_token_id = None
     return model
+
+
+def test_a_model_that_saves_its_adapter_alone_is_named():
+    model = build("bert")
+    model.peft_config = {}  # as peft marks it
+    with pytest.warns(UserWarning, match="saves its adapter alone") as warned:
+        saobp.apply(model)
+    assert len(warned) == 1 and warned[0].filename == __file__
+    saobp.apply(model, "none")
 
 
 def test_a_stack_that_cannot_be_reached_is_named_and_generates_as_before():

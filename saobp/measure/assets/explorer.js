@@ -45,9 +45,10 @@ const saobpMath = {
     return found;
   },
 
-  refine(A, L, factor, strength, causal) {
+  /* seen: 1 where the mask lets a query see a key; without it, where the map has mass */
+  refine(A, L, factor, strength, causal, seen = A) {
     if (!strength) return A.slice(); // whatever the factor, as in saobp.refine
-    if (factor === "elemmul") return saobpMath.elementwise(A, L);
+    if (factor === "elemmul") return saobpMath.elementwise(A, L, seen);
     if (factor === "sinkhorn") return saobpMath.sinkhorn(A, L, causal);
     const bias = saobpMath.bias(saobpMath.messages(A, factor, strength), L, causal);
     const B = new Float64Array(L * L);
@@ -60,11 +61,11 @@ const saobpMath = {
     return saobpMath.normalised(B, L);
   },
 
-  elementwise(A, L) {
+  elementwise(A, L, seen) {
     const B = new Float64Array(L * L);
     for (let j = 0; j < L; j++)
       for (let k = 0; k < L; k++)
-        if (A[j * L + k]) for (let n = 0; n < L; n++) B[j * L + k] += A[j * L + n] * A[k * L + n]; // hidden keys stay so
+        if (seen[j * L + k]) for (let n = 0; n < L; n++) B[j * L + k] += A[j * L + n] * A[k * L + n]; // hidden keys stay so
     return saobpMath.normalised(B, L);
   },
 
@@ -217,12 +218,20 @@ class SaobpExplorer {
     return saobpMath.fromLevels(this.maps[text].subarray(first, first + L * L), L, this.data.floor, this.data.top);
   }
 
+  /* the pairs to which some head of a layer gives mass: what none does, its mask hides */
+  seen(text, layer) {
+    const { heads } = this.data, size = this.data.texts[text].tokens.length ** 2, found = new Uint8Array(size);
+    const levels = this.maps[text].subarray(layer * heads * size, (layer + 1) * heads * size);
+    levels.forEach((level, n) => { if (level) found[n % size] = 1; });
+    return found;
+  }
+
   compute() {
     const { text, layer, head, factor, strength } = this.state, { causal } = this.data;
     this.tokens = this.data.texts[text].tokens;
     this.L = this.tokens.length;
     this.raw = this.map(text, layer, head);
-    this.refined = saobpMath.refine(this.raw, this.L, factor, strength, causal);
+    this.refined = saobpMath.refine(this.raw, this.L, factor, strength, causal, this.seen(text, layer));
     const message = SaobpExplorer.WITHOUT_STRENGTH.includes(factor) ? null : saobpMath.messages(this.raw, factor, strength);
     this.bias = message && saobpMath.bias(message, this.L, causal);
     this.total = message && saobpMath.columnSums(message, this.L);
