@@ -5,9 +5,9 @@ one thread on an idle machine it is the time on the clock. Two ways of doing the
 compared by their medians, because the speed drifts.
 """
 
+import argparse
 import json
 import statistics
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -119,4 +119,6 @@ def main(path: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).with_suffix(".json"))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path(__file__).with_suffix(".json"))
+    main(parser.parse_args().out)

@@ -98,6 +98,8 @@ def main() -> None:
     parser.add_argument("--compile", action="store_true", help="also time FlexAttention")
     parser.add_argument("--out", type=Path, default=Path(__file__).with_suffix(".json"))
     options = parser.parse_args()
+    if not torch.cuda.is_available():
+        parser.exit(2, "gpu.py: torch finds no GPU here; attention.py times a processor\n")
     found: dict[str, Any] = {"device": device(), **circumstances(), "compiled": gpu.kernels() is not None, "rows": []}
     for dtype in (torch.bfloat16, torch.float32):
         for shape in SHAPES:

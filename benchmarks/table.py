@@ -1,5 +1,6 @@
 """Print the measured numbers as tables, and put them into README.md: `python benchmarks/table.py`."""
 
+import argparse
 import json
 from pathlib import Path
 
@@ -162,4 +163,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__).parse_args()
     main()

@@ -34,7 +34,8 @@ def register_factor(name: str, function: Own) -> None:
     or a name that is saobp's own.
     """
     if not isinstance(name, str) or not name.isidentifier() or name in FACTORS:
-        raise ValueError(f"name must be a new word, none of {', '.join(FACTORS)}; got {name!r}")
+        given = repr(name) if isinstance(name, str) else type(name).__name__
+        raise ValueError(f"name must be a new word, none of {', '.join(FACTORS)}; got {given}")
     for causal in (False, True):
         _try(function, causal)
     OWN[name] = function

@@ -135,6 +135,8 @@ def test_what_is_missing_is_named_with_what_is_there(folder):
         source.load("owner/set", "default", "test")
     with pytest.raises(DataError, match=r"no configuration 'other' \(found: default\)"):
         source.load("owner/set", "other", "train")
+    with pytest.raises(DataError, match="^saobp/storys: not in the story world .it has .*saobp/stories.*mend the st"):
+        resolve("synthetic").load("saobp/storys", None, "train")
     with pytest.raises(DataError, match="owner/none: no such data set; .*SAOBP_DATA"):
         source.load("owner/none", None, "train")
     with pytest.raises(DataError, match="vocab.txt: no such file"):

@@ -62,5 +62,6 @@ def test_a_cluster_is_found_by_name_or_folder_and_an_unknown_one_is_refused(tmp_
     assert workflow.cluster_profile(str(tmp_path)) == tmp_path
     with pytest.raises(WorkflowFailed, match="no cluster is called 'moon': give kubernetes, slurm, or a folder"):
         workflow.cluster_profile("moon")
-    assert cli.main(["reproduce", "--cluster", "moon"]) == 1
+    for words in (["--cluster", "moon"], ["--cluster", "moon", "--dry-run"]):
+        assert cli.main(["reproduce", *words]) == 1
     assert "no cluster is called 'moon'" in capsys.readouterr().err

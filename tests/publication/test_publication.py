@@ -1,6 +1,7 @@
 """Publishing a profile, and the commands that write one item for somebody's paper."""
 
 import io
+import os
 import re
 import shutil
 import sys
@@ -27,6 +28,7 @@ def test_a_table_or_figure_without_a_profile_is_of_the_results_that_are_shown_or
 def test_a_table_names_the_study_that_was_read_and_a_file_of_a_study_is_read_like_its_name(tmp_path):
     written, studies = results.single("table", 3, "scratch", "md", None, tmp_path)
     assert studies == ["scratch"] and "scratch" in written.read_text() and "narrow" not in written.read_text()
+    assert results.single("figure", 6, "scratch", "csv", None, tmp_path)[1] == ["scratch"]
     asked = str(studies_of.find("laptop")), "laptop"
     by_file, by_name = (results.single("table", 2, name, "csv", None, tmp_path)[0].read_text() for name in asked)
     assert by_file == by_name
@@ -46,6 +48,8 @@ def test_a_run_in_a_build_does_not_stand_in_for_the_results_that_are_shown(tmp_p
     (["figure", "3", "--width", "0"], "give 3.0 to 20"), (["table", "2", "--profile", "nope"], "choose one of laptop"),
     (["table", "2", "--profile", "no/such.yaml"], "no such study"), ([], "Missing command"),
     (["table", "2", "--study", "decoders"], "no run of it"), (["table", "claims", "--study", "x"], "leave it out"),
+    (["table", "claims", "--all"], "--all: the table of claims"), (["publish", "--study", "foo"], "no study is called"),
+    (["reproduce", "--study", "hops"], "'hops' is a planned study"),
     (["figure"], "'NUMBER'; `saobp figure --help` lists the options"), (["figures", "3"], "unexpected"),
     (["tabel", "2"], "No such command 'tabel'"), (["table", "2", "--formt", "md"], "No such option"),
     (["inspect", "minilm", "--strength"], "requires an argument"), (["inspect", "minilm", "--samples", "x"], "integer"),
@@ -56,7 +60,8 @@ def test_a_run_in_a_build_does_not_stand_in_for_the_results_that_are_shown(tmp_p
     (["reproduce", "--rows", "mini-quarter/high/42", "--minutes=0"], "'--minutes': 0 is not in the range x>=1"),
     (["reproduce", "--minutes", "9"], "name them: --rows mini/high/42"),
     *((["reproduce", "--study", "paper", "--rows", text], f"no row '{text}' in study paper; give one of mini/original,")
-      for text in ("mini/hi/42", "mini-quarter/high/42", "mini/high", "mini/high/-3", "mini/high/42/0", "")),
+      for text in ("mini/hi/42", "mini-quarter/high/42", "mini/high", "mini/high/-3", "mini/high/42/0",
+                   "mini/high/4294967296", "")),
 ])  # fmt: skip
 def test_what_is_wrong_with_a_command_is_said_in_one_line(words, said, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
@@ -121,6 +126,13 @@ def test_publishing_part_of_a_profile_names_the_tracked_records_that_it_takes_aw
     with pytest.raises(ValueError, match="^--study: smoke trains for seconds"):
         results.publish("smoke")
     assert [path.name for path in tracked.glob("*.json")] == ["a.json"]
+
+
+def test_a_relative_data_folder_is_one_from_here_wherever_a_run_starts(monkeypatch, tmp_path):
+    (tmp_path / "mine").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SAOBP_DATA", "mine")
+    assert cli.main(["claim", "nothing"]) == 2 and os.environ["SAOBP_DATA"] == str(tmp_path / "mine")
 
 
 @pytest.mark.parametrize(("words", "strengths"), [

@@ -75,7 +75,18 @@ def test_what_is_no_notebook_and_a_folder_in_the_place_of_the_output_are_named(t
     assert "has no cell tagged 'parameters'" in refused(capsys, tmp_path / "bare.ipynb", output)
     output.mkdir()
     assert "out.ipynb: is a folder" in refused(capsys, notebook(tmp_path), output)
-    assert "File exists" in refused(capsys, tmp_path / "99-try.ipynb", tmp_path / "cut.ipynb" / "out.ipynb")
+    assert "cannot be written" in refused(capsys, tmp_path / "99-try.ipynb", tmp_path / "cut.ipynb" / "out.ipynb")
+
+
+@pytest.mark.parametrize(("record", "said"), [
+    ("out.ipynb", "is the notebook"), ("folder", "is a folder"), ("file/run.json", "cannot be written"),
+])  # fmt: skip
+def test_a_record_that_could_not_be_written_is_refused_before_anything_runs(tmp_path, capsys, record, said):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").touch()
+    path = notebook(tmp_path, "raise SystemExit")
+    assert said in refused(capsys, path, tmp_path / "out.ipynb", "-p", "record", tmp_path / record)
+    assert "is the notebook" in refused(capsys, path, tmp_path / "same.json")
 
 
 @pytest.mark.parametrize(("cells", "said"), [

@@ -37,3 +37,10 @@ def test_a_kill_between_old_and_new_leaves_the_old_folder_whole_beside(folder, m
     with pytest.raises(KeyboardInterrupt), paths.new_folder(folder) as unfinished:
         (unfinished / "new.json").write_text("{}")
     assert [path.name for path in folder.parent.rglob("*.json")] == ["old.json"]
+
+
+def test_a_folder_in_the_place_of_a_file_and_a_file_in_that_of_a_folder_are_named(folder):
+    with pytest.raises(IsADirectoryError, match="tracked: is a folder; name a file$"), paths.new_file(folder):
+        pass
+    with pytest.raises(PermissionError, match="old.json: cannot be written"), paths.new_file(folder / "old.json" / "x"):
+        pass

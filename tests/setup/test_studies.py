@@ -54,6 +54,7 @@ def test_every_profile_that_comes_along_is_valid(name):
      "key 'pretrain': its warmup of 73 steps is longer than the 72 of its 90 steps before the rate falls"),
     ("  warmup: 30", "  warmup: 0\n  scheduler: warmup_stable_decay\n  falling: 91",
      "key 'pretrain': falling: 91 steps are more than its 90"),
+    ("beyond:\n  model: mini-quarter", "beyond:\n  model: mini", "beyond.model: 'mini' is none of `models`"),
     ("vocabulary: 2048\n", "", "tokenizer 'wordpiece' is trained on the corpus: give it a vocabulary"),
     ("tokenizer: wordpiece", "tokenizer: gpt2", "tokenizer 'gpt2' has no [MASK], which encoders need"),
     ("  tokenizer: bpe\n  vocabulary: 1024\n", "  tokenizer: bpe\n",

@@ -168,6 +168,15 @@ def test_a_measurement_that_there_is_not_or_takes_no_such_argument_is_refused(me
         outcomes.measurements(GAIN.model_copy(update={"measure": measure}), None)
 
 
+def test_a_measure_without_a_function_and_a_misspelt_key_are_named(tmp_path):
+    with pytest.raises(ValueError, match="measure: no function None"):
+        outcomes.measurements(GAIN.model_copy(update={"measure": {"number": "gtd"}}), studies_of())
+    text = (paths.root() / "data" / "claims.yaml").read_text(encoding="utf-8").replace("  margin:", "  margn:", 1)
+    (tmp_path / "claims.yaml").write_text(text, encoding="utf-8")
+    with pytest.raises(ValueError, match="gains.margn: Extra inputs"):
+        verdicts.claims(tmp_path / "claims.yaml")
+
+
 def test_the_multi_hop_gain_is_that_of_the_answers_themselves(studies, rows):
     (record,) = [run for run in studies.records["stories"] if run["stage"] == "beyond"]
     means = {}

@@ -127,6 +127,9 @@ class FolderSource(Source):
         if not parts or ".." in parts or dataset.startswith("/") or "\\" in dataset:
             raise DataError(f"{dataset!r} is no data set identifier: write owner/name")
         folder = self._inside(self.root / dataset)
+        if not folder.is_dir() and self.name == "synthetic":
+            known = ", ".join(sorted(path.relative_to(self.root).as_posix() for path in self.root.glob("*/*")))
+            raise Absent(f"{dataset}: not in the story world (it has {known}); mend the study, or {REMEDY}")
         if not folder.is_dir():
             raise Absent(f"{folder}: no such data set; copy it there from the hub, or {REMEDY}")
         return folder

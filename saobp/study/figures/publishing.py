@@ -112,6 +112,7 @@ def publish(
     entries = {f"table{n}": provenance(tables.relevant(n, every)) for n in tables.TABLES}
     named = {study: sorted(names) for study, names in studies.items()}
     entries |= {name: {"studies": named} for name in ("claims", "figure-claims")}
+    entries["figure-claims"] |= {key: drawing.words("claims")[key] for key in ("title", "caption")}
     drawn = [(number, origin(number, records, others), drawing.stem(number)) for number in drawing.FIGURES]
     drawn += [(n, drawing.relevant(n, others), name) for n, name in beside(records, others).items()]
     draws = {"figure-claims": (claims.plot, claims.data(decided))}

@@ -2,6 +2,7 @@
 
 import contextlib
 import difflib
+import os
 import re
 import sys
 import warnings
@@ -21,6 +22,8 @@ NUMBER = re.compile(r"[-+]?((\d+\.?\d*|\.\d+)(e[-+]?\d+)?|nan|inf)", re.IGNORECA
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; an error for people is one line on stderr and exit code 2 (1 for a failing run)."""
     warnings.filterwarnings("ignore", category=FutureWarning)
+    if Path(given := os.environ.get("SAOBP_DATA", "")).expanduser().is_dir() and given:  # runs start in another folder
+        os.environ["SAOBP_DATA"] = str(Path(given).expanduser().resolve())
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(AttributeError, OSError):  # no stream of text, or a file that a fork has written to
             stream.reconfigure(errors="replace")  # "−" or "λ" on a terminal that has neither
@@ -71,7 +74,7 @@ def saobp() -> None:
 @click.argument("output", type=Path)
 @click.option("-p", "--parameter", nargs=2, multiple=True, metavar="KEY VALUE", help="a parameter of the notebook")
 @study_option(None, "-f")
-@click.option("--own", is_flag=True, help="leave out what is the same in every run: cells tagged 'once'")
+@click.option("--own", is_flag=True, help="of other parameters than the defaults: no cells tagged 'once'")
 def run(notebook: Path, output: Path, parameter: tuple[tuple[str, str], ...], profile: str | None, own: bool) -> None:
     """Execute one notebook by papermill and leave one record."""
     from saobp.study.setup import execution
@@ -90,7 +93,7 @@ def run(notebook: Path, output: Path, parameter: tuple[tuple[str, str], ...], pr
 @click.option("--cores", type=POSITIVE, metavar="N", default=2, show_default=True)
 @click.option("--cluster", help="slurm, kubernetes or a folder with Snakemake settings: each run is a job")
 @click.option("--processes", type=POSITIVE, metavar="N", default=1, help="that share a pretraining run, by torchrun")
-@click.option("--dry-run", is_flag=True, help="list the runs, run none")
+@click.option("--dry-run", is_flag=True, help="list the files of the runs, run none")
 @click.option("--rows", multiple=True, metavar="MODEL/ALGORITHM/SEED", help="a row of the tables alone: mini/high/42")
 @click.option("--minutes", type=POSITIVE, metavar="N", help="for each row: steps and items are fitted to them")
 @click.option("--tokens", type=Path, metavar="FILE", help="text that `saobp tokens` wrote, for rows")

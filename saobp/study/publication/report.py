@@ -34,7 +34,8 @@ def write(folder: Path) -> Path:
     """
     found = {record["name"]: record for record in records.load(folder / "records")}
     if not found:
-        raise FileNotFoundError(f"{folder / 'records'}: no records there; run `make reproduce` first")
+        remedy = f"run `make reproduce PROFILE={folder.name}` first"
+        raise FileNotFoundError(f"{folder / 'records'}: no records there; {remedy}")
     runs = executed.read((folder / "notebooks").glob("[!.]*.ipynb"))  # not what a run has begun
     with pages.converted(runs) as bodies:
         explorer = _explorer()

@@ -45,6 +45,7 @@ def publish(profile: str) -> None:
     folder = paths.build(name) / "records"
     found = [path for path in sorted(folder.glob("*.json")) if path.stem not in SUMMARIES]
     if not found:
+        load_study(profile)
         raise FileNotFoundError(f"{folder}: no records there; run `make reproduce PROFILE={name}` first")
     read = {path: records.read(path) for path in found}
     tracked = paths.results(name)
@@ -104,6 +105,8 @@ def single(
     if number == "claims":
         if profile:
             raise ValueError("--study: the claims read every tracked study; leave it out")
+        if every:
+            raise ValueError("--all: the table of claims has all of them; leave it out")
         studies = verdicts.tracked()
         decided = verdicts.verdicts(studies)
         if kind == "figure":
@@ -117,16 +120,16 @@ def single(
     if not found:
         load_study(profile)
         raise FileNotFoundError(f"profile '{profile}' has no records: run `make reproduce PROFILE={profile}` first")
+    study = name if paths.results(name).is_dir() else ""  # a planned study's records may name what they train like
     profiles = {record["profile"] for record in found}
     if kind == "table" and not every and not any(cell.ran for cell in tables.table(number, found).of_models.values()):
         raise ValueError(f"Table {number}: study {name} has no run of it; --all writes the paper's numbers alone")
     if kind == "table":
         first = [] if profile or found[0]["profile"] == PAPER_STUDY else records.load(paths.results(PAPER_STUDY))
-        study = name if paths.results(name).is_dir() else ""  # a planned study's records may name what they train like
         made = tables.write(number, found, folder, formats, every=every, first=first, study=study)
         return made[0], sorted({record["profile"] for record in first} | ({study} if study else profiles))
     else:
         if number in figures.FIGURES and (profile is None or figures.FIGURES[number].several):
             found = figures.origin(number, found, _others())
         made = figures.write(number, found, folder, formats, width=width)
-    return made[0], sorted({record["profile"] for record in found})
+    return made[0], [study] if profile and study else sorted({record["profile"] for record in found})

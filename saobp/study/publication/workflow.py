@@ -17,6 +17,7 @@ from packaging.requirements import Requirement
 from saobp.study.data import sources
 from saobp.study.publication import forks
 from saobp.study.setup import paths
+from saobp.study.setup.recipes import SEEDS
 from saobp.study.setup.studies import Study, StudyError, find, load_study
 
 EXTRAS = ("", "measure", "study")  # what a run needs; the tests' own tools may differ
@@ -54,7 +55,8 @@ def claimed(folder: Path) -> Iterator[int]:
         except OSError:
             stream.seek(0)
             holder = stream.read().strip() or "unknown"
-            raise WorkflowFailed(f"{folder} is in use by process {holder}: wait for it to end, or stop it") from None
+            who = f"process {holder} or one that it started"
+            raise WorkflowFailed(f"{folder} is in use by {who}: wait for it to end, or stop it") from None
         stream.truncate(0)
         stream.write(str(os.getpid()))
         stream.flush()
@@ -76,13 +78,13 @@ def reproduce(
     """
     path, study = find(profile).resolve(), load_study(profile)
     folder, wanted = paths.build(study.name), of_rows(study, rows)
+    where = ["--workflow-profile", str(cluster_profile(cluster))] if cluster else []
     if dry_run:
         folder.mkdir(parents=True, exist_ok=True)
-        if _snakemake(folder, path, 1, "--dry-run", wanted=wanted):
+        if _snakemake(folder, path, 1, "--summary", wanted=wanted):
             raise WorkflowFailed(f"{path}: its runs cannot be planned; the lines above say why")
         return
     check_packages()
-    where = ["--workflow-profile", str(cluster_profile(cluster))] if cluster else []
     clock, source = time.perf_counter(), sources.resolve(study.data)
     print(f"==> profile {study.name}: {path}\n==> data: {source.name}\n==> build: {folder}", flush=True)
     kernels = contextlib.nullcontext(({}, [])) if cluster else forks.serving()
@@ -130,7 +132,7 @@ def of_rows(study: Study, rows: Iterable[str]) -> list[str]:
     known, found = study.pairs(), []
     for text in rows:
         model, algorithm, seed = (text.split("/") + ["", ""])[:3]
-        if text.count("/") != 2 or (model, algorithm) not in known or not seed.isdecimal():
+        if text.count("/") != 2 or (model, algorithm) not in known or not _is_seed(seed):
             all_rows = ", ".join("/".join(pair) for pair in known)
             raise StudyError(f"--rows: no row {text!r} in study {study.name}; give one of {all_rows}, and /SEED")
         row = f"{model}-{algorithm}-{int(seed)}"
@@ -140,6 +142,10 @@ def of_rows(study: Study, rows: Iterable[str]) -> list[str]:
         ]
         found += [f"06-attention-{row}-{task}" for m, a, task in study.looked_at() if (m, a) == (model, algorithm)]
     return [f"records/{name}.json" for name in dict.fromkeys(found)]
+
+
+def _is_seed(text: str) -> bool:
+    return text.isdecimal() and int(text) in SEEDS
 
 
 def _snakemake(

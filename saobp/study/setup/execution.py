@@ -19,7 +19,6 @@ from saobp.study.setup import paths, recipes, records, studies, typed_by_hand
 
 KERNEL = "python3"
 ALGORITHMS_OF = {"07-decoder": recipes.DecoderAlgorithm}  # those of a notebook that takes other ones than encoders do
-SEEDS = range(2**32)  # what numpy and torch take
 
 
 class NotebookFailed(click.ClickException):
@@ -63,8 +62,8 @@ def checked(notebook: Path, given: dict[str, str], declared: dict[str, Any]) -> 
 def check_names(notebook: Path, values: dict[str, Any]) -> None:
     """Refuse a study that cannot be read, and a model, algorithm, task, group or seed that there is not."""
     for name in {"seed", "finetune_seed"} & values.keys():
-        if values[name] not in SEEDS:
-            said = f"{values[name]} is no seed; take a whole number from 0 to {SEEDS[-1]}"
+        if values[name] not in recipes.SEEDS:
+            said = f"{values[name]} is no seed; take a whole number from 0 to {recipes.SEEDS[-1]}"
             raise ValueError(f"parameter '{name}': {said}")
     if not values.get("profile"):
         return
@@ -97,6 +96,9 @@ def run(
     if output.is_dir():
         raise ValueError(f"{output}: is a folder; name the notebook to write")
     record = Path(values.get("record") or output.with_suffix(".json")).resolve()  # the kernel runs elsewhere
+    if record == output.resolve() or record.is_dir():
+        raise ValueError(f"{record}: is {'a folder' if record.is_dir() else 'the notebook'}; name another record")
+    paths.own_folder(record.parent)
     values["record"] = str(record)
     before = record.stat().st_mtime_ns if record.exists() else None
     chosen = {name: value for name, value in values.items() if name not in ("profile", "record")}

@@ -62,7 +62,9 @@ def own_folder(folder: Path) -> Path:
 @contextmanager
 def new_file(path: Path) -> Iterator[Path]:
     """Yield a temporary neighbour that becomes `path`, replacing it, when the block ends without an error."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.is_dir():
+        raise IsADirectoryError(f"{path}: is a folder; name a file")
+    own_folder(path.parent)
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     os.close(descriptor)
     try:

@@ -30,7 +30,8 @@ def _different(seeds: list[int]) -> list[int]:
     return seeds
 
 
-Seeds = Annotated[list[Annotated[int, Ge(0), Lt(2**32)]], MinLen(1), AfterValidator(_different)]
+SEEDS = range(2**32)  # what numpy and torch take
+Seeds = Annotated[list[Annotated[int, Ge(0), Lt(SEEDS.stop)]], MinLen(1), AfterValidator(_different)]
 
 
 @dataclass(frozen=True, config=STRICT, kw_only=True)

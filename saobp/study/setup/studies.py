@@ -51,6 +51,8 @@ class Study:
             raise ValueError(f"tokenizer '{self.tokenizer}' is trained on the corpus: give it a vocabulary")
         if self.tokenizer in ("gpt2", "bpe"):
             raise ValueError(f"tokenizer '{self.tokenizer}' has no [MASK], which encoders need: take bert or wordpiece")
+        if self.beyond and self.beyond.model not in self.models:
+            raise ValueError(f"beyond.model: '{self.beyond.model}' is none of `models`, whose runs it looks at")
         recipes.refuse_untrained_positions("attention.length", self.attention.length, self.pretrain)
         for key in recipes.LIMITS if self.beyond else ():  # its models read the text of the others
             own, usual = (getattr(recipe, key) for recipe in (self.beyond.pretrain, self.pretrain))
@@ -99,6 +101,8 @@ def find(name_or_path: str | Path) -> Path:
     if text.endswith((".yaml", ".yml")):
         return Path(text)
     known = paths.root() / "notebooks" / "studies" / f"{text}.yaml"
+    if any(text in typed_by_hand.read(plan) for plan in (paths.root() / "data" / "plan").glob("*.yaml")):
+        raise StudyError(f"{text!r} is a planned study, a section of data/plan: SCALE.md has the command of its runs")
     if "/" in text or not known.is_file():
         raise StudyError(f"no study is called {text!r}: choose one of {', '.join(available())}")
     return known

@@ -32,8 +32,12 @@ for _kind in ("int", "float"):
 
 
 def first_flaw(error: ValidationError) -> tuple[str, str]:
-    """Return the place of the first thing that is wrong, "a.b", and what pydantic says of it."""
-    first = error.errors(include_url=False)[0]
+    """Return the place of the first thing that is wrong, "a.b", and what pydantic says of it.
+
+    A key that is not known comes before one that is missing: it may be that one, misspelt.
+    """
+    errors = error.errors(include_url=False)
+    first = next((one for one in errors if one["type"] == "extra_forbidden"), errors[0])
     return ".".join(map(str, first["loc"])), first["msg"]
 
 

@@ -64,6 +64,7 @@ def pretrained(profile: str, model: str, algorithm: str, seed: int) -> Path:
     for name, value in recorded(folder).items():
         if name in asked and value != asked[name]:
             remedy = "name the file of the study that trained it, or delete the folder"
+            remedy = "set SAOBP_DATA to what trained it, or delete the folder" if name == "data" else remedy
             raise ValueError(f"{folder}: trained with {name} {value}, and {profile} asks for {asked[name]}: {remedy}")
     return folder
 

@@ -142,12 +142,12 @@ def measurements(claim: Claim, studies: Studies) -> list[Measurement]:
     if not claim.measure:
         return []
     given = dict(claim.measure)
-    family, _, name = given.pop("by").partition(".")
+    family, _, name = str(given.pop("by", "")).partition(".")
     function = getattr(FAMILIES.get(family), name, None)
     try:
         inspect.signature(function).bind(studies, **given)
     except TypeError as error:
-        why = error if function else f"no function {claim.measure['by']!r} in saobp/study/verdicts"
+        why = error if function else f"no function {claim.measure.get('by')!r} in saobp/study/verdicts"
         raise ValueError(f"data/claims.yaml, {claim.id}: measure: {why}") from None
     return [replace(row, claim=claim.id) for row in function(studies, **given)]
 

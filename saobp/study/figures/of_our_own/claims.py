@@ -15,7 +15,7 @@ COLOURS = dict(zip(OUTCOMES, ("#009E73", "#D55E00", "#0072B2", "0.5", "0.75")))
 LINEAR, FAR = 2.0, 100.0  # margins up to which the axis is linear, and at which it ends
 ROW, PART = 0.09, 0.026  # inches per claim, and per measurement of it
 MOST = 12  # measurements of a claim that have a line of their own; more stand closer
-WORDS = 0.088  # inches of a claim's words above its marks
+WORDS = 0.083  # inches of a claim's words above its marks
 DIAMOND = "D"  # printed numbers alone
 TICKS = (-100, -10, -2, -1, 0, 1, 2, 10, 100)
 AXIS = (
@@ -54,7 +54,7 @@ def plot(frame: pd.DataFrame, width: float = style.PAGE) -> Figure:
     """
     outcomes, side = frame.drop_duplicates(["claim", "study"])["outcome"].value_counts(), width >= style.NARROW
     shown = (frame if side else frame[frame["decides"] & (frame["outcome"] != NOT_RUN)]).groupby("claim", sort=False)
-    words, row = (0, ROW) if side else (WORDS, ROW - 0.03)
+    words, row = (0, ROW) if side else (WORDS, ROW - 0.036)
     heights = row + PART * shown.size().clip(upper=MOST)
     ends = (words + heights).cumsum()
     figure = style.new_figure(width, 1.0 + ends.iloc[-1])
