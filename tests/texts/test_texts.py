@@ -5,6 +5,7 @@ from functools import cache
 from math import log
 
 import example_records as examples
+import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -246,6 +247,17 @@ def test_an_arm_of_few_seeds_has_the_spread_of_its_own_seeds(arm):
     gaps, found = (means[arm] - means["original"]).dropna(), public_encoder.difference(arm)
     assert found.value == pytest.approx(gaps.mean()) and found.seeds == len(gaps)
     assert found.half_width == pytest.approx(stats.t.ppf(0.975, len(gaps) - 1) * gaps.sem())
+
+
+def test_a_run_that_gives_one_answer_to_all_items_is_named_and_its_seed_left_out_beside():
+    for (arm, task), seeds in public_encoder.constant().items():
+        for run in tracked.select("retrofit", "retrofit", arm=arm, task=task):
+            right = run["metrics"]["outcomes"]
+            share = max(np.mean(right), 1 - np.mean(right))  # of two classes one answer is as often right as its class
+            assert (run["parameters"]["seed"] in seeds) == (abs(100 * share - run["metrics"]["majority"]) < 1e-9)
+        others = [gap for seed, gap in public_encoder.gaps(arm).items() if seed not in seeds]
+        assert public_encoder.difference_without(arm, seeds) == pytest.approx(np.mean(others))
+    assert public_encoder.constant()
 
 
 def test_a_pair_that_never_started_to_learn_is_not_counted_as_lower(monkeypatch):

@@ -1,8 +1,10 @@
 """The refinement inserted into a public encoder: fine-tuned scores by arm, and what the step does without training."""
 
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from saobp.study.beyond import plan
@@ -52,6 +54,21 @@ def gaps(name: str = "high", against: str = "original", epoch: int = 0, *, alike
     tasks, sides = planned_tasks(), (name, against)
     own = [run for run in _of(sides, alike=alike) if run["parameters"]["task"] in tasks]
     return seed_gaps(own, _after(epoch), sides, by="arm", tasks=len(tasks))
+
+
+def constant() -> dict[tuple[str, str], list[int]]:
+    """Return the seeds whose model gives one answer to all items, by arm and planned task; none where there is none."""
+    found: dict[tuple[str, str], list[int]] = {}
+    for run in tracked.select(STUDY, "retrofit"):
+        given = run["parameters"]
+        if run["metrics"].get("constant") and given["task"] in planned_tasks():
+            found.setdefault((given["arm"], given["task"]), []).append(given["seed"])
+    return found
+
+
+def difference_without(name: str, seeds: Sequence[int]) -> float:
+    """Return the mean of `gaps` over the other seeds than these."""
+    return float(np.mean([gap for seed, gap in gaps(name).items() if seed not in seeds]))
 
 
 def _of(sides: tuple[str, str], *, alike: bool) -> list[Record]:
