@@ -184,7 +184,7 @@ def test_a_processor_is_named_once_and_a_failed_task_with_its_reason():
 
 
 def test_a_folder_without_records_is_named(tmp_path):
-    with pytest.raises(FileNotFoundError, match="no records there; run `make reproduce`"):
+    with pytest.raises(FileNotFoundError, match=f"no records there; run `make reproduce PROFILE={tmp_path.name}`"):
         report.write(tmp_path)
 
 
