@@ -75,8 +75,8 @@ def test_weights_of_the_study_before_it_was_edited_are_refused(trained, tmp_path
     edited.write_text(text.replace(old, new, 1))
     with pytest.raises(ValueError) as refused:
         checkpoints.pretrained(str(edited), *MODEL)
-    mend = "set SAOBP_DATA to what trained it" if old.startswith("data") else "name the file of the study that trained it"
-    remedy = f"{mend}, or delete the folder"
+    of_data, of_study = "set SAOBP_DATA to what trained it", "name the file of the study that trained it"
+    remedy = f"{of_data if old.startswith('data') else of_study}, or delete the folder"
     assert str(refused.value) == f"{trained}: trained with {said.format(edited)}: {remedy}"
 
 
