@@ -55,9 +55,9 @@ def by_seed(name: str) -> dict[int, float]:
     return seed_gaps(tracked.select(STUDY, "pretrain"), metric("perplexity"), (name, "original"), log=True)
 
 
-def branches(name: str = "high") -> Estimate:
+def branches(name: str = "high", study: str = "branched") -> Estimate:
     """Return the held-out loss of an algorithm's branches minus that of Original's of the same trunks, in nats."""
-    return mean_interval([*branch_gaps(tracked.select("branched", "branched"), (name, "original")).values()])
+    return mean_interval([*branch_gaps(tracked.select(study, "branched"), (name, "original")).values()])
 
 
 def later_start(study: str, of: str = "training") -> Estimate:

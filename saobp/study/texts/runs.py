@@ -11,7 +11,7 @@ from saobp.study.setup import labels, paths, tracked, typed_by_hand
 from saobp.study.setup.schema import Record, Value
 from saobp.study.setup.tasks_and_metrics import PUBLISHED_ROWS
 
-STUDIES = ("narrow", "laptop", "stories", "hops", "retrofit", "scratch", "branched", "decoders")
+STUDIES = ("narrow", "laptop", "stories", "hops", "retrofit", "scratch", "branched", "branched-again", "decoders")
 NAMED_STAGES = {"finetune": "fine-tuning", "attention": "attention", "cost": "cost"}  # before their departures
 TUNED = "fine-tuned tasks"
 STAGES = ("pretrain", "decoder", "branched", "finetune", "beyond", "hops")
