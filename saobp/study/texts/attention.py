@@ -34,9 +34,9 @@ def factor(measure: str, study: str = FRESH) -> Estimate:
     return geometric_interval(np.exp([*gaps.values()]))
 
 
-def given(measure: str) -> pd.DataFrame:
+def given(measure: str, study: str = STUDY) -> pd.DataFrame:
     """Return a measure before ("raw") and after ("refined") the step in High's own attention, a row a seed and task."""
-    found = [run["metrics"]["matrices"] for run in tracked.select(STUDY, "attention", algorithm="high")]
+    found = [run["metrics"]["matrices"] for run in tracked.select(study, "attention", algorithm="high")]
     return pd.DataFrame([{side: one[side]["overall"][measure] for side in ("raw", "refined")} for one in found])
 
 

@@ -1,11 +1,12 @@
 """What the refinement costs: time per training step and per inference batch, and attention alone by length."""
 
+import json
 from typing import Any
 
 import pandas as pd
 
 from saobp.study.paper import comparisons, numbers
-from saobp.study.setup import tracked
+from saobp.study.setup import paths, tracked
 from saobp.study.statistics import Estimate, median_interval
 from saobp.study.texts.attention import STUDY
 
@@ -67,3 +68,16 @@ def lengths(way: str = "high", study: str = STUDY) -> pd.DataFrame:
     ends = own[[f"ratio_to_sdpa.{end}" for end in ("median", "low", "high")]].itertuples(index=False)
     times = [Estimate(*end, row) for end, row in zip(ends, own["rounds"])]
     return pd.DataFrame({"time": times, "memory": own["peak_mib.median"] / fused["peak_mib.median"]}, own.index)
+
+
+def on_a_gpu() -> tuple[str, pd.DataFrame]:
+    """Return the GPU, and High's time there over the fused kernel's, attention alone: benchmarks/gpu.json.
+
+    A row a batch ("sequences", "length") and "dtype", "forward" and with its backward pass ("both"), medians of rounds.
+    """
+    found = json.loads((paths.root() / "benchmarks" / "gpu.json").read_text(encoding="utf-8"))
+    rows = []
+    for row in (row for row in found["rows"] if row["way"] == "high"):
+        (sequences, _, length, _), phases = row["shape"], ("forward", "forward_and_backward")
+        rows.append((sequences, length, row["dtype"], *(row[phase]["alone"]["ratio"] for phase in phases)))
+    return found["device"]["name"], pd.DataFrame(rows, columns=["sequences", "length", "dtype", "forward", "both"])
