@@ -300,13 +300,6 @@ def test_a_sink_of_a_plain_call_is_summed_in_logarithms(exclude_self, compiled, 
             torch.testing.assert_close(one.double(), other, rtol=1e-2, atol=1e-3)
 
 
-def test_inside_torch_compile_the_numbers_are_the_same():
-    inputs = heads(dtype=torch.float32, groups=4)
-    compiled = torch.compile(saobp_attention, backend="eager", fullgraph=True)
-    for options in ({}, {"is_causal": True}, {"mask": RIGHT}):
-        torch.testing.assert_close(compiled(*inputs, **options), saobp_attention(*inputs, **options))
-
-
 GOOD = {"query": torch.zeros(2, 4, 6, 8), "key": torch.zeros(2, 2, 6, 8), "value": torch.zeros(2, 2, 6, 8)}
 
 
@@ -330,7 +323,7 @@ def test_a_wrong_argument_is_named(argument, value):
     "options",
     [{}, {"factor": "low", "is_causal": True}, {"factor": "elemmul"}, {"factor": "sinkhorn"}, {"mask": RIGHT}],
 )
-def test_transforms_of_torch_func_see_the_same_numbers(options):
+def test_transforms_of_torch_func_and_torch_compile_see_the_same_numbers(options):
     query, key, value = (x.detach() for x in heads(groups=4))
     attend = partial(saobp_attention, key=key, value=value, **options)
     found = torch.func.grad(lambda x: attend(x).square().sum())(query)
@@ -338,6 +331,8 @@ def test_transforms_of_torch_func_see_the_same_numbers(options):
     torch.testing.assert_close(found, torch.autograd.grad(attend(query).square().sum(), query)[0])
     many = torch.func.vmap(attend)(torch.stack([query, 2 * query]).detach())
     torch.testing.assert_close(many, torch.stack([attend(query), attend(2 * query)]).detach())
+    compiled = torch.compile(saobp_attention, backend="eager", fullgraph=True)
+    torch.testing.assert_close(compiled(query, key, value, **options), attend(query))
 
 
 @pytest.mark.parametrize("factor", ["high", "low", "elemmul"])

@@ -195,16 +195,17 @@ def test_a_prompt_in_chunks_in_embeddings_or_already_in_the_cache_goes_on_the_sa
     assert torch.equal(generated(model, first.sequences, 5, **{CACHE: first[CACHE]}), expected)
 
 
-def test_weights_of_a_cached_step_are_the_last_rows_of_the_full_ones():
-    model, ids = refined("llama"), tokens(2, 12)
+def test_weights_of_a_cached_step_are_the_last_rows_of_the_full_ones_and_rows_of_padding_sum_to_one_too():
+    model, (ids, mask), cache = refined("llama"), left_padded(), DynamicCache()
+    call = {"output_attentions": True, CACHE: cache}
     with torch.no_grad():
-        full = model(ids, use_cache=False, output_attentions=True).attentions
-        cache = DynamicCache()
-        model(ids[:, :9], **{CACHE: cache})
+        full = model(ids, attention_mask=mask, use_cache=False, output_attentions=True).attentions
+        first = model(ids[:, :6], attention_mask=mask[:, :6], **call).attentions
         with raw_attentions(model) as pairs:
-            step = model(ids[:, 9:], **{CACHE: cache}, output_attentions=True).attentions
+            step = model(ids[:, 6:], attention_mask=mask, **call).attentions
+    torch.testing.assert_close(first[0].sum(-1), torch.ones(3, 4, 6))
     for whole, last, (raw, shown) in zip(full, step, pairs, strict=True):
-        torch.testing.assert_close(last, whole[:, :, 9:], **CLOSE)
+        torch.testing.assert_close(last, whole[:, :, 6:], **CLOSE)
         assert raw.shape == shown.shape == last.shape
 
 
@@ -250,14 +251,6 @@ def test_a_cache_filled_in_training_keeps_no_graph():
     model, cache = refined("llama"), DynamicCache()
     model(tokens(), **{CACHE: cache})
     assert not any(layer.queries.requires_grad for layer in cache.layers)
-
-
-def test_attention_with_a_cache_sums_to_one_in_rows_of_padding_too():
-    model, (ids, mask) = refined("llama"), left_padded()
-    with torch.no_grad():
-        found = model(ids, attention_mask=mask, output_attentions=True, **{CACHE: DynamicCache()})
-    rows = found.attentions[0].sum(-1)
-    torch.testing.assert_close(rows, torch.ones_like(rows))
 
 
 @pytest.mark.skipif(not hasattr(hf, "HrmTextConfig"), reason="not in this release of transformers")
