@@ -79,12 +79,6 @@ def test_the_cache_changes_no_token_and_no_logit(family, way, variant):
     torch.testing.assert_close(torch.stack(cached.logits), torch.stack(full.logits), **CLOSE)
 
 
-def test_refinement_changes_what_is_generated():
-    model, (ids, mask) = refined("gpt2"), left_padded()
-    made = generated(model, ids, attention_mask=mask)
-    assert not torch.equal(made, generated(saobp.apply(model, "none"), ids, attention_mask=mask))
-
-
 @pytest.mark.parametrize("family", CAUSAL)
 def test_padding_between_a_prompt_and_its_continuation_says_nothing(family):
     model, ids = refined(family), tokens(2, 14)
