@@ -39,7 +39,7 @@ class Heads:
         self.dtype = dtype = torch.promote_types(inputs[0].dtype, torch.float32)
         self.call, self.part = call, part
         self.query, self.key, self.value, self.strength = (in_type(x, dtype) for x in inputs)
-        self.count, self.length, self.width = self.value.shape
+        self.count, self.length = self.value.shape[:2]
         self.real = None if call.real is None else call.real[part]
         self.shared = call.change if self.real is None else None  # e^-strength - 1, where all messages have it
         if self.real is not None:

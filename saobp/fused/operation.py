@@ -74,7 +74,6 @@ def attend(
         said = torch.float64 if call.causal else wide
         results.append(query.new_empty(batch, heads, length, 1, dtype=wide))
         results.append(query.new_empty(batch, heads, 1, length, dtype=said))
-    if keep:
         results.append(query.new_empty(batch, heads, 0 if is_single(length) else length, 1, dtype=wide))
     strength = strength if isinstance(strength, Tensor) and strength.ndim == 4 else by_head(strength, query)
     run(partial(forward_part, call), parts(query, key, value, strength, *results, length=length), query)
@@ -88,10 +87,10 @@ def run(work: Callable[..., None], pieces: Iterable[tuple], like: Tensor) -> Non
     cores to others.
     """
     if like.device.type == "cpu" and not is_single(like.shape[2]):
-        return side_by_side(work, pieces)
-    for piece in pieces:
-        work(*piece)
-    return None
+        side_by_side(work, pieces)
+    else:
+        for piece in pieces:
+            work(*piece)
 
 
 def forward_part(call: Call, part: slice, pieces: tuple[Tensor, ...]) -> None:
@@ -101,8 +100,8 @@ def forward_part(call: Call, part: slice, pieces: tuple[Tensor, ...]) -> None:
     found = form_of(call).forward(heads, Means(heads, out, total))
     if kept:
         said.copy_(found)
-    if kept and shift.shape[1]:
-        shift.copy_(heads.found_shift())
+        if shift.shape[1]:
+            shift.copy_(heads.found_shift())
 
 
 def backward_part(call: Call, wants_strength: bool, part: slice, pieces: tuple[Tensor, ...]) -> None:

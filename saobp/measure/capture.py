@@ -172,7 +172,7 @@ def _visible(model: nn.Module) -> Iterator[Any]:
     if getattr(model.config, "is_encoder_decoder", False) and hasattr(body, "decoder"):
         raise ValueError(f"model: {type(model).__name__} has two stacks; pass its encoder, model.get_encoder()")
     device = next(model.parameters()).device
-    training, before = [*filter(_trains, model.modules())], _implementations(model)
+    training, before = [module for module in model.modules() if module.training], _implementations(model)
     refined = any(isinstance(module, Refinement) for module in model.modules())
 
     def attend(inputs: dict[str, Tensor]) -> list[tuple[Tensor, Tensor]]:
@@ -215,10 +215,6 @@ def _hooked(model: nn.Module) -> bool:
     hooks = [hook for part in model.modules() for kind in (part._forward_hooks, part._forward_pre_hooks)
              for hook in kind.values()]  # fmt: skip
     return any(hook is not remember_cache for hook in hooks)
-
-
-def _trains(module: nn.Module) -> bool:
-    return module.training
 
 
 def _options(model: nn.Module) -> list[dict[str, Any]]:

@@ -87,7 +87,7 @@ def collect(
         causal = causal or not bool(maps.triu(1).any())  # the masks of CLIP are causal, its modules are not
         levels = to_levels(maps)
         labels = sample.labels or patch_labels(maps.shape[-1])
-        title = " ".join(label for label in labels[1:6]) + " …"
+        title = " ".join(labels[1:6]) + " …"
         shown.append({"title": title, "tokens": labels, "maps": base64.b64encode(levels.tobytes()).decode()})
         received = from_levels(levels)
         refined = one_step(received, factor, strength, causal)

@@ -48,18 +48,14 @@ def mask_for(*args: Any, config: Any = None, **kwargs: Any) -> Tensor | None:
     refuse_unrefined(config)
     if getattr(config, NAME)["factor"] == "none":
         return sdpa_mask(*args, config=config, **kwargs)
-    given = kwargs.get("attention_mask")
+    given, keys, wrong = kwargs.get("attention_mask"), kwargs["kv_length"] + kwargs.get("kv_offset", 0), ""
     if given is not None and given.ndim != 2:  # transformers would take it for a padding mask all the same
-        raise ValueError(
-            f"attention_mask: has shape {tuple(given.shape)}; "
-            "give (batch, key) for padding, or (batch, head or 1, query, key) for pairs"
-        )
-    keys = kwargs["kv_length"] + kwargs.get("kv_offset", 0)
-    if given is not None and given.shape[-1] > keys:  # some decoders flatten (batch, query, key) to (batch, key)
-        raise ValueError(
-            f"attention_mask: has {given.shape[-1]} entries a sequence for {keys} keys; "
-            "give (batch, key) for padding, or (batch, head or 1, query, key) for pairs"
-        )
+        wrong = f"shape {tuple(given.shape)}"
+    elif given is not None and given.shape[-1] > keys:  # some decoders flatten (batch, query, key) to (batch, key)
+        wrong = f"{given.shape[-1]} entries a sequence for {keys} keys"
+    if wrong:
+        form = "give (batch, key) for padding, or (batch, head or 1, query, key) for pairs"
+        raise ValueError(f"attention_mask: has {wrong}; {form}")
     return eager_mask(*args, config=config, **kwargs)
 
 

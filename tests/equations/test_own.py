@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from families import build, run, tokens
+from families import build, generated, run, tokens
 
 import saobp
 from saobp.equations.factors import OWN
@@ -40,10 +40,9 @@ def test_it_goes_into_a_model_and_through_a_save(registered, tmp_path):
 
 def test_generation_with_a_cache_is_refused_and_without_one_it_works(registered):
     model, ids = saobp.apply(build("llama"), registered, 0.7), tokens(1, 5)
-    call = {"attention_mask": torch.ones_like(ids), "max_new_tokens": 3, "min_new_tokens": 3, "do_sample": False}
     with pytest.raises(ValueError, match="crowded"):
-        model.generate(ids, **call)
-    assert model.generate(ids, **call, use_cache=False).shape == (1, 8)
+        generated(model, ids, 3)
+    assert generated(model, ids, 3, use_cache=False).shape == (1, 8)
 
 
 def heavy(prior, strength, visible):

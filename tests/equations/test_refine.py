@@ -251,13 +251,6 @@ def test_future_tokens_never_change_earlier_outputs(values, factor, strength, st
     assert torch.equal(before[:present], after[:present])
 
 
-def test_hearing_all_rows_would_leak_the_future_into_the_past():
-    values, other = scores(8), scores(8)
-    other[6:] = scores(8, seed=3)[6:]
-    before, after = (refine(softmax(v, causal=True), "high", 0.2)[:6] for v in (values, other))
-    assert (before - after).abs().max() > 1e-3
-
-
 def test_a_batch_of_masks_is_each_mask_on_its_own():
     mask = torch.stack([first_keys(7, 7), first_keys(7, 4)])
     attention = softmax(scores(7, lead=(2, 3)), mask[:, None, None, :])
@@ -356,13 +349,13 @@ def test_the_gradient_reaches_a_strength_of_zero():
     assert (strength.grad != 0).all()
 
 
-@pytest.mark.parametrize("strength", [-40, -1, -0.05, 0.05, 1, 40])
-def test_a_message_keeps_its_digits_at_every_strength(strength):
-    for mass in (0.0, 1e-9, 1e-3, 0.4, 1 - 1e-9, 1.0):
+@pytest.mark.parametrize(("dtype", "error"), [(torch.float64, 1e-12), (torch.float32, 3e-7)])
+@pytest.mark.parametrize("strength", [-40, -1, -0.05, 0.05, 1, 2, 5, 8, 40])
+def test_a_message_keeps_its_digits_at_every_strength_also_from_nearly_all_mass(strength, dtype, error):
+    for mass in torch.tensor([0, 1e-9, 1e-3, 0.4, 0.5, 0.9, 0.999, 1 - 1e-9, 1], dtype=dtype):
         with localcontext(prec=60):
-            exact = (1 - Decimal(mass) + Decimal(mass) * Decimal(-strength).exp()).ln()
-        said = log_messages(torch.tensor(mass, dtype=torch.float64), strength).item()
-        assert said == pytest.approx(float(exact), rel=1e-12, abs=0)
+            exact = (1 - Decimal(mass.item()) + Decimal(mass.item()) * Decimal(-strength).exp()).ln()
+        assert log_messages(mass, strength).item() == pytest.approx(float(exact), rel=error, abs=0)
     above = torch.nextafter(torch.tensor(1.0), torch.tensor(2.0))  # a mass rounded above one says what one says
     assert log_messages(above, 40.0).item() == pytest.approx(-40)
 
@@ -444,10 +437,3 @@ def test_a_factor_that_sends_no_messages_is_never_taken_for_high(factor):
 def test_a_row_without_mass_stays_zero():
     rows = torch.tensor([[0.0, 0.0], [0.5, 0.5]])
     assert torch.equal(belief(rows, torch.zeros(1, 2)), rows)
-
-
-@pytest.mark.parametrize("strength", [2.0, 5.0, 8.0])
-def test_a_message_from_nearly_all_mass_keeps_its_digits(strength):
-    rows = torch.tensor([[1.0, 0.999, 0.9, 0.5]])
-    exact = log_messages(rows.double(), strength)
-    torch.testing.assert_close(log_messages(rows, strength).double(), exact, rtol=3e-7, atol=0)

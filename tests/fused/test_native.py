@@ -62,16 +62,6 @@ def test_a_long_matrix_is_worked_out_twice(exclude_self, padded, dropout):
     test_it_agrees_with_float64("compiled", 1, 1500, exclude_self, "high", 0.2, padded, dropout)
 
 
-def test_one_key_for_all_needs_logarithms(way):
-    """Where every query looks at one key, the loads' range is too wide for float32, and the numbers still hold."""
-    query, key = torch.ones(1, 1, 512, 8), torch.zeros(1, 1, 512, 8)
-    key[..., 0, :] = 100
-    value = torch.randn(1, 1, 512, 8)
-    found = saobp.saobp_attention(query, key, value, strength=0.5)
-    exact = saobp.saobp_attention(query.double(), key.double(), value.double(), strength=0.5)
-    torch.testing.assert_close(found.double(), exact, atol=1e-5, rtol=0)
-
-
 def test_what_is_not_a_number_stays_none(way):
     """A query that is not a number gives a row that is not a number, and no number for what it tells the others."""
     query, key, value = torch.randn(3, 1, 1, 40, 8)
@@ -82,12 +72,10 @@ def test_what_is_not_a_number_stays_none(way):
 @pytest.mark.skipif(native.passes() is None, reason="no C compiler")
 def test_threads_do_not_change_a_number():
     """One thread and two give the same bits."""
-    inputs, given = torch.randn(3, 2, 4, 200, 24), torch.randn(2, 4, 200, 24)
-    before, found = torch.get_num_threads(), []
+    inputs, given, found = torch.randn(3, 2, 4, 200, 24), torch.randn(2, 4, 200, 24), []
     for threads in (1, 2):
         torch.set_num_threads(threads)
         found.append(attended([*inputs], given))
-    torch.set_num_threads(before)
     assert all(torch.equal(one, two) for one, two in zip(*found))
 
 

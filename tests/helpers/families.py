@@ -71,6 +71,13 @@ def tokens(batch: int = 2, length: int = 9, seed: int = 1) -> torch.Tensor:
     return torch.randint(3, VOCABULARY, (batch, length), generator=torch.Generator().manual_seed(seed))
 
 
+def other_token(ids: torch.Tensor, place: int = 6) -> torch.Tensor:
+    """Return the ids with another token at one place."""
+    changed = ids.clone()
+    changed[:, place] = (changed[:, place] + 11) % 50 + 3
+    return changed
+
+
 def padding_mask() -> torch.Tensor:
     """Return a mask of `tokens()` with padding in the second of the two sequences."""
     mask = torch.ones(2, 9, dtype=torch.long)
@@ -99,6 +106,13 @@ def seen(model: nn.Module, *args, **kwargs) -> list[tuple[torch.Tensor, torch.Te
     with torch.no_grad(), raw_attentions(model) as pairs:
         model(*args, **kwargs)
     return pairs
+
+
+def generated(model: nn.Module, ids: torch.Tensor, count: int = 8, **options):
+    """Return what a model generates, greedily unless told otherwise; no sequence ends early."""
+    model.generation_config.eos_token_id = None
+    call = {"attention_mask": torch.ones_like(ids), "max_new_tokens": count, "do_sample": False}
+    return model.generate(ids, **call | options)
 
 
 def run(model: nn.Module, *args, **kwargs) -> torch.Tensor:

@@ -237,13 +237,10 @@ def test_without_a_cls_token_the_first_real_token_has_a_class_of_its_own(tmp_pat
 
 
 def test_a_factor_of_the_callers_own_is_measured_again_and_maps_are_of_this_capture_or_gone(tmp_path, monkeypatch):
-    monkeypatch.setattr(saobp.equations.factors, "OWN", saobp.equations.factors.OWN)
     path, maps, found = tmp_path / "a.parquet", tmp_path / "a.maps.npz", []
     for power in (1.0, 0.5):
-        monkeypatch.setitem(
-            saobp.equations.factors.OWN, "mine",
-            lambda prior, strength, visible, power=power: prior**power / (prior**power).sum(-1, keepdim=True),
-        )  # fmt: skip
+        own = lambda prior, *_, power=power: prior**power / (prior**power).sum(-1, keepdim=True)  # noqa: E731
+        monkeypatch.setitem(saobp.equations.factors.OWN, "mine", own)
         found.append(run(bert("mine"), batches(), path, keep_maps=2)["matrices"]["refined"]["overall"]["entropy"])
     assert found[1] > found[0] and maps.exists()
     run(bert("high"), batches(), path)
@@ -309,13 +306,14 @@ def test_a_finished_capture_is_returned_without_running_the_model(tmp_path):
 
 
 def test_a_capture_of_something_else_is_never_taken_for_this_one(tmp_path):
-    model, path = bert("high"), tmp_path / "a.parquet"
-    first = run(model, batches(), path)
+    model, path = bert("high", kind=hf.BertForMaskedLM), tmp_path / "a.parquet"
+    first, layer = run(model, batches(), path), model.bert.encoder.layer[0]
     changes = {
-        "weights": lambda: model.encoder.layer[0].attention.self.query.weight.data[0, 0].add_(1),
+        "weights": lambda: layer.attention.self.query.weight.data[0, 0].add_(1),
         "strength": lambda: saobp.apply(model, "high", 0.3),
-        "buffer": lambda: model.embeddings.token_type_ids.fill_(1),
-        "hook": lambda: model.encoder.layer[0].register_forward_hook(lambda module, given, out: 0 * out),
+        "strength of the body alone": lambda: saobp.apply(model.bert, "high", 2.0),
+        "buffer": lambda: model.bert.embeddings.token_type_ids.fill_(1),
+        "hook": lambda: layer.register_forward_hook(lambda module, given, out: 0 * out),
         "inputs": lambda: data[1]["input_ids"][0, 0].fill_(5),
         "rows": lambda: data[2].update({name: values.reshape(2, -1) for name, values in data[2].items()}),
         "plan": lambda: options.update(beta=0.5),
@@ -326,14 +324,6 @@ def test_a_capture_of_something_else_is_never_taken_for_this_one(tmp_path):
         found = run(model, data, path, **options)
         assert found == run(model, data, tmp_path / f"{name}.parquet", **options) != first, name
         first = found
-
-
-def test_another_strength_of_the_body_alone_is_never_taken_for_this_one(tmp_path):
-    model, found = bert(kind=hf.BertForMaskedLM), []
-    for strength in (0.3, 2.0):
-        saobp.apply(model.bert, "high", strength)
-        found.append(run(model, batches(), tmp_path / "a.parquet"))
-    assert found[0] != found[1] == run(model, batches(), tmp_path / "b.parquet")
 
 
 def test_parts_of_other_inputs_beside_the_file_are_not_mixed_in(tmp_path):
@@ -412,16 +402,15 @@ def test_numbers_of_numpy_are_kept_and_a_frozen_part_stays_frozen(tmp_path):
     model = bert().train()
     model.encoder.layer[0].eval()
     before = [module.training for module in model.modules()]
-    given = {"hops": np.int64(3), "beta": np.float32(0.5), "graph_threshold": np.float32(0.01)}
-    found = capture(
-        model, [{"input_ids": torch.ones(2, 6, dtype=torch.long)}], tmp_path / "a.parquet", progress=False, **given
-    )
-    assert found["samples"] == 2 and [module.training for module in model.modules()] == before
+    given = {"hops": np.int64(3), "keep_maps": np.int64(1), "beta": np.float32(0.5), "graph_threshold": np.float32(0)}
+    found = run(model, batches(), tmp_path / "a.parquet", **given)
+    assert found["keep_maps"] == 1 and [module.training for module in model.modules()] == before
 
 
 @pytest.mark.parametrize(("name", "value"), [
     ("hops", 4.9), ("hops", "4"), ("beta", True), ("beta", None), ("graph_threshold", "x"), ("spectrum", "no"),
+    ("keep_maps", True), ("keep_maps", -1), ("part_samples", 0),
 ])  # fmt: skip
 def test_a_number_that_is_none_is_refused_by_its_name(name, value, tmp_path):
     with pytest.raises(ValueError, match=f"^{name} must be"):
-        capture(bert(), [{"input_ids": torch.ones(2, 6, dtype=torch.long)}], tmp_path / "a.parquet", **{name: value})
+        run(bert(), batches(), tmp_path / "a.parquet", **{name: value})

@@ -205,14 +205,6 @@ def test_a_path_from_home_is_there_and_what_cannot_be_a_path_is_refused(model, t
     assert [*tmp_path.iterdir()] == [tmp_path / "deep"]
 
 
-def test_numbers_of_numpy_are_numbers_and_truths_are_none(model, tmp_path):
-    found = captured(model, [{"input_ids": IDS}], tmp_path / "a.parquet", keep_maps=np.int64(1))
-    assert found["keep_maps"] == 1
-    for name, number in (("keep_maps", True), ("keep_maps", -1), ("part_samples", 0)):
-        with pytest.raises(ValueError, match=f"{name} must be a whole number"):
-            captured(model, [{"input_ids": IDS}], tmp_path / "b.parquet", **{name: number})
-
-
 def test_what_is_no_stack_of_attention_is_named(tmp_path):
     model = hf.T5Model(hf.T5Config(vocab_size=61, d_model=32, d_kv=8, d_ff=64, num_layers=2, num_heads=4))
     for given, said in ((model, "T5Model has two stacks; pass its encoder"), (torch.nn.Linear(2, 2), "Linear is not")):

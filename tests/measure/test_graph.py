@@ -102,9 +102,10 @@ def test_betweenness_agrees_with_networkx(directed, weighted):
 # --- projection
 
 
-def test_the_first_real_tokens_become_the_nodes():
+def test_the_first_real_tokens_become_the_nodes_all_of_them_where_there_are_fewer():
     attention = rows(10, 10)
     mask = torch.tensor([False, True, True, False] + [True] * 6)
+    assert g.token_graph(attention, mask=mask).shape == (8, 8)
     chosen = torch.tensor([1, 2, 4])
     block = attention[chosen][:, chosen]
     expected = ((block + block.T) / 2).fill_diagonal_(0)
@@ -125,12 +126,6 @@ def test_edges_at_or_below_the_threshold_are_dropped_after_joining_both_directio
     for name, first in {"mean": [0, 0.2, 0], "max": [0, 0.3, 0], "min": [0, 0, 0]}.items():
         assert g.token_graph(attention, 3, 0.1, symmetry=name)[0].tolist() == pytest.approx(first)
     assert g.token_graph(attention, 3, 0.1, symmetry="min").count_nonzero() == 0
-
-
-def test_a_short_sample_gives_a_small_graph_not_one_with_isolated_nodes():
-    attention = rows(2, 6, 6)
-    mask = torch.tensor([True] * 4 + [False] * 2)
-    assert g.token_graph(attention, mask=mask).shape == (2, 4, 4)
 
 
 def test_measures_of_a_stack_are_those_of_its_matrices():

@@ -173,7 +173,7 @@ def test_only_padded_queries_and_matrices_of_nan_or_without_real_tokens_are_unde
     assert found.isnan().equal((~mask).expand(2, 8))
     torch.testing.assert_close(found[:, mask], d.row_entropy(rows(2, 5, 5)))
     attention = rows(3, 6, 6)
-    attention[0] = math.nan
+    attention[0, 0, 0] = math.nan  # which stops no other matrix
     mask = torch.tensor([[True] * 6, [True] * 6, [False] * 6])
     for diagnostic in MATRIX_DIAGNOSTICS:
         assert diagnostic(attention, mask=mask).isnan().tolist() == [True, False, True], diagnostic.__name__
@@ -254,7 +254,11 @@ def test_cross_layer_paths_run_from_the_upper_layer_down_without_padding():
     ("hops", lambda a: d.indirect_entropy(a, hops=2.5)), ("threshold", lambda a: d.sparsity(a, threshold=0.0)),
     ("beta", lambda a: d.gtd(a, beta=True)), ("threshold", lambda a: d.sparsity(a, threshold="a")),
     ("attention", lambda a: d.gtd(a.to("meta"))), ("attention", lambda a: d.gtd(a.to_sparse())),
-    ("layers", lambda a: d.cross_layer_gtd([a.expand(2, 4, 4)] * 3)),
+    ("layers: 3 are fewer", lambda a: d.cross_layer_gtd([a.expand(2, 4, 4)] * 3)),
+    ("layers must be", lambda a: d.cross_layer_gtd(iter([a] * 4))),
+    ("layers must be", lambda a: d.cross_layer_gtd([a[None]] * 3 + [a[None, :3, :3]])),
+    ("attention", lambda a: d.gtd(torch.stack([torch.nan * a, 5 * a]))),  # NaN lets no other matrix pass
+    ("mask", lambda a: d.gtd(a.expand(2, 2, 3, 4, 4), mask=torch.ones(2, 4).bool())),  # of a batch, not of layers
 ])  # fmt: skip
 def test_a_wrong_argument_is_named(argument, call):
     with pytest.raises(ValueError, match=f"^{argument}"):
@@ -286,20 +290,6 @@ def test_bounds_hold_in_half_precision(dtype, length):
     torch.testing.assert_close(found["gtd"], d.gtd(exact), rtol=0.02, atol=0.0)
 
 
-def test_a_mask_of_a_batch_is_not_taken_for_one_of_layers():
-    layers = torch.full((2, 2, 3, 4, 4), 0.25)  # as many layers as sequences
-    mask = torch.tensor([[True] * 4, [True, True, False, False]])
-    with pytest.raises(ValueError, match=r"\(batch, L\); for attention \(2, 2, 3, 4, 4\), got \(2, 4\)"):
-        d.attention_entropy(layers, mask=mask)
-    assert d.attention_entropy(layers[0], mask=mask).shape == (2, 3)
-
-
-def test_the_effective_rank_of_a_matrix_that_is_no_number_is_none_and_stops_no_other():
-    attention = torch.eye(3).repeat(2, 1, 1)
-    attention[1, 0, 0] = torch.nan
-    assert d.effective_rank(attention).isnan().tolist() == [False, True]
-
-
 def test_autocast_narrows_nothing():
     attention = torch.full((2, 70, 70), 1 / 70)
     layers = [attention[None]] * 4
@@ -307,19 +297,6 @@ def test_autocast_narrows_nothing():
     with torch.autocast("cpu", dtype=torch.bfloat16):
         narrowed = [d.gtd(attention), d.indirect_entropy(attention), d.cross_layer_gtd(layers)]
     assert all(torch.equal(one, two) for one, two in zip(plain, narrowed))
-
-
-@pytest.mark.parametrize("layers", [[torch.eye(4)] * 4, [torch.eye(4)[None]] * 3 + [torch.eye(5)[None]]])
-def test_layers_that_are_no_stack_are_refused_in_one_line(layers):
-    with pytest.raises(ValueError, match="^layers must be"):
-        d.cross_layer_gtd(iter(layers))
-
-
-def test_a_matrix_of_nan_lets_no_other_pass():
-    scores = torch.stack([torch.full((4, 4), torch.nan), 5 * torch.rand(4, 4) + 1])
-    for diagnostic in (d.attention_entropy, d.gtd):
-        with pytest.raises(ValueError, match="must hold probabilities"):
-            diagnostic(scores)
 
 
 @pytest.mark.parametrize("function", [d.gtd, d.indirect_entropy, d.attention_entropy, d.sparsity])

@@ -89,7 +89,6 @@ def test_no_texts_are_refused_by_their_name():
 
 def test_a_probability_that_came_to_0_in_one_head_is_not_hidden():
     """ElemMul gives such a key what `saobp.apply` does: sharp scores leave only zeros beside a row's largest."""
-    torch.manual_seed(0)
     model = hf.BertModel(hf.BertConfig(**TOKENS, **SIZES)).eval()
     for name, weight in model.named_parameters():
         if name.endswith(("query.weight", "key.weight")):
@@ -353,12 +352,7 @@ def test_a_text_is_cut_before_the_last_positions_of_roberta_which_start_at_two()
     assert len(saobp.inspect(model, word_tokenizer(), ["w1 w2 w3 " * 40]))
 
 
-def test_the_marks_around_a_text_are_not_masked_for_its_perplexity():
-    (row,) = predictions.perplexities(build("bert"), word_tokenizer(), ["w1 w2 w3"], "high", [0.1])
-    assert row["tokens"] == 3
-
-
-def test_a_text_without_a_word_that_the_tokenizer_knows_is_left_out_of_a_perplexity():
+def test_a_perplexity_leaves_out_the_marks_around_a_text_and_a_text_without_a_word_that_the_tokenizer_knows():
     given = build("bert"), word_tokenizer()
     (row,) = predictions.perplexities(*given, ["zzz yyy qqq", "w1 w2 w3"], "high", [0.1])
     assert (row["texts"], row["tokens"]) == (1, 3)

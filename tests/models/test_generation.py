@@ -6,7 +6,7 @@ import copy
 import pytest
 import torch
 import transformers as hf
-from families import CACHE, CAUSAL, CLOSE, GROUPS, PAD, SIZES, TOKENS, build, tokens
+from families import CACHE, CAUSAL, CLOSE, GROUPS, PAD, SIZES, TOKENS, build, generated, tokens
 from transformers import DynamicCache, QuantizedCache, StaticCache
 from transformers.cache_utils import StaticLayer
 
@@ -15,34 +15,30 @@ from saobp.models import cache as cache_module
 from saobp.models.apply import raw_attentions
 
 WAYS = {
-    "greedy": {"do_sample": False},
+    "greedy": {},
     "sampled": {"do_sample": True, "temperature": 1.5},
-    "beams": {"do_sample": False, "num_beams": 3},
+    "beams": {"num_beams": 3},
     "several": {"do_sample": True, "num_return_sequences": 2},
-    "several beams": {"do_sample": False, "num_beams": 3, "num_return_sequences": 3},
+    "several beams": {"num_beams": 3, "num_return_sequences": 3},
     "sampled beams": {"do_sample": True, "num_beams": 3},
     "few candidates": {"do_sample": True, "top_k": 5, "top_p": 0.7, "min_p": 0.05},
     "typical candidates": {"do_sample": True, "typical_p": 0.5, "eta_cutoff": 0.01},
-    "no repetition": {"do_sample": False, "repetition_penalty": 1.5, "no_repeat_ngram_size": 2},
-    "guided": {"do_sample": False, "guidance_scale": 1.5},
-    "weights returned": {"do_sample": False, "output_attentions": True},
-    "a dynamic cache": {"do_sample": False, "cache_implementation": "dynamic"},
+    "no repetition": {"repetition_penalty": 1.5, "no_repeat_ngram_size": 2},
+    "guided": {"guidance_scale": 1.5},
+    "weights returned": {"output_attentions": True},
+    "a dynamic cache": {"cache_implementation": "dynamic"},
 }
 VARIANTS = {
-    "high": {"strength": 1.5},
+    "high": {},
     "low": {"factor": "low", "strength": 0.4},
-    "as printed": {"strength": 1.5, "exclude_self": False},
-    "three rounds": {"strength": 1.5, "steps": 3, "damping": 0.3},
+    "as printed": {"exclude_self": False},
+    "three rounds": {"steps": 3, "damping": 0.3},
     "learned": {"strength": [0.5, 1.0, 1.5, 2.0], "learn": "head"},
 }
 
 
 def refined(family="gpt2", factor="high", strength=1.5, **options):
-    """Build a refined model that never ends a sequence early."""
-    model = build(family)
-    model.generation_config.eos_token_id = None
-    model.generation_config.pad_token_id = PAD
-    return saobp.apply(model, factor, strength, **options)
+    return saobp.apply(build(family), factor, strength, **options)
 
 
 def left_padded():
@@ -67,37 +63,20 @@ def continued(model, ids, *sizes, grad=False):
 
 
 @pytest.mark.parametrize(
-    ("family", "way"),
-    [*((family, way) for family in ("gpt2", "mistral") for way in WAYS), ("qwen2", "greedy"),
-     *(("llama", way) for way in ("greedy", "sampled", "several beams"))],
+    ("family", "way", "variant"),
+    [*((family, way, "high") for family in ("gpt2", "mistral") for way in WAYS), ("qwen2", "greedy", "high"),
+     *(("llama", way, "high") for way in ("greedy", "sampled", "several beams")),
+     *((family, "greedy", variant) for family in ("gpt2", "llama") for variant in VARIANTS if variant != "high")],
 )  # fmt: skip
-def test_the_cache_changes_no_token(family, way):
-    model = refined(family)
-    ids, mask = left_padded()
-    made = []
+def test_the_cache_changes_no_token_and_no_logit(family, way, variant):
+    model, (ids, mask), made = refined(family, **VARIANTS[variant]), left_padded(), []
     for use_cache in (True, False):
         torch.manual_seed(5)
-        call = {"max_new_tokens": 8, "use_cache": use_cache, **WAYS[way]}
-        made.append(model.generate(ids, attention_mask=mask, **call))
-    assert torch.equal(*made)
-
-
-@pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("family", ["gpt2", "llama"])
-def test_every_variant_generates_the_same_with_a_cache(family, variant):
-    model = refined(family, **VARIANTS[variant])
-    ids, mask = left_padded()
-    call = {"max_new_tokens": 8, "do_sample": False, "output_logits": True, "return_dict_in_generate": True}
-    cached, full = (model.generate(ids, attention_mask=mask, use_cache=use, **call) for use in (True, False))
+        call = {"output_logits": True, "return_dict_in_generate": True, **WAYS[way]}
+        made.append(generated(model, ids, attention_mask=mask, use_cache=use_cache, **call))
+    cached, full = made
     assert torch.equal(cached.sequences, full.sequences)
     torch.testing.assert_close(torch.stack(cached.logits), torch.stack(full.logits), **CLOSE)
-
-
-def test_refinement_changes_what_is_generated():
-    ids, mask = left_padded()
-    call = {"attention_mask": mask, "max_new_tokens": 8, "do_sample": False}
-    model = refined("gpt2")
-    assert not torch.equal(model.generate(ids, **call), saobp.apply(model, "none").generate(ids, **call))
 
 
 @pytest.mark.parametrize("family", CAUSAL)
@@ -144,23 +123,16 @@ def test_a_cropped_cache_forgets_what_the_cropped_rows_said(family, monkeypatch)
             torch.testing.assert_close(onward, expected[:, 18 - removed :], **CLOSE)
 
 
-def test_a_crop_by_a_positive_number_is_refused_and_leaves_the_cache_as_it_was():
-    """Releases of transformers differ in what it means: the final size, or the number of tokens to remove."""
-    model, ids = refined("llama"), tokens(1, 12)
-    _, cache = continued(model, ids, 12)
-    with pytest.raises(ValueError, match="crop: give the number of tokens to remove as a negative number; got 12"):
-        cache.crop(12)
-    assert cache.get_seq_length() == 12
-
-
 def test_a_crop_to_the_end_of_the_prompt_always_works_and_a_refused_one_leaves_the_cache_as_it_was(monkeypatch):
     monkeypatch.setattr(cache_module, "TILE", 2)
     model, ids = refined("llama"), tokens(1, 40)
     _, cache = continued(model, ids[:, :34], 10, *(1,) * 24)
     with torch.no_grad():
         for removed in (19, 20):
-            with pytest.raises(ValueError, match="crop"):
+            with pytest.raises(ValueError, match="crop: .* cannot be taken back"):
                 cache.crop(-removed)
+        with pytest.raises(ValueError, match="crop: .* as a negative number; got 12"):
+            cache.crop(12)  # the final size to some releases of transformers, how many tokens go to others
         onward = model(ids[:, 34:], **{CACHE: cache}).logits
         torch.testing.assert_close(onward, full_logits(model, ids)[:, 34:], **CLOSE)
         for _ in range(2):
@@ -170,7 +142,7 @@ def test_a_crop_to_the_end_of_the_prompt_always_works_and_a_refused_one_leaves_t
             torch.testing.assert_close(onward, expected[:, 10:], **CLOSE)
 
 
-def test_a_cache_follows_copies_repeats_selections_and_resets():
+def test_a_cache_follows_copies_repeats_selections_and_resets_and_is_a_new_one_when_it_is_cropped_to_nothing():
     model, ids = refined("llama"), tokens(3, 12)
     expected = full_logits(model, ids)[:, 8:]
     _, cache = continued(model, ids[:, :8], 8)
@@ -187,49 +159,47 @@ def test_a_cache_follows_copies_repeats_selections_and_resets():
             getattr(changed, change)(order)
             onward = model(ids[order, 8:], **{CACHE: changed}).logits
             torch.testing.assert_close(onward, expected[order], **CLOSE)
-        cache.reset()
-        onward = model(ids[:, :8], **{CACHE: cache}).logits
-        torch.testing.assert_close(onward, full_logits(model, ids[:, :8]), **CLOSE)
+        for start_over in (cache.reset, lambda: cache.crop(-12)):
+            start_over()
+            onward = model(ids.flip(1), **{CACHE: cache}).logits
+            torch.testing.assert_close(onward, full_logits(model, ids.flip(1)), **CLOSE)
 
 
 @pytest.mark.parametrize("family", ["gpt2", "mistral"])
 def test_assisted_decoding_gives_the_greedy_tokens(family):
     model, assistant = refined(family), refined(family, strength=0.5)
     ids = tokens(1, 6).repeat(1, 3)  # a text that repeats itself, for the lookup to find something
-    call = {"max_new_tokens": 12, "do_sample": False}
-    expected = model.generate(ids, use_cache=False, **call)
-    assert torch.equal(model.generate(ids, prompt_lookup_num_tokens=3, **call), expected)
-    assert torch.equal(model.generate(ids, assistant_early_exit=1, **call), expected)
-    assert torch.equal(model.generate(ids, assistant_model=assistant, **call), expected)
+    expected = generated(model, ids, 12, use_cache=False)
+    for way in ({"prompt_lookup_num_tokens": 3}, {"assistant_early_exit": 1}, {"assistant_model": assistant}):
+        assert torch.equal(generated(model, ids, 12, **way), expected)
 
 
 @pytest.mark.parametrize("family", CAUSAL)
 def test_a_prompt_in_chunks_in_embeddings_or_already_in_the_cache_goes_on_the_same(family):
     model, ids = refined(family), tokens(2, 9)
+    expected = generated(model, ids, use_cache=False)
+    assert torch.equal(generated(model, ids, prefill_chunk_size=4), expected)
     call = {"attention_mask": torch.ones_like(ids), "max_new_tokens": 8, "do_sample": False}
-    expected = model.generate(ids, use_cache=False, **call)
-    assert torch.equal(model.generate(ids, prefill_chunk_size=4, **call), expected)
     embedded = model.generate(inputs_embeds=model.get_input_embeddings()(ids), **call)
     assert torch.equal(embedded, expected[:, 9:])
     cache = DynamicCache()
     model(ids[:, :5], **{CACHE: cache})
-    assert torch.equal(model.generate(ids, **{CACHE: cache}, **call), expected)
-    first = model.generate(ids, return_dict_in_generate=True, **call | {"max_new_tokens": 3})
-    onward = {"attention_mask": torch.ones_like(first.sequences), CACHE: first[CACHE]}
-    made = model.generate(first.sequences, **call | onward | {"max_new_tokens": 5})
-    assert torch.equal(made, expected)
+    assert torch.equal(generated(model, ids, **{CACHE: cache}), expected)
+    first = generated(model, ids, 3, return_dict_in_generate=True)
+    assert torch.equal(generated(model, first.sequences, 5, **{CACHE: first[CACHE]}), expected)
 
 
-def test_weights_of_a_cached_step_are_the_last_rows_of_the_full_ones():
-    model, ids = refined("llama"), tokens(2, 12)
+def test_weights_of_a_cached_step_are_the_last_rows_of_the_full_ones_and_rows_of_padding_sum_to_one_too():
+    model, (ids, mask), cache = refined("llama"), left_padded(), DynamicCache()
+    call = {"output_attentions": True, CACHE: cache}
     with torch.no_grad():
-        full = model(ids, use_cache=False, output_attentions=True).attentions
-        cache = DynamicCache()
-        model(ids[:, :9], **{CACHE: cache})
+        full = model(ids, attention_mask=mask, use_cache=False, output_attentions=True).attentions
+        first = model(ids[:, :6], attention_mask=mask[:, :6], **call).attentions
         with raw_attentions(model) as pairs:
-            step = model(ids[:, 9:], **{CACHE: cache}, output_attentions=True).attentions
+            step = model(ids[:, 6:], attention_mask=mask, **call).attentions
+    torch.testing.assert_close(first[0].sum(-1), torch.ones(3, 4, 6))
     for whole, last, (raw, shown) in zip(full, step, pairs, strict=True):
-        torch.testing.assert_close(last, whole[:, :, 9:], **CLOSE)
+        torch.testing.assert_close(last, whole[:, :, 6:], **CLOSE)
         assert raw.shape == shown.shape == last.shape
 
 
@@ -240,8 +210,8 @@ def test_weights_of_a_cached_step_are_the_last_rows_of_the_full_ones():
 def test_what_no_cache_can_carry_is_refused_and_works_without(options, message):
     model, ids = refined("gpt2", **options), tokens()
     with pytest.raises(ValueError, match=message):
-        model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=3)
-    model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=3, use_cache=False)
+        generated(model, ids, 3)
+    generated(model, ids, 3, use_cache=False)
     assert model(ids).logits.shape[1] == ids.shape[1]  # filling a cache that nobody reads is no harm
 
 
@@ -267,32 +237,14 @@ def test_caches_that_cannot_carry_the_sums_are_refused():
         kinds |= {"offloaded_static": "StaticCache", "offloaded": "an offloaded cache cannot carry the column sums"}
     for kind, message in kinds.items():
         with pytest.raises(ValueError, match=message):
-            model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=2, cache_implementation=kind)
+            generated(model, ids, 2, cache_implementation=kind)
     assert not issubclass(QuantizedCache, DynamicCache)  # which is what admits a cache
 
 
 def test_a_cache_filled_in_training_keeps_no_graph():
-    model, cache = saobp.apply(build("llama"), "high", 1.5), DynamicCache()
+    model, cache = refined("llama"), DynamicCache()
     model(tokens(), **{CACHE: cache})
     assert not any(layer.queries.requires_grad for layer in cache.layers)
-
-
-def test_a_cache_that_was_cropped_to_nothing_is_a_new_one():
-    model, cache, ids = saobp.apply(build("llama"), "high", 1.5), DynamicCache(), tokens(2, 12)
-    with torch.no_grad():
-        model(ids, **{CACHE: cache})
-        cache.crop(-12)
-        again = model(ids.flip(1), **{CACHE: cache}).logits
-        torch.testing.assert_close(again, model(ids.flip(1), use_cache=False).logits, **CLOSE)
-
-
-def test_attention_with_a_cache_sums_to_one_in_rows_of_padding_too():
-    model, ids, mask = saobp.apply(build("llama"), "high", 1.5), tokens(2, 9), torch.ones(2, 9, dtype=torch.long)
-    mask[1, :4] = 0
-    with torch.no_grad():
-        found = model(ids, attention_mask=mask, output_attentions=True, **{CACHE: DynamicCache()})
-    rows = found.attentions[0].sum(-1)
-    torch.testing.assert_close(rows, torch.ones_like(rows))
 
 
 @pytest.mark.skipif(not hasattr(hf, "HrmTextConfig"), reason="not in this release of transformers")

@@ -15,12 +15,15 @@ from families import (
     CAUSAL,
     CHECKPOINTING,
     CLOSE,
+    GROUPS,
     SIZES,
     TEXT,
     TOKENS,
     build,
     called,
     encoder_decoder,
+    generated,
+    other_token,
     padding_mask,
     refined_modules,
     run,
@@ -37,13 +40,6 @@ from saobp.models.interface import attention_forward
 
 FACTORS = [("high", 1.5), ("low", 0.4), ("elemmul", 1.0)]
 WITH_AND_WITHOUT_WEIGHTS = ({"use_cache": False}, {"output_attentions": True})
-
-
-def other_token(ids, place=6):
-    """Return the ids with another token at one place."""
-    changed = ids.clone()
-    changed[:, place] = (changed[:, place] + 11) % 50 + 3
-    return changed
 
 
 @pytest.mark.parametrize("family", BUILDERS)
@@ -172,11 +168,16 @@ def test_applying_again_replaces_and_leaves_one_hook():
     assert not [name for name, _ in model.named_parameters() if "saobp" in name]
 
 
-def test_one_strength_a_head():
-    model = saobp.apply(build("bert"), "high", [0.0, 0.5, 1.0, 2.0])
-    raw, refined = seen(model, tokens())[0]
-    for head, strength in enumerate((0.0, 0.5, 1.0, 2.0)):
-        torch.testing.assert_close(refined[:, head], saobp.refine(raw[:, head], "high", strength), **CLOSE)
+@pytest.mark.parametrize("factor", ["high", "elemmul", "sinkhorn"])
+def test_one_strength_a_head_of_which_0_is_plain_whether_attention_is_asked_for_or_not(factor):
+    model = saobp.apply(build("bert"), factor, [0.0, 0.5, 1.0, 2.0])
+    with torch.no_grad(), raw_attentions(model) as pairs:
+        shown = run(model)
+    torch.testing.assert_close(run(model), shown, **CLOSE)
+    for raw, refined in pairs:
+        for head, strength in enumerate((0.0, 0.5, 1.0, 2.0)):
+            torch.testing.assert_close(refined[:, head], saobp.refine(raw[:, head], factor, strength), **CLOSE)
+        assert not torch.allclose(refined[:, 1], raw[:, 1], atol=1e-4)
     assert json.loads(model.config.to_json_string())["saobp"] == model.config.saobp
 
 
@@ -193,8 +194,7 @@ def test_cross_attention_and_the_decoder_stay_plain_also_after_loading_and_gener
     torch.testing.assert_close(model(**call).logits, plain(**call).logits, **CLOSE)
     weights = model(**call, output_attentions=True)
     assert len(weights.cross_attentions) == 2 and weights.cross_attentions[0].shape == (2, 4, 5, 9)
-    cached, full = (model.generate(tokens(), use_cache=use, max_new_tokens=8, do_sample=False) for use in (True, False))
-    assert torch.equal(cached, full)
+    assert torch.equal(*(generated(model, tokens(), use_cache=use) for use in (True, False)))
     model.save_pretrained(tmp_path)
     loaded = type(model).from_pretrained(tmp_path)
     assert loaded.state_dict().keys() == model.state_dict().keys()
@@ -306,8 +306,7 @@ def test_a_model_saved_or_pickled_whole_is_refined_in_a_fresh_process_that_impor
     subprocess.run([sys.executable, "-c", FRESH], check=True, timeout=300, cwd=tmp_path)
 
 
-def test_a_model_of_an_unknown_factor_is_refused_when_it_is_unpickled(monkeypatch):
-    monkeypatch.setattr(factors, "OWN", factors.OWN)
+def test_a_model_of_an_unknown_factor_is_refused_when_it_is_unpickled():
     saobp.register_factor("mine", lambda prior, strength, visible: prior)
     saved = pickle.dumps(saobp.apply(build("bert"), "mine"))
     del factors.OWN["mine"]  # as in a process that has not registered it
@@ -376,13 +375,12 @@ def test_wrong_options_are_refused_by_name_and_change_nothing(options, message):
 
 
 def test_models_that_cannot_be_served_are_refused_by_name_when_apply_is_called():
-    from transformers import GptOssConfig, GptOssForCausalLM, MambaConfig, MambaForCausalLM
-
     sizes = {"hidden_size": 32, "num_hidden_layers": 1, "intermediate_size": 32, "vocab_size": 61}
     heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8, "num_local_experts": 2}
     for message, model in {
-        "MambaForCausalLM": MambaForCausalLM(MambaConfig(**sizes)),
-        "GptOssForCausalLM.*sinks": GptOssForCausalLM(GptOssConfig(**sizes, **heads)),
+        "MambaForCausalLM": hf.MambaForCausalLM(hf.MambaConfig(**sizes)),
+        "GptOssForCausalLM.*sinks": hf.GptOssForCausalLM(hf.GptOssConfig(**sizes, **heads)),
+        "caps its attention scores": hf.Gemma2ForCausalLM(hf.Gemma2Config(**TOKENS, **SIZES, **GROUPS, head_dim=8)),
         "DiffLlamaAttention.* attends twice": hf.DiffLlamaForCausalLM(hf.DiffLlamaConfig(**SIZES, **TOKENS)),
         "Linear": nn.Linear(2, 2),
     }.items():

@@ -6,7 +6,7 @@ import re
 import pytest
 import torch
 import transformers as hf
-from families import CLOSE, build, tokens
+from families import CLOSE, build, generated, other_token, tokens
 
 import saobp
 from saobp.models import supported
@@ -53,10 +53,9 @@ def test_cross_attention_of_pix2struct_leaks_no_later_token_whatever_the_lengths
     if not named:
         monkeypatch.setattr(supported, "CROSS_NAMES", NO_NAME)
     model, ids = saobp.apply(pix2struct(), "high", 1.5), tokens()
-    changed = torch.cat([ids[:, :-1], (ids[:, -1:] + 11) % 50 + 3], 1)
     for length in (9, 5):  # the decoder's own, and another
         call = {"encoder_hidden_states": 3 * torch.randn(2, length, 32), "use_cache": False}
-        first, second = (model(given, **call).logits for given in (ids, changed))
+        first, second = (model(given, **call).logits for given in (ids, other_token(ids, -1)))
         torch.testing.assert_close(first[:, :-1], second[:, :-1], atol=1e-6, rtol=0)
     assert named == (not any("encoder_decoder" in name for name in refined_names(model)))
 
@@ -89,11 +88,9 @@ def translator(name: str, kind: str = "ForConditionalGeneration", **options) -> 
 
 def test_a_decoder_beside_an_encoder_stays_plain_also_if_its_modules_do_not_say_that_they_are_causal():
     model = translator("NllbMoe", num_experts=4, decoder_layerdrop=0, encoder_layerdrop=0)
-    model.generation_config.eos_token_id = None
     saobp.apply(model, "high", 1.5)
     assert refined_names(model) == [f"model.encoder.layers.{layer}.self_attn" for layer in (0, 1)]
-    call = {"max_new_tokens": 4, "do_sample": False}
-    assert torch.equal(*(model.generate(tokens(), **call, use_cache=use) for use in (True, False)))
+    assert torch.equal(*(generated(model, tokens(), 4, use_cache=use) for use in (True, False)))
 
 
 def test_queries_of_objects_stay_plain_beside_their_encoder():
@@ -151,9 +148,7 @@ def git() -> torch.nn.Module:
     picture = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}
     sizes = {**picture, "vocab_size": 61, "max_position_embeddings": 64, "pad_token_id": 0, "bos_token_id": 1}
     config = hf.GitConfig(**sizes, vision_config={**picture, "image_size": 32, "patch_size": 16})
-    model = drawn(hf.GitForCausalLM(config))
-    model.generation_config.eos_token_id = None
-    return model
+    return drawn(hf.GitForCausalLM(config))
 
 
 def test_a_model_that_saves_its_adapter_alone_is_named():
@@ -168,13 +163,12 @@ def test_a_model_that_saves_its_adapter_alone_is_named():
 def test_a_stack_that_cannot_be_reached_is_named_and_generates_as_before():
     ids, mask = tokens(), torch.ones(2, 9, dtype=torch.long)
     mask[1, :3] = 0
-    call = {"attention_mask": mask, "max_new_tokens": 4, "do_sample": False}
-    expected = git().generate(ids, **call)
+    expected = generated(git(), ids, 4, attention_mask=mask)
     with pytest.warns(UserWarning, match=r"GitSelfAttention \(git.encoder.layer.0.attention.self\)") as warned:
         model = saobp.apply(git(), "high", 5.0)
     assert len(warned) == 1 and "\n" not in str(warned[0].message) and warned[0].filename == __file__
-    assert torch.equal(model.generate(ids, **call), expected)
-    assert torch.equal(saobp.apply(model, "none").generate(ids, **call), expected)
+    for applied in (model, saobp.apply(copy.deepcopy(model), "none")):
+        assert torch.equal(generated(applied, ids, 4, attention_mask=mask), expected)
 
 
 def test_self_attention_on_fewer_keys_than_tokens_is_refused_by_what_it_does_and_not_by_a_cache():
@@ -188,10 +182,7 @@ def test_self_attention_on_fewer_keys_than_tokens_is_refused_by_what_it_does_and
 
 
 def test_a_cache_of_a_module_that_is_not_causal_is_refused_and_without_one_it_generates():
-    model = translator("BigBirdPegasus", kind="ForCausalLM")
-    model.generation_config.eos_token_id = None
-    saobp.apply(model, "high", 1.5)
-    call = {"attention_mask": torch.ones(2, 9, dtype=torch.long), "max_new_tokens": 3, "do_sample": False}
+    model = saobp.apply(translator("BigBirdPegasus", kind="ForCausalLM"), "high", 1.5)
     with pytest.raises(ValueError, match="^past_key_values.*use_cache=False"):
-        model.generate(tokens(), **call)
-    assert model.generate(tokens(), **call, use_cache=False).shape == (2, 12)
+        generated(model, tokens(), 3)
+    assert generated(model, tokens(), 3, use_cache=False).shape == (2, 12)

@@ -70,9 +70,8 @@ def test_columns_types_splits_and_sizes_are_the_published_ones_and_hops(tables):
     own = {
         ("nyu-mll/glue", "mnli"): {"train", "validation_matched"},
         ("Salesforce/wikitext", "wikitext-103-v1"): {"validation", "test"},
-        **dict.fromkeys(
-            [("ehovy/race", "middle"), ("Salesforce/wikitext", "wikitext-103-raw-v1")], {"train", "validation", "test"}
-        ),
+        ("Salesforce/wikitext", "wikitext-103-raw-v1"): {"train", "validation", "test"},
+        ("ehovy/race", "middle"): {"train", "validation", "test"},
     }
     assert splits == dict.fromkeys(PUBLISHED, {"train", "validation"}) | own
     assert tables["saobp/stories", "default", "train"].num_rows == 3000

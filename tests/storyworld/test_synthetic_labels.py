@@ -162,12 +162,8 @@ def test_hellaswag_endings_are_steps_of_one_activity_and_the_right_one_is_next(s
 
 def test_the_reader_itself_answers_a_story_worked_by_hand():
     story = "Anna's brother is Tom. The drum belongs to Tom. The drum is kept in Belmere. Ben owns the lamp."
-    assert story_reader.facts(story) == {
-        ("brother", "Anna", "Tom"),
-        ("own", "Tom", "drum"),
-        ("at", "drum", "Belmere"),
-        ("own", "Ben", "lamp"),
-    }
+    known = {("brother", "Anna", "Tom"), ("own", "Tom", "drum"), ("at", "drum", "Belmere"), ("own", "Ben", "lamp")}
+    assert story_reader.facts(story) == known
     assert story_reader.answer(story, "In which town is the thing owned by Anna's brother?") == {"Belmere": 3}
     assert story_reader.answer(story, "Where is the lamp?") == {}
     assert story_reader.verdict(story, "The owner of the drum is Ben.") == {}
@@ -177,14 +173,13 @@ def test_the_reader_itself_answers_a_story_worked_by_hand():
 
 
 def test_a_kinsman_is_no_woman_and_a_kinswoman_no_man():
-    others = {word: "female" for word in lexicon.WORDS["kinsman"]} | {
-        word: "male" for word in lexicon.WORDS["kinswoman"]
-    }
+    words = lexicon.WORDS
+    others = dict.fromkeys(words["kinsman"], "female") | dict.fromkeys(words["kinswoman"], "male")
     found = Counter()
     for row in writer.rows("nyu-mll/glue", "mrpc", "train", 2000):
         for text in (row["sentence1"], row["sentence2"]):
             for word, name in re.findall(r"'s (\w+) is (\w+)", text):
                 if word in others:
                     found[word] += 1
-                    assert name not in lexicon.WORDS[others[word]], text
+                    assert name not in words[others[word]], text
     assert found
