@@ -51,20 +51,22 @@ def test_the_same_text_gives_the_same_bytes(file, tmp_path):
     assert pretraining.write_tokens(tmp_path / "again.tar.bz2", "smoke").read_bytes() == file.read_bytes()
 
 
+LESS = {"pretrain": replace(SMOKE.pretrain, limit_tokens=1024), "beyond": None}  # of the text
+
+
 @pytest.mark.parametrize(
-    ("name", "value"), [("vocabulary", 100), ("tokenizer", "bert"), ("corpus", {"local/web": 1.0})]
+    ("other", "said"),
+    [
+        ({"vocabulary": 100}, "vocabulary .*, not 100"),
+        ({"tokenizer": "bert"}, "tokenizer .*, not bert"),
+        ({"corpus": {"local/web": 1.0}}, "corpus .*, not {'local/web': 1.0}"),
+        (LESS, r"limit_tokens \d+, not 1024"),
+    ],
 )
-def test_a_file_for_another_study_is_refused_in_one_line(file, name, value):
-    study = replace(SMOKE, tokens=str(file), **{name: value})
-    with pytest.raises(DataError, match=f"{name} .*, not {value}: write it for smoke") as refused:
-        pretraining.texts(study, "mini-quarter", None)
+def test_a_file_for_another_study_or_of_less_text_is_refused_in_one_line(file, other, said):
+    with pytest.raises(DataError, match=f"{said}: write it for smoke") as refused:
+        pretraining.texts(replace(SMOKE, tokens=str(file), **other), "mini-quarter", None)
     assert "\n" not in str(refused.value)
-
-
-def test_a_file_of_less_text_than_the_study_says_is_refused(file):
-    study = replace(SMOKE, tokens=str(file), pretrain=replace(SMOKE.pretrain, limit_tokens=1024), beyond=None)
-    with pytest.raises(DataError, match=r"limit_tokens \d+, not 1024: write it for smoke"):
-        pretraining.texts(study, "mini-quarter", None)
 
 
 def test_a_missing_a_cut_and_a_foreign_file_are_refused_in_one_line(file, tmp_path):

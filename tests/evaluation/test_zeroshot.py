@@ -48,14 +48,19 @@ def test_boolq_is_asked_as_the_harness_asks_it():
     assert options == [" no", " yes"]
 
 
-def test_the_likeliest_option_is_chosen_and_a_long_one_is_not_at_a_loss(decoder, monkeypatch):
-    row = race_rows(1)[0] | {"options": ["red", "red red red red", "green", "black"], "label": 1}
-    data = datasets.Dataset.from_list([row])
-    monkeypatch.setattr("saobp.study.evaluation.zeroshot.log_likelihoods", lambda *_, **__: [-4.0, -6.0, -9.0, -9.0])
-    found = zero_shot(TASKS["race"], decoder, TOKENIZER, data, length=128)
-    assert (found["headline"], found["outcomes"]) == (0, [0])  # the shortest is likeliest
-    assert found["scores"]["accuracy_normalized"] == 100  # -6 over 16 bytes beats -4 over 4
-    assert found["outcomes_normalized"] == [1]
+@pytest.mark.parametrize(
+    ("options", "sums"),
+    [
+        (["red red red red", "red", "green", "black"], [-6.0, -4.0, -9.0, -9.0]),  # over 16 bytes and 4, with a blank
+        (["é" * 4, "aaaaa", "b", "c"], [-8.5, -6.0, -9.0, -9.0]),  # over 9 bytes and 6, of 5 letters and 6
+    ],
+)
+def test_the_likeliest_option_is_chosen_and_by_the_bytes_a_long_one_is_not_at_a_loss(monkeypatch, options, sums):
+    data = datasets.Dataset.from_list([race_rows(1)[0] | {"options": options, "label": 0}])
+    monkeypatch.setattr(zeroshot, "log_likelihoods", lambda model, pairs: sums)
+    found = zero_shot(TASKS["race"], None, TOKENIZER, data, length=128)
+    assert (found["headline"], found["outcomes"]) == (0, [0])  # the second is likeliest
+    assert (found["scores"]["accuracy_normalized"], found["outcomes_normalized"]) == (100, [1])
 
 
 def test_the_passage_is_cut_and_question_and_option_stay_whole(decoder, monkeypatch):
@@ -65,7 +70,7 @@ def test_the_passage_is_cut_and_question_and_option_stay_whole(decoder, monkeypa
         seen.extend(pairs)
         return [0.0] * len(pairs)
 
-    monkeypatch.setattr("saobp.study.evaluation.zeroshot.log_likelihoods", note)
+    monkeypatch.setattr(zeroshot, "log_likelihoods", note)
     zero_shot(TASKS["boolq"], decoder, TOKENIZER, datasets.Dataset.from_list([BOOLQ]), length=13)
     texts = [TOKENIZER.decode(before + after) for before, after in seen]
     assert [len(before + after) for before, after in seen] == [13, 13]
@@ -91,10 +96,3 @@ def test_word_perplexity_is_the_same_text_over_fewer_units(decoder):
     found = causal_perplexity(decoder, TOKENIZER, [{"input_ids": torch.tensor(ids)}])
     assert found["words"] == 5
     assert found["word_perplexity"] == pytest.approx(np.exp(-by_hand(decoder, ids[:1], ids[1:]) / 5), rel=1e-4)
-
-
-def test_the_normalised_score_is_by_the_bytes_of_an_option_and_the_blank_before_it(monkeypatch):
-    options = {"article": ["a"], "question": ["b"], "options": [["é" * 4, "aaaaa", "b", "c"]], "label": [0]}
-    monkeypatch.setattr(zeroshot, "log_likelihoods", lambda model, pairs: [-8.5, -6.0, -9.0, -9.0])  # of 9 and 6 bytes
-    found = zero_shot(TASKS["race"], None, TOKENIZER, datasets.Dataset.from_dict(options), length=64)
-    assert found["scores"]["accuracy_normalized"] == 100

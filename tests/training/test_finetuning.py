@@ -185,9 +185,12 @@ def test_a_loss_that_is_no_number_is_a_failed_task_and_not_a_score(checkpoint, s
     assert "the run has diverged" in found["failed"]["message"] and "headline" not in found
 
 
-def test_the_folder_of_a_run_follows_recipe_and_weights(checkpoint, source):
-    def folder(study):
-        return checkpoints.finetune_folder(study, checkpoint, "all", 0, source)
+def test_the_folder_of_a_run_follows_recipe_and_weights(checkpoint, source, tmp_path):
+    def folder(study=STUDY, weights=checkpoint):
+        return checkpoints.finetune_folder(study, weights, "all", 0, source)
 
-    other = dataclasses.replace(STUDY, finetune=dataclasses.replace(STUDY.finetune, epochs=7))
-    assert folder(STUDY) == folder(STUDY) != folder(other)
+    other_recipe = dataclasses.replace(STUDY, finetune=dataclasses.replace(STUDY.finetune, epochs=7))
+    other_weights = shutil.copytree(checkpoint, tmp_path / checkpoint.name)
+    assert folder() == folder(weights=other_weights) != folder(other_recipe)
+    (other_weights / "model.safetensors").write_bytes(b"other")
+    assert folder() != folder(weights=other_weights)

@@ -22,18 +22,36 @@ from saobp.study.setup.studies import load_study
 from saobp.study.training import checkpoints, pretraining
 
 
+@pytest.fixture
+def refused(capsys, monkeypatch):
+    """Return what gives a profile, a model and an algorithm to the command and returns the one line that it ends in."""
+
+    def give(profile, model, algorithm):
+        given = ["--profile", profile, "--model", model, "--algorithm", algorithm]
+        monkeypatch.setattr(sys, "argv", ["pretraining", *given])
+        with pytest.raises(SystemExit) as stopped:
+            pretraining.main()
+        line = capsys.readouterr().err
+        assert stopped.value.code == 2 and line.startswith("saobp: ") and line.count("\n") == 1
+        return line
+
+    return give
+
+
 @pytest.mark.parametrize(("given", "said"), [
-    (["--profile", "nope", "--model", "mini", "--algorithm", "high"], "no study is called 'nope'"),
-    (["--profile", "smoke", "--model", "nope", "--algorithm", "high"], "trains no nope with high: choose one of"),
-    (["--profile", "smoke", "--model", "mini-quarter", "--algorithm", "high_all_rows"],
-     "trains no mini-quarter with high"),
+    (("nope", "mini", "high"), "no study is called 'nope'"),
+    (("smoke", "nope", "high"), "trains no nope with high: choose one of"),
+    (("smoke", "mini-quarter", "high_all_rows"), "trains no mini-quarter with high"),
 ])  # fmt: skip
-def test_a_wrong_name_is_one_line(given, said, capsys, monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["pretraining", *given])
-    with pytest.raises(SystemExit) as stopped:
-        pretraining.main()
-    line = capsys.readouterr().err
-    assert stopped.value.code == 2 and line.startswith("saobp: ") and said in line and line.count("\n") == 1
+def test_a_wrong_name_is_one_line(refused, given, said):
+    assert said in refused(*given)
+
+
+def test_a_build_that_cannot_be_written_is_one_line(refused, tmp_path, monkeypatch):
+    (tmp_path / "build").write_text("no folder")
+    monkeypatch.setattr(paths, "build", lambda study: tmp_path / "build")
+    monkeypatch.setattr(pretraining, "texts", lambda *_: (word_tokenizer(), RandomText(), RandomText()))
+    assert "cannot be written" in refused("smoke", "mini-quarter", "high")
 
 
 def test_processes_wait_together_for_another_run_and_train_on_from_where_it_came_as_one_would(tmp_path):
@@ -96,16 +114,3 @@ def test_a_lost_network_is_not_taken_for_a_source_without_wikitext_but_with_a_to
     with pytest.raises(sources.DataError, match=r"not to be had from the hub \(no network\)"):
         pretraining.on_wikitext(study, *given)
     assert pretraining.on_wikitext(replace(study, tokens="text.tar.bz2"), *given) == {}
-
-
-def test_a_build_that_cannot_be_written_is_one_line(tmp_path, capsys, monkeypatch):
-    (tmp_path / "build").write_text("no folder")
-    monkeypatch.setattr(paths, "build", lambda study: tmp_path / "build")
-    monkeypatch.setattr(pretraining, "texts", lambda *_: (word_tokenizer(), RandomText(), RandomText()))
-    given = ["--profile", "smoke", "--model", "mini-quarter", "--algorithm", "high"]
-    monkeypatch.setattr(sys, "argv", ["pretraining", *given])
-    with pytest.raises(SystemExit) as stopped:
-        pretraining.main()
-    line = capsys.readouterr().err
-    assert stopped.value.code == 2 and line.startswith("saobp: ") and "cannot be written" in line
-    assert line.count("\n") == 1

@@ -25,29 +25,26 @@ from saobp.study.training import architectures, checkpoints, precision, trainer
 from saobp.study.training.trainer import evaluation_steps
 from saobp.study.training.watch import TrainingFailed
 
-
-@pytest.fixture(scope="module")
-def tokenizer():
-    return word_tokenizer()
+TOKENIZER = word_tokenizer()
 
 
 def items(count=8):
     return [RandomText()[i] for i in range(count)]
 
 
-def test_masks_follow_sequence_seed_and_epoch_and_nothing_else(tokenizer):
-    first = SeededMasking(tokenizer, 0.15, 1)(items())
+def test_masks_follow_sequence_seed_and_epoch_and_nothing_else():
+    first = SeededMasking(TOKENIZER, 0.15, 1)(items())
     torch.manual_seed(99)
-    other_order = SeededMasking(tokenizer, 0.15, 1)(items()[::-1])
-    half = SeededMasking(tokenizer, 0.15, 1)(items()[4:])  # as another process of a distributed run sees it
+    other_order = SeededMasking(TOKENIZER, 0.15, 1)(items()[::-1])
+    half = SeededMasking(TOKENIZER, 0.15, 1)(items()[4:])  # as another process of a distributed run sees it
     assert all(torch.equal(first[name], other_order[name].flip(0)) for name in first)
     assert all(torch.equal(first[name][4:], half[name]) for name in first)
-    assert not torch.equal(first["labels"], SeededMasking(tokenizer, 0.15, 2)(items())["labels"])
-    assert not torch.equal(first["labels"], SeededMasking(tokenizer, 0.15, 1, epoch=1)(items())["labels"])
+    assert not torch.equal(first["labels"], SeededMasking(TOKENIZER, 0.15, 2)(items())["labels"])
+    assert not torch.equal(first["labels"], SeededMasking(TOKENIZER, 0.15, 1, epoch=1)(items())["labels"])
 
 
-def test_masks_are_new_in_every_epoch_of_a_run(tokenizer, tmp_path):
-    masking, seen = SeededMasking(tokenizer, 0.15, 1), []
+def test_masks_are_new_in_every_epoch_of_a_run(tmp_path):
+    masking, seen = SeededMasking(TOKENIZER, 0.15, 1), []
 
     class Watch(TrainerCallback):
         def on_step_end(self, args, state, control, **kwargs):
@@ -68,18 +65,18 @@ def test_processes_that_mask_beside_a_run_leave_its_weights_and_losses_as_they_a
     assert losses == same and all(torch.equal(one[name], other[name]) for name in one)
 
 
-def test_masks_are_80_10_10_at_the_stated_share_and_never_of_special_tokens(tokenizer):
-    special = torch.tensor([tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id])
-    batch = SeededMasking(tokenizer, 0.9, 0)([{"input_ids": special}] * 20)
+def test_masks_are_80_10_10_at_the_stated_share_and_never_of_special_tokens():
+    special = torch.tensor([TOKENIZER.cls_token_id, TOKENIZER.sep_token_id, TOKENIZER.pad_token_id])
+    batch = SeededMasking(TOKENIZER, 0.9, 0)([{"input_ids": special}] * 20)
     assert (batch["labels"] == -100).all() and torch.equal(batch["input_ids"], special.expand(20, 3))
     text = RandomText(sequences=400, length=64)
-    batch = SeededMasking(tokenizer, 0.15, 0)([text[i] for i in range(400)])
+    batch = SeededMasking(TOKENIZER, 0.15, 0)([text[i] for i in range(400)])
     chosen = batch["labels"] != -100
     original = torch.stack([text[i]["input_ids"] for i in range(400)])
     assert chosen.float().mean().item() == pytest.approx(0.15, abs=0.01)
     assert torch.equal(batch["labels"][chosen], original[chosen])
     assert torch.equal(batch["input_ids"][~chosen], original[~chosen])
-    masked = (batch["input_ids"][chosen] == tokenizer.mask_token_id).float().mean().item()
+    masked = (batch["input_ids"][chosen] == TOKENIZER.mask_token_id).float().mean().item()
     kept = (batch["input_ids"][chosen] == original[chosen]).float().mean().item()
     assert masked == pytest.approx(0.8, abs=0.03) and kept == pytest.approx(0.1, abs=0.03)
 
@@ -91,8 +88,8 @@ def test_the_schedule_has_both_ends_and_enough_points(steps, evaluations):
     assert min(evaluations, steps + 1) <= len(schedule) <= max(evaluations, 2)
 
 
-def test_the_sparse_head_gives_the_loss_and_gradient_of_the_dense_one(tokenizer):
-    batch, sparse = SeededMasking(tokenizer, 0.15, 0)(items()), network("original", seed=0)
+def test_the_sparse_head_gives_the_loss_and_gradient_of_the_dense_one():
+    batch, sparse = SeededMasking(TOKENIZER, 0.15, 0)(items()), network("original", seed=0)
     dense = super(architectures.SparseBertForMaskedLM, sparse).forward(**batch).loss
     words, loss = sparse.bert.embeddings.word_embeddings.weight, sparse(**batch).loss
     torch.testing.assert_close(loss, dense)
@@ -104,15 +101,16 @@ def test_table_4_counts_its_parameters():
     assert {name: round(count, 2) for name, count in counts.items()} == {"mini": 11.17, "small": 28.76, "medium": 41.37}
 
 
-def test_what_is_shown_of_attention_is_spread_over_the_text_as_the_losses_are(tokenizer):
-    text, masking = RandomText(), SeededMasking(tokenizer, 0.15, 0)
+def test_losses_and_what_is_shown_of_attention_are_spread_over_a_text_that_may_be_one_long_document():
+    assert heldout.sample(range(1000), 4) == [0, 250, 500, 750] and heldout.sample(range(3), 4) == [0, 1, 2]
+    text, masking = RandomText(), SeededMasking(TOKENIZER, 0.15, 0)
     for which, places in (("even", [0, 10, 20, 30, 40]), ("first", [0, 1, 2, 3, 4])):
         shown = HeldOut(text, masking, 50, 10, which=which, shown=5).shown["input_ids"]
         assert torch.equal(shown, torch.stack([text[place]["input_ids"] for place in places]))
 
 
-def test_the_held_out_set_says_what_a_hand_made_pass_says_with_an_interval_over_whole_sequences(tokenizer):
-    model, masking = network(dropout=0.1, seed=0), SeededMasking(tokenizer, 0.15, 0)
+def test_the_held_out_set_says_what_a_hand_made_pass_says_with_an_interval_over_whole_sequences():
+    model, masking = network(dropout=0.1, seed=0), SeededMasking(TOKENIZER, 0.15, 0)
     measure = HeldOut(RandomText(), masking, 10, 4, which="first", shown=3)
     model.train()
     state = torch.get_rng_state()
@@ -141,24 +139,18 @@ def test_attention_is_followed_on_all_that_a_model_reads_of_a_pair():
     assert heldout.flow(model, batch) != heldout.flow(model, batch | {"token_type_ids": second})
 
 
-def test_sequences_without_a_token_to_predict_do_not_make_the_held_out_loss_nan(tokenizer):
+def test_sequences_without_a_token_to_predict_do_not_make_the_held_out_loss_nan():
     model = network("original", seed=0)
-    rare = SeededMasking(tokenizer, 0.02, 0)
+    rare = SeededMasking(TOKENIZER, 0.02, 0)
     alone = HeldOut(RandomText(), rare, 50, 1)
     assert 0 < len(alone.batches) < 50 and math.isfinite(alone(model)["loss"])
     assert alone(model)["loss"] == pytest.approx(HeldOut(RandomText(), rare, 50, 50)(model)["loss"], rel=1e-5)
     with pytest.raises(ValueError, match="evaluation_sequences: 1 held-out sequences have no token to predict"):
-        HeldOut(RandomText(), SeededMasking(tokenizer, 1e-9, 0), 1, 1)
+        HeldOut(RandomText(), SeededMasking(TOKENIZER, 1e-9, 0), 1, 1)
 
 
-def test_held_out_sequences_are_spread_over_a_text_that_may_be_one_long_document():
-    text = list(range(1000))
-    assert heldout.sample(text, 4) == [0, 250, 500, 750] and heldout.sample(text, 4, "first") == [0, 1, 2, 3]
-    assert heldout.sample(text[:3], 4) == [0, 1, 2]
-
-
-def test_a_run_that_ends_worse_than_it_began_says_so(tokenizer, tmp_path):
-    model, masking = network("original", seed=0), SeededMasking(tokenizer, 0.15, 0)
+def test_a_run_that_ends_worse_than_it_began_says_so(tmp_path):
+    model, masking = network("original", seed=0), SeededMasking(TOKENIZER, 0.15, 0)
     says = r"held-out loss rose from .* in 30 steps.*lower the learning rate of 1$"
     measure = HeldOut(RandomText(), masking, 8, 4)
     for _ in range(2):  # the second time it finds the run finished
@@ -171,8 +163,8 @@ def test_a_text_that_fills_no_batch_is_said_and_not_taken_for_a_finished_run(tmp
         pretrain(network("original"), tmp_path, text=RandomText(sequences=3))
 
 
-def test_a_run_learns_logs_and_summarises(tokenizer, tmp_path):
-    text, masking = RandomText(words=5), SeededMasking(tokenizer, 0.15, 0)
+def test_a_run_learns_logs_and_summarises(tmp_path):
+    text, masking = RandomText(words=5), SeededMasking(TOKENIZER, 0.15, 0)
     given = {"text": text, "masking": masking, "measure": HeldOut(text, masking, 8, 4)}
     log = pretrain(network(seed=0), tmp_path, learning_rate=3e-3, **given)
     curve, found = heldout.curve(log), heldout.summary(log)

@@ -68,7 +68,7 @@ class FolderSource(Source):
             "rows": rows,
             "published_rows": entry.get("published_rows", published.get(split)),
             "complete": entry.get("complete", False) and not posing,
-            "notes": [entry.get("note") if entry else f"manifest.json does not know {split}"],
+            "note": entry.get("note") if entry else f"manifest.json does not know {split}",
         }
 
     @cached_property

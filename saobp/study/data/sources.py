@@ -55,7 +55,7 @@ class HubSource(Source):
         due = PUBLISHED_ROWS.get((dataset, config), {}).get(split, rows)
         note = "" if rows == due else f"the hub has {rows} rows, {due} were published"
         note = "the hub states no count" if rows is None else note
-        return {"rows": rows or due or 0, "published_rows": due, "complete": not note, "notes": [note]}
+        return {"rows": rows or due or 0, "published_rows": due, "complete": not note, "note": note}
 
     def count(self, dataset: str, config: str | None, split: str) -> int:
         return super().count(dataset, config, split) or len(self.load(dataset, config, split))

@@ -55,7 +55,7 @@ class Source(Protocol):
         """Return what transformers' `from_pretrained` takes for a repository that holds these files."""
 
     def known(self, dataset: str, config: str | None, split: str) -> dict[str, Any]:
-        """Return the rows, published_rows, complete and notes of a whole split."""
+        """Return the rows, published_rows, complete and note of a whole split."""
 
     def count(self, dataset: str, config: str | None, split: str) -> int:
         """Return the rows of a whole split."""
@@ -75,7 +75,7 @@ class Source(Protocol):
         bases = base_splits(split)
         known = {base: self.known(dataset, config, base) for base in bases}  # two slices of a split count it once
         due = [each["published_rows"] for each in known.values()]
-        notes = [note for each in known.values() for note in each["notes"]]
+        notes = [each["note"] for each in known.values()]
         rows = sum(known[base]["rows"] for base in bases)
         if sliced := "[" in split:
             rows = sum(stop - start for _, start, stop in self.intervals(dataset, config, split))
