@@ -315,7 +315,7 @@ def test_planned_runs_stand_beside_their_plan_once_they_are_there(seeds_of_the_p
     seeds_of_the_plan(20, retrofit=examples.planned())
     text = fill.page("RESULTS.md")
     for study, outcome in (("retrofit", "supported"), ("retrofit-untrained", "contradicted")):
-        assert f"**{outcome}**: {planned.study(study).outcomes[outcome]}" in text
+        assert f'**{outcome}**; in the plan\'s words: "{planned.study(study).outcomes[outcome]}"' in text
     rows = {line.strip("| ") for line in text.splitlines() if line.startswith("|")}
     assert {
         "result | +2.45 points [2.23, 2.67], 10 of 10 planned seeds", "High | +2.45 [2.23, 2.67] | 10",
