@@ -1,13 +1,25 @@
-"""What the step leaves of the vectors of a public encoder: as a loop finds it, refused where nothing is ranked."""
+"""What the step does to a public encoder and to a public decoder that are not trained any further."""
 
+import json
 import math
+from dataclasses import replace
 from itertools import combinations
 
+import numpy as np
 import pytest
 import torch
 from scipy.stats import spearmanr
 
-from saobp.study.beyond import inserted
+import saobp
+from saobp.models import public
+from saobp.models.apply import raw_attentions
+from saobp.models.opening import Opened
+from saobp.study.beyond import inserted, inserted_decoder, plan
+from saobp.study.data import sources
+from saobp.study.setup.studies import load_study
+from saobp.study.training import decoders
+
+PLANNED = plan.section(plan.file(), "retrofit-untrained", inserted.Untrained)
 
 
 def cosine(one, other):
@@ -29,3 +41,73 @@ def test_fewer_than_three_texts_have_no_order_and_are_refused_in_one_line(texts)
     with pytest.raises(ValueError, match=f"^texts: {texts} is too few, pairs of them are ranked: take 3 or more$"):
         inserted.kept(vectors, vectors)
     assert all(map(math.isfinite, inserted.kept(torch.randn(3, 7), torch.randn(3, 7))))
+
+
+def test_one_layer_alone_refines_that_layer_and_no_other():
+    model, tokenizer = public.load("minilm")
+    saobp.apply(model, "high", 0.5)
+    given = tokenizer("the cat sat on the mat", return_tensors="pt")
+    with inserted.in_layer_alone(model, 2), raw_attentions(model) as pairs, torch.no_grad():
+        model(**given)
+    changed = [not torch.equal(raw, refined) for raw, refined in pairs]
+    assert changed == [layer == 2 for layer in range(6)]
+
+
+def test_the_interval_of_a_difference_holds_no_difference_between_equals():
+    random = np.random.default_rng(0)
+    gold = random.normal(size=200)
+    predicted = gold + random.normal(size=200)
+    assert inserted.paired_interval(predicted, predicted, gold, draws=20) == [0, 0]
+    low, high = inserted.paired_interval(gold, predicted, gold, draws=200)
+    assert 0 < low < 100 - inserted.spearman(predicted, gold) < high
+
+
+def test_mean_pooling_does_not_see_padding():
+    model, tokenizer = public.load("minilm")
+    texts = ["a short one", "a sentence of rather more words than the first one has, so that it is padded"]
+    together, alone = inserted.embeddings(model, tokenizer, texts), inserted.embeddings(model, tokenizer, texts[:1])
+    assert torch.allclose(together[:1], alone, atol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def decoder():
+    study, source = load_study("smoke"), sources.resolve("synthetic")
+    small = replace(study, decoder=replace(study.decoder, pretrain=replace(study.decoder.pretrain, limit_tokens=2_000)))
+    tokenizer, *_ = decoders.texts(small, "mini-quarter", source)
+    network = decoders.untrained(small, "mini-quarter", "original", 1, tokenizer)
+    return Opened("a decoder", network.eval(), tokenizer, "weights of a file, dequantised")
+
+
+def test_each_text_and_benchmark_has_a_record_per_strength_that_pairs_with_that_of_plain_attention(
+    decoder, tmp_path, monkeypatch
+):
+    source = sources.resolve("synthetic")
+    monkeypatch.setattr(inserted_decoder, "opened", lambda: decoder)
+    monkeypatch.setattr(inserted_decoder.sources, "resolve", lambda name: source)
+    given = {"TEXT": "saobp/stories:default", "TOKENS": 130, "CONTEXT": 32, "LENGTH": 60}
+    given["ASKED"] = {"boolq": 4, "race": 2}
+    for name, value in given.items():
+        monkeypatch.setattr(inserted_decoder, name, value)
+    made = {name: make for name, make, _ in inserted_decoder.records_of(PLANNED)}
+    assert len(made) == 3 * len(PLANNED.decoder_strengths)
+    found = {}
+    for name in made:
+        if name.endswith(("-0", "-0.1")):
+            made[name](tmp_path / f"{name}.json", tmp_path)
+            record = json.loads((tmp_path / f"{name}.json").read_text())
+            found[record["parameters"]["task"], record["parameters"]["factor"]] = record["metrics"]
+            (split,), asked = record["data"]["splits"], given["ASKED"].get(record["parameters"]["task"])
+            assert not split["complete"] and (f"first {asked} rows" if asked else "cut at 130 tokens") in split["note"]
+            assert asked is None or split["used"] == asked
+    assert set(found) == {(task, factor) for task in ("wikipedia", "boolq", "race") for factor in ("none", "high")}
+    assert found["wikipedia", "none"]["tokens"] == 128
+    plain, refined = (found["wikipedia", factor]["losses"] for factor in ("none", "high"))
+    assert len(plain) == len(refined) == 4 and all(one != other for one, other in zip(plain, refined))
+    assert [len(found["race", factor]["outcomes"]) for factor in ("none", "high")] == [2, 2]
+    assert found["boolq", "high"]["items"] == 4
+
+
+def test_a_decoder_that_is_not_there_is_one_line_with_what_brings_it(monkeypatch):
+    monkeypatch.setattr(inserted_decoder, "WEIGHTS", "nowhere/*.gguf")
+    with pytest.raises(FileNotFoundError, match="nowhere/.*CONTRIBUTING.md"):
+        inserted_decoder.opened()

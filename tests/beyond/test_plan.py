@@ -2,8 +2,8 @@
 
 import shutil
 from importlib import metadata
+from itertools import product
 
-import numpy as np
 import pytest
 import torch
 from small_models import network, word_tokenizer
@@ -18,6 +18,14 @@ from saobp.study.setup.sizes_and_strengths import SIZES
 from saobp.study.setup.studies import load_study
 from saobp.study.training.architectures import refine_with
 
+READERS = {
+    "retrofit": retrofit.Retrofit,
+    "retrofit-untrained": inserted.Untrained,
+    "hops": multihop.KnownHops,
+    "branched": branched.Branched,
+}
+RETROFIT = plan.section(plan.file(), "retrofit", retrofit.Retrofit)
+
 
 def test_every_study_of_the_plan_has_one_endpoint_with_its_margin_and_what_each_outcome_means():
     read = plan.read(plan.file())
@@ -26,14 +34,6 @@ def test_every_study_of_the_plan_has_one_endpoint_with_its_margin_and_what_each_
         assert set(study.outcomes) == {"supported", "contradicted", "no effect", "imprecise"}
     for name, reader in READERS.items():
         assert plan.section(plan.file(), name, reader).primary == read.studies[name].primary
-
-
-READERS = {
-    "retrofit": retrofit.Retrofit,
-    "retrofit-untrained": inserted.Untrained,
-    "hops": multihop.KnownHops,
-    "branched": branched.Branched,
-}
 
 
 @pytest.mark.parametrize(("study", "old", "new", "key"), [
@@ -59,15 +59,14 @@ def test_a_plan_with_a_wrong_key_type_or_value_is_refused_by_its_key(tmp_path, s
     assert "\n" not in str(error.value)
 
 
-def test_a_secondary_arm_is_run_after_every_seed_of_the_primary_ones():
-    study = plan.section(plan.file(), "retrofit", retrofit.Retrofit)
-    units = list(study.units())
-    first = len(study.seeds) * len(study.tasks) * len(study.arms)
+def test_secondary_arms_and_then_further_tasks_are_run_after_every_seed_of_the_primary_ones():
+    units, later = list(RETROFIT.units()), RETROFIT.secondary_seeds
+    first = len(RETROFIT.seeds) * len(RETROFIT.tasks) * len(RETROFIT.arms)
+    second = first + len(later) * len(RETROFIT.tasks) * len(RETROFIT.secondary_arms)
     assert len(set(units)) == len(units)
-    assert {arm for _, _, arm in units[:first]} == set(study.arms)
-    second = first + len(study.secondary_seeds) * len(study.tasks) * len(study.secondary_arms)
-    assert {arm for _, _, arm in units[first:second]} == set(study.secondary_arms)
-    assert {unit[1:] for unit in units[second:]} == {(t, a) for t in ("race", "squad") for a in ("original", "high")}
+    assert {arm for _, _, arm in units[:first]} == set(RETROFIT.arms)
+    assert {arm for _, _, arm in units[first:second]} == set(RETROFIT.secondary_arms)
+    assert {*units[second:]} == {*product(later, ("race", "squad"), ("original", "high"))}
 
 
 def test_known_hops_take_seeds_and_stories_that_no_earlier_run_had():
@@ -80,9 +79,9 @@ def test_known_hops_take_seeds_and_stories_that_no_earlier_run_had():
 
 def test_records_are_made_once_and_one_that_another_process_makes_is_left_to_it(tmp_path):
     made = []
-    records = [(f"{n}", lambda _, folder, n=n: made.append((n, folder.name))) for n in range(3)]
+    records = [(f"{n}", lambda _, folder, n=n: made.append((n, folder.name)), {}) for n in range(3)]
     (tmp_path / "records").mkdir()
-    (tmp_path / "records" / "1.json").write_text("{}")
+    (tmp_path / "records" / "1.json").write_text('{"metrics": {}}')
     plan.share(records, tmp_path / "records")
     assert made == [(0, "0"), (2, "2")]
 
@@ -102,16 +101,14 @@ def test_a_record_of_another_recipe_is_refused_and_one_in_another_precision_or_t
         asked(rate=2)
 
 
-@pytest.mark.parametrize(("name", "module", "kind"), [
-    ("retrofit", retrofit, retrofit.Retrofit), ("hops", multihop, multihop.KnownHops),
-    ("branched", branched, branched.Branched),
-])  # fmt: skip
-def test_every_tracked_record_is_of_the_plan_s_recipe(tmp_path, name, module, kind):
+@pytest.mark.parametrize(("name", "module"), [("retrofit", retrofit), ("hops", multihop), ("branched", branched)])
+def test_every_tracked_record_is_of_the_plan_s_recipe(tmp_path, name, module):
     shutil.copytree(paths.results(name), tmp_path / "records")
     known = {path.stem for path in paths.results(name).glob("*.json")}
-    records = [entry for entry in module.records_of(plan.section(plan.file(), name, kind)) if entry[0] in known]
+    every = module.records_of(plan.section(plan.file(), name, READERS[name]))
+    records = [entry for entry in every if entry[0] in known]
     plan.share(records, tmp_path / "records")
-    assert records and all(len(entry) == 3 for entry in records)
+    assert records and all(recipe for *_, recipe in records)
 
 
 def test_the_batches_of_every_arm_come_in_the_same_order():
@@ -124,35 +121,6 @@ def test_the_batches_of_every_arm_come_in_the_same_order():
         torch.rand(consumed)  # dropout of an arm draws from torch's own generator
         sampled.append([list(trainer._get_train_sampler()) for _ in range(2)])
     assert sampled[0] == sampled[1]
-
-
-def test_one_layer_alone_refines_that_layer_and_no_other():
-    import saobp
-    from saobp.models.apply import raw_attentions
-
-    model, tokenizer = public.load("minilm")
-    saobp.apply(model, "high", 0.5)
-    given = tokenizer("the cat sat on the mat", return_tensors="pt")
-    with inserted.in_layer_alone(model, 2), raw_attentions(model) as pairs, torch.no_grad():
-        model(**given)
-    changed = [not torch.equal(raw, refined) for raw, refined in pairs]
-    assert changed == [layer == 2 for layer in range(6)]
-
-
-def test_the_interval_of_a_difference_holds_no_difference_between_equals():
-    random = np.random.default_rng(0)
-    gold = random.normal(size=200)
-    predicted = gold + random.normal(size=200)
-    assert inserted.paired_interval(predicted, predicted, gold, draws=20) == [0, 0]
-    low, high = inserted.paired_interval(gold, predicted, gold, draws=200)
-    assert 0 < low < 100 - inserted.spearman(predicted, gold) < high
-
-
-def test_mean_pooling_does_not_see_padding():
-    model, tokenizer = public.load("minilm")
-    texts = ["a short one", "a sentence of rather more words than the first one has, so that it is padded"]
-    together, alone = inserted.embeddings(model, tokenizer, texts), inserted.embeddings(model, tokenizer, texts[:1])
-    assert torch.allclose(together[:1], alone, atol=1e-5)
 
 
 def test_weights_that_are_not_the_official_ones_or_nowhere_are_refused_in_one_line(tmp_path, monkeypatch):
@@ -179,9 +147,8 @@ def test_the_strength_for_minilm_follows_the_paper_s_rule():
 
 def test_every_planned_arm_but_original_changes_the_model():
     """ElemMul and Sinkhorn have no strength: the plan's 0 is not the 0 that `apply` takes for plain attention."""
-    study = plan.section(plan.file(), "retrofit", retrofit.Retrofit)
     given, found = {"input_ids": torch.arange(5, 17)[None]}, {}
-    for name, arm in (study.arms | study.secondary_arms).items():
+    for name, arm in (RETROFIT.arms | RETROFIT.secondary_arms).items():
         with torch.no_grad():
             found[name] = refine_with(network("original"), arm.factor, arm.strength).eval()(**given).logits
     for name in found.keys() - {"original"}:
@@ -198,8 +165,3 @@ def test_an_arm_is_scored_after_each_epoch_and_measured_at_the_end(tmp_path, nam
     assert [entry["epoch"] for entry in found["epochs"]] == [1, 2] and found["epoch"] == 2
     assert found["scores"] == found["epochs"][-1]["scores"] and len(found["outcomes"]) == len(task.evaluation)
     assert len(found["attention"]["gtd"]) == 4 and not {"step", "seconds"} & set(found)
-
-
-def test_further_tasks_have_the_seeds_of_the_secondary_arms():
-    study = plan.section(plan.file(), "retrofit", retrofit.Retrofit)
-    assert {seed for seed, task, _ in study.units() if task in retrofit.FURTHER} == {*study.secondary_seeds}

@@ -58,15 +58,13 @@ def test_plain_attention_serves_for_both_matrices():
 
 
 def test_fine_tuning_seeds_of_one_checkpoint_are_not_independent_runs():
-    runs = []
-    for seed in (1, 2):
-        for head in (0, 1, 2):
-            run = examples.finetune(seed=seed)
-            run["parameters"]["finetune_seed"] = head
-            runs.append(run)
+    runs = [examples.finetune(seed=seed) for seed in (1, 2) for _ in range(3)]
+    for place, run in enumerate(runs):
+        run["parameters"]["finetune_seed"] = place % 3
     several = task_scores.scores(runs, "mini", "original", "race")
-    assert estimates.score_estimate(several).seeds == 2
-    assert estimates.score_estimate(several[:3]).seeds == 3  # one checkpoint: fine-tuning seeds are all there is
+    one = several[:3]  # of one checkpoint: fine-tuning seeds are all there is
+    assert (estimates.score_estimate(several).seeds, estimates.score_estimate(one).seeds) == (2, 3)
+    assert len(task_scores.by_pretraining(several)) == 2 and task_scores.by_pretraining(one) is one
 
 
 def acceptability(gain, heads=(0, 1, 2), seeds=(42, 43, 44), **left_out):
@@ -87,10 +85,8 @@ def test_a_correlation_of_several_checkpoints_and_heads_is_paired_on_its_items()
     many, few = (
         estimates.score_difference(acceptability(0.15, heads), acceptability(0, heads)) for heads in ((0, 1, 2), (0,))
     )
-    assert many.seeds == few.seeds == 3
-    assert many.value == pytest.approx(
-        np.mean([run.value for run in acceptability(0.15)]) - np.mean([run.value for run in acceptability(0)])
-    )
+    ours, theirs = (np.mean([run.value for run in acceptability(gain)]) for gain in (0.15, 0))
+    assert many.seeds == few.seeds == 3 and many.value == pytest.approx(ours - theirs)
     assert many.high - many.low < few.high - few.low
     separate = [estimates.score_estimate(acceptability(gain)).half_width for gain in (0.15, 0)]
     assert (many.high - many.low) / 2 < np.hypot(*separate)
@@ -169,8 +165,3 @@ def test_tasks_of_one_seed_count_as_moving_together_and_heads_of_one_checkpoint_
     heads = averaged([[[replace(run, key=(42, run.key[0])) for run in side] for side in sides]])
     assert heads.seeds == 1 and heads.high - heads.low == pytest.approx(one.high - one.low)
     assert averaged([sides, [[replace(run, key=(9, 9)) for run in side[:1]] for side in sides]]) is None
-
-
-def test_runs_of_one_checkpoint_stay_apart_where_there_is_no_other():
-    runs = [task_scores.Score(50.0 + head, "accuracy", 2, (42, head), np.array([0.0, 100.0])) for head in range(3)]
-    assert task_scores.by_pretraining(runs) is runs

@@ -133,12 +133,19 @@ def test_the_error_that_seeds_share_is_that_of_the_items_alone():
     assert statistics.item_errors(shared + own)[0] == pytest.approx(gap.over_items[0], rel=1e-6)
 
 
+def _answers(random, difficulty, spread):
+    """100 or 0: right or wrong of three seeds that differ in skill by `spread`, on items of a difficulty."""
+    return 100.0 * (random.random((3, len(difficulty))) < expit(0.5 + difficulty + random.normal(0, spread, (3, 1))))
+
+
 @pytest.mark.parametrize("spread", [0.0, 0.5])
 def test_a_cell_and_a_difference_of_three_seeds_cover_the_truth_as_often_as_they_say(spread):
-    random, cells, gaps, true = np.random.default_rng(23), [], [], _expected_share(spread)
+    drawn = np.random.default_rng(1).normal(0, np.hypot(2, spread), 400_000)
+    true = 100 * expit(0.5 + drawn).mean()  # over all items and seeds that could have been drawn
+    random, cells, gaps = np.random.default_rng(23), [], []
     for _ in range(300):
         difficulty = random.normal(0, 2, 200)
-        ours, theirs = (100.0 * _answers(random, difficulty, spread) for _ in range(2))
+        ours, theirs = (_answers(random, difficulty, spread) for _ in range(2))
         shared, _ = statistics.item_errors(ours)
         cell = statistics.mean_interval(ours.mean(1), item_error=shared)
         gap = paired_difference(ours, theirs)
@@ -162,7 +169,7 @@ def test_intervals_of_few_seeds_hold_together_as_often_as_they_say(seeds, ratio,
 def test_an_error_is_students_of_one_part_and_never_surer_than_any_of_several():
     seeds, items = Error(((2.0, 3),)), Error(((1.5, inf),))
     assert seeds.reach() == pytest.approx(2 * stats.t.isf(0.025, 3)) and items.reach() == pytest.approx(1.5 * 1.959964)
-    both = seeds + items
+    both = Error(seeds.parts + items.parts)
     assert both.reach(0.99) > max(part.reach(0.99) for part in (seeds, items)) and both.size == 2.5
     for value in (0.0, 1.0, 5.0, -80.0):
         assert seeds.p(value) == pytest.approx(2 * stats.t.sf(abs(value) / 2, 3))
@@ -171,17 +178,6 @@ def test_an_error_is_students_of_one_part_and_never_surer_than_any_of_several():
     for own in (0.0, 1e-3):  # at least what the items do to the mean
         assert Error.of(own, 1, 0.5, least=2.0).size == pytest.approx(2.0)
     assert Error.of(3.0, 1, 0.5, least=2.0).size == pytest.approx(np.hypot(3, 0.5))
-
-
-def _answers(random: np.random.Generator, difficulty: np.ndarray, spread: float) -> np.ndarray:
-    """Right or wrong of three seeds that differ in skill by `spread`, on items of a difficulty."""
-    return random.random((3, len(difficulty))) < expit(0.5 + difficulty + random.normal(0, spread, (3, 1)))
-
-
-def _expected_share(spread: float) -> float:
-    """The percentage right over all items and seeds that could have been drawn."""
-    random = np.random.default_rng(1)
-    return float(100 * expit(0.5 + random.normal(0, np.hypot(2, spread), 400_000)).mean())
 
 
 def test_holm_worked_by_hand_leaves_comparisons_that_were_not_made_out_of_the_count():

@@ -168,4 +168,5 @@ def run(study: Untrained, path: Path, folder: Path) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    plan.command("retrofit-untrained", Untrained, lambda study: [("13-retrofit-untrained-minilm", partial(run, study))])
+    name = "13-retrofit-untrained-minilm"
+    plan.command("retrofit-untrained", Untrained, lambda study: [(name, partial(run, study), {})])

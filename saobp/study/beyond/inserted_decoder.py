@@ -68,11 +68,11 @@ def run(task: str, strength: float, path: Path, folder: Path) -> dict[str, Any]:
     return record.save(path, metrics, data=data, departures=departures, precision="fp32")
 
 
-def records_of(study: Untrained) -> Iterator[tuple[str, plan.Make]]:
+def records_of(study: Untrained) -> Iterator[plan.Entry]:
     """Yield the records of the plan: one per text or benchmark and strength."""
     for task in ("wikipedia", *ASKED):
         for strength in study.decoder_strengths:
-            yield f"13-retrofit-untrained-smollm2-{task}-{strength:g}", partial(run, task, strength)
+            yield f"13-retrofit-untrained-smollm2-{task}-{strength:g}", partial(run, task, strength), {}
 
 
 if __name__ == "__main__":

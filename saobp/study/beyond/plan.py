@@ -16,7 +16,7 @@ from saobp.study.setup import paths, typed_by_hand
 from saobp.study.setup.recipes import STRICT, Positive
 
 Make = Callable[[Path, Path], Any]  # makes the record at a path, working in a folder
-Entry = tuple[str, Make] | tuple[str, Make, dict[str, Any]]  # its name, and the recipe that its metrics then tell
+Entry = tuple[str, Make, dict[str, Any]]  # its name, and the recipe that its metrics then tell, {} if they tell none
 
 
 class Strict(BaseModel):
@@ -133,19 +133,14 @@ def share(records: Iterable[Entry], out: Path) -> None:
     `records` gives each record's name and what makes it, in a folder of its own. A process that dies leaves its record
     to the next one that comes by. Raises ValueError, one line, for a record that tells another recipe than the plan's.
     """
-    for name, make, *recipe in records:
+    for name, make, recipe in records:
         path, folder = out / f"{name}.json", paths.own_folder(out.parent / "work" / name)
         with contextlib.suppress(Timeout), FileLock(folder / ".lock", timeout=0):
-            if path.exists():
-                _refuse_another(path, *recipe)
-            else:
+            if not path.exists():
                 make(path, folder)
-
-
-def _refuse_another(path: Path, recipe: dict[str, Any] | None = None) -> None:
-    if recipe and _differ(json.loads(path.read_text(encoding="utf-8"))["metrics"], to_jsonable_python(recipe)):
-        said = "was made by another recipe than the plan's: remove it, or give another --out"
-        raise ValueError(f"{path}: {said}")
+            elif _differ(json.loads(path.read_text(encoding="utf-8"))["metrics"], to_jsonable_python(recipe)):
+                said = "was made by another recipe than the plan's: remove it, or give another --out"
+                raise ValueError(f"{path}: {said}")
 
 
 def _differ(told: Any, wanted: Any) -> bool:

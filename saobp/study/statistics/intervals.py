@@ -38,10 +38,6 @@ class Error:
         items = max(items, float(np.sqrt(max(least**2 - seeds**2, 0.0))))
         return cls(tuple((size, law) for size, law in ((seeds, freedom), (items, inf)) if size > 0))
 
-    def __add__(self, other: Error) -> Error:
-        """Return the error of a sum of two numbers that share nothing."""
-        return Error(self.parts + other.parts)
-
     @cached_property
     def size(self) -> float:
         """The standard error itself."""

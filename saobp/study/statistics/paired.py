@@ -38,7 +38,7 @@ def paired_difference(ours: Rows, theirs: Rows, labels: np.ndarray | None = None
     else:  # shared items, separate seeds
         parts, drawn = [left, -right], np.vstack([over, -others])
     value, seeds = float(sum(part.mean() for part in parts)), min(map(len, parts))
-    shared, least = _errors(_covariance(drawn, labels), [len(part) for part in parts])
+    shared, least = _errors(drawn, labels, [len(part) for part in parts])
     error = Error.of(*_between(parts), shared, least=least)
     sign_test = min(1.0, 2 * 0.5 ** items[0]) if value else 1.0
     return replace(Estimate.of(value, error, seeds, items[0]), over_items=(shared, least), sign_test=sign_test)
@@ -51,7 +51,7 @@ def item_errors(rows: Rows, labels: np.ndarray | None = None) -> tuple[float, fl
     spread and not in the first; of a single seed both are the whole error.
     """
     _, drawn = _scores(rows, labels)
-    return _errors(_covariance(drawn, labels), [len(drawn)])
+    return _errors(drawn, labels, [len(drawn)])
 
 
 def _scores(side: Rows, labels: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
@@ -96,17 +96,13 @@ def _between(parts: Sequence[np.ndarray]) -> tuple[float, int]:
     return float(np.sqrt(variance)), min(map(len, known)) - 1
 
 
-def _covariance(drawn: np.ndarray, labels: np.ndarray | None) -> np.ndarray:
-    """The covariance of the seeds' scores over the items, (seed, seed), from what `_scores` returns."""
-    return np.atleast_2d(np.cov(drawn, ddof=0)) / (drawn.shape[1] if labels is None else 1)
-
-
-def _errors(covariance: np.ndarray, sides: Sequence[int]) -> tuple[float, float]:
+def _errors(drawn: np.ndarray, labels: np.ndarray | None, sides: Sequence[int]) -> tuple[float, float]:
     """The errors over the items of a sum of means over so many seeds each: what seeds share, and that of the sum.
 
-    For the first the covariance of two different seeds of a side stands for the variance of one: what the items do to
-    one seed alone is in the seeds' own spread. Of a single seed it is the whole.
+    `drawn` is what `_scores` returns. For the first the covariance of two different seeds of a side stands for the
+    variance of one: what the items do to one seed alone is in the seeds' own spread. Of a single seed it is the whole.
     """
+    covariance = np.atleast_2d(np.cov(drawn, ddof=0)) / (drawn.shape[1] if labels is None else 1)
     weights, shared, end = np.repeat(1 / np.array(sides), sides), covariance.copy(), 0
     for seeds in sides:
         block = shared[end : end + seeds, end : end + seeds]

@@ -84,15 +84,12 @@ def seed_variance(cells: Sequence[Sequence[float]]) -> tuple[float, int]:
     return float(sum(((cell - cell.mean()) ** 2).sum() for cell in known) / freedom), freedom
 
 
-def borrow(cells: Sequence[Sequence[float]], item_errors: Sequence[float]) -> list[Estimate]:
-    """Estimate each cell's mean, with the spread between seeds that all cells show together (`seed_variance`).
-
-    `item_errors`: standard errors over the items, per cell, which its seeds share (0 where there are none).
-    """
+def borrow(cells: Sequence[Sequence[float]]) -> list[Estimate]:
+    """Estimate each cell's mean, with the spread between seeds that all cells show together (`seed_variance`)."""
     variance, freedom = seed_variance(cells)
     return [
-        Estimate.of(float(np.mean(cell)), Error.of(float(np.sqrt(variance / len(cell))), freedom, items), len(cell))
-        for cell, items in zip(cells, item_errors, strict=True)
+        Estimate.of(float(np.mean(cell)), Error.of(float(np.sqrt(variance / len(cell))), freedom), len(cell))
+        for cell in cells
     ]
 
 

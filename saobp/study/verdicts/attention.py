@@ -90,12 +90,8 @@ def step(studies: Studies, number: str, *, ratio: bool = False) -> list[Measurem
     """
 
     def change(run: Record, task: str) -> float | None:
-        found = (run["metrics"].get("changes") or {}).get(number)
-        if (
-            found is None
-            or found["change"] is None
-            or (run["parameters"]["algorithm"], run["parameters"]["task"]) != ("high", task)
-        ):
+        own, found = run["parameters"], (run["metrics"].get("changes") or {}).get(number) or {}
+        if (own["algorithm"], own["task"]) != ("high", task) or found.get("change") is None:
             return None
         return float(np.log(found["refined"] / found["softmax"])) if ratio else found["change"]
 

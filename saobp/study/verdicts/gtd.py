@@ -159,7 +159,7 @@ def _across(study: str, model: str, part: str, points: Sequence[tuple], **given:
         found = across_runs(*series, [[run["parameters"][key] for run in runs] for key in ("algorithm", "seed")])
     except ValueError:
         return []
-    error = Error(((1 / sqrt(found.effective - 3), inf),)) if found.effective > 3 else None
+    error = Error.of(1 / sqrt(found.effective - 3), inf) if found.effective > 3 else None
     z = Estimate.of(float(np.arctanh(np.clip(found.r, -NEARLY_ONE, NEARLY_ONE))), error, len(runs))
     facts = {"of": "runs", "method": "Fisher's z over runs", "runs": [*runs, *filter(None, lenders)], "error": None}
     return [on_scale(measured(study, model, z, part, **facts | given), np.tanh, "algorithm and seed taken out")]

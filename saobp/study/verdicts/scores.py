@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from functools import cache
-from math import inf
 
 import numpy as np
 import pandas as pd
@@ -57,8 +56,7 @@ class Scores:
             error, method = mean_interval(values, item_error=items, least=least).error, PAIRED
         elif self.spread:
             variance, freedom = self.spread
-            error = Error(((float(np.linalg.norm(by)) * variance**0.5, freedom), (items, inf)))
-            method = LENT
+            error, method = Error.of(float(np.linalg.norm(by)) * variance**0.5, freedom, items), LENT
         else:
             error, method = None, UNKNOWN
         found = Estimate.of(float(np.mean(values)), error, len(values))
@@ -76,7 +74,7 @@ class Scores:
 @cache
 def _each(studies: Studies, stage: str = "finetune", sides: tuple[str, str] = SIDES) -> list[Scores]:
     # the story world's own tasks have a benchmark's name and none of its rows
-    cells = studies.cells(stage, decoders=stage == "decoder")
+    cells = studies.cells(stage)
     return [Scores(*cell, sides) for cell in cells if {run["data"].get("source") for run in cell[-1]} != {"synthetic"}]
 
 

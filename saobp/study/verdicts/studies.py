@@ -34,11 +34,11 @@ class Studies:
         found = {name: select(runs, stage, **parameters) for name, runs in self.records.items()}
         return {name: runs for name, runs in found.items() if runs}
 
-    def cells(self, stage: str, *, decoders: bool = False) -> Iterator[tuple[str, str, list[Record]]]:
-        """Yield study, model and runs of a stage, of encoders or of decoders."""
+    def cells(self, stage: str) -> Iterator[tuple[str, str, list[Record]]]:
+        """Yield study, model and runs of a stage: of decoders of the stage of that name, else of encoders."""
         for study, runs in self.of(stage).items():
             for model in sorted({run["parameters"]["model"] for run in runs}):
-                if labels.is_decoder(model) == decoders:
+                if labels.is_decoder(model) == (stage == "decoder"):
                     yield study, model, select(runs, model=model)
 
     def printed(
@@ -105,7 +105,7 @@ def over_seeds(
         if found:
             cells.append((study, model, runs, found))
     several = sorted({study for study, *_, found in cells if len(found) > 1})
-    lent = borrow([found for *_, found in cells], [0.0] * len(cells)) if lend and several else []
+    lent = borrow([found for *_, found in cells]) if lend and several else []
     rows = []
     for place, (study, model, runs, found) in enumerate(cells):
         floor = least(runs) / sqrt(len(found)) if len(found) > 1 else 0.0

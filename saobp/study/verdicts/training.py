@@ -73,7 +73,7 @@ def convergence_by_size(studies: Studies) -> list[Measurement]:
         if {"mini", "medium"} <= set(cells.index) and (alike.str.len() > 1).any():
             variance, freedom = seed_variance(alike.tolist())
             gap = float(np.mean(cells["mini"]) - np.mean(cells["medium"]))
-            found = Estimate.of(gap, Error(((float(np.sqrt(2 * variance)), freedom),)), 1)
+            found = Estimate.of(gap, Error.of(float(np.sqrt(2 * variance)), freedom), 1)
             facts = {"method": "one seed each; spread over seeds borrowed from the smaller models", "post_hoc": True}
             rows.append(measured("stories", "", found, "BERT-Mini − BERT-Medium, story text", runs=[record], **facts))
     return rows
@@ -97,7 +97,7 @@ def decoders(studies: Studies) -> list[Measurement]:
     Beside it the form that reads later rows: what it gains, and what of that is the leak.
     """
     rows = []
-    for study, model, runs in studies.cells("decoder", decoders=True):
+    for study, model, runs in studies.cells("decoder"):
         own = [*seed_gaps(runs, HELD_OUT, log=True).values()]
         if not own:
             continue
@@ -115,13 +115,12 @@ def decoders(studies: Studies) -> list[Measurement]:
 
 def _lent(studies: Studies, study: str, model: str, own: list[float]) -> tuple[Estimate, str]:
     """A single seed's difference with the spread of the same decoder in other studies, else of the study's encoders."""
-    alike = [runs for _, other, runs in studies.cells("decoder", decoders=True) if other == model]
+    alike = [runs for _, other, runs in studies.cells("decoder") if other == model]
     encoders = [runs for name, _, runs in studies.cells("pretrain") if name == study]
     for runs, whose in ((alike, "such decoders of another study"), (encoders, "this study's encoders")):
         cells = [[*gaps.values()] for part in runs if (gaps := seed_gaps(part, HELD_OUT, log=True))]
         if max(map(len, cells), default=0) > 1:
-            lent = borrow([own, *cells], [0.0] * (1 + len(cells)))[0]
-            return lent, f"one seed; spread over seeds borrowed from {whose}"
+            return borrow([own, *cells])[0], f"one seed; spread over seeds borrowed from {whose}"
     return mean_interval(own), ALONE
 
 
