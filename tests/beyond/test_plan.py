@@ -9,7 +9,8 @@ import torch
 from small_models import network, word_tokenizer
 
 from saobp.models import public
-from saobp.study.beyond import branched, inserted, multihop, plan, retrofit
+from saobp.study.beyond import branched, inserted, inserted_decoder, multihop, plan, retrofit
+from saobp.study.cost import alternations
 from saobp.study.data import sources
 from saobp.study.data.task_rows import load_task
 from saobp.study.setup import paths
@@ -23,6 +24,7 @@ READERS = {
     "retrofit-untrained": inserted.Untrained,
     "hops": multihop.KnownHops,
     "branched": branched.Branched,
+    "cost": plan.Question,
 }
 RETROFIT = plan.section(plan.file(), "retrofit", retrofit.Retrofit)
 
@@ -109,6 +111,15 @@ def test_every_tracked_record_is_of_the_plan_s_recipe(tmp_path, name, module):
     records = [entry for entry in every if entry[0] in known]
     plan.share(records, tmp_path / "records")
     assert records and all(recipe for *_, recipe in records)
+
+
+@pytest.mark.parametrize(("name", "module"), [
+    ("retrofit", retrofit), ("retrofit-untrained", inserted_decoder), ("hops", multihop), ("branched", branched),
+    ("cost", alternations),
+])  # fmt: skip
+def test_every_command_lists_its_records_with_what_makes_each_and_the_recipe(name, module):
+    listed = [*module.records_of(plan.section(plan.file(), name, READERS[name]))]
+    assert len({name for name, make, recipe in listed if callable(make) and isinstance(recipe, dict)}) == len(listed) > 1
 
 
 def test_the_batches_of_every_arm_come_in_the_same_order():

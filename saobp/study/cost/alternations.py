@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 from saobp.fused import native
-from saobp.study.beyond.plan import Make, Question, command
+from saobp.study.beyond.plan import Entry, Question, command
 from saobp.study.cost import timing, whole_model
 from saobp.study.paper.arithmetic import VOCABULARY
 from saobp.study.setup.records import Run
@@ -41,13 +41,13 @@ def record(setting: tuple[str, int, int], threads: int, rounds: int, path: Path,
     run.save(path, before | {"repeats": rounds, "ways": {way: {phase: numbers} for way, _, numbers in found}})
 
 
-def records_of(planned: Question) -> Iterator[tuple[str, Make]]:
+def records_of(planned: Question) -> Iterator[Entry]:
     """Yield the records of the plan, those with most threads first."""
     for threads in THREADS:
         for phase, sequences, length in SETTINGS:
             name = f"08-alternations-{phase}-{sequences}x{length}-{threads}"
             name += "-one-call" * (passes() == "one call")
-            yield name, partial(record, (phase, sequences, length), threads, planned.primary.seeds)
+            yield name, partial(record, (phase, sequences, length), threads, planned.primary.seeds), {}
 
 
 if __name__ == "__main__":
