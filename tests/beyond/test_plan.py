@@ -119,7 +119,8 @@ def test_every_tracked_record_is_of_the_plan_s_recipe(tmp_path, name, module):
 ])  # fmt: skip
 def test_every_command_lists_its_records_with_what_makes_each_and_the_recipe(name, module):
     listed = [*module.records_of(plan.section(plan.file(), name, READERS[name]))]
-    assert len({name for name, make, recipe in listed if callable(make) and isinstance(recipe, dict)}) == len(listed) > 1
+    assert all(callable(make) and isinstance(recipe, dict) for _, make, recipe in listed)
+    assert len({name for name, *_ in listed}) == len(listed) > 1
 
 
 def test_the_batches_of_every_arm_come_in_the_same_order():
