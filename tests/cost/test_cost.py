@@ -68,7 +68,7 @@ def test_a_planned_alternation_has_the_ratios_and_the_kernels_of_its_setting(tmp
 @pytest.mark.parametrize("compiled", [True, False])
 def test_the_plan_names_each_setting_once_per_thread_count_and_says_how_high_was_worked_out(monkeypatch, compiled):
     monkeypatch.setattr(native, "passes", lambda: compiled or None)
-    names = [name for name, _ in alternations.records_of(plan.section(plan.file(), "cost", plan.Question))]
+    names = [name for name, *_ in alternations.records_of(plan.section(plan.file(), "cost", plan.Question))]
     assert len(set(names)) == len(names) == len(alternations.THREADS) * len(alternations.SETTINGS)
     assert {name.endswith("-one-call") for name in names} == {compiled}
     assert {name.removesuffix("-one-call").rpartition("-")[2] for name in names} == {"1", "2"}
