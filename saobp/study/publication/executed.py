@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
+from nbconvert.preprocessors import CoalesceStreamsPreprocessor
 from nbformat import NotebookNode
 
 from saobp.study.setup import labels, paths
@@ -103,17 +104,6 @@ def of_defaults(folder: Path) -> dict[Path, NotebookNode]:
     return found
 
 
-def _joined(outputs: Iterable[NotebookNode]) -> list[NotebookNode]:
-    """Join what was printed in pieces: where a kernel cuts it is chance."""
-    found = []
-    for output in outputs:
-        if found and output.output_type == found[-1].output_type == "stream":
-            found[-1].text += output.text
-        else:
-            found.append(output)
-    return found
-
-
 def _clean(node: NotebookNode) -> NotebookNode:
     """Keep what a reader of the notebook's defaults would see, and nothing of the machine it ran on."""
     node.metadata = {key: node.metadata[key] for key in ("kernelspec", "language_info") if key in node.metadata}
@@ -122,9 +112,11 @@ def _clean(node: NotebookNode) -> NotebookNode:
     for cell in node.cells:
         tags = cell.metadata.get("tags", [])
         cell.metadata = {"tags": tags} if tags else {}
+    joined = CoalesceStreamsPreprocessor()  # of what was printed in pieces: where a kernel cuts it is chance
     for count, cell in enumerate(codes, start=1):
         cell.execution_count = count
-        cell.outputs = _joined(output for output in cell.outputs if not is_progress(output))
+        cell.outputs = [output for output in cell.outputs if not is_progress(output)]
+        joined.preprocess_cell(cell, {}, count)
         for output in cell.outputs:
             if "execution_count" in output:
                 output.execution_count = count
