@@ -30,6 +30,11 @@ class Executed:
         return "-".join(self.name.split("-")[:2])
 
     @property
+    def title(self) -> str:
+        """The notebook's first line."""
+        return self.node.cells[0].source.partition("\n")[0].lstrip("# ")
+
+    @property
     def place(self) -> tuple:
         """Where it stands among all: notebook, then size and algorithm in the paper's order, then seed."""
         model, algorithm = str(self.values.get("model", "")), self.values.get("algorithm")
@@ -60,11 +65,6 @@ def closest(run: Executed, notebook: str, among: Sequence[Executed]) -> Executed
         return [*agree, False].index(False) + (run == other)
 
     return max((other for other in among if other.notebook == notebook), key=kinship, default=None)
-
-
-def title(node: NotebookNode) -> str:
-    """Return a notebook's title, its first line."""
-    return node.cells[0].source.partition("\n")[0].lstrip("# ") if node.cells else ""
 
 
 def is_progress(output: NotebookNode) -> bool:
