@@ -2,6 +2,7 @@
 
 import argparse
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
@@ -11,6 +12,17 @@ from saobp.study.setup.paths import write_text
 HERE = Path(__file__).parent
 MARK = "<!-- tables: written by table.py -->\n"
 BOTH = ("forward", "forward_and_backward")
+ON_A_PROCESSOR = {  # of one direction
+    "ms": lambda found: f"{found['median_ms']:.2f}",
+    "× sdpa": lambda found: "{:.2f} ({:.2f} – {:.2f})".format(found["ratio"], *found["ratio_quartiles"]),
+    "MiB": lambda found: "—" if found["peak_mib"] is None else f"{found['peak_mib']:.0f}",
+}
+ON_A_GPU = {  # of calls in line, and "alone" of the GPU
+    "ms": lambda found: f"{found['median_ms']:.3f}",
+    "× sdpa": lambda found: f"{found['ratio']:.2f}",
+    "alone ×": lambda found: f"{found['alone']['ratio']:.2f}" if found["alone"] else "—",
+    "MiB": lambda found: f"{found['peak_mib']:.0f}",
+}
 
 
 def table(rows: list[list], *head: str) -> str:
@@ -47,41 +59,18 @@ def processor(found: dict) -> str:
     return device if isinstance(device, str) else device["name"]
 
 
-def alternatives(found: dict) -> str:
-    """Tabulate time and memory of each shape and way, both directions side by side."""
-    head = [f"{what} {unit}" for what in ("forward", "forward + backward") for unit in ("ms", "× sdpa", "MiB")]
+def alternatives(found: dict, key: str, column: str, measured: dict[str, Callable[[dict], str]]) -> str:
+    """Tabulate each shape and way, both directions side by side: what is `measured`, or dashes where one does not run.
+
+    The second column is what a row has under `key`.
+    """
+    head = [f"{what} {unit}" for what in ("forward", "forward + backward") for unit in measured]
     rows = []
     for one in found["rows"]:
-        cells = [cell for name in BOTH for cell in direction(one.get(name))]
-        name = one["way"] if one["finite"] else f"{one['way']} (overflows)"
-        rows.append([by(one["shape"]), one["threads"], name, *cells])
-    return table(rows, "batch × heads × L × D", "threads", "way", *head)
-
-
-def direction(found: dict | None) -> tuple[str, str, str]:
-    """Return milliseconds, ratio with its quartiles, and MiB of one direction; dashes where it does not run."""
-    if found is None:
-        return "—", "—", "—"
-    low, high = found["ratio_quartiles"]
-    taken = "—" if found["peak_mib"] is None else f"{found['peak_mib']:.0f}"
-    return f"{found['median_ms']:.2f}", f"{found['ratio']:.2f} ({low:.2f} – {high:.2f})", taken
-
-
-def on_a_gpu(found: dict) -> str:
-    """Tabulate each shape and way on a GPU: the times of calls in line and of the GPU alone, and memory."""
-    units = ("ms", "× sdpa", "alone ×", "MiB")
-    head = [f"{what} {unit}" for what in ("forward", "forward + backward") for unit in units]
-    rows = []
-    for one in found["rows"]:
-        cells = [cell for name in BOTH for cell in gpu_direction(one[name])]
-        rows.append([by(one["shape"]), one["dtype"], one["way"], *cells])
-    return table(rows, "batch × heads × L × D", "type", "way", *head)
-
-
-def gpu_direction(found: dict) -> tuple[str, str, str, str]:
-    """Return milliseconds and ratio of calls in line, the GPU's own ratio, and MiB."""
-    alone = f"{found['alone']['ratio']:.2f}" if found["alone"] else "—"
-    return f"{found['median_ms']:.3f}", f"{found['ratio']:.2f}", alone, f"{found['peak_mib']:.0f}"
+        cells = [cell(one[name]) if name in one else "—" for name in BOTH for cell in measured.values()]
+        name = one["way"] if one.get("finite", True) else f"{one['way']} (overflows)"
+        rows.append([by(one["shape"]), one[key], name, *cells])
+    return table(rows, "batch × heads × L × D", column, "way", *head)
 
 
 def tries(file: Path) -> list[str]:
@@ -138,8 +127,9 @@ def tables() -> str:
     """Return all tables as Markdown."""
     names = ("attention", "bert_step", "gpu", "pretraining", "diagnostics")
     attention, step, gpu, trained, looked = (json.loads((HERE / f"{name}.json").read_text()) for name in names)
-    plain, size = attention["bfloat16"], by(step["batch"])
-    parts, least = [f"**Attention.** {circumstances(attention)}", alternatives(attention)], attention["least"]
+    plain, least, size = attention["bfloat16"], attention["least"], by(step["batch"])
+    parts = [f"**Attention.** {circumstances(attention)}"]
+    parts += [alternatives(attention, "threads", "threads", ON_A_PROCESSOR)]
     parts += [f"**The least that High can add.** {circumstances(least)}"]
     parts += [times(f"forward, {by(least['shape'])}", least["ways"], "sdpa")]
     parts += [times(f"plain, bfloat16 tensors, {by(plain['shape'])}", plain["ways"], "widened")]
@@ -147,7 +137,8 @@ def tables() -> str:
     whole = {name: found for name, found in step.items() if isinstance(found, dict) and "ways" in found}
     parts += [times(name.replace("_", " "), found["ways"], "original") for name, found in whole.items()]
     parts += tries(HERE / "tries.csv")
-    parts += [f"**Attention on a GPU.** {circumstances(gpu)}", on_a_gpu(gpu), *tries_on_a_gpu(HERE / "gpu_tries.csv")]
+    parts += [f"**Attention on a GPU.** {circumstances(gpu)}", alternatives(gpu, "dtype", "type", ON_A_GPU)]
+    parts += tries_on_a_gpu(HERE / "gpu_tries.csv")
     batch = by(trained["batch"])
     parts += [f"**Pretraining BERT-Mini with the Trainer, {batch} tokens.** {circumstances(trained)}"]
     turns = f"median of {trained['turns']} turns (range)"

@@ -3,7 +3,6 @@
 Run by test_pretraining.py: python distributed_pretraining.py FOLDER. Both are forked with their imports done.
 """
 
-import multiprocessing
 import os
 import socket
 import sys
@@ -12,6 +11,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import save_file
 from small_models import network, pretrain
+from torch.multiprocessing import start_processes
 
 from saobp.study.training import regularizers
 
@@ -39,19 +39,13 @@ def member(rank: int, port: int, folder: Path) -> None:
         save_file(weights, folder / "end.safetensors")
 
 
-def main(folder: Path) -> int:
-    """Fork the processes and wait for them; return 1 if one of them failed."""
+def main(folder: Path) -> None:
+    """Fork the processes and wait for them; an error if one of them failed."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    fork = multiprocessing.get_context("fork").Process
-    members = [fork(target=member, args=(rank, port, folder)) for rank in range(PROCESSES)]
-    for one in members:
-        one.start()
-    for one in members:
-        one.join()
-    return int(any(one.exitcode for one in members))
+    start_processes(member, (port, folder), PROCESSES, start_method="fork")
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
+    main(Path(sys.argv[1]))

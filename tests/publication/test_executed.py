@@ -22,10 +22,6 @@ def notebook(**values):
     return new_notebook(cells=cells, metadata={"papermill": {"parameters": values}})
 
 
-def ran(node):
-    return executed.Executed("04-pretrain-mini-high-7", node, node.metadata.papermill.parameters)
-
-
 @pytest.fixture
 def runs(tmp_path):
     for name in ("04-pretrain", "05-finetune"):
@@ -68,19 +64,14 @@ def test_a_link_of_a_notebook_leads_to_a_page(runs, tmp_path, link, leads):
     assert found == f'<a href="{leads}">' and (tmp_path / leads).is_file() == leads.startswith("files/")
 
 
-def test_readers_see_the_parameters_as_one_line_and_no_machinery():
-    node = notebook(model="mini", algorithm="high", seed=7)
-    cells = pages.shown(ran(node)).cells
-    assert [cell.source for cell in cells[1:]] == [
-        "*This run:* profile smoke, model mini, algorithm high, seed 7.", "length = 8  # tokens", "length",
-    ]  # fmt: skip
-    assert cells[-1].outputs == [] and node.cells[-1].outputs  # what was run is left as it was
-
-
-def test_a_default_cell_that_is_given_whole_is_not_shown():
-    node = notebook(model="mini", algorithm="high", seed=7, length=9)
-    sources = [cell.source for cell in pages.shown(ran(node)).cells]
-    assert len(sources) == 3 and not any("# tokens" in source for source in sources)
+@pytest.mark.parametrize(("more", "kept"), [({}, ["length = 8  # tokens"]), ({"length": 9}, [])])
+def test_readers_see_the_parameters_as_one_line_the_defaults_that_held_and_no_machinery(more, kept):
+    node = notebook(model="mini", algorithm="high", seed=7, **more)
+    run = executed.Executed("04-pretrain-mini-high-7", node, node.metadata.papermill.parameters)
+    line, *others = (cell.source for cell in pages.shown(run).cells[1:])
+    assert line.startswith("*This run:* profile smoke, model mini, algorithm high, seed 7") and "record" not in line
+    assert others == [*kept, "length"]
+    assert pages.shown(run).cells[-1].outputs == [] and node.cells[-1].outputs  # what was run is left as it was
 
 
 def printed(node):
@@ -103,8 +94,7 @@ def test_the_outputs_in_the_notebooks_are_those_of_a_finished_smoke_run():
 
 def test_outputs_go_into_a_notebook_only_from_a_run_of_the_cells_it_has(tmp_path, monkeypatch):
     monkeypatch.setattr(paths, "root", lambda: tmp_path)
-    monkeypatch.setattr(paths, "build", lambda profile: tmp_path / "build" / profile)
-    ran, kept = tmp_path / "build" / "smoke" / "notebooks", tmp_path / "notebooks"
+    ran, kept = paths.build("smoke") / "notebooks", tmp_path / "notebooks"
     ran.mkdir(parents=True), kept.mkdir()
     node = notebook(model="mini", algorithm="high", seed=42, length=8)
     node.cells[-1].outputs += [new_output("stream", name="stdout", text=piece) for piece in ("8", "\n9")]

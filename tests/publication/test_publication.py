@@ -71,18 +71,15 @@ def test_what_is_wrong_with_a_command_is_said_in_one_line(words, said, tmp_path,
     assert not any(tmp_path.iterdir())
 
 
-def test_a_claim_is_shown_where_the_output_is_no_terminal_and_cannot_be_set(monkeypatch):
-    said = io.StringIO()  # has no encoding
-    monkeypatch.setattr(sys, "stdout", said)
-    assert cli.main(["claim", "multihop-gain"]) == 0 and "multihop-gain" in said.getvalue()
-
-
-def test_a_claim_is_shown_on_a_terminal_that_knows_no_minus(monkeypatch):
-    bare = io.TextIOWrapper(io.BytesIO(), encoding="latin-1")
-    monkeypatch.setattr(sys, "stdout", bare)
+@pytest.mark.parametrize("stream", [
+    io.StringIO(),  # has no encoding that could be set
+    io.TextIOWrapper(io.BytesIO(), encoding="latin-1"),  # knows no minus
+])  # fmt: skip
+def test_a_claim_is_shown_on_a_poor_terminal_and_on_none(monkeypatch, stream):
+    monkeypatch.setattr(sys, "stdout", stream)
     assert cli.main(["claim", "multihop-gain"]) == 0
-    bare.flush()
-    assert "multihop-gain" in bare.buffer.getvalue().decode("latin-1")
+    stream.seek(0)
+    assert "multihop-gain" in stream.read()
 
 
 def test_the_claims_are_written_alone_like_a_table(tmp_path, monkeypatch):

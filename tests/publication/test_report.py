@@ -14,6 +14,7 @@ import pytest
 from example_records import FAILED, attention, study
 from matplotlib import image
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
+from screenshot import BROWSER as CHROMIUM
 
 from saobp.models import public
 from saobp.study import figures
@@ -232,7 +233,6 @@ def test_words_can_be_read_on_light_and_on_dark_screens(folder):
                 assert contrast(f"#{colours[words]}", f"#{colours[ground]}") >= 4.5, (words, ground)
 
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 ALONE = (
     "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync", "--hide-scrollbars", "--enable-logging=stderr",

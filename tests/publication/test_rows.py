@@ -52,17 +52,10 @@ def test_too_few_minutes_for_a_step_are_refused_with_the_fewest_that_do(seconds)
         rows.within(RECIPE, seconds, least - 1, "mini")
 
 
-@pytest.mark.parametrize(
-    ("few", "whole", "expected"),
-    [
-        (
-            {"fp32": 0.010, "bf16": 0.012},
-            {"fp32": 0.033, "bf16": 0.015},
-            ("bf16", 0.015),
-        ),  # an accelerator, kept waiting
-        ({"fp32": 0.5, "bf16": 0.9}, None, ("fp32", 16.0)),  # a processor, whose whole step takes long
-    ],
-)
+@pytest.mark.parametrize(("few", "whole", "expected"), [
+    ({"fp32": 0.010, "bf16": 0.012}, {"fp32": 0.033, "bf16": 0.015}, ("bf16", 0.015)),  # an accelerator, kept waiting
+    ({"fp32": 0.5, "bf16": 0.9}, None, ("fp32", 16.0)),  # a processor, whose whole step takes long
+])  # fmt: skip
 def test_a_quick_step_is_timed_whole_in_each_precision(few, whole, expected, monkeypatch):
     timed = {rows.FEW: few, 256: whole}
     monkeypatch.setattr(rows.precision, "timed", lambda network, batch, names: timed[len(batch["input_ids"])])
@@ -142,7 +135,7 @@ def test_the_workflow_makes_the_records_of_the_rows_alone_and_takes_a_fitted_stu
 
 def test_items_fill_the_time_that_the_longest_group_has():
     source, item = sources.resolve("synthetic"), 0.01
-    study = SMOKE.__class__(**{**vars(SMOKE), "finetune": rows.replace(SMOKE.finetune, limit_train=None)})
+    study = replace(SMOKE, finetune=replace(SMOKE.finetune, limit_train=None))
     few, more = (rows.most_items(study, source, item, seconds) for seconds in (60, 120))
     assert few > rows.FEW and 2 * few - 2 <= more <= 3 * few  # short tasks end, the others take their time
     assert rows.most_items(study, source, item, 1e9) is None and rows.most_items(study, source, item, -5) == rows.FEW

@@ -111,12 +111,6 @@ def test_a_kernel_that_cannot_start_is_named_in_one_line(tmp_path, capsys, monke
     assert sorted(path.name for path in tmp_path.iterdir()) == ["99-try.ipynb", "jupyter"]
 
 
-def test_a_notebook_that_writes_no_record_fails(tmp_path, monkeypatch):
-    monkeypatch.setattr(execution, "_execute", lambda *given: None)
-    with pytest.raises(NotebookFailed, match="99-try.ipynb wrote no record"):
-        execution.run(notebook(tmp_path, "1 + 1"), tmp_path / "out.ipynb", {})
-
-
 CODE = """%matplotlib inline
 from math import (
     sqrt,
@@ -168,14 +162,14 @@ def test_a_run_leaves_the_notebook_and_exactly_one_record(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(("given", "seen"), [({"steps": "3"}, True), ({"steps": "4"}, False), ({"rate": "9"}, False)])
-def test_what_every_run_shows_is_left_out_of_all_but_that_of_the_defaults(tmp_path, monkeypatch, given, seen):
+def test_what_every_run_shows_is_left_to_that_of_the_defaults_and_all_need_a_record(tmp_path, monkeypatch, given, seen):
     monkeypatch.setattr(execution.papermill, "execute_notebook", lambda *given, **how: None)
     path, output = notebook(tmp_path, "print('the same')", WRITES), tmp_path / "out.ipynb"
     node = nbformat.read(path, as_version=4)
     node.cells[2].metadata["tags"] = ["once"]
     nbformat.write(node, path)
     for own, there in ((True, seen), (False, True)):
-        with pytest.raises(NotebookFailed, match="wrote no record"):
+        with pytest.raises(NotebookFailed, match="99-try.ipynb wrote no record"):
             execution.run(path, output, given, own=own)
         assert ("the same" in output.read_text()) == there
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
+from nbconvert.preprocessors import CoalesceStreamsPreprocessor
 from nbformat import NotebookNode
 
 from saobp.study.setup import labels, paths
@@ -27,6 +28,11 @@ class Executed:
     def notebook(self) -> str:
         """The notebook that was executed: "05-finetune-mini-high-42-all-0" -> "05-finetune"."""
         return "-".join(self.name.split("-")[:2])
+
+    @property
+    def title(self) -> str:
+        """The notebook's first line."""
+        return self.node.cells[0].source.partition("\n")[0].lstrip("# ")
 
     @property
     def place(self) -> tuple:
@@ -59,11 +65,6 @@ def closest(run: Executed, notebook: str, among: Sequence[Executed]) -> Executed
         return [*agree, False].index(False) + (run == other)
 
     return max((other for other in among if other.notebook == notebook), key=kinship, default=None)
-
-
-def title(node: NotebookNode) -> str:
-    """Return a notebook's title, its first line."""
-    return node.cells[0].source.partition("\n")[0].lstrip("# ") if node.cells else ""
 
 
 def is_progress(output: NotebookNode) -> bool:
@@ -103,17 +104,6 @@ def of_defaults(folder: Path) -> dict[Path, NotebookNode]:
     return found
 
 
-def _joined(outputs: Iterable[NotebookNode]) -> list[NotebookNode]:
-    """Join what was printed in pieces: where a kernel cuts it is chance."""
-    found = []
-    for output in outputs:
-        if found and output.output_type == found[-1].output_type == "stream":
-            found[-1].text += output.text
-        else:
-            found.append(output)
-    return found
-
-
 def _clean(node: NotebookNode) -> NotebookNode:
     """Keep what a reader of the notebook's defaults would see, and nothing of the machine it ran on."""
     node.metadata = {key: node.metadata[key] for key in ("kernelspec", "language_info") if key in node.metadata}
@@ -122,9 +112,11 @@ def _clean(node: NotebookNode) -> NotebookNode:
     for cell in node.cells:
         tags = cell.metadata.get("tags", [])
         cell.metadata = {"tags": tags} if tags else {}
+    joined = CoalesceStreamsPreprocessor()  # of what was printed in pieces: where a kernel cuts it is chance
     for count, cell in enumerate(codes, start=1):
         cell.execution_count = count
-        cell.outputs = _joined(output for output in cell.outputs if not is_progress(output))
+        cell.outputs = [output for output in cell.outputs if not is_progress(output)]
+        joined.preprocess_cell(cell, {}, count)
         for output in cell.outputs:
             if "execution_count" in output:
                 output.execution_count = count

@@ -129,17 +129,16 @@ def write(runs: Sequence[Executed], bodies: Iterable[str], folder: Path) -> None
     The folder is replaced as a whole.
     """
     order = list(dict.fromkeys(run.notebook for run in runs))
-    titles = {run.name: executed.title(run.node) for run in runs}
     with paths.new_folder(folder) as temporary:
         for run, html in zip(runs, bodies):
             here = order.index(run.notebook)
             near = {"previous": order[max(here - 1, 0) : here], "following": order[here + 1 : here + 2]}
-            steps = {name: executed.closest(run, stems[0], runs).name for name, stems in near.items() if stems}
+            steps = {name: executed.closest(run, stems[0], runs) for name, stems in near.items() if stems}
             page = render(
                 "page.html",
-                title=titles[run.name],
+                title=run.title,
                 contents=f"../index.html#{run.notebook}",
-                steps={name: (f"{step}.html", titles[step]) for name, step in steps.items()},
+                steps={name: (f"{step.name}.html", step.title) for name, step in steps.items()},
                 body=Markup(LINK.sub(lambda link, run=run: lead(link, run, runs, temporary), html)),
             )
             (temporary / f"{run.name}.html").write_text(page, encoding="utf-8")

@@ -116,20 +116,23 @@ def single(
         return made[0], ["all that are tracked"]
     if profile and profile.endswith((".yaml", ".yml")):
         profile = load_study(profile).name
-    found, name = records.load(profile or paths.results(shown_study())), profile or shown_study()
+    name = profile or shown_study()
+    found = records.load(profile or paths.results(name))
     if not found:
         load_study(profile)
         raise FileNotFoundError(f"profile '{profile}' has no records: run `make reproduce PROFILE={profile}` first")
     study = name if paths.results(name).is_dir() else ""  # a planned study's records may name what they train like
-    profiles = {record["profile"] for record in found}
-    if kind == "table" and not every and not any(cell.ran for cell in tables.table(number, found).of_models.values()):
-        raise ValueError(f"Table {number}: study {name} has no run of it; --all writes the paper's numbers alone")
-    if kind == "table":
-        first = [] if profile or found[0]["profile"] == PAPER_STUDY else records.load(paths.results(PAPER_STUDY))
-        made = tables.write(number, found, folder, formats, every=every, first=first, study=study)
-        return made[0], sorted({record["profile"] for record in first} | ({study} if study else profiles))
-    else:
+    if kind == "figure":
         if number in figures.FIGURES and (profile is None or figures.FIGURES[number].several):
             found = figures.origin(number, found, _others())
         made = figures.write(number, found, folder, formats, width=width)
-    return made[0], [study] if profile and study else sorted({record["profile"] for record in found})
+        return made[0], [study] if profile and study else _profiles(found)
+    if not every and not any(cell.ran for cell in tables.table(number, found).of_models.values()):
+        raise ValueError(f"Table {number}: study {name} has no run of it; --all writes the paper's numbers alone")
+    first = [] if profile or found[0]["profile"] == PAPER_STUDY else records.load(paths.results(PAPER_STUDY))
+    made = tables.write(number, found, folder, formats, every=every, first=first, study=study)
+    return made[0], sorted({*_profiles(first), *([study] if study else _profiles(found))})
+
+
+def _profiles(found: list[dict[str, Any]]) -> list[str]:
+    return sorted({record["profile"] for record in found})

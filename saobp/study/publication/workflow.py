@@ -3,6 +3,7 @@
 import contextlib
 import fcntl
 import os
+import re
 import subprocess
 import sys
 import time
@@ -21,6 +22,7 @@ from saobp.study.setup.recipes import SEEDS
 from saobp.study.setup.studies import Study, StudyError, find, load_study
 
 EXTRAS = ("", "measure", "study")  # what a run needs; the tests' own tools may differ
+ROW = re.compile(r"([^/]+)/([^/]+)/(\d+)")  # model, algorithm, seed
 PLACES = ("records", "notebooks", "logs", "checkpoints", "work")  # of a build folder, made before anything runs
 
 
@@ -66,8 +68,8 @@ def claimed(folder: Path) -> Iterator[int]:
 
 
 def reproduce(
-    profile: str, cores: int = 1, cluster: str | None = None, processes: int = 1, *, rows: Sequence[str] = (),
-    minutes: int | None = None, tokens: Path | None = None, dry_run: bool = False,
+    profile: str, cores: int, cluster: str | None, processes: int, *, rows: Sequence[str], minutes: int | None,
+    tokens: Path | None, dry_run: bool,
 ) -> None:  # fmt: skip
     """Run every notebook under a study and write its report; on a cluster each run is a job.
 
@@ -131,10 +133,11 @@ def of_rows(study: Study, rows: Iterable[str]) -> list[str]:
     """
     known, found = study.pairs(), []
     for text in rows:
-        model, algorithm, seed = (text.split("/") + ["", ""])[:3]
-        if text.count("/") != 2 or (model, algorithm) not in known or not _is_seed(seed):
+        named = ROW.fullmatch(text)
+        if not named or named.groups()[:2] not in known or int(named[3]) not in SEEDS:
             all_rows = ", ".join("/".join(pair) for pair in known)
             raise StudyError(f"--rows: no row {text!r} in study {study.name}; give one of {all_rows}, and /SEED")
+        model, algorithm, seed = named.groups()
         row = f"{model}-{algorithm}-{int(seed)}"
         found.append(f"04-pretrain-{row}")
         found += [
@@ -142,10 +145,6 @@ def of_rows(study: Study, rows: Iterable[str]) -> list[str]:
         ]
         found += [f"06-attention-{row}-{task}" for m, a, task in study.looked_at() if (m, a) == (model, algorithm)]
     return [f"records/{name}.json" for name in dict.fromkeys(found)]
-
-
-def _is_seed(text: str) -> bool:
-    return text.isdecimal() and int(text) in SEEDS
 
 
 def _snakemake(

@@ -110,6 +110,6 @@ def flaw(record: Any) -> str:
     try:
         _RECORD.validate_python(record)
     except ValidationError as error:
-        place, said = first_flaw(error)
-        return f"{place or 'record'}: {said}"
+        place, first = first_flaw(error)
+        return f"{place or 'record'}: {first['msg']}"
     return ""

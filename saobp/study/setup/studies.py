@@ -129,12 +129,9 @@ def load_study(name_or_path: str | Path) -> Study:
 
 
 def _explain(error: ValidationError) -> str:
-    """Put the first validation error in one line that names the key; a misspelt key comes before a missing one."""
-    errors = error.errors(include_url=False)
-    unknown = ("unexpected_keyword_argument", "extra_forbidden")
-    first = next((e for e in errors if e["type"] in unknown), errors[0])
-    key = ".".join(str(part) for part in first["loc"])
-    if first["type"] in unknown:
+    """Put the first validation error in one line that names the key, and the key that was meant."""
+    key, first = typed_by_hand.first_flaw(error)
+    if first["type"] in typed_by_hand.UNKNOWN:
         known = {key for kind in (Study, *vars(recipes).values()) for key in getattr(kind, "__dataclass_fields__", ())}
         close = difflib.get_close_matches(str(first["loc"][-1]), sorted(known), n=1)
         return f"unknown key {key!r}" + (f": did you mean '{close[0]}'?" if close else "")

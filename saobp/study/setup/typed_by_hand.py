@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
 from ruamel.yaml import YAML, YAMLError
 from ruamel.yaml.constructor import ConstructorError, SafeConstructor
 
 KINDS = {kind.__name__: kind for kind in (int, float, bool, str)}  # annotations of a parameter that are looked at
+UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")  # a key that is not known, of a TypedDict or a dataclass
 
 
 class Decimal(SafeConstructor):
@@ -31,14 +33,14 @@ for _kind in ("int", "float"):
     Decimal.add_constructor(f"tag:yaml.org,2002:{_kind}", Decimal.number)
 
 
-def first_flaw(error: ValidationError) -> tuple[str, str]:
+def first_flaw(error: ValidationError) -> tuple[str, ErrorDetails]:
     """Return the place of the first thing that is wrong, "a.b", and what pydantic says of it.
 
     A key that is not known comes before one that is missing: it may be that one, misspelt.
     """
     errors = error.errors(include_url=False)
-    first = next((one for one in errors if one["type"] == "extra_forbidden"), errors[0])
-    return ".".join(map(str, first["loc"])), first["msg"]
+    first = next((one for one in errors if one["type"] in UNKNOWN), errors[0])
+    return ".".join(map(str, first["loc"])), first
 
 
 def parse(text: str) -> Any:

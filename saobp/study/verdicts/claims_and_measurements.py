@@ -163,5 +163,6 @@ def claims(path: Path | None = None) -> dict[str, Claim]:
         try:
             found[id] = Claim(id=id, **entry)
         except ValidationError as error:
-            raise ValueError(f"{path}: {id}.{': '.join(typed_by_hand.first_flaw(error))}") from None
+            place, first = typed_by_hand.first_flaw(error)
+            raise ValueError(f"{path}: {id}.{place}: {first['msg']}") from None
     return found
