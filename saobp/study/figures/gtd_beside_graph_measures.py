@@ -102,12 +102,8 @@ def plot(frame: pd.DataFrame, width: float) -> Figure:
     for measure, title in GRAPH_MEASURES.items():
         own = frame[frame["measure"] == measure].dropna(subset=["gtd", "value"])
         said, reaches = _beside_paper(r, measure)
-        draws.append(
-            (
-                style.heading(2, "cloud", said, n=len(own)),
-                partial(_cloud, points=own, algorithm=algorithms[0], title=title),
-            )
-        )
+        head = style.heading(2, "cloud", said, n=len(own))
+        draws.append((head, partial(_cloud, points=own, algorithm=algorithms[0], title=title)))
         reached += [title] * reaches
         groups[title] = (r[r["measure"] == measure], PRINTED[measure])
     seeds = labels.counted(r["seed"].nunique(), "seed")

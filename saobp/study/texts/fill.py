@@ -37,15 +37,10 @@ def page(name: str) -> str:
     """Return the text of one page, "RESULTS.md" say."""
     options = {"trim_blocks": True, "lstrip_blocks": True, "keep_trailing_newline": True}
     environment = Environment(loader=FileSystemLoader(folder()), undefined=StrictUndefined, **options)
-    written = (percent, effect, interval, measured, span, labels.joined, labels.counted)
-    environment.filters |= {each.__name__: each for each in (*written, mean_interval, perplexity)}
-    environment.filters |= {
-        "fixed": fixed,
-        "signed": signed,
-        "model": labels.model_title,
-        "algorithm": labels.algorithm_title,
-    }
-    environment.filters |= {"task": lambda task: TASKS[task].title}
+    written = (percent, effect, interval, measured, span, labels.joined, labels.counted, mean_interval, perplexity)
+    environment.filters |= {each.__name__: each for each in written}
+    environment.filters |= {"fixed": fixed, "signed": signed, "task": lambda task: TASKS[task].title}
+    environment.filters |= {"model": labels.model_title, "algorithm": labels.algorithm_title}
     environment.globals |= {**NUMBERS, "paper": numbers.load(), "sizes": SIZES, "tracked": tracked}
     environment.globals |= {
         "exists": lambda file: (paths.root() / file).exists(),
