@@ -121,9 +121,8 @@ class Cell:
         }
 
 
-Labels = tuple[
-    str, ...
-]  # of a row: model and algorithm; the first is empty of what stands beside all, or beside a model, the third
+# of a row: model and algorithm; the first is empty of what stands beside all, or beside a model, the third
+Labels = tuple[str, ...]
 Cells = Mapping[tuple[Labels, str], Cell]  # a table's, by row and column, in their order
 
 
