@@ -19,11 +19,6 @@ from saobp.study.tables.cells import Cell, decimal, digits, effect
 from saobp.study.tables.render import Table
 
 
-@pytest.fixture(scope="module")
-def records():
-    return examples.study(("mini", "small-quarter"), ("original", "high", "low"), (42, 43))
-
-
 @pytest.mark.parametrize(("value", "half", "text"), [
     (0.85608868, 0.00000003, "0.8561 ± <0.0001"), (0.85608868, 0.00031, "0.8561 ± 0.0003"),
     (0.0, 0.0004, "0.000 ± <0.001"), (154.1512, 0.0004, "154.15 ± <0.01"),
@@ -90,7 +85,8 @@ MEASURE = r"""\let\fit\resizebox
 
 
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no TeX here")
-def test_every_table_compiles_by_one_input_on_a_page_of_the_acl_and_fits_it(records, tmp_path):
+def test_every_table_compiles_by_one_input_on_a_page_of_the_acl_and_fits_it(tmp_path):
+    records = examples.study(("mini", "small-quarter"), ("original", "high", "low"), (42, 43))
     for number in tables.TABLES:
         tables.write(number, records, tmp_path, formats=("tex",))
     verdicts.write(verdicts.verdicts(verdicts.Studies({"smoke": records}, numbers.load())), tmp_path, ["tex"])
