@@ -48,18 +48,27 @@ def draw(number, records, *, width=style.PAGE):
         return drawing.found(number).plot(frame, width)
 
 
+def gtd(algorithm):
+    """GTD of BERT-Mini's runs: (seed, layer, head)."""
+    return np.array([examples.matrices(algorithm, seed)["gtd"] for seed in (42, 43, 44)])
+
+
 @pytest.fixture(scope="module")
 def records():
     of_our_own = [examples.cost(), examples.beyond(), examples.inserted(), *DECODERS]
     return [*examples.study(("mini", "small-quarter"), labels.PAPER_ALGORITHMS), *of_our_own]
 
 
+@pytest.fixture(scope="module")
+def mini(records):
+    return [run for run in records if run["parameters"].get("model") == "mini"]
+
+
 def test_figure_4_data_are_means_over_heads_and_runs_and_in_the_last_column_the_final_layer_by_head(records):
     frame = figures.data(4, records)
     levels = frame.query("model == 'mini' and of == 'level'")
     point = levels.query("algorithm == 'high' and panel == 'gtd' and x == 2").iloc[0]
-    runs = [examples.matrices("high", seed)["gtd"][1] for seed in (42, 43, 44)]
-    assert point["value"] == pytest.approx(np.mean(runs))
+    assert point["value"] == pytest.approx(gtd("high")[:, 1].mean())
     assert point["low"] < point["value"] < point["high"] and point["runs"] == 3
     last = levels.query("algorithm == 'low' and panel == 'final_entropy' and seed.isna()")
     runs = [examples.matrices("low", seed)["entropy"][-1] for seed in (42, 43, 44)]
@@ -69,11 +78,10 @@ def test_figure_4_data_are_means_over_heads_and_runs_and_in_the_last_column_the_
     assert last["value"].tolist() == pytest.approx(examples.matrices("low", 42)["entropy"][-1])
 
 
-def test_the_change_over_all_layers_is_paired_by_seed_and_has_its_interval(records):
-    high, plain = (np.array([examples.matrices(a, s)["gtd"] for s in (42, 43, 44)]) for a in ("high", "original"))
-    gaps = (high - plain).mean((1, 2))
+def test_the_change_over_all_layers_is_paired_by_seed_and_has_its_interval(mini):
+    gaps = (gtd("high") - gtd("original")).mean((1, 2))
     low, high = stats.t.interval(0.95, 2, gaps.mean(), stats.sem(gaps))
-    frame = figures.data(4, [r for r in records if r["parameters"].get("model") == "mini"])
+    frame = figures.data(4, mini)
     row = grids.changes(frame).query("panel == 'gtd'").iloc[0]
     assert (row["value"], row["low"], row["high"], row["runs"]) == pytest.approx((gaps.mean(), low, high, 3))
     said = figures.caption(4, frame).replace("\N{MINUS SIGN}", "-")
@@ -82,15 +90,12 @@ def test_the_change_over_all_layers_is_paired_by_seed_and_has_its_interval(recor
     assert grids.changes(figures.data(4, apart)).empty
 
 
-def test_a_dot_is_a_seed_s_difference_and_the_line_their_mean(records):
-    own = [r for r in records if r["parameters"].get("model") == "mini"]
-    ax = draw(4, own).axes[0]
-    colour = style.LOOKS["high"].colour
-    mean, dots = [line for line in ax.lines if line.get_color() == colour]
-    sides = [np.mean([examples.matrices(a, s)["gtd"] for s in (42, 43, 44)], axis=2) for a in ("high", "original")]
-    assert sorted(dots.get_ydata()) == pytest.approx(sorted(np.ravel(sides[0] - sides[1])))
-    assert mean.get_ydata() == pytest.approx((sides[0] - sides[1]).mean(0))
-    assert set(figures.data(4, own)["of"]) == {"level", "difference"}
+def test_a_dot_is_a_seed_s_difference_and_the_line_their_mean(mini):
+    mean, dots = [line for line in draw(4, mini).axes[0].lines if line.get_color() == style.LOOKS["high"].colour]
+    gaps = (gtd("high") - gtd("original")).mean(2)
+    assert sorted(dots.get_ydata()) == pytest.approx(sorted(np.ravel(gaps)))
+    assert mean.get_ydata() == pytest.approx(gaps.mean(0))
+    assert set(figures.data(4, mini)["of"]) == {"level", "difference"}
 
 
 @pytest.mark.parametrize(("found", "said"), [
@@ -233,15 +238,10 @@ def test_the_manifest_traces_every_file_to_its_records_and_their_files_hashes(sm
 
 
 def test_the_tracked_manifest_gives_the_hashes_of_the_tracked_files():
-    kept = manifest(paths.figures())
-    studies = {results.shown_study(): kept["records"], **kept["others"]}
-    recorded = {
-        paths.results(study) / f"{name}.json": mark for study, of in studies.items() for name, mark in of.items()
-    }
-    assert set(paths.results(results.shown_study()).glob("*.json")) <= recorded.keys()
-    drawn = {paths.figures() / name: mark for e in kept["entries"].values() for name, mark in e["files"].items()}
+    entries = manifest(paths.figures())["entries"].values()
+    drawn = {paths.figures() / name: mark for entry in entries for name, mark in entry["files"].items()}
     assert {*drawn, paths.figures() / "manifest.json"} == set(paths.figures().iterdir())
-    for path, mark in (recorded | drawn).items():
+    for path, mark in drawn.items():
         assert hashlib.sha256(path.read_bytes()).hexdigest() == mark, f"{path}: run `make figures`"
 
 
@@ -324,16 +324,20 @@ def test_figure_6_pairs_the_seeds_of_both_sides_and_its_caption_gives_their_mean
     assert "2 of 2 pairs: 0.375 against 0.625" in figures.caption(6, frame)
 
 
-def test_the_glance_takes_records_of_two_profiles_and_leaves_out_who_never_started_to_learn(records):
+def glance(trained):
+    """The frame of these pretraining runs beside two pairs of attention, and the exam of another profile."""
     own = [examples.attention("mini", name, seed) for name in ("original", "high") for seed in (42, 43)]
     for run in own:
         run["metrics"]["matrices"]["refined"]["column_mass_maximum"] = [[2.0, 4.0]]
+    return figures.data("glance", [*own, *trained, examples.beyond() | {"profile": "stories"}])
+
+
+def test_the_glance_takes_records_of_two_profiles_and_leaves_out_who_never_started_to_learn():
     trained = [examples.pretrain("mini", name, seed) for name in ("original", "high", "low") for seed in (42, 43)]
     for number, run in enumerate(trained):
         starts = 99 if run["parameters"]["algorithm"] == "low" and run["parameters"]["seed"] == 43 else 4.0
         run["metrics"]["training"] = [{"step": 50, "loss": 6.0}, {"step": 100 + 50 * number, "loss": starts}]
-    study = examples.beyond() | {"profile": "stories"}
-    frame = figures.data("glance", [*own, *trained, study])
+    frame = glance(trained)
     c = frame[frame["panel"] == "c"]
     assert set(c["algorithm"]) == {"original", "high"} and c["x"].tolist() == [100, 150, 200, 250]
     said = by_seed.headline_numbers(frame)
@@ -346,15 +350,12 @@ def test_the_glance_takes_records_of_two_profiles_and_leaves_out_who_never_start
     ((2.0, 3.0, 4.0), "Late starts end higher: r = 1.00 (n = 3)"), ((2.0, 3.0), "too few runs (n = 2)"),
 ])  # fmt: skip
 def test_the_glance_says_what_late_starts_do_and_of_one_size(ends, said):
-    own = [examples.attention("mini", name) for name in ("original", "high")]
-    for run in own:
-        run["metrics"]["matrices"]["refined"]["column_mass_maximum"] = [[2.0, 4.0]]
     trained = [examples.pretrain("mini", "high", seed) for seed in range(len(ends))]
     for place, (run, end) in enumerate(zip(trained, ends)):
         run["metrics"] |= {"training": [{"step": 100 + place, "loss": 4.0}], "perplexity": np.exp(end)}
     larger = examples.pretrain("small", "high")
     larger["metrics"]["training"] = [{"step": 10_000, "loss": 4.0}]
-    frame = figures.data("glance", [*own, *trained, larger, examples.beyond()])
+    frame = glance([*trained, larger])
     assert said in headings(by_seed.plot_headlines(frame, 6.3))[2]
     assert "r is nan" not in figures.caption("glance", frame)
 
@@ -423,14 +424,6 @@ def test_gains_set_the_paper_s_difference_beside_ours_where_both_algorithms_were
     assert gains.numbers(frame)["ours_above"] == (ours["low"] > 0).sum()
     assert {"CoLA", "STS-B"} <= set(paper.index) and np.isnan(paper.loc["CoLA", "low"])
     assert drawing.relevant("gains", [*runs, examples.finetune("mini", "low", 42)]) == runs
-
-
-def test_a_gain_is_of_the_seeds_of_both_sides_and_of_the_same_items():
-    runs = [examples.finetune("mini", "high", seed, ("race", "rte")) for seed in (42, 43, 44)]
-    plain = examples.finetune("mini", "original", 42, ("race",))
-    plain["metrics"]["tasks"]["rte"] = examples.scores("rte", 42, 0.0, items=200)
-    ours = figures.data("gains", [*runs, plain]).query("of == 'ours'")
-    assert ours[["task", "runs"]].to_numpy().tolist() == [["RACE-Middle", 1]]
 
 
 def test_heads_are_in_order_where_any_side_has_several_seeds():

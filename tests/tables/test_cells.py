@@ -14,14 +14,9 @@ from saobp.study import tables, verdicts
 from saobp.study.figures import correlations
 from saobp.study.paper import numbers
 from saobp.study.statistics import Estimate, trajectories
-from saobp.study.tables import gtd
+from saobp.study.tables import scores
 from saobp.study.tables.cells import Cell, decimal, digits, effect
 from saobp.study.tables.render import Table
-
-
-@pytest.fixture(scope="module")
-def records():
-    return examples.study(("mini", "small-quarter"), ("original", "high", "low"), (42, 43))
 
 
 @pytest.mark.parametrize(("value", "half", "text"), [
@@ -90,7 +85,8 @@ MEASURE = r"""\let\fit\resizebox
 
 
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no TeX here")
-def test_every_table_compiles_by_one_input_on_a_page_of_the_acl_and_fits_it(records, tmp_path):
+def test_every_table_compiles_by_one_input_on_a_page_of_the_acl_and_fits_it(tmp_path):
+    records = examples.study(("mini", "small-quarter"), ("original", "high", "low"), (42, 43))
     for number in tables.TABLES:
         tables.write(number, records, tmp_path, formats=("tex",))
     verdicts.write(verdicts.verdicts(verdicts.Studies({"smoke": records}, numbers.load())), tmp_path, ["tex"])
@@ -112,11 +108,11 @@ def test_every_table_compiles_by_one_input_on_a_page_of_the_acl_and_fits_it(reco
     ((0.65, 0.1, 0.9), 2, "-0.97", ("says nothing",)), ((0.65, -1.0, 1.0), 18, "0.97", ("says nothing",)),
 ])  # fmt: skip
 def test_a_correlation_of_too_few_runs_and_one_of_the_opposite_sign_are_marked(r, seeds, printed, flags):
-    assert gtd._flags(Estimate(*r, seeds), printed) == flags
+    assert scores._flags(Estimate(*r, seeds), printed) == flags
 
 
-def points(scores, gtd=(0.1, 0.2, 0.3, 0.4), steps=(0, 1, 2, 3)):
-    frame = pd.DataFrame({"gtd": gtd, "cross_gtd": gtd, "score": scores, "step": steps})
+def points(score, gtd=(0.1, 0.2, 0.3, 0.4), steps=(0, 1, 2, 3)):
+    frame = pd.DataFrame({"gtd": gtd, "cross_gtd": gtd, "score": score, "step": steps})
     return frame.assign(algorithm="high", run="one", seed=42)
 
 

@@ -45,13 +45,9 @@ def test_one_seed_has_a_gap_and_no_interval_and_no_plain_attention_no_gap():
 def test_a_difference_is_marked_only_after_correction_over_all_of_them():
     def shown(*others):
         apart = {"original": (3.0, 0.0), "high": (3.2, 0.05), **dict.fromkeys(others, (3.0, 0.02))}
-        return losses.table(
-            [
-                run(name, seed, end + (seed - 43) * spread)
-                for name, (end, spread) in apart.items()
-                for seed in (42, 43, 44)
-            ]
-        )["Beside Original, nats"].tolist()
+        seeds = [(name, seed) for name in apart for seed in (42, 43, 44)]
+        found = [run(name, seed, apart[name][0] + (seed - 43) * apart[name][1]) for name, seed in seeds]
+        return losses.table(found)["Beside Original, nats"].tolist()
 
     assert shown() == ["", "+0.20 [0.08, 0.32]*"]
     assert shown("low", "elemmul")[:2] == ["", "+0.20 [0.08, 0.32]"], "p is 0.02, and three are compared"
@@ -64,10 +60,7 @@ def test_a_run_is_looked_at_before_half_of_its_steps():
 
 
 def test_a_profile_of_several_sizes_has_the_smallest_first_and_its_own_comparison_a_size():
-    found = [
-        run(name, 42, end, model=model)
-        for model in ("small", "mini")
-        for name, end in (("high", 3.1), ("original", 3.0))
-    ]
+    ends = {"high": 3.1, "original": 3.0}
+    found = [run(name, 42, end, model=model) for model in ("small", "mini") for name, end in ends.items()]
     assert losses.table(found)["Model"].tolist() == ["BERT-Mini"] * 2 + ["BERT-Small"] * 2
     assert [gap.value for gap in losses.gaps(found).values()] == pytest.approx([0.1, 0.1])

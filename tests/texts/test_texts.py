@@ -187,13 +187,11 @@ def seeds_of_the_plan(put):
 
 def test_every_rerun_is_a_pair_of_held_out_losses_of_which_the_tracked_record_has_one():
     for row in tracked.repeats().itertuples():
-        ends = {run["name"]: log(run["metrics"]["perplexity"]) for run in tracked.study(row.study)
-                if run["stage"] in ("pretrain", "decoder")}  # fmt: skip
-        for run in tracked.study(row.study) if row.study == exam.FRESH else ():
-            twice = {
-                f"{run['name']}, {one['algorithm']}, {one['layers']} layers": one for one in run["metrics"]["multihop"]
-            }
-            ends |= {name: one["curve"][-1]["loss"] for name, one in twice.items()}
+        trained = tracked.select(row.study, "pretrain") + tracked.select(row.study, "decoder")
+        ends = {run["name"]: log(run["metrics"]["perplexity"]) for run in trained}
+        for record in tracked.select(row.study, "hops"):
+            for run in record["metrics"]["multihop"]:
+                ends[f"{record['name']}, {run['algorithm']}, {run['layers']} layers"] = run["curve"][-1]["loss"]
         for run in (tracked.metrics(row.study, "beyond") or [{"strengths": ()}])[0]["strengths"]:
             ends[f"strength {run['strength']}, seed {run['seed']}"] = run["curve"][-1]["loss"]
         assert min(abs(ends[row.run] - row.first), abs(ends[row.run] - row.second)) < 1e-5, row.run
@@ -222,22 +220,15 @@ def test_a_second_score_counts_only_where_a_pair_is_of_unlike_machines(monkeypat
 
 def test_pairs_of_one_kind_of_machine_are_those_whose_records_name_one():
     """No seed is among them in which a GPU's run meets one of a processor, or one precision another."""
-    tasks, gaps = public_encoder.planned_tasks(), []
-    for seed in range(10):
-        runs = [
-            run
-            for run in tracked.select("retrofit", "retrofit", seed=seed)
-            if run["parameters"]["task"] in tasks and run["parameters"]["arm"] in ("uniform", "original")
-        ]
-        devices = [[run["device"] for run in runs if run["parameters"]["task"] == task] for task in tasks]
-        kinds = [{(device["precision"], "NVIDIA" in device["name"]) for device in pair} for pair in devices]
-        if all(len(kind) == 1 for kind in kinds):
-            side = {run["parameters"]["arm"]: 0.0 for run in runs}
-            for run in runs:
-                side[run["parameters"]["arm"]] += run["metrics"]["headline"] / len(tasks)
-            gaps.append(side["uniform"] - side["original"])
+    runs = pd.json_normalize(tracked.select("retrofit", "retrofit"), sep="_")
+    runs.columns = runs.columns.str.removeprefix("parameters_")
+    runs = runs.query("task in @public_encoder.planned_tasks() and arm in ['uniform', 'original']")
+    kinds = runs["device_precision"] + runs["device_name"].str.contains("NVIDIA").map({True: " GPU", False: ""})
+    alike = kinds.groupby([runs["seed"], runs["task"]]).nunique().groupby("seed").max() == 1
+    means = runs.pivot_table("metrics_headline", "seed", "arm")[alike]
     found, every = (public_encoder.difference("uniform", alike=alike) for alike in (True, False))
-    assert found.seeds == len(gaps) < every.seeds and found.value == pytest.approx(sum(gaps) / len(gaps))
+    assert found.seeds == len(means) < every.seeds
+    assert found.value == pytest.approx((means["uniform"] - means["original"]).mean())
 
 
 @pytest.mark.parametrize("arm", ["high-0.02", "high-0.2", "low"])
@@ -342,15 +333,11 @@ def test_every_outcome_has_a_row_in_one_section_of_the_claims():
 
 def test_a_departure_names_its_stage_and_basis_and_the_models_that_have_it():
     def run(made, *departures):
-        return made | {
-            "departures": [
-                {"matter": matter, "ours": ours, "paper": paper} | more for matter, ours, paper, more in departures
-            ]
-        }
+        named = [dict(zip(("matter", "ours", "paper"), of)) | more for *of, more in departures]
+        return made | {"departures": named}
 
-    runs = [
-        run(examples.pretrain(size), ("steps", 20, steps, {})) for size, steps in (("mini", 60000), ("medium", 245000))
-    ]
+    sizes = {"mini": 60000, "medium": 245000}
+    runs = [run(examples.pretrain(size), ("steps", 20, steps, {})) for size, steps in sizes.items()]
     runs.append(run(examples.pretrain(), ("batch", 16, None, {}), ("dropout", 0.1, 0.1, {"basis": "BERT"})))
     runs.append(run(examples.finetune(tasks=("race",)), ("batch", 8, None, {}), ("epochs", 2, None, {"task": "race"})))
     assert written.departures(runs).to_numpy().tolist() == [

@@ -20,7 +20,7 @@ from saobp.study.paper import numbers as printed
 from saobp.study.setup import labels
 from saobp.study.setup.schema import Record
 from saobp.study.statistics import Estimate, estimates, trajectories
-from saobp.study.tables import cells, gtd
+from saobp.study.tables import cells, scores
 
 LEAST_GTD, LEAST_SCORE = 0.004, 4  # that an axis shows: of GTD, and points of a score
 MARKER = {"Mini": 3.5, "Small": 5.5, "Medium": 7.5}  # points, in the picture of Table 1
@@ -44,7 +44,7 @@ def correlation(points: pd.DataFrame) -> Estimate | None:
 
 def paper(task: str) -> float:
     """The paper's r of GTD and a task (Table 6), which names no size."""
-    return printed.load().value(6, gtd_kind="Single GTD", task=gtd.TASK_KEYS[task], metric="pearson_r")
+    return printed.load().value(6, gtd_kind="Single GTD", task=scores.TASK_KEYS[task], metric="pearson_r")
 
 
 def numbers(frame: pd.DataFrame) -> dict[str, Any]:
@@ -54,7 +54,7 @@ def numbers(frame: pd.DataFrame) -> dict[str, Any]:
         found = correlation(points)
         if found is not None:
             name, theirs = trajectories.FOLLOWED[task], paper(task)
-            sign = sign_of(found, theirs)
+            sign = scores.sign_of(found, theirs)
             said.append(f"{name} {found.value:.2f}{', too few runs' * (sign == 'few')} ({theirs:.2f})")
             opposite += [name] if sign == "opposite" else []
     models = labels.joined([labels.model_title(name) for name in frame["model"].unique()])
@@ -80,16 +80,7 @@ def heading(found: Estimate | None, name: str, printed: float) -> str:
     if found is None:
         return style.heading(3, "none", name=name)
     said = {"value": found.value, "r": cells.measured(found, 2), "n": found.seeds}
-    return style.heading(3, sign_of(found, printed), name=name, paper=printed, **said)
-
-
-def sign_of(found: Estimate, printed: float) -> str:
-    """Whether an r has the "same" sign as the paper's or the "opposite", is "open" (0 in its interval) or of "few"."""
-    if found.seeds < trajectories.FEW:
-        return "few"
-    if found.low <= 0 <= found.high:
-        return "open"
-    return "same" if found.value * printed > 0 else "opposite"
+    return style.heading(3, scores.sign_of(found, printed), name=name, paper=printed, **said)
 
 
 def _task(ax: Axes, points: pd.DataFrame, task: str) -> None:

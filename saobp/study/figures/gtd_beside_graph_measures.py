@@ -21,7 +21,7 @@ from saobp.study.setup.schema import Record
 from saobp.study.setup.tasks_and_metrics import GRAPHS_OF
 from saobp.study.statistics import estimates
 from saobp.study.statistics.trajectories import LEAST
-from saobp.study.tables.cells import decimal
+from saobp.study.tables import cells
 
 GRAPH_MEASURES = {"clustering": "Clustering (Barrat)", "onnela": "Clustering (Onnela)", "betweenness": "Betweenness"}
 PRINTED = {"clustering": "C18", "onnela": "C18", "betweenness": "C19"}  # the paper's r; of which clustering is open
@@ -80,8 +80,7 @@ def numbers(frame: pd.DataFrame) -> dict[str, Any]:
 
 
 def _span(r: pd.Series) -> str:
-    ends = dict.fromkeys(decimal(end, 2) for end in (r.min(), r.max()))
-    return " to ".join(ends) if r.notna().any() else "undefined"
+    return cells.span(r.dropna(), 2) if r.notna().any() else "undefined"
 
 
 def _beside_paper(r: pd.DataFrame, measure: str) -> tuple[str, bool]:
@@ -102,12 +101,8 @@ def plot(frame: pd.DataFrame, width: float) -> Figure:
     for measure, title in GRAPH_MEASURES.items():
         own = frame[frame["measure"] == measure].dropna(subset=["gtd", "value"])
         said, reaches = _beside_paper(r, measure)
-        draws.append(
-            (
-                style.heading(2, "cloud", said, n=len(own)),
-                partial(_cloud, points=own, algorithm=algorithms[0], title=title),
-            )
-        )
+        head = style.heading(2, "cloud", said, n=len(own))
+        draws.append((head, partial(_cloud, points=own, algorithm=algorithms[0], title=title)))
         reached += [title] * reaches
         groups[title] = (r[r["measure"] == measure], PRINTED[measure])
     seeds = labels.counted(r["seed"].nunique(), "seed")

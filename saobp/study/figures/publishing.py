@@ -84,7 +84,7 @@ def _save(
 def publish(
     records: Sequence[Record],
     folder: str | Path,
-    hashes: Mapping[str, str] | None = None,
+    hashes: Mapping[str, str],
     *,
     formats: Sequence[str] = TRACKED,
     decided: Sequence[verdicts.Verdict] | None = None,
@@ -130,7 +130,7 @@ def publish(
     written |= _both_widths(draws, folder, formats)
     for name, files in written.items():
         entries[name]["files"] = {path.name: paths.digest(path) for path in files}
-    manifest = _write_manifest(folder, entries, missing, every, hashes or {}, others, other_hashes or {})
+    manifest = _write_manifest(folder, entries, missing, every, hashes, others, other_hashes or {})
     return [*(path for files in written.values() for path in files), manifest]
 
 

@@ -8,7 +8,7 @@ from saobp.study.paper import numbers
 from saobp.study.setup import labels, paths
 from saobp.study.setup.schema import Record
 from saobp.study.statistics import estimates
-from saobp.study.tables import gtd, scores, setup
+from saobp.study.tables import scores, setup
 from saobp.study.tables.cells import Cell, corrected
 from saobp.study.tables.render import Table, refuse_unknown
 
@@ -18,7 +18,7 @@ TABLES = {  # what makes it, and the stages of the records that it reads
     3: (scores.table, ("pretrain", "finetune")),
     4: (setup.of_settings, ("pretrain",)),
     5: (setup.of_settings, ("pretrain",)),
-    6: (gtd.table, ("pretrain", "finetune", "attention")),
+    6: (scores.correlations, ("pretrain", "finetune", "attention")),
     7: (scores.table, ("pretrain", "decoder")),
     8: (scores.table, ("pretrain", "finetune")),
     9: (setup.of_cost, ("cost",)),

@@ -1,6 +1,6 @@
 """How numbers are written with their intervals; and one number of the paper beside ours, and why it is empty."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, floor, isfinite, isnan, log10
 
@@ -42,6 +42,12 @@ def measured(found: Estimate, least: int = 1) -> str:
 def interval(found: Estimate, digits: int = 1) -> str:
     """A 95 % interval: "[1.1, 5.5]"; empty where there is none."""
     return f"[{decimal(found.low, digits)}, {decimal(found.high, digits)}]" if found.low <= found.high else ""
+
+
+def span(values: Sequence[float], digits: int = 1) -> str:
+    """The ends of some numbers: "6.9 to 11.7"; one number where they are alike."""
+    ends = dict.fromkeys(decimal(end, digits, ",") for end in (min(values), max(values)))
+    return " to ".join(ends)
 
 
 @dataclass(frozen=True)
@@ -121,7 +127,7 @@ class Cell:
         }
 
 
-# Labels of a row: model and algorithm; the first is empty of what stands beside all, or beside a model, the third.
+# Labels of a row: model and algorithm; the first is empty of what stands beside all, or beside a model, the third
 Labels = tuple[str, ...]
 Cells = Mapping[tuple[Labels, str], Cell]  # a table's, by row and column, in their order
 

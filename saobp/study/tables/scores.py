@@ -1,19 +1,23 @@
 """Tables 1, 2, 3, 7 and 8: scores, perplexities and measures of attention, a row a model and algorithm.
 
 Below them stand what a guess and a bag of words score, and the quoted scores of the public models of the same sizes.
+Table 6: the correlation of GTD with scores, over checkpoints as in the paper, and over independent runs.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import product
 from math import inf, nan
+
+import pandas as pd
 
 from saobp.study.paper.numbers import Published
 from saobp.study.setup import labels
 from saobp.study.setup.records import select
 from saobp.study.setup.schema import Record
 from saobp.study.setup.tasks_and_metrics import GLUE, TASKS
-from saobp.study.statistics import Estimate, estimates, on_scale, task_scores
+from saobp.study.statistics import Estimate, estimates, on_scale, task_scores, trajectories
 from saobp.study.statistics.intervals import perplexity
 from saobp.study.statistics.seeds import seed_gap
 from saobp.study.tables.cells import Cell, Cells
@@ -33,6 +37,11 @@ BELOW = {1: 0, 2: 5, 3: 2, 7: 1, 8: 5}  # how many of the rows of `_references` 
 REGULARIZERS = {"original": "", "high": "BP-High", "entropy_reg": "Entropy-Reg", "eigen_reg": "Eigen-Reg"}
 TOP = {"gtd": 1.0, "clustering_barrat": 1.0}  # what a measure cannot exceed; none falls below 0
 NO_GUESS = {PERPLEXITY: "a guess has no perplexity", AVERAGE: "not every GLUE task has a run"}
+TASK_KEYS = {  # tasks and their columns in Table 6
+    "wikitext": "WikiText_PPL", "sst2": "SST2_Acc", "hellaswag": "HellaSwag_Acc", "race": "RACE_middle_Acc",
+}  # fmt: skip
+KINDS = {"gtd": "Single GTD", "cross_gtd": "Cross GTD"}
+WHOLE = 1.9  # width of an interval that leaves a correlation open
 
 
 def table(number: int, records: Sequence[Record], published: Published) -> Table:
@@ -55,13 +64,11 @@ def table(number: int, records: Sequence[Record], published: Published) -> Table
     for (model, name, keys), (key, kind) in product(rows, COLUMNS[number].items()):
         make = average_cell if kind == AVERAGE else score_cell if kind in TASKS else level_cell
         printed = published.printed(number, **keys, metric=key)
-        cells[(labels.model_title(model), labels.algorithm_title(name)), key] = make(
-            records, printed, model, name, kind
-        )
-    titles = {
-        key: TITLES.get(key) or (TASKS[kind].title if kind in TASKS else key) for key, kind in COLUMNS[number].items()
-    }
+        row = (labels.model_title(model), labels.algorithm_title(name))
+        cells[row, key] = make(records, printed, model, name, kind)
     cells |= _references(number, records, published)
+    titles = {key: TASKS[kind].title if kind in TASKS else key for key, kind in COLUMNS[number].items()}
+    titles |= {key: title for key, title in TITLES.items() if key in titles}
     return Table(number, titles, cells, "Measure" if number == 1 else "Task")
 
 
@@ -211,3 +218,51 @@ def _public_cell(published: Published, model: str, records: Sequence[Record], ki
     if (line := quoted.get((model, (GLUE | {AVERAGE: "GLUE"}).get(kind)))) is None:
         return Cell(reason="GLUE scores alone are quoted")
     return Cell(line.printed, reason=f"quoted from the {line.source}, not run here")
+
+
+def correlations(number: int, records: Sequence[Record], published: Published) -> Table:
+    """Table 6: the correlation of single-layer and cross-layer GTD with performance.
+
+    The paper's is over checkpoints of (it seems) one run; beside it stands the one over independent runs.
+    """
+    cells = {}
+    for model in estimates.models(records) or ["mini"]:
+        trained = [run["parameters"]["algorithm"] for run in select(records, "pretrain", model=model)]
+        ways = ("checkpoints", "runs") if len(trained) > len(set(trained)) else ("checkpoints",)  # of several seeds
+        for (measure, title), way, (task, key) in product(KINDS.items(), ways, TASK_KEYS.items()):
+            printed = published.printed(number, gtd_kind=title, task=key) if way == "checkpoints" else ""
+            points = getattr(trajectories, way)(records, model, task)
+            ours = getattr(trajectories, f"over_{way}")(points, measure)
+            if ours and ours.seeds < trajectories.FEW:
+                ours = replace(ours, low=nan, high=nan)  # as among the claims
+            reason = "" if ours else _why(points.dropna(subset=[measure, "score"]), measure, way)
+            cell = Cell(printed, ours, flags=_flags(ours, printed), reason=reason)
+            cells[(labels.model_title(model), f"{title}, {way}"), task] = cell
+    return Table(number, trajectories.FOLLOWED, cells, "Score")
+
+
+def sign_of(found: Estimate, printed: float) -> str:
+    """Whether an r has the "same" sign as the paper's or the "opposite", is "open" (0 in its interval) or of "few"."""
+    if found.seeds < trajectories.FEW:
+        return "few"
+    if found.low <= 0 <= found.high:
+        return "open"
+    return "same" if found.value * printed > 0 else "opposite"
+
+
+def _flags(ours: Estimate | None, printed: str) -> tuple[str, ...]:
+    """Mark an r that says nothing, or else one whose whole interval has another sign than the paper's."""
+    if ours is None:
+        return ()
+    if ours.seeds < trajectories.FEW or ours.high - ours.low > WHOLE:
+        return ("says nothing",)
+    return ("opposite sign",) if printed and sign_of(ours, float(printed)) == "opposite" else ()
+
+
+def _why(known: pd.DataFrame, measure: str, way: str) -> str:
+    """Why a correlation is none."""
+    if len(known):
+        why = captions()["lacking"][trajectories.lacking(known, measure)]
+        return f"undefined, {why.format(least=trajectories.LEAST)}"
+    what = "GTD" if measure == "gtd" else "cross-layer GTD"
+    return f"no {what} with a score" + " at checkpoints" * (way == "checkpoints")

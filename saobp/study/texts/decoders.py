@@ -8,7 +8,6 @@ import pandas as pd
 
 from saobp.study.paper import comparisons, numbers
 from saobp.study.setup import paths, tracked
-from saobp.study.setup.schema import Record
 from saobp.study.setup.studies import load_study
 from saobp.study.statistics import Estimate, mean_interval, over_samples
 from saobp.study.statistics.seeds import SIDES, metric, seed_gap
@@ -25,26 +24,25 @@ def difference(name: str = "high", study: str = STUDY) -> Estimate:
     return seed_gap(tracked.select(study, "decoder"), metric("perplexity"), (name, "original"), log=True)
 
 
-def constant(task: str = "boolq") -> tuple[int, int]:
-    """Count the decoders that read no later row and give every question of a task the same answer, and all of them."""
-    found = [run["metrics"]["tasks"][task]["constant"] for run in _causal()]
+def constant() -> tuple[int, int]:
+    """Count the decoders that read no later row and give every question of BoolQ the same answer, and all of them."""
+    found = [answers["constant"] for answers in _boolq()]
     return sum(found), len(found)
 
 
-def best(task: str = "boolq") -> float:
-    """Return the best score of these decoders on a task, in percent."""
-    return max(run["metrics"]["tasks"][task]["headline"] for run in _causal())
+def best() -> float:
+    """Return the best score of these decoders on BoolQ, in percent."""
+    return max(answers["headline"] for answers in _boolq())
 
 
-def answered(task: str = "boolq") -> Estimate:
-    """Return High's score on a task without fine-tuning minus Original's, in points, over the planned pairs."""
-    runs = tracked.select("decoders", "decoder")
-    return seed_gap(runs, lambda run: run["metrics"]["tasks"][task]["headline"])
+def answered() -> Estimate:
+    """Return High's score on BoolQ without fine-tuning minus Original's, in points, over the planned pairs."""
+    return seed_gap(tracked.select("decoders", "decoder"), lambda run: run["metrics"]["tasks"]["boolq"]["headline"])
 
 
-def _causal() -> list[Record]:
+def _boolq() -> list[dict[str, Any]]:
     runs = tracked.select(STUDY, "decoder") + tracked.select("decoders", "decoder")
-    return [run for run in runs if run["parameters"]["algorithm"] in SIDES]
+    return [run["metrics"]["tasks"]["boolq"] for run in runs if run["parameters"]["algorithm"] in SIDES]
 
 
 def public() -> pd.DataFrame:
@@ -78,10 +76,9 @@ def apart(task: str) -> tuple[int, int]:
     return sum(gap.low > 0 or gap.high < 0 for gap in gaps), len(gaps)
 
 
-def answers(strength: float = 0.0, task: str = "boolq") -> dict[str, Any]:
-    """Return what that decoder scores on a benchmark's first questions at a strength, in percent."""
-    given = {"model": "smollm2", "task": task, "strength": strength}
-    return tracked.metrics("retrofit", "retrofit-untrained", **given)[0]
+def answers(strength: float = 0.0) -> dict[str, Any]:
+    """Return what that decoder scores on BoolQ's first questions at a strength, in percent."""
+    return tracked.metrics("retrofit", "retrofit-untrained", model="smollm2", task="boolq", strength=strength)[0]
 
 
 def printed() -> list[float]:

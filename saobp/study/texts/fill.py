@@ -1,6 +1,5 @@
 """Fills the templates of `texts/` with numbers from the records and writes the repository's Markdown pages."""
 
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from saobp.study.setup.sizes_and_strengths import SIZES
 from saobp.study.setup.tasks_and_metrics import TASKS
 from saobp.study.statistics import mean_interval
 from saobp.study.statistics.intervals import perplexity
-from saobp.study.tables.cells import decimal, effect, interval, measured
+from saobp.study.tables.cells import decimal, effect, interval, measured, span
 from saobp.study.texts import attention, costs, decoders, exam, planned, pretraining, public_encoder, runs, tables
 
 SUFFIX = ".j2"
@@ -37,15 +36,10 @@ def page(name: str) -> str:
     """Return the text of one page, "RESULTS.md" say."""
     options = {"trim_blocks": True, "lstrip_blocks": True, "keep_trailing_newline": True}
     environment = Environment(loader=FileSystemLoader(folder()), undefined=StrictUndefined, **options)
-    written = (percent, effect, interval, measured, span, labels.joined, labels.counted)
-    environment.filters |= {each.__name__: each for each in (*written, mean_interval, perplexity)}
-    environment.filters |= {
-        "fixed": fixed,
-        "signed": signed,
-        "model": labels.model_title,
-        "algorithm": labels.algorithm_title,
-    }
-    environment.filters |= {"task": lambda task: TASKS[task].title}
+    written = (percent, effect, interval, measured, span, labels.joined, labels.counted, mean_interval, perplexity)
+    environment.filters |= {each.__name__: each for each in written}
+    environment.filters |= {"fixed": fixed, "signed": signed, "task": lambda task: TASKS[task].title}
+    environment.filters |= {"model": labels.model_title, "algorithm": labels.algorithm_title}
     environment.globals |= {**NUMBERS, "paper": numbers.load(), "sizes": SIZES, "tracked": tracked}
     environment.globals |= {
         "exists": lambda file: (paths.root() / file).exists(),
@@ -62,9 +56,3 @@ def write() -> list[Path]:
 def percent(share: float, digits: int = 0) -> str:
     """A share from 0 to 1 in percent: "45 %"."""
     return f"{fixed(100 * share, digits)} %"
-
-
-def span(values: Sequence[float], digits: int = 1) -> str:
-    """The ends of some numbers: "6.9 to 11.7"; one number where they are alike."""
-    low, high = fixed(min(values), digits), fixed(max(values), digits)
-    return low if low == high else f"{low} to {high}"

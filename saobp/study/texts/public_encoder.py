@@ -1,5 +1,6 @@
 """The refinement inserted into a public encoder: fine-tuned scores by arm, and what the step does without training."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -21,15 +22,15 @@ STUDY = "retrofit"
 def runs() -> pd.DataFrame:
     """Return one row a fine-tuned run: arm, task, seed, score (percent) after the last epoch, bag of words' score.
 
-    A run that failed has no row. Empty where nothing was run.
+    constant: whether it gives one answer to all items. A run that failed has no row. Empty where nothing was run.
     """
     rows = []
     for run in tracked.select(STUDY, "retrofit"):
         given, metrics = run["parameters"], run["metrics"]
         if "failed" not in metrics:
-            floor = (metrics.get("floor") or {}).get("headline")
-            rows.append((given["arm"], given["task"], given["seed"], metrics["headline"], floor))
-    return pd.DataFrame(rows, columns=["arm", "task", "seed", "score", "floor"])
+            floor, constant = (metrics.get("floor") or {}).get("headline"), bool(metrics.get("constant"))
+            rows.append((given["arm"], given["task"], given["seed"], metrics["headline"], floor, constant))
+    return pd.DataFrame(rows, columns=["arm", "task", "seed", "score", "floor", "constant"]).astype({"constant": bool})
 
 
 def planned_tasks() -> list[str]:
@@ -58,12 +59,8 @@ def gaps(name: str = "high", against: str = "original", epoch: int = 0, *, alike
 
 def constant() -> dict[tuple[str, str], list[int]]:
     """Return the seeds whose model gives one answer to all items, by arm and planned task; none where there is none."""
-    found: dict[tuple[str, str], list[int]] = {}
-    for run in tracked.select(STUDY, "retrofit"):
-        given = run["parameters"]
-        if run["metrics"].get("constant") and given["task"] in planned_tasks():
-            found.setdefault((given["arm"], given["task"]), []).append(given["seed"])
-    return found
+    found = runs().query("constant and task in @planned_tasks()")
+    return found.groupby(["arm", "task"], sort=False)["seed"].agg(list).to_dict()
 
 
 def difference_without(name: str, seeds: Sequence[int]) -> float:
@@ -74,10 +71,9 @@ def difference_without(name: str, seeds: Sequence[int]) -> float:
 def _of(sides: tuple[str, str], *, alike: bool) -> list[Record]:
     """Return the runs of two arms; with `alike` no pair of a GPU with a processor, or of two precisions."""
     own = [run for run in tracked.select(STUDY, "retrofit") if run["parameters"]["arm"] in sides]
-    kinds: dict[tuple, set] = {}
+    kinds = defaultdict(set)
     for run in own:
-        kind = run["device"]["name"].split()[0], run["device"]["precision"]
-        kinds.setdefault(_pair(run), set()).add(kind)
+        kinds[_pair(run)].add((run["device"]["name"].split()[0], run["device"]["precision"]))
     return [run for run in own if not alike or len(kinds[_pair(run)]) == 1]
 
 

@@ -29,13 +29,11 @@ def table() -> pd.DataFrame:
             ("encoders", found["pretrain"]),
             ("decoders", found["decoder"]),
             ("trunks and branches", [part for run in found["branched"] for part in _parts(run)]),
-            (TUNED, tuned),
-            (TUNED, tracked.select(name, "retrofit")),
+            (TUNED, [*tuned, *tracked.select(name, "retrofit")]),
         ]
         for key, what in WHAT.items():
-            kinds.append(
-                (what, [run["curve"][-1] for metrics in beyond for run in metrics.get(key) or [] if run["curve"]])
-            )
+            trained = (run for metrics in beyond for run in metrics.get(key) or [])
+            kinds.append((what, [run["curve"][-1] for run in trained if run["curve"]]))
         for what, measured in kinds:
             if measured:
                 steps = 0 if what == TUNED else max(run.get("steps") or run["step"] for run in measured)

@@ -23,36 +23,30 @@ def cell(number: int, row: str, column: str) -> pd.Series:
     return found.iloc[0]
 
 
-def claimed(claim: str, study: str) -> Estimate:
-    """Return the measurement that decides a claim in a study (`figures/claims.csv`). KeyError where not exactly one."""
-    found = pd.read_csv(paths.figures() / "claims.csv").query("claim == @claim and study == @study and role != 'aside'")
+def claimed(claim: str, study: str, beside: str = "") -> Estimate:
+    """Return the measurement that decides a claim in a study, or the one `beside` it whose name starts so.
+
+    Both stand in `figures/claims.csv`. Raises KeyError where not exactly one does.
+    """
+    found = pd.read_csv(paths.figures() / "claims.csv").query("claim == @claim and study == @study")
+    aside = found["role"] == "aside"
+    found = found[aside & found["measurement"].str.startswith(f"{beside},") if beside else ~aside]
     if len(found) != 1:
-        raise KeyError(f"claims.csv: {len(found)} measurements of {claim!r} in {study!r}")
-    return _estimate(found.iloc[0])
-
-
-def beside(claim: str, study: str, start: str) -> Estimate:
-    """Return the measurement beside a claim in a study whose name starts so. KeyError where not exactly one."""
-    found = pd.read_csv(paths.figures() / "claims.csv").query("claim == @claim and study == @study and role == 'aside'")
-    found = found[found["measurement"].str.startswith(f"{start},")]
-    if len(found) != 1:
-        raise KeyError(f"claims.csv: {len(found)} measurements {start!r} beside {claim!r} in {study!r}")
-    return _estimate(found.iloc[0])
-
-
-def _estimate(row: pd.Series) -> Estimate:
+        which = f"{beside!r} beside" if beside else "of"
+        raise KeyError(f"claims.csv: {len(found)} measurements {which} {claim!r} in {study!r}")
+    row = found.iloc[0]
     return Estimate(*row[["estimate", "low", "high"]].astype(float), int(row["n"]))
 
 
-def score_differences(number: int = 8) -> dict[str, Estimate]:
-    """Return High − Original of each task that was run, by column: paired, over runs and items.
+def score_differences() -> dict[str, Estimate]:
+    """Return High − Original of each task of Table 8 that was run, by column: paired, over runs and items.
 
     KeyError where a column has several, of several sizes or studies: a text has to say which.
     """
-    frame = rows(number)
+    frame = rows(8)
     found = frame[frame["difference"].notna() & frame["row"].str.endswith(" High")].set_index("column")
     if found.index.has_duplicates:
-        raise KeyError(f"table{number}.csv: several rows of High have a difference, {sorted(set(found['row']))}")
+        raise KeyError(f"table8.csv: several rows of High have a difference, {sorted(set(found['row']))}")
     columns = ["difference", "difference_low", "difference_high", "runs"]
     return {column: Estimate(*gap) for column, gap in found[columns].iterrows()}
 

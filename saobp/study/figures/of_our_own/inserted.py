@@ -98,9 +98,7 @@ def _alone(ax: Axes, frame: pd.DataFrame) -> None:
     ax.set(xlabel="The layer with the step", ylabel="Similarity − plain (points)", xticks=alone["layer"])
 
 
-def layer_axes(
-    ax: Axes, frame: pd.DataFrame, measure: str = "largest_column_share", *, named: bool = True
-) -> Axes:  # fmt: skip
+def layer_axes(ax: Axes, frame: pd.DataFrame, measure: str = "largest_column_share", *, named: bool = True) -> Axes:
     """Draw a measure of the plain model by layer, and of both sides of the step in the model with it.
 
     `named`: with a name beside each line; without, a legend of the figure's own has to say which is which.
