@@ -18,30 +18,9 @@ from saobp.equations.checks import (
 )
 from saobp.equations.controls import elementwise_product, flattened, shuffled_bias, sinkhorn
 from saobp.equations.factors import OWN
-from saobp.equations.messages import (
-    SATURATION,
-    belief,
-    key_bias,
-    log_messages,
-    per_matrix,
-    prefix_key_bias,
-    propagate,
-    seen_bias,
-    signed_strength,
-)
+from saobp.equations.messages import key_bias, per_matrix, prefix_key_bias, propagate, seen_bias, signed_strength
 
-__all__ = [
-    "FACTORS",
-    "SATURATION",
-    "belief",
-    "check_factor",
-    "check_strength",
-    "key_bias",
-    "log_messages",
-    "prefix_key_bias",
-    "refine",
-    "signed_strength",
-]
+__all__ = ["FACTORS", "refine"]
 
 
 def refine(

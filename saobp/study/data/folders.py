@@ -51,7 +51,9 @@ class FolderSource(Source):
 
     def fingerprint(self, dataset: str, config: str | None, split: str) -> str:
         files = [file for base in base_splits(split) for file in self._split(dataset, config, base)[0]]
-        return hashlib.sha256(b"".join(bytes.fromhex(paths.digest(file)) for file in files)).hexdigest()[:16]
+        cut = split if "[" in split else ""  # a slice is another text than the whole
+        found = b"".join(bytes.fromhex(paths.digest(file)) for file in files)
+        return hashlib.sha256(found + cut.encode()).hexdigest()[:16]
 
     def files(self, repository: str, *names: str) -> Path:
         folder = self._folder(repository)
