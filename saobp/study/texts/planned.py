@@ -1,12 +1,14 @@
 """The plan beside the results: a study's endpoint and margin, and which of the five outcomes its measurement gives."""
 
 from dataclasses import replace
+from itertools import count
 
 from saobp.study.beyond import plan
 from saobp.study.beyond.plan import Planned, Primary
 from saobp.study.statistics import Estimate, level_at
+from saobp.study.statistics.intervals import LEVEL
 from saobp.study.verdicts.claims_and_measurements import Claim, by_normal_law, measured
-from saobp.study.verdicts.outcomes import CONTRADICTED, NO_EFFECT, SUPPORTED, decide
+from saobp.study.verdicts.outcomes import CONTRADICTED, IMPRECISE, NO_EFFECT, SUPPORTED, decide, inside
 
 
 def study(name: str) -> Planned:
@@ -14,12 +16,13 @@ def study(name: str) -> Planned:
     return plan.studies()[name]
 
 
-def outcome(found: Estimate | None, primary: Primary) -> str:
+def outcome(found: Estimate | None, primary: Primary, *, tests: bool = False) -> str:
     """Return which outcome a measurement gives: a key of the study's `outcomes`, "not run" or "not complete".
 
-    As a claim of one part (`verdicts.decide`), at the level of its analysis. Before the last analysis a study that is
-    neither supported nor contradicted is "not complete", as between two. A ratio without a direction is to stay within
-    the margin of 1.
+    By the plan's rule the 95 % interval, at the level of its analysis, lies beyond zero or within the margin; by two
+    one-sided `tests` at 5 %, as of a claim (`verdicts.decide`), the 90 % interval does. Before the last analysis a
+    study that is neither supported nor contradicted is "not complete", as between two. A ratio without a direction is
+    to stay within the margin of 1.
     """
     if found is None:
         return "not run"
@@ -29,10 +32,21 @@ def outcome(found: Estimate | None, primary: Primary) -> str:
     asked = {"direction": primary.direction, "reference": float(primary.direction == 0), "margin": primary.margin}
     ends = {} if found.error else {"interval": by_normal_law(found)}
     part = measured("", "", found, n=seeds, **ends).at_reading(primary.analyses)
-    outcome = decide(Claim.model_construct(**asked, rule="one"), [part])
+    claim = Claim.model_construct(**asked, rule="one")
+    outcome = decide(claim, [part])
+    within = NO_EFFECT if primary.direction else SUPPORTED
+    if outcome == within and not tests and inside(claim, part, LEVEL / 2) <= 0:
+        outcome = IMPRECISE
     if found.seeds < primary.seeds and outcome not in (SUPPORTED, CONTRADICTED):
         return "not complete"
     return "no effect" if outcome == NO_EFFECT else outcome
+
+
+def seeds_to_decide(found: Estimate, primary: Primary) -> int:
+    """Return from how many seeds on the plan's rule would decide, if estimate and spread stay and it is read once."""
+    room = max(abs(found.value), primary.margin - abs(found.value))
+    done = (n for n in count(found.seeds + 1) if found.error.with_seeds(found.seeds, n).reach() < room)
+    return next(done)
 
 
 def widened(found: Estimate, primary: Primary, level: float = 0.95) -> Estimate:

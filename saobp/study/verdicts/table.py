@@ -1,6 +1,7 @@
 """The claims as CSV with numeric columns, as Markdown and LaTeX, and one claim for a terminal."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -12,7 +13,7 @@ from saobp.study.tables import FORMATS, render
 from saobp.study.tables.cells import decimal, digits
 from saobp.study.verdicts import outcomes
 from saobp.study.verdicts.claims_and_measurements import Claim, Measurement
-from saobp.study.verdicts.outcomes import CONTRADICTED, SUPPORTED, Verdict, of_part, seeds_to_decide
+from saobp.study.verdicts.outcomes import CONTRADICTED, NO_EFFECT, SUPPORTED, Verdict, of_part, seeds_to_decide
 
 CSV_COLUMNS = (
     "claim", "study", "scope", "measurement", "role", "estimate", "low", "high", "n", "of", "unit", "direction",
@@ -71,9 +72,12 @@ def cells(verdict: Verdict) -> tuple[str, ...]:
     small = outcomes.inside(claim, part, LEVEL / 2) > 0  # all of its 95 % interval lies within the margin
     marks = POST_HOC * any(row.post_hoc for row in parts) + SMALL * (decided and small)
     marks += SENSITIVE * any(of_part(claim, other) != of_part(claim, part) for other in verdict.without_one)
-    outcome = f"{verdict.outcome}{of} {marks}".rstrip()
+    outcome, ours = f"{verdict.outcome}{of} {marks}".rstrip(), _interval(claim, part)
+    if verdict.outcome == NO_EFFECT and not small:
+        tests = replace(part, interval=lambda _: part.interval(1 - 2 * LEVEL))
+        ours += f"; tests {_interval(claim, tests).partition(' ')[2]}"
     printed = "–" if part.paper is None else _number(part.paper, claim)
-    return claim.title, measured, outcome, _interval(claim, part), printed, _count(part), part.scope
+    return claim.title, measured, outcome, ours, printed, _count(part), part.scope
 
 
 def _count(part: Measurement) -> str:

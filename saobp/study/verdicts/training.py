@@ -103,7 +103,8 @@ def decoders(studies: Studies) -> list[Measurement]:
             continue
         found, method = _lent(studies, study, model, own) if len(own) == 1 else (mean_interval(own), SEEDS)
         paper = studies.printed(7, "PPL_WikiText", scale=log, model=labels.published_model(model))
-        rows.append(measured(study, model, found, runs=runs, paper=paper, method=method))
+        causal = [run for run in runs if run["parameters"]["algorithm"] in SIDES]
+        rows.append(measured(study, model, found, runs=causal, paper=paper, method=method))
         uncut = seed_gaps(runs, HELD_OUT, ("high_all_rows", "original"), log=True)
         leaks = [-run["metrics"]["leak"]["leak"] for run in select(runs, algorithm="high_all_rows")]
         for part, values in (("High that reads later rows", [*uncut.values()]), (LEAK, leaks)):
