@@ -140,13 +140,13 @@ def plot(frame: pd.DataFrame, width: float) -> Figure:
             ax.set_xlabel(about.axis + ", lowest first" * bool(about.axis == "Head" and runs > 1))
         if place % 4 == 0:
             name = TASKS[task].title + f"\n{labels.model_title(model)}" * (frame["model"].nunique() > 1)
-            ax.set_ylabel(f"{name} (n = {runs})\nHigh − Original")
+            ax.set_ylabel(f"{name} (n = {runs})\nminus Original")
     colour = style.LOOKS["high"].colour
     mark = {"color": colour, "marker": "o", "ms": 2.4, "mfc": "none", "mew": 0.6}
     handles = [
         Line2D([], [], **mark | {"marker": "s", "ms": 3.5, "mfc": colour}, lw=1.4, label="High, mean"),
         Line2D([], [], **mark, ls="none", label="a seed"),
-        Patch(color=colour, alpha=0.15, lw=0, label="95 % band"),
+        Patch(color=colour, alpha=0.15, lw=0, label="95 % band of High"),
         Line2D([], [], color="0.7", lw=0.8, label="other algorithms"),
     ]
     figure.legend(handles=handles, loc="outside upper center", ncols=4 if wide else 2)

@@ -91,6 +91,19 @@ def learned_up(study: str) -> tuple[int, int]:
     return int((last > first).sum()), len(last)
 
 
+def longest() -> int:
+    """Return how many tokens a text has at most on which attention was measured."""
+    told = [entry["ours"] for run in tracked.select(STUDY, "attention") for entry in run["departures"]
+            if entry["matter"] == "tokens per sample at most"]  # fmt: skip
+    return max(told)
+
+
+def all_seeds(measure: str) -> Estimate:
+    """Return `difference` over the fresh seeds and those that were seen before them."""
+    runs = [run for study in (STUDY, FRESH) for run in tracked.select(study, "attention")]
+    return seed_gap(runs, partial(estimates.mean_of, name=measure))
+
+
 def gtd_without_structure(length: int = 64) -> list[float]:
     """Return GTD of uniform attention, of the identity, and of a head in which every query attends to one key."""
     import torch

@@ -75,16 +75,6 @@ def along(name: str = "high", against: str = "original", study: str = FIRST) -> 
     return found, sum(gap > 0 for gap in gaps.values())
 
 
-def reruns() -> dict[bool, float]:
-    """Return by how many nats the loss of an encoder that was trained twice ends apart at most.
-
-    True: both times on one kind of processor; False: on two.
-    """
-    found = tracked.repeats().query("study == @FRESH")
-    alike = found["first_processor"] == found["second_processor"]
-    return (found["second"] - found["first"]).abs().groupby(alike).max().to_dict()
-
-
 def at(step: int, number: int, study: str = FIRST, layers: int | None = None) -> pd.DataFrame:
     """Return accuracy at a step and number of hops (percent), a row a seed, a column an algorithm.
 

@@ -20,17 +20,20 @@ STUDY = "retrofit"
 
 @cache
 def runs() -> pd.DataFrame:
-    """Return one row a fine-tuned run: arm, task, seed, score (percent) after the last epoch, bag of words' score.
+    """Return one row a fine-tuned run: arm, task, seed, score (percent) after the last epoch.
 
-    constant: whether it gives one answer to all items. A run that failed has no row. Empty where nothing was run.
+    floor: a bag of words' score; majority: that of the most frequent answer; constant: whether it gives one answer to
+    all items. A run that failed has no row. Empty where nothing was run.
     """
     rows = []
     for run in tracked.select(STUDY, "retrofit"):
         given, metrics = run["parameters"], run["metrics"]
         if "failed" not in metrics:
             floor, constant = (metrics.get("floor") or {}).get("headline"), bool(metrics.get("constant"))
-            rows.append((given["arm"], given["task"], given["seed"], metrics["headline"], floor, constant))
-    return pd.DataFrame(rows, columns=["arm", "task", "seed", "score", "floor", "constant"]).astype({"constant": bool})
+            own = (given["arm"], given["task"], given["seed"], metrics["headline"])
+            rows.append((*own, floor, metrics.get("majority"), constant))
+    columns = ["arm", "task", "seed", "score", "floor", "majority", "constant"]
+    return pd.DataFrame(rows, columns=columns).astype({"constant": bool})
 
 
 def planned_tasks() -> list[str]:
@@ -79,13 +82,6 @@ def _of(sides: tuple[str, str], *, alike: bool) -> list[Record]:
 
 def _pair(run: Record) -> tuple[int, str]:
     return run["parameters"]["seed"], run["parameters"]["task"]
-
-
-def missing_arms() -> dict[str, int]:
-    """Return the planned secondary arms that lack seeds, and how many seeds of each have all planned tasks."""
-    given = plan.studies()["retrofit"].model_extra
-    seeds = {arm: found.seeds if (found := difference(arm)) else 0 for arm in given["secondary_arms"]}
-    return {arm: count for arm, count in seeds.items() if count < len(given["secondary_seeds"])}
 
 
 def on_one_machine() -> tuple[Estimate, int]:

@@ -11,9 +11,10 @@ from saobp.study.setup import labels, paths, tracked, typed_by_hand
 from saobp.study.setup.schema import Record, Value
 from saobp.study.setup.tasks_and_metrics import PUBLISHED_ROWS
 
-STUDIES = ("narrow", "laptop", "stories", "hops", "retrofit", "scratch", "branched", "branched-again", "decoders")
+PLANNED = ("hops", "retrofit", "scratch", "branched", "branched-again", "decoders", "cost")
+STUDIES = ("narrow", "laptop", "stories", *PLANNED)
 NAMED_STAGES = {"finetune": "fine-tuning", "attention": "attention", "cost": "cost"}  # before their departures
-TUNED = "fine-tuned tasks"
+TUNED, AS_IT_IS, TIMED = NO_STEPS = ("fine-tuned tasks", "public models as they are", "settings timed")
 STAGES = ("pretrain", "decoder", "branched", "finetune", "beyond", "hops")
 WHAT = {"strengths": "encoders at other strengths", "larger": "larger encoders", "multihop": "encoders for known hops"}
 
@@ -30,13 +31,15 @@ def table() -> pd.DataFrame:
             ("decoders", found["decoder"]),
             ("trunks and branches", [part for run in found["branched"] for part in _parts(run)]),
             (TUNED, [*tuned, *tracked.select(name, "retrofit")]),
+            (AS_IT_IS, tracked.select(name, "retrofit-untrained")),
+            (TIMED, tracked.select(name, "alternations")),
         ]
         for key, what in WHAT.items():
             trained = (run for metrics in beyond for run in metrics.get(key) or [])
             kinds.append((what, [run["curve"][-1] for run in trained if run["curve"]]))
         for what, measured in kinds:
             if measured:
-                steps = 0 if what == TUNED else max(run.get("steps") or run["step"] for run in measured)
+                steps = 0 if what in NO_STEPS else max(run.get("steps") or run["step"] for run in measured)
                 hours = sum(run.get("seconds") or 0 for run in measured) / 3600
                 rows.append((name, what, len(measured), steps, hours))
     return pd.DataFrame(rows, columns=["study", "what", "runs", "steps", "hours"])
