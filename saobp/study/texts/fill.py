@@ -42,10 +42,17 @@ def page(name: str) -> str:
     environment.filters |= {"model": labels.model_title, "algorithm": labels.algorithm_title}
     environment.globals |= {**NUMBERS, "paper": numbers.load(), "sizes": SIZES, "tracked": tracked}
     environment.globals |= {
+        "holds": partial(_holds, name),
         "exists": lambda file: (paths.root() / file).exists(),
         "shape": lambda model: f"{SIZES[model].layers} layers, width {SIZES[model].hidden}",
     }
     return environment.get_template(name + SUFFIX).render()
+
+
+def _holds(name: str, condition: bool, words: str) -> None:
+    """Refuse to fill a page whose words the numbers no longer bear out."""
+    if not condition:
+        raise ValueError(f"texts/{name}{SUFFIX}: the records no longer say that {words}; write that passage anew")
 
 
 def write() -> list[Path]:
