@@ -1,6 +1,7 @@
 """README and the other pages: every number comes from code, every link leads somewhere, outcomes follow the plan."""
 
 import re
+from dataclasses import replace
 from functools import cache
 from math import log
 
@@ -119,6 +120,11 @@ def test_two_one_sided_tests_are_another_rule_and_the_planned_one_names_the_seed
     more = planned.seeds_to_decide(found, primary)
     reach = [found.error.with_seeds(10, n).reach() for n in (more - 1, more)]
     assert reach[1] < primary.margin - found.value < reach[0]
+    assert planned.seeds_to_decide(Estimate(-0.5, -1.2, 0.3, 10), primary) is None  # no spread to go by
+    ratio, cost = mean_interval([1.0, 1.16, 1.1, 1.04, 1.12, 1.06]), planned.study("cost").primary
+    more = planned.seeds_to_decide(ratio, cost)
+    assert planned.outcome(replace(ratio, seeds=300), cost) == "imprecise"
+    assert ratio.error.with_seeds(6, more).reach() < cost.margin - (ratio.value - 1) < ratio.half_width
 
 
 def test_numbers_are_written_with_their_interval_and_no_minus_before_a_zero():
@@ -260,6 +266,9 @@ def test_a_factor_over_all_tasks_is_of_the_seeds_that_have_them(monkeypatch):
 
 def test_an_interim_analysis_reads_its_seeds_at_the_bound_and_earlier_ones_decide_nothing(seeds_of_the_plan):
     primary = planned.study("hops").primary
+    tracked_ones = exam.fresh()
+    shown = {fill.effect(planned.widened(tracked_ones, primary), 2, "points"), "10 of 20 planned seeds"}
+    assert not [text for text in (*shown, fill.interval(tracked_ones, 2)) if text not in fill.page("RESULTS.md")]
     early = seeds_of_the_plan(9)
     assert early.seeds == 9 and early.low > 0 and planned.outcome(early, primary) == "not complete"
     interim = seeds_of_the_plan(13)  # three more than the analysis reads

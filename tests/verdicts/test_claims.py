@@ -268,6 +268,7 @@ def test_a_repeated_run_is_shown_beside_the_first(rows, decided, again):
     shown = render.markdown(verdicts.table.repeated(decided, again))
     entering = {"convergence", "regularizers-perplexity", "gtd-good-range", "gtd-bad-range"}  # read such a loss
     entering |= {"decoder-perplexity", "decoder-perplexity-size"}  # borrow the spread of such losses
+    entering |= {"convergence-branched"}
     assert {claim for claim, _, _ in again} == entering and len(shown.splitlines()) == 2 + len(again)
 
 
@@ -493,6 +494,21 @@ def test_the_loss_that_takes_a_runs_place_is_not_its_own():
         run["metrics"] = run["metrics"] | {"perplexity": np.exp(row[own])}
         (found,) = studies_of(narrow=[run]).with_reruns().records["narrow"]
         assert np.log(found["metrics"]["perplexity"]) == pytest.approx(row[other])
+
+
+def test_a_branch_that_was_made_again_takes_the_place_of_the_first():
+    again = tracked.repeats().query("study == 'branched'").set_index("run")["second"]
+    (first, *_), (run, *_) = tracked.study("branched"), reading.tracked().with_reruns().records["branched"]
+    changed = {branch["algorithm"]: branch["held_out"] for branch in run["metrics"]["branches"]}
+    assert {f"{run['name']}, {name}": held_out for name, held_out in changed.items()} == again.to_dict()
+    assert first["metrics"]["branches"] != run["metrics"]["branches"]
+
+
+def test_the_interval_that_decides_no_effect_is_shown_where_the_wider_one_leaves_the_margin():
+    inside, across = (outcomes.Verdict(GAIN, "", "", NO_EFFECT, (known(0.1, error),)) for error in (0.4, 0.5))
+    assert [verdicts.table.cells(row)[3] for row in (inside, across)] == [
+        "+0.10 [−0.68, 0.88]", "+0.10 [−0.88, 1.08]; tests, 90 %: [−0.72, 0.92]",
+    ]  # fmt: skip
 
 
 def test_a_publication_that_was_cut_off_is_no_study(monkeypatch, tmp_path):

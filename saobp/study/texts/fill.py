@@ -43,6 +43,7 @@ def page(name: str) -> str:
     environment.globals |= {**NUMBERS, "paper": numbers.load(), "sizes": SIZES, "tracked": tracked}
     environment.globals |= {
         "holds": partial(_holds, name),
+        "includes_zero": lambda found: found.low < 0 < found.high,
         "exists": lambda file: (paths.root() / file).exists(),
         "shape": lambda model: f"{SIZES[model].layers} layers, width {SIZES[model].hidden}",
     }

@@ -1,14 +1,21 @@
 """The plan beside the results: a study's endpoint and margin, and which of the five outcomes its measurement gives."""
 
 from dataclasses import replace
-from itertools import count
 
 from saobp.study.beyond import plan
 from saobp.study.beyond.plan import Planned, Primary
 from saobp.study.statistics import Estimate, level_at
 from saobp.study.statistics.intervals import LEVEL
 from saobp.study.verdicts.claims_and_measurements import Claim, by_normal_law, measured
-from saobp.study.verdicts.outcomes import CONTRADICTED, IMPRECISE, NO_EFFECT, SUPPORTED, decide, inside
+from saobp.study.verdicts.outcomes import (
+    CONTRADICTED,
+    IMPRECISE,
+    MOST_SEEDS,
+    NO_EFFECT,
+    SUPPORTED,
+    decide,
+    inside,
+)
 
 
 def study(name: str) -> Planned:
@@ -42,11 +49,15 @@ def outcome(found: Estimate | None, primary: Primary, *, tests: bool = False) ->
     return "no effect" if outcome == NO_EFFECT else outcome
 
 
-def seeds_to_decide(found: Estimate, primary: Primary) -> int:
-    """Return from how many seeds on the plan's rule would decide, if estimate and spread stay and it is read once."""
-    room = max(abs(found.value), primary.margin - abs(found.value))
-    done = (n for n in count(found.seeds + 1) if found.error.with_seeds(found.seeds, n).reach() < room)
-    return next(done)
+def seeds_to_decide(found: Estimate, primary: Primary) -> int | None:
+    """Return from how many seeds on the plan's rule would decide, if estimate and spread stay and it is read once.
+
+    None where no number below 10,000 would do, or the measurement has no spread over seeds.
+    """
+    away = abs(found.value - (primary.direction == 0))
+    room = max(away, primary.margin - away) if primary.direction else abs(primary.margin - away)
+    more = range(found.seeds + 1, MOST_SEEDS) if found.error else ()
+    return next((n for n in more if found.error.with_seeds(found.seeds, n).reach() < room), None)
 
 
 def widened(found: Estimate, primary: Primary, level: float = 0.95) -> Estimate:

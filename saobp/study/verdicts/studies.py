@@ -63,6 +63,10 @@ class Studies:
             if (study, run["name"]) in losses:
                 tracked = log(metrics["perplexity"])
                 metrics["perplexity"] = exp(max(losses[study, run["name"]], key=lambda loss: abs(loss - tracked)))
+            for place, branch in enumerate(branches := [*metrics.get("branches", ())]):
+                if both := losses.get((study, f"{run['name']}, {branch['algorithm']}")):
+                    branches[place] = branch | {"held_out": max(both, key=lambda loss: abs(loss - branch["held_out"]))}
+            metrics |= {"branches": branches} if branches else {}
             if swept := metrics.get("strengths"):
                 names = [(study, f"strength {one['strength']}, seed {one['seed']}") for one in swept]
                 again = [{"again": losses[name][1]} if name in losses else {} for name in names]

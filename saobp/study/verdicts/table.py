@@ -72,10 +72,7 @@ def cells(verdict: Verdict) -> tuple[str, ...]:
     small = outcomes.inside(claim, part, LEVEL / 2) > 0  # all of its 95 % interval lies within the margin
     marks = POST_HOC * any(row.post_hoc for row in parts) + SMALL * (decided and small)
     marks += SENSITIVE * any(of_part(claim, other) != of_part(claim, part) for other in verdict.without_one)
-    outcome, ours = f"{verdict.outcome}{of} {marks}".rstrip(), _interval(claim, part)
-    if verdict.outcome == NO_EFFECT and not small:
-        tests = replace(part, interval=lambda _: part.interval(1 - 2 * LEVEL))
-        ours += f"; tests {_interval(claim, tests).partition(' ')[2]}"
+    outcome, ours = f"{verdict.outcome}{of} {marks}".rstrip(), _interval(claim, part) + _tests(claim, part)
     printed = "–" if part.paper is None else _number(part.paper, claim)
     return claim.title, measured, outcome, ours, printed, _count(part), part.scope
 
@@ -98,6 +95,14 @@ def _interval(claim: Claim, part: Measurement) -> str:
     shown = (part.low, part.high, *[part.estimate] * (claim.unit == "ratio"))
     value, low, high = (_number(one, claim, *shown) for one in (part.estimate, part.low, part.high))
     return f"{value} [{low.lstrip('+×')}, {high.lstrip('+×')}]"
+
+
+def _tests(claim: Claim, part: Measurement) -> str:
+    """The 90 % interval of a part that two one-sided tests put within the margin, where its 95 % interval is wider."""
+    if of_part(claim, part) != NO_EFFECT or outcomes.inside(claim, part, LEVEL / 2) > 0:
+        return ""
+    tests = replace(part, interval=lambda _: part.interval(1 - 2 * LEVEL))
+    return f"; tests, 90 %: {_interval(claim, tests).partition(' ')[2]}"
 
 
 def _number(value: float, claim: Claim, *ends: float) -> str:
@@ -170,6 +175,6 @@ def write(
 def one_claim(verdicts: Sequence[Verdict], reruns: Reruns) -> str:
     """Return everything on one claim (texts/claim.txt.j2): measurements, records, and what would change its outcome."""
     page = Template((paths.root() / "texts" / "claim.txt.j2").read_text("utf-8"), trim_blocks=True, lstrip_blocks=True)
-    functions = (_count, _interval, _margin, _number, _unit, of_part, outcomes.change_to_open, seeds_to_decide)
+    functions = (_count, _interval, _margin, _number, _tests, _unit, of_part, outcomes.change_to_open, seeds_to_decide)
     given = {function.__name__.lstrip("_"): function for function in functions}
     return page.render(claim=verdicts[0].claim, verdicts=verdicts, reruns=reruns, **given).strip()
