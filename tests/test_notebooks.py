@@ -40,6 +40,12 @@ def tagged(path, tag):
     return [cell.source for cell in cells(path, "code") if tag in cell.metadata.get("tags", [])]
 
 
+@pytest.mark.parametrize("page", ["README", "RESULTS", "CLAIMS", "SCALE", "CONTRIBUTING", "data/README"])
+def test_a_page_uses_the_fields_words(page):
+    text = (paths.root() / f"{page}.md").read_text(encoding="utf-8")
+    assert [word for word in PRIVATE if word in text] == []
+
+
 def test_it_opens_with_its_number_and_one_claim_and_ends_with_what_was_learned_and_the_next_question(notebook):
     opening, closing = (cells(notebook, "markdown")[place].source for place in (0, -1))
     assert opening.splitlines()[0] == f"# {notebook.stem[:2]} {QUESTIONS[notebook.stem]['question']}"

@@ -177,6 +177,11 @@ def test_every_rerun_is_a_pair_of_held_out_losses_of_which_the_tracked_record_ha
         for record in tracked.select(row.study, "hops"):
             for run in record["metrics"]["multihop"]:
                 ends[f"{record['name']}, {run['algorithm']}, {run['layers']} layers"] = run["curve"][-1]["loss"]
+        for record in tracked.select(row.study, "alternations"):
+            given = record["parameters"]
+            if given.get("passes") == "one call":
+                name = f"{given['phase']}, {given['sequences']} x {given['length']} tokens, {given['threads']} threads"
+                ends[name] = record["metrics"]["ways"]["high"][given["phase"]]["ratio"]["median"]
         for record in tracked.select(row.study, "branched"):
             for run in record["metrics"]["branches"]:
                 ends[f"{record['name']}, {run['algorithm']}"] = run["held_out"]
