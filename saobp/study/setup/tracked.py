@@ -32,5 +32,5 @@ def repeated_scores() -> pd.DataFrame:
 
 @cache
 def repeats() -> pd.DataFrame:
-    """Return runs that were run twice from one seed: held-out loss (nats; of `cost` the ratio) of the first and second."""
+    """Return runs that were run twice from one seed: held-out loss (nats; of `cost` the ratio) of both."""
     return pd.read_csv(paths.root() / "data" / "results" / "repeats.csv")
