@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import json
+import re
 from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
@@ -117,14 +118,16 @@ def _validated(path: Path, name: str, kind: type[Kind], given: Any) -> Kind:
 def command(name: str, kind: type[Kind], records: Callable[[Kind], Iterable[Entry]]) -> None:
     """Make every record of a planned study that is not there yet; several of these commands share the work.
 
-    `python -m saobp.study.beyond.retrofit [--plan FILE] [--out FOLDER]`. `records` lists, of the plan's section, the
-    records' names, and what makes each of them.
+    `python -m saobp.study.beyond.retrofit [--plan FILE] [--out FOLDER] [--only PATTERN]`. `records` lists, of the
+    plan's section, the records' names, and what makes each of them; those are made that the regular expression finds.
     """
     parser = argparse.ArgumentParser(description=command.__doc__.splitlines()[0])
     parser.add_argument("--plan", type=Path, default=file())
     parser.add_argument("--out", type=Path, default=paths.build(name.removesuffix("-untrained")) / "records")
+    parser.add_argument("--only", default="", metavar="PATTERN")
     given = parser.parse_args()
-    share(records(section(given.plan, name, kind)), given.out)
+    planned = records(section(given.plan, name, kind))
+    share((entry for entry in planned if re.search(given.only, entry[0])), given.out)
 
 
 def share(records: Iterable[Entry], out: Path) -> None:
