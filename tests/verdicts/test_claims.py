@@ -18,7 +18,7 @@ from saobp.study.setup import paths, tracked
 from saobp.study.setup.tasks_and_metrics import GLUE
 from saobp.study.statistics import Error, Estimate, across_runs, mean_interval
 from saobp.study.tables import render
-from saobp.study.verdicts import gtd, outcomes, planned, scores
+from saobp.study.verdicts import attention, gtd, outcomes, planned, scores
 from saobp.study.verdicts import studies as reading
 from saobp.study.verdicts.claims_and_measurements import Claim, measured
 from saobp.study.verdicts.outcomes import CONTRADICTED, IMPRECISE, NO_EFFECT, NOT_RUN, SUPPORTED
@@ -466,8 +466,34 @@ def test_a_correlation_over_runs_has_the_interval_of_fewer_seeds_than_runs():
     runs = [examples.record("attention", "mini", *name, {}) for name in names]
     values = np.random.default_rng(0).normal(size=(2, 12))
     (row,) = gtd._across("a", "mini", "", [(run, None, *pair) for run, *pair in zip(runs, *values)])
-    found = across_runs(*values, list(zip(*names)))
-    assert (row.low, row.high) == pytest.approx((found.low, found.high))
+    left = 12 - 6 + 1  # points, less what three algorithms and four seeds take, more the mean
+    reach = stats.norm.isf(0.025) / np.sqrt(left - 3)
+    assert np.arctanh([row.low, row.high]) == pytest.approx(np.arctanh(row.estimate) + np.array([-reach, reach]))
+
+
+@pytest.mark.parametrize(("alike", "bounded"), [(6, True), (7, False), (10, False)])
+def test_a_correlation_that_few_runs_make_has_no_interval(alike, bounded):
+    names = [(name, seed) for name in ("high", "low", "original") for seed in range(4)]
+    runs = [examples.record("attention", "mini", *name, {}) for name in names]
+    x, y = [0.0] * alike + [*range(1, 13 - alike)], np.random.default_rng(1).normal(size=12).tolist()
+    (row,) = gtd._across("a", "mini", "", list(zip(runs, [None] * 12, x, y)))
+    assert row.bounded is bounded and np.isfinite(row.estimate)
+
+
+def test_pairs_measured_on_two_machines_are_left_out_beside_the_number_that_has_them():
+    def run(algorithm, seed, sparsity, machine):
+        found = examples.record("attention", "mini", algorithm, seed, {"matrices": {"raw": {"sparsity": [[sparsity]]}}})
+        return found | {
+            "parameters": found["parameters"] | {"task": "race"},
+            "device": found["device"] | {"name": machine},
+        }
+
+    runs = [run("original", seed, 0.5, "A") for seed in range(4)]
+    runs += [run("high", seed, 0.5 - gap, "B" if seed == 3 else "A") for seed, gap in enumerate((0.1, 0.2, 0.3, 1.0))]
+    every, alike = attention.gap(studies_of(narrow=runs), {"": "sparsity"})
+    assert (every.estimate, every.n, every.aside) == (pytest.approx(-0.4), 4, False)
+    assert (alike.estimate, alike.n, alike.without) == (pytest.approx(-0.2), 3, attention.TWO_MACHINES) and alike.aside
+    assert len(attention.gap(studies_of(narrow=runs[:3] + runs[4:7]), {"": "sparsity"})) == 1
 
 
 def test_a_mean_of_tasks_with_one_seed_borrows_a_spread_as_of_tasks_apart():

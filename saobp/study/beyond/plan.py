@@ -46,12 +46,19 @@ class Primary(Endpoint):
     margin: float = Field(gt=0)
     seeds: Positive
     analyses: list[Positive]  # seeds at each analysis, the last one included
+    read: list[Positive] = []  # seeds at which it was read in fact, where these are others
 
     @model_validator(mode="after")
     def _ends_with_all(self) -> "Primary":
-        if self.analyses != sorted(set(self.analyses)) or self.analyses[-1:] != [self.seeds]:
-            raise ValueError(f"analyses must rise to the {self.seeds} seeds, not {self.analyses}")
+        for name, seeds in (("analyses", self.analyses), ("read", self.readings)):
+            if seeds != sorted(set(seeds)) or seeds[-1:] != [self.seeds]:
+                raise ValueError(f"{name} must rise to the {self.seeds} seeds, not {seeds}")
         return self
+
+    @property
+    def readings(self) -> list[int]:
+        """The seeds at each reading, planned or not: every one of them widens the interval of the others."""
+        return self.read or self.analyses
 
 
 class Question(Strict):

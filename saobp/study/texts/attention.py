@@ -9,7 +9,7 @@ import pandas as pd
 from saobp.measure import gtd_and_entropy
 from saobp.study.beyond import strengths
 from saobp.study.setup import tracked
-from saobp.study.statistics import Estimate, estimates, geometric_interval
+from saobp.study.statistics import Estimate, estimates, geometric_interval, mean_interval
 from saobp.study.statistics.seeds import by_side, seed_gap, seed_gaps
 
 STUDY = "narrow"
@@ -47,6 +47,12 @@ def difference(measure: str, layer: int | None = None, study: str = STUDY) -> Es
 
 
 fresh = partial(difference, study=FRESH)
+
+
+def fresh_without(measure: str, seed: int, task: str) -> Estimate:
+    """Return `fresh` where one seed's mean is over its other tasks than this one."""
+    found = sides(measure, FRESH).drop((seed, task))
+    return mean_interval((found["high"] - found["original"]).groupby("seed").mean().tolist())
 
 
 @cache

@@ -56,10 +56,14 @@ def processors(width: int) -> str:
     return ", ".join(sorted({run["device"]["name"] for run in runs(FRESH, width)}))
 
 
-def by_doubling() -> Estimate:
-    """Return the slope of `deepest` over the logarithm of the width, in points per doubling."""
-    gaps = deepest().dropna()
-    return mean_interval(np.polyfit(np.log2(gaps.columns.astype(float)), gaps.T, 1)[0].tolist())
+def by_doubling(seeds: int | None = None) -> Estimate:
+    """Return the slope of `deepest` over the logarithm of the width, in points per doubling, over the first `seeds`.
+
+    Of three widths, each the double of the one before, the least-squares slope is half of the outer two's difference.
+    """
+    gaps, doublings = deepest().sort_index(), np.log2(max(deepest()) / min(deepest()))
+    slopes = (gaps[max(gaps)] - gaps[min(gaps)]).dropna() / doublings
+    return mean_interval(slopes[:seeds].tolist())
 
 
 @cache

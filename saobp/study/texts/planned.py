@@ -26,19 +26,19 @@ def study(name: str) -> Planned:
 def outcome(found: Estimate | None, primary: Primary, *, tests: bool = False) -> str:
     """Return which outcome a measurement gives: a key of the study's `outcomes`, "not run" or "not complete".
 
-    By the plan's rule the 95 % interval, at the level of its analysis, lies beyond zero or within the margin; by two
-    one-sided `tests` at 5 %, as of a claim (`verdicts.decide`), the 90 % interval does. Before the last analysis a
+    By the plan's rule the 95 % interval, at the level of its reading, lies beyond zero or within the margin; by two
+    one-sided `tests` at 5 %, as of a claim (`verdicts.decide`), the 90 % interval does. Before the last reading a
     study that is neither supported nor contradicted is "not complete", as between two. A ratio without a direction is
     to stay within the margin of 1.
     """
     if found is None:
         return "not run"
     seeds = min(found.seeds, primary.seeds)
-    if seeds not in primary.analyses:
+    if seeds not in primary.readings:
         return "not complete"
     asked = {"direction": primary.direction, "reference": float(primary.direction == 0), "margin": primary.margin}
     ends = {} if found.error else {"interval": by_normal_law(found)}
-    part = measured("", "", found, n=seeds, **ends).at_reading(primary.analyses)
+    part = measured("", "", found, n=seeds, **ends).at_reading(primary.readings)
     claim = Claim.model_construct(**asked, rule="one")
     outcome = decide(claim, [part])
     within = NO_EFFECT if primary.direction else SUPPORTED
@@ -52,20 +52,21 @@ def outcome(found: Estimate | None, primary: Primary, *, tests: bool = False) ->
 def seeds_to_decide(found: Estimate, primary: Primary) -> int | None:
     """Return from how many seeds on the plan's rule would decide, if estimate and spread stay and it is read once.
 
-    None where no number below 10,000 would do, or the measurement has no spread over seeds.
+    Those that there are, where only the widening for other readings keeps them from it. None where no number below
+    10,000 would do, or the measurement has no spread over seeds.
     """
     away = abs(found.value - (primary.direction == 0))
     room = max(away, primary.margin - away) if primary.direction else abs(primary.margin - away)
-    more = range(found.seeds + 1, MOST_SEEDS) if found.error else ()
+    more = range(found.seeds, MOST_SEEDS) if found.error else ()
     return next((n for n in more if found.error.with_seeds(found.seeds, n).reach() < room), None)
 
 
 def widened(found: Estimate, primary: Primary, level: float = 0.95) -> Estimate:
-    """Return a measurement, its interval at the level of its analysis; between two, or without an error, as it is.
+    """Return a measurement, its interval at the level of its reading; between two, or without an error, as it is.
 
-    `level`: without other analyses; 0.9 is that of two one-sided tests at 5 %.
+    `level`: without other readings; 0.9 is that of two one-sided tests at 5 %.
     """
-    level = level_at(primary.analyses, min(found.seeds, primary.seeds), level)
+    level = level_at(primary.readings, min(found.seeds, primary.seeds), level)
     if found.error is None or level is None:
         return found
     reach = found.error.reach(level)

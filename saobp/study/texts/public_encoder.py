@@ -76,7 +76,7 @@ def _of(sides: tuple[str, str], *, alike: bool) -> list[Record]:
     own = [run for run in tracked.select(STUDY, "retrofit") if run["parameters"]["arm"] in sides]
     kinds = defaultdict(set)
     for run in own:
-        kinds[_pair(run)].add((run["device"]["name"].split()[0], run["device"]["precision"]))
+        kinds[_pair(run)].add((run["device"]["name"], run["device"]["precision"]))
     return [run for run in own if not alike or len(kinds[_pair(run)]) == 1]
 
 

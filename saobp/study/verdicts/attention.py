@@ -1,6 +1,8 @@
 """Measurements of attention: sparsity, entropy, GTD by layer, and what one step does to a given matrix."""
 
+from collections import defaultdict
 from collections.abc import Sequence
+from functools import partial
 from math import nan
 
 import numpy as np
@@ -17,6 +19,7 @@ from saobp.study.verdicts.claims_and_measurements import Measurement, measured, 
 from saobp.study.verdicts.studies import Studies, over_seeds
 
 RIVALS = ("original", "low", "elemmul")  # of High in Fig. 4
+TWO_MACHINES = "pairs of two machines"
 
 
 def _deeper(run: Record) -> slice:
@@ -31,8 +34,9 @@ def gap(
 
     A number is a measure by its name, "deep" in front for the deeper half of the layers alone; or "skewness" for the
     size of the skewness of the heads' entropies. The paper's are those of `printed` (size -> the sides' ids), or of a
-    metric of Table 1.
+    metric of Table 1. Where some pairs were measured on two machines, the pairs of one stand aside.
     """
+    split = _on_two_machines(studies, sides)
 
     def paper(model: str) -> float | None:
         if printed:
@@ -50,8 +54,23 @@ def gap(
     rows = []
     for part, name in numbers.items():
         read: Read = lambda run, name=name: number(run, name)  # noqa: E731
-        rows += over_seeds(studies, "attention", read, sides, part=part, paper=paper, post_hoc=post_hoc)
+        own = partial(over_seeds, studies, "attention", sides=sides, paper=paper, post_hoc=post_hoc)
+        rows += own(read, part=part)
+        alike: Read = lambda run, read=read: None if id(run) in split else read(run)  # noqa: E731
+        facts = {"part": f"{part}, pairs of one machine".removeprefix(", "), "aside": True, "without": TWO_MACHINES}
+        rows += [row for row in own(alike, **facts) if row.study in split.values()]
     return rows
+
+
+def _on_two_machines(studies: Studies, sides: Sequence[str]) -> dict[int, str]:
+    """Return the study of each run, by identity, whose partner on the other side was measured on another machine."""
+    pairs = defaultdict(list)
+    for study, runs in studies.of("attention").items():
+        for run in runs:
+            if (given := run["parameters"])["algorithm"] in sides:
+                pairs[study, given["model"], given["task"], given["seed"]].append(run)
+    split = (kept for kept in pairs.items() if len({run["device"]["name"] for run in kept[1]}) > 1)
+    return {id(run): study for (study, *_), runs in split for run in runs}
 
 
 def top_two(studies: Studies) -> list[Measurement]:

@@ -152,14 +152,16 @@ def heads_in_range(studies: Studies, low: float, high: float, inside: bool) -> l
 def _across(study: str, model: str, part: str, points: Sequence[tuple], **given: Any) -> list[Measurement]:
     """r over points (run, record that lends it a number, x, y) without what algorithm and seed explain of either.
 
-    Nothing where too few are left.
+    Nothing where too few are left, and no interval where more than half of the runs have one x: the others, which may
+    be of one algorithm, are then all that r is of.
     """
     runs, lenders, *series = zip(*points) if points else [()] * 4
     try:
         found = across_runs(*series, [[run["parameters"][key] for run in runs] for key in ("algorithm", "seed")])
     except ValueError:
         return []
-    error = Error.of(1 / sqrt(found.effective - 3), inf) if found.effective > 3 else None
+    alike = max(map(series[0].count, series[0])) > len(runs) / 2
+    error = Error.of(1 / sqrt(found.effective - 3), inf) if found.effective > 3 and not alike else None
     z = Estimate.of(float(np.arctanh(np.clip(found.r, -NEARLY_ONE, NEARLY_ONE))), error, len(runs))
     facts = {"of": "runs", "method": "Fisher's z over runs", "runs": [*runs, *filter(None, lenders)], "error": None}
     return [on_scale(measured(study, model, z, part, **facts | given), np.tanh, "algorithm and seed taken out")]

@@ -38,7 +38,7 @@ def gain(studies: Studies) -> list[Measurement]:
         if end is None or course is None:
             continue
         read = partial(_read, planned, common)
-        first = read(end[0], AFTER, method=PAIRED, aside=planned)
+        first = read(end[0], AFTER, method=PAIRED, aside=planned, post_hoc=not planned)
         soon = read(course[0], DURING, aside=not planned, post_hoc=not planned)
         rows += [soon, first] if planned else [first.at_reading(READ, planned=False), soon]
         for name, against in (("high", "uniform"), ("uniform", "original"), ("high", "sinkhorn")):
@@ -75,8 +75,8 @@ def _read(planned: bool, common: dict[str, Any], found: Estimate, part: str, **f
 
 
 def analyses(study: str) -> list[int]:
-    """Return the seeds at each analysis of a planned study."""
-    return plan.studies()[study].primary.analyses
+    """Return the seeds at each reading of a planned study."""
+    return plan.studies()[study].primary.readings
 
 
 def fine_tuned(studies: Studies) -> list[Measurement]:

@@ -7,6 +7,7 @@ from math import exp, log
 import numpy as np
 import pandas as pd
 
+from saobp.study.beyond import plan
 from saobp.study.beyond import strengths as swept
 from saobp.study.paper.arithmetic import VOCABULARY
 from saobp.study.setup import labels
@@ -104,7 +105,8 @@ def decoders(studies: Studies) -> list[Measurement]:
         found, method = _lent(studies, study, model, own) if len(own) == 1 else (mean_interval(own), SEEDS)
         paper = studies.printed(7, "PPL_WikiText", scale=log, model=labels.published_model(model))
         causal = [run for run in runs if run["parameters"]["algorithm"] in SIDES]
-        rows.append(measured(study, model, found, runs=causal, paper=paper, method=method))
+        seen = study not in plan.studies()  # before the plan named endpoint and margin
+        rows.append(measured(study, model, found, runs=causal, paper=paper, method=method, post_hoc=seen))
         uncut = seed_gaps(runs, HELD_OUT, ("high_all_rows", "original"), log=True)
         leaks = [-run["metrics"]["leak"]["leak"] for run in select(runs, algorithm="high_all_rows")]
         for part, values in (("High that reads later rows", [*uncut.values()]), (LEAK, leaks)):
