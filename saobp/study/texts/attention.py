@@ -36,8 +36,12 @@ def factor(measure: str, study: str = FRESH) -> Estimate:
 
 def given(measure: str, study: str = STUDY) -> pd.DataFrame:
     """Return a measure before ("raw") and after ("refined") the step in High's own attention, a row a seed and task."""
-    found = [run["metrics"]["matrices"] for run in tracked.select(study, "attention", algorithm="high")]
-    return pd.DataFrame([{side: one[side]["overall"][measure] for side in ("raw", "refined")} for one in found])
+    found = {}
+    for run in tracked.select(study, "attention", algorithm="high"):
+        matrices = run["metrics"]["matrices"]
+        place = run["parameters"]["seed"], run["parameters"]["task"]
+        found[place] = {side: matrices[side]["overall"][measure] for side in ("raw", "refined")}
+    return pd.DataFrame.from_dict(found, orient="index").rename_axis(["seed", "task"])
 
 
 def difference(measure: str, layer: int | None = None, study: str = STUDY) -> Estimate:

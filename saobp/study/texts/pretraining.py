@@ -21,9 +21,9 @@ def encoders(study: str = STUDY, of: str = "training") -> pd.DataFrame:
     return trajectories.starts(tracked.study(study), of)
 
 
-def start_and_end() -> tuple[float, int]:
+def start_and_end(study: str = STUDY) -> tuple[float, int]:
     """Return the correlation of start and end over runs of every algorithm but ElemMul, which hardly starts; and n."""
-    found = encoders().query("algorithm != 'elemmul'").dropna()
+    found = encoders(study).query("algorithm != 'elemmul'").dropna()
     return float(np.corrcoef(found["start"], found["end"])[0, 1]), len(found)
 
 
@@ -38,11 +38,11 @@ def wikitext_gap(study: str) -> Estimate:
     return seed_gap(tracked.select(study, "pretrain"), read, log=True)
 
 
-def rerun_gap(name: str) -> Estimate:
-    """Return `gap` with the second loss of each run that was re-run on the kind of processor of the others."""
-    again = tracked.repeats().query("study == @STUDY").drop_duplicates("run").set_index("run")["second"]
+def rerun_gap(name: str = "high", study: str = STUDY) -> Estimate:
+    """Return `gap` with the second loss of each run that was re-run, in `narrow` on the kind of processor of the others."""
+    again = tracked.repeats().query("study == @study").drop_duplicates("run").set_index("run")["second"]
     read = lambda run: again.get(run["name"], log(run["metrics"]["perplexity"]))  # noqa: E731
-    return seed_gap(tracked.select(STUDY, "pretrain"), read, (name, "original"))
+    return seed_gap(tracked.select(study, "pretrain"), read, (name, "original"))
 
 
 def gaps(study: str = STUDY) -> dict[str, Estimate]:
