@@ -64,6 +64,7 @@ def times(calls: dict[str, Callable[[], object]], count: int) -> dict[str, dict[
     for one in found.values():
         one["median_ms"] /= count
         one["fastest_ms"] /= count
+        one["quartiles_ms"] = [end / count for end in one["quartiles_ms"]]
     return found
 
 
