@@ -1,5 +1,6 @@
 """README and the other pages: every number comes from code, every link leads somewhere, outcomes follow the plan."""
 
+import json
 import re
 from dataclasses import replace
 from functools import cache
@@ -16,7 +17,7 @@ from scipy import stats
 from saobp.equations import factors
 from saobp.study.setup import paths, tracked
 from saobp.study.statistics import Estimate, mean_interval
-from saobp.study.texts import attention, exam, fill, planned, pretraining, public_encoder, tables
+from saobp.study.texts import attention, costs, exam, fill, planned, pretraining, public_encoder, tables
 from saobp.study.texts import runs as written
 
 README = (paths.root() / "README.md").read_text(encoding="utf-8")
@@ -172,6 +173,17 @@ def seeds_of_the_plan(monkeypatch):
     yield of_exam
     for function in cached:
         function.cache_clear()
+
+
+@pytest.mark.parametrize(("called", "forward", "both"), [(False, 3.0, 2.0), (True, 5.0, 4.0)])
+def test_on_a_gpu_a_ratio_is_of_device_time_or_of_the_time_of_calls(called, forward, both, tmp_path, monkeypatch):
+    taken = {"forward": {"ratio": 5.0, "alone": {"ratio": 3.0}}}
+    taken |= {"forward_and_backward": {"ratio": 4.0, "alone": {"ratio": 2.0}}}
+    rows = [{"shape": [8, 4, 512, 64], "dtype": "float32", "way": way} | taken for way in ("sdpa", "high")]
+    paths.write_text(tmp_path / "benchmarks" / "gpu.json", json.dumps({"device": {"name": "one"}, "rows": rows}))
+    monkeypatch.setattr(paths, "root", lambda: tmp_path)
+    name, found = costs.on_a_gpu(called=called)
+    assert name == "one" and found.to_numpy().tolist() == [[8, 512, "float32", forward, both]]
 
 
 def test_every_rerun_is_a_pair_of_held_out_losses_of_which_the_tracked_record_has_one():

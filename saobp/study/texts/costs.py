@@ -70,14 +70,16 @@ def lengths(way: str = "high", study: str = STUDY) -> pd.DataFrame:
     return pd.DataFrame({"time": times, "memory": own["peak_mib.median"] / fused["peak_mib.median"]}, own.index)
 
 
-def on_a_gpu() -> tuple[str, pd.DataFrame]:
+def on_a_gpu(*, called: bool = False) -> tuple[str, pd.DataFrame]:
     """Return the GPU, and High's time there over the fused kernel's, attention alone: benchmarks/gpu.json.
 
     A row a batch ("sequences", "length") and "dtype", "forward" and with its backward pass ("both"), medians of rounds.
+    The times are the device's own or, if `called`, those of calls from Python, which include the processor.
     """
     found = json.loads((paths.root() / "benchmarks" / "gpu.json").read_text(encoding="utf-8"))
     rows = []
     for row in (row for row in found["rows"] if row["way"] == "high"):
         (sequences, _, length, _), phases = row["shape"], ("forward", "forward_and_backward")
-        rows.append((sequences, length, row["dtype"], *(row[phase]["alone"]["ratio"] for phase in phases)))
+        spent = [row[phase] if called else row[phase]["alone"] for phase in phases]
+        rows.append((sequences, length, row["dtype"], *(one["ratio"] for one in spent)))
     return found["device"]["name"], pd.DataFrame(rows, columns=["sequences", "length", "dtype", "forward", "both"])
