@@ -19,7 +19,7 @@ from torch import Tensor
 
 from saobp.measure import graph, gtd_and_entropy
 from saobp.study.setup.paths import write_text
-from saobp.study.setup.records import device
+from saobp.study.setup.records import commit, device
 
 SAMPLES, MAPS, TOKENS, BATCH = 1024, 16, 128, 256
 GRAPHS, NETWORKX_GRAPHS = SAMPLES * MAPS, 64
@@ -106,6 +106,7 @@ def main(path: Path) -> None:
     """Run all three and write the numbers."""
     found = {
         "device": device(),
+        "code": commit(),
         "torch": torch.__version__,
         "igraph": igraph.__version__,
         "networkx": networkx.__version__,

@@ -11,16 +11,23 @@ from saobp.study.setup.paths import write_text
 
 HERE = Path(__file__).parent
 MARK = "<!-- tables: written by table.py -->\n"
-BOTH = ("forward", "forward_and_backward")
+BOTH, BACK = ("forward", "forward_and_backward"), "forward + backward"
+
+
+def ratio(found: dict) -> str:
+    """Return a ratio and its quartiles."""
+    return "{:.2f} ({:.2f} – {:.2f})".format(found["ratio"], *found["ratio_quartiles"])
+
+
 ON_A_PROCESSOR = {  # of one direction
     "ms": lambda found: f"{found['median_ms']:.2f}",
-    "× sdpa": lambda found: "{:.2f} ({:.2f} – {:.2f})".format(found["ratio"], *found["ratio_quartiles"]),
+    "× sdpa": ratio,
     "MiB": lambda found: "—" if found["peak_mib"] is None else f"{found['peak_mib']:.0f}",
 }
-ON_A_GPU = {  # of calls in line, and "alone" of the GPU
+ON_A_GPU = {
     "ms": lambda found: f"{found['median_ms']:.3f}",
-    "× sdpa": lambda found: f"{found['ratio']:.2f}",
-    "alone ×": lambda found: f"{found['alone']['ratio']:.2f}" if found["alone"] else "—",
+    "× sdpa": ratio,
+    "alone ×": lambda found: ratio(found["alone"]) if found["alone"] else "—",
     "MiB": lambda found: f"{found['peak_mib']:.0f}",
 }
 
@@ -40,9 +47,9 @@ def times(title: str, found: dict, base: str) -> str:
     rows = []
     for name, way in found.items():
         low, high = way["ratio_quartiles"]
-        ratio, quartiles = f"{way['ratio']:.2f}", f"{low:.2f} – {high:.2f}"
+        quartiles = f"{low:.2f} – {high:.2f}"
         median, fastest = (f"{way[key]:.{1 if way[key] >= 10 else 3}f}" for key in ("median_ms", "fastest_ms"))
-        rows.append([name, median, ratio, quartiles, fastest, way["rounds"]])
+        rows.append([name, median, f"{way['ratio']:.2f}", quartiles, fastest, way["rounds"]])
     return table(rows, title, "median ms", f"× {base}", "quartiles", "fastest ms", "pairs")
 
 
@@ -50,7 +57,7 @@ def circumstances(found: dict) -> str:
     """Say where and when."""
     threads = "" if "rows" in found else f"{found['threads']} thread{'s' * (found['threads'] > 1)}; "
     load = f"load average at the start {found['load_average']:.1f}"
-    return f"{processor(found)}; torch {found['torch']}; {threads}{load}."
+    return f"{processor(found)}; commit {found['code']}; torch {found['torch']}; {threads}{load}."
 
 
 def processor(found: dict) -> str:
@@ -64,13 +71,13 @@ def alternatives(found: dict, key: str, column: str, measured: dict[str, Callabl
 
     The second column is what a row has under `key`.
     """
-    head = [f"{what} {unit}" for what in ("forward", "forward + backward") for unit in measured]
+    head = [f"{what} {unit}" for what in ("forward", BACK) for unit in measured]
     rows = []
     for one in found["rows"]:
         cells = [cell(one[name]) if name in one else "—" for name in BOTH for cell in measured.values()]
         name = one["way"] if one.get("finite", True) else f"{one['way']} (overflows)"
-        rows.append([by(one["shape"]), one[key], name, *cells])
-    return table(rows, "batch × heads × L × D", column, "way", *head)
+        rows.append([by(one["shape"]), one[key], name, one["forward"]["rounds"], *cells])
+    return table(rows, "batch × heads × L × D", column, "way", "rounds", *head)
 
 
 def tries(file: Path) -> list[str]:
@@ -98,7 +105,7 @@ def tries_on_a_gpu(file: Path) -> list[str]:
         cells = [cell for ms, plain in taken for cell in (f"{ms:.4f}", f"{ms / plain:.2f}")]
         rows.append([one["type"], size, one["settings"], *cells])
     head = ("forward ms", "forward × sdpa", "both ms", "both × sdpa")
-    title = f"**Settings tried on an NVIDIA H100**, code {one['code']}."
+    title = f"**Settings tried on an NVIDIA H100**, commit {one['code']}."
     return [title, table(rows, "type", "batch × heads × L × D", "settings", *head)]
 
 
@@ -132,18 +139,21 @@ def tables() -> str:
     parts += [alternatives(attention, "threads", "threads", ON_A_PROCESSOR)]
     parts += [f"**The least that High can add.** {circumstances(least)}"]
     parts += [times(f"forward, {by(least['shape'])}", least["ways"], "sdpa")]
-    parts += [times(f"plain, bfloat16 tensors, {by(plain['shape'])}", plain["ways"], "widened")]
+    parts += [f"**Plain attention on bfloat16 tensors.** {attention['threads']} threads, in the run of *Attention*."]
+    parts += [times(f"forward + backward, {by(plain['shape'])}", plain["ways"], "widened")]
     parts += [f"**BERT-Mini; training on {size} tokens, inference on others.** {circumstances(step)}"]
     whole = {name: found for name, found in step.items() if isinstance(found, dict) and "ways" in found}
     parts += [times(name.replace("_", " "), found["ways"], "original") for name, found in whole.items()]
     parts += tries(HERE / "tries.csv")
-    parts += [f"**Attention on a GPU.** {circumstances(gpu)}", alternatives(gpu, "dtype", "type", ON_A_GPU)]
+    parts += [f"**Attention on a GPU.** {circumstances(gpu)}"]
+    parts += [alternatives(gpu, "dtype", "type", ON_A_GPU)]
     parts += tries_on_a_gpu(HERE / "gpu_tries.csv")
     batch = by(trained["batch"])
     parts += [f"**Pretraining BERT-Mini with the Trainer, {batch} tokens.** {circumstances(trained)}"]
     turns = f"median of {trained['turns']} turns (range)"
     parts += [pretraining(trained), f"Ours in {trained['precision']}, stock in float32; {turns}."]
-    return "\n\n".join([*parts, f"**Diagnostics.** {processor(looked)}.", diagnostics(looked)]) + "\n"
+    commit = looked.get("code", "not recorded")
+    return "\n\n".join([*parts, f"**Diagnostics.** {processor(looked)}; commit {commit}.", diagnostics(looked)]) + "\n"
 
 
 def main() -> None:
