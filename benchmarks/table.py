@@ -8,6 +8,7 @@ from pathlib import Path
 import pandas as pd
 
 from saobp.study.setup.paths import write_text
+from saobp.study.texts import costs
 
 HERE = Path(__file__).parent
 MARK = "<!-- tables: written by table.py -->\n"
@@ -25,9 +26,9 @@ ON_A_PROCESSOR = {  # of one direction
     "MiB": lambda found: "—" if found["peak_mib"] is None else f"{found['peak_mib']:.0f}",
 }
 ON_A_GPU = {
-    "ms": lambda found: f"{found['median_ms']:.3f}",
-    "× sdpa": ratio,
-    "alone ×": lambda found: ratio(found["alone"]) if found["alone"] else "—",
+    "call ms": lambda found: f"{found['median_ms']:.3f}",
+    "call ×": ratio,
+    "device ×": lambda found: ratio(found["alone"]) if found["alone"] else "—",
     "MiB": lambda found: f"{found['peak_mib']:.0f}",
 }
 
@@ -78,6 +79,17 @@ def alternatives(found: dict, key: str, column: str, measured: dict[str, Callabl
         name = one["way"] if one.get("finite", True) else f"{one['way']} (overflows)"
         rows.append([by(one["shape"]), one[key], name, one["forward"]["rounds"], *cells])
     return table(rows, "batch × heads × L × D", column, "way", "rounds", *head)
+
+
+def most_on_a_gpu() -> str:
+    """Say where High takes longest on a GPU beside `sdpa`, in device time and in the time of a call."""
+    said = []
+    for called in (False, True):
+        long = costs.on_a_gpu(called=called)[1].melt(["sequences", "length", "dtype"], ["forward", "both"], "direction")
+        most = long.loc[long["value"].idxmax()]
+        size = f"{most.sequences} × {most.length} tokens, {most['dtype']}, {most.direction.replace('both', BACK)}"
+        said.append(f"{most.value:.2f} times the {'call' if called else 'device'} time of `sdpa` ({size})")
+    return f"High takes at most {' and '.join(said)}."
 
 
 def tries(file: Path) -> list[str]:
@@ -145,7 +157,7 @@ def tables() -> str:
     whole = {name: found for name, found in step.items() if isinstance(found, dict) and "ways" in found}
     parts += [times(name.replace("_", " "), found["ways"], "original") for name, found in whole.items()]
     parts += tries(HERE / "tries.csv")
-    parts += [f"**Attention on a GPU.** {circumstances(gpu)}"]
+    parts += [f"**Attention on a GPU.** {circumstances(gpu)} {most_on_a_gpu()}"]
     parts += [alternatives(gpu, "dtype", "type", ON_A_GPU)]
     parts += tries_on_a_gpu(HERE / "gpu_tries.csv")
     batch = by(trained["batch"])
