@@ -343,6 +343,14 @@ def test_a_departure_names_its_stage_and_basis_and_the_models_that_have_it():
     ]
 
 
+def test_a_split_of_which_a_part_was_used_is_shown_with_the_rows_that_were_used():
+    shown = {(one["name"], one["role"], one["note"]): one["rows"] for one in written.splits("retrofit")}
+    assert shown["ehovy/race (middle)", "evaluation", ""] == 60 and shown["google/boolq", "evaluation", ""] == 200
+    assert shown["nyu-mll/glue (sst2)", "train", "10000 rows drawn"] == 10_000
+    for study in written.STUDIES:
+        assert all(one["rows"] == one.get("used", one["rows"]) for one in written.splits(study)), study
+
+
 def test_a_column_with_the_difference_of_two_sizes_is_refused_where_a_text_names_one(monkeypatch):
     once = tables.rows(8)
     again = once[once["row"].str.endswith(" High")].assign(row="BERT-Small High")

@@ -68,8 +68,8 @@ def minutes(command: str) -> pd.Series:
 def splits(study: str) -> list[dict[str, Any]]:
     """Return every split that a study read which is not the published one, or of which it asked a part.
 
-    Of each: name, rows, published rows, note. Published rows are the hub's where known: some records count a split once
-    per slice.
+    Of each: name, rows that were used, published rows, note. Published rows are the hub's where known: some records
+    count a split once per slice.
     """
     found = {}
     read = (split for record in tracked.study(study) for split in record["data"].get("splits") or [])
@@ -79,7 +79,8 @@ def splits(study: str) -> list[dict[str, Any]]:
         known = PUBLISHED_ROWS.get((split["dataset"], config), {})
         rows = sum(known[base] for base in bases) if bases <= set(known) else split["published_rows"]
         key = (name, split["split"], split.get("role") or "")
-        found.setdefault(key, split | {"name": name, "published_rows": rows})
+        used = split.get("used", split["rows"])
+        found.setdefault(key, split | {"name": name, "rows": used, "published_rows": rows})
     return [found[key] for key in sorted(found)]
 
 
