@@ -17,7 +17,7 @@ class Departure(TypedDict):
     matter: str  # "learning rate"
     ours: Value
     paper: Value  # None where the paper gives none
-    basis: NotRequired[str]  # where `paper` comes from if the paper does not print it: "BERT", "inferred from Table 9"
+    basis: NotRequired[str]  # where `paper` comes from: "BERT", "Figure 6", "inferred from Table 9"
     part: NotRequired[str]  # the part of a record that it is of, where a record has several: "hops"
     task: NotRequired[str]
     model: NotRequired[str]  # where it is not that of the record's parameters

@@ -15,6 +15,7 @@ PAPER_SEED = 42
 PAPER_TEXTS = "WikiText, BookCorpus, OpenWebText"
 PAPER_CORPUS = {"wikitext-103", "bookcorpus/bookcorpus", "Skylion007/openwebtext"}  # Sec. 6, as the hub has them
 INFERRED = {"tokens per sequence": (128, "inferred from Table 9: tokens per second times seconds per step")}
+CAPTIONS = {("samples", "race"): ("C23", "Table 1"), ("tokens per sample at most", "squad"): ("C47", "Figure 6")}
 TABLE5 = {"steps": "max_steps", "learning rate": "learning_rate", "warm-up steps": "warmup_steps"}
 SCHEDULE = {  # name for readers -> field of a recipe
     "steps": "steps", "learning rate": "learning_rate", "warm-up steps": "warmup", "scheduler": "scheduler",
@@ -136,7 +137,7 @@ def finetuning(study: Finetuning, pretrained: int, tasks: Collection[str]) -> li
         for name, given in (("epochs", study.epochs_of), ("tokens per sequence", study.length_of)):
             found += [{**differs(name, given[task]), "task": task}] if task in given else []
         for name, split in zip(("training split", "reported split"), study.splits.get(task, ())):
-            found.append({**differs(name, split, "the published one"), "task": task})
+            found.append({**differs(name, split), "task": task})
     return found
 
 
@@ -144,7 +145,10 @@ def attention(samples: int, length: int, task: str, left_out: int = 0) -> list[D
     """Name how attention was measured: items, tokens per item, and items whose question `length` cannot hold."""
     settings: dict[str, Value] = {"samples": samples, "tokens per sample at most": length}
     settings |= {"weights": "pretrained, not fine-tuned"} | ({"items too long": left_out} if left_out else {})
-    return [{**differs(*item), "task": task} for item in settings.items()]
+    paper = numbers.load()
+    said = {name: (paper.claim(id), where) for (name, of), (id, where) in CAPTIONS.items() if of == task}
+    compared = ((name, ours, *said.get(name, (None,))) for name, ours in settings.items())
+    return [{**differs(*item), "task": task} for item in compared if item[1] != item[2]]
 
 
 def cost(model: str, batch: int, length: int, rounds: int, vocabulary: int) -> list[Departure]:
