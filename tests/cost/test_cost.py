@@ -63,6 +63,7 @@ def test_a_planned_alternation_has_the_ratios_and_the_kernels_of_its_setting(tmp
     high, original = (found["metrics"]["ways"][way]["train_no_dropout"] for way in ("high", "original"))
     assert found["metrics"]["repeats"] == 3 and found["parameters"]["threads"] == found["device"]["threads"] == 1
     assert original["ratio"]["median"] == 1 and original["kernel"] and high["ratio_to_eager"]["median"] > 0
+    assert {"dropout", "rounds"} <= {entry["matter"] for entry in found["departures"]}
 
 
 @pytest.mark.parametrize("compiled", [True, False])

@@ -132,10 +132,17 @@ def test_fine_tuning_names_its_settings_and_a_task_s_own_of_which_the_paper_give
     assert told(departures.finetuning(study, 63, ["rte"]))["positions known from pretraining"] == (63, None)
 
 
-def test_cost_names_how_it_was_measured():
+def test_cost_names_how_it_was_measured_beside_the_paper_s_phase():
     assert told(departures.cost("mini-quarter", 8, 128, 9, 2048))["model"] == ("4 layers, width 64", "BERT-Mini")
     assert {"model", "vocabulary"} & told(departures.cost("mini", 8, 128, 9, 2048)).keys() == {"vocabulary"}
-    assert "vocabulary" not in told(departures.cost("mini", 8, 128, 9, 30522))
+    assert told(departures.cost("mini", 8, 128, 9, 30522)).keys() == {"sequences per batch", "rounds", "logits"}
+    rounds = {"rounds": (300, "an average over 200 steps")}
+    assert told(departures.cost("mini", 32, 128, 300, 30522, "inference"), part="inference") == rounds
+    longer = told(departures.cost("mini", 1, 512, 300, 30522, "inference"), part="inference")
+    assert longer == rounds | {"sequences per batch": (1, 32), "tokens per sequence": (512, 128)}
+    step = told(departures.cost("mini", 32, 128, 300, 30522, "train_no_dropout"), part="training")
+    assert step["sequences per batch"] == (32, 1) and step["dropout"] == (0.0, 0.1)
+    assert "dropout" not in told(departures.cost("mini", 32, 128, 300, 30522, "train"))
 
 
 @pytest.mark.parametrize(
@@ -156,11 +163,18 @@ def test_attention_is_set_beside_what_the_captions_of_table_1_and_figure_6_say(t
 
 
 @pytest.mark.parametrize("study", STUDIES)
-def test_tracked_records_say_of_attention_and_splits_what_the_code_says(study):
+def test_tracked_records_say_of_attention_and_splits_what_the_code_says_and_no_training_departs_in_nothing(study):
     for record in tracked.study(study):
         found, parameters = record["departures"], record["parameters"]
         if record["stage"] == "attention":
             (length,) = [one["ours"] for one in found if one["matter"] == "tokens per sample at most"]
             lost = sum(one["ours"] for one in found if one["matter"] == "items too long")
             assert found == departures.attention(record["metrics"]["samples"], length, parameters["task"], lost)
+        if record["stage"] == "alternations":
+            setting = [parameters[key] for key in ("sequences", "length")]
+            given = (*setting, record["metrics"]["repeats"], departures.VOCABULARY, parameters["phase"])
+            assert found == departures.cost(parameters["model"], *given)
         assert not [one for one in found if one["matter"].endswith(" split") and one["paper"]], "the paper names none"
+        named = {one["matter"] for one in found}
+        if record["stage"] in ("pretrain", "decoder", "branched", "hops"):
+            assert {"steps", "learning rate", "vocabulary"} <= named and any(" per batch" in name for name in named)

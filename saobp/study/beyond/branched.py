@@ -20,8 +20,7 @@ from saobp.study.evaluation import heldout
 from saobp.study.setup import paths, recipes, records
 from saobp.study.setup.recipes import Positive, Pretraining, Seeds
 from saobp.study.setup.studies import Study, load_study
-from saobp.study.training import checkpoints, pretraining, trainer
-from saobp.study.training.departures import differs
+from saobp.study.training import checkpoints, departures, pretraining, trainer
 
 
 class Branched(plan.Question):
@@ -87,6 +86,12 @@ class Trunk:
                 break
         return last["step"], log
 
+    def recipe(self, start: int) -> Pretraining:
+        """Return the recipe of a trunk and its branch: the rate is whole until the branch's own last fifth."""
+        steps, falling = start + self.chosen.steps, max(1, self.chosen.steps // 5)
+        shape = {"scheduler": "warmup_stable_decay", "falling": falling, "save_every": self.chosen.every}
+        return replace(self.study.recipe(self.model), steps=steps, **shape)
+
     def branch(self, algorithm: str, start: int) -> dict[str, Any]:
         """Continue it with an algorithm and return the curve and the losses of each held-out sequence at its end."""
         own = self.home(algorithm, self.chosen.steps, start, self.study.strengths.get(self.model))
@@ -94,10 +99,7 @@ class Trunk:
         if checkpoints.newest_whole(own) is None:
             with paths.new_folder(own / grown.name) as copied:
                 shutil.copytree(grown, copied, dirs_exist_ok=True)
-        steps, falling = start + self.chosen.steps, max(1, self.chosen.steps // 5)
-        shape = {"scheduler": "warmup_stable_decay", "falling": falling, "save_every": self.chosen.every}
-        recipe = replace(self.study.recipe(self.model), steps=steps, **shape)
-        network, log = self.train(algorithm, recipe, own)
+        network, log = self.train(algorithm, self.recipe(start), own)
         nats, tokens = self.measure.by_sequence(network)
         found = {"algorithm": algorithm, "nats": nats, "tokens": tokens, "held_out": sum(nats) / sum(tokens)}
         return found | heldout.summary(log)
@@ -114,10 +116,12 @@ def run(study: Study, model: str, seed: int, chosen: Branched, path: Path, folde
     start, log = trunk.grow()
     branches = [trunk.branch(arm, start) for arm in chosen.arms]
     metrics = {"start": start, "trunk": heldout.summary(log), "branches": branches, **told(study, model, chosen)}
-    departures = [differs("study", "branches of one trunk that has started to learn")]
+    apart = [departures.differs("study", "branches of one trunk that has started to learn")]
+    apart += [departures.differs("steps of a branch", chosen.steps)]
+    apart += departures.departures(study, model, text, "high", seed, trunk.recipe(start))
     data = corpora.provenance(source, text, held_out)
     precision = metrics["trunk"]["sittings"][-1]["device"]["precision"]
-    return record.save(path, metrics, data=data, departures=departures, precision=precision)
+    return record.save(path, metrics, data=data, departures=apart, precision=precision)
 
 
 def told(study: Study, model: str, chosen: Branched) -> dict[str, Any]:

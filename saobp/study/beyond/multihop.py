@@ -23,8 +23,7 @@ from saobp.study.setup import paths, records
 from saobp.study.setup.recipes import MultiHop, Positive, Pretraining, Seeds, identity
 from saobp.study.setup.sizes_and_strengths import Size
 from saobp.study.setup.studies import load_study
-from saobp.study.training import architectures, checkpoints, regularizers, trainer
-from saobp.study.training.departures import differs
+from saobp.study.training import architectures, checkpoints, departures, regularizers, trainer
 
 OTHERS = ("algorithms", "seeds", "layers", "more_seeds")  # of a plan: they make a run no other one
 ASKED = 100  # stories of the exam that are asked along training; the whole of it is asked at the end
@@ -156,9 +155,11 @@ def record(exam: MultiHop, path: Path, folder: Path) -> dict[str, Any]:
     """Make one record: every arm and depth of one width and seed."""
     made = records.Run("hops", profile="hops", parameters={"width": exam.hidden, "seed": exam.seeds[0]})
     metrics = {"multihop": study(exam, folder), "exam_recipe": asdict(exam)}
-    departures = [differs("study", "questions of known hops in the story world")]
+    words = len(questions.tokenizer(exam.entities))
+    apart = [departures.differs("study", "questions of known hops in the story world")]
+    apart += [departures.differs("vocabulary", f"{words} words"), *departures.exam_of(exam)]
     trained = [run["device"]["precision"] for run in metrics["multihop"] if not run["failed"]]
-    return made.save(path, metrics, departures=departures, precision=trained[0] if trained else None)
+    return made.save(path, metrics, departures=apart, precision=trained[0] if trained else None)
 
 
 def records_of(planned: KnownHops) -> Iterator[Entry]:

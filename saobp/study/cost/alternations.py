@@ -14,6 +14,7 @@ from saobp.study.beyond.plan import Entry, Question, command
 from saobp.study.cost import timing, whole_model
 from saobp.study.paper.arithmetic import VOCABULARY
 from saobp.study.setup.records import Run
+from saobp.study.training import departures
 
 MODEL, THREADS = "mini", (2, 1)
 WAYS = ("original", "original_eager", "high")
@@ -38,7 +39,8 @@ def record(setting: tuple[str, int, int], threads: int, rounds: int, path: Path,
     run = Run("alternations", profile="cost", parameters=given | {"passes": passes()})
     before = timing.circumstances()
     found = whole_model.timed(phase, MODEL, VOCABULARY, WAYS, sequences, length, rounds)
-    run.save(path, before | {"repeats": rounds, "ways": {way: {phase: numbers} for way, _, numbers in found}})
+    metrics = before | {"repeats": rounds, "ways": {way: {phase: numbers} for way, _, numbers in found}}
+    run.save(path, metrics, departures=departures.cost(MODEL, sequences, length, rounds, VOCABULARY, phase))
 
 
 def records_of(planned: Question) -> Iterator[Entry]:

@@ -13,7 +13,9 @@ from saobp.study.setup.tasks_and_metrics import PUBLISHED_ROWS
 
 PLANNED = ("hops", "retrofit", "scratch", "branched", "branched-again", "decoders", "cost")
 STUDIES = ("narrow", "laptop", "stories", *PLANNED)
-NAMED_STAGES = {"finetune": "fine-tuning", "attention": "attention", "cost": "cost"}  # before their departures
+NAMED_STAGES = {  # before their departures
+    "finetune": "fine-tuning", "attention": "attention", "cost": "cost", "alternations": "cost",
+}  # fmt: skip
 TUNED, AS_IT_IS, TIMED = NO_STEPS = ("fine-tuned tasks", "public models as they are", "settings timed")
 STAGES = ("pretrain", "decoder", "branched", "finetune", "beyond", "hops")
 WHAT = {"strengths": "encoders at other strengths", "larger": "larger encoders", "multihop": "encoders for known hops"}

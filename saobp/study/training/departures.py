@@ -24,9 +24,15 @@ SCHEDULE = {  # name for readers -> field of a recipe
 }  # fmt: skip
 
 
-def departures(study: Study, model: str, text: Any, algorithm: str, seed: int) -> list[Departure]:
-    """Name everything that makes a pretraining run another one than the paper's: text, model, method, schedule."""
-    recipe, minutes = study.recipe(model), [differs("minutes for a row", study.minutes)] if study.minutes else []
+def departures(
+    study: Study, model: str, text: Any, algorithm: str, seed: int, recipe: Pretraining | None = None
+) -> list[Departure]:
+    """Name everything that makes a pretraining run another one than the paper's: text, model, method, schedule.
+
+    `recipe` is the study's of the model where none is given.
+    """
+    recipe = recipe or study.recipe(model)
+    minutes = [differs("minutes for a row", study.minutes)] if study.minutes else []
     trained = _trained(study, model, recipe, [seed])
     return [*_text(study, text, recipe), *_method(study, model, algorithm), *trained, *minutes]
 
@@ -53,7 +59,7 @@ def beyond(study: Study, text: Any) -> list[Departure]:
     for one in plan.larger:  # on the strengths' text
         own = _trained(study, one.model, one.recipe(plan.pretrain), one.seeds)
         found += [{**entry, "part": "sizes", "model": one.model} for entry in own]
-    return found + ([{**entry, "part": "hops"} for entry in _exam(exam)] if exam else [])
+    return found + ([{**entry, "part": "hops"} for entry in exam_of(exam)] if exam else [])
 
 
 def _trained(study: Study, model: str, recipe: Pretraining, seeds: Collection[int]) -> list[Departure]:
@@ -76,10 +82,11 @@ def _shape(size: Size) -> str:
     return f"{size.layers} layers, width {size.hidden}"
 
 
-def _exam(plan: MultiHop) -> list[Departure]:
-    more = [seed for seeds in plan.more_seeds.values() for seed in seeds]
+def exam_of(plan: MultiHop) -> list[Departure]:
+    """Name how the encoders of known hops are trained, and their seeds where they are several: the paper has none."""
+    seeds = [*plan.seeds, *(seed for more in plan.more_seeds.values() for seed in more)]
     settings = {"layers": ", ".join(map(str, plan.layers)), "width": plan.hidden, "heads": plan.heads}
-    settings |= {"strength": plan.strength, "seeds": f"{min(plan.seeds)} to {max([*plan.seeds, *more])}"}
+    settings |= {"strength": plan.strength} | ({"seeds": f"{min(seeds)} to {max(seeds)}"} if len(seeds) > 1 else {})
     named = {"sequences per batch": "stories per batch", "tokens per sequence": "sentences per story"}
     training = {named.get(name, name): getattr(plan.pretrain, field) for name, field in SCHEDULE.items()}
     del training["masking"], training["weight decay"]
@@ -151,13 +158,19 @@ def attention(samples: int, length: int, task: str, left_out: int = 0) -> list[D
     return [{**differs(*item), "task": task} for item in compared if item[1] != item[2]]
 
 
-def cost(model: str, batch: int, length: int, rounds: int, vocabulary: int) -> list[Departure]:
-    """Name how the cost of a model was measured."""
+def cost(model: str, batch: int, length: int, rounds: int, vocabulary: int, phase: str = "") -> list[Departure]:
+    """Name how the cost of a model was measured, in one `phase` of `whole_model.PHASES` or in all of them."""
+    tokens, basis = INFERRED["tokens per sequence"]
+    batches = {"": ("1 in training, 32 in inference", basis)}
+    batches["inference"] = (32, "inferred from Table 9: samples per second times seconds per batch")
     found = [
-        differs("sequences per batch", batch, "1 in training, 32 in inference", INFERRED["tokens per sequence"][1]),
-        differs("tokens per sequence", length),
-        differs("rounds", rounds, "an average over 200 steps"), differs("logits", "at masked positions only"),
+        differs("sequences per batch", batch, *batches.get(phase, (1, basis))),
+        differs("tokens per sequence", length, tokens, basis), differs("rounds", rounds, "an average over 200 steps"),
     ]  # fmt: skip
+    found += [] if phase == "inference" else [differs("logits", "at masked positions only")]
+    found += [differs("dropout", 0.0, 0.1, "BERT")] if phase == "train_no_dropout" else []
+    part = {"part": "inference" if phase == "inference" else "training"} if phase else {}
+    found = [{**entry, **part} for entry in found if entry["ours"] != entry["paper"]]
     whole = SIZES[model].scaled_from
     found += [] if vocabulary == VOCABULARY else [differs("vocabulary", vocabulary, VOCABULARY, "BERT")]
     return found + ([differs("model", _shape(SIZES[model]), f"BERT-{whole.title()}")] if whole else [])
