@@ -14,14 +14,6 @@ from saobp.study.statistics.intervals import perplexity
 from saobp.study.statistics.seeds import seed_gaps
 
 
-def test_mean_interval_without_item_error_is_students():
-    values = [50.0, 52.0, 51.0, 55.0]
-    expected = stats.t.interval(0.95, 3, np.mean(values), stats.sem(values))
-    estimate = mean_interval(values)
-    assert (estimate.low, estimate.high) == pytest.approx(expected)
-    assert estimate.seeds == 4
-
-
 def test_mean_interval_of_one_seed_covers_the_items_only():
     estimate = mean_interval([60.0], item_error=2.0, items=500)
     assert estimate.half_width == pytest.approx(1.959964 * 2, rel=1e-6)
