@@ -12,6 +12,9 @@ FACTORS = ("high", "low", "elemmul", "none", "sinkhorn", "uniform", "shuffled")
 WITHOUT_MESSAGES = ("elemmul", "sinkhorn")
 """Factors that send no messages, so that there is nothing to repeat, to damp or to weigh by a strength."""
 
+BY_STRENGTH = ("high", "low", "uniform", "shuffled")
+"""Factors that tend to the attention itself as the strength tends to 0, and have a slope there."""
+
 Own = Callable[
     [Float[Tensor, "*batch query key"], Float[Tensor, "*#batch 1 1"], Bool[Tensor, "*#batch query key"]],
     Float[Tensor, "*batch query key"],

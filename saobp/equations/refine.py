@@ -17,7 +17,7 @@ from saobp.equations.checks import (
     values_hidden,
 )
 from saobp.equations.controls import elementwise_product, flattened, shuffled_bias, sinkhorn
-from saobp.equations.factors import OWN
+from saobp.equations.factors import BY_STRENGTH, OWN
 from saobp.equations.messages import key_bias, per_matrix, prefix_key_bias, propagate, seen_bias, signed_strength
 
 __all__ = ["FACTORS", "refine"]
@@ -81,7 +81,7 @@ def refine(
         lam = per_matrix(strength, prior)
         rounds = {"steps": int(steps), "damping": float(damping)}
         refined = _refined(prior, factor, lam, visible, causal, exclude_self, seed, rounds)
-        refined = _same_where_zero(strength, lam, prior, refined)
+        refined = _same_where_zero(factor, strength, lam, prior, refined)
     return _with_padding(refined.to(attention.dtype), attention, mask, visible)
 
 
@@ -132,11 +132,16 @@ def _refined(
     return flattened(prior, refined, visible, causal=given or causal) if factor == "uniform" else refined
 
 
-def _same_where_zero(strength: float | Tensor, lam: Tensor, prior: Tensor, refined: Tensor) -> Tensor:
-    """Give exactly the prior where a head's strength is 0, yet with the gradient of the refined."""
+def _same_where_zero(factor: str, strength: float | Tensor, lam: Tensor, prior: Tensor, refined: Tensor) -> Tensor:
+    """Give exactly the prior where a head's strength is 0.
+
+    Its gradient is that of the refined, which a learned strength needs; of the prior itself under a factor that is
+    another matrix at 0, or that may be, as one of your own.
+    """
     if not isinstance(strength, Tensor):
         return refined
-    return torch.where(lam == 0, prior.detach() + (refined - refined.detach()), refined)
+    kept = prior.detach() + (refined - refined.detach()) if factor in BY_STRENGTH else prior
+    return torch.where(lam == 0, kept, refined)
 
 
 def _with_padding(refined: Tensor, attention: Tensor, mask: Tensor | None, visible: Tensor) -> Tensor:

@@ -141,7 +141,8 @@ def up_to_themselves(
 def remembered(mask: Tensor | None, question: Any, answer: Callable[[], Any]) -> Any:
     """Ask once about a mask: all layers of a forward pass are handed the same one.
 
-    The answer is kept on the mask; a mask changed in place is looked at again.
+    The answer is kept on the mask; a mask that torch changes in place is looked at again. One changed through numpy or
+    `.data` is not, as torch counts no such change.
     """
     if mask is None or values_hidden() or mask.is_inference():  # which counts no versions
         return answer()

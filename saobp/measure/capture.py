@@ -13,6 +13,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from saobp.models.supported import maps_of_one_stack, without_cache
 
 INPUTS = ("input_ids", "attention_mask", "token_type_ids", "position_ids")
 PIXELS = "pixel_values"
+OF_A_CALL = {"labels", "return_dict", "use_cache", "output_attentions", "output_hidden_states"}  # change no attention
 
 
 def capture(
@@ -84,8 +86,8 @@ def capture(
 
     Raises:
         ValueError: If the model gives no attention of one stack over tokens (of an encoder-decoder, pass
-            `model.encoder`; CLIP and Swin have several), cannot run on the batches, or gives mass to padding; or if
-            `path` is none, is too long, or is a file that is no capture.
+            `model.encoder`; CLIP and Swin have several), cannot run on the batches, takes something else that they
+            hold, or gives mass to padding; or if `path` is none, is too long, or is a file that is no capture.
     """
     check_whole("part_samples", part_samples, 1)
     check_whole("keep_maps", keep_maps, 0)
@@ -105,13 +107,13 @@ def capture(
     classes = token_classes(tokenizer) if tokenizer is not None else None
     own = _hooked(model) or any(options["factor"] in OWN for options in _options(model))  # of the caller's: may change
     parts = Parts(path, _identity(model, plan, classes), asdict(plan), resume and not own)
-    replayable = iter(batches) is not batches
-    if replayable and parts.finished(chunk for _, chunk in _chunks(batches, part_samples)):
+    replayable, others = iter(batches) is not batches, _others(model)
+    if replayable and parts.finished(chunk for _, chunk in _chunks(batches, part_samples, others)):
         return summary(path)
     length = len(batches) if hasattr(batches, "__len__") else None
     bar = tqdm(total=length, unit="batch", desc="attention", disable=not progress)
     with bar, _visible(model) as attend:
-        for first, chunk in _chunks(batches, part_samples):
+        for first, chunk in _chunks(batches, part_samples, others):
             if parts.begin(chunk, first):
                 for batch in chunk:
                     parts.add(*measured(attend, batch, first, plan, classes, parts))
@@ -121,14 +123,23 @@ def capture(
     return parts.finish()
 
 
-def _chunks(batches: Iterable[Batch], samples: int) -> Iterator[tuple[int, list[Batch]]]:
+def _others(model: nn.Module) -> set[str]:
+    """Name what a model takes beside the inputs that are read here, and what may change its attention."""
+    forward = getattr(model, "base_model", model).forward
+    return set(signature(forward).parameters) - {*INPUTS, PIXELS, *OF_A_CALL}
+
+
+def _chunks(batches: Iterable[Batch], samples: int, others: set[str]) -> Iterator[tuple[int, list[Batch]]]:
     """Group batches into parts of at least `samples` sequences; with each comes its first sample's number.
 
-    Only what the model reads is kept of a batch, as rows of tokens whatever stood before the last axis.
+    Only what the model reads is kept of a batch, as rows of tokens whatever stood before the last axis. ValueError for
+    one of the `others`.
     """
     first, chunk, held = 0, [], 0
     for batch in batches:
         rows = _rows(batch)
+        if unread := sorted(name for name in others & batch.keys() if batch[name] is not None):
+            raise ValueError(f"batches: the model takes {', '.join(unread)}, which is not read here; leave it out")
         chunk.append(rows)
         held += size(rows)
         if held >= samples:
@@ -214,7 +225,8 @@ def _hooked(model: nn.Module) -> bool:
 
     hooks = [hook for part in model.modules() for kind in (part._forward_hooks, part._forward_pre_hooks)
              for hook in kind.values()]  # fmt: skip
-    return any(hook is not remember_cache for hook in hooks)
+    recorders = "transformers.utils.output_capturing"  # which it leaves on a model that was asked for its attention
+    return any(hook is not remember_cache and getattr(hook, "__module__", "") != recorders for hook in hooks)
 
 
 def _options(model: nn.Module) -> list[dict[str, Any]]:

@@ -144,7 +144,7 @@ class Refinement(nn.Module):
             rounds = {"steps": options.steps, "damping": options.damping}
             lam = per_matrix(strength, prior)
             refined = _refined(prior, options.factor, lam, visible, sending, options.exclude_self, 0, rounds)
-            refined = _same_where_zero(strength, lam, prior, refined)
+            refined = _same_where_zero(options.factor, strength, lam, prior, refined)
         return torch.where(visible.any(-1, keepdim=True), refined, attention)
 
     def watched(self) -> bool:

@@ -13,6 +13,7 @@ from jaxtyping import jaxtyped
 from reference import algorithm_1, equation_11, equation_15, exact_marginals, loopy_belief_propagation
 
 from saobp.equations.checks import WITHOUT_MESSAGES
+from saobp.equations.factors import OWN
 from saobp.equations.messages import belief, log_messages, prefix_key_bias
 from saobp.equations.refine import FACTORS, _refined, refine
 
@@ -340,6 +341,16 @@ def test_gradients_equal_finite_differences(factor, causal, padded):
         return refine(attention, factor, strength, mask=mask, causal=causal, **rounds)
 
     assert torch.autograd.gradcheck(function, (values, strength))
+
+
+@pytest.mark.parametrize("factor", [*FACTORS, "own"])
+def test_at_strength_zero_the_gradient_is_that_of_what_is_returned(factor, monkeypatch):
+    monkeypatch.setitem(OWN, "own", lambda prior, strength, visible: prior.square() / prior.square().sum(-1, True))
+    attention, weights = softmax(scores(5)).requires_grad_(), scores(5, seed=1)
+    for strength in (0.0, torch.zeros((), dtype=torch.float64)):
+        (found,) = torch.autograd.grad((refine(attention, factor, strength) * weights).sum(), attention)
+        along = [side - side.mean(-1, keepdim=True) for side in (found, weights)]  # as rows keep their sum
+        torch.testing.assert_close(*along)
 
 
 def test_the_gradient_reaches_a_strength_of_zero():

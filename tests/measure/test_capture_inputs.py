@@ -171,6 +171,12 @@ def test_what_is_no_tokenizer_is_refused_in_one_line(model, tmp_path):
         captured(model, [{"input_ids": IDS}], tmp_path / "a.parquet", tokenizer="x")
 
 
+def test_an_input_that_the_model_takes_and_capture_does_not_read_is_refused_by_name(model, tmp_path):
+    batch = {"input_ids": IDS, "inputs_embeds": None, "encoder_hidden_states": torch.zeros(2, 9, 16), "id": [1, 2]}
+    with pytest.raises(ValueError, match="^batches: the model takes encoder_hidden_states, which is not read here"):
+        captured(model, [batch], tmp_path / "a.parquet")
+
+
 @pytest.mark.parametrize("kind", REFUSED)
 def test_batches_that_cannot_be_read_are_refused_in_one_line(kind, model, tmp_path):
     batches, message = REFUSED[kind]

@@ -39,7 +39,7 @@ def wikitext_gap(study: str) -> Estimate:
 
 
 def rerun_gap(name: str = "high", study: str = STUDY) -> Estimate:
-    """Return `gap` with the second loss of each run that was re-run, in `narrow` on the kind of processor of the others."""
+    """Return `gap` with the second loss of each run that was re-run (in `narrow` on the processor of the others)."""
     again = tracked.repeats().query("study == @study").drop_duplicates("run").set_index("run")["second"]
     read = lambda run: again.get(run["name"], log(run["metrics"]["perplexity"]))  # noqa: E731
     return seed_gap(tracked.select(study, "pretrain"), read, (name, "original"))
