@@ -198,6 +198,9 @@ def test_every_rerun_is_a_pair_of_held_out_losses_of_which_the_tracked_record_ha
             if given.get("passes") == "one call":
                 name = f"{given['phase']}, {given['sequences']} x {given['length']} tokens, {given['threads']} threads"
                 ends[name] = record["metrics"]["ways"]["high"][given["phase"]]["ratio"]["median"]
+        for record in tracked.select(row.study.removesuffix("-untrained"), "retrofit-untrained", model="minilm"):
+            for arm in record["metrics"]["similarity"]:
+                ends[f"{record['name']}, {arm['factor']}, λ = {arm['strength']}"] = arm["spearman"]
         for record in tracked.select(row.study, "branched"):
             for run in record["metrics"]["branches"]:
                 ends[f"{record['name']}, {run['algorithm']}"] = run["held_out"]
