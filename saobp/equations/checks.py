@@ -59,14 +59,14 @@ def check_strength(strength: float | Tensor, heads: tuple[int, ...] | None = Non
         _check_strengths(strength, heads)
     elif isinstance(strength, bool) or not isinstance(strength, Real):
         raise ValueError(f"strength must be a number or a floating tensor; got {type(strength).__name__}")
-    elif not 0 <= strength <= sys.float_info.max:
+    elif not 0 <= (strength.item() if hasattr(strength, "item") else strength) <= sys.float_info.max:  # or of numpy
         raise ValueError(f"strength must be finite and not negative; got {quoted(strength)}")
 
 
 def _check_strengths(strength: Tensor, heads: tuple[int, ...] | None) -> None:
     if strength.layout != torch.strided or strength.is_meta:
         raise ValueError("strength must be a dense tensor that holds numbers; got a sparse or meta tensor")
-    if not strength.is_floating_point():
+    if not strength.is_floating_point() or strength.dtype.itemsize < 2:
         raise ValueError(f"strength must be a floating tensor; got {strength.dtype}")
     if heads is not None and strength.numel() != 1:
         padded = (1,) * (len(heads) - strength.ndim) + tuple(strength.shape)

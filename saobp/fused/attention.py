@@ -61,7 +61,7 @@ def saobp_attention(
         strength: The paper's lambda >= 0 in nats: number, or a tensor that broadcasts over (batch, heads) and
             may be learned. 0 is plain attention.
         mask: Real tokens, (L,) or (batch, L) boolean. The row of a padded query is its plain attention over
-            real keys, 0 if it sees none; no real row depends on it.
+            real keys, 0 if it sees none; no real row depends on it. What is padded must be finite.
         is_causal: Queries see no later key and receive no message from a later query.
         exclude_self: Leave a query's own message out (Algorithm 1); False is Eq. 11 as printed.
         scale: Of the products; None is 1 / sqrt(D).

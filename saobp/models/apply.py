@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from saobp.equations.checks import check_factor, check_options, check_strength, quoted
+from saobp.equations.factors import FACTORS, OWN
 from saobp.models.module import Refinement, Watch
 from saobp.models.supported import NAME, refuse, self_attention_modules, warn_of_adapter, warn_of_plain
 
@@ -91,7 +92,8 @@ def apply(
 
     Args:
         model: A transformers v5 model whose attention goes through transformers' attention interface.
-        factor: As for `saobp.refine`; "none" is plain attention, exactly as `sdpa` computes it.
+        factor: As for `saobp.refine`; "none" is plain attention, exactly as `sdpa` computes it (in half precision
+            with gradients: in float32, rounded once, as the others are).
         strength: The paper's lambda in nats, a number or one a head.
         exclude_self: Leave a row's own message out (Algorithm 1); False is Eq. 11 as printed.
         learn: "head" or "layer" makes the strength a parameter, the softplus of an offset that starts at
@@ -136,6 +138,10 @@ def apply_saved(model: nn.Module, options: dict[str, Any]) -> None:
         raise ValueError(
             f"config.saobp: saobp.apply has no option {', '.join(sorted(unknown))}; "
             "the checkpoint comes from another version of saobp"
+        )
+    if (factor := options.get("factor")) not in (*FACTORS, *OWN, None):
+        raise ValueError(
+            f"config.saobp: no factor {quoted(factor)} is known; saobp.register_factor comes before loading"
         )
     if self_attention_modules(model):  # parts that stay plain are built from the same config
         options = Options(**options)

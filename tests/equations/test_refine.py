@@ -405,7 +405,7 @@ REFUSED = {
     "strength": [
         -0.1, float("inf"), float("nan"), "0.2", True, torch.ones(3, dtype=torch.long), torch.ones(4),
         torch.ones(1, 2, 3), torch.tensor([0.1, -0.1, 0.1]), torch.full((3,), float("nan")),
-        torch.ones(1, device="meta"), torch.ones(3).to_sparse(),
+        torch.ones(1, device="meta"), torch.ones(3).to_sparse(), torch.ones(3).to(torch.float8_e4m3fn),
     ],
     "mask": [
         torch.ones(4), [True] * 4, first_keys(5, 5), first_keys(4, 4).expand(3, 4), first_keys(4, 0),
