@@ -35,7 +35,9 @@ def test_every_study_of_the_plan_has_one_endpoint_with_its_margin_and_what_each_
     for study in read.studies.values():
         assert set(study.outcomes) == {"supported", "contradicted", "no effect", "imprecise"}
     for name, reader in READERS.items():
-        assert plan.section(plan.file(), name, reader).primary == read.studies[name].primary
+        found = read.studies[name].primary
+        assert plan.section(plan.file(), name, reader).primary == found.model_copy(update={"read": []})
+        assert found.readings == read.readings.get(name, found.analyses)
 
 
 @pytest.mark.parametrize(("study", "old", "new", "key"), [
@@ -43,6 +45,8 @@ def test_every_study_of_the_plan_has_one_endpoint_with_its_margin_and_what_each_
     ("hops", "margin: 2.0", "margin: .inf", "hops.primary.margin"),
     ("hops", "margin: 2.0", "margins: 2.0", "hops.primary.margin"),
     ("hops", "analyses: [10, 20]", "analyses: [10, 19]", "hops.primary"),
+    ("hops", "retrofit: [7, 8, 10]", "retrofit: [7, 8, 9]", "retrofit.primary"),
+    ("hops", "retrofit: [7, 8, 10]", "retrofits: [7, 8, 10]", "': Value error, readings: no study 'retrofits"),
     ("hops", "layers: [2, 4]", "layers: [2, '4']", "hops.layers.1"),
     ("retrofit", "factor: high, strength: 0.1}", "factor: high, strength: -0.1}", "retrofit.arms.high"),
     ("retrofit", "secondary_seeds: [0, 1, 2]", "secondary_seeds: [0, 0, 2]", "retrofit.secondary_seeds"),

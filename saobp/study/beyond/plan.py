@@ -46,7 +46,7 @@ class Primary(Endpoint):
     margin: float = Field(gt=0)
     seeds: Positive
     analyses: list[Positive]  # seeds at each analysis, the last one included
-    read: list[Positive] = []  # seeds at which it was read in fact, where these are others
+    read: list[Positive] = []  # what the plan's `readings` say of it
 
     @model_validator(mode="after")
     def _ends_with_all(self) -> "Primary":
@@ -85,7 +85,17 @@ class Plan(Strict):
     name: str
     interim: str
     studies: dict[str, Planned]
+    readings: dict[str, list[Positive]] = {}  # seeds at which a study was read, where these are not its analyses
     departures: dict[str, list[str]]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _as_read(cls, given: dict[str, Any]) -> dict[str, Any]:
+        for name, seeds in given.get("readings", {}).items():
+            if name not in given["studies"]:
+                raise ValueError(f"readings: no study {name!r}")
+            given["studies"][name]["primary"] |= {"read": seeds}
+        return given
 
 
 def file() -> Path:
@@ -97,7 +107,7 @@ def file() -> Path:
 def read(path: Path) -> Plan:
     """Read a plan, once per process; ValueError that names the file and the key that is missing, unknown or wrong."""
     given = typed_by_hand.read(path)
-    head = {key: given.pop(key) for key in ("name", "interim", "departures") if key in given}
+    head = {key: given.pop(key) for key in ("name", "interim", "readings", "departures") if key in given}
     return _validated(path, "", Plan, head | {"studies": given})
 
 
