@@ -35,13 +35,16 @@ def fresh() -> Estimate | None:
 
 
 @cache
-def deepest() -> pd.DataFrame:
-    """Return High − Original over training at the deepest encoders, a row a seed of the planned study, by width."""
-    found = {}
+def deepest(*, at_end: bool = False) -> pd.DataFrame:
+    """Return High − Original at the deepest encoders, a row a seed of the planned study, by width.
+
+    A mean over training, or `at_end` at the last step.
+    """
+    found, compare = {}, accuracy_by_hops.gain if at_end else accuracy_by_hops.gain_along
     for width in sorted({record["parameters"]["width"] for record in tracked.select(FRESH, "hops")}):
         own = runs(FRESH, width)
         layers = max(run["layers"] for run in own)
-        gain = accuracy_by_hops.gain_along([run for run in own if run["layers"] == layers])
+        gain = compare([run for run in own if run["layers"] == layers])
         found |= {width: gain[1]} if gain else {}
     return pd.DataFrame(found)
 
@@ -56,14 +59,21 @@ def processors(width: int) -> str:
     return ", ".join(sorted({run["device"]["name"] for run in runs(FRESH, width)}))
 
 
-def by_doubling(seeds: int | None = None) -> Estimate:
+def by_doubling(seeds: int | None = None, *, at_end: bool = False) -> Estimate:
     """Return the slope of `deepest` over the logarithm of the width, in points per doubling, over the first `seeds`.
 
     Of three widths, each the double of the one before, the least-squares slope is half of the outer two's difference.
     """
-    gaps, doublings = deepest().sort_index(), np.log2(max(deepest()) / min(deepest()))
+    gaps = deepest(at_end=at_end).sort_index()
+    doublings = np.log2(max(gaps) / min(gaps))
     slopes = (gaps[max(gaps)] - gaps[min(gaps)]).dropna() / doublings
     return mean_interval(slopes[:seeds].tolist())
+
+
+def right(name: str, width: int) -> float:
+    """Return the percent of questions of two hops and more right at the last step, mean over seeds, at the deepest."""
+    frame = accuracy_by_hops.scores(runs(FRESH, width)).query("algorithm == @name and hops > 1")
+    return frame[frame["layers"] == frame["layers"].max()]["accuracy"].mean()
 
 
 @cache

@@ -62,8 +62,11 @@ def scored(study: str, task: str) -> tuple[int, int, int]:
     return len(given), len({algorithm for algorithm, _ in given}), checkpoints
 
 
-def minutes(command: str) -> pd.Series:
-    """Return how long a command takes, from and to (minutes), and on how many cores: data/results/commands.csv."""
+def took(command: str) -> pd.Series:
+    """Return how long a command takes or how much it writes, from and to, in which unit and on how many cores.
+
+    From data/results/commands.csv.
+    """
     return pd.read_csv(paths.root() / "data" / "results" / "commands.csv", index_col="command").loc[command]
 
 
