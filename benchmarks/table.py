@@ -82,14 +82,14 @@ def alternatives(found: dict, key: str, column: str, measured: dict[str, Callabl
 
 
 def most_on_a_gpu() -> str:
-    """Say where High takes longest on a GPU beside `sdpa`, in device time and in the time of a call."""
-    said = []
+    """Return where High takes longest on a GPU beside `sdpa`: a row of device time, a row of the time of a call."""
+    rows = []
     for called in (False, True):
         long = costs.on_a_gpu(called=called)[1].melt(["sequences", "length", "dtype"], ["forward", "both"], "direction")
         most = long.loc[long["value"].idxmax()]
         size = f"{most.sequences} × {most.length} tokens, {most['dtype']}, {most.direction.replace('both', BACK)}"
-        said.append(f"{most.value:.2f} times the {'call' if called else 'device'} time of `sdpa` ({size})")
-    return f"High takes at most {' and '.join(said)}."
+        rows.append(["call" if called else "device", f"{most.value:.2f}", size])
+    return table(rows, "time", "high, most × sdpa", "where")
 
 
 def tries(file: Path) -> list[str]:
@@ -157,7 +157,7 @@ def tables() -> str:
     whole = {name: found for name, found in step.items() if isinstance(found, dict) and "ways" in found}
     parts += [times(name.replace("_", " "), found["ways"], "original") for name, found in whole.items()]
     parts += tries(HERE / "tries.csv")
-    parts += [f"**Attention on a GPU.** {circumstances(gpu)} {most_on_a_gpu()}"]
+    parts += [f"**Attention on a GPU.** {circumstances(gpu)}", most_on_a_gpu()]
     parts += [alternatives(gpu, "dtype", "type", ON_A_GPU)]
     parts += tries_on_a_gpu(HERE / "gpu_tries.csv")
     batch = by(trained["batch"])

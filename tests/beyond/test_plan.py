@@ -92,6 +92,14 @@ def test_records_are_made_once_and_one_that_another_process_makes_is_left_to_it(
     assert made == [(0, "0"), (2, "2")]
 
 
+def test_a_command_makes_the_records_alone_that_its_pattern_finds(tmp_path, monkeypatch):
+    made = []
+    given = lambda study: [(f"hops-{n}", lambda *_, n=n: made.append(n), {}) for n in (32, 64, 128)]  # noqa: E731
+    monkeypatch.setattr("sys.argv", ["command", "--out", str(tmp_path / "records"), "--only", "hops-(32|128)"])
+    plan.command("hops", multihop.KnownHops, given)
+    assert made == [32, 128]
+
+
 def test_a_record_of_another_recipe_is_refused_and_one_in_another_precision_or_that_tells_none_is_kept(tmp_path):
     record = tmp_path / "records" / "one.json"
 

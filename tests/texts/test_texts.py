@@ -175,6 +175,21 @@ def seeds_of_the_plan(monkeypatch):
         function.cache_clear()
 
 
+def test_a_change_per_doubling_is_the_slope_over_all_widths_of_a_seed_and_needs_the_outer_two_alone(monkeypatch):
+    gaps = pd.DataFrame({32: [1.0, 3.0, 2.0, 5.0], 64: [4.0, 0.0, np.nan, np.nan], 128: [2.0, 9.0, 1.0, 1.0]})
+    monkeypatch.setattr(exam, "deepest", lambda at_end=False: -gaps if at_end else gaps)
+    assert exam.by_doubling(2).value == pytest.approx(np.polyfit([5, 6, 7], gaps[:2].T, 1)[0].mean())
+    assert (exam.by_doubling().value, exam.by_doubling().seeds) == (pytest.approx(0.25), 4)
+    assert exam.by_doubling(at_end=True).value == pytest.approx(-0.25)
+
+
+def test_a_seed_without_one_of_its_tasks_is_the_mean_of_the_others(monkeypatch):
+    index = pd.MultiIndex.from_product([[1, 2], ["race", "sst2"]], names=["seed", "task"])
+    found = pd.DataFrame({"high": [5.0, 1.0, 2.0, 4.0], "original": 0.0}, index)
+    monkeypatch.setattr(attention, "sides", lambda measure, study: found)
+    assert attention.fresh_without("gtd", 1, "race").value == pytest.approx((1 + 3) / 2)
+
+
 @pytest.mark.parametrize(("called", "forward", "both"), [(False, 3.0, 2.0), (True, 5.0, 4.0)])
 def test_on_a_gpu_a_ratio_is_of_device_time_or_of_the_time_of_calls(called, forward, both, tmp_path, monkeypatch):
     taken = {"forward": {"ratio": 5.0, "alone": {"ratio": 3.0}}}
