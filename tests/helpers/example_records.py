@@ -164,6 +164,7 @@ def exam(layers, algorithm, seed, failed=None):
     outcomes = {hops: (random.random(90) < share).astype(int).tolist() for hops, share in shares.items()}
     curve = [] if failed else [{"step": step, "loss": 1.0, "accuracy": shares} for step in (0, 100)]
     run = {"layers": layers, "algorithm": algorithm, "seed": seed, "chains": 3, "failed": failed}
+    run |= {"steps": 100, "full_rate": 90, "stories": 9_600, "device": DEVICE}
     return run | {"curve": curve, "outcomes": outcomes}
 
 

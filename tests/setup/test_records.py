@@ -14,7 +14,7 @@ from saobp.study.setup.schema import Record
 
 
 def saved(tmp_path, name="a", metrics=None, **parameters):
-    run = Run("finetune", profile="smoke", parameters=parameters)
+    run = Run("variants", profile="smoke", parameters=parameters)
     return run.save(tmp_path / f"{name}.json", metrics or {"x": 1.0})
 
 
@@ -39,7 +39,7 @@ def test_a_record_names_the_commit_at_which_its_run_began(monkeypatch, tmp_path)
     head = iter(["", "first", "", "second"])
     monkeypatch.setattr(records.subprocess, "check_output", lambda *command, **given: next(head))
     records.commit.cache_clear()
-    run = records.Run("pretrain", profile="smoke", parameters={})
+    run = records.Run("audit", profile="smoke", parameters={})
     next(head)  # another commit while it runs
     assert run.save(tmp_path / "run.json", {})["code"]["commit"] == "first"
     records.commit.cache_clear()
@@ -78,7 +78,7 @@ def test_select_keeps_stage_and_parameters(tmp_path):
         saved(tmp_path, f"r{seed}", model="mini", seed=seed)
     loaded = records.load(tmp_path)
     assert [r["name"] for r in loaded] == ["r1", "r2"]
-    assert [r["name"] for r in records.select(loaded, "finetune", seed=2)] == ["r2"]
+    assert [r["name"] for r in records.select(loaded, "variants", seed=2)] == ["r2"]
     assert records.select(loaded, "pretrain") == [] == records.load("no-such-profile")
 
 
@@ -111,8 +111,8 @@ def test_a_build_that_hides_tracked_records_says_how_many(tmp_path, monkeypatch,
 def test_an_interactive_run_never_lands_among_the_workflows_records(tmp_path, monkeypatch):
     monkeypatch.setattr(paths, "build", lambda study: tmp_path / study)
     tuned = {"model": "mini", "algorithm": "high", "strength": 0.2, "seed": 0, "group": "all", "finetune_seed": 0}
-    for stage, parameters in (("finetune", tuned), ("audit", {})):
-        Run(stage, profile="notebooks/studies/smoke.yaml", parameters=parameters).save("", {})
+    for stage, parameters, metrics in (("finetune", tuned, {"tasks": {}}), ("audit", {}, {})):
+        Run(stage, profile="notebooks/studies/smoke.yaml", parameters=parameters).save("", metrics)
     made = sorted(path.name for path in (tmp_path / "smoke" / "interactive").iterdir())
     assert made == ["audit.json", "finetune-mini-high-0-all-0.json"]
 
@@ -124,17 +124,24 @@ def test_every_tracked_record_has_the_schema_and_departs_where_it_says_so(path):
     assert not [entry for entry in record["departures"] if entry["ours"] == entry["paper"]]
 
 
-def test_a_record_of_another_form_is_never_written(tmp_path):
-    with pytest.raises(RecordError, match="a.json: not written, departures.0.paper: Field required"):
-        run = Run("finetune", profile="smoke", parameters={})
-        run.save(tmp_path / "a.json", {}, departures=[{"matter": "steps", "ours": 10}])
+@pytest.mark.parametrize("stage, metrics, departures, said", [
+    ("finetune", {"tasks": {}}, [{"matter": "steps", "ours": 10}], "departures.0.paper: Field required"),
+    ("finetune", {}, [], "metrics.tasks: Field required"),
+    ("finetune", {"tasks": {"rte": {"failed": "the loss is nan"}}}, [], r"metrics.tasks.rte.failed: Input"),
+    ("finetune", {"tasks": {"rte": {"headline": 1.0, "f": 1}}}, [], "metrics.tasks.rte.f: Extra inputs"),
+    ("finetune", {"tasks": {"rte": {}}}, [], r"metrics.tasks.rte: .* headline nor failed"),
+    ("hops", {"multihop": 5, "exam_recipe": {}}, [], "metrics.multihop: Input should be a valid list"),
+])  # fmt: skip
+def test_a_record_of_another_form_is_never_written(tmp_path, stage, metrics, departures, said):
+    with pytest.raises(RecordError, match=f"a.json: not written, {said}"):
+        Run(stage, profile="smoke", parameters={}).save(tmp_path / "a.json", metrics, departures=departures)
     assert not list(tmp_path.iterdir())
 
 
 def test_the_answers_of_an_exam_lie_beside_their_record_and_come_back(tmp_path):
     runs = [exam(layers, name, 0) for layers in (2, 4) for name in ("original", "high")]
     lost = exam(4, "high", 1, FAILED)
-    record = examples.record("beyond", "mini", "high", 42, {"multihop": [*runs, lost]})
+    record = examples.record("hops", "mini", "high", 42, {"multihop": [*runs, lost], "exam_recipe": {}})
     path = tmp_path / "a.json"
     paths.write_text(path, records.as_text(records.move_answers(record, path)))
     assert "outcomes\": {}" in path.read_text() and sorted(p.name for p in tmp_path.iterdir()) == [

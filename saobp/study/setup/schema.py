@@ -1,10 +1,14 @@
-"""The form of a run record: what each key holds, checked when a record is written and when it is read."""
+"""The form of a run record: what each key holds, checked when a record is written and when it is read.
+
+What a stage measures has its form in `metrics`.
+"""
 
 from typing import Any, Literal, NotRequired
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
+from pydantic import TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
+from saobp.study.setup.metrics import METRICS, STRICT, Device, Failure
 from saobp.study.setup.typed_by_hand import first_flaw
 
 SCHEMA = 2
@@ -21,14 +25,6 @@ class Departure(TypedDict):
     part: NotRequired[str]  # the part of a record that it is of, where a record has several: "hops"
     task: NotRequired[str]
     model: NotRequired[str]  # where it is not that of the record's parameters
-
-
-class Device(TypedDict):
-    """What did the work."""
-
-    name: str  # the processor's or the GPU's
-    threads: int
-    precision: Literal["fp32", "bf16"] | None  # of training; None where nothing was trained
 
 
 class Split(TypedDict):
@@ -64,16 +60,9 @@ class Data(TypedDict, total=False):
     text: Text
 
 
-class Failure(TypedDict):
-    """Why a run, or one task of it, has no result."""
-
-    reason: str  # "the loss is nan at step 40"
-    message: str  # with what is left and what to do
-
-
-@with_config(ConfigDict(extra="forbid", strict=True))  # and what it is made of
+@STRICT
 class Record(TypedDict):
-    """One execution of one notebook; `metrics` are the stage's own."""
+    """One execution of one notebook; `metrics` are its stage's, of `METRICS`."""
 
     schema: Literal[2]
     stage: str
@@ -107,9 +96,13 @@ _RECORD = TypeAdapter(Record)
 
 def flaw(record: Any) -> str:
     """Return the first thing that makes a value no record, with its place: empty for a record."""
+    within = ()
     try:
         _RECORD.validate_python(record)
+        within = ("metrics",)
+        if form := METRICS.get(record["stage"]):
+            form.validate_python(record["metrics"])
     except ValidationError as error:
         place, first = first_flaw(error)
-        return f"{place or 'record'}: {first['msg']}"
+        return f"{'.'.join(filter(None, (*within, place))) or 'record'}: {first['msg']}"
     return ""

@@ -1,0 +1,269 @@
+"""What each stage measures: the metrics of a run record, by the stage's name.
+
+Losses are in nats per token, scores in percent, intervals of 95 %, seconds those of training.
+"""
+
+from typing import Annotated, Any, Literal, NotRequired
+
+from annotated_types import Len
+from pydantic import AfterValidator, ConfigDict, TypeAdapter, with_config
+from typing_extensions import TypedDict
+
+STRICT = with_config(ConfigDict(extra="forbid", strict=True))  # the form, and what it is made of
+Number = float | None  # None where it is undefined
+Interval = Annotated[list[Number], Len(2, 2)]
+
+
+class Device(TypedDict):
+    """What did the work."""
+
+    name: str  # the processor's or the GPU's
+    threads: int
+    precision: Literal["fp32", "bf16"] | None  # of training; None where nothing was trained
+
+
+class Failure(TypedDict):
+    """Why a run, or one task of it, has no result."""
+
+    reason: str  # "the loss is nan at step 40"
+    message: str  # with what is left and what to do
+
+
+class Check(TypedDict):
+    """One check of pretraining on held-out text; of attention a number a layer."""
+
+    step: int
+    loss: Number
+    perplexity: Number
+    entropy: list[Number]
+    gtd: list[Number]
+    cross_layer_gtd: Number
+    seconds: float
+
+
+class Sitting(TypedDict):
+    """What trained from a step on."""
+
+    step: int
+    commit: str
+    device: Device
+    started: str
+    chosen: NotRequired[dict[str, Any]]  # why this precision: `precision.Choice`
+
+
+class Trained(TypedDict):
+    """A model's training: the curve, and its last point."""
+
+    steps: int
+    loss: Number
+    perplexity: Number
+    seconds: float
+    curve: list[Check]
+    training: list[dict[str, Number]]  # step, loss, learning_rate
+    sittings: NotRequired[list[Sitting]]
+
+
+@STRICT
+class Pretraining(Trained):
+    """Stage `pretrain`."""
+
+    perplexity_interval: Interval
+    sequences: int
+    parameters: int
+    parameters_trained: int
+    tokens: int
+    recipe: dict[str, Any]
+    size: dict[str, Any]
+    wikitext: dict[str, Any] | None
+
+
+class Branch(Trained):
+    """One continuation of a trunk; of each held-out sequence the sum of its losses and its masked tokens."""
+
+    algorithm: str
+    nats: list[float]
+    tokens: list[int]
+    held_out: Number
+
+
+@STRICT
+class Branched(TypedDict):
+    """Stage `branched`."""
+
+    start: int
+    trunk: Trained
+    branches: list[Branch]
+    recipe: NotRequired[dict[str, Any]]
+    plan: NotRequired[dict[str, Any]]
+
+
+@STRICT
+class Result(TypedDict, total=False):
+    """One task's result, as `scoring.score_predictions` returns it, or why it has none."""
+
+    failed: Failure
+    scores: dict[str, float]
+    headline: float
+    metric: str
+    items: int
+    interval: Interval
+    chance: float
+    majority: float
+    below_chance: bool
+    constant: bool
+    outcomes: list[float]
+    outcomes_f1: list[float]
+    outcomes_normalized: list[int]
+    labels: list[float]
+    by_hops: dict[str, list[float]]
+    floor: dict[str, Any]  # a bag of words' result, or the reason why it has none
+    epoch: int
+    seconds: float
+    curve: list[dict[str, Any]]
+    epochs: list[dict[str, Any]]
+    attention: dict[str, Any]
+    configuration: dict[str, Any]
+    losses: list[float]
+    tokens: int
+    precision: dict[str, Any]
+
+
+def _known(task: Result) -> Result:
+    if not {"headline", "failed"} & set(task):
+        raise ValueError("has neither headline nor failed")
+    return task
+
+
+Task = Annotated[Result, AfterValidator(_known)]
+
+
+@STRICT
+class Tasks(TypedDict):
+    """Stage `finetune`."""
+
+    tasks: dict[str, Task]
+
+
+@STRICT
+class Decoder(Trained):
+    """Stage `decoder`."""
+
+    token_perplexity: Number
+    word_perplexity: Number
+    tokens: int
+    words: int
+    context: int
+    perplexity_interval: Interval
+    sequences: int
+    parameters: int
+    tokens_trained: int
+    tasks: dict[str, Task]
+    leak: dict[str, Any]
+
+
+class Exam(TypedDict):
+    """One encoder trained on questions of a known number of hops."""
+
+    layers: int
+    algorithm: str
+    seed: int
+    chains: int
+    steps: int
+    full_rate: int
+    stories: int
+    device: Device
+    curve: list[dict[str, Any]]
+    outcomes: dict[str, list[int]]  # hops -> 0 or 1 a question
+    failed: Failure | None
+
+
+@STRICT
+class Hops(TypedDict):
+    """Stage `hops`."""
+
+    multihop: list[Exam]
+    exam_recipe: dict[str, Any]
+
+
+class Follow(TypedDict):
+    """One encoder at another strength or of another size; its curve has a loss, accuracy and shapes of attention."""
+
+    seed: int
+    strength: float | str
+    curve: list[dict[str, Any]]
+    device: Device
+    failed: Failure | None
+    model: NotRequired[str]
+    learning_rate: NotRequired[float | None]
+    precision: NotRequired[str | None]
+
+
+@STRICT
+class Beyond(TypedDict):
+    """Stage `beyond`: rounds of messages, strengths, larger encoders and the exam."""
+
+    recipe: dict[str, Any]
+    exam_recipe: dict[str, Any] | None
+    rounds: list[dict[str, Number]]
+    one_round: dict[str, list[dict[str, Number]]]
+    heads: list[dict[str, Number]]
+    tokens: list[dict[str, Any]]
+    strengths: list[Follow]
+    larger: list[Follow]
+    multihop: list[Exam]
+    paths: dict[str, list[str]]  # hops -> the path of relations of each story
+    public: NotRequired[list[dict[str, Any]]]
+
+
+@STRICT
+class Attention(TypedDict):
+    """Stage `attention`: measures of both matrices, over heads, layers and texts."""
+
+    task: str
+    means: dict[str, dict[str, Number]]  # measure -> mean, low, high, samples, undefined
+    changes: dict[str, dict[str, Number]]  # measure -> softmax, refined, change, low, high, samples, undefined
+    graph: dict[str, list[Number]]  # measure -> a number a head and text
+    matrices: dict[str, dict[str, Any]]  # "raw" or "refined" -> measure -> (layer, head); by_layer; overall
+    nan: dict[str, dict[str, int]]  # matrix -> measure -> undefined numbers
+    samples: int
+    tokens: int
+    layers: int
+    heads: int
+    beta: float
+    hops: int
+    graph_nodes: int | None
+    graph_threshold: float
+    spectrum: bool
+    keep_maps: int
+
+
+@STRICT
+class Ratios(TypedDict):
+    """Stages `cost` and `alternations`: times of each way to attend, and their ratios."""
+
+    code: str
+    torch: str
+    threads: int
+    load_average: float
+    repeats: int
+    ways: dict[str, dict[str, Any]]
+    processes: NotRequired[int]
+    lengths: NotRequired[list[dict[str, Any]]]
+
+
+@STRICT
+class Inserted(Result, total=False):
+    """Stage `retrofit-untrained`: similarity of pairs of sentences and attention by layer, or a decoder's task."""
+
+    similarity: list[dict[str, Any]]
+    one_layer: list[dict[str, Any]]
+    pairs: int
+    texts: int
+
+
+FORMS = {  # of the stages that tables, figures and claims read; another's metrics are as its notebook has them
+    "pretrain": Pretraining, "branched": Branched, "decoder": Decoder, "finetune": Tasks, "attention": Attention,
+    "beyond": Beyond, "hops": Hops, "retrofit": Task, "retrofit-untrained": Inserted, "cost": Ratios,
+    "alternations": Ratios,
+}  # fmt: skip
+METRICS = {stage: TypeAdapter(form) for stage, form in FORMS.items()}
