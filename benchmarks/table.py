@@ -144,18 +144,15 @@ def diagnostics(found: dict) -> str:
 
 def tables() -> str:
     """Return all tables as Markdown."""
-    names = ("attention", "bert_step", "gpu", "pretraining", "diagnostics")
-    attention, step, gpu, trained, looked = (json.loads((HERE / f"{name}.json").read_text()) for name in names)
-    plain, least, size = attention["bfloat16"], attention["least"], by(step["batch"])
+    names = ("attention", "gpu", "pretraining", "diagnostics")
+    attention, gpu, trained, looked = (json.loads((HERE / f"{name}.json").read_text()) for name in names)
+    plain, least = attention["bfloat16"], attention["least"]
     parts = [f"**Attention.** {circumstances(attention)}"]
     parts += [alternatives(attention, "threads", "threads", ON_A_PROCESSOR)]
     parts += [f"**The least that High can add.** {circumstances(least)}"]
     parts += [times(f"forward, {by(least['shape'])}", least["ways"], "sdpa")]
     parts += [f"**Plain attention on bfloat16 tensors.** {attention['threads']} threads, in the run of *Attention*."]
     parts += [times(f"forward + backward, {by(plain['shape'])}", plain["ways"], "widened")]
-    parts += [f"**BERT-Mini; training on {size} tokens, inference on others.** {circumstances(step)}"]
-    whole = {name: found for name, found in step.items() if isinstance(found, dict) and "ways" in found}
-    parts += [times(name.replace("_", " "), found["ways"], "original") for name, found in whole.items()]
     parts += tries(HERE / "tries.csv")
     parts += [f"**Attention on a GPU.** {circumstances(gpu)}", most_on_a_gpu()]
     parts += [alternatives(gpu, "dtype", "type", ON_A_GPU)]
