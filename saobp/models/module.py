@@ -4,20 +4,74 @@ import inspect
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from saobp.equations.checks import ROW_TOLERANCE
+from saobp.equations.checks import ROW_TOLERANCE, check_factor, check_options, check_strength, quoted
 from saobp.equations.messages import per_matrix
 from saobp.equations.refine import _refined, _same_where_zero
 from saobp.models.supported import number_of_heads
 
-if TYPE_CHECKING:
-    from saobp.models.apply import Options
+LEARNABLE = ("high", "low")
+"""Factors whose strength reaches the output smoothly, so that it can be learned."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What `apply` was asked for, as it stands in the config field `saobp`."""
+
+    factor: str = "high"
+    strength: float | tuple[float, ...] = 0.2  # of all heads, or one a head
+    exclude_self: bool = True
+    learn: str | None = None
+    steps: int = 1
+    damping: float = 0.0
+    messages: str = "earlier"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "strength", as_numbers(self.strength))
+        check_factor(self.factor)
+        check_options(self.factor, self.steps, self.damping, 0, exclude_self=self.exclude_self)
+        object.__setattr__(self, "steps", int(self.steps))  # a config holds no numpy
+        object.__setattr__(self, "damping", float(self.damping))
+        if self.learn not in (None, "head", "layer"):
+            raise ValueError(f'learn must be None, "head" or "layer"; got {quoted(self.learn)}')
+        if self.learn and self.factor not in LEARNABLE:
+            raise ValueError(f"learn: the strength of factor {self.factor!r} cannot be learned; use high or low")
+        if self.learn and (self.strength == 0 or (isinstance(self.strength, tuple) and 0 in self.strength)):
+            raise ValueError("learn: softplus reaches no strength of 0; start from a positive strength")
+        if self.learn == "layer" and isinstance(self.strength, tuple):
+            raise ValueError('learn="layer" has one strength a layer; give one number, not one a head')
+        if self.messages not in ("earlier", "all"):
+            raise ValueError(f'messages must be "earlier" or "all"; got {quoted(self.messages)}')
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Unpickle, and refuse a factor that this process does not know with a ValueError."""
+        check_factor(state["factor"])
+        self.__dict__.update(state)
+
+    def as_field(self) -> dict[str, Any]:
+        """Return the options as they stand in a config, and in its JSON."""
+        field = asdict(self)
+        field["strength"] = list(self.strength) if isinstance(self.strength, tuple) else self.strength
+        return field
+
+
+def as_numbers(strength: float | Sequence[float] | Tensor) -> float | tuple[float, ...]:
+    """Return a strength as a float or a tuple of one a head, for a config to hold; ValueError if neither."""
+    if isinstance(strength, Tensor):
+        if strength.ndim > 1:
+            raise ValueError(f"strength must be a number or one a head; got shape {tuple(strength.shape)}")
+        strength = strength.tolist()
+    several = isinstance(strength, Sequence) and not isinstance(strength, str)
+    for number in strength if several else [strength]:
+        check_strength(number)
+    return tuple(map(float, strength)) if several else float(strength)
 
 
 class Watch:
@@ -91,7 +145,7 @@ def home(module: nn.Module) -> tuple[torch.device, torch.dtype]:
 class Refinement(nn.Module):
     """Submodule `saobp` of an attention module; holds a parameter only if the strength is learned."""
 
-    def __init__(self, options: "Options", module: nn.Module) -> None:
+    def __init__(self, options: Options, module: nn.Module) -> None:
         super().__init__()
         self.options = options
         self.arguments = tuple(inspect.signature(type(module).forward).parameters)[1:]
