@@ -14,9 +14,8 @@ from saobp.equations.factors import FACTORS, OWN, WITHOUT_MESSAGES
 ROW_TOLERANCE = {torch.float64: 1e-3, torch.float32: 1e-3, torch.float16: 1e-2, torch.bfloat16: 2e-2}
 """How far a row may be from 1: the rounding of a softmax in that type, with room for long rows."""
 
-
-_MODES = torch._C._TorchDispatchModeKey
-WITHOUT_VALUES = (_MODES.FAKE, _MODES.PROXY)  # of FakeTensor, and of make_fx
+WITHOUT_VALUES = (torch._C._TorchDispatchModeKey.FAKE, torch._C._TorchDispatchModeKey.PROXY)
+"""Modes of FakeTensor, and of make_fx."""
 
 
 def values_hidden() -> bool:
@@ -81,21 +80,26 @@ def _check_strengths(strength: Tensor, heads: tuple[int, ...] | None) -> None:
 
 
 def check_shape(attention: Tensor) -> None:
-    """Refuse anything but a floating tensor (..., L, L) with L >= 1 with a ValueError."""
-    if isinstance(attention, Tensor) and (attention.layout != torch.strided or attention.is_meta):
-        raise ValueError("attention must be a dense tensor that holds numbers; got a sparse or meta tensor")
-    if not isinstance(attention, Tensor) or attention.dtype not in ROW_TOLERANCE:
+    """Refuse anything but a dense floating tensor (..., L, L) with L >= 1 with a ValueError."""
+    if not isinstance(attention, Tensor) or not attention.is_floating_point():
         kind = attention.dtype if isinstance(attention, Tensor) else type(attention).__name__
         raise ValueError(f"attention must be a floating tensor of probabilities; got {kind}")
-    if attention.ndim < 2 or attention.shape[-1] != attention.shape[-2] or 0 in attention.shape:
+    if attention.layout != torch.strided or attention.is_meta:
+        raise ValueError("attention must be a dense tensor that holds numbers; got a sparse or meta tensor")
+    if attention.ndim < 2 or attention.shape[-1] != attention.shape[-2] or not attention.shape[-1]:
         raise ValueError(f"attention must have shape (..., L, L), not empty; got {tuple(attention.shape)}")
+
+
+def check_boolean(mask: Tensor) -> None:
+    """Refuse anything but a boolean tensor with a ValueError."""
+    if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
+        kind = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
+        raise ValueError(f"mask must be a boolean tensor, True for a real token (mask.bool()); got {kind}")
 
 
 def check_mask(mask: Tensor, attention: Tensor) -> None:
     """Refuse a mask that is not boolean, (L,) or (batch, L), with a real token in each row."""
-    if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
-        kind = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
-        raise ValueError(f"mask must be a boolean tensor, True for a real token; got {kind}")
+    check_boolean(mask)
     shapes = [(attention.shape[-1],)]
     if attention.ndim > 2:
         shapes.append((attention.shape[0], attention.shape[-1]))
@@ -109,10 +113,12 @@ def check_mask(mask: Tensor, attention: Tensor) -> None:
 def check_rows(
     attention: Float[Tensor, "*batch query key"], visible: Bool[Tensor, "*#batch query key"], causal: bool
 ) -> None:
-    """Refuse rows that are not distributions over the visible keys with a ValueError.
+    """Refuse a type without room for them, and rows that are no distributions over the visible keys, by ValueError.
 
     `visible` is True where a real query may look at a real key. Rows of padded queries are not looked at.
     """
+    if attention.dtype not in ROW_TOLERANCE or not attention.numel():
+        raise ValueError(f"attention must be of 16 bits or more and not empty; got {attention.dtype}")
     if values_hidden():
         return
     tolerance = ROW_TOLERANCE[attention.dtype]
@@ -120,19 +126,17 @@ def check_rows(
     seen = attention.detach().masked_fill(~visible, 0)
     if not bool((seen >= 0).all()):
         raise ValueError("attention must hold probabilities; it has a negative or undefined entry")
-    gap = ((seen.sum(-1, dtype=torch.float64) - 1).abs() * rows).max().item()
-    if not gap <= tolerance:
-        if causal and _sums_to_one(attention, rows, tolerance):
+
+    def off(values: Tensor) -> float:
+        return ((values.sum(-1, dtype=torch.float64) - 1).abs() * rows).max().item()
+
+    if not (gap := off(seen)) <= tolerance:
+        if causal and off(attention.detach()) <= tolerance:
             raise ValueError("attention puts mass on future keys; with causal=True there may be none")
         raise ValueError(
             f"attention rows must sum to 1 over the keys they may see; one is off by {gap:.3g} "
             f"(tolerance {tolerance:g}): pass probabilities before dropout, and the mask they were made with"
         )
-
-
-def _sums_to_one(attention: Tensor, rows: Tensor, tolerance: float) -> bool:
-    gap = (attention.detach().sum(-1, dtype=torch.float64) - 1).abs() * rows
-    return bool(gap.max() <= tolerance)
 
 
 def check_options(factor: str, steps: int, damping: float, seed: int, **switches: bool) -> None:
@@ -143,10 +147,8 @@ def check_options(factor: str, steps: int, damping: float, seed: int, **switches
     check_whole("steps", steps, 1)
     if isinstance(damping, bool) or not isinstance(damping, Real) or not 0 <= damping < 1:
         raise ValueError(f"damping must lie in [0, 1); got {quoted(damping)}")
-    if isinstance(seed, bool) or not isinstance(seed, Integral):
-        raise ValueError(f"seed must be a whole number; got {quoted(seed)}")
-    if not -(2**63) <= seed < 2**63:
-        raise ValueError(f"seed must fit 64 bits; got {quoted(seed)}")
+    if isinstance(seed, bool) or not isinstance(seed, Integral) or not -(2**63) <= seed < 2**63:
+        raise ValueError(f"seed must be a whole number of 64 bits; got {quoted(seed)}")
     if factor in (*WITHOUT_MESSAGES, *OWN) and (steps != 1 or damping != 0):
         name = "steps" if steps != 1 else "damping"
         raise ValueError(f"{name} does not apply to factor {factor!r}, which sends no messages")

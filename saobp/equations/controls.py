@@ -7,7 +7,6 @@ from torch import Tensor
 NEWTON_STEPS = 12
 """Rounds that bring the entropy of `flattened` to its target; eight reach the rounding of float32."""
 
-
 UNSEEN = 1e-30
 """Mass of a column below which a key counts as unseen: float32 and float64 agree on it, far from both their ends."""
 

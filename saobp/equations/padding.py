@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from saobp.equations.checks import values_hidden
+from saobp.equations.checks import check_boolean, check_shape, values_hidden
 
 
 def cut(attention: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -13,14 +13,7 @@ def cut(attention: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
 
     With the padding at 0 the real block and all its powers are those of the unpadded matrix.
     """
-    if not isinstance(attention, Tensor):
-        raise ValueError(f"attention must be a tensor, got {type(attention).__name__}")
-    if attention.layout != torch.strided or attention.is_meta:
-        raise ValueError("attention must be a dense tensor that holds numbers, got a sparse or meta tensor")
-    if attention.dim() < 2 or attention.shape[-1] != attention.shape[-2] or attention.shape[-1] == 0:
-        raise ValueError(f"attention must be (..., L, L) with L > 0, got shape {tuple(attention.shape)}")
-    if not attention.is_floating_point():
-        raise ValueError(f"attention must hold floating-point probabilities, got {attention.dtype}")
+    check_shape(attention)
     attention = widened(attention)
     real = _real_tokens(attention, mask)
     if mask is not None:  # filled, not multiplied: a padded row may hold NaN
@@ -53,9 +46,7 @@ def _real_tokens(attention: Tensor, mask: Tensor | None) -> Tensor:
     tokens, leading = attention.shape[-1], attention.dim() - 2
     if mask is None:
         return torch.ones(tokens, dtype=torch.bool, device=attention.device)
-    if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
-        kind = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
-        raise ValueError(f"mask must be a boolean tensor, True at real tokens (mask.bool()), got {kind}")
+    check_boolean(mask)
     batched = mask.dim() == 2 and 0 < leading < 3 and mask.shape[0] == attention.shape[0]
     if mask.shape[-1:] != (tokens,) or not (mask.dim() == 1 or batched):
         shapes = f"attention {tuple(attention.shape)}, got {tuple(mask.shape)}"

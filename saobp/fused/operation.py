@@ -5,7 +5,6 @@ How the tiles of a few heads are gone over is in `saobp.fused.sweeps`; A A^T (Eq
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -97,7 +96,8 @@ def forward_part(call: Call, part: slice, pieces: tuple[Tensor, ...]) -> None:
     """Work out a few heads: their output, and what their gradient will need to know if there is room for it."""
     heads, (out, *kept) = Heads(call, part, pieces[:4]), pieces[4:]
     total, said, shift = kept or (None, None, None)
-    found = form_of(call).forward(heads, Means(heads, out, total))
+    forward, _ = ways(call)
+    found = forward(heads, Means(heads, out, total))
     if kept:
         said.copy_(found)
         if shift.shape[1]:
@@ -109,23 +109,15 @@ def backward_part(call: Call, wants_strength: bool, part: slice, pieces: tuple[T
     inputs, (mean, total, said, shift, given), results = pieces[:4], pieces[4:9], pieces[9:]
     heads = Heads(call, part, inputs, shift if shift.shape[1] else None)
     found = Gradients(heads, results, strength=wants_strength)
-    form_of(call).backward(heads, weighted_gradient(heads, given, mean, total), said, found)
+    _, backward = ways(call)
+    backward(heads, weighted_gradient(heads, given, mean, total), said, found)
 
 
-class Form(NamedTuple):
-    """How a kind of refinement goes forward and backward over the tiles of a few heads."""
-
-    forward: Callable[[Heads, Means], Tensor]
-    backward: Callable[[Heads, Wide, Tensor, Gradients], None]
-
-
-def form_of(call: Call) -> Form:
-    """Choose the form of a call."""
+def ways(call: Call) -> tuple[Callable[[Heads, Means], Tensor], Callable[[Heads, Wide, Tensor, Gradients], None]]:
+    """Choose how a call goes forward and backward over the tiles of a few heads."""
     if call.factor == "elemmul":
-        return Form(forward_kernel, backward_kernel)
-    if call.causal:
-        return Form(forward_prefix, backward_prefix)
-    return Form(forward_all, backward_all)
+        return forward_kernel, backward_kernel
+    return (forward_prefix, backward_prefix) if call.causal else (forward_all, backward_all)
 
 
 def weighted_gradient(heads: Heads, gradient: Tensor, mean: Tensor, total: Tensor) -> Wide:

@@ -9,7 +9,6 @@ from torch import Tensor
 LANES = 16
 """Columns that matrix products take at once; a width that is no multiple is slower than the next one up."""
 
-
 RANGE = 60.0
 """Largest spread, in nats, that products of float32 numbers carry without underflow of what matters."""
 

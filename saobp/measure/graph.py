@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from saobp.equations.checks import check_whole, quoted
+from saobp.equations.checks import check_shape, check_whole, quoted
 
 try:
     import igraph
@@ -46,10 +46,7 @@ def token_graph(
     `symmetry` joins both directions of an undirected graph: "mean", "max", or "min" (an edge needs both).
     Raises ValueError that names the argument.
     """
-    if not isinstance(attention, Tensor) or not attention.is_floating_point() or attention.layout != torch.strided:
-        raise ValueError("attention must be a dense floating tensor (..., L, L)")
-    if attention.dim() < 2 or attention.shape[-1] != attention.shape[-2]:
-        raise ValueError(f"attention must be (..., L, L), got shape {tuple(attention.shape)}")
+    check_shape(attention)
     if symmetry not in SYMMETRIES:
         raise ValueError(f"symmetry must be one of {', '.join(SYMMETRIES)}, got {quoted(symmetry)}")
     check_threshold(threshold)

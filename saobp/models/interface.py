@@ -35,7 +35,6 @@ CROSS = "cross"
 CACHED = "cached"
 """Stands in place of a layer where there is a cache, but the module says that it is not causal."""
 
-
 PLAIN_STACK = f"{NAME}-plain"
 """Attention implementation of a stack in a refined model that does not use the interface: its masks are its own."""
 
