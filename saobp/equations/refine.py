@@ -6,18 +6,9 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from saobp.equations.checks import (
-    FACTORS,
-    check_factor,
-    check_mask,
-    check_options,
-    check_rows,
-    check_shape,
-    check_strength,
-    values_hidden,
-)
+from saobp.equations import checks
 from saobp.equations.controls import elementwise_product, flattened, shuffled_bias, sinkhorn
-from saobp.equations.factors import BY_STRENGTH, OWN
+from saobp.equations.factors import BY_STRENGTH, FACTORS, OWN
 from saobp.equations.messages import key_bias, per_matrix, prefix_key_bias, propagate, seen_bias, signed_strength
 
 __all__ = ["FACTORS", "refine"]
@@ -66,14 +57,14 @@ def refine(
 
     Source: Lee et al. 2025, Eq. 7-11, 15, 16, Algorithm 1 and Appendix C.
     """
-    check_factor(factor)
-    check_shape(attention)
-    check_strength(strength, attention.shape[:-2])
-    check_options(factor, steps, damping, seed, causal=causal, exclude_self=exclude_self)
+    checks.check_factor(factor)
+    checks.check_shape(attention)
+    checks.check_strength(strength, attention.shape[:-2])
+    checks.check_options(factor, steps, damping, seed, causal=causal, exclude_self=exclude_self)
     if mask is not None:
-        check_mask(mask, attention)
+        checks.check_mask(mask, attention)
     visible = visibility(attention, mask, causal)
-    check_rows(attention, visible, causal)
+    checks.check_rows(attention, visible, causal)
     if factor == "none" or (not isinstance(strength, Tensor) and strength == 0):
         return _with_padding(attention, attention, mask, visible)
     with torch.autocast(attention.device.type, enabled=False):
@@ -126,7 +117,7 @@ def _refined(
         if given:
             raise ValueError('mask: factor "shuffled" permutes all rows or the earlier ones; this mask shows others')
         hear = partial(shuffled_bias, causal=causal, exclude_self=exclude_self, seed=seed)
-    if factor == "uniform" and given and values_hidden():
+    if factor == "uniform" and given and checks.values_hidden():
         raise ValueError('mask: factor "uniform" reads it to know whose entropy to match, which a trace cannot')
     refined = propagate(prior, signed_strength(factor, strength), hear, **rounds)
     return flattened(prior, refined, visible, causal=given or causal) if factor == "uniform" else refined

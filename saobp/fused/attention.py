@@ -4,21 +4,15 @@ import contextlib
 import math
 from functools import partial
 from numbers import Real
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn import functional
 
-from saobp.equations.checks import (
-    ROW_TOLERANCE,
-    check_factor,
-    check_mask,
-    check_strength,
-    quoted,
-    values_hidden,
-    watched,
-)
+from saobp.equations import checks
+from saobp.equations.checks import ROW_TOLERANCE, quoted
 from saobp.equations.messages import SATURATION, signed_strength
 from saobp.equations.refine import refine
 from saobp.fused import gpu
@@ -29,6 +23,15 @@ from saobp.fused.products import one
 from saobp.fused.scores import in_quick_type
 
 MOST = torch.finfo(torch.float32).max
+
+
+class How(NamedTuple):
+    """How plain attention is taken, before it is refined."""
+
+    mask: Tensor | None  # (batch, L) boolean, None where nothing is padded
+    causal: bool
+    scale: float
+    dropout: float
 
 
 def saobp_attention(
@@ -73,24 +76,24 @@ def saobp_attention(
     Source: Lee et al. 2025, Eq. 7-11, Algorithm 1, Appendix C; tiles worked out twice after Dao et al. 2022.
     """
     check_inputs(query, key, value, scale, dropout_p, is_causal=is_causal, exclude_self=exclude_self)
-    check_factor(factor)
-    check_strength(strength, tuple(query.shape[:2]))
+    checks.check_factor(factor)
+    checks.check_strength(strength, tuple(query.shape[:2]))
     mask = real_tokens(mask, query)
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else float(scale)
     if key.shape[1] != query.shape[1] or value.shape[1] != query.shape[1]:
         key, value = (x.repeat_interleave(query.shape[1] // x.shape[1], 1) for x in (key, value))
-    options = {"mask": mask, "causal": is_causal, "scale": scale, "dropout": dropout_p}
+    how = How(mask, is_causal, scale, dropout_p)
     place = query.device.type
     narrow = torch.is_autocast_enabled(place)
     with torch.autocast(place, enabled=False) if narrow else contextlib.nullcontext():
         if factor == "none" or (not isinstance(strength, Tensor) and strength == 0):
-            return plain(query, key, value, **options)
-        if not fits(factor, strength, is_causal, dropout_p, query, key, value):
+            return plain(query, key, value, how)
+        if not fits(factor, strength, how, query, key, value):
             refinement = {"factor": factor, "strength": strength, "exclude_self": exclude_self}
-            return materialised(query, key, value, refinement, **options)
+            return materialised(query, key, value, refinement, how)
         shown = query if mask is None else query.masked_fill(~mask[:, None, :, None], 0)  # padding may hold NaN
-        refined = fused(shown, key, value, factor, strength, exclude_self, **options)
-        return refined if mask is None else with_padding(refined, query, key, value, **options)
+        refined = fused(shown, key, value, factor, strength, exclude_self, how)
+        return refined if mask is None else with_padding(refined, query, key, value, how)
 
 
 def check_inputs(
@@ -138,22 +141,22 @@ def real_tokens(mask: Tensor | None, query: Tensor) -> Tensor | None:
     if mask is None:
         return None
     batch, heads, length, _ = query.shape
-    check_mask(mask, torch.empty(batch, heads, length, length, device="meta"))
+    checks.check_mask(mask, torch.empty(batch, heads, length, length, device="meta"))
     mask = mask.to(query.device).expand(batch, length)
-    return None if not values_hidden() and bool(mask.all()) else mask
+    return None if not checks.values_hidden() and bool(mask.all()) else mask
 
 
-def fits(factor: str, strength: float | Tensor, causal: bool, dropout: float, *tensors: Tensor) -> bool:
+def fits(factor: str, strength: float | Tensor, how: How, *tensors: Tensor) -> bool:
     """Tell whether a refinement can be worked out in tiles.
 
     A causal A A^T cannot be taken apart into A (A^T V), nor can dropout reach its entries; the controls of
     `saobp.refine` look at whole matrices. Inside torch.compile it is the compiler that fuses; a transform of
     torch.func, a forward-mode derivative or a dispatch mode cannot look into the tiles.
     """
-    if values_hidden() or watched(*tensors):
+    if checks.values_hidden() or checks.watched(*tensors):
         return False
     if factor == "elemmul":
-        return not causal and dropout == 0 and not isinstance(strength, Tensor)
+        return not how.causal and how.dropout == 0 and not isinstance(strength, Tensor)
     return factor in ("high", "low")
 
 
@@ -164,11 +167,7 @@ def fused(
     factor: str,
     strength: float | Tensor,
     exclude_self: bool,
-    *,
-    mask: Tensor | None,
-    causal: bool,
-    scale: float,
-    dropout: float,
+    how: How,
 ) -> Tensor:
     """Refine and attend in tiles; rows of padded queries are left undefined."""
     wide = torch.promote_types(query.dtype, torch.float32)
@@ -185,14 +184,14 @@ def fused(
     batch, heads, length, _ = query.shape
     call = Call(
         factor=factor,
-        scale=scale,
-        real=None if mask is None else mask.repeat_interleave(heads, 0),
-        causal=causal,
+        scale=how.scale,
+        real=None if how.mask is None else how.mask.repeat_interleave(heads, 0),
+        causal=how.causal,
         exclude_self=exclude_self,
         strongest=strongest,
         change=change,
         one=one(wide, query.device),
-        dropout=Dropout.draw(dropout, (batch * heads, length), query.device),
+        dropout=Dropout.draw(how.dropout, (batch * heads, length), query.device),
     )
     if gpu.serves(call, query, value):
         return gpu.OnGpu.apply(call, query, key, value)
@@ -203,36 +202,26 @@ def fused(
     return attend(call, query, key, value, signed)[0]
 
 
-def with_padding(refined: Tensor, query: Tensor, key: Tensor, value: Tensor, **options) -> Tensor:
+def with_padding(refined: Tensor, query: Tensor, key: Tensor, value: Tensor, how: How) -> Tensor:
     """Put plain attention into the rows of padded queries, as `saobp.refine` leaves them."""
-    mask = options["mask"]
+    mask = how.mask
     count = int((~mask).sum(1).max())
     order = mask.int().argsort(dim=1, stable=True)[:, :count]  # padded ones, then, where they are fewer, real
     index = order[:, None, :, None].expand(-1, query.shape[1], -1, -1)
     taken = query.gather(2, index.expand(-1, -1, -1, query.shape[-1]))
-    rows = plain(taken, key, value, positions=order, **options)
+    rows = plain(taken, key, value, how, positions=order)
     index = index.expand_as(rows)
     padded = ~mask.gather(1, order)[:, None, :, None]
     return refined.scatter(2, index, torch.where(padded, rows, refined.gather(2, index)))
 
 
-def plain(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    *,
-    mask: Tensor | None,
-    causal: bool,
-    scale: float,
-    dropout: float,
-    positions: Tensor | None = None,
-) -> Tensor:
+def plain(query: Tensor, key: Tensor, value: Tensor, how: How, positions: Tensor | None = None) -> Tensor:
     """Return plain attention, 0 for a query that sees no key; `positions` are those of the queries given."""
-    attend = partial(functional.scaled_dot_product_attention, scale=scale, dropout_p=dropout)
+    attend = partial(functional.scaled_dot_product_attention, scale=how.scale, dropout_p=how.dropout)
     given, (query, key, value) = query.dtype, in_quick_type(query, key, value)
-    if mask is None:
-        return attend(query, key, value, is_causal=causal).to(given)
-    visible = visible_keys(mask, causal, positions)
+    if how.mask is None:
+        return attend(query, key, value, is_causal=how.causal).to(given)
+    visible = visible_keys(how.mask, how.causal, positions)
     blind = ~visible.any(-1, keepdim=True)
     return attend(query, key, value, attn_mask=visible | blind).masked_fill(blind, 0).to(given)
 
@@ -247,23 +236,13 @@ def visible_keys(mask: Tensor, causal: bool, positions: Tensor | None = None) ->
     return visible & (tokens <= positions[:, None, :, None])
 
 
-def materialised(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    refinement: dict,
-    *,
-    mask: Tensor | None,
-    causal: bool,
-    scale: float,
-    dropout: float,
-) -> Tensor:
+def materialised(query: Tensor, key: Tensor, value: Tensor, refinement: dict, how: How) -> Tensor:
     """Attend with `saobp.refine` of the whole L x L matrix."""
     wide = torch.promote_types(query.dtype, torch.float32)
-    scores = (query.to(wide) * scale) @ key.to(wide).mT
-    real = torch.ones_like(scores[:1, 0, 0], dtype=torch.bool) if mask is None else mask
-    visible = visible_keys(real, causal)
+    scores = (query.to(wide) * how.scale) @ key.to(wide).mT
+    real = torch.ones_like(scores[:1, 0, 0], dtype=torch.bool) if how.mask is None else how.mask
+    visible = visible_keys(real, how.causal)
     blind = ~visible.any(-1, keepdim=True)
     attention = scores.masked_fill(~(visible | blind), -torch.inf).softmax(-1).masked_fill(blind, 0)
-    refined = refine(attention, **refinement, mask=mask, causal=causal)
-    return (functional.dropout(refined, dropout) @ value.to(wide)).to(query.dtype)
+    refined = refine(attention, **refinement, mask=how.mask, causal=how.causal)
+    return (functional.dropout(refined, how.dropout) @ value.to(wide)).to(query.dtype)

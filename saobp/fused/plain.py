@@ -4,15 +4,13 @@ The numbers are those of `saobp.fused.sweeps`. In a model of short sequences the
 numbers do, so this is one call of `saobp.fused.native`, or written out for torch where there is no compiler.
 """
 
-from collections.abc import Iterator
-
 import torch
 from torch import Tensor
 
 from saobp.fused import native
 from saobp.fused.heads import Call
 from saobp.fused.products import RANGE, log_sum, softmax_gradient
-from saobp.fused.tiles import buffer, cut, heads_per_tile, is_single, like, scratch_for, sequences_per_tile, sums_like
+from saobp.fused.tiles import buffer, is_single, like, parts, scratch_for, sums_like
 
 
 def is_plain(call: Call, query: Tensor) -> bool:
@@ -25,13 +23,6 @@ def is_plain(call: Call, query: Tensor) -> bool:
         and query.dtype in (torch.float32, torch.float64)
         and (native.serves(query) or (is_single(query.shape[2]) and call.real is None and call.dropout is None))
     )
-
-
-def pieces(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """Cut tensors (batch, head, ...) into whole sequences or heads, (head, ...)."""
-    (heads, length), place = tensors[0].shape[1:3], tensors[0].device
-    together, size = sequences_per_tile(heads, length, place), heads_per_tile(length, place)
-    return zip(*(cut(x, together, size) for x in tensors))
 
 
 def attention_and_messages(call: Call, query: Tensor, key: Tensor, scratch: dict) -> tuple[Tensor, Tensor]:
@@ -48,7 +39,7 @@ def attend_plainly(call: Call, query: Tensor, key: Tensor, value: Tensor) -> lis
     if native.serves(query):
         return native.attend(call, query, key, value)
     results, scratch = [like(value, value.dtype), *sums_like(query)], scratch_for(query)
-    for asking, asked, meant, out, total, load in pieces(query, key, value, *results):
+    for _, (asking, asked, meant, out, total, load) in parts(query, key, value, *results, length=query.shape[2]):
         attention, messages = attention_and_messages(call, asking, asked, scratch)
         found = plain_loads(messages, call.strongest)
         if found is None:
@@ -65,7 +56,8 @@ def backward_plainly(call: Call, *tensors: Tensor) -> list[Tensor]:
     if native.serves(tensors[0]):
         return native.gradients(call, *tensors)
     results, scratch = [like(x, x.dtype) for x in tensors[:3]], scratch_for(tensors[0])
-    for query, key, value, mean, total, load, given, to_query, to_key, to_value in pieces(*tensors, *results):
+    for _, pieces in parts(*tensors, *results, length=tensors[0].shape[2]):
+        query, key, value, mean, total, load, given, to_query, to_key, to_value = pieces
         given = given / total
         last = (mean * given).sum(-1, keepdim=True).neg_()
         attention, messages = attention_and_messages(call, query, key, scratch)
