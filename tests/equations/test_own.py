@@ -30,6 +30,9 @@ def test_a_registered_factor_works_wherever_a_factor_does(registered):
     attended = saobp.saobp_attention(query, key, value, factor=registered, strength=0.7)
     plain = (query @ key.mT / 8**0.5).softmax(-1)
     torch.testing.assert_close(attended, saobp.refine(plain, registered, 0.7) @ value)
+    for rounds in ({"steps": 2}, {"damping": 0.5}):
+        with pytest.raises(ValueError, match="does not apply"):
+            saobp.refine(attention, registered, **rounds)
 
 
 def test_it_goes_into_a_model_and_through_a_save(registered, tmp_path):
@@ -88,9 +91,3 @@ def test_a_function_that_would_give_wrong_numbers_is_refused(function, words):
 def test_a_name_that_is_taken_or_none_is_refused(name):
     with pytest.raises(ValueError, match="name must be"):
         saobp.register_factor(name, crowded)
-
-
-@pytest.mark.parametrize("options", [{"steps": 2}, {"damping": 0.5}])
-def test_rounds_do_not_apply_to_a_function_of_ones_own(registered, options):
-    with pytest.raises(ValueError, match="does not apply"):
-        saobp.refine(torch.full((4, 4), 0.25), registered, **options)

@@ -14,7 +14,7 @@ from reference import algorithm_1, equation_11, equation_15, exact_marginals, lo
 
 from saobp.equations.checks import WITHOUT_MESSAGES
 from saobp.equations.factors import OWN
-from saobp.equations.messages import belief, log_messages, prefix_key_bias
+from saobp.equations.messages import log_messages, prefix_key_bias
 from saobp.equations.refine import FACTORS, _refined, refine
 
 REFINING = [factor for factor in FACTORS if factor != "none"]
@@ -63,16 +63,6 @@ def test_strength_zero_and_factor_none_are_plain_attention_exactly(factor):
             assert torch.equal(refine(attention, factor, strength), attention)
 
 
-def test_a_head_of_strength_zero_is_left_alone_while_another_is_refined():
-    attention = softmax(scores(8, lead=(2, 3)))
-    strength = torch.tensor([0.0, 0.2, 1.0], dtype=torch.float64)
-    refined = refine(attention, "high", strength)
-    assert torch.equal(refined[:, 0], attention[:, 0])
-    for head in (1, 2):
-        alone = refine(attention[:, head], "high", strength[head].item())
-        torch.testing.assert_close(refined[:, head], alone)
-
-
 # -- the equations
 
 
@@ -118,14 +108,6 @@ def test_one_step_is_the_first_round_of_loopy_belief_propagation_and_exact_for_t
         expected = loopy_belief_propagation(softmax(scores(5)), 0.7, 1, low=factor == "low")
         torch.testing.assert_close(refine(softmax(scores(5)), factor, 0.7), expected)
     torch.testing.assert_close(refine(softmax(scores(2)), "high", 0.9), exact_marginals(softmax(scores(2)), 0.9))
-
-
-def test_a_sink_loses_the_mass_that_the_closed_form_says():
-    length, strength = 128, 0.2
-    c = 1 - math.exp(-strength)
-    odds = ((1 - c / 2) / (1 - c * 0.5 / (length - 1))) ** (length - 1)
-    refined = refine(sink(length), "high", strength)
-    torch.testing.assert_close(refined[:, 0], torch.full((length,), odds / (1 + odds), dtype=torch.float64))
 
 
 @pytest.mark.parametrize("factor", REFINING)
@@ -250,14 +232,6 @@ def test_future_tokens_never_change_earlier_outputs(values, factor, strength, st
     before = refine(softmax(values, causal=True), factor, strength, **options)
     after = refine(softmax(other, causal=True), factor, strength, **options)
     assert torch.equal(before[:present], after[:present])
-
-
-def test_a_batch_of_masks_is_each_mask_on_its_own():
-    mask = torch.stack([first_keys(7, 7), first_keys(7, 4)])
-    attention = softmax(scores(7, lead=(2, 3)), mask[:, None, None, :])
-    refined = refine(attention, "high", 0.5, mask=mask)
-    for row in range(2):
-        torch.testing.assert_close(refined[row], refine(attention[row], "high", 0.5, mask=mask[row]))
 
 
 @pytest.mark.parametrize("options", [{"factor": "none"}, {"strength": 0.0}, {"strength": torch.tensor(0.0)}, {}])
@@ -443,8 +417,3 @@ def test_a_factor_that_sends_no_messages_is_never_taken_for_high(factor):
     uniform = torch.full((3, 3), 1 / 3)
     with pytest.raises(ValueError, match=f"factor '{factor}' sends no messages"):
         _refined(uniform, factor, torch.tensor(0.2), torch.ones(3, 3, dtype=torch.bool), False, True, 0, {})
-
-
-def test_a_row_without_mass_stays_zero():
-    rows = torch.tensor([[0.0, 0.0], [0.5, 0.5]])
-    assert torch.equal(belief(rows, torch.zeros(1, 2)), rows)

@@ -1,5 +1,6 @@
-"""The compiled passes: the numbers of torch's passes, and torch's passes where they cannot be had."""
+"""The compiled passes: the numbers of torch's, and torch's where they cannot be had; and what GPU kernels divide by."""
 
+import math
 import shutil
 import stat
 import sys
@@ -12,7 +13,7 @@ import torch
 from attending import attended
 
 import saobp
-from saobp.fused import native
+from saobp.fused import gpu, native
 
 
 @pytest.fixture(params=["compiled", "torch"])
@@ -148,3 +149,18 @@ def test_a_home_that_two_machines_share_holds_the_passes_of_each(fresh, monkeypa
     first = native.compiled(compiler, native.FLAGS)
     monkeypatch.setattr(native, "processor", lambda: "another")
     assert native.compiled(compiler, native.FLAGS) != first
+
+
+@pytest.mark.parametrize("strength", [0.5, 0.2, 0.01, 1e-5, -0.2, -0.5])
+@pytest.mark.parametrize("error", [*gpu.ROUNDING.values()])
+def test_it_is_as_near_as_asked_in_as_few_steps_as_it_takes(strength, error):
+    """One over a message is a line and Newton's steps: one step less would not do for all between 1 and e^-strength."""
+    change = math.expm1(-strength)
+    slope, height, steps = gpu.line_of(change, error)
+    messages = 1 + change * torch.linspace(0, 1, 10_001, dtype=torch.float64)
+    found, far = height - slope * messages, []
+    for _ in range(steps + 1):
+        far.append(float((messages * found - 1).abs().max()))
+        found = found * (2 - messages * found)
+    assert far[-1] <= error * (1 + 1e-6)
+    assert steps == 0 or far[-2] > error

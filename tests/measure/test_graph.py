@@ -68,18 +68,9 @@ def test_barrats_coefficient_of_four_nodes_worked_by_hand():
     assert g.clustering(weights, "binary").tolist()[0] == pytest.approx(1 / 3)
     onnela = (0.5 * 0.3 * 0.4) ** (1 / 3) / 0.5 / 3
     assert g.clustering(weights, "onnela").tolist()[0] == pytest.approx(onnela)
-
-
-def test_a_complete_graph_is_fully_clustered_and_a_star_not_at_all_whose_centre_lies_between_all_pairs():
-    complete = torch.ones(5, 5) - torch.eye(5)
-    star = torch.zeros(5, 5)
-    star[0, 1:] = star[1:, 0] = 0.2
-    for kind in g.CLUSTERINGS:
-        assert g.clustering(complete, kind).tolist() == pytest.approx([1.0] * 5)
-        assert g.clustering(star, kind)[0] == 0
-        assert g.clustering(star, kind)[1:].isnan().all()
-    assert g.betweenness(star).tolist() == [6.0, 0, 0, 0, 0]
-    assert g.betweenness(star, directed=True).tolist() == [12.0, 0, 0, 0, 0]
+    for kind in g.CLUSTERINGS:  # nobody is a neighbour of its own
+        loops = g.clustering(weights + torch.eye(4), kind)
+        torch.testing.assert_close(loops, g.clustering(weights, kind), equal_nan=True)
 
 
 # --- betweenness
@@ -175,9 +166,3 @@ def test_shapes_are_those_of_the_signature():
     checked(g.clustering)(weights)
     checked(g.betweenness)(weights)
     checked(g.graph_measures)(rows(2, 3, 8, 8), 5)
-
-
-def test_a_diagonal_is_no_neighbour():
-    weights = g.token_graph(torch.rand(6, 6), 6)
-    for kind in ("binary", "onnela", "barrat"):
-        torch.testing.assert_close(g.clustering(weights + torch.eye(6), kind), g.clustering(weights, kind))

@@ -92,7 +92,7 @@ def test_sparsity_counts_entries_below_the_threshold():
 # --- closed forms
 
 
-def test_every_idempotent_matrix_has_the_same_gtd():
+def test_every_idempotent_matrix_has_the_same_gtd_a_shift_two_thirds_and_a_two_hop_funnel_nearly_one():
     uniform = torch.full((128, 128), 1 / 128, dtype=torch.float64)
     identity = torch.eye(128, dtype=torch.float64)
     sink = identity[3].expand(128, 128)
@@ -101,9 +101,6 @@ def test_every_idempotent_matrix_has_the_same_gtd():
         assert d.idempotence_gap(attention).item() == pytest.approx(0, abs=1e-12)
         assert d.gtd(attention).item() == pytest.approx(IDEMPOTENT, abs=1e-9)
     assert round(IDEMPOTENT, 4) == 0.8561
-
-
-def test_a_shift_to_the_previous_token_has_gtd_two_thirds_and_a_two_hop_funnel_comes_close_to_one():
     powers = 0.9**2 + 0.9**4 + 0.9**6
     assert d.gtd(torch.eye(128).roll(1, 0)).item() == pytest.approx(powers / (1 + powers), abs=1e-6)
     assert round(powers / (1 + powers), 4) == 0.6664
@@ -113,7 +110,7 @@ def test_a_shift_to_the_previous_token_has_gtd_two_thirds_and_a_two_hop_funnel_c
     assert round(d.gtd(funnel).item(), 3) == 0.971
 
 
-def test_entropy_sparsity_and_mass_at_their_limits():
+def test_entropy_sparsity_and_mass_at_their_limits_and_of_a_single_token():
     uniform, identity = torch.full((16, 16), 1 / 16), torch.eye(16)
     for diagnostic, of_uniform, of_identity in (
         (d.attention_entropy, math.log(16), 0),
@@ -128,6 +125,9 @@ def test_entropy_sparsity_and_mass_at_their_limits():
     for size in (3, 7, 16, 49, 127):  # uniform attention is not called sparse because of rounding
         attention = torch.rand(size, 1).expand(size, size).softmax(-1) * (1 - 1e-6)
         assert d.sparsity(attention).item() == 0
+    one = torch.ones(1, 1)
+    assert d.hoyer(one).isnan() and d.attention_entropy(one).item() == d.sparsity(one).item() == 0
+    assert d.gtd(one).item() == pytest.approx(IDEMPOTENT, abs=1e-6)
 
 
 def test_measure_agrees_with_the_single_functions():
@@ -156,17 +156,6 @@ def test_padding_is_cut_exactly(diagnostic, fill):
     torch.testing.assert_close(diagnostic(frame, mask=mask), diagnostic(attention), rtol=1e-12, atol=1e-12)
 
 
-def test_samples_of_different_lengths_in_one_call_equal_one_call_each():
-    lengths, total = [3, 8, 5, 1], 8
-    attention = rows(4, 2, total, total)
-    mask = torch.arange(total) < torch.tensor(lengths).unsqueeze(1)
-    for diagnostic in (d.gtd, d.indirect_entropy, d.attention_entropy, d.sparsity):
-        together = diagnostic(attention, mask=mask)
-        for sample, length in enumerate(lengths):
-            alone = diagnostic(attention[sample, :, :length, :length])
-            torch.testing.assert_close(together[sample], alone, rtol=1e-12, atol=1e-12)
-
-
 def test_only_padded_queries_and_matrices_of_nan_or_without_real_tokens_are_undefined():
     frame, mask = padded(rows(2, 5, 5), 8)
     found = d.row_entropy(frame, mask=mask)
@@ -177,13 +166,6 @@ def test_only_padded_queries_and_matrices_of_nan_or_without_real_tokens_are_unde
     mask = torch.tensor([[True] * 6, [True] * 6, [False] * 6])
     for diagnostic in MATRIX_DIAGNOSTICS:
         assert diagnostic(attention, mask=mask).isnan().tolist() == [True, False, True], diagnostic.__name__
-
-
-def test_a_single_token_is_defined_but_for_hoyer():
-    one = torch.ones(1, 1)
-    assert d.hoyer(one).isnan()
-    assert d.gtd(one).item() == pytest.approx(IDEMPOTENT, abs=1e-6)
-    assert d.attention_entropy(one).item() == d.sparsity(one).item() == 0
 
 
 # --- invariants

@@ -106,7 +106,9 @@ def test_any_split_of_the_rows_gives_the_full_forward(family, tile, monkeypatch)
     expected = full_logits(model, ids)
     for lengths in ((14,), (9, 1, 1, 3), (1,) * 14, (5, 9)):
         for grad in (False, True) if lengths == (5, 9) else (False,):
-            torch.testing.assert_close(torch.cat(continued(model, ids, *lengths, grad=grad)[0], 1), expected, **CLOSE)
+            found, cache = continued(model, ids, *lengths, grad=grad)
+            torch.testing.assert_close(torch.cat(found, 1), expected, **CLOSE)
+            assert not any(layer.queries.requires_grad for layer in cache.layers)  # it keeps no graph
 
 
 @pytest.mark.parametrize("family", CAUSAL)
@@ -239,12 +241,6 @@ def test_caches_that_cannot_carry_the_sums_are_refused():
         with pytest.raises(ValueError, match=message):
             generated(model, ids, 2, cache_implementation=kind)
     assert not issubclass(QuantizedCache, DynamicCache)  # which is what admits a cache
-
-
-def test_a_cache_filled_in_training_keeps_no_graph():
-    model, cache = refined("llama"), DynamicCache()
-    model(tokens(), **{CACHE: cache})
-    assert not any(layer.queries.requires_grad for layer in cache.layers)
 
 
 @pytest.mark.skipif(not hasattr(hf, "HrmTextConfig"), reason="not in this release of transformers")

@@ -170,7 +170,8 @@ def test_applying_again_replaces_and_leaves_one_hook():
 
 @pytest.mark.parametrize("factor", ["high", "elemmul", "sinkhorn"])
 def test_one_strength_a_head_of_which_0_is_plain_whether_attention_is_asked_for_or_not(factor):
-    model = saobp.apply(build("bert"), factor, [0.0, 0.5, 1.0, 2.0])
+    numbers = {"steps": np.int64(1), "damping": np.float32(0)}  # which the config below keeps as Python's
+    model = saobp.apply(build("bert"), factor, [0.0, 0.5, 1.0, 2.0], **numbers)
     with torch.no_grad(), raw_attentions(model) as pairs:
         shown = run(model)
     torch.testing.assert_close(run(model), shown, **CLOSE)
@@ -285,7 +286,8 @@ FRESH = """if True:
         ids, logits = torch.load("expected.pt")
         torch.testing.assert_close(AutoModelForMaskedLM.from_pretrained(".")(ids).logits, logits)
 
-    for start, loads in (("", [whole]), ("import saobp", [saved, whole])):
+    search = "import importlib.util, saobp; importlib.util.find_spec('transformers.modeling_utils')"
+    for start, loads in (("", [whole]), ("import saobp", [saved, whole]), (search, [saved])):
         if os.fork() == 0:
             exec(start)
             assert "transformers.modeling_utils" not in sys.modules
@@ -343,15 +345,6 @@ def test_layers_run_again_for_their_gradient_keep_their_places_and_none_is_seen_
     last = pairs[0][0]
     run(model)
     assert pairs[0][0] is last
-
-
-def test_packed_sequences_do_not_touch():
-    model = saobp.apply(build("llama"), "high", 1.5)
-    ids = tokens(1, 12)
-    positions = torch.cat([torch.arange(5), torch.arange(7)])[None]
-    packed = model(ids, position_ids=positions, use_cache=False).logits
-    parts = [model(part, use_cache=False).logits for part in (ids[:, :5], ids[:, 5:])]
-    torch.testing.assert_close(packed, torch.cat(parts, 1), **CLOSE)
 
 
 WRONG = [
@@ -479,18 +472,3 @@ def test_damping_of_one_step_counts_whether_or_not_somebody_asks_for_attention(n
         undamped = saobp.apply(model, "high", 1.5)(ids, **options).logits
     torch.testing.assert_close(found, shown, **CLOSE)
     assert (found - undamped).abs().max() > 1e-3
-
-
-def test_options_of_numpy_are_saved_as_numbers(tmp_path):
-    saobp.apply(build("bert"), "high", steps=np.int64(2), damping=np.float32(0.5)).save_pretrained(tmp_path)
-    assert json.loads((tmp_path / "config.json").read_text())["saobp"]["steps"] == 2
-
-
-def test_a_search_for_transformers_before_it_is_imported_loses_no_refinement(tmp_path):
-    saobp.apply(build("bert"), "high").save_pretrained(tmp_path)
-    said = (
-        "import importlib.util, sys, saobp; importlib.util.find_spec('transformers.modeling_utils');"
-        "from transformers import AutoModel; model = AutoModel.from_pretrained(sys.argv[1]);"
-        "assert any(hasattr(module, 'saobp') for module in model.modules())"
-    )
-    subprocess.run([sys.executable, "-c", said, str(tmp_path)], check=True)
