@@ -38,7 +38,7 @@ class Heads:
     def __init__(self, call: Call, part: slice, inputs: tuple[Tensor, ...], shift: Tensor | None = None):
         self.dtype = dtype = torch.promote_types(inputs[0].dtype, torch.float32)
         self.call, self.part = call, part
-        self.query, self.key, self.value, self.strength = (in_type(x, dtype) for x in inputs)
+        self.query, self.key, self.value, self.strength = (x if x.dtype == dtype else x.to(dtype) for x in inputs)
         self.count, self.length = self.value.shape[:2]
         self.real = None if call.real is None else call.real[part]
         self.shared = call.change if self.real is None else None  # e^-strength - 1, where all messages have it
@@ -148,11 +148,6 @@ class Heads:
             bits, scratch = (self.buffer(number, rows, torch.int32) for number in (5, 6))
             dropout.keep(self.part, rows, bits, scratch, out)
         return out
-
-
-def in_type(tensor: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return a tensor in a type; the tensor itself, without a call, if that is its type."""
-    return tensor if tensor.dtype == dtype else tensor.to(dtype)
 
 
 class Means:

@@ -46,9 +46,13 @@ def made() -> ctypes.CDLL | None:
         return None
     for choice in CHOICES:
         try:
-            return declared(ctypes.CDLL(str(compiled(compiler, (*FLAGS, *choice)))))
+            found = ctypes.CDLL(str(compiled(compiler, (*FLAGS, *choice))))
         except (OSError, subprocess.SubprocessError):
             continue
+        place = ctypes.c_void_p
+        found.saobp_attend.argtypes = [*[Rows] * 4, place, place, Sizes, ctypes.c_double]
+        found.saobp_gradients.argtypes = [*[Rows] * 8, place, place, Sizes]
+        return found
     return None
 
 
@@ -117,14 +121,6 @@ class Sizes(ctypes.Structure):
         bits = (x.data_ptr() for x in (call.dropout.query_bits, call.dropout.key_bits))
         dropout = 1 / (1 - call.dropout.probability), own, call.dropout.threshold
         return cls(real, *bits, *counts, call.scale, call.change, *dropout)
-
-
-def declared(found: ctypes.CDLL) -> ctypes.CDLL:
-    """Tell ctypes what the functions take."""
-    place = ctypes.c_void_p
-    found.saobp_attend.argtypes = [*[Rows] * 4, place, place, Sizes, ctypes.c_double]
-    found.saobp_gradients.argtypes = [*[Rows] * 8, place, place, Sizes]
-    return found
 
 
 def serves(tensor: Tensor) -> bool:

@@ -183,7 +183,9 @@ def _visible(model: nn.Module) -> Iterator[Any]:
     if getattr(model.config, "is_encoder_decoder", False) and hasattr(body, "decoder"):
         raise ValueError(f"model: {type(model).__name__} has two stacks; pass its encoder, model.get_encoder()")
     device = next(model.parameters()).device
-    training, before = [module for module in model.modules() if module.training], _implementations(model)
+    training = [module for module in model.modules() if module.training]
+    configs = {id(part.config): part.config for part in model.modules() if hasattr(part, "config")}
+    before = [(one, one._attn_implementation) for one in configs.values() if hasattr(one, "_attn_implementation")]
     refined = any(isinstance(module, Refinement) for module in model.modules())
 
     def attend(inputs: dict[str, Tensor]) -> list[tuple[Tensor, Tensor]]:
@@ -210,13 +212,6 @@ def _visible(model: nn.Module) -> Iterator[Any]:
             module.training = True
         for config, implementation in before:
             config._attn_implementation = implementation
-
-
-def _implementations(model: nn.Module) -> list[tuple[Any, str]]:
-    """List the configs of a model's parts, each with its way of attending."""
-    configs = [getattr(part, "config", None) for part in model.modules()]
-    found = {id(config): config for config in configs if hasattr(config, "_attn_implementation")}
-    return [(config, config._attn_implementation) for config in found.values()]
 
 
 def _hooked(model: nn.Module) -> bool:

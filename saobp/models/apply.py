@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from saobp.equations.checks import quoted
 from saobp.equations.factors import FACTORS, OWN
 from saobp.models.module import Options, Refinement, Watch
-from saobp.models.supported import NAME, refuse, self_attention_modules, warn_of_adapter, warn_of_plain
+from saobp.models.supported import NAME, refuse, self_attention_modules, warn
 
 
 def apply(
@@ -55,8 +55,7 @@ def apply(
     options = Options(factor, strength, exclude_self, learn, steps, damping, messages)
     refuse(model)
     if options.factor != "none":
-        warn_of_plain(model)
-        warn_of_adapter(model)
+        warn(model)
     return put_on(model, options)
 
 

@@ -100,25 +100,17 @@ def left_plain(model: nn.Module) -> dict[str, str]:
     return found
 
 
-def warn_of_plain(model: nn.Module) -> None:
-    """Warn once, to whoever called `saobp.apply`, of self-attention that stays as it is."""
-    if found := left_plain(model):
-        said = ", ".join(f"{name} ({path})" for name, path in found.items())
-        warnings.warn(
-            f"model: {type(model).__name__} is refined in parts; {said} does not go through transformers' attention "
-            "interface and stays plain",
-            stacklevel=3,
-        )
-
-
-def warn_of_adapter(model: nn.Module) -> None:
-    """Warn, to whoever called `saobp.apply`, that a PEFT model saves its adapter alone."""
+def warn(model: nn.Module) -> None:
+    """Warn whoever called `saobp.apply` of self-attention that stays plain, and of a PEFT model, saved without it."""
+    name, found = type(model).__name__, left_plain(model)
+    if found:
+        said = ", ".join(f"{kind} ({path})" for kind, path in found.items())
+        why = "does not go through transformers' attention interface and stays plain"
+        warnings.warn(f"model: {name} is refined in parts; {said} {why}", stacklevel=3)
     if hasattr(model, "peft_config"):
-        warnings.warn(
-            f"model: {type(model).__name__} saves its adapter alone, without the refinement and learned strengths; "
-            "merge_and_unload() first, or give saobp.apply the base model before PeftModel.from_pretrained",
-            stacklevel=3,
-        )
+        said = "saves its adapter alone, without the refinement and learned strengths"
+        other = "merge_and_unload() first, or give saobp.apply the base model before PeftModel.from_pretrained"
+        warnings.warn(f"model: {name} {said}; {other}", stacklevel=3)
 
 
 def refuse(model: nn.Module) -> None:

@@ -6,31 +6,12 @@ import pickle
 import subprocess
 import sys
 
+import families
 import numpy as np
 import pytest
 import torch
 import transformers as hf
-from families import (
-    BUILDERS,
-    CAUSAL,
-    CHECKPOINTING,
-    CLOSE,
-    GROUPS,
-    SIZES,
-    TEXT,
-    TOKENS,
-    build,
-    called,
-    encoder_decoder,
-    generated,
-    other_token,
-    padding_mask,
-    refined_modules,
-    run,
-    seen,
-    sharpened,
-    tokens,
-)  # fmt: skip
+from families import BUILDERS, CAUSAL, CLOSE, SIZES, TEXT, TOKENS, build, padding_mask, refined_modules, run, tokens
 from torch import nn
 
 import saobp
@@ -75,7 +56,7 @@ def test_future_tokens_never_change_earlier_outputs(family, factor):
     model, ids = saobp.apply(build(family), factor, 1.5), tokens()
     for mask in (None, torch.ones_like(ids)):
         for options in WITH_AND_WITHOUT_WEIGHTS:
-            first, second = (run(model, given, mask, **options) for given in (ids, other_token(ids)))
+            first, second = (run(model, given, mask, **options) for given in (ids, families.other_token(ids)))
             torch.testing.assert_close(first[:, :6], second[:, :6], atol=1e-6, rtol=0)
             assert (first[:, 6:] - second[:, 6:]).abs().max() > 1e-3
 
@@ -83,7 +64,7 @@ def test_future_tokens_never_change_earlier_outputs(family, factor):
 @pytest.mark.parametrize("family", CAUSAL)
 def test_messages_from_all_rows_leak(family):
     model = saobp.apply(build(family), "high", 1.5, messages="all")
-    first, second = (run(model, given) for given in (tokens(), other_token(tokens())))
+    first, second = (run(model, given) for given in (tokens(), families.other_token(tokens())))
     assert (first[:, :6] - second[:, :6]).abs().max() > 20 * CLOSE["atol"]
 
 
@@ -108,9 +89,9 @@ def test_returned_weights_are_the_refined_plain_ones_and_outputs_change(family, 
     assert (run(model) - run(eager)).abs().max() > 20 * CLOSE["atol"]
     mask = padding_mask()
     with raw_attentions(model) as pairs:
-        given = called(model, mask=mask, output_attentions=True).attentions
+        given = families.called(model, mask=mask, output_attentions=True).attentions
     real = None if family == "vit" else mask.bool()
-    plain = called(eager, mask=mask, output_attentions=True).attentions
+    plain = families.called(eager, mask=mask, output_attentions=True).attentions
     # in the first layer nothing differs yet; a padded row's attention is nobody's business
     torch.testing.assert_close(pairs[0][0][0], plain[0][0], **CLOSE)
     for (raw, refined), returned in zip(pairs, given, strict=True):
@@ -125,7 +106,7 @@ def test_returned_weights_are_the_refined_plain_ones_and_outputs_change(family, 
 @pytest.mark.parametrize("factor", ["high", "elemmul", "uniform"])
 def test_no_factor_puts_mass_outside_the_window(family, factor):
     model = saobp.apply(build(family), factor, 1.5)
-    pairs = seen(model, tokens(length=14), use_cache=False)
+    pairs = families.seen(model, tokens(length=14), use_cache=False)
     windowed = [(raw, refined) for raw, refined in pairs if (raw == 0).any(dim=(-1, -2)).all()]
     assert windowed
     for raw, refined in windowed:
@@ -148,7 +129,7 @@ def test_dropout_falls_on_the_refined_probabilities_and_returned_weights_are_tho
 
 def test_a_model_never_applied_is_left_alone_also_one_of_the_same_config(tmp_path):
     config = hf.BertConfig(**TOKENS, **SIZES)
-    untouched, other = (sharpened(hf.BertForMaskedLM(config)) for _ in range(2))
+    untouched, other = (families.sharpened(hf.BertForMaskedLM(config)) for _ in range(2))
     expected = run(untouched, tokens())
     saobp.apply(other, "high", 1.5)
     assert torch.equal(run(untouched, tokens()), expected)
@@ -183,7 +164,7 @@ def test_one_strength_a_head_of_which_0_is_plain_whether_attention_is_asked_for_
 
 
 def test_cross_attention_and_the_decoder_stay_plain_also_after_loading_and_generate_as_without_a_cache(tmp_path):
-    model, plain = encoder_decoder(), encoder_decoder()
+    model, plain = families.encoder_decoder(), families.encoder_decoder()
     plain.load_state_dict(model.state_dict())
     saobp.apply(model, "high", 1.5, learn="layer")
     refined = [name for name, module in model.named_modules() if "saobp" in module._modules]
@@ -195,7 +176,7 @@ def test_cross_attention_and_the_decoder_stay_plain_also_after_loading_and_gener
     torch.testing.assert_close(model(**call).logits, plain(**call).logits, **CLOSE)
     weights = model(**call, output_attentions=True)
     assert len(weights.cross_attentions) == 2 and weights.cross_attentions[0].shape == (2, 4, 5, 9)
-    assert torch.equal(*(generated(model, tokens(), use_cache=use) for use in (True, False)))
+    assert torch.equal(*(families.generated(model, tokens(), use_cache=use) for use in (True, False)))
     model.save_pretrained(tmp_path)
     loaded = type(model).from_pretrained(tmp_path)
     assert loaded.state_dict().keys() == model.state_dict().keys()
@@ -319,7 +300,7 @@ def test_a_model_of_an_unknown_factor_is_refused_when_it_is_unpickled():
 @pytest.mark.parametrize("options", [{}, {"num_hidden_groups": 3}, {"inner_group_num": 2}])
 def test_a_module_in_several_layers_is_seen_in_each_in_the_order_of_the_calls(options):
     sizes = {**SIZES, **TOKENS, "num_hidden_layers": 3, "embedding_size": 16}
-    model = saobp.apply(sharpened(hf.AlbertModel(hf.AlbertConfig(**sizes, **options))), "high", 1.5)
+    model = saobp.apply(families.sharpened(hf.AlbertModel(hf.AlbertConfig(**sizes, **options))), "high", 1.5)
     inputs = []
     for module in refined_modules(model):
         module.register_forward_hook(lambda module, given, output: inputs.append(output[1]))
@@ -336,7 +317,7 @@ def test_a_module_in_several_layers_is_seen_in_each_in_the_order_of_the_calls(op
 
 def test_layers_run_again_for_their_gradient_keep_their_places_and_none_is_seen_when_the_block_ends():
     model = saobp.apply(build("bert"), "high", 1.5).train()
-    getattr(model, f"{CHECKPOINTING}_enable")()
+    getattr(model, f"{families.CHECKPOINTING}_enable")()
     with raw_attentions(model) as pairs:
         loss = model(tokens(), labels=tokens()).loss
         before = [raw for raw, _ in pairs]
@@ -370,10 +351,11 @@ def test_wrong_options_are_refused_by_name_and_change_nothing(options, message):
 def test_models_that_cannot_be_served_are_refused_by_name_when_apply_is_called():
     sizes = {"hidden_size": 32, "num_hidden_layers": 1, "intermediate_size": 32, "vocab_size": 61}
     heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8, "num_local_experts": 2}
+    capping = hf.Gemma2Config(**TOKENS, **SIZES, **families.GROUPS, head_dim=8)
     for message, model in {
         "MambaForCausalLM": hf.MambaForCausalLM(hf.MambaConfig(**sizes)),
         "GptOssForCausalLM.*sinks": hf.GptOssForCausalLM(hf.GptOssConfig(**sizes, **heads)),
-        "caps its attention scores": hf.Gemma2ForCausalLM(hf.Gemma2Config(**TOKENS, **SIZES, **GROUPS, head_dim=8)),
+        "caps its attention scores": hf.Gemma2ForCausalLM(capping),
         "DiffLlamaAttention.* attends twice": hf.DiffLlamaForCausalLM(hf.DiffLlamaConfig(**SIZES, **TOKENS)),
         "Linear": nn.Linear(2, 2),
     }.items():
