@@ -20,7 +20,7 @@ from saobp.measure import gtd_and_entropy
 from saobp.measure.capture import capture
 from saobp.measure.capture_files import summary
 from saobp.measure.graph import graph_measures
-from saobp.measure.measurement import _grouped, token_classes
+from saobp.measure.measurement import token_classes
 
 VOCABULARY = 60
 LENGTHS = (9, 5, 12, 7, 3, 12, 8)
@@ -80,7 +80,7 @@ class Tokenizer:
     cls_token_id, sep_token_id, eos_token_id = 2, 3, None
 
     def __len__(self):
-        return VOCABULARY
+        return 12
 
     def batch_decode(self, rows):
         return ["[PAD]", "[UNK]", "[CLS]", "[SEP]", ".", "##,", " !", "$", "a.", *["word"] * (len(rows) - 9)]
@@ -89,45 +89,38 @@ class Tokenizer:
 # --- the numbers
 
 
-def test_every_row_of_the_table_is_the_diagnostic_of_one_unpadded_matrix(tmp_path):
+DIVIDED = {"one": batches(1), "three": batches(), "all": batches(7), "padded": batches(3, total=20)}
+
+
+@pytest.mark.parametrize("data", DIVIDED.values(), ids=DIVIDED)
+def test_every_row_of_the_table_is_the_diagnostic_of_one_unpadded_matrix(data, tmp_path):
     model = bert("high").eval()
-    run(model, batches(), tmp_path / "a.parquet", beta=0.8, hops=3)
+    run(model, data, tmp_path / "a.parquet", beta=0.8, hops=3)
     table = frame(tmp_path / "a.parquet")
     assert len(table) == len(LENGTHS) * 2 * 2 * 2
     for sample, tokens in enumerate(samples()):
         pair = seen(model, tokens)
         for (name, maps), layer in itertools.product(zip(("raw", "refined"), pair), range(2)):
             found, attention = table.loc[[(sample, layer, head, name) for head in range(2)]], maps[layer]
-            close(found.gtd, gtd_and_entropy.gtd(attention, 0.8, 3))
-            close(found.indirect_entropy, gtd_and_entropy.indirect_entropy(attention, 0.8, 3))
-            close(found.entropy, gtd_and_entropy.attention_entropy(attention))
-            close(found.column_mass_maximum, gtd_and_entropy.column_mass_maximum(attention))
+            for measure, values in gtd_and_entropy.measure(attention, 0.8, 3).items():
+                close(found[measure], values)
             close(found.moved, (attention - pair[0][layer]).abs().sum(-1).mean(-1) / 2)
             assert (found.tokens == len(tokens)).all()
 
 
 def test_refinement_shows_in_the_refined_matrices_only_and_a_plain_model_is_left_as_it_was(tmp_path):
     model = bert(attn_implementation="sdpa").train()
+    model.encoder.layer[0].eval()  # a part that is frozen
+    training = [module.training for module in model.modules()]
     plain = run(model, batches(), tmp_path / "a.parquet")["matrices"]
-    assert plain["raw"] == plain["refined"]
-    assert model.training and model.config._attn_implementation == "sdpa"
+    assert plain["raw"] == plain["refined"] and model.config._attn_implementation == "sdpa"
+    assert [module.training for module in model.modules()] == training
     none = run(bert("none"), batches(), tmp_path / "b.parquet")["matrices"]
     close(plain["raw"]["gtd"], none["refined"]["gtd"])
     high = run(bert("high", strength=1.0), batches(), tmp_path / "c.parquet")["matrices"]
     close(high["raw"]["gtd"][0], plain["raw"]["gtd"][0])
     assert high["refined"]["gtd"] != high["raw"]["gtd"]
     assert min(high["refined"]["moved"][0]) > 0 and high["raw"]["moved"][0] == [0.0, 0.0]
-
-
-@pytest.mark.parametrize("other", [batches(1), batches(7), batches(3, total=20)], ids=["one", "all", "padded"])
-def test_batching_and_padding_change_nothing(tmp_path, other):
-    model = bert("high")
-    one = run(model, batches(), tmp_path / "a.parquet")
-    two = run(model, other, tmp_path / "b.parquet")
-    columns = frame(tmp_path / "a.parquet").select_dtypes("float")
-    close(columns, frame(tmp_path / "b.parquet")[columns.columns])
-    close(one["matrices"]["raw"]["positional_entropy"], two["matrices"]["raw"]["positional_entropy"][:12])
-    assert len(one["matrices"]["raw"]["positional_entropy"]) == max(LENGTHS)
 
 
 def test_a_decoder_padded_on_the_left_is_measured_at_the_positions_of_its_real_tokens(tmp_path):
@@ -148,7 +141,9 @@ def test_a_decoder_padded_on_the_left_is_measured_at_the_positions_of_its_real_t
 
 
 def test_the_summary_is_the_mean_of_the_table(tmp_path):
-    found = run(bert("high"), batches(), tmp_path / "a.parquet", graph_nodes=np.int64(6), part_samples=2, spectrum=True)
+    whole = {"graph_nodes": np.int64(6), "hops": np.int64(3), "keep_maps": np.int64(1)}
+    options = {"part_samples": 2, "spectrum": True, "beta": np.float32(0.5), "graph_threshold": np.float32(0), **whole}
+    found = run(bert("high"), batches(), tmp_path / "a.parquet", **options)
     assert 1 <= found["matrices"]["raw"]["overall"]["effective_rank"] <= max(LENGTHS)
     table = frame(tmp_path / "a.parquet").drop(columns="tokens")
     assert (found["samples"], found["tokens"], found["layers"], found["heads"]) == (7, sum(LENGTHS), 2, 2)
@@ -210,7 +205,7 @@ def test_the_shares_of_cls_sep_punctuation_and_content_sum_to_one_and_are_those_
     names, classes = token_classes(Tokenizer())
     assert names == ("cls", "sep", "punctuation", "content")
     assert classes[:10].tolist() == [3, 3, 0, 1, 2, 2, 2, 2, 3, 3]
-    tokens = torch.tensor([[2, 10, 4, 11, 3], [2, 12, 3, 0, 0]])
+    tokens = torch.tensor([[2, 10, 4, 59, 3], [2, 12, 3, 0, 0]])  # of which some are beyond the tokenizer's: content
     model = bert("high").eval()
     data = [{"input_ids": tokens, "attention_mask": (tokens > 0).long()}]
     run(model, data, tmp_path / "a.parquet", tokenizer=Tokenizer())
@@ -224,7 +219,9 @@ def test_the_shares_of_cls_sep_punctuation_and_content_sum_to_one_and_are_those_
 
 def test_without_a_cls_token_the_first_real_token_has_a_class_of_its_own(tmp_path):
     tokenizer = Tokenizer()
-    tokenizer.cls_token_id = None
+    tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.eos_token_id = None, None, 5
+    names, kinds = token_classes(tokenizer)
+    assert names[0] == "first" and kinds[5] == 1  # a decoder's end is its separator
     model = bert("high").eval()
     run(model, batches(left=True), tmp_path / "a.parquet", tokenizer=tokenizer)
     batch = batches(left=True)[0]
@@ -383,31 +380,9 @@ def test_a_capture_that_fails_while_its_file_is_joined_leaves_no_file(tmp_path, 
     assert not (tmp_path / "a.parquet").exists()
 
 
-def test_a_token_beyond_the_vocabulary_is_content_and_a_decoders_end_is_its_separator():
-    table = torch.tensor([0, 3, 2])
-    groups = _grouped(
-        torch.tensor([[0, 99]]), torch.ones(1, 2).bool(), (("cls", "sep", "punctuation", "content"), table)
-    )
-    assert groups["mass_content"].tolist() == [[False, True]]
-    decoder = Tokenizer()
-    decoder.cls_token_id = decoder.sep_token_id = None
-    decoder.eos_token_id = 5
-    names, kinds = token_classes(decoder)
-    assert names[0] == "first" and kinds[5] == 1
-
-
-def test_numbers_of_numpy_are_kept_and_a_frozen_part_stays_frozen(tmp_path):
-    model = bert().train()
-    model.encoder.layer[0].eval()
-    before = [module.training for module in model.modules()]
-    given = {"hops": np.int64(3), "keep_maps": np.int64(1), "beta": np.float32(0.5), "graph_threshold": np.float32(0)}
-    found = run(model, batches(), tmp_path / "a.parquet", **given)
-    assert found["keep_maps"] == 1 and [module.training for module in model.modules()] == before
-
-
 @pytest.mark.parametrize(("name", "value"), [
     ("hops", 4.9), ("hops", "4"), ("beta", True), ("beta", None), ("graph_threshold", "x"), ("spectrum", "no"),
-    ("keep_maps", True), ("keep_maps", -1), ("part_samples", 0),
+    ("keep_maps", True), ("keep_maps", -1), ("part_samples", 0), ("tokenizer", "x"),
 ])  # fmt: skip
 def test_a_number_that_is_none_is_refused_by_its_name(name, value, tmp_path):
     with pytest.raises(ValueError, match=f"^{name} must be"):

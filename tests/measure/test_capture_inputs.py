@@ -128,7 +128,9 @@ REFUSED = {
     "a mask of one row": ([{"input_ids": IDS, "attention_mask": torch.ones(9)}], r"attention_mask .*\(9,\)"),
     "a mask of pairs": ([{"input_ids": IDS, "attention_mask": torch.ones(2, 1, 9, 9)}], r"attention_mask .*\(2, 1, 9"),
     "pictures": ([{"pixel_values": PIXELS}], "BertForMaskedLM cannot run on one"),
-}
+    "what is not read": ([{"input_ids": IDS, "inputs_embeds": None, "encoder_hidden_states": PIXELS, "id": [1, 2]}],
+                         "takes encoder_hidden_states, which is not read here"),
+}  # fmt: skip
 
 
 def test_packed_sequences_do_not_look_at_each_other(tmp_path):
@@ -164,17 +166,6 @@ def test_punctuation_is_that_of_the_text_and_not_of_how_a_tokenizer_of_bytes_spe
     said = {tokenizer.decode([one]).strip(): names[classes[one]] for one in ids}
     assert {word for word, name in said.items() if name == "punctuation"} == {"“", "”", "—", "…", "£", ",", "."}
     assert names[classes[tokenizer.convert_tokens_to_ids("¡")]] == "content"  # the byte 161, a part of a letter
-
-
-def test_what_is_no_tokenizer_is_refused_in_one_line(model, tmp_path):
-    with pytest.raises(ValueError, match="^tokenizer must be the model's tokenizer, or None; got str$"):
-        captured(model, [{"input_ids": IDS}], tmp_path / "a.parquet", tokenizer="x")
-
-
-def test_an_input_that_the_model_takes_and_capture_does_not_read_is_refused_by_name(model, tmp_path):
-    batch = {"input_ids": IDS, "inputs_embeds": None, "encoder_hidden_states": torch.zeros(2, 9, 16), "id": [1, 2]}
-    with pytest.raises(ValueError, match="^batches: the model takes encoder_hidden_states, which is not read here"):
-        captured(model, [batch], tmp_path / "a.parquet")
 
 
 @pytest.mark.parametrize("kind", REFUSED)

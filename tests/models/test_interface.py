@@ -34,8 +34,9 @@ def test_gradients_agree_fused_materialised_and_checkpointed(family):
         if isinstance(module, torch.nn.Dropout):
             module.p = 0.0
     fused = gradients(model, tokens(), padding_mask())
-    with raw_attentions(model):
+    with raw_attentions(model) as pairs:
         materialised = gradients(model, tokens(), padding_mask())
+    assert pairs and not any(one.requires_grad for pair in pairs for one in pair)  # they keep no graph
     getattr(model, f"{CHECKPOINTING}_enable")()
     checkpointed = gradients(model, tokens(), padding_mask())
     assert any("saobp" in name for name in fused)

@@ -363,13 +363,6 @@ def test_strengths_beside_packed_weights_are_of_a_type_to_train_in_and_a_loaded_
     assert (one.offset == 1).all()
 
 
-def test_maps_that_are_looked_at_keep_no_graph():
-    model = saobp.apply(build("bert"), "high", learn="head")
-    with raw_attentions(model) as pairs:
-        model(tokens())
-    assert pairs and not any(one.requires_grad for pair in pairs for one in pair)
-
-
 @pytest.mark.parametrize("family", ["bert", "llama"])
 def test_a_bias_that_starts_at_nothing_is_learned(family):
     model, bias = saobp.apply(build(family), "high", 0.5), torch.zeros(1, 1, LENGTH, LENGTH)
