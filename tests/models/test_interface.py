@@ -170,13 +170,6 @@ def test_a_traced_model_gives_the_numbers_of_any_padding_and_length(family, fact
         torch.testing.assert_close(traced(ids, mask)[mask.bool()], logits(ids, mask)[mask.bool()], **CLOSE)
 
 
-@pytest.mark.filterwarnings("ignore")  # the tracer's, of what transformers reads from a tensor
-def test_a_trace_of_uniform_under_a_mask_is_refused():
-    logits = Logits(saobp.apply(build("bert"), "uniform", 1.5))
-    with pytest.raises(ValueError, match='mask: factor "uniform" reads it'):
-        torch.jit.trace(logits, (tokens(), padding_mask()))
-
-
 class Logits(torch.nn.Module):
     """A model's first output alone, which is what a trace can hold."""
 

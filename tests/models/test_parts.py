@@ -93,13 +93,17 @@ def test_a_decoder_beside_an_encoder_stays_plain_also_if_its_modules_do_not_say_
     assert torch.equal(*(generated(model, tokens(), 4, use_cache=use) for use in (True, False)))
 
 
-def test_queries_of_objects_stay_plain_beside_their_encoder():
+def test_queries_of_objects_stay_plain_beside_their_encoder_and_decoders_without_an_encoder_are_refined():
     config = hf.DetrConfig(d_model=32, encoder_layers=1, decoder_layers=1, encoder_attention_heads=4,
                            decoder_attention_heads=4, encoder_ffn_dim=48, decoder_ffn_dim=48, num_queries=6,
                            use_timm_backbone=False, backbone_config=hf.ResNetConfig(
                                embedding_size=8, hidden_sizes=[8, 8], depths=[1, 1], layer_type="basic",
                                out_features=["stage2"]))  # fmt: skip
     assert refined_names(saobp.apply(hf.DetrModel(config), "high")) == ["encoder.layers.0.self_attn"]
+    opt = hf.OPTConfig(hidden_size=32, num_hidden_layers=1, num_attention_heads=4, ffn_dim=48, vocab_size=61)
+    bart = hf.BartConfig(d_model=32, decoder_layers=1, decoder_attention_heads=4, decoder_ffn_dim=48, vocab_size=61)
+    for model in (hf.OPTForCausalLM(opt), hf.BartForCausalLM(bart)):
+        assert refined_names(saobp.apply(model, "high")) == ["model.decoder.layers.0.self_attn"]
 
 
 def test_an_encoder_decoder_whose_encoder_cannot_be_refined_is_refused_in_one_line():
@@ -120,13 +124,6 @@ def test_an_encoder_and_a_decoder_put_together_as_one_model_are_refined_as_the_e
     expected = saobp.apply(alone, "high", 0.5)(**given).last_hidden_state
     torch.testing.assert_close(found.encoder_last_hidden_state, expected)
     assert (found.logits - plain).abs().max() > 1e-3
-
-
-def test_decoders_without_an_encoder_are_refined():
-    opt = hf.OPTConfig(hidden_size=32, num_hidden_layers=1, num_attention_heads=4, ffn_dim=48, vocab_size=61)
-    bart = hf.BartConfig(d_model=32, decoder_layers=1, decoder_attention_heads=4, decoder_ffn_dim=48, vocab_size=61)
-    for model in (hf.OPTForCausalLM(opt), hf.BartForCausalLM(bart)):
-        assert refined_names(saobp.apply(model, "high")) == ["model.decoder.layers.0.self_attn"]
 
 
 ORDINARY = (
