@@ -332,11 +332,8 @@ def test_second_derivatives_are_refused_and_never_wrong(factor):
     assert torch.autograd.grad(output.sum(), query, retain_graph=True)[0].isfinite().all()
 
 
-def test_a_head_of_strength_zero_is_plain_beside_one_that_is_not_and_a_huge_strength_is_the_largest_that_counts():
+def test_a_huge_strength_is_the_largest_that_counts():
     query, key, value = torch.randn(3, 1, 2, 9, 4)
-    found = saobp_attention(query, key, value, factor="elemmul", strength=torch.tensor([0.0, 0.2]))
-    plain = torch.nn.functional.scaled_dot_product_attention(query, key, value)
-    torch.testing.assert_close(found[:, :1], plain[:, :1])
     for factor in ("high", "low"):
         heads_of = [{"factor": factor, "strength": torch.full((2,), size)} for size in (60.0, 1e4)]
         most, more = (saobp_attention(query, key, value, **options) for options in heads_of)

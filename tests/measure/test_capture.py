@@ -83,7 +83,7 @@ class Tokenizer:
         return 12
 
     def batch_decode(self, rows):
-        return ["[PAD]", "[UNK]", "[CLS]", "[SEP]", ".", "##,", " !", "$", "a.", *["word"] * (len(rows) - 9)]
+        return ["[PAD]", "[UNK]", "[CLS]", "[SEP]", ".", "##,", " !", "$", "a.", "word", "word", "?"]
 
 
 # --- the numbers

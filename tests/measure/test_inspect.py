@@ -50,7 +50,7 @@ def decoder():
 
 def test_every_number_is_the_library_s_own():
     model, tokenizer = decoder(), word_tokenizer()
-    table = saobp.inspect(model, tokenizer, model_folders.TEXTS, strengths=0.3, samples=3)
+    table = saobp.inspect(model, tokenizer, model_folders.TEXTS, strengths=np.array([0.3, 0.3]), samples=3)
     saobp.apply(model, "none")
     measures, found = (saobp.gtd, saobp.attention_entropy), []
     for text in model_folders.TEXTS[:3]:
@@ -70,7 +70,7 @@ def test_every_number_is_the_library_s_own():
 def test_the_model_is_left_as_it_was_and_no_more_texts_are_read_than_asked_for():
     model, left = decoder(), iter(model_folders.TEXTS)
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    saobp.inspect(model, word_tokenizer(), left, samples=2)
+    saobp.inspect(model, word_tokenizer(), left, strengths=torch.tensor(0.5), samples=2)
     assert [*left] == model_folders.TEXTS[2:]
     assert model.config._attn_implementation == "sdpa" and not hasattr(model.config, "saobp")
     assert model.state_dict().keys() == before.keys()
@@ -340,16 +340,11 @@ def test_a_folder_whose_tokenizer_has_another_file_is_not_refused_before_it_is_t
     opening._refuse_incomplete(tmp_path)
 
 
-def test_strengths_may_be_an_array_and_a_model_without_a_longest_text_reads_what_is_asked():
-    assert inspecting._several(np.array([0.1, 0.2, 0.1])) == (0.1, 0.2)
-    assert inspecting._several(torch.tensor(0.5)) == inspecting._several(np.float64(0.5)) == (0.5,)
-    (sample,) = maps.encoded(build("t5"), word_tokenizer(), ["w1 w2 w3 " * 10], 12)
-    assert len(sample.labels) == 12
-
-
-def test_a_text_is_cut_before_the_last_positions_of_roberta_which_start_at_two():
+def test_a_text_is_cut_before_the_last_positions_of_roberta_which_start_at_two_and_as_asked_where_there_are_none():
     model = hf.RobertaModel(hf.RobertaConfig(**TOKENS, **SIZES, max_position_embeddings=20))
     assert len(saobp.inspect(model, word_tokenizer(), ["w1 w2 w3 " * 40]))
+    (sample,) = maps.encoded(build("t5"), word_tokenizer(), ["w1 w2 w3 " * 10], 12)
+    assert len(sample.labels) == 12
 
 
 def test_a_perplexity_leaves_out_the_marks_around_a_text_and_a_text_without_a_word_that_the_tokenizer_knows():
