@@ -62,6 +62,13 @@ def continued(model, ids, *sizes, grad=False):
         return [model(part, **{CACHE: cache}).logits for part in ids.split(sizes, dim=1)], cache
 
 
+@torch.no_grad()
+def goes_on(model, cache, before, onward):
+    """Assert that ids read on from a cache give what they give after those before them in one pass."""
+    expected = full_logits(model, torch.cat([before, onward], 1))[:, before.shape[1] :]
+    torch.testing.assert_close(model(onward, **{CACHE: cache}).logits, expected, **CLOSE)
+
+
 @pytest.mark.parametrize(
     ("family", "way", "variant"),
     [*((family, way, "high") for family in ("gpt2", "mistral") for way in WAYS), ("qwen2", "greedy", "high"),
@@ -115,56 +122,41 @@ def test_any_split_of_the_rows_gives_the_full_forward(family, tile, monkeypatch)
 def test_a_cropped_cache_forgets_what_the_cropped_rows_said(family, monkeypatch):
     monkeypatch.setattr(cache_module, "TILE", 3)
     model, ids = refined(family), tokens(2, 30)
-    with torch.no_grad():
-        for removed in range(1, 7):
-            _, cache = continued(model, ids[:, :18], 11, 1, 1, 4, 1)
-            cache.crop(-removed)
-            changed = ids[:, 18 - removed : 25].flip(1)
-            onward = model(changed, **{CACHE: cache}).logits
-            expected = full_logits(model, torch.cat([ids[:, : 18 - removed], changed], 1))
-            torch.testing.assert_close(onward, expected[:, 18 - removed :], **CLOSE)
+    for removed in range(1, 7):
+        _, cache = continued(model, ids[:, :18], 11, 1, 1, 4, 1)
+        cache.crop(-removed)
+        goes_on(model, cache, ids[:, : 18 - removed], ids[:, 18 - removed : 25].flip(1))
 
 
 def test_a_crop_to_the_end_of_the_prompt_always_works_and_a_refused_one_leaves_the_cache_as_it_was(monkeypatch):
     monkeypatch.setattr(cache_module, "TILE", 2)
     model, ids = refined("llama"), tokens(1, 40)
     _, cache = continued(model, ids[:, :34], 10, *(1,) * 24)
-    with torch.no_grad():
-        for removed in (19, 20):
-            with pytest.raises(ValueError, match="crop: .* cannot be taken back"):
-                cache.crop(-removed)
-        with pytest.raises(ValueError, match="crop: .* as a negative number; got 12"):
-            cache.crop(12)  # the final size to some releases of transformers, how many tokens go to others
-        onward = model(ids[:, 34:], **{CACHE: cache}).logits
-        torch.testing.assert_close(onward, full_logits(model, ids)[:, 34:], **CLOSE)
-        for _ in range(2):
-            cache.crop(10 - cache.get_seq_length())
-            onward = model(ids[:, 20:26], **{CACHE: cache}).logits
-            expected = full_logits(model, torch.cat([ids[:, :10], ids[:, 20:26]], 1))
-            torch.testing.assert_close(onward, expected[:, 10:], **CLOSE)
+    for removed in (19, 20):
+        with pytest.raises(ValueError, match="crop: .* cannot be taken back"):
+            cache.crop(-removed)
+    with pytest.raises(ValueError, match="crop: .* as a negative number; got 12"):
+        cache.crop(12)  # the final size to some releases of transformers, how many tokens go to others
+    goes_on(model, cache, ids[:, :34], ids[:, 34:])
+    for _ in range(2):
+        cache.crop(10 - cache.get_seq_length())
+        goes_on(model, cache, ids[:, :10], ids[:, 20:26])
 
 
 def test_a_cache_follows_copies_repeats_selections_and_resets_and_is_a_new_one_when_it_is_cropped_to_nothing():
     model, ids = refined("llama"), tokens(3, 12)
-    expected = full_logits(model, ids)[:, 8:]
     _, cache = continued(model, ids[:, :8], 8)
-    with torch.no_grad():
-        twin = copy.deepcopy(cache)
-        torch.testing.assert_close(model(ids[:, 8:], **{CACHE: twin}).logits, expected, **CLOSE)
-        repeated = copy.deepcopy(cache)
-        repeated.batch_repeat_interleave(2)
-        onward = model(ids[:, 8:].repeat_interleave(2, 0), **{CACHE: repeated}).logits
-        torch.testing.assert_close(onward, expected.repeat_interleave(2, 0), **CLOSE)
-        order = torch.tensor([2, 0])
-        for change in ("batch_select_indices", "reorder_cache"):
-            changed = copy.deepcopy(cache)
-            getattr(changed, change)(order)
-            onward = model(ids[order, 8:], **{CACHE: changed}).logits
-            torch.testing.assert_close(onward, expected[order], **CLOSE)
-        for start_over in (cache.reset, lambda: cache.crop(-12)):
-            start_over()
-            onward = model(ids.flip(1), **{CACHE: cache}).logits
-            torch.testing.assert_close(onward, full_logits(model, ids.flip(1)), **CLOSE)
+    twice, order = torch.arange(3).repeat_interleave(2), torch.tensor([2, 0])
+    for change, given, rows in (
+        ("get_seq_length", (), torch.arange(3)), ("batch_repeat_interleave", (2,), twice),
+        ("batch_select_indices", (order,), order), ("reorder_cache", (order,), order),
+    ):  # fmt: skip
+        changed = copy.deepcopy(cache)
+        getattr(changed, change)(*given)
+        goes_on(model, changed, ids[rows, :8], ids[rows, 8:])
+    for start_over in (cache.reset, lambda: cache.crop(-12)):
+        start_over()
+        goes_on(model, cache, ids[:, :0], ids.flip(1))
 
 
 @pytest.mark.parametrize("family", ["gpt2", "mistral"])
