@@ -366,6 +366,7 @@ REFUSED = {
     "attention": [
         [[1.0]], torch.eye(3, dtype=torch.long), torch.ones(1), torch.full((2, 3), 1 / 3), torch.zeros(0, 0),
         SQUARE * 0.9, torch.randn(3, 3), torch.tensor([[1.5, -0.5], [0.5, 0.5]]), SQUARE * float("nan"),
+        torch.eye(3).to(torch.float8_e4m3fn), SQUARE[:0],
     ],
     "factor": ["medium", 3],
     "strength": [
@@ -387,7 +388,7 @@ OTHERS = [
     (SQUARE[0, 0], {"mask": first_keys(4, 4).expand(1, 4)}, "mask"),  # a batch for one matrix
     (SQUARE, {"factor": "elemmul", "steps": 2}, "steps"),  # of a factor without messages
     (SQUARE, {"factor": "sinkhorn", "damping": 0.5}, "damping"),
-    (SQUARE, {"factor": "shuffled", "seed": None}, "seed"),
+    *((SQUARE, {"factor": "shuffled", "seed": seed}, "seed") for seed in (None, 2**70)),
     (torch.full((4, 4), 0.251), {}, "attention.*sum to 1"),
     (torch.full((4, 4), 0.27).bfloat16(), {}, "attention.*sum to 1"),
     (torch.full((4, 4), 0.25), {"steps": True}, "steps"),
