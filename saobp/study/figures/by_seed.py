@@ -28,14 +28,8 @@ SIDES = ("original", "high")
 
 
 def sides(records: Sequence[Record], measure: str) -> pd.DataFrame:
-    """One row a model, task, seed and side (Original, High): the mean of a measure over layers, heads and samples.
-
-    Of a High run it is the refined matrix's. Seeds that one side lacks are left out.
-    """
-    rows = []
-    for run in select(records, "attention"):
-        given, value = run["parameters"], estimates.nested_mean(estimates.matrix(run).get(measure))
-        rows.append((*(given[key] for key in COLUMNS[:4]), value))
+    """One row a model, task, seed of both and side: the mean of a measure (High's refined) over layers and heads."""
+    rows = [run["parameters"] | {"value": estimates.mean_of(run, measure)} for run in select(records, "attention")]
     wide = pd.DataFrame(rows, columns=COLUMNS).pivot(index=COLUMNS[:3], columns="algorithm", values="value")
     return wide.reindex(columns=sorted(SIDES)).dropna().stack().reset_index(name="value")
 
@@ -77,19 +71,17 @@ def pair_axes(ax: Axes, frame: pd.DataFrame) -> Axes:
 
 def sparsity(frame: pd.DataFrame, width: float) -> Figure:
     """Draw Figure 6: the share of entries below 1/L of each seed's attention, Original and High."""
-    draw = (style.heading(6, 0, **numbers(frame)), partial(pair_axes, frame=frame))
-    figure = style.headed(width, 0.9 + 0.15 * len(pairs(frame)), [draw])
+    said = numbers(frame)
+    draw = (style.heading(6, 0, **said), partial(pair_axes, frame=frame))
+    figure = style.headed(width, 0.9 + 0.15 * said["pairs"], [draw])
     figure.axes[0].set_xlabel("Sparsity (share of entries below 1/L)")
     return figure
 
 
 def headlines(records: Sequence[Record]) -> pd.DataFrame:
-    """One row a mark, `panel` a, b or c: algorithm, task, seed, x, y, and in b the band low to high and its seeds n,
-    and High − Original early on (`early_gap`).
+    """One row a mark of `panel` a (x: largest column sum), b (x: step, y: percent right) or c (x, y: as of `starts`).
 
-    a: x is the largest column sum. b: y is the percent right at step x, a mean over  c: x is the step at which
-    a run started to learn, y its held-out loss (nats) at the end. Empty unless there are records for all three.
-    Once the planned study on fresh seeds has decided, b is of it, with its `outcome`.
+    Empty unless there are records for all three. Once the planned study on fresh seeds has decided, b is of it.
     """
     columns = sides(records, "column_mass_maximum").assign(panel="a").rename(columns={"value": "x"})
     exams, plan = [record["metrics"].get("multihop") or [] for record in records], planned.study("hops")
@@ -113,7 +105,8 @@ def early_gap(runs: Sequence[dict[str, Any]], primary: Primary | None = None) ->
     """High − Original on three hops at the check nearest to step `EARLY`, points; widened as a plan's `primary` is."""
     frame = accuracy_by_hops.curves(runs).query("layers == @LAYERS and hops == @hops.HOPS")
     near = frame[frame["step"] == nearest(frame["step"])].pivot(index="seed", columns="algorithm", values="accuracy")
-    gaps = near["high"].sub(near["original"]).dropna().tolist() if {*SIDES} <= {*near} else []
+    near = near.reindex(columns=SIDES)
+    gaps = (near["high"] - near["original"]).dropna().tolist()
     found = mean_interval(gaps) if gaps else Estimate(np.nan, np.nan, np.nan, 0)
     return planned.widened(found, primary) if primary else found
 
@@ -124,10 +117,7 @@ def nearest(steps: pd.Series) -> int:
 
 
 def starts(records: Sequence[Record]) -> pd.DataFrame:
-    """One row a pretraining run: algorithm, seed, step x at which it started to learn, held-out loss y at the end.
-
-    Of several models the smallest is shown. An algorithm of which some run never started is left out.
-    """
+    """One row a run of the smallest model, of algorithms that always start to learn: step x then, held-out loss y."""
     trained = select(records, "pretrain")
     own = [run for run in trained if run["parameters"]["model"] in estimates.models(trained)[:1]]
     frame = trajectories.starts(own).rename(columns={"start": "x", "end": "y"})

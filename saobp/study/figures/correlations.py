@@ -30,11 +30,9 @@ COLUMNS = ["model", "task", "algorithm", "run", "seed", "step", "gtd", "score"]
 
 def data(records: Sequence[Record]) -> pd.DataFrame:
     """One row a point: model, task, algorithm, run, seed, step (empty: the finished run), gtd, score."""
-    parts = [pd.DataFrame()]
-    for model, task in product(estimates.models(records), trajectories.FOLLOWED):
-        points = trajectories.points(records, model, task)
-        parts += [points.assign(model=model, task=task)] if len(points) else []
-    return pd.concat(parts, ignore_index=True).reindex(columns=COLUMNS)
+    every = product(estimates.models(records), trajectories.FOLLOWED)
+    parts = [trajectories.points(records, model, task).assign(model=model, task=task) for model, task in every]
+    return pd.concat([pd.DataFrame(), *filter(len, parts)], ignore_index=True).reindex(columns=COLUMNS)
 
 
 def correlation(points: pd.DataFrame) -> Estimate | None:
@@ -51,8 +49,7 @@ def numbers(frame: pd.DataFrame) -> dict[str, Any]:
     """For the caption: r of each task, marked where runs are too few, beside the paper's; tasks of opposite sign."""
     said, opposite = [], []
     for (_, task), points in frame.groupby(["model", "task"], sort=False):
-        found = correlation(points)
-        if found is not None:
+        if found := correlation(points):
             name, theirs = trajectories.FOLLOWED[task], paper(task)
             sign = scores.sign_of(found, theirs)
             said.append(f"{name} {found.value:.2f}{', too few runs' * (sign == 'few')} ({theirs:.2f})")
@@ -63,11 +60,10 @@ def numbers(frame: pd.DataFrame) -> dict[str, Any]:
 
 def plot(frame: pd.DataFrame, width: float) -> Figure:
     """Draw one panel a task, two a row; colour is the share of training."""
-    draws, several = [], frame["model"].nunique() > 1
-    for model, task in product(frame["model"].unique(), trajectories.FOLLOWED):
-        points = frame[(frame["model"] == model) & (frame["task"] == task)]
-        name = trajectories.FOLLOWED[task] + f", {labels.model_title(model)}" * several
-        said = heading(correlation(points), name, paper(task))
+    draws, models = [], frame["model"].unique()
+    for model, (task, title) in product(models, trajectories.FOLLOWED.items()):
+        points = frame.query("model == @model and task == @task")
+        said = heading(correlation(points), title + f", {labels.model_title(model)}" * (len(models) > 1), paper(task))
         draws.append((said, partial(_task, points=points, task=task)))
     figure = style.headed(width, 2.0, draws, columns=2 if width >= style.NARROW else 4)
     look = {"location": "bottom", "shrink": 0.4, "aspect": 30, "label": "Share of training", "ticks": [0, 0.5, 1]}
@@ -79,8 +75,8 @@ def heading(found: Estimate | None, name: str, printed: float) -> str:
     """Whether an r has the paper's sign, with its interval and number of runs, and the paper's."""
     if found is None:
         return style.heading(3, "none", name=name)
-    said = {"value": found.value, "r": cells.measured(found, 2), "n": found.seeds}
-    return style.heading(3, scores.sign_of(found, printed), name=name, paper=printed, **said)
+    said = {"name": name, "paper": printed, "value": found.value, "r": cells.measured(found, 2), "n": found.seeds}
+    return style.heading(3, scores.sign_of(found, printed), **said)
 
 
 def _task(ax: Axes, points: pd.DataFrame, task: str) -> None:
@@ -98,7 +94,7 @@ def _task(ax: Axes, points: pd.DataFrame, task: str) -> None:
     if task == "wikitext":
         ax.set_yscale("log")
         ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        style.plain_numbers(ax.yaxis)
+        ax.yaxis.set_major_formatter(style.PLAIN)
         ax.yaxis.set_minor_formatter(NullFormatter())
     else:
         ax.yaxis.set_major_locator(MaxNLocator(nbins=4))
@@ -109,12 +105,10 @@ def _task(ax: Axes, points: pd.DataFrame, task: str) -> None:
 
 def failed_run(table1: pd.DataFrame, width: float = style.PAGE) -> Figure:
     """Draw Table 1: accuracy and clustering against GTD, a line through all rows, and one without the failed run."""
-    figure = style.new_figure(width, 2.7)
-    views = comparisons.views(table1)
+    figure, views = style.new_figure(width, 2.7), comparisons.views(table1)
     lines = {"solid": views["all 12 rows"], "dashed": views["without Medium-Low"]}
     rows = lines["solid"]
-    failed = rows.loc[comparisons.FAILED]
-    ends = np.array([rows["GTD"].min(), rows["GTD"].max()])
+    failed, ends = rows.loc[comparisons.FAILED], rows["GTD"].agg(["min", "max"])
     for ax, (other, name) in zip(figure.subplots(1, 2), PANELS.items()):
         for (model, algorithm), row in rows.iterrows():
             look = style.LOOKS[algorithm.lower()]

@@ -49,26 +49,26 @@ class Drawing(NamedTuple):
         )
 
 
-def _grid(number: int, plot: Plot = grids.plot) -> Drawing:
-    tasks = grids.GRIDS[number]
-    return Drawing(partial(grids.data, tasks), plot, grids.numbers, ("attention",), tasks=tasks)
-
-
-RUNS, TASK, SIDES = ("pretrain", "finetune", "attention"), (GRAPHS_OF,), by_seed.SIDES
+SIDES, TASK, FOLLOWED = by_seed.SIDES, (GRAPHS_OF,), tuple(trajectories.FOLLOWED)
+RUNS = ("pretrain", "finetune", "attention")
+_GRIDS = {
+    number: Drawing(partial(grids.data, tasks), grids.plot, grids.numbers, ("attention",), tasks=tasks)
+    for number, tasks in grids.GRIDS.items()
+}
 _GRAPH = (gtd_beside_graph_measures.plot, gtd_beside_graph_measures.numbers, ("attention",), "graph")
 _PERFORMANCE = partial(Drawing, correlations.data, correlations.plot, correlations.numbers, RUNS)
 FIGURES: dict[Number, Drawing] = {
     1: Drawing(maps.data, maps.plot, maps.numbers),
     2: Drawing(gtd_beside_graph_measures.points, *_GRAPH, algorithms=("original",), tasks=TASK),
-    3: _PERFORMANCE(sizes=("mini",), tasks=tuple(trajectories.FOLLOWED)),
-    4: _grid(4),
+    3: _PERFORMANCE(sizes=("mini",), tasks=FOLLOWED),
+    4: _GRIDS[4],
     5: Drawing(gtd_beside_graph_measures.binned, *_GRAPH, tasks=TASK),
     6: Drawing(
         partial(by_seed.sides, measure="sparsity"), by_seed.sparsity, by_seed.numbers, ("attention",), algorithms=SIDES
     ),
-    7: _grid(7),
-    8: _grid(8),
-    9: _PERFORMANCE(sizes=("small", "medium"), tasks=tuple(trajectories.FOLLOWED)),
+    7: _GRIDS[7],
+    8: _GRIDS[8],
+    9: _PERFORMANCE(sizes=("small", "medium"), tasks=FOLLOWED),
     "glance": Drawing(
         by_seed.headlines, by_seed.plot_headlines, by_seed.headline_numbers,
         ("pretrain", "attention", "beyond", "hops"), several=True,
@@ -83,7 +83,7 @@ FIGURES: dict[Number, Drawing] = {
     "tokens": Drawing(maps.tokens, maps.plot_tokens, maps.token_numbers, ("beyond",), "tokens"),
 }  # fmt: skip
 OUR_OWN = tuple(number for number in FIGURES if isinstance(number, str))
-PAPER_FORMS: dict[Number, Drawing] = {f"{number}-paper": _grid(number, grids.paper_form) for number in grids.GRIDS}
+PAPER_FORMS = {f"{number}-paper": drawing._replace(plot=grids.paper_form) for number, drawing in _GRIDS.items()}
 
 
 def stem(number: Number) -> str:
@@ -93,8 +93,8 @@ def stem(number: Number) -> str:
 
 def words(number: Number) -> dict[str, str]:
     """What is said of a figure: "caption", with a place for each number, "title", and what it "needs"."""
-    said = render.captions(style.CAPTIONS)[int(number[0]) if number in PAPER_FORMS else number]
-    return {"title": f"Figure {number}"} | said
+    said = render.captions(style.CAPTIONS)
+    return {"title": f"Figure {number}"} | said[int(number[0]) if number in PAPER_FORMS else number]
 
 
 def found(number: Number) -> Drawing:
@@ -114,8 +114,7 @@ def relevant(number: Number, records: Sequence[Record]) -> list[Record]:
 def data(number: Number, records: Sequence[Record]) -> pd.DataFrame:
     """The numbers that Figure `number` shows, one row a point.
 
-    Our own are those of `OUR_OWN`. Raises ValueError for another number or records of several profiles, FigureError
-    if no record has what it needs.
+    Raises ValueError for another number or records of several profiles, FigureError if no record has what it needs.
     """
     drawing, chosen = found(number), relevant(number, records)
     if not drawing.several:

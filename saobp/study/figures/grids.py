@@ -46,18 +46,15 @@ COLUMNS = ["model", "task", "algorithm", "of", "panel", "x", *ENDS, "runs", "see
 
 
 def data(tasks: Sequence[str], records: Sequence[Record]) -> pd.DataFrame:
-    """One row a point of refined attention: model, task, algorithm, of, panel, x (from 1), mean with 95 % interval.
+    """One row a point of refined attention by layer or head x, from 1 (0: all): mean over runs with 95 % interval.
 
-    `of` is "level", or "difference" for the same seed's Original taken off. Of several runs each has its own rows
-    beside the mean, with its `seed`, which is empty in the mean's. x 0 is the mean over all layers or heads. Heads are
-    by their number where each algorithm has a single run; where one has several, whose heads have nothing but their
-    number in common, all are from the lowest entropy to the highest.
+    `of` is "level", or "difference" for the same seed's Original taken off. Of several runs each has its own rows, with
+    its `seed`. Heads of several runs of an algorithm have nothing but a number in common: they are in order of entropy.
     """
     rows = []
     for model, task, (panel, about) in product(estimates.models(records), tasks, PANELS.items()):
-        names = estimates.algorithms(records)
         runs = select(records, "attention", model=model, task=task)
-        own = {name: select(runs, algorithm=name) for name in names}
+        own = {name: select(runs, algorithm=name) for name in estimates.algorithms(records)}
         several = max(map(len, own.values())) > 1
         curves = {name: _curves(found, panel, in_order=several) for name, found in own.items()}
         plain = curves.get("original", pd.DataFrame())
@@ -84,10 +81,7 @@ def _curves(runs: Sequence[Record], panel: str, *, in_order: bool) -> pd.DataFra
 
 
 def _points(curves: pd.DataFrame, top: float | None = None) -> list[tuple[float | None, ...]]:
-    """Mean over runs at each layer or head and over all (x 0), then the runs themselves where there are several.
-
-    `top`: what the numbers, which are positive, cannot exceed; None for differences, which are not.
-    """
+    """Mean over runs by layer or head and over all (x 0), then several runs themselves; `top`: as of `on_scale`."""
     runs = np.column_stack([curves.mean(axis=1), curves])
     means = ((x, estimates.mean_over_runs(values)) for x, values in enumerate(runs.T))
     found = [(x, mean if top is None else on_scale(mean, top)) for x, mean in means if mean is not None]
@@ -105,20 +99,15 @@ def numbers(frame: pd.DataFrame) -> dict[str, Any]:
         f"{TASKS[task].title}{f', {labels.model_title(model)},' * several} {style.change(*row, digits)}"
         for (model, task), row in gtd.iterrows()
     ]
-    layers = _of_high(frame).query("panel == 'gtd' and x > 0").dropna(subset="low")
-    include, flat = (int(((own["low"] <= 0) & (own["high"] >= 0)).sum()) for own in (known, layers))
+    layers = changes(frame, "panel == 'gtd' and x > 0").dropna(subset="low")
+    include, flat = (len(own.query("low <= 0 <= high")) for own in (known, layers))
     counts = {"include": include, "known": len(known), "flat": flat, "layers": len(layers)}
     return {"gtd": "; ".join(said), "seeds": frame["runs"].max(), **counts}
 
 
-def changes(frame: pd.DataFrame) -> pd.DataFrame:
-    """High minus Original over all layers or heads: a row a model, task and panel."""
-    return _of_high(frame).query("x == 0")
-
-
-def _of_high(frame: pd.DataFrame) -> pd.DataFrame:
-    """High minus Original, means over runs."""
-    return frame[(frame["algorithm"] == "high") & (frame["of"] == "difference") & frame["seed"].isna()]
+def changes(frame: pd.DataFrame, layers: str = "x == 0") -> pd.DataFrame:
+    """High minus Original, means over runs: a row a model, task and panel, over all layers or heads (or of some)."""
+    return frame.query("algorithm == 'high' and of == 'difference' and seed.isna()").query(layers)
 
 
 def _panels(frame: pd.DataFrame) -> list[tuple[str, str, Panel, pd.DataFrame]]:

@@ -69,15 +69,13 @@ def _save(
     figure.set_layout_engine(None)  # "none" leaves a placeholder, with which every save draws twice
     for ax in figure.axes:
         ax.set_position([round(edge, 5) for edge in ax.get_position(original=True).bounds])
-    written = []
-    for kind in formats:
-        path = stem.with_name(f"{stem.name}.{kind}")
+    written = [stem.with_name(f"{stem.name}.{kind}") for kind in formats]
+    for kind, path in zip(formats, written):
         if kind == "csv":
             paths.write_text(path, frame.to_csv(index=False, float_format="%.9g", lineterminator="\n"))
         else:
             with paths.new_file(path) as temporary, style.paper():
                 figure.savefig(temporary, format=kind, metadata=METADATA[kind])
-        written.append(path)
     return written
 
 
@@ -93,29 +91,20 @@ def publish(
     other_hashes: Mapping[str, str] | None = None,
     first: Sequence[Record] = (),
 ) -> list[Path]:
-    """Write every table and figure that the records can fill, the claims, and manifest.json.
+    """Write every table and figure that the records can fill, the claims, and manifest.json; return the paths, it last.
 
     `hashes` are those of the records' files (`records.hashes`); `decided` are claims that rest on more than
     these records, with their `reruns`; `others`, of other profiles, draw a figure for which `records` have no run,
-    and join them in a figure of several profiles; rows of `first` come first in every table. A figure without its
-    runs is left out; the manifest gives the reason. A PDF as wide as a column is written beside each page-wide one
-    ("figure4-column.pdf"). Returns the paths, the manifest last.
+    and join them in a figure of several profiles; rows of `first` come first in every table. Of a figure without its
+    runs the manifest gives the reason; its dates are those of runs, so that the same records give the same bytes.
     """
-    folder, missing = Path(folder), {}
+    folder, every = Path(folder), [*first, *records]
     if decided is None:
         decided = verdicts.verdicts(verdicts.Studies({estimates.study_of(records): records}, numbers.load()))
-    studies = defaultdict(set)
-    for row in decided:
-        for part in row.parts:
-            studies[row.study].update(part.records)
-    every = [*first, *records]
-    entries = {f"table{n}": provenance(tables.relevant(n, every)) for n in tables.TABLES}
-    named = {study: sorted(names) for study, names in studies.items()}
-    entries |= {name: {"studies": named} for name in ("claims", "figure-claims")}
-    entries["figure-claims"] |= {key: drawing.words("claims")[key] for key in ("title", "caption")}
+    entries = {f"table{n}": provenance(tables.relevant(n, every)) for n in tables.TABLES} | _of_claims(decided)
     drawn = [(number, origin(number, records, others), drawing.stem(number)) for number in drawing.FIGURES]
     drawn += [(n, drawing.relevant(n, others), name) for n, name in beside(records, others).items()]
-    draws = {"figure-claims": (claims.plot, claims.data(decided))}
+    draws, missing = {"figure-claims": (claims.plot, claims.data(decided))}, {}
     for number, behind, name in drawn:
         try:
             frame = drawing.data(number, behind)
@@ -130,17 +119,34 @@ def publish(
     written |= _both_widths(draws, folder, formats)
     for name, files in written.items():
         entries[name]["files"] = {path.name: paths.digest(path) for path in files}
-    manifest = _write_manifest(folder, entries, missing, every, hashes, others, other_hashes or {})
-    return [*(path for files in written.values() for path in files), manifest]
+    named = defaultdict(dict)
+    for record in others:
+        named[record["profile"]][record["name"]] = (other_hashes or {}).get(record["name"])
+    manifest = {
+        "licence": LICENCE, "hashes": HASHES, "entries": entries, "missing": missing, "others": named,
+        "drawn_with": {name: version(name) for name in ("matplotlib", "numpy", "pandas")},
+        "records": {record["name"]: hashes.get(record["name"]) for record in every},
+    }  # fmt: skip
+    text = json.dumps(manifest, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
+    made = [path for files in written.values() for path in files]
+    return [*made, paths.write_text(folder / "manifest.json", text)]
+
+
+def _of_claims(decided: Sequence[verdicts.Verdict]) -> dict[str, dict[str, Any]]:
+    """The manifest's entries of the claims and of their forest: the records behind both by study."""
+    studies = defaultdict(set)
+    for row in decided:
+        for part in row.parts:
+            studies[row.study].update(part.records)
+    named = {study: sorted(names) for study, names in studies.items()}
+    said = {key: drawing.words("claims")[key] for key in ("title", "caption")}
+    return {"claims": {"studies": named}, "figure-claims": {"studies": named, **said}}
 
 
 def _both_widths(
     draws: Mapping[str, tuple[drawing.Plot, pd.DataFrame]], folder: Path, formats: Sequence[str]
 ) -> dict[str, list[Path]]:
-    """Write figures (plot and data by name) as wide as a page, and as PDF as wide as a column; return the paths.
-
-    One process per processor draws: matplotlib needs a second or two for each, and they share nothing.
-    """
+    """Write figures as wide as a page, and as PDF as wide as a column ("figure4-column.pdf"), on every processor."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])
     with ProcessPoolExecutor(os.cpu_count(), mp_context=context) as processes:
@@ -166,44 +172,17 @@ def origin(number: int | str, records: Sequence[Record], others: Sequence[Record
     return drawing.relevant(number, records) or drawing.relevant(number, others)
 
 
-def _write_manifest(
-    folder: Path, entries: dict[str, Any], missing: dict[str, str], records: Sequence[Record],
-    hashes: Mapping[str, str], others: Sequence[Record], other_hashes: Mapping[str, str],
-) -> Path:  # fmt: skip
-    """Write manifest.json: an entry a figure or table, with its files' hashes and sources; why another is absent.
-
-    A record's hash is that of its file, and null where it came from none; "others" are records of other profiles.
-    Dates are those of the runs, so that a rebuild from the same records is the same file.
-    """
-    named = defaultdict(dict)
-    for record in others:
-        named[record["profile"]][record["name"]] = other_hashes.get(record["name"])
-    manifest = {
-        "licence": LICENCE,
-        "hashes": HASHES,
-        "drawn_with": {name: version(name) for name in ("matplotlib", "numpy", "pandas")},
-        "entries": entries,
-        "missing": missing,
-        "records": {record["name"]: hashes.get(record["name"]) for record in records},
-        "others": named,
-    }
-    text = json.dumps(manifest, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
-    return paths.write_text(folder / "manifest.json", text)
-
-
 def shown(number: int | str, folder: str | Path) -> Any:
     """Display a published figure in a notebook and return its caption, or the reason why there is none."""
     from IPython.display import Image, Markdown, display
 
-    folder = Path(folder)
-    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-    name = drawing.stem(number)
+    manifest, name = json.loads(Path(folder, "manifest.json").read_text(encoding="utf-8")), drawing.stem(number)
     if reason := manifest["missing"].get(name):
         return Markdown(f"*{reason}.*")
     # all pixels in 256 colours: small text stays sharp, in a quarter of the bytes; fewer pixels would not do, for the
     # squares of an attention map compress well until they are resampled
     few, colours = io.BytesIO(), PIL.Image.Quantize.FASTOCTREE
-    with PIL.Image.open(folder / f"{name}.png") as picture:
+    with PIL.Image.open(Path(folder, f"{name}.png")) as picture:
         picture.convert("RGB").quantize(256, colours, dither=PIL.Image.Dither.NONE).save(few, "PNG", optimize=True)
     display(Image(few.getvalue(), width=900))
     return Markdown(f"**{drawing.words(number)['title']}.** {manifest['entries'][name]['caption']}")

@@ -13,9 +13,7 @@ from typing import Any, NamedTuple
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.axis import Axis
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter
 from scipy.optimize import isotonic_regression
 
 from saobp.study.statistics import Estimate
@@ -26,6 +24,7 @@ SHEET, CAPTIONS = (Path(__file__).with_name(name) for name in ("paper.mplstyle",
 COLUMN, PAGE = 3.03, 6.3  # inches: one column and the whole width of an ACL page
 LETTERS = 16  # of a heading, per inch of panel
 LEAST_INCHES = 2.0  # of a panel whose heading has the usual size
+PLAIN = "{x:,g}"  # numbers of a logarithmic axis as they are read, "1,000", and not as powers of ten
 GAP = 0.075  # between two names beside an axis, of its height
 LEAST = 3.0  # inches: the names of a figure's rows and its headings fill a narrower one
 NARROW = 6.25  # inches: below this width a grid of four columns folds into two
@@ -115,10 +114,7 @@ def change(value: float, low: float, high: float, digits: int = 2) -> str:
 
 
 def label_ends(ax: Axes, ends: Mapping[str, float], names: Mapping[str, str]) -> Axes:
-    """Name algorithms to the right of their lines' ends, in their colours, no two names nearer than `GAP` of the axis.
-
-    `ends`: where each line ends, in the axis's units; set the axis's limits first.
-    """
+    """Name algorithms to the right of their lines' `ends`, no two nearer than `GAP`; set the axis's limits first."""
     low, high = ax.get_ylim()
     order = sorted(ends, key=ends.__getitem__)
     places = np.array([(ends[name] - low) / (high - low) for name in order])
@@ -147,11 +143,6 @@ def rows(ax: Axes, names: Sequence[str], above: float = 0.6, below: float = 0.6)
     ax.set_yticks(range(len(names)), names)
     ax.set_ylim(len(names) - 1 + below, -above)
     ax.grid(axis="y", visible=False)
-
-
-def plain_numbers(axis: Axis) -> None:
-    """Write the numbers of a logarithmic axis as they are read, "1,000", and not as powers of ten."""
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
 
 
 def at_least(ax: Axes, direction: str, span: float) -> Axes:

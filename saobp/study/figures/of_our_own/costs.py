@@ -96,5 +96,5 @@ def _lengths(ax: Axes, frame: pd.DataFrame, quantity: str) -> None:
     lengths = sorted(set(frame["length"]))
     ax.set_xticks(lengths, map(str, lengths))
     ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=20))
-    style.plain_numbers(ax.yaxis)
+    ax.yaxis.set_major_formatter(style.PLAIN)
     ax.minorticks_off()

@@ -78,7 +78,7 @@ def _losses(ax: Axes, frame: pd.DataFrame) -> None:
         lw = 2.8 if algorithm == "original" else 1.2  # High's line lies on it
         ax.plot(found.index, found[algorithm], **style.line_style(algorithm) | {"marker": "", "lw": lw})
     ax.set(xscale="log", xlabel="Training step", ylabel="Loss, full pass (nats per token)")
-    style.plain_numbers(ax.xaxis)
+    ax.xaxis.set_major_formatter(style.PLAIN)
     style.label_ends(ax, found.iloc[-1].to_dict(), {name: _name(name) for name in found})
 
 

@@ -85,7 +85,7 @@ def _strengths(ax: Axes, frame: pd.DataFrame) -> None:
     said = [f"{labels.algorithm_title(name)} {value:.1f}" for name, value in numbers(frame)["others"].items()]
     ax.text(0.03, 0.04, style.minus("\n".join(["no λ:", *said])), fontsize=7, color="0.4", transform=ax.transAxes)
     ax.set(xscale="log", xlabel="λ (nats)", ylabel="Similarity − plain (points)", ylim=(LEAST, -LEAST / 4))
-    style.plain_numbers(ax.xaxis)
+    ax.xaxis.set_major_formatter(style.PLAIN)
     style.label_ends(ax, ends, names)
 
 
