@@ -262,7 +262,7 @@ def test_a_notebook_holds_a_figure_in_half_the_bytes_with_every_pixel_and_all_bu
 def test_figure_1_is_minilm_s_head_with_the_largest_column_and_its_rows_sum_to_one():
     frame, said = figures.data(1, []), maps.load_example()
     assert max(head["raw"] for head in said["heads"]) == pytest.approx(maps.numbers(frame)["before"], abs=1e-3)
-    sums = [maps.values_of(side).sum(1) for _, side in frame.groupby("matrix")]
+    sums = [side.sum(1) for side in maps.both(frame)]
     assert np.allclose(sums, 1, atol=1e-3)
     raw, refined = (torch.tensor(said["map"][side], dtype=torch.float64) for side in ("raw", "refined"))
     again = saobp.refine(raw / raw.sum(-1, keepdim=True), said["factor"], said["strength"])

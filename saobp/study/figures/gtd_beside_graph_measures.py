@@ -1,7 +1,4 @@
-"""Figures 2 and 5: GTD against clustering and betweenness of the token graph.
-
-Figure 2 is BERT-Mini Original, as the paper's evidence for GTD; Figure 5 shows every algorithm.
-"""
+"""GTD against clustering and betweenness of the token graph: of BERT-Mini Original (Figure 2), of all (Figure 5)."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -32,10 +29,7 @@ GRID = {"gridsize": (75, 40), "extent": (0, 1, 0, 1), "mincnt": 1}  # hexagons o
 
 
 def points(records: Sequence[Record]) -> pd.DataFrame:
-    """Figure 2: one row a point: model, algorithm, seed, measure, gtd, value (empty where undefined).
-
-    A point of Barrat's clustering and of betweenness is a head on a sample; of Onnela's a head, mean over samples.
-    """
+    """Figure 2: one row a point, a head on a sample (of Onnela's clustering a head, mean over samples)."""
     (model, *_), parts = estimates.models(records), []
     for name in estimates.algorithms(records):
         for run in select(records, "attention", model=model, algorithm=name, task=GRAPHS_OF):
@@ -44,7 +38,7 @@ def points(records: Sequence[Record]) -> pd.DataFrame:
             pairs = {measure: (graph["gtd"], graph[measure]) for measure in ("clustering", "betweenness")}
             for measure, pair in (pairs | {"onnela": (gtd[: len(onnela)], onnela)}).items():
                 about = {"model": model, "algorithm": name, "seed": run["parameters"].get("seed"), "measure": measure}
-                parts.append(pd.DataFrame(dict(zip(COLUMNS[-2:], np.array(pair, dtype=float)))).assign(**about))
+                parts.append(pd.DataFrame(np.array(pair, dtype=float).T, columns=COLUMNS[-2:]).assign(**about))
     return pd.concat(parts, ignore_index=True)[COLUMNS]
 
 

@@ -1,5 +1,4 @@
-"""Figure 1: one real head before the step, what the step changes, the column sums, and the factor graph of one key;
-and the column sums of many tokens before and after the step.
+"""Figure 1: a head before the step, what the step changes, column sums and a factor graph; and the sums of many tokens.
 
 `python -m saobp.study.figures.maps` runs MiniLM anew; the figure itself is drawn from the tracked numbers of one run.
 """
@@ -60,10 +59,7 @@ def make_example(strength: float) -> dict[str, Any]:
 
 
 def data(records: Sequence[dict[str, Any]] = ()) -> pd.DataFrame:
-    """One row a query of MiniLM's head, before ("raw") and after ("refined") the step; no record is needed.
-
-    Columns: model, strength (nats), matrix, layer, head (from 1), query, token, and the mass on each key.
-    """
+    """One row a query of MiniLM's head before ("raw") and after ("refined") the step, with the mass on each key."""
     found, parts = load_example(), []
     about = {"query": range(len(found["tokens"])), "token": found["tokens"]}
     about |= {name: found[name] for name in ("model", "strength")}
@@ -73,14 +69,14 @@ def data(records: Sequence[dict[str, Any]] = ()) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)
 
 
-def values_of(rows: pd.DataFrame) -> np.ndarray:
-    """The (L, L) map of one side's rows."""
-    return rows.filter(like=KEY.format("")).to_numpy()
+def both(frame: pd.DataFrame) -> list[np.ndarray]:
+    """The (L, L) maps before and after the step."""
+    return [frame[frame["matrix"] == side].filter(like=KEY.format("")).to_numpy() for side in SIDES]
 
 
 def numbers(frame: pd.DataFrame) -> dict[str, Any]:
     """For the caption: which head, its largest column before and after, the share of the mass that moves."""
-    raw, refined = (values_of(frame[frame["matrix"] == side]) for side in SIDES)
+    raw, refined = both(frame)
     top, first = int(raw.sum(0).argmax()), frame.iloc[0]
     moved = np.abs(refined - raw).sum() / 2 / len(raw)  # mean share of a row's mass
     return {
@@ -96,7 +92,7 @@ def plot(frame: pd.DataFrame, width: float) -> Figure:
     shape, heights = ((2, 2), (3, 1.5)) if wide else ((4, 1), (2.3, 2.3, 1.3, 1.8))
     figure = style.new_figure(width, 5.0 if wide else 9.2)
     a, b, c, d = figure.subplots(*shape, height_ratios=heights).flat
-    raw, refined = (values_of(frame[frame["matrix"] == side]) for side in SIDES)
+    raw, refined = both(frame)
     tokens, top = list(frame["token"][: len(raw)]), said["place"]
     map_axes(a, raw, tokens, PowerNorm(0.5, 0, raw.max()))
     map_axes(b, refined - raw, tokens, CenteredNorm(), colours="RdBu_r")

@@ -12,11 +12,10 @@ from saobp.study.verdicts.claims_and_measurements import AT_PAPER_SIZE, PRINTED
 from saobp.study.verdicts.outcomes import NOT_RUN, OUTCOMES, Verdict, of_part
 
 COLOURS = dict(zip(OUTCOMES, ("#009E73", "#D55E00", "#0072B2", "0.5", "0.75")))
-LINEAR, FAR = 2.0, 100.0  # margins up to which the axis is linear, and at which it ends
+FAR = 100.0  # margins at which the axis ends
 ROW, PART = 0.09, 0.026  # inches per claim, and per measurement of it
 MOST = 12  # measurements of a claim that have a line of their own; more stand closer
 WORDS = 0.083  # inches of a claim's words above its marks
-DIAMOND = "D"  # printed numbers alone
 TICKS = (-100, -10, -2, -1, 0, 1, 2, 10, 100)
 AXIS = (
     "Estimate in margins (linear to ±2, logarithmic beyond)\n"
@@ -27,11 +26,7 @@ COLUMNS = ["claim", "title", "study", "scope", "measurement", "outcome", "value"
 
 
 def data(verdicts: list[Verdict]) -> pd.DataFrame:
-    """Return one row per primary measurement: estimate, interval and the paper's number in margins towards the claim.
-
-    `COLUMNS`: outcome is that of the claim in the study, alone that of the measurement; decides: it is
-    `Verdict.weakest`. A claim without a run has one row without numbers.
-    """
+    """One row a primary measurement, in margins towards the claim; a claim without a run has one without numbers."""
     rows = []
     for verdict in verdicts:
         signed = verdict.claim.signed
@@ -48,20 +43,16 @@ def data(verdicts: list[Verdict]) -> pd.DataFrame:
 
 
 def plot(frame: pd.DataFrame, width: float = style.PAGE) -> Figure:
-    """Draw the forest; filled marks are of the paper's depth and width, hollow ones are not, ticks the paper's numbers.
-
-    Below five inches the claims that were run stand alone, each above its marks: the part that decides, per study.
-    """
+    """Draw the forest; in a column of a page only the part that decides of each claim that was run, below its name."""
     outcomes, side = frame.drop_duplicates(["claim", "study"])["outcome"].value_counts(), width >= style.NARROW
     shown = (frame if side else frame[frame["decides"] & (frame["outcome"] != NOT_RUN)]).groupby("claim", sort=False)
     words, row = (0, ROW) if side else (WORDS, ROW - 0.036)
     heights = row + PART * shown.size().clip(upper=MOST)
     ends = (words + heights).cumsum()
-    figure = style.new_figure(width, 1.0 + ends.iloc[-1])
-    ax = figure.subplots()
+    figure, (ax,) = style.panels(width, 1, 1.0 + ends.iloc[-1])
     ax.axvspan(-1, 1, color="0.93", lw=0)
     ax.axvline(0, color="0.4", lw=0.6)
-    ax.set_xscale("symlog", linthresh=LINEAR, linscale=1.4)
+    ax.set_xscale("symlog", linthresh=2.0, linscale=1.4)
     ax.set(xlim=(-FAR, FAR), ylim=(ends.iloc[-1], 0), yticks=[], xlabel=AXIS)
     ax.set_xticks(TICKS, [style.minus(f"{tick}") for tick in TICKS])
     ax.grid(visible=False)
@@ -87,7 +78,7 @@ def _row(ax: Axes, top: float, bottom: float, parts: pd.DataFrame) -> None:
     for place, part in zip(places, parts.itertuples()):
         colour = COLOURS[part.alone]
         ax.plot(np.clip([part.low, part.high], -FAR, FAR), [place, place], color=colour, lw=0.7, solid_capstyle="butt")
-        ax.plot(np.clip(part.value, -FAR, FAR), place, DIAMOND if part.scope == PRINTED else "o", ms=2.4, mew=0.6,
+        ax.plot(np.clip(part.value, -FAR, FAR), place, "D" if part.scope == PRINTED else "o", ms=2.4, mew=0.6,
                 color=colour, mfc=colour if part.scope == AT_PAPER_SIZE else "white")  # fmt: skip
         if np.isfinite(part.paper):
             ax.plot(np.clip(part.paper, -FAR, FAR), place, "|", ms=4, mew=0.9, color="black")
@@ -99,7 +90,7 @@ def _legend(figure: Figure, side: bool) -> None:
     mark = {"ls": "", "marker": "o", "ms": 3, "color": "black"}
     handles += [
         Line2D([], [], label=AT_PAPER_SIZE, **mark), Line2D([], [], mfc="white", label="other models", **mark),
-        Line2D([], [], mfc="white", label="printed numbers alone", **mark | {"marker": DIAMOND}),
+        Line2D([], [], mfc="white", label="printed numbers alone", **mark | {"marker": "D"}),
         Line2D([], [], ls="", marker="|", ms=5, color="black", label="the paper's number"),
         Patch(color="0.93", label="within the margin"),
     ]  # fmt: skip

@@ -42,17 +42,13 @@ def times(ways: dict[str, dict[str, Any]], width: float = style.PAGE) -> Figure:
 
 def length_data(records: Sequence[dict[str, Any]]) -> pd.DataFrame:
     """What the first record `measured`, with its number of rounds and its device."""
-    metrics, device = records[0]["metrics"], records[0]["device"]
+    metrics, device = (records[0][part] for part in ("metrics", "device"))
     about = {"rounds": metrics.get("repeats"), "device": device["name"], "threads": device["threads"]}
     return measured(metrics["lengths"]).assign(**about)
 
 
 def measured(rows: Sequence[dict[str, Any]]) -> pd.DataFrame:
-    """One row a length and way of `lengths.by_length`: kernel, time (ms), peak memory (mib), ratios of time, with ends.
-
-    A column `ms` is the median, `ms_low` and `ms_high` its quartiles, or the lowest and highest peak; NaN where a
-    record has none.
-    """
+    """One row a length and way of `lengths.by_length`: medians of time (ms), peak (mib) and ratios, with ends."""
     frame = pd.json_normalize(rows, sep="_").rename(columns={"median_ms": "ms"})
     frame = frame.rename(columns=lambda name: name.removeprefix("peak_").removesuffix("_median"))
     frame[["ms_low", "ms_high"]] = frame["quartiles_ms"].tolist()
@@ -60,17 +56,14 @@ def measured(rows: Sequence[dict[str, Any]]) -> pd.DataFrame:
 
 
 def numbers(frame: pd.DataFrame) -> dict[str, Any]:
-    """For the caption: High over fused Original at the greatest length; of peaks at any length; rounds and device.
-
-    `memory`: the words on its peak, which not every machine can measure.
-    """
-    wide = frame.pivot(index="length", columns="way", values=["mib", "ratio_to_sdpa"])
-    wide = wide.reindex(columns=pd.MultiIndex.from_product([["mib", "ratio_to_sdpa"], CURVES]))
-    peaks, length = wide["mib", "high"] / wide["mib", "sdpa"], wide.index[-1]
+    """For the caption: High over fused Original, and the words on its peak, which not every machine can measure."""
+    by_way = dict(iter(frame.set_index("length").groupby("way")))
+    high, peaks = by_way["high"], by_way["high"]["mib"] / by_way["sdpa"]["mib"]
+    length = high.index[-1]
     ends = {"mib": peaks[length], "least": peaks.min(), "most": peaks.max()}
     about = frame.reindex(columns=["rounds", "device"]).iloc[0].to_dict()
     about["memory"] = style.heading("length", "unknown" if isnan(peaks[length]) else "measured", **ends)
-    return ends | about | {"ms": wide.loc[length, ("ratio_to_sdpa", "high")], "length": int(length)}
+    return ends | about | {"ms": high.loc[length, "ratio_to_sdpa"], "length": int(length)}
 
 
 def length_figure(frame: pd.DataFrame, width: float = style.PAGE) -> Figure:
@@ -94,7 +87,7 @@ def _lengths(ax: Axes, frame: pd.DataFrame, quantity: str) -> None:
         ax.vlines(points["length"], points[f"{quantity}_low"], points[f"{quantity}_high"], color=colour, lw=1.2)
     ax.set(xscale="log", yscale="log", xlabel="Length (tokens)", ylabel=QUANTITIES[quantity])
     lengths = sorted(set(frame["length"]))
-    ax.set_xticks(lengths, map(str, lengths))
+    ax.set_xticks(lengths, lengths)
     ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=20))
     ax.yaxis.set_major_formatter(style.PLAIN)
     ax.minorticks_off()

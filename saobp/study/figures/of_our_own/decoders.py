@@ -16,14 +16,10 @@ from saobp.study.statistics import mean_interval
 COMPARED = ("original", "high", LEAKY)
 PASSES = ("full_pass", "prefixes")
 SEEN = 0.01  # nats from which on a position leaks
-SMOOTHED = 9  # positions behind a point of the line
 
 
 def data(records: Sequence[dict[str, Any]]) -> pd.DataFrame:
-    """One row a point: algorithm, seed, of, x, value (nats per token). Empty without a seed of all of `COMPARED`.
-
-    of: "curve" (x: step), "full_pass" and "prefixes", "sequence" (x: its place) and "position" (x: the token's).
-    """
+    """One row a point: algorithm, seed, of, x (step or place), value (nats). Empty without a seed of all `COMPARED`."""
     points = []
     for run in records:
         if leak := run["metrics"].get("leak"):
@@ -103,8 +99,8 @@ def _positions(ax: Axes, frame: pd.DataFrame) -> None:
     """Draw the leak of each predicted token, the mean over sequences, and a running mean."""
     found, colour = means(frame, "position")[LEAKY], style.LOOKS[LEAKY].colour
     ax.plot(found.index, found, ".", color=colour, alpha=0.4, mew=0)
-    ax.plot(found.index, found.rolling(SMOOTHED, center=True).mean(), color=colour)
-    ax.text(0.97, 0.04, f"line: mean of {SMOOTHED}", ha="right", fontsize=7, color=colour, transform=ax.transAxes)
+    ax.plot(found.index, found.rolling(9, center=True).mean(), color=colour)
+    ax.text(0.97, 0.04, "line: mean of 9", ha="right", fontsize=7, color=colour, transform=ax.transAxes)
     ax.set(xlabel="Position of the predicted token", ylabel="Prefixes − full pass (nats)")
 
 

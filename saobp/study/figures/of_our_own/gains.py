@@ -21,15 +21,13 @@ from saobp.study.statistics.intervals import NORMAL
 DRAWN = ("hellaswag", "race", "squad", *GLUE)  # from above
 COLUMNS = ["model", "task", "of", "gain", "low", "high", "runs", "items"]
 PAPER, OURS = "paper", "ours"
-GREY = "0.55"
 REACH = 2  # standard errors to each side of a printed gain
 
 
 def data(records: Sequence[Record]) -> pd.DataFrame:
-    """One row a size, task and source: gain of High over Original (points), its 95 % interval, runs compared, items.
+    """One row a size that was run, task and source: gain of High over Original (points), 95 % interval, runs, items.
 
-    The paper's rows are those of the sizes that were run; its error is that of the items alone, of one seed, unpaired.
-    A task counts that was run with both algorithms on the same items; empty where none was.
+    The paper's error is that of the items alone, of one seed, unpaired.
     """
     rows, paper = [], printed.load()
     for model, task in product(estimates.models(records), DRAWN):
@@ -49,20 +47,20 @@ def data(records: Sequence[Record]) -> pd.DataFrame:
 
 def numbers(frame: pd.DataFrame) -> dict[str, Any]:
     """For the caption: of how many tasks the interval lies above 0, in the paper's numbers and in ours."""
-    known = frame.dropna(subset="low")  # where both answer alike there is no interval
-    counts = {name: (known[known["of"] == name]["low"] > 0) for name in (PAPER, OURS)}
-    return {f"{name}_above": above.sum() for name, above in counts.items()} | {
-        f"{name}_tasks": len(above) for name, above in counts.items()
-    }
+    said, known = {}, frame.dropna(subset="low")  # where both answer alike there is no interval
+    for name in (PAPER, OURS):
+        lows = known[known["of"] == name]["low"]
+        said |= {f"{name}_above": (lows > 0).sum(), f"{name}_tasks": len(lows)}
+    return said
 
 
 def plot(frame: pd.DataFrame, width: float) -> Figure:
     """Draw one panel a size, a line a task, our largest gain on top; below five inches one panel above the other."""
     draws = []
     for model, own in frame.groupby("model", sort=False):
-        counts = numbers(own)
-        many, title = "one" if counts["ours_above"] == 1 else "several", labels.model_title(model)
-        draws.append((style.heading("gains", many, model=title, **counts), partial(gain_axes, frame=own)))
+        said = {"model": labels.model_title(model), **numbers(own)}
+        many = "one" if said["ours_above"] == 1 else "several"
+        draws.append((style.heading("gains", many, **said), partial(gain_axes, frame=own)))
     return style.headed(width, 0.8 + 0.21 * frame["task"].nunique(), draws)
 
 
@@ -71,7 +69,7 @@ def gain_axes(ax: Axes, frame: pd.DataFrame) -> Axes:
     ours = frame[frame["of"] == OURS].sort_values("gain", ascending=False, kind="stable")
     tasks, seeds = list(dict.fromkeys([*ours["task"], *frame["task"]])), ours.set_index("task")["runs"]
     ax.axvline(0, color="0.5", lw=0.8, ls=":", zorder=0)
-    looks = {PAPER: (GREY, "o", 0.2, "paper, items alone"), OURS: (style.LOOKS["high"].colour, "s", -0.2, "ours")}
+    looks = {PAPER: ("0.55", "o", 0.2, "paper, items alone"), OURS: (style.LOOKS["high"].colour, "s", -0.2, "ours")}
     for line, (name, (colour, marker, apart, label)) in enumerate(looks.items()):
         for row in frame[frame["of"] == name].itertuples():
             place = tasks.index(row.task) + apart

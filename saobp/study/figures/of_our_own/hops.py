@@ -16,16 +16,12 @@ from saobp.study.statistics.paired import RESAMPLES
 
 HOPS = 3  # with fewer, all of them are right nearly always
 ALIKE = 2.5  # points within which dots stand one beside the other
-BAND = 10  # seeds from which on the band of an algorithm is drawn
 
 
 def ends(records: Sequence[dict[str, Any]]) -> pd.DataFrame:
-    """One row a run and number of hops: layers, algorithm, seed, hops, accuracy (percent), right, asked, chance.
-
-    Empty where no run was asked questions of `HOPS` hops.
-    """
-    exams = [run["metrics"].get("multihop") or [] for run in records]
-    parts = [accuracy_by_hops.scores(exam).assign(chance=100 / exam[0]["chains"]) for exam in exams if exam]
+    """Return `accuracy_by_hops.scores` with chance (percent), of the exams with questions of `HOPS` hops."""
+    exams = [exam for run in records if (exam := run["metrics"].get("multihop"))]
+    parts = [accuracy_by_hops.scores(exam).assign(chance=100 / exam[0]["chains"]) for exam in exams]
     asked = [part for part in parts if HOPS in set(part["hops"])]
     return pd.concat([pd.DataFrame(), *asked], ignore_index=True)
 
@@ -76,8 +72,7 @@ def _ends(ax: Axes, frame: pd.DataFrame, algorithms: Sequence[str]) -> None:
 def curves(records: Sequence[dict[str, Any]]) -> pd.DataFrame:
     """One row a depth, algorithm and step, as `means` has it, of questions of `HOPS` hops, with the depth's `leads`."""
     runs = [run for record in records for run in record["metrics"].get("multihop") or []]
-    averaged = means(runs)
-    if averaged.empty:
+    if (averaged := means(runs)).empty:
         return averaged
     return averaged.merge(leads(accuracy_by_hops.curves(runs)), how="left").fillna({"ahead": 0, "pairs": 0})
 
@@ -86,23 +81,19 @@ def leads(curves: pd.DataFrame) -> pd.DataFrame:
     """Of how many pairs of one seed High's mean accuracy over training is ahead of Original's: layers, ahead, pairs."""
     over = curves[curves["hops"] == HOPS].pivot_table("accuracy", ["layers", "seed"], "algorithm")
     over = over.reindex(columns=["high", "original"]).dropna()
-    ahead = (over["high"] > over["original"]).groupby("layers")
-    return ahead.agg(ahead="sum", pairs="size").reset_index()
+    return (over["high"] > over["original"]).groupby("layers").agg(ahead="sum", pairs="size").reset_index()
 
 
 def means(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
-    """Mean over seeds of `accuracy_by_hops.curves`: layers, algorithm, step, accuracy (percent), low, high, n, chance.
-
-    low and high are the ends of the mean's 95 % interval over seeds, of percentiles: it stays where values can be.
-    """
+    """Mean over n seeds of `accuracy_by_hops.curves`, with a 95 % interval of percentiles, which stays in 0 to 100."""
     curves, parts = accuracy_by_hops.curves(runs), [pd.DataFrame()]
     for (layers, algorithm), own in curves[curves["hops"] == HOPS].groupby(["layers", "algorithm"], sort=False):
         seeds = own.pivot(index="seed", columns="step", values="accuracy").dropna(axis=1)
         drawn = np.random.default_rng(0).integers(len(seeds), size=(RESAMPLES, len(seeds)))
         low, high = np.quantile(seeds.to_numpy()[drawn].mean(1), [0.025, 0.975], axis=0)
         known = {"layers": layers, "algorithm": algorithm, "step": seeds.columns, "accuracy": seeds.mean().to_numpy()}
-        ends = {"low": low, "high": high, "n": len(seeds), "chance": 100 / runs[0]["chains"]}
-        parts.append(pd.DataFrame(known | ends))
+        known |= {"low": low, "high": high, "n": len(seeds), "chance": 100 / runs[0]["chains"]}
+        parts.append(pd.DataFrame(known))
     return pd.concat(parts, ignore_index=True)
 
 
@@ -120,9 +111,9 @@ def plot_curves(frame: pd.DataFrame, width: float) -> Figure:
 
 
 def curve_axes(ax: Axes, frame: pd.DataFrame, *, seeds: bool = True) -> Axes:
-    """Draw the mean of each algorithm over steps with its band where seeds are many, its name and seeds at the end."""
+    """Draw the mean of each algorithm over steps, its band where seeds are ten or more, name and seeds at its end."""
     for algorithm, rows in frame.groupby("algorithm", sort=False):
-        many = rows["n"].max() >= BAND
+        many = rows["n"].max() >= 10
         look = style.line_style(algorithm) | {"marker": "", "lw": 1.4 if many else 0.9}
         ax.plot(rows["step"], rows["accuracy"], **look)
         if many:

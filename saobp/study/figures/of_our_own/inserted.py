@@ -23,14 +23,11 @@ SIDES = {  # whose matrix and which, and how its line is drawn and called
 
 
 def data(records: Sequence[dict[str, Any]]) -> pd.DataFrame:
-    """One row a point of the first record: of, factor, strength, layer, value, low, high, n.
-
-    of: "similarity" (points from plain attention, over n pairs; layer: the only one with the step, 0 for all), or one
-    of `MEASURES` (over n texts; factor: a key of `SIDES`, at the strength of the layers alone).
+    """One row a point of the first record: similarity by strength, and with the step in one layer (0: all) alone, in
+    points from plain attention over n pairs; and `MEASURES` by layer over n texts, whose factor is a key of `SIDES`.
     """
     metrics = records[0]["metrics"]
     arms, alone = metrics["similarity"], metrics["one_layer"]
-    columns = ["of", "factor", "strength", "layer", "value", "low", "high", "n"]
     points = [
         ("similarity", row.get("factor", "high"), row["strength"], row.get("layer", 0), row["difference"],
          *row["interval"], metrics["pairs"]) for row in (*arms, *alone)
@@ -42,7 +39,7 @@ def data(records: Sequence[dict[str, Any]]) -> pd.DataFrame:
         for side, (factor, when, *_) in SIDES.items()
         for number, layer in enumerate(layers[factor], 1) for measure in MEASURES
     ]  # fmt: skip
-    return pd.DataFrame(points, columns=columns)
+    return pd.DataFrame(points, columns=["of", "factor", "strength", "layer", "value", "low", "high", "n"])
 
 
 def numbers(frame: pd.DataFrame) -> dict[str, Any]:
@@ -99,10 +96,7 @@ def _alone(ax: Axes, frame: pd.DataFrame) -> None:
 
 
 def layer_axes(ax: Axes, frame: pd.DataFrame, measure: str = "largest_column_share", *, named: bool = True) -> Axes:
-    """Draw a measure of the plain model by layer, and of both sides of the step in the model with it.
-
-    `named`: with a name beside each line; without, a legend of the figure's own has to say which is which.
-    """
+    """Draw a measure by layer, of the plain model and of both sides of the step, each line `named` or for a legend."""
     found = sides(frame, measure)
     for side, (*_, colour, dash, name) in SIDES.items():
         ax.plot(found.index, found[side], dash, marker=".", color=colour, label=name)

@@ -22,10 +22,8 @@ PANELS = {
 }  # fmt: skip
 SPANS = {"loss": 0.05, "accuracy": 0.01, "entropy": 0.05, "gtd": 0.01, "largest_column": 0.1}  # that an axis shows
 SHOWN = (0.0, 0.01, 0.1, 1.0, 10.0)  # strengths that are named where there are many
-STARS = {  # one mark a way of learning λ: by each head, by each layer
-    "head": {"marker": "*", "ms": 7, "mew": 0.6, "mfc": "white"},
-    "layer": {"marker": "D", "ms": 4, "mew": 0.6, "mfc": "white"},
-}
+STAR = {"mew": 0.6, "mfc": "white", "ls": "none"}
+STARS = {"head": STAR | {"marker": "*", "ms": 7}, "layer": STAR | {"marker": "D", "ms": 4}}  # of λ learned by each
 MARKS = {"head": "a star is λ learned per head", "layer": "a diamond is λ learned per layer"}
 SIDES = {"raw": ("softmax", "0.5", "s"), "refined": ("refined", style.LOOKS["high"].colour, "o")}
 
@@ -36,12 +34,9 @@ def data(records: Sequence[dict[str, Any]]) -> pd.DataFrame:
 
 
 def of(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
-    """Return what runs of `strengths.study` show at their end, one row a run that did not fail.
+    """Return `strengths.sweep` with learned: by "head" or "layer" (strength: the mean), "" where λ was given.
 
     A seed counts that has every given strength, on one kind of processor: kinds of processor compute apart.
-    Columns: learned (by "head" or "layer", or "" where λ was given), strength (nats; a learned one's mean), seed,
-    loss (nats), accuracy (0 to 1), and raw_ and refined_ entropy (nats), gtd (0 to 1) and largest_column (1 under
-    uniform attention).
     """
     swept = strengths.sweep(runs)
     if swept.empty:
@@ -55,10 +50,7 @@ def of(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
 
 
 def plot(frame: pd.DataFrame, width: float) -> Figure:
-    """Draw loss, accuracy and the shape of attention over λ, the names in the last place; two a row below five inches.
-
-    `frame` is one that `of` returns.
-    """
+    """Draw loss, accuracy and the shape of attention over λ, the names in the last place; two a row in a column."""
     rows, columns = shape = (2, 3) if width >= style.NARROW else (3, 2)
     figure = style.new_figure(width, 0.5 + 1.6 * rows)
     *axes, last = figure.subplots(*shape).flat
@@ -72,7 +64,7 @@ def plot(frame: pd.DataFrame, width: float) -> Figure:
         for name, colour, mark in SIDES.values()
     ]
     handles += [
-        Line2D([], [], color="0.2", ls="none", label=f"λ learned by each {by},\nat the mean of its {by}s", **star)
+        Line2D([], [], color="0.2", label=f"λ learned by each {by},\nat the mean of its {by}s", **star)
         for by, star in STARS.items() if by in set(frame["learned"])
     ]  # fmt: skip
     last.legend(handles=handles, loc="center")
@@ -93,10 +85,7 @@ def _heading(frame: pd.DataFrame, quantity: str) -> str:
 
 
 def strength_axes(ax: Axes, frame: pd.DataFrame, quantity: str) -> Axes:
-    """Draw one quantity over λ: a point a seed, a line through the means of several, a mark at learned strengths.
-
-    The horizontal axis is logarithmic down to the smallest strength, with room for 0.
-    """
+    """Draw one quantity over λ: a point a seed, a line through the means of several, a mark at learned strengths."""
     fixed = frame[frame["learned"] == ""]
     columns = {"refined": quantity} if quantity in frame else {side: f"{side}_{quantity}" for side in SIDES}
     for side, column in columns.items():
@@ -106,11 +95,11 @@ def strength_axes(ax: Axes, frame: pd.DataFrame, quantity: str) -> Axes:
             means = fixed.groupby("strength")[column].mean()
             ax.plot(means.index, means, color=colour, lw=1.2)
         for by, taught in frame[frame["learned"] != ""].groupby("learned"):
-            ax.plot(taught["strength"], taught[column], color=colour, ls="none", **STARS[by])
+            ax.plot(taught["strength"], taught[column], color=colour, **STARS[by])
     levels = sorted(set(fixed["strength"]))
     smallest = min((level for level in levels if level > 0), default=0.01)
     shown = levels if len(levels) < 4 else [level for level in levels if level in SHOWN]
-    ax.set_xscale("symlog", linthresh=smallest, linscale=0.4)
+    ax.set_xscale("symlog", linthresh=smallest, linscale=0.4)  # with room for 0
     ax.set_xlim(left=-smallest / 2)
     ax.set_xticks(shown, [f"{level:g}" for level in shown])
     ax.xaxis.set_minor_locator(NullLocator())
@@ -119,10 +108,7 @@ def strength_axes(ax: Axes, frame: pd.DataFrame, quantity: str) -> Axes:
 
 
 def numbers(frame: pd.DataFrame) -> dict[str, Any]:
-    """For the caption: the loss at λ = 0, the lowest and highest mean loss at other given λ, and who was late.
-
-    late: the strengths at which models had not started to learn, with their losses; "none" where all had.
-    """
+    """For the caption: the loss at λ = 0, the lowest and highest mean at others, λ without a start of learning."""
     fixed = frame[frame["learned"] == ""]
     taught = [said for by, said in MARKS.items() if by in set(frame["learned"])]
     means = fixed.groupby("strength")["loss"].mean()
