@@ -104,7 +104,7 @@ def headlines(records: Sequence[Record]) -> pd.DataFrame:
 def early_gap(runs: Sequence[dict[str, Any]], primary: Primary | None = None) -> Estimate:
     """High − Original on three hops at the check nearest to step `EARLY`, points; widened as a plan's `primary` is."""
     frame = accuracy_by_hops.curves(runs).query("layers == @LAYERS and hops == @hops.HOPS")
-    near = frame[frame["step"] == nearest(frame["step"])].pivot(index="seed", columns="algorithm", values="accuracy")
+    near = frame[frame["step"] == nearest(frame["step"])].pivot_table("accuracy", "seed", "algorithm")
     near = near.reindex(columns=SIDES)
     gaps = (near["high"] - near["original"]).dropna().tolist()
     found = mean_interval(gaps) if gaps else Estimate(np.nan, np.nan, np.nan, 0)
@@ -127,7 +127,7 @@ def starts(records: Sequence[Record]) -> pd.DataFrame:
 def headline_numbers(frame: pd.DataFrame) -> dict[str, Any]:
     """For the caption: the numbers of each panel."""
     a, b, c = (frame[frame["panel"] == panel] for panel in "abc")
-    step, early = nearest(b["x"]), (b[name].iloc[0] for name in ("early", "early_low", "early_high"))
+    step, early = nearest(b["x"]), b[["early", "early_low", "early_high"]].iloc[0]
     right = b[b["x"] == step].set_index("algorithm")["y"].reindex(CURVES)
     r = c["x"].corr(c["y"], min_periods=3)
     return numbers(a.rename(columns={"x": "value"})) | right.to_dict() | {

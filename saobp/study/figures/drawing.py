@@ -79,8 +79,10 @@ FIGURES: dict[Number, Drawing] = {
     "decoders": Drawing(decoders.data, decoders.plot, decoders.numbers, ("decoder",), "leak"),
     "hops": Drawing(hops.ends, hops.plot_ends, hops.end_numbers, ("beyond",), "multihop"),
     "learning": Drawing(hops.curves, hops.plot_curves, hops.curve_numbers, ("beyond",), "multihop"),
-    "strength": Drawing(strengths.data, strengths.plot, strengths.numbers, ("beyond",), "strengths"),
-    "tokens": Drawing(maps.tokens, maps.plot_tokens, maps.token_numbers, ("beyond",), "tokens"),
+    "strength": Drawing(lambda found: strengths.of(found[0]["metrics"]["strengths"]), strengths.plot, strengths.numbers,
+                        ("beyond",), "strengths"),
+    "tokens": Drawing(lambda found: pd.DataFrame(found[0]["metrics"]["tokens"]), maps.plot_tokens, maps.token_numbers,
+                      ("beyond",), "tokens"),
 }  # fmt: skip
 OUR_OWN = tuple(number for number in FIGURES if isinstance(number, str))
 PAPER_FORMS = {f"{number}-paper": drawing._replace(plot=grids.paper_form) for number, drawing in _GRIDS.items()}

@@ -157,11 +157,6 @@ def _factor_graph(ax: Axes, rows: pd.DataFrame, key: str, strength: float) -> No
     ax.text(1.3, -1.3, r"so $k$ is multiplied by $1-(1-e^{-\lambda})A_{ik}$", va="top", fontsize=7)
 
 
-def tokens(records: Sequence[dict[str, Any]]) -> pd.DataFrame:
-    """One row a token that the first record followed: token, before, after, change (column sums), count."""
-    return pd.DataFrame(records[0]["metrics"]["tokens"])
-
-
 def token_numbers(frame: pd.DataFrame) -> dict[str, Any]:
     """For the caption: the two tokens that lose most, how many there are, lose, and are shown at each end."""
     first, second = frame.nsmallest(2, "change").to_dict("records")

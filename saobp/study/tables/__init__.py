@@ -31,21 +31,15 @@ __all__ = ["FORMATS", "TABLES", "Cell", "Table", "relevant", "table", "write"]
 
 def relevant(number: int, records: Sequence[Record]) -> list[Record]:
     """The records that Table `number` reads, of encoders or of decoders."""
-    return [
-        record
-        for record in records
-        if record["stage"] in TABLES[number][1]
-        and labels.is_decoder(str(record["parameters"].get("model"))) == (number == OF_DECODERS)
-    ]
+    own = [record for record in records if record["stage"] in TABLES[number][1]]
+    return [run for run in own if labels.is_decoder(str(run["parameters"].get("model"))) == (number == OF_DECODERS)]
 
 
 def table(number: int, records: Sequence[Record], *, first: Sequence[Record] = (), study: str = "") -> Table:
     """Build Table `number` (1 to 9) from the records of one study, under the rows of another, `first`, if any.
 
-    `study`: its name where records say another's, as those of a planned study do that trains like `narrow`. Perplexity
-    is of one text, and p-values are corrected, over the rows of both.
-
-    Raises ValueError for another number, or for records of several studies.
+    `study`: its name where records say another's, as those of a planned study do that trains like `narrow`. Raises
+    ValueError for another number, or for records of several studies.
     """
     if number not in TABLES:
         raise ValueError(f"number: the paper has no Table {number}; choose 1 to 9 or claims")
@@ -68,12 +62,9 @@ def write(
     first: Sequence[Record] = (),
     study: str = "",
 ) -> list[Path]:
-    """Write table<number>.csv, .md and .tex into `folder`; returns their paths.
-
-    The last two leave rows without a run out unless `every` is true; the CSV has them all.
-    """
+    """Write table<number>.csv, .md and .tex, the last two without rows that have no run or with `every` one."""
     refuse_unknown(formats, FORMATS)
     whole = table(number, records, first=first, study=study)
-    built = {name: whole if every or name == "csv" else whole.with_runs() for name in formats}
-    files = {name: Path(folder) / f"table{number}.{name}" for name in formats}
-    return [paths.write_text(files[name], getattr(built[name], FORMATS[name])()) for name in formats]
+    short = whole if every else whole.with_runs()
+    texts = {name: getattr(whole if name == "csv" else short, FORMATS[name]) for name in formats}
+    return [paths.write_text(Path(folder) / f"table{number}.{name}", text()) for name, text in texts.items()]

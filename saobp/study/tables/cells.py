@@ -61,7 +61,6 @@ class Cell:
     flags: tuple[str, ...] = ()  # of `SIGNS`
     reason: str = ""  # why `ours` is empty, or lacks runs
     failed: bool = False  # whether runs of it ended without a score
-    exact: bool = False  # counted, not measured: nothing was repeated
     ratio: Estimate | None = None  # ours over Original's, measured in the same rounds
     published_ratio: float | None = None  # the same of the paper's numbers
 
@@ -76,11 +75,6 @@ class Cell:
         return self.adjusted_p is not None and self.adjusted_p < LEVEL
 
     @property
-    def marks(self) -> str:
-        """The symbols that stand in its line."""
-        return "".join(SIGNS[flag] for flag in self.flags) + DIFFERS * self.differs + UNPRINTED * (not self.published)
-
-    @property
     def places(self) -> int:
         """Digits behind the point: two, or as many as show the error's first digit or `SIGNIFICANT` in all."""
         half = self.ours.half_width if isinstance(self.ours, Estimate) else 0
@@ -90,9 +84,7 @@ class Cell:
         return max(2, min(ceil(-log10(half)), SIGNIFICANT - before))
 
     def number(self) -> str:
-        """Ours with its interval, as text: "54.66 ± 1.20", "54.66 ± <0.01" if that is 0 in these digits, "3.12
-        [0.55, 15.75]" if its sides differ by a fifth and more, or empty.
-        """
+        """Ours with its interval: "54.66 ± 1.20", or "3.12 [0.55, 15.75]" if its sides are not alike; or empty."""
         ours, places = self.ours, self.places
         if not isinstance(ours, Estimate):
             return ours or ""
@@ -105,13 +97,9 @@ class Cell:
         return f"{value} ± <{10**-places:.{places}f}" if float(half) == 0 < ours.half_width else f"{value} ± {half}"
 
     def count(self) -> str:
-        """How much stands behind ours: "3×277" for 3 runs on 277 items each, "3" where items do not apply.
-
-        Empty for a word, and for a number that was counted and not measured.
-        """
-        if not isinstance(self.ours, Estimate) or self.exact:
-            return ""
-        return f"{self.ours.seeds}×{self.ours.items}" if self.ours.items else f"{self.ours.seeds}"
+        """How much stands behind ours: "3×277" for 3 runs on 277 items each, "3" where items do not apply; or empty."""
+        behind = (self.ours.seeds, self.ours.items) if isinstance(self.ours, Estimate) else ()
+        return "×".join(str(number) for number in behind if number)
 
     def texts(self) -> dict[str, str]:
         """Return what a reader sees, by the head of its column; "" where there is nothing."""
@@ -127,9 +115,8 @@ class Cell:
         }
 
 
-# Labels of a row: model and algorithm; the first is empty of what stands beside all, or beside a model, the third
-Labels = tuple[str, ...]
-Cells = Mapping[tuple[Labels, str], Cell]  # a table's, by row and column, in their order
+# A table's, in their order, by row and column; a row is a model and algorithm, or "", a name and the model it is beside
+Cells = Mapping[tuple[tuple[str, ...], str], Cell]
 
 
 def corrected(cells: Cells) -> Cells:

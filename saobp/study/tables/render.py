@@ -67,14 +67,11 @@ class Table:
         return {(labels, key): cell for (labels, key), cell in self.cells.items() if labels[0]}
 
     def with_runs(self) -> Self:
-        """The table without the cells that have no run of ours, which it counts; all of it if none has.
-
-        A cell whose runs all failed stays, and what is quoted beside a column that has a run.
-        """
-        if not any(cell.ran for cell in self.of_models.values()):
+        """The table without the cells that have no run of ours, or are quoted beside none; all of it if none has."""
+        shown = {key for (_, key), cell in self.of_models.items() if cell.ran}
+        if not shown:
             return self
         gone = sum(not cell.ran and bool(cell.published) for cell in self.of_models.values())
-        shown = {key for (_, key), cell in self.of_models.items() if cell.ran}
         kept = {
             (row, key): cell
             for (row, key), cell in self.cells.items()
@@ -90,10 +87,7 @@ class Table:
         return replace(self, cells=above | own, studies=other.studies * bool(ran) + self.studies)
 
     def frame(self) -> pd.DataFrame:
-        """What readers see, as text: a line per cell of a model, rows without a model as columns.
-
-        No column is empty, and `EMPTY` stands for a number that there is not.
-        """
+        """What readers see, as text: a line per cell of a model, rows without a model as columns, none empty."""
         beside = dict.fromkeys(labels for labels, _ in self.cells if not labels[0])
         lines, before = [], None
         for (labels, key), cell in self.of_models.items():
@@ -109,8 +103,7 @@ class Table:
 
     def notes(self) -> list[str]:
         """What the symbols in use mean, which runs failed, what is quoted, how many rows have no run, and the study."""
-        used = {*"".join(cell.marks for cell in self.of_models.values())}
-        used |= {EMPTY} if (self.frame() == EMPTY).any(axis=None) else set()
+        used = {*"".join(self.frame().iloc[:, 2:].stack())}
         said = [f"{sign}: {meaning}" for sign, meaning in captions()["marks"].items() if sign in used]
         said += [
             f"{' '.join(labels)}, {self.columns[key]}: {cell.reason}"
@@ -129,12 +122,11 @@ class Table:
         lines = []
         for (labels, key), cell in self.cells.items():
             ours = cell.ours if isinstance(cell.ours, Estimate) else NOTHING
-            gap, ratio = cell.difference or NOTHING, cell.ratio or NOTHING
-            counted, differs = NOTHING if cell.exact else ours, "yes" if cell.differs else "no"
+            gap, ratio, differs = cell.difference or NOTHING, cell.ratio or NOTHING, "yes" if cell.differs else "no"
             lines.append({
                 "table": self.number, "row": " ".join(filter(None, labels)), "column": key,
                 "published": cell.published, "ours": cell.ours if ours is NOTHING else f"{ours.value:.6g}",
-                "low": ours.low, "high": ours.high, "runs": counted.seeds, "items": counted.items,
+                "low": ours.low, "high": ours.high, "runs": ours.seeds, "items": ours.items,
                 "difference": gap.value, "difference_low": gap.low, "difference_high": gap.high,
                 "p_adjusted": cell.adjusted_p, "differs": differs if cell.difference else None,
                 "flags": "; ".join(cell.flags), "reason": cell.reason, "published_ratio": cell.published_ratio,
@@ -163,10 +155,9 @@ def markdown(frame: pd.DataFrame, left: int | None = None) -> str:
 
 
 def latex(frame: pd.DataFrame, caption: str, label: str, *, notes: str = "", spec: str = "", rows: int = PAGE) -> str:
-    """Return booktabs floats of `rows` lines each; what continues has the number of the first.
+    """Return booktabs floats of `rows` lines each, of the columns of `spec` over both columns of a page.
 
-    `spec`: the columns' specification, over both columns of a page; without one each name of the first column is a line
-    of its own above its numbers, and few columns (`IN_COLUMN`) take one column of a page.
+    Without it the first column's names are lines of their own, and few columns (`IN_COLUMN`) take one column of a page.
     """
     text, kind = frame.map(escape).rename(columns=escape), "table*"
     lines = pd.Series(1, text.index)
@@ -175,8 +166,7 @@ def latex(frame: pd.DataFrame, caption: str, label: str, *, notes: str = "", spe
         above = rf"\midrule\multicolumn{{{len(text.columns)}}}{{l}}{{" + names + "} \\\\\n"
         text.iloc[:, 0] = above.where(names != "", "") + text.iloc[:, 0]
         lines += names != ""
-        spec = "l" + "r" * (len(text.columns) - 1)
-        kind = "table" if len(text.columns) <= IN_COLUMN else "table*"
+        spec, kind = "l" + "r" * (len(text.columns) - 1), "table" if len(text.columns) <= IN_COLUMN else kind
     floats = []
     for _, part in text.groupby((lines.cumsum() - 1) // rows):
         told = {"caption": ("(continued)", "")} if floats else {"caption": escape(caption), "label": label}

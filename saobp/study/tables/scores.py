@@ -1,7 +1,5 @@
-"""Tables 1, 2, 3, 7 and 8: scores, perplexities and measures of attention, a row a model and algorithm.
-
-Below them stand what a guess and a bag of words score, and the quoted scores of the public models of the same sizes.
-Table 6: the correlation of GTD with scores, over checkpoints as in the paper, and over independent runs.
+"""Tables 1, 2, 3, 7 and 8: scores, perplexities and measures of attention, beside a guess, a bag of words and public
+models; and Table 6: the correlation of GTD with scores, over checkpoints as in the paper, and over independent runs.
 """
 
 from collections.abc import Sequence
@@ -20,7 +18,7 @@ from saobp.study.setup.tasks_and_metrics import GLUE, TASKS
 from saobp.study.statistics import Estimate, estimates, on_scale, task_scores, trajectories
 from saobp.study.statistics.intervals import perplexity
 from saobp.study.statistics.seeds import seed_gap
-from saobp.study.tables.cells import Cell, Cells
+from saobp.study.tables.cells import Cell
 from saobp.study.tables.render import Table, captions
 
 AVERAGE, PERPLEXITY = "glue", "perplexity"  # columns that are no task
@@ -33,7 +31,7 @@ COLUMNS = {  # table -> the paper's column -> a task, `AVERAGE`, `PERPLEXITY` or
     8: {title: task for task, title in GLUE.items()} | {"Avg": AVERAGE},
 }  # fmt: skip
 TITLES = {"Acc_RACE_Middle": "Accuracy", "IE": "I.E. (nats)", "PPL_WikiText": "Perplexity"}  # else the task's
-BELOW = {1: 0, 2: 5, 3: 2, 7: 1, 8: 5}  # how many of the rows of `_references` a table has
+BESIDE = {1: 0, 2: 5, 3: 2, 7: 1, 8: 5}  # how many rows without a run a table has, a guess first
 REGULARIZERS = {"original": "", "high": "BP-High", "entropy_reg": "Entropy-Reg", "eigen_reg": "Eigen-Reg"}
 TOP = {"gtd": 1.0, "clustering_barrat": 1.0}  # what a measure cannot exceed; none falls below 0
 NO_GUESS = {PERPLEXITY: "a guess has no perplexity", AVERAGE: "not every GLUE task has a run"}
@@ -45,10 +43,7 @@ WHOLE = 1.9  # width of an interval that leaves a correlation open
 
 
 def table(number: int, records: Sequence[Record], published: Published) -> Table:
-    """One of these tables. Table 3 has the Original row that the paper leaves out, and one model.
-
-    The paper's High row there is BERT-Small's (Tables 2 and 8), so ours are that size's where it has runs.
-    """
+    """One of these tables; Table 3 with Original, and of BERT-Small where it has runs, as the paper's High row."""
     if number == 3:
         models = estimates.models(records) or ["small"]
         one = next((name for name in models if labels.size(name) == "small"), models[-1])
@@ -60,36 +55,35 @@ def table(number: int, records: Sequence[Record], published: Published) -> Table
             for model in estimates.sizes(records, decoder=number == 7)
             for name in _shown_algorithms(looked, model)
         ]
+    beside = {("", "majority or chance"): luck_cell, ("", "bag of words"): bag_cell}
+    for size in labels.PAPER_SIZES:
+        beside["", "public", labels.model_title(size)] = partial(_public_cell, published, labels.published_model(size))
     cells = {}
     for (model, name, keys), (key, kind) in product(rows, COLUMNS[number].items()):
         make = average_cell if kind == AVERAGE else score_cell if kind in TASKS else level_cell
         printed = published.printed(number, **keys, metric=key)
         row = (labels.model_title(model), labels.algorithm_title(name))
         cells[row, key] = make(records, printed, model, name, kind)
-    cells |= _references(number, records, published)
-    titles = {key: TASKS[kind].title if kind in TASKS else key for key, kind in COLUMNS[number].items()}
-    titles |= {key: title for key, title in TITLES.items() if key in titles}
+    for row, make in [*beside.items()][: BESIDE[number]]:
+        cells |= {(row, key): make(records, kind) for key, kind in COLUMNS[number].items()}
+    titles = {key: TASKS[kind].title if kind in TASKS else key for key, kind in COLUMNS[number].items()} | TITLES
     return Table(number, titles, cells, "Measure" if number == 1 else "Task")
 
 
 def of_one_text(records: Sequence[Record]) -> list[Record]:
     """The runs, without their perplexity on WikiText if one was measured on held-out text alone: a column is of one."""
-    scored = [run["metrics"] for run in records if run["metrics"].get("perplexity") is not None]
-    if all(metrics.get("wikitext") for metrics in scored):
+    if all(run["metrics"].get("wikitext") for run in records if run["metrics"].get("perplexity") is not None):
         return [*records]
     return [run | {"metrics": run["metrics"] | {"wikitext": None}} for run in records]
 
 
 def given(records: Sequence[Record]) -> dict[str, str]:
     """What captions say of the runs that `of_one_text` returns: what perplexity is of, and the graphs of attention."""
-    words = captions()
-    texts = [text for run in records if (text := run["metrics"].get("wikitext"))]
-    most = {"tokens": max(text["tokens"] for text in texts), "config": texts[0]["config"]} if texts else {}
-    looked = [run["metrics"] for run in select(records, "attention") if run["metrics"].get("graph_nodes")]
-    return {
-        "text": words["perplexity"]["wikitext" if texts else "held_out"].format(**most),
-        "graph": " or".join(sorted({words["graph"].format(**run) for run in looked})),
-    }
+    words, found = captions(), [run["metrics"] for run in records]
+    most = max((text for run in found if (text := run.get("wikitext"))), key=lambda text: text["tokens"], default={})
+    graphs = {words["graph"].format(**run) for run in found if run.get("graph_nodes")}
+    text = words["perplexity"]["wikitext" if most else "held_out"].format(**most)
+    return {"text": text, "graph": " or".join(sorted(graphs))}
 
 
 def _shown_algorithms(records: Sequence[Record], model: str) -> list[str]:
@@ -101,16 +95,14 @@ def _shown_algorithms(records: Sequence[Record], model: str) -> list[str]:
 
 def score_cell(records: Sequence[Record], printed: str, model: str, algorithm: str, task: str) -> Cell:
     """One score beside the paper's characters."""
-    runs = task_scores.scores(records, model, algorithm, task)
-    failed = task_scores.failures(records, model, algorithm, task)
+    runs, failed = (find(records, model, algorithm, task) for find in (task_scores.scores, task_scores.failures))
     why = ", ".join(dict.fromkeys(failed))
     if not runs:
         reason = f"failed: {why}" if failed else _missing(records, model, algorithm)
         return Cell(printed, reason=reason, failed=bool(failed))
     plain = [] if algorithm == "original" else task_scores.scores(records, model, "original", task)
     ours = estimates.score_estimate(runs)
-    flags = _below(ours, records, task)
-    flags += ("constant predictor",) if any(run.constant for run in runs) else ()
+    flags = _below(ours, records, task) + ("constant predictor",) * any(run.constant for run in runs)
     reason = f"{len(failed)} of {len(failed) + len(runs)} runs failed ({why})" if failed else ""
     return Cell(printed, ours, estimates.score_difference(runs, plain), flags=flags, reason=reason)
 
@@ -149,11 +141,7 @@ def _below(ours: Estimate | None, records: Sequence[Record], kind: str) -> tuple
 
 
 def level_cell(records: Sequence[Record], printed: str, model: str, algorithm: str, kind: str) -> Cell:
-    """A perplexity, over sequences and seeds, or a measure of attention on RACE-Middle, over its texts and seeds.
-
-    Perplexity is on WikiText where `of_one_text` left it; its difference is that of the logarithms (nats), as claims
-    test it.
-    """
+    """A perplexity, whose difference is of logarithms (nats) as claims test it, or a measure of attention."""
     if kind == PERPLEXITY:
         runs, reason = select(records, model=model), "no held-out perplexity"
         read = lambda run: perplexity(run["metrics"].get("wikitext") or run["metrics"])  # noqa: E731
@@ -171,16 +159,6 @@ def _mean(run: Record, measure: str) -> Estimate | None:
     found = run["metrics"]["means"][measure]
     low, high = (nan if found[end] is None else found[end] for end in ("low", "high"))
     return None if found["mean"] is None else Estimate(found["mean"], low, high, 1, int(found["samples"]))
-
-
-def _references(number: int, records: Sequence[Record], published: Published) -> Cells:
-    """What stands beside a table's rows: a guess, a bag of words, and the public model's quoted GLUE test scores."""
-    makers = {("", "majority or chance"): luck_cell, ("", "bag of words"): bag_cell}
-    for size in labels.PAPER_SIZES:
-        public = partial(_public_cell, published, labels.published_model(size))
-        makers["", "public", labels.model_title(size)] = public
-    named = list(makers.items())[: BELOW[number]]
-    return {(row, key): make(records, kind) for row, make in named for key, kind in COLUMNS[number].items()}
 
 
 def luck_cell(records: Sequence[Record], kind: str) -> Cell:
@@ -215,16 +193,13 @@ def bag_cell(records: Sequence[Record], kind: str) -> Cell:
 
 def _public_cell(published: Published, model: str, records: Sequence[Record], kind: str) -> Cell:
     quoted = {(line.model, line.metric): line for line in published.references.itertuples()}
-    if (line := quoted.get((model, (GLUE | {AVERAGE: "GLUE"}).get(kind)))) is None:
-        return Cell(reason="GLUE scores alone are quoted")
-    return Cell(line.printed, reason=f"quoted from the {line.source}, not run here")
+    if line := quoted.get((model, (GLUE | {AVERAGE: "GLUE"}).get(kind))):
+        return Cell(line.printed, reason=f"quoted from the {line.source}, not run here")
+    return Cell(reason="GLUE scores alone are quoted")
 
 
 def correlations(number: int, records: Sequence[Record], published: Published) -> Table:
-    """Table 6: the correlation of single-layer and cross-layer GTD with performance.
-
-    The paper's is over checkpoints of (it seems) one run; beside it stands the one over independent runs.
-    """
+    """Table 6: the correlation of GTD with performance, over checkpoints (the paper's) and over independent runs."""
     cells = {}
     for model in estimates.models(records) or ["mini"]:
         trained = [run["parameters"]["algorithm"] for run in select(records, "pretrain", model=model)]
@@ -252,11 +227,9 @@ def sign_of(found: Estimate, printed: float) -> str:
 
 def _flags(ours: Estimate | None, printed: str) -> tuple[str, ...]:
     """Mark an r that says nothing, or else one whose whole interval has another sign than the paper's."""
-    if ours is None:
-        return ()
-    if ours.seeds < trajectories.FEW or ours.high - ours.low > WHOLE:
+    if ours and (ours.seeds < trajectories.FEW or ours.high - ours.low > WHOLE):
         return ("says nothing",)
-    return ("opposite sign",) if printed and sign_of(ours, float(printed)) == "opposite" else ()
+    return ("opposite sign",) if ours and printed and sign_of(ours, float(printed)) == "opposite" else ()
 
 
 def _why(known: pd.DataFrame, measure: str, way: str) -> str:

@@ -51,8 +51,7 @@ def of_settings(number: int, records: Sequence[Record], published: Published) ->
 def _setting(run: Record, name: str) -> str:
     """The value that a run used, parameters in millions."""
     metrics = run["metrics"]
-    found = {key: metrics.get(key) for key in ("steps", "parameters")}
-    value = (found | metrics.get("recipe", {}) | metrics.get("size", {}) | run["parameters"])[name]
+    value = (metrics | metrics.get("recipe", {}) | metrics.get("size", {}) | run["parameters"])[name]
     if name == "parameters":
         return f"{value / 1e6:.2f}M"
     return f"{value:g}" if isinstance(value, float) else str(value)
@@ -85,7 +84,7 @@ def _cost_cell(run: Record | None, published: Published, way: str, name: str, ke
         ratio = Estimate(of["median"], of["low"], of["high"], 1) if of else None
         theirs = float(printed) / plain if printed and plain else None
     reason = "" if ours else "not measured" if run else "no cost run"
-    return Cell(printed, ours, reason=reason, exact=name == "gmacs", ratio=ratio, published_ratio=theirs)
+    return Cell(printed, ours, reason=reason, ratio=ratio, published_ratio=theirs)
 
 
 def _quantity(measured: dict[str, Any], name: str, run: Record | None) -> Estimate | None:
@@ -95,4 +94,4 @@ def _quantity(measured: dict[str, Any], name: str, run: Record | None) -> Estima
         value = {end: rate * run["parameters"]["length"] / 1e6 for end, rate in samples.items()}
     if isinstance(value, dict):
         return Estimate(value["median"], value["low"], value["high"], int(run["metrics"].get("repeats") or 1))
-    return None if value is None else Estimate(float(value), nan, nan, 1)
+    return None if value is None else Estimate(float(value), nan, nan, None)  # counted, and not repeated

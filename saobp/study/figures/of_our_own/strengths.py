@@ -28,18 +28,12 @@ MARKS = {"head": "a star is λ learned per head", "layer": "a diamond is λ lear
 SIDES = {"raw": ("softmax", "0.5", "s"), "refined": ("refined", style.LOOKS["high"].colour, "o")}
 
 
-def data(records: Sequence[dict[str, Any]]) -> pd.DataFrame:
-    """Return `of` for the first record."""
-    return of(records[0]["metrics"]["strengths"])
-
-
 def of(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
     """Return `strengths.sweep` with learned: by "head" or "layer" (strength: the mean), "" where λ was given.
 
     A seed counts that has every given strength, on one kind of processor: kinds of processor compute apart.
     """
-    swept = strengths.sweep(runs)
-    if swept.empty:
+    if (swept := strengths.sweep(runs)).empty:
         return swept
     ends = [(run["strength"], run["curve"][-1]) for run in runs if run["curve"]]
     values = [np.mean(end["strengths"]) if given in strengths.TAUGHT else given for given, end in ends]
