@@ -7,9 +7,9 @@ from pathlib import Path
 from saobp.study.paper import numbers
 from saobp.study.setup import labels, paths
 from saobp.study.setup.schema import Record
-from saobp.study.statistics import estimates
+from saobp.study.statistics import estimates, holm
 from saobp.study.tables import scores, setup
-from saobp.study.tables.cells import Cell, corrected
+from saobp.study.tables.cells import Cell
 from saobp.study.tables.render import Table, refuse_unknown
 
 TABLES = {  # what makes it, and the stages of the records that it reads
@@ -49,7 +49,10 @@ def table(number: int, records: Sequence[Record], *, first: Sequence[Record] = (
     built = replace(make(number, runs[above:], paper), studies=(study,) if records else ())
     if first:
         built = built.below(replace(make(number, runs[:above], paper), studies=(estimates.study_of(first),)))
-    return replace(built, cells=corrected(built.cells), given=scores.given(runs))
+    compared = {place: cell for place, cell in built.cells.items() if cell.difference}
+    adjusted = zip(compared.items(), holm([cell.difference.p for cell in compared.values()]))
+    corrected = {place: replace(cell, adjusted_p=p) for (place, cell), p in adjusted}
+    return replace(built, cells=built.cells | corrected, given=scores.given(runs))
 
 
 def write(

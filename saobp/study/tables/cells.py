@@ -1,10 +1,10 @@
 """How numbers are written with their intervals; and one number of the paper beside ours, and why it is empty."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import ceil, floor, isfinite, isnan, log10
 
-from saobp.study.statistics import Estimate, holm
+from saobp.study.statistics import Estimate
 from saobp.study.statistics.intervals import LEVEL
 
 LOPSIDED = 0.2  # an interval whose sides differ by more of the longer one is printed with both ends
@@ -117,10 +117,3 @@ class Cell:
 
 # A table's, in their order, by row and column; a row is a model and algorithm, or "", a name and the model it is beside
 Cells = Mapping[tuple[tuple[str, ...], str], Cell]
-
-
-def corrected(cells: Cells) -> Cells:
-    """Adjust the p-values of all comparisons in a table together (Holm)."""
-    compared = [key for key, cell in cells.items() if cell.difference is not None]
-    adjusted = holm([cells[key].difference.p for key in compared])
-    return {**cells, **{key: replace(cells[key], adjusted_p=p) for key, p in zip(compared, adjusted, strict=True)}}

@@ -116,12 +116,11 @@ def average_cell(records: Sequence[Record], printed: str, model: str, algorithm:
     lost = ", ".join(f"{count} of {title}" for title, count in counts.items() if count)
     failed = f"failed runs: {lost}" if lost else ""
     done = [GLUE[task] for task, runs in by_task.items() if runs]
-    if len(done) < len(by_task):
-        some = f"{len(done)} of 9 GLUE tasks run ({', '.join(done)})" if done else _missing(records, model, algorithm)
-        return Cell(printed, reason="; ".join(filter(None, [some, failed])))
+    some = f"{len(done)} of 9 GLUE tasks run ({', '.join(done)})" if len(done) < 9 else "no seed has all nine tasks"
     average = estimates.score_estimate(*by_task.values())
     gap = None if algorithm == "original" else estimates.average_difference(by_task, plain)
-    reason = "; ".join(filter(None, ["" if average else "no seed has all nine tasks", failed]))
+    why = "" if average else some if done else _missing(records, model, algorithm)
+    reason = "; ".join(filter(None, [why, failed]))
     return Cell(printed, average, gap, flags=_below(average, records, kind), reason=reason)
 
 
@@ -154,11 +153,11 @@ def level_cell(records: Sequence[Record], printed: str, model: str, algorithm: s
     return Cell(printed, ours and on_scale(ours, TOP.get(kind, inf)), gap, reason="" if ours else reason)
 
 
-def _mean(run: Record, measure: str) -> Estimate | None:
+def _mean(run: Record, measure: str) -> Estimate:
     """A run's mean of a measure over its texts, layers and heads, with the interval over the texts."""
     found = run["metrics"]["means"][measure]
-    low, high = (nan if found[end] is None else found[end] for end in ("low", "high"))
-    return None if found["mean"] is None else Estimate(found["mean"], low, high, 1, int(found["samples"]))
+    ends = (nan if found[end] is None else found[end] for end in ("mean", "low", "high"))
+    return Estimate(*ends, 1, int(found["samples"]))
 
 
 def luck_cell(records: Sequence[Record], kind: str) -> Cell:
@@ -234,8 +233,7 @@ def _flags(ours: Estimate | None, printed: str) -> tuple[str, ...]:
 
 def _why(known: pd.DataFrame, measure: str, way: str) -> str:
     """Why a correlation is none."""
-    if len(known):
-        why = captions()["lacking"][trajectories.lacking(known, measure)]
-        return f"undefined, {why.format(least=trajectories.LEAST)}"
-    what = "GTD" if measure == "gtd" else "cross-layer GTD"
-    return f"no {what} with a score" + " at checkpoints" * (way == "checkpoints")
+    if known.empty:
+        what = "GTD" if measure == "gtd" else "cross-layer GTD"
+        return f"no {what} with a score" + " at checkpoints" * (way == "checkpoints")
+    return "undefined, " + captions()["lacking"][trajectories.lacking(known, measure)].format(least=trajectories.LEAST)
