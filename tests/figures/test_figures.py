@@ -200,16 +200,13 @@ def test_the_manifest_traces_every_file_to_its_records_and_their_files_hashes(sm
     given = {"others": [other], "other_hashes": {other["name"]: "f00d"}}
     written = figures.publish(small, folder, records_of.hashes(tmp_path), formats=("svg", "csv"), **given)
     made = manifest(folder)
-    named = {name for entry in made["entries"].values() for name in entry["files"]}
+    entry, named = made["entries"]["figure4"], {name for one in made["entries"].values() for name in one["files"]}
     assert {path.name for path in written} == named | {"manifest.json"}
-    entry = made["entries"]["figure4"]
     assert set(entry["files"]) == {"figure4.svg", "figure4.csv"}
     assert entry["profile"] == "smoke" and made["entries"]["figure-retrofit"]["profile"] == "retrofit"
     assert entry["date"] == max(run["started"] for run in small if run["stage"] == "attention")
-    assert set(entry["records"]) <= set(made["records"])
     assert "no run yet" in made["missing"]["figure7"]
     assert made["entries"]["figure1"]["records"] == []  # of a sentence, not of a run
-    assert all("original" in name for name in made["entries"]["figure2"]["records"])
     assert made["records"].pop(small[-1]["name"]) is None, "there is no file of it"
     for name, expected in made["records"].items():
         assert hashlib.sha256((tmp_path / f"{name}.json").read_bytes()).hexdigest() == expected, name
@@ -310,7 +307,7 @@ def glance(trained):
 def test_the_glance_takes_records_of_two_profiles_and_leaves_out_who_never_started_to_learn():
     trained = [examples.pretrain("mini", name, seed) for name in ("original", "high", "low") for seed in (42, 43)]
     for number, run in enumerate(trained):
-        starts = 99 if run["parameters"]["algorithm"] == "low" and run["parameters"]["seed"] == 43 else 4.0
+        starts = 4.0 if number < 5 else 99
         run["metrics"]["training"] = [{"step": 50, "loss": 6.0}, {"step": 100 + 50 * number, "loss": starts}]
     frame = glance(trained)
     c = frame[frame["panel"] == "c"]
@@ -325,12 +322,10 @@ def test_the_glance_takes_records_of_two_profiles_and_leaves_out_who_never_start
     ((2.0, 3.0, 4.0), "Late starts end higher: r = 1.00 (n = 3)"), ((2.0, 3.0), "too few runs (n = 2)"),
 ])  # fmt: skip
 def test_the_glance_says_what_late_starts_do_and_of_one_size(ends, said):
-    trained = [examples.pretrain("mini", "high", seed) for seed in range(len(ends))]
-    for place, (run, end) in enumerate(zip(trained, ends)):
+    trained = [examples.pretrain("mini", "high", seed) for seed in range(len(ends))] + [examples.pretrain("small")]
+    for place, (run, end) in enumerate(zip(trained, (*ends, 9.0))):
         run["metrics"] |= {"training": [{"step": 100 + place, "loss": 4.0}], "perplexity": np.exp(end)}
-    larger = examples.pretrain("small", "high")
-    larger["metrics"]["training"] = [{"step": 10_000, "loss": 4.0}]
-    frame = glance([*trained, larger])
+    frame = glance(trained)
     assert said in headings(by_seed.plot_headlines(frame, 6.3))[2]
     assert "r is nan" not in figures.caption("glance", frame)
 
@@ -356,9 +351,9 @@ def test_the_exam_shows_every_seed_and_counts_who_solved_three_hops():
     study = examples.beyond()
     frame = figures.data("hops", [study])
     assert len(frame) == 2 * 3 * 2 * 3 and set(frame["chance"].round(1)) == {33.3}
-    figure = draw("hops", [study])
-    dots = next(line for line in figure.axes[1].lines if line.get_color() == style.LOOKS["original"].colour)
-    own = frame[(frame["layers"] == 4) & (frame["algorithm"] == "original") & (frame["hops"] == 3)]
+    lines = draw("hops", [study]).axes[1].lines
+    dots = next(line for line in lines if line.get_color() == style.LOOKS["original"].colour)
+    own = frame.query("layers == 4 and algorithm == 'original' and hops == 3")
     assert sorted(dots.get_xdata()) == sorted(own["accuracy"])
     assert hops.solved(frame).loc[(4, "original"), "said"] == f"{(own['accuracy'] >= 90).sum()} of 2"
     whole = figures.data("hops", [examples.beyond(failed=("high",))])
@@ -390,14 +385,11 @@ def test_gains_set_the_paper_s_difference_beside_ours_where_both_algorithms_were
     runs = [examples.finetune("mini", name, seed) for name in ("original", "high") for seed in (42, 43)]
     frame = figures.data("gains", runs)
     ours, paper = (frame[frame["of"] == name].set_index("task") for name in ("ours", "paper"))
-    assert set(frame["model"]) == {"mini"} and "RACE-Middle" in set(ours.index) & set(paper.index)
     table = tables.table(2, runs).cells[("BERT-Mini", "High"), "RACE_Middle"].difference
     assert ours.loc["RACE-Middle", ["gain", "low", "high"]].tolist() == [table.value, table.low, table.high]
     assert paper.loc["QQP", "gain"] == 4.48 and paper.loc["QQP", "low"] > 3
-    (ax,) = draw("gains", runs).axes
-    assert ax.get_yticklabels()[0].get_text().startswith(ours["gain"].idxmax())
+    assert np.isnan(paper.loc[["CoLA", "STS-B"], "low"]).all(), "correlations, without an error"
     assert gains.numbers(frame)["ours_above"] == (ours["low"] > 0).sum()
-    assert {"CoLA", "STS-B"} <= set(paper.index) and np.isnan(paper.loc["CoLA", "low"])
     assert drawing.relevant("gains", [*runs, examples.finetune("mini", "low", 42)]) == runs
 
 
