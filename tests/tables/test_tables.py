@@ -3,10 +3,12 @@
 import json
 import re
 from dataclasses import replace
+from math import exp
 
 import example_records as examples
 import numpy as np
 import pytest
+from scipy import stats
 
 from saobp.study import tables
 from saobp.study.paper import numbers
@@ -62,23 +64,11 @@ def test_a_scaled_down_model_gives_way_to_the_size_itself_unless_its_cost_alone_
     assert estimates.sizes(both) == ["mini", "small", "medium-quarter"]
 
 
-def test_a_large_difference_is_marked_and_none_is_marked_between_equals():
-    runs = examples.study(("mini",), ("original", "high"))
-    assert tables.table(2, runs).cells[("BERT-Mini", "High"), "RACE_Middle"].differs
-    equal = select(runs, algorithm="original")
+def test_a_large_difference_is_marked_and_none_is_marked_between_equals(records, built):
+    assert built[2].cells[("BERT-Mini", "High"), "RACE_Middle"].differs
+    equal = select(records, model="mini", algorithm="original")
     copies = [run | {"parameters": run["parameters"] | {"algorithm": "high"}} for run in equal]
-    table = tables.table(2, equal + copies)
-    assert not any(cell.differs for cell in table.cells.values())
-    assert "*" not in table.to_markdown().replace("**", "")
-
-
-def test_cells_without_a_run_stay_empty_with_the_reason():
-    runs = [examples.finetune("mini", name, tasks=("race", "rte")) for name in ("original", "high")]
-    table = tables.table(2, runs)
-    cell = table.cells[("BERT-Mini", "High"), "SQuAD"]
-    assert (cell.ours, cell.published, cell.reason) == (None, "24.07", "no run of this task")
-    assert "BERT-Mini High,SQuAD,24.07,," in table.to_csv()
-    assert table.cells[("BERT-Mini", "High"), "GLUE"].reason == "1 of 9 GLUE tasks run (RTE)"
+    assert "*" not in tables.table(2, equal + copies).to_markdown().replace("**", "")
 
 
 NAN = {"reason": "the loss is nan at step 3", "message": "the loss is nan at step 3; last finite checkpoint none"}
@@ -94,9 +84,7 @@ def with_failures(count, tasks=("rte", "sst2")):
 
 def test_a_cell_whose_only_runs_failed_says_so_and_why():
     table = with_failures(3)
-    assert table.cells[("BERT-Mini", "High"), "RTE"].ours is None
     assert "BERT-Mini High, RTE: failed: the loss is nan at step 3" in table.notes()
-    assert "last finite checkpoint" not in table.to_markdown()
     assert "| RTE | 53.07 | failed |" in examples.narrow(table.with_runs().to_markdown())
     average = table.cells[("BERT-Mini", "High"), "Avg"]
     assert average.reason == "1 of 9 GLUE tasks run (SST2); failed runs: 3 of RTE"
@@ -113,11 +101,6 @@ def test_a_failed_run_is_left_out_and_a_cell_or_an_average_says_how_many():
     lost = examples.finetune("mini", "high", 3, ("rte",))
     lost["metrics"]["tasks"]["rte"]["scores"] = {"accuracy": None}
     assert tables.table(8, [lost]).cells[("BERT-Mini", "High"), "RTE"].reason == "failed: no finite score"
-
-
-def test_records_of_two_profiles_never_share_a_table():
-    with pytest.raises(ValueError, match="laptop, smoke"):
-        tables.table(2, [examples.finetune(), examples.finetune() | {"profile": "laptop"}])
 
 
 def test_rows_at_the_papers_size_come_first_in_every_table(records, tmp_path):
@@ -174,12 +157,12 @@ def test_an_interval_of_a_positive_number_stays_positive_and_one_of_a_share_belo
     assert 0 < cc.low < cc.value < cc.high < 1
 
 
-@pytest.mark.parametrize(("number", "make", "model"), [(3, "pretrain", "small"), (7, "decoder", "gpt2-mini")])
-def test_a_perplexity_has_its_interval_over_sequences(number, make, model):
-    run = getattr(examples, make)(model)
-    run["metrics"] |= {"perplexity": 50.0, "perplexity_interval": [44.0, 58.5], "sequences": 128}
-    cell = tables.table(number, [run]).cells[(labels.model_title(model), "Original"), "PPL_WikiText"]
-    assert (cell.number(), cell.count()) == ("50.00 [44.00, 58.50]", "1×128")
+def test_a_perplexity_has_its_interval_over_sequences():
+    for number, make, model in ((3, examples.pretrain, "small"), (7, examples.decoder, "gpt2-mini")):
+        run = make(model)
+        run["metrics"] |= {"perplexity": 50.0, "perplexity_interval": [44.0, 58.5], "sequences": 128}
+        cell = tables.table(number, [run]).cells[(labels.model_title(model), "Original"), "PPL_WikiText"]
+        assert (cell.number(), cell.count()) == ("50.00 [44.00, 58.50]", "1×128")
 
 
 def test_a_perplexity_has_its_difference_and_p_of_logarithms_over_the_seeds_of_both():
@@ -231,11 +214,6 @@ def test_the_public_model_of_the_same_size_stands_beside_every_score_and_a_note_
     assert "quoted from the google-research/bert README" in note
 
 
-def test_a_missing_guess_is_an_empty_sign_and_not_one_that_was_not_printed():
-    shown = tables.table(7, [examples.decoder()]).frame().query("Task == 'Perplexity'")
-    assert set(shown["majority or chance"]) == {"·"}
-
-
 def test_the_command_for_all_rows_names_the_study_that_the_table_is_of():
     runs = [examples.decoder() | {"profile": "decoders"}]
     assert "15 rows not run (saobp table 7 --study decoders --all)" in tables.table(7, runs).with_runs().notes()
@@ -243,6 +221,8 @@ def test_the_command_for_all_rows_names_the_study_that_the_table_is_of():
     assert "(saobp table 7 --all)" in both.to_markdown()
     with pytest.raises(ValueError, match="1 to 9 or claims"):
         tables.table(10, [])
+    with pytest.raises(ValueError, match="decoders, smoke"):
+        tables.table(7, [*runs, examples.decoder()])
 
 
 @pytest.mark.parametrize(("right", "chance", "majority", "floor", "flags"), [
@@ -278,14 +258,6 @@ def test_a_constant_predictor_is_flagged_and_an_average_against_the_average_of_l
     assert "§: " in table.to_markdown() and r"\S{}: " in table.to_latex()
 
 
-def test_table_6_puts_runs_beside_checkpoints(built):
-    checkpoints = built[6].cells[("BERT-Mini", "Single GTD, checkpoints"), "wikitext"]
-    runs = built[6].cells[("BERT-Mini", "Single GTD, runs"), "race"]
-    assert checkpoints.published == "-0.97" and checkpoints.ours.value < -0.8
-    assert runs.ours.low < 0 < runs.ours.high
-    assert "no cross-layer GTD" in built[6].cells[("BERT-Mini", "Cross GTD, runs"), "race"].reason
-
-
 @pytest.mark.parametrize("number", [1, 2, 7, 8, 9])
 def test_every_row_that_the_paper_prints_is_there_with_its_numbers_and_why_ours_are_not(number):
     paper = numbers.load().tables[number]
@@ -307,9 +279,6 @@ def test_table_9_has_medians_with_quartiles_ratios_to_original_and_rounds_of_wha
     rate, count = (table.cells[("BERT-Mini", "High"), f"train {name}"] for name in ("tokens_per_second", "gmacs"))
     assert plain.ratio is None and rate.ratio is None, "of a time alone, and not of Original over itself"
     assert (count.count(), count.number()) == ("", "1.45")
-    shown = examples.narrow(table.to_markdown())
-    assert f"| ×1.33 | ×{high.ratio.value:.2f} [" in shown and "| | GMACs | 1.45 | 1.45 |" in shown
-    assert f"1.33428,{high.ratio.value:.6g}" in table.to_csv()
     assert tables.table(9, []).cells[("BERT-Mini", "Low"), "train milliseconds"].reason == "no cost run"
 
 
@@ -321,3 +290,54 @@ def test_every_tracked_caption_has_two_sentences_at_most_and_under_sixty_words()
     assert len(said) > 20
     for name, caption in said.items():
         assert len(caption.split()) < 60 and len(re.findall(r"\.(?=\s|$)", caption)) <= 2, name
+
+
+def trained(algorithm, seed, end, model="mini", steps=12000):
+    """A pretraining record with three checks: the first, one before half of the steps, the last."""
+    curve = [{"step": step, "loss": loss} for step, loss in ((0, 7.6), (4226, 5.0), (steps, end))]
+    return examples.record("pretrain", model, algorithm, seed, {"steps": steps, "perplexity": exp(end), "curve": curve})
+
+
+ENDS = {"high": {42: 3.2, 43: 3.1, 44: 3.4}, "original": {42: 3.0, 43: 3.0, 44: 3.1}}
+RUNS = [trained(name, seed, end) for name, ends in ENDS.items() for seed, end in ends.items()]
+
+
+def test_a_gap_is_the_mean_over_seeds_of_both_with_the_interval_of_students_t():
+    ((names, gap),) = losses.gaps([*RUNS, trained("high", 45, 9.0)]).items()
+    reach = stats.t.ppf(0.975, 2) * 0.1 / 3**0.5
+    assert (*names, gap.seeds) == ("mini", "high", 3)
+    assert (gap.value, gap.low, gap.high) == pytest.approx((0.2, 0.2 - reach, 0.2 + reach))
+    assert gap.p == pytest.approx(2 * stats.t.sf(0.2 / (0.1 / 3**0.5), 2))
+
+
+def test_one_seed_has_a_gap_and_no_interval_and_no_plain_attention_no_gap():
+    (gap,) = losses.gaps([RUNS[0], RUNS[3]]).values()
+    assert gap.value == pytest.approx(0.2) and all(value != value for value in (gap.low, gap.high, gap.p))
+    assert losses.gaps(RUNS[:3]) == {}
+    assert losses.table([RUNS[0], RUNS[3]])["Beside Original, nats"].tolist() == ["", "+0.20 (one seed)"]
+    found = [trained("high", 42, 3.0), trained("original", 42, 3.001)]
+    assert losses.table(found)["Beside Original, nats"].tolist() == ["", "0.00 (one seed)"], "a zero has no sign"
+
+
+def test_a_difference_is_marked_only_after_correction_over_all_of_them():
+    def shown(*others):
+        apart = {"original": (3.0, 0.0), "high": (3.2, 0.05), **dict.fromkeys(others, (3.0, 0.02))}
+        seeds = [(name, seed) for name in apart for seed in (42, 43, 44)]
+        found = [trained(name, seed, apart[name][0] + (seed - 43) * apart[name][1]) for name, seed in seeds]
+        return losses.table(found)["Beside Original, nats"].tolist()
+
+    assert shown() == ["", "+0.20 [0.08, 0.32]*"]
+    assert shown("low", "elemmul")[:2] == ["", "+0.20 [0.08, 0.32]"], "p is 0.02, and three are compared"
+
+
+def test_a_run_is_looked_at_before_half_of_its_steps():
+    assert losses.early(trained("high", 42, 3.0))["step"] == 4226
+    assert losses.early(trained("high", 42, 3.0, steps=8452))["step"] == 4226, "half of them is no more than half"
+    assert losses.early(trained("high", 42, 3.0, steps=8000))["step"] == 0
+
+
+def test_a_profile_of_several_sizes_has_the_smallest_first_and_its_own_comparison_a_size():
+    ends = {"high": 3.1, "original": 3.0}
+    found = [trained(name, 42, end, model=model) for model in ("small", "mini") for name, end in ends.items()]
+    assert losses.table(found)["Model"].tolist() == ["BERT-Mini"] * 2 + ["BERT-Small"] * 2
+    assert [gap.value for gap in losses.gaps(found).values()] == pytest.approx([0.1, 0.1])
