@@ -15,15 +15,7 @@ from scipy import stats
 
 import saobp
 from saobp.study import figures, tables
-from saobp.study.figures import (
-    by_seed,
-    drawing,
-    grids,
-    gtd_beside_graph_measures,
-    maps,
-    publishing,
-    style,
-)
+from saobp.study.figures import by_seed, drawing, grids, gtd_beside_graph_measures, maps, publishing, style
 from saobp.study.figures.of_our_own import claims, decoders, gains, hops, inserted, strengths
 from saobp.study.publication import results
 from saobp.study.setup import labels, paths

@@ -30,8 +30,6 @@ METADATA = {  # no dates and no versions inside: equal figures are equal files
     "svg": {"Date": None, "Creator": None},
     "png": {"Software": None},
 }
-HASHES = "SHA-256 of the file's bytes, as sha256sum prints it; null for a record of no file"
-LICENCE = "MIT (LICENSE); the paper's printed numbers: CC BY 4.0 (data/README.md)"
 
 
 def write(
@@ -123,7 +121,9 @@ def publish(
     for record in others:
         named[record["profile"]][record["name"]] = (other_hashes or {}).get(record["name"])
     manifest = {
-        "licence": LICENCE, "hashes": HASHES, "entries": entries, "missing": missing, "others": named,
+        "licence": "MIT (LICENSE); the paper's printed numbers: CC BY 4.0 (data/README.md)",
+        "hashes": "SHA-256 of the file's bytes, as sha256sum prints it; null for a record of no file",
+        "entries": entries, "missing": missing, "others": named,
         "drawn_with": {name: version(name) for name in ("matplotlib", "numpy", "pandas")},
         "records": {record["name"]: hashes.get(record["name"]) for record in every},
     }  # fmt: skip

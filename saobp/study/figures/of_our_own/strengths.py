@@ -16,11 +16,10 @@ from saobp.study.setup import labels
 from saobp.study.statistics import mean_interval
 from saobp.study.statistics.trajectories import STARTED
 
-PANELS = {
-    "loss": "Held-out loss (nats)", "accuracy": "Masked words right (share)", "entropy": "Entropy (nats)", "gtd": "GTD",
-    "largest_column": "Largest column sum",
+PANELS = {  # their title, and the span that an axis shows at least
+    "loss": ("Held-out loss (nats)", 0.05), "accuracy": ("Masked words right (share)", 0.01),
+    "entropy": ("Entropy (nats)", 0.05), "gtd": ("GTD", 0.01), "largest_column": ("Largest column sum", 0.1),
 }  # fmt: skip
-SPANS = {"loss": 0.05, "accuracy": 0.01, "entropy": 0.05, "gtd": 0.01, "largest_column": 0.1}  # that an axis shows
 SHOWN = (0.0, 0.01, 0.1, 1.0, 10.0)  # strengths that are named where there are many
 STAR = {"mew": 0.6, "mfc": "white", "ls": "none"}
 STARS = {"head": STAR | {"marker": "*", "ms": 7}, "layer": STAR | {"marker": "D", "ms": 4}}  # of λ learned by each
@@ -71,7 +70,7 @@ def _heading(frame: pd.DataFrame, quantity: str) -> str:
     by_seed = frame[frame["learned"] == ""].pivot_table(column, "seed", "strength")
     means, (first, last), count = by_seed.mean(), by_seed.columns[[0, -1]], len(by_seed)
     if count == 1 or len(means) == 1:
-        said = {"name": PANELS[quantity].partition(" (")[0], "least": means.min(), "most": means.max(), "n": count}
+        said = {"name": PANELS[quantity][0].partition(" (")[0], "least": means.min(), "most": means.max(), "n": count}
         return style.heading("strength", "seed" if count == 1 else "strength", first=first, **said)
     gap = mean_interval((by_seed[last] - by_seed[first]).tolist())
     change = style.change(gap.value, gap.low, gap.high)
@@ -97,8 +96,8 @@ def strength_axes(ax: Axes, frame: pd.DataFrame, quantity: str) -> Axes:
     ax.set_xlim(left=-smallest / 2)
     ax.set_xticks(shown, [f"{level:g}" for level in shown])
     ax.xaxis.set_minor_locator(NullLocator())
-    ax.set(xlabel="λ (nats)", ylabel=PANELS[quantity])
-    return style.at_least(ax, "y", SPANS[quantity])
+    ax.set(xlabel="λ (nats)", ylabel=PANELS[quantity][0])
+    return style.at_least(ax, "y", PANELS[quantity][1])
 
 
 def numbers(frame: pd.DataFrame) -> dict[str, Any]:
