@@ -9,9 +9,9 @@ from scipy.special import expit
 
 from saobp.study import statistics
 from saobp.study.statistics import Error, holm, mean_interval, over_samples, paired_difference
-from saobp.study.statistics.correlations import NEARLY_ONE
 from saobp.study.statistics.intervals import perplexity
 from saobp.study.statistics.seeds import seed_gaps
+from saobp.study.statistics.trajectories import NEARLY_ONE, across_runs, correlation
 
 
 def test_mean_interval_of_one_seed_covers_the_items_only():
@@ -46,7 +46,7 @@ def test_samples_that_are_alike_or_alone_give_no_interval_rather_than_one_of_no_
         ([1.0, float("nan")],), ([1.0, 2.0], [0, 0]), ([],))),
     *((lambda sides=sides: paired_difference(*sides), "same items") for sides in (
         ([[1, 0, 1]], [[1, 0]]), ([[]], [[]]), ([1.0, 0.0], [1.0]))),
-    *((lambda series=series: statistics.correlation(*series), "x:|y:") for series in (
+    *((lambda series=series: correlation(*series), "x:|y:") for series in (
         ([1, 2], [1, 2]), ([1, 2, 3], [1, 2]), ([1, 2, 3], [4, 4, 4]))),
 ])  # fmt: skip
 def test_what_has_no_mean_no_pairs_or_no_correlation_is_refused(call, said):
@@ -177,10 +177,8 @@ def test_holm_never_lowers_a_p_value_and_keeps_their_order(p_values):
 
 def test_effective_sample_size_is_all_of_white_noise_and_little_of_a_trend():
     random = np.random.default_rng(6)
-    noise = statistics.effective_sample_size(random.normal(size=400), random.normal(size=400))
-    trend = statistics.effective_sample_size(np.arange(40.0), np.arange(40.0) ** 2)
-    assert noise > 300
-    assert trend < 10
+    assert correlation(*random.normal(size=(2, 400))).effective > 300
+    assert correlation(np.arange(40.0), np.arange(40.0) ** 2).effective < 10
 
 
 def test_unrelated_random_walks_rarely_count_as_correlated():
@@ -188,7 +186,7 @@ def test_unrelated_random_walks_rarely_count_as_correlated():
     for _ in range(300):
         x, y = random.normal(size=(2, 20)).cumsum(axis=1)
         naive += stats.pearsonr(x, y).pvalue < 0.02
-        found = statistics.correlation(x, y)
+        found = correlation(x, y)
         r, high = np.arctanh(np.clip([found.r, found.high], -NEARLY_ONE, NEARLY_ONE))
         aware += 2 * stats.norm.sf(stats.norm.isf(0.025) * abs(r) / (high - r)) < 0.02
     assert naive / 300 > 0.25
@@ -198,10 +196,10 @@ def test_unrelated_random_walks_rarely_count_as_correlated():
 def test_across_runs_takes_out_what_a_factor_explains():
     x = [1.0, 2.0, 3.0, 11.0, 12.0, 13.0]
     y = [3.0, 2.0, 1.0, 13.0, 12.0, 11.0]
-    assert statistics.across_runs(x, y).r > 0.9
-    centred = statistics.across_runs(x, y, [["a"] * 3 + ["b"] * 3])
+    assert across_runs(x, y).r > 0.9
+    centred = across_runs(x, y, [["a"] * 3 + ["b"] * 3])
     assert centred.r == pytest.approx(-1) and centred.effective == 5
-    alone = statistics.across_runs(x, y, [["a"] * 3 + ["b"] * 3, range(6)])  # a level of its own for every run
+    alone = across_runs(x, y, [["a"] * 3 + ["b"] * 3, range(6)])  # a level of its own for every run
     assert alone == centred
 
 
@@ -210,7 +208,7 @@ def test_across_runs_takes_out_what_a_factor_explains():
 def test_a_correlation_lies_inside_its_interval(values, seed):
     other = np.random.default_rng(seed).normal(size=len(values))
     if np.ptp(values) > 1e-6:
-        result = statistics.correlation(values, other)
+        result = correlation(values, other)
         assert -1 <= result.low <= result.r + 1e-12
         assert result.r - 1e-12 <= result.high <= 1
 

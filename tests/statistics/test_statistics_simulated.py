@@ -13,6 +13,7 @@ from scipy import stats
 from saobp.study import statistics, verdicts
 from saobp.study.paper import numbers
 from saobp.study.statistics import seeds
+from saobp.study.statistics.trajectories import across_runs
 from saobp.study.verdicts import attention, claims_and_measurements, outcomes
 
 
@@ -98,7 +99,7 @@ def test_a_correlation_over_runs_is_not_made_by_what_algorithms_and_seeds_share(
             random.normal(size=6)[algorithms] * 2 + random.normal(size=3)[seeds] * 2 + random.normal(size=18)
             for _ in "xy"
         )
-        both, one = statistics.across_runs(x, y, [algorithms, seeds]), statistics.across_runs(x, y, [algorithms])
+        both, one = across_runs(x, y, [algorithms, seeds]), across_runs(x, y, [algorithms])
         alarms, careless = alarms + (both.low * both.high > 0), careless + (one.low * one.high > 0)
     assert alarms / draws < 0.05 + slack(draws)
     assert careless / draws > 0.1  # seeds that all algorithms share make one

@@ -16,7 +16,7 @@ from saobp.study.paper import numbers
 from saobp.study.publication import cli
 from saobp.study.setup import paths, tracked
 from saobp.study.setup.tasks_and_metrics import GLUE
-from saobp.study.statistics import Error, Estimate, across_runs, mean_interval
+from saobp.study.statistics import Error, Estimate, mean_interval, trajectories
 from saobp.study.tables import render
 from saobp.study.verdicts import attention, gtd, outcomes, planned, scores
 from saobp.study.verdicts import studies as reading
@@ -291,7 +291,7 @@ def test_the_correlation_over_runs_takes_the_repeated_losses(studies, again):
         loss = second.get(pretrained, np.log(runs[pretrained]["metrics"]["perplexity"]))
         points.append((given["algorithm"], given["seed"], loss, np.mean((gtd < 0.5) | (gtd > 0.85))))
     algorithms, seeds, losses, shares = zip(*points)
-    assert found.estimate == pytest.approx(across_runs(losses, shares, [algorithms, seeds]).r, abs=1e-6)
+    assert found.estimate == pytest.approx(trajectories.across_runs(losses, shares, [algorithms, seeds]).r, abs=1e-6)
     assert len(second) and len(found.records) == 2 * len(names) == 36
 
 

@@ -1,6 +1,5 @@
-"""Intervals, paired tests and correlations that say what a score can and cannot show."""
+"""Intervals and paired tests that say what a score can and cannot show."""
 
-from saobp.study.statistics.correlations import Correlation, across_runs, correlation, effective_sample_size
 from saobp.study.statistics.intervals import (
     Error,
     Estimate,
@@ -14,8 +13,6 @@ from saobp.study.statistics.paired import holm, item_errors, paired_difference
 from saobp.study.statistics.seeds import borrow, level_at, seed_variance, sign_flip_interval
 
 __all__ = [
-    "Correlation", "Error", "Estimate", "across_runs", "borrow",
-    "correlation", "effective_sample_size", "geometric_interval", "holm", "item_errors", "level_at",
-    "mean_interval", "median_interval", "on_scale", "over_samples", "paired_difference", "seed_variance",
-    "sign_flip_interval",
+    "Error", "Estimate", "borrow", "geometric_interval", "holm", "item_errors", "level_at", "mean_interval",
+    "median_interval", "on_scale", "over_samples", "paired_difference", "seed_variance", "sign_flip_interval",
 ]  # fmt: skip

@@ -29,8 +29,7 @@ def study_of(records: Sequence[Record]) -> str:
 def models(records: Iterable[Record]) -> list[str]:
     """The encoders with runs, one a size in the paper's order; a scaled-down one only where the size itself has no run.
 
-    A size whose cost alone was measured was not trained: it hides no scaled-down one, and is named where there is
-    nothing else.
+    A size whose cost alone was measured is named where nothing else has a run.
     """
     found = _by_size(records)
     return [found[size] for size in labels.PAPER_SIZES if size in found]
@@ -56,10 +55,7 @@ def algorithms(records: Iterable[Record]) -> list[str]:
 
 
 def score_estimate(*tasks: list[Score]) -> Estimate | None:
-    """Mean score in percent of one task, or of a benchmark's, with its interval over seeds and items.
-
-    None unless some seed has all tasks.
-    """
+    """Mean score of one task or of several, in percent, over seeds and items; None unless some seed has all tasks."""
     keys = _in_all([{run.key for run in runs} for runs in tasks])
     own = [[run for run in runs if run.key in keys] for runs in tasks]
     if not keys:
@@ -73,10 +69,7 @@ def score_estimate(*tasks: list[Score]) -> Estimate | None:
 
 
 def errors_over_items(runs: list[Score]) -> tuple[float, float]:
-    """Standard errors over the items, in points: what several runs share (`item_errors`), and that of their mean.
-
-    Both are a run's whole error for runs on different items, and where no draw of items moves a score.
-    """
+    """`item_errors` of runs, in points; a run's whole error where items differ, or no draw of them moves a score."""
     whole, found = float(np.mean([run.item_error for run in runs])), (0.0, 0.0)
     if len(runs) > 1 and same_items(runs):
         found = item_errors([run.answers for run in runs], runs[0].labels)
@@ -115,14 +108,13 @@ def score_difference(ours: list[Score], theirs: list[Score]) -> Estimate | None:
 def average_difference(ours: dict[str, list[Score]], theirs: dict[str, list[Score]]) -> Estimate | None:
     """Difference of two averages over tasks; None unless every task has both sides and some seed has all tasks.
 
-    The spread over seeds has all that a seed brings; added to it is only the error over items that the seeds share.
     The seeds are those of pretraining; a single one counts as one run, whose interval covers its fine-tuning seeds.
     """
     by_task = [seed_differences(ours[task], theirs[task]) for task in ours]
     keys = _in_all(by_task)
-    of_keys = lambda runs: [run for run in runs if run.key in keys]  # noqa: E731
-    gaps = [score_difference(of_keys(ours[task]), of_keys(theirs[task])) for task in ours] if keys else [None]
-    if None in gaps:
+    own = [[[run for run in side[task] if run.key in keys] for side in (ours, theirs)] for task in ours]
+    gaps = [score_difference(*sides) for sides in own]
+    if not keys or None in gaps:
         return None
     found = _average(by_task, [gap.over_items for gap in gaps], sum(gap.items for gap in gaps))
     return replace(found, seeds=len({key[0] for key in keys}))
@@ -135,9 +127,7 @@ def seed_differences(ours: list[Score], theirs: list[Score]) -> dict[tuple[Any, 
 
 
 def matrix(record: Record, kind: str = "refined") -> dict[str, Any]:
-    """The attention measures of a record: of the refined matrix (that multiplies the values) or, as of plain attention
-    that has one alone, the raw one.
-    """
+    """The attention measures of a record: of the refined matrix or, as of plain attention, the raw, its only one."""
     matrices = record["metrics"].get("matrices") or {}
     return matrices.get(kind) or matrices.get("raw") or {}
 
@@ -148,10 +138,7 @@ def mean_of(run: Record, name: str, layers: slice = slice(None), kind: str = "re
 
 
 def mean_over_runs(values: Iterable[float | Estimate | None]) -> Estimate | None:
-    """Mean over runs of a number each: Student's interval, with the error over samples where all runs have one.
-
-    A single run keeps its own interval, none if it is a bare number.
-    """
+    """Mean over runs with Student's interval and the error over samples where all have one; a single run keeps its."""
     runs = [x if isinstance(x, Estimate) else Estimate(x, nan, nan, 1) for x in values if x is not None]
     runs = [run for run in runs if isfinite(run.value)]
     if len(runs) < 2:

@@ -1,7 +1,4 @@
-"""Intervals of one number: over the items or samples it was measured on and the seeds it was trained with.
-
-A standard error is kept in its parts: what seeds bring, of whom there are few, and what items bring.
-"""
+"""Intervals of one number: over the items or samples it was measured on and the seeds it was trained with."""
 
 from __future__ import annotations
 
@@ -26,8 +23,8 @@ class Error:
     """Independent parts of a standard error, each with the degrees of freedom it was estimated with (inf: known).
 
     Half an interval is the root of the sum of squares of the parts' own, each by Student's law with its own degrees of
-    freedom (the method of variance estimates recovery): never narrower than any part alone allows. Satterthwaite's
-    single law is: where two seeds agree by chance it takes them for many.
+    freedom (the method of variance estimates recovery). Satterthwaite's single law takes two seeds that agree by chance
+    for many.
     """
 
     parts: tuple[tuple[float, float], ...]
@@ -58,8 +55,7 @@ class Error:
     def with_seeds(self, before: int, after: int) -> Error:
         """Return what the error would be with another number of seeds; the items' part stays."""
         shrunk, freedom = (before / after) ** 0.5, (after - 1) / (before - 1)
-        parts = ((size, law) if law == inf else (size * shrunk, law * freedom) for size, law in self.parts)
-        return Error(tuple(parts))
+        return Error(tuple((s, law) if law == inf else (s * shrunk, law * freedom) for s, law in self.parts))
 
     def _reach(self, tail: float) -> float:
         return hypot(*(size * float(stats.t.isf(tail, law)) for size, law in self.parts))
@@ -130,10 +126,9 @@ def mean_interval(
 ) -> Estimate:
     """Mean over seeds with an interval that covers the choice of seeds and of items.
 
-    The error (`Error`) has two parts: s/sqrt(S) over S seeds, with S - 1 degrees of freedom, and `item_error`, that of
-    the score over the items, which seeds share and more of them do not shrink. Together they are not below `least`,
-    lest seeds that agree by chance make it small. One seed: the items only. No error: no interval (NaN ends), never one
-    of width 0. Raises ValueError if `values` is empty or not finite.
+    The `Error` has two parts, together not below `least`: s/sqrt(S) over S seeds, with S - 1 degrees of freedom, and
+    `item_error` over the items, which seeds share. One seed: the items only. No error: no interval (NaN ends).
+    Raises ValueError if `values` is empty or not finite.
     """
     values = np.asarray(values, dtype=float)
     if values.size == 0 or not np.isfinite(values).all():
@@ -153,8 +148,8 @@ def geometric_interval(ratios: Sequence[float]) -> Estimate:
 def median_interval(first: float, median: float, third: float, rounds: int) -> Estimate:
     """Return a median of `rounds` numbers with its 95 % interval, from the median and the quartiles alone.
 
-    Its standard error is 0.93 of the quartiles' distance over sqrt(rounds): sqrt(pi / 2) times the deviation, 1.349 of
-    which lie between them. Near-normal rounds; Student's law, rounds - 1. Source: McGill, Tukey and Larsen 1978.
+    Near-normal rounds: sqrt(pi / 2) deviations, 1.349 of which lie between the quartiles; Student's law, rounds - 1.
+    Source: McGill, Tukey and Larsen 1978.
     """
     size = sqrt(pi / 2) * (third - first) / 1.349 / sqrt(rounds)
     return Estimate.of(median, Error.of(size, rounds - 1), rounds)
@@ -163,9 +158,9 @@ def median_interval(first: float, median: float, third: float, rounds: int) -> E
 def over_samples(totals: Sequence[float], counts: Sequence[float] | None = None) -> Estimate:
     """Mean over independent samples, of one run, with the 95 % interval over which samples were drawn.
 
-    With `counts` it is the ratio R of two sums, as nats over predicted tokens: a sequence counts as a whole. The error
-    is that of the residuals total - R count, by Student's law with n - 1 degrees of freedom. No interval (NaN ends) for
-    fewer than two samples, or samples alike. Raises ValueError if a total is not finite or nothing was counted.
+    With `counts` it is the ratio R of two sums, as nats over tokens: a sequence counts as a whole. Student's law with
+    n - 1 degrees of freedom, of the residuals total - R count. No interval (NaN ends) for fewer than two samples, or
+    samples alike. Raises ValueError if a total is not finite or nothing was counted.
     """
     totals = np.asarray(totals, dtype=float)
     counts = np.ones_like(totals) if counts is None else np.asarray(counts, dtype=float)

@@ -1,7 +1,5 @@
 """Paired comparison of two algorithms on the same items, and the correction for many comparisons."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -18,16 +16,14 @@ def paired_difference(ours: Rows, theirs: Rows, labels: np.ndarray | None = None
     """Compare two algorithms on the same items, with seeds as a random effect.
 
     `ours` and `theirs` hold one entry a seed (a single row for one seed): the outcomes of the items, whose mean is the
-    score. With `labels` the score is the correlation with them in percent, Pearson's r (Matthews' for two classes), 0
-    for a constant predictor; an entry is then a row of predictions, or a (run, item) table of the runs that started
-    from one checkpoint, whose correlations are averaged.
+    score. With `labels` the score is Pearson's r with them in percent, 0 for a constant predictor; an entry is then a
+    row of predictions, or a (run, item) table of the runs from one checkpoint, whose correlations are averaged.
 
-    Interval and p-value are those of an `Error` of two parts: of the items, the covariance of two seeds' scores over
-    shared items (closed form, or over draws of the items), and of the seeds, their spread, in pairs where both sides
-    have as many; what the items do to one seed alone is in that spread. It is at least that of the items on the mean.
-    One seed against one covers the items only; one against several takes the others' spread for its own. Where all
-    items differ alike there is no interval (NaN ends), and p is that of the sign test. Raises ValueError if the items
-    differ in number or there are none.
+    The `Error` has two parts, together at least that of the items on the mean: of the items, the covariance of two
+    seeds' scores over shared items (closed form, or over draws of the items), and of the seeds, their spread, in pairs
+    where both sides have as many; one seed against several takes the others' spread for its own. Where all items differ
+    alike there is no interval (NaN ends), and p is that of the sign test. Raises ValueError if the items differ in
+    number or there are none.
     """
     items = [np.shape(side[0])[-1] if np.ndim(side[0]) else len(side) for side in (ours, theirs)]
     if items[0] != items[1] or items[0] == 0:
@@ -47,8 +43,7 @@ def paired_difference(ours: Rows, theirs: Rows, labels: np.ndarray | None = None
 def item_errors(rows: Rows, labels: np.ndarray | None = None) -> tuple[float, float]:
     """Return the standard errors of a mean score over the items, in its unit: what its seeds share, and of their mean.
 
-    `rows` and `labels` are those of `paired_difference`. What the items do to one seed alone is in the seeds' own
-    spread and not in the first; of a single seed both are the whole error.
+    `rows` and `labels` are those of `paired_difference`. Of a single seed both are the whole error.
     """
     _, drawn = _scores(rows, labels)
     return _errors(drawn, labels, [len(drawn)])
@@ -84,23 +79,18 @@ def _weighted(x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
 
 
 def _between(parts: Sequence[np.ndarray]) -> tuple[float, int]:
-    """The error that seeds give a difference of means, and its degrees of freedom; none for one seed each.
-
-    Of one seed against several the spread is not known, and that of the others stands for it.
-    """
+    """The error that seeds give a difference of means, and its degrees of freedom; none for one seed each."""
     known = [part for part in parts if len(part) > 1]
     if not known:
         return 0.0, 1
-    spread = [part.var(ddof=1) if len(part) > 1 else known[0].var(ddof=1) for part in parts]
-    variance = sum(each / len(part) for each, part in zip(spread, parts))
-    return float(np.sqrt(variance)), min(map(len, known)) - 1
+    spread = ((part if len(part) > 1 else known[0]).var(ddof=1) / len(part) for part in parts)
+    return float(np.sqrt(sum(spread))), min(map(len, known)) - 1
 
 
 def _errors(drawn: np.ndarray, labels: np.ndarray | None, sides: Sequence[int]) -> tuple[float, float]:
     """The errors over the items of a sum of means over so many seeds each: what seeds share, and that of the sum.
 
-    `drawn` is what `_scores` returns. For the first the covariance of two different seeds of a side stands for the
-    variance of one: what the items do to one seed alone is in the seeds' own spread. Of a single seed it is the whole.
+    For the first the covariance of two seeds of a side stands for the variance of one, whose own is in their spread.
     """
     covariance = np.atleast_2d(np.cov(drawn, ddof=0)) / (drawn.shape[1] if labels is None else 1)
     weights, shared, end = np.repeat(1 / np.array(sides), sides), covariance.copy(), 0
@@ -113,11 +103,7 @@ def _errors(drawn: np.ndarray, labels: np.ndarray | None, sides: Sequence[int]) 
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Adjust p-values so that the chance of any false finding stays below the level (Holm 1979).
-
-    NaN (a comparison that was not made) stays NaN and does not count. The adjusted values keep the order of
-    the given ones, are never smaller than them, and never above 1.
-    """
+    """Adjust p-values so that the chance of any false finding stays below the level (Holm 1979); NaN does not count."""
     p = np.asarray(p_values, dtype=float)
     order = np.argsort(p, kind="stable")[: np.isfinite(p).sum()]  # NaN is sorted last
     steps = p[order] * np.arange(len(order), 0, -1)

@@ -27,12 +27,9 @@ def by_side(runs: Iterable[Record], read: Read, sides: Sequence[str] = SIDES, by
 
     Raises ValueError where a side has two runs of one seed and task.
     """
-    keys = ["seed", "task", "side"]
-    rows = []
-    for run in runs:
-        given = run["parameters"]
-        if given.get(by) in sides and (value := read(run)) is not None:
-            rows.append((given["seed"], str(given.get("task")), given[by], float(value)))
+    keys, own = ["seed", "task", "side"], [run for run in runs if run["parameters"].get(by) in sides]
+    each = [(run["parameters"], value) for run in own if (value := read(run)) is not None]
+    rows = [(given["seed"], str(given.get("task")), given[by], float(value)) for given, value in each]
     found = pd.DataFrame(rows, columns=[*keys, "value"])
     if found.duplicated(keys).any():
         raise ValueError("runs: a side has two of one seed and task; compare one model at a time")
@@ -71,10 +68,9 @@ def branch_gaps(runs: Iterable[Record], sides: Sequence[str] = SIDES) -> dict[An
 
 
 def seed_variance(cells: Sequence[Sequence[float]]) -> tuple[float, int]:
-    """Return the variance between the seeds of a cell, and its degrees of freedom: seeds less cells.
+    """Return the variance between the seeds of a cell (a task, a size), and its degrees of freedom: seeds less cells.
 
-    A cell (a task, a size) has a number per seed: the cell's mean and the seed's own part, of one variance in all
-    cells. What the items share over seeds is not in it. Raises ValueError where every cell has one seed.
+    It is the same in all cells. Raises ValueError where every cell has one seed.
     Source: restricted maximum likelihood in a one-way layout (Patterson and Thompson 1971).
     """
     known = [np.asarray(cell, float) for cell in cells if len(cell) > 1]
@@ -87,17 +83,14 @@ def seed_variance(cells: Sequence[Sequence[float]]) -> tuple[float, int]:
 def borrow(cells: Sequence[Sequence[float]]) -> list[Estimate]:
     """Estimate each cell's mean, with the spread between seeds that all cells show together (`seed_variance`)."""
     variance, freedom = seed_variance(cells)
-    return [
-        Estimate.of(float(np.mean(cell)), Error.of(float(np.sqrt(variance / len(cell))), freedom), len(cell))
-        for cell in cells
-    ]
+    errors = (Error.of(float(np.sqrt(variance / len(cell))), freedom) for cell in cells)
+    return [Estimate.of(float(np.mean(cell)), error, len(cell)) for cell, error in zip(cells, errors)]
 
 
 def sign_flip_interval(values: Sequence[float], level: float = 0.95) -> tuple[float, float]:
     """Return the centres that a sign-flip test of these differences keeps at a level: quantiles of subsets' means.
 
-    Exact where differences are symmetric, whatever their law. With five values or fewer no interval of 95 % exists:
-    infinite ends. Source: Hartigan 1969.
+    Exact where differences are symmetric. Five values or fewer have infinite ends at 95 %. Source: Hartigan 1969.
     """
     values, tail = np.asarray(values, float), (1 - level) / 2
     if 0.5 ** len(values) > tail:
@@ -109,18 +102,17 @@ def sign_flip_interval(values: Sequence[float], level: float = 0.95) -> tuple[fl
 
 
 def level_at(analyses: Sequence[int], seeds: int, level: float = 0.95) -> float | None:
-    """Return the level of the interval at the analysis of so many seeds (O'Brien and Fleming 1979); None without one.
-
-    `analyses`: the seeds at each reading, rising, else ValueError. The bounds are |Z_k| > C sqrt(n_K / n_k), where C
-    makes the chance of ever crossing one 1 - `level`.
-    """
+    """Return the level of the interval at the analysis of so many seeds (see `bounds`); None without one."""
     limits = dict(zip(analyses, bounds(tuple(analyses), level), strict=True))
     return float(2 * stats.norm.cdf(limits[seeds]) - 1) if seeds in limits else None
 
 
 @cache
 def bounds(analyses: tuple[int, ...], level: float = 0.95) -> tuple[float, ...]:
-    """Return the bound of |Z| at each analysis; the others are as in `level_at`."""
+    """Return the bound of |Z| at each analysis, whose seeds rise, else ValueError (O'Brien and Fleming 1979).
+
+    C sqrt(n_K / n_k), where C makes the chance of ever crossing one 1 - `level`.
+    """
     seeds = np.array(analyses, float)
     if len(seeds) == 0 or (np.diff(seeds, prepend=0) <= 0).any():
         raise ValueError(f"analyses: {list(analyses)}; give the numbers of seeds of each reading, rising")

@@ -63,8 +63,7 @@ def scores(records: Iterable[Record], model: str, algorithm: str, task: str) -> 
 
 def failures(records: Iterable[Record], model: str, algorithm: str, task: str) -> list[str]:
     """Return why runs of a task have no score, one reason per failed run."""
-    found = entries(select(records, model=model, algorithm=algorithm), task)
-    return [reason for entry in found if (reason := _lost(entry))]
+    return [*filter(None, map(_lost, entries(select(records, model=model, algorithm=algorithm), task)))]
 
 
 def _lost(entry: dict[str, Any]) -> str:
@@ -107,18 +106,12 @@ def by_pretraining(runs: list[Score]) -> list[Score]:
 
 
 def _merged(group: list[Score]) -> Score:
-    first, answers = group[0], None
+    first, value = group[0], float(np.mean([run.value for run in group]))
+    own = {"answers": None, "labels": None}
     if same_items(group):
         found = [run.answers for run in group]
-        answers = np.mean(found, axis=0) if first.labels is None else np.vstack(found)
-    return replace(
-        first,
-        value=float(np.mean([run.value for run in group])),
-        key=(first.key[0], None),
-        answers=answers,
-        labels=None if answers is None else first.labels,
-        constant=any(run.constant for run in group),
-    )
+        own = {"answers": np.mean(found, axis=0) if first.labels is None else np.vstack(found)}
+    return replace(first, value=value, key=(first.key[0], None), constant=any(run.constant for run in group), **own)
 
 
 def same_items(runs: list[Score]) -> bool:

@@ -1,30 +1,85 @@
-"""Runs along training: when they start to learn, and GTD against performance (Figures 3 and 9, Table 6)."""
+"""Runs along training: when they start to learn, and GTD against performance (Figures 3 and 9, Table 6).
 
-from collections.abc import Sequence
+Checkpoints of one run are not independent, and runs of one seed are alike: the intervals of the correlations know it.
+"""
+
+from collections.abc import Hashable, Sequence
 from contextlib import suppress
-from math import log
-from typing import Any, Literal
+from math import atanh, log, sqrt, tanh
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
+from scipy import stats
 
 from saobp.study.setup.records import select
 from saobp.study.setup.schema import Record
-from saobp.study.statistics import (
-    Correlation,
-    Estimate,
-    across_runs,
-    correlation,
-    estimates,
-    mean_interval,
-    task_scores,
-)
+from saobp.study.statistics import Estimate, estimates, mean_interval, task_scores
 from saobp.study.statistics.intervals import NORMAL
 
 STARTED = 5.0  # nats: a run has started to learn at the first logged step with a training loss below it
 FEW = 3  # runs that a correlation over them takes to say anything
 LEAST = 4  # different points: through two of them any line is perfect, and three say hardly more
 FOLLOWED = {"wikitext": "Perplexity", "sst2": "SST2", "hellaswag": "HellaSwag", "race": "RACE-Middle"}
+NEARLY_ONE = 1 - 1e-12  # atanh(1) is infinite; a perfect line keeps a finite interval
+
+
+class Correlation(NamedTuple):
+    """Pearson's r with its 95 % interval, of so many points that carry as much as `effective` independent ones."""
+
+    r: float
+    low: float
+    high: float
+    points: int
+    effective: float
+
+
+def correlation(x: Sequence[float], y: Sequence[float]) -> Correlation:
+    """Pearson's r of one run's two series of checkpoints, with Fisher's interval at their effective sample size.
+
+    n / (1 + 2 sum_k (1 - k/n) a_k b_k), with the autocorrelations a, b up to a quarter of the length, between 2 (smooth
+    trends) and n (white noise). It removes no trend that both share. With three or fewer the interval is [-1, 1].
+    Raises ValueError for fewer than three points or a constant series. Source: Bartlett 1935.
+    """
+    x, y = _unit(x, y)
+    n = len(x)
+    products = [(1 - k / n) * (x[k:] @ x[:-k]) * (y[k:] @ y[:-k]) for k in range(1, max(2, n // 4 + 1))]
+    return _pearson(x, y, float(np.clip(n / (1 + 2 * sum(product for product in products if product > 0)), 2, n)))
+
+
+def across_runs(x: Sequence[float], y: Sequence[float], factors: Sequence[Sequence[Hashable]] = ()) -> Correlation:
+    """Pearson's r of independent runs, one point per run, without what `factors` explain of either series.
+
+    A factor names a level per run (its algorithm, its pretraining seed). Levels are taken out by least squares, at a
+    degree of freedom each; a factor with a level of its own for every run is left out.
+    """
+    recurring = [levels for levels in factors if len(set(levels)) < len(x)]
+    levels = ([[level == name for name in dict.fromkeys(levels)] for level in levels] for levels in recurring)
+    design = np.column_stack([np.ones(len(x)), *levels])
+    left = (series - design @ np.linalg.lstsq(design, series)[0] for series in _unit(x, y))
+    return _pearson(*_unit(*left), float(len(x) - np.linalg.matrix_rank(design) + 1))
+
+
+def _pearson(x: np.ndarray, y: np.ndarray, effective: float) -> Correlation:
+    """r of two series that `_unit` returns, with Fisher's 95 % interval for an effective number of points."""
+    r = float(np.dot(x, y).clip(-1, 1))
+    if effective <= 3:
+        return Correlation(r, -1.0, 1.0, len(x), effective)
+    centre, reach = atanh(min(max(r, -NEARLY_ONE), NEARLY_ONE)), float(stats.norm.isf(0.025)) / sqrt(effective - 3)
+    return Correlation(r, tanh(centre - reach), tanh(centre + reach), len(x), effective)
+
+
+def _unit(x: Sequence[float], y: Sequence[float]) -> list[np.ndarray]:
+    """Both series with mean 0 and length 1. Raises ValueError for fewer than three finite pairs, or a constant."""
+    series = [np.array(each, dtype=float) for each in (x, y)]
+    if len(x) != len(y) or len(x) < 3 or not np.isfinite(series).all():
+        raise ValueError(f"x, y: {len(x)} and {len(y)} points; a correlation needs at least three finite pairs")
+    for name, each in zip("xy", series):
+        if np.ptp(each) <= 1e-12 * max(1.0, np.abs(each).max()):
+            raise ValueError(f"{name}: all points are equal; a correlation needs variation")
+        each -= each.mean()
+        each /= np.linalg.norm(each)
+    return series
 
 
 def starts(records: Sequence[Record], of: str = "training") -> pd.DataFrame:
@@ -43,8 +98,7 @@ def starts(records: Sequence[Record], of: str = "training") -> pd.DataFrame:
 def checkpoints(records: Sequence[Record], model: str, task: str) -> pd.DataFrame:
     """One row a checkpoint: algorithm, run, seed (of pretraining), step, gtd, cross_gtd, score.
 
-    Pretraining's own curve for "wikitext" (held-out perplexity); for a task the "curve" of its fine-tuning
-    scores, where the run kept one.
+    For "wikitext" of pretraining's curve (held-out perplexity), for a task of its fine-tuning's, where a run kept one.
     """
     rows, trained = [], task == "wikitext"
     for run in select(records, "pretrain" if trained else None, model=model):
@@ -90,10 +144,7 @@ def _gtd(holder: dict[str, Any]) -> tuple[float | None, float | None]:
 
 
 def over_checkpoints(points: pd.DataFrame, measure: str = "gtd") -> Estimate | None:
-    """Mean correlation of `measure` and score over runs, each run's checkpoints apart: `on_fisher_scale`, as r.
-
-    Its seeds are the runs, its items the checkpoints of one.
-    """
+    """Mean correlation of `measure` and score over runs, `on_fisher_scale` as r; seeds: runs, items: checkpoints."""
     found = on_fisher_scale(points, measure)
     ends = np.tanh([found.value, found.low, found.high]).tolist() if found else []
     return found and Estimate(*ends, len(_each(points, measure)), found.items)
@@ -102,9 +153,8 @@ def over_checkpoints(points: pd.DataFrame, measure: str = "gtd") -> Estimate | N
 def on_fisher_scale(points: pd.DataFrame, measure: str = "gtd") -> Estimate | None:
     """Mean over pretraining seeds of Fisher's z of the mean r of a seed's runs; its items are a run's checkpoints.
 
-    Only pretraining seeds are draws: runs of one seed start alike, so any number of them is as sure as one. Over
-    several the interval is Student's, its error not below that of one run over the root of their number. None without a
-    run of `LEAST` different checkpoints.
+    Runs of one seed start alike: any number is as sure as one. Over several seeds the interval is Student's, its error
+    not below a run's over the root of their number. None without a run of `LEAST` different checkpoints.
     """
     found = _each(points, measure)
     if not found:
@@ -116,7 +166,7 @@ def on_fisher_scale(points: pd.DataFrame, measure: str = "gtd") -> Estimate | No
 
 
 def _each(points: pd.DataFrame, measure: str) -> list[tuple[Any, Correlation]]:
-    """Seed and correlation of every run whose checkpoints have one."""
+    """Seed and correlation of every run of `LEAST` different checkpoints that has one."""
     found = []
     for run in _long(points, measure):
         with suppress(ValueError):  # nothing moved
@@ -125,7 +175,6 @@ def _each(points: pd.DataFrame, measure: str) -> list[tuple[Any, Correlation]]:
 
 
 def _long(points: pd.DataFrame, measure: str) -> list[pd.DataFrame]:
-    """The runs that have `LEAST` different checkpoints."""
     runs = (run for _, run in points.dropna(subset=[measure, "score"]).groupby("run", sort=False))
     return [run for run in runs if len(run[[measure, "score"]].drop_duplicates()) >= LEAST]
 

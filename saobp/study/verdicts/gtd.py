@@ -13,8 +13,8 @@ from saobp.study.setup import labels
 from saobp.study.setup.records import PRETRAINED, select
 from saobp.study.setup.schema import Record
 from saobp.study.setup.tasks_and_metrics import GRAPHS_OF
-from saobp.study.statistics import Error, Estimate, across_runs, estimates, task_scores, trajectories
-from saobp.study.statistics.correlations import NEARLY_ONE
+from saobp.study.statistics import Error, Estimate, estimates, task_scores, trajectories
+from saobp.study.statistics.trajectories import NEARLY_ONE, across_runs
 from saobp.study.verdicts.claims_and_measurements import Measurement, measured, on_scale
 from saobp.study.verdicts.studies import ALONE, Studies, over_seeds
 
