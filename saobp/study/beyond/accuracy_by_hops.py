@@ -1,7 +1,4 @@
-"""What the runs of `multihop` show: accuracy by hops and by path of relations, when it was learned, who differs.
-
-A run that failed has no row; where all did, a frame is empty and keeps its columns.
-"""
+"""What the runs of `multihop` that did not fail show: accuracy by hops and path, when it was learned, who differs."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -52,8 +49,7 @@ def by_story(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
 def differences(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
     """Compare every algorithm with Original on the same stories and seeds: one row a depth, algorithm and hops.
 
-    Columns: layers, algorithm, hops, difference, low, high (points, 95 %), p, p_holm (over all rows), seeds. The
-    interval covers seeds and stories; with one seed the stories alone.
+    Columns: layers, algorithm, hops, difference, low, high (points, 95 % over seeds and stories), p, p_holm, seeds.
     """
     rows, wide = [], by_story(runs).pivot(index=["layers", "hops", "seed"], columns="algorithm", values="right")
     for algorithm in wide.columns.drop("original") if "original" in wide else ():
@@ -61,16 +57,14 @@ def differences(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
         for (layers, hops), own in pairs.groupby(level=["layers", "hops"]):
             found = paired_difference(np.stack(own[algorithm]), np.stack(own["original"]))
             rows.append((layers, algorithm, hops, found.value, found.low, found.high, found.p, len(own)))
-    names = ["layers", "algorithm", "hops", "difference", "low", "high", "p", "seeds"]
-    frame = pd.DataFrame(rows, columns=names)
+    frame = pd.DataFrame(rows, columns=["layers", "algorithm", "hops", "difference", "low", "high", "p", "seeds"])
     return frame.assign(p_holm=holm(frame["p"].tolist()))
 
 
 def by_path(runs: Sequence[dict[str, Any]], paths: Mapping[int, Sequence[str]]) -> pd.DataFrame:
     """Return what runs have right on each path of relations: layers, algorithm, seed, hops, path, accuracy (percent).
 
-    `paths` are those of the exam that the runs were set (`questions.paths`); ValueError if it had another number of
-    stories.
+    `paths`: `questions.paths` of the exam that the runs were set; ValueError if it had another number of stories.
     """
     found = by_story(runs)
     each = found.assign(path=[paths.get(hops, ()) for hops in found["hops"]]).explode(["path", "right"])
@@ -91,22 +85,27 @@ def path_table(found: pd.DataFrame, number: int) -> pd.DataFrame:
     return rows.pivot_table(index=RUN, columns="path", values="accuracy", sort=False).sort_index(axis=1).round()
 
 
+def _seed_gaps(frame: pd.DataFrame, over: list[str], value: str, sides: tuple[str, str]) -> dict[int, Any]:
+    """Return one algorithm's mean of a value at two hops and more minus another's, by seed that lacks none in both."""
+    several = frame.query("hops > 1")
+    whole = several.pivot(index=["algorithm", "seed"], columns=["layers", "hops", *over], values=value).dropna()
+    means = {key: np.mean(cells.tolist(), axis=0) for key, cells in whole.iterrows()}
+    first, second = ({seed: mean for (name, seed), mean in means.items() if name == side} for side in sides)
+    return {seed: mean - second[seed] for seed, mean in first.items() if seed in second}
+
+
 def gain(
     runs: Sequence[dict[str, Any]], name: str = "high", against: str = "original"
 ) -> tuple[Estimate, dict[int, float]] | None:
-    """Compare an algorithm with another on questions of two hops and more: a mean over depths and hops, in points.
+    """Compare two algorithms on questions of two hops and more: a mean over depths and hops, in points; each seed's.
 
-    The interval covers seeds and stories. A seed counts where both have the exam at every depth; the difference of
-    each stands beside the estimate. None without such a seed.
+    The interval covers seeds and stories. None without a seed that has the exam at every depth in both.
     """
-    several = by_story(runs).query("hops > 1")
-    whole = several.pivot(index=["algorithm", "seed"], columns=["layers", "hops"], values="right").dropna()
-    means = {key: np.mean(cells.tolist(), axis=0) for key, cells in whole.iterrows()}
-    seeds = [seed for which, seed in means if which == name and (against, seed) in means]
-    if not seeds:
+    found = _seed_gaps(by_story(runs), [], "right", (name, against))
+    if not found:
         return None
-    gaps = np.stack([means[name, seed] - means[against, seed] for seed in seeds])
-    by_seed = dict(zip(seeds, gaps.mean(axis=1).tolist(), strict=True))
+    gaps = np.stack([*found.values()])
+    by_seed = dict(zip(found, gaps.mean(axis=1).tolist()))
     shared, least = item_errors(gaps)
     return mean_interval([*by_seed.values()], item_error=shared, least=least, items=gaps.shape[1]), by_seed
 
@@ -114,24 +113,13 @@ def gain(
 def gain_along(
     runs: Sequence[dict[str, Any]], name: str = "high", against: str = "original"
 ) -> tuple[Estimate, dict[int, float]] | None:
-    """Return the difference of the mean over all checks of training, hops and depths, and each seed's; None without.
-
-    A run of which a check lacks at some depth or number of hops, one that failed say, has no mean.
-    """
-    frame = curves(runs).query("hops > 1")
-    whole = frame.pivot(index=["algorithm", "seed"], columns=["layers", "hops", "step"], values="accuracy").dropna()
-    means = whole.mean(axis=1).unstack("algorithm")
-    if not {name, against} <= set(means):
-        return None
-    gaps = (means[name] - means[against]).dropna()
-    return (mean_interval(gaps.tolist()), gaps.to_dict()) if len(gaps) else None
+    """Compare two algorithms as `gain` does, on the mean over all checks of training too; over seeds alone."""
+    gaps = _seed_gaps(curves(runs), ["step"], "accuracy", (name, against))
+    return (mean_interval([*gaps.values()]), gaps) if gaps else None
 
 
 def planned(records: Sequence[dict[str, Any]], width: int = WIDTH) -> list[dict[str, Any]]:
-    """Return the planned study's records of a width that the last analysis reads: its seeds in the plan's order.
-
-    Before the seeds of the first analysis are all there, those that are.
-    """
+    """Return the planned records of a width that its last analysis reads, in the plan's order; before it, all."""
     study = plan.studies()["hops"]
     own = {record["parameters"]["seed"]: record for record in records if record["parameters"]["width"] == width}
     done = [seed for seed in study.model_extra["seeds"] if seed in own]

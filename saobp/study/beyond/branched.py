@@ -1,8 +1,4 @@
-"""Branches of one trunk: the same model that has started to learn, continued with each algorithm.
-
-What runs from scratch differ in most is when they start to learn; a branch starts after that, from the same weights,
-optimizer state and data order.
-"""
+"""Branches of one trunk: a model that has started to learn, continued with each algorithm from the same state."""
 
 import shutil
 from collections.abc import Iterator
@@ -49,13 +45,8 @@ class Trunk:
 
     def home(self, name: str, *settings: Any) -> Path:
         """Return where one of its parts works; another recipe, text or setting gets another folder."""
-        identity = (
-            recipes.identity(self.study.recipe(self.model)),
-            self.chosen.every,
-            self.text.fingerprint,
-            *settings,
-        )
-        return self.folder / checkpoints.marked(name, identity)
+        recipe = recipes.identity(self.study.recipe(self.model))
+        return self.folder / checkpoints.marked(name, (recipe, self.chosen.every, self.text.fingerprint, *settings))
 
     @property
     def place(self) -> Path:
@@ -73,12 +64,9 @@ class Trunk:
         return network, trainer.pretrain(network, self.text, masking, recipe, schedule=schedule, **given)
 
     def grow(self) -> tuple[int, list[dict[str, Any]]]:
-        """Train plain attention until the held-out loss is below the plan's, and return that step and the log.
-
-        A trunk that never gets there is returned at the last step of the study's recipe.
-        """
-        recipe, every = self.study.recipe(self.model), self.chosen.every
-        recipe = replace(recipe, scheduler="constant_with_warmup", save_every=every)
+        """Train plain attention until the held-out loss is below the plan's, or to the recipe's end: step and log."""
+        every = self.chosen.every
+        recipe = replace(self.study.recipe(self.model), scheduler="constant_with_warmup", save_every=every)
         for step in range(every, recipe.steps + 1, every):
             _, log = self.train("original", recipe, self.place, step)
             last = heldout.curve(log)[-1]  # of a trunk that is there already, later than this step
@@ -116,8 +104,8 @@ def run(study: Study, model: str, seed: int, chosen: Branched, path: Path, folde
     start, log = trunk.grow()
     branches = [trunk.branch(arm, start) for arm in chosen.arms]
     metrics = {"start": start, "trunk": heldout.summary(log), "branches": branches, **told(study, model, chosen)}
-    apart = [departures.differs("study", "branches of one trunk that has started to learn")]
-    apart += [departures.differs("steps of a branch", chosen.steps)]
+    own = {"study": "branches of one trunk that has started to learn", "steps of a branch": chosen.steps}
+    apart = [departures.differs(*one) for one in own.items()]
     apart += departures.departures(study, model, text, "high", seed, trunk.recipe(start))
     data = corpora.provenance(source, text, held_out)
     precision = metrics["trunk"]["sittings"][-1]["device"]["precision"]

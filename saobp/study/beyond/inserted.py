@@ -63,8 +63,8 @@ def embeddings(model: nn.Module, tokenizer: Any, texts: Sequence[str]) -> torch.
 def kept(plain: torch.Tensor, vectors: torch.Tensor) -> tuple[float, float, float]:
     """Return what is left of texts' plain embeddings (text, width): the same vector, likeness and order.
 
-    Mean cosine of each with its own plain one, from -1 to 1; mean change of the cosines between texts; Spearman's rank
-    correlation of these before and after. Raises ValueError below three texts: one pair has no order.
+    Mean cosine of each with its plain one; mean change of the cosines between texts, and their Spearman correlation
+    before and after. Raises ValueError below three texts: one pair has no order.
     """
     if len(plain) < 3:
         raise ValueError(f"texts: {len(plain)} is too few, pairs of them are ranked: take 3 or more")
@@ -92,13 +92,13 @@ def paired_interval(predicted: np.ndarray, plain: np.ndarray, gold: np.ndarray, 
 def in_layer_alone(model: nn.Module, layer: int) -> Iterator[None]:
     """Refine one layer (from 0) of a model that `saobp.apply` refined; the others are plain inside the block."""
     refinements = [module for module in model.modules() if isinstance(module, Refinement)]
-    kept = {refinement: refinement.options for refinement in refinements if refinement is not refinements[layer]}
-    for refinement, options in kept.items():
-        refinement.options = replace(options, strength=0.0)
+    kept = [refinement.options for refinement in refinements]
+    for place, refinement in enumerate(refinements):
+        refinement.options = replace(kept[place], strength=kept[place].strength * (place == layer))
     try:
         yield
     finally:
-        for refinement, options in kept.items():
+        for refinement, options in zip(refinements, kept):
             refinement.options = options
 
 
@@ -114,10 +114,7 @@ LAYER_MEASURES: dict[str, Callable[..., torch.Tensor]] = {
 def attention_by_layer(
     model: nn.Module, tokenizer: Any, texts: Sequence[tuple[str, str]], names: Sequence[str] = tuple(LAYER_MEASURES)
 ) -> list[dict[str, Any]]:
-    """Return per layer each measure before ("raw") and after ("refined") the step, mean over texts and heads.
-
-    entropy in nats; gtd and sparsity without unit; largest_column_share: of all mass, what the largest column holds.
-    """
+    """Return per layer each measure before ("raw") and after ("refined") the step, mean over texts and heads."""
     found = []  # text, layer, measure, side
     for text in texts:
         given = tokenizer(*text, return_tensors="pt", truncation=True, max_length=TOKENS)

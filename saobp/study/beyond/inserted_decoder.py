@@ -1,7 +1,6 @@
 """What the step does to a public decoder that is not trained any further: loss on Wikipedia text and zero-shot answers.
 
-The strengths are those of the plan's section `retrofit-untrained`. The decoder is SmolLM2-135M-Instruct with 4-bit
-weights, dequantised, from a package that is not installed by default (CONTRIBUTING, "A model").
+SmolLM2-135M-Instruct, 4-bit weights, dequantised, of a package not installed by default (CONTRIBUTING, "A model").
 """
 
 from collections.abc import Iterator
@@ -63,8 +62,7 @@ def run(task: str, strength: float, path: Path, folder: Path) -> dict[str, Any]:
     saobp.apply(decoder.model, parameters["factor"], strength)
     metrics, split = read_text(decoder, source) if task == "wikipedia" else answer(decoder, source, task)
     ours = f"SmolLM2-135M-Instruct, {decoder.note}, not trained any further"
-    departures = [differs("model", ours, "pretrained with it")]
-    data = {"source": source.name, "splits": [split]}
+    data, departures = {"source": source.name, "splits": [split]}, [differs("model", ours, "pretrained with it")]
     return record.save(path, metrics, data=data, departures=departures, precision="fp32")
 
 

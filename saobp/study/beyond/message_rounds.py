@@ -18,10 +18,9 @@ SETTLED = 1e-3  # of the whole distance: rounds that move less have settled
 def rounds(
     attention: Float[Tensor, "*batch L L"], strength: float, *, most: int = 4, dampings: Sequence[float] = (0.0, 0.5)
 ) -> pd.DataFrame:
-    """Refine by 1 to `most` rounds of messages; one row a damping and round.
+    """Refine by 1 to `most` rounds of messages; one row a damping and round, of which 0 is the attention itself.
 
-    Columns: damping, round, change (total variation from the round before, mean over rows, 0 to 1), entropy (nats),
-    gtd, largest_column (the largest column sum over the mean, 1 to L). Round 0 is the attention itself.
+    Columns: damping, round, change (`moved` from the round before, 0 to 1), and those of `shape`.
     """
     rows = []
     for damping in dampings:
@@ -36,12 +35,11 @@ def rounds(
 def one_round(
     attention: Float[Tensor, "*batch L L"], strengths: Sequence[float], *, most: int = 60, damping: float = 0.8
 ) -> pd.DataFrame:
-    """Set one round of messages beside the beliefs in which `most` damped rounds settle; one row a strength.
+    """Set one round of messages beside the beliefs in which `most` damped rounds settle; one row a strength (nats).
 
-    Columns: strength (nats, above 0), left (distance from the settled beliefs after one round over the one before it:
-    0 is there, 1 is no nearer, above 1 is farther), still (what the last round moves over the whole distance: 0 where
-    the rounds have settled), and before, after, settled: the column sum of the key with the largest in `attention`, 0
-    to L, mean over matrices.
+    Columns: strength, left (distance from the settled beliefs after one round over that before it, above 1 is farther),
+    still (what the last round moves over the whole distance: 0 where settled), and before, after, settled: the column
+    sum of the key with the largest in `attention`, 0 to L, mean over matrices.
     """
     rows, largest = [], attention.sum(-2).argmax(-1, keepdim=True)
     for strength in strengths:
@@ -59,7 +57,7 @@ def moved(before: Tensor, after: Tensor) -> float:
 
 
 def shape(attention: Float[Tensor, "*batch L L"]) -> dict[str, float]:
-    """Return mean entropy (nats), GTD, and the largest column sum over the mean."""
+    """Return mean entropy (nats), GTD, and the largest column sum over the mean (1 to L)."""
     entropy, largest = saobp.attention_entropy(attention), attention.sum(-2).amax(-1)
     found = {"entropy": entropy, "gtd": saobp.gtd(attention), "largest_column": largest}
     return {name: values.mean().item() for name, values in found.items()}
@@ -83,10 +81,7 @@ def by_head(raw: Tensor, refined: Tensor) -> pd.DataFrame:
 
 
 def by_token(raw: Tensor, refined: Tensor, tokens: Tensor, tokenizer: PreTrainedTokenizerBase) -> pd.DataFrame:
-    """Say which tokens lose mass as keys: token, count, before and after (mean column sums), change; most lost first.
-
-    Sums of a column over all rows: 1 is what uniform attention gives every token. Mean over layers and heads.
-    """
+    """Say which tokens lose mass as keys: token, count, before and after (column sums), change; most lost first."""
     before, after = (side.sum(-2).mean((0, 2)).flatten().tolist() for side in (raw, refined))
     words = tokenizer.convert_ids_to_tokens(tokens.flatten().tolist())
     found = pd.DataFrame({"token": words, "before": before, "after": after}).groupby("token")

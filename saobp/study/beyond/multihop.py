@@ -1,6 +1,5 @@
 """The controlled multi-hop study: who answers questions of one hop and more, and after how much training.
 
-One run trains an encoder on `questions.Stories` and sets it the same exam as all others.
 The planned runs on fresh seeds, one record per width and seed: `python -m saobp.study.beyond.multihop`.
 """
 
@@ -32,8 +31,8 @@ ASKED = 100  # stories of the exam that are asked along training; the whole of i
 class SentenceEncoder(architectures.SparseBertForMaskedLM):
     """BERT over sentences: a token is the sum of its words' embeddings, without a position.
 
-    Looking up a fact is then one step of attention, between the sentences that share a word. With a token a word it
-    takes two, which models of this size learn late for one hop and, in tens of thousands of stories, never for two.
+    Looking up a fact is then one step of attention; with a token a word it takes two, which models of this size learn
+    late for one hop and, in tens of thousands of stories, never for two.
     """
 
     def forward(self, input_ids: torch.Tensor, labels: torch.Tensor | None = None, **kwargs: Any) -> MaskedLMOutput:
@@ -47,18 +46,12 @@ class SentenceEncoder(architectures.SparseBertForMaskedLM):
 def encoder(plan: MultiHop, layers: int, algorithm: str, seed: int) -> nn.Module:
     """Return an untrained encoder of the study with its algorithm in place.
 
-    Keys start as queries do: sentences attend from the first step to those they share words with. With unlike ones
-    two hops are learned late or not at all.
+    Keys start as queries do, so that sentences attend to those they share words with: else two hops are learned late or
+    never. With BERT's initial 0.02 so narrow a model would start with flat attention.
     """
-    words = questions.tokenizer(plan.entities)
-    config = architectures.bert_config(
-        Size(layers, plan.hidden, plan.heads, 4 * plan.hidden, plan.strength),
-        len(words),
-        dropout=plan.pretrain.dropout,
-        max_position_embeddings=1,
-        initializer_range=plan.hidden**-0.5,  # with BERT's 0.02 so narrow a model starts with flat attention
-        pad_token_id=words.pad_token_id,
-    )
+    words, size = questions.tokenizer(plan.entities), (layers, plan.hidden, plan.heads, 4 * plan.hidden)
+    own = {"initializer_range": plan.hidden**-0.5, "max_position_embeddings": 1, "pad_token_id": words.pad_token_id}
+    config = architectures.bert_config(Size(*size, plan.strength), len(words), dropout=plan.pretrain.dropout, **own)
     torch.manual_seed(seed)
     network = SentenceEncoder(config)
     for layer in network.bert.encoder.layer:
@@ -94,16 +87,14 @@ class Exam:
 def run(plan: MultiHop, layers: int, algorithm: str, seed: int, folder: Path) -> dict[str, Any]:
     """Train one encoder, or continue where it was cut off, and return its curve and every answer of its exam.
 
-    Every run has the steps of the plan's recipe, and none is re-run: to draw again those that learn late, and keep
-    those that do not learn, would choose the result. A finished run is read from `folder`. "steps", each of so many
-    "stories", the first "full_rate" of them before the rate falls; "device": the processor; "curve": step, loss,
-    accuracy by hops and seconds of training; "outcomes": hops -> 0 or 1 a question, the same for all; "failed": a
-    `Failure` if it has neither, else None.
+    No run is made again: to draw anew those that learn late would choose the result. A finished one is read from
+    `folder`. "steps", each of so many "stories", the first "full_rate" of them before the rate falls; "curve": step,
+    loss, accuracy by hops, seconds; "outcomes": hops -> 0 or 1 a question; "failed": a `Failure` if it has neither.
     """
-    exam = replace(plan.pretrain, held_out="first")  # it reads no held-out text
-    given = asdict(plan) | {"pretrain": identity(exam)}
+    recipe = plan.pretrain
+    given = asdict(plan) | {"pretrain": identity(replace(recipe, held_out="first"))}  # it reads no held-out text
     given = {key: value for key, value in given.items() if key not in OTHERS}
-    name, recipe = checkpoints.marked(f"{algorithm}-{layers}-{seed}", given), plan.pretrain
+    name = checkpoints.marked(f"{algorithm}-{layers}-{seed}", given)
     done = folder / f"{name}.json"
     if not done.exists():
         network = encoder(plan, layers, algorithm, seed)
@@ -140,10 +131,7 @@ class KnownHops(Question):
     widths: dict[Positive, list[str]]  # further widths, at the largest depth
 
     def exams(self, usual: MultiHop) -> Iterator[MultiHop]:
-        """Yield what each record trains and asks, seed by seed: the usual width, then the further ones.
-
-        So the seeds that there are hold every width, and a slope over the widths is of the same seeds.
-        """
+        """Yield what each record trains and asks, seed by seed: the usual width, then the further ones."""
         common = replace(usual, exam=self.exam, more_seeds={})
         for seed in self.seeds:
             yield replace(common, algorithms=self.arms, seeds=[seed], layers=self.layers)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from filelock import FileLock, Timeout
 from pydantic import BaseModel, Field, ValidationError, model_validator
@@ -24,9 +24,6 @@ class Strict(BaseModel):
     """A part of a plan: a key that it does not know, or a value of another type, is an error."""
 
     model_config = STRICT
-
-
-Kind = TypeVar("Kind", bound=Strict)
 
 
 class Endpoint(Strict):
@@ -116,14 +113,14 @@ def studies() -> dict[str, Planned]:
     return read(file()).studies
 
 
-def section(path: Path, name: str, kind: type[Kind]) -> Kind:
+def section(path: Path, name: str, kind: type[Strict]) -> Any:
     """Read one study of a plan as its runs do; ValueError that names the file and the key."""
     if name not in read(path).studies:
         raise ValueError(f"{path}: the plan has no study {name!r}")
     return _validated(path, name, kind, typed_by_hand.read(path)[name])
 
 
-def _validated(path: Path, name: str, kind: type[Kind], given: Any) -> Kind:
+def _validated(path: Path, name: str, kind: type[Strict], given: Any) -> Any:
     try:
         return kind.model_validate(given)
     except ValidationError as error:
@@ -132,11 +129,10 @@ def _validated(path: Path, name: str, kind: type[Kind], given: Any) -> Kind:
         raise ValueError(f"{path}: key '{'.'.join(parts)}': {first['msg']}") from None
 
 
-def command(name: str, kind: type[Kind], records: Callable[[Kind], Iterable[Entry]]) -> None:
+def command(name: str, kind: type[Strict], records: Callable[[Any], Iterable[Entry]]) -> None:
     """Make every record of a planned study that is not there yet; several of these commands share the work.
 
-    `python -m saobp.study.beyond.retrofit [--plan FILE] [--out FOLDER] [--only PATTERN]`. `records` lists, of the
-    plan's section, the records' names, and what makes each of them; those are made that the regular expression finds.
+    `python -m saobp.study.beyond.retrofit [--plan FILE] [--out FOLDER] [--only PATTERN]`
     """
     parser = argparse.ArgumentParser(description=command.__doc__.splitlines()[0])
     parser.add_argument("--plan", type=Path, default=file())
@@ -150,8 +146,7 @@ def command(name: str, kind: type[Kind], records: Callable[[Kind], Iterable[Entr
 def share(records: Iterable[Entry], out: Path) -> None:
     """Make every record that is not in `out` yet; several processes share the work, one record each at a time.
 
-    `records` gives each record's name and what makes it, in a folder of its own. A process that dies leaves its record
-    to the next one that comes by. Raises ValueError, one line, for a record that tells another recipe than the plan's.
+    A process that dies leaves its record to the next. Raises ValueError for a record that tells another recipe.
     """
     for name, make, recipe in records:
         path, folder = out / f"{name}.json", paths.own_folder(out.parent / "work" / name)
@@ -159,8 +154,9 @@ def share(records: Iterable[Entry], out: Path) -> None:
             if not path.exists():
                 make(path, folder)
             elif _differ(json.loads(path.read_text(encoding="utf-8"))["metrics"], to_jsonable_python(recipe)):
-                said = "was made by another recipe than the plan's: remove it, or give another --out"
-                raise ValueError(f"{path}: {said}")
+                raise ValueError(
+                    f"{path}: was made by another recipe than the plan's: remove it, or give another --out"
+                )
 
 
 def _differ(told: Any, wanted: Any) -> bool:

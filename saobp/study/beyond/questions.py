@@ -1,9 +1,8 @@
 """Stories in the fewest words, with questions whose number of hops is known: what the multi-hop study is about.
 
-A story is a row of sentences in no order, and a sentence a set of words, for which one token stands: a fact is two
-entities and their relation, "ellen own rope"; a question an entity, the relations to follow and a mask for the entity
-that they lead to, "ellen own at [MASK]". Chains of facts through the same relations run side by side, so that nothing
-but the facts tells a right end from a wrong one, and chance is 1 / chains.
+A story is a row of sentences in no order, and a sentence a set of words: a fact is two entities and their relation,
+"ellen own rope"; a question an entity, the relations to follow and a mask for what they lead to, "ellen own at [MASK]".
+Chains of the same relations run side by side: nothing but the facts tells the end, and chance is 1 / chains.
 """
 
 from functools import cache
@@ -50,9 +49,8 @@ class Stories(Dataset):
     """Stories with their questions, as many as are asked for; the same seed and index give the same one.
 
     Each says every fact once and asks, for each number of hops, one question a chain, all from one place.
-    "input_ids" (sentence, word; short ones end in padding), "labels" (sentence; of a question its end, else -100) and
-    "token_type_ids" (sentence; 1 a question) are tokens; "words" are those of each sentence. "asked": for each question
-    its hops and the tokens of all chains' ends, the right one first.
+    "input_ids" (sentence, word), "labels" (sentence; of a question its end, else -100), "token_type_ids" (sentence; 1 a
+    question), "words" of each sentence, "asked": each question's hops and the tokens of all ends, the right one first.
     """
 
     def __init__(self, plan: MultiHop, seed: int | str, count: int):
@@ -99,17 +97,10 @@ def exam(plan: MultiHop) -> list[dict[str, Any]]:
 
 
 def paths(plan: MultiHop | None) -> dict[int, list[str]]:
-    """Return hops -> the path of relations that each story of the plan's exam asks about, "own at" say.
-
-    Empty without a plan, where a study sets no exam.
-    """
-    found: dict[int, list[str]] = {}
-    for item in exam(plan) if plan else ():
-        asked = (words for words in item["words"] if words[-1] == MASK)
-        own = {len(words) - 2: " ".join(words[1:-1]) for words in asked}  # every chain of a story has the same
-        for number, path in own.items():
-            found.setdefault(number, []).append(path)
-    return dict(sorted(found.items()))
+    """Return hops -> the path of relations that each story of the plan's exam asks about, "own at" say."""
+    items = exam(plan) if plan else ()  # a study may set no exam
+    asked = [{len(words) - 2: words[1:-1] for words in item["words"] if words[-1] == MASK} for item in items]
+    return {hops: [" ".join(each[hops]) for each in asked] for hops in sorted(set().union(*asked))}
 
 
 def told(plan: MultiHop) -> str:

@@ -68,10 +68,7 @@ class Retrofit(plan.Question):
 
 
 class SameOrder(Trainer):
-    """Trainer whose batches of similar lengths come in an order that the seed alone sets, the same for every arm.
-
-    The length of a choice is its number of options, which all items of a task share: its batches are just drawn.
-    """
+    """Trainer whose batches of similar lengths come in an order that the seed alone sets, the same for every arm."""
 
     def _get_train_sampler(self, train_dataset=None) -> LengthGroupedSampler:
         lengths = [len(ids) for ids in self.train_dataset["input_ids"]]
@@ -80,13 +77,10 @@ class SameOrder(Trainer):
 
 
 def finetune(task: Task, arm: Arm, encoder: Path, tokenizer: Any, recipe: Finetuning, seed: int, folder: Path) -> dict:
-    """Fine-tune the encoder with an arm on all of a task's training rows; return its scores in percent by epoch.
-
-    A run whose loss is no number returns {"failed": reason} and is never averaged with the others.
-    """
+    """Fine-tune the encoder with an arm on all of a task's training rows; return scores by epoch, or "failed"."""
     spec = task.spec
-    length = recipe.tokens(spec.name)
-    train, reported = (encode(spec, rows, tokenizer, length) for rows in (task.train, task.evaluation))
+    splits = (task.train, task.evaluation)
+    train, reported = (encode(spec, rows, tokenizer, recipe.tokens(spec.name)) for rows in splits)
     model = refine_with(finetuning.with_head(task, encoder, recipe, seed), arm.factor, arm.strength)
     trainer = finetuning.trainer_of(model, task, train, tokenizer, recipe, seed, folder, SameOrder)
     one, last = finetuning.steps(recipe, spec.name, len(train))
@@ -116,9 +110,9 @@ def run(study: Retrofit, seed: int, name: str, arm_name: str, path: Path, folder
     task = replace(task, train=datasets.concatenate_datasets([task.train, task.development]))
     metrics = finetune(task, arm, encoder, tokenizer, recipe, seed, folder)
     metrics |= {"floor": bag_of_words.floor(task), "configuration": study.training}
-    departures = [differs("model", "all-MiniLM-L6-v2, pretrained without the refinement", "pretrained with it")]
+    apart = [differs("model", "all-MiniLM-L6-v2, pretrained without the refinement", "pretrained with it")]
     data = {"source": source.name, "splits": task.splits}
-    return record.save(path, metrics, data=data, departures=departures, precision=recipe.precision)
+    return record.save(path, metrics, data=data, departures=apart, precision=recipe.precision)
 
 
 def records_of(study: Retrofit) -> Iterator[plan.Entry]:

@@ -22,10 +22,7 @@ from saobp.study.training import architectures, checkpoints, pretraining, traine
 
 
 def look(held_out: HeldOut, model: nn.Module) -> dict[str, Any]:
-    """Measure what is followed of a strength: loss and accuracy; raw and refined entropy, GTD, largest column sum.
-
-    `strengths`: of every layer's heads, in nats (one value where a layer's heads share it).
-    """
+    """Measure loss, accuracy, raw and refined shape, and strengths (nats) of each layer's heads, one if they share."""
     tokens = held_out.shown["input_ids"].to(next(model.parameters()).device)
     raw, refined = map(message_rounds.shape, message_rounds.matrices(model, tokens))
     used = [module(torch.device("cpu")) for module in model.modules() if isinstance(module, Refinement)]
@@ -39,9 +36,8 @@ def run(
 ) -> dict[str, Any]:  # fmt: skip
     """Train one model at a strength, or with one of `TAUGHT` that starts from the size's own, and follow it.
 
-    Returns strength, seed, "curve": step, loss, accuracy, raw and refined shape, strengths, "failed": a
-    `Failure` if there is no curve, else None, and "device". A finished run is read from `folder`; one that was cut off
-    is continued.
+    Returns strength, seed and what `trainer.attempt` does, with a "curve" of `look`. A finished run is read from
+    `folder`; one that was cut off is continued.
     """
     recipe = plan.pretrain
     name = checkpoints.marked(f"{plan.model}-{strength}-{seed}", (recipes.identity(recipe), text.fingerprint))
@@ -64,9 +60,9 @@ def study(plan: Beyond, **given: Any) -> list[dict[str, Any]]:
 
 
 def larger(plan: Beyond, **given: Any) -> list[dict[str, Any]]:
-    """Train each of a plan's larger models at λ = 0 and at its size's own; `given` as in `run`, whose keys a run has.
+    """Train each of a plan's larger models at λ = 0 and at its size's own; `given` as in `run`.
 
-    Beside them "model", "learning_rate" and "precision", None where they are the recipe's.
+    A run has model, learning_rate and precision too, None where they are the recipe's.
     """
     runs = []
     for one in plan.larger:

@@ -15,10 +15,7 @@ RECIPE = ["model", "learning_rate", "precision"]  # of larger models
 
 
 def sweep(runs: Sequence[Run]) -> pd.DataFrame:
-    """Return one row a run: strength, seed, processor, loss, accuracy (0 to 1), raw_ and refined_ shapes at the end.
-
-    A run that failed has no row.
-    """
+    """Return the end of each run that did not fail: strength, seed, processor, loss, accuracy (0 to 1), shapes."""
     ends = [
         {"strength": run["strength"], "seed": run["seed"], "processor": run["device"]["name"], **run["curve"][-1]}
         for run in runs
@@ -28,10 +25,7 @@ def sweep(runs: Sequence[Run]) -> pd.DataFrame:
 
 
 def learned(runs: Sequence[Run], name: str = BY_HEAD) -> pd.DataFrame:
-    """Return where learned strengths of a name in `TAUGHT` went; a failed run nowhere.
-
-    Columns: seed, step, layer, head (from 1; 1 alone where a layer's heads share theirs), strength (nats).
-    """
+    """Return where learned strengths of a name in `TAUGHT` went: seed, step, layer, head (from 1), strength (nats)."""
     rows = [
         (run["seed"], point["step"], layer, head, value)
         for run in runs
@@ -44,10 +38,9 @@ def learned(runs: Sequence[Run], name: str = BY_HEAD) -> pd.DataFrame:
 
 
 def against_plain(swept: pd.DataFrame) -> pd.DataFrame:
-    """Compare the held-out loss at every strength with that at λ = 0, over the seeds that every strength has.
+    """Compare the held-out loss at every strength with that at λ = 0, over two or more seeds that every strength has.
 
-    Runs on another kind of processor than those at λ = 0 are left out: kinds of processor compute apart. There is no
-    row without two seeds.
+    Runs on another kind of processor than those at λ = 0 are left out: kinds of processor compute apart.
     Columns: strength, difference, low, high (nats; 95 %, Student's t over seeds), p, p_holm (over all rows), seeds.
     """
     losses, rows = pd.DataFrame(), []
@@ -76,16 +69,12 @@ def end(run: Run) -> float:
 def pairs(runs: Sequence[Run], read: Callable[[Run], float] = end) -> pd.DataFrame:
     """Return one row a seed that came to its end at λ = 0 and at its size's own λ, on one processor.
 
-    Columns: `RECIPE` (learning_rate NaN and precision "": those of the study), seed, processor, plain and refined: what
-    `read` gives of the two.
+    Columns: `RECIPE` (learning_rate NaN and precision "": the study's), seed, processor, plain and refined (by `read`).
     """
+    key, ended = [*RECIPE, "seed", "processor"], [run for run in runs if run["curve"]]
     rows = [
-        {key: run.get(key) for key in RECIPE} | {"seed": run["seed"], "processor": run["device"]["name"]}
-        | {"refined": run["strength"] > 0, "value": read(run)}
-        for run in runs
-        if run["curve"]
-    ]  # fmt: skip
-    key = [*RECIPE, "seed", "processor"]
+        (*map(run.get, RECIPE), run["seed"], run["device"]["name"], run["strength"] > 0, read(run)) for run in ended
+    ]
     frame = pd.DataFrame(rows, columns=[*key, "refined", "value"]).astype({"learning_rate": float})
     frame["precision"] = frame["precision"].fillna("")
     plain, other = (frame[frame["refined"] == side].drop(columns="refined") for side in (False, True))
@@ -95,8 +84,7 @@ def pairs(runs: Sequence[Run], read: Callable[[Run], float] = end) -> pd.DataFra
 def gaps(runs: Sequence[Run]) -> pd.DataFrame:
     """Compare the held-out loss at a size's own λ with that at λ = 0 of the same seeds, a row a recipe.
 
-    Columns: those of `RECIPE`, layers, hidden, strength (λ), seeds; plain and refined (loss, nats), difference, low,
-    high (nats; 95 %, Student's t over seeds; NaN for one). A run that failed counts for nothing.
+    Columns: `RECIPE`, layers, hidden, strength (λ), seeds, plain, refined, difference, low, high (nats, over seeds).
     """
     rows = []
     for recipe, own in pairs(runs).groupby(RECIPE, sort=False, dropna=False):

@@ -24,7 +24,7 @@ SETTINGS = [("train", 32, 128), ("train_no_dropout", 32, 128), *(("inference", *
 
 
 def passes() -> str:
-    """Return how High is worked out: in "one call" that is compiled (`saobp.fused.native`), or by "torch".
+    """Return how High is worked out: in "one call" that is compiled, or by "torch".
 
     An earlier record says "compiled" where the passes over tiles were, and torch made the products.
     """

@@ -20,10 +20,7 @@ def way_title(way: str) -> str:
 
 
 def operations(paper: Published) -> pd.DataFrame:
-    """Return the 24 counts of Table 9 as printed, as counted by fvcore and by the formula, in units of 10^9.
-
-    "off" is how far print and counter are apart, to the two decimals that are printed.
-    """
+    """Return the 24 counts of Table 9 as printed, by fvcore and by the formula (10^9); "off": print from counter."""
     from saobp.study.cost import whole_model
 
     cells, size = comparisons.operations(paper), (arithmetic.VOCABULARY, arithmetic.LENGTH)

@@ -32,31 +32,24 @@ def materialised(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     return refine((query @ key.mT / query.shape[-1] ** 0.5).softmax(-1)) @ value
 
 
-Attend = Callable[..., Tensor]
-WAYS: dict[str, Attend] = {
-    "sdpa": scaled_dot_product_attention,
-    "eager": eager,
-    "literal": literal,
-    "high": saobp_attention,
-    "materialised": materialised,
-}
+Attend, Shape = Callable[..., Tensor], tuple[int, ...]
+WAYS: dict[str, Attend] = {"sdpa": scaled_dot_product_attention, "high": saobp_attention}
+WAYS |= {way.__name__: way for way in (eager, literal, materialised)}
 
 
-def _inputs(shape: tuple[int, ...], count: int, dtype: torch.dtype) -> list[Tensor]:
+def _inputs(shape: Shape, count: int, dtype: torch.dtype) -> list[Tensor]:
     generator = torch.Generator().manual_seed(0)
     return [torch.randn(shape, generator=generator).to(timing.place(), dtype) for _ in range(count)]
 
 
-def forward_and_backward(
-    attend: Attend, shape: tuple[int, ...], dtype: torch.dtype = torch.float32
-) -> Callable[[], object]:
+def forward_and_backward(attend: Attend, shape: Shape, dtype: torch.dtype = torch.float32) -> Callable[[], object]:
     """Return a call of an attention and its gradient on random inputs."""
     *inputs, upstream = _inputs(shape, 4, dtype)
     inputs = [x.requires_grad_() for x in inputs]
     return lambda: torch.autograd.grad(attend(*inputs), inputs, upstream)
 
 
-def forward(attend: Attend, shape: tuple[int, ...], dtype: torch.dtype = torch.float32) -> Callable[[], Tensor]:
+def forward(attend: Attend, shape: Shape, dtype: torch.dtype = torch.float32) -> Callable[[], Tensor]:
     """Return a call of an attention on the same random inputs, which want no gradient."""
     inputs = _inputs(shape, 3, dtype)
     return torch.inference_mode()(lambda: attend(*inputs))
@@ -65,9 +58,7 @@ def forward(attend: Attend, shape: tuple[int, ...], dtype: torch.dtype = torch.f
 DIRECTIONS = {"forward": forward, "forward_and_backward": forward_and_backward}
 
 
-def peak(
-    way: str, shape: tuple[int, ...], direction: str = "forward_and_backward", threads: int = timing.THREADS
-) -> float:
+def peak(way: str, shape: Shape, direction: str = "forward_and_backward", threads: int = timing.THREADS) -> float:
     """Measure the peak here, after a small call that loads what is loaded once."""
     torch.set_num_threads(threads)
     DIRECTIONS[direction](WAYS[way], (1, HEADS, 64, HEAD_WIDTH))()
@@ -75,10 +66,9 @@ def peak(
 
 
 def by_length(lengths: Sequence[int], ways: Sequence[str], rounds: int, longest_materialised: int = 2048) -> list[dict]:
-    """Return one row a length and way: milliseconds and ratios (median, quartiles), peak MiB (median, low, high).
+    """Return one row a length and way: what `timing.interleaved` and `in_processes` (peak MiB) give, and the kernel.
 
-    For the first way and the materialised one there is a "ratio_to_<way>" too. The materialised way stops at
-    `longest_materialised`: it keeps several L x L matrices a head. "kernel" is torch's fused one, "" without.
+    The materialised way stops at `longest_materialised`: it keeps several L x L matrices a head.
     """
     rows = []
     for length in lengths:

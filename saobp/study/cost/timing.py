@@ -28,10 +28,9 @@ def place() -> str:
 def interleaved(
     ways: dict[str, Callable[[], object]], rounds: int = ROUNDS, against: Sequence[str] = (), warm_up: int = WARM_UP
 ) -> dict[str, dict[str, Any]]:
-    """Time each way once a round, in turning order; compare with the first way round by round.
+    """Time each way once a round, in turning order; the machine's speed drifts, so compare within a round (`summary`).
 
-    The machine's speed drifts, so a ratio is the median of the rounds' ratios, with their quartiles. For each way
-    named in `against` there is a further entry "ratio_to_<way>": {"median", "low", "high"}.
+    The base is the first way; for each way named in `against` there are the `quartiles` "ratio_to_<way>".
     """
     names, spent = list(ways), {name: [] for name in ways}
     for turn in range(rounds + warm_up):
@@ -69,10 +68,7 @@ def summary(milliseconds: list[float], base: list[float]) -> dict[str, Any]:
 
 
 def attention_kernel(call: Callable[[], object]) -> str:
-    """Return the name of the fused kernel by which torch's own attention ran in a call; "" if there was none.
-
-    `scaled_dot_product_attention` is fused only where torch has a kernel for the case; else it holds the matrix.
-    """
+    """Return the name of the fused kernel by which `scaled_dot_product_attention` ran in a call; "" without one."""
     prefix, on_cpu = "aten._scaled_dot_product_", torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
     with FlopCounterMode(display=False, custom_mapping={on_cpu: lambda *given, **more: 0}) as counted:
         call()
@@ -81,10 +77,7 @@ def attention_kernel(call: Callable[[], object]) -> str:
 
 
 def kept_for_backward(call: Callable[[], object], but: Iterable[torch.Tensor] = ()) -> float:
-    """Return how many MiB autograd keeps for the backward pass of a call, each storage once.
-
-    Tensors in `but` (the parameters) are there anyway and not counted. Other than a peak it does not vary.
-    """
+    """Return how many MiB autograd keeps for the backward pass of a call, each storage once, `but` the parameters."""
     anyway = {tensor.untyped_storage().data_ptr() for tensor in but}
     kept: dict[int, int] = {}
 
@@ -103,8 +96,7 @@ def kept_for_backward(call: Callable[[], object], but: Iterable[torch.Tensor] = 
 def peak_above_now(call: Callable[[], object]) -> float:
     """Return by how many MiB memory rises above what it is now, at most, during a call.
 
-    A GPU's own count where there is one, else resident memory (Linux; NaN elsewhere), which sees nothing of a call
-    that fills what was freed before and kept: call it by `in_processes`.
+    A GPU's own count or, on Linux, resident memory, which does not see what was freed and kept: use `in_processes`.
     """
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()
@@ -125,7 +117,7 @@ def peak_above_now(call: Callable[[], object]) -> float:
 
 
 def in_processes(function: Callable[..., float], *given: object) -> dict[str, float]:
-    """Return median, lowest ("low") and highest ("high") of what a function gives in `PROCESSES` fresh processes."""
+    """Return median, lowest and highest of what a function gives in `PROCESSES` fresh processes."""
     found = fresh(PROCESSES, function, *given)
     return {"median": statistics.median(found), "low": min(found), "high": max(found)}
 
@@ -133,9 +125,8 @@ def in_processes(function: Callable[..., float], *given: object) -> dict[str, fl
 def fresh(count: int, function: Callable[..., float], *given: object) -> list[float]:
     """Call a function of a module in so many fresh processes side by side: what this one has freed hides a peak.
 
-    They fork from a server that has imported torch and started no threads, so each is there at once, and works on one
-    thread. Its malloc (glibc) returns freed blocks of a page or more to the system: kept, they would be filled again
-    unseen.
+    They fork from a server that has imported torch and started no threads, and work on one thread. Its malloc (glibc)
+    returns freed blocks of a page or more to the system.
     """
     os.environ.setdefault("MALLOC_MMAP_THRESHOLD_", str(resource.getpagesize()))  # read when the server starts
     context = multiprocessing.get_context("forkserver")

@@ -1,8 +1,7 @@
 """What refinement costs a whole model: multiply-accumulates, parameters, time and memory (Table 9).
 
-Original comes twice: on `scaled_dot_product_attention`, which is fused where torch has a kernel for the case, and
-spelled out (`eager`), which is what an unfused refinement has to be compared with. On a CPU torch has no fused kernel
-with dropout, so training is measured with dropout and without.
+Original comes twice: on `scaled_dot_product_attention`, fused where torch has a kernel (on a CPU none with dropout),
+and spelled out (`eager`), which is what an unfused refinement has to be compared with.
 """
 
 import warnings
@@ -44,10 +43,7 @@ def batch(sequences: int, length: int, vocabulary: int, device: torch.device | s
 
 
 def call_of(phase: str, network: nn.Module, inputs: dict[str, Tensor]) -> Callable[[], object]:
-    """Return what is timed in one of the `PHASES`: an encoder without its vocabulary head, or a step of training.
-
-    A step is forward, backward, clipping and AdamW, with vocabulary logits at masked positions only.
-    """
+    """Return what is timed: an encoder without its vocabulary head, or a step: forward, backward, clipping, AdamW."""
     network.train(phase != "inference")
     if phase == "inference":
         return torch.inference_mode()(lambda: network.bert(inputs["input_ids"]))
@@ -82,10 +78,8 @@ def timed(
 def measure(model: str, vocabulary: int, sequences: int, length: int, rounds: int) -> dict[str, dict[str, Any]]:
     """Time every way in every one of the `PHASES`, in turns, and measure what memory each one takes.
 
-    Returns way -> {"train": {"milliseconds", "ratio", "ratio_to_eager", "tokens_per_second", "gmacs", "peak_mib",
-    "kernel", "kept_mib"}, "train_no_dropout": the same, "inference": the same but for "samples_per_second" and without
-    the last, "parameters"}; times, ratios and peaks are {"median", "low", "high"}, low and high the quartiles of the
-    rounds, for a peak the lowest and highest of the processes. "kept_mib" leaves out the weights.
+    Returns way -> {phase: what `timed` yields, "gmacs", "peak_mib" and of training "kept_mib", "parameters"}; times,
+    ratios and peaks are {"median", "low", "high"}: quartiles of the rounds, for a peak the ends of the processes.
     """
     ways: dict[str, dict[str, Any]] = {way: {} for way in WAYS}
     for phase in PHASES:
@@ -108,9 +102,8 @@ def kept(network: nn.Module, inputs: dict[str, Tensor]) -> float:
 def macs(model: str, vocabulary: int, way: str, length: int, *, training: bool) -> float:
     """Count multiply-accumulates of one forward pass over one sequence, in units of 10^9, by fvcore.
 
-    Training has BERT's heads for pretraining, pooler and next sentence among them, and the vocabulary's on every token:
-    so the paper counts it, to the last digit. fvcore cannot look into torch's fused attention, so "original" lacks its
-    two products, here as in Table 9.
+    Training has BERT's heads for pretraining, the vocabulary's on every token: so the paper counts it, to the last
+    digit. fvcore cannot look into torch's fused attention, so "original" lacks its two products, as in Table 9.
     """
     return _counts(model, vocabulary, way, length)["" if training else "bert"] / 1e9
 
@@ -132,10 +125,7 @@ def _counts(model: str, vocabulary: int, way: str, length: int) -> dict[str, int
 
 
 def peak(phase: str, model: str, vocabulary: int, way: str, sequences: int, length: int) -> float:
-    """Measure the peak of one call here, in MiB above the model and its inputs.
-
-    A small call before it loads what is loaded once.
-    """
+    """Measure the peak of one call here, in MiB above the model and its inputs."""
     network = build(model, vocabulary, way, dropout=PHASES[phase]).to(timing.place())
-    call_of(phase, network, batch(1, 16, vocabulary, timing.place()))()
+    call_of(phase, network, batch(1, 16, vocabulary, timing.place()))()  # loads what is loaded once
     return timing.peak_above_now(call_of(phase, network, batch(sequences, length, vocabulary, timing.place())))

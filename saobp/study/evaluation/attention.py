@@ -50,10 +50,9 @@ def graph_points(parquet: Path) -> dict[str, list[float]]:
 
 
 def means(parquet: Path) -> pd.DataFrame:
-    """Return the mean of each measure of the refined matrix, with a 95 % interval that has samples as its unit.
+    """Return the mean of each measure of the refined matrix, with a 95 % interval over samples, a mean of heads each.
 
-    Columns: mean, low, high, samples, undefined. Heads and layers of one sample are averaged first: they are not
-    independent of each other. Samples where a measure is undefined are left out and counted.
+    Columns: mean, low, high, samples, undefined: samples that are left out.
     """
     return _over_samples(_by_sample(parquet, [*ATTENTION_MEASURES, *GRAPH]).loc["refined"], "mean")
 
@@ -76,6 +75,5 @@ def _over_samples(table: pd.DataFrame, title: str) -> pd.DataFrame:
     for name, values in table.items():
         known = values.dropna()
         found = over_samples(known) if len(known) else Estimate(nan, nan, nan, 1, 0)
-        undefined = len(values) - len(known)
-        rows[name] = [found.value, found.low, found.high, len(known), undefined]
+        rows[name] = [found.value, found.low, found.high, len(known), len(values) - len(known)]
     return pd.DataFrame.from_dict(rows, "index", float, [title, "low", "high", "samples", "undefined"])

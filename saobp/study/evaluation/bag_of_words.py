@@ -25,7 +25,6 @@ Words = list[str]
 def floor(task: Task) -> dict[str, Any]:
     """Fit the floor on the rows that a model's weights are fitted on, and score it on the reported ones.
 
-    It sees which words each text has and which both have; of an option its words and those of the article's.
     Returns what a record holds: the score and how many rows it learned from, or the reason for none.
     """
     spec, train, evaluation = task.spec, task.train, task.evaluation

@@ -19,8 +19,7 @@ ROUNDING = 1e-9  # nats; in double precision an unchanged log-probability comes 
 def changes(model: PreTrainedModel, ids: Int64[Tensor, " length"], place: int) -> Float64[np.ndarray, " length"]:
     """Return how far each position's log-probabilities move (nats, the largest over words) when one token is another.
 
-    The token at `place` is replaced by the next word of the vocabulary. Positions before it stay at 0 in a model that
-    does not look ahead, whatever its weights. Computed in double precision on a copy.
+    The token at `place` is replaced by the next word of the vocabulary. In double precision, on a copy.
     """
     exact = copy.deepcopy(model).double().eval()
     other = ids.clone()
@@ -37,20 +36,15 @@ def looks_ahead(changed: Float64[np.ndarray, " length"], place: int) -> bool:
 def leak(model: PreTrainedModel, blocks: Iterable[Mapping[str, Int64[Tensor, " length"]]]) -> dict[str, Any]:
     """Return a decoder's loss read off full passes and off prefixes alone, in nats per token, and the difference.
 
-    A prefix is a pass over the tokens before one alone: only these are predictions of a model that receives messages
-    from later rows, the token's own among them. `by_block` holds the difference of each block, its full pass and its
-    prefixes on the same tokens: 0 for a model that does not look ahead. `by_position` holds it for each token but the
-    first, the mean over blocks of one length.
-    Raises ValueError without a block.
+    The difference, 0 for a model that does not look ahead, is also given `by_block` and `by_position` (of each token
+    but the first; blocks of one length). Raises ValueError without a block.
     """
     items = [block["input_ids"].tolist() for block in blocks]
     if not items:
         raise ValueError("blocks: none given; measure the leak on two or more")
     prefixes = [(ids[:end], ids[end : end + 1]) for ids in items for end in range(1, len(ids))]
-    seen = (
-        token_log_likelihoods(model, [(ids[:1], ids[1:]) for ids in items]),
-        token_log_likelihoods(model, prefixes, whole=False),
-    )
+    passes = token_log_likelihoods(model, [(ids[:1], ids[1:]) for ids in items])
+    seen = (passes, token_log_likelihoods(model, prefixes, whole=False))
     full, alone = (-torch.cat(tokens).double().numpy().reshape(len(items), -1) for tokens in seen)
     gap = alone - full
     means = {"full_pass": float(full.mean()), "prefixes": float(alone.mean()), "leak": float(gap.mean())}

@@ -21,10 +21,7 @@ WRAPPED = "_original_forward"  # where accelerate keeps the forward that it puts
 
 @contextlib.contextmanager
 def measuring(model: nn.Module) -> Iterator[None]:
-    """Hold a model in evaluation mode, without gradients, in the precision of its weights; then put it back.
-
-    While it trains, an autocast may be around its forward: no measurement is on autocast's terms.
-    """
+    """Hold a model in evaluation mode, without gradients and without training's autocast; then put it back."""
     training, around = model.training, vars(model).get("forward")
     model.eval()
     if WRAPPED in vars(model):
@@ -39,10 +36,9 @@ def measuring(model: nn.Module) -> Iterator[None]:
 
 
 def flow(model: nn.Module, batch: dict[str, torch.Tensor]) -> dict[str, Any]:
-    """Return what a model's refined attention, the one that multiplies the values, does on a batch.
+    """Return `entropy` (nats) and `gtd` by layer, and `cross_layer_gtd`, of a model's refined attention on a batch.
 
-    A list a layer, averaged over heads and sequences: `entropy` (nats) and `gtd`; and the number `cross_layer_gtd`.
-    Inputs may be (batch, token), or (batch, option, token) of a multiple choice.
+    Means over heads and sequences. Inputs may be (batch, token), or (batch, option, token) of a multiple choice.
     """
     names = [name for name in ("input_ids", "attention_mask", "token_type_ids") if name in batch]
     given = {name: batch[name].flatten(0, -2).to(model.device) for name in names}
@@ -65,8 +61,7 @@ def sample(blocks: Dataset, sequences: int, which: str = "even") -> list[dict[st
 class HeldOut:
     """Measures a model on the same sequences with the same masks every time (`which`: see `sample`).
 
-    Called with a model it returns `loss` (nats per predicted token), `perplexity` (its exponential), and what `flow`
-    returns of the first sequences, unmasked. The other measures are of a `SparseBertForMaskedLM`.
+    Called, it returns `loss` (nats per predicted token), `perplexity`, and the `flow` of the first sequences, unmasked.
     """
 
     def __init__(
@@ -83,7 +78,6 @@ class HeldOut:
         self.tokens = sum(int((batch["labels"] != -100).sum()) for batch in self.batches)
 
     def __call__(self, model: nn.Module) -> dict[str, Any]:
-        """Measure a model; it is put back into the mode it was in."""
         nats = sum(output.loss.item() * int(chosen.sum()) for chosen, _, output in self._outputs(model))
         loss = nats / self.tokens
         return {"loss": loss, "perplexity": math.exp(min(loss, 700)), **flow(model, self.shown)}
@@ -127,14 +121,13 @@ def curve(log: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def summary(log: list[dict[str, Any]]) -> dict[str, Any]:
     """Return what a pretraining record holds: the curve, its last point, the training losses.
 
-    "sittings": from which step on which code trained, on what, since when, which may be long before the record's own.
+    "sittings": from which step on which code trained, on what, since when.
     """
     checks, losses = curve(log), [entry for entry in log if "loss" in entry]
     return {
         "steps": checks[-1]["step"],
         "loss": losses[-1]["loss"] if losses else None,
-        "perplexity": checks[-1]["perplexity"],
-        "seconds": checks[-1]["seconds"],
+        **{key: checks[-1][key] for key in ("perplexity", "seconds")},
         "curve": checks,
         "training": [{key: entry[key] for key in ("step", "loss", "learning_rate")} for entry in losses],
         "sittings": [{"step": entry["step"], **entry["sitting"]} for entry in log if "sitting" in entry],

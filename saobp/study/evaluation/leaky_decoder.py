@@ -56,10 +56,9 @@ class Decoder(nn.Module):
 def trained_losses(
     reading: str, strength: float, *, steps: int, batch: int = 64, sequences: int = 2000, seed: int = 0, **sizes: int
 ) -> Float[Tensor, "sequences length"]:
-    """Train a decoder on independent uniform tokens and return its losses on fresh ones, in nats.
+    """Train a `Decoder` of some `sizes` on independent uniform tokens and return its losses on fresh ones, in nats.
 
-    The next token is independent of everything before it, so no causal model beats ln V on average; whatever
-    lies below is information from the future. `sizes` go to `Decoder`.
+    No causal model beats ln V on average: whatever lies below is information from the future.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

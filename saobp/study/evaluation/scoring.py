@@ -35,11 +35,10 @@ METRICS: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {
 
 
 def score(spec: TaskSpec, outputs: Any, rows: datasets.Dataset, features: datasets.Dataset | None = None) -> Scores:
-    """Score a head's outputs on the rows they belong to; all scores in percent.
+    """Score a head's outputs on the rows they belong to; all scores in percent. Raises Failed if any is not finite.
 
-    `outputs` are logits (item, class) or (item, option), similarities (item,) or (item, 1), or for a span
-    start and end logits (window, token) with the `features` they were computed from.
-    Raises Failed if any is not finite.
+    Logits (item, class or option), similarities (item,) or (item, 1), or of a span start and end logits (window, token)
+    with the `features` they were computed from.
     """
     if spec.kind == "span":
         start, end = map(_checked, outputs[:2])
@@ -53,9 +52,8 @@ def score_predictions(spec: TaskSpec, predictions: Any, rows: datasets.Dataset) 
     """Score one prediction a row: a class, an option, a similarity or an answer's text.
 
     Returns scores and headline in percent, metric, items, interval (95 %, over items), chance, majority, below_chance
-    (the interval ends under it), constant (one answer to everything, or similarities that hardly differ), outcomes (a
-    row's part in the headline: right or wrong, or for a correlation the prediction, with `labels` beside it; SQuAD's F1
-    are in outcomes_f1) and, where rows have hops, by_hops (right answers and all, by the facts to be chained).
+    (the interval ends under it), constant (one answer to everything), outcomes (right or wrong, or for a correlation
+    the prediction, with `labels`; SQuAD's F1 in outcomes_f1) and, where rows have hops, by_hops (right ones and all).
     """
     grade = _answers if spec.kind == "span" else _labels
     found, correct = grade(spec, predictions, rows)

@@ -1,8 +1,4 @@
-"""Decoders without fine-tuning: options by log-likelihood, and perplexity (Table 7).
-
-The prompt is the lm-evaluation-harness's for BoolQ, and the same words for RACE. Where it does not fit the
-context, the passage loses its end; question and option stay whole.
-"""
+"""Decoders without fine-tuning: options by log-likelihood, and perplexity (Table 7)."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from math import exp
@@ -26,7 +22,10 @@ Pair = tuple[list[int], list[int]]  # the tokens before, and those whose likelih
 
 
 def prompt(spec: TaskSpec, row: Mapping[str, Any]) -> tuple[str, str, list[str]]:
-    """Return what may be cut, what may not, and the options that the decoder weighs, of BoolQ, RACE or HellaSwag."""
+    """Return what may be cut, what may not, and the options that the decoder weighs, of BoolQ, RACE or HellaSwag.
+
+    The prompt is the lm-evaluation-harness's for BoolQ, and the same words for RACE.
+    """
     if spec.name == "boolq":
         return row["passage"], f"\nQuestion: {row['question']}?\nAnswer:", [" no", " yes"]
     if spec.name == "race":
@@ -37,11 +36,9 @@ def prompt(spec: TaskSpec, row: Mapping[str, Any]) -> tuple[str, str, list[str]]
 def zero_shot(
     spec: TaskSpec, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, rows: datasets.Dataset, *, length: int
 ) -> Scores:
-    """Score a decoder's likeliest options.
+    """Score a decoder's likeliest options; in `accuracy_normalized` log-probabilities are divided by options' bytes.
 
-    The headline takes the option of the largest summed log-probability; `accuracy_normalized` divides it by
-    the option's bytes, so that a long option is not at a loss.
-    Raises ValueError if `length` cannot hold a question with its option.
+    A passage too long loses its end. Raises ValueError if `length` cannot hold a question with its option.
     """
     pairs, sizes = [], []
     for passage, question, options in (prompt(spec, row) for row in rows):
@@ -65,10 +62,9 @@ def log_likelihoods(model: PreTrainedModel, pairs: Sequence[Pair], batch: int = 
 def token_log_likelihoods(
     model: PreTrainedModel, pairs: Sequence[Pair], batch: int = 32, *, whole: bool = True
 ) -> list[Float[Tensor, " tokens"]]:
-    """Return the log-probability (nats) of each token of each continuation after its context, in one pass a pair.
+    """Return the log-probability (nats) of each token of each continuation after its context.
 
-    The pass is over the `whole` pair, or over all but its last token, which a causal model does not see, nor the
-    padding behind.
+    One pass a pair: over the `whole` of it, or over all but its last token.
     """
     order = sorted(range(len(pairs)), key=lambda n: -len(pairs[n][0]) - len(pairs[n][1]))
     found: dict[int, Tensor] = {}
@@ -88,10 +84,9 @@ def token_log_likelihoods(
 def causal_perplexity(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, blocks: Iterable[Mapping[str, Tensor]], batch: int = 16
 ) -> dict[str, Any]:
-    """Return a decoder's token and word perplexity on blocks of text, each block its own context.
+    """Return a decoder's token and word perplexity on blocks of text; the first token of a block is not predicted.
 
-    The first token of a block has nothing before it and is not predicted. Words are those between blanks in the text
-    of the others, so that tokenizers can be compared. The 95 % interval of the token perplexity is over blocks.
+    Words are those between blanks in the text of the others. The 95 % interval, of tokens, is over blocks.
     """
     items = [block["input_ids"].tolist() for block in blocks]
     sums = [-value for value in log_likelihoods(model, [(ids[:1], ids[1:]) for ids in items], batch)]
