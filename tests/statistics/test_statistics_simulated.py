@@ -80,13 +80,12 @@ def test_sign_flips_cover_a_symmetric_centre_whatever_its_law(draws, shape, monk
 
 
 def test_the_interval_of_a_median_is_read_off_its_quartiles_and_is_not_they(draws):
-    random, inside, quartiles, widths = np.random.default_rng(6), 0, 0, []
+    random, inside, quartiles = np.random.default_rng(6), 0, 0
     for _ in range(draws):
         low, middle, high = quantiles(random.normal(1, 0.1, 9), n=4)  # as the rounds of a cost record
         found = statistics.median_interval(low, middle, high, 9)
         inside, quartiles = inside + (found.low <= 1 <= found.high), quartiles + (low <= 1 <= high)
-        widths.append(found.half_width)
-    assert np.mean(widths) < 1.4 * stats.t.isf(0.025, 8) * np.sqrt(np.pi / 2) * 0.1 / 3  # quartiles of nine lie apart
+    assert found.error.parts == ((pytest.approx(np.sqrt(np.pi / 2) * (high - low) / 1.349 / 3), 8),)
     assert 0.95 - slack(draws) < inside / draws
     assert quartiles < inside  # what is taken for an interval when quartiles are
 
@@ -145,6 +144,8 @@ def test_a_mean_over_samples_and_a_ratio_of_sums_cover(draws, samples):
         )
         assert (found.seeds, found.items) == (1, samples)
         mean, ratio = mean + (found.low <= 3 <= found.high), ratio + (over.low <= 3 <= over.high)
+    even = statistics.over_samples(4 * sizes + random.normal(0, 0.1, samples), sizes)
+    assert even.half_width < 0.02, "a long sequence has more nats and more tokens"
     assert 0.95 - slack(draws) < mean / draws < 0.95 + slack(draws)
     assert ratio / draws < 0.95 + slack(draws)
     assert ratio / draws > 0.95 - slack(draws) - 0.02 * (samples < 20)  # of a ratio the closed form is for many
