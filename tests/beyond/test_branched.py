@@ -1,7 +1,6 @@
 """Branches of one trunk: the same start for every arm, and a plain branch is the trunk continued."""
 
 import dataclasses
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -52,12 +51,10 @@ def test_a_trunk_that_never_learns_ends_with_its_recipe_and_one_that_has_learned
 
 def test_a_trunk_grown_in_parts_has_the_rates_and_the_losses_of_one_run(trunk, grown, tmp_path):
     recipe = dataclasses.replace(STUDY.recipe("mini-quarter"), scheduler="constant_with_warmup", save_every=4)
-    _, whole = trunk.train("original", recipe, tmp_path)
-    logs = [[entry for entry in log if "loss" in entry] for log in (grown[1], whole)]
-    parts, once = ({entry["step"]: entry["learning_rate"] for entry in log} for log in logs)
-    assert parts == once and len(set(once.values())) > 3
-    ends = [heldout.curve(log)[-1]["loss"] for log in (grown[1], whole)]
-    assert ends[0] == pytest.approx(ends[1], rel=1e-6)
+    parts, once = (heldout.summary(log) for log in (grown[1], trunk.train("original", recipe, tmp_path)[1]))
+    rates = [[point["learning_rate"] for point in one["training"]] for one in (parts, once)]
+    assert rates[0] == rates[1] and len(set(rates[1])) > 3
+    assert parts["curve"][-1]["loss"] == pytest.approx(once["curve"][-1]["loss"], rel=1e-6)
 
 
 def test_the_rate_of_a_branch_falls_over_its_own_last_fifth(trunk, grown):
@@ -88,6 +85,7 @@ def test_every_branch_starts_from_the_trunk_and_its_losses_are_kept_by_sequence(
         assert found["held_out"] == pytest.approx(found["curve"][-1]["loss"], rel=1e-5)
         ends[arm] = found["held_out"]
     assert ends["original"] != ends["high"]
+    assert trunk.branch("high", 4)["steps"] == 8, "from another step in a folder of its own"
 
 
 def test_another_recipe_or_strength_is_another_trunk_or_branch(trunk):
@@ -120,14 +118,3 @@ def test_trunks_of_two_seeds_see_other_masks(tmp_path, monkeypatch):
         one = branched.Trunk(STUDY, "mini-quarter", seed, CHOSEN, tmp_path, word_tokenizer(), RandomText(), None)
         one.train("original", recipe, tmp_path)
     assert seen == [(1, 1), (2, 2)]
-
-
-def test_a_branch_from_another_step_has_a_folder_of_its_own(tmp_path, monkeypatch):
-    places, measure = [], SimpleNamespace(by_sequence=lambda network: ([1.0], [1]))
-    one = branched.Trunk(STUDY, "mini-quarter", 1, CHOSEN, tmp_path, None, RandomText(), measure)
-    monkeypatch.setattr(branched.Trunk, "train", lambda self, name, recipe, folder: (places.append(folder), []))
-    monkeypatch.setattr(branched.heldout, "summary", lambda log: {})
-    for start in (4, 8):
-        (one.place / f"checkpoint-{start}").mkdir(parents=True)
-        one.branch("high", start)
-    assert len(set(places)) == 2

@@ -25,10 +25,6 @@ def sentences(item, kind):
     return [WORDS.convert_ids_to_tokens(row) for row, own in zip(rows, item["token_type_ids"]) if own == kind]
 
 
-def facts(item):
-    return sentences(item, 0)
-
-
 def asked(item):
     """The questions of an item, each with its hops and the tokens of all ends."""
     return [(words, *of) for words, of in zip(sentences(item, 1), item["asked"], strict=True)]
@@ -46,7 +42,8 @@ def follow(known, start, relations):
 def test_every_question_of_a_story_follows_from_its_facts(hops):
     plan = dataclasses.replace(PLAN, hops=hops, pretrain=dataclasses.replace(PLAN.pretrain, length=6 * hops))
     for item in (questions.Stories(plan, 7, 20)[index] for index in range(20)):
-        known = facts(item)
+        known, ends = sentences(item, 0), iter(item["asked"])
+        assert item["labels"] == [next(ends)[1][0] if kind == 1 else -100 for kind in item["token_type_ids"]]
         assert len(known) == hops * plan.chains and {len(words) for words in known} == {3}
         assert Counter(steps for _, steps, _ in asked(item)) == {steps: 3 for steps in range(1, hops + 1)}
         for words, steps, ends in asked(item):
@@ -56,15 +53,9 @@ def test_every_question_of_a_story_follows_from_its_facts(hops):
             assert {WORDS.convert_ids_to_tokens(end) for end in ends} <= {word for fact in known for word in fact}
 
 
-def test_a_label_is_the_right_end_and_stands_at_its_question():
-    for item in questions.exam(PLAN):
-        ends = iter(item["asked"])
-        assert item["labels"] == [next(ends)[1][0] if kind == 1 else -100 for kind in item["token_type_ids"]]
-
-
 def test_a_question_tells_its_first_entity_and_no_other_and_the_order_of_its_words_tells_nothing():
     for item in questions.exam(PLAN):
-        known = facts(item)
+        known = sentences(item, 0)
         entities = {word for fact in known for word in (fact[0], fact[2])}
         for words, _, ends in asked(item):
             assert set(words) & entities == {words[0]}
