@@ -1,5 +1,7 @@
 """What Table 9 is made of: counts that agree with the formula, medians in turns, peaks that see a matrix."""
 
+from itertools import product
+
 import pytest
 import torch
 
@@ -84,10 +86,7 @@ def test_ways_take_turns_and_are_compared_within_a_round():
     assert len({turn[0] for turn in rounds}) == 3  # nobody is always first
     assert found["a"]["ratio"] == 1 and found["b"]["rounds"] == 6
     assert found["c"]["ratio_to_c"] == {"median": 1, "low": 1, "high": 1}
-
-
-def test_a_time_is_a_median_with_quartiles_and_its_ratio_is_taken_round_by_round():
-    found = timing.summary([2.0, 4.0, 12.0], [1.0, 1.0, 4.0])
+    found = timing.summary([2.0, 4.0, 12.0], [1.0, 1.0, 4.0])  # a median with quartiles, its ratio round by round
     assert (found["median_ms"], found["quartiles_ms"], found["fastest_ms"]) == (4, [2, 12], 2)
     assert (found["ratio"], found["ratio_quartiles"]) == (3, [2, 4])
 
@@ -127,16 +126,12 @@ def test_fused_attention_needs_a_fraction_of_the_matrix_and_a_step_peaks_above_w
     assert not high >= 0.5 * matrix and not step < kept
 
 
-def test_a_peak_is_the_median_of_fresh_processes_between_their_ends(monkeypatch):
+def test_materialised_attention_stops_where_it_would_fill_the_memory_and_a_peak_is_a_median_between_its_ends(
+    monkeypatch,
+):
     monkeypatch.setattr(timing, "fresh", lambda count, *given: [5.0, 9.0, 6.0])
-    assert timing.in_processes(peak_of_ones, 1) == {"median": 6, "low": 5, "high": 9}
-
-
-def test_materialised_attention_stops_where_it_would_fill_the_memory(monkeypatch):
-    monkeypatch.setattr(timing, "fresh", lambda count, function, *given: [function(*given)] * count)
-    rows = length.by_length([16, 32], ("sdpa", "high", "materialised"), 3, longest_materialised=16)
-    assert [(row["length"], row["way"]) for row in rows] == [
-        (16, "sdpa"), (16, "high"), (16, "materialised"), (32, "sdpa"), (32, "high"),
-    ]  # fmt: skip
+    rows = length.by_length([16, 32], ways := ("sdpa", "high", "materialised"), 3, longest_materialised=16)
+    assert [(row["length"], row["way"]) for row in rows] == [*product([16], ways), *product([32], ways[:2])]
+    assert all(row["peak_mib"] == {"median": 6, "low": 5, "high": 9} for row in rows)
     assert {"ratio_to_sdpa", "ratio_to_materialised"} <= rows[1].keys() and "ratio_to_materialised" not in rows[4]
     assert rows[0]["kernel"] and not rows[2]["kernel"]

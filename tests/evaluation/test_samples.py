@@ -47,9 +47,7 @@ def test_means_are_of_the_refined_matrix_with_samples_and_not_heads_as_the_unit(
     levels = 0.01 * np.arange(40) + 0.001 * (np.arange(40) % 5)
     half = 1.96 * levels.std(ddof=1) / np.sqrt(40)
     assert (entropy["high"] - entropy["low"]) / 2 == pytest.approx(half, rel=0.1)
-
-
-def test_what_is_the_same_in_every_sample_has_a_mean_and_no_interval(parquet):
+    # what is the same in every sample has a mean and no interval
     pd.read_parquet(parquet).assign(betweenness=0.0, clustering_barrat=float("nan")).to_parquet(parquet)
     found = attention.means(parquet)
     assert found.loc["betweenness", "mean"] == 0 and np.isnan(found.loc["betweenness", "low"])

@@ -1,3 +1,5 @@
+from unittest.mock import Mock
+
 import datasets
 import numpy as np
 import pytest
@@ -42,12 +44,6 @@ def test_log_likelihoods_equal_the_slow_sum_whatever_else_is_in_the_batch(decode
     decoder.eval()
 
 
-def test_boolq_is_asked_as_the_harness_asks_it():
-    passage, question, options = prompt(TASKS["boolq"], BOOLQ)
-    assert passage + question == "the hat is red .\nQuestion: is the hat red?\nAnswer:"
-    assert options == [" no", " yes"]
-
-
 @pytest.mark.parametrize(
     ("options", "sums"),
     [
@@ -63,24 +59,21 @@ def test_the_likeliest_option_is_chosen_and_by_the_bytes_a_long_one_is_not_at_a_
     assert (found["scores"]["accuracy_normalized"], found["outcomes_normalized"]) == (100, [1])
 
 
-def test_the_passage_is_cut_and_question_and_option_stay_whole(decoder, monkeypatch):
-    seen = []
-
-    def note(model, pairs):
-        seen.extend(pairs)
-        return [0.0] * len(pairs)
-
-    monkeypatch.setattr(zeroshot, "log_likelihoods", note)
-    zero_shot(TASKS["boolq"], decoder, TOKENIZER, datasets.Dataset.from_list([BOOLQ]), length=13)
+def test_boolq_is_asked_as_the_harness_asks_it_the_passage_is_cut_and_question_and_option_stay_whole(monkeypatch):
+    passage, question, options = prompt(TASKS["boolq"], BOOLQ)
+    assert passage + question == "the hat is red .\nQuestion: is the hat red?\nAnswer:" and options == [" no", " yes"]
+    monkeypatch.setattr(zeroshot, "log_likelihoods", asked := Mock(return_value=[0.0, 0.0]))
+    zero_shot(TASKS["boolq"], None, TOKENIZER, datasets.Dataset.from_list([BOOLQ]), length=13)
+    _, seen = asked.call_args.args
     texts = [TOKENIZER.decode(before + after) for before, after in seen]
     assert [len(before + after) for before, after in seen] == [13, 13]
     assert texts[0].startswith("the hat is question : is the hat red?")
     assert texts[0].endswith("no") and texts[1].endswith("yes")
     with pytest.raises(ValueError, match="length=9 cannot hold the question and option"):
-        zero_shot(TASKS["boolq"], decoder, TOKENIZER, datasets.Dataset.from_list([BOOLQ]), length=9)
+        zero_shot(TASKS["boolq"], None, TOKENIZER, datasets.Dataset.from_list([BOOLQ]), length=9)
 
 
-def test_the_perplexity_of_a_decoder_has_an_interval_over_blocks(decoder):
+def test_the_perplexity_of_a_decoder_has_an_interval_over_blocks_and_that_of_words_fewer_units(decoder):
     random = torch.Generator().manual_seed(0)
     blocks = [{"input_ids": torch.randint(5, len(TOKENIZER), (n,), generator=random)} for n in (6, 9, 12, 15)]
     found = causal_perplexity(decoder, TOKENIZER, blocks, batch=2)
@@ -89,9 +82,6 @@ def test_the_perplexity_of_a_decoder_has_an_interval_over_blocks(decoder):
     assert found["token_perplexity"] == pytest.approx(np.exp(sum(nats) / 38), rel=1e-4)
     assert found["perplexity_interval"] == pytest.approx([np.exp(expected.low), np.exp(expected.high)], rel=1e-4)
     assert (found["tokens"], found["context"], found["sequences"]) == (38, 15, 4)
-
-
-def test_word_perplexity_is_the_same_text_over_fewer_units(decoder):
     ids = TOKENIZER("the hat is zq the hat", add_special_tokens=False)["input_ids"]
     found = causal_perplexity(decoder, TOKENIZER, [{"input_ids": torch.tensor(ids)}])
     assert found["words"] == 5
