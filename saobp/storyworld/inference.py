@@ -1,9 +1,8 @@
 """A story and what is asked of it: entailment (RTE, MNLI), answers (QNLI, BoolQ, SQuAD, RACE), a pronoun (WNLI).
 
-In every story of RTE, MNLI and QNLI one chain of facts does not join: its middle is about two people (or
-things) instead of one. A statement about that chain is left open; only following the facts tells which chain
-it is. The relations that end a statement have one value (a thing has one owner): another contradicts it.
-`hops` counts the facts that the statement or question is about, stated or not.
+In every story of RTE, MNLI and QNLI one chain of facts does not join: its middle is about two people (or things)
+instead of one, and a statement about it is left open. The relations that end a statement have one value (a thing has
+one owner): another contradicts it. `hops` counts the facts that the statement or question is about, stated or not.
 """
 
 import re

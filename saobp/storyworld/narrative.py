@@ -54,14 +54,7 @@ The {job} sold {foods}, {foods2} and {dish}.
 The {object} was made of {material}.
 The {trait} {job} {speech_ed} that it was {weather}.""".splitlines()
 # Fillers for stories with questions: no person, object, job or mood that a question could ask for.
-FILLERS = """It was {a_weather} {time}.
-The {time} was {weather} and the {place} was quiet.
-The {place} was full of {plants}.
-{A_animal} slept under the {plant}.
-The {animal} {motion_ed} across the {place}.
-Everybody talked about {topic}.
-There was {a_event} near the {place}.
-{Number} {animals} {motion_ed} along the {place}.""".splitlines()
+FILLERS = [SCENES[place] for place in (0, 1, 2, 3, 4, 7, 6, 14)]
 ENDINGS = """In the end, {who} was {good}.
 At last, {who} went home and slept.
 That {time}, {who} felt {bad} and {bad2}.

@@ -75,15 +75,11 @@ def test_wnli_pronouns_stand_for_the_one_whom_the_facts_describe(seed):
         assert {name in lexicon.WORDS["male"] for name in (one, two)} == {pronoun == "He"}
 
 
-def test_mrpc_pairs_are_equivalent_exactly_if_they_state_the_same_facts(seed):
+def test_pairs_are_equivalent_or_duplicates_exactly_if_they_state_or_ask_the_same(seed):
     for row in rows("nyu-mll/glue", "mrpc", seed):
         halves = [re.split(",? and |, while ", row[name]) for name in ("sentence1", "sentence2")]
         one, two = (story_reader.facts(". ".join(s[0].upper() + s[1:] for s in half)) for half in halves)
-        assert len(one) == len(two) == 2
-        assert (one == two) == (row["label"] == 1), row
-
-
-def test_qqp_pairs_are_duplicates_exactly_if_they_ask_for_the_same(seed):
+        assert len(one) == len(two) == 2 and (one == two) == (row["label"] == 1), row
     for row in rows("nyu-mll/glue", "qqp", seed):
         one, two = (meanings(row[name]) for name in ("question1", "question2"))
         assert (one == two) == (row["label"] == 1), row
