@@ -48,11 +48,6 @@ class Trunk:
         recipe = recipes.identity(self.study.recipe(self.model))
         return self.folder / checkpoints.marked(name, (recipe, self.chosen.every, self.text.fingerprint, *settings))
 
-    @property
-    def place(self) -> Path:
-        """Where it grows itself: one that has to learn less stops earlier, and keeps other checkpoints."""
-        return self.home("trunk", self.chosen.below)
-
     def train(
         self, algorithm: str, recipe: Pretraining, folder: Path, until: int | None = None
     ) -> tuple[Any, list[dict[str, Any]]]:
@@ -68,7 +63,7 @@ class Trunk:
         every = self.chosen.every
         recipe = replace(self.study.recipe(self.model), scheduler="constant_with_warmup", save_every=every)
         for step in range(every, recipe.steps + 1, every):
-            _, log = self.train("original", recipe, self.place, step)
+            _, log = self.train("original", recipe, self.home("trunk", self.chosen.below), step)
             last = heldout.curve(log)[-1]  # of a trunk that is there already, later than this step
             if last["loss"] < self.chosen.below:
                 break
@@ -83,7 +78,7 @@ class Trunk:
     def branch(self, algorithm: str, start: int) -> dict[str, Any]:
         """Continue it with an algorithm and return the curve and the losses of each held-out sequence at its end."""
         own = self.home(algorithm, self.chosen.steps, start, self.study.strengths.get(self.model))
-        grown = self.place / f"checkpoint-{start}"
+        grown = self.home("trunk", self.chosen.below) / f"checkpoint-{start}"
         if checkpoints.newest_whole(own) is None:
             with paths.new_folder(own / grown.name) as copied:
                 shutil.copytree(grown, copied, dirs_exist_ok=True)
@@ -93,8 +88,10 @@ class Trunk:
         return found | heldout.summary(log)
 
 
-def run(study: Study, model: str, seed: int, chosen: Branched, path: Path, folder: Path) -> dict[str, Any]:
-    """Make one record: a trunk and its branches."""
+def run(
+    study: Study, model: str, seed: int, chosen: Branched, told: dict[str, Any], path: Path, folder: Path
+) -> dict[str, Any]:
+    """Make one record: a trunk and its branches, and what it tells of its recipe."""
     record = records.Run("branched", profile="branched", parameters={"model": model, "seed": seed})
     trainer.quiet()
     source = sources.resolve(study.data)
@@ -103,7 +100,7 @@ def run(study: Study, model: str, seed: int, chosen: Branched, path: Path, folde
     trunk = Trunk(study, model, seed, chosen, folder, tokenizer, text, measure)
     start, log = trunk.grow()
     branches = [trunk.branch(arm, start) for arm in chosen.arms]
-    metrics = {"start": start, "trunk": heldout.summary(log), "branches": branches, **told(study, model, chosen)}
+    metrics = {"start": start, "trunk": heldout.summary(log), "branches": branches, **told}
     own = {"study": "branches of one trunk that has started to learn", "steps of a branch": chosen.steps}
     apart = [departures.differs(*one) for one in own.items()]
     apart += departures.departures(study, model, text, "high", seed, trunk.recipe(start))
@@ -112,17 +109,13 @@ def run(study: Study, model: str, seed: int, chosen: Branched, path: Path, folde
     return record.save(path, metrics, data=data, departures=apart, precision=precision)
 
 
-def told(study: Study, model: str, chosen: Branched) -> dict[str, Any]:
-    """Return what a record tells of its recipe: the study's "recipe" of the model, and what the "plan" says of it."""
-    own = chosen.model_dump(include={"arms", "below", "every", "steps"})
-    return {"recipe": asdict(study.recipe(model)), "plan": own}
-
-
 def records_of(chosen: Branched) -> Iterator[plan.Entry]:
     """Yield the records of the plan: one per trunk."""
     study, model = load_study("narrow"), "mini-narrow"
+    told = {"recipe": asdict(study.recipe(model))}
+    told |= {"plan": chosen.model_dump(include={"arms", "below", "every", "steps"})}
     for seed in chosen.trunks:
-        yield f"12-branched-{seed}", partial(run, study, model, seed, chosen), told(study, model, chosen)
+        yield f"12-branched-{seed}", partial(run, study, model, seed, chosen, told), told
 
 
 if __name__ == "__main__":

@@ -89,14 +89,11 @@ def measure(model: str, vocabulary: int, sequences: int, length: int, rounds: in
             gmacs = macs(model, vocabulary, way, length, training=training)
             ways[way][phase] = found | {"gmacs": gmacs, "peak_mib": peaks}
             if training:
-                ways[way][phase]["kept_mib"] = kept(network, batch(sequences, length, vocabulary, timing.place()))
+                inputs = batch(sequences, length, vocabulary, timing.place())
+                kept = timing.kept_for_backward(partial(network, **inputs), network.parameters())
+                ways[way][phase]["kept_mib"] = kept
             ways[way]["parameters"] = architectures.parameter_count(network)
     return ways
-
-
-def kept(network: nn.Module, inputs: dict[str, Tensor]) -> float:
-    """Return how many MiB a forward pass in training keeps for the backward pass, the weights not counted."""
-    return timing.kept_for_backward(lambda: network(**inputs).loss, network.parameters())
 
 
 def macs(model: str, vocabulary: int, way: str, length: int, *, training: bool) -> float:

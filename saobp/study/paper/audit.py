@@ -1,7 +1,6 @@
 """What the paper's printed numbers give when they are held against each other: one number per statement.
 
-A row has the place, the quantity in words, the number as the paper has it (NaN where it prints none) and the number
-that its own tables give. Notebook 09 argues the findings one by one.
+A row: place, quantity in words, the paper's number (NaN where it prints none), and what its own tables give.
 """
 
 from math import nan

@@ -31,28 +31,22 @@ def over_original(frame: pd.DataFrame, algorithm: str = "High") -> pd.DataFrame:
 
 
 def nearest_subset(tasks: pd.DataFrame, means: pd.Series) -> tuple[int, float]:
-    """Try every subset of the tasks; return how many, and how far the best one's means stay from the given ones.
-
-    The distance is the largest over the rows, in points.
-    """
+    """Try every subset of the tasks; return how many, and the best one's largest distance from the means, in points."""
     subsets = [list(some) for size in range(1, len(GLUE) + 1) for some in combinations(GLUE.values(), size)]
     return len(subsets), min((tasks[some].mean(axis=1) - means).abs().max() for some in subsets)
 
 
 def constant_answers(scores: pd.Series) -> pd.DataFrame:
     """Return for each task the printed score, and the share of the one label that comes nearest to it (percent)."""
-    rows = []
-    for task, counts in arithmetic.LABEL_COUNTS.items():
-        shares = [100 * count / sum(counts) for count in counts]
-        rows.append((task, scores[task], min(shares, key=lambda share: abs(share - scores[task]))))
-    return pd.DataFrame(rows, columns=["task", "printed", "share of one label"])
+    shares = {task: [100 * one / sum(counts) for one in counts] for task, counts in arithmetic.LABEL_COUNTS.items()}
+    nearest = [min(own, key=lambda share, task=task: abs(share - scores[task])) for task, own in shares.items()]
+    return pd.DataFrame({"task": [*shares], "printed": scores[[*shares]].tolist(), "share of one label": nearest})
 
 
 def gains(paper: Published) -> pd.DataFrame:
-    """Return BP-High minus Original in every accuracy cell with a known number of items, with its error and z.
+    """Return BP-High minus Original in every accuracy cell with a known number of items, in points, with error and z.
 
-    Points of a percent. The error is that of the items alone, unpaired, as of two independent shares; a single seed has
-    more than this.
+    The error is that of the items alone, as of two independent shares; a single seed has more than this.
     """
     both = pd.concat([table(paper, 2)[list(BENCHMARKS[1:])], table(paper, 8)[list(arithmetic.LABEL_COUNTS)]], axis=1)
     high, plain = (both.xs(name, level="algorithm").stack() for name in ("High", "Original"))
@@ -63,21 +57,13 @@ def gains(paper: Published) -> pd.DataFrame:
 
 
 def views(table1: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Return the rows of Table 1: all twelve, without the failed run, without BP-Low, and centred by size with and
-    without that run.
-    """
+    """Return the rows of Table 1: all, without the failed run, without BP-Low; centred by size, all and without it."""
     rows = table1.rename(columns={"Acc_RACE_Middle": "accuracy"})
-    return {
-        "all 12 rows": rows,
-        "without Medium-Low": rows.drop(FAILED),
-        "without BP-Low": rows.drop(FAILED[1], level="algorithm"),
-        "centred by size": _centred(rows),
-        "centred, without Medium-Low": _centred(rows.drop(FAILED)),
-    }
-
-
-def _centred(rows: pd.DataFrame) -> pd.DataFrame:
-    return rows - rows.groupby("model").transform("mean")
+    found = {"all 12 rows": rows, "without Medium-Low": rows.drop(FAILED)}
+    found["without BP-Low"] = rows.drop(FAILED[1], level="algorithm")
+    for centred, own in {"centred by size": rows, "centred, without Medium-Low": rows.drop(FAILED)}.items():
+        found[centred] = own - own.groupby("model").transform("mean")
+    return found
 
 
 def against_chance(table2: pd.DataFrame) -> pd.DataFrame:
@@ -109,7 +95,7 @@ def times(paper: Published) -> pd.DataFrame:
 def added_operations(paper: Published) -> pd.DataFrame:
     """Return by size what High counts above Original in a training step, printed and by formula (10^9).
 
-    Beside it the two products of Original's own attention, 2 n^2 h per layer, which no counter sees in a fused kernel.
+    Beside it Original's own two products, 2 n^2 h per layer, which no counter sees in a fused kernel.
     """
     cells = operations(paper).query("phase == 'train'").set_index(["model", "algorithm"])[["printed", "formula"]]
     rows = over_original(cells).loc[list(MODELS)].set_axis(["printed", "by formula"], axis=1).rename_axis(None)
