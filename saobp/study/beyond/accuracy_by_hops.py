@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from saobp.study.beyond import plan
-from saobp.study.statistics import Estimate, holm, item_errors, mean_interval, paired_difference
+from saobp.study.statistics import Estimate, item_errors, mean_interval, paired_difference
 
 EARLY = 1000  # step at which accuracy along training is read
 KNOWN = 90.0  # percent right: a run knows such questions
@@ -46,19 +46,11 @@ def by_story(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=[*RUN, "hops", "right"])
 
 
-def differences(runs: Sequence[dict[str, Any]]) -> pd.DataFrame:
-    """Compare every algorithm with Original on the same stories and seeds: one row a depth, algorithm and hops.
-
-    Columns: layers, algorithm, hops, difference, low, high (points, 95 % over seeds and stories), p, p_holm, seeds.
-    """
-    rows, wide = [], by_story(runs).pivot(index=["layers", "hops", "seed"], columns="algorithm", values="right")
-    for algorithm in wide.columns.drop("original") if "original" in wide else ():
-        pairs = wide[[algorithm, "original"]].dropna()
-        for (layers, hops), own in pairs.groupby(level=["layers", "hops"]):
-            found = paired_difference(np.stack(own[algorithm]), np.stack(own["original"]))
-            rows.append((layers, algorithm, hops, found.value, found.low, found.high, found.p, len(own)))
-    frame = pd.DataFrame(rows, columns=["layers", "algorithm", "hops", "difference", "low", "high", "p", "seeds"])
-    return frame.assign(p_holm=holm(frame["p"].tolist()))
+def differences(runs: Sequence[dict[str, Any]], name: str = "high") -> dict[tuple[int, int], Estimate]:
+    """Compare an algorithm with Original on the same stories and seeds, in points: (layers, hops) -> difference."""
+    wide = by_story(runs).pivot(index=["layers", "hops", "seed"], columns="algorithm", values="right")
+    pairs = wide.reindex(columns=[name, "original"]).dropna().groupby(level=["layers", "hops"])
+    return {key: paired_difference(*(np.stack(own[side]) for side in (name, "original"))) for key, own in pairs}
 
 
 def by_path(runs: Sequence[dict[str, Any]], paths: Mapping[int, Sequence[str]]) -> pd.DataFrame:

@@ -41,17 +41,15 @@ def against_plain(swept: pd.DataFrame) -> pd.DataFrame:
     """Compare the held-out loss at every strength with that at λ = 0, over two or more seeds that every strength has.
 
     Runs on another kind of processor than those at λ = 0 are left out: kinds of processor compute apart.
-    Columns: strength, difference, low, high (nats; 95 %, Student's t over seeds), p, p_holm (over all rows), seeds.
+    Columns: strength, p_holm (Student's t over seeds; over all rows).
     """
-    losses, rows = pd.DataFrame(), []
+    losses = pd.DataFrame()
     if len(swept) and len(plain := swept[swept["strength"] == 0.0]):
         comparable = swept[swept["processor"].isin(plain["processor"])]
         losses = comparable.pivot(index=["seed", "processor"], columns="strength", values="loss").dropna()
-    for strength in losses.columns.drop(0.0) if len(losses) > 1 else ():
-        found = mean_interval((losses[strength] - losses[0.0]).tolist())
-        rows.append((strength, found.value, found.low, found.high, found.p, found.seeds))
-    frame = pd.DataFrame(rows, columns=["strength", "difference", "low", "high", "p", "seeds"])
-    return frame.assign(p_holm=holm(frame["p"].tolist()))
+    others = [*losses.columns.drop(0.0)] if len(losses) > 1 else []
+    p = [mean_interval((losses[strength] - losses[0.0]).tolist()).p for strength in others]
+    return pd.DataFrame({"strength": others, "p_holm": holm(p)})
 
 
 def by_size(record: dict[str, Any]) -> list[Run]:
