@@ -96,7 +96,7 @@ def test_the_error_that_seeds_share_is_that_of_the_items_alone():
     shared, own = random.normal(0, 2, 400), random.normal(0, 5, (3, 400))  # an item's part for all seeds, for each
     gap = paired_difference(shared + own, np.zeros((3, 400)))
     pairs = np.cov(shared + own)[np.triu_indices(3, 1)]
-    assert gap.over_items[0] == pytest.approx(sqrt(pairs.mean() / 400), rel=0.15)
+    assert gap.over_items[0] == pytest.approx(sqrt(pairs.mean() / 400), rel=0.01)
     assert gap.over_items[0] < 0.6 * (shared + own).std() / 20
     assert paired_difference(own[0], np.zeros(400)).over_items[0] == pytest.approx(own[0].std() / 20, rel=0.06)
     unpaired = paired_difference(shared + own, np.zeros((2, 400)))  # other seeds, the same items

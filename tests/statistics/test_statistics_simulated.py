@@ -151,15 +151,6 @@ def test_a_mean_over_samples_and_a_ratio_of_sums_cover(draws, samples):
     assert ratio / draws > 0.95 - slack(draws) - 0.02 * (samples < 20)  # of a ratio the closed form is for many
 
 
-def test_the_error_over_items_is_the_closed_form_that_resampling_approaches():
-    random = np.random.default_rng(9)
-    table = random.random((3, 200)) < random.random(200)
-    drawn = [100.0 * table[:, random.integers(200, size=200)].mean(axis=1) for _ in range(4000)]
-    covariance = np.cov(np.transpose(drawn))
-    expected = np.sqrt([(covariance.sum() - np.trace(covariance)) / 6, covariance.mean()])
-    assert statistics.item_errors(100.0 * table) == pytest.approx(expected, rel=0.05)
-
-
 def test_perplexities_are_compared_on_the_log_scale(draws):
     """High has nine tenths of the perplexity of each regulariser; levels differ by seed tenfold."""
     random, inside = np.random.default_rng(14), 0
