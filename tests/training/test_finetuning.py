@@ -13,7 +13,7 @@ from transformers import AutoTokenizer
 from saobp.study.data import sources
 from saobp.study.data.encoding import encode
 from saobp.study.data.task_rows import load_task
-from saobp.study.evaluation import bag_of_words, scoring
+from saobp.study.evaluation import scoring
 from saobp.study.setup.studies import load_study
 from saobp.study.training import architectures, checkpoints, finetuning, pretraining
 
@@ -90,7 +90,7 @@ def test_a_task_may_have_its_own_epochs_and_length_and_others_are_not_followed(
     sst2, rte = (finetuned(name, checkpoint, source, tmp_path, **few, **own) for name in ("sst2", "rte"))
     assert sst2["curve"][-1]["step"] == 9 and rte["curve"] == [], "the paper does not correlate RTE"
     assert set(asked) == {("sst2", RECIPE.length + 3), ("rte", RECIPE.length)}
-    floor = bag_of_words.floor(finetuning.task_of("rte", dataclasses.replace(RECIPE, **few), source))
+    floor = scoring.floor(finetuning.task_of("rte", dataclasses.replace(RECIPE, **few), source))
     assert rte["floor"] == floor and floor["items"] == rte["items"]
 
 
@@ -114,7 +114,7 @@ def test_a_model_with_random_weights_answers_variously_and_is_at_chance(name, ch
 def test_a_finished_task_of_other_rows_is_made_again(checkpoint, source, tmp_path, monkeypatch):
     made = []
     monkeypatch.setattr(finetuning, "finetune", lambda *args, **kwargs: made.append(1) or {"headline": 50.0})
-    monkeypatch.setattr(bag_of_words, "floor", lambda task: {})
+    monkeypatch.setattr(finetuning, "floor", lambda task: {})
     for bytes_of_a_split, runs in (("a", 1), ("a", 1), ("b", 2)):
         monkeypatch.setattr(type(source), "fingerprint", lambda *args, found=bytes_of_a_split: found)
         finetuned("rte", checkpoint, source, tmp_path)
@@ -157,8 +157,8 @@ def honest(checkpoint, source, tmp_path_factory):
 
 def test_true_labels_are_learned_and_permuted_ones_leave_chance(honest, checkpoint, source, tmp_path):
     permuted = marked(source, train=np.random.default_rng(1).permutation)
-    assert honest["interval"][0] > 50 and bag_of_words.floor(marked(source))["interval"][0] > 50
-    for found in (trained(permuted, checkpoint, tmp_path), bag_of_words.floor(permuted)):
+    assert honest["interval"][0] > 50 and scoring.floor(marked(source))["interval"][0] > 50
+    for found in (trained(permuted, checkpoint, tmp_path), scoring.floor(permuted)):
         assert found["interval"][0] < 50 < found["interval"][1], found["scores"]
 
 

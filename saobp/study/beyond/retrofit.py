@@ -19,7 +19,7 @@ from saobp.study.beyond import plan
 from saobp.study.data import sources
 from saobp.study.data.encoding import collator, encode
 from saobp.study.data.task_rows import Task
-from saobp.study.evaluation import bag_of_words
+from saobp.study.evaluation import scoring
 from saobp.study.evaluation.heldout import flow
 from saobp.study.setup import records
 from saobp.study.setup.recipes import Finetuning, Seeds
@@ -109,7 +109,7 @@ def run(study: Retrofit, seed: int, name: str, arm_name: str, path: Path, folder
     # the last epoch is reported, so no row is set aside for choosing one
     task = replace(task, train=datasets.concatenate_datasets([task.train, task.development]))
     metrics = finetune(task, arm, encoder, tokenizer, recipe, seed, folder)
-    metrics |= {"floor": bag_of_words.floor(task), "configuration": study.training}
+    metrics |= {"floor": scoring.floor(task), "configuration": study.training}
     apart = [differs("model", "all-MiniLM-L6-v2, pretrained without the refinement", "pretrained with it")]
     data = {"source": source.name, "splits": task.splits}
     return record.save(path, metrics, data=data, departures=apart, precision=recipe.precision)

@@ -19,9 +19,8 @@ import saobp  # noqa: F401  a refined checkpoint comes back refined only where s
 from saobp.study.data.encoding import collator, encode
 from saobp.study.data.sources import Source
 from saobp.study.data.task_rows import Task, load_task
-from saobp.study.evaluation import bag_of_words
 from saobp.study.evaluation.heldout import curve, flow, measuring
-from saobp.study.evaluation.scoring import score
+from saobp.study.evaluation.scoring import floor, score
 from saobp.study.setup import paths
 from saobp.study.setup.recipes import Finetuning
 from saobp.study.setup.records import finite
@@ -159,7 +158,7 @@ def finetune_all(
         if not done.exists():
             clock = time.perf_counter()
             result = finetune(task, checkpoint, tokenizer, recipe, seed=seed, folder=folder)
-            result |= {"seconds": round(time.perf_counter() - clock, 1), "floor": bag_of_words.floor(task)}
+            result |= {"seconds": round(time.perf_counter() - clock, 1), "floor": floor(task)}
             paths.write_text(done, json.dumps(finite(result)))
         results[name] = json.loads(done.read_text(encoding="utf-8"))
     return results, splits
