@@ -145,10 +145,9 @@ def run(study: Untrained, path: Path, folder: Path) -> dict[str, Any]:
         predicted = cosines()
         score = spearman(predicted, gold)
         print(*which.values(), f"{score:.2f}", flush=True)
-        return which | {
-            "spearman": score, "interval": paired_interval(predicted, plain, gold),
-            "difference": score - spearman(plain, gold), "layers": attention_by_layer(model, tokenizer, texts),
-        }  # fmt: skip
+        which |= {"spearman": score, "interval": paired_interval(predicted, plain, gold)}
+        layers = attention_by_layer(model, tokenizer, texts)
+        return which | {"difference": score - spearman(plain, gold), "layers": layers}
 
     arms, layers = [], []
     for factor, strength in study.arms():

@@ -1,4 +1,7 @@
-"""Whether messages tell a decoder the tokens that it has to predict, and what it gains by that (App. C, Table 7)."""
+"""Whether messages tell a decoder the tokens that it has to predict, and what it gains by that (App. C, Table 7).
+
+`Decoder` cannot know the next token, unless later rows send it messages.
+"""
 
 import copy
 import math

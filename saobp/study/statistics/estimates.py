@@ -16,10 +16,7 @@ from saobp.study.statistics.task_scores import Score, by_pretraining, headline_i
 
 
 def study_of(records: Sequence[Record]) -> str:
-    """The one study that records come from ("none" without a record).
-
-    Raises ValueError for records of several studies: runs of different recipes must not share a cell.
-    """
+    """The one study that records come from ("none" without a record); ValueError for records of several."""
     names = sorted({record["profile"] for record in records})
     if len(names) > 1:
         raise ValueError(f"records: of several studies ({', '.join(names)}); choose the records of one")
@@ -92,10 +89,7 @@ def _average(by_task: list[dict[Any, float]], errors: Sequence[tuple[float, floa
 
 
 def score_difference(ours: list[Score], theirs: list[Score]) -> Estimate | None:
-    """Ours minus theirs (`paired_difference`), by seed where both sides share seeds.
-
-    None where either side has no run, or another has other items.
-    """
+    """Ours minus theirs, by seed where they share seeds; None where a side has no run, or a run other items."""
     if not ours or not theirs or not same_items(ours + theirs):
         return None
     left, right = ({run.key: run for run in side} for side in (ours, theirs))
