@@ -1,4 +1,4 @@
-"""What Table 9 is made of: counts by the formula, medians in turns, peaks that see a matrix; its tables and pictures."""
+"""What Table 9 is made of: counts by the formula, medians in turns, peaks that see a matrix; and its pictures."""
 
 from itertools import product
 
