@@ -16,7 +16,7 @@ from saobp.models.opening import Opened
 from saobp.study.beyond import inserted, inserted_decoder, plan
 from saobp.study.data import sources
 from saobp.study.setup.studies import load_study
-from saobp.study.training import decoders
+from saobp.study.training import pretraining
 
 PLANNED = plan.section(plan.file(), "retrofit-untrained", inserted.Untrained)
 
@@ -67,8 +67,8 @@ def test_mean_pooling_does_not_see_padding():
 def decoder():
     study, source = load_study("smoke"), sources.resolve("synthetic")
     small = replace(study, decoder=replace(study.decoder, pretrain=replace(study.decoder.pretrain, limit_tokens=2_000)))
-    tokenizer, *_ = decoders.texts(small, "mini-quarter", source)
-    network = decoders.untrained(small, "mini-quarter", "original", 1, tokenizer)
+    tokenizer, *_ = pretraining.texts(small, "gpt2-mini-quarter", source)
+    network = pretraining.untrained(small, "gpt2-mini-quarter", "original", 1, tokenizer)
     return Opened("a decoder", network.eval(), tokenizer, "weights of a file, dequantised")
 
 

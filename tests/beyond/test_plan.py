@@ -170,7 +170,7 @@ def test_every_planned_arm_but_original_changes_the_model():
 @pytest.mark.parametrize("name", ["rte", *retrofit.FURTHER])
 def test_an_arm_is_scored_after_each_epoch_and_measured_at_the_end(tmp_path, name):
     network("original").save_pretrained(tmp_path / "encoder")
-    task = load_task(name, sources.resolve("synthetic"), limit_train=12, limit_evaluation=20)
+    task = load_task(name, sources.resolve("synthetic"), limits=(12, 20))
     recipe = Finetuning(groups={"all": [name]}, length=64, batch=5, epochs=2, precision="fp32")
     arm = retrofit.Arm(factor="high", strength=0.1)
     found = retrofit.finetune(task, arm, tmp_path / "encoder", word_tokenizer(), recipe, 0, tmp_path)

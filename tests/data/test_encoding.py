@@ -31,13 +31,6 @@ def test_a_pair_is_cut_in_its_longer_text():
     assert set(features.column_names) == {"input_ids", "token_type_ids", "attention_mask", "labels"}
 
 
-def test_a_regression_keeps_its_similarity():
-    items = [{"sentence1": "one", "sentence2": "two", "label": 2.5}]
-    batch = collator(TASKS["stsb"], TOKENIZER)(list(encode(TASKS["stsb"], rows(items), TOKENIZER, 9)))
-    assert batch["labels"].dtype == torch.float32
-    assert batch["labels"].tolist() == [2.5]
-
-
 def test_an_option_fills_the_questions_blank_or_follows_it_and_the_article_alone_loses_words():
     features = encode(TASKS["race"], labelled_race(2, article=ARTICLE), TOKENIZER, 20)
     for row, asked in zip(features, ("the hat is {} .", "what colour is the hat ? {}")):
@@ -75,8 +68,10 @@ def test_a_batch_of_choices_has_an_axis_of_options():
             assert batch["input_ids"][item, option][real].tolist() == ids
 
 
-def test_a_batch_is_padded_to_its_longest_and_the_padding_is_masked():
-    batch = collator(TASKS["rte"], TOKENIZER)(list(encode(TASKS["rte"], rows(PAIRS), TOKENIZER, 40)))
+def test_a_batch_is_padded_to_its_longest_the_padding_is_masked_and_a_similarity_stays_a_number():
+    pairs = rows([pair | {"label": 2.5} for pair in PAIRS])
+    batch = collator(TASKS["stsb"], TOKENIZER)(list(encode(TASKS["stsb"], pairs, TOKENIZER, 40)))
+    assert batch["labels"].dtype == torch.float32 and batch["labels"].tolist() == [2.5, 2.5]
     assert batch["input_ids"].shape == (2, 13)
     assert batch["attention_mask"].sum(1).tolist() == [13, 5]
     assert (batch["input_ids"][1, 5:] == TOKENIZER.pad_token_id).all()

@@ -1,13 +1,15 @@
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
+import datasets
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from small_hub import write_manifest, write_split
 
 from saobp import storyworld
-from saobp.study.data.sources import DataError, FolderSource, resolve
-from saobp.study.data.splits import MissingSplit
+from saobp.study.data.sources import DataError, FolderSource, HubSource, resolve
+from saobp.study.data.splits import Absent
 from saobp.study.setup import paths
 
 ROWS = [{"text": f"row {n}", "label": n} for n in range(10)]
@@ -25,6 +27,13 @@ def folder(tmp_path):
 def no_setting(tmp_path, monkeypatch):
     monkeypatch.delenv("SAOBP_DATA", raising=False)
     monkeypatch.setattr(paths, "cache", lambda: tmp_path)
+
+
+def refused(said, read, *given):
+    """See that a call is refused in one line."""
+    with pytest.raises(DataError, match=said) as caught:
+        read(*given)
+    assert "\n" not in str(caught.value)
 
 
 LAYOUTS = {
@@ -50,23 +59,10 @@ def test_every_layout_that_the_hub_has_for_a_split_is_read_whole_or_refused(tmp_
     assert [row["n"] for row in source.stream("owner/set", config, "validation")] == list(range(10, 16))
     assert source.intervals("owner/set", config, "train[:50%]") == [("train", 0, 3)]
     assert source.completeness("owner/set", config, "train")["rows"] == 6
-    with pytest.raises(MissingSplit, match=r"no split 'test' \(found: train, validation\)"):
+    with pytest.raises(Absent, match=r"no split 'test' \(found: train, validation\)"):
         source.load("owner/set", config, "test")
     (tmp_path / "owner/set" / pattern.format(1)).unlink()
-    with pytest.raises(DataError, match="2 of the 3 files of split 'train'; copy the others"):
-        source.load("owner/set", config, "train")
-
-
-def test_a_shard_without_a_value_takes_the_type_of_the_others_and_a_foreign_one_is_named(tmp_path):
-    (first, second) = write_split(tmp_path, "owner/set", "default", "train", [{"text": None}, {"text": "b"}], shards=2)
-    assert FolderSource(tmp_path).load("owner/set", None, "train")["text"][:] == [None, "b"]
-    pq.write_table(pa.table({"text": [[1]]}), first)
-    with pytest.raises(DataError, match="owner/set  train: its files do not fit together") as error:
-        FolderSource(tmp_path).load("owner/set", None, "train")
-    assert "\n" not in str(error.value)
-    second.unlink()
-    with pytest.raises(DataError, match="1 of the 2 files of split 'train'; copy the others"):
-        FolderSource(tmp_path).load("owner/set", None, "train")
+    refused("2 of the 3 files of split 'train'; copy the others", source.load, "owner/set", config, "train")
 
 
 def test_a_split_is_read_in_order_and_percent_slices_that_meet_share_no_row_and_lose_none(folder):
@@ -79,9 +75,7 @@ def test_a_split_is_read_in_order_and_percent_slices_that_meet_share_no_row_and_
 
 @pytest.mark.parametrize("split", ["", "../train", "train[", "train[:200%]", "train[5", "a b", "train[:x]"])
 def test_what_is_no_split_is_refused_by_name(folder, split):
-    with pytest.raises(DataError, match="is no (split|slice)") as caught:
-        FolderSource(folder).intervals("owner/set", None, split)
-    assert "\n" not in str(caught.value)
+    refused("is no (split|slice)", FolderSource(folder).intervals, "owner/set", None, split)
 
 
 def test_completeness_comes_from_the_manifest_and_is_never_that_of_a_slice_or_of_what_no_manifest_knows(folder):
@@ -95,7 +89,6 @@ def test_completeness_comes_from_the_manifest_and_is_never_that_of_a_slice_or_of
 
     assert found("validation") == (4, 7, True, "the first 4")
     assert found("validation[:1]+validation[2:]") == (3, 7, False, "the first 4; 3 rows of validation")
-    assert found("train") == (10, None, False, "manifest.json does not know train")
     assert found("train+validation") == (14, None, False, "manifest.json does not know train; the first 4")
 
 
@@ -119,50 +112,41 @@ def test_the_fingerprint_is_of_the_content_and_not_of_the_place(folder, tmp_path
 
 def test_a_truncated_file_and_one_of_another_size_than_the_manifest_says_are_named_with_the_remedy(folder):
     write_manifest(folder, {"owner/set": {"default": {"validation_matched": {"bytes": 1}}}})
-    with pytest.raises(DataError, match="validation_matched-00000.*where manifest.json says 1; copy the file again"):
-        FolderSource(folder).load("owner/set", "default", "validation_matched")
+    source, given = FolderSource(folder), ("owner/set", "default", "validation")
+    said = "validation_matched-00000.*where manifest.json says 1; copy the file again"
+    refused(said, source.load, "owner/set", "default", "validation_matched")
     file = folder / "owner/set/default/validation-00000-of-00001.parquet"
     file.write_bytes(file.read_bytes()[:-20])
-    for read in (FolderSource(folder).load, lambda *a: list(FolderSource(folder).stream(*a))):
-        with pytest.raises(DataError, match="validation-00000.*cannot be read as parquet.*copy it again") as caught:
-            read("owner/set", "default", "validation")
-        assert "\n" not in str(caught.value)
+    for read in (source.load, lambda *a: list(source.stream(*a))):
+        refused("validation-00000.*cannot be read as parquet.*copy it again", read, *given)
 
 
-def test_what_is_missing_is_named_with_what_is_there(folder):
-    source = FolderSource(folder)
-    with pytest.raises(MissingSplit, match=r"no split 'test' \(found: train, validation, validation_matched\)"):
-        source.load("owner/set", "default", "test")
-    with pytest.raises(DataError, match=r"no configuration 'other' \(found: default\)"):
-        source.load("owner/set", "other", "train")
-    with pytest.raises(DataError, match="^saobp/storys: not in the story world .it has .*saobp/stories.*mend the st"):
-        resolve("synthetic").load("saobp/storys", None, "train")
-    with pytest.raises(DataError, match="owner/none: no such data set; .*SAOBP_DATA"):
-        source.load("owner/none", None, "train")
-    with pytest.raises(DataError, match="vocab.txt: no such file"):
-        source.files("owner/set", "vocab.txt")
-
-
-def test_no_identifier_or_configuration_leaves_the_folder(folder):
-    outside = [(name, "default") for name in ("../set", "/etc", "owner/../../set", "", "owner\\set")]
-    for dataset, config in outside + [("owner/set", config) for config in ("..", "../default", ".")]:
-        with pytest.raises(DataError, match="is no data set identifier" if config == "default" else "no configuration"):
-            FolderSource(folder).load(dataset, config, "train")
-
-
-def test_a_link_that_leads_outside_is_refused(folder, tmp_path_factory):
+def test_what_is_missing_or_outside_is_named_with_what_is_there(folder, tmp_path_factory):
     (file,) = write_split(tmp_path_factory.mktemp("outside"), "owner/set", "default", "train", ROWS)
     (folder / "owner/set/default/secret-00000-of-00001.parquet").symlink_to(file)
     (folder / "owner/away").symlink_to(file.parents[1])
-    for dataset, split in (("owner/set", "secret"), ("owner/away", "train")):
-        with pytest.raises(DataError, match="leads outside"):
-            FolderSource(folder).load(dataset, "default", split)
+    write_split(folder, "owner/set/default", "partial-test", "0000", ROWS)
+    source = FolderSource(folder)
+    for dataset, config, split, said in (
+        ("owner/set", "default", "test", r"no split 'test' \(found: partial-test, .*train, validation, "),
+        ("owner/set", "other", "train", r"no configuration 'other' \(found: default\)"),
+        ("owner/none", None, "train", "owner/none: no such data set .found: .*owner/set.*SAOBP_DATA"),
+        ("owner/set", "default", "secret", "leads outside"),
+        ("owner/away", "default", "train", "leads outside"),
+        *((name, "default", "train", "leads outside") for name in ("../set", "/etc", "owner/../../set")),
+        *((name, "default", "train", "no such data set|no configuration") for name in ("", "owner\\set")),
+        *(("owner/set", config, "train", "no configuration") for config in ("..", "../default", ".")),
+    ):
+        refused(said, source.load, dataset, config, split)
+    refused("vocab.txt: no such file", source.files, "owner/set", "vocab.txt")
+    refused(
+        "saobp/storys: no such data set .found: .*saobp/stories", resolve("synthetic").load, "saobp/storys", None, "a"
+    )
 
 
 def test_the_setting_overrides_the_profiles_choice_and_a_missing_folder_is_one_line(folder, monkeypatch):
     monkeypatch.chdir(folder)
-    with pytest.raises(DataError, match="nowhere: no such data folder; set SAOBP_DATA"):
-        resolve(str(folder / "nowhere"))
+    refused("nowhere: no such data folder; set SAOBP_DATA", resolve, str(folder / "nowhere"))
     monkeypatch.setenv("SAOBP_DATA", str(folder))
     assert resolve("hub") == FolderSource(folder)
     monkeypatch.setenv("SAOBP_DATA", "hub")
@@ -198,40 +182,119 @@ def test_the_story_world_is_written_once_whoever_asks_and_again_where_it_is_not_
 @pytest.mark.parametrize("text", ['{"owner/set": ', "[1]", '{"a/b": 3}', '{"a/b": {"c": ["train"]}}', '"x"'])
 def test_a_manifest_of_another_shape_is_named(tmp_path, text):
     (tmp_path / "manifest.json").write_text(text)
-    with pytest.raises(DataError, match="manifest.json: is not JSON of data set -> config -> split .*; copy it again$"):
-        resolve(str(tmp_path)).manifest  # noqa: B018
+    said = "manifest.json: is not JSON of data set -> config -> split .*; copy it again$"
+    refused(said, lambda: FolderSource(tmp_path).manifest)
 
 
-TEXTS, OPTIONS = ["a", "b"], [["x", "y"], ["z", "w"]]
+WORDS = pa.dictionary(pa.int32(), pa.string())
 ANSWERS = [{"text": ["a"], "answer_start": [0]}, {"text": ["b", "c"], "answer_start": [1, 2]}]
-KEYS = pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())
-LISTS = [pa.list_(pa.string()), pa.large_list(pa.large_string()), pa.list_(pa.string(), 2), pa.list_(KEYS[3])]
 STRUCTS = [
     pa.struct({"text": pa.list_(pa.string()), "answer_start": pa.list_(pa.int32())}),
     pa.struct({"text": pa.large_list(pa.large_string()), "answer_start": pa.large_list(pa.int64())}),
 ]
 
 
-@pytest.mark.parametrize(
-    ("values", "kinds"), [(TEXTS, KEYS), (OPTIONS, LISTS), (ANSWERS, STRUCTS), ([1, 0], [pa.int64(), pa.int8()])]
-)
-def test_shards_of_every_form_that_parquet_has_for_a_column_are_one_split(tmp_path, values, kinds):
+@pytest.mark.parametrize(("values", "kinds"), [
+    ([None, None], [pa.null(), pa.string()]), (["a", "b"], [pa.string(), pa.large_string(), pa.string_view(), WORDS]),
+    ([["x", "y"], ["z", "w"]], [pa.list_(pa.string()), pa.large_list(pa.large_string()), pa.list_(WORDS, 2)]),
+    (ANSWERS, STRUCTS), ([1, 0], [pa.int64(), pa.int8()]),
+])  # fmt: skip
+def test_shards_of_every_form_that_parquet_has_for_a_column_are_one_split_and_a_foreign_one_is_named(
+    tmp_path, values, kinds
+):
     folder = tmp_path / "owner/set/default"
     folder.mkdir(parents=True)
-    for number, kind in enumerate(kinds):
-        file = folder / f"train-{number:05d}-of-{len(kinds):05d}.parquet"
+    files = [folder / f"train-{number:05d}-of-{len(kinds):05d}.parquet" for number in range(len(kinds))]
+    for file, kind in zip(files, kinds):
         pq.write_table(pa.table({"column": pa.array(values, kind)}), file)
     source = FolderSource(tmp_path)
     assert source.load("owner/set", None, "train")["column"][:] == values * len(kinds)
     assert [row["column"] for row in source.stream("owner/set", None, "train")] == values * len(kinds)
     assert source.load("owner/set", None, "train[1:3]")["column"][:] == [values[1], values[0]]
+    pq.write_table(pa.table({"column": [[[1]]]}), files[0])
+    refused("owner/set  train: its files do not fit together", source.load, "owner/set", None, "train")
 
 
-def test_a_split_that_is_there_in_two_layouts_is_read_once_and_a_part_of_one_is_none(tmp_path):
-    folder = tmp_path / "owner/set/default"
-    for name in ("train-00000-of-00001.parquet", "train/0000.parquet", "partial-test/0000.parquet"):
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        pq.write_table(pa.table({"n": [1]}), folder / name)
-    assert FolderSource(tmp_path).load("owner/set", None, "train")["n"][:] == [1]
-    with pytest.raises(MissingSplit, match=r"no split 'test' \(found: partial-test, train\)"):
-        FolderSource(tmp_path).load("owner/set", None, "test")
+def builder(hash_="abc", **rows):
+    """Stand in for datasets' builder: what the hub says of a data set without its rows."""
+    splits = {split: SimpleNamespace(num_examples=count) for split, count in rows.items()}
+    return lambda *_, **__: SimpleNamespace(hash=hash_, info=SimpleNamespace(splits=splits))
+
+
+@pytest.fixture
+def hub(monkeypatch):
+    """The hub with RTE on it, and a list of the rows that were asked of it."""
+    asked = []
+
+    def load(dataset, config, **options):
+        asked.append((dataset, config, options))
+        rows = [{"text": f"row {n}"} for n in range(3)]
+        return iter(rows) if options.get("streaming") else datasets.Dataset.from_list(rows)
+
+    monkeypatch.setattr(datasets, "load_dataset_builder", builder(train=2490, validation=270))
+    monkeypatch.setattr(datasets, "load_dataset", load)
+    return asked
+
+
+def test_a_split_is_asked_for_by_the_hubs_own_names_and_a_corpus_streamed_unless_offline(hub, monkeypatch):
+    assert len(HubSource().load("nyu-mll/glue", "rte", "train[:3]")) == 3
+    assert hub == [("nyu-mll/glue", "rte", {"split": "train[:3]"})]
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    assert [row["text"] for row in HubSource().stream("a/b", None, "train")][-1] == "row 2"
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    assert len(list(HubSource().stream("a/b", None, "train"))) == 3
+    assert [options["streaming"] for _, _, options in hub[1:]] == [True, False]
+
+
+def test_completeness_is_measured_against_the_published_counts_and_the_fingerprint_follows_the_revision(
+    hub, monkeypatch
+):
+    assert HubSource().completeness("nyu-mll/glue", "rte", "train")["complete"] is True
+    short = HubSource().completeness("nyu-mll/glue", "rte", "validation")
+    assert short["complete"] is False and "270 rows, 277 were published" in short["note"]
+    with pytest.raises(Absent, match=r"nyu-mll/glue rte: no split 'test' \(found: train, validation\)"):
+        HubSource().intervals("nyu-mll/glue", "rte", "test")
+    before = HubSource().fingerprint("a/b", None, "train")
+    assert before == HubSource().fingerprint("a/b", None, "train")
+    monkeypatch.setattr(datasets, "load_dataset_builder", builder("def", train=1))
+    assert before != HubSource().fingerprint("a/b", None, "train")
+
+
+def test_without_counts_on_the_hub_no_text_is_fetched_to_know_which_splits_there_are(hub, monkeypatch):
+    monkeypatch.setattr(datasets, "load_dataset_builder", builder())
+    monkeypatch.setattr(datasets, "get_dataset_split_names", lambda *_, **__: ["train"])
+    whole = HubSource().completeness("bookcorpus/bookcorpus", None, "train")
+    assert whole["rows"] == whole["published_rows"] > 10**7 and not whole["complete"]  # assumed, and said to be
+    assert whole["note"] == "the hub states no count"
+    assert HubSource().completeness("my/own", None, "train")["published_rows"] is None
+    with pytest.raises(Absent, match=r"no split 'validation' \(found: train\)"):
+        HubSource().intervals("bookcorpus/bookcorpus", None, "validation")
+    assert hub == []
+    assert HubSource().intervals("my/own", None, "train[1:]") == [("train", 1, 3)] and len(hub) == 1  # counted then
+
+
+@pytest.mark.parametrize("error", [ConnectionError("no route\nat all"), FileNotFoundError("gone"), TimeoutError()])
+def test_a_failure_of_the_hub_at_once_or_midway_is_one_line_and_not_taken_for_a_full_disk(monkeypatch, error):
+    def rows():
+        yield {"text": "one"}
+        raise error
+
+    def load(*_, streaming=None, **__):
+        if streaming is None:
+            raise error
+        return rows()
+
+    monkeypatch.setattr(datasets, "load_dataset", load)
+    refused("a/b c: not to be had from the hub .*SAOBP_DATA", HubSource().load, "a/b", "c", "train")
+    said = "a/b train: the hub broke off .*give the same command again"
+    refused(said, lambda: list(HubSource().stream("a/b", None, "train")))
+
+
+def test_a_data_set_that_still_is_a_script_comes_from_its_parquet_form(monkeypatch):
+    def load(dataset, config, revision=None, **options):
+        if revision is None:
+            raise RuntimeError("Dataset scripts are no longer supported, but found bookcorpus.py")
+        return revision
+
+    monkeypatch.setattr(datasets, "load_dataset", load)
+    assert HubSource().load("bookcorpus/bookcorpus", None, "train") == "refs/convert/parquet"

@@ -7,7 +7,7 @@ from small_hub import word_tokenizer
 
 from saobp.study.data import squad
 from saobp.study.data.encoding import encode
-from saobp.study.data.squad import best_answers, best_span, gold_positions, located, squad_exact_match, squad_f1
+from saobp.study.data.squad import best_answers, best_span, squad_exact_match, squad_f1
 from saobp.study.setup.tasks_and_metrics import TASKS
 
 CONTEXT = "Ada lives in the old town of Elmere. Her friend Ben, a baker, owns the red kite of Ada."
@@ -77,65 +77,30 @@ def test_windows_overlap_and_leave_no_context_token_out():
     assert all(len(row["input_ids"]) <= 20 for row in features)
 
 
-def test_a_window_without_the_answer_is_unanswerable():
-    _, features = windows(question("red kite"))
-    assert (features[0]["start_positions"], features[0]["end_positions"]) == (0, 0)
-    held = [(row["offsets"], row["start_positions"], row["end_positions"]) for row in features]
-    assert {CONTEXT[spans[first][0] : spans[last][1]] for spans, first, last in held if first} == {"red kite"}
-
-
-def test_half_an_answer_in_a_window_is_no_answer():
-    assert gold_positions([[-1, -1], [0, 3], [4, 7]], (0, 11)) == (0, 0)
-    assert gold_positions([[-1, -1], [0, 3], [4, 7]], (0, 7)) == (1, 2)
-    assert gold_positions([[-1, -1], [0, 3]], None) == (0, 0)
+def test_a_window_without_the_whole_answer_is_unanswerable():
+    _, features = windows(question("Ben, a"))  # of which the first and the last have a part
+    spans = [(row["offsets"], row["start_positions"], row["end_positions"]) for row in features]
+    found = [CONTEXT[held[first][0] : held[last][1]] if first or last else None for held, first, last in spans]
+    assert found == [None, "Ben, a", None]
 
 
 @pytest.mark.parametrize(
     ("context", "text", "start", "named"),
     [
-        (CONTEXT, " Ben", 44, "Ben"),  # a blank before, behind
-        (CONTEXT, "Ben,", 45, "Ben,"),
-        ("Ada met Ben \n today.", "Ben \n", 8, "Ben"),
-        ("Ada met\nBen today.", "\nBen", 7, "Ben"),
-        ("Ada met \u200bBen\u200b today.", "\u200bBen\u200b", 8, "Ben"),
-        ("Ada met Ben today.", "Ben\u200b", 8, "Ben"),  # only the answer has it
-        ("Ada met B\u200ben today.", "Ben", 8, "B\u200ben"),
-        ("Ada met Jose\u0301 today.", "Jose\u0301", 8, "Jose"),  # the accent is no token's
-        ("Ada met Jose\u0301 today.", "José", 8, "Jose"),
-        ("Ada met José today.", "Jose\u0301", 8, "José"),
-        ("Ada met Ben, then Ben left.", "Ben", 17, "Ben"),
-        ("Ada met Ben\xa0Roe today.", "Ben Roe", 8, "Ben\xa0Roe"),
-        ("Ada met Ben  Roe today.", "Ben Roe", 8, "Ben  Roe"),
-        (CONTEXT, "own of Elm", 23, "town of Elmere"),  # whole tokens
-        (CONTEXT, "the red kite", 0, "the red kite"),  # wrong offsets
-        (CONTEXT, "the red kite", 10_000, "the red kite"),
-        (CONTEXT, "the red kite", -1, "the red kite"),
-        ("The artist made art.", "art", 1, "art"),
+        (CONTEXT, " Ben", 47, "Ben"),  # a blank is no token's
+        (CONTEXT, "Ben,", 48, "Ben,"),
+        ("Ada met Jose\u0301 today.", "Jose\u0301", 8, "Jose"),  # nor is an accent
+        (CONTEXT, "own of Elm", 22, "town of Elmere"),  # whole tokens
+        (CONTEXT, "the red kite", 0, None),  # it is not there
+        (CONTEXT, "Ada.", -4, None),
     ],
 )
-def test_an_answer_is_the_span_that_its_text_names(context, text, start, named):
+def test_an_answer_is_the_whole_tokens_of_the_span_where_it_says_it_is(context, text, start, named):
     item = {"question": QUESTION, "context": context, "answers": {"text": [text], "answer_start": [start]}}
-    tokenizer = word_tokenizer(context, QUESTION)
-    features = encode(TASKS["squad"], datasets.Dataset.from_list([item]), tokenizer, 60)
+    features = encode(TASKS["squad"], datasets.Dataset.from_list([item]), word_tokenizer(context, QUESTION), 60)
     (row,) = features
     begin, end = row["offsets"][row["start_positions"]][0], row["offsets"][row["end_positions"]][1]
-    assert row["start_positions"] and context[begin:end] == named
-
-
-def test_a_wrong_offset_means_the_nearest_occurrence_and_a_right_one_itself():
-    context = "Ben saw Ben and Ben."
-    found = [located(context, "Ben", start)[0] for start in (0, 8, 16, 1, 7, 18)]
-    assert found == [0, 8, 16, 0, 8, 16]
-    assert located("a  a", "  a", 1) == (1, 4)
-    assert located(context, "Ada", 0) is None and located(context, "\u200b", 0) is None
-
-
-@given(st.text("ab \u0301é\u200b", max_size=20), st.data())
-def test_every_stretch_of_a_context_is_found_again_where_it_lies(context, data):
-    begin = data.draw(st.integers(0, len(context)))
-    end = data.draw(st.integers(begin, len(context)))
-    if context[begin:end].strip():
-        assert located(context, context[begin:end], begin) == (begin, end)
+    assert (context[begin:end] if row["start_positions"] else None) == named
 
 
 @pytest.mark.parametrize("answer", ["Ada", "Ben", "the red kite of Ada", "a baker", "Elmere"])
@@ -179,13 +144,8 @@ def test_the_best_span_equals_the_slow_search(seed, tokens):
     assert found[1:] in [s[1:] for s in spans]
     if tokens <= squad.CANDIDATES:
         assert found == pytest.approx(max(spans))
-
-
-def test_a_window_whose_likely_starts_lie_behind_its_likely_ends_still_answers():
-    offsets = np.array([[n, n + 1] for n in range(60)])
-    start, end = np.arange(60.0), -np.arange(60.0)
-    score, first, last = best_span(start, end, offsets)
-    assert (score, last - first) == (0.0, 0)
+    crossed = best_span(np.arange(60.0), -np.arange(60.0), np.array([[n, n + 1] for n in range(60)]))
+    assert (crossed[0], crossed[2] - crossed[1]) == (0.0, 0), "where the likely starts lie behind the likely ends"
 
 
 def test_a_long_question_loses_its_end_and_a_length_without_room_for_a_context_is_refused():

@@ -3,11 +3,10 @@ import re
 from pathlib import Path
 
 import pytest
-from datasets import ClassLabel, Dataset
 from small_hub import race_rows, write_split
 
 from saobp.study.data.sources import DataError, FolderSource, resolve
-from saobp.study.data.task_rows import _answered, load_reported, load_task
+from saobp.study.data.task_rows import load_reported, load_task
 from saobp.study.setup.tasks_and_metrics import TASKS
 
 MIRROR = Path(os.environ.get("SAOBP_DATA") or "-")
@@ -39,8 +38,7 @@ def test_the_development_slice_is_a_tenth_of_train_and_shares_no_row_with_it(sou
     train, development = (set(part["idx"][:]) for part in (task.train, task.development))
     assert (len(train), len(development), len(task.evaluation)) == (45, 5, 12)
     assert task.evaluation["hops"][:5] == [0, 1, 2, 3, 0]
-    assert not train & development
-    assert train | development == set(range(50))
+    assert not train & development and train | development == set(range(50))
     write_split(tmp_path, "nyu-mll/glue", "rte", "train", PAIRS * 240)
     assert len(load_task("rte", source).development) == 1000  # at most
 
@@ -49,7 +47,7 @@ def test_the_development_slice_is_a_tenth_of_train_and_shares_no_row_with_it(sou
     ("name", "passage"), [("race", "article"), ("squad", "context"), ("boolq", "passage"), ("qnli", "sentence")]
 )
 def test_questions_of_one_passage_are_all_trained_on_or_all_set_aside(name, passage, tmp_path):
-    row = race_rows(1)[0] | {"context": "", "answers": {"text": ["a"], "answer_start": [0]}, "sentence": "", "label": 0}
+    row = race_rows(1)[0] | {"context": "", "answers": {"text": ["P"], "answer_start": [0]}, "sentence": "", "label": 0}
     row |= {"passage": "", "answer": True} if name == "boolq" else {}
     rows = [row | {passage: f"Passage {n % 12}.", "question": f"Which is {n}?"} for n in range(60)]
     for split in ("train", "validation"):
@@ -61,64 +59,42 @@ def test_questions_of_one_passage_are_all_trained_on_or_all_set_aside(name, pass
 
 
 def test_a_limit_draws_rows_and_says_so(source):
-    task = load_task("rte", source, limit_train=20, limit_evaluation=6)
+    task = load_task("rte", source, limits=(20, 6))
     assert (len(task.train) + len(task.development), len(task.evaluation)) == (20, 6)
-    assert load_task("rte", source, limit_train=20).train["idx"][:] == task.train["idx"][:], "the same in every run"
+    assert load_task("rte", source, limits=(20, None)).train["idx"][:] == task.train["idx"][:], "the same in every run"
     assert sorted(task.evaluation["idx"][:]) == task.evaluation["idx"][:]
     assert [s["used"] for s in task.splits] == [20, 6]
     assert all("rows drawn" in s["note"] and not s["complete"] for s in task.splits)
 
 
 def test_a_substitute_split_is_named_in_the_notes_and_slices_of_one_may_train_and_report(source):
-    task = load_task("race", source, train_split="validation", evaluation_split="test")
+    task = load_task("race", source, ("validation", "test"))
     assert (task.spec.train_split, task.spec.evaluation_split) == ("validation", "test")
     notes = {s["role"]: s["note"] for s in task.splits}
     assert "stands in for the train split" in notes["train"]
     assert "stands in for the validation split" in notes["evaluation"]
-    task = load_task("race", source, train_split="validation[:80%]", evaluation_split="validation[80%:]")
+    task = load_task("race", source, ("validation[:80%]", "validation[80%:]"))
     assert (len(task.train) + len(task.development), len(task.evaluation)) == (16, 4)
 
 
 @pytest.mark.parametrize(
-    ("train", "evaluation"),
+    "splits",
     [("validation", "validation"), ("validation[:60%]", "validation[50%:]"), ("validation+test", "test[:1]")],
 )
-def test_training_on_reported_rows_is_refused(source, train, evaluation):
+def test_training_on_reported_rows_is_refused(source, splits):
     with pytest.raises(DataError, match="race: the splits .* share rows; slice them apart"):
-        load_task("race", source, train_split=train, evaluation_split=evaluation)
+        load_task("race", source, splits)
 
 
 def test_reported_rows_need_no_train_split_and_are_those_of_the_whole_task(source):
     with pytest.raises(DataError, match="no split 'train'"):
         load_task("race", source)
     spec, rows, split = load_reported("race", source, split="test", limit=6)
-    whole = load_task("race", source, train_split="validation", evaluation_split="test", limit_evaluation=6)
+    whole = load_task("race", source, ("validation", "test"), (None, 6))
     known = {"note": split["note"] + "; 6 rows about a passage of train"}  # which one that does not train cannot know
     assert rows[:] == whole.evaluation[:] and split | known == whole.splits[1]
     assert spec.evaluation_split == "test" and "stands in for the validation split" in split["note"]
     assert len(load_reported("race", source)[1]) == 20
-
-
-def test_answers_become_numbers_whatever_the_owners_call_them(tmp_path):
-    def labels(name, dataset, config, rows):
-        write_split(tmp_path, dataset, config, "validation", rows)
-        options = {"train_split": "validation[:2]", "evaluation_split": "validation[2:]"}
-        return load_task(name, FolderSource(tmp_path), **options).evaluation["label"][:]
-
-    assert labels("race", "ehovy/race", "middle", race_rows(6)) == [2, 3, 0, 1]
-    endings = {"ctx": "He", "endings": ["a", "b", "c", "d"]}
-    swag = [{**endings, "label": str(n % 4)} for n in range(6)]
-    assert labels("hellaswag", "Rowan/hellaswag", "default", swag) == [2, 3, 0, 1]
-    boolq = [{"question": "q", "passage": "p", "answer": n % 2 == 0} for n in range(6)]
-    assert labels("boolq", "google/boolq", "default", boolq) == [1, 0, 1, 0]
-    similar = [{"sentence1": "a", "sentence2": "b", "label": n / 2} for n in range(6)]
-    assert labels("stsb", "nyu-mll/glue", "stsb", similar) == [1.0, 1.5, 2.0, 2.5]
-
-
-def test_a_missing_column_is_named(tmp_path, source):
-    write_split(tmp_path, "nyu-mll/glue", "rte", "train", [{"sentence1": "a", "label": 1}] * 20)
-    with pytest.raises(DataError, match="nyu-mll/glue rte train: no column sentence2"):
-        load_task("rte", source)
 
 
 SENTENCES = {"sentence1": "a", "sentence2": "b"}
@@ -127,6 +103,23 @@ SQUAD = {"question": "Who?", "context": "Ben.", "answers": {"text": ["Ben"], "an
 RACE = {"article": "a", "question": "q", "options": ["w", "x", "y", "z"], "answer": "C"}
 SWAG = {"ctx": "He", "endings": ["w", "x", "y", "z"], "label": "3"}
 BOOLQ = {"question": "q", "passage": "p", "answer": True}
+
+
+@pytest.mark.parametrize(
+    ("name", "row", "column", "values", "labels"),
+    [
+        ("race", RACE, "answer", "DBAC", [3, 1, 0, 2]),
+        ("hellaswag", SWAG, "label", "2301", [2, 3, 0, 1]),
+        ("boolq", BOOLQ, "answer", [True, False], [1, 0]),
+        ("stsb", STSB, "label", [1.0, 2.5], [1.0, 2.5]),
+        ("rte", RTE, "label", [0.0, 1.0], [0, 1]),  # whole numbers written as floats
+    ],
+)
+def test_answers_become_numbers_whatever_the_owners_call_them(tmp_path, name, row, column, values, labels):
+    spec = TASKS[name]
+    write_split(tmp_path, spec.dataset, spec.config, "validation", [row | {column: value} for value in values])
+    found = load_reported(name, FolderSource(tmp_path))[1]["label"][:]
+    assert found == labels and [*map(type, found)] == [*map(type, labels)]
 
 
 @pytest.mark.parametrize(
@@ -164,31 +157,23 @@ def test_a_value_that_no_column_may_hold_is_named_by_its_place(tmp_path, name, g
         assert said.startswith(place) and says in said and len(said) < 250 and "\n" not in said
 
 
-def test_whole_numbers_written_as_floats_are_the_classes_they_name(tmp_path):
-    for split in ("train", "validation"):
-        write_split(tmp_path, "nyu-mll/glue", "rte", split, [SENTENCES | {"label": float(n % 2)} for n in range(6)])
-    labels = load_task("rte", FolderSource(tmp_path)).evaluation["label"][:]
-    assert labels == [0, 1, 0, 1, 0, 1] and all(type(label) is int for label in labels)
-
-
 def test_an_answer_that_its_context_lacks_is_counted_in_the_note(tmp_path):
     rows = [SQUAD] * 199 + [SQUAD | {"answers": {"text": ["Ada"], "answer_start": [0]}}]
-    write_split(tmp_path, "rajpurkar/squad", "plain_text", "train", [SQUAD] * 4)
     write_split(tmp_path, "rajpurkar/squad", "plain_text", "validation", rows)
-    train, reported = load_task("squad", FolderSource(tmp_path)).splits
-    assert "1 answer not in the context" in reported["note"] and "not in the context" not in train["note"]
+    assert "1 answer not in the context" in load_reported("squad", FolderSource(tmp_path))[2]["note"]
 
 
-def test_a_split_of_too_few_rows_is_refused_by_name(source):
+def test_a_missing_column_and_a_split_of_too_few_rows_are_refused_by_name(tmp_path, source):
     for train, said in (("train[:1]", "1 row"), ("train[:0]", "0 rows")):
         with pytest.raises(DataError, match=re.escape(f"nyu-mll/glue rte {train}: {said}; give at least 2")):
-            load_task("rte", source, train_split=train)
+            load_task("rte", source, (train, "validation"))
     with pytest.raises(DataError, match="train: 50 rows, of which 1 may be drawn; give at least 2"):
-        load_task("rte", source, limit_train=1)
-    for read in (load_task, load_reported):
-        split = {"evaluation_split" if read is load_task else "split": "validation[:0]"}
-        with pytest.raises(DataError, match=r"validation\[:0\]: 0 rows; give at least 1"):
-            read("rte", source, **split)
+        load_task("rte", source, limits=(1, None))
+    with pytest.raises(DataError, match=r"validation\[:0\]: 0 rows; give at least 1"):
+        load_reported("rte", source, split="validation[:0]")
+    write_split(tmp_path, "nyu-mll/glue", "rte", "train", [{"sentence1": "a", "label": 1}] * 20)
+    with pytest.raises(DataError, match="nyu-mll/glue rte train: no column sentence2"):
+        load_task("rte", source)
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -202,30 +187,3 @@ def test_a_mirrors_whole_sets_are_reported_whole():
     for name, rows in (("cola", 1043), ("mrpc", 408), ("rte", 277), ("sst2", 872), ("wnli", 71)):
         task = load_task(name, FolderSource(MIRROR))
         assert len(task.evaluation) == rows and task.splits[1]["complete"] is True
-
-
-@pytest.mark.parametrize(
-    ("name", "names", "labels"),
-    [
-        ("sst2", ["positive", "negative"], [1, 0]), ("sst2", ["negative", "positive"], [0, 1]),
-        ("mrpc", ["equivalent", "not_equivalent"], [1, 0]), ("qqp", ["not_duplicate", "duplicate"], [0, 1]),
-        ("rte", ["not_entailment", "entailment"], [1, 0]), ("sst2", ["0", "1"], [0, 1]),
-        ("mnli", ["contradiction", "neutral", "entailment"], [2, 1, 0]), ("cola", ["acceptable", "bad"], None),
-    ],
-)  # fmt: skip
-def test_numbers_of_named_classes_are_read_by_their_names(name, names, labels):
-    spec, count = TASKS[name], len(names)
-    rows = Dataset.from_dict({**{text: ["a"] * count for text in spec.texts}, "label": list(range(count))})
-    rows = rows.cast_column("label", ClassLabel(names=names))
-    if labels is None:
-        with pytest.raises(DataError, match="classes acceptable, bad are not unacceptable, acceptable"):
-            _answered(spec, rows, "train")
-    else:
-        assert _answered(spec, rows, "train")["label"][:] == labels
-
-
-def test_answers_that_come_as_one_mapping_each_are_read_as_one_of_lists():
-    rows = Dataset.from_dict(
-        {"question": ["Who?"], "context": ["Ben."], "answers": [[{"text": "Ben", "answer_start": 0}]]}
-    )
-    assert _answered(TASKS["squad"], rows, "train")["answers"][0] == {"text": ["Ben"], "answer_start": [0]}

@@ -21,7 +21,8 @@ def file(tmp_path_factory):
     return pretraining.write_tokens(tmp_path_factory.mktemp("tokens") / "stories.tar.bz2", "smoke")
 
 
-def test_an_unpacked_file_gives_the_text_that_it_was_made_of(file, tmp_path, monkeypatch):
+def test_an_unpacked_file_gives_the_text_that_it_was_made_of_in_the_same_bytes_every_time(file, tmp_path, monkeypatch):
+    assert pretraining.write_tokens(tmp_path / "again.tar.bz2", "smoke").read_bytes() == file.read_bytes()
     _, *usual = pretraining.texts(SMOKE, "mini-quarter", sources.resolve("synthetic"))
     monkeypatch.setattr(paths, "cache", lambda: tmp_path)
     study = replace(SMOKE, tokens=str(file))
@@ -30,10 +31,6 @@ def test_an_unpacked_file_gives_the_text_that_it_was_made_of(file, tmp_path, mon
         assert (theirs.fingerprint, theirs.splits, len(theirs)) == (ours.fingerprint, ours.splits, len(ours))
         assert torch.equal(theirs[len(theirs) - 1]["input_ids"], ours[len(ours) - 1]["input_ids"])
     assert tokenizer.vocab_size <= SMOKE.vocabulary and tokenizer.decode(found[0][0]["input_ids"]).startswith("[CLS]")
-
-
-def test_a_record_says_where_the_text_of_a_file_came_from(file):
-    _, *found = pretraining.texts(replace(SMOKE, tokens=str(file)), "mini-quarter", None)
     assert corpora.provenance(sources.HubSource(), *found)["source"] == "synthetic"
 
 
@@ -47,20 +44,13 @@ def test_a_full_disk_is_not_taken_for_a_damaged_file(file, tmp_path, monkeypatch
         corpora.read_file(file)
 
 
-def test_the_same_text_gives_the_same_bytes(file, tmp_path):
-    assert pretraining.write_tokens(tmp_path / "again.tar.bz2", "smoke").read_bytes() == file.read_bytes()
-
-
-LESS = {"pretrain": replace(SMOKE.pretrain, limit_tokens=1024), "beyond": None}  # of the text
-
-
 @pytest.mark.parametrize(
     ("other", "said"),
     [
         ({"vocabulary": 100}, "vocabulary .*, not 100"),
         ({"tokenizer": "bert"}, "tokenizer .*, not bert"),
         ({"corpus": {"local/web": 1.0}}, "corpus .*, not {'local/web': 1.0}"),
-        (LESS, r"limit_tokens \d+, not 1024"),
+        ({"pretrain": replace(SMOKE.pretrain, limit_tokens=1024), "beyond": None}, r"limit_tokens \d+, not 1024"),
     ],
 )
 def test_a_file_for_another_study_or_of_less_text_is_refused_in_one_line(file, other, said):

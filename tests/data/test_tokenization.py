@@ -37,6 +37,9 @@ def test_wordpiece_is_an_uncased_encoders_tokenizer(train):
     assert tokenizer.decode(pair["input_ids"]) == "[CLS] the letters, [SEP] thinking [SEP]"
     assert pair["token_type_ids"][-2:] == [1, 1]
     assert tokenizer.unk_token_id not in tokenizer(TEXTS[7])["input_ids"]
+    before = tokenizer_fingerprint(tokenizer)
+    tokenizer(["a b c", "a"], truncation=True, max_length=4, padding=True)  # is no part of what it is
+    assert tokenizer_fingerprint(tokenizer) == before
 
 
 def test_bpe_is_a_decoders_tokenizer_that_loses_nothing(train):
@@ -48,8 +51,10 @@ def test_bpe_is_a_decoders_tokenizer_that_loses_nothing(train):
     assert None not in (tokenizer.pad_token_id, tokenizer.eos_token_id)
 
 
-@pytest.mark.parametrize(("kind", "vocabulary"), [("wordpiece", 130), ("bpe", 330)])
-def test_training_anew_gives_the_same_tokenizer_and_another_text_or_size_another(tmp_path, train, kind, vocabulary):
+@pytest.mark.parametrize(("kind", "vocabulary", "too_few"), [("wordpiece", 130, 8), ("bpe", 330, 200)])
+def test_training_anew_gives_the_same_tokenizer_and_another_text_or_size_another(
+    tmp_path, train, kind, vocabulary, too_few
+):
     found = []
     for _ in range(3):
         found.append(tokenizer_fingerprint(train(kind, vocabulary)))
@@ -58,6 +63,8 @@ def test_training_anew_gives_the_same_tokenizer_and_another_text_or_size_another
     assert found[0] != tokenizer_fingerprint(train(kind, vocabulary - 10))
     write_split(tmp_path, "a/set", "default", "train", [{"text": f"Another story. {text}"} for text in TEXTS])
     assert found[0] != tokenizer_fingerprint(train(kind, vocabulary))
+    with pytest.raises(ValueError, match=f"vocabulary={too_few} must hold"):
+        train(kind, too_few)
 
 
 def test_a_full_disk_while_a_tokenizer_is_kept_is_one_line(train):
@@ -71,23 +78,13 @@ def test_a_full_disk_while_a_tokenizer_is_kept_is_one_line(train):
     assert not [path for path in paths.cache().glob("*tokenizer*") if path.is_dir()]
 
 
-def test_the_fingerprint_does_not_hear_of_truncation_and_padding(train):
-    tokenizer = train("wordpiece", 150)
-    before = tokenizer_fingerprint(tokenizer)
-    tokenizer(["a b c", "a"], truncation=True, max_length=4, padding=True)
-    assert tokenizer_fingerprint(tokenizer) == before
-
-
-def test_bert_is_read_from_a_mirrors_vocabulary(tmp_path):
+def test_published_tokenizers_are_read_from_a_mirrors_files_and_gpt2_can_pad(tmp_path):
     folder = tmp_path / "google-bert/bert-base-uncased"
     folder.mkdir(parents=True)
     with pytest.raises(DataError, match="vocab.txt: no such file; copy it there from the hub's google-bert"):
         published("bert", tmp_path)
     (folder / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "light", "##house"]))
     assert published("bert", tmp_path)("LightHouse keeper")["input_ids"] == [2, 5, 6, 1, 3]
-
-
-def test_gpt2_is_read_from_a_mirrors_files_and_can_pad(tmp_path):
     folder = tmp_path / "openai-community/gpt2"
     folder.mkdir(parents=True)
     (folder / "vocab.json").write_text(json.dumps({"a": 0, "b": 1, "ab": 2, "<|endoftext|>": 3}))
@@ -95,12 +92,6 @@ def test_gpt2_is_read_from_a_mirrors_files_and_can_pad(tmp_path):
     tokenizer = published("gpt2", tmp_path)
     assert tokenizer("abb")["input_ids"] == [2, 1]
     assert tokenizer.pad_token_id == tokenizer.eos_token_id == 3
-
-
-@pytest.mark.parametrize(("kind", "vocabulary"), [("bpe", 200), ("wordpiece", 8)])
-def test_a_vocabulary_that_cannot_hold_the_letters_is_named(train, kind, vocabulary):
-    with pytest.raises(ValueError, match=f"vocabulary={vocabulary} must hold"):
-        train(kind, vocabulary)
 
 
 @pytest.mark.skipif(not MIRROR.is_dir(), reason="SAOBP_DATA names no folder")

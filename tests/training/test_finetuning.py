@@ -132,7 +132,7 @@ def random_weights(model, scale=5.0):
 
 def marked(source, **labels):
     """A task whose label is a word in front of a story's sentence; `labels` replaces those of a part."""
-    task = load_task("sst2", source, limit_train=150, limit_evaluation=100)
+    task = load_task("sst2", source, limits=(150, 100))
 
     def part(name):
         rows = getattr(task, name)

@@ -10,7 +10,7 @@ from transformers import PreTrainedTokenizerFast
 
 from saobp.study.data.masking import SeededMasking, causal_batch
 from saobp.study.setup.studies import load_study
-from saobp.study.training import decoders, pretraining, trainer
+from saobp.study.training import checkpoints, pretraining, trainer
 
 STUDY = load_study("paper")
 WORDS = 30_522  # of the released BERT's vocabulary
@@ -28,14 +28,13 @@ def tokenizer():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("kind", "model", "algorithm"),
-    [*(("encoder", *pair) for pair in STUDY.pairs()), *(("decoder", *pair) for pair in STUDY.decoder.pairs())],
+    ("model", "algorithm"),
+    [*STUDY.pairs(), *((f"gpt2-{model}", algorithm) for model, algorithm in STUDY.decoder.pairs())],
 )
-def test_every_model_of_the_paper_takes_a_step(kind, model, algorithm, tokenizer, tmp_path):
+def test_every_model_of_the_paper_takes_a_step(model, algorithm, tokenizer, tmp_path):
     """The first of its recipe's steps, on a few sequences of its length, at its full rate."""
-    encodes = kind == "encoder"
-    network = (pretraining if encodes else decoders).untrained(STUDY, model, algorithm, 42, tokenizer)
-    recipe = STUDY.recipe(model) if encodes else STUDY.decoder_recipe(model)
+    encodes, recipe = not model.startswith("gpt2-"), checkpoints.recipe_of(STUDY, model)
+    network = pretraining.untrained(STUDY, model, algorithm, 42, tokenizer)
     collator = SeededMasking(tokenizer, recipe.masking, 42) if encodes else causal_batch
     weights = network.bert.encoder.layer[0].attention.self.query if encodes else network.transformer.h[0].attn.c_attn
     before = weights.weight.clone()

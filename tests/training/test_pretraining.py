@@ -1,4 +1,4 @@
-"""One run of a profile from the command line, as torchrun and Accelerate start it."""
+"""One run of a profile, an encoder's or a decoder's, also from the command line as torchrun and Accelerate start it."""
 
 import shutil
 import subprocess
@@ -12,46 +12,97 @@ import pytest
 import torch
 from filelock import FileLock
 from safetensors.torch import load_file
-from small_hub import write_split
+from small_hub import race_rows, write_split
 from small_models import RandomText, word_tokenizer
 
 from saobp.storyworld.writer import NOTE
 from saobp.study.data import sources
+from saobp.study.data.masking import causal_batch
 from saobp.study.setup import paths
 from saobp.study.setup.studies import load_study
-from saobp.study.training import checkpoints, pretraining
+from saobp.study.training import checkpoints, pretraining, trainer
+from saobp.study.training.architectures import LEAKY
+
+SMOKE, DECODER = load_study("smoke"), "gpt2-mini-quarter"
+RECIPE = replace(SMOKE.decoder.pretrain, steps=2, warmup=1, evaluations=2, evaluation_sequences=4, batch=4)
+STUDY = replace(SMOKE, decoder=replace(SMOKE.decoder, pretrain=RECIPE, limit_evaluation=4))
 
 
-@pytest.fixture
-def refused(capsys, monkeypatch):
-    """Return what gives a profile, a model and an algorithm to the command and returns the one line that it ends in."""
+@pytest.fixture(scope="module")
+def source():
+    return sources.resolve("synthetic")
 
-    def give(profile, model, algorithm):
-        given = ["--profile", profile, "--model", model, "--algorithm", algorithm]
-        monkeypatch.setattr(sys, "argv", ["pretraining", *given])
-        with pytest.raises(SystemExit) as stopped:
-            pretraining.main()
-        line = capsys.readouterr().err
-        assert stopped.value.code == 2 and line.startswith("saobp: ") and line.count("\n") == 1
-        return line
 
-    return give
+@pytest.fixture(scope="module")
+def texts(source):
+    return pretraining.texts(STUDY, DECODER, source)
+
+
+def test_algorithms_start_from_the_same_weights_and_know_the_tokenizer_s_marks_or_are_refused(texts):
+    tokenizer, text, held_out = texts
+    assert len(tokenizer) == STUDY.decoder.vocabulary and text.length == held_out.length == RECIPE.length
+    assert text.fingerprint != held_out.fingerprint
+    start = [("original", 1), (LEAKY, 1), ("original", 2)]
+    plain, leaky, other = (pretraining.untrained(STUDY, DECODER, name, seed, tokenizer) for name, seed in start)
+    assert pretraining.same_weights(plain, leaky) and not pretraining.same_weights(plain, other)
+    assert plain.config.eos_token_id == tokenizer.eos_token_id < len(tokenizer)  # not GPT-2's own
+    with pytest.raises(ValueError, match="no decoder has 'eigen_reg'; choose one of original, high"):
+        pretraining.untrained(STUDY, DECODER, "eigen_reg", 1, tokenizer)
+    with pytest.raises(ValueError, match="no encoder has 'high_all_rows'; choose one of original, high"):
+        pretraining.untrained(STUDY, "mini-quarter", LEAKY, 1, tokenizer)
+
+
+def test_the_loss_that_is_logged_is_that_of_the_targets(texts, tmp_path):
+    """A decoder predicts one token fewer than it reads; at a vanishing rate both are the same model's."""
+    tokenizer, text, held_out = texts
+    network = pretraining.untrained(STUDY, DECODER, "original", 1, tokenizer)
+    recipe = replace(RECIPE, steps=1, warmup=0, learning_rate=1e-9, batch=4, dropout=0.0, save_every=1)
+    log = trainer.pretrain(network, text, causal_batch, recipe, folder=tmp_path, seed=1, measure=lambda _: {})
+    sampler = torch.randperm(len(text), generator=torch.Generator().manual_seed(1))
+    batch = causal_batch([text[int(index)] for index in sampler[:4]])
+    logged = next(entry["loss"] for entry in log if "loss" in entry)
+    assert logged == pytest.approx(network(**batch).loss.item(), rel=1e-3)
+
+
+def test_a_decoder_trains_and_is_asked_where_there_is_no_split_to_train_on(texts, tmp_path, monkeypatch):
+    monkeypatch.setattr(paths, "build", lambda name: tmp_path / name)
+    tokenizer, text, held_out = texts
+    network = pretraining.untrained(STUDY, DECODER, "high", 1, tokenizer)
+    given = {"network": network, "tokenizer": tokenizer, "text": text, "held_out": held_out}
+    log = pretraining.train(STUDY, DECODER, "high", 1, **given)
+    assert [entry["step"] for entry in log if "heldout" in entry] == [0, 2]
+    boolq = [{"question": "is it", "passage": f"It is {n}.", "answer": n % 2 == 0} for n in range(6)]
+    write_split(tmp_path, "google/boolq", "default", "validation", boolq)
+    write_split(tmp_path, "ehovy/race", "middle", "test", race_rows(5))
+    study = replace(STUDY, decoder=replace(STUDY.decoder, tasks=["boolq", "race"], splits={"race": "test"}))
+    found, splits = pretraining.asked(study, network, tokenizer, sources.resolve(str(tmp_path)))
+    assert {name: scores["items"] for name, scores in found.items()} == {"boolq": 4, "race": 4}
+    assert [(split["split"], split["role"]) for split in splits] == [
+        ("validation", "evaluation"),
+        ("test", "evaluation"),
+    ]
+
+
+def test_a_decoder_with_random_weights_answers_variously_and_is_at_chance(texts, source):
+    study = replace(STUDY, decoder=replace(STUDY.decoder, tasks=["boolq"], limit_evaluation=100))
+    network = pretraining.untrained(STUDY, DECODER, "high", 0, texts[0])
+    found = pretraining.asked(study, network, texts[0], source)[0]["boolq"]
+    assert not found["constant"] and found["interval"][0] <= found["chance"] <= found["interval"][1]
 
 
 @pytest.mark.parametrize(("given", "said"), [
     (("nope", "mini", "high"), "no study is called 'nope'"),
     (("smoke", "nope", "high"), "trains no nope with high: choose one of"),
-    (("smoke", "mini-quarter", "high_all_rows"), "trains no mini-quarter with high"),
+    (("smoke", "mini-quarter", "high"), "cannot be written"),
 ])  # fmt: skip
-def test_a_wrong_name_is_one_line(refused, given, said):
-    assert said in refused(*given)
-
-
-def test_a_build_that_cannot_be_written_is_one_line(refused, tmp_path, monkeypatch):
+def test_a_wrong_name_and_a_build_that_cannot_be_written_are_one_line(given, said, tmp_path, capsys, monkeypatch):
     (tmp_path / "build").write_text("no folder")
     monkeypatch.setattr(paths, "build", lambda study: tmp_path / "build")
     monkeypatch.setattr(pretraining, "texts", lambda *_: (word_tokenizer(), RandomText(), RandomText()))
-    assert "cannot be written" in refused("smoke", "mini-quarter", "high")
+    with pytest.raises(SystemExit) as stopped:
+        pretraining.main(["--profile", given[0], "--model", given[1], "--algorithm", given[2]])
+    line = capsys.readouterr().err
+    assert stopped.value.code == 2 and line.startswith("saobp: ") and said in line and line.count("\n") == 1
 
 
 def test_processes_wait_together_for_another_run_and_train_on_from_where_it_came_as_one_would(tmp_path):
@@ -78,18 +129,17 @@ def test_processes_wait_together_for_another_run_and_train_on_from_where_it_came
     assert moved > 1e-2, moved  # a hundred times what the two may differ by
 
 
-def test_wikitext_is_measured_where_the_source_has_it_and_its_text_is_the_one_named(tmp_path, monkeypatch):
+def test_wikitext_is_measured_where_the_source_has_it_and_its_text_is_the_one_named(source, tmp_path, monkeypatch):
     monkeypatch.delenv("SAOBP_DATA", raising=False)
-    study, story_world = load_study("smoke"), sources.resolve("synthetic")
-    tokenizer, *_ = pretraining.texts(study, "mini-quarter", story_world)
+    tokenizer, *_ = pretraining.texts(SMOKE, "mini-quarter", source)
     monkeypatch.setattr(paths, "cache", lambda: tmp_path / "cache")
     monkeypatch.setattr(pretraining, "WIKITEXT_TOKENS", 2_048)
-    network = pretraining.untrained(study, "mini-quarter", "high", 0, tokenizer)
+    network = pretraining.untrained(SMOKE, "mini-quarter", "high", 0, tokenizer)
 
     def measured(source):
-        return pretraining.on_wikitext(study, "mini-quarter", network, tokenizer, source).get("wikitext")
+        return pretraining.on_wikitext(SMOKE, "mini-quarter", network, tokenizer, source).get("wikitext")
 
-    assert measured(story_world)["note"].startswith(NOTE)
+    assert measured(source)["note"].startswith(NOTE)
     lines = [{"text": f" line {n} tells of the baker and of the smith and of a cat . \n"} for n in range(300)]
     write_split(tmp_path / "hub", pretraining.WIKITEXT, "wikitext-103-v1", "validation", lines)
     monkeypatch.setenv("SAOBP_DATA", str(tmp_path / "hub"))
@@ -110,7 +160,7 @@ def test_a_lost_network_is_not_taken_for_a_source_without_wikitext_but_with_a_to
 
     monkeypatch.setattr(datasets, "load_dataset_builder", lost)
     monkeypatch.setattr(datasets, "load_dataset", lost)
-    study, given = load_study("smoke"), ("mini-quarter", None, word_tokenizer(), sources.HubSource())
+    given = ("mini-quarter", None, word_tokenizer(), sources.HubSource())
     with pytest.raises(sources.DataError, match=r"not to be had from the hub \(no network\)"):
-        pretraining.on_wikitext(study, *given)
-    assert pretraining.on_wikitext(replace(study, tokens="text.tar.bz2"), *given) == {}
+        pretraining.on_wikitext(SMOKE, *given)
+    assert pretraining.on_wikitext(replace(SMOKE, tokens="text.tar.bz2"), *given) == {}

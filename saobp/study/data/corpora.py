@@ -3,7 +3,6 @@
 A token file holds such text in one archive, for a machine that has neither the text nor the network.
 """
 
-import errno
 import hashlib
 import json
 import tarfile
@@ -12,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,14 +22,12 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from saobp.study.data.documents import Mixture
 from saobp.study.data.sources import DataError, Source
 from saobp.study.data.splits import Absent
-from saobp.study.data.tokenizers import make_tokenizer, tokenizer_fingerprint
+from saobp.study.data.tokenizers import tokenizer_fingerprint
 from saobp.study.setup import paths
-from saobp.study.setup.recipes import Pretraining
 from saobp.study.setup.schema import Data, Split
 
 PARTS = ("train", "validation")
 NOBODY = {"uid": 0, "gid": 0, "mtime": 0, "uname": "", "gname": "", "deep": False}  # the same bytes, whoever writes
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # how the system says that a disk or a quota is
 FORMAT = 3  # of the token file; another number makes old files be built again
 
 
@@ -75,11 +72,9 @@ def token_blocks(
     split: str = "train",
     limit_tokens: int | None = None,
 ) -> Blocks:
-    """Tokenise a mixture's split once and return it in blocks of `length` tokens, [SEP] or <|endoftext|> between texts.
+    """Tokenise a mixture's split once and return it in blocks of `length` tokens, `limit_tokens` at most together.
 
-    The file in the build's cache is keyed by text, tokenizer and length; one that is not whole is built again.
-    `limit_tokens` is the most that the blocks may hold. Blocks are masked ones where the tokenizer
-    puts [CLS] and [SEP] around a text, else causal ones.
+    Blocks are masked ones where the tokenizer puts [CLS] and [SEP] around a text, else causal ones.
     Raises DataError if a data set is missing or the text fills no block, ValueError if the cache cannot be written.
     """
     style = "masked" if tokenizer.num_special_tokens_to_add() else "causal"
@@ -92,15 +87,6 @@ def token_blocks(
         paths.write_text(folder / "about.json", json.dumps(about, indent=1))
 
     return Blocks(paths.made(paths.cache() / f"tokens-{fingerprint}", write))
-
-
-def prepared(
-    source: Source, mixture: Mapping[str, float], kind: str, vocabulary: int | None, recipe: Pretraining
-) -> tuple[PreTrainedTokenizerBase, Blocks, Blocks]:
-    """Return a mixture's tokenizer, its training text and its held-out text, in sequences of a recipe's length."""
-    tokenizer = make_tokenizer(kind, source, mixture, vocabulary)
-    text = token_blocks(source, mixture, tokenizer, recipe.length, limit_tokens=recipe.limit_tokens)
-    return tokenizer, text, token_blocks(source, mixture, tokenizer, recipe.length, split="validation")
 
 
 def provenance(source: Source, text: Blocks, held_out: Blocks, more: Sequence[Split] = ()) -> Data:
@@ -117,8 +103,7 @@ def _write(
     if tokenizer.num_special_tokens_to_add():
         around, between = [tokenizer.cls_token_id, tokenizer.sep_token_id], tokenizer.sep_token_id
     body, dtype = length - len(around), np.dtype(np.uint16 if len(tokenizer) <= 2**16 else np.uint32)
-    most = None if limit is None else limit // length * body
-    written = 0
+    most, written = None if limit is None else limit // length * body, 0
     progress = tqdm(total=most, desc=f"tokenise {text.split}", unit=" tokens", unit_scale=True)
     with (folder / "tokens.bin").open("wb") as stream, progress:
         for piece, counts in _encoded(text, tokenizer, between):
@@ -137,8 +122,8 @@ def _write(
     if written == most:
         said = f"cut at {limit} tokens of the mixture"
         splits = [s | {"complete": False, "note": f"{s['note']}; {said}" if s["note"] else said} for s in splits]
-    about = {"blocks": blocks, "body": body, "dtype": dtype.name, "around": around}
-    return about | {"text": text.mixed(), "splits": splits}
+    form = {"blocks": blocks, "body": body, "dtype": dtype.name, "around": around}
+    return form | {"text": text.mixed(), "splits": splits}
 
 
 def _encoded(text: Mixture, tokenizer: PreTrainedTokenizerBase, between: int) -> Iterator[tuple[list[int], Counter]]:
@@ -153,33 +138,26 @@ def _encoded(text: Mixture, tokenizer: PreTrainedTokenizerBase, between: int) ->
         yield from (([*found.ids, between], count) for found, count in zip(encoded, counts))
 
 
-class TokenFile(NamedTuple):
-    """What a token file holds: the tokenizer, training and held-out text in blocks, and of what they were made.
+def write_file(
+    file: Path, tokenizer: PreTrainedTokenizerBase, train: Blocks, validation: Blocks, about: Mapping[str, Any]
+) -> Path:
+    """Write a token file (a tar, compressed by bzip2), whole or not at all; the same text gives the same bytes.
 
     `about`: "tokenizer" and "vocabulary" as a study names them, "corpus" (data set -> weight), "length", "source".
     """
-
-    tokenizer: PreTrainedTokenizerBase
-    train: Blocks
-    validation: Blocks
-    about: dict[str, Any]
-
-
-def write_file(file: Path, content: TokenFile) -> Path:
-    """Write a token file (a tar, compressed by bzip2), whole or not at all; the same text gives the same bytes."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        content.tokenizer.save_pretrained(folder / "tokenizer")
-        paths.write_text(folder / "about.json", json.dumps(content.about, indent=1))
+        tokenizer.save_pretrained(folder / "tokenizer")
+        paths.write_text(folder / "about.json", json.dumps(about, indent=1))
         paths.seal(folder)
         with paths.new_file(file) as temporary, tarfile.open(temporary, "w:bz2") as archive:
-            for part, place in zip(("", *PARTS), (folder, content.train.folder, content.validation.folder)):
+            for part, place in zip(("", *PARTS), (folder, train.folder, validation.folder)):
                 archive.add(place, part, filter=lambda entry: entry.replace(**NOBODY))
     return file
 
 
-def read_file(file: Path) -> TokenFile:
-    """Unpack a token file once, to the build's cache, and return what it holds.
+def read_file(file: Path) -> tuple[PreTrainedTokenizerBase, Blocks, Blocks, dict[str, Any]]:
+    """Unpack a token file once, to the build's cache, and return what `write_file` was given.
 
     Raises DataError, one line, if the file is missing, damaged or none of `write_file`.
     """
@@ -191,17 +169,16 @@ def read_file(file: Path) -> TokenFile:
             with tarfile.open(file, "r:bz2") as archive:
                 archive.extractall(folder, filter="data")
         except (tarfile.TarError, EOFError, OSError) as error:
-            if getattr(error, "errno", None) in FULL:
+            if getattr(error, "errno", None):  # the system's: of a full disk, say
                 raise
             raise DataError(f"{file}: not a token file ({error}); write it again with `saobp tokens`") from None
         for part in ("", *PARTS):
             if problem := paths.damage(folder / part):
-                said = f"{part or 'it'} is not whole ({problem})"
-                raise DataError(f"{file}: {said}; write it again with `saobp tokens`")
+                raise DataError(f"{file}: {part or 'it'} is not whole ({problem}); write it again with `saobp tokens`")
 
     folder = paths.made(paths.cache() / f"prepared-{paths.digest(file)[:16]}", unpack)
     about = json.loads((folder / "about.json").read_text(encoding="utf-8"))
     parts = [Blocks(folder / part) for part in PARTS]
     for blocks in parts:
         blocks.source = about.get("source", "tokens")
-    return TokenFile(AutoTokenizer.from_pretrained(folder / "tokenizer"), *parts, about)
+    return AutoTokenizer.from_pretrained(folder / "tokenizer"), *parts, about

@@ -10,10 +10,11 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from saobp.study.data.splits import Absent, DataError, MissingSplit, Source
+from saobp.study.data.splits import Absent, DataError, Source
 from saobp.study.setup.schema import Split, Text
 
 RULE = (
@@ -37,7 +38,11 @@ class Mixture:
 
     def __post_init__(self) -> None:
         """Find the data sets that have the split, and those whose validation text must not occur in train."""
-        validated = [name for name in self.weights if self._has_validation(name)]
+        validated = []
+        for name in self.weights:
+            with suppress(Absent):
+                self.source.known(*_place(name), "validation")
+                validated.append(name)
         self.parts, self.held_out = (list(self.weights), validated) if self.split == "train" else (validated, [])
         if not self.parts:
             raise Absent(f"no data set of {', '.join(self.weights)} has a split '{self.split}'; add one that has")
@@ -72,12 +77,6 @@ class Mixture:
             **{name: self.counts[name] for name in ("documents", "paragraphs", "dropped")},
         }
 
-    def _has_validation(self, name: str) -> bool:
-        try:
-            return bool(self.source.intervals(*_place(name), "validation"))
-        except MissingSplit:
-            return False
-
     def _read(self, name: str, seen: set[int | None]) -> Iterator[Document]:
         for document in _documents(self.source, name, self.split):
             kept = document
@@ -96,19 +95,15 @@ class Mixture:
 
 
 def interleave(streams: Mapping[str, Iterator[Document]], weights: Mapping[str, float]) -> Iterator[Document]:
-    """Yield documents so that the characters from each stream stay in proportion to its weight.
-
-    The next document always comes from the stream that is furthest behind: a fixed order, no draw.
-    """
+    """Yield documents, always of the stream whose characters are furthest behind its weight: no draw."""
     written = dict.fromkeys(streams, 0.0)
     while written:
         name = min(written, key=written.__getitem__)
-        document = next(streams[name], None)
-        if document is None:
+        if document := next(streams[name], None):
+            written[name] += max(1, sum(map(len, document))) / weights[name]
+            yield document
+        else:
             del written[name]
-            continue
-        written[name] += max(1, sum(map(len, document))) / weights[name]
-        yield document
 
 
 def _key(paragraph: str) -> int | None:
@@ -125,7 +120,6 @@ def _place(name: str) -> tuple[str, str | None]:
 
 
 def _documents(source: Source, name: str, split: str) -> Iterator[Document]:
-    """Yield the documents of one data set, each a list of its paragraphs."""
     for _, rows in itertools.groupby(_labelled(source, name, split), key=lambda pair: pair[0]):
         lines = (line.strip() for _, text in rows for line in text.splitlines())
         if paragraphs := [line for line in lines if line]:

@@ -34,10 +34,7 @@ def encode(spec: TaskSpec, rows: datasets.Dataset, tokenizer: PreTrainedTokenize
 
 
 def collator(spec: TaskSpec, tokenizer: PreTrainedTokenizerBase) -> Callable[[Sequence[Mapping]], dict[str, Any]]:
-    """Return what pads features to the longest of their batch; choices become (batch, option, token).
-
-    Features that only scoring needs (`item`, `offsets`) are left out.
-    """
+    """Return what pads features, without those that only scoring needs; choices become (batch, option, token)."""
     pad = DataCollatorForMultipleChoice(tokenizer) if spec.kind == "choice" else DataCollatorWithPadding(tokenizer)
 
     def batch(features: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -64,10 +61,7 @@ def _texts(
 
 
 def tokens_needed(spec: TaskSpec, rows: datasets.Dataset, tokenizer: PreTrainedTokenizerBase) -> list[int]:
-    """Return the tokens that each item needs for what is never cut: of a choice its question and longest option.
-
-    A token of the article and the special ones are among them. Items of other kinds need 0: all their texts are cut.
-    """
+    """Return the tokens each item needs for what is never cut: a choice's question and longest option, else none."""
     if spec.kind != "choice":
         return [0] * len(rows)
     return [max(_needed(option_texts(spec, row), tokenizer)) for row in rows]

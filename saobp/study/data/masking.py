@@ -1,6 +1,7 @@
 """Batches for pretraining: masked tokens to predict (80/10/10), or the text as its own labels."""
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,13 +26,10 @@ class SeededMasking(TrainerCallback):
     seed: int
     epoch: int = 0
 
-    def __post_init__(self):
-        self._special = torch.tensor(self.tokenizer.all_special_ids)
-
     def __call__(self, items: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
         tokens = torch.stack([torch.as_tensor(item["input_ids"]) for item in items])
         choice, treatment, word = torch.from_numpy(np.stack([self._draws(row) for row in tokens.numpy()], axis=1))
-        chosen = (choice < self.share) & ~torch.isin(tokens, self._special)
+        chosen = (choice < self.share) & ~torch.isin(tokens, torch.tensor(self.tokenizer.all_special_ids))
         inputs = tokens.masked_fill(chosen & (treatment < MASKED), self.tokenizer.mask_token_id)
         replaced = chosen & (treatment >= 1 - RANDOM)
         inputs = torch.where(replaced, (word * len(self.tokenizer)).long(), inputs)
@@ -53,3 +51,8 @@ def causal_batch(items: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
     """Stack sequences for a causal model: every token is the label of the position before it."""
     tokens = torch.stack([torch.as_tensor(item["input_ids"]) for item in items])
     return {"input_ids": tokens, "attention_mask": torch.ones_like(tokens), "labels": tokens.clone()}
+
+
+def batches(tokenizer: PreTrainedTokenizerFast, share: float, seed: int) -> Callable[[list[dict[str, Any]]], dict]:
+    """Return what makes batches of `corpora.token_blocks`: masked ones of an encoder's tokenizer, else causal ones."""
+    return SeededMasking(tokenizer, share, seed) if tokenizer.num_special_tokens_to_add() else causal_batch

@@ -5,8 +5,7 @@ Source: Rajpurkar et al. 2016 and its evaluation script, version 1.1; windows as
 
 import re
 import string
-import unicodedata
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,7 +16,7 @@ SCORING_COLUMNS = ("item", "offsets")
 QUESTION_TOKENS = 64  # Devlin et al.'s maximum; a longer question loses its end
 ANSWER_TOKENS = 30  # the longest span that may be predicted
 CANDIDATES = 20  # starts and ends that are paired in a window
-NOWHERE = [-1, -1]  # the offset of a token outside the context
+NOWHERE = (-1, -1)  # the offset of a token outside the context
 
 
 def windows(
@@ -39,67 +38,27 @@ def windows(
     encoded = tokenizer(asked, texts, truncation="only_second", max_length=length, stride=overlap, **options)
     items = encoded.pop("overflow_to_sample_mapping")
     offsets = [
-        [list(span) if part == 1 else NOWHERE for span, part in zip(spans, encoded.sequence_ids(window))]
+        [span if part == 1 else NOWHERE for span, part in zip(spans, encoded.sequence_ids(window))]
         for window, spans in enumerate(encoded.pop("offset_mapping"))
     ]
-    whole = defaultdict(list)
+    places = [located(text, gold) or NOWHERE for text, gold in zip(texts, batch[spec.gold])]
+    answers = [set() for _ in texts]  # the tokens that have any of the answer
     for spans, item in zip(offsets, items):
-        whole[item] += spans
-    answers = [
-        _on_tokens(located(text, gold["text"][0], gold["answer_start"][0]), whole[item])
-        for item, (text, gold) in enumerate(zip(texts, batch[spec.gold]))
-    ]
-    starts, ends = zip(*(gold_positions(spans, answers[item]) for spans, item in zip(offsets, items)))
-    positions = {"start_positions": list(starts), "end_positions": list(ends)}
+        begin, end = places[item]
+        answers[item] |= {span for span in spans if span[0] < end and span[1] > begin}
+    held = [[t for t, span in enumerate(spans) if span in answers[item]] for spans, item in zip(offsets, items)]
+    for window, item in enumerate(items):
+        if {offsets[window][t] for t in held[window]} != answers[item]:
+            held[window] = []
+    starts, ends = [at[0] if at else 0 for at in held], [at[-1] if at else 0 for at in held]
+    positions = {"start_positions": starts, "end_positions": ends}
     return {**encoded, **positions, "item": [indices[item] for item in items], "offsets": offsets}
 
 
-def _on_tokens(answer: tuple[int, int] | None, offsets: Sequence[Sequence[int]]) -> tuple[int, int] | None:
-    """Widen an answer to whole tokens of its context, or return None if no token has any of it."""
-    begin, end = answer or NOWHERE
-    touched = [span for span in offsets if span[0] < end and span[1] > begin]
-    return (min(a for a, _ in touched), max(b for _, b in touched)) if touched else None
-
-
-def gold_positions(offsets: Sequence[Sequence[int]], answer: tuple[int, int] | None) -> tuple[int, int]:
-    """Return the first and last token of an answer of whole tokens, or (0, 0) if the window does not hold it."""
-    begin, end = answer or (None, None)
-    first = [t for t, span in enumerate(offsets) if span[0] == begin]
-    last = [t for t, span in enumerate(offsets) if span[1] == end]
-    return (first[0], last[-1]) if first and last else (0, 0)
-
-
-def located(context: str, text: str, start: int) -> tuple[int, int] | None:
-    """Return begin and end of what an answer's text names in its context, or None if it is nowhere in it.
-
-    It lies at `start`; where that is wrong it is the nearest occurrence, one of whole words if there is one. Blanks
-    around the text, characters without width and the two ways to write an accent make no difference.
-    """
-    if start >= 0 and text.strip() and context.startswith(text, start):
-        return start, start + len(text)
-    folded, places = _folded(context)
-    wanted, own = _folded(text)
-    if not (named := wanted.strip()):
-        return None
-    begin = start + own[len(wanted) - len(wanted.lstrip())]
-    found = []
-    for match in re.finditer(f"(?={re.escape(named)})", folded):
-        first, last = match.start(), match.start() + len(named) - 1
-        inside = any(c.isalnum() or unicodedata.combining(c) for c in folded[last + 1 : last + 2])
-        inside |= folded[max(first - 1, 0) : first].isalnum()
-        found.append((inside, abs(places[first] - begin), places[first], places[last] + 1))
-    return min(found)[2:] if found else None
-
-
-def _folded(text: str) -> tuple[str, list[int]]:
-    """Return a text with accents apart, blanks single, and no character without width; and where each one stood."""
-    kept: list[tuple[str, int]] = []
-    for place, character in enumerate(text):
-        if character.isspace():
-            kept += [(" ", place)] if not kept or kept[-1][0] != " " else []
-        elif unicodedata.category(character) not in ("Cc", "Cf"):
-            kept += [(part, place) for part in unicodedata.normalize("NFD", character)]
-    return "".join(character for character, _ in kept), [place for _, place in kept]
+def located(context: str, gold: Mapping[str, list]) -> tuple[int, int] | None:
+    """Return begin and end of a first gold answer in its context, or None if it does not lie where it says."""
+    text, start = gold["text"][0], gold["answer_start"][0]
+    return (start, start + len(text)) if start >= 0 and context.startswith(text, start) else None
 
 
 def best_answers(

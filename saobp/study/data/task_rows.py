@@ -1,7 +1,6 @@
 """The rows of a benchmark from any source: its training, development and reported splits, every column checked."""
 
-import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from textwrap import shorten
 from typing import Any
@@ -23,10 +22,7 @@ NO_ANSWER = "no answer; choose a split whose rows have them"
 
 @dataclass(frozen=True)
 class Task:
-    """A benchmark's rows, every one with its answer in `label` (a span's answers stay in `answers`).
-
-    `development` is a slice of train that chooses the epoch; `evaluation` is reported and chooses nothing.
-    """
+    """A benchmark's rows, each with its answer in `label`; `development`, a slice of train, chooses the epoch."""
 
     spec: TaskSpec
     train: datasets.Dataset
@@ -36,26 +32,23 @@ class Task:
 
 
 def load_task(
-    name: str, source: Source, *, train_split: str | None = None, evaluation_split: str | None = None,
-    limit_train: int | None = None, limit_evaluation: int | None = None,
-) -> Task:  # fmt: skip
+    name: str, source: Source, splits: Sequence[str] | None = None, limits: tuple[int | None, int | None] = (None, None)
+) -> Task:
     """Load a benchmark and set aside a tenth of train, about 1,000 rows at most, for choosing the epoch.
 
-    Questions of one passage stay together, so that none is chosen on that was trained on. Splits may be slices
-    (`validation[:80%]`); a limit draws that many rows, train's with its development slice, the same for every run.
-    Every substitution and limit is noted in `splits`.
-    Raises DataError if a split is unknown, if a row lacks a text or its answer, if train has fewer than
-    two rows or evaluation none, or if the two share rows.
+    `splits` and `limits` are of train and of what is reported; a split may be a slice (`validation[:80%]`). A limit
+    draws that many rows, train's with its development slice, the same for every run.
+    Raises DataError if a split is unknown or too small, if a row lacks a text or its answer, or if the two share rows.
     """
     usual = TASKS[name]
-    splits = (train_split or usual.train_split, evaluation_split or usual.evaluation_split)
+    splits = splits or (usual.train_split, usual.evaluation_split)
     spec = replace(usual, train_split=splits[0], evaluation_split=splits[1])
     one, other = (source.intervals(spec.dataset, spec.config, split) for split in splits)
     if any(a[0] == b[0] and a[1] < b[2] and b[1] < a[2] for a in one for b in other):
         raise DataError(f"{name}: the splits '{splits[0]}' and '{splits[1]}' share rows; slice them apart")
-    train, of_train = _part(source, spec, "train", limit_train, least=2)
+    train, of_train = _part(source, spec, "train", limits[0], least=2)
     passages = train[spec.passage][:] if spec.passage else []
-    evaluation, of_evaluation = _part(source, spec, "evaluation", limit_evaluation, seen=set(passages))
+    evaluation, of_evaluation = _part(source, spec, "evaluation", limits[1], seen=set(passages))
     kept, aside = _set_aside(len(train), passages)
     return Task(spec, train.select(kept), train.select(aside), evaluation, [of_train, of_evaluation])
 
@@ -74,11 +67,7 @@ def _set_aside(count: int, passages: list[str]) -> tuple[np.ndarray, np.ndarray]
 def load_reported(
     name: str, source: Source, *, split: str | None = None, limit: int | None = None
 ) -> tuple[TaskSpec, datasets.Dataset, Split]:
-    """Load the reported rows of a benchmark alone, as `load_task` does: all that a model which is not trained needs.
-
-    Returns the benchmark, its rows, and what their split is and lacks.
-    Raises DataError if the split is unknown, if it has no rows, or if one lacks a text or its answer.
-    """
+    """Load a benchmark's reported rows alone, as `load_task` does; returns it, the rows, and what they are and lack."""
     spec = replace(TASKS[name], evaluation_split=split or TASKS[name].evaluation_split)
     return spec, *_part(source, spec, "evaluation", limit)
 
@@ -108,25 +97,19 @@ def _part(
 
 
 def _answered(spec: TaskSpec, rows: datasets.Dataset, split: str) -> datasets.Dataset:
-    """Check every column that a benchmark reads, and put each row's answer in `label`.
+    """Check every column that is read, and put each answer in `label`: a class's or option's number, or a similarity.
 
-    `label` is a class's or an option's number, or a similarity from 0 to 5. A span's answers stay in their column, as
-    one mapping per row: `text` and `answer_start`, both lists.
+    A span's answers stay in their column, as one mapping per row: `text` and `answer_start`, both lists.
     """
     place = f"{spec.dataset} {spec.config} {split}"
     if missing := [column for column in (*spec.texts, spec.gold) if column and column not in rows.column_names]:
         raise DataError(f"{place}: no column {', '.join(missing)}; name columns as the hub does")
-    if spec.kind == "span" and any(isinstance(answers, list) for answers in rows[spec.gold][:]):
-        keys = ("text", "answer_start")  # one mapping per answer
-        turned = [{key: [answer.get(key) for answer in each or ()] for key in keys} for each in rows[spec.gold][:]]
-        rows = rows.remove_columns(spec.gold).add_column(spec.gold, turned)
     for column, right, said in _checks(spec, rows):
         for row, value in enumerate(rows[column][:]):
             if not right(value):
                 raise DataError(f"{place}, row {row}, column '{column}': {shorten(repr(value), 60)} is {said}")
     if spec.kind != "span":
-        named = _named(spec, rows, place)
-        labels = [_number(spec, named.get(value, value)) for value in rows[spec.gold][:]]
+        labels = [_number(spec, value) for value in rows[spec.gold][:]]
         others = [column for column in rows.column_names if column != "label"]
         return rows.select_columns(others).add_column("label", labels)
     if len(lost := _unplaced(spec, rows)) > UNPLACED * len(rows):
@@ -155,27 +138,11 @@ def _checks(spec: TaskSpec, rows: datasets.Dataset) -> Iterator[tuple[str, Calla
         yield gold, lambda value: _number(spec, value) is not None, f"not {known}{MEND}"
 
 
-def _named(spec: TaskSpec, rows: datasets.Dataset, place: str) -> dict[int, str]:
-    """Return the benchmark's name of each number in a column of named classes; nothing where numbers are plain."""
-    names = getattr(rows.features[spec.gold], "names", None)
-    if names is None or names == [str(number) for number in range(len(spec.labels))]:
-        return {}
-    own = {label.lower(): label for label in spec.labels}
-    if "different" in own:
-        own |= {f"not_{label}": "different" for label in spec.labels[1:]}
-    found = [own.get(re.sub(r"[\s-]+", "_", name.strip().lower()), "") for name in names]
-    if sorted(found) != sorted(spec.labels):
-        said = f"classes {', '.join(names)} are not {', '.join(spec.labels)}; name them so"
-        raise DataError(f"{place}, column '{spec.gold}': {said}")
-    return dict(enumerate(found))
-
-
 def _are_texts(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and all(isinstance(each, str) for each in value)
 
 
 def _number(spec: TaskSpec, value: Any) -> int | float | None:
-    """Return an answer as a number, or None if it is none of the benchmark's."""
     if isinstance(value, str):
         return spec.labels.index(value) if value in spec.labels else None
     if spec.kind == "regression":
@@ -186,4 +153,4 @@ def _number(spec: TaskSpec, value: Any) -> int | float | None:
 def _unplaced(spec: TaskSpec, rows: datasets.Dataset) -> list[int]:
     """Return the rows whose first answer is nowhere in their context."""
     pairs = enumerate(zip(rows[spec.texts[1]][:], rows[spec.gold][:]))
-    return [row for row, (text, gold) in pairs if not located(text, gold["text"][0], gold["answer_start"][0])]
+    return [row for row, (text, gold) in pairs if not located(text, gold)]

@@ -55,7 +55,7 @@ def own_copy(
         raise StudyError(f"{path}: was made for {given}: give the same, or remove it to start anew")
     said = first_line(path, copy, study)
     if tokens and not copy:
-        wanted["corpus"] = corpora.read_file(tokens).about["corpus"]
+        wanted["corpus"] = corpora.read_file(tokens)[-1]["corpus"]
     new = copy or at_hand(replace(study, **wanted), source)
     for model in dict.fromkeys(models):
         if not study.minutes and minutes and new.recipe(model) == study.recipe(model):

@@ -26,9 +26,16 @@ MEASURING = ("evaluations", "evaluation_sequences", "held_out", "save_every")  #
 TEXT = ("corpus", "tokenizer", "vocabulary", "tokens")  # of a study, beside its data: what its models read
 
 
-def work_folder(study: Study, model: str, algorithm: str, seed: int, text: str, recipe: Pretraining) -> Path:
+def recipe_of(study: Study, model: str) -> Pretraining:
+    """Return how an encoder ("mini"), or a decoder ("gpt2-mini"), of a study is pretrained."""
+    size = model.removeprefix(labels.DECODER)
+    return study.decoder_recipe(size) if labels.is_decoder(model) else study.recipe(size)
+
+
+def work_folder(study: Study, model: str, algorithm: str, seed: int, text: str) -> Path:
     """Return where a pretraining run keeps what it continues from; another recipe, λ or text gets another folder."""
-    identity = (recipes.identity(recipe), study.strengths.get(model.removeprefix(labels.DECODER)), text)
+    strength = study.strengths.get(model.removeprefix(labels.DECODER))
+    identity = (recipes.identity(recipe_of(study, model)), strength, text)
     return paths.build(study.name) / "work" / marked(f"{model}-{algorithm}-{seed}", identity)
 
 
@@ -61,7 +68,9 @@ def pretrained(profile: str, model: str, algorithm: str, seed: int) -> Path:
         remedy = "delete the folder and give the command again: it is made anew from the last checkpoint"
         raise ValueError(f"{folder}: {problem}; {remedy} of its training")
     asked = made_of(load_study(profile), model, algorithm, seed)
-    for name, value in recorded(folder).items():
+    if not (file := folder / TRAINING).is_file():
+        raise ValueError(f"{folder}: does not say how it was trained: delete it and give the command again")
+    for name, value in json.loads(file.read_text(encoding="utf-8")).items():
         if name in asked and value != asked[name]:
             remedy = "name the file of the study that trained it, or delete the folder"
             remedy = "set SAOBP_DATA to what trained it, or delete the folder" if name == "data" else remedy
@@ -71,20 +80,12 @@ def pretrained(profile: str, model: str, algorithm: str, seed: int) -> Path:
 
 def made_of(study: Study, model: str, algorithm: str, seed: int) -> dict[str, Any]:
     """Return all that a study says of the training of a model: name -> value, as JSON has it."""
-    size, said = model.removeprefix(labels.DECODER), asdict(study)
-    recipe = study.recipe(size)
-    if labels.is_decoder(model):
-        recipe, said = study.decoder_recipe(size), said | said["decoder"]
-    given = {"algorithm": algorithm, "strength": strength_used(size, algorithm, study.strengths), "seed": seed}
-    trained = {key: value for key, value in asdict(recipe).items() if key not in MEASURING}
-    return {**given, "data": sources.chosen(study.data), **{name: said[name] for name in TEXT}, **trained}
-
-
-def recorded(folder: Path) -> dict[str, Any]:
-    """Return what `made_of` was when a model was trained. Raises ValueError, one line, if its folder does not say."""
-    if not (file := folder / TRAINING).is_file():
-        raise ValueError(f"{folder}: does not say how it was trained: delete it and give the command again")
-    return json.loads(file.read_text(encoding="utf-8"))
+    said = asdict(study.decoder if labels.is_decoder(model) else study)
+    strength = strength_used(model.removeprefix(labels.DECODER), algorithm, study.strengths)
+    given = {"algorithm": algorithm, "strength": strength, "seed": seed, "data": sources.chosen(study.data)}
+    text = {name: said.get(name, getattr(study, name)) for name in TEXT}
+    trained = {key: value for key, value in asdict(recipe_of(study, model)).items() if key not in MEASURING}
+    return given | text | trained
 
 
 def published_folder(profile: str, model: str, algorithm: str, seed: int) -> Path:
@@ -126,8 +127,7 @@ class SealCheckpoints(TrainerCallback):
     """Seals each checkpoint once the Trainer has written all of it, after `StopAtNaN`'s look; keeps the last two."""
 
     def on_save(self, args, state, control, **kwargs):
-        """Seal the checkpoint that was just saved, once per run, when every process has written its part."""
-        precision.processes().wait_for_everyone()
+        precision.processes().wait_for_everyone()  # until each has written its part
         if state.is_world_process_zero:
             folder = Path(args.output_dir)
             paths.seal(folder / f"checkpoint-{state.global_step}")

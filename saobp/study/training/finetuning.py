@@ -37,9 +37,7 @@ HEADS = {"choice": transformers.AutoModelForMultipleChoice, "span": transformers
 
 def task_of(name: str, recipe: Finetuning, source: Source) -> Task:
     """Load a task with the recipe's limits and split mapping."""
-    train, evaluation = recipe.splits.get(name, (None, None))
-    limits = {"limit_train": recipe.limit_train, "limit_evaluation": recipe.limit_evaluation}
-    return load_task(name, source, train_split=train, evaluation_split=evaluation, **limits)
+    return load_task(name, source, recipe.splits.get(name), (recipe.limit_train, recipe.limit_evaluation))
 
 
 def with_head(task: Task, checkpoint: Path, recipe: Finetuning, seed: int) -> nn.Module:
@@ -58,7 +56,6 @@ class KeepBest(TrainerCallback):
         self.judge, self.best, self.epoch = judge, -inf, 0
 
     def on_epoch_end(self, args, state, control, model=None, **kwargs):
-        """Judge the epoch that ended."""
         value = self.judge()
         if not self.epoch or value > self.best:
             self.best, self.epoch, self.weights = value, round(state.epoch), copy.deepcopy(model.state_dict())
@@ -97,10 +94,9 @@ def steps(recipe: Finetuning, task: str, items: int) -> tuple[int, int]:
 def finetune(
     task: Task, checkpoint: Path, tokenizer: PreTrainedTokenizerFast, recipe: Finetuning, *, seed: int, folder: Path
 ) -> dict[str, Any]:
-    """Fine-tune on one task with one seed and return its scores on the reported split.
+    """Fine-tune on one task with one seed; return its scores on the reported split, or {"failed": reason}.
 
-    Score and attention are followed along it ("curve"), and choose nothing. A run whose loss is no number returns
-    {"failed": reason} and is never averaged with the others.
+    Score and attention are followed along it ("curve"), and choose nothing.
     """
     spec = task.spec
     train, development, reported = (
@@ -146,8 +142,7 @@ def finetune_all(
 ) -> tuple[dict[str, dict[str, Any]], list[dict[str, Any]]]:
     """Fine-tune on every task in turn, skipping those that an interrupted run has finished.
 
-    Returns task -> scores, with the `seconds` it took, whichever sitting it was of, and the `floor` that a bag of words
-    reaches on the same items; and the completeness of every split that was used.
+    Returns task -> scores, with `seconds` and the `floor` of a bag of words; and the completeness of the splits.
     """
     results, splits = {}, []
     for name in names:

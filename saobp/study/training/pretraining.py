@@ -20,13 +20,15 @@ from torch.utils.data import Dataset
 from transformers import PreTrainedTokenizerBase
 
 from saobp.study.data import corpora, sources
-from saobp.study.data.masking import SeededMasking
-from saobp.study.data.sources import DataError, Source
-from saobp.study.data.splits import Absent
-from saobp.study.evaluation import heldout
+from saobp.study.data.masking import batches
+from saobp.study.data.splits import Absent, DataError, Source
+from saobp.study.data.task_rows import load_reported
+from saobp.study.data.tokenizers import make_tokenizer
+from saobp.study.evaluation import heldout, zeroshot
 from saobp.study.evaluation.heldout import HeldOut
-from saobp.study.setup import recipes
-from saobp.study.setup.recipes import Algorithm, Pretraining
+from saobp.study.setup import labels, recipes
+from saobp.study.setup.recipes import Algorithm, DecoderAlgorithm, Pretraining
+from saobp.study.setup.schema import Split
 from saobp.study.setup.sizes_and_strengths import SIZES, body_parameters, strength_of
 from saobp.study.setup.studies import Study, load_study
 from saobp.study.training import architectures, checkpoints, regularizers, trainer
@@ -38,39 +40,46 @@ WIKITEXT_TOKENS = 16_384  # from its start
 
 
 def texts(study: Study, model: str, source: Source) -> tuple[PreTrainedTokenizerBase, corpora.Blocks, corpora.Blocks]:
-    """Return a study's tokenizer, its training text and its held-out text in sequences of the recipe's length.
+    """Return the tokenizer of a study's encoders or decoders, and its training and held-out text in their sequences.
 
-    A study's token file takes the place of its corpus; DataError if it is none, or was written for another study.
+    A study's token file takes the place of its corpus for encoders; DataError if it is none, or of another study.
     """
-    recipe = study.recipe(model)
-    if not study.tokens:
-        return corpora.prepared(source, study.corpus, study.tokenizer, study.vocabulary, recipe)
-    found = corpora.read_file(Path(study.tokens))
-    wanted = {name: getattr(study, name) for name in ("tokenizer", "vocabulary", "corpus")}
-    for name, value in (wanted | {limit: getattr(recipe, limit) for limit in recipes.LIMITS}).items():
-        if (held := found.about.get(name)) != value:  # a file without a word of a limit has all of its text
-            raise DataError(f"{study.tokens}: {name} {held}, not {value}: write it for {study.name}")
-    return found.tokenizer, found.train, found.validation
+    recipe, plan = checkpoints.recipe_of(study, model), study.decoder if labels.is_decoder(model) else study
+    if plan is study and study.tokens:
+        *found, about = corpora.read_file(Path(study.tokens))
+        for name, value in _content(study, recipe).items():
+            if (held := about.get(name)) != value:  # a file without a word of a limit has all of its text
+                raise DataError(f"{study.tokens}: {name} {held}, not {value}: write it for {study.name}")
+        return tuple(found)
+    tokenizer = make_tokenizer(plan.tokenizer, source, study.corpus, plan.vocabulary)
+    text = corpora.token_blocks(source, study.corpus, tokenizer, recipe.length, limit_tokens=recipe.limit_tokens)
+    return tokenizer, text, corpora.token_blocks(source, study.corpus, tokenizer, recipe.length, split="validation")
+
+
+def _content(study: Study, recipe: Pretraining) -> dict[str, Any]:
+    """Return what tells the token file of a study from another's."""
+    of_study = {name: getattr(study, name) for name in ("tokenizer", "vocabulary", "corpus")}
+    return of_study | {limit: getattr(recipe, limit) for limit in recipes.LIMITS}
 
 
 def write_tokens(file: Path, profile: str, names: Sequence[str] = ()) -> Path:
     """Write the text of a study to a token file, or that of other data sets, `names`, in equal parts."""
     study = load_study(profile)
     study = replace(study, tokens=None, corpus=dict.fromkeys(names, 1.0) if names else study.corpus)
-    about = {name: getattr(study, name) for name in ("tokenizer", "vocabulary", "corpus")}
-    about |= {limit: getattr(study.pretrain, limit) for limit in recipes.LIMITS}
     source = sources.resolve(study.data)
-    held = texts(study, study.models[0], source)
-    return corpora.write_file(file, corpora.TokenFile(*held, about | {"source": source.name}))
+    about = _content(study, study.pretrain) | {"source": source.name}
+    return corpora.write_file(file, *texts(study, study.models[0], source), about)
 
 
 def untrained(study: Study, model: str, algorithm: str, seed: int, tokenizer: PreTrainedTokenizerBase) -> nn.Module:
-    """Return a model before training with its algorithm, a factor or a penalty on the loss; ValueError for another."""
-    if algorithm not in get_args(Algorithm):
-        raise ValueError(f"algorithm: no encoder has '{algorithm}'; choose one of {', '.join(get_args(Algorithm))}")
-    recipe = study.recipe(model)
-    network = architectures.encoder(model, tokenizer, dropout=recipe.dropout, seed=seed)
-    network = architectures.refine_with(network, algorithm, strength_of(model, study.strengths))
+    """Return a model before training with its algorithm, a factor or for encoders a penalty; ValueError for another."""
+    size, recipe = model.removeprefix(labels.DECODER), checkpoints.recipe_of(study, model)
+    kind, known = ("decoder", DecoderAlgorithm) if labels.is_decoder(model) else ("encoder", Algorithm)
+    if algorithm not in get_args(known):
+        raise ValueError(f"algorithm: no {kind} has '{algorithm}'; choose one of {', '.join(get_args(known))}")
+    build = {"decoder": architectures.decoder, "encoder": architectures.encoder}[kind]
+    network = build(size, tokenizer, dropout=recipe.dropout, seed=seed)
+    network = architectures.refine_with(network, algorithm, strength_of(size, study.strengths))
     return regularizers.attach(network, algorithm, recipe.penalty)
 
 
@@ -87,16 +96,15 @@ def train(
     study: Study, model: str, algorithm: str, seed: int, *, network: nn.Module, tokenizer: Any, text: Any, held_out: Any
 ) -> list[dict[str, Any]]:
     """Pretrain a network in place on what `texts` returned, or continue a run that was cut off; returns the log."""
-    recipe = study.recipe(model)
-    folder = checkpoints.work_folder(study, model, algorithm, seed, text.fingerprint, recipe)
-    masking = SeededMasking(tokenizer, recipe.masking, seed)
-    measure = held_out_measure(recipe, tokenizer, held_out)
-    return trainer.pretrain(network, text, masking, recipe, folder=folder, seed=seed, measure=measure)
+    recipe = checkpoints.recipe_of(study, model)
+    folder = checkpoints.work_folder(study, model, algorithm, seed, text.fingerprint)
+    given = {"folder": folder, "seed": seed, "measure": held_out_measure(recipe, tokenizer, held_out)}
+    return trainer.pretrain(network, text, batches(tokenizer, recipe.masking, seed), recipe, **given)
 
 
 def held_out_measure(recipe: Pretraining, tokenizer: PreTrainedTokenizerBase, held_out: Dataset) -> HeldOut:
     """Return what measures the runs of a recipe along training; its masks are those of seed 0 for every run."""
-    masks, count = SeededMasking(tokenizer, recipe.masking, 0), recipe.evaluation_sequences
+    masks, count = batches(tokenizer, recipe.masking, 0), recipe.evaluation_sequences
     return HeldOut(held_out, masks, count, recipe.batch, which=recipe.held_out)
 
 
@@ -117,25 +125,35 @@ def metrics(
 
 
 def on_wikitext(study: Study, model: str, network: nn.Module, tokenizer: Any, source: Source) -> dict[str, Any]:
-    """Return a network's perplexity on WikiText-103, the paper's text for it, as `wikitext`; empty where there is none.
+    """Return a network's perplexity on WikiText-103, measured as on the held-out text; empty where there is none.
 
-    Measured as on the held-out text: the same share of masks, of seed 0. Raises DataError if the text is there and
-    cannot be read; with a token file, whose machine may have neither text nor network, that is no text.
+    Raises DataError if it cannot be read; with a token file, whose machine may lack text and network, that is none.
     """
-    recipe, split = study.recipe(model), "validation"
+    recipe, given = study.recipe(model), {"split": "validation", "limit_tokens": WIKITEXT_TOKENS}
     for config in WIKITEXT_CONFIGS:
         with suppress(DataError if study.tokens else Absent):
-            text = {f"{WIKITEXT}:{config}": 1.0}
-            blocks = corpora.token_blocks(
-                source, text, tokenizer, recipe.length, split=split, limit_tokens=WIKITEXT_TOKENS
-            )
-            break
-    else:
-        return {}
-    masking = SeededMasking(tokenizer, recipe.masking, 0)
-    found = HeldOut(blocks, masking, len(blocks), recipe.batch).perplexity_by_sequence(network)
-    about = {"tokens": blocks.tokens, "split": split, "config": config, "note": blocks.splits[0]["note"]}
-    return {"wikitext": found | about}
+            blocks = corpora.token_blocks(source, {f"{WIKITEXT}:{config}": 1.0}, tokenizer, recipe.length, **given)
+            measure = HeldOut(blocks, batches(tokenizer, recipe.masking, 0), len(blocks), recipe.batch)
+            about = {
+                "tokens": blocks.tokens,
+                "split": given["split"],
+                "config": config,
+                "note": blocks.splits[0]["note"],
+            }
+            return {"wikitext": measure.perplexity_by_sequence(network) | about}
+    return {}
+
+
+def asked(
+    study: Study, network: nn.Module, tokenizer: PreTrainedTokenizerBase, source: Source
+) -> tuple[dict[str, dict[str, Any]], list[Split]]:
+    """Ask a decoder the study's questions without fine-tuning; returns task -> scores, and the splits used."""
+    plan, results, splits = study.decoder, {}, []
+    for name in plan.tasks:
+        spec, rows, split = load_reported(name, source, split=plan.splits.get(name), limit=plan.limit_evaluation)
+        results[name] = zeroshot.zero_shot(spec, network, tokenizer, rows, length=plan.length)
+        splits.append(split)
+    return results, splits
 
 
 @click.command()

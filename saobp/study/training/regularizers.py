@@ -88,11 +88,11 @@ class SpectrumRegularizer(nn.Module):
 
 def attach(model: nn.Module, algorithm: str, coefficient: float | None = None) -> nn.Module:
     """Give a `SparseBertForMaskedLM` the penalty that an algorithm stands for, if it stands for one, in place."""
-    layers, heads = [layer.attention.self for layer in model.bert.encoder.layer], model.config.num_attention_heads
+    heads = model.config.num_attention_heads
     if algorithm == "entropy_reg":
-        model.add_module(NAME, EntropyRegularizer(len(layers), heads, coefficient=coefficient))
+        model.add_module(NAME, EntropyRegularizer(model.config.num_hidden_layers, heads, coefficient=coefficient))
     elif algorithm == "eigen_reg":
-        projections = [(layer.query, layer.key) for layer in layers]
+        projections = [(layer.attention.self.query, layer.attention.self.key) for layer in model.bert.encoder.layer]
         model.add_module(NAME, SpectrumRegularizer(projections, heads, coefficient=coefficient))
     return model
 

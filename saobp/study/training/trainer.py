@@ -47,8 +47,7 @@ def quiet() -> None:
 def arguments(recipe: Pretraining, folder: Path, seed: int, until: int | None = None) -> TrainingArguments:
     """Translate a recipe into the Trainer's arguments; `until` ends one of a constant rate before its last step.
 
-    A logged loss is the mean over about a twentieth of a run, at most 50 steps. A checkpoint ends one of the means, so
-    that a continued run logs those of one run through.
+    A logged loss is a mean over at most 50 steps; a checkpoint ends one, so that a continued run logs the same.
     """
     shared, most = precision.processes().num_processes, min(50, max(1, recipe.steps // 20))
     if recipe.batch % shared:
@@ -110,11 +109,10 @@ def pretrain(
     until: int | None = None,
     callbacks: tuple[TrainerCallback, ...] = (),
 ) -> list[dict[str, Any]]:
-    """Pretrain a model in place, or continue where a killed run left its last whole checkpoint.
+    """Pretrain a model in place, or continue where a killed run left its last whole checkpoint in `folder`.
 
-    `folder` keeps the checkpoints; `measure` is called at the steps of `schedule`, else at the recipe's own; `until`
-    ends a run whose rate is constant before the recipe does. Returns the log: one entry a logged step ("loss",
-    "learning_rate"), held-out check ("heldout") or sitting ("sitting").
+    `measure` is called at the steps of `schedule`, else at the recipe's own; `until` is that of `arguments`. Returns
+    the log: an entry a logged step ("loss", "learning_rate"), held-out check ("heldout") or sitting ("sitting").
     Raises TrainingFailed when the loss is no number, when memory does not hold a batch, or when a disk is full.
     """
     quiet()
