@@ -1,6 +1,6 @@
 """What a run does otherwise than the paper, and what the paper leaves open: the data that go with every number."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import fields
 from typing import Any
 
@@ -32,19 +32,17 @@ def departures(
     `recipe` is the study's of the model where none is given.
     """
     recipe = recipe or study.recipe(model)
-    minutes = [differs("minutes for a row", study.minutes)] if study.minutes else []
-    trained = _trained(study, model, recipe, [seed])
-    return [*_text(study, text, recipe), *_method(study, model, algorithm), *trained, *minutes]
+    rows = [*_text(study, text, recipe), *_method(study, model, algorithm), *_trained(study, model, recipe, [seed])]
+    return _unlike([*rows, ("minutes for a row", study.minutes)])
 
 
 def decoder(study: Study, model: str, text: Any, algorithm: str, seed: int) -> list[Departure]:
     """Name what a decoder's run does otherwise than the paper, which gives no size and no schedule for decoders."""
-    size, plan, recipe = SIZES[model], study.decoder, study.decoder_recipe(model)
-    found = [*_text(study, text, recipe), differs("model", f"{size.layers} layers, width {size.hidden}")]
-    if plan.tokenizer != "gpt2":
-        found.append(differs("vocabulary", f"{plan.tokenizer}, at most {plan.vocabulary} tokens", 50257, "GPT-2"))
-    timing = [differs(name, getattr(recipe, field)) for name, field in SCHEDULE.items() if name != "masking"]
-    return [*found, *_method(study, model, algorithm), *_seeds([seed]), *timing]
+    plan, recipe = study.decoder, study.decoder_recipe(model)
+    words = 50257 if plan.tokenizer == "gpt2" else f"{plan.tokenizer}, at most {plan.vocabulary} tokens"
+    own = [("model", _shape(SIZES[model])), ("vocabulary", words, 50257, "GPT-2")]
+    timing = [(name, getattr(recipe, field)) for name, field in SCHEDULE.items() if name != "masking"]
+    return _unlike([*_text(study, text, recipe), *own, *_method(study, model, algorithm), _seed([seed]), *timing])
 
 
 def beyond(study: Study, text: Any) -> list[Departure]:
@@ -54,76 +52,23 @@ def beyond(study: Study, text: Any) -> list[Departure]:
     Raises StudyError if the study has no such runs.
     """
     plan, exam = study.section("beyond"), study.multihop
-    own = _text(study, text, plan.pretrain) + _trained(study, plan.model, plan.pretrain, plan.seeds)
-    found = [{**entry, "part": "strengths"} for entry in own]
+    own = _trained(study, plan.model, plan.pretrain, plan.seeds)
+    found = _unlike([*_text(study, text, plan.pretrain), *own], part="strengths")
     for one in plan.larger:  # on the strengths' text
         own = _trained(study, one.model, one.recipe(plan.pretrain), one.seeds)
-        found += [{**entry, "part": "sizes", "model": one.model} for entry in own]
+        found += _unlike(own, part="sizes", model=one.model)
     return found + ([{**entry, "part": "hops"} for entry in exam_of(exam)] if exam else [])
-
-
-def _trained(study: Study, model: str, recipe: Pretraining, seeds: Collection[int]) -> list[Departure]:
-    """Name what differs in a model's training from the paper's of the size that it stands for."""
-    size, found = SIZES[model], []
-    if size.scaled_from:
-        whole = f"BERT-{size.scaled_from.title()}: {_shape(SIZES[size.scaled_from])}"
-        found.append(differs("model", _shape(size), whole))
-    if study.tokenizer != "bert":
-        found.append(differs("vocabulary", f"{study.tokenizer}, at most {study.vocabulary} words", VOCABULARY, "BERT"))
-    return [*found, *_seeds(seeds), *schedule(recipe, size.scaled_from or model)]
-
-
-def _seeds(seeds: Collection[int]) -> list[Departure]:
-    other = [str(seed) for seed in seeds if seed != PAPER_SEED]
-    return [differs("seed", ", ".join(other), PAPER_SEED)] if other else []
-
-
-def _shape(size: Size) -> str:
-    return f"{size.layers} layers, width {size.hidden}"
 
 
 def exam_of(plan: MultiHop) -> list[Departure]:
     """Name how the encoders of known hops are trained, and their seeds where they are several: the paper has none."""
     seeds = [*plan.seeds, *(seed for more in plan.more_seeds.values() for seed in more)]
     settings = {"layers": ", ".join(map(str, plan.layers)), "width": plan.hidden, "heads": plan.heads}
-    settings |= {"strength": plan.strength} | ({"seeds": f"{min(seeds)} to {max(seeds)}"} if len(seeds) > 1 else {})
+    settings |= {"strength": plan.strength, "seeds": f"{min(seeds)} to {max(seeds)}" if len(seeds) > 1 else None}
     named = {"sequences per batch": "stories per batch", "tokens per sequence": "sentences per story"}
     training = {named.get(name, name): getattr(plan.pretrain, field) for name, field in SCHEDULE.items()}
     del training["masking"], training["weight decay"]
-    return [differs(*item) for item in (settings | training).items()]
-
-
-def _text(study: Study, text: Any, recipe: Pretraining) -> list[Departure]:
-    """Name another text than the paper's three, or less of it; of the same text the weights, which it does not give."""
-    names = {"wikitext-103" if ":wikitext-103" in name else name.partition(":")[0] for name in study.corpus}
-    limit = [differs("tokens of text", recipe.limit_tokens, "all")] if recipe.limit_tokens else []
-    own = ("saobp/", "local/")  # written here, whatever it says of itself
-    whole = all(split.get("complete") and not split["dataset"].startswith(own) for split in text.splits)
-    if names == PAPER_CORPUS and whole:
-        return [differs("weights of the texts", " : ".join(f"{weight:g}" for weight in study.corpus.values())), *limit]
-    return [differs("text", ", ".join(study.corpus), PAPER_TEXTS), *limit]
-
-
-def _method(study: Study, model: str, algorithm: str) -> list[Departure]:
-    """Name another strength than the paper's, and baselines that are not exactly their authors'."""
-    used, usual = strength_used(model, algorithm, study.strengths), SIZES[model].strength
-    found = [differs("strength", used, usual)] if used not in (None, usual) else []
-    if algorithm == "eigen_reg":
-        found.append(differs("Eigen-Reg", "reconstructed after Bao et al. 2024"))
-    if algorithm.endswith("_reg") and (penalty := study.recipe(model).penalty) is not None:
-        found.append(differs("penalty coefficient", penalty))
-    return found
-
-
-def schedule(recipe: Pretraining, size: str) -> list[Departure]:
-    """Compare a schedule with Table 5, with BERT's where the paper is silent, and name what neither gives."""
-    paper, row = numbers.load(), {"model": size.title()}
-    known: dict[str, tuple] = {name: (paper.value(5, metric=metric, **row),) for name, metric in TABLE5.items()}
-    known["scheduler"] = (paper.printed(5, metric="lr_scheduler_type", **row),)
-    usual = {field.name: field.default for field in fields(Pretraining)}
-    known |= INFERRED | {name: (usual[SCHEDULE[name]], "BERT") for name in ("masking", "dropout", "weight decay")}
-    compared = ((name, getattr(recipe, field), known.get(name, (None,))) for name, field in SCHEDULE.items())
-    return [differs(name, ours, *theirs) for name, ours, theirs in compared if theirs[0] != ours]
+    return _unlike((settings | training).items())
 
 
 def finetuning(study: Finetuning, pretrained: int, tasks: Collection[str]) -> list[Departure]:
@@ -131,31 +76,27 @@ def finetuning(study: Finetuning, pretrained: int, tasks: Collection[str]) -> li
 
     `pretrained`: tokens per sequence in pretraining, beyond which positions are new to the model; `tasks`: the run's.
     """
-    settings = {
-        "tokens per sequence": study.length, "sequences per batch": study.batch, "epochs": study.epochs,
-        "learning rate": study.learning_rate, "dropout": study.dropout,
-    }  # fmt: skip
-    if max(map(study.tokens, tasks), default=0) > pretrained:
-        settings["positions known from pretraining"] = pretrained
-    found = [differs(*item) for item in settings.items()]
-    limits = {"training items at most": study.limit_train, "reported items at most": study.limit_evaluation}
-    found += [differs(name, limit, "all") for name, limit in limits.items() if limit]
+    found = _unlike([
+        ("tokens per sequence", study.length), ("sequences per batch", study.batch), ("epochs", study.epochs),
+        ("learning rate", study.learning_rate), ("dropout", study.dropout),
+        ("positions known from pretraining", pretrained if any(study.tokens(t) > pretrained for t in tasks) else None),
+        ("training items at most", study.limit_train or "all", "all"),
+        ("reported items at most", study.limit_evaluation or "all", "all"),
+    ])  # fmt: skip
     for task in sorted(tasks):
-        for name, given in (("epochs", study.epochs_of), ("tokens per sequence", study.length_of)):
-            found += [{**differs(name, given[task]), "task": task}] if task in given else []
-        for name, split in zip(("training split", "reported split"), study.splits.get(task, ())):
-            found.append({**differs(name, split), "task": task})
+        own = [("epochs", study.epochs_of.get(task)), ("tokens per sequence", study.length_of.get(task))]
+        splits = zip(("training split", "reported split"), study.splits.get(task, ()))
+        found += _unlike([*own, *splits], task=task)
     return found
 
 
 def attention(samples: int, length: int, task: str, left_out: int = 0) -> list[Departure]:
     """Name how attention was measured: items, tokens per item, and items whose question `length` cannot hold."""
-    settings: dict[str, Value] = {"samples": samples, "tokens per sample at most": length}
-    settings |= {"weights": "pretrained, not fine-tuned"} | ({"items too long": left_out} if left_out else {})
     paper = numbers.load()
     said = {name: (paper.claim(id), where) for (name, of), (id, where) in CAPTIONS.items() if of == task}
-    compared = ((name, ours, *said.get(name, (None,))) for name, ours in settings.items())
-    return [{**differs(*item), "task": task} for item in compared if item[1] != item[2]]
+    settings: dict[str, Value] = {"samples": samples, "tokens per sample at most": length}
+    settings |= {"weights": "pretrained, not fine-tuned", "items too long": left_out or None}
+    return _unlike(((name, ours, *said.get(name, ())) for name, ours in settings.items()), task=task)
 
 
 def cost(model: str, batch: int, length: int, rounds: int, vocabulary: int, phase: str = "") -> list[Departure]:
@@ -163,19 +104,68 @@ def cost(model: str, batch: int, length: int, rounds: int, vocabulary: int, phas
     tokens, basis = INFERRED["tokens per sequence"]
     batches = {"": ("1 in training, 32 in inference", basis)}
     batches["inference"] = (32, "inferred from Table 9: samples per second times seconds per batch")
-    found = [
-        differs("sequences per batch", batch, *batches.get(phase, (1, basis))),
-        differs("tokens per sequence", length, tokens, basis), differs("rounds", rounds, "an average over 200 steps"),
+    rows = [
+        ("sequences per batch", batch, *batches.get(phase, (1, basis))), ("tokens per sequence", length, tokens, basis),
+        ("rounds", rounds, "an average over 200 steps"),
+        ("logits", None if phase == "inference" else "at masked positions only"),
+        ("dropout", 0.0 if phase == "train_no_dropout" else 0.1, 0.1, "BERT"),
     ]  # fmt: skip
-    found += [] if phase == "inference" else [differs("logits", "at masked positions only")]
-    found += [differs("dropout", 0.0, 0.1, "BERT")] if phase == "train_no_dropout" else []
     part = {"part": "inference" if phase == "inference" else "training"} if phase else {}
-    found = [{**entry, **part} for entry in found if entry["ours"] != entry["paper"]]
-    whole = SIZES[model].scaled_from
-    found += [] if vocabulary == VOCABULARY else [differs("vocabulary", vocabulary, VOCABULARY, "BERT")]
-    return found + ([differs("model", _shape(SIZES[model]), f"BERT-{whole.title()}")] if whole else [])
+    size = SIZES[model]
+    of_model = [("vocabulary", vocabulary, VOCABULARY, "BERT")]
+    of_model += [("model", _shape(size), f"BERT-{size.scaled_from.title()}")] if size.scaled_from else []
+    return _unlike(rows, **part) + _unlike(of_model)
 
 
 def differs(matter: str, ours: Value, paper: Value = None, *basis: str) -> Departure:
     """Return a departure from what the paper, or who it follows (`basis`), does; None where it gives nothing."""
     return {"matter": matter, "ours": ours, "paper": paper, **({"basis": basis[0]} if basis else {})}
+
+
+def _unlike(rows: Iterable[tuple], **of: str) -> list[Departure]:
+    """Return the departures among rows of `differs`' arguments: those where ours is not the paper's."""
+    found = ({**differs(*row), **of} for row in rows)
+    return [entry for entry in found if entry["ours"] != entry["paper"]]
+
+
+def _shape(size: Size) -> str:
+    return f"{size.layers} layers, width {size.hidden}"
+
+
+def _seed(seeds: Collection[int]) -> tuple:
+    return ("seed", ", ".join(str(seed) for seed in seeds if seed != PAPER_SEED) or PAPER_SEED, PAPER_SEED)
+
+
+def _text(study: Study, text: Any, recipe: Pretraining) -> list[tuple]:
+    """Compare the text with the paper's three; of the same text name the weights, which the paper does not give."""
+    names = {"wikitext-103" if ":wikitext-103" in name else name.partition(":")[0] for name in study.corpus}
+    own = ("saobp/", "local/")  # written here, whatever it says of itself
+    whole = all(split.get("complete") and not split["dataset"].startswith(own) for split in text.splits)
+    weights = " : ".join(f"{weight:g}" for weight in study.corpus.values())
+    same = names == PAPER_CORPUS and whole
+    which = ("weights of the texts", weights) if same else ("text", ", ".join(study.corpus), PAPER_TEXTS)
+    return [which, ("tokens of text", recipe.limit_tokens or "all", "all")]
+
+
+def _method(study: Study, model: str, algorithm: str) -> list[tuple]:
+    """Compare the strength with the paper's, and name baselines that are not exactly their authors'."""
+    used, usual = strength_used(model, algorithm, study.strengths), SIZES[model].strength
+    found = [] if used is None else [("strength", used, usual)]
+    found += [("Eigen-Reg", "reconstructed after Bao et al. 2024")] if algorithm == "eigen_reg" else []
+    return found + ([("penalty coefficient", study.recipe(model).penalty)] if algorithm.endswith("_reg") else [])
+
+
+def _trained(study: Study, model: str, recipe: Pretraining, seeds: Collection[int]) -> list[tuple]:
+    """Compare a model and its training with the paper's of its size: with Table 5, with BERT's where that is silent."""
+    size, paper = SIZES[model], numbers.load()
+    row = {"model": (size.scaled_from or model).title()}
+    known: dict[str, tuple] = {name: (paper.value(5, metric=metric, **row),) for name, metric in TABLE5.items()}
+    known["scheduler"] = (paper.printed(5, metric="lr_scheduler_type", **row),)
+    usual = {field.name: field.default for field in fields(Pretraining)}
+    known |= INFERRED | {name: (usual[SCHEDULE[name]], "BERT") for name in ("masking", "dropout", "weight decay")}
+    words = VOCABULARY if study.tokenizer == "bert" else f"{study.tokenizer}, at most {study.vocabulary} words"
+    found = [("vocabulary", words, VOCABULARY, "BERT"), _seed(seeds)]
+    found += [(name, getattr(recipe, field), *known.get(name, ())) for name, field in SCHEDULE.items()]
+    if size.scaled_from:
+        found.insert(0, ("model", _shape(size), f"BERT-{row['model']}: {_shape(SIZES[size.scaled_from])}"))
+    return found
