@@ -1,13 +1,13 @@
 """What watches a training: held-out checks, who trained on what, a bar, and one line for whatever goes wrong."""
 
 import contextlib
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import torch
 from accelerate.utils.memory import should_reduce_batch_size
 from safetensors import SafetensorError
 from torch import nn
@@ -34,7 +34,6 @@ class FollowHeldOut(TrainerCallback):
         self.measure, self.schedule = measure, set(schedule)
 
     def on_train_begin(self, args, state, control, model=None, **kwargs):
-        """Measure the untrained model, unless the run continues from a checkpoint."""
         earlier = [entry["heldout"]["seconds"] for entry in state.log_history if "heldout" in entry]
         self.clock = time.perf_counter() - max(earlier, default=0.0)
         if state.global_step == 0:
@@ -56,7 +55,6 @@ class NoteSitting(TrainerCallback):
         self.chosen = chosen
 
     def on_train_begin(self, args, state, control, **kwargs):
-        """Add an entry "sitting", with the first step and after each continuation."""
         sitting = {
             "commit": records.commit(),
             "device": records.device("bf16" if args.bf16 else "fp32"),
@@ -96,47 +94,26 @@ class Diverged(TrainingFailed):
 
 
 class StopAtNaN(TrainerCallback):
-    """Stops a run whose loss is not a number, before a table can be filled with it.
-
-    The losses of single steps stay where they are computed until the next log: no step waits for a look at them.
-    """
+    """Stops a run whose loss or weights are no numbers, before a checkpoint, or a table, can be filled with them."""
 
     def __init__(self, folder: Path):
-        self.folder, self.rate = folder, 0.0
-        self.losses: list[tuple[int, float, torch.Tensor]] = []  # since the last look: step, its rate, its loss
+        self.folder = folder
 
-    def on_train_begin(self, args, state, control, model=None, lr_scheduler=None, **kwargs):
-        """Listen to the model: after a step the scheduler holds the next one's rate."""
-
-        def keep(model, args, output):
-            if model.training and output.loss is not None:
-                self.rate = lr_scheduler.get_last_lr()[0]
-                self.losses.append((state.global_step + 1, self.rate, output.loss.detach()))
-
-        self.listening = model.register_forward_hook(keep)
-
-    def on_log(self, args, state, control, **kwargs):
-        """Look at the losses since the last log; the Trainer's own NaN filter is off so that it shows them."""
-        for step, rate, loss in self.losses:
-            if not loss.isfinite():
-                raise self._diverged(f"the loss is {loss.item()} at step {step}", rate)
-        self.losses = []
+    def on_log(self, args, state, control, logs=None, **kwargs):
+        # a mean over the steps since the last log, the one at a checkpoint before that is written
+        if not math.isfinite(loss := logs.get("loss", logs.get("train_loss", 0.0))):
+            raise self._diverged(f"the loss is {loss} at step {state.global_step}", args.learning_rate)
 
     def on_save(self, args, state, control, model=None, **kwargs):
-        """Look at losses and weights at every checkpoint, before later ones push the good one before it out."""
-        self.on_log(args, state, control)
         if not all(weights.isfinite().all() for weights in model.parameters()):
-            raise self._diverged(f"the weights are no numbers at step {state.global_step}", self.rate)
+            raise self._diverged(f"the weights are no numbers at step {state.global_step}", args.learning_rate)
 
-    def on_train_end(self, args, state, control, model=None, **kwargs):
-        """Look once more, behind the last checkpoint, and listen no longer."""
-        self.listening.remove()
-        self.on_save(args, state, control, model=model)
+    on_train_end = on_save
 
     def _diverged(self, reason: str, rate: float) -> Diverged:
         last = checkpoints.newest_whole(self.folder) or "none"
-        advice = f"the last finite checkpoint is {last}: lower the learning rate or the strength"
-        return Diverged(reason, f" (learning rate {rate:.2e}); {advice}")
+        advice = f"lower the learning rate of {rate:g} or the strength"
+        return Diverged(reason, f"; the last finite checkpoint is {last}: {advice}")
 
 
 @contextlib.contextmanager
