@@ -14,14 +14,10 @@ from saobp.study.setup import paths
 from saobp.study.training import precision, regularizers
 
 
-@pytest.fixture(autouse=True)
-def cache(monkeypatch, tmp_path):
+@pytest.fixture
+def model(monkeypatch, tmp_path):
     monkeypatch.setattr(paths, "cache", lambda: tmp_path)
     monkeypatch.setattr(precision, "has_bf16", lambda: True)
-
-
-@pytest.fixture
-def model():
     return network()
 
 
@@ -35,17 +31,10 @@ def test_auto_takes_the_faster_and_times_once_for_a_model_and_a_shape(monkeypatc
     calls, seconds = [], {"fp32": 1.0, "bf16": bf16}
     monkeypatch.setattr(precision, "timed", lambda *given: calls.append(given) or seconds)
     longer = {name: torch.cat([values, values]) for name, values in batch.items()}
-    for given in (batch, batch, longer, longer):
-        assert precision.choose("auto", model, given) == precision.Precision(name, "faster", seconds)
+    penalised = regularizers.attach(network("entropy_reg"), "entropy_reg")  # what that adds is no part of the model
+    for one, given in ((model, batch), (penalised, batch), (model, longer), (model, longer)):
+        assert precision.choose("auto", one, given) == precision.Precision(name, "faster", seconds)
     assert len(calls) == 2 and len(json.loads((tmp_path / "precision.json").read_text())) == 2
-
-
-def test_a_penalty_does_not_make_a_model_another_one(monkeypatch, tmp_path, batch):
-    """The arms of a study train in one precision; what Entropy-Reg adds is no part of the model."""
-    monkeypatch.setattr(precision, "timed", lambda *given: {"fp32": 1.0, "bf16": 2.0})
-    for algorithm in ("original", "entropy_reg"):
-        precision.choose("auto", regularizers.attach(network(algorithm), algorithm), batch)
-    assert len(json.loads((tmp_path / "precision.json").read_text())) == 1
 
 
 def test_runs_that_start_together_train_in_one_precision(monkeypatch, model, batch):
@@ -63,10 +52,9 @@ def test_runs_that_start_together_train_in_one_precision(monkeypatch, model, bat
     assert chosen == ["fp32"] * 3
 
 
-@pytest.mark.parametrize("wanted", ["bf16", "fp32"])
-def test_a_recipe_that_names_its_precision_is_not_timed(monkeypatch, model, batch, wanted):
+def test_a_recipe_that_names_its_precision_is_not_timed(monkeypatch, model, batch):
     monkeypatch.setattr(precision, "timed", lambda *given: pytest.fail("timed"))
-    assert precision.choose(wanted, model, batch) == precision.Precision(wanted, "recipe")
+    assert precision.choose("bf16", model, batch) == precision.Precision("bf16", "recipe")
     monkeypatch.setattr(precision, "has_bf16", lambda: False)
     assert precision.choose("auto", model, batch) == precision.Precision("fp32", "no bfloat16")
 

@@ -47,8 +47,7 @@ def has_bf16() -> bool:
 def choose(wanted: str, model: nn.Module, batch: Mapping[str, Tensor]) -> Precision:
     """Return what to train a model in: what its recipe says ("bf16", "fp32"), or of "auto" the faster on this machine.
 
-    "auto" times a few steps of a copy of the model on one batch in both, once for each processor, number of threads
-    and shape of model and batch; the times are kept in the build's cache, and runs that start together share them.
+    Both are timed once for a machine and a shape; runs that start together share the times, in the build's cache.
     """
     if wanted != "auto":
         return Precision(wanted, "recipe")
