@@ -162,15 +162,12 @@ def test_true_labels_are_learned_and_permuted_ones_leave_chance(honest, checkpoi
         assert found["interval"][0] < 50 < found["interval"][1], found["scores"]
 
 
-def test_the_epoch_is_the_best_one_of_the_development_slice_and_not_of_the_reported_split(
+def test_the_epoch_is_the_development_slice_s_best_and_reported_labels_change_no_answer(
     honest, checkpoint, source, tmp_path
 ):
     opposed = trained(marked(source, development=lambda labels: 1 - labels), checkpoint, tmp_path)
     assert honest["epoch"] > opposed["epoch"]
     assert honest["headline"] > 90 and opposed["headline"] < 70  # there the best epoch is the one that knows least
-
-
-def test_the_labels_of_the_reported_split_change_no_answer(honest, checkpoint, source, tmp_path):
     poisoned = trained(marked(source, evaluation=lambda labels: 1 - labels), checkpoint, tmp_path)
     assert poisoned["outcomes"] == [1 - right for right in honest["outcomes"]]
     assert poisoned["epoch"] == honest["epoch"]

@@ -45,16 +45,10 @@ class SparseBertForMaskedLM(BertForMaskedLM):
 
 def bert_config(size: Size, vocabulary: int, *, dropout: float = 0.1, **more: Any) -> BertConfig:
     """Return the configuration of a BERT of some size, with `more` of BertConfig's own settings."""
-    return BertConfig(
-        vocab_size=vocabulary,
-        hidden_size=size.hidden,
-        num_hidden_layers=size.layers,
-        num_attention_heads=size.heads,
-        intermediate_size=size.feedforward,
-        hidden_dropout_prob=dropout,
-        attention_probs_dropout_prob=dropout,
-        **more,
-    )
+    heads = {"num_hidden_layers": size.layers, "num_attention_heads": size.heads}
+    widths = {"vocab_size": vocabulary, "hidden_size": size.hidden, "intermediate_size": size.feedforward}
+    dropouts = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
+    return BertConfig(**widths, **heads, **dropouts, **more)
 
 
 def special_tokens(tokenizer: PreTrainedTokenizerFast) -> dict[str, int | None]:
@@ -72,20 +66,11 @@ def encoder(model: str, tokenizer: PreTrainedTokenizerFast, *, dropout: float, s
 def decoder(model: str, tokenizer: PreTrainedTokenizerFast, *, dropout: float, seed: int) -> GPT2LMHeadModel:
     """Build an untrained GPT-2 as wide and deep as the encoder: the paper gives no sizes for its decoders."""
     size = SIZES[model]
-    config = GPT2Config(
-        vocab_size=len(tokenizer),
-        n_embd=size.hidden,
-        n_layer=size.layers,
-        n_head=size.heads,
-        n_inner=size.feedforward,
-        n_positions=512,
-        resid_pdrop=dropout,
-        embd_pdrop=dropout,
-        attn_pdrop=dropout,
-        **special_tokens(tokenizer),
-    )
+    shape = {"n_layer": size.layers, "n_head": size.heads, "n_embd": size.hidden, "n_inner": size.feedforward}
+    dropouts = dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), dropout)
     torch.manual_seed(seed)
-    network = GPT2LMHeadModel(config)
+    special = special_tokens(tokenizer)
+    network = GPT2LMHeadModel(GPT2Config(vocab_size=len(tokenizer), n_positions=512, **shape, **dropouts, **special))
     network.loss_type = "ForCausalLM"  # by which the Trainer knows that the first token is no target
     return network
 

@@ -67,18 +67,10 @@ def trainer_of(
 ) -> Trainer:  # fmt: skip
     """Return what fine-tunes a model on a task by a recipe: with a bar, and stopped by a loss that is no number."""
     name = task.spec.name
-    settings = arguments_of(
-        recipe,
-        folder,
-        seed,
-        num_train_epochs=recipe.epochs_of.get(name, recipe.epochs),
-        per_device_train_batch_size=recipe.batch,
-        per_device_eval_batch_size=2 * recipe.batch,
-        lr_scheduler_type="linear",
-        warmup_steps=recipe.warmup_share,  # a share of all steps when below 1
-        logging_steps=10,
-        save_strategy="no",
-    )
+    batches = {"per_device_train_batch_size": recipe.batch, "per_device_eval_batch_size": 2 * recipe.batch}
+    rate = {"lr_scheduler_type": "linear", "warmup_steps": recipe.warmup_share}  # a share of all steps when below 1
+    more = {"num_train_epochs": recipe.epochs_of.get(name, recipe.epochs), "logging_steps": 10, "save_strategy": "no"}
+    settings = arguments_of(recipe, folder, seed, **batches, **rate, **more)
     callbacks, pad = [StopAtNaN(folder), Progress(f"{name} seed {seed}")], collator(task.spec, tokenizer)
     made = kind(model, args=settings, train_dataset=train, data_collator=pad, callbacks=callbacks)
     made.remove_callback(transformers.PrinterCallback)

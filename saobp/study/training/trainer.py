@@ -52,23 +52,13 @@ def arguments(recipe: Pretraining, folder: Path, seed: int, until: int | None = 
     shared, most = precision.processes().num_processes, min(50, max(1, recipe.steps // 20))
     if recipe.batch % shared:
         raise ValueError(f"batch: {recipe.batch} sequences a step cannot be shared by {shared} processes")
-    return arguments_of(
-        recipe,
-        folder,
-        seed,
-        max_steps=until or recipe.steps,
-        per_device_train_batch_size=recipe.batch // shared,
-        lr_scheduler_type=recipe.scheduler,
-        lr_scheduler_kwargs={"num_decay_steps": recipe.decay} if recipe.decay else {},
-        warmup_steps=recipe.warmup,
-        data_seed=seed,
-        save_steps=recipe.save_every,
-        logging_steps=max(every for every in range(1, most + 1) if recipe.save_every % every == 0),
-        dataloader_drop_last=True,
-        dataloader_num_workers=loaders(),
-        remove_unused_columns=False,
-        **ADAM,
-    )
+    falling = {"num_decay_steps": recipe.decay} if recipe.decay else {}
+    rate = {"lr_scheduler_type": recipe.scheduler, "lr_scheduler_kwargs": falling, "warmup_steps": recipe.warmup}
+    batches = {"per_device_train_batch_size": recipe.batch // shared, "dataloader_drop_last": True, "data_seed": seed}
+    batches |= {"dataloader_num_workers": loaders(), "remove_unused_columns": False}
+    logged = max(every for every in range(1, most + 1) if recipe.save_every % every == 0)
+    steps = {"max_steps": until or recipe.steps, "save_steps": recipe.save_every, "logging_steps": logged}
+    return arguments_of(recipe, folder, seed, **steps, **rate, **batches, **ADAM)
 
 
 def loaders() -> int:
